@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Writes the generated files: deep copies of the API types, the CRDs of the kinds that Tenon owns, reference pages.
+# With --check nothing is written: it fails when a generated file differs from what is committed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export GOWORK=off
+controller_gen=(go tool -modfile=go.tools.mod controller-gen)
+
+crds=deploy/crds
+pages=docs/reference
+if [ "${1:-}" = --check ]; then
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  crds=$scratch/crds
+  pages=$scratch/pages
+  mkdir -p "$crds" "$pages"
+fi
+
+"${controller_gen[@]}" crd paths=./api/node/... output:crd:dir="$crds"
+go run ./hack/docgen "$pages"
+
+if [ "${1:-}" = --check ]; then
+  diff -r "$crds" deploy/crds
+  for page in "$pages"/*; do
+    diff "$page" "docs/reference/$(basename "$page")"
+  done
+  # Deep copies are written beside their types; a run must leave them as they are.
+  before=$(cat $(git ls-files 'api/**/zz_generated*' 'api/*/zz_generated*') | sha256sum)
+  "${controller_gen[@]}" object paths=./api/...
+  after=$(cat $(git ls-files 'api/**/zz_generated*' 'api/*/zz_generated*') | sha256sum)
+  [ "$before" = "$after" ] || { echo "api/**/zz_generated*.go were not current"; exit 1; }
+else
+  "${controller_gen[@]}" object paths=./api/...
+fi

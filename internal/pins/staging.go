@@ -1,0 +1,37 @@
+//go:build staging_pins
+
+package pins
+
+import (
+	_ "k8s.io/api"
+	_ "k8s.io/apiextensions-apiserver/examples/client-go/pkg/apis/cr"
+	_ "k8s.io/apimachinery"
+	_ "k8s.io/apiserver"
+	_ "k8s.io/cli-runtime"
+	_ "k8s.io/client-go"
+	_ "k8s.io/cloud-provider/app/config"
+	_ "k8s.io/cluster-bootstrap"
+	_ "k8s.io/code-generator/cmd/client-gen/generators/scheme"
+	_ "k8s.io/component-base"
+	_ "k8s.io/component-helpers"
+	_ "k8s.io/controller-manager"
+	_ "k8s.io/cri-api"
+	_ "k8s.io/cri-client/pkg/logs"
+	_ "k8s.io/cri-streaming"
+	_ "k8s.io/csi-translation-lib"
+	_ "k8s.io/dynamic-resource-allocation"
+	_ "k8s.io/endpointslice/trafficdist"
+	_ "k8s.io/externaljwt"
+	_ "k8s.io/kms"
+	_ "k8s.io/kube-aggregator/pkg/apis/apiregistration/install"
+	_ "k8s.io/kube-controller-manager"
+	_ "k8s.io/kube-proxy"
+	_ "k8s.io/kube-scheduler"
+	_ "k8s.io/kubectl"
+	_ "k8s.io/kubelet"
+	_ "k8s.io/metrics"
+	_ "k8s.io/mount-utils"
+	_ "k8s.io/pod-security-admission"
+	_ "k8s.io/sample-apiserver/pkg/admission/plugin/banflunder"
+	_ "k8s.io/streaming"
+)
