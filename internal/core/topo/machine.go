@@ -1,0 +1,369 @@
+package topo
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// Limits of one machine.
+const (
+	MaxCPUs      = cpuset.MaxCPUs
+	MaxNUMANodes = 256
+	// MaxCPUNodes is the number of NUMA nodes with CPUs up to which CPU sets are allocated.
+	MaxCPUNodes = 64
+)
+
+// Dense indices of one machine, each 0…count-1.
+type (
+	// CPU is a logical CPU.
+	CPU uint16
+	// Core is a physical core.
+	Core uint16
+	// L3 is a group of CPUs that share a last-level cache.
+	L3 uint16
+	// Die is a die of a socket.
+	Die uint16
+	// Socket is a physical package.
+	Socket uint16
+	// NUMA is a NUMA node, with or without CPUs.
+	NUMA uint16
+)
+
+// Kind tells the cores of a hybrid machine apart.
+type Kind uint8
+
+// Kinds of core. Machines without hybrid cores have Uniform ones.
+const (
+	Uniform Kind = iota
+	Performance
+	Efficiency
+)
+
+// String returns "uniform", "performance" or "efficiency".
+func (k Kind) String() string { return [...]string{"uniform", "performance", "efficiency"}[k] }
+
+// CPUSpec describes one CPU in the kernel's ids. Core ids need only be unique within a socket; L3 and Die ids only
+// within the machine; -1 for an unknown L3 or die.
+type CPUSpec struct {
+	ID, Core, L3, Die, Socket, NUMA int
+	Kind                            Kind
+	Offline, Isolated               bool
+}
+
+// NUMASpec describes one NUMA node in the kernel's ids. Distances is the SLIT row in the order of Spec.NUMA; empty when
+// the machine does not say (10 to itself, 20 to others is assumed).
+type NUMASpec struct {
+	ID          int
+	MemoryBytes int64
+	Distances   []int
+	// Hugepages: page size in bytes to number of pages.
+	Hugepages map[int64]int64
+}
+
+// Spec is the description of a machine that New validates.
+type Spec struct {
+	Arch string // GOARCH spelling; "" = unknown
+	CPUs []CPUSpec
+	// NUMA lists every node, those without CPUs too. Nodes that only CPUs name are added with no memory.
+	NUMA []NUMASpec
+}
+
+type cpuRow struct {
+	id, coreID int
+	core       Core
+	l3         L3
+	die        Die
+	socket     Socket
+	numa       NUMA
+	kind       Kind
+}
+
+type coreRow struct {
+	cpus   []CPU
+	online uint16 // CPUs of cpus that are online
+	numa   NUMA
+	socket Socket
+	l3     L3
+}
+
+type numaRow struct {
+	id        int
+	memory    int64
+	hugepages map[int64]int64
+	cpus      cpuset.Set
+	cores     []Core
+	socket    Socket
+	dist      []int
+}
+
+// Machine is an immutable machine. Build it with New. Methods are safe for concurrent use and, unless they say so,
+// allocate nothing; slices they return belong to the Machine and must not be changed.
+type Machine struct {
+	arch    string
+	cpus    []cpuRow // Invariant: ascending kernel id.
+	cores   []coreRow
+	numa    []numaRow // Invariant: ascending kernel id.
+	sockets []int     // kernel id by index
+	l3s     int
+	dies    int
+	threads int // most threads on one core
+
+	all, online, isolated cpuset.Set
+	cpuNodes              []NUMA // NUMA nodes that have CPUs, ascending
+	identity              bool   // kernel ids are 0…n-1
+	byID                  map[int]CPU
+	numaByID              map[int]NUMA
+	fingerprint           uint64
+}
+
+// New validates a Spec. It refuses, naming the CPU or node: no CPU at all, more than MaxCPUs CPUs or MaxNUMANodes nodes,
+// an id that is negative, repeated or, of a CPU, cpuset.MaxID or more, an unknown kind of core, a core whose CPUs stand
+// on two NUMA nodes, a distance row of the wrong length, and negative memory or distances. A NUMA node whose CPUs stand
+// on several sockets is legal: it counts to the socket of its lowest CPU. The Spec is not kept.
+func New(spec Spec) (*Machine, error) {
+	if len(spec.CPUs) == 0 {
+		return nil, fmt.Errorf("machine has no CPUs")
+	}
+	if len(spec.CPUs) > MaxCPUs {
+		return nil, fmt.Errorf("machine has %d CPUs, at most %d are supported", len(spec.CPUs), MaxCPUs)
+	}
+	m := &Machine{arch: spec.Arch, byID: map[int]CPU{}, numaByID: map[int]NUMA{}}
+	if err := m.addNUMA(spec); err != nil {
+		return nil, err
+	}
+	if err := m.addCPUs(spec.CPUs); err != nil {
+		return nil, err
+	}
+	m.seal()
+	return m, nil
+}
+
+func (m *Machine) addNUMA(spec Spec) error {
+	nodes := slices.Clone(spec.NUMA)
+	known := map[int]bool{}
+	for _, n := range nodes {
+		if err := n.validate(len(spec.NUMA)); err != nil {
+			return err
+		}
+		if known[n.ID] {
+			return fmt.Errorf("NUMA node id %d is there twice", n.ID)
+		}
+		known[n.ID] = true
+	}
+	for _, c := range spec.CPUs {
+		if c.NUMA < 0 {
+			return fmt.Errorf("CPU %d has NUMA node %d, want 0 or more", c.ID, c.NUMA)
+		}
+		if !known[c.NUMA] {
+			known[c.NUMA] = true
+			nodes = append(nodes, NUMASpec{ID: c.NUMA})
+		}
+	}
+	if len(nodes) > MaxNUMANodes {
+		return fmt.Errorf("machine has %d NUMA nodes, at most %d are supported", len(nodes), MaxNUMANodes)
+	}
+	order := make([]int, len(nodes)) // position in nodes by dense index
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(nodes[a].ID, nodes[b].ID) })
+	for _, pos := range order {
+		n := nodes[pos]
+		row := numaRow{id: n.ID, memory: n.MemoryBytes, hugepages: maps.Clone(n.Hugepages), dist: make([]int, len(order))}
+		for i, other := range order {
+			switch {
+			case other < len(n.Distances):
+				row.dist[i] = n.Distances[other]
+			case other == pos:
+				row.dist[i] = localDistance
+			default:
+				row.dist[i] = remoteDistance
+			}
+		}
+		m.numaByID[n.ID] = NUMA(len(m.numa))
+		m.numa = append(m.numa, row)
+	}
+	return nil
+}
+
+// Distances of a machine that does not say, as Linux assumes them.
+const (
+	localDistance  = 10
+	remoteDistance = 20
+)
+
+func (n *NUMASpec) validate(nodes int) error {
+	switch {
+	case n.ID < 0:
+		return fmt.Errorf("NUMA node id %d is negative", n.ID)
+	case n.MemoryBytes < 0:
+		return fmt.Errorf("NUMA node %d has %d bytes of memory, want 0 or more", n.ID, n.MemoryBytes)
+	case len(n.Distances) != 0 && len(n.Distances) != nodes:
+		return fmt.Errorf("NUMA node %d has %d distances, want %d", n.ID, len(n.Distances), nodes)
+	case slices.ContainsFunc(n.Distances, func(d int) bool { return d < 0 }):
+		return fmt.Errorf("NUMA node %d has the distances %v, want 0 or more", n.ID, n.Distances)
+	}
+	return nil
+}
+
+func (m *Machine) addCPUs(specs []CPUSpec) error {
+	specs = slices.Clone(specs)
+	slices.SortFunc(specs, func(a, b CPUSpec) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range specs {
+		if err := specs[i].validate(); err != nil {
+			return err
+		}
+		if i > 0 && specs[i-1].ID == specs[i].ID {
+			return fmt.Errorf("CPU id %d is there twice", specs[i].ID)
+		}
+		m.sockets = append(m.sockets, specs[i].Socket)
+	}
+	slices.Sort(m.sockets)
+	m.sockets = slices.Compact(m.sockets)
+
+	cores, l3s, dies := map[coreKey]Core{}, dense[L3]{}, dense[Die]{}
+	for i, s := range specs {
+		socket, _ := m.SocketByID(s.Socket)
+		row := cpuRow{id: s.ID, coreID: s.Core, socket: socket, numa: m.numaByID[s.NUMA], kind: s.Kind}
+		// An unknown cache is one per socket and NUMA node, an unknown die one per socket.
+		if s.L3 < 0 {
+			s.L3 = -1 - int(row.numa) - MaxNUMANodes*int(socket)
+		}
+		if s.Die < 0 {
+			s.Die = -1 - int(socket)
+		}
+		row.l3, row.die = l3s.of(s.L3), dies.of(s.Die)
+		key := coreKey{s.Socket, s.Core}
+		core, ok := cores[key]
+		if !ok {
+			core = Core(len(m.cores))
+			cores[key] = core
+			m.cores = append(m.cores, coreRow{numa: row.numa, socket: row.socket, l3: row.l3})
+			m.numa[row.numa].cores = append(m.numa[row.numa].cores, core)
+		}
+		if m.cores[core].numa != row.numa {
+			return fmt.Errorf("core %d of socket %d stands on NUMA nodes %d and %d", s.Core, s.Socket,
+				m.numa[m.cores[core].numa].id, s.NUMA)
+		}
+		row.core = core
+		m.addCPU(i, row, s)
+	}
+	m.l3s, m.dies = len(l3s), len(dies)
+	return nil
+}
+
+// addCPU enters CPU i wherever it is listed.
+func (m *Machine) addCPU(i int, row cpuRow, s CPUSpec) {
+	core := &m.cores[row.core]
+	core.cpus = append(core.cpus, CPU(i))
+	m.byID[s.ID] = CPU(i)
+	m.cpus = append(m.cpus, row)
+	m.all.Add(i)
+	if !s.Offline {
+		m.online.Add(i)
+		core.online++
+	}
+	if s.Isolated {
+		m.isolated.Add(i)
+	}
+	m.numa[row.numa].cpus.Add(i)
+}
+
+// coreKey is what names a core: its id is unique only within its socket.
+type coreKey struct{ socket, core int }
+
+func (c *CPUSpec) validate() error {
+	switch {
+	case c.ID < 0:
+		return fmt.Errorf("CPU id %d is negative", c.ID)
+	case c.ID >= cpuset.MaxID:
+		return fmt.Errorf("CPU id %d is above the largest supported id %d", c.ID, cpuset.MaxID-1)
+	case c.Socket < 0:
+		return fmt.Errorf("CPU %d has socket %d, want 0 or more", c.ID, c.Socket)
+	case c.Core < 0:
+		return fmt.Errorf("CPU %d has core %d, want 0 or more", c.ID, c.Core)
+	case c.Kind > Efficiency:
+		return fmt.Errorf("CPU %d has core kind %d, want 0 to %d", c.ID, c.Kind, Efficiency)
+	}
+	return nil
+}
+
+func (m *Machine) seal() {
+	m.identity = m.cpus[len(m.cpus)-1].id == len(m.cpus)-1
+	for i := range m.cores {
+		m.threads = max(m.threads, len(m.cores[i].cpus))
+	}
+	for i := range m.numa {
+		n := &m.numa[i]
+		if first := n.cpus.First(); first >= 0 {
+			n.socket = m.cpus[first].socket
+			m.cpuNodes = append(m.cpuNodes, NUMA(i))
+		}
+	}
+	m.fingerprint = m.hash()
+}
+
+func (m *Machine) hash() uint64 {
+	h := fnv.New64a()
+	var b [8]byte
+	put := func(v int64) {
+		binary.LittleEndian.PutUint64(b[:], uint64(v))
+		h.Write(b[:])
+	}
+	h.Write([]byte(m.arch))
+	for i, c := range m.cpus {
+		put(int64(c.id))
+		put(int64(c.core)<<48 | int64(c.l3)<<32 | int64(c.die)<<16 | int64(c.socket))
+		put(int64(c.numa)<<8 | int64(c.kind))
+		put(int64(c.coreID)<<2 | int64(bit(m.online.Has(i)))<<1 | int64(bit(m.isolated.Has(i))))
+	}
+	for _, n := range m.numa {
+		put(int64(n.id))
+		put(n.memory)
+		for _, size := range sortedKeys(n.hugepages) {
+			put(size)
+			put(n.hugepages[size])
+		}
+		for _, d := range n.dist {
+			put(int64(d))
+		}
+	}
+	for _, s := range m.sockets {
+		put(int64(s))
+	}
+	return h.Sum64()
+}
+
+// dense hands out indices in order of first sight.
+type dense[T ~uint16] map[int]T
+
+func (d dense[T]) of(id int) T {
+	i, ok := d[id]
+	if !ok {
+		i = T(len(d))
+		d[id] = i
+	}
+	return i
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func sortedKeys(m map[int64]int64) []int64 {
+	keys := make([]int64, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
