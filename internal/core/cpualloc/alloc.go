@@ -1,0 +1,71 @@
+package cpualloc
+
+import (
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Allocate answers req from s, or says why not. It never gives a part. Equal input gives equal output; the reasons are
+// those of Feasible. It costs O(CPUs) plus the choice of NUMA nodes, and allocates no memory.
+func Allocate(s State, req Request) (Result, why.Reason) {
+	if req.Count <= 0 {
+		return Result{Stage: 1}, why.Reason{}
+	}
+	if s.Caps != nil {
+		s = s.Limited(req.Bind)
+	}
+	var counts [maxNodes]NodeCount
+	nodes := s.Machine.CPUNodes()
+	if len(nodes) > topo.MaxCPUNodes {
+		return Result{}, Feasible(make([]NodeCount, len(nodes)), s.Machine.ThreadsPerCore(), req)
+	}
+	known := CountNodes(counts[:0], s.Machine, &s.Free)
+	if r := Feasible(known, s.Machine.ThreadsPerCore(), req); !r.OK() {
+		return Result{}, r
+	}
+
+	var v solver
+	v.init(&s, req)
+	v.prefer(known)
+	v.survey(known)
+	choice := v.chooseNodes()
+	v.fill(&choice)
+	return Result{CPUs: v.taken, Stage: choice.stage, NUMANodes: choice.nodes.len()}, why.Reason{}
+}
+
+const maxNodes = topo.MaxCPUNodes
+
+// solver is the working state of one Allocate. It lives on the stack.
+type solver struct {
+	m       *topo.Machine
+	state   State
+	req     Request
+	nodes   []topo.NUMA // by bit of NodeMask
+	threads int
+	mask    NodeMask // nodes that may be used
+	source  source
+	forced  NodeMask // nodes that every answer touches, because it takes their preferred CPUs
+
+	node [maxNodes]nodeTally
+	core [topo.MaxCPUs]coreTally
+
+	even      even
+	heldNodes NodeMask // nodes with a holder of NUMANodeLevel
+	held      bool     // some core has a holder to stay away from
+
+	// The state of fill.
+	taken    cpuSet
+	usedL3   l3Set
+	round    uint8
+	skipHeld bool
+}
+
+func (v *solver) init(s *State, req Request) {
+	v.m, v.state, v.req = s.Machine, *s, req
+	v.state.Preferred = s.Preferred.Intersect(s.Free)
+	v.nodes = s.Machine.CPUNodes()
+	v.threads = s.Machine.ThreadsPerCore()
+	v.mask = req.mask() & allOf(len(v.nodes))
+}
+
+func (v *solver) requires(b Bind) bool { return v.req.Required && v.req.Bind == b }

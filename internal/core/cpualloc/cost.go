@@ -1,0 +1,258 @@
+package cpualloc
+
+// cost is what a set of NUMA nodes costs: rows 2 to 7 of the quality order, smaller is better. Sets that are compared
+// have the same number of nodes (row 1).
+type cost [rows]int64
+
+const (
+	rowSockets = iota
+	rowDistance
+	rowBind     // FullPCPUs: partial cores; SpreadByPCPUs: stage
+	rowBindNext // FullPCPUs: stage; SpreadByPCPUs: −distinct cores
+	rowStrategy
+	rowCores // FullPCPUs: wholly free cores broken up; SpreadByPCPUs: −free threads of the cores used
+	rows
+)
+
+// choice is a set of NUMA nodes with what follows from it.
+type choice struct {
+	nodes NodeMask
+	cost  cost
+	stage int
+	// spare: held cores are left out.
+	spare bool
+}
+
+// judge computes the choice of nodes. It gives up, and returns false, as soon as the set is known to be worse than
+// best (nil: none yet).
+func (v *solver) judge(nodes NodeMask, best *choice) (choice, bool) {
+	c := choice{nodes: nodes}
+	c.cost[rowSockets] = int64(v.sockets(nodes))
+	if best != nil && c.cost[rowSockets] > best.cost[rowSockets] {
+		return c, false
+	}
+	c.cost[rowDistance] = v.distance(nodes)
+	if best != nil && c.fartherThan(best) {
+		return c, false
+	}
+	s := v.sumOf(nodes)
+	v.judgeCores(&c, &s)
+	return c, best == nil || c.betterThan(best)
+}
+
+// fartherThan compares the rows that need no look at the cores.
+func (c *choice) fartherThan(o *choice) bool {
+	if c.cost[rowSockets] != o.cost[rowSockets] {
+		return c.cost[rowSockets] > o.cost[rowSockets]
+	}
+	return c.cost[rowDistance] > o.cost[rowDistance]
+}
+
+func (c *choice) betterThan(o *choice) bool {
+	for i := range c.cost {
+		if c.cost[i] != o.cost[i] {
+			return c.cost[i] < o.cost[i]
+		}
+	}
+	return c.nodes.lowerThan(o.nodes)
+}
+
+// judgeCores fills in the rows after the distance. s is the sum of the nodes.
+func (v *solver) judgeCores(c *choice, s *sum) {
+	if v.even.k > 0 {
+		c.cost[rowStrategy] = v.judgeEven(c)
+		return
+	}
+	all := v.expect(s, &s.all, v.req.Count)
+	spare := outcome{}
+	if v.held && s.baseHeld == 0 {
+		spare = v.expect(s, &s.spare, v.req.Count)
+	}
+	v.settle(c, all, spare)
+	c.cost[rowStrategy] = s.free
+	if v.req.Strategy == LeastAllocated {
+		c.cost[rowStrategy] = -s.free
+	}
+}
+
+// judgeEven is judgeCores for an even split, in which each node has its own share. It returns the deviation.
+func (v *solver) judgeEven(c *choice) int64 {
+	var share [maxNodes]int32
+	v.shares(c.nodes, &share)
+	all, spare := outcome{ok: true}, outcome{ok: true}
+	deviation := int64(0)
+	for i := range c.nodes.all() {
+		s := v.sumOf(1 << i)
+		all.add(v.expect(&s, &s.all, int(share[i])))
+		if v.held && spare.ok {
+			spare.add(v.expect(&s, &s.spare, int(share[i])))
+		}
+		before, left := int64(v.node[i].weight), int64(v.node[i].weight-share[i])
+		deviation += left*left - before*before
+	}
+	if !v.held {
+		spare.ok = false
+	}
+	v.settle(c, all, spare)
+	return deviation
+}
+
+// settle decides the stage and with it whether held cores are left out, and fills in the rows of the bind policy.
+func (v *solver) settle(c *choice, all, spare outcome) {
+	avoidable := spare.ok && (v.req.Bind == SpreadByPCPUs || spare.partial == all.partial)
+	c.stage, c.spare = 3, false
+	switch {
+	case v.req.Exclusive == NotExclusive,
+		v.req.Exclusive == PCPULevel && !v.held,
+		v.req.Exclusive == NUMANodeLevel && c.nodes&v.heldNodes == 0:
+		c.stage = 1
+	case avoidable && v.req.Exclusive == PCPULevel:
+		c.stage, c.spare = 1, true
+	case avoidable:
+		c.stage, c.spare = 2, true
+	}
+	got := all
+	if c.spare {
+		got = spare
+	}
+	if v.req.Bind == FullPCPUs {
+		c.cost[rowBind], c.cost[rowBindNext] = got.partial, int64(c.stage)
+	} else {
+		c.cost[rowBind], c.cost[rowBindNext] = int64(c.stage), -got.distinct
+	}
+	c.cost[rowCores] = got.damage
+}
+
+// sum is the tally of a set of nodes.
+type sum struct {
+	all, spare                       tally
+	base, baseCores, baseParts, free int64
+	baseHeld                         int // nodes with a base CPU on a held core
+}
+
+func (v *solver) sumOf(nodes NodeMask) sum {
+	var s sum
+	for i := range nodes.all() {
+		s.add(v, i, +1)
+	}
+	return s
+}
+
+// add adds node i (sign +1), or takes it out again (−1).
+func (s *sum) add(v *solver, i int, sign int16) {
+	n := &v.node[i]
+	s.all.add(&n.all, sign, v.threads, v.source)
+	if v.held {
+		s.spare.add(&n.spare, sign, v.threads, v.source)
+	}
+	s.base += int64(sign) * int64(n.base)
+	s.baseCores += int64(sign) * int64(n.baseCores)
+	s.baseParts += int64(sign) * int64(n.baseParts)
+	s.free += int64(sign) * int64(n.free)
+	if n.baseHeld {
+		s.baseHeld += int(sign)
+	}
+}
+
+// outcome is what fill will make of cores.
+type outcome struct {
+	ok       bool // the cores hold the request
+	partial  int64
+	distinct int64
+	damage   int64 // rowCores
+}
+
+func (o *outcome) add(p outcome) {
+	o.ok = o.ok && p.ok
+	o.partial += p.partial
+	o.distinct += p.distinct
+	o.damage += p.damage
+}
+
+// expect foretells what fill makes of the cores of t, a tally of s, for count CPUs, base included.
+func (v *solver) expect(s *sum, t *tally, count int) outcome {
+	n := int64(count) - s.base
+	if v.req.Bind == FullPCPUs {
+		return expectFull(t, n, s.baseParts, v.threads)
+	}
+	o := outcome{ok: int64(t.open) >= n, distinct: s.baseCores + min(n, int64(t.fresh))}
+	left := min(n, int64(t.fresh))
+	for free := v.threads; free > 0 && left > 0; free-- {
+		cores := min(left, int64(t.byFree[free]))
+		o.damage -= cores * int64(free)
+		left -= cores
+	}
+	return o
+}
+
+// expectFull follows the steps of fillFull by numbers: complete started cores, give entire cores from the largest size
+// down, take more of what base has opened, then open as few others as possible.
+//
+// Sizes of entire cores divide each other, so going down from the largest gives the largest sum that is ≤ n; when
+// entire cores are left over, each is larger than what is still missing and one of them is enough.
+func expectFull(t *tally, n, baseParts int64, threads int) outcome {
+	o := outcome{ok: int64(t.open) >= n, partial: baseParts}
+	if !o.ok {
+		return o
+	}
+	opened := int64(0) // CPUs on cores that base has opened
+	for need := 1; need < threads; need++ {
+		cores := min(int64(t.byOpen[started][need]), n/int64(need))
+		n -= cores * int64(need)
+		o.partial -= cores
+		opened += (int64(t.byOpen[started][need]) - cores) * int64(need)
+	}
+	leftOver := false
+	for size := threads; size > 0; size-- {
+		cores := min(int64(t.byOpen[entire][size]), n/int64(size))
+		n -= cores * int64(size)
+		leftOver = leftOver || cores < int64(t.byOpen[entire][size])
+	}
+	for size := 1; size <= threads; size++ {
+		opened += int64(t.byOpen[begun][size]) * int64(size)
+	}
+	if n -= min(n, opened); n == 0 {
+		return o
+	}
+	for size := threads; size > 0 && n > 0; size-- {
+		cores := int64(t.byOpen[broken][size])
+		if leftOver && n > int64(size) {
+			break
+		}
+		if cores == 0 {
+			continue
+		}
+		cores = min(cores, (n+int64(size)-1)/int64(size))
+		o.partial += cores
+		n -= min(n, cores*int64(size))
+	}
+	if n > 0 { // no broken core holds the rest
+		o.partial++
+		o.damage++
+	}
+	return o
+}
+
+func (v *solver) sockets(nodes NodeMask) int {
+	count := 0
+	for nodes != 0 {
+		nodes &^= v.node[nodes.first()].siblings
+		count++
+	}
+	return count
+}
+
+// distance is the sum of the SLIT distances between all ordered pairs of different nodes.
+func (v *solver) distance(nodes NodeMask) int64 {
+	total := int64(0)
+	for i := range nodes.all() {
+		for j := range (nodes &^ (1<<(i+1) - 1)).all() {
+			total += v.between(i, j)
+		}
+	}
+	return total
+}
+
+func (v *solver) between(i, j int) int64 {
+	return int64(v.m.Distance(v.nodes[i], v.nodes[j]) + v.m.Distance(v.nodes[j], v.nodes[i]))
+}

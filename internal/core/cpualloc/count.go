@@ -1,0 +1,63 @@
+package cpualloc
+
+import (
+	"math/bits"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// MaxThreads is the number of CPUs on one core up to which CPU sets are allocated (POWER and SPARC have 8).
+const MaxThreads = 8
+
+// NodeCount is what one NUMA node has to give, the figures from which Feasible decides.
+type NodeCount struct {
+	// ID is the kernel's id of the node. Feasible only repeats it in a reason.
+	ID int32
+	// Free counts the free CPUs, FreeWhole those of them on whole free cores, FreeCores the cores with a free CPU.
+	Free, FreeWhole, FreeCores int32
+}
+
+// CountNodes appends one NodeCount for each node of m.CPUNodes() to dst. It allocates only when dst is too small.
+func CountNodes(dst []NodeCount, m *topo.Machine, free *cpuset.Set) []NodeCount {
+	for _, n := range m.CPUNodes() {
+		dst = append(dst, CountNode(m, n, free))
+	}
+	return dst
+}
+
+// CountNode counts one NUMA node. A ledger that changes the CPUs of one node needs to count only that one again.
+func CountNode(m *topo.Machine, n topo.NUMA, free *cpuset.Set) NodeCount {
+	count := NodeCount{ID: int32(m.NUMAID(n))}
+	for _, c := range m.NUMACores(n) {
+		freeHere := int32(0)
+		for _, cpu := range m.CoreCPUs(c) {
+			if free.Has(int(cpu)) {
+				freeHere++
+			}
+		}
+		if freeHere == 0 {
+			continue
+		}
+		count.Free += freeHere
+		count.FreeCores++
+		if size := wholeSize(m, c); int(freeHere) == size {
+			count.FreeWhole += freeHere
+		}
+	}
+	return count
+}
+
+// wholeSize is the number of online CPUs of core c when the core can be given as a whole, else 0.
+//
+// The CPUs that are offline belong to nobody: a core is whole without them. But on one machine the sizes of whole cores
+// must divide each other, so that n CPUs on whole cores exist exactly when n is a multiple of the largest size and the
+// whole cores hold n CPUs in sum: that makes Feasible exact on hybrid machines. Sizes 1, 2, 4 and 8 beside the full
+// size do; a core of which only 3 of 4 threads are online is never whole.
+func wholeSize(m *topo.Machine, c topo.Core) int {
+	size, threads := m.CoreOnline(c), m.ThreadsPerCore()
+	if size == threads || bits.OnesCount(uint(size)) == 1 && threads%size == 0 {
+		return size
+	}
+	return 0
+}

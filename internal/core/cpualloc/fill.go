@@ -1,0 +1,294 @@
+package cpualloc
+
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// fill takes the CPUs of a choice. Packed, the nodes are filled one after the other: MostAllocated begins with the
+// fewest free CPUs, so that what stays free is in one piece, LeastAllocated with the most. Every step goes over all
+// nodes before the next step begins, because the rows of the bind policy stand above the strategy.
+func (v *solver) fill(c *choice) {
+	v.skipHeld = c.spare
+	if v.even.k > 0 {
+		var share [maxNodes]int32
+		v.shares(c.nodes, &share)
+		for i := range c.nodes.all() {
+			order := [1]int{i}
+			v.fillNodes(order[:], int(share[i]))
+		}
+		return
+	}
+	n := v.req.Count
+	if v.source == preferredFirst {
+		n -= v.takeBase(c.nodes)
+	}
+	var order [maxNodes]int
+	v.fillNodes(v.inOrder(c.nodes, order[:0]), n)
+}
+
+func (v *solver) fillNodes(order []int, n int) {
+	if v.req.Bind == FullPCPUs {
+		n = v.fillFull(order, n)
+	} else {
+		n = v.fillSpread(order, n)
+	}
+	if n != 0 {
+		panic("cpualloc: the chosen NUMA nodes do not hold the request")
+	}
+}
+
+func (v *solver) inOrder(nodes NodeMask, order []int) []int {
+	for i := range nodes.all() {
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if v.req.Strategy == LeastAllocated {
+			a, b = b, a
+		}
+		return int(v.node[a].free - v.node[b].free)
+	})
+	return order
+}
+
+// takeBase takes the preferred CPUs of the nodes and returns how many.
+func (v *solver) takeBase(nodes NodeMask) int {
+	took := 0
+	v.round = 1
+	for i := range nodes.all() {
+		for _, id := range v.m.NUMACores(v.nodes[i]) {
+			if c := &v.core[id]; c.base > 0 {
+				took += v.take(id, int(c.base), &v.state.Preferred)
+			}
+		}
+	}
+	return took
+}
+
+// take takes the n lowest CPUs of a core that are in from.
+func (v *solver) take(id topo.Core, n int, from *cpuSet) int {
+	took := 0
+	for _, cpu := range v.m.CoreCPUs(id) {
+		if took < n && from.Has(int(cpu)) && !v.taken.Has(int(cpu)) {
+			v.taken.Add(int(cpu))
+			took++
+		}
+	}
+	v.core[id].round = v.round
+	v.usedL3.add(v.m.CoreL3(id))
+	return took
+}
+
+// takeOpen takes n of a core's open CPUs.
+func (v *solver) takeOpen(id topo.Core, n int) {
+	v.core[id].open -= uint8(v.take(id, n, v.giving()))
+}
+
+// giving is the set that open CPUs are taken from.
+func (v *solver) giving() *cpuSet {
+	if v.source == preferredOnly {
+		return &v.state.Preferred
+	}
+	return &v.state.Free
+}
+
+// fillFull takes n CPUs of the nodes, whole cores first, and returns what is missing. expectFull foretells it.
+func (v *solver) fillFull(order []int, n int) int {
+	if v.source == preferredFirst {
+		for need := 1; need < v.threads; need++ {
+			n = v.takeCores(order, want{kind: started, open: uint8(need)}, n)
+		}
+	}
+	for size := v.threads; size > 0; size-- {
+		n = v.takeCores(order, want{kind: entire, open: uint8(size)}, n)
+	}
+	if v.source == preferredFirst {
+		n = v.takeOpened(order, n)
+	}
+	for size := v.threads; size > 0 && n > 0; size-- {
+		if v.openOne(order, n) {
+			return 0
+		}
+		n = v.takeCores(order, want{kind: broken, open: uint8(size)}, n)
+	}
+	if n > 0 && v.openOne(order, n) {
+		return 0
+	}
+	return n
+}
+
+// takeCores takes all open CPUs of as many wanted cores as n holds, and returns the rest of n.
+func (v *solver) takeCores(order []int, w want, n int) int {
+	for _, i := range order {
+		have := int(v.tally(i).byOpen[w.kind][w.open])
+		cores := min(have, n/int(w.open))
+		if cores == 0 {
+			continue
+		}
+		n -= cores * int(w.open)
+		near := cores
+		if w.kind == entire && n > 0 && cores < have && (v.req.PreferL3 || !v.anyBroken(order, n)) {
+			near++ // one more will be opened for the remainder: leave room for it in the same groups
+		}
+		v.takeNear(i, w, cores, near, have, int(w.open))
+	}
+	return n
+}
+
+// takeOpened takes what is open on cores that base has opened, lowest ids first, and returns the rest of n.
+func (v *solver) takeOpened(order []int, n int) int {
+	for _, i := range order {
+		cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(v.state.Free)
+		for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
+			id := v.m.CoreOf(topo.CPU(cpu))
+			c := &v.core[id]
+			if c.base > 0 && c.open > 0 && !v.taken.Has(cpu) && !(v.skipHeld && c.held) {
+				v.takeOpen(id, 1)
+				n--
+			}
+		}
+	}
+	return n
+}
+
+// anyBroken reports whether a broken core of the nodes has n open CPUs.
+func (v *solver) anyBroken(order []int, n int) bool {
+	for _, i := range order {
+		for open := n; open <= v.threads; open++ {
+			if v.tally(i).byOpen[broken][open] > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takeNear takes each CPUs of some of the have wanted cores of a node, from the fewest L3 groups that hold near of them.
+func (v *solver) takeNear(i int, w want, cores, near, have, each int) {
+	if cores < have && v.m.NumL3() > 1 {
+		groups := v.fewestL3(i, w, near)
+		w.groups = &groups
+	}
+	v.takeLowest(i, w, cores, each)
+}
+
+// takeLowest takes each CPUs of the first wanted cores, by their lowest CPU that can be taken.
+func (v *solver) takeLowest(i int, w want, cores, each int) {
+	cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(*v.giving())
+	for cpu := cpus.First(); cpu >= 0 && cores > 0; cpu = cpus.Next(cpu + 1) {
+		id := v.m.CoreOf(topo.CPU(cpu))
+		if !v.taken.Has(cpu) && v.matches(id, &w) {
+			v.takeOpen(id, each)
+			cores--
+		}
+	}
+}
+
+// openOne takes n CPUs of one core that has that many and more: one that is broken up already before a whole one, in an
+// L3 group that is used already before another; the other way round under PreferL3. It returns false when no core has n.
+func (v *solver) openOne(order []int, n int) bool {
+	best, bestScore := topo.Core(0), noScore
+	for _, i := range order {
+		cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(*v.giving())
+		for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
+			id := v.m.CoreOf(topo.CPU(cpu))
+			c := &v.core[id]
+			if int(c.open) < n || v.taken.Has(cpu) || v.skipHeld && c.held {
+				continue
+			}
+			if score := v.openScore(id); score < bestScore {
+				best, bestScore = id, score
+			}
+		}
+	}
+	if bestScore == noScore {
+		return false
+	}
+	v.takeOpen(best, n)
+	return true
+}
+
+// noScore is above every openScore.
+const noScore = 4
+
+func (v *solver) openScore(id topo.Core) int {
+	c := &v.core[id]
+	breaks, strange := 0, 0
+	if c.breaks() {
+		breaks = 1
+	}
+	if !v.usedL3.has(v.m.CoreL3(id)) {
+		strange = 1
+	}
+	if v.req.PreferL3 {
+		return 2*strange + breaks
+	}
+	return 2*breaks + strange
+}
+
+// fillSpread takes n CPUs of the nodes, one of each core before a second of any, and returns what is missing.
+func (v *solver) fillSpread(order []int, n int) int {
+	v.round = 1
+	for _, i := range order {
+		have := int(v.tally(i).fresh)
+		cores := min(have, n)
+		n -= cores
+		switch cores {
+		case 0:
+		case have:
+			v.takeLowest(i, want{fresh: true}, cores, 1)
+		default:
+			v.takeFresh(i, cores)
+		}
+	}
+	for v.round = 2; n > 0 && int(v.round) <= v.threads; v.round++ {
+		for _, i := range order {
+			n = v.takeAnother(i, n)
+		}
+	}
+	return n
+}
+
+// takeFresh takes one CPU of some of the untouched cores of a node: those with the most free threads, in few L3 groups;
+// the other way round under PreferL3.
+func (v *solver) takeFresh(i, cores int) {
+	w := want{fresh: true}
+	if v.req.PreferL3 {
+		groups := v.fewestL3(i, w, cores)
+		w.groups = &groups
+	}
+	for free := v.threads; free > 0 && cores > 0; free-- {
+		w.free = uint8(free)
+		have := v.wanted(i, &w)
+		take := min(have, cores)
+		if w.groups == nil {
+			v.takeNear(i, w, take, take, have, 1)
+		} else {
+			v.takeLowest(i, w, take, 1)
+		}
+		cores -= take
+	}
+}
+
+// takeAnother takes at most one more CPU of each core of a node, lowest ids first, and returns the rest of n.
+func (v *solver) takeAnother(i, n int) int {
+	cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(*v.giving())
+	for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
+		id := v.m.CoreOf(topo.CPU(cpu))
+		c := &v.core[id]
+		if c.open > 0 && c.round < v.round && !v.taken.Has(cpu) && !(v.skipHeld && c.held) {
+			v.takeOpen(id, 1)
+			n--
+		}
+	}
+	return n
+}
+
+// tally returns what a node had to give before fill began.
+func (v *solver) tally(i int) *tally {
+	if v.skipHeld {
+		return &v.node[i].spare
+	}
+	return &v.node[i].all
+}

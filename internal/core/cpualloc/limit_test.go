@@ -1,0 +1,71 @@
+package cpualloc_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// TestLimitedKeepsWhatTheBindPolicyCanUse compares the CPUs with the counts, and the whole cores with the most that any
+// choice of whole cores below the cap gives.
+func TestLimitedKeepsWhatTheBindPolicyCanUse(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m, err := topo.New(drawSpec(t))
+		if err != nil {
+			t.Skip(err)
+		}
+		s := drawState(t, m)
+		for range m.CPUNodes() {
+			s.Caps = append(s.Caps, rapid.IntRange(0, 6).Draw(t, "cap"))
+		}
+		full, spread := s.Limited(cpualloc.FullPCPUs), s.Limited(cpualloc.SpreadByPCPUs)
+		for _, limited := range []cpualloc.State{full, spread} {
+			if !limited.Free.SubsetOf(&s.Free) || !limited.Preferred.SubsetOf(&limited.Free) || limited.Caps != nil {
+				t.Fatalf("of free %v stays %v, preferred %v, caps %v", s.Free, limited.Free, limited.Preferred, limited.Caps)
+			}
+		}
+		for i, n := range m.CPUNodes() {
+			before, limit := cpualloc.CountNode(m, n, &s.Free), int32(s.Caps[i])
+			got := cpualloc.CountNode(m, n, &full.Free)
+			got.FreeCores = cpualloc.CountNode(m, n, &spread.Free).FreeCores
+			if want := before.Limited(m, n, &s.Free, s.Caps[i]); got != want {
+				t.Fatalf("NUMA node %d: %+v, the count says %+v", i, got, want)
+			}
+			if got.Free != min(before.Free, limit) || got.FreeCores != min(before.FreeCores, limit) {
+				t.Fatalf("NUMA node %d: cap %d makes %+v of %+v", i, limit, got, before)
+			}
+			if best := mostWhole(m, n, s.Free, s.Caps[i]); int(got.FreeWhole) != best {
+				t.Fatalf("NUMA node %d: cap %d keeps %d CPUs on whole cores, %d are possible", i, limit, got.FreeWhole, best)
+			}
+		}
+	})
+}
+
+// mostWhole tries every sum of whole free cores.
+func mostWhole(m *topo.Machine, n topo.NUMA, free cpuset.Set, limit int) int {
+	sums := map[int]bool{0: true}
+	for _, core := range m.NUMACores(n) {
+		var only cpuset.Set
+		for _, c := range m.CoreCPUs(core) {
+			if free.Has(int(c)) {
+				only.Add(int(c))
+			}
+		}
+		size := int(cpualloc.CountNode(m, n, &only).FreeWhole)
+		for sum := limit - size; sum >= 0; sum-- {
+			if sums[sum] {
+				sums[sum+size] = true
+			}
+		}
+	}
+	for sum := limit; ; sum-- {
+		if sums[sum] {
+			return sum
+		}
+	}
+}

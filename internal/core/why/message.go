@@ -1,0 +1,131 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxMessage bounds a message in bytes: the API server's limit for the note of an Event.
+const MaxMessage = 1024
+
+// Message is the text of the pod condition PodScheduled and of the Event FailedScheduling:
+//
+//	<RootCode>: 0/98 nodes are available: 80 <phrase>, 18 <phrase>. preemption: 98 <phrase>. <JSON of the root>
+//	<RootCode>: <phrase>. <JSON of the root>            (a code that is asked once per pod)
+//
+// nodes is the number of nodes of the cluster. A text that would be longer than MaxMessage is shortened at a clause;
+// code and JSON stay. "" when nothing refused.
+func Message(findings []Finding, nodes int) string {
+	root := Root(findings)
+	if root.OK() {
+		return ""
+	}
+	head, tail := root.Code.String()+": ", " "+root.Flat()
+	return head + summary(findings, root, nodes, MaxMessage-len(head)-len(tail)) + tail
+}
+
+// Summary is Message without the code in front and the JSON behind: what follows "0/98 nodes are available".
+func Summary(findings []Finding, nodes int) string {
+	root := Root(findings)
+	if root.OK() {
+		return ""
+	}
+	return summary(findings, root, nodes, MaxMessage)
+}
+
+func summary(findings []Finding, root Obstacle, nodes, room int) string {
+	if root.Nodes == 0 {
+		return clip(oneLine(root.Phrase(English)), room-1) + "."
+	}
+	head := fmt.Sprintf("0/%d nodes are available: ", nodes)
+	clauses := clausesOf(findings, false)
+	if len(clauses) == 0 { // preemption alone refused
+		head, clauses = "preemption: ", clausesOf(findings, true)
+		return head + join(clauses, room-len(head)-1) + "."
+	}
+	text := head + join(clauses, room-len(head)-1) + "."
+	preemption := clausesOf(findings, true)
+	if len(preemption) == 0 {
+		return text
+	}
+	second := " preemption: "
+	for shown := len(preemption); shown > 0; shown-- {
+		if full := text + second + joinFirst(preemption, shown) + "."; len(full) <= room {
+			return full
+		}
+	}
+	return text
+}
+
+// clausesOf counts nodes by phrase: "80 node(s) …", most nodes first.
+func clausesOf(findings []Finding, preemption bool) []string {
+	nodesOf := map[string]map[string]bool{}
+	for _, f := range findings {
+		if f.OK() || f.Object == "" || (f.Phase == Preemption) != preemption {
+			continue
+		}
+		phrase := oneLine(f.Phrase(English))
+		if nodesOf[phrase] == nil {
+			nodesOf[phrase] = map[string]bool{}
+		}
+		nodesOf[phrase][f.Object] = true
+	}
+	phrases := make([]string, 0, len(nodesOf))
+	for phrase := range nodesOf {
+		phrases = append(phrases, phrase)
+	}
+	slices.SortFunc(phrases, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(nodesOf[b]), len(nodesOf[a])), cmp.Compare(a, b))
+	})
+	for i, phrase := range phrases {
+		phrases[i] = fmt.Sprintf("%d %s", len(nodesOf[phrase]), phrase)
+	}
+	return phrases
+}
+
+// join joins as many clauses as fit into room bytes and counts the others. The first clause is cut if it must be.
+func join(clauses []string, room int) string {
+	for shown := len(clauses); shown > 0; shown-- {
+		if text := joinFirst(clauses, shown); len(text) <= room {
+			return text
+		}
+	}
+	rest := more(len(clauses) - 1)
+	return clip(clauses[0], room-len(rest)) + rest
+}
+
+func joinFirst(clauses []string, shown int) string {
+	return strings.Join(clauses[:shown], ", ") + more(len(clauses)-shown)
+}
+
+func more(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return " … and 1 more reason"
+	}
+	return fmt.Sprintf(" … and %d more reasons", n)
+}
+
+// clip cuts text to at most room bytes, at a rune, and marks the cut.
+func clip(text string, room int) string {
+	const mark = "…"
+	if len(text) <= room {
+		return text
+	}
+	end := max(room-len(mark), 0)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + mark
+}
+
+// oneLine keeps foreign text from breaking the grammar: valid UTF-8, no line breaks, no closing full stop.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "�")), " ")
+	return strings.TrimSuffix(text, ".")
+}

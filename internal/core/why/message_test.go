@@ -1,0 +1,167 @@
+package why_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	smt := why.Reason{Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: 3, Extra: 2}
+	taint := func(n int, detail string) []why.Finding {
+		findings := nodes("t"+detail, n, plain(why.TaintToleration))
+		for i := range findings {
+			findings[i].Detail = detail
+		}
+		return findings
+	}
+	tests := map[string]struct {
+		findings []why.Finding
+		nodes    int
+		want     string
+	}{
+		"nodes counted by phrase, most first": {
+			findings: slices.Concat(nodes("b", 18, short(why.InsufficientCPU, 1, 3)), nodes("a", 80, smt)), nodes: 98,
+			want: `SMTAlignment: 0/98 nodes are available: 80 node(s) requested cpus not multiple cpus per core, 18 Insufficient cpu. ` +
+				`{"code":"SMTAlignment","nodes":80,"asked":3,"threadsPerCore":2}`,
+		},
+		"have, need and where of the closest node": {
+			findings: nodes("a", 2, why.Reason{
+				Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: 7, Extra: 1,
+				Where: why.Where{Scope: why.NUMA, Index: 1},
+			}), nodes: 2,
+			want: `TopologyPolicy: 0/2 nodes are available: 2 node(s) NUMA Topology policy not match. ` +
+				`{"code":"TopologyPolicy","nodes":2,"asked":8,"free":7,"numaNodes":1,"resource":"cpu","unit":"CPUs","where":"numa 1"}`,
+		},
+		"upstream plugins speak for themselves": {
+			findings: slices.Concat(taint(2, "node(s) had untolerated taint {a: b}"), taint(1, "node(s) had untolerated taint {c: d}.")), nodes: 3,
+			want: `TaintToleration: 0/3 nodes are available: 2 node(s) had untolerated taint {a: b}, 1 node(s) had untolerated taint {c: d}. ` +
+				`{"code":"TaintToleration","nodes":3}`,
+		},
+		"a code that is asked once counts no nodes": {
+			findings: []why.Finding{once(why.BadAnnotation, why.PreFilter, "resource-spec: unexpected end\n of JSON.")}, nodes: 7,
+			want: `BadAnnotation: invalid annotation: resource-spec: unexpected end of JSON. {"code":"BadAnnotation"}`,
+		},
+		"preemption is told behind": {
+			findings: slices.Concat(nodes("a", 1, short(why.InsufficientCPU, 1, 3)), preempting(nodes("a", 1, plain(why.NoVictims)))), nodes: 1,
+			want: `InsufficientCPU: 0/1 nodes are available: 1 Insufficient cpu. preemption: 1 No preemption victims found for incoming pod. ` +
+				`{"code":"InsufficientCPU","nodes":1,"asked":3,"free":1,"resource":"cpu","unit":"CPUs"}`,
+		},
+		"preemption alone": {
+			findings: preempting(nodes("a", 1, plain(why.VictimsTerminating))), nodes: 1,
+			want: `VictimsTerminating: preemption: 1 waiting for preempted pods to terminate. {"code":"VictimsTerminating","nodes":1}`,
+		},
+		"nothing refused": {},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, why.Message(test.findings, test.nodes)); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLongMessagesAreShortenedAtAClause(t *testing.T) {
+	t.Parallel()
+	var findings []why.Finding
+	for i := range 40 {
+		f := nodes(fmt.Sprint("n", i), 40-i, plain(why.UpstreamFilter))
+		for j := range f {
+			f[j].Detail = fmt.Sprintf("plugin %02d does not like this node", i)
+		}
+		findings = append(findings, f...)
+	}
+	got := why.Message(findings, 820)
+	if len(got) > why.MaxMessage || len(got) < why.MaxMessage-60 {
+		t.Errorf("%d bytes, want just below %d", len(got), why.MaxMessage)
+	}
+	if !strings.Contains(got, "like this node … and ") || !strings.HasSuffix(got, ` more reasons. {"code":"UpstreamFilter","nodes":820}`) {
+		t.Errorf("not shortened at a clause:\n%s", got)
+	}
+}
+
+// TestMessagesAreBounded is W8: whatever plugins say, the message stays below the limit and keeps code and JSON.
+func TestMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		findings := drawFindings(t)
+		root := why.Root(findings)
+		message := why.Message(findings, 5)
+		if root.OK() {
+			if message != "" {
+				t.Fatalf("nothing refused, message %q", message)
+			}
+			return
+		}
+		if len(message) > why.MaxMessage || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\r") {
+			t.Fatalf("%d bytes: %q", len(message), message)
+		}
+		if !strings.HasPrefix(message, root.Code.String()+": ") || !strings.HasSuffix(message, " "+root.Flat()) {
+			t.Fatalf("root %v: %q", root.Code, message)
+		}
+		if summary := why.Summary(findings, 5); len(summary) > why.MaxMessage || summary == "" {
+			t.Fatalf("summary %q", summary)
+		}
+	})
+}
+
+// TestSurfacesAgree renders one obstacle as the object and as the flat tail, and compares code, nodes and parameters.
+func TestSurfacesAgree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		for _, o := range why.Obstacles(drawFindings(t)) {
+			text, err := json.Marshal(o.Wire(why.English))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wire why.Wire
+			if err := json.Unmarshal(text, &wire); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			var flat map[string]any
+			if err := json.Unmarshal([]byte(o.Flat()), &flat); err != nil {
+				t.Fatalf("%s: %v", o.Flat(), err)
+			}
+			want := map[string]any{"code": wire.Code.String()}
+			if wire.Nodes > 0 {
+				want["nodes"] = float64(wire.Nodes)
+			}
+			if wire.Where != "" {
+				want["where"] = wire.Where
+			}
+			for name, value := range wire.Params {
+				want[name] = value
+			}
+			if diff := cmp.Diff(want, flat); diff != "" {
+				t.Fatalf("object and tail differ (-object +tail):\n%s", diff)
+			}
+		}
+	})
+}
+
+func TestWire(t *testing.T) {
+	t.Parallel()
+	o := why.Root(nodes("a", 2, why.Reason{
+		Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: 7, Where: why.Where{Scope: why.NUMA, Index: 1},
+	}))
+	text, err := json.Marshal(o.Wire(why.English))
+	want := `{"code":"InsufficientExclusiveCPU","class":"Placement","plugin":"NodeNUMAResource","phase":"Filter","nodes":2,"example":"a-0",` +
+		`"where":"numa 1","params":{"asked":8,"free":7,"resource":"cpu","unit":"CPUs"},"message":"not enough cpus available to satisfy request"}`
+	if err != nil || string(text) != want {
+		t.Errorf("got  %s, %v\nwant %s", text, err, want)
+	}
+	if got := o.Wire(why.Chinese).Message; got != "没有足够的可独占 CPU" {
+		t.Errorf("Chinese message %q", got)
+	}
+}

@@ -1,0 +1,142 @@
+package why_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+func TestEveryCodeHasAWholeEntry(t *testing.T) {
+	t.Parallel()
+	entries := why.Registry()
+	seen := map[string]bool{}
+	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	for _, e := range entries {
+		if !camel.MatchString(e.Name) || seen[e.Name] {
+			t.Errorf("code %d: name %q is not CamelCase, or used twice", e.Code, e.Name)
+		}
+		seen[e.Name] = true
+		if e.Code.Entry() != e {
+			t.Errorf("%s: the entry stands at another code", e.Name)
+		}
+		if e.Class == why.NoClass || e.Plugin == "" || e.Text == "" || e.Chinese == "" {
+			t.Errorf("%s: class, plugin, text or Chinese text is missing", e.Name)
+		}
+		if !slices.ContainsFunc([]rune(e.Chinese), func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+			t.Errorf("%s: the Chinese text %q is not Chinese", e.Name, e.Chinese)
+		}
+		if !strings.HasSuffix(e.Cause, ".") || !strings.HasSuffix(e.Remedy, ".") {
+			t.Errorf("%s: cause and remedy must be sentences", e.Name)
+		}
+		if (e.Extra == "") != (e.ExtraMeaning == "") {
+			t.Errorf("%s: Extra has a name and a meaning, or neither", e.Name)
+		}
+		if code, ok := why.ParseCode(e.Name); !ok || code != e.Code || code.String() != e.Name {
+			t.Errorf("%s does not parse back: got %v, %v", e.Name, code, ok)
+		}
+	}
+	if !slices.IsSortedFunc(entries, func(a, b why.Entry) int { return int(a.Class) - int(b.Class) }) {
+		t.Error("the registry is not sorted by class")
+	}
+	if last := why.Code(len(entries)); last.String() == "None" || why.Code(len(entries)+1).Entry().Name != "" {
+		t.Errorf("codes are not dense: %v, %v", last, why.Code(len(entries)+1))
+	}
+}
+
+func TestCodesTravelAsNames(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(map[string]why.Code{"code": why.SMTAlignment})
+	if err != nil || string(text) != `{"code":"SMTAlignment"}` {
+		t.Errorf("got %s, %v", text, err)
+	}
+	var code why.Code
+	if err := json.Unmarshal([]byte(`"SharedPoolFloor"`), &code); err != nil || code != why.SharedPoolFloor {
+		t.Errorf("got %v, %v", code, err)
+	}
+	if err := json.Unmarshal([]byte(`"NoSuchCode"`), &code); err == nil || !strings.Contains(err.Error(), "NoSuchCode") {
+		t.Errorf("an unknown code reads as %v, %v", code, err)
+	}
+	if got := why.Code(60000).String(); got != "Code(60000)" {
+		t.Errorf("an unknown code prints as %q", got)
+	}
+}
+
+func TestTextsThatUsersSearchForAreKept(t *testing.T) {
+	t.Parallel()
+	tests := map[string]why.Reason{
+		"the requested CPUs must be integer":                                    {Code: why.CPURequestNotInteger},
+		"node(s) invalid CPU Topology":                                          {Code: why.InvalidTopology},
+		"node(s) requested cpus not multiple cpus per core":                     {Code: why.SMTAlignment},
+		"node(s) cpu bind policy conflicts with pod's required cpu bind policy": {Code: why.BindPolicyConflict},
+		"node(s) NUMA Topology policy not match":                                {Code: why.TopologyPolicy},
+		"not enough cpus available to satisfy request":                          {Code: why.InsufficientExclusiveCPU},
+		"insufficient CPUs to satisfy required cpu bind policy FullPCPUs":       {Code: why.InsufficientExclusiveCPU, Extra: 1},
+		"insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs":   {Code: why.InsufficientExclusiveCPU, Extra: 2},
+		"Insufficient cpu":           {Code: why.InsufficientCPU},
+		"Insufficient memory":        {Code: why.InsufficientMemory},
+		"Too many pods":              {Code: why.InsufficientPods},
+		"node(s) were unschedulable": {Code: why.NodeUnschedulable},
+		"node(s) didn't match Pod's node affinity/selector":          {Code: why.NodeAffinity},
+		"node(s) didn't have free ports for the requested pod ports": {Code: why.NodePorts},
+		"node(s) didn't match the requested node name":               {Code: why.NodeName},
+		"node(s) didn't match pod topology spread constraints":       {Code: why.PodTopologySpread},
+	}
+	for want, reason := range tests {
+		if got := reason.Text(why.English); got != want {
+			t.Errorf("%v: got %q, want %q", reason.Code, got, want)
+		}
+		if zh := reason.Text(why.Chinese); zh == want || zh == "" {
+			t.Errorf("%v: Chinese text %q", reason.Code, zh)
+		}
+	}
+	if missing := (why.Reason{Code: why.TopologyMissing}).Text("fr"); missing != "node(s) invalid CPU Topology" {
+		t.Errorf("an unknown language reads %q", missing)
+	}
+	if got := (why.Reason{}).Text(why.English); got != "" {
+		t.Errorf("no refusal reads %q", got)
+	}
+}
+
+func TestHaveNeed(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	tests := map[string]why.Reason{
+		"7/8 cores on numa 1":     {Code: why.InsufficientExclusiveCPU, Unit: why.Cores, Asked: 8, Free: 7, Where: why.Where{Scope: why.NUMA, Index: 1}},
+		"0/4 CPUs":                {Code: why.InsufficientExclusiveCPU, Unit: why.CPUs, Asked: 4},
+		"0.5/1.25 CPUs":           {Code: why.InsufficientCPU, Unit: why.MilliCPU, Asked: 1250, Free: 500},
+		"3/4 GiB":                 {Code: why.InsufficientMemory, Unit: why.Bytes, Asked: 4 * gib, Free: 3 * gib},
+		"0.5/4 GiB":               {Code: why.InsufficientMemory, Unit: why.Bytes, Asked: 4 * gib, Free: gib / 2},
+		"1023/1024 MiB":           {Code: why.InsufficientMemory, Unit: why.Bytes, Asked: gib, Free: gib - 1<<20},
+		"5/9 B":                   {Code: why.InsufficientMemory, Unit: why.Bytes, Asked: 9, Free: 5},
+		"1073741823/1073741824 B": {Code: why.InsufficientMemory, Unit: why.Bytes, Asked: gib, Free: gib - 1},
+		"40/50 %":                 {Code: why.InsufficientExtended, Unit: why.Percent, Asked: 50, Free: 40},
+		"110/111":                 {Code: why.InsufficientPods, Unit: why.Count, Asked: 111, Free: 110},
+		"1/2 CPUs on socket 3":    {Code: why.TopologyPolicy, Unit: why.CPUs, Asked: 2, Free: 1, Where: why.Where{Scope: why.Socket, Index: 3}},
+		"":                        {Code: why.SMTAlignment, Unit: why.CPUs, Asked: 3, Extra: 2},
+	}
+	for want, reason := range tests {
+		if got := reason.HaveNeed(); got != want {
+			t.Errorf("%+v: got %q, want %q", reason, got, want)
+		}
+	}
+}
+
+func TestNamesOfSmallTypes(t *testing.T) {
+	t.Parallel()
+	got := []string{
+		why.CPU.String(), why.Memory.String(), why.NoResource.String(), why.Bytes.String(), why.NoUnit.String(),
+		why.Reserve.String(), why.Admission.String(), why.Placement.String(), why.Victims.String(), why.NoClass.String(),
+		why.Where{}.String(), why.Where{Scope: why.CoreScope, Index: 5}.String(),
+	}
+	want := []string{"cpu", "memory", "", "bytes", "", "Reserve", "Admission", "Placement", "Preemption", "", "", "core 5"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,64 @@
+package why
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Root returns the cause that a person must hear first, of the findings of one attempt on one snapshot. It does not
+// depend on their order:
+//
+//  1. A code that is asked once per pod wins, the lowest class first.
+//  2. Otherwise nodes that a Constraint code refuses are left aside. None is left: the Constraint code with most nodes.
+//  3. Among the rest, the set of codes that refuses some node with the fewest codes, then most nodes, then the smallest
+//     relative shortfall, then names; of that set the code of the lowest class.
+//
+// Findings of the preemption phase count only when there are no others. The zero Obstacle means that nothing refused.
+func Root(findings []Finding) Obstacle {
+	obstacles := Obstacles(findings)
+	filter := slices.DeleteFunc(slices.Clone(obstacles), func(o Obstacle) bool { return o.Phase == Preemption })
+	if len(filter) == 0 {
+		return first(obstacles, byNodes)
+	}
+	if once := keep(filter, func(o Obstacle) bool { return o.Nodes == 0 || o.Code.askedOnce(o.Phase) }); len(once) > 0 {
+		return first(once, byRank)
+	}
+	nodes := byNode(findings)
+	for node, list := range nodes {
+		if slices.ContainsFunc(list, func(f Finding) bool { return f.Code.Class() == Constraint }) {
+			delete(nodes, node)
+		}
+	}
+	if len(nodes) == 0 {
+		return first(keep(filter, func(o Obstacle) bool { return o.Code.Class() == Constraint }), byNodes)
+	}
+	sets := minimal(nodes)
+	slices.SortFunc(sets, func(a, b Set) int {
+		return cmp.Or(cmp.Compare(len(a.Codes), len(b.Codes)), cmp.Compare(b.Nodes, a.Nodes),
+			cmp.Compare(a.shortfall, b.shortfall), compareNames(a.Codes, b.Codes))
+	})
+	return first(keep(filter, func(o Obstacle) bool { return slices.Contains(sets[0].Codes, o.Code) }), byRank)
+}
+
+// askedOnce reports whether a code is about the pod as a whole. Filter asks for each node, also what other steps ask once:
+// a pod may bind on some nodes alone.
+func (c Code) askedOnce(p Phase) bool { return c.Class().OncePerPod() && p != Filter }
+
+func keep(obstacles []Obstacle, wanted func(Obstacle) bool) []Obstacle {
+	return slices.DeleteFunc(slices.Clone(obstacles), func(o Obstacle) bool { return !wanted(o) })
+}
+
+func first(obstacles []Obstacle, order func(a, b Obstacle) int) Obstacle {
+	if len(obstacles) == 0 {
+		return Obstacle{}
+	}
+	return slices.MinFunc(obstacles, order)
+}
+
+func byRank(a, b Obstacle) int {
+	return cmp.Or(cmp.Compare(a.Code.Class(), b.Code.Class()), cmp.Compare(a.Code.String(), b.Code.String()))
+}
+
+func byNodes(a, b Obstacle) int {
+	return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Code.String(), b.Code.String()))
+}

@@ -1,0 +1,226 @@
+package why_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"unsafe"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// nodes returns findings of n nodes with the given reasons each.
+func nodes(prefix string, n int, reasons ...why.Reason) []why.Finding {
+	var findings []why.Finding
+	for i := range n {
+		for _, r := range reasons {
+			findings = append(findings, why.Finding{Reason: r, Plugin: r.Code.Entry().Plugin, Phase: why.Filter, Object: fmt.Sprintf("%s-%d", prefix, i)})
+		}
+	}
+	return findings
+}
+
+func short(code why.Code, free, asked int64) why.Reason {
+	return why.Reason{Code: code, Resource: why.CPU, Unit: why.CPUs, Asked: asked, Free: free}
+}
+
+func plain(code why.Code) why.Reason { return why.Reason{Code: code} }
+
+func once(code why.Code, phase why.Phase, detail string) why.Finding {
+	return why.Finding{Reason: plain(code), Phase: phase, Detail: detail}
+}
+
+func preempting(findings []why.Finding) []why.Finding {
+	for i := range findings {
+		findings[i].Phase = why.Preemption
+	}
+	return findings
+}
+
+func TestRoot(t *testing.T) {
+	t.Parallel()
+	smt := why.Reason{Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: 3, Extra: 2}
+	tests := map[string]struct {
+		findings []why.Finding
+		code     why.Code
+		nodes    int
+		example  string
+	}{
+		"80 nodes by alignment, 18 by capacity: the larger set": {
+			findings: slices.Concat(nodes("a", 80, smt), nodes("b", 18, short(why.InsufficientCPU, 1, 3))),
+			code:     why.SMTAlignment, nodes: 80, example: "a-0",
+		},
+		"two codes at once lose to one code alone": {
+			findings: slices.Concat(
+				nodes("a", 3, short(why.InsufficientExclusiveCPU, 0, 1), short(why.TopologyPolicy, 0, 1)),
+				nodes("b", 10, short(why.InsufficientCPU, 1, 2))),
+			code: why.InsufficientCPU, nodes: 10, example: "b-0",
+		},
+		"nodes that a selector excludes say nothing; the nearest miss is the root": {
+			findings: slices.Concat(nodes("a", 96, plain(why.NodeAffinity)),
+				nodes("b", 1, short(why.InsufficientExclusiveCPU, 7, 8)), nodes("c", 1, short(why.SharedPoolTooSmall, 0, 1))),
+			code: why.InsufficientExclusiveCPU, nodes: 1, example: "b-0",
+		},
+		"what is asked once per pod comes before any node": {
+			findings: append(nodes("a", 98, plain(why.NodeAffinity)), once(why.SchedulingGate, why.PreEnqueue, "gate foo")),
+			code:     why.SchedulingGate,
+		},
+		"of the codes asked once the lowest class": {
+			findings: []why.Finding{once(why.SchedulingGate, why.PreEnqueue, ""), once(why.BadAnnotation, why.PreFilter, "")},
+			code:     why.BadAnnotation,
+		},
+		"what one node of many asks of the pod is no cause for all of them": {
+			findings: slices.Concat(nodes("a", 9, short(why.InsufficientExclusiveCPU, 1, 2)), nodes("b", 1, plain(why.CPURequestNotInteger))),
+			code:     why.InsufficientExclusiveCPU, nodes: 9, example: "a-0",
+		},
+		"selectors alone: the one with most nodes": {
+			findings: slices.Concat(nodes("a", 3, plain(why.TaintToleration)), nodes("b", 5, plain(why.NodeAffinity))),
+			code:     why.NodeAffinity, nodes: 5, example: "b-0",
+		},
+		"a node that a selector excludes too does not count for capacity": {
+			findings: slices.Concat(nodes("a", 9, plain(why.NodeAffinity), short(why.InsufficientCPU, 1, 2)), nodes("b", 1, smt)),
+			code:     why.SMTAlignment, nodes: 1, example: "b-0",
+		},
+		"of one set the member of the lowest class": {
+			findings: nodes("a", 4, short(why.InsufficientCPU, 1, 2), smt),
+			code:     why.SMTAlignment, nodes: 4, example: "a-0",
+		},
+		"the example is the node that came closest": {
+			findings: slices.Concat(nodes("a", 3, short(why.InsufficientCPU, 1, 8)), nodes("z", 1, short(why.InsufficientCPU, 7, 8))),
+			code:     why.InsufficientCPU, nodes: 4, example: "z-0",
+		},
+		"preemption never replaces a filter": {
+			findings: slices.Concat(nodes("a", 1, short(why.InsufficientCPU, 1, 2)), preempting(nodes("a", 50, plain(why.NoVictims)))),
+			code:     why.InsufficientCPU, nodes: 1, example: "a-0",
+		},
+		"preemption alone is told": {
+			findings: preempting(nodes("a", 2, plain(why.VictimsTerminating))), code: why.VictimsTerminating, nodes: 2, example: "a-0",
+		},
+		"nothing refused": {},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := why.Root(test.findings)
+			if got.Code != test.code || got.Nodes != test.nodes || got.Example != test.example {
+				t.Errorf("got %v on %d nodes (%q), want %v on %d (%q)", got.Code, got.Nodes, got.Example, test.code, test.nodes, test.example)
+			}
+		})
+	}
+}
+
+func drawFindings(t *rapid.T) []why.Finding {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) why.Finding {
+		entry := rapid.SampledFrom(why.Registry()).Draw(t, "code")
+		f := why.Finding{
+			Reason: why.Reason{Code: entry.Code, Extra: int64(rapid.IntRange(0, 2).Draw(t, "extra"))},
+			Plugin: entry.Plugin, Phase: rapid.SampledFrom([]why.Phase{why.Filter, why.Filter, why.Filter, why.Preemption}).Draw(t, "phase"),
+			Detail: rapid.OneOf(rapid.Just(""), rapid.String(), rapid.StringN(0, 400, 1600)).Draw(t, "detail"),
+		}
+		if entry.Amount {
+			f.Resource, f.Unit = why.CPU, why.CPUs
+			f.Asked = int64(rapid.IntRange(1, 4).Draw(t, "asked"))
+			f.Free = int64(rapid.IntRange(0, int(f.Asked)-1).Draw(t, "free"))
+		}
+		if !entry.Class.OncePerPod() || entry.Code == why.CPURequestNotInteger && f.Phase == why.Filter {
+			f.Object = rapid.SampledFrom([]string{"n0", "n1", "n2", "n3", "n4"}).Draw(t, "node")
+		}
+		return f
+	}), 0, 12).Draw(t, "findings")
+}
+
+// TestOrderOfNodesDoesNotMatter is W4.
+func TestOrderOfNodesDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		findings := drawFindings(t)
+		other := rapid.Permutation(findings).Draw(t, "other order")
+		if a, b := why.Root(findings), why.Root(other); a != b {
+			t.Fatalf("root %+v and %+v", a, b)
+		}
+		if diff := gocmp.Diff(why.Obstacles(findings), why.Obstacles(other)); diff != "" {
+			t.Fatalf("obstacles:\n%s", diff)
+		}
+		if a, b := why.Message(findings, 5), why.Message(other, 5); a != b {
+			t.Fatalf("messages:\n%s\n%s", a, b)
+		}
+		if a, b := codesOf(why.MinimalSets(findings)), codesOf(why.MinimalSets(other)); !gocmp.Equal(a, b) {
+			t.Fatalf("minimal sets %v and %v", a, b)
+		}
+	})
+}
+
+func codesOf(sets []why.Set) [][]why.Code {
+	var codes [][]why.Code
+	for _, s := range sets {
+		codes = append(codes, s.Codes)
+	}
+	return codes
+}
+
+// TestMinimalSetsAreWhatMustBeLifted: lifting a set admits the pod on some node, lifting less of it on none.
+func TestMinimalSetsAreWhatMustBeLifted(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		findings := slices.DeleteFunc(drawFindings(t), func(f why.Finding) bool {
+			return f.Phase == why.Preemption || f.Object == ""
+		})
+		on := map[string][]why.Code{}
+		for _, f := range findings {
+			on[f.Object] = append(on[f.Object], f.Code)
+		}
+		admits := func(lifted []why.Code) bool {
+			for _, codes := range on {
+				if !slices.ContainsFunc(codes, func(c why.Code) bool { return !slices.Contains(lifted, c) }) {
+					return true
+				}
+			}
+			return false
+		}
+		sets := why.MinimalSets(findings)
+		if len(on) > 0 && len(sets) == 0 || len(sets) > 5 {
+			t.Fatalf("%d nodes, %d sets", len(on), len(sets))
+		}
+		for _, s := range sets {
+			if !admits(s.Codes) {
+				t.Fatalf("lifting %v admits the pod nowhere", s.Codes)
+			}
+			for i := range s.Codes {
+				if less := slices.Delete(slices.Clone(s.Codes), i, i+1); admits(less) {
+					t.Fatalf("%v is not minimal: %v is enough", s.Codes, less)
+				}
+			}
+			for _, missing := range s.Missing {
+				if missing.Free >= missing.Asked || !slices.Contains(s.Codes, missing.Code) {
+					t.Fatalf("%v misses %+v", s.Codes, missing)
+				}
+			}
+		}
+		if !slices.IsSortedFunc(sets, func(a, b why.Set) int { return cmp.Compare(b.Nodes, a.Nodes) }) {
+			t.Fatalf("not sorted by nodes: %+v", sets)
+		}
+	})
+}
+
+// TestMakingAReasonAllocatesNothing is W7.
+func TestMakingAReasonAllocatesNothing(t *testing.T) {
+	if size := unsafe.Sizeof(why.Reason{}); size > 64 {
+		t.Errorf("a Reason takes %d bytes, want at most 64", size)
+	}
+	var sink why.Reason
+	free := int64(0)
+	allocs := testing.AllocsPerRun(100, func() {
+		sink = why.Reason{Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: free, Where: why.Where{Scope: why.NUMA}}
+		free++
+		if sink.OK() || sink.Code.Resolvable() != true || sink.Code.String() == "" || sink.Text(why.English) == "" {
+			t.Error("unexpected reason")
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations, want none", allocs)
+	}
+}

@@ -1,0 +1,115 @@
+package why
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Lang is the language of a text.
+type Lang string
+
+// Languages. Any other value reads as English.
+const (
+	English Lang = "en"
+	Chinese Lang = "zh"
+)
+
+var resourceNames = [...]string{"", "cpu", "memory"}
+
+// String returns the resource as Kubernetes spells it; "" for none.
+func (r Resource) String() string { return resourceNames[r] }
+
+var unitNames = [...]string{"", "milliCPU", "CPUs", "cores", "bytes", "percent", "count"}
+
+// String returns the unit's name in JSON; "" for none.
+func (u Unit) String() string { return unitNames[u] }
+
+var scopeNames = [...]string{"", "numa", "socket", "core"}
+
+// String returns "numa 1", "socket 0" or "core 3"; "" for the whole machine.
+func (w Where) String() string {
+	if w.Scope == Machine {
+		return ""
+	}
+	return scopeNames[w.Scope] + " " + strconv.Itoa(int(w.Index))
+}
+
+// Text says in one phrase, without numbers, what is wrong; "" when r is no refusal. Nodes that refuse alike give equal
+// phrases, so that they can be counted. Texts that users of upstream schedulers search for are kept letter by letter.
+func (r Reason) Text(lang Lang) string {
+	if r.OK() {
+		return ""
+	}
+	e := r.Code.Entry()
+	if lang == Chinese {
+		return e.Chinese
+	}
+	if r.Code == InsufficientExclusiveCPU {
+		switch RequiredBind(r.Extra) {
+		case RequiredFullPCPUs:
+			return "insufficient CPUs to satisfy required cpu bind policy FullPCPUs"
+		case RequiredSpreadByPCPUs:
+			return "insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs"
+		}
+	}
+	return e.Text
+}
+
+// RequiredBind is Extra of InsufficientExclusiveCPU.
+type RequiredBind int64
+
+// Required bind policies.
+const (
+	NoRequiredBind RequiredBind = iota
+	RequiredFullPCPUs
+	RequiredSpreadByPCPUs
+)
+
+// HaveNeed renders the amounts of r: "7/8 CPUs on numa 1", "512/1024 MiB". "" when the code is not about an amount.
+func (r Reason) HaveNeed() string {
+	if !r.Code.Entry().Amount {
+		return ""
+	}
+	have, need, unit := strconv.FormatInt(r.Free, 10), strconv.FormatInt(r.Asked, 10), ""
+	switch r.Unit {
+	case MilliCPU:
+		have, need, unit = milli(r.Free), milli(r.Asked), "CPUs"
+	case CPUs, Cores:
+		unit = r.Unit.String()
+	case Bytes:
+		have, need, unit = bytesPair(r.Free, r.Asked)
+	case Percent:
+		unit = "%"
+	}
+	text := have + "/" + need
+	if unit != "" {
+		text += " " + unit
+	}
+	if where := r.Where.String(); where != "" {
+		text += " on " + where
+	}
+	return text
+}
+
+// milli writes milli-CPU as CPUs: 1500 is 1.5.
+func milli(m int64) string { return strconv.FormatFloat(float64(m)/1000, 'f', -1, 64) }
+
+// bytesPair writes two amounts in the largest binary unit that still tells them apart, with at most one digit after the
+// point.
+func bytesPair(a, b int64) (have, need, unit string) {
+	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for i := len(units) - 1; i > 0; i-- {
+		size := int64(1) << (10 * i)
+		have, need = tenths(a, size), tenths(b, size)
+		if max(a, b) >= size && (have != need || a == b) {
+			return have, need, units[i]
+		}
+	}
+	return strconv.FormatInt(a, 10), strconv.FormatInt(b, 10), units[0]
+}
+
+// tenths writes v / size rounded to a tenth, without a trailing ".0".
+func tenths(v, size int64) string {
+	text := strconv.FormatFloat(float64(v)/float64(size), 'f', 1, 64)
+	return strings.TrimSuffix(text, ".0")
+}
