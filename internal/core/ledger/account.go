@@ -1,0 +1,55 @@
+package ledger
+
+import (
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// account is an entry translated to one machine. It never changes; views share it.
+type account struct {
+	Entry
+	// cpus are the exclusive CPUs that the pod really holds: known to the machine and online.
+	cpus cpuset.Set
+	// nodes are the NUMA nodes with CPUs that a SharedPool pod is constrained to; 0 = the whole pool.
+	nodes cpualloc.NodeMask
+}
+
+// newAccount translates e. Without a machine the entry is kept and holds nothing.
+func newAccount(m *topo.Machine, e Entry) *account {
+	a := &account{Entry: e.normal()}
+	if m == nil {
+		return a
+	}
+	if a.CPUList != "" {
+		if cpus, _, err := m.ParseList(a.CPUList); err == nil {
+			a.cpus = cpus.Intersect(m.Online())
+		}
+	}
+	for _, id := range a.NUMAIDs {
+		if i := cpuNode(m, id); i >= 0 {
+			a.nodes |= 1 << i
+		}
+	}
+	return a
+}
+
+// decides reports whether Tenon decides about the pod, so that what a static kubelet pinned for it counts for nothing:
+// it has CPUs of us, or its class says that it runs on a pool. A pod of class LSE or LSR that another scheduler bound
+// runs on what the kubelet pinned, and nobody else may have that.
+func (a *account) decides() bool { return a.CPUList != "" || a.Class == qos.LS || a.Class == qos.BE }
+
+// cpuNode returns the position of a NUMA node among those with CPUs; -1 when it is not one of the first 64.
+func cpuNode(m *topo.Machine, id int) int {
+	n, ok := m.NUMAByID(id)
+	if !ok {
+		return -1
+	}
+	for i, node := range m.CPUNodes() {
+		if node == n && i < topo.MaxCPUNodes {
+			return i
+		}
+	}
+	return -1
+}

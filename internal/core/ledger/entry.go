@@ -1,0 +1,50 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+// Entry is what one live pod holds. CPUs and NUMA nodes are kept in the kernel's ids, as the API has them, so that a
+// pod may be known before its node's topology; the View translates.
+type Entry struct {
+	UID, Namespace, Name string
+	Class                qos.Class
+	Role                 qos.Role
+	// CPUList: for roles that bind, the exclusive CPUs in list format.
+	CPUList   string
+	Exclusive cpualloc.Exclusive
+	// NUMAIDs: for SharedPool, the NUMA nodes (kernel ids, ascending) that the pod is constrained to; nil = whole pool.
+	NUMAIDs []int
+	// MilliCPU is the CPU request that is constrained to NUMAIDs.
+	MilliCPU int64
+	// KubeletCPUs is the number of CPUs that a static kubelet takes for this pod at admission: the sum over Guaranteed
+	// containers with integer CPU, whatever Tenon decided about it.
+	KubeletCPUs int
+}
+
+// Equal reports whether two entries say the same.
+func (e Entry) Equal(o Entry) bool {
+	e, o = e.normal(), o.normal()
+	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
+		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
+		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs
+}
+
+// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs, so that entries that mean the same
+// are the same.
+func (e Entry) normal() Entry {
+	if !e.Role.Binds() {
+		e.CPUList, e.Exclusive = "", cpualloc.NotExclusive
+	}
+	if e.Role != qos.SharedPool || len(e.NUMAIDs) == 0 {
+		e.NUMAIDs, e.MilliCPU = nil, 0
+		return e
+	}
+	e.NUMAIDs = slices.Clone(e.NUMAIDs)
+	slices.Sort(e.NUMAIDs)
+	e.NUMAIDs = slices.Compact(e.NUMAIDs)
+	return e
+}

@@ -1,0 +1,101 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// NodeBind is the node label cpu-bind-policy.
+type NodeBind uint8
+
+// Node bind policies. Unset lets the kubelet's options speak, NoPolicy is the explicit label None.
+const (
+	Unset NodeBind = iota
+	NoPolicy
+	FullPCPUsOnly
+	SpreadByPCPUs
+)
+
+// TopologyPolicy is a NUMA topology policy, ordered from loose to tight.
+type TopologyPolicy uint8
+
+// Topology policies.
+const (
+	NoTopology TopologyPolicy = iota
+	BestEffort
+	Restricted
+	SingleNUMANode
+)
+
+// String returns the policy as the node label spells it; "None" for NoTopology.
+func (p TopologyPolicy) String() string {
+	return [...]string{"None", "BestEffort", "Restricted", "SingleNUMANode"}[p]
+}
+
+// Kubelet is what the node's kubelet does with CPUs.
+type Kubelet struct {
+	Static               bool // CPU manager policy static
+	FullPCPUsOnly        bool
+	DistributeAcrossNUMA bool
+	StrictReservation    bool
+	AlignL3              bool
+	Reserved             cpuset.Set // RESERVED_K; empty unless Static
+}
+
+// Pin is a pod that the kubelet's static policy pinned, as the agent reports it. It counts as KSTATIC unless the
+// pod's own entry says that Tenon decides about it.
+type Pin struct {
+	UID, Namespace, Name string
+	CPUs                 cpuset.Set
+}
+
+// Facts is all that is known of a node besides its pods. The zero value is a node without topology.
+type Facts struct {
+	// Machine is nil while no valid topology is known; Fault then says why (TopologyMissing or InvalidTopology).
+	Machine *topo.Machine
+	Fault   why.Reason
+	// ARM64: only FullPCPUs and NUMANodeLevel exist there (seed 000).
+	ARM64   bool
+	Kubelet Kubelet
+	Pins    []Pin
+	// NodeReserved is RESERVED_N, System the system CPUs when they are exclusive.
+	NodeReserved, System cpuset.Set
+	Bind                 NodeBind
+	// Strategy and Topology are effective: node label, else kubelet, else plugin argument.
+	Strategy cpualloc.Strategy
+	// StrategyByLabel: the node's own label says the strategy. Then it ranks the node among others too.
+	StrategyByLabel bool
+	Topology        TopologyPolicy
+	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
+	MinSharedCPUs int
+}
+
+// Equal reports whether two facts say the same; the order of Pins does not matter.
+func (f *Facts) Equal(o *Facts) bool {
+	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 && f.Kubelet == o.Kubelet &&
+		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy && f.StrategyByLabel == o.StrategyByLabel &&
+		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
+		slices.Equal(sortedPins(f.Pins), sortedPins(o.Pins))
+}
+
+func (f *Facts) sameMachine(o *Facts) bool {
+	if f.Machine == nil || o.Machine == nil {
+		return f.Machine == o.Machine
+	}
+	return f.Machine.Equal(o.Machine)
+}
+
+// sortedPins returns pins by UID; pins itself where they are sorted already.
+func sortedPins(pins []Pin) []Pin {
+	byUID := func(a, b Pin) int { return cmp.Compare(a.UID, b.UID) }
+	if !slices.IsSortedFunc(pins, byUID) {
+		pins = slices.Clone(pins)
+		slices.SortStableFunc(pins, byUID)
+	}
+	return pins
+}

@@ -1,0 +1,129 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Errors of Commit.
+var (
+	// ErrExpired: the offer was made at another version of the account.
+	ErrExpired = errors.New("offer expired: the account has changed since")
+	// ErrTaken: the offer's CPUs are not free, or its pod has an entry already. No offer of package place is refused so.
+	ErrTaken = errors.New("offer refused")
+)
+
+// Ledger is the account of one machine. It is not safe for concurrent writers; Views are.
+type Ledger struct {
+	view *View
+	// assumed holds, for each committed pod that Put has not confirmed, the version its offer was made at, which no
+	// other offer has. Invariant: each has an entry.
+	assumed map[string]uint64
+}
+
+// New returns the account of a machine with the given facts and entries, in any order; of entries with equal UID the
+// last one counts.
+func New(f Facts, entries ...Entry) *Ledger {
+	l := &Ledger{view: derive(newFrame(f), nil, 1), assumed: map[string]uint64{}}
+	if len(entries) > 0 {
+		l.view = derive(l.view.frame, accountsOf(f.Machine, entries), 1)
+	}
+	return l
+}
+
+// View returns the current state. It never changes.
+func (l *Ledger) View() *View { return l.view }
+
+// SetFacts replaces the facts. Entries stay and are translated anew. Equal facts change nothing.
+func (l *Ledger) SetFacts(f Facts) {
+	v := l.view
+	if v.facts.Equal(&f) {
+		return
+	}
+	accounts := v.accounts
+	if !v.facts.sameMachine(&f) {
+		accounts = make([]*account, len(v.accounts))
+		for i, a := range v.accounts {
+			accounts[i] = newAccount(f.Machine, a.Entry)
+		}
+	}
+	l.view = derive(newFrame(f), accounts, v.version+1)
+}
+
+// Put records what the API server says of a pod: it replaces any entry of that UID, an assumed one too. An equal entry
+// changes nothing but that it is confirmed.
+func (l *Ledger) Put(e Entry) {
+	delete(l.assumed, e.UID)
+	v := l.view
+	if i, ok := v.find(e.UID); ok && v.accounts[i].Entry.Equal(e) {
+		return
+	}
+	l.view = v.put(newAccount(v.facts.Machine, e), v.version+1)
+}
+
+// Remove forgets a pod. Unknown UIDs are ignored.
+func (l *Ledger) Remove(uid string) {
+	delete(l.assumed, uid)
+	if i, ok := l.view.find(uid); ok {
+		l.view = l.view.remove(i, l.view.version+1)
+	}
+}
+
+// Commit applies an offer: its entry is assumed until Put confirms it. It returns ErrExpired when the account has
+// changed since the view that the offer was computed on, and ErrTaken when the offer contradicts the account.
+func (l *Ledger) Commit(o Offer) error {
+	v := l.view
+	if o.Version != v.version {
+		return fmt.Errorf("commit offer for pod %s/%s: %w", o.Entry.Namespace, o.Entry.Name, ErrExpired)
+	}
+	a := newAccount(v.facts.Machine, o.Entry)
+	free := v.Allocatable()
+	switch _, known := v.find(a.UID); {
+	case known:
+		return fmt.Errorf("commit offer for pod %s/%s: %w: the pod has an entry already", a.Namespace, a.Name, ErrTaken)
+	case a.cpus != o.CPUs:
+		return fmt.Errorf("commit offer for pod %s/%s: %w: its entry names other CPUs than it", a.Namespace, a.Name, ErrTaken)
+	case !a.cpus.SubsetOf(&free):
+		return fmt.Errorf("commit offer for pod %s/%s: %w: CPUs %s are not free", a.Namespace, a.Name, ErrTaken,
+			v.facts.Machine.FormatList(a.cpus.Minus(free)))
+	}
+	l.view = v.put(a, v.version+1)
+	l.assumed[a.UID] = o.Version
+	return nil
+}
+
+// Revert takes back a committed offer. It does nothing when the entry is gone, was confirmed by Put, or stems from
+// another offer.
+func (l *Ledger) Revert(o Offer) {
+	if version, ok := l.assumed[o.Entry.UID]; ok && version == o.Version {
+		l.Remove(o.Entry.UID)
+	}
+}
+
+// Offer is an entry computed on a view, ready to be committed.
+type Offer struct {
+	Entry   Entry
+	CPUs    cpuset.Set        // exclusive CPUs, empty for shared-pool offers
+	Nodes   cpualloc.NodeMask // NUMA nodes that the pod uses; 0 = not constrained
+	Stage   int               // cpualloc.Result.Stage
+	Version uint64            // of the view
+}
+
+// accountsOf translates entries; of entries with equal UID the last one counts.
+func accountsOf(m *topo.Machine, entries []Entry) []*account {
+	byUID := make(map[string]*account, len(entries))
+	for _, e := range entries {
+		byUID[e.UID] = newAccount(m, e)
+	}
+	accounts := make([]*account, 0, len(byUID))
+	for _, uid := range slices.Sorted(maps.Keys(byUID)) {
+		accounts = append(accounts, byUID[uid])
+	}
+	return accounts
+}

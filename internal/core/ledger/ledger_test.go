@@ -1,0 +1,745 @@
+package ledger_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// cases is how many random histories each property meets, unless -rapid.checks says otherwise.
+const cases = 2_000
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", strconv.Itoa(cases)); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
+
+func lse(uid, cpus string) ledger.Entry {
+	return ledger.Entry{UID: uid, Namespace: "ns", Name: uid, Class: qos.LSE, Role: qos.Exclusive, CPUList: cpus}
+}
+
+func lsr(uid, cpus string) ledger.Entry {
+	return ledger.Entry{UID: uid, Namespace: "ns", Name: uid, Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: cpus}
+}
+
+func confined(uid string, milli int64, numa ...int) ledger.Entry {
+	return ledger.Entry{UID: uid, Namespace: "ns", Name: uid, Class: qos.LS, Role: qos.SharedPool, NUMAIDs: numa, MilliCPU: milli}
+}
+
+func pin(uid, cpus string) ledger.Pin {
+	return ledger.Pin{UID: uid, Namespace: "ns", Name: uid, CPUs: cpuset.MustParse(cpus)}
+}
+
+func TestPools(t *testing.T) {
+	t.Parallel()
+	static := func(options func(*ledger.Facts)) func(*ledger.Facts) {
+		return func(f *ledger.Facts) {
+			f.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0,16")}
+			f.MinSharedCPUs = -1
+			if options != nil {
+				options(f)
+			}
+		}
+	}
+	tests := map[string]struct {
+		facts                   func(*ledger.Facts)
+		entries                 []ledger.Entry
+		shared, be, allocatable string
+		kstatic                 string
+		floor, kubeletFree      int
+	}{
+		"the worked example": {
+			facts:   static(func(f *ledger.Facts) { f.Pins = []ledger.Pin{pin("k", "3,19")} }),
+			entries: []ledger.Entry{lse("e", "1,17"), lsr("r", "2,18")},
+			shared:  "0,4-16,20-31", be: "0,2,4-16,18,20-31", allocatable: "4-15,20-31", kstatic: "3,19",
+			floor: 2, kubeletFree: 28,
+		},
+		"a strict kubelet reservation leaves both pools": {
+			facts:  static(func(f *ledger.Facts) { f.Kubelet.StrictReservation = true }),
+			shared: "1-15,17-31", be: "1-15,17-31", allocatable: "1-15,17-31", floor: 2, kubeletFree: 30,
+		},
+		"a reservation counts for nothing while the kubelet is not static": {
+			facts: func(f *ledger.Facts) {
+				f.Kubelet = ledger.Kubelet{Reserved: cpuset.MustParse("0,16")}
+				f.MinSharedCPUs = -1
+			},
+			shared: "0-31", be: "0-31", allocatable: "0-31", floor: 2, kubeletFree: -1,
+		},
+		"a pin of a pod that Tenon decides about is no KSTATIC": {
+			facts:   static(func(f *ledger.Facts) { f.Pins = []ledger.Pin{pin("ls", "3,19"), pin("g", "4,20")} }),
+			entries: []ledger.Entry{{UID: "ls", Class: qos.LS}, {UID: "g", Role: qos.KubeletPinned, KubeletCPUs: 2}},
+			shared:  "0-3,5-19,21-31", be: "0-3,5-19,21-31", allocatable: "1-3,5-15,17-19,21-31", kstatic: "4,20",
+			floor: 2, kubeletFree: 26,
+		},
+		"a pod of class LSR that another scheduler bound keeps what the kubelet pinned": {
+			facts:   static(func(f *ledger.Facts) { f.Pins = []ledger.Pin{pin("r", "3,19")} }),
+			entries: []ledger.Entry{{UID: "r", Class: qos.LSR, Role: qos.ExclusiveWithBE, KubeletCPUs: 2}},
+			shared:  "0-2,4-18,20-31", be: "0-2,4-18,20-31", allocatable: "1-2,4-15,17-18,20-31", kstatic: "3,19",
+			floor: 2, kubeletFree: 28,
+		},
+		"what the kubelet pinned for a pod with CPUs of ours is no KSTATIC": {
+			facts:   static(func(f *ledger.Facts) { f.Pins = []ledger.Pin{pin("r", "3,19")} }),
+			entries: []ledger.Entry{lsr("r", "2,18")},
+			shared:  "0-1,3-17,19-31", be: "0-31", allocatable: "1,3-15,17,19-31", floor: 2, kubeletFree: 28,
+		},
+		"the kubelet counts a pod before it has pinned it": {
+			facts:   static(nil),
+			entries: []ledger.Entry{{UID: "g", KubeletCPUs: 4}},
+			shared:  "0-31", be: "0-31", allocatable: "1-15,17-31", floor: 2, kubeletFree: 26,
+		},
+		"with full-pcpus-only a broken core is nothing to the kubelet": {
+			facts: static(func(f *ledger.Facts) {
+				f.Kubelet.FullPCPUsOnly = true
+				f.Kubelet.Reserved = cpuset.MustParse("0")
+				f.Pins = []ledger.Pin{pin("old", "5")}
+			}),
+			shared: "0-4,6-31", be: "0-4,6-31", allocatable: "1-4,6-31", kstatic: "5", floor: 1, kubeletFree: 28,
+		},
+		"node reservation and system CPUs leave every pool": {
+			facts: func(f *ledger.Facts) {
+				f.NodeReserved, f.System, f.MinSharedCPUs = cpuset.MustParse("0-1"), cpuset.MustParse("16"), 5
+			},
+			shared: "2-15,17-31", be: "2-15,17-31", allocatable: "2-15,17-31", floor: 5, kubeletFree: -1,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := ledger.Facts{Machine: worked(t)}
+			test.facts(&f)
+			v := ledger.New(f, test.entries...).View()
+			got := map[string]any{
+				"shared": v.SharedPool().String(), "be": v.BEPool().String(), "allocatable": v.Allocatable().String(),
+				"kstatic": v.KubeletStatic().String(), "floor": v.Floor(), "kubelet free": v.Summary().KubeletFree,
+			}
+			want := map[string]any{
+				"shared": test.shared, "be": test.be, "allocatable": test.allocatable, "kstatic": test.kstatic,
+				"floor": test.floor, "kubelet free": test.kubeletFree,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("pools (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func offerOf(l *ledger.Ledger, e ledger.Entry) ledger.Offer {
+	o := ledger.Offer{Entry: e, Version: l.View().Version()}
+	if m := l.View().Machine(); m != nil && e.CPUList != "" {
+		o.CPUs, _, _ = m.ParseList(e.CPUList)
+	}
+	return o
+}
+
+func TestCommit(t *testing.T) {
+	t.Parallel()
+	t.Run("a second offer of the same view is expired", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)})
+		first, second := offerOf(l, lse("a", "0-1")), offerOf(l, lse("b", "2-3"))
+		if err := l.Commit(first); err != nil {
+			t.Fatalf("first commit: %v", err)
+		}
+		if err := l.Commit(second); !errors.Is(err, ledger.ErrExpired) {
+			t.Errorf("second commit: got %v, want ErrExpired", err)
+		}
+	})
+	t.Run("an offer of a taken CPU is refused and changes nothing", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)}, lsr("a", "0-1"))
+		before := l.View()
+		if err := l.Commit(offerOf(l, lse("b", "1-2"))); !errors.Is(err, ledger.ErrTaken) {
+			t.Errorf("got %v, want ErrTaken", err)
+		}
+		if l.View() != before {
+			t.Error("the refused offer changed the account")
+		}
+	})
+	t.Run("a pod that has an entry cannot be committed again", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)}, lsr("a", "0-1"))
+		if err := l.Commit(offerOf(l, lsr("a", "2-3"))); !errors.Is(err, ledger.ErrTaken) {
+			t.Errorf("got %v, want ErrTaken", err)
+		}
+	})
+	t.Run("an entry that names other CPUs than its offer is refused", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)})
+		o := offerOf(l, lsr("a", "0-1"))
+		o.CPUs = cpuset.MustParse("0-2")
+		if err := l.Commit(o); !errors.Is(err, ledger.ErrTaken) {
+			t.Errorf("got %v, want ErrTaken", err)
+		}
+	})
+	t.Run("an offer computed on a what-if view cannot be committed", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)}, lsr("a", "0-1"))
+		o := offerOf(l, lsr("b", "0-1"))
+		o.Version = l.View().Without("a").Version()
+		if err := l.Commit(o); !errors.Is(err, ledger.ErrExpired) {
+			t.Errorf("got %v, want ErrExpired", err)
+		}
+	})
+}
+
+func TestRevert(t *testing.T) {
+	t.Parallel()
+	t.Run("after Put confirmed the pod it does nothing", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)})
+		o := offerOf(l, lse("a", "0-1"))
+		if err := l.Commit(o); err != nil {
+			t.Fatal(err)
+		}
+		version := l.View().Version()
+		l.Put(o.Entry)
+		if got := l.View().Version(); got != version {
+			t.Errorf("a confirmation that changes nothing moved the version from %d to %d", version, got)
+		}
+		l.Revert(o)
+		if _, ok := l.View().Entry("a"); !ok {
+			t.Error("Revert removed a confirmed entry")
+		}
+	})
+	t.Run("an old offer does not take back a newer one of the same pod", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)})
+		first := offerOf(l, lse("a", "0-1"))
+		if err := l.Commit(first); err != nil {
+			t.Fatal(err)
+		}
+		l.Revert(first)
+		if err := l.Commit(offerOf(l, lse("a", "2-3"))); err != nil {
+			t.Fatal(err)
+		}
+		l.Revert(first)
+		if got := l.View().LSE().String(); got != "2-3" {
+			t.Errorf("LSE CPUs: got %q, want 2-3", got)
+		}
+	})
+	t.Run("a reverted offer stays expired", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)})
+		o := offerOf(l, lse("a", "0-1"))
+		if err := l.Commit(o); err != nil {
+			t.Fatal(err)
+		}
+		l.Revert(o)
+		if err := l.Commit(o); !errors.Is(err, ledger.ErrExpired) {
+			t.Errorf("got %v, want ErrExpired", err)
+		}
+	})
+}
+
+// TestPutWithChangedCPUsReplacesTheOldOnes is L9.
+func TestPutWithChangedCPUsReplacesTheOldOnes(t *testing.T) {
+	t.Parallel()
+	l := ledger.New(ledger.Facts{Machine: worked(t)}, lse("a", "0-1"))
+	l.Put(lse("a", "4-5"))
+	if got := l.View().LSE().String(); got != "4-5" {
+		t.Errorf("LSE CPUs: got %q, want 4-5", got)
+	}
+}
+
+func TestEntriesBeforeTheTopologyAreAccountedWhenItComes(t *testing.T) {
+	t.Parallel()
+	l := ledger.New(ledger.Facts{})
+	l.Put(lse("a", "0-1"))
+	l.Put(confined("s", 2000, 1))
+	if v := l.View(); v.SharedPool() != (cpuset.Set{}) || len(v.Summary().Nodes) != 0 {
+		t.Errorf("a node without topology has pool %v and %d NUMA nodes", v.SharedPool(), len(v.Summary().Nodes))
+	}
+	l.SetFacts(ledger.Facts{Machine: worked(t)})
+	v := l.View()
+	if got := v.LSE().String(); got != "0-1" {
+		t.Errorf("LSE CPUs: got %q, want 0-1", got)
+	}
+	if got := v.Summary().Nodes[1].PoolMilli; got != 6000 {
+		t.Errorf("NUMA node 1 has %d milli-CPU left, want 6000", got)
+	}
+	l.SetFacts(ledger.Facts{})
+	if e, ok := l.View().Entry("a"); !ok || e.CPUList != "0-1" {
+		t.Errorf("the entry is lost with the topology: %+v", e)
+	}
+}
+
+// TestProblems is L10: what the machine does not have is dropped and reported.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	m := build(t, shape{1, 2, 4, 1, 1, map[int]bool{3: true}})
+	f := ledger.Facts{
+		Machine: m, NodeReserved: cpuset.MustParse("0"), Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("1")},
+		Pins: []ledger.Pin{pin("pinned", "6")},
+	}
+	v := ledger.New(f, lse("a", "0,2-4,99"), lsr("b", "4-6"), lse("c", "x"), confined("d", 1000, 1, 7), lse("ok", "7")).View()
+	want := []ledger.Problem{
+		{UID: "a", Kind: ledger.Unknown, CPUs: "99"},
+		{UID: "a", Kind: ledger.Offline, CPUs: "3"},
+		{UID: "a", Kind: ledger.Reserved, CPUs: "0"},
+		{UID: "a", Other: "b", Kind: ledger.HeldTwice, CPUs: "4"},
+		{UID: "b", Other: "pinned", Kind: ledger.HeldTwice, CPUs: "6"},
+		{UID: "c", Kind: ledger.Malformed, CPUs: "x"},
+		{UID: "d", Kind: ledger.UnknownNUMA, CPUs: "7"},
+	}
+	if diff := cmp.Diff(want, v.Problems()); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if got := v.CPUsOf("a"); got != cpuset.MustParse("0,2,4") {
+		t.Errorf("pod a holds %v, want 0,2,4", got)
+	}
+}
+
+func TestStateTellsWhoHoldsWhat(t *testing.T) {
+	t.Parallel()
+	hold := func(e ledger.Entry, x cpualloc.Exclusive) ledger.Entry {
+		e.Exclusive = x
+		return e
+	}
+	entries := []ledger.Entry{
+		hold(lse("a", "0,16"), cpualloc.PCPULevel), hold(lsr("b", "1,17"), cpualloc.NUMANodeLevel), lsr("c", "2,18"),
+		hold(confined("d", 1500, 3), cpualloc.PCPULevel),
+	}
+	f := ledger.Facts{Machine: worked(t)}
+	s := ledger.New(f, entries...).View().State()
+	got := []string{s.Free.String(), s.PCPUHeld.String(), s.NUMAHeld.String()}
+	if diff := cmp.Diff([]string{"3-15,19-31", "0,16", "1,17"}, got); diff != "" {
+		t.Errorf("free, held by core and by NUMA node (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{8 - 6, 8, 8, 6}, s.Caps); diff != "" {
+		t.Errorf("caps (-want +got):\n%s", diff)
+	}
+	f.ARM64 = true
+	if s := ledger.New(f, entries...).View().State(); !s.PCPUHeld.IsEmpty() || s.NUMAHeld.IsEmpty() {
+		t.Errorf("on arm64 only NUMANodeLevel exists; held %v and %v", s.PCPUHeld, s.NUMAHeld)
+	}
+}
+
+func TestEntriesAreReadBack(t *testing.T) {
+	t.Parallel()
+	v := ledger.New(ledger.Facts{Machine: worked(t)}, confined("s", 1000, 3, 1, 3), lse("a", "0-1"), lse("a", "2")).View()
+	want := []ledger.Entry{lse("a", "2"), confined("s", 1000, 1, 3)}
+	if diff := cmp.Diff(want, slices.Collect(v.Entries())); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	if cpus := v.CPUsOf("nobody"); !cpus.IsEmpty() {
+		t.Errorf("an unknown pod holds %v", cpus)
+	}
+	for range v.Entries() {
+		break
+	}
+}
+
+func TestEqualFactsChangeNothing(t *testing.T) {
+	t.Parallel()
+	facts := func(pins ...ledger.Pin) ledger.Facts { return ledger.Facts{Machine: worked(t), Pins: pins} }
+	l := ledger.New(facts(pin("a", "1"), pin("b", "2")))
+	before := l.View()
+	if l.SetFacts(facts(pin("b", "2"), pin("a", "1"))); l.View() != before {
+		t.Error("equal facts in another order made a new view")
+	}
+	if l.SetFacts(facts(pin("a", "1"))); l.View().Version() == before.Version() || l.View().KubeletStatic().String() != "1" {
+		t.Errorf("changed facts: version %d, KSTATIC %v", l.View().Version(), l.View().KubeletStatic())
+	}
+	l = ledger.New(ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}})
+	if l.SetFacts(ledger.Facts{Fault: why.Reason{Code: why.InvalidTopology}}); l.View().Facts().Fault.Code != why.InvalidTopology {
+		t.Error("another fault of the topology changed nothing")
+	}
+}
+
+func TestSummaryLeavesConstrainedPodsTheirShare(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		entries   []ledger.Entry
+		poolMilli []int64
+		usable    []int32
+		committed bool
+	}{
+		"nobody is constrained": {poolMilli: []int64{8000, 8000, 8000, 8000}, usable: []int32{8, 8, 8, 8}},
+		"a pod on one NUMA node": {
+			entries:   []ledger.Entry{confined("a", 2500, 0)},
+			poolMilli: []int64{5500, 8000, 8000, 8000}, usable: []int32{5, 8, 8, 8}, committed: true,
+		},
+		"a pod on two NUMA nodes counts in proportion to their pools": {
+			entries:   []ledger.Entry{confined("a", 3000, 0, 1), lsr("r", "0-3")},
+			poolMilli: []int64{3000, 6000, 8000, 8000}, usable: []int32{3, 6, 8, 8}, committed: true,
+		},
+		"a pod on two NUMA nodes spreads over what a pod on one of them leaves": {
+			entries:   []ledger.Entry{confined("b", 3000, 0), confined("a", 6000, 0, 1), lsr("r", "0-3")},
+			poolMilli: []int64{333, 2667, 8000, 8000}, usable: []int32{0, 2, 8, 8}, committed: true,
+		},
+		"what does not divide goes to the lowest": {
+			entries:   []ledger.Entry{confined("a", 1001, 1, 2)},
+			poolMilli: []int64{8000, 7499, 7500, 8000}, usable: []int32{8, 7, 7, 8}, committed: true,
+		},
+		"a pool that exclusive pods emptied is owed": {
+			entries:   []ledger.Entry{confined("a", 1000, 0), lsr("r", "0-3,16-19")},
+			poolMilli: []int64{-1000, 8000, 8000, 8000}, usable: []int32{0, 8, 8, 8},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := ledger.New(ledger.Facts{Machine: worked(t)}, test.entries...).View().Summary()
+			var milli []int64
+			var usable []int32
+			for i := range s.Nodes {
+				milli = append(milli, s.Nodes[i].PoolMilli)
+				usable = append(usable, s.Usable[i].Free)
+			}
+			if diff := cmp.Diff(test.poolMilli, milli); diff != "" {
+				t.Errorf("milli-CPU left (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.usable, usable); diff != "" {
+				t.Errorf("usable CPUs (-want +got):\n%s", diff)
+			}
+			if s.Committed != test.committed {
+				t.Errorf("committed: got %v, want %v", s.Committed, test.committed)
+			}
+		})
+	}
+}
+
+func drawSet(t *rapid.T, m *topo.Machine, label string, most int) cpuset.Set {
+	var s cpuset.Set
+	for _, c := range rapid.SliceOfN(rapid.IntRange(0, m.NumCPUs()-1), 0, most).Draw(t, label) {
+		s.Add(c)
+	}
+	return s
+}
+
+func drawFacts(t *rapid.T, m *topo.Machine) ledger.Facts {
+	f := ledger.Facts{
+		Machine:       m,
+		ARM64:         rapid.Bool().Draw(t, "arm64"),
+		NodeReserved:  drawSet(t, m, "node reserved", 2),
+		System:        drawSet(t, m, "system", 1),
+		MinSharedCPUs: rapid.IntRange(-1, 3).Draw(t, "min shared"),
+		Kubelet: ledger.Kubelet{
+			Static: rapid.Bool().Draw(t, "static"), FullPCPUsOnly: rapid.Bool().Draw(t, "full-pcpus-only"),
+			StrictReservation: rapid.Bool().Draw(t, "strict reservation"), Reserved: drawSet(t, m, "kubelet reserved", 2),
+		},
+	}
+	for _, uid := range rapid.SliceOfNDistinct(rapid.SampledFrom(uids), 0, 2, rapid.ID).Draw(t, "pins") {
+		f.Pins = append(f.Pins, ledger.Pin{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
+	}
+	return f
+}
+
+var uids = []string{"a", "b", "c", "d", "e", "f", "g"}
+
+// drawEntry draws any entry, with unknown and offline ids, overlaps and NUMA nodes that are not there.
+func drawEntry(t *rapid.T) ledger.Entry {
+	uid := rapid.SampledFrom(uids).Draw(t, "uid")
+	e := ledger.Entry{UID: uid, Namespace: "ns", Name: uid, KubeletCPUs: rapid.IntRange(0, 2).Draw(t, "kubelet CPUs")}
+	switch rapid.IntRange(0, 4).Draw(t, "kind") {
+	case 0, 1:
+		e.Class, e.Role = qos.LSR, qos.ExclusiveWithBE
+		if rapid.Bool().Draw(t, "LSE") {
+			e.Class, e.Role = qos.LSE, qos.Exclusive
+		}
+		ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 50), 0, 4, rapid.ID).Draw(t, "ids")
+		slices.Sort(ids)
+		e.CPUList = cpuset.FormatIDs(ids)
+		e.Exclusive = rapid.SampledFrom([]cpualloc.Exclusive{0, 1, 2}).Draw(t, "exclusive")
+	case 2, 3:
+		e.Class, e.Role = qos.LS, qos.SharedPool
+		e.NUMAIDs = rapid.SliceOfN(rapid.IntRange(0, 6), 0, 3).Draw(t, "NUMA ids")
+		e.MilliCPU = int64(rapid.IntRange(0, 5000).Draw(t, "milli"))
+	default:
+		e.Role = rapid.SampledFrom([]qos.Role{qos.BEPool, qos.KubeletPinned, qos.SystemPool}).Draw(t, "role")
+		e.Class = map[qos.Role]qos.Class{qos.BEPool: qos.BE, qos.SystemPool: qos.System}[e.Role]
+	}
+	return e
+}
+
+// TestLiveEqualsRebuild is L6, and in check L2, L3, L4 and L7. It drives a ledger through random events, repeated and replayed ones too, and after each of them
+// compares it with one that is built from the same objects at once, and with the model.
+func TestLiveEqualsRebuild(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		machines := []*topo.Machine{drawMachine(t), drawMachine(t), nil}
+		md := model{entries: map[string]ledger.Entry{}}
+		l := ledger.New(ledger.Facts{})
+		var committed []ledger.Offer
+		var history []ledger.Entry
+		assumed := map[string]uint64{} // version of the offer by pod
+		put := func(e ledger.Entry) {
+			l.Put(e)
+			delete(assumed, e.UID)
+			md.entries[e.UID] = e
+			history = append(history, e)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) { put(drawEntry(t)) },
+			"replay": func(t *rapid.T) {
+				if len(history) > 0 {
+					put(rapid.SampledFrom(history).Draw(t, "old"))
+				}
+			},
+			"remove": func(t *rapid.T) {
+				uid := rapid.SampledFrom(uids).Draw(t, "uid")
+				l.Remove(uid)
+				delete(assumed, uid)
+				delete(md.entries, uid)
+			},
+			"set facts": func(t *rapid.T) {
+				md.facts = ledger.Facts{}
+				if m := rapid.SampledFrom(machines).Draw(t, "machine"); m != nil {
+					md.facts = drawFacts(t, m)
+				}
+				l.SetFacts(md.facts)
+			},
+			"commit": func(t *rapid.T) {
+				o := offerOf(l, drawEntry(t))
+				before := l.View()
+				if err := l.Commit(o); err != nil {
+					if l.View() != before {
+						t.Fatalf("a refused commit (%v) changed the account", err)
+					}
+					return
+				}
+				free := before.Allocatable()
+				if !o.CPUs.SubsetOf(&free) { // L1
+					t.Fatalf("committed CPUs %v, free were %v", o.CPUs, free)
+				}
+				md.entries[o.Entry.UID] = o.Entry
+				assumed[o.Entry.UID] = o.Version
+				committed = append(committed, o)
+			},
+			"revert": func(t *rapid.T) {
+				if len(committed) == 0 {
+					return
+				}
+				o := rapid.SampledFrom(committed).Draw(t, "offer")
+				_, had := l.View().Entry(o.Entry.UID)
+				l.Revert(o)
+				if _, has := l.View().Entry(o.Entry.UID); had && !has {
+					if version, ok := assumed[o.Entry.UID]; !ok || version != o.Version {
+						t.Fatalf("Revert removed %q, which this offer did not make", o.Entry.UID)
+					}
+					delete(md.entries, o.Entry.UID)
+				}
+			},
+			"": func(t *rapid.T) { check(t, l, &md) },
+		})
+	})
+}
+
+func check(t *rapid.T, l *ledger.Ledger, md *model) {
+	v := l.View()
+	entries := slices.Collect(maps.Values(md.entries))
+	if rebuilt := ledger.New(md.facts, entries...).View(); !v.Equal(rebuilt) || !rebuilt.Equal(v) {
+		t.Fatalf("live differs from rebuilt:\nlive %+v\nrebuilt %+v", v.Summary(), rebuilt.Summary())
+	}
+	if v.Machine() == nil {
+		return
+	}
+	m := v.Machine()
+	want := md.pools()
+	got := pools{v.SharedPool(), v.BEPool(), v.Allocatable(), v.KubeletStatic(), v.LSE(), v.LSR()}
+	if got != want {
+		t.Fatalf("pools: got %+v, want %+v", got, want)
+	}
+	shared, be, online := v.SharedPool(), v.BEPool(), m.Online()
+	held := v.LSE().Union(v.LSR()).Union(v.KubeletStatic()).Union(v.Facts().NodeReserved.Intersect(online)).
+		Union(v.Facts().System.Intersect(online))
+	if k := v.Facts().Kubelet; k.Static && k.StrictReservation {
+		held = held.Union(k.Reserved.Intersect(online))
+	}
+	if shared.Union(held) != online || shared.Overlaps(&held) { // L2
+		t.Fatalf("LS pool %v and held %v do not divide online %v", shared, held, online)
+	}
+	if !shared.SubsetOf(&be) { // L3
+		t.Fatalf("LS pool %v is not inside the BE pool %v", shared, be)
+	}
+	if exclusive := v.LSE(); be.Overlaps(&exclusive) { // L4
+		t.Fatalf("BE pool %v overlaps LSE %v", be, exclusive)
+	}
+	left := md.left()
+	spare := md.spare(left)
+	var total ledger.NodeSummary
+	for i, n := range m.CPUNodes() { // L7
+		want := md.node(n)
+		want.PoolMilli, want.Spare = left[i], spare[i]
+		if diff := cmp.Diff(want, v.Summary().Nodes[i]); diff != "" {
+			t.Fatalf("NUMA node %d (-want +got):\n%s", i, diff)
+		}
+		total.Free += want.Free
+		total.FreeWhole += want.FreeWhole
+		total.FreeCores += want.FreeCores
+		total.PoolCPUs += want.PoolCPUs
+		total.PoolMilli += want.PoolMilli
+		usable := v.Summary().Usable[i]
+		if limit := want.Spare; int(usable.Free) != min(want.Free, limit) ||
+			int(usable.FreeCores) != min(want.FreeCores, limit) || int(usable.FreeWhole) > limit {
+			t.Fatalf("NUMA node %d: usable %+v of %+v", i, usable, want)
+		}
+	}
+	s := v.Summary()
+	if got := (ledger.NodeSummary{Free: s.Free, FreeWhole: s.FreeWhole, FreeCores: s.FreeCores, PoolCPUs: s.PoolCPUs, PoolMilli: s.PoolMilli}); got != total {
+		t.Fatalf("totals: got %+v, want %+v", got, total)
+	}
+}
+
+// TestCommitThenRevertIsIdentity is L5.
+func TestCommitThenRevertIsIdentity(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := ledger.New(drawFacts(t, drawMachine(t)), rapid.SliceOfN(rapid.Custom(drawEntry), 0, 5).Draw(t, "entries")...)
+		before := l.View()
+		o := offerOf(l, drawEntry(t))
+		if err := l.Commit(o); err != nil {
+			t.Skip(err)
+		}
+		l.Revert(o)
+		if !l.View().Equal(before) {
+			t.Fatalf("got %+v, want %+v", l.View().Summary(), before.Summary())
+		}
+	})
+}
+
+func TestWithAndWithoutLeaveTheViewAlone(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFacts(t, drawMachine(t))
+		entries := rapid.SliceOfNDistinct(rapid.Custom(drawEntry), 0, 5, func(e ledger.Entry) string { return e.UID }).Draw(t, "entries")
+		e := drawEntry(t)
+		v := ledger.New(f, entries...).View()
+		with, without := v.With(e), v.Without(e.UID)
+		others := slices.DeleteFunc(slices.Clone(entries), func(o ledger.Entry) bool { return o.UID == e.UID })
+		if !v.Equal(ledger.New(f, entries...).View()) {
+			t.Fatal("With or Without changed the view")
+		}
+		if !with.Equal(ledger.New(f, append(slices.Clone(others), e)...).View()) {
+			t.Fatal("With differs from a rebuilt account")
+		}
+		if !without.Equal(ledger.New(f, others...).View()) {
+			t.Fatal("Without differs from a rebuilt account")
+		}
+		if _, ok := v.Entry(e.UID); ok && !v.With(e).Without(e.UID).Equal(without) {
+			t.Fatal("Without after With differs from Without")
+		}
+	})
+}
+
+func TestUpdateAllocatesAConstantNumberOfTimes(t *testing.T) {
+	l := full(t, 250)
+	few := testing.AllocsPerRun(100, func() { l.Put(lsr("pod-0007", "7,135")); l.Put(lsr("pod-0007", "8,136")) })
+	if few > 30 {
+		t.Errorf("two updates allocate %v times, want at most 30", few)
+	}
+}
+
+// full returns an account of 256 CPUs on 8 NUMA nodes with n pods, one of two CPUs each while CPUs last.
+func full(tb testing.TB, n int) *ledger.Ledger {
+	tb.Helper()
+	m := build(tb, shape{2, 4, 16, 2, 1, nil})
+	var entries []ledger.Entry
+	for i := range n {
+		uid := fmt.Sprintf("pod-%04d", i)
+		if i < 120 {
+			entries = append(entries, lsr(uid, fmt.Sprintf("%d,%d", i, i+128)))
+		} else {
+			entries = append(entries, confined(uid, 10, i%8))
+		}
+	}
+	return ledger.New(ledger.Facts{Machine: m}, entries...)
+}
+
+func BenchmarkPut(b *testing.B) {
+	for _, n := range []int{10, 50, 250} {
+		b.Run(fmt.Sprintf("cpus=256/pods=%d", n), func(b *testing.B) {
+			l := full(b, n)
+			entries := [2]ledger.Entry{lsr("pod-0007", "7,135"), lsr("pod-0007", "127,255")}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Put(entries[i&1])
+				i++
+			}
+		})
+	}
+}
+
+func BenchmarkRebuild(b *testing.B) {
+	v := full(b, 250).View()
+	entries := slices.Collect(v.Entries())
+	b.ReportAllocs()
+	for b.Loop() {
+		ledger.New(*v.Facts(), entries...)
+	}
+}
+
+// TestViewsMayBeReadWhileTheLedgerChanges shows its worth under -race.
+func TestViewsMayBeReadWhileTheLedgerChanges(t *testing.T) {
+	t.Parallel()
+	l := full(t, 50)
+	var current atomic.Pointer[ledger.View]
+	current.Store(l.View())
+	var readers sync.WaitGroup
+	done := make(chan struct{})
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				v := current.Load()
+				shared, exclusive := v.SharedPool(), v.LSR()
+				if shared.Overlaps(&exclusive) || v.Summary().PoolCPUs != shared.Len() || v.State().Free != v.Allocatable() {
+					t.Error("a view contradicts itself")
+					return
+				}
+				v.Without("pod-0001").Equal(v)
+				v.Problems()
+			}
+		})
+	}
+	for i := range 200 {
+		l.Put(lsr("pod-0007", fmt.Sprintf("%d", 127+i%2)))
+		current.Store(l.View())
+	}
+	close(done)
+	readers.Wait()
+}
+
+// BenchmarkCluster reports what the accounts of a cluster's nodes weigh: equal machines share one topology.
+func BenchmarkCluster(b *testing.B) {
+	const nodes = 5000
+	m := build(b, shape{2, 4, 16, 2, 1, nil})
+	var ledgers []*ledger.Ledger
+	for b.Loop() {
+		var before, after runtime.MemStats
+		ledgers = make([]*ledger.Ledger, nodes)
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range ledgers {
+			ledgers[i] = ledger.New(ledger.Facts{Machine: m}, lse("a", "0-3"), lsr("b", "4-7"), confined("c", 1000, 3))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/nodes, "B/node")
+	}
+	runtime.KeepAlive(ledgers)
+}

@@ -1,0 +1,68 @@
+package ledger
+
+import (
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// Kinds of Problem.
+const (
+	Unknown     = "unknown"
+	Offline     = "offline"
+	Malformed   = "malformed"
+	HeldTwice   = "held twice"
+	Reserved    = "reserved"
+	UnknownNUMA = "unknown NUMA node"
+)
+
+// Problem is one contradiction.
+type Problem struct {
+	UID, Other string // Other: the second holder of CPUs that are held twice, "" for the other kinds
+	Kind       string // one of the constants above
+	CPUs       string // list format, kernel ids; the text as it is when malformed; NUMA node ids for UnknownNUMA
+}
+
+// Problems lists entries that contradict the machine or each other: unknown or offline ids, CPUs held twice, CPUs
+// inside a reservation. They are kept as they are and reported, by UID. It is empty while no machine is known.
+func (v *View) Problems() []Problem {
+	m := v.facts.Machine
+	if m == nil {
+		return nil
+	}
+	reserved := v.facts.NodeReserved.Union(v.facts.System).Union(v.kubeletReserved)
+	var out []Problem
+	for i, a := range v.accounts {
+		report := func(kind, other, cpus string) {
+			if cpus != "" {
+				out = append(out, Problem{UID: a.UID, Other: other, Kind: kind, CPUs: cpus})
+			}
+		}
+		named, unknown, err := m.ParseList(a.CPUList)
+		if err != nil {
+			report(Malformed, "", a.CPUList)
+		}
+		report(Unknown, "", cpuset.FormatIDs(unknown))
+		report(Offline, "", m.FormatList(named.Minus(m.Online())))
+		report(UnknownNUMA, "", cpuset.FormatIDs(v.strangers(a)))
+		report(Reserved, "", m.FormatList(a.cpus.Intersect(reserved)))
+		for _, b := range v.accounts[i+1:] {
+			report(HeldTwice, b.UID, m.FormatList(a.cpus.Intersect(b.cpus)))
+		}
+		for _, p := range v.facts.Pins {
+			if p.UID != a.UID {
+				report(HeldTwice, p.UID, m.FormatList(a.cpus.Intersect(p.CPUs).Intersect(v.kubeletStatic)))
+			}
+		}
+	}
+	return out
+}
+
+// strangers returns the NUMA ids of a that the machine does not have, or that have no CPUs.
+func (v *View) strangers(a *account) []int {
+	var ids []int
+	for _, id := range a.NUMAIDs {
+		if cpuNode(v.facts.Machine, id) < 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,154 @@
+package ledger
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// View is an immutable state of the account. Everything but facts and entries is derived, once, in derive.
+type View struct {
+	*frame
+	accounts []*account // Invariant: ascending UID, each once.
+	version  uint64
+
+	lse, lsr, kubeletStatic cpuset.Set
+	summary                 Summary
+}
+
+// hypothetical is the version of views that no ledger had: offers computed on them cannot be committed.
+const hypothetical = 0
+
+// Version tells states of one ledger apart; it never repeats. It is 0 for views made by With and Without.
+func (v *View) Version() uint64 { return v.version }
+
+// Facts returns the facts; they must not be changed.
+func (v *View) Facts() *Facts { return &v.facts }
+
+// Machine returns the machine, nil while no valid topology is known.
+func (v *View) Machine() *topo.Machine { return v.facts.Machine }
+
+// SharedPool returns the LS pool: online CPUs without RESERVED_N, SYSTEM, KSTATIC, LSE and LSR. It contains the
+// kubelet's reservation, unless strict-cpu-reservation asks otherwise (seed 000).
+func (v *View) SharedPool() cpuset.Set {
+	return v.base.Minus(v.kubeletStatic).Minus(v.lse).Minus(v.lsr)
+}
+
+// BEPool returns the BE pool: the LS pool and the CPUs of LSR pods.
+func (v *View) BEPool() cpuset.Set { return v.base.Minus(v.kubeletStatic).Minus(v.lse) }
+
+// Allocatable returns what new LSE and LSR pods may get: the LS pool without the kubelet's reservation.
+func (v *View) Allocatable() cpuset.Set { return v.SharedPool().Minus(v.kubeletReserved) }
+
+// KubeletStatic returns KSTATIC: what the kubelet pinned for pods that Tenon does not decide about.
+func (v *View) KubeletStatic() cpuset.Set { return v.kubeletStatic }
+
+// LSE returns the CPUs of LSE pods.
+func (v *View) LSE() cpuset.Set { return v.lse }
+
+// LSR returns the CPUs of LSR pods.
+func (v *View) LSR() cpuset.Set { return v.lsr }
+
+// Floor returns the number of CPUs that the LS pool must keep.
+func (v *View) Floor() int { return v.floor }
+
+// Summary returns the per-node figures; they must not be changed.
+func (v *View) Summary() *Summary { return &v.summary }
+
+// State returns what the allocator works on.
+func (v *View) State() cpualloc.State {
+	s := cpualloc.State{Machine: v.facts.Machine, Free: v.Allocatable()}
+	for _, a := range v.accounts {
+		switch {
+		case a.Exclusive == cpualloc.NUMANodeLevel:
+			s.NUMAHeld = s.NUMAHeld.Union(a.cpus)
+		case a.Exclusive == cpualloc.PCPULevel && !v.facts.ARM64: // does not exist on arm64 (seed 000)
+			s.PCPUHeld = s.PCPUHeld.Union(a.cpus)
+		}
+	}
+	if v.summary.Committed {
+		s.Caps = make([]int, len(v.summary.Nodes))
+		for i := range s.Caps {
+			s.Caps[i] = v.summary.Nodes[i].Spare
+		}
+	}
+	return s
+}
+
+// Entries yields the entries by UID.
+func (v *View) Entries() iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for _, a := range v.accounts {
+			if !yield(a.Entry) {
+				return
+			}
+		}
+	}
+}
+
+// Entry returns the entry of a pod.
+func (v *View) Entry(uid string) (Entry, bool) {
+	if i, ok := v.find(uid); ok {
+		return v.accounts[i].Entry, true
+	}
+	return Entry{}, false
+}
+
+// CPUsOf returns the exclusive CPUs that the pod really holds on this machine (unknown and offline ids left out).
+func (v *View) CPUsOf(uid string) cpuset.Set {
+	if i, ok := v.find(uid); ok {
+		return v.accounts[i].cpus
+	}
+	return cpuset.Set{}
+}
+
+func (v *View) find(uid string) (int, bool) {
+	return slices.BinarySearchFunc(v.accounts, uid, func(a *account, uid string) int { return cmp.Compare(a.UID, uid) })
+}
+
+// With and Without return a view on which the entry is put or removed; v itself stays (preemption, what-if).
+func (v *View) With(e Entry) *View { return v.put(newAccount(v.facts.Machine, e), hypothetical) }
+
+// Without returns v where it has no such entry.
+func (v *View) Without(uid string) *View {
+	i, ok := v.find(uid)
+	if !ok {
+		return v
+	}
+	return v.remove(i, hypothetical)
+}
+
+// put and remove are the two changes of the account list; both leave v as it is.
+func (v *View) put(a *account, version uint64) *View {
+	i, ok := v.find(a.UID)
+	if ok {
+		accounts := slices.Clone(v.accounts)
+		accounts[i] = a
+		return derive(v.frame, accounts, version)
+	}
+	accounts := make([]*account, len(v.accounts)+1)
+	copy(accounts, v.accounts[:i])
+	accounts[i] = a
+	copy(accounts[i+1:], v.accounts[i:])
+	return derive(v.frame, accounts, version)
+}
+
+func (v *View) remove(i int, version uint64) *View {
+	accounts := make([]*account, 0, len(v.accounts)-1)
+	accounts = append(accounts, v.accounts[:i]...)
+	return derive(v.frame, append(accounts, v.accounts[i+1:]...), version)
+}
+
+// Equal reports whether two views are the same account, whatever their versions.
+func (v *View) Equal(o *View) bool {
+	return v.facts.Equal(&o.facts) && v.base == o.base && v.floor == o.floor &&
+		v.kubeletReserved == o.kubeletReserved && v.kubeletFree == o.kubeletFree &&
+		v.lse == o.lse && v.lsr == o.lsr && v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) &&
+		slices.EqualFunc(v.accounts, o.accounts, func(a, b *account) bool {
+			return a == b || a.Entry.Equal(b.Entry) && a.cpus == b.cpus && a.nodes == b.nodes
+		})
+}

@@ -1,0 +1,369 @@
+package place_test
+
+import (
+	"math/bits"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// oracle decides as cpu.md says, by looking at every set of CPUs or NUMA nodes of a small machine. It reads facts and
+// entries, and of the summary only what LS pods were promised, which the tests of package ledger prove.
+type oracle struct {
+	v      *ledger.View
+	f      *ledger.Facts
+	m      *topo.Machine
+	online uint
+	// shared is the LS pool, free what exclusive pods may get of it.
+	shared, free uint
+	kubeletFree  int
+}
+
+func bitsOf(s cpuset.Set) uint {
+	set := uint(0)
+	for c := range s.All() {
+		set |= 1 << c
+	}
+	return set
+}
+
+func newOracle(v *ledger.View) *oracle {
+	o := &oracle{v: v, f: v.Facts(), m: v.Machine()}
+	o.online = bitsOf(o.m.Online())
+	reserved := uint(0)
+	if o.f.Kubelet.Static {
+		reserved = bitsOf(o.f.Kubelet.Reserved) & o.online
+	}
+	o.shared = o.online &^ bitsOf(o.f.NodeReserved) &^ bitsOf(o.f.System)
+	if o.f.Kubelet.StrictReservation {
+		o.shared &^= reserved
+	}
+	pinned, pins := map[string]uint{}, uint(0)
+	for _, p := range o.f.Pins {
+		pinned[p.UID] |= bitsOf(p.CPUs)
+		pins |= bitsOf(p.CPUs)
+	}
+	ours := map[string]bool{}
+	announced := 0
+	for e := range v.Entries() {
+		if e.Role.Binds() {
+			cpus, _, _ := o.m.ParseList(e.CPUList)
+			o.shared &^= bitsOf(cpus)
+		}
+		ours[e.UID] = e.CPUList != "" || e.Class == qos.LS || e.Class == qos.BE
+		announced += max(e.KubeletCPUs-bits.OnesCount(pinned[e.UID]), 0)
+	}
+	for uid, cpus := range pinned {
+		if !ours[uid] {
+			o.shared &^= cpus
+		}
+	}
+	o.free = o.shared &^ reserved
+	theirs := o.online &^ reserved &^ pins
+	o.kubeletFree = bits.OnesCount(theirs)
+	if o.f.Kubelet.FullPCPUsOnly {
+		o.kubeletFree = 0
+		for core := range o.m.NumCores() {
+			if cpus := o.core(core); cpus&theirs == cpus {
+				o.kubeletFree += bits.OnesCount(cpus)
+			}
+		}
+	}
+	o.kubeletFree = max(o.kubeletFree-announced, 0)
+	return o
+}
+
+// core is the online CPUs of a core, node those of a NUMA node.
+func (o *oracle) core(core int) uint {
+	set := uint(0)
+	for _, c := range o.m.CoreCPUs(topo.Core(core)) {
+		set |= 1 << c
+	}
+	return set & o.online
+}
+
+func (o *oracle) node(i int) uint { return bitsOf(o.m.NUMACPUs(o.m.CPUNodes()[i])) & o.online }
+
+// bind is what must hold of the CPUs: nothing, whole cores, or one CPU of each core; ok is false for policies that
+// contradict each other.
+func (o *oracle) bind(r *place.Request) (must place.BindWish, ok bool) {
+	if o.m.ThreadsPerCore() == 1 {
+		return place.NoWish, true
+	}
+	var node place.BindWish
+	switch {
+	case o.f.Bind == ledger.FullPCPUsOnly,
+		o.f.Bind == ledger.Unset && o.f.Kubelet.Static && o.f.Kubelet.FullPCPUsOnly:
+		node = place.WantFullPCPUs
+	case o.f.Bind == ledger.SpreadByPCPUs && !o.f.ARM64:
+		node = place.WantSpreadByPCPUs
+	}
+	strict := r.StrictSpreadAvoidance && r.Required == place.NoWish && r.Preferred == place.WantSpreadByPCPUs
+	switch {
+	case r.Required == place.WantSpreadByPCPUs && (o.f.ARM64 || node == place.WantFullPCPUs),
+		r.Required == place.WantFullPCPUs && node == place.WantSpreadByPCPUs,
+		strict && node == place.WantFullPCPUs:
+		return 0, false
+	}
+	return max(node, r.Required), true // at most one of them, or both the same
+}
+
+// shapely reports whether a set of CPUs is what the bind policy asks for.
+func (o *oracle) shapely(set uint, must place.BindWish) bool {
+	for core := range o.m.NumCores() {
+		cpus := o.core(core)
+		switch taken := set & cpus; {
+		case must == place.WantFullPCPUs && taken != 0 && taken != cpus,
+			must == place.WantSpreadByPCPUs && bits.OnesCount(taken) > 1:
+			return false
+		}
+	}
+	return true
+}
+
+// touched is the number of NUMA nodes of a set.
+func (o *oracle) touched(set uint) int {
+	n := 0
+	for i := range o.m.CPUNodes() {
+		if set&o.node(i) != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// keepsPromises reports whether a set leaves to each NUMA node's pool what LS pods were promised of it.
+func (o *oracle) keepsPromises(set uint) bool {
+	for i, n := range o.v.Summary().Nodes {
+		if bits.OnesCount(set&o.node(i)) > n.Spare {
+			return false
+		}
+	}
+	return true
+}
+
+// subsets calls yield with the subsets of a set with k members until it returns false.
+func subsets(set uint, k int, yield func(uint) bool) {
+	var members [64]uint
+	n := 0
+	for ; set != 0; set &= set - 1 {
+		members[n] = set & -set
+		n++
+	}
+	var walk func(from, k int, chosen uint) bool
+	walk = func(from, k int, chosen uint) bool {
+		if k == 0 {
+			return yield(chosen)
+		}
+		for i := from; i+k <= n; i++ {
+			if !walk(i+1, k-1, chosen|members[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	walk(0, k, 0)
+}
+
+// allowed is the number of NUMA nodes that the topology policy allows: for Restricted what an empty machine needs.
+func (o *oracle) allowed(r *place.Request, holds func(nodes uint) bool) int {
+	all := len(o.m.CPUNodes())
+	switch max(o.f.Topology, r.Topology) {
+	case ledger.SingleNUMANode:
+		return 1
+	case ledger.Restricted:
+		for k := 1; k < all; k++ {
+			found := false
+			subsets(1<<all-1, k, func(nodes uint) bool {
+				found = holds(nodes)
+				return !found
+			})
+			if found {
+				return k
+			}
+		}
+	}
+	return all
+}
+
+func (o *oracle) onlineOf(nodes uint) uint {
+	set := uint(0)
+	for i := range o.m.CPUNodes() {
+		if nodes&(1<<i) != 0 {
+			set |= o.node(i)
+		}
+	}
+	return set
+}
+
+// exclusive decides about exclusive CPUs; best is the fewest NUMA nodes of any answer.
+func (o *oracle) exclusive(r *place.Request) (code why.Code, best int) {
+	must, ok := o.bind(r)
+	if !ok {
+		return why.BindPolicyConflict, 0
+	}
+	if must == place.WantFullPCPUs && r.CPUs%o.m.ThreadsPerCore() != 0 {
+		return why.SMTAlignment, 0
+	}
+	limit := o.allowed(r, func(nodes uint) bool {
+		cpus := o.onlineOf(nodes)
+		if must != place.WantSpreadByPCPUs {
+			return bits.OnesCount(cpus) >= r.CPUs
+		}
+		cores := 0
+		for core := range o.m.NumCores() {
+			cores += min(bits.OnesCount(o.core(core)&cpus), 1)
+		}
+		return cores >= r.CPUs
+	})
+	var some, kept, near, keptNear bool
+	best = len(o.m.CPUNodes()) + 1
+	subsets(o.free, r.CPUs, func(set uint) bool {
+		if !o.shapely(set, must) {
+			return true
+		}
+		keeps, nodes := o.keepsPromises(set), o.touched(set)
+		some, kept, near = true, kept || keeps, near || nodes <= limit
+		if keeps && nodes <= limit {
+			keptNear, best = true, min(best, nodes)
+		}
+		return true
+	})
+	floor := o.f.MinSharedCPUs
+	if floor < 0 {
+		floor = o.m.ThreadsPerCore()
+		if reserved := o.f.Kubelet.Reserved.Intersect(o.m.Online()); o.f.Kubelet.Static && !reserved.IsEmpty() {
+			floor = reserved.Len()
+		}
+	}
+	switch {
+	case !some:
+		return why.InsufficientExclusiveCPU, 0
+	case !kept:
+		return why.SharedPoolCommitted, 0
+	case bits.OnesCount(o.shared)-r.CPUs < floor:
+		return why.SharedPoolFloor, 0
+	case !near:
+		return why.TopologyPolicy, 0
+	case !keptNear:
+		return why.SharedPoolCommitted, 0
+	}
+	return why.None, best
+}
+
+// pool decides about the shared pools of NUMA nodes; best is the fewest of them, 0 for a pod that is not confined.
+func (o *oracle) pool(r *place.Request) (code why.Code, best int) {
+	need := r.RequestMilli
+	if r.ConstrainedBurst {
+		need = max(need, r.LimitMilli)
+	}
+	if r.Role != qos.SharedPool || need == 0 || !r.ConstrainedBurst && max(o.f.Topology, r.Topology) < ledger.Restricted {
+		return why.None, 0
+	}
+	cpus := int((need + 999) / 1000)
+	holds := func(nodes uint) bool {
+		size, left := 0, int64(0)
+		for i, n := range o.v.Summary().Nodes {
+			if nodes&(1<<i) != 0 {
+				size += bits.OnesCount(o.shared & o.node(i))
+				left += n.PoolMilli
+			}
+		}
+		return size >= cpus && left >= r.RequestMilli
+	}
+	open := uint(0)
+	for i, n := range o.v.Summary().Nodes {
+		if o.shared&o.node(i) != 0 && n.PoolMilli >= 0 {
+			open |= 1 << i
+		}
+	}
+	if !holds(open) {
+		return why.SharedPoolTooSmall, 0
+	}
+	limit := o.allowed(r, func(nodes uint) bool { return bits.OnesCount(o.onlineOf(nodes)) >= cpus })
+	for k := 1; k <= limit; k++ {
+		found := false
+		subsets(open, k, func(nodes uint) bool {
+			found = holds(nodes)
+			return !found
+		})
+		if found {
+			return why.None, k
+		}
+	}
+	return why.TopologyPolicy, 0
+}
+
+// decide is the whole decision.
+func (o *oracle) decide(r *place.Request) (code why.Code, best int) {
+	if r.OnPolicyNodes != nil && (o.f.Bind == ledger.FullPCPUsOnly || o.f.Bind == ledger.SpreadByPCPUs) {
+		r = r.OnPolicyNodes
+	}
+	switch {
+	case r.CPUs > 0:
+		code, best = o.exclusive(r)
+	case r.Role.Binds():
+		code = why.CPURequestNotInteger
+	default:
+		code, best = o.pool(r)
+	}
+	if code != why.None || !o.f.Kubelet.Static || len(r.Containers) == 0 {
+		return code, best
+	}
+	for _, n := range r.Containers {
+		if o.f.Kubelet.FullPCPUsOnly && n%o.m.ThreadsPerCore() != 0 {
+			return why.SMTAlignment, 0
+		}
+	}
+	if r.KubeletCPUs > o.kubeletFree {
+		return why.InsufficientKubeletCPU, 0
+	}
+	return why.None, best
+}
+
+// TestTryDecidesAsBruteForceDoes compares code and number of NUMA nodes: policies of node and pod, options of the
+// kubelet, architecture, reservations, pins, floor and promises to LS pods, all at once. A8 of the whole decision.
+func TestTryDecidesAsBruteForceDoes(t *testing.T) {
+	t.Parallel()
+	answers := map[why.Code]int{}
+	property := func(t *rapid.T) {
+		threads := rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "threads")
+		sockets := rapid.IntRange(1, 2).Draw(t, "sockets")
+		nodes := rapid.IntRange(1, 2).Draw(t, "NUMA nodes per socket")
+		most := max(12/(sockets*nodes*threads), 1)
+		v := drawViewOf(t, spec(sockets, nodes, rapid.IntRange(1, most).Draw(t, "cores per NUMA node"), threads,
+			rapid.SliceOfN(rapid.IntRange(1, 12), 0, 2).Draw(t, "offline")...))
+		r := drawRequest(t)
+		r.PreferCPUs = ""
+		code, best := newOracle(v).decide(r)
+		offer, reason := place.Try(v, r)
+		if reason.Code != code {
+			t.Fatalf("got %v (%+v), want %v: %+v on %+v", reason.Code, reason, code, r, v.Summary())
+		}
+		answers[code]++
+		even := r.On(v.Facts()).CPUs > 0 && v.Facts().Strategy == cpualloc.DistributeEvenly // row 1 is another then
+		if got := bits.OnesCount64(uint64(offer.Nodes)); reason.OK() && !even && got != best {
+			t.Fatalf("got %d NUMA nodes, %d would do: %+v", got, best, offer)
+		}
+	}
+	for range 4 {
+		rapid.Check(t, property)
+	}
+	t.Logf("answers: %v", answers)
+	for _, code := range []why.Code{
+		why.None, why.SMTAlignment, why.BindPolicyConflict, why.TopologyPolicy, why.InsufficientExclusiveCPU, why.SharedPoolTooSmall,
+		why.SharedPoolCommitted, why.SharedPoolFloor, why.InsufficientKubeletCPU, why.CPURequestNotInteger,
+	} {
+		if answers[code] == 0 {
+			t.Errorf("no case was answered with %v: the generator is too narrow", code)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package place
+
+import (
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Fits tells from the view's summary whether Try would grant r. It costs O(NUMA nodes), and allocates nothing.
+func Fits(v *ledger.View, r *Request) why.Reason {
+	r = r.On(v.Facts())
+	if r.Role.Binds() && r.CPUs == 0 {
+		return why.Reason{Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: r.RequestMilli}
+	}
+	if r.CPUs > 0 {
+		if _, reason := judgeCPUs(v, r); !reason.OK() {
+			return reason
+		}
+	} else if c, confined := confine(v, r); confined {
+		if reason := c.judge(v.Machine()); !reason.OK() {
+			return reason
+		}
+	}
+	return fitsKubelet(v, r)
+}
+
+// Try computes the offer for r, or says why there is none. A pod that neither binds nor is confined gets an offer too:
+// it may still take CPUs of a static kubelet.
+func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
+	if reason := Fits(v, r); !reason.OK() {
+		return ledger.Offer{}, reason
+	}
+	uid, namespace, name := r.UID, r.Namespace, r.Name
+	r = r.On(v.Facts())
+	offer := ledger.Offer{
+		Entry: ledger.Entry{
+			UID: uid, Namespace: namespace, Name: name, Class: r.Class, Role: r.Role, KubeletCPUs: r.KubeletCPUs,
+		},
+		Version: v.Version(),
+	}
+	if r.CPUs > 0 {
+		o, _ := judgeCPUs(v, r)
+		result, reason := o.take(v, r)
+		if !reason.OK() {
+			return ledger.Offer{}, reason
+		}
+		offer.Entry.CPUList = v.Machine().FormatList(result.CPUs)
+		offer.Entry.Exclusive = r.Exclusive
+		offer.CPUs, offer.Nodes, offer.Stage = result.CPUs, nodesOf(v.Machine(), &result), result.Stage
+	} else if c, confined := confine(v, r); confined {
+		offer.Nodes = c.choose()
+		offer.Entry.NUMAIDs, offer.Entry.MilliCPU = ids(v.Machine(), offer.Nodes), r.RequestMilli
+	}
+	return offer, why.Reason{}
+}
+
+// fitsKubelet predicts the admission of a static kubelet, which pins every Guaranteed container with whole CPUs,
+// whatever Tenon decides about it: with full-pcpus-only each container must fill its cores, and its own account must
+// have enough left.
+func fitsKubelet(v *ledger.View, r *Request) why.Reason {
+	f := v.Facts()
+	if len(r.Containers) == 0 || !f.Kubelet.Static || f.Machine == nil {
+		return why.Reason{}
+	}
+	if f.Kubelet.FullPCPUsOnly {
+		threads, odd := f.Machine.ThreadsPerCore(), 0
+		for _, n := range r.Containers {
+			if n%threads != 0 && (odd == 0 || n < odd) {
+				odd = n
+			}
+		}
+		if odd > 0 {
+			return why.Reason{
+				Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: int64(odd), Extra: int64(threads),
+			}
+		}
+	}
+	asked, left := r.KubeletCPUs, v.Summary().KubeletFree
+	if asked > left {
+		return why.Reason{
+			Code: why.InsufficientKubeletCPU, Resource: why.CPU, Unit: why.CPUs, Asked: int64(asked), Free: int64(left),
+		}
+	}
+	return why.Reason{}
+}

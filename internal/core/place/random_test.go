@@ -1,0 +1,164 @@
+package place_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// machine is a regular machine: CPU c of thread 0 has its sibling at c+cores, as Linux numbers x86.
+func machine(tb testing.TB, sockets, numaPerSocket, coresPerNUMA, threads int, offline ...int) *topo.Machine {
+	tb.Helper()
+	m, err := topo.New(spec(sockets, numaPerSocket, coresPerNUMA, threads, offline...))
+	if err != nil {
+		tb.Fatalf("topo.New: %v", err)
+	}
+	return m
+}
+
+func spec(sockets, numaPerSocket, coresPerNUMA, threads int, offline ...int) topo.Spec {
+	cores := sockets * numaPerSocket * coresPerNUMA
+	var spec topo.Spec
+	for i := range cores * threads {
+		core := i % cores
+		numa := core / coresPerNUMA
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: i, Core: core, L3: -1, Die: -1, Socket: numa / numaPerSocket, NUMA: numa, Offline: slices.Contains(offline, i),
+		})
+	}
+	return spec
+}
+
+// worked is the machine of the worked example in cpu.md §1: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads.
+func worked(tb testing.TB) *topo.Machine {
+	tb.Helper()
+	return machine(tb, 2, 2, 4, 2)
+}
+
+func drawView(t *rapid.T) *ledger.View {
+	threads := rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "threads")
+	s := spec(rapid.IntRange(1, 2).Draw(t, "sockets"), rapid.IntRange(1, 3).Draw(t, "NUMA nodes per socket"),
+		rapid.IntRange(1, 4).Draw(t, "cores per NUMA node"), threads,
+		rapid.SliceOfN(rapid.IntRange(1, 40), 0, 3).Draw(t, "offline")...)
+	return drawViewOf(t, s)
+}
+
+func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
+	m, err := topo.New(s)
+	if err != nil {
+		t.Fatalf("topo.New: %v", err)
+	}
+	f := ledger.Facts{
+		Machine:       m,
+		ARM64:         rapid.SampledFrom([]bool{false, false, true}).Draw(t, "arm64"),
+		Bind:          rapid.SampledFrom([]ledger.NodeBind{0, 0, 1, 2, 3}).Draw(t, "node bind"),
+		Strategy:      rapid.SampledFrom([]cpualloc.Strategy{0, 1, 2}).Draw(t, "strategy"),
+		Topology:      rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 1, 2, 2, 3}).Draw(t, "node policy"),
+		MinSharedCPUs: rapid.IntRange(-1, 3).Draw(t, "min shared"),
+		Kubelet: ledger.Kubelet{
+			Static: rapid.Bool().Draw(t, "static"), FullPCPUsOnly: rapid.Bool().Draw(t, "full-pcpus-only"),
+			AlignL3: rapid.Bool().Draw(t, "align L3"), Reserved: drawSet(t, m, "kubelet reserved", 2),
+			StrictReservation: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "strict reservation"),
+		},
+	}
+	if rapid.Bool().Draw(t, "reserves") {
+		f.NodeReserved, f.System = drawSet(t, m, "node reserved", 2), drawSet(t, m, "system", 1)
+	}
+	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "pins") {
+		uid := rapid.SampledFrom([]string{"kubelet-0", "pod-0", "pod-1"}).Draw(t, "pinned pod")
+		f.Pins = append(f.Pins, ledger.Pin{UID: uid, CPUs: drawSet(t, m, "pin", 2)})
+	}
+	var entries []ledger.Entry
+	var taken cpuset.Set
+	for i := range rapid.IntRange(0, 6).Draw(t, "pods") {
+		uid := fmt.Sprint("pod-", i)
+		if rapid.Bool().Draw(t, "exclusive") {
+			cpus := drawSet(t, m, "cpus", 4).Minus(taken)
+			taken = taken.Union(cpus)
+			entries = append(entries, ledger.Entry{
+				UID: uid, Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: m.FormatList(cpus),
+				Exclusive: rapid.SampledFrom([]cpualloc.Exclusive{0, 1, 2}).Draw(t, "exclusive policy"),
+			})
+			continue
+		}
+		entries = append(entries, ledger.Entry{
+			UID: uid, Class: qos.LS, Role: qos.SharedPool, KubeletCPUs: rapid.IntRange(0, 2).Draw(t, "kubelet CPUs"),
+			NUMAIDs:  rapid.SliceOfN(rapid.IntRange(0, m.NumNUMA()-1), 0, 2).Draw(t, "NUMA"),
+			MilliCPU: int64(rapid.IntRange(0, 4000).Draw(t, "milli")),
+		})
+	}
+	return ledger.New(f, entries...).View()
+}
+
+func drawSet(t *rapid.T, m *topo.Machine, label string, most int) cpuset.Set {
+	var s cpuset.Set
+	for _, c := range rapid.SliceOfN(rapid.IntRange(0, m.NumCPUs()-1), 0, most).Draw(t, label) {
+		s.Add(c)
+	}
+	return s
+}
+
+func drawRequest(t *rapid.T) *place.Request {
+	r := &place.Request{
+		UID: "new", Namespace: "ns", Name: "new",
+		Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 0, 1, 2, 3}).Draw(t, "policy"),
+		Default:  rapid.SampledFrom([]cpualloc.Bind{0, 1}).Draw(t, "default"),
+	}
+	if rapid.Bool().Draw(t, "guaranteed") {
+		r.Containers = rapid.SliceOfN(rapid.IntRange(1, 4), 1, 2).Draw(t, "containers")
+		r.KubeletCPUs = rapid.IntRange(slices.Max(r.Containers), sum(r.Containers)).Draw(t, "kubelet CPUs") // init containers' are used again
+	}
+	switch rapid.IntRange(0, 3).Draw(t, "kind") {
+	case 0, 1:
+		r.Class, r.Role = qos.LSR, qos.ExclusiveWithBE
+		r.CPUs = rapid.IntRange(1, 10).Draw(t, "CPUs")
+		r.Required = rapid.SampledFrom([]place.BindWish{0, 0, 1, 2}).Draw(t, "required")
+		r.Preferred = rapid.SampledFrom([]place.BindWish{0, 1, 2}).Draw(t, "preferred")
+		r.Exclusive = rapid.SampledFrom([]cpualloc.Exclusive{0, 1, 2}).Draw(t, "exclusive")
+		r.StrictSpreadAvoidance = rapid.Bool().Draw(t, "strict avoidance")
+		if rapid.Bool().Draw(t, "prefers CPUs") {
+			r.PreferCPUs = cpuset.FormatIDs(rapid.SliceOfNDistinct(rapid.IntRange(0, 30), 0, 5, rapid.ID).Draw(t, "prefer"))
+		}
+	case 2:
+		r.Class, r.Role = qos.LS, qos.SharedPool
+		r.RequestMilli = int64(rapid.IntRange(0, 9000).Draw(t, "request"))
+		r.ConstrainedBurst = rapid.Bool().Draw(t, "burst")
+		if rapid.Bool().Draw(t, "whole") {
+			r.RequestMilli = (r.RequestMilli + 999) / 1000 * 1000
+		}
+		r.LimitMilli = r.RequestMilli + int64(rapid.IntRange(0, 5000).Draw(t, "burst room"))
+		if r.RequestMilli > 0 && rapid.Bool().Draw(t, "binds on policy nodes") {
+			r.OnPolicyNodes = boundOf(r)
+		}
+	default:
+		r.Class, r.Role = qos.BE, qos.BEPool
+	}
+	return r
+}
+
+// boundOf is what r asks of nodes that bind every pod.
+func boundOf(r *place.Request) *place.Request {
+	b := *r
+	b.Role, b.ConstrainedBurst = qos.ExclusiveWithBE, false
+	if r.RequestMilli%1000 == 0 {
+		b.CPUs = int(r.RequestMilli / 1000)
+	}
+	return &b
+}
+
+func sum(numbers []int) int {
+	total := 0
+	for _, n := range numbers {
+		total += n
+	}
+	return total
+}

@@ -1,0 +1,126 @@
+package place
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+// BindWish is a pod's bind policy; NoWish takes the default.
+type BindWish uint8
+
+// Bind wishes.
+const (
+	NoWish BindWish = iota
+	WantFullPCPUs
+	WantSpreadByPCPUs
+)
+
+// Request is what a pod asks of one machine. Build it with convert.Request; it does not depend on the node.
+type Request struct {
+	UID, Namespace, Name string
+	Class                qos.Class
+	Role                 qos.Role
+	// CPUs: exclusive CPUs; > 0 exactly for roles that bind.
+	CPUs int
+	// Required and Preferred are the pod's bind policies, Default the plugin's.
+	Required, Preferred BindWish
+	Default             cpualloc.Bind
+	Exclusive           cpualloc.Exclusive
+	// ConstrainedBurst asks for a shared pool that holds LimitMilli.
+	ConstrainedBurst         bool
+	RequestMilli, LimitMilli int64
+	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
+	Topology ledger.TopologyPolicy
+	// Containers are the CPUs of each Guaranteed container with an integer request, for the kubelet's SMT check.
+	Containers []int
+	// KubeletCPUs is what a static kubelet takes for all of them together: CPUs of init containers are used again.
+	KubeletCPUs int
+	// StrictSpreadAvoidance filters FullPCPUsOnly nodes for pods that prefer SpreadByPCPUs, instead of scoring them 0.
+	StrictSpreadAvoidance bool
+	// PreferCPUs are CPUs (kernel ids, list format) to take first on the node: of victims or a reservation.
+	PreferCPUs string
+	// OnPolicyNodes, where it is not nil, is what the pod asks of nodes with a label cpu-bind-policy in place of r: its
+	// role binds there (plugin argument bindAllPodsOnPolicyNodes). Its CPUs are 0 when the pod's request is not a whole
+	// number: such nodes refuse it. It has no OnPolicyNodes itself; who asks is read from r alone.
+	OnPolicyNodes *Request
+}
+
+// On returns what r asks of a node with the given facts: r itself, or OnPolicyNodes.
+func (r *Request) On(f *ledger.Facts) *Request {
+	if r.OnPolicyNodes != nil && (f.Bind == ledger.FullPCPUsOnly || f.Bind == ledger.SpreadByPCPUs) {
+		return r.OnPolicyNodes
+	}
+	return r
+}
+
+// Concerns reports whether any node could treat r differently from a pod that asks for nothing of ours. When false,
+// the scheduler skips all of the plugin's per-node work: the pod neither binds, nor is constrained, nor is it pinned by
+// a static kubelet, nor could a node's topology policy constrain it.
+//
+// A pod that does not bind and has neither ConstrainedBurst nor a topology policy of its own concerns only nodes whose
+// policy is Restricted or tighter, when it has Containers also nodes with a static kubelet, and when it has
+// OnPolicyNodes those.
+func (r *Request) Concerns() bool { return r.CPUs > 0 || r.wantsPool() || len(r.Containers) > 0 }
+
+// wantsPool reports whether a topology policy or ConstrainedBurst can confine r to the shared pools of some NUMA nodes.
+func (r *Request) wantsPool() bool { return r.Role == qos.SharedPool && r.poolNeed() > 0 }
+
+// poolNeed is what a confined pod's shared pool must hold, in milli-CPU: the limit for ConstrainedBurst, else the request.
+func (r *Request) poolNeed() int64 {
+	if r.ConstrainedBurst {
+		return max(r.LimitMilli, r.RequestMilli)
+	}
+	return r.RequestMilli
+}
+
+// Signature is equal for requests that every node answers equally: Fits, the CPUs of Try, and Score for equal usage. It
+// leaves out who asks, and what cannot matter.
+func (r *Request) Signature() string {
+	signature := string(r.sign(nil))
+	if r.OnPolicyNodes != nil {
+		signature += "|" + string(r.OnPolicyNodes.sign(nil))
+	}
+	return signature
+}
+
+func (r *Request) sign(b []byte) []byte {
+	field := func(key byte, value int64) {
+		if value != 0 {
+			b = strconv.AppendInt(append(b, key), value, 10)
+		}
+	}
+	switch {
+	case r.CPUs > 0:
+		field('n', int64(r.CPUs))
+		field('r', int64(r.Required))
+		if r.Required == NoWish {
+			field('p', int64(r.Preferred))
+			if r.Preferred == NoWish {
+				field('d', int64(r.Default))
+			}
+			if r.Preferred == WantSpreadByPCPUs && r.StrictSpreadAvoidance {
+				field('s', 1)
+			}
+		}
+		field('x', int64(r.Exclusive))
+		field('t', int64(r.Topology))
+		if r.PreferCPUs != "" {
+			b = append(append(b, 'v'), r.PreferCPUs...)
+		}
+	case r.wantsPool():
+		field('q', r.RequestMilli)
+		if r.ConstrainedBurst {
+			field('b', r.poolNeed())
+		}
+		field('t', int64(r.Topology))
+	}
+	for _, n := range slices.Sorted(slices.Values(r.Containers)) {
+		field('k', int64(n))
+	}
+	field('a', int64(r.KubeletCPUs))
+	return b
+}
