@@ -1,0 +1,287 @@
+package annotation_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	. "github.com/tenon-project/tenon/api/annotation"
+)
+
+// parser erases a codec's type.
+type parser func(text string) (any, []Warning, error)
+
+func of[T any](parse func(string) (T, []Warning, error)) parser {
+	return func(text string) (any, []Warning, error) { return parse(text) }
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	l3 := int32(1)
+	tests := map[string]struct {
+		parse    parser
+		text     string
+		want     any
+		warnings []Warning
+	}{
+		"a spec as seed 000 writes it": {
+			parse: of(ParseResourceSpec),
+			text:  `{"preferredCPUBindPolicy": "SpreadByPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"}`,
+			want:  ResourceSpec{PreferredCPUBindPolicy: BindSpreadByPCPUs, PreferredCPUExclusivePolicy: ExclusivePCPULevel},
+		},
+		"old names of policies": {
+			parse: of(ParseResourceSpec),
+			text:  `{"requiredCPUBindPolicy":"PCPUOnly","preferredCPUExclusivePolicy":"PCPU"}`,
+			want:  ResourceSpec{RequiredCPUBindPolicy: BindFullPCPUs, PreferredCPUExclusivePolicy: ExclusivePCPULevel},
+		},
+		"an exclusive policy of Default leaves the choice open": {
+			parse: of(ParseResourceSpec),
+			text:  `{"preferredCPUExclusivePolicy":"Default"}`,
+			want:  ResourceSpec{},
+		},
+		"another case is accepted with a warning": {
+			parse:    of(ParseResourceSpec),
+			text:     `{"preferredCPUBindPolicy":"fullpcpus"}`,
+			want:     ResourceSpec{PreferredCPUBindPolicy: BindFullPCPUs},
+			warnings: []Warning{{"preferredCPUBindPolicy", `"fullpcpus" is read as "FullPCPUs": values are case-sensitive on output`}},
+		},
+		"an unknown field is a warning": {
+			parse:    of(ParseResourceSpec),
+			text:     `{"preferredCPUBindPolcy":"FullPCPUs"}`,
+			want:     ResourceSpec{},
+			warnings: []Warning{{"preferredCPUBindPolcy", `unknown field, did you mean "preferredCPUBindPolicy"?`}},
+		},
+		"a repeated field is a warning": {
+			parse:    of(ParseResourceSpec),
+			text:     `{"preferredCPUBindPolicy":"FullPCPUs","preferredCPUBindPolicy":"SpreadByPCPUs"}`,
+			want:     ResourceSpec{PreferredCPUBindPolicy: BindSpreadByPCPUs},
+			warnings: []Warning{{"preferredCPUBindPolicy", "duplicate field: the last one counts"}},
+		},
+		"field names are case-sensitive": {
+			parse:    of(ParseResourceSpec),
+			text:     `{"PreferredCPUBindPolicy":"FullPCPUs"}`,
+			want:     ResourceSpec{},
+			warnings: []Warning{{"PreferredCPUBindPolicy", `unknown field, did you mean "preferredCPUBindPolicy"?`}},
+		},
+		"a pod's topology policy in the kubelet's spelling": {
+			parse: of(ParseNUMATopologySpec),
+			text:  `{"numaTopologyPolicy":"single-numa-node","singleNUMANodeExclusive":"Preferred"}`,
+			want:  NUMATopologySpec{NUMATopologyPolicy: TopologySingleNUMANode, SingleNUMANodeExclusive: "Preferred"},
+		},
+		"None on a pod is no policy": {
+			parse: of(ParseNUMATopologySpec), text: `{"numaTopologyPolicy":"None"}`, want: NUMATopologySpec{},
+		},
+		"a status with both forms of shared pools": {
+			parse: of(ParseResourceStatus),
+			text:  `{"cpuSharedPools":[{"socket":0,"node":1}],"numaNodeResources":[{"node":1,"resources":{"cpu":4,"memory":"8Gi"}}]}`,
+			want: ResourceStatus{
+				CPUSharedPools: []CPUSharedPool{{Node: 1}},
+				NUMANodeResources: []NUMANodeResource{{Node: 1, Resources: corev1.ResourceList{
+					"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"),
+				}}},
+			},
+		},
+		"kubelet options in every spelling of true": {
+			parse: of(ParseKubeletCPUManager),
+			text:  `{"policy":"static","options":{"full-pcpus-only":"True","distribute-cpus-across-numa":"1","x":"yes"},"reservedCPUs":"0-1"}`,
+			want: KubeletCPUManager{
+				Policy: "static", ReservedCPUs: "0-1",
+				Options: map[string]string{"full-pcpus-only": "true", "distribute-cpus-across-numa": "true", "x": "yes"},
+			},
+		},
+		"a topology with and without l3": {
+			parse: of(ParseCPUTopologyDetail),
+			text:  `{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core":1,"socket":1,"node":1,"l3":1}]}`,
+			want:  CPUTopologyDetail{Detail: []CPUInfo{{}, {ID: 1, Core: 1, Socket: 1, Node: 1, L3: &l3}}},
+		},
+		"allocations as the example of seed 000 has them": {
+			parse: of(ParsePodCPUAllocs),
+			text:  `[{"namespace":"default","name":"p","uid":"u","cpu":"4-8","managedByKubelet":"true"}]`,
+			want:  PodCPUAllocs{{Namespace: "default", Name: "p", UID: "u", CPUSet: "4-8", ManagedByKubelet: true}},
+		},
+		"null for no allocations": {parse: of(ParsePodCPUAllocs), text: `null`, want: PodCPUAllocs{}},
+		"null for no pools":       {parse: of(ParseCPUSharedPools), text: `null`, want: CPUSharedPools{}},
+		"a node reservation": {
+			parse: of(ParseReservation),
+			text:  `{"resources":{"cpu":"2"},"reservedCPUs":"0-1","applyPolicy":"ReservedCPUsOnly"}`,
+			want: Reservation{
+				Resources: corev1.ResourceList{"cpu": resource.MustParse("2")}, ReservedCPUs: "0-1",
+				ApplyPolicy: ApplyReservedCPUsOnly,
+			},
+		},
+		"a take-over": {
+			parse: of(ParseTakeover),
+			text:  `{"phase":2,"since":"2026-01-02T03:04:05Z","kubeletPolicy":"static","kubeletFreeCPUs":"2-5","remainingPods":3}`,
+			want: Takeover{
+				Phase: 2, Since: metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Local()},
+				KubeletPolicy: "static", KubeletFreeCPUs: "2-5", RemainingPods: 3,
+			},
+		},
+		"how a simulated pod runs": {
+			parse: of(ParseSimulate), text: `{"runFor":"5s","exitCode":1}`,
+			want: Simulate{RunFor: &metav1.Duration{Duration: 5 * time.Second}, ExitCode: 1},
+		},
+		"a report": {parse: of(ParseReport), text: `{"gen":412,"hash":"h","boot":"b"}`, want: Report{Gen: 412, Hash: "h", Boot: "b"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, warnings, err := tt.parse(tt.text)
+			if err != nil {
+				t.Fatalf("parse %s: %v", tt.text, err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("parse %s (-want +got):\n%s", tt.text, diff)
+			}
+			if diff := cmp.Diff(tt.warnings, warnings); diff != "" {
+				t.Errorf("warnings for %s (-want +got):\n%s", tt.text, diff)
+			}
+		})
+	}
+}
+
+func TestParseErrorsNameTheByteAndTheField(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		parse parser
+		text  string
+		want  string
+	}{
+		"not JSON at all":                      {of(ParseResourceSpec), `FullPCPUs`, "byte 1: invalid character 'F' looking for beginning of value"},
+		"an empty text":                        {of(ParseResourceSpec), ``, "byte 0: unexpected end of JSON input"},
+		"a truncated object":                   {of(ParseResourceSpec), `{"preferredCPUBindPolicy":`, "byte 26: unexpected end of JSON input"},
+		"a second value":                       {of(ParseResourceSpec), `{} {}`, "byte 4: invalid character '{' after top-level value"},
+		"a number for a policy":                {of(ParseResourceSpec), `{"preferredCPUBindPolicy":1}`, "byte 27: preferredCPUBindPolicy: want a string, got number"},
+		"a list for the object":                {of(ParseResourceSpec), `[]`, "byte 1: want an object, got array"},
+		"an unknown bind policy":               {of(ParseResourceSpec), `{"requiredCPUBindPolicy":"Pack"}`, `byte 25: requiredCPUBindPolicy: Unsupported value "Pack": supported Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst`},
+		"an unknown exclusive":                 {of(ParseResourceSpec), `{"preferredCPUExclusivePolicy":"Socket"}`, `byte 31: preferredCPUExclusivePolicy: Unsupported value "Socket": supported None, PCPULevel, NUMANodeLevel`},
+		"a required burst":                     {of(ParseResourceSpec), `{"requiredCPUBindPolicy":"ConstrainedBurst"}`, "byte 25: requiredCPUBindPolicy: ConstrainedBurst can only be preferred"},
+		"an unknown topology policy":           {of(ParseNUMATopologySpec), `{"numaTopologyPolicy":"Numa"}`, `byte 22: numaTopologyPolicy: Unsupported value "Numa": supported BestEffort, Restricted, SingleNUMANode`},
+		"a string for a CPU id":                {of(ParseCPUTopologyDetail), `{"detail":[{"id":"0"}]}`, "byte 20: detail.id: want a whole number that fits int32, got string"},
+		"a CPU id that overflows":              {of(ParseCPUTopologyDetail), `{"detail":[{"id":4294967296}]}`, "byte 27: detail.id: want a whole number that fits int32, got number 4294967296"},
+		"a word for a boolean":                 {of(ParsePodCPUAllocs), ` [{"managedByKubelet":"yes"}]`, `byte 1: want true or false, got "yes"`},
+		"an amount that takes seconds to read": {of(ParseResourceStatus), `{"numaNodeResources":[{"node":0,"resources":{"cpu":"1e-9999999"}}]}`, `byte 21: numaNodeResources: quantity "1e-9999999" is out of range`},
+		"a negative run time":                  {of(ParseSimulate), `{"runFor":"-5s"}`, "byte 10: runFor: must not be negative"},
+		"an exit code above 255":               {of(ParseSimulate), `{"exitCode":256}`, "byte 12: exitCode: must be 0…255"},
+		"an unknown apply policy":              {of(ParseReservation), `{"applyPolicy":"All"}`, `byte 15: applyPolicy: Unsupported value "All": supported Default, ReservedCPUsOnly`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, _, err := tt.parse(tt.text)
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("parse %q = %v, %v; want an *Error", tt.text, got, err)
+			}
+			if err.Error() != tt.want {
+				t.Errorf("parse %q\n got %s\nwant %s", tt.text, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestStringWritesOnlyTheCanonicalForm(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		value interface{ String() string }
+		want  string
+	}{
+		"exclusive CPUs":                  {ResourceStatus{CPUSet: "0-3"}, `{"cpuset":"0-3"}`},
+		"pools of a pod carry no CPUs":    {ResourceStatus{CPUSharedPools: []CPUSharedPool{{}}}, `{"cpuSharedPools":[{"socket":0,"node":0}]}`},
+		"no pool is an empty list":        {CPUSharedPools(nil), `[]`},
+		"an empty pool is written out":    {CPUSharedPools{{Socket: 1, Node: 2}}, `[{"socket":1,"node":2,"cpuset":""}]`},
+		"no allocation is an empty list":  {PodCPUAllocs(nil), `[]`},
+		"no CPU is an empty list":         {CPUTopologyDetail{}, `{"detail":[]}`},
+		"ids of zero are written":         {CPUTopologyDetail{Detail: []CPUInfo{{}}}, `{"detail":[{"id":0,"core":0,"socket":0,"node":0}]}`},
+		"a take-over that has not begun":  {Takeover{Phase: 1}, `{"phase":1,"remainingPods":0}`},
+		"quantities as canonical strings": {Reservation{Resources: corev1.ResourceList{"cpu": resource.MustParse("1500m")}}, `{"resources":{"cpu":"1500m"}}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.value.String(); got != tt.want {
+				t.Errorf("String() = %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRewriteKeepsWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		old   string
+		value ResourceStatus
+		want  string
+	}{
+		"a field of a newer version stays": {`{"future":{"a":[1]},"cpuset":"0"}`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1","future":{"a":[1]}}`},
+		"a known field that is gone goes":  {`{"cpuset":"0"}`, ResourceStatus{}, `{}`},
+		"a text that is no object goes":    {`nonsense`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1"}`},
+		"null is no object either":         {`null`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1"}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := Rewrite(tt.old, tt.value); got != tt.want {
+				t.Errorf("Rewrite(%s) = %s, want %s", tt.old, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseNodeLabels(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		labels map[string]string
+		want   NodeLabels
+		issues []LabelIssue
+	}{
+		"none": {},
+		"the canonical keys": {
+			labels: map[string]string{NodeCPUBindPolicy: "FullPCPUsOnly", NodeNUMAAllocateStrategy: "DistributeEvenly", NodeNUMATopologyPolicy: "Restricted"},
+			want:   NodeLabels{CPUBind: NodeBindFullPCPUsOnly, NUMAAllocate: StrategyDistributeEvenly, NUMATopology: TopologyRestricted},
+		},
+		"the spellings of seed 000": {
+			labels: map[string]string{NodeCPUBindPolicyAlias: "SpreadByPCPUs", NodeNUMATopologyPolicyAlias: "BestEffort"},
+			want:   NodeLabels{CPUBind: NodeBindSpreadByPCPUs, NUMATopology: TopologyBestEffort},
+		},
+		"old values":                   {labels: map[string]string{NodeCPUBindPolicy: "PCPUOnly"}, want: NodeLabels{CPUBind: NodeBindFullPCPUsOnly}},
+		"the kubelet's values":         {labels: map[string]string{NodeNUMATopologyPolicy: "single-numa-node"}, want: NodeLabels{NUMATopology: TopologySingleNUMANode}},
+		"an empty bind policy is None": {labels: map[string]string{NodeCPUBindPolicy: ""}, want: NodeLabels{CPUBind: NodeBindNone}},
+		"None is a choice":             {labels: map[string]string{NodeNUMATopologyPolicy: "none"}, want: NodeLabels{NUMATopology: TopologyNone}},
+		"key and alias of one meaning": {labels: map[string]string{NodeCPUBindPolicy: "FullPCPUsOnly", NodeCPUBindPolicyAlias: "FullPCPUs"}, want: NodeLabels{CPUBind: NodeBindFullPCPUsOnly}},
+		"the canonical key wins over its alias": {
+			labels: map[string]string{NodeNUMATopologyPolicy: "Restricted", NodeNUMATopologyPolicyAlias: "BestEffort"},
+			want:   NodeLabels{NUMATopology: TopologyRestricted},
+			issues: []LabelIssue{{
+				NodeNUMATopologyPolicyAlias, "BestEffort",
+				"conflicting values for node.koordinator.sh/numa-topology-policy and its alias node.koordinator.sh/numa-topology-alignment-policy", AliasConflict,
+			}},
+		},
+		"an unknown value is as if absent": {
+			labels: map[string]string{NodeNUMAAllocateStrategy: "Pack"},
+			issues: []LabelIssue{{NodeNUMAAllocateStrategy, "Pack", `Unsupported value "Pack": supported MostAllocated, LeastAllocated, DistributeEvenly`, Unusable}},
+		},
+		"another case": {
+			labels: map[string]string{NodeCPUBindPolicy: "fullpcpusonly"},
+			want:   NodeLabels{CPUBind: NodeBindFullPCPUsOnly},
+			issues: []LabelIssue{{NodeCPUBindPolicy, "fullpcpusonly", `"fullpcpusonly" is read as "FullPCPUsOnly": values are case-sensitive on output`, Spelling}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, issues := ParseNodeLabels(tt.labels)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("labels %v (-want +got):\n%s", tt.labels, diff)
+			}
+			if diff := cmp.Diff(tt.issues, issues); diff != "" {
+				t.Errorf("issues of %v (-want +got):\n%s", tt.labels, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,90 @@
+package annotation_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	. "github.com/tenon-project/tenon/api/annotation"
+)
+
+// roundTrip checks one codec: no text makes it panic, an error carries an offset inside the text, and what was read
+// once is written and read again without change or warning.
+func roundTrip[T fmt.Stringer](f *testing.F, parse func(string) (T, []Warning, error), seeds ...string) {
+	f.Helper()
+	for _, s := range append(seeds, "", "null", "{}", "[]", `{"a":1}`, `[null]`, `{"`) {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		v, _, err := parse(text)
+		if err != nil {
+			if e := (*Error)(nil); !errors.As(err, &e) || e.Offset < 0 || e.Offset > int64(len(text))+1 {
+				t.Fatalf("parse %q: error %#v has no offset inside the text", text, err)
+			}
+			return
+		}
+		first := v.String()
+		again, warnings, err := parse(first)
+		if err != nil || len(warnings) != 0 {
+			t.Fatalf("%q was read and written as %s, which reads with %v, %v", text, first, warnings, err)
+		}
+		if second := again.String(); second != first {
+			t.Fatalf("%q was written as %s, then as %s", text, first, second)
+		}
+	})
+}
+
+func FuzzResourceSpec(f *testing.F) {
+	roundTrip(f, ParseResourceSpec, `{"requiredCPUBindPolicy":"PCPUOnly","preferredCPUExclusivePolicy":"Default"}`)
+}
+
+func FuzzNUMATopologySpec(f *testing.F) {
+	roundTrip(f, ParseNUMATopologySpec, `{"numaTopologyPolicy":"best-effort"}`)
+}
+
+func FuzzResourceStatus(f *testing.F) {
+	roundTrip(f, ParseResourceStatus, `{"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":1.5}}]}`)
+}
+
+func FuzzKubeletCPUManager(f *testing.F) {
+	roundTrip(f, ParseKubeletCPUManager, `{"policy":"static","options":{"full-pcpus-only":"True"}}`)
+}
+
+func FuzzCPUTopologyDetail(f *testing.F) {
+	roundTrip(f, ParseCPUTopologyDetail, `{"detail":[{"id":0,"l3":null},{"id":1,"l3":2}]}`)
+}
+
+func FuzzPodCPUAllocs(f *testing.F) {
+	roundTrip(f, ParsePodCPUAllocs, `[{"cpu":"4-8","managedByKubelet":"true"}]`)
+}
+
+func FuzzCPUSharedPools(f *testing.F) {
+	roundTrip(f, ParseCPUSharedPools, `[{"socket":0,"node":0,"cpuset":"0-3"}]`)
+}
+
+func FuzzReservation(f *testing.F) {
+	roundTrip(f, ParseReservation, `{"resources":{"cpu":2},"applyPolicy":"default"}`)
+}
+
+func FuzzSystemQoSResource(f *testing.F) {
+	roundTrip(f, ParseSystemQoSResource, `{"cpuset":"0-1","cpusetExclusive":false}`)
+}
+
+func FuzzTakeover(f *testing.F) {
+	roundTrip(f, ParseTakeover, `{"phase":2,"since":"2026-01-02T03:04:05Z"}`)
+}
+
+func FuzzReport(f *testing.F) { roundTrip(f, ParseReport, `{"gen":1}`) }
+
+func FuzzSimulate(f *testing.F) { roundTrip(f, ParseSimulate, `{"runFor":"5s","exitCode":1}`) }
+
+func FuzzNodeLabels(f *testing.F) {
+	f.Add("FullPCPUs", "none", "MOSTALLOCATED")
+	f.Fuzz(func(t *testing.T, bind, topology, strategy string) {
+		labels, _ := ParseNodeLabels(map[string]string{NodeCPUBindPolicy: bind, NodeNUMATopologyPolicyAlias: topology, NodeNUMAAllocateStrategy: strategy})
+		again, issues := ParseNodeLabels(map[string]string{NodeCPUBindPolicy: labels.CPUBind, NodeNUMATopologyPolicy: labels.NUMATopology, NodeNUMAAllocateStrategy: labels.NUMAAllocate})
+		if len(issues) != 0 || (again != labels && labels.CPUBind != "") {
+			t.Fatalf("%q, %q, %q were read as %+v, which reads as %+v with %v", bind, topology, strategy, labels, again, issues)
+		}
+	})
+}

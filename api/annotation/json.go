@@ -1,0 +1,185 @@
+package annotation
+
+import (
+	gojson "encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"sigs.k8s.io/json"
+
+	"github.com/tenon-project/tenon/api/internal/nearest"
+)
+
+// Error says why a value cannot be used.
+type Error struct {
+	// Offset is the byte of the text at which the problem was found.
+	Offset int64
+	// Field is the path inside the JSON, "" for the whole value.
+	Field string
+	// Value is the value that is not one of Allowed, for an unknown policy.
+	Value   string
+	Allowed []string
+	// Text is the rule that was broken.
+	Text string
+}
+
+// Error returns the byte, the field and the rule.
+func (e *Error) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("byte %d: %s", e.Offset, e.Text)
+	}
+	return fmt.Sprintf("byte %d: %s: %s", e.Offset, e.Field, e.Text)
+}
+
+// Warning is something in a value that is accepted, but that its author should know.
+type Warning struct {
+	Field, Text string
+}
+
+// String returns the field and the text.
+func (w Warning) String() string { return w.Field + ": " + w.Text }
+
+// decode reads one JSON value and nothing after it. Keys are case-sensitive.
+func decode(text string, into any) ([]Warning, error) {
+	strict, err := json.UnmarshalStrict([]byte(text), into)
+	if err != nil {
+		return nil, jsonError(text, reflect.TypeOf(into).Elem(), err)
+	}
+	var warnings []Warning
+	for _, e := range strict {
+		w := Warning{Text: "duplicate field: the last one counts"}
+		if fe := json.FieldError(nil); errors.As(e, &fe) {
+			w.Field = fe.FieldPath()
+		}
+		if strings.HasPrefix(e.Error(), "unknown field") {
+			w.Text = nearest.UnknownField(reflect.TypeOf(into), w.Field)
+		}
+		warnings = append(warnings, w)
+	}
+	return warnings, nil
+}
+
+func jsonError(text string, target reflect.Type, err error) error {
+	if ok, offset := json.SyntaxErrorOffset(err); ok {
+		return &Error{Offset: offset, Text: err.Error()}
+	}
+	if e := (*gojson.UnmarshalTypeError)(nil); errors.As(err, &e) {
+		return &Error{Offset: e.Offset, Field: e.Field, Text: fmt.Sprintf("want %s, got %s", kindName(e.Type), e.Value)}
+	}
+	offset, name := blame(text, target)
+	return &Error{Offset: offset, Field: name, Text: err.Error()}
+}
+
+// blame finds the field of the outermost object whose own reader failed, for errors that say no place: the first one
+// that cannot be read alone. Without one it is the start of the value.
+func blame(text string, target reflect.Type) (offset int64, name string) {
+	offset = int64(len(text) - len(strings.TrimLeft(text, " \t\r\n")))
+	fields := outermost(text)
+	for _, f := range fields {
+		alone := encode(map[string]gojson.RawMessage{f.name: f.value})
+		if json.UnmarshalCaseSensitivePreserveInts([]byte(alone), reflect.New(target).Interface()) != nil {
+			return f.offset, f.name
+		}
+	}
+	return offset, ""
+}
+
+func kindName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Pointer:
+		return kindName(t.Elem())
+	}
+	return "a whole number that fits " + t.Kind().String()
+}
+
+// textField is a field of a JSON object as it stands in the text.
+type textField struct {
+	name   string
+	value  gojson.RawMessage
+	offset int64 // of the value
+}
+
+// outermost returns the fields of the outermost object, as far as the text is one.
+func outermost(text string) []textField {
+	dec := gojson.NewDecoder(strings.NewReader(text))
+	if first, err := dec.Token(); err != nil || first != gojson.Delim('{') {
+		return nil
+	}
+	var fields []textField
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return fields
+		}
+		f := textField{name: fmt.Sprint(key)}
+		if err := dec.Decode(&f.value); err != nil {
+			return fields
+		}
+		f.offset = dec.InputOffset() - int64(len(f.value))
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// valueOffset returns where the value of a field of the outermost object starts; 0 when it is not there.
+func valueOffset(text, name string) int64 {
+	var offset int64
+	for _, f := range outermost(text) {
+		if f.name == name {
+			offset = f.offset // of repeated fields the last one counts
+		}
+	}
+	return offset
+}
+
+// encode writes a value whose types cannot fail to marshal.
+func encode(v any) string {
+	b, err := gojson.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("annotation: marshal %T: %v", v, err))
+	}
+	return string(b)
+}
+
+// Rewrite returns the text that replaces old by v, a struct of this package: fields of old's outermost object that v's
+// type does not know are kept as they are.
+func Rewrite(old string, v fmt.Stringer) string {
+	text := v.String()
+	var before, after map[string]gojson.RawMessage
+	if gojson.Unmarshal([]byte(old), &before) != nil || gojson.Unmarshal([]byte(text), &after) != nil {
+		return text
+	}
+	known := fieldNames(reflect.TypeOf(v))
+	kept := false
+	for key, value := range before {
+		if !known[key] {
+			after[key], kept = value, true
+		}
+	}
+	if !kept {
+		return text
+	}
+	return encode(after)
+}
+
+func fieldNames(t reflect.Type) map[string]bool {
+	names := map[string]bool{}
+	if t.Kind() != reflect.Struct {
+		return names
+	}
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names[name] = true
+	}
+	return names
+}

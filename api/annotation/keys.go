@@ -1,0 +1,92 @@
+package annotation
+
+// Labels of a Pod.
+const (
+	// QoSClass is LSE, LSR, LS, BE or SYSTEM.
+	QoSClass = "koordinator.sh/qosClass"
+	// PriorityClass names a class of Koordinator and overrides the one derived from spec.priority.
+	PriorityClass = "koordinator.sh/priority-class"
+	// Priority is an int32, the priority of a pod inside its class.
+	Priority = "koordinator.sh/priority"
+)
+
+// Annotations of a Pod.
+const (
+	// ResourceSpecKey holds a ResourceSpec, written by users.
+	ResourceSpecKey = "scheduling.koordinator.sh/resource-spec"
+	// ResourceStatusKey holds a ResourceStatus, written by the scheduler in the Binding.
+	ResourceStatusKey = "scheduling.koordinator.sh/resource-status"
+	// NUMATopologySpecKey holds a NUMATopologySpec, written by users.
+	NUMATopologySpecKey = "scheduling.koordinator.sh/numa-topology-spec"
+	// SimulateKey holds a Simulate: how a simulated node plays the pod.
+	SimulateKey = "tenon.sh/simulate"
+)
+
+// Annotations of a Pod that only a scheduler writes. Their JSON belongs to features that are read nowhere yet; the keys
+// are known so that a copied manifest cannot smuggle an allocation in.
+const (
+	DeviceAllocatedKey      = "scheduling.koordinator.sh/device-allocated"
+	ReservationAllocatedKey = "scheduling.koordinator.sh/reservation-allocated"
+	BindKeyPrefix           = "scheduling.koordinator.sh/bind-"
+)
+
+// Labels of a Node, with the spellings that are read besides them.
+const (
+	NodeCPUBindPolicy      = "node.koordinator.sh/cpu-bind-policy"
+	NodeCPUBindPolicyAlias = "node.koordator.sh/cpubind-policy"
+
+	NodeNUMAAllocateStrategy = "node.koordinator.sh/numa-allocate-strategy"
+
+	NodeNUMATopologyPolicy      = "node.koordinator.sh/numa-topology-policy"
+	NodeNUMATopologyPolicyAlias = "node.koordinator.sh/numa-topology-alignment-policy"
+)
+
+// Annotations of a Node, copied to its NodeResourceTopology by the agent.
+const (
+	// NodeReservation holds a Reservation.
+	NodeReservation = "node.koordinator.sh/reservation"
+	// NodeSystemQoSResource holds a SystemQoSResource.
+	NodeSystemQoSResource = "node.koordinator.sh/system-qos-resource"
+)
+
+// Metadata of a NodeResourceTopology.
+const (
+	// ManagedBy and ManagedByKoordinator are the label by which other tools find the object.
+	ManagedBy            = "app.kubernetes.io/managed-by"
+	ManagedByKoordinator = "Koordinator"
+
+	// KubeletCPUManagerPolicy holds a KubeletCPUManager.
+	KubeletCPUManagerPolicy       = "kubelet.koordinator.sh/cpu-manager-policy"
+	KubeletCPUManagerPolicyAlias1 = "kubelet.koordinator.sh/cpu-manger-policy"
+	KubeletCPUManagerPolicyAlias2 = "kubelet.koartiator.sh/cpu-manager-policy"
+
+	// CPUTopology holds a CPUTopologyDetail.
+	CPUTopology = "node.koordinator.sh/cpu-topology"
+	// PodCPUAllocsKey holds PodCPUAllocs.
+	PodCPUAllocsKey = "node.koordinator.sh/pod-cpu-allocs"
+	// CPUSharedPoolsKey and BECPUSharedPoolsKey hold CPUSharedPools.
+	CPUSharedPoolsKey   = "node.koordinator.sh/cpu-shared-pools"
+	BECPUSharedPoolsKey = "node.koordinator.sh/be-cpu-shared-pools"
+
+	// Writer names the agent and its version, on every object that it owns.
+	Writer = "tenon.sh/writer"
+	// TakeoverKey holds a Takeover.
+	TakeoverKey = "node.tenon.sh/takeover"
+	// ReportKey holds a Report.
+	ReportKey = "node.tenon.sh/report"
+	// KubeletKey and NUMAStateKey hold the kubelet's settings and the state of its managers as JSON.
+	KubeletKey   = "node.tenon.sh/kubelet"
+	NUMAStateKey = "node.tenon.sh/numa-state"
+	// TopologyMode is Follow, Own or Blind: whose CPU assignments hold on the node.
+	TopologyMode = "node.tenon.sh/topology-mode"
+)
+
+// Lookup returns the value of the first key that is present: a canonical key before its aliases.
+func Lookup(m map[string]string, keys ...string) (value, key string, found bool) {
+	for _, key := range keys {
+		if value, ok := m[key]; ok {
+			return value, key, true
+		}
+	}
+	return "", "", false
+}

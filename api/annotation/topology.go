@@ -1,0 +1,210 @@
+package annotation
+
+import (
+	gojson "encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Policies of the kubelet's CPU manager.
+const (
+	KubeletPolicyNone   = "none"
+	KubeletPolicyStatic = "static"
+)
+
+// Options of the static policy that change what Tenon does.
+const (
+	OptionFullPCPUsOnly        = "full-pcpus-only"
+	OptionDistributeAcrossNUMA = "distribute-cpus-across-numa"
+	OptionStrictCPUReservation = "strict-cpu-reservation"
+	OptionPreferAlignByL3      = "prefer-align-cpus-by-uncorecache"
+)
+
+// Attributes of a NodeResourceTopology that tell the kubelet's topology manager, with their values.
+const (
+	AttributeTopologyPolicy = "topologyManagerPolicy"
+	AttributeTopologyScope  = "topologyManagerScope"
+
+	KubeletTopologyNone       = "none"
+	KubeletTopologyBestEffort = "best-effort"
+	KubeletTopologyRestricted = "restricted"
+	KubeletTopologySingleNUMA = "single-numa-node"
+
+	TopologyScopeContainer = "container"
+	TopologyScopePod       = "pod"
+)
+
+// Zones of a NodeResourceTopology that are NUMA nodes.
+const (
+	ZoneTypeNode   = "Node"
+	ZoneNamePrefix = "node-"
+)
+
+// KubeletCPUManager is the CPU manager of a node's kubelet (KubeletCPUManagerPolicy).
+type KubeletCPUManager struct {
+	Policy  string            `json:"policy,omitempty"`
+	Options map[string]string `json:"options,omitempty"`
+	// ReservedCPUs in Linux list format.
+	ReservedCPUs string `json:"reservedCPUs,omitempty"`
+}
+
+// Static reports whether the kubelet pins Guaranteed containers with integer CPU requests.
+func (k KubeletCPUManager) Static() bool { return k.Policy == KubeletPolicyStatic }
+
+// Has reports whether an option is on.
+func (k KubeletCPUManager) Has(option string) bool { return k.Options[option] == "true" }
+
+// String returns the canonical JSON.
+func (k KubeletCPUManager) String() string { return encode(k) }
+
+// ParseKubeletCPUManager reads a KubeletCPUManager. Option values that Go reads as true or false become "true" or
+// "false".
+func ParseKubeletCPUManager(text string) (KubeletCPUManager, []Warning, error) {
+	var k KubeletCPUManager
+	warnings, err := decode(text, &k)
+	if err != nil {
+		return KubeletCPUManager{}, nil, err
+	}
+	for name, value := range k.Options {
+		switch value {
+		case "1", "t", "T", "TRUE", "True":
+			k.Options[name] = "true"
+		case "0", "f", "F", "FALSE", "False":
+			k.Options[name] = "false"
+		}
+	}
+	return k, warnings, nil
+}
+
+// CPUTopologyDetail lists the online CPUs of a node (CPUTopology).
+type CPUTopologyDetail struct {
+	Detail []CPUInfo `json:"detail"`
+}
+
+// CPUInfo is one CPU in the kernel's ids, except for Core, which is unique on the node when Tenon's agent writes it and
+// at least unique within its socket when others do.
+type CPUInfo struct {
+	ID     int32 `json:"id"`
+	Core   int32 `json:"core"`
+	Socket int32 `json:"socket"`
+	Node   int32 `json:"node"`
+	// L3 is the last-level cache; nil when it is not known.
+	L3 *int32 `json:"l3,omitempty"`
+}
+
+// String returns the canonical JSON.
+func (d CPUTopologyDetail) String() string {
+	if d.Detail == nil {
+		d.Detail = []CPUInfo{}
+	}
+	return encode(d)
+}
+
+// ParseCPUTopologyDetail reads a CPUTopologyDetail. It does not judge the machine: that is convert.Machine's.
+func ParseCPUTopologyDetail(text string) (CPUTopologyDetail, []Warning, error) {
+	var d CPUTopologyDetail
+	warnings, err := decode(text, &d)
+	if err != nil {
+		return CPUTopologyDetail{}, nil, err
+	}
+	return d, warnings, nil
+}
+
+// PodCPUAlloc is the CPUs of one pod on a node.
+type PodCPUAlloc struct {
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	UID       types.UID `json:"uid,omitempty"`
+	// CPUSet in Linux list format.
+	CPUSet string `json:"cpuset,omitempty"`
+	// ManagedByKubelet tells CPUs that the kubelet's static policy pinned from those that a scheduler allocated.
+	ManagedByKubelet bool `json:"managedByKubelet,omitempty"`
+}
+
+// PodCPUAllocs are the pods with CPUs of their own on a node (PodCPUAllocsKey).
+type PodCPUAllocs []PodCPUAlloc
+
+// String returns the canonical JSON.
+func (a PodCPUAllocs) String() string {
+	if a == nil {
+		a = PodCPUAllocs{}
+	}
+	return encode([]PodCPUAlloc(a))
+}
+
+// podCPUAllocInput is PodCPUAlloc as it may be found: with the CPUs under cpu, with a string for a boolean.
+type podCPUAllocInput struct {
+	Namespace        string       `json:"namespace"`
+	Name             string       `json:"name"`
+	UID              types.UID    `json:"uid"`
+	CPUSet           string       `json:"cpuset"`
+	CPU              string       `json:"cpu"`
+	ManagedByKubelet boolOrString `json:"managedByKubelet"`
+}
+
+type boolOrString bool
+
+func (b *boolOrString) UnmarshalJSON(text []byte) error {
+	switch s := strings.Trim(string(text), `"`); s {
+	case "true":
+		*b = true
+	case "false", "null", "":
+		*b = false
+	default:
+		return fmt.Errorf("want true or false, got %s", gojson.RawMessage(text))
+	}
+	return nil
+}
+
+// ParsePodCPUAllocs reads PodCPUAllocs; the key cpu is read for cpuset.
+func ParsePodCPUAllocs(text string) (PodCPUAllocs, []Warning, error) {
+	var in []podCPUAllocInput
+	warnings, err := decode(text, &in)
+	if err != nil {
+		return nil, nil, err
+	}
+	allocs := make(PodCPUAllocs, 0, len(in))
+	for _, a := range in {
+		if a.CPUSet == "" {
+			a.CPUSet = a.CPU
+		}
+		allocs = append(allocs, PodCPUAlloc{
+			Namespace: a.Namespace, Name: a.Name, UID: a.UID, CPUSet: a.CPUSet,
+			ManagedByKubelet: bool(a.ManagedByKubelet),
+		})
+	}
+	return allocs, warnings, nil
+}
+
+// CPUSharedPools is a pool of CPUs by NUMA node (CPUSharedPoolsKey, BECPUSharedPoolsKey). A NUMA node whose part of the
+// pool is empty is listed, with cpuset "".
+type CPUSharedPools []CPUSharedPool
+
+// String returns the canonical JSON.
+func (p CPUSharedPools) String() string {
+	type pool struct {
+		Socket int32  `json:"socket"`
+		Node   int32  `json:"node"`
+		CPUSet string `json:"cpuset"` // always written: an empty part is empty, not unknown
+	}
+	out := make([]pool, 0, len(p))
+	for _, x := range p {
+		out = append(out, pool(x))
+	}
+	return encode(out)
+}
+
+// ParseCPUSharedPools reads CPUSharedPools.
+func ParseCPUSharedPools(text string) (CPUSharedPools, []Warning, error) {
+	p := CPUSharedPools{}
+	warnings, err := decode(text, &p)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p == nil {
+		p = CPUSharedPools{}
+	}
+	return p, warnings, nil
+}

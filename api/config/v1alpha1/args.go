@@ -1,0 +1,96 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// APIVersion and Kind are what the arguments may call themselves; both may be left out.
+const (
+	APIVersion = "kubescheduler.config.k8s.io/v1"
+	Kind       = "NodeNUMAResourceArgs"
+)
+
+// NodeNUMAResourceArgs are the arguments of the plugin NodeNUMAResource.
+//
+// +kubebuilder:object:root=true
+type NodeNUMAResourceArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// DefaultCPUBindPolicy is for pods that name none: FullPCPUs (default) or SpreadByPCPUs.
+	DefaultCPUBindPolicy string `json:"defaultCPUBindPolicy,omitempty"`
+	// DefaultCPUExclusivePolicy is for pods that name none: None (default), PCPULevel or NUMANodeLevel.
+	DefaultCPUExclusivePolicy string `json:"defaultCPUExclusivePolicy,omitempty"`
+	// ScoringStrategy ranks nodes. Default: LeastAllocated over cpu and memory.
+	ScoringStrategy *ScoringStrategy `json:"scoringStrategy,omitempty"`
+	// NUMAScoringStrategy ranks the NUMA nodes of a node that says nothing itself. Default: LeastAllocated.
+	NUMAScoringStrategy *ScoringStrategy `json:"numaScoringStrategy,omitempty"`
+
+	// MinSharedCPUs is the number of CPUs that exclusive allocations leave to the CPU shared pool of every node, 0 or
+	// more. Default: the CPUs that the kubelet reserves, else one core.
+	MinSharedCPUs *int32 `json:"minSharedCPUs,omitempty"`
+	// BindAllPodsOnPolicyNodes gives every pod with a CPU request CPUs of its own, shared with BE pods alone, on nodes
+	// with the label cpu-bind-policy FullPCPUsOnly or SpreadByPCPUs, and refuses it there when the request is not a whole
+	// number. BE and SYSTEM pods stay as they are. Default: LSE and LSR pods alone.
+	BindAllPodsOnPolicyNodes bool `json:"bindAllPodsOnPolicyNodes,omitempty"`
+	// StrictSpreadAvoidance keeps pods that prefer SpreadByPCPUs off nodes with the policy FullPCPUsOnly. Default: such
+	// nodes get the lowest score.
+	StrictSpreadAvoidance bool `json:"strictSpreadAvoidance,omitempty"`
+}
+
+// Types of scoring strategy.
+const (
+	LeastAllocated = "LeastAllocated"
+	MostAllocated  = "MostAllocated"
+)
+
+// ScoringStrategy prefers the emptiest or the fullest.
+type ScoringStrategy struct {
+	// Type is LeastAllocated or MostAllocated.
+	Type string `json:"type,omitempty"`
+	// Resources that count, cpu and memory with equal weights. Default: both with weight 1.
+	Resources []ResourceWeight `json:"resources,omitempty"`
+}
+
+// ResourceWeight is a resource with its weight, 1 to 100.
+type ResourceWeight struct {
+	Name   corev1.ResourceName `json:"name"`
+	Weight int64               `json:"weight,omitempty"`
+}
+
+// Default returns the arguments that hold without configuration.
+func Default() NodeNUMAResourceArgs {
+	var a NodeNUMAResourceArgs
+	a.SetDefaults()
+	return a
+}
+
+// SetDefaults fills what is not said.
+func (a *NodeNUMAResourceArgs) SetDefaults() {
+	if a.DefaultCPUBindPolicy == "" {
+		a.DefaultCPUBindPolicy = "FullPCPUs"
+	}
+	if a.DefaultCPUExclusivePolicy == "" {
+		a.DefaultCPUExclusivePolicy = "None"
+	}
+	a.ScoringStrategy = withDefaults(a.ScoringStrategy)
+	a.NUMAScoringStrategy = withDefaults(a.NUMAScoringStrategy)
+}
+
+func withDefaults(s *ScoringStrategy) *ScoringStrategy {
+	if s == nil {
+		s = &ScoringStrategy{}
+	}
+	if s.Type == "" {
+		s.Type = LeastAllocated
+	}
+	if len(s.Resources) == 0 {
+		s.Resources = []ResourceWeight{{Name: corev1.ResourceCPU, Weight: 1}, {Name: corev1.ResourceMemory, Weight: 1}}
+	}
+	for i := range s.Resources {
+		if s.Resources[i].Weight == 0 {
+			s.Resources[i].Weight = 1
+		}
+	}
+	return s
+}
