@@ -1,0 +1,127 @@
+package deploy_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/deploy"
+)
+
+func parse(t *testing.T, docs [][]byte) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for _, doc := range docs {
+		u := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(doc, &u.Object); err != nil {
+			t.Fatalf("%v in\n%s", err, doc)
+		}
+		if u.GetKind() == "" || u.GetName() == "" {
+			t.Fatalf("no object:\n%s", doc)
+		}
+		objects = append(objects, u)
+	}
+	return objects
+}
+
+func TestTheCRDServesBothVersionsAndStoresTheNewer(t *testing.T) {
+	t.Parallel()
+	crds := parse(t, deploy.CRDs())
+	if len(crds) != 1 || crds[0].GetName() != "noderesourcetopologies.topology.node.k8s.io" {
+		t.Fatalf("CRDs: %v", crds)
+	}
+	if crds[0].GetAnnotations()["api-approved.kubernetes.io"] == "" {
+		t.Error("a group under k8s.io needs the annotation api-approved.kubernetes.io")
+	}
+	versions, _, err := unstructured.NestedSlice(crds[0].Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := map[any]any{}
+	for _, v := range versions {
+		v := v.(map[string]any)
+		if v["served"] != true {
+			t.Errorf("%v is not served", v["name"])
+		}
+		stored[v["name"]] = v["storage"]
+	}
+	if stored["v1alpha1"] != false || stored["v1alpha2"] != true {
+		t.Errorf("stored versions: %v", stored)
+	}
+}
+
+func TestPriorityClassesAreKoordinators(t *testing.T) {
+	t.Parallel()
+	want := map[string]int32{"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000}
+	docs := deploy.PriorityClasses()
+	if len(docs) != len(want) {
+		t.Errorf("%d classes, want %d", len(docs), len(want))
+	}
+	for _, doc := range docs {
+		var c schedulingv1.PriorityClass
+		if err := yaml.UnmarshalStrict(doc, &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Value != want[c.Name] || c.GlobalDefault {
+			t.Errorf("%s = %d, global default %v; want %d, false", c.Name, c.Value, c.GlobalDefault, want[c.Name])
+		}
+	}
+}
+
+func TestEveryBindingNamesAServiceAccountThatExists(t *testing.T) {
+	t.Parallel()
+	accounts, bound := map[string]bool{}, map[string]bool{}
+	for _, o := range parse(t, deploy.RBAC()) {
+		if o.GetKind() == "ServiceAccount" {
+			accounts[o.GetName()] = true
+		}
+		subjects, _, err := unstructured.NestedSlice(o.Object, "subjects")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range subjects {
+			s := s.(map[string]any)
+			if s["namespace"] != "tenon-system" || !accounts[s["name"].(string)] {
+				t.Errorf("%s binds %v, which is not defined before it", o.GetName(), s)
+			}
+			bound[s["name"].(string)] = true
+		}
+	}
+	for name := range accounts {
+		if !bound[name] {
+			t.Errorf("service account %s has no rights", name)
+		}
+	}
+}
+
+func TestOurOwnRolesAreNarrow(t *testing.T) {
+	t.Parallel()
+	for _, doc := range deploy.RBAC() {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal(doc, &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
+				for _, word := range list {
+					switch word {
+					case "*", "secrets", "nodes/proxy", "pods/exec", "escalate", "impersonate":
+						t.Errorf("%s %s has %s", role.Kind, role.Name, word)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestTheNamespaceComesFirst(t *testing.T) {
+	t.Parallel()
+	var first corev1.Namespace
+	if err := yaml.UnmarshalStrict(deploy.RBAC()[0], &first); err != nil || first.Kind != "Namespace" || first.Name != "tenon-system" {
+		t.Errorf("first document: %+v, %v", first, err)
+	}
+}

@@ -1,0 +1,150 @@
+package deploy_test
+
+import (
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/deploy"
+)
+
+// agentPolicy is the policy that keeps an agent to its own node.
+func agentPolicy(t *testing.T) admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	for _, doc := range deploy.RBAC() {
+		var policy admissionregistrationv1.ValidatingAdmissionPolicy
+		if err := yaml.Unmarshal(doc, &policy); err != nil {
+			t.Fatal(err)
+		}
+		if policy.Kind != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		if err := yaml.UnmarshalStrict(doc, &policy); err != nil {
+			t.Fatal(err)
+		}
+		return policy
+	}
+	t.Fatal("no ValidatingAdmissionPolicy")
+	return admissionregistrationv1.ValidatingAdmissionPolicy{}
+}
+
+// holds evaluates expressions as the API server does, variables first.
+func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressions []string, attributes admission.Attributes) []bool {
+	t.Helper()
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variables {
+		compiled := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, cel.OptionalVariableDeclarations{}, environment.NewExpressions)
+		if compiled.Error != nil {
+			t.Fatalf("variable %s: %v", v.Name, compiled.Error)
+		}
+	}
+	var conditions []cel.ExpressionAccessor
+	for _, e := range expressions {
+		conditions = append(conditions, &validating.ValidationCondition{Expression: e})
+	}
+	evaluator := compiler.CompileCondition(conditions, cel.OptionalVariableDeclarations{}, environment.NewExpressions)
+	versioned := &admission.VersionedAttributes{
+		Attributes: attributes, VersionedKind: attributes.GetKind(),
+		VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject(),
+	}
+	request := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(attributes.GetResource()), metav1.GroupVersionKind(attributes.GetKind()))
+	results, _, err := evaluator.ForInput(compiler.CreateContext(t.Context()), versioned, request, cel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := make([]bool, len(results))
+	for i, r := range results {
+		if r.Error != nil {
+			t.Fatalf("%s: %v", expressions[i], r.Error)
+		}
+		answers[i] = r.EvalResult.Value() == true
+	}
+	return answers
+}
+
+func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
+	t.Parallel()
+	policy := agentPolicy(t)
+	agentOn := func(node string) user.Info {
+		return &user.DefaultInfo{
+			Name:  "system:serviceaccount:tenon-system:tenon-agent",
+			Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}},
+		}
+	}
+	nrt := func(name string) runtime.Object {
+		return &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	node := func(name string) runtime.Object { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	tests := map[string]struct {
+		who         user.Info
+		object, old runtime.Object
+		name        string // in the request's path; a create has none
+		judged      bool
+		want        bool
+	}{
+		"its own topology, created":        {agentOn("a"), nrt("a"), nil, "", true, true},
+		"its own topology, changed":        {agentOn("a"), nrt("a"), nrt("a"), "a", true, true},
+		"its own topology, deleted":        {agentOn("a"), nil, nrt("a"), "a", true, true},
+		"its own node's status":            {agentOn("a"), node("a"), node("a"), "a", true, true},
+		"another's topology, created":      {agentOn("a"), nrt("b"), nil, "", true, false},
+		"another's topology, applied anew": {agentOn("a"), nrt("b"), nil, "b", true, false},
+		"another's topology, changed":      {agentOn("a"), nrt("b"), nrt("b"), "b", true, false},
+		"another's topology, deleted":      {agentOn("a"), nil, nrt("b"), "b", true, false},
+		"another's node's status":          {agentOn("a"), node("b"), node("b"), "b", true, false},
+		"a token that names no node":       {&user.DefaultInfo{Name: "system:serviceaccount:tenon-system:tenon-agent"}, nrt("a"), nrt("a"), "a", true, false},
+		"someone who is no agent":          {&user.DefaultInfo{Name: "admin"}, nrt("a"), nrt("a"), "a", false, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			operation := admission.Update
+			switch {
+			case tt.old == nil:
+				operation = admission.Create
+			case tt.object == nil:
+				operation = admission.Delete
+			}
+			gvk, gvr := v1alpha2.GroupVersion().WithKind("NodeResourceTopology"), v1alpha2.Resource()
+			if _, ok := tt.object.(*corev1.Node); ok {
+				gvk, gvr = corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes")
+			}
+			attributes := admission.NewAttributesRecord(tt.object, tt.old, gvk, "", tt.name, gvr, "", operation, nil, false, tt.who)
+
+			judged := true
+			for _, c := range policy.Spec.MatchConditions {
+				judged = judged && holds(t, nil, []string{c.Expression}, attributes)[0]
+			}
+			if judged != tt.judged {
+				t.Fatalf("judged = %v, want %v", judged, tt.judged)
+			}
+			if !judged {
+				return
+			}
+			var expressions []string
+			for _, v := range policy.Spec.Validations {
+				expressions = append(expressions, v.Expression)
+			}
+			allowed := true
+			for _, ok := range holds(t, policy.Spec.Variables, expressions, attributes) {
+				allowed = allowed && ok
+			}
+			if allowed != tt.want {
+				t.Errorf("allowed = %v, want %v", allowed, tt.want)
+			}
+		})
+	}
+}
