@@ -1,0 +1,61 @@
+package kube_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+func TestDifferencesBetweenAccountsAndPods(t *testing.T) {
+	t.Parallel()
+	held, other := pod("held", "n1", 2, "0-1"), pod("other", "n2", 2, "2-3")
+	terminal := pod("done", "n1", 2, "4-5")
+	terminal.Status.Phase = corev1.PodSucceeded
+	moved := held.DeepCopy()
+	moved.Spec.NodeName = "n2"
+	changed := pod("held", "n1", 2, "6-7")
+	changed.UID = held.UID
+	cases := map[string]struct {
+		put, seen []*corev1.Pod
+		want      []kube.Difference
+	}{
+		"equal":                              {put: []*corev1.Pod{held, other}, seen: []*corev1.Pod{other, held}},
+		"a pod that ended holds nothing":     {put: []*corev1.Pod{held}, seen: []*corev1.Pod{held, terminal}},
+		"a pod that the account never heard": {put: []*corev1.Pod{held}, seen: []*corev1.Pod{held, other}, want: []kube.Difference{{Node: "n2", UID: string(other.UID)}}},
+		"a pod that is gone and still held":  {put: []*corev1.Pod{held, other}, seen: []*corev1.Pod{other}, want: []kube.Difference{{Node: "n1", UID: string(held.UID)}}},
+		"a pod held on another node":         {put: []*corev1.Pod{held}, seen: []*corev1.Pod{moved}, want: []kube.Difference{{Node: "n1", UID: string(held.UID)}}},
+		"a pod held with other CPUs":         {put: []*corev1.Pod{held}, seen: []*corev1.Pod{changed}, want: []kube.Difference{{Node: "n1", UID: string(held.UID)}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := kube.NewStore()
+			for _, p := range c.put {
+				s.PutPod(p)
+			}
+			if diff := cmp.Diff(c.want, s.Differences(c.seen)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAReservationOnItsWayIsNoDifference(t *testing.T) {
+	t.Parallel()
+	s := kube.NewStore()
+	s.PutNode(node("n", nil))
+	s.PutTopology(topology(t, "n", machine(t, 1, 4)))
+	pending := pod("p", "", 2, "")
+	if err := s.Commit("n", mustOffer(t, s, pending)); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Differences([]*corev1.Pod{pending}); len(got) != 0 {
+		t.Errorf("got %v, want none", got)
+	}
+	if got := s.Differences(nil); len(got) != 1 {
+		t.Errorf("got %v, want the reservation of a pod that is gone", got)
+	}
+}

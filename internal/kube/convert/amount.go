@@ -1,0 +1,115 @@
+package convert
+
+import (
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+// containers yields init containers, then containers.
+func containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for i := range pod.Spec.InitContainers {
+			if !yield(&pod.Spec.InitContainers[i]) {
+				return
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if !yield(&pod.Spec.Containers[i]) {
+				return
+			}
+		}
+	}
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// requestOf is a container's CPU request in milli-CPU; a limit without a request is one.
+func requestOf(r *corev1.ResourceRequirements) int64 {
+	if q, ok := r.Requests[corev1.ResourceCPU]; ok {
+		return q.MilliValue()
+	}
+	return limitOf(r)
+}
+
+func limitOf(r *corev1.ResourceRequirements) int64 {
+	if q, ok := r.Limits[corev1.ResourceCPU]; ok {
+		return q.MilliValue()
+	}
+	return 0
+}
+
+// together adds up an amount over a pod's containers as the scheduler does: sidecars run beside everything that starts
+// after them, other init containers run alone.
+func together(pod *corev1.Pod, of func(*corev1.Container) int64) int64 {
+	var sum, sidecars, peak int64
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if isSidecar(c) {
+			sidecars += of(c)
+			peak = max(peak, sidecars)
+			continue
+		}
+		peak = max(peak, sidecars+of(c))
+	}
+	for i := range pod.Spec.Containers {
+		sum += of(&pod.Spec.Containers[i])
+	}
+	return max(sum+sidecars, peak)
+}
+
+// MilliCPU is the CPU request of a pod that is not bound yet as the scheduler counts it, overhead included, without the
+// maps that the general computation needs.
+func MilliCPU(pod *corev1.Pod) int64 {
+	milli := together(pod, func(c *corev1.Container) int64 { return requestOf(&c.Resources) })
+	if r := pod.Spec.Resources; r != nil {
+		_, requested := r.Requests[corev1.ResourceCPU]
+		if requested || milli == 0 {
+			milli = requestOf(r)
+		}
+	}
+	if q, ok := pod.Spec.Overhead[corev1.ResourceCPU]; ok {
+		milli += q.MilliValue()
+	}
+	return milli
+}
+
+// podLimitMilli is the CPU limit of a pod; ok is false when a container may burst without limit.
+func podLimitMilli(pod *corev1.Pod) (milli int64, ok bool) {
+	if r := pod.Spec.Resources; r != nil {
+		if _, limited := r.Limits[corev1.ResourceCPU]; limited {
+			return limitOf(r), true
+		}
+	}
+	for c := range containers(pod) {
+		if limitOf(&c.Resources) == 0 {
+			return 0, false
+		}
+	}
+	return together(pod, func(c *corev1.Container) int64 { return limitOf(&c.Resources) }), true
+}
+
+// boundMilli is the CPU request that a bound pod is accounted with; a resize in place counts when it is done.
+func boundMilli(pod *corev1.Pod) int64 {
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: true})
+	return requests.Cpu().MilliValue()
+}
+
+// pinnable is the number of CPUs that a static kubelet pins for one container of a Guaranteed pod.
+func pinnable(c *corev1.Container) int64 {
+	if milli := requestOf(&c.Resources); milli%1000 == 0 {
+		return milli / 1000
+	}
+	return 0
+}
+
+// kubeletPins reports whether a static kubelet pins CPUs for this pod's containers; it skips pods with pod-level
+// resources.
+func kubeletPins(pod *corev1.Pod, kube qos.Kube) bool {
+	return kube == qos.Guaranteed && !resource.IsPodLevelResourcesSet(pod)
+}

@@ -1,0 +1,61 @@
+package convert
+
+import (
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/place"
+)
+
+// Args are the scheduler plugin's arguments, defaults resolved.
+type Args struct {
+	DefaultBind      cpualloc.Bind
+	DefaultExclusive cpualloc.Exclusive
+	// Strategy holds on nodes where neither a label nor the kubelet chooses one.
+	Strategy cpualloc.Strategy
+	Scoring  place.Scoring
+	// MinSharedCPUs is the floor of every node's LS pool; negative = the default.
+	MinSharedCPUs int
+	// BindAllPodsOnPolicyNodes binds every pod of the CPU shared pool with a CPU request on nodes with a label
+	// cpu-bind-policy.
+	BindAllPodsOnPolicyNodes bool
+	// StrictSpreadAvoidance filters FullPCPUsOnly nodes for pods that prefer SpreadByPCPUs.
+	StrictSpreadAvoidance bool
+}
+
+// DefaultArgs returns what holds without configuration.
+func DefaultArgs() Args { return NewArgs(v1alpha1.Default()) }
+
+// NewArgs resolves validated arguments.
+func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
+	args := Args{MinSharedCPUs: -1}
+	if a.DefaultCPUBindPolicy == annotation.BindSpreadByPCPUs {
+		args.DefaultBind = cpualloc.SpreadByPCPUs
+	}
+	args.DefaultExclusive = exclusive(a.DefaultCPUExclusivePolicy, cpualloc.NotExclusive)
+	args.Strategy = cpualloc.LeastAllocated
+	if a.NUMAScoringStrategy != nil && a.NUMAScoringStrategy.Type == v1alpha1.MostAllocated {
+		args.Strategy = cpualloc.MostAllocated
+	}
+	if a.ScoringStrategy != nil && a.ScoringStrategy.Type == v1alpha1.MostAllocated {
+		args.Scoring = place.ScoreMostAllocated
+	}
+	if a.MinSharedCPUs != nil {
+		args.MinSharedCPUs = int(*a.MinSharedCPUs)
+	}
+	args.BindAllPodsOnPolicyNodes = a.BindAllPodsOnPolicyNodes
+	args.StrictSpreadAvoidance = a.StrictSpreadAvoidance
+	return args
+}
+
+func exclusive(policy string, otherwise cpualloc.Exclusive) cpualloc.Exclusive {
+	switch policy {
+	case annotation.ExclusiveNone:
+		return cpualloc.NotExclusive
+	case annotation.ExclusivePCPULevel:
+		return cpualloc.PCPULevel
+	case annotation.ExclusiveNUMANodeLevel:
+		return cpualloc.NUMANodeLevel
+	}
+	return otherwise
+}

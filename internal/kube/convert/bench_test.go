@@ -1,0 +1,77 @@
+package convert_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+func plainPod() *corev1.Pod {
+	return newPod(bounded("500m", "1"), func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSBurstable })
+}
+
+func lsrPod() *corev1.Pod {
+	return newPod(class("LSR"), container("4"), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"FullPCPUs"}`),
+		func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSGuaranteed })
+}
+
+// A pod that asks for nothing of ours costs one allocation per cycle, its Request.
+func TestRequestOfAPlainPodAllocatesOnce(t *testing.T) {
+	pod, args := plainPod(), convert.DefaultArgs()
+	if got := testing.AllocsPerRun(100, func() { convert.Request(pod, args) }); got > 1 {
+		t.Errorf("%v allocations, want at most 1", got)
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	args := convert.DefaultArgs()
+	for name, pod := range map[string]*corev1.Pod{"pod=plain": plainPod(), "pod=LSR": lsrPod()} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				convert.Request(pod, args)
+			}
+		})
+	}
+}
+
+func BenchmarkEntry(b *testing.B) {
+	pod := lsrPod()
+	pod.Spec.NodeName = "n"
+	pod.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"0-3"}`
+	b.ReportAllocs()
+	for b.Loop() {
+		convert.Entry(pod)
+	}
+}
+
+// BenchmarkFacts reads a node of 256 CPUs, as it happens once per change of its NodeResourceTopology.
+func BenchmarkFacts(b *testing.B) {
+	var spec topo.Spec
+	for id := range 256 {
+		core := id % 128
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: core, L3: core / 8, Die: -1, Socket: core / 64, NUMA: core / 16})
+	}
+	m, err := topo.New(spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	nrt, node := newNRT(map[string]string{annotation.CPUTopology: convert.Topology(m).String()}), newNode(nil)
+	b.Run("known=false", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			convert.Facts(node, nrt, convert.DefaultArgs())
+		}
+	})
+	b.Run("known=true", func(b *testing.B) {
+		var known convert.Known
+		b.ReportAllocs()
+		for b.Loop() {
+			known.Facts(node, nrt, convert.DefaultArgs())
+		}
+	})
+}

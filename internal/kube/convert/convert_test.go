@@ -1,0 +1,692 @@
+package convert_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// podOption changes a pod under test.
+type podOption func(*corev1.Pod)
+
+func newPod(options ...podOption) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "p", UID: "u",
+		Labels: map[string]string{}, Annotations: map[string]string{},
+	}}
+	for _, o := range options {
+		o(pod)
+	}
+	return pod
+}
+
+func label(key, value string) podOption { return func(p *corev1.Pod) { p.Labels[key] = value } }
+func class(c string) podOption          { return label(annotation.QoSClass, c) }
+func annot(key, value string) podOption { return func(p *corev1.Pod) { p.Annotations[key] = value } }
+func priority(v int32) podOption        { return func(p *corev1.Pod) { p.Spec.Priority = &v } }
+func onNode(p *corev1.Pod)              { p.Spec.NodeName = "n" }
+
+func amounts(cpu, memory string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	if cpu != "" {
+		l[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		l[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return l
+}
+
+// container asks for cpu and memory, with equal limits.
+func container(cpu string) podOption { return bounded(cpu, cpu) }
+
+func bounded(request, limit string) podOption {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{
+			Requests: amounts(request, "1Gi"), Limits: amounts(limit, "1Gi"),
+		}})
+	}
+}
+
+func podLevel(request, limit string) podOption {
+	return func(p *corev1.Pod) {
+		p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts(request, "2Gi"), Limits: amounts(limit, "2Gi")}
+	}
+}
+
+func initContainer(cpu string, sidecar bool) podOption {
+	return func(p *corev1.Pod) {
+		c := corev1.Container{Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "1Gi"), Limits: amounts(cpu, "1Gi")}}
+		if always := corev1.ContainerRestartPolicyAlways; sidecar {
+			c.RestartPolicy = &always
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
+}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	base := place.Request{UID: "u", Namespace: "default", Name: "p"}
+	with := func(change func(*place.Request)) place.Request {
+		r := base
+		change(&r)
+		return r
+	}
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		args func(*convert.Args)
+		want place.Request
+	}{
+		"a plain pod": {
+			pod:  newPod(func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 1) }),
+			want: with(func(r *place.Request) { r.Role = qos.BEPool }),
+		},
+		"an LSR pod of four CPUs": {
+			pod: newPod(class("LSR"), container("4")),
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 4, 4000, 4000, []int{4}, 4
+			}),
+		},
+		"a class in another case": {
+			pod: newPod(class("lse"), container("1")),
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSE, qos.Exclusive, 1, 1000, 1000, []int{1}, 1
+			}),
+		},
+		"an LSR pod of a lower band does not bind": {
+			pod: newPod(class("LSR"), container("4"), priority(5500)),
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.SharedPool, 4000, 4000, []int{4}, 4
+			}),
+		},
+		"the label of the class beats the priority": {
+			pod: newPod(class("LSR"), container("2"), priority(5500), label(annotation.PriorityClass, "koord-prod")),
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+			}),
+		},
+		"policies of pod and arguments": {
+			pod: newPod(class("LSR"), container("2"), annot(annotation.ResourceSpecKey, `{"requiredCPUBindPolicy":"SpreadByPCPUs","preferredCPUBindPolicy":"FullPCPUs"}`),
+				annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"SingleNUMANode"}`)),
+			args: func(a *convert.Args) {
+				a.DefaultBind, a.DefaultExclusive, a.StrictSpreadAvoidance = cpualloc.SpreadByPCPUs, cpualloc.PCPULevel, true
+			},
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+				r.Required, r.Preferred, r.Default = place.WantSpreadByPCPUs, place.WantFullPCPUs, cpualloc.SpreadByPCPUs
+				r.Exclusive, r.StrictSpreadAvoidance, r.Topology = cpualloc.PCPULevel, true, ledger.SingleNUMANode
+			}),
+		},
+		"an exclusive policy of None beats the arguments": {
+			pod:  newPod(class("LSR"), container("2"), annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"None"}`)),
+			args: func(a *convert.Args) { a.DefaultExclusive = cpualloc.PCPULevel },
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+			}),
+		},
+		"constrained burst": {
+			pod: newPod(class("LS"), bounded("500m", "3"), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.ConstrainedBurst = qos.LS, qos.SharedPool, 500, 3000, true
+			}),
+		},
+		"sidecars run beside the rest, init containers alone": {
+			pod: newPod(class("LSR"), initContainer("1", true), initContainer("4", false), container("2")),
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers = qos.LSR, qos.ExclusiveWithBE, 5, 5000, 5000, []int{1, 4, 2}
+				r.KubeletCPUs = 5 // the CPUs of the init container are used again
+			}),
+		},
+		"bindAllPodsOnPolicyNodes says what the pod asks of nodes with a policy": {
+			pod: newPod(class("LS"), bounded("2", "4"), annot(annotation.ResourceSpecKey,
+				`{"preferredCPUBindPolicy":"ConstrainedBurst","preferredCPUExclusivePolicy":"PCPULevel"}`)),
+			args: func(a *convert.Args) { a.BindAllPodsOnPolicyNodes = true },
+			want: with(func(r *place.Request) {
+				r.Class, r.RequestMilli, r.LimitMilli, r.Exclusive = qos.LS, 2000, 4000, cpualloc.PCPULevel
+				there := *r
+				there.Role, there.CPUs = qos.ExclusiveWithBE, 2
+				r.Role, r.ConstrainedBurst, r.OnPolicyNodes = qos.SharedPool, true, &there
+			}),
+		},
+		"bindAllPodsOnPolicyNodes gives no CPUs to a fraction": {
+			pod:  newPod(bounded("100m", "")),
+			args: func(a *convert.Args) { a.BindAllPodsOnPolicyNodes = true },
+			want: with(func(r *place.Request) {
+				r.RequestMilli = 100
+				there := *r
+				there.Role = qos.ExclusiveWithBE
+				r.Role, r.OnPolicyNodes = qos.SharedPool, &there
+			}),
+		},
+		"bindAllPodsOnPolicyNodes leaves BE pods alone": {
+			pod:  newPod(class("BE"), bounded("2", "2")),
+			args: func(a *convert.Args) { a.BindAllPodsOnPolicyNodes = true },
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.BE, qos.BEPool, 2000, 2000, []int{2}, 2
+			}),
+		},
+		"fractions that add up to whole CPUs": {
+			pod: newPod(class("LSR"), container("1500m"), container("500m")),
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000
+			}),
+		},
+		"amounts of the pod as a whole": {
+			pod: newPod(class("LSR"), bounded("1", ""), podLevel("4", "4")),
+			want: with(func(r *place.Request) {
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli = qos.LSR, qos.ExclusiveWithBE, 4, 4000, 4000
+			}),
+		},
+		"a Guaranteed pod without class is what the kubelet may pin": {
+			pod: newPod(container("2"), container("500m")),
+			want: with(func(r *place.Request) {
+				r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.SharedPool, 2500, 2500, []int{2}, 2
+			}),
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := convert.DefaultArgs()
+			if tt.args != nil {
+				tt.args(&args)
+			}
+			got, reason, detail := convert.Request(tt.pod, args)
+			if !reason.OK() {
+				t.Fatalf("refused: %v %s", reason, detail)
+			}
+			if diff := cmp.Diff(tt.want, *got); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRequestRefusesWhatCanNeverWork(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		pod    *corev1.Pod
+		want   why.Reason
+		detail string
+	}{
+		"an unknown class": {
+			newPod(class("LSX"), container("1")),
+			why.Reason{Code: why.InvalidField},
+			`metadata.labels[koordinator.sh/qosClass]: Unsupported value "LSX": supported LSE, LSR, LS, BE, SYSTEM`,
+		},
+		"a fraction of a CPU": {
+			newPod(class("LSR"), container("1500m")),
+			why.Reason{Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: 1500, Free: 1000},
+			"the requested CPUs of LSR Pod must be integer",
+		},
+		"a CPU limit above the request": {
+			newPod(class("LSE"), container("1"), bounded("1", "2")),
+			why.Reason{Code: why.RequestLimitMismatch},
+			"spec.containers[1].resources.limits[cpu]: requests must equal limits for LSE Pod",
+		},
+		"no memory limit on an init container": {
+			newPod(class("LSR"), container("1"), initContainer("1", false), func(p *corev1.Pod) {
+				delete(p.Spec.InitContainers[0].Resources.Limits, corev1.ResourceMemory)
+			}),
+			why.Reason{Code: why.RequestLimitMismatch},
+			"spec.initContainers[0].resources.limits[memory]: requests must equal limits for LSR Pod",
+		},
+		"a limit of the pod as a whole above its request": {
+			newPod(class("LSR"), container("1"), podLevel("2", "4")),
+			why.Reason{Code: why.RequestLimitMismatch},
+			"spec.resources.limits[cpu]: requests must equal limits for LSR Pod",
+		},
+		"an annotation that is no JSON": {
+			newPod(annot(annotation.ResourceSpecKey, "FullPCPUs")),
+			why.Reason{Code: why.BadAnnotation, Extra: 1},
+			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: byte 1: invalid character 'F' looking for beginning of value",
+		},
+		"a topology policy of the wrong type": {
+			newPod(annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":[]}`)),
+			why.Reason{Code: why.BadAnnotation, Extra: 23},
+			"metadata.annotations[scheduling.koordinator.sh/numa-topology-spec]: byte 23: numaTopologyPolicy: want a string, got array",
+		},
+		"constrained burst without a limit": {
+			newPod(class("LS"), bounded("1", ""), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
+			why.Reason{Code: why.BadAnnotation},
+			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: ConstrainedBurst needs QoS LS or Burstable and a cpu limit",
+		},
+		"constrained burst on LSR": {
+			newPod(class("LSR"), container("1"), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
+			why.Reason{Code: why.BadAnnotation},
+			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: ConstrainedBurst needs QoS LS or Burstable and a cpu limit",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, reason, detail := convert.Request(tt.pod, convert.DefaultArgs())
+			if r != nil || reason != tt.want || detail != tt.detail {
+				t.Errorf("got %+v, %+v\n     %s\nwant %+v\n     %s", r, reason, detail, tt.want, tt.detail)
+			}
+		})
+	}
+}
+
+func TestEntry(t *testing.T) {
+	t.Parallel()
+	base := ledger.Entry{UID: "u", Namespace: "default", Name: "p"}
+	with := func(change func(*ledger.Entry)) *ledger.Entry {
+		e := base
+		change(&e)
+		return &e
+	}
+	tests := map[string]struct {
+		pod      *corev1.Pod
+		want     *ledger.Entry // nil: the account does not need the pod
+		problems []string
+	}{
+		"a pod that is not bound": {pod: newPod(class("LSR"), container("2"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`))},
+		"a pod that has ended": {pod: newPod(onNode, class("LSR"), container("2"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`),
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
+		"a pod that holds nothing": {pod: newPod(onNode, bounded("1", "2"))},
+		"exclusive CPUs, in any order": {
+			pod: newPod(onNode, class("LSE"), container("2"), annot(annotation.ResourceStatusKey, `{"cpuset":"3, 1"}`),
+				annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"PCPULevel"}`)),
+			want: with(func(e *ledger.Entry) {
+				e.Class, e.Role, e.CPUList, e.Exclusive, e.KubeletCPUs = qos.LSE, qos.Exclusive, "1,3", cpualloc.PCPULevel, 2
+			}),
+		},
+		"CPUs that another scheduler gave to a pod without class": {
+			pod: newPod(onNode, bounded("2", "4"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
+			want: with(func(e *ledger.Entry) {
+				e.Role, e.CPUList = qos.ExclusiveWithBE, "0-1"
+			}),
+		},
+		"CPUs of an LSE pod whose band would not bind today": {
+			pod: newPod(onNode, class("LSE"), bounded("2", "4"), priority(7500), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
+			want: with(func(e *ledger.Entry) {
+				e.Class, e.Role, e.CPUList = qos.LSE, qos.Exclusive, "0-1"
+			}),
+		},
+		"CPUs that are written on a BE pod mean nothing": {
+			pod: newPod(onNode, class("BE"), bounded("2", "4"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
+		},
+		"CPUs that are written on a SYSTEM pod mean nothing": {
+			pod: newPod(onNode, class("SYSTEM"), bounded("2", "4"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
+		},
+		"a Guaranteed pod of one CPU counts for the kubelet": {
+			pod:  newPod(onNode, container("1")),
+			want: with(func(e *ledger.Entry) { e.Role, e.KubeletCPUs = qos.SharedPool, 1 }),
+		},
+		"shared pools beat amounts by NUMA node": {
+			pod: newPod(onNode, class("LS"), bounded("3", "4"), annot(annotation.ResourceStatusKey,
+				`{"cpuSharedPools":[{"socket":0,"node":0}],"numaNodeResources":[{"node":0,"resources":{"cpu":"2"}},{"node":1,"resources":{"cpu":"1"}}]}`)),
+			want: with(func(e *ledger.Entry) {
+				e.Class, e.Role, e.NUMAIDs, e.MilliCPU = qos.LS, qos.SharedPool, []int{0}, 3000
+			}),
+		},
+		"shared pools of two NUMA nodes": {
+			pod: newPod(onNode, class("LS"), bounded("3", "4"), annot(annotation.ResourceStatusKey, `{"cpuSharedPools":[{"socket":1,"node":2},{"socket":0,"node":0}]}`)),
+			want: with(func(e *ledger.Entry) {
+				e.Class, e.Role, e.NUMAIDs, e.MilliCPU = qos.LS, qos.SharedPool, []int{0, 2}, 3000
+			}),
+		},
+		"upstream's form of the same": {
+			pod: newPod(onNode, class("LS"), bounded("3", "4"), annot(annotation.ResourceStatusKey,
+				`{"numaNodeResources":[{"node":1,"resources":{"cpu":"3"}},{"node":2,"resources":{"memory":"1Gi"}}]}`)),
+			want: with(func(e *ledger.Entry) {
+				e.Class, e.Role, e.NUMAIDs, e.MilliCPU = qos.LS, qos.SharedPool, []int{1}, 3000
+			}),
+		},
+		"a Guaranteed pod counts for the kubelet": {
+			pod: newPod(onNode, container("2"), container("500m"), initContainer("3", false)),
+			want: with(func(e *ledger.Entry) {
+				e.Role, e.KubeletCPUs = qos.SharedPool, 3
+			}),
+		},
+		"a status that cannot be read": {
+			pod:      newPod(onNode, class("LSR"), bounded("2", "2"), annot(annotation.ResourceStatusKey, `{"cpuset":7}`)),
+			want:     with(func(e *ledger.Entry) { e.Class, e.Role, e.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2 }),
+			problems: []string{"Pod/default/p: scheduling.koordinator.sh/resource-status: byte 11: cpuset: want a string, got number"},
+		},
+		"a CPU list that cannot be read": {
+			pod:      newPod(onNode, class("LSR"), bounded("2", "2"), annot(annotation.ResourceStatusKey, `{"cpuset":"3-1"}`)),
+			want:     with(func(e *ledger.Entry) { e.Class, e.Role, e.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2 }),
+			problems: []string{`Pod/default/p: scheduling.koordinator.sh/resource-status: cpu list item "3-1": the end is below the start`},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, concerns := convert.Entry(tt.pod)
+			if concerns != (tt.want != nil) {
+				t.Fatalf("concerns = %v, entry %+v", concerns, got)
+			}
+			if tt.want != nil {
+				if diff := cmp.Diff(*tt.want, got); diff != "" {
+					t.Errorf("entry (-want +got):\n%s", diff)
+				}
+			}
+			var problems []string
+			for _, p := range convert.EntryProblems(tt.pod) {
+				problems = append(problems, p.String())
+			}
+			if diff := cmp.Diff(tt.problems, problems); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const twoNodes = `{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core":1,"socket":0,"node":0},` +
+	`{"id":2,"core":0,"socket":1,"node":1},{"id":3,"core":1,"socket":1,"node":1}]}`
+
+func newNRT(annotations map[string]string) *v1alpha2.NodeResourceTopology {
+	return &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: annotations}}
+}
+
+func newNode(labels map[string]string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels}}
+}
+
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	topology := func(more map[string]string) *v1alpha2.NodeResourceTopology {
+		all := map[string]string{annotation.CPUTopology: twoNodes}
+		for k, v := range more {
+			all[k] = v
+		}
+		return newNRT(all)
+	}
+	set := cpuset.MustParse
+	tests := map[string]struct {
+		node     *corev1.Node
+		nrt      *v1alpha2.NodeResourceTopology
+		args     func(*convert.Args)
+		want     func(*ledger.Facts)
+		machine  bool
+		problems []string
+	}{
+		"nothing is known": {want: func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.TopologyMissing} }},
+		"a node without topology": {
+			node: newNode(map[string]string{corev1.LabelArchStable: "arm64"}),
+			want: func(f *ledger.Facts) { f.Fault, f.ARM64 = why.Reason{Code: why.TopologyMissing}, true },
+		},
+		"a topology without its node": {nrt: topology(nil), machine: true},
+		"cores that repeat per socket are told apart": {
+			node: newNode(nil), nrt: topology(nil), machine: true,
+		},
+		"a topology that contradicts itself": {
+			nrt:  newNRT(map[string]string{annotation.CPUTopology: `{"detail":[{"id":0},{"id":0,"core":1}]}`}),
+			want: func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.InvalidTopology} },
+			problems: []string{
+				"NodeResourceTopology/n: node.koordinator.sh/cpu-topology: CPU id 0 is there twice",
+			},
+		},
+		"an empty topology": {
+			nrt:      newNRT(map[string]string{annotation.CPUTopology: `{"detail":null}`}),
+			want:     func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.InvalidTopology} },
+			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/cpu-topology: machine has no CPUs"},
+		},
+		"a core on two NUMA nodes": {
+			nrt:  newNRT(map[string]string{annotation.CPUTopology: `{"detail":[{"id":0,"node":0},{"id":1,"node":1}]}`}),
+			want: func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.InvalidTopology} },
+			problems: []string{
+				"NodeResourceTopology/n: node.koordinator.sh/cpu-topology: core 0 of socket 0 stands on NUMA nodes 0 and 1",
+			},
+		},
+		"a topology of the wrong type": {
+			nrt:      newNRT(map[string]string{annotation.CPUTopology: `{"detail":{}}`}),
+			want:     func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.InvalidTopology} },
+			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/cpu-topology: byte 11: detail: want a list, got object"},
+		},
+		"a static kubelet with all its options": {
+			nrt: topology(map[string]string{annotation.KubeletCPUManagerPolicyAlias1: `{"policy":"static","reservedCPUs":"0","options":{` +
+				`"full-pcpus-only":"1","distribute-cpus-across-numa":"True","strict-cpu-reservation":"true","prefer-align-cpus-by-uncorecache":"true"}}`}),
+			machine: true,
+			want: func(f *ledger.Facts) {
+				f.Kubelet = ledger.Kubelet{Static: true, FullPCPUsOnly: true, DistributeAcrossNUMA: true, StrictReservation: true, AlignL3: true, Reserved: set("0")}
+				f.Strategy = cpualloc.DistributeEvenly
+			},
+		},
+		"options of a kubelet whose policy is none": {
+			nrt: topology(map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"none","reservedCPUs":"0","options":{"full-pcpus-only":"true"}}`}), machine: true,
+		},
+		"pods that the kubelet pinned": {
+			nrt: topology(map[string]string{annotation.PodCPUAllocsKey: `[{"namespace":"d","name":"a","uid":"ua","cpuset":"1,9","managedByKubelet":true},` +
+				`{"namespace":"d","name":"b","uid":"ub","cpuset":"2"}]`}),
+			machine: true,
+			want: func(f *ledger.Facts) {
+				f.Pins = []ledger.Pin{{UID: "ua", Namespace: "d", Name: "a", CPUs: set("1")}}
+			},
+			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/pod-cpu-allocs: CPUs 9 are not on the node or offline"},
+		},
+		"reserved CPUs by name and system CPUs": {
+			node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
+				annotation.NodeReservation:       `{"reservedCPUs":"0","resources":{"cpu":"3"}}`,
+				annotation.NodeSystemQoSResource: `{"cpuset":"3"}`,
+			}}},
+			nrt: topology(nil), machine: true,
+			want: func(f *ledger.Facts) { f.NodeReserved, f.System = set("0"), set("3") },
+		},
+		"reserved CPUs by amount, on the agent's copy": {
+			nrt:     topology(map[string]string{annotation.NodeReservation: `{"resources":{"cpu":"1500m"}}`}),
+			machine: true,
+			want:    func(f *ledger.Facts) { f.NodeReserved = set("0-1") },
+		},
+		"texts that cannot be read": {
+			node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
+				annotation.NodeReservation: "1", annotation.NodeSystemQoSResource: "2",
+			}}},
+			nrt:     topology(map[string]string{annotation.KubeletCPUManagerPolicy: "3", annotation.PodCPUAllocsKey: "4"}),
+			machine: true,
+			problems: []string{
+				"NodeResourceTopology/n: kubelet.koordinator.sh/cpu-manager-policy: byte 1: want an object, got number",
+				"NodeResourceTopology/n: node.koordinator.sh/pod-cpu-allocs: byte 1: want a list, got number",
+				"Node/n: node.koordinator.sh/reservation: byte 1: want an object, got number",
+				"Node/n: node.koordinator.sh/system-qos-resource: byte 1: want an object, got number",
+			},
+		},
+		"CPU lists that cannot be read": {
+			node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
+				annotation.NodeReservation: `{"reservedCPUs":"-1"}`, annotation.NodeSystemQoSResource: `{"cpuset":"3-1"}`,
+			}}},
+			nrt: topology(map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static","reservedCPUs":"a"}`}), machine: true,
+			want: func(f *ledger.Facts) { f.Kubelet.Static = true },
+			problems: []string{
+				`NodeResourceTopology/n: kubelet.koordinator.sh/cpu-manager-policy: cpu list item "a": want an id like 3 or a range like 0-3`,
+				`Node/n: node.koordinator.sh/reservation: cpu list item "-1": want an id like 3 or a range like 0-3`,
+				`Node/n: node.koordinator.sh/system-qos-resource: cpu list item "3-1": the end is below the start`,
+			},
+		},
+		"a reservation of nothing": {
+			nrt: topology(map[string]string{annotation.NodeReservation: `{"resources":{"cpu":"-1"}}`}), machine: true,
+		},
+		"a reservation of more than there is": {
+			nrt: topology(map[string]string{annotation.NodeReservation: `{"resources":{"cpu":"1e15"}}`}), machine: true,
+			want: func(f *ledger.Facts) { f.NodeReserved = set("0-3") },
+		},
+		"the other policies": {
+			node: newNode(map[string]string{annotation.NodeCPUBindPolicy: "SpreadByPCPUs", annotation.NodeNUMAAllocateStrategy: "DistributeEvenly", annotation.NodeNUMATopologyPolicy: "best-effort"}),
+			want: func(f *ledger.Facts) {
+				f.Fault, f.Bind = why.Reason{Code: why.TopologyMissing}, ledger.SpreadByPCPUs
+				f.Strategy, f.StrategyByLabel, f.Topology = cpualloc.DistributeEvenly, true, ledger.BestEffort
+			},
+		},
+		"whole cores and the emptiest NUMA node": {
+			node: newNode(map[string]string{annotation.NodeCPUBindPolicy: "FullPCPUs", annotation.NodeNUMAAllocateStrategy: "LeastAllocated", annotation.NodeNUMATopologyPolicy: "SingleNUMANode"}),
+			args: func(a *convert.Args) { a.Strategy = cpualloc.MostAllocated },
+			want: func(f *ledger.Facts) {
+				f.StrategyByLabel = true
+				f.Fault, f.Bind, f.Topology = why.Reason{Code: why.TopologyMissing}, ledger.FullPCPUsOnly, ledger.SingleNUMANode
+			},
+		},
+		"system CPUs that are not exclusive": {
+			nrt: topology(map[string]string{annotation.NodeSystemQoSResource: `{"cpuset":"3","cpusetExclusive":false}`}), machine: true,
+		},
+		"labels beat the kubelet": {
+			node: newNode(map[string]string{annotation.NodeCPUBindPolicy: "None", annotation.NodeNUMAAllocateStrategy: "MostAllocated", annotation.NodeNUMATopologyPolicy: "None"}),
+			nrt: func() *v1alpha2.NodeResourceTopology {
+				n := topology(map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"distribute-cpus-across-numa":"true"}}`})
+				n.TopologyPolicies = []string{"Restricted"} //nolint:staticcheck // what exporters of v1alpha1 write
+				return n
+			}(),
+			machine: true,
+			want: func(f *ledger.Facts) {
+				f.Bind, f.Strategy, f.StrategyByLabel = ledger.NoPolicy, cpualloc.MostAllocated, true
+				f.Kubelet = ledger.Kubelet{Static: true, DistributeAcrossNUMA: true}
+			},
+		},
+		"labels that cannot be used count as absent": {
+			node: newNode(map[string]string{annotation.NodeCPUBindPolicy: "Full", annotation.NodeNUMATopologyPolicy: "Restricted", annotation.NodeNUMATopologyPolicyAlias: "None"}),
+			want: func(f *ledger.Facts) {
+				f.Fault, f.Topology = why.Reason{Code: why.TopologyMissing}, ledger.Restricted
+			},
+			problems: []string{
+				`Node/n: node.koordinator.sh/cpu-bind-policy: Unsupported value "Full": supported None, FullPCPUsOnly, SpreadByPCPUs`,
+				"Node/n: node.koordinator.sh/numa-topology-alignment-policy: conflicting values for node.koordinator.sh/numa-topology-policy and its alias node.koordinator.sh/numa-topology-alignment-policy",
+			},
+		},
+		"arguments come last": {
+			args: func(a *convert.Args) { a.Strategy, a.MinSharedCPUs = cpualloc.MostAllocated, 2 },
+			want: func(f *ledger.Facts) {
+				f.Fault, f.Strategy, f.MinSharedCPUs = why.Reason{Code: why.TopologyMissing}, cpualloc.MostAllocated, 2
+			},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := convert.DefaultArgs()
+			if tt.args != nil {
+				tt.args(&args)
+			}
+			got, problems := convert.Facts(tt.node, tt.nrt, args)
+			if (got.Machine != nil) != tt.machine {
+				t.Fatalf("machine = %v, problems %v", got.Machine, problems)
+			}
+			want := ledger.Facts{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1}
+			if tt.want != nil {
+				tt.want(&want)
+			}
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Facts{}, "Machine"),
+				cmp.Transformer("list", cpuset.Set.String)); diff != "" {
+				t.Errorf("facts (-want +got):\n%s", diff)
+			}
+			var texts []string
+			for _, p := range problems {
+				texts = append(texts, p.String())
+			}
+			if diff := cmp.Diff(tt.problems, texts); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFactsReadEveryTopologyPolicy(t *testing.T) {
+	t.Parallel()
+	tests := map[string]ledger.TopologyPolicy{
+		"None": ledger.NoTopology, "BestEffort": ledger.BestEffort, "BestEffortContainerLevel": ledger.BestEffort,
+		"BestEffortPodLevel": ledger.BestEffort, "Restricted": ledger.Restricted, "RestrictedContainerLevel": ledger.Restricted,
+		"RestrictedPodLevel": ledger.Restricted, "SingleNUMANode": ledger.SingleNUMANode,
+		"SingleNUMANodePodLevel": ledger.SingleNUMANode, "SingleNUMANodeContainerLevel": ledger.SingleNUMANode,
+		"Other,Restricted": ledger.Restricted, "Other": ledger.NoTopology, "": ledger.NoTopology,
+		"attribute none": ledger.NoTopology, "attribute best-effort": ledger.BestEffort,
+		"attribute restricted": ledger.Restricted, "attribute single-numa-node": ledger.SingleNUMANode,
+		"attribute other": ledger.NoTopology,
+	}
+	for text, want := range tests {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			nrt := newNRT(nil)
+			if value, ok := strings.CutPrefix(text, "attribute "); ok {
+				nrt.Attributes = v1alpha2.AttributeList{{Name: "topologyManagerScope", Value: "pod"}, {Name: "topologyManagerPolicy", Value: value}}
+			} else {
+				nrt.TopologyPolicies = strings.Split(text, ",") //nolint:staticcheck // what exporters of v1alpha1 write
+			}
+			if got, problems := convert.Facts(nil, nrt, convert.DefaultArgs()); got.Topology != want || len(problems) != 0 {
+				t.Errorf("policy = %s, problems %v; want %s", got.Topology, problems, want)
+			}
+		})
+	}
+}
+
+func TestPodQoS(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		Class qos.Class
+		Band  qos.Band
+		Kube  qos.Kube
+	}
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want answer
+	}{
+		"nothing":                         {newPod(bounded("", "")), answer{Kube: qos.Burstable}},
+		"no amounts":                      {newPod(func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 2) }), answer{}},
+		"requests without limits":         {newPod(bounded("1", "")), answer{Kube: qos.Burstable}},
+		"limits without requests":         {newPod(bounded("", "1"), container("1")), answer{Kube: qos.Guaranteed}},
+		"one container of another class":  {newPod(container("1"), bounded("1", "2")), answer{Kube: qos.Burstable}},
+		"what the API server said counts": {newPod(container("1"), func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSBurstable }), answer{Kube: qos.Burstable}},
+		"band of the priority":            {newPod(class("BE"), priority(7001), container("1")), answer{qos.BE, qos.Mid, qos.Guaranteed}},
+		"band of the label, in any case":  {newPod(class("LSR"), label(annotation.PriorityClass, "Koord-Mid"), priority(9001), container("1")), answer{qos.LSR, qos.Mid, qos.Guaranteed}},
+		"band of the class's name":        {newPod(container("1"), func(p *corev1.Pod) { p.Spec.PriorityClassName = "koord-free" }), answer{Band: qos.Free, Kube: qos.Guaranteed}},
+		"a class that is none":            {newPod(class("X"), container("1")), answer{Kube: qos.Guaranteed}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got answer
+			got.Class, got.Band, got.Kube = convert.PodQoS(tt.pod)
+			if got != tt.want {
+				t.Errorf("PodQoS = %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestNewArgs(t *testing.T) {
+	t.Parallel()
+	floor := int32(3)
+	tests := map[string]struct {
+		args v1alpha1.NodeNUMAResourceArgs
+		want convert.Args
+	}{
+		"defaults": {v1alpha1.NodeNUMAResourceArgs{}, convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1}},
+		"everything else": {
+			v1alpha1.NodeNUMAResourceArgs{
+				DefaultCPUBindPolicy: "SpreadByPCPUs", DefaultCPUExclusivePolicy: "NUMANodeLevel", MinSharedCPUs: &floor,
+				ScoringStrategy:          &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
+				NUMAScoringStrategy:      &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
+				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true,
+			},
+			convert.Args{
+				DefaultBind: cpualloc.SpreadByPCPUs, DefaultExclusive: cpualloc.NUMANodeLevel, MinSharedCPUs: 3,
+				Scoring: place.ScoreMostAllocated, Strategy: cpualloc.MostAllocated,
+				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true,
+			},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.args.SetDefaults()
+			if diff := cmp.Diff(tt.want, convert.NewArgs(tt.args)); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

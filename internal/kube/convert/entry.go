@@ -1,0 +1,133 @@
+package convert
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+// Entry translates what a bound pod holds, as far as its annotations can be read; EntryProblems tells the rest.
+// concerns is false when the node's account does not need the pod: it is not bound, has ended, or holds nothing.
+func Entry(pod *corev1.Pod) (e ledger.Entry, concerns bool) {
+	return EntryUnder(DefaultExclusive, pod)
+}
+
+// DefaultExclusive is the exclusive policy of pods that declare none, unless the plugin's arguments say otherwise.
+const DefaultExclusive = cpualloc.NotExclusive
+
+// EntryUnder is Entry for a scheduler whose arguments give pods that declare none another exclusive policy.
+func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, concerns bool) {
+	if pod.Spec.NodeName == "" || Ended(pod) {
+		return ledger.Entry{}, false
+	}
+	class, band, kube := PodQoS(pod)
+	milli := boundMilli(pod)
+	e = ledger.Entry{
+		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
+		Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
+	}
+	if kubeletPins(pod, kube) {
+		e.KubeletCPUs = int(together(pod, pinnable))
+	}
+	status, _ := readStatus(pod)
+	switch {
+	case status.CPUSet != "":
+		e.Role = holderRole(e.Role, class)
+		if e.Role.Binds() {
+			e.CPUList = status.CPUSet
+			e.Exclusive = declaredExclusive(pod, otherwise)
+		}
+	case e.Role == qos.SharedPool:
+		if e.NUMAIDs = poolNodes(status); e.NUMAIDs != nil {
+			e.MilliCPU = milli
+		}
+	}
+	return e, e.CPUList != "" || e.NUMAIDs != nil || e.KubeletCPUs > 0
+}
+
+// Ended reports whether a pod's containers have run for the last time.
+func Ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// holderRole is the role of a pod that was given CPUs: what its class says, and shared with BE where the class does not
+// bind, as on nodes whose policy binds every pod. BE and SYSTEM pods never hold CPUs, whatever is written on them.
+func holderRole(role qos.Role, class qos.Class) qos.Role {
+	switch {
+	case role.Binds() || class == qos.BE || class == qos.System:
+		return role
+	case class == qos.LSE:
+		return qos.Exclusive
+	}
+	return qos.ExclusiveWithBE
+}
+
+func declaredExclusive(pod *corev1.Pod, otherwise cpualloc.Exclusive) cpualloc.Exclusive {
+	text, ok := pod.Annotations[annotation.ResourceSpecKey]
+	if !ok {
+		return otherwise
+	}
+	spec, _, err := annotation.ParseResourceSpec(text)
+	if err != nil {
+		return otherwise
+	}
+	return exclusive(spec.PreferredCPUExclusivePolicy, otherwise)
+}
+
+// readStatus reads what the scheduler wrote. A CPU list that cannot be read is left out.
+func readStatus(pod *corev1.Pod) (annotation.ResourceStatus, error) {
+	text, ok := pod.Annotations[annotation.ResourceStatusKey]
+	if !ok {
+		return annotation.ResourceStatus{}, nil
+	}
+	status, _, err := annotation.ParseResourceStatus(text)
+	if err != nil {
+		return annotation.ResourceStatus{}, err
+	}
+	ids, err := cpuset.ParseIDs(status.CPUSet)
+	status.CPUSet = cpuset.FormatIDs(ids)
+	return status, err
+}
+
+// poolNodes are the NUMA nodes that a pod is constrained to: those of its shared pools, else those where it has CPU.
+func poolNodes(status annotation.ResourceStatus) []int {
+	var nodes []int
+	for _, p := range status.CPUSharedPools {
+		nodes = append(nodes, int(p.Node))
+	}
+	if len(status.CPUSharedPools) == 0 {
+		for _, n := range status.NUMANodeResources {
+			if !n.Resources.Cpu().IsZero() {
+				nodes = append(nodes, int(n.Node))
+			}
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// EntryProblems tells what Entry left out.
+func EntryProblems(pod *corev1.Pod) []Problem {
+	var problems []Problem
+	add := func(key string, err error) {
+		if err != nil {
+			problems = append(problems, Problem{
+				Object: "Pod/" + pod.Namespace + "/" + pod.Name, Key: key,
+				Value: cut(pod.Annotations[key]), Text: err.Error(),
+			})
+		}
+	}
+	_, err := readStatus(pod)
+	add(annotation.ResourceStatusKey, err)
+	if text, ok := pod.Annotations[annotation.ResourceSpecKey]; ok {
+		_, _, err := annotation.ParseResourceSpec(text)
+		add(annotation.ResourceSpecKey, err)
+	}
+	return problems
+}

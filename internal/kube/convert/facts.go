@@ -1,0 +1,285 @@
+package convert
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Facts translates what is known of a node; either object may be nil. What cannot be used is left out and reported. A
+// policy comes from the node's label, else from its kubelet, else from args.
+//
+// Objects of v1alpha1 decode into v1alpha2 without loss: they have no attributes.
+func Facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args) (ledger.Facts, []Problem) {
+	return facts(node, nrt, args, readMachine)
+}
+
+func facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args, read machineReader) (ledger.Facts, []Problem) {
+	if node == nil {
+		node = &corev1.Node{}
+		if nrt != nil {
+			node.Name = nrt.Name
+		}
+	}
+	missing := nrt == nil
+	if missing {
+		nrt = &v1alpha2.NodeResourceTopology{}
+		nrt.Name = node.Name
+	}
+	r := factReader{node: node, nrt: nrt}
+	r.facts.MinSharedCPUs = args.MinSharedCPUs
+	r.facts.ARM64 = archOf(node) == "arm64"
+	r.machine(read)
+	r.kubelet()
+	r.pins()
+	r.reserved()
+	r.system()
+	r.policies(args)
+	return r.facts, r.problems
+}
+
+// factReader gathers the facts of one node.
+type factReader struct {
+	node     *corev1.Node
+	nrt      *v1alpha2.NodeResourceTopology
+	facts    ledger.Facts
+	kube     annotation.KubeletCPUManager
+	problems []Problem
+}
+
+func archOf(node *corev1.Node) string {
+	if arch := node.Labels[corev1.LabelArchStable]; arch != "" {
+		return arch
+	}
+	return node.Status.NodeInfo.Architecture
+}
+
+func (r *factReader) onNode(key, value string, err error) {
+	r.report("Node/"+r.node.Name, key, value, err)
+}
+
+func (r *factReader) onNRT(key, value string, err error) {
+	r.report("NodeResourceTopology/"+r.nrt.Name, key, value, err)
+}
+
+func (r *factReader) report(object, key, value string, err error) {
+	r.problems = append(r.problems, Problem{Object: object, Key: key, Value: cut(value), Text: err.Error()})
+}
+
+func (r *factReader) machine(read machineReader) {
+	text, ok := r.nrt.Annotations[annotation.CPUTopology]
+	if !ok {
+		r.facts.Fault = why.Reason{Code: why.TopologyMissing}
+		return
+	}
+	var err error
+	if r.facts.Machine, err = read(text, archOf(r.node), r.nrt.Zones); err != nil {
+		r.facts.Fault = why.Reason{Code: why.InvalidTopology}
+		r.onNRT(annotation.CPUTopology, text, err)
+		r.problems[len(r.problems)-1].Kind = BadTopology
+	}
+}
+
+// cpus translates a CPU list; ids that the machine does not have are reported and left out. Without a machine there are
+// no CPUs.
+func (r *factReader) cpus(list string, report func(error)) cpuset.Set {
+	if r.facts.Machine == nil || list == "" {
+		return cpuset.Set{}
+	}
+	set, unknown, err := r.facts.Machine.ParseList(list)
+	if err != nil {
+		report(err)
+		return cpuset.Set{}
+	}
+	if len(unknown) > 0 {
+		report(fmt.Errorf("CPUs %s are not on the node or offline", cpuset.FormatIDs(unknown)))
+	}
+	return set
+}
+
+func (r *factReader) kubelet() {
+	text, key, ok := annotation.Lookup(r.nrt.Annotations, annotation.KubeletCPUManagerPolicy,
+		annotation.KubeletCPUManagerPolicyAlias1, annotation.KubeletCPUManagerPolicyAlias2)
+	if !ok {
+		return
+	}
+	kube, _, err := annotation.ParseKubeletCPUManager(text)
+	if err != nil {
+		r.onNRT(key, text, err)
+		return
+	}
+	r.kube = kube
+	if !kube.Static() {
+		return // its options and its reservation mean nothing then
+	}
+	r.facts.Kubelet = ledger.Kubelet{
+		Static:               true,
+		FullPCPUsOnly:        kube.Has(annotation.OptionFullPCPUsOnly),
+		DistributeAcrossNUMA: kube.Has(annotation.OptionDistributeAcrossNUMA),
+		StrictReservation:    kube.Has(annotation.OptionStrictCPUReservation),
+		AlignL3:              kube.Has(annotation.OptionPreferAlignByL3),
+		Reserved:             r.cpus(kube.ReservedCPUs, func(err error) { r.onNRT(key, text, err) }),
+	}
+}
+
+func (r *factReader) pins() {
+	text, ok := r.nrt.Annotations[annotation.PodCPUAllocsKey]
+	if !ok {
+		return
+	}
+	allocs, _, err := annotation.ParsePodCPUAllocs(text)
+	if err != nil {
+		r.onNRT(annotation.PodCPUAllocsKey, text, err)
+		return
+	}
+	for _, a := range allocs {
+		if !a.ManagedByKubelet {
+			continue // ours: the pod itself says what it holds
+		}
+		set := r.cpus(a.CPUSet, func(err error) { r.onNRT(annotation.PodCPUAllocsKey, a.CPUSet, err) })
+		if !set.IsEmpty() {
+			r.facts.Pins = append(r.facts.Pins, ledger.Pin{UID: string(a.UID), Namespace: a.Namespace, Name: a.Name, CPUs: set})
+		}
+	}
+}
+
+// nodeAnnotation prefers the Node's own annotation to the copy that the agent keeps.
+func (r *factReader) nodeAnnotation(key string) (text string, ok bool) {
+	if text, ok = r.node.Annotations[key]; ok {
+		return text, true
+	}
+	text, ok = r.nrt.Annotations[key]
+	return text, ok
+}
+
+func (r *factReader) reserved() {
+	text, ok := r.nodeAnnotation(annotation.NodeReservation)
+	if !ok {
+		return
+	}
+	reservation, _, err := annotation.ParseReservation(text)
+	if err != nil {
+		r.onNode(annotation.NodeReservation, text, err)
+		return
+	}
+	if reservation.ReservedCPUs != "" {
+		r.facts.NodeReserved = r.cpus(reservation.ReservedCPUs,
+			func(err error) { r.onNode(annotation.NodeReservation, text, err) })
+		return
+	}
+	if r.facts.Machine != nil {
+		r.facts.NodeReserved = ReservedByAmount(r.facts.Machine, reservation)
+	}
+}
+
+// ReservedByAmount are the CPUs of a node reservation that names an amount and no CPUs. Scheduler and agent choose the
+// same ones.
+func ReservedByAmount(m *topo.Machine, r annotation.Reservation) cpuset.Set {
+	milli := r.Resources.Cpu().MilliValue()
+	if milli <= 0 {
+		return cpuset.Set{}
+	}
+	return FirstCPUs(m, int(min((milli+999)/1000, topo.MaxCPUs)))
+}
+
+func (r *factReader) system() {
+	text, ok := r.nodeAnnotation(annotation.NodeSystemQoSResource)
+	if !ok {
+		return
+	}
+	system, _, err := annotation.ParseSystemQoSResource(text)
+	if err != nil {
+		r.onNode(annotation.NodeSystemQoSResource, text, err)
+		return
+	}
+	if system.Exclusive() {
+		r.facts.System = r.cpus(system.CPUSet, func(err error) { r.onNode(annotation.NodeSystemQoSResource, text, err) })
+	}
+}
+
+func (r *factReader) policies(args Args) {
+	labels, issues := annotation.ParseNodeLabels(r.node.Labels)
+	for _, i := range issues {
+		if i.Kind == annotation.Spelling {
+			continue // accepted; the webhook warns
+		}
+		p := Problem{Object: "Node/" + r.node.Name, Key: i.Key, Value: cut(i.Value), Text: i.Text, Kind: BadNodeLabel}
+		if i.Kind == annotation.AliasConflict {
+			p.Kind = AliasConflict
+		}
+		r.problems = append(r.problems, p)
+	}
+
+	switch labels.CPUBind {
+	case annotation.NodeBindNone:
+		r.facts.Bind = ledger.NoPolicy
+	case annotation.NodeBindFullPCPUsOnly:
+		r.facts.Bind = ledger.FullPCPUsOnly
+	case annotation.NodeBindSpreadByPCPUs:
+		r.facts.Bind = ledger.SpreadByPCPUs
+	}
+
+	switch {
+	case labels.NUMAAllocate == annotation.StrategyMostAllocated:
+		r.facts.Strategy = cpualloc.MostAllocated
+	case labels.NUMAAllocate == annotation.StrategyLeastAllocated:
+		r.facts.Strategy = cpualloc.LeastAllocated
+	case labels.NUMAAllocate == annotation.StrategyDistributeEvenly || r.facts.Kubelet.DistributeAcrossNUMA:
+		r.facts.Strategy = cpualloc.DistributeEvenly
+	default:
+		r.facts.Strategy = args.Strategy
+	}
+	r.facts.StrategyByLabel = labels.NUMAAllocate != ""
+
+	if labels.NUMATopology != "" {
+		r.facts.Topology = topologyPolicy(labels.NUMATopology)
+		return
+	}
+	r.facts.Topology = r.kubeletTopology()
+}
+
+// kubeletTopology is the first policy that is known in topologyPolicies, else the attribute.
+func (r *factReader) kubeletTopology() ledger.TopologyPolicy {
+	for _, name := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+		if p, ok := reportedPolicy(name); ok {
+			return p
+		}
+	}
+	for _, a := range r.nrt.Attributes {
+		if a.Name != annotation.AttributeTopologyPolicy {
+			continue
+		}
+		switch a.Value {
+		case annotation.KubeletTopologyBestEffort:
+			return ledger.BestEffort
+		case annotation.KubeletTopologyRestricted:
+			return ledger.Restricted
+		case annotation.KubeletTopologySingleNUMA:
+			return ledger.SingleNUMANode
+		}
+	}
+	return ledger.NoTopology
+}
+
+// reportedPolicy reads a word of topologyPolicies, which names policy and scope at once.
+func reportedPolicy(name string) (policy ledger.TopologyPolicy, ok bool) {
+	switch name {
+	case "None":
+		return ledger.NoTopology, true
+	case "BestEffort", "BestEffortContainerLevel", "BestEffortPodLevel":
+		return ledger.BestEffort, true
+	case "Restricted", "RestrictedContainerLevel", "RestrictedPodLevel":
+		return ledger.Restricted, true
+	case "SingleNUMANode", "SingleNUMANodeContainerLevel", "SingleNUMANodePodLevel":
+		return ledger.SingleNUMANode, true
+	}
+	return ledger.NoTopology, false
+}

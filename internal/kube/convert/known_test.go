@@ -1,0 +1,58 @@
+package convert_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+func TestKnownAnswersAsFactsDoes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var known convert.Known
+		texts := []string{twoNodes, fourNodes, `{"detail":[]}`, `{`, ""}
+		for range rapid.IntRange(1, 12).Draw(t, "nodes") {
+			nrt := newNRT(map[string]string{
+				annotation.CPUTopology:     rapid.SampledFrom(texts).Draw(t, "topology"),
+				annotation.NodeReservation: `{"reservedCPUs":"0"}`,
+			})
+			if rapid.Bool().Draw(t, "zones") {
+				nrt.Zones = v1alpha2.ZoneList{
+					{Name: "node-0", Type: "Node", Costs: v1alpha2.CostList{{Name: "node-0", Value: 10}, {Name: "node-1", Value: rapid.Int64Range(11, 12).Draw(t, "distance")}}},
+					{Name: "node-1", Type: rapid.SampledFrom([]string{"Node", "cache"}).Draw(t, "type")},
+				}
+			}
+			node := newNode(map[string]string{"kubernetes.io/arch": rapid.SampledFrom([]string{"amd64", "arm64"}).Draw(t, "arch")})
+			want, wantProblems := convert.Facts(node, nrt, convert.DefaultArgs())
+			got, problems := known.Facts(node, nrt, convert.DefaultArgs())
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Facts{}, "Machine"), cmp.Transformer("list", cpuset.Set.String)); diff != "" {
+				t.Fatalf("facts (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(wantProblems, problems); diff != "" {
+				t.Fatalf("problems (-want +got):\n%s", diff)
+			}
+			if (want.Machine == nil) != (got.Machine == nil) || want.Machine != nil && !want.Machine.Equal(got.Machine) {
+				t.Fatalf("machine %v, want %v", got.Machine, want.Machine)
+			}
+		}
+	})
+}
+
+func TestKnownSharesMachines(t *testing.T) {
+	t.Parallel()
+	var known convert.Known
+	spaced := "  " + twoNodes
+	first, _ := known.Facts(nil, newNRT(map[string]string{annotation.CPUTopology: twoNodes}), convert.DefaultArgs())
+	second, _ := known.Facts(nil, newNRT(map[string]string{annotation.CPUTopology: spaced}), convert.DefaultArgs())
+	if first.Machine != second.Machine {
+		t.Error("equal machines of two texts are two values")
+	}
+}

@@ -1,0 +1,42 @@
+package convert
+
+import "fmt"
+
+// Problem is something in an object that cannot be used and was left out.
+type Problem struct {
+	// Object is the kind and name, e.g. Node/n0.
+	Object string
+	// Key is the label, annotation or field; Value what it holds, cut to a length that fits a message.
+	Key, Value string
+	Text       string
+	// Kind says what a reader does about it.
+	Kind ProblemKind
+}
+
+// ProblemKind is a kind of Problem.
+type ProblemKind uint8
+
+// Kinds of problem.
+const (
+	// BadValue: treated as absent.
+	BadValue ProblemKind = iota
+	// BadNodeLabel: a node's policy label, treated as absent.
+	BadNodeLabel
+	// AliasConflict: key and alias differ; the canonical key counts.
+	AliasConflict
+	// BadTopology: the node's CPU topology contradicts itself.
+	BadTopology
+)
+
+// String returns the object, the key and what is wrong.
+func (p Problem) String() string { return fmt.Sprintf("%s: %s: %s", p.Object, p.Key, p.Text) }
+
+// maxValue is the length to which values are cut in problems.
+const maxValue = 128
+
+func cut(value string) string {
+	if len(value) > maxValue {
+		return value[:maxValue] + "…"
+	}
+	return value
+}

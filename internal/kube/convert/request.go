@@ -1,0 +1,203 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Request translates a pod that is not bound yet. A pod that can never work as written is refused: BadAnnotation (its
+// Extra is the byte of the annotation), InvalidField, CPURequestNotInteger or RequestLimitMismatch, with a detail that
+// names the field. It is called once per pod and scheduling cycle.
+func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
+	class, ok := ParseClass(pod.Labels[annotation.QoSClass])
+	if !ok {
+		return nil, why.Reason{Code: why.InvalidField}, "metadata.labels[" + annotation.QoSClass + "]: " +
+			annotation.Unsupported(pod.Labels[annotation.QoSClass], ClassNames()...)
+	}
+	kube := kubeClass(pod)
+	r := &place.Request{
+		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
+		Default: args.DefaultBind, StrictSpreadAvoidance: args.StrictSpreadAvoidance,
+		RequestMilli: MilliCPU(pod),
+	}
+	r.LimitMilli, _ = podLimitMilli(pod)
+	r.Role = qos.RoleOf(qos.Pod{Class: class, Band: bandOf(pod), Kube: kube, MilliCPU: r.RequestMilli})
+	if kubeletPins(pod, kube) {
+		for c := range containers(pod) {
+			if n := pinnable(c); n > 0 {
+				r.Containers = append(r.Containers, int(n))
+			}
+		}
+		r.KubeletCPUs = int(together(pod, pinnable))
+	}
+	if reason, detail := readSpec(pod, r, args); !reason.OK() {
+		return nil, reason, detail
+	}
+	if reason, detail := readTopology(pod, r); !reason.OK() {
+		return nil, reason, detail
+	}
+	if r.Role.Binds() {
+		if reason, detail := wholeCPUs(pod, r); !reason.OK() {
+			return nil, reason, detail
+		}
+		r.CPUs = int(r.RequestMilli / 1000)
+	}
+	if args.BindAllPodsOnPolicyNodes && r.Role == qos.SharedPool && r.RequestMilli > 0 {
+		r.OnPolicyNodes = bound(r)
+	}
+	return r, why.Reason{}, ""
+}
+
+// bound is r where it gets CPUs of its own although its class does not bind.
+func bound(r *place.Request) *place.Request {
+	b := *r
+	b.Role, b.ConstrainedBurst = holderRole(r.Role, r.Class), false
+	if r.RequestMilli%1000 == 0 {
+		b.CPUs = int(r.RequestMilli / 1000)
+	}
+	return &b
+}
+
+// ClassNames are the values of the label qosClass, in the order in which refusals list them.
+func ClassNames() []string { return []string{"LSE", "LSR", "LS", "BE", "SYSTEM"} }
+
+func readSpec(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, string) {
+	r.Exclusive = args.DefaultExclusive
+	text, ok := pod.Annotations[annotation.ResourceSpecKey]
+	if !ok {
+		return why.Reason{}, ""
+	}
+	spec, _, err := annotation.ParseResourceSpec(text)
+	if err != nil {
+		return badAnnotation(annotation.ResourceSpecKey, err)
+	}
+	r.Required, r.Preferred = wish(spec.RequiredCPUBindPolicy), wish(spec.PreferredCPUBindPolicy)
+	r.Exclusive = exclusive(spec.PreferredCPUExclusivePolicy, args.DefaultExclusive)
+	if spec.PreferredCPUBindPolicy == annotation.BindConstrainedBurst {
+		if !MayBurst(pod) {
+			return badAnnotation(annotation.ResourceSpecKey, errors.New(BurstRule))
+		}
+		r.ConstrainedBurst = true
+	}
+	return why.Reason{}, ""
+}
+
+// BurstRule is the refusal of a ConstrainedBurst that MayBurst does not grant.
+const BurstRule = "ConstrainedBurst needs QoS LS or Burstable and a cpu limit"
+
+// MayBurst reports whether a pod may ask for ConstrainedBurst: it runs on the CPU shared pool and every container has a
+// CPU limit.
+func MayBurst(pod *corev1.Pod) bool {
+	class, _, kube := PodQoS(pod)
+	if class != qos.LS && (class != qos.None || kube == qos.BestEffort) {
+		return false
+	}
+	_, limited := podLimitMilli(pod)
+	return limited
+}
+
+func wish(policy string) place.BindWish {
+	switch policy {
+	case annotation.BindFullPCPUs:
+		return place.WantFullPCPUs
+	case annotation.BindSpreadByPCPUs:
+		return place.WantSpreadByPCPUs
+	}
+	return place.NoWish
+}
+
+func readTopology(pod *corev1.Pod, r *place.Request) (why.Reason, string) {
+	text, ok := pod.Annotations[annotation.NUMATopologySpecKey]
+	if !ok {
+		return why.Reason{}, ""
+	}
+	spec, _, err := annotation.ParseNUMATopologySpec(text)
+	if err != nil {
+		return badAnnotation(annotation.NUMATopologySpecKey, err)
+	}
+	r.Topology = topologyPolicy(spec.NUMATopologyPolicy)
+	return why.Reason{}, ""
+}
+
+// topologyPolicy translates a name that its codec has checked.
+func topologyPolicy(name string) ledger.TopologyPolicy {
+	switch name {
+	case annotation.TopologyBestEffort:
+		return ledger.BestEffort
+	case annotation.TopologyRestricted:
+		return ledger.Restricted
+	case annotation.TopologySingleNUMANode:
+		return ledger.SingleNUMANode
+	}
+	return ledger.NoTopology
+}
+
+func badAnnotation(key string, err error) (why.Reason, string) {
+	reason := why.Reason{Code: why.BadAnnotation}
+	if e := (*annotation.Error)(nil); errors.As(err, &e) {
+		reason.Extra = e.Offset
+	}
+	return reason, fmt.Sprintf("metadata.annotations[%s]: %v", key, err)
+}
+
+// wholeCPUs applies the first principle of seed 000 to a pod that binds: requests equal limits, and whole CPUs.
+func wholeCPUs(pod *corev1.Pod, r *place.Request) (why.Reason, string) {
+	if field, ok := Unequal(pod); ok {
+		return why.Reason{Code: why.RequestLimitMismatch},
+			fmt.Sprintf("%s: requests must equal limits for %s Pod", field, r.Class)
+	}
+	if r.RequestMilli%1000 != 0 {
+		return why.Reason{
+			Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: r.RequestMilli,
+			Free: r.RequestMilli / 1000 * 1000,
+		}, "the requested CPUs of " + r.Class.String() + " Pod must be integer"
+	}
+	return why.Reason{}, ""
+}
+
+// Unequal finds the first container, or the pod-level resources, whose request of cpu or memory is not its limit. A
+// limit without a request is a request of the same amount, as the API server completes it.
+func Unequal(pod *corev1.Pod) (field string, found bool) {
+	for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if r := pod.Spec.Resources; r != nil {
+			if unequal(r, name) {
+				return fmt.Sprintf("spec.resources.limits[%s]", name), true
+			}
+			if _, ok := r.Limits[name]; ok {
+				continue // the pod's own amount counts, not those of its containers
+			}
+		}
+		for i := range pod.Spec.InitContainers {
+			if unequal(&pod.Spec.InitContainers[i].Resources, name) {
+				return fmt.Sprintf("spec.initContainers[%d].resources.limits[%s]", i, name), true
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if unequal(&pod.Spec.Containers[i].Resources, name) {
+				return fmt.Sprintf("spec.containers[%d].resources.limits[%s]", i, name), true
+			}
+		}
+	}
+	return "", false
+}
+
+func unequal(r *corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	request, requested := r.Requests[name]
+	limit, limited := r.Limits[name]
+	if !requested {
+		return false // a limit alone is completed
+	}
+	if !limited {
+		limit = apiresource.Quantity{}
+	}
+	return request.Cmp(limit) != 0
+}

@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
+
+// Watch feeds the store from informers, for owners that have no other consumer of the same events. topologies may be
+// nil. It returns a function that reports whether every object of the informers' initial lists has been put.
+func (s *Store) Watch(nodes, pods, topologies cache.SharedIndexInformer) (hasSynced func() bool, err error) {
+	var fed []cache.ResourceEventHandlerRegistration
+	for _, feed := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{{nodes, s.nodeHandler()}, {topologies, s.TopologyHandler()}, {pods, s.podHandler()}} {
+		if feed.informer == nil {
+			continue
+		}
+		r, err := feed.informer.AddEventHandler(feed.handler)
+		if err != nil {
+			return nil, fmt.Errorf("feed the store: %w", err)
+		}
+		fed = append(fed, r)
+	}
+	return func() bool {
+		for _, r := range fed {
+			if !r.HasSynced() {
+				return false
+			}
+		}
+		return true
+	}, nil
+}
+
+// TopologyHandler puts NodeResourceTopologies.
+func (s *Store) TopologyHandler() cache.ResourceEventHandler {
+	return handler(s.PutTopology, func(t *v1alpha2.NodeResourceTopology) { s.RemoveTopology(t.Name) })
+}
+
+func (s *Store) nodeHandler() cache.ResourceEventHandler {
+	return handler(s.PutNode, func(n *corev1.Node) { s.RemoveNode(n.Name) })
+}
+
+func (s *Store) podHandler() cache.ResourceEventHandler { return handler(s.PutPod, s.RemovePod) }
+
+// handler calls put with what is and remove with what was, unwrapping the tombstones of missed deletions.
+func handler[T any](put, remove func(T)) cache.ResourceEventHandler {
+	onPut := func(obj any) {
+		if o, ok := obj.(T); ok {
+			put(o)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    onPut,
+		UpdateFunc: func(_, obj any) { onPut(obj) },
+		DeleteFunc: func(obj any) {
+			if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = t.Obj
+			}
+			if o, ok := obj.(T); ok {
+				remove(o)
+			}
+		},
+	}
+}
+
+// First returns the informer seen through a window: handlers that are added to it get each event after first had it.
+// A consumer that acts on an event (a scheduling queue that wakes pods) then never sees the store behind it.
+func First(first cache.ResourceEventHandler, i cache.SharedIndexInformer) cache.SharedIndexInformer {
+	return &ordered{SharedIndexInformer: i, first: first}
+}
+
+type ordered struct {
+	cache.SharedIndexInformer
+	first cache.ResourceEventHandler
+}
+
+func (o *ordered) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return o.SharedIndexInformer.AddEventHandler(inOrder{o.first, h})
+}
+
+type inOrder [2]cache.ResourceEventHandler
+
+func (h inOrder) OnAdd(obj any, initial bool) {
+	for _, handler := range h {
+		handler.OnAdd(obj, initial)
+	}
+}
+
+func (h inOrder) OnUpdate(old, obj any) {
+	for _, handler := range h {
+		handler.OnUpdate(old, obj)
+	}
+}
+
+func (h inOrder) OnDelete(obj any) {
+	for _, handler := range h {
+		handler.OnDelete(obj)
+	}
+}

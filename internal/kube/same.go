@@ -1,0 +1,44 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// noFacts are the facts of a node of which nothing is known.
+func noFacts() ledger.Facts {
+	return ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}, MinSharedCPUs: -1}
+}
+
+// sameNode reports whether nothing that facts are read from differs. Most Node updates are heartbeats: they must not
+// cost a parse.
+func sameNode(a, b *corev1.Node) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		a.Status.NodeInfo.Architecture == b.Status.NodeInfo.Architecture
+}
+
+// SameTopology reports whether nothing that facts are read from differs.
+func SameTopology(a, b *v1alpha2.NodeResourceTopology) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.TopologyPolicies, b.TopologyPolicies) && //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+		slices.Equal(a.Attributes, b.Attributes) && sameZones(a.Zones, b.Zones)
+}
+
+func sameZones(a, b v1alpha2.ZoneList) bool {
+	if len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] {
+		return true // equal machines share their zones
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}

@@ -1,0 +1,250 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Store keeps the ledger of every node. All methods may be called from any goroutine.
+type Store struct {
+	nodes sync.Map // node name → *record
+	// holders says on which node a pod's entry is (UID → node name): a deletion may come with an object that never
+	// learned its node.
+	holders sync.Map
+
+	mu       sync.Mutex // guards args, sealed, machines, and the birth and death of records
+	args     convert.Args
+	sealed   bool
+	machines topo.Pool
+
+	static, constrained atomic.Int64 // nodes with a static kubelet; with Restricted or SingleNUMANode
+
+	unknown *ledger.View // of a node that nobody has spoken of
+
+	syncOnce sync.Once
+	synced   chan struct{}
+}
+
+// NewStore returns an empty store that reads nodes with the plugin's default arguments.
+func NewStore() *Store {
+	return &Store{args: convert.DefaultArgs(), unknown: ledger.New(noFacts()).View(), synced: make(chan struct{})}
+}
+
+// Configure sets the arguments that a node's facts depend on. There is one account per machine, whichever profile
+// schedules onto it, so every caller must bring equal arguments, before the first object.
+func (s *Store) Configure(args convert.Args) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sealed && args != s.args {
+		return fmt.Errorf("all profiles must give the plugin NodeNUMAResource equal arguments: got %+v after %+v", args, s.args)
+	}
+	s.args, s.sealed = args, true
+	return nil
+}
+
+// MarkSynced declares that every object which existed at start has been put.
+func (s *Store) MarkSynced() { s.syncOnce.Do(func() { close(s.synced) }) }
+
+// Synced is closed by MarkSynced. Before, views are incomplete and nothing may be decided on them.
+func (s *Store) Synced() <-chan struct{} { return s.synced }
+
+// IsSynced reports whether MarkSynced was called.
+func (s *Store) IsSynced() bool {
+	select {
+	case <-s.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// View returns the account of a node without taking a lock. A node of which nothing is known has an empty account
+// without topology; Has tells the two apart.
+func (s *Store) View(node string) *ledger.View {
+	if r, ok := s.nodes.Load(node); ok {
+		return r.(*record).view.Load()
+	}
+	return s.unknown
+}
+
+// Has reports whether some object names the node.
+func (s *Store) Has(node string) bool {
+	_, ok := s.nodes.Load(node)
+	return ok
+}
+
+// Nodes returns the names of the nodes that have a Node object, sorted.
+func (s *Store) Nodes() []string {
+	var names []string
+	s.nodes.Range(func(name, r any) bool {
+		if n, _ := r.(*record).objects(); n != nil {
+			names = append(names, name.(string))
+		}
+		return true
+	})
+	slices.Sort(names)
+	return names
+}
+
+// Node is everything the Store knows of one node. The objects must not be changed.
+type Node struct {
+	Object   *corev1.Node                   // nil while only pods or a topology name the node
+	Topology *v1alpha2.NodeResourceTopology // nil without; what the scheduler reads of it
+	View     *ledger.View
+	Problems []convert.Problem
+}
+
+// Node returns what is known of a node.
+func (s *Store) Node(name string) (Node, bool) {
+	r, ok := s.nodes.Load(name)
+	if !ok {
+		return Node{}, false
+	}
+	return r.(*record).snapshot(), true
+}
+
+// AnyStaticKubelet reports whether some node's kubelet pins CPUs itself. While none does, a pod that Tenon does not
+// bind cannot be refused for the kubelet's sake.
+func (s *Store) AnyStaticKubelet() bool { return s.static.Load() > 0 }
+
+// AnyConstrained reports whether some node's topology policy is Restricted or SingleNUMANode. While none is, a pod
+// without a wish of its own is never constrained to NUMA nodes.
+func (s *Store) AnyConstrained() bool { return s.constrained.Load() > 0 }
+
+// Commit applies an offer to the node's account. It returns ledger.ErrExpired when the account has moved on since the
+// offer was computed, or when the node is gone.
+func (s *Store) Commit(node string, o ledger.Offer) error {
+	r, ok := s.nodes.Load(node)
+	if !ok {
+		return fmt.Errorf("node %s is gone: %w", node, ledger.ErrExpired)
+	}
+	if err := r.(*record).commit(o); err != nil {
+		return err
+	}
+	s.holders.Store(o.Entry.UID, node)
+	return nil
+}
+
+// Revert takes back a committed offer. It does nothing when the offer is not held any more, or when the API server has
+// confirmed it.
+func (s *Store) Revert(node string, o ledger.Offer) {
+	s.change(node, func(r *record) {
+		if !r.revert(o) {
+			s.holders.CompareAndDelete(o.Entry.UID, node)
+		}
+	})
+}
+
+// PutNode records the Node object.
+func (s *Store) PutNode(n *corev1.Node) {
+	s.create(n.Name, func(r *record) { r.setNode(s, n) })
+}
+
+// RemoveNode forgets the Node object. Its pods stay until they are removed.
+func (s *Store) RemoveNode(name string) {
+	s.change(name, func(r *record) { r.setNode(s, nil) })
+}
+
+// PutTopology records the NodeResourceTopology of the node of the same name.
+func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
+	s.create(t.Name, func(r *record) { r.setTopology(s, t) })
+}
+
+// RemoveTopology forgets a NodeResourceTopology.
+func (s *Store) RemoveTopology(name string) {
+	s.change(name, func(r *record) { r.setTopology(s, nil) })
+}
+
+// PutPod records a pod. A pod without node, or in a terminal phase, holds nothing; a terminating pod holds what it has
+// until it is gone.
+func (s *Store) PutPod(p *corev1.Pod) {
+	if p.Spec.NodeName == "" {
+		return
+	}
+	entry, concerns := convert.EntryUnder(s.arguments().DefaultExclusive, p)
+	if !concerns {
+		s.RemovePod(p)
+		return
+	}
+	if was, ok := s.holders.Swap(entry.UID, p.Spec.NodeName); ok && was != p.Spec.NodeName {
+		s.change(was.(string), func(r *record) { r.remove(entry.UID) })
+	}
+	s.create(p.Spec.NodeName, func(r *record) { r.put(entry) })
+}
+
+// RemovePod forgets a pod, wherever it is held.
+func (s *Store) RemovePod(p *corev1.Pod) {
+	uid := string(p.UID)
+	if node, ok := s.holders.LoadAndDelete(uid); ok {
+		s.change(node.(string), func(r *record) { r.remove(uid) })
+	}
+}
+
+// create applies f to the record of a node, which is born when it does not exist.
+func (s *Store) create(node string, f func(*record)) {
+	for {
+		r, ok := s.nodes.Load(node)
+		if !ok {
+			r, _ = s.nodes.LoadOrStore(node, newRecord())
+		}
+		if r.(*record).update(f) {
+			return
+		}
+	}
+}
+
+// change applies f to the record of a node, if there is one, and buries a record that holds nothing any more.
+func (s *Store) change(node string, f func(*record)) {
+	r, ok := s.nodes.Load(node)
+	if !ok {
+		return
+	}
+	r.(*record).update(func(r *record) {
+		f(r)
+		if r.isEmpty() {
+			r.dead = true
+			s.nodes.CompareAndDelete(node, r)
+		}
+	})
+}
+
+// facts reads a node's facts; machines with equal topology come out as one value.
+func (s *Store) facts(n *corev1.Node, t *v1alpha2.NodeResourceTopology) (ledger.Facts, []convert.Problem) {
+	f, problems := convert.Facts(n, t, s.arguments())
+	if f.Machine != nil {
+		s.mu.Lock()
+		f.Machine = s.machines.Intern(f.Machine)
+		s.mu.Unlock()
+	}
+	return f, problems
+}
+
+// arguments returns the arguments, which stay as they are from then on.
+func (s *Store) arguments() convert.Args {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed = true
+	return s.args
+}
+
+// count moves the cluster-wide counters from the facts that were to those that are.
+func (s *Store) count(was, is *ledger.Facts) {
+	s.static.Add(one(is.Kubelet.Static) - one(was.Kubelet.Static))
+	s.constrained.Add(one(is.Topology >= ledger.Restricted) - one(was.Topology >= ledger.Restricted))
+}
+
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

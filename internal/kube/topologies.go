@@ -1,0 +1,220 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
+
+// topologyPage bounds how many topologies are in memory untrimmed: an object of 256 CPUs is 10 KB of text, several times
+// that as a tree.
+const topologyPage = 100
+
+// absentPause is how often a missing resource is looked for.
+const absentPause = 10 * time.Second
+
+// NewTopologyInformer returns an informer of NodeResourceTopologies. Its cache holds *v1alpha2.NodeResourceTopology with
+// what the scheduler reads, whichever version the server has. A cluster without the resource looks like one without objects;
+// when the CRD is installed later its objects appear.
+func NewTopologyInformer(client dynamic.Interface) cache.SharedIndexInformer {
+	source := &topologySource{client: client}
+	return cache.NewSharedIndexInformer(source, &v1alpha2.NodeResourceTopology{}, 0, cache.Indexers{})
+}
+
+// topologySource lists and watches, trimming each object before the next page is read.
+type topologySource struct {
+	client dynamic.Interface
+	old    atomic.Bool // the server has only v1alpha1, whose fields are a subset
+	absent atomic.Bool // the last list found no such resource
+	rested atomic.Bool // and the watch after it has waited
+	models models
+}
+
+// IsWatchListSemanticsUnSupported makes the reflector list in pages, which trims sooner than a stream of events, and
+// lets a missing resource be an empty list.
+func (*topologySource) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (s *topologySource) List(options metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), options)
+}
+
+func (s *topologySource) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), options)
+}
+
+func (s *topologySource) resource() dynamic.ResourceInterface {
+	gvr := v1alpha2.Resource()
+	if s.old.Load() {
+		gvr.Version = "v1alpha1"
+	}
+	return s.client.Resource(gvr)
+}
+
+// ListWithContext returns all topologies.
+func (s *topologySource) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list, err := s.list(ctx, options)
+	if apierrors.IsNotFound(err) {
+		s.old.Store(!s.old.Load())
+		if list, err = s.list(ctx, options); apierrors.IsNotFound(err) {
+			s.old.Store(false)
+			s.rested.Store(false)
+			s.absent.Store(true)
+			return &v1alpha2.NodeResourceTopologyList{}, nil
+		}
+	}
+	s.absent.Store(false)
+	return list, err
+}
+
+func (s *topologySource) list(ctx context.Context, options metav1.ListOptions) (*v1alpha2.NodeResourceTopologyList, error) {
+	// Pages need a consistent read: resource version "0" would come whole from the server's cache.
+	options.Limit, options.ResourceVersion, options.ResourceVersionMatch = topologyPage, "", ""
+	all := &v1alpha2.NodeResourceTopologyList{}
+	s.models.forget()
+	for {
+		page, err := s.resource().List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			all.Items = append(all.Items, *s.read(&page.Items[i]))
+		}
+		all.ResourceVersion = page.GetResourceVersion()
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// WatchWithContext watches from where a list ended.
+func (s *topologySource) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if s.absent.Load() {
+		return s.rest()
+	}
+	w, err := s.resource().Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return trim(w, s.read), nil
+}
+
+// rest stands in for the watch of a resource that the server does not have: silence for a while, then the order to list
+// again.
+func (s *topologySource) rest() (watch.Interface, error) {
+	if s.rested.Swap(true) {
+		return nil, apierrors.NewResourceExpired("NodeResourceTopology may have been installed")
+	}
+	w := watch.NewFake()
+	time.AfterFunc(absentPause, w.Stop)
+	return w, nil
+}
+
+// read takes from u what the scheduler reads. It works field by field, so that one odd object of another writer cannot
+// stop the watch.
+func (s *topologySource) read(u *unstructured.Unstructured) *v1alpha2.NodeResourceTopology {
+	t := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
+		Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(),
+		CreationTimestamp: u.GetCreationTimestamp(), Annotations: u.GetAnnotations(),
+	}}
+	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+	t.TopologyPolicies, _, _ = unstructured.NestedStringSlice(u.Object, "topologyPolicies")
+	s.convert(u, "attributes", &t.Attributes)
+	s.convert(u, "zones", &t.Zones)
+	delete(t.Annotations, annotation.CPUSharedPoolsKey)
+	delete(t.Annotations, annotation.BECPUSharedPoolsKey)
+	keepKubeletPins(t.Annotations)
+	for i := range t.Zones {
+		z := &t.Zones[i]
+		z.Resources = slices.DeleteFunc(z.Resources, func(r v1alpha2.ResourceInfo) bool {
+			return r.Name != "memory" && !strings.HasPrefix(r.Name, "hugepages-")
+		})
+		for j := range z.Resources {
+			z.Resources[j].Available = resource.Quantity{} // moves with every pod; the account knows better
+		}
+	}
+	if text, ok := t.Annotations[annotation.CPUTopology]; ok {
+		t.Annotations[annotation.CPUTopology], t.Zones = s.models.share(text, t.Zones)
+	}
+	return t
+}
+
+// keepKubeletPins drops the pods that Tenon bound itself: the account knew them before the report did, and a report that
+// says no more than that must not look like news.
+func keepKubeletPins(annotations map[string]string) {
+	text, ok := annotations[annotation.PodCPUAllocsKey]
+	if !ok {
+		return
+	}
+	allocs, _, err := annotation.ParsePodCPUAllocs(text)
+	if err != nil {
+		return // told where facts are read
+	}
+	allocs = slices.DeleteFunc(allocs, func(a annotation.PodCPUAlloc) bool { return !a.ManagedByKubelet })
+	annotations[annotation.PodCPUAllocsKey] = allocs.String()
+}
+
+func (s *topologySource) convert(u *unstructured.Unstructured, field string, into any) {
+	list, ok, _ := unstructured.NestedFieldNoCopy(u.Object, field)
+	if !ok {
+		return
+	}
+	text, err := json.Marshal(list)
+	if err == nil {
+		_ = json.Unmarshal(text, into) // what does not fit the type is left out
+	}
+}
+
+// models keeps one copy of what equal machines have in common.
+type models struct {
+	mu     sync.Mutex
+	byText map[string]*model
+}
+
+type model struct {
+	text  string
+	zones []v1alpha2.ZoneList
+}
+
+// forget lets copies go that nothing uses any more; those in use are kept by their users.
+func (m *models) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.byText = nil
+}
+
+func (m *models) share(text string, zones v1alpha2.ZoneList) (string, v1alpha2.ZoneList) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.byText[text]
+	if known == nil {
+		if m.byText == nil {
+			m.byText = map[string]*model{}
+		}
+		known = &model{text: strings.Clone(text)}
+		m.byText[known.text] = known
+	}
+	for _, z := range known.zones {
+		if equality.Semantic.DeepEqual(z, zones) {
+			return known.text, z
+		}
+	}
+	known.zones = append(known.zones, zones)
+	return known.text, zones
+}

@@ -1,0 +1,153 @@
+package kube_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+func object(t *testing.T, version, name, text string) *unstructured.Unstructured {
+	t.Helper()
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "topology.node.k8s.io/" + version, "kind": "NodeResourceTopology",
+		"metadata": map[string]any{"name": name, "labels": map[string]any{"a": "b"}, "annotations": map[string]any{
+			annotation.CPUTopology: text, annotation.CPUSharedPoolsKey: "[]",
+		}},
+		"topologyPolicies": []any{"SingleNUMANodePodLevel"},
+		"zones": []any{map[string]any{
+			"name": "node-0", "type": "Node", "costs": []any{map[string]any{"name": "node-0", "value": int64(10)}},
+			"resources": []any{
+				map[string]any{"name": "cpu", "capacity": "8", "allocatable": "8", "available": "3"},
+				map[string]any{"name": "memory", "capacity": "8Gi", "allocatable": "8Gi", "available": "1Gi"},
+			},
+		}},
+	}}
+}
+
+func client(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+	kinds := map[schema.GroupVersionResource]string{}
+	for _, version := range []string{"v1alpha1", "v1alpha2"} {
+		kinds[schema.GroupVersionResource{Group: v1alpha2.GroupName, Version: version, Resource: "noderesourcetopologies"}] = "NodeResourceTopologyList"
+	}
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
+}
+
+// start runs an informer until the test ends.
+func start(t *testing.T, i cache.SharedIndexInformer) {
+	t.Helper()
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() { i.Run(stop) })
+	t.Cleanup(func() { close(stop); running.Wait() })
+	if !cache.WaitForCacheSync(stop, i.HasSynced) {
+		t.Fatal("the cache does not sync")
+	}
+}
+
+func TestTopologyCacheKeepsOnlyWhatIsReadAndSharesTheRest(t *testing.T) {
+	text := convert.Topology(machine(t, 2, 4)).String()
+	i := kube.NewTopologyInformer(client(object(t, "v1alpha2", "a", text), object(t, "v1alpha2", "b", text)))
+	start(t, i)
+	var kept []*v1alpha2.NodeResourceTopology
+	for _, o := range i.GetStore().List() {
+		kept = append(kept, o.(*v1alpha2.NodeResourceTopology))
+	}
+	if len(kept) != 2 {
+		t.Fatalf("got %d objects, want 2", len(kept))
+	}
+	a, b := kept[0], kept[1]
+	if len(a.Labels) != 0 || a.Annotations[annotation.CPUSharedPoolsKey] != "" {
+		t.Errorf("kept what nobody reads: %+v", a)
+	}
+	if a.Annotations[annotation.CPUTopology] != text || !slices.Equal(a.TopologyPolicies, []string{"SingleNUMANodePodLevel"}) { //nolint:staticcheck // what exporters of v1alpha1 write
+		t.Errorf("lost what is read: %+v", a)
+	}
+	if len(a.Zones) != 1 || len(a.Zones[0].Resources) != 1 || a.Zones[0].Costs[0].Value != 10 || &a.Zones[0] != &b.Zones[0] {
+		t.Errorf("zones: want distances and memory alone, one copy for equal nodes: %+v", a.Zones)
+	}
+}
+
+func TestTopologiesOfAServerWithTheOldVersionAlone(t *testing.T) {
+	c := client(object(t, "v1alpha1", "a", "{}"))
+	c.PrependReactor("list", "noderesourcetopologies", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		gvr := a.GetResource()
+		return gvr.Version == "v1alpha2", nil, apierrors.NewNotFound(gvr.GroupResource(), "")
+	})
+	i := kube.NewTopologyInformer(c)
+	start(t, i)
+	if got := i.GetStore().ListKeys(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("got %v, want the object of v1alpha1", got)
+	}
+}
+
+func TestMissingResourceIsNoObjectsUntilItIsInstalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := client(object(t, "v1alpha2", "a", "{}"))
+		installed := make(chan struct{})
+		c.PrependReactor("list", "noderesourcetopologies", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			select {
+			case <-installed:
+				return false, nil, nil
+			default:
+				return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
+			}
+		})
+		i := kube.NewTopologyInformer(c)
+		start(t, i)
+		if got := i.GetStore().ListKeys(); len(got) != 0 {
+			t.Fatalf("got %v before the resource exists", got)
+		}
+		close(installed)
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
+		synctest.Wait()
+		if got := i.GetStore().ListKeys(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("after the installation: got %v, want [a]", got)
+		}
+	})
+}
+
+func TestOneOddObjectDoesNotHideTheOthers(t *testing.T) {
+	odd := object(t, "v1alpha2", "odd", "{}")
+	odd.Object["zones"] = "none"
+	odd.Object["attributes"] = map[string]any{"a": int64(1)}
+	odd.Object["topologyPolicies"] = int64(7)
+	i := kube.NewTopologyInformer(client(odd, object(t, "v1alpha2", "fine", "{}")))
+	start(t, i)
+	got := i.GetStore().ListKeys()
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"fine", "odd"}) {
+		t.Errorf("got %v, want both", got)
+	}
+}
+
+func TestFirstHasEachEventBeforeTheQueue(t *testing.T) {
+	s := kube.NewStore()
+	i := kube.First(s.TopologyHandler(), kube.NewTopologyInformer(client(object(t, "v1alpha2", "a", convert.Topology(machine(t, 1, 2)).String()))))
+	seen := make(chan bool, 1)
+	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+		seen <- s.View(obj.(metav1.Object).GetName()).Machine() != nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, i)
+	if !<-seen {
+		t.Error("the handler ran before the store had the object")
+	}
+}
