@@ -1,0 +1,56 @@
+package desired
+
+import "github.com/tenon-project/tenon/internal/core/ledger"
+
+// Dialect is the cgroup version of a tree.
+type Dialect uint8
+
+// Dialects.
+const (
+	V2 Dialect = iota
+	V1
+)
+
+// String returns "v1" or "v2".
+func (d Dialect) String() string { return [...]string{"v2", "v1"}[d] }
+
+// File names of the cgroup files that Tenon writes.
+const (
+	CPUs       = "cpuset.cpus"
+	Mems       = "cpuset.mems"
+	QuotaV2    = "cpu.max"
+	QuotaV1    = "cpu.cfs_quota_us"
+	unlimited2 = "max"
+	unlimited1 = "-1"
+)
+
+// Quota returns the name of the file of the CPU quota and the value that lifts it.
+func (d Dialect) Quota() (file, lifted string) {
+	if d == V1 {
+		return QuotaV1, unlimited1
+	}
+	return QuotaV2, unlimited2
+}
+
+// Leaf is the group of one container or sandbox.
+type Leaf struct {
+	// Path is relative to the root of the tree, like "kubepods/pod12/34".
+	Path string
+	// Container is its name; "" for a sandbox.
+	Container string
+}
+
+// Pod is one pod on the machine, with the groups that it has.
+type Pod struct {
+	// Entry carries identity, class, role and allocation. Its role says what the pod is entitled to; that a pod belongs
+	// to the kubelet's static policy follows from the pins of the account.
+	Entry ledger.Entry
+	// Pinnable tells that a static kubelet gives the pod CPUs of its own, that it has none of ours, and that its class
+	// does not put it on a pool.
+	Pinnable bool
+	// MemoryNUMAIDs are the NUMA nodes (kernel ids) that its memory was allocated on; nil when it was not.
+	MemoryNUMAIDs []int
+	// Cgroup is the pod's own group, the parent of its leaves; "" while unknown.
+	Cgroup string
+	Leaves []Leaf
+}

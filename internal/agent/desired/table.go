@@ -1,0 +1,261 @@
+package desired
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Cause says why a row has its value.
+type Cause uint8
+
+// Causes.
+const (
+	// Allocated: the CPUs that the scheduler gave to the pod alone.
+	Allocated Cause = iota
+	// SharedPool: the CPU shared pool.
+	SharedPool
+	// SharedPoolNodes: the part of the CPU shared pool on the NUMA nodes that the pod is constrained to.
+	SharedPoolNodes
+	// SharedPoolWidened: the pod is constrained to NUMA nodes that have no shared CPU left, so it gets the whole pool.
+	SharedPoolWidened
+	// BEPool: the BE CPU shared pool.
+	BEPool
+	// SystemCPUs: the CPUs reserved for system pods.
+	SystemCPUs
+	// UnallocatedShared: an LSR pod that another scheduler bound, let run on the shared pool by a flag.
+	UnallocatedShared
+	// QuotaLifted: a cpuset is the limit of a bound pod; a quota would only throttle it.
+	QuotaLifted
+	// MemoryLocal: the NUMA nodes that the pod's memory was allocated on.
+	MemoryLocal
+)
+
+// String returns the cause in words.
+func (c Cause) String() string {
+	return [...]string{
+		"CPUs of the pod's allocation", "CPU shared pool", "CPU shared pool of the pod's NUMA nodes",
+		"whole CPU shared pool: none of it is left on the pod's NUMA nodes", "BE CPU shared pool", "system CPUs",
+		"CPU shared pool: the pod has no allocation", "no quota beside a cpuset", "NUMA nodes of the pod's memory",
+	}[c]
+}
+
+// Row is one value of the table.
+type Row struct {
+	Path, File, Value string
+	UID, Container    string
+	// CPUs is Value as a set, for the file cpuset.cpus alone.
+	CPUs  cpuset.Set
+	Cause Cause
+	// AtCreation rows are set when the container is created and never touched afterwards.
+	AtCreation bool
+}
+
+// Refusal is a pod whose containers must not start: an exclusive one without an allocation, or one whose pool is empty.
+// Its groups have no rows.
+type Refusal struct {
+	UID    string
+	Reason why.Reason
+}
+
+// Input is what Compute works on.
+type Input struct {
+	// View is the account of the machine with every pod that holds CPUs. Its Machine must be known.
+	View    *ledger.View
+	Dialect Dialect
+	// KubeletKeepsMemory: the kubelet's memory manager is not None, so memory nodes are its own.
+	KubeletKeepsMemory bool
+	// AllowUnallocatedLSR lets LSR pods without an allocation run on the shared pool; LSE pods never.
+	AllowUnallocatedLSR bool
+	Pods                []Pod
+}
+
+// Table is the desired state. Rows are sorted by path, then file; no two have both in common.
+type Table struct {
+	Rows    []Row
+	Refused []Refusal
+}
+
+// Compute returns the desired table. Equal input in any order gives an equal table.
+func Compute(in Input) Table {
+	d := newDecider(in)
+	var t Table
+	for i := range in.Pods {
+		p := &in.Pods[i]
+		v, refused := d.decide(p)
+		if !refused.OK() {
+			t.Refused = append(t.Refused, Refusal{UID: p.Entry.UID, Reason: refused})
+			continue
+		}
+		t.Rows = d.rows(t.Rows, p, v)
+	}
+	slices.SortFunc(t.Rows, func(a, b Row) int {
+		if c := strings.Compare(a.Path, b.Path); c != 0 {
+			return c
+		}
+		return strings.Compare(a.File, b.File)
+	})
+	slices.SortFunc(t.Refused, func(a, b Refusal) int { return strings.Compare(a.UID, b.UID) })
+	return t
+}
+
+// decider holds what is equal for all pods of one Compute.
+type decider struct {
+	in      *Input
+	m       *topo.Machine
+	shared  pool
+	be      pool
+	system  pool
+	quota   string // file
+	lifted  string
+	kstatic map[string]bool
+}
+
+// pool is a set with its text, which is formatted once.
+type pool struct {
+	set  cpuset.Set
+	text string
+}
+
+func newDecider(in Input) *decider {
+	m := in.View.Machine()
+	d := &decider{in: &in, m: m}
+	d.shared = d.pool(in.View.SharedPool())
+	d.be = d.pool(in.View.BEPool())
+	d.system = d.pool(in.View.Facts().System.Intersect(m.Online()))
+	d.quota, d.lifted = in.Dialect.Quota()
+	d.kstatic = PinnedUIDs(in.View)
+	return d
+}
+
+// PinnedUIDs returns the UIDs of the pods that the account says the kubelet pinned; nil when there are none.
+func PinnedUIDs(v *ledger.View) map[string]bool {
+	pins := v.Facts().Pins
+	if len(pins) == 0 {
+		return nil
+	}
+	uids := make(map[string]bool, len(pins))
+	for _, pin := range pins {
+		uids[pin.UID] = true
+	}
+	return uids
+}
+
+func (d *decider) pool(s cpuset.Set) pool { return pool{s, d.m.FormatList(s)} }
+
+// verdict is what a pod gets. The zero value touches nothing.
+type verdict struct {
+	pool
+	cause      Cause
+	touch      bool
+	liftsQuota bool
+}
+
+func (d *decider) decide(p *Pod) (verdict, why.Reason) {
+	if p.Pinnable && d.kstatic[p.Entry.UID] {
+		return verdict{}, why.Reason{}
+	}
+	switch p.Entry.Role {
+	case qos.KubeletPinned:
+		return verdict{}, why.Reason{}
+	case qos.Exclusive, qos.ExclusiveWithBE:
+		return d.exclusive(p)
+	case qos.BEPool:
+		return give(d.be, BEPool)
+	case qos.SystemPool:
+		if !d.system.set.IsEmpty() {
+			return give(d.system, SystemCPUs)
+		}
+	case qos.SharedPool:
+		if len(p.Entry.NUMAIDs) > 0 {
+			return d.partOfPool(p.Entry.NUMAIDs)
+		}
+	}
+	return give(d.shared, SharedPool)
+}
+
+// give returns the verdict for a pool, or refuses an empty one: an empty cpuset would mean all CPUs.
+func give(p pool, c Cause) (verdict, why.Reason) {
+	if p.set.IsEmpty() {
+		return verdict{}, why.Reason{Code: why.SharedPoolTooSmall, Resource: why.CPU, Unit: why.CPUs, Asked: 1}
+	}
+	return verdict{pool: p, cause: c, touch: true}, why.Reason{}
+}
+
+func (d *decider) exclusive(p *Pod) (verdict, why.Reason) {
+	cpus := d.in.View.CPUsOf(p.Entry.UID)
+	if !cpus.IsEmpty() {
+		return verdict{pool: d.pool(cpus), cause: Allocated, touch: true, liftsQuota: true}, why.Reason{}
+	}
+	if p.Entry.CPUList == "" && p.Entry.Role == qos.ExclusiveWithBE && d.in.AllowUnallocatedLSR {
+		return give(d.shared, UnallocatedShared)
+	}
+	return verdict{}, why.Reason{Code: why.UnallocatedExclusivePod, Resource: why.CPU}
+}
+
+func (d *decider) partOfPool(numaIDs []int) (verdict, why.Reason) {
+	var near cpuset.Set
+	for _, id := range numaIDs {
+		if n, ok := d.m.NUMAByID(id); ok {
+			near = near.Union(d.m.NUMACPUs(n))
+		}
+	}
+	near = near.Intersect(d.shared.set)
+	if near.IsEmpty() {
+		return give(d.shared, SharedPoolWidened)
+	}
+	return give(d.pool(near), SharedPoolNodes)
+}
+
+// rows appends the rows of one pod.
+func (d *decider) rows(to []Row, p *Pod, v verdict) []Row {
+	uid := p.Entry.UID
+	mems := d.mems(p)
+	if v.liftsQuota && p.Cgroup != "" {
+		to = append(to, Row{Path: p.Cgroup, File: d.quota, Value: d.lifted, UID: uid, Cause: QuotaLifted})
+	}
+	for _, leaf := range p.Leaves {
+		if v.touch {
+			to = append(to, Row{
+				Path: leaf.Path, File: CPUs, Value: v.text, CPUs: v.set, UID: uid,
+				Container: leaf.Container, Cause: v.cause,
+			})
+		}
+		if v.touch && mems != "" {
+			to = append(to, Row{
+				Path: leaf.Path, File: Mems, Value: mems, UID: uid, Container: leaf.Container,
+				Cause: MemoryLocal, AtCreation: true,
+			})
+		}
+		if v.liftsQuota {
+			to = append(to, Row{
+				Path: leaf.Path, File: d.quota, Value: d.lifted, UID: uid, Container: leaf.Container,
+				Cause: QuotaLifted,
+			})
+		}
+	}
+	return to
+}
+
+// mems returns the memory nodes of a pod in list format, "" when they are not ours to set. Only pods whose CPUs Tenon
+// placed get them: a BE or SYSTEM pod runs wherever its pool is.
+func (d *decider) mems(p *Pod) string {
+	if d.in.KubeletKeepsMemory || len(p.MemoryNUMAIDs) == 0 {
+		return ""
+	}
+	if !p.Entry.Role.Binds() && p.Entry.Role != qos.SharedPool {
+		return ""
+	}
+	ids := slices.Clone(p.MemoryNUMAIDs)
+	slices.Sort(ids)
+	ids = slices.DeleteFunc(slices.Compact(ids), func(id int) bool {
+		n, ok := d.m.NUMAByID(id)
+		return !ok || d.m.MemoryBytes(n) == 0
+	})
+	return cpuset.FormatIDs(ids)
+}

@@ -1,0 +1,109 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// groupCores builds cores from the thread siblings, or from package and core id where a kernel has no siblings. A CPU
+// without topology, offline ones among them, is a core of its own.
+func (s *survey) groupCores() error {
+	leader := make([]int, len(s.cpu)) // position of the core's lowest CPU
+	type coreKey struct{ pkg, core int }
+	byID := map[coreKey]int{}
+	for i := range s.cpu {
+		c := &s.cpu[i]
+		leader[i] = i
+		switch {
+		case len(c.threads) > 0:
+			if !contains(c.threads, c.id) {
+				return s.fault(c.threadsFile, fmt.Errorf("does not name CPU %d itself", c.id))
+			}
+			for _, other := range c.threads {
+				j, ok := s.at[other]
+				if !ok || len(s.cpu[j].threads) == 0 { // not present, or offline
+					continue
+				}
+				if !contains(s.cpu[j].threads, c.id) {
+					return s.fault(c.threadsFile, fmt.Errorf("names CPU %d, whose own siblings do not name CPU %d", other, c.id))
+				}
+				leader[i] = min(leader[i], j)
+			}
+		case c.coreID >= 0 && c.packageID >= 0:
+			key := coreKey{c.packageID, c.coreID}
+			if first, ok := byID[key]; ok {
+				leader[i] = first
+			} else {
+				byID[key] = i
+			}
+		}
+	}
+	cores := 0
+	for i := range s.cpu {
+		if leader[i] == i {
+			s.cpu[i].core = cores
+			cores++
+		} else {
+			s.cpu[i].core = s.cpu[leader[i]].core
+		}
+	}
+	return nil
+}
+
+// groupSockets takes the package id; where the kernel does not know it, the packages are the groups of core siblings,
+// with ids above all known ones. An offline CPU counts to the socket of its NUMA node.
+func (s *survey) groupSockets() error {
+	next := 0
+	for _, c := range s.cpu {
+		next = max(next, c.packageID+1)
+	}
+	groups := map[int]int{}
+	bySiblings, homeless := 0, 0
+	for i := range s.cpu {
+		c := &s.cpu[i]
+		switch {
+		case c.packageID >= 0:
+			c.socket = c.packageID
+		case c.packageGroup >= 0:
+			bySiblings++
+			id, ok := groups[c.packageGroup]
+			if !ok {
+				id = next
+				groups[c.packageGroup] = id
+				next++
+			}
+			c.socket = id
+		default:
+			c.socket = -1
+		}
+	}
+	ofNode := map[int]int{}
+	for _, c := range s.cpu {
+		if _, ok := ofNode[c.numa]; !ok && c.socket >= 0 {
+			ofNode[c.numa] = c.socket
+		}
+	}
+	fallback := max(0, slices.MinFunc(s.cpu, func(a, b cpuFacts) int { return cmp.Compare(uint(a.socket), uint(b.socket)) }).socket)
+	for i := range s.cpu {
+		c := &s.cpu[i]
+		if c.socket >= 0 {
+			continue
+		}
+		socket, ok := ofNode[c.numa]
+		if !ok {
+			socket = fallback
+		}
+		c.socket = socket
+		if !c.offline {
+			homeless++
+		}
+	}
+	if bySiblings > 0 {
+		s.note("%d CPUs have no package id: their sockets are the groups of core siblings", bySiblings)
+	}
+	if homeless > 0 {
+		s.note("%d online CPUs have neither package id nor core siblings: they count to the socket of their NUMA node", homeless)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package probe
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Pins are the pods whose CPUs the kubelet decides about: those in its state that the API knows and that neither carry an
+// allocation of Tenon nor a QoS label that says where they run. In Own mode a pod that started after the take-over began
+// is not pinned either: its CPUs are the shared pool's, whatever the kubelet recorded for it.
+func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) []annotation.PodCPUAlloc {
+	if mode == Blind {
+		return nil
+	}
+	var pins []annotation.PodCPUAlloc
+	for _, pod := range pods {
+		cpus := state.Pods[stateUID(pod)]
+		if len(cpus) == 0 || convert.Ended(pod) {
+			continue
+		}
+		class, _, _ := convert.PodQoS(pod)
+		if class != qos.None && class != qos.LSE && class != qos.LSR {
+			continue
+		}
+		if e, _ := convert.Entry(pod); e.CPUList != "" {
+			continue
+		}
+		if mode == Own && !since.IsZero() && !startedBefore(pod, since) {
+			continue
+		}
+		pins = append(pins, annotation.PodCPUAlloc{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, CPUSet: cpuset.FormatIDs(cpus), ManagedByKubelet: true,
+		})
+	}
+	return pins
+}
+
+// stateUID is the UID that the kubelet knows a pod by: that of a static pod is its own, and the mirror in the API names it.
+func stateUID(pod *corev1.Pod) string {
+	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
+		return uid
+	}
+	return string(pod.UID)
+}
+
+// startedBefore reports whether a container of the pod started before t.
+func startedBefore(pod *corev1.Pod, t time.Time) bool {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for _, s := range statuses {
+			for _, at := range []time.Time{runningSince(s.State), runningSince(s.LastTerminationState)} {
+				if !at.IsZero() && at.Before(t) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func runningSince(s corev1.ContainerState) time.Time {
+	switch {
+	case s.Running != nil:
+		return s.Running.StartedAt.Time
+	case s.Terminated != nil:
+		return s.Terminated.StartedAt.Time
+	}
+	return time.Time{}
+}

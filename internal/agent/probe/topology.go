@@ -1,0 +1,335 @@
+package probe
+
+import (
+	"cmp"
+	gojson "encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Input is all that is published of a node.
+type Input struct {
+	NodeName string
+	// Node is the API's object; nil while it is not known. Its UID goes into the owner reference.
+	Node    *corev1.Node
+	Machine *topo.Machine
+	Kubelet host.Kubelet
+	Mode    Mode
+	// Writer is the program and its version.
+	Writer string
+	// Since is when take-over phase 2 began; zero when there is no take-over.
+	Since metav1.Time
+	// Pins are the pods that the kubelet's static policy pinned.
+	Pins []annotation.PodCPUAlloc
+	// Entries are what the node's pods hold.
+	Entries []ledger.Entry
+}
+
+// Output is what Topology computes.
+type Output struct {
+	Topology *v1alpha2.NodeResourceTopology
+	// Facts are those of the node's account: what the scheduler will read out of the published object.
+	Facts ledger.Facts
+	// Problems is what the Node's annotations or labels say that cannot be used.
+	Problems []convert.Problem
+}
+
+// Topology computes the object that is published: everything but the annotation report, which counts the writes.
+func Topology(in Input) Output {
+	nrt := draft(in)
+	facts, problems := convert.Facts(in.Node, nrt, convert.DefaultArgs())
+	v := ledger.New(facts, in.Entries...).View()
+	for i, n := range machineNodes(in.Machine) {
+		nrt.Zones[i].Resources = resources(in.Machine, n, v)
+	}
+	if in.Mode != Blind {
+		nrt.Annotations[annotation.PodCPUAllocsKey] = allocations(in, v).String()
+		nrt.Annotations[annotation.CPUSharedPoolsKey] = pools(v.Machine(), v.SharedPool()).String()
+		nrt.Annotations[annotation.BECPUSharedPoolsKey] = pools(v.Machine(), v.BEPool()).String()
+	}
+	if text, ok := takeover(in, v); ok {
+		nrt.Annotations[annotation.TakeoverKey] = text
+	}
+	return Output{Topology: nrt, Facts: facts, Problems: problems}
+}
+
+// Facts is Topology for a caller that needs the account's facts alone.
+func Facts(in Input) (ledger.Facts, []convert.Problem) {
+	return convert.Facts(in.Node, draft(in), convert.DefaultArgs())
+}
+
+// draft is the part of the object that does not depend on allocations.
+func draft(in Input) *v1alpha2.NodeResourceTopology {
+	nrt := &v1alpha2.NodeResourceTopology{}
+	nrt.APIVersion, nrt.Kind = v1alpha2.GroupVersion().String(), "NodeResourceTopology"
+	nrt.Name = in.NodeName
+	nrt.Labels = map[string]string{annotation.ManagedBy: annotation.ManagedByKoordinator}
+	nrt.Annotations = map[string]string{
+		annotation.CPUTopology:  detail(in.Machine).String(),
+		annotation.TopologyMode: string(in.Mode),
+		annotation.Writer:       in.Writer,
+	}
+	nrt.TopologyPolicies = []string{policyWord(host.Kubelet{})} //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	nrt.Zones = zones(in.Machine)
+	if in.Node != nil {
+		nrt.OwnerReferences = ownedBy(in.Node.Name, in.Node.UID)
+		for _, key := range []string{annotation.NodeReservation, annotation.NodeSystemQoSResource} {
+			if text, ok := in.Node.Annotations[key]; ok {
+				nrt.Annotations[key] = text
+			}
+		}
+	}
+	if in.Mode == Blind {
+		return nrt
+	}
+	nrt.Annotations[annotation.KubeletCPUManagerPolicy] = annotation.KubeletCPUManager{
+		Policy: policyOf(in.Kubelet), Options: in.Kubelet.CPUOptions, ReservedCPUs: in.Kubelet.ReservedCPUs,
+	}.String()
+	nrt.Annotations[annotation.KubeletKey] = kubeletJSON(in.Kubelet)
+	nrt.Annotations[annotation.PodCPUAllocsKey] = annotation.PodCPUAllocs(in.Pins).String()
+	nrt.TopologyPolicies = []string{policyWord(in.Kubelet)} //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	nrt.Attributes = v1alpha2.AttributeList{
+		{Name: annotation.AttributeTopologyPolicy, Value: or(in.Kubelet.TopologyPolicy, annotation.KubeletTopologyNone)},
+		{Name: annotation.AttributeTopologyScope, Value: or(in.Kubelet.TopologyScope, annotation.TopologyScopeContainer)},
+	}
+	return nrt
+}
+
+// detail lists the online CPUs. Core ids are made dense over them: the machine also counts the cores of offline CPUs.
+func detail(m *topo.Machine) annotation.CPUTopologyDetail {
+	d := convert.Topology(m)
+	dense := map[int32]int32{}
+	for i := range d.Detail {
+		core := &d.Detail[i].Core
+		id, ok := dense[*core]
+		if !ok {
+			id = int32(len(dense))
+			dense[*core] = id
+		}
+		*core = id
+	}
+	return d
+}
+
+func ownedBy(node string, uid types.UID) []metav1.OwnerReference {
+	if uid == "" {
+		return nil
+	}
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: uid}}
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+func policyOf(k host.Kubelet) string { return or(k.CPUPolicy, annotation.KubeletPolicyNone) }
+
+// policyWord is the kubelet's topology policy and scope as one value of topologyPolicies.
+func policyWord(k host.Kubelet) string {
+	level := "ContainerLevel"
+	if k.TopologyScope == annotation.TopologyScopePod {
+		level = "PodLevel"
+	}
+	switch k.TopologyPolicy {
+	case annotation.KubeletTopologyBestEffort:
+		return "BestEffort" + level
+	case annotation.KubeletTopologyRestricted:
+		return "Restricted" + level
+	case annotation.KubeletTopologySingleNUMA:
+		return "SingleNUMANode" + level
+	}
+	return "None"
+}
+
+// kubeletJSON is the annotation kubelet: what /configz says, in short.
+func kubeletJSON(k host.Kubelet) string {
+	type manager struct {
+		Policy   string            `json:"policy"`
+		Scope    string            `json:"scope,omitempty"`
+		Options  map[string]string `json:"options,omitempty"`
+		Reserved string            `json:"reserved,omitempty"`
+	}
+	b, err := gojson.Marshal(struct {
+		Version  string  `json:"version,omitempty"`
+		CPU      manager `json:"cpu"`
+		Memory   manager `json:"memory"`
+		Topology manager `json:"topology"`
+	}{
+		Version:  k.Version,
+		CPU:      manager{Policy: policyOf(k), Options: k.CPUOptions, Reserved: k.ReservedCPUs},
+		Memory:   manager{Policy: or(k.MemoryPolicy, "None")},
+		Topology: manager{Policy: or(k.TopologyPolicy, annotation.KubeletTopologyNone), Scope: or(k.TopologyScope, annotation.TopologyScopeContainer), Options: k.TopologyOptions},
+	})
+	if err != nil {
+		panic(err) // strings and maps of strings always encode
+	}
+	return string(b)
+}
+
+func machineNodes(m *topo.Machine) []topo.NUMA {
+	nodes := make([]topo.NUMA, m.NumNUMA())
+	for i := range nodes {
+		nodes[i] = topo.NUMA(i)
+	}
+	return nodes
+}
+
+// zones lists every NUMA node with its distances, those without CPUs or memory too.
+func zones(m *topo.Machine) v1alpha2.ZoneList {
+	var list v1alpha2.ZoneList
+	for _, n := range machineNodes(m) {
+		z := v1alpha2.Zone{Name: convert.ZoneName(m.NUMAID(n)), Type: annotation.ZoneTypeNode}
+		for _, o := range machineNodes(m) {
+			z.Costs = append(z.Costs, v1alpha2.CostInfo{Name: convert.ZoneName(m.NUMAID(o)), Value: int64(m.Distance(n, o))})
+		}
+		list = append(list, z)
+	}
+	return list
+}
+
+// resources are the amounts of one NUMA node. Capacity is what the machine has, allocatable what is left of it beside
+// reservations, available what is left of that beside exclusive CPUs and the requests that are constrained to the node.
+func resources(m *topo.Machine, n topo.NUMA, v *ledger.View) v1alpha2.ResourceInfoList {
+	var list v1alpha2.ResourceInfoList
+	if cpus := m.NUMACPUs(n).Intersect(m.Online()); !cpus.IsEmpty() {
+		free := free(v, m.NUMAID(n))
+		list = append(list, v1alpha2.ResourceInfo{
+			Name:        string(corev1.ResourceCPU),
+			Capacity:    *resource.NewQuantity(int64(cpus.Len()), resource.DecimalSI),
+			Allocatable: *resource.NewQuantity(int64(free.allocatable), resource.DecimalSI),
+			Available:   *resource.NewMilliQuantity(free.availableMilli, resource.DecimalSI),
+		})
+	}
+	pages := m.Hugepages(n)
+	memory := m.MemoryBytes(n)
+	for size, count := range pages {
+		memory -= size * count
+	}
+	if m.MemoryBytes(n) > 0 {
+		list = append(list, whole(string(corev1.ResourceMemory), m.MemoryBytes(n), max(0, memory)))
+	}
+	var sizes []int64
+	for size := range pages {
+		sizes = append(sizes, size)
+	}
+	slices.Sort(sizes)
+	for _, size := range sizes {
+		name := corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String()
+		list = append(list, whole(name, size*pages[size], size*pages[size]))
+	}
+	return list
+}
+
+func whole(name string, capacity, allocatable int64) v1alpha2.ResourceInfo {
+	return v1alpha2.ResourceInfo{
+		Name:        name,
+		Capacity:    *resource.NewQuantity(capacity, resource.BinarySI),
+		Allocatable: *resource.NewQuantity(allocatable, resource.BinarySI),
+		Available:   *resource.NewQuantity(allocatable, resource.BinarySI),
+	}
+}
+
+// zoneFree is what a NUMA node gives to pods.
+type zoneFree struct {
+	allocatable    int
+	availableMilli int64
+}
+
+// free reads a NUMA node's figures out of the account. The machine of the account has the online CPUs alone, so the node
+// is found by its kernel id.
+func free(v *ledger.View, numaID int) zoneFree {
+	m := v.Machine()
+	if m == nil {
+		return zoneFree{}
+	}
+	n, ok := m.NUMAByID(numaID)
+	if !ok {
+		return zoneFree{}
+	}
+	facts, cpus := v.Facts(), m.NUMACPUs(n)
+	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Kubelet.Reserved)
+	open := v.Allocatable().Intersect(usable)
+	z := zoneFree{allocatable: usable.Len(), availableMilli: 1000 * int64(open.Len())}
+	i, ok := slices.BinarySearch(m.CPUNodes(), n)
+	if !ok || i >= len(v.Summary().Nodes) {
+		return z
+	}
+	s := v.Summary().Nodes[i]
+	z.availableMilli = max(0, z.availableMilli-(1000*int64(s.PoolCPUs)-s.PoolMilli))
+	return z
+}
+
+// pools are the parts of a pool by NUMA node. A node whose part is empty is published with cpuset "".
+func pools(m *topo.Machine, pool cpuset.Set) annotation.CPUSharedPools {
+	list := annotation.CPUSharedPools{}
+	if m == nil {
+		return list
+	}
+	for _, n := range m.CPUNodes() {
+		list = append(list, annotation.CPUSharedPool{
+			Socket: int32(m.SocketID(m.NUMASocket(n))), Node: int32(m.NUMAID(n)),
+			CPUSet: m.FormatList(pool.Intersect(m.NUMACPUs(n))),
+		})
+	}
+	return list
+}
+
+// allocations are the pods with CPUs of their own: those that the kubelet pinned and still decides about, and those that
+// Tenon placed.
+func allocations(in Input, v *ledger.View) annotation.PodCPUAllocs {
+	list := annotation.PodCPUAllocs{}
+	for _, p := range in.Pins {
+		p.ManagedByKubelet = true
+		list = append(list, p)
+	}
+	for e := range v.Entries() {
+		if !e.Role.Binds() || e.CPUList == "" {
+			continue
+		}
+		list = append(list, annotation.PodCPUAlloc{
+			Namespace: e.Namespace, Name: e.Name, UID: types.UID(e.UID), CPUSet: e.CPUList,
+		})
+	}
+	slices.SortStableFunc(list, func(a, b annotation.PodCPUAlloc) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return list
+}
+
+// takeover tells how far the CPUs are taken over from a kubelet; false when there is nothing to take.
+func takeover(in Input, v *ledger.View) (string, bool) {
+	switch {
+	case in.Mode == Blind:
+		return annotation.Takeover{Phase: 1}.String(), true
+	case in.Mode == Follow || policyOf(in.Kubelet) != annotation.KubeletPolicyStatic:
+		return "", false
+	}
+	t := annotation.Takeover{
+		Phase: 2, Since: in.Since, KubeletPolicy: policyOf(in.Kubelet), RemainingPods: int32(len(in.Pins)),
+	}
+	if m := v.Machine(); m != nil {
+		free := m.Online().Minus(v.Facts().Kubelet.Reserved)
+		for _, p := range in.Pins {
+			if set, _, err := m.ParseList(p.CPUSet); err == nil {
+				free = free.Minus(set)
+			}
+		}
+		t.KubeletFreeCPUs = m.FormatList(free)
+	}
+	return t.String(), true
+}

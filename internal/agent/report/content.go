@@ -1,0 +1,127 @@
+package report
+
+import (
+	gojson "encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
+
+// Sizes of all annotations together.
+const (
+	warnBytes   = 128 << 10
+	refuseBytes = 240 << 10
+)
+
+// ErrTooLarge is returned for a report whose annotations would come near the API server's limit.
+var ErrTooLarge = errors.New("annotations are too large to be published")
+
+// content is what is applied: the part of the object that is ours.
+type content struct {
+	nrt  *v1alpha2.NodeResourceTopology
+	hash string
+	boot string
+}
+
+// newContent cuts an object down to a scope and hashes it.
+func newContent(nrt *v1alpha2.NodeResourceTopology, s scope, boot string) (content, error) {
+	nrt = nrt.DeepCopy()
+	if s == annotationsOnly {
+		nrt.Zones, nrt.TopologyPolicies, nrt.Attributes = nil, nil, nil //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	}
+	text, err := gojson.Marshal(nrt)
+	if err != nil {
+		return content{}, fmt.Errorf("encode topology: %w", err)
+	}
+	h := fnv.New64a()
+	h.Write(text)
+	h.Write([]byte(boot))
+	return content{nrt: nrt, hash: fmt.Sprintf("%016x", h.Sum64()), boot: boot}, nil
+}
+
+// bytes counts all annotations.
+func (c content) bytes() int {
+	n := 0
+	for key, value := range c.nrt.Annotations {
+		n += len(key) + len(value)
+	}
+	return n
+}
+
+// isIn reports whether an object in the API has this content.
+func (c content) isIn(object *unstructured.Unstructured) bool {
+	if object == nil || reportOf(object).Hash != c.hash {
+		return false
+	}
+	got, err := typed(object)
+	if err != nil {
+		return false
+	}
+	for key, value := range c.nrt.Annotations {
+		if got.Annotations[key] != value {
+			return false
+		}
+	}
+	for key, value := range c.nrt.Labels {
+		if got.Labels[key] != value {
+			return false
+		}
+	}
+	if c.nrt.Zones == nil {
+		return true
+	}
+	// A server of v1alpha1 alone drops the attributes.
+	sameAttributes := object.GroupVersionKind().Version == "v1alpha1" || apiequality.Semantic.DeepEqual(c.nrt.Attributes, got.Attributes)
+	return sameAttributes && apiequality.Semantic.DeepEqual(c.nrt.Zones, got.Zones) &&
+		apiequality.Semantic.DeepEqual(c.nrt.TopologyPolicies, got.TopologyPolicies) //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+}
+
+// object returns what is sent to the API.
+func (c content) object(gv schema.GroupVersion, gen int64) (*unstructured.Unstructured, error) {
+	nrt := c.nrt.DeepCopy()
+	nrt.Annotations = maps.Clone(nrt.Annotations)
+	nrt.Annotations[annotation.ReportKey] = annotation.Report{Gen: gen, Hash: c.hash, Boot: c.boot}.String()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(nrt)
+	if err != nil {
+		return nil, fmt.Errorf("encode topology: %w", err)
+	}
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(gv.WithKind("NodeResourceTopology"))
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	if nrt.Zones == nil {
+		unstructured.RemoveNestedField(u.Object, "zones")
+	}
+	if gv.Version == "v1alpha1" {
+		unstructured.RemoveNestedField(u.Object, "attributes")
+	}
+	return u, nil
+}
+
+// reportOf reads the generation of an object; the zero Report when it has none.
+func reportOf(object *unstructured.Unstructured) annotation.Report {
+	if object == nil {
+		return annotation.Report{}
+	}
+	r, _, err := annotation.ParseReport(object.GetAnnotations()[annotation.ReportKey])
+	if err != nil {
+		return annotation.Report{}
+	}
+	return r
+}
+
+func typed(object *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error) {
+	nrt := &v1alpha2.NodeResourceTopology{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, nrt); err != nil {
+		return nil, fmt.Errorf("decode topology: %w", err)
+	}
+	return nrt, nil
+}
