@@ -1,0 +1,156 @@
+package apply
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+// Grant is what an exclusive pod was given: its class, LSE or LSR, and its CPUs in list format.
+type Grant struct {
+	Class qos.Class
+	CPUs  string
+}
+
+// Checkpoint remembers grants, by the UID of the pod, across restarts of the agent.
+type Checkpoint interface {
+	// Load returns what was saved last; an error for which errors.Is(err, fs.ErrNotExist) holds when nothing was.
+	Load() (map[string]Grant, error)
+	Save(map[string]Grant) error
+}
+
+// File is a Checkpoint in a file.
+type File string
+
+var _ Checkpoint = File("")
+
+type checkpoint struct {
+	Version int              `json:"version"`
+	Grants  map[string]grant `json:"grants"`
+}
+
+type grant struct {
+	Class string `json:"class"`
+	CPUs  string `json:"cpuset"`
+}
+
+// Load reads the file. An unknown class or version or a malformed set is an error: then it is safer to know nothing.
+func (f File) Load() (map[string]Grant, error) {
+	b, err := os.ReadFile(string(f))
+	if err != nil {
+		return nil, err
+	}
+	var c checkpoint
+	if err := json.Unmarshal(b, &c); err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w", f, err)
+	}
+	if c.Version != 1 {
+		return nil, fmt.Errorf("checkpoint %s has version %d, want 1", f, c.Version)
+	}
+	out := make(map[string]Grant, len(c.Grants))
+	for uid, g := range c.Grants {
+		class, ok := qos.ParseClass(g.Class)
+		if !ok || class != qos.LSE && class != qos.LSR {
+			return nil, fmt.Errorf("checkpoint %s: class of %s is %q, want LSE or LSR", f, uid, g.Class)
+		}
+		if _, err := cpuset.ParseIDs(g.CPUs); err != nil {
+			return nil, fmt.Errorf("checkpoint %s: cpuset of %s: %w", f, uid, err)
+		}
+		out[uid] = Grant{class, g.CPUs}
+	}
+	return out, nil
+}
+
+// Save replaces the file.
+func (f File) Save(grants map[string]Grant) error {
+	c := checkpoint{Version: 1, Grants: make(map[string]grant, len(grants))}
+	for uid, g := range grants {
+		c.Grants[uid] = grant{g.Class.String(), g.CPUs}
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(string(f))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	temp := filepath.Join(dir, "."+filepath.Base(string(f)))
+	if err := os.WriteFile(temp, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, string(f))
+}
+
+// recall loads the checkpoint once. Without one the tree alone must tell.
+func (e *Engine) recall() {
+	if e.grants != nil {
+		return
+	}
+	e.grants = map[string]Grant{}
+	if e.o.Checkpoint == nil {
+		return
+	}
+	grants, err := e.o.Checkpoint.Load()
+	switch {
+	case err == nil:
+		e.grants, e.recalled = grants, true
+	case !errors.Is(err, fs.ErrNotExist):
+		e.record(Record{Kind: CheckpointLost, Err: err})
+	}
+}
+
+// remember saves what a pod is given, before it runs there.
+func (e *Engine) remember(uid string, g Grant) error {
+	old, had := e.grants[uid]
+	if had && old == g {
+		return nil
+	}
+	if e.grants[uid] = g; e.o.Checkpoint == nil {
+		return nil
+	}
+	if err := e.o.Checkpoint.Save(e.grants); err != nil {
+		if delete(e.grants, uid); had {
+			e.grants[uid] = old
+		}
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	return nil
+}
+
+// unlearn drops dead pods. A save that fails is made up for by the next one: a dead pod's name in the checkpoint harms
+// nobody.
+func (e *Engine) unlearn(dead []string) {
+	changed := false
+	for _, uid := range dead {
+		if _, ok := e.grants[uid]; ok {
+			delete(e.grants, uid)
+			changed = true
+		}
+	}
+	if changed && e.o.Checkpoint != nil {
+		_ = e.o.Checkpoint.Save(e.grants)
+	}
+}
+
+// grantOf returns what the item's row grants.
+func (p *pass) grantOf(it *item) Grant {
+	class := qos.LSE
+	if it.role == qos.ExclusiveWithBE {
+		class = qos.LSR
+	}
+	return Grant{class, p.m.FormatList(it.want)}
+}
+
+func roleOf(c qos.Class) qos.Role {
+	if c == qos.LSR {
+		return qos.ExclusiveWithBE
+	}
+	return qos.Exclusive
+}

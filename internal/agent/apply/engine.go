@@ -1,0 +1,281 @@
+package apply
+
+import (
+	"errors"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+)
+
+// Options are what an Engine needs.
+type Options struct {
+	Cgroup Cgroup
+	// Roots are the groups below which pods live; default "kubepods".
+	Roots []string
+	// Checkpoint remembers who has exclusive CPUs. Without one, a group that nobody knows after a restart is held like an
+	// exclusive pod's unless a process of the shared pool runs on its CPUs.
+	Checkpoint Checkpoint
+	// Report takes what an operator or the pod's owner should hear. It is called without a lock held, and must not block.
+	// nil drops the records.
+	Report func(Record)
+	// Timed hears how long each pass over the tree took, but for those of Start. It is called like Report; nil hears nothing.
+	Timed func(time.Duration)
+	// Resync is the time between two comparisons of the whole tree with the table; default 30 s.
+	Resync time.Duration
+	// Clock is the real one when nil.
+	Clock clock.WithTicker
+	// KubeletKeepsMemory and AllowUnallocatedLSR are those of desired.Input.
+	KubeletKeepsMemory, AllowUnallocatedLSR bool
+}
+
+// Engine keeps the cgroup tree of one machine equal to the desired table. All methods are safe for concurrent use.
+//
+// Nothing is written before SetFacts has named a machine and Prune has completed the list of pods: until then a group
+// that looks unknown may belong to a pod that just was not told yet.
+type Engine struct {
+	o     Options
+	dirty chan struct{} // holds one token while something is to do
+
+	// turn is held by the one that works on the tree, across its reads and writes: the order of writes is the safety.
+	// It is taken before mu. Fields below it, and leaf.kernel, belong to its holder.
+	turn   sync.Mutex
+	outbox []Record
+	faults map[file]*fault
+	// plain holds the values known to stand in files other than cpuset.cpus, stale those of before the last Verify.
+	plain, stale map[file]string
+	surveyed     bool             // the tree was read at least once
+	grants       map[string]Grant // as in the checkpoint; nil before it was read
+	recalled     bool             // grants began as what an earlier agent saved
+
+	mu       sync.Mutex // guards the fields below; never held across a call to the tree
+	account  *ledger.Ledger
+	pods     map[string]*pod
+	leaves   map[string]*leaf // by path
+	complete bool
+}
+
+// file names one file of the tree.
+type file struct{ group, name string }
+
+// pod is what the Engine knows of one pod.
+type pod struct {
+	desired.Pod           // Leaves stays empty: they are kept in Engine.leaves
+	gone        bool      // not in the API any more, or ended; kept while a process lives
+	orphan      orphanage // found in the tree, never in the API
+	refused     string    // why a change of its allocation was refused; "" when none is
+}
+
+// orphanage tells how sure the Engine is about a pod that it knows from the tree alone.
+type orphanage uint8
+
+const (
+	known  orphanage = iota // from the API
+	found                   // not judged yet
+	judged                  // its entry in the account says what its groups show
+)
+
+// phase is the life of a container as the hooks tell it.
+type phase uint8
+
+const (
+	created phase = iota
+	started
+	stopped
+)
+
+// leaf is the group of one container.
+type leaf struct {
+	path, uid, container string
+	phase                phase
+	kernel               kernelState
+}
+
+// kernelState is what was last read of a group.
+type kernelState struct {
+	known           bool
+	cpus, effective cpuset.Set
+	// populated was seen at the last look; lived at any look.
+	populated, lived bool
+	vanished         bool
+	// drifted: a stranger changed the value, and the repair is still to be made.
+	drifted bool
+	// stuckOn is the group whose CPUs the leaf was last said to wait for; "" while it waits for none.
+	stuckOn string
+}
+
+// New returns an Engine that knows nothing yet.
+func New(o Options) *Engine {
+	if len(o.Roots) == 0 {
+		o.Roots = []string{"kubepods"}
+	}
+	if o.Resync <= 0 {
+		o.Resync = 30 * time.Second
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Report == nil {
+		o.Report = func(Record) {}
+	}
+	if o.Timed == nil {
+		o.Timed = func(time.Duration) {}
+	}
+	return &Engine{
+		o:       o,
+		dirty:   make(chan struct{}, 1),
+		faults:  map[file]*fault{},
+		plain:   map[file]string{},
+		stale:   map[file]string{},
+		account: ledger.New(ledger.Facts{}),
+		pods:    map[string]*pod{},
+		leaves:  map[string]*leaf{},
+	}
+}
+
+// SetFacts replaces what is known of the machine.
+func (e *Engine) SetFacts(f ledger.Facts) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.account.SetFacts(f)
+	e.wake()
+}
+
+// Update tells of a pod of this node, new or changed. Its Leaves are ignored: the Engine finds them by itself.
+func (e *Engine) Update(p desired.Pod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.Leaves = nil
+	old := e.pods[p.Entry.UID]
+	if old != nil && p.Cgroup == "" {
+		p.Cgroup = old.Cgroup
+	}
+	if old != nil && !old.gone && old.orphan == known && reflect.DeepEqual(old.Pod, p) {
+		return
+	}
+	next := &pod{Pod: p}
+	if old != nil {
+		next.refused = old.refused
+	}
+	e.pods[p.Entry.UID] = next
+	e.account.Put(p.Entry)
+	e.wake()
+}
+
+// Delete tells that a pod is gone from the API or has ended. What it holds stays held while a process lives in its
+// groups. Unknown pods are ignored.
+func (e *Engine) Delete(uid string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.pods[uid]; p != nil && !p.gone {
+		p.gone = true
+		e.wake()
+	}
+}
+
+// Prune tells that the live pods of this node are exactly uids, all of them told by Update before: every other pod is
+// deleted. From the first Prune on the Engine may write.
+func (e *Engine) Prune(uids iter.Seq[string]) {
+	live := map[string]bool{}
+	for uid := range uids {
+		live[uid] = true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for uid, p := range e.pods {
+		if !live[uid] && p.orphan == known {
+			p.gone = true
+		}
+	}
+	e.complete = true
+	e.wake()
+}
+
+// View returns the account: the pools are what groups may use now, with the CPUs of pods that have not died yet held
+// back.
+func (e *Engine) View() *ledger.View {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.account.View()
+}
+
+// Table returns the desired table of this moment.
+func (e *Engine) Table() desired.Table {
+	e.mu.Lock()
+	in, ready := e.input()
+	e.mu.Unlock()
+	if !ready {
+		return desired.Table{}
+	}
+	return desired.Compute(in)
+}
+
+// input returns what the table is computed from; false while the machine is unknown. The caller holds mu.
+func (e *Engine) input() (desired.Input, bool) {
+	in := desired.Input{
+		View: e.account.View(), Dialect: e.o.Cgroup.Dialect(),
+		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
+	}
+	if in.View.Machine() == nil {
+		return in, false
+	}
+	byPod := make(map[string][]desired.Leaf, len(e.pods))
+	for _, l := range e.leaves {
+		byPod[l.uid] = append(byPod[l.uid], desired.Leaf{Path: l.path, Container: l.container})
+	}
+	in.Pods = make([]desired.Pod, 0, len(e.pods))
+	for uid, p := range e.pods {
+		d := p.Pod
+		d.Leaves = byPod[uid]
+		if len(d.Leaves) == 0 {
+			continue
+		}
+		in.Pods = append(in.Pods, d)
+	}
+	return in, true
+}
+
+// wake marks that there is something to do.
+func (e *Engine) wake() {
+	select {
+	case e.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// inTurn runs f as the one that works on the tree, then delivers what f reported.
+func (e *Engine) inTurn(f func() error) error {
+	e.turn.Lock()
+	err := f()
+	out := e.outbox
+	e.outbox = nil
+	e.turn.Unlock()
+	for _, r := range out {
+		e.o.Report(r)
+	}
+	return err
+}
+
+// ErrNotReady is returned while the machine or the list of pods is not known.
+var ErrNotReady = errors.New("the agent does not know the machine and all its pods yet")
+
+// depth is the number of groups above path.
+func depth(path string) int { return strings.Count(path, "/") }
+
+// sortedLeaves returns the leaves by path. The caller holds mu.
+func (e *Engine) sortedLeaves() []*leaf {
+	out := make([]*leaf, 0, len(e.leaves))
+	for _, l := range e.leaves {
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(a, b *leaf) int { return strings.Compare(a.path, b.path) })
+	return out
+}

@@ -1,0 +1,217 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Container names one container to the hooks.
+type Container struct {
+	PodUID string
+	// Name is the container's; "" for a sandbox.
+	Name string
+	// Group is its cgroup, PodGroup that of its pod.
+	Group, PodGroup string
+}
+
+// Causes of a Blocked container.
+var (
+	// ErrHandOverPending: CPUs that the container is to run on are still in use by a pod that must not share them.
+	ErrHandOverPending = errors.New("CPUHandOverPending")
+	// ErrUnallocated: the pod is entitled to exclusive CPUs and no scheduler allocated any.
+	ErrUnallocated = errors.New("UnallocatedExclusivePod")
+	// ErrUnknownPod: nobody told of the pod yet.
+	ErrUnknownPod = errors.New("UnknownPod")
+	// ErrEnforcement: the kernel did not take the values.
+	ErrEnforcement = errors.New("EnforcementFailed")
+)
+
+// Blocked is the error of a container that must not start now. The runtime or kubelet tries again. errors.Is finds its
+// cause, whose text is the reason of the Event.
+type Blocked struct {
+	Container Container
+	Cause     error // ErrHandOverPending, ErrUnallocated, ErrUnknownPod, ErrEnforcement or ErrNotReady
+	Detail    string
+}
+
+// Error returns the cause, the container and the detail.
+func (b *Blocked) Error() string {
+	return fmt.Sprintf("%v: container %q of pod %s: %s", b.Cause, b.Container.Name, b.Container.PodUID, b.Detail)
+}
+
+// Unwrap returns the cause.
+func (b *Blocked) Unwrap() error { return b.Cause }
+
+// Create answers, from memory and without touching the tree, the values that the runtime must set on a container before
+// its first process. No rows mean that the container is none of the Engine's business. The error is a *Blocked.
+func (e *Engine) Create(c Container) ([]desired.Row, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.pods[c.PodUID]
+	if p == nil || p.gone {
+		return nil, &Blocked{c, ErrUnknownPod, "the API has not told of this pod yet"}
+	}
+	p.Cgroup = c.PodGroup
+	if e.leaves[c.Group] == nil {
+		e.leaves[c.Group] = &leaf{path: c.Group, uid: c.PodUID, container: c.Name}
+	}
+	in, ready := e.input()
+	if !ready {
+		return nil, &Blocked{c, ErrNotReady, ErrNotReady.Error()}
+	}
+	alone := p.Pod
+	alone.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
+	in.Pods = []desired.Pod{alone}
+	t := desired.Compute(in)
+	if len(t.Refused) > 0 {
+		return nil, refused(c, t.Refused[0].Reason)
+	}
+	var rows []desired.Row
+	for _, row := range t.Rows {
+		if row.Path == c.Group {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+func refused(c Container, r why.Reason) *Blocked {
+	if r.Code == why.UnallocatedExclusivePod {
+		return &Blocked{c, ErrUnallocated, "no resource-status with CPUs of this machine: it was not bound by Tenon's scheduler"}
+	}
+	return &Blocked{c, ErrHandOverPending, "no CPU of its pool is free"}
+}
+
+// Start is the last gate before a container's first process. It sets and reads back the container's values and returns
+// nil only when the kernel has them and nobody who must not share its CPUs can run on them. The error is a *Blocked; a
+// container whose Start failed must not run.
+func (e *Engine) Start(ctx context.Context, c Container) error {
+	return e.inTurn(func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		verdict, exclusive := e.enter(c)
+		if verdict != nil {
+			return verdict
+		}
+		var err error
+		if exclusive {
+			err = e.verify(c.Group)
+		} else {
+			err = e.reconcile(c.Group)
+		}
+		if errors.Is(err, ErrNotReady) {
+			return &Blocked{c, ErrNotReady, ErrNotReady.Error()}
+		}
+		if u, ok := errors.AsType[*unreadable](err); ok {
+			return &Blocked{c, ErrEnforcement, u.Error()}
+		}
+		return e.gate(c, err)
+	})
+}
+
+// enter registers a container whose Create another agent process may have answered.
+func (e *Engine) enter(c Container) (blocked error, exclusive bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.pods[c.PodUID]
+	if p == nil || p.gone {
+		return &Blocked{c, ErrUnknownPod, "the API does not have this pod"}, false
+	}
+	p.Cgroup = c.PodGroup
+	l := e.leaves[c.Group]
+	if l == nil {
+		l = &leaf{path: c.Group, uid: c.PodUID}
+		e.leaves[c.Group] = l
+	}
+	l.container, l.phase = c.Name, created
+	return nil, p.Entry.Role.Binds()
+}
+
+// gate decides after the pass. The leaf counts as started from here on.
+func (e *Engine) gate(c Container, passErr error) error {
+	e.mu.Lock()
+	m := e.account.View().Machine()
+	e.mu.Unlock()
+	p := e.plan(m, c.Group)
+	var it *item
+	for i := range p.items {
+		if p.items[i].path == c.Group {
+			it = &p.items[i]
+		}
+	}
+	switch {
+	case it == nil:
+		return &Blocked{c, ErrEnforcement, "its cgroup does not exist"}
+	case !it.has && it.role != qos.KubeletPinned:
+		return e.whyRefused(c)
+	case it.role.Binds():
+		if x := p.conflict(it); x != nil {
+			reach := x.kernel.reach()
+			return &Blocked{c, ErrHandOverPending, fmt.Sprintf("%s still has CPUs %s", x.path,
+				m.FormatList(reach.Intersect(it.want)))}
+		}
+		if !it.settled() {
+			return e.notEnforced(c, it, p, passErr)
+		}
+		if err := e.remember(it.uid, p.grantOf(it)); err != nil {
+			return &Blocked{c, ErrEnforcement, err.Error()}
+		}
+	case it.has:
+		free, ok := p.free(it)
+		if !ok {
+			return &Blocked{c, ErrHandOverPending, "no CPU of its pool is free yet"}
+		}
+		if it.kernel.cpus.IsEmpty() || !it.kernel.effective.SubsetOf(&free) {
+			return e.notEnforced(c, it, p, passErr)
+		}
+	}
+	e.mu.Lock()
+	it.leaf.phase = started
+	e.mu.Unlock()
+	return nil
+}
+
+func (e *Engine) whyRefused(c Container) error {
+	e.mu.Lock()
+	in, _ := e.input()
+	e.mu.Unlock()
+	for _, r := range desired.Compute(in).Refused {
+		if r.UID == c.PodUID {
+			return refused(c, r.Reason)
+		}
+	}
+	return &Blocked{c, ErrUnknownPod, "the pod went away"}
+}
+
+func (e *Engine) notEnforced(c Container, it *item, p *pass, passErr error) error {
+	detail := fmt.Sprintf("cpuset.cpus is %q (effective %q), want %q", p.m.FormatList(it.kernel.cpus),
+		p.m.FormatList(it.kernel.effective), p.m.FormatList(it.want))
+	if passErr != nil {
+		detail += ": " + passErr.Error()
+	}
+	return &Blocked{c, ErrEnforcement, detail}
+}
+
+// Stop tells that a container's processes have ended.
+func (e *Engine) Stop(c Container) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l := e.leaves[c.Group]; l != nil {
+		l.phase = stopped
+		e.wake()
+	}
+}
+
+// Remove tells that a container's cgroup is gone.
+func (e *Engine) Remove(c Container) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.leaves, c.Group)
+	e.wake()
+}

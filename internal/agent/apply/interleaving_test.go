@@ -1,0 +1,362 @@
+package apply_test
+
+import (
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/local/kernel"
+)
+
+// TestNoInstantOfOverlap runs every kind of event in every order against a simulated kernel that is watched after each
+// of its changes.
+func TestNoInstantOfOverlap(t *testing.T) {
+	for name, c := range map[string]struct {
+		dialect    desired.Dialect
+		checkpoint func() apply.Checkpoint
+	}{
+		"v2":                      {desired.V2, func() apply.Checkpoint { return &memo{} }},
+		"v1":                      {desired.V1, func() apply.Checkpoint { return &memo{} }},
+		"v2 without a checkpoint": {desired.V2, func() apply.Checkpoint { return nil }},
+		"v1 without a checkpoint": {desired.V1, func() apply.Checkpoint { return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := smallMachine(t)
+			rapid.Check(t, func(rt *rapid.T) {
+				w := newWorld(rt, m, c.dialect, c.checkpoint())
+				w.pinOne()
+				actions := w.actions()
+				actions[""] = w.check
+				rt.Repeat(actions)
+				w.settle()
+			})
+		})
+	}
+}
+
+// pinOne starts with a pod that the kubelet's static policy pinned before the agent came.
+func (w *world) pinOne() {
+	if !rapid.Bool().Draw(w.t, "static") {
+		return
+	}
+	p := &simPod{inAPI: true, pinned: true, Pod: desired.Pod{
+		Pinnable: true,
+		Entry:    ledger.Entry{UID: "static", Namespace: "ns", Name: "static", Role: qos.SharedPool},
+	}}
+	w.pods["static"] = p
+	w.facts.Pins = []ledger.Pin{{UID: "static", CPUs: cpuset.MustParse("2,8")}}
+	w.facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0,6")}
+	l := w.mkdir(p)
+	w.must(w.tree.Write(l.Group, desired.Mems, "0-1"))
+	w.must(w.tree.Write(l.Group, desired.CPUs, "2,8"))
+	w.spawn(l)
+	w.boot()
+}
+
+func (w *world) spawn(l *simLeaf) {
+	_, err := w.tree.Spawn(l.Group)
+	w.must(err)
+	l.ran = true
+}
+
+func (w *world) actions() map[string]func(*rapid.T) {
+	live := func(l *simLeaf) bool { return w.populated(l) && !l.pod.pinned }
+	return map[string]func(*rapid.T){
+		"bind": func(t *rapid.T) {
+			w.bind(rapid.SampledFrom([]qos.Role{qos.Exclusive, qos.ExclusiveWithBE, qos.SharedPool, qos.BEPool, qos.SystemPool}).Draw(t, "role"))
+		},
+		"deploy": func(t *rapid.T) { // a whole start without disturbance, so that the rest meets a node at work
+			if p := w.bind(rapid.SampledFrom([]qos.Role{qos.Exclusive, qos.ExclusiveWithBE, qos.SharedPool, qos.BEPool}).Draw(t, "role")); p != nil {
+				w.deploy(t, p)
+			}
+		},
+		"tell": func(*rapid.T) { // the watch delivers
+			if p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI != p.told }); p != nil {
+				w.tell(p)
+			}
+		},
+		"create": func(*rapid.T) {
+			p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI && !p.pinned })
+			if p == nil {
+				return
+			}
+			l := w.mkdir(p)
+			rows, err := w.engine.Create(l.Container)
+			l.answer, l.answered = rows, err == nil
+		},
+		"runtime writes": func(*rapid.T) {
+			if l := w.pick("leaf", func(l *simLeaf) bool { return l.answered && !l.cleared }); l != nil {
+				w.applyAnswer(l)
+			}
+		},
+		"start": func(t *rapid.T) {
+			if l := w.pick("leaf", func(l *simLeaf) bool { return l.answered && !l.cleared && !l.ran }); l != nil {
+				w.start(t, l)
+			}
+		},
+		"run": func(*rapid.T) {
+			if l := w.pick("leaf", func(l *simLeaf) bool { return l.cleared && !l.ran }); l != nil {
+				if w.dialect == desired.V1 {
+					w.must(w.tree.Write(l.Group, desired.Mems, "0-1"))
+				}
+				w.spawn(l)
+			}
+		},
+		"nest": func(t *rapid.T) {
+			l := w.pick("leaf", func(l *simLeaf) bool { return live(l) && w.dialect == desired.V1 })
+			if l == nil {
+				return
+			}
+			sub := path.Join(l.Group, "sub")
+			if w.tree.Mkdir(sub) != nil {
+				return
+			}
+			cpus, err := w.tree.Read(l.Group, desired.CPUs)
+			w.must(err)
+			w.must(w.tree.Write(sub, desired.CPUs, cpus))
+		},
+		"exit": func(*rapid.T) {
+			if l := w.pick("leaf", live); l != nil {
+				w.must(w.tree.Kill(l.Group))
+			}
+		},
+		"stop hook": func(*rapid.T) {
+			if l := w.pick("leaf", func(l *simLeaf) bool { return l.ran && !w.populated(l) }); l != nil {
+				w.engine.Stop(l.Container)
+			}
+		},
+		"remove": func(t *rapid.T) {
+			l := w.pick("leaf", func(l *simLeaf) bool { return !w.populated(l) && (l.ran || !l.cleared) })
+			if l == nil {
+				return
+			}
+			w.remove(l)
+			if rapid.Bool().Draw(t, "hook") {
+				w.engine.Remove(l.Container)
+			}
+		},
+		"delete": func(t *rapid.T) { // with processes alive it is a forced one
+			if p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI && !p.pinned }); p != nil {
+				p.inAPI = false
+			}
+		},
+		"drift": func(t *rapid.T) {
+			l := w.pick("leaf", live)
+			// What a stranger did before a crash is known to the checkpoint alone.
+			if l == nil || w.checkpoint == nil || w.tampered() >= 2 {
+				return
+			}
+			l.tampered = true
+			_ = w.tree.Write(l.Group, desired.CPUs, rapid.SampledFrom([]string{"0-11", "3", "5-7", "0,6"}).Draw(t, "value"))
+		},
+		"swap": func(t *rapid.T) { // a stranger exchanges the sets of two exclusive pods
+			bound := func(l *simLeaf) bool { return live(l) && l.pod.Entry.Role.Binds() }
+			a, b := w.pick("leaf", bound), w.pick("other leaf", bound)
+			if a == nil || a.pod == b.pod || w.checkpoint == nil || w.tampered() > 0 {
+				return
+			}
+			as, err := w.tree.Read(a.Group, desired.CPUs)
+			w.must(err)
+			bs, err := w.tree.Read(b.Group, desired.CPUs)
+			w.must(err)
+			a.tampered, b.tampered = true, true
+			_ = w.tree.Write(a.Group, desired.CPUs, bs)
+			_ = w.tree.Write(b.Group, desired.CPUs, as)
+		},
+		"reallocate": func(t *rapid.T) { // somebody edits the annotation of a pod, to whatever CPUs
+			p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI && p.told && p.Entry.Role.Binds() })
+			if p == nil {
+				return
+			}
+			p.Entry.CPUList = rapid.SampledFrom([]string{"1", "2-3", "4,10", "7-9", "", "40", p.Entry.CPUList}).Draw(t, "cpus")
+			w.engine.Update(p.Pod)
+		},
+		"reconcile": func(t *rapid.T) { w.disturbed(t, func() { _ = w.engine.Reconcile() }) },
+		"verify": func(*rapid.T) {
+			if w.engine.Verify() == nil {
+				w.untamper()
+			}
+		},
+		"disturbed verify": func(t *rapid.T) { w.disturbed(t, func() { _ = w.engine.Verify() }) },
+		"crash":            func(*rapid.T) { w.boot() },
+	}
+}
+
+func (w *world) deploy(t *rapid.T, p *simPod) {
+	w.tell(p)
+	l := w.mkdir(p)
+	rows, err := w.engine.Create(l.Container)
+	if l.answer, l.answered = rows, err == nil; !l.answered {
+		return
+	}
+	w.applyAnswer(l)
+	if l.cleared = w.engine.Start(t.Context(), l.Container) == nil; l.cleared {
+		w.spawn(l)
+	}
+}
+
+func (w *world) tell(p *simPod) {
+	p.told = p.inAPI
+	if p.inAPI {
+		w.engine.Update(p.Pod)
+	} else {
+		w.engine.Delete(p.Entry.UID)
+	}
+}
+
+func (w *world) start(t *rapid.T, l *simLeaf) {
+	l.starting = true // the runtime has written what Create answered, and waits
+	defer func() { l.starting = false }()
+	var err error
+	if !w.disturbed(t, func() { err = w.engine.Start(t.Context(), l.Container) }) {
+		return // the agent died: the runtime never got an answer
+	}
+	if l.cleared = err == nil; l.cleared {
+		return
+	}
+	var blocked *apply.Blocked
+	if !errors.As(err, &blocked) {
+		t.Fatalf("Start answered %v, want a *Blocked", err)
+	}
+}
+
+// disturbed runs f while the tree misbehaves: interrupted calls, refusals, groups that vanish, containers that die and
+// strangers that write old values in between, and at last the agent's own death.
+func (w *world) disturbed(t *rapid.T, f func()) bool {
+	budget := rapid.IntRange(0, 3).Draw(t, "disturbances")
+	w.wire.before = func(op kernel.Op, group, file string) error {
+		if budget == 0 || rapid.IntRange(0, 7).Draw(t, "here") != 0 {
+			return nil
+		}
+		budget--
+		switch rapid.IntRange(0, 5).Draw(t, "disturbance") {
+		case 0:
+			return syscall.EINTR
+		case 1:
+			if op == kernel.OpWrite {
+				return syscall.EBUSY
+			}
+		case 2:
+			if l := w.pick("dying leaf", func(l *simLeaf) bool { return w.populated(l) && !l.pod.pinned }); l != nil {
+				w.must(w.tree.Kill(l.Group))
+			}
+		case 3:
+			if l := w.pick("vanishing leaf", func(l *simLeaf) bool { return !w.populated(l) && (l.ran || !l.cleared) && !l.pod.pinned && !l.starting }); l != nil {
+				w.remove(l)
+			}
+		case 4:
+			if l := w.pick("late leaf", func(l *simLeaf) bool { return l.answered && !l.cleared && !l.starting }); l != nil {
+				w.applyAnswer(l)
+			}
+		case 5:
+			w.wire.before = nil
+			panic(crash{})
+		}
+		return nil
+	}
+	survived := w.guard(f)
+	w.wire.before = nil
+	return survived
+}
+
+// tampered counts the leaves that strangers changed.
+func (w *world) tampered() int {
+	n := 0
+	for _, l := range w.leaves {
+		if l.tampered {
+			n++
+		}
+	}
+	return n
+}
+
+// untamper forgets what strangers did to the leaves that are repaired.
+func (w *world) untamper() {
+	for _, row := range w.engine.Table().Rows {
+		l := w.leaves[row.Path]
+		if l == nil || row.File != desired.CPUs {
+			continue
+		}
+		if got, err := w.tree.Read(row.Path, row.File); err == nil && got == row.Value {
+			l.tampered = false
+		}
+	}
+}
+
+// deleteContradictions deletes pods until no two that are left claim one CPU, and each has a claim that can be met.
+func (w *world) deleteContradictions() {
+	for _, p := range w.sorted() {
+		if !p.inAPI || !p.Entry.Role.Binds() {
+			continue
+		}
+		view := w.account()
+		claim := view.CPUsOf(p.Entry.UID)
+		kept := !claim.IsEmpty()
+		for _, problem := range view.Problems() {
+			kept = kept && problem.UID != p.Entry.UID && problem.Other != p.Entry.UID
+		}
+		p.inAPI = kept
+	}
+}
+
+// settle ends all disturbance and checks that the tree is what the table says (N2), without further writes (N3), and
+// that the kubelet's leaves were never written (N5).
+func (w *world) settle() {
+	w.deleteContradictions()
+	for _, p := range w.sorted() {
+		w.tell(p)
+	}
+	for _, at := range slices.Sorted(maps.Keys(w.leaves)) {
+		l := w.leaves[at]
+		if !l.pod.inAPI && w.populated(l) {
+			w.must(w.tree.Kill(l.Group))
+		}
+		if !l.pod.inAPI || !l.ran {
+			w.remove(l)
+			w.engine.Remove(l.Container)
+		}
+	}
+	w.boot() // no back-off is left
+	w.must(w.engine.Verify())
+	w.untamper()
+	w.must(w.engine.Verify())
+	w.check(w.t)
+	view := w.account()
+	if got := w.engine.View(); got.SharedPool() != view.SharedPool() || got.BEPool() != view.BEPool() {
+		w.t.Fatalf("pools are %v and %v, want %v and %v", got.SharedPool(), got.BEPool(), view.SharedPool(), view.BEPool())
+	}
+	rows := 0
+	for _, row := range w.engine.Table().Rows {
+		got, err := w.tree.Read(row.Path, row.File)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if got, _, _ = strings.Cut(got, " "); got != row.Value {
+			w.t.Fatalf("%s/%s is %q, want %q (%v)", row.Path, row.File, got, row.Value, row.Cause)
+		}
+		rows++
+	}
+	w.must(w.engine.Verify())
+	if len(w.wire.writes) > 0 {
+		w.t.Fatalf("nothing changed, and yet: %v", w.wire.writes)
+	}
+	for _, l := range w.leaves {
+		if l.pod.pinned {
+			if got, _ := w.tree.Read(l.Group, desired.CPUs); got != "2,8" {
+				w.t.Fatalf("the kubelet's leaf is %q", got)
+			}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Reconcile does one pass over what changed.
+func (e *Engine) Reconcile() error {
+	return e.timed(func() error { return e.reconcile("") })
+}
+
+// Verify reads the whole tree, repairs and reports drift.
+func (e *Engine) Verify() error {
+	return e.timed(func() error { return e.verify("") })
+}
+
+// timed is inTurn for one pass.
+func (e *Engine) timed(pass func() error) error {
+	began := e.o.Clock.Now()
+	err := e.inTurn(pass)
+	if !errors.Is(err, ErrNotReady) {
+		e.o.Timed(e.o.Clock.Since(began))
+	}
+	return err
+}
+
+// Run keeps the tree equal to the table until ctx ends. It leaves the tree as it is.
+func (e *Engine) Run(ctx context.Context) error {
+	resync := e.o.Clock.NewTicker(e.o.Resync)
+	defer resync.Stop()
+	fresh := true
+	for {
+		wait := e.step(fresh)
+		retry := e.o.Clock.NewTimer(wait)
+		fresh = false
+		select {
+		case <-e.dirty:
+		case <-retry.C():
+		case <-resync.C():
+			fresh = true
+		case <-ctx.Done():
+			retry.Stop()
+			return nil
+		}
+		retry.Stop()
+	}
+}
+
+// step does one pass and returns when to do the next one if nothing else happens. Errors are kept as faults, reported,
+// and tried again; those that belong to no file, such as an unreadable tree, after the shortest time.
+func (e *Engine) step(fresh bool) (wait time.Duration) {
+	_ = e.timed(func() error {
+		var err error
+		if fresh {
+			err = e.verify("")
+		} else {
+			err = e.reconcile("")
+		}
+		next, retry := e.nextRetry()
+		switch {
+		case retry:
+			wait = next
+		case err != nil && !errors.Is(err, ErrNotReady):
+			wait = firstRetry
+		default:
+			wait = e.o.Resync
+		}
+		return err
+	})
+	return wait
+}

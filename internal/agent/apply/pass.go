@@ -1,0 +1,511 @@
+package apply
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// item is one leaf in a pass.
+type item struct {
+	*leaf
+	phase phase // as of the start of the pass
+	role  qos.Role
+	// want is the set of the leaf's row; has is false for a leaf without one, which is never written.
+	want cpuset.Set
+	has  bool
+	// orphan: known from the tree alone, so it may lose CPUs but never gain any.
+	orphan bool
+}
+
+// reach is every CPU that the group's processes run on now or would run on if its parent were wider. A group that has
+// neither a set of its own nor a process reaches nothing: Start comes before its first process.
+func (k *kernelState) reach() cpuset.Set {
+	if k.cpus.IsEmpty() && !k.populated {
+		return cpuset.Set{}
+	}
+	return k.cpus.Union(k.effective)
+}
+
+// settled reports whether the kernel has exactly the row.
+func (it *item) settled() bool {
+	return !it.has || it.kernel.known && it.kernel.cpus == it.want && it.kernel.effective == it.want
+}
+
+// occupies reports whether the leaf's exclusive CPUs are in use, or may be at any moment.
+func (it *item) occupies() bool {
+	return it.role.Binds() && !it.kernel.vanished && (it.phase == started || it.kernel.populated)
+}
+
+// maySee reports whether a pod of role other may run on the CPUs of a pod with the exclusive role r.
+func maySee(r, other qos.Role) bool { return r == qos.ExclusiveWithBE && other == qos.BEPool }
+
+// pass is one comparison of the table with the tree.
+type pass struct {
+	e     *Engine
+	m     *topo.Machine
+	items []item
+	rows  []desired.Row // of files other than cpuset.cpus
+	errs  []error
+	focus string // a leaf that is looked at anew and tried without back-off
+	moved bool   // a leaf got a set that has nothing in common with its old one
+	view  *ledger.View
+}
+
+// rounds and twice the number of leaves bound the work of one pass; what is left over is done by the next.
+const rounds = 3
+
+// reconcile brings the tree to the table, as far as it is safe right now. It trusts what it knows of the tree.
+func (e *Engine) reconcile(focus string) error { return e.run(focus, false) }
+
+// verify is reconcile after reading the whole tree anew.
+func (e *Engine) verify(focus string) error { return e.run(focus, true) }
+
+// run does one pass; the caller holds turn.
+func (e *Engine) run(focus string, fresh bool) error {
+	m, ready := e.ready()
+	if !ready {
+		return ErrNotReady
+	}
+	if fresh = fresh || !e.surveyed; fresh {
+		if err := e.discover(); err != nil {
+			return &unreadable{err}
+		}
+		e.surveyed = true
+		e.stale, e.plain = e.plain, e.stale
+	}
+	if err := e.lookAround(m, focus, fresh); err != nil {
+		return &unreadable{err}
+	}
+	e.recall()
+	e.judge(m)
+	if err := e.bury(); err != nil {
+		return &unreadable{err}
+	}
+	e.settleClaims(m)
+	p := e.plan(m, focus)
+	p.remember()
+	p.plain()
+	// Leaves that wait for each other's CPUs make room in one round and settle in the next.
+	for range rounds + 2*len(p.items) {
+		p.moved = false
+		p.shrink()
+		p.grow()
+		if !p.moved && !p.untangle() {
+			break
+		}
+	}
+	p.close()
+	return errors.Join(p.errs...)
+}
+
+// unreadable is the error of a pass that could not read the tree and so did not begin.
+type unreadable struct{ error }
+
+func (u *unreadable) Unwrap() error { return u.error }
+
+func (e *Engine) ready() (*topo.Machine, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.account.View().Machine()
+	return m, m != nil && e.complete
+}
+
+// lookAround reads the leaves that are not known yet, or all of them.
+func (e *Engine) lookAround(m *topo.Machine, focus string, fresh bool) error {
+	e.mu.Lock()
+	leaves := e.sortedLeaves()
+	phases := make([]phase, len(leaves))
+	for i, l := range leaves {
+		phases[i] = l.phase
+	}
+	e.mu.Unlock()
+	var errs []error
+	for i, l := range leaves {
+		if fresh || !l.kernel.known || l.path == focus {
+			// Between Create and Start the runtime writes what Create answered: no drift.
+			errs = append(errs, e.look(m, l, phases[i] != created))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// judge decides about orphans, the groups of unknown pods. One that had exclusive CPUs is held as it stands until it
+// dies; another one may lose CPUs like any member of its pool. The checkpoint knows which is which. Without it, CPUs on
+// which no process of the shared pool runs are taken for exclusive: that errs on the safe side.
+func (e *Engine) judge(m *topo.Machine) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(e.pods)) {
+		p := e.pods[uid]
+		if p.orphan != found {
+			continue
+		}
+		own, shared, be := e.reaches(uid)
+		p.orphan = judged
+		g, exclusive := e.grants[uid]
+		if !e.recalled {
+			g, exclusive = Grant{qos.LSE, m.FormatList(own)}, p.Entry.Role != qos.BEPool && !own.Overlaps(&shared)
+			if own.Overlaps(&be) {
+				g.Class = qos.LSR
+			}
+		}
+		if exclusive && g.CPUs != "" {
+			p.Entry.Class, p.Entry.Role, p.Entry.CPUList = g.Class, roleOf(g.Class), g.CPUs
+			e.outbox = append(e.outbox, Record{Kind: OrphanHeld, UID: uid, Group: p.Cgroup, Got: g.CPUs})
+		}
+		e.account.Put(p.Entry)
+	}
+}
+
+// reaches returns the CPUs on which processes of a pod run, and of other pods outside and inside the BE pool. Groups that
+// are still empty say nothing, as their value may be an old answer of Create: they count for a pod that has no others
+// alone. The caller holds mu.
+func (e *Engine) reaches(uid string) (own, shared, be cpuset.Set) {
+	var empty cpuset.Set
+	for _, l := range e.leaves {
+		reach := l.kernel.reach()
+		p := e.pods[l.uid]
+		switch {
+		case l.uid == uid && l.kernel.populated:
+			own = own.Union(reach)
+		case l.uid == uid:
+			empty = empty.Union(reach)
+		case !l.kernel.populated:
+		case p != nil && p.Entry.Role == qos.BEPool:
+			be = be.Union(reach)
+		case p != nil && !p.Entry.Role.Binds():
+			shared = shared.Union(reach)
+		}
+	}
+	if own.IsEmpty() {
+		own = empty
+	}
+	return own, shared, be
+}
+
+// bury lets go of the pods that are gone and whose processes have all died: growth begins after death.
+func (e *Engine) bury() error {
+	e.mu.Lock()
+	byPod := map[string][]*leaf{}
+	for uid, p := range e.pods {
+		if p.gone {
+			byPod[uid] = nil
+		}
+	}
+	for _, l := range e.sortedLeaves() {
+		if _, gone := byPod[l.uid]; gone {
+			byPod[l.uid] = append(byPod[l.uid], l)
+		}
+	}
+	e.mu.Unlock()
+	var dead []string
+	var errs []error
+	for _, uid := range slices.Sorted(maps.Keys(byPod)) {
+		alive := false
+		for _, l := range byPod[uid] {
+			err := e.lookPopulated(l)
+			if isGone(err) {
+				l.kernel.vanished, l.kernel.populated, err = true, false, nil
+			}
+			errs = append(errs, err)
+			alive = alive || err != nil || e.breathes(l)
+		}
+		if !alive {
+			dead = append(dead, uid)
+		}
+	}
+	e.forget(dead)
+	return errors.Join(errs...)
+}
+
+// breathes reports whether a process lives in the leaf or may yet be born in it: between the answer to Start and the
+// first process the group is empty.
+func (e *Engine) breathes(l *leaf) bool {
+	if l.kernel.populated {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return l.phase == started && !l.kernel.lived && !l.kernel.vanished
+}
+
+func (e *Engine) forget(dead []string) {
+	e.unlearn(dead)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, uid := range dead {
+		if p := e.pods[uid]; p == nil || !p.gone {
+			continue // it came back meanwhile
+		}
+		delete(e.pods, uid)
+		e.account.Remove(uid)
+	}
+	for at, l := range e.leaves {
+		if e.pods[l.uid] == nil {
+			delete(e.leaves, at)
+		}
+	}
+}
+
+// plan joins the table with the leaves.
+func (e *Engine) plan(m *topo.Machine, focus string) *pass {
+	e.mu.Lock()
+	in, _ := e.input()
+	leaves := e.sortedLeaves()
+	p := &pass{e: e, m: m, view: in.View, items: make([]item, 0, len(leaves)), focus: focus}
+	kstatic := desired.PinnedUIDs(in.View)
+	for _, l := range leaves {
+		if l.kernel.vanished {
+			continue
+		}
+		it := item{leaf: l, phase: l.phase}
+		if owner := e.pods[l.uid]; owner != nil {
+			it.role, it.orphan = owner.Entry.Role, owner.orphan != known
+			if owner.Pinnable && kstatic[l.uid] {
+				it.role = qos.KubeletPinned
+			}
+		}
+		p.items = append(p.items, it)
+	}
+	e.mu.Unlock()
+
+	byPath := make(map[string]int, len(p.items))
+	for i := range p.items {
+		byPath[p.items[i].path] = i
+	}
+	for _, row := range desired.Compute(in).Rows {
+		if row.File != desired.CPUs {
+			p.rows = append(p.rows, row)
+			continue
+		}
+		if i, ok := byPath[row.Path]; ok {
+			p.items[i].want, p.items[i].has = row.CPUs, true
+			if row.Cause == desired.UnallocatedShared {
+				p.items[i].role = qos.SharedPool
+			}
+		}
+	}
+	return p
+}
+
+// remember saves the grants of exclusive pods that run already: their allocation changed, or the checkpoint was lost.
+func (p *pass) remember() {
+	for i := range p.items {
+		if it := &p.items[i]; !it.orphan && it.has && it.occupies() {
+			if err := p.e.remember(it.uid, p.grantOf(it)); err != nil {
+				p.errs = append(p.errs, err)
+				return
+			}
+		}
+	}
+}
+
+// shrink takes from every leaf the CPUs that its row does not have, deepest leaf first. Where nothing would be left the
+// new set is written at once, as far as it is free: it is one write, and an empty set would mean all CPUs.
+func (p *pass) shrink() {
+	order := p.order(func(a, b *item) int { return depth(b.path) - depth(a.path) })
+	var moved []*item
+	for _, it := range order {
+		reach := it.kernel.reach()
+		if !it.has || reach.SubsetOf(&it.want) {
+			continue
+		}
+		if keep := reach.Intersect(it.want); !keep.IsEmpty() {
+			p.set(it, keep)
+		} else {
+			moved = append(moved, it)
+		}
+	}
+	for _, it := range moved { // after all exclusive leaves have shrunk
+		free, ok := p.free(it)
+		if !ok && !it.role.Binds() {
+			free, ok = p.refuge(it)
+		}
+		if ok {
+			p.moved = true
+			p.set(it, free)
+		}
+	}
+}
+
+// refuge returns where a shared leaf may go that has to leave all its CPUs while none of its row is free: the rest of its
+// pool. Where running exclusive pods have all of that, it stays on what it has, but for the CPUs that they wait for, so
+// that they can leave its pool; where nothing is left of that either, it goes to the CPUs of pods that do not run yet,
+// which it leaves when they start.
+func (p *pass) refuge(it *item) (cpuset.Set, bool) {
+	anywhere := *it
+	anywhere.want = p.view.SharedPool()
+	if it.role == qos.BEPool {
+		anywhere.want = p.view.BEPool()
+	}
+	if free, ok := p.free(&anywhere); ok {
+		return free, true
+	}
+	rest, idle := it.kernel.reach(), p.view.LSE().Union(p.view.LSR())
+	for i := range p.items {
+		x := &p.items[i]
+		if x.uid == it.uid || !x.occupies() || maySee(x.role, it.role) {
+			continue
+		}
+		if x.has {
+			rest = rest.Minus(x.want)
+			idle = idle.Minus(x.want)
+		}
+		idle = idle.Minus(x.kernel.reach())
+	}
+	if rest.IsEmpty() {
+		rest = idle
+	}
+	return rest, !rest.IsEmpty() && rest != it.kernel.reach()
+}
+
+// grow gives every leaf its row, shallowest leaf first, exclusive ones before those of the pools.
+func (p *pass) grow() {
+	order := p.order(func(a, b *item) int {
+		if c := depth(a.path) - depth(b.path); c != 0 {
+			return c
+		}
+		return cmp.Compare(bit(b.role.Binds()), bit(a.role.Binds()))
+	})
+	for _, it := range order {
+		if it.settled() || it.orphan || !it.has {
+			continue
+		}
+		// A parent that is narrower than the row is not cured by writing again.
+		if free, ok := p.free(it); ok && free != it.kernel.cpus {
+			p.set(it, free)
+		}
+	}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// order returns the items sorted by cmp, then by path.
+func (p *pass) order(by func(a, b *item) int) []*item {
+	out := make([]*item, len(p.items))
+	for i := range p.items {
+		out[i] = &p.items[i]
+	}
+	slices.SortStableFunc(out, by)
+	return out
+}
+
+// free returns the part of the leaf's row that it may have right now: for an exclusive leaf all or nothing, for a shared
+// one what no exclusive pod has. false when that is nothing.
+func (p *pass) free(it *item) (cpuset.Set, bool) {
+	if it.role.Binds() {
+		return it.want, p.conflict(it) == nil
+	}
+	free := it.want
+	for i := range p.items {
+		x := &p.items[i]
+		if x.uid != it.uid && x.occupies() && !maySee(x.role, it.role) {
+			free = free.Minus(x.kernel.reach())
+		}
+	}
+	return free, !free.IsEmpty()
+}
+
+// conflict returns a leaf of another pod that has CPUs of the row of the exclusive leaf it, nil when there is none.
+func (p *pass) conflict(it *item) *item {
+	for i := range p.items {
+		x := &p.items[i]
+		if x.uid == it.uid || maySee(it.role, x.role) || x.role.Binds() && !x.occupies() {
+			continue
+		}
+		if reach := x.kernel.reach(); reach.Overlaps(&it.want) {
+			return x
+		}
+	}
+	return nil
+}
+
+// plain writes the files that are not cpusets. Rows come with parents before children: quotas are only ever raised.
+func (p *pass) plain() {
+	for _, row := range p.rows {
+		f := file{row.Path, row.File}
+		if row.AtCreation || p.e.plain[f] == row.Value || p.e.resting(f) && row.Path != p.focus {
+			continue
+		}
+		err := p.e.setPlain(row)
+		switch {
+		case err == nil:
+			p.e.plain[f] = row.Value
+			delete(p.e.faults, f)
+		case isGone(err):
+		default:
+			p.e.failed(f, Record{UID: row.UID, Container: row.Container, Want: row.Value}, err)
+			p.errs = append(p.errs, fmt.Errorf("set %s of %s to %q: %w", row.File, row.Path, row.Value, err))
+		}
+	}
+	clear(p.e.stale)
+}
+
+func (e *Engine) setPlain(row desired.Row) error {
+	got, err := e.read(row.Path, row.File)
+	if err != nil {
+		return err
+	}
+	// cpu.max shows the period behind the quota.
+	if first, _, _ := strings.Cut(got, " "); first == row.Value {
+		return nil
+	}
+	r := Record{Kind: Drifted, UID: row.UID, Container: row.Container, Group: row.Path, File: row.File, Want: row.Value, Got: got}
+	drifted := e.stale[file{row.Path, row.File}] == row.Value
+	if drifted {
+		e.record(r)
+	}
+	if err := e.write(row.Path, row.File, row.Value); err != nil {
+		return err
+	}
+	if drifted {
+		r.Kind, r.Got = DriftRepaired, row.Value
+		e.record(r)
+	}
+	return nil
+}
+
+// close drops what is known of groups that vanished, and the faults of files that need no retry any more: those that
+// were due and that the pass did not have to try.
+func (p *pass) close() {
+	e := p.e
+	e.mu.Lock()
+	for i := range p.items {
+		if it := &p.items[i]; it.kernel.vanished && it.leaf.phase != created {
+			delete(e.leaves, it.path)
+			e.wake()
+		}
+	}
+	groups := make(map[string]bool, len(e.leaves))
+	for at, l := range e.leaves {
+		groups[at], groups[path.Dir(at)] = !l.kernel.vanished, true
+	}
+	e.mu.Unlock()
+	now := e.o.Clock.Now()
+	for f, x := range e.faults {
+		if !groups[f.group] || !x.next.After(now) {
+			delete(e.faults, f)
+		}
+	}
+	for f := range e.plain {
+		if !groups[f.group] {
+			delete(e.plain, f)
+		}
+	}
+}

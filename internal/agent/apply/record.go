@@ -1,0 +1,54 @@
+package apply
+
+// Kind is what a Record tells.
+type Kind uint8
+
+// Kinds.
+const (
+	// Drifted: a stranger changed a value that the Engine had set. A repair follows.
+	Drifted Kind = iota
+	// DriftRepaired: the value is set again.
+	DriftRepaired
+	// EffectiveWiderThanDesired: the kernel gives a group more CPUs than were written to it.
+	EffectiveWiderThanDesired
+	// EnforcementFailed: a value could not be set; it will be tried again.
+	EnforcementFailed
+	// OrphanHeld: a group of a pod that the API does not know has CPUs that nobody else uses; they are held for it.
+	OrphanHeld
+	// CheckpointLost: the checkpoint cannot be read; which orphans had exclusive CPUs is guessed from the tree.
+	CheckpointLost
+	// AllocationRefused: the allocation of a running pod changed to CPUs that it cannot have; it keeps the old ones.
+	AllocationRefused
+)
+
+// String returns the kind as Events and metrics spell it.
+func (k Kind) String() string {
+	return [...]string{
+		"Drifted", "DriftRepaired", "EffectiveWiderThanDesired", "EnforcementFailed", "OrphanHeld", "CheckpointLost",
+		"AllocationRefused",
+	}[k]
+}
+
+// Record is one thing that happened to a file of the tree.
+type Record struct {
+	Kind Kind
+	// UID, Namespace, Name and Container say whose group it is.
+	UID, Namespace, Name, Container string
+	Group, File                     string
+	// Want is the value of the table, Got what the kernel has.
+	Want, Got string
+	// Err is the kernel's refusal, for EnforcementFailed.
+	Err error
+	// Detail is the cause of AllocationRefused.
+	Detail string
+}
+
+// record keeps r until the turn ends.
+func (e *Engine) record(r Record) {
+	e.mu.Lock()
+	if p := e.pods[r.UID]; p != nil {
+		r.Namespace, r.Name = p.Entry.Namespace, p.Entry.Name
+	}
+	e.mu.Unlock()
+	e.outbox = append(e.outbox, r)
+}

@@ -1,0 +1,136 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"syscall"
+
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// ErrDisjoint is returned for a set that has no CPU in common with what the parent group has: the kernel would take it
+// and silently give the whole set of the parent.
+var ErrDisjoint = errors.New("the parent group has none of these CPUs")
+
+// set writes a leaf's cpuset and reads back what the kernel made of it.
+func (p *pass) set(it *item, want cpuset.Set) {
+	e, f := p.e, file{it.path, desired.CPUs}
+	if e.resting(f) && it.path != p.focus {
+		return
+	}
+	text := p.m.FormatList(want)
+	r := Record{UID: it.uid, Container: it.container, Want: text}
+	err := p.put(it.path, want, text)
+	if err == nil || !isGone(err) {
+		err = errors.Join(err, p.readBack(it, want))
+	}
+	switch {
+	case err == nil:
+		delete(e.faults, f)
+		if it.settled() {
+			it.kernel.stuckOn = ""
+		}
+		if it.kernel.drifted && it.settled() {
+			it.kernel.drifted = false
+			r.Kind, r.Group, r.File, r.Got = DriftRepaired, it.path, desired.CPUs, text
+			e.record(r)
+		}
+	case isGone(err):
+		it.kernel = kernelState{vanished: true, lived: it.kernel.lived}
+	default:
+		e.failed(f, r, err)
+		p.errs = append(p.errs, fmt.Errorf("set %s of %s to %q: %w", desired.CPUs, it.path, text, err))
+	}
+}
+
+// readBack reads the set of a leaf after a write. The kernel's word counts, whatever was written.
+func (p *pass) readBack(it *item, want cpuset.Set) error {
+	cpus, err := p.e.readSet(p.m, it.path, desired.CPUs)
+	if err != nil {
+		return err
+	}
+	it.kernel.known, it.kernel.cpus = true, cpus
+	if err := p.e.lookEffective(p.m, it.leaf); err != nil {
+		return err
+	}
+	if got := it.kernel.effective; !got.SubsetOf(&want) && cpus == want {
+		p.e.record(Record{
+			Kind: EffectiveWiderThanDesired, UID: it.uid, Container: it.container, Group: it.path,
+			File: desired.CPUs, Want: p.m.FormatList(want), Got: p.m.FormatList(got),
+		})
+		return fmt.Errorf("the kernel gives %q instead of %q", p.m.FormatList(got), p.m.FormatList(want))
+	}
+	return nil
+}
+
+// put writes the set of one group. A v1 kernel refuses to take CPUs that a nested group still has: then the nested
+// groups go first.
+func (p *pass) put(group string, want cpuset.Set, text string) error {
+	if err := p.insideParent(group, want); err != nil {
+		return err
+	}
+	err := p.e.write(group, desired.CPUs, text)
+	if !errors.Is(err, syscall.EBUSY) {
+		return err
+	}
+	return p.putNested(group, want, text)
+}
+
+// insideParent refuses a set that would make a v2 kernel fall back to the parent's.
+func (p *pass) insideParent(group string, want cpuset.Set) error {
+	if p.e.o.Cgroup.Dialect() != desired.V2 {
+		return nil
+	}
+	parent, err := p.e.readSet(p.m, path.Dir(group), effectiveV2)
+	if err != nil {
+		return err
+	}
+	if !parent.Overlaps(&want) {
+		return ErrDisjoint
+	}
+	return nil
+}
+
+// putNested narrows the groups below group and then group itself. When a nested group has nothing in common with the new
+// set, group takes both for a moment: want is free at that time, and the old set was its own.
+func (p *pass) putNested(group string, want cpuset.Set, text string) error {
+	names, err := p.e.o.Cgroup.Children(group)
+	if err != nil {
+		return err
+	}
+	sets := make([]cpuset.Set, len(names))
+	disjoint := false
+	for i, name := range names {
+		old, err := p.e.readSet(p.m, path.Join(group, name), desired.CPUs)
+		if err != nil {
+			return err
+		}
+		if old.IsEmpty() {
+			continue
+		}
+		if sets[i] = old.Intersect(want); sets[i].IsEmpty() {
+			sets[i], disjoint = want, true
+		}
+	}
+	if disjoint {
+		old, err := p.e.readSet(p.m, group, desired.CPUs)
+		if err != nil {
+			return err
+		}
+		both := old.Union(want)
+		if err := p.e.write(group, desired.CPUs, p.m.FormatList(both)); err != nil {
+			return err
+		}
+	}
+	for i, name := range names {
+		if sets[i].IsEmpty() {
+			continue
+		}
+		if err := p.put(path.Join(group, name), sets[i], p.m.FormatList(sets[i])); err != nil && !isGone(err) {
+			return err
+		}
+	}
+	return p.e.write(group, desired.CPUs, text)
+}

@@ -1,0 +1,146 @@
+package kernel
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"syscall"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// Spawn starts a task in a group and returns its number.
+func (t *Tree) Spawn(at string) (pid int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.groups[at]
+	if g == nil {
+		return 0, refused("spawn", at, syscall.ENOENT)
+	}
+	if err := t.rules.attach(g); err != nil {
+		return 0, refused("spawn", at, err)
+	}
+	pid = t.nextPID
+	t.nextPID++
+	g.tasks[pid] = cpuset.Set{}
+	return pid, t.changed(g)
+}
+
+// Exit ends a task. Unknown tasks are ignored.
+func (t *Tree) Exit(pid int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.groupOf(pid)
+	if g == nil {
+		return nil
+	}
+	delete(g.tasks, pid)
+	return t.changed(g)
+}
+
+// Kill ends every task of a group and of the groups below it.
+func (t *Tree) Kill(at string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.groups[at]
+	if g == nil {
+		return refused("kill", at, syscall.ENOENT)
+	}
+	g.killAll()
+	return t.changed(g)
+}
+
+func (g *group) killAll() {
+	clear(g.tasks)
+	for _, child := range g.children {
+		child.killAll()
+	}
+}
+
+// move puts a task into another group.
+func (t *Tree) move(pid int, to *group) error {
+	from := t.groupOf(pid)
+	if from == nil {
+		return syscall.ESRCH
+	}
+	if err := t.rules.attach(to); err != nil {
+		return err
+	}
+	to.tasks[pid] = from.tasks[pid]
+	if from != to {
+		delete(from.tasks, pid)
+	}
+	return t.flush(from)
+}
+
+func (t *Tree) groupOf(pid int) *group {
+	for _, g := range t.groups {
+		if _, ok := g.tasks[pid]; ok {
+			return g
+		}
+	}
+	return nil
+}
+
+// Affinity is what a task itself asked for with sched_setaffinity; an empty set takes it back.
+func (t *Tree) Affinity(pid int, mask cpuset.Set) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.groupOf(pid); g != nil {
+		g.tasks[pid] = mask
+	}
+}
+
+// Allowed returns the CPUs that a task may run on: its own wish inside its group's effective set, all of that while the
+// two have nothing in common. The wish is kept and counts again when the group is wider.
+func (t *Tree) Allowed(pid int) cpuset.Set {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.groupOf(pid)
+	if g == nil {
+		return cpuset.Set{}
+	}
+	if both := g.tasks[pid].Intersect(g.effective); !both.IsEmpty() {
+		return both
+	}
+	return g.effective
+}
+
+// Use sets how many bytes of memory the tasks of a group use.
+func (t *Tree) Use(at string, bytes int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.groups[at]; g != nil {
+		g.memoryUsed = bytes
+	}
+}
+
+// State is the tree at one instant, for observers. It is valid during the call that it is given to.
+type State struct{ t *Tree }
+
+// Group is one group of a State.
+type Group struct {
+	Path            string
+	CPUs, Effective cpuset.Set
+	// Tasks counts the tasks in the group itself.
+	Tasks int
+}
+
+// Groups yields all groups by path.
+func (s State) Groups() iter.Seq[Group] {
+	return func(yield func(Group) bool) {
+		for _, at := range slices.Sorted(maps.Keys(s.t.groups)) {
+			g := s.t.groups[at]
+			if !yield(Group{Path: at, CPUs: g.cpus, Effective: g.effective, Tasks: len(g.tasks)}) {
+				return
+			}
+		}
+	}
+}
+
+// Snapshot calls f with the state of this instant.
+func (t *Tree) Snapshot(f func(State)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(State{t})
+}

@@ -1,0 +1,145 @@
+package machine_test
+
+import (
+	"archive/tar"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/local/machine"
+)
+
+// pack writes an uncompressed archive.
+func pack(t *testing.T, headers ...tar.Header) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "capture.tar")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := tar.NewWriter(f)
+	for _, h := range headers {
+		body := ""
+		if h.Typeflag == tar.TypeReg {
+			body = "0\n"
+		}
+		h.Size, h.Mode = int64(len(body)), 0o644
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const cpuDir = "sys/devices/system/cpu"
+
+func TestArchivesCannotWriteOutsideOfTheirFolder(t *testing.T) {
+	t.Parallel()
+	online := tar.Header{Typeflag: tar.TypeReg, Name: "m/" + cpuDir + "/online"}
+	tests := map[string]struct {
+		entries []tar.Header
+		want    string
+	}{
+		"an entry with .. in it": {
+			[]tar.Header{{Typeflag: tar.TypeReg, Name: "m/sys/../../../../evil"}}, "leads out of the archive",
+		},
+		"a link to an absolute path": {
+			[]tar.Header{online, {Typeflag: tar.TypeSymlink, Name: "m/" + cpuDir + "/cpu0/node0", Linkname: "/etc"}}, "leads out of the archive",
+		},
+		"a relative link that climbs out": {
+			[]tar.Header{online, {Typeflag: tar.TypeSymlink, Name: "m/" + cpuDir + "/cpu0/node0", Linkname: "../../../../../../../etc"}},
+			"leads out of the archive",
+		},
+		"an archive of something else": {
+			[]tar.Header{{Typeflag: tar.TypeReg, Name: "m/README"}}, "not a captured machine",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outer := t.TempDir()
+			dir := filepath.Join(outer, "a", "b", "c")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			err := machine.Unpack(pack(t, test.entries...), dir)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error = %v, want one that says %q", err, test.want)
+			}
+			if found, _ := filepath.Glob(filepath.Join(outer, "*", "evil")); len(found) > 0 {
+				t.Errorf("Unpack wrote %q", found)
+			}
+		})
+	}
+}
+
+func TestArchivesAreReducedToWhatDescribesAMachine(t *testing.T) {
+	t.Parallel()
+	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: "./m/" + name} }
+	dir := t.TempDir()
+	keep := []string{
+		cpuDir + "/online", cpuDir + "/cpu0/topology/core_id", cpuDir + "/cpu0/cache/index3/level", "proc/cpuinfo",
+		"sys/devices/system/node/node0/meminfo", "sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages",
+	}
+	drop := []string{
+		cpuDir + "/cpu0/cache/index0/level", cpuDir + "/cpu0/cpuidle/state0/name", "sys/bus/pci/devices/x", "proc/self/cpuset",
+		"sys/devices/system/node/node0/memory12/state",
+	}
+	var entries []tar.Header
+	for _, name := range append(append([]string{}, keep...), drop...) {
+		entries = append(entries, file(name))
+	}
+	if err := machine.Unpack(pack(t, entries...), dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range keep {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Errorf("%s was not unpacked", name)
+		}
+	}
+	for _, name := range drop {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s was unpacked", name)
+		}
+	}
+}
+
+func TestNameThatIsPackedTwiceChangesNoOtherFile(t *testing.T) {
+	t.Parallel()
+	// The body of every entry is "0\n", so all files share one inode until one is replaced.
+	dir := t.TempDir()
+	folder := func(i string) string { return cpuDir + "/cpu" + i + "/topology/core_id" }
+	link := tar.Header{Typeflag: tar.TypeSymlink, Name: "m/" + folder("0"), Linkname: "physical_package_id"}
+	err := machine.Unpack(pack(t, tar.Header{Typeflag: tar.TypeReg, Name: "m/" + folder("0")},
+		tar.Header{Typeflag: tar.TypeReg, Name: "m/" + folder("1")}, link, link), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if target, err := os.Readlink(filepath.Join(dir, folder("0"))); err != nil || target != "physical_package_id" {
+		t.Errorf("the entry packed last is a link to %q, %v", target, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, folder("1"))); err != nil || string(text) != "0\n" {
+		t.Errorf("the other file reads %q, %v", text, err)
+	}
+}
+
+func TestTornArchiveIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, suffix := range map[string]string{"no bzip2": ".tar.bz2", "no gzip": ".tar.gz", "no tar": ".tar"} {
+		path := filepath.Join(t.TempDir(), "torn"+suffix)
+		if err := os.WriteFile(path, []byte("this is no archive at all, however long one looks at it"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := machine.Parse(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: error = %v, want one that names %s", name, err, path)
+		}
+	}
+}

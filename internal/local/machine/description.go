@@ -1,0 +1,129 @@
+package machine
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Description is one kind of simulated machine.
+type Description struct {
+	// Name is the preset's name, or the capture's file name made fit for a node name.
+	Name string
+	// Summary is one line for people.
+	Summary string
+	// Kubelet is how the simulated kubelet handles CPUs and topology.
+	Kubelet host.Kubelet
+
+	arch, model string
+	shape       shape
+	capture     string        // archive or folder; "" for a preset
+	topology    *topo.Machine // what the capture's files say
+}
+
+// Write creates the machine's tree under dir, which must not exist or be empty: dir/sys and dir/proc.
+func (d Description) Write(dir string) error {
+	if err := makeEmpty(dir); err != nil {
+		return fmt.Errorf("write machine %s: %w", d.Name, err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("write machine %s: %w", d.Name, err)
+	}
+	defer func() { _ = root.Close() }()
+	if d.capture != "" {
+		err = unpackCapture(d.capture, newStore(root))
+	} else {
+		err = d.generate(newStore(root))
+	}
+	if err != nil {
+		return fmt.Errorf("write machine %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// Arch returns the GOARCH to assume where the tree does not tell.
+func (d Description) Arch() string { return d.arch }
+
+// Spec returns what the machine consists of.
+func (d Description) Spec() topo.Spec {
+	if d.topology != nil {
+		return d.topology.Spec()
+	}
+	return d.shape.spec(d.arch)
+}
+
+// settle fills the kubelet settings that depend on the machine. A kubelet with the static policy refuses to start
+// without reserved CPUs, so the first core is reserved when the user named none.
+func (d *Description) settle() error {
+	if d.Kubelet.CPUPolicy != "static" || d.Kubelet.ReservedCPUs != "" {
+		return nil
+	}
+	m, err := d.machine()
+	if err != nil {
+		return err
+	}
+	first := m.CoreOf(topo.CPU(m.Online().Slice()[0]))
+	var ids []int
+	for _, c := range m.CoreCPUs(first) {
+		ids = append(ids, m.CPUID(c))
+	}
+	d.Kubelet.ReservedCPUs = cpuset.FormatIDs(ids)
+	return nil
+}
+
+// machine builds the described machine.
+func (d Description) machine() (*topo.Machine, error) {
+	if d.topology != nil {
+		return d.topology, nil
+	}
+	return topo.New(d.Spec())
+}
+
+// inMemory is where Linux keeps a file system in memory: a capture is unpacked there in a tenth of the time.
+const inMemory = "/dev/shm"
+
+// readCapture finds out what a captured machine is.
+func readCapture(capture, arch string) (*topo.Machine, error) {
+	m, err := readCaptureIn(inMemory, capture, arch)
+	if err == nil {
+		return m, nil
+	}
+	return readCaptureIn("", capture, arch) // there may be too little memory, or none of this kind
+}
+
+func readCaptureIn(scratch, capture, arch string) (*topo.Machine, error) {
+	dir, err := os.MkdirTemp(scratch, "tenon-machine-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	if err := unpackCapture(capture, newStore(root)); err != nil {
+		return nil, err
+	}
+	r, err := host.Read(host.Root{Dir: dir}, arch)
+	return r.Machine, err
+}
+
+// makeEmpty creates dir and refuses one with content.
+func makeEmpty(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s is not empty", dir)
+	}
+	return nil
+}

@@ -1,0 +1,10 @@
+// Package machine describes the machines of simulated nodes and writes them down as the files that an agent reads.
+//
+//	--machine epyc-2s@static,restricted=2     preset, kubelet settings, count
+//	              │
+//	            Parse ─► Description ─ Write ─► DIR/{sys,proc}, which host.Read and lscpu --sysroot understand
+//	              │
+//	--machine ./capture.tar.bz2               a captured machine: an archive or a folder
+//
+// Reading a written tree gives the description back: that is the package's round-trip test.
+package machine

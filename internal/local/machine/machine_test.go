@@ -1,0 +1,147 @@
+package machine_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+func TestWrittenPresetReadsBackAsItsDescription(t *testing.T) {
+	t.Parallel()
+	for _, d := range machine.Presets() {
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(testkit.Dir(t), "node")
+			if err := d.Write(dir); err != nil {
+				t.Fatal(err)
+			}
+			got, err := host.Read(host.Root{Dir: dir}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := topo.New(d.Spec())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.Spec(), got.Machine.Spec()); diff != "" {
+				t.Errorf("machine read from the tree (-described +read):\n%s", diff)
+			}
+			if !got.Machine.Equal(want) {
+				t.Error("the machine read from the tree does not equal the description")
+			}
+			if len(got.Notes) != 0 {
+				t.Errorf("notes = %q, want none: a generated tree leaves nothing open", got.Notes)
+			}
+			if boot, err := host.BootID(host.Root{Dir: dir}); err != nil || len(boot) != 36 {
+				t.Errorf("boot id = %q, %v, want a UUID", boot, err)
+			}
+			if lscpu := lscpuCounts(t, dir); lscpu != "" {
+				if ours := counts(got.Machine); ours != lscpu {
+					t.Errorf("lscpu counts %s, the description %s", lscpu, ours)
+				}
+			}
+		})
+	}
+}
+
+// counts are CPUs, cores, sockets and NUMA nodes.
+func counts(m *topo.Machine) string {
+	online := m.Online()
+	return strings.Join([]string{itoa(online.Len()), itoa(m.NumCores()), itoa(m.NumSockets()), itoa(len(m.CPUNodes()))}, " ")
+}
+
+// lscpuCounts are the same by lscpu, "" where it is not installed.
+func lscpuCounts(t *testing.T, dir string) string {
+	t.Helper()
+	if _, err := exec.LookPath("lscpu"); err != nil {
+		t.Logf("NOT RUN: comparison with lscpu: util-linux is not installed")
+		return ""
+	}
+	out, err := exec.CommandContext(t.Context(), "lscpu", "--sysroot", dir, "-p=CPU,CORE,SOCKET,NODE").Output()
+	if err != nil {
+		t.Errorf("lscpu: %v", err)
+		return ""
+	}
+	distinct := [4]map[string]bool{{}, {}, {}, {}}
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		for i, field := range strings.Split(strings.TrimSpace(line), ",") {
+			distinct[i][field] = true
+		}
+	}
+	return strings.Join([]string{itoa(len(distinct[0])), itoa(len(distinct[1])), itoa(len(distinct[2])), itoa(len(distinct[3]))}, " ")
+}
+
+func TestPresetsAreTheMachinesOfTheirSummary(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{ // CPUs, cores, sockets, NUMA nodes
+		"epyc-2s": "128 64 2 4", "xeon-2s": "96 48 2 2", "epyc-256": "256 128 2 8", "arm64-1s": "64 64 1 1",
+		"snc2": "112 56 2 4", "hybrid": "32 24 1 1",
+	}
+	got := map[string]string{}
+	for _, d := range machine.Presets() {
+		m, err := topo.New(d.Spec())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[d.Name] = counts(m)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWriteRefusesAFolderWithContent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := machine.Presets()[0].Write(dir); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("error = %v, want a folder with content to be refused", err)
+	}
+}
+
+func TestCapturedMachineIsUsedLikeAPreset(t *testing.T) {
+	t.Parallel()
+	archive := filepath.Join(testkit.SharedData(t, "machines"), "32intel64-2p8co2t+8ve.tar.bz2")
+	d, count, err := machine.Parse(archive + "@static,reserved=0,16=3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count != 3 || d.Name != "32intel64-2p8co2t-8ve" || d.Kubelet.ReservedCPUs != "0,16" {
+		t.Errorf("Parse = %s, %d nodes, reserved %q", d.Name, count, d.Kubelet.ReservedCPUs)
+	}
+	want := "32 16 2 2"
+	fromArchive, fromFolder := filepath.Join(testkit.Dir(t), "a"), filepath.Join(testkit.Dir(t), "b")
+	if err := d.Write(fromArchive); err != nil {
+		t.Fatal(err)
+	}
+	folder, _, err := machine.Parse(fromArchive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := folder.Write(fromFolder); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{"unpacked from an archive": fromArchive, "copied from a folder": fromFolder} {
+		r, err := host.Read(host.Root{Dir: dir}, "")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := counts(r.Machine); got != want {
+			t.Errorf("%s: machine of %s, want %s", name, got, want)
+		}
+	}
+}

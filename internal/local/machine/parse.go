@@ -1,0 +1,175 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+)
+
+// MaxCount is the most nodes that one spec may ask for.
+const MaxCount = 10_000
+
+// Parse reads NAME[@KUBELET][=COUNT]: the value of the flag --machine. NAME is a preset or the path of a captured
+// machine. KUBELET is a list of settings, see host.ParseKubelet. Errors name what was not understood and what would be.
+func Parse(spec string) (Description, int, error) {
+	body, count, err := cutCount(spec)
+	if err != nil {
+		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	}
+	name, settings, _ := strings.Cut(body, "@")
+	d, err := find(name)
+	if err != nil {
+		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	}
+	if d.Kubelet, err = parseKubelet(settings); err != nil {
+		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	}
+	if err := d.settle(); err != nil {
+		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	}
+	if err := d.checkReserved(); err != nil {
+		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	}
+	return d, count, nil
+}
+
+// cutCount takes "=COUNT" off the end. "reserved=3" is a setting, "reserved=3=2" a setting and a count.
+func cutCount(spec string) (string, int, error) {
+	i := strings.LastIndexByte(spec, '=')
+	if i < 0 {
+		return spec, 1, nil
+	}
+	body, text := spec[:i], spec[i+1:]
+	if at := strings.IndexByte(body, '@'); at >= 0 {
+		last := body[max(at, strings.LastIndexByte(body, ','))+1:]
+		if slices.Contains([]string{"reserved", "scope"}, last) {
+			return spec, 1, nil
+		}
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > MaxCount {
+		return "", 0, fmt.Errorf("count %q: want a number from 1 to %d", text, MaxCount)
+	}
+	return body, n, nil
+}
+
+func find(name string) (Description, error) {
+	var known []string
+	for _, d := range Presets() {
+		if d.Name == name {
+			return d, nil
+		}
+		known = append(known, d.Name)
+	}
+	if _, err := os.Stat(name); err == nil && name != "" {
+		return captured(name)
+	}
+	hint := ""
+	if near := closest(name, known); near != "" {
+		hint = fmt.Sprintf(" Did you mean %s?", near)
+	}
+	return Description{}, fmt.Errorf("%q is no preset (%s) and no archive or folder.%s", name, strings.Join(known, ", "), hint)
+}
+
+func captured(path string) (Description, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return Description{}, err
+	}
+	d := Description{Name: nodeName(filepath.Base(abs)), Summary: "captured machine " + path, arch: "amd64", capture: abs}
+	if d.topology, err = readCapture(abs, d.arch); err != nil {
+		return Description{}, err
+	}
+	d.arch = d.topology.Arch()
+	return d, nil
+}
+
+// nodeName makes a file name fit for a Kubernetes name.
+func nodeName(base string) string {
+	for _, suffix := range []string{".bz2", ".gz", ".tgz", ".tar"} {
+		base = strings.TrimSuffix(base, suffix)
+	}
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, base)
+	name = strings.Trim(name[:min(len(name), 50)], "-")
+	if name == "" {
+		return "machine"
+	}
+	return name
+}
+
+// parseKubelet reads settings and, for one that is unknown, says which one may be meant.
+func parseKubelet(settings string) (host.Kubelet, error) {
+	k, err := host.ParseKubelet(settings)
+	if unknown, ok := errors.AsType[*host.UnknownSetting](err); ok {
+		if near := closest(unknown.Setting, host.KubeletSettings()); near != "" {
+			return k, fmt.Errorf("%w. Did you mean %s?", err, near)
+		}
+	}
+	return k, err
+}
+
+// checkReserved refuses reserved CPUs that the machine does not have, as a kubelet would.
+func (d Description) checkReserved() error {
+	if d.Kubelet.ReservedCPUs == "" {
+		return nil
+	}
+	m, err := d.machine()
+	if err != nil {
+		return err
+	}
+	set, unknown, err := m.ParseList(d.Kubelet.ReservedCPUs)
+	if err != nil {
+		return err
+	}
+	if online := m.Online(); len(unknown) > 0 || !set.SubsetOf(&online) {
+		return fmt.Errorf("kubelet setting reserved=%s names CPUs that are not online: the machine has %s",
+			d.Kubelet.ReservedCPUs, m.FormatList(online))
+	}
+	return nil
+}
+
+// closest returns the known word that is at most a third of its length away from word, "" when there is none.
+func closest(word string, known []string) string {
+	best, bestDistance := "", 0
+	for _, k := range known {
+		d := editDistance(word, k)
+		if d <= max(1, len(k)/3) && (best == "" || d < bestDistance) {
+			best, bestDistance = k, d
+		}
+	}
+	return best
+}
+
+// editDistance is Levenshtein's.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
