@@ -1,0 +1,207 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Agent is the agent of one node. Its methods are safe for concurrent use.
+type Agent struct {
+	o       Options
+	machine *topo.Machine
+	notes   []string
+	boot    string
+	engine  *apply.Engine
+	poke    chan struct{} // holds one token while facts may have changed
+	claims  chan struct{} // holds one token while what pods claim may have changed
+
+	problems problems
+	// When the loop of follow and the engine last did something.
+	followed, passed pulse
+
+	mu          sync.Mutex // guards the fields below; never held across a call out of the package
+	node        *corev1.Node
+	mode        probe.Mode
+	modeChanged chan struct{} // closed and replaced when mode changes
+	state       host.CPUState
+	since       metav1.Time
+	facts       ledger.Facts
+	applied     error // why the cgroup tree is not in order yet; nil once it was
+
+	// Set once at the beginning of Run.
+	pods, nodes, topologies cache.SharedIndexInformer
+	reporter                *report.Reporter
+	conditions              *conditions
+}
+
+// errStarting is what Ready says before Run has come far.
+var errStarting = errors.New("the node's pods and its topology are not known yet")
+
+var errUnpublished = errors.New("the node's topology is not published yet")
+
+// grantsFile keeps, below the Root, which pods were given exclusive CPUs: after a restart the engine holds them for pods
+// that are gone from the API while their processes still live.
+const grantsFile = "var/lib/tenon-agent/grants.json"
+
+// New reads the machine and returns its agent. It refuses options that are incomplete or unsafe, and a machine whose
+// files contradict themselves.
+func New(o Options) (*Agent, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	reading, err := host.Read(o.Root, o.Arch)
+	if err != nil {
+		return nil, err
+	}
+	boot, err := host.BootID(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		o: o, machine: o.Shared.intern(reading.Machine), notes: reading.Notes, boot: boot,
+		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), modeChanged: make(chan struct{}), applied: errStarting,
+		problems: problems{annotations: map[types.UID]string{}},
+	}
+	a.mode, _ = probe.ModeOf(o.Switches, a.isStatic(), "")
+	if err := a.findCgroups(); err != nil {
+		return nil, err
+	}
+	a.engine = apply.New(apply.Options{
+		Cgroup: a.o.Cgroup, Roots: a.o.CgroupRoots, Report: a.tell, Timed: a.timed, Resync: o.Resync, Clock: o.Clock,
+		KubeletKeepsMemory:  o.Kubelet.MemoryPolicy != "" && o.Kubelet.MemoryPolicy != "None",
+		AllowUnallocatedLSR: o.AllowUnallocatedLSR,
+		Checkpoint:          apply.File(o.Root.Path(grantsFile)),
+	})
+	return a, nil
+}
+
+// findCgroups fills the options that describe the cgroup tree. An agent that never writes needs none.
+func (a *Agent) findCgroups() error {
+	if a.o.Cgroup != nil {
+		return nil
+	}
+	layout, err := host.Cgroups(a.o.Root)
+	if err != nil && a.o.Switches.CPUSetAllocator {
+		return err
+	}
+	dialect := desired.V2
+	if layout.Version == 1 {
+		dialect = desired.V1
+	}
+	a.o.Cgroup = apply.Mounted(a.o.Root.Cgroup(), dialect)
+	if len(a.o.CgroupRoots) == 0 && layout.Driver == host.Systemd {
+		a.o.CgroupRoots = []string{"kubepods.slice"}
+	}
+	return nil
+}
+
+func (a *Agent) isStatic() bool { return a.o.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic }
+
+// Machine returns the node's machine.
+func (a *Agent) Machine() *topo.Machine { return a.machine }
+
+// Table returns the desired state of the cgroup tree of this moment.
+func (a *Agent) Table() desired.Table { return a.engine.Table() }
+
+// Mode returns whose CPU assignments hold now.
+func (a *Agent) Mode() probe.Mode {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mode
+}
+
+// Ready returns nil once the agent has seen its pods, brought the cgroup tree in order and published the topology.
+func (a *Agent) Ready() error {
+	a.mu.Lock()
+	err := a.applied
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if _, published := a.reporter.Age(); !published {
+		return errUnpublished
+	}
+	return nil
+}
+
+// Run works until ctx ends and returns nil then; the cgroup tree stays as it is. It must be called once. It answers
+// ErrSecondAgent at once where another agent works on the machine.
+func (a *Agent) Run(ctx context.Context) error {
+	unlock, err := lock(a.o.Root)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log := klog.FromContext(ctx)
+	for _, note := range a.notes {
+		log.Info("The machine's files leave something open", "node", a.o.Node, "note", note)
+	}
+	version, err := a.servedVersion(ctx)
+	if err != nil {
+		return nil // ctx has ended while waiting
+	}
+	if err := a.wire(version); err != nil {
+		return err
+	}
+	defer a.o.Shared.Metrics.age.track(a.o.Node, a.reporter.Age)()
+	g := newGroup(ctx, cancel)
+	for _, inf := range []cache.SharedIndexInformer{a.pods, a.nodes, a.topologies} {
+		g.run(func(ctx context.Context) error { inf.RunWithContext(ctx); return nil })
+	}
+	g.run(a.reporter.Run)
+	g.run(a.follow)
+	return g.wait()
+}
+
+// wire builds what needs the API's version, and connects it.
+func (a *Agent) wire(version schema.GroupVersion) error {
+	a.pods, a.nodes, a.topologies = a.podInformer(), a.nodeInformer(), a.topologyInformer(version)
+	a.conditions = &conditions{
+		client: a.o.Client, node: a.o.Node, clock: a.o.Clock, last: map[string]corev1.NodeCondition{},
+		current: a.currentNode,
+		wrote:   a.tellCondition,
+	}
+	a.reporter = report.New(report.Options{
+		Objects: a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies")),
+		Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology, SetCondition: a.conditions.set,
+		Emit: a.emitNode, Clock: a.o.Clock,
+	})
+	if err := a.pods.SetTransform(withoutManagedFields); err != nil {
+		return err
+	}
+	if _, err := handle(a.pods, a.keepPod, a.dropPod); err != nil {
+		return err
+	}
+	if _, err := handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }); err != nil {
+		return err
+	}
+	_, err := handle(a.topologies, a.reporter.Observe, func(*unstructured.Unstructured) { a.reporter.Observe(nil) })
+	return err
+}
+
+func withoutManagedFields(obj any) (any, error) {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+	}
+	return obj, nil
+}

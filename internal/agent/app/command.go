@@ -1,0 +1,95 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+)
+
+// CPUSetAllocator is the feature gate under which the agent writes cpusets (seed 000).
+const CPUSetAllocator = "CPUSetAllocator"
+
+// NewCommand returns the command line of tenon-agent.
+func NewCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "tenon-agent",
+		Short: "Publishes what a node is and keeps its containers on the CPUs that were allocated to them",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		SilenceUsage: true,
+	}
+	c.AddCommand(newRunCommand(), newProbeCommand())
+	return c
+}
+
+// common are the flags of both verbs.
+type common struct {
+	root, nodeName, kubelet string
+	disableQuery            bool
+	gates                   map[string]bool
+}
+
+func (f *common) add(fs *pflag.FlagSet) {
+	f.gates = map[string]bool{}
+	fs.StringVar(&f.root, "root", "/", "directory that stands in for the host's /")
+	fs.StringVar(&f.nodeName, "node-name", "", "name of the node (default: $NODE_NAME, else the name of the host or of the root's folder)")
+	fs.StringVar(&f.kubelet, "kubelet", "", "how the node's kubelet handles CPUs, like static,full-pcpus-only,restricted,reserved=0-1")
+	fs.BoolVar(&f.disableQuery, "disable-query-kubelet-config", false, "do not ask the kubelet: take-over phase 1, only the topology is published")
+	fs.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates", CPUSetAllocator+"=true|false (default true): whether the agent writes cpusets")
+}
+
+// switches reads the take-over flags and refuses what cannot be meant.
+func (f *common) switches() (probe.Switches, error) {
+	s := probe.Switches{QueryKubelet: !f.disableQuery, CPUSetAllocator: true}
+	for name, on := range f.gates {
+		if name != CPUSetAllocator {
+			return s, fmt.Errorf("unknown feature gate %q: want %s", name, CPUSetAllocator)
+		}
+		s.CPUSetAllocator = on
+	}
+	if !s.Valid() {
+		return s, fmt.Errorf("--disable-query-kubelet-config needs --feature-gates=%s=false: %w", CPUSetAllocator, ErrUnsafe)
+	}
+	return s, nil
+}
+
+func (f *common) name() (string, error) {
+	if f.nodeName != "" {
+		return f.nodeName, nil
+	}
+	if name := os.Getenv("NODE_NAME"); name != "" {
+		return name, nil
+	}
+	root, err := filepath.Abs(f.root)
+	if err != nil {
+		return "", err
+	}
+	if root != "/" {
+		return filepath.Base(root), nil
+	}
+	return os.Hostname()
+}
+
+// arch is what a tree that does not tell is taken for: of the own host we know it.
+func (f *common) arch() string { return runtime.GOARCH }
+
+func (f *common) hostRoot() host.Root { return host.Root{Dir: f.root} }
+
+// version is that of the module's build.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
+	}
+	return info.Main.Version
+}

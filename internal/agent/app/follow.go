@@ -1,0 +1,209 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// firstApplyRetry is the time between two attempts to bring the cgroup tree in order for the first time.
+const firstApplyRetry = time.Second
+
+// follow waits until everything is known, then keeps facts and mode up to date until ctx ends.
+func (a *Agent) follow(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), a.pods.HasSynced, a.nodes.HasSynced, a.topologies.HasSynced) {
+		return nil
+	}
+	a.adopt()
+	a.refresh(ctx)
+	a.tellAllPods()
+	if len(a.topologies.GetStore().ListKeys()) == 0 {
+		a.reporter.Observe(nil)
+	}
+	enforced := make(chan error, 1)
+	go func() { enforced <- a.enforce(ctx) }()
+	tick := a.o.Clock.NewTicker(a.o.Resync)
+	defer tick.Stop()
+	for applied := false; ; {
+		a.followed.beat(a.o.Clock.Now())
+		var retry <-chan time.Time
+		if applied = applied || a.applyFirst(); !applied {
+			retry = a.o.Clock.After(firstApplyRetry)
+		}
+		select {
+		case <-retry:
+			continue
+		case <-a.claims:
+			a.tellClaims()
+			continue
+		case <-a.poke:
+		case <-tick.C():
+		case err := <-enforced:
+			return err
+		case <-ctx.Done():
+			return <-enforced
+		}
+		a.refresh(ctx)
+		a.tellClaims()
+	}
+}
+
+// adopt takes the Node from the cache: the informer is ahead of its handlers.
+func (a *Agent) adopt() {
+	if obj, ok, err := a.nodes.GetStore().GetByKey(a.o.Node); ok && err == nil {
+		a.keepNode(obj.(*corev1.Node))
+	}
+}
+
+// tellAllPods completes the engine's list of pods: from here on it may write.
+func (a *Agent) tellAllPods() {
+	live := map[string]bool{}
+	for _, pod := range a.podList() {
+		a.keepPod(pod)
+		if !convert.Ended(pod) {
+			live[string(pod.UID)] = true
+		}
+	}
+	a.engine.Prune(maps.Keys(live))
+}
+
+// enforce lets the engine work while the mode is Own. It returns when ctx ends.
+func (a *Agent) enforce(ctx context.Context) error {
+	for ctx.Err() == nil {
+		a.mu.Lock()
+		mode, changed := a.mode, a.modeChanged
+		a.mu.Unlock()
+		if mode != probe.Own {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		a.passed.beat(a.o.Clock.Now())
+		run, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- a.engine.Run(run) }()
+		var err error
+		select {
+		case <-changed:
+			stop()
+			err = <-done
+		case err = <-done:
+			stop()
+		}
+		if err != nil {
+			return fmt.Errorf("keep the cgroup tree: %w", err)
+		}
+	}
+	return nil
+}
+
+// applyFirst brings the tree in order for the first time; false when it has to be tried again.
+func (a *Agent) applyFirst() bool {
+	var err error
+	if a.Mode() == probe.Own {
+		err = a.engine.Reconcile()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.applied = err
+	return err == nil
+}
+
+func (a *Agent) keepPod(pod *corev1.Pod) {
+	defer a.touchPods()
+	if convert.Ended(pod) {
+		a.engine.Delete(string(pod.UID))
+		a.problems.forget(pod.UID)
+		return
+	}
+	a.engine.Update(desiredPod(pod))
+	a.tellAnnotations(pod)
+}
+
+func (a *Agent) dropPod(pod *corev1.Pod) {
+	a.engine.Delete(string(pod.UID))
+	a.problems.forget(pod.UID)
+	a.touchPods()
+}
+
+// desiredPod translates a pod for the engine.
+func desiredPod(pod *corev1.Pod) desired.Pod {
+	e, _ := convert.Entry(pod)
+	p := desired.Pod{Entry: e, Pinnable: e.KubeletCPUs > 0 && e.CPUList == "" && mayBePinned(e.Class)}
+	status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])
+	if err != nil {
+		return p // convert has dropped it too: the pod holds nothing
+	}
+	for _, n := range status.NUMANodeResources {
+		if !n.Resources.Memory().IsZero() {
+			p.MemoryNUMAIDs = append(p.MemoryNUMAIDs, int(n.Node))
+		}
+	}
+	return p
+}
+
+// mayBePinned reports whether a pod of a class that has no CPUs of ours may run on CPUs of the kubelet: its label does not
+// put it on a pool.
+func mayBePinned(c qos.Class) bool { return c == qos.None || c == qos.LSE || c == qos.LSR }
+
+// keepNode takes what matters of a Node; its heartbeats do not.
+func (a *Agent) keepNode(node *corev1.Node) {
+	a.mu.Lock()
+	same := sameWish(a.node, node)
+	replaced := a.node != nil && node != nil && a.node.UID != node.UID
+	a.node = node
+	a.mu.Unlock()
+	if replaced {
+		a.conditions.forget()
+	}
+	if !same {
+		a.touch()
+	}
+}
+
+func sameWish(a, b *corev1.Node) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+}
+
+func (a *Agent) currentNode() *corev1.Node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.node
+}
+
+// touch asks for a refresh, and for a look at what is published.
+func (a *Agent) touch() {
+	select {
+	case a.poke <- struct{}{}:
+	default:
+	}
+	a.reporter.Changed()
+}
+
+// touchPods is touch for a change of pods. They change the facts only where the kubelet pins some of them.
+func (a *Agent) touchPods() {
+	select {
+	case a.claims <- struct{}{}:
+	default:
+	}
+	if a.isStatic() {
+		a.touch()
+		return
+	}
+	a.reporter.Changed()
+}

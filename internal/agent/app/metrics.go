@@ -1,0 +1,123 @@
+package app
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/tenon-project/tenon/internal/agent/apply"
+)
+
+// Metrics of the agents of one process.
+type Metrics struct {
+	apply    *metrics.HistogramVec
+	drift    *metrics.CounterVec
+	failures *metrics.CounterVec
+	writes   *metrics.CounterVec
+	age      *ages
+}
+
+func newMetrics() *Metrics {
+	return &Metrics{
+		apply: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name:           "tenon_agent_apply_seconds",
+			Help:           "Time to bring cgroup values in order, by path: nri (one container, at its start) or reconcile (all containers of the node).",
+			Buckets:        metrics.ExponentialBuckets(1e-4, 4, 8),
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"path"}),
+		drift: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "tenon_agent_drift_total",
+			Help:           "Values of the cgroup tree that something else changed, by kind.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"kind"}),
+		failures: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "tenon_agent_enforcement_failures_total",
+			Help:           "Containers held back and values that could not be set, by code.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"code"}),
+		writes: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "tenon_agent_condition_writes_total",
+			Help:           "Writes of Node conditions, by condition.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"condition"}),
+		age: newAges(),
+	}
+}
+
+// Register makes the metrics known to a registry, those that count at zero.
+func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
+	register(m.apply, m.drift, m.failures, m.writes)
+	registerCollector(m.age)
+	for _, path := range []string{pathHook, pathReconcile} {
+		m.apply.WithLabelValues(path)
+	}
+	for _, kind := range []apply.Kind{apply.Drifted, apply.EffectiveWiderThanDesired} {
+		m.drift.WithLabelValues(kind.String())
+	}
+	for _, code := range failureCodes() {
+		m.failures.WithLabelValues(code)
+	}
+}
+
+// Values of the label path: at the start of a container, and over the whole tree.
+const (
+	pathHook      = "nri"
+	pathReconcile = "reconcile"
+)
+
+// failureCodes are the values of the label code.
+func failureCodes() []string {
+	codes := []string{apply.EnforcementFailed.String(), apply.CheckpointLost.String(), apply.AllocationRefused.String()}
+	for _, cause := range []error{apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod} {
+		codes = append(codes, cause.Error())
+	}
+	return codes
+}
+
+// ages is the gauge tenon_topology_age_seconds: each agent tells its own when it is read.
+type ages struct {
+	metrics.BaseStableCollector
+	desc *metrics.Desc
+
+	mu     sync.Mutex // guards byNode
+	byNode map[string]func() (time.Duration, bool)
+}
+
+func newAges() *ages {
+	return &ages{
+		desc: metrics.NewDesc("tenon_topology_age_seconds",
+			"Time since the published topology was last known to be up to date.", []string{"node"}, nil, metrics.ALPHA, ""),
+		byNode: map[string]func() (time.Duration, bool){},
+	}
+}
+
+// track adds a node until the returned function is called.
+func (a *ages) track(node string, age func() (time.Duration, bool)) (forget func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.byNode[node] = age
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.byNode, node)
+	}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (a *ages) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- a.desc }
+
+// CollectWithStability implements metrics.StableCollector.
+func (a *ages) CollectWithStability(ch chan<- metrics.Metric) {
+	a.mu.Lock()
+	known := make(map[string]time.Duration, len(a.byNode))
+	for node, age := range a.byNode {
+		if d, ok := age(); ok {
+			known[node] = d
+		}
+	}
+	a.mu.Unlock()
+	for node, d := range known {
+		ch <- metrics.NewLazyConstMetric(a.desc, metrics.GaugeValue, d.Seconds(), node)
+	}
+}

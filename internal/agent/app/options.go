@@ -1,0 +1,105 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Options are what an Agent needs. Node, Root, Client and Dynamic are required.
+type Options struct {
+	// Node is the node's name.
+	Node string
+	Root host.Root
+	// Arch is the GOARCH to assume when the Root does not tell.
+	Arch string
+	// Version is the agent's.
+	Version string
+
+	Client  kubernetes.Interface
+	Dynamic dynamic.Interface
+
+	// Kubelet is how the node's kubelet handles CPUs and topology.
+	Kubelet host.Kubelet
+	// Switches are the take-over flags of seed 000.
+	Switches probe.Switches
+	// AllowUnallocatedLSR lets LSR pods that no scheduler gave CPUs run on the shared pool.
+	AllowUnallocatedLSR bool
+
+	// Cgroup is the tree that is kept; nil for the one that is mounted below Root.
+	Cgroup apply.Cgroup
+	// CgroupRoots are the groups below which pods live; default "kubepods".
+	CgroupRoots []string
+	// Resync is the time between two looks at the whole tree and at the kubelet's state; default 30 s.
+	Resync time.Duration
+
+	// Recorder takes Events; nil drops them. It must not block.
+	Recorder events.EventRecorder
+	// Shared is what agents of one process have in common; nil for an agent of its own.
+	Shared *Shared
+	// Clock is the real one when nil.
+	Clock clock.WithTicker
+}
+
+func (o *Options) complete() error {
+	switch {
+	case o.Node == "":
+		return errors.New("agent: the node's name is missing")
+	case o.Root.Dir == "":
+		return errors.New("agent: the root directory is missing")
+	case o.Client == nil || o.Dynamic == nil:
+		return errors.New("agent: the API clients are missing")
+	case !o.Switches.Valid():
+		return fmt.Errorf("agent: --disable-query-kubelet-config needs --feature-gates=CPUSetAllocator=false: %w", ErrUnsafe)
+	}
+	if o.Resync <= 0 {
+		o.Resync = 30 * time.Second
+	}
+	if o.Version == "" {
+		o.Version = "devel"
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Shared == nil {
+		o.Shared = NewShared()
+	}
+	return nil
+}
+
+// ErrUnsafe is returned for switches under which the agent would write cpusets over a kubelet that it does not know.
+var ErrUnsafe = errors.New("an agent that does not ask the kubelet must not write cpusets")
+
+// Shared is what the agents of one process have in common. It is safe for concurrent use.
+type Shared struct {
+	Metrics *Metrics
+
+	mu      sync.Mutex // guards the fields below
+	pool    topo.Pool
+	version schema.GroupVersion // of topology.node.k8s.io, once it is known
+}
+
+// NewShared returns a Shared with metrics that are not registered anywhere.
+func NewShared() *Shared { return &Shared{Metrics: newMetrics()} }
+
+// intern makes agents of equal machines hold one topology.
+func (s *Shared) intern(m *topo.Machine) *topo.Machine {
+	if m == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pool.Intern(m)
+}

@@ -1,0 +1,93 @@
+package app
+
+import (
+	gojson "encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+)
+
+func newProbeCommand() *cobra.Command {
+	var flags common
+	var output string
+	c := &cobra.Command{
+		Use:   "probe",
+		Short: "Print what this machine is: the objects that the agent would publish",
+		Long: "Print what this machine, or the tree of files below --root, is: the objects that the agent would publish.\n" +
+			"json is one v1 List with the NodeResourceTopology first, yaml is documents. Nothing is written anywhere.",
+		Example: "  tenon-agent probe\n  tenon-agent probe --root ./capture --node-name n0 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			objects, err := flags.probe(c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return printObjects(c.OutOrStdout(), output, objects)
+		},
+	}
+	flags.add(c.Flags())
+	c.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	return c
+}
+
+// probe returns the objects of the machine. What its files leave open is told on notes.
+func (f *common) probe(notes io.Writer) ([]any, error) {
+	switches, err := f.switches()
+	if err != nil {
+		return nil, err
+	}
+	kubelet, err := host.ParseKubelet(f.kubelet)
+	if err != nil {
+		return nil, err
+	}
+	name, err := f.name()
+	if err != nil {
+		return nil, err
+	}
+	reading, err := host.Read(f.hostRoot(), f.arch())
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range reading.Notes {
+		fmt.Fprintln(notes, "note:", note)
+	}
+	mode, _ := probe.ModeOf(switches, kubelet.CPUPolicy == "static", "")
+	out := probe.Topology(probe.Input{
+		NodeName: name, Machine: reading.Machine, Kubelet: kubelet, Mode: mode, Writer: "tenon-agent/" + version(),
+	})
+	for _, p := range out.Problems {
+		fmt.Fprintln(notes, "note:", p)
+	}
+	return []any{out.Topology}, nil
+}
+
+func printObjects(w io.Writer, format string, objects []any) error {
+	switch format {
+	case "json":
+		text, err := gojson.MarshalIndent(map[string]any{
+			"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": objects,
+		}, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%s\n", text)
+		return err
+	case "yaml":
+		for _, o := range objects {
+			text, err := yaml.Marshal(o)
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(w, "---\n%s", text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("output %q: want yaml or json", format)
+}

@@ -1,0 +1,214 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// refresh reads the kubelet's state, decides the mode and gives the engine the facts that follow. Errors are told as
+// conditions and logged; what was known before stays.
+func (a *Agent) refresh(ctx context.Context) {
+	log := klog.FromContext(ctx)
+	if err := a.readState(ctx); err != nil {
+		log.Error(err, "Cannot use the kubelet's record of pinned CPUs, the last good one counts", "node", a.o.Node)
+	}
+	if err := a.decideMode(ctx); err != nil {
+		log.Error(err, "Cannot tell the topology mode", "node", a.o.Node)
+	}
+	if err := a.tellOverlap(ctx); err != nil {
+		log.Error(err, "Cannot tell whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
+	}
+	facts, problems := probe.Facts(a.input(a.podList()))
+	facts.Machine = a.o.Shared.intern(facts.Machine)
+	a.mu.Lock()
+	same := reflect.DeepEqual(a.facts, facts)
+	a.facts = facts
+	a.mu.Unlock()
+	if same {
+		return
+	}
+	for _, p := range problems {
+		log.Info("Part of the node's configuration cannot be used", "node", a.o.Node, "problem", p.String())
+	}
+	a.engine.SetFacts(facts)
+	a.reporter.Changed()
+}
+
+// readState reads what the kubelet pinned. A record that cannot be used leaves the last good one in force.
+func (a *Agent) readState(ctx context.Context) error {
+	if !a.o.Switches.QueryKubelet || !a.isStatic() {
+		return nil
+	}
+	state, err := host.ReadCPUState(a.o.Root)
+	if err == nil {
+		err = a.check(state)
+	}
+	if err != nil {
+		return errors.Join(err, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
+	}
+	a.mu.Lock()
+	changed := !reflect.DeepEqual(a.state, state)
+	a.state = state
+	a.mu.Unlock()
+	if changed {
+		a.reporter.Changed()
+	}
+	return a.conditions.set(ctx, StateUnreadable, false, "Readable", "the kubelet's record of pinned CPUs is in use")
+}
+
+// tellOverlap keeps the condition StaticActive.
+func (a *Agent) tellOverlap(ctx context.Context) error {
+	overlap := ""
+	if a.Mode() == probe.Own && a.isStatic() {
+		overlap = a.overlap()
+	}
+	if overlap == "" {
+		return a.conditions.set(ctx, StaticActive, false, "NoOverlap", "no CPU that the kubelet assigned is exclusive to another pod")
+	}
+	return a.conditions.set(ctx, StaticActive, true, "AssignmentsOverlap", overlap)
+}
+
+// overlap names the first pod whose exclusive CPUs the kubelet has assigned to another one; "" when there is none.
+func (a *Agent) overlap() string {
+	a.mu.Lock()
+	assigned := a.state.Pods
+	a.mu.Unlock()
+	view := a.engine.View()
+	for e := range view.Entries() {
+		if !e.Role.Binds() {
+			continue
+		}
+		own := view.CPUsOf(e.UID)
+		for _, uid := range slices.Sorted(maps.Keys(assigned)) {
+			theirs, _, err := a.machine.ParseList(cpuset.FormatIDs(assigned[uid]))
+			if taken := own.Intersect(theirs); uid != e.UID && err == nil && !taken.IsEmpty() {
+				return fmt.Sprintf("the kubelet's static policy has assigned CPUs %s, which are exclusive to pod %s/%s, to the pod with UID %s: "+
+					"the agent keeps that pod off them; set the kubelet's policy to none once the take-over has ended",
+					a.machine.FormatList(taken), e.Namespace, e.Name, uid)
+			}
+		}
+	}
+	return ""
+}
+
+// check refuses a record that is not of this kubelet on this machine.
+func (a *Agent) check(state host.CPUState) error {
+	if state.Policy == "" {
+		return nil // the kubelet has not written it yet
+	}
+	if state.Policy != annotation.KubeletPolicyStatic {
+		return fmt.Errorf("cpu_manager_state is of policy %q, the kubelet's is %q", state.Policy, a.o.Kubelet.CPUPolicy)
+	}
+	online := a.machine.Online()
+	for uid, ids := range state.Pods {
+		for _, id := range ids {
+			if c, ok := a.machine.CPUByID(id); !ok || !online.Has(int(c)) {
+				return fmt.Errorf("cpu_manager_state gives CPU %d to pod %s, and that CPU is not online", id, uid)
+			}
+		}
+	}
+	return nil
+}
+
+// decideMode applies the table of modes, and begins or ends a take-over.
+func (a *Agent) decideMode(ctx context.Context) error {
+	wish := ""
+	if node := a.currentNode(); node != nil {
+		wish = node.Labels[annotation.TopologyMode]
+	}
+	mode, conflict := probe.ModeOf(a.o.Switches, a.isStatic(), wish)
+	var since metav1.Time
+	var err error
+	began := false
+	switch {
+	case mode != probe.Own || !a.isStatic():
+		// What the kubelet pins from here on is older than the next take-over.
+		err = forgetTakeover(a.o.Root)
+	case a.Mode() != probe.Own: // what is published may still be of the last one
+		since, began, err = takeoverSince(a.o.Root, "", a.o.Clock.Now())
+	default:
+		since, began, err = takeoverSince(a.o.Root, a.published(annotation.TakeoverKey), a.o.Clock.Now())
+	}
+	a.mu.Lock()
+	if !since.IsZero() || mode != probe.Own {
+		a.since = since
+	}
+	if mode != a.mode {
+		a.mode = mode
+		close(a.modeChanged)
+		a.modeChanged = make(chan struct{})
+	}
+	a.mu.Unlock()
+	if began {
+		a.emitNode(report.Event{Reason: "TakeoverPhase", Note: "phase 2: the CPUs of new pods are Tenon's, those that the kubelet pinned stay as they are until their pods end"})
+	}
+	if conflict != "" {
+		return errors.Join(err, a.conditions.set(ctx, ModeConflict, true, "WishCannotBeMet", conflict))
+	}
+	return errors.Join(err, a.conditions.set(ctx, ModeConflict, false, "WishMet", "the topology mode is "+string(mode)))
+}
+
+// published returns an annotation of the object in the API.
+func (a *Agent) published(key string) string {
+	obj, ok, err := a.topologies.GetStore().GetByKey(a.o.Node)
+	if !ok || err != nil {
+		return ""
+	}
+	return obj.(*unstructured.Unstructured).GetAnnotations()[key]
+}
+
+// input gathers what is published of this moment, but for what the pods hold.
+func (a *Agent) input(pods []*corev1.Pod) probe.Input {
+	a.mu.Lock()
+	in := probe.Input{
+		NodeName: a.o.Node, Node: a.node, Machine: a.machine, Kubelet: a.o.Kubelet, Mode: a.mode,
+		Writer: "tenon-agent/" + a.o.Version, Since: a.since,
+	}
+	state := a.state
+	a.mu.Unlock()
+	in.Pins = probe.Pins(state, pods, in.Mode, in.Since.Time)
+	return in
+}
+
+// podList returns the pods by namespace and name.
+func (a *Agent) podList() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, key := range slices.Sorted(slices.Values(a.pods.GetStore().ListKeys())) {
+		if obj, ok, err := a.pods.GetStore().GetByKey(key); ok && err == nil {
+			pods = append(pods, obj.(*corev1.Pod))
+		}
+	}
+	return pods
+}
+
+// Topology returns what is to be published; nil while the Node is not known, without which nobody owns the object.
+func (a *Agent) Topology() *v1alpha2.NodeResourceTopology {
+	pods := a.podList()
+	in := a.input(pods)
+	if in.Node == nil {
+		return nil
+	}
+	for _, pod := range pods {
+		if e, concerns := convert.Entry(pod); concerns {
+			in.Entries = append(in.Entries, e)
+		}
+	}
+	return probe.Topology(in).Topology
+}

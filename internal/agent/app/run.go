@@ -1,0 +1,164 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+)
+
+// minResync is the shortest time between two comparisons of the whole tree that can be asked for.
+const minResync = time.Second
+
+func newRunCommand() *cobra.Command {
+	var flags common
+	var kubeconfig, address string
+	var allowLSR bool
+	var resync time.Duration
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run the agent of this node",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := mustBeLoopback(address); err != nil {
+				return err
+			}
+			if resync < minResync {
+				return fmt.Errorf("--resync %v: want %v or more", resync, minResync)
+			}
+			o, err := flags.options(kubeconfig)
+			if err != nil {
+				return err
+			}
+			o.AllowUnallocatedLSR, o.Resync = allowLSR, resync
+			return serveAgent(c.Context(), o, address)
+		},
+	}
+	flags.add(c.Flags())
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
+	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271", "loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")
+	c.Flags().BoolVar(&allowLSR, "allow-unallocated-lsr", false, "let LSR pods that another scheduler bound run on the CPU shared pool")
+	c.Flags().DurationVar(&resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
+	return c
+}
+
+// options turns flags into an Agent's options.
+func (f *common) options(kubeconfig string) (Options, error) {
+	o := Options{Root: f.hostRoot(), Arch: f.arch(), Version: version()}
+	var err error
+	if o.Switches, err = f.switches(); err != nil {
+		return o, err
+	}
+	if o.Kubelet, err = host.ParseKubelet(f.kubelet); err != nil {
+		return o, err
+	}
+	if o.Node, err = f.name(); err != nil {
+		return o, err
+	}
+	config, err := restConfig(kubeconfig)
+	if err != nil {
+		return o, err
+	}
+	if o.Client, err = kubernetes.NewForConfig(config); err != nil {
+		return o, err
+	}
+	o.Dynamic, err = dynamic.NewForConfig(config)
+	return o, err
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("configure the API client: %w", err)
+	}
+	return rest.AddUserAgent(config, "tenon-agent"), nil
+}
+
+// serveAgent runs an agent with Events and its own HTTP endpoints until ctx ends.
+func serveAgent(ctx context.Context, o Options, address string) error {
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("send events: %w", err)
+	}
+	defer broadcaster.Shutdown()
+	o.Recorder = broadcaster.NewRecorder(scheme.Scheme, "tenon-agent")
+	o.Shared = NewShared()
+	registry := metrics.NewKubeRegistry()
+	o.Shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)
+	a, err := New(o)
+	if err != nil {
+		return err
+	}
+	stop, err := serveHealth(ctx, address, Handler(a.Alive, a.Ready, registry))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	klog.FromContext(ctx).Info("Agent starts", "node", o.Node, "root", o.Root.Path(), "mode", a.Mode(), "version", o.Version)
+	return a.Run(ctx)
+}
+
+// Handler serves /healthz and /livez as alive says, /readyz as ready says, and the metrics of a registry.
+func Handler(alive, ready func() error, registry metrics.KubeRegistry) http.Handler {
+	mux := http.NewServeMux()
+	for path, check := range map[string]func() error{"/healthz": alive, "/livez": alive, "/readyz": ready} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			if err := check(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		})
+	}
+	mux.Handle("GET /metrics", metrics.HandlerFor(registry, metrics.HandlerOpts{}))
+	return mux
+}
+
+// serveHealth listens on an address; "" is none.
+func serveHealth(ctx context.Context, address string, h http.Handler) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve health: %w", err)
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			klog.Background().Error(err, "Health endpoint ended")
+		}
+	}()
+	return func() { _ = s.Close(); <-done }, nil
+}
+
+// mustBeLoopback refuses addresses that others could reach: they are served without authentication.
+func mustBeLoopback(address string) error {
+	if address == "" {
+		return nil
+	}
+	name, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("--health-address %q: %w", address, err)
+	}
+	if ip := net.ParseIP(name); name == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("--health-address %q: want a loopback address, such as 127.0.0.1:10271: it serves without authentication", address)
+}
