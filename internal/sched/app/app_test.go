@@ -1,0 +1,326 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+func TestOptionsRefuse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Options, *pflag.FlagSet)
+		want   string
+	}{
+		"defaults": {func(*Options, *pflag.FlagSet) {}, ""},
+		"names together with a file": {func(o *Options, fs *pflag.FlagSet) {
+			o.ConfigFile = "f"
+			_ = fs.Set("serve-scheduler-names", "a")
+		}, "--serve-scheduler-names is not allowed with --config"},
+		"no name":                {func(o *Options, _ *pflag.FlagSet) { o.SchedulerNames = nil }, "at least one"},
+		"a name twice":           {func(o *Options, _ *pflag.FlagSet) { o.SchedulerNames = []string{"a", "a"} }, `"a" twice`},
+		"plain port for all":     {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "0.0.0.0:1" }, "must be a loopback address"},
+		"plain port without one": {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "127.0.0.1" }, "missing port"},
+		"plain port on loopback": {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "[::1]:0" }, ""},
+		"plain port by name":     {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "localhost:0" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := NewOptions()
+			fs := o.Flags.FlagSet("tenon")
+			tc.change(o, fs)
+			err := o.validate(fs)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestOurGatesYieldToTheUsers(t *testing.T) {
+	const batching, expectation = "OpportunisticBatching=true", "NominatedNodeNameForExpectation=false"
+	for said, want := range map[string][]string{
+		"":                                 {expectation, batching},
+		":OpportunisticBatching=false":     {expectation},
+		"kube:OpportunisticBatching=false": {"kube:" + expectation},
+		"kube:NominatedNodeNameForExpectation=true,kube:OpportunisticBatching=false": nil,
+		":GenericWorkload=true": {expectation, batching},
+	} {
+		if diff := cmp.Diff(want, missingGates(said)); diff != "" {
+			t.Errorf("--feature-gates=%s (-want +got):\n%s", said, diff)
+		}
+	}
+}
+
+// innerCache fails the test when the store is behind.
+type innerCache struct {
+	schedulercache.Cache
+	check func()
+}
+
+func (c *innerCache) AddPod(klog.Logger, *corev1.Pod) error           { c.check(); return nil }
+func (c *innerCache) UpdatePod(_ klog.Logger, _, _ *corev1.Pod) error { c.check(); return nil }
+func (c *innerCache) RemovePod(klog.Logger, *corev1.Pod) error        { c.check(); return nil }
+func (c *innerCache) RemoveNode(klog.Logger, *corev1.Node) error      { c.check(); return nil }
+func (c *innerCache) AddNode(klog.Logger, *corev1.Node) *framework.NodeInfo {
+	c.check()
+	return nil
+}
+
+func (c *innerCache) UpdateNode(klog.Logger, *corev1.Node, *corev1.Node) *framework.NodeInfo {
+	c.check()
+	return nil
+}
+
+func TestAccountsHearOfEveryEventBeforeTheSchedulersCache(t *testing.T) {
+	store := kube.NewStore()
+	inner := &innerCache{}
+	c := &feeding{Cache: inner, store: store}
+	logger := klog.Background()
+	pod := testPod("p")
+	pod.Labels = map[string]string{annotation.QoSClass: "LSR"}
+	pod.Spec.NodeName = "n"
+	pod.Annotations = map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-1"}`}
+	other := pod.DeepCopy()
+	other.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"2-3"}`
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	labelled := node.DeepCopy()
+	labelled.Labels = map[string]string{annotation.NodeNUMATopologyPolicy: "Restricted"}
+	held := func(want string) func() {
+		return func() {
+			e, _ := store.View("n").Entry("p")
+			if e.CPUList != want {
+				t.Errorf("the account holds %q, want %q", e.CPUList, want)
+			}
+		}
+	}
+	inner.check = func() {
+		if !slices.Contains(store.Nodes(), "n") {
+			t.Error("the account does not know the node")
+		}
+	}
+	c.AddNode(logger, node)
+	inner.check = held("0-1")
+	_ = c.AddPod(logger, pod)
+	inner.check = held("2-3")
+	_ = c.UpdatePod(logger, pod, other)
+	inner.check = func() {
+		if !store.AnyConstrained() {
+			t.Error("the account does not know the label")
+		}
+	}
+	c.UpdateNode(logger, node, labelled)
+	inner.check = held("")
+	_ = c.RemovePod(logger, other)
+	inner.check = func() {
+		if store.Has("n") {
+			t.Error("the account outlives its node")
+		}
+	}
+	_ = c.RemoveNode(logger, node)
+}
+
+func TestNothingIsDecidedBeforeAllIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Scheduler{store: kube.NewStore()}
+		asked := make(chan struct{}, 1)
+		next := s.gate(t.Context(), newBindings(), func(klog.Logger) (*framework.QueuedPodInfo, error) {
+			asked <- struct{}{}
+			return nil, nil
+		})
+		go func() { _, _ = next(klog.Background()) }()
+		synctest.Wait()
+		if len(asked) != 0 {
+			t.Fatal("a pod was taken before the accounts were known")
+		}
+		if s.known() == nil {
+			t.Error("ready before the accounts are known")
+		}
+		s.store.MarkSynced()
+		synctest.Wait()
+		if len(asked) != 1 {
+			t.Error("no pod was taken after the accounts were known")
+		}
+	})
+}
+
+func TestWatchdogFailsOnACycleThatNeverEnds(t *testing.T) {
+	s := &Scheduler{}
+	now := time.Unix(1e9, 0)
+	if err := s.watchdog(now); err != nil {
+		t.Errorf("between cycles: %v", err)
+	}
+	s.cycle.Store(now.Add(-time.Minute).UnixNano())
+	if err := s.watchdog(now); err != nil {
+		t.Errorf("after a minute: %v", err)
+	}
+	s.cycle.Store(now.Add(-6 * time.Minute).UnixNano())
+	if err := s.watchdog(now); err == nil {
+		t.Error("after six minutes the process must be restarted")
+	}
+}
+
+// writeKubeconfig returns a file that names an API server where none is.
+func writeKubeconfig(t *testing.T) string {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
+		"clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u}]\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// newScheduler sets a scheduler up against an API server that is never asked.
+func newScheduler(t *testing.T, args ...string) *Scheduler {
+	t.Helper()
+	return newSchedulerWith(t, nil, args...)
+}
+
+func newSchedulerWith(t *testing.T, with []Option, args ...string) *Scheduler {
+	t.Helper()
+	config := writeKubeconfig(t)
+	o := NewOptions(with...)
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	for _, f := range o.Flags.FlagSets {
+		fs.AddFlagSet(f)
+	}
+	if err := fs.Parse(append([]string{"--kubeconfig=" + config, "--secure-port=0", "--leader-elect=false"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.applyGates(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.ComponentGlobalsRegistry.Set(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Setup(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestEndpoints(t *testing.T) {
+	s := newScheduler(t)
+	diagnostics, err := s.diagnostics(t.Context(), rights{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(s.endpoints(t.Context(), diagnostics))
+	t.Cleanup(server.Close)
+	get := func(path string) (int, string) {
+		t.Helper()
+		r, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, string(body)
+	}
+	expect := func(path string, code int, text string) {
+		t.Helper()
+		got, body := get(path)
+		if got != code || !strings.Contains(body, text) {
+			t.Errorf("GET %s: got %d %s, want %d with %q", path, got, body, code, text)
+		}
+	}
+	expect("/healthz", 200, "ok")
+	expect("/livez", 200, "ok")
+	expect("/readyz", 500, "accounts")
+	expect("/metrics", 200, `tenon_build_info{component="tenon-scheduler"`)
+	expect("/metrics", 200, `tenon_config_info{component="tenon-scheduler",hash="`)
+	expect("/debug/flags", 200, "")
+	expect("/apis/v1/nodes/n", 503, "not leader")
+	s.store.MarkSynced()
+	expect("/readyz", 200, "ok") // not being the leader is no failure
+	s.leading.Store(true)
+	s.store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	expect("/apis/v1/__services__", 200, "availableCPUs")
+	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/absent", 404, "cannot find node")
+	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/n", 200, "availableCPUs")
+}
+
+func TestDecisionsRememberTheBestScores(t *testing.T) {
+	scores := []fwk.NodePluginScores{
+		{Name: "a", TotalScore: 10},
+		{Name: "b", TotalScore: 30, Scores: []fwk.PluginScore{{Name: "x", Score: 30}}},
+		{Name: "c", TotalScore: 20},
+		{Name: "d", TotalScore: 5},
+		{Name: "e", TotalScore: 30},
+	}
+	var got []string
+	for _, s := range best(scores, 3) {
+		got = append(got, s.Node)
+	}
+	if want := []string{"b", "e", "c"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestBackoffDoublesUpToItsBound(t *testing.T) {
+	s := newScheduler(t)
+	var got []time.Duration
+	for attempts := range 7 {
+		got = append(got, s.backoff(attempts)/time.Second)
+	}
+	if want := []time.Duration{1, 1, 2, 4, 8, 10, 10}; !slices.Equal(got, want) {
+		t.Errorf("got %v seconds, want %v", got, want)
+	}
+}
+
+func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {
+	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+	for name, c := range map[string]struct{ text, field string }{
+		"an unknown field":        {head + "profilez: []\n", `unknown field "profilez"`},
+		"a field twice":           {head + "parallelism: 4\nparallelism: 5\n", `key "parallelism" already set`},
+		"an argument of a plugin": {head + "profiles: [{schedulerName: x, plugins: {multiPoint: {enabled: [{name: NodeNUMAResource}]}}, pluginConfig: [{name: NodeNUMAResource, args: {foo: 1}}]}]\n", "foo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "scheduler.yaml")
+			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := NewOptions()
+			o.ConfigFile = file
+			o.SecureServing.BindPort, o.Master = 0, "http://127.0.0.1:1"
+			_, err := Setup(t.Context(), o)
+			if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), c.field) {
+				t.Errorf("got %v, want %s and %s", err, file, c.field)
+			}
+		})
+	}
+}
+
+func TestRunEndsWithoutErrorWhenItsContextDoes(t *testing.T) {
+	s := newScheduler(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want no error", err)
+	}
+}

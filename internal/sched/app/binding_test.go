@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+// slowBinder is a framework whose Bindings end when they are released.
+type slowBinder struct {
+	framework.Framework
+	released chan struct{}
+}
+
+func (f *slowBinder) RunBindPlugins(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
+	<-f.released
+	return nil
+}
+
+func TestNoPodIsTakenWhileTheBindingsOnTheirWayAreTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bindings := newBindings()
+		slow := &slowBinder{released: make(chan struct{})}
+		profile := &counted{&reusing{Framework: slow}, bindings}
+		s := &Scheduler{store: kube.NewStore()}
+		s.store.MarkSynced()
+		taken := 0
+		next := s.gate(t.Context(), bindings, func(klog.Logger) (*framework.QueuedPodInfo, error) {
+			taken++
+			return nil, nil
+		})
+		for range bindingsInFlight {
+			go profile.RunBindPlugins(t.Context(), nil, nil, "n")
+		}
+		synctest.Wait()
+		go func() { _, _ = next(klog.Background()) }()
+		synctest.Wait()
+		if taken != 0 {
+			t.Fatal("a pod was taken with all Bindings on their way")
+		}
+		slow.released <- struct{}{}
+		synctest.Wait()
+		if taken != 1 {
+			t.Errorf("got %d pods, want one for the Binding that ended", taken)
+		}
+		close(slow.released)
+		synctest.Wait()
+		if n := bindings.count.Load(); n != 0 {
+			t.Errorf("got %d Bindings on their way, want none", n)
+		}
+	})
+}
+
+func TestWaitForABindingEndsWithTheContext(t *testing.T) {
+	bindings := newBindings()
+	for range bindingsInFlight {
+		bindings.begin()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	bindings.wait(ctx)
+}

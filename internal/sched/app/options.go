@@ -1,0 +1,142 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/features"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// SchedulerName is our own scheduler name.
+const SchedulerName = "tenon-scheduler"
+
+// schedulerNames are served without --config and --serve-scheduler-names: our own name, and that of stock's default
+// profile. Koordinator's is for the flag: a cluster that moves over may still run its scheduler.
+func schedulerNames() []string {
+	return []string{SchedulerName, "default-scheduler"}
+}
+
+// Options are kube-scheduler's with a few of ours.
+type Options struct {
+	*options.Options
+	// SchedulerNames are the profiles' names without a configuration file.
+	SchedulerNames []string
+	// LegacyDebugAddress serves diagnostics without authentication; loopback only, "" for none.
+	LegacyDebugAddress string
+	// Plugins are beside ours; a profile of the configuration file enables them.
+	Plugins frameworkruntime.Registry
+}
+
+// Option adds to what the command can run.
+type Option func(*Options)
+
+// WithPlugin makes a plugin known under a name, as in kube-scheduler's own command. A plugin that implements
+// ginroute.APIServiceProvider serves its endpoints beside ours.
+func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
+	return func(o *Options) { o.Plugins[name] = factory }
+}
+
+// NewOptions returns the defaults.
+func NewOptions(with ...Option) *Options {
+	o := &Options{Options: options.NewOptions(), SchedulerNames: schedulerNames(), Plugins: frameworkruntime.Registry{}}
+	for _, option := range with {
+		option(o)
+	}
+	fs := o.Flags.FlagSet("tenon")
+	fs.StringSliceVar(&o.SchedulerNames, "serve-scheduler-names", o.SchedulerNames,
+		"Names under which pods ask for this scheduler (spec.schedulerName). Leave default-scheduler out beside a cluster's own "+
+			"kube-scheduler; add koord-scheduler to serve what was written for Koordinator. Not with --config, whose profiles have the names.")
+	fs.StringVar(&o.LegacyDebugAddress, "legacy-debug-address", "",
+		"Loopback address, e.g. 127.0.0.1:10251, that serves the diagnostics without authentication. Empty: none.")
+	return o
+}
+
+// gates are our defaults. Expectations would be one more write for each pod that waits, and every allocation travels in
+// the Binding instead.
+func gates() map[string]bool {
+	return map[string]bool{
+		string(features.NominatedNodeNameForExpectation): false,
+		string(features.OpportunisticBatching):           true,
+	}
+}
+
+// applyGates adds our defaults to --feature-gates where the user has not spoken.
+func (o *Options) applyGates() error {
+	flag := o.Flags.FlagSet("feature gate").Lookup("feature-gates")
+	if flag == nil {
+		return errors.New("kube-scheduler has no flag feature-gates")
+	}
+	for _, pair := range missingGates(flag.Value.String()) {
+		if err := flag.Value.Set(pair); err != nil {
+			return fmt.Errorf("default of feature gate %s: %w", pair, err)
+		}
+	}
+	return nil
+}
+
+// missingGates returns our defaults that said, the value of --feature-gates, does not speak of, in its own spelling: the
+// registry refuses a mixture of gates with and without component.
+func missingGates(said string) []string {
+	prefix := ""
+	if strings.Contains(said, "kube:") {
+		prefix = "kube:"
+	}
+	var missing []string
+	for name, on := range gates() {
+		if !mentions(said, name) {
+			missing = append(missing, fmt.Sprintf("%s%s=%t", prefix, name, on))
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+func mentions(gates, name string) bool {
+	return slices.ContainsFunc(strings.Split(gates, ","), func(pair string) bool {
+		return strings.HasPrefix(pair[strings.Index(pair, ":")+1:], name+"=")
+	})
+}
+
+// validate checks our own flags; upstream's are checked by upstream.
+func (o *Options) validate(set *pflag.FlagSet) error {
+	if o.ConfigFile != "" && set.Changed("serve-scheduler-names") {
+		return errors.New("--serve-scheduler-names is not allowed with --config: name the profiles in the file")
+	}
+	if len(o.SchedulerNames) == 0 || slices.Contains(o.SchedulerNames, "") {
+		return errors.New("--serve-scheduler-names must name at least one scheduler and no empty name")
+	}
+	for i, name := range o.SchedulerNames {
+		if slices.Contains(o.SchedulerNames[:i], name) {
+			return fmt.Errorf("--serve-scheduler-names has %q twice", name)
+		}
+	}
+	if o.LegacyDebugAddress == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(o.LegacyDebugAddress)
+	if err != nil {
+		return fmt.Errorf("--legacy-debug-address: %w", err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--legacy-debug-address=%s is not allowed: it has no authentication, so it must be a loopback address", o.LegacyDebugAddress)
+	}
+	return nil
+}
+
+// inFile adds the configuration file, if there is one, to an error of what it says: upstream's errors name the field alone.
+func (o *Options) inFile(err error) error {
+	if o.ConfigFile == "" || strings.Contains(err.Error(), o.ConfigFile) {
+		return err
+	}
+	return fmt.Errorf("--config=%s: %w", o.ConfigFile, err)
+}
+
+// named returns all flags in their sections.
+func (o *Options) named() *cliflag.NamedFlagSets { return o.Flags }

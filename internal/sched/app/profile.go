@@ -1,0 +1,65 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+
+	componentconfig "k8s.io/component-base/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+)
+
+// Client limits: the scheduler core makes one request for each pod and one for its event.
+const (
+	clientQPS   = 1000
+	clientBurst = 2000
+)
+
+// defaultConfig is what holds without --config: upstream's defaults with our plugins, once under each name.
+func defaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration, error) {
+	cfg, err := latest.Default()
+	if err != nil {
+		return nil, fmt.Errorf("upstream's default configuration: %w", err)
+	}
+	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = clientQPS, clientBurst
+	cfg.LeaderElection = leaderElection(cfg.LeaderElection)
+	profile := cfg.Profiles[0]
+	extend(&profile)
+	cfg.Profiles = nil
+	for _, name := range schedulerNames {
+		p := profile.DeepCopy()
+		p.SchedulerName = name
+		cfg.Profiles = append(cfg.Profiles, *p)
+	}
+	return cfg, nil
+}
+
+// leaderElection gives the lock a name of its own: with upstream's, the cluster's own scheduler would keep this one
+// waiting for ever.
+func leaderElection(le componentconfig.LeaderElectionConfiguration) componentconfig.LeaderElectionConfiguration {
+	le.ResourceName = SchedulerName
+	return le
+}
+
+// extend adds our plugins to a profile that has upstream's defaults.
+func extend(p *config.KubeSchedulerProfile) {
+	multi := &p.Plugins.MultiPoint
+	for i := range multi.Enabled {
+		if multi.Enabled[i].Name == names.PodTopologySpread {
+			multi.Enabled[i].Name = topologyspread.Name
+		}
+	}
+	for i := range p.PluginConfig {
+		if p.PluginConfig[i].Name == names.PodTopologySpread {
+			p.PluginConfig[i].Name = topologyspread.Name
+		}
+	}
+	// Before DefaultBinder, which would bind every pod and leave the allocation to a second write; after all that refuse a
+	// node for less, and after DynamicResources, whose PostFilter misses its own state when an earlier PreFilter refuses.
+	binder := slices.IndexFunc(multi.Enabled, func(e config.Plugin) bool { return e.Name == names.DefaultBinder })
+	multi.Enabled = slices.Insert(multi.Enabled, max(binder, 0), config.Plugin{Name: nodenumaresource.Name, Weight: 1})
+}

@@ -1,0 +1,116 @@
+package app
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+)
+
+// newFramework makes the first profile of cfg with every plugin that needs no DRA objects.
+func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framework.Framework {
+	t.Helper()
+	metrics.Register() // upstream's; the framework cannot do without
+	registry := frameworkplugins.NewInTreeRegistry()
+	if err := registry.Merge(Registry(kube.NewStore(), newMetrics(export).plugin)); err != nil {
+		t.Fatal(err)
+	}
+	profile := cfg.Profiles[0].DeepCopy()
+	profile.Plugins.MultiPoint.Disabled = append(profile.Plugins.MultiPoint.Disabled, config.Plugin{Name: names.DynamicResources})
+	var kept []config.Plugin
+	for _, p := range profile.Plugins.MultiPoint.Enabled {
+		if p.Name != names.DynamicResources {
+			kept = append(kept, p)
+		}
+	}
+	profile.Plugins.MultiPoint.Enabled = kept
+	client := fake.NewClientset()
+	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile,
+		frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
+		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func namesOf(plugins []config.Plugin) []string {
+	var out []string
+	for _, p := range plugins {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
+	cfg, err := defaultConfig(schedulerNames())
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, name := range namesOf(upstream.Profiles[0].Plugins.MultiPoint.Enabled) {
+		switch name {
+		case names.PodTopologySpread:
+			name = topologyspread.Name
+		case names.DefaultBinder:
+			want = append(want, nodenumaresource.Name)
+		}
+		want = append(want, name)
+	}
+	if diff := cmp.Diff(want, namesOf(cfg.Profiles[0].Plugins.MultiPoint.Enabled)); diff != "" {
+		t.Errorf("plugins of the default profile (-want +got):\n%s", diff)
+	}
+	var served []string
+	for _, p := range cfg.Profiles {
+		served = append(served, p.SchedulerName)
+	}
+	if diff := cmp.Diff(schedulerNames(), served); diff != "" {
+		t.Errorf("scheduler names (-want +got):\n%s", diff)
+	}
+	binders := newFramework(t, cfg).ListPlugins().Bind.Enabled
+	if diff := cmp.Diff([]string{nodenumaresource.Name, names.DefaultBinder}, namesOf(binders)); diff != "" {
+		t.Errorf("binders (-want +got):\n%s", diff)
+	}
+}
+
+// One plugin without SignPlugin turns the reuse of results off for the whole profile.
+func TestEveryPluginOfTheDefaultProfileSigns(t *testing.T) {
+	cfg, err := defaultConfig(schedulerNames())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFramework(t, cfg)
+	pod := testPod("plain")
+	if got := f.SignPod(t.Context(), pod); len(got) == 0 {
+		t.Error("a bare pod is not signed by the default profile")
+	}
+	bound := testPod("lsr")
+	bound.Labels = map[string]string{"koordinator.sh/qosClass": "LSR"}
+	a, b := f.SignPod(t.Context(), pod), f.SignPod(t.Context(), bound)
+	if len(b) == 0 || string(a) == string(b) {
+		t.Errorf("an LSR pod must be signed, and not like a plain pod: %s", b)
+	}
+}
+
+var _ fwk.SignPlugin = (*nodenumaresource.Plugin)(nil)

@@ -1,0 +1,58 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+// Run schedules until ctx ends, which is not an error. With leader election the process exits when it loses the lock or
+// is told to stop, as kube-scheduler does.
+func (s *Scheduler) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := s.serve(ctx, cancel); err != nil {
+		return err
+	}
+	go s.markSynced(ctx)
+	go s.audit(ctx)
+	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
+	s.config.SecureServing = nil
+	err := upstream.Run(ctx, s.config, s.core)
+	if cause := context.Cause(ctx); ctx.Err() != nil {
+		if errors.Is(cause, context.Canceled) {
+			return nil
+		}
+		return cause
+	}
+	return err
+}
+
+// markSynced opens the queue when every handler has had every object that existed at start: from then on the accounts
+// equal those of any former leader. A waiting replica gets here too and stays warm.
+func (s *Scheduler) markSynced(ctx context.Context) {
+	start := time.Now()
+	if err := s.core.WaitForHandlersSync(ctx); err != nil {
+		return // ctx has ended
+	}
+	s.store.MarkSynced()
+	s.metrics.rebuild.Observe(time.Since(start).Seconds())
+	klog.FromContext(ctx).Info("All accounts are known", "nodes", len(s.store.Nodes()), "took", time.Since(start).String())
+}
+
+// watchdog fails when one scheduling cycle has run for longer than anything that cures itself.
+func (s *Scheduler) watchdog(now time.Time) error {
+	const limit = 5 * time.Minute
+	began := s.cycle.Load()
+	if began == 0 {
+		return nil
+	}
+	if took := now.Sub(time.Unix(0, began)); took > limit {
+		return fmt.Errorf("a scheduling cycle has been running for %s", took.Round(time.Second))
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+)
+
+// Scheduler is everything that one process runs. Setup makes it, Run runs it once.
+type Scheduler struct {
+	options  *Options
+	config   *config.CompletedConfig
+	core     *scheduler.Scheduler
+	registry frameworkruntime.Registry
+	plugins  plugins
+	store    *kube.Store
+	metrics  *metricSet
+	reporter *reporter
+
+	decisions *diag.Ring
+	flags     *diag.Flags
+
+	leading atomic.Bool
+	// cycle is when the running scheduling cycle began, in nanoseconds since the epoch; 0 between cycles.
+	cycle atomic.Int64
+}
+
+// Registry returns our plugins by name, on one store.
+func Registry(store *kube.Store, m *nodenumaresource.Metrics) frameworkruntime.Registry {
+	return frameworkruntime.Registry{
+		nodenumaresource.Name: nodenumaresource.Factory(store, m),
+		topologyspread.Name:   topologyspread.New,
+	}
+}
+
+// Setup builds the scheduler from parsed options. Nothing is read from the API server before Run.
+func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
+	cfg, err := defaultConfig(o.SchedulerNames)
+	if err != nil {
+		return nil, err
+	}
+	o.ComponentConfig = cfg // upstream replaces it by the file's when there is one
+	if errs := o.Validate(); len(errs) > 0 {
+		return nil, utilerrors.NewAggregate(errs)
+	}
+	c, err := o.Config(ctx)
+	if err != nil {
+		return nil, o.inFile(err)
+	}
+	client, err := dynamic.NewForConfig(c.KubeConfig)
+	if err != nil {
+		return nil, fmt.Errorf("client for NodeResourceTopology: %w", err)
+	}
+	store := kube.NewStore()
+	c.DynInformerFactory = &resources{
+		DynamicSharedInformerFactory: c.DynInformerFactory,
+		topologies:                   kube.First(store.TopologyHandler(), kube.NewTopologyInformer(client)),
+		done:                         make(chan struct{}),
+	}
+	cc := c.Complete()
+	s := &Scheduler{
+		options: o, config: &cc, store: store, metrics: newMetrics(export),
+		decisions: diag.NewRing(), flags: &diag.Flags{},
+	}
+	s.metrics.configured(&cc.ComponentConfig)
+	s.registry = Registry(store, s.metrics.plugin)
+	if err := s.registry.Merge(o.Plugins); err != nil {
+		return nil, err
+	}
+	s.reporter = newReporter(cc.Client, s.metrics, time.Now)
+	if err := s.build(ctx); err != nil {
+		return nil, o.inFile(err)
+	}
+	s.wire(ctx)
+	return s, nil
+}
+
+// build makes the scheduling core as kube-scheduler does.
+func (s *Scheduler) build(ctx context.Context) error {
+	cc := s.config
+	var completed []schedulerconfig.KubeSchedulerProfile
+	core, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
+		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
+		scheduler.WithComponentConfigVersion(cc.ComponentConfig.APIVersion),
+		scheduler.WithKubeConfig(cc.KubeConfig),
+		scheduler.WithProfiles(cc.ComponentConfig.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(cc.ComponentConfig.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(s.plugins.watch(s.registry)),
+		scheduler.WithPodMaxBackoffSeconds(cc.ComponentConfig.PodMaxBackoffSeconds),
+		scheduler.WithPodInitialBackoffSeconds(cc.ComponentConfig.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
+		scheduler.WithExtenders(cc.ComponentConfig.Extenders...),
+		scheduler.WithParallelism(cc.ComponentConfig.Parallelism),
+		scheduler.WithBuildFrameworkCapturer(func(p schedulerconfig.KubeSchedulerProfile) { completed = append(completed, p) }),
+	)
+	if err != nil {
+		return err
+	}
+	s.core = core
+	return options.LogOrWriteConfig(klog.FromContext(ctx), s.options.WriteConfigTo, &cc.ComponentConfig, completed)
+}
+
+// wire puts our parts around the core. The core reads these fields on each use, and nothing runs yet.
+func (s *Scheduler) wire(ctx context.Context) {
+	s.core.Cache = &feeding{Cache: s.core.Cache, store: s.store}
+	s.core.FailureHandler = s.reporter.wrap(s.core.FailureHandler)
+	s.core.SchedulePod = s.recordDecisions(s.core.SchedulePod)
+	bindings := newBindings()
+	for name, profile := range s.core.Profiles {
+		s.core.Profiles[name] = &counted{newReusing(profile, time.Now), bindings}
+	}
+	s.core.NextPod = s.gate(ctx, bindings, s.core.NextPod)
+	s.reporter.forgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
+	// Fails when another scheduler of this process has it already, as in tests.
+	_ = legacyregistry.CustomRegister(newUnschedulable(s.reporter.byCode))
+}
+
+type nextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
+
+// gate takes no pod from the queue before all accounts are known, nor while enough are on their way, and feeds the
+// watchdog.
+func (s *Scheduler) gate(ctx context.Context, bindings *bindings, next nextPod) nextPod {
+	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		s.cycle.Store(0)
+		s.leading.Store(true)
+		select {
+		case <-s.store.Synced():
+		case <-ctx.Done():
+		}
+		bindings.wait(ctx)
+		pod, err := next(logger)
+		s.cycle.Store(time.Now().UnixNano())
+		return pod, err
+	}
+}

@@ -1,0 +1,110 @@
+package diag
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// DecisionsKept is the number of decisions that a scheduler remembers.
+const DecisionsKept = 256
+
+// Ring keeps the last decisions. Safe for concurrent use.
+type Ring struct {
+	mu   sync.Mutex
+	kept [DecisionsKept]explain.Decision
+	next int // index of the oldest, which the next one replaces
+	size int
+}
+
+// NewRing returns an empty ring.
+func NewRing() *Ring { return &Ring{} }
+
+// Add remembers d and forgets the oldest one beyond DecisionsKept. d must not be changed afterwards.
+func (r *Ring) Add(d explain.Decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept[r.next] = d
+	r.next = (r.next + 1) % DecisionsKept
+	r.size = min(r.size+1, DecisionsKept)
+}
+
+// List returns the decisions about pod (namespace/name), newest first; about all pods when pod is "".
+func (r *Ring) List(pod string) []explain.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := []explain.Decision{}
+	for i := range r.size {
+		d := r.kept[(r.next-1-i+2*DecisionsKept)%DecisionsKept]
+		if pod == "" || d.Pod == pod {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Last returns the newest decision about the pod with this UID.
+func (r *Ring) Last(pod, uid string) (explain.Decision, bool) {
+	for _, d := range r.List(pod) {
+		if d.UID == uid {
+			return d, true
+		}
+	}
+	return explain.Decision{}, false
+}
+
+// RankScores orders scores as people read them: highest total first, then by node name.
+func RankScores(scores []explain.Score) {
+	slices.SortFunc(scores, func(a, b explain.Score) int {
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Node, b.Node))
+	})
+}
+
+// ScoreTable prints the best n scores of d as a Markdown table: all score plugins in alphabetical order, weights
+// applied, so that a row's columns add up to its Score. silent names plugins of the profile that may have had nothing
+// to say about the pod: they have a column too.
+func ScoreTable(d explain.Decision, n int, silent ...string) string {
+	scores := slices.Clone(d.Scores)
+	RankScores(scores)
+	scores = scores[:min(n, len(scores))]
+	plugins := pluginNames(scores, silent)
+
+	var b strings.Builder
+	b.WriteString("| # | Pod | Node | Score |")
+	for _, name := range plugins {
+		b.WriteString(" " + name + " |")
+	}
+	b.WriteString("\n| --- | --- | --- | ---:|" + strings.Repeat(" ---:|", len(plugins)) + "\n")
+	for i, s := range scores {
+		b.WriteString("| " + strconv.Itoa(i) + " | " + d.Pod + " | " + s.Node + " | " + strconv.FormatInt(s.Total, 10) + " |")
+		for _, name := range plugins {
+			b.WriteString(" " + strconv.FormatInt(scoreOf(s, name), 10) + " |")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func pluginNames(scores []explain.Score, silent []string) []string {
+	names := slices.Clone(silent)
+	for _, s := range scores {
+		for _, p := range s.Plugins {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func scoreOf(s explain.Score, plugin string) int64 {
+	for _, p := range s.Plugins {
+		if p.Name == plugin {
+			return p.Score
+		}
+	}
+	return 0
+}

@@ -1,0 +1,236 @@
+package diag
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// PluginPrefix is where plugins' endpoints live.
+const PluginPrefix = "/apis/v1/plugins/"
+
+const numaPlugin = "NodeNUMAResource"
+
+// pluginAliases are spellings of plugin names that old documents use (seed 003's curl line). They are served and not
+// listed.
+var pluginAliases = map[string]string{"NodeNUMAResources": numaPlugin}
+
+// New returns the handler of all diagnostics paths. It fails when a required field is missing or two plugins want the
+// same path.
+func New(c Config) (http.Handler, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	s := &server{Config: c, mux: http.NewServeMux(), services: map[string][]string{}, owners: map[string]string{}}
+	s.native("/apis/v1/__services__", s.listServices)
+	s.native("/apis/v1/nodes/{nodeName}", s.ofNode(s.node))
+	s.native(PluginPrefix+numaPlugin+"/cpuTopologyOptions/{nodeName}", s.view(func(_ *http.Request, v *ledger.View) any { return topologyOptionsOf(v) }))
+	s.native(PluginPrefix+numaPlugin+"/availableCPUs/{nodeName}", s.view(func(_ *http.Request, v *ledger.View) any { return availableCPUsOf(v) }))
+	s.native(PluginPrefix+numaPlugin+"/nodes/{nodeName}", s.view(func(r *http.Request, v *ledger.View) any {
+		return nodeAllocationOf(r.PathValue("nodeName"), v, s.reader(r))
+	}))
+	s.native("/apis/v1/explain/pods/{namespace}/{name}", s.explain)
+	s.native("/apis/v1/decisions", s.decisions)
+	for _, m := range c.Mounts {
+		if err := s.mount(m); err != nil {
+			return nil, err
+		}
+	}
+	for _, fl := range c.Flags.served() {
+		s.mux.HandleFunc("/debug/flags/"+fl.name, fl.put(c.Audit))
+	}
+	s.mux.HandleFunc("GET /debug/flags", c.Flags.index)
+	s.mux.HandleFunc("GET /debug/flags/{$}", c.Flags.index)
+	for _, paths := range s.services {
+		slices.Sort(paths)
+	}
+	return s, nil
+}
+
+type server struct {
+	Config
+	mux      *http.ServeMux
+	services map[string][]string // method to paths, sorted
+	owners   map[string]string   // "METHOD path" to plugin
+}
+
+// ServeHTTP answers what needs the leader with 503 on any other instance.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = canonical(r)
+	if strings.HasPrefix(r.URL.Path, "/apis/") {
+		if !s.Leading() {
+			writeRaw(w, http.StatusServiceUnavailable, []byte(`{"message": "the instance is not leader"}`))
+			return
+		}
+		if err := s.Ready(); err != nil {
+			writeError(w, http.StatusServiceUnavailable, "not ready: %v", err)
+			return
+		}
+	}
+	if _, pattern := s.mux.Handler(r); pattern == "" {
+		writeError(w, http.StatusNotFound, "no such path %s; /apis/v1/__services__ lists them", r.URL.Path)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// canonical rewrites aliases of paths to the listed ones.
+func canonical(r *http.Request) *http.Request {
+	path := r.URL.Path
+	if path == "/apis/v1/__services__/" {
+		path = strings.TrimSuffix(path, "/")
+	}
+	if rest, ok := strings.CutPrefix(path, PluginPrefix); ok {
+		name, tail, _ := strings.Cut(rest, "/")
+		if listed, ok := pluginAliases[name]; ok {
+			path = PluginPrefix + listed + "/" + tail
+		}
+	}
+	if path == r.URL.Path {
+		return r
+	}
+	out := r.Clone(r.Context())
+	out.URL.Path, out.URL.RawPath = path, ""
+	return out
+}
+
+// native registers one of our own GET endpoints; pattern is net/http's.
+func (s *server) native(pattern string, h http.HandlerFunc) {
+	path := strings.NewReplacer("{", ":", "}", "").Replace(pattern)
+	s.services[http.MethodGet] = append(s.services[http.MethodGet], path)
+	s.owners[http.MethodGet+" "+path] = "tenon"
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", http.MethodGet)
+			writeError(w, http.StatusMethodNotAllowed, "method %s is not allowed on %s: use GET", r.Method, r.URL.Path)
+			return
+		}
+		h(w, r)
+	})
+}
+
+// mount registers a plugin's endpoints. Its handler gets whatever below its prefix is not ours.
+func (s *server) mount(m Mount) error {
+	prefix := PluginPrefix + m.Plugin + "/"
+	for _, r := range m.Routes {
+		if !strings.HasPrefix(r.Path, prefix) {
+			return fmt.Errorf("plugin %s: path %s is outside of %s", m.Plugin, r.Path, prefix)
+		}
+		key := r.Method + " " + r.Path
+		if owner, taken := s.owners[key]; taken {
+			return fmt.Errorf("plugin %s: %s is already served by %s", m.Plugin, key, owner)
+		}
+		s.owners[key] = m.Plugin
+		s.services[r.Method] = append(s.services[r.Method], r.Path)
+	}
+	if owner, taken := s.owners[prefix]; taken {
+		return fmt.Errorf("plugin %s: %s is already served by %s", m.Plugin, prefix, owner)
+	}
+	s.owners[prefix] = m.Plugin
+	s.mux.Handle(prefix, m.Handler)
+	return nil
+}
+
+func (s *server) listServices(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.services) }
+
+// ofNode guards what tells of the node that the path names.
+func (s *server) ofNode(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if name := r.PathValue("nodeName"); !s.MayReadNode(r, name) {
+			writeError(w, http.StatusForbidden, "node %s cannot be read: get on nodes is missing", name)
+			return
+		}
+		h(w, r)
+	}
+}
+
+func (s *server) node(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("nodeName")
+	n, ok := s.NodeInfo(name)
+	if !ok || n.Node() == nil {
+		writeError(w, http.StatusNotFound, "cannot find node %s", name)
+		return
+	}
+	writeJSON(w, nodeStateOf(n, s.reader(r)))
+}
+
+// view serves what is derived from the account of the node that the path names.
+func (s *server) view(body func(r *http.Request, v *ledger.View) any) http.HandlerFunc {
+	return s.ofNode(func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("nodeName")
+		v := s.View(name)
+		if v == nil {
+			writeError(w, http.StatusNotFound, "cannot find node %s", name)
+			return
+		}
+		writeJSON(w, body(r, v))
+	})
+}
+
+func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
+	pod := r.URL.Query().Get("pod")
+	if pod != "" {
+		if _, ok := namespaceOf(pod); !ok {
+			writeError(w, http.StatusBadRequest, "pod=%s is not allowed: use namespace/name", pod)
+			return
+		}
+	}
+	mayRead := s.reader(r)
+	writeJSON(w, slices.DeleteFunc(s.Decisions.List(pod), func(d explain.Decision) bool {
+		namespace, _ := namespaceOf(d.Pod)
+		return !mayRead(namespace)
+	}))
+}
+
+// reader answers for one request whether its caller may read a namespace, asking once for each.
+func (s *server) reader(r *http.Request) func(namespace string) bool {
+	known := map[string]bool{}
+	return func(namespace string) bool {
+		may, ok := known[namespace]
+		if !ok {
+			may = s.MayRead(r, namespace)
+			known[namespace] = may
+		}
+		return may
+	}
+}
+
+// namespaceOf reads namespace/name; ok is false for anything else.
+func namespaceOf(key string) (namespace string, ok bool) {
+	namespace, name, ok := strings.Cut(key, "/")
+	return namespace, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
+}
+
+func byNamespaceAndName(a, b *corev1.Pod) int {
+	return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+}
+
+func writeJSON(w http.ResponseWriter, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "encode the answer: %v", err)
+		return
+	}
+	writeRaw(w, http.StatusOK, text)
+}
+
+func writeError(w http.ResponseWriter, status int, format string, args ...any) {
+	text, _ := json.Marshal(struct { // a string always encodes
+		Message string `json:"message"`
+	}{fmt.Sprintf(format, args...)})
+	writeRaw(w, status, text)
+}
+
+func writeRaw(w http.ResponseWriter, status int, text []byte) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // the caller has gone
+}

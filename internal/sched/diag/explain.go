@@ -1,0 +1,65 @@
+package diag
+
+import (
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+func (s *server) explain(w http.ResponseWriter, r *http.Request) {
+	namespace, name := r.PathValue("namespace"), r.PathValue("name")
+	if !s.MayRead(r, namespace) {
+		writeError(w, http.StatusForbidden, "pods in namespace %s cannot be read: get on pods is missing", namespace)
+		return
+	}
+	pod := s.Pod(namespace, name)
+	if pod == nil {
+		writeError(w, http.StatusNotFound, "cannot find pod %s/%s", namespace, name)
+		return
+	}
+	if pod.Spec.NodeName != "" {
+		writeJSON(w, s.bound(pod))
+		return
+	}
+	verdict, err := s.Evaluator.Evaluate(r.Context(), pod)
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "evaluate pod %s/%s: %v", namespace, name, err)
+		return
+	}
+	answer := explain.New(pod, verdict, s.Queue(pod))
+	if len(answer.Candidates) > 0 {
+		answer.Data.Ages = seconds(s.Ages(answer.Candidates[0].Node))
+	}
+	writeJSON(w, answer)
+}
+
+// bound explains a pod that holds a node.
+func (s *server) bound(pod *corev1.Pod) explain.Pod {
+	out := explain.Head(pod)
+	out.Placement = explain.PlacementOf(pod, s.View(pod.Spec.NodeName))
+	out.Data = explain.Data{Source: "scheduler", Ages: seconds(s.Ages(pod.Spec.NodeName))}
+	if n, ok := s.NodeInfo(pod.Spec.NodeName); !ok || n.Node() == nil {
+		out.Notes = append(out.Notes, explain.MissingNode(pod.Spec.NodeName))
+	}
+	if d, ok := s.Decisions.Last(out.Pod, out.UID); ok {
+		out.Decision = &d
+		out.Nodes = d.Of
+	} else {
+		out.Notes = append(out.Notes, "the decision is not among the last ones that this scheduler remembers")
+	}
+	return out
+}
+
+func seconds(ages map[string]time.Duration) map[string]float64 {
+	if len(ages) == 0 {
+		return nil
+	}
+	out := make(map[string]float64, len(ages))
+	for name, age := range ages {
+		out[name] = age.Round(time.Second).Seconds()
+	}
+	return out
+}

@@ -1,0 +1,219 @@
+package explain
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Verdict is what every filter said about a pod on one snapshot.
+type Verdict struct {
+	// Served tells whether a profile has the pod's scheduler name.
+	Served bool
+	// Findings holds all refusals: none of the filters was skipped because another had refused.
+	Findings []why.Finding
+	// Nodes is the number of nodes judged, Feasible of them would take the pod.
+	Nodes, Feasible int
+	Generation      int64
+}
+
+// New explains a pod that holds no node. queue may be nil.
+func New(pod *corev1.Pod, v Verdict, queue *Queue) Pod {
+	out := Head(pod)
+	out.Queue, out.Nodes = queue, v.Nodes
+	out.Data = Data{Source: "scheduler", Generation: v.Generation}
+	findings := append(standing(pod, v, queue), v.Findings...)
+	for _, o := range why.Obstacles(findings) {
+		out.Obstacles = append(out.Obstacles, o.Wire(why.English))
+	}
+	for _, s := range why.MinimalSets(findings) {
+		out.MinimalSets = append(out.MinimalSets, newSet(s))
+	}
+	out.Candidates = candidates(findings)
+	if root := why.Root(findings); !root.OK() {
+		wire := root.Wire(why.English)
+		out.RootCause = &wire
+	} else if v.Feasible > 0 {
+		out.Notes = append(out.Notes, plural(v.Feasible, "node")+" would take the pod now; it waits for its next attempt")
+	}
+	return out
+}
+
+// Head is what the object itself says.
+func Head(pod *corev1.Pod) Pod {
+	out := Pod{
+		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), State: StateOf(pod), Scheduler: pod.Spec.SchedulerName,
+		QoS: qosOf(pod), Asked: asked(pod), Obstacles: []why.Wire{}, MinimalSets: []Set{}, Candidates: []Candidate{},
+	}
+	if t := pod.CreationTimestamp; !t.IsZero() {
+		since := t.UTC()
+		out.Since = &since
+	}
+	return out
+}
+
+// StateOf tells how far a pod has come.
+func StateOf(pod *corev1.Pod) string {
+	switch {
+	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		return Finished
+	case pod.Spec.NodeName != "":
+		return Bound
+	case len(pod.Spec.SchedulingGates) > 0:
+		return Gated
+	}
+	return Pending
+}
+
+// standing are the refusals that no filter gives: nobody works on the pod, or it is held before the queue.
+func standing(pod *corev1.Pod, v Verdict, queue *Queue) []why.Finding {
+	switch {
+	case !v.Served:
+		return []why.Finding{{
+			Reason: why.Reason{Code: why.NoScheduler}, Phase: why.PreEnqueue,
+			Detail: "nobody here serves " + strconv.Quote(pod.Spec.SchedulerName),
+		}}
+	case len(pod.Spec.SchedulingGates) > 0:
+		return []why.Finding{{
+			Reason: why.Reason{Code: why.SchedulingGate}, Plugin: "SchedulingGates", Phase: why.PreEnqueue, Detail: GateText(pod),
+		}}
+	case len(v.Findings) == 0 && queue != nil && queue.Attempts == 0:
+		return []why.Finding{{Reason: why.Reason{Code: why.NotAttempted}, Phase: why.PreEnqueue}}
+	}
+	return nil
+}
+
+// GateText names the scheduling gates of a pod.
+func GateText(pod *corev1.Pod) string {
+	names := make([]string, len(pod.Spec.SchedulingGates))
+	for i, g := range pod.Spec.SchedulingGates {
+		names[i] = g.Name
+	}
+	return "waiting for scheduling gates: " + strings.Join(names, ", ")
+}
+
+func newSet(s why.Set) Set {
+	out := Set{Codes: s.Codes, Nodes: s.Nodes}
+	for _, r := range s.Missing {
+		if out.Missing == nil {
+			out.Missing = map[string]string{}
+		}
+		out.Missing[missingName(r)] = missingAmount(r)
+	}
+	return out
+}
+
+// missingName is the resource where the code is about a resource of the node, else the code.
+func missingName(r why.Reason) string {
+	if r.Code.Class() == why.Capacity && r.Resource != why.NoResource {
+		return r.Resource.String()
+	}
+	return r.Code.String()
+}
+
+func missingAmount(r why.Reason) string {
+	n := r.Asked - max(r.Free, 0)
+	switch r.Unit {
+	case why.MilliCPU:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case why.Bytes:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// candidates groups nodes that refuse for the same reasons with the same numbers, nearest miss first.
+func candidates(findings []why.Finding) []Candidate {
+	byNode := map[string][]why.Finding{}
+	for _, f := range findings {
+		if f.Object != "" && f.Phase != why.Preemption {
+			byNode[f.Object] = append(byNode[f.Object], f)
+		}
+	}
+	groups := map[string]*group{}
+	for node, list := range byNode {
+		g := newGroup(node, list)
+		if known := groups[g.key]; known != nil {
+			known.count++
+			known.node = min(known.node, node)
+			continue
+		}
+		groups[g.key] = g
+	}
+	sorted := make([]*group, 0, len(groups))
+	for _, g := range groups {
+		sorted = append(sorted, g)
+	}
+	slices.SortFunc(sorted, func(a, b *group) int {
+		return cmp.Or(
+			cmp.Compare(a.constrained, b.constrained), cmp.Compare(len(a.obstacles), len(b.obstacles)),
+			cmp.Compare(a.shortfall, b.shortfall), cmp.Compare(b.count, a.count), strings.Compare(a.node, b.node),
+		)
+	})
+	out := make([]Candidate, len(sorted))
+	for i, g := range sorted {
+		out[i] = g.candidate()
+	}
+	return out
+}
+
+// group is a set of nodes that answer alike.
+type group struct {
+	key         string
+	node        string // the first by name
+	count       int
+	obstacles   []why.Obstacle
+	constrained int     // 1 when a rule keeps the pod off whatever becomes free
+	shortfall   float64 // the largest over the reasons
+}
+
+func newGroup(node string, findings []why.Finding) *group {
+	g := &group{node: node, count: 1, obstacles: why.Obstacles(findings)}
+	slices.SortFunc(g.obstacles, func(a, b why.Obstacle) int {
+		return cmp.Or(cmp.Compare(a.Code.Class(), b.Code.Class()), strings.Compare(a.Code.String(), b.Code.String()))
+	})
+	var key strings.Builder
+	for i := range g.obstacles {
+		o := &g.obstacles[i]
+		o.Nodes, o.Example = 0, ""
+		key.WriteString(o.Flat() + "|" + o.Phrase(why.English) + "|")
+		if o.Code.Class() == why.Constraint {
+			g.constrained = 1
+		}
+		g.shortfall = max(g.shortfall, shortfall(o.Reason))
+	}
+	g.key = key.String()
+	return g
+}
+
+func (g *group) candidate() Candidate {
+	c := Candidate{Node: g.node, Count: g.count}
+	for _, o := range g.obstacles {
+		c.Reasons = append(c.Reasons, Refusal{o.Wire(why.English), o.HaveNeed()})
+		if c.Closest == "" {
+			c.Closest = o.HaveNeed()
+		}
+	}
+	return c
+}
+
+// shortfall is the missing part of what was asked, 1 for a code that is not about an amount.
+func shortfall(r why.Reason) float64 {
+	if r.HaveNeed() == "" || r.Asked <= 0 {
+		return 1
+	}
+	return float64(r.Asked-max(r.Free, 0)) / float64(r.Asked)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,76 @@
+package explain
+
+import (
+	"encoding/json"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// FromObject explains a pod by what its object says, for when no scheduler can be asked: its gates, and the condition
+// that the scheduler left.
+func FromObject(pod *corev1.Pod) Pod {
+	out := Head(pod)
+	out.Data = Data{Source: "objects"}
+	switch out.State {
+	case Gated:
+		out.RootCause = &why.Wire{
+			Code: why.SchedulingGate, Class: why.Gate.String(), Plugin: "SchedulingGates", Phase: why.PreEnqueue.String(), Message: GateText(pod),
+		}
+	case Pending:
+		out.RootCause = fromCondition(pod)
+	}
+	if out.RootCause != nil {
+		out.Obstacles = append(out.Obstacles, *out.RootCause)
+	}
+	return out
+}
+
+// fromCondition reads the scheduler's last word. Its message ends in the JSON of the root cause; a message of another
+// scheduler has none, and is shown as it is.
+func fromCondition(pod *corev1.Pod) *why.Wire {
+	for _, c := range pod.Status.Conditions {
+		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
+			continue
+		}
+		if w, ok := parseMessage(c.Message); ok {
+			return &w
+		}
+		return &why.Wire{Code: why.UpstreamFilter, Class: why.UpstreamFilter.Class().String(), Phase: why.Filter.String(), Message: c.Message}
+	}
+	return &why.Wire{
+		Code: why.NotAttempted, Class: why.Attention.String(), Phase: why.PreEnqueue.String(),
+		Message: "no scheduler has said anything about the pod yet",
+	}
+}
+
+// parseMessage reads "<Code>: <text> <JSON>".
+func parseMessage(message string) (why.Wire, bool) {
+	head, rest, ok := strings.Cut(message, ": ")
+	code, known := why.ParseCode(head)
+	if !ok || !known {
+		return why.Wire{}, false
+	}
+	w := why.Wire{Code: code, Class: code.Class().String(), Message: rest}
+	at := strings.LastIndex(rest, " {")
+	var tail map[string]any
+	if at < 0 || json.Unmarshal([]byte(rest[at+1:]), &tail) != nil {
+		return w, true
+	}
+	w.Message = rest[:at]
+	if nodes, ok := tail["nodes"].(float64); ok {
+		w.Nodes = int(nodes)
+	}
+	if where, ok := tail["where"].(string); ok {
+		w.Where = where
+	}
+	delete(tail, "code")
+	delete(tail, "nodes")
+	delete(tail, "where")
+	if len(tail) > 0 {
+		w.Params = tail
+	}
+	return w, true
+}

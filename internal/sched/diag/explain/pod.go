@@ -1,0 +1,145 @@
+package explain
+
+import (
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Pod explains one pod. Times are RFC 3339, ages and durations are seconds, amounts are numbers in the unit named
+// beside them or canonical Kubernetes strings.
+type Pod struct {
+	// Pod is namespace/name.
+	Pod   string     `json:"pod"`
+	UID   string     `json:"uid,omitempty"`
+	State string     `json:"state"`
+	Since *time.Time `json:"since,omitempty"`
+	// Scheduler is spec.schedulerName.
+	Scheduler string `json:"scheduler,omitempty"`
+	QoS       string `json:"qos,omitempty"`
+	// Asked says in words what the pod asks for.
+	Asked string `json:"asked,omitempty"`
+	Queue *Queue `json:"queue,omitempty"`
+	// RootCause is the refusal that a person must hear first; absent for pods that hold a node.
+	RootCause *why.Wire `json:"rootCause,omitempty"`
+	// Nodes is the number of nodes that were judged.
+	Nodes       int         `json:"nodes"`
+	Obstacles   []why.Wire  `json:"obstacles"`
+	MinimalSets []Set       `json:"minimalSets"`
+	Candidates  []Candidate `json:"candidates"`
+	// Placement and Decision are set for bound pods; Decision only while the scheduler remembers it.
+	Placement *Placement `json:"placement,omitempty"`
+	Decision  *Decision  `json:"decision,omitempty"`
+	Data      Data       `json:"data"`
+	// Notes are sentences about the answer itself: what it could not look at, and why.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// States of a pod.
+const (
+	Pending  = "Pending"
+	Gated    = "Gated"
+	Bound    = "Bound"
+	Finished = "Finished"
+)
+
+// Queue is where the pod stands in the scheduler.
+type Queue struct {
+	// Place is active, backoff, unschedulable, gated or scheduling; "" when the scheduler does not hold the pod.
+	Place string `json:"place,omitempty"`
+	// Position counts from 1 in the active queue.
+	Position    int        `json:"position,omitempty"`
+	Length      int        `json:"length,omitempty"`
+	Attempts    int        `json:"attempts"`
+	LastAttempt *time.Time `json:"lastAttempt,omitempty"`
+	NextTry     *time.Time `json:"nextTry,omitempty"`
+	WakesOn     []string   `json:"wakesOn,omitempty"`
+}
+
+// Set is an inclusion-minimal set of codes: lifting all of them makes the pod schedulable on one of Nodes nodes, lifting
+// fewer does not.
+type Set struct {
+	Codes []why.Code `json:"codes"`
+	Nodes int        `json:"nodes"`
+	// Missing is what the node that comes closest lacks, by code, as a number in that reason's unit.
+	Missing map[string]string `json:"missing,omitempty"`
+}
+
+// Candidate is one node, or Count equal ones, with all that it refuses the pod for.
+type Candidate struct {
+	Node    string    `json:"node"`
+	Count   int       `json:"count"`
+	Reasons []Refusal `json:"reasons"`
+	// Closest is the amount that the nearest reason offers against what it needs, e.g. "7/8 CPUs on numa 1".
+	Closest string `json:"closest,omitempty"`
+}
+
+// Refusal is one reason of a node.
+type Refusal struct {
+	why.Wire
+	// HaveNeed is what the node offers against what the pod needs; absent where the code is not about an amount.
+	HaveNeed string `json:"haveNeed,omitempty"`
+}
+
+// Placement is where a bound pod is.
+type Placement struct {
+	Node string `json:"node"`
+	// CPUSet is the exclusive CPUs in list format; "" for pods of a shared pool.
+	CPUSet string `json:"cpuset,omitempty"`
+	// Pool names the pool of a pod without exclusive CPUs: "shared", "be", "system", "kubelet".
+	Pool     string `json:"pool,omitempty"`
+	PoolCPUs string `json:"poolCPUs,omitempty"`
+	NUMA     []NUMA `json:"numa"`
+}
+
+// NUMA is the part of a placement on one NUMA node, in the kernel's ids.
+type NUMA struct {
+	Node   int    `json:"node"`
+	Socket int    `json:"socket"`
+	CPUSet string `json:"cpuset"`
+	Cores  []Core `json:"cores,omitempty"`
+}
+
+// Core is the part of a placement on one physical core.
+type Core struct {
+	Core   int    `json:"core"`
+	CPUSet string `json:"cpuset"`
+	// Whole tells whether the pod holds every online CPU of the core.
+	Whole bool `json:"whole"`
+}
+
+// Decision is what the scheduler recorded when it chose the node.
+type Decision struct {
+	Pod     string    `json:"pod"`
+	UID     string    `json:"uid,omitempty"`
+	Profile string    `json:"profile,omitempty"`
+	Time    time.Time `json:"time"`
+	Node    string    `json:"node"`
+	// Feasible of Of nodes passed every filter.
+	Feasible int     `json:"feasible"`
+	Of       int     `json:"of"`
+	Scores   []Score `json:"scores"`
+}
+
+// Score is a node's score: the sum of Plugins, which are weighted.
+type Score struct {
+	Node    string        `json:"node"`
+	Total   int64         `json:"total"`
+	Plugins []PluginScore `json:"plugins"`
+}
+
+// PluginScore is one plugin's weighted score.
+type PluginScore struct {
+	Name  string `json:"name"`
+	Score int64  `json:"score"`
+}
+
+// Data is what the answer was computed from.
+type Data struct {
+	// Generation is the scheduler's snapshot generation; 0 when no scheduler was asked.
+	Generation int64 `json:"generation,omitempty"`
+	// Ages are seconds by kind of data.
+	Ages map[string]float64 `json:"ages,omitempty"`
+	// Source is scheduler or objects.
+	Source string `json:"source"`
+}

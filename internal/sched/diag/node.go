@@ -1,0 +1,105 @@
+package diag
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// nodeState is the scheduler's view of a node: field names are contract.
+type nodeState struct {
+	Node             *corev1.Node        `json:"node"`
+	Pods             []*corev1.Pod       `json:"pods"`
+	PodsHidden       int                 `json:"podsHidden,omitempty"`
+	Requested        map[string]string   `json:"requested"`
+	NonZeroRequested map[string]string   `json:"nonZeroRequested"`
+	Allocatable      map[string]string   `json:"allocatable"`
+	Remaining        map[string]string   `json:"remaining"`
+	UsedPorts        map[string][]string `json:"usedPorts"`
+	PVCRefCounts     map[string]int      `json:"pvcRefCounts"`
+	Generation       int64               `json:"generation"`
+}
+
+func nodeStateOf(n fwk.NodeInfo, mayRead func(namespace string) bool) nodeState {
+	requested, allocatable := amounts(n.GetRequested()), amounts(n.GetAllocatable())
+	requested[corev1.ResourcePods] = int64(len(n.GetPods()))
+	allocatable[corev1.ResourcePods] = int64(n.GetAllocatable().GetAllowedPodNumber())
+	remaining := map[corev1.ResourceName]int64{}
+	for name, have := range allocatable {
+		remaining[name] = have - requested[name]
+	}
+	node := n.Node().DeepCopy()
+	node.ManagedFields = nil
+	out := nodeState{
+		Node: node, Pods: []*corev1.Pod{},
+		Requested: quantities(requested), NonZeroRequested: quantities(amounts(n.GetNonZeroRequested())),
+		Allocatable: quantities(allocatable), Remaining: quantities(remaining),
+		UsedPorts: map[string][]string{}, PVCRefCounts: map[string]int{}, Generation: n.GetGeneration(),
+	}
+	for _, p := range n.GetPods() {
+		if !mayRead(p.GetPod().Namespace) {
+			out.PodsHidden++
+			continue
+		}
+		out.Pods = append(out.Pods, withoutSecrets(p.GetPod()))
+	}
+	slices.SortFunc(out.Pods, byNamespaceAndName)
+	for ip, ports := range n.GetUsedPorts() {
+		for p := range ports {
+			out.UsedPorts[ip] = append(out.UsedPorts[ip], fmt.Sprintf("%s/%d", p.Protocol, p.Port))
+		}
+		slices.Sort(out.UsedPorts[ip])
+	}
+	for claim, count := range n.GetPVCRefCounts() {
+		if namespace, _ := namespaceOf(claim); mayRead(namespace) {
+			out.PVCRefCounts[claim] = count
+		}
+	}
+	return out
+}
+
+// amounts are milli-CPU and plain numbers of the others, by resource name.
+func amounts(r fwk.Resource) map[corev1.ResourceName]int64 {
+	out := map[corev1.ResourceName]int64{
+		corev1.ResourceCPU: r.GetMilliCPU(), corev1.ResourceMemory: r.GetMemory(), corev1.ResourceEphemeralStorage: r.GetEphemeralStorage(),
+	}
+	for name, value := range r.GetScalarResources() {
+		out[name] = value
+	}
+	return out
+}
+
+func quantities(amounts map[corev1.ResourceName]int64) map[string]string {
+	out := make(map[string]string, len(amounts))
+	for name, value := range amounts {
+		out[string(name)] = quantity(name, value)
+	}
+	return out
+}
+
+func quantity(name corev1.ResourceName, value int64) string {
+	switch name {
+	case corev1.ResourceCPU:
+		return resource.NewMilliQuantity(value, resource.DecimalSI).String()
+	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		return resource.NewQuantity(value, resource.BinarySI).String()
+	}
+	return resource.NewQuantity(value, resource.DecimalSI).String()
+}
+
+// withoutSecrets returns a copy of p that names what scheduling reads: environment, commands and probes stay out.
+func withoutSecrets(p *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: *p.ObjectMeta.DeepCopy(), Spec: *p.Spec.DeepCopy(), Status: *p.Status.DeepCopy()}
+	out.ManagedFields = nil
+	delete(out.Annotations, corev1.LastAppliedConfigAnnotation)
+	for _, list := range [][]corev1.Container{out.Spec.InitContainers, out.Spec.Containers} {
+		for i, c := range list {
+			list[i] = corev1.Container{Name: c.Name, Image: c.Image, Ports: c.Ports, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+		}
+	}
+	out.Spec.EphemeralContainers = nil
+	return out
+}

@@ -1,0 +1,203 @@
+package diag
+
+import (
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// The types below are the JSON of seed 003's NodeNUMAResource endpoints: field names are contract.
+
+type cpuDetail struct {
+	CPUID           int    `json:"cpuID"`
+	CoreID          int    `json:"coreID"`
+	NodeID          int    `json:"nodeID"`
+	SocketID        int    `json:"socketID"`
+	RefCount        int    `json:"refCount"`
+	ExclusivePolicy string `json:"exclusivePolicy"`
+}
+
+type cpuTopology struct {
+	NumCPUs    int                  `json:"numCPUs"`
+	NumCores   int                  `json:"numCores"`
+	NumNodes   int                  `json:"numNodes"`
+	NumSockets int                  `json:"numSockets"`
+	CPUDetails map[string]cpuDetail `json:"cpuDetails"`
+}
+
+type cpuPolicy struct {
+	Policy       string            `json:"policy"`
+	Options      map[string]string `json:"options,omitempty"`
+	ReservedCPUs string            `json:"reservedCPUs,omitempty"`
+}
+
+type topologyOptions struct {
+	// CPUTopology is null while the node has no valid topology; Fault then names the reason's code.
+	CPUTopology  *cpuTopology `json:"cpuTopology"`
+	ReservedCPUs string       `json:"reservedCPUs"`
+	MaxRefCount  int          `json:"maxRefCount"`
+	Policy       cpuPolicy    `json:"policy"`
+	Fault        string       `json:"fault,omitempty"`
+}
+
+type availableCPUs struct {
+	AvailableCPUs string               `json:"availableCPUs"`
+	Allocated     map[string]cpuDetail `json:"allocated"`
+}
+
+type numaResource struct {
+	Node      int               `json:"node"`
+	Resources map[string]string `json:"resources"`
+}
+
+type allocatedPod struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	CPUSet    string `json:"cpuset"`
+	Exclusive string `json:"cpuExclusivePolicy"`
+}
+
+type nodeAllocation struct {
+	topologyOptions
+	availableCPUs
+	Name         string               `json:"name"`
+	Policy       string               `json:"numaTopologyPolicy"`
+	Total        []numaResource       `json:"numaNodeResources"`
+	Remaining    []numaResource       `json:"remainingNUMANodeResources"`
+	Allocated    []numaResource       `json:"allocatedNUMANodeResources"`
+	CPUs         map[string]cpuDetail `json:"allocatedCPUs"`
+	Pods         []allocatedPod       `json:"allocatedPods"`
+	PodsHidden   int                  `json:"podsHidden,omitempty"`
+	SharedPool   string               `json:"sharedPool"`
+	BESharedPool string               `json:"beSharedPool"`
+}
+
+func topologyOptionsOf(v *ledger.View) topologyOptions {
+	f, m := v.Facts(), v.Machine()
+	out := topologyOptions{MaxRefCount: 1, Policy: policyOf(f)}
+	if m == nil {
+		out.Fault = f.Fault.Code.String()
+		return out
+	}
+	online := m.Online()
+	out.ReservedCPUs = m.FormatList(f.Kubelet.Reserved.Union(f.NodeReserved).Union(f.System))
+	out.CPUTopology = &cpuTopology{
+		NumCPUs: online.Len(), NumCores: m.NumCores(), NumNodes: m.NumNUMA(), NumSockets: m.NumSockets(),
+		CPUDetails: details(m, online),
+	}
+	return out
+}
+
+// policyOf writes the options that the ledger knows back in the kubelet's spelling.
+func policyOf(f *ledger.Facts) cpuPolicy {
+	if !f.Kubelet.Static {
+		return cpuPolicy{Policy: "none"}
+	}
+	p := cpuPolicy{Policy: "static", Options: map[string]string{}}
+	for name, on := range map[string]bool{
+		"full-pcpus-only":                  f.Kubelet.FullPCPUsOnly,
+		"distribute-cpus-across-numa":      f.Kubelet.DistributeAcrossNUMA,
+		"strict-cpu-reservation":           f.Kubelet.StrictReservation,
+		"prefer-align-cpus-by-uncorecache": f.Kubelet.AlignL3,
+	} {
+		if on {
+			p.Options[name] = "true"
+		}
+	}
+	if f.Machine != nil {
+		p.ReservedCPUs = f.Machine.FormatList(f.Kubelet.Reserved)
+	}
+	return p
+}
+
+func details(m *topo.Machine, cpus cpuset.Set) map[string]cpuDetail {
+	out := make(map[string]cpuDetail, cpus.Len())
+	for i := range cpus.All() {
+		c := topo.CPU(i)
+		id := m.CPUID(c)
+		out[strconv.Itoa(id)] = cpuDetail{CPUID: id, CoreID: m.CoreID(c), NodeID: m.NUMAID(m.NUMAOf(c)), SocketID: m.SocketID(m.SocketOf(c))}
+	}
+	return out
+}
+
+func availableCPUsOf(v *ledger.View) availableCPUs {
+	m := v.Machine()
+	if m == nil {
+		return availableCPUs{Allocated: map[string]cpuDetail{}}
+	}
+	return availableCPUs{AvailableCPUs: m.FormatList(v.Allocatable()), Allocated: holders(v)}
+}
+
+// holders lists the CPUs that pods hold, with how many hold each (more than one is a fault that the ledger reports).
+func holders(v *ledger.View) map[string]cpuDetail {
+	m := v.Machine()
+	held := map[string]cpuDetail{}
+	for e := range v.Entries() {
+		if !e.Role.Binds() {
+			continue
+		}
+		for id, d := range details(m, v.CPUsOf(e.UID)) {
+			d.RefCount = held[id].RefCount + 1
+			d.ExclusivePolicy = exclusiveName(e.Exclusive)
+			held[id] = d
+		}
+	}
+	return held
+}
+
+// exclusiveName writes "no policy" as Koordinator does.
+func exclusiveName(e cpualloc.Exclusive) string {
+	if e == cpualloc.NotExclusive {
+		return ""
+	}
+	return e.String()
+}
+
+func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string) bool) nodeAllocation {
+	out := nodeAllocation{
+		topologyOptions: topologyOptionsOf(v), availableCPUs: availableCPUsOf(v),
+		Name: name, Total: []numaResource{}, Remaining: []numaResource{}, Allocated: []numaResource{}, Pods: []allocatedPod{},
+		CPUs: map[string]cpuDetail{},
+	}
+	if p := v.Facts().Topology; p != ledger.NoTopology {
+		out.Policy = p.String()
+	}
+	m := v.Machine()
+	if m == nil {
+		return out
+	}
+	out.CPUs = out.availableCPUs.Allocated
+	out.SharedPool, out.BESharedPool = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool())
+	exclusive := v.LSE().Union(v.LSR()).Union(v.KubeletStatic())
+	for i, n := range m.CPUNodes() {
+		cpus := m.NUMACPUs(n).Intersect(m.Online())
+		s := v.Summary().Nodes[i]
+		total := int64(cpus.Len()) * 1000
+		constrained := int64(s.PoolCPUs)*1000 - s.PoolMilli
+		used := int64(exclusive.CountIn(&cpus))*1000 + constrained
+		out.Total = append(out.Total, cpuOn(m.NUMAID(n), total))
+		out.Allocated = append(out.Allocated, cpuOn(m.NUMAID(n), used))
+		out.Remaining = append(out.Remaining, cpuOn(m.NUMAID(n), total-used))
+	}
+	for e := range v.Entries() {
+		if !e.Role.Binds() {
+			continue
+		}
+		if !mayRead(e.Namespace) {
+			out.PodsHidden++
+			continue
+		}
+		out.Pods = append(out.Pods, allocatedPod{e.UID, e.Namespace, e.Name, m.FormatList(v.CPUsOf(e.UID)), exclusiveName(e.Exclusive)})
+	}
+	return out
+}
+
+func cpuOn(node int, milli int64) numaResource {
+	return numaResource{Node: node, Resources: map[string]string{"cpu": resource.NewMilliQuantity(milli, resource.DecimalSI).String()}}
+}

@@ -1,0 +1,75 @@
+package verdict
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// Live evaluates pods beside a running scheduler. Safe for concurrent use; evaluations wait for each other.
+type Live struct {
+	cache    cache.Cache
+	profiles map[string]framework.Framework
+
+	mu       sync.Mutex // guards snapshot, and with it every plugin of profiles
+	snapshot *cache.Snapshot
+	round    int64 // times that the snapshot was taken
+}
+
+// NewLive returns an evaluator over the scheduler's cache. build makes the profiles' frameworks, by scheduler name, on
+// the snapshot that it is given; they must be instances of their own, with a pod nominator set.
+func NewLive(c cache.Cache, build func(fwk.SharedLister) (map[string]framework.Framework, error)) (*Live, error) {
+	l := &Live{cache: c, snapshot: cache.NewEmptySnapshot()}
+	profiles, err := build(l.snapshot)
+	if err != nil {
+		return nil, fmt.Errorf("make the plugins of the evaluator: %w", err)
+	}
+	l.profiles = profiles
+	return l, nil
+}
+
+// Evaluate judges a pod on the nodes as the scheduler has them now.
+func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (explain.Verdict, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refresh(ctx); err != nil {
+		return explain.Verdict{}, err
+	}
+	f, served := l.profiles[pod.Spec.SchedulerName]
+	if !served {
+		return explain.Verdict{Nodes: l.snapshot.NumNodesInPlacement(), Generation: l.round}, nil
+	}
+	v, err := Of(ctx, f, pod)
+	v.Generation = l.round
+	return v, err
+}
+
+// NodeInfo returns a copy of the scheduler's view of a node.
+func (l *Live) NodeInfo(name string) (fwk.NodeInfo, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refresh(context.Background()); err != nil {
+		return nil, false
+	}
+	n, err := l.snapshot.Get(name)
+	if err != nil || n.Node() == nil {
+		return nil, false
+	}
+	return n.Snapshot(), true
+}
+
+func (l *Live) refresh(ctx context.Context) error {
+	if err := l.cache.UpdateSnapshot(klog.FromContext(ctx), l.snapshot); err != nil {
+		return fmt.Errorf("take a snapshot: %w", err)
+	}
+	l.round++
+	return nil
+}

@@ -1,0 +1,97 @@
+package verdict
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// Of judges a pod on every node of the framework's snapshot. The snapshot must not change meanwhile. Reserve and later
+// steps are not tried.
+func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (explain.Verdict, error) {
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return explain.Verdict{}, fmt.Errorf("list the snapshot's nodes: %w", err)
+	}
+	v := explain.Verdict{Served: true, Nodes: len(nodes)}
+	state := framework.NewCycleState()
+	allowed, status, narrowing := f.RunPreFilterPlugins(ctx, state, pod)
+	if !status.IsSuccess() {
+		if !status.IsRejected() {
+			return explain.Verdict{}, fmt.Errorf("prepare the filters: %w", status.AsError())
+		}
+		v.Findings = Findings(pod, nil, why.PreFilter, status, "")
+		return v, nil
+	}
+	skip := state.GetSkipFilterPlugins()
+	for _, n := range nodes {
+		findings, err := refusals(ctx, f, state, skip, pod, n)
+		if err != nil {
+			return explain.Verdict{}, err
+		}
+		if !allowed.AllNodes() && !allowed.NodeNames.Has(n.Node().Name) {
+			findings = append(findings, narrowed(pod, n, narrowing, findings)...)
+		}
+		if len(findings) == 0 {
+			v.Feasible++
+		}
+		v.Findings = append(v.Findings, findings...)
+	}
+	return v, nil
+}
+
+// refusals runs the filters on one node again and again, each time without those that have refused, until none does.
+func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, skip sets.Set[string], pod *corev1.Pod, n fwk.NodeInfo) ([]why.Finding, error) {
+	defer state.SetSkipFilterPlugins(skip)
+	var out []why.Finding
+	heard := skip
+	for {
+		status := f.RunFilterPlugins(ctx, state, pod, n)
+		if status.IsSuccess() {
+			return append(out, nominated(ctx, f, state, pod, n, len(out))...), nil
+		}
+		if !status.IsRejected() || status.Plugin() == "" || heard.Has(status.Plugin()) {
+			return nil, fmt.Errorf("filter node %s: %w", n.Node().Name, status.AsError())
+		}
+		out = append(out, Findings(pod, n, why.Filter, status, "")...)
+		heard = heard.Clone().Insert(status.Plugin())
+		state.SetSkipFilterPlugins(heard)
+	}
+}
+
+// nominated tells whether a node that would take the pod keeps its room for pods of higher or equal priority.
+func nominated(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo, refused int) []why.Finding {
+	if refused > 0 || len(f.NominatedPodsForNode(n.Node().Name)) == 0 {
+		return nil
+	}
+	status := f.RunFilterPluginsWithNominatedPods(ctx, state, pod, n)
+	if !status.IsRejected() {
+		return nil
+	}
+	return []why.Finding{{
+		Reason: why.Reason{Code: why.NominatedElsewhere}, Plugin: status.Plugin(), Phase: why.Filter, Object: n.Node().Name,
+		Detail: "room is kept for a pod of higher or equal priority: " + status.Message(),
+	}}
+}
+
+// narrowed are the findings of plugins that named the nodes they allow before any filter ran, and did not refuse the
+// node there.
+func narrowed(pod *corev1.Pod, n fwk.NodeInfo, plugins sets.Set[string], heard []why.Finding) []why.Finding {
+	var out []why.Finding
+	for _, plugin := range sets.List(plugins) {
+		if slices.ContainsFunc(heard, func(f why.Finding) bool { return f.Plugin == plugin }) {
+			continue
+		}
+		status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) didn't satisfy plugin "+plugin)
+		out = append(out, Findings(pod, n, why.PreFilter, status, plugin)...)
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+package nodenumaresource
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+)
+
+// PreFilter reads the pod. A pod that no node can treat specially costs nothing from here on.
+func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	r, refused := p.request(pod)
+	if refused != nil {
+		return nil, refused.status()
+	}
+	if !p.concerns(r) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	cs.Write(stateKey, &state{request: r})
+	return nil, nil
+}
+
+// PreFilterExtensions returns p.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// Filter asks the node's summary.
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
+	s := read(cs)
+	if s == nil {
+		return nil
+	}
+	if reason := place.Fits(p.viewOf(s, n.Node().Name), s.request); !reason.OK() {
+		return (&refusal{Reason: reason}).status()
+	}
+	return nil
+}
+
+// RemovePod gives the CPUs of a victim back, on this cycle's copy of the view.
+func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo, n fwk.NodeInfo) *fwk.Status {
+	s := read(cs)
+	if s == nil {
+		return nil
+	}
+	name := n.Node().Name
+	s.node, s.changed = name, p.viewOf(s, name).Without(string(victim.GetPod().UID))
+	return nil
+}
+
+// AddPod puts a pod on this cycle's copy of the view: a victim that is spared has its own CPUs again; a nominated pod,
+// which has none yet, gets the ones that it would get now.
+func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, n fwk.NodeInfo) *fwk.Status {
+	s := read(cs)
+	if s == nil {
+		return nil
+	}
+	name, pod := n.Node().Name, added.GetPod()
+	view := p.viewOf(s, name)
+	entry, held := p.store.View(name).Entry(string(pod.UID))
+	if !held {
+		entry, held = p.expect(view, pod)
+	}
+	if held {
+		s.node, s.changed = name, view.With(entry)
+	}
+	return nil
+}
+
+// expect returns the entry that a nominated pod will have on the node. Where it does not fit yet, because its victims
+// are still there, it takes all that is free: nothing that it waits for may be given away in the meantime.
+func (p *Plugin) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) {
+	r, refused := p.request(pod)
+	if refused != nil || !p.concerns(r) || v.Machine() == nil {
+		return ledger.Entry{}, false
+	}
+	if offer, reason := place.Try(v, r); reason.OK() {
+		return offer.Entry, true
+	}
+	if r = r.On(v.Facts()); !r.Role.Binds() {
+		return ledger.Entry{}, false
+	}
+	return ledger.Entry{
+		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role,
+		CPUList: v.Machine().FormatList(v.State().Free),
+	}, true
+}

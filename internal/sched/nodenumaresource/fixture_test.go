@@ -1,0 +1,245 @@
+package nodenumaresource
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	basemetrics "k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// fixture is the plugin in a real framework, over a store with two-thread machines.
+type fixture struct {
+	*Plugin
+	framework framework.Framework
+	client    *fake.Clientset
+	store     *kube.Store
+	events    chan string
+}
+
+// newFixture makes a profile of the queue's order, this plugin and binders, in the given order; none are the default.
+func newFixture(t *testing.T, args string, binders ...string) *fixture {
+	t.Helper()
+	metrics.Register() // upstream's; the framework cannot do without
+	if len(binders) == 0 {
+		binders = []string{Name, names.DefaultBinder}
+	}
+	store, client, recorder := kube.NewStore(), fake.NewClientset(), events.NewFakeRecorder(10)
+	registry := frameworkplugins.NewInTreeRegistry()
+	registry[Name] = Factory(store, NewMetrics(created))
+	enabled := func(names ...string) (set config.PluginSet) {
+		for _, n := range names {
+			set.Enabled = append(set.Enabled, config.Plugin{Name: n, Weight: 1})
+		}
+		return set
+	}
+	profile := &config.KubeSchedulerProfile{SchedulerName: "s", Plugins: &config.Plugins{
+		QueueSort: enabled(names.PrioritySort), PreFilter: enabled(Name), Filter: enabled(Name), PreScore: enabled(Name),
+		Score: enabled(Name), Reserve: enabled(Name), PreBind: enabled(Name), Bind: enabled(binders...),
+	}}
+	if args != "" {
+		profile.PluginConfig = []config.PluginConfig{{Name: Name, Args: &runtime.Unknown{Raw: []byte(args), ContentType: runtime.ContentTypeJSON}}}
+	}
+	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile,
+		frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
+		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()),
+		frameworkruntime.WithEventRecorder(recorder),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Factory(store, NewMetrics(created))(t.Context(), pluginArgs(profile), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{Plugin: p.(*Plugin), framework: f, client: client, store: store, events: recorder.Events}
+}
+
+func pluginArgs(p *config.KubeSchedulerProfile) runtime.Object {
+	if len(p.PluginConfig) == 0 {
+		return nil
+	}
+	return p.PluginConfig[0].Args
+}
+
+// created makes metrics usable without exporting them.
+func created(all ...basemetrics.Registerable) {
+	for _, m := range all {
+		m.Create(nil)
+	}
+}
+
+// machine has numa NUMA nodes of cores cores; the second thread of core c is CPU c + numa·cores.
+func machine(t *testing.T, arch string, numa, cores, threads int) *topo.Machine {
+	t.Helper()
+	spec := topo.Spec{Arch: arch}
+	for n := range numa {
+		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: n})
+		for c := range cores {
+			core := n*cores + c
+			for thread := range threads {
+				spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: core + thread*numa*cores, Core: core, L3: -1, Die: -1, NUMA: n})
+			}
+		}
+	}
+	m, err := topo.New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// nodeOption changes a node or its topology; both are at hand.
+type nodeOption func(*corev1.Node, *v1alpha2.NodeResourceTopology)
+
+func labelled(key, value string) nodeOption {
+	return func(n *corev1.Node, _ *v1alpha2.NodeResourceTopology) { n.Labels[key] = value }
+}
+
+func kubelet(settings string) nodeOption {
+	return func(_ *corev1.Node, t *v1alpha2.NodeResourceTopology) {
+		t.Annotations[annotation.KubeletCPUManagerPolicy] = settings
+	}
+}
+
+// addNode puts a node and its topology into the store; m nil is a node without topology.
+func (f *fixture) addNode(name string, m *topo.Machine, options ...nodeOption) fwk.NodeInfo {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	nrt := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
+	if m != nil {
+		n.Labels[corev1.LabelArchStable] = m.Arch()
+		nrt.Annotations[annotation.CPUTopology] = convert.Topology(m).String()
+	}
+	for _, o := range options {
+		o(n, nrt)
+	}
+	n.Status.Allocatable = amounts("64", "256Gi")
+	f.store.PutNode(n)
+	if m != nil {
+		f.store.PutTopology(nrt)
+	}
+	info := framework.NewNodeInfo()
+	info.SetNode(n)
+	return info
+}
+
+func amounts(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+type podOption func(*corev1.Pod)
+
+func qosClass(c string) podOption {
+	return func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = c }
+}
+
+func spec(format string, args ...any) podOption {
+	return func(p *corev1.Pod) { p.Annotations[annotation.ResourceSpecKey] = fmt.Sprintf(format, args...) }
+}
+
+func asks(cpu, limit string) podOption {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "1Gi"), Limits: amounts(limit, "1Gi")}}}
+	}
+}
+
+func bound(node, cpus string) podOption {
+	return func(p *corev1.Pod) {
+		p.Spec.NodeName = node
+		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
+	}
+}
+
+func newPod(name string, options ...podOption) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{}, Annotations: map[string]string{},
+	}}
+	for _, o := range options {
+		o(p)
+	}
+	return p
+}
+
+// lsr is an LSR pod of n CPUs.
+func lsr(name string, n int, options ...podOption) *corev1.Pod {
+	cpus := fmt.Sprint(n)
+	return newPod(name, append([]podOption{qosClass("LSR"), asks(cpus, cpus)}, options...)...)
+}
+
+// preFilter starts a cycle; skipped reports that the pod does not concern the plugin.
+func (f *fixture) preFilter(t *testing.T, pod *corev1.Pod) (cs fwk.CycleState, skipped bool) {
+	t.Helper()
+	cs = framework.NewCycleState()
+	_, status := f.PreFilter(t.Context(), cs, pod, nil)
+	if !status.IsSuccess() && !status.IsSkip() {
+		t.Fatalf("PreFilter of %s: %s", pod.Name, status.Message())
+	}
+	return cs, status.IsSkip()
+}
+
+// schedule runs a whole cycle of the plugin on one node and returns the CPUs that the Binding carries.
+func (f *fixture) schedule(t *testing.T, pod *corev1.Pod, n fwk.NodeInfo) string {
+	t.Helper()
+	if err := f.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	cs, skipped := f.preFilter(t, pod)
+	if skipped {
+		t.Fatalf("pod %s does not concern the plugin", pod.Name)
+	}
+	for _, s := range []*fwk.Status{
+		f.Filter(t.Context(), cs, pod, n),
+		f.Reserve(t.Context(), cs, pod, n.Node().Name),
+		f.PreBind(t.Context(), cs, pod, n.Node().Name),
+		f.Bind(t.Context(), cs, pod, n.Node().Name),
+	} {
+		if !s.IsSuccess() {
+			t.Fatalf("schedule %s: %s", pod.Name, s.Message())
+		}
+	}
+	status, _, err := annotation.ParseResourceStatus(allocation(cs)[annotation.ResourceStatusKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.CPUSet
+}
+
+func podInfo(t *testing.T, pod *corev1.Pod) fwk.PodInfo {
+	t.Helper()
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// verdict is "" for a node that fits, else the status's code and text.
+func verdict(s *fwk.Status) string {
+	if s.IsSuccess() {
+		return ""
+	}
+	return strings.TrimSpace(s.Code().String() + ": " + s.Message())
+}

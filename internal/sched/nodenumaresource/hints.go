@@ -1,0 +1,106 @@
+package nodenumaresource
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+// topologies is NodeResourceTopology as the framework names resources: <plural>.<version>.<group>.
+const topologies fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
+
+// EventsToRegister names the events that can lift a refusal. Each is about one node, and its hint asks that node: a pod
+// is woken only when the node would take it now.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{
+			Event: fwk.ClusterEvent{
+				Resource:   fwk.Node,
+				ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation | fwk.UpdateNodeTaint,
+			},
+			QueueingHintFn: p.afterNode,
+		},
+		{Event: fwk.ClusterEvent{Resource: topologies, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.afterTopology},
+		// Update, not a narrower event: annotations of the refused pod itself count.
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.Update}, QueueingHintFn: p.afterPod},
+	}, nil
+}
+
+func (p *Plugin) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.QueueingHint, error) {
+	if n, ok := obj.(*corev1.Node); ok {
+		return p.hint(pod, n.Name)
+	}
+	return fwk.QueueSkip, nil
+}
+
+func (p *Plugin) afterTopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+	is, ok := obj.(*v1alpha2.NodeResourceTopology)
+	if !ok {
+		return fwk.Queue, nil // another owner's cache: its objects are not ours to read
+	}
+	if was, ok := old.(*v1alpha2.NodeResourceTopology); ok && kube.SameTopology(was, is) {
+		return fwk.QueueSkip, nil // the agent reported what the account knew
+	}
+	return p.hint(pod, is.Name)
+}
+
+func (p *Plugin) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+	was, _ := old.(*corev1.Pod)
+	is, _ := obj.(*corev1.Pod)
+	switch {
+	case is != nil && is.UID == pod.UID:
+		if was != nil && !edited(was, is) {
+			return fwk.QueueSkip, nil // its status: our own refusal, most often
+		}
+		return fwk.Queue, nil
+	case is != nil && was != nil && was.Annotations[annotation.ResourceStatusKey] == is.Annotations[annotation.ResourceStatusKey]:
+		return fwk.QueueSkip, nil
+	case is != nil:
+		return p.hint(pod, is.Spec.NodeName)
+	case was != nil && was.Spec.NodeName == "":
+		return p.hint(pod, was.Status.NominatedNodeName)
+	case was != nil:
+		return p.hint(pod, was.Spec.NodeName)
+	}
+	return fwk.QueueSkip, nil
+}
+
+// edited reports whether anything that a request is read from may differ.
+func edited(was, is *corev1.Pod) bool {
+	return was.Generation != is.Generation || !maps.Equal(was.Annotations, is.Annotations) ||
+		!maps.Equal(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Spec, is.Spec)
+}
+
+// hint asks whether the node would take the pod as the accounts stand, if the pod may go there at all. The store has
+// every event before the queue has.
+func (p *Plugin) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) {
+	if node == "" {
+		return fwk.QueueSkip, nil
+	}
+	known, _ := p.store.Node(node)
+	r, refused := p.request(pod)
+	if refused == nil && place.Fits(p.store.View(node), r).OK() && admits(known.Object, pod) {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// admits reports whether the pod's node selector and affinity allow the node. A node that has not appeared yet wakes the
+// pod when it does.
+func admits(node *corev1.Node, pod *corev1.Pod) bool {
+	if node == nil {
+		return false
+	}
+	ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	return ok || err != nil // an affinity that cannot be read is its own plugin's to refuse
+}

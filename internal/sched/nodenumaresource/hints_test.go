@@ -1,0 +1,119 @@
+package nodenumaresource
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
+
+func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	roomy := f.addNode("roomy", machine(t, "amd64", 2, 4, 2)).Node()
+	full := f.addNode("full", machine(t, "amd64", 2, 4, 2)).Node()
+	bare := f.addNode("bare", nil).Node()
+	f.store.PutPod(lsr("holder", 12, bound("full", "0-5,8-13")))
+	pod := lsr("p", 4, func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "pool", Operator: corev1.NodeSelectorOpDoesNotExist},
+			}}},
+		}}}
+	})
+	nrt := func(name string) *v1alpha2.NodeResourceTopology {
+		n := &v1alpha2.NodeResourceTopology{}
+		n.Name = name
+		return n
+	}
+	pinned := nrt("roomy")
+	pinned.Annotations = map[string]string{annotation.PodCPUAllocsKey: `[{"namespace":"a","name":"b","uid":"c","cpuset":"0","managedByKubelet":true}]`}
+	f.addNode("barred", machine(t, "amd64", 2, 4, 2), labelled("pool", "other"))
+	gone := func(node string) *corev1.Pod { return lsr("gone", 2, bound(node, "0,8")) }
+	edited := lsr("p", 4, spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`))
+	refused := pod.DeepCopy()
+	refused.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+	smaller := lsr("other", 2, bound("roomy", "0"))
+	nominated := lsr("nominated", 2)
+	nominated.Status.NominatedNodeName = "roomy"
+	tests := map[string]struct {
+		hint     func(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error)
+		old, obj any
+		want     fwk.QueueingHint
+	}{
+		"a node with room appears":                     {f.afterNode, nil, roomy, fwk.Queue},
+		"a full node appears":                          {f.afterNode, nil, full, fwk.QueueSkip},
+		"a node without topology appears":              {f.afterNode, nil, bare, fwk.QueueSkip},
+		"the topology of a node with room":             {f.afterTopology, nil, nrt("roomy"), fwk.Queue},
+		"the topology of a full node":                  {f.afterTopology, nrt("full"), nrt("full"), fwk.QueueSkip},
+		"a topology that says nothing new":             {f.afterTopology, nrt("roomy"), nrt("roomy"), fwk.QueueSkip},
+		"a topology that says something new":           {f.afterTopology, nrt("roomy"), pinned, fwk.Queue},
+		"room on a node that the pod's selector bars":  {f.afterPod, lsr("gone", 2, bound("barred", "0,8")), nil, fwk.QueueSkip},
+		"a pod goes from a node that then has room":    {f.afterPod, gone("roomy"), nil, fwk.Queue},
+		"a pod goes from a node that is still full":    {f.afterPod, gone("full"), nil, fwk.QueueSkip},
+		"an unbound pod goes":                          {f.afterPod, lsr("gone", 2), nil, fwk.QueueSkip},
+		"a nominated pod goes":                         {f.afterPod, nominated, nil, fwk.Queue},
+		"the pod itself is edited":                     {f.afterPod, pod, edited, fwk.Queue},
+		"the pod itself gets its refusal":              {f.afterPod, pod, refused, fwk.QueueSkip},
+		"another pod's status changes":                 {f.afterPod, gone("roomy"), gone("roomy"), fwk.QueueSkip},
+		"another pod's CPUs change on a roomy node":    {f.afterPod, gone("roomy"), smaller, fwk.Queue},
+		"another pod appears, unbound":                 {f.afterPod, nil, lsr("new", 2), fwk.QueueSkip},
+		"an object of another kind under our resource": {f.afterTopology, nil, full, fwk.Queue},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := tc.hint(klog.Background(), pod, tc.old, tc.obj)
+			if err != nil || got != tc.want {
+				t.Errorf("got %v, %v; want %v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestSignaturesAreEqualExactlyWhenEveryNodeAnswersEqually(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	pods := []*corev1.Pod{
+		newPod("plain", asks("100m", "1")),
+		newPod("be", qosClass("BE"), asks("1", "1")),
+		lsr("two", 2), lsr("two again", 2), lsr("four", 4),
+		newPod("lse", qosClass("LSE"), asks("2", "2")),
+		lsr("spread", 2, spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`)),
+		lsr("required", 2, spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)),
+		lsr("exclusive", 2, spec(`{"preferredCPUExclusivePolicy":"PCPULevel"}`)),
+		newPod("burst", qosClass("LS"), asks("1", "2"), spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
+		lsr("single", 2, func(p *corev1.Pod) {
+			p.Annotations[annotation.NUMATopologySpecKey] = `{"numaTopologyPolicy":"SingleNUMANode"}`
+		}),
+	}
+	sign := func(p *corev1.Pod) string {
+		fragments, status := f.SignPod(t.Context(), p)
+		if !status.IsSuccess() {
+			t.Fatalf("pod %s is not signed: %s", p.Name, status.Message())
+		}
+		if len(fragments) == 0 {
+			return ""
+		}
+		return fragments[0].Value.(string)
+	}
+	for _, a := range pods {
+		for _, b := range pods {
+			ra, _ := f.request(a)
+			rb, _ := f.request(b)
+			alike := ra.Concerns() == rb.Concerns() && (!ra.Concerns() || ra.Signature() == rb.Signature())
+			if (sign(a) == sign(b)) != alike {
+				t.Errorf("%s and %s: signatures %q and %q, want equal = %t", a.Name, b.Name, sign(a), sign(b), alike)
+			}
+		}
+	}
+	if sign(lsr("x", 2)) == sign(lsr("y", 4)) {
+		t.Error("two and four CPUs have one signature")
+	}
+	if _, status := f.SignPod(t.Context(), newPod("bad", qosClass("LSR"), asks("1500m", "1500m"))); status.IsSuccess() {
+		t.Error("a pod that cannot be read must not be signed")
+	}
+}

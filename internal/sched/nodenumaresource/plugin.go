@@ -1,0 +1,84 @@
+package nodenumaresource
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Name is the plugin's name in profiles, statuses and metrics.
+const Name = "NodeNUMAResource"
+
+// Plugin holds the arguments of one profile; the accounts are shared by all profiles.
+type Plugin struct {
+	handle   fwk.Handle
+	store    *kube.Store
+	args     convert.Args
+	metrics  *Metrics
+	requests requests
+	// bindsFirst tells whether a pod's Binding is written by this plugin.
+	bindsFirst func() bool
+}
+
+var (
+	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions = (*Plugin)(nil)
+	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.PreScorePlugin      = (*Plugin)(nil)
+	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.PreBindPlugin       = (*Plugin)(nil)
+	_ fwk.BindPlugin          = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
+	_ fwk.SignPlugin          = (*Plugin)(nil)
+)
+
+// Factory makes the plugin for each profile on one store.
+func Factory(store *kube.Store, m *Metrics) frameworkruntime.PluginFactory {
+	return func(_ context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		args, err := decodeArgs(raw)
+		if err != nil {
+			return nil, err
+		}
+		if err := store.Configure(args); err != nil {
+			return nil, err
+		}
+		return &Plugin{handle: h, store: store, args: args, metrics: m, bindsFirst: sync.OnceValue(func() bool { return bindsFirst(h) })}, nil
+	}
+}
+
+// Name returns Name.
+func (*Plugin) Name() string { return Name }
+
+// concerns reports whether some node of the cluster as it is now could treat the request differently from a pod that
+// asks for nothing of ours.
+func (p *Plugin) concerns(r *place.Request) bool {
+	if !r.Concerns() {
+		return false
+	}
+	if r.Role.Binds() || r.ConstrainedBurst || r.Topology != 0 || r.OnPolicyNodes != nil {
+		return true
+	}
+	return len(r.Containers) > 0 && p.store.AnyStaticKubelet() || r.Role == qos.SharedPool && p.store.AnyConstrained()
+}
+
+// SignPod signs what Filter and Score read of the pod. The signature depends on the pod alone, never on the cluster.
+func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	r, refused := p.request(pod)
+	if refused != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that cannot be read is not signed")
+	}
+	if !r.Concerns() {
+		return nil, nil
+	}
+	return []fwk.SignFragment{{Key: "tenon.sh/" + Name, Value: r.Signature()}}, nil
+}

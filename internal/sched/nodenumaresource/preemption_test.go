@@ -1,0 +1,99 @@
+package nodenumaresource
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+)
+
+// On a SingleNUMANode node only CPUs of one NUMA node help: two victims on different ones do not.
+func TestPreemptionSeesWhereVictimsFreeTheirCPUs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	n := f.addNode("n", machine(t, "amd64", 2, 4, 2), labelled(annotation.NodeNUMATopologyPolicy, "SingleNUMANode"))
+	// NUMA 0 is CPUs 0-3,8-11, NUMA 1 is 4-7,12-15.
+	victims := map[string]*corev1.Pod{
+		"left":   lsr("left", 4, bound("n", "0-1,8-9")),
+		"right":  lsr("right", 4, bound("n", "4-5,12-13")),
+		"right2": lsr("right2", 2, bound("n", "6,14")),
+	}
+	for _, v := range victims {
+		f.store.PutPod(v)
+	}
+	pod := lsr("p", 6)
+	tests := map[string]struct {
+		remove []string
+		fits   bool
+	}{
+		"nobody":                                 {nil, false},
+		"the only one on the first NUMA node":    {[]string{"left"}, true},
+		"enough CPUs in sum, on both NUMA nodes": {[]string{"right2"}, false},
+		"both on the second NUMA node":           {[]string{"right", "right2"}, true},
+		"the large one on the second NUMA node":  {[]string{"right"}, true},
+		"more than is needed":                    {[]string{"left", "right2"}, true},
+	}
+	cs, _ := f.preFilter(t, pod)
+	before := f.store.View("n")
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			dry := cs.Clone()
+			for _, v := range tc.remove {
+				if s := f.RemovePod(t.Context(), dry, pod, podInfo(t, victims[v]), n); !s.IsSuccess() {
+					t.Fatal(s.Message())
+				}
+			}
+			if got := f.Filter(t.Context(), dry, pod, n); got.IsSuccess() != tc.fits {
+				t.Errorf("without %v: got %q, want fits = %t", tc.remove, verdict(got), tc.fits)
+			}
+			for _, v := range tc.remove { // sparing them again restores the refusal
+				if s := f.AddPod(t.Context(), dry, pod, podInfo(t, victims[v]), n); !s.IsSuccess() {
+					t.Fatal(s.Message())
+				}
+			}
+			if got := f.Filter(t.Context(), dry, pod, n); got.IsSuccess() {
+				t.Error("with all victims spared the pod must be refused again")
+			}
+		})
+	}
+	if f.store.View("n") != before {
+		t.Error("a dry run must not touch the live account")
+	}
+	if got := f.Filter(t.Context(), cs, pod, n); got.IsSuccess() {
+		t.Error("a dry run must not touch the cycle that it was cloned from")
+	}
+}
+
+func TestNominatedPodKeepsItsRoom(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		held string // CPUs of a victim that still terminates
+		n    int    // CPUs that the other pod asks for
+		fits bool
+	}{
+		"room for both":                                      {"", 4, true},
+		"room for one of them":                               {"", 10, false},
+		"the nominated pod waits for its victim":             {"0-5,8-13", 2, false},
+		"and nobody may take what it waits beside meanwhile": {"0-6,8-14", 1, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, `{"minSharedCPUs":0}`)
+			n := f.addNode("n", machine(t, "amd64", 2, 4, 2))
+			if tc.held != "" {
+				f.store.PutPod(lsr("victim", 2, bound("n", tc.held)))
+			}
+			pod := lsr("p", tc.n)
+			cs, _ := f.preFilter(t, pod)
+			dry := cs.Clone()
+			if s := f.AddPod(t.Context(), dry, pod, podInfo(t, lsr("nominated", 8)), n); !s.IsSuccess() {
+				t.Fatal(s.Message())
+			}
+			if got := f.Filter(t.Context(), dry, pod, n); got.IsSuccess() != tc.fits {
+				t.Errorf("got %q, want fits = %t", verdict(got), tc.fits)
+			}
+		})
+	}
+}

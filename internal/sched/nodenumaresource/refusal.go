@@ -1,0 +1,35 @@
+package nodenumaresource
+
+import (
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// refusal is a why.Reason on its way through the scheduling framework, which carries errors: errors.As on a status's
+// error finds it again with its numbers.
+type refusal struct {
+	why.Reason
+	detail string // for codes that are asked once per pod: what exactly is wrong
+}
+
+// Error returns the text without numbers: the framework counts nodes by it.
+func (r *refusal) Error() string {
+	text := r.Text(why.English)
+	if r.detail != "" {
+		return text + ": " + r.detail
+	}
+	return text
+}
+
+// Finding returns the reason; the reader adds plugin, phase and node.
+func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason, Detail: r.detail} }
+
+// status wraps the refusal. Preemption looks only at nodes whose refusal waiting or eviction can resolve.
+func (r *refusal) status() *fwk.Status {
+	code := fwk.UnschedulableAndUnresolvable
+	if r.Code.Resolvable() {
+		code = fwk.Unschedulable
+	}
+	return fwk.NewStatus(code).WithError(r)
+}

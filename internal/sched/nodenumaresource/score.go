@@ -1,0 +1,39 @@
+package nodenumaresource
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/place"
+)
+
+// PreScore skips pods that are scored as any other.
+func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	s := read(cs)
+	if s == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	s.milliCPU, s.memory = asked.Cpu().MilliValue(), asked.Memory().Value()
+	return nil
+}
+
+// Score ranks a node: 0–100, comparable across nodes, so that nothing is left to normalise.
+func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
+	s := read(cs)
+	if s == nil {
+		return 0, nil
+	}
+	used, room := n.GetRequested(), n.GetAllocatable()
+	usage := place.Usage{
+		MilliCPU: used.GetMilliCPU() + s.milliCPU, AllocatableMilliCPU: room.GetMilliCPU(),
+		Memory: used.GetMemory() + s.memory, AllocatableMemory: room.GetMemory(),
+	}
+	return place.Score(p.viewOf(s, n.Node().Name), s.request, usage, p.args.Scoring), nil
+}
+
+// ScoreExtensions returns nil: Score is normalised.
+func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }

@@ -1,0 +1,114 @@
+package topologyspread
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
+)
+
+// Name is the plugin's name. It cannot be upstream's: an out-of-tree plugin must not take the name of an in-tree one.
+// In a profile it stands in the place of PodTopologySpread and takes its arguments.
+const Name = "TenonPodTopologySpread"
+
+// Plugin is PodTopologySpread with a SignPod of its own.
+type Plugin struct {
+	*podtopologyspread.PodTopologySpread
+	services     corelisters.ServiceLister
+	controllers  corelisters.ReplicationControllerLister
+	replicaSets  appslisters.ReplicaSetLister
+	statefulSets appslisters.StatefulSetLister
+}
+
+var (
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.PreScorePlugin    = (*Plugin)(nil)
+	_ fwk.ScorePlugin       = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+	_ fwk.SignPlugin        = (*Plugin)(nil)
+)
+
+// New makes the plugin for a profile. args are those of PodTopologySpread, in a configuration file too; nil are upstream's
+// defaults.
+func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	args, err := decode(args)
+	if err != nil {
+		return nil, fmt.Errorf("arguments of %s: %w", Name, err)
+	}
+	inner, err := podtopologyspread.New(ctx, args, h, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	upstream, ok := inner.(*podtopologyspread.PodTopologySpread)
+	if !ok {
+		return nil, fmt.Errorf("%s: upstream's plugin is a %T", Name, inner)
+	}
+	f := h.SharedInformerFactory()
+	return &Plugin{
+		PodTopologySpread: upstream,
+		services:          f.Core().V1().Services().Lister(),
+		controllers:       f.Core().V1().ReplicationControllers().Lister(),
+		replicaSets:       f.Apps().V1().ReplicaSets().Lister(),
+		statefulSets:      f.Apps().V1().StatefulSets().Lister(),
+	}, nil
+}
+
+// decode reads what a file says under this plugin's name, of which upstream does not know the type.
+func decode(args runtime.Object) (runtime.Object, error) {
+	raw, ok := args.(*runtime.Unknown)
+	if args == nil {
+		raw, ok = &runtime.Unknown{Raw: []byte("{}")}, true
+	}
+	if !ok {
+		return args, nil
+	}
+	kind := configv1.SchemeGroupVersion.WithKind("PodTopologySpreadArgs")
+	decoded, _, err := scheme.Codecs.UniversalDecoder().Decode(raw.Raw, &kind, nil)
+	return decoded, err
+}
+
+// Name returns Name.
+func (*Plugin) Name() string { return Name }
+
+// SignPod signs pods that no constraint acts on, neither their own nor a default one. Nothing of such a pod is read by
+// this plugin, so there is nothing to put into the signature.
+func (p *Plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if fragments, s := p.PodTopologySpread.SignPod(ctx, pod); s.IsSuccess() {
+		return fragments, s // there are no default constraints
+	}
+	if len(pod.Spec.TopologySpreadConstraints) > 0 {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "the pod has topology spread constraints")
+	}
+	if spreads(metav1.GetControllerOf(pod)) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "default topology spread constraints act on the pod's owner")
+	}
+	if !helper.DefaultSelector(pod, p.services, p.controllers, p.replicaSets, p.statefulSets).Empty() {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "default topology spread constraints act on the pod's service")
+	}
+	return nil, nil
+}
+
+// spreads reports whether default constraints may act on pods of such an owner. The kind alone decides: the lister may
+// not have the owner yet.
+func spreads(owner *metav1.OwnerReference) bool {
+	if owner == nil {
+		return false
+	}
+	switch owner.Kind {
+	case "ReplicationController", "ReplicaSet", "StatefulSet":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,126 @@
+package topologyspread
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// newHandle is a framework without plugins over the objects.
+func newHandle(t *testing.T, objects ...runtime.Object) fwk.Handle {
+	t.Helper()
+	metrics.Register() // upstream's; the framework cannot do without
+	f, err := frameworkruntime.NewFramework(t.Context(), nil, nil,
+		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)),
+		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func newPlugin(t *testing.T, args runtime.Object, objects ...runtime.Object) *Plugin {
+	t.Helper()
+	h := newHandle(t, objects...)
+	p, err := New(t.Context(), args, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	h.SharedInformerFactory().Start(stop)
+	h.SharedInformerFactory().WaitForCacheSync(stop)
+	t.Cleanup(func() { close(stop); h.SharedInformerFactory().Shutdown() })
+	return p.(*Plugin)
+}
+
+func pod(change func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{"app": "a"}}}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func ownedBy(kind string) func(*corev1.Pod) {
+	yes := true
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", Controller: &yes}}
+	}
+}
+
+func TestSignsExactlyThePodsThatNoConstraintActsOn(t *testing.T) {
+	service := func(selector map[string]string) runtime.Object {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Spec: corev1.ServiceSpec{Selector: selector}}
+	}
+	owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "o"}}
+	none := &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}
+	tests := map[string]struct {
+		args    runtime.Object
+		objects []runtime.Object
+		pod     *corev1.Pod
+		signed  bool
+	}{
+		"a bare pod":                       {pod: pod(nil), signed: true},
+		"a Job's pod":                      {pod: pod(ownedBy("Job")), signed: true},
+		"a pod of a service":               {objects: []runtime.Object{service(map[string]string{"app": "a"})}, pod: pod(nil)},
+		"a pod beside a service of others": {objects: []runtime.Object{service(map[string]string{"app": "b"})}, pod: pod(nil), signed: true},
+		"a ReplicaSet's pod":               {objects: []runtime.Object{owner}, pod: pod(ownedBy("ReplicaSet"))},
+
+		"a ReplicaSet's pod before its owner is known":   {pod: pod(ownedBy("ReplicaSet"))},
+		"a StatefulSet's pod":                            {pod: pod(ownedBy("StatefulSet"))},
+		"a ReplicaSet's pod without default constraints": {args: none, pod: pod(ownedBy("ReplicaSet")), signed: true},
+
+		"a pod with constraints of its own": {args: none, pod: pod(func(p *corev1.Pod) {
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1}}
+		})},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newPlugin(t, tc.args, tc.objects...)
+			fragments, status := p.SignPod(t.Context(), tc.pod)
+			if status.IsSuccess() != tc.signed || len(fragments) != 0 {
+				t.Errorf("got %v %s, want signed = %t with nothing in it", fragments, status.Message(), tc.signed)
+			}
+			if !tc.signed && status.Code() != fwk.Unschedulable {
+				t.Errorf("got code %s, want Unschedulable: not an error", status.Code())
+			}
+		})
+	}
+}
+
+func TestEverythingElseIsUpstreams(t *testing.T) {
+	p := newPlugin(t, nil)
+	if p.Name() != Name || p.PodTopologySpread.Name() != "PodTopologySpread" {
+		t.Errorf("names: got %s over %s", p.Name(), p.PodTopologySpread.Name())
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args runtime.Object
+		ok   bool
+	}{
+		"none":                     {nil, true},
+		"upstream's own":           {&config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}, true},
+		"of a file":                {&runtime.Unknown{Raw: []byte(`{"defaultingType":"List","defaultConstraints":[]}`)}, true},
+		"of a file, misspelt":      {&runtime.Unknown{Raw: []byte(`{"defaultingKind":"List"}`)}, false},
+		"of a file, another value": {&runtime.Unknown{Raw: []byte(`{"defaultingType":"Some"}`)}, false},
+		"of another plugin":        {&config.NodeAffinityArgs{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(t.Context(), tc.args, newHandle(t)); (err == nil) != tc.ok {
+				t.Errorf("got %v, want accepted = %t", err, tc.ok)
+			}
+		})
+	}
+}
