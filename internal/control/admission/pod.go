@@ -1,0 +1,238 @@
+package admission
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Mutate returns the annotations that are taken off a pod on create, sorted: a copied manifest or a restored backup
+// must not bring an allocation in. The warnings name them.
+func Mutate(pod *corev1.Pod) (remove, warnings []string) {
+	for key := range pod.Annotations {
+		if annotation.SetByScheduler(key) {
+			remove = append(remove, key)
+		}
+	}
+	slices.Sort(remove)
+	for _, key := range remove {
+		warnings = append(warnings, annotationField(key)+": removed: it is set by the scheduler")
+	}
+	return remove, warnings
+}
+
+// Create judges a pod that is created, after Mutate.
+func Create(pod *corev1.Pod) Answer {
+	var a Answer
+	class, classOK := a.class(pod)
+	a.band(pod)
+	a.priority(pod)
+	if classOK {
+		a.combination(pod, class)
+		a.amounts(pod, class)
+		a.colocation(pod, class)
+	}
+	a.resourceSpec(pod, class)
+	a.topologySpec(pod)
+	a.simulate(pod)
+	return a
+}
+
+func (a *Answer) class(pod *corev1.Pod) (class qos.Class, ok bool) {
+	value := pod.Labels[annotation.QoSClass]
+	class, ok = convert.ParseClass(value)
+	switch {
+	case !ok:
+		a.refuse(why.InvalidField, labelField(annotation.QoSClass), "%s", annotation.Unsupported(value, convert.ClassNames()...))
+	case class.String() != value:
+		a.warn(labelField(annotation.QoSClass), "%q is read as %q: values are case-sensitive on output", value, class)
+	}
+	return class, ok
+}
+
+// bandNames are the values of the label priority-class.
+func bandNames() []string {
+	return []string{qos.Prod.String(), qos.Mid.String(), qos.Batch.String(), qos.Free.String()}
+}
+
+func (a *Answer) band(pod *corev1.Pod) {
+	value, ok := pod.Labels[annotation.PriorityClass]
+	if !ok {
+		return
+	}
+	band, ok := qos.ParseBand(strings.ToLower(value))
+	switch {
+	case !ok:
+		a.refuse(why.InvalidField, labelField(annotation.PriorityClass), "%s", annotation.Unsupported(value, bandNames()...))
+	case band.String() != value:
+		a.warn(labelField(annotation.PriorityClass), "%q is read as %q: values are case-sensitive on output", value, band)
+	}
+}
+
+func (a *Answer) priority(pod *corev1.Pod) {
+	value, ok := pod.Labels[annotation.Priority]
+	if !ok {
+		return
+	}
+	if _, err := strconv.ParseInt(value, 10, 32); err != nil {
+		a.refuse(why.InvalidField, labelField(annotation.Priority), "Invalid value %q: must be a whole number from -2147483648 to 2147483647", value)
+	}
+}
+
+func (a *Answer) combination(pod *corev1.Pod, class qos.Class) {
+	_, band, _ := convert.PodQoS(pod)
+	var allowed string
+	switch {
+	case (class == qos.LSE || class == qos.LSR) && (band == qos.Mid || band == qos.Batch || band == qos.Free):
+		allowed = qos.Prod.String()
+	case class == qos.BE && band == qos.Prod:
+		allowed = strings.Join(bandNames()[1:], ", ")
+	default:
+		return
+	}
+	a.refuse(why.InvalidField, labelField(annotation.QoSClass),
+		"%s=%s and priorityClass=%s cannot be used in combination: %s allows %s", annotation.QoSClass, class, band, class, allowed)
+}
+
+// amounts holds LSE and LSR pods to whole CPUs and to requests that equal limits (first principle of seed 000).
+func (a *Answer) amounts(pod *corev1.Pod, class qos.Class) {
+	if class != qos.LSE && class != qos.LSR {
+		return
+	}
+	const field = "spec.containers[*].resources.requests[cpu]"
+	switch milli := convert.MilliCPU(pod); {
+	case milli == 0:
+		a.refuse(why.InvalidField, field, "%s Pod must declare the requested CPUs", class)
+	case milli%1000 != 0:
+		a.refuse(why.CPURequestNotInteger, field, "the requested CPUs of %s Pod must be integer: the containers ask for %dm, allowed are multiples of 1000m",
+			class, milli)
+	}
+	if field, found := convert.Unequal(pod); found {
+		a.refuse(why.RequestLimitMismatch, field, "requests must equal limits for %s Pod", class)
+	}
+}
+
+func (a *Answer) colocation(pod *corev1.Pod, class qos.Class) {
+	if class == qos.BE {
+		return
+	}
+	for i := range pod.Spec.InitContainers {
+		a.batch("spec.initContainers", i, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		a.batch("spec.containers", i, &pod.Spec.Containers[i])
+	}
+}
+
+func (a *Answer) batch(list string, i int, c *corev1.Container) {
+	for _, amounts := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+		for _, name := range []corev1.ResourceName{
+			"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory",
+			"koordinator.sh/batch-cpu", "koordinator.sh/batch-memory",
+		} {
+			if _, ok := amounts[name]; ok {
+				a.refuse(why.InvalidField, indexed(list, i)+".resources["+string(name)+"]",
+					"must specify koordinator QoS BE with koordinator colocation resources")
+				return
+			}
+		}
+	}
+}
+
+func (a *Answer) resourceSpec(pod *corev1.Pod, class qos.Class) {
+	text, ok := pod.Annotations[annotation.ResourceSpecKey]
+	if !ok {
+		return
+	}
+	field := annotationField(annotation.ResourceSpecKey)
+	spec, warnings, err := annotation.ParseResourceSpec(text)
+	if err != nil {
+		a.refuse(why.BadAnnotation, field, "%v", err)
+		return
+	}
+	a.values(field, warnings)
+	if spec.PreferredCPUBindPolicy == annotation.BindConstrainedBurst && !convert.MayBurst(pod) {
+		a.refuse(why.BadAnnotation, field, convert.BurstRule)
+	}
+	if class != qos.LSE && class != qos.LSR && (lays(spec.RequiredCPUBindPolicy) || lays(spec.PreferredCPUBindPolicy)) {
+		a.warn(field, "ignored: only LSE/LSR pods are bound")
+	}
+	if pinsARM64(pod) {
+		a.arm64(field, spec)
+	}
+}
+
+// lays reports whether a policy is about the layout of CPUs that a pod holds.
+func lays(policy string) bool {
+	return policy == annotation.BindFullPCPUs || policy == annotation.BindSpreadByPCPUs
+}
+
+// arm64: only FullPCPUs and NUMANodeLevel exist there (seed 000). A preference is replaced, a requirement is refused.
+func (a *Answer) arm64(field string, spec annotation.ResourceSpec) {
+	if spec.RequiredCPUBindPolicy == annotation.BindSpreadByPCPUs {
+		a.refuse(why.BindPolicyConflict, field+".requiredCPUBindPolicy", "%s on arm64",
+			annotation.Unsupported(annotation.BindSpreadByPCPUs, annotation.BindDefault, annotation.BindFullPCPUs))
+	}
+	if spec.PreferredCPUBindPolicy == annotation.BindSpreadByPCPUs {
+		a.warn(field, "preferredCPUBindPolicy SpreadByPCPUs is FullPCPUs on arm64")
+	}
+	if spec.PreferredCPUExclusivePolicy == annotation.ExclusivePCPULevel {
+		a.warn(field, "preferredCPUExclusivePolicy PCPULevel is None on arm64")
+	}
+}
+
+// pinsARM64 reports whether a pod can run on arm64 nodes alone.
+func pinsARM64(pod *corev1.Pod) bool {
+	if pod.Spec.NodeSelector[corev1.LabelArchStable] == "arm64" {
+		return true
+	}
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return false
+	}
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil || len(required.NodeSelectorTerms) == 0 {
+		return false
+	}
+	for _, term := range required.NodeSelectorTerms { // terms are alternatives: every one must say it
+		if !slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
+			return e.Key == corev1.LabelArchStable && e.Operator == corev1.NodeSelectorOpIn &&
+				len(e.Values) == 1 && e.Values[0] == "arm64"
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *Answer) topologySpec(pod *corev1.Pod) {
+	text, ok := pod.Annotations[annotation.NUMATopologySpecKey]
+	if !ok {
+		return
+	}
+	field := annotationField(annotation.NUMATopologySpecKey)
+	_, warnings, err := annotation.ParseNUMATopologySpec(text)
+	if err != nil {
+		a.refuse(why.BadAnnotation, field, "%v", err)
+	}
+	a.values(field, warnings)
+}
+
+func (a *Answer) simulate(pod *corev1.Pod) {
+	text, ok := pod.Annotations[annotation.SimulateKey]
+	if !ok {
+		return
+	}
+	field := annotationField(annotation.SimulateKey)
+	_, warnings, err := annotation.ParseSimulate(text)
+	if err != nil {
+		a.refuse(why.BadAnnotation, field, "%v", err)
+	}
+	a.values(field, warnings)
+}

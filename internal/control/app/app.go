@@ -1,0 +1,171 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tenon-project/tenon/internal/control/webhook"
+)
+
+// Options are what differs from one manager to the next.
+type Options struct {
+	// RESTConfig, else Kubeconfig (a path), else the service account says where the API server is.
+	RESTConfig *rest.Config
+	Kubeconfig string
+	// WebhookAddress is host:port; an empty host is every address.
+	WebhookAddress string
+	// CertFile and KeyFile stand in one folder. They are read again when they change.
+	CertFile, KeyFile string
+	// SchedulerIdentities are the user names that may write the keys that a scheduler sets.
+	SchedulerIdentities []string
+	// MetricsAddress serves /metrics: on loopback plainly, elsewhere over TLS and only to those whom the API server lets
+	// read it. "" or "0" serves none.
+	MetricsAddress string
+	// HealthAddress serves /healthz and /readyz. "" or "0" serves none.
+	HealthAddress string
+}
+
+// DefaultSchedulerIdentities are the service accounts of tenon-scheduler and koord-scheduler, so that a cluster can run
+// both while it moves.
+func DefaultSchedulerIdentities() []string {
+	return []string{
+		"system:serviceaccount:tenon-system:tenon-scheduler",
+		"system:serviceaccount:koordinator-system:koord-scheduler",
+	}
+}
+
+// stopTimeout is how long answers that are under way may take when the manager stops. The API server waits no longer
+// than 5 s for any of them.
+const stopTimeout = 6 * time.Second
+
+// Run serves until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	config, err := restConfig(o)
+	if err != nil {
+		return err
+	}
+	server, err := newServer(o)
+	if err != nil {
+		return err
+	}
+	metricsOptions, err := metricsOptions(o.MetricsAddress)
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	graceful := stopTimeout
+	mgr, err := manager.New(config, manager.Options{
+		Scheme:                  scheme,
+		Logger:                  klog.FromContext(ctx),
+		BaseContext:             func() context.Context { return ctx },
+		WebhookServer:           server,
+		Metrics:                 metricsOptions,
+		HealthProbeBindAddress:  orOff(o.HealthAddress),
+		GracefulShutdownTimeout: &graceful,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	counters, err := webhook.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	// Only a server that was asked for is started with the manager.
+	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), o.SchedulerIdentities, counters)
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the manager: %w", err)
+	}
+	return nil
+}
+
+func restConfig(o Options) (*rest.Config, error) {
+	if o.RESTConfig != nil {
+		return o.RESTConfig, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	return config, nil
+}
+
+func newServer(o Options) (ctrlwebhook.Server, error) {
+	host, port, err := splitAddress(o.WebhookAddress)
+	if err != nil {
+		return nil, fmt.Errorf("webhook address: %w", err)
+	}
+	dir := filepath.Dir(o.CertFile)
+	if o.CertFile == "" || o.KeyFile == "" || filepath.Dir(o.KeyFile) != dir {
+		return nil, errors.New("the webhooks need a certificate file and a key file in one folder")
+	}
+	return ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Host: host, Port: port, CertDir: dir,
+		CertName: filepath.Base(o.CertFile), KeyName: filepath.Base(o.KeyFile),
+	}), nil
+}
+
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("%q: the port must be 1…65535", address)
+	}
+	return host, int(n), nil
+}
+
+func metricsOptions(address string) (metricsserver.Options, error) {
+	options := metricsserver.Options{BindAddress: orOff(address)}
+	if options.BindAddress == "0" {
+		return options, nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return options, fmt.Errorf("metrics address: %w", err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		options.SecureServing = true
+		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return options, nil
+}
+
+func orOff(address string) string {
+	if address == "" {
+		return "0"
+	}
+	return address
+}
+
+// UseLogger makes a logger that of the framework, which keeps one per process. A main calls it once.
+func UseLogger(logger klog.Logger) { ctrl.SetLogger(logger) }

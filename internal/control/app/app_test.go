@@ -1,0 +1,181 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-project/tenon/internal/control/app"
+)
+
+// certificate writes a certificate for 127.0.0.1 that signs itself.
+func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "webhook.crt"), filepath.Join(dir, "webhook.key")
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for file, text := range map[string][]byte{certFile: certPEM, keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})} {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots = x509.NewCertPool()
+	roots.AppendCertsFromPEM(certPEM)
+	return certFile, keyFile, roots
+}
+
+// free is an address that was free a moment ago.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestRunServesUntilItsContextEnds(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	certFile, keyFile, roots := certificate(t)
+	o := app.Options{
+		RESTConfig:     &rest.Config{Host: "https://127.0.0.1:1"}, // webhooks do not need the API server
+		WebhookAddress: free(t), HealthAddress: free(t), MetricsAddress: free(t),
+		CertFile: certFile, KeyFile: keyFile,
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- app.Run(ctx, o) }()
+
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+	await(t, client, "http://"+o.HealthAddress+"/readyz")
+	if body := get(t, client, "http://"+o.HealthAddress+"/healthz"); body != "ok" {
+		t.Errorf("/healthz = %q", body)
+	}
+	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",` +
+		`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":[{"name":"c"}]}}}}`
+	resp, err := client.Post("https://"+o.WebhookAddress+"/validate-pod", "application/json", bytes.NewBufferString(review))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if want := "LSR Pod must declare the requested CPUs"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("answer %s, %v; want %q in it", text, err, want)
+	}
+	if body := get(t, client, "http://"+o.MetricsAddress+"/metrics"); !strings.Contains(body, `tenon_admission_answers_total{operation="CREATE",outcome="refused",webhook="validate-pod"} 1`) {
+		t.Error("/metrics does not count the refusal")
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+// await asks until the answer is 200.
+func await(t *testing.T, client *http.Client, url string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := client.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatalf("%s did not become ready", url)
+		}
+	}
+}
+
+func get(t *testing.T, client *http.Client, url string) string {
+	t.Helper()
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestRunRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	good := app.Options{RESTConfig: &rest.Config{}, WebhookAddress: "127.0.0.1:9443", CertFile: "/a/tls.crt", KeyFile: "/a/tls.key"}
+	tests := map[string]struct {
+		change func(*app.Options)
+		want   string
+	}{
+		"no port":              {func(o *app.Options) { o.WebhookAddress = "127.0.0.1" }, "webhook address: address 127.0.0.1: missing port in address"},
+		"a port that is none":  {func(o *app.Options) { o.WebhookAddress = ":x" }, `webhook address: ":x": the port must be 1…65535`},
+		"a port out of range":  {func(o *app.Options) { o.WebhookAddress = ":70000" }, `webhook address: ":70000": the port must be 1…65535`},
+		"no certificate":       {func(o *app.Options) { o.CertFile = "" }, "the webhooks need a certificate file and a key file in one folder"},
+		"a key elsewhere":      {func(o *app.Options) { o.KeyFile = "/b/tls.key" }, "the webhooks need a certificate file and a key file in one folder"},
+		"metrics without port": {func(o *app.Options) { o.MetricsAddress = "localhost" }, "metrics address: address localhost: missing port in address"},
+		"no kubeconfig there": {
+			func(o *app.Options) { o.RESTConfig, o.Kubeconfig = nil, "/does/not/exist" },
+			"find the API server: stat /does/not/exist: no such file or directory",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := good
+			tt.change(&o)
+			if err := app.Run(t.Context(), o); err == nil || err.Error() != tt.want {
+				t.Errorf("Run = %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestCommandKeepsItsFlags(t *testing.T) {
+	t.Parallel()
+	cmd := app.NewCommand()
+	for _, name := range []string{"kubeconfig", "webhook-address", "tls-cert-file", "tls-private-key-file", "metrics-address", "health-address", "scheduler-identities", "v"} {
+		if cmd.Flags().Lookup(name) == nil {
+			t.Errorf("no flag --%s", name)
+		}
+	}
+}

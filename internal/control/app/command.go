@@ -1,0 +1,38 @@
+package app
+
+import (
+	"flag"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+// NewCommand returns the command line of tenon-manager.
+func NewCommand() *cobra.Command {
+	o := Options{}
+	cmd := &cobra.Command{
+		Use:   "tenon-manager",
+		Short: "Answers the webhooks that refuse pods which can never work, and says why",
+		Args:  cobra.NoArgs,
+		// An error of running is not one of the command line.
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger := klog.Background()
+			UseLogger(logger)
+			return Run(klog.NewContext(cmd.Context(), logger), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; without it the service account is used")
+	f.StringVar(&o.WebhookAddress, "webhook-address", ":9443", "`host:port` of the webhooks")
+	f.StringVar(&o.CertFile, "tls-cert-file", "/etc/tenon/webhook/tls.crt", "certificate `file` of the webhooks")
+	f.StringVar(&o.KeyFile, "tls-private-key-file", "/etc/tenon/webhook/tls.key", "key `file` of the webhooks, beside the certificate")
+	f.StringVar(&o.MetricsAddress, "metrics-address", ":8443", "`host:port` of /metrics: plain on loopback, else over TLS with the API server's authorization; 0 is none")
+	f.StringVar(&o.HealthAddress, "health-address", ":8081", "`host:port` of /healthz and /readyz; 0 is none")
+	f.StringSliceVar(&o.SchedulerIdentities, "scheduler-identities", DefaultSchedulerIdentities(),
+		"user `names` that may write the annotations that a scheduler sets")
+	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	f.AddGoFlag(logging.Lookup("v"))
+	return cmd
+}

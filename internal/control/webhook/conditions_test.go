@@ -1,0 +1,201 @@
+package webhook_test
+
+import (
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/deploy"
+)
+
+// hook is a webhook of the manifests, whatever its kind.
+type hook struct {
+	kind       string
+	name       string
+	policy     *admissionregistrationv1.FailurePolicyType
+	timeout    *int32
+	namespaces *metav1.LabelSelector
+	rules      []admissionregistrationv1.RuleWithOperations
+	conditions []admissionregistrationv1.MatchCondition
+	client     admissionregistrationv1.WebhookClientConfig
+}
+
+// hooks reads the manifests strictly.
+func hooks(t *testing.T) map[string]hook {
+	t.Helper()
+	all := map[string]hook{}
+	for _, doc := range deploy.Webhooks() {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(doc, &kind); err != nil {
+			t.Fatal(err)
+		}
+		if kind.Kind == "MutatingWebhookConfiguration" {
+			var c admissionregistrationv1.MutatingWebhookConfiguration
+			if err := yaml.UnmarshalStrict(doc, &c); err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range c.Webhooks {
+				all["mutating/"+w.Name] = hook{"mutating", w.Name, w.FailurePolicy, w.TimeoutSeconds, w.NamespaceSelector, w.Rules, w.MatchConditions, w.ClientConfig}
+			}
+			continue
+		}
+		var c admissionregistrationv1.ValidatingWebhookConfiguration
+		if err := yaml.UnmarshalStrict(doc, &c); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range c.Webhooks {
+			all["validating/"+w.Name] = hook{"validating", w.Name, w.FailurePolicy, w.TimeoutSeconds, w.NamespaceSelector, w.Rules, w.MatchConditions, w.ClientConfig}
+		}
+	}
+	return all
+}
+
+// matches evaluates a webhook's conditions as the API server does. old may be nil.
+func (h hook) matches(t *testing.T, object, old runtime.Object) bool {
+	t.Helper()
+	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	var expressions []cel.ExpressionAccessor
+	for _, c := range h.conditions {
+		expressions = append(expressions, &matchconditions.MatchCondition{Name: c.Name, Expression: c.Expression})
+	}
+	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
+	matcher := matchconditions.NewMatcher(evaluator, h.policy, "webhook", h.kind, h.name)
+
+	operation := admission.Create
+	if old != nil {
+		operation = admission.Update
+	}
+	gvk, gvr := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
+	if _, ok := object.(*corev1.Node); ok {
+		gvk, gvr = corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes")
+	}
+	attributes := admission.NewAttributesRecord(object, old, gvk, "default", "p", gvr, "", operation, nil, false, nil)
+	result := matcher.Match(t.Context(), &admission.VersionedAttributes{
+		Attributes: attributes, VersionedKind: gvk,
+		VersionedObject: object, VersionedOldObject: old,
+	}, nil, nil)
+	if result.Error != nil {
+		t.Fatalf("conditions of %s: %v", h.name, result.Error)
+	}
+	return result.Matches
+}
+
+func pod(labelled, annotations map[string]string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: labelled, Annotations: annotations},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
+	}
+}
+
+func with(list corev1.ResourceName) *corev1.Pod {
+	p := pod(nil, nil)
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{list: resource.MustParse("1")}
+	return p
+}
+
+func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
+	t.Parallel()
+	keys := func(k, v string) map[string]string { return map[string]string{k: v} }
+	status := keys(annotation.ResourceStatusKey, "{}")
+	lsr := keys(annotation.QoSClass, "LSR")
+	batchInit := pod(nil, nil)
+	batchInit.Spec.InitContainers = with("kubernetes.io/batch-cpu").Spec.Containers
+	node := func(l map[string]string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: l}}
+	}
+	tests := map[string]struct {
+		hook        string
+		object, old runtime.Object
+		want        bool
+	}{
+		"create: a bare pod":                    {"validating/create.pods.tenon.sh", pod(nil, nil), nil, false},
+		"create: a pod of someone else":         {"validating/create.pods.tenon.sh", pod(keys("app", "web"), keys("example.com/x", "y")), nil, false},
+		"create: a pod with plain amounts":      {"validating/create.pods.tenon.sh", with("cpu"), nil, false},
+		"create: a pod with a class":            {"validating/create.pods.tenon.sh", pod(lsr, nil), nil, true},
+		"create: a pod with wishes":             {"validating/create.pods.tenon.sh", pod(nil, keys(annotation.ResourceSpecKey, "{}")), nil, true},
+		"create: a pod to be simulated":         {"validating/create.pods.tenon.sh", pod(nil, keys(annotation.SimulateKey, "{}")), nil, true},
+		"create: a pod with batch amounts":      {"validating/create.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, true},
+		"create: an init container with them":   {"validating/create.pods.tenon.sh", batchInit, nil, true},
+		"mutate: a pod with a class":            {"mutating/create.pods.tenon.sh", pod(lsr, nil), nil, false},
+		"mutate: a bare pod":                    {"mutating/create.pods.tenon.sh", pod(nil, nil), nil, false},
+		"mutate: a pod with an allocation":      {"mutating/create.pods.tenon.sh", pod(lsr, status), nil, true},
+		"mutate: a pod with a bind key":         {"mutating/create.pods.tenon.sh", pod(nil, keys("scheduling.koordinator.sh/bind-x", "")), nil, true},
+		"update: nothing of metadata":           {"validating/update.pods.tenon.sh", pod(lsr, status), pod(lsr, status), false},
+		"update: a label of someone else":       {"validating/update.pods.tenon.sh", pod(keys("app", "a"), nil), pod(keys("app", "b"), nil), false},
+		"update: a class appears":               {"validating/update.pods.tenon.sh", pod(lsr, nil), pod(nil, nil), true},
+		"update: a class goes":                  {"validating/update.pods.tenon.sh", pod(nil, nil), pod(lsr, nil), true},
+		"update: an allocation appears":         {"validating/update.pods.tenon.sh", pod(nil, status), pod(nil, nil), true},
+		"update: an allocation goes":            {"validating/update.pods.tenon.sh", pod(nil, nil), pod(nil, status), true},
+		"update: an allocation changes":         {"validating/update.pods.tenon.sh", pod(nil, status), pod(nil, keys(annotation.ResourceStatusKey, "")), true},
+		"update: a class changes":               {"validating/update.pods.tenon.sh", pod(keys(annotation.QoSClass, "LS"), nil), pod(lsr, nil), true},
+		"update: a sub-priority appears":        {"validating/update.pods.tenon.sh", pod(keys(annotation.Priority, "1"), nil), pod(nil, nil), true},
+		"update: another's label on an LSR pod": {"validating/update.pods.tenon.sh", pod(lsr, keys("a", "b")), pod(lsr, nil), false},
+		"resize: a pod without class":           {"validating/resize.pods.tenon.sh", pod(nil, nil), pod(nil, nil), false},
+		"resize: a pod with a class":            {"validating/resize.pods.tenon.sh", pod(lsr, nil), pod(lsr, nil), true},
+		"resize: a pod with CPUs":               {"validating/resize.pods.tenon.sh", pod(nil, status), pod(nil, status), true},
+		"node: one without policies":            {"validating/nodes.tenon.sh", node(keys("a", "b")), nil, false},
+		"node: one with a policy registers":     {"validating/nodes.tenon.sh", node(keys(annotation.NodeCPUBindPolicy, "x")), nil, true},
+		"node: the misprinted key":              {"validating/nodes.tenon.sh", node(keys(annotation.NodeCPUBindPolicyAlias, "x")), nil, true},
+		"node: its heartbeat":                   {"validating/nodes.tenon.sh", node(keys(annotation.NodeCPUBindPolicy, "x")), node(keys(annotation.NodeCPUBindPolicy, "x")), false},
+		"node: another's label changes":         {"validating/nodes.tenon.sh", node(map[string]string{annotation.NodeCPUBindPolicy: "x", "a": "b"}), node(keys(annotation.NodeCPUBindPolicy, "x")), false},
+		"node: a policy goes":                   {"validating/nodes.tenon.sh", node(nil), node(keys(annotation.NodeCPUBindPolicy, "x")), false},
+		"node: a policy changes":                {"validating/nodes.tenon.sh", node(keys(annotation.NodeCPUBindPolicy, "x")), node(keys(annotation.NodeCPUBindPolicy, "None")), true},
+	}
+	all := hooks(t)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, ok := all[tt.hook]
+			if !ok {
+				t.Fatalf("no webhook %s", tt.hook)
+			}
+			if got := h.matches(t, tt.object, tt.old); got != tt.want {
+				t.Errorf("asked = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
+	t.Parallel()
+	for name, h := range hooks(t) {
+		if h.timeout == nil || *h.timeout > 5 {
+			t.Errorf("%s: timeoutSeconds = %v, want at most 5", name, h.timeout)
+		}
+		if len(h.conditions) == 0 {
+			t.Errorf("%s has no matchConditions", name)
+		}
+		if h.client.Service == nil || h.client.Service.Path == nil {
+			t.Errorf("%s names no service path", name)
+		}
+		if h.rules[0].Resources[0] == "nodes" {
+			if *h.policy != admissionregistrationv1.Ignore {
+				t.Errorf("%s: failurePolicy = %s: a node could not register", name, *h.policy)
+			}
+			continue
+		}
+		if *h.policy != admissionregistrationv1.Fail {
+			t.Errorf("%s: failurePolicy = %s, want Fail", name, *h.policy)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(h.namespaces)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ns, want := range map[string]bool{"default": true, "kube-system": false, "tenon-system": false} {
+			if got := selector.Matches(labels.Set{"kubernetes.io/metadata.name": ns}); got != want {
+				t.Errorf("%s: namespace %s is asked about = %v, want %v", name, ns, got, want)
+			}
+		}
+	}
+}

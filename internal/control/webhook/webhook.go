@@ -1,0 +1,147 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tenon-project/tenon/internal/control/admission"
+)
+
+// Paths under which the handlers are served.
+const (
+	PathMutatePod         = "/mutate-pod"
+	PathValidatePod       = "/validate-pod"
+	PathValidatePodResize = "/validate-pod-resize"
+	PathValidateNode      = "/validate-node"
+)
+
+// Registrar is the part of a webhook server that takes handlers.
+type Registrar interface {
+	Register(path string, handler http.Handler)
+}
+
+// Register adds every handler to a server. schedulers are the user names that may write the scheduler's keys.
+func Register(to Registrar, decoder ctrl.Decoder, schedulers []string, metrics *Metrics) {
+	h := handlers{decoder: decoder, schedulers: sets.New(schedulers...)}
+	for path, handle := range map[string]ctrl.HandlerFunc{
+		PathMutatePod:         h.mutatePod,
+		PathValidatePod:       h.validatePod,
+		PathValidatePodResize: h.resizePod,
+		PathValidateNode:      h.validateNode,
+	} {
+		to.Register(path, &ctrl.Webhook{Handler: metrics.observe(strings.TrimPrefix(path, "/"), handle)})
+	}
+}
+
+type handlers struct {
+	decoder    ctrl.Decoder
+	schedulers sets.Set[string]
+}
+
+func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
+	pod := &corev1.Pod{}
+	if err := h.decoder.Decode(req, pod); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	remove, warnings := admission.Mutate(pod)
+	response := ctrl.Allowed("").WithWarnings(warnings...)
+	if len(remove) == 0 {
+		return response
+	}
+	patch, err := json.Marshal(removal(remove))
+	if err != nil {
+		return ctrl.Errored(http.StatusInternalServerError, err)
+	}
+	kind := admissionv1.PatchTypeJSONPatch
+	response.Patch, response.PatchType = patch, &kind
+	return response
+}
+
+// operation is one step of a JSON patch (RFC 6902).
+type operation struct {
+	Op   string `json:"op"`
+	Path string `json:"path"`
+}
+
+func removal(annotations []string) []operation {
+	steps := make([]operation, len(annotations))
+	for i, key := range annotations {
+		steps[i] = operation{Op: "remove", Path: "/metadata/annotations/" + pointer(key)}
+	}
+	return steps
+}
+
+// pointer writes a key as a part of a JSON pointer (RFC 6901).
+func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+
+func (h handlers) validatePod(_ context.Context, req ctrl.Request) ctrl.Response {
+	pod, old := &corev1.Pod{}, &corev1.Pod{}
+	if err := h.decoder.Decode(req, pod); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	if req.Operation == admissionv1.Create {
+		return respond(req, admission.Create(pod))
+	}
+	if err := h.decoder.DecodeRaw(req.OldObject, old); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	by := admission.Anyone
+	if h.schedulers.Has(req.UserInfo.Username) {
+		by = admission.Scheduler
+	}
+	return respond(req, admission.Update(pod, old, by))
+}
+
+func (h handlers) resizePod(_ context.Context, req ctrl.Request) ctrl.Response {
+	pod, old := &corev1.Pod{}, &corev1.Pod{}
+	if err := h.decoder.Decode(req, pod); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	if err := h.decoder.DecodeRaw(req.OldObject, old); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	return respond(req, admission.Resize(pod, old))
+}
+
+func (h handlers) validateNode(_ context.Context, req ctrl.Request) ctrl.Response {
+	node := &corev1.Node{}
+	if err := h.decoder.Decode(req, node); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	return respond(req, admission.Node(node))
+}
+
+// respond writes an answer as the API server does its own validation's: 422 with one cause per field.
+func respond(req ctrl.Request, a admission.Answer) ctrl.Response {
+	if a.Allowed() {
+		return ctrl.Allowed("").WithWarnings(a.Warnings...)
+	}
+	status := &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
+		Reason: metav1.StatusReasonInvalid, Message: Message(a),
+		Details: &metav1.StatusDetails{Group: req.Kind.Group, Kind: req.Kind.Kind, Name: req.Name},
+	}
+	for _, r := range a.Refusals {
+		status.Details.Causes = append(status.Details.Causes,
+			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: r.Field, Message: r.Text})
+	}
+	response := ctrl.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: status}}
+	return response.WithWarnings(a.Warnings...)
+}
+
+// Message is all refusals in one line.
+func Message(a admission.Answer) string {
+	texts := make([]string, len(a.Refusals))
+	for i, r := range a.Refusals {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,182 @@
+package webhook_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/control/webhook"
+)
+
+const scheduler = "system:serviceaccount:tenon-system:tenon-scheduler"
+
+// mux is a registrar without a server.
+type mux map[string]http.Handler
+
+func (m mux) Register(path string, h http.Handler) { m[path] = h }
+
+func serve(t *testing.T) (mux, *prometheus.Registry) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	metrics, err := webhook.NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mux{}
+	webhook.Register(m, ctrl.NewDecoder(scheme), []string{scheduler}, metrics)
+	return m, registry
+}
+
+// ask sends one review as the API server does.
+func ask(t *testing.T, h http.Handler, operation admissionv1.Operation, user string, object, old runtime.Object) *admissionv1.AdmissionResponse {
+	t.Helper()
+	raw := func(o runtime.Object) runtime.RawExtension {
+		if o == nil {
+			return runtime.RawExtension{}
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: text}
+	}
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "review", Operation: operation, Object: raw(object), OldObject: raw(old),
+			UserInfo: authenticationv1.UserInfo{Username: user},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, req)
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(rec.Body.Bytes(), &review); err != nil || review.Response == nil {
+		t.Fatalf("answer %s: %v", rec.Body, err)
+	}
+	return review.Response
+}
+
+func typed(p *corev1.Pod) *corev1.Pod {
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	return p
+}
+
+func TestARefusalNamesEveryField(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	p := typed(pod(map[string]string{annotation.QoSClass: "GOLD", annotation.Priority: "x"}, nil))
+	got := ask(t, m[webhook.PathValidatePod], admissionv1.Create, "someone", p, nil)
+	if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity || got.Result.Reason != metav1.StatusReasonInvalid {
+		t.Fatalf("answer %+v, want 422 Invalid", got.Result)
+	}
+	want := `metadata.labels[koordinator.sh/qosClass]: Unsupported value "GOLD": supported LSE, LSR, LS, BE, SYSTEM; ` +
+		`metadata.labels[koordinator.sh/priority]: Invalid value "x": must be a whole number from -2147483648 to 2147483647`
+	if got.Result.Message != want {
+		t.Errorf("message\n got %s\nwant %s", got.Result.Message, want)
+	}
+	var fields []string
+	for _, c := range got.Result.Details.Causes {
+		fields = append(fields, c.Field)
+	}
+	if diff := cmp.Diff([]string{"metadata.labels[koordinator.sh/qosClass]", "metadata.labels[koordinator.sh/priority]"}, fields); diff != "" {
+		t.Errorf("causes (-want +got):\n%s", diff)
+	}
+}
+
+func TestAWarningDoesNotRefuse(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	p := typed(pod(nil, map[string]string{annotation.ResourceSpecKey: `{"x":1}`}))
+	got := ask(t, m[webhook.PathValidatePod], admissionv1.Create, "someone", p, nil)
+	if diff := cmp.Diff([]string{"metadata.annotations[scheduling.koordinator.sh/resource-spec]: x: unknown field"}, got.Warnings); !got.Allowed || diff != "" {
+		t.Errorf("allowed = %v, warnings (-want +got):\n%s", got.Allowed, diff)
+	}
+}
+
+func TestAnAllocationIsPatchedAway(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	p := typed(pod(nil, map[string]string{annotation.ResourceStatusKey: `{}`, "a": "b"}))
+	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", p, nil)
+	const want = `[{"op":"remove","path":"/metadata/annotations/scheduling.koordinator.sh~1resource-status"}]`
+	if !got.Allowed || string(got.Patch) != want || len(got.Warnings) != 1 {
+		t.Errorf("allowed %v, patch %s, warnings %q; want patch %s and one warning", got.Allowed, got.Patch, got.Warnings, want)
+	}
+}
+
+func TestOnlyASchedulerWritesAllocations(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	old := typed(pod(nil, nil))
+	p := typed(pod(nil, map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0"}`}))
+	if got := ask(t, m[webhook.PathValidatePod], admissionv1.Update, scheduler, p, old); !got.Allowed {
+		t.Errorf("the scheduler was refused: %s", got.Result.Message)
+	}
+	got := ask(t, m[webhook.PathValidatePod], admissionv1.Update, "someone", p, old)
+	if got.Allowed || !strings.HasSuffix(got.Result.Message, "resource-status is set by the scheduler") {
+		t.Errorf("anyone else got %+v", got.Result)
+	}
+}
+
+func TestResizeAndNode(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	before, after := typed(with("cpu")), typed(with("cpu"))
+	before.Labels = map[string]string{annotation.QoSClass: "LSR"}
+	after.Spec.Containers[0].Resources.Requests = nil
+	if got := ask(t, m[webhook.PathValidatePodResize], admissionv1.Update, "someone", after, before); got.Allowed ||
+		got.Result.Message != "spec.containers[0].resources: cpu of a bound pod cannot be resized" {
+		t.Errorf("resize: %+v", got)
+	}
+	node := &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{annotation.NodeCPUBindPolicy: "x"}},
+	}
+	if got := ask(t, m[webhook.PathValidateNode], admissionv1.Create, "someone", node, nil); !got.Allowed || len(got.Warnings) != 1 {
+		t.Errorf("node: %+v, want one warning", got)
+	}
+}
+
+func TestAnObjectThatIsNoneIsAnError(t *testing.T) {
+	t.Parallel()
+	m, registry := serve(t)
+	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+	for _, path := range []string{webhook.PathMutatePod, webhook.PathValidatePod, webhook.PathValidatePodResize} {
+		if got := ask(t, m[path], admissionv1.Update, "someone", node, node); got.Allowed || got.Result.Code != http.StatusBadRequest {
+			t.Errorf("%s: %+v, want 400", path, got)
+		}
+	}
+	const want = `
+# HELP tenon_admission_answers_total Answers of the webhooks by webhook, operation and outcome (allowed, refused, error).
+# TYPE tenon_admission_answers_total counter
+tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="mutate-pod"} 1
+tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="validate-pod"} 1
+tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="validate-pod-resize"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "tenon_admission_answers_total"); err != nil {
+		t.Error(err)
+	}
+}
