@@ -1,0 +1,250 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	_ "k8s.io/kubernetes/pkg/apis/apps/install" // the API server's own defaults and conversions
+	_ "k8s.io/kubernetes/pkg/apis/batch/install"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
+
+// object is one object of the input, typed and with the API server's defaults.
+type object struct {
+	origin
+	runtime.Object
+}
+
+// kinds of a group that matter to other features than those built.
+var notBuilt = map[string]string{
+	"Device":                "devices",
+	"Numatopology":          "Volcano's NUMA topology",
+	"PodGroup":              "gangs",
+	"ElasticQuota":          "elastic quotas",
+	"ElasticQuotaProfile":   "elastic quotas",
+	"ElasticQuotaTree":      "elastic quotas",
+	"Reservation":           "reservations",
+	"NodeMetric":            "load-aware scheduling",
+	"PodMigrationJob":       "descheduling",
+	"Workload":              "native gangs",
+	"ResourceClaim":         "dynamic resource allocation",
+	"ResourceClaimTemplate": "dynamic resource allocation",
+	"ResourceSlice":         "dynamic resource allocation",
+	"DeviceClass":           "dynamic resource allocation",
+}
+
+// irrelevant kinds cannot change where a pod goes.
+var irrelevant = map[string]bool{
+	"APIService": true, "CertificateSigningRequest": true, "ClusterRole": true, "ClusterRoleBinding": true, "ConfigMap": true,
+	"ControllerRevision": true, "CustomResourceDefinition": true, "Endpoints": true, "EndpointSlice": true, "Event": true,
+	"FlowSchema": true, "HorizontalPodAutoscaler": true, "Ingress": true, "IngressClass": true, "Lease": true,
+	"MutatingWebhookConfiguration": true, "NetworkPolicy": true, "PriorityLevelConfiguration": true, "Role": true,
+	"RoleBinding": true, "Secret": true, "Service": true, "ServiceAccount": true, "ValidatingAdmissionPolicy": true,
+	"ValidatingAdmissionPolicyBinding": true, "ValidatingWebhookConfiguration": true,
+}
+
+// ofKubernetes tells whether an API group is one of Kubernetes itself. Others use the same kinds for other things.
+func ofKubernetes(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
+
+// supportedKinds is isSupported in words.
+const supportedKinds = "Node, NodeResourceTopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
+	"Namespace, scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
+
+func isSupported(o runtime.Object) bool {
+	switch o.(type) {
+	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *corev1.Pod, *corev1.Namespace,
+		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
+		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget:
+		return true
+	}
+	return false
+}
+
+// header is what every object has.
+type header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name         string `json:"name"`
+		GenerateName string `json:"generateName"`
+		Namespace    string `json:"namespace"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+func (h header) String() string {
+	name := h.Metadata.Name
+	if name == "" {
+		name = h.Metadata.GenerateName
+	}
+	if h.Metadata.Namespace != "" {
+		name = h.Metadata.Namespace + "/" + name
+	}
+	return strings.TrimSpace(h.Kind + " " + name)
+}
+
+// decoder turns documents into objects.
+type decoder struct {
+	problems
+	codec   runtime.Decoder
+	objects []object
+	// unused counts the irrelevant objects by kind.
+	unused map[string]int
+}
+
+func newDecoder() (*decoder, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register our kinds: %w", err)
+		}
+	}
+	strict := func(s *runtime.Scheme) runtime.Decoder {
+		return serializer.NewCodecFactory(s, serializer.EnableStrict).UniversalDeserializer()
+	}
+	return &decoder{codec: either{strict(legacyscheme.Scheme), strict(scheme)}, unused: map[string]int{}}, nil
+}
+
+// either decodes what the first scheme does not know by the second.
+type either struct{ first, second runtime.Decoder }
+
+func (e either) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	out, kind, err := e.first.Decode(data, defaults, into)
+	if err != nil && runtime.IsNotRegisteredError(err) {
+		return e.second.Decode(data, defaults, into)
+	}
+	return out, kind, err
+}
+
+func (d *decoder) document(doc document) {
+	text, err := yaml.YAMLToJSONStrict(doc.text)
+	if err != nil {
+		d.add(doc.origin, "%s", oneLine(err))
+		return
+	}
+	d.json(doc.origin, text, schema.GroupVersionKind{})
+}
+
+// json decodes one object, or the items of a list. want is the kind of the items of a typed list.
+func (d *decoder) json(at origin, text []byte, want schema.GroupVersionKind) {
+	var h header
+	if err := json.Unmarshal(text, &h); err != nil {
+		d.add(at, "this is no Kubernetes object: %s", oneLine(err))
+		return
+	}
+	if h.Kind == "" && want.Kind != "" {
+		h.APIVersion, h.Kind = want.ToAPIVersionAndKind()
+	}
+	switch {
+	case h.Kind == "":
+		d.add(at, "kind: Required value: this is no Kubernetes object")
+	case h.APIVersion == "":
+		d.add(at, "apiVersion: Required value for kind %s", h.Kind)
+	case strings.HasSuffix(h.Kind, "List") && h.Items != nil:
+		d.list(at, h)
+	default:
+		at.object = h.String()
+		d.one(at, h, text)
+	}
+}
+
+func (d *decoder) list(at origin, h header) {
+	if at.item > 0 {
+		d.add(at, "kind: a %s inside of a list is not allowed", h.Kind)
+		return
+	}
+	var want schema.GroupVersionKind
+	if h.Kind != "List" {
+		want = schema.FromAPIVersionAndKind(h.APIVersion, strings.TrimSuffix(h.Kind, "List"))
+	}
+	for i, item := range h.Items {
+		at.item = i + 1
+		d.json(at, item, want)
+	}
+}
+
+func (d *decoder) one(at origin, h header, text []byte) {
+	kind := schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
+	if feature, later := notBuilt[h.Kind]; later {
+		d.add(at, "kind: %s (%s) is not supported yet: it is about %s", h.Kind, h.APIVersion, feature)
+		return
+	}
+	if irrelevant[h.Kind] && ofKubernetes(kind.Group) {
+		d.unused[h.Kind]++
+		return
+	}
+	out, _, err := d.codec.Decode(text, &kind, nil)
+	if err != nil {
+		d.refuse(at, h, err)
+		return
+	}
+	if !isSupported(out) {
+		d.add(at, "kind: %s (%s) is not supported: the input may hold %s", h.Kind, h.APIVersion, supportedKinds)
+		return
+	}
+	if t, old := out.(*v1alpha1.NodeResourceTopology); old {
+		if out, err = upgrade(t); err != nil {
+			d.add(at, "%v", err)
+			return
+		}
+	}
+	legacyscheme.Scheme.Default(out)
+	d.objects = append(d.objects, object{at, out})
+}
+
+// refuse tells why an object was not understood.
+func (d *decoder) refuse(at origin, h header, err error) {
+	if runtime.IsNotRegisteredError(err) {
+		d.add(at, "kind: %s (%s) is not known", h.Kind, h.APIVersion)
+		return
+	}
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, e := range strict.Errors() {
+			d.add(at, "%s", oneLine(e))
+		}
+		return
+	}
+	d.add(at, "%s", fieldOf(err))
+}
+
+// fieldOf brings the path of the field to the front of a type error.
+func fieldOf(err error) string {
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+		return fmt.Sprintf("%s: got %s where %s is expected", wrong.Field, wrong.Value, wrong.Type)
+	}
+	return oneLine(err)
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// upgrade reads the older version, whose fields are a subset.
+func upgrade(t *v1alpha1.NodeResourceTopology) (*v1alpha2.NodeResourceTopology, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, fmt.Errorf("read version v1alpha1: %w", err)
+	}
+	out := &v1alpha2.NodeResourceTopology{}
+	if err := json.Unmarshal(text, out); err != nil {
+		return nil, fmt.Errorf("read version v1alpha1: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
+)
+
+// expand makes the pods of a workload, named OWNER-0, OWNER-1….
+func (w *world) expand(o object, p *problems) {
+	switch t := o.Object.(type) {
+	case *appsv1.Deployment:
+		// Its pods belong to a ReplicaSet, which default spread constraints look up.
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name}}
+		set.Spec.Selector = t.Spec.Selector
+		w.replicaSets = append(w.replicaSets, set)
+		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "ReplicaSet", t.Name), t.Spec.Template, 0, count(t.Spec.Replicas), p)
+	case *appsv1.ReplicaSet:
+		w.replicaSets = append(w.replicaSets, t)
+		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "ReplicaSet", t.Name), t.Spec.Template, 0, count(t.Spec.Replicas), p)
+	case *appsv1.StatefulSet:
+		if len(t.Spec.VolumeClaimTemplates) > 0 {
+			p.add(o.origin, "spec.volumeClaimTemplates: persistent volumes are not supported yet")
+			return
+		}
+		first := 0
+		if t.Spec.Ordinals != nil {
+			first = int(t.Spec.Ordinals.Start)
+		}
+		w.statefulSets = append(w.statefulSets, t)
+		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "StatefulSet", t.Name), t.Spec.Template, first, count(t.Spec.Replicas), p)
+	case *appsv1.DaemonSet:
+		w.daemons(o.origin, t, p)
+	case *batchv1.Job:
+		w.job(o.origin, t.ObjectMeta, t.Spec, p)
+	case *batchv1.CronJob:
+		if t.Spec.Suspend == nil || !*t.Spec.Suspend {
+			w.job(o.origin, t.ObjectMeta, t.Spec.JobTemplate.Spec, p)
+		}
+	}
+}
+
+func count(replicas *int32) int {
+	if replicas == nil {
+		return 1
+	}
+	return int(*replicas)
+}
+
+func ownedBy(apiVersion, kind, name string) metav1.OwnerReference {
+	yes := true
+	return metav1.OwnerReference{
+		APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("simulated/" + kind + "/" + name), Controller: &yes,
+	}
+}
+
+// job makes the pods that run at once.
+func (w *world) job(at origin, owner metav1.ObjectMeta, spec batchv1.JobSpec, p *problems) {
+	if spec.Suspend != nil && *spec.Suspend {
+		return
+	}
+	n := count(spec.Parallelism)
+	if spec.Completions != nil {
+		n = min(n, int(*spec.Completions))
+	}
+	w.replicate(at, owner, ownedBy("batch/v1", "Job", owner.Name), spec.Template, 0, n, p)
+}
+
+// maxPods bounds what one input may expand to; beyond it a typing error is likelier than a cluster.
+const maxPods = 200_000
+
+func (w *world) replicate(at origin, owner metav1.ObjectMeta, ref metav1.OwnerReference, template corev1.PodTemplateSpec, first, n int, p *problems) {
+	if total := len(w.existing) + len(w.pending) + n; total > maxPods {
+		p.add(at, "%d replicas are too many: %d pods in all, at most %d are simulated", n, total, maxPods)
+		return
+	}
+	for i := range n {
+		w.member(at, owner, ref, template, first+i, p)
+	}
+}
+
+// member makes one pod of a workload.
+func (w *world) member(at origin, owner metav1.ObjectMeta, ref metav1.OwnerReference, template corev1.PodTemplateSpec, i int, p *problems) {
+	t := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	t.Namespace, t.Name = owner.Namespace, fmt.Sprintf("%s-%d", owner.Name, i)
+	t.OwnerReferences = []metav1.OwnerReference{ref}
+	at.object += fmt.Sprintf(", pod %d", i)
+	if t.Spec.NodeName != "" {
+		p.add(at, "spec.template.spec.nodeName: a template that names a node is not supported")
+		return
+	}
+	if w.claim(at, fmt.Sprintf("%T", t), t.Namespace, t.Name, p) {
+		w.addPod(at, t, p)
+	}
+}
+
+// daemons makes a pod for every node that the DaemonSet wants, by the controller's rules.
+func (w *world) daemons(at origin, t *appsv1.DaemonSet, p *problems) {
+	i := 0
+	for _, node := range w.nodes {
+		template := *t.Spec.Template.DeepCopy()
+		daemonutil.AddOrUpdateDaemonPodTolerations(&template.Spec)
+		if !wantsDaemon(node, &template) {
+			continue
+		}
+		template.Spec.Affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(template.Spec.Affinity, node.Name)
+		w.member(at, t.ObjectMeta, ownedBy("apps/v1", "DaemonSet", t.Name), template, i, p)
+		i++
+	}
+}
+
+func wantsDaemon(node *corev1.Node, template *corev1.PodTemplateSpec) bool {
+	probe := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	if matches, err := nodeaffinity.GetRequiredNodeAffinity(probe).Match(node); err != nil || !matches {
+		return false
+	}
+	_, untolerated := v1helper.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, probe.Spec.Tolerations, func(taint *corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
+	}, false)
+	return !untolerated
+}

@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// stdin is the file name that stands for standard input.
+const stdin = "-"
+
+// origin tells where an object of the input stands.
+type origin struct {
+	file     string
+	document int // from 1
+	item     int // from 1 in a List, 0 outside
+	object   string
+}
+
+// String is the beginning of every message about the object.
+func (o origin) String() string {
+	text := fmt.Sprintf("%s: document %d", o.file, o.document)
+	if o.item > 0 {
+		text += fmt.Sprintf(", item %d", o.item)
+	}
+	if o.object != "" {
+		text += " (" + o.object + ")"
+	}
+	return text
+}
+
+// document is one YAML or JSON document.
+type document struct {
+	origin
+	text []byte
+}
+
+// maxProblems bounds what one run tells about bad input.
+const maxProblems = 50
+
+// InputError is bad input: each problem names file, document and field.
+type InputError struct{ Problems []string }
+
+// Error returns one problem a line.
+func (e *InputError) Error() string {
+	lines := e.Problems
+	if hidden := len(lines) - maxProblems; hidden > 0 {
+		lines = append(slices.Clone(lines[:maxProblems]), fmt.Sprintf("… and %d more problems", hidden))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ExitCode is that of bad input.
+func (*InputError) ExitCode() int { return 2 }
+
+func inputErrorf(format string, args ...any) *InputError {
+	return &InputError{Problems: []string{fmt.Sprintf(format, args...)}}
+}
+
+// problems collects what is wrong with the input.
+type problems struct{ list []string }
+
+func (p *problems) add(o origin, format string, args ...any) {
+	p.list = append(p.list, o.String()+": "+fmt.Sprintf(format, args...))
+}
+
+func (p *problems) err() error {
+	if len(p.list) == 0 {
+		return nil
+	}
+	return &InputError{Problems: p.list}
+}
+
+// readDocuments reads files, all manifests below folders in the order of their paths, and standard input for "-".
+// ignored lists files below folders that are no manifests by their name.
+func readDocuments(paths []string, in io.Reader) (docs []document, ignored []string, err error) {
+	var files []string
+	for _, path := range paths {
+		found, other, err := manifests(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		files, ignored = append(files, found...), append(ignored, other...)
+	}
+	for i, file := range files {
+		if slices.Contains(files[:i], file) {
+			return nil, nil, inputErrorf("%s: given twice", file)
+		}
+		text, err := readFile(file, in)
+		if err != nil {
+			return nil, nil, err
+		}
+		more, err := split(file, text)
+		if err != nil {
+			return nil, nil, err
+		}
+		docs = append(docs, more...)
+	}
+	return docs, ignored, nil
+}
+
+func manifests(path string) (files, ignored []string, err error) {
+	if path == stdin {
+		return []string{stdin}, nil, nil
+	}
+	stat, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, inputErrorf("%s: no such file or folder", path)
+	}
+	if err != nil {
+		return nil, nil, inputErrorf("%s: %v", path, err)
+	}
+	if !stat.IsDir() {
+		return []string{path}, nil, nil
+	}
+	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))) {
+			files = append(files, name)
+		} else {
+			ignored = append(ignored, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, inputErrorf("%s: %v", path, err)
+	}
+	if len(files) == 0 {
+		return nil, nil, inputErrorf("%s: no .yaml, .yml or .json file in this folder", path)
+	}
+	return files, ignored, nil
+}
+
+func readFile(file string, in io.Reader) ([]byte, error) {
+	read := func() ([]byte, error) { return os.ReadFile(file) }
+	if file == stdin {
+		read = func() ([]byte, error) { return io.ReadAll(in) }
+	}
+	text, err := read()
+	if err != nil {
+		return nil, inputErrorf("%s: %v", file, err)
+	}
+	return text, nil
+}
+
+// split cuts a file at its "---" lines. Documents that hold nothing but comments count, and say nothing.
+func split(file string, text []byte) ([]document, error) {
+	name := file
+	if file == stdin {
+		name = "standard input"
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	var docs []document
+	for n := 1; ; n++ {
+		part, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, inputErrorf("%s: document %d: %v", name, n, err)
+		}
+		if !isBlank(part) {
+			docs = append(docs, document{origin{file: name, document: n}, part})
+		}
+	}
+}
+
+func isBlank(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,64 @@
+package sim
+
+import "github.com/tenon-project/tenon/internal/core/why"
+
+// States of a pod.
+const (
+	Scheduled     = "Scheduled"
+	Unschedulable = "Unschedulable"
+	Refused       = "Refused"  // a webhook said no
+	Existing      = "Existing" // the input already had spec.nodeName
+)
+
+// Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out.
+type Result struct {
+	Pods   []Pod   `json:"pods"`
+	Quotas []Quota `json:"quotas"`
+	Gangs  []Gang  `json:"gangs"`
+	Nodes  []Node  `json:"nodes"`
+}
+
+// Pod is where one pod went, or why it went nowhere.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Node      string `json:"node,omitempty"`
+	// CPUSet is the exclusive CPUs, NUMANodes the NUMA nodes that they or the pod's shared pools are on.
+	CPUSet    string              `json:"cpuset,omitempty"`
+	NUMANodes []int               `json:"numaNodes"`
+	Devices   map[string][]Device `json:"devices"`
+	// Annotations are those that the scheduler or a webhook wrote.
+	Annotations map[string]string `json:"annotations"`
+	Reasons     []Reason          `json:"reasons"`
+}
+
+// Reason is one cause with the number of nodes that gave it; Nodes is 0 for a cause that is about the pod alone.
+type Reason struct {
+	Code    why.Code `json:"code"`
+	Message string   `json:"message"`
+	Nodes   int      `json:"nodes,omitempty"`
+}
+
+// Node is a node with its CPU shared pools; none while it has no topology.
+type Node struct {
+	Name         string       `json:"name"`
+	SharedPools  []SharedPool `json:"cpuSharedPools"`
+	BESharedPool []SharedPool `json:"beCPUSharedPools"`
+}
+
+// SharedPool is the part of a pool on one NUMA node, in the kernel's ids.
+type SharedPool struct {
+	Socket int    `json:"socket"`
+	Node   int    `json:"node"`
+	CPUSet string `json:"cpuset"`
+}
+
+// Device keeps its place in the answer; nothing fills it yet.
+type Device struct{}
+
+// Quota keeps its place in the answer; nothing fills it yet.
+type Quota struct{}
+
+// Gang keeps its place in the answer; nothing fills it yet.
+type Gang struct{}

@@ -1,0 +1,394 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// simulate runs on the given files and on standard input.
+func simulate(t *testing.T, in string, paths ...string) (Result, string) {
+	t.Helper()
+	var warn strings.Builder
+	r, err := Run(t.Context(), paths, strings.NewReader(in), &warn)
+	if err != nil {
+		t.Fatalf("Run(%v): %v", paths, err)
+	}
+	return r, warn.String()
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func printed(t *testing.T, r Result, format string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Print(&out, r, format); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestOneOfEachClassAsGolden(t *testing.T) {
+	r, warn := simulate(t, "", "testdata/basic")
+	golden(t, "basic.json", printed(t, r, "json"))
+	golden(t, "basic.yaml.golden", printed(t, r, "yaml"))
+	golden(t, "basic.txt", printed(t, r, "table"))
+	golden(t, "basic.warnings.txt", []byte(warn))
+}
+
+// machine is a node of two NUMA nodes with 8 cores of 2 threads each, with its topology.
+// The guide shows files and what comes of them; here it is held to both.
+func TestTheGuideShowsWhatHappens(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "simulate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, pods := filepath.Join("testdata", "guide", "node.yaml"), filepath.Join("testdata", "guide", "pods.yaml")
+	r, _ := simulate(t, "", node, pods)
+	shown := []string{string(printed(t, r, "table"))}
+	for _, file := range []string{node, pods} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = append(shown, string(text))
+	}
+	for _, want := range shown {
+		if !strings.Contains(string(guide), want) {
+			t.Errorf("docs/guide/simulate.md does not show:\n%s", want)
+		}
+	}
+}
+
+func machine(name string) string {
+	const cores, threads = 16, 2
+	type cpu struct {
+		ID     int `json:"id"`
+		Core   int `json:"core"`
+		Socket int `json:"socket"`
+		Node   int `json:"node"`
+	}
+	var detail struct {
+		Detail []cpu `json:"detail"`
+	}
+	for id := range cores * threads {
+		detail.Detail = append(detail.Detail, cpu{ID: id, Core: id % cores, Socket: id % cores / 8, Node: id % cores / 8})
+	}
+	text, err := json.Marshal(detail)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Node
+metadata: {name: %[1]s, labels: {kubernetes.io/hostname: %[1]s}}
+status: {capacity: {cpu: "32", memory: 64Gi, pods: "110"}}
+---
+apiVersion: topology.node.k8s.io/v1alpha1
+kind: NodeResourceTopology
+metadata:
+  name: %[1]s
+  annotations: {node.koordinator.sh/cpu-topology: '%[2]s'}
+topologyPolicies: [None]
+zones: [{name: node-0, type: Node}, {name: node-1, type: Node}]
+---`, name, text)
+}
+
+// exclusive is a pod with exclusive CPUs; head goes into its metadata, tail into its spec.
+func exclusive(name string, cpus int, class, head, tail string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {koordinator.sh/qosClass: %s}%s}
+spec:
+  containers: [{name: app, image: i, resources: {limits: {cpu: "%d", memory: 64Mi}}}]%s
+---`, name, class, head, cpus, tail)
+}
+
+func stateOf(r Result, name string) Pod {
+	i := slices.IndexFunc(r.Pods, func(p Pod) bool { return p.Name == name })
+	if i < 0 {
+		return Pod{State: "absent"}
+	}
+	return r.Pods[i]
+}
+
+func TestPriorityThenDocumentOrderDecidesWhoGetsTheCPUs(t *testing.T) {
+	in := machine("n0") +
+		exclusive("first", 20, "LSR", "", "") +
+		exclusive("second", 20, "LSR", "", "") +
+		exclusive("important", 20, "LSR", "", "\n  priority: 9500")
+	r, _ := simulate(t, in, "-")
+	for name, want := range map[string]string{"first": Unschedulable, "second": Unschedulable, "important": Scheduled} {
+		if got := stateOf(r, name).State; got != want {
+			t.Errorf("state of %s: got %s, want %s", name, got, want)
+		}
+	}
+	r, _ = simulate(t, machine("n0")+exclusive("z", 20, "LSR", "", "")+exclusive("a", 20, "LSR", "", ""), "-")
+	if got := stateOf(r, "z").State; got != Scheduled {
+		t.Errorf("the first document must win among equals: z is %s", got)
+	}
+}
+
+func TestANodeWithoutTopologyTakesNoExclusivePods(t *testing.T) {
+	in := `{apiVersion: v1, kind: Node, metadata: {name: bare}, status: {capacity: {cpu: "32", memory: 64Gi, pods: "110"}}}
+---` + exclusive("a", 2, "LSE", "", "")
+	r, _ := simulate(t, in, "-")
+	p := stateOf(r, "a")
+	if p.State != Unschedulable || len(p.Reasons) != 1 || p.Reasons[0].Code.String() != "TopologyMissing" || p.Reasons[0].Nodes != 1 {
+		t.Errorf("got %+v, want TopologyMissing on 1 node", p)
+	}
+	if n := r.Nodes[0]; len(n.SharedPools) != 0 || n.SharedPools == nil {
+		t.Errorf("pools of a node without topology: got %#v, want an empty list", n.SharedPools)
+	}
+}
+
+func TestWebhooksLeaveTheirOwnNamespacesAlone(t *testing.T) {
+	in := machine("n0") + exclusive("judged", 2, "LSX", "", "") + exclusive("exempt", 2, "LSX", ", namespace: kube-system", "")
+	r, _ := simulate(t, in, "-")
+	for name, want := range map[string]string{"judged": Refused, "exempt": Unschedulable} {
+		p := stateOf(r, name)
+		if p.State != want || len(p.Reasons) == 0 || p.Reasons[0].Code.String() != "InvalidField" {
+			t.Errorf("%s: got %+v, want %s for InvalidField", name, p, want)
+		}
+	}
+}
+
+func TestEverySchedulerNameOfALocalClusterIsServed(t *testing.T) {
+	in := machine("n0")
+	for i, name := range schedulerNames {
+		in += exclusive(fmt.Sprintf("p%d", i), 2, "LSR", "", "\n  schedulerName: "+name)
+	}
+	r, _ := simulate(t, in, "-")
+	for _, p := range r.Pods {
+		if p.State != Scheduled {
+			t.Errorf("%s: got %s %v, want Scheduled", p.Name, p.State, p.Reasons)
+		}
+	}
+}
+
+func TestWorkloadsBecomePods(t *testing.T) {
+	template := `{metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]`
+	nodes := `{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {capacity: {cpu: "8", memory: 8Gi, pods: "110"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {taints: [{key: own, effect: NoSchedule}]}, status: {capacity: {cpu: "8", memory: 8Gi, pods: "110"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n2}, spec: {unschedulable: true}, status: {capacity: {cpu: "8", memory: 8Gi, pods: "110"}}}
+---
+`
+	for name, c := range map[string]struct {
+		manifest string
+		want     []string // name and node
+	}{
+		"a Deployment without replicas has one": {
+			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {app: a}}, template: ` + template + `}}}}`,
+			[]string{"d-0 n0"},
+		},
+		"a ReplicaSet of zero has none": {
+			`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: r}, spec: {replicas: 0, selector: {matchLabels: {app: a}}, template: ` + template + `}}}}`,
+			nil,
+		},
+		"a StatefulSet counts from its first ordinal": {
+			`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {serviceName: s, replicas: 2, ordinals: {start: 3}, selector: {matchLabels: {app: a}}, template: ` + template + `}}}}`,
+			[]string{"s-3 n0", "s-4 n0"},
+		},
+		"a DaemonSet is on every node that it tolerates, cordoned ones too": {
+			`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds}, spec: {selector: {matchLabels: {app: a}}, template: ` + template + `}}}}`,
+			[]string{"ds-0 n0", "ds-1 n2"},
+		},
+		"a Job runs no more pods at once than it needs": {
+			`{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 3, completions: 2, template: ` + template + `, restartPolicy: Never}}}}`,
+			[]string{"j-0 n0", "j-1 n0"},
+		},
+		"a CronJob is one run": {
+			`{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {schedule: "@daily", jobTemplate: {spec: {template: ` + template + `, restartPolicy: Never}}}}}}`,
+			[]string{"c-0 n0"},
+		},
+		"a suspended CronJob has none": {
+			`{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {suspend: true, schedule: "@daily", jobTemplate: {spec: {template: ` + template + `, restartPolicy: Never}}}}}}`,
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := simulate(t, nodes+c.manifest, "-")
+			var got []string
+			for _, p := range r.Pods {
+				got = append(got, strings.TrimSpace(p.Name+" "+p.Node))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBadInputNamesFileDocumentAndField(t *testing.T) {
+	const okNode = "{apiVersion: v1, kind: Node, metadata: {name: n0}}\n---\n"
+	pod := func(spec string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]" + spec + "}}"
+	}
+	for name, c := range map[string]struct{ in, want string }{
+		"unknown field": {
+			okNode + "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containerz: []}}",
+			`standard input: document 2 (Pod a): unknown field "spec.containerz"`,
+		},
+		"duplicate key":          {"a: 1\na: 2", `standard input: document 1: yaml: unmarshal errors: line 2: key "a" already set in map`},
+		"broken YAML":            {"a: [", "standard input: document 1: yaml: line 1:"},
+		"no kind":                {"{apiVersion: v1}", "standard input: document 1: kind: Required value"},
+		"no version":             {"{kind: Pod}", "standard input: document 1: apiVersion: Required value for kind Pod"},
+		"not an object":          {"[1, 2]", "standard input: document 1: this is no Kubernetes object"},
+		"unknown kind":           {"{apiVersion: example.com/v1, kind: Frob, metadata: {name: a}}", "document 1 (Frob a): kind: Frob (example.com/v1) is not known"},
+		"a kind of a later time": {"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: n0}}", "(Device n0): kind: Device (scheduling.koordinator.sh/v1alpha1) is not supported yet"},
+		"old version of a kind":  {"{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a}}", "document 1 (Deployment a): kind: Deployment (apps/v1beta1) is not supported: the input may hold Node"},
+		"a kind that needs more": {"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}}", "kind: PersistentVolumeClaim (v1) is not supported"},
+		"a namesake of a kind":   {"{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}", "kind: Service (serving.knative.dev/v1) is not known"},
+		"wrong type":             {pod(", priority: high"), "spec.priority"},
+		"no name":                {"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: i}]}}", "metadata.name: Required value"},
+		"no containers":          {"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {}}", "spec.containers: Required value"},
+		"negative amount": {
+			"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: -1}}}]}}",
+			"spec.containers[0].resources.requests[cpu]: Invalid value",
+		},
+		"request above limit": {
+			"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}}",
+			"must be less than or equal to cpu limit",
+		},
+		"unknown priority class":           {pod(", priorityClassName: gold"), `spec.priorityClassName: Not found: "gold"`},
+		"priority that is not its class's": {pod(", priorityClassName: koord-prod, priority: 5"), "spec.priority: Invalid value: 5: PriorityClass koord-prod has 9000"},
+		"the same pod twice":               {pod("") + "\n---\n" + pod(""), `document 2 (Pod a): metadata.name: Duplicate value "a": it is also standard input: document 1`},
+		"the same node twice":              {okNode + okNode, "document 2 (Node n0): metadata.name: Duplicate value"},
+		"a workload and a pod of its name": {"{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: j-0}, spec: {containers: [{name: c, image: i}]}}", "Duplicate value \"j-0\""},
+		"template that selects nothing":    {"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {app: a}}, template: {spec: {containers: [{name: c, image: i}]}}}}", "spec.template.metadata.labels: Invalid value"},
+		"persistent volume":                {pod(", volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]"), "spec.volumes[0]: persistent volumes are not supported yet"},
+		"more pods than a cluster has": {
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2000000000, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}}}",
+			"2000000000 replicas are too many",
+		},
+		"list inside of a list":             {"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: []}]}", "document 1, item 1: kind: a List inside of a list is not allowed"},
+		"bad item of a list names the item": {"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {x: 1}}]}", `document 1, item 1 (Pod a): unknown field "spec.x"`},
+		"nothing at all":                    {"# nothing\n---\n", "-: no Kubernetes object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Run(t.Context(), []string{"-"}, strings.NewReader(c.in), &strings.Builder{})
+			var bad *InputError
+			if !errors.As(err, &bad) {
+				t.Fatalf("got %v, want an InputError for\n%s", err, c.in)
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %s\nwant %s\nfor  %s", err, c.want, c.in)
+			}
+		})
+	}
+}
+
+func TestFilesAndFolders(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("b.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {capacity: {cpu: 8, pods: 110}}}")
+	write("sub/a.json", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}},{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}]}`)
+	write("notes.md", "not a manifest")
+	r, warn := simulate(t, "", dir)
+	if got := stateOf(r, "a"); got.State != Scheduled || got.Node != "n0" {
+		t.Errorf("got %+v, want a on n0", got)
+	}
+	want := "ignored: " + filepath.Join(dir, "notes.md") + ": not a .yaml, .yml or .json file\nignored: ConfigMap (1): they do not change where pods go\n"
+	if warn != want {
+		t.Errorf("warnings: got\n%swant\n%s", warn, want)
+	}
+	for name, path := range map[string]string{"no such file": filepath.Join(dir, "x.yaml"), "empty folder": t.TempDir()} {
+		if _, err := Run(t.Context(), []string{path}, nil, &strings.Builder{}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want an error that names %s", name, err, path)
+		}
+	}
+}
+
+// fleet is a cluster of n machines with pods of all classes.
+func fleet(nodes, pods int) string {
+	var b strings.Builder
+	for i := range nodes {
+		b.WriteString(machine(fmt.Sprintf("n%03d", i)))
+	}
+	for i := range pods {
+		name := fmt.Sprintf("p%04d", i)
+		switch i % 4 {
+		case 0:
+			b.WriteString(exclusive(name, 4, "LSR", "", ""))
+		case 1:
+			b.WriteString(exclusive(name, 2, "LSE", "", "\n  priority: 9100"))
+		default:
+			fmt.Fprintf(&b, "\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m, memory: 1Gi}}}]}}\n---", name)
+		}
+	}
+	return b.String()
+}
+
+func TestEqualInputGivesEqualBytes(t *testing.T) {
+	in := fleet(20, 200)
+	first, _ := simulate(t, in, "-")
+	second, _ := simulate(t, in, "-")
+	if diff := cmp.Diff(string(printed(t, first, "json")), string(printed(t, second, "json"))); diff != "" {
+		t.Errorf("two runs differ:\n%s", diff)
+	}
+	holders := map[string]string{}
+	for _, p := range first.Pods {
+		if p.State != Scheduled {
+			t.Errorf("%s is %s: %v", p.Name, p.State, p.Reasons)
+		}
+		if p.CPUSet != "" {
+			key := p.Node + " " + p.CPUSet
+			if other := holders[key]; other != "" {
+				t.Errorf("%s and %s both hold CPUs %s", p.Name, other, key)
+			}
+			holders[key] = p.Name
+		}
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	const nodes, pods = 100, 1000
+	in := fleet(nodes, pods)
+	b.Run(fmt.Sprintf("nodes=%d/pods=%d", nodes, pods), func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Run(context.Background(), []string{"-"}, strings.NewReader(in), &strings.Builder{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(pods*b.N)/b.Elapsed().Seconds(), "pods/s")
+	})
+}

@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/control/admission"
+)
+
+// webhooks are the manager's webhooks for pods that are created, as its manifests register them. Their match conditions
+// only spare calls about pods that no rule speaks of, so they are not read.
+type webhooks struct {
+	// mutated and validated select the namespaces.
+	mutated, validated labels.Selector
+}
+
+func readWebhooks() (webhooks, error) {
+	var out webhooks
+	for _, text := range deploy.Webhooks() {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(text, &kind); err != nil {
+			return webhooks{}, fmt.Errorf("read the webhooks: %w", err)
+		}
+		var err error
+		switch kind.Kind {
+		case "MutatingWebhookConfiguration":
+			var c admissionv1.MutatingWebhookConfiguration
+			err = yaml.UnmarshalStrict(text, &c)
+			for _, w := range c.Webhooks {
+				if err == nil && createsPods(w.Rules) {
+					out.mutated, err = metav1.LabelSelectorAsSelector(w.NamespaceSelector)
+				}
+			}
+		case "ValidatingWebhookConfiguration":
+			var c admissionv1.ValidatingWebhookConfiguration
+			err = yaml.UnmarshalStrict(text, &c)
+			for _, w := range c.Webhooks {
+				if err == nil && createsPods(w.Rules) {
+					out.validated, err = metav1.LabelSelectorAsSelector(w.NamespaceSelector)
+				}
+			}
+		}
+		if err != nil {
+			return webhooks{}, fmt.Errorf("read the webhooks: %w", err)
+		}
+	}
+	if out.mutated == nil || out.validated == nil {
+		return webhooks{}, errors.New("read the webhooks: none is about creating pods")
+	}
+	return out, nil
+}
+
+func createsPods(rules []admissionv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(r admissionv1.RuleWithOperations) bool {
+		return slices.Contains(r.Resources, "pods") && slices.Contains(r.Operations, admissionv1.Create)
+	})
+}
+
+// admit changes a new pod as the webhooks would, and returns their refusals.
+func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, warn io.Writer) (refused []Reason) {
+	var warnings []string
+	if w.mutated.Matches(labels.Set(namespace.Labels)) {
+		var remove []string
+		remove, warnings = admission.Mutate(p)
+		for _, key := range remove {
+			delete(p.Annotations, key)
+		}
+	}
+	if w.validated.Matches(labels.Set(namespace.Labels)) {
+		answer := admission.Create(p)
+		warnings = append(warnings, answer.Warnings...)
+		for _, r := range answer.Refusals {
+			refused = append(refused, Reason{Code: r.Code, Message: r.String()})
+		}
+	}
+	for _, text := range warnings {
+		warnf(warn, "warning: Pod %s/%s: %s", p.Namespace, p.Name, text)
+	}
+	return refused
+}

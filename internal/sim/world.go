@@ -1,0 +1,247 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	schedulingrules "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/deploy"
+)
+
+// pod is one pod of the input.
+type pod struct {
+	origin
+	*corev1.Pod
+	order int // of the documents
+}
+
+// world is the whole input, checked: names are unique, references hold.
+type world struct {
+	nodes      []*corev1.Node
+	topologies []*v1alpha2.NodeResourceTopology
+	namespaces map[string]*corev1.Namespace
+	classes    map[string]*schedulingv1.PriorityClass
+	// owners are what default spread constraints look up.
+	replicaSets  []*appsv1.ReplicaSet
+	statefulSets []*appsv1.StatefulSet
+	existing     []pod
+	pending      []pod
+
+	seen map[string]origin
+}
+
+// newWorld sorts the objects and expands workloads into their pods.
+func newWorld(objects []object, p *problems) (*world, error) {
+	classes, err := builtinClasses()
+	if err != nil {
+		return nil, err
+	}
+	w := &world{namespaces: map[string]*corev1.Namespace{}, classes: classes, seen: map[string]origin{}}
+	for _, o := range objects { // nodes first: a DaemonSet has a pod on each
+		if n, ok := o.Object.(*corev1.Node); ok {
+			w.nodes = append(w.nodes, n)
+		}
+	}
+	slices.SortFunc(w.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for _, o := range objects {
+		w.add(o, p)
+	}
+	for _, p := range slices.Concat(w.existing, w.pending) {
+		w.namespace(p.Namespace)
+	}
+	return w, nil
+}
+
+func (w *world) add(o object, p *problems) {
+	if meta, ok := o.Object.(metav1.Object); ok && namespaced(o.Object) && meta.GetNamespace() == "" {
+		meta.SetNamespace(metav1.NamespaceDefault)
+	}
+	if invalid := validate(o.Object); len(invalid) > 0 {
+		for _, err := range invalid {
+			p.add(o.origin, "%s", err.Error())
+		}
+		return
+	}
+	if !w.unique(o, p) {
+		return
+	}
+	switch t := o.Object.(type) {
+	case *corev1.Node, *policyv1.PodDisruptionBudget: // nodes are in; without preemption nothing asks for budgets
+	case *corev1.Namespace:
+		w.namespaces[t.Name] = t
+	case *schedulingv1.PriorityClass:
+		w.classes[t.Name] = t
+	case *v1alpha2.NodeResourceTopology:
+		w.topologies = append(w.topologies, t)
+	case *corev1.Pod:
+		w.addPod(o.origin, t, p)
+	default:
+		w.expand(o, p)
+	}
+}
+
+func namespaced(o runtime.Object) bool {
+	switch o.(type) {
+	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology:
+		return false
+	}
+	return true
+}
+
+// unique refuses a second object of the same kind and name.
+func (w *world) unique(o object, p *problems) bool {
+	meta, ok := o.Object.(metav1.Object)
+	if !ok {
+		return true
+	}
+	return w.claim(o.origin, fmt.Sprintf("%T", o.Object), meta.GetNamespace(), meta.GetName(), p)
+}
+
+func (w *world) claim(at origin, kind, namespace, name string, p *problems) bool {
+	key := kind + " " + namespace + "/" + name
+	if first, taken := w.seen[key]; taken {
+		p.add(at, "metadata.name: Duplicate value %q: it is also %s", name, first)
+		return false
+	}
+	w.seen[key] = at
+	return true
+}
+
+func (w *world) addPod(at origin, t *corev1.Pod, p *problems) {
+	if t.UID == "" {
+		t.UID = types.UID("simulated/" + t.Namespace + "/" + t.Name)
+	}
+	if !w.claim(at, "uid", "", string(t.UID), p) {
+		return
+	}
+	entry := pod{origin: at, Pod: t, order: len(w.existing) + len(w.pending)}
+	if t.Spec.NodeName != "" {
+		w.existing = append(w.existing, entry)
+		return
+	}
+	if unsupported := unsupportedFields(&t.Spec); len(unsupported) > 0 {
+		for _, text := range unsupported {
+			p.add(at, "%s", text)
+		}
+		return
+	}
+	w.pending = append(w.pending, entry)
+}
+
+// unsupportedFields names what would need objects that the input cannot hold.
+func unsupportedFields(s *corev1.PodSpec) []string {
+	var out []string
+	for i, v := range s.Volumes {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
+			out = append(out, fmt.Sprintf("spec.volumes[%d]: persistent volumes are not supported yet", i))
+		}
+	}
+	if len(s.ResourceClaims) > 0 {
+		out = append(out, "spec.resourceClaims: dynamic resource allocation is not supported yet")
+	}
+	if s.RuntimeClassName != nil {
+		out = append(out, "spec.runtimeClassName: RuntimeClass is not supported yet")
+	}
+	if s.SchedulingGroup != nil {
+		out = append(out, "spec.schedulingGroup: native gangs are not supported yet")
+	}
+	return out
+}
+
+// namespace returns a namespace, which exists by being used.
+func (w *world) namespace(name string) *corev1.Namespace {
+	n := w.namespaces[name]
+	if n == nil {
+		n = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		w.namespaces[name] = n
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	n.Labels[corev1.LabelMetadataName] = name
+	return n
+}
+
+// builtinClasses are the two of Kubernetes and those that Tenon installs.
+func builtinClasses() (map[string]*schedulingv1.PriorityClass, error) {
+	classes := map[string]*schedulingv1.PriorityClass{}
+	for _, c := range schedulingrules.SystemPriorityClasses() {
+		classes[c.Name] = c
+	}
+	for _, text := range deploy.PriorityClasses() {
+		c := &schedulingv1.PriorityClass{}
+		if err := yaml.UnmarshalStrict(text, c); err != nil {
+			return nil, fmt.Errorf("read the priority classes that are installed: %w", err)
+		}
+		classes[c.Name] = c
+	}
+	return classes, nil
+}
+
+// prioritize gives every pending pod its priority, as the API server's admission does, and sorts: highest first, then
+// as documented.
+func (w *world) prioritize(p *problems) {
+	fallback := w.fallbackClass()
+	for _, entry := range w.pending {
+		if text := w.priority(entry.Pod, fallback); text != "" {
+			p.add(entry.origin, "%s", text)
+		}
+	}
+	slices.SortStableFunc(w.pending, func(a, b pod) int {
+		return cmp.Or(cmp.Compare(priorityOf(b), priorityOf(a)), cmp.Compare(a.order, b.order))
+	})
+}
+
+// fallbackClass is the global default with the lowest value; nil when there is none.
+func (w *world) fallbackClass() *schedulingv1.PriorityClass {
+	var out *schedulingv1.PriorityClass
+	for _, c := range w.classes {
+		if c.GlobalDefault && (out == nil || c.Value < out.Value || c.Value == out.Value && c.Name < out.Name) {
+			out = c
+		}
+	}
+	return out
+}
+
+func (w *world) priority(t *corev1.Pod, fallback *schedulingv1.PriorityClass) (problem string) {
+	name := t.Spec.PriorityClassName
+	class := w.classes[name]
+	switch {
+	case name != "" && class == nil:
+		return fmt.Sprintf("spec.priorityClassName: Not found: %q: no PriorityClass of that name is in the input", name)
+	case name == "" && t.Spec.Priority != nil:
+		return ""
+	case name == "" && fallback != nil:
+		t.Spec.PriorityClassName, class = fallback.Name, fallback
+	case name == "":
+		class = &schedulingv1.PriorityClass{}
+	}
+	if given := t.Spec.Priority; given != nil && *given != class.Value {
+		return fmt.Sprintf("spec.priority: Invalid value: %d: PriorityClass %s has %d", *given, class.Name, class.Value)
+	}
+	value := class.Value
+	t.Spec.Priority = &value
+	if t.Spec.PreemptionPolicy == nil {
+		t.Spec.PreemptionPolicy = class.PreemptionPolicy
+	}
+	return ""
+}
+
+func priorityOf(p pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
