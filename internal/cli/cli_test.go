@@ -1,0 +1,595 @@
+package cli
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// shape describes a machine whose CPU c and c+cores are threads of one core.
+type shape struct{ sockets, numa, cores, threads int }
+
+func topology(t *testing.T, name string, s shape, annotations map[string]string) v1alpha2.NodeResourceTopology {
+	t.Helper()
+	spec := topo.Spec{Arch: "amd64"}
+	cores := s.sockets * s.numa * s.cores
+	for id := range cores * s.threads {
+		core := id % cores
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: id, Core: core, L3: core / 4, Die: -1, Socket: core / (s.numa * s.cores), NUMA: core / s.cores,
+		})
+	}
+	m, err := topo.New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := v1alpha2.NodeResourceTopology{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopology"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotation.CPUTopology: convert.Topology(m).String()}},
+		Zones:      v1alpha2.ZoneList{},
+	}
+	for n := range s.sockets * s.numa {
+		memory := resource.MustParse("64Gi")
+		out.Zones = append(out.Zones, v1alpha2.Zone{Name: fmt.Sprintf("node-%d", n), Type: "Node", Resources: v1alpha2.ResourceInfoList{
+			{Name: "memory", Capacity: memory, Allocatable: memory, Available: memory},
+		}})
+	}
+	for key, value := range annotations {
+		out.Annotations[key] = value
+	}
+	return out
+}
+
+func node(name, cpus string, labels map[string]string) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		}},
+	}
+}
+
+// born is when every pod of the tests was created.
+var born = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func pod(name, class, cpus, on, status string) corev1.Pod {
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(born),
+			Labels: map[string]string{}, Annotations: map[string]string{},
+		},
+		Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler", NodeName: on, Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+	}
+	if class != "" {
+		p.Labels[annotation.QoSClass] = class
+	}
+	if cpus != "" {
+		amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("1Gi")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
+	}
+	if status != "" {
+		p.Annotations[annotation.ResourceStatusKey] = status
+	}
+	if on != "" {
+		p.Status.Phase = corev1.PodRunning
+	}
+	return p
+}
+
+// example is a cluster with a pod of each class, a fault, a node whose kubelet pins CPUs, and one without topology.
+func example(t *testing.T) ([]corev1.Node, []corev1.Pod, []v1alpha2.NodeResourceTopology) {
+	t.Helper()
+	nodes := []corev1.Node{
+		node("epyc", "64", map[string]string{annotation.NodeNUMATopologyPolicy: "Restricted"}),
+		node("static", "16", map[string]string{annotation.NodeCPUBindPolicy: "FullPCPUsOnly"}),
+		node("bare", "8", nil),
+	}
+	topologies := []v1alpha2.NodeResourceTopology{
+		topology(t, "epyc", shape{2, 2, 8, 2}, nil),
+		topology(t, "static", shape{1, 1, 8, 2}, map[string]string{
+			annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"full-pcpus-only":"true"},"reservedCPUs":"0,8"}`,
+			annotation.PodCPUAllocsKey:         `[{"namespace":"default","name":"pinned","uid":"uid-pinned","cpuset":"1,9","managedByKubelet":true}]`,
+		}),
+	}
+	pods := []corev1.Pod{
+		pod("lse", "LSE", "4", "epyc", `{"cpuset":"0-1,32-33"}`),
+		pod("lsr", "LSR", "2", "epyc", `{"cpuset":"8-9"}`),
+		pod("twin", "LSR", "1", "epyc", `{"cpuset":"9"}`),
+		pod("burst", "LS", "1500m", "epyc", `{"cpuSharedPools":[{"socket":1,"node":2}],"numaNodeResources":[{"node":2,"resources":{"cpu":"1500m"}}]}`),
+		pod("web", "LS", "500m", "epyc", ""),
+		pod("batch", "BE", "", "epyc", ""),
+		pod("pinned", "", "2", "static", ""),
+		pod("plain", "", "", "bare", ""),
+	}
+	return nodes, pods, topologies
+}
+
+func TestTopologyAsGolden(t *testing.T) {
+	a := newAccount(example(t))
+	for name, c := range map[string]struct {
+		node, format string
+		paint        paint
+	}{
+		"topology.txt":        {"", "table", paint{}},
+		"topology-colour.txt": {"", "table", paint{on: true}},
+		"topology-ascii.txt":  {"", "table", paint{ascii: true}},
+		"topology-list.json":  {"", "json", paint{}},
+		"topology.yaml":       {"", "yaml", paint{}},
+	} {
+		var out strings.Builder
+		if err := printTopology(&out, a, c.node, c.format, c.paint); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, out.String())
+	}
+	nodes, pods, topologies := example(t)
+	var out strings.Builder
+	if err := printTopology(&out, newAccount(nodes[1:2], pods, topologies), "static", "json", paint{}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "topology.json", out.String())
+}
+
+func TestNoPictureIsWiderThanTheTerminal(t *testing.T) {
+	machines := map[string]shape{"epyc-256": {2, 4, 16, 2}, "arm64": {1, 1, 64, 1}, "many NUMA nodes": {2, 16, 2, 2}, "four threads": {1, 2, 24, 4}}
+	for name, s := range machines {
+		cpus := s.sockets * s.numa * s.cores * s.threads
+		var pods []corev1.Pod
+		for i := range min(60, cpus/4) { // scattered: long lists of pools
+			pods = append(pods, pod(fmt.Sprintf("p%02d", i), "LSR", "1", "a-node-with-a-long-name.example.com", fmt.Sprintf(`{"cpuset":"%d"}`, 4*i)))
+		}
+		a := newAccount([]corev1.Node{node("a-node-with-a-long-name.example.com", fmt.Sprint(cpus), map[string]string{annotation.NodeCPUBindPolicy: "Nonsense"})},
+			pods, []v1alpha2.NodeResourceTopology{topology(t, "a-node-with-a-long-name.example.com", s, nil)})
+		for _, width := range []int{60, 80, 100, 200} {
+			for _, ascii := range []bool{false, true} {
+				picture := drawMachine(newMachineView(a, "a-node-with-a-long-name.example.com"), paint{ascii: ascii}, width)
+				for _, line := range strings.Split(picture, "\n") {
+					if n := utf8.RuneCountInString(line); n > width {
+						t.Errorf("%s at %d columns: a line has %d: %s", name, width, n, line)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestMoreThan26PodsGetTwoColumns(t *testing.T) {
+	var pods []corev1.Pod
+	for i := range 60 {
+		pods = append(pods, pod(fmt.Sprintf("p%02d", i), []string{"LSE", "LSR"}[i%2], "4", "big",
+			fmt.Sprintf(`{"cpuset":"%d-%d,%d-%d"}`, 2*i, 2*i+1, 128+2*i, 128+2*i+1)))
+	}
+	a := newAccount([]corev1.Node{node("big", "256", nil)}, pods, []v1alpha2.NodeResourceTopology{topology(t, "big", shape{2, 4, 16, 2}, nil)})
+	var out strings.Builder
+	if err := printTopology(&out, a, "big", "table", paint{}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "topology-256.txt", out.String())
+}
+
+func TestTopAsGolden(t *testing.T) {
+	a := newAccount(example(t))
+	for name, c := range map[string]struct{ what, format string }{
+		"top.txt": {"node", "table"}, "top.json": {"node", "json"}, "top-numa.txt": {"numa", "table"}, "top-numa.json": {"numa", "json"},
+	} {
+		var out strings.Builder
+		if err := printTop(&out, a, c.what, c.format); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, out.String())
+	}
+}
+
+func waiting(t *testing.T) (corev1.Pod, explain.Pod) {
+	t.Helper()
+	p := pod("train", "LSR", "8", "", "")
+	exclusive := func(node string, free int64, numa int32) why.Finding {
+		return why.Finding{
+			Reason: why.Reason{
+				Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: free,
+				Where: why.Where{Scope: why.NUMA, Index: numa},
+			},
+			Plugin: "NodeNUMAResource", Phase: why.Filter, Object: node,
+		}
+	}
+	findings := []why.Finding{exclusive("gpu-01", 7, 1), exclusive("gpu-02", 3, 0)}
+	for i := range 14 {
+		findings = append(findings, exclusive(fmt.Sprintf("small-%02d", i), 0, 0), why.Finding{
+			Reason: why.Reason{Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 8000, Free: int64(100 * i)},
+			Plugin: "NodeResourcesFit", Phase: why.Filter, Object: fmt.Sprintf("small-%02d", i),
+		})
+	}
+	for i := range 96 {
+		findings = append(findings, why.Finding{
+			Reason: why.Reason{Code: why.NodeAffinity}, Plugin: "NodeAffinity", Phase: why.Filter, Object: fmt.Sprintf("cpu-%02d", i),
+			Detail: "node(s) didn't match Pod's node affinity/selector",
+		})
+	}
+	last := born.Add(4 * time.Minute)
+	answer := explain.New(&p, explain.Verdict{Served: true, Findings: findings, Nodes: 112, Generation: 4211},
+		&explain.Queue{Place: "unschedulable", Attempts: 6, LastAttempt: &last})
+	answer.Data.Ages = map[string]float64{"topology": 3}
+	return p, answer
+}
+
+func placed() explain.Pod {
+	return explain.Pod{
+		Pod: "default/lse", UID: "uid-lse", State: explain.Bound, Since: &born, Scheduler: "tenon-scheduler", QoS: "LSE", Nodes: 14,
+		Placement: &explain.Placement{Node: "epyc", CPUSet: "0-2,32-33", NUMA: []explain.NUMA{{
+			Node: 0, CPUSet: "0-2,32-33", Cores: []explain.Core{
+				{Core: 0, CPUSet: "0,32", Whole: true}, {Core: 1, CPUSet: "1,33", Whole: true}, {Core: 2, CPUSet: "2"},
+			},
+		}}},
+		Decision: &explain.Decision{
+			Pod: "default/lse", Node: "epyc", Feasible: 12, Of: 14,
+			Scores: []explain.Score{
+				{Node: "epyc", Total: 385, Plugins: []explain.PluginScore{{Name: "NodeNUMAResource", Score: 90}, {Name: "NodeResourcesFit", Score: 295}}},
+				{Node: "xeon", Total: 372, Plugins: []explain.PluginScore{{Name: "NodeNUMAResource", Score: 80}, {Name: "NodeResourcesFit", Score: 292}}},
+			},
+		},
+		Data: explain.Data{Source: "scheduler", Ages: map[string]float64{"topology": 75}},
+	}
+}
+
+func TestExplanationsAsGolden(t *testing.T) {
+	_, pending := waiting(t)
+	bound := placed()
+	r := renderer{now: born.Add(4*time.Minute + 12*time.Second)}
+	golden(t, "explain-pending.txt", r.pod(pending, corev1.PodPending))
+	golden(t, "explain-bound.txt", r.pod(bound, corev1.PodRunning))
+	r.width, r.ascii = 60, true
+	golden(t, "explain-narrow.txt", r.pod(pending, corev1.PodPending))
+	for _, line := range strings.Split(r.pod(pending, corev1.PodPending), "\n") {
+		if len([]rune(line)) > 60 {
+			t.Errorf("wider than the terminal: %s", line)
+		}
+	}
+	for name, answer := range map[string]explain.Pod{"explain-pending.json": pending, "explain-bound.json": bound} {
+		var out strings.Builder
+		if err := printAnswer(&out, "json", answer, nil); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, out.String())
+	}
+}
+
+// apiServer answers lists and gets of a few kinds, with field selectors.
+func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *httptest.Server {
+	t.Helper()
+	answer := func(w http.ResponseWriter, status int, body any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		if err := json.NewEncoder(w).Encode(body); err != nil {
+			t.Error(err)
+		}
+	}
+	matching := func(r *http.Request, namespace string) []corev1.Pod {
+		selector, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
+		if err != nil {
+			t.Error(err)
+		}
+		return slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {
+			return namespace != "" && p.Namespace != namespace || !selector.Matches(fields.Set{"metadata.name": p.Name, "spec.nodeName": p.Spec.NodeName})
+		})
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, corev1.NodeList{Items: nodes}) })
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, corev1.PodList{Items: matching(r, "")}) })
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("namespace") == "locked" {
+			answer(w, 403, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: "pods is forbidden: cannot list pods"})
+			return
+		}
+		answer(w, 200, corev1.PodList{Items: matching(r, r.PathValue("namespace"))})
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {
+		for _, p := range pods {
+			if p.Namespace == r.PathValue("namespace") && p.Name == r.PathValue("name") {
+				p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+				answer(w, 200, p)
+				return
+			}
+		}
+		answer(w, 404, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404})
+	})
+	mux.HandleFunc("GET /apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, v1alpha2.NodeResourceTopologyList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopologyList"}, Items: topologies,
+		})
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// kubeconfig writes one for a server; without replicas of the scheduler it leaves the extension out.
+func kubeconfig(t *testing.T, server string, replicas ...string) string {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["here"] = &clientcmdapi.Cluster{Server: server}
+	if len(replicas) > 0 {
+		extension, err := json.Marshal(map[string]any{"diagnostics": replicas[0], "standby": replicas[1:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Clusters["here"].Extensions = map[string]runtime.Object{extensionName: &runtime.Unknown{
+			Raw: extension, ContentType: runtime.ContentTypeJSON,
+		}}
+	}
+	c.AuthInfos["me"] = &clientcmdapi.AuthInfo{}
+	c.Contexts["tenon"] = &clientcmdapi.Context{Cluster: "here", AuthInfo: "me"}
+	c.CurrentContext = "tenon"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func run(t *testing.T, name string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
+	code = Run(t.Context(), NewRoot(name, streams), args, stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestVerbsAgainstAServer(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	blocked, pending := waiting(t)
+	blocked.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
+		Message: `InsufficientExclusiveCPU: 0/112 nodes are available: 2 not enough cpus available to satisfy request. {"code":"InsufficientExclusiveCPU","nodes":2,"asked":8,"free":7}`,
+	}}
+	other := pod("elsewhere", "", "", "epyc", "")
+	other.Namespace = "ml"
+	pods = append(pods, blocked, other, pod("lost", "LSR", "2", "gone", ""))
+	api := apiServer(t, nodes, pods, topologies)
+	diagnostics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answers := map[string]explain.Pod{"/apis/v1/explain/pods/default/train": pending, "/apis/v1/explain/pods/default/lse": placed()}
+		answer, ok := answers[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(`{"message": "the instance is not leader"}`))
+			return
+		}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(diagnostics.Close)
+	waits := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte(`{"message": "the instance is not leader"}`))
+	}))
+	t.Cleanup(waits.Close)
+	replicas := kubeconfig(t, api.URL, waits.URL, "http://127.0.0.1:1", diagnostics.URL)
+	with, without := kubeconfig(t, api.URL, diagnostics.URL), kubeconfig(t, api.URL)
+	down := kubeconfig(t, "http://127.0.0.1:1")
+
+	for name, c := range map[string]struct {
+		args     []string
+		code     int
+		out, err []string
+	}{
+		"a pod that waits": {
+			[]string{"explain", "train", "--kubeconfig", with},
+			ExitOK,
+			[]string{"pod default/train   Pending", "InsufficientExclusiveCPU   (NodeNUMAResource, Filter, 16 nodes)", "gpu-01", "7/8 CPUs on numa 1", "and 102 more nodes (--all shows them)"},
+			nil,
+		},
+		"its alias, and the gate for pipelines": {[]string{"why", "pod/train", "--kubeconfig", with, "--exit-code"}, ExitNegative, []string{"root cause"}, nil},
+		"all the nodes that refuse it":          {[]string{"explain", "train", "--kubeconfig", with, "--all"}, ExitOK, []string{"96 nodes like cpu-00"}, nil},
+		"a pod that runs":                       {[]string{"explain", "pods", "lse", "--kubeconfig", with}, ExitOK, []string{"Running", "exclusive CPUs 0-2,32-33", "why here", "score 385 against 372 of xeon"}, nil},
+		"for programs":                          {[]string{"explain", "train", "--kubeconfig", with, "-o", "json"}, ExitOK, []string{`"rootCause": {`, `"code": "InsufficientExclusiveCPU"`}, nil},
+		"a pod that waits, without a scheduler": {
+			[]string{"explain", "train", "--kubeconfig", without},
+			ExitOK,
+			[]string{"InsufficientExclusiveCPU   (2 nodes)", "from API objects alone", "no scheduler was asked"},
+			nil,
+		},
+		"a pod that runs, without a scheduler": {[]string{"explain", "lse", "--kubeconfig", without}, ExitOK, []string{"exclusive CPUs 0-1,32-33", "2 whole cores"}, nil},
+		"a scheduler that does not answer": {
+			[]string{"explain", "web", "--kubeconfig", with}, ExitOK, []string{"CPU shared pool"}, []string{"waits for leadership: the instance is not leader; this is what the objects say"},
+		},
+		"everything that waits":               {[]string{"explain", "--kubeconfig", without}, ExitOK, []string{"ROOT CAUSE", "InsufficientExclusiveCPU", "default/train"}, nil},
+		"nothing waits":                       {[]string{"explain", "--kubeconfig", without, "-n", "ml"}, ExitOK, []string{"no pod is pending"}, nil},
+		"a pod of another namespace":          {[]string{"explain", "elsewhere", "--kubeconfig", without}, ExitUsage, nil, []string{`error: pod "elsewhere" not found in namespace "default"; it exists in namespace "ml" (try -n ml)`}},
+		"a misspelt pod":                      {[]string{"explain", "trian", "--kubeconfig", without}, ExitUsage, nil, []string{`pod "trian" not found in namespace "default", did you mean "train"?`}},
+		"a kind that comes later":             {[]string{"explain", "gang/g", "--kubeconfig", without}, ExitUsage, nil, []string{`unknown kind in "gang/g": use pod`}},
+		"a forbidden namespace":               {[]string{"explain", "-n", "locked", "--kubeconfig", without}, ExitUnreachable, nil, []string{"cannot list pods"}},
+		"a cluster that is down":              {[]string{"top", "--kubeconfig", down}, ExitUnreachable, nil, []string{"error: list nodes:", "(is the cluster running? KUBECONFIG or --kubeconfig chooses it)"}},
+		"the replica that leads is the third": {[]string{"explain", "train", "--kubeconfig", replicas}, ExitOK, []string{"snapshot 4211"}, nil},
+		"a pod of a node that is gone":        {[]string{"explain", "lost", "--kubeconfig", without}, ExitOK, []string{"placed          node gone", "there is no node gone: nobody runs the pod"}, nil},
+		"two machines at once":                {[]string{"topology", "epyc", "static", "--kubeconfig", without}, ExitUsage, nil, []string{"too many arguments: give one node, or none for all"}},
+		"two pods at once":                    {[]string{"explain", "a", "b", "--kubeconfig", without}, ExitUsage, nil, []string{"too many arguments: give one pod, or none for all"}},
+		"no such kubeconfig":                  {[]string{"top", "--kubeconfig", "/nonexistent/kubeconfig"}, ExitUnreachable, nil, []string{"find the cluster"}},
+		"one machine":                         {[]string{"topology", "node/epyc", "--kubeconfig", without}, ExitOK, []string{"node epyc", "socket 1", "default/lse"}, nil},
+		"a misspelt node":                     {[]string{"topology", "epic", "--kubeconfig", without}, ExitUsage, nil, []string{`node "epic" not found, did you mean "epyc"?`}},
+		"a colour that is none":               {[]string{"topology", "--color", "red", "--kubeconfig", without}, ExitUsage, nil, []string{"--color red is not allowed: use auto, always, never"}},
+		"colour on demand":                    {[]string{"topology", "epyc", "--color", "always", "--kubeconfig", without}, ExitOK, []string{"\x1b["}, nil},
+		"NUMA nodes":                          {[]string{"top", "numa", "--kubeconfig", without}, ExitOK, []string{"FREE CORES"}, nil},
+		"an unknown subject":                  {[]string{"top", "num", "--kubeconfig", without}, ExitUsage, nil, []string{`cannot show "num", did you mean "numa"?: use node or numa`}},
+		"an unknown format":                   {[]string{"top", "-o", "xml", "--kubeconfig", without}, ExitUsage, nil, []string{"-o xml is not allowed: use table, json, yaml"}},
+		"an unknown verb":                     {[]string{"explian"}, ExitUsage, nil, []string{`unknown verb "explian", did you mean "explain"?`}},
+		"an unknown flag":                     {[]string{"top", "--nope"}, ExitUsage, nil, []string{"unknown flag: --nope"}},
+		"a bad diagnostics address":           {[]string{"explain", "train", "--kubeconfig", with, "--diagnostics", "nonsense"}, ExitUsage, nil, []string{`diagnostics address "nonsense" is not allowed`}},
+		"a diagnostics address by flag":       {[]string{"explain", "train", "--kubeconfig", without, "--diagnostics", diagnostics.URL}, ExitOK, []string{"snapshot 4211"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := run(t, "tenon", c.args...)
+			if code != c.code {
+				t.Errorf("exit code: got %d, want %d\nstdout: %s\nstderr: %s", code, c.code, out, errOut)
+			}
+			for _, want := range c.out {
+				if !strings.Contains(out, want) {
+					t.Errorf("stdout has no %q:\n%s", want, out)
+				}
+			}
+			for _, want := range c.err {
+				if !strings.Contains(errOut, want) {
+					t.Errorf("stderr has no %q:\n%s", want, errOut)
+				}
+			}
+			if len(c.err) == 0 && errOut != "" {
+				t.Errorf("stderr: %s", errOut)
+			}
+			if strings.Contains(out, "\x1b[") && name != "colour on demand" {
+				t.Errorf("colour off a terminal: %q", out)
+			}
+		})
+	}
+}
+
+func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
+	var pods []corev1.Pod
+	for i, message := range []string{
+		`SMTAlignment: 0/2 nodes are available. {"code":"SMTAlignment","nodes":2}`, "", `SMTAlignment: 0/2 nodes are available. {"code":"SMTAlignment","nodes":2}`,
+	} {
+		p := pod(fmt.Sprintf("p%d", i), "", "", "", "")
+		p.CreationTimestamp = metav1.NewTime(born.Add(-time.Duration(i) * time.Hour))
+		if message != "" {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
+		}
+		pods = append(pods, p)
+	}
+	gated := pod("gated", "", "", "", "")
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "x"}}
+	done := pod("done", "", "", "", "")
+	done.Status.Phase = corev1.PodFailed
+	var answers []explain.Pod
+	for _, p := range append(pods, gated, done) {
+		answers = append(answers, explain.FromObject(&p))
+	}
+	groups := groupPending(answers)
+	var out strings.Builder
+	if err := pendingTable(&out, groups, born.Add(time.Hour), paint{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "pending.txt", out.String())
+	out.Reset()
+	if err := printAnswer(&out, "json", newList("PendingList", groups), nil); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "pending.json", out.String())
+}
+
+func TestEveryVerbHasThreeExamples(t *testing.T) {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	for _, verb := range NewRoot("tenon", streams).Commands() {
+		if verb.Name() == "help" || verb.Name() == "completion" {
+			continue
+		}
+		if n := strings.Count(verb.Example, "\n  tenon "); n < 3 || verb.Short == "" {
+			t.Errorf("%s has %d examples, want 3, and says %q", verb.Name(), n, verb.Short)
+		}
+	}
+}
+
+func TestAsAPluginOfKubectl(t *testing.T) {
+	_, out, _ := run(t, "kubectl-tenon", "explain", "--help")
+	for _, want := range []string{"kubectl tenon explain [POD | pod/POD]", "kubectl tenon explain pod/web-0"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("help has no %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := run(t, "tenon", "--version")
+	if code != ExitOK || !strings.HasPrefix(out, "tenon version ") {
+		t.Errorf("got %d %q", code, out)
+	}
+}
+
+func TestColourFollowsFlagStreamAndEnvironment(t *testing.T) {
+	env := func(pairs ...string) func(string) string {
+		return func(key string) string {
+			for i := 0; i+1 < len(pairs); i += 2 {
+				if pairs[i] == key {
+					return pairs[i+1]
+				}
+			}
+			return ""
+		}
+	}
+	for name, c := range map[string]struct {
+		when string
+		env  func(string) string
+		want paint
+	}{
+		"a file gets none":           {colorAuto, env("LANG", "C.UTF-8"), paint{}},
+		"unless it must":             {colorAlways, env("NO_COLOR", "1"), paint{on: true}},
+		"never":                      {colorNever, env(), paint{}},
+		"ASCII in an ASCII locale":   {colorNever, env("LC_ALL", "POSIX"), paint{ascii: true}},
+		"the first variable decides": {colorNever, env("LC_ALL", "en_US.UTF-8", "LANG", "C"), paint{}},
+	} {
+		if got, err := newPaint(c.when, &strings.Builder{}, c.env); err != nil || got != c.want {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, c.want)
+		}
+	}
+}
+
+func TestSuggestions(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		word  string
+		known []string
+		want  string
+	}{
+		"one letter off":    {"nod-1", []string{"node-1", "other"}, `, did you mean "node-1"?`},
+		"transposed":        {"ndoe", []string{"node"}, `, did you mean "node"?`},
+		"two equally close": {"node-x", []string{"node-1", "node-2"}, ""},
+		"nothing near":      {"zebra", []string{"node-1"}, ""},
+		"nothing known":     {"a", nil, ""},
+	} {
+		if got := suggest(c.word, c.known); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// cluster reads API objects.
+type cluster struct {
+	core    kubernetes.Interface
+	dynamic dynamic.Interface
+}
+
+func connect(flags genericclioptions.RESTClientGetter) (cluster, error) {
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return cluster{}, failure{ExitUnreachable, fmt.Errorf("find the cluster: %w (set KUBECONFIG or --kubeconfig)", err)}
+	}
+	config.UserAgent = "tenon"
+	config.QPS, config.Burst = 50, 100
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return cluster{}, fmt.Errorf("make a client: %w", err)
+	}
+	dyn, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return cluster{}, fmt.Errorf("make a client: %w", err)
+	}
+	return cluster{core, dyn}, nil
+}
+
+// account is what the API says of nodes and their pods, as the scheduler would account it.
+type account struct {
+	store *kube.Store
+	nodes []*corev1.Node // by name
+	// pods holds the live pods of each node, by namespace and name.
+	pods map[string][]*corev1.Pod
+}
+
+func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *account {
+	a := &account{store: kube.NewStore(), pods: map[string][]*corev1.Pod{}}
+	for i := range nodes {
+		a.nodes = append(a.nodes, &nodes[i])
+		a.store.PutNode(&nodes[i])
+	}
+	for i := range topologies {
+		a.store.PutTopology(&topologies[i])
+	}
+	for i := range pods {
+		p := &pods[i]
+		a.store.PutPod(p)
+		if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			a.pods[p.Spec.NodeName] = append(a.pods[p.Spec.NodeName], p)
+		}
+	}
+	slices.SortFunc(a.nodes, func(x, y *corev1.Node) int { return strings.Compare(x.Name, y.Name) })
+	for _, list := range a.pods {
+		slices.SortFunc(list, comparePods)
+	}
+	return a
+}
+
+// lastWrite is the newest time that any writer left in the managed fields, else the creation.
+func lastWrite(t *v1alpha2.NodeResourceTopology) time.Time {
+	last := t.CreationTimestamp.Time
+	for _, f := range t.ManagedFields {
+		if f.Time != nil && f.Time.After(last) {
+			last = f.Time.Time
+		}
+	}
+	return last
+}
+
+func comparePods(a, b *corev1.Pod) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// view returns the account of a node; a node that nothing is known of has an empty one.
+func (a *account) view(node string) *ledger.View {
+	if v := a.store.View(node); v != nil {
+		return v
+	}
+	return ledger.New(ledger.Facts{}).View()
+}
+
+// load reads one node and its pods, or all of them when node is "".
+func (c cluster) load(ctx context.Context, node string) (*account, error) {
+	nodes, err := c.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	if node != "" {
+		if nodes.Items, err = only(nodes.Items, node); err != nil {
+			return nil, err
+		}
+	}
+	options := metav1.ListOptions{}
+	if node != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	}
+	pods, err := c.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	topologies, err := c.topologies(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return newAccount(nodes.Items, pods.Items, topologies), nil
+}
+
+// errNoNode means that the API has no node of the name.
+var errNoNode = errors.New("not found")
+
+// only keeps the named node, or suggests the nearest name.
+func only(nodes []corev1.Node, name string) ([]corev1.Node, error) {
+	var names []string
+	for i := range nodes {
+		if nodes[i].Name == name {
+			return nodes[i : i+1], nil
+		}
+		names = append(names, nodes[i].Name)
+	}
+	return nil, usagef("node %q %w%s", name, errNoNode, suggest(name, names))
+}
+
+// topologies reads the NodeResourceTopologies in the version that the server has; a server without the kind has none.
+func (c cluster) topologies(ctx context.Context, node string) ([]v1alpha2.NodeResourceTopology, error) {
+	options := metav1.ListOptions{}
+	if node != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
+	}
+	resource := v1alpha2.Resource()
+	for _, version := range []string{resource.Version, "v1alpha1"} {
+		resource.Version = version
+		found, err := c.dynamic.Resource(resource).List(ctx, options)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list node resource topologies: %w", err)
+		}
+		return decodeTopologies(found.Items)
+	}
+	return nil, nil
+}
+
+func decodeTopologies(items []unstructured.Unstructured) ([]v1alpha2.NodeResourceTopology, error) {
+	out := make([]v1alpha2.NodeResourceTopology, len(items))
+	for i, u := range items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &out[i]); err != nil {
+			return nil, fmt.Errorf("read node resource topology %s: %w", u.GetName(), err)
+		}
+	}
+	return out, nil
+}
+
+// roleOf returns the role of a pod that runs on the node of v.
+func roleOf(v *ledger.View, p *corev1.Pod) qos.Role {
+	e, known := v.Entry(string(p.UID))
+	if known && e.Role.Binds() {
+		return e.Role
+	}
+	pinned := slices.ContainsFunc(v.Facts().Pins, func(pin ledger.Pin) bool { return pin.UID == string(p.UID) })
+	class, band, kubeClass := convert.PodQoS(p)
+	return qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kubeClass, MilliCPU: milliCPU(p), PinnedByKubelet: pinned})
+}

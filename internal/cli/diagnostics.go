@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// extensionName is where the kubeconfig of a local cluster keeps {"diagnostics":"http://127.0.0.1:PORT"} and, with replicas
+// of the scheduler, "standby": the addresses of the others.
+const extensionName = "tenon.sh"
+
+// errNoDiagnostics means that the kubeconfig names no diagnostics address.
+var errNoDiagnostics = errors.New("the kubeconfig names no diagnostics address")
+
+// diagnostics asks the scheduler that leads.
+type diagnostics struct {
+	replicas []*url.URL // in the order in which they are asked
+	client   *http.Client
+}
+
+// findDiagnostics reads the address from the flag, else all of them from the cluster's extension in the kubeconfig.
+func findDiagnostics(flags genericclioptions.RESTClientGetter, address string) (*diagnostics, error) {
+	addresses := []string{address}
+	if address == "" {
+		var err error
+		if addresses, err = addressesInKubeconfig(flags); err != nil {
+			return nil, err
+		}
+	}
+	d := &diagnostics{client: &http.Client{Timeout: 10 * time.Second}}
+	for _, address := range addresses {
+		base, err := url.Parse(address)
+		if err != nil || base.Host == "" {
+			return nil, usagef("diagnostics address %q is not allowed: use http://HOST:PORT", address)
+		}
+		d.replicas = append(d.replicas, base)
+	}
+	return d, nil
+}
+
+func addressesInKubeconfig(flags genericclioptions.RESTClientGetter) ([]string, error) {
+	config, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	current, chosen := config.CurrentContext, ""
+	if f, ok := flags.(*genericclioptions.ConfigFlags); ok {
+		if f.Context != nil && *f.Context != "" {
+			current = *f.Context
+		}
+		if f.ClusterName != nil {
+			chosen = *f.ClusterName
+		}
+	}
+	if c := config.Contexts[current]; chosen == "" && c != nil {
+		chosen = c.Cluster
+	}
+	cluster := config.Clusters[chosen]
+	if cluster == nil {
+		return nil, errNoDiagnostics
+	}
+	raw, ok := cluster.Extensions[extensionName].(*runtime.Unknown)
+	if !ok {
+		return nil, errNoDiagnostics
+	}
+	var extension struct {
+		Diagnostics string   `json:"diagnostics"`
+		Standby     []string `json:"standby"`
+	}
+	if err := json.Unmarshal(raw.Raw, &extension); err != nil {
+		return nil, fmt.Errorf("read extension %s of cluster %s in the kubeconfig: %w", extensionName, chosen, err)
+	}
+	if extension.Diagnostics == "" {
+		return nil, errNoDiagnostics
+	}
+	return append([]string{extension.Diagnostics}, extension.Standby...), nil
+}
+
+// explain asks why a pod is where it is, or nowhere.
+func (d *diagnostics) explain(ctx context.Context, namespace, name string) (explain.Pod, error) {
+	var out explain.Pod
+	err := d.get(ctx, "/apis/v1/explain/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(name), &out)
+	return out, err
+}
+
+// errWaiting is the answer of a replica that does not lead.
+var errWaiting = errors.New("waits for leadership")
+
+// get asks one replica after the other until one answers that leads: which one does is theirs to know.
+func (d *diagnostics) get(ctx context.Context, path string, into any) error {
+	var silent []string
+	for _, replica := range d.replicas {
+		err := d.ask(ctx, replica.JoinPath(path).String(), into)
+		var network *url.Error
+		if err == nil || ctx.Err() != nil || !errors.Is(err, errWaiting) && !errors.As(err, &network) {
+			return err
+		}
+		silent = append(silent, err.Error())
+	}
+	return errors.New(strings.Join(silent, "; "))
+}
+
+func (d *diagnostics) ask(ctx context.Context, target string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", target, err)
+	}
+	response, err := d.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask the scheduler: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }() // reading is done
+	const limit = 64 << 20
+	body, err := io.ReadAll(io.LimitReader(response.Body, limit))
+	if err != nil {
+		return fmt.Errorf("ask the scheduler: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		var said struct {
+			Message string `json:"message"`
+		}
+		if json.Unmarshal(body, &said) != nil || said.Message == "" {
+			said.Message = response.Status
+		}
+		if response.StatusCode == http.StatusServiceUnavailable {
+			return fmt.Errorf("the scheduler at %s %w: %s", response.Request.URL.Host, errWaiting, said.Message)
+		}
+		return fmt.Errorf("the scheduler answers: %s", said.Message)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("read the scheduler's answer from %s: %w", target, err)
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// coresPerRow keeps a row of two-thread cores with two-letter labels within 110 columns; narrow terminals get
+// fewer.
+const coresPerRow = 16
+
+// mark is how one kind of CPU is drawn.
+type mark struct {
+	symbol, ascii string
+	tint          tint
+	meaning       string
+}
+
+var marks = map[string]mark{
+	cpuFree:            {"·", ".", plain, "shared pool, free for exclusive pods"},
+	cpuKubeletReserved: {":", ":", dim, "shared pool, reserved by the kubelet"},
+	cpuReserved:        {"%", "%", dim, "reserved on the node, in no pool"},
+	cpuSystem:          {"$", "$", dim, "system pods only"},
+	cpuOffline:         {"-", "-", dim, "offline"},
+	cpuTwice:           {"!", "!", red, "held by two pods: a fault"},
+}
+
+// markOrder is the order of the legend.
+var markOrder = []string{cpuFree, cpuKubeletReserved, cpuReserved, cpuSystem, cpuOffline, cpuTwice}
+
+var classTints = map[string]tint{"LSE": red, "LSR": yellow, "kubelet": magenta}
+
+// drawing is the picture of one machine.
+type drawing struct {
+	paint
+	machineView
+	labels  map[string]string // namespace/name of a pod that holds CPUs to its label
+	width   int               // columns of a label
+	columns int               // of the terminal, 0 = unlimited
+	used    map[string]bool   // states that occur
+	text    strings.Builder
+}
+
+// drawMachine draws sockets ▸ NUMA nodes ▸ cores ▸ threads. A core is a group of labels, one for each thread; a
+// capital is an LSE pod, a small letter one that shares its CPUs (LSR with BE pods). Nothing is wider than the terminal's
+// columns; 0 is unlimited.
+func drawMachine(v machineView, p paint, columns int) string {
+	d := &drawing{paint: p, machineView: v, columns: columns, used: map[string]bool{}}
+	d.label()
+	d.head()
+	for _, s := range v.Sockets {
+		d.printf("%s\n", d.paint.text(bold, fmt.Sprintf("socket %d", s.Socket)))
+		for _, n := range s.NUMA {
+			d.numa(n)
+		}
+	}
+	d.legend()
+	return d.text.String()
+}
+
+func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.text, format, args...) }
+
+// wrapped prints a line, or several where the terminal is narrow: the later ones are indented by four more.
+func (d *drawing) wrapped(indent int, separator, text string) {
+	for i, part := range wrap(text, separator, d.columns-indent-4) {
+		if i == 1 {
+			indent += 4
+		}
+		d.printf("%s\n", d.fit(strings.Repeat(" ", indent)+part, d.columns))
+	}
+}
+
+// label gives every pod that holds CPUs a letter, or a letter and a digit when letters do not suffice, in the order of
+// their lowest CPU.
+func (d *drawing) label() {
+	holders := slices.DeleteFunc(slices.Clone(d.Pods), func(p podView) bool { return p.CPUSet == "" })
+	slices.SortStableFunc(holders, func(a, b podView) int { return cmp.Compare(firstCPU(a), firstCPU(b)) })
+	d.labels, d.width = map[string]string{}, 1
+	const letters = 26
+	if len(holders) > letters {
+		d.width = 2
+	}
+	for i, p := range holders {
+		text := string(rune('A' + i%letters))
+		if d.width == 2 {
+			text += strconv.Itoa(i / letters % 10)
+		}
+		if p.QoS != "LSE" {
+			text = strings.ToLower(text)
+		}
+		d.labels[p.Namespace+"/"+p.Name] = text
+	}
+}
+
+func firstCPU(p podView) int {
+	ids, err := cpuset.ParseIDs(p.CPUSet)
+	if err != nil || len(ids) == 0 {
+		return -1
+	}
+	return ids[0]
+}
+
+func (d *drawing) head() {
+	d.printf("%s", d.paint.text(bold, "node "+d.Node))
+	if d.Fault != "" {
+		d.printf("  no CPU topology (%s): pods with exclusive CPUs cannot run here\n", d.Fault)
+		return
+	}
+	dot := d.symbol(" · ", ", ")
+	facts := []string{
+		countText(d.CPUs, "CPU"), countText(d.Cores, "core"), countText(d.NUMANodes, "NUMA node"), countText(len(d.Sockets), "socket"),
+	}
+	if d.Arch != "" {
+		facts = append(facts, d.Arch)
+	}
+	text := strings.Join(facts, dot)
+	if d.columns > 0 && utf8.RuneCountInString("node "+d.Node+"  "+text) > d.columns {
+		d.printf("\n")
+		d.wrapped(2, dot, text)
+	} else {
+		d.printf("  %s\n", text)
+	}
+	policies := fmt.Sprintf("policies: kubelet %s, allocate %s, NUMA %s", d.KubeletPolicy, d.Policies.NUMAAllocate, d.Policies.NUMATopology)
+	if d.Policies.CPUBind != "" {
+		policies += ", bind " + d.Policies.CPUBind
+	}
+	d.wrapped(2, " ", policies)
+}
+
+func (d *drawing) numa(n numaView) {
+	title := fmt.Sprintf("NUMA %d", n.Node)
+	if n.Memory != "" {
+		title += "  " + n.Memory
+	}
+	if len(n.Distances) > 1 {
+		title += "  distance " + strings.Trim(fmt.Sprint(n.Distances), "[]")
+	}
+	d.wrapped(2, " ", title+fmt.Sprintf("  free %d", n.Free))
+	if len(n.Cores) == 0 {
+		d.printf("    no CPUs\n")
+		return
+	}
+	rows, names, wide := d.rows(n.Cores)
+	for i, row := range rows {
+		d.printf("    %-*s ", wide, names[i])
+		for j, core := range row {
+			if j > 0 && core.L3 != row[j-1].L3 {
+				d.printf(" %s", d.symbol("│", "|"))
+			}
+			d.printf(" ")
+			for _, c := range core.CPUs {
+				d.printf("%s", d.cpu(c))
+			}
+		}
+		d.printf("\n")
+	}
+	ls, be := "LS pool "+orNone(n.SharedPool), "BE pool "+orNone(n.BESharedPool)
+	if both := fmt.Sprintf("    %-32s %s", ls, be); d.columns <= 0 || len(both) <= d.columns {
+		d.printf("%s\n", both)
+		return
+	}
+	d.wrapped(4, ",", ls)
+	d.wrapped(4, ",", be)
+}
+
+// rows cuts the cores of a NUMA node into rows that fit the terminal, each with the name of its CPUs; wide is the longest
+// name.
+func (d *drawing) rows(cores []coreView) (rows [][]coreView, names []string, wide int) {
+	for per := coresPerRow; ; per /= 2 {
+		rows, names, wide = slices.Collect(slices.Chunk(cores, per)), nil, 0
+		cells := 0
+		for _, row := range rows {
+			names = append(names, "cpu "+cpuList(row))
+			wide = max(wide, len(names[len(names)-1]))
+			cells = max(cells, d.cells(row))
+		}
+		if d.columns <= 0 || 4+wide+1+cells <= d.columns || per == 1 {
+			return rows, names, wide
+		}
+	}
+}
+
+// cells is the width of a row of cores.
+func (d *drawing) cells(row []coreView) int {
+	n := 0
+	for j, core := range row {
+		if j > 0 && core.L3 != row[j-1].L3 {
+			n += 2
+		}
+		n += 1 + d.width*len(core.CPUs)
+	}
+	return n
+}
+
+func cpuList(cores []coreView) string {
+	var ids []int
+	for _, c := range cores {
+		for _, cpu := range c.CPUs {
+			ids = append(ids, cpu.CPU)
+		}
+	}
+	slices.Sort(ids)
+	return cpuset.FormatIDs(ids)
+}
+
+func orNone(cpus string) string {
+	if cpus == "" {
+		return "none"
+	}
+	return cpus
+}
+
+func (d *drawing) cpu(c cpuView) string {
+	d.used[c.State] = true
+	text, colour := "?", plain
+	if m, ok := marks[c.State]; ok {
+		text, colour = d.symbol(m.symbol, m.ascii), m.tint
+	} else if len(c.Pods) == 1 {
+		text, colour = d.labels[c.Pods[0]], d.tintOf(c.Pods[0])
+	}
+	if len(text) < d.width || d.width == 2 && len([]rune(text)) == 1 {
+		text += strings.Repeat(text, d.width-1)
+	}
+	return d.paint.text(colour, text)
+}
+
+func (d *drawing) tintOf(pod string) tint {
+	for _, p := range d.Pods {
+		if p.Namespace+"/"+p.Name == pod {
+			return classTints[p.QoS]
+		}
+	}
+	return plain
+}
+
+func (d *drawing) legend() {
+	t := columns{indent: "  ", width: d.columns, paint: d.paint}
+	var tints []tint
+	for _, p := range d.Pods {
+		name := p.Namespace + "/" + p.Name
+		where := "numa " + strings.Trim(strings.ReplaceAll(fmt.Sprint(p.NUMANodes), " ", ","), "[]")
+		switch {
+		case p.CPUSet != "":
+			t.add(d.labels[name], name, p.QoS, p.CPUSet, where, p.Exclusive)
+		default:
+			t.add(d.symbol("~", "~"), name, cmp.Or(p.QoS, "LS"), "shared pool", where, "")
+		}
+		tints = append(tints, classTints[p.QoS])
+	}
+	var lines strings.Builder
+	_ = t.write(&lines) // a Builder does not fail
+	for i, line := range strings.SplitAfter(lines.String(), "\n") {
+		if line != "" {
+			d.printf("%s\n", d.paint.text(tints[i], strings.TrimSuffix(line, "\n")))
+		}
+	}
+	for _, state := range markOrder {
+		if d.used[state] {
+			d.printf("  %s  %s\n", d.symbol(marks[state].symbol, marks[state].ascii), marks[state].meaning)
+		}
+	}
+	if d.SharedPods+d.BEPods > 0 {
+		d.printf("  %s on the LS pool, %d on the BE pool\n", countText(d.SharedPods, "pod"), d.BEPods)
+	}
+	for _, p := range d.Problems {
+		for i, part := range wrap(strings.TrimSpace(p.Pod+" "+p.Text), " ", d.columns-4) {
+			mark := " "
+			if i == 0 {
+				mark = d.paint.text(red, d.symbol("✗", "x"))
+			}
+			d.printf("  %s %s\n", mark, d.fit(part, d.columns-4))
+		}
+	}
+}

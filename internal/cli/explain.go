@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	format, color, address    string
+	allNamespaces, everything bool
+	exitCode                  bool
+}
+
+// NewExplain returns the verb explain.
+func NewExplain(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+	var o explainOptions
+	c := &cobra.Command{
+		Use:     "explain [POD | pod/POD]",
+		Aliases: []string{"why"},
+		Short:   "Say why a pod is where it is, or why it is nowhere",
+		Long: `Say why a pod is where it is, or why it is nowhere.
+
+Without a name: all pending pods, grouped by root cause.`,
+		Example: `  # a pod that does not start, or one that runs
+  tenon explain pod/web-0
+
+  # everything that waits, in all namespaces
+  tenon explain -A
+
+  # for programs; exit code 3 while the pod is blocked
+  tenon explain web-0 -n default -o json --exit-code`,
+		RunE: func(c *cobra.Command, args []string) error {
+			name, err := named(args, "pod")
+			if err != nil {
+				return err
+			}
+			if err := checkFormat(o.format); err != nil {
+				return err
+			}
+			return o.run(c.Context(), flags, streams, name)
+		},
+	}
+	c.Flags().StringVarP(&o.format, "output", "o", "table", "table, json or yaml")
+	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
+	c.Flags().StringVar(&o.address, "diagnostics", "", "address of the scheduler's diagnostics; default: the one that the kubeconfig names")
+	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "without a name: pods of all namespaces")
+	c.Flags().BoolVar(&o.everything, "all", false, "show all nodes instead of the ten nearest")
+	c.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 3 while a pod is blocked")
+	return c
+}
+
+func (o *explainOptions) run(ctx context.Context, flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams, name string) error {
+	p, err := newPaint(o.color, streams.Out, os.Getenv)
+	if err != nil {
+		return err
+	}
+	cl, err := connect(flags)
+	if err != nil {
+		return err
+	}
+	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	scheduler, err := findDiagnostics(flags, o.address)
+	if err != nil && !errors.Is(err, errNoDiagnostics) {
+		return err
+	}
+	if name == "" {
+		if o.allNamespaces {
+			namespace = metav1.NamespaceAll
+		}
+		return o.pending(ctx, cl, scheduler, streams.Out, p, namespace)
+	}
+	answer, phase, err := explainPod(ctx, cl, scheduler, streams.ErrOut, namespace, name)
+	if err != nil {
+		return err
+	}
+	r := renderer{paint: p, now: time.Now(), width: terminalWidth(streams.Out), everything: o.everything}
+	err = printAnswer(streams.Out, o.format, answer, func(w io.Writer) error {
+		_, err := io.WriteString(w, r.pod(answer, phase))
+		return err
+	})
+	if err == nil && o.exitCode && answer.RootCause != nil {
+		return errNegative
+	}
+	return err
+}
+
+// explainPod asks the scheduler, and falls back on what the objects say. It also returns the pod's phase.
+func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, namespace, name string) (explain.Pod, corev1.PodPhase, error) {
+	pod, err := cl.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return explain.Pod{}, "", cl.noSuchPod(ctx, namespace, name)
+	}
+	if err != nil {
+		return explain.Pod{}, "", fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
+	}
+	if scheduler != nil {
+		answer, err := scheduler.explain(ctx, namespace, name)
+		if err == nil {
+			cl.addAge(ctx, &answer)
+			return answer, pod.Status.Phase, nil
+		}
+		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
+	}
+	answer := explain.FromObject(pod)
+	if pod.Spec.NodeName != "" {
+		if err := cl.addPlacement(ctx, &answer, pod); err != nil {
+			return explain.Pod{}, "", err
+		}
+	}
+	if scheduler == nil {
+		answer.Notes = append(answer.Notes, "no scheduler was asked: "+errNoDiagnostics.Error())
+	}
+	return answer, pod.Status.Phase, nil
+}
+
+// addPlacement tells where the pod is, as its node's objects say.
+func (c cluster) addPlacement(ctx context.Context, answer *explain.Pod, pod *corev1.Pod) error {
+	name := pod.Spec.NodeName
+	a, err := c.load(ctx, name)
+	if errors.Is(err, errNoNode) {
+		answer.Placement = explain.PlacementOf(pod, nil)
+		answer.Notes = append(answer.Notes, explain.MissingNode(name))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	answer.Placement = explain.PlacementOf(pod, a.view(name))
+	c.addAge(ctx, answer)
+	return nil
+}
+
+// addAge tells how old the topology is of the node that the pod is on, or comes closest to. Without it the answer still
+// stands, so errors are left out.
+func (c cluster) addAge(ctx context.Context, answer *explain.Pod) {
+	node := ""
+	switch {
+	case answer.Placement != nil:
+		node = answer.Placement.Node
+	case len(answer.Candidates) > 0:
+		node = answer.Candidates[0].Node
+	}
+	if _, known := answer.Data.Ages["topology"]; known || node == "" {
+		return
+	}
+	topologies, err := c.topologies(ctx, node)
+	if err != nil {
+		return
+	}
+	for i := range topologies {
+		if topologies[i].Name == node {
+			if answer.Data.Ages == nil {
+				answer.Data.Ages = map[string]float64{}
+			}
+			answer.Data.Ages["topology"] = time.Since(lastWrite(&topologies[i])).Round(time.Second).Seconds()
+		}
+	}
+}
+
+// noSuchPod tells where a pod of that name is, if anywhere, or which name is near.
+func (c cluster) noSuchPod(ctx context.Context, namespace, name string) error {
+	elsewhere, err := c.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: 1,
+	})
+	if err == nil && len(elsewhere.Items) > 0 {
+		other := elsewhere.Items[0].Namespace
+		return usagef("pod %q not found in namespace %q; it exists in namespace %q (try -n %s)", name, namespace, other, other)
+	}
+	here, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	var names []string
+	if err == nil {
+		for _, p := range here.Items {
+			names = append(names, p.Name)
+		}
+	}
+	return usagef("pod %q not found in namespace %q%s", name, namespace, suggest(name, names))
+}

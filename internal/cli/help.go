@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+// addVerb gives a verb kubectl's global flags, and a help text that keeps them apart from its own. display is how the
+// user starts us.
+func addVerb(root, verb *cobra.Command, global *genericclioptions.ConfigFlags, display string) {
+	own := pflag.NewFlagSet(verb.Name(), pflag.ContinueOnError)
+	own.AddFlagSet(verb.Flags())
+	shared := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+	global.AddFlags(shared)
+	verb.Flags().AddFlagSet(shared)
+	verb.Example = strings.ReplaceAll(verb.Example, "\n  tenon ", "\n  "+display+" ")
+	verb.SetUsageFunc(func(c *cobra.Command) error {
+		_, err := fmt.Fprint(c.OutOrStderr(), usage(c, own, shared))
+		return err
+	})
+	root.AddCommand(verb)
+}
+
+func usage(c *cobra.Command, own, shared *pflag.FlagSet) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage:\n  %s\n", c.UseLine())
+	if len(c.Aliases) > 0 {
+		fmt.Fprintf(&b, "\nAliases:\n  %s\n", c.NameAndAliases())
+	}
+	fmt.Fprintf(&b, "\nExamples:\n%s\n\nFlags:\n%s", c.Example, own.FlagUsages())
+	fmt.Fprintf(&b, "\nFlags of every kubectl command:\n%s", shared.FlagUsages())
+	return b.String()
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// Values of --color.
+const (
+	colorAuto   = "auto"
+	colorAlways = "always"
+	colorNever  = "never"
+)
+
+// paint colours text for one stream. The zero value paints nothing.
+type paint struct {
+	on bool
+	// ascii replaces symbols for locales that cannot show them.
+	ascii bool
+}
+
+// newPaint decides from the flag, the stream and the environment (NO_COLOR, TERM, LANG).
+func newPaint(when string, out io.Writer, env func(string) string) (paint, error) {
+	if !slices.Contains([]string{colorAuto, colorAlways, colorNever}, when) {
+		return paint{}, usagef("--color %s is not allowed: use auto, always, never", when)
+	}
+	p := paint{ascii: !speaksUTF8(env)}
+	switch when {
+	case colorAlways:
+		p.on = true
+	case colorAuto:
+		p.on = isTerminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
+	}
+	return p, nil
+}
+
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// speaksUTF8 follows the precedence of POSIX locales. An environment that says nothing is taken as able.
+func speaksUTF8(env func(string) string) bool {
+	for _, key := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(env(key)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return true
+}
+
+// tint is an ANSI colour; colour is never the only sign.
+type tint string
+
+const (
+	plain   tint = ""
+	bold    tint = "1"
+	dim     tint = "2"
+	red     tint = "31"
+	green   tint = "32"
+	yellow  tint = "33"
+	blue    tint = "34"
+	magenta tint = "35"
+	cyan    tint = "36"
+)
+
+func (p paint) text(c tint, s string) string {
+	if !p.on || c == plain {
+		return s
+	}
+	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
+}
+
+// symbol returns s, or its twin for locales without UTF-8.
+func (p paint) symbol(s, ascii string) string {
+	if p.ascii {
+		return ascii
+	}
+	return s
+}

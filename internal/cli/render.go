@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// rowsShown bounds the table of nodes unless all are asked for.
+const rowsShown = 10
+
+// renderer writes the table form of an explanation.
+type renderer struct {
+	paint
+	now        time.Time
+	width      int // of the terminal, 0 = unlimited
+	everything bool
+	lines      []string
+}
+
+func age(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
+
+// labelWidth is that of the first column, its gap included.
+const labelWidth = 16
+
+// line adds a labelled line, on several where the terminal is narrow.
+func (r *renderer) line(label, format string, args ...any) {
+	for _, part := range wrap(fmt.Sprintf(format, args...), " ", r.width-labelWidth) {
+		r.lines = append(r.lines, fmt.Sprintf("%-*s%s", labelWidth, label, part))
+		label = ""
+	}
+}
+
+func (r *renderer) pod(p explain.Pod, phase corev1.PodPhase) string {
+	r.lines = nil
+	r.head(p, phase)
+	r.queue(p.Queue)
+	if p.RootCause != nil {
+		r.cause(p)
+		r.nodes(p.Candidates)
+	}
+	if p.Placement != nil {
+		r.placement(*p.Placement)
+	}
+	if p.Decision != nil {
+		r.decision(*p.Decision)
+	}
+	r.data(p.Data)
+	for _, n := range p.Notes {
+		r.line("  note", "%s", n)
+	}
+	var b strings.Builder
+	for i, l := range r.lines {
+		l = r.fit(strings.TrimRight(l, " "), r.width)
+		switch {
+		case i == 0:
+			l = r.text(bold, l)
+		case strings.HasPrefix(l, r.symbol("✗", "x")+" "):
+			l = r.text(red, l)
+		}
+		b.WriteString(l + "\n")
+	}
+	return b.String()
+}
+
+func (r *renderer) head(p explain.Pod, phase corev1.PodPhase) {
+	state := p.State
+	if p.State == explain.Bound && phase != "" {
+		state = string(phase)
+	}
+	text := "pod " + p.Pod + "   " + state
+	if p.Since != nil {
+		text += " " + age(r.now.Sub(*p.Since))
+	}
+	if p.QoS != "" {
+		text += "   qos " + p.QoS
+	}
+	if p.Scheduler != "" {
+		text += "   scheduler " + p.Scheduler
+	}
+	r.lines = append(r.lines, text)
+}
+
+func (r *renderer) queue(q *explain.Queue) {
+	if q == nil {
+		return
+	}
+	parts := []string{}
+	if q.Place != "" {
+		parts = append(parts, q.Place)
+	}
+	if q.Position > 0 {
+		parts = append(parts, fmt.Sprintf("position %d of %d", q.Position, q.Length))
+	}
+	switch {
+	case q.Attempts == 0:
+		parts = append(parts, "never attempted")
+	case q.LastAttempt != nil:
+		parts = append(parts, fmt.Sprintf("%s, last %s ago", countText(q.Attempts, "attempt"), age(r.now.Sub(*q.LastAttempt))))
+	default:
+		parts = append(parts, countText(q.Attempts, "attempt"))
+	}
+	if q.NextTry != nil {
+		parts = append(parts, "next in "+age(q.NextTry.Sub(r.now)))
+	}
+	if len(q.WakesOn) > 0 {
+		parts = append(parts, "wakes on "+strings.Join(q.WakesOn, ", "))
+	}
+	r.line("queue", "%s", strings.Join(parts, r.symbol(" · ", " | ")))
+}
+
+func (r *renderer) cause(p explain.Pod) {
+	c := p.RootCause
+	var where []string
+	for _, part := range []string{c.Plugin, c.Phase} {
+		if part != "" {
+			where = append(where, part)
+		}
+	}
+	if c.Nodes > 0 {
+		where = append(where, countText(c.Nodes, "node"))
+	}
+	text := c.Code.String()
+	if len(where) > 0 {
+		text += "   (" + strings.Join(where, ", ") + ")"
+	}
+	var also []string
+	for _, o := range p.Obstacles {
+		if o.Code != c.Code && o.Nodes > 0 {
+			also = append(also, fmt.Sprintf("%s on %s", o.Code, countText(o.Nodes, "node")))
+		}
+	}
+	if len(also) > 0 {
+		text += "   also " + strings.Join(also, ", ")
+	}
+	r.line(r.symbol("✗", "x")+" root cause", "%s", text)
+	r.line("  says", "%s", c.Message)
+	if cause := c.Code.Entry().Cause; cause != "" {
+		r.line("  means", "%s", cause)
+	}
+	if p.Asked != "" {
+		r.line("  asked", "%s", p.Asked)
+	}
+}
+
+func countText(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (r *renderer) nodes(candidates []explain.Candidate) {
+	if len(candidates) == 0 {
+		return
+	}
+	t := columns{indent: "  ", width: r.width, paint: r.paint}
+	t.add("NODE", "CODE", "HAVE/NEED", "SAYS")
+	shown := candidates
+	if !r.everything {
+		shown = candidates[:min(len(candidates), rowsShown)]
+	}
+	for _, c := range shown {
+		name := c.Node
+		if c.Count > 1 {
+			name = fmt.Sprintf("%d nodes like %s", c.Count, c.Node)
+		}
+		for _, reason := range c.Reasons {
+			t.add(name, reason.Code.String(), cmp.Or(reason.HaveNeed, r.symbol("–", "-")), reason.Message)
+			name = ""
+		}
+	}
+	var b strings.Builder
+	_ = t.write(&b) // a Builder does not fail
+	r.lines = append(r.lines, strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
+	hidden := 0
+	for _, c := range candidates[len(shown):] {
+		hidden += c.Count
+	}
+	if hidden > 0 {
+		r.lines = append(r.lines, fmt.Sprintf("  %s and %s (--all shows them)", r.symbol("…", "..."), countText(hidden, "more node")))
+	}
+}
+
+var poolNames = map[string]string{
+	explain.PoolShared: "CPU shared pool", explain.PoolBE: "BE CPU shared pool", explain.PoolSystem: "system CPUs",
+	explain.PoolKubelet: "CPUs pinned by the kubelet",
+}
+
+func (r *renderer) placement(p explain.Placement) {
+	switch {
+	case p.CPUSet != "":
+		r.line("placed", "node %s, exclusive CPUs %s", p.Node, p.CPUSet)
+	case p.Pool != "" && p.PoolCPUs != "":
+		r.line("placed", "node %s, %s %s", p.Node, poolNames[p.Pool], p.PoolCPUs)
+	case p.Pool != "":
+		r.line("placed", "node %s, %s", p.Node, poolNames[p.Pool])
+	default:
+		r.line("placed", "node %s", p.Node)
+	}
+	for _, n := range p.NUMA {
+		text := fmt.Sprintf("numa %d (socket %d): %s", n.Node, n.Socket, n.CPUSet)
+		if len(n.Cores) > 0 {
+			text += ", " + cores(n.Cores)
+		}
+		r.line("", "%s", text)
+	}
+}
+
+// cores counts whole cores and names those that the pod shares.
+func cores(list []explain.Core) string {
+	whole := 0
+	var parts []string
+	for _, c := range list {
+		if c.Whole {
+			whole++
+		} else {
+			parts = append(parts, fmt.Sprintf("part of core %d", c.Core))
+		}
+	}
+	if whole > 0 {
+		parts = append([]string{countText(whole, "whole core")}, parts...)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (r *renderer) decision(d explain.Decision) {
+	text := fmt.Sprintf("%d of %s would have taken it", d.Feasible, countText(d.Of, "node"))
+	chosen := slices.IndexFunc(d.Scores, func(s explain.Score) bool { return s.Node == d.Node })
+	other := slices.IndexFunc(d.Scores, func(s explain.Score) bool { return s.Node != d.Node })
+	if chosen >= 0 && other >= 0 {
+		a, b := d.Scores[chosen], d.Scores[other]
+		text += fmt.Sprintf("; score %d against %d of %s", a.Total, b.Total, b.Node)
+		if a.Total == b.Total {
+			text += ", a tie"
+		}
+		if diff := differences(a, b); diff != "" {
+			text += ": " + diff
+		}
+	}
+	r.line("why here", "%s", text)
+}
+
+// differences lists the plugins that scored two nodes apart, the largest difference first.
+func differences(a, b explain.Score) string {
+	type gap struct {
+		plugin string
+		by     int64
+	}
+	var gaps []gap
+	for _, p := range a.Plugins {
+		by := p.Score
+		for _, q := range b.Plugins {
+			if q.Name == p.Name {
+				by -= q.Score
+			}
+		}
+		if by != 0 {
+			gaps = append(gaps, gap{p.Name, by})
+		}
+	}
+	slices.SortStableFunc(gaps, func(x, y gap) int { return int(abs(y.by) - abs(x.by)) })
+	parts := make([]string, len(gaps))
+	for i, g := range gaps {
+		parts[i] = fmt.Sprintf("%s %+d", g.plugin, g.by)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func abs(n int64) int64 {
+	if n < 0 {
+		return -n
+	}
+	return n
+}
+
+func (r *renderer) data(d explain.Data) {
+	var parts []string
+	names := make([]string, 0, len(d.Ages))
+	for name := range d.Ages {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		parts = append(parts, fmt.Sprintf("%s %s old", name, age(time.Duration(d.Ages[name]*float64(time.Second)))))
+	}
+	if d.Generation > 0 {
+		parts = append(parts, fmt.Sprintf("snapshot %d", d.Generation))
+	}
+	if d.Source == "objects" {
+		parts = append(parts, "from API objects alone")
+	}
+	if len(parts) > 0 {
+		r.line("  data", "%s", strings.Join(parts, ", "))
+	}
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// NewRoot returns the command named name ("tenon", or "kubectl-tenon" as kubectl starts it) with the reading verbs and
+// those of others.
+func NewRoot(name string, streams genericiooptions.IOStreams, others ...*cobra.Command) *cobra.Command {
+	flags := genericclioptions.NewConfigFlags(true)
+	display := "tenon"
+	if strings.HasPrefix(name, "kubectl-") {
+		display = "kubectl tenon"
+	}
+	root := &cobra.Command{
+		Use:           "tenon",
+		Short:         "Place pods on CPUs, NUMA nodes and cores, and see why they are where they are",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          unknownVerb,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version:       version(),
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: display},
+	}
+	root.Flags().Bool("version", false, "print the version")
+	// Linked components bring a flag of this name that does nothing, and cobra would list it at every verb.
+	root.PersistentFlags().Bool("version", false, "")
+	_ = root.PersistentFlags().MarkHidden("version") // it exists, one line above
+	root.SuggestionsMinimumDistance = 2
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
+	for _, verb := range []*cobra.Command{NewExplain(flags, streams), NewTopology(flags, streams), NewTop(flags, streams)} {
+		addVerb(root, verb, flags, display)
+	}
+	root.AddCommand(others...)
+	return root
+}
+
+// version is what the module system stamped; go install needs no further flags for it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func unknownVerb(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown verb %q", args[0])
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		text += fmt.Sprintf(", did you mean %q?", near[0])
+	}
+	return usagef("%s (%s --help lists the verbs)", text, c.DisplayName())
+}
+
+// Run executes root and returns the process's exit code: 0 done or answered, 1 unexpected error, 2 bad usage or input,
+// 3 negative answer with --exit-code, 4 unreachable or forbidden, 130 interrupted. Errors are printed to errOut.
+func Run(ctx context.Context, root *cobra.Command, args []string, errOut io.Writer) int {
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(err)
+	if err != nil && !errors.Is(err, errNegative) {
+		for _, line := range strings.Split(strings.TrimSpace(remedy(err)), "\n") {
+			_, _ = fmt.Fprintf(errOut, "error: %s\n", line) // nowhere else to tell
+		}
+	}
+	return code
+}
