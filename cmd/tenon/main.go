@@ -1,0 +1,24 @@
+// Command tenon starts local clusters, and shows where pods run on the CPUs of a cluster's machines and why.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/cli"
+	"github.com/tenon-project/tenon/internal/sim"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal stops in order, the second one at once.
+	context.AfterFunc(ctx, stop)
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	root := cli.NewRoot(filepath.Base(os.Args[0]), streams, append(localVerbs(), sim.NewCommand(streams))...)
+	os.Exit(cli.Run(ctx, root, os.Args[1:], os.Stderr))
+}

@@ -1,0 +1,272 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/install"
+	"github.com/tenon-project/tenon/internal/local/plane"
+	"github.com/tenon-project/tenon/internal/local/proc"
+)
+
+// Options are what a cluster is started with.
+type Options struct {
+	Dir   datadir.Dir
+	Nodes []datadir.Node // none: those of the last start, else DefaultMachines
+	// Schedulers is the number of scheduler replicas, 1 to datadir.MaxSchedulers; one leads, the others wait.
+	Schedulers int
+	// Binary is run as `BINARY VERB --data DIR` for each child, with the verbs below.
+	Binary string
+	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers.
+	Manifests, Admission [][]byte
+	// Report hears of each step; it is called from several goroutines.
+	Report func(Step)
+}
+
+// The hidden verbs of the child processes.
+const (
+	SchedulerVerb = "__scheduler"
+	ManagerVerb   = "__manager"
+	NodesVerb     = "__nodes"
+)
+
+// Step is a part of the start that is done, or something that a user should know.
+type Step struct {
+	Text string
+	Took time.Duration // since the start; 0 for news that are no part of it
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	dir   datadir.Dir
+	nodes []datadir.Node
+	lock  *datadir.Lock
+	ports *datadir.Ports
+	log   *os.File
+	plane *plane.Plane
+	begun time.Time
+
+	report func(Step)
+
+	mu       sync.Mutex             // guards children
+	children map[string]*proc.Child // by name
+
+	stopTokens context.CancelFunc
+	tokensDone chan struct{}
+}
+
+// Start starts a cluster and returns when everything in it is ready. When it fails nothing is left running.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{dir: o.Dir, report: o.Report, begun: time.Now(), children: map[string]*proc.Child{}}
+	if err := c.start(ctx, o); err != nil {
+		stopErr := c.Stop()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if c.plane != nil && c.plane.Err() != nil {
+			err = c.plane.Err() // the others only suffer from it
+		}
+		return nil, Explain(errors.Join(err, stopErr), o.Dir)
+	}
+	return c, nil
+}
+
+// Nodes returns the simulated machines.
+func (c *Cluster) Nodes() []datadir.Node { return c.nodes }
+
+// Diagnostics returns the address of the scheduler's diagnostics.
+func (c *Cluster) Diagnostics() string { return "http://" + c.ports.Address(datadir.Diagnostics) }
+
+// Wait returns nil when ctx ends, and an error when the control plane breaks before that.
+func (c *Cluster) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.plane.Broken():
+		return Explain(c.plane.Err(), c.dir)
+	}
+}
+
+// Stop stops what runs: first those who write, then the API server, then the store.
+func (c *Cluster) Stop() error {
+	for replica := range datadir.MaxSchedulers {
+		c.stopChild(schedulerName(replica))
+	}
+	c.stopChild(managerName)
+	c.stopChild(nodesName)
+	if c.stopTokens != nil {
+		c.stopTokens()
+		<-c.tokensDone
+	}
+	var err error
+	if c.plane != nil {
+		err = c.plane.Stop()
+	}
+	if c.ports != nil {
+		c.ports.Close()
+	}
+	if c.log != nil {
+		err = errors.Join(err, c.log.Close())
+	}
+	if c.lock != nil {
+		err = errors.Join(err, c.lock.Release())
+	}
+	return err
+}
+
+func (c *Cluster) start(ctx context.Context, o Options) error {
+	if err := c.take(o); err != nil {
+		return err
+	}
+	id, err := writeIdentities(c.dir, c.ports, c.nodes, o.Schedulers, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := c.startPlane(ctx, id); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-c.plane.Broken():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	client, err := kubernetes.NewForConfig(id.adminConfig())
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	applier, err := install.NewApplier(id.adminConfig())
+	if err != nil {
+		return err
+	}
+	if err := c.install(ctx, applier, client, o.Manifests); err != nil {
+		return err
+	}
+	c.startTokens(client, id)
+	return c.together(
+		func() error { return c.startManager(ctx, o, applier, id) },
+		func() error { return c.startNodes(ctx, o, client) },
+		func() error { return c.startSchedulers(ctx, o, id) },
+		func() error { return awaitDefaultAccount(ctx, client) },
+	)
+}
+
+// take makes the data folder this process's own.
+func (c *Cluster) take(o Options) error {
+	if err := c.dir.Make(); err != nil {
+		return err
+	}
+	var err error
+	if c.lock, err = c.dir.Lock(); err != nil {
+		return err
+	}
+	if err := checkSpace(c.dir); err != nil {
+		return err
+	}
+	if c.nodes, err = c.chooseNodes(o.Nodes); err != nil {
+		return err
+	}
+	if c.ports, err = c.dir.Ports(); err != nil {
+		return err
+	}
+	for _, m := range c.ports.Moved {
+		c.report(Step{Text: fmt.Sprintf("port %d of %s is taken by another process: %d is used instead%s", m.Old, m.Service, m.New, moveHint(m))})
+	}
+	if c.log, err = os.OpenFile(c.dir.Log("control-plane"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	return nil
+}
+
+// chooseNodes returns the machines of this start. The tree of a node whose machine has become another one is removed, it
+// is generated anew.
+func (c *Cluster) chooseNodes(asked []datadir.Node) ([]datadir.Node, error) {
+	saved, err := c.dir.SavedNodes()
+	if err != nil {
+		return nil, err
+	}
+	nodes := asked
+	if len(nodes) == 0 {
+		nodes = saved
+	}
+	if len(nodes) == 0 {
+		if nodes, err = Expand(DefaultMachines(), 0); err != nil {
+			return nil, err
+		}
+	}
+	for _, old := range saved {
+		if slices.Contains(nodes, old) {
+			continue
+		}
+		if err := os.RemoveAll(c.dir.Node(old.Name)); err != nil {
+			return nil, fmt.Errorf("remove machine of an earlier start: %w", err)
+		}
+	}
+	return nodes, c.dir.SaveNodes(nodes)
+}
+
+func (c *Cluster) startPlane(ctx context.Context, id *identities) error {
+	var err error
+	c.plane, err = plane.Start(ctx, plane.Config{
+		Dir:      c.dir,
+		PKI:      id.authority,
+		Listener: c.ports.Listener(datadir.APIServer),
+		Log:      c.log,
+		Admin:    id.adminConfig(),
+	})
+	if err != nil {
+		return err
+	}
+	c.done("control plane (etcd, kube-apiserver)")
+	return c.plane.StartControllers(ctx, c.dir.Credential(controllers))
+}
+
+func (c *Cluster) startTokens(client kubernetes.Interface, id *identities) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stopTokens, c.tokensDone = cancel, make(chan struct{})
+	t := &tokens{dir: c.dir, client: client, cluster: id.cluster, nodes: c.nodes}
+	go func() {
+		defer close(c.tokensDone)
+		t.run(ctx)
+	}()
+}
+
+// together runs the steps at the same time and returns all their errors.
+func (c *Cluster) together(steps ...func() error) error {
+	errs := make([]error, len(steps))
+	var wait sync.WaitGroup
+	for i, step := range steps {
+		wait.Go(func() { errs[i] = step() })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) done(text string) { c.report(Step{Text: text, Took: time.Since(c.begun)}) }
+
+func (c *Cluster) stopChild(name string) {
+	c.mu.Lock()
+	child := c.children[name]
+	c.mu.Unlock()
+	if child != nil {
+		child.Stop()
+	}
+}
+
+func moveHint(m datadir.Move) string {
+	if m.Service == datadir.APIServer || m.Service == datadir.Diagnostics {
+		return "; copies of the old kubeconfig lead nowhere"
+	}
+	return ""
+}

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/pki"
+	"github.com/tenon-project/tenon/internal/local/plane"
+)
+
+// The space that a start needs. The first one makes etcd's write-ahead segments, certificates, machines and logs; later
+// ones find most of that in place.
+const (
+	leastFreeFirst = 256 << 20
+	leastFreeLater = 64 << 20
+)
+
+// Fault is an error with a text for people: what is wrong, and what to do.
+type Fault struct {
+	What   string
+	Remedy string
+	Err    error
+}
+
+func (f *Fault) Error() string { return f.What + "\n" + f.Remedy }
+
+func (f *Fault) Unwrap() error { return f.Err }
+
+// ExitCode keeps a full disk from being taken for an unreachable cluster: system errors look like network errors.
+func (f *Fault) ExitCode() int { return 1 }
+
+// Explain returns err as a *Fault where it is one that people can do something about.
+func Explain(err error, dir datadir.Dir) error {
+	var (
+		inUse   *datadir.InUse
+		corrupt *datadir.Corrupt
+		broken  *pki.Broken
+		store   *plane.StoreError
+		fault   *Fault
+	)
+	switch {
+	case err == nil, errors.As(err, &fault):
+		return err
+	case errors.As(err, &inUse):
+		return &Fault{
+			What:   inUse.Error(),
+			Remedy: fmt.Sprintf("stop it with: tenon down%s, or choose another folder with --data", dataFlag(dir)),
+			Err:    err,
+		}
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &Fault{
+			What:   fmt.Sprintf("the disk that holds %s is full (%v)", dir.Root(), err),
+			Remedy: "free some space and start again: what was written is kept; or choose another folder with --data",
+			Err:    err,
+		}
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return &Fault{
+			What:   fmt.Sprintf("%s cannot be written (%v)", dir.Root(), err),
+			Remedy: "make it writable for this user, or choose another folder with --data",
+			Err:    err,
+		}
+	case errors.Is(err, syscall.ENOTDIR):
+		return &Fault{
+			What:   fmt.Sprintf("%s is not a folder (%v)", dir.Root(), err),
+			Remedy: "choose another folder with --data",
+			Err:    err,
+		}
+	case errors.As(err, &corrupt):
+		return &Fault{
+			What:   corrupt.Error(),
+			Remedy: "remove the file: it is made anew, nothing of the cluster is lost",
+			Err:    err,
+		}
+	case errors.As(err, &broken):
+		return &Fault{
+			What:   fmt.Sprintf("the cluster's certificates are damaged: %v", broken),
+			Remedy: fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working", dir.PKI()),
+			Err:    err,
+		}
+	case errors.As(err, &store):
+		return &Fault{
+			What:   fmt.Sprintf("the cluster's store is damaged: %v", store),
+			Remedy: fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)", dataFlag(dir)),
+			Err:    err,
+		}
+	}
+	return err
+}
+
+// checkSpace refuses a start that would fill the disk half way.
+func checkSpace(dir datadir.Dir) error {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir.Root(), &s); err != nil {
+		return fmt.Errorf("ask for free space at %s: %w", dir.Root(), err)
+	}
+	need := uint64(leastFreeLater)
+	if entries, err := os.ReadDir(dir.Etcd()); err != nil || len(entries) == 0 {
+		need = leastFreeFirst
+	}
+	if free := s.Bavail * uint64(s.Bsize); free < need {
+		return &Fault{
+			What:   fmt.Sprintf("the disk that holds %s has %d MiB free, a cluster needs %d", dir.Root(), free>>20, need>>20),
+			Remedy: "free some space, or choose another folder with --data",
+			Err:    syscall.ENOSPC,
+		}
+	}
+	return nil
+}
+
+func dataFlag(dir datadir.Dir) string {
+	if usual, err := datadir.Resolve(""); err == nil && usual == dir {
+		return ""
+	}
+	return " --data " + dir.Root()
+}

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/local/pki"
+)
+
+// namespace is where Tenon's components live in a cluster.
+const namespace = "tenon-system"
+
+// Names of the credentials in the data folder; see datadir.Dir.Credential.
+const (
+	Scheduler   = "tenon-scheduler"
+	Manager     = "tenon-manager"
+	controllers = "kube-controller-manager"
+	// Webhooks and SchedulerServing are serving certificates, not users.
+	Webhooks         = "webhooks"
+	SchedulerServing = "scheduler"
+	KubeletServing   = "kubelets"
+)
+
+// KubeletCredential returns the name of the credential of a simulated node's kubelet.
+func KubeletCredential(node string) string { return "kubelet-" + node }
+
+// AgentCredential returns the name of the credential of a node's agent. It appears after the node has.
+func AgentCredential(node string) string { return "agent-" + node }
+
+// identities are the credentials of everybody who talks to the API server.
+type identities struct {
+	authority *pki.Authority
+	cluster   kubeconf.Cluster
+	admin     pki.Pair
+}
+
+// serviceAccount is the subject that a component has on any cluster, where it comes by it with a token.
+func serviceAccount(name string) pki.Subject {
+	return pki.Subject{
+		User:   "system:serviceaccount:" + namespace + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+}
+
+// writeIdentities makes the credentials that do not depend on a running API server.
+func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []datadir.Node, schedulers int, now time.Time) (*identities, error) {
+	authority, err := pki.Open(dir.PKI(), now)
+	if err != nil {
+		return nil, err
+	}
+	id := &identities{
+		authority: authority,
+		cluster: kubeconf.Cluster{
+			Server:    "https://" + ports.Address(datadir.APIServer),
+			Authority: authority.Certificate(),
+		},
+	}
+	if id.admin, err = authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}}); err != nil {
+		return nil, err
+	}
+	user := id.cluster
+	user.Diagnostics = "http://" + ports.Address(datadir.Diagnostics)
+	for replica := 1; replica < schedulers; replica++ {
+		user.Standby = append(user.Standby, "http://"+ports.Address(datadir.Diagnostics.Of(replica)))
+	}
+	if err := kubeconf.WriteCertificate(dir.Kubeconfig(), user, id.admin); err != nil {
+		return nil, err
+	}
+	subjects := map[string]pki.Subject{
+		Scheduler:   serviceAccount(Scheduler),
+		Manager:     serviceAccount(Manager),
+		controllers: {User: "system:kube-controller-manager"},
+	}
+	for _, n := range nodes {
+		subjects[KubeletCredential(n.Name)] = pki.Subject{User: "system:node:" + n.Name, Groups: []string{"system:nodes"}}
+	}
+	for name, subject := range subjects {
+		pair, err := authority.Issue(name, subject)
+		if err != nil {
+			return nil, err
+		}
+		if err := kubeconf.WriteCertificate(dir.Credential(name), id.cluster, pair); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []string{Webhooks, SchedulerServing, KubeletServing} {
+		if _, err := authority.Issue(name, pki.Subject{User: name, Hosts: []string{"localhost", "127.0.0.1"}}); err != nil {
+			return nil, err
+		}
+	}
+	return id, nil
+}
+
+func (id *identities) adminConfig() *rest.Config {
+	return &rest.Config{
+		Host:            id.cluster.Server,
+		TLSClientConfig: rest.TLSClientConfig{CAData: id.cluster.Authority, CertData: id.admin.Cert, KeyData: id.admin.Key},
+		QPS:             -1, // the starter waits for nothing but the server
+	}
+}

@@ -1,0 +1,282 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/install"
+	"github.com/tenon-project/tenon/internal/local/proc"
+)
+
+const pollInterval = 100 * time.Millisecond
+
+// install applies what must be there before anybody of Tenon starts.
+func (c *Cluster) install(ctx context.Context, applier *install.Applier, client kubernetes.Interface, manifests [][]byte) error {
+	objects, err := install.Parse(manifests...)
+	if err != nil {
+		return err
+	}
+	if err := applier.Apply(ctx, objects); err != nil {
+		return err
+	}
+	if err := applier.AwaitEstablished(ctx, objects); err != nil {
+		return err
+	}
+	if err := c.removeOldNodes(ctx, client); err != nil {
+		return err
+	}
+	c.done("definitions and rights")
+	return nil
+}
+
+// removeOldNodes removes the Nodes of an earlier start whose machines this one does not have.
+func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interface) error {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	wanted := make(map[string]bool, len(c.nodes))
+	for _, n := range c.nodes {
+		wanted[n.Name] = true
+	}
+	for i := range list.Items {
+		name := list.Items[i].Name
+		if wanted[name] {
+			continue
+		}
+		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete node %s of an earlier start: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.Applier, id *identities) error {
+	if err := c.release(datadir.Webhooks, datadir.ManagerHealth); err != nil {
+		return err
+	}
+	ready := get("http://"+c.ports.Address(datadir.ManagerHealth)+"/readyz", nil)
+	if err := c.run(ctx, o, ManagerVerb, managerName, ready); err != nil {
+		return err
+	}
+	objects, err := install.Parse(o.Admission...)
+	if err != nil {
+		return err
+	}
+	if err := install.PointWebhooks(objects, "https://"+c.ports.Address(datadir.Webhooks), id.authority.Certificate()); err != nil {
+		return err
+	}
+	if err := applier.Apply(ctx, objects); err != nil {
+		return err
+	}
+	c.done("manager and its webhooks")
+	return nil
+}
+
+func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.Interface) error {
+	if err := c.release(datadir.Kubelets); err != nil {
+		return err
+	}
+	if err := c.run(ctx, o, NodesVerb, nodesName, func(ctx context.Context) error { return c.nodesReady(ctx, client) }); err != nil {
+		return err
+	}
+	c.done(fmt.Sprintf("%d simulated nodes", len(c.nodes)))
+	return nil
+}
+
+func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities) error {
+	// Held ports of replicas that do not run would take connections and never answer.
+	for replica := o.Schedulers; replica < datadir.MaxSchedulers; replica++ {
+		if err := c.release(datadir.SchedulerSecure.Of(replica), datadir.Diagnostics.Of(replica)); err != nil {
+			return err
+		}
+	}
+	start := make([]func() error, o.Schedulers)
+	for replica := range start {
+		start[replica] = func() error { return c.startScheduler(ctx, o, id, replica) }
+	}
+	if err := c.together(start...); err != nil {
+		return err
+	}
+	if o.Schedulers > 1 {
+		c.done(fmt.Sprintf("%d schedulers, one leads", o.Schedulers))
+	} else {
+		c.done("scheduler")
+	}
+	return nil
+}
+
+func (c *Cluster) startScheduler(ctx context.Context, o Options, id *identities, replica int) error {
+	secure := datadir.SchedulerSecure.Of(replica)
+	if err := c.release(secure, datadir.Diagnostics.Of(replica)); err != nil {
+		return err
+	}
+	ready := get("https://"+c.ports.Address(secure)+"/readyz", id.authority.Certificate())
+	args := []string{"--replica", strconv.Itoa(replica)}
+	if o.Schedulers > 1 {
+		args = append(args, "--elect")
+	}
+	return c.run(ctx, o, SchedulerVerb, schedulerName(replica), ready, args...)
+}
+
+// The names of the children, in news and of their logs.
+const (
+	managerName = "manager"
+	nodesName   = "nodes"
+)
+
+func schedulerName(replica int) string { return string(datadir.Service("scheduler").Of(replica)) }
+
+func (c *Cluster) run(ctx context.Context, o Options, verb, name string, ready func(context.Context) error, more ...string) error {
+	child, err := proc.Start(ctx, proc.Spec{
+		Name:    name,
+		Path:    o.Binary,
+		Args:    append([]string{verb, "--data", c.dir.Root()}, more...),
+		LogFile: c.dir.Log(name),
+		Ready:   ready,
+	}, func(name string, how error, pause time.Duration) {
+		c.report(Step{Text: fmt.Sprintf("%s ended (%v); it is started again in %v, its log is %s", name, how, pause, c.dir.Log(name))})
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.children[name] = child
+	return nil
+}
+
+// release gives ports to the child that serves them.
+func (c *Cluster) release(services ...datadir.Service) error {
+	for _, s := range services {
+		if err := c.ports.Release(s); err != nil {
+			return fmt.Errorf("release the port of %s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) nodesReady(ctx context.Context, client kubernetes.Interface) error {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list leases of nodes: %w", err)
+	}
+	// What a node of an earlier start said last is still there, and was "ready".
+	alive := make(map[string]bool, len(leases.Items))
+	for i := range leases.Items {
+		l := &leases.Items[i]
+		alive[l.Name] = l.Spec.RenewTime != nil && l.Spec.RenewTime.After(c.begun)
+	}
+	topologies, err := c.topologies(ctx, client)
+	if err != nil {
+		return err
+	}
+	ready := 0
+	for i := range list.Items {
+		n := &list.Items[i]
+		if alive[n.Name] && topologies[n.Name] && isReady(n) {
+			ready++
+		}
+	}
+	if ready < len(c.nodes) {
+		return fmt.Errorf("%d of %d nodes are ready", ready, len(c.nodes))
+	}
+	return nil
+}
+
+// topologies returns the names of the nodes whose agent has published the machine.
+func (c *Cluster) topologies(ctx context.Context, client kubernetes.Interface) (map[string]bool, error) {
+	text, err := client.CoreV1().RESTClient().Get().
+		AbsPath("/apis", v1alpha2.GroupName, v1alpha2.GroupVersion().Version, "noderesourcetopologies").
+		Param("resourceVersion", "0").
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").
+		DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list topologies: %w", err)
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("list topologies: %w", err)
+	}
+	names := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		names[list.Items[i].Name] = true
+	}
+	return names, nil
+}
+
+// isReady also wants the taints gone with which a node is born: pods would wait for them.
+func isReady(n *corev1.Node) bool {
+	for _, t := range n.Spec.Taints {
+		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
+			return false
+		}
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// awaitDefaultAccount waits for what every pod needs that names no service account.
+func awaitDefaultAccount(ctx context.Context, client kubernetes.Interface) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the default service account: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// get returns a readiness check that asks a URL; authority is PEM and signs the server's certificate.
+func get(url string, authority []byte) func(context.Context) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	client := &http.Client{
+		Timeout:   2 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true},
+	}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // the status alone is an answer
+			return fmt.Errorf("%s: %s", response.Status, text)
+		}
+		return nil
+	}
+}

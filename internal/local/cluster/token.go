@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/kubeconf"
+)
+
+const (
+	agentAccount  = "tenon-agent"
+	tokenLife     = time.Hour
+	tokenInterval = 250 * time.Millisecond // between looks for nodes without a token, at the start
+	tokenPause    = 10 * time.Second       // once all have one
+)
+
+// tokens keeps a token for the agent of each node, as a kubelet does for the pods it runs: bound to the Node object, so
+// that the API server knows which node its bearer is on. A certificate cannot say that.
+type tokens struct {
+	dir     datadir.Dir
+	client  kubernetes.Interface
+	cluster kubeconf.Cluster
+	nodes   []datadir.Node
+	held    map[string]token
+}
+
+type token struct {
+	node  types.UID
+	renew time.Time // half of its life
+}
+
+// run renews until ctx ends.
+func (t *tokens) run(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	t.held = make(map[string]token, len(t.nodes))
+	for {
+		pause := tokenPause
+		if err := t.renew(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			logger.Error(err, "Renewing the agents' tokens failed, will be tried again")
+		}
+		if len(t.held) < len(t.nodes) {
+			pause = tokenInterval
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// renew makes the tokens that are missing, half used up, or bound to a Node that has been made anew.
+func (t *tokens) renew(ctx context.Context, now time.Time) error {
+	list, err := t.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	known := make(map[string]types.UID, len(list.Items))
+	for i := range list.Items {
+		known[list.Items[i].Name] = list.Items[i].UID
+	}
+	for _, n := range t.nodes {
+		uid, exists := known[n.Name]
+		held := t.held[n.Name]
+		if !exists || held.node == uid && now.Before(held.renew) {
+			continue
+		}
+		if err := t.request(ctx, n.Name, uid); err != nil {
+			return err
+		}
+		t.held[n.Name] = token{node: uid, renew: now.Add(tokenLife / 2)}
+	}
+	return nil
+}
+
+func (t *tokens) request(ctx context.Context, node string, uid types.UID) error {
+	seconds := int64(tokenLife / time.Second)
+	answer, err := t.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, agentAccount, &authentication.TokenRequest{
+		Spec: authentication.TokenRequestSpec{
+			ExpirationSeconds: &seconds,
+			BoundObjectRef:    &authentication.BoundObjectReference{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node, UID: uid},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("request token for the agent of %s: %w", node, err)
+	}
+	kubeconfig := t.dir.Credential(AgentCredential(node))
+	file := filepath.Join(t.dir.PKI(), AgentCredential(node)+".token")
+	if err := datadir.WriteFile(file, []byte(answer.Status.Token), 0o600); err != nil {
+		return err
+	}
+	// The kubeconfig comes last: who finds it finds the token.
+	return kubeconf.WriteToken(kubeconfig, t.cluster, file)
+}

@@ -1,0 +1,136 @@
+package datadir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// socketPathLimit keeps a unix socket's path well under the kernel's 108 bytes.
+const socketPathLimit = 100
+
+// Dir is a data folder. The zero value is not usable; see Resolve.
+type Dir struct{ root string }
+
+// Resolve returns the data folder at path, or at ~/.tenon where path is empty. It touches nothing on disk.
+func Resolve(path string) (Dir, error) {
+	if path == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return Dir{}, fmt.Errorf("find the home folder for the default data folder (name one with --data): %w", err)
+		}
+		path = filepath.Join(home, ".tenon")
+	}
+	root, err := filepath.Abs(path)
+	if err != nil {
+		return Dir{}, fmt.Errorf("resolve data folder %s: %w", path, err)
+	}
+	return Dir{root: root}, nil
+}
+
+// Root returns the folder's absolute path.
+func (d Dir) Root() string { return d.root }
+
+// Kubeconfig returns the path of the administrator's kubeconfig.
+func (d Dir) Kubeconfig() string { return d.path("kubeconfig") }
+
+// PKI returns the folder of certificates.
+func (d Dir) PKI() string { return d.path("pki") }
+
+// Credential returns the path of a component's kubeconfig.
+func (d Dir) Credential(component string) string { return d.path("pki", component+".kubeconfig") }
+
+// Pair is where a certificate and its key are.
+type Pair struct{ CertFile, KeyFile string }
+
+// Pair returns the files of the certificate called name.
+func (d Dir) Pair(name string) Pair {
+	return Pair{CertFile: d.path("pki", name+".crt"), KeyFile: d.path("pki", name+".key")}
+}
+
+// Etcd returns the folder of the cluster's store.
+func (d Dir) Etcd() string { return d.path("etcd") }
+
+// Nodes returns the folder of the simulated machines' trees.
+func (d Dir) Nodes() string { return d.path("nodes") }
+
+// Log returns the path of a process's log.
+func (d Dir) Log(process string) string { return d.path("log", process+".log") }
+
+// Make creates the folder and those of its parts that processes expect.
+func (d Dir) Make() error {
+	for _, p := range []string{d.root, d.PKI(), d.Etcd(), d.Nodes(), d.path("log")} {
+		if err := os.MkdirAll(p, 0o700); err != nil {
+			return fmt.Errorf("make data folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// Socket returns the path of a unix socket called name: in the folder, or, where that path would be too long for the
+// kernel, in a private folder under the user's runtime directory.
+func (d Dir) Socket(name string) (string, error) {
+	if p := d.path(name); len(p) <= socketPathLimit {
+		return p, nil
+	}
+	short := d.socketFolder()
+	if err := os.MkdirAll(short, 0o700); err != nil {
+		return "", fmt.Errorf("make socket folder: %w", err)
+	}
+	info, err := os.Stat(short)
+	if err != nil {
+		return "", fmt.Errorf("check socket folder: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("socket folder %s is open to other users (mode %v)", short, info.Mode().Perm())
+	}
+	return filepath.Join(short, name), nil
+}
+
+// Purge removes everything in the folder, and the folder itself. It refuses a folder that is not a data folder.
+func (d Dir) Purge() error {
+	entries, err := os.ReadDir(d.root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read data folder: %w", err)
+	}
+	if _, err := os.Stat(d.path("lock")); len(entries) > 0 && err != nil {
+		return fmt.Errorf("%s is not a data folder of tenon (it has no lock file): nothing was removed", d.root)
+	}
+	for _, known := range []string{"etcd", "pki", "nodes", "log", "kubeconfig", "ports.json", "nodes.json", "etcd.sock", "etcd-peer.sock", "lock"} {
+		if err := os.RemoveAll(d.path(known)); err != nil {
+			return fmt.Errorf("purge data folder: %w", err)
+		}
+	}
+	if err := os.RemoveAll(d.socketFolder()); err != nil {
+		return fmt.Errorf("purge socket folder: %w", err)
+	}
+	// A folder with files of somebody else's stays.
+	if err := os.Remove(d.root); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if left, readErr := os.ReadDir(d.root); readErr == nil && len(left) > 0 {
+			return nil
+		}
+		return fmt.Errorf("purge data folder: %w", err)
+	}
+	return nil
+}
+
+// socketFolder is named after the data folder, so that two clusters never share it.
+func (d Dir) socketFolder() string {
+	sum := sha256.Sum256([]byte(d.root))
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	if base == "" {
+		base = os.TempDir()
+	}
+	return filepath.Join(base, "tenon-"+strconv.Itoa(os.Getuid())+"-"+hex.EncodeToString(sum[:6]))
+}
+
+func (d Dir) path(parts ...string) string {
+	return filepath.Join(append([]string{d.root}, parts...)...)
+}

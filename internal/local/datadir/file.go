@@ -1,0 +1,70 @@
+package datadir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile replaces a file in one step: a reader, or a start after a crash, sees the old text or the new one.
+func WriteFile(path string, text []byte, mode os.FileMode) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }()
+	if err := fill(temporary, text, mode); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(temporary.Name(), path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func fill(f *os.File, text []byte, mode os.FileMode) error {
+	if err := f.Chmod(mode); err != nil {
+		_ = f.Close()
+		return err
+	}
+	if _, err := f.Write(text); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// Corrupt is the error of a file of the data folder that cannot be read as what it is.
+type Corrupt struct {
+	File string
+	Err  error
+}
+
+func (c *Corrupt) Error() string { return fmt.Sprintf("%s is damaged: %v", c.File, c.Err) }
+
+func (c *Corrupt) Unwrap() error { return c.Err }
+
+// readJSON leaves v alone when the file is absent.
+func (d Dir) readJSON(name string, v any) error {
+	text, err := os.ReadFile(d.path(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read data folder: %w", err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return &Corrupt{File: d.path(name), Err: err}
+	}
+	return nil
+}
+
+func (d Dir) writeJSON(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	return WriteFile(d.path(name), append(text, '\n'), 0o600)
+}

@@ -1,0 +1,126 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Owner is the process that runs a cluster.
+type Owner struct {
+	PID   int
+	Start uint64 // clock ticks since boot, from /proc: tells the process from a later one with the same id.
+}
+
+// InUse is the error of a data folder that another process runs a cluster on.
+type InUse struct {
+	Dir   string
+	Owner Owner
+}
+
+func (e *InUse) Error() string {
+	return fmt.Sprintf("a cluster already runs on %s: process %d", e.Dir, e.Owner.PID)
+}
+
+// Lock is the right to run a cluster on a folder, held until Release or the end of the process.
+type Lock struct{ file *os.File }
+
+// Lock takes the folder for this process. It returns *InUse when another one has it.
+func (d Dir) Lock() (*Lock, error) {
+	f, err := os.OpenFile(d.path("lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock data folder: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer func() { _ = f.Close() }()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, &InUse{Dir: d.root, Owner: readOwner(f)}
+		}
+		return nil, fmt.Errorf("lock data folder: %w", err)
+	}
+	if err := record(f); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock data folder: %w", err)
+	}
+	return &Lock{file: f}, nil
+}
+
+// Release gives the folder free. The file stays: its presence marks a data folder.
+func (l *Lock) Release() error { return l.file.Close() }
+
+// Running returns the process that runs a cluster on the folder, if one does.
+func (d Dir) Running() (Owner, bool, error) {
+	f, err := os.Open(d.path("lock"))
+	if errors.Is(err, os.ErrNotExist) {
+		return Owner{}, false, nil
+	}
+	if err != nil {
+		return Owner{}, false, fmt.Errorf("read lock of data folder: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return readOwner(f), true, nil
+	}
+	if err != nil {
+		return Owner{}, false, fmt.Errorf("read lock of data folder: %w", err)
+	}
+	return Owner{}, false, nil
+}
+
+// Alive tells whether the very process o names still exists.
+func (o Owner) Alive() bool {
+	start, err := startTime(o.PID)
+	return err == nil && start == o.Start
+}
+
+// Signal sends s to the process, unless its id has passed to another one.
+func (o Owner) Signal(s syscall.Signal) error {
+	if o.PID <= 1 || !o.Alive() {
+		return fmt.Errorf("process %d has ended", o.PID)
+	}
+	return syscall.Kill(o.PID, s)
+}
+
+func record(f *os.File) error {
+	start, err := startTime(os.Getpid())
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(fmt.Sprintf("%d %d\n", os.Getpid(), start)), 0)
+	return err
+}
+
+func readOwner(f *os.File) Owner {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 64))
+	if err != nil {
+		return Owner{}
+	}
+	var o Owner
+	if _, err := fmt.Sscanf(string(text), "%d %d", &o.PID, &o.Start); err != nil {
+		return Owner{}
+	}
+	return o
+}
+
+// startTime reads field 22 of /proc/PID/stat. The name in field 2 may hold spaces and brackets, so fields are counted
+// from the last bracket.
+func startTime(pid int) (uint64, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := strings.Cut(string(text)[strings.LastIndexByte(string(text), ')')+1:], " ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 20 {
+		return 0, fmt.Errorf("unexpected form of /proc/%d/stat", pid)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}

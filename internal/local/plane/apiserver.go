@@ -1,0 +1,175 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+
+	"github.com/tenon-project/tenon/internal/local/pki"
+)
+
+// apiServerLimit bounds the wait for a started API server to be ready.
+const apiServerLimit = 2 * time.Minute
+
+// serviceRange is the range of service addresses; its first one is the API server's own.
+const serviceRange = "10.0.0.0/16"
+
+// apiServerHosts are the names under which the API server is known inside a cluster and on this machine.
+func apiServerHosts() []string {
+	return []string{
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"127.0.0.1", "::1", "10.0.0.1",
+	}
+}
+
+func (p *Plane) startAPIServer(ctx context.Context) error {
+	flags, err := p.apiServerFlags()
+	if err != nil {
+		return err
+	}
+	s := options.NewServerRunOptions()
+	if err := parse(s.Flags().FlagSets, append(flags, p.config.Flags...)); err != nil {
+		return fmt.Errorf("API server: %w", err)
+	}
+	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("set feature gates of the API server: %w", err)
+	}
+	// The server's own clients would log the warnings that it sends them.
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	s.SecureServing.Listener = p.config.Listener
+
+	p.stopAPI, p.api = p.supervise("API server", func(ctx context.Context) error { return runAPIServer(ctx, s) })
+	return p.awaitReady(ctx)
+}
+
+func runAPIServer(ctx context.Context, s *options.ServerRunOptions) error {
+	completed, err := s.Complete(ctx)
+	if err != nil {
+		return fmt.Errorf("complete options: %w", err)
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return fmt.Errorf("validate options: %w", utilerrors.NewAggregate(errs))
+	}
+	config, err := app.NewConfig(completed)
+	if err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
+	if err := tellVersion(config); err != nil {
+		return err
+	}
+	complete, err := config.Complete()
+	if err != nil {
+		return fmt.Errorf("complete configuration: %w", err)
+	}
+	server, err := app.CreateServerChain(complete)
+	if err != nil {
+		return fmt.Errorf("create server: %w", err)
+	}
+	prepared, err := server.PrepareRun()
+	if err != nil {
+		return fmt.Errorf("prepare server: %w", err)
+	}
+	return prepared.Run(ctx)
+}
+
+func (p *Plane) apiServerFlags() ([]string, error) {
+	serving, err := p.config.PKI.Issue("apiserver", pki.Subject{User: "kube-apiserver", Hosts: apiServerHosts()})
+	if err != nil {
+		return nil, err
+	}
+	kubelet, err := p.config.PKI.Issue("apiserver-kubelet-client", pki.Subject{User: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}})
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := p.config.PKI.TokenKey()
+	if err != nil {
+		return nil, err
+	}
+	address, ok := p.config.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("API server: %v is not a TCP address", p.config.Listener.Addr())
+	}
+	ca := p.config.PKI.CertificateFile()
+	return []string{
+		"--etcd-servers=" + p.store.endpoint,
+		"--secure-port=" + strconv.Itoa(address.Port),
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		// Service endpoints refuse loopback addresses, so the kubernetes service has none.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + serviceRange,
+		"--tls-cert-file=" + serving.CertFile,
+		"--tls-private-key-file=" + serving.KeyFile,
+		"--client-ca-file=" + ca,
+		// Needed by components that let the API server vouch for their callers. Nobody holds such a certificate.
+		"--requestheader-client-ca-file=" + ca,
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + tokens.CertFile,
+		"--service-account-signing-key-file=" + tokens.KeyFile,
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--kubelet-certificate-authority=" + ca,
+		"--kubelet-client-certificate=" + kubelet.CertFile,
+		"--kubelet-client-key=" + kubelet.KeyFile,
+		"--kubelet-preferred-address-types=InternalIP",
+		"--profiling=false",
+	}, nil
+}
+
+// awaitReady polls because the server tells nobody that it is ready.
+func (p *Plane) awaitReady(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(p.config.Admin)
+	if err != nil {
+		return fmt.Errorf("make client of the API server: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiServerLimit)
+	defer cancel()
+	// The listener is open long before anybody accepts: a request hangs rather than fails.
+	ask := func() error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-p.Broken():
+			return p.Err()
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the API server: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// parse gives the flags of one component to a set of its own: the process-wide one would meet the names twice.
+func parse(sets map[string]*pflag.FlagSet, arguments []string) error {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range sets {
+		flags.AddFlagSet(set)
+	}
+	if err := flags.Parse(arguments); err != nil {
+		return fmt.Errorf("parse flags: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package plane
+
+import (
+	"flag"
+	"io"
+
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+)
+
+// logTo sends the log of every component in the process to w.
+func logTo(w io.Writer) {
+	// Each component applies its own, equal logging configuration.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{
+		"logtostderr":     "false",
+		"alsologtostderr": "false",
+		"stderrthreshold": "FATAL",
+		"one_output":      "true", // else an error is written once for each severity below it
+	} {
+		if err := flags.Set(name, value); err != nil {
+			panic("plane: klog lost its flag " + name)
+		}
+	}
+	klog.SetOutput(w)
+}

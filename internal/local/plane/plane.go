@@ -1,0 +1,121 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/pki"
+)
+
+// Config is what a control plane is started with.
+type Config struct {
+	Dir      datadir.Dir
+	PKI      *pki.Authority
+	Listener net.Listener // of the API server, on loopback; the plane closes it
+	Log      io.Writer
+	Admin    *rest.Config // leads to Listener
+	Flags    []string     // further API server flags; a repeated flag overrides
+}
+
+// Plane is a running control plane.
+type Plane struct {
+	config  Config
+	store   *store
+	stopAPI context.CancelFunc
+	api     <-chan error
+	stopCtl context.CancelFunc
+	ctl     <-chan error
+	broken  context.Context // ends with the first failure as its cause
+	fail    context.CancelCauseFunc
+}
+
+// stopLimit bounds the wait for one component at Stop.
+const stopLimit = 10 * time.Second
+
+// Start starts etcd and the API server and returns when both serve. The plane runs until Stop, whatever becomes of ctx
+// afterwards.
+func Start(ctx context.Context, c Config) (*Plane, error) {
+	logTo(c.Log)
+	p := &Plane{config: c}
+	p.broken, p.fail = context.WithCancelCause(context.Background())
+	var err error
+	if p.store, err = startStore(ctx, c.Dir, c.Log, p.fail); err != nil {
+		return nil, err
+	}
+	if err := p.startAPIServer(ctx); err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	return p, nil
+}
+
+// Broken is closed when a component has ended without being asked to. The plane is then of no use any more.
+func (p *Plane) Broken() <-chan struct{} { return p.broken.Done() }
+
+// Err returns why the plane is broken, nil while it is not.
+func (p *Plane) Err() error { return context.Cause(p.broken) }
+
+// Stop stops controllers, API server and etcd, in this order.
+func (p *Plane) Stop() error {
+	if p.store != nil && p.store.broken.Load() {
+		p.abandon()
+		return nil
+	}
+	var errs []error
+	if p.stopCtl != nil {
+		p.stopCtl()
+		errs = append(errs, await("controllers", p.ctl))
+	}
+	if p.stopAPI != nil {
+		p.stopAPI()
+		errs = append(errs, await("API server", p.api))
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// abandon tells everybody to stop and waits for nobody: whoever uses the store would wait for an answer that never
+// comes. The process is about to end.
+func (p *Plane) abandon() {
+	if p.stopCtl != nil {
+		p.stopCtl()
+	}
+	if p.stopAPI != nil {
+		p.stopAPI()
+	}
+}
+
+// supervise runs a component until its context ends. An end before that is a failure of the plane; what a component
+// returns after it is of no interest.
+func (p *Plane) supervise(name string, run func(context.Context) error) (context.CancelFunc, <-chan error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx)
+		if ctx.Err() == nil {
+			if err == nil {
+				err = errors.New("ended without an error")
+			}
+			p.fail(fmt.Errorf("%s: %w", name, err))
+		}
+		done <- nil
+	}()
+	return cancel, done
+}
+
+func await(name string, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(stopLimit):
+		return fmt.Errorf("stop %s: still running after %v", name, stopLimit)
+	}
+}

@@ -1,0 +1,191 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/tenon-project/tenon/internal/local/datadir"
+)
+
+// quota is the size at which etcd refuses writes; its own default, 2 GiB, is reached by some ten thousand pods between
+// two compactions.
+const quota = 8 << 30
+
+// defragmentAt is the size from which a start gives back the room that deleted objects have left.
+const defragmentAt = 1 << 30
+
+// storeLimit bounds etcd's start: reading a large store back takes seconds.
+const storeLimit = time.Minute
+
+// StoreError is the error of an etcd that cannot run on its data: damaged files, a full disk.
+type StoreError struct {
+	Dir string
+	Err error
+}
+
+func (e *StoreError) Error() string { return fmt.Sprintf("etcd cannot use %s: %v", e.Dir, e.Err) }
+
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// store is an etcd that only this user can reach: it listens on unix sockets, because a loopback port is open to
+// every user of the machine and etcd asks nobody for a password.
+type store struct {
+	etcd     *embed.Etcd
+	endpoint string
+	broken   *atomic.Bool
+}
+
+// startStore starts etcd. fail hears of a failure after the start.
+func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, fail func(error)) (*store, error) {
+	config, err := storeConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDatabase(filepath.Join(dir.Etcd(), "member", "snap", "db")); err != nil {
+		return nil, &StoreError{Dir: dir.Etcd(), Err: err}
+	}
+	s := &store{endpoint: config.ListenClientUrls[0].String(), broken: new(atomic.Bool)}
+	// etcd answers a disk that is full or damaged by ending the process, from whichever goroutine met it. Here that
+	// goroutine alone ends, and the plane hears why.
+	failed := make(chan error, 1)
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(storeLogger(log, func(err error) {
+		s.broken.Store(true)
+		err = &StoreError{Dir: dir.Etcd(), Err: err}
+		select {
+		case failed <- err:
+		default:
+			fail(err)
+		}
+	}))
+	started := make(chan error, 1)
+	go func() {
+		// The logger's hooks may end this goroutine; started is then never written and failed is.
+		defer func() {
+			if r := recover(); r != nil {
+				started <- &StoreError{Dir: dir.Etcd(), Err: fmt.Errorf("%v", r)}
+			}
+		}()
+		var err error
+		if s.etcd, err = embed.StartEtcd(config); err != nil {
+			err = &StoreError{Dir: dir.Etcd(), Err: err}
+		}
+		started <- err
+	}()
+	select {
+	case err := <-started:
+		if err != nil {
+			return nil, err
+		}
+	case err := <-failed:
+		return nil, err
+	}
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+	case err := <-failed:
+		return nil, err
+	case <-ctx.Done():
+		return nil, errors.Join(fmt.Errorf("start etcd: %w", ctx.Err()), s.stop())
+	case <-time.After(storeLimit):
+		return nil, errors.Join(fmt.Errorf("start etcd: not ready after %v", storeLimit), s.stop())
+	}
+	for _, u := range append(config.ListenClientUrls, config.ListenPeerUrls...) {
+		// Host and path: see storeConfig. Until here the sockets had what the umask leaves, which lets nobody else write.
+		if err := os.Chmod(u.Host+u.Path, 0o700); err != nil {
+			return nil, errors.Join(fmt.Errorf("close etcd's socket to others: %w", err), s.stop())
+		}
+	}
+	if backend := s.etcd.Server.Backend(); backend.Size() > defragmentAt {
+		if err := backend.Defrag(); err != nil {
+			return nil, errors.Join(&StoreError{Dir: dir.Etcd(), Err: err}, s.stop())
+		}
+	}
+	go s.watch(failed, fail)
+	return s, nil
+}
+
+// watch passes a failure on to the plane. The one that took the place in failed came before watch did.
+func (s *store) watch(failed <-chan error, fail func(error)) {
+	select {
+	case err := <-failed:
+		fail(err)
+	case err, ok := <-s.etcd.Err():
+		if ok && err != nil {
+			fail(fmt.Errorf("etcd: %w", err))
+		}
+	case <-s.etcd.Server.StopNotify():
+	}
+}
+
+func (s *store) stop() error {
+	if s.etcd == nil || s.broken.Load() {
+		return nil // it holds locks that nobody will ever give back
+	}
+	done := make(chan error, 1)
+	go func() {
+		s.etcd.Close()
+		done <- nil
+	}()
+	return await("etcd", done)
+}
+
+func storeConfig(dir datadir.Dir) (*embed.Config, error) {
+	client, err := dir.Socket("etcd.sock")
+	if err != nil {
+		return nil, err
+	}
+	peer, err := dir.Socket("etcd-peer.sock")
+	if err != nil {
+		return nil, err
+	}
+	c := embed.NewConfig()
+	c.Dir = dir.Etcd()
+	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: client}}
+	// For peers etcd takes the socket's path from the host.
+	c.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: peer}}
+	// A member must say where others find it. There are no others: these are never dialled.
+	c.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2379"}}
+	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.QuotaBackendBytes = quota
+	c.Logger = "zap"
+	c.LogLevel = "error"
+	return c, nil
+}
+
+func storeLogger(w io.Writer, broken func(error)) *zap.Logger {
+	encoder := zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig())
+	core := zapcore.NewCore(encoder, zapcore.AddSync(w), zapcore.ErrorLevel)
+	hook := endGoroutine(broken)
+	return zap.New(core, zap.WithFatalHook(hook), zap.WithPanicHook(hook)).Named("etcd")
+}
+
+// endGoroutine stands in for the end of the process after a fatal log line.
+type endGoroutine func(error)
+
+// OnWrite implements zapcore.CheckWriteHook.
+func (f endGoroutine) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	f(entryError(entry.Message, fields))
+	runtime.Goexit()
+}
+
+// entryError makes an error of a log line; the cause, where the line has one, can be unwrapped.
+func entryError(message string, fields []zapcore.Field) error {
+	for _, field := range fields {
+		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
+			return fmt.Errorf("%s: %w", message, err)
+		}
+	}
+	return errors.New(message)
+}

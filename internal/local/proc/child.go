@@ -1,0 +1,195 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	firstPause = 250 * time.Millisecond
+	lastPause  = 10 * time.Second
+	// calm is how long a child must have run for its next end to count as the first one again.
+	calm = 5 * time.Second
+	// stopLimit bounds the time between SIGTERM and SIGKILL.
+	stopLimit = 8 * time.Second
+	// startAttempts is how often a child may end before it was ever ready.
+	startAttempts = 3
+	pollInterval  = 100 * time.Millisecond
+)
+
+// Spec is a process to keep running.
+type Spec struct {
+	Name    string
+	Path    string // of the binary
+	Args    []string
+	Env     []string // beside the parent's
+	LogFile string   // gets standard output and standard error; appended to
+
+	// Ready returns nil when the process serves. It is asked again until it does.
+	Ready func(context.Context) error
+}
+
+// Ended is told each time a child ends without being asked to: how, and when it is started again.
+type Ended func(name string, how error, pause time.Duration)
+
+// Child is a supervised process.
+type Child struct {
+	spec  Spec
+	ended Ended
+	clock clock.WithTicker
+
+	stop context.CancelFunc
+	done chan struct{}
+	dead chan error // how the process ended, until it was ready for the first time
+
+	mu  sync.Mutex // guards pid
+	pid int
+}
+
+// Start starts the process and returns when it is ready. It gives up when the process ends three times before that; the
+// error then holds the end of its log.
+func Start(ctx context.Context, spec Spec, ended Ended) (*Child, error) {
+	return start(ctx, spec, ended, clock.RealClock{})
+}
+
+func start(ctx context.Context, spec Spec, ended Ended, clk clock.WithTicker) (*Child, error) {
+	run, stop := context.WithCancel(context.Background())
+	c := &Child{spec: spec, ended: ended, clock: clk, stop: stop, done: make(chan struct{}), dead: make(chan error, startAttempts)}
+	go c.supervise(run)
+	if err := c.awaitReady(ctx); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+// PID returns the id of the running process, 0 between two of them.
+func (c *Child) PID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid
+}
+
+// Stop asks the process to end, and makes it end when it does not within seconds.
+func (c *Child) Stop() {
+	c.stop()
+	<-c.done
+}
+
+func (c *Child) awaitReady(ctx context.Context) error {
+	tick := c.clock.NewTicker(pollInterval)
+	defer tick.Stop()
+	deaths := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", c.spec.Name, ctx.Err())
+		case how := <-c.dead:
+			if deaths++; deaths == startAttempts {
+				return fmt.Errorf("%s does not start: %w%s", c.spec.Name, how, lastLines(c.spec.LogFile))
+			}
+		case <-tick.C():
+			if c.PID() != 0 && c.spec.Ready(ctx) == nil {
+				return nil
+			}
+		}
+	}
+}
+
+// supervise stays on one thread: the kernel kills the child when the thread that started it ends.
+func (c *Child) supervise(ctx context.Context) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(c.done)
+	pause := firstPause
+	for {
+		begun := c.clock.Now()
+		how := c.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if c.clock.Since(begun) > calm {
+			pause = firstPause
+		}
+		select {
+		case c.dead <- how:
+		default: // nobody counts them any more
+		}
+		c.ended(c.spec.Name, how, pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.clock.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// run runs the process once and returns how it ended.
+func (c *Child) run(ctx context.Context) error {
+	log, err := os.OpenFile(c.spec.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	lifeline, parent, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make lifeline: %w", err)
+	}
+	defer func() { _ = parent.Close() }()
+	cmd := exec.CommandContext(ctx, c.spec.Path, c.spec.Args...)
+	cmd.Env = append(os.Environ(), c.spec.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{lifeline}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopLimit
+	err = cmd.Start()
+	_ = lifeline.Close()
+	if err != nil {
+		return err
+	}
+	c.setPID(cmd.Process.Pid)
+	defer c.setPID(0)
+	if err := cmd.Wait(); err != nil {
+		return err
+	}
+	return errors.New("ended by itself")
+}
+
+func (c *Child) setPID(pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pid = pid
+}
+
+// lastLines returns the end of a log for an error text, on lines of their own.
+func lastLines(file string) string {
+	const window, lines = 4 << 10, 5
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-window), window))
+	if err != nil || len(text) == 0 {
+		return ""
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "\nend of " + file + ":\n" + strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,282 @@
+package simnode
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// workers is how many pods of one node are worked on at once: the time goes into waiting for the API server.
+const workers = 4
+
+// kubelet plays the kubelet and the container runtime of one node.
+type kubelet struct {
+	n        *node
+	machine  *topo.Machine
+	reserved cpuset.Set // kept from pods by a static CPU manager
+	static   *static    // nil unless the CPU manager's policy is static
+	informer cache.SharedIndexInformer
+	queue    workqueue.TypedDelayingInterface[types.UID]
+
+	mu    sync.Mutex // guards the fields below; never held across a call out of the package
+	hooks app.Hooks  // nil while no agent runs
+	pods  map[types.UID]*pod
+	ips   map[string]types.UID
+}
+
+// pod is what the kubelet knows of one pod. The queue gives a UID to one worker at a time, who owns everything that is not immutable.
+type pod struct {
+	ref   types.NamespacedName // immutable
+	uid   types.UID            // immutable
+	group string
+	ip    string
+	// known: taken up from the tree, or admitted; refusal says why it was not admitted.
+	known   bool
+	refusal *refusal
+	boxes   map[string]*box                                 // by container name
+	since   map[corev1.PodConditionType]corev1.PodCondition // as last computed
+	sent    *corev1.PodStatus                               // as last written
+	told    string                                          // the cause of the last Event
+}
+
+func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
+	k := &kubelet{
+		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{},
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Clock: n.o.Clock}),
+	}
+	if n.Machine.Kubelet.CPUPolicy == "static" {
+		var err error
+		if k.reserved, _, err = m.ParseList(n.Machine.Kubelet.ReservedCPUs); err != nil {
+			return nil, fmt.Errorf("reserved CPUs: %w", err)
+		}
+		if k.static, err = openStatic(n.root, n.Machine.Kubelet, m, k.reserved); err != nil {
+			return nil, err
+		}
+	}
+	k.informer = k.podInformer()
+	return k, nil
+}
+
+// podInformer watches the pods of the node: a kubelet's credential allows no others.
+func (k *kubelet) podInformer() cache.SharedIndexInformer {
+	pods := k.n.Client.CoreV1().Pods(metav1.NamespaceAll)
+	only := fields.OneTermEqualSelector("spec.nodeName", k.n.Name).String()
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = only
+			return pods.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = only
+			return pods.Watch(ctx, o)
+		},
+	}
+	inf := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, k.n.Client), &corev1.Pod{}, 0, cache.Indexers{})
+	return inf
+}
+
+// use gives the kubelet the hooks of the agent that runs now; nil when it ended.
+func (k *kubelet) use(h app.Hooks) {
+	k.mu.Lock()
+	k.hooks = h
+	var all []types.UID
+	for uid := range k.pods {
+		all = append(all, uid)
+	}
+	k.mu.Unlock()
+	for _, uid := range all {
+		k.queue.Add(uid)
+	}
+}
+
+func (k *kubelet) agent() app.Hooks {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.hooks
+}
+
+// run plays pods until ctx ends.
+func (k *kubelet) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer k.queue.ShutDown()
+	_, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    k.see,
+		UpdateFunc: func(_, obj any) { k.see(obj) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			k.see(obj)
+		},
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot watch pods", "node", k.n.Name)
+		return
+	}
+	wg.Go(func() { k.informer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), k.informer.HasSynced) {
+		return
+	}
+	k.sweep()
+	for range workers {
+		wg.Go(func() { k.work(ctx) })
+	}
+	<-ctx.Done()
+}
+
+// see queues a pod.
+func (k *kubelet) see(obj any) {
+	p, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	if k.pods[p.UID] == nil {
+		k.pods[p.UID] = &pod{
+			ref: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, uid: p.UID, group: groupOf(p),
+			boxes: map[string]*box{}, since: map[corev1.PodConditionType]corev1.PodCondition{},
+		}
+	}
+	k.mu.Unlock()
+	k.queue.Add(p.UID)
+}
+
+// groupOf returns the pod's group as the kubelet's cgroupfs driver names it.
+func groupOf(p *corev1.Pod) string {
+	dir := "kubepods/"
+	switch p.Status.QOSClass {
+	case corev1.PodQOSBurstable:
+		dir += "burstable/"
+	case corev1.PodQOSBestEffort:
+		dir += "besteffort/"
+	}
+	return dir + "pod" + string(p.UID)
+}
+
+func (k *kubelet) work(ctx context.Context) {
+	for {
+		uid, shutdown := k.queue.Get()
+		if shutdown {
+			return
+		}
+		wait, err := k.sync(ctx, uid)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			klog.FromContext(ctx).V(1).Info("Will be tried again", "node", k.n.Name, "pod", uid, "err", err)
+			k.queue.AddAfter(uid, errorPause)
+		case wait > 0:
+			k.queue.AddAfter(uid, wait)
+		}
+		k.queue.Done(uid)
+	}
+}
+
+// errorPause is the time after which a pod is tried again when the API server refused something.
+const errorPause = 500 * time.Millisecond
+
+// sync brings one pod a step further and returns when to look again; 0 when only an event can change anything.
+func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
+	k.mu.Lock()
+	p := k.pods[uid]
+	k.mu.Unlock()
+	if p == nil {
+		return 0, nil
+	}
+	obj := k.object(p)
+	if obj == nil {
+		k.tearDown(p)
+		k.drop(p)
+		return 0, nil
+	}
+	if !p.known {
+		k.meet(p, obj)
+	}
+	switch {
+	case obj.DeletionTimestamp != nil:
+		return 0, k.finish(ctx, p, obj)
+	case ended(obj.Status.Phase):
+		k.tearDown(p)
+		return 0, nil
+	case p.refusal != nil:
+		return 0, k.report(ctx, p, obj)
+	}
+	wait := k.advance(ctx, p, obj)
+	return wait, k.report(ctx, p, obj)
+}
+
+func ended(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// object returns the pod as the API has it; nil when it is gone or was replaced by another one of its name.
+func (k *kubelet) object(p *pod) *corev1.Pod {
+	obj, ok, err := k.informer.GetStore().GetByKey(p.ref.String())
+	if err != nil || !ok {
+		return nil
+	}
+	if found := obj.(*corev1.Pod); found.UID == p.uid {
+		return found
+	}
+	return nil
+}
+
+// finish stops a pod that is being deleted and takes it out of the API.
+func (k *kubelet) finish(ctx context.Context, p *pod, obj *corev1.Pod) error {
+	k.tearDown(p)
+	if len(obj.Finalizers) > 0 && !ended(obj.Status.Phase) {
+		// A controller that counts pods waits for the last word on this one.
+		if err := k.report(ctx, p, obj); err != nil {
+			return err
+		}
+	}
+	zero := int64(0)
+	err := k.n.Client.CoreV1().Pods(obj.Namespace).Delete(ctx, obj.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.uid},
+	})
+	return ignoreGone(err)
+}
+
+// drop forgets a pod.
+func (k *kubelet) drop(p *pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pods, p.uid)
+	if k.ips[p.ip] == p.uid {
+		delete(k.ips, p.ip)
+	}
+}
+
+// address gives the pod an address of the node's range, the one it had before where it is free.
+func (k *kubelet) address(p *pod, had string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	prefix := fmt.Sprintf("10.%d.%d.", 64+k.n.index>>8, k.n.index&255)
+	if strings.HasPrefix(had, prefix) && k.ips[had] == "" {
+		p.ip, k.ips[had] = had, p.uid
+		return
+	}
+	for i := 2; i < 255; i++ {
+		if ip := fmt.Sprint(prefix, i); k.ips[ip] == "" {
+			p.ip, k.ips[ip] = ip, p.uid
+			return
+		}
+	}
+}

@@ -1,0 +1,405 @@
+package simnode
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is one simulated node without an API server: a fake one, the real engine, the kubelet under test.
+type bench struct {
+	t      *testing.T
+	client *fake.Clientset
+	dir    string
+	spec   string
+	n      *node
+	engine *apply.Engine
+	events *events.FakeRecorder
+	stop   func()
+}
+
+// play runs f beside a node, in a bubble with a clock of its own.
+func playNode(t *testing.T, spec string, f func(*bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, client: fake.NewClientset(), dir: filepath.Join(testkit.Dir(t), "n0"), spec: spec}
+		b.boot()
+		defer func() { b.stop() }()
+		f(b)
+	})
+}
+
+// boot starts the node's process.
+func (b *bench) boot() {
+	b.t.Helper()
+	d, _, err := machine.Parse(b.spec)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o := Options{Clock: clock.RealClock{}, Nodes: []Node{{Name: "n0", Machine: d, Dir: b.dir, Client: b.client}}}
+	if b.n, err = open(o, 0, 10250); err != nil {
+		b.t.Fatal(err)
+	}
+	b.events = events.NewFakeRecorder(100)
+	b.n.events = b.events
+	b.engine = apply.New(apply.Options{Cgroup: b.n.tree, Checkpoint: apply.File(filepath.Join(b.dir, "grants.json"))})
+	b.engine.SetFacts(ledger.Facts{Machine: b.n.kubelet.machine, MinSharedCPUs: -1})
+	list, err := b.client.CoreV1().Pods("").List(b.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	live := map[string]bool{}
+	for i := range list.Items {
+		b.tell(&list.Items[i])
+		live[string(list.Items[i].UID)] = true
+	}
+	b.engine.Prune(maps.Keys(live))
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.n.kubelet.use(b.engine)
+		b.n.kubelet.run(ctx)
+	}()
+	b.stop = func() { cancel(); <-done }
+	time.Sleep(time.Second) //nolint:forbidigo // the clock is the bubble's
+	synctest.Wait()
+}
+
+func (b *bench) tell(pod *corev1.Pod) {
+	e, _ := convert.Entry(pod)
+	b.engine.Update(desired.Pod{Entry: e})
+}
+
+// bind puts a bound pod into the API.
+func (b *bench) bind(pod *corev1.Pod) *corev1.Pod {
+	b.t.Helper()
+	pod.Spec.NodeName = "n0"
+	pod.UID = types.UID("uid-" + pod.Name)
+	pod.Namespace = "default"
+	if pod.Status.QOSClass == "" {
+		_, _, kube := convert.PodQoS(pod)
+		pod.Status.QOSClass = []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}[kube]
+	}
+	b.tell(pod)
+	if _, err := b.client.CoreV1().Pods("default").Create(b.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.after(10*time.Millisecond, pod.Name)
+}
+
+// after lets time pass and returns the pod; nil when it is gone.
+func (b *bench) after(d time.Duration, name string) *corev1.Pod {
+	b.t.Helper()
+	time.Sleep(d) //nolint:forbidigo // the clock is the bubble's
+	synctest.Wait()
+	pod, err := b.client.CoreV1().Pods("default").Get(b.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return pod
+}
+
+// leaves returns group → cpuset.cpus of every group that holds a task.
+func (b *bench) leaves() map[string]string {
+	out := map[string]string{}
+	b.n.tree.Snapshot(func(s kernel.State) {
+		for g := range s.Groups() {
+			if g.Tasks > 0 {
+				out[g.Path] = b.n.kubelet.machine.FormatList(g.CPUs)
+			}
+		}
+	})
+	return out
+}
+
+func (b *bench) delete(name string) {
+	pod := b.after(0, name).DeepCopy()
+	now := metav1.Now()
+	pod.DeletionTimestamp = &now
+	pod.Finalizers = nil
+	if err := b.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, "default"); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func podOf(name string, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "main", Image: "app"}}},
+	}
+	if cpu != "" {
+		amount := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Gi")}
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amount, Limits: amount}
+	}
+	for _, f := range change {
+		f(pod)
+	}
+	return pod
+}
+
+func class(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = name }
+}
+
+func allocated(cpus string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
+	}
+}
+
+func simulate(text string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[annotation.SimulateKey] = text }
+}
+
+func policy(r corev1.RestartPolicy) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.RestartPolicy = r }
+}
+
+func isReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func TestBoundPodRunsOnItsCPUsAndTheOthersDoNot(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		shared := b.bind(podOf("shared", "1", class("LS")))
+		bound := b.bind(podOf("bound", "4", class("LSE"), allocated("0-3")))
+		for _, p := range []*corev1.Pod{shared, bound} {
+			if p.Status.Phase != corev1.PodRunning || !isReady(p) || !strings.HasPrefix(p.Status.PodIP, "10.") {
+				t.Errorf("pod %s is %s, ready %t, address %q", p.Name, p.Status.Phase, isReady(p), p.Status.PodIP)
+			}
+		}
+		for group, cpus := range b.leaves() {
+			want := "4-63"
+			if strings.Contains(group, "uid-bound") {
+				want = "0-3"
+			}
+			if cpus != want {
+				t.Errorf("%s runs on %q, want %q", group, cpus, want)
+			}
+			if quota, _ := b.n.tree.Read(group, desired.QuotaV2); want == "0-3" && quota != "max 100000" {
+				t.Errorf("%s has the quota %q beside its cpuset", group, quota)
+			}
+		}
+	})
+}
+
+func TestDeletedPodLeavesNothing(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		b.bind(podOf("bound", "4", class("LSE"), allocated("0-3")))
+		b.delete("bound")
+		if p := b.after(time.Second, "bound"); p != nil {
+			t.Errorf("the pod is still there: %v", p.Status)
+		}
+		if left, err := b.n.tree.Children("kubepods"); err != nil || len(left) > 0 {
+			t.Errorf("groups %v are left (%v)", left, err)
+		}
+	})
+}
+
+func TestForceDeletedPodLeavesNothing(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		b.bind(podOf("bound", "4", class("LSE"), allocated("0-3")))
+		if err := b.client.CoreV1().Pods("default").Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.after(time.Second, "bound")
+		if len(b.leaves()) > 0 {
+			t.Errorf("groups %v are left", b.leaves())
+		}
+	})
+}
+
+func TestContainerThatCannotBeEnforcedDoesNotStart(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		p := b.bind(podOf("foreign", "4", class("LSE")))
+		waiting := p.Status.ContainerStatuses[0].State.Waiting
+		if p.Status.Phase != corev1.PodPending || waiting == nil || waiting.Reason != "UnallocatedExclusivePod" {
+			t.Errorf("status is %s, %+v; want Pending and UnallocatedExclusivePod", p.Status.Phase, waiting)
+		}
+		select {
+		case e := <-b.events.Events:
+			if !strings.Contains(e, "UnallocatedExclusivePod") {
+				t.Errorf("the Event says %q", e)
+			}
+		default:
+			t.Error("no Event was sent")
+		}
+		if len(b.leaves()) > 0 {
+			t.Errorf("something runs: %v", b.leaves())
+		}
+	})
+}
+
+func TestContainersEndAsTheirPolicySays(t *testing.T) {
+	job := func(p *corev1.Pod) {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", Controller: &yes}}
+	}
+	tests := map[string]struct {
+		pod      *corev1.Pod
+		after    time.Duration
+		phase    corev1.PodPhase
+		restarts int32
+	}{
+		"a pod runs until it is deleted":               {podOf("p", "1"), time.Hour, corev1.PodRunning, 0},
+		"a Job's pod runs for a moment":                {podOf("p", "1", job, policy(corev1.RestartPolicyNever)), 900 * time.Millisecond, corev1.PodRunning, 0},
+		"a Job's pod succeeds after a second":          {podOf("p", "1", job, policy(corev1.RestartPolicyNever)), 1100 * time.Millisecond, corev1.PodSucceeded, 0},
+		"a failed container is not restarted on Never": {podOf("p", "1", simulate(`{"runFor":"5s","exitCode":1}`), policy(corev1.RestartPolicyNever)), 6 * time.Second, corev1.PodFailed, 0},
+		"a failed container is restarted on OnFailure": {podOf("p", "1", simulate(`{"runFor":"5s","exitCode":1}`), policy(corev1.RestartPolicyOnFailure)), 6 * time.Second, corev1.PodRunning, 1},
+		"a good end stays on OnFailure":                {podOf("p", "1", simulate(`{"runFor":"5s"}`), policy(corev1.RestartPolicyOnFailure)), 6 * time.Second, corev1.PodSucceeded, 0},
+		"every end is followed by a start on Always":   {podOf("p", "1", simulate(`{"runFor":"5s"}`)), 20 * time.Second, corev1.PodRunning, 3},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			playNode(t, "arm64-1s", func(b *bench) {
+				b.bind(tt.pod)
+				p := b.after(tt.after, "p")
+				if got := p.Status.ContainerStatuses[0].RestartCount; p.Status.Phase != tt.phase || got != tt.restarts {
+					t.Errorf("phase %s after %d restarts, want %s after %d", p.Status.Phase, got, tt.phase, tt.restarts)
+				}
+				if running := len(b.leaves()) > 0; running != (tt.phase == corev1.PodRunning) {
+					t.Errorf("phase is %s, and these run: %v", p.Status.Phase, b.leaves())
+				}
+			})
+		})
+	}
+}
+
+func TestInitContainersComeBeforeTheOthersAndSidecarsStay(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		always := corev1.ContainerRestartPolicyAlways
+		pod := podOf("p", "1", simulate(`{"runFor":"5s"}`), policy(corev1.RestartPolicyNever), func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "prepare"}}
+		})
+		p := b.bind(pod)
+		if got := p.Status.ContainerStatuses[0].State.Waiting; got == nil || p.Status.Phase != corev1.PodPending {
+			t.Errorf("the main container is %+v in phase %s before the init container ended", p.Status.ContainerStatuses[0].State, p.Status.Phase)
+		}
+		if n := len(b.leaves()); n != 2 {
+			t.Errorf("%d containers run, want the sidecar and the init container", n)
+		}
+		p = b.after(time.Second, "p")
+		if !isReady(p) || p.Status.InitContainerStatuses[1].State.Terminated == nil || p.Status.InitContainerStatuses[0].State.Running == nil {
+			t.Errorf("after the init container: %+v", p.Status)
+		}
+		p = b.after(5*time.Second, "p")
+		if p.Status.Phase != corev1.PodSucceeded || len(b.leaves()) > 0 {
+			t.Errorf("phase is %s and %v run, want Succeeded and nothing: a sidecar ends with the last main container", p.Status.Phase, b.leaves())
+		}
+	})
+}
+
+func TestRestartedProcessTakesContainersUp(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		b.bind(podOf("bound", "4", class("LSE"), allocated("0-3")))
+		before := b.bind(podOf("shared", "1", class("LS")))
+		was := b.leaves()
+		gone := b.bind(podOf("gone", "1", class("LS")))
+		b.stop()
+		if err := b.client.CoreV1().Pods("default").Delete(t.Context(), gone.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
+		b.boot()
+		after := b.after(time.Minute, "shared")
+		if got := b.leaves(); !maps.Equal(was, got) {
+			t.Errorf("running groups were %v, are %v", was, got)
+		}
+		old, now := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
+		if old.ContainerID != now.ContainerID || now.RestartCount != 0 || before.Status.PodIP != after.Status.PodIP {
+			t.Errorf("the container was %s on %s, is %s on %s after %d restarts", old.ContainerID, before.Status.PodIP,
+				now.ContainerID, after.Status.PodIP, now.RestartCount)
+		}
+	})
+}
+
+func TestStaticKubeletPinsAndRefuses(t *testing.T) {
+	playNode(t, "xeon-2s@static,full-pcpus-only", func(b *bench) {
+		if p := b.bind(podOf("odd", "3")); p.Status.Phase != corev1.PodFailed || p.Status.Reason != "SMTAlignmentError" {
+			t.Errorf("3 CPUs on whole cores: %s %s, want Failed SMTAlignmentError", p.Status.Phase, p.Status.Reason)
+		}
+		if p := b.bind(podOf("big", "96")); p.Status.Phase != corev1.PodFailed || p.Status.Reason != "UnexpectedAdmissionError" {
+			t.Errorf("more CPUs than there are: %s %s, want Failed UnexpectedAdmissionError", p.Status.Phase, p.Status.Reason)
+		}
+		b.bind(podOf("pinned", "4"))
+		text, err := os.ReadFile(filepath.Join(b.dir, "var/lib/kubelet/cpu_manager_state"))
+		if err != nil || !strings.Contains(string(text), `"uid-pinned":{"main":`) {
+			t.Errorf("cpu_manager_state is %s (%v)", text, err)
+		}
+	})
+}
+
+func TestNodeSaysWhatItsMachineIs(t *testing.T) {
+	playNode(t, "xeon-2s@static", func(b *bench) {
+		for range 2 { // the second time the Node is there already
+			if err := b.n.register(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := b.client.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		capacity, allocatable := got.Status.Capacity.Cpu().Value(), got.Status.Allocatable.Cpu().Value()
+		if capacity != 96 || allocatable != 94 || got.Labels[corev1.LabelArchStable] != "amd64" {
+			t.Errorf("%d CPUs, %d to give, labels %v; want 96, 94 and amd64", capacity, allocatable, got.Labels)
+		}
+		if _, err := b.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "n0", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestKubectlGetsAClearText(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/containerLogs/default/p/main": "no logs",
+		"/exec/default/p/main":          "nothing can be executed",
+		"/attach/default/p/main":        "nothing can be executed",
+	} {
+		w := httptest.NewRecorder()
+		handler(metrics.NewKubeRegistry()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if !strings.Contains(w.Body.String(), want) || !strings.HasPrefix(w.Body.String(), "simulated container: ") {
+			t.Errorf("%s answers %q, want a text with %q", path, w.Body.String(), want)
+		}
+	}
+}

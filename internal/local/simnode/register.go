@@ -1,0 +1,145 @@
+package simnode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+const (
+	maxPods        = 110
+	leaseSeconds   = 40
+	leaseInterval  = 10 * time.Second
+	statusInterval = 5 * time.Minute
+	// nodeIP is the address of every simulated node: their kubelets share one port on loopback.
+	nodeIP = "127.0.0.1"
+)
+
+// register creates the Node or, when it is there from an earlier start, makes its status true again. Labels that people
+// put on it stay.
+func (n *node) register(ctx context.Context) error {
+	want := n.object()
+	nodes := n.Client.CoreV1().Nodes()
+	_, err := nodes.Create(ctx, want, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create node: %w", err)
+	}
+	if err != nil {
+		if err := n.patchStatus(ctx, want.Status); err != nil {
+			return err
+		}
+	}
+	return n.renew(ctx)
+}
+
+func (n *node) patchStatus(ctx context.Context, status any) error {
+	patch, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return err
+	}
+	_, err = n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("patch node status: %w", err)
+	}
+	return nil
+}
+
+// object is the Node as it is created.
+func (n *node) object() *corev1.Node {
+	m := n.kubelet.machine
+	memory := int64(0)
+	for i := range m.NumNUMA() {
+		memory += m.MemoryBytes(topo.NUMA(i))
+	}
+	online := m.Online()
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(int64(online.Len()), resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(memory, resource.BinarySI),
+		corev1.ResourcePods:             *resource.NewQuantity(maxPods, resource.DecimalSI),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+	}
+	allocatable := capacity.DeepCopy()
+	allocatable[corev1.ResourceCPU] = *resource.NewQuantity(int64(online.Len()-n.kubelet.reserved.Len()), resource.DecimalSI)
+	arch := m.Arch()
+	now := metav1.NewTime(n.o.Clock.Now())
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{
+			corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: arch,
+		}},
+		Status: corev1.NodeStatus{
+			Capacity: capacity, Allocatable: allocatable,
+			Conditions: []corev1.NodeCondition{
+				condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "the simulated kubelet is ready", now),
+				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "simulated", now),
+				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "simulated", now),
+				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "simulated", now),
+			},
+			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeIP}},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.port)}},
+			NodeInfo: corev1.NodeSystemInfo{
+				MachineID: n.Name, SystemUUID: n.Name, BootID: n.Name, KernelVersion: "simulated", OSImage: "Tenon simulated machine",
+				ContainerRuntimeVersion: "tenon://" + n.o.Version, KubeletVersion: kubeletVersion, OperatingSystem: "linux", Architecture: arch,
+			},
+		},
+	}
+}
+
+func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, text string, now metav1.Time) corev1.NodeCondition {
+	return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, Message: text, LastHeartbeatTime: now, LastTransitionTime: now}
+}
+
+// heartbeat keeps the Lease fresh and, rarely, the Ready condition.
+func (n *node) heartbeat(ctx context.Context) {
+	lease := n.o.Clock.NewTicker(leaseInterval)
+	defer lease.Stop()
+	status := n.o.Clock.NewTicker(statusInterval)
+	defer status.Stop()
+	log := klog.FromContext(ctx)
+	for {
+		select {
+		case <-lease.C():
+			if err := n.renew(ctx); err != nil && ctx.Err() == nil {
+				log.Error(err, "Cannot renew the node's lease, will be tried again", "node", n.Name)
+			}
+		case <-status.C():
+			if err := n.register(ctx); err != nil && ctx.Err() == nil {
+				log.Error(err, "Cannot renew the node's status, will be tried again", "node", n.Name)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// renew creates or renews the node's Lease.
+func (n *node) renew(ctx context.Context) error {
+	leases := n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	now := metav1.NewMicroTime(n.o.Clock.Now())
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"renewTime": now, "holderIdentity": n.Name, "leaseDurationSeconds": leaseSeconds,
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = leases.Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	seconds := int32(leaseSeconds)
+	_, err = leases.Create(ctx, &coordination.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Namespace: corev1.NamespaceNodeLease},
+		Spec:       coordination.LeaseSpec{HolderIdentity: &n.Name, LeaseDurationSeconds: &seconds, RenewTime: &now},
+	}, metav1.CreateOptions{})
+	return err
+}

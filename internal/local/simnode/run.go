@@ -1,0 +1,238 @@
+package simnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/local/machine"
+)
+
+// Node is one simulated node.
+type Node struct {
+	Name    string
+	Machine machine.Description
+	// Dir is the root of the node's machine; it is generated when it does not exist.
+	Dir string
+	// Client is the kubelet's.
+	Client kubernetes.Interface
+	// Agent returns the clients of the node's agent. It is asked again, with pauses, while it fails: the agent's
+	// credential may appear only after the Node has.
+	Agent func() (kubernetes.Interface, dynamic.Interface, error)
+}
+
+// Options are what Run needs.
+type Options struct {
+	Nodes []Node
+	// Address is where the kubelets' HTTPS endpoint listens, one for all nodes; "" serves none.
+	Address string
+	// CertFile and KeyFile are its serving certificate.
+	CertFile, KeyFile string
+	// Version is what the agents say they are.
+	Version string
+	// Resync is the time between two looks of an agent at its whole tree; default 10 s, so that damage done by hand is
+	// seen to be repaired.
+	Resync time.Duration
+	// AllowUnallocatedLSR is the agents' option of that name.
+	AllowUnallocatedLSR bool
+	// Clock is the real one when nil.
+	Clock clock.WithTicker
+}
+
+// kubeletVersion is what the nodes say they run: the Kubernetes version whose kubelet is played.
+const kubeletVersion = "v1.36.3"
+
+// Run works until ctx ends and returns nil then; trees and objects stay as they are. An error is one that no later
+// attempt can cure, such as a machine that cannot be written.
+func Run(ctx context.Context, o Options) error {
+	if o.Resync <= 0 {
+		o.Resync = 10 * time.Second
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if len(o.Nodes) == 0 {
+		return errors.New("simulated nodes: none was given")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	shared := app.NewShared()
+	registry := metrics.NewKubeRegistry()
+	shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)
+	port, stop, err := serve(ctx, o, registry)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Nodes[0].Client.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("simulated nodes: send events: %w", err)
+	}
+	defer broadcaster.Shutdown()
+
+	var wg sync.WaitGroup
+	for i := range o.Nodes {
+		wg.Go(func() {
+			n, err := open(o, i, port)
+			if err != nil {
+				cancel(err)
+				return
+			}
+			n.shared = shared
+			n.events = broadcaster.NewRecorder(scheme.Scheme, "kubelet")
+			n.agentEvents = broadcaster.NewRecorder(scheme.Scheme, "tenon-agent")
+			n.run(ctx)
+		})
+	}
+	<-ctx.Done()
+	wg.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// node is a Node at work.
+type node struct {
+	Node
+	o           Options
+	index, port int
+	tree        *kernel.Tree
+	root        host.Root
+	shared      *app.Shared
+	events      events.EventRecorder
+	agentEvents events.EventRecorder
+	kubelet     *kubelet
+}
+
+// open generates the machine where it is missing and opens its cgroup tree.
+func open(o Options, index, port int) (*node, error) {
+	n := &node{Node: o.Nodes[index], o: o, index: index, port: port}
+	n.root = host.Root{Dir: n.Dir}
+	if err := generate(n.Machine, n.Dir); err != nil {
+		return nil, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	reading, err := host.Read(n.root, n.Machine.Arch())
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	n.tree, err = kernel.Open(kernel.Options{Dir: n.root.Cgroup(), Dialect: desired.V2, Machine: reading.Machine})
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	n.kubelet, err = newKubelet(n, reading.Machine)
+	return n, err
+}
+
+// generate writes the machine under a temporary name first: a process that is killed leaves a whole machine or none.
+func generate(d machine.Description, dir string) error {
+	_, err := os.Stat(filepath.Join(dir, "sys"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	half := dir + ".new"
+	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
+		return err
+	}
+	if err := d.Write(half); err != nil {
+		return err
+	}
+	return os.Rename(half, dir)
+}
+
+// run plays the node until ctx ends.
+func (n *node) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if !n.keepTrying(ctx, "register the node", n.register) {
+		return
+	}
+	wg.Go(func() { n.heartbeat(ctx) })
+	wg.Go(func() { n.kubelet.run(ctx) })
+	for {
+		err := n.runAgent(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "The agent ended, it is started again", "node", n.Name)
+		if !n.pause(ctx, time.Second) {
+			return
+		}
+	}
+}
+
+// runAgent starts the agent when its credential is there and waits for its end.
+func (n *node) runAgent(ctx context.Context) error {
+	var a *app.Agent
+	ok := n.keepTrying(ctx, "start the agent", func(context.Context) error {
+		client, objects, err := n.Agent()
+		if err != nil {
+			return err
+		}
+		a, err = app.New(app.Options{
+			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client, Dynamic: objects,
+			Kubelet: n.Machine.Kubelet, Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
+			AllowUnallocatedLSR: n.o.AllowUnallocatedLSR, Cgroup: n.tree, Resync: n.o.Resync, Recorder: n.agentEvents,
+			Shared: n.shared, Clock: n.o.Clock,
+		})
+		return err
+	})
+	if !ok {
+		return ctx.Err()
+	}
+	n.kubelet.use(a.Hooks())
+	defer n.kubelet.use(nil)
+	return a.Run(ctx)
+}
+
+// Pauses between attempts.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// keepTrying repeats f until it succeeds; false when ctx ended before. The first failures are not worth a line: another
+// part of the cluster may just be a moment later.
+func (n *node) keepTrying(ctx context.Context, what string, f func(context.Context) error) bool {
+	for wait := firstPause; ; wait = min(2*wait, lastPause) {
+		err := f(ctx)
+		if err == nil {
+			return true
+		}
+		if wait >= time.Second {
+			klog.FromContext(ctx).Error(err, "Will be tried again", "node", n.Name, "step", what)
+		}
+		if !n.pause(ctx, wait) {
+			return false
+		}
+	}
+}
+
+// pause waits; false when ctx ended.
+func (n *node) pause(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-n.o.Clock.After(wait):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

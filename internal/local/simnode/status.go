@@ -1,0 +1,150 @@
+package simnode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// report writes the pod's status when it differs from what was written last. Conditions of others stay: a strategic
+// merge joins them by type.
+func (k *kubelet) report(ctx context.Context, p *pod, obj *corev1.Pod) error {
+	status := k.statusOf(p, obj)
+	if p.sent != nil && equality.Semantic.DeepEqual(*p.sent, status) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.uid}, "status": status})
+	if err != nil {
+		return err
+	}
+	_, err = k.n.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err := ignoreGone(err); err != nil {
+		return fmt.Errorf("patch status of pod %s: %w", p.ref, err)
+	}
+	p.sent = &status
+	return nil
+}
+
+// statusOf returns the part of the status that a kubelet writes.
+func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
+	s := corev1.PodStatus{
+		Phase: corev1.PodPending, QOSClass: obj.Status.QOSClass, HostIP: nodeIP, HostIPs: []corev1.HostIP{{IP: nodeIP}},
+		StartTime: obj.Status.StartTime,
+	}
+	if s.StartTime == nil && p.sent != nil {
+		s.StartTime = p.sent.StartTime
+	}
+	if s.StartTime == nil {
+		now := metav1.NewTime(k.n.o.Clock.Now().Truncate(time.Second))
+		s.StartTime = &now
+	}
+	if r := p.refusal; r != nil {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, r.reason, r.text
+		return s
+	}
+	ip := p.ip
+	if obj.Spec.HostNetwork {
+		ip = nodeIP
+	}
+	s.PodIP, s.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+	initialized, ready, ran := true, true, false
+	for i := range obj.Spec.InitContainers {
+		c := &obj.Spec.InitContainers[i]
+		b := p.boxes[c.Name]
+		done := b.stage == exited && b.exitCode == 0 || isSidecar(c) && b.stage == running
+		initialized = initialized && done
+		ran = ran || b.stage == running && isSidecar(c)
+		s.InitContainerStatuses = append(s.InitContainerStatuses, b.status(c, done))
+	}
+	for i := range obj.Spec.Containers {
+		c := &obj.Spec.Containers[i]
+		b := p.boxes[c.Name]
+		ready = ready && b.stage == running
+		ran = ran || b.stage != waiting || b.restarts > 0
+		s.ContainerStatuses = append(s.ContainerStatuses, b.status(c, b.stage == running))
+	}
+	switch {
+	case finished(p, obj):
+		s.Phase = corev1.PodSucceeded
+		for i := range obj.Spec.Containers {
+			if p.boxes[obj.Spec.Containers[i].Name].exitCode != 0 {
+				s.Phase = corev1.PodFailed
+			}
+		}
+	case obj.DeletionTimestamp != nil:
+		s.Phase = corev1.PodFailed
+	case ran && initialized:
+		s.Phase = corev1.PodRunning
+	}
+	why := ""
+	if s.Phase == corev1.PodSucceeded {
+		why = "PodCompleted"
+	}
+	s.Conditions = []corev1.PodCondition{
+		k.condition(p, corev1.PodReadyToStartContainers, !ended(s.Phase), ""),
+		k.condition(p, corev1.PodInitialized, initialized, ""),
+		k.condition(p, corev1.PodReady, ready, why),
+		k.condition(p, corev1.ContainersReady, ready, why),
+	}
+	return s
+}
+
+// condition keeps the time of the last change.
+func (k *kubelet) condition(p *pod, kind corev1.PodConditionType, holds bool, why string) corev1.PodCondition {
+	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue}
+	if !holds {
+		c.Status = corev1.ConditionFalse
+		c.Reason = why
+		if why == "" {
+			c.Reason = "ContainersNotReady"
+		}
+	}
+	if old, ok := p.since[kind]; ok && old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	} else {
+		c.LastTransitionTime = metav1.NewTime(k.n.o.Clock.Now().Truncate(time.Second))
+	}
+	p.since[kind] = c
+	return c
+}
+
+// status returns the container's status.
+func (b *box) status(c *corev1.Container, ready bool) corev1.ContainerStatus {
+	started := b.stage == running
+	s := corev1.ContainerStatus{
+		Name: c.Name, Image: c.Image, ImageID: "tenon://" + c.Image, RestartCount: b.restarts, Ready: ready, Started: &started,
+	}
+	s.LastTerminationState.Terminated = b.last
+	switch b.stage {
+	case running:
+		s.ContainerID = runtimeID(b.id)
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: second(b.began)}
+	case exited:
+		s.ContainerID = runtimeID(b.id)
+		s.State.Terminated = b.terminated()
+	default:
+		reason := b.reason
+		if reason == "" {
+			reason = "ContainerCreating"
+		}
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: b.detail}
+	}
+	return s
+}
+
+func (b *box) terminated() *corev1.ContainerStateTerminated {
+	return &corev1.ContainerStateTerminated{
+		ExitCode: b.exitCode, Reason: b.reason, StartedAt: second(b.began), FinishedAt: second(b.ended), ContainerID: runtimeID(b.id),
+	}
+}
+
+func runtimeID(id string) string { return "tenon://" + id }
+
+// second is a time as the API keeps it.
+func second(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

@@ -1,0 +1,112 @@
+package verb
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+)
+
+// console tells the user how a start goes: in the foreground on standard output, in a detached process through a pipe
+// to the one that the user started, until all is ready.
+type console struct {
+	mu     sync.Mutex // guards out and report
+	out    io.Writer
+	report *os.File // nil in the foreground and once the start is over
+}
+
+// line is one message on the pipe.
+type line struct {
+	Text  string `json:"text,omitempty"`
+	Error string `json:"error,omitempty"`
+	Code  int    `json:"code,omitempty"`
+	Ready bool   `json:"ready,omitempty"` // the last one of a good start
+}
+
+func newConsole(out io.Writer, reportFD int) *console {
+	c := &console{out: out}
+	if reportFD != 0 {
+		c.report = os.NewFile(uintptr(reportFD), "report")
+	}
+	return c
+}
+
+func (c *console) step(s cluster.Step) {
+	if s.Took == 0 {
+		c.say(s.Text)
+		return
+	}
+	c.say(fmt.Sprintf("%6.1f s  %s", s.Took.Seconds(), s.Text))
+}
+
+func (c *console) say(text string) { c.send(line{Text: text}) }
+
+// ready ends the report of a detached start.
+func (c *console) ready(dir datadir.Dir, running *cluster.Cluster, took time.Duration) {
+	c.say(summary(dir, running, took))
+	c.send(line{Ready: true})
+}
+
+// end passes the error of a detached start to the user's process; it returns err.
+func (c *console) end(err error) error {
+	if err != nil && c.reporting() {
+		c.send(line{Error: err.Error(), Code: codeOf(err)})
+	}
+	return err
+}
+
+func (c *console) reporting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.report != nil
+}
+
+func (c *console) send(l line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.report == nil {
+		if l.Text != "" {
+			_, _ = fmt.Fprintln(c.out, l.Text) // nowhere else to tell
+		}
+		return
+	}
+	// The user's process may be gone; the cluster starts all the same.
+	_ = json.NewEncoder(c.report).Encode(l)
+	if l.Ready {
+		_ = c.report.Close()
+		c.report = nil
+	}
+}
+
+func summary(dir datadir.Dir, c *cluster.Cluster, took time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nReady in %.1f s: %s\n\n", took.Seconds(), countNodes(c.Nodes()))
+	fmt.Fprintf(&b, "  export KUBECONFIG=%s\n", dir.Kubeconfig())
+	fmt.Fprintf(&b, "  diagnostics  %s/apis/v1/__services__\n", c.Diagnostics())
+	fmt.Fprintf(&b, "  look         kubectl get nodes,pods · %[1]s topology · %[1]s top · %[1]s explain pod/NAME\n", name())
+	fmt.Fprintf(&b, "  stop         %[1]s down (keeps the data), %[1]s down --purge\n", name())
+	return b.String()
+}
+
+// name returns what the user calls this program.
+func name() string { return os.Args[0] }
+
+// countNodes names the nodes while they are few.
+func countNodes(nodes []datadir.Node) string {
+	const few = 8
+	names := make([]string, 0, few)
+	for _, n := range nodes {
+		if len(names) == few {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, n.Name)
+	}
+	return fmt.Sprintf("%d nodes (%s)", len(nodes), strings.Join(names, ", "))
+}

@@ -1,0 +1,112 @@
+package verb
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+)
+
+// report returns what the user's process makes of what a detached one says.
+func report(t *testing.T, say func(*console)) (string, error) {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &console{out: io.Discard, report: writer}
+	say(c)
+	_ = writer.Close() // closed already after a good start
+	var out bytes.Buffer
+	err = follow(reader, &out)
+	return out.String(), err
+}
+
+func TestADetachedStartIsReported(t *testing.T) {
+	t.Parallel()
+	t.Run("a good one until it is ready", func(t *testing.T) {
+		t.Parallel()
+		out, err := report(t, func(c *console) {
+			c.step(cluster.Step{Text: "scheduler", Took: 1500 * time.Millisecond})
+			c.step(cluster.Step{Text: "port 1 is taken"})
+			c.send(line{Ready: true})
+			c.say("scheduler ended") // nobody listens any more
+		})
+		if err != nil || out != "   1.5 s  scheduler\nport 1 is taken\n" {
+			t.Errorf("got %q, %v", out, err)
+		}
+	})
+	t.Run("a bad one with its text and exit code", func(t *testing.T) {
+		t.Parallel()
+		_, err := report(t, func(c *console) {
+			_ = c.end(&cluster.MachineError{Err: errors.New("no such machine")})
+		})
+		var failed *startError
+		if !errors.As(err, &failed) || failed.Error() != "no such machine" || failed.ExitCode() != 2 {
+			t.Errorf("got %#v, want the text with exit code 2", err)
+		}
+	})
+	t.Run("one that dies without a word", func(t *testing.T) {
+		t.Parallel()
+		if _, err := report(t, func(c *console) { c.say("starting") }); !errors.Is(err, io.EOF) {
+			t.Errorf("got %v, want EOF", err)
+		}
+	})
+}
+
+func TestADetachedStartIsTheSameStart(t *testing.T) {
+	t.Parallel()
+	dir, err := datadir.Resolve("/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := upFlags{machines: []string{"epyc-2s=2", "snc2"}, nodes: 5, replicas: 2, detach: true}.arguments(dir)
+	want := []string{"up", "--data", "/data", "--report-fd", "3", "--nodes", "5", "--schedulers", "2", "--machine", "epyc-2s=2", "--machine", "snc2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		want string // of the error; "" for none
+		out  string
+	}{
+		"machines are listed":             {args: []string{"--list-machines"}, out: "arm64-1s"},
+		"an unknown machine":              {args: []string{"--machine", "epic-2s"}, want: "Did you mean epyc-2s?"},
+		"an unknown machine, detached":    {args: []string{"--detach", "--machine", "epic-2s"}, want: "Did you mean epyc-2s?"},
+		"more schedulers than ports":      {args: []string{"--schedulers", "4"}, want: "--schedulers: 4 is not allowed: use 1 to 3"},
+		"a negative number of nodes":      {args: []string{"--nodes", "-1"}, want: "want 1 to"},
+		"an argument that is none":        {args: []string{"epyc-2s"}, want: "unknown command"},
+		"the console that is not here":    {args: []string{"--console", "x"}, want: "unknown flag"},
+		"a count that is no number":       {args: []string{"--machine", "epyc-2s=many"}, want: "many"},
+		"a list of machines split by ','": {args: []string{"--machine", "epyc-2s,snc2"}, want: "no preset"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newUp(nil)
+			var out bytes.Buffer
+			c.SetOut(&out)
+			c.SetErr(io.Discard)
+			c.SilenceUsage, c.SilenceErrors = true, true
+			c.SetArgs(append(test.args, "--data", t.TempDir()))
+			err := c.ExecuteContext(t.Context())
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("tenon up %v: %v, want an error that says %q", test.args, err, test.want)
+			}
+			if !strings.Contains(out.String(), test.out) {
+				t.Errorf("output %q does not have %q", out.String(), test.out)
+			}
+		})
+	}
+}

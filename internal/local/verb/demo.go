@@ -1,0 +1,220 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/deploy/examples"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/install"
+)
+
+// demoLimit bounds the wait for the demo's pods to be placed or refused.
+const demoLimit = time.Minute
+
+// Show draws every machine of the cluster that a kubeconfig leads to, with the pods on its CPUs.
+type Show func(ctx context.Context, kubeconfig string, out, errOut io.Writer) error
+
+// demo applies the demo to the running cluster and prints where its pods landed.
+func demo(ctx context.Context, dir datadir.Dir, show Show, out, errOut io.Writer) error {
+	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	applier, err := install.NewApplier(config)
+	if err != nil {
+		return err
+	}
+	objects, err := install.Parse(examples.Demo())
+	if err != nil {
+		return err
+	}
+	if err := applier.Apply(ctx, objects); err != nil {
+		return err
+	}
+	pods, err := awaitSettled(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := show(ctx, dir.Kubeconfig(), out, errOut); err != nil {
+		return fmt.Errorf("draw the map: %w", err)
+	}
+	_, _ = fmt.Fprintln(out)
+	if err := printPods(out, pods); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, demoHints, dir.Kubeconfig(), name(), name(), placed(pods))
+	return err
+}
+
+// placed returns the node of some pod with CPUs of its own, else of any pod.
+func placed(pods []corev1.Pod) string {
+	node := ""
+	for i := range pods {
+		p := &pods[i]
+		if p.Spec.NodeName == "" {
+			continue
+		}
+		node = p.Spec.NodeName
+		if c := class(p); c == "LSE" || c == "LSR" {
+			break
+		}
+	}
+	return node
+}
+
+const demoHints = `
+Try:
+  export KUBECONFIG=%s
+  %s explain pod/cannot-fit
+  %s topology node/%s
+  kubectl get pods -o wide
+`
+
+// awaitSettled returns the demo's pods once every one of them exists and is either running, done or refused.
+func awaitSettled(ctx context.Context, client kubernetes.Interface) ([]corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, demoLimit)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		pods, waiting, err := look(ctx, client)
+		if err != nil {
+			return nil, err
+		}
+		if waiting == "" {
+			return pods, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the demo's pods: %w: %s", ctx.Err(), waiting)
+		case <-tick.C:
+		}
+	}
+}
+
+// look returns the demo's pods, and what is still to come.
+func look(ctx context.Context, client kubernetes.Interface) (pods []corev1.Pod, waiting string, err error) {
+	selector := metav1.ListOptions{LabelSelector: examples.DemoLabel}
+	list, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, selector)
+	if err != nil {
+		return nil, "", fmt.Errorf("list pods: %w", err)
+	}
+	deployments, err := client.AppsV1().Deployments(metav1.NamespaceDefault).List(ctx, selector)
+	if err != nil {
+		return nil, "", fmt.Errorf("list deployments: %w", err)
+	}
+	jobs, err := client.BatchV1().Jobs(metav1.NamespaceDefault).List(ctx, selector)
+	if err != nil {
+		return nil, "", fmt.Errorf("list jobs: %w", err)
+	}
+	for i := range deployments.Items {
+		if d := &deployments.Items[i]; !complete(d) {
+			return nil, "deployment " + d.Name, nil
+		}
+	}
+	for i := range jobs.Items {
+		if j := &jobs.Items[i]; !started(j) {
+			return nil, "job " + j.Name, nil
+		}
+	}
+	for i := range list.Items {
+		if p := &list.Items[i]; !settled(p) {
+			return nil, "pod " + p.Name, nil
+		}
+	}
+	return list.Items, "", nil
+}
+
+func complete(d *appsv1.Deployment) bool {
+	return d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil && d.Status.Replicas == *d.Spec.Replicas
+}
+
+func started(j *batchv1.Job) bool {
+	return j.Spec.Completions != nil && j.Status.Active+j.Status.Succeeded+j.Status.Failed >= *j.Spec.Completions
+}
+
+func settled(p *corev1.Pod) bool {
+	switch p.Status.Phase {
+	case corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed:
+		return true
+	}
+	return refusal(p) != nil
+}
+
+// refusal returns the condition that says why the scheduler found no node.
+func refusal(p *corev1.Pod) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		c := &p.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return c
+		}
+	}
+	return nil
+}
+
+func printPods(out io.Writer, pods []corev1.Pod) error {
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintln(t, "POD\tQOS\tPHASE\tNODE\tCPUS") // a tabwriter reports at Flush
+	for i := range pods {
+		p := &pods[i]
+		node := p.Spec.NodeName
+		if node == "" {
+			node = "-"
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", p.Name, class(p), p.Status.Phase, node, where(p))
+	}
+	return t.Flush()
+}
+
+func class(p *corev1.Pod) string {
+	if c := p.Labels[annotation.QoSClass]; c != "" {
+		return c
+	}
+	return "-"
+}
+
+// where says which CPUs the pod was given, or why it was given none.
+func where(p *corev1.Pod) string {
+	if c := refusal(p); c != nil && p.Spec.NodeName == "" {
+		// What follows the brace is for programs.
+		text, _, _ := strings.Cut(c.Message, " {")
+		return text
+	}
+	text, allocated := p.Annotations[annotation.ResourceStatusKey]
+	if !allocated {
+		return "shared"
+	}
+	status, _, err := annotation.ParseResourceStatus(text)
+	switch {
+	case err != nil:
+		return err.Error()
+	case status.CPUSet != "":
+		return status.CPUSet
+	case len(status.CPUSharedPools) > 0:
+		pools := make([]string, 0, len(status.CPUSharedPools))
+		for _, pool := range status.CPUSharedPools {
+			pools = append(pools, fmt.Sprintf("shared, NUMA node %d", pool.Node))
+		}
+		return strings.Join(pools, "; ")
+	}
+	return "shared"
+}

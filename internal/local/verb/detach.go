@@ -1,0 +1,108 @@
+package verb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+
+	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+)
+
+// startError is the error of a start in another process.
+type startError struct {
+	text string
+	code int
+}
+
+func (e *startError) Error() string { return e.text }
+
+// ExitCode is what the other process would have exited with.
+func (e *startError) ExitCode() int { return e.code }
+
+// detach starts the cluster in a process of a session of its own, passes on what it reports, and returns when it is
+// ready.
+func detach(ctx context.Context, dir datadir.Dir, f upFlags, out io.Writer) error {
+	if err := dir.Make(); err != nil {
+		return cluster.Explain(err, dir)
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the binary to start the cluster with: %w", err)
+	}
+	log, err := os.OpenFile(dir.Log("up"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return cluster.Explain(err, dir)
+	}
+	defer func() { _ = log.Close() }()
+	reports, theirs, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	defer func() { _ = reports.Close() }()
+
+	// The cluster outlives this command: ctx ends only its start, below.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, f.arguments(dir)...)
+	cmd.Args[0] = name()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{theirs} // becomes descriptor 3
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		return fmt.Errorf("start the cluster's process: %w", err)
+	}
+	stopped := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer stopped()
+	err = follow(reports, out)
+	if err == nil {
+		return nil // the process lives on; it is init's child when this one ends
+	}
+	if waitErr := cmd.Wait(); ctx.Err() != nil {
+		return ctx.Err()
+	} else if errors.Is(err, io.EOF) {
+		return fmt.Errorf("the cluster's process ended while it started (%w), its log is %s", waitErr, dir.Log("up"))
+	}
+	return err
+}
+
+// arguments repeats what the user said, for the process that will do it.
+func (f upFlags) arguments(dir datadir.Dir) []string {
+	args := []string{"up", "--data", dir.Root(), "--report-fd", "3", "--nodes", strconv.Itoa(f.nodes), "--schedulers", strconv.Itoa(f.replicas)}
+	for _, m := range f.machines {
+		args = append(args, "--machine", m)
+	}
+	return args
+}
+
+// follow prints reports until the start is over. It returns io.EOF when they end before that.
+func follow(reports io.Reader, out io.Writer) error {
+	decoder := json.NewDecoder(reports)
+	for {
+		var l line
+		if err := decoder.Decode(&l); err != nil {
+			return io.EOF
+		}
+		switch {
+		case l.Ready:
+			return nil
+		case l.Error != "":
+			return &startError{text: l.Error, code: l.Code}
+		}
+		_, _ = fmt.Fprintln(out, l.Text) // nowhere else to tell
+	}
+}
+
+func codeOf(err error) int {
+	var own interface{ ExitCode() int }
+	if errors.As(err, &own) {
+		return own.ExitCode()
+	}
+	return 1
+}

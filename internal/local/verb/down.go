@@ -1,0 +1,87 @@
+package verb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+)
+
+// downLimit bounds the wait for a cluster to stop.
+const downLimit = time.Minute
+
+func newDown() *cobra.Command {
+	var data string
+	var purge bool
+	c := &cobra.Command{
+		Use:     "down",
+		Short:   "Stop the cluster that tenon up started; its data are kept",
+		Example: "  tenon down\n  tenon down --purge\n  tenon down --data ./cluster",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			dir, err := datadir.Resolve(data)
+			if err != nil {
+				return err
+			}
+			return cluster.Explain(down(c.Context(), dir, purge, c.OutOrStdout()), dir)
+		},
+	}
+	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data (default ~/.tenon)")
+	c.Flags().BoolVar(&purge, "purge", false, "remove the data as well")
+	return c
+}
+
+func down(ctx context.Context, dir datadir.Dir, purge bool, out io.Writer) error {
+	owner, running, err := dir.Running()
+	if err != nil {
+		return err
+	}
+	text := "no cluster runs on " + dir.Root()
+	if running {
+		if err := stop(ctx, dir, owner); err != nil {
+			return err
+		}
+		text = "stopped"
+	}
+	if purge {
+		if err := dir.Purge(); err != nil {
+			return err
+		}
+		text += "; " + dir.Root() + " is removed"
+	} else if running {
+		text += "; the data are kept in " + dir.Root()
+	}
+	_, err = fmt.Fprintln(out, text)
+	return err
+}
+
+// stop asks the owner to stop and waits until it has let go of the folder.
+func stop(ctx context.Context, dir datadir.Dir, owner datadir.Owner) error {
+	if err := owner.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop the cluster on %s: %w", dir.Root(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, downLimit)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("process %d still runs the cluster after %v; its log is %s", owner.PID, downLimit, dir.Log("up"))
+			}
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if _, running, err := dir.Running(); err != nil || !running {
+			return err
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package verb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+)
+
+// asTenon makes this test binary the tenon that it tests: the components are children of it.
+const asTenon = "TENON_TEST_AS_TENON"
+
+// patience bounds a wait for something that takes a moment; it is long because machines may be slow.
+const patience = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asTenon) == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := &cobra.Command{Use: "tenon", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(Commands(drawNothing)...)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(codeOf(err))
+	}
+}
+
+// system is a data folder with the tenon to use on it.
+type system struct {
+	t   *testing.T
+	dir datadir.Dir
+}
+
+func (s system) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], append(args, "--data", s.dir.Root())...)
+	cmd.Env = append(os.Environ(), asTenon+"=1")
+	return cmd
+}
+
+// run runs tenon to its end.
+func (s system) run(args ...string) (string, error) {
+	cmd := s.command(args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func (s system) must(args ...string) string {
+	s.t.Helper()
+	out, err := s.run(args...)
+	if err != nil {
+		s.t.Fatalf("tenon %v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+func (s system) client() kubernetes.Interface {
+	s.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", s.dir.Kubeconfig())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return client
+}
+
+func (s system) await(what string, done func(ctx context.Context) (bool, error)) {
+	s.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		ok, err := done(ctx)
+		last = err
+		return ok && err == nil, nil
+	})
+	if err != nil {
+		s.t.Fatalf("wait until %s: %v (%v)", what, err, last)
+	}
+}
+
+// place creates a pod and returns it once it runs.
+func (s system) place(name, class, scheduler string) *corev1.Pod {
+	s.t.Helper()
+	client := s.client()
+	amounts := corev1.ResourceList{"cpu": quantity("2"), "memory": quantity("1Gi")}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+		Spec: corev1.PodSpec{
+			SchedulerName: scheduler,
+			Containers:    []corev1.Container{{Name: "c", Image: "x", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}},
+		},
+	}
+	if class != "" {
+		pod.Labels[annotation.QoSClass] = class
+		pod.Spec.PriorityClassName = "koord-prod"
+	}
+	if _, err := client.CoreV1().Pods("default").Create(s.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		s.t.Fatalf("create pod %s: %v", name, err)
+	}
+	s.await("pod "+name+" runs", func(ctx context.Context) (bool, error) {
+		var err error
+		pod, err = client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		return err == nil && pod.Status.Phase == corev1.PodRunning, err
+	})
+	return pod
+}
+
+// child returns the id of the child process with a hidden verb, 0 while there is none.
+func (s system) child(verb string) int {
+	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	want := strings.Join([]string{os.Args[0], verb, "--data", s.dir.Root()}, "\x00") + "\x00"
+	for _, e := range entries {
+		var pid int
+		if text, err := os.ReadFile(e); err != nil || !strings.HasPrefix(string(text), want) {
+			continue
+		}
+		if _, err := fmt.Sscanf(e, "/proc/%d/", &pid); err == nil {
+			return pid
+		}
+	}
+	return 0
+}
+
+// TestSystem starts one cluster and treats it as users and machines do. The steps build on each other.
+func TestSystem(t *testing.T) {
+	dir, err := datadir.Resolve(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := system{t: t, dir: dir}
+	defer func() { _, _ = s.run("down") }()
+
+	out := s.must("up", "--detach", "--machine", "snc2")
+	for _, part := range []string{"Ready in", "snc2-0", "export KUBECONFIG=" + dir.Kubeconfig()} {
+		if !strings.Contains(out, part) {
+			t.Errorf("tenon up does not say %q:\n%s", part, out)
+		}
+	}
+	first := s.place("pinned", "LSR", "")
+	if first.Annotations[annotation.ResourceStatusKey] == "" {
+		t.Error("an LSR pod runs without CPUs of its own")
+	}
+	s.place("plain", "", "")
+	s.place("ported", "", "koord-scheduler")
+	s.place("named", "", "tenon-scheduler")
+
+	t.Run("a bad pod is refused by the webhook", func(t *testing.T) {
+		bad := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "bad", Labels: map[string]string{annotation.QoSClass: "LSX"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
+		}
+		if _, err := s.client().CoreV1().Pods("default").Create(t.Context(), bad, metav1.CreateOptions{}); err == nil {
+			t.Error("a pod of an unknown QoS class was admitted")
+		}
+	})
+	t.Run("logs answer in words", func(t *testing.T) {
+		text, err := s.client().CoreV1().Pods("default").GetLogs("plain", &corev1.PodLogOptions{}).DoRaw(t.Context())
+		if err != nil || !strings.Contains(string(text), "simulated") {
+			t.Errorf("got %q, %v", text, err)
+		}
+	})
+	t.Run("diagnostics are where the kubeconfig says", func(t *testing.T) {
+		config, err := clientcmd.LoadFromFile(dir.Kubeconfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		extension, ok := config.Clusters["tenon"].Extensions["tenon.sh"].(*runtime.Unknown)
+		if !ok {
+			t.Fatalf("the kubeconfig has no extension tenon.sh: %v", config.Clusters["tenon"].Extensions)
+		}
+		var address struct{ Diagnostics string }
+		if err := json.Unmarshal(extension.Raw, &address); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.Get(address.Diagnostics + "/apis/v1/__services__")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("status %s", response.Status)
+		}
+	})
+	t.Run("a second start names the process", func(t *testing.T) {
+		owner, running, err := dir.Running()
+		if err != nil || !running {
+			t.Fatalf("Running() = %v, %v", running, err)
+		}
+		out, err := s.run("up")
+		if want := fmt.Sprintf("process %d", owner.PID); err == nil || !strings.Contains(out, want) {
+			t.Errorf("got %v, %q; want an error that says %q", err, out, want)
+		}
+	})
+	t.Run("components that are killed come back", func(t *testing.T) {
+		for _, verb := range []string{"__scheduler", "__manager", "__nodes"} {
+			old := s.child(verb)
+			if old == 0 {
+				t.Fatalf("no process %s", verb)
+			}
+			if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			s.await(verb+" is back", func(context.Context) (bool, error) {
+				p := s.child(verb)
+				return p != 0 && p != old, nil
+			})
+		}
+		s.await("the webhooks answer again", func(ctx context.Context) (bool, error) {
+			_, err := s.client().CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: map[string]string{annotation.QoSClass: "LS"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
+			}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err == nil, err
+		})
+		s.place("after-children", "LSR", "")
+	})
+	t.Run("a start after kill -9 goes on with the same data", func(t *testing.T) {
+		owner, _, err := dir.Running()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := owner.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		s.await("the folder is free and the children are gone", func(context.Context) (bool, error) {
+			_, running, err := dir.Running()
+			return !running && s.child("__scheduler")+s.child("__manager")+s.child("__nodes") == 0, err
+		})
+		s.must("up", "--detach")
+		again, err := s.client().CoreV1().Pods("default").Get(t.Context(), "pinned", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.UID != first.UID || again.Annotations[annotation.ResourceStatusKey] != first.Annotations[annotation.ResourceStatusKey] {
+			t.Errorf("the pinned pod is another one, or has other CPUs: %v, was %v", again.Annotations, first.Annotations)
+		}
+		s.place("after-kill", "LSR", "")
+	})
+	t.Run("down stops it, and with --purge leaves nothing", func(t *testing.T) {
+		if out := s.must("down"); !strings.Contains(out, "the data are kept") {
+			t.Errorf("tenon down says %q", out)
+		}
+		if n := s.child("__scheduler") + s.child("__manager") + s.child("__nodes"); n != 0 {
+			t.Error("children are left")
+		}
+		s.must("down", "--purge")
+		if _, err := os.Stat(dir.Root()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder is still there: %v", err)
+		}
+	})
+}
+
+func quantity(text string) resource.Quantity { return resource.MustParse(text) }
+
+// drawNothing stands for the map that cmd/tenon draws.
+func drawNothing(context.Context, string, io.Writer, io.Writer) error { return nil }

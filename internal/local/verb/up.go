@@ -1,0 +1,148 @@
+package verb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/machine"
+)
+
+// upFlags are the settings of `tenon up`.
+type upFlags struct {
+	machines []string
+	nodes    int
+	replicas int // of the scheduler
+	data     string
+	detach   bool
+	demo     bool
+	list     bool
+	show     Show
+	report   int // descriptor that a detached start reports on; 0 in the foreground
+}
+
+// usageError is the error of a flag with a value that is not allowed.
+type usageError struct{ error }
+
+// ExitCode is that of bad input.
+func (e *usageError) ExitCode() int { return 2 }
+
+func newUp(show Show) *cobra.Command {
+	f := &upFlags{show: show}
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster on this machine: real control plane, simulated nodes",
+		Long: "Start a cluster on this machine: etcd and kube-apiserver, the scheduler, the manager with its webhooks, and simulated\n" +
+			"machines that run the real agent. Ctrl-C, or tenon down, stops it; the next up goes on with the same data.",
+		Example: "  tenon up\n" +
+			"  tenon up --detach --machine epyc-2s=2 --machine arm64-1s\n" +
+			"  tenon up --machine epyc-256@static,full-pcpus-only,restricted --nodes 20",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.list {
+				return listMachines(c.OutOrStdout())
+			}
+			return up(c.Context(), *f, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().StringArrayVar(&f.machines, "machine", nil,
+		"machine of the cluster, may be repeated: NAME[@KUBELET][=COUNT], where NAME is a preset (see --list-machines) or a captured\n"+
+			"machine (archive or folder), and KUBELET the simulated kubelet's settings (static,full-pcpus-only,restricted)")
+	c.Flags().IntVar(&f.nodes, "nodes", 0, "repeat the list of machines until there are so many nodes")
+	c.Flags().IntVar(&f.replicas, "schedulers", 1, fmt.Sprintf("replicas of the scheduler, at most %d; one leads, the others wait", datadir.MaxSchedulers))
+	c.Flags().StringVar(&f.data, "data", "", "folder of the cluster's data (default ~/.tenon)")
+	c.Flags().BoolVar(&f.detach, "detach", false, "return when all is ready, and leave the cluster running")
+	c.Flags().BoolVar(&f.demo, "demo", false, "when all is ready, apply pods of every class and show where they landed")
+	c.Flags().BoolVar(&f.list, "list-machines", false, "print the machines that have a name, and start nothing")
+	c.Flags().IntVar(&f.report, "report-fd", 0, "descriptor to report the start on")
+	if err := c.Flags().MarkHidden("report-fd"); err != nil {
+		panic(err) // the flag is defined right above
+	}
+	return c
+}
+
+func listMachines(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintln(t, "NAME\tMACHINE") // a tabwriter reports at Flush
+	for _, d := range machine.Presets() {
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", d.Name, d.Summary)
+	}
+	return t.Flush()
+}
+
+func up(ctx context.Context, f upFlags, out, errOut io.Writer) error {
+	dir, err := datadir.Resolve(f.data)
+	if err != nil {
+		return err
+	}
+	if f.replicas < 1 || f.replicas > datadir.MaxSchedulers {
+		return &usageError{fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas, datadir.MaxSchedulers)}
+	}
+	nodes, err := f.choose()
+	if err != nil {
+		return err
+	}
+	show := func() error { return nil }
+	if f.demo {
+		show = func() error { return demo(ctx, dir, f.show, out, errOut) }
+	}
+	if f.detach {
+		if err := detach(ctx, dir, f, out); err != nil {
+			return err
+		}
+		return show()
+	}
+	console := newConsole(out, f.report)
+	return console.end(run(ctx, dir, nodes, f.replicas, console, show))
+}
+
+// choose returns no nodes when the user named neither machines nor a number.
+func (f upFlags) choose() ([]datadir.Node, error) {
+	machines := f.machines
+	if len(machines) == 0 {
+		if f.nodes == 0 {
+			return nil, nil
+		}
+		machines = cluster.DefaultMachines()
+	}
+	return cluster.Expand(machines, f.nodes)
+}
+
+// run keeps a cluster up until ctx ends or it breaks. It calls show once all is ready.
+func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, schedulers int, console *console, show func() error) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the binary to start the components with: %w", err)
+	}
+	begun := time.Now()
+	c, err := cluster.Start(ctx, cluster.Options{
+		Dir:        dir,
+		Nodes:      nodes,
+		Schedulers: schedulers,
+		Binary:     binary,
+		Manifests:  manifests(),
+		Admission:  admission(),
+		Report:     console.step,
+	})
+	if err != nil {
+		return err
+	}
+	console.ready(dir, c, time.Since(begun))
+	if err = show(); err == nil {
+		err = c.Wait(ctx)
+	}
+	console.say("stopping")
+	err = errors.Join(err, c.Stop())
+	if err == nil {
+		console.say("stopped; the data are kept in " + dir.Root())
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/deploy"
+	manager "github.com/tenon-project/tenon/internal/control/app"
+	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/local/proc"
+	"github.com/tenon-project/tenon/internal/local/simnode"
+	schedapp "github.com/tenon-project/tenon/internal/sched/app"
+)
+
+// manifests are what must be in the cluster before Tenon's processes start.
+func manifests() [][]byte {
+	return slices.Concat(deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses())
+}
+
+// admission is what may be in the cluster only while the manager answers.
+func admission() [][]byte { return deploy.Webhooks() }
+
+// hidden returns the command of a child process.
+func hidden(verb string, run func(ctx context.Context, dir datadir.Dir) error) *cobra.Command {
+	var data string
+	c := &cobra.Command{
+		Use:    verb,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			proc.FollowParent()
+			dir, err := datadir.Resolve(data)
+			if err != nil {
+				return err
+			}
+			return run(c.Context(), dir)
+		},
+	}
+	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data")
+	return c
+}
+
+func newScheduler() *cobra.Command {
+	var replica int
+	var elect bool
+	child := hidden(cluster.SchedulerVerb, func(ctx context.Context, dir datadir.Dir) error {
+		ports, err := dir.SavedPorts()
+		if err != nil {
+			return err
+		}
+		kubeconfig, serving := dir.Credential(cluster.Scheduler), dir.Pair(cluster.SchedulerServing)
+		c := schedapp.NewCommand()
+		c.SetArgs([]string{
+			"--kubeconfig=" + kubeconfig,
+			"--authentication-kubeconfig=" + kubeconfig,
+			"--authorization-kubeconfig=" + kubeconfig,
+			"--serve-scheduler-names=" + strings.Join(schedulerNames(), ","),
+			// One alone must not wait after a crash for the lease of the last. Replicas wait less than on a real cluster.
+			"--leader-elect=" + strconv.FormatBool(elect),
+			"--leader-elect-lease-duration=4s",
+			"--leader-elect-renew-deadline=3s",
+			"--leader-elect-retry-period=500ms",
+			"--bind-address=127.0.0.1",
+			"--secure-port=" + strconv.Itoa(ports[datadir.SchedulerSecure.Of(replica)]),
+			"--tls-cert-file=" + serving.CertFile,
+			"--tls-private-key-file=" + serving.KeyFile,
+			"--legacy-debug-address=" + address(ports[datadir.Diagnostics.Of(replica)]),
+		})
+		return c.ExecuteContext(ctx)
+	})
+	child.Flags().IntVar(&replica, "replica", 0, "number of this replica, from 0")
+	child.Flags().BoolVar(&elect, "elect", false, "elect a leader among the replicas")
+	return child
+}
+
+func newManager() *cobra.Command {
+	return hidden(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir) error {
+		ports, err := dir.SavedPorts()
+		if err != nil {
+			return err
+		}
+		serving := dir.Pair(cluster.Webhooks)
+		logger := klog.Background()
+		manager.UseLogger(logger)
+		return manager.Run(klog.NewContext(ctx, logger), manager.Options{
+			Kubeconfig:          dir.Credential(cluster.Manager),
+			WebhookAddress:      address(ports[datadir.Webhooks]),
+			CertFile:            serving.CertFile,
+			KeyFile:             serving.KeyFile,
+			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
+			HealthAddress:       address(ports[datadir.ManagerHealth]),
+		})
+	})
+}
+
+// schedulerNames are the names under which pods may ask for the scheduler. The first one is what a pod says that names
+// none, the last one what manifests say that were written for Koordinator.
+func schedulerNames() []string {
+	return []string{"default-scheduler", "tenon-scheduler", "koord-scheduler"}
+}
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func newNodes() *cobra.Command {
+	return hidden(cluster.NodesVerb, func(ctx context.Context, dir datadir.Dir) error {
+		ports, err := dir.SavedPorts()
+		if err != nil {
+			return err
+		}
+		saved, err := dir.SavedNodes()
+		if err != nil {
+			return err
+		}
+		nodes := make([]simnode.Node, 0, len(saved))
+		for _, s := range saved {
+			n, err := simulated(dir, s)
+			if err != nil {
+				return err
+			}
+			nodes = append(nodes, n)
+		}
+		serving := dir.Pair(cluster.KubeletServing)
+		return simnode.Run(ctx, simnode.Options{
+			Nodes:    nodes,
+			Address:  address(ports[datadir.Kubelets]),
+			CertFile: serving.CertFile,
+			KeyFile:  serving.KeyFile,
+			Version:  buildVersion(),
+		})
+	})
+}
+
+// simulated gives a node its machine and the credentials of its kubelet and its agent.
+func simulated(dir datadir.Dir, n datadir.Node) (simnode.Node, error) {
+	description, _, err := machine.Parse(n.Machine)
+	if err != nil {
+		return simnode.Node{}, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", dir.Credential(cluster.KubeletCredential(n.Name)))
+	if err != nil {
+		return simnode.Node{}, fmt.Errorf("read credential of the kubelet of %s: %w", n.Name, err)
+	}
+	config.QPS, config.Burst = 50, 100 // a kubelet's own defaults; client-go's would hold up a node full of pods for a minute
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return simnode.Node{}, fmt.Errorf("make client of the kubelet of %s: %w", n.Name, err)
+	}
+	return simnode.Node{
+		Name:    n.Name,
+		Machine: description,
+		Dir:     dir.Node(n.Name),
+		Client:  client,
+		Agent: func() (kubernetes.Interface, dynamic.Interface, error) {
+			config, err := clientcmd.BuildConfigFromFlags("", dir.Credential(cluster.AgentCredential(n.Name)))
+			if err != nil {
+				return nil, nil, fmt.Errorf("read credential of the agent of %s: %w", n.Name, err)
+			}
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return nil, nil, fmt.Errorf("make client of the agent of %s: %w", n.Name, err)
+			}
+			objects, err := dynamic.NewForConfig(config)
+			return client, objects, err
+		},
+	}, nil
+}
+
+// buildVersion is what the binary was built from, as far as the Go tool knew.
+func buildVersion() string {
+	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
+		return build.Main.Version
+	}
+	return "(devel)"
+}
