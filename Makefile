@@ -1,0 +1,75 @@
+# Tenon: `make up` tries it, `make test` tests it. `make help` lists the rest.
+#
+# Needed beforehand: Go. Everything else comes through package managers: Go modules, and Debian's packages for a C
+# compiler (the race detector) and util-linux (lscpu, a second opinion on machines) where they are missing.
+
+export GOWORK := off
+GO        ?= go
+TAGS      := nomsgpack
+BIN       := bin
+TOOL      := $(GO) tool -modfile=go.tools.mod
+BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager
+# Packages whose tests need no control plane and no scheduler binary: the fast loop.
+UNIT      := ./api/... ./internal/core/... ./internal/kube/... ./internal/agent/... ./internal/control/admission/... \
+             ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/...
+# Adapters that run goroutines: tested under the race detector.
+RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./internal/local/kernel/... ./internal/local/simnode/... \
+             ./internal/sched/...
+
+.DEFAULT_GOAL := help
+.PHONY: help build up down test unit race system verify lint bench generate clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
+
+build: ## the binaries, static, in bin/
+	@mkdir -p $(BIN)
+	@echo "building (the first time compiles Kubernetes: about 5 CPU-minutes)"
+	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -trimpath -ldflags '-s -w' -o $(BIN)/ $(addprefix ./cmd/,$(BINARIES))
+
+bin/tenon: FORCE
+	@mkdir -p $(BIN)
+	@[ -x $(BIN)/tenon ] || echo "building bin/tenon (the first time compiles Kubernetes: about 5 CPU-minutes)"
+	@CGO_ENABLED=0 $(GO) build -tags $(TAGS) -trimpath -ldflags '-s -w' -o $(BIN)/tenon ./cmd/tenon
+FORCE:
+
+up: bin/tenon ## a local cluster of simulated machines, with the demo
+	@$(BIN)/tenon up --detach --demo
+
+down: ## stop the local cluster and remove its data
+	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge; else echo "nothing to stop: bin/tenon was never built"; fi
+
+test: verify unit race system ## every test that needs no further tools
+
+unit: ## the fast loop: the core, codecs, agent, store (under a minute when warm)
+	$(GO) test -tags $(TAGS) $(UNIT)
+
+race: cc ## adapters under the race detector
+	CGO_ENABLED=1 $(GO) test -tags $(TAGS) -race -short $(RACE)
+	@# Interleavings of create, exit, crash and drift: rare ones need many tries.
+	$(GO) test -run NoInstant ./internal/agent/apply -rapid.checks=5000
+
+system: bin/tenon ## scheduler, simulate, command line and the whole system on a local cluster
+	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/...
+	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
+
+verify: ## format, lint, law, generated code, module graph, licences, known vulnerabilities
+	@TOOL="$(TOOL)" TAGS=$(TAGS) bash hack/verify.sh
+
+lint: ## golangci-lint alone
+	$(TOOL) golangci-lint run --allow-parallel-runners --build-tags $(TAGS)
+
+bench: ## core benchmarks, then stock kube-scheduler against tenon-scheduler (long; see docs/reference/performance.md)
+	$(GO) test -tags $(TAGS) -run '^$$' -bench . -benchtime 200ms ./internal/core/...
+	bash test/bench/run.sh
+	bash test/bench/schedperf.sh short
+
+generate: ## deepcopy functions, CRDs, reference pages
+	bash hack/generate.sh
+
+clean: ## remove built files
+	rm -rf $(BIN)
+
+.PHONY: cc
+cc:
+	@command -v gcc >/dev/null 2>&1 || bash hack/packages.sh gcc libc6-dev

@@ -1,0 +1,66 @@
+// Command docgen writes the reference pages that come from the code's own registries into a folder.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: docgen FOLDER")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func write(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "reasons.md"), reasons(), 0o644); err != nil {
+		return err
+	}
+	page, err := metrics("internal")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "metrics.md"), page, 0o644)
+}
+
+// reasons is the page of all codes, class by class.
+func reasons() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `# Reason codes
+
+<!-- Written by hack/docgen from internal/core/why/registry.go. -->
+
+Every refusal of Tenon is one of these codes, on every surface: the pod's condition, its Event, `+"`tenon explain`"+`,
+`+"`tenon simulate`"+`, the diagnostics API and the label `+"`code`"+` of the metrics. A code never changes its meaning.
+*Resolvable* codes may go away by waiting or by preemption; the others need a change of the pod or of a node.
+`)
+	class := why.NoClass
+	for _, e := range why.Registry() {
+		if e.Class != class {
+			class = e.Class
+			fmt.Fprintf(&b, "\n## %s\n", class)
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n> %s\n>\n> %s\n\n%s %s\n\n", e.Name, e.Text, e.Chinese, e.Cause, e.Remedy)
+		resolvable := "no"
+		if e.Resolvable {
+			resolvable = "yes"
+		}
+		fmt.Fprintf(&b, "- Plugin: %s. Resolvable: %s.\n", e.Plugin, resolvable)
+		if e.Amount {
+			fmt.Fprintf(&b, "- Carries `asked` and `free`.\n")
+		}
+		if e.Extra != "" {
+			fmt.Fprintf(&b, "- `%s`: %s.\n", e.Extra, e.ExtraMeaning)
+		}
+	}
+	return b.Bytes()
+}

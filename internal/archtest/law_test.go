@@ -1,0 +1,308 @@
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tenon-project/tenon"
+
+// rule says what the packages below a folder may import directly, besides the standard library and their own folder.
+type rule struct {
+	folder string
+	own    []string // folders of this module
+	others []string // import path prefixes of other modules; "*" = any
+}
+
+// The law: the first rule whose folder holds a package counts.
+var law = []rule{
+	{folder: "internal/core", own: []string{"internal/core"}},
+	{folder: "api", own: []string{"api"}, others: []string{"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/json", "sigs.k8s.io/yaml"}},
+	{folder: "deploy", own: []string{"api"}, others: []string{"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/yaml"}},
+	{
+		folder: "internal/kube/convert", own: []string{"internal/core", "api"},
+		others: []string{"k8s.io/apimachinery", "k8s.io/api", "k8s.io/component-helpers/resource"},
+	},
+	{
+		folder: "internal/kube", own: []string{"internal/core", "api", "internal/kube"},
+		others: []string{"k8s.io/apimachinery", "k8s.io/api", "k8s.io/client-go", "k8s.io/klog/v2"},
+	},
+	{folder: "internal/sched", own: []string{"internal/core", "internal/kube", "api", "internal/sched"}, others: []string{"*"}},
+	{
+		folder: "internal/control", own: []string{"internal/core", "internal/kube", "api", "internal/control"},
+		others: []string{"*"},
+	},
+	{
+		folder: "internal/agent", own: []string{"internal/core", "api", "internal/kube/convert", "internal/agent"},
+		others: []string{
+			"k8s.io/apimachinery", "k8s.io/api", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/component-base",
+			"github.com/spf13/", "sigs.k8s.io/yaml", "github.com/prometheus/client_golang", "github.com/go-logr/logr",
+			"golang.org/x/sys", "k8s.io/utils",
+		},
+	},
+	{folder: "internal/sim", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
+	{folder: "internal/cli", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
+	{folder: "internal/local", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
+	{folder: "internal/pins", others: []string{"*"}},
+	{folder: "internal/testkit", own: []string{"internal/testkit"}},
+	{folder: "internal/archtest"},
+	{folder: "hack", own: []string{"internal/core"}, others: []string{"*"}},
+	{folder: "cmd", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
+	{folder: "test", own: []string{"internal", "api", "deploy", "test"}, others: []string{"*"}},
+}
+
+// reserved names foreign modules that only some folders may see, directly or through others.
+var reserved = map[string][]string{
+	"k8s.io/kubernetes/": {"internal/sched", "internal/local", "internal/sim", "internal/cli", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test"},
+	"sigs.k8s.io/controller-runtime": {
+		"internal/control", "internal/desched", "internal/local", "cmd/tenon", "cmd/tenon-manager", "internal/pins", "test",
+	},
+	"github.com/gin-gonic/gin": {"internal/sched", "internal/local", "internal/sim", "internal/cli", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test"},
+}
+
+// private folders may be imported by these alone.
+var private = map[string][]string{
+	"internal/cli":                 {"cmd", "internal/cli", "test"},
+	"internal/sim":                 {"cmd", "internal/cli", "internal/sim", "test"},
+	"internal/local":               {"cmd", "internal/local", "test"},
+	"internal/sched/app":           {"cmd", "internal/local", "internal/sched/app", "internal/sim", "test"},
+	"internal/control/app":         {"cmd", "internal/local", "internal/control/app", "test"},
+	"internal/agent/app":           {"cmd", "internal/local", "internal/agent/app", "test"},
+	"internal/sched/diag/ginroute": {"internal/sched"},
+}
+
+type goPackage struct {
+	ImportPath, Dir string
+	Standard        bool
+	Imports, Deps   []string
+	GoFiles         []string
+	Module          *struct{ Path string }
+}
+
+func load(t *testing.T) map[string]goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-tags", "nomsgpack", "-deps", "-json=ImportPath,Dir,Standard,Imports,Deps,GoFiles,Module", "./...")
+	cmd.Dir = root(t)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatalf("go list: %v", err)
+	}
+	packages := map[string]goPackage{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("go list output: %v", err)
+		}
+		packages[p.ImportPath] = p
+	}
+	return packages
+}
+
+// root is the folder of go.mod.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// folderOf is the path of one of our packages below the module root; ok is false for others.
+func folderOf(importPath string) (folder string, ok bool) {
+	folder, ok = strings.CutPrefix(importPath, module+"/")
+	return folder, ok
+}
+
+func below(folder, parent string) bool {
+	return folder == parent || strings.HasPrefix(folder, parent+"/")
+}
+
+func belowAny(folder string, parents []string) bool {
+	return slices.ContainsFunc(parents, func(p string) bool { return below(folder, p) })
+}
+
+func ruleFor(folder string) (rule, bool) {
+	for _, r := range law {
+		if below(folder, r.folder) {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+func (r rule) allows(imported string, packages map[string]goPackage) bool {
+	if folder, ok := folderOf(imported); ok {
+		return below(folder, r.folder) && r.folder != "internal/core" && len(r.own) == 0 || belowAny(folder, r.own)
+	}
+	if packages[imported].Standard {
+		return true
+	}
+	return slices.ContainsFunc(r.others, func(prefix string) bool {
+		return prefix == "*" || imported == prefix || strings.HasPrefix(imported, strings.TrimSuffix(prefix, "/")+"/")
+	})
+}
+
+// violations lists every import that breaks the law, one line each.
+func violations(packages map[string]goPackage) []string {
+	var bad []string
+	for importPath, p := range packages {
+		folder, ok := folderOf(importPath)
+		if !ok {
+			continue
+		}
+		r, ok := ruleFor(folder)
+		if !ok {
+			bad = append(bad, fmt.Sprintf("%s: no rule names this folder", folder))
+			continue
+		}
+		for _, imported := range p.Imports {
+			if imported == "C" || imported == "unsafe" {
+				continue
+			}
+			if !r.allows(imported, packages) {
+				bad = append(bad, fmt.Sprintf("%s imports %s", folder, imported))
+			}
+			target, ours := folderOf(imported)
+			for hidden, users := range private {
+				if ours && below(target, hidden) && !belowAny(folder, users) {
+					bad = append(bad, fmt.Sprintf("%s imports %s, which is for %s only", folder, imported, strings.Join(users, ", ")))
+				}
+			}
+		}
+		for prefix, users := range reserved {
+			if belowAny(folder, users) {
+				continue
+			}
+			for _, dep := range p.Deps {
+				if strings.HasPrefix(dep+"/", strings.TrimSuffix(prefix, "/")+"/") {
+					bad = append(bad, fmt.Sprintf("%s reaches %s", folder, dep))
+					break
+				}
+			}
+		}
+	}
+	slices.Sort(bad)
+	return slices.Compact(bad)
+}
+
+func TestImportsFollowTheLaw(t *testing.T) {
+	packages := load(t)
+	for _, v := range violations(packages) {
+		t.Error(v)
+	}
+}
+
+func TestPluginsNeverImportEachOther(t *testing.T) {
+	packages := load(t)
+	for importPath, p := range packages {
+		folder, ok := folderOf(importPath)
+		if !ok || !below(folder, "internal/sched") || below(folder, "internal/sched/app") {
+			continue
+		}
+		own := strings.SplitN(strings.TrimPrefix(folder, "internal/sched/"), "/", 2)[0]
+		for _, imported := range p.Imports {
+			target, ours := folderOf(imported)
+			if ours && below(target, "internal/sched") && !below(target, "internal/sched/"+own) {
+				t.Errorf("%s imports %s: only app knows all plugins", folder, imported)
+			}
+		}
+	}
+}
+
+// The law's own test: a check that cannot fail proves nothing.
+func TestTheLawSeesEachKindOfBreach(t *testing.T) {
+	cases := map[string]struct {
+		packages map[string]goPackage
+		want     string
+	}{
+		"core imports a foreign module": {
+			map[string]goPackage{module + "/internal/core/topo": {Imports: []string{"k8s.io/api/core/v1"}}},
+			"internal/core/topo imports k8s.io/api/core/v1",
+		},
+		"the agent reaches k8s.io/kubernetes through another package": {
+			map[string]goPackage{module + "/internal/agent/app": {Deps: []string{"k8s.io/kubernetes/pkg/features"}}},
+			"internal/agent/app reaches k8s.io/kubernetes/pkg/features",
+		},
+		"a plugin imports the command line": {
+			map[string]goPackage{module + "/internal/sched/x": {Imports: []string{module + "/internal/cli"}}},
+			"internal/sched/x imports " + module + "/internal/cli",
+		},
+		"a folder nobody thought of": {
+			map[string]goPackage{module + "/pkg/util": {}},
+			"pkg/util: no rule names this folder",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := violations(c.packages)
+			if !slices.ContainsFunc(got, func(v string) bool { return strings.HasPrefix(v, c.want) }) {
+				t.Errorf("got %q, want one that starts with %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	names := map[string]string{}
+	for importPath, p := range load(t) {
+		folder, ok := folderOf(importPath)
+		if !ok {
+			continue
+		}
+		docs := 0
+		name := ""
+		for _, file := range p.GoFiles {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, parser.ParseComments|parser.PackageClauseOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name = f.Name.Name
+			if f.Doc == nil {
+				continue
+			}
+			docs++
+			if name != "main" && file != "doc.go" && !strings.HasPrefix(file, "zz_generated") {
+				t.Errorf("%s: the package comment stands in %s, want doc.go", folder, file)
+			}
+		}
+		if docs != 1 && len(p.GoFiles) > 0 {
+			t.Errorf("%s: %d files carry a package comment, want 1", folder, docs)
+		}
+		versioned := strings.HasPrefix(path.Base(folder), "v1")
+		if other, taken := names[name]; taken && name != "main" && name != "app" && !versioned {
+			t.Errorf("package name %s is used by %s and %s", name, other, folder)
+		}
+		names[name] = folder
+		for _, vague := range []string{"util", "utils", "common", "helper", "helpers", "types", "misc"} {
+			if name == vague {
+				t.Errorf("%s: package name %q says nothing", folder, name)
+			}
+		}
+	}
+}

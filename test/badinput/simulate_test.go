@@ -1,0 +1,116 @@
+package badinput
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/sim"
+)
+
+func simulateCases() []bad {
+	in := func(text string) func(*testing.T) string {
+		return func(t *testing.T) string {
+			t.Helper()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "in.yaml"), text)
+			return simulateFails(t, dir, "-f", filepath.Join(dir, "in.yaml"))
+		}
+	}
+	args := func(args ...string) func(*testing.T) string {
+		return func(t *testing.T) string {
+			t.Helper()
+			return simulateFails(t, t.TempDir(), args...)
+		}
+	}
+	pod := func(rest string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]" + rest + "}}"
+	}
+	return []bad{
+		{"simulate: broken YAML", in("a: ["), []string{"in.yaml: document 1", "line 1"}},
+		{"simulate: a key that stands twice", in("a: 1\na: 2"), []string{"in.yaml: document 1", `key "a" already set`}},
+		{"simulate: a list instead of an object", in("[1, 2]"), []string{"in.yaml: document 1", "this is no Kubernetes object"}},
+		{"simulate: an object without a kind", in("{apiVersion: v1}"), []string{"document 1: kind: Required value"}},
+		{"simulate: a kind that does not exist", in("{apiVersion: example.com/v1, kind: Frob, metadata: {name: a}}"), []string{"document 1 (Frob a)", "kind: Frob (example.com/v1) is not known"}},
+		{
+			"simulate: a kind whose feature is not built", in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: n0}}"),
+			[]string{"document 1 (Device n0)", "is not supported yet: it is about devices"},
+		},
+		{
+			"simulate: a field that does not exist, in the second document", in(pod("") + "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containerz: []}}"),
+			[]string{"document 2 (Pod b)", `unknown field "spec.containerz"`},
+		},
+		{"simulate: a text for a number", in(pod(", priority: high")), []string{"document 1 (Pod a)", "spec.priority"}},
+		{
+			"simulate: a negative amount", in("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: -1}}}]}}"),
+			[]string{"spec.containers[0].resources.requests[cpu]: Invalid value"},
+		},
+		{"simulate: the same pod twice", in(pod("") + "\n---\n" + pod("")), []string{"document 2 (Pod a)", `metadata.name: Duplicate value "a"`, "document 1"}},
+		{"simulate: a priority class that nobody defines", in(pod(", priorityClassName: gold")), []string{`spec.priorityClassName: Not found: "gold"`}},
+		{"simulate: a volume claim", in(pod(", volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]")), []string{"spec.volumes[0]", "persistent volumes are not supported yet"}},
+		{"simulate: a list inside of a list", in("{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: []}]}"), []string{"document 1, item 1", "inside of a list is not allowed"}},
+		{
+			"simulate: more replicas than any cluster has", in("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: d}, spec: {replicas: 2000000000, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}}}"),
+			[]string{"2000000000 replicas are too many", "at most 200000"},
+		},
+		{"simulate: a file that is not there", args("-f", "/does/not/exist.yaml"), []string{"/does/not/exist.yaml"}},
+		{"simulate: nothing to read", args(), []string{"give files or folders with -f"}},
+		{"simulate: a format that does not exist", args("-f", "-", "-o", "xml"), []string{"-o xml is not allowed", "table, json, yaml"}},
+	}
+}
+
+// simulateFails wants the verb to end as bad input does, with no half answer, and the folder to stay as it is.
+func simulateFails(t *testing.T, dir string, args ...string) (told string) {
+	t.Helper()
+	unchanged(t, dir, func() {
+		var out, errOut bytes.Buffer
+		c := sim.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetArgs(append([]string{}, args...)) // cobra takes nil for the process's own
+		err := c.ExecuteContext(t.Context())
+		var code interface{ ExitCode() int }
+		if !errors.As(err, &code) || code.ExitCode() != 2 {
+			t.Fatalf("got %v, want an error with exit code 2", err)
+		}
+		if out.Len() > 0 {
+			t.Errorf("an answer is printed: %s", out.String())
+		}
+		told = err.Error()
+	})
+	return told
+}
+
+// simulated runs manifests and returns the result.
+func simulated(t *testing.T, manifests string) (r sim.Result, warnings string) {
+	t.Helper()
+	var warn strings.Builder
+	r, err := sim.Run(t.Context(), []string{"-"}, strings.NewReader(manifests), &warn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, warn.String()
+}
+
+// allFree fails the test unless every CPU of every node is still in the shared pools, and no annotation was written.
+func allFree(t *testing.T, r sim.Result, want string) {
+	t.Helper()
+	for _, p := range r.Pods {
+		if p.Node != "" || p.CPUSet != "" || len(p.Annotations) > 0 {
+			t.Errorf("pod %s holds something: %+v", p.Name, p)
+		}
+	}
+	for _, n := range r.Nodes {
+		text, err := json.Marshal(n.SharedPools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(text) != want {
+			t.Errorf("shared pools of %s are %s, want %s", n.Name, text, want)
+		}
+	}
+}

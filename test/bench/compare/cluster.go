@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	namespace = "bench"
+	workers   = 64
+)
+
+var nrtResource = schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"}
+
+// cluster is the control plane under test, seen by its clients.
+type cluster struct {
+	kube    kubernetes.Interface
+	dynamic dynamic.Interface
+	pid     int // of the control plane's process
+	config  string
+}
+
+func connect(kubeconfig string, pid int) (*cluster, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS, cfg.Burst = 50_000, 50_000
+	plain := rest.CopyConfig(cfg)
+	cfg.ContentType = "application/vnd.kubernetes.protobuf"
+	kube, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	dyn, err := dynamic.NewForConfig(plain)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{kube: kube, dynamic: dyn, pid: pid, config: kubeconfig}, nil
+}
+
+// each runs f for 0…n-1 on the worker pool and returns the first error.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	var (
+		next  atomic.Int64
+		wg    sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	for range min(workers, n) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n || ctx.Err() != nil {
+					return
+				}
+				if err := f(ctx, i); err != nil {
+					once.Do(func() { first = err })
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if first == nil {
+		first = ctx.Err()
+	}
+	return first
+}
+
+// addNodes creates nodes of 32 CPUs (2 sockets × 1 NUMA node × 8 cores × 2 threads), 256 GiB and 250 pods, with topology.
+func (c *cluster) addNodes(ctx context.Context, n int) error {
+	if _, err := c.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	topology, err := benchTopology()
+	if err != nil {
+		return err
+	}
+	return each(ctx, n, func(ctx context.Context, i int) error {
+		name := fmt.Sprintf("node-%05d", i)
+		res := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("250"),
+		}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3), corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux",
+			}},
+			Status: corev1.NodeStatus{
+				Capacity: res, Allocatable: res,
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Ready", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}},
+			},
+		}
+		if _, err := c.kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create node: %w", err)
+		}
+		nrt := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",
+			"metadata": map[string]any{"name": name, "annotations": map[string]any{
+				"node.koordinator.sh/cpu-topology":          topology,
+				"kubelet.koordinator.sh/cpu-manager-policy": `{"policy":"none"}`,
+			}},
+			"zones": []any{},
+		}}
+		if _, err := c.dynamic.Resource(nrtResource).Create(ctx, nrt, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create topology: %w", err)
+		}
+		return nil
+	})
+}
+
+func benchTopology() (string, error) {
+	type cpu struct {
+		ID     int `json:"id"`
+		Core   int `json:"core"`
+		Socket int `json:"socket"`
+		Node   int `json:"node"`
+	}
+	var detail []cpu
+	for id := range 32 {
+		core := id % 16
+		detail = append(detail, cpu{ID: id, Core: core, Socket: core / 8, Node: core / 8})
+	}
+	text, err := json.Marshal(map[string]any{"detail": detail})
+	return string(text), err
+}
+
+// workload is the pod of a case.
+type workload struct {
+	cpu, memory string
+	labels      map[string]string
+	annotations map[string]string
+	limits      bool
+	owned       bool // by a ReplicaSet: default spreading may act on it, so that no scheduler reuses another pod's scores
+}
+
+func (w workload) pod(run string, i int) *corev1.Pod {
+	req := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(w.cpu), corev1.ResourceMemory: resource.MustParse(w.memory)}
+	labels := map[string]string{"app": "bench"} // equal for all pods: one class
+	for k, v := range w.labels {
+		labels[k] = v
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%05d", run, i), Namespace: namespace, Labels: labels, Annotations: w.annotations},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "main", Image: "registry.k8s.io/pause", Resources: corev1.ResourceRequirements{Requests: req},
+		}}},
+	}
+	if w.owned {
+		controls := true
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "bench", UID: "bench", Controller: &controls}}
+	}
+	if w.limits {
+		pod.Spec.Containers[0].Resources.Limits = req
+	}
+	return pod
+}
+
+func (c *cluster) addPods(ctx context.Context, run string, w workload, n int) error {
+	return each(ctx, n, func(ctx context.Context, i int) error {
+		_, err := c.kube.CoreV1().Pods(namespace).Create(ctx, w.pod(run, i), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// clean deletes every pod and event and waits until the pods are gone.
+func (c *cluster) clean(ctx context.Context) error {
+	grace := int64(0)
+	del := metav1.DeleteOptions{GracePeriodSeconds: &grace}
+	for {
+		pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 20_000})
+		if err != nil {
+			return err
+		}
+		if len(pods.Items) == 0 {
+			break
+		}
+		err = each(ctx, len(pods.Items), func(ctx context.Context, i int) error {
+			err := c.kube.CoreV1().Pods(namespace).Delete(ctx, pods.Items[i].Name, del)
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return c.kube.EventsV1().Events(namespace).DeleteCollection(ctx, del, metav1.ListOptions{})
+}
+
+// waitReady polls until the API server answers.
+func (c *cluster) waitReady(ctx context.Context) error {
+	for {
+		if _, err := c.kube.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("control plane is not ready: %w", ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

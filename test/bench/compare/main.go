@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// benchCase is one row of the table.
+type benchCase struct {
+	name, title string
+	ratioTo     string // the case whose stock figures count
+	load        workload
+	openLoop    bool
+	perNode     bool // one pod fills a node: as many pods as nodes, at most
+}
+
+var lsr = map[string]string{"koordinator.sh/qosClass": "LSR"}
+
+var allCases = []benchCase{
+	{name: "a", title: "(a) plain pods", ratioTo: "a", load: workload{cpu: "100m", memory: "128Mi"}},
+	{
+		name: "b", title: "(b) LSR pods of 4 CPUs, beside stock's plain pods", ratioTo: "a",
+		load: workload{
+			cpu: "4", memory: "4Gi", labels: lsr, limits: true,
+			annotations: map[string]string{"scheduling.koordinator.sh/resource-spec": `{"preferredCPUBindPolicy":"FullPCPUs"}`},
+		},
+	},
+	{name: "c", title: "(c) one class, one pod fills a node", ratioTo: "c", perNode: true, load: workload{cpu: "20", memory: "1Gi"}},
+	{name: "e", title: "(e) plain pods of a ReplicaSet", ratioTo: "e", load: workload{cpu: "100m", memory: "128Mi", owned: true}},
+	{name: "d", title: "(d) 100 pods/s, open loop", ratioTo: "d", openLoop: true, load: workload{cpu: "100m", memory: "128Mi"}},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 3 && args[0] == "bind" { // hidden: the trivial binder's process
+		nodes, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		return bindAll(ctx, args[1], nodes)
+	}
+	if len(args) == 2 && args[0] == "plane" { // hidden: the control plane's process
+		debug.SetGCPercent(100)
+		return servePlane(ctx, args[1])
+	}
+	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
+	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
+	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
+	sizes := flags.String("nodes", "1000,5000", "numbers of nodes")
+	pods := flags.Int("pods", 5000, "pods of a burst")
+	paced := flags.Int("paced-pods", 1500, "pods of the open loop, at 100 a second")
+	rounds := flags.Int("rounds", 3, "interleaved rounds")
+	only := flags.String("cases", "a,b,c,e,d", "cases to run")
+	profiles := flags.String("profiles", "", "store CPU and heap profiles of bursts in this folder; the figures of such a run count for less")
+	asJSON := flags.String("json", "", "also write every measurement to this file")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	contenders := []contender{{name: "binder"}, {name: "stock", path: *stock}, {name: "tenon", path: *tenon}}
+	names := []string{"binder", "stock", "tenon"}
+	var cases []benchCase
+	for _, c := range allCases {
+		if slices.Contains(strings.Split(*only, ","), c.name) {
+			cases = append(cases, c)
+		}
+	}
+	var counts []int
+	for _, s := range strings.Split(*sizes, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return fmt.Errorf("--nodes: %q is not a positive number", s)
+		}
+		counts = append(counts, n)
+	}
+
+	var results []result
+	for _, nodes := range counts {
+		more, err := series(ctx, &bench{nodes: nodes, self: self, profiles: *profiles}, *rounds, *pods, *paced, cases, contenders)
+		results = append(results, more...)
+		if err != nil {
+			return err
+		}
+	}
+	table(out, results, cases, counts, names)
+	if *asJSON == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(results, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(*asJSON, text, 0o644)
+}
+
+// series measures all rounds at one number of nodes on a control plane of its own.
+func series(ctx context.Context, b *bench, rounds, pods, paced int, cases []benchCase, contenders []contender) (results []result, err error) {
+	scratch, err := os.MkdirTemp("", "tenon-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil {
+			err = os.RemoveAll(scratch)
+		}
+	}()
+	plane, err := start(ctx, filepath.Join(scratch, "plane.log"), b.self, "plane", filepath.Join(scratch, "plane"))
+	if err != nil {
+		return nil, err
+	}
+	defer plane.stop()
+	kubeconfig := filepath.Join(scratch, "plane", "kubeconfig")
+	if err := appears(ctx, kubeconfig, plane); err != nil {
+		return nil, fmt.Errorf("%w; see %s", err, filepath.Join(scratch, "plane.log"))
+	}
+	c, err := connect(kubeconfig, plane.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.waitReady(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.addNodes(ctx, b.nodes); err != nil {
+		return nil, err
+	}
+	b.cluster, b.scratch = c, scratch
+	for round := range rounds {
+		for _, kase := range cases {
+			for _, who := range contenders {
+				r := result{Case: kase.name, Nodes: b.nodes, Round: round, Scheduler: who.name}
+				n := pods
+				if kase.perNode {
+					n = min(pods, b.nodes)
+				}
+				id := fmt.Sprintf("%s-%s-%d", kase.name, who.name, round)
+				switch {
+				case kase.openLoop && who.path == "":
+					continue // the binder binds what is there; it has no loop
+				case kase.openLoop:
+					r.Figures, err = b.openLoop(ctx, who, id, kase.load, paced, 100)
+				default:
+					r.Figures, err = b.burst(ctx, who, id, kase.load, n)
+				}
+				if ctx.Err() != nil {
+					return results, ctx.Err()
+				}
+				if err != nil {
+					r.Error = err.Error()
+				}
+				results = append(results, r)
+				fmt.Fprintf(os.Stderr, "%s nodes=%d round=%d case=%s %-6s bound=%d/%d %.0f pods/s cpu=%.2f plane=%.2f ms/pod p50=%s p99=%s rss=%s load=%s %s\n",
+					time.Now().Format(time.TimeOnly), b.nodes, round, kase.name, who.name, r.Figures.Bound, r.Figures.Of, r.Figures.PodsPerSecond,
+					r.Figures.SchedulerCPUms, r.Figures.PlaneCPUms, short(r.Figures.P50), short(r.Figures.P99),
+					megabytes(float64(r.Figures.PeakMemory)), load(), r.Error)
+				if err := c.clean(ctx); err != nil {
+					return results, fmt.Errorf("clean up: %w", err)
+				}
+			}
+		}
+	}
+	return results, nil
+}
+
+// appears waits for a file that another process makes.
+func appears(ctx context.Context, path string, p *process) error {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		select {
+		case err := <-p.done:
+			p.done <- err
+			return errors.New("the control plane ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

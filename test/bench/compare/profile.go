@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// profiledSeconds of a burst from its first bind on are profiled.
+const profiledSeconds = 4
+
+// profile stores what the scheduler does and holds, as NODES-RUN.cpu and NODES-RUN.heap. It returns a
+// function that waits for the files; a profile that cannot be had is told and left out.
+func (b *bench) profile(ctx context.Context, port int, run string) (wait func()) {
+	if b.profiles == "" || port == 0 {
+		return func() {}
+	}
+	var stored sync.WaitGroup
+	stored.Go(func() {
+		b.store(ctx, port, run+".cpu", fmt.Sprintf("/debug/pprof/profile?seconds=%d", profiledSeconds))
+	})
+	return func() {
+		stored.Wait()
+		b.store(ctx, port, run+".heap", "/debug/pprof/heap")
+	}
+}
+
+func (b *bench) store(ctx context.Context, port int, file, path string) {
+	body, err := get(ctx, port, path)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(b.profiles, fmt.Sprintf("%d-%s", b.nodes, file)), body, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "profile:", err)
+	}
+}

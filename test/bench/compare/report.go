@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// result is one measurement.
+type result struct {
+	Case      string  `json:"case"`
+	Nodes     int     `json:"nodes"`
+	Round     int     `json:"round"`
+	Scheduler string  `json:"scheduler"`
+	Figures   figures `json:"figures"`
+	Error     string  `json:"error,omitempty"`
+}
+
+// table writes the medians per case, size and scheduler as Markdown, each with its ratio to stock in the same round.
+// ratioTo names the case whose stock figures a case is held against ("" = its own).
+func table(w io.Writer, results []result, cases []benchCase, sizes []int, names []string) {
+	for _, nodes := range sizes {
+		fmt.Fprintf(w, "\n### %d nodes\n\n", nodes)
+		fmt.Fprintln(w, "| Case | Scheduler | CPU-ms/pod | × stock | pods/s | × stock | p50 | p99 | p99 × stock | control plane CPU-ms/pod | peak memory |")
+		fmt.Fprintln(w, "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+		for _, c := range cases {
+			for _, name := range names {
+				rows := pick(results, c.name, nodes, name)
+				if len(rows) == 0 {
+					continue
+				}
+				if bad := slices.IndexFunc(rows, func(r result) bool { return r.Error != "" || !r.Figures.complete() }); bad >= 0 {
+					r := rows[bad]
+					fmt.Fprintf(w, "| %s | %s | TIMEOUT bound %d/%d %s | | | | | | | | |\n", c.title, name, r.Figures.Bound, r.Figures.Of, r.Error)
+					continue
+				}
+				base := pick(results, c.ratioTo, nodes, "stock")
+				fmt.Fprintf(w, "| %s | %s | %.2f | %s | %.0f | %s | %s | %s | %s | %.2f | %s |\n", c.title, name,
+					median(rows, func(f figures) float64 { return f.SchedulerCPUms }),
+					ratio(rows, base, func(f figures) float64 { return f.SchedulerCPUms }),
+					median(rows, func(f figures) float64 { return f.PodsPerSecond }),
+					ratio(rows, base, func(f figures) float64 { return f.PodsPerSecond }),
+					short(time.Duration(median(rows, func(f figures) float64 { return float64(f.P50) }))),
+					short(time.Duration(median(rows, func(f figures) float64 { return float64(f.P99) }))),
+					ratio(rows, base, func(f figures) float64 { return float64(f.P99) }),
+					median(rows, func(f figures) float64 { return f.PlaneCPUms }),
+					megabytes(median(rows, func(f figures) float64 { return float64(f.PeakMemory) })))
+			}
+		}
+	}
+	fmt.Fprintf(w, "\nBatching (`scheduler_batch_attempts_total`, last round):\n\n")
+	for _, nodes := range sizes {
+		for _, c := range cases {
+			for _, name := range names {
+				rows := pick(results, c.name, nodes, name)
+				if len(rows) == 0 || len(rows[len(rows)-1].Figures.BatchHints) == 0 {
+					continue
+				}
+				hints := rows[len(rows)-1].Figures.BatchHints
+				var parts []string
+				for k, v := range hints {
+					parts = append(parts, fmt.Sprintf("`%s` %.0f", k, v))
+				}
+				slices.Sort(parts)
+				fmt.Fprintf(w, "- %d nodes, %s, %s: %s\n", nodes, c.title, name, strings.Join(parts, ", "))
+			}
+		}
+	}
+}
+
+func pick(results []result, kase string, nodes int, scheduler string) []result {
+	var out []result
+	for _, r := range results {
+		if r.Case == kase && r.Nodes == nodes && r.Scheduler == scheduler {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func median(rows []result, of func(figures) float64) float64 {
+	values := make([]float64, 0, len(rows))
+	for _, r := range rows {
+		values = append(values, of(r.Figures))
+	}
+	return middle(values)
+}
+
+// ratio is the median of the ratios within rounds, with the span (max − min)/median when there are several.
+func ratio(rows, base []result, of func(figures) float64) string {
+	var values []float64
+	for _, r := range rows {
+		for _, s := range base {
+			if s.Round == r.Round && of(s.Figures) > 0 {
+				values = append(values, of(r.Figures)/of(s.Figures))
+			}
+		}
+	}
+	if len(values) == 0 {
+		return "–"
+	}
+	m := middle(values)
+	if len(values) == 1 {
+		return fmt.Sprintf("%.2f", m)
+	}
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", m, slices.Min(values), slices.Max(values))
+}
+
+func middle(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	values = slices.Sorted(slices.Values(values))
+	n := len(values)
+	if n%2 == 1 {
+		return values[n/2]
+	}
+	return (values[n/2-1] + values[n/2]) / 2
+}
+
+func short(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1000)
+	}
+	return fmt.Sprintf("%.2f s", d.Seconds())
+}
+
+func megabytes(b float64) string {
+	if b == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f MB", b/1e6)
+}

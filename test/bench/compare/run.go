@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// contender is a scheduler under measurement.
+type contender struct {
+	name string
+	path string // "" is the trivial binder
+}
+
+// limit bounds one case of one scheduler.
+const limit = 5 * time.Minute
+
+// bench is one series: one control plane with one number of nodes.
+type bench struct {
+	cluster *cluster
+	nodes   int
+	scratch string
+	self    string // this binary, for the trivial binder
+	// profiles is where CPU and heap profiles of each run go; "" for none, since profiling costs the profiled.
+	profiles string
+}
+
+// command starts the contender against the control plane; metricsPort is 0 for the binder.
+func (b *bench) command(ctx context.Context, who contender, run string) (*process, int, error) {
+	log := filepath.Join(b.scratch, run+".log")
+	if who.path == "" {
+		p, err := start(ctx, log, b.self, "bind", b.cluster.config, strconv.Itoa(b.nodes))
+		return p, 0, err
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	p, err := start(ctx, log, who.path,
+		"--kubeconfig="+b.cluster.config, "--leader-elect=false",
+		"--kube-api-qps=50000", "--kube-api-burst=50000", "--kube-api-content-type=application/vnd.kubernetes.protobuf",
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+filepath.Join(b.scratch, who.name),
+		"--authentication-skip-lookup=true", "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/*",
+	)
+	return p, port, err
+}
+
+// burst creates n pods, then starts the scheduler and waits until all are bound.
+func (b *bench) burst(ctx context.Context, who contender, run string, w workload, n int) (figures, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := b.cluster.addPods(ctx, run, w, n); err != nil {
+		return figures{}, fmt.Errorf("create pods: %w", err)
+	}
+	seen := newBinds(n)
+	watching := make(chan error, 1)
+	watchCtx, stopWatch := context.WithCancel(ctx)
+	defer stopWatch()
+	go func() { watching <- seen.follow(watchCtx, b.cluster) }()
+
+	began := time.Now()
+	for i := range n {
+		seen.due(fmt.Sprintf("%s-%05d", run, i), began)
+	}
+	p, port, err := b.command(ctx, who, run)
+	if err != nil {
+		return figures{}, err
+	}
+	defer p.stop()
+	select {
+	case <-seen.first:
+	case <-ctx.Done():
+		return figures{Of: n}, nil
+	case err := <-p.done:
+		p.done <- err
+		return figures{}, fmt.Errorf("%s ended before its first bind (see %s.log): %w", who.name, run, err)
+	}
+	f := figures{Of: n, Startup: time.Since(began)}
+	from, err := b.cluster.account(p.cmd.Process.Pid)
+	if err != nil {
+		return f, err
+	}
+	stored := b.profile(ctx, port, run)
+	defer stored()
+	return b.finish(ctx, p, port, seen, f, from)
+}
+
+// openLoop starts the scheduler, lets it settle, then creates pods at a fixed rate whatever becomes of them.
+func (b *bench) openLoop(ctx context.Context, who contender, run string, w workload, n, perSecond int) (figures, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	p, port, err := b.command(ctx, who, run)
+	if err != nil {
+		return figures{}, err
+	}
+	defer p.stop()
+	if !sleep(ctx, 8*time.Second) {
+		return figures{}, ctx.Err()
+	}
+	seen := newBinds(n)
+	watching := make(chan error, 1)
+	watchCtx, stopWatch := context.WithCancel(ctx)
+	defer stopWatch()
+	go func() { watching <- seen.follow(watchCtx, b.cluster) }()
+	from, err := b.cluster.account(p.cmd.Process.Pid)
+	if err != nil {
+		return figures{}, err
+	}
+	began := time.Now()
+	created := make(chan error, n)
+	for i := range n {
+		due := began.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
+		if !sleep(ctx, time.Until(due)) {
+			return figures{}, ctx.Err()
+		}
+		pod := w.pod(run, i)
+		seen.due(pod.Name, due) // late sends count from when they were due, else a stall hides itself
+		go func() {
+			_, err := b.cluster.kube.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+			created <- err
+		}()
+	}
+	for range n {
+		if err := <-created; err != nil {
+			return figures{}, fmt.Errorf("create pod: %w", err)
+		}
+	}
+	return b.finish(ctx, p, port, seen, figures{Of: n}, from)
+}
+
+// finish waits for the last bind and fills in the figures.
+func (b *bench) finish(ctx context.Context, p *process, port int, seen *binds, f figures, from account) (figures, error) {
+	select {
+	case <-seen.all:
+	case <-ctx.Done():
+	case err := <-p.done:
+		p.done <- err // the binder ends by itself when it has bound everything
+		select {
+		case <-seen.all:
+		case <-time.After(5 * time.Second):
+		}
+	}
+	to, err := b.cluster.account(p.cmd.Process.Pid)
+	if port == 0 { // the binder ends by itself; its account is in its exit state, and counts from its start
+		err = <-p.done
+		p.done <- err
+		from.scheduler, to.scheduler = 0, p.cmd.ProcessState.UserTime()+p.cmd.ProcessState.SystemTime()
+		if err == nil {
+			to.plane, err = cpu(b.cluster.pid)
+		}
+	}
+	if err != nil {
+		return f, err
+	}
+	f.Bound = seen.count()
+	f.PodsPerSecond, f.P50, f.P99 = seen.rates()
+	f.SchedulerCPUms = (to.scheduler - from.scheduler).Seconds() * 1000 / float64(max(1, f.Bound))
+	f.PlaneCPUms = (to.plane - from.plane).Seconds() * 1000 / float64(max(1, f.Bound))
+	if port != 0 {
+		if f.PeakMemory, err = peakMemory(p.cmd.Process.Pid); err != nil {
+			return f, err
+		}
+		f.BatchHints = scrape(ctx, port, "scheduler_batch_attempts_total", "scheduler_batch_cache_flushed_total")
+	}
+	return f, nil
+}
+
+// scrape reads counters from the scheduler's metrics, keyed by name and labels. What cannot be read is left out.
+func scrape(ctx context.Context, port int, names ...string) map[string]float64 {
+	body, err := get(ctx, port, "/metrics")
+	if err != nil {
+		return nil
+	}
+	out := map[string]float64{}
+	for lines := bufio.NewScanner(bytes.NewReader(body)); lines.Scan(); {
+		for _, name := range names {
+			rest, ok := strings.CutPrefix(lines.Text(), name)
+			if !ok {
+				continue
+			}
+			i := strings.LastIndexByte(rest, ' ')
+			if i < 0 {
+				continue
+			}
+			if v, err := strconv.ParseFloat(rest[i+1:], 64); err == nil {
+				out[strings.TrimPrefix(name, "scheduler_")+rest[:i]] = v
+			}
+		}
+	}
+	return out
+}
+
+// get reads a path of the scheduler's secure port.
+func get(ctx context.Context, port int, path string) ([]byte, error) {
+	// The scheduler's certificate is its own, made for this run; nothing secret is read.
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: time.Minute} //nolint:gosec // loopback, self-signed
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", port, path), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %s", path, resp.Status)
+	}
+	return io.ReadAll(resp.Body)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func freePort(ctx context.Context) (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, errors.New("listener has no TCP address")
+	}
+	return addr.Port, nil
+}
+
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	return strings.Fields(string(text))[0]
+}

@@ -1,0 +1,330 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+const (
+	churnPods  = 2000
+	churnNodes = 20
+	churnKills = 20
+)
+
+// podFact is what the test knows of a pod.
+type podFact struct {
+	name, class, cpuset, node string
+	best                      bool // BE: may share LSR's CPUs
+	running                   bool
+}
+
+// observer keeps what the API server says of all pods, the deleted ones too, and notes every CPU that two live pods hold.
+type observer struct {
+	mu    sync.Mutex
+	pods  map[string]podFact // by UID; deleted pods stay: their processes may outlive them for a moment
+	live  map[string]podFact
+	twice []string
+	moved []string
+}
+
+func (o *observer) see(e watch.Event) {
+	pod, ok := e.Object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	uid := string(pod.UID)
+	fact := factOf(pod)
+	if was, known := o.pods[uid]; known && was.cpuset != "" && was.cpuset != fact.cpuset {
+		o.moved = append(o.moved, fmt.Sprintf("%s had CPUs %s, now %q", was.name, was.cpuset, fact.cpuset))
+	}
+	o.pods[uid] = fact
+	if e.Type == watch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		delete(o.live, uid)
+		return
+	}
+	if fact.cpuset != "" {
+		mine := cpuset.MustParse(fact.cpuset)
+		for other, f := range o.live {
+			if other == uid || f.node != fact.node || f.cpuset == "" {
+				continue
+			}
+			if theirs := cpuset.MustParse(f.cpuset); theirs.Overlaps(&mine) {
+				o.twice = append(o.twice, fmt.Sprintf("%s: CPUs %s belong to %s and %s", fact.node, mine.Intersect(theirs), fact.name, f.name))
+			}
+		}
+	}
+	o.live[uid] = fact
+}
+
+func factOf(pod *corev1.Pod) podFact {
+	f := podFact{name: pod.Name, class: pod.Labels[annotation.QoSClass], node: pod.Spec.NodeName, running: pod.Status.Phase == corev1.PodRunning}
+	f.best = f.class == "BE" || f.class == "" && pod.Status.QOSClass == corev1.PodQOSBestEffort
+	if text, ok := pod.Annotations[annotation.ResourceStatusKey]; ok {
+		var s annotation.ResourceStatus
+		if json.Unmarshal([]byte(text), &s) == nil {
+			f.cpuset = s.CPUSet
+		}
+	}
+	return f
+}
+
+func (o *observer) facts() map[string]podFact {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.pods)
+}
+
+// follow watches all pods from the beginning until ctx ends. It lists again when a watch breaks, so nothing is missed
+// but states in between.
+func (o *observer) follow(ctx context.Context, l *local) {
+	for ctx.Err() == nil {
+		list, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for i := range list.Items {
+			o.see(watch.Event{Type: watch.Modified, Object: &list.Items[i]})
+		}
+		w, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		if err != nil {
+			continue
+		}
+		for e := range w.ResultChan() {
+			o.see(e)
+		}
+	}
+}
+
+// mixed returns pod i of the mix: of ten pods two LSE, two LSR, one LS that may burst in one NUMA node, two LS, two BE, one plain.
+func mixed(i int) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("mix-%04d", i), Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{
+			SchedulerName: "tenon-scheduler",
+			Containers:    []corev1.Container{{Name: "main", Image: "app"}},
+		},
+	}
+	amounts := func(request, limit string) {
+		r := &pod.Spec.Containers[0].Resources
+		r.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(request), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		if limit != "" {
+			r.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(limit), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		}
+	}
+	spec := func(text string) { pod.Annotations[annotation.ResourceSpecKey] = text }
+	class := func(c string) { pod.Labels[annotation.QoSClass] = c }
+	switch i % 10 {
+	case 0:
+		class("LSE")
+		amounts("2", "2")
+		spec(`{"preferredCPUBindPolicy":"FullPCPUs"}`)
+	case 1:
+		class("LSE")
+		amounts("1", "1")
+		spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs","preferredCPUExclusivePolicy":"PCPULevel"}`)
+	case 2:
+		class("LSR")
+		amounts("2", "2")
+		spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`)
+	case 3:
+		class("LSR")
+		amounts("2", "2")
+	case 4:
+		class("LS")
+		amounts("200m", "2")
+		spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`)
+	case 5, 6:
+		class("LS")
+		amounts("100m", "")
+	case 7:
+		class("BE")
+	case 8: // no class, no amounts: BestEffort
+	default:
+		amounts("50m", "")
+	}
+	return pod
+}
+
+// Law: whatever happens to schedulers, no CPU is given twice, no pod loses its CPUs, containers run exactly where their
+// annotation says, and shared pools never hold an exclusive CPU, at any instant that was observed.
+func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
+	l := up(t, 2, "--nodes", fmt.Sprint(churnNodes))
+	ctx := t.Context()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	seen := &observer{pods: map[string]podFact{}, live: map[string]podFact{}}
+	var observers sync.WaitGroup
+	observers.Go(func() { seen.follow(watching, l) })
+
+	forest, err := trees(l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(forest) != churnNodes {
+		t.Fatalf("%d node trees, want %d", len(forest), churnNodes)
+	}
+	var instants atomic.Int64
+	var badMu sync.Mutex
+	bad := map[string]int{}
+	observers.Go(func() {
+		for watching.Err() == nil {
+			for _, tr := range forest {
+				state, ok, err := tr.instant()
+				if err != nil {
+					badMu.Lock()
+					bad["read "+tr.node+": "+err.Error()]++
+					badMu.Unlock()
+					continue
+				}
+				if !ok {
+					continue
+				}
+				found, err := overlaps(tr.node, state, seen.facts())
+				if err != nil {
+					found = append(found, err.Error())
+				}
+				instants.Add(1)
+				badMu.Lock()
+				for _, f := range found {
+					bad[f]++
+				}
+				badMu.Unlock()
+			}
+			select { // two cores are for the cluster too
+			case <-watching.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+
+	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
+	created := 0
+	create := func(n int) {
+		for range n {
+			if _, err := pods.Create(ctx, mixed(created), metav1.CreateOptions{}); err != nil {
+				t.Fatalf("create pod %d: %v", created, err)
+			}
+			created++
+		}
+	}
+	// Some pods of earlier rounds go and come again, so CPUs change hands under load.
+	deleted := 0
+	remove := func(n int) {
+		for range n {
+			if err := pods.Delete(ctx, mixed(deleted).Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatalf("delete pod %d: %v", deleted, err)
+			}
+			deleted++
+		}
+	}
+	for round := range churnKills {
+		create(churnPods / churnKills)
+		if round > 3 {
+			remove(10)
+		}
+		l.killLeader(t)
+	}
+	t.Logf("%d pods created, %d deleted, %d leaders killed", created, deleted, churnKills)
+
+	waitFor(t, 5*time.Minute, "every pod to run", func() error {
+		facts := seen.facts()
+		seen.mu.Lock()
+		running, live := 0, len(seen.live)
+		for uid := range seen.live {
+			if facts[uid].running {
+				running++
+			}
+		}
+		seen.mu.Unlock()
+		if live != created-deleted || running != live {
+			return fmt.Errorf("%d of %d live pods run, want %d", running, live, created-deleted)
+		}
+		return nil
+	})
+	compareEnd(t, l, forest)
+	stop()
+	observers.Wait()
+
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for _, s := range seen.twice {
+		t.Errorf("given twice: %s", s)
+	}
+	for _, s := range seen.moved {
+		t.Errorf("lost its CPUs: %s", s)
+	}
+	for _, s := range slices.Sorted(maps.Keys(bad)) {
+		t.Errorf("seen %d times: %s", bad[s], s)
+	}
+	if instants.Load() < 1000 {
+		t.Errorf("only %d instants were observed: the test has not looked", instants.Load())
+	}
+	t.Logf("%d instants of node trees observed, %d pods at the end", instants.Load(), len(seen.live))
+}
+
+// compareEnd holds every pod's annotation against its containers' groups once all is quiet.
+func compareEnd(t *testing.T, l *local, forest []tree) {
+	t.Helper()
+	list, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := map[string][]string{} // by pod UID: effective CPUs of its containers
+	for _, tr := range forest {
+		state, err := tr.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, list := range state {
+			groups[podOf(path)] = append(groups[podOf(path)], list)
+		}
+	}
+	bound := 0
+	for i := range list.Items {
+		pod := &list.Items[i]
+		fact := factOf(pod)
+		sets := groups[string(pod.UID)]
+		if len(sets) == 0 {
+			t.Errorf("%s on %s has no group", fact.name, fact.node)
+		}
+		wantsCPUs := fact.class == "LSE" || fact.class == "LSR"
+		if wantsCPUs != (fact.cpuset != "") {
+			t.Errorf("%s of class %q has cpuset %q", fact.name, fact.class, fact.cpuset)
+		}
+		for _, s := range sets {
+			if s == "" {
+				t.Errorf("%s runs on no CPU", fact.name)
+			}
+			if fact.cpuset != "" && s != fact.cpuset {
+				t.Errorf("%s: group has %s, annotation %s", fact.name, s, fact.cpuset)
+			}
+		}
+		if fact.cpuset != "" {
+			bound++
+		}
+		delete(groups, string(pod.UID))
+	}
+	for uid, sets := range groups {
+		t.Errorf("pod %s is gone but its groups are there: %v", uid, sets)
+	}
+	if bound == 0 {
+		t.Error("no pod has CPUs: nothing was tested")
+	}
+}
