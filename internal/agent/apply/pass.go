@@ -321,7 +321,7 @@ func (p *pass) shrink() {
 		if !it.has || reach.SubsetOf(&it.want) {
 			continue
 		}
-		if keep := reach.Intersect(it.want); !keep.IsEmpty() {
+		if keep := reach.Intersect(it.want).Minus(p.lost(it)); !keep.IsEmpty() {
 			p.set(it, keep)
 		} else {
 			moved = append(moved, it)
@@ -337,6 +337,21 @@ func (p *pass) shrink() {
 			p.set(it, free)
 		}
 	}
+}
+
+// lost returns the CPUs of an orphan's row that pods of the API run on by now: they started on them while a stranger kept
+// the orphan off. It does not get them back.
+func (p *pass) lost(it *item) cpuset.Set {
+	var lost cpuset.Set
+	if !it.orphan {
+		return lost
+	}
+	for i := range p.items {
+		if x := &p.items[i]; x.uid != it.uid && !x.orphan && x.has && x.occupies() && !maySee(x.role, it.role) {
+			lost = lost.Union(x.kernel.reach().Intersect(x.want))
+		}
+	}
+	return lost
 }
 
 // refuge returns where a shared leaf may go that has to leave all its CPUs while none of its row is free: the rest of its
