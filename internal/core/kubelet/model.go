@@ -1,21 +1,115 @@
 package kubelet
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 )
 
-// Model is the behaviour that differs between kubelet minors. Make it with ModelOf.
+// Minors of the oldest and the newest kubelet whose behaviour is known.
+const (
+	oldestMinor = 33
+	newestMinor = 37
+)
+
+// Model is the behaviour that differs between kubelet minors. Make it with ModelOf. Two fixes that no release carries yet
+// are flags of it as well: KeepsMaskWidth and EndsRounds.
 type Model struct {
 	// Minor is the release that the model follows, 33 to 37.
 	Minor int
 	// Beyond tells that the kubelet is newer than the newest model.
 	Beyond bool
+
+	// DeviceHostsOnly: device hints are made of the NUMA nodes that carry a device of the resource; of all nodes before
+	// 1.36 (PR #138244).
+	DeviceHostsOnly bool
+	// L3RoundsUp: the L3 step of the CPU allocation counts an odd rest as one more core; 1.33 leaves it out.
+	L3RoundsUp bool
+	// StatusRequests: for a container that has a status, the managers read status.allocatedResources and not the spec
+	// (1.33 and 1.34). Whoever makes a Container of a running pod fills it from there.
+	StatusRequests bool
+	// SkipsPodLevel: pods with spec.resources get no hints, CPUs or memory blocks; 1.33 treats them as if they had none.
+	SkipsPodLevel bool
+	// ChecksPinned: full-pcpus-only is checked again for a container that has its CPUs already; not since 1.37.
+	ChecksPinned bool
+	// OneSocketFirst: distributed allocation under align-by-socket tries the combinations of one socket first and clips the
+	// share to what each node has (1.37, #139778).
+	OneSocketFirst bool
+	// SkipsEmptyMemory: a container that asks for no memory type at all is none of the memory manager's business (1.37).
+	// Before, its allocation ran with nothing to allocate, and could fail.
+	SkipsEmptyMemory bool
+	// KeepsMaskWidth: distributed allocation keeps at least as many nodes as the mask has (PR #139456).
+	KeepsMaskWidth bool
+	// EndsRounds: the round robin of distributed allocation always ends (PR #140730).
+	EndsRounds bool
+
+	// MaxNodesStage and StrictStage are the stages of max-allowable-numa-nodes and strict-cpu-reservation, L3Stage the one
+	// of prefer-align-cpus-by-uncorecache. An alpha or beta option needs its feature gate, else the kubelet does not start.
+	MaxNodesStage, StrictStage, L3Stage Stage
+	// Checkpoint is the newest version of cpu_manager_state that this kubelet may write.
+	Checkpoint int
 }
+
+// Stage is how far an option of the kubelet has come.
+type Stage uint8
+
+// Stages.
+const (
+	Alpha Stage = iota
+	Beta
+	GA
+)
+
+// String returns "alpha", "beta" or "GA".
+func (s Stage) String() string { return [...]string{"alpha", "beta", "GA"}[s] }
 
 // ModelOf chooses the model by status.nodeInfo.kubeletVersion ("v1.36.3"); false for a version that cannot be read or is
 // below 1.33, of which only capacities are checked.
-func ModelOf(version string) (Model, bool) { panic("not built") }
+func ModelOf(version string) (Model, bool) {
+	minor, ok := minorOf(version)
+	if !ok || minor < oldestMinor {
+		return Model{}, false
+	}
+	m := Model{Minor: min(minor, newestMinor), Beyond: minor > newestMinor}
+	m.DeviceHostsOnly = m.Minor >= 36
+	m.L3RoundsUp = m.Minor >= 34
+	m.StatusRequests = m.Minor <= 34
+	m.SkipsPodLevel = m.Minor >= 34
+	m.ChecksPinned = m.Minor <= 36
+	m.OneSocketFirst = m.Minor >= 37
+	m.SkipsEmptyMemory = m.Minor >= 37
+	m.MaxNodesStage, m.StrictStage, m.L3Stage = GA, GA, GA
+	if m.Minor <= 34 {
+		m.MaxNodesStage, m.StrictStage = Beta, Beta
+	}
+	switch m.Minor {
+	case 33:
+		m.L3Stage = Alpha
+	case 34, 35:
+		m.L3Stage = Beta
+	}
+	m.Checkpoint = 2
+	if m.Minor >= 36 {
+		m.Checkpoint = 3
+	}
+	return m, true
+}
+
+// minorOf reads the 36 of "v1.36.3-gke.1".
+func minorOf(version string) (int, bool) {
+	rest, ok := strings.CutPrefix(strings.TrimPrefix(version, "v"), "1.")
+	if !ok {
+		return 0, false
+	}
+	digits := rest
+	if end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+		digits = rest[:end]
+	}
+	minor, err := strconv.Atoi(digits)
+	return minor, err == nil
+}
 
 // Config is what the kubelet of a node is told. CPUs are dense indices of the node's machine.
 type Config struct {
