@@ -5,12 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Kubelet is how the kubelet of a node handles CPUs, memory and topology. Values are spelled as in its configuration.
 // The zero value is a kubelet with the policies none.
 type Kubelet struct {
+	// Version is status.nodeInfo.kubeletVersion, such as "v1.36.3"; "" where the settings do not say: the Node counts.
 	Version string
 	// CPUPolicy is "none" or "static"; "" counts as "none".
 	CPUPolicy string
@@ -20,87 +21,177 @@ type Kubelet struct {
 	ReservedCPUs string
 	// MemoryPolicy is "None" or "Static"; "" counts as "None".
 	MemoryPolicy string
+	// ReservedMemory is reservedMemory: bytes by NUMA node and type ("memory", "hugepages-2Mi").
+	ReservedMemory map[int]map[string]int64
 	// TopologyPolicy is "none", "best-effort", "restricted" or "single-numa-node"; "" counts as "none".
 	TopologyPolicy string
 	// TopologyScope is "container" or "pod"; "" counts as "container".
-	TopologyScope   string
+	TopologyScope string
+	// TopologyOptions are topologyManagerPolicyOptions, such as prefer-closest-numa-nodes: "true".
 	TopologyOptions map[string]string
+	// Gates are the feature gates that differ from the defaults of Version.
+	Gates map[string]bool
 }
 
-var (
-	cpuOptions = []string{
-		"full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket", "distribute-cpus-across-cores",
-		"prefer-align-cpus-by-uncorecache", "strict-cpu-reservation",
-	}
-	topologyPolicies = []string{"best-effort", "restricted", "single-numa-node"}
+// The kubelet's values that code asks for.
+const (
+	policyNone, policyStatic = "none", "static"
+	memoryNone, memoryStatic = "None", "Static"
+	singleNUMANode           = "single-numa-node"
+	scopeContainer, scopePod = "container", "pod"
 )
 
-// ParseKubelet reads settings separated by commas: the CPU policy none or static, CPU manager options, one topology
-// policy, scope=container|pod and reserved=LIST, whose list may have commas of its own. "" is a kubelet with the
-// policies none. A word that is none of them is an *UnknownSetting.
+// Options of the CPU manager and of the Topology Manager that have rules of their own.
+const (
+	fullPCPUsOnly    = "full-pcpus-only"
+	acrossNUMA       = "distribute-cpus-across-numa"
+	alignBySocket    = "align-by-socket"
+	acrossCores      = "distribute-cpus-across-cores"
+	alignL3          = "prefer-align-cpus-by-uncorecache"
+	strictReserve    = "strict-cpu-reservation"
+	preferClosest    = "prefer-closest-numa-nodes"
+	maxAllowableNUMA = "max-allowable-numa-nodes"
+)
+
+// defaultMaxNUMA is the least and the default value of max-allowable-numa-nodes.
+const defaultMaxNUMA = 8
+
+func cpuOptions() []string {
+	return []string{fullPCPUsOnly, acrossNUMA, alignBySocket, acrossCores, alignL3, strictReserve}
+}
+
+func topologyPolicies() []string { return []string{"best-effort", "restricted", singleNUMANode} }
+
+// ParseKubelet reads settings separated by commas:
+//
+//	none | static                          the CPU manager's policy, and its options, each a word of its own
+//	reserved=LIST                          reservedSystemCPUs; the list may have commas of its own
+//	memory-static                          the memory manager's policy Static
+//	reserved-memory=NODE[:TYPE]:AMOUNT,…   reservedMemory, such as 0:1Gi,1:hugepages-2Mi:64Mi
+//	best-effort | restricted | single-numa-node
+//	scope=container | scope=pod, for short pod-scope
+//	prefer-closest-numa-nodes, max-allowable-numa-nodes=N
+//	version=1.36 | version=v1.36.3
+//
+// "" is a kubelet with the policies none. A word that is none of them is an *UnknownSetting; settings under which a
+// kubelet would not start, or that it would not read, are refused.
 func ParseKubelet(settings string) (Kubelet, error) {
-	k := Kubelet{CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none", TopologyScope: "container"}
+	k := Kubelet{CPUPolicy: policyNone, MemoryPolicy: memoryNone, TopologyPolicy: policyNone, TopologyScope: scopeContainer}
 	if settings == "" {
 		return k, nil
 	}
-	tokens := strings.Split(settings, ",")
-	policy := ""
-	for i := 0; i < len(tokens); i++ {
-		token := strings.TrimSpace(tokens[i])
-		key, value, hasValue := strings.Cut(token, "=")
-		switch {
-		case token == "none" || token == "static":
-			if policy != "" && policy != token {
-				return k, fmt.Errorf("kubelet settings name the CPU policies %s and %s", policy, token)
-			}
-			policy, k.CPUPolicy = token, token
-		case slices.Contains(cpuOptions, token):
-			if k.CPUOptions == nil {
-				k.CPUOptions = map[string]string{}
-			}
-			k.CPUOptions[token] = "true"
-		case slices.Contains(topologyPolicies, token):
-			if k.TopologyPolicy != "none" && k.TopologyPolicy != token {
-				return k, fmt.Errorf("kubelet settings name the topology policies %s and %s", k.TopologyPolicy, token)
-			}
-			k.TopologyPolicy = token
-		case hasValue && key == "scope":
-			if value != "container" && value != "pod" {
-				return k, fmt.Errorf("kubelet setting scope=%s: want container or pod", value)
-			}
-			k.TopologyScope = value
-		case hasValue && key == "reserved":
-			for i+1 < len(tokens) && isListItem(tokens[i+1]) {
-				i++
-				value += "," + tokens[i]
-			}
-			ids, err := cpuset.ParseIDs(value)
-			if err != nil {
-				return k, fmt.Errorf("kubelet setting reserved: %w", err)
-			}
-			if len(ids) == 0 {
-				return k, fmt.Errorf("kubelet setting reserved= names no CPU")
-			}
-			k.ReservedCPUs = cpuset.FormatIDs(ids)
-		default:
-			return k, &UnknownSetting{token}
+	r := settingReader{tokens: strings.Split(settings, ","), kubelet: &k, said: map[string]string{}}
+	for len(r.tokens) > 0 {
+		if err := r.next(); err != nil {
+			return k, err
 		}
 	}
-	if k.CPUPolicy != "static" && (len(k.CPUOptions) > 0 || k.ReservedCPUs != "") {
-		return k, fmt.Errorf("kubelet settings %q: CPU manager options and reserved= need the CPU policy static", settings)
+	if err := k.contradiction(); err != nil {
+		return k, fmt.Errorf("kubelet settings %q: %w", settings, err)
 	}
+	k.openGates()
 	return k, nil
 }
 
-func isListItem(token string) bool {
-	token = strings.TrimSpace(token)
-	return token != "" && strings.Trim(token, "0123456789-") == ""
+// contradiction returns why a kubelet would not start with these settings, or would not read some of them.
+func (k *Kubelet) contradiction() error {
+	switch {
+	case k.CPUPolicy != policyStatic && (len(k.CPUOptions) > 0 || k.ReservedCPUs != ""):
+		return fmt.Errorf("CPU manager options and reserved= need the CPU policy %s", policyStatic)
+	case k.MemoryPolicy != memoryStatic && len(k.ReservedMemory) > 0:
+		return fmt.Errorf("reserved-memory= needs memory-static")
+	case k.TopologyPolicy == policyNone && (len(k.TopologyOptions) > 0 || k.TopologyScope == scopePod):
+		return fmt.Errorf("the scope pod and Topology Manager options need one of the topology policies %s", strings.Join(topologyPolicies(), ", "))
+	case k.CPUOptions[alignBySocket] != "" && k.TopologyPolicy == singleNUMANode:
+		return fmt.Errorf("%s cannot be combined with the topology policy %s", alignBySocket, singleNUMANode)
+	}
+	for _, pair := range [][2]string{
+		{fullPCPUsOnly, acrossCores}, {acrossNUMA, acrossCores}, {alignL3, acrossCores}, {alignL3, acrossNUMA},
+	} {
+		if k.CPUOptions[pair[0]] != "" && k.CPUOptions[pair[1]] != "" {
+			return fmt.Errorf("%s cannot be combined with %s", pair[0], pair[1])
+		}
+	}
+	return nil
+}
+
+// openGates adds the feature gate without which the kubelet refuses options that are alpha in its version.
+func (k *Kubelet) openGates() {
+	alpha := k.CPUOptions[alignBySocket] != "" || k.CPUOptions[acrossCores] != ""
+	if minor, ok := minorOf(k.Version); ok && minor <= 33 {
+		alpha = alpha || k.CPUOptions[alignL3] != ""
+	}
+	if alpha {
+		k.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
+	}
+}
+
+// Runs returns an error that says why a kubelet with these settings would not start on a machine; nil where it would.
+func (k *Kubelet) Runs(m *topo.Machine) error {
+	if err := k.checkCPUs(m); err != nil {
+		return err
+	}
+	if err := k.checkMemory(m); err != nil {
+		return err
+	}
+	if k.TopologyPolicy == "" || k.TopologyPolicy == policyNone {
+		return nil
+	}
+	most := defaultMaxNUMA
+	if n, ok := parseMaxNUMA(k.TopologyOptions[maxAllowableNUMA]); ok {
+		most = n
+	}
+	if n := m.NumNUMA(); n > most {
+		return fmt.Errorf("the topology policy %s takes at most %d NUMA nodes (%s), the machine has %d", k.TopologyPolicy, most, maxAllowableNUMA, n)
+	}
+	return nil
+}
+
+func (k *Kubelet) checkCPUs(m *topo.Machine) error {
+	set, unknown, err := m.ParseList(k.ReservedCPUs)
+	if err != nil {
+		return fmt.Errorf("kubelet setting reserved: %w", err)
+	}
+	if online := m.Online(); len(unknown) > 0 || !set.SubsetOf(&online) {
+		return fmt.Errorf("kubelet setting reserved=%s names CPUs that are not online: the machine has %s",
+			k.ReservedCPUs, m.FormatList(online))
+	}
+	if k.CPUOptions[alignBySocket] == "true" && m.NumSockets() > m.NumNUMA() {
+		return fmt.Errorf("%s needs a machine with no more sockets than NUMA nodes: it has %d and %d", alignBySocket, m.NumSockets(), m.NumNUMA())
+	}
+	return nil
+}
+
+func (k *Kubelet) checkMemory(m *topo.Machine) error {
+	for id, types := range k.ReservedMemory {
+		n, ok := m.NUMAByID(id)
+		if !ok {
+			return fmt.Errorf("kubelet setting reserved-memory names NUMA node %d, which the machine does not have", id)
+		}
+		if bytes := types["memory"]; bytes > m.MemoryBytes(n) {
+			return fmt.Errorf("kubelet setting reserved-memory takes %d bytes of NUMA node %d, which has %d", bytes, id, m.MemoryBytes(n))
+		}
+	}
+	return nil
 }
 
 // KubeletSettings lists the words that ParseKubelet understands.
 func KubeletSettings() []string {
-	return slices.Concat([]string{"none", "static"}, cpuOptions, topologyPolicies,
-		[]string{"scope=container", "scope=pod", "reserved=LIST"})
+	return slices.Concat([]string{policyNone, policyStatic}, cpuOptions(),
+		[]string{"reserved=LIST", "memory-static", "reserved-memory=NODE[:TYPE]:AMOUNT"}, topologyPolicies(),
+		[]string{"scope=container", "scope=pod", "pod-scope", preferClosest, maxAllowableNUMA + "=N", "version=1.MINOR"})
+}
+
+// KubeletKeys lists the settings that have a value behind "=".
+func KubeletKeys() []string {
+	var keys []string
+	for _, word := range KubeletSettings() {
+		if key, _, ok := strings.Cut(word, "="); ok {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // UnknownSetting is the error of ParseKubelet for a word that it does not know.

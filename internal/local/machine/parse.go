@@ -48,7 +48,7 @@ func cutCount(spec string) (string, int, error) {
 	body, text := spec[:i], spec[i+1:]
 	if at := strings.IndexByte(body, '@'); at >= 0 {
 		last := body[max(at, strings.LastIndexByte(body, ','))+1:]
-		if slices.Contains([]string{"reserved", "scope"}, last) {
+		if slices.Contains(host.KubeletKeys(), last) {
 			return spec, 1, nil
 		}
 	}
