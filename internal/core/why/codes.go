@@ -26,6 +26,8 @@ const (
 	InvalidTopology
 	TopologyMissing
 	TopologyStale
+	TooManyNUMANodes
+	KubeletPanics
 
 	// Placement.
 	SMTAlignment
@@ -36,6 +38,11 @@ const (
 	SharedPoolCommitted
 	SharedPoolFloor
 	InsufficientKubeletCPU
+	KubeletTopologyAffinity
+	KubeletSMTAlignment
+	KubeletAdmission
+	KubeletWouldHang
+	KubeletRejected
 
 	// Capacity.
 	InsufficientCPU

@@ -127,6 +127,20 @@ var registry = [numCodes]Entry{
 		Cause:  "The node's NodeResourceTopology has not been confirmed for too long.",
 		Remedy: "Check that the agent on the node runs and reaches the API server.",
 	},
+	TooManyNUMANodes: {
+		Code: TooManyNUMANodes, Name: "TooManyNUMANodes", Class: Data, Plugin: numaPlugin,
+		Extra: "allowed", ExtraMeaning: "NUMA nodes that the kubelet's setting or the model allows",
+		Text: "node(s) has more NUMA nodes than its kubelet allows", Chinese: "节点的 NUMA 节点数超过 kubelet 允许的上限",
+		Cause:  "A kubelet with a topology policy does not start on a machine with more NUMA nodes than max-allowable-numa-nodes, and no set of more than 64 can be reckoned.",
+		Remedy: "Raise max-allowable-numa-nodes, or set the topology policy of the kubelet to none.",
+	},
+	KubeletPanics: {
+		Code: KubeletPanics, Name: "KubeletPanics", Class: Data, Plugin: numaPlugin,
+		Extra: "numaID", ExtraMeaning: "the NUMA node id that the kubelet cannot handle",
+		Text: "node(s) kubelet would crash on the machine's NUMA node ids", Chinese: "kubelet 会因 NUMA 节点编号而崩溃",
+		Cause:  "The kubelet's topology manager has no place for NUMA node ids of 64 and more, nor for gaps between ids with prefer-closest-numa-nodes: its first admission of an aligned pod crashes it.",
+		Remedy: "Set the topology policy of the kubelet to none, or turn prefer-closest-numa-nodes off where ids have gaps.",
+	},
 
 	SMTAlignment: {
 		Code: SMTAlignment, Name: "SMTAlignment", Class: Placement, Plugin: numaPlugin,
@@ -184,6 +198,40 @@ var registry = [numCodes]Entry{
 		Text:   "node(s) kubelet has not enough free CPUs to pin", Chinese: "kubelet 没有足够的可绑定 CPU",
 		Cause:  "The kubelet's static CPU manager pins every Guaranteed container with whole CPUs and has not enough left: it would reject the pod.",
 		Remedy: "Wait for pinned pods to end, or switch the kubelet's CPU manager policy to none.",
+	},
+	KubeletTopologyAffinity: {
+		Code: KubeletTopologyAffinity, Name: "KubeletTopologyAffinity", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Extra: "cause", ExtraMeaning: "1 = no free place at all, 2 = free only on more NUMA nodes than capacity needs, 3 = resources need different numbers of nodes, 4 = no nodes in common, 5 = more than one node needed",
+		Text: "node(s) kubelet would reject: TopologyAffinityError", Chinese: "kubelet 会拒绝:TopologyAffinityError",
+		Cause:  "The kubelet's topology manager finds no set of NUMA nodes that its policy accepts for all resources of the pod or of one of its containers.",
+		Remedy: "Ask for less than one NUMA node has free, or look at the hints with tenon explain --hints; reserved CPUs and unhealthy devices count as capacity there.",
+	},
+	KubeletSMTAlignment: {
+		Code: KubeletSMTAlignment, Name: "KubeletSMTAlignment", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Extra: "threadsPerCore", ExtraMeaning: "CPUs of one core as the kubelet counts them",
+		Text: "node(s) kubelet would reject: SMTAlignmentError", Chinese: "kubelet 会拒绝:SMTAlignmentError",
+		Cause:  "The kubelet runs with full-pcpus-only, and a container's CPUs are no whole cores, or fewer whole cores are free.",
+		Remedy: "Ask for a multiple of threadsPerCore in every container, or wait for pinned pods to end.",
+	},
+	KubeletAdmission: {
+		Code: KubeletAdmission, Name: "KubeletAdmission", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Extra: "cause", ExtraMeaning: "1 = CPUs short, 2 = memory short, 3 = memory short beside the chosen nodes, 4 = memory only on more nodes than necessary, 5 = memory nodes bound to another group, 6 = devices short, 7 = no healthy device, 8 = the container has another amount already",
+		Text: "node(s) kubelet would reject: UnexpectedAdmissionError", Chinese: "kubelet 会拒绝:UnexpectedAdmissionError",
+		Cause:  "The pod passes the kubelet's topology manager, and then one of its managers cannot allocate what a container asks for.",
+		Remedy: "Ask for less, wait for pods to end, or look at the allocation with tenon explain --hints.",
+	},
+	KubeletWouldHang: {
+		Code: KubeletWouldHang, Name: "KubeletWouldHang", Class: Placement, Plugin: numaPlugin,
+		Text: "node(s) kubelet would hang", Chinese: "kubelet 会卡死",
+		Cause:  "With distribute-cpus-across-numa, full-pcpus-only and cores of which one thread is reserved, the kubelet's CPU manager never returns for this request and the node admits nothing more.",
+		Remedy: "Reserve whole cores on that node, or turn one of the two options off.",
+	},
+	KubeletRejected: {
+		Code: KubeletRejected, Name: "KubeletRejected", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Extra: "backoffSeconds", ExtraMeaning: "seconds until the node is tried again for pods of this shape",
+		Text: "node(s) kubelet rejected a pod of this shape", Chinese: "kubelet 刚拒绝过同样形状的 Pod",
+		Cause:  "The node's kubelet rejected a pod with the same requests although it was predicted to fit, so the node is left alone for a while.",
+		Remedy: "Wait for the back-off to end; if it repeats, compare the node's report with its kubelet.",
 	},
 
 	InsufficientCPU: {

@@ -42,7 +42,7 @@ func (r Reason) Text(lang Lang) string {
 	}
 	e := r.Code.Entry()
 	if lang == Chinese {
-		return e.Chinese
+		return e.Chinese + r.cause().Chinese
 	}
 	if r.Code == InsufficientExclusiveCPU {
 		switch RequiredBind(r.Extra) {
@@ -52,7 +52,7 @@ func (r Reason) Text(lang Lang) string {
 			return "insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs"
 		}
 	}
-	return e.Text
+	return e.Text + r.cause().English
 }
 
 // RequiredBind is Extra of InsufficientExclusiveCPU.

@@ -1,0 +1,38 @@
+package why_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+func TestCausesOfTheKubeletAreTold(t *testing.T) {
+	t.Parallel()
+	tests := map[string]why.Reason{
+		"node(s) kubelet would reject: TopologyAffinityError (no NUMA nodes in common)": {
+			Code: why.KubeletTopologyAffinity, Extra: int64(why.NoCommonNodes),
+		},
+		"node(s) kubelet would reject: TopologyAffinityError (more than one NUMA node needed)": {
+			Code: why.KubeletTopologyAffinity, Extra: int64(why.ManyNodes),
+		},
+		"node(s) kubelet would reject: TopologyAffinityError": {Code: why.KubeletTopologyAffinity},
+		"node(s) kubelet would reject: UnexpectedAdmissionError (memory short)": {
+			Code: why.KubeletAdmission, Extra: int64(why.MemoryShort),
+		},
+		"node(s) kubelet would reject: UnexpectedAdmissionError (another amount already held)": {
+			Code: why.KubeletAdmission, Extra: int64(why.OtherAmountHeld),
+		},
+		"node(s) kubelet would reject: UnexpectedAdmissionError": {Code: why.KubeletAdmission, Extra: 99},
+		"node(s) kubelet would reject: SMTAlignmentError":        {Code: why.KubeletSMTAlignment, Extra: 2},
+	}
+	for want, reason := range tests {
+		if got := reason.Text(why.English); got != want {
+			t.Errorf("%+v: got %q, want %q", reason, got, want)
+		}
+		zh, entry := reason.Text(why.Chinese), reason.Code.Entry().Chinese
+		if !strings.HasPrefix(zh, entry) || (zh == entry) == strings.HasSuffix(want, ")") {
+			t.Errorf("%+v: Chinese text %q", reason, zh)
+		}
+	}
+}
