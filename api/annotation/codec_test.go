@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	. "github.com/tenon-project/tenon/api/annotation"
 )
@@ -126,7 +127,63 @@ func TestParse(t *testing.T) {
 			parse: of(ParseSimulate), text: `{"runFor":"5s","exitCode":1}`,
 			want: Simulate{RunFor: &metav1.Duration{Duration: 5 * time.Second}, ExitCode: 1},
 		},
-		"a report": {parse: of(ParseReport), text: `{"gen":412,"hash":"h","boot":"b"}`, want: Report{Gen: 412, Hash: "h", Boot: "b"}},
+		"a kubelet as its agent tells it": {
+			parse: of(ParseKubelet),
+			text: `{"version":"v1.36.3","cpu":{"policy":"static","options":{"full-pcpus-only":"True"},"reserved":"0,16"},` +
+				`"memory":{"policy":"Static","reserved":{"0":{"memory":"1Gi"}}},` +
+				`"topology":{"policy":"restricted","scope":"pod","options":{"max-allowable-numa-nodes":"1"}},"gates":{"PodLevelResourceManagers":false}}`,
+			want: Kubelet{
+				Version: "v1.36.3",
+				CPU:     KubeletCPU{Policy: "static", Options: map[string]string{"full-pcpus-only": "true"}, Reserved: "0,16"},
+				Memory: KubeletMemory{
+					Policy: "Static", Reserved: map[int32]corev1.ResourceList{0: {"memory": resource.MustParse("1Gi")}},
+				},
+				Topology: KubeletTopology{Policy: "restricted", Scope: "pod", Options: map[string]string{"max-allowable-numa-nodes": "1"}},
+				Gates:    map[string]bool{"PodLevelResourceManagers": false},
+			},
+		},
+		"a kubelet that says nothing has the policies none": {
+			parse: of(ParseKubelet), text: `{}`,
+			want: Kubelet{CPU: KubeletCPU{Policy: "none"}, Memory: KubeletMemory{Policy: "None"}, Topology: KubeletTopology{Policy: "none", Scope: "container"}},
+		},
+		"a policy of the kubelet in another case": {
+			parse: of(ParseKubelet), text: `{"topology":{"policy":"Restricted"}}`,
+			want: Kubelet{
+				CPU: KubeletCPU{Policy: "none"}, Memory: KubeletMemory{Policy: "None"},
+				Topology: KubeletTopology{Policy: "restricted", Scope: "container"},
+			},
+			warnings: []Warning{{"topology.policy", `"Restricted" is read as "restricted": values are case-sensitive on output`}},
+		},
+		"what the managers of a kubelet hold": {
+			parse: of(ParseNUMAState),
+			text: `{"memory":{"0":{"allocatable":{"memory":"4Gi"},"free":{"memory":"1Gi"},"group":[0],"assignments":2}},` +
+				`"devices":{"nvidia.com/gpu":[{"numa":[0],"total":4,"free":3,"unhealthy":1}]},` +
+				`"pods":{"u":{"c":{"cpus":"2-5","memory":{"0-1":"3Gi"},"hugepages":{"hugepages-2Mi":{"0":"4Mi"}},"devices":{"nvidia.com/gpu":{"mask":[0],"count":1}}}}}}`,
+			want: NUMAState{
+				Memory: map[int32]NUMAMemory{0: {
+					Allocatable: corev1.ResourceList{"memory": resource.MustParse("4Gi")},
+					Free:        corev1.ResourceList{"memory": resource.MustParse("1Gi")}, Group: NUMANodes{0}, Assignments: 2,
+				}},
+				Devices: map[string][]NUMADevices{"nvidia.com/gpu": {{NUMA: NUMANodes{0}, Total: 4, Free: 3, Unhealthy: 1}}},
+				Pods: map[types.UID]PlacedContainers{"u": {"c": {
+					CPUs: "2-5", Memory: map[string]resource.Quantity{"0-1": resource.MustParse("3Gi")},
+					Hugepages: map[string]map[string]resource.Quantity{"hugepages-2Mi": {"0": resource.MustParse("4Mi")}},
+					Devices:   map[string]PlacedDevices{"nvidia.com/gpu": {Mask: NUMANodes{0}, Count: 1}},
+				}}},
+			},
+		},
+		"a prediction": {
+			parse: of(ParsePredictedPlacement),
+			text: `{"model":"1.36","gen":412,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"2-5","memory":{"0":"4Gi"},` +
+				`"devices":{"nvidia.com/gpu":{"mask":[0],"count":1}}}}}`,
+			want: PredictedPlacement{Model: "1.36", Gen: 412, Containers: PlacedContainers{"c": {
+				Mask: NUMANodes{0}, Preferred: true, CPUs: "2-5", Memory: map[string]resource.Quantity{"0": resource.MustParse("4Gi")},
+				Devices: map[string]PlacedDevices{"nvidia.com/gpu": {Mask: NUMANodes{0}, Count: 1}},
+			}}},
+		},
+		"no mode is Own":         {parse: of(ParseMode), text: ``, want: ModeOwn},
+		"a mode in another case": {parse: of(ParseMode), text: `follow`, want: ModeFollow, warnings: []Warning{{"", `"follow" is read as "Follow": values are case-sensitive on output`}}},
+		"a report":               {parse: of(ParseReport), text: `{"gen":412,"hash":"h","boot":"b"}`, want: Report{Gen: 412, Hash: "h", Boot: "b"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,23 +209,32 @@ func TestParseErrorsNameTheByteAndTheField(t *testing.T) {
 		text  string
 		want  string
 	}{
-		"not JSON at all":                      {of(ParseResourceSpec), `FullPCPUs`, "byte 1: invalid character 'F' looking for beginning of value"},
-		"an empty text":                        {of(ParseResourceSpec), ``, "byte 0: unexpected end of JSON input"},
-		"a truncated object":                   {of(ParseResourceSpec), `{"preferredCPUBindPolicy":`, "byte 26: unexpected end of JSON input"},
-		"a second value":                       {of(ParseResourceSpec), `{} {}`, "byte 4: invalid character '{' after top-level value"},
-		"a number for a policy":                {of(ParseResourceSpec), `{"preferredCPUBindPolicy":1}`, "byte 27: preferredCPUBindPolicy: want a string, got number"},
-		"a list for the object":                {of(ParseResourceSpec), `[]`, "byte 1: want an object, got array"},
-		"an unknown bind policy":               {of(ParseResourceSpec), `{"requiredCPUBindPolicy":"Pack"}`, `byte 25: requiredCPUBindPolicy: Unsupported value "Pack": supported Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst`},
-		"an unknown exclusive":                 {of(ParseResourceSpec), `{"preferredCPUExclusivePolicy":"Socket"}`, `byte 31: preferredCPUExclusivePolicy: Unsupported value "Socket": supported None, PCPULevel, NUMANodeLevel`},
-		"a required burst":                     {of(ParseResourceSpec), `{"requiredCPUBindPolicy":"ConstrainedBurst"}`, "byte 25: requiredCPUBindPolicy: ConstrainedBurst can only be preferred"},
-		"an unknown topology policy":           {of(ParseNUMATopologySpec), `{"numaTopologyPolicy":"Numa"}`, `byte 22: numaTopologyPolicy: Unsupported value "Numa": supported BestEffort, Restricted, SingleNUMANode`},
-		"a string for a CPU id":                {of(ParseCPUTopologyDetail), `{"detail":[{"id":"0"}]}`, "byte 20: detail.id: want a whole number that fits int32, got string"},
-		"a CPU id that overflows":              {of(ParseCPUTopologyDetail), `{"detail":[{"id":4294967296}]}`, "byte 27: detail.id: want a whole number that fits int32, got number 4294967296"},
-		"a word for a boolean":                 {of(ParsePodCPUAllocs), ` [{"managedByKubelet":"yes"}]`, `byte 1: want true or false, got "yes"`},
-		"an amount that takes seconds to read": {of(ParseResourceStatus), `{"numaNodeResources":[{"node":0,"resources":{"cpu":"1e-9999999"}}]}`, `byte 21: numaNodeResources: quantity "1e-9999999" is out of range`},
-		"a negative run time":                  {of(ParseSimulate), `{"runFor":"-5s"}`, "byte 10: runFor: must not be negative"},
-		"an exit code above 255":               {of(ParseSimulate), `{"exitCode":256}`, "byte 12: exitCode: must be 0…255"},
-		"an unknown apply policy":              {of(ParseReservation), `{"applyPolicy":"All"}`, `byte 15: applyPolicy: Unsupported value "All": supported Default, ReservedCPUsOnly`},
+		"not JSON at all":                       {of(ParseResourceSpec), `FullPCPUs`, "byte 1: invalid character 'F' looking for beginning of value"},
+		"an empty text":                         {of(ParseResourceSpec), ``, "byte 0: unexpected end of JSON input"},
+		"a truncated object":                    {of(ParseResourceSpec), `{"preferredCPUBindPolicy":`, "byte 26: unexpected end of JSON input"},
+		"a second value":                        {of(ParseResourceSpec), `{} {}`, "byte 4: invalid character '{' after top-level value"},
+		"a number for a policy":                 {of(ParseResourceSpec), `{"preferredCPUBindPolicy":1}`, "byte 27: preferredCPUBindPolicy: want a string, got number"},
+		"a list for the object":                 {of(ParseResourceSpec), `[]`, "byte 1: want an object, got array"},
+		"an unknown bind policy":                {of(ParseResourceSpec), `{"requiredCPUBindPolicy":"Pack"}`, `byte 25: requiredCPUBindPolicy: Unsupported value "Pack": supported Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst`},
+		"an unknown exclusive":                  {of(ParseResourceSpec), `{"preferredCPUExclusivePolicy":"Socket"}`, `byte 31: preferredCPUExclusivePolicy: Unsupported value "Socket": supported None, PCPULevel, NUMANodeLevel`},
+		"a required burst":                      {of(ParseResourceSpec), `{"requiredCPUBindPolicy":"ConstrainedBurst"}`, "byte 25: requiredCPUBindPolicy: ConstrainedBurst can only be preferred"},
+		"an unknown topology policy":            {of(ParseNUMATopologySpec), `{"numaTopologyPolicy":"Numa"}`, `byte 22: numaTopologyPolicy: Unsupported value "Numa": supported BestEffort, Restricted, SingleNUMANode`},
+		"a string for a CPU id":                 {of(ParseCPUTopologyDetail), `{"detail":[{"id":"0"}]}`, "byte 20: detail.id: want a whole number that fits int32, got string"},
+		"a CPU id that overflows":               {of(ParseCPUTopologyDetail), `{"detail":[{"id":4294967296}]}`, "byte 27: detail.id: want a whole number that fits int32, got number 4294967296"},
+		"a word for a boolean":                  {of(ParsePodCPUAllocs), ` [{"managedByKubelet":"yes"}]`, `byte 1: want true or false, got "yes"`},
+		"an amount that takes seconds to read":  {of(ParseResourceStatus), `{"numaNodeResources":[{"node":0,"resources":{"cpu":"1e-9999999"}}]}`, `byte 21: numaNodeResources: quantity "1e-9999999" is out of range`},
+		"a negative run time":                   {of(ParseSimulate), `{"runFor":"-5s"}`, "byte 10: runFor: must not be negative"},
+		"an exit code above 255":                {of(ParseSimulate), `{"exitCode":256}`, "byte 12: exitCode: must be 0…255"},
+		"an unknown mode":                       {of(ParseMode), `Follows`, `byte 0: Unsupported value "Follows": supported Own, Follow, Blind`},
+		"an unknown policy of the kubelet":      {of(ParseKubelet), `{"version":"v1.36.0","topology":{"policy":"strict"}}`, `byte 32: topology.policy: Unsupported value "strict": supported none, best-effort, restricted, single-numa-node`},
+		"memory that is reserved below zero":    {of(ParseKubelet), `{"memory":{"reserved":{"0":{"memory":"-1"}}}}`, `byte 10: memory.reserved: must not be negative`},
+		"a NUMA node below zero":                {of(ParseKubelet), `{"memory":{"reserved":{"-1":{}}}}`, `byte 10: memory.reserved: must not be negative`},
+		"fewer devices than none":               {of(ParseNUMAState), `{"devices":{"g":[{"numa":[0],"total":-1}]}}`, `byte 11: devices.total: must not be negative`},
+		"a word for a NUMA node":                {of(ParseNUMAState), `{"memory":{"zero":{}}}`, `byte 12: memory: want a whole number that fits int32, got number zero`},
+		"negative memory of a container":        {of(ParseNUMAState), `{"pods":{"u":{"c":{"memory":{"0":"-4Gi"}}}}}`, `byte 8: pods.memory: must not be negative`},
+		"a prediction of a negative generation": {of(ParsePredictedPlacement), `{"gen":-1}`, `byte 7: gen: must not be negative`},
+		"parts of devices that do not add up":   {of(ParsePredictedPlacement), `{"containers":{"c":{"devices":{"g":{"count":2,"split":[{"count":1}]}}}}}`, `byte 14: containers.devices.split: the counts must add up to 2, got 1`},
+		"an unknown apply policy":               {of(ParseReservation), `{"applyPolicy":"All"}`, `byte 15: applyPolicy: Unsupported value "All": supported Default, ReservedCPUsOnly`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -199,6 +265,8 @@ func TestStringWritesOnlyTheCanonicalForm(t *testing.T) {
 		"no CPU is an empty list":         {CPUTopologyDetail{}, `{"detail":[]}`},
 		"ids of zero are written":         {CPUTopologyDetail{Detail: []CPUInfo{{}}}, `{"detail":[{"id":0,"core":0,"socket":0,"node":0}]}`},
 		"a take-over that has not begun":  {Takeover{Phase: 1}, `{"phase":1,"remainingPods":0}`},
+		"a prediction of nothing":         {PredictedPlacement{Model: "1.36"}, `{"model":"1.36","gen":0,"containers":{}}`},
+		"devices without topology":        {NUMAState{Devices: map[string][]NUMADevices{"g": {{Total: 1}}}}, `{"devices":{"g":[{"numa":[],"total":1,"free":0}]}}`},
 		"quantities as canonical strings": {Reservation{Resources: corev1.ResourceList{"cpu": resource.MustParse("1500m")}}, `{"resources":{"cpu":"1500m"}}`},
 	}
 	for name, tt := range tests {

@@ -74,6 +74,35 @@ func FuzzTakeover(f *testing.F) {
 	roundTrip(f, ParseTakeover, `{"phase":2,"since":"2026-01-02T03:04:05Z"}`)
 }
 
+func FuzzKubelet(f *testing.F) {
+	roundTrip(f, ParseKubelet, `{"version":"v1.36.3","cpu":{"policy":"Static","options":{"full-pcpus-only":"True"},"reserved":"0"},`+
+		`"memory":{"policy":"static","reserved":{"0":{"memory":"1Gi"}}},"topology":{"policy":"restricted","scope":"pod","options":{"max-allowable-numa-nodes":"16"}},"gates":{"A":true}}`)
+}
+
+func FuzzNUMAState(f *testing.F) {
+	roundTrip(f, ParseNUMAState, `{"memory":{"0":{"allocatable":{"memory":"1Gi"},"free":{},"group":[0],"assignments":2}},`+
+		`"devices":{"nvidia.com/gpu":[{"numa":[0],"total":4,"free":3}]},`+
+		`"pods":{"u":{"c":{"cpus":"2-5","memory":{"0-1":"4Gi"},"hugepages":{"hugepages-2Mi":{"0":"2Mi"}},"devices":{"nvidia.com/gpu":{"mask":null,"count":1}}}}}}`)
+}
+
+func FuzzPredictedPlacement(f *testing.F) {
+	roundTrip(f, ParsePredictedPlacement, `{"model":"1.36","gen":412,"containers":{"c":{"mask":[0,1],"preferred":true,"cpus":"2-5",`+
+		`"memory":{"0":"4Gi"},"devices":{"g":{"mask":[0,1],"count":3,"split":[{"mask":[0],"count":1},{"mask":[1],"count":2}]}}}}}`)
+}
+
+func FuzzMode(f *testing.F) {
+	f.Add("follow")
+	f.Fuzz(func(t *testing.T, text string) {
+		mode, _, err := ParseMode(text)
+		if err != nil {
+			return
+		}
+		if again, warnings, err := ParseMode(mode); err != nil || len(warnings) != 0 || again != mode {
+			t.Fatalf("%q was read as %q, which reads as %q with %v, %v", text, mode, again, warnings, err)
+		}
+	})
+}
+
 func FuzzReport(f *testing.F) { roundTrip(f, ParseReport, `{"gen":1}`) }
 
 func FuzzSimulate(f *testing.F) { roundTrip(f, ParseSimulate, `{"runFor":"5s","exitCode":1}`) }

@@ -20,6 +20,8 @@ const (
 	NUMATopologySpecKey = "scheduling.koordinator.sh/numa-topology-spec"
 	// SimulateKey holds a Simulate: how a simulated node plays the pod.
 	SimulateKey = "tenon.sh/simulate"
+	// PredictedPlacementKey holds a PredictedPlacement, written by the scheduler in the Binding.
+	PredictedPlacementKey = "tenon.sh/predicted-placement"
 )
 
 // Annotations of a Pod that only a scheduler writes. Their JSON belongs to features that are read nowhere yet; the keys
@@ -74,10 +76,10 @@ const (
 	TakeoverKey = "node.tenon.sh/takeover"
 	// ReportKey holds a Report.
 	ReportKey = "node.tenon.sh/report"
-	// KubeletKey and NUMAStateKey hold the kubelet's settings and the state of its managers as JSON.
+	// KubeletKey holds a Kubelet, NUMAStateKey a NUMAState.
 	KubeletKey   = "node.tenon.sh/kubelet"
 	NUMAStateKey = "node.tenon.sh/numa-state"
-	// TopologyMode is Follow, Own or Blind: whose CPU assignments hold on the node.
+	// TopologyMode is a Mode, ModeOwn where it is absent. On a Node the label of this name is the admin's wish.
 	TopologyMode = "node.tenon.sh/topology-mode"
 )
 

@@ -20,6 +20,14 @@ const (
 	OptionDistributeAcrossNUMA = "distribute-cpus-across-numa"
 	OptionStrictCPUReservation = "strict-cpu-reservation"
 	OptionPreferAlignByL3      = "prefer-align-cpus-by-uncorecache"
+	OptionAlignBySocket        = "align-by-socket"
+	OptionDistributeCores      = "distribute-cpus-across-cores"
+)
+
+// Options of the topology manager.
+const (
+	OptionPreferClosest = "prefer-closest-numa-nodes"
+	OptionMaxNUMANodes  = "max-allowable-numa-nodes"
 )
 
 // Attributes of a NodeResourceTopology that tell the kubelet's topology manager, with their values.
@@ -67,15 +75,25 @@ func ParseKubeletCPUManager(text string) (KubeletCPUManager, []Warning, error) {
 	if err != nil {
 		return KubeletCPUManager{}, nil, err
 	}
-	for name, value := range k.Options {
+	plainBools(k.Options)
+	return k, warnings, nil
+}
+
+// plainBools writes option values that Go reads as true or false as "true" and "false". A "1" may be a number: it is
+// left for options that the kubelet reads as one.
+func plainBools(options map[string]string) {
+	for name, value := range options {
 		switch value {
 		case "1", "t", "T", "TRUE", "True":
-			k.Options[name] = "true"
+			if name != OptionMaxNUMANodes {
+				options[name] = "true"
+			}
 		case "0", "f", "F", "FALSE", "False":
-			k.Options[name] = "false"
+			if name != OptionMaxNUMANodes {
+				options[name] = "false"
+			}
 		}
 	}
-	return k, warnings, nil
 }
 
 // CPUTopologyDetail lists the online CPUs of a node (CPUTopology).
