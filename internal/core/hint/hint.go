@@ -1,5 +1,7 @@
 package hint
 
+import "strconv"
+
 // Hint is one answer of a provider: the NUMA nodes that would serve the request, and whether fewer could not. Mask 0 is
 // the kubelet's nil affinity: any nodes.
 type Hint struct {
@@ -8,6 +10,7 @@ type Hint struct {
 }
 
 // List is what a provider answers for one resource. nil is "I do not care", an empty list that is not nil is "I cannot".
+// A provider without any resource to answer for counts as one nil list.
 type List []Hint
 
 // Policy is a Topology Manager policy.
@@ -19,33 +22,113 @@ const (
 	BestEffort
 	Restricted
 	SingleNUMANode
+
+	numPolicies
 )
+
+var policyNames = [numPolicies]string{"none", "best-effort", "restricted", "single-numa-node"}
 
 // String returns the kubelet's spelling.
 func (p Policy) String() string {
-	return [...]string{"none", "best-effort", "restricted", "single-numa-node"}[p]
+	if p < numPolicies {
+		return policyNames[p]
+	}
+	return "Policy(" + strconv.Itoa(int(p)) + ")"
 }
 
 // ParsePolicy reads the kubelet's spelling; false for any other word.
 func ParsePolicy(s string) (Policy, bool) {
-	for p := None; p <= SingleNUMANode; p++ {
-		if p.String() == s {
+	for p := None; p < numPolicies; p++ {
+		if policyNames[p] == s {
 			return p, true
 		}
 	}
 	return None, false
 }
 
-// Rule is how one kubelet merges.
+// Certainty tells how an answer relates to the kubelet's.
+type Certainty uint8
+
+// Certainties.
+const (
+	// Exact: verdict, preference and mask are the kubelet's.
+	Exact Certainty = iota
+	// Approximate: verdict and preference are the kubelet's; the mask, which is not preferred, may be another one.
+	Approximate
+	// Unknown: the walk would have passed its budget before a preferred mask was found. It counts as "not preferred".
+	Unknown
+	// ByLists: counters do not decide this request; build the lists and ask Rule.Answer. Nothing else is set.
+	ByLists
+
+	numCertainties
+)
+
+var certaintyNames = [numCertainties]string{"exact", "approximate", "unknown", "by-lists"}
+
+// String returns the word for texts and JSON.
+func (c Certainty) String() string {
+	if c < numCertainties {
+		return certaintyNames[c]
+	}
+	return "Certainty(" + strconv.Itoa(int(c)) + ")"
+}
+
+// Answer is what a merge comes to.
+type Answer struct {
+	Hint      Hint
+	Admitted  bool
+	Certainty Certainty
+}
+
+// Rule is how one kubelet merges. It is immutable in use and may be shared.
 type Rule struct {
 	Policy Policy
 	// Nodes is the number of NUMA nodes of the machine, at most MaxNodes.
 	Nodes int
 	// Distances, when it is not nil, are the SLIT distances by dense index: masks of equal size are ranked by their mean
-	// (option prefer-closest-numa-nodes). SingleNUMANode ignores it.
+	// over all ordered pairs, a node with itself included (option prefer-closest-numa-nodes). A missing one counts 0.
+	// SingleNUMANode ignores it.
 	Distances [][]int
 }
 
-// Merge returns the best hint of the lists and whether the policy admits it, exactly as the kubelet's merge does. Under
-// None the answer is Hint{Preferred: true} and true.
-func (r *Rule) Merge(lists []List) (Hint, bool) { panic("not built") }
+// spread ranks masks of equal size as the kubelet's mean distance does: it is the sum of which the mean is taken. Both
+// order alike, in float64 too, while sums stay below 2^52.
+func (r *Rule) spread(m Mask) int64 {
+	if r.Distances == nil || r.Policy == SingleNUMANode {
+		return 0
+	}
+	var sum int64
+	for from := m; from != 0; from &= from - 1 {
+		i := from.First()
+		if i >= len(r.Distances) {
+			break
+		}
+		row := r.Distances[i]
+		for to := m; to != 0; to &= to - 1 {
+			if j := to.First(); j < len(row) {
+				sum += int64(row[j])
+			}
+		}
+	}
+	return sum
+}
+
+// closer reports whether a goes before b, both of one size.
+func (r *Rule) closer(a, b Mask) bool {
+	if sa, sb := r.spread(a), r.spread(b); sa != sb {
+		return sa < sb
+	}
+	return a < b
+}
+
+// finish turns the best candidate into the policy's answer; found = false: there is none.
+func (r *Rule) finish(best Hint, found bool, c Certainty) Answer {
+	all := All(r.Nodes)
+	if !found {
+		best = Hint{Mask: all}
+	}
+	if r.Policy == SingleNUMANode && best.Mask == all {
+		best.Mask = 0
+	}
+	return Answer{Hint: best, Admitted: best.Preferred || r.Policy == BestEffort, Certainty: c}
+}
