@@ -14,6 +14,9 @@ type CPUState struct {
 	Default []int
 	// Pods maps a pod's UID to the CPUs of all its containers, ascending.
 	Pods map[string][]int
+	// Containers maps a pod's UID and a container's name to its CPUs, ascending. The name is WholePod where the kubelet
+	// has recorded the pod as one.
+	Containers map[string]map[string][]int
 }
 
 const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
@@ -21,20 +24,12 @@ const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
 // ReadCPUState reads the kubelet's cpu_manager_state below root; the zero CPUState when there is none. Its error names
 // the file: the caller keeps what it read before.
 func ReadCPUState(root Root) (CPUState, error) {
-	t, err := open(root)
-	if err != nil {
-		return CPUState{}, err
-	}
-	defer t.close()
-	text, err := t.text(cpuStateFile)
-	if err != nil || text == "" {
-		return CPUState{}, err
-	}
-	state, err := parseCPUState([]byte(text))
-	if err != nil {
-		return CPUState{}, t.fault(cpuStateFile, err)
-	}
-	return state, nil
+	var state CPUState
+	err := readState(root, cpuStateFile, func(text []byte) (err error) {
+		state, err = parseCPUState(text)
+		return err
+	})
+	return state, err
 }
 
 // parseCPUState reads versions 2 and 3: entries by pod and container, in version 3 also podEntries. Version 1 has
@@ -54,7 +49,7 @@ func parseCPUState(text []byte) (CPUState, error) {
 	if file.PolicyName == "" {
 		return CPUState{}, errors.New("has no policyName")
 	}
-	s := CPUState{Policy: file.PolicyName, Pods: map[string][]int{}}
+	s := CPUState{Policy: file.PolicyName, Pods: map[string][]int{}, Containers: map[string]map[string][]int{}}
 	var err error
 	if s.Default, err = parseList(file.DefaultCPUSet); err != nil {
 		return CPUState{}, fmt.Errorf("defaultCpuSet: %w", err)
@@ -65,26 +60,48 @@ func parseCPUState(text []byte) (CPUState, error) {
 			return CPUState{}, fmt.Errorf("entries[%q]: want containers with CPU lists: the file is of version 1 or corrupt", uid)
 		}
 		for name, list := range containers {
-			if err := s.add(uid, list); err != nil {
+			if err := s.add(uid, name, list); err != nil {
 				return CPUState{}, fmt.Errorf("entries[%q][%q]: %w", uid, name, err)
 			}
 		}
 	}
 	for uid, e := range file.PodEntries {
-		if err := s.add(uid, e.CPUSet); err != nil {
+		delete(s.Containers, uid) // the pod's own entry has them all
+		if err := s.add(uid, WholePod, e.CPUSet); err != nil {
 			return CPUState{}, fmt.Errorf("podEntries[%q]: %w", uid, err)
 		}
 	}
-	return s, nil
+	return s, s.contradiction()
 }
 
-func (s *CPUState) add(uid, list string) error {
+// contradiction returns what in a record cannot be true.
+func (s *CPUState) contradiction() error {
+	owner := map[int]string{}
+	for uid, ids := range s.Pods {
+		for _, id := range ids {
+			if other, taken := owner[id]; taken {
+				return fmt.Errorf("CPU %d is given to the pods %s and %s", id, min(uid, other), max(uid, other))
+			}
+			owner[id] = uid
+		}
+	}
+	for _, id := range s.Default {
+		if uid, taken := owner[id]; taken {
+			return fmt.Errorf("CPU %d is in defaultCpuSet and given to the pod %s", id, uid)
+		}
+	}
+	return nil
+}
+
+func (s *CPUState) add(uid, container, list string) error {
 	ids, err := parseList(list)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	all := slices.Concat(s.Pods[uid], ids)
-	slices.Sort(all)
-	s.Pods[uid] = slices.Compact(all)
+	s.Pods[uid] = ascending(slices.Concat(s.Pods[uid], ids))
+	if s.Containers[uid] == nil {
+		s.Containers[uid] = map[string][]int{}
+	}
+	s.Containers[uid][container] = ids
 	return nil
 }

@@ -135,3 +135,69 @@ func FuzzKubeletSettings(f *testing.F) {
 		}
 	})
 }
+
+func FuzzMemoryState(f *testing.F) {
+	for _, seed := range []string{
+		`{"policyName":"Static","machineState":{"0":{"numberOfAssignments":2,"memoryMap":{"memory":{"total":4,"systemReserved":1,"allocatable":3,"reserved":1,"free":2}},"cells":[0]}},"entries":{"u":{"c":[{"numaAffinity":[0],"type":"memory","size":1}]}},"checksum":1}`,
+		`{"policyName":"Static","machineState":{"0":{"cells":[0,1]},"1":{"cells":[1,0]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[0,1],"type":"hugepages-2Mi","size":1}]}}}`,
+		`{"policyName":"Static","machineState":{"0":null}}`, `{"policyName":"None"}`, `{}`, `[]`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseMemoryState(text)
+		if err != nil {
+			return
+		}
+		for id, z := range s.Zones {
+			if !slices.Contains(z.Group, id) {
+				t.Errorf("zone %d is in group %v", id, z.Group)
+			}
+		}
+		for uid, containers := range s.Pods {
+			for name, blocks := range containers {
+				for _, b := range blocks {
+					if len(b.NUMAIDs) == 0 || !slices.IsSorted(b.NUMAIDs) || b.Bytes < 0 {
+						t.Errorf("pod %q, container %q: block %+v", uid, name, b)
+					}
+					for _, id := range b.NUMAIDs {
+						if _, ok := s.Zones[id]; !ok {
+							t.Errorf("pod %q, container %q: block %+v is on no zone", uid, name, b)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func FuzzDeviceState(f *testing.F) {
+	for _, seed := range []string{
+		`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"a","ResourceName":"x/gpu","DeviceIDs":{"1":["g1","w"],"0":["w"],"-1":["l"]}}],"RegisteredDevices":{"x/gpu":["g0"]}},"Checksum":1}`,
+		`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"a","ResourceName":"x","DeviceIDs":["g"]}]}}`,
+		`{"Data":{}}`, `{"Data":null}`, `{}`, `[]`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseDeviceState(text)
+		if err != nil {
+			return
+		}
+		type unit struct{ resource, id string }
+		owners := map[unit]string{}
+		for uid, containers := range s.Pods {
+			for _, resources := range containers {
+				for name, devices := range resources {
+					for _, d := range devices {
+						u := unit{name, d.ID}
+						if other, taken := owners[u]; d.Resource != name || !slices.IsSorted(d.NUMAIDs) || taken && other != uid {
+							t.Errorf("device %+v of pods %q and %q", d, uid, other)
+						}
+						owners[u] = uid
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Device is one device of a device plugin.
+type Device struct {
+	// Resource is the extended resource, such as nvidia.com/gpu, and ID the plugin's name of the device in it.
+	Resource, ID string
+	// NUMAIDs are the NUMA nodes that the device stands on, ascending; nil where none is known.
+	NUMAIDs []int
+	// Unhealthy devices are given to nobody; they count where the kubelet counts capacity.
+	Unhealthy bool
+}
+
+// DeviceState is what the kubelet's device manager has recorded.
+type DeviceState struct {
+	// Registered are the ids of the healthy devices by resource, ascending.
+	Registered map[string][]string
+	// Pods maps a pod's UID, a container's name and a resource to the devices it was given, by id.
+	Pods map[string]map[string]map[string][]Device
+}
+
+const deviceStateFile = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+
+// ReadDeviceState reads the checkpoint of the kubelet's device manager below root; the zero DeviceState when there is
+// none. Its error names the file: the caller keeps what it read before.
+func ReadDeviceState(root Root) (DeviceState, error) {
+	var state DeviceState
+	err := readState(root, deviceStateFile, func(text []byte) (err error) {
+		state, err = parseDeviceState(text)
+		return err
+	})
+	return state, err
+}
+
+func parseDeviceState(text []byte) (DeviceState, error) {
+	var file struct {
+		Data *struct {
+			PodDeviceEntries []struct {
+				PodUID        string
+				ContainerName string
+				ResourceName  string
+				DeviceIDs     deviceIDs
+			}
+			RegisteredDevices map[string][]string
+		}
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return DeviceState{}, err
+	}
+	if file.Data == nil {
+		return DeviceState{}, errors.New("has no Data")
+	}
+	s := DeviceState{Registered: map[string][]string{}, Pods: map[string]map[string]map[string][]Device{}}
+	for name, ids := range file.Data.RegisteredDevices {
+		sorted := slices.Clone(ids)
+		slices.Sort(sorted)
+		s.Registered[name] = slices.Compact(sorted)
+	}
+	owners := map[[2]string]string{}
+	for i, e := range file.Data.PodDeviceEntries {
+		if e.PodUID == "" || e.ContainerName == "" || e.ResourceName == "" {
+			return DeviceState{}, fmt.Errorf("PodDeviceEntries[%d]: want PodUID, ContainerName and ResourceName", i)
+		}
+		for _, id := range slices.Sorted(maps.Keys(e.DeviceIDs)) {
+			unit := [2]string{e.ResourceName, id}
+			if other, taken := owners[unit]; taken && other != e.PodUID {
+				return DeviceState{}, fmt.Errorf("PodDeviceEntries[%d]: device %q of %s is given to the pods %s and %s", i, id, e.ResourceName, other, e.PodUID)
+			}
+			owners[unit] = e.PodUID
+			s.give(e.PodUID, e.ContainerName, Device{Resource: e.ResourceName, ID: id, NUMAIDs: e.DeviceIDs[id]})
+		}
+	}
+	return s, nil
+}
+
+func (s *DeviceState) give(uid, container string, d Device) {
+	if s.Pods[uid] == nil {
+		s.Pods[uid] = map[string]map[string][]Device{}
+	}
+	if s.Pods[uid][container] == nil {
+		s.Pods[uid][container] = map[string][]Device{}
+	}
+	s.Pods[uid][container][d.Resource] = append(s.Pods[uid][container][d.Resource], d)
+}
+
+// deviceIDs are the NUMA nodes of each device, nil for a device without. The kubelet writes ids by NUMA node, -1 for
+// none; old ones wrote a plain list.
+type deviceIDs map[string][]int
+
+// UnmarshalJSON reads both forms.
+func (d *deviceIDs) UnmarshalJSON(text []byte) error {
+	*d = deviceIDs{}
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
+		var ids []string
+		err := json.Unmarshal(text, &ids)
+		for _, id := range ids {
+			(*d)[id] = nil
+		}
+		return err
+	}
+	var byNode map[int][]string
+	if err := json.Unmarshal(text, &byNode); err != nil {
+		return err
+	}
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		if node < -1 {
+			return fmt.Errorf("DeviceIDs[%d]: want the id of a NUMA node, or -1", node)
+		}
+		for _, id := range byNode[node] {
+			if node < 0 {
+				(*d)[id] = (*d)[id] // known, without a node
+				continue
+			}
+			(*d)[id] = append((*d)[id], node)
+		}
+	}
+	for id, nodes := range *d {
+		(*d)[id] = slices.Compact(nodes)
+	}
+	return nil
+}
