@@ -14,6 +14,8 @@ type account struct {
 	cpus cpuset.Set
 	// nodes are the NUMA nodes with CPUs that a SharedPool pod is constrained to; 0 = the whole pool.
 	nodes cpualloc.NodeMask
+	// memory is what the pod holds on NUMA nodes with CPUs.
+	memory []holding
 }
 
 // newAccount translates e. Without a machine the entry is kept and holds nothing.
@@ -32,6 +34,7 @@ func newAccount(m *topo.Machine, e Entry) *account {
 			a.nodes |= 1 << i
 		}
 	}
+	a.memory = holdingsOf(m, a.Memory)
 	return a
 }
 

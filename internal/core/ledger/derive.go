@@ -88,6 +88,7 @@ func (v *View) summarize() {
 	}
 	s.PoolMilli = 1000 * int64(s.PoolCPUs)
 	v.chargeAll()
+	v.chargeMemory()
 	v.spare()
 	for i := range s.Nodes {
 		if limit := s.Nodes[i].Spare; int(s.Usable[i].Free) > limit {

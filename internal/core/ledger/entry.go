@@ -20,6 +20,9 @@ type Entry struct {
 	NUMAIDs []int
 	// MilliCPU is the CPU request that is constrained to NUMAIDs.
 	MilliCPU int64
+	// Memory is what the pod holds on each NUMA node: of pods with CPUList or NUMAIDs that were placed under a topology
+	// policy.
+	Memory []Memory
 	// KubeletCPUs is the number of CPUs that a static kubelet takes for this pod at admission: the sum over Guaranteed
 	// containers with integer CPU, whatever Tenon decided about it.
 	KubeletCPUs int
@@ -30,15 +33,19 @@ func (e Entry) Equal(o Entry) bool {
 	e, o = e.normal(), o.normal()
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
-		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs
+		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs && slices.Equal(e.Memory, o.Memory)
 }
 
-// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs, so that entries that mean the same
-// are the same.
+// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs and Memory, so that entries that mean
+// the same are the same.
 func (e Entry) normal() Entry {
 	if !e.Role.Binds() {
 		e.CPUList, e.Exclusive = "", cpualloc.NotExclusive
 	}
+	if e.CPUList == "" && (e.Role != qos.SharedPool || len(e.NUMAIDs) == 0) {
+		e.Memory = nil
+	}
+	e.Memory = slices.Clone(normalMemory(e.Memory))
 	if e.Role != qos.SharedPool || len(e.NUMAIDs) == 0 {
 		e.NUMAIDs, e.MilliCPU = nil, 0
 		return e

@@ -71,16 +71,18 @@ type Facts struct {
 	// StrategyByLabel: the node's own label says the strategy. Then it ranks the node among others too.
 	StrategyByLabel bool
 	Topology        TopologyPolicy
+	// Memory is what each NUMA node has for pods (allocatable). Types that it does not name take no part in any decision.
+	Memory []Memory
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
 	MinSharedCPUs int
 }
 
-// Equal reports whether two facts say the same; the order of Pins does not matter.
+// Equal reports whether two facts say the same; the order of Pins and Memory does not matter.
 func (f *Facts) Equal(o *Facts) bool {
 	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 && f.Kubelet == o.Kubelet &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy && f.StrategyByLabel == o.StrategyByLabel &&
 		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
-		slices.Equal(sortedPins(f.Pins), sortedPins(o.Pins))
+		slices.Equal(sortedPins(f.Pins), sortedPins(o.Pins)) && slices.Equal(normalMemory(f.Memory), normalMemory(o.Memory))
 }
 
 func (f *Facts) sameMachine(o *Facts) bool {

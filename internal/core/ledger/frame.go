@@ -23,11 +23,13 @@ type frame struct {
 
 	// capacity and coreCapacity hold, at k-1, the most online CPUs and cores that k NUMA nodes can have.
 	capacity, coreCapacity []int
+	// memory is each type of memory while no pod holds any.
+	memory []MemorySummary
 }
 
 func newFrame(f Facts) *frame {
 	m := f.Machine
-	f.Pins = slices.Clone(sortedPins(f.Pins))
+	f.Pins, f.Memory = slices.Clone(sortedPins(f.Pins)), slices.Clone(normalMemory(f.Memory))
 	fr := &frame{facts: f, kubeletFree: -1}
 	if m == nil {
 		return fr
@@ -55,6 +57,7 @@ func newFrame(f Facts) *frame {
 	}
 	largestFirst(fr.capacity)
 	largestFirst(fr.coreCapacity)
+	fr.memory = memoryTypes(m, f.Memory)
 	return fr
 }
 
@@ -94,7 +97,7 @@ func wholeCPUs(m *topo.Machine, core topo.Core, free *cpuset.Set) int {
 }
 
 // largestFirst turns counts into the sums of the k largest, k = 1….
-func largestFirst(counts []int) {
+func largestFirst[T int | int64](counts []T) {
 	slices.Sort(counts)
 	slices.Reverse(counts)
 	for i := 1; i < len(counts); i++ {

@@ -15,7 +15,7 @@ import (
 var (
 	// ErrExpired: the offer was made at another version of the account.
 	ErrExpired = errors.New("offer expired: the account has changed since")
-	// ErrTaken: the offer's CPUs are not free, or its pod has an entry already. No offer of package place is refused so.
+	// ErrTaken: the offer's CPUs or memory are not free, or its pod has an entry already. No offer of package place is refused so.
 	ErrTaken = errors.New("offer refused")
 )
 
@@ -92,6 +92,8 @@ func (l *Ledger) Commit(o Offer) error {
 	case !a.cpus.SubsetOf(&free):
 		return fmt.Errorf("commit offer for pod %s/%s: %w: CPUs %s are not free", a.Namespace, a.Name, ErrTaken,
 			v.facts.Machine.FormatList(a.cpus.Minus(free)))
+	case !v.holdsMemory(a):
+		return fmt.Errorf("commit offer for pod %s/%s: %w: its memory is not free", a.Namespace, a.Name, ErrTaken)
 	}
 	l.view = v.put(a, v.version+1)
 	l.assumed[a.UID] = o.Version

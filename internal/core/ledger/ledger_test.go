@@ -441,6 +441,7 @@ func drawFacts(t *rapid.T, m *topo.Machine) ledger.Facts {
 	for _, uid := range rapid.SliceOfNDistinct(rapid.SampledFrom(uids), 0, 2, rapid.ID).Draw(t, "pins") {
 		f.Pins = append(f.Pins, ledger.Pin{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
 	}
+	f.Memory = drawMemory(t, 9)
 	return f
 }
 
@@ -468,6 +469,7 @@ func drawEntry(t *rapid.T) ledger.Entry {
 		e.Role = rapid.SampledFrom([]qos.Role{qos.BEPool, qos.KubeletPinned, qos.SystemPool}).Draw(t, "role")
 		e.Class = map[qos.Role]qos.Class{qos.BEPool: qos.BE, qos.SystemPool: qos.System}[e.Role]
 	}
+	e.Memory = drawMemory(t, 4)
 	return e
 }
 
@@ -574,6 +576,7 @@ func check(t *rapid.T, l *ledger.Ledger, md *model) {
 	if exclusive := v.LSE(); be.Overlaps(&exclusive) { // L4
 		t.Fatalf("BE pool %v overlaps LSE %v", be, exclusive)
 	}
+	checkMemory(t, v, md)
 	left := md.left()
 	spare := md.spare(left)
 	var total ledger.NodeSummary

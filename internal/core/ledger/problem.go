@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
@@ -56,7 +58,8 @@ func (v *View) Problems() []Problem {
 	return out
 }
 
-// strangers returns the NUMA ids of a that the machine does not have, or that have no CPUs.
+// strangers returns the NUMA ids of a that the machine does not have; of those that it is constrained to, also the ones
+// without CPUs.
 func (v *View) strangers(a *account) []int {
 	var ids []int
 	for _, id := range a.NUMAIDs {
@@ -64,5 +67,11 @@ func (v *View) strangers(a *account) []int {
 			ids = append(ids, id)
 		}
 	}
-	return ids
+	for _, m := range a.Memory {
+		if _, known := v.facts.Machine.NUMAByID(m.NUMAID); !known {
+			ids = append(ids, m.NUMAID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }

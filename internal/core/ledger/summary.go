@@ -25,6 +25,8 @@ type Summary struct {
 	KubeletFree int
 	// Capacity and CoreCapacity hold, at k-1, the most online CPUs and cores that k NUMA nodes of the machine have.
 	Capacity, CoreCapacity []int
+	// Memory is each type of memory that is known of the machine, ordinary memory first.
+	Memory []MemorySummary
 }
 
 // NodeSummary is one NUMA node of a Summary.
@@ -44,5 +46,6 @@ func (s *Summary) equal(o *Summary) bool {
 	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal && s.Committed == o.Committed &&
 		s.Free == o.Free && s.FreeWhole == o.FreeWhole && s.FreeCores == o.FreeCores && s.PoolCPUs == o.PoolCPUs &&
 		s.PoolMilli == o.PoolMilli && s.KubeletFree == o.KubeletFree &&
-		slices.Equal(s.Capacity, o.Capacity) && slices.Equal(s.CoreCapacity, o.CoreCapacity)
+		slices.Equal(s.Capacity, o.Capacity) && slices.Equal(s.CoreCapacity, o.CoreCapacity) &&
+		slices.EqualFunc(s.Memory, o.Memory, func(a, b MemorySummary) bool { return a.equal(&b) })
 }
