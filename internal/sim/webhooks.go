@@ -69,11 +69,9 @@ func createsPods(rules []admissionv1.RuleWithOperations) bool {
 func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, warn io.Writer) (refused []Reason) {
 	var warnings []string
 	if w.mutated.Matches(labels.Set(namespace.Labels)) {
-		var remove []string
-		remove, warnings = admission.Mutate(p)
-		for _, key := range remove {
-			delete(p.Annotations, key)
-		}
+		m := admission.Mutate(p)
+		m.Apply(p)
+		warnings = m.Warnings
 	}
 	if w.validated.Matches(labels.Set(namespace.Labels)) {
 		answer := admission.Create(p)

@@ -347,7 +347,8 @@ func TestResize(t *testing.T) {
 func TestMutateTakesAllocationsAway(t *testing.T) {
 	t.Parallel()
 	pod := newPod(spec("{}"), annot(annotation.ResourceStatusKey, "{}"), annot("scheduling.koordinator.sh/bind-x", ""), annot(annotation.ReservationAllocatedKey, "{}"))
-	remove, warnings := admission.Mutate(pod)
+	m := admission.Mutate(pod)
+	remove, warnings := m.Remove, m.Warnings
 	if diff := cmp.Diff([]string{"scheduling.koordinator.sh/bind-x", annotation.ReservationAllocatedKey, annotation.ResourceStatusKey}, remove); diff != "" {
 		t.Errorf("removed keys (-want +got):\n%s", diff)
 	}

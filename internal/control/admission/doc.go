@@ -1,7 +1,7 @@
 // Package admission says what Tenon's webhooks answer: refusals, warnings and keys to remove, as functions of a pod or a
 // node. It needs no server, so that simulate gives the very answers of the cluster.
 //
-//	Mutate     a pod that is created: keys that only a scheduler may set are taken away
+//	Mutate     a pod that is created: keys that only a scheduler may set are taken away, limits that Guaranteed pods lack are added
 //	Create     what can never work, each with its field, the rule and the allowed values
 //	Update     what must not change, and what a change brings in
 //	Resize     CPUs that a pod holds by number

@@ -13,21 +13,6 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Mutate returns the annotations that are taken off a pod on create, sorted: a copied manifest or a restored backup
-// must not bring an allocation in. The warnings name them.
-func Mutate(pod *corev1.Pod) (remove, warnings []string) {
-	for key := range pod.Annotations {
-		if annotation.SetByScheduler(key) {
-			remove = append(remove, key)
-		}
-	}
-	slices.Sort(remove)
-	for _, key := range remove {
-		warnings = append(warnings, annotationField(key)+": removed: it is set by the scheduler")
-	}
-	return remove, warnings
-}
-
 // Create judges a pod that is created, after Mutate.
 func Create(pod *corev1.Pod) Answer {
 	var a Answer
@@ -41,6 +26,7 @@ func Create(pod *corev1.Pod) Answer {
 	}
 	a.resourceSpec(pod, class)
 	a.topologySpec(pod)
+	a.volcano(pod)
 	a.simulate(pod)
 	return a
 }

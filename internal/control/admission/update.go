@@ -67,6 +67,13 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 	if !same(pod.Annotations, old.Annotations, annotation.NUMATopologySpecKey) {
 		a.topologySpec(pod)
 	}
+	if !same(pod.Annotations, old.Annotations, annotation.VolcanoTopologyPolicy) {
+		if old.Spec.NodeName != "" {
+			a.refuse(why.InvalidField, annotationField(annotation.VolcanoTopologyPolicy), "field is immutable once the pod is bound to a node")
+		} else {
+			a.volcano(pod)
+		}
+	}
 	if !same(pod.Annotations, old.Annotations, annotation.SimulateKey) {
 		a.simulate(pod)
 	}

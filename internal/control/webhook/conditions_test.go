@@ -109,6 +109,7 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	keys := func(k, v string) map[string]string { return map[string]string{k: v} }
 	status := keys(annotation.ResourceStatusKey, "{}")
 	lsr := keys(annotation.QoSClass, "LSR")
+	volcano := keys(annotation.VolcanoTopologyPolicy, "restricted")
 	batchInit := pod(nil, nil)
 	batchInit.Spec.InitContainers = with("kubernetes.io/batch-cpu").Spec.Containers
 	node := func(l map[string]string) *corev1.Node {
@@ -128,6 +129,11 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		"create: a pod with batch amounts":      {"validating/create.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, true},
 		"create: an init container with them":   {"validating/create.pods.tenon.sh", batchInit, nil, true},
 		"mutate: a pod with a class":            {"mutating/create.pods.tenon.sh", pod(lsr, nil), nil, false},
+		"create: a pod of Volcano":              {"validating/create.pods.tenon.sh", pod(nil, volcano), nil, true},
+		"mutate: a pod of Volcano":              {"mutating/create.pods.tenon.sh", pod(nil, volcano), nil, true},
+		"mutate: a pod with a prediction":       {"mutating/create.pods.tenon.sh", pod(nil, keys("tenon.sh/predicted-placement", "{}")), nil, true},
+		"update: Volcano's policy appears":      {"validating/update.pods.tenon.sh", pod(nil, volcano), pod(nil, nil), true},
+		"update: Volcano's policy goes":         {"validating/update.pods.tenon.sh", pod(nil, nil), pod(nil, volcano), true},
 		"mutate: a bare pod":                    {"mutating/create.pods.tenon.sh", pod(nil, nil), nil, false},
 		"mutate: a pod with an allocation":      {"mutating/create.pods.tenon.sh", pod(lsr, status), nil, true},
 		"mutate: a pod with a bind key":         {"mutating/create.pods.tenon.sh", pod(nil, keys("scheduling.koordinator.sh/bind-x", "")), nil, true},

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -51,12 +52,12 @@ func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
 	if err := h.decoder.Decode(req, pod); err != nil {
 		return ctrl.Errored(http.StatusBadRequest, err)
 	}
-	remove, warnings := admission.Mutate(pod)
-	response := ctrl.Allowed("").WithWarnings(warnings...)
-	if len(remove) == 0 {
+	m := admission.Mutate(pod)
+	response := ctrl.Allowed("").WithWarnings(m.Warnings...)
+	if m.IsEmpty() {
 		return response
 	}
-	patch, err := json.Marshal(removal(remove))
+	patch, err := json.Marshal(steps(&m))
 	if err != nil {
 		return ctrl.Errored(http.StatusInternalServerError, err)
 	}
@@ -67,14 +68,23 @@ func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
 
 // operation is one step of a JSON patch (RFC 6902).
 type operation struct {
-	Op   string `json:"op"`
-	Path string `json:"path"`
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
 }
 
-func removal(annotations []string) []operation {
-	steps := make([]operation, len(annotations))
-	for i, key := range annotations {
-		steps[i] = operation{Op: "remove", Path: "/metadata/annotations/" + pointer(key)}
+// steps writes a mutation as a patch: a map that a container does not have yet is made first.
+func steps(m *admission.Mutation) []operation {
+	var steps []operation
+	for _, key := range m.Remove {
+		steps = append(steps, operation{Op: "remove", Path: "/metadata/annotations/" + pointer(key)})
+	}
+	for _, l := range m.Limits {
+		limits := fmt.Sprintf("/spec/%s/%d/resources/limits", l.List, l.Index)
+		if l.First {
+			steps = append(steps, operation{Op: "add", Path: limits, Value: map[string]string{}})
+		}
+		steps = append(steps, operation{Op: "add", Path: limits + "/" + pointer(string(l.Name)), Value: l.Value.String()})
 	}
 	return steps
 }

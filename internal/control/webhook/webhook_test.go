@@ -127,6 +127,19 @@ func TestAnAllocationIsPatchedAway(t *testing.T) {
 	}
 }
 
+func TestLimitsOfAGuaranteedPodArePatchedIn(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	p := typed(with("cpu"))
+	p.Annotations = map[string]string{annotation.VolcanoTopologyPolicy: "restricted"}
+	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", p, nil)
+	const want = `[{"op":"add","path":"/spec/containers/0/resources/limits","value":{}},` +
+		`{"op":"add","path":"/spec/containers/0/resources/limits/cpu","value":"1"}]`
+	if !got.Allowed || string(got.Patch) != want || len(got.Warnings) != 1 {
+		t.Errorf("allowed %v, patch %s, warnings %q; want patch %s and one warning", got.Allowed, got.Patch, got.Warnings, want)
+	}
+}
+
 func TestOnlyASchedulerWritesAllocations(t *testing.T) {
 	t.Parallel()
 	m, _ := serve(t)
