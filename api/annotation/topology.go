@@ -34,6 +34,7 @@ const (
 const (
 	AttributeTopologyPolicy = "topologyManagerPolicy"
 	AttributeTopologyScope  = "topologyManagerScope"
+	AttributeMaxNUMANodes   = "topologyManagerMaxNUMANodes"
 
 	KubeletTopologyNone       = "none"
 	KubeletTopologyBestEffort = "best-effort"
