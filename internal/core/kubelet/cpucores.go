@@ -1,0 +1,148 @@
+package kubelet
+
+import "github.com/tenon-project/tenon/internal/core/cpuset"
+
+// freeThreads counts free CPUs by core.
+func (t *cpuTaking) freeThreads() []uint16 {
+	free := make([]uint16, len(t.policy.cores))
+	for c := t.free.First(); c >= 0; c = t.free.Next(c + 1) {
+		free[t.policy.coreOf[c]]++
+	}
+	return free
+}
+
+// wholeCores takes a core for wholly free when as many CPUs are free as a core has on average: on a machine where only
+// some cores have two threads, a core of two with one free thread is one, and both threads are taken (kubernetes#140495).
+func (t *cpuTaking) wholeCores() {
+	if t.need <= 0 {
+		return
+	}
+	free := t.freeThreads()
+	groups, order := t.coreGroups()
+	for _, g := range order {
+		for _, core := range groups[g.unit].cores {
+			if int(free[core]) != t.policy.perCore {
+				continue
+			}
+			if t.grabCore(core); t.need == 0 {
+				return
+			}
+		}
+	}
+}
+
+func (t *cpuTaking) grabCore(core uint16) {
+	threads := t.policy.cores[core].threads
+	if len(threads) > t.need {
+		return
+	}
+	for _, c := range threads {
+		t.taken.Add(int(c))
+		t.free.Remove(int(c))
+	}
+	t.need -= len(threads)
+}
+
+// singles takes CPU by CPU: those of the fullest cores first, or with distribute-cpus-across-cores the lowest of each
+// socket.
+func (t *cpuTaking) singles() {
+	if t.need <= 0 {
+		return
+	}
+	free := t.free
+	if t.policy.settings.DistributeAcrossCores {
+		for _, s := range t.sockets() {
+			t.grabEach(free.Intersect(t.policy.sockets[s.unit].cpus))
+		}
+		return
+	}
+	threads := t.freeThreads()
+	groups, order := t.coreGroups()
+	for _, g := range order {
+		cores := groups[g.unit].cores
+		for n := 1; n <= t.policy.maxThreads && t.need > 0; n++ {
+			for _, core := range cores {
+				if int(threads[core]) == n {
+					t.grabThreads(&free, core)
+				}
+			}
+		}
+	}
+}
+
+// grabEach takes the lowest CPUs of a set.
+func (t *cpuTaking) grabEach(cpus cpuset.Set) {
+	for c := cpus.First(); c >= 0 && t.need > 0; c = cpus.Next(c + 1) {
+		t.taken.Add(c)
+		t.free.Remove(c)
+		t.need--
+	}
+}
+
+func (t *cpuTaking) grabThreads(free *cpuset.Set, core uint16) {
+	for _, c := range t.policy.cores[core].threads {
+		if t.need > 0 && free.Has(int(c)) {
+			t.taken.Add(int(c))
+			t.free.Remove(int(c))
+			t.need--
+		}
+	}
+}
+
+// shareL3 takes whole L3 groups while the need is as large as an average one, then tries to find the remainder in one
+// group. A second round of whole groups would find nothing: what is left of them is larger than the need.
+func (t *cpuTaking) shareL3() {
+	if t.need <= 0 {
+		return
+	}
+	order := t.l3s()
+	if t.need >= t.policy.perL3 {
+		for _, g := range order {
+			if group := &t.policy.l3s[g.unit]; int(g.free) == group.size {
+				t.grab(&group.cpus, group.size)
+			}
+		}
+	}
+	if t.need <= 0 {
+		return
+	}
+	free := t.freeThreads()
+	for _, g := range order {
+		cpus := t.share(t.policy.l3s[g.unit].cores, free)
+		if cpus.Len() == t.need {
+			t.grab(&cpus, t.need)
+			return
+		}
+	}
+}
+
+// share is what the kubelet would take of a group for the remainder: the free CPUs of as many of its lowest cores that
+// have one as the need has cores. A half-used core counts as a core, so the CPUs can be too few; for an odd need the
+// highest one is left out when there are more.
+func (t *cpuTaking) share(cores, free []uint16) cpuset.Set {
+	per, odd := t.policy.perCore, t.need%2 != 0
+	wanted := (t.need + per - 1) / per
+	if t.policy.model.Minor < 34 {
+		wanted, odd = t.need/per, false
+	}
+	var cpus cpuset.Set
+	n, last := 0, 0
+	for _, core := range cores {
+		if free[core] == 0 {
+			continue
+		}
+		if wanted--; wanted < 0 {
+			break
+		}
+		for _, c := range t.policy.cores[core].threads {
+			if t.free.Has(int(c)) {
+				cpus.Add(int(c))
+				n, last = n+1, max(last, int(c))
+			}
+		}
+	}
+	if odd && per > 1 && n > t.need {
+		cpus.Remove(last)
+	}
+	return cpus
+}

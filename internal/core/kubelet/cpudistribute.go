@@ -1,0 +1,370 @@
+package kubelet
+
+import (
+	"math"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// maxVisits bounds the search of distribute. It is far beyond what 14 nodes need; the kubelet spends microseconds on each
+// visit, so an admission would last minutes, which is as good as for ever.
+const maxVisits = 1 << 24
+
+// distribute takes n CPUs of from in equal shares from as few NUMA nodes as can serve them, in groups of size group; what
+// is over goes round robin to some of them, so that the free CPUs of all nodes come out as equal as can be (KEP-2902).
+// Where no shares come out it packs.
+func (p *cpuPolicy) distribute(from cpuset.Set, n, group int) (cpuset.Set, cpuFault) {
+	if n%group != 0 {
+		return p.pack(from, n, false)
+	}
+	from = from.Intersect(p.online)
+	if n <= 0 {
+		return cpuset.Set{}, cpuOK
+	}
+	if n > from.Len() {
+		return cpuset.Set{}, cpuShort
+	}
+	s := newCPUSpread(p, from, n, group)
+	least, most := s.span()
+	for k := least; k <= most; k++ {
+		s.search(k)
+		if s.hangs {
+			return cpuset.Set{}, cpuHangs
+		}
+		if s.best.found {
+			return s.carryOut()
+		}
+	}
+	return p.pack(from, n, false)
+}
+
+// cpuSpread is one run of distribute.
+type cpuSpread struct {
+	policy   *cpuPolicy
+	from     cpuset.Set
+	n, group int
+	// nodes are positions in policy.nodes, in packed order. Where sockets and nodes do not nest one may stand twice.
+	nodes []uint16
+	// Free CPUs by position in policy.nodes: at first, after the shares of a combination, after dealing the remainder.
+	before, shared, left []int
+	listed               int // distinct nodes
+
+	best   cpuChoice
+	visits int
+	hangs  bool
+
+	combination, over, subset []uint16 // scratch
+}
+
+// cpuChoice is a combination of nodes and those of it that get the remainder.
+type cpuChoice struct {
+	found     bool
+	nodes     []uint16
+	remainder []uint16
+	balance   cpuBalance
+	oneSocket bool
+}
+
+// cpuBalance is how far from equal the free CPUs of the nodes are: the sum of their squares, which orders them, and their
+// standard deviation as the kubelet rounds it, in thousandths of a CPU, which decides.
+type cpuBalance struct {
+	squares   int
+	deviation int
+}
+
+// worst is the balance of nothing.
+var worst = cpuBalance{math.MaxInt, math.MaxInt}
+
+func newCPUSpread(p *cpuPolicy, from cpuset.Set, n, group int) *cpuSpread {
+	s := &cpuSpread{policy: p, from: from, n: n, group: group}
+	t := cpuTaking{policy: p, free: from}
+	order := t.nodes()
+	all := len(p.nodes)
+	counts := make([]int, 3*all)
+	s.before, s.shared, s.left = counts[:all], counts[all:2*all], counts[2*all:]
+	indices := make([]uint16, 4*len(order))
+	s.nodes, indices = indices[:0:len(order)], indices[len(order):]
+	s.combination, indices = indices[:0:len(order)], indices[len(order):]
+	s.over, indices = indices[:0:len(order)], indices[len(order):]
+	s.subset = indices[:0]
+	for _, r := range order {
+		s.nodes = append(s.nodes, r.unit)
+		if s.before[r.unit] == 0 {
+			s.listed++
+		}
+		s.before[r.unit] = int(r.free)
+	}
+	return s
+}
+
+// span is the range of node counts that are tried.
+func (s *cpuSpread) span() (least, most int) {
+	groups := (s.policy.online.Len()-1)/s.group + 1
+	perNode := (groups-1)/len(s.policy.nodes) + 1
+	needed := (s.n-1)/s.group + 1
+	return (needed-1)/perNode + 1, min(needed, s.listed)
+}
+
+// search judges the combinations of k nodes in lexicographic order.
+func (s *cpuSpread) search(k int) {
+	s.best = cpuChoice{balance: worst}
+	s.combine(k, 0)
+}
+
+// combine completes the combination from s.nodes[from:]; false ends the search.
+func (s *cpuSpread) combine(k, from int) bool {
+	if len(s.combination) == k {
+		return s.visit()
+	}
+	for i := from; i <= len(s.nodes)-(k-len(s.combination)); i++ {
+		s.combination = append(s.combination, s.nodes[i])
+		again := s.combine(k, i+1)
+		s.combination = s.combination[:len(s.combination)-1]
+		if !again {
+			return false
+		}
+	}
+	return true
+}
+
+// overwrites reports whether the kubelet builds a combination of nodes in the memory of an earlier one, which it
+// remembers by reference: it appends node after node to an array whose capacity doubles, so all that agree up to its last
+// growth are one array.
+func overwrites(earlier, nodes []uint16) bool {
+	k := len(nodes)
+	if len(earlier) != k || k < 4 {
+		return false
+	}
+	grown := 2 // the greatest power of two below k is full before the last growth
+	for grown*2 < k {
+		grown *= 2
+	}
+	return k > grown+1 && slices.Equal(earlier[:grown+1], nodes[:grown+1])
+}
+
+func (s *cpuSpread) visit() bool {
+	combination := s.combination
+	if s.visits++; s.visits > maxVisits {
+		s.hangs = true
+		return false
+	}
+	if s.best.found && overwrites(s.best.nodes, combination) {
+		copy(s.best.nodes, combination)
+	}
+	if s.best.balance.deviation == 0 && (!s.bySocket() || s.best.oneSocket) {
+		return false
+	}
+	share, ok := s.share()
+	if !ok {
+		return true
+	}
+	balance, remainder := s.remainder(share)
+	if s.hangs {
+		return false
+	}
+	oneSocket := s.bySocket() && s.inOneSocket()
+	better := balance.deviation < s.best.balance.deviation
+	if oneSocket != s.best.oneSocket {
+		better = oneSocket
+	}
+	if better {
+		s.best = cpuChoice{
+			found: true, nodes: slices.Clone(combination), remainder: remainder, balance: balance, oneSocket: oneSocket,
+		}
+	}
+	return true
+}
+
+// bySocket reports whether combinations within one socket go first (kubernetes#139778).
+func (s *cpuSpread) bySocket() bool {
+	return s.policy.settings.AlignBySocket && s.policy.model.Minor >= 37
+}
+
+func (s *cpuSpread) inOneSocket() bool {
+	var sockets cpuset.Set
+	for _, node := range s.combination {
+		for _, part := range s.policy.nodes[node].sockets {
+			sockets.Add(int(part.unit))
+		}
+	}
+	return sockets.Len() <= 1
+}
+
+// share is what each node of the combination gives; false when the combination cannot serve.
+func (s *cpuSpread) share() (int, bool) {
+	free, groups := 0, 0
+	share := s.n / len(s.combination) / s.group * s.group
+	clipped := share
+	for i, node := range s.combination {
+		if !slices.Contains(s.combination[:i], node) {
+			free += s.before[node]
+		}
+		groups += s.before[node] / s.group
+		clipped = min(clipped, s.before[node]/s.group*s.group)
+	}
+	if free < s.n || groups*s.group < s.n {
+		return 0, false
+	}
+	if s.bySocket() {
+		return clipped, true
+	}
+	return share, clipped == share
+}
+
+// remainder finds the nodes of the combination that give what the shares leave, and the balance that results.
+func (s *cpuSpread) remainder(share int) (cpuBalance, []uint16) {
+	copy(s.shared, s.before)
+	for _, node := range s.combination {
+		s.shared[node] -= share
+	}
+	squares := 0
+	for _, free := range s.shared { // nodes that are not listed have none
+		squares += free * free
+	}
+	rest := s.n - share*len(s.combination)
+	if rest == 0 {
+		return s.balance(squares, worst), nil
+	}
+	s.over = s.over[:0]
+	for _, node := range s.combination {
+		if s.shared[node] >= s.group {
+			s.over = append(s.over, node)
+		}
+	}
+	r := cpuRemainder{cpuSpread: s, rest: rest, squares: squares, best: worst}
+	for k := len(s.over); k >= 1 && !s.hangs; k-- {
+		r.combine(k, 0)
+	}
+	return r.best, r.nodes
+}
+
+// balance is that of free counts with a sum of squares, if it is better than another one; else something not better. All
+// balances of one search have the same sum: what is free less n.
+func (s *cpuSpread) balance(squares int, than cpuBalance) cpuBalance {
+	if squares >= than.squares {
+		return than
+	}
+	sum := s.from.Len() - s.n
+	// The kubelet rounds the mean to thousandths too. Σ(1000·x − mean)² is exact in integers.
+	mean := (2000*sum + s.listed) / (2 * s.listed)
+	spread := 1_000_000*squares - 2000*mean*sum + s.listed*mean*mean
+	deviation := int(math.Sqrt(float64(spread)/float64(s.listed)) + 0.5)
+	return cpuBalance{squares, deviation}
+}
+
+// cpuRemainder is the search for the nodes that give the remainder of one combination.
+type cpuRemainder struct {
+	*cpuSpread
+	rest    int
+	squares int
+	best    cpuBalance
+	nodes   []uint16
+}
+
+// combine completes the subset from s.over[from:], in lexicographic order.
+func (r *cpuRemainder) combine(k, from int) {
+	if len(r.subset) == k {
+		r.visit()
+		return
+	}
+	for i := from; i <= len(r.over)-(k-len(r.subset)) && !r.hangs; i++ {
+		r.subset = append(r.subset, r.over[i])
+		r.combine(k, i+1)
+		r.subset = r.subset[:len(r.subset)-1]
+	}
+}
+
+func (r *cpuRemainder) visit() {
+	if r.visits++; r.visits > maxVisits {
+		r.hangs = true
+		return
+	}
+	if overwrites(r.nodes, r.subset) {
+		copy(r.nodes, r.subset)
+	}
+	free := 0
+	for _, node := range r.subset {
+		free += r.shared[node]
+	}
+	if free < r.rest {
+		return
+	}
+	squares, ok := r.deal()
+	if !ok {
+		r.hangs = true
+		return
+	}
+	if balance := r.balance(squares, r.best); balance.deviation < r.best.deviation {
+		r.best = balance
+		r.nodes = append(r.nodes[:0:0], r.subset...)
+	}
+}
+
+// deal takes the rest from the nodes of the subset, one group each, round and round, and returns the sum of squares that
+// comes out; false when no node has a group left before the rest is dealt: the kubelet goes round for ever.
+func (r *cpuRemainder) deal() (int, bool) {
+	for _, node := range r.subset {
+		r.left[node] = r.shared[node]
+	}
+	squares, rest, dealt := r.squares, r.rest, true
+	for rest > 0 && dealt {
+		dealt = false
+		for _, node := range r.subset {
+			if rest == 0 {
+				break
+			}
+			if r.left[node] < r.group {
+				continue
+			}
+			squares += r.group * (r.group - 2*r.left[node])
+			r.left[node] -= r.group
+			rest -= r.group
+			dealt = true
+		}
+	}
+	return squares, dealt
+}
+
+// carryOut takes the shares and the remainder of the best combination. After overwriting, a node of it may have less than
+// its share: then it gives nothing, and the count comes out wrong.
+func (s *cpuSpread) carryOut() (cpuset.Set, cpuFault) {
+	free, taken, need := s.from, cpuset.Set{}, s.n
+	grab := func(node uint16, n int) {
+		cpus, _ := s.policy.pack(free.Intersect(s.policy.nodes[node].cpus), n, false)
+		taken.Include(&cpus)
+		free = free.Minus(cpus)
+		need -= cpus.Len()
+	}
+	share := s.finalShare()
+	for _, node := range s.best.nodes {
+		grab(node, share)
+	}
+	for rest, dealt := s.n-share*len(s.best.nodes), true; rest > 0; {
+		if !dealt {
+			return cpuset.Set{}, cpuHangs
+		}
+		dealt = false
+		for _, node := range s.best.remainder {
+			if rest > 0 && s.policy.nodes[node].cpus.CountIn(&free) >= s.group {
+				grab(node, s.group)
+				rest -= s.group
+				dealt = true
+			}
+		}
+	}
+	if need != 0 {
+		return cpuset.Set{}, cpuMiscount
+	}
+	return taken, cpuOK
+}
+
+func (s *cpuSpread) finalShare() int {
+	share := s.n / len(s.best.nodes) / s.group * s.group
+	if s.policy.model.Minor >= 37 {
+		for _, node := range s.best.nodes {
+			share = min(share, s.before[node]/s.group*s.group)
+		}
+	}
+	return share
+}

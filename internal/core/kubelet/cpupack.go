@@ -1,0 +1,171 @@
+package kubelet
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// pack takes n CPUs of from, the largest units first and the fullest of them first: whole sockets and NUMA nodes, with l3
+// whole L3 groups or a share of one, whole cores, single CPUs. n ≤ 0 is nothing.
+func (p *cpuPolicy) pack(from cpuset.Set, n int, l3 bool) (cpuset.Set, cpuFault) {
+	t := cpuTaking{policy: p, free: from.Intersect(p.online), need: n}
+	if n <= 0 {
+		return t.taken, cpuOK
+	}
+	if n > t.free.Len() {
+		return t.taken, cpuShort
+	}
+	t.wholeUnits()
+	if l3 {
+		t.shareL3()
+	}
+	if !p.settings.DistributeAcrossCores {
+		t.wholeCores()
+	}
+	t.singles()
+	if t.need > 0 {
+		return cpuset.Set{}, cpuShort
+	}
+	return t.taken, cpuOK
+}
+
+// cpuTaking is one run of pack. Each step fixes its order when it starts; a step without need takes nothing.
+//
+// Where units do not nest (a socket on two NUMA nodes that another socket shares) or a unit is larger than the average, a
+// unit can be listed twice or be "wholly free" while somebody has CPUs of it. The kubelet takes it all the same and counts
+// all of it, so need is not what taken lacks.
+type cpuTaking struct {
+	policy *cpuPolicy
+	free   cpuset.Set
+	taken  cpuset.Set
+	need   int
+}
+
+// grab takes a unit, as a whole or not at all.
+func (t *cpuTaking) grab(cpus *cpuset.Set, size int) {
+	if size > t.need {
+		return
+	}
+	t.taken.Include(cpus)
+	t.free = t.free.Minus(*cpus)
+	t.need -= size
+}
+
+// ranked is one unit of an order.
+type ranked struct {
+	unit uint16
+	free uint16
+}
+
+func byFree(a, b ranked) int {
+	if a.free != b.free {
+		return cmp.Compare(a.free, b.free)
+	}
+	return cmp.Compare(a.unit, b.unit)
+}
+
+// order lists those units that have a free CPU, by (free CPUs, id).
+func (t *cpuTaking) order(units []cpuUnit) []ranked {
+	order := make([]ranked, 0, len(units))
+	for i := range units {
+		if free := units[i].cpus.CountIn(&t.free); free > 0 {
+			order = append(order, ranked{uint16(i), uint16(free)})
+		}
+	}
+	slices.SortFunc(order, byFree)
+	return order
+}
+
+// inside appends the units that have a free CPU in the parts of one unit, by (free CPUs anywhere, id).
+func (t *cpuTaking) inside(order []ranked, parts []cpuPart, units []cpuUnit) []ranked {
+	first := len(order)
+	for i := range parts {
+		if parts[i].cpus.Overlaps(&t.free) {
+			order = append(order, ranked{parts[i].unit, uint16(units[parts[i].unit].cpus.CountIn(&t.free))})
+		}
+	}
+	slices.SortFunc(order[first:], byFree)
+	return order
+}
+
+func (t *cpuTaking) sockets() []ranked {
+	if t.policy.socketFirst {
+		return t.order(t.policy.sockets)
+	}
+	var order []ranked
+	for _, n := range t.order(t.policy.nodes) {
+		order = t.inside(order, t.policy.nodes[n.unit].sockets, t.policy.sockets)
+	}
+	return order
+}
+
+func (t *cpuTaking) nodes() []ranked {
+	if !t.policy.socketFirst {
+		return t.order(t.policy.nodes)
+	}
+	var order []ranked
+	for _, s := range t.order(t.policy.sockets) {
+		order = t.inside(order, t.policy.sockets[s.unit].nodes, t.policy.nodes)
+	}
+	return order
+}
+
+func (t *cpuTaking) l3s() []ranked {
+	var order []ranked
+	for _, n := range t.nodes() {
+		order = t.inside(order, t.policy.nodes[n.unit].l3s, t.policy.l3s)
+	}
+	return order
+}
+
+// coreGroups are the units inside which cores are ordered, and their order.
+func (t *cpuTaking) coreGroups() ([]cpuUnit, []ranked) {
+	if t.policy.socketFirst {
+		return t.policy.nodes, t.nodes()
+	}
+	return t.policy.sockets, t.sockets()
+}
+
+func (t *cpuTaking) wholeUnits() {
+	if t.policy.socketFirst {
+		t.wholeSockets()
+		t.wholeNodes()
+	} else {
+		t.wholeNodes()
+		t.wholeSockets()
+	}
+}
+
+func (t *cpuTaking) wholeNodes() {
+	if t.need < smallest(t.policy.nodes) {
+		return
+	}
+	for _, n := range t.nodes() {
+		if node := &t.policy.nodes[n.unit]; int(n.free) == node.size {
+			t.grab(&node.cpus, node.size)
+		}
+	}
+}
+
+// wholeSockets takes a socket for wholly free when as many CPUs are free as a socket has on average.
+func (t *cpuTaking) wholeSockets() {
+	if t.need < smallest(t.policy.sockets) {
+		return
+	}
+	for _, s := range t.sockets() {
+		if int(s.free) == t.policy.perSocket {
+			socket := &t.policy.sockets[s.unit]
+			t.grab(&socket.cpus, socket.size)
+		}
+	}
+}
+
+func smallest(units []cpuUnit) int {
+	least := units[0].size
+	for i := range units {
+		least = min(least, units[i].size)
+	}
+	return least
+}
