@@ -12,9 +12,9 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Pins are the pods whose CPUs the kubelet decides about: those in its state that the API knows and that neither carry an
-// allocation of Tenon nor a QoS label that says where they run. In Own mode a pod that started after the take-over began
-// is not pinned either: its CPUs are the shared pool's, whatever the kubelet recorded for it.
+// Pins are the pods whose CPUs the kubelet decides about: those in its state that the API knows and that carry no
+// allocation of Tenon. In Own mode a pod with a QoS label that says where it runs is not pinned, and neither is one that
+// started after the take-over began: their CPUs are the shared pool's, whatever the kubelet recorded for them.
 func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) []annotation.PodCPUAlloc {
 	if mode == Blind {
 		return nil
@@ -25,14 +25,10 @@ func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) [
 		if len(cpus) == 0 || convert.Ended(pod) {
 			continue
 		}
-		class, _, _ := convert.PodQoS(pod)
-		if class != qos.None && class != qos.LSE && class != qos.LSR {
-			continue
-		}
 		if e, _ := convert.Entry(pod); e.CPUList != "" {
 			continue
 		}
-		if mode == Own && !since.IsZero() && !startedBefore(pod, since) {
+		if mode == Own && !ownLeaves(pod, since) {
 			continue
 		}
 		pins = append(pins, annotation.PodCPUAlloc{
@@ -40,6 +36,12 @@ func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) [
 		})
 	}
 	return pins
+}
+
+// ownLeaves reports whether a pod of a static kubelet keeps the kubelet's CPUs in Own mode.
+func ownLeaves(pod *corev1.Pod, since time.Time) bool {
+	class, _, _ := convert.PodQoS(pod)
+	return (class == qos.None || class == qos.LSE || class == qos.LSR) && (since.IsZero() || startedBefore(pod, since))
 }
 
 // stateUID is the UID that the kubelet knows a pod by: that of a static pod is its own, and the mirror in the API names it.

@@ -104,6 +104,7 @@ func TestWorkedExampleIsPublishedAsSeed000HasIt(t *testing.T) {
 	if diff := cmp.Diff(v1alpha2.AttributeList{
 		{Name: "topologyManagerPolicy", Value: "single-numa-node"},
 		{Name: "topologyManagerScope", Value: "pod"},
+		{Name: "topologyManagerMaxNUMANodes", Value: "8"},
 	}, nrt.Attributes); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)
 	}
@@ -355,9 +356,10 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		"not one that the scheduler gave CPUs": {probe.Own, func(p *corev1.Pod) {
 			p.Labels[annotation.QoSClass], p.Annotations[annotation.ResourceStatusKey] = "LSR", `{"cpuset":"8-9"}`
 		}, false},
-		"not one of class LS":                        {probe.Own, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, false},
-		"not one that has ended":                     {probe.Own, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
-		"not one of which the kubelet has no record": {probe.Own, func(p *corev1.Pod) { p.UID = "other" }, false},
+		"not one of class LS":                           {probe.Own, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, false},
+		"one of class LS while the kubelet is followed": {probe.Follow, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, true},
+		"not one that has ended":                        {probe.Own, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
+		"not one of which the kubelet has no record":    {probe.Own, func(p *corev1.Pod) { p.UID = "other" }, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,11 +2,9 @@ package probe
 
 import (
 	"cmp"
-	gojson "encoding/json"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -35,6 +33,10 @@ type Input struct {
 	Pins []annotation.PodCPUAlloc
 	// Entries are what the node's pods hold.
 	Entries []ledger.Entry
+	// Pods are the node's pods, by namespace and name.
+	Pods []*corev1.Pod
+	// State is what the kubelet's managers have recorded.
+	State KubeletState
 }
 
 // Output is what Topology computes.
@@ -48,13 +50,21 @@ type Output struct {
 
 // Topology computes the object that is published: everything but the annotation report, which counts the writes.
 func Topology(in Input) Output {
+	if in.Mode == Blind { // nothing is known of a kubelet that is not asked
+		in.Kubelet, in.State = host.Kubelet{}, KubeletState{}
+	}
 	nrt := draft(in)
 	facts, problems := convert.Facts(in.Node, nrt, convert.DefaultArgs())
 	v := ledger.New(facts, in.Entries...).View()
+	devices := devicesOf(in.State)
+	held := heldMemory(in)
 	for i, n := range machineNodes(in.Machine) {
-		nrt.Zones[i].Resources = resources(in.Machine, n, v)
+		nrt.Zones[i].Resources = resources(in, n, v, held, devices)
 	}
 	if in.Mode != Blind {
+		if state := numaState(in, devices); len(state.Memory)+len(state.Devices)+len(state.Pods) > 0 {
+			nrt.Annotations[annotation.NUMAStateKey] = state.String()
+		}
 		nrt.Annotations[annotation.PodCPUAllocsKey] = allocations(in, v).String()
 		nrt.Annotations[annotation.CPUSharedPoolsKey] = pools(v.Machine(), v.SharedPool()).String()
 		nrt.Annotations[annotation.BECPUSharedPoolsKey] = pools(v.Machine(), v.BEPool()).String()
@@ -97,13 +107,10 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 	nrt.Annotations[annotation.KubeletCPUManagerPolicy] = annotation.KubeletCPUManager{
 		Policy: policyOf(in.Kubelet), Options: in.Kubelet.CPUOptions, ReservedCPUs: in.Kubelet.ReservedCPUs,
 	}.String()
-	nrt.Annotations[annotation.KubeletKey] = kubeletJSON(in.Kubelet)
+	nrt.Annotations[annotation.KubeletKey] = kubelet(in).String()
 	nrt.Annotations[annotation.PodCPUAllocsKey] = annotation.PodCPUAllocs(in.Pins).String()
 	nrt.TopologyPolicies = []string{policyWord(in.Kubelet)} //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
-	nrt.Attributes = v1alpha2.AttributeList{
-		{Name: annotation.AttributeTopologyPolicy, Value: or(in.Kubelet.TopologyPolicy, annotation.KubeletTopologyNone)},
-		{Name: annotation.AttributeTopologyScope, Value: or(in.Kubelet.TopologyScope, annotation.TopologyScopeContainer)},
-	}
+	nrt.Attributes = attributes(in.Kubelet)
 	return nrt
 }
 
@@ -135,143 +142,6 @@ func or(value, otherwise string) string {
 		return otherwise
 	}
 	return value
-}
-
-func policyOf(k host.Kubelet) string { return or(k.CPUPolicy, annotation.KubeletPolicyNone) }
-
-// policyWord is the kubelet's topology policy and scope as one value of topologyPolicies.
-func policyWord(k host.Kubelet) string {
-	level := "ContainerLevel"
-	if k.TopologyScope == annotation.TopologyScopePod {
-		level = "PodLevel"
-	}
-	switch k.TopologyPolicy {
-	case annotation.KubeletTopologyBestEffort:
-		return "BestEffort" + level
-	case annotation.KubeletTopologyRestricted:
-		return "Restricted" + level
-	case annotation.KubeletTopologySingleNUMA:
-		return "SingleNUMANode" + level
-	}
-	return "None"
-}
-
-// kubeletJSON is the annotation kubelet: what /configz says, in short.
-func kubeletJSON(k host.Kubelet) string {
-	type manager struct {
-		Policy   string            `json:"policy"`
-		Scope    string            `json:"scope,omitempty"`
-		Options  map[string]string `json:"options,omitempty"`
-		Reserved string            `json:"reserved,omitempty"`
-	}
-	b, err := gojson.Marshal(struct {
-		Version  string  `json:"version,omitempty"`
-		CPU      manager `json:"cpu"`
-		Memory   manager `json:"memory"`
-		Topology manager `json:"topology"`
-	}{
-		Version:  k.Version,
-		CPU:      manager{Policy: policyOf(k), Options: k.CPUOptions, Reserved: k.ReservedCPUs},
-		Memory:   manager{Policy: or(k.MemoryPolicy, "None")},
-		Topology: manager{Policy: or(k.TopologyPolicy, annotation.KubeletTopologyNone), Scope: or(k.TopologyScope, annotation.TopologyScopeContainer), Options: k.TopologyOptions},
-	})
-	if err != nil {
-		panic(err) // strings and maps of strings always encode
-	}
-	return string(b)
-}
-
-func machineNodes(m *topo.Machine) []topo.NUMA {
-	nodes := make([]topo.NUMA, m.NumNUMA())
-	for i := range nodes {
-		nodes[i] = topo.NUMA(i)
-	}
-	return nodes
-}
-
-// zones lists every NUMA node with its distances, those without CPUs or memory too.
-func zones(m *topo.Machine) v1alpha2.ZoneList {
-	var list v1alpha2.ZoneList
-	for _, n := range machineNodes(m) {
-		z := v1alpha2.Zone{Name: convert.ZoneName(m.NUMAID(n)), Type: annotation.ZoneTypeNode}
-		for _, o := range machineNodes(m) {
-			z.Costs = append(z.Costs, v1alpha2.CostInfo{Name: convert.ZoneName(m.NUMAID(o)), Value: int64(m.Distance(n, o))})
-		}
-		list = append(list, z)
-	}
-	return list
-}
-
-// resources are the amounts of one NUMA node. Capacity is what the machine has, allocatable what is left of it beside
-// reservations, available what is left of that beside exclusive CPUs and the requests that are constrained to the node.
-func resources(m *topo.Machine, n topo.NUMA, v *ledger.View) v1alpha2.ResourceInfoList {
-	var list v1alpha2.ResourceInfoList
-	if cpus := m.NUMACPUs(n).Intersect(m.Online()); !cpus.IsEmpty() {
-		free := free(v, m.NUMAID(n))
-		list = append(list, v1alpha2.ResourceInfo{
-			Name:        string(corev1.ResourceCPU),
-			Capacity:    *resource.NewQuantity(int64(cpus.Len()), resource.DecimalSI),
-			Allocatable: *resource.NewQuantity(int64(free.allocatable), resource.DecimalSI),
-			Available:   *resource.NewMilliQuantity(free.availableMilli, resource.DecimalSI),
-		})
-	}
-	pages := m.Hugepages(n)
-	memory := m.MemoryBytes(n)
-	for size, count := range pages {
-		memory -= size * count
-	}
-	if m.MemoryBytes(n) > 0 {
-		list = append(list, whole(string(corev1.ResourceMemory), m.MemoryBytes(n), max(0, memory)))
-	}
-	var sizes []int64
-	for size := range pages {
-		sizes = append(sizes, size)
-	}
-	slices.Sort(sizes)
-	for _, size := range sizes {
-		name := corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String()
-		list = append(list, whole(name, size*pages[size], size*pages[size]))
-	}
-	return list
-}
-
-func whole(name string, capacity, allocatable int64) v1alpha2.ResourceInfo {
-	return v1alpha2.ResourceInfo{
-		Name:        name,
-		Capacity:    *resource.NewQuantity(capacity, resource.BinarySI),
-		Allocatable: *resource.NewQuantity(allocatable, resource.BinarySI),
-		Available:   *resource.NewQuantity(allocatable, resource.BinarySI),
-	}
-}
-
-// zoneFree is what a NUMA node gives to pods.
-type zoneFree struct {
-	allocatable    int
-	availableMilli int64
-}
-
-// free reads a NUMA node's figures out of the account. The machine of the account has the online CPUs alone, so the node
-// is found by its kernel id.
-func free(v *ledger.View, numaID int) zoneFree {
-	m := v.Machine()
-	if m == nil {
-		return zoneFree{}
-	}
-	n, ok := m.NUMAByID(numaID)
-	if !ok {
-		return zoneFree{}
-	}
-	facts, cpus := v.Facts(), m.NUMACPUs(n)
-	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Kubelet.Reserved)
-	open := v.Allocatable().Intersect(usable)
-	z := zoneFree{allocatable: usable.Len(), availableMilli: 1000 * int64(open.Len())}
-	i, ok := slices.BinarySearch(m.CPUNodes(), n)
-	if !ok || i >= len(v.Summary().Nodes) {
-		return z
-	}
-	s := v.Summary().Nodes[i]
-	z.availableMilli = max(0, z.availableMilli-(1000*int64(s.PoolCPUs)-s.PoolMilli))
-	return z
 }
 
 // pools are the parts of a pool by NUMA node. A node whose part is empty is published with cpuset "".

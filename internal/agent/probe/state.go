@@ -1,0 +1,200 @@
+package probe
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// KubeletState is what the managers of the node's kubelet have recorded. The zero value is a kubelet that has recorded
+// nothing.
+type KubeletState struct {
+	CPU     host.CPUState
+	Memory  host.MemoryState
+	Devices host.DeviceState
+	// Inventory are all devices of the node's device plugins; nil where no source tells them. The kubelet's checkpoint
+	// alone does not: it has the NUMA nodes of those devices only that were given to pods.
+	Inventory []host.Device
+}
+
+// deviceGroup are the devices of one resource that stand on the same NUMA nodes.
+type deviceGroup struct {
+	resource               string
+	numa                   []int
+	total, unhealthy, free int
+}
+
+// devicesOf groups the inventory, by resource, then NUMA nodes. A device that a pod has counts as taken also when nobody
+// knows the pod: the kubelet counts it so.
+func devicesOf(s KubeletState) []deviceGroup {
+	type unit struct{ resource, id string }
+	taken := map[unit]bool{}
+	for _, containers := range s.Devices.Pods {
+		for _, resources := range containers {
+			for _, devices := range resources {
+				for _, d := range devices {
+					taken[unit{d.Resource, d.ID}] = true
+				}
+			}
+		}
+	}
+	var groups []deviceGroup
+	for _, d := range s.Inventory {
+		i := slices.IndexFunc(groups, func(g deviceGroup) bool { return g.resource == d.Resource && slices.Equal(g.numa, d.NUMAIDs) })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, deviceGroup{resource: d.Resource, numa: d.NUMAIDs})
+		}
+		g := &groups[i]
+		g.total++
+		switch {
+		case d.Unhealthy:
+			g.unhealthy++
+		case !taken[unit{d.Resource, d.ID}]:
+			g.free++
+		}
+	}
+	slices.SortFunc(groups, func(a, b deviceGroup) int {
+		return cmp.Or(cmp.Compare(a.resource, b.resource), slices.Compare(a.numa, b.numa))
+	})
+	return groups
+}
+
+// numaState is the annotation numa-state: pods that have ended, or that the API does not know, are left out of it.
+func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
+	var s annotation.NUMAState
+	if in.State.Memory.Policy == annotation.KubeletMemoryStatic {
+		s.Memory = map[int32]annotation.NUMAMemory{}
+		for id, z := range in.State.Memory.Zones {
+			s.Memory[int32(id)] = annotation.NUMAMemory{
+				Allocatable: amounts(z, func(a host.MemoryAmount) int64 { return a.Allocatable }),
+				Free:        amounts(z, func(a host.MemoryAmount) int64 { return a.Free }),
+				Group:       nodeIDs(z.Group), Assignments: int32(min(z.Assignments, math.MaxInt32)),
+			}
+		}
+	}
+	for _, g := range devices {
+		if s.Devices == nil {
+			s.Devices = map[string][]annotation.NUMADevices{}
+		}
+		s.Devices[g.resource] = append(s.Devices[g.resource], annotation.NUMADevices{
+			NUMA: nodeIDs(g.numa), Total: int32(g.total), Free: int32(g.free), Unhealthy: int32(g.unhealthy),
+		})
+	}
+	for _, pod := range in.Pods {
+		if convert.Ended(pod) {
+			continue
+		}
+		if placed := placedContainers(in, pod); len(placed) > 0 {
+			if s.Pods == nil {
+				s.Pods = map[types.UID]annotation.PlacedContainers{}
+			}
+			s.Pods[pod.UID] = placed
+		}
+	}
+	return s
+}
+
+func amounts(z host.MemoryZone, of func(host.MemoryAmount) int64) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for kind, a := range z.Types {
+		list[corev1.ResourceName(kind)] = *resource.NewQuantity(of(a), resource.BinarySI)
+	}
+	return list
+}
+
+func nodeIDs(ids []int) annotation.NUMANodes {
+	nodes := make(annotation.NUMANodes, 0, len(ids))
+	for _, id := range ids {
+		nodes = append(nodes, int32(id))
+	}
+	return nodes
+}
+
+// placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode the CPUs count only where
+// the kubelet still decides about them.
+func placedContainers(in Input, pod *corev1.Pod) annotation.PlacedContainers {
+	uid := stateUID(pod)
+	placed := annotation.PlacedContainers{}
+	put := func(container string, change func(*annotation.PlacedContainer)) {
+		c := placed[container]
+		change(&c)
+		placed[container] = c
+	}
+	if in.Mode == Follow || slices.ContainsFunc(in.Pins, func(p annotation.PodCPUAlloc) bool { return p.UID == pod.UID }) {
+		for name, cpus := range in.State.CPU.Containers[uid] {
+			put(name, func(c *annotation.PlacedContainer) { c.CPUs = cpuset.FormatIDs(cpus) })
+		}
+	}
+	for name, blocks := range in.State.Memory.Pods[uid] {
+		put(name, func(c *annotation.PlacedContainer) {
+			for _, b := range blocks {
+				addBlock(c, b)
+			}
+		})
+	}
+	for name, resources := range in.State.Devices.Pods[uid] {
+		put(name, func(c *annotation.PlacedContainer) {
+			c.Devices = map[string]annotation.PlacedDevices{}
+			for kind, devices := range resources {
+				c.Devices[kind] = placedDevices(devices)
+			}
+		})
+	}
+	return placed
+}
+
+// addBlock adds memory under the NUMA nodes that it comes from together.
+func addBlock(c *annotation.PlacedContainer, b host.MemoryBlock) {
+	if c.Memory == nil && b.Type == string(corev1.ResourceMemory) {
+		c.Memory = map[string]resource.Quantity{}
+	}
+	into := c.Memory
+	if b.Type != string(corev1.ResourceMemory) {
+		if c.Hugepages == nil {
+			c.Hugepages = map[string]map[string]resource.Quantity{}
+		}
+		if c.Hugepages[b.Type] == nil {
+			c.Hugepages[b.Type] = map[string]resource.Quantity{}
+		}
+		into = c.Hugepages[b.Type]
+	}
+	nodes := cpuset.FormatIDs(b.NUMAIDs)
+	sum := into[nodes]
+	sum.Add(*resource.NewQuantity(b.Bytes, resource.BinarySI))
+	into[nodes] = sum
+}
+
+// placedDevices counts devices of one resource by the NUMA nodes that they stand on.
+func placedDevices(devices []host.Device) annotation.PlacedDevices {
+	all := map[int]bool{}
+	var split []annotation.PlacedDevices
+	for _, d := range devices {
+		for _, id := range d.NUMAIDs {
+			all[id] = true
+		}
+		nodes := nodeIDs(d.NUMAIDs)
+		i := slices.IndexFunc(split, func(p annotation.PlacedDevices) bool { return slices.Equal(p.Mask, nodes) })
+		if i < 0 {
+			i = len(split)
+			split = append(split, annotation.PlacedDevices{Mask: nodes})
+		}
+		split[i].Count++
+	}
+	p := annotation.PlacedDevices{Mask: nodeIDs(slices.Sorted(maps.Keys(all))), Count: int32(len(devices))}
+	if len(split) > 1 {
+		slices.SortFunc(split, func(a, b annotation.PlacedDevices) int { return slices.Compare(a.Mask, b.Mask) })
+		p.Split = split
+	}
+	return p
+}

@@ -1,0 +1,187 @@
+package probe
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+func machineNodes(m *topo.Machine) []topo.NUMA {
+	nodes := make([]topo.NUMA, m.NumNUMA())
+	for i := range nodes {
+		nodes[i] = topo.NUMA(i)
+	}
+	return nodes
+}
+
+// zones lists every NUMA node with its distances, those without CPUs or memory too.
+func zones(m *topo.Machine) v1alpha2.ZoneList {
+	var list v1alpha2.ZoneList
+	for _, n := range machineNodes(m) {
+		z := v1alpha2.Zone{Name: convert.ZoneName(m.NUMAID(n)), Type: annotation.ZoneTypeNode}
+		for _, o := range machineNodes(m) {
+			z.Costs = append(z.Costs, v1alpha2.CostInfo{Name: convert.ZoneName(m.NUMAID(o)), Value: int64(m.Distance(n, o))})
+		}
+		list = append(list, z)
+	}
+	return list
+}
+
+// memoryKey is one type of memory on one NUMA node, by its kernel id.
+type memoryKey struct {
+	node int
+	kind string
+}
+
+// heldMemory is what pods hold by Tenon's own records. A pod that the kubelet's memory manager has recorded is left out:
+// it is counted there.
+func heldMemory(in Input) map[memoryKey]int64 {
+	held := map[memoryKey]int64{}
+	for _, pod := range in.Pods {
+		if convert.Ended(pod) || len(in.State.Memory.Pods[stateUID(pod)]) > 0 {
+			continue
+		}
+		status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])
+		if err != nil {
+			continue // told where pods are read
+		}
+		for _, n := range status.NUMANodeResources {
+			for name, q := range n.Resources {
+				if name != corev1.ResourceCPU {
+					held[memoryKey{int(n.Node), string(name)}] += q.Value()
+				}
+			}
+		}
+	}
+	return held
+}
+
+// resources are the amounts of one NUMA node. Capacity is what the machine has, allocatable what is left of it beside
+// reservations, available what is left of that beside all that pods have there: exclusive CPUs, requests that are
+// constrained to the node, the kubelet's memory blocks and devices.
+func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64, devices []deviceGroup) v1alpha2.ResourceInfoList {
+	var list v1alpha2.ResourceInfoList
+	m := in.Machine
+	if cpus := m.NUMACPUs(n).Intersect(m.Online()); !cpus.IsEmpty() {
+		free := free(v, m.NUMAID(n))
+		list = append(list, v1alpha2.ResourceInfo{
+			Name:        string(corev1.ResourceCPU),
+			Capacity:    *resource.NewQuantity(int64(cpus.Len()), resource.DecimalSI),
+			Allocatable: *resource.NewQuantity(int64(free.allocatable), resource.DecimalSI),
+			Available:   *resource.NewMilliQuantity(free.availableMilli, resource.DecimalSI),
+		})
+	}
+	for _, a := range memoryOf(in, n) {
+		available := max(0, a.available-held[memoryKey{m.NUMAID(n), a.kind}])
+		list = append(list, amount(a.kind, resource.BinarySI, a.capacity, a.allocatable, available))
+	}
+	return append(list, deviceResources(devices, m.NUMAID(n))...)
+}
+
+func amount(name string, format resource.Format, capacity, allocatable, available int64) v1alpha2.ResourceInfo {
+	return v1alpha2.ResourceInfo{
+		Name:        name,
+		Capacity:    *resource.NewQuantity(capacity, format),
+		Allocatable: *resource.NewQuantity(allocatable, format),
+		Available:   *resource.NewQuantity(available, format),
+	}
+}
+
+// zoneMemory is one type of memory on one NUMA node, in bytes. What pods hold by Tenon's records is not off available.
+type zoneMemory struct {
+	kind                             string
+	capacity, allocatable, available int64
+}
+
+// memoryOf returns ordinary memory, then hugepages by size. Where the kubelet's memory manager counts, its amounts hold;
+// else allocatable is what hugepages and the kubelet's reservation leave.
+func memoryOf(in Input, n topo.NUMA) []zoneMemory {
+	m, id := in.Machine, in.Machine.NUMAID(n)
+	var list []zoneMemory
+	add := func(kind string, capacity, allocatable int64) {
+		allocatable = max(0, allocatable-in.Kubelet.ReservedMemory[id][kind])
+		a := zoneMemory{kind: kind, capacity: capacity, allocatable: allocatable, available: allocatable}
+		if in.State.Memory.Policy == annotation.KubeletMemoryStatic {
+			if counted, ok := in.State.Memory.Zones[id].Types[kind]; ok {
+				a.allocatable = min(counted.Allocatable, capacity)
+				a.available = min(counted.Free, a.allocatable)
+			}
+		}
+		list = append(list, a)
+	}
+	pages := m.Hugepages(n)
+	var sizes []int64
+	ordinary := m.MemoryBytes(n)
+	for size, count := range pages {
+		sizes = append(sizes, size)
+		ordinary -= size * count
+	}
+	slices.Sort(sizes)
+	if m.MemoryBytes(n) > 0 {
+		add(string(corev1.ResourceMemory), m.MemoryBytes(n), max(0, ordinary))
+	}
+	for _, size := range sizes {
+		add(corev1.ResourceHugePagesPrefix+resource.NewQuantity(size, resource.BinarySI).String(), size*pages[size], size*pages[size])
+	}
+	return list
+}
+
+// deviceResources counts the devices of a NUMA node, by resource. A device that stands on several nodes counts on each of
+// them, as the kubelet's hints have it.
+func deviceResources(devices []deviceGroup, numaID int) v1alpha2.ResourceInfoList {
+	var list v1alpha2.ResourceInfoList
+	var sum deviceGroup
+	flush := func() {
+		if sum.total > 0 {
+			list = append(list, amount(sum.resource, resource.DecimalSI, int64(sum.total), int64(sum.total-sum.unhealthy), int64(sum.free)))
+		}
+	}
+	for _, g := range devices {
+		if g.resource != sum.resource {
+			flush()
+			sum = deviceGroup{resource: g.resource}
+		}
+		if slices.Contains(g.numa, numaID) {
+			sum.total, sum.unhealthy, sum.free = sum.total+g.total, sum.unhealthy+g.unhealthy, sum.free+g.free
+		}
+	}
+	flush()
+	return list
+}
+
+// zoneFree is what a NUMA node gives to pods.
+type zoneFree struct {
+	allocatable    int
+	availableMilli int64
+}
+
+// free reads a NUMA node's figures out of the account. The machine of the account has the online CPUs alone, so the node
+// is found by its kernel id.
+func free(v *ledger.View, numaID int) zoneFree {
+	m := v.Machine()
+	if m == nil {
+		return zoneFree{}
+	}
+	n, ok := m.NUMAByID(numaID)
+	if !ok {
+		return zoneFree{}
+	}
+	facts, cpus := v.Facts(), m.NUMACPUs(n)
+	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Kubelet.Reserved)
+	open := v.Allocatable().Intersect(usable)
+	z := zoneFree{allocatable: usable.Len(), availableMilli: 1000 * int64(open.Len())}
+	i, ok := slices.BinarySearch(m.CPUNodes(), n)
+	if !ok || i >= len(v.Summary().Nodes) {
+		return z
+	}
+	s := v.Summary().Nodes[i]
+	z.availableMilli = max(0, z.availableMilli-(1000*int64(s.PoolCPUs)-s.PoolMilli))
+	return z
+}
