@@ -33,6 +33,8 @@ const (
 	SMTAlignment
 	BindPolicyConflict
 	TopologyPolicy
+	TopologyMismatch
+	TopologyUndecided
 	InsufficientExclusiveCPU
 	SharedPoolTooSmall
 	SharedPoolCommitted

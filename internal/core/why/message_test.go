@@ -165,3 +165,21 @@ func TestWire(t *testing.T) {
 		t.Errorf("Chinese message %q", got)
 	}
 }
+
+func TestAMismatchSaysWhatEachResourceNeeds(t *testing.T) {
+	t.Parallel()
+	r := why.Reason{Code: why.TopologyMismatch, Resource: why.Memory, Asked: 2, Free: 1}
+	if got, want := r.Text(why.English), "node(s) NUMA Topology policy not match: cpu needs 1 NUMA node, memory needs 2"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := r.Text(why.Chinese), "不满足节点的 NUMA 拓扑策略:cpu 需要 1 个 NUMA 节点,memory 需要 2 个"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r = why.Reason{Code: why.TopologyMismatch, Resource: why.Hugepages, Asked: 1, Free: 2}
+	if got, want := r.Text(why.English), "node(s) NUMA Topology policy not match: cpu needs 2 NUMA nodes, hugepages needs 1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := r.HaveNeed(); got != "" {
+		t.Errorf("have and need %q of a code that is not about an amount", got)
+	}
+}

@@ -8,6 +8,7 @@ const (
 	NoResource Resource = iota
 	CPU
 	Memory
+	Hugepages // of any size
 )
 
 // Unit is the unit of Asked and Free, always the one the user asked in.

@@ -160,8 +160,21 @@ var registry = [numCodes]Entry{
 		Code: TopologyPolicy, Name: "TopologyPolicy", Class: Placement, Plugin: numaPlugin, Resolvable: true, Amount: true,
 		Extra: "numaNodes", ExtraMeaning: "the number of NUMA nodes that the policy allows the pod to span",
 		Text: "node(s) NUMA Topology policy not match", Chinese: "不满足节点的 NUMA 拓扑策略",
-		Cause:  "The CPUs are there, but not on as few NUMA nodes as the policy of the node or pod allows.",
+		Cause:  "The CPUs and the memory are there, but not together on as few NUMA nodes as the policy of the node or pod allows.",
 		Remedy: "Ask for less than one NUMA node has free, or loosen the policy.",
+	},
+	TopologyMismatch: {
+		Code: TopologyMismatch, Name: "TopologyMismatch", Class: Placement, Plugin: numaPlugin,
+		Text: "node(s) NUMA Topology policy not match", Chinese: "不满足节点的 NUMA 拓扑策略",
+		Cause:  "Restricted wants every resource on the same NUMA nodes and on as few of them as an empty machine needs; these resources need different numbers.",
+		Remedy: "Ask for amounts that need equally many NUMA nodes, or use BestEffort.",
+	},
+	TopologyUndecided: {
+		Code: TopologyUndecided, Name: "TopologyUndecided", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Extra: "numaNodes", ExtraMeaning: "the number of NUMA nodes that the policy allows the pod to span",
+		Text: "node(s) too many sets of NUMA nodes to search", Chinese: "NUMA 节点组合过多,无法全部搜索",
+		Cause:  "The machine has more than 8 NUMA nodes, and none of the sets of them that were looked at holds CPUs and memory of the pod together.",
+		Remedy: "Ask for amounts that fit one NUMA node, use BestEffort, or free CPUs and memory.",
 	},
 	InsufficientExclusiveCPU: {
 		Code: InsufficientExclusiveCPU, Name: "InsufficientExclusiveCPU", Class: Placement, Plugin: numaPlugin,
@@ -241,7 +254,7 @@ var registry = [numCodes]Entry{
 		Remedy: "Wait, free CPU, or add a node.",
 	},
 	InsufficientMemory: {
-		Code: InsufficientMemory, Name: "InsufficientMemory", Class: Capacity, Plugin: fitPlugin, Resolvable: true,
+		Code: InsufficientMemory, Name: "InsufficientMemory", Class: Capacity, Plugin: "any", Resolvable: true,
 		Amount: true,
 		Text:   "Insufficient memory", Chinese: "内存不足",
 		Cause:  "The requests of the pods on the node leave too little memory.",

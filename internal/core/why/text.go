@@ -1,6 +1,7 @@
 package why
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -14,7 +15,7 @@ const (
 	Chinese Lang = "zh"
 )
 
-var resourceNames = [...]string{"", "cpu", "memory"}
+var resourceNames = [...]string{"", "cpu", "memory", "hugepages"}
 
 // String returns the resource as Kubernetes spells it; "" for none.
 func (r Resource) String() string { return resourceNames[r] }
@@ -41,6 +42,9 @@ func (r Reason) Text(lang Lang) string {
 		return ""
 	}
 	e := r.Code.Entry()
+	if r.Code == TopologyMismatch {
+		return e.text(lang) + r.spans(lang)
+	}
 	if lang == Chinese {
 		return e.Chinese + r.cause().Chinese
 	}
@@ -53,6 +57,26 @@ func (r Reason) Text(lang Lang) string {
 		}
 	}
 	return e.Text + r.cause().English
+}
+
+func (e Entry) text(lang Lang) string {
+	if lang == Chinese {
+		return e.Chinese
+	}
+	return e.Text
+}
+
+// spans says how many NUMA nodes each resource of a TopologyMismatch needs. It is what is wrong, so these numbers belong
+// to the phrase: nodes of one shape give equal ones.
+func (r Reason) spans(lang Lang) string {
+	if lang == Chinese {
+		return fmt.Sprintf(":cpu 需要 %d 个 NUMA 节点,%s 需要 %d 个", r.Free, r.Resource, r.Asked)
+	}
+	noun := "NUMA nodes"
+	if r.Free == 1 {
+		noun = "NUMA node"
+	}
+	return fmt.Sprintf(": cpu needs %d %s, %s needs %d", r.Free, noun, r.Resource, r.Asked)
 }
 
 // RequiredBind is Extra of InsufficientExclusiveCPU.
