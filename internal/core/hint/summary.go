@@ -69,7 +69,7 @@ type resource struct {
 type stock struct {
 	walked Mask
 	// most[k] is the largest capacity of k walked nodes, -1 where it took too long to find.
-	most []int64
+	most   []int64
 	byNode []int64 // units on several nodes count at each
 	// hosts are the nodes with any capacity.
 	hosts Mask
@@ -243,11 +243,6 @@ func (s *Summary) mayHold(m Mask) bool {
 	}
 	return true
 }
-
-// Verdict answers what Rule.Answer answers to the lists that the providers would make for the request, but for two
-// things: the mask of a hint that the policy refuses is 0, and Certainty may be Unknown or ByLists. It allocates nothing
-// if a preferred hint decides, or w has served a request of this size; w may be nil.
-func (s *Summary) Verdict(q *Request, w *Scratch) Answer { panic("not built") }
 
 // clamp returns v, at least 0 and at most top.
 func clamp(v, top int64) int64 { return min(max(v, 0), top) }

@@ -1,0 +1,291 @@
+package hint
+
+import "math/bits"
+
+// ranking orders hints that are not preferred: of size best, then below it from large to small, then above it from small
+// to large.
+type ranking struct {
+	rule *Rule
+	best int
+}
+
+func (k ranking) class(m Mask) int {
+	switch n := m.Len(); {
+	case n == k.best:
+		return 0
+	case n < k.best:
+		return 1 + MaxNodes - n
+	default:
+		return 1 + MaxNodes + n
+	}
+}
+
+func (k ranking) before(a, b Mask) bool {
+	if ca, cb := k.class(a), k.class(b); ca != cb {
+		return ca < cb
+	}
+	return k.rule.closer(a, b)
+}
+
+// reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty.
+func (r *Rule) reachable(lists []List, w *Scratch) (Mask, bool, Certainty) {
+	active, key := All(r.Nodes), ranking{rule: r}
+	for _, l := range lists {
+		union, narrowest := Mask(0), 0
+		for _, h := range l {
+			if h.Mask == 0 {
+				union = ^Mask(0)
+				continue
+			}
+			union |= h.Mask
+			if n := h.Mask.Len(); narrowest == 0 || n < narrowest {
+				narrowest = n
+			}
+		}
+		if len(l) > 0 {
+			active &= union
+		}
+		key.best = max(key.best, narrowest)
+	}
+	if active.Len() > directNodes {
+		return r.reachWide(lists, active, key)
+	}
+	f := w.folded(active)
+	for _, l := range lists {
+		if len(l) == 0 {
+			continue
+		}
+		for _, h := range l {
+			f.add(h.Mask)
+		}
+		f.meet()
+	}
+	m, found := f.pick(key)
+	return m, found, Exact
+}
+
+// reachWide folds lists of more nodes than a vector has places for. Beyond the budget it answers with a mask that can be
+// reached and is near the best size.
+func (r *Rule) reachWide(lists []List, active Mask, key ranking) (Mask, bool, Certainty) {
+	have, left := []Mask{active}, walkBudget
+	for _, l := range lists {
+		if len(l) == 0 {
+			continue
+		}
+		if left -= len(have) * len(l); left < 0 {
+			return r.reachGreedily(lists, active, key)
+		}
+		met := make(map[Mask]struct{}, len(have))
+		var next []Mask
+		for _, h := range l {
+			m := h.Mask
+			if m == 0 {
+				m = active
+			}
+			for _, a := range have {
+				if _, known := met[a&m]; !known && a&m != 0 {
+					met[a&m] = struct{}{}
+					next = append(next, a&m)
+				}
+			}
+		}
+		have = next
+	}
+	best, found := Mask(0), false
+	for _, m := range have {
+		if !found || key.before(m, best) {
+			best, found = m, true
+		}
+	}
+	return best, found, Exact
+}
+
+// reachGreedily takes the narrowest hint of the list that needs most nodes, and of the others what keeps most of it.
+func (r *Rule) reachGreedily(lists []List, active Mask, key ranking) (Mask, bool, Certainty) {
+	best, at := active, -1
+	for i, l := range lists {
+		for _, h := range l {
+			m := h.Mask & active
+			if h.Mask.Len() == key.best && m != 0 && (at < 0 || key.before(m, best)) {
+				best, at = m, i
+			}
+		}
+	}
+	for i, l := range lists {
+		if i == at || len(l) == 0 {
+			continue
+		}
+		kept := Mask(0)
+		for _, h := range l {
+			m := best & h.Mask
+			if h.Mask == 0 {
+				m = best
+			}
+			if m.Len() > kept.Len() || m.Len() == kept.Len() && m < kept {
+				kept = m
+			}
+		}
+		best = kept
+	}
+	return best, best != 0, Approximate
+}
+
+// fold is the set of masks that lists come to, one after the other. Nodes that some list never has are left out: masks
+// inside are of the active nodes only, closed up.
+type fold struct {
+	active Mask
+	fresh  bool // no list yet: any nodes
+	masks  []uint16
+	list   []uint16 // of the list that is being added, without duplicates
+	out    []uint16
+	seen   []uint32 // Invariant: seen[m] = 1 for m in list while a list is added, else all 0
+	x, y   []uint32
+}
+
+// folded returns the fold of no list. active are at most directNodes nodes.
+func (w *Scratch) folded(active Mask) *fold {
+	f := &w.fold
+	f.active, f.fresh = active, true
+	f.masks, f.list = f.masks[:0], f.list[:0]
+	f.seen = grow(f.seen, 1<<active.Len())
+	return f
+}
+
+// add adds a mask to the list that is being added; 0 = any nodes.
+func (f *fold) add(m Mask) {
+	if m == 0 {
+		m = f.active
+	}
+	f.addClosed(f.closeUp(m & f.active))
+}
+
+// addClosed adds a mask of closed-up nodes.
+func (f *fold) addClosed(m uint16) {
+	if m != 0 && f.seen[m] == 0 {
+		f.seen[m] = 1
+		f.list = append(f.list, m)
+	}
+}
+
+func (f *fold) closeUp(m Mask) uint16 {
+	if f.active&(f.active+1) == 0 {
+		return uint16(m)
+	}
+	var closed uint16
+	place := 0
+	for rest := f.active; rest != 0; rest &= rest - 1 {
+		closed |= uint16(m>>rest.First()&1) << place
+		place++
+	}
+	return closed
+}
+
+func (f *fold) spreadOut(closed uint16) Mask {
+	if f.active&(f.active+1) == 0 {
+		return Mask(closed)
+	}
+	var m Mask
+	for rest := f.active; rest != 0; rest &= rest - 1 {
+		m |= Mask(closed&1) << rest.First()
+		closed >>= 1
+	}
+	return m
+}
+
+// meet ends the list: the set becomes all intersections of one of its masks with one of the list.
+func (f *fold) meet() {
+	for _, m := range f.list {
+		f.seen[m] = 0
+	}
+	n := bits.Len(uint(len(f.seen))) - 1
+	switch {
+	case f.fresh:
+		f.fresh = false
+		f.masks, f.list = f.list, f.masks
+	case len(f.masks)*len(f.list) <= 3*n<<n:
+		f.meetPairs()
+	default:
+		f.meetVectors()
+	}
+	f.list = f.list[:0]
+}
+
+func (f *fold) meetPairs() {
+	f.out = f.out[:0]
+	for _, a := range f.masks {
+		for _, b := range f.list {
+			if m := a & b; m != 0 && f.seen[m] == 0 {
+				f.seen[m] = 1
+				f.out = append(f.out, m)
+			}
+		}
+	}
+	for _, m := range f.out {
+		f.seen[m] = 0
+	}
+	f.masks, f.out = f.out, f.masks
+}
+
+// meetVectors counts, mask by mask, the pairs that contain it, and from these the pairs that come to it. Counts are exact
+// modulo 2^32, and below 2^30 for every mask but the empty one.
+func (f *fold) meetVectors() {
+	f.x, f.y = grow(f.x, len(f.seen)), grow(f.y, len(f.seen))
+	clear(f.x)
+	clear(f.y)
+	for _, m := range f.masks {
+		f.x[m] = 1
+	}
+	for _, m := range f.list {
+		f.y[m] = 1
+	}
+	sumSupersets(f.x)
+	sumSupersets(f.y)
+	for m := range f.x {
+		f.x[m] *= f.y[m]
+	}
+	unsumSupersets(f.x)
+	f.masks = f.masks[:0]
+	for m := 1; m < len(f.x); m++ {
+		if f.x[m] != 0 {
+			f.masks = append(f.masks, uint16(m))
+		}
+	}
+}
+
+// sumSupersets replaces v[m] by the sum over all masks that contain m.
+func sumSupersets(v []uint32) {
+	for half := 1; half < len(v); half <<= 1 {
+		for at := 0; at < len(v); at += 2 * half {
+			without, with := v[at:at+half], v[at+half:at+2*half]
+			for i := range without {
+				without[i] += with[i]
+			}
+		}
+	}
+}
+
+// unsumSupersets undoes sumSupersets.
+func unsumSupersets(v []uint32) {
+	for half := 1; half < len(v); half <<= 1 {
+		for at := 0; at < len(v); at += 2 * half {
+			without, with := v[at:at+half], v[at+half:at+2*half]
+			for i := range without {
+				without[i] -= with[i]
+			}
+		}
+	}
+}
+
+// pick returns the best mask of the set.
+func (f *fold) pick(key ranking) (Mask, bool) {
+	if f.fresh {
+		return f.active, f.active != 0
+	}
+	best, found := Mask(0), false
+	for _, closed := range f.masks {
+		if m := f.spreadOut(closed); !found || key.before(m, best) {
+			best, found = m, true
+		}
+	}
+	return best, found
+}

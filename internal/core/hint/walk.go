@@ -1,0 +1,208 @@
+package hint
+
+// maxRows bounds the amounts that one walk checks. Requests with more are answered by lists.
+const maxRows = 16
+
+// row is one amount that a mask has to hold.
+type row struct {
+	stock *stock
+	need  int64
+	must  Mask // a mask has to contain it
+	// free by node; where units stand on several nodes this is the most that a node adds.
+	free []int64
+	// places and left, by place, are set where units stand on several nodes; hold are the places that a mask must reach.
+	places []Place
+	left   []int64
+	hold   []int64
+}
+
+// of counts what m holds.
+func (r *row) of(m Mask) int64 {
+	var sum int64
+	if r.places == nil {
+		for ; m != 0; m &= m - 1 {
+			sum += r.free[m.First()]
+		}
+		return sum
+	}
+	for i, p := range r.places {
+		if p.Nodes&m != 0 {
+			sum += r.left[i]
+		}
+	}
+	return sum
+}
+
+// adds counts what node adds to m.
+func (r *row) adds(node int, m Mask) int64 {
+	if r.places == nil {
+		return r.free[node]
+	}
+	var sum int64
+	for i, p := range r.places {
+		if p.Nodes.Has(node) && p.Nodes&m == 0 {
+			sum += r.left[i]
+		}
+	}
+	return sum
+}
+
+// reaches reports whether m has a node of every place that must be reached.
+func (r *row) reaches(m Mask) bool {
+	if r.places == nil {
+		return true
+	}
+	for i, n := range r.hold {
+		if n > 0 && r.places[i].Nodes != 0 && r.places[i].Nodes&m == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fits reports whether m holds every amount.
+func fits(rows []row, m Mask) bool {
+	for i := range rows {
+		if r := &rows[i]; r.of(m) < r.need || !r.reaches(m) {
+			return false
+		}
+	}
+	return true
+}
+
+// walk looks for the best mask of one size that holds every amount. Masks are built from the highest node down, lowest
+// choice first, which is the ascending order of numbers; a branch ends as soon as even the largest nodes below could not
+// fill it.
+type walk struct {
+	rule *Rule // of ranked walks
+	rows []row
+	// ranked: the mean distance decides, so every mask of the size is looked at; else the first is the best.
+	ranked bool
+	left   int // of the budget
+
+	nodes  [MaxNodes]uint8 // to choose from, ascending
+	n      int
+	sums   []int64 // [depth][row]: what the chosen nodes hold
+	peaks  []int64 // [i][row]: the largest amount of one of the nodes before i
+	best   Mask
+	spread int64
+	found  bool
+}
+
+// start looks at the masks of size k within nodes that contain must.
+func (w *walk) start(nodes, must Mask, k int) {
+	const small = 160
+	if (2*nodes.Len()+2)*len(w.rows) <= small {
+		var buf [small]int64
+		w.run(nodes, must, k, buf[:])
+		return
+	}
+	w.startLarge(nodes, must, k)
+}
+
+//go:noinline
+func (w *walk) startLarge(nodes, must Mask, k int) {
+	var buf [(2*MaxNodes + 2) * maxRows]int64
+	w.run(nodes, must, k, buf[:])
+}
+
+// run is start with a buffer of (2·nodes + 2)·rows numbers.
+func (w *walk) run(nodes, must Mask, k int, buf []int64) {
+	k -= must.Len()
+	if k < 0 || !must.Within(nodes) {
+		return
+	}
+	w.n = 0
+	for rest := nodes &^ must; rest != 0; rest &= rest - 1 {
+		w.nodes[w.n] = uint8(rest.First())
+		w.n++
+	}
+	if k > w.n {
+		return
+	}
+	if k == 0 {
+		if fits(w.rows, must) {
+			w.offer(must)
+		}
+		return
+	}
+	rows := len(w.rows)
+	w.sums, w.peaks = buf[:(k+1)*rows], buf[(k+1)*rows:(k+1)*rows+(w.n+1)*rows]
+	for r := range w.rows {
+		w.sums[k*rows+r] = w.rows[r].of(must)
+		peak := int64(0)
+		for i := range w.n {
+			w.peaks[i*rows+r] = peak
+			peak = max(peak, w.rows[r].free[w.nodes[i]])
+		}
+		w.peaks[w.n*rows+r] = peak
+	}
+	w.descend(k, w.n, must)
+}
+
+// descend chooses left more nodes among the first so many; false ends the walk.
+func (w *walk) descend(left, among int, m Mask) bool {
+	rows := len(w.rows)
+	have := w.sums[left*rows : (left+1)*rows]
+	if w.short(have, left, among) {
+		return true
+	}
+	for i := left - 1; i < among; i++ {
+		if w.left--; w.left < 0 {
+			return false
+		}
+		node := int(w.nodes[i])
+		enough := true
+		next := w.sums[(left-1)*rows : left*rows]
+		for r := range w.rows {
+			q := &w.rows[r]
+			next[r] = have[r] + q.adds(node, m)
+			if next[r]+int64(left-1)*w.peaks[i*rows+r] < q.need {
+				enough = false
+				break
+			}
+		}
+		if !enough {
+			continue
+		}
+		with := m | 1<<node
+		if left > 1 {
+			if !w.descend(left-1, i, with) {
+				return false
+			}
+			continue
+		}
+		reached := true
+		for r := range w.rows {
+			reached = reached && w.rows[r].reaches(with)
+		}
+		if reached {
+			w.offer(with)
+			if !w.ranked {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// short reports whether the largest nodes could not fill what is open.
+func (w *walk) short(have []int64, left, among int) bool {
+	for r := range w.rows {
+		if have[r]+int64(left)*w.peaks[among*len(w.rows)+r] < w.rows[r].need {
+			return true
+		}
+	}
+	return false
+}
+
+// offer keeps m if it is the best so far. Masks of one walk have one size.
+func (w *walk) offer(m Mask) {
+	var spread int64
+	if w.ranked {
+		spread = w.rule.spread(m)
+	}
+	if !w.found || spread < w.spread || spread == w.spread && m < w.best {
+		w.best, w.spread, w.found = m, spread, true
+	}
+}
