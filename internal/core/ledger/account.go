@@ -3,6 +3,7 @@ package ledger
 import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -16,6 +17,8 @@ type account struct {
 	nodes cpualloc.NodeMask
 	// memory is what the pod holds on NUMA nodes with CPUs.
 	memory []holding
+	// predicted is Guest.Prediction on this machine; nil without.
+	predicted kubelet.Placement
 }
 
 // newAccount translates e. Without a machine the entry is kept and holds nothing.
@@ -35,6 +38,9 @@ func newAccount(m *topo.Machine, e Entry) *account {
 		}
 	}
 	a.memory = holdingsOf(m, a.Memory)
+	if a.Guest != nil && a.Guest.Prediction != nil {
+		a.predicted = placementOf(m, a.Guest.Prediction.Held)
+	}
 	return a
 }
 

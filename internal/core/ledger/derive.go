@@ -9,17 +9,25 @@ import (
 )
 
 // derive is the one place that computes what follows from facts and entries. It costs O(pods + pins + CPUs) and a
-// constant number of allocations.
-func derive(fr *frame, accounts []*account, version uint64) *View {
+// constant number of allocations. c lets what the kubelet gave be changed by one pod instead of being reckoned anew.
+func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	v := &View{frame: fr, accounts: accounts, version: version}
 	v.summary.KubeletFree = fr.kubeletFree
 	if fr.facts.Machine == nil {
 		return v
 	}
 	v.hold()
+	v.settle(c.before, c.was, c.is)
 	v.settleKubelet()
 	v.summarize()
 	return v
+}
+
+// change tells from which view another one comes, with which account changed: was nil when the pod is new, is nil when it
+// is gone. The zero change is a view that comes from none.
+type change struct {
+	before  *View
+	was, is *account
 }
 
 // hold unites the CPUs of exclusive pods.
@@ -37,6 +45,9 @@ func (v *View) hold() {
 // settleKubelet walks pins and entries, both sorted by UID: pins of pods that Tenon does not decide about are KSTATIC;
 // entries of which the kubelet has told no pin yet will take CPUs of it at admission.
 func (v *View) settleKubelet() {
+	if v.tenancy != nil && v.facts.Mode == Follow {
+		v.kubeletStatic = v.tenancy.cpus()
+	}
 	pins, online := v.facts.Pins, v.facts.Machine.Online()
 	if len(pins) == 0 && !v.facts.Kubelet.Static {
 		return

@@ -26,6 +26,8 @@ type Entry struct {
 	// KubeletCPUs is the number of CPUs that a static kubelet takes for this pod at admission: the sum over Guaranteed
 	// containers with integer CPU, whatever Tenon decided about it.
 	KubeletCPUs int
+	// Guest is the pod as the kubelet sees it; nil when no kubelet would give it anything of its own.
+	Guest *Guest
 }
 
 // Equal reports whether two entries say the same.
@@ -33,7 +35,7 @@ func (e Entry) Equal(o Entry) bool {
 	e, o = e.normal(), o.normal()
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
-		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs && slices.Equal(e.Memory, o.Memory)
+		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs && e.Guest.Equal(o.Guest) && slices.Equal(e.Memory, o.Memory)
 }
 
 // normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs and Memory, so that entries that mean

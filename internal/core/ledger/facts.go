@@ -62,7 +62,10 @@ type Facts struct {
 	// ARM64: only FullPCPUs and NUMANodeLevel exist there (seed 000).
 	ARM64   bool
 	Kubelet Kubelet
-	Pins    []Pin
+	// Mode says whose CPU assignments hold; Model is the kubelet as far as its answers can be predicted.
+	Mode  Mode
+	Model Model
+	Pins  []Pin
 	// NodeReserved is RESERVED_N, System the system CPUs when they are exclusive.
 	NodeReserved, System cpuset.Set
 	Bind                 NodeBind
@@ -81,7 +84,7 @@ type Facts struct {
 func (f *Facts) Equal(o *Facts) bool {
 	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 && f.Kubelet == o.Kubelet &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy && f.StrategyByLabel == o.StrategyByLabel &&
-		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
+		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.equal(&o.Model) &&
 		slices.Equal(sortedPins(f.Pins), sortedPins(o.Pins)) && slices.Equal(normalMemory(f.Memory), normalMemory(o.Memory))
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -25,11 +26,14 @@ type frame struct {
 	capacity, coreCapacity []int
 	// memory is each type of memory while no pod holds any.
 	memory []MemorySummary
+	// placed is facts.Model.Placed on this machine, one for one.
+	placed []kubelet.Placement
 }
 
 func newFrame(f Facts) *frame {
 	m := f.Machine
 	f.Pins, f.Memory = slices.Clone(sortedPins(f.Pins)), slices.Clone(normalMemory(f.Memory))
+	f.Model.Placed = slices.Clone(sortedPlaced(f.Model.Placed))
 	fr := &frame{facts: f, kubeletFree: -1}
 	if m == nil {
 		return fr
@@ -58,6 +62,9 @@ func newFrame(f Facts) *frame {
 	largestFirst(fr.capacity)
 	largestFirst(fr.coreCapacity)
 	fr.memory = memoryTypes(m, f.Memory)
+	if f.Model.Node != nil {
+		fr.placed = placementsOf(m, f.Model.Placed)
+	}
 	return fr
 }
 

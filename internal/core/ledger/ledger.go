@@ -30,9 +30,9 @@ type Ledger struct {
 // New returns the account of a machine with the given facts and entries, in any order; of entries with equal UID the
 // last one counts.
 func New(f Facts, entries ...Entry) *Ledger {
-	l := &Ledger{view: derive(newFrame(f), nil, 1), assumed: map[string]uint64{}}
+	l := &Ledger{view: derive(newFrame(f), nil, 1, change{}), assumed: map[string]uint64{}}
 	if len(entries) > 0 {
-		l.view = derive(l.view.frame, accountsOf(f.Machine, entries), 1)
+		l.view = derive(l.view.frame, accountsOf(f.Machine, entries), 1, change{})
 	}
 	return l
 }
@@ -53,7 +53,7 @@ func (l *Ledger) SetFacts(f Facts) {
 			accounts[i] = newAccount(f.Machine, a.Entry)
 		}
 	}
-	l.view = derive(newFrame(f), accounts, v.version+1)
+	l.view = derive(newFrame(f), accounts, v.version+1, change{})
 }
 
 // Put records what the API server says of a pod: it replaces any entry of that UID, an assumed one too. An equal entry

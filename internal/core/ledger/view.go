@@ -17,7 +17,9 @@ type View struct {
 	version  uint64
 
 	lse, lsr, kubeletStatic cpuset.Set
-	summary                 Summary
+	// tenancy is nil while the kubelet is not predicted.
+	tenancy *tenancy
+	summary Summary
 }
 
 // hypothetical is the version of views that no ledger had: offers computed on them cannot be committed.
@@ -128,26 +130,26 @@ func (v *View) put(a *account, version uint64) *View {
 	if ok {
 		accounts := slices.Clone(v.accounts)
 		accounts[i] = a
-		return derive(v.frame, accounts, version)
+		return derive(v.frame, accounts, version, change{v, v.accounts[i], a})
 	}
 	accounts := make([]*account, len(v.accounts)+1)
 	copy(accounts, v.accounts[:i])
 	accounts[i] = a
 	copy(accounts[i+1:], v.accounts[i:])
-	return derive(v.frame, accounts, version)
+	return derive(v.frame, accounts, version, change{v, nil, a})
 }
 
 func (v *View) remove(i int, version uint64) *View {
 	accounts := make([]*account, 0, len(v.accounts)-1)
 	accounts = append(accounts, v.accounts[:i]...)
-	return derive(v.frame, append(accounts, v.accounts[i+1:]...), version)
+	return derive(v.frame, append(accounts, v.accounts[i+1:]...), version, change{v, v.accounts[i], nil})
 }
 
 // Equal reports whether two views are the same account, whatever their versions.
 func (v *View) Equal(o *View) bool {
 	return v.facts.Equal(&o.facts) && v.base == o.base && v.floor == o.floor &&
 		v.kubeletReserved == o.kubeletReserved && v.kubeletFree == o.kubeletFree &&
-		v.lse == o.lse && v.lsr == o.lsr && v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) &&
+		v.lse == o.lse && v.lsr == o.lsr && v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) && v.tenancy.equal(o.tenancy) &&
 		slices.EqualFunc(v.accounts, o.accounts, func(a, b *account) bool {
 			return a == b || a.Entry.Equal(b.Entry) && a.cpus == b.cpus && a.nodes == b.nodes
 		})

@@ -1,0 +1,247 @@
+package ledger
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Held is what one container has of a kubelet, in the kernel's ids, as the API says it: kubelet.Given for a machine that
+// may not be known yet.
+type Held struct {
+	Container string
+	// NUMAIDs are the nodes of the merged hint, ascending; nil where there is none, or where it is not known.
+	NUMAIDs   []int
+	Preferred bool
+	// CPUList is in list format.
+	CPUList string
+	// Memory is sorted by type, then NUMA nodes; Devices by resource, then NUMA nodes.
+	Memory  []HeldMemory
+	Devices []HeldDevices
+}
+
+// HeldMemory is memory of one type that is taken from NUMA nodes together.
+type HeldMemory struct {
+	Type    string
+	NUMAIDs []int
+	Bytes   int64
+}
+
+// HeldDevices are devices of one resource that stand on the same NUMA nodes; without nodes they have no topology.
+type HeldDevices struct {
+	Resource string
+	NUMAIDs  []int
+	Count    int
+}
+
+// Equal reports whether two containers hold the same.
+func (h Held) Equal(o Held) bool {
+	return h.Container == o.Container && h.Preferred == o.Preferred && h.CPUList == o.CPUList && slices.Equal(h.NUMAIDs, o.NUMAIDs) &&
+		slices.EqualFunc(h.Memory, o.Memory, func(a, b HeldMemory) bool {
+			return a.Type == b.Type && a.Bytes == b.Bytes && slices.Equal(a.NUMAIDs, b.NUMAIDs)
+		}) &&
+		slices.EqualFunc(h.Devices, o.Devices, func(a, b HeldDevices) bool {
+			return a.Resource == b.Resource && a.Count == b.Count && slices.Equal(a.NUMAIDs, b.NUMAIDs)
+		})
+}
+
+// HeldOf translates a placement on m to the kernel's ids.
+func HeldOf(m *topo.Machine, p kubelet.Placement) []Held {
+	out := make([]Held, 0, len(p))
+	for i := range p {
+		g := &p[i]
+		h := Held{
+			Container: g.Container, NUMAIDs: idsOf(m, g.Hint.Mask), Preferred: g.Hint.Preferred, CPUList: m.FormatList(g.CPUs),
+		}
+		for _, b := range g.Memory {
+			h.Memory = append(h.Memory, HeldMemory{b.Type, idsOf(m, b.Nodes), b.Bytes})
+		}
+		for _, d := range g.Devices {
+			h.Devices = append(h.Devices, HeldDevices{d.Resource, idsOf(m, d.Nodes), d.Count})
+		}
+		slices.SortStableFunc(h.Memory, func(a, b HeldMemory) int {
+			return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.NUMAIDs, b.NUMAIDs))
+		})
+		slices.SortStableFunc(h.Devices, func(a, b HeldDevices) int {
+			return cmp.Or(cmp.Compare(a.Resource, b.Resource), slices.Compare(a.NUMAIDs, b.NUMAIDs))
+		})
+		out = append(out, h)
+	}
+	return out
+}
+
+// idsOf returns the kernel's ids of NUMA nodes, ascending; nil for none.
+func idsOf(m *topo.Machine, nodes hint.Mask) []int {
+	var ids []int
+	for ; nodes != 0; nodes &= nodes - 1 {
+		if n := bits.TrailingZeros64(uint64(nodes)); n < m.NumNUMA() {
+			ids = append(ids, m.NUMAID(topo.NUMA(n)))
+		}
+	}
+	return ids
+}
+
+// placementOf translates what a pod holds to m. CPUs and NUMA nodes that the machine does not have are left out, and so
+// is what would stand on such nodes alone.
+func placementOf(m *topo.Machine, held []Held) kubelet.Placement {
+	p := make(kubelet.Placement, 0, len(held))
+	for _, h := range held {
+		g := kubelet.Given{Container: h.Container, Hint: hint.Hint{Preferred: h.Preferred}}
+		g.Hint.Mask, _ = maskOf(m, h.NUMAIDs)
+		g.CPUs = cpusOf(m, h.CPUList)
+		for _, b := range h.Memory {
+			if nodes, ok := maskOf(m, b.NUMAIDs); ok && nodes != 0 {
+				g.Memory = append(g.Memory, kubelet.Block{Type: b.Type, Nodes: nodes, Bytes: b.Bytes})
+			}
+		}
+		for _, d := range h.Devices {
+			if nodes, ok := maskOf(m, d.NUMAIDs); ok {
+				g.Devices = append(g.Devices, kubelet.Devices{Resource: d.Resource, Nodes: nodes, Count: d.Count})
+			}
+		}
+		p = append(p, g)
+	}
+	return p
+}
+
+// maskOf is false when ids names nodes and the machine has none of them.
+func maskOf(m *topo.Machine, ids []int) (mask hint.Mask, ok bool) {
+	for _, id := range ids {
+		if n, known := m.NUMAByID(id); known && int(n) < hint.MaxNodes {
+			mask |= 1 << n
+		}
+	}
+	return mask, mask != 0 || len(ids) == 0
+}
+
+func cpusOf(m *topo.Machine, list string) cpuset.Set {
+	if list == "" {
+		return cpuset.Set{}
+	}
+	cpus, _, err := m.ParseList(list)
+	if err != nil {
+		return cpuset.Set{}
+	}
+	return cpus.Intersect(m.Online())
+}
+
+// Difference is how an actual placement differs from the predicted one.
+type Difference uint8
+
+// Differences, which may be combined.
+const (
+	// DifferentMask: CPUs or memory are on other NUMA nodes.
+	DifferentMask Difference = 1 << iota
+	// DifferentCPUs: other CPUs, on the same NUMA nodes.
+	DifferentCPUs
+	// DifferentMemory: other amounts of memory, or another group of nodes.
+	DifferentMemory
+	// DifferentDevices: other numbers of devices, or devices outside the NUMA nodes that were predicted.
+	DifferentDevices
+)
+
+// Compare holds an actual placement against the predicted one. Which of equal devices a container gets, and how they are
+// split over the nodes of a mask, is the device plugin's to say: that is no difference.
+func Compare(predicted, actual kubelet.Placement) Difference {
+	var d Difference
+	for _, c := range containersOf(predicted, actual) {
+		p, a := givenTo(predicted, c), givenTo(actual, c)
+		if p.CPUs != a.CPUs {
+			d |= DifferentCPUs
+		}
+		if !sameBlocks(p.Memory, a.Memory) {
+			d |= DifferentMemory
+		}
+		if !sameDevices(p, a.Devices) {
+			d |= DifferentDevices
+		}
+	}
+	return d
+}
+
+// CompareOn is Compare, where CPUs and memory on other NUMA nodes of m are told as DifferentMask alone.
+func CompareOn(m *topo.Machine, predicted, actual kubelet.Placement) Difference {
+	d := Compare(predicted, actual)
+	if d&(DifferentCPUs|DifferentMemory) == 0 {
+		return d
+	}
+	for _, c := range containersOf(predicted, actual) {
+		if p, a := givenTo(predicted, c), givenTo(actual, c); NodesOf(m, &p) != NodesOf(m, &a) {
+			return d&^(DifferentCPUs|DifferentMemory) | DifferentMask
+		}
+	}
+	return d
+}
+
+// NodesOf returns the NUMA nodes of a container's CPUs and memory, by dense index.
+func NodesOf(m *topo.Machine, g *kubelet.Given) hint.Mask {
+	var mask hint.Mask
+	for c := range g.CPUs.All() {
+		if n := m.NUMAOf(topo.CPU(c)); int(n) < hint.MaxNodes {
+			mask |= 1 << n
+		}
+	}
+	for _, b := range g.Memory {
+		mask |= b.Nodes
+	}
+	return mask
+}
+
+func containersOf(predicted, actual kubelet.Placement) []string {
+	names := make([]string, 0, len(predicted))
+	for i := range predicted {
+		names = append(names, predicted[i].Container)
+	}
+	for i := range actual {
+		if !slices.Contains(names, actual[i].Container) {
+			names = append(names, actual[i].Container)
+		}
+	}
+	return names
+}
+
+func givenTo(p kubelet.Placement, container string) kubelet.Given {
+	for i := range p {
+		if p[i].Container == container {
+			return p[i]
+		}
+	}
+	return kubelet.Given{Container: container}
+}
+
+func sameBlocks(a, b []kubelet.Block) bool {
+	order := func(x, y kubelet.Block) int {
+		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Nodes, y.Nodes))
+	}
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.SortStableFunc(a, order)
+	slices.SortStableFunc(b, order)
+	return slices.Equal(a, b)
+}
+
+// sameDevices compares counts by resource; devices with topology must touch the nodes that were predicted.
+func sameDevices(predicted kubelet.Given, actual []kubelet.Devices) bool {
+	counts := map[string]int{}
+	nodes := map[string]hint.Mask{}
+	for _, d := range predicted.Devices {
+		counts[d.Resource] += d.Count
+		nodes[d.Resource] |= d.Nodes
+	}
+	for _, d := range actual {
+		counts[d.Resource] -= d.Count
+		if d.Nodes != 0 && d.Nodes&(nodes[d.Resource]|predicted.Hint.Mask) == 0 {
+			return false
+		}
+	}
+	for _, n := range counts {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}

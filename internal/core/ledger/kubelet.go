@@ -1,0 +1,507 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Mode says whose CPU assignments hold on a node.
+type Mode uint8
+
+// Modes.
+const (
+	// Own: the scheduler chooses, the agent enforces.
+	Own Mode = iota
+	// Follow: the kubelet chooses, the scheduler predicts what.
+	Follow
+	// Blind: the kubelet is not asked; nothing is known of it.
+	Blind
+)
+
+// String returns the annotation's spelling.
+func (m Mode) String() string { return [...]string{"Own", "Follow", "Blind"}[m] }
+
+// Model is a node's kubelet as far as its answers can be predicted. The zero value predicts nothing, and costs nothing.
+type Model struct {
+	// Node is the kubelet with nothing given to anybody; nil while all its managers are off, its version has no model, or
+	// the machine is not known. Facts that say the same share one.
+	Node *kubelet.Node
+	// Fault says, while Node is nil, why the kubelet can run no pod that takes part.
+	Fault why.Reason
+	// CPUs and Memory tell whether those managers are static, Devices the resources that the device manager knows, sorted.
+	CPUs, Memory bool
+	Devices      []string
+	// Release is the kubelet's minor version: 1.36.
+	Release string
+	// Assumed tells that only a foreign exporter speaks of the kubelet: options and reserved CPUs that it does not tell
+	// are taken to be absent.
+	Assumed bool
+	// Gen is the generation of the node's report, 0 = there is none; Placed what it says that pods have.
+	Gen    int64
+	Placed []Placed
+}
+
+// Placed is what the node reports of one pod.
+type Placed struct {
+	UID  string
+	Held []Held
+}
+
+// Concerns reports whether the kubelet gives p anything of its own, or would have to.
+func (m *Model) Concerns(p *kubelet.Pod) bool {
+	if p == nil || m.Node == nil && m.Fault.OK() {
+		return false
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if p.Guaranteed && (m.CPUs && c.CPUs > 0 || m.Memory && len(c.Memory) > 0) {
+			return true
+		}
+		for _, d := range c.Devices {
+			if _, known := slices.BinarySearch(m.Devices, d.Name); known {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (m *Model) equal(o *Model) bool {
+	return m.Node == o.Node && m.Fault == o.Fault && m.CPUs == o.CPUs && m.Memory == o.Memory && slices.Equal(m.Devices, o.Devices) &&
+		m.Release == o.Release && m.Assumed == o.Assumed && m.Gen == o.Gen &&
+		slices.EqualFunc(sortedPlaced(m.Placed), sortedPlaced(o.Placed), func(a, b Placed) bool {
+			return a.UID == b.UID && slices.EqualFunc(a.Held, b.Held, Held.Equal)
+		})
+}
+
+func sortedPlaced(placed []Placed) []Placed {
+	byUID := func(a, b Placed) int { return cmp.Compare(a.UID, b.UID) }
+	if !slices.IsSortedFunc(placed, byUID) {
+		placed = slices.Clone(placed)
+		slices.SortStableFunc(placed, byUID)
+	}
+	return placed
+}
+
+// Guest is the pod of an entry as the node's kubelet sees it. It must not be changed.
+type Guest struct {
+	Pod *kubelet.Pod
+	// Created is when the pod was made, in seconds since the epoch: the order in which a kubelet admits a batch.
+	Created int64
+	// Prediction is what the scheduler expects the kubelet to give the pod; nil when nobody has predicted it.
+	Prediction *Prediction
+}
+
+// Prediction is a predicted placement.
+type Prediction struct {
+	// Model is the kubelet's release, Gen the report of the node that the prediction was made on.
+	Model string
+	Gen   int64
+	// Held is in the order of the pod's containers.
+	Held []Held
+}
+
+// Equal reports whether two guests are the same.
+func (g *Guest) Equal(o *Guest) bool {
+	if g == nil || o == nil {
+		return g == o
+	}
+	if g.Created != o.Created || !samePod(g.Pod, o.Pod) {
+		return false
+	}
+	p, q := g.Prediction, o.Prediction
+	if p == nil || q == nil {
+		return p == q
+	}
+	return p.Model == q.Model && p.Gen == q.Gen && slices.EqualFunc(p.Held, q.Held, Held.Equal)
+}
+
+func samePod(a, b *kubelet.Pod) bool {
+	return a == b || a.UID == b.UID && a.Guaranteed == b.Guaranteed && a.PodLevel == b.PodLevel &&
+		slices.EqualFunc(a.Containers, b.Containers, func(c, d kubelet.Container) bool {
+			return c.Name == d.Name && c.Role == d.Role && c.CPUs == d.CPUs &&
+				slices.Equal(c.Memory, d.Memory) && slices.Equal(c.Devices, d.Devices)
+		})
+}
+
+// Source says from where a pod's placement is known.
+type Source uint8
+
+// Sources, the surest first.
+const (
+	// Reported: the node says so.
+	Reported Source = iota
+	// Pinned: the node tells the pod's CPUs, the rest is reckoned.
+	Pinned
+	// Predicted: the scheduler predicted it when it bound the pod, and the node has not spoken yet.
+	Predicted
+	// Reckoned: nobody has predicted it for this pod, or what was predicted has been overtaken by a report.
+	Reckoned
+)
+
+// String returns the source as a word.
+func (s Source) String() string { return [...]string{"reported", "pinned", "predicted", "reckoned"}[s] }
+
+// stay is a pod on a node whose kubelet is predicted.
+type stay struct {
+	*account
+	source Source
+	// placement is what it has. For Pinned and Reckoned it follows from the state before it.
+	placement kubelet.Placement
+	// refused: the kubelet as it is predicted would not admit it, so it has nothing.
+	refused bool
+	// after is the state with it and all before it, for Pinned and Reckoned.
+	after *kubelet.State
+}
+
+// tenancy is what a node's kubelet has given to whom.
+//
+//	reported ─With─► told ─With predicted─► base ─Admit, one after the other─► the state
+//
+// Told and base do not depend on the order in which pods came; the rest follows the order of creation, as the kubelet's
+// own admission does.
+type tenancy struct {
+	told, base *kubelet.State
+	// queue are the stays that are admitted on base: Pinned before Reckoned, then by creation and UID.
+	queue []*stay
+	// stays are all of them by UID.
+	stays []*stay
+	// surprised: a report contradicts a prediction, so that predictions older than the report count for nothing.
+	surprised bool
+}
+
+// Kubelet returns what the node's kubelet has given to whom: what is reported counts, else what was predicted, else what
+// the model says. nil while the kubelet is not predicted.
+func (v *View) Kubelet() *kubelet.State {
+	if v.tenancy == nil {
+		return nil
+	}
+	return v.tenancy.state()
+}
+
+// Confirmed returns the kubelet's state with nothing but what the node reported; nil while it is not predicted.
+func (v *View) Confirmed() *kubelet.State {
+	if v.tenancy == nil {
+		return nil
+	}
+	return v.tenancy.told
+}
+
+// Unconfirmed returns the pods that take part and of which the node has not said what they have, by UID; at most limit.
+func (v *View) Unconfirmed(limit int) []*kubelet.Pod {
+	if v.tenancy == nil {
+		return nil
+	}
+	var pods []*kubelet.Pod
+	for _, s := range v.tenancy.stays {
+		if s.source >= Predicted && len(pods) < limit {
+			pods = append(pods, s.Guest.Pod)
+		}
+	}
+	return pods
+}
+
+// Stay is what a pod has of the node's kubelet.
+type Stay struct {
+	Entry     Entry
+	Source    Source
+	Placement kubelet.Placement
+	// Refused: the kubelet, as it is predicted, would not have admitted it.
+	Refused bool
+}
+
+// Stay returns what the pod has of the node's kubelet; false when it takes no part.
+func (v *View) Stay(uid string) (Stay, bool) {
+	if v.tenancy == nil {
+		return Stay{}, false
+	}
+	i, ok := v.tenancy.find(uid)
+	if !ok {
+		return Stay{}, false
+	}
+	s := v.tenancy.stays[i]
+	return Stay{s.Entry, s.source, s.placement, s.refused}, true
+}
+
+// Surprise compares what the node reports of a pod with what was predicted for it; 0 while there is nothing to compare.
+func (v *View) Surprise(uid string) Difference {
+	if v.tenancy == nil {
+		return 0
+	}
+	i, ok := v.tenancy.find(uid)
+	if !ok {
+		return 0
+	}
+	s := v.tenancy.stays[i]
+	if s.source != Reported || s.predicted == nil {
+		return 0
+	}
+	return CompareOn(v.facts.Machine, s.predicted, s.placement)
+}
+
+func (t *tenancy) find(uid string) (int, bool) {
+	return slices.BinarySearchFunc(t.stays, uid, func(s *stay, uid string) int { return cmp.Compare(s.UID, uid) })
+}
+
+func (t *tenancy) state() *kubelet.State {
+	if n := len(t.queue); n > 0 {
+		return t.queue[n-1].after
+	}
+	return t.base
+}
+
+// settle computes the tenancy of v: from that of before, which differs by one account and shares the frame, or anew. One
+// pod costs a With or a Without, and an admission for each unreported pod that nobody predicted and that follows it.
+func (v *View) settle(before *View, was, is *account) {
+	model := &v.facts.Model
+	if model.Node == nil || v.facts.Machine == nil {
+		return
+	}
+	if before == nil || before.tenancy == nil {
+		v.tenancy = v.settleAll()
+		return
+	}
+	was, is = v.guest(was), v.guest(is)
+	if was == nil && is == nil {
+		v.tenancy = before.tenancy
+		return
+	}
+	if v.surprising(was) || v.surprising(is) {
+		v.tenancy = v.settleAll() // other predictions may count from now on
+		return
+	}
+	t := *before.tenancy
+	first := len(t.queue)
+	if was != nil {
+		first = t.leave(was.UID, first)
+	}
+	if is != nil {
+		first = t.enter(v.stayOf(is, t.surprised), first)
+	}
+	t.admit(v, first)
+	v.tenancy = &t
+}
+
+func (v *View) settleAll() *tenancy {
+	empty := v.facts.Model.Node.Empty()
+	t := &tenancy{told: empty, base: empty}
+	for _, a := range v.accounts {
+		t.surprised = t.surprised || v.surprising(v.guest(a))
+	}
+	for _, a := range v.accounts {
+		if v.guest(a) != nil {
+			t.enter(v.stayOf(a, t.surprised), 0)
+		}
+	}
+	t.admit(v, 0)
+	return t
+}
+
+// guest returns a when it takes part in the kubelet's decisions.
+func (v *View) guest(a *account) *account {
+	if a == nil || a.Guest == nil || !v.facts.Model.Concerns(a.Guest.Pod) {
+		return nil
+	}
+	return a
+}
+
+// report returns what the node says of a pod, unless that is older than what was predicted for it.
+func (v *View) report(a *account) (kubelet.Placement, bool) {
+	m := &v.facts.Model
+	if p := a.Guest.Prediction; p != nil && m.Gen <= p.Gen {
+		return nil, false
+	}
+	i, ok := slices.BinarySearchFunc(m.Placed, a.UID, func(p Placed, uid string) int { return cmp.Compare(p.UID, uid) })
+	if !ok {
+		return nil, false
+	}
+	return v.placed[i], true
+}
+
+// surprising reports whether the node contradicts what was predicted for a.
+func (v *View) surprising(a *account) bool {
+	if a == nil || a.predicted == nil {
+		return false
+	}
+	actual, ok := v.report(a)
+	return ok && Compare(a.predicted, actual) != 0
+}
+
+func (v *View) stayOf(a *account, surprised bool) *stay {
+	s := &stay{account: a}
+	actual, reported := v.report(a)
+	switch p := a.Guest.Prediction; {
+	case reported:
+		s.source, s.placement = Reported, actual
+	case p != nil && (!surprised || p.Gen >= v.facts.Model.Gen):
+		s.source, s.placement = Predicted, a.predicted
+	case p == nil && v.pinOf(a.UID) != cpuset.Set{}:
+		s.source = Pinned
+	default:
+		s.source = Reckoned
+	}
+	return s
+}
+
+// pinOf returns the CPUs that the node says the kubelet pinned for a pod.
+func (v *View) pinOf(uid string) cpuset.Set {
+	var cpus cpuset.Set
+	pins := v.facts.Pins
+	i, _ := slices.BinarySearchFunc(pins, uid, func(p Pin, uid string) int { return cmp.Compare(p.UID, uid) })
+	for ; i < len(pins) && pins[i].UID == uid; i++ {
+		cpus.Include(&pins[i].CPUs)
+	}
+	return cpus
+}
+
+// leave and enter change a tenancy by one stay; slices and states are replaced, never written to. They return the place
+// in the queue from which on it must be admitted again: first, or one before it.
+func (t *tenancy) leave(uid string, first int) int {
+	i, ok := t.find(uid)
+	if !ok {
+		return first
+	}
+	s := t.stays[i]
+	t.stays = slices.Delete(slices.Clone(t.stays), i, i+1)
+	switch s.source {
+	case Reported:
+		t.told = t.told.Without(uid)
+		t.base = t.base.Without(uid)
+		return 0
+	case Predicted:
+		t.base = t.base.Without(uid)
+		return 0
+	}
+	at := slices.Index(t.queue, s)
+	t.queue = slices.Delete(slices.Clone(t.queue), at, at+1)
+	return min(first, at)
+}
+
+func (t *tenancy) enter(s *stay, first int) int {
+	i, _ := t.find(s.UID)
+	t.stays = slices.Insert(slices.Clip(t.stays), i, s)
+	switch s.source {
+	case Reported:
+		t.told = t.told.With(s.Guest.Pod, s.placement)
+		t.base = t.base.With(s.Guest.Pod, s.placement)
+		return 0
+	case Predicted:
+		t.base = t.base.With(s.Guest.Pod, s.placement)
+		return 0
+	}
+	at, _ := slices.BinarySearchFunc(t.queue, s, byAdmission)
+	t.queue = slices.Insert(slices.Clip(t.queue), at, s)
+	return min(first, at)
+}
+
+// byAdmission is the order in which a kubelet admits pods that come together; those that it has pinned came before.
+func byAdmission(a, b *stay) int {
+	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Guest.Created, b.Guest.Created), cmp.Compare(a.UID, b.UID))
+}
+
+// admit runs the model for the queue from first on.
+func (t *tenancy) admit(v *View, first int) {
+	if first >= len(t.queue) {
+		return
+	}
+	state := t.base
+	if first > 0 {
+		state = t.queue[first-1].after
+	}
+	t.queue = slices.Clone(t.queue)
+	t.stays = slices.Clone(t.stays)
+	for i, s := range t.queue[first:] {
+		again := *s
+		state = again.admit(state, v)
+		t.queue[first+i] = &again
+		at, _ := t.find(again.UID)
+		t.stays[at] = &again
+	}
+}
+
+func (s *stay) admit(state *kubelet.State, v *View) *kubelet.State {
+	after, placement, refusal := state.Admit(s.Guest.Pod)
+	s.refused = refusal != nil
+	if s.refused {
+		after, placement = state, nil
+	}
+	if s.source == Pinned {
+		if cpus := v.pinOf(s.UID).Intersect(v.facts.Machine.Online()); held(placement) != cpus {
+			placement = pinned(s.Guest.Pod, placement, cpus)
+			after, s.refused = state.With(s.Guest.Pod, placement), false
+		}
+	}
+	s.placement, s.after = placement, after
+	return after
+}
+
+// pinned is a placement with other CPUs. Which container has which is not told; the account needs the sum alone.
+func pinned(p *kubelet.Pod, placement kubelet.Placement, cpus cpuset.Set) kubelet.Placement {
+	placement = slices.Clone(placement)
+	for i := range placement {
+		placement[i].CPUs = cpuset.Set{}
+	}
+	name := ""
+	for _, c := range p.Containers {
+		if c.CPUs > 0 && c.Role != kubelet.Init {
+			name = c.Name
+			break
+		}
+	}
+	for i := range placement {
+		if placement[i].Container == name {
+			placement[i].CPUs = cpus
+			return placement
+		}
+	}
+	return append(placement, kubelet.Given{Container: name, CPUs: cpus})
+}
+
+// held returns all CPUs of a placement.
+func held(p kubelet.Placement) cpuset.Set {
+	var cpus cpuset.Set
+	for i := range p {
+		cpus.Include(&p[i].CPUs)
+	}
+	return cpus
+}
+
+// cpus returns the CPUs that the kubelet gave, or will give, to anybody.
+func (t *tenancy) cpus() cpuset.Set {
+	var cpus cpuset.Set
+	for _, s := range t.stays {
+		for i := range s.placement {
+			cpus.Include(&s.placement[i].CPUs)
+		}
+	}
+	return cpus
+}
+
+// equal compares what every pod has and from where that is known: the states follow from it.
+func (t *tenancy) equal(o *tenancy) bool {
+	if t == nil || o == nil {
+		return t == o
+	}
+	return slices.EqualFunc(t.stays, o.stays, func(a, b *stay) bool {
+		return a.UID == b.UID && a.source == b.source && a.refused == b.refused && slices.EqualFunc(a.placement, b.placement, sameGiven)
+	}) && slices.EqualFunc(t.queue, o.queue, func(a, b *stay) bool { return a.UID == b.UID })
+}
+
+func sameGiven(a, b kubelet.Given) bool {
+	return a.Container == b.Container && a.Hint == b.Hint && a.CPUs == b.CPUs && slices.Equal(a.Memory, b.Memory) &&
+		slices.Equal(a.Devices, b.Devices)
+}
+
+// placementsOf translates the report.
+func placementsOf(m *topo.Machine, placed []Placed) []kubelet.Placement {
+	out := make([]kubelet.Placement, len(placed))
+	for i := range placed {
+		out[i] = placementOf(m, placed[i].Held)
+	}
+	return out
+}
