@@ -25,23 +25,24 @@ import (
 
 // Agent is the agent of one node. Its methods are safe for concurrent use.
 type Agent struct {
-	o       Options
-	machine *topo.Machine
-	notes   []string
-	boot    string
-	engine  *apply.Engine
-	poke    chan struct{} // holds one token while facts may have changed
-	claims  chan struct{} // holds one token while what pods claim may have changed
+	o      Options
+	notes  []string
+	boot   string
+	engine *apply.Engine
+	poke   chan struct{} // holds one token while facts may have changed
+	claims chan struct{} // holds one token while what pods claim may have changed
 
 	problems problems
 	// When the loop of follow and the engine last did something.
 	followed, passed pulse
 
 	mu          sync.Mutex // guards the fields below; never held across a call out of the package
+	machine     *topo.Machine
+	presence    string // what the kernel said of its parts when machine was read
 	node        *corev1.Node
 	mode        probe.Mode
 	modeChanged chan struct{} // closed and replaced when mode changes
-	state       host.CPUState
+	state       probe.KubeletState
 	since       metav1.Time
 	facts       ledger.Facts
 	applied     error // why the cgroup tree is not in order yet; nil once it was
@@ -67,16 +68,23 @@ func New(o Options) (*Agent, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+	presence, err := host.Presence(o.Root) // before the rest: what changes meanwhile is seen again
+	if err != nil {
+		return nil, err
+	}
 	reading, err := host.Read(o.Root, o.Arch)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.Kubelet.Runs(reading.Machine); err != nil {
+		reading.Notes = append(reading.Notes, "a kubelet with these settings would not start here: "+err.Error())
 	}
 	boot, err := host.BootID(o.Root)
 	if err != nil {
 		return nil, err
 	}
 	a := &Agent{
-		o: o, machine: o.Shared.intern(reading.Machine), notes: reading.Notes, boot: boot,
+		o: o, machine: o.Shared.intern(reading.Machine), presence: presence, notes: reading.Notes, boot: boot,
 		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), modeChanged: make(chan struct{}), applied: errStarting,
 		problems: problems{annotations: map[types.UID]string{}},
 	}
@@ -115,8 +123,17 @@ func (a *Agent) findCgroups() error {
 
 func (a *Agent) isStatic() bool { return a.o.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic }
 
+// keepsRecords reports whether the kubelet records something of most pods that it admits.
+func (a *Agent) keepsRecords() bool {
+	return a.isStatic() || a.o.Kubelet.MemoryPolicy == annotation.KubeletMemoryStatic || a.o.Devices != nil
+}
+
 // Machine returns the node's machine.
-func (a *Agent) Machine() *topo.Machine { return a.machine }
+func (a *Agent) Machine() *topo.Machine {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.machine
+}
 
 // Table returns the desired state of the cgroup tree of this moment.
 func (a *Agent) Table() desired.Table { return a.engine.Table() }
@@ -127,6 +144,9 @@ func (a *Agent) Mode() probe.Mode {
 	defer a.mu.Unlock()
 	return a.mode
 }
+
+// writes reports whether the agent writes cpusets now.
+func (a *Agent) writes() bool { return a.o.Switches.Writes(a.Mode()) }
 
 // Ready returns nil once the agent has seen its pods, brought the cgroup tree in order and published the topology.
 func (a *Agent) Ready() error {

@@ -17,7 +17,9 @@ import (
 const (
 	// ModeConflict: the wish in the label topology-mode cannot be met.
 	ModeConflict = "tenon.sh/TopologyModeConflict"
-	// StateUnreadable: the kubelet's record of pinned CPUs cannot be used; the last good one counts.
+	// SourceDegraded: the machine's files contradict themselves or cannot be read; the last good topology counts.
+	SourceDegraded = "tenon.sh/TopologySourceDegraded"
+	// StateUnreadable: a record of the kubelet's managers cannot be used; the last good one counts.
 	StateUnreadable = "tenon.sh/KubeletStateUnreadable"
 	// StaticActive: a static kubelet has recorded CPUs for one pod that are exclusive to another. The agent's values hold.
 	StaticActive = "tenon.sh/KubeletStaticActive"

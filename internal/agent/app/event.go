@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // tell passes on what the engine did to a file of the cgroup tree.
@@ -44,6 +45,13 @@ func (a *Agent) tell(r apply.Record) {
 		return
 	}
 	a.event(podRef(r), warn, r.Kind.String(), "Enforce", note, r.Container, r.File, r.Group, r.Got, r.Want)
+}
+
+// topologyChanged is the Event for a machine that became another one.
+func topologyChanged(old, now *topo.Machine) report.Event {
+	return report.Event{Warning: true, Reason: "TopologyChanged", Note: fmt.Sprintf(
+		"the machine has CPUs %s on %d NUMA nodes, it had %s on %d: what pods hold of CPUs that are gone is left out",
+		now.FormatList(now.Online()), now.NumNUMA(), old.FormatList(old.Online()), old.NumNUMA())}
 }
 
 // timed takes how long a pass of the engine took.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -83,7 +82,7 @@ func (a *Agent) enforce(ctx context.Context) error {
 		a.mu.Lock()
 		mode, changed := a.mode, a.modeChanged
 		a.mu.Unlock()
-		if mode != probe.Own {
+		if !a.o.Switches.Writes(mode) {
 			select {
 			case <-changed:
 			case <-ctx.Done():
@@ -112,7 +111,7 @@ func (a *Agent) enforce(ctx context.Context) error {
 // applyFirst brings the tree in order for the first time; false when it has to be tried again.
 func (a *Agent) applyFirst() bool {
 	var err error
-	if a.Mode() == probe.Own {
+	if a.writes() {
 		err = a.engine.Reconcile()
 	}
 	a.mu.Lock()
@@ -177,7 +176,8 @@ func sameWish(a, b *corev1.Node) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion
 }
 
 func (a *Agent) currentNode() *corev1.Node {
@@ -195,13 +195,13 @@ func (a *Agent) touch() {
 	a.reporter.Changed()
 }
 
-// touchPods is touch for a change of pods. They change the facts only where the kubelet pins some of them.
+// touchPods is touch for a change of pods. They change the facts only where the kubelet gives some of them something.
 func (a *Agent) touchPods() {
 	select {
 	case a.claims <- struct{}{}:
 	default:
 	}
-	if a.isStatic() {
+	if a.keepsRecords() {
 		a.touch()
 		return
 	}

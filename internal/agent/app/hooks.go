@@ -6,7 +6,6 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/agent/probe"
 )
 
 // Hooks is what a container runtime asks at the steps of a container's life. While the agent writes no cpusets (modes
@@ -27,7 +26,7 @@ func (a *Agent) Hooks() Hooks { return hooks{a} }
 type hooks struct{ a *Agent }
 
 func (h hooks) Create(c apply.Container) ([]desired.Row, error) {
-	if h.a.Mode() != probe.Own {
+	if !h.a.writes() {
 		return nil, nil
 	}
 	rows, err := h.a.engine.Create(c)
@@ -36,7 +35,7 @@ func (h hooks) Create(c apply.Container) ([]desired.Row, error) {
 }
 
 func (h hooks) Start(ctx context.Context, c apply.Container) error {
-	if h.a.Mode() != probe.Own {
+	if !h.a.writes() {
 		return nil
 	}
 	began := h.a.o.Clock.Now()

@@ -33,6 +33,9 @@ type Options struct {
 
 	// Kubelet is how the node's kubelet handles CPUs and topology.
 	Kubelet host.Kubelet
+	// Devices returns the devices of the node's device plugins with their NUMA nodes, sorted; nil where nothing tells
+	// them. It must not block.
+	Devices func() []host.Device
 	// Switches are the take-over flags of seed 000.
 	Switches probe.Switches
 	// AllowUnallocatedLSR lets LSR pods that no scheduler gave CPUs run on the shared pool.

@@ -57,9 +57,16 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 		fmt.Fprintln(notes, "note:", note)
 	}
 	mode, _ := probe.ModeOf(switches, kubelet.CPUPolicy == "static", "")
-	out := probe.Topology(probe.Input{
-		NodeName: name, Machine: reading.Machine, Kubelet: kubelet, Mode: mode, Writer: "tenon-agent/" + version(),
-	})
+	in := probe.Input{NodeName: name, Machine: reading.Machine, Kubelet: kubelet, Mode: mode, Writer: "tenon-agent/" + version()}
+	if err := kubelet.Runs(reading.Machine); err != nil {
+		fmt.Fprintln(notes, "note: a kubelet with these settings would not start here:", err)
+	}
+	if switches.QueryKubelet {
+		if in.State, err = records(f.hostRoot(), kubelet, reading.Machine, in.State); err != nil {
+			fmt.Fprintln(notes, "note: what the kubelet's managers have recorded cannot be used:", err)
+		}
+	}
+	out := probe.Topology(in)
 	for _, p := range out.Problems {
 		fmt.Fprintln(notes, "note:", p)
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/tenon-project/tenon/internal/agent/probe"
 )
 
 // patience is how long a loop may stand still before only a restart can be expected to help.
@@ -29,7 +27,7 @@ func (a *Agent) Alive() error {
 	if still, yes := a.followed.stalled(now, limit); yes {
 		return fmt.Errorf("the loop that follows the node has not moved for %v", still.Round(time.Second))
 	}
-	if still, yes := a.passed.stalled(now, limit); yes && a.Mode() == probe.Own {
+	if still, yes := a.passed.stalled(now, limit); yes && a.writes() {
 		return fmt.Errorf("the cgroup tree was last looked at %v ago", still.Round(time.Second))
 	}
 	return nil

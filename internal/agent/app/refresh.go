@@ -15,19 +15,21 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// refresh reads the kubelet's state, decides the mode and gives the engine the facts that follow. Errors are told as
-// conditions and logged; what was known before stays.
+// refresh reads the machine and the kubelet's state, decides the mode and gives the engine the facts that follow. Errors
+// are told as conditions and logged; what was known before stays.
 func (a *Agent) refresh(ctx context.Context) {
 	log := klog.FromContext(ctx)
+	if err := a.readMachine(ctx); err != nil {
+		log.Error(err, "Cannot use the machine's files, the last good topology counts", "node", a.o.Node)
+	}
 	if err := a.readState(ctx); err != nil {
-		log.Error(err, "Cannot use the kubelet's record of pinned CPUs, the last good one counts", "node", a.o.Node)
+		log.Error(err, "Cannot use what the kubelet's managers recorded, the last good record counts", "node", a.o.Node)
 	}
 	if err := a.decideMode(ctx); err != nil {
 		log.Error(err, "Cannot tell the topology mode", "node", a.o.Node)
@@ -51,28 +53,6 @@ func (a *Agent) refresh(ctx context.Context) {
 	a.reporter.Changed()
 }
 
-// readState reads what the kubelet pinned. A record that cannot be used leaves the last good one in force.
-func (a *Agent) readState(ctx context.Context) error {
-	if !a.o.Switches.QueryKubelet || !a.isStatic() {
-		return nil
-	}
-	state, err := host.ReadCPUState(a.o.Root)
-	if err == nil {
-		err = a.check(state)
-	}
-	if err != nil {
-		return errors.Join(err, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
-	}
-	a.mu.Lock()
-	changed := !reflect.DeepEqual(a.state, state)
-	a.state = state
-	a.mu.Unlock()
-	if changed {
-		a.reporter.Changed()
-	}
-	return a.conditions.set(ctx, StateUnreadable, false, "Readable", "the kubelet's record of pinned CPUs is in use")
-}
-
 // tellOverlap keeps the condition StaticActive.
 func (a *Agent) tellOverlap(ctx context.Context) error {
 	overlap := ""
@@ -88,43 +68,28 @@ func (a *Agent) tellOverlap(ctx context.Context) error {
 // overlap names the first pod whose exclusive CPUs the kubelet has assigned to another one; "" when there is none.
 func (a *Agent) overlap() string {
 	a.mu.Lock()
-	assigned := a.state.Pods
+	assigned := a.state.CPU.Pods
 	a.mu.Unlock()
 	view := a.engine.View()
+	machine := view.Machine()
+	if machine == nil {
+		return ""
+	}
 	for e := range view.Entries() {
 		if !e.Role.Binds() {
 			continue
 		}
 		own := view.CPUsOf(e.UID)
 		for _, uid := range slices.Sorted(maps.Keys(assigned)) {
-			theirs, _, err := a.machine.ParseList(cpuset.FormatIDs(assigned[uid]))
+			theirs, _, err := machine.ParseList(cpuset.FormatIDs(assigned[uid]))
 			if taken := own.Intersect(theirs); uid != e.UID && err == nil && !taken.IsEmpty() {
 				return fmt.Sprintf("the kubelet's static policy has assigned CPUs %s, which are exclusive to pod %s/%s, to the pod with UID %s: "+
 					"the agent keeps that pod off them; set the kubelet's policy to none once the take-over has ended",
-					a.machine.FormatList(taken), e.Namespace, e.Name, uid)
+					machine.FormatList(taken), e.Namespace, e.Name, uid)
 			}
 		}
 	}
 	return ""
-}
-
-// check refuses a record that is not of this kubelet on this machine.
-func (a *Agent) check(state host.CPUState) error {
-	if state.Policy == "" {
-		return nil // the kubelet has not written it yet
-	}
-	if state.Policy != annotation.KubeletPolicyStatic {
-		return fmt.Errorf("cpu_manager_state is of policy %q, the kubelet's is %q", state.Policy, a.o.Kubelet.CPUPolicy)
-	}
-	online := a.machine.Online()
-	for uid, ids := range state.Pods {
-		for _, id := range ids {
-			if c, ok := a.machine.CPUByID(id); !ok || !online.Has(int(c)) {
-				return fmt.Errorf("cpu_manager_state gives CPU %d to pod %s, and that CPU is not online", id, uid)
-			}
-		}
-	}
-	return nil
 }
 
 // decideMode applies the table of modes, and begins or ends a take-over.
@@ -179,11 +144,10 @@ func (a *Agent) input(pods []*corev1.Pod) probe.Input {
 	a.mu.Lock()
 	in := probe.Input{
 		NodeName: a.o.Node, Node: a.node, Machine: a.machine, Kubelet: a.o.Kubelet, Mode: a.mode,
-		Writer: "tenon-agent/" + a.o.Version, Since: a.since,
+		Writer: "tenon-agent/" + a.o.Version, Since: a.since, Pods: pods, State: a.state,
 	}
-	state := a.state
 	a.mu.Unlock()
-	in.Pins = probe.Pins(state, pods, in.Mode, in.Since.Time)
+	in.Pins = probe.Pins(in.State.CPU, pods, in.Mode, in.Since.Time)
 	return in
 }
 

@@ -23,6 +23,9 @@ type Switches struct {
 	CPUSetAllocator bool
 }
 
+// Writes reports whether an agent in a mode writes cpusets.
+func (s Switches) Writes(m Mode) bool { return m == Own && s.CPUSetAllocator }
+
 // Valid refuses an agent that would write cpusets without knowing what the kubelet writes.
 func (s Switches) Valid() bool { return s.QueryKubelet || !s.CPUSetAllocator }
 
@@ -36,6 +39,8 @@ func ModeOf(s Switches, static bool, wish string) (mode Mode, conflict string) {
 		return Own, "label " + annotation.TopologyMode + "=Follow cannot be met: the kubelet's CPU manager policy is none, there is nothing to follow"
 	case static && (!s.CPUSetAllocator || wish == string(Follow)):
 		return Follow, unmet(wish, Follow, "the agent's feature gate CPUSetAllocator is off")
+	case !s.CPUSetAllocator:
+		return Own, "nobody keeps pods on their CPUs: the kubelet's CPU manager policy is none, and the agent's feature gate CPUSetAllocator is off"
 	}
 	return Own, unmet(wish, Own, "")
 }

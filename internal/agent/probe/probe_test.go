@@ -295,18 +295,22 @@ func TestModeTable(t *testing.T) {
 		want     probe.Mode
 		conflict bool
 	}{
-		"policy none":                                       {on, false, "", probe.Own, false},
-		"policy none, Own wished":                           {on, false, "Own", probe.Own, false},
-		"policy static":                                     {on, true, "", probe.Own, false},
-		"policy static, allocator off":                      {off, true, "", probe.Follow, false},
-		"policy static, allocator off, Follow wished":       {off, true, "Follow", probe.Follow, false},
-		"policy static: the label wins over the gate":       {on, true, "Follow", probe.Follow, false},
-		"policy none has nothing to follow":                 {on, false, "Follow", probe.Own, true},
-		"policy none, allocator off, has nothing to follow": {off, false, "Follow", probe.Own, true},
-		"query off":                 {blind, true, "", probe.Blind, false},
-		"query off, Follow wished":  {blind, true, "Follow", probe.Blind, true},
-		"allocator off, Own wished": {off, true, "Own", probe.Follow, true},
-		"a word that is no mode is reported, not interpreted": {on, true, "Both", probe.Own, true},
+		"policy none":                                                 {on, false, "", probe.Own, false},
+		"policy none, Own wished":                                     {on, false, "Own", probe.Own, false},
+		"policy static":                                               {on, true, "", probe.Own, false},
+		"policy static, allocator off":                                {off, true, "", probe.Follow, false},
+		"policy static, allocator off, Follow wished":                 {off, true, "Follow", probe.Follow, false},
+		"policy static: the label wins over the gate":                 {on, true, "Follow", probe.Follow, false},
+		"policy none has nothing to follow":                           {on, false, "Follow", probe.Own, true},
+		"policy none, allocator off, has nothing to follow":           {off, false, "Follow", probe.Own, true},
+		"policy none, allocator off: nobody keeps pods on their CPUs": {off, false, "", probe.Own, true},
+		"policy none, query off":                                      {blind, false, "", probe.Blind, false},
+		"policy none, query off, Follow wished":                       {blind, false, "Follow", probe.Blind, true},
+		"policy static, Own wished":                                   {on, true, "Own", probe.Own, false},
+		"query off":                                                   {blind, true, "", probe.Blind, false},
+		"query off, Follow wished":                                    {blind, true, "Follow", probe.Blind, true},
+		"allocator off, Own wished":                                   {off, true, "Own", probe.Follow, true},
+		"a word that is no mode is reported, not interpreted":         {on, true, "Both", probe.Own, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -316,6 +320,11 @@ func TestModeTable(t *testing.T) {
 				t.Errorf("ModeOf = %s, %q, want %s, a conflict: %v", got, conflict, test.want, test.conflict)
 			}
 		})
+	}
+	for mode, writes := range map[probe.Mode]bool{probe.Own: true, probe.Follow: false, probe.Blind: false} {
+		if on.Writes(mode) != writes || off.Writes(mode) {
+			t.Errorf("in mode %s cpusets are written: %v with the allocator on, %v with it off; want %v and false", mode, on.Writes(mode), off.Writes(mode), writes)
+		}
 	}
 	if (probe.Switches{CPUSetAllocator: true}).Valid() {
 		t.Error("query off with the allocator on is accepted")

@@ -1,0 +1,134 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// records reads what the managers of a node's kubelet have recorded. A record that cannot be used leaves the last good
+// one of its manager in force; the error tells of all of them.
+func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.KubeletState) (probe.KubeletState, error) {
+	next := last
+	var errs []error
+	if k.CPUPolicy == annotation.KubeletPolicyStatic {
+		state, err := host.ReadCPUState(root)
+		if err == nil {
+			err = checkCPUs(state, m)
+		}
+		if err == nil {
+			next.CPU = state
+		}
+		errs = append(errs, err)
+	}
+	if k.MemoryPolicy == annotation.KubeletMemoryStatic {
+		state, err := host.ReadMemoryState(root)
+		if err == nil {
+			err = checkMemory(state, m)
+		}
+		if err == nil {
+			next.Memory = state
+		}
+		errs = append(errs, err)
+	}
+	state, err := host.ReadDeviceState(root)
+	if err == nil {
+		next.Devices = state
+	}
+	return next, errors.Join(append(errs, err)...)
+}
+
+// checkCPUs refuses a record that is not of a static kubelet on this machine.
+func checkCPUs(state host.CPUState, m *topo.Machine) error {
+	if state.Policy == "" {
+		return nil // the kubelet has not written it yet
+	}
+	if state.Policy != annotation.KubeletPolicyStatic {
+		return fmt.Errorf("cpu_manager_state is of policy %q, the kubelet's is %q", state.Policy, annotation.KubeletPolicyStatic)
+	}
+	online := m.Online()
+	for uid, ids := range state.Pods {
+		for _, id := range ids {
+			if c, ok := m.CPUByID(id); !ok || !online.Has(int(c)) {
+				return fmt.Errorf("cpu_manager_state gives CPU %d to pod %s, and that CPU is not online", id, uid)
+			}
+		}
+	}
+	return nil
+}
+
+// checkMemory refuses a record that is not of a kubelet with memory policy Static on this machine.
+func checkMemory(state host.MemoryState, m *topo.Machine) error {
+	if state.Policy == "" {
+		return nil
+	}
+	if state.Policy != annotation.KubeletMemoryStatic {
+		return fmt.Errorf("memory_manager_state is of policy %q, the kubelet's is %q", state.Policy, annotation.KubeletMemoryStatic)
+	}
+	for id := range state.Zones {
+		if _, ok := m.NUMAByID(id); !ok {
+			return fmt.Errorf("memory_manager_state has NUMA node %d, which the machine does not have", id)
+		}
+	}
+	return nil
+}
+
+// readState reads what the kubelet's managers recorded, and what devices there are.
+func (a *Agent) readState(ctx context.Context) error {
+	if !a.o.Switches.QueryKubelet {
+		return nil
+	}
+	a.mu.Lock()
+	last, machine := a.state, a.machine
+	a.mu.Unlock()
+	state, err := records(a.o.Root, a.o.Kubelet, machine, last)
+	if a.o.Devices != nil {
+		state.Inventory = a.o.Devices()
+	}
+	a.mu.Lock()
+	changed := !reflect.DeepEqual(a.state, state)
+	a.state = state
+	a.mu.Unlock()
+	if changed {
+		a.reporter.Changed()
+	}
+	if err != nil {
+		return errors.Join(err, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
+	}
+	return a.conditions.set(ctx, StateUnreadable, false, "Readable", "what the kubelet's managers have recorded is in use")
+}
+
+// readMachine takes the machine anew when CPUs or NUMA nodes have come or gone. Files that contradict themselves leave
+// the last good machine in force.
+func (a *Agent) readMachine(ctx context.Context) error {
+	presence, err := host.Presence(a.o.Root)
+	a.mu.Lock()
+	same := err == nil && presence == a.presence
+	old := a.machine
+	a.mu.Unlock()
+	if same {
+		return nil
+	}
+	var reading host.Reading
+	if err == nil {
+		reading, err = host.Read(a.o.Root, a.o.Arch)
+	}
+	if err != nil {
+		return errors.Join(err, a.conditions.set(ctx, SourceDegraded, true, "Unusable", err.Error()+": the last good topology stays published"))
+	}
+	machine := a.o.Shared.intern(reading.Machine)
+	a.mu.Lock()
+	a.machine, a.presence = machine, presence
+	a.mu.Unlock()
+	if !machine.Equal(old) {
+		a.emitNode(topologyChanged(old, machine))
+		a.reporter.Changed()
+	}
+	return a.conditions.set(ctx, SourceDegraded, false, "Usable", "the machine's files describe one machine")
+}
