@@ -1,6 +1,12 @@
 package kubelet
 
 import (
+	"cmp"
+	"encoding/binary"
+	"hash/fnv"
+	"maps"
+	"slices"
+
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -17,7 +23,8 @@ type DeviceSet struct {
 	Resource string
 	// Nodes are the NUMA nodes; 0 = without topology.
 	Nodes hint.Mask
-	// Registered counts all of them, Healthy those that work.
+	// Registered counts all of them, Healthy those that work. A resource whose plugin has registered without any device is
+	// one set with 0 of both.
 	Registered, Healthy int
 }
 
@@ -29,12 +36,278 @@ type Inventory struct {
 }
 
 // Node is one machine under one kubelet, with nothing given to anybody. It is immutable and may be shared by all equal
-// nodes of a cluster.
-type Node struct{}
+// nodes of a cluster: Pool makes them one value.
+type Node struct {
+	machine *topo.Machine
+	config  Config
+	rule    hint.Rule
+	nodes   int       // NUMA nodes of the machine
+	all     hint.Mask // all of them
+
+	types       []string  // of memory, ascending; empty: the memory manager takes no part
+	allocatable [][]int64 // by type and node
+
+	sets  []DeviceSet // ascending by resource and nodes, no two alike
+	kinds []kind      // of devices, ascending by resource
+
+	cpus *cpuPolicy
+
+	// capacity counts CPUs as resource 0, place i being NUMA node i, then kinds in order, place j being their set j. nil
+	// where the machine has more nodes than a mask holds.
+	capacity *hint.Capacity
+	prints   uint64
+}
+
+// kind is one resource of the device manager.
+type kind struct {
+	resource    string
+	first, last int // its sets: Node.sets[first:last]
+	healthy     int
+	// hosts are the nodes with a device of it; none: no device has a topology, and it gives no hints.
+	hosts  hint.Mask
+	walked hint.Mask // the nodes whose subsets are tried
+}
+
+// Kubelet's max-allowable-numa-nodes when nobody sets it.
+const defaultMaxNodes = 8
 
 // NewNode refuses what the kubelet could not run with or what the model cannot hold: KubeletPanics (sparse NUMA ids with
-// prefer-closest-numa-nodes, ids of 64 and more under a policy), TooManyNUMANodes, InvalidTopology.
-func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) { panic("not built") }
+// prefer-closest-numa-nodes, ids of 64 and more where masks are made), TooManyNUMANodes, and InvalidTopology for an
+// inventory that does not suit the machine: zones for another number of nodes, devices on nodes that it does not have, a
+// negative amount, more healthy devices than registered ones.
+func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
+	n := &Node{machine: m, config: c, nodes: m.NumNUMA(), all: hint.All(m.NumNUMA())}
+	if reason := n.guard(inv); !reason.OK() {
+		return nil, reason
+	}
+	n.rule = hint.Rule{Policy: c.Topology.Policy, Nodes: n.nodes}
+	if c.Topology.PreferClosest {
+		n.rule.Distances = distances(m)
+	}
+	n.addMemory(inv.Zones)
+	n.addDevices(inv.Devices)
+	n.cpus = newCPUPolicy(m, c)
+	n.count()
+	n.prints = n.hash()
+	return n, why.Reason{}
+}
 
-// Empty returns the state of a node that holds no pod.
-func (n *Node) Empty() *State { panic("not built") }
+// masks reports whether this kubelet makes masks of NUMA nodes at all.
+func (c *Config) masks() bool { return c.Topology.Policy != hint.None || c.Memory.Static }
+
+func (n *Node) guard(inv Inventory) why.Reason {
+	c := &n.config
+	if c.masks() {
+		if limit := n.nodeLimit(); n.nodes > limit {
+			return why.Reason{
+				Code: why.TooManyNUMANodes, Unit: why.Count, Asked: int64(n.nodes), Extra: int64(limit),
+			}
+		}
+		highest := n.machine.NUMAID(topo.NUMA(n.nodes - 1))
+		ranked := c.Topology.PreferClosest &&
+			(c.Topology.Policy == hint.BestEffort || c.Topology.Policy == hint.Restricted)
+		if highest >= hint.MaxNodes || ranked && highest >= n.nodes {
+			return why.Reason{Code: why.KubeletPanics, Extra: int64(highest)}
+		}
+	}
+	if !inv.suits(n.nodes) {
+		return why.Reason{Code: why.InvalidTopology}
+	}
+	return why.Reason{}
+}
+
+// nodeLimit is the number of NUMA nodes from which on the kubelet does not start, or the model ends.
+func (n *Node) nodeLimit() int {
+	if n.config.Topology.Policy == hint.None {
+		return hint.MaxNodes
+	}
+	limit := n.config.Topology.MaxNodes
+	if limit == 0 {
+		limit = defaultMaxNodes
+	}
+	return min(limit, hint.MaxNodes)
+}
+
+func (inv *Inventory) suits(nodes int) bool {
+	if inv.Zones != nil && len(inv.Zones) != nodes {
+		return false
+	}
+	for _, z := range inv.Zones {
+		for _, bytes := range z.Allocatable {
+			if bytes < 0 {
+				return false
+			}
+		}
+	}
+	return !slices.ContainsFunc(inv.Devices, func(d DeviceSet) bool {
+		return d.Resource == "" || d.Healthy < 0 || d.Registered < d.Healthy || !d.Nodes.Within(hint.All(nodes))
+	})
+}
+
+func distances(m *topo.Machine) [][]int {
+	rows := make([][]int, m.NumNUMA())
+	for i := range rows {
+		for j := range rows {
+			rows[i] = append(rows[i], m.Distance(topo.NUMA(i), topo.NUMA(j)))
+		}
+	}
+	return rows
+}
+
+// maxBytes is what counts of more memory on one node, so that no sum runs over.
+const maxBytes = 1 << 56
+
+func (n *Node) addMemory(zones []Zone) {
+	if !n.config.Memory.Static || zones == nil {
+		return
+	}
+	types := map[string]bool{}
+	for _, z := range zones {
+		for name := range z.Allocatable {
+			types[name] = true
+		}
+	}
+	n.types = slices.Sorted(maps.Keys(types))
+	for _, name := range n.types {
+		byNode := make([]int64, n.nodes)
+		for i, z := range zones {
+			byNode[i] = min(z.Allocatable[name], maxBytes)
+		}
+		n.allocatable = append(n.allocatable, byNode)
+	}
+}
+
+func (n *Node) addDevices(sets []DeviceSet) {
+	sets = slices.Clone(sets)
+	slices.SortFunc(sets, func(a, b DeviceSet) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Nodes, b.Nodes))
+	})
+	for _, d := range sets {
+		if last := len(n.sets) - 1; last >= 0 && n.sets[last].Resource == d.Resource && n.sets[last].Nodes == d.Nodes {
+			n.sets[last].Registered += d.Registered
+			n.sets[last].Healthy += d.Healthy
+			continue
+		}
+		n.sets = append(n.sets, d)
+	}
+	for i, d := range n.sets {
+		if len(n.kinds) == 0 || n.kinds[len(n.kinds)-1].resource != d.Resource {
+			n.kinds = append(n.kinds, kind{resource: d.Resource, first: i})
+		}
+		k := &n.kinds[len(n.kinds)-1]
+		k.last = i + 1
+		k.healthy += d.Healthy
+		if d.Registered > 0 {
+			k.hosts |= d.Nodes
+		}
+	}
+	for i := range n.kinds {
+		k := &n.kinds[i]
+		k.walked = n.all
+		if n.config.Model.DeviceHostsOnly && k.hosts != 0 {
+			k.walked = k.hosts
+		}
+	}
+}
+
+// count prepares the counters that answer without hint lists.
+func (n *Node) count() {
+	if n.nodes > hint.MaxNodes {
+		return
+	}
+	resources := []hint.Resource{n.cpuPlaces()}
+	for _, k := range n.kinds {
+		r := hint.Resource{Walked: k.walked}
+		for _, d := range n.sets[k.first:k.last] {
+			r.Places = append(r.Places, hint.Place{Nodes: d.Nodes, Capacity: int64(d.Registered)})
+		}
+		resources = append(resources, r)
+	}
+	n.capacity = hint.NewCapacity(n.rule, resources, n.allocatable)
+}
+
+// cpuPlaces are the CPUs that the kubelet knows.
+func (n *Node) cpuPlaces() hint.Resource {
+	r := hint.Resource{BySocket: n.config.CPU.AlignBySocket}
+	for i, cpus := range n.cpus.capacity {
+		if cpus > 0 {
+			r.Walked |= 1 << i
+		}
+		r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: int64(cpus)})
+	}
+	return r
+}
+
+// Machine returns the machine.
+func (n *Node) Machine() *topo.Machine { return n.machine }
+
+// Config returns what the kubelet is told.
+func (n *Node) Config() Config { return n.config }
+
+// kindOf finds a device resource; false for one that no plugin has registered, which is none of the device manager's
+// business.
+func (n *Node) kindOf(resource string) (int, bool) {
+	return slices.BinarySearchFunc(n.kinds, resource, func(k kind, name string) int { return cmp.Compare(k.resource, name) })
+}
+
+// typeOf finds a memory type.
+func (n *Node) typeOf(name string) (int, bool) { return slices.BinarySearch(n.types, name) }
+
+// Fingerprint is equal for equal nodes. Use Equal to be sure.
+func (n *Node) Fingerprint() uint64 { return n.prints }
+
+// Equal reports whether both would answer alike: equal machines, settings and inventories.
+func (n *Node) Equal(o *Node) bool {
+	if n == o {
+		return true
+	}
+	return n.prints == o.prints && n.config == o.config && n.machine.Equal(o.machine) &&
+		slices.Equal(n.sets, o.sets) && slices.Equal(n.types, o.types) &&
+		slices.EqualFunc(n.allocatable, o.allocatable, slices.Equal)
+}
+
+func (n *Node) hash() uint64 {
+	h := fnv.New64a()
+	var b [8]byte
+	put := func(v uint64) {
+		binary.LittleEndian.PutUint64(b[:], v)
+		h.Write(b[:])
+	}
+	put(n.machine.Fingerprint())
+	put(uint64(n.config.Model.Minor)<<8 | uint64(n.config.Topology.Policy))
+	for c := range n.config.CPU.Reserved.All() {
+		put(uint64(c))
+	}
+	for _, d := range n.sets {
+		h.Write([]byte(d.Resource))
+		put(uint64(d.Nodes))
+		put(uint64(d.Registered)<<32 | uint64(d.Healthy))
+	}
+	for i, name := range n.types {
+		h.Write([]byte(name))
+		for _, bytes := range n.allocatable[i] {
+			put(uint64(bytes))
+		}
+	}
+	return h.Sum64()
+}
+
+// Pool makes equal nodes share one value. The zero value is ready. It is not safe for concurrent use: the adapter that
+// owns it holds its lock.
+type Pool struct {
+	byFingerprint map[uint64][]*Node
+}
+
+// Intern returns the pooled node that equals n, or keeps and returns n.
+func (p *Pool) Intern(n *Node) *Node {
+	if p.byFingerprint == nil {
+		p.byFingerprint = map[uint64][]*Node{}
+	}
+	for _, known := range p.byFingerprint[n.prints] {
+		if known.Equal(n) {
+			return known
+		}
+	}
+	p.byFingerprint[n.prints] = append(p.byFingerprint[n.prints], n)
+	return n
+}

@@ -1,6 +1,10 @@
 package kubelet
 
 import (
+	"cmp"
+	"math"
+	"slices"
+
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 )
@@ -21,12 +25,15 @@ type Amount struct {
 	N    int64
 }
 
-// Container is what one container asks. Memory and Devices are sorted by name and have no zero amounts.
+// Container is what one container asks. Memory and Devices are sorted by name, without negative amounts. An amount of 0
+// that the pod writes out belongs there: the kubelet makes hints for it too, and they can refuse the pod.
 type Container struct {
 	Name string
 	Role Role
 	// CPUs is the request in whole CPUs; 0 when it is none or not a whole number.
-	CPUs    int
+	CPUs int
+	// Memory are the requests of memory types, Devices the limits of extended resources; those that no plugin of the node
+	// serves are passed over.
 	Memory  []Amount
 	Devices []Amount
 }
@@ -46,6 +53,7 @@ type Pod struct {
 type Block struct {
 	Type  string
 	Nodes hint.Mask
+	// Bytes is 0 for what an init container had and a later container of the pod uses: it still counts as an assignment.
 	Bytes int64
 }
 
@@ -54,17 +62,92 @@ type Devices struct {
 	Resource string
 	Nodes    hint.Mask // of the devices; 0 = without topology
 	Count    int
+	// Open: the kubelet may take other ones of the resource instead, because several sets would do and the choice among
+	// them is the device plugin's or chance. Predictions take sets of lower nodes first.
+	Open bool
 }
 
 // Given is what one container has. It is what a checkpoint of the kubelet says, or a prediction.
 type Given struct {
 	Container string
 	// Hint is the merged hint; Mask 0 = none.
-	Hint    hint.Hint
-	CPUs    cpuset.Set
-	Memory  []Block
-	Devices []Devices
+	Hint hint.Hint
+	// Certainty tells how a predicted Hint relates to the kubelet's.
+	Certainty hint.Certainty
+	CPUs      cpuset.Set
+	Memory    []Block
+	Devices   []Devices
 }
 
 // Placement is what the containers of a pod have, in spec order. Containers that have nothing may be absent.
 type Placement []Given
+
+// find returns what a container has, nil for nothing.
+func (pl Placement) find(container string) *Given {
+	for i := range pl {
+		if pl[i].Container == container {
+			return &pl[i]
+		}
+	}
+	return nil
+}
+
+// amountOf finds a name in a sorted list.
+func amountOf(list []Amount, name string) (int64, bool) {
+	i, ok := slices.BinarySearchFunc(list, name, func(a Amount, name string) int { return cmp.Compare(a.Name, name) })
+	if !ok {
+		return 0, false
+	}
+	return list[i].N, true
+}
+
+// peak is what the pod needs at once of each name: the larger of what runs for long (app containers and sidecars) and of
+// what an init container needs beside the sidecars before it. It is sorted by name.
+func (p *Pod) peak(of func(*Container) []Amount) []Amount {
+	var names []string
+	for i := range p.Containers {
+		for _, a := range of(&p.Containers[i]) {
+			if at, known := slices.BinarySearch(names, a.Name); !known {
+				names = slices.Insert(names, at, a.Name)
+			}
+		}
+	}
+	var peaks []Amount
+	for _, name := range names {
+		most, running := int64(0), int64(0)
+		for i := range p.Containers {
+			n, _ := amountOf(of(&p.Containers[i]), name)
+			if p.Containers[i].Role == Init {
+				most = max(most, plus(running, n))
+			} else {
+				running = plus(running, n)
+			}
+		}
+		peaks = append(peaks, Amount{name, max(most, running)})
+	}
+	return peaks
+}
+
+// plus adds amounts without running over.
+func plus(a, b int64) int64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxInt64
+}
+
+func memoryOf(c *Container) []Amount  { return c.Memory }
+func devicesOf(c *Container) []Amount { return c.Devices }
+
+// memory is what the memory manager reckons the pod to need at once: only types that an app container names count.
+func (p *Pod) memory() []Amount {
+	return slices.DeleteFunc(p.peak(memoryOf), func(a Amount) bool {
+		return !slices.ContainsFunc(p.Containers, func(c Container) bool {
+			_, named := amountOf(c.Memory, a.Name)
+			return named && c.Role == App
+		})
+	})
+}
+
+// devices is what the device manager reckons the pod to need at once.
+func (p *Pod) devices() []Amount { return p.peak(devicesOf) }

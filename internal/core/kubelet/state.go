@@ -1,31 +1,153 @@
 package kubelet
 
-import "github.com/tenon-project/tenon/internal/core/why"
+import (
+	"cmp"
+	"iter"
+	"slices"
 
-// Refusal is a pod that the kubelet would not run.
-type Refusal struct {
-	// Status is status.reason of the rejected pod: TopologyAffinityError, SMTAlignmentError, UnexpectedAdmissionError.
-	Status string
-	// Container is the one that failed; "" for pod scope.
-	Container string
-	Reason    why.Reason
+	"github.com/tenon-project/tenon/internal/core/hint"
+)
+
+// State is what a node's kubelet has given to whom. It is immutable; a new one shares all that did not change.
+type State struct {
+	node    *Node
+	cpus    *cpuState
+	memory  memoryState
+	devices deviceState
+	held    []holder // ascending UID
+	// free counts what is left, for answers without hint lists; nil where Node.capacity is.
+	free *hint.Summary
 }
 
-// State is what a node's kubelet has given to whom. It is immutable.
-type State struct{}
+// holder is a pod with what it has.
+type holder struct {
+	uid   string
+	given Placement
+	// devices is how many of each set of the node the pod takes: an init container's that a later container uses count once.
+	devices []setCount
+}
+
+// Empty returns the state of a node that holds no pod.
+func (n *Node) Empty() *State {
+	s := &State{node: n, cpus: n.cpus.empty(), memory: n.emptyMemory(), devices: make(deviceState, len(n.sets))}
+	s.count()
+	return s
+}
 
 // Node returns the node.
-func (s *State) Node() *Node { panic("not built") }
+func (s *State) Node() *Node { return s.node }
 
-// Fits tells whether Admit would admit p. It answers from counters where they decide and allocates nothing then.
-func (s *State) Fits(p *Pod) why.Reason { panic("not built") }
+func (s *State) find(uid string) (int, bool) {
+	return slices.BinarySearchFunc(s.held, uid, func(h holder, uid string) int { return cmp.Compare(h.uid, uid) })
+}
 
-// Admit predicts the admission of p: the state with it and what it gets, or why the kubelet refuses it.
-func (s *State) Admit(p *Pod) (*State, Placement, *Refusal) { panic("not built") }
+// Placement returns what a pod has; false for one that the node does not hold. It belongs to the State.
+func (s *State) Placement(uid string) (Placement, bool) {
+	if i, ok := s.find(uid); ok {
+		return s.held[i].given, true
+	}
+	return nil, false
+}
+
+// Placements yields the pods that the node holds in ascending order of UID. What it yields belongs to the State.
+func (s *State) Placements() iter.Seq2[string, Placement] {
+	return func(yield func(string, Placement) bool) {
+		for i := range s.held {
+			if !yield(s.held[i].uid, s.held[i].given) {
+				return
+			}
+		}
+	}
+}
 
 // With returns s where the pod has what pl says, whatever it had before: what the kubelet reports counts, even where it
-// contradicts the rest. Units that two pods have count once as taken.
-func (s *State) With(p *Pod, pl Placement) *State { panic("not built") }
+// contradicts the rest. Units that two pods have count once as taken. What the node does not have – CPUs, NUMA nodes,
+// memory types, resources – is kept in the Placement and takes nothing. pl is not kept.
+func (s *State) With(p *Pod, pl Placement) *State {
+	next := s.Without(p.UID).clone()
+	given := make(Placement, len(pl))
+	var grants []cpuGrant
+	for i, g := range pl {
+		g.Memory, g.Devices = slices.Clone(g.Memory), slices.Clone(g.Devices)
+		given[i] = g
+		if !g.CPUs.IsEmpty() {
+			grants = append(grants, cpuGrant{g.Container, g.CPUs})
+		}
+		for _, b := range g.Memory {
+			next.memory.assign(next.node, b, b.Bytes)
+		}
+	}
+	next.cpus = next.cpus.with(p.UID, grants)
+	h := holder{uid: p.UID, given: given, devices: next.node.taken(p, given)}
+	next.devices.add(h.devices, 1)
+	next.insert(h)
+	next.count()
+	return next
+}
 
 // Without returns s where the pod has nothing. Unknown UIDs change nothing.
-func (s *State) Without(uid string) *State { panic("not built") }
+//
+// Memory comes back as the kubelet gives it: from the lowest node of a group on. So the split over the nodes of a group
+// need not be the one before the pod came; the sum is.
+func (s *State) Without(uid string) *State {
+	i, ok := s.find(uid)
+	if !ok {
+		return s
+	}
+	next := s.clone()
+	gone := next.held[i]
+	next.held = slices.Delete(next.held, i, i+1)
+	next.cpus = next.cpus.without(uid)
+	for _, g := range gone.given {
+		for _, b := range g.Memory {
+			next.memory.release(next.node, b)
+		}
+	}
+	next.devices.add(gone.devices, -1)
+	next.count()
+	return next
+}
+
+// clone copies all that may change.
+func (s *State) clone() *State {
+	next := *s
+	next.memory = s.memory.clone()
+	next.devices = slices.Clone(s.devices)
+	next.held = slices.Clone(s.held)
+	return &next
+}
+
+func (s *State) insert(h holder) {
+	i, known := s.find(h.uid)
+	if known {
+		s.held[i] = h
+		return
+	}
+	s.held = slices.Insert(s.held, i, h)
+}
+
+// count renews the counters.
+func (s *State) count() { s.free = s.node.summary(s.cpus.free, s.devices, &s.memory) }
+
+// summary are the counters of a state: CPUs by NUMA node, devices given by set, and memory.
+func (n *Node) summary(cpus []uint16, devices deviceState, memory *memoryState) *hint.Summary {
+	if n.capacity == nil {
+		return nil
+	}
+	f := n.capacity.Summary()
+	for i, free := range cpus {
+		f.SetFree(0, i, int64(free))
+	}
+	for i, k := range n.kinds {
+		for set := k.first; set < k.last; set++ {
+			f.SetFree(i+1, set-k.first, int64(devices.free(n, set)))
+		}
+	}
+	for i, z := range memory.zones {
+		for t := range n.types {
+			f.SetMemory(t, i, memory.free[t][i])
+		}
+		f.SetGroup(i, z.group, z.assignments > 0)
+	}
+	return f
+}

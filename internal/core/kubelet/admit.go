@@ -1,0 +1,212 @@
+package kubelet
+
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Refusal is a pod that the kubelet would not run.
+type Refusal struct {
+	// Status is status.reason of the rejected pod: TopologyAffinityError, SMTAlignmentError, UnexpectedAdmissionError. It is
+	// "" with KubeletWouldHang: the kubelet never answers.
+	Status string
+	// Container is the one that failed; "" for pod scope.
+	Container string
+	Reason    why.Reason
+}
+
+// Statuses by which the kubelet rejects.
+const (
+	TopologyAffinityError    = "TopologyAffinityError"
+	SMTAlignmentError        = "SMTAlignmentError"
+	UnexpectedAdmissionError = "UnexpectedAdmissionError"
+)
+
+func refuse(container string, reason why.Reason) *Refusal {
+	r := &Refusal{Container: container, Reason: reason}
+	switch reason.Code {
+	case why.KubeletTopologyAffinity:
+		r.Status = TopologyAffinityError
+	case why.KubeletSMTAlignment:
+		r.Status = SMTAlignmentError
+	case why.KubeletAdmission:
+		r.Status = UnexpectedAdmissionError
+	}
+	return r
+}
+
+// Admit predicts the admission of p: the state with it and what it gets, with an entry for every container, or why the
+// kubelet refuses it; then the state is s. A pod that s holds already is admitted from what it has, as after a restart of
+// the kubelet.
+//
+// Containers are served one after the other and none is revised for a later one: an order in which the pod would fit
+// helps nothing.
+func (s *State) Admit(p *Pod) (*State, Placement, *Refusal) {
+	a := s.admission(p)
+	if refusal := a.run(nil); refusal != nil {
+		return s, nil, refusal
+	}
+	return a.state(), a.given, nil
+}
+
+// admission is one pod on its way through the kubelet. The state that it started from does not change.
+type admission struct {
+	start   *State
+	node    *Node
+	pod     *Pod
+	own     Placement // what an earlier admission gave, nil = nothing
+	cpus    *cpuAdmission
+	memory  memoryAdmission
+	devices deviceAdmission
+	given   Placement // by container
+}
+
+func (s *State) admission(p *Pod) *admission {
+	a := &admission{start: s, node: s.node, pod: p, cpus: s.cpus.admit(p)}
+	a.own, _ = s.Placement(p.UID)
+	a.memory = memoryAdmission{node: s.node, pod: p, memoryState: s.memory.clone()}
+	a.devices = deviceAdmission{node: s.node, given: slices.Clone(s.devices)}
+	a.devices.fresh, a.devices.reuse = make([]int, len(s.devices)), make([]int, len(s.devices))
+	a.given = make(Placement, 0, len(p.Containers))
+	return a
+}
+
+// watch is told of each merge, before its answer counts; the container is "" for the whole pod.
+type watch func(container string, lists []hint.Named, answer hint.Answer)
+
+// run admits container by container. It makes and reports hint lists only if somebody watches.
+func (a *admission) run(w watch) *Refusal {
+	topology := &a.node.config.Topology
+	var whole hint.Answer
+	if topology.Policy != hint.None && topology.PodScope {
+		answer, reason := a.merge("", w)
+		if !reason.OK() {
+			return refuse("", reason)
+		}
+		whole = answer
+	}
+	for i := range a.pod.Containers {
+		c := &a.pod.Containers[i]
+		answer := whole
+		if topology.Policy != hint.None && !topology.PodScope {
+			own, reason := a.merge(c.Name, w)
+			if !reason.OK() {
+				return refuse(c.Name, reason)
+			}
+			answer = own
+		}
+		a.given = append(a.given, Given{Container: c.Name, Hint: answer.Hint, Certainty: answer.Certainty})
+		if reason := a.allocate(c, &a.given[i]); !reason.OK() {
+			return refuse(c.Name, reason)
+		}
+	}
+	return nil
+}
+
+// allocate asks the managers in the kubelet's order: devices, CPUs, memory.
+func (a *admission) allocate(c *Container, g *Given) why.Reason {
+	if reason := a.allocateDevices(c, g); !reason.OK() {
+		return reason
+	}
+	cpus, fault := a.cpus.allocate(c, g.Hint.Mask)
+	if fault != cpuOK {
+		return a.node.cpus.reason(c.CPUs, fault)
+	}
+	g.CPUs = cpus
+	return a.allocateMemory(c, g)
+}
+
+func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
+	has := a.own.find(c.Name)
+	for _, ask := range c.Devices {
+		at, known := a.node.kindOf(ask.Name)
+		if !known {
+			continue
+		}
+		k := &a.node.kinds[at]
+		if kept := has.devicesOf(ask.Name); len(kept) > 0 {
+			if sum := total(kept); sum != ask.N {
+				return why.Reason{
+					Code: why.KubeletAdmission, Unit: why.Count, Asked: ask.N, Free: sum, Extra: int64(why.OtherAmountHeld),
+				}
+			}
+			if k.healthy == 0 {
+				return why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: ask.N, Extra: int64(why.DevicesUnhealthy)}
+			}
+			g.Devices = append(g.Devices, kept...)
+			continue
+		}
+		devices, reason := a.devices.allocate(k, ask.N, g.Hint.Mask)
+		if !reason.OK() {
+			return reason
+		}
+		g.Devices = append(g.Devices, devices...)
+	}
+	a.devices.settle(c.Role, g.Devices)
+	return why.Reason{}
+}
+
+func (a *admission) allocateMemory(c *Container, g *Given) why.Reason {
+	if has := a.own.find(c.Name); has != nil && len(has.Memory) > 0 && a.node.managesMemory(a.pod) {
+		g.Memory = slices.Clone(has.Memory)
+		a.memory.settle(c, g.Memory)
+		return why.Reason{}
+	}
+	blocks, reason := a.memory.allocate(c, g.Hint, a.given[:len(a.given)-1])
+	g.Memory = blocks
+	return reason
+}
+
+// state is the node's state with what the pod has now.
+func (a *admission) state() *State {
+	s := a.start
+	next := &State{
+		node: s.node, cpus: a.cpus.state(), memory: a.memory.memoryState, devices: a.devices.given,
+		held: slices.Clone(s.held),
+	}
+	h := holder{uid: a.pod.UID, given: a.given, devices: counts(a.devices.fresh)}
+	if i, known := s.find(h.uid); known {
+		h.devices = join(s.held[i].devices, h.devices)
+	}
+	next.insert(h)
+	next.count()
+	return next
+}
+
+// devicesOf returns what a container has of one resource; g may be nil.
+func (g *Given) devicesOf(resource string) []Devices {
+	if g == nil {
+		return nil
+	}
+	var list []Devices
+	for _, d := range g.Devices {
+		if d.Resource == resource && d.Count > 0 {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func total(devices []Devices) int64 {
+	var sum int64
+	for _, d := range devices {
+		sum += int64(d.Count)
+	}
+	return sum
+}
+
+// reason says what a fault of the CPU manager means to the pod.
+func (p *cpuPolicy) reason(cpus int, fault cpuFault) why.Reason {
+	r := why.Reason{Code: why.KubeletAdmission, Resource: why.CPU, Unit: why.CPUs, Asked: int64(cpus)}
+	switch fault {
+	case cpuOddThreads, cpuNoWholeCores:
+		r.Code, r.Extra = why.KubeletSMTAlignment, int64(p.perCore)
+	case cpuHangs:
+		r.Code = why.KubeletWouldHang
+	default:
+		r.Extra = int64(why.CPUsShort)
+	}
+	return r
+}

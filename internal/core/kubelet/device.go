@@ -1,0 +1,280 @@
+package kubelet
+
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// deviceState counts the devices that are given, by set of the node.
+type deviceState []int
+
+// setCount is a number of devices of one set.
+type setCount struct{ set, count int }
+
+// free counts the devices of a set that can be given.
+func (d deviceState) free(n *Node, set int) int { return max(n.sets[set].Healthy-d[set], 0) }
+
+func (d deviceState) add(counts []setCount, sign int) {
+	for _, c := range counts {
+		d[c.set] += sign * c.count
+	}
+}
+
+// taken counts what a pod has by set. A container takes what finished init containers have before it takes anything new,
+// so of what both have the smaller number is the same devices.
+func (n *Node) taken(p *Pod, pl Placement) []setCount {
+	reuse, sum := make([]int, len(n.sets)), make([]int, len(n.sets))
+	for i := range pl {
+		role := p.roleOf(pl[i].Container)
+		for _, d := range pl[i].Devices {
+			set, known := n.setOf(d.Resource, d.Nodes)
+			if !known || d.Count <= 0 {
+				continue
+			}
+			again := min(reuse[set], d.Count)
+			sum[set] += d.Count - again
+			if role == Init {
+				reuse[set] += d.Count - again
+			} else {
+				reuse[set] -= again
+			}
+		}
+	}
+	return counts(sum)
+}
+
+func counts(bySet []int) []setCount {
+	var list []setCount
+	for set, count := range bySet {
+		if count > 0 {
+			list = append(list, setCount{set, count})
+		}
+	}
+	return list
+}
+
+// join adds counts up by set.
+func join(a, b []setCount) []setCount {
+	sum := slices.Clone(a)
+	for _, c := range b {
+		if i := slices.IndexFunc(sum, func(o setCount) bool { return o.set == c.set }); i >= 0 {
+			sum[i].count += c.count
+		} else {
+			sum = append(sum, c)
+		}
+	}
+	return sum
+}
+
+func (p *Pod) roleOf(container string) Role {
+	for i := range p.Containers {
+		if p.Containers[i].Name == container {
+			return p.Containers[i].Role
+		}
+	}
+	return App
+}
+
+// setOf finds the set that a report is about. Nodes that no set has go to the first set of the resource that shares one
+// of them, else to the first: counted somewhere beats not counted.
+func (n *Node) setOf(resource string, nodes hint.Mask) (int, bool) {
+	k, known := n.kindOf(resource)
+	if !known {
+		return 0, false
+	}
+	first, last := n.kinds[k].first, n.kinds[k].last
+	for set := first; set < last; set++ {
+		if n.sets[set].Nodes == nodes {
+			return set, true
+		}
+	}
+	for set := first; set < last; set++ {
+		if n.sets[set].Nodes&nodes != 0 {
+			return set, true
+		}
+	}
+	return first, true
+}
+
+// deviceAdmission is one pod on its way through the device manager.
+type deviceAdmission struct {
+	node  *Node
+	given deviceState
+	// fresh is what the pod takes that nobody had, reuse what its finished init containers leave to later ones; by set.
+	fresh, reuse []int
+}
+
+// kindHints is the list for n devices of a kind, of which each set has so many available and reusable: nil when the
+// manager does not care, empty when nothing will do.
+func (a *deviceAdmission) kindHints(k *kind, available, reuse []int, n int64) hint.List {
+	if k.hosts == 0 {
+		return nil
+	}
+	list := hint.List{}
+	least := k.walked.Len()
+	sets := a.node.sets[k.first:k.last]
+	eachSubset(k.walked, func(m hint.Mask) bool {
+		capacity, matching, reached := 0, 0, true
+		for i, d := range sets {
+			if d.Nodes&m != 0 {
+				capacity += d.Registered
+				matching += available[i] + reuse[i]
+			} else if d.Nodes != 0 && reuse[i] > 0 {
+				reached = false
+			}
+		}
+		if int64(capacity) >= n {
+			least = min(least, m.Len())
+		}
+		if reached && int64(matching) >= n {
+			list = append(list, hint.Hint{Mask: m})
+		}
+		return true
+	})
+	for i := range list {
+		list[i].Preferred = list[i].Mask.Len() == least
+	}
+	return list
+}
+
+// hints is the list for n new devices of a kind, beside those that can be reused.
+func (a *deviceAdmission) hints(k *kind, reuse []int, n int64) hint.List {
+	available, sum := a.available(k), 0
+	for i := range available {
+		sum += available[i] + reuse[i]
+	}
+	if k.hosts != 0 && int64(sum) < n {
+		return hint.List{}
+	}
+	return a.kindHints(k, available, reuse, n)
+}
+
+// keep is the list for n devices of a kind of which the pod or container has some already.
+func (a *deviceAdmission) keep(k *kind, has []int, n int64) hint.List {
+	if k.hosts == 0 {
+		return nil
+	}
+	sum := 0
+	for _, count := range has {
+		sum += count
+	}
+	if int64(sum) != n {
+		return hint.List{}
+	}
+	return a.kindHints(k, has, make([]int, len(has)), n)
+}
+
+func (a *deviceAdmission) available(k *kind) []int {
+	available := make([]int, 0, k.last-k.first)
+	for set := k.first; set < k.last; set++ {
+		available = append(available, a.given.free(a.node, set))
+	}
+	return available
+}
+
+// allocate gives a container n devices of a kind: reusable ones, then those on m, then others, at last those without
+// topology.
+func (a *deviceAdmission) allocate(k *kind, n int64, m hint.Mask) ([]Devices, why.Reason) {
+	available := a.available(k)
+	free := int64(0)
+	for _, count := range available {
+		free += int64(count)
+	}
+	need := deal{node: a.node, kind: k, left: n}
+	if k.healthy == 0 {
+		return nil, why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: n, Extra: int64(why.DevicesUnhealthy)}
+	}
+	need.from(slices.Clone(a.reuse[k.first:k.last]), func(hint.Mask) bool { return true })
+	if free < need.left {
+		return nil, why.Reason{
+			Code: why.KubeletAdmission, Unit: why.Count, Asked: need.left, Free: free, Extra: int64(why.DevicesShort),
+		}
+	}
+	reused := slices.Clone(need.count())
+	if m == 0 || k.hosts == 0 {
+		need.from(available, func(hint.Mask) bool { return true })
+	} else {
+		need.from(available, func(nodes hint.Mask) bool { return nodes&m != 0 })
+		// A plugin with preferences chooses among all that are left; else those with a topology go first.
+		need.choose(available)
+		need.from(available, func(nodes hint.Mask) bool { return nodes != 0 })
+		need.from(available, func(hint.Mask) bool { return true })
+	}
+	for i, count := range need.count() {
+		a.given[k.first+i] += count - reused[i]
+		a.fresh[k.first+i] += count - reused[i]
+	}
+	return need.dealt(), why.Reason{}
+}
+
+// settle keeps what later containers may use again.
+func (a *deviceAdmission) settle(role Role, devices []Devices) {
+	for _, d := range devices {
+		set, _ := a.node.setOf(d.Resource, d.Nodes)
+		if role == Init {
+			a.reuse[set] = max(a.reuse[set], d.Count)
+		} else {
+			a.reuse[set] = max(a.reuse[set]-d.Count, 0)
+		}
+	}
+}
+
+// deal hands out devices of one kind.
+type deal struct {
+	node  *Node
+	kind  *kind
+	left  int64
+	taken []int
+	open  bool // some step had a choice between sets
+}
+
+func (d *deal) count() []int {
+	if d.taken == nil {
+		d.taken = make([]int, d.kind.last-d.kind.first)
+	}
+	return d.taken
+}
+
+// choose notes whether taking from the stock leaves a choice between sets.
+func (d *deal) choose(stock []int) {
+	choices, sum := 0, int64(0)
+	for _, n := range stock {
+		if n > 0 {
+			choices++
+			sum += int64(n)
+		}
+	}
+	d.open = d.open || d.left > 0 && d.left < sum && choices > 1
+}
+
+// from takes from the sets that suit, in ascending order of their nodes.
+func (d *deal) from(stock []int, suits func(hint.Mask) bool) {
+	fit := make([]int, len(stock))
+	for i := range stock {
+		if suits(d.node.sets[d.kind.first+i].Nodes) {
+			fit[i] = stock[i]
+		}
+	}
+	d.choose(fit)
+	taken := d.count()
+	for i := range fit {
+		n := int(min(int64(fit[i]), d.left))
+		stock[i] -= n
+		taken[i] += n
+		d.left -= int64(n)
+	}
+}
+
+func (d *deal) dealt() []Devices {
+	var list []Devices
+	for i, count := range d.count() {
+		if count > 0 {
+			list = append(list, Devices{
+				Resource: d.kind.resource, Nodes: d.node.sets[d.kind.first+i].Nodes, Count: count, Open: d.open,
+			})
+		}
+	}
+	return list
+}

@@ -1,0 +1,313 @@
+package kubelet
+
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// memoryState is what the memory manager (policy Static) has given. It is empty where it takes no part.
+type memoryState struct {
+	zones []zone    // by NUMA node
+	free  [][]int64 // by type and node. Invariant: 0 ≤ free ≤ Node.allocatable
+}
+
+// zone is the state of one NUMA node. Invariant: assignments ≥ 0; with none of them, group is the node itself.
+type zone struct {
+	assignments int
+	// group are the nodes that memory of this node was last given together with, itself included.
+	group hint.Mask
+}
+
+func (n *Node) emptyMemory() memoryState {
+	if len(n.types) == 0 {
+		return memoryState{}
+	}
+	m := memoryState{zones: make([]zone, n.nodes)}
+	for i := range m.zones {
+		m.zones[i].group = 1 << i
+	}
+	for _, byNode := range n.allocatable {
+		m.free = append(m.free, slices.Clone(byNode))
+	}
+	return m
+}
+
+func (m *memoryState) clone() memoryState {
+	c := memoryState{zones: slices.Clone(m.zones), free: slices.Clone(m.free)}
+	for t := range c.free {
+		c.free[t] = slices.Clone(c.free[t])
+	}
+	return c
+}
+
+// assign enters a block, of which bytes are newly taken: every node of it counts one assignment more and joins its group,
+// and the bytes come from the lowest nodes first.
+func (m *memoryState) assign(n *Node, b Block, bytes int64) {
+	t, known := n.typeOf(b.Type)
+	if !known {
+		return
+	}
+	group := b.Nodes & n.all
+	for rest := group; rest != 0; rest &= rest - 1 {
+		i := rest.First()
+		m.zones[i].assignments++
+		m.zones[i].group = group
+		taken := min(bytes, m.free[t][i])
+		m.free[t][i] -= taken
+		bytes -= taken
+	}
+}
+
+// release takes a block out again, from the lowest nodes that have something reserved.
+func (m *memoryState) release(n *Node, b Block) {
+	t, known := n.typeOf(b.Type)
+	if !known {
+		return
+	}
+	bytes := b.Bytes
+	for rest := b.Nodes & n.all; rest != 0; rest &= rest - 1 {
+		i := rest.First()
+		if m.zones[i].assignments--; m.zones[i].assignments <= 0 {
+			m.zones[i] = zone{group: 1 << i}
+		}
+		back := min(bytes, n.allocatable[t][i]-m.free[t][i])
+		m.free[t][i] += back
+		bytes -= back
+	}
+}
+
+// memoryAdmission is one pod on its way through the memory manager.
+type memoryAdmission struct {
+	node *Node
+	pod  *Pod
+	memoryState
+	// reuse is what finished init containers of the pod leave to later containers, by exact set of nodes.
+	reuse []Block
+}
+
+// managesMemory reports whether the memory manager looks at the pod at all.
+func (n *Node) managesMemory(p *Pod) bool {
+	return len(n.types) > 0 && p.Guaranteed && !(p.PodLevel && n.config.Model.SkipsPodLevel)
+}
+
+// want is an ask whose type is looked up; typ is -1 for a type that no zone has.
+type want struct {
+	typ  int
+	name string
+	n    int64
+}
+
+func (n *Node) wants(ask []Amount) []want {
+	list := make([]want, len(ask))
+	for i, a := range ask {
+		typ, known := n.typeOf(a.Name)
+		if !known {
+			typ = -1
+		}
+		list[i] = want{typ, a.Name, a.N}
+	}
+	return list
+}
+
+// hints is the list that the memory manager offers for each of the asked types alike; nil when it does not care, which
+// is also its answer when nothing fits.
+func (a *memoryAdmission) hints(ask []Amount) hint.List {
+	if len(ask) == 0 {
+		return nil
+	}
+	var list hint.List
+	least, wants := a.node.nodes, a.node.wants(ask)
+	eachSubset(a.node.all, func(m hint.Mask) bool {
+		if !a.holds(a.node.allocatable, wants, m, false) {
+			return true
+		}
+		least = min(least, m.Len())
+		if a.allowed(m) && a.holds(a.free, wants, m, true) {
+			list = append(list, hint.Hint{Mask: m})
+		}
+		return true
+	})
+	for i := range list {
+		list[i].Preferred = list[i].Mask.Len() == least
+	}
+	return list
+}
+
+// holds reports whether the nodes of m have all asked types, with what the pod can reuse there or without it.
+func (a *memoryAdmission) holds(byType [][]int64, wants []want, m hint.Mask, reuse bool) bool {
+	for _, w := range wants {
+		var sum int64
+		if w.typ >= 0 {
+			for rest := m; rest != 0; rest &= rest - 1 {
+				sum += byType[w.typ][rest.First()]
+			}
+		}
+		if reuse {
+			sum += a.reusable(w.name, m)
+		}
+		if sum < w.n {
+			return false
+		}
+	}
+	return true
+}
+
+// allowed is the rule of groups: one node must not be in a group, and of several each must be unused or they must be its
+// group.
+func (m *memoryState) allowed(nodes hint.Mask) bool {
+	if nodes.Len() == 1 {
+		return m.zones[nodes.First()].group.Len() == 1
+	}
+	for rest := nodes; rest != 0; rest &= rest - 1 {
+		if z := m.zones[rest.First()]; z.assignments > 0 && z.group != nodes {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *memoryAdmission) reusable(name string, m hint.Mask) int64 {
+	for _, b := range a.reuse {
+		if b.Type == name && b.Nodes == m {
+			return b.Bytes
+		}
+	}
+	return 0
+}
+
+// allocate gives a container its blocks; before are those of the pod's earlier containers, of which finished init
+// containers give up what is used again.
+func (a *memoryAdmission) allocate(c *Container, h hint.Hint, before Placement) ([]Block, why.Reason) {
+	if !a.node.managesMemory(a.pod) || len(c.Memory) == 0 && a.node.config.Model.SkipsEmptyMemory {
+		return nil, why.Reason{}
+	}
+	best, cause := a.choose(c.Memory, h)
+	if cause != why.NoAllocationCause {
+		return nil, a.short(c, best, cause)
+	}
+	var blocks []Block
+	for _, ask := range c.Memory {
+		b := Block{Type: ask.Name, Nodes: best, Bytes: ask.N}
+		a.assign(a.node, b, max(b.Bytes-a.reusable(b.Type, b.Nodes), 0))
+		blocks = append(blocks, b)
+	}
+	a.settle(c, blocks)
+	for _, b := range blocks {
+		a.giveUp(b, before)
+	}
+	return blocks, why.Reason{}
+}
+
+// choose turns the merged hint into the nodes that the blocks come from.
+func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (hint.Mask, why.AllocationCause) {
+	best, wants := h, a.node.wants(ask)
+	if best.Mask == 0 {
+		own, found := a.best(wants, 0)
+		if !found {
+			return 0, why.MemoryShort
+		}
+		if h.Preferred && !own.Preferred {
+			return own.Mask, why.MemoryTooWide
+		}
+		best = own
+	}
+	if !a.holds(a.free, wants, best.Mask, false) {
+		wider, found := a.best(wants, best.Mask)
+		if !found {
+			return best.Mask, why.MemoryShortBeside
+		}
+		if best.Preferred && !wider.Preferred {
+			return wider.Mask, why.MemoryTooWide
+		}
+		best = wider
+	}
+	if best.Mask.Len() > 1 && !a.allowed(best.Mask) {
+		return best.Mask, why.MemoryGrouped
+	}
+	return best.Mask, why.NoAllocationCause
+}
+
+// walkBudget bounds how many masks best looks at: all of 20 nodes.
+const walkBudget = 1 << 20
+
+// best is the memory manager's own choice among its hints that include some nodes: preferred ones first, then the
+// narrowest, then the lowest. As the preferred ones are the narrowest that an empty machine could offer, that is the
+// first by size. Within the budget it is the kubelet's choice; a kubelet with more nodes walks for minutes.
+func (a *memoryAdmission) best(wants []want, include hint.Mask) (hint.Hint, bool) {
+	if len(wants) == 0 {
+		return hint.Hint{}, false
+	}
+	var best hint.Mask
+	least, budget := 0, walkBudget
+	eachSubset(a.node.all, func(m hint.Mask) bool {
+		if best != 0 && m.Len() > best.Len() {
+			return false
+		}
+		if a.holds(a.node.allocatable, wants, m, false) {
+			if least == 0 {
+				least = m.Len()
+			}
+			if (best == 0 || m < best) && include.Within(m) && a.allowed(m) && a.holds(a.free, wants, m, true) {
+				best = m
+			}
+		}
+		budget--
+		return budget > 0
+	})
+	return hint.Hint{Mask: best, Preferred: best.Len() == least}, best != 0
+}
+
+// settle keeps what later containers may use again: of a regular init container the largest block per type and set of
+// nodes. Any other container uses it up.
+func (a *memoryAdmission) settle(c *Container, blocks []Block) {
+	for _, b := range blocks {
+		i := slices.IndexFunc(a.reuse, func(r Block) bool { return r.Type == b.Type && r.Nodes == b.Nodes })
+		switch {
+		case c.Role != Init && i >= 0:
+			a.reuse[i].Bytes = max(a.reuse[i].Bytes-b.Bytes, 0)
+		case c.Role == Init && i >= 0:
+			a.reuse[i].Bytes = max(a.reuse[i].Bytes, b.Bytes)
+		case c.Role == Init:
+			a.reuse = append(a.reuse, b)
+		}
+	}
+}
+
+// giveUp takes what b uses again from the blocks of the init containers before it, so that the sum over the containers
+// stays what the pod takes.
+func (a *memoryAdmission) giveUp(b Block, before Placement) {
+	left := b.Bytes
+	for i := range before {
+		if a.pod.Containers[i].Role != Init {
+			continue
+		}
+		for j := range before[i].Memory {
+			old := &before[i].Memory[j]
+			if old.Type == b.Type && old.Nodes == b.Nodes {
+				used := min(left, old.Bytes)
+				old.Bytes -= used
+				left -= used
+			}
+		}
+	}
+}
+
+// short is the reason for a cause. It names the first type that is short on the nodes, or the first.
+func (a *memoryAdmission) short(c *Container, m hint.Mask, cause why.AllocationCause) why.Reason {
+	r := why.Reason{Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Extra: int64(cause)}
+	if m == 0 {
+		m = a.node.all
+	}
+	for _, w := range a.node.wants(c.Memory) {
+		short := !a.holds(a.free, []want{w}, m, false)
+		if r.Asked == 0 || short {
+			r.Asked = w.n
+		}
+		if short {
+			break
+		}
+	}
+	return r
+}

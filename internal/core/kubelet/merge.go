@@ -1,0 +1,260 @@
+package kubelet
+
+import (
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Limits of walking over all masks of n nodes.
+const (
+	// listNodes is the number of nodes up to which hint lists are made.
+	listNodes = 20
+	// hangNodes is the number of nodes up to which a kubelet is taken to come to an end: it walks 2^n masks, a billion in
+	// most of an hour (kubernetes#135541).
+	hangNodes = 30
+)
+
+// merge is what the Topology Manager answers for a container, or for the whole pod ("").
+func (a *admission) merge(container string, w watch) (hint.Answer, why.Reason) {
+	q := a.question(container)
+	if a.widest(&q) > hangNodes {
+		return hint.Answer{}, why.Reason{Code: why.KubeletWouldHang, Unit: why.Count, Asked: int64(a.node.nodes)}
+	}
+	answer := a.answer(&q)
+	if w != nil {
+		w(container, a.lists(&q), answer)
+	}
+	if answer.Admitted {
+		return answer, why.Reason{}
+	}
+	return answer, a.affinity(&q)
+}
+
+// answer counts where that decides, and else makes the lists.
+func (a *admission) answer(q *question) hint.Answer {
+	if counted, ok := a.count(q); ok {
+		return counted
+	}
+	if a.widest(q) > listNodes { // too many for lists: not preferred, on any nodes
+		return hint.Answer{
+			Hint: hint.Hint{Mask: a.node.all}, Admitted: a.node.rule.Policy == hint.BestEffort, Certainty: hint.Approximate,
+		}
+	}
+	return a.node.rule.Answer(bare(a.lists(q)), nil)
+}
+
+// question is one merge: a container, or the whole pod.
+type question struct {
+	container *Container // nil = the whole pod
+	cpus      int        // 0 = the CPU manager does not care
+	memory    []Amount   // nil = nor does the memory manager
+	devices   []Amount   // sorted by name
+	role      Role
+}
+
+func (a *admission) question(container string) question {
+	q := question{}
+	if container == "" && a.node.config.Topology.PodScope {
+		q.cpus, q.devices = a.node.cpus.podRequest(a.pod), a.pod.devices()
+		if a.node.managesMemory(a.pod) {
+			q.memory = a.pod.memory()
+		}
+		return q
+	}
+	c := &a.pod.Containers[len(a.given)]
+	q.container, q.cpus, q.devices = c, a.node.cpus.request(a.pod, c), c.Devices
+	if a.node.managesMemory(a.pod) {
+		q.memory = c.Memory
+	}
+	return q
+}
+
+// widest is the largest number of nodes that a provider walks for q.
+func (a *admission) widest(q *question) int {
+	n := 0
+	if q.cpus > 0 {
+		n = len(a.node.cpus.nodes)
+	}
+	if len(q.memory) > 0 {
+		n = max(n, a.node.nodes)
+	}
+	for _, ask := range q.devices {
+		if i, known := a.node.kindOf(ask.Name); known && a.node.kinds[i].hosts != 0 {
+			n = max(n, a.node.kinds[i].walked.Len())
+		}
+	}
+	return n
+}
+
+// lists are the hints of all providers, with the names of the resources.
+func (a *admission) lists(q *question) []hint.Named {
+	var named []hint.Named
+	for _, ask := range q.devices {
+		if i, known := a.node.kindOf(ask.Name); known {
+			named = append(named, hint.Named{Resource: ask.Name, List: a.deviceList(q, i, ask)})
+		}
+	}
+	if q.container == nil {
+		named = append(named, hint.Named{Resource: cpuName, List: a.cpus.podHints()})
+	} else {
+		named = append(named, hint.Named{Resource: cpuName, List: a.cpus.hints(q.container)})
+	}
+	return append(named, a.memoryLists(q)...)
+}
+
+func bare(named []hint.Named) []hint.List {
+	lists := make([]hint.List, len(named))
+	for i := range named {
+		lists[i] = named[i].List
+	}
+	return lists
+}
+
+func (a *admission) deviceList(q *question, at int, ask Amount) hint.List {
+	k := &a.node.kinds[at]
+	if has := a.held(q, k); has != nil {
+		return a.devices.keep(k, has, ask.N)
+	}
+	if q.container == nil {
+		return a.devices.hints(k, make([]int, k.last-k.first), ask.N)
+	}
+	return a.devices.hints(k, a.devices.reuse[k.first:k.last], ask.N)
+}
+
+// held counts by set what the container or pod has of a kind from an earlier admission; nil for nothing.
+func (a *admission) held(q *question, k *kind) []int {
+	if a.own == nil {
+		return nil
+	}
+	has, some := make([]int, k.last-k.first), false
+	if q.container == nil {
+		i, _ := a.start.find(a.pod.UID)
+		for _, c := range a.start.held[i].devices {
+			if c.set >= k.first && c.set < k.last {
+				has[c.set-k.first] += c.count
+				some = some || c.count > 0
+			}
+		}
+	} else {
+		for _, d := range a.own.find(q.container.Name).devicesOf(k.resource) {
+			set, _ := a.node.setOf(d.Resource, d.Nodes)
+			has[set-k.first] += d.Count
+			some = true
+		}
+	}
+	if !some {
+		return nil
+	}
+	return has
+}
+
+// memoryLists is the memory manager's list once per asked type: the merge counts each.
+func (a *admission) memoryLists(q *question) []hint.Named {
+	if q.memory == nil {
+		return []hint.Named{{Resource: memoryName}}
+	}
+	if blocks := a.blocks(q); blocks != nil {
+		return keepMemory(blocks, q.memory)
+	}
+	list := a.memory.hints(q.memory)
+	named := make([]hint.Named, len(q.memory))
+	for i, ask := range q.memory {
+		named[i] = hint.Named{Resource: ask.Name, List: list}
+	}
+	return named
+}
+
+// Names of resources that are no devices.
+const (
+	cpuName    = "cpu"
+	memoryName = "memory"
+)
+
+// blocks are those of the container, or of the pod's first container that has any, from an earlier admission.
+func (a *admission) blocks(q *question) []Block {
+	for i := range a.pod.Containers {
+		name := a.pod.Containers[i].Name
+		if q.container != nil && q.container.Name != name {
+			continue
+		}
+		if g := a.own.find(name); g != nil && len(g.Memory) > 0 {
+			return g.Memory
+		}
+	}
+	return nil
+}
+
+// keepMemory are the hints for blocks that are given: one each, if they are exactly what is asked; else the manager does
+// not care.
+func keepMemory(blocks []Block, ask []Amount) []hint.Named {
+	named := make([]hint.Named, len(ask))
+	for i := range ask {
+		named[i] = hint.Named{Resource: ask[i].Name, List: hint.List{}}
+	}
+	if len(blocks) != len(ask) {
+		return []hint.Named{{Resource: memoryName}}
+	}
+	for _, b := range blocks {
+		n, known := amountOf(ask, b.Type)
+		if !known || n != b.Bytes {
+			return []hint.Named{{Resource: memoryName}}
+		}
+		for i := range named {
+			if named[i].Resource == b.Type {
+				named[i].List = append(named[i].List, hint.Hint{Mask: b.Nodes, Preferred: true})
+			}
+		}
+	}
+	return named
+}
+
+// affinity is the reason of a merge that is not admitted.
+func (a *admission) affinity(q *question) why.Reason {
+	r := why.Reason{Code: why.KubeletTopologyAffinity}
+	if a.widest(q) > listNodes {
+		return r
+	}
+	resource, cause := blame(a.node.rule.Policy, a.lists(q))
+	r.Extra = int64(cause)
+	switch resource {
+	case "":
+	case cpuName:
+		r.Resource, r.Unit, r.Asked = why.CPU, why.CPUs, int64(q.cpus)
+	default:
+		if asked, known := amountOf(q.devices, resource); known {
+			r.Unit, r.Asked = why.Count, asked
+		} else {
+			r.Resource, r.Unit = why.Memory, why.Bytes
+			r.Asked, _ = amountOf(q.memory, resource)
+		}
+	}
+	return r
+}
+
+// blame says why lists have no common preferred mask, and whose list alone is the cause, "" for none.
+func blame(policy hint.Policy, lists []hint.Named) (string, why.AffinityCause) {
+	width, cause := 0, why.NoCommonNodes
+	for _, l := range lists {
+		if l.List == nil {
+			continue
+		}
+		own := 0
+		for _, h := range l.List {
+			if h.Preferred && (policy != hint.SingleNUMANode || h.Mask.Len() == 1) {
+				own = h.Mask.Len()
+			}
+		}
+		switch {
+		case len(l.List) == 0:
+			return l.Resource, why.NoRoom
+		case own == 0 && policy == hint.SingleNUMANode:
+			return l.Resource, why.ManyNodes
+		case own == 0:
+			return l.Resource, why.NotNarrow
+		case width != 0 && own != width:
+			cause = why.DifferentWidths
+		}
+		width = own
+	}
+	return "", cause
+}
