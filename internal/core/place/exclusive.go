@@ -50,6 +50,16 @@ func judgeCPUs(v *ledger.View, r *Request) (order, why.Reason) {
 	return o, o.align(s)
 }
 
+// judgeMemory decides whether r's memory can be had beside its exclusive CPUs, which are known to fit.
+func (o *order) judgeMemory(v *ledger.View, r *Request) why.Reason {
+	if o.Topology < ledger.Restricted || len(r.Memory) == 0 {
+		return why.Reason{}
+	}
+	var j joint
+	j.exclusive(v, r, o)
+	return j.judge(o.Topology, o.spread)
+}
+
 // clearlyFits says in O(1), from the totals, what cpualloc.Feasible would say of an ordinary request that fits.
 func (o *order) clearlyFits(s *ledger.Summary, threads int) bool {
 	if len(s.Nodes) > topo.MaxCPUNodes || threads > cpualloc.MaxThreads {
@@ -164,17 +174,6 @@ func (o *order) most(s *ledger.Summary, k int, from source) int {
 	return sum
 }
 
-// needed is the smallest number of NUMA nodes whose offers hold the request.
-func (o *order) needed(s *ledger.Summary) int {
-	k, left := 0, o.req.Count
-	o.eachLargest(s, fromUsable, func(offer int) bool {
-		k++
-		left -= offer
-		return left > 0
-	})
-	return k
-}
-
 // eachLargest calls yield with the offers in descending order until it returns false: O(N log N).
 func (o *order) eachLargest(s *ledger.Summary, from source, yield func(offer int) bool) {
 	var all [topo.MaxCPUNodes]int
@@ -201,9 +200,12 @@ func (o *order) largest(s *ledger.Summary) int {
 	return at
 }
 
-// take computes the CPUs. Preferred CPUs and an even spread are wishes: where they need more NUMA nodes than the
-// topology policy allows, they are dropped, in that order.
-func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, why.Reason) {
+// take computes the CPUs, and where the memory that takes part goes. Preferred CPUs and an even spread are wishes: where
+// they need more NUMA nodes than the topology policy allows, or others than have the memory, they are dropped, in that
+// order.
+func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []ledger.Memory, why.Reason) {
+	var j joint
+	j.exclusive(v, r, o)
 	state := v.State().Limited(o.req.Bind)
 	if r.PreferCPUs != "" {
 		// A malformed list names nothing: it comes from other parts of Tenon, and preferring is a wish.
@@ -211,21 +213,46 @@ func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, why.Reason) {
 			state.Preferred = cpus.Intersect(state.Free)
 		}
 	}
-	result, reason := cpualloc.Allocate(state, o.req)
-	if !state.Preferred.IsEmpty() && (!reason.OK() || result.NUMANodes > o.spread) {
+	req := o.req
+	result, reason := cpualloc.Allocate(state, req)
+	if !state.Preferred.IsEmpty() && !o.allows(&j, &result, reason) {
 		state.Preferred = cpuset.Set{}
-		result, reason = cpualloc.Allocate(state, o.req)
+		result, reason = cpualloc.Allocate(state, req)
 	}
-	if o.req.Strategy == cpualloc.DistributeEvenly && (!reason.OK() || result.NUMANodes > o.spread) {
-		o.req.Strategy = cpualloc.MostAllocated
-		result, reason = cpualloc.Allocate(state, o.req)
+	if req.Strategy == cpualloc.DistributeEvenly && !o.allows(&j, &result, reason) {
+		req.Strategy = cpualloc.MostAllocated
+		result, reason = cpualloc.Allocate(state, req)
 	}
-	if reason.OK() && result.NUMANodes > o.spread {
+	nodes := nodesOf(state.Machine, &result)
+	if reason.OK() && !j.holds(nodes) {
+		nodes = j.choose(o.spread)
+		result, reason = cpualloc.Allocate(state, o.within(&j, nodes))
+	}
+	if reason.OK() && (nodes == 0 || result.NUMANodes > o.spread) {
 		reason = why.Reason{
 			Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: int64(o.req.Count), Extra: int64(o.spread),
 		}
 	}
-	return result, reason
+	if !reason.OK() {
+		return result, nil, reason
+	}
+	return result, j.place(nodesOf(state.Machine, &result), nodes), reason
+}
+
+// allows reports whether an answer keeps to the topology policy and has the memory on its NUMA nodes.
+func (o *order) allows(j *joint, result *cpualloc.Result, reason why.Reason) bool {
+	return reason.OK() && result.NUMANodes <= o.spread && j.holds(nodesOf(j.machine, result))
+}
+
+// within is the request on a set of NUMA nodes that holds the pod. Where one node is enough the allocator chooses among
+// all that are: it knows more about cores than the rank of a set.
+func (o *order) within(j *joint, nodes cpualloc.NodeMask) cpualloc.Request {
+	req := o.req
+	req.Nodes = nodes
+	if bits.OnesCount64(uint64(nodes)) == 1 {
+		req.Nodes, req.SingleNUMANode = j.alone(), true
+	}
+	return req
 }
 
 // nodesOf returns the NUMA nodes of an answer.

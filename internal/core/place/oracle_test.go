@@ -1,7 +1,9 @@
 package place_test
 
 import (
+	"cmp"
 	"math/bits"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -129,15 +131,15 @@ func (o *oracle) shapely(set uint, must place.BindWish) bool {
 	return true
 }
 
-// touched is the number of NUMA nodes of a set.
-func (o *oracle) touched(set uint) int {
-	n := 0
+// touched is the NUMA nodes of a set.
+func (o *oracle) touched(set uint) uint {
+	nodes := uint(0)
 	for i := range o.m.CPUNodes() {
 		if set&o.node(i) != 0 {
-			n++
+			nodes |= 1 << i
 		}
 	}
-	return n
+	return nodes
 }
 
 // keepsPromises reports whether a set leaves to each NUMA node's pool what LS pods were promised of it.
@@ -204,14 +206,101 @@ func (o *oracle) onlineOf(nodes uint) uint {
 	return set
 }
 
-// exclusive decides about exclusive CPUs; best is the fewest NUMA nodes of any answer.
-func (o *oracle) exclusive(r *place.Request) (code why.Code, best int) {
+// quality is what a set of NUMA nodes is chosen by, before the strategy.
+type quality struct{ nodes, sockets, distance int }
+
+func (q quality) betterThan(p quality) bool {
+	return cmp.Or(cmp.Compare(q.nodes, p.nodes), cmp.Compare(q.sockets, p.sockets), cmp.Compare(q.distance, p.distance)) < 0
+}
+
+func (o *oracle) qualityOf(nodes uint) quality {
+	q := quality{nodes: bits.OnesCount(nodes)}
+	sockets := map[topo.Socket]bool{}
+	for i, a := range o.m.CPUNodes() {
+		for j, b := range o.m.CPUNodes() {
+			if nodes&(1<<i) != 0 && nodes&(1<<j) != 0 {
+				sockets[o.m.NUMASocket(a)] = true
+				if i != j {
+					q.distance += o.m.Distance(a, b)
+				}
+			}
+		}
+	}
+	q.sockets = len(sockets)
+	return q
+}
+
+// has is what a set of NUMA nodes has of a type of memory: what of it pods leave, or all of it.
+func (o *oracle) has(nodes uint, kind string, minusPods bool) int64 {
+	page := map[string]int64{"memory": 1, "hugepages-2Mi": 2 << 20, "hugepages-1Gi": 1 << 30}[kind]
+	total := int64(0)
+	for i, n := range o.m.CPUNodes() {
+		here := int64(0)
+		for _, a := range o.f.Memory {
+			if nodes&(1<<i) != 0 && a.NUMAID == o.m.NUMAID(n) && a.Type == kind {
+				here = a.Bytes / page * page
+			}
+		}
+		for e := range o.v.Entries() {
+			for _, a := range e.Memory {
+				if minusPods && a.NUMAID == o.m.NUMAID(n) && a.Type == kind {
+					here -= a.Bytes
+				}
+			}
+		}
+		total += max(here, 0) / page * page
+	}
+	return total
+}
+
+// join adds memory to a decision about CPU alone, which is to grant: holds tells whether a set of NUMA nodes has the CPU,
+// open are the nodes that may take part, limit is how many of them the policy allows.
+func (o *oracle) join(r *place.Request, open uint, limit int, holds func(nodes uint) bool) (code why.Code, best quality) {
+	policy := max(o.f.Topology, r.Topology)
+	all := uint(1)<<len(o.m.CPUNodes()) - 1
+	var asked []place.Memory
+	for _, a := range r.Memory {
+		known := slices.ContainsFunc(o.f.Memory, func(m ledger.Memory) bool { return m.Type == a.Type })
+		if policy == ledger.NoTopology || !known {
+			continue
+		}
+		if policy == ledger.BestEffort && o.has(open, a.Type, true) < a.Bytes {
+			continue
+		}
+		asked = append(asked, a)
+	}
+	for _, a := range asked {
+		if policy == ledger.Restricted && o.has(all, a.Type, false) >= a.Bytes &&
+			o.allowed(r, func(nodes uint) bool { return o.has(nodes, a.Type, false) >= a.Bytes }) != limit {
+			return why.TopologyMismatch, quality{}
+		}
+		if o.has(open, a.Type, true) < a.Bytes {
+			return why.InsufficientMemory, quality{}
+		}
+	}
+	for nodes := uint(1); nodes <= all; nodes++ {
+		lacks := func(a place.Memory) bool { return o.has(nodes, a.Type, true) < a.Bytes }
+		if nodes&^open != 0 || bits.OnesCount(nodes) > limit || !holds(nodes) || slices.ContainsFunc(asked, lacks) {
+			continue
+		}
+		if q := o.qualityOf(nodes); best.nodes == 0 || q.betterThan(best) {
+			best = q
+		}
+	}
+	if best.nodes == 0 {
+		return why.TopologyPolicy, best
+	}
+	return why.None, best
+}
+
+// exclusive decides about exclusive CPUs; best is that of all answers.
+func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 	must, ok := o.bind(r)
 	if !ok {
-		return why.BindPolicyConflict, 0
+		return why.BindPolicyConflict, best
 	}
 	if must == place.WantFullPCPUs && r.CPUs%o.m.ThreadsPerCore() != 0 {
-		return why.SMTAlignment, 0
+		return why.SMTAlignment, best
 	}
 	limit := o.allowed(r, func(nodes uint) bool {
 		cpus := o.onlineOf(nodes)
@@ -225,15 +314,16 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best int) {
 		return cores >= r.CPUs
 	})
 	var some, kept, near, keptNear bool
-	best = len(o.m.CPUNodes()) + 1
+	touched := map[uint]bool{} // the NUMA nodes of acceptable answers
 	subsets(o.free, r.CPUs, func(set uint) bool {
 		if !o.shapely(set, must) {
 			return true
 		}
 		keeps, nodes := o.keepsPromises(set), o.touched(set)
-		some, kept, near = true, kept || keeps, near || nodes <= limit
-		if keeps && nodes <= limit {
-			keptNear, best = true, min(best, nodes)
+		few := bits.OnesCount(nodes) <= limit
+		some, kept, near = true, kept || keeps, near || few
+		if keeps && few {
+			keptNear, touched[nodes] = true, true
 		}
 		return true
 	})
@@ -246,27 +336,34 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best int) {
 	}
 	switch {
 	case !some:
-		return why.InsufficientExclusiveCPU, 0
+		return why.InsufficientExclusiveCPU, best
 	case !kept:
-		return why.SharedPoolCommitted, 0
+		return why.SharedPoolCommitted, best
 	case bits.OnesCount(o.shared)-r.CPUs < floor:
-		return why.SharedPoolFloor, 0
+		return why.SharedPoolFloor, best
 	case !near:
-		return why.TopologyPolicy, 0
+		return why.TopologyPolicy, best
 	case !keptNear:
-		return why.SharedPoolCommitted, 0
+		return why.SharedPoolCommitted, best
 	}
-	return why.None, best
+	return o.join(r, 1<<len(o.m.CPUNodes())-1, limit, func(nodes uint) bool {
+		for t := range touched {
+			if t&^nodes == 0 {
+				return true
+			}
+		}
+		return false
+	})
 }
 
-// pool decides about the shared pools of NUMA nodes; best is the fewest of them, 0 for a pod that is not confined.
-func (o *oracle) pool(r *place.Request) (code why.Code, best int) {
+// pool decides about the shared pools of NUMA nodes; best is zero for a pod that is not confined.
+func (o *oracle) pool(r *place.Request) (code why.Code, best quality) {
 	need := r.RequestMilli
 	if r.ConstrainedBurst {
 		need = max(need, r.LimitMilli)
 	}
 	if r.Role != qos.SharedPool || need == 0 || !r.ConstrainedBurst && max(o.f.Topology, r.Topology) < ledger.Restricted {
-		return why.None, 0
+		return why.None, best
 	}
 	cpus := int((need + 999) / 1000)
 	holds := func(nodes uint) bool {
@@ -286,7 +383,7 @@ func (o *oracle) pool(r *place.Request) (code why.Code, best int) {
 		}
 	}
 	if !holds(open) {
-		return why.SharedPoolTooSmall, 0
+		return why.SharedPoolTooSmall, best
 	}
 	limit := o.allowed(r, func(nodes uint) bool { return bits.OnesCount(o.onlineOf(nodes)) >= cpus })
 	for k := 1; k <= limit; k++ {
@@ -296,14 +393,14 @@ func (o *oracle) pool(r *place.Request) (code why.Code, best int) {
 			return !found
 		})
 		if found {
-			return why.None, k
+			return o.join(r, open, limit, holds)
 		}
 	}
-	return why.TopologyPolicy, 0
+	return why.TopologyPolicy, best
 }
 
 // decide is the whole decision.
-func (o *oracle) decide(r *place.Request) (code why.Code, best int) {
+func (o *oracle) decide(r *place.Request) (code why.Code, best quality) {
 	if r.OnPolicyNodes != nil && (o.f.Bind == ledger.FullPCPUsOnly || o.f.Bind == ledger.SpreadByPCPUs) {
 		r = r.OnPolicyNodes
 	}
@@ -320,20 +417,21 @@ func (o *oracle) decide(r *place.Request) (code why.Code, best int) {
 	}
 	for _, n := range r.Containers {
 		if o.f.Kubelet.FullPCPUsOnly && n%o.m.ThreadsPerCore() != 0 {
-			return why.SMTAlignment, 0
+			return why.SMTAlignment, best
 		}
 	}
 	if r.KubeletCPUs > o.kubeletFree {
-		return why.InsufficientKubeletCPU, 0
+		return why.InsufficientKubeletCPU, best
 	}
 	return why.None, best
 }
 
-// TestTryDecidesAsBruteForceDoes compares code and number of NUMA nodes: policies of node and pod, options of the
-// kubelet, architecture, reservations, pins, floor and promises to LS pods, all at once. A8 of the whole decision.
+// TestTryDecidesAsBruteForceDoes compares code and quality of the NUMA nodes: policies of node and pod, options of the
+// kubelet, architecture, reservations, pins, floor, promises to LS pods, memory and distances, all at once. A8 of the
+// whole decision.
 func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 	t.Parallel()
-	answers := map[why.Code]int{}
+	answers, spread := map[why.Code]int{}, 0
 	property := func(t *rapid.T) {
 		threads := rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "threads")
 		sockets := rapid.IntRange(1, 2).Draw(t, "sockets")
@@ -343,24 +441,32 @@ func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 			rapid.SliceOfN(rapid.IntRange(1, 12), 0, 2).Draw(t, "offline")...))
 		r := drawRequest(t)
 		r.PreferCPUs = ""
-		code, best := newOracle(v).decide(r)
+		o := newOracle(v)
+		code, best := o.decide(r)
 		offer, reason := place.Try(v, r)
 		if reason.Code != code {
 			t.Fatalf("got %v (%+v), want %v: %+v on %+v", reason.Code, reason, code, r, v.Summary())
 		}
 		answers[code]++
 		even := r.On(v.Facts()).CPUs > 0 && v.Facts().Strategy == cpualloc.DistributeEvenly // row 1 is another then
-		if got := bits.OnesCount64(uint64(offer.Nodes)); reason.OK() && !even && got != best {
-			t.Fatalf("got %d NUMA nodes, %d would do: %+v", got, best, offer)
+		if got := o.qualityOf(uint(offer.Nodes)); reason.OK() && !even && got != best {
+			t.Fatalf("got %+v, %+v would do: %+v", got, best, offer)
+		}
+		if reason.OK() && best.nodes > 1 && len(offer.Entry.Memory) > 0 {
+			spread++
 		}
 	}
 	for range 4 {
 		rapid.Check(t, property)
 	}
-	t.Logf("answers: %v", answers)
+	t.Logf("answers: %v, %d with memory on several NUMA nodes", answers, spread)
+	if spread == 0 {
+		t.Error("no pod had memory on several NUMA nodes: the generator is too narrow")
+	}
 	for _, code := range []why.Code{
 		why.None, why.SMTAlignment, why.BindPolicyConflict, why.TopologyPolicy, why.InsufficientExclusiveCPU, why.SharedPoolTooSmall,
 		why.SharedPoolCommitted, why.SharedPoolFloor, why.InsufficientKubeletCPU, why.CPURequestNotInteger,
+		why.InsufficientMemory, why.TopologyMismatch,
 	} {
 		if answers[code] == 0 {
 			t.Errorf("no case was answered with %v: the generator is too narrow", code)

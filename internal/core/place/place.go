@@ -12,11 +12,19 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 		return why.Reason{Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: r.RequestMilli}
 	}
 	if r.CPUs > 0 {
-		if _, reason := judgeCPUs(v, r); !reason.OK() {
+		o, reason := judgeCPUs(v, r)
+		if reason.OK() {
+			reason = o.judgeMemory(v, r)
+		}
+		if !reason.OK() {
 			return reason
 		}
 	} else if c, confined := confine(v, r); confined {
-		if reason := c.judge(v.Machine()); !reason.OK() {
+		reason := c.judge(v.Machine())
+		if reason.OK() {
+			reason = c.judgeMemory(v, r)
+		}
+		if !reason.OK() {
 			return reason
 		}
 	}
@@ -39,15 +47,15 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 	}
 	if r.CPUs > 0 {
 		o, _ := judgeCPUs(v, r)
-		result, reason := o.take(v, r)
+		result, memory, reason := o.take(v, r)
 		if !reason.OK() {
 			return ledger.Offer{}, reason
 		}
 		offer.Entry.CPUList = v.Machine().FormatList(result.CPUs)
-		offer.Entry.Exclusive = r.Exclusive
-		offer.CPUs, offer.Nodes, offer.Stage = result.CPUs, nodesOf(v.Machine(), &result), result.Stage
+		offer.Entry.Exclusive, offer.Entry.Memory = r.Exclusive, memory
+		offer.CPUs, offer.Nodes, offer.Stage = result.CPUs, nodesOf(v.Machine(), &result)|holding(v.Machine(), memory), result.Stage
 	} else if c, confined := confine(v, r); confined {
-		offer.Nodes = c.choose()
+		offer.Nodes, offer.Entry.Memory = c.take(v, r)
 		offer.Entry.NUMAIDs, offer.Entry.MilliCPU = ids(v.Machine(), offer.Nodes), r.RequestMilli
 	}
 	return offer, why.Reason{}

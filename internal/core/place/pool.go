@@ -15,7 +15,9 @@ const exactNodes = 8
 
 // confinement asks for NUMA nodes whose shared pools together hold an LS pod (cpu.md §5.3).
 type confinement struct {
-	nodes []ledger.NodeSummary
+	machine *topo.Machine
+	policy  ledger.TopologyPolicy
+	nodes   []ledger.NodeSummary
 	// cpus is what the pools must have, milli what of them must not be promised yet; need is cpus as the user wrote it.
 	cpus        int
 	need, milli int64
@@ -39,7 +41,7 @@ func confine(v *ledger.View, r *Request) (confinement, bool) {
 	}
 	need := r.poolNeed()
 	c := confinement{
-		nodes: s.Nodes, need: need, cpus: int((need + 999) / 1000), milli: r.RequestMilli, strategy: f.Strategy,
+		machine: f.Machine, policy: policy, nodes: s.Nodes, need: need, cpus: int((need + 999) / 1000), milli: r.RequestMilli, strategy: f.Strategy,
 		spread: len(s.Nodes),
 	}
 	switch policy {
@@ -59,6 +61,27 @@ func confine(v *ledger.View, r *Request) (confinement, bool) {
 		}
 	}
 	return c, true
+}
+
+// judgeMemory decides whether r's memory can be had beside its shared pools, which are known to fit.
+func (c *confinement) judgeMemory(v *ledger.View, r *Request) why.Reason {
+	if c.policy < ledger.Restricted || len(r.Memory) == 0 {
+		return why.Reason{}
+	}
+	var j joint
+	j.pool(v, r, c)
+	return j.judge(c.policy, c.spread)
+}
+
+// take returns the best set of NUMA nodes, and where on it the memory that takes part goes.
+func (c *confinement) take(v *ledger.View, r *Request) (cpualloc.NodeMask, []ledger.Memory) {
+	var j joint
+	j.pool(v, r, c)
+	if j.types == 0 {
+		return c.choose(), nil
+	}
+	nodes := j.choose(c.spread)
+	return nodes, j.place(nodes, nodes)
 }
 
 // sum is what a set of NUMA nodes offers.
@@ -153,8 +176,9 @@ func (c *confinement) misaligned(m *topo.Machine) why.Reason {
 	return r
 }
 
-// choose returns the best set: fewest NUMA nodes, then fewest sockets, then the strategy (MostAllocated and
-// DistributeEvenly leave the larger pools whole, LeastAllocated takes them), then the lowest ids. 0 = none.
+// choose returns the best set: fewest NUMA nodes, then fewest sockets, then the smallest distances, then the strategy
+// (MostAllocated and DistributeEvenly leave the larger pools whole, LeastAllocated takes them), then the lowest ids.
+// 0 = none.
 func (c *confinement) choose() cpualloc.NodeMask {
 	for k := 1; k <= c.spread; k++ {
 		if k == 2 {
@@ -162,16 +186,14 @@ func (c *confinement) choose() cpualloc.NodeMask {
 			k = max(k, c.least())
 		}
 		var chosen cpualloc.NodeMask
-		var best sum
-		sockets := 0
+		var best rank
 		c.sets(k, func(mask cpualloc.NodeMask) bool {
 			s := c.sum(mask)
 			if !c.holds(s) {
 				return true
 			}
-			n := c.sockets(mask)
-			if chosen == 0 || n < sockets || n == sockets && c.prefers(s, best) {
-				chosen, best, sockets = mask, s, n
+			if r := c.rankOf(mask, s); chosen == 0 || r.betterThan(best) || r == best && lower(mask, chosen) {
+				chosen, best = mask, r
 			}
 			return true
 		})
@@ -182,24 +204,12 @@ func (c *confinement) choose() cpualloc.NodeMask {
 	return 0
 }
 
-func (c *confinement) prefers(a, b sum) bool {
+func (c *confinement) rankOf(mask cpualloc.NodeMask, s sum) rank {
+	r := rank{sockets: socketsOf(c.nodes, mask), distance: distanceOf(c.machine, mask), strategy: s.milli}
 	if c.strategy == cpualloc.LeastAllocated {
-		return a.milli > b.milli
+		r.strategy = -r.strategy
 	}
-	return a.milli < b.milli
-}
-
-func (c *confinement) sockets(mask cpualloc.NodeMask) int {
-	n := 0
-	var seen [topo.MaxCPUs / 64]uint64
-	for ; mask != 0; mask &= mask - 1 {
-		socket := c.nodes[bits.TrailingZeros64(uint64(mask))].Socket
-		if seen[socket/64]&(1<<(socket%64)) == 0 {
-			seen[socket/64] |= 1 << (socket % 64)
-			n++
-		}
-	}
-	return n
+	return r
 }
 
 // sets yields sets of k open NUMA nodes until yield returns false, those of the lowest ids first: all of them up to
@@ -234,7 +244,7 @@ func (c *confinement) sets(k int, yield func(cpualloc.NodeMask) bool) {
 		}
 	default:
 		for left := c.open; left != 0; {
-			socket := c.onSocket(left, c.nodes[bits.TrailingZeros64(uint64(left))].Socket)
+			socket := onSocket(c.nodes, left, c.nodes[bits.TrailingZeros64(uint64(left))].Socket)
 			left &^= socket
 			if !c.greedy(k, socket, yield) {
 				return
@@ -242,23 +252,6 @@ func (c *confinement) sets(k int, yield func(cpualloc.NodeMask) bool) {
 		}
 		c.greedy(k, c.open, yield)
 	}
-}
-
-// next returns the next larger number with as many one bits (Gosper).
-func next(x uint64) uint64 {
-	low := x & -x
-	ripple := x + low
-	return ripple | (x^ripple)>>2/low
-}
-
-func (c *confinement) onSocket(mask cpualloc.NodeMask, socket topo.Socket) cpualloc.NodeMask {
-	var on cpualloc.NodeMask
-	for ; mask != 0; mask &= mask - 1 {
-		if i := bits.TrailingZeros64(uint64(mask)); c.nodes[i].Socket == socket {
-			on |= 1 << i
-		}
-	}
-	return on
 }
 
 // greedy yields the k nodes of mask with most left and the k with the largest pools, where there are k; false when

@@ -88,6 +88,7 @@ func checkOffer(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 	if o.Entry.Role != r.Role {
 		t.Fatalf("the offer has role %v, want %v", o.Entry.Role, r.Role)
 	}
+	checkMemory(t, v, r, o)
 	if r.CPUs == 0 {
 		checkPool(t, v, r, o)
 		return
@@ -107,8 +108,9 @@ func checkOffer(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 		if taken > 0 {
 			nodes++
 		}
-		if got := taken > 0; got != (o.Nodes&(1<<i) != 0) {
-			t.Fatalf("NUMA node %d: %d CPUs taken, mask %b", i, taken, o.Nodes)
+		remembers := slices.ContainsFunc(o.Entry.Memory, func(a ledger.Memory) bool { return a.NUMAID == m.NUMAID(n) })
+		if got := taken > 0 || remembers; got != (o.Nodes&(1<<i) != 0) {
+			t.Fatalf("NUMA node %d: %d CPUs taken, memory %v, mask %b", i, taken, o.Entry.Memory, o.Nodes)
 		}
 		if s := v.Summary().Nodes[i]; taken > 0 && s.PoolMilli < 1000*int64(taken) {
 			t.Fatalf("NUMA node %d has %d milli-CPU left and gives %d CPUs", i, s.PoolMilli, taken)
@@ -138,6 +140,36 @@ func checkOffer(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 		if effect.Bind == cpualloc.FullPCPUs && taken != 0 && taken != online || effect.Bind == cpualloc.SpreadByPCPUs && taken > 1 {
 			t.Fatalf("required %v: core %d gives %d of %d CPUs", effect.Bind, core, taken, online)
 		}
+	}
+}
+
+// checkMemory holds the memory of an offer: all of each type that takes part, inside what is free, in whole pages.
+func checkMemory(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
+	policy := max(v.Facts().Topology, r.Topology)
+	got := map[string]int64{}
+	for _, a := range o.Entry.Memory {
+		got[a.Type] += a.Bytes
+		free := v.Summary().MemoryOf(a.Type)
+		if free == nil || free.Free[a.NUMAID] < a.Bytes || a.Bytes <= 0 || a.Bytes%free.Page != 0 { // ids of these machines are positions
+			t.Fatalf("%+v of %+v", a, free)
+		}
+		if o.Nodes&(1<<a.NUMAID) == 0 {
+			t.Fatalf("memory on NUMA node %d, which is not in %b", a.NUMAID, o.Nodes)
+		}
+	}
+	for _, a := range r.Memory {
+		known := v.Summary().MemoryOf(a.Type) != nil
+		want := int64(0)
+		if policy >= ledger.Restricted && known && o.Nodes != 0 || got[a.Type] != 0 {
+			want = a.Bytes
+		}
+		if got[a.Type] != want {
+			t.Fatalf("%d bytes of %s, want %d: %+v", got[a.Type], a.Type, want, o.Entry.Memory)
+		}
+		delete(got, a.Type)
+	}
+	if len(got) > 0 || policy == ledger.NoTopology && len(o.Entry.Memory) > 0 {
+		t.Fatalf("memory that was not asked, or without a policy: %+v", o.Entry.Memory)
 	}
 }
 
@@ -195,6 +227,20 @@ func checkPool(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 				milli += s.Nodes[i].PoolMilli
 			}
 		}
+		for _, a := range r.Memory {
+			s, left := v.Summary().MemoryOf(a.Type), a.Bytes
+			if s == nil || !slices.ContainsFunc(o.Entry.Memory, func(m ledger.Memory) bool { return m.Type == a.Type }) {
+				continue // takes no part
+			}
+			for i, free := range s.Free {
+				if mask&(1<<i) != 0 {
+					left -= free
+				}
+			}
+			if left > 0 {
+				return false
+			}
+		}
 		return int64(cpus) >= (need+999)/1000 && milli >= r.RequestMilli
 	}
 	if !holds(uint64(o.Nodes)) {
@@ -221,12 +267,12 @@ func TestAskingForWhatIsThereRemovesTheCode(t *testing.T) {
 			return
 		}
 		effect, _ := place.EffectOn(v, r)
-		if r.CPUs == 0 || reason.Free == 0 || effect.Topology == ledger.Restricted { // which allows less to who asks less
+		if r.CPUs == 0 || reason.Resource != why.CPU || reason.Free == 0 || effect.Topology == ledger.Restricted { // which allows less to who asks less
 			return
 		}
 		less := *r
 		less.CPUs = int(reason.Free)
-		if again := place.Fits(v, &less); again.Code == reason.Code && again.Where == reason.Where && again.Extra == reason.Extra {
+		if again := place.Fits(v, &less); again.Code == reason.Code && again.Resource == reason.Resource && again.Where == reason.Where && again.Extra == reason.Extra {
 			t.Fatalf("asked for %d of %+v, refused with %+v", less.CPUs, reason, again)
 		}
 	})

@@ -52,7 +52,44 @@ func drawView(t *rapid.T) *ledger.View {
 	return drawViewOf(t, s)
 }
 
+// drawDistances gives a machine distances of its own, not the same both ways, at times.
+func drawDistances(t *rapid.T, s *topo.Spec) {
+	nodes := 0
+	for _, c := range s.CPUs {
+		nodes = max(nodes, c.NUMA+1)
+	}
+	if !rapid.Bool().Draw(t, "has distances") {
+		return
+	}
+	for i := range nodes {
+		row := rapid.SliceOfN(rapid.SampledFrom([]int{11, 12, 20, 32}), nodes, nodes).Draw(t, "distances")
+		row[i] = 10
+		s.NUMA = append(s.NUMA, topo.NUMASpec{ID: i, Distances: row})
+	}
+}
+
+const mib = 1 << 20
+
+// drawMemory draws amounts on the NUMA nodes of m: ordinary memory, hugepages of one size, both or nothing.
+func drawMemory(t *rapid.T, m *topo.Machine, most int) []ledger.Memory {
+	var list []ledger.Memory
+	kinds := rapid.SampledFrom([][]string{nil, {"memory"}, {"memory"}, {"memory", "hugepages-2Mi"}}).Draw(t, "types of memory")
+	for _, kind := range kinds {
+		for n := range m.NumNUMA() {
+			bytes := int64(rapid.IntRange(0, most).Draw(t, kind)) * mib
+			if kind == "memory" {
+				bytes += rapid.SampledFrom([]int64{0, 0, 1, mib - 1}).Draw(t, "odd bytes")
+			}
+			if bytes > 0 {
+				list = append(list, ledger.Memory{NUMAID: n, Type: kind, Bytes: bytes})
+			}
+		}
+	}
+	return list
+}
+
 func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
+	drawDistances(t, &s)
 	m, err := topo.New(s)
 	if err != nil {
 		t.Fatalf("topo.New: %v", err)
@@ -73,6 +110,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 	if rapid.Bool().Draw(t, "reserves") {
 		f.NodeReserved, f.System = drawSet(t, m, "node reserved", 2), drawSet(t, m, "system", 1)
 	}
+	f.Memory = drawMemory(t, m, 20)
 	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "pins") {
 		uid := rapid.SampledFrom([]string{"kubelet-0", "pod-0", "pod-1"}).Draw(t, "pinned pod")
 		f.Pins = append(f.Pins, ledger.Pin{UID: uid, CPUs: drawSet(t, m, "pin", 2)})
@@ -96,6 +134,11 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 			MilliCPU: int64(rapid.IntRange(0, 4000).Draw(t, "milli")),
 		})
 	}
+	for i := range entries {
+		if rapid.Bool().Draw(t, "holds memory") {
+			entries[i].Memory = drawMemory(t, m, 8)
+		}
+	}
 	return ledger.New(f, entries...).View()
 }
 
@@ -113,6 +156,12 @@ func drawRequest(t *rapid.T) *place.Request {
 		Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 0, 1, 2, 3}).Draw(t, "policy"),
 		Default:  rapid.SampledFrom([]cpualloc.Bind{0, 1}).Draw(t, "default"),
 	}
+	r.Memory = rapid.SampledFrom([][]place.Memory{
+		nil, nil, {{Type: "memory", Bytes: 1}}, {{Type: "memory", Bytes: 10 * mib}}, {{Type: "memory", Bytes: 25*mib + 1}},
+		{{Type: "hugepages-2Mi", Bytes: 8 * mib}}, {{Type: "hugepages-1Gi", Bytes: 1 << 30}},
+		{{Type: "memory", Bytes: 20 * mib}, {Type: "hugepages-2Mi", Bytes: 4 * mib}},
+		{{Type: "memory", Bytes: 5 * mib}, {Type: "hugepages-2Mi", Bytes: 24 * mib}},
+	}).Draw(t, "memory asked")
 	if rapid.Bool().Draw(t, "guaranteed") {
 		r.Containers = rapid.SliceOfN(rapid.IntRange(1, 4), 1, 2).Draw(t, "containers")
 		r.KubeletCPUs = rapid.IntRange(slices.Max(r.Containers), sum(r.Containers)).Draw(t, "kubelet CPUs") // init containers' are used again

@@ -19,6 +19,12 @@ const (
 	WantSpreadByPCPUs
 )
 
+// Memory is an amount of one type of memory.
+type Memory struct {
+	Type  string // as ledger.Memory
+	Bytes int64
+}
+
 // Request is what a pod asks of one machine. Build it with convert.Request; it does not depend on the node.
 type Request struct {
 	UID, Namespace, Name string
@@ -33,6 +39,9 @@ type Request struct {
 	// ConstrainedBurst asks for a shared pool that holds LimitMilli.
 	ConstrainedBurst         bool
 	RequestMilli, LimitMilli int64
+	// Memory is the pod's request of each type, ordinary memory first; each type once, more than 0 bytes and hugepages in
+	// whole pages. It takes part where a topology policy of BestEffort or tighter places the pod.
+	Memory []Memory
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
 	Topology ledger.TopologyPolicy
 	// Containers are the CPUs of each Guaranteed container with an integer request, for the kubelet's SMT check.
@@ -117,6 +126,12 @@ func (r *Request) sign(b []byte) []byte {
 			field('b', r.poolNeed())
 		}
 		field('t', int64(r.Topology))
+	}
+	if r.CPUs > 0 || r.wantsPool() {
+		for _, m := range r.Memory {
+			b = append(append(append(b, 'm'), m.Type...), '=')
+			b = strconv.AppendInt(b, m.Bytes, 10)
+		}
 	}
 	for _, n := range slices.Sorted(slices.Values(r.Containers)) {
 		field('k', int64(n))

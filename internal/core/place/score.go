@@ -25,25 +25,49 @@ const (
 // Score ranks a node that Fits: 0–100, fewer NUMA nodes first, then the strategy. A node that honours the pod's
 // preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly) scores 0. It allocates nothing.
 //
-// One NUMA node scores 50–100, two 25–49, three 12–24 and so on: each number of NUMA nodes has a range of its own, and
-// the strategy ranks inside it: the one that the node's label numa-allocate-strategy names, else s.
+// One NUMA node scores 50–100, two 25–49, three 12–24 and so on: each number of NUMA nodes has a range of its own. Inside
+// it fewer sockets rank first, then smaller distances, then the strategy, as far as whole points tell them apart: the one
+// that the node's label numa-allocate-strategy names, else s.
 func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 	r = r.On(v.Facts())
-	span := 1
+	var j joint
+	var nodes cpualloc.NodeMask
 	if r.CPUs > 0 {
 		o, reason := judgeCPUs(v, r)
 		if o.Broken || !reason.OK() {
 			return 0
 		}
-		span = o.needed(v.Summary())
+		j.exclusive(v, r, &o)
+		nodes = j.choose(o.spread)
 	} else if c, confined := confine(v, r); confined {
-		span = max(bits.OnesCount64(uint64(c.choose())), 1)
+		j.pool(v, r, &c)
+		if nodes = c.choose(); j.types > 0 {
+			nodes = j.choose(c.spread)
+		}
 	}
+	span := max(bits.OnesCount64(uint64(nodes)), 1)
 	low, high := int64(100)>>min(span, 62), int64(100)
 	if span > 1 {
 		high = max(int64(100)>>min(span-1, 62)-1, 0)
 	}
-	return max(low+u.rank(scoringOf(v.Facts(), s))*(high-low)/100, 1)
+	within := u.rank(scoringOf(v.Facts(), s))
+	if span > 1 {
+		within = j.near(nodes, within)
+	}
+	return max(low+within*(high-low)/100, 1)
+}
+
+// near ranks a set of several NUMA nodes 0–100, rank being what the strategy makes of the machine: on one socket 50–100,
+// on two 25–50 and so on; within that the upper quarter is for nodes that are as near as those of one package, the next
+// for those as far as the kernel assumes where the firmware does not tell, and so on; within that the strategy.
+func (j *joint) near(nodes cpualloc.NodeMask, rank int64) int64 {
+	sockets := min(socketsOf(j.nodes, nodes), 6)
+	k := int64(bits.OnesCount64(uint64(nodes)))
+	mean := distanceOf(j.machine, nodes) / (k * (k - 1))
+	band := min(max(mean-10, 0)/8, 3) // SLIT: 10 is the node itself; 12 to 17 one package, 20 to 25 the other socket
+	low, high := int64(10_000)>>sockets, int64(10_000)>>(sockets-1)
+	quarter := (high - low) / 4
+	return (low + (3-band)*quarter + rank*quarter/100) / 100
 }
 
 // scoringOf is the node's own strategy where its label says one that ranks nodes, else s.

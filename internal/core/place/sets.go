@@ -1,0 +1,210 @@
+package place
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+const (
+	// allSets is the number of sets of NUMA nodes up to which every one is looked at: all of 8 nodes (at most 70 of one
+	// size), pairs of 16, single nodes of 64.
+	allSets = 128
+	// searchSteps bounds the search of larger machines.
+	searchSteps = 4096
+)
+
+// sets yields sets of k open NUMA nodes until yield returns false: among them all sets that hold the pod, up to the
+// bounds above. Beyond, the nodes with most of each resource on each socket and on the machine come first, then a search
+// that leaves out what cannot hold the pod; whole is false when it has run out of steps. Equal questions get equal sets
+// in equal order.
+func (j *joint) sets(k int, yield func(cpualloc.NodeMask) bool) (whole bool) {
+	n := bits.OnesCount64(uint64(j.open))
+	switch {
+	case k < 1 || k > n:
+		return true
+	case choices(n, k) <= allSets:
+		j.every(k, yield)
+		return true
+	}
+	return j.some(k, yield)
+}
+
+// choices is n over k, or a number above allSets.
+func choices(n, k int) int {
+	k = min(k, n-k)
+	total := 1
+	for i := 1; i <= k && total <= allSets; i++ {
+		total = total * (n - k + i) / i
+	}
+	return total
+}
+
+// every yields all sets of k open nodes, k at least 1, those of the lowest ids first.
+func (j *joint) every(k int, yield func(cpualloc.NodeMask) bool) {
+	var open [topo.MaxCPUNodes]uint8
+	n := 0
+	for m := j.open; m != 0; m &= m - 1 {
+		open[n] = uint8(bits.TrailingZeros64(uint64(m)))
+		n++
+	}
+	if k == 1 {
+		for _, i := range open[:n] {
+			if !yield(1 << i) {
+				return
+			}
+		}
+		return
+	}
+	dense := j.open == 1<<n-1
+	for set, last := uint64(1)<<k-1, (uint64(1)<<k-1)<<(n-k); ; set = next(set) {
+		nodes := cpualloc.NodeMask(set)
+		if !dense {
+			nodes = 0
+			for m := set; m != 0; m &= m - 1 {
+				nodes |= 1 << open[bits.TrailingZeros64(m)]
+			}
+		}
+		if !yield(nodes) || set == last {
+			return
+		}
+	}
+}
+
+// next returns the next larger number with as many one bits (Gosper).
+func next(x uint64) uint64 {
+	low := x & -x
+	ripple := x + low
+	return ripple | (x^ripple)>>2/low
+}
+
+// some is sets for machines with more of them than are looked at.
+func (j *joint) some(k int, yield func(cpualloc.NodeMask) bool) (whole bool) {
+	s := seeker{joint: j, steps: searchSteps, yield: yield}
+	possible := s.prepare(k)
+	for left := j.open; left != 0; {
+		socket := onSocket(j.nodes, left, j.nodes[bits.TrailingZeros64(uint64(left))].Socket)
+		left &^= socket
+		if !s.largest(k, socket) {
+			return true
+		}
+	}
+	if s.largest(k, j.open) && possible {
+		s.add(0, k, 0, sums{})
+	}
+	return s.steps > 0
+}
+
+// maxRows is the number of rows of a joint.
+const maxRows = 2 + ledger.MaxMemoryTypes
+
+// sums are what a set of NUMA nodes has, by row.
+type sums [maxRows]int64
+
+// seeker walks sets of NUMA nodes, those with most CPU first, and leaves out what can no longer hold the pod.
+type seeker struct {
+	*joint
+	yield func(cpualloc.NodeMask) bool
+	steps int
+	done  bool
+
+	byRow [maxRows][topo.MaxCPUNodes]uint8 // open nodes, those with most first and the lowest of equals
+	n     int
+	top   [maxRows][topo.MaxCPUNodes + 1]int64 // sums of the first c of byRow
+}
+
+func (j *joint) row(row int) []int64 {
+	switch {
+	case row == 0:
+		return j.cpus[:]
+	case row < j.leading:
+		return j.milli[:]
+	}
+	return j.memory[row-j.leading].Free
+}
+
+func (j *joint) need(row int) int64 {
+	if row < j.leading {
+		return j.needs[row]
+	}
+	return j.memory[row-j.leading].need
+}
+
+// prepare sorts the nodes by each row. It is not possible that k of them hold the pod when not even those with most of
+// some row do.
+func (s *seeker) prepare(k int) (possible bool) {
+	s.n, possible = bits.OnesCount64(uint64(s.open)), true
+	for row := range s.rows() {
+		have, order := s.row(row), s.byRow[row][:0]
+		for m := s.open; m != 0; m &= m - 1 {
+			order = append(order, uint8(bits.TrailingZeros64(uint64(m))))
+		}
+		slices.SortFunc(order, func(a, b uint8) int { return cmp.Or(cmp.Compare(have[b], have[a]), cmp.Compare(a, b)) })
+		for c, node := range order {
+			s.top[row][c+1] = s.top[row][c] + have[node]
+		}
+		possible = possible && s.top[row][k] >= s.need(row)
+	}
+	return possible
+}
+
+// largest yields, for each row, the k nodes of mask with most of it; false when yield returned it.
+func (s *seeker) largest(k int, mask cpualloc.NodeMask) bool {
+	if bits.OnesCount64(uint64(mask)) < k {
+		return true
+	}
+	for row := range s.rows() {
+		var nodes cpualloc.NodeMask
+		left := k
+		for _, i := range s.byRow[row][:s.n] {
+			if left > 0 && mask&(1<<i) != 0 {
+				nodes |= 1 << i
+				left--
+			}
+		}
+		if !s.yield(nodes) {
+			return false
+		}
+	}
+	return true
+}
+
+// add adds k of the nodes from place i on to a set with the given sums.
+func (s *seeker) add(i, k int, nodes cpualloc.NodeMask, have sums) {
+	if s.steps--; s.steps <= 0 {
+		s.done = true
+		return
+	}
+	for row := range s.rows() {
+		if have[row]+s.top[row][k] < s.need(row) {
+			return
+		}
+	}
+	if k == 0 {
+		s.done = !s.yield(nodes)
+		return
+	}
+	for ; i+k <= s.n && !s.done; i++ {
+		node := s.byRow[0][i]
+		more := have
+		for row := range s.rows() {
+			more[row] += s.row(row)[node]
+		}
+		s.add(i+1, k-1, nodes|1<<node, more)
+	}
+}
+
+// onSocket returns the nodes of a set that stand on a socket.
+func onSocket(all []ledger.NodeSummary, mask cpualloc.NodeMask, socket topo.Socket) cpualloc.NodeMask {
+	var on cpualloc.NodeMask
+	for ; mask != 0; mask &= mask - 1 {
+		if i := bits.TrailingZeros64(uint64(mask)); all[i].Socket == socket {
+			on |= 1 << i
+		}
+	}
+	return on
+}

@@ -1,0 +1,74 @@
+package place
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// wholeUnit is what ordinary memory is split in, so that shares read well.
+const wholeUnit = 1 << 20
+
+// place says what of each type of memory goes where: to the NUMA nodes with CPUs of the pod first, in proportion to what is
+// free there; what they do not have goes to the others of nodes in the same way. near and nodes hold the pod together.
+// Hugepages stay whole.
+func (j *joint) place(near, nodes cpualloc.NodeMask) []ledger.Memory {
+	var list []ledger.Memory
+	for i := range j.types {
+		row := &j.memory[i]
+		var shares [topo.MaxCPUNodes]int64
+		left := row.spread(near, row.need, &shares)
+		row.spread(nodes&^near, left, &shares)
+		for m := near | nodes; m != 0; m &= m - 1 {
+			n := bits.TrailingZeros64(uint64(m))
+			if shares[n] > 0 {
+				id := j.machine.NUMAID(j.machine.CPUNodes()[n])
+				list = append(list, ledger.Memory{NUMAID: id, Type: row.Type, Bytes: shares[n]})
+			}
+		}
+	}
+	return list
+}
+
+// holding returns the NUMA nodes that a list puts memory on.
+func holding(m *topo.Machine, list []ledger.Memory) cpualloc.NodeMask {
+	var nodes cpualloc.NodeMask
+	for i, n := range m.CPUNodes() {
+		if slices.ContainsFunc(list, func(a ledger.Memory) bool { return a.NUMAID == m.NUMAID(n) }) {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
+// spread adds up to need bytes to the shares of nodes and returns what they do not have.
+func (m *memoryRow) spread(nodes cpualloc.NodeMask, need int64, shares *[topo.MaxCPUNodes]int64) (left int64) {
+	unit := m.Page
+	if m.Type == ledger.OrdinaryMemory {
+		unit = wholeUnit
+	}
+	free := m.sum(nodes)
+	left = need
+	for rest := nodes; rest != 0 && free > 0; rest &= rest - 1 {
+		n := bits.TrailingZeros64(uint64(rest))
+		shares[n] = proportion(min(need, free), m.Free[n], free) / unit * unit
+		left -= shares[n]
+	}
+	for rest := nodes; rest != 0; rest &= rest - 1 { // what did not divide
+		n := bits.TrailingZeros64(uint64(rest))
+		more := min(left, m.Free[n]-shares[n])
+		shares[n] += more
+		left -= more
+	}
+	return left
+}
+
+// proportion is amount · part / whole, for amounts of any size with part ≤ whole.
+func proportion(amount, part, whole int64) int64 {
+	high, low := bits.Mul64(uint64(amount), uint64(part))
+	quotient, _ := bits.Div64(high, low, uint64(whole))
+	return int64(quotient)
+}
