@@ -73,15 +73,15 @@ func (s *State) admission(p *Pod) *admission {
 	return a
 }
 
-// watch is told of each merge, before its answer counts; the container is "" for the whole pod.
-type watch func(container string, lists []hint.Named, answer hint.Answer)
+// watch is told of each merge, before its answer counts; no container stands for the whole pod.
+type watch func(c *Container, lists []hint.Named, answer hint.Answer)
 
 // run admits container by container. It makes and reports hint lists only if somebody watches.
 func (a *admission) run(w watch) *Refusal {
 	topology := &a.node.config.Topology
 	var whole hint.Answer
 	if topology.Policy != hint.None && topology.PodScope {
-		answer, reason := a.merge("", w)
+		answer, reason := a.merge(nil, w)
 		if !reason.OK() {
 			return refuse("", reason)
 		}
@@ -91,7 +91,7 @@ func (a *admission) run(w watch) *Refusal {
 		c := &a.pod.Containers[i]
 		answer := whole
 		if topology.Policy != hint.None && !topology.PodScope {
-			own, reason := a.merge(c.Name, w)
+			own, reason := a.merge(c, w)
 			if !reason.OK() {
 				return refuse(c.Name, reason)
 			}

@@ -14,15 +14,19 @@ const (
 	hangNodes = 30
 )
 
-// merge is what the Topology Manager answers for a container, or for the whole pod ("").
-func (a *admission) merge(container string, w watch) (hint.Answer, why.Reason) {
-	q := a.question(container)
+// merge is what the Topology Manager answers for a container, or for the whole pod (nil).
+func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
+	q := a.question(c)
 	if a.widest(&q) > hangNodes {
 		return hint.Answer{}, why.Reason{Code: why.KubeletWouldHang, Unit: why.Count, Asked: int64(a.node.nodes)}
 	}
 	answer := a.answer(&q)
 	if w != nil {
-		w(container, a.lists(&q), answer)
+		var lists []hint.Named
+		if a.widest(&q) <= listNodes {
+			lists = a.lists(&q)
+		}
+		w(c, lists, answer)
 	}
 	if answer.Admitted {
 		return answer, why.Reason{}
@@ -52,16 +56,15 @@ type question struct {
 	role      Role
 }
 
-func (a *admission) question(container string) question {
-	q := question{}
-	if container == "" && a.node.config.Topology.PodScope {
+func (a *admission) question(c *Container) question {
+	var q question
+	if c == nil {
 		q.cpus, q.devices = a.node.cpus.podRequest(a.pod), a.pod.devices()
 		if a.node.managesMemory(a.pod) {
 			q.memory = a.pod.memory()
 		}
 		return q
 	}
-	c := &a.pod.Containers[len(a.given)]
 	q.container, q.cpus, q.devices = c, a.node.cpus.request(a.pod, c), c.Devices
 	if a.node.managesMemory(a.pod) {
 		q.memory = c.Memory

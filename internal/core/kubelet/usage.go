@@ -1,0 +1,113 @@
+package kubelet
+
+import (
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Usage is one NUMA node of a State, for displays.
+type Usage struct {
+	// CPUs are those that the CPU manager may give to somebody, Free those of them that nobody has. Both are empty under CPU
+	// policy none.
+	CPUs, Free cpuset.Set
+	// Memory by type, ascending; nil where the memory manager takes no part.
+	Memory []Quantity
+	// Group are the nodes that memory of this node was last given together with, itself included, and Assignments the
+	// blocks that it has a part in. 0 and 0 where the memory manager takes no part.
+	Group       hint.Mask
+	Assignments int
+	// Devices are the sets that stand on this node, on others too or not, ascending by resource and nodes.
+	Devices []DeviceUsage
+}
+
+// Quantity is memory of one type on one node.
+type Quantity struct {
+	Type              string
+	Allocatable, Free int64 // bytes
+}
+
+// DeviceUsage is a set of devices with what is free of it.
+type DeviceUsage struct {
+	DeviceSet
+	Free int
+}
+
+// Usage returns what NUMA node i has and has left; the zero Usage for a node that the machine does not have.
+func (s *State) Usage(i topo.NUMA) Usage {
+	var u Usage
+	n := s.node
+	if int(i) >= n.nodes {
+		return u
+	}
+	if n.config.CPU.Static {
+		own := n.machine.NUMACPUs(i)
+		u.CPUs = own.Intersect(n.cpus.online).Minus(n.cpus.reserved)
+		u.Free = u.CPUs.Intersect(s.cpus.available)
+	}
+	if len(s.memory.zones) > 0 {
+		u.Group, u.Assignments = s.memory.zones[i].group, s.memory.zones[i].assignments
+		for t, name := range n.types {
+			u.Memory = append(u.Memory, Quantity{name, n.allocatable[t][i], s.memory.free[t][i]})
+		}
+	}
+	for set, d := range n.sets {
+		if d.Nodes.Has(int(i)) {
+			u.Devices = append(u.Devices, DeviceUsage{d, s.devices.free(n, set)})
+		}
+	}
+	return u
+}
+
+// FreeCPUs are the CPUs that can be given; empty under CPU policy none.
+func (s *State) FreeCPUs() cpuset.Set {
+	if !s.node.config.CPU.Static {
+		return cpuset.Set{}
+	}
+	return s.cpus.available
+}
+
+// Devices returns every set of devices with what is free of it, ascending by resource and nodes; sets without topology
+// too.
+func (s *State) Devices() []DeviceUsage {
+	list := make([]DeviceUsage, len(s.node.sets))
+	for set, d := range s.node.sets {
+		list[set] = DeviceUsage{d, s.devices.free(s.node, set)}
+	}
+	return list
+}
+
+// ZoneState is what the kubelet reports of the memory of one NUMA node.
+type ZoneState struct {
+	Free        map[string]int64 // bytes by type
+	Group       hint.Mask        // "cells"; 0 = the node itself
+	Assignments int
+}
+
+// WithZones returns s where every NUMA node's memory stands as the kubelet reports it. The pods' blocks name a group and
+// a sum; which node of a group gave what depends on all that came and went before, and only the kubelet knows it. A list
+// of another length, or a node without a memory manager, changes nothing; amounts are kept within 0 and what is
+// allocatable.
+func (s *State) WithZones(zones []ZoneState) *State {
+	if len(zones) != len(s.memory.zones) || len(zones) == 0 {
+		return s
+	}
+	next := s.clone()
+	for i, z := range zones {
+		own := zone{group: 1 << i}
+		if z.Assignments > 0 {
+			own.assignments = z.Assignments
+			if group := z.Group & s.node.all; group.Has(i) {
+				own.group = group
+			}
+		}
+		next.memory.zones[i] = own
+		for t, name := range s.node.types {
+			if free, told := z.Free[name]; told {
+				next.memory.free[t][i] = min(max(free, 0), s.node.allocatable[t][i])
+			}
+		}
+	}
+	next.count()
+	return next
+}
