@@ -12,18 +12,23 @@ import (
 // settleClaims decides about allocations that changed while their pods run, as happens when somebody edits the pods'
 // annotations. A pod moves when nobody else has the new CPUs, or those who have them move away too; its old ones stay its
 // own until it has left them. Otherwise the change is refused: the pod keeps what it was granted, in the account too,
-// until the new CPUs are free or the allocation changes again.
+// until the new CPUs are free or the allocation changes again. A pod that is gone from the API keeps what it was granted.
 func (e *Engine) settleClaims(m *topo.Machine) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	granted := map[string]string{} // of the pods whose allocation changed
 	for uid, p := range e.pods {
-		if p.orphan != known || p.gone || !p.Entry.Role.Binds() {
+		if p.orphan != known || !p.Entry.Role.Binds() {
 			continue
 		}
-		if g, yes := e.changed(m, p); yes {
+		switch g, yes := e.changed(m, p); {
+		case yes && p.gone: // it ends where it ran
+			held := p.Entry
+			held.CPUList = g
+			e.account.Put(held)
+		case yes:
 			granted[uid] = g
-		} else if p.refused != "" {
+		case p.refused != "" && !p.gone:
 			p.refused = ""
 			e.account.Put(p.Entry)
 		}

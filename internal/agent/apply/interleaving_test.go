@@ -153,8 +153,9 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"drift": func(t *rapid.T) {
-			l := w.pick("leaf", live)
-			// What a stranger did before a crash is known to the checkpoint alone.
+			// What a stranger did before a crash is known to the checkpoint alone, and of pods that are gone from the API
+			// that is all there is to know.
+			l := w.pick("leaf", func(l *simLeaf) bool { return live(l) && l.pod.inAPI })
 			if l == nil || w.checkpoint == nil || w.tampered() >= 2 {
 				return
 			}
@@ -162,7 +163,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			_ = w.tree.Write(l.Group, desired.CPUs, rapid.SampledFrom([]string{"0-11", "3", "5-7", "0,6"}).Draw(t, "value"))
 		},
 		"swap": func(t *rapid.T) { // a stranger exchanges the sets of two exclusive pods
-			bound := func(l *simLeaf) bool { return live(l) && l.pod.Entry.Role.Binds() }
+			bound := func(l *simLeaf) bool { return live(l) && l.pod.inAPI && l.pod.Entry.Role.Binds() }
 			a, b := w.pick("leaf", bound), w.pick("other leaf", bound)
 			if a == nil || a.pod == b.pod || w.checkpoint == nil || w.tampered() > 0 {
 				return
@@ -295,7 +296,8 @@ func (w *world) untamper() {
 	}
 }
 
-// deleteContradictions deletes pods until no two that are left claim one CPU, and each has a claim that can be met.
+// deleteContradictions deletes pods until no two that are left claim one CPU, and each has a claim that can be met and
+// leaves the shared pool a CPU, as the scheduler sees to.
 func (w *world) deleteContradictions() {
 	for _, p := range w.sorted() {
 		if !p.inAPI || !p.Entry.Role.Binds() {
@@ -303,7 +305,8 @@ func (w *world) deleteContradictions() {
 		}
 		view := w.account()
 		claim := view.CPUsOf(p.Entry.UID)
-		kept := !claim.IsEmpty()
+		pool := view.SharedPool()
+		kept := !claim.IsEmpty() && !pool.IsEmpty()
 		for _, problem := range view.Problems() {
 			kept = kept && problem.UID != p.Entry.UID && problem.Other != p.Entry.UID
 		}

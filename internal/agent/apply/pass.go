@@ -169,10 +169,10 @@ func (e *Engine) judge(m *topo.Machine) {
 }
 
 // reaches returns the CPUs on which processes of a pod run, and of other pods outside and inside the BE pool. Groups that
-// are still empty say nothing, as their value may be an old answer of Create: they count for a pod that has no others
-// alone. The caller holds mu.
+// are still empty say little, as their value may be an old answer of Create: they count for a pod that has no others
+// alone, and those on CPUs of the shared pool do not count at all. The caller holds mu.
 func (e *Engine) reaches(uid string) (own, shared, be cpuset.Set) {
-	var empty cpuset.Set
+	var empty []cpuset.Set
 	for _, l := range e.leaves {
 		reach := l.kernel.reach()
 		p := e.pods[l.uid]
@@ -180,7 +180,7 @@ func (e *Engine) reaches(uid string) (own, shared, be cpuset.Set) {
 		case l.uid == uid && l.kernel.populated:
 			own = own.Union(reach)
 		case l.uid == uid:
-			empty = empty.Union(reach)
+			empty = append(empty, reach)
 		case !l.kernel.populated:
 		case p != nil && p.Entry.Role == qos.BEPool:
 			be = be.Union(reach)
@@ -188,8 +188,13 @@ func (e *Engine) reaches(uid string) (own, shared, be cpuset.Set) {
 			shared = shared.Union(reach)
 		}
 	}
-	if own.IsEmpty() {
-		own = empty
+	if !own.IsEmpty() {
+		return own, shared, be
+	}
+	for _, reach := range empty {
+		if !reach.Overlaps(&shared) {
+			own = own.Union(reach)
+		}
 	}
 	return own, shared, be
 }
