@@ -36,6 +36,9 @@ type Model struct {
 	// CPUs and Memory tell whether those managers are static, Devices the resources that the device manager knows, sorted.
 	CPUs, Memory bool
 	Devices      []string
+	// Policy is the kubelet's topology policy, PodScope whether it merges once for a pod.
+	Policy   TopologyPolicy
+	PodScope bool
 	// Release is the kubelet's minor version: 1.36.
 	Release string
 	// Assumed tells that only a foreign exporter speaks of the kubelet: options and reserved CPUs that it does not tell
@@ -72,11 +75,18 @@ func (m *Model) Concerns(p *kubelet.Pod) bool {
 }
 
 func (m *Model) equal(o *Model) bool {
-	return m.Node == o.Node && m.Fault == o.Fault && m.CPUs == o.CPUs && m.Memory == o.Memory && slices.Equal(m.Devices, o.Devices) &&
-		m.Release == o.Release && m.Assumed == o.Assumed && m.Gen == o.Gen &&
+	return sameKubelet(m.Node, o.Node) && m.Fault == o.Fault && m.CPUs == o.CPUs && m.Memory == o.Memory && slices.Equal(m.Devices, o.Devices) &&
+		m.Policy == o.Policy && m.PodScope == o.PodScope && m.Release == o.Release && m.Assumed == o.Assumed && m.Gen == o.Gen &&
 		slices.EqualFunc(sortedPlaced(m.Placed), sortedPlaced(o.Placed), func(a, b Placed) bool {
 			return a.UID == b.UID && slices.EqualFunc(a.Held, b.Held, Held.Equal)
 		})
+}
+
+func sameKubelet(a, b *kubelet.Node) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(b)
 }
 
 func sortedPlaced(placed []Placed) []Placed {
@@ -173,6 +183,9 @@ type tenancy struct {
 	stays []*stay
 	// surprised: a report contradicts a prediction, so that predictions older than the report count for nothing.
 	surprised bool
+	// wide counts stays with memory of several NUMA nodes at once. How that is split follows from the order in which pods
+	// came, so that with any of them all is reckoned anew, in one order.
+	wide int
 }
 
 // Kubelet returns what the node's kubelet has given to whom: what is reported counts, else what was predicted, else what
@@ -271,8 +284,8 @@ func (v *View) settle(before *View, was, is *account) {
 		v.tenancy = before.tenancy
 		return
 	}
-	if v.surprising(was) || v.surprising(is) {
-		v.tenancy = v.settleAll() // other predictions may count from now on
+	if v.surprising(was) || v.surprising(is) { // other predictions may count from now on
+		v.tenancy = v.settleAll()
 		return
 	}
 	t := *before.tenancy
@@ -284,6 +297,10 @@ func (v *View) settle(before *View, was, is *account) {
 		first = t.enter(v.stayOf(is, t.surprised), first)
 	}
 	t.admit(v, first)
+	if before.tenancy.wide > 0 || t.wide > 0 {
+		v.tenancy = v.settleAll()
+		return
+	}
 	v.tenancy = &t
 }
 
@@ -337,7 +354,7 @@ func (v *View) stayOf(a *account, surprised bool) *stay {
 	actual, reported := v.report(a)
 	switch p := a.Guest.Prediction; {
 	case reported:
-		s.source, s.placement = Reported, actual
+		s.source, s.placement = Reported, inOrder(a.Guest.Pod, actual)
 	case p != nil && (!surprised || p.Gen >= v.facts.Model.Gen):
 		s.source, s.placement = Predicted, a.predicted
 	case p == nil && v.pinOf(a.UID) != cpuset.Set{}:
@@ -346,6 +363,24 @@ func (v *View) stayOf(a *account, surprised bool) *stay {
 		s.source = Reckoned
 	}
 	return s
+}
+
+// inOrder puts what containers have in the order of the pod's containers; what no container of it has comes last.
+func inOrder(p *kubelet.Pod, placement kubelet.Placement) kubelet.Placement {
+	at := func(g kubelet.Given) int {
+		i := slices.IndexFunc(p.Containers, func(c kubelet.Container) bool { return c.Name == g.Container })
+		if i < 0 {
+			return len(p.Containers)
+		}
+		return i
+	}
+	order := func(a, b kubelet.Given) int { return cmp.Compare(at(a), at(b)) }
+	if slices.IsSortedFunc(placement, order) {
+		return placement
+	}
+	placement = slices.Clone(placement)
+	slices.SortStableFunc(placement, order)
+	return placement
 }
 
 // pinOf returns the CPUs that the node says the kubelet pinned for a pod.
@@ -368,6 +403,7 @@ func (t *tenancy) leave(uid string, first int) int {
 	}
 	s := t.stays[i]
 	t.stays = slices.Delete(slices.Clone(t.stays), i, i+1)
+	t.wide -= s.wide()
 	switch s.source {
 	case Reported:
 		t.told = t.told.Without(uid)
@@ -385,6 +421,7 @@ func (t *tenancy) leave(uid string, first int) int {
 func (t *tenancy) enter(s *stay, first int) int {
 	i, _ := t.find(s.UID)
 	t.stays = slices.Insert(slices.Clip(t.stays), i, s)
+	t.wide += s.wide()
 	switch s.source {
 	case Reported:
 		t.told = t.told.With(s.Guest.Pod, s.placement)
@@ -418,10 +455,23 @@ func (t *tenancy) admit(v *View, first int) {
 	for i, s := range t.queue[first:] {
 		again := *s
 		state = again.admit(state, v)
+		t.wide += again.wide() - s.wide()
 		t.queue[first+i] = &again
 		at, _ := t.find(again.UID)
 		t.stays[at] = &again
 	}
+}
+
+// wide is 1 when some of its memory is of several NUMA nodes at once, else 0.
+func (s *stay) wide() int {
+	for i := range s.placement {
+		for _, b := range s.placement[i].Memory {
+			if b.Nodes.Len() > 1 {
+				return 1
+			}
+		}
+	}
+	return 0
 }
 
 func (s *stay) admit(state *kubelet.State, v *View) *kubelet.State {

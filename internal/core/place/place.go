@@ -11,6 +11,9 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 	if r.Role.Binds() && r.CPUs == 0 {
 		return why.Reason{Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: r.RequestMilli}
 	}
+	if r.followed(v.Facts()) {
+		return fitsFollowed(v, r)
+	}
 	if r.CPUs > 0 {
 		o, reason := judgeCPUs(v, r)
 		if reason.OK() {
@@ -45,6 +48,9 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		},
 		Version: v.Version(),
 	}
+	if r.followed(v.Facts()) {
+		return complete(v, r, offer)
+	}
 	if r.CPUs > 0 {
 		o, _ := judgeCPUs(v, r)
 		result, memory, reason := o.take(v, r)
@@ -58,7 +64,7 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		offer.Nodes, offer.Entry.Memory = c.take(v, r)
 		offer.Entry.NUMAIDs, offer.Entry.MilliCPU = ids(v.Machine(), offer.Nodes), r.RequestMilli
 	}
-	return offer, why.Reason{}
+	return complete(v, r, offer)
 }
 
 // fitsKubelet predicts the admission of a static kubelet, which pins every Guaranteed container with whole CPUs,
@@ -66,6 +72,9 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 // have enough left.
 func fitsKubelet(v *ledger.View, r *Request) why.Reason {
 	f := v.Facts()
+	if modelled(f) {
+		return guard(v, r)
+	}
 	if len(r.Containers) == 0 || !f.Kubelet.Static || f.Machine == nil {
 		return why.Reason{}
 	}

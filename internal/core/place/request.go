@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -48,6 +49,10 @@ type Request struct {
 	Containers []int
 	// KubeletCPUs is what a static kubelet takes for all of them together: CPUs of init containers are used again.
 	KubeletCPUs int
+	// Kubelet is the pod as a node's kubelet sees it; nil when no kubelet would give it anything of its own. Created is when
+	// it was made, in seconds since the epoch.
+	Kubelet *kubelet.Pod
+	Created int64
 	// StrictSpreadAvoidance filters FullPCPUsOnly nodes for pods that prefer SpreadByPCPUs, instead of scoring them 0.
 	StrictSpreadAvoidance bool
 	// PreferCPUs are CPUs (kernel ids, list format) to take first on the node: of victims or a reservation.
@@ -73,7 +78,9 @@ func (r *Request) On(f *ledger.Facts) *Request {
 // A pod that does not bind and has neither ConstrainedBurst nor a topology policy of its own concerns only nodes whose
 // policy is Restricted or tighter, when it has Containers also nodes with a static kubelet, and when it has
 // OnPolicyNodes those.
-func (r *Request) Concerns() bool { return r.CPUs > 0 || r.wantsPool() || len(r.Containers) > 0 }
+func (r *Request) Concerns() bool {
+	return r.CPUs > 0 || r.wantsPool() || len(r.Containers) > 0 || r.Kubelet != nil
+}
 
 // wantsPool reports whether a topology policy or ConstrainedBurst can confine r to the shared pools of some NUMA nodes.
 func (r *Request) wantsPool() bool { return r.Role == qos.SharedPool && r.poolNeed() > 0 }
@@ -137,5 +144,30 @@ func (r *Request) sign(b []byte) []byte {
 		field('k', int64(n))
 	}
 	field('a', int64(r.KubeletCPUs))
+	if r.Kubelet != nil {
+		b = signGuest(b, r.Kubelet)
+	}
+	return b
+}
+
+// signGuest writes what a kubelet reads of a pod, who it is left out.
+func signGuest(b []byte, p *kubelet.Pod) []byte {
+	b = append(b, 'g')
+	if p.Guaranteed {
+		b = append(b, 'G')
+	}
+	if p.PodLevel {
+		b = append(b, 'L')
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		b = strconv.AppendInt(append(b, "IAS"[[...]int{kubelet.App: 1, kubelet.Init: 0, kubelet.Sidecar: 2}[c.Role]]), int64(c.CPUs), 10)
+		for _, list := range [...][]kubelet.Amount{c.Memory, c.Devices} {
+			b = append(b, ';')
+			for _, a := range list {
+				b = strconv.AppendInt(append(strconv.AppendQuote(b, a.Name), '='), a.N, 10)
+			}
+		}
+	}
 	return b
 }

@@ -23,7 +23,8 @@ const (
 )
 
 // Score ranks a node that Fits: 0–100, fewer NUMA nodes first, then the strategy. A node that honours the pod's
-// preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly) scores 0. It allocates nothing.
+// preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly) scores 0, and so does one whose kubelet may still meet
+// many pods in another order. It allocates nothing, unless the kubelet chooses the CPUs and must be predicted.
 //
 // One NUMA node scores 50–100, two 25–49, three 12–24 and so on: each number of NUMA nodes has a range of its own. Inside
 // it fewer sockets rank first, then smaller distances, then the strategy, as far as whole points tell them apart: the one
@@ -32,7 +33,15 @@ func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 	r = r.On(v.Facts())
 	var j joint
 	var nodes cpualloc.NodeMask
-	if r.CPUs > 0 {
+	if risky(v, r) {
+		return 0
+	}
+	if r.followed(v.Facts()) {
+		j.begin(v)
+		if nodes = followedOn(v, r); nodes == 0 {
+			return 0
+		}
+	} else if r.CPUs > 0 {
 		o, reason := judgeCPUs(v, r)
 		if o.Broken || !reason.OK() {
 			return 0

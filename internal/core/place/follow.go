@@ -1,0 +1,268 @@
+package place
+
+import (
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// robustOrders is the number of unconfirmed pods up to which every order of admission is tried: a kubelet need not meet
+// pods in the order in which the scheduler bound them.
+const robustOrders = 3
+
+// followed reports whether the node's kubelet chooses r's CPUs: the node's mode is Follow, and r has CPUs to get.
+func (r *Request) followed(f *ledger.Facts) bool {
+	return f.Mode == ledger.Follow && f.Kubelet.Static && f.Machine != nil && (r.CPUs > 0 || len(r.Containers) > 0)
+}
+
+// fitsFollowed tells whether the kubelet would give r what it is promised.
+func fitsFollowed(v *ledger.View, r *Request) why.Reason {
+	if r.KubeletCPUs < r.CPUs {
+		// The kubelet pins Guaranteed containers with whole CPUs alone, and nobody else gives CPUs here.
+		return why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
+	}
+	if reason := fitsKubelet(v, r); !reason.OK() {
+		return reason
+	}
+	if effect, reason := EffectOn(v, r); !reason.OK() {
+		return reason
+	} else if !r.demanding(v, &effect) {
+		return why.Reason{}
+	}
+	_, reason := predict(v, r)
+	return reason
+}
+
+// demanding reports whether r asks more of its placement than the kubelet's own policy grants.
+func (r *Request) demanding(v *ledger.View, e *Effect) bool {
+	return r.CPUs > 0 && e.Required || e.Topology >= ledger.Restricted && e.Topology > v.Facts().Model.Policy
+}
+
+// predict returns what the kubelet gives r, or why it refuses r or gives something that r's policies do not allow.
+func predict(v *ledger.View, r *Request) (kubelet.Placement, why.Reason) {
+	state := v.Kubelet()
+	if state == nil {
+		return nil, unpredictable(v, r)
+	}
+	_, placement, refusal := state.Admit(r.Kubelet)
+	if refusal != nil {
+		return nil, refusal.Reason
+	}
+	if !r.followed(v.Facts()) {
+		return placement, why.Reason{}
+	}
+	effect, reason := EffectOn(v, r)
+	if !reason.OK() {
+		return nil, reason
+	}
+	if !r.demanding(v, &effect) {
+		return placement, why.Reason{}
+	}
+	if r.CPUs > 0 && effect.Required && !laidOut(v.Machine(), placement, effect.Bind) {
+		return nil, why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
+	}
+	return placement, aligned(v, placement, effect.Topology)
+}
+
+// unpredictable refuses what needs to know the placement on a node whose kubelet has no model.
+func unpredictable(v *ledger.View, r *Request) why.Reason {
+	effect, reason := EffectOn(v, r)
+	if reason.OK() && r.followed(v.Facts()) && r.demanding(v, &effect) {
+		reason = why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
+	}
+	return reason
+}
+
+// laidOut reports whether CPUs keep to a bind policy: whole cores, or one CPU of each core.
+func laidOut(m *topo.Machine, p kubelet.Placement, bind cpualloc.Bind) bool {
+	cpus, online := pinnedBy(p), m.Online()
+	for c := range cpus.All() {
+		has, alive := 0, 0
+		for _, sibling := range m.CoreCPUs(m.CoreOf(topo.CPU(c))) {
+			if online.Has(int(sibling)) {
+				alive++
+			}
+			if cpus.Has(int(sibling)) {
+				has++
+			}
+		}
+		if bind == cpualloc.FullPCPUs && has < alive || bind == cpualloc.SpreadByPCPUs && has > 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// pinnedBy returns all CPUs of a placement.
+func pinnedBy(p kubelet.Placement) cpuset.Set {
+	var cpus cpuset.Set
+	for i := range p {
+		cpus.Include(&p[i].CPUs)
+	}
+	return cpus
+}
+
+// touched returns the NUMA nodes, by dense index, on which a placement stands. Devices that belong to several nodes count
+// where nothing else tells.
+func touched(m *topo.Machine, p kubelet.Placement) hint.Mask {
+	var mask hint.Mask
+	for i := range p {
+		mask |= ledger.NodesOf(m, &p[i])
+	}
+	for i := range p {
+		for _, d := range p[i].Devices {
+			if d.Nodes&mask == 0 {
+				mask |= d.Nodes
+			}
+		}
+	}
+	return mask
+}
+
+// aligned applies a topology policy that is tighter than the kubelet's to what it gives.
+func aligned(v *ledger.View, p kubelet.Placement, policy ledger.TopologyPolicy) why.Reason {
+	if policy < ledger.Restricted || policy <= v.Facts().Model.Policy {
+		return why.Reason{}
+	}
+	m, s := v.Machine(), v.Summary()
+	cpus := pinnedBy(p)
+	spread := 1
+	if policy == ledger.Restricted {
+		for spread < len(s.Capacity) && s.Capacity[spread-1] < cpus.Len() {
+			spread++
+		}
+	}
+	mask := touched(m, p)
+	if mask.Len() <= spread {
+		return why.Reason{}
+	}
+	return why.Reason{
+		Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: int64(cpus.Len()),
+		Free: int64(min(most(m, cpus, spread), cpus.Len()-1)), Extra: int64(spread),
+	}
+}
+
+// most is the largest number of cpus that k NUMA nodes have.
+func most(m *topo.Machine, cpus cpuset.Set, k int) int {
+	sum, taken := 0, hint.Mask(0)
+	for range k {
+		best, at := 0, -1
+		for i, n := range m.CPUNodes() {
+			on := m.NUMACPUs(n)
+			if count := on.CountIn(&cpus); i < hint.MaxNodes && !taken.Has(i) && count > best {
+				best, at = count, i
+			}
+		}
+		if at < 0 {
+			break
+		}
+		sum += best
+		taken |= 1 << at
+	}
+	return sum
+}
+
+// guard tells whether the node's kubelet would run r, whoever chooses the CPUs.
+func guard(v *ledger.View, r *Request) why.Reason {
+	model := &v.Facts().Model
+	if !model.Concerns(r.Kubelet) {
+		return why.Reason{}
+	}
+	state := v.Kubelet()
+	if state == nil {
+		return model.Fault
+	}
+	if reason := state.Fits(r.Kubelet); !reason.OK() {
+		return reason
+	}
+	if pods, atRisk := orderRisk(v); atRisk && len(pods) <= robustOrders {
+		return inEveryOrder(v.Confirmed(), append(pods, r.Kubelet))
+	}
+	return why.Reason{}
+}
+
+// modelled reports whether the kubelet's answers are predicted; else only its CPUs are counted.
+func modelled(f *ledger.Facts) bool { return f.Model.Node != nil || !f.Model.Fault.OK() }
+
+// orderRisk returns the pods that the kubelet has not confirmed, at most one more than all orders of are tried, where the
+// order of admission can decide: under policies that refuse, on nodes that report.
+func orderRisk(v *ledger.View) (pods []*kubelet.Pod, atRisk bool) {
+	m := &v.Facts().Model
+	if m.Policy < ledger.Restricted || m.Gen == 0 {
+		return nil, false
+	}
+	pods = v.Unconfirmed(robustOrders + 1)
+	return pods, len(pods) > 0
+}
+
+// inEveryOrder admits pods on state in all orders and returns the first refusal: at most 64 admissions for 4 pods.
+func inEveryOrder(state *kubelet.State, pods []*kubelet.Pod) why.Reason {
+	for i, p := range pods {
+		after, _, refusal := state.Admit(p)
+		if refusal != nil {
+			return refusal.Reason
+		}
+		rest := make([]*kubelet.Pod, 0, len(pods)-1)
+		rest = append(append(rest, pods[:i]...), pods[i+1:]...)
+		if reason := inEveryOrder(after, rest); !reason.OK() {
+			return reason
+		}
+	}
+	return why.Reason{}
+}
+
+// complete puts on an offer what the node's kubelet will do about the pod.
+func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Reason) {
+	f := v.Facts()
+	if r.Kubelet == nil {
+		return o, why.Reason{}
+	}
+	guest := &ledger.Guest{Pod: r.Kubelet, Created: r.Created}
+	o.Entry.Guest = guest
+	if f.Mode != ledger.Follow || f.Model.Node == nil || !f.Model.Concerns(r.Kubelet) {
+		return o, why.Reason{}
+	}
+	placement, reason := predict(v, r)
+	if !reason.OK() {
+		return ledger.Offer{}, reason
+	}
+	guest.Prediction = &ledger.Prediction{Model: f.Model.Release, Gen: f.Model.Gen, Held: ledger.HeldOf(f.Machine, placement)}
+	if r.followed(f) {
+		o.Nodes = cpuNodesOf(f.Machine, touched(f.Machine, placement))
+	}
+	return o, why.Reason{}
+}
+
+// cpuNodesOf turns dense indices into positions among the NUMA nodes with CPUs.
+func cpuNodesOf(m *topo.Machine, mask hint.Mask) cpualloc.NodeMask {
+	var nodes cpualloc.NodeMask
+	for i, n := range m.CPUNodes() {
+		if i < topo.MaxCPUNodes && int(n) < hint.MaxNodes && mask.Has(int(n)) {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
+// risky reports that more pods are unconfirmed than all orders of are tried: such a node ranks last.
+func risky(v *ledger.View, r *Request) bool {
+	if !v.Facts().Model.Concerns(r.Kubelet) {
+		return false
+	}
+	pods, _ := orderRisk(v)
+	return len(pods) > robustOrders
+}
+
+// followedOn returns the NUMA nodes on which the kubelet places a followed pod, the first one where its kubelet has no
+// model; 0 when it is refused.
+func followedOn(v *ledger.View, r *Request) cpualloc.NodeMask {
+	placement, reason := predict(v, r)
+	if !reason.OK() {
+		return 0
+	}
+	return max(cpuNodesOf(v.Machine(), touched(v.Machine(), placement)), 1)
+}
