@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -31,10 +32,20 @@ func isSidecar(c *corev1.Container) bool {
 
 // requestOf is a container's CPU request in milli-CPU; a limit without a request is one.
 func requestOf(r *corev1.ResourceRequirements) int64 {
-	if q, ok := r.Requests[corev1.ResourceCPU]; ok {
-		return q.MilliValue()
+	return requested(r, corev1.ResourceCPU, milliOf)
+}
+
+func milliOf(q apiresource.Quantity) int64 { return q.MilliValue() }
+
+func bytesOf(q apiresource.Quantity) int64 { return q.Value() }
+
+// requested is a request in the unit of value; a limit without a request is one.
+func requested(r *corev1.ResourceRequirements, name corev1.ResourceName, value func(apiresource.Quantity) int64) int64 {
+	q, ok := r.Requests[name]
+	if !ok {
+		q = r.Limits[name]
 	}
-	return limitOf(r)
+	return value(q)
 }
 
 func limitOf(r *corev1.ResourceRequirements) int64 {
@@ -63,20 +74,24 @@ func together(pod *corev1.Pod, of func(*corev1.Container) int64) int64 {
 	return max(sum+sidecars, peak)
 }
 
-// MilliCPU is the CPU request of a pod that is not bound yet as the scheduler counts it, overhead included, without the
-// maps that the general computation needs.
+// MilliCPU is the CPU request of a pod that is not bound yet.
 func MilliCPU(pod *corev1.Pod) int64 {
-	milli := together(pod, func(c *corev1.Container) int64 { return requestOf(&c.Resources) })
+	return effective(pod, corev1.ResourceCPU, milliOf)
+}
+
+// effective is the request of a pod that is not bound yet as the scheduler counts it, overhead included, in the unit of
+// value, without the maps that the general computation needs.
+func effective(pod *corev1.Pod, name corev1.ResourceName, value func(apiresource.Quantity) int64) int64 {
+	amount := together(pod, func(c *corev1.Container) int64 { return requested(&c.Resources, name, value) })
 	if r := pod.Spec.Resources; r != nil {
-		_, requested := r.Requests[corev1.ResourceCPU]
-		if requested || milli == 0 {
-			milli = requestOf(r)
+		if _, own := r.Requests[name]; own || amount == 0 {
+			amount = requested(r, name, value)
 		}
 	}
-	if q, ok := pod.Spec.Overhead[corev1.ResourceCPU]; ok {
-		milli += q.MilliValue()
+	if q, ok := pod.Spec.Overhead[name]; ok {
+		amount += value(q)
 	}
-	return milli
+	return amount
 }
 
 // podLimitMilli is the CPU limit of a pod; ok is false when a container may burst without limit.

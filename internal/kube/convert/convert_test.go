@@ -83,8 +83,11 @@ func initContainer(cpu string, sidecar bool) podOption {
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	base := place.Request{UID: "u", Namespace: "default", Name: "p"}
-	with := func(change func(*place.Request)) place.Request {
+	with := func(gib int64, change func(*place.Request)) place.Request {
 		r := base
+		if gib > 0 {
+			r.Memory = []place.Memory{{Type: "memory", Bytes: gib << 30}}
+		}
 		change(&r)
 		return r
 	}
@@ -95,29 +98,29 @@ func TestRequest(t *testing.T) {
 	}{
 		"a plain pod": {
 			pod:  newPod(func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 1) }),
-			want: with(func(r *place.Request) { r.Role = qos.BEPool }),
+			want: with(0, func(r *place.Request) { r.Role = qos.BEPool }),
 		},
 		"an LSR pod of four CPUs": {
 			pod: newPod(class("LSR"), container("4")),
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 4, 4000, 4000, []int{4}, 4
 			}),
 		},
 		"a class in another case": {
 			pod: newPod(class("lse"), container("1")),
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSE, qos.Exclusive, 1, 1000, 1000, []int{1}, 1
 			}),
 		},
 		"an LSR pod of a lower band does not bind": {
 			pod: newPod(class("LSR"), container("4"), priority(5500)),
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.SharedPool, 4000, 4000, []int{4}, 4
 			}),
 		},
 		"the label of the class beats the priority": {
 			pod: newPod(class("LSR"), container("2"), priority(5500), label(annotation.PriorityClass, "koord-prod")),
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
 			}),
 		},
@@ -127,7 +130,7 @@ func TestRequest(t *testing.T) {
 			args: func(a *convert.Args) {
 				a.DefaultBind, a.DefaultExclusive, a.StrictSpreadAvoidance = cpualloc.SpreadByPCPUs, cpualloc.PCPULevel, true
 			},
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
 				r.Required, r.Preferred, r.Default = place.WantSpreadByPCPUs, place.WantFullPCPUs, cpualloc.SpreadByPCPUs
 				r.Exclusive, r.StrictSpreadAvoidance, r.Topology = cpualloc.PCPULevel, true, ledger.SingleNUMANode
@@ -136,19 +139,19 @@ func TestRequest(t *testing.T) {
 		"an exclusive policy of None beats the arguments": {
 			pod:  newPod(class("LSR"), container("2"), annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"None"}`)),
 			args: func(a *convert.Args) { a.DefaultExclusive = cpualloc.PCPULevel },
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
 			}),
 		},
 		"constrained burst": {
 			pod: newPod(class("LS"), bounded("500m", "3"), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.ConstrainedBurst = qos.LS, qos.SharedPool, 500, 3000, true
 			}),
 		},
 		"sidecars run beside the rest, init containers alone": {
 			pod: newPod(class("LSR"), initContainer("1", true), initContainer("4", false), container("2")),
-			want: with(func(r *place.Request) {
+			want: with(2, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers = qos.LSR, qos.ExclusiveWithBE, 5, 5000, 5000, []int{1, 4, 2}
 				r.KubeletCPUs = 5 // the CPUs of the init container are used again
 			}),
@@ -157,7 +160,7 @@ func TestRequest(t *testing.T) {
 			pod: newPod(class("LS"), bounded("2", "4"), annot(annotation.ResourceSpecKey,
 				`{"preferredCPUBindPolicy":"ConstrainedBurst","preferredCPUExclusivePolicy":"PCPULevel"}`)),
 			args: func(a *convert.Args) { a.BindAllPodsOnPolicyNodes = true },
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.Class, r.RequestMilli, r.LimitMilli, r.Exclusive = qos.LS, 2000, 4000, cpualloc.PCPULevel
 				there := *r
 				there.Role, there.CPUs = qos.ExclusiveWithBE, 2
@@ -167,7 +170,7 @@ func TestRequest(t *testing.T) {
 		"bindAllPodsOnPolicyNodes gives no CPUs to a fraction": {
 			pod:  newPod(bounded("100m", "")),
 			args: func(a *convert.Args) { a.BindAllPodsOnPolicyNodes = true },
-			want: with(func(r *place.Request) {
+			want: with(1, func(r *place.Request) {
 				r.RequestMilli = 100
 				there := *r
 				there.Role = qos.ExclusiveWithBE
@@ -177,25 +180,25 @@ func TestRequest(t *testing.T) {
 		"bindAllPodsOnPolicyNodes leaves BE pods alone": {
 			pod:  newPod(class("BE"), bounded("2", "2")),
 			args: func(a *convert.Args) { a.BindAllPodsOnPolicyNodes = true },
-			want: with(func(r *place.Request) {
+			want: with(0, func(r *place.Request) {
 				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.BE, qos.BEPool, 2000, 2000, []int{2}, 2
 			}),
 		},
 		"fractions that add up to whole CPUs": {
 			pod: newPod(class("LSR"), container("1500m"), container("500m")),
-			want: with(func(r *place.Request) {
+			want: with(2, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000
 			}),
 		},
 		"amounts of the pod as a whole": {
 			pod: newPod(class("LSR"), bounded("1", ""), podLevel("4", "4")),
-			want: with(func(r *place.Request) {
+			want: with(2, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli = qos.LSR, qos.ExclusiveWithBE, 4, 4000, 4000
 			}),
 		},
 		"a Guaranteed pod without class is what the kubelet may pin": {
 			pod: newPod(container("2"), container("500m")),
-			want: with(func(r *place.Request) {
+			want: with(2, func(r *place.Request) {
 				r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.SharedPool, 2500, 2500, []int{2}, 2
 			}),
 		},
@@ -348,6 +351,7 @@ func TestEntry(t *testing.T) {
 				`{"numaNodeResources":[{"node":1,"resources":{"cpu":"3"}},{"node":2,"resources":{"memory":"1Gi"}}]}`)),
 			want: with(func(e *ledger.Entry) {
 				e.Class, e.Role, e.NUMAIDs, e.MilliCPU = qos.LS, qos.SharedPool, []int{1}, 3000
+				e.Memory = []ledger.Memory{{NUMAID: 2, Type: "memory", Bytes: 1 << 30}}
 			}),
 		},
 		"a Guaranteed pod counts for the kubelet": {

@@ -42,10 +42,11 @@ func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, 
 		if e.Role.Binds() {
 			e.CPUList = status.CPUSet
 			e.Exclusive = declaredExclusive(pod, otherwise)
+			e.Memory = heldMemory(status)
 		}
 	case e.Role == qos.SharedPool:
 		if e.NUMAIDs = poolNodes(status); e.NUMAIDs != nil {
-			e.MilliCPU = milli
+			e.MilliCPU, e.Memory = milli, heldMemory(status)
 		}
 	}
 	return e, e.CPUList != "" || e.NUMAIDs != nil || e.KubeletCPUs > 0

@@ -38,6 +38,7 @@ func facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args, rea
 	r.facts.MinSharedCPUs = args.MinSharedCPUs
 	r.facts.ARM64 = archOf(node) == "arm64"
 	r.machine(read)
+	r.memory()
 	r.kubelet()
 	r.pins()
 	r.reserved()

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -40,7 +41,7 @@ func drawAskingPod(t *rapid.T) *corev1.Pod {
 // the one that the bound pod with its new annotation is read as, and the agent sees the same.
 func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 	t.Parallel()
-	bound, confined, byNode := 0, 0, 0
+	bound, confined, byNode, remembered := 0, 0, 0, 0
 	property := func(t *rapid.T) {
 		pod := drawAskingPod(t)
 		args := convert.DefaultArgs()
@@ -49,8 +50,13 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		facts := ledger.Facts{
 			Machine:  drawMachine(t),
 			Bind:     rapid.SampledFrom([]ledger.NodeBind{0, 1, 2, 3}).Draw(t, "node bind"),
-			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 2, 3}).Draw(t, "node policy"),
+			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 1, 2, 3}).Draw(t, "node policy"),
 			Kubelet:  ledger.Kubelet{Static: rapid.Bool().Draw(t, "static")},
+		}
+		for n := range facts.Machine.NumNUMA() {
+			if gib := rapid.SampledFrom([]int64{0, 1, 2, 5}).Draw(t, "memory"); gib > 0 {
+				facts.Memory = append(facts.Memory, ledger.Memory{NUMAID: facts.Machine.NUMAID(topo.NUMA(n)), Type: "memory", Bytes: gib<<30 + 7})
+			}
 		}
 		r, reason, _ := convert.Request(pod, args)
 		if !reason.OK() {
@@ -77,6 +83,9 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		if problems := convert.EntryProblems(pod); problems != nil {
 			t.Fatalf("our own annotation has problems: %v", problems)
 		}
+		if len(want.Memory) > 0 {
+			remembered++
+		}
 		switch {
 		case want.CPUList != "" && want.Class != qos.LSE && want.Class != qos.LSR:
 			byNode++
@@ -89,7 +98,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 	for range 30 { // of 100 cases each
 		rapid.Check(t, property)
 	}
-	if bound == 0 || confined == 0 || byNode == 0 {
-		t.Errorf("%d bound, %d confined, %d bound by their node: the generator is too narrow", bound, confined, byNode)
+	if bound == 0 || confined == 0 || byNode == 0 || remembered == 0 {
+		t.Errorf("%d bound, %d confined, %d bound by their node, %d with memory: the generator is too narrow", bound, confined, byNode, remembered)
 	}
 }

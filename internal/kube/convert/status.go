@@ -11,16 +11,62 @@ import (
 )
 
 // Status is what an offer writes on its pod: exclusive CPUs, or the shared pools that it is constrained to with its CPU
-// request spread over them in proportion to their size. The zero value, which is not written, is an offer of neither.
+// request spread over them in proportion to their size; and on each NUMA node its memory, beside its CPU there, where
+// memory took part in the decision. The zero value, which is not written, is an offer of neither.
 func Status(m *topo.Machine, v *ledger.View, r *place.Request, o ledger.Offer) annotation.ResourceStatus {
-	if o.Entry.CPUList != "" {
-		return annotation.ResourceStatus{CPUSet: o.Entry.CPUList}
-	}
 	var s annotation.ResourceStatus
+	if o.Entry.CPUList != "" {
+		s.CPUSet = o.Entry.CPUList
+		s.NUMANodeResources = exclusiveResources(m, &o)
+	} else {
+		s.CPUSharedPools, s.NUMANodeResources = pools(m, v, r, o.Entry.NUMAIDs)
+	}
+	for _, held := range o.Entry.Memory {
+		for _, n := range s.NUMANodeResources {
+			if int(n.Node) == held.NUMAID {
+				n.Resources[corev1.ResourceName(held.Type)] = *resource.NewQuantity(held.Bytes, resource.BinarySI)
+			}
+		}
+	}
+	return s
+}
+
+// exclusiveResources are the CPUs of an offer by NUMA node, of those where it has CPUs or memory; none when memory took
+// no part: the CPU set says it all then.
+func exclusiveResources(m *topo.Machine, o *ledger.Offer) []annotation.NUMANodeResource {
+	if len(o.Entry.Memory) == 0 {
+		return nil
+	}
+	var list []annotation.NUMANodeResource
+	for _, n := range m.CPUNodes() {
+		on, id := m.NUMACPUs(n), m.NUMAID(n)
+		cpus := int64(o.CPUs.CountIn(&on))
+		if cpus > 0 || holdsMemoryOn(&o.Entry, id) {
+			list = append(list, cpuOn(id, *resource.NewQuantity(cpus, resource.DecimalSI)))
+		}
+	}
+	return list
+}
+
+func holdsMemoryOn(e *ledger.Entry, numaID int) bool {
+	for _, held := range e.Memory {
+		if held.NUMAID == numaID {
+			return true
+		}
+	}
+	return false
+}
+
+func cpuOn(numaID int, amount resource.Quantity) annotation.NUMANodeResource {
+	return annotation.NUMANodeResource{Node: int32(numaID), Resources: corev1.ResourceList{corev1.ResourceCPU: amount}}
+}
+
+// pools are the shared pools of NUMA nodes with a pod's CPU request spread over them.
+func pools(m *topo.Machine, v *ledger.View, r *place.Request, numaIDs []int) (list []annotation.CPUSharedPool, amounts []annotation.NUMANodeResource) {
 	pool := v.SharedPool()
 	var nodes []topo.NUMA
 	var sizes []int64
-	for _, id := range o.Entry.NUMAIDs {
+	for _, id := range numaIDs {
 		n, ok := m.NUMAByID(id)
 		if !ok {
 			continue
@@ -29,16 +75,11 @@ func Status(m *topo.Machine, v *ledger.View, r *place.Request, o ledger.Offer) a
 		nodes, sizes = append(nodes, n), append(sizes, int64(pool.CountIn(&on)))
 	}
 	for i, milli := range spread(r.RequestMilli, sizes) {
-		n := nodes[i]
-		id := int32(m.NUMAID(n))
-		s.CPUSharedPools = append(s.CPUSharedPools,
-			annotation.CPUSharedPool{Socket: int32(m.SocketID(m.NUMASocket(n))), Node: id})
-		s.NUMANodeResources = append(s.NUMANodeResources, annotation.NUMANodeResource{
-			Node:      id,
-			Resources: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)},
-		})
+		id := m.NUMAID(nodes[i])
+		list = append(list, annotation.CPUSharedPool{Socket: int32(m.SocketID(m.NUMASocket(nodes[i]))), Node: int32(id)})
+		amounts = append(amounts, cpuOn(id, *resource.NewMilliQuantity(milli, resource.DecimalSI)))
 	}
-	return s
+	return list, amounts
 }
 
 // spread splits an amount in proportion to sizes, as the ledger does: what does not divide goes to the first part with a
