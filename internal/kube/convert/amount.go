@@ -37,7 +37,7 @@ func requestOf(r *corev1.ResourceRequirements) int64 {
 
 func milliOf(q apiresource.Quantity) int64 { return q.MilliValue() }
 
-func bytesOf(q apiresource.Quantity) int64 { return q.Value() }
+func valueOf(q apiresource.Quantity) int64 { return q.Value() }
 
 // requested is a request in the unit of value; a limit without a request is one.
 func requested(r *corev1.ResourceRequirements, name corev1.ResourceName, value func(apiresource.Quantity) int64) int64 {

@@ -68,7 +68,7 @@ func podMemory(pod *corev1.Pod) []place.Memory {
 	slices.Sort(kinds)
 	out := make([]place.Memory, 0, len(kinds))
 	for _, name := range slices.Backward(kinds) {
-		if bytes := wholePages(string(name), effective(pod, name, bytesOf)); bytes > 0 {
+		if bytes := wholePages(string(name), effective(pod, name, valueOf)); bytes > 0 {
 			out = append(out, place.Memory{Type: string(name), Bytes: bytes})
 		}
 	}
