@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -31,6 +32,8 @@ type Agent struct {
 	engine *apply.Engine
 	poke   chan struct{} // holds one token while facts may have changed
 	claims chan struct{} // holds one token while what pods claim may have changed
+	// outdated holds one token once the API serves a newer version of the object than the agent writes.
+	outdated chan struct{}
 
 	problems problems
 	// When the loop of follow and the engine last did something.
@@ -85,7 +88,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a := &Agent{
 		o: o, machine: o.Shared.intern(reading.Machine), presence: presence, notes: reading.Notes, boot: boot,
-		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), modeChanged: make(chan struct{}), applied: errStarting,
+		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), outdated: make(chan struct{}, 1), modeChanged: make(chan struct{}), applied: errStarting,
 		problems: problems{annotations: map[types.UID]string{}},
 	}
 	a.mode, _ = probe.ModeOf(o.Switches, a.isStatic(), "")
@@ -180,7 +183,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return nil // ctx has ended while waiting
 	}
-	if err := a.wire(version); err != nil {
+	if err := a.wire(ctx, version); err != nil {
 		return err
 	}
 	defer a.o.Shared.Metrics.age.track(a.o.Node, a.reporter.Age)()
@@ -190,20 +193,29 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g.run(a.reporter.Run)
 	g.run(a.follow)
+	g.run(a.watchVersion)
 	return g.wait()
 }
 
 // wire builds what needs the API's version, and connects it.
-func (a *Agent) wire(version schema.GroupVersion) error {
+func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	a.pods, a.nodes, a.topologies = a.podInformer(), a.nodeInformer(), a.topologyInformer(version)
 	a.conditions = &conditions{
 		client: a.o.Client, node: a.o.Node, clock: a.o.Clock, last: map[string]corev1.NodeCondition{},
 		current: a.currentNode,
 		wrote:   a.tellCondition,
 	}
+	var objects report.Objects = a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies"))
+	if version != v1alpha2.GroupVersion() {
+		objects = olderObjects{objects, a.discoverVersion, a.outdated}
+	}
+	last, err := keptReport(a.o.Root)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node", a.o.Node)
+	}
 	a.reporter = report.New(report.Options{
-		Objects: a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies")),
-		Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology, SetCondition: a.conditions.set,
+		Objects: objects, Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology, SetCondition: a.conditions.set,
+		Last: last, Keep: func(r annotation.Report) error { return keepReport(a.o.Root, r) },
 		Emit: a.emitNode, Clock: a.o.Clock,
 	})
 	if err := a.pods.SetTransform(withoutManagedFields); err != nil {
@@ -215,8 +227,18 @@ func (a *Agent) wire(version schema.GroupVersion) error {
 	if _, err := handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }); err != nil {
 		return err
 	}
-	_, err := handle(a.topologies, a.reporter.Observe, func(*unstructured.Unstructured) { a.reporter.Observe(nil) })
+	_, err = handle(a.topologies, a.reporter.Observe, func(*unstructured.Unstructured) { a.reporter.Observe(nil) })
 	return err
+}
+
+// watchVersion ends the agent when the API has come to serve a newer version of its object.
+func (a *Agent) watchVersion(ctx context.Context) error {
+	select {
+	case <-a.outdated:
+		return ErrOutdated
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 func withoutManagedFields(obj any) (any, error) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,18 +37,7 @@ func takeoverSince(root host.Root, published string, now time.Time) (since metav
 }
 
 func keepTakeover(file string, since metav1.Time) error {
-	text := annotation.Takeover{Phase: 2, Since: since}.String()
-	if old, err := os.ReadFile(file); err == nil && string(old) == text {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("keep the moment of take-over: %w", err)
-	}
-	temporary := file + ".new"
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("keep the moment of take-over: %w", err)
-	}
-	if err := os.Rename(temporary, file); err != nil {
+	if err := keepFile(file, annotation.Takeover{Phase: 2, Since: since}.String()); err != nil {
 		return fmt.Errorf("keep the moment of take-over: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/agent/report"
 )
 
 // podInformer watches the pods of the node and nothing else.
@@ -90,6 +92,33 @@ func handle[T any](inf cache.SharedIndexInformer, keep, forget func(T)) (cache.R
 // versionRetry is the time between two looks for the CustomResourceDefinition.
 const versionRetry = 5 * time.Second
 
+// ErrOutdated is returned by Run when the API has come to serve v1alpha2 of its object: a write of v1alpha1 would take
+// the attributes of other programs away. The agent has to start anew.
+var ErrOutdated = errors.New("topology.node.k8s.io/v1alpha2 is served now")
+
+// olderObjects writes v1alpha1, as long as nothing else is served.
+type olderObjects struct {
+	report.Objects
+	discover func() (schema.GroupVersion, error)
+	outdated chan<- struct{} // holds one token once v1alpha2 is served
+}
+
+// Apply implements report.Objects.
+func (o olderObjects) Apply(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions, subresources ...string) (*unstructured.Unstructured, error) {
+	served, err := o.discover()
+	if err != nil {
+		return nil, err
+	}
+	if served == v1alpha2.GroupVersion() {
+		select {
+		case o.outdated <- struct{}{}:
+		default:
+		}
+		return nil, ErrOutdated
+	}
+	return o.Objects.Apply(ctx, name, object, options, subresources...)
+}
+
 // servedVersion returns the version of topology.node.k8s.io to use: v1alpha2 where it is served, else v1alpha1. It waits
 // while neither is.
 func (a *Agent) servedVersion(ctx context.Context) (schema.GroupVersion, error) {
@@ -103,9 +132,11 @@ func (a *Agent) servedVersion(ctx context.Context) (schema.GroupVersion, error) 
 		}
 		found, err := a.discoverVersion()
 		if err == nil && !found.Empty() {
-			s.mu.Lock()
-			s.version = found
-			s.mu.Unlock()
+			if found == v1alpha2.GroupVersion() { // it stays, v1alpha1 may not
+				s.mu.Lock()
+				s.version = found
+				s.mu.Unlock()
+			}
 			return found, nil
 		}
 		klog.FromContext(ctx).Info("The API does not serve NodeResourceTopology yet, will look again", "node", a.o.Node, "err", err)

@@ -116,7 +116,7 @@ func (d *deviceIDs) UnmarshalJSON(text []byte) error {
 		}
 		for _, id := range byNode[node] {
 			if node < 0 {
-				(*d)[id] = (*d)[id] // known, without a node
+				(*d)[id] = nil // -1 comes first: what follows adds nodes
 				continue
 			}
 			(*d)[id] = append((*d)[id], node)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenon-project/tenon/api/annotation"
 )
@@ -26,6 +27,8 @@ const (
 // claim is what the managedFields of an object leave to us.
 type claim struct {
 	scope scope
+	// foreignZones: the zones are somebody else's. foreignLabel: so is the label, with another value.
+	foreignZones, foreignLabel bool
 	// owner is the manager that keeps us from everything.
 	owner string
 	since metav1.Time
@@ -37,18 +40,25 @@ var reported = []string{
 	annotation.KubeletCPUManagerPolicy,
 }
 
-// claimOf reads the managedFields of an object. Edits by hand (kubectl) are no writer: they are put right.
-func claimOf(fields []metav1.ManagedFieldsEntry) claim {
+// claimOf reads the managedFields of an object; nil is no object. Edits by hand (kubectl) are no writer: they are put
+// right.
+func claimOf(object *unstructured.Unstructured) claim {
 	c := claim{}
-	for _, f := range fields {
+	if object == nil {
+		return c
+	}
+	for _, f := range object.GetManagedFields() {
 		if f.Manager == Manager || isByHand(f.Manager) || f.Subresource != "" || f.FieldsV1 == nil {
 			continue
 		}
-		s := scopeLeft(f.FieldsV1.GetRawBytes())
+		owned := read(f.FieldsV1.GetRawBytes())
+		c.foreignZones = c.foreignZones || owned.Zones != nil
+		c.foreignLabel = c.foreignLabel || owned.label() && object.GetLabels()[annotation.ManagedBy] != annotation.ManagedByKoordinator
+		s := owned.scope()
 		if s <= c.scope {
 			continue
 		}
-		c = claim{scope: s, owner: f.Manager}
+		c.scope, c.owner, c.since = s, f.Manager, metav1.Time{}
 		if f.Time != nil {
 			c.since = *f.Time
 		}
@@ -56,24 +66,38 @@ func claimOf(fields []metav1.ManagedFieldsEntry) claim {
 	return c
 }
 
-// scopeLeft reads which of our fields a foreign manager owns. Text that cannot be read owns nothing.
-func scopeLeft(fieldsV1 []byte) scope {
-	var owned struct {
-		Metadata struct {
-			Annotations map[string]gojson.RawMessage `json:"f:annotations"`
-		} `json:"f:metadata"`
-		Zones      gojson.RawMessage `json:"f:zones"`
-		Attributes gojson.RawMessage `json:"f:attributes"`
-		Policies   gojson.RawMessage `json:"f:topologyPolicies"`
-	}
+// ownedFields are those of our fields that a manager owns.
+type ownedFields struct {
+	Metadata struct {
+		Annotations map[string]gojson.RawMessage `json:"f:annotations"`
+		Labels      map[string]gojson.RawMessage `json:"f:labels"`
+	} `json:"f:metadata"`
+	Zones      gojson.RawMessage `json:"f:zones"`
+	Attributes gojson.RawMessage `json:"f:attributes"`
+	Policies   gojson.RawMessage `json:"f:topologyPolicies"`
+}
+
+// read decodes a set of fields. Text that cannot be read owns nothing.
+func read(fieldsV1 []byte) ownedFields {
+	var owned ownedFields
 	if err := gojson.Unmarshal(fieldsV1, &owned); err != nil {
-		return everything
+		return ownedFields{}
 	}
-	ours := func(key string) bool { _, ok := owned.Metadata.Annotations["f:"+key]; return ok }
+	return owned
+}
+
+func (o ownedFields) label() bool {
+	_, ok := o.Metadata.Labels["f:"+annotation.ManagedBy]
+	return ok
+}
+
+// scope is what a manager leaves to us.
+func (o ownedFields) scope() scope {
+	ours := func(key string) bool { _, ok := o.Metadata.Annotations["f:"+key]; return ok }
 	switch {
 	case slices.ContainsFunc(reported, ours):
 		return nothing
-	case owned.Zones != nil || owned.Attributes != nil || owned.Policies != nil:
+	case o.Zones != nil || o.Attributes != nil || o.Policies != nil:
 		return annotationsOnly
 	}
 	return everything

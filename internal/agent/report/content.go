@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,11 +33,17 @@ type content struct {
 	boot string
 }
 
-// newContent cuts an object down to a scope and hashes it.
-func newContent(nrt *v1alpha2.NodeResourceTopology, s scope, boot string) (content, error) {
+// newContent cuts an object down to a claim and hashes it.
+func newContent(nrt *v1alpha2.NodeResourceTopology, c claim, boot string) (content, error) {
 	nrt = nrt.DeepCopy()
-	if s == annotationsOnly {
-		nrt.Zones, nrt.TopologyPolicies, nrt.Attributes = nil, nil, nil //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	if c.scope == annotationsOnly {
+		nrt.TopologyPolicies, nrt.Attributes = nil, nil //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+		if c.foreignZones {
+			nrt.Zones = nil
+		}
+	}
+	if c.foreignLabel {
+		delete(nrt.Labels, annotation.ManagedBy)
 	}
 	text, err := gojson.Marshal(nrt)
 	if err != nil {
@@ -55,6 +62,37 @@ func (c content) bytes() int {
 		n += len(key) + len(value)
 	}
 	return n
+}
+
+// foreignBytes counts the annotations of an object that are not ours: the API server counts them all.
+func (c content) foreignBytes(object *unstructured.Unstructured) int {
+	if object == nil {
+		return 0
+	}
+	n := 0
+	for key, value := range object.GetAnnotations() {
+		if _, ours := c.nrt.Annotations[key]; !ours && !isOurs(key) {
+			n += len(key) + len(value)
+		}
+	}
+	return n
+}
+
+// isOurs reports whether an annotation is one that the agent alone writes: an old one goes with the next write.
+func isOurs(key string) bool {
+	return key == annotation.ReportKey || key == annotation.NUMAStateKey || key == annotation.TakeoverKey || slices.Contains(reported, key)
+}
+
+// withoutPods returns an object without what each container holds: the part that grows with the pods.
+func withoutPods(nrt *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
+	state, _, err := annotation.ParseNUMAState(nrt.Annotations[annotation.NUMAStateKey])
+	if err != nil || len(state.Pods) == 0 {
+		return nrt
+	}
+	state.Pods = nil
+	nrt = nrt.DeepCopy()
+	nrt.Annotations[annotation.NUMAStateKey] = state.String()
+	return nrt
 }
 
 // isIn reports whether an object in the API has this content.
@@ -76,20 +114,19 @@ func (c content) isIn(object *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	if c.nrt.Zones == nil {
-		return true
-	}
-	// A server of v1alpha1 alone drops the attributes.
-	sameAttributes := object.GroupVersionKind().Version == "v1alpha1" || apiequality.Semantic.DeepEqual(c.nrt.Attributes, got.Attributes)
-	return sameAttributes && apiequality.Semantic.DeepEqual(c.nrt.Zones, got.Zones) &&
-		apiequality.Semantic.DeepEqual(c.nrt.TopologyPolicies, got.TopologyPolicies) //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	// What is left to others is nil here. A server of v1alpha1 alone drops the attributes.
+	sameAttributes := c.nrt.Attributes == nil || object.GroupVersionKind().Version == "v1alpha1" ||
+		apiequality.Semantic.DeepEqual(c.nrt.Attributes, got.Attributes)
+	samePolicies := c.nrt.TopologyPolicies == nil || apiequality.Semantic.DeepEqual(c.nrt.TopologyPolicies, got.TopologyPolicies) //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	sameZones := c.nrt.Zones == nil || apiequality.Semantic.DeepEqual(c.nrt.Zones, got.Zones)
+	return sameAttributes && samePolicies && sameZones
 }
 
 // object returns what is sent to the API.
-func (c content) object(gv schema.GroupVersion, gen int64) (*unstructured.Unstructured, error) {
+func (c content) object(gv schema.GroupVersion, number annotation.Report) (*unstructured.Unstructured, error) {
 	nrt := c.nrt.DeepCopy()
 	nrt.Annotations = maps.Clone(nrt.Annotations)
-	nrt.Annotations[annotation.ReportKey] = annotation.Report{Gen: gen, Hash: c.hash, Boot: c.boot}.String()
+	nrt.Annotations[annotation.ReportKey] = number.String()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(nrt)
 	if err != nil {
 		return nil, fmt.Errorf("encode topology: %w", err)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
 
@@ -41,6 +43,10 @@ type Options struct {
 	Node    string
 	// Boot is the kernel's boot id.
 	Boot string
+	// Last is the report that Keep kept last; the zero Report when there is none.
+	Last annotation.Report
+	// Keep keeps a report over restarts before it is written, so that no generation is used twice; nil keeps none.
+	Keep func(annotation.Report) error
 	// Source returns what is to be published now; nil while it is not known.
 	Source func() *v1alpha2.NodeResourceTopology
 	// SetCondition sets a condition of the Node. It writes nothing when the Node has it already, and no False where there
@@ -63,14 +69,13 @@ type Reporter struct {
 	object   *unstructured.Unstructured
 	ackedAt  time.Time
 	writes   int
-	gen      int64
-	lastHash string // of the last acknowledged write
+	last     annotation.Report // the newest that was chosen
+	lastHash string            // of the last acknowledged write
 
 	// Owned by Run.
-	pace       pace
-	warnedSize bool
-	tooLarge   string // hash of the last content that was refused
-	published  bool
+	pace      pace
+	told      map[string]string // hash of the last content of which each Event was sent
+	published bool
 }
 
 // New returns a Reporter.
@@ -81,7 +86,7 @@ func New(o Options) *Reporter {
 	if o.Emit == nil {
 		o.Emit = func(Event) {}
 	}
-	return &Reporter{o: o, wake: make(chan struct{}, 1)}
+	return &Reporter{o: o, wake: make(chan struct{}, 1), last: o.Last, told: map[string]string{}}
 }
 
 // Changed tells that the source may have something new. It returns at once.
@@ -200,6 +205,10 @@ func (r *Reporter) attempt(ctx context.Context) {
 		if object, err = r.fetch(ctx); err == nil {
 			err = r.publish(ctx, object)
 		}
+		if apierrors.IsConflict(err) { // not what the claim knows of: nobody wins by trying
+			err = errors.Join(err, r.o.SetCondition(ctx, Conflict, true, "ApplyConflict", fmt.Sprintf(
+				"NodeResourceTopology %s cannot be applied beside another manager: %v", r.o.Node, err)))
+		}
 	}
 	if err == nil || ctx.Err() != nil {
 		return
@@ -236,23 +245,17 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 	if nrt == nil {
 		return nil
 	}
-	var c claim
-	if object != nil {
-		c = claimOf(object.GetManagedFields())
-	}
+	c := claimOf(object)
 	if c.scope == nothing {
 		return r.yield(ctx, c)
 	}
-	want, err := newContent(nrt, c.scope, r.o.Boot)
+	want, err := r.fit(ctx, nrt, c, object)
 	if err != nil {
 		return err
 	}
 	if want.isIn(object) {
 		r.acknowledge(want, object)
 		return r.calm(ctx)
-	}
-	if err := r.checkSize(ctx, want); err != nil {
-		return err
 	}
 	restore := r.isRestore(want)
 	now := r.o.Clock.Now()
@@ -287,21 +290,44 @@ func (r *Reporter) yield(ctx context.Context, c claim) error {
 		r.o.Node, c.owner, c.since.UTC().Format(time.RFC3339)))
 }
 
-func (r *Reporter) checkSize(ctx context.Context, want content) error {
-	n := want.bytes()
-	if n > refuseBytes {
-		if r.tooLarge != want.hash {
-			r.tooLarge = want.hash
-			r.o.Emit(Event{Warning: true, Reason: "TopologyTooLarge", Note: fmt.Sprintf("annotations of %d bytes, at most %d are published", n, refuseBytes)})
+// fit cuts a source down to what is ours and to what the API server takes. What containers hold goes first.
+func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, c claim, object *unstructured.Unstructured) (content, error) {
+	want, err := newContent(nrt, c, r.o.Boot)
+	if err != nil {
+		return content{}, err
+	}
+	foreign := want.foreignBytes(object)
+	size := want.bytes() + foreign
+	if size > refuseBytes {
+		without := withoutPods(nrt)
+		if want, err = newContent(without, c, r.o.Boot); err != nil {
+			return content{}, err
 		}
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, n, refuseBytes)
+		if n := want.bytes() + foreign; n < size {
+			r.tell("TopologyCut", want.hash, "annotations of %d bytes, at most %d are published: what each container holds is left out", size, refuseBytes)
+			size = n
+		}
 	}
-	if n > warnBytes && !r.warnedSize {
-		r.warnedSize = true
-		r.o.Emit(Event{Warning: true, Reason: "TopologyLarge", Note: fmt.Sprintf("annotations of %d bytes; more than %d are refused", n, refuseBytes)})
-		klog.FromContext(ctx).Info("The node's topology is large", "node", r.o.Node, "bytes", n, "limit", refuseBytes)
+	switch {
+	case size > refuseBytes:
+		r.tell("TopologyTooLarge", want.hash, "annotations of %d bytes, at most %d are published", size, refuseBytes)
+		return content{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, refuseBytes)
+	case size > warnBytes:
+		if _, told := r.told["TopologyLarge"]; !told {
+			klog.FromContext(ctx).Info("The node's topology is large", "node", r.o.Node, "bytes", size, "limit", refuseBytes)
+			r.tell("TopologyLarge", want.hash, "annotations of %d bytes; more than %d are refused", size, refuseBytes)
+		}
 	}
-	return nil
+	return want, nil
+}
+
+// tell sends a Warning once for one content.
+func (r *Reporter) tell(reason, hash, note string, args ...any) {
+	if r.told[reason] == hash {
+		return
+	}
+	r.told[reason] = hash
+	r.o.Emit(Event{Warning: true, Reason: reason, Note: fmt.Sprintf(note, args...)})
 }
 
 // isRestore reports whether the API lost content that it had acknowledged.
@@ -314,17 +340,42 @@ func (r *Reporter) isRestore(want content) bool {
 func (r *Reporter) acknowledge(want content, object *unstructured.Unstructured) {
 	r.mu.Lock()
 	r.lastHash, r.ackedAt = want.hash, r.o.Clock.Now()
-	r.gen = max(r.gen, reportOf(object).Gen)
+	r.last = newer(r.last, reportOf(object))
 	r.mu.Unlock()
+}
+
+// newer returns the report of the higher generation; b of two equal ones.
+func newer(a, b annotation.Report) annotation.Report {
+	if a.Gen > b.Gen {
+		return a
+	}
+	return b
+}
+
+// number chooses the generation of a content: one more than the newest that is known here or in the API, unless that one
+// is of the same content.
+func (r *Reporter) number(ctx context.Context, want content, object *unstructured.Unstructured) annotation.Report {
+	r.mu.Lock()
+	chosen := newer(r.last, reportOf(object))
+	if chosen.Gen < 1 || chosen.Hash != want.hash {
+		chosen = annotation.Report{Gen: max(0, chosen.Gen) + 1, Hash: want.hash, Boot: want.boot}
+	}
+	changed := chosen != r.last
+	r.last = chosen
+	r.mu.Unlock()
+	if changed && r.o.Keep != nil {
+		if err := r.o.Keep(chosen); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot keep the generation of the node's topology over a restart", "node", r.o.Node)
+		}
+	}
+	return chosen
 }
 
 // apply writes. It does not force: a conflict means that the claim was wrong. The claim is made anew then, and what is
 // still ours after that, in spite of the conflict, was edited by hand and is taken back.
 func (r *Reporter) apply(ctx context.Context, want content, object *unstructured.Unstructured) error {
-	r.mu.Lock()
-	gen := max(r.gen, reportOf(object).Gen) + 1
-	r.mu.Unlock()
-	u, err := want.object(r.o.Version, gen)
+	number := r.number(ctx, want, object)
+	u, err := want.object(r.o.Version, number)
 	if err != nil {
 		return err
 	}
@@ -337,14 +388,14 @@ func (r *Reporter) apply(ctx context.Context, want content, object *unstructured
 	r.pace.wrote(now)
 	r.keep(got)
 	r.mu.Lock()
-	r.gen, r.writes = gen, r.writes+1
+	r.writes++
 	r.mu.Unlock()
 	r.acknowledge(want, got)
 	if !r.published {
 		r.published = true
-		r.o.Emit(Event{Reason: "TopologyPublished", Note: fmt.Sprintf("%d NUMA nodes, generation %d", len(want.nrt.Zones), gen)})
+		r.o.Emit(Event{Reason: "TopologyPublished", Note: fmt.Sprintf("%d NUMA nodes, generation %d", len(want.nrt.Zones), number.Gen)})
 	}
-	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.o.Node, "gen", gen, "hash", want.hash)
+	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.o.Node, "gen", number.Gen, "hash", want.hash)
 	return nil
 }
 

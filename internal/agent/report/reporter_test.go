@@ -2,6 +2,8 @@ package report_test
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
@@ -399,5 +403,261 @@ func TestReportThatIsTooLargeIsRefused(t *testing.T) {
 		if !cmp.Equal(w.events, []string{"TopologyLarge", "TopologyPublished", "TopologyTooLarge"}) {
 			t.Errorf("events = %q", w.events)
 		}
+	})
+}
+
+func TestLargeReportLosesWhatContainersHoldFirst(t *testing.T) {
+	t.Parallel()
+	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
+		t := w.t
+		nrt := topology("0-3")
+		state := annotation.NUMAState{
+			Memory: map[int32]annotation.NUMAMemory{0: {Group: annotation.NUMANodes{0}}}, Pods: map[types.UID]annotation.PlacedContainers{},
+		}
+		for i := range 4000 {
+			state.Pods[types.UID(fmt.Sprintf("%032d", i))] = annotation.PlacedContainers{"main": {CPUs: "0-3", Mask: annotation.NUMANodes{0}}}
+		}
+		nrt.Annotations[annotation.NUMAStateKey] = state.String()
+		if n := len(state.String()); n < 240<<10 {
+			t.Fatalf("the state has %d bytes, too few for this test", n)
+		}
+		w.set(nrt)
+		w.reporter.Observe(nil)
+		later(time.Minute)
+		object, n := w.server.state()
+		if n != 1 {
+			t.Fatalf("%d writes, want one", n)
+		}
+		got, _, err := annotation.ParseNUMAState(object.GetAnnotations()[annotation.NUMAStateKey])
+		if err != nil || len(got.Pods) > 0 || len(got.Memory) != 1 {
+			t.Errorf("numa-state = %+v, %v, want the memory without the pods", got, err)
+		}
+		for range 3 {
+			w.reporter.Changed()
+			later(time.Minute)
+		}
+		if n := w.applies(); n != 1 {
+			t.Errorf("%d writes of the same cut content, want one", n)
+		}
+		if !cmp.Equal(w.events, []string{"TopologyCut", "TopologyPublished"}) {
+			t.Errorf("events = %q, want one TopologyCut", w.events)
+		}
+	})
+}
+
+func TestAnnotationsOfOthersCountForTheLimit(t *testing.T) {
+	t.Parallel()
+	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
+		t := w.t
+		w.set(topology(strings.Repeat("0", 130<<10)))
+		w.reporter.Observe(w.server.Update("somebody", func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{"example.com/theirs": strings.Repeat("x", 115<<10)})
+		}))
+		later(time.Minute)
+		if n := w.applies(); n != 0 {
+			t.Errorf("%d writes of 245 KiB together, want none", n)
+		}
+		if !cmp.Equal(w.events, []string{"TopologyTooLarge"}) {
+			t.Errorf("events = %q, want TopologyTooLarge", w.events)
+		}
+	})
+}
+
+func TestGenerationGrowsByOneForEachChangeOverRestartsAndDeletions(t *testing.T) {
+	t.Parallel()
+	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
+		t := w.t
+		w.server.onWrite = nil
+		pool, kept := "0-3", annotation.Report{}
+		life := func(play func(*report.Reporter)) {
+			r := report.New(report.Options{
+				Objects: w.server, Version: v1alpha2.GroupVersion(), Node: "n0", Boot: "boot-1", Last: kept,
+				Keep:         func(r annotation.Report) error { kept = r; return nil },
+				Source:       func() *v1alpha2.NodeResourceTopology { return topology(pool) },
+				SetCondition: func(context.Context, string, bool, string, string) error { return nil },
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- r.Run(ctx) }()
+			object, _ := w.server.state()
+			r.Observe(object)
+			later(time.Minute)
+			play(r)
+			cancel()
+			<-done
+		}
+		gen := func() int64 {
+			object, _ := w.server.state()
+			r, _, err := annotation.ParseReport(object.GetAnnotations()[annotation.ReportKey])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r != kept {
+				t.Errorf("kept %+v, published %+v", kept, r)
+			}
+			return r.Gen
+		}
+		life(func(r *report.Reporter) {
+			if g := gen(); g != 1 {
+				t.Errorf("first generation = %d, want 1", g)
+			}
+			pool = "0-2"
+			r.Changed()
+			later(time.Minute)
+			if g := gen(); g != 2 {
+				t.Errorf("generation after a change = %d, want 2", g)
+			}
+			w.server.Delete()
+			r.Observe(nil)
+			later(time.Minute)
+			if g := gen(); g != 2 {
+				t.Errorf("generation of the same content after a deletion = %d, want 2", g)
+			}
+		})
+		w.server.Delete()
+		life(func(*report.Reporter) {
+			if g := gen(); g != 2 {
+				t.Errorf("generation of the same content after deletion and restart = %d, want 2", g)
+			}
+		})
+		w.server.Delete()
+		pool = "0-1"
+		life(func(*report.Reporter) {
+			if g := gen(); g != 3 {
+				t.Errorf("generation of new content after deletion and restart = %d, want 3", g)
+			}
+		})
+		kept = annotation.Report{} // the disk is lost, the object is not
+		pool = "0"
+		life(func(*report.Reporter) {
+			if g := gen(); g != 4 {
+				t.Errorf("generation after the disk was lost = %d, want 4", g)
+			}
+		})
+	})
+}
+
+func TestLabelOfAnotherWriterIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
+		t := w.t
+		w.reporter.Observe(w.server.Update("nfd-master", func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{annotation.ManagedBy: "nfd"})
+			u.Object["zones"] = []any{map[string]any{"name": "theirs", "type": "Node"}}
+		}))
+		later(time.Minute)
+		object, n := w.server.state()
+		if n != 1 || w.pool() != "0-3" || object.GetLabels()[annotation.ManagedBy] != "nfd" {
+			t.Errorf("%d writes, pool %q, label %q: want our annotations and their label", n, w.pool(), object.GetLabels()[annotation.ManagedBy])
+		}
+	})
+}
+
+func TestConflictThatNoClaimExplainsIsACondition(t *testing.T) {
+	t.Parallel()
+	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
+		t := w.t
+		w.reporter.Observe(w.server.Update("somebody", func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{annotation.TopologyMode: "theirs"})
+		}))
+		nrt := topology("0-3")
+		nrt.Annotations[annotation.TopologyMode] = "Own"
+		w.set(nrt)
+		later(time.Minute)
+		if c := w.condition(); !strings.HasPrefix(c, "ApplyConflict") || !strings.Contains(c, "somebody") {
+			t.Errorf("condition = %q, want ApplyConflict that names the manager", c)
+		}
+		if w.pool() != "" {
+			t.Errorf("pool = %q, want nothing written by force", w.pool())
+		}
+		w.server.Delete()
+		w.reporter.Observe(nil)
+		later(2 * time.Minute)
+		if w.pool() != "0-3" || w.condition() != "False" {
+			t.Errorf("pool %q, condition %q once the other one is gone", w.pool(), w.condition())
+		}
+	})
+}
+
+func TestZonesStayOursBesideAWriterOfAttributesAlone(t *testing.T) {
+	t.Parallel()
+	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
+		t := w.t
+		w.reporter.Observe(w.server.Update("somebody", func(u *unstructured.Unstructured) {
+			u.Object["attributes"] = []any{map[string]any{"name": "nodeTopologyPodsFingerprint", "value": "pfp0v001"}}
+		}))
+		later(time.Minute)
+		object, _ := w.server.state()
+		zones, _, _ := unstructured.NestedSlice(object.Object, "zones")
+		attributes, _, _ := unstructured.NestedSlice(object.Object, "attributes")
+		if len(zones) != 1 || len(attributes) != 1 || attributes[0].(map[string]any)["value"] != "pfp0v001" {
+			t.Errorf("zones %v, attributes %v: want our zones, which the API requires, and their attributes", zones, attributes)
+		}
+	})
+}
+
+// TestForeignContentSurvivesEveryWrite: whatever happens in whatever order, a write of the agent changes no zone and no
+// attribute that another program owns, and nothing is written twice.
+func TestForeignContentSurvivesEveryWrite(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"ours", "theirs", "more", "leave", "wait", "restart"}), 3, 14).Draw(rt, "steps")
+		inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
+			t := w.t
+			theirs := map[string]any{} // what the other program wrote last, by field
+			check := func(step string) {
+				object, _ := w.server.state()
+				if object == nil {
+					return
+				}
+				for field, want := range theirs {
+					if diff := cmp.Diff(want, object.Object[field]); diff != "" {
+						t.Fatalf("%v: after %q, %s of the other program (-want +got):\n%s", steps, step, field, diff)
+					}
+				}
+			}
+			w.reporter.Observe(nil)
+			for i, step := range steps {
+				switch step {
+				case "ours":
+					w.set(topology(strconv.Itoa(i)))
+				case "theirs", "more":
+					value := strconv.Itoa(i)
+					if step == "more" && len(theirs) == 0 {
+						continue
+					}
+					w.server.Update("nfd-master", func(u *unstructured.Unstructured) {
+						theirs["attributes"] = []any{map[string]any{"name": "a", "value": value}}
+						u.Object["attributes"] = theirs["attributes"]
+						if step == "theirs" {
+							theirs["zones"] = []any{map[string]any{"name": "theirs-" + value, "type": "Node"}}
+							u.Object["zones"] = theirs["zones"]
+						}
+					})
+				case "leave":
+					if len(theirs) == 0 {
+						continue
+					}
+					clear(theirs)
+					w.server.Delete()
+					w.reporter.Observe(nil)
+				case "restart":
+					object, _ := w.server.state()
+					w.reporter.Observe(object)
+				case "wait":
+					later(time.Minute)
+				}
+				later(3 * time.Second)
+				check(step)
+			}
+			later(5 * time.Minute)
+			check("the end")
+			n := w.applies()
+			w.reporter.Changed()
+			later(5 * time.Minute)
+			if got := w.applies(); got != n {
+				t.Fatalf("%v: %d writes while nothing changed", steps, got-n)
+			}
+		})
 	})
 }
