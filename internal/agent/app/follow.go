@@ -146,8 +146,11 @@ func desiredPod(pod *corev1.Pod) desired.Pod {
 		return p // convert has dropped it too: the pod holds nothing
 	}
 	for _, n := range status.NUMANodeResources {
-		if !n.Resources.Memory().IsZero() {
-			p.MemoryNUMAIDs = append(p.MemoryNUMAIDs, int(n.Node))
+		for name, q := range n.Resources {
+			if convert.IsMemory(name) && !q.IsZero() {
+				p.MemoryNUMAIDs = append(p.MemoryNUMAIDs, int(n.Node))
+				break // one type is enough
+			}
 		}
 	}
 	return p

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// TestThePodsMemoryIsBoundWhereTheSchedulerPutIt goes the way of a pod: request, offer, annotation, and what the agent
+// reads out of it.
+func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
+	t.Parallel()
+	m, err := topo.New(topo.Spec{CPUs: []topo.CPUSpec{
+		{ID: 0, Core: 0, L3: -1, Die: -1}, {ID: 1, Core: 1, L3: -1, Die: -1},
+		{ID: 2, Core: 2, L3: -1, Die: -1, NUMA: 1}, {ID: 3, Core: 3, L3: -1, Die: -1, NUMA: 1},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := func(numa int, kind string, gib int64) ledger.Memory {
+		return ledger.Memory{NUMAID: numa, Type: kind, Bytes: gib << 30}
+	}
+	tests := map[string]struct {
+		class, policy string
+		memory        []ledger.Memory
+		want          []int
+	}{
+		"exclusive CPUs":  {"LSR", "SingleNUMANode", []ledger.Memory{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)}, []int{1}},
+		"shared pools":    {"LS", "SingleNUMANode", []ledger.Memory{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)}, []int{1}},
+		"hugepages apart": {"LSR", "BestEffort", []ledger.Memory{pages(0, "memory", 4), pages(1, "hugepages-1Gi", 2)}, []int{0, 1}},
+		"no policy":       {"LSR", "", []ledger.Memory{pages(0, "memory", 4), pages(1, "memory", 4)}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			amounts := corev1.ResourceList{
+				"cpu": resource.MustParse("1"), "memory": resource.MustParse("2Gi"), "hugepages-1Gi": resource.MustParse("2Gi"),
+			}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				UID: "u", Name: "p", Labels: map[string]string{annotation.QoSClass: tt.class},
+				Annotations: map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"` + tt.policy + `"}`},
+			}}
+			pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}}
+			r, reason, detail := convert.Request(pod, convert.DefaultArgs())
+			if !reason.OK() {
+				t.Fatalf("refused: %v %s", reason, detail)
+			}
+			view := ledger.New(ledger.Facts{Machine: m, Memory: tt.memory}).View()
+			offer, reason := place.Try(view, r)
+			if !reason.OK() {
+				t.Fatalf("refused: %+v", reason)
+			}
+			pod.Spec.NodeName = "n"
+			pod.Annotations[annotation.ResourceStatusKey] = convert.Status(m, view, r, offer).String()
+			if got := desiredPod(pod).MemoryNUMAIDs; !slices.Equal(got, tt.want) {
+				t.Errorf("memory on NUMA nodes %v, want %v: %s", got, tt.want, pod.Annotations[annotation.ResourceStatusKey])
+			}
+		})
+	}
+}
