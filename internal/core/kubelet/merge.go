@@ -234,8 +234,9 @@ func (a *admission) affinity(q *question) why.Reason {
 	return r
 }
 
-// blame says why lists have no common preferred mask, and whose list alone is the cause, "" for none.
-func blame(policy hint.Policy, lists []hint.Named) (string, why.AffinityCause) {
+// blame says why lists have no common preferred mask, and whose list alone is the cause, "" for none: first the one that
+// is impossible, then the one without a preferred mask.
+func blame(policy hint.Policy, lists []hint.Named) (resource string, cause why.AffinityCause) {
 	width, cause := 0, why.NoCommonNodes
 	for _, l := range lists {
 		if l.List == nil {
@@ -250,14 +251,18 @@ func blame(policy hint.Policy, lists []hint.Named) (string, why.AffinityCause) {
 		switch {
 		case len(l.List) == 0:
 			return l.Resource, why.NoRoom
-		case own == 0 && policy == hint.SingleNUMANode:
-			return l.Resource, why.ManyNodes
-		case own == 0:
-			return l.Resource, why.NotNarrow
+		case own == 0 && resource == "":
+			resource = l.Resource
 		case width != 0 && own != width:
 			cause = why.DifferentWidths
 		}
 		width = own
 	}
-	return "", cause
+	switch {
+	case resource == "":
+		return "", cause
+	case policy == hint.SingleNUMANode:
+		return resource, why.ManyNodes
+	}
+	return resource, why.NotNarrow
 }

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -51,11 +52,15 @@ type Node struct {
 	kinds []kind      // of devices, ascending by resource
 
 	cpus *cpuPolicy
+	// uniform: all cores are of one size, and all sockets. Elsewhere the CPU manager takes the average for the size and may
+	// give CPUs that it should not (kubernetes#140495).
+	uniform bool
 
 	// capacity counts CPUs as resource 0, place i being NUMA node i, then kinds in order, place j being their set j. nil
 	// where the machine has more nodes than a mask holds.
 	capacity *hint.Capacity
 	prints   uint64
+	pool     sync.Pool // of *scratch
 }
 
 // kind is one resource of the device manager.
@@ -87,6 +92,7 @@ func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
 	n.addMemory(inv.Zones)
 	n.addDevices(inv.Devices)
 	n.cpus = newCPUPolicy(m, c)
+	n.uniform = n.cpus.uniform()
 	n.count()
 	n.prints = n.hash()
 	return n, why.Reason{}
@@ -236,6 +242,11 @@ func (n *Node) cpuPlaces() hint.Resource {
 		r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: int64(cpus)})
 	}
 	return r
+}
+
+func (p *cpuPolicy) uniform() bool {
+	return !slices.ContainsFunc(p.cores, func(c cpuCore) bool { return len(c.threads) != p.perCore }) &&
+		!slices.ContainsFunc(p.sockets, func(u cpuUnit) bool { return u.size != p.perSocket })
 }
 
 // Machine returns the machine.

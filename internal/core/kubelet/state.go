@@ -135,6 +135,12 @@ func (n *Node) summary(cpus []uint16, devices deviceState, memory *memoryState) 
 		return nil
 	}
 	f := n.capacity.Summary()
+	n.fill(f, cpus, devices, memory)
+	return f
+}
+
+// fill sets counters.
+func (n *Node) fill(f *hint.Summary, cpus []uint16, devices deviceState, memory *memoryState) {
 	for i, free := range cpus {
 		f.SetFree(0, i, int64(free))
 	}
@@ -149,5 +155,4 @@ func (n *Node) summary(cpus []uint16, devices deviceState, memory *memoryState) 
 		}
 		f.SetGroup(i, z.group, z.assignments > 0)
 	}
-	return f
 }

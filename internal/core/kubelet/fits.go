@@ -1,0 +1,479 @@
+package kubelet
+
+import (
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Fits tells whether Admit would admit p. Counters decide it without an allocation for a pod whose containers reuse nothing
+// of each other and each get one NUMA node, the last one of them any number; under pod scope for any pod whose init
+// containers ask for nothing. For others it goes through the admission.
+func (s *State) Fits(p *Pod) why.Reason {
+	w := s.node.scratch()
+	reason, decided := s.quick(p, w)
+	s.node.pool.Put(w)
+	if decided {
+		return reason
+	}
+	if refusal := s.admission(p).run(nil); refusal != nil {
+		return refusal.Reason
+	}
+	return why.Reason{}
+}
+
+// scratch is what counting needs beside a State, kept with the Node so that Fits allocates nothing.
+type scratch struct {
+	sums sums
+	left counters // with buffers of its own
+}
+
+func (n *Node) scratch() *scratch {
+	if w, ok := n.pool.Get().(*scratch); ok {
+		return w
+	}
+	return new(scratch)
+}
+
+// counters are what is left on a node, by count.
+type counters struct {
+	node      *Node
+	available *cpuset.Set // the CPUs that can be given
+	cpus      []uint16    // how many of them, by NUMA node
+	devices   deviceState
+	memory    memoryState
+	free      *hint.Summary
+}
+
+func (s *State) counters() counters {
+	return counters{s.node, &s.cpus.available, s.cpus.free, s.devices, s.memory, s.free}
+}
+
+// copyOf makes c equal to o, in buffers of its own.
+func (c *counters) copyOf(o *counters) {
+	c.node, c.available = o.node, o.available
+	c.cpus = append(c.cpus[:0], o.cpus...)
+	c.devices = append(c.devices[:0], o.devices...)
+	c.memory.zones = append(c.memory.zones[:0], o.memory.zones...)
+	if len(c.memory.free) != len(o.memory.free) {
+		c.memory.free = make([][]int64, len(o.memory.free))
+	}
+	for t := range o.memory.free {
+		c.memory.free[t] = append(c.memory.free[t][:0], o.memory.free[t]...)
+	}
+	if c.free == nil {
+		c.free = c.node.capacity.Summary()
+	}
+	c.node.fill(c.free, c.cpus, c.devices, &c.memory)
+}
+
+// Bounds of what is counted without an allocation.
+const (
+	maxKinds = 8 // device resources of one pod
+	maxTypes = 4 // memory types of one node
+)
+
+// sums is what some containers of a pod ask together.
+type sums struct {
+	users  int // containers that ask for anything
+	pinned int // those that ask for CPUs
+	cpus   int64
+	kinds  int
+	kind   [maxKinds]int // index in Node.kinds
+	units  [maxKinds]int64
+	memory [maxTypes]int64
+	bytes  bool // some memory is asked
+
+	request hint.Request
+	asks    [maxKinds + 1]hint.Ask
+}
+
+// clear makes t the sums of no container.
+func (t *sums) clear() {
+	t.users, t.pinned, t.cpus, t.kinds, t.bytes = 0, 0, 0, 0, false
+	t.memory = [maxTypes]int64{}
+}
+
+// add adds a container up; false for one that sums do not describe.
+func (t *sums) add(n *Node, p *Pod, c *Container) bool {
+	uses := false
+	if cpus := n.cpus.request(p, c); cpus > 0 {
+		t.cpus += int64(cpus)
+		t.pinned++
+		uses = true
+	}
+	for _, ask := range c.Devices {
+		kind, known := n.kindOf(ask.Name)
+		if !known {
+			continue
+		}
+		if !t.addUnits(kind, ask.N) {
+			return false
+		}
+		uses = true
+	}
+	if n.managesMemory(p) {
+		if len(c.Memory) == 0 && !n.config.Model.SkipsEmptyMemory {
+			return false
+		}
+		for _, ask := range c.Memory {
+			typ, known := n.typeOf(ask.Name)
+			if !known || ask.N <= 0 || ask.N > maxBytes {
+				return false
+			}
+			t.memory[typ] += ask.N
+			t.bytes, uses = true, true
+		}
+	}
+	if uses {
+		t.users++
+	}
+	return !uses || c.Role == App
+}
+
+func (t *sums) addUnits(kind int, units int64) bool {
+	if units <= 0 {
+		return false // the kubelet makes hints for 0 too
+	}
+	for i := range t.kind[:t.kinds] {
+		if t.kind[i] == kind {
+			t.units[i] = plus(t.units[i], units)
+			return true
+		}
+	}
+	if t.kinds == maxKinds {
+		return false
+	}
+	t.kind[t.kinds], t.units[t.kinds] = kind, units
+	t.kinds++
+	return true
+}
+
+// quick decides by counting, or not at all.
+func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
+	n, t := s.node, &w.sums
+	// Distributed allocation may hang or lose count.
+	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || n.nodes > hangNodes || len(n.types) > maxTypes {
+		return why.Reason{}, false
+	}
+	t.clear()
+	for i := range p.Containers {
+		if !t.add(n, p, &p.Containers[i]) {
+			return why.Reason{}, false
+		}
+	}
+	if t.users == 0 {
+		return why.Reason{}, true
+	}
+	if _, held := s.find(p.UID); held {
+		return why.Reason{}, false
+	}
+	c := s.counters()
+	switch whole := n.config.Topology.PodScope; {
+	case t.users == 1:
+		return c.decide(t)
+	case n.rule.Policy == hint.None || t.pinned > 1 && n.config.CPU.FullPCPUsOnly:
+		return why.Reason{}, false
+	case whole:
+		return c.decide(t)
+	}
+	w.left.copyOf(&c)
+	return w.left.sequence(p, t)
+}
+
+// sequence decides container by container. It goes on as long as each gets a single NUMA node, of which it is known what
+// is taken there.
+func (c *counters) sequence(p *Pod, t *sums) (why.Reason, bool) {
+	for i := range p.Containers {
+		t.clear()
+		t.add(c.node, p, &p.Containers[i])
+		if t.users == 0 {
+			continue
+		}
+		answer := c.verdict(t, every)
+		if answer.Certainty == hint.ByLists {
+			return why.Reason{}, false
+		}
+		if !answer.Admitted {
+			return c.blame(t), true
+		}
+		if reason, decided := c.allocate(t, answer.Hint.Mask); !decided || !reason.OK() {
+			return reason, decided
+		}
+		if i < len(p.Containers)-1 && !c.take(t, answer.Hint.Mask) {
+			return why.Reason{}, false
+		}
+	}
+	return why.Reason{}, true
+}
+
+// take takes what t asks from one node, if that node has it and nothing else could be taken.
+func (c *counters) take(t *sums, m hint.Mask) bool {
+	node := m.First()
+	if m.Len() != 1 || int64(c.cpus[node]) < t.cpus || t.bytes && !c.memory.has(t, m) {
+		return false
+	}
+	for i := range t.kinds {
+		if !c.takeUnits(&c.node.kinds[t.kind[i]], t.kind[i], t.units[i], m) {
+			return false
+		}
+	}
+	if t.cpus > 0 {
+		c.cpus[node] -= uint16(t.cpus)
+		c.free.SetFree(0, node, int64(c.cpus[node]))
+	}
+	if t.bytes {
+		for typ := range c.memory.free {
+			if t.memory[typ] > 0 {
+				c.memory.free[typ][node] -= t.memory[typ]
+				c.memory.zones[node].assignments++
+				c.free.SetMemory(typ, node, c.memory.free[typ][node])
+			}
+		}
+		c.memory.zones[node].group = m
+		c.free.SetGroup(node, m, true)
+	}
+	return true
+}
+
+// takeUnits takes devices that stand on m; false if there is a choice.
+func (c *counters) takeUnits(k *kind, at int, units int64, m hint.Mask) bool {
+	own := -1
+	for set := k.first; set < k.last; set++ {
+		if c.devices.free(c.node, set) == 0 || k.hosts != 0 && c.node.sets[set].Nodes&m == 0 {
+			continue
+		}
+		if own >= 0 {
+			return false
+		}
+		own = set
+	}
+	if own < 0 || int64(c.devices.free(c.node, own)) < units {
+		return false
+	}
+	c.devices[own] += int(units)
+	c.free.SetFree(at+1, own-k.first, int64(c.devices.free(c.node, own)))
+	return true
+}
+
+// decide is one merge for all that t sums up, with its allocation.
+func (c *counters) decide(t *sums) (why.Reason, bool) {
+	var answer hint.Answer
+	if c.node.rule.Policy != hint.None {
+		answer = c.verdict(t, every)
+		if answer.Certainty == hint.ByLists {
+			return why.Reason{}, false
+		}
+		if !answer.Admitted {
+			return c.blame(t), true
+		}
+	}
+	return c.allocate(t, answer.Hint.Mask)
+}
+
+// every asks for all resources of a pod at once.
+const every = -1
+
+// verdict asks for one resource, or for every one: 0 are the CPUs, 1… the kinds, the one after them memory.
+func (c *counters) verdict(t *sums, only int) hint.Answer {
+	count := 0
+	if t.cpus > 0 && (only == every || only == 0) {
+		t.asks[count] = hint.Ask{Amount: t.cpus}
+		count++
+	}
+	for i := range t.kinds {
+		if c.node.kinds[t.kind[i]].hosts != 0 && (only == every || only == i+1) {
+			t.asks[count] = hint.Ask{Resource: t.kind[i] + 1, Amount: t.units[i]}
+			count++
+		}
+	}
+	t.request = hint.Request{Asks: t.asks[:count]}
+	if t.bytes && (only == every || only == t.kinds+1) {
+		t.request.Memory = t.memory[:len(c.node.types)]
+	}
+	return c.free.Verdict(&t.request, nil)
+}
+
+// blame finds why a pod is refused by asking for each resource alone, as blame of lists does.
+func (c *counters) blame(t *sums) why.Reason {
+	width, cause, first := 0, why.NoCommonNodes, why.Reason{}
+	for i := range t.kinds + 2 {
+		only := i + 1 // devices first, then CPUs, at last memory
+		if i >= t.kinds {
+			only = (i - t.kinds) * (t.kinds + 1)
+		}
+		answer := c.verdict(t, only)
+		switch {
+		case !answer.Admitted:
+			own := c.blameOne(t, only)
+			if own.Extra == int64(why.NoRoom) {
+				return own
+			}
+			if first.OK() {
+				first = own
+			}
+		case c.indifferent(t, only):
+		case width == 0:
+			width = answer.Hint.Mask.Len()
+		case answer.Hint.Mask.Len() != width:
+			cause = why.DifferentWidths
+		}
+	}
+	if !first.OK() {
+		return first
+	}
+	return why.Reason{Code: why.KubeletTopologyAffinity, Extra: int64(cause)}
+}
+
+// indifferent reports whether a resource, asked for alone, makes no hints.
+func (c *counters) indifferent(t *sums, only int) bool {
+	switch only {
+	case 0:
+		return t.cpus == 0
+	case t.kinds + 1:
+		return !t.bytes || !c.memory.offers(t)
+	}
+	return c.node.kinds[t.kind[only-1]].hosts == 0
+}
+
+// blameOne says why one resource is refused, asked for alone.
+func (c *counters) blameOne(t *sums, only int) why.Reason {
+	r := why.Reason{Code: why.KubeletTopologyAffinity, Extra: int64(why.NotNarrow)}
+	free := int64(0)
+	switch only {
+	case 0:
+		r.Resource, r.Unit, r.Asked = why.CPU, why.CPUs, t.cpus
+		for _, cpus := range c.cpus {
+			free += int64(cpus)
+		}
+	case t.kinds + 1:
+		// A shortage of memory is no refusal: it makes no hints.
+		r.Resource, r.Unit = why.Memory, why.Bytes
+		if at, known := c.node.typeOf(memoryName); known {
+			r.Asked = t.memory[at]
+		}
+		free = r.Asked
+	default:
+		k := &c.node.kinds[t.kind[only-1]]
+		r.Unit, r.Asked = why.Count, t.units[only-1]
+		for set := k.first; set < k.last; set++ {
+			if c.node.sets[set].Nodes != 0 {
+				free += int64(c.devices.free(c.node, set))
+			}
+		}
+	}
+	switch {
+	case free < r.Asked:
+		r.Extra = int64(why.NoRoom)
+	case c.node.rule.Policy == hint.SingleNUMANode:
+		r.Extra = int64(why.ManyNodes)
+	}
+	return r
+}
+
+// allocate tells whether the managers would allocate what the merge admits.
+func (c *counters) allocate(t *sums, m hint.Mask) (why.Reason, bool) {
+	n := c.node
+	for i := range t.kinds {
+		k, free := &n.kinds[t.kind[i]], int64(0)
+		for set := k.first; set < k.last; set++ {
+			free += int64(c.devices.free(n, set))
+		}
+		if free < t.units[i] || k.healthy == 0 {
+			cause := why.DevicesShort
+			if k.healthy == 0 {
+				cause = why.DevicesUnhealthy
+			}
+			if t.users > 1 {
+				return why.Reason{}, false // which container fails, and with what, takes the whole admission
+			}
+			return why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: t.units[i], Free: free, Extra: int64(cause)}, true
+		}
+	}
+	if t.cpus > 0 {
+		if fault := c.allocateCPUs(t); fault != cpuOK {
+			if t.users > 1 {
+				return why.Reason{}, false
+			}
+			return n.cpus.reason(int(t.cpus), fault), true
+		}
+	}
+	if !t.bytes {
+		return why.Reason{}, true
+	}
+	return c.memory.quick(t, m)
+}
+
+func (c *counters) allocateCPUs(t *sums) cpuFault {
+	if fault := c.node.cpus.smt(c.available, int(t.cpus)); fault != cpuOK {
+		return fault
+	}
+	free := int64(0)
+	for _, cpus := range c.cpus {
+		free += int64(cpus)
+	}
+	if free < t.cpus {
+		return cpuShort
+	}
+	return cpuOK
+}
+
+// quick decides whether memory on the nodes of a merged hint is given. Where the manager would look for other nodes it
+// does not decide, unless there are none.
+func (m *memoryState) quick(t *sums, nodes hint.Mask) (why.Reason, bool) {
+	switch {
+	case nodes == 0 || t.users > 1 && !m.has(t, nodes):
+		return why.Reason{}, false
+	case m.has(t, nodes):
+		return why.Reason{}, nodes.Len() == 1 || m.allowed(nodes)
+	case m.offers(t):
+		return why.Reason{}, false
+	}
+	return why.Reason{
+		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: m.shortest(t, nodes),
+		Extra: int64(why.MemoryShortBeside),
+	}, true
+}
+
+// shortest is what is asked of the first type that the nodes are short of.
+func (m *memoryState) shortest(t *sums, nodes hint.Mask) int64 {
+	for typ := range m.free {
+		var sum int64
+		for rest := nodes; rest != 0; rest &= rest - 1 {
+			sum += m.free[typ][rest.First()]
+		}
+		if sum < t.memory[typ] {
+			return t.memory[typ]
+		}
+	}
+	return 0
+}
+
+// has reports whether the nodes have all that is asked.
+func (m *memoryState) has(t *sums, nodes hint.Mask) bool {
+	for typ := range m.free {
+		var sum int64
+		for rest := nodes; rest != 0; rest &= rest - 1 {
+			sum += m.free[typ][rest.First()]
+		}
+		if sum < t.memory[typ] {
+			return false
+		}
+	}
+	return true
+}
+
+// offers reports whether the memory manager has any hint: one node outside groups, a group, or all unused nodes.
+func (m *memoryState) offers(t *sums) bool {
+	var unused hint.Mask
+	for i := range m.zones {
+		z := &m.zones[i]
+		if (z.group.Len() == 1 || m.allowed(z.group)) && m.has(t, z.group) {
+			return true
+		}
+		if z.assignments == 0 {
+			unused |= 1 << i
+		}
+	}
+	return unused != 0 && m.has(t, unused)
+}

@@ -1,0 +1,625 @@
+package kubelet_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// view is all that can be seen of a state.
+type view struct {
+	Usage   []kubelet.Usage
+	Devices []kubelet.DeviceUsage
+	Free    cpuset.Set
+	Pods    map[string]kubelet.Placement
+}
+
+func viewOf(s *kubelet.State) view {
+	v := view{Devices: s.Devices(), Free: s.FreeCPUs(), Pods: map[string]kubelet.Placement{}}
+	for i := range s.Node().Machine().NumNUMA() {
+		v.Usage = append(v.Usage, s.Usage(topo.NUMA(i)))
+	}
+	for uid, placement := range s.Placements() {
+		v.Pods[uid] = placement
+	}
+	return v
+}
+
+var sameSets = cmp.Comparer(func(a, b cpuset.Set) bool { return a == b })
+
+// TestFitsIsTheVerdictOfAdmit compares the counters with the admission, and both with the explanation of it.
+func TestFitsIsTheVerdictOfAdmit(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := w.drawPod()
+		fits := w.state.Fits(p)
+		_, placement, refusal := w.state.Admit(p)
+		switch {
+		case fits.OK() != (refusal == nil):
+			t.Fatalf("Fits %+v, Admit %+v", fits, refusal)
+		case refusal != nil && (fits.Code != refusal.Reason.Code || !rejects(fits.Code)):
+			t.Fatalf("Fits %+v, Admit %+v", fits, refusal)
+		case refusal != nil && fits.Extra != refusal.Reason.Extra:
+			t.Fatalf("other cause: Fits %+v, Admit %+v", fits, refusal)
+		}
+		explained := w.state.Explain(p)
+		if diff := cmp.Diff(explained.Refusal, refusal); diff != "" {
+			t.Fatalf("Explain against Admit (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(explained.Placement, placement, sameSets); diff != "" {
+			t.Fatalf("Explain against Admit (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestCountersAndListsMergeAlike: what the admission counts is what the lists come to.
+func TestCountersAndListsMergeAlike(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		rule := ruleOf(w.node)
+		for _, step := range w.state.Explain(w.drawPod()).Steps {
+			if step.Lists == nil {
+				continue
+			}
+			var lists []hint.List
+			for _, l := range step.Lists {
+				lists = append(lists, l.List)
+			}
+			want, admitted := rule.Merge(lists)
+			got := step.Table.Answer
+			if got.Admitted != admitted || admitted && got.Hint != want {
+				t.Fatalf("container %q: counted %+v, lists come to %+v, %v\n%+v", step.Container, got, want, admitted, step.Lists)
+			}
+		}
+	})
+}
+
+func ruleOf(n *kubelet.Node) *hint.Rule {
+	c, m := n.Config().Topology, n.Machine()
+	r := &hint.Rule{Policy: c.Policy, Nodes: m.NumNUMA()}
+	if c.PreferClosest {
+		for i := range m.NumNUMA() {
+			var row []int
+			for j := range m.NumNUMA() {
+				row = append(row, m.Distance(topo.NUMA(i), topo.NUMA(j)))
+			}
+			r.Distances = append(r.Distances, row)
+		}
+	}
+	return r
+}
+
+// TestHintsAreTheirDefinition walks all masks for the first container of a pod on any state.
+func TestHintsAreTheirDefinition(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := w.drawPod()
+		p.Containers = p.Containers[len(p.Containers)-1:]
+		explained := w.state.Explain(p)
+		if len(explained.Steps) == 0 || explained.Steps[0].Lists == nil {
+			return
+		}
+		for _, got := range explained.Steps[0].Lists {
+			want := w.literal(p, got.Resource)
+			if diff := cmp.Diff(want, byMask(got.List)); diff != "" {
+				t.Fatalf("hints of %s (-want +got):\n%s", got.Resource, diff)
+			}
+			if got.List != nil && len(got.List) != len(want) {
+				t.Fatalf("hints of %s: a mask stands twice in %v", got.Resource, got.List)
+			}
+		}
+	})
+}
+
+// byMask turns a list into a map; nil stays nil.
+func byMask(l hint.List) map[hint.Mask]bool {
+	if l == nil {
+		return nil
+	}
+	m := map[hint.Mask]bool{}
+	for _, h := range l {
+		m[h.Mask] = h.Preferred
+	}
+	return m
+}
+
+// literal is the list of one resource for the only container of a new pod.
+func (w *world) literal(p *kubelet.Pod, resource string) map[hint.Mask]bool {
+	c := &p.Containers[0]
+	config := w.node.Config()
+	managed := p.Guaranteed && (!p.PodLevel || config.Model.Minor == 33)
+	switch resource {
+	case "cpu":
+		if !config.CPU.Static || !managed || c.CPUs == 0 {
+			return nil
+		}
+		return w.literalCPUs(c.CPUs)
+	case "memory", "hugepages-2Mi":
+		if !config.Memory.Static || !managed {
+			return nil
+		}
+		return w.literalMemory(c.Memory)
+	}
+	for _, a := range c.Devices {
+		if a.Name == resource {
+			return w.literalDevices(resource, int(a.N))
+		}
+	}
+	return nil
+}
+
+// sift makes hints of masks: those that fit, preferred if as narrow as any with capacity, which no mask wider than widest
+// needs to be.
+func sift(masks []hint.Mask, widest int, capable, fit func(hint.Mask) bool) map[hint.Mask]bool {
+	least := widest
+	for _, m := range masks {
+		if capable(m) {
+			least = min(least, m.Len())
+		}
+	}
+	list := map[hint.Mask]bool{}
+	for _, m := range masks {
+		if fit(m) {
+			list[m] = m.Len() == least
+		}
+	}
+	return list
+}
+
+func subsets(of hint.Mask) []hint.Mask {
+	var masks []hint.Mask
+	for m := hint.Mask(1); m <= of; m++ {
+		if m.Within(of) {
+			masks = append(masks, m)
+		}
+	}
+	return masks
+}
+
+func (w *world) literalCPUs(n int) map[hint.Mask]bool {
+	m := w.node.Machine()
+	var walked hint.Mask
+	for _, i := range m.CPUNodes() {
+		walked |= 1 << i
+	}
+	capacity := func(mask hint.Mask) int {
+		sum := 0
+		for i := range m.NumNUMA() {
+			if mask.Has(i) {
+				cpus := m.NUMACPUs(topo.NUMA(i))
+				sum += cpus.Len()
+			}
+		}
+		return sum
+	}
+	free := func(mask hint.Mask) int {
+		sum := 0
+		for i := range m.NumNUMA() {
+			if mask.Has(i) {
+				u := w.state.Usage(topo.NUMA(i))
+				sum += u.Free.Len()
+			}
+		}
+		return sum
+	}
+	list := sift(subsets(walked), walked.Len(),
+		func(m hint.Mask) bool { return capacity(m) >= n }, func(m hint.Mask) bool { return free(m) >= n })
+	if !w.node.Config().CPU.AlignBySocket {
+		return list
+	}
+	least := walked.Len()
+	for _, mask := range subsets(walked) {
+		if capacity(mask) >= n {
+			least = min(least, mask.Len())
+		}
+	}
+	for mask := range list {
+		sockets, all := map[topo.Socket]bool{}, map[topo.Socket]bool{}
+		for c := range m.NumCPUs() {
+			all[m.SocketOf(topo.CPU(c))] = true
+			if mask.Has(int(m.NUMAOf(topo.CPU(c)))) {
+				sockets[m.SocketOf(topo.CPU(c))] = true
+			}
+		}
+		if per := walked.Len() / len(all); per > 0 && len(sockets) == (least+per-1)/per {
+			list[mask] = true
+		}
+	}
+	return list
+}
+
+func (w *world) literalMemory(ask []kubelet.Amount) map[hint.Mask]bool {
+	nodes := w.node.Machine().NumNUMA()
+	sum := func(m hint.Mask, of func(kubelet.Quantity) int64, name string) int64 {
+		var total int64
+		for i := range nodes {
+			for _, q := range w.state.Usage(topo.NUMA(i)).Memory {
+				if m.Has(i) && q.Type == name {
+					total += of(q)
+				}
+			}
+		}
+		return total
+	}
+	has := func(m hint.Mask, of func(kubelet.Quantity) int64) bool {
+		for _, a := range ask {
+			if sum(m, of, a.Name) < a.N {
+				return false
+			}
+		}
+		return true
+	}
+	// The three families: single nodes outside groups, existing groups, and sets of unassigned nodes.
+	family := func(m hint.Mask) bool {
+		group, unused := false, true
+		for i := range nodes {
+			if u := w.state.Usage(topo.NUMA(i)); m.Has(i) {
+				if m.Len() == 1 {
+					return u.Group.Len() == 1
+				}
+				if u.Assignments > 0 {
+					unused = false
+					group = u.Group == m
+					if !group {
+						return false
+					}
+				}
+			}
+		}
+		return group || unused
+	}
+	list := sift(subsets(hint.All(nodes)), nodes,
+		func(m hint.Mask) bool { return has(m, func(q kubelet.Quantity) int64 { return q.Allocatable }) },
+		func(m hint.Mask) bool {
+			return family(m) && has(m, func(q kubelet.Quantity) int64 { return q.Allocatable }) &&
+				has(m, func(q kubelet.Quantity) int64 { return q.Free })
+		})
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+func (w *world) literalDevices(resource string, n int) map[hint.Mask]bool {
+	var hosts hint.Mask
+	free := 0
+	for _, d := range w.state.Devices() {
+		if d.Resource == resource {
+			free += d.Free
+			if d.Registered > 0 {
+				hosts |= d.Nodes
+			}
+		}
+	}
+	if hosts == 0 {
+		return nil
+	}
+	if free < n {
+		return map[hint.Mask]bool{}
+	}
+	walked := hint.All(w.node.Machine().NumNUMA())
+	if w.node.Config().Model.Minor >= 36 {
+		walked = hosts
+	}
+	sum := func(m hint.Mask, of func(kubelet.DeviceUsage) int) int {
+		total := 0
+		for _, d := range w.state.Devices() {
+			if d.Resource == resource && d.Nodes&m != 0 {
+				total += of(d)
+			}
+		}
+		return total
+	}
+	return sift(subsets(walked), walked.Len(),
+		func(m hint.Mask) bool { return sum(m, func(d kubelet.DeviceUsage) int { return d.Registered }) >= n },
+		func(m hint.Mask) bool { return sum(m, func(d kubelet.DeviceUsage) int { return d.Free }) >= n })
+}
+
+// TestPolicesAreOrdered: on the hints alone, what single-numa-node admits restricted admits, and best-effort all.
+func TestPoliciesAreOrdered(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := w.drawPod()
+		for _, step := range w.state.Explain(p).Steps {
+			var lists []hint.List
+			for _, l := range step.Lists {
+				lists = append(lists, l.List)
+			}
+			rule := ruleOf(w.node)
+			admitted := func(policy hint.Policy) bool {
+				rule.Policy = policy
+				_, ok := rule.Merge(lists)
+				return ok
+			}
+			if !admitted(hint.BestEffort) {
+				t.Fatalf("best-effort refuses %+v", step.Lists)
+			}
+			if admitted(hint.SingleNUMANode) && !admitted(hint.Restricted) {
+				t.Fatalf("single-numa-node admits and restricted refuses %+v", step.Lists)
+			}
+		}
+		if w.node.Config().Topology.Policy == hint.BestEffort {
+			if fits := w.state.Fits(p); fits.Code == why.KubeletTopologyAffinity {
+				t.Fatalf("best-effort refuses a merge: %+v", fits)
+			}
+		}
+	})
+}
+
+// TestGivenIsWhatWasFree: sizes are exact, nothing is given twice, nothing reserved, inside the mask first.
+func TestGivenIsWhatWasFree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := w.drawPod()
+		next, placement, refusal := w.state.Admit(p)
+		if refusal != nil {
+			return
+		}
+		if len(placement) != len(p.Containers) {
+			t.Fatalf("%d containers, %d entries", len(p.Containers), len(placement))
+		}
+		config := w.node.Config()
+		free, managed := w.state.FreeCPUs(), p.Guaranteed && (!p.PodLevel || config.Model.Minor == 33)
+		var lasting cpuset.Set
+		for i, g := range placement {
+			c := p.Containers[i]
+			want := 0
+			if config.CPU.Static && managed {
+				want = c.CPUs
+			}
+			if uniform(w.node.Machine()) {
+				if g.CPUs.Len() != want || !g.CPUs.SubsetOf(&free) || g.CPUs.Overlaps(&config.CPU.Reserved) {
+					t.Fatalf("container %s asks for %d of the CPUs %v and gets %v", c.Name, want, free, g.CPUs)
+				}
+				if c.Role != kubelet.Init && lasting.Overlaps(&g.CPUs) {
+					t.Fatalf("container %s gets CPUs %v that another one keeps", c.Name, g.CPUs)
+				}
+			}
+			if c.Role != kubelet.Init {
+				lasting.Include(&g.CPUs)
+			}
+			w.checkDevices(&c, &g)
+			if len(g.Memory) > 0 != (managed && config.Memory.Static && len(c.Memory) > 0) {
+				t.Fatalf("container %s has the blocks %v", c.Name, g.Memory)
+			}
+		}
+		w.checkMemory(next, placement)
+	})
+}
+
+// uniform tells whether all cores and sockets are alike: where they are not, the kubelet gives CPUs that it should not.
+func uniform(m *topo.Machine) bool {
+	sockets := make([]int, m.NumSockets())
+	for c := range m.NumCores() {
+		if len(m.CoreCPUs(topo.Core(c))) != m.ThreadsPerCore() {
+			return false
+		}
+		sockets[m.CoreSocket(topo.Core(c))]++
+	}
+	return slices.Min(sockets) == slices.Max(sockets)
+}
+
+func (w *world) checkDevices(c *kubelet.Container, g *kubelet.Given) {
+	for _, kind := range w.kinds {
+		var want, got int64
+		registered := false
+		for _, d := range w.state.Devices() {
+			registered = registered || d.Resource == kind
+		}
+		for _, a := range c.Devices {
+			if a.Name == kind && registered {
+				want += a.N
+			}
+		}
+		for _, d := range g.Devices {
+			if d.Resource == kind {
+				got += int64(d.Count)
+			}
+		}
+		if got != want {
+			w.Fatalf("container %s asks for %d of %s and gets %d", c.Name, want, kind, got)
+		}
+	}
+	for _, d := range w.state.Devices() {
+		for _, own := range g.Devices {
+			if own.Resource == d.Resource && own.Nodes == d.Nodes && own.Count > d.Healthy {
+				w.Fatalf("container %s gets %d of %d devices", c.Name, own.Count, d.Healthy)
+			}
+		}
+	}
+}
+
+// checkMemory: what the pod's blocks sum up to is what left the zones.
+func (w *world) checkMemory(next *kubelet.State, placement kubelet.Placement) {
+	for _, name := range w.types {
+		var blocks, left int64
+		for _, g := range placement {
+			for _, b := range g.Memory {
+				if b.Type == name {
+					blocks += b.Bytes
+				}
+			}
+		}
+		for i := range w.node.Machine().NumNUMA() {
+			was, is := w.state.Usage(topo.NUMA(i)).Memory, next.Usage(topo.NUMA(i)).Memory
+			for j := range was {
+				if was[j].Type == name {
+					left += was[j].Free - is[j].Free
+				}
+			}
+		}
+		if blocks != left {
+			w.Fatalf("%s: blocks of %d, and %d left the zones", name, blocks, left)
+		}
+	}
+}
+
+// TestAdmitThenRemove gives back all: CPUs and devices one by one, memory in sum over each group.
+func TestAdmitThenRemove(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := w.drawPod()
+		next, _, refusal := w.state.Admit(p)
+		if refusal != nil || !uniform(w.node.Machine()) {
+			return
+		}
+		was, is := viewOf(w.state), viewOf(next.Without(p.UID))
+		for _, v := range []view{was, is} {
+			for i := range v.Usage {
+				for j := range v.Usage[i].Memory {
+					v.Usage[i].Memory[j].Free = 0
+				}
+				if v.Usage[i].Assignments == 0 {
+					continue
+				}
+				// A node whose last block came from another set of nodes stays in that group while it has assignments.
+				v.Usage[i].Group = 0
+			}
+		}
+		if diff := cmp.Diff(was, is, sameSets); diff != "" {
+			t.Fatalf("after admission and removal (-want +got):\n%s", diff)
+		}
+		for name, sum := range w.sums(w.state) {
+			if got := w.sums(next.Without(p.UID))[name]; got != sum {
+				t.Fatalf("%s: %d bytes were free, %d are", name, sum, got)
+			}
+		}
+	})
+}
+
+func (w *world) sums(s *kubelet.State) map[string]int64 {
+	sums := map[string]int64{}
+	for i := range w.node.Machine().NumNUMA() {
+		for _, q := range s.Usage(topo.NUMA(i)).Memory {
+			sums[q.Type] += q.Free
+		}
+	}
+	return sums
+}
+
+// TestReportedIsAsGood: a state that is told what the prediction says is the predicted one.
+func TestReportedIsAsGood(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := w.drawPod()
+		next, placement, refusal := w.state.Admit(p)
+		if refusal != nil || !uniform(w.node.Machine()) {
+			return
+		}
+		told := w.state.With(p, placement)
+		if diff := cmp.Diff(viewOf(next), viewOf(told), sameSets); diff != "" {
+			t.Fatalf("With against Admit (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(viewOf(told), viewOf(told.With(p, placement)), sameSets); diff != "" && !w.node.Config().Memory.Static {
+			t.Fatalf("told twice (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestReadmissionKeepsWhatThePodHas, as after a restart of the kubelet, if the kubelet admits it again at all.
+func TestReadmissionKeepsWhatThePodHas(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		if len(w.pods) == 0 {
+			return
+		}
+		p := w.pods[w.upTo(len(w.pods)-1, "again")]
+		for i := range p.Containers {
+			p.Containers[i].Role = kubelet.App // what init containers lent is gone by then
+		}
+		next, placement, refusal := w.state.Admit(p)
+		if fits := w.state.Fits(p); fits.OK() != (refusal == nil) {
+			t.Fatalf("Fits %+v, Admit %+v", fits, refusal)
+		}
+		if refusal != nil {
+			return
+		}
+		had, _ := w.state.Placement(p.UID)
+		for i := range placement {
+			if placement[i].CPUs != had[i].CPUs || cmp.Diff(placement[i].Memory, had[i].Memory) != "" ||
+				cmp.Diff(placement[i].Devices, had[i].Devices) != "" {
+				t.Fatalf("had %+v, has %+v", had[i], placement[i])
+			}
+		}
+		was, is := viewOf(w.state), viewOf(next)
+		was.Pods, is.Pods = nil, nil
+		if diff := cmp.Diff(was, is, sameSets); diff != "" {
+			t.Fatalf("after a second admission (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestMoreFreeNeverTakesAHint: a pod less on the node leaves every hint of CPUs and devices that was there.
+func TestMoreFreeNeverTakesAHint(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		if len(w.pods) == 0 || !uniform(w.node.Machine()) {
+			return
+		}
+		p := w.drawPod()
+		p.Containers = p.Containers[len(p.Containers)-1:]
+		full := w.state.Explain(p).Steps
+		empty := w.state.Without(w.pods[0].UID).Explain(p).Steps
+		if len(full) == 0 {
+			return
+		}
+		for i, l := range full[0].Lists {
+			if l.Resource == "memory" || l.Resource == "hugepages-2Mi" || l.List == nil {
+				continue
+			}
+			more := byMask(empty[0].Lists[i].List)
+			for _, h := range l.List {
+				if preferred, there := more[h.Mask]; !there || preferred != h.Preferred {
+					t.Fatalf("%s: %+v is not among %v", l.Resource, h, more)
+				}
+			}
+		}
+	})
+}
+
+// TestNothingChangesUnderneath: states are immutable, and equal input gives equal output.
+func TestNothingChangesUnderneath(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		was := fmt.Sprintf("%+v", viewOf(w.state))
+		p := w.drawPod()
+		before := fmt.Sprintf("%+v", *p)
+		next, placement, refusal := w.state.Admit(p)
+		first := fmt.Sprintf("%+v %+v %+v", viewOf(next), placement, refusal)
+		w.state.Fits(p)
+		w.state.Explain(p)
+		if refusal == nil {
+			w.state.With(p, placement).Without(p.UID)
+			next.Without(p.UID).Admit(p)
+		}
+		if is := fmt.Sprintf("%+v", viewOf(w.state)); is != was {
+			t.Fatalf("the state was\n%s\nand is\n%s", was, is)
+		}
+		if after := fmt.Sprintf("%+v", *p); after != before {
+			t.Fatalf("the pod was\n%s\nand is\n%s", before, after)
+		}
+		again, placement2, refusal2 := w.state.Admit(p)
+		if second := fmt.Sprintf("%+v %+v %+v", viewOf(again), placement2, refusal2); second != first {
+			t.Fatalf("first\n%s\nthen\n%s", first, second)
+		}
+	})
+}
