@@ -21,7 +21,7 @@ func (r *Rule) Answer(lists []List, w *Scratch) Answer {
 	if r.Policy == SingleNUMANode { // what is left of the lists is preferred or disjoint
 		return r.finish(Hint{}, false, Exact)
 	}
-	best, found, c := r.reachable(lists, w)
+	best, found, c := r.reachable(lists, w, directNodes)
 	return r.finish(Hint{Mask: best}, found, c)
 }
 

@@ -27,3 +27,20 @@ func TestMergeIsTheProductOfAllLists(t *testing.T) {
 		}
 	})
 }
+
+// Lists of many nodes are folded without vectors.
+func TestMergeOfManyNodesIsTheMergeToo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRule(t, 6)
+		r.Policy = hint.BestEffort
+		lists := drawLists(t, r, 4, 12)
+		if rapid.Bool().Draw(t, "dense") {
+			lists = drawDense(t, r)
+		}
+		want := r.Answer(lists, nil)
+		if got := r.AnswerWide(lists); !want.Hint.Preferred && got != want {
+			t.Fatalf("%+v of %v: got %+v, want %+v", r, lists, got, want)
+		}
+	})
+}

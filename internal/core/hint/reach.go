@@ -27,8 +27,9 @@ func (k ranking) before(a, b Mask) bool {
 	return k.rule.closer(a, b)
 }
 
-// reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty.
-func (r *Rule) reachable(lists []List, w *Scratch) (Mask, bool, Certainty) {
+// reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty. More
+// nodes than direct are folded without vectors.
+func (r *Rule) reachable(lists []List, w *Scratch, direct int) (Mask, bool, Certainty) {
 	active, key := All(r.Nodes), ranking{rule: r}
 	for _, l := range lists {
 		union, narrowest := Mask(0), 0
@@ -47,7 +48,7 @@ func (r *Rule) reachable(lists []List, w *Scratch) (Mask, bool, Certainty) {
 		}
 		key.best = max(key.best, narrowest)
 	}
-	if active.Len() > directNodes {
+	if active.Len() > direct {
 		return r.reachWide(lists, active, key)
 	}
 	f := w.folded(active)
@@ -252,9 +253,19 @@ func (f *fold) meetVectors() {
 	}
 }
 
-// sumSupersets replaces v[m] by the sum over all masks that contain m.
+// sumSupersets replaces v[m] by the sum over all masks that contain m. The two lowest nodes are done in one pass.
 func sumSupersets(v []uint32) {
-	for half := 1; half < len(v); half <<= 1 {
+	half := 1
+	if len(v) >= 4 {
+		half = 4
+		for at := 0; at < len(v); at += 4 {
+			q := (*[4]uint32)(v[at:])
+			q[0] += q[1] + q[2] + q[3]
+			q[1] += q[3]
+			q[2] += q[3]
+		}
+	}
+	for ; half < len(v); half <<= 1 {
 		for at := 0; at < len(v); at += 2 * half {
 			without, with := v[at:at+half], v[at+half:at+2*half]
 			for i := range without {
@@ -266,7 +277,17 @@ func sumSupersets(v []uint32) {
 
 // unsumSupersets undoes sumSupersets.
 func unsumSupersets(v []uint32) {
-	for half := 1; half < len(v); half <<= 1 {
+	half := 1
+	if len(v) >= 4 {
+		half = 4
+		for at := 0; at < len(v); at += 4 {
+			q := (*[4]uint32)(v[at:])
+			q[1] -= q[3]
+			q[2] -= q[3]
+			q[0] -= q[1] + q[2] + q[3]
+		}
+	}
+	for ; half < len(v); half <<= 1 {
 		for at := 0; at < len(v); at += 2 * half {
 			without, with := v[at:at+half], v[at+half:at+2*half]
 			for i := range without {

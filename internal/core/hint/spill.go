@@ -6,8 +6,9 @@ import (
 )
 
 // reachable returns the best mask, not preferred, of those that the providers' hints come to; false: all are empty. It
-// lists the masks of each provider as places in a vector and folds them.
-func (p *problem) reachable(w *Scratch) (Mask, bool, Certainty) {
+// lists the masks of each provider as places in a vector and folds them; for more nodes than direct it looks for masks in
+// the order of their rank.
+func (p *problem) reachable(w *Scratch, direct int) (Mask, bool, Certainty) {
 	all := All(p.s.c.rule.Nodes)
 	active, key, certainty := all, ranking{rule: &p.s.c.rule}, Exact
 	least := func(k int, known bool) {
@@ -31,8 +32,8 @@ func (p *problem) reachable(w *Scratch) (Mask, bool, Certainty) {
 		active &= p.memoryNodes()
 		least(p.narrowestMemory())
 	}
-	if active.Len() > directNodes {
-		return p.reachWide(active, key)
+	if active.Len() > direct {
+		return p.reachWide(active, offered, key, certainty)
 	}
 	f := w.folded(active)
 	for ; offered != 0; offered &= offered - 1 {
@@ -207,6 +208,3 @@ func (p *problem) addMemory(f *fold, w *Scratch) {
 		}
 	}
 }
-
-// reachWide answers for more active nodes than a vector has places for.
-func (p *problem) reachWide(active Mask, key ranking) (Mask, bool, Certainty) { panic("not built") }

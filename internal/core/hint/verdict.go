@@ -39,7 +39,7 @@ func (s *Summary) Verdict(q *Request, w *Scratch) Answer {
 	if w == nil {
 		w = new(Scratch)
 	}
-	best, found, c := p.reachable(w)
+	best, found, c := p.reachable(w, directNodes)
 	if !known {
 		c = Unknown
 	}
@@ -129,7 +129,7 @@ func (p *problem) reuse(r *row, res *resource, f *freeUnits, again []int64, w *S
 	}
 	r.free = byNode
 	if !res.additive {
-		r.left, r.hold = left, again
+		r.left, r.hold = left, again[:min(len(again), len(left))]
 	}
 	if w != nil {
 		w.units = units

@@ -1,5 +1,7 @@
 package hint
 
+import "math/bits"
+
 // maxRows bounds the amounts that one walk checks. Requests with more are answered by lists.
 const maxRows = 16
 
@@ -82,8 +84,6 @@ type walk struct {
 
 	nodes  [MaxNodes]uint8 // to choose from, ascending
 	n      int
-	sums   []int64 // [depth][row]: what the chosen nodes hold
-	peaks  []int64 // [i][row]: the largest amount of one of the nodes before i
 	best   Mask
 	spread int64
 	found  bool
@@ -126,38 +126,98 @@ func (w *walk) run(nodes, must Mask, k int, buf []int64) {
 		}
 		return
 	}
+	if w.n <= 2*halfNodes && len(w.rows)*halfTable*2 <= len(buf) && w.additive() {
+		w.runTable(must, k, buf)
+		return
+	}
 	rows := len(w.rows)
-	w.sums, w.peaks = buf[:(k+1)*rows], buf[(k+1)*rows:(k+1)*rows+(w.n+1)*rows]
+	sums, peaks := buf[:(k+1)*rows], buf[(k+1)*rows:(k+1)*rows+(w.n+1)*rows]
 	for r := range w.rows {
-		w.sums[k*rows+r] = w.rows[r].of(must)
+		sums[k*rows+r] = w.rows[r].of(must)
 		peak := int64(0)
 		for i := range w.n {
-			w.peaks[i*rows+r] = peak
+			peaks[i*rows+r] = peak
 			peak = max(peak, w.rows[r].free[w.nodes[i]])
 		}
-		w.peaks[w.n*rows+r] = peak
+		peaks[w.n*rows+r] = peak
 	}
-	w.descend(k, w.n, must)
+	w.descend(sums, peaks, k, w.n, must)
 }
 
-// descend chooses left more nodes among the first so many; false ends the walk.
-func (w *walk) descend(left, among int, m Mask) bool {
-	rows := len(w.rows)
-	have := w.sums[left*rows : (left+1)*rows]
-	if w.short(have, left, among) {
-		return true
+// The sums of up to eight nodes are those of the lower four and those of the upper four.
+const (
+	halfNodes = 4
+	halfTable = 1 << halfNodes
+)
+
+func (w *walk) additive() bool {
+	for i := range w.rows {
+		if w.rows[i].places != nil {
+			return false
+		}
 	}
+	return true
+}
+
+// runTable looks at every mask of k of at most eight nodes in two tables for each row.
+func (w *walk) runTable(must Mask, k int, table []int64) {
+	const both = 2 * halfTable
+	table = table[:len(w.rows)*both]
+	for r := range w.rows {
+		q := &w.rows[r]
+		own := table[r*both : (r+1)*both]
+		own[0], own[halfTable] = q.of(must)-q.need, 0 // sums of what is left over
+		for i, node := range w.nodes[:w.n] {
+			half, bit := own[i/halfNodes*halfTable:], 1<<(i%halfNodes)
+			for c := range bit {
+				half[bit+c] = half[c] + q.free[node]
+			}
+		}
+	}
+	for c := uint(1)<<k - 1; c < 1<<w.n; c = nextOfSize(c) {
+		w.left--
+		lower, upper := c%halfTable, halfTable+c/halfTable
+		short := int64(0) // negative if any row is
+		for at := 0; at < len(table); at += both {
+			own := (*[both]int64)(table[at:])
+			short |= own[lower] + own[upper%both]
+		}
+		if short < 0 {
+			continue
+		}
+		m := must
+		for rest := c; rest != 0; rest &= rest - 1 {
+			m |= 1 << w.nodes[bits.TrailingZeros(rest)]
+		}
+		w.offer(m)
+		if !w.ranked {
+			return
+		}
+	}
+}
+
+// nextOfSize returns the next larger number with as many bits, of a number above 0.
+func nextOfSize(c uint) uint {
+	low := c & -c
+	up := c + low
+	return up | (c^up)>>2>>bits.TrailingZeros(c)
+}
+
+// descend chooses left more nodes among the first so many; false ends the walk. sums[depth][row] is what the chosen nodes
+// hold, peaks[i][row] the largest amount of one of the nodes before i.
+func (w *walk) descend(sums, peaks []int64, left, among int, m Mask) bool {
+	rows := len(w.rows)
+	have, next := sums[left*rows:(left+1)*rows], sums[(left-1)*rows:left*rows]
 	for i := left - 1; i < among; i++ {
 		if w.left--; w.left < 0 {
 			return false
 		}
 		node := int(w.nodes[i])
 		enough := true
-		next := w.sums[(left-1)*rows : left*rows]
 		for r := range w.rows {
 			q := &w.rows[r]
 			next[r] = have[r] + q.adds(node, m)
-			if next[r]+int64(left-1)*w.peaks[i*rows+r] < q.need {
+			if next[r]+int64(left-1)*peaks[i*rows+r] < q.need {
 				enough = false
 				break
 			}
@@ -167,7 +227,7 @@ func (w *walk) descend(left, among int, m Mask) bool {
 		}
 		with := m | 1<<node
 		if left > 1 {
-			if !w.descend(left-1, i, with) {
+			if !w.descend(sums, peaks, left-1, i, with) {
 				return false
 			}
 			continue
@@ -184,16 +244,6 @@ func (w *walk) descend(left, among int, m Mask) bool {
 		}
 	}
 	return true
-}
-
-// short reports whether the largest nodes could not fill what is open.
-func (w *walk) short(have []int64, left, among int) bool {
-	for r := range w.rows {
-		if have[r]+int64(left)*w.peaks[among*len(w.rows)+r] < w.rows[r].need {
-			return true
-		}
-	}
-	return false
 }
 
 // offer keeps m if it is the best so far. Masks of one walk have one size.

@@ -1,0 +1,283 @@
+package hint_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/hint"
+)
+
+func TestPoliciesAreSpelledAsTheKubeletDoes(t *testing.T) {
+	t.Parallel()
+	for p, want := range map[hint.Policy]string{
+		hint.None: "none", hint.BestEffort: "best-effort", hint.Restricted: "restricted", hint.SingleNUMANode: "single-numa-node",
+		9: "Policy(9)",
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if got, ok := hint.ParsePolicy(want); ok != (p < 9) || ok && got != p {
+			t.Errorf("ParsePolicy(%s) = %v, %v", want, got, ok)
+		}
+	}
+}
+
+func TestMaskListsItsNodes(t *testing.T) {
+	t.Parallel()
+	for m, want := range map[hint.Mask]string{0: "{}", 1: "{0}", 1<<63 | 6: "{1,2,63}"} {
+		if got := m.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	for n, want := range map[int]int{-1: 0, 0: 0, 1: 1, 63: 63, 64: 64, 65: 64} {
+		if got := hint.All(n).Len(); got != want {
+			t.Errorf("All(%d) has %d nodes, want %d", n, got, want)
+		}
+	}
+	if m := hint.All(64); m.Has(64) || m.Has(-1) || !m.Has(63) {
+		t.Errorf("%v has nodes that do not exist", m)
+	}
+}
+
+// What the kubelet answers without anything to merge, by policy (its source: topologymanager/policy*.go).
+func TestMergeOfNothingInParticular(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		hint     hint.Hint
+		admitted bool
+	}
+	nobody := []hint.List{nil, {{Preferred: true}}}
+	tests := map[string]struct {
+		lists []hint.List
+		want  map[hint.Policy]answer
+	}{
+		"no lists": {nil, map[hint.Policy]answer{
+			hint.None: {hint.Hint{}, true}, hint.BestEffort: {hint.Hint{Mask: 3, Preferred: true}, true},
+			hint.Restricted: {hint.Hint{Mask: 3, Preferred: true}, true}, hint.SingleNUMANode: {hint.Hint{Preferred: true}, true},
+		}},
+		"nobody cares": {nobody, map[hint.Policy]answer{
+			hint.None: {hint.Hint{}, true}, hint.BestEffort: {hint.Hint{Mask: 3, Preferred: true}, true},
+			hint.Restricted: {hint.Hint{Mask: 3, Preferred: true}, true}, hint.SingleNUMANode: {hint.Hint{Preferred: true}, true},
+		}},
+		"one fits nowhere": {[]hint.List{nil, {}}, map[hint.Policy]answer{
+			hint.None: {hint.Hint{}, true}, hint.BestEffort: {hint.Hint{Mask: 3}, true},
+			hint.Restricted: {hint.Hint{Mask: 3}, false}, hint.SingleNUMANode: {hint.Hint{}, false},
+		}},
+		"one fits nowhere, the other on one node": {[]hint.List{{}, {{Mask: 2, Preferred: true}}}, map[hint.Policy]answer{
+			hint.None: {hint.Hint{}, true}, hint.BestEffort: {hint.Hint{Mask: 2}, true},
+			hint.Restricted: {hint.Hint{Mask: 2}, false}, hint.SingleNUMANode: {hint.Hint{}, false},
+		}},
+		"masks of nodes that do not exist": {[]hint.List{{{Mask: 12, Preferred: true}}}, map[hint.Policy]answer{
+			hint.None: {hint.Hint{}, true}, hint.BestEffort: {hint.Hint{Mask: 3}, true},
+			hint.Restricted: {hint.Hint{Mask: 3}, false}, hint.SingleNUMANode: {hint.Hint{}, false},
+		}},
+		"two one-GPU nodes, two GPUs and one node of CPUs": {
+			[]hint.List{
+				{{Mask: 1, Preferred: true}, {Mask: 2, Preferred: true}, {Mask: 3}},
+				{{Mask: 3, Preferred: true}},
+			},
+			map[hint.Policy]answer{
+				hint.None: {hint.Hint{}, true}, hint.BestEffort: {hint.Hint{Mask: 3}, true},
+				hint.Restricted: {hint.Hint{Mask: 3}, false}, hint.SingleNUMANode: {hint.Hint{}, false},
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for p, want := range tc.want {
+				r := hint.Rule{Policy: p, Nodes: 2}
+				if got, ok := r.Merge(tc.lists); got != want.hint || ok != want.admitted {
+					t.Errorf("%v: got %v, %v, want %v, %v", p, got, ok, want.hint, want.admitted)
+				}
+				if got, ok := product(&r, tc.lists); got != want.hint || ok != want.admitted {
+					t.Errorf("%v: the product says %v, %v, want %v, %v", p, got, ok, want.hint, want.admitted)
+				}
+			}
+		})
+	}
+}
+
+func TestMergeIsIndifferentToOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRule(t, 8)
+		lists := drawLists(t, r, 4, 12)
+		want := r.Answer(lists, nil)
+		mixed := rapid.Permutation(lists).Draw(t, "mixed")
+		for i, l := range mixed {
+			if len(l) > 0 {
+				mixed[i] = rapid.Permutation(l).Draw(t, "hints")
+			}
+		}
+		if got := r.Answer(mixed, nil); got != want {
+			t.Fatalf("%v: got %+v, want %+v", lists, got, want)
+		}
+	})
+}
+
+// Ids of nodes may be anything: only their order counts.
+func TestMergeIsIndifferentToGapsBetweenNodes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		dense := hint.Rule{Policy: rapid.SampledFrom([]hint.Policy{hint.BestEffort, hint.Restricted}).Draw(t, "policy"), Nodes: 6}
+		wide := dense
+		wide.Nodes = 40
+		move := func(m hint.Mask) hint.Mask { // node i becomes node 7·i + 2
+			var moved hint.Mask
+			for i := range dense.Nodes {
+				if m.Has(i) {
+					moved |= 1 << (7*i + 2)
+				}
+			}
+			return moved
+		}
+		lists := drawLists(t, &dense, 4, 12)
+		lists = append(lists, hint.List{{Mask: hint.All(dense.Nodes)}})
+		moved := make([]hint.List, len(lists))
+		for i, l := range lists {
+			if l != nil {
+				moved[i] = hint.List{}
+			}
+			for j, h := range l {
+				lists[i][j].Mask &= hint.All(dense.Nodes)
+				moved[i] = append(moved[i], hint.Hint{Mask: move(lists[i][j].Mask), Preferred: h.Preferred})
+			}
+		}
+		want := dense.Answer(lists, nil)
+		want.Hint.Mask = move(want.Hint.Mask)
+		got := wide.Answer(moved, nil)
+		if got.Hint.Mask == hint.All(wide.Nodes) { // no mask at all: every node of the machine
+			got.Hint.Mask = move(hint.All(dense.Nodes))
+		}
+		if got != want {
+			t.Fatalf("%v: got %+v, want %+v", lists, got, want)
+		}
+	})
+}
+
+func TestTighterPoliciesAdmitLess(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRule(t, 6)
+		lists := drawLists(t, r, 4, 12)
+		admitted := func(p hint.Policy) bool {
+			tight := *r
+			tight.Policy = p
+			_, ok := tight.Merge(lists)
+			return ok
+		}
+		single, restricted := admitted(hint.SingleNUMANode), admitted(hint.Restricted)
+		if single && !restricted || !admitted(hint.BestEffort) || !admitted(hint.None) {
+			t.Fatalf("%v: single %v, restricted %v", lists, single, restricted)
+		}
+	})
+}
+
+// A preferred mask has the least size of everything that takes part.
+func TestPreferredMasksAreOfLeastSize(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMachine(t, 6)
+		q := m.drawRequest(t)
+		h := m.summary().Verdict(q, nil).Hint
+		if !h.Preferred || h.Mask == 0 {
+			return
+		}
+		for _, l := range m.lists(q) {
+			for _, of := range l {
+				if of.Preferred && of.Mask.Len() != h.Mask.Len() {
+					t.Fatalf("%v is preferred where %v is", h, of)
+				}
+			}
+		}
+	})
+}
+
+func TestNothingPanics(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		amount := rapid.Int64()
+		index := rapid.IntRange(-2, 70)
+		mask := rapid.Map(rapid.Uint64(), func(m uint64) hint.Mask { return hint.Mask(m) })
+		r := hint.Rule{Policy: hint.Policy(rapid.Uint8Range(0, 5).Draw(t, "policy")), Nodes: index.Draw(t, "nodes")}
+		if rapid.Bool().Draw(t, "closest") {
+			r.Distances = rapid.SliceOfN(rapid.SliceOfN(rapid.Int(), 0, 9), 0, 9).Draw(t, "distances")
+		}
+		var lists []hint.List
+		for range rapid.IntRange(0, 4).Draw(t, "lists") {
+			lists = append(lists, rapid.SliceOfN(rapid.Custom(func(t *rapid.T) hint.Hint {
+				return hint.Hint{Mask: mask.Draw(t, "mask"), Preferred: rapid.Bool().Draw(t, "preferred")}
+			}), 0, 20).Draw(t, "hints"))
+		}
+		var w hint.Scratch
+		if a := r.Answer(lists, &w); a.Certainty > hint.Approximate {
+			t.Fatalf("lists answered %v", a.Certainty)
+		}
+		amounts := rapid.SliceOfN(amount, 0, 9)
+		var resources []hint.Resource
+		for range rapid.IntRange(0, 3).Draw(t, "resources") {
+			resources = append(resources, hint.Resource{
+				Walked: mask.Draw(t, "walked"), BySocket: rapid.IntRange(0, 9).Draw(t, "by socket") == 0,
+				Places: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) hint.Place {
+					return hint.Place{Nodes: mask.Draw(t, "place"), Capacity: amount.Draw(t, "capacity")}
+				}), 0, 3).Draw(t, "places"),
+			})
+		}
+		s := hint.NewCapacity(r, resources, rapid.SliceOfN(amounts, 0, 3).Draw(t, "memory")).Summary()
+		for range rapid.IntRange(0, 9).Draw(t, "changes") {
+			s.SetFree(index.Draw(t, "resource"), index.Draw(t, "place"), amount.Draw(t, "free"))
+			s.SetMemory(index.Draw(t, "type"), index.Draw(t, "node"), amount.Draw(t, "free"))
+			s.SetGroup(index.Draw(t, "node"), mask.Draw(t, "group"), rapid.Bool().Draw(t, "assigned"))
+		}
+		q := hint.Request{Memory: amounts.Draw(t, "bytes")}
+		for range rapid.IntRange(0, 20).Draw(t, "asks") {
+			q.Asks = append(q.Asks, hint.Ask{
+				Resource: rapid.IntRange(-1, 3).Draw(t, "resource"), Amount: amount.Draw(t, "amount"), Reuse: amounts.Draw(t, "reuse"),
+			})
+			q.Blocks = append(q.Blocks, hint.Block{Type: index.Draw(t, "type"), Nodes: mask.Draw(t, "block"), Bytes: amount.Draw(t, "held")})
+		}
+		s.Clone().Verdict(&q, &w)
+	})
+}
+
+func TestVerdictAllocatesNothing(t *testing.T) {
+	for _, p := range []hint.Policy{hint.Restricted, hint.SingleNUMANode, hint.BestEffort} {
+		for _, n := range []int{2, 4, 8, 16, 64} {
+			for _, shape := range []string{"one", "worst"} {
+				if shape == "worst" && n > 16 {
+					continue
+				}
+				s, q := benchNode(p, n, shape)
+				var w hint.Scratch
+				s.Verdict(q, &w) // buffers
+				if got := testing.AllocsPerRun(20, func() { s.Verdict(q, &w) }); got != 0 {
+					t.Errorf("%v, %d nodes, %s: %v allocations", p, n, shape, got)
+				}
+				if p == hint.BestEffort && shape == "worst" {
+					continue
+				}
+				if got := testing.AllocsPerRun(20, func() { s.Verdict(q, nil) }); got != 0 {
+					t.Errorf("%v, %d nodes, %s, without scratch: %v allocations", p, n, shape, got)
+				}
+			}
+		}
+	}
+}
+
+func TestCloneSharesNothing(t *testing.T) {
+	t.Parallel()
+	s, q := benchNode(hint.Restricted, 2, "one")
+	before := s.Verdict(q, nil)
+	c := s.Clone()
+	c.SetFree(0, 1, 0)
+	c.SetMemory(0, 1, 0)
+	c.SetGroup(1, 3, true)
+	if got := s.Verdict(q, nil); got != before || !got.Admitted {
+		t.Errorf("got %+v, want %+v", got, before)
+	}
+	if got := c.Verdict(q, nil); got.Admitted {
+		t.Errorf("the clone admits: %+v", got)
+	}
+}
