@@ -38,15 +38,19 @@ func refuse(container string, reason why.Reason) *Refusal {
 }
 
 // Admit predicts the admission of p: the state with it and what it gets, with an entry for every container, or why the
-// kubelet refuses it; then the state is s. A pod that s holds already is admitted from what it has, as after a restart of
-// the kubelet.
+// kubelet refuses it, with the state after it has taken back what earlier containers got: that is s, but for groups of
+// memory nodes, which such blocks may have changed for good. A pod that s holds already is admitted from what it has, as
+// after a restart of the kubelet; refused, it keeps that.
 //
 // Containers are served one after the other and none is revised for a later one: an order in which the pod would fit
 // helps nothing.
 func (s *State) Admit(p *Pod) (*State, Placement, *Refusal) {
 	a := s.admission(p)
 	if refusal := a.run(nil); refusal != nil {
-		return s, nil, refusal
+		if len(a.given) == 0 || a.own != nil {
+			return s, nil, refusal
+		}
+		return a.state().Without(p.UID), nil, refusal
 	}
 	return a.state(), a.given, nil
 }

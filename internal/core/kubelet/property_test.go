@@ -512,6 +512,30 @@ func (w *world) sums(s *kubelet.State) map[string]int64 {
 	return sums
 }
 
+// TestRefusedPodLeavesNothing but other groups of memory nodes, and another split of what a group has left.
+func TestRefusedPodLeavesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		next, placement, refusal := w.state.Admit(w.drawPod())
+		if refusal == nil || !uniform(w.node.Machine()) {
+			return
+		}
+		was, is := viewOf(w.state), viewOf(next)
+		for _, v := range []view{was, is} {
+			for i := range v.Usage {
+				v.Usage[i].Memory, v.Usage[i].Group = nil, 0
+			}
+		}
+		if diff := cmp.Diff(was, is, sameSets); diff != "" || placement != nil {
+			t.Fatalf("placement %v, and a state that differs (-was +is):\n%s", placement, diff)
+		}
+		if diff := cmp.Diff(w.sums(w.state), w.sums(next)); diff != "" {
+			t.Fatalf("free memory (-was +is):\n%s", diff)
+		}
+	})
+}
+
 // TestReportedIsAsGood: a state that is told what the prediction says is the predicted one.
 func TestReportedIsAsGood(t *testing.T) {
 	t.Parallel()
