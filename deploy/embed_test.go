@@ -1,8 +1,11 @@
 package deploy_test
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -28,30 +31,63 @@ func parse(t *testing.T, docs [][]byte) []*unstructured.Unstructured {
 	return objects
 }
 
-func TestTheCRDServesBothVersionsAndStoresTheNewer(t *testing.T) {
+func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 	t.Parallel()
-	crds := parse(t, deploy.CRDs())
-	if len(crds) != 1 || crds[0].GetName() != "noderesourcetopologies.topology.node.k8s.io" {
-		t.Fatalf("CRDs: %v", crds)
+	want := map[string]map[string]bool{ // version to whether it is stored
+		"noderesourcetopologies.topology.node.k8s.io": {"v1alpha1": false, "v1alpha2": true},
+		"numatopologies.nodeinfo.volcano.sh":          {"v1alpha1": true},
 	}
-	if crds[0].GetAnnotations()["api-approved.kubernetes.io"] == "" {
-		t.Error("a group under k8s.io needs the annotation api-approved.kubernetes.io")
-	}
-	versions, _, err := unstructured.NestedSlice(crds[0].Object, "spec", "versions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stored := map[any]any{}
-	for _, v := range versions {
-		v := v.(map[string]any)
-		if v["served"] != true {
-			t.Errorf("%v is not served", v["name"])
+	got := map[string]map[string]bool{}
+	for _, crd := range parse(t, deploy.CRDs()) {
+		got[crd.GetName()] = map[string]bool{}
+		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		if err != nil {
+			t.Fatal(err)
 		}
-		stored[v["name"]] = v["storage"]
+		for _, v := range versions {
+			v := v.(map[string]any)
+			if v["served"] != true {
+				t.Errorf("%s: %v is not served", crd.GetName(), v["name"])
+			}
+			got[crd.GetName()][v["name"].(string)] = v["storage"].(bool)
+		}
+		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+		if strings.HasSuffix(group, ".k8s.io") && crd.GetAnnotations()["api-approved.kubernetes.io"] == "" {
+			t.Errorf("%s: a group under k8s.io needs the annotation api-approved.kubernetes.io", crd.GetName())
+		}
 	}
-	if stored["v1alpha1"] != false || stored["v1alpha2"] != true {
-		t.Errorf("stored versions: %v", stored)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stored versions (-want +got):\n%s", diff)
 	}
+}
+
+func TestNumatopologyHasVolcanosShape(t *testing.T) {
+	t.Parallel()
+	for _, doc := range deploy.CRDs() {
+		var crd struct {
+			Spec struct {
+				Scope    string
+				Names    struct{ ShortNames []string }
+				Versions []struct {
+					Schema struct{ OpenAPIV3Schema struct{ Required []string } }
+				}
+			}
+		}
+		if err := yaml.Unmarshal(doc, &crd); err != nil {
+			t.Fatal(err)
+		}
+		if len(crd.Spec.Names.ShortNames) != 1 || crd.Spec.Names.ShortNames[0] != "numatopo" {
+			continue
+		}
+		if crd.Spec.Scope != "Cluster" || len(crd.Spec.Versions) != 1 || len(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Required) > 0 {
+			t.Errorf("%+v, want one version of cluster scope in which every field is optional", crd.Spec)
+		}
+		if bytes.Contains(doc, []byte("required:")) || bytes.Count(doc, []byte("minimum: 0")) != 4 {
+			t.Errorf("want no required field and four numbers from 0 on:\n%s", doc)
+		}
+		return
+	}
+	t.Error("there is no CRD with the short name numatopo")
 }
 
 func TestPriorityClassesAreKoordinators(t *testing.T) {

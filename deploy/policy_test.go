@@ -1,10 +1,12 @@
 package deploy_test
 
 import (
+	"slices"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
 )
 
@@ -88,6 +91,9 @@ func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
 	nrt := func(name string) runtime.Object {
 		return &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
+	numatopology := func(name string) runtime.Object {
+		return &nodeinfo.Numatopology{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
 	node := func(name string) runtime.Object { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	tests := map[string]struct {
 		who         user.Info
@@ -99,6 +105,8 @@ func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
 		"its own topology, created":        {agentOn("a"), nrt("a"), nil, "", true, true},
 		"its own topology, changed":        {agentOn("a"), nrt("a"), nrt("a"), "a", true, true},
 		"its own topology, deleted":        {agentOn("a"), nil, nrt("a"), "a", true, true},
+		"its own Numatopology":             {agentOn("a"), numatopology("a"), numatopology("a"), "a", true, true},
+		"another's Numatopology, applied":  {agentOn("a"), numatopology("b"), nil, "b", true, false},
 		"its own node's status":            {agentOn("a"), node("a"), node("a"), "a", true, true},
 		"another's topology, created":      {agentOn("a"), nrt("b"), nil, "", true, false},
 		"another's topology, applied anew": {agentOn("a"), nrt("b"), nil, "b", true, false},
@@ -119,8 +127,11 @@ func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
 				operation = admission.Delete
 			}
 			gvk, gvr := v1alpha2.GroupVersion().WithKind("NodeResourceTopology"), v1alpha2.Resource()
-			if _, ok := tt.object.(*corev1.Node); ok {
+			switch tt.object.(type) {
+			case *corev1.Node:
 				gvk, gvr = corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes")
+			case *nodeinfo.Numatopology:
+				gvk, gvr = nodeinfo.GroupVersion().WithKind("Numatopology"), nodeinfo.Resource()
 			}
 			attributes := admission.NewAttributesRecord(tt.object, tt.old, gvk, "", tt.name, gvr, "", operation, nil, false, tt.who)
 
@@ -147,4 +158,35 @@ func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestThePolicyJudgesAllThatAnAgentMayWrite(t *testing.T) {
+	t.Parallel()
+	judged := map[string]bool{"events": true} // anybody may tell of anything
+	for _, rule := range agentPolicy(t).Spec.MatchConstraints.ResourceRules {
+		for _, resource := range rule.Resources {
+			judged[resource] = true
+		}
+	}
+	for _, doc := range deploy.RBAC() {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal(doc, &role); err != nil {
+			t.Fatal(err)
+		}
+		if role.Kind != "ClusterRole" || role.Name != "tenon-agent" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			if !slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb != "get" && verb != "list" && verb != "watch" }) {
+				continue
+			}
+			for _, resource := range rule.Resources {
+				if !judged[resource] {
+					t.Errorf("an agent may write %s of any node", resource)
+				}
+			}
+		}
+		return
+	}
+	t.Error("there is no ClusterRole tenon-agent")
 }

@@ -16,7 +16,7 @@ if [ "${1:-}" = --check ]; then
   mkdir -p "$crds" "$pages"
 fi
 
-"${controller_gen[@]}" crd paths=./api/node/... output:crd:dir="$crds"
+"${controller_gen[@]}" crd paths=./api/node/... paths=./api/nodeinfo/... output:crd:dir="$crds"
 go run ./hack/docgen "$pages"
 
 if [ "${1:-}" = --check ]; then
