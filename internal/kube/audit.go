@@ -40,6 +40,9 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	s.nodes.Range(func(name, r any) bool {
 		node := name.(string)
 		for e := range r.(*record).view.Load().Entries() {
+			if isHeld(&e) {
+				continue
+			}
 			want, ok := wanted[e.UID]
 			if ok && want.node == node && want.entry.Equal(e) {
 				delete(wanted, e.UID)

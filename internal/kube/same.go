@@ -24,7 +24,8 @@ func sameNode(a, b *corev1.Node) bool {
 		return a == b
 	}
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		a.Status.NodeInfo.Architecture == b.Status.NodeInfo.Architecture
+		a.Status.NodeInfo.Architecture == b.Status.NodeInfo.Architecture &&
+		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion
 }
 
 // SameTopology reports whether nothing that facts are read from differs.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/ledger"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -21,12 +20,19 @@ type Store struct {
 	// learned its node.
 	holders sync.Map
 
-	mu       sync.Mutex // guards args, sealed, machines, and the birth and death of records
-	args     convert.Args
-	sealed   bool
-	machines topo.Pool
+	mu     sync.Mutex // guards args and sealed
+	args   convert.Args
+	sealed bool
+
+	reading sync.Mutex // guards known
+	known   convert.Known
 
 	static, constrained atomic.Int64 // nodes with a static kubelet; with Restricted or SingleNUMANode
+	// memory and devices count nodes whose kubelet is predicted and gives out memory of NUMA nodes, or devices.
+	memory, devices atomic.Int64
+
+	// told gets what the store learns about predictions; nil before Tell.
+	told atomic.Pointer[Listener]
 
 	unknown *ledger.View // of a node that nobody has spoken of
 
@@ -116,6 +122,12 @@ func (s *Store) Node(name string) (Node, bool) {
 // bind cannot be refused for the kubelet's sake.
 func (s *Store) AnyStaticKubelet() bool { return s.static.Load() > 0 }
 
+// AnyMemoryManager reports whether some node's kubelet gives Guaranteed pods memory of NUMA nodes.
+func (s *Store) AnyMemoryManager() bool { return s.memory.Load() > 0 }
+
+// AnyDevices reports whether some node's kubelet is known to hand out devices that it could refuse.
+func (s *Store) AnyDevices() bool { return s.devices.Load() > 0 }
+
 // AnyConstrained reports whether some node's topology policy is Restricted or SingleNUMANode. While none is, a pod
 // without a wish of its own is never constrained to NUMA nodes.
 func (s *Store) AnyConstrained() bool { return s.constrained.Load() > 0 }
@@ -156,7 +168,13 @@ func (s *Store) RemoveNode(name string) {
 
 // PutTopology records the NodeResourceTopology of the node of the same name.
 func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
-	s.create(t.Name, func(r *record) { r.setTopology(s, t) })
+	var news []ledger.Confirmation
+	s.create(t.Name, func(r *record) {
+		before := r.ledger.View()
+		r.setTopology(s, t)
+		news = r.ledger.View().Confirmations(before)
+	})
+	s.tellConfirmed(t.Name, news)
 }
 
 // RemoveTopology forgets a NodeResourceTopology.
@@ -185,7 +203,15 @@ func (s *Store) PutPod(p *corev1.Pod) {
 func (s *Store) RemovePod(p *corev1.Pod) {
 	uid := string(p.UID)
 	if node, ok := s.holders.LoadAndDelete(uid); ok {
-		s.change(node.(string), func(r *record) { r.remove(uid) })
+		var left *ledger.Entry
+		s.change(node.(string), func(r *record) {
+			view := r.ledger.View()
+			if e, held := view.Entry(uid); held && guests(view, &e) {
+				left = &e
+			}
+			r.remove(uid)
+		})
+		s.tellLeft(node.(string), left)
 	}
 }
 
@@ -217,15 +243,12 @@ func (s *Store) change(node string, f func(*record)) {
 	})
 }
 
-// facts reads a node's facts; machines with equal topology come out as one value.
+// facts reads a node's facts; equal machines, and equal kubelets, come out as one value.
 func (s *Store) facts(n *corev1.Node, t *v1alpha2.NodeResourceTopology) (ledger.Facts, []convert.Problem) {
-	f, problems := convert.Facts(n, t, s.arguments())
-	if f.Machine != nil {
-		s.mu.Lock()
-		f.Machine = s.machines.Intern(f.Machine)
-		s.mu.Unlock()
-	}
-	return f, problems
+	args := s.arguments()
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	return s.known.Facts(n, t, args)
 }
 
 // arguments returns the arguments, which stay as they are from then on.
@@ -238,9 +261,13 @@ func (s *Store) arguments() convert.Args {
 
 // count moves the cluster-wide counters from the facts that were to those that are.
 func (s *Store) count(was, is *ledger.Facts) {
-	s.static.Add(one(is.Kubelet.Static) - one(was.Kubelet.Static))
+	s.static.Add(one(pins(is)) - one(pins(was)))
+	s.memory.Add(one(is.Model.Memory) - one(was.Model.Memory))
+	s.devices.Add(one(len(is.Model.Devices) > 0) - one(len(was.Model.Devices) > 0))
 	s.constrained.Add(one(is.Topology >= ledger.Restricted) - one(was.Topology >= ledger.Restricted))
 }
+
+func pins(f *ledger.Facts) bool { return f.Kubelet.Static || f.Model.CPUs }
 
 func one(b bool) int64 {
 	if b {

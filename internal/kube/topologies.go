@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // topologyPage bounds how many topologies are in memory untrimmed: an object of 256 CPUs is 10 KB of text, several times
@@ -143,7 +145,7 @@ func (s *topologySource) read(u *unstructured.Unstructured) *v1alpha2.NodeResour
 	for i := range t.Zones {
 		z := &t.Zones[i]
 		z.Resources = slices.DeleteFunc(z.Resources, func(r v1alpha2.ResourceInfo) bool {
-			return r.Name != "memory" && !strings.HasPrefix(r.Name, "hugepages-")
+			return !convert.IsMemory(corev1.ResourceName(r.Name)) && !convert.IsDevice(r.Name)
 		})
 		for j := range z.Resources {
 			z.Resources[j].Available = resource.Quantity{} // moves with every pod; the account knows better

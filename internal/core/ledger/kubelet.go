@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -241,20 +242,48 @@ func (v *View) Stay(uid string) (Stay, bool) {
 	return Stay{s.Entry, s.source, s.placement, s.refused}, true
 }
 
-// Surprise compares what the node reports of a pod with what was predicted for it; 0 while there is nothing to compare.
-func (v *View) Surprise(uid string) Difference {
-	if v.tenancy == nil {
-		return 0
+// Stays yields all pods that take part, by UID.
+func (v *View) Stays() iter.Seq[Stay] {
+	return func(yield func(Stay) bool) {
+		if v.tenancy == nil {
+			return
+		}
+		for _, s := range v.tenancy.stays {
+			if !yield(Stay{s.Entry, s.source, s.placement, s.refused}) {
+				return
+			}
+		}
 	}
-	i, ok := v.tenancy.find(uid)
-	if !ok {
-		return 0
+}
+
+// Confirmation is a predicted placement of which the node has told the actual one.
+type Confirmation struct {
+	Entry  Entry
+	Actual []Held
+	// Difference is 0 when the prediction was right.
+	Difference Difference
+}
+
+// Confirmations returns what v knows of predictions that before did not: the pods that the node has reported since, by
+// UID.
+func (v *View) Confirmations(before *View) []Confirmation {
+	if v.tenancy == nil || v.frame == before.frame {
+		return nil
 	}
-	s := v.tenancy.stays[i]
-	if s.source != Reported || s.predicted == nil {
-		return 0
+	var out []Confirmation
+	for _, s := range v.tenancy.stays {
+		if s.source != Reported || s.predicted == nil {
+			continue
+		}
+		if was, ok := before.Stay(s.UID); ok && was.Source == Reported {
+			continue
+		}
+		out = append(out, Confirmation{
+			Entry: s.Entry, Actual: HeldOf(v.facts.Machine, s.placement),
+			Difference: CompareOn(v.facts.Machine, s.predicted, s.placement),
+		})
 	}
-	return CompareOn(v.facts.Machine, s.predicted, s.placement)
+	return out
 }
 
 func (t *tenancy) find(uid string) (int, bool) {

@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -49,7 +50,8 @@ func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, 
 			e.MilliCPU, e.Memory = milli, heldMemory(status)
 		}
 	}
-	return e, e.CPUList != "" || e.NUMAIDs != nil || e.KubeletCPUs > 0
+	e.Guest = guest(pod, kube)
+	return e, e.CPUList != "" || e.NUMAIDs != nil || e.KubeletCPUs > 0 || e.Guest != nil
 }
 
 // Ended reports whether a pod's containers have run for the last time.
@@ -126,6 +128,8 @@ func EntryProblems(pod *corev1.Pod) []Problem {
 	}
 	_, err := readStatus(pod)
 	add(annotation.ResourceStatusKey, err)
+	_, err = prediction(pod, &kubelet.Pod{})
+	add(annotation.PredictedPlacementKey, err)
 	if text, ok := pod.Annotations[annotation.ResourceSpecKey]; ok {
 		_, _, err := annotation.ParseResourceSpec(text)
 		add(annotation.ResourceSpecKey, err)

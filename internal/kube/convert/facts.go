@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -19,10 +20,10 @@ import (
 //
 // Objects of v1alpha1 decode into v1alpha2 without loss: they have no attributes.
 func Facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args) (ledger.Facts, []Problem) {
-	return facts(node, nrt, args, readMachine)
+	return facts(node, nrt, args, readMachine, kubelet.NewNode)
 }
 
-func facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args, read machineReader) (ledger.Facts, []Problem) {
+func facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args, read machineReader, newNode nodeMaker) (ledger.Facts, []Problem) {
 	if node == nil {
 		node = &corev1.Node{}
 		if nrt != nil {
@@ -43,6 +44,7 @@ func facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args, rea
 	r.pins()
 	r.reserved()
 	r.system()
+	r.model(newNode)
 	r.policies(args)
 	return r.facts, r.problems
 }
@@ -53,6 +55,7 @@ type factReader struct {
 	nrt      *v1alpha2.NodeResourceTopology
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
+	assumed  bool // nobody but a foreign exporter speaks of the kubelet
 	problems []Problem
 }
 
@@ -109,13 +112,16 @@ func (r *factReader) cpus(list string, report func(error)) cpuset.Set {
 func (r *factReader) kubelet() {
 	text, key, ok := annotation.Lookup(r.nrt.Annotations, annotation.KubeletCPUManagerPolicy,
 		annotation.KubeletCPUManagerPolicyAlias1, annotation.KubeletCPUManagerPolicyAlias2)
-	if !ok {
-		return
-	}
-	kube, _, err := annotation.ParseKubeletCPUManager(text)
-	if err != nil {
-		r.onNRT(key, text, err)
-		return
+	var kube annotation.KubeletCPUManager
+	if ok {
+		var err error
+		if kube, _, err = annotation.ParseKubeletCPUManager(text); err != nil {
+			r.onNRT(key, text, err)
+			return
+		}
+	} else if told, _, err := annotation.ParseKubelet(r.nrt.Annotations[annotation.KubeletKey]); err == nil {
+		key = annotation.KubeletKey
+		kube = annotation.KubeletCPUManager{Policy: told.CPU.Policy, Options: told.CPU.Options, ReservedCPUs: told.CPU.Reserved}
 	}
 	r.kube = kube
 	if !kube.Static() {
@@ -247,7 +253,8 @@ func (r *factReader) policies(args Args) {
 	r.facts.Topology = r.kubeletTopology()
 }
 
-// kubeletTopology is the first policy that is known in topologyPolicies, else the attribute.
+// kubeletTopology is the first policy that is known in topologyPolicies, else the attribute, else what the agent tells of the
+// kubelet.
 func (r *factReader) kubeletTopology() ledger.TopologyPolicy {
 	for _, name := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 		if p, ok := reportedPolicy(name); ok {
@@ -267,7 +274,7 @@ func (r *factReader) kubeletTopology() ledger.TopologyPolicy {
 			return ledger.SingleNUMANode
 		}
 	}
-	return ledger.NoTopology
+	return r.facts.Model.Policy
 }
 
 // reportedPolicy reads a word of topologyPolicies, which names policy and scope at once.

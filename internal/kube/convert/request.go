@@ -39,6 +39,7 @@ func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 		}
 		r.KubeletCPUs = int(together(pod, pinnable))
 	}
+	r.Kubelet, r.Created = kubeletPod(pod, kube), created(pod)
 	if reason, detail := readSpec(pod, r, args); !reason.OK() {
 		return nil, reason, detail
 	}

@@ -1,0 +1,590 @@
+package convert
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// kubeletPod is a pod as the managers of a kubelet see it; nil when none of them could give it anything of its own.
+// A pod that runs is counted with what it was given until a resize in place is done.
+func kubeletPod(pod *corev1.Pod, kube qos.Kube) *kubelet.Pod {
+	if kube != qos.Guaranteed && !asksDevices(pod) {
+		return nil // most pods
+	}
+	p := &kubelet.Pod{UID: string(pod.UID), Guaranteed: kube == qos.Guaranteed, PodLevel: resource.IsPodLevelResourcesSet(pod)}
+	matters := false
+	add := func(c *corev1.Container, role kubelet.Role) {
+		k := kubelet.Container{Name: c.Name, Role: role, Devices: devicesAsked(c)}
+		if p.Guaranteed {
+			amounts := allocated(pod, c)
+			k.CPUs = int(pinnable(&corev1.Container{Resources: amounts}))
+			k.Memory = memoryAsked(&amounts)
+		}
+		matters = matters || k.CPUs > 0 || len(k.Memory) > 0 || len(k.Devices) > 0
+		p.Containers = append(p.Containers, k)
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		role := kubelet.Init
+		if isSidecar(c) {
+			role = kubelet.Sidecar
+		}
+		add(c, role)
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i], kubelet.App)
+	}
+	if !matters {
+		return nil
+	}
+	return p
+}
+
+// allocated is what a container asks for, or what the kubelet has granted it already.
+func allocated(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
+	for _, list := range [...][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if s := &list[i]; s.Name == c.Name && len(s.AllocatedResources) > 0 {
+				return corev1.ResourceRequirements{Requests: s.AllocatedResources, Limits: c.Resources.Limits}
+			}
+		}
+	}
+	return c.Resources
+}
+
+func memoryAsked(r *corev1.ResourceRequirements) []kubelet.Amount {
+	var out []kubelet.Amount
+	for _, list := range [...]corev1.ResourceList{r.Requests, r.Limits} {
+		for name := range list {
+			known := slices.ContainsFunc(out, func(a kubelet.Amount) bool { return a.Name == string(name) })
+			if known || !IsMemory(name) {
+				continue
+			}
+			if n := requested(r, name, valueOf); n > 0 {
+				out = append(out, kubelet.Amount{Name: string(name), N: n})
+			}
+		}
+	}
+	slices.SortFunc(out, byName)
+	return out
+}
+
+// devicesAsked are the resources of device plugins that a container may ask for: those with a domain of their own. What
+// Koordinator's components count is no device of the kubelet.
+func devicesAsked(c *corev1.Container) []kubelet.Amount {
+	var out []kubelet.Amount
+	for name, q := range c.Resources.Limits {
+		if n := q.Value(); n > 0 && IsDevice(string(name)) {
+			out = append(out, kubelet.Amount{Name: string(name), N: n})
+		}
+	}
+	slices.SortFunc(out, byName)
+	return out
+}
+
+func asksDevices(pod *corev1.Pod) bool {
+	for c := range containers(pod) {
+		for name, q := range c.Resources.Limits {
+			if IsDevice(string(name)) && q.Sign() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// IsDevice reports whether a resource may be a device plugin's.
+func IsDevice(name string) bool {
+	domain, _, ok := strings.Cut(name, "/")
+	return ok && !strings.HasSuffix(domain, "kubernetes.io") && !strings.HasSuffix(domain, "koordinator.sh")
+}
+
+func byName(a, b kubelet.Amount) int { return cmp.Compare(a.Name, b.Name) }
+
+// created is when a pod was made, in seconds since the epoch; 0 when it is not yet.
+func created(pod *corev1.Pod) int64 {
+	if pod.CreationTimestamp.IsZero() {
+		return 0
+	}
+	return pod.CreationTimestamp.Unix()
+}
+
+// guest is what a bound pod is to its node's kubelet; nil for a pod that no kubelet gives anything of its own. What the
+// scheduler predicted is left out where it cannot be read.
+func guest(pod *corev1.Pod, kube qos.Kube) *ledger.Guest {
+	p := kubeletPod(pod, kube)
+	if p == nil {
+		return nil
+	}
+	g := &ledger.Guest{Pod: p, Created: created(pod)}
+	g.Prediction, _ = prediction(pod, p)
+	return g
+}
+
+// prediction reads what the scheduler wrote; nil without it.
+func prediction(pod *corev1.Pod, p *kubelet.Pod) (*ledger.Prediction, error) {
+	text, ok := pod.Annotations[annotation.PredictedPlacementKey]
+	if !ok {
+		return nil, nil
+	}
+	read, _, err := annotation.ParsePredictedPlacement(text)
+	if err != nil {
+		return nil, err
+	}
+	held, err := heldOf(read.Containers)
+	if err != nil {
+		return nil, err
+	}
+	at := func(container string) int {
+		return slices.IndexFunc(p.Containers, func(c kubelet.Container) bool { return c.Name == container })
+	}
+	slices.SortStableFunc(held, func(a, b ledger.Held) int { return cmp.Compare(at(a.Container), at(b.Container)) })
+	return &ledger.Prediction{Model: read.Model, Gen: read.Gen, Held: held}, nil
+}
+
+// Predicted is what an offer writes on its pod of what the kubelet will give it; false when nothing was predicted.
+func Predicted(o ledger.Offer) (annotation.PredictedPlacement, bool) {
+	g := o.Entry.Guest
+	if g == nil || g.Prediction == nil {
+		return annotation.PredictedPlacement{}, false
+	}
+	p := g.Prediction
+	out := annotation.PredictedPlacement{Model: p.Model, Gen: p.Gen, Containers: Placed(p.Held)}
+	return out, true
+}
+
+// Placed writes what containers have as annotations do.
+func Placed(held []ledger.Held) annotation.PlacedContainers {
+	out := make(annotation.PlacedContainers, len(held))
+	for i := range held {
+		h := &held[i]
+		c := annotation.PlacedContainer{Mask: numaNodes(h.NUMAIDs), Preferred: h.Preferred, CPUs: h.CPUList}
+		for _, m := range h.Memory {
+			amount := *apiresource.NewQuantity(m.Bytes, apiresource.BinarySI)
+			into := &c.Memory
+			if m.Type != string(corev1.ResourceMemory) {
+				if c.Hugepages == nil {
+					c.Hugepages = map[string]map[string]apiresource.Quantity{}
+				}
+				kind := c.Hugepages[m.Type]
+				into = &kind
+			}
+			if *into == nil {
+				*into = map[string]apiresource.Quantity{}
+			}
+			key := cpuset.FormatIDs(m.NUMAIDs)
+			amount.Add((*into)[key])
+			(*into)[key] = amount
+			if m.Type != string(corev1.ResourceMemory) {
+				c.Hugepages[m.Type] = *into
+			}
+		}
+		for _, d := range h.Devices {
+			if c.Devices == nil {
+				c.Devices = map[string]annotation.PlacedDevices{}
+			}
+			c.Devices[d.Resource] = join(c.Devices[d.Resource], annotation.PlacedDevices{Mask: numaNodes(d.NUMAIDs), Count: int32(d.Count)})
+		}
+		out[h.Container] = c
+	}
+	return out
+}
+
+// join adds devices that stand on other nodes.
+func join(all, part annotation.PlacedDevices) annotation.PlacedDevices {
+	if all.Count == 0 {
+		return part
+	}
+	if all.Split == nil {
+		all.Split = []annotation.PlacedDevices{all}
+	}
+	mask := slices.Concat(all.Mask, part.Mask)
+	slices.Sort(mask)
+	return annotation.PlacedDevices{
+		Mask: slices.Compact(mask), Count: all.Count + part.Count, Split: append(slices.Clip(all.Split), part),
+	}
+}
+
+func numaNodes(ids []int) annotation.NUMANodes {
+	var out annotation.NUMANodes
+	for _, id := range ids {
+		out = append(out, int32(id))
+	}
+	return out
+}
+
+// heldOf reads what containers have, by name. Lists that cannot be read are an error that names the container.
+func heldOf(placed annotation.PlacedContainers) ([]ledger.Held, error) {
+	out := make([]ledger.Held, 0, len(placed))
+	for _, name := range slices.Sorted(maps.Keys(placed)) {
+		c := placed[name]
+		h := ledger.Held{Container: name, NUMAIDs: ids(c.Mask), Preferred: c.Preferred}
+		cpus, err := cpuset.ParseIDs(c.CPUs)
+		if err != nil {
+			return nil, fmt.Errorf("container %s: cpus: %w", name, err)
+		}
+		h.CPUList = cpuset.FormatIDs(cpus)
+		kinds := map[string]map[string]apiresource.Quantity{string(corev1.ResourceMemory): c.Memory}
+		maps.Copy(kinds, c.Hugepages)
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			for _, nodes := range slices.Sorted(maps.Keys(kinds[kind])) {
+				amount := kinds[kind][nodes]
+				numa, err := cpuset.ParseIDs(nodes)
+				if err != nil || len(numa) == 0 {
+					return nil, fmt.Errorf("container %s: %s: NUMA nodes %q: %w", name, kind, nodes, cmp.Or(err, errors.New("want a list")))
+				}
+				h.Memory = append(h.Memory, ledger.HeldMemory{Type: kind, NUMAIDs: numa, Bytes: amount.Value()})
+			}
+		}
+		slices.SortStableFunc(h.Memory, func(a, b ledger.HeldMemory) int {
+			return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.NUMAIDs, b.NUMAIDs))
+		})
+		for _, resource := range slices.Sorted(maps.Keys(c.Devices)) {
+			parts := c.Devices[resource].Split
+			if len(parts) == 0 {
+				parts = []annotation.PlacedDevices{c.Devices[resource]}
+			}
+			for _, d := range parts {
+				h.Devices = append(h.Devices, ledger.HeldDevices{Resource: resource, NUMAIDs: ids(d.Mask), Count: int(d.Count)})
+			}
+		}
+		slices.SortStableFunc(h.Devices, func(a, b ledger.HeldDevices) int {
+			return cmp.Or(cmp.Compare(a.Resource, b.Resource), slices.Compare(a.NUMAIDs, b.NUMAIDs))
+		})
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// ids sorts NUMA nodes; nil for none.
+func ids(nodes annotation.NUMANodes) []int {
+	var out []int
+	for _, n := range nodes {
+		out = append(out, int(n))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// nodeMaker makes kubelets; one that remembers them hands out one value for equal ones.
+type nodeMaker func(*topo.Machine, kubelet.Config, kubelet.Inventory) (*kubelet.Node, why.Reason)
+
+// model reads how the node's kubelet handles CPUs, memory and topology, and what it has given to whom. It needs the
+// machine and the kubelet's version; without them only CPUs are counted.
+func (r *factReader) model(newNode nodeMaker) {
+	r.mode()
+	told, ok := r.kubeletSettings()
+	if !ok || r.facts.Machine == nil {
+		return
+	}
+	active := told.CPU.Policy == annotation.KubeletPolicyStatic || told.Memory.Policy == annotation.KubeletMemoryStatic ||
+		told.Topology.Policy != annotation.KubeletTopologyNone
+	version := cmp.Or(r.node.Status.NodeInfo.KubeletVersion, told.Version)
+	behaviour, known := kubelet.ModelOf(version)
+	if !active || !known {
+		return
+	}
+	config := r.config(&told)
+	config.Model = behaviour
+	state := r.numaState()
+	inventory := r.inventory(&told, &state)
+
+	m := &r.facts.Model
+	m.Node, m.Fault = newNode(r.facts.Machine, config, inventory)
+	m.CPUs, m.Memory = config.CPU.Static, config.Memory.Static
+	for _, d := range inventory.Devices {
+		m.Devices = append(m.Devices, d.Resource)
+	}
+	slices.Sort(m.Devices)
+	m.Devices = slices.Compact(m.Devices)
+	m.Policy, m.PodScope = policyOf(config.Topology.Policy), config.Topology.PodScope
+	m.Release = "1." + strconv.Itoa(behaviour.Minor)
+	m.Assumed = r.assumed
+	r.placed(&state)
+}
+
+func (r *factReader) mode() {
+	text, ok := r.nrt.Annotations[annotation.TopologyMode]
+	if !ok {
+		return
+	}
+	mode, _, err := annotation.ParseMode(text)
+	if err != nil {
+		r.onNRT(annotation.TopologyMode, text, err)
+		return
+	}
+	switch mode {
+	case annotation.ModeFollow:
+		r.facts.Mode = ledger.Follow
+	case annotation.ModeBlind:
+		r.facts.Mode = ledger.Blind
+	}
+}
+
+// kubeletSettings reads what the agent tells of the kubelet, else what other exporters do: then options and reservations
+// that these do not tell count as absent. false when nobody tells anything.
+func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
+	if text, ok := r.nrt.Annotations[annotation.KubeletKey]; ok {
+		k, _, err := annotation.ParseKubelet(text)
+		if err == nil {
+			return k, true
+		}
+		r.onNRT(annotation.KubeletKey, text, err)
+	}
+	r.assumed = true
+	k := annotation.Kubelet{
+		CPU: annotation.KubeletCPU{
+			Policy: cmp.Or(r.kube.Policy, annotation.KubeletPolicyNone), Options: r.kube.Options, Reserved: r.kube.ReservedCPUs,
+		},
+		Memory:   annotation.KubeletMemory{Policy: annotation.KubeletMemoryNone},
+		Topology: annotation.KubeletTopology{Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer},
+	}
+	told := r.kube.Policy != ""
+	for _, name := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+		if policy, ok := reportedPolicy(name); ok {
+			told = true
+			k.Topology.Policy = kubeletPolicy(policy)
+			if strings.HasSuffix(name, "PodLevel") {
+				k.Topology.Scope = annotation.TopologyScopePod
+			}
+			break
+		}
+	}
+	for _, a := range r.nrt.Attributes {
+		switch a.Name {
+		case annotation.AttributeTopologyPolicy:
+			if _, ok := hint.ParsePolicy(a.Value); ok {
+				k.Topology.Policy, told = a.Value, true
+			}
+		case annotation.AttributeTopologyScope:
+			k.Topology.Scope = a.Value
+		case annotation.AttributeMaxNUMANodes:
+			k.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: a.Value}
+		}
+	}
+	return k, told
+}
+
+func kubeletPolicy(p ledger.TopologyPolicy) string {
+	return [...]string{
+		annotation.KubeletTopologyNone, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted,
+		annotation.KubeletTopologySingleNUMA,
+	}[p]
+}
+
+func policyOf(p hint.Policy) ledger.TopologyPolicy {
+	return [...]ledger.TopologyPolicy{ledger.NoTopology, ledger.BestEffort, ledger.Restricted, ledger.SingleNUMANode}[p]
+}
+
+// config is what the kubelet is told, in the machine's indices. Options of a policy that is off mean nothing.
+func (r *factReader) config(told *annotation.Kubelet) kubelet.Config {
+	var c kubelet.Config
+	if told.CPU.Policy == annotation.KubeletPolicyStatic {
+		on := func(option string) bool { return told.CPU.Options[option] == "true" }
+		c.CPU = kubelet.CPU{
+			Static:                true,
+			FullPCPUsOnly:         on(annotation.OptionFullPCPUsOnly),
+			DistributeAcrossNUMA:  on(annotation.OptionDistributeAcrossNUMA),
+			DistributeAcrossCores: on(annotation.OptionDistributeCores),
+			AlignBySocket:         on(annotation.OptionAlignBySocket),
+			StrictReservation:     on(annotation.OptionStrictCPUReservation),
+			AlignL3:               on(annotation.OptionPreferAlignByL3),
+			Reserved: r.cpus(told.CPU.Reserved, func(err error) {
+				if told.CPU.Reserved != r.kube.ReservedCPUs { // else it has been told
+					r.onNRT(annotation.KubeletKey, told.CPU.Reserved, fmt.Errorf("cpu.reserved: %w", err))
+				}
+			}),
+		}
+	}
+	c.Memory.Static = told.Memory.Policy == annotation.KubeletMemoryStatic
+	c.Topology.Policy, _ = hint.ParsePolicy(told.Topology.Policy)
+	if c.Topology.Policy == hint.None {
+		return c
+	}
+	c.Topology.PodScope = told.Topology.Scope == annotation.TopologyScopePod
+	c.Topology.PreferClosest = told.Topology.Options[annotation.OptionPreferClosest] == "true"
+	if text, ok := told.Topology.Options[annotation.OptionMaxNUMANodes]; ok {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 8 {
+			r.onNRT(annotation.KubeletKey, text, fmt.Errorf("topology.options[%s]: want a number of at least 8", annotation.OptionMaxNUMANodes))
+			return c
+		}
+		c.Topology.MaxNodes = n
+	}
+	return c
+}
+
+// numaState reads what the kubelet's managers hold; nothing when the agent does not tell.
+func (r *factReader) numaState() annotation.NUMAState {
+	text, ok := r.nrt.Annotations[annotation.NUMAStateKey]
+	if !ok {
+		return annotation.NUMAState{}
+	}
+	state, _, err := annotation.ParseNUMAState(text)
+	if err != nil {
+		r.onNRT(annotation.NUMAStateKey, text, err)
+	}
+	return state
+}
+
+// inventory is what the agent tells of the managers, else what the zones have.
+func (r *factReader) inventory(told *annotation.Kubelet, state *annotation.NUMAState) kubelet.Inventory {
+	var inv kubelet.Inventory
+	m := r.facts.Machine
+	if told.Memory.Policy == annotation.KubeletMemoryStatic {
+		inv.Zones = make([]kubelet.Zone, m.NumNUMA())
+		for i := range inv.Zones {
+			id := m.NUMAID(topo.NUMA(i))
+			if z, ok := state.Memory[int32(id)]; ok {
+				inv.Zones[i].Allocatable = bytesOf(z.Allocatable)
+			} else if state.Memory == nil {
+				inv.Zones[i].Allocatable = r.zoneMemory(id, told.Memory.Reserved[int32(id)])
+			}
+		}
+	}
+	if state.Devices == nil {
+		inv.Devices = r.zoneDevices()
+		return inv
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.Devices)) {
+		for _, d := range state.Devices[name] {
+			nodes, known := numaMask(m, d.NUMA)
+			if !known {
+				r.onNRT(annotation.NUMAStateKey, name, fmt.Errorf("devices[%s]: NUMA nodes %v are not on the node", name, d.NUMA))
+				continue
+			}
+			inv.Devices = append(inv.Devices, kubelet.DeviceSet{
+				Resource: name, Nodes: nodes, Registered: int(d.Total), Healthy: int(max(d.Total-d.Unhealthy, 0)),
+			})
+		}
+	}
+	return inv
+}
+
+func bytesOf(list corev1.ResourceList) map[string]int64 {
+	out := make(map[string]int64, len(list))
+	for name, q := range list {
+		if IsMemory(name) {
+			out[string(name)] = q.Value()
+		}
+	}
+	return out
+}
+
+// numaMask is false when one of the nodes is not on the machine.
+func numaMask(m *topo.Machine, nodes annotation.NUMANodes) (mask hint.Mask, known bool) {
+	for _, id := range nodes {
+		n, ok := m.NUMAByID(int(id))
+		if !ok || int(n) >= hint.MaxNodes {
+			return 0, false
+		}
+		mask |= 1 << n
+	}
+	return mask, true
+}
+
+// zoneMemory is what a zone has for pods: its allocatable memory, and no more than its capacity without the reservation.
+func (r *factReader) zoneMemory(id int, reserved corev1.ResourceList) map[string]int64 {
+	out := map[string]int64{}
+	for _, a := range r.facts.Memory {
+		if a.NUMAID == id {
+			out[a.Type] = a.Bytes
+		}
+	}
+	for _, z := range r.nrt.Zones {
+		if zone, ok := zoneID(z.Name); !ok || zone != id {
+			continue
+		}
+		for _, amount := range z.Resources {
+			if q, ok := reserved[corev1.ResourceName(amount.Name)]; ok && !amount.Capacity.IsZero() {
+				out[amount.Name] = max(min(out[amount.Name], amount.Capacity.Value()-q.Value()), 0)
+			}
+		}
+		break
+	}
+	return out
+}
+
+// zoneDevices are the devices that zones count; each stands on one NUMA node.
+func (r *factReader) zoneDevices() []kubelet.DeviceSet {
+	var out []kubelet.DeviceSet
+	for _, z := range r.nrt.Zones {
+		id, ok := zoneID(z.Name)
+		if !ok || z.Type != annotation.ZoneTypeNode {
+			continue
+		}
+		nodes, known := numaMask(r.facts.Machine, annotation.NUMANodes{int32(id)})
+		if !known {
+			continue
+		}
+		for _, a := range z.Resources {
+			total, healthy := a.Capacity.Value(), a.Allocatable.Value()
+			if !IsDevice(a.Name) || total <= 0 || slices.ContainsFunc(out, func(d kubelet.DeviceSet) bool {
+				return d.Resource == a.Name && d.Nodes == nodes
+			}) {
+				continue
+			}
+			out = append(out, kubelet.DeviceSet{
+				Resource: a.Name, Nodes: nodes, Registered: int(total), Healthy: int(min(max(healthy, 0), total)),
+			})
+		}
+	}
+	return out
+}
+
+// placed reads what the pods have, and the generation of the report that says so.
+func (r *factReader) placed(state *annotation.NUMAState) {
+	m := &r.facts.Model
+	if text, ok := r.nrt.Annotations[annotation.ReportKey]; ok {
+		report, _, err := annotation.ParseReport(text)
+		if err != nil {
+			r.onNRT(annotation.ReportKey, text, err)
+		}
+		m.Gen = max(report.Gen, 0)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(state.Pods)) {
+		held, err := heldOf(state.Pods[uid])
+		if err != nil {
+			r.onNRT(annotation.NUMAStateKey, string(uid), fmt.Errorf("pods[%s]: %w", uid, err))
+			continue
+		}
+		m.Placed = append(m.Placed, ledger.Placed{UID: string(uid), Held: held})
+	}
+}
+
+// Rejected tells why a pod's kubelet did not run it; false for pods that were admitted, or whose kubelet has not spoken.
+func Rejected(pod *corev1.Pod) (reason string, rejected bool) {
+	reason = pod.Status.Reason
+	if pod.Status.Phase != corev1.PodFailed {
+		return "", false
+	}
+	return reason, Misaligned(reason) || strings.HasPrefix(reason, "OutOf")
+}
+
+// Misaligned reports whether a kubelet rejects with this reason what its managers cannot align or allocate. Reasons that
+// begin with OutOf are about the node as a whole, and no business of theirs.
+func Misaligned(reason string) bool {
+	switch reason {
+	case kubelet.TopologyAffinityError, kubelet.SMTAlignmentError, kubelet.UnexpectedAdmissionError, "EmptyPodSharedPoolError":
+		return true
+	}
+	return false
+}

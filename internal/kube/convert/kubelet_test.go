@@ -1,0 +1,402 @@
+package convert_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// pairOf is a machine with 2 NUMA nodes × 4 cores × 2 threads; node ids are 0 and step.
+func pairOf(tb testing.TB, step int) *topo.Machine {
+	tb.Helper()
+	var s topo.Spec
+	for c := range 16 {
+		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: c % 8, L3: -1, Die: -1, NUMA: c % 8 / 4 * step, Socket: c % 8 / 4})
+	}
+	m, err := topo.New(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+const versioned = "v1.36.3"
+
+func nodeOf(version string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	n.Status.NodeInfo.KubeletVersion = version
+	return n
+}
+
+func nrtOf(m *topo.Machine, annotations map[string]string) *v1alpha2.NodeResourceTopology {
+	t := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
+		annotation.CPUTopology: convert.Topology(m).String(),
+	}}}
+	maps.Copy(t.Annotations, annotations)
+	return t
+}
+
+const staticKubelet = `{"version":"v1.35.1","cpu":{"policy":"static","options":{"full-pcpus-only":"true"},"reserved":"0,8"},` +
+	`"memory":{"policy":"Static"},"topology":{"policy":"restricted","scope":"pod","options":{"prefer-closest-numa-nodes":"true","max-allowable-numa-nodes":"16"}}}`
+
+const numaState = `{"memory":{"0":{"allocatable":{"memory":"4Gi"}},"1":{"allocatable":{"memory":"8Gi"}}},` +
+	`"devices":{"nvidia.com/gpu":[{"numa":[0],"total":4,"free":2,"unhealthy":1},{"numa":[],"total":1,"free":1}]},` +
+	`"pods":{"u":{"b":{"cpus":"2-3","memory":{"0-1":"1Gi"}},"a":{"devices":{"nvidia.com/gpu":{"mask":[0],"count":1}}}}}}`
+
+func TestKubeletOfANode(t *testing.T) {
+	t.Parallel()
+	type model struct {
+		Mode            ledger.Mode
+		Config          kubelet.Config
+		Fault           why.Code
+		Release         string
+		Assumed         bool
+		Gen             int64
+		Memory, Devices []string
+		Placed          []ledger.Placed
+	}
+	behaviour, _ := kubelet.ModelOf(versioned)
+	told := kubelet.Config{
+		Model:    behaviour,
+		CPU:      kubelet.CPU{Static: true, FullPCPUsOnly: true, Reserved: cpuset.MustParse("0,8")},
+		Memory:   kubelet.Memory{Static: true},
+		Topology: kubelet.Topology{Policy: hint.Restricted, PodScope: true, PreferClosest: true, MaxNodes: 16},
+	}
+	placed := []ledger.Placed{{UID: "u", Held: []ledger.Held{
+		{Container: "a", Devices: []ledger.HeldDevices{{Resource: "nvidia.com/gpu", NUMAIDs: []int{0}, Count: 1}}},
+		{Container: "b", CPUList: "2-3", Memory: []ledger.HeldMemory{{Type: "memory", NUMAIDs: []int{0, 1}, Bytes: 1 << 30}}},
+	}}}
+	tests := map[string]struct {
+		version     string
+		machine     int // distance of NUMA ids
+		annotations map[string]string
+		change      func(*v1alpha2.NodeResourceTopology)
+		want        model
+		predicted   bool
+		problems    []string
+	}{
+		"a node of which nobody tells anything is not predicted": {version: versioned},
+		"all that the agent tells": {
+			version: versioned, predicted: true,
+			annotations: map[string]string{
+				annotation.KubeletKey: staticKubelet, annotation.NUMAStateKey: numaState, annotation.TopologyMode: "Follow",
+				annotation.ReportKey: `{"gen":7}`,
+			},
+			want: model{Mode: ledger.Follow, Config: told, Release: "1.36", Gen: 7, Devices: []string{"nvidia.com/gpu"}, Placed: placed},
+		},
+		"without the Node the agent tells the version": {
+			predicted:   true,
+			annotations: map[string]string{annotation.KubeletKey: `{"version":"v1.36.1","topology":{"policy":"best-effort"}}`},
+			want:        model{Release: "1.36", Config: kubelet.Config{Model: behaviour, Topology: kubelet.Topology{Policy: hint.BestEffort}}},
+		},
+		"a kubelet of 1.32 has no model": {
+			version: "v1.32.0", annotations: map[string]string{annotation.KubeletKey: staticKubelet},
+		},
+		"a kubelet whose version nobody tells has no model": {
+			annotations: map[string]string{annotation.KubeletKey: `{"cpu":{"policy":"static"}}`},
+		},
+		"managers that are off are not predicted": {
+			version: versioned, annotations: map[string]string{annotation.KubeletKey: `{}`, annotation.TopologyMode: "Own"},
+		},
+		"what a foreign exporter tells is told to be assumed": {
+			version: versioned, predicted: true,
+			annotations: map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static","reservedCPUs":"0"}`},
+			change: func(n *v1alpha2.NodeResourceTopology) {
+				n.TopologyPolicies = []string{"SingleNUMANodePodLevel"} //nolint:staticcheck // deprecated, and still what exporters write
+			},
+			want: model{
+				Assumed: true, Release: "1.36",
+				Config: kubelet.Config{
+					Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")},
+					Topology: kubelet.Topology{Policy: hint.SingleNUMANode, PodScope: true},
+				},
+			},
+		},
+		"attributes beat the words of topologyPolicies": {
+			version: versioned, predicted: true,
+			change: func(n *v1alpha2.NodeResourceTopology) {
+				n.TopologyPolicies = []string{"BestEffort"} //nolint:staticcheck // deprecated, and still what exporters write
+				n.Attributes = v1alpha2.AttributeList{
+					{Name: "topologyManagerPolicy", Value: "restricted"}, {Name: "topologyManagerScope", Value: "pod"},
+					{Name: "topologyManagerMaxNUMANodes", Value: "12"},
+				}
+			},
+			want: model{Assumed: true, Release: "1.36", Config: kubelet.Config{
+				Model: behaviour, Topology: kubelet.Topology{Policy: hint.Restricted, PodScope: true, MaxNodes: 12},
+			}},
+		},
+		"devices of zones": {
+			version: versioned, predicted: true,
+			annotations: map[string]string{annotation.KubeletKey: `{"topology":{"policy":"restricted"}}`},
+			change: func(n *v1alpha2.NodeResourceTopology) {
+				n.Zones = v1alpha2.ZoneList{{Name: "node-1", Type: "Node", Resources: v1alpha2.ResourceInfoList{
+					{Name: "example.com/nic", Capacity: resource.MustParse("2"), Allocatable: resource.MustParse("1")},
+					{Name: "koordinator.sh/gpu-core", Capacity: resource.MustParse("100")},
+				}}}
+			},
+			want: model{
+				Release: "1.36", Config: kubelet.Config{Model: behaviour, Topology: kubelet.Topology{Policy: hint.Restricted}},
+				Devices: []string{"example.com/nic"},
+			},
+		},
+		"ids that make the kubelet crash": {
+			version: versioned, machine: 8,
+			annotations: map[string]string{
+				annotation.KubeletKey: `{"topology":{"policy":"restricted","options":{"prefer-closest-numa-nodes":"1"}}}`,
+			},
+			want: model{Release: "1.36", Fault: why.KubeletPanics},
+		},
+		"settings that cannot be read are told, and count as absent": {
+			version: versioned,
+			annotations: map[string]string{
+				annotation.KubeletKey: `{"topology":{"policy":"strict"}}`, annotation.TopologyMode: "Lead",
+			},
+			problems: []string{
+				`NodeResourceTopology/n: node.tenon.sh/topology-mode: byte 0: Unsupported value "Lead": supported Own, Follow, Blind`,
+				`NodeResourceTopology/n: node.tenon.sh/kubelet: byte 12: topology.policy: Unsupported value "strict": supported none, best-effort, restricted, single-numa-node`,
+			},
+		},
+		"a report that cannot be read leaves the settings": {
+			version: versioned, predicted: true,
+			annotations: map[string]string{
+				annotation.KubeletKey:   `{"cpu":{"policy":"static","reserved":"0,99"},"topology":{"policy":"restricted","options":{"max-allowable-numa-nodes":"7"}}}`,
+				annotation.NUMAStateKey: `{"devices":{"g":[{"numa":[5],"total":1}]},"pods":{"u":{"c":{"cpus":"3-1"}}}}`, annotation.ReportKey: `{"gen":"x"}`,
+			},
+			want: model{Release: "1.36", Config: kubelet.Config{
+				Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")},
+				Topology: kubelet.Topology{Policy: hint.Restricted},
+			}},
+			problems: []string{
+				"NodeResourceTopology/n: node.tenon.sh/kubelet: CPUs 99 are not on the node or offline",
+				"NodeResourceTopology/n: node.tenon.sh/kubelet: topology.options[max-allowable-numa-nodes]: want a number of at least 8",
+				"NodeResourceTopology/n: node.tenon.sh/numa-state: devices[g]: NUMA nodes [5] are not on the node",
+				"NodeResourceTopology/n: node.tenon.sh/report: byte 10: gen: want a whole number that fits int64, got string",
+				`NodeResourceTopology/n: node.tenon.sh/numa-state: pods[u]: container c: cpus: cpu list item "3-1": the end is below the start`,
+			},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nrt := nrtOf(pairOf(t, max(tt.machine, 1)), tt.annotations)
+			if tt.change != nil {
+				tt.change(nrt)
+			}
+			facts, problems := convert.Facts(nodeOf(tt.version), nrt, convert.DefaultArgs())
+			m := facts.Model
+			got := model{Mode: facts.Mode, Fault: m.Fault.Code, Release: m.Release, Assumed: m.Assumed, Gen: m.Gen, Devices: m.Devices, Placed: m.Placed}
+			if m.Node != nil {
+				got.Config = m.Node.Config()
+			}
+			if (m.Node != nil) != tt.predicted {
+				t.Errorf("predicted = %v, want %v", m.Node != nil, tt.predicted)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.Transformer("list", cpuset.Set.String)); diff != "" {
+				t.Errorf("model (-want +got):\n%s", diff)
+			}
+			var texts []string
+			for _, p := range problems {
+				texts = append(texts, p.String())
+			}
+			if diff := cmp.Diff(tt.problems, texts); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEqualNodesShareOneKubelet(t *testing.T) {
+	t.Parallel()
+	var known convert.Known
+	read := func(settings string) *kubelet.Node {
+		f, _ := known.Facts(nodeOf(versioned), nrtOf(pairOf(t, 1), map[string]string{annotation.KubeletKey: settings}), convert.DefaultArgs())
+		return f.Model.Node
+	}
+	a, b, c := read(staticKubelet), read(staticKubelet), read(strings.Replace(staticKubelet, "restricted", "best-effort", 1))
+	if a == nil || a != b || a == c {
+		t.Errorf("got %p, %p and with another policy %p: want the first two to be one value", a, b, c)
+	}
+}
+
+func TestWhatAKubeletSeesOfAPod(t *testing.T) {
+	t.Parallel()
+	always := corev1.ContainerRestartPolicyAlways
+	list := func(pairs ...string) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return out
+	}
+	tests := map[string]struct {
+		pod  func(*corev1.Pod)
+		want *kubelet.Pod
+	}{
+		"a Burstable pod takes no part": {pod: func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list("cpu", "1")}}}
+		}},
+		"a Burstable pod with a device takes part with that": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+					Requests: list("cpu", "1"), Limits: list("nvidia.com/gpu", "2", "koordinator.sh/gpu-core", "50"),
+				}}}
+			},
+			want: &kubelet.Pod{UID: "u", Containers: []kubelet.Container{{Name: "c", Devices: []kubelet.Amount{{Name: "nvidia.com/gpu", N: 2}}}}},
+		},
+		"containers in order, roles, whole CPUs, memory and hugepages": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.InitContainers = []corev1.Container{
+					{Name: "i", Resources: corev1.ResourceRequirements{Limits: list("cpu", "1", "memory", "1Gi")}},
+					{Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: list("cpu", "500m", "memory", "1Gi")}},
+				}
+				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+					Limits: list("cpu", "2", "memory", "3Gi", "hugepages-2Mi", "4Mi"),
+				}}}
+			},
+			want: &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{
+				{Name: "i", Role: kubelet.Init, CPUs: 1, Memory: []kubelet.Amount{{Name: "memory", N: 1 << 30}}},
+				{Name: "s", Role: kubelet.Sidecar, Memory: []kubelet.Amount{{Name: "memory", N: 1 << 30}}},
+				{Name: "c", CPUs: 2, Memory: []kubelet.Amount{{Name: "hugepages-2Mi", N: 4 << 20}, {Name: "memory", N: 3 << 30}}},
+			}},
+		},
+		"a resize that the kubelet has not granted does not count": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Limits: list("cpu", "4", "memory", "3Gi")}}}
+				p.Status.QOSClass = corev1.PodQOSGuaranteed
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "2", "memory", "1Gi")}}
+			},
+			want: &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{
+				{Name: "c", CPUs: 2, Memory: []kubelet.Amount{{Name: "memory", N: 1 << 30}}},
+			}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID("u"), Name: "p"}}
+			p.CreationTimestamp = metav1.Unix(1000, 0)
+			tt.pod(p)
+			r, reason, detail := convert.Request(p, convert.DefaultArgs())
+			if !reason.OK() {
+				t.Fatal(reason, detail)
+			}
+			if diff := cmp.Diff(tt.want, r.Kubelet); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+			p.Spec.NodeName = "n"
+			e, concerns := convert.Entry(p)
+			if concerns != (tt.want != nil) {
+				t.Fatalf("concerns = %v", concerns)
+			}
+			if tt.want != nil {
+				if diff := cmp.Diff(tt.want, e.Guest.Pod); diff != "" || e.Guest.Created != 1000 {
+					t.Errorf("entry, made at %d (-want +got):\n%s", e.Guest.Created, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestAPredictionIsReadBackAsItWasMade is the part of L6 that crosses the API in Follow mode.
+func TestAPredictionIsReadBackAsItWasMade(t *testing.T) {
+	t.Parallel()
+	predicted, split := 0, 0
+	m := pairOf(t, 4)
+	settings := []string{
+		`{"cpu":{"policy":"static","reserved":"0"},"memory":{"policy":"Static"},"topology":{"policy":"best-effort"}}`,
+		`{"cpu":{"policy":"static","reserved":"0"},"memory":{"policy":"Static"},"topology":{"policy":"restricted","scope":"pod"}}`,
+		`{"cpu":{"policy":"static","reserved":"0"}}`,
+	}
+	const state = `{"memory":{"0":{"allocatable":{"memory":"4Gi","hugepages-2Mi":"8Mi"}},"4":{"allocatable":{"memory":"4Gi","hugepages-2Mi":"8Mi"}}},` +
+		`"devices":{"x.io/d":[{"numa":[0],"total":2,"free":2},{"numa":[4],"total":2,"free":2}]}}`
+	for range 10 {
+		rapid.Check(t, func(t *rapid.T) {
+			facts, problems := convert.Facts(nodeOf(versioned), nrtOf(m, map[string]string{
+				annotation.KubeletKey: rapid.SampledFrom(settings).Draw(t, "kubelet"), annotation.NUMAStateKey: state,
+				annotation.TopologyMode: "Follow", annotation.ReportKey: `{"gen":3}`,
+			}), convert.DefaultArgs())
+			if len(problems) > 0 || facts.Model.Node == nil {
+				t.Fatalf("not predicted: %v", problems)
+			}
+			view := ledger.New(facts).View()
+			pod := newPod(class(rapid.SampledFrom([]string{"", "LS", "LSR"}).Draw(t, "class")))
+			for i := range rapid.IntRange(1, 3).Draw(t, "containers") {
+				limits := corev1.ResourceList{
+					"cpu":    resource.MustParse(rapid.SampledFrom([]string{"1", "2", "9", "500m"}).Draw(t, "cpu")),
+					"memory": resource.MustParse(rapid.SampledFrom([]string{"1Gi", "5Gi"}).Draw(t, "memory")),
+				}
+				if rapid.Bool().Draw(t, "pages") {
+					limits["hugepages-2Mi"] = resource.MustParse("4Mi")
+				}
+				if n := rapid.IntRange(0, 3).Draw(t, "devices"); n > 0 {
+					limits["x.io/d"] = *resource.NewQuantity(int64(n), resource.DecimalSI)
+				}
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: string(rune('z' - i)), Resources: corev1.ResourceRequirements{Requests: limits, Limits: limits}})
+			}
+			r, reason, _ := convert.Request(pod, convert.DefaultArgs())
+			if !reason.OK() {
+				return
+			}
+			offer, reason := place.Try(view, r)
+			if fits := place.Fits(view, r); fits.OK() != reason.OK() {
+				t.Fatalf("Fits says %v, Try says %v", fits, reason)
+			}
+			if !reason.OK() {
+				return
+			}
+			record, ok := convert.Predicted(offer)
+			if ok != facts.Model.Concerns(r.Kubelet) {
+				t.Fatalf("predicted %v: %+v", ok, offer.Entry)
+			}
+			if !ok {
+				return
+			}
+			if record.Model != "1.36" || record.Gen != 3 {
+				t.Fatalf("predicted by %s on %d, want 1.36 on 3", record.Model, record.Gen)
+			}
+			if offer.Entry.CPUList != "" {
+				t.Fatalf("CPUs %s are ours, where the kubelet chooses", offer.Entry.CPUList)
+			}
+			pod.Spec.NodeName = "n"
+			annot(annotation.PredictedPlacementKey, record.String())(pod)
+			if text := convert.Status(m, view, r, offer).String(); text != "{}" { // a pod of the shared pool
+				annot(annotation.ResourceStatusKey, text)(pod)
+			}
+			if problems := convert.EntryProblems(pod); problems != nil {
+				t.Fatalf("our own annotation has problems: %v", problems)
+			}
+			entry, concerns := convert.Entry(pod)
+			if !concerns || !entry.Equal(offer.Entry) {
+				t.Fatalf("%s is read as another entry (-committed +read):\n%s", record, cmp.Diff(offer.Entry.Guest, entry.Guest))
+			}
+			predicted++
+			for _, c := range record.Containers {
+				if slices.ContainsFunc(slices.Collect(maps.Values(c.Devices)), func(d annotation.PlacedDevices) bool { return len(d.Split) > 0 }) {
+					split++
+				}
+			}
+		})
+	}
+	if predicted < 100 || split == 0 {
+		t.Errorf("%d predictions, %d with devices of two nodes: the generator is too narrow", predicted, split)
+	}
+}

@@ -1,0 +1,109 @@
+package kube
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Listener is told what becomes of predictions. Its functions are called outside of the store's locks, from whoever feeds
+// the store; they must not block.
+type Listener struct {
+	// Confirmed: a node has reported what a pod has, for the first time since the store is complete.
+	Confirmed func(node string, c ledger.Confirmation)
+	// Left: a pod that takes part in the decisions of its node's kubelet has no entry any more.
+	Left func(node string, e ledger.Entry)
+}
+
+// Tell makes l the store's listener, in place of any other.
+func (s *Store) Tell(l Listener) { s.told.Store(&l) }
+
+func (s *Store) tellConfirmed(node string, news []ledger.Confirmation) {
+	l := s.told.Load()
+	if l == nil || !s.IsSynced() {
+		return // what was there before us was told before
+	}
+	for _, c := range news {
+		l.Confirmed(node, c)
+	}
+}
+
+func (s *Store) tellLeft(node string, e *ledger.Entry) {
+	if l := s.told.Load(); l != nil && e != nil {
+		l.Left(node, *e)
+	}
+}
+
+// heldPrefix marks entries of no pod. No UID of a pod has a slash.
+const heldPrefix = "rejected/"
+
+// Hold keeps what a pod that its kubelet rejected was predicted to get, until Release: the kubelet may have booked it and
+// gives it back later than it says no.
+func (s *Store) Hold(node string, e ledger.Entry) {
+	if e.Guest == nil {
+		return
+	}
+	pod := *e.Guest.Pod
+	pod.UID = heldPrefix + e.UID
+	guest := *e.Guest
+	guest.Pod = &pod
+	ghost := ledger.Entry{UID: pod.UID, Namespace: e.Namespace, Name: e.Name, Class: e.Class, Guest: &guest}
+	s.change(node, func(r *record) { r.put(ghost) })
+}
+
+// Release ends a Hold.
+func (s *Store) Release(node, uid string) {
+	s.change(node, func(r *record) { r.remove(heldPrefix + uid) })
+}
+
+// isHeld reports whether an entry is one of Hold.
+func isHeld(e *ledger.Entry) bool { return strings.HasPrefix(e.UID, heldPrefix) }
+
+// Holder returns on which node a pod has an entry.
+func (s *Store) Holder(uid string) (node string, e ledger.Entry, found bool) {
+	name, ok := s.holders.Load(uid)
+	if !ok {
+		return "", ledger.Entry{}, false
+	}
+	node = name.(string)
+	e, found = s.View(node).Entry(uid)
+	return node, e, found
+}
+
+// guests reports whether the kubelet of v's node gives e anything of its own.
+func guests(v *ledger.View, e *ledger.Entry) bool {
+	model := &v.Facts().Model
+	return e.Guest != nil && model.Concerns(e.Guest.Pod)
+}
+
+// NewRejectionInformer returns an informer of pods that have failed. The scheduler's own pods are those that have not, so
+// it never sees why one did. Of pods that no kubelet rejected only the name is kept.
+func NewRejectionInformer(client kubernetes.Interface) cache.SharedIndexInformer {
+	failed := fields.OneTermEqualSelector("status.phase", string(corev1.PodFailed)).String()
+	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) { o.FieldSelector = failed })
+	_ = informer.SetTransform(trimFailed) // fails only once it runs
+	return informer
+}
+
+func trimFailed(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	if _, rejected := convert.Rejected(pod); rejected {
+		pod.ManagedFields = nil
+		return pod, nil
+	}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+	}}, nil
+}
