@@ -1,0 +1,365 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+const gibi = 1 << 30
+
+// follows are the facts of a node in Follow mode, whose kubelet is static and whose topology policy is the given one.
+func follows(tb interface{ Fatalf(string, ...any) }, m *topo.Machine, policy hint.Policy) ledger.Facts {
+	behaviour, _ := kubelet.ModelOf("v1.36.3")
+	zones := make([]kubelet.Zone, m.NumNUMA())
+	for i := range zones {
+		zones[i].Allocatable = map[string]int64{"memory": 8 * gibi}
+	}
+	node, reason := kubelet.NewNode(m, kubelet.Config{
+		Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)}, Memory: kubelet.Memory{Static: true},
+		Topology: kubelet.Topology{Policy: policy},
+	}, kubelet.Inventory{Zones: zones, Devices: []kubelet.DeviceSet{{Resource: "x.io/d", Nodes: 1, Registered: 4, Healthy: 3}}})
+	if !reason.OK() {
+		tb.Fatalf("the kubelet of the test is refused: %+v", reason)
+	}
+	return ledger.Facts{
+		Machine: m, Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.Of(0)}, Mode: ledger.Follow, MinSharedCPUs: -1,
+		Model: ledger.Model{
+			Node: node, CPUs: true, Memory: true, Devices: []string{"x.io/d"}, Release: "1.36", Gen: 1,
+			Policy: [...]ledger.TopologyPolicy{ledger.NoTopology, ledger.BestEffort, ledger.Restricted, ledger.SingleNUMANode}[policy],
+		},
+	}
+}
+
+// guaranteed is a pod of one container.
+func guaranteed(uid string, cpus int, bytes int64, devices int64) *kubelet.Pod {
+	c := kubelet.Container{Name: "c", CPUs: cpus}
+	if bytes > 0 {
+		c.Memory = []kubelet.Amount{{Name: "memory", N: bytes}}
+	}
+	if devices > 0 {
+		c.Devices = []kubelet.Amount{{Name: "x.io/d", N: devices}}
+	}
+	return &kubelet.Pod{UID: uid, Guaranteed: true, Containers: []kubelet.Container{c}}
+}
+
+func entryOf(p *kubelet.Pod, created int64, prediction *ledger.Prediction) ledger.Entry {
+	return ledger.Entry{UID: p.UID, Namespace: "ns", Name: p.UID, KubeletCPUs: p.Containers[0].CPUs, Guest: &ledger.Guest{Pod: p, Created: created, Prediction: prediction}}
+}
+
+// predict is the offer that follows the kubelet of v.
+func predict(v *ledger.View, p *kubelet.Pod, created int64) (ledger.Offer, bool) {
+	_, placement, refusal := v.Kubelet().Admit(p)
+	if refusal != nil {
+		return ledger.Offer{}, false
+	}
+	m := &v.Facts().Model
+	return ledger.Offer{Entry: entryOf(p, created, &ledger.Prediction{Model: m.Release, Gen: m.Gen, Held: ledger.HeldOf(v.Machine(), placement)}), Version: v.Version()}, true
+}
+
+// answers are what the kubelet of a view has given, and what it says to pods that nobody has asked for yet.
+func answers(v *ledger.View) map[string]string {
+	out := map[string]string{}
+	if v.Kubelet() == nil {
+		return out
+	}
+	for uid, p := range v.Kubelet().Placements() {
+		out["has "+uid] = fmt.Sprintf("%+v", ledger.HeldOf(v.Machine(), p))
+	}
+	for _, probe := range []*kubelet.Pod{
+		guaranteed("p1", 1, gibi, 0), guaranteed("p2", 3, 2*gibi, 1), guaranteed("p3", 6, 9*gibi, 0), guaranteed("p4", 0, 0, 2),
+	} {
+		_, p, refusal := v.Kubelet().Admit(probe)
+		if refusal != nil {
+			out["asks "+probe.UID] = fmt.Sprintf("%s %+v", refusal.Status, refusal.Reason)
+		} else {
+			out["asks "+probe.UID] = fmt.Sprintf("%+v", ledger.HeldOf(v.Machine(), p))
+		}
+	}
+	return out
+}
+
+// TestTheKubeletsAccountEqualsARebuild is L1 to L6 for what kubelets give: after any history of reservations, reverts,
+// bindings, pods of others, reports that are right, wrong, stale or repeated, and departures, the live account is the one
+// that is built from the last facts and entries alone, in any order.
+func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
+	t.Parallel()
+	seen := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMachine(t)
+		facts := follows(t, m, rapid.SampledFrom([]hint.Policy{hint.None, hint.BestEffort, hint.Restricted, hint.SingleNUMANode}).Draw(t, "policy"))
+		history := []ledger.Facts{facts}
+		live := ledger.New(facts)
+		entries := map[string]ledger.Entry{}
+		offers := map[string]ledger.Offer{}
+		pods := 0
+		draw := func() (*kubelet.Pod, int64) {
+			pods++
+			return guaranteed(fmt.Sprintf("%c%d", 'a'+rune(rapid.IntRange(0, 3).Draw(t, "name")), pods), rapid.IntRange(0, 4).Draw(t, "cpus"),
+				int64(rapid.SampledFrom([]int{0, 1, 3, 9}).Draw(t, "GiB"))*gibi, int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "devices"))), int64(rapid.IntRange(0, 3).Draw(t, "created"))
+		}
+		some := func() (string, bool) {
+			uids := slices.Sorted(maps.Keys(entries))
+			if len(uids) == 0 {
+				return "", false
+			}
+			return rapid.SampledFrom(uids).Draw(t, "uid"), true
+		}
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			before := live.View()
+			switch step := rapid.IntRange(0, 7).Draw(t, "step"); step {
+			case 0, 1: // reserve
+				p, created := draw()
+				o, ok := predict(before, p, created)
+				if !ok {
+					seen["refused"]++
+					continue
+				}
+				if err := live.Commit(o); err != nil {
+					t.Fatalf("commit: %v", err)
+				}
+				if err := live.Commit(o); !errors.Is(err, ledger.ErrExpired) {
+					t.Fatalf("the same offer again: %v, want ErrExpired", err)
+				}
+				offers[p.UID], entries[p.UID] = o, o.Entry
+				if s, ok := live.View().Stay(p.UID); ok && s.Source != ledger.Predicted {
+					t.Fatalf("a pod that was just reserved is %s", s.Source)
+				}
+			case 2: // unreserve: the identity, right after
+				p, created := draw()
+				if o, ok := predict(before, p, created); ok {
+					if err := live.Commit(o); err != nil {
+						t.Fatalf("commit: %v", err)
+					}
+					live.Revert(o)
+					live.Revert(o)
+					if diff := cmp.Diff(answers(before), answers(live.View())); diff != "" {
+						t.Fatalf("reserve and unreserve (-before +after):\n%s", diff)
+					}
+				}
+			case 3: // the API confirms a pod, or somebody else binds one
+				if uid, ok := some(); ok && rapid.Bool().Draw(t, "known") {
+					live.Put(entries[uid])
+					continue
+				}
+				p, created := draw()
+				entries[p.UID] = entryOf(p, created, nil)
+				live.Put(entries[p.UID])
+			case 4: // the pod ends
+				if uid, ok := some(); ok {
+					others := map[string]string{}
+					for s := range before.Stays() {
+						if s.Source <= ledger.Predicted && s.Source != ledger.Pinned && s.Entry.UID != uid {
+							others[s.Entry.UID] = fmt.Sprint(s.Placement)
+						}
+					}
+					live.Remove(uid)
+					delete(entries, uid)
+					for other, had := range others { // L5
+						if s, _ := live.View().Stay(other); s.Source <= ledger.Predicted && fmt.Sprint(s.Placement) != had {
+							t.Fatalf("when %s ended %s changed from %s to %v", uid, other, had, s.Placement)
+						}
+					}
+				}
+			case 5, 6: // a report, right or wrong
+				f := facts
+				f.Model.Gen = history[len(history)-1].Model.Gen + 1
+				f.Model.Placed, f.Pins = nil, nil
+				for s := range before.Stays() {
+					held := ledger.HeldOf(m, s.Placement)
+					switch rapid.IntRange(0, 5).Draw(t, "report "+s.Entry.UID) {
+					case 0: // not yet
+						continue
+					case 1:
+						held = []ledger.Held{{Container: "c", CPUList: m.FormatList(drawCPUs(t, m))}}
+						seen["wrong"]++
+					case 2:
+						f.Pins = append(f.Pins, ledger.Pin{UID: s.Entry.UID, CPUs: drawCPUs(t, m)})
+						continue
+					}
+					f.Model.Placed = append(f.Model.Placed, ledger.Placed{UID: s.Entry.UID, Held: held})
+				}
+				if rapid.Bool().Draw(t, "a pod nobody knows") {
+					f.Model.Placed = append(f.Model.Placed, ledger.Placed{UID: "stranger", Held: []ledger.Held{{Container: "c", CPUList: "1"}}})
+				}
+				facts = f
+				history = append(history, f)
+				live.SetFacts(f)
+			case 7: // an old report once more
+				facts = rapid.SampledFrom(history).Draw(t, "old report")
+				live.SetFacts(facts)
+				seen["stale"]++
+			}
+			v := live.View()
+			for s := range v.Stays() {
+				seen[s.Source.String()]++
+				if p := s.Entry.Guest.Prediction; s.Source == ledger.Reported && p != nil && facts.Model.Gen <= p.Gen {
+					t.Fatalf("%s was predicted on report %d and counts as reported by %d", s.Entry.UID, p.Gen, facts.Model.Gen) // L4
+				}
+			}
+			shuffled := rapid.Permutation(slices.Collect(maps.Values(entries))).Draw(t, "order")
+			rebuilt := ledger.New(facts, shuffled...).View()
+			if !v.Equal(rebuilt) {
+				t.Fatalf("live and rebuilt differ:\n%s", cmp.Diff(staysOf(rebuilt), staysOf(v)))
+			}
+			if diff := cmp.Diff(answers(rebuilt), answers(v)); diff != "" { // L6
+				t.Fatalf("the kubelet answers otherwise (-rebuilt +live):\n%s", diff)
+			}
+			taken := cpuset.Set{} // L1: what is taken is what the entries have
+			for s := range v.Stays() {
+				for _, g := range s.Placement {
+					taken.Include(&g.CPUs)
+				}
+			}
+			if got := v.KubeletStatic(); !taken.SubsetOf(&got) {
+				t.Fatalf("pods have CPUs %v, the pools lost %v", taken, got)
+			}
+		}
+		_ = offers
+	})
+	for _, kind := range []string{"refused", "wrong", "stale", "reported", "pinned", "predicted", "reckoned"} {
+		if seen[kind] == 0 {
+			t.Errorf("never %s: the generator is too narrow", kind)
+		}
+	}
+}
+
+func drawCPUs(t *rapid.T, m *topo.Machine) cpuset.Set {
+	online := m.Online().Slice()
+	return cpuset.Of(rapid.SliceOfNDistinct(rapid.SampledFrom(online), 0, min(3, len(online)), rapid.ID).Draw(t, "CPUs")...)
+}
+
+func staysOf(v *ledger.View) []string {
+	var out []string
+	for s := range v.Stays() {
+		out = append(out, fmt.Sprintf("%s %s %v %v", s.Entry.UID, s.Source, s.Refused, s.Placement))
+	}
+	return out
+}
+
+func TestAReportCountsMoreThanAPrediction(t *testing.T) {
+	t.Parallel()
+	m := worked(t)
+	facts := follows(t, m, hint.Restricted)
+	l := ledger.New(facts)
+	for i, uid := range []string{"a", "b"} {
+		o, ok := predict(l.View(), guaranteed(uid, 2, gibi, 0), int64(i))
+		if !ok {
+			t.Fatalf("%s is refused", uid)
+		}
+		if err := l.Commit(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	where := func() string {
+		out := ""
+		for s := range l.View().Stays() {
+			out += fmt.Sprintf("%s %s %s; ", s.Entry.UID, s.Source, m.FormatList(s.Placement[0].CPUs))
+		}
+		return out
+	}
+	report := func(gen int64, placed ...ledger.Placed) {
+		f := facts
+		f.Model.Gen, f.Model.Placed = gen, placed
+		l.SetFacts(f)
+	}
+	actual := func(uid, cpus string) ledger.Placed {
+		return ledger.Placed{UID: uid, Held: []ledger.Held{{Container: "c", CPUList: cpus, Memory: []ledger.HeldMemory{{Type: "memory", NUMAIDs: []int{0}, Bytes: gibi}}}}}
+	}
+	steps := []struct {
+		name   string
+		report func()
+		want   string
+	}{
+		{"before any report both are predicted", func() {}, "a predicted 1,17; b predicted 2,18; "},
+		{"a report of the generation that was predicted on is too old", func() { report(1, actual("a", "3,19")) }, "a predicted 1,17; b predicted 2,18; "},
+		{"a right report leaves the other prediction", func() { report(2, actual("a", "1,17")) }, "a reported 1,17; b predicted 2,18; "},
+		{"after a wrong one the other pod is reckoned anew", func() { report(3, actual("a", "2,18")) }, "a reported 2,18; b reckoned 1,17; "},
+		{"until the node tells it", func() { report(4, actual("a", "2,18"), actual("b", "3,19")) }, "a reported 2,18; b reported 3,19; "},
+		{"a report that does not mention a pod leaves it", func() { report(5, actual("b", "2,18")) }, "a predicted 1,17; b reported 2,18; "},
+	}
+	for _, s := range steps {
+		before := l.View()
+		s.report()
+		if got := where(); got != s.want {
+			t.Errorf("%s:\n got %s\nwant %s", s.name, got, s.want)
+		}
+		for _, c := range l.View().Confirmations(before) {
+			if right := c.Difference == 0; right != (s.name == "a right report leaves the other prediction" || c.Entry.UID == "b" && s.name == steps[5].name) {
+				t.Errorf("%s: %s differs by %d", s.name, c.Entry.UID, c.Difference)
+			}
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	m := worked(t)
+	given := func(cpus string, nodes hint.Mask, bytes int64, devices ...kubelet.Devices) kubelet.Placement {
+		g := kubelet.Given{Container: "c", Hint: hint.Hint{Mask: nodes}, CPUs: cpuset.MustParse(cpus), Devices: devices}
+		if bytes > 0 {
+			g.Memory = []kubelet.Block{{Type: "memory", Nodes: nodes, Bytes: bytes}}
+		}
+		return kubelet.Placement{g}
+	}
+	tests := map[string]struct {
+		predicted, actual kubelet.Placement
+		want              ledger.Difference
+	}{
+		"the same":                              {given("1-2", 1, gibi), given("1-2", 1, gibi), 0},
+		"other CPUs of the node":                {given("1-2", 1, gibi), given("2-3", 1, gibi), ledger.DifferentCPUs},
+		"another node":                          {given("1-2", 1, gibi), given("4-5", 2, gibi), ledger.DifferentMask},
+		"less memory":                           {given("1-2", 1, gibi), given("1-2", 1, gibi/2), ledger.DifferentMemory},
+		"nothing at all":                        {given("1-2", 1, 0), nil, ledger.DifferentMask},
+		"another device of the mask":            {given("", 3, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}), given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), 0},
+		"a device outside of the mask":          {given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}), given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), ledger.DifferentDevices},
+		"one device more":                       {given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}), given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 2}), ledger.DifferentDevices},
+		"a hint that nobody reports is no news": {given("1", 1, 0), given("1", 0, 0), 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := ledger.CompareOn(m, tt.predicted, tt.actual); got != tt.want {
+				t.Errorf("CompareOn(%v, %v) = %b, want %b", tt.predicted, tt.actual, got, tt.want)
+			}
+		})
+	}
+}
+
+// A pod that ends while others stay costs a With or a Without, whatever the number of pods.
+func BenchmarkPutGuest(b *testing.B) {
+	for _, pods := range []int{10, 50, 100} {
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			m := build(b, shape{2, 4, 16, 2, 1, nil})
+			l := ledger.New(follows(b, m, hint.Restricted))
+			var last ledger.Entry
+			for i := range pods {
+				o, ok := predict(l.View(), guaranteed(fmt.Sprintf("u%d", i), 2, 1<<20, 0), int64(i))
+				if !ok {
+					b.Fatalf("pod %d is refused", i)
+				}
+				if err := l.Commit(o); err != nil {
+					b.Fatal(err)
+				}
+				last = o.Entry
+			}
+			v := l.View()
+			without := v.Without(last.UID)
+			b.ReportAllocs()
+			for b.Loop() {
+				without.With(last)
+			}
+		})
+	}
+}
