@@ -7,9 +7,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// maxVisits bounds the search of distribute. It is far beyond what 14 nodes need; the kubelet spends microseconds on each
-// visit, so an admission would last minutes, which is as good as for ever.
-const maxVisits = 1 << 24
+// maxVisited bounds the search of distribute, in nodes of the combinations that are visited. 14 nodes never need as much;
+// the kubelet spends microseconds on each, so an admission would last minutes, which is as good as for ever.
+const maxVisited = 1 << 27
 
 // distribute takes n CPUs of from in equal shares from as few NUMA nodes as can serve them, in groups of size group; what
 // is over goes round robin to some of them, so that the free CPUs of all nodes come out as equal as can be (KEP-2902).
@@ -50,9 +50,9 @@ type cpuSpread struct {
 	before, shared, left []int
 	listed               int // distinct nodes
 
-	best   cpuChoice
-	visits int
-	hangs  bool
+	best    cpuChoice
+	visited int
+	hangs   bool
 
 	combination, over, subset []uint16 // scratch
 }
@@ -145,7 +145,7 @@ func overwrites(earlier, nodes []uint16) bool {
 
 func (s *cpuSpread) visit() bool {
 	combination := s.combination
-	if s.visits++; s.visits > maxVisits {
+	if s.visited += len(combination); s.visited > maxVisited {
 		s.hangs = true
 		return false
 	}
@@ -197,7 +197,7 @@ func (s *cpuSpread) share() (int, bool) {
 	share := s.n / len(s.combination) / s.group * s.group
 	clipped := share
 	for i, node := range s.combination {
-		if !slices.Contains(s.combination[:i], node) {
+		if s.listed == len(s.nodes) || !slices.Contains(s.combination[:i], node) {
 			free += s.before[node]
 		}
 		groups += s.before[node] / s.group
@@ -276,7 +276,7 @@ func (r *cpuRemainder) combine(k, from int) {
 }
 
 func (r *cpuRemainder) visit() {
-	if r.visits++; r.visits > maxVisits {
+	if r.visited += len(r.subset); r.visited > maxVisited {
 		r.hangs = true
 		return
 	}

@@ -1,0 +1,59 @@
+package kubelet
+
+import (
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// BenchmarkTake chooses CPU ids on a machine in use. The kubelet's packed order takes 3.5 ms there.
+func BenchmarkTake(b *testing.B) {
+	m := frame{sockets: 2, nodes: 4, cores: 16, threads: 2, l3: 8}.machine(b)
+	from := m.Online().Minus(cpuset.MustParse("0-1,16-21,40,60-63,128-129,144-149,168,188-191"))
+	for _, bb := range []struct {
+		name string
+		cpu  CPU
+		n    int
+	}{
+		{"order=packed", CPU{}, 45},
+		{"order=l3", CPU{AlignL3: true}, 45},
+		{"order=distributed", CPU{DistributeAcrossNUMA: true}, 141},
+	} {
+		b.Run(bb.name+"/cpus=256/numa=8", func(b *testing.B) {
+			p := newCPUPolicy(m, Config{Model: Model{Minor: 36}, CPU: bb.cpu})
+			b.ReportAllocs()
+			for b.Loop() {
+				if set, fault := p.take(from, bb.n); fault != cpuOK || set.Len() != bb.n {
+					b.Fatalf("took %s, fault %d", set, fault)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCPUAdmission is a pod of three containers, hints and CPUs.
+func BenchmarkCPUAdmission(b *testing.B) {
+	m := frame{sockets: 2, nodes: 4, cores: 16, threads: 2, l3: 8}.machine(b)
+	p := newCPUPolicy(m, Config{Model: Model{Minor: 36}, CPU: CPU{Reserved: cpuset.Of(0, 128)}})
+	p.settings.Static = true
+	s := p.empty()
+	for i := range 40 {
+		s = s.with(string(rune('a'+i)), []cpuGrant{{"c", cpuset.Of(4*i+2, 4*i+3)}})
+	}
+	pod := &Pod{UID: "new", Guaranteed: true, Containers: []Container{
+		{Name: "i", Role: Init, CPUs: 4}, {Name: "a", CPUs: 6}, {Name: "b", CPUs: 2},
+	}}
+	b.ReportAllocs()
+	for b.Loop() {
+		a := s.admit(pod)
+		for i := range pod.Containers {
+			list := a.hints(&pod.Containers[i])
+			if _, fault := a.allocate(&pod.Containers[i], list[0].Mask); fault != cpuOK {
+				b.Fatalf("fault %d", fault)
+			}
+		}
+		if got := a.state(); len(got.pods) != 41 {
+			b.Fatal("the pod is not in the state")
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package kubelet
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+func TestTake(t *testing.T) {
+	t.Parallel()
+	l3 := frame{sockets: 1, nodes: 1, cores: 8, threads: 2, l3: 4, adjacent: true}
+	two := frame{sockets: 2, nodes: 1, cores: 4, threads: 2}
+	eight := frame{sockets: 2, nodes: 4, cores: 8, threads: 1}
+	uneven := frame{sockets: 2, nodes: 1, cores: 4, threads: 1}.spec()
+	uneven.CPUs[7].Offline = true
+	moved := frame{sockets: 1, nodes: 1, cores: 3, threads: 2}.spec()
+	moved.CPUs[0].Offline, moved.CPUs[3].Offline = true, true // the first threads of core 0 and the second of core 1
+	tests := map[string]struct {
+		spec  topo.Spec
+		cpu   CPU
+		minor int // 0 = 36
+		busy  string
+		n     int
+		want  string
+		fault cpuFault
+	}{
+		"a whole socket goes before cores of another": {spec: two.spec(), busy: "0", n: 8, want: "4-7,12-15"},
+		"cores come from the fullest socket":          {spec: two.spec(), busy: "4,12", n: 4, want: "5-6,13-14"},
+		"an odd thread comes from a half-used core":   {spec: two.spec(), busy: "2", n: 1, want: "10"},
+		"an odd request breaks one core":              {spec: two.spec(), n: 3, want: "0-1,8"},
+		"spread takes the lowest CPUs of a socket": {
+			spec: two.spec(), cpu: CPU{DistributeAcrossCores: true}, busy: "0", n: 3, want: "1-3",
+		},
+		"more than is free": {spec: two.spec(), busy: "0-15", n: 1, fault: cpuShort},
+		"nothing":           {spec: two.spec(), n: 0, want: ""},
+		// Threads per core are one on average, so a core of two with one free thread is a whole one.
+		"a hybrid machine gives a reserved thread away": {spec: hybrid(2, 4), busy: "0", n: 2, want: "0-1"},
+		"a hybrid machine gives single threads":         {spec: hybrid(2, 4), busy: "0", n: 1, want: "4"},
+		"a socket with an offline CPU is whole, a complete one is not": {
+			spec: uneven, n: 3, want: "4-6",
+		},
+		"a core is named after its lowest online CPU": {spec: moved, n: 1, want: "1"},
+		"a half-used low core blocks a group that has whole cores": {
+			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "1,9,15", n: 4, want: "2-5",
+		},
+		"the remainder stays in one group": {
+			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "0-3", n: 6, want: "8-13",
+		},
+		"an odd remainder leaves the last thread": {
+			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "0-3", n: 5, want: "8-12",
+		},
+		"1.33 looks for one core less": {
+			spec: l3.spec(), cpu: CPU{AlignL3: true}, minor: 33, busy: "0-3", n: 5, want: "4-7,8",
+		},
+		"a whole group, then the remainder in the fullest": {
+			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "0-1", n: 12, want: "2-5,8-15",
+		},
+		"the cache of a whole node is not a group": {
+			spec: frame{sockets: 1, nodes: 2, cores: 4, threads: 1, l3: 4}.spec(), cpu: CPU{AlignL3: true},
+			busy: "0,4-5", n: 3, want: "1-3",
+		},
+		// Both of its nodes list the group 4-7: it is taken once and counted twice.
+		"an L3 group on two nodes counts twice": {
+			spec: frame{sockets: 1, nodes: 2, cores: 6, threads: 1, l3: 4}.spec(), cpu: CPU{AlignL3: true}, busy: "0,11", n: 9,
+			want: "1,4-7",
+		},
+		"shares are equal": {
+			spec: eight.spec(), cpu: CPU{DistributeAcrossNUMA: true}, n: 12, want: "0-5,8-13",
+		},
+		"the winner shows the last combination with its first three nodes": {
+			spec: eight.spec(), cpu: CPU{DistributeAcrossNUMA: true}, busy: "0", n: 32, want: "8-31,56-63",
+		},
+		"so does a winner of six": {
+			spec: eight.spec(), cpu: CPU{DistributeAcrossNUMA: true}, busy: "0", n: 48, want: "8-47,56-63",
+		},
+		"a request that is no multiple of a core is packed": {
+			spec: two.spec(), cpu: CPU{DistributeAcrossNUMA: true, FullPCPUsOnly: true}, n: 9, want: "0-3,4,8-11",
+		},
+		"single threads of four nodes are dealt for ever": {
+			spec:  frame{sockets: 2, nodes: 2, cores: 8, threads: 2}.spec(),
+			cpu:   CPU{DistributeAcrossNUMA: true, FullPCPUsOnly: true},
+			busy:  "0,8,16,24",
+			n:     54,
+			fault: cpuHangs,
+		},
+		"1.37 with align-by-socket keeps to a socket": {
+			spec: frame{sockets: 2, nodes: 2, cores: 4, threads: 1}.spec(), minor: 37,
+			cpu: CPU{DistributeAcrossNUMA: true, AlignBySocket: true}, busy: "0-1", n: 6, want: "8-10,12-14",
+		},
+		"1.36 with align-by-socket looks at balance alone": {
+			spec: frame{sockets: 2, nodes: 2, cores: 4, threads: 1}.spec(),
+			cpu:  CPU{DistributeAcrossNUMA: true, AlignBySocket: true}, busy: "0-1", n: 6, want: "4-6,8-10",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, tt.spec)
+			minor := tt.minor
+			if minor == 0 {
+				minor = 36
+			}
+			c := Config{Model: Model{Minor: minor}, CPU: tt.cpu}
+			busy := cpuset.MustParse(tt.busy)
+			got, fault := newCPUPolicy(m, c).take(m.Online().Minus(busy), tt.n)
+			if got != cpuset.MustParse(tt.want) || fault != tt.fault {
+				t.Errorf("%d CPUs with %q busy: got %s, fault %d; want %s, fault %d", tt.n, tt.busy, got, fault, tt.want, tt.fault)
+			}
+		})
+	}
+}
+
+func TestReservedCPUs(t *testing.T) {
+	t.Parallel()
+	m := frame{sockets: 2, nodes: 1, cores: 4, threads: 2}.machine(t)
+	tests := map[string]struct {
+		cpu   CPU
+		milli int64
+		want  string
+		ok    bool
+	}{
+		"a fraction is a CPU":                {milli: 1200, want: "0,8", ok: true},
+		"the lowest core first":              {milli: 2000, want: "0,8", ok: true},
+		"with shares of every node":          {cpu: CPU{DistributeAcrossNUMA: true}, milli: 12000, want: "0-2,4-6,8-10,12-14", ok: true},
+		"spread over cores":                  {cpu: CPU{DistributeAcrossCores: true}, milli: 2000, want: "0-1", ok: true},
+		"all CPUs":                           {milli: 16000, want: "0-15", ok: true},
+		"the static policy refuses nothing":  {milli: 0},
+		"the static policy refuses too much": {milli: 16001},
+		"the static policy refuses debts":    {milli: -5},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := ReservedCPUs(m, Config{Model: Model{Minor: 36}, CPU: tt.cpu}, tt.milli)
+			if got != cpuset.MustParse(tt.want) || ok != tt.ok {
+				t.Errorf("%d milli-CPU: got %s, %v; want %s, %v", tt.milli, got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+// TestLargeMachines asks machines that no kubelet under a topology policy runs on: every answer must come, and soon.
+func TestLargeMachines(t *testing.T) {
+	t.Parallel()
+	for _, f := range []frame{
+		{sockets: 64, nodes: 1, cores: 4, threads: 4}, {sockets: 8, nodes: 8, cores: 4, threads: 2},
+		{sockets: 1, nodes: 200, cores: 2, threads: 2}, {sockets: 512, nodes: 1, cores: 1, threads: 2},
+		{sockets: 1, nodes: 1, cores: 1, threads: 1024}, {sockets: 1, nodes: 1, cores: 1, threads: 1},
+	} {
+		if f.sockets*f.nodes > topo.MaxNUMANodes {
+			f.nodes, f.cores, f.sockets = 4, f.sockets/16, 4
+		}
+		m := f.machine(t)
+		half := m.NumCPUs()/2 + 1
+		for _, cpu := range []CPU{
+			{}, {AlignL3: true}, {DistributeAcrossCores: true}, {DistributeAcrossNUMA: true},
+			{DistributeAcrossNUMA: true, FullPCPUsOnly: true}, {DistributeAcrossNUMA: true, AlignBySocket: true},
+		} {
+			for _, minor := range []int{33, 37} {
+				p := newCPUPolicy(m, Config{Model: Model{Minor: minor}, CPU: cpu})
+				from := m.Online().Minus(cpuset.Of(0))
+				n := min(half, from.Len())
+				set, fault := p.take(from, n)
+				if what := fmt.Sprintf("%+v, %+v, 1.%d", f, cpu, minor); fault == cpuOK {
+					if set.Len() != n || !set.SubsetOf(&from) {
+						t.Errorf("%s: %d of %s are %s", what, n, from, set)
+					}
+				} else if fault != cpuHangs && fault != cpuMiscount || !cpu.DistributeAcrossNUMA {
+					t.Errorf("%s: %d of %s: fault %d", what, n, from, fault)
+				}
+			}
+		}
+	}
+}
