@@ -54,9 +54,10 @@ func Expand(specs []string, count int) ([]datadir.Node, error) {
 	return nodes, nil
 }
 
-// lasting returns a spec without its count, and with an absolute path in place of a relative one: a later start may
-// happen in another folder.
+// lasting returns a spec in its one canonical spelling, without its count, and with an absolute path in place of a relative
+// one: a later start may happen in another folder.
 func lasting(spec string, count int) string {
+	spec = machine.Canonical(spec)
 	if count > 1 { // "=1" may as well be the end of a setting, and does no harm as a count
 		spec = strings.TrimSuffix(spec, fmt.Sprintf("=%d", count))
 	}

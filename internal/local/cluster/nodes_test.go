@@ -45,6 +45,13 @@ func TestExpand(t *testing.T) {
 				{Name: "epyc-2s-2", Machine: "epyc-2s"},
 			},
 		},
+		"the other spelling of kubelet settings means the same": {
+			specs: []string{"epyc-2s,kubelet=restricted+follow=2"},
+			want: []datadir.Node{
+				{Name: "epyc-2s-0", Machine: "epyc-2s@restricted,follow"},
+				{Name: "epyc-2s-1", Machine: "epyc-2s@restricted,follow"},
+			},
+		},
 		"a setting that looks like a count is none": {
 			specs: []string{"epyc-2s@static,reserved=3"},
 			want:  []datadir.Node{{Name: "epyc-2s-0", Machine: "epyc-2s@static,reserved=3"}},

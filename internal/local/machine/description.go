@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
-	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -17,6 +16,8 @@ type Description struct {
 	Summary string
 	// Kubelet is how the simulated kubelet handles CPUs and topology.
 	Kubelet host.Kubelet
+	// Follow asks, by the node's label, that the scheduler predicts what the kubelet will choose and leaves it the choice.
+	Follow bool
 
 	arch, model string
 	shape       shape
@@ -54,25 +55,6 @@ func (d Description) Spec() topo.Spec {
 		return d.topology.Spec()
 	}
 	return d.shape.spec(d.arch)
-}
-
-// settle fills the kubelet settings that depend on the machine. A kubelet with the static policy refuses to start
-// without reserved CPUs, so the first core is reserved when the user named none.
-func (d *Description) settle() error {
-	if d.Kubelet.CPUPolicy != "static" || d.Kubelet.ReservedCPUs != "" {
-		return nil
-	}
-	m, err := d.machine()
-	if err != nil {
-		return err
-	}
-	first := m.CoreOf(topo.CPU(m.Online().Slice()[0]))
-	var ids []int
-	for _, c := range m.CoreCPUs(first) {
-		ids = append(ids, m.CPUID(c))
-	}
-	d.Kubelet.ReservedCPUs = cpuset.FormatIDs(ids)
-	return nil
 }
 
 // machine builds the described machine.

@@ -16,27 +16,60 @@ import (
 const MaxCount = 10_000
 
 // Parse reads NAME[@KUBELET][=COUNT]: the value of the flag --machine. NAME is a preset or the path of a captured
-// machine. KUBELET is a list of settings, see host.ParseKubelet. Errors name what was not understood and what would be.
+// machine. KUBELET is a list of settings, see host.ParseKubelet, and the word follow; ",kubelet=" may stand for "@", and
+// "+" for the commas of the list. Errors name what was not understood and what would be.
+//
+// What the settings leave open is filled in as the machine needs it, see settle. A machine on which the kubelet itself
+// would not start, would panic or would never answer is refused.
 func Parse(spec string) (Description, int, error) {
-	body, count, err := cutCount(spec)
+	d, count, err := parse(Canonical(spec))
 	if err != nil {
 		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	}
+	return d, count, nil
+}
+
+func parse(spec string) (Description, int, error) {
+	body, count, err := cutCount(spec)
+	if err != nil {
+		return Description{}, 0, err
 	}
 	name, settings, _ := strings.Cut(body, "@")
 	d, err := find(name)
 	if err != nil {
-		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+		return Description{}, 0, err
 	}
-	if d.Kubelet, err = parseKubelet(settings); err != nil {
-		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	words := complete(strings.Split(settings, ","))
+	if i := slices.Index(words, follow); i >= 0 {
+		d.Follow, words = true, slices.Delete(words, i, i+1)
 	}
-	if err := d.settle(); err != nil {
-		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	if d.Kubelet, err = parseKubelet(strings.Join(words, ",")); err != nil {
+		return Description{}, 0, err
 	}
-	if err := d.checkReserved(); err != nil {
-		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
+	m, err := d.machine()
+	if err != nil {
+		return Description{}, 0, err
+	}
+	d.settle(m)
+	if err := d.check(m); err != nil {
+		return Description{}, 0, err
 	}
 	return d, count, nil
+}
+
+// settingsAlias is another spelling of "@".
+const settingsAlias = ",kubelet="
+
+// Canonical returns a spec with the settings behind "@" and separated by commas.
+func Canonical(spec string) string {
+	if name, settings, ok := strings.Cut(spec, settingsAlias); ok && !strings.Contains(name, "@") {
+		spec = name + "@" + settings
+	}
+	name, settings, ok := strings.Cut(spec, "@")
+	if !ok {
+		return spec
+	}
+	return name + "@" + strings.ReplaceAll(settings, "+", ",")
 }
 
 // cutCount takes "=COUNT" off the end. "reserved=3" is a setting, "reserved=3=2" a setting and a count.
@@ -115,31 +148,11 @@ func nodeName(base string) string {
 func parseKubelet(settings string) (host.Kubelet, error) {
 	k, err := host.ParseKubelet(settings)
 	if unknown, ok := errors.AsType[*host.UnknownSetting](err); ok {
-		if near := closest(unknown.Setting, host.KubeletSettings()); near != "" {
+		if near := closest(unknown.Setting, append(host.KubeletSettings(), follow)); near != "" {
 			return k, fmt.Errorf("%w. Did you mean %s?", err, near)
 		}
 	}
 	return k, err
-}
-
-// checkReserved refuses reserved CPUs that the machine does not have, as a kubelet would.
-func (d Description) checkReserved() error {
-	if d.Kubelet.ReservedCPUs == "" {
-		return nil
-	}
-	m, err := d.machine()
-	if err != nil {
-		return err
-	}
-	set, unknown, err := m.ParseList(d.Kubelet.ReservedCPUs)
-	if err != nil {
-		return err
-	}
-	if online := m.Online(); len(unknown) > 0 || !set.SubsetOf(&online) {
-		return fmt.Errorf("kubelet setting reserved=%s names CPUs that are not online: the machine has %s",
-			d.Kubelet.ReservedCPUs, m.FormatList(online))
-	}
-	return nil
 }
 
 // closest returns the known word that is at most a third of its length away from word, "" when there is none.

@@ -1,6 +1,9 @@
 package machine_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,10 +24,32 @@ func TestSpecsOfTheFlagMachine(t *testing.T) {
 		count   int
 		kubelet func(*host.Kubelet)
 	}{
-		"epyc-2s":            {"epyc-2s", 1, nil},
-		"epyc-2s=3":          {"epyc-2s", 3, nil},
-		"xeon-2s@":           {"xeon-2s", 1, nil},
-		"xeon-2s@restricted": {"xeon-2s", 1, func(k *host.Kubelet) { k.TopologyPolicy = "restricted" }},
+		"epyc-2s":                 {"epyc-2s", 1, nil},
+		"epyc-2s=3":               {"epyc-2s", 3, nil},
+		"xeon-2s@":                {"xeon-2s", 1, nil},
+		"xeon-2s@none,restricted": {"xeon-2s", 1, func(k *host.Kubelet) { k.TopologyPolicy = "restricted" }},
+		"xeon-2s@restricted": {"xeon-2s", 1, func(k *host.Kubelet) { // a topology policy implies static
+			k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy = "static", "0,48", "restricted"
+		}},
+		"xeon-2s,kubelet=restricted": {"xeon-2s", 1, func(k *host.Kubelet) {
+			k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy = "static", "0,48", "restricted"
+		}},
+		"xeon-2s,kubelet=restricted+memory-static+full-pcpus-only=2": {"xeon-2s", 2, func(k *host.Kubelet) {
+			k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy = "static", "0,48", "restricted"
+			k.CPUOptions = map[string]string{"full-pcpus-only": "true"}
+			k.MemoryPolicy, k.ReservedMemory = "Static", map[int]map[string]int64{0: {"memory": 1 << 30}}
+		}},
+		"xeon-2s@static+reserved=0+48,best-effort=7": {"xeon-2s", 7, func(k *host.Kubelet) {
+			k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy = "static", "0,48", "best-effort"
+		}},
+		"xeon-2s@memory-static,reserved-memory=0:1Gi,1:2Gi=3": {"xeon-2s", 3, func(k *host.Kubelet) {
+			k.MemoryPolicy = "Static"
+			k.ReservedMemory = map[int]map[string]int64{0: {"memory": 1 << 30}, 1: {"memory": 2 << 30}}
+		}},
+		"xeon-2s@version=1.34": {"xeon-2s", 1, func(k *host.Kubelet) { k.Version = "v1.34.0" }},
+		"xeon-2s@static,version=1.36.2=2": {"xeon-2s", 2, func(k *host.Kubelet) {
+			k.CPUPolicy, k.ReservedCPUs, k.Version = "static", "0,48", "v1.36.2"
+		}},
 		"hybrid@static": {"hybrid", 1, func(k *host.Kubelet) { // without reserved= the first core is reserved
 			k.CPUPolicy, k.ReservedCPUs = "static", "0-1"
 		}},
@@ -77,10 +102,83 @@ func TestBadSpecsSayWhatIsMeant(t *testing.T) {
 		"epyc-2s@static,reserved=500-501": "the machine has 0-127",
 		"epyc-2s@scope=node":              "want container or pod",
 		"/does/not/exist.tar.bz2":         "no archive or folder",
+
+		"epyc-2s@none,follow":                                                   "follow needs the CPU policy static",
+		"epyc-2s@folow":                                                         "Did you mean follow?",
+		"epyc-2s@static,version=1.35":                                           "runs the managers of Kubernetes 1.36",
+		"epyc-2s@restricted,version=1.37":                                       "runs the managers of Kubernetes 1.36",
+		"epyc-2s@memory-static,reserved-memory=7:1Gi":                           "NUMA node 7, which the machine does not have",
+		"epyc-2s@memory-static,reserved-memory=0:1Ti":                           "NUMA node 0, which has",
+		"epyc-2s@memory-static,reserved-memory=0:hugepages-2Mi:2Mi":             "only with memory reserved for the system",
+		"epyc-2s@static,full-pcpus-only,distribute-cpus-across-numa,reserved=0": "splits a core",
 	} {
 		_, _, err := machine.Parse(spec)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Parse(%q) error = %v, want one that says %q", spec, err, want)
+		}
+	}
+}
+
+func TestFollowIsAWishOfTheNode(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]bool{
+		"epyc-2s@follow": true, "epyc-2s,kubelet=restricted+follow": true, "epyc-2s@static,follow,restricted=2": true,
+		"epyc-2s@static": false, "epyc-2s": false,
+	} {
+		d, _, err := machine.Parse(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Follow != want || want && d.Kubelet.CPUPolicy != "static" {
+			t.Errorf("Parse(%q): follow is %t with the CPU policy %s, want %t and static", spec, d.Follow, d.Kubelet.CPUPolicy, want)
+		}
+	}
+}
+
+// broken returns the folder of a machine with four CPUs on the NUMA nodes of these ids.
+func broken(t *testing.T, ids ...int) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "box")
+	put := func(text string, elem ...string) {
+		t.Helper()
+		name := filepath.Join(append([]string{dir, "sys/devices/system"}, elem...)...)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(fmt.Sprintf("0-%d", len(ids)-1), "cpu/online")
+	put(fmt.Sprintf("0-%d", len(ids)-1), "cpu/present")
+	for cpu, id := range ids {
+		name, node := fmt.Sprintf("cpu%d", cpu), fmt.Sprintf("node%d", id)
+		put(itoa(cpu), "cpu", name, "topology/core_id")
+		put("0", "cpu", name, "topology/physical_package_id")
+		put(itoa(cpu), "cpu", name, "topology/thread_siblings_list")
+		put(itoa(cpu), "node", node, "cpulist")
+		put(fmt.Sprintf("Node %d MemTotal: 4194304 kB", id), "node", node, "meminfo")
+		put(strings.TrimSpace(strings.Repeat("20 ", cpu)+"10 "+strings.Repeat("20 ", len(ids)-cpu-1)), "node", node, "distance")
+	}
+	return dir
+}
+
+func TestMachinesThatTheKubeletCannotServeAreRefused(t *testing.T) {
+	t.Parallel()
+	sparse, high, many := broken(t, 0, 8), broken(t, 0, 64), broken(t, 0, 1, 2, 3, 4, 5, 6, 7, 8)
+	for name, test := range map[string]struct{ spec, want string }{
+		"sparse ids and distances":           {sparse + "@restricted,prefer-closest-numa-nodes", "panics on the NUMA node id 8 of 2 nodes"},
+		"sparse ids":                         {sparse + "@restricted", ""},
+		"sparse ids, distances are not read": {sparse + "@single-numa-node,prefer-closest-numa-nodes", ""},
+		"an id beyond the masks":             {high + "@best-effort", "panics on the NUMA node id 64"},
+		"an id beyond the masks, no policy":  {high + "@static", ""},
+		"nine nodes":                         {many + "@restricted", "at most 8 NUMA nodes (max-allowable-numa-nodes), the machine has 9"},
+		"nine nodes, allowed":                {many + "@restricted,max-allowable-numa-nodes=9", ""},
+		"nine nodes, no policy":              {many + "@static", ""},
+	} {
+		_, _, err := machine.Parse(test.spec)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: error %v, want one that says %q", name, err, test.want)
 		}
 	}
 }

@@ -1,0 +1,184 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// follow is the word that labels the node: its kubelet's choice is to be followed.
+const follow = "follow"
+
+// ManagersMinor is the release of Kubernetes 1 whose kubelet managers simulated nodes run.
+const ManagersMinor = 36
+
+// complete adds the CPU policy that a list of settings implies: a topology policy aligns nothing, and there is nothing to
+// follow, where the kubelet pins no CPU. Who wants the one without the other says none.
+func complete(words []string) []string {
+	said := func(any ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(any, w) })
+	}
+	implied := said(follow, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted, annotation.KubeletTopologySingleNUMA)
+	if !implied || said(annotation.KubeletPolicyNone, annotation.KubeletPolicyStatic) {
+		return words
+	}
+	return append(words, annotation.KubeletPolicyStatic)
+}
+
+// RunsManagers reports whether the kubelet's settings ask for decisions about CPUs, memory or topology.
+func (d Description) RunsManagers() bool {
+	k := d.Kubelet
+	return d.pins() || d.keepsMemory() || k.TopologyPolicy != "" && k.TopologyPolicy != annotation.KubeletTopologyNone
+}
+
+func (d Description) pins() bool { return d.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic }
+
+func (d Description) keepsMemory() bool {
+	return d.Kubelet.MemoryPolicy != "" && d.Kubelet.MemoryPolicy != "None"
+}
+
+// settle fills the kubelet settings that depend on the machine, since a kubelet refuses to start without them: with the
+// static policy the first core is reserved, with the memory manager 1 GiB of the first NUMA node that has twice as much.
+func (d *Description) settle(m *topo.Machine) {
+	if d.pins() && d.Kubelet.ReservedCPUs == "" {
+		online := m.Online()
+		first := m.CoreOf(topo.CPU(online.Slice()[0]))
+		var ids []int
+		for _, c := range m.CoreCPUs(first) {
+			if online.Has(int(c)) {
+				ids = append(ids, m.CPUID(c))
+			}
+		}
+		d.Kubelet.ReservedCPUs = cpuset.FormatIDs(ids)
+	}
+	if d.keepsMemory() && len(d.Kubelet.ReservedMemory) == 0 {
+		if node, bytes := spareMemory(m); bytes > 0 {
+			d.Kubelet.ReservedMemory = map[int]map[string]int64{node: {memoryType: bytes}}
+		}
+	}
+}
+
+// memoryType is the type of reserved memory that is no huge page.
+const memoryType = "memory"
+
+// spareMemory returns what is reserved where nobody says: the NUMA node's id and an amount in bytes, 0 when the machine
+// shows no memory.
+func spareMemory(m *topo.Machine) (node int, bytes int64) {
+	for i := range m.NumNUMA() {
+		n := topo.NUMA(i)
+		free := m.MemoryBytes(n) - hugeBytes(m, n)
+		if amount := min(gib, free/2); amount > bytes {
+			node, bytes = m.NUMAID(n), amount
+		}
+	}
+	return node, bytes
+}
+
+func hugeBytes(m *topo.Machine, n topo.NUMA) int64 {
+	sum := int64(0)
+	for size, pages := range m.Hugepages(n) {
+		sum += size * pages
+	}
+	return sum
+}
+
+// check refuses what the simulated kubelet cannot be: settings with which a kubelet would not start on the machine, would
+// panic or would never answer, and a release whose managers are not at hand.
+func (d Description) check(m *topo.Machine) error {
+	if d.Follow && !d.pins() {
+		return fmt.Errorf("%s needs the CPU policy static: a kubelet that pins nothing cannot be followed", follow)
+	}
+	if !d.RunsManagers() {
+		return nil
+	}
+	if err := d.Kubelet.Runs(m); err != nil {
+		return err
+	}
+	for _, rule := range []func(*topo.Machine) error{d.checkVersion, d.checkMemory, d.checkIDs, d.checkHang} {
+		if err := rule(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d Description) checkVersion(*topo.Machine) error {
+	if d.Kubelet.Version == "" {
+		return nil
+	}
+	if v, err := version.ParseSemantic(d.Kubelet.Version); err != nil || v.Minor() != ManagersMinor {
+		return fmt.Errorf("version=%s: a simulated kubelet that decides about CPUs, memory or topology runs the managers of Kubernetes 1.%d: "+
+			"leave version= out, or those policies", d.Kubelet.Version, ManagersMinor)
+	}
+	return nil
+}
+
+func (d Description) checkMemory(m *topo.Machine) error {
+	if !d.keepsMemory() {
+		return nil
+	}
+	reserved := int64(0)
+	for id, types := range d.Kubelet.ReservedMemory {
+		reserved += types[memoryType]
+		n, _ := m.NUMAByID(id) // Runs has looked for it
+		total := hugeBytes(m, n) + types[memoryType]
+		if total > m.MemoryBytes(n) {
+			return fmt.Errorf("reserved-memory: NUMA node %d has %d bytes, its huge pages and what is reserved take %d", id, m.MemoryBytes(n), total)
+		}
+	}
+	if reserved == 0 {
+		return errors.New("memory-static: a kubelet starts only with memory reserved for the system, such as reserved-memory=0:1Gi")
+	}
+	return nil
+}
+
+// checkIDs refuses ids with which the kubelet's own code breaks: masks have 64 bits, and tables of distances are read with
+// ids as their indices.
+func (d Description) checkIDs(m *topo.Machine) error {
+	k := d.Kubelet
+	if k.TopologyPolicy == annotation.KubeletTopologyNone {
+		return nil
+	}
+	highest := m.NUMAID(topo.NUMA(m.NumNUMA() - 1))
+	if highest >= 64 {
+		return fmt.Errorf("topology policy %s: the kubelet panics on the NUMA node id %d, its masks end at 63", k.TopologyPolicy, highest)
+	}
+	byDistance := k.TopologyOptions["prefer-closest-numa-nodes"] == "true" && k.TopologyPolicy != annotation.KubeletTopologySingleNUMA
+	if byDistance && highest >= m.NumNUMA() {
+		return fmt.Errorf("prefer-closest-numa-nodes: the kubelet panics on the NUMA node id %d of %d nodes, it takes ids for positions", highest, m.NumNUMA())
+	}
+	return nil
+}
+
+// checkHang refuses the settings with which the kubelet's CPU manager never returns from some requests (kubernetes PR
+// 140730): it deals whole cores round robin to NUMA nodes of which none has one left, only single threads.
+func (d Description) checkHang(m *topo.Machine) error {
+	o := d.Kubelet.CPUOptions
+	if o["distribute-cpus-across-numa"] != "true" || o["full-pcpus-only"] != "true" || len(m.CPUNodes()) < 2 {
+		return nil
+	}
+	reserved, _, err := m.ParseList(d.Kubelet.ReservedCPUs)
+	if err != nil {
+		return err
+	}
+	for c := range m.NumCores() {
+		core := m.CoreCPUs(topo.Core(c))
+		taken := 0
+		for _, cpu := range core {
+			if reserved.Has(int(cpu)) {
+				taken++
+			}
+		}
+		if taken > 0 && taken < len(core) {
+			return fmt.Errorf("distribute-cpus-across-numa with full-pcpus-only: reserved=%s splits a core, and then the kubelet's CPU manager "+
+				"never returns from some requests: reserve whole cores", d.Kubelet.ReservedCPUs)
+		}
+	}
+	return nil
+}
