@@ -57,6 +57,29 @@ func ReservedCPUs(m *topo.Machine, c Config, milliCPU int64) (cpuset.Set, bool) 
 	return set, fault == cpuOK && set.Len() == n
 }
 
+// uniform reports whether the packed order gives as many CPUs as are asked, and free ones only: cores and sockets are of
+// one size each, and no unit is listed twice because it stands in two larger ones.
+func (p *cpuPolicy) uniform() bool {
+	for i := range p.cores {
+		if len(p.cores[i].threads) != p.perCore {
+			return false
+		}
+	}
+	for i := range p.sockets {
+		if p.sockets[i].size != p.perSocket || !p.socketFirst && len(p.sockets[i].nodes) > 1 {
+			return false
+		}
+	}
+	listed := 0
+	for i := range p.nodes {
+		if p.socketFirst && len(p.nodes[i].sockets) > 1 {
+			return false
+		}
+		listed += len(p.nodes[i].l3s)
+	}
+	return !p.settings.AlignL3 || listed == len(p.l3s)
+}
+
 // manages reports whether the policy looks at a pod at all.
 func (p *cpuPolicy) manages(pod *Pod) bool {
 	if !p.settings.Static || !pod.Guaranteed {

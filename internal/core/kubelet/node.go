@@ -52,7 +52,7 @@ type Node struct {
 	kinds []kind      // of devices, ascending by resource
 
 	cpus *cpuPolicy
-	// uniform: all cores are of one size, and all sockets. Elsewhere the CPU manager takes the average for the size and may
+	// uniform: cpuPolicy.uniform. Elsewhere the CPU manager takes the average for the size, or counts units twice, and may
 	// give CPUs that it should not (kubernetes#140495).
 	uniform bool
 
@@ -242,11 +242,6 @@ func (n *Node) cpuPlaces() hint.Resource {
 		r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: int64(cpus)})
 	}
 	return r
-}
-
-func (p *cpuPolicy) uniform() bool {
-	return !slices.ContainsFunc(p.cores, func(c cpuCore) bool { return len(c.threads) != p.perCore }) &&
-		!slices.ContainsFunc(p.sockets, func(u cpuUnit) bool { return u.size != p.perSocket })
 }
 
 // Machine returns the machine.
