@@ -108,41 +108,61 @@ func (t *cpuTaking) shareL3() {
 	}
 	free := t.freeThreads()
 	for _, g := range order {
-		cpus := t.share(t.policy.l3s[g.unit].cores, free)
-		if cpus.Len() == t.need {
-			t.grab(&cpus, t.need)
+		cores := t.policy.l3s[g.unit].cores
+		if share := t.share(cores, free); share.cpus == t.need {
+			t.grabShare(cores, free, share)
 			return
 		}
 	}
 }
 
+// l3Share is a number of cores and of their free CPUs, one CPU less where the highest is left out.
+type l3Share struct{ cores, cpus, spare int }
+
 // share is what the kubelet would take of a group for the remainder: the free CPUs of as many of its lowest cores that
 // have one as the need has cores. A half-used core counts as a core, so the CPUs can be too few; for an odd need the
 // highest one is left out when there are more.
-func (t *cpuTaking) share(cores, free []uint16) cpuset.Set {
+func (t *cpuTaking) share(cores, free []uint16) l3Share {
 	per, odd := t.policy.perCore, t.need%2 != 0
 	wanted := (t.need + per - 1) / per
 	if t.policy.model.Minor < 34 {
 		wanted, odd = t.need/per, false
 	}
+	var s l3Share
+	for _, core := range cores {
+		if s.cores == wanted {
+			break
+		}
+		if free[core] > 0 {
+			s.cores++
+			s.cpus += int(free[core])
+		}
+	}
+	if odd && per > 1 && s.cpus > t.need {
+		s.cpus, s.spare = s.cpus-1, 1
+	}
+	return s
+}
+
+func (t *cpuTaking) grabShare(cores, free []uint16, s l3Share) {
 	var cpus cpuset.Set
-	n, last := 0, 0
+	last := 0
 	for _, core := range cores {
 		if free[core] == 0 {
 			continue
 		}
-		if wanted--; wanted < 0 {
+		if s.cores--; s.cores < 0 {
 			break
 		}
 		for _, c := range t.policy.cores[core].threads {
 			if t.free.Has(int(c)) {
 				cpus.Add(int(c))
-				n, last = n+1, max(last, int(c))
+				last = max(last, int(c))
 			}
 		}
 	}
-	if odd && per > 1 && n > t.need {
+	if s.spare > 0 {
 		cpus.Remove(last)
 	}
-	return cpus
+	t.grab(&cpus, s.cpus)
 }

@@ -187,7 +187,7 @@ func (p *cpuPolicy) within(m hint.Mask) cpuset.Set {
 // hints lists the masks of nodes that hold n CPUs of free and reuse, with all of reuse: 2^nodes masks are walked, so the
 // caller bounds the nodes. The list is not nil; its order says nothing.
 func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int) hint.List {
-	w := cpuWalk{need: n - reuse.Len(), list: hint.List{}}
+	w := cpuWalk{need: n - reuse.Len(), list: make(hint.List, 0, 1<<min(len(p.nodes), 8))}
 	for i := range p.nodes {
 		node := &p.nodes[i]
 		w.nodes[i] = cpuWalkNode{hint.Mask(1) << node.id, node.cpus.CountIn(free)}

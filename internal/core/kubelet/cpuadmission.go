@@ -1,0 +1,162 @@
+package kubelet
+
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+)
+
+// cpuAdmission is one pod on its way through the CPU manager, container by container in spec order. The state that it
+// started from does not change.
+type cpuAdmission struct {
+	policy    *cpuPolicy
+	start     *cpuState
+	pod       *Pod
+	own       cpuPod
+	available cpuset.Set
+	// reuse are the CPUs of the pod's regular init containers that later containers of it may take.
+	reuse cpuset.Set
+	// changed: allocate gave something.
+	changed bool
+}
+
+// admit starts the admission of a pod.
+func (s *cpuState) admit(pod *Pod) *cpuAdmission {
+	a := &cpuAdmission{policy: s.policy, start: s, pod: pod, available: s.available}
+	a.own.uid = pod.UID
+	if i, ok := s.find(pod.UID); ok {
+		a.own = s.pods[i]
+		a.own.grants = slices.Clip(a.own.grants)
+	}
+	return a
+}
+
+// hints are those for one container: nil when the policy does not care, empty when nothing will do.
+func (a *cpuAdmission) hints(c *Container) hint.List {
+	n := a.policy.request(a.pod, c)
+	if n == 0 {
+		return nil
+	}
+	if has, ok := a.own.of(c.Name); ok {
+		return a.keep(has, n)
+	}
+	return a.policy.hints(&a.available, &a.reuse, n)
+}
+
+// podHints are those for the whole pod.
+func (a *cpuAdmission) podHints() hint.List {
+	n := a.policy.podRequest(a.pod)
+	if n == 0 {
+		return nil
+	}
+	var has cpuset.Set
+	for i := range a.pod.Containers {
+		c := &a.pod.Containers[i]
+		cpus, ok := a.own.of(c.Name)
+		if !ok {
+			continue
+		}
+		if cpus.Len() != a.policy.request(a.pod, c) {
+			return hint.List{}
+		}
+		has.Include(cpus)
+	}
+	if has.Len() == n {
+		return a.keep(&has, n)
+	}
+	reuse := a.reuse.Union(has)
+	return a.policy.hints(&a.available, &reuse, n)
+}
+
+// keep are the hints for n CPUs that are already given.
+func (a *cpuAdmission) keep(has *cpuset.Set, n int) hint.List {
+	if has.Len() != n {
+		return hint.List{}
+	}
+	return a.policy.hints(has, &cpuset.Set{}, n)
+}
+
+// allocate gives a container its CPUs: inside m as far as that goes, the rest from anywhere; m = 0 is anywhere at once.
+// It returns what the container has; the empty set without a fault when the policy does not care for it.
+func (a *cpuAdmission) allocate(c *Container, m hint.Mask) (cpuset.Set, cpuFault) {
+	n := a.policy.request(a.pod, c)
+	if n == 0 {
+		return cpuset.Set{}, cpuOK
+	}
+	has, given := a.own.of(c.Name)
+	if !given || a.policy.model.Minor < 37 {
+		if fault := a.policy.smt(&a.available, n); fault != cpuOK {
+			return cpuset.Set{}, fault
+		}
+	}
+	if given {
+		a.settle(c, has)
+		return *has, cpuOK
+	}
+	cpus, fault := a.take(n, m)
+	if fault != cpuOK {
+		return cpuset.Set{}, fault
+	}
+	a.available = a.available.Minus(cpus)
+	a.own.grants = append(a.own.grants, cpuGrant{c.Name, cpus})
+	a.changed = true
+	a.settle(c, &cpus)
+	return cpus, cpuOK
+}
+
+func (a *cpuAdmission) take(n int, m hint.Mask) (cpuset.Set, cpuFault) {
+	from := a.available.Union(a.reuse)
+	var taken cpuset.Set
+	if m != 0 {
+		inside := from.Intersect(a.policy.within(m))
+		var fault cpuFault
+		if taken, fault = a.policy.take(inside, min(n, inside.Len())); fault != cpuOK {
+			return cpuset.Set{}, fault
+		}
+	}
+	rest, fault := a.policy.take(from.Minus(taken), n-taken.Len())
+	if fault != cpuOK {
+		return cpuset.Set{}, fault
+	}
+	return taken.Union(rest), cpuOK
+}
+
+// settle keeps what later containers may take from this one: all of a regular init container, nothing of others.
+func (a *cpuAdmission) settle(c *Container, cpus *cpuset.Set) {
+	if c.Role == Init {
+		a.reuse.Include(cpus)
+	} else {
+		a.reuse = a.reuse.Minus(*cpus)
+	}
+}
+
+// smt is the check of full-pcpus-only, before any allocation.
+func (p *cpuPolicy) smt(available *cpuset.Set, n int) cpuFault {
+	if !p.settings.FullPCPUsOnly {
+		return cpuOK
+	}
+	if n%p.perCore != 0 {
+		return cpuOddThreads
+	}
+	if whole := available.Minus(p.unaligned); n > whole.Len() {
+		return cpuNoWholeCores
+	}
+	return cpuOK
+}
+
+// state is the node's state with what the pod has now.
+func (a *cpuAdmission) state() *cpuState {
+	if !a.changed {
+		return a.start
+	}
+	next := a.start
+	if i, ok := next.find(a.pod.UID); ok {
+		pods := slices.Clone(next.pods)
+		pods[i] = a.own
+		next = &cpuState{policy: a.policy, available: a.available, pods: pods}
+		next.count()
+		return next
+	}
+	return next.add(a.own)
+}
