@@ -11,7 +11,7 @@ TOOL      := $(GO) tool -modfile=go.tools.mod
 BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager
 # Packages whose tests need no control plane and no scheduler binary: the fast loop.
 UNIT      := ./api/... ./internal/core/... ./internal/kube/... ./internal/agent/... ./internal/control/admission/... \
-             ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/...
+             ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/... ./test/oracle
 # Adapters that run goroutines: tested under the race detector.
 RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./internal/local/kernel/... ./internal/local/simnode/... \
              ./internal/sched/...
@@ -39,7 +39,7 @@ up: bin/tenon ## a local cluster of simulated machines, with the demo
 down: ## stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge; else echo "nothing to stop: bin/tenon was never built"; fi
 
-test: verify unit race system ## every test that needs no further tools
+test: verify unit race system oracle-short ## every test that needs no further tools
 
 unit: ## the fast loop: the core, codecs, agent, store (under a minute when warm)
 	$(GO) test -tags $(TAGS) $(UNIT)
@@ -53,6 +53,19 @@ race: cc ## adapters under the race detector
 system: bin/tenon ## scheduler, simulate, command line and the whole system on a local cluster
 	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/...
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
+
+# The tests that put our model of the kubelet beside the kubelet's own code.
+ORACLE := $(GO) test -tags '$(TAGS) oracle' -count 1 -v -run 'TestAgreesWithTheKubelet|TestTheProgramsGiveKnownAnswers' ./test/oracle
+
+oracle: ## our model of the kubelet against the kubelet: 1,000,000 admissions of 1.36, 10,000 of 1.35, 1.34 and 1.33 (an hour)
+	$(ORACLE) -timeout 2h -oracle.minor 1.36 -oracle.states 1000000
+	$(ORACLE) -timeout 1h -oracle.minor 1.35 -oracle.states 10000
+	$(ORACLE) -timeout 1h -oracle.minor 1.34 -oracle.states 10000
+	$(ORACLE) -timeout 1h -oracle.minor 1.33 -oracle.states 10000
+
+# A part of `oracle` that is the same every time.
+oracle-short:
+	$(ORACLE) -timeout 30m -oracle.minor 1.36 -oracle.states 20000 -oracle.seed 1
 
 verify: ## format, lint, law, generated code, module graph, licences, known vulnerabilities
 	@TOOL="$(TOOL)" TAGS=$(TAGS) bash hack/verify.sh

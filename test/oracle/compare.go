@@ -1,0 +1,227 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+)
+
+// prediction is what our model says of one admission.
+type prediction struct {
+	placement kubelet.Placement
+	refusal   *kubelet.Refusal
+	fits      bool // what State.Fits said
+}
+
+// documented is a difference that is known and stays. Nothing is documented that a model could follow.
+type documented struct {
+	name, reason, issue string
+}
+
+// Differences that are known. The kubelet itself answers these differently from run to run.
+var (
+	deviceChoice = &documented{
+		name: "device-choice",
+		reason: "A container that needs fewer devices than its pod's init containers left takes some of them in the order of a Go " +
+			"map; no plugin is asked. Which NUMA nodes they stand on, and all that follows in the pod, cannot be predicted.",
+		issue: "devicemanager devicesToAllocate; KEP-693, GetPreferredAllocation is asked only for devices that are not reused",
+	}
+	knownDifferences = []*documented{deviceChoice}
+)
+
+// verdict is the outcome of a comparison: Differences is empty when both sides agree.
+type verdict struct {
+	differences []string
+	known       *documented // set when the differences are a documented one
+}
+
+// compare puts a prediction beside the kubelet's answer to the same pod.
+func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
+	var v verdict
+	differ := func(format string, args ...any) { v.differences = append(v.differences, fmt.Sprintf(format, args...)) }
+	switch {
+	case a.Panic != "":
+		differ("the kubelet panics: %s", a.Panic)
+		return v
+	case a.Hung:
+		differ("the kubelet does not answer")
+		return v
+	case a.Error != "":
+		differ("the program refuses the request: %s", a.Error)
+		return v
+	case (a.QoS == "Guaranteed") != p.Guaranteed:
+		differ("the pod is %s for the kubelet", a.QoS)
+		return v
+	}
+	if pred.fits != (pred.refusal == nil) {
+		differ("fits: State.Fits says %v, State.Admit says %v", pred.fits, pred.refusal == nil)
+	}
+	actual, err := o.placement(a.Containers)
+	if err != nil {
+		differ("placement: %v", err)
+		return v
+	}
+	// A free choice of devices comes first: what follows it differs for that reason.
+	if o.choseOthers(p, pred, actual) {
+		v.known = deviceChoice
+		differ("devices: the kubelet took others of the reusable ones")
+		return v
+	}
+	if a.Admitted != (pred.refusal == nil) {
+		if o.mayChoose(p) {
+			v.known = deviceChoice
+		}
+		differ("verdict: kubelet admitted=%v (%s %s), model admitted=%v %s", a.Admitted, a.Reason, a.Message, pred.refusal == nil, describe(pred.refusal))
+		return v
+	}
+	if !a.Admitted {
+		if a.Reason != pred.refusal.Status {
+			differ("reason: kubelet %s (%s), model %s", a.Reason, a.Message, describe(pred.refusal))
+		}
+		if a.Last != pred.refusal.Container {
+			differ("the kubelet refuses at container %q, model %s", a.Last, describe(pred.refusal))
+		}
+		return v
+	}
+	for _, want := range actual {
+		i := slices.IndexFunc(pred.placement, func(g kubelet.Given) bool { return g.Container == want.Container })
+		if i < 0 {
+			if !want.CPUs.IsEmpty() || len(want.Memory)+len(want.Devices) > 0 {
+				differ("container %s: the model gives nothing", want.Container)
+			}
+			continue
+		}
+		o.compareGiven(want, pred.placement[i], differ)
+	}
+	return v
+}
+
+func (o *model) compareGiven(want, got kubelet.Given, differ func(string, ...any)) {
+	name := want.Container
+	if o.aligns && want.Hint != got.Hint {
+		differ("container %s, hint: kubelet %v %v, model %v %v", name, o.ids(want.Hint.Mask), want.Hint.Preferred, o.ids(got.Hint.Mask), got.Hint.Preferred)
+	}
+	if want.CPUs != got.CPUs {
+		differ("container %s, CPUs: kubelet %q, model %q", name, o.machine.FormatList(want.CPUs), o.machine.FormatList(got.CPUs))
+	}
+	if w, g := sortedBlocks(want.Memory), sortedBlocks(got.Memory); !slices.Equal(w, g) {
+		differ("container %s, memory: kubelet %v, model %v", name, w, g)
+	}
+	if w, g := sortedDevices(want.Devices), sortedDevices(got.Devices); !slices.Equal(w, g) {
+		differ("container %s, devices: kubelet %v, model %v", name, w, g)
+	}
+}
+
+func sortedBlocks(list []kubelet.Block) []kubelet.Block {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b kubelet.Block) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Nodes, b.Nodes))
+	})
+	return list
+}
+
+func sortedDevices(list []kubelet.Devices) []kubelet.Devices {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Open = false // says that others could be taken, not which are
+	}
+	sortDevices(list)
+	return list
+}
+
+func describe(r *kubelet.Refusal) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("(%s, container %q: %v)", r.Status, r.Container, r.Reason)
+}
+
+// choseOthers reports whether the two sides part, in the first container where their devices differ, over which of the
+// devices to take that the pod's init containers left: both take the same number, all of them reusable, and fewer than
+// there are.
+func (o *model) choseOthers(p *Pod, pred prediction, actual kubelet.Placement) bool {
+	for i, c := range p.Containers {
+		if len(c.Devices) == 0 || i >= len(actual) {
+			continue
+		}
+		j := slices.IndexFunc(pred.placement, func(g kubelet.Given) bool { return g.Container == c.Name })
+		if j < 0 {
+			return false
+		}
+		want, got := sortedDevices(actual[i].Devices), sortedDevices(pred.placement[j].Devices)
+		if slices.Equal(want, got) {
+			continue
+		}
+		for resource, n := range c.Devices {
+			w, g := of(want, resource), of(got, resource)
+			if slices.Equal(w, g) {
+				continue
+			}
+			if total(w) != total(g) || int64(total(w)) != n || int64(reusable(p, actual, i, resource)) <= n {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// mayChoose reports whether a container of the pod asks fewer devices than are left to it, of a resource that stands on
+// different NUMA nodes. A refused pod leaves no placement to look at.
+func (o *model) mayChoose(p *Pod) bool {
+	asked := make(kubelet.Placement, len(p.Containers))
+	for i, c := range p.Containers {
+		for resource, n := range c.Devices {
+			asked[i].Devices = append(asked[i].Devices, kubelet.Devices{Resource: resource, Count: int(n)})
+		}
+	}
+	for i, c := range p.Containers {
+		for resource, n := range c.Devices {
+			if o.spread(resource) && int64(reusable(p, asked, i, resource)) > n {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// spread reports whether devices of a resource stand on different NUMA nodes.
+func (o *model) spread(resource string) bool {
+	sets := map[hint.Mask]bool{}
+	for key, nodes := range o.devices {
+		if strings.HasPrefix(key, resource+" ") {
+			sets[nodes] = true
+		}
+	}
+	return len(sets) > 1
+}
+
+func of(list []kubelet.Devices, resource string) []kubelet.Devices {
+	return slices.DeleteFunc(slices.Clone(list), func(d kubelet.Devices) bool { return d.Resource != resource })
+}
+
+func total(list []kubelet.Devices) int {
+	n := 0
+	for _, d := range list {
+		n += d.Count
+	}
+	return n
+}
+
+// reusable is the number of devices of a resource that the containers before i left to container i.
+func reusable(p *Pod, actual kubelet.Placement, i int, resource string) int {
+	pool := 0
+	for j := range i {
+		n := total(of(actual[j].Devices, resource))
+		if p.Containers[j].Role == RoleInit {
+			pool = max(pool, n)
+		} else {
+			pool = max(0, pool-n)
+		}
+	}
+	return pool
+}

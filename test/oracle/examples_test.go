@@ -1,0 +1,171 @@
+//go:build oracle
+
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// even is a machine of equal nodes with dense ids; siblings are far apart: CPU n and n + number of cores.
+func even(nodes, cores, threads int) Machine {
+	m := Machine{Sockets: nodes, CPUPolicy: "static", MemoryPolicy: "None", TopologyPolicy: "best-effort", TopologyScope: "container", CPUOptions: map[string]string{}}
+	for i := range nodes {
+		n := NUMA{ID: i, Memory: gib}
+		for j := range nodes {
+			n.Distances = append(n.Distances, 10+uint64(min(1, max(i-j, j-i))*10))
+		}
+		for c := range cores {
+			k := Core{ID: i*cores + c, Socket: i, L3: -1}
+			for t := range threads {
+				k.Threads = append(k.Threads, t*nodes*cores+k.ID)
+			}
+			n.Cores = append(n.Cores, k)
+		}
+		m.NUMA = append(m.NUMA, n)
+	}
+	return m
+}
+
+func asking(uid string, cpus int64, devices map[string]int64) Step {
+	return Step{Admit: &Pod{UID: uid, Guaranteed: true, Containers: []Container{
+		{Name: "c", Role: RoleApp, CPU: cpus * 1000, Memory: map[string]int64{"memory": mib}, Devices: devices},
+	}}}
+}
+
+// example is a case whose answer by the kubelet is known by hand: it tests the programs themselves.
+type example struct {
+	machine func() Machine
+	steps   []Step
+	want    string // of the last step: the reason, or mask, preferred, CPUs; "hangs"
+	old     string // of kubelets below 1.36, when it differs
+}
+
+var examples = map[string]example{
+	"two nodes with one GPU each cannot hold two GPUs preferred": {
+		machine: func() Machine {
+			m := even(2, 4, 1)
+			m.ReservedIDs = "0"
+			m.Devices = []Device{{Resource: "nvidia.com/gpu", ID: "a", Nodes: []int{0}}, {Resource: "nvidia.com/gpu", ID: "b", Nodes: []int{1}}}
+			return m
+		},
+		steps: []Step{asking("a", 1, map[string]int64{"nvidia.com/gpu": 2})},
+		want:  "[0 1] false 1", // the mask takes both nodes, the CPU comes from the lower one
+	},
+	"a GPU on the last node draws the mask there since 1.36": {
+		machine: func() Machine {
+			m := even(4, 4, 1)
+			m.ReservedIDs = "0"
+			m.Devices = []Device{{Resource: "nvidia.com/gpu", ID: "a", Nodes: []int{3}}}
+			return m
+		},
+		steps: []Step{asking("a", 7, map[string]int64{"nvidia.com/gpu": 1})},
+		want:  "[3] false 1-3,12-15",
+		old:   "[0 1] false 1-7",
+	},
+	"reserved CPUs count as capacity, so a pod of a node's size is refused for ever": {
+		machine: func() Machine {
+			m := even(2, 16, 1)
+			m.ReservedIDs, m.TopologyPolicy = "0,16", "restricted"
+			return m
+		},
+		steps: []Step{asking("a", 16, nil)},
+		want:  "TopologyAffinityError",
+	},
+	"a half used low core blocks the L3 step": {
+		machine: func() Machine {
+			m := even(1, 8, 2)
+			for i := range m.NUMA[0].Cores {
+				m.NUMA[0].Cores[i].Threads = []int{2 * i, 2*i + 1}
+				m.NUMA[0].Cores[i].L3 = i / 4
+			}
+			m.ReservedIDs, m.TopologyPolicy = "1,9,15", "none"
+			m.CPUOptions["prefer-align-cpus-by-uncorecache"] = "true"
+			return m
+		},
+		steps: []Step{asking("a", 4, nil)},
+		want:  "[] false 2-5",
+	},
+	"on a hybrid machine a reserved thread is given away": {
+		machine: func() Machine {
+			m := even(1, 6, 2)
+			next := 0
+			for i := range m.NUMA[0].Cores {
+				k := &m.NUMA[0].Cores[i]
+				k.Threads = []int{next, next + 1}
+				next += 2
+				if i >= 2 {
+					k.Threads = []int{next - 2}
+					next--
+				}
+			}
+			m.ReservedIDs, m.TopologyPolicy = "0", "none"
+			return m
+		},
+		steps: []Step{asking("a", 2, nil)},
+		want:  "[] false 0-1",
+	},
+	"distributed allocation keeps the combination that was visited last": {
+		machine: func() Machine {
+			m := even(8, 8, 1)
+			m.ReservedIDs, m.TopologyPolicy = "0", "none"
+			m.CPUOptions["distribute-cpus-across-numa"] = "true"
+			return m
+		},
+		steps: []Step{asking("a", 32, nil)},
+		want:  "[] false 8-31,56-63",
+	},
+	"distributed allocation of whole cores never ends on odd free counts": {
+		machine: func() Machine {
+			m := even(4, 8, 2)
+			m.ReservedIDs, m.TopologyPolicy = "0,8,16,24", "none"
+			m.CPUOptions["distribute-cpus-across-numa"], m.CPUOptions["full-pcpus-only"] = "true", "true"
+			return m
+		},
+		steps: []Step{asking("a", 54, nil)},
+		want:  "hangs",
+	},
+}
+
+func TestTheProgramsGiveKnownAnswers(t *testing.T) {
+	p := &program{path: build(t, *minors), dir: t.TempDir()}
+	defer p.stop()
+	for name, e := range examples {
+		t.Run(name, func(t *testing.T) {
+			m := e.machine()
+			a, err := p.Ask(&Request{Start: &m})
+			if err != nil || a.Error != "" {
+				t.Fatal(err, a)
+			}
+			for _, s := range e.steps {
+				if a, err = p.Ask(&Request{Admit: s.Admit, Delete: s.Delete}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := a.Reason
+			switch {
+			case a.Hung:
+				got = "hangs"
+			case a.Admitted:
+				c := a.Containers[0]
+				got = fmt.Sprintf("%v %v %s", c.Mask, c.Preferred, c.CPUs)
+			}
+			want := e.want
+			if e.old != "" && slices.Contains([]string{"1.33", "1.34", "1.35"}, *minors) {
+				want = e.old
+			}
+			if got != want {
+				t.Errorf("got %q, want %q: %s", got, want, text(a))
+			}
+			c := Case{Kubelet: *minors, Machine: m, Steps: e.steps}
+			o, err := Run(&c, p, ExpectHang)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Difference != "" || o.States == 0 {
+				t.Errorf("our model: %d states compared, difference %s", o.States, o.Difference)
+			}
+		})
+	}
+}

@@ -1,0 +1,1 @@
+../k136/protocol.go

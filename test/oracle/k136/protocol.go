@@ -1,0 +1,118 @@
+package main
+
+// request is one line of input; one field is set.
+type request struct {
+	Start  *machine `json:"start,omitempty"`
+	Admit  *pod     `json:"admit,omitempty"`
+	Delete string   `json:"delete,omitempty"` // the UID of a pod
+}
+
+// machine is a machine and what its kubelet is told. All ids are the kernel's.
+type machine struct {
+	Sockets int      `json:"sockets"`
+	NUMA    []numa   `json:"numa"`
+	Devices []device `json:"devices"`
+
+	CPUPolicy   string            `json:"cpuPolicy"`
+	CPUOptions  map[string]string `json:"cpuOptions"`
+	ReservedIDs string            `json:"reservedIDs"` // reservedSystemCPUs; "" = none
+	ReservedCPU int64             `json:"reservedCPU"` // milli-CPU of kubeReserved and systemReserved
+
+	MemoryPolicy    string            `json:"memoryPolicy"`
+	TopologyPolicy  string            `json:"topologyPolicy"`
+	TopologyScope   string            `json:"topologyScope"`
+	TopologyOptions map[string]string `json:"topologyOptions"`
+
+	// Cap is the most combinations of hints that a merge may try; 0 = no limit.
+	Cap float64 `json:"cap"`
+	// Trace adds the providers' hints to the answers.
+	Trace bool `json:"trace"`
+}
+
+type numa struct {
+	ID        int              `json:"id"`
+	Memory    int64            `json:"memory"`    // bytes
+	Hugepages map[int64]int64  `json:"hugepages"` // page size in KiB to pages
+	Reserved  map[string]int64 `json:"reserved"`  // reservedMemory, bytes by type
+	Distances []uint64         `json:"distances"` // to the nodes in the order of the machine
+	Cores     []core           `json:"cores"`
+}
+
+type core struct {
+	ID      int   `json:"id"`
+	Socket  int   `json:"socket"`
+	L3      int   `json:"l3"` // -1 = unknown
+	Threads []int `json:"threads"`
+}
+
+type device struct {
+	Resource  string `json:"resource"`
+	ID        string `json:"id"`
+	Nodes     []int  `json:"nodes"`
+	Unhealthy bool   `json:"unhealthy"`
+}
+
+type pod struct {
+	UID string `json:"uid"`
+	// Guaranteed: limits equal requests; else only requests are set, and limits where the API demands them.
+	Guaranteed bool        `json:"guaranteed"`
+	PodLevel   bool        `json:"podLevel"` // spec.resources is set
+	Containers []container `json:"containers"`
+}
+
+type container struct {
+	Name    string           `json:"name"`
+	Role    string           `json:"role"` // app, init, sidecar; init containers and sidecars come first
+	CPU     int64            `json:"cpu"`  // milli-CPU
+	Memory  map[string]int64 `json:"memory"`
+	Devices map[string]int64 `json:"devices"`
+	// Prefer is what the device plugin prefers for this container, by resource.
+	Prefer map[string][]share `json:"prefer,omitempty"`
+}
+
+// share is a number of devices that stand on the same NUMA nodes.
+type share struct {
+	Nodes []int `json:"nodes"`
+	Count int   `json:"count"`
+}
+
+// answer is one line of output.
+type answer struct {
+	Kubelet string `json:"kubelet,omitempty"`
+	Note    string `json:"note,omitempty"`
+	Started bool   `json:"started,omitempty"`
+	Error   string `json:"error,omitempty"` // the kubelet does not start, or the request is wrong
+	// Reserved are the CPUs that the started CPU manager gives to nobody; with policy none it does not say.
+	Reserved string `json:"reserved,omitempty"`
+
+	Admitted bool   `json:"admitted,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
+	QoS      string `json:"qos,omitempty"`
+	// Combinations of hints of the largest merge; Capped tells that there were too many and nothing was decided.
+	Combinations float64 `json:"combinations,omitempty"`
+	Capped       bool    `json:"capped,omitempty"`
+	Panic        string  `json:"panic,omitempty"`
+	// Last is the container that a manager was asked for last.
+	Last string `json:"last,omitempty"`
+
+	// Containers is what they have; of a refused pod what they had when it was refused.
+	Containers []given          `json:"containers,omitempty"`
+	Hints      []map[string]any `json:"hints,omitempty"` // by merge, for a reader
+}
+
+// given is what one container has.
+type given struct {
+	Name      string              `json:"name"`
+	Mask      []int               `json:"mask,omitempty"` // nil = none
+	Preferred bool                `json:"preferred,omitempty"`
+	CPUs      string              `json:"cpus,omitempty"`
+	Memory    []block             `json:"memory,omitempty"`
+	Devices   map[string][]string `json:"devices,omitempty"`
+}
+
+type block struct {
+	Type  string `json:"type"`
+	Nodes []int  `json:"nodes"`
+	Bytes int64  `json:"bytes"`
+}
