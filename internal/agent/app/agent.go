@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -53,7 +54,9 @@ type Agent struct {
 	// Set once at the beginning of Run.
 	pods, nodes, topologies cache.SharedIndexInformer
 	reporter                *report.Reporter
+	volcano                 *report.NumatopologyReporter // nil unless it is asked for
 	conditions              *conditions
+	conflicts               *conflicts
 }
 
 // errStarting is what Ready says before Run has come far.
@@ -194,6 +197,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.run(a.reporter.Run)
 	g.run(a.follow)
 	g.run(a.watchVersion)
+	if a.volcano != nil {
+		g.run(a.publishNumatopology)
+	}
 	return g.wait()
 }
 
@@ -213,11 +219,19 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node", a.o.Node)
 	}
+	a.conflicts = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
 	a.reporter = report.New(report.Options{
-		Objects: objects, Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology, SetCondition: a.conditions.set,
-		Last: last, Keep: func(r annotation.Report) error { return keepReport(a.o.Root, r) },
+		Objects: objects, Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology,
+		SetCondition: a.conflicts.of("NodeResourceTopology"),
+		Last:         last, Keep: func(r annotation.Report) error { return keepReport(a.o.Root, r) },
 		Emit: a.emitNode, Clock: a.o.Clock,
 	})
+	if a.o.PublishNumatopology {
+		a.volcano = report.NewNumatopology(report.NumatopologyOptions{
+			Objects: a.o.Dynamic.Resource(nodeinfo.Resource()), Node: a.o.Node, Source: a.Numatopology,
+			SetCondition: a.conflicts.of("Numatopology"), Clock: a.o.Clock,
+		})
+	}
 	if err := a.pods.SetTransform(withoutManagedFields); err != nil {
 		return err
 	}

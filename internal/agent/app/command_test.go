@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -155,5 +157,47 @@ func TestHealthAndMetricsAreServed(t *testing.T) {
 		if code, text := get(path); code != http.StatusOK {
 			t.Errorf("%s = %d %q, want 200", path, code, text)
 		}
+	}
+}
+
+func TestProbePrintsWhatIsPublishedForVolcanoAndWhatTheKubeletRecorded(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "hybrid")
+	if err := os.MkdirAll(filepath.Join(dir, "var/lib/kubelet"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, memoryFile), []byte(memoryRecord), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"probe", "--root", dir, "--kubelet", "static,reserved=0-1,memory-static,restricted", "--publish-numatopology", "-o", "json"}
+	text, notes, err := run(t, args...)
+	if err != nil || notes != "" {
+		t.Fatalf("probe = %v, %q", err, notes)
+	}
+	var list struct {
+		Items []struct {
+			Kind     string
+			Metadata struct{ Annotations map[string]string }
+			Spec     nodeinfo.NumatopoSpec
+		}
+	}
+	if err := gojson.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 2 || list.Items[0].Kind != "NodeResourceTopology" || list.Items[1].Kind != "Numatopology" {
+		t.Fatalf("items: %+v", list.Items)
+	}
+	if got := list.Items[0].Metadata.Annotations[annotation.NUMAStateKey]; !strings.Contains(got, `"free":{"memory":"4Ki"}`) || strings.Contains(got, "uid-a") {
+		t.Errorf("numa-state = %s, want the memory, and no pod that nobody knows", got)
+	}
+	if got := list.Items[1].Spec; got.NumaResMap["cpu"].Allocatable != "2-31" || got.Policies["TopologyManagerPolicy"] != "restricted" {
+		t.Errorf("Numatopology = %+v", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, memoryFile), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text, notes, err = run(t, args...)
+	if err != nil || strings.Contains(text, "numa-state") || !strings.Contains(notes, "cannot be used: "+filepath.Join(dir, memoryFile)) {
+		t.Errorf("with a torn record: %v, notes %q", err, notes)
 	}
 }

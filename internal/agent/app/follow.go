@@ -195,7 +195,7 @@ func (a *Agent) touch() {
 	case a.poke <- struct{}{}:
 	default:
 	}
-	a.reporter.Changed()
+	a.publish()
 }
 
 // touchPods is touch for a change of pods. They change the facts only where the kubelet gives some of them something.
@@ -208,5 +208,5 @@ func (a *Agent) touchPods() {
 		a.touch()
 		return
 	}
-	a.reporter.Changed()
+	a.publish()
 }

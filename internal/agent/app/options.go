@@ -38,6 +38,8 @@ type Options struct {
 	Devices func() []host.Device
 	// Switches are the take-over flags of seed 000.
 	Switches probe.Switches
+	// PublishNumatopology also keeps Volcano's Numatopology of the node.
+	PublishNumatopology bool
 	// AllowUnallocatedLSR lets LSR pods that no scheduler gave CPUs run on the shared pool.
 	AllowUnallocatedLSR bool
 

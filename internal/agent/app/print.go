@@ -70,7 +70,13 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 	for _, p := range out.Problems {
 		fmt.Fprintln(notes, "note:", p)
 	}
-	return []any{out.Topology}, nil
+	objects := []any{out.Topology}
+	if f.volcano {
+		if o := probe.Numatopology(in); o != nil {
+			objects = append(objects, o)
+		}
+	}
+	return objects, nil
 }
 
 func printObjects(w io.Writer, format string, objects []any) error {

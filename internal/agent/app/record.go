@@ -96,7 +96,7 @@ func (a *Agent) readState(ctx context.Context) error {
 	a.state = state
 	a.mu.Unlock()
 	if changed {
-		a.reporter.Changed()
+		a.publish()
 	}
 	if err != nil {
 		return errors.Join(err, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
@@ -128,7 +128,7 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	a.mu.Unlock()
 	if !machine.Equal(old) {
 		a.emitNode(topologyChanged(old, machine))
-		a.reporter.Changed()
+		a.publish()
 	}
 	return a.conditions.set(ctx, SourceDegraded, false, "Usable", "the machine's files describe one machine")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -50,7 +51,7 @@ func (a *Agent) refresh(ctx context.Context) {
 		log.Info("Part of the node's configuration cannot be used", "node", a.o.Node, "problem", p.String())
 	}
 	a.engine.SetFacts(facts)
-	a.reporter.Changed()
+	a.publish()
 }
 
 // tellOverlap keeps the condition StaticActive.
@@ -162,17 +163,43 @@ func (a *Agent) podList() []*corev1.Pod {
 	return pods
 }
 
-// Topology returns what is to be published; nil while the Node is not known, without which nobody owns the object.
-func (a *Agent) Topology() *v1alpha2.NodeResourceTopology {
+// publish asks the reporters to look whether there is something new.
+func (a *Agent) publish() {
+	a.reporter.Changed()
+	if a.volcano != nil {
+		a.volcano.Changed()
+	}
+}
+
+// whole is input with what the pods hold; false while the Node is not known, without which nobody owns an object.
+func (a *Agent) whole() (probe.Input, bool) {
 	pods := a.podList()
 	in := a.input(pods)
 	if in.Node == nil {
-		return nil
+		return in, false
 	}
 	for _, pod := range pods {
 		if e, concerns := convert.Entry(pod); concerns {
 			in.Entries = append(in.Entries, e)
 		}
 	}
+	return in, true
+}
+
+// Topology returns what is to be published; nil while it is not known.
+func (a *Agent) Topology() *v1alpha2.NodeResourceTopology {
+	in, ok := a.whole()
+	if !ok {
+		return nil
+	}
 	return probe.Topology(in).Topology
+}
+
+// Numatopology returns what is to be published for Volcano; nil while it is not known, or the kubelet is not asked.
+func (a *Agent) Numatopology() *nodeinfo.Numatopology {
+	in, ok := a.whole()
+	if !ok {
+		return nil
+	}
+	return probe.Numatopology(in)
 }

@@ -58,7 +58,7 @@ func newRunCommand() *cobra.Command {
 
 // options turns flags into an Agent's options.
 func (f *common) options(kubeconfig string) (Options, error) {
-	o := Options{Root: f.hostRoot(), Arch: f.arch(), Version: version()}
+	o := Options{Root: f.hostRoot(), Arch: f.arch(), Version: version(), PublishNumatopology: f.volcano}
 	var err error
 	if o.Switches, err = f.switches(); err != nil {
 		return o, err

@@ -75,6 +75,7 @@ type ownedFields struct {
 	Zones      gojson.RawMessage `json:"f:zones"`
 	Attributes gojson.RawMessage `json:"f:attributes"`
 	Policies   gojson.RawMessage `json:"f:topologyPolicies"`
+	Spec       gojson.RawMessage `json:"f:spec"` // of a Numatopology
 }
 
 // read decodes a set of fields. Text that cannot be read owns nothing.

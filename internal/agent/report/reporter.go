@@ -2,13 +2,10 @@ package report
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,22 +55,19 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Reporter keeps a node's object in the API equal to its source. Changed, Observe and Age are safe for concurrent use.
+// Reporter keeps a node's NodeResourceTopology in the API equal to its source. Changed, Observe and Age are safe for
+// concurrent use.
 type Reporter struct {
-	o    Options
-	wake chan struct{}
+	*loop
+	o Options
 
 	mu       sync.Mutex // guards the fields below; never held across a call to the API
-	changed  time.Time  // zero: nothing to look at
-	synced   bool       // the object, or its absence, has been observed
-	object   *unstructured.Unstructured
 	ackedAt  time.Time
 	writes   int
 	last     annotation.Report // the newest that was chosen
 	lastHash string            // of the last acknowledged write
 
 	// Owned by Run.
-	pace      pace
 	told      map[string]string // hash of the last content of which each Event was sent
 	published bool
 }
@@ -86,47 +80,12 @@ func New(o Options) *Reporter {
 	if o.Emit == nil {
 		o.Emit = func(Event) {}
 	}
-	return &Reporter{o: o, wake: make(chan struct{}, 1), last: o.Last, told: map[string]string{}}
-}
-
-// Changed tells that the source may have something new. It returns at once.
-func (r *Reporter) Changed() {
-	r.mu.Lock()
-	if r.changed.IsZero() {
-		r.changed = r.o.Clock.Now()
+	r := &Reporter{o: o, last: o.Last, told: map[string]string{}}
+	r.loop = &loop{
+		get: o.Objects.Get, kind: "NodeResourceTopology", node: o.Node, clock: o.Clock, wake: make(chan struct{}, 1),
+		look: r.publish, stuck: r.stuck,
 	}
-	r.mu.Unlock()
-	r.signal()
-}
-
-func (r *Reporter) signal() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Observe tells what the API has now, nil for no object. Nothing is written before the first Observe. States that are not
-// newer than the Reporter's own last write are ignored.
-func (r *Reporter) Observe(object *unstructured.Unstructured) {
-	r.mu.Lock()
-	if r.synced && isKnown(object, r.object) {
-		r.mu.Unlock()
-		return
-	}
-	r.synced, r.object = true, object
-	r.mu.Unlock()
-	r.Changed()
-}
-
-// isKnown reports whether a is b or a state before it.
-func isKnown(a, b *unstructured.Unstructured) bool {
-	if a == nil || b == nil || a.GetUID() != b.GetUID() {
-		return false
-	}
-	va, errA := strconv.ParseUint(a.GetResourceVersion(), 10, 64)
-	vb, errB := strconv.ParseUint(b.GetResourceVersion(), 10, 64)
-	return errA == nil && errB == nil && va <= vb
+	return r
 }
 
 // Age returns how long ago the object was last known to equal the source; false while it never was.
@@ -146,97 +105,10 @@ func (r *Reporter) Writes() int {
 	return r.writes
 }
 
-// Run publishes until ctx ends. It returns nil then.
-func (r *Reporter) Run(ctx context.Context) error {
-	for {
-		wait, due := r.due()
-		if due {
-			r.attempt(ctx)
-			continue
-		}
-		if wait < 0 {
-			select {
-			case <-r.wake:
-			case <-ctx.Done():
-				return nil
-			}
-			continue
-		}
-		timer := r.o.Clock.NewTimer(wait)
-		select {
-		case <-timer.C():
-		case <-r.wake:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		}
-		timer.Stop()
-	}
-}
-
-// due returns whether to look now, else how long to wait; negative: until something happens.
-func (r *Reporter) due() (wait time.Duration, due bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.changed.IsZero() || !r.synced {
-		return -1, false
-	}
-	wait = r.pace.earliest(r.changed).Sub(r.o.Clock.Now())
-	return max(0, wait), wait <= 0
-}
-
-// again asks for another look at a time.
-func (r *Reporter) again(at time.Time) {
-	r.mu.Lock()
-	if r.changed.IsZero() {
-		r.changed = at.Add(-coalesce)
-	}
-	r.mu.Unlock()
-}
-
-// attempt brings the object up to date once. Errors are logged here and tried again later.
-func (r *Reporter) attempt(ctx context.Context) {
-	r.mu.Lock()
-	object := r.object
-	r.changed = time.Time{}
-	r.mu.Unlock()
-	err := r.publish(ctx, object)
-	if apierrors.IsConflict(err) { // somebody wrote in between, or owns what we thought was ours
-		if object, err = r.fetch(ctx); err == nil {
-			err = r.publish(ctx, object)
-		}
-		if apierrors.IsConflict(err) { // not what the claim knows of: nobody wins by trying
-			err = errors.Join(err, r.o.SetCondition(ctx, Conflict, true, "ApplyConflict", fmt.Sprintf(
-				"NodeResourceTopology %s cannot be applied beside another manager: %v", r.o.Node, err)))
-		}
-	}
-	if err == nil || ctx.Err() != nil {
-		return
-	}
-	now := r.o.Clock.Now()
-	r.pace.failed(now)
-	r.again(now)
-	klog.FromContext(ctx).Error(err, "Cannot publish the node's topology, will try again", "node", r.o.Node, "in", r.pace.backoff())
-}
-
-func (r *Reporter) fetch(ctx context.Context) (*unstructured.Unstructured, error) {
-	object, err := r.o.Objects.Get(ctx, r.o.Node, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read NodeResourceTopology %s: %w", r.o.Node, err)
-	}
-	r.keep(object)
-	return object, nil
-}
-
-func (r *Reporter) keep(object *unstructured.Unstructured) {
-	r.mu.Lock()
-	if !isKnown(object, r.object) {
-		r.object = object
-	}
-	r.mu.Unlock()
+// stuck tells of a conflict that no claim explains.
+func (r *Reporter) stuck(ctx context.Context, conflict error) error {
+	return r.o.SetCondition(ctx, Conflict, true, "ApplyConflict", fmt.Sprintf(
+		"NodeResourceTopology %s cannot be applied beside another manager: %v", r.o.Node, conflict))
 }
 
 // publish applies the source over an object.

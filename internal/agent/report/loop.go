@@ -1,0 +1,172 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// getter reads an object.
+type getter func(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error)
+
+// loop looks at one object in the API after each change on either side, as often as its pace allows. Changed and Observe
+// are safe for concurrent use.
+type loop struct {
+	get   getter
+	kind  string
+	node  string
+	clock clock.Clock
+	// look brings the object up to date once; nil is no object. An error is tried again later.
+	look func(ctx context.Context, object *unstructured.Unstructured) error
+	// stuck is told of a conflict that a fresh look at the object did not solve.
+	stuck func(ctx context.Context, conflict error) error
+	wake  chan struct{}
+
+	mu      sync.Mutex // guards the fields below; never held across a call to the API
+	changed time.Time  // zero: nothing to look at
+	synced  bool       // the object, or its absence, has been observed
+	object  *unstructured.Unstructured
+
+	pace pace // owned by Run
+}
+
+// Changed tells that the source may have something new. It returns at once.
+func (l *loop) Changed() {
+	l.mu.Lock()
+	if l.changed.IsZero() {
+		l.changed = l.clock.Now()
+	}
+	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *loop) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Observe tells what the API has now, nil for no object. Nothing is written before the first Observe. States that are not
+// newer than the own last write are ignored.
+func (l *loop) Observe(object *unstructured.Unstructured) {
+	l.mu.Lock()
+	if l.synced && isKnown(object, l.object) {
+		l.mu.Unlock()
+		return
+	}
+	l.synced, l.object = true, object
+	l.mu.Unlock()
+	l.Changed()
+}
+
+// isKnown reports whether a is b or a state before it.
+func isKnown(a, b *unstructured.Unstructured) bool {
+	if a == nil || b == nil || a.GetUID() != b.GetUID() {
+		return false
+	}
+	va, errA := strconv.ParseUint(a.GetResourceVersion(), 10, 64)
+	vb, errB := strconv.ParseUint(b.GetResourceVersion(), 10, 64)
+	return errA == nil && errB == nil && va <= vb
+}
+
+// Run publishes until ctx ends. It returns nil then.
+func (l *loop) Run(ctx context.Context) error {
+	for {
+		wait, due := l.due()
+		if due {
+			l.attempt(ctx)
+			continue
+		}
+		if wait < 0 {
+			select {
+			case <-l.wake:
+			case <-ctx.Done():
+				return nil
+			}
+			continue
+		}
+		timer := l.clock.NewTimer(wait)
+		select {
+		case <-timer.C():
+		case <-l.wake:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		timer.Stop()
+	}
+}
+
+// due returns whether to look now, else how long to wait; negative: until something happens.
+func (l *loop) due() (wait time.Duration, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed.IsZero() || !l.synced {
+		return -1, false
+	}
+	wait = l.pace.earliest(l.changed).Sub(l.clock.Now())
+	return max(0, wait), wait <= 0
+}
+
+// again asks for another look at a time.
+func (l *loop) again(at time.Time) {
+	l.mu.Lock()
+	if l.changed.IsZero() {
+		l.changed = at.Add(-coalesce)
+	}
+	l.mu.Unlock()
+}
+
+// attempt brings the object up to date once. Errors are logged here and tried again later.
+func (l *loop) attempt(ctx context.Context) {
+	l.mu.Lock()
+	object := l.object
+	l.changed = time.Time{}
+	l.mu.Unlock()
+	err := l.look(ctx, object)
+	if apierrors.IsConflict(err) { // somebody wrote in between, or owns what we thought was ours
+		if object, err = l.fetch(ctx); err == nil {
+			err = l.look(ctx, object)
+		}
+		if apierrors.IsConflict(err) { // nobody wins by trying
+			err = errors.Join(err, l.stuck(ctx, err))
+		}
+	}
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	now := l.clock.Now()
+	l.pace.failed(now)
+	l.again(now)
+	klog.FromContext(ctx).Error(err, "Cannot publish the node's topology, will try again", "kind", l.kind, "node", l.node, "in", l.pace.backoff())
+}
+
+func (l *loop) fetch(ctx context.Context) (*unstructured.Unstructured, error) {
+	object, err := l.get(ctx, l.node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", l.kind, l.node, err)
+	}
+	l.keep(object)
+	return object, nil
+}
+
+func (l *loop) keep(object *unstructured.Unstructured) {
+	l.mu.Lock()
+	if !isKnown(object, l.object) {
+		l.object = object
+	}
+	l.mu.Unlock()
+}

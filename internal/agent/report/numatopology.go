@@ -1,0 +1,191 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+)
+
+// liveWriter is how long after its last write another program counts as alive.
+const liveWriter = time.Minute
+
+// Numatopologies is the API of Numatopology: a dynamic.ResourceInterface.
+type Numatopologies interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error)
+}
+
+// NumatopologyOptions are what a NumatopologyReporter needs.
+type NumatopologyOptions struct {
+	// Objects is the API of nodeinfo.volcano.sh/v1alpha1.
+	Objects Numatopologies
+	Node    string
+	// Source returns what is to be published now, without the annotation timestamp; nil while it is not known.
+	Source func() *nodeinfo.Numatopology
+	// SetCondition sets a condition of the Node, as that of Options does.
+	SetCondition func(ctx context.Context, kind string, holds bool, reason, message string) error
+	// Clock is the real one when nil.
+	Clock clock.Clock
+}
+
+// NumatopologyReporter keeps a node's Numatopology in the API equal to its source. It compares with what the API
+// acknowledged: a write that fails is tried again. While another program writes the object's spec it writes nothing.
+//
+// It replaces the whole spec at the version that it has seen, as Volcano's exporter does, and does not apply fields: what
+// an exporter that is gone has left of CPUs that are gone would stay.
+type NumatopologyReporter struct {
+	*loop
+	o NumatopologyOptions
+
+	// Owned by Run. acked is the spec that the API answered to the last write, asked what was written. They differ where
+	// the definition in the cluster is older and drops fields.
+	asked, acked *nodeinfo.NumatopoSpec
+}
+
+// NewNumatopology returns a NumatopologyReporter.
+func NewNumatopology(o NumatopologyOptions) *NumatopologyReporter {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	r := &NumatopologyReporter{o: o}
+	r.loop = &loop{
+		get: o.Objects.Get, kind: "Numatopology", node: o.Node, clock: o.Clock, wake: make(chan struct{}, 1),
+		look: r.publish, stuck: r.stuck,
+	}
+	return r
+}
+
+// publish applies the source over an object.
+func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured.Unstructured) error {
+	want := r.o.Source()
+	if want == nil {
+		return nil
+	}
+	now := r.o.Clock.Now()
+	writer, wrote := otherWriter(object)
+	if free := wrote.Add(liveWriter); writer != "" && free.After(now) {
+		r.again(free)
+		return r.o.SetCondition(ctx, Conflict, true, "ForeignWriter", fmt.Sprintf(
+			"the spec of Numatopology %s was written by %q at %s: tenon-agent does not write it. Stop that program on this node, or take --publish-numatopology off",
+			r.o.Node, writer, wrote.UTC().Format(time.RFC3339)))
+	}
+	if r.isIn(want, object) {
+		return r.calm(ctx)
+	}
+	if err := r.write(ctx, want, object); err != nil {
+		return err
+	}
+	return r.calm(ctx)
+}
+
+func (r *NumatopologyReporter) calm(ctx context.Context) error {
+	return r.o.SetCondition(ctx, Conflict, false, "OnlyWriter", "no other program writes what the agent reports")
+}
+
+func (r *NumatopologyReporter) stuck(ctx context.Context, conflict error) error {
+	return r.o.SetCondition(ctx, Conflict, true, "WriteConflict", fmt.Sprintf(
+		"Numatopology %s changes faster than tenon-agent can write it: %v", r.o.Node, conflict))
+}
+
+// otherWriter returns who else owns a part of the spec, and when it wrote last; a person at a terminal is none.
+func otherWriter(object *unstructured.Unstructured) (manager string, wrote time.Time) {
+	if object == nil {
+		return "", time.Time{}
+	}
+	for _, f := range object.GetManagedFields() {
+		if f.Manager == Manager || isByHand(f.Manager) || f.FieldsV1 == nil || read(f.FieldsV1.GetRawBytes()).Spec == nil {
+			continue
+		}
+		at := time.Time{}
+		if f.Time != nil {
+			at = f.Time.Time
+		}
+		if manager == "" || at.After(wrote) {
+			manager, wrote = f.Manager, at
+		}
+	}
+	return manager, wrote
+}
+
+// isIn reports whether an object in the API has the content, as far as the API keeps it.
+func (r *NumatopologyReporter) isIn(want *nodeinfo.Numatopology, object *unstructured.Unstructured) bool {
+	if object == nil {
+		return false
+	}
+	got := &nodeinfo.Numatopology{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, got); err != nil {
+		return false
+	}
+	equal := apiequality.Semantic.DeepEqual
+	if r.acked != nil && equal(*r.asked, want.Spec) {
+		return equal(*r.acked, got.Spec)
+	}
+	return equal(want.Spec, got.Spec)
+}
+
+// write creates the object, or replaces its spec. What else the object carries stays.
+func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatopology, object *unstructured.Unstructured) error {
+	now := r.o.Clock.Now()
+	stamped := want.DeepCopy()
+	if stamped.Annotations == nil {
+		stamped.Annotations = map[string]string{}
+	}
+	stamped.Annotations[nodeinfo.TimestampKey] = strconv.FormatInt(now.Unix(), 10)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stamped)
+	if err != nil {
+		return fmt.Errorf("encode Numatopology: %w", err)
+	}
+	next := &unstructured.Unstructured{Object: fields}
+	unstructured.RemoveNestedField(next.Object, "metadata", "creationTimestamp")
+	var got *unstructured.Unstructured
+	if object == nil {
+		got, err = r.o.Objects.Create(ctx, next, metav1.CreateOptions{FieldManager: Manager})
+	} else {
+		got, err = r.o.Objects.Update(ctx, merged(object, next), metav1.UpdateOptions{FieldManager: Manager})
+	}
+	if err != nil {
+		return fmt.Errorf("write Numatopology %s: %w", r.o.Node, err)
+	}
+	answered := &nodeinfo.Numatopology{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, answered); err != nil {
+		return fmt.Errorf("decode Numatopology %s: %w", r.o.Node, err)
+	}
+	r.pace.wrote(now)
+	r.keep(got)
+	r.asked, r.acked = &want.Spec, &answered.Spec
+	klog.FromContext(ctx).V(2).Info("Published the node's Numatopology", "node", r.o.Node)
+	return nil
+}
+
+// merged is an object with the spec, the annotations and the owner of next.
+func merged(object, next *unstructured.Unstructured) *unstructured.Unstructured {
+	out := object.DeepCopy()
+	out.Object["spec"] = next.Object["spec"]
+	annotations := out.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, next.GetAnnotations())
+	out.SetAnnotations(annotations)
+	owners := out.GetOwnerReferences()
+	for _, o := range next.GetOwnerReferences() {
+		if !slices.ContainsFunc(owners, func(other metav1.OwnerReference) bool { return other.UID == o.UID }) {
+			owners = append(owners, o)
+		}
+	}
+	out.SetOwnerReferences(owners)
+	return out
+}
