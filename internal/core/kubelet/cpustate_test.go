@@ -193,8 +193,10 @@ func (b *book) admit(t *rapid.T, s *cpuState, pod *Pod) (*cpuState, bool) {
 		if !given && b.isRegular() {
 			b.checkGrant(t, c, got, mask, reuse)
 		}
-		has[c.Name] = want
-		b.shared = b.shared.Minus(want)
+		if !given {
+			has[c.Name] = want
+			b.shared = b.shared.Minus(want)
+		}
 		if c.Role == Init {
 			reuse = reuse.Union(want)
 		} else {
