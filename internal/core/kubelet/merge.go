@@ -53,7 +53,6 @@ type question struct {
 	cpus      int        // 0 = the CPU manager does not care
 	memory    []Amount   // nil = nor does the memory manager
 	devices   []Amount   // sorted by name
-	role      Role
 }
 
 func (a *admission) question(c *Container) question {
