@@ -2,6 +2,7 @@ package place_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -551,6 +552,10 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 		"SingleNUMANode":     {facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: binding(400)},
 		"constrained burst":  {facts: ledger.Facts{Topology: ledger.Restricted}, request: sharing(20000, burst(90000))},
 		"LS, SingleNUMANode": {facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: sharing(90000)},
+		"memory":             {facts: ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1)}, request: remembering(binding(40), 200, 12)},
+		"memory, refused":    {facts: ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(64, 64, 4)}, request: remembering(binding(60), 900, 12)},
+		"memory, BestEffort": {facts: ledger.Facts{Topology: ledger.BestEffort, Memory: memoryOn(64, 1, 4)}, request: remembering(binding(4), 7, 12)},
+		"memory of LS":       {facts: ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4)}, request: remembering(sharing(20000, burst(60000)), 100, 0)},
 		"static kubelet":     {facts: ledger.Facts{Kubelet: ledger.Kubelet{Static: true}}, request: sharing(4000, containers(2, 2))},
 	}
 	for name, test := range tests {
@@ -566,6 +571,29 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// remembering is a request that asks for GiB of ordinary memory and for hugepages besides.
+func remembering(r *place.Request, gib, hugepages int64) *place.Request {
+	r.Memory = []place.Memory{{Type: "memory", Bytes: gib << 30}}
+	if hugepages > 0 {
+		r.Memory = append(r.Memory, place.Memory{Type: "hugepages-1Gi", Bytes: hugepages << 30})
+	}
+	return r
+}
+
+// memoryOn has GiB of ordinary memory and of hugepages on each of n NUMA nodes, on the large ones twice as much.
+func memoryOn(n int, gib, hugepages int64, large ...int) []ledger.Memory {
+	var list []ledger.Memory
+	for i := range n {
+		more := int64(1)
+		if slices.Contains(large, i) {
+			more = 2
+		}
+		list = append(list, ledger.Memory{NUMAID: i, Type: "memory", Bytes: more * gib << 30},
+			ledger.Memory{NUMAID: i, Type: "hugepages-1Gi", Bytes: more * hugepages << 30})
+	}
+	return list
 }
 
 func BenchmarkFits(b *testing.B) {
@@ -584,6 +612,13 @@ func BenchmarkFits(b *testing.B) {
 		{"policy=Restricted/kind=burst", 8, ledger.Facts{Topology: ledger.Restricted}, sharing(4000, burst(60000))},
 		{"policy=Restricted/kind=burst,refused", 8, ledger.Facts{Topology: ledger.Restricted}, sharing(4000, burst(110000))},
 		{"policy=Restricted/kind=burst,refused", 64, ledger.Facts{Topology: ledger.Restricted}, sharing(4000, burst(110000))},
+		{"policy=SingleNUMANode/memory/kind=exclusive", 8, ledger.Facts{Topology: ledger.SingleNUMANode, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(binding(4), 48, 0)},
+		{"policy=Restricted/memory/kind=exclusive", 8, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(binding(40), 200, 0)},
+		{"policy=Restricted/memory/kind=exclusive,two types", 8, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(binding(40), 200, 12)},
+		{"policy=Restricted/memory/kind=exclusive,refused", 8, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1, 2, 3)}, remembering(binding(60), 200, 12)},
+		{"policy=BestEffort/memory/kind=exclusive", 8, ledger.Facts{Topology: ledger.BestEffort, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(binding(40), 200, 0)},
+		{"policy=Restricted/memory/kind=burst", 8, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(sharing(4000, burst(60000)), 200, 0)},
+		{"policy=Restricted/memory/kind=exclusive", 64, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(64, 8, 4)}, remembering(binding(40), 150, 0)},
 		{"policy=Restricted/kind=exclusive,refused", 64, ledger.Facts{Topology: ledger.Restricted}, binding(100)},
 	} {
 		b.Run(fmt.Sprintf("%s/numa=%d", bench.name, bench.numa), func(b *testing.B) {
@@ -593,6 +628,89 @@ func BenchmarkFits(b *testing.B) {
 				place.Fits(v, bench.request)
 			}
 		})
+	}
+}
+
+// BenchmarkFilter5000Nodes asks every node of a cluster, each with an account of its own: half of them have the pod's
+// memory where its CPUs are.
+func BenchmarkFilter5000Nodes(b *testing.B) {
+	const nodes = 5000
+	m := machine(b, 2, 4, 16, 2)
+	views := make([]*ledger.View, nodes)
+	for i := range views {
+		f := ledger.Facts{Machine: m, Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1, 2, 3)}
+		if i%2 == 0 {
+			f.Memory = memoryOn(8, 64, 4, 4, 5, 6, 7)
+		}
+		var entries []ledger.Entry
+		for c := range 16 {
+			cpus := 4*c + i%3
+			entries = append(entries, held(fmt.Sprintf("%d-%d,%d-%d", cpus, cpus+1, cpus+128, cpus+129)))
+		}
+		views[i] = ledger.New(f, entries...).View()
+	}
+	r := remembering(binding(60), 200, 12)
+	r.Seal()
+	run := func(b *testing.B, ask func(*ledger.View) why.Reason) {
+		b.Helper()
+		b.ReportAllocs()
+		for b.Loop() {
+			granted := 0
+			for _, v := range views {
+				if reason := ask(v); reason.OK() {
+					granted++
+				}
+			}
+			if granted != nodes/2 {
+				b.Fatalf("%d nodes would take the pod, want half", granted)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/nodes, "ns/node")
+	}
+	b.Run("numa=8/memo=none", func(b *testing.B) {
+		run(b, func(v *ledger.View) why.Reason { return place.Fits(v, r) })
+	})
+	for _, v := range views {
+		place.Recall(v, r)
+	}
+	b.Run("numa=8/memo=hit", func(b *testing.B) {
+		run(b, func(v *ledger.View) why.Reason {
+			reason, _ := place.Recall(v, r)
+			return reason
+		})
+	})
+}
+
+// TestRecallAnswersAsFitsDoes asks views again and again about requests of a few signatures.
+func TestRecallAnswersAsFitsDoes(t *testing.T) {
+	t.Parallel()
+	hits, misses := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		v := drawView(t)
+		requests := rapid.SliceOfN(rapid.Custom(drawRequest), 1, 6).Draw(t, "requests")
+		for range 10 {
+			r := *rapid.SampledFrom(requests).Draw(t, "request")
+			r.UID = "another"
+			r.Seal()
+			got, remembered := place.Recall(v, &r)
+			if want := place.Fits(v, &r); got != want {
+				t.Fatalf("got %+v (remembered %v), want %+v", got, remembered, want)
+			}
+			if remembered {
+				hits++
+			} else {
+				misses++
+			}
+		}
+		unsealed := *requests[0]
+		for range 2 {
+			if got, remembered := place.Recall(v, &unsealed); remembered || got != place.Fits(v, &unsealed) {
+				t.Fatalf("a request without signature: %+v, remembered %v", got, remembered)
+			}
+		}
+	})
+	if hits == 0 || misses == 0 {
+		t.Errorf("%d hits, %d misses: the generator is too narrow", hits, misses)
 	}
 }
 

@@ -61,6 +61,8 @@ type Request struct {
 	// role binds there (plugin argument bindAllPodsOnPolicyNodes). Its CPUs are 0 when the pod's request is not a whole
 	// number: such nodes refuse it. It has no OnPolicyNodes itself; who asks is read from r alone.
 	OnPolicyNodes *Request
+
+	key ledger.MemoKey // of the signature, once r is sealed
 }
 
 // On returns what r asks of a node with the given facts: r itself, or OnPolicyNodes.
