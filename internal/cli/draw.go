@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,22 +127,34 @@ func (d *drawing) head() {
 	} else {
 		d.printf("  %s\n", text)
 	}
-	policies := fmt.Sprintf("policies: kubelet %s, allocate %s, NUMA %s", d.KubeletPolicy, d.Policies.NUMAAllocate, d.Policies.NUMATopology)
+	from := d.Policies.From
+	policies := fmt.Sprintf("policies: allocate %s (%s), NUMA %s (%s)", d.Policies.NUMAAllocate, from["numaAllocate"], d.Policies.NUMATopology, from["numaTopology"])
 	if d.Policies.CPUBind != "" {
-		policies += ", bind " + d.Policies.CPUBind
+		policies += fmt.Sprintf(", bind %s (%s)", d.Policies.CPUBind, from["cpuBind"])
 	}
-	d.wrapped(2, " ", policies)
+	for _, line := range []string{d.Mode.line(), d.Kubelet.line(), policies} {
+		d.wrapped(2, " ", line)
+	}
+	if d.Kubelet.Fault != "" {
+		d.wrapped(2, " ", "the kubelet's answers cannot be predicted: "+d.Kubelet.Fault)
+	}
+	if d.Kubelet.Assumed != "" {
+		d.wrapped(2, " ", "assumed: "+d.Kubelet.Assumed)
+	}
 }
 
 func (d *drawing) numa(n numaView) {
-	title := fmt.Sprintf("NUMA %d", n.Node)
-	if n.Memory != "" {
-		title += "  " + n.Memory
+	title := fmt.Sprintf("NUMA %d  free %s", n.Node, countText(n.Free, "CPU"))
+	switch text := memoryText(n); {
+	case n.MemoryFree != "":
+		title += ", memory " + text
+	case text != "":
+		title += "  memory " + text
 	}
 	if len(n.Distances) > 1 {
 		title += "  distance " + strings.Trim(fmt.Sprint(n.Distances), "[]")
 	}
-	d.wrapped(2, " ", title+fmt.Sprintf("  free %d", n.Free))
+	d.wrapped(2, " ", title)
 	if len(n.Cores) == 0 {
 		d.printf("    no CPUs\n")
 		return
@@ -167,6 +180,28 @@ func (d *drawing) numa(n numaView) {
 	}
 	d.wrapped(4, ",", ls)
 	d.wrapped(4, ",", be)
+}
+
+// memoryText is what is free of the memory that pods may have, and how much there is in all.
+func memoryText(n numaView) string {
+	of := func(m memoryView) string {
+		if m.Free == "" || m.Allocatable == "" {
+			return m.Capacity
+		}
+		text := m.Free + " of " + m.Allocatable
+		if m.Capacity != "" && m.Capacity != m.Allocatable {
+			text += " (" + m.Capacity + ")"
+		}
+		return text
+	}
+	text := of(memoryView{n.Memory, n.MemoryAllocatable, n.MemoryFree})
+	for _, size := range slices.Sorted(maps.Keys(n.Hugepages)) {
+		text += ", " + size + " " + of(n.Hugepages[size])
+	}
+	if len(n.MemoryGroup) > 0 {
+		text += ", group " + cpuset.FormatIDs(n.MemoryGroup)
+	}
+	return text
 }
 
 // rows cuts the cores of a NUMA node into rows that fit the terminal, each with the name of its CPUs; wide is the longest

@@ -2,14 +2,12 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -31,20 +29,23 @@ const (
 
 // machineView is one node as `tenon topology` shows it. Ids are the kernel's.
 type machineView struct {
-	Node           string       `json:"node"`
-	Arch           string       `json:"arch,omitempty"`
-	CPUs           int          `json:"cpus"`
-	Cores          int          `json:"cores"`
-	ThreadsPerCore int          `json:"threadsPerCore"`
-	NUMANodes      int          `json:"numaNodes"`
-	KubeletPolicy  string       `json:"kubeletPolicy"`
-	Policies       policyView   `json:"policies"`
-	SharedPool     string       `json:"sharedPool"`
-	BESharedPool   string       `json:"beSharedPool"`
-	Allocatable    string       `json:"allocatable"`
-	Fault          string       `json:"fault,omitempty"`
-	Sockets        []socketView `json:"sockets"`
-	Pods           []podView    `json:"pods"`
+	Node           string `json:"node"`
+	Arch           string `json:"arch,omitempty"`
+	CPUs           int    `json:"cpus"`
+	Cores          int    `json:"cores"`
+	ThreadsPerCore int    `json:"threadsPerCore"`
+	NUMANodes      int    `json:"numaNodes"`
+	// KubeletPolicy is the CPU manager's policy as far as it counts: a policy that cannot be read counts as none.
+	KubeletPolicy string       `json:"kubeletPolicy"`
+	Mode          modeView     `json:"mode"`
+	Kubelet       kubeletView  `json:"kubelet"`
+	Policies      policyView   `json:"policies"`
+	SharedPool    string       `json:"sharedPool"`
+	BESharedPool  string       `json:"beSharedPool"`
+	Allocatable   string       `json:"allocatable"`
+	Fault         string       `json:"fault,omitempty"`
+	Sockets       []socketView `json:"sockets"`
+	Pods          []podView    `json:"pods"`
 	// SharedPods and BEPods count the pods of the two pools that are not bound to any CPU or NUMA node.
 	SharedPods int           `json:"sharedPods"`
 	BEPods     int           `json:"bePods"`
@@ -55,6 +56,8 @@ type policyView struct {
 	CPUBind      string `json:"cpuBind,omitempty"`
 	NUMAAllocate string `json:"numaAllocate"`
 	NUMATopology string `json:"numaTopology"`
+	// From has the names of the other fields as keys.
+	From map[string]origin `json:"from"`
 }
 
 type socketView struct {
@@ -63,8 +66,16 @@ type socketView struct {
 }
 
 type numaView struct {
-	Node         int        `json:"node"`
-	Memory       string     `json:"memory,omitempty"`
+	Node int `json:"node"`
+	// Memory is all there is, MemoryAllocatable what pods may have, MemoryFree what none has; "" where nobody tells.
+	Memory            string `json:"memory,omitempty"`
+	MemoryAllocatable string `json:"memoryAllocatable,omitempty"`
+	MemoryFree        string `json:"memoryFree,omitempty"`
+	// Hugepages is the same by size, for sizes of which there are pages.
+	Hugepages map[string]memoryView `json:"hugepages,omitempty"`
+	// MemoryGroup are the NUMA nodes that the kubelet's memory manager serves requests from together with this one.
+	MemoryGroup []int `json:"memoryGroup,omitempty"`
+	// Distances is the node's row of the SLIT matrix.
 	Distances    []int      `json:"distances"`
 	SharedPool   string     `json:"sharedPool"`
 	BESharedPool string     `json:"beSharedPool"`
@@ -115,10 +126,11 @@ func newMachineView(a *account, node string) machineView {
 	for _, p := range a.pods[node] {
 		out.count(v, p)
 	}
-	if known, ok := a.store.Node(node); ok {
-		for _, p := range known.Problems {
-			out.Problems = append(out.Problems, problemView{Text: strings.TrimSpace(p.Object + " " + p.Key + ": " + p.Text)})
-		}
+	known, _ := a.store.Node(node)
+	out.Mode, out.Kubelet = newModeView(known.Object, known.Topology), newKubeletView(known.Object, known.Topology, &f.Model)
+	out.Policies.From = originsOf(known.Object, known.Topology, f, &out.Kubelet)
+	for _, p := range known.Problems {
+		out.Problems = append(out.Problems, problemView{Text: strings.TrimSpace(p.Object + " " + p.Key + ": " + p.Text)})
 	}
 	if m == nil {
 		out.Fault = f.Fault.Code.String()
@@ -130,24 +142,9 @@ func newMachineView(a *account, node string) machineView {
 	out.addPods(v)
 	out.addProblems(v)
 	states := newCPUStates(v)
-	if known, ok := a.store.Node(node); ok && known.Topology != nil {
-		states.memory = memoryByNUMA(known.Topology.Zones)
-	}
+	states.memory = newMemoryBook(v, known.Topology)
 	for s := range m.NumSockets() {
 		out.Sockets = append(out.Sockets, states.socket(topo.Socket(s)))
-	}
-	return out
-}
-
-// memoryByNUMA reads the memory of the zones that are NUMA nodes, by zone name.
-func memoryByNUMA(zones []v1alpha2.Zone) map[string]string {
-	out := map[string]string{}
-	for _, z := range zones {
-		for _, r := range z.Resources {
-			if r.Name == string(corev1.ResourceMemory) {
-				out[z.Name] = r.Capacity.String()
-			}
-		}
 	}
 	return out
 }
@@ -230,8 +227,8 @@ func entryName(v *ledger.View, uid string) string {
 type cpuStates struct {
 	v       *ledger.View
 	m       *topo.Machine
-	holders map[int][]string  // dense CPU index to namespace/name
-	memory  map[string]string // zone name to its capacity
+	holders map[int][]string // dense CPU index to namespace/name
+	memory  memoryBook
 	fixed   []struct {
 		state string
 		cpus  cpuset.Set
@@ -304,9 +301,10 @@ func (s *cpuStates) numa(n topo.NUMA, socket topo.Socket) numaView {
 	cpus := s.m.NUMACPUs(n)
 	free := s.v.Allocatable().Intersect(cpus)
 	out := numaView{
-		Node: s.m.NUMAID(n), Memory: s.memory[fmt.Sprintf("node-%d", s.m.NUMAID(n))], Distances: []int{}, Cores: []coreView{}, Free: free.Len(),
+		Node: s.m.NUMAID(n), Distances: []int{}, Cores: []coreView{}, Free: free.Len(),
 		SharedPool: s.m.FormatList(s.v.SharedPool().Intersect(cpus)), BESharedPool: s.m.FormatList(s.v.BEPool().Intersect(cpus)),
 	}
+	s.memory.fill(&out)
 	for other := range s.m.NumNUMA() {
 		out.Distances = append(out.Distances, s.m.Distance(n, topo.NUMA(other)))
 	}

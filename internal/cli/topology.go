@@ -16,6 +16,12 @@ func NewTopology(flags genericclioptions.RESTClientGetter, streams genericioopti
 	c := &cobra.Command{
 		Use:   "topology [NODE | node/NODE]",
 		Short: "Show sockets, NUMA nodes, cores and threads with the pods on them",
+		Long: `Show sockets, NUMA nodes, cores and threads with the pods on them.
+
+Above each machine stand its mode (Follow: the kubelet chooses CPUs and NUMA nodes; Own: Tenon does), the managers of its
+kubelet with their policies, scope and options, and the policies of the scheduler, each with where it comes from: a label
+of the node, its agent, what another exporter wrote into the NodeResourceTopology, the scheduler's own default, or nobody
+(assumed). A NUMA node shows what is free of its CPUs and its memory, and its row of the distances.`,
 		Example: `  # every node of the cluster
   tenon topology
 

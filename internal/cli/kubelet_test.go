@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
+
+// kubelets is a cluster of three: a node whose agent tells all of the kubelet that it follows, one of which only a foreign
+// exporter tells, and one whose label asks for what the agent has not done.
+func kubelets(t *testing.T) *account {
+	t.Helper()
+	followed := node("followed", "62", map[string]string{annotation.TopologyMode: "Follow", annotation.NodeNUMAAllocateStrategy: "MostAllocated"})
+	followed.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	foreign := node("foreign", "16", nil)
+	foreign.Status.NodeInfo.KubeletVersion = "v1.34.1"
+	wished := node("wished", "16", map[string]string{annotation.TopologyMode: "Follow", annotation.NodeNUMATopologyPolicy: "SingleNUMANode"})
+
+	told := topology(t, "followed", shape{2, 1, 16, 2}, map[string]string{
+		annotation.TopologyMode:            "Follow",
+		annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"full-pcpus-only":"true"},"reservedCPUs":"0,32"}`,
+		annotation.KubeletKey: `{"version":"v1.36.3","cpu":{"policy":"static","options":{"full-pcpus-only":"true"},"reserved":"0,32"},` +
+			`"memory":{"policy":"Static","reserved":{"0":{"memory":"1Gi","hugepages-2Mi":"64Mi"}}},` +
+			`"topology":{"policy":"restricted","scope":"pod","options":{"max-allowable-numa-nodes":"12","prefer-closest-numa-nodes":"true"}}}`,
+		annotation.NUMAStateKey: `{"memory":{"0":{"allocatable":{"memory":"61Gi","hugepages-2Mi":"2Gi"},"free":{"memory":"41Gi","hugepages-2Mi":"1Gi"},"group":[0,1],"assignments":2},` +
+			`"1":{"allocatable":{"memory":"64Gi"},"free":{"memory":"44Gi"},"group":[0,1],"assignments":1}}}`,
+	})
+	pages := resource.MustParse("2112Mi")
+	told.Zones[0].Resources = append(told.Zones[0].Resources, v1alpha2.ResourceInfo{Name: "hugepages-2Mi", Capacity: pages, Allocatable: pages, Available: pages})
+
+	other := topology(t, "foreign", shape{1, 2, 4, 2}, nil)
+	other.TopologyPolicies = []string{"RestrictedPodLevel"} //nolint:staticcheck // what exporters of v1alpha1 write
+	other.Attributes = v1alpha2.AttributeList{
+		{Name: annotation.AttributeTopologyPolicy, Value: "best-effort"}, {Name: annotation.AttributeTopologyScope, Value: "container"},
+	}
+	free := resource.MustParse("40Gi")
+	other.Zones[1].Resources[0].Available = free
+
+	return newAccount([]corev1.Node{followed, foreign, wished}, nil, []v1alpha2.NodeResourceTopology{
+		told, other, topology(t, "wished", shape{1, 1, 8, 2}, map[string]string{annotation.TopologyMode: "Own"}),
+	})
+}
+
+func TestKubeletsAsGolden(t *testing.T) {
+	a := kubelets(t)
+	for name, format := range map[string]string{"kubelets.txt": "table", "kubelets.yaml": "yaml"} {
+		var out strings.Builder
+		if err := printTopology(&out, a, "", format, paint{}); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, out.String())
+	}
+}
+
+func TestEverySettingSaysWhereItComesFrom(t *testing.T) {
+	a := kubelets(t)
+	for name, test := range map[string]struct {
+		node string
+		of   func(machineView) origin
+		want origin
+	}{
+		"a mode that the agent reports": {"followed", func(v machineView) origin { return v.Mode.From }, origin{"annotation", "node.tenon.sh/topology-mode"}},
+		"a mode that nobody reports":    {"foreign", func(v machineView) origin { return v.Mode.From }, origin{"assumed", ""}},
+		"the CPU manager, by the agent": {"followed", func(v machineView) origin { return v.Kubelet.CPU.From }, origin{"annotation", "node.tenon.sh/kubelet"}},
+		"the memory manager of a foreign exporter's node": {
+			"foreign", func(v machineView) origin { return v.Kubelet.Memory.From }, origin{"assumed", ""},
+		},
+		"an attribute, which is newer than topologyPolicies": {
+			"foreign", func(v machineView) origin { return v.Kubelet.Topology.From }, origin{"attribute", "topologyManagerPolicy"},
+		},
+		"a policy of which two lists speak": {"foreign", func(v machineView) origin { return v.Policies.From["numaTopology"] }, origin{"topologyPolicies", ""}},
+		"a policy by label":                 {"wished", func(v machineView) origin { return v.Policies.From["numaTopology"] }, origin{"nodeLabel", annotation.NodeNUMATopologyPolicy}},
+		"a strategy by label":               {"followed", func(v machineView) origin { return v.Policies.From["numaAllocate"] }, origin{"nodeLabel", annotation.NodeNUMAAllocateStrategy}},
+		"a strategy by no one":              {"wished", func(v machineView) origin { return v.Policies.From["numaAllocate"] }, origin{"pluginArgument", ""}},
+	} {
+		if got := test.of(newMachineView(a, test.node)); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+	if v := newMachineView(a, "wished"); v.Mode.Mode != "Own" || v.Mode.Wish != "Follow" {
+		t.Errorf("the mode is %+v, want Own while the label asks for Follow", v.Mode)
+	}
+}
+
+func TestUnreadableAnnotationsCountAsAbsent(t *testing.T) {
+	nrt := topology(t, "n", shape{1, 1, 2, 2}, map[string]string{
+		annotation.KubeletKey: "{", annotation.TopologyMode: "Both", annotation.NUMAStateKey: `{"memory":[]}`,
+	})
+	v := newMachineView(newAccount([]corev1.Node{node("n", "4", nil)}, nil, []v1alpha2.NodeResourceTopology{nrt}), "n")
+	if v.Mode.From.Source != fromAssumption || v.Kubelet.CPU.From.Source != fromAssumption || v.Sockets[0].NUMA[0].MemoryFree == "" {
+		t.Errorf("mode %+v, kubelet %+v, memory %q: want what nobody tells to be assumed", v.Mode, v.Kubelet, v.Sockets[0].NUMA[0].MemoryFree)
+	}
+	if len(v.Problems) < 2 {
+		t.Errorf("problems are %v, want the unreadable annotations", v.Problems)
+	}
+}
+
+func TestWordsOfTopologyPolicies(t *testing.T) {
+	for word, want := range map[string]string{
+		"None": "none container", "BestEffort": "best-effort container", "RestrictedContainerLevel": "restricted container",
+		"SingleNUMANodePodLevel": "single-numa-node pod", "PodLevel": "", "Strict": "",
+	} {
+		policy, scope, ok := reportedPolicy(word)
+		if got := policy + " " + scope; ok != (want != "") || ok && got != want {
+			t.Errorf("reportedPolicy(%q) = %q, %t, want %q", word, got, ok, want)
+		}
+	}
+}
