@@ -49,7 +49,7 @@ func (m *memoryState) assign(n *Node, b Block, bytes int64) {
 	if !known {
 		return
 	}
-	group := b.Nodes & n.all
+	group, bytes := b.Nodes&n.all, max(bytes, 0)
 	for rest := group; rest != 0; rest &= rest - 1 {
 		i := rest.First()
 		m.zones[i].assignments++
@@ -66,7 +66,7 @@ func (m *memoryState) release(n *Node, b Block) {
 	if !known {
 		return
 	}
-	bytes := b.Bytes
+	bytes := max(b.Bytes, 0)
 	for rest := b.Nodes & n.all; rest != 0; rest &= rest - 1 {
 		i := rest.First()
 		if m.zones[i].assignments--; m.zones[i].assignments <= 0 {
@@ -182,6 +182,9 @@ func (a *memoryAdmission) reusable(name string, m hint.Mask) int64 {
 func (a *memoryAdmission) allocate(c *Container, h hint.Hint, before Placement) ([]Block, why.Reason) {
 	if !a.node.managesMemory(a.pod) || len(c.Memory) == 0 && a.node.config.Model.SkipsEmptyMemory {
 		return nil, why.Reason{}
+	}
+	if a.node.nodes > hangNodes { // only without a topology policy: the merge would have hung before
+		return nil, why.Reason{Code: why.KubeletWouldHang, Unit: why.Count, Asked: int64(a.node.nodes)}
 	}
 	best, cause := a.choose(c.Memory, h)
 	if cause != why.NoAllocationCause {

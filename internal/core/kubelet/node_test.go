@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -388,4 +389,26 @@ func TestFitsAllocatesNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOneNodeAnswersMany: states share what Fits counts with, and goroutines ask at once.
+func TestOneNodeAnswersMany(t *testing.T) {
+	t.Parallel()
+	s := busy(t, hint.Restricted)
+	next, _ := admit(t, s, pod("more", app("c", 12, 8<<30)))
+	fits, not := pod("new", app("a", 4, 4<<30), app("b", 4, 4<<30)), pod("new", app("a", 4, 4<<30), app("b", 30, 4<<30))
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for range 200 {
+				if reason := s.Fits(fits); !reason.OK() {
+					t.Errorf("Fits = %+v", reason)
+				}
+				if reason := next.Fits(not); reason.Code != why.KubeletTopologyAffinity {
+					t.Errorf("Fits = %+v, want a refusal", reason)
+				}
+			}
+		})
+	}
+	wait.Wait()
 }

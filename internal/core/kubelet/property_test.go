@@ -647,3 +647,123 @@ func TestNothingChangesUnderneath(t *testing.T) {
 		}
 	})
 }
+
+// TestNothingPanics: reports and pods of every kind, on machines of every size, leave a state within its bounds.
+func TestNothingPanics(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{T: t}
+		w.node = w.drawLargeNode()
+		w.state = w.node.Empty()
+		nodes := w.node.Machine().NumNUMA()
+		for range w.upTo(6, "steps") {
+			p := w.drawPod()
+			switch w.upTo(4, "what") {
+			case 0:
+				w.state = w.state.With(p, w.drawReport(p))
+			case 1:
+				w.state = w.state.Without(fmt.Sprintf("pod-%02d", w.upTo(9, "gone")))
+			case 2:
+				zones := make([]kubelet.ZoneState, w.upTo(1, "zones")*nodes)
+				for i := range zones {
+					zones[i] = kubelet.ZoneState{
+						Free:  map[string]int64{"memory": rapid.Int64().Draw(t, "free")},
+						Group: hint.Mask(rapid.Uint64().Draw(t, "group")), Assignments: w.upTo(3, "assignments") - 1,
+					}
+				}
+				w.state = w.state.WithZones(zones)
+			default:
+				fits := w.state.Fits(p)
+				next, _, refusal := w.state.Admit(p)
+				if fits.OK() != (refusal == nil) {
+					t.Fatalf("Fits %+v, Admit %+v", fits, refusal)
+				}
+				w.state = next
+			}
+		}
+		for i := range nodes {
+			u := w.state.Usage(topo.NUMA(i))
+			for _, q := range u.Memory {
+				if q.Free < 0 || q.Free > q.Allocatable {
+					t.Fatalf("node %d has %d of %d bytes free", i, q.Free, q.Allocatable)
+				}
+			}
+			if u.Assignments < 0 || !u.Group.Has(i) && u.Group != 0 || u.Assignments == 0 && u.Group.Len() > 1 {
+				t.Fatalf("node %d is %+v", i, u)
+			}
+			if !u.Free.SubsetOf(&u.CPUs) {
+				t.Fatalf("node %d has %v of %v free", i, u.Free, u.CPUs)
+			}
+		}
+		for _, d := range w.state.Devices() {
+			if d.Free < 0 || d.Free > d.Healthy {
+				t.Fatalf("devices %+v", d)
+			}
+		}
+	})
+}
+
+// drawLargeNode draws any number of NUMA nodes that masks hold, with sparse ids and devices anywhere.
+func (w *world) drawLargeNode() *kubelet.Node {
+	nodes := rapid.SampledFrom([]int{1, 2, 5, 9, 10, 31, 64}).Draw(w.T, "nodes")
+	var spec topo.Spec
+	for i := range nodes {
+		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: i})
+		if i > 0 && w.upTo(3, "CPUs") == 0 {
+			continue
+		}
+		for range 4 {
+			id := len(spec.CPUs)
+			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+				ID: id, Core: id / 2, L3: -1, Die: -1, Socket: i, NUMA: i, Offline: id > 0 && w.upTo(9, "offline") == 0,
+			})
+		}
+	}
+	m, err := topo.New(spec)
+	if err != nil {
+		w.Fatalf("topo.New: %v", err)
+	}
+	c := kubelet.Config{Model: model(rapid.IntRange(33, 37).Draw(w.T, "minor"))}
+	c.Topology = kubelet.Topology{Policy: hint.Policy(w.upTo(3, "policy")), PodScope: w.flip("pod scope"), MaxNodes: 64}
+	c.CPU.Static, c.CPU.Reserved, c.Memory.Static = w.flip("static"), cpuset.Of(0), w.flip("static memory")
+	w.types, w.kinds = []string{"memory"}, []string{"example.com/gpu"}
+	inv := kubelet.Inventory{Zones: memoryZones(nodes, rapid.SampledFrom([]int64{0, 10, 1 << 62}).Draw(w.T, "memory"))}
+	for range w.upTo(3, "sets") {
+		inv.Devices = append(inv.Devices, kubelet.DeviceSet{
+			Resource: "example.com/gpu", Nodes: hint.Mask(rapid.Uint64().Draw(w.T, "on")) & hint.All(nodes), Registered: 2, Healthy: 2,
+		})
+	}
+	n, reason := kubelet.NewNode(m, c, inv)
+	if !reason.OK() {
+		w.Fatalf("NewNode: %+v", reason)
+	}
+	return n
+}
+
+// drawReport draws what no kubelet would say.
+func (w *world) drawReport(p *kubelet.Pod) kubelet.Placement {
+	var pl kubelet.Placement
+	for i := range w.upTo(3, "entries") {
+		g := kubelet.Given{Container: fmt.Sprintf("c%d", i)}
+		if i == 0 {
+			g.Container = p.Containers[0].Name
+		}
+		for range w.upTo(3, "reported CPUs") {
+			g.CPUs.Add(w.upTo(cpuset.MaxCPUs-1, "CPU"))
+		}
+		for range w.upTo(2, "blocks") {
+			g.Memory = append(g.Memory, kubelet.Block{
+				Type:  rapid.SampledFrom([]string{"memory", "", "hugepages-1Gi"}).Draw(w.T, "type"),
+				Nodes: hint.Mask(rapid.Uint64().Draw(w.T, "of")), Bytes: rapid.Int64().Draw(w.T, "bytes"),
+			})
+		}
+		for range w.upTo(2, "devices") {
+			g.Devices = append(g.Devices, kubelet.Devices{
+				Resource: rapid.SampledFrom([]string{"example.com/gpu", "x"}).Draw(w.T, "resource"),
+				Nodes:    hint.Mask(rapid.Uint64().Draw(w.T, "at")), Count: w.upTo(5, "count") - 1,
+			})
+		}
+		pl = append(pl, g)
+	}
+	return pl
+}
