@@ -498,10 +498,14 @@ func TestTakeIsWhatTheDefinitionSays(t *testing.T) {
 		c := drawConfig(t, m)
 		from := drawCPUs(t, m.Online(), "free", rapid.SampledFrom([]int{100, 95, 80, 50}).Draw(t, "free percent"))
 		n := rapid.IntRange(0, from.Len()+1).Draw(t, "n")
-		got, fault := newCPUPolicy(m, c).take(from, n)
+		p := newCPUPolicy(m, c)
+		got, fault := p.take(from, n)
 		want, wantFault := newPlain(m, c).take(from, n)
 		if got != want || fault != wantFault {
 			t.Fatalf("%d of %s: got %s, fault %d; want %s, fault %d", n, from, got, fault, want, wantFault)
+		}
+		if exact := got.Len() == n && got.SubsetOf(&from); p.uniform() && fault == cpuOK && !exact {
+			t.Fatalf("a uniform machine gives %s for %d of %s", got, n, from)
 		}
 	})
 }
