@@ -26,6 +26,9 @@ type MemoKey struct {
 	text string
 }
 
+// Equal reports whether two keys are the same.
+func (k MemoKey) Equal(o MemoKey) bool { return k == o }
+
 // NewMemoKey returns the key of a signature.
 func NewMemoKey(signature string) MemoKey {
 	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a

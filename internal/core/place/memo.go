@@ -6,17 +6,17 @@ import (
 )
 
 // Seal computes r's signature once, for Recall. r must not be changed afterwards.
-func (r *Request) Seal() { r.key = ledger.NewMemoKey(r.Signature()) }
+func (r *Request) Seal() { r.Key = ledger.NewMemoKey(r.Signature()) }
 
 // Recall is Fits for a sealed request: v answers requests with equal signatures from memory, those that are not sealed
 // never. remembered tells which it was. An answer that is remembered costs no look at the machine, one that is not an
 // allocation besides.
 func Recall(v *ledger.View, r *Request) (reason why.Reason, remembered bool) {
 	memo := v.Memo()
-	if reason, remembered = memo.Recall(r.key); remembered {
+	if reason, remembered = memo.Recall(r.Key); remembered {
 		return reason, true
 	}
 	reason = Fits(v, r)
-	memo.Keep(r.key, reason)
+	memo.Keep(r.Key, reason)
 	return reason, false
 }
