@@ -60,7 +60,7 @@ func TestAnswersBeyondTheBudgetSaySo(t *testing.T) {
 		"half of 16 nodes, which meet nowhere": {wide(hint.Restricted, 16, "worst"), hint.Answer{}},
 		"one of 64 nodes":                      {wide(hint.Restricted, 64, "one"), hint.Answer{Hint: hint.Hint{Mask: 1 << 63, Preferred: true}, Admitted: true}},
 		"a number of nodes nobody can tell":    {pairs(hint.Restricted), hint.Answer{Certainty: hint.Unknown}},
-		"the same under single-numa-node":      {pairs(hint.SingleNUMANode), hint.Answer{Certainty: hint.Unknown}},
+		"the same under single-numa-node":      {pairs(hint.SingleNUMANode), hint.Answer{}},
 		"three long lists of few nodes": {
 			lists(16, 3), hint.Answer{Hint: hint.Hint{Mask: 1}, Admitted: true},
 		},

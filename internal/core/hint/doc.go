@@ -5,6 +5,10 @@
 // preferred answer is the intersection of the lists' preferred masks, and the others are folded list by list, so the
 // answer is the same and the cost is not exponential in the number of lists.
 //
+//	lists ──────────────────────────────► Rule.Answer ───► Answer
+//	                                      Rule.Explain ──► Table: what each resource wants, and who does not agree
+//	Capacity (machine) ─► Summary (state) ─ Verdict(Request) ─► Answer, without any list
+//
 // Masks are of dense NUMA indices in ascending order of the kernel's ids: that keeps the order of masks as numbers, so
 // sparse ids and ids of 64 and more give the kubelet's answers.
 package hint

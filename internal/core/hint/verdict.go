@@ -199,7 +199,7 @@ func (p *problem) preferred() (m Mask, found, known bool) {
 	}
 	k, same, known := p.size()
 	switch {
-	case !same || rule.Policy == SingleNUMANode && k > 1:
+	case !same || rule.Policy == SingleNUMANode && (k > 1 || !known): // what one node can do is always known
 		return 0, false, true
 	case !known:
 		return 0, false, false
