@@ -365,6 +365,39 @@ func TestRefusedPodChangesAGroup(t *testing.T) {
 	}
 }
 
+// TestPodThatIsKnownInPart: a report leaves out a container; admitted again, the pod gets what that lacks beside the rest.
+func TestPodThatIsKnownInPart(t *testing.T) {
+	t.Parallel()
+	s := node(t, even(t, 2, 16), static(hint.Restricted), kubelet.Inventory{
+		Zones: memoryZones(2, 100), Devices: devices(gpu, 3, 0, 1),
+	}).Empty()
+	p := pod("new", and(app("a", 2, 10), gpu, 1), and(app("b", 4, 20), gpu, 2))
+	_, placement := admit(t, s, p)
+	part := s.With(p, placement[:1])
+	whole, again := admit(t, part, p)
+	if diff := cmp.Diff(placement, again, sameSets); diff != "" {
+		t.Errorf("placement (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(viewOf(s), viewOf(whole.Without(p.UID)), sameSets); diff != "" {
+		t.Errorf("without the pod (-want +got):\n%s", diff)
+	}
+	// The kubelet does not take another amount for what a container has.
+	p.Containers[0] = and(app("a", 2, 10), gpu, 2)
+	_, _, refusal := part.Admit(p)
+	if refusal == nil || refusal.Status != kubelet.TopologyAffinityError {
+		t.Errorf("with another number of devices: %+v", refusal)
+	}
+	c := static(hint.BestEffort)
+	loose := node(t, even(t, 2, 16), c, kubelet.Inventory{Zones: memoryZones(2, 100), Devices: devices(gpu, 3, 0, 1)}).Empty()
+	_, _, refusal = loose.With(p, placement[:1]).Admit(p)
+	want := &kubelet.Refusal{Status: kubelet.UnexpectedAdmissionError, Container: "a", Reason: why.Reason{
+		Code: why.KubeletAdmission, Unit: why.Count, Asked: 2, Free: 1, Extra: int64(why.OtherAmountHeld),
+	}}
+	if diff := cmp.Diff(want, refusal); diff != "" {
+		t.Errorf("with another number of devices (-want +got):\n%s", diff)
+	}
+}
+
 // TestUsageOfAStrangeNode asks for what the node does not have.
 func TestUsageOfAStrangeNode(t *testing.T) {
 	t.Parallel()

@@ -22,9 +22,15 @@ func model(minor int) kubelet.Model {
 	return m
 }
 
+// fataler is a testing.TB or a rapid.T.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
 // even is a machine of equal NUMA nodes, one socket each, with two threads on each core: the threads of core c are CPUs c
 // and c + cores.
-func even(tb testing.TB, nodes, cpusPerNode int) *topo.Machine {
+func even(tb fataler, nodes, cpusPerNode int) *topo.Machine {
 	tb.Helper()
 	var spec topo.Spec
 	cores := nodes * cpusPerNode / 2
@@ -37,7 +43,7 @@ func even(tb testing.TB, nodes, cpusPerNode int) *topo.Machine {
 	return machine(tb, spec)
 }
 
-func machine(tb testing.TB, spec topo.Spec) *topo.Machine {
+func machine(tb fataler, spec topo.Spec) *topo.Machine {
 	tb.Helper()
 	m, err := topo.New(spec)
 	if err != nil {
@@ -46,7 +52,7 @@ func machine(tb testing.TB, spec topo.Spec) *topo.Machine {
 	return m
 }
 
-func node(tb testing.TB, m *topo.Machine, c kubelet.Config, inv kubelet.Inventory) *kubelet.Node {
+func node(tb fataler, m *topo.Machine, c kubelet.Config, inv kubelet.Inventory) *kubelet.Node {
 	tb.Helper()
 	n, reason := kubelet.NewNode(m, c, inv)
 	if !reason.OK() {

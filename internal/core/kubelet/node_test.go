@@ -367,6 +367,22 @@ func TestMergeCost(t *testing.T) {
 	}
 }
 
+// TestMergeCostOfManyNodes: lists that nobody makes are taken for full.
+func TestMergeCostOfManyNodes(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[hint.Policy]time.Duration{
+		hint.SingleNUMANode: 25 * 25 * 170 * time.Nanosecond, hint.Restricted: (1<<25 - 1) * 170 * time.Nanosecond * 25,
+	} {
+		c := static(policy)
+		c.Topology.MaxNodes = 64
+		n := node(t, even(t, 25, 4), c, kubelet.Inventory{Zones: memoryZones(25, 100), Devices: devices(gpu, 1, 3)})
+		got := n.MergeCost(pod("new", and(app("c", 2, 10), gpu, 1)))
+		if policy == hint.Restricted && got < want || policy == hint.SingleNUMANode && got != want {
+			t.Errorf("%v: %v, want %v or more", policy, got, want)
+		}
+	}
+}
+
 // TestFitsAllocatesNothing where counters decide.
 func TestFitsAllocatesNothing(t *testing.T) {
 	for _, policy := range []hint.Policy{hint.Restricted, hint.SingleNUMANode} {
@@ -396,7 +412,7 @@ func TestOneNodeAnswersMany(t *testing.T) {
 	t.Parallel()
 	s := busy(t, hint.Restricted)
 	next, _ := admit(t, s, pod("more", app("c", 12, 8<<30)))
-	fits, not := pod("new", app("a", 4, 4<<30), app("b", 4, 4<<30)), pod("new", app("a", 4, 4<<30), app("b", 30, 4<<30))
+	fits, not := pod("new", app("a", 4, 4<<30), app("b", 4, 4<<30)), pod("new", app("a", 4, 4<<30), app("b", 300, 4<<30))
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {

@@ -62,6 +62,49 @@ func TestFitsIsTheVerdictOfAdmit(t *testing.T) {
 	})
 }
 
+// TestFitsGoesFromContainerToContainer for pods of several app containers, which counters follow as far as they can.
+func TestFitsGoesFromContainerToContainer(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{T: t}
+		nodes := rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "nodes")
+		c := static(hint.Policy(1 + w.upTo(2, "policy")))
+		c.Model, c.Memory.Static = model(rapid.IntRange(35, 37).Draw(t, "minor")), w.flip("memory")
+		inv := kubelet.Inventory{Zones: memoryZones(nodes, 10)}
+		for i := range nodes {
+			inv.Devices = append(inv.Devices, devices(gpu, 1+w.upTo(2, "GPUs"), i)...)
+		}
+		if w.flip("devices elsewhere") {
+			inv.Devices = append(inv.Devices, kubelet.DeviceSet{
+				Resource: gpu, Nodes: hint.Mask(w.upTo(1<<nodes-1, "on")), Registered: 1, Healthy: 1,
+			})
+		}
+		inv.Devices = append(inv.Devices, kubelet.DeviceSet{Resource: "example.com/any", Registered: 4, Healthy: 4})
+		m := even(t, nodes, 8)
+		s := node(t, m, c, inv).Empty()
+		for i := range 4 {
+			p := pod(fmt.Sprint("pod-", i))
+			for j := range 2 + w.upTo(2, "containers") {
+				own := app(fmt.Sprint("c", j), w.upTo(3, "CPUs"), int64(1+w.upTo(4, "bytes")))
+				if n := w.upTo(2, "any"); n > 0 {
+					own = and(own, "example.com/any", int64(n))
+				}
+				if n := w.upTo(2, "GPUs of it"); n > 0 {
+					own = and(own, gpu, int64(n))
+				}
+				p.Containers = append(p.Containers, own)
+			}
+			fits := s.Fits(p)
+			next, _, refusal := s.Admit(p)
+			if fits.OK() != (refusal == nil) ||
+				refusal != nil && (fits.Code != refusal.Reason.Code || fits.Extra != refusal.Reason.Extra) {
+				t.Fatalf("%+v: Fits %+v, Admit %+v", p, fits, refusal)
+			}
+			s = next
+		}
+	})
+}
+
 // TestCountersAndListsMergeAlike: what the admission counts is what the lists come to.
 func TestCountersAndListsMergeAlike(t *testing.T) {
 	t.Parallel()
