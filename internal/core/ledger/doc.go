@@ -1,4 +1,5 @@
-// Package ledger is the versioned account of one machine: which pod holds which CPUs.
+// Package ledger is the versioned account of one machine: which pod holds which CPUs,
+// and which memory of which NUMA node.
 //
 //	Facts (topology, kubelet, node policies)  ┐
 //	Entries (one per pod that matters)        ┴─► View (immutable): pools, free CPUs, summary – all derived

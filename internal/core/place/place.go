@@ -5,7 +5,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Fits tells from the view's summary whether Try would grant r. It costs O(NUMA nodes), and allocates nothing.
+// Fits tells from the view's summary whether Try would grant r. It costs O(NUMA nodes), and allocates
+// nothing; where memory takes part it looks at no more than allSets sets of NUMA nodes, or takes searchSteps steps.
 func Fits(v *ledger.View, r *Request) why.Reason {
 	r = r.On(v.Facts())
 	if r.Role.Binds() && r.CPUs == 0 {
@@ -23,7 +24,7 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 			return reason
 		}
 	} else if c, confined := confine(v, r); confined {
-		reason := c.judge(v.Machine())
+		reason := c.judge()
 		if reason.OK() {
 			reason = c.judgeMemory(v, r)
 		}

@@ -103,7 +103,7 @@ func (c *confinement) sum(mask cpualloc.NodeMask) sum {
 func (c *confinement) holds(s sum) bool { return s.cpus >= c.cpus && s.milli >= c.milli }
 
 // judge tells whether some set of NUMA nodes will do. It allocates nothing.
-func (c *confinement) judge(m *topo.Machine) why.Reason {
+func (c *confinement) judge() why.Reason {
 	all := c.sum(c.open)
 	if !c.holds(all) {
 		return c.short(all, why.Reason{Code: why.SharedPoolTooSmall})
@@ -111,7 +111,7 @@ func (c *confinement) judge(m *topo.Machine) why.Reason {
 	if c.spread >= bits.OnesCount64(uint64(c.open)) || c.exists() {
 		return why.Reason{}
 	}
-	return c.misaligned(m)
+	return c.misaligned()
 }
 
 // short fills in the amounts: the pool's size where that is too small, else what of it is not promised.
@@ -150,7 +150,7 @@ func (c *confinement) exists() bool {
 
 // misaligned is the refusal of the topology policy, with what the closest set of the allowed size offers: the one with
 // most left of those whose pools are large enough, else the one with the largest pools.
-func (c *confinement) misaligned(m *topo.Machine) why.Reason {
+func (c *confinement) misaligned() why.Reason {
 	closest := c.bySize.first(c.spread, c.open)
 	best := c.sum(closest)
 	switch {
@@ -170,8 +170,8 @@ func (c *confinement) misaligned(m *topo.Machine) why.Reason {
 	}
 	r := c.short(best, why.Reason{Code: why.TopologyPolicy, Extra: int64(c.spread)})
 	if c.spread == 1 {
-		node := m.CPUNodes()[bits.TrailingZeros64(uint64(closest))]
-		r.Where = why.Where{Scope: why.NUMA, Index: int32(m.NUMAID(node))}
+		node := c.machine.CPUNodes()[bits.TrailingZeros64(uint64(closest))]
+		r.Where = why.Where{Scope: why.NUMA, Index: int32(c.machine.NUMAID(node))}
 	}
 	return r
 }
