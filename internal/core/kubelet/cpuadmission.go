@@ -85,7 +85,7 @@ func (a *cpuAdmission) allocate(c *Container, m hint.Mask) (cpuset.Set, cpuFault
 		return cpuset.Set{}, cpuOK
 	}
 	has, given := a.own.of(c.Name)
-	if !given || a.policy.model.Minor < 37 {
+	if !given || a.policy.model.ChecksPinned {
 		if fault := a.policy.smt(&a.available, n); fault != cpuOK {
 			return cpuset.Set{}, fault
 		}

@@ -26,7 +26,7 @@ func BenchmarkTake(b *testing.B) {
 		{"order=distributed", CPU{DistributeAcrossNUMA: true}, 118},
 	} {
 		b.Run(bb.name+"/cpus=256/numa=8", func(b *testing.B) {
-			p := newCPUPolicy(m, Config{Model: Model{Minor: 36}, CPU: bb.cpu})
+			p := newCPUPolicy(m, Config{Model: minorModel(36), CPU: bb.cpu})
 			b.ReportAllocs()
 			for b.Loop() {
 				if set, fault := p.take(from, bb.n); fault != cpuOK || set.Len() != bb.n {
@@ -40,7 +40,7 @@ func BenchmarkTake(b *testing.B) {
 // BenchmarkCPUAdmission is a pod of three containers, hints and CPUs.
 func BenchmarkCPUAdmission(b *testing.B) {
 	m := frame{sockets: 2, nodes: 4, cores: 16, threads: 2, l3: 8}.machine(b)
-	p := newCPUPolicy(m, Config{Model: Model{Minor: 36}, CPU: CPU{Reserved: cpuset.Of(0, 128)}})
+	p := newCPUPolicy(m, Config{Model: minorModel(36), CPU: CPU{Reserved: cpuset.Of(0, 128)}})
 	p.settings.Static = true
 	s := p.empty()
 	for i := range 40 {

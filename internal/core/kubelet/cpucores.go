@@ -125,7 +125,7 @@ type l3Share struct{ cores, cpus, spare int }
 func (t *cpuTaking) share(cores, free []uint16) l3Share {
 	per, odd := t.policy.perCore, t.need%2 != 0
 	wanted := (t.need + per - 1) / per
-	if t.policy.model.Minor < 34 {
+	if !t.policy.model.L3RoundsUp {
 		wanted, odd = t.need/per, false
 	}
 	var s l3Share

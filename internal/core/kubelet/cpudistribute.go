@@ -178,7 +178,7 @@ func (s *cpuSpread) visit() bool {
 
 // bySocket reports whether combinations within one socket go first (kubernetes#139778).
 func (s *cpuSpread) bySocket() bool {
-	return s.policy.settings.AlignBySocket && s.policy.model.Minor >= 37
+	return s.policy.settings.AlignBySocket && s.policy.model.OneSocketFirst
 }
 
 func (s *cpuSpread) inOneSocket() bool {
@@ -361,7 +361,7 @@ func (s *cpuSpread) carryOut() (cpuset.Set, cpuFault) {
 
 func (s *cpuSpread) finalShare() int {
 	share := s.n / len(s.best.nodes) / s.group * s.group
-	if s.policy.model.Minor >= 37 {
+	if s.policy.model.OneSocketFirst {
 		for _, node := range s.best.nodes {
 			share = min(share, s.before[node]/s.group*s.group)
 		}

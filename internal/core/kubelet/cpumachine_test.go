@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -117,7 +118,7 @@ func drawSpec(t *rapid.T) topo.Spec {
 
 // drawConfig draws settings that a kubelet starts with on a machine.
 func drawConfig(t *rapid.T, m *topo.Machine) Config {
-	c := Config{Model: Model{Minor: rapid.IntRange(33, 37).Draw(t, "minor")}, CPU: CPU{Static: true}}
+	c := Config{Model: minorModel(rapid.IntRange(33, 37).Draw(t, "minor")), CPU: CPU{Static: true}}
 	switch rapid.SampledFrom([]string{"plain", "l3", "spread", "distributed", "distributed"}).Draw(t, "order") {
 	case "l3":
 		c.CPU.AlignL3 = true
@@ -145,4 +146,13 @@ func drawCPUs(t *rapid.T, of cpuset.Set, label string, percent int) cpuset.Set {
 		}
 	}
 	return set
+}
+
+// minorModel is the model of a release.
+func minorModel(minor int) Model {
+	m, ok := ModelOf("v1." + strconv.Itoa(minor) + ".0")
+	if !ok {
+		panic("no model of 1." + strconv.Itoa(minor))
+	}
+	return m
 }

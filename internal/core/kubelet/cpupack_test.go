@@ -102,7 +102,7 @@ func TestTake(t *testing.T) {
 			if minor == 0 {
 				minor = 36
 			}
-			c := Config{Model: Model{Minor: minor}, CPU: tt.cpu}
+			c := Config{Model: minorModel(minor), CPU: tt.cpu}
 			busy := cpuset.MustParse(tt.busy)
 			got, fault := newCPUPolicy(m, c).take(m.Online().Minus(busy), tt.n)
 			if got != cpuset.MustParse(tt.want) || fault != tt.fault {
@@ -133,7 +133,7 @@ func TestReservedCPUs(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := ReservedCPUs(m, Config{Model: Model{Minor: 36}, CPU: tt.cpu}, tt.milli)
+			got, ok := ReservedCPUs(m, Config{Model: minorModel(36), CPU: tt.cpu}, tt.milli)
 			if got != cpuset.MustParse(tt.want) || ok != tt.ok {
 				t.Errorf("%d milli-CPU: got %s, %v; want %s, %v", tt.milli, got, ok, tt.want, tt.ok)
 			}
@@ -159,7 +159,7 @@ func TestLargeMachines(t *testing.T) {
 	} {
 		m := tt.frame.machine(t)
 		for _, cpu := range tt.cpus {
-			p := newCPUPolicy(m, Config{Model: Model{Minor: 37}, CPU: cpu})
+			p := newCPUPolicy(m, Config{Model: minorModel(37), CPU: cpu})
 			from := m.Online()
 			if from.Len() > 1 {
 				from.Remove(0)

@@ -85,7 +85,7 @@ func (p *cpuPolicy) manages(pod *Pod) bool {
 	if !p.settings.Static || !pod.Guaranteed {
 		return false
 	}
-	return !pod.PodLevel || p.model.Minor < 34
+	return !pod.PodLevel || !p.model.SkipsPodLevel
 }
 
 // request is the CPUs of a container that are its own, 0 for none.

@@ -492,7 +492,7 @@ func TestHintsOfCPUs(t *testing.T) {
 				minor = 36
 			}
 			tt.cpu.Static = true
-			s := newCPUPolicy(tt.frame.machine(t), Config{Model: Model{Minor: minor}, CPU: tt.cpu}).empty()
+			s := newCPUPolicy(tt.frame.machine(t), Config{Model: minorModel(minor), CPU: tt.cpu}).empty()
 			if tt.others != "" {
 				s = s.with("others", []cpuGrant{{"c", cpuset.MustParse(tt.others)}})
 			}
@@ -572,7 +572,7 @@ func TestAdmissionOfCPUs(t *testing.T) {
 			}
 			tt.cpu.Static = true
 			pod := &Pod{UID: "p", Guaranteed: true, Containers: tt.containers}
-			s := newCPUPolicy(tt.frame.machine(t), Config{Model: Model{Minor: minor}, CPU: tt.cpu}).empty()
+			s := newCPUPolicy(tt.frame.machine(t), Config{Model: minorModel(minor), CPU: tt.cpu}).empty()
 			if tt.others != "" {
 				s = s.with("others", []cpuGrant{{"c", cpuset.MustParse(tt.others)}})
 			}
@@ -597,7 +597,7 @@ func TestAdmissionOfCPUs(t *testing.T) {
 // TestHybridMachineGivesACPUTwice is kubernetes#140495: the freed CPU is available although somebody still has it.
 func TestHybridMachineGivesACPUTwice(t *testing.T) {
 	t.Parallel()
-	p := newCPUPolicy(newMachine(t, hybrid(2, 2)), Config{Model: Model{Minor: 36}, CPU: CPU{Static: true, Reserved: cpuset.Of(5)}})
+	p := newCPUPolicy(newMachine(t, hybrid(2, 2)), Config{Model: minorModel(36), CPU: CPU{Static: true, Reserved: cpuset.Of(5)}})
 	s := p.empty()
 	for _, step := range []struct {
 		uid  string

@@ -5,4 +5,15 @@
 // It holds the state of the kubelet's CPU manager (static), memory manager (Static) and device manager, generates their
 // hints, merges them by package hint, and allocates as they do: the same verdict, mask, CPU ids, memory blocks and
 // device counts, version by version. States are immutable values.
+//
+//	Admit ─► container by container, or once for the pod:
+//	  hints:    devices (device.go), CPUs (cpu*.go), memory (memory.go)     counted (count.go) or listed (merge.go)
+//	  merge:    package hint                                                refused: TopologyAffinityError
+//	  allocate: devices ─► CPUs ─► memory                                   refused: SMTAlignmentError, UnexpectedAdmissionError
+//
+// Fits (fits.go) is the verdict alone, from counters where they decide. With and Without record what a kubelet reports.
+// What cannot be foretold is said: Devices.Open for devices that the plugin chooses, Given.Certainty for a mask.
+//
+// Sources: the kubelet's packages cm/{topologymanager,cpumanager,memorymanager,devicemanager} of Kubernetes 1.33 to 1.37,
+// KEP-693, KEP-1769, KEP-3570. test/oracle compares with the kubelets themselves.
 package kubelet

@@ -14,8 +14,9 @@ const (
 	newestMinor = 37
 )
 
-// Model is the behaviour that differs between kubelet minors. Make it with ModelOf. Two fixes that no release carries yet
-// are flags of it as well: KeepsMaskWidth and EndsRounds.
+// Model is the behaviour that differs between kubelet minors. Make it with ModelOf: a literal with a Minor alone is some
+// mixture. Two fixes to distributed allocation are merged and in no release yet, so nothing here tells of them: that it
+// keeps at least as many nodes as the mask has (PR #139456), and that its round robin always ends (PR #140730).
 type Model struct {
 	// Minor is the release that the model follows, 33 to 37.
 	Minor int
@@ -40,10 +41,6 @@ type Model struct {
 	// SkipsEmptyMemory: a container that asks for no memory type at all is none of the memory manager's business (1.37).
 	// Before, its allocation ran with nothing to allocate, and could fail.
 	SkipsEmptyMemory bool
-	// KeepsMaskWidth: distributed allocation keeps at least as many nodes as the mask has (PR #139456).
-	KeepsMaskWidth bool
-	// EndsRounds: the round robin of distributed allocation always ends (PR #140730).
-	EndsRounds bool
 
 	// MaxNodesStage and StrictStage are the stages of max-allowable-numa-nodes and strict-cpu-reservation, L3Stage the one
 	// of prefer-align-cpus-by-uncorecache. An alpha or beta option needs its feature gate, else the kubelet does not start.

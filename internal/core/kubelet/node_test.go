@@ -55,7 +55,6 @@ func TestModels(t *testing.T) {
 		"strict-cpu-reservation":             func(m kubelet.Model) any { return m.StrictStage.String() },
 		"prefer-align-cpus-by-uncorecache":   func(m kubelet.Model) any { return m.L3Stage.String() },
 		"cpu_manager_state":                  func(m kubelet.Model) any { return m.Checkpoint },
-		"fixes that no release has":          func(m kubelet.Model) any { return m.KeepsMaskWidth || m.EndsRounds },
 	}
 	want := map[string][]any{ // 1.33 … 1.37
 		"device hints of hosting nodes only": {false, false, false, true, true},
@@ -69,7 +68,6 @@ func TestModels(t *testing.T) {
 		"strict-cpu-reservation":             {"beta", "beta", "GA", "GA", "GA"},
 		"prefer-align-cpus-by-uncorecache":   {"alpha", "beta", "beta", "GA", "GA"},
 		"cpu_manager_state":                  {2, 2, 2, 3, 3},
-		"fixes that no release has":          {false, false, false, false, false},
 	}
 	got := map[string][]any{}
 	for name, flag := range flags {
