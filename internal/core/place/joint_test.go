@@ -176,6 +176,38 @@ func TestNearNUMANodesAreTakenTogether(t *testing.T) {
 	}
 }
 
+// TestScoreFollowsSocketsThenDistances: a pod of two NUMA nodes on machines from best to worst; what the strategy says
+// counts only between equal ones.
+func TestScoreFollowsSocketsThenDistances(t *testing.T) {
+	t.Parallel()
+	worst, best := place.Usage{MilliCPU: 1, AllocatableMilliCPU: 1, Memory: 1, AllocatableMemory: 1}, place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1}
+	last, lastWorst := int64(50), int64(50) // below every machine where one NUMA node does
+	for _, shape := range []struct{ sockets, distance int }{{1, 12}, {1, 20}, {1, 28}, {1, 40}, {2, 12}, {2, 20}, {2, 28}, {2, 40}} {
+		s := spec(shape.sockets, 2/shape.sockets, 4, 2)
+		s.NUMA = []topo.NUMASpec{{ID: 0, Distances: []int{10, shape.distance}}, {ID: 1, Distances: []int{shape.distance, 10}}}
+		m, err := topo.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.Restricted, Memory: on4(8, 8)}).View()
+		r := binding(12, asking(gib(12)))
+		high, low := place.Score(v, r, best, place.ScoreLeastAllocated), place.Score(v, r, worst, place.ScoreLeastAllocated)
+		if high >= last || high > lastWorst || low < 25 || low > high {
+			t.Errorf("%d sockets, distance %d: %d to %d, want less than %d and at most %d, from 25 on", shape.sockets, shape.distance, low, high, last, lastWorst)
+		}
+		last, lastWorst = high, low
+	}
+	s := spec(1, 3, 2, 2)
+	m, err := topo.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.BestEffort, Memory: on4(4, 4, 4)}).View()
+	if got := place.Score(v, binding(2, asking(gib(9))), best, place.ScoreLeastAllocated); got < 12 || got > 24 {
+		t.Errorf("CPUs on one NUMA node, memory on three: %d, want 12 to 24", got)
+	}
+}
+
 // TestSingleNUMANodeIsTheTightest: what it grants, Restricted and BestEffort grant too, on one NUMA node.
 func TestSingleNUMANodeIsTheTightest(t *testing.T) {
 	t.Parallel()
