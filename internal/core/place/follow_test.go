@@ -1,0 +1,239 @@
+package place_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// guardedFacts are those of a machine with nodes NUMA nodes of 4 cores × 2 threads under a kubelet that is predicted.
+func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger.Mode, policy hint.Policy) ledger.Facts {
+	var s topo.Spec
+	for c := range nodes * 8 {
+		core := c % (nodes * 4)
+		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: core, L3: -1, Die: -1, NUMA: core / 4, Socket: core / 4})
+	}
+	m, err := topo.New(s)
+	if err != nil {
+		tb.Fatalf("topo.New: %v", err)
+	}
+	behaviour, _ := kubelet.ModelOf("v1.36.3")
+	zones := make([]kubelet.Zone, nodes)
+	for i := range zones {
+		zones[i].Allocatable = map[string]int64{"memory": 100}
+	}
+	node, reason := kubelet.NewNode(m, kubelet.Config{
+		Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)}, Memory: kubelet.Memory{Static: true},
+		Topology: kubelet.Topology{Policy: policy},
+	}, kubelet.Inventory{Zones: zones})
+	if !reason.OK() {
+		tb.Fatalf("NewNode: %+v", reason)
+	}
+	return ledger.Facts{
+		Machine: m, Mode: mode, Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.Of(0)},
+		Model: ledger.Model{
+			Node: node, CPUs: true, Memory: true, Release: "1.36", Gen: 5,
+			Policy: [...]ledger.TopologyPolicy{ledger.NoTopology, ledger.BestEffort, ledger.Restricted, ledger.SingleNUMANode}[policy],
+		},
+	}
+}
+
+func guestOf(uid string, cpus int, bytes int64) *kubelet.Pod {
+	c := kubelet.Container{Name: "c", CPUs: cpus}
+	if bytes > 0 {
+		c.Memory = []kubelet.Amount{{Name: "memory", N: bytes}}
+	}
+	return &kubelet.Pod{UID: uid, Guaranteed: true, Containers: []kubelet.Container{c}}
+}
+
+// pinnedRequest is a Guaranteed pod of n CPUs.
+func pinnedRequest(uid string, n int, bytes int64) *place.Request {
+	r := &place.Request{UID: uid, Namespace: "ns", Name: uid, RequestMilli: int64(n) * 1000, LimitMilli: int64(n) * 1000, KubeletCPUs: n, Kubelet: guestOf(uid, n, bytes)}
+	if n > 0 {
+		r.Containers = []int{n}
+	}
+	return r
+}
+
+// TestWhatFitsAKubeletIsGranted is L7 where kubelets are predicted, and M1 and M2 of the offers: on one view Fits accepts
+// exactly when Try does, the offer can be committed, in Follow mode it names no CPUs of ours and the kubelet, asked in
+// that order, gives what was predicted.
+func TestWhatFitsAKubeletIsGranted(t *testing.T) {
+	t.Parallel()
+	granted, refused, unaligned := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		policy := rapid.SampledFrom([]hint.Policy{hint.None, hint.BestEffort, hint.Restricted, hint.SingleNUMANode}).Draw(t, "policy")
+		mode := rapid.SampledFrom([]ledger.Mode{ledger.Follow, ledger.Follow, ledger.Own}).Draw(t, "mode")
+		facts := guardedFacts(t, rapid.IntRange(1, 3).Draw(t, "NUMA nodes"), mode, policy)
+		facts.Topology = rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, ledger.Restricted, ledger.SingleNUMANode}).Draw(t, "node policy")
+		facts.Bind = rapid.SampledFrom([]ledger.NodeBind{0, 0, ledger.FullPCPUsOnly, ledger.SpreadByPCPUs}).Draw(t, "node bind")
+		l := ledger.New(facts)
+		replay := facts.Model.Node.Empty()
+		for i := range rapid.IntRange(1, 6).Draw(t, "pods") {
+			r := pinnedRequest(fmt.Sprintf("p%d", i), rapid.IntRange(0, 9).Draw(t, "cpus"), int64(rapid.SampledFrom([]int{1, 20, 60, 150}).Draw(t, "bytes")))
+			if r.KubeletCPUs > 0 && rapid.Bool().Draw(t, "binds") {
+				r.Class, r.Role, r.CPUs = qos.LSR, qos.ExclusiveWithBE, r.KubeletCPUs
+				r.Required = rapid.SampledFrom([]place.BindWish{0, place.WantFullPCPUs, place.WantSpreadByPCPUs}).Draw(t, "required")
+			}
+			r.Topology = rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, ledger.Restricted, ledger.SingleNUMANode}).Draw(t, "pod policy")
+			v := l.View()
+			fits := place.Fits(v, r)
+			o, reason := place.Try(v, r)
+			if fits != reason {
+				t.Fatalf("Fits says %+v, Try says %+v", fits, reason)
+			}
+			if entry := fits.Code.Entry(); entry.Amount && fits.Free >= fits.Asked {
+				t.Fatalf("refused for want of %d where %d are free: %+v", fits.Asked, fits.Free, fits)
+			}
+			if !reason.OK() {
+				refused++
+				if reason.Code == why.TopologyPolicy && mode == ledger.Follow {
+					unaligned++
+				}
+				continue
+			}
+			if err := l.Commit(o); err != nil {
+				t.Fatalf("commit: %v", err)
+			}
+			granted++
+			after, placement, refusal := replay.Admit(r.Kubelet)
+			if refusal != nil {
+				t.Fatalf("%s is granted, and rejected with %s", r.UID, refusal.Status)
+			}
+			replay = after
+			if mode != ledger.Follow {
+				continue
+			}
+			if r.KubeletCPUs > 0 && (o.Entry.CPUList != "" || o.Entry.NUMAIDs != nil) {
+				t.Fatalf("in Follow mode the offer names CPUs %q and nodes %v of ours", o.Entry.CPUList, o.Entry.NUMAIDs)
+			}
+			if p := o.Entry.Guest.Prediction; p != nil {
+				if got, want := fmt.Sprint(ledger.HeldOf(facts.Machine, placement)), fmt.Sprint(p.Held); got != want || p.Gen != 5 || p.Model != "1.36" {
+					t.Fatalf("the kubelet gives %s, predicted was %s by %s on %d", got, want, p.Model, p.Gen)
+				}
+			} else if facts.Model.Concerns(r.Kubelet) {
+				t.Fatalf("no prediction for %+v", r.Kubelet)
+			}
+			if r.CPUs > 0 && r.Required == place.WantFullPCPUs {
+				checkWholeCores(t, facts.Machine, placement)
+			}
+		}
+	})
+	if granted == 0 || refused == 0 || unaligned == 0 {
+		t.Errorf("%d granted, %d refused, %d of them by a policy tighter than the kubelet's: the generator is too narrow", granted, refused, unaligned)
+	}
+}
+
+func checkWholeCores(t *rapid.T, m *topo.Machine, p kubelet.Placement) {
+	for _, g := range p {
+		for c := range g.CPUs.All() {
+			for _, sibling := range m.CoreCPUs(m.CoreOf(topo.CPU(c))) {
+				if !g.CPUs.Has(int(sibling)) {
+					t.Fatalf("FullPCPUs is required and CPU %d stands without %d", c, sibling)
+				}
+			}
+		}
+	}
+}
+
+// TestFewUnconfirmedPodsAreTriedInEveryOrder compares with all permutations, made the dull way.
+func TestFewUnconfirmedPodsAreTriedInEveryOrder(t *testing.T) {
+	t.Parallel()
+	fragile := 0
+	rapid.Check(t, func(t *rapid.T) {
+		facts := guardedFacts(t, 2, ledger.Follow, rapid.SampledFrom([]hint.Policy{hint.BestEffort, hint.Restricted, hint.SingleNUMANode}).Draw(t, "policy"))
+		l := ledger.New(facts)
+		var pods []*kubelet.Pod
+		for i := range rapid.IntRange(0, 5).Draw(t, "unconfirmed") {
+			r := pinnedRequest(fmt.Sprintf("u%d", i), rapid.IntRange(1, 7).Draw(t, "cpus"), int64(rapid.IntRange(1, 60).Draw(t, "bytes")))
+			if o, reason := place.Try(l.View(), r); reason.OK() {
+				if err := l.Commit(o); err != nil {
+					t.Fatalf("commit: %v", err)
+				}
+				pods = append(pods, r.Kubelet)
+			}
+		}
+		r := pinnedRequest("p", rapid.IntRange(1, 8).Draw(t, "cpus"), int64(rapid.IntRange(1, 60).Draw(t, "bytes")))
+		want := l.View().Kubelet().Fits(r.Kubelet).OK()
+		robust := want
+		if facts.Model.Policy >= ledger.Restricted && len(pods) <= 3 {
+			permute(append(pods, r.Kubelet), func(order []*kubelet.Pod) {
+				state := facts.Model.Node.Empty()
+				for _, p := range order {
+					after, _, refusal := state.Admit(p)
+					if refusal != nil {
+						robust = false
+						return
+					}
+					state = after
+				}
+			})
+		}
+		if got := place.Fits(l.View(), r).OK(); got != robust {
+			t.Fatalf("Fits = %v, in every order %v", got, robust)
+		}
+		if want && !robust {
+			fragile++
+		}
+		last := len(pods) > 3 && facts.Model.Policy >= ledger.Restricted && want
+		if got := place.Score(l.View(), r, place.Usage{}, place.ScoreLeastAllocated); robust && (got == 0) != last {
+			t.Fatalf("with %d unconfirmed pods the score is %d", len(pods), got)
+		}
+	})
+	if fragile == 0 {
+		t.Error("the order never decided: the generator is too narrow")
+	}
+}
+
+func permute(pods []*kubelet.Pod, yield func([]*kubelet.Pod)) {
+	var walk func(done, rest []*kubelet.Pod)
+	walk = func(done, rest []*kubelet.Pod) {
+		if len(rest) == 0 {
+			yield(done)
+		}
+		for i := range rest {
+			left := append(append([]*kubelet.Pod{}, rest[:i]...), rest[i+1:]...)
+			walk(append(append([]*kubelet.Pod{}, done...), rest[i]), left)
+		}
+	}
+	walk(nil, pods)
+}
+
+func TestSignaturesTellKubeletsRequestsApart(t *testing.T) {
+	t.Parallel()
+	base := func() *place.Request { return pinnedRequest("p", 2, 10) }
+	seen := map[string]string{base().Signature(): "the base"}
+	for name, change := range map[string]func(*place.Request){
+		"more memory":       func(r *place.Request) { r.Kubelet.Containers[0].Memory[0].N = 11 },
+		"a device":          func(r *place.Request) { r.Kubelet.Containers[0].Devices = []kubelet.Amount{{Name: "d", N: 1}} },
+		"an init container": func(r *place.Request) { r.Kubelet.Containers[0].Role = kubelet.Init },
+		"a second container": func(r *place.Request) {
+			r.Kubelet.Containers = append(r.Kubelet.Containers, kubelet.Container{CPUs: 1})
+		},
+		"another class":         func(r *place.Request) { r.Kubelet.Guaranteed = false },
+		"pod-level resources":   func(r *place.Request) { r.Kubelet.PodLevel = true },
+		"no business of theirs": func(r *place.Request) { r.Kubelet = nil },
+	} {
+		r := base()
+		change(r)
+		if other, known := seen[r.Signature()]; known {
+			t.Errorf("%s and %s are signed alike: %s", name, other, r.Signature())
+		}
+		seen[r.Signature()] = name
+	}
+	other := pinnedRequest("q", 2, 10)
+	other.Created, other.Kubelet.Containers[0].Name = 7, "d"
+	if other.Signature() != base().Signature() {
+		t.Error("who asks, and when, changes the signature")
+	}
+}
