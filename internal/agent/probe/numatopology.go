@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -69,11 +70,12 @@ func Numatopology(in Input) *nodeinfo.Numatopology {
 // podAllocations are the pods with CPUs or memory of their own, by namespace, name and UID.
 func podAllocations(in Input, v *ledger.View) []nodeinfo.PodAllocation {
 	list := []nodeinfo.PodAllocation{}
+	pinned := pinnedUIDs(in)
 	for _, pod := range in.Pods {
 		if convert.Ended(pod) {
 			continue
 		}
-		containers := containerAllocations(in, pod)
+		containers := containerAllocations(in, pod, pinned)
 		if e, ok := v.Entry(string(pod.UID)); ok && e.Role.Binds() && e.CPUList != "" {
 			containers = ownAllocations(pod, e.CPUList, containers)
 		}
@@ -93,9 +95,9 @@ func podAllocations(in Input, v *ledger.View) []nodeinfo.PodAllocation {
 }
 
 // containerAllocations is what the kubelet's managers gave to a pod's containers: CPU ids, amounts of memory.
-func containerAllocations(in Input, pod *corev1.Pod) map[string]map[string]string {
+func containerAllocations(in Input, pod *corev1.Pod, pinned map[types.UID]bool) map[string]map[string]string {
 	out := map[string]map[string]string{}
-	for name, c := range placedContainers(in, pod) {
+	for name, c := range placedContainers(in, pod, pinned) {
 		allocations := map[string]string{}
 		if c.CPUs != "" {
 			allocations[string(corev1.ResourceCPU)] = c.CPUs

@@ -91,11 +91,12 @@ func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
 			NUMA: nodeIDs(g.numa), Total: int32(g.total), Free: int32(g.free), Unhealthy: int32(g.unhealthy),
 		})
 	}
+	pinned := pinnedUIDs(in)
 	for _, pod := range in.Pods {
 		if convert.Ended(pod) {
 			continue
 		}
-		if placed := placedContainers(in, pod); len(placed) > 0 {
+		if placed := placedContainers(in, pod, pinned); len(placed) > 0 {
 			if s.Pods == nil {
 				s.Pods = map[types.UID]annotation.PlacedContainers{}
 			}
@@ -121,9 +122,18 @@ func nodeIDs(ids []int) annotation.NUMANodes {
 	return nodes
 }
 
+// pinnedUIDs are the pods whose CPUs the kubelet decides about.
+func pinnedUIDs(in Input) map[types.UID]bool {
+	pinned := make(map[types.UID]bool, len(in.Pins))
+	for _, p := range in.Pins {
+		pinned[p.UID] = true
+	}
+	return pinned
+}
+
 // placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode the CPUs count only where
 // the kubelet still decides about them.
-func placedContainers(in Input, pod *corev1.Pod) annotation.PlacedContainers {
+func placedContainers(in Input, pod *corev1.Pod, pinned map[types.UID]bool) annotation.PlacedContainers {
 	uid := stateUID(pod)
 	placed := annotation.PlacedContainers{}
 	put := func(container string, change func(*annotation.PlacedContainer)) {
@@ -131,7 +141,7 @@ func placedContainers(in Input, pod *corev1.Pod) annotation.PlacedContainers {
 		change(&c)
 		placed[container] = c
 	}
-	if in.Mode == Follow || slices.ContainsFunc(in.Pins, func(p annotation.PodCPUAlloc) bool { return p.UID == pod.UID }) {
+	if in.Mode == Follow || pinned[pod.UID] {
 		for name, cpus := range in.State.CPU.Containers[uid] {
 			put(name, func(c *annotation.PlacedContainer) { c.CPUs = cpuset.FormatIDs(cpus) })
 		}

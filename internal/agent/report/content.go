@@ -95,31 +95,48 @@ func withoutPods(nrt *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopol
 	return nrt
 }
 
-// isIn reports whether an object in the API has this content.
+// isIn reports whether an object in the API has this content. What others own of the object is not looked at: it may be
+// of any shape.
 func (c content) isIn(object *unstructured.Unstructured) bool {
 	if object == nil || reportOf(object).Hash != c.hash {
 		return false
 	}
-	got, err := typed(object)
-	if err != nil {
-		return false
-	}
+	annotations, labels := object.GetAnnotations(), object.GetLabels()
 	for key, value := range c.nrt.Annotations {
-		if got.Annotations[key] != value {
+		if annotations[key] != value {
 			return false
 		}
 	}
 	for key, value := range c.nrt.Labels {
-		if got.Labels[key] != value {
+		if labels[key] != value {
 			return false
 		}
 	}
-	// What is left to others is nil here. A server of v1alpha1 alone drops the attributes.
-	sameAttributes := c.nrt.Attributes == nil || object.GroupVersionKind().Version == "v1alpha1" ||
-		apiequality.Semantic.DeepEqual(c.nrt.Attributes, got.Attributes)
-	samePolicies := c.nrt.TopologyPolicies == nil || apiequality.Semantic.DeepEqual(c.nrt.TopologyPolicies, got.TopologyPolicies) //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
-	sameZones := c.nrt.Zones == nil || apiequality.Semantic.DeepEqual(c.nrt.Zones, got.Zones)
-	return sameAttributes && samePolicies && sameZones
+	got, err := c.ownPart(object)
+	if err != nil {
+		return false
+	}
+	equal := apiequality.Semantic.DeepEqual
+	return equal(c.nrt.Zones, got.Zones) && equal(c.nrt.TopologyPolicies, got.TopologyPolicies) && //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+		(equal(c.nrt.Attributes, got.Attributes) || object.GroupVersionKind().Version == "v1alpha1") // which drops them
+}
+
+// ownPart decodes those lists of an object that are in the content.
+func (c content) ownPart(object *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error) {
+	fields := map[string]any{}
+	for name, ours := range map[string]bool{
+		"zones": c.nrt.Zones != nil, "attributes": c.nrt.Attributes != nil,
+		"topologyPolicies": c.nrt.TopologyPolicies != nil, //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	} {
+		if value, ok := object.Object[name]; ok && ours {
+			fields[name] = value
+		}
+	}
+	nrt := &v1alpha2.NodeResourceTopology{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, nrt); err != nil {
+		return nil, fmt.Errorf("decode topology: %w", err)
+	}
+	return nrt, nil
 }
 
 // object returns what is sent to the API.
@@ -153,12 +170,4 @@ func reportOf(object *unstructured.Unstructured) annotation.Report {
 		return annotation.Report{}
 	}
 	return r
-}
-
-func typed(object *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error) {
-	nrt := &v1alpha2.NodeResourceTopology{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, nrt); err != nil {
-		return nil, fmt.Errorf("decode topology: %w", err)
-	}
-	return nrt, nil
 }
