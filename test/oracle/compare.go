@@ -28,7 +28,7 @@ var (
 		name: "device-choice",
 		reason: "A container that needs fewer devices than its pod's init containers left takes some of them in the order of a Go " +
 			"map; no plugin is asked. Which NUMA nodes they stand on, and all that follows in the pod, cannot be predicted.",
-		issue: "devicemanager devicesToAllocate; KEP-693, GetPreferredAllocation is asked only for devices that are not reused",
+		issue: "kubernetes#56022, #71312",
 	}
 	knownDifferences = []*documented{deviceChoice}
 )
@@ -84,6 +84,9 @@ func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
 		}
 		if a.Last != pred.refusal.Container {
 			differ("the kubelet refuses at container %q, model %s", a.Last, describe(pred.refusal))
+		}
+		if len(v.differences) > 0 && o.mayChoose(p) {
+			v.known = deviceChoice
 		}
 		return v
 	}

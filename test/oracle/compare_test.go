@@ -35,11 +35,10 @@ func (w *twin) Ask(r *Request) (*Answer, error) {
 		return &Answer{Started: true, Reserved: reserved}, nil
 	case r.Delete != "":
 		w.state = w.state.Without(r.Delete)
-		for _, key := range w.owner[r.Delete] {
-			resource, id, _ := strings.Cut(key, " ")
-			delete(w.used[resource], id)
-		}
+		w.release(r.Delete)
 		return &Answer{}, nil
+	case r.Restart:
+		return &Answer{Started: true}, nil
 	}
 	a := w.admit(r.Admit)
 	if w.wrong != nil {
@@ -48,7 +47,16 @@ func (w *twin) Ask(r *Request) (*Answer, error) {
 	return a, nil
 }
 
+func (w *twin) release(uid string) {
+	for _, key := range w.owner[uid] {
+		resource, id, _ := strings.Cut(key, " ")
+		delete(w.used[resource], id)
+	}
+	delete(w.owner, uid)
+}
+
 func (w *twin) admit(p *Pod) *Answer {
+	w.release(p.UID)
 	a := &Answer{QoS: "Burstable"}
 	if p.Guaranteed {
 		a.QoS = "Guaranteed"
@@ -56,6 +64,7 @@ func (w *twin) admit(p *Pod) *Answer {
 	next, pl, refusal := w.state.Admit(w.pod(p))
 	w.state = next
 	if refusal != nil {
+		w.state = next.Without(p.UID)
 		a.Reason, a.Last = refusal.Status, refusal.Container
 		a.Hung = refusal.Reason.Code == why.KubeletWouldHang
 		return a

@@ -101,6 +101,11 @@ func (d *drawer) cores(m *Machine, nodes int) [][]Core {
 	hybrid := d.threads > 1 && d.chance(12)
 	groups := pick(d, 1, 1, 2, 2, 4) // L3 groups of a node
 	l3 := pick(d, "unknown", "node", "node", "node", "socket", "uneven")
+	if hybrid && l3 == "unknown" {
+		// A machine that does not tell its caches has one per socket and NUMA node for us, one per socket for the kubelet.
+		// That is the same CPUs in the same order unless cores differ.
+		l3 = "node"
+	}
 	out := make([][]Core, nodes)
 	core, first := 0, 0
 	for i := range out {
@@ -386,6 +391,9 @@ func (d *drawer) steps(c *Case) {
 		c.Steps = append(c.Steps, Step{Admit: d.pod(&c.Machine, fmt.Sprintf("p%d", i))})
 		if d.chance(35) {
 			c.Steps = append(c.Steps, Step{Delete: fmt.Sprintf("p%d", d.IntN(i+1))})
+		}
+		if d.chance(2) {
+			c.Steps = append(c.Steps, Step{Restart: true})
 		}
 	}
 }

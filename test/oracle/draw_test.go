@@ -83,6 +83,7 @@ func TestDrawnCasesCoverTheLaw(t *testing.T) {
 		pods := 0
 		for _, s := range c.Steps {
 			mark("deletions", s.Delete != "")
+			mark("restarts", s.Restart)
 			if s.Admit == nil {
 				continue
 			}

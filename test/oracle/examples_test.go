@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // even is a machine of equal nodes with dense ids; siblings are far apart: CPU n and n + number of cores.
@@ -38,8 +40,9 @@ func asking(uid string, cpus int64, devices map[string]int64) Step {
 type example struct {
 	machine func() Machine
 	steps   []Step
-	want    string // of the last step: the reason, or mask, preferred, CPUs; "hangs"
-	old     string // of kubelets below 1.36, when it differs
+	want    string   // of the last step: the reason, or mask, preferred, CPUs; "hangs", "panics", "does not start"
+	old     string   // of kubelets below 1.36, when it differs
+	refused why.Code // for which our model refuses the machine
 }
 
 var examples = map[string]example{
@@ -126,6 +129,37 @@ var examples = map[string]example{
 		steps: []Step{asking("a", 54, nil)},
 		want:  "hangs",
 	},
+	"sparse node ids and distances end the kubelet": {
+		machine: func() Machine {
+			m := even(2, 4, 1)
+			m.NUMA[1].ID = 8
+			m.ReservedIDs, m.TopologyOptions = "0", map[string]string{"prefer-closest-numa-nodes": "true"}
+			return m
+		},
+		steps:   []Step{asking("a", 1, nil)},
+		want:    "panics",
+		refused: why.KubeletPanics,
+	},
+	"a node id of 64 and more ends the kubelet": {
+		machine: func() Machine {
+			m := even(2, 4, 1)
+			m.NUMA[1].ID = 252
+			m.ReservedIDs = "0"
+			return m
+		},
+		steps:   []Step{asking("a", 1, nil)},
+		want:    "panics",
+		refused: why.KubeletPanics,
+	},
+	"a kubelet with a topology policy does not start on nine nodes": {
+		machine: func() Machine {
+			m := even(9, 1, 1)
+			m.ReservedIDs = "0"
+			return m
+		},
+		want:    "does not start",
+		refused: why.TooManyNUMANodes,
+	},
 }
 
 func TestTheProgramsGiveKnownAnswers(t *testing.T) {
@@ -135,28 +169,26 @@ func TestTheProgramsGiveKnownAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := e.machine()
 			a, err := p.Ask(&Request{Start: &m})
-			if err != nil || a.Error != "" {
-				t.Fatal(err, a)
+			if err != nil {
+				t.Fatal(err)
 			}
 			for _, s := range e.steps {
 				if a, err = p.Ask(&Request{Admit: s.Admit, Delete: s.Delete}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got := a.Reason
-			switch {
-			case a.Hung:
-				got = "hangs"
-			case a.Admitted:
-				c := a.Containers[0]
-				got = fmt.Sprintf("%v %v %s", c.Mask, c.Preferred, c.CPUs)
-			}
 			want := e.want
 			if e.old != "" && slices.Contains([]string{"1.33", "1.34", "1.35"}, *minors) {
 				want = e.old
 			}
-			if got != want {
+			if got := summary(a); got != want {
 				t.Errorf("got %q, want %q: %s", got, want, text(a))
+			}
+			if e.refused != why.None {
+				if _, reason, err := newModel(*minors, &m, m.ReservedIDs); err != nil || reason.Code != e.refused {
+					t.Errorf("our model: %v, %v, want %v", reason, err, e.refused)
+				}
+				return
 			}
 			c := Case{Kubelet: *minors, Machine: m, Steps: e.steps}
 			o, err := Run(&c, p, ExpectHang)
@@ -168,4 +200,19 @@ func TestTheProgramsGiveKnownAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func summary(a *Answer) string {
+	switch {
+	case a.Error != "":
+		return "does not start"
+	case a.Hung:
+		return "hangs"
+	case a.Panic != "":
+		return "panics"
+	case !a.Admitted:
+		return a.Reason
+	}
+	c := a.Containers[0]
+	return fmt.Sprintf("%v %v %s", c.Mask, c.Preferred, c.CPUs)
 }

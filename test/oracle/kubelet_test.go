@@ -31,6 +31,8 @@ var (
 const (
 	mostCapped  = 200
 	mostHanging = 10
+	// After so many states the run says where it is.
+	progress = 100_000
 	// A merge of more combinations would not end within the patience.
 	mostCombinations = 1e7
 )
@@ -45,6 +47,7 @@ type tally struct {
 	failures   []failure
 	capped     []Case
 	hanging    []Case
+	unready    int
 }
 
 type failure struct {
@@ -61,6 +64,7 @@ func TestAgreesWithTheKubelet(t *testing.T) {
 		_, _ = rand.Read(b[:])
 		*seed = binary.LittleEndian.Uint64(b[:])
 	}
+	t.Logf("kubelet %s, seed 0x%x", *minors, *seed)
 	path := build(t, *minors)
 	sum := &tally{documented: map[string]int{}, refused: map[why.Code]int{}}
 	began := time.Now()
@@ -86,7 +90,8 @@ func TestAgreesWithTheKubelet(t *testing.T) {
 		known += sum.documented[name]
 		t.Logf("documented %s: %d", name, sum.documented[name])
 	}
-	t.Logf("%d cases in %v, refused machines %v, %d wide merges and %d hangs apart", sum.next, time.Since(began).Round(time.Second), sum.refused, wide, len(sum.hanging))
+	t.Logf("%d cases in %v, refused machines %v, restarts that the kubelet did not survive %d, apart %d wide merges and %d hangs",
+		sum.next, time.Since(began).Round(time.Second), sum.refused, sum.unready, wide, len(sum.hanging))
 	fmt.Printf("oracle kubelet=%s states=%d documented=%d undocumented=%d seed=0x%x\n", *minors, sum.states, known, len(sum.failures), *seed)
 }
 
@@ -112,12 +117,20 @@ func (s *tally) work(t *testing.T, p *program) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.states / progress
 	s.add(c, o)
+	if o.Difference != "" {
+		t.Logf("case %d, step %d: %s", index, o.Step, o.Difference)
+	}
+	if after := s.states / progress; after > before {
+		t.Logf("%d states", s.states)
+	}
 	return true
 }
 
 func (s *tally) add(c Case, o Outcome) {
 	s.states += o.States
+	s.unready += o.Unready
 	for name, n := range o.Documented {
 		s.documented[name] += n
 	}
@@ -128,7 +141,7 @@ func (s *tally) add(c Case, o Outcome) {
 		s.failures = append(s.failures, failure{c, o})
 	}
 	for _, at := range o.Capped {
-		if at.Combinations <= mostCombinations && len(s.capped) < min(mostCapped, *states/100) {
+		if at.Combinations <= mostCombinations && len(s.capped) < min(mostCapped, *states/5000) {
 			s.capped = append(s.capped, until(c, at.Step, o))
 		}
 	}

@@ -22,6 +22,7 @@ type model struct {
 	aligns bool
 	// reports: each admission is fed back as a report, else as predicted where the prediction held. told: one was.
 	reports, told bool
+	running       []*Pod // in the order of their admission
 }
 
 // newModel builds the model of a machine whose kubelet runs the given minor and keeps the CPUs of reserved. It returns

@@ -5,6 +5,8 @@ type Request struct {
 	Start  *Machine `json:"start,omitempty"`
 	Admit  *Pod     `json:"admit,omitempty"`
 	Delete string   `json:"delete,omitempty"` // the UID of a pod
+	// Restart builds the managers anew over their checkpoints.
+	Restart bool `json:"restart,omitempty"`
 }
 
 // Machine is a machine and what its kubelet is told. All ids are the kernel's.
@@ -60,6 +62,7 @@ type Pod struct {
 	UID        string      `json:"uid"`
 	Guaranteed bool        `json:"guaranteed,omitempty"` // limits equal requests
 	PodLevel   bool        `json:"podLevel,omitempty"`   // spec.resources is set
+	Again      bool        `json:"again,omitempty"`      // it was admitted before a restart
 	Containers []Container `json:"containers"`           // init containers and sidecars first
 }
 
@@ -136,8 +139,9 @@ type Case struct {
 	Steps   []Step  `json:"steps"`
 }
 
-// Step admits a pod or deletes one; one field is set.
+// Step admits a pod, deletes one, or restarts the kubelet, which then admits all pods again; one field is set.
 type Step struct {
-	Admit  *Pod   `json:"admit,omitempty"`
-	Delete string `json:"delete,omitempty"`
+	Admit   *Pod   `json:"admit,omitempty"`
+	Delete  string `json:"delete,omitempty"`
+	Restart bool   `json:"restart,omitempty"`
 }

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -28,6 +29,8 @@ type Outcome struct {
 	// Capped and Hanging are steps that were left out: too many combinations, or our model says the kubelet never answers.
 	Capped  []Capped
 	Hanging []int
+	// Unready counts restarts after which the kubelet did not start: its managers refuse a checkpoint of their own.
+	Unready int
 	// Refused is the code for which the model refuses the machine; nothing is compared then.
 	Refused why.Code
 }
@@ -75,14 +78,17 @@ func Run(c *Case, k Kubelet, mode Mode) (Outcome, error) {
 	}
 	o.reports = len(c.Steps)%2 == 1
 	for i, s := range c.Steps {
-		if s.Delete != "" {
-			if _, err := k.Ask(&Request{Delete: s.Delete}); err != nil {
-				return out, err
-			}
-			o.state = o.state.Without(s.Delete)
-			continue
+		var done bool
+		var err error
+		switch {
+		case s.Delete != "":
+			_, err = k.Ask(&Request{Delete: s.Delete})
+			o.forget(s.Delete)
+		case s.Restart:
+			done, err = o.restart(i, k, mode, &out)
+		default:
+			done, err = o.admit(i, s.Admit, k, mode, &out)
 		}
-		done, err := o.step(i, s.Admit, k, mode, &out)
 		if done || err != nil {
 			return out, err
 		}
@@ -90,8 +96,35 @@ func Run(c *Case, k Kubelet, mode Mode) (Outcome, error) {
 	return out, nil
 }
 
-// step admits one pod on both sides; it reports whether the case ends here.
-func (o *model) step(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, error) {
+// forget takes a pod off on our side.
+func (o *model) forget(uid string) {
+	o.state = o.state.Without(uid)
+	o.running = slices.DeleteFunc(o.running, func(p *Pod) bool { return p.UID == uid })
+}
+
+// restart restarts the kubelet, which admits all pods again, and refuses some.
+func (o *model) restart(i int, k Kubelet, mode Mode, out *Outcome) (bool, error) {
+	a, err := k.Ask(&Request{Restart: true})
+	if err != nil {
+		return true, err
+	}
+	if a.Error != "" {
+		out.Unready++
+		return true, nil
+	}
+	for _, p := range slices.Clone(o.running) {
+		again := *p
+		again.Again = true
+		o.running = slices.DeleteFunc(o.running, func(r *Pod) bool { return r.UID == p.UID })
+		if done, err := o.admit(i, &again, k, mode, out); done || err != nil {
+			return done, err
+		}
+	}
+	return false, nil
+}
+
+// admit admits one pod on both sides; it reports whether the case ends here.
+func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, error) {
 	pod := o.pod(p)
 	var pred prediction
 	var next *kubelet.State
@@ -102,11 +135,12 @@ func (o *model) step(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, e
 		out.Hanging = append(out.Hanging, i)
 		return false, nil
 	}
-	a, err := k.Ask(&Request{Admit: o.prefer(p, pred.placement)})
+	a, err := k.Ask(&Request{Admit: o.prefer(p, o.onTheWay(pod, pred))})
 	if err != nil {
 		return true, err
 	}
 	if a.Capped {
+		o.forget(p.UID)
 		out.Capped = append(out.Capped, Capped{Step: i, Combinations: a.Combinations})
 		return false, nil
 	}
@@ -126,31 +160,49 @@ func (o *model) step(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, e
 		out.Difference, out.Step, out.Answer = strings.Join(v.differences, "\n"), i, a
 		return true, nil
 	}
-	if !a.Admitted {
-		o.state = next
-		return false, nil
-	}
 	actual, err := o.placement(a.Containers)
 	if err != nil {
 		return true, err
 	}
+	if !a.Admitted {
+		o.state = next.Without(p.UID)
+		return o.bookedTwice(actual), nil
+	}
+	o.running = append(o.running, p)
 	// What Admit predicts and what a report says are two ways into a state; both are walked, by case.
 	if len(v.differences) == 0 && !o.reports {
 		o.state = next
 		return false, nil
 	}
 	o.state, o.told = o.state.With(pod, actual), true
-	return o.bookedTwice(), nil
+	return o.bookedTwice(nil), nil
 }
 
-// bookedTwice reports whether two pods have one CPU and the model was told of a pod by report. The kubelet frees such a CPU
-// with either pod, as the model does for what it predicted itself; of what is reported the other pod keeps its CPU. So
-// the two part on purpose.
-func (o *model) bookedTwice() bool {
+// onTheWay is what the containers of a pod get; of a pod that is refused, those that were served before.
+func (o *model) onTheWay(p *kubelet.Pod, pred prediction) kubelet.Placement {
+	if pred.refusal == nil || len(o.devices) == 0 || len(p.Containers) == 1 {
+		return pred.placement
+	}
+	var served kubelet.Placement
+	for _, s := range o.state.Explain(p).Steps {
+		if s.Given != nil {
+			served = append(served, *s.Given)
+		}
+	}
+	return served
+}
+
+// bookedTwice reports whether two pods have one CPU, or one pod and what a refused pod had, and the model was told of a
+// pod by report. The kubelet frees such a CPU with either pod, as the model does for what it predicted itself; of what is
+// reported the other pod keeps its CPU. So the two part on purpose.
+func (o *model) bookedTwice(refused kubelet.Placement) bool {
 	if !o.told {
 		return false
 	}
 	var seen cpuset.Set
+	for _, g := range refused {
+		seen.Include(&g.CPUs)
+	}
 	for _, pl := range o.state.Placements() {
 		var own cpuset.Set
 		for _, g := range pl {

@@ -2,8 +2,8 @@
 // manager, memory manager and device manager of one kubelet minor, and nothing of Tenon. The programs of the other minors
 // are the same files; minor.go alone differs.
 //
-// It reads one JSON request a line and writes one JSON answer a line. A start request builds a fresh machine, admit and
-// delete requests change it.
+// It reads one JSON request a line and writes one JSON answer a line. A start request builds a fresh machine, the others
+// change it.
 package main
 
 import (
@@ -78,8 +78,16 @@ func serve(in io.Reader, out io.Writer, devices bool) error {
 			a = n.admit(r.Admit)
 		case r.Delete != "":
 			n.delete(r.Delete)
+		case r.Restart:
+			if err := n.restart(); err != nil {
+				a.Error = err.Error()
+				n.stop()
+				n = nil
+				break
+			}
+			a.Started = true
 		default:
-			a.Error = "a request has one of start, admit, delete"
+			a.Error = "a request has one of start, admit, delete, restart"
 		}
 		if err := enc.Encode(a); err != nil {
 			return err

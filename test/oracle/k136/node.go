@@ -31,6 +31,9 @@ import (
 
 // node is one kubelet's managers on one machine.
 type node struct {
+	machine     *machine
+	withDevices bool
+
 	topology topologymanager.Manager
 	cpu      cpumanager.Manager
 	memory   memorymanager.Manager
@@ -86,20 +89,28 @@ func start(m *machine, withDevices bool) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{
-		plugins: map[string]*devicePlugin{}, dir: dir, cap: m.Cap, trace: m.Trace,
-		single:        m.TopologyPolicy == topologymanager.PolicySingleNumaNode,
-		cpuContainers: containermap.NewContainerMap(), memoryContainers: containermap.NewContainerMap(),
-	}
-	if err := n.build(m, withDevices); err != nil {
+	n := &node{machine: m, withDevices: withDevices, dir: dir, cap: m.Cap, trace: m.Trace}
+	n.single = m.TopologyPolicy == topologymanager.PolicySingleNumaNode
+	if err := n.build(); err != nil {
 		n.stop()
 		return nil, err
 	}
 	return n, nil
 }
 
-func (n *node) build(m *machine, withDevices bool) error {
+// restart ends the managers and builds them anew over the checkpoints that they left.
+func (n *node) restart() error {
+	if n.devices != nil {
+		stopDevices(n.devices)
+	}
+	return n.build()
+}
+
+func (n *node) build() error {
+	m := n.machine
 	info := machineInfo(m)
+	n.plugins = map[string]*devicePlugin{}
+	n.cpuContainers, n.memoryContainers = containermap.NewContainerMap(), containermap.NewContainerMap()
 	var err error
 	if n.topology, err = topologymanager.NewManager(info.Topology, m.TopologyPolicy, m.TopologyScope, m.TopologyOptions); err != nil {
 		return fmt.Errorf("topology manager: %w", err)
@@ -130,7 +141,7 @@ func (n *node) build(m *machine, withDevices bool) error {
 			perNode = append(perNode, kubeletconfig.MemoryReservation{NumaNode: int32(z.ID), Limits: limits})
 		}
 	}
-	if withDevices {
+	if n.withDevices {
 		if n.devices, err = devicemanager.NewManagerImpl(info.Topology, n.topology); err != nil {
 			return fmt.Errorf("device manager: %w", err)
 		}
@@ -261,7 +272,9 @@ func (n *node) admit(p *pod) (a answer) {
 	for _, c := range p.Containers {
 		n.merge.prefer[c.Name] = c.Prefer
 	}
-	n.active = append(n.active, spec)
+	if !p.Again {
+		n.active = append(n.active, spec)
+	}
 	a.QoS = string(v1qos.GetPodQOS(spec))
 	defer func() {
 		a.Combinations, a.Hints, a.Last = n.merge.most, n.merge.hints, n.merge.last

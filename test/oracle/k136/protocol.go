@@ -5,6 +5,8 @@ type request struct {
 	Start  *machine `json:"start,omitempty"`
 	Admit  *pod     `json:"admit,omitempty"`
 	Delete string   `json:"delete,omitempty"` // the UID of a pod
+	// Restart builds the managers anew over their checkpoints. The kubelet then admits every pod again.
+	Restart bool `json:"restart,omitempty"`
 }
 
 // machine is a machine and what its kubelet is told. All ids are the kernel's.
@@ -56,7 +58,8 @@ type pod struct {
 	UID string `json:"uid"`
 	// Guaranteed: limits equal requests; else only requests are set, and limits where the API demands them.
 	Guaranteed bool        `json:"guaranteed"`
-	PodLevel   bool        `json:"podLevel"` // spec.resources is set
+	PodLevel   bool        `json:"podLevel"`        // spec.resources is set
+	Again      bool        `json:"again,omitempty"` // it was admitted before a restart
 	Containers []container `json:"containers"`
 }
 
