@@ -37,6 +37,7 @@ func New(c Config) (http.Handler, error) {
 		return nodeAllocationOf(r.PathValue("nodeName"), v, s.reader(r))
 	}))
 	s.native("/apis/v1/explain/pods/{namespace}/{name}", s.explain)
+	s.native("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.ofNode(s.hints))
 	s.native("/apis/v1/decisions", s.decisions)
 	for _, m := range c.Mounts {
 		if err := s.mount(m); err != nil {

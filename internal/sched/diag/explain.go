@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 )
 
@@ -34,6 +35,26 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request) {
 		answer.Data.Ages = seconds(s.Ages(answer.Candidates[0].Node))
 	}
 	writeJSON(w, answer)
+}
+
+// hints tells how the NUMA nodes of one machine meet a pod.
+func (s *server) hints(w http.ResponseWriter, r *http.Request) {
+	namespace, name, node := r.PathValue("namespace"), r.PathValue("name"), r.PathValue("nodeName")
+	if !s.MayRead(r, namespace) {
+		writeError(w, http.StatusForbidden, "pods in namespace %s cannot be read: get on pods is missing", namespace)
+		return
+	}
+	pod := s.Pod(namespace, name)
+	if pod == nil {
+		writeError(w, http.StatusNotFound, "cannot find pod %s/%s", namespace, name)
+		return
+	}
+	v := s.View(node)
+	if v == nil {
+		writeError(w, http.StatusNotFound, "cannot find node %s", node)
+		return
+	}
+	writeJSON(w, explain.HintsOf(pod, node, v, convert.DefaultArgs()))
 }
 
 // bound explains a pod that holds a node.

@@ -1,0 +1,72 @@
+package place
+
+import (
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Alignment shows how a request meets the NUMA nodes of one machine where Tenon chooses: the rows of the enumeration
+// that Fits and Try judge. It is for people.
+type Alignment struct {
+	Policy ledger.TopologyPolicy
+	// Spread is the number of NUMA nodes that the policy allows.
+	Spread int
+	Rows   []AlignmentRow
+	// Nodes are what Try takes, by position among the NUMA nodes with CPUs; 0 when it refuses.
+	Nodes cpualloc.NodeMask
+	// Reason is the refusal.
+	Reason why.Reason
+}
+
+// AlignmentRow is one resource.
+type AlignmentRow struct {
+	// Resource is "cpu", "pool" (CPUs of the shared pool), "pool-left" (milli-CPU of it that nobody was promised), "memory"
+	// or a type of hugepages.
+	Resource string
+	// Need is the request, Have what each NUMA node with CPUs can give of it: CPUs, milli-CPU or bytes.
+	Need int64
+	Have []int64
+	// Least is the number of NUMA nodes that the request needs on an empty machine; 0 where that plays no part.
+	Least int
+}
+
+// Align explains the alignment of r on v's machine; false where no NUMA nodes are chosen for it: the pod uses the whole
+// shared pool, the node's kubelet chooses, or there is no topology.
+func Align(v *ledger.View, r *Request) (Alignment, bool) {
+	f := v.Facts()
+	r = r.On(f)
+	if f.Machine == nil || len(v.Summary().Nodes) > topo.MaxCPUNodes || r.followed(f) {
+		return Alignment{}, false
+	}
+	var j joint
+	a := Alignment{Policy: max(f.Topology, r.Topology)}
+	if r.CPUs > 0 {
+		o, reason := judgeCPUs(v, r)
+		if o.req.Count == 0 {
+			return Alignment{Reason: reason}, false // its policies contradict the node's
+		}
+		j.exclusive(v, r, &o)
+		a.Spread, a.Rows = o.spread, append(a.Rows, j.show("cpu", j.needs[0], j.cpus[:], o.fewest(v.Summary())))
+	} else {
+		c, confined := confine(v, r)
+		if !confined {
+			return Alignment{}, false
+		}
+		j.pool(v, r, &c)
+		a.Spread = c.spread
+		a.Rows = append(a.Rows, j.show("pool", j.needs[0], j.cpus[:], 0), j.show("pool-left", j.needs[1], j.milli[:], 0))
+	}
+	for i := range j.types {
+		m := &j.memory[i]
+		a.Rows = append(a.Rows, j.show(m.Type, m.need, m.Free, m.least()))
+	}
+	offer, reason := Try(v, r)
+	a.Nodes, a.Reason = offer.Nodes, reason
+	return a, true
+}
+
+func (j *joint) show(name string, need int64, have []int64, least int) AlignmentRow {
+	return AlignmentRow{Resource: name, Need: need, Have: append([]int64{}, have[:len(j.nodes)]...), Least: least}
+}
