@@ -70,7 +70,10 @@ func TestAgentStartsAnewWhenTheNewerVersionIsServed(t *testing.T) {
 		w.options.Dynamic = w.objects
 		w.client.Resources = []*metav1.APIResourceList{{
 			GroupVersion: v1alpha1.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
+		}, {
+			GroupVersion: v1alpha2.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
 		}}
+		api := w.behind(v1alpha2.GroupVersion())
 		a, err := app.New(w.options)
 		if err != nil {
 			t.Fatal(err)
@@ -83,9 +86,7 @@ func TestAgentStartsAnewWhenTheNewerVersionIsServed(t *testing.T) {
 		if versions["v1alpha1"] != 1 || versions["v1alpha2"] != 0 {
 			t.Fatalf("writes by version: %v, want one of v1alpha1", versions)
 		}
-		w.client.Resources = append(w.client.Resources, &metav1.APIResourceList{
-			GroupVersion: v1alpha2.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
-		})
+		api.open(v1alpha2.GroupVersion())
 		w.create(pod("lsr", "LSR", "2", "2-3"))
 		later(time.Minute)
 		select {

@@ -27,13 +27,10 @@ func newVolcanoWorld(t *testing.T, spec string) *world {
 	})
 	w.objects.PrependReactor("patch", "noderesourcetopologies", w.apply)
 	w.options.Dynamic, w.options.PublishNumatopology = w.objects, true
-	return w
-}
-
-func (w *world) serveNumatopologies() {
 	w.client.Resources = append(w.client.Resources, &metav1.APIResourceList{
 		GroupVersion: nodeinfo.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "numatopologies"}},
 	})
+	return w
 }
 
 // numatopology returns the node's object; nil when there is none.
@@ -55,12 +52,13 @@ func TestNumatopologyIsPublishedOnceItIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newVolcanoWorld(t, "arm64-1s@static,reserved=0,restricted")
 		w.label(annotation.TopologyMode, "Follow")
+		api := w.behind(nodeinfo.GroupVersion())
 		w.run(func(a *app.Agent) {
 			later(time.Minute)
 			if err := a.Ready(); err != nil || w.numatopology() != nil {
 				t.Fatalf("before it is served: ready %v, object %+v", err, w.numatopology())
 			}
-			w.serveNumatopologies()
+			api.open(nodeinfo.GroupVersion())
 			later(time.Minute)
 			o := w.numatopology()
 			if o == nil || o.Spec.Policies["TopologyManagerPolicy"] != "restricted" || o.Spec.NumaResMap["cpu"].Allocatable != "1-63" ||
@@ -93,7 +91,6 @@ func TestNumatopologyIsNotPublishedUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newVolcanoWorld(t, "arm64-1s")
 		w.options.PublishNumatopology = false
-		w.serveNumatopologies()
 		w.run(func(*app.Agent) {
 			later(5 * time.Minute)
 			if o := w.numatopology(); o != nil {
@@ -108,7 +105,6 @@ func TestLiveExporterIsToldOnTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newVolcanoWorld(t, "arm64-1s")
-		w.serveNumatopologies()
 		object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"policies": map[string]any{"CPUManagerPolicy": "none"}}}}
 		object.SetGroupVersionKind(nodeinfo.GroupVersion().WithKind("Numatopology"))
 		object.SetName(nodeName)
