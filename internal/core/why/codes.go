@@ -25,6 +25,7 @@ const (
 	// Data.
 	InvalidTopology
 	TopologyMissing
+	NUMAInfoEmpty
 	TopologyStale
 	TooManyNUMANodes
 	KubeletPanics
@@ -35,6 +36,8 @@ const (
 	TopologyPolicy
 	TopologyMismatch
 	TopologyUndecided
+	CPUManagerNotStatic
+	TopologyPolicyDiffers
 	InsufficientExclusiveCPU
 	SharedPoolTooSmall
 	SharedPoolCommitted

@@ -120,6 +120,12 @@ var registry = [numCodes]Entry{
 		Cause:  "The node has no NodeResourceTopology, so exclusive CPUs cannot be chosen.",
 		Remedy: "Run the agent on the node.",
 	},
+	NUMAInfoEmpty: {
+		Code: NUMAInfoEmpty, Name: "NUMAInfoEmpty", Class: Data, Plugin: numaPlugin,
+		Text: "numa info is empty", Chinese: "节点没有 NUMA 信息",
+		Cause:  "The pod's volcano.sh/numa-topology-policy is restricted or single-numa-node, and nobody tells where the node's CPUs stand.",
+		Remedy: "Run the agent, or Volcano's exporter, on the node.",
+	},
 	TopologyStale: {
 		Code: TopologyStale, Name: "TopologyStale", Class: Data, Plugin: numaPlugin, Resolvable: true,
 		Extra: "ageSeconds", ExtraMeaning: "age of the data in seconds",
@@ -175,6 +181,19 @@ var registry = [numCodes]Entry{
 		Text: "node(s) too many sets of NUMA nodes to search", Chinese: "NUMA 节点组合过多,无法全部搜索",
 		Cause:  "The machine has more than 8 NUMA nodes, and none of the sets of them that were looked at holds CPUs and memory of the pod together.",
 		Remedy: "Ask for amounts that fit one NUMA node, use BestEffort, or free CPUs and memory.",
+	},
+	CPUManagerNotStatic: {
+		Code: CPUManagerNotStatic, Name: "CPUManagerNotStatic", Class: Placement, Plugin: numaPlugin,
+		Text: "cpu manager policy isn't static", Chinese: "kubelet 的 CPU 管理策略不是 static",
+		Cause:  "The node's kubelet decides which CPUs pods get, or it alone could, and its CPU manager pins none: a placement on NUMA nodes would not hold.",
+		Remedy: "Set the CPU manager policy of that kubelet to static, run the agent there, or choose nodes where it is so.",
+	},
+	TopologyPolicyDiffers: {
+		Code: TopologyPolicyDiffers, Name: "TopologyPolicyDiffers", Class: Placement, Plugin: numaPlugin,
+		Extra: "policies", ExtraMeaning: "4 × the pod's policy + the node's; 0 = none, 1 = best-effort, 2 = restricted, 3 = single-numa-node",
+		Text: "task topology policy is different with node", Chinese: "Pod 的拓扑策略与节点不同",
+		Cause:  "The pod's volcano.sh/numa-topology-policy wants an alignment, and the node's kubelet aligns nothing; or the plugin's volcanoStrictPolicyMatch wants equal policies.",
+		Remedy: "Choose nodes whose kubelet has a topology policy, the pod's own under volcanoStrictPolicyMatch.",
 	},
 	InsufficientExclusiveCPU: {
 		Code: InsufficientExclusiveCPU, Name: "InsufficientExclusiveCPU", Class: Placement, Plugin: numaPlugin,

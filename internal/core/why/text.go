@@ -45,6 +45,9 @@ func (r Reason) Text(lang Lang) string {
 	if r.Code == TopologyMismatch {
 		return e.text(lang) + r.spans(lang)
 	}
+	if r.Code == TopologyPolicyDiffers {
+		return r.differing(lang)
+	}
 	if lang == Chinese {
 		return e.Chinese + r.cause().Chinese
 	}
