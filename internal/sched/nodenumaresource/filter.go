@@ -32,7 +32,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n f
 	if s == nil {
 		return nil
 	}
-	if reason := place.Fits(p.viewOf(s, n.Node().Name), s.request); !reason.OK() {
+	if reason := p.fits(p.viewOf(s, n.Node().Name), s.request); !reason.OK() {
 		return (&refusal{Reason: reason}).status()
 	}
 	return nil

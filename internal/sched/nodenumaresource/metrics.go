@@ -8,6 +8,7 @@ import (
 
 // Metrics of the plugin, shared by all profiles.
 type Metrics struct {
+	memo       memo
 	mismatches *metrics.Counter
 	commits    *metrics.CounterVec
 	place      *metrics.HistogramVec
@@ -24,6 +25,7 @@ const (
 // NewMetrics returns the metrics, registered by register.
 func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
+		memo: newMemo(register),
 		mismatches: metrics.NewCounter(&metrics.CounterOpts{
 			Name:           "tenon_cpu_filter_reserve_mismatch_total",
 			Help:           "Nodes whose summary accepted a pod that the exact allocation then refused. Always 0.",

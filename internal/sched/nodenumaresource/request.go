@@ -34,6 +34,7 @@ func (p *Plugin) request(pod *corev1.Pod) (*place.Request, *refusal) {
 		return nil, &refusal{Reason: reason, detail: detail}
 	}
 	if r.Concerns() {
+		r.Seal()
 		p.requests.put(pod, r)
 	}
 	return r, nil
