@@ -103,6 +103,56 @@ func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
 	return v
 }
 
+// compareHints puts the hint lists of every merge beside the kubelet's. They are what `explain --hints` shows.
+func (o *model) compareHints(p *kubelet.Pod, a *Answer) []string {
+	var found []string
+	merges := 0
+	for _, s := range o.state.Explain(p).Steps {
+		if s.Lists == nil {
+			continue
+		}
+		if merges++; merges > len(a.Hints) {
+			break
+		}
+		kubelet := a.Hints[merges-1]
+		for _, ours := range s.Lists {
+			theirs, known := kubelet[ours.Resource]
+			list, err := o.list(theirs)
+			if err != nil {
+				return []string{err.Error()}
+			}
+			if want, got := sortedHints(list), sortedHints(ours.List); !known && got != nil || (want == nil) != (got == nil) || !slices.Equal(want, got) {
+				found = append(found, fmt.Sprintf("merge %d, hints of %s: kubelet %v, model %v", merges, ours.Resource, want, got))
+			}
+		}
+	}
+	if merges != len(a.Hints) {
+		found = append(found, fmt.Sprintf("the kubelet merges %d times, the model %d times", len(a.Hints), merges))
+	}
+	return found
+}
+
+func (o *model) list(offers []Offer) (hint.List, error) {
+	if offers == nil {
+		return nil, nil
+	}
+	list := hint.List{}
+	for _, f := range offers {
+		mask, err := o.mask(f.Mask)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, hint.Hint{Mask: mask, Preferred: f.Preferred})
+	}
+	return list, nil
+}
+
+func sortedHints(list hint.List) hint.List {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b hint.Hint) int { return cmp.Compare(a.Mask, b.Mask) })
+	return list
+}
+
 func (o *model) compareGiven(want, got kubelet.Given, differ func(string, ...any)) {
 	name := want.Container
 	if o.aligns && want.Hint != got.Hint {

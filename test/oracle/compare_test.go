@@ -61,6 +61,9 @@ func (w *twin) admit(p *Pod) *Answer {
 	if p.Guaranteed {
 		a.QoS = "Guaranteed"
 	}
+	if w.trace {
+		a.Hints = w.hints(p)
+	}
 	next, pl, refusal := w.state.Admit(w.pod(p))
 	w.state = next
 	if refusal != nil {
@@ -79,6 +82,26 @@ func (w *twin) admit(p *Pod) *Answer {
 		a.Containers = append(a.Containers, out)
 	}
 	return a
+}
+
+func (w *twin) hints(p *Pod) []map[string][]Offer {
+	var all []map[string][]Offer
+	for _, s := range w.state.Explain(w.pod(p)).Steps {
+		if s.Lists == nil {
+			continue
+		}
+		merge := map[string][]Offer{}
+		for _, named := range s.Lists {
+			if named.List != nil {
+				merge[named.Resource] = []Offer{}
+			}
+			for _, h := range named.List {
+				merge[named.Resource] = append(merge[named.Resource], Offer{Mask: w.ids(h.Mask), Preferred: h.Preferred})
+			}
+		}
+		all = append(all, merge)
+	}
+	return all
 }
 
 // name gives counted devices ids.
@@ -105,7 +128,7 @@ func (w *twin) name(uid string, list []kubelet.Devices) map[string][]string {
 // oneOfAll is a machine and a pod that use everything that is compared: CPUs, memory, huge pages, devices, a hint.
 func oneOfAll() Case {
 	m := Machine{
-		Sockets: 2, CPUPolicy: "static", ReservedIDs: "0", MemoryPolicy: "Static", TopologyPolicy: "best-effort", TopologyScope: "container",
+		Trace: true, Sockets: 2, CPUPolicy: "static", ReservedIDs: "0", MemoryPolicy: "Static", TopologyPolicy: "best-effort", TopologyScope: "container",
 		Devices: []Device{
 			{Resource: "nvidia.com/gpu", ID: "a", Nodes: []int{0}}, {Resource: "nvidia.com/gpu", ID: "b", Nodes: []int{1}},
 			{Resource: "nvidia.com/gpu", ID: "c", Nodes: []int{1}},
@@ -163,6 +186,13 @@ func TestWrongAnswersAreFound(t *testing.T) {
 			}
 		}
 	}
+	admittedAnswer := func(change func(*Answer)) func(*Answer) {
+		return func(a *Answer) {
+			if a.Admitted {
+				change(a)
+			}
+		}
+	}
 	for name, wrong := range map[string]struct {
 		spoil func(*Answer)
 		found string
@@ -182,6 +212,10 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		"a device of another node":    {admitted(func(g *Given) { g.Devices["nvidia.com/gpu"] = []string{"b"} }), "devices"},
 		"a device more":               {admitted(func(g *Given) { g.Devices["nvidia.com/gpu"] = []string{"a", "b"} }), "devices"},
 		"no device":                   {admitted(func(g *Given) { g.Devices = nil }), "devices"},
+		"a hint less":                 {admittedAnswer(func(a *Answer) { a.Hints[0]["cpu"] = a.Hints[0]["cpu"][1:] }), "hints of cpu"},
+		"a hint not preferred":        {admittedAnswer(func(a *Answer) { a.Hints[0]["memory"][0].Preferred = false }), "hints of memory"},
+		"cannot for do not care":      {admittedAnswer(func(a *Answer) { a.Hints[0]["nvidia.com/gpu"] = nil }), "hints of nvidia.com/gpu"},
+		"a merge more":                {func(a *Answer) { a.Hints = append(a.Hints, nil) }, "merges"},
 		"no answer":                   {func(a *Answer) { a.Hung = true }, "hangs"},
 		"a panic":                     {func(a *Answer) { a.Panic = "index out of range" }, "panics"},
 		"another class of service":    {func(a *Answer) { a.QoS = "BestEffort" }, "BestEffort"},

@@ -21,7 +21,7 @@ func Draw(kubelet string, seed, index uint64) Case {
 	d.machine(&c.Machine)
 	d.settings(&c.Machine)
 	d.devices(&c.Machine)
-	c.Machine.Cap = combinations
+	c.Machine.Cap, c.Machine.Trace = combinations, d.chance(5)
 	d.steps(&c)
 	return c
 }
@@ -351,6 +351,9 @@ func (d *drawer) cpuSettings(m *Machine) {
 	}
 	d.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	ids = ids[:d.between(1, min(6, most))]
+	if full && spread && d.chance(70) {
+		ids = d.oneOfEach(m)
+	}
 	slices.Sort(ids)
 	for i, id := range ids {
 		if i > 0 {
@@ -358,6 +361,21 @@ func (d *drawer) cpuSettings(m *Machine) {
 		}
 		m.ReservedIDs += strconv.Itoa(id)
 	}
+}
+
+// oneOfEach draws one thread of every node: free counts are odd then, which distributed allocation of whole cores cannot
+// deal out.
+func (d *drawer) oneOfEach(m *Machine) []int {
+	var ids []int
+	for _, n := range m.NUMA {
+		if len(n.Cores) > 1 {
+			ids = append(ids, n.Cores[d.IntN(len(n.Cores))].Threads[0])
+		}
+	}
+	if len(ids) == 0 {
+		ids = append(ids, m.NUMA[0].Cores[0].Threads[0])
+	}
+	return ids
 }
 
 var resources = []string{"nvidia.com/gpu", "example.com/nic", "example.com/fpga"}
@@ -420,6 +438,9 @@ func (d *drawer) ask(m *Machine, p *Pod, k *Container) {
 	perNode := max(1, d.cpus/len(m.NUMA))
 	if p.Guaranteed || d.chance(70) {
 		cpus := pick(d, 1, 1, 2, 2, 3, d.threads, d.threads, d.threads*2, d.between(1, perNode), d.between(1, perNode), perNode/2, perNode/2, perNode, d.between(1, d.cpus))
+		if m.CPUOptions["full-pcpus-only"] != "" && m.CPUOptions["distribute-cpus-across-numa"] != "" && d.chance(10*len(m.NUMA)) {
+			cpus = (d.cpus/d.threads - d.between(len(m.NUMA), 2*len(m.NUMA))) * d.threads // close to all
+		}
 		k.CPU = int64(max(1, cpus)) * 1000
 		if d.chance(10) {
 			k.CPU = pick[int64](d, 100, 500, 1500, 2750)

@@ -20,6 +20,8 @@ type model struct {
 	devices map[string]hint.Mask // NUMA nodes of a device by resource and id
 	// aligns: there is a topology policy, so containers have merged hints.
 	aligns bool
+	// trace: the kubelet's answers have its hint lists.
+	trace bool
 	// reports: each admission is fed back as a report, else as predicted where the prediction held. told: one was.
 	reports, told bool
 	running       []*Pod // in the order of their admission
@@ -62,6 +64,7 @@ func newModel(minor string, m *Machine, reserved string) (*model, why.Reason, er
 		return nil, reason, nil
 	}
 	out.node, out.state = node, node.Empty()
+	out.trace = m.Trace
 	out.aligns = config.Topology.Policy != hint.None
 	return out, why.Reason{}, nil
 }

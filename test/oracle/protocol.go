@@ -108,11 +108,18 @@ type Answer struct {
 	Last         string  `json:"last,omitempty"`
 
 	// Containers is what they have; of a refused pod what they had when it was refused.
-	Containers []Given          `json:"containers,omitempty"`
-	Hints      []map[string]any `json:"hints,omitempty"`
+	Containers []Given `json:"containers,omitempty"`
+	// Hints are the providers' lists by merge and resource; nil = the provider does not care.
+	Hints []map[string][]Offer `json:"hints,omitempty"`
 
 	// Hung tells that no answer came in time. A program does not write it.
 	Hung bool `json:"hung,omitempty"`
+}
+
+// Offer is one hint of a provider.
+type Offer struct {
+	Mask      []int `json:"mask"` // nil = any
+	Preferred bool  `json:"preferred"`
 }
 
 // Given is what one container has.

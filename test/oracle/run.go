@@ -152,6 +152,9 @@ func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, 
 		return true, nil
 	}
 	v := o.compare(p, pred, a)
+	if o.trace && len(v.differences) == 0 {
+		v.differences = o.compareHints(pod, a)
+	}
 	switch {
 	case len(v.differences) == 0:
 	case v.known != nil:

@@ -53,7 +53,8 @@ type node struct {
 // merge is what the providers answered since the merge began.
 type merge struct {
 	combinations, most float64
-	hints              []map[string]any
+	lists              map[string][]offer
+	all                []map[string][]offer // by merge
 	last               string
 	prefer             map[string]map[string][]share // by container and resource
 }
@@ -145,16 +146,16 @@ func (n *node) build() error {
 		if n.devices, err = devicemanager.NewManagerImpl(info.Topology, n.topology); err != nil {
 			return fmt.Errorf("device manager: %w", err)
 		}
-		addProvider(n.topology, &watched{HintProvider: n.devices, node: n, kind: "devices"})
+		addProvider(n.topology, &watched{HintProvider: n.devices, node: n})
 	}
 	if n.cpu, err = newCPUManager(m, info, specific, reservation, n.dir, n.topology); err != nil {
 		return fmt.Errorf("CPU manager: %w", err)
 	}
-	addProvider(n.topology, &watched{HintProvider: n.cpu, node: n, kind: "cpu"})
+	addProvider(n.topology, &watched{HintProvider: n.cpu, node: n})
 	if n.memory, err = newMemoryManager(m, info, reservation, perNode, n.dir, n.topology); err != nil {
 		return fmt.Errorf("memory manager: %w", err)
 	}
-	addProvider(n.topology, &watched{HintProvider: n.memory, node: n, kind: "memory", closes: true})
+	addProvider(n.topology, &watched{HintProvider: n.memory, node: n, closes: true})
 
 	if err := n.startCPU(); err != nil {
 		return fmt.Errorf("start CPU manager: %w", err)
@@ -277,7 +278,7 @@ func (n *node) admit(p *pod) (a answer) {
 	}
 	a.QoS = string(v1qos.GetPodQOS(spec))
 	defer func() {
-		a.Combinations, a.Hints, a.Last = n.merge.most, n.merge.hints, n.merge.last
+		a.Combinations, a.Hints, a.Last = n.merge.most, n.merge.all, n.merge.last
 		switch r := recover().(type) {
 		case nil:
 		case tooMany:

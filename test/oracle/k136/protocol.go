@@ -100,8 +100,15 @@ type answer struct {
 	Last string `json:"last,omitempty"`
 
 	// Containers is what they have; of a refused pod what they had when it was refused.
-	Containers []given          `json:"containers,omitempty"`
-	Hints      []map[string]any `json:"hints,omitempty"` // by merge, for a reader
+	Containers []given `json:"containers,omitempty"`
+	// Hints are the providers' lists by merge and resource; null = the provider does not care.
+	Hints []map[string][]offer `json:"hints,omitempty"`
+}
+
+// offer is one hint.
+type offer struct {
+	Mask      []int `json:"mask"` // null = any
+	Preferred bool  `json:"preferred"`
 }
 
 // given is what one container has.

@@ -1,10 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 )
@@ -13,7 +9,6 @@ import (
 type watched struct {
 	topologymanager.HintProvider
 	node   *node
-	kind   string
 	closes bool // the last provider of a merge
 }
 
@@ -38,37 +33,56 @@ func (w *watched) Allocate(p *v1.Pod, c *v1.Container) error {
 // seen records the hints and ends the admission when the merge would try more combinations than the machine's cap.
 func (w *watched) seen(hints map[string][]topologymanager.TopologyHint) map[string][]topologymanager.TopologyHint {
 	m := &w.node.merge
-	shown := map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(hints)) {
-		list := hints[name]
-		text := []string{}
-		counted := 0
-		for _, h := range list {
-			if h.NUMANodeAffinity == nil {
-				text = append(text, fmt.Sprintf("any %v", h.Preferred))
-				counted++
-				continue
-			}
-			text = append(text, fmt.Sprintf("%v %v", h.NUMANodeAffinity.GetBits(), h.Preferred))
-			if !w.node.single || h.Preferred && h.NUMANodeAffinity.Count() == 1 {
-				counted++
-			}
+	if w.node.trace && m.lists == nil {
+		m.lists = map[string][]offer{}
+	}
+	for name, list := range hints {
+		m.combinations *= float64(max(1, w.node.counted(list)))
+		if w.node.trace {
+			m.lists[name] = offers(list)
 		}
-		m.combinations *= float64(max(1, counted))
-		shown[w.kind+" "+name] = text
-		if list == nil {
-			shown[w.kind+" "+name] = "any"
-		}
+	}
+	if !w.closes {
+		return hints
 	}
 	if w.node.trace {
-		m.hints = append(m.hints, shown)
+		m.all = append(m.all, m.lists)
+		m.lists = nil
 	}
-	if w.closes {
-		m.most = max(m.most, m.combinations)
-		if w.node.cap > 0 && m.combinations > w.node.cap {
-			panic(tooMany{})
-		}
-		m.combinations = 1
+	m.most = max(m.most, m.combinations)
+	if w.node.cap > 0 && m.combinations > w.node.cap {
+		panic(tooMany{})
 	}
+	m.combinations = 1
 	return hints
+}
+
+// counted is how many hints of a list the merge looks at: single-numa-node drops most before.
+func (n *node) counted(list []topologymanager.TopologyHint) int {
+	if !n.single {
+		return len(list)
+	}
+	kept := 0
+	for _, h := range list {
+		if h.NUMANodeAffinity == nil || h.Preferred && h.NUMANodeAffinity.Count() == 1 {
+			kept++
+		}
+	}
+	return kept
+}
+
+// offers keeps nil and empty apart: do not care, and cannot.
+func offers(list []topologymanager.TopologyHint) []offer {
+	if list == nil {
+		return nil
+	}
+	out := []offer{}
+	for _, h := range list {
+		o := offer{Preferred: h.Preferred}
+		if h.NUMANodeAffinity != nil {
+			o.Mask = h.NUMANodeAffinity.GetBits()
+		}
+		out = append(out, o)
+	}
+	return out
 }
