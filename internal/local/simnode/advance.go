@@ -225,8 +225,11 @@ func (k *kubelet) tell(p *pod, obj *corev1.Pod, reason, detail string) {
 		return
 	}
 	p.told = reason
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID}
-	k.n.events.Eventf(ref, nil, corev1.EventTypeWarning, reason, "Start", "%s", detail)
+	k.n.events.Eventf(podReference(obj), nil, corev1.EventTypeWarning, reason, "Start", "%s", detail)
+}
+
+func podReference(obj *corev1.Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID}
 }
 
 func ignoreGone(err error) error {

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 )
@@ -55,7 +54,7 @@ func (k *kubelet) hookOf(p *pod, name, id string) apply.Container {
 	return apply.Container{PodUID: string(p.uid), Name: name, PodGroup: p.group, Group: path.Join(p.group, id)}
 }
 
-// meet takes up what an earlier process left of a pod, or admits a new one.
+// meet takes up what an earlier process left of a pod.
 func (k *kubelet) meet(p *pod, obj *corev1.Pod) {
 	p.known = true
 	k.address(p, obj.Status.PodIP)
@@ -69,9 +68,6 @@ func (k *kubelet) meet(p *pod, obj *corev1.Pod) {
 		if p.boxes[c.Name] == nil {
 			p.boxes[c.Name] = k.takeUp(p, corev1.ContainerStatus{Name: c.Name})
 		}
-	}
-	if !ended(obj.Status.Phase) && obj.DeletionTimestamp == nil {
-		p.refusal = k.static.admit(obj)
 	}
 }
 
@@ -112,6 +108,7 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 		k.discard(hook)
 		return err
 	}
+	k.gate.started(obj, c, hook.Group)
 	if _, err := k.n.tree.Spawn(hook.Group); err != nil {
 		k.discard(hook)
 		return err
@@ -125,14 +122,12 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 var errNoAgent = errors.New("AgentNotRunning")
 
 // create makes the container's group, sets what the kubelet and then what the agent wants, and asks for the start.
-func (k *kubelet) create(ctx context.Context, agent app.Hooks, obj *corev1.Pod, c *corev1.Container, hook apply.Container) error {
+func (k *kubelet) create(ctx context.Context, agent *hooks, obj *corev1.Pod, c *corev1.Container, hook apply.Container) error {
 	if err := k.makeGroups(obj, c, hook); err != nil {
 		return err
 	}
-	if list := k.static.cpus(obj.UID, c.Name); list != "" {
-		if err := k.n.tree.Write(hook.Group, desired.CPUs, list); err != nil {
-			return err
-		}
+	if err := k.gate.place(obj, c, hook.Group); err != nil {
+		return err
 	}
 	rows, err := agent.Create(hook)
 	if err != nil {
@@ -187,6 +182,7 @@ func (k *kubelet) discard(hook apply.Container) {
 	if agent != nil {
 		agent.Stop(hook)
 	}
+	k.gate.stopped(hook.Group)
 	k.removeGroup(hook.Group)
 	if agent != nil {
 		agent.Remove(hook)
@@ -225,7 +221,7 @@ func (k *kubelet) tearDown(p *pod) {
 		}
 		_ = k.n.tree.Rmdir(p.group)
 	}
-	k.static.release(p.uid)
+	k.gate.forget(p.uid)
 }
 
 // sweep removes what an earlier process left of pods that are gone by now.

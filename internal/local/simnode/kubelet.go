@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/local/admit"
 )
 
 // workers is how many pods of one node are worked on at once: the time goes into waiting for the API server.
@@ -30,14 +31,21 @@ type kubelet struct {
 	n        *node
 	machine  *topo.Machine
 	reserved cpuset.Set // kept from pods by a static CPU manager
-	static   *static    // nil unless the CPU manager's policy is static
+	gate     *gate      // nil when the kubelet decides nothing
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedDelayingInterface[types.UID]
 
 	mu    sync.Mutex // guards the fields below; never held across a call out of the package
-	hooks app.Hooks  // nil while no agent runs
+	hooks *hooks     // nil while no agent runs
 	pods  map[types.UID]*pod
 	ips   map[string]types.UID
+}
+
+// hooks are those of a running agent.
+type hooks struct {
+	app.Hooks
+	// owns reports whether the agent's CPU sets hold, not the kubelet's.
+	owns func() bool
 }
 
 // pod is what the kubelet knows of one pod. The queue gives a UID to one worker at a time, who owns everything that is not immutable.
@@ -46,13 +54,13 @@ type pod struct {
 	uid   types.UID            // immutable
 	group string
 	ip    string
-	// known: taken up from the tree, or admitted; refusal says why it was not admitted.
-	known   bool
-	refusal *refusal
-	boxes   map[string]*box                                 // by container name
-	since   map[corev1.PodConditionType]corev1.PodCondition // as last computed
-	sent    *corev1.PodStatus                               // as last written
-	told    string                                          // the cause of the last Event
+	// known: taken up from the tree; admitted: the kubelet has let it in; refusal: why it has not.
+	known, admitted bool
+	refusal         *admit.Refusal
+	boxes           map[string]*box                                 // by container name
+	since           map[corev1.PodConditionType]corev1.PodCondition // as last computed
+	sent            *corev1.PodStatus                               // as last written
+	told            string                                          // the cause of the last Event
 }
 
 func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
@@ -60,14 +68,14 @@ func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{},
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Clock: n.o.Clock}),
 	}
-	if n.Machine.Kubelet.CPUPolicy == "static" {
-		var err error
-		if k.reserved, _, err = m.ParseList(n.Machine.Kubelet.ReservedCPUs); err != nil {
-			return nil, fmt.Errorf("reserved CPUs: %w", err)
-		}
-		if k.static, err = openStatic(n.root, n.Machine.Kubelet, m, k.reserved); err != nil {
-			return nil, err
-		}
+	var err error
+	if k.reserved, _, err = m.ParseList(n.Machine.Kubelet.ReservedCPUs); err != nil {
+		return nil, fmt.Errorf("reserved CPUs: %w", err)
+	}
+	if n.Machine.RunsManagers() {
+		k.gate = newGate(k)
+	} else if err := admit.Discard(n.root.Path(kubeletDir)); err != nil {
+		return nil, fmt.Errorf("remove the state of an earlier kubelet: %w", err)
 	}
 	k.informer = k.podInformer()
 	return k, nil
@@ -92,7 +100,7 @@ func (k *kubelet) podInformer() cache.SharedIndexInformer {
 }
 
 // use gives the kubelet the hooks of the agent that runs now; nil when it ended.
-func (k *kubelet) use(h app.Hooks) {
+func (k *kubelet) use(h *hooks) {
 	k.mu.Lock()
 	k.hooks = h
 	var all []types.UID
@@ -105,7 +113,7 @@ func (k *kubelet) use(h app.Hooks) {
 	}
 }
 
-func (k *kubelet) agent() app.Hooks {
+func (k *kubelet) agent() *hooks {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.hooks
@@ -116,7 +124,7 @@ func (k *kubelet) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer k.queue.ShutDown()
-	_, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	seen, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    k.see,
 		UpdateFunc: func(_, obj any) { k.see(obj) },
 		DeleteFunc: func(obj any) {
@@ -131,14 +139,33 @@ func (k *kubelet) run(ctx context.Context) {
 		return
 	}
 	wg.Go(func() { k.informer.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), k.informer.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), seen.HasSynced) {
 		return
 	}
 	k.sweep()
+	if k.gate != nil {
+		defer k.open(ctx)()
+	}
 	for range workers {
 		wg.Go(func() { k.work(ctx) })
 	}
 	<-ctx.Done()
+}
+
+// open starts the gate; the function that it returns waits for its end, but not for a decision that does not end.
+func (k *kubelet) open(ctx context.Context) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.gate.run(ctx)
+	}()
+	return func() {
+		select {
+		case <-done:
+		case <-k.n.o.Clock.After(leaveStuck):
+			klog.FromContext(ctx).Info("The kubelet is left behind in the middle of a decision", "node", k.n.Name)
+		}
+	}
 }
 
 // see queues a pod.
@@ -148,13 +175,17 @@ func (k *kubelet) see(obj any) {
 		return
 	}
 	k.mu.Lock()
-	if k.pods[p.UID] == nil {
+	fresh := k.pods[p.UID] == nil
+	if fresh {
 		k.pods[p.UID] = &pod{
 			ref: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, uid: p.UID, group: groupOf(p),
 			boxes: map[string]*box{}, since: map[corev1.PodConditionType]corev1.PodCondition{},
 		}
 	}
 	k.mu.Unlock()
+	if fresh {
+		k.gate.expect(p.UID)
+	}
 	k.queue.Add(p.UID)
 }
 
@@ -215,11 +246,25 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 	case ended(obj.Status.Phase):
 		k.tearDown(p)
 		return 0, nil
-	case p.refusal != nil:
+	}
+	if !k.passes(p) {
+		return 0, nil // the gate queues it again
+	}
+	if p.refusal != nil {
+		k.tearDown(p)
 		return 0, k.report(ctx, p, obj)
 	}
 	wait := k.advance(ctx, p, obj)
 	return wait, k.report(ctx, p, obj)
+}
+
+// passes reports whether it is decided whether a pod may run here.
+func (k *kubelet) passes(p *pod) bool {
+	if !p.admitted && p.refusal == nil {
+		refusal, decided := k.gate.verdict(p.uid)
+		p.admitted, p.refusal = decided && refusal == nil, refusal
+	}
+	return p.admitted || p.refusal != nil
 }
 
 func ended(phase corev1.PodPhase) bool {
@@ -236,6 +281,17 @@ func (k *kubelet) object(p *pod) *corev1.Pod {
 		return found
 	}
 	return nil
+}
+
+// objectOf is object for a pod of which only the UID is at hand.
+func (k *kubelet) objectOf(uid types.UID) *corev1.Pod {
+	k.mu.Lock()
+	p := k.pods[uid]
+	k.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return k.object(p)
 }
 
 // finish stops a pod that is being deleted and takes it out of the API.

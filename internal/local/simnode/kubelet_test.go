@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,7 +36,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is one simulated node without an API server: a fake one, the real engine, the kubelet under test.
 type bench struct {
-	t      *testing.T
+	t *testing.T
+	// live: there is no bubble. The kubelet's managers use channels and clocks of their own.
+	live bool
+	// own: the agent's CPU sets hold, not the kubelet's.
+	own    bool
 	client *fake.Clientset
 	dir    string
 	spec   string
@@ -45,19 +48,57 @@ type bench struct {
 	engine *apply.Engine
 	events *events.FakeRecorder
 	stop   func()
+	change func(*node) // of the machine's description, before the kubelet starts
 }
+
+func newClient() *fake.Clientset { return fake.NewClientset() }
 
 // play runs f beside a node, in a bubble with a clock of its own.
 func playNode(t *testing.T, spec string, f func(*bench)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, client: fake.NewClientset(), dir: filepath.Join(testkit.Dir(t), "n0"), spec: spec}
+		b := &bench{t: t, own: true, client: fake.NewClientset(), dir: filepath.Join(testkit.Dir(t), "n0"), spec: spec}
 		b.boot()
 		defer func() { b.stop() }()
 		f(b)
 	})
 }
+
+// playLive runs f beside a node whose kubelet decides with its own managers.
+func playLive(t *testing.T, spec string, f func(*bench)) {
+	t.Helper()
+	t.Parallel()
+	b := &bench{t: t, live: true, client: fake.NewClientset(), dir: filepath.Join(testkit.Dir(t), "n0"), spec: spec}
+	b.boot()
+	defer func() { b.stop() }()
+	f(b)
+}
+
+// silent is an agent that follows the kubelet.
+type silent struct{}
+
+func (silent) Create(apply.Container) ([]desired.Row, error) { return nil, nil }
+func (silent) Start(context.Context, apply.Container) error  { return nil }
+func (silent) Stop(apply.Container)                          {}
+func (silent) Remove(apply.Container)                        {}
+
+// until waits for a pod to be as wanted and returns it.
+func (b *bench) until(name, what string, holds func(*corev1.Pod) bool) *corev1.Pod {
+	b.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) { //nolint:forbidigo // see live
+		pod, err := b.client.CoreV1().Pods("default").Get(b.t.Context(), name, metav1.GetOptions{})
+		if err == nil && holds(pod) {
+			return pod
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("waited a minute until pod %s %s: %+v, %v", name, what, pod.Status, err)
+		}
+	}
+}
+
+func runs(p *corev1.Pod) bool   { return p.Status.Phase == corev1.PodRunning }
+func failed(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed }
 
 // boot starts the node's process.
 func (b *bench) boot() {
@@ -66,9 +107,12 @@ func (b *bench) boot() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o := Options{Clock: clock.RealClock{}, Nodes: []Node{{Name: "n0", Machine: d, Dir: b.dir, Client: b.client}}}
+	o := Options{Clock: clock.RealClock{}, Reconcile: 5 * time.Millisecond, Nodes: []Node{{Name: "n0", Machine: d, Dir: b.dir, Client: b.client}}}
 	if b.n, err = open(o, 0, 10250); err != nil {
 		b.t.Fatal(err)
+	}
+	if b.change != nil {
+		b.change(b.n)
 	}
 	b.events = events.NewFakeRecorder(100)
 	b.n.events = b.events
@@ -86,12 +130,19 @@ func (b *bench) boot() {
 	b.engine.Prune(maps.Keys(live))
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan struct{})
+	agent := &hooks{Hooks: b.engine, owns: func() bool { return b.own }}
+	if !b.own {
+		agent.Hooks = silent{}
+	}
+	b.n.kubelet.use(agent)
 	go func() {
 		defer close(done)
-		b.n.kubelet.use(b.engine)
 		b.n.kubelet.run(ctx)
 	}()
 	b.stop = func() { cancel(); <-done }
+	if b.live {
+		return
+	}
 	time.Sleep(time.Second) //nolint:forbidigo // the clock is the bubble's
 	synctest.Wait()
 }
@@ -104,6 +155,12 @@ func (b *bench) tell(pod *corev1.Pod) {
 // bind puts a bound pod into the API.
 func (b *bench) bind(pod *corev1.Pod) *corev1.Pod {
 	b.t.Helper()
+	b.create(pod)
+	return b.after(10*time.Millisecond, pod.Name)
+}
+
+func (b *bench) create(pod *corev1.Pod) {
+	b.t.Helper()
 	pod.Spec.NodeName = "n0"
 	pod.UID = types.UID("uid-" + pod.Name)
 	pod.Namespace = "default"
@@ -111,11 +168,12 @@ func (b *bench) bind(pod *corev1.Pod) *corev1.Pod {
 		_, _, kube := convert.PodQoS(pod)
 		pod.Status.QOSClass = []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}[kube]
 	}
-	b.tell(pod)
+	if b.own {
+		b.tell(pod)
+	}
 	if _, err := b.client.CoreV1().Pods("default").Create(b.t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		b.t.Fatal(err)
 	}
-	return b.after(10*time.Millisecond, pod.Name)
 }
 
 // after lets time pass and returns the pod; nil when it is gone.
@@ -147,7 +205,11 @@ func (b *bench) leaves() map[string]string {
 }
 
 func (b *bench) delete(name string) {
-	pod := b.after(0, name).DeepCopy()
+	found, err := b.client.CoreV1().Pods("default").Get(b.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	pod := found.DeepCopy()
 	now := metav1.Now()
 	pod.DeletionTimestamp = &now
 	pod.Finalizers = nil
@@ -348,43 +410,6 @@ func TestRestartedProcessTakesContainersUp(t *testing.T) {
 		if old.ContainerID != now.ContainerID || now.RestartCount != 0 || before.Status.PodIP != after.Status.PodIP {
 			t.Errorf("the container was %s on %s, is %s on %s after %d restarts", old.ContainerID, before.Status.PodIP,
 				now.ContainerID, after.Status.PodIP, now.RestartCount)
-		}
-	})
-}
-
-func TestStaticKubeletPinsAndRefuses(t *testing.T) {
-	playNode(t, "xeon-2s@static,full-pcpus-only", func(b *bench) {
-		if p := b.bind(podOf("odd", "3")); p.Status.Phase != corev1.PodFailed || p.Status.Reason != "SMTAlignmentError" {
-			t.Errorf("3 CPUs on whole cores: %s %s, want Failed SMTAlignmentError", p.Status.Phase, p.Status.Reason)
-		}
-		if p := b.bind(podOf("big", "96")); p.Status.Phase != corev1.PodFailed || p.Status.Reason != "UnexpectedAdmissionError" {
-			t.Errorf("more CPUs than there are: %s %s, want Failed UnexpectedAdmissionError", p.Status.Phase, p.Status.Reason)
-		}
-		b.bind(podOf("pinned", "4"))
-		text, err := os.ReadFile(filepath.Join(b.dir, "var/lib/kubelet/cpu_manager_state"))
-		if err != nil || !strings.Contains(string(text), `"uid-pinned":{"main":`) {
-			t.Errorf("cpu_manager_state is %s (%v)", text, err)
-		}
-	})
-}
-
-func TestNodeSaysWhatItsMachineIs(t *testing.T) {
-	playNode(t, "xeon-2s@static", func(b *bench) {
-		for range 2 { // the second time the Node is there already
-			if err := b.n.register(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := b.client.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		capacity, allocatable := got.Status.Capacity.Cpu().Value(), got.Status.Allocatable.Cpu().Value()
-		if capacity != 96 || allocatable != 94 || got.Labels[corev1.LabelArchStable] != "amd64" {
-			t.Errorf("%d CPUs, %d to give, labels %v; want 96, 94 and amd64", capacity, allocatable, got.Labels)
-		}
-		if _, err := b.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "n0", metav1.GetOptions{}); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -1,8 +1,10 @@
 package simnode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -40,7 +44,48 @@ func (n *node) register(ctx context.Context) error {
 			return err
 		}
 	}
+	n.mu.Lock()
+	n.ready = want.Status.Conditions[0]
+	n.mu.Unlock()
 	return n.renew(ctx)
+}
+
+// wish labels a Node that was there before where its machine asks for follow mode and nobody asks for another.
+func (n *node) wish(ctx context.Context) error {
+	if !n.Machine.Follow {
+		return nil
+	}
+	nodes := n.Client.CoreV1().Nodes()
+	have, err := nodes.Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read node: %w", err)
+	}
+	if _, ok := have.Labels[annotation.TopologyMode]; ok {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{annotation.TopologyMode: annotation.ModeFollow}}})
+	if err != nil {
+		return err
+	}
+	if _, err := nodes.Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("label node: %w", err)
+	}
+	return nil
+}
+
+// tellReady writes the condition Ready when it is not what was written last.
+func (n *node) tellReady(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.kubelet.gate.ready(n.o.Clock.Now())
+	if n.ready.Status == c.Status && n.ready.Reason == c.Reason && n.ready.Message == c.Message {
+		return nil
+	}
+	if err := n.patchStatus(ctx, map[string]any{"conditions": []corev1.NodeCondition{c}}); err != nil {
+		return err
+	}
+	n.ready = c
+	return nil
 }
 
 func (n *node) patchStatus(ctx context.Context, status any) error {
@@ -69,18 +114,20 @@ func (n *node) object() *corev1.Node {
 		corev1.ResourcePods:             *resource.NewQuantity(maxPods, resource.DecimalSI),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
-	allocatable := capacity.DeepCopy()
-	allocatable[corev1.ResourceCPU] = *resource.NewQuantity(int64(online.Len()-n.kubelet.reserved.Len()), resource.DecimalSI)
+	addHugepages(capacity, m)
+	allocatable := n.allocatable(capacity)
 	arch := m.Arch()
+	labels := map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: arch}
+	if n.Machine.Follow {
+		labels[annotation.TopologyMode] = annotation.ModeFollow
+	}
 	now := metav1.NewTime(n.o.Clock.Now())
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{
-			corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: arch,
-		}},
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: allocatable,
 			Conditions: []corev1.NodeCondition{
-				condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "the simulated kubelet is ready", now),
+				n.kubelet.gate.ready(now.Time),
 				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "simulated", now),
 				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "simulated", now),
 				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "simulated", now),
@@ -89,10 +136,44 @@ func (n *node) object() *corev1.Node {
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.port)}},
 			NodeInfo: corev1.NodeSystemInfo{
 				MachineID: n.Name, SystemUUID: n.Name, BootID: n.Name, KernelVersion: "simulated", OSImage: "Tenon simulated machine",
-				ContainerRuntimeVersion: "tenon://" + n.o.Version, KubeletVersion: kubeletVersion, OperatingSystem: "linux", Architecture: arch,
+				ContainerRuntimeVersion: "tenon://" + n.o.Version, KubeletVersion: cmp.Or(n.Machine.Kubelet.Version, kubeletVersion), OperatingSystem: "linux", Architecture: arch,
 			},
 		},
 	}
+}
+
+// addHugepages adds a resource for every size of huge pages that the machine has.
+func addHugepages(capacity corev1.ResourceList, m *topo.Machine) {
+	for i := range m.NumNUMA() {
+		for size, pages := range m.Hugepages(topo.NUMA(i)) {
+			name := v1helper.HugePageResourceName(*resource.NewQuantity(size, resource.BinarySI))
+			sum := capacity[name]
+			sum.Add(*resource.NewQuantity(size*pages, resource.BinarySI))
+			capacity[name] = sum
+		}
+	}
+}
+
+// allocatable is the capacity without what the kubelet keeps; huge pages are no memory for anything else.
+func (n *node) allocatable(capacity corev1.ResourceList) corev1.ResourceList {
+	out := capacity.DeepCopy()
+	take := func(name corev1.ResourceName, amount resource.Quantity) {
+		q := out[name]
+		q.Sub(amount)
+		out[name] = q
+	}
+	for name, amount := range capacity {
+		if v1helper.IsHugePageResourceName(name) {
+			take(corev1.ResourceMemory, amount)
+		}
+	}
+	take(corev1.ResourceCPU, *resource.NewQuantity(int64(n.kubelet.reserved.Len()), resource.DecimalSI))
+	for _, types := range n.Machine.Kubelet.ReservedMemory {
+		for name, bytes := range types {
+			take(corev1.ResourceName(name), *resource.NewQuantity(bytes, resource.BinarySI))
+		}
+	}
+	return out
 }
 
 func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, text string, now metav1.Time) corev1.NodeCondition {
@@ -109,8 +190,8 @@ func (n *node) heartbeat(ctx context.Context) {
 	for {
 		select {
 		case <-lease.C():
-			if err := n.renew(ctx); err != nil && ctx.Err() == nil {
-				log.Error(err, "Cannot renew the node's lease, will be tried again", "node", n.Name)
+			if err := errors.Join(n.renew(ctx), n.tellReady(ctx)); err != nil && ctx.Err() == nil {
+				log.Error(err, "Cannot renew the node's lease or condition, will be tried again", "node", n.Name)
 			}
 		case <-status.C():
 			if err := n.register(ctx); err != nil && ctx.Err() == nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -51,13 +52,15 @@ type Options struct {
 	// Resync is the time between two looks of an agent at its whole tree; default 10 s, so that damage done by hand is
 	// seen to be repaired.
 	Resync time.Duration
+	// Reconcile is the time between two looks of a kubelet's CPU manager at all containers; default 10 s, as the kubelet's.
+	Reconcile time.Duration
 	// AllowUnallocatedLSR is the agents' option of that name.
 	AllowUnallocatedLSR bool
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
 }
 
-// kubeletVersion is what the nodes say they run: the Kubernetes version whose kubelet is played.
+// kubeletVersion is what nodes say they run where their settings name no other: the release whose managers run here.
 const kubeletVersion = "v1.36.3"
 
 // Run works until ctx ends and returns nil then; trees and objects stay as they are. An error is one that no later
@@ -122,6 +125,9 @@ type node struct {
 	events      events.EventRecorder
 	agentEvents events.EventRecorder
 	kubelet     *kubelet
+
+	mu    sync.Mutex           // guards the field below
+	ready corev1.NodeCondition // as last told
 }
 
 // open generates the machine where it is missing and opens its cgroup tree.
@@ -163,7 +169,7 @@ func generate(d machine.Description, dir string) error {
 func (n *node) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if !n.keepTrying(ctx, "register the node", n.register) {
+	if !n.keepTrying(ctx, "register the node", n.register) || !n.keepTrying(ctx, "label the node", n.wish) {
 		return
 	}
 	wg.Go(func() { n.heartbeat(ctx) })
@@ -199,7 +205,7 @@ func (n *node) runAgent(ctx context.Context) error {
 	if !ok {
 		return ctx.Err()
 	}
-	n.kubelet.use(a.Hooks())
+	n.kubelet.use(&hooks{Hooks: a.Hooks(), owns: func() bool { return a.Mode() == probe.Own }})
 	defer n.kubelet.use(nil)
 	return a.Run(ctx)
 }

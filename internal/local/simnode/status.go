@@ -28,6 +28,7 @@ func (k *kubelet) report(ctx context.Context, p *pod, obj *corev1.Pod) error {
 		return fmt.Errorf("patch status of pod %s: %w", p.ref, err)
 	}
 	p.sent = &status
+	k.gate.observe(p.uid, status.DeepCopy())
 	return nil
 }
 
@@ -45,7 +46,7 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 		s.StartTime = &now
 	}
 	if r := p.refusal; r != nil {
-		s.Phase, s.Reason, s.Message = corev1.PodFailed, r.reason, r.text
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, r.Reason, r.Message
 		return s
 	}
 	ip := p.ip

@@ -1,0 +1,334 @@
+package admit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	schedframework "k8s.io/kubernetes/pkg/scheduler/framework"
+	kcpuset "k8s.io/utils/cpuset"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Options are what Open needs.
+type Options struct {
+	Machine  *topo.Machine
+	Settings host.Kubelet
+	// Dir is the kubelet's folder, where it keeps its state files. It is made when it is not there.
+	Dir string
+	// Node returns the Node that pods must fit on. A cached one may lack labels that people gave it: where they alone keep a
+	// pod out, the one of this moment is asked for.
+	Node func(ctx context.Context, cached bool) (*corev1.Node, error)
+	// Update gives a running container the CPUs of a list. After an error the kubelet tries again.
+	Update func(containerID, cpus string) error
+	// Running are the containers that an earlier process left behind.
+	Running []Container
+	// Reconcile is the time between two looks of the CPU manager at all containers; default 10 s, as the kubelet's.
+	Reconcile time.Duration
+}
+
+// Container is a container that runs.
+type Container struct {
+	Pod      types.UID
+	Name, ID string
+}
+
+// Refusal is why a kubelet does not admit a pod: status.reason and status.message of the pod that fails.
+type Refusal struct{ Reason, Message string }
+
+// Panic is the error of Admit when the kubelet's code panicked. A real kubelet would end, start again and panic again.
+type Panic struct{ Value any }
+
+func (p *Panic) Error() string { return fmt.Sprintf("the kubelet's own code panicked: %v", p.Value) }
+
+// Kubelet is the part of a kubelet that admits pods. Admit and Settled must be called by one goroutine, in the order in
+// which pods arrive; all others may be called at any time.
+type Kubelet struct {
+	o        Options
+	topology topologymanager.Manager
+	cpus     cpumanager.Manager
+	memory   memorymanager.Manager
+	handlers []lifecycle.PodAdmitHandler
+	settled  atomic.Bool
+	closed   atomic.Bool
+
+	mu   sync.Mutex // guards the field below
+	pods map[types.UID]record
+}
+
+// record is a pod that the kubelet counts as active. Both are immutable.
+type record struct {
+	pod    *corev1.Pod
+	status *corev1.PodStatus
+}
+
+const (
+	cpuStateFile    = "cpu_manager_state"
+	memoryStateFile = "memory_manager_state"
+	reconcilePeriod = 10 * time.Second
+)
+
+// Discard removes the state files of a kubelet: those of another one than the one that starts next.
+func Discard(dir string) error {
+	var errs []error
+	for _, name := range []string{cpuStateFile, memoryStateFile} {
+		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Open starts the managers. What they decided before they take from their state files; files that they refuse, since they
+// were written under other settings, are removed, which is what they ask an administrator to do. An error says why a
+// kubelet with these settings would not start on this machine.
+func Open(ctx context.Context, o Options) (*Kubelet, error) {
+	if o.Reconcile <= 0 {
+		o.Reconcile = reconcilePeriod
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	if len(o.Settings.Gates) > 0 {
+		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(o.Settings.Gates); err != nil {
+			return nil, fmt.Errorf("feature gates of the kubelet: %w", err)
+		}
+	}
+	k, err := open(ctx, o)
+	var stale *staleState
+	if errors.As(err, &stale) {
+		klog.FromContext(ctx).Info("The kubelet's state files do not go with its settings, they are removed", "dir", o.Dir, "err", stale.err)
+		if err := Discard(o.Dir); err != nil {
+			return nil, err
+		}
+		k, err = open(ctx, o)
+	}
+	return k, err
+}
+
+// staleState is the error of managers that do not start with the state that they find.
+type staleState struct{ err error }
+
+func (s *staleState) Error() string { return "start the kubelet's managers: " + s.err.Error() }
+
+func (s *staleState) Unwrap() error { return s.err }
+
+func open(ctx context.Context, o Options) (k *Kubelet, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &Panic{value}
+		}
+	}()
+	k = &Kubelet{o: o, pods: map[types.UID]record{}}
+	log, info, s := klog.FromContext(ctx), machineInfo(o.Machine), o.Settings
+	k.topology, err = topologymanager.NewManager(info.Topology, cmp.Or(s.TopologyPolicy, topologymanager.PolicyNone),
+		cmp.Or(s.TopologyScope, topologymanager.ContainerTopologyScope), s.TopologyOptions)
+	if err != nil {
+		return nil, fmt.Errorf("topology manager: %w", err)
+	}
+	reserved, err := kcpuset.Parse(s.ReservedCPUs)
+	if err != nil {
+		return nil, fmt.Errorf("reserved CPUs: %w", err)
+	}
+	held, perNode := reservation(reserved, s.ReservedMemory)
+	k.cpus, err = cpumanager.NewManager(log, cmp.Or(s.CPUPolicy, string(cpumanager.PolicyNone)), s.CPUOptions, o.Reconcile, info,
+		reserved, held, o.Dir, k.topology)
+	if err != nil {
+		return nil, fmt.Errorf("CPU manager: %w", err)
+	}
+	k.topology.AddHintProvider(log, k.cpus)
+	k.memory, err = memorymanager.NewManager(log, cmp.Or(s.MemoryPolicy, "None"), info, held, perNode, o.Dir, k.topology)
+	if err != nil {
+		return nil, fmt.Errorf("memory manager: %w", err)
+	}
+	k.topology.AddHintProvider(log, k.memory)
+	k.handlers = []lifecycle.PodAdmitHandler{
+		k.topology,
+		lifecycle.NewPredicateAdmitHandler(o.Node, lifecycle.NewAdmissionFailureHandlerStub(), noPlugins),
+	}
+	return k, k.start(ctx)
+}
+
+// noPlugins stands for the device manager, which there is none of.
+func noPlugins(*schedframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
+
+// start starts the CPU manager last: from then on it works in a goroutine of its own.
+func (k *Kubelet) start(ctx context.Context) error {
+	running := containermap.NewContainerMap()
+	for _, c := range k.o.Running {
+		running.Add(string(c.Pod), c.Name, c.ID)
+	}
+	if err := k.memory.Start(ctx, k.active, sources{&k.settled}, statuses{k}, updates{k}, running.Clone()); err != nil {
+		return &staleState{err}
+	}
+	if err := k.cpus.Start(ctx, k.active, sources{&k.settled}, statuses{k}, updates{k}, running.Clone()); err != nil {
+		return &staleState{err}
+	}
+	return nil
+}
+
+// reservation is what is kept from pods: in all, and of the memory by NUMA node. The two must add up to the same.
+func reservation(cpus kcpuset.CPUSet, memory map[int]map[string]int64) (corev1.ResourceList, []config.MemoryReservation) {
+	all := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpus.Size()), resource.DecimalSI)}
+	var perNode []config.MemoryReservation
+	for node, types := range memory {
+		limits := corev1.ResourceList{}
+		for name, bytes := range types {
+			limits[corev1.ResourceName(name)] = *resource.NewQuantity(bytes, resource.BinarySI)
+			sum := all[corev1.ResourceName(name)]
+			sum.Add(*resource.NewQuantity(bytes, resource.BinarySI))
+			all[corev1.ResourceName(name)] = sum
+		}
+		perNode = append(perNode, config.MemoryReservation{NumaNode: int32(node), Limits: limits})
+	}
+	slices.SortFunc(perNode, func(a, b config.MemoryReservation) int { return cmp.Compare(a.NumaNode, b.NumaNode) })
+	return all, perNode
+}
+
+// Admit decides about a pod that has arrived: nil when it may run. From then on the pod counts until it is forgotten. A
+// pod that ran before the kubelet started is admitted from its own recorded allocation. The error is a *Panic.
+func (k *Kubelet) Admit(pod *corev1.Pod) (refusal *Refusal, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			refusal, err = nil, &Panic{value}
+		}
+	}()
+	pod = pod.DeepCopy() // the managers append to its lists
+	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: k.add(pod), Operation: lifecycle.AddOperation}
+	for _, h := range k.handlers {
+		if result := h.Admit(attributes); !result.Admit {
+			k.Forget(pod.UID)
+			return &Refusal{Reason: result.Reason, Message: "Pod was rejected: " + result.Message}, nil
+		}
+	}
+	return nil, nil
+}
+
+// add counts a pod as active and returns the other active ones.
+func (k *Kubelet) add(pod *corev1.Pod) []*corev1.Pod {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pods, pod.UID)
+	others := k.list()
+	k.pods[pod.UID] = record{pod: pod, status: pod.Status.DeepCopy()}
+	return others
+}
+
+// list returns the active pods in order of their creation; the lock is held.
+func (k *Kubelet) list() []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(k.pods))
+	for _, r := range k.pods {
+		pods = append(pods, r.pod)
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
+	})
+	return pods
+}
+
+// Settled tells that the pods which were there at the start have been through Admit. Before that the managers free nothing:
+// they cannot know yet what still runs.
+func (k *Kubelet) Settled() { k.settled.Store(true) }
+
+// Observe tells the status of an active pod; it must not be changed afterwards.
+func (k *Kubelet) Observe(uid types.UID, status *corev1.PodStatus) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r, ok := k.pods[uid]; ok {
+		r.status = status
+		k.pods[uid] = r
+	}
+}
+
+// Forget tells that nothing of a pod runs any more. As with a real kubelet, what it held is free from the next admission or
+// the next reconciliation on.
+func (k *Kubelet) Forget(uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pods, uid)
+}
+
+// Affinity returns the CPUs and the NUMA nodes to start a container with, in list format; "" where the kubelet sets none.
+func (k *Kubelet) Affinity(pod *corev1.Pod, container *corev1.Container) (cpus, mems string) {
+	var nodes []int
+	for n := range k.memory.GetMemoryNUMANodes(klog.Background(), pod, container) {
+		nodes = append(nodes, n)
+	}
+	return k.cpus.GetCPUAffinity(string(pod.UID), container.Name).String(), kcpuset.New(nodes...).String()
+}
+
+// Added tells that a container has been started.
+func (k *Kubelet) Added(pod *corev1.Pod, container *corev1.Container, id string) {
+	k.cpus.AddContainer(klog.Background(), pod, container, id)
+	k.memory.AddContainer(klog.Background(), pod, container, id)
+	k.topology.AddContainer(pod, container, id)
+}
+
+// Removed tells that a container has ended.
+func (k *Kubelet) Removed(id string) error { return k.topology.RemoveContainer(id) }
+
+// Close ends the managers' own goroutine at its next turn. Nothing may be admitted after it.
+func (k *Kubelet) Close() { k.closed.Store(true) }
+
+// active is asked by the managers for the pods whose resources must be kept.
+func (k *Kubelet) active() []*corev1.Pod {
+	if k.closed.Load() {
+		// The CPU manager reconciles for ever, in a goroutine that cannot be told to end; this ends it.
+		runtime.Goexit()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.list()
+}
+
+// sources says whether all pods that were there at the start are known.
+type sources struct{ settled *atomic.Bool }
+
+func (sources) AddSource(string) {}
+func (s sources) AllReady() bool { return s.settled.Load() }
+
+// statuses gives the CPU manager the containers' ids.
+type statuses struct{ k *Kubelet }
+
+func (s statuses) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
+	s.k.mu.Lock()
+	defer s.k.mu.Unlock()
+	r, ok := s.k.pods[uid]
+	if !ok {
+		return corev1.PodStatus{}, false
+	}
+	return *r.status, true
+}
+
+// updates plays the container runtime.
+type updates struct{ k *Kubelet }
+
+func (u updates) UpdateContainerResources(_ context.Context, id string, r *cri.ContainerResources) error {
+	if r.Linux == nil || r.Linux.CpusetCpus == "" {
+		return nil
+	}
+	return u.k.o.Update(id, r.Linux.CpusetCpus)
+}

@@ -1,0 +1,336 @@
+package simnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/local/admit"
+)
+
+// gate lets pods onto a node whose kubelet decides about CPUs, memory or topology: one after the other, in the order of
+// their arrival, as the kubelet's own managers say. It works in a goroutine of its own, for a decision may take the kubelet
+// seconds. A nil *gate lets everything in.
+type gate struct {
+	k       *kubelet
+	arrived chan struct{} // has room for one
+
+	mu       sync.Mutex     // guards the fields below
+	managers *admit.Kubelet // nil until it runs
+	waiting  []types.UID    // pods that have arrived
+	verdicts map[types.UID]verdict
+	groups   map[string]string // container id to its cgroup
+	fault    *fault            // why nothing is decided any more
+	busy     *task
+}
+
+// verdict is what was decided; a nil refusal lets the pod in.
+type verdict struct{ refusal *admit.Refusal }
+
+// fault is what broke the kubelet.
+type fault struct {
+	reason string
+	err    error
+}
+
+// task is the decision at work.
+type task struct {
+	pod   types.NamespacedName
+	since time.Time
+}
+
+const (
+	// slowDecision is how long a decision may take before the node says so.
+	slowDecision = 30 * time.Second
+	// leaveStuck is how long the end of the node waits for a decision at work. Nothing can stop the kubelet's merge.
+	leaveStuck = 2 * time.Second
+)
+
+func newGate(k *kubelet) *gate {
+	return &gate{k: k, arrived: make(chan struct{}, 1), verdicts: map[types.UID]verdict{}, groups: map[string]string{}}
+}
+
+// expect queues a pod that has arrived.
+func (g *gate) expect(uid types.UID) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, uid)
+	g.mu.Unlock()
+	select {
+	case g.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// verdict returns what was decided about a pod; false while nothing was.
+func (g *gate) verdict(uid types.UID) (*admit.Refusal, bool) {
+	if g == nil {
+		return nil, true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v, ok := g.verdicts[uid]
+	return v.refusal, ok
+}
+
+// run decides until ctx ends. The pods that are there when it starts come first, in the order of their creation.
+func (g *gate) run(ctx context.Context) {
+	managers, err := admit.Open(ctx, admit.Options{
+		Machine: g.k.machine, Settings: g.k.n.Machine.Kubelet, Dir: g.k.n.root.Path(kubeletDir), Node: g.node, Update: g.update,
+		Running: g.running(), Reconcile: g.k.n.o.Reconcile,
+	})
+	if err != nil {
+		g.fail(ctx, "KubeletDoesNotStart", err)
+		return
+	}
+	defer managers.Close()
+	g.mu.Lock()
+	g.managers = managers
+	slices.SortStableFunc(g.waiting, g.byCreation)
+	g.mu.Unlock()
+	for settled := false; ; settled = true {
+		for uid, ok := g.next(); ok; uid, ok = g.next() {
+			if err := g.decide(ctx, uid); err != nil {
+				g.fail(ctx, "KubeletPanicked", err)
+				return
+			}
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		if !settled {
+			managers.Settled()
+		}
+		select {
+		case <-g.arrived:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// kubeletDir is the kubelet's folder below the machine's root.
+const kubeletDir = "var/lib/kubelet"
+
+func (g *gate) byCreation(a, b types.UID) int {
+	created := func(uid types.UID) time.Time {
+		if obj := g.k.objectOf(uid); obj != nil {
+			return obj.CreationTimestamp.Time
+		}
+		return time.Time{}
+	}
+	return created(a).Compare(created(b))
+}
+
+func (g *gate) next() (types.UID, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		return "", false
+	}
+	uid := g.waiting[0]
+	g.waiting = g.waiting[1:]
+	return uid, true
+}
+
+// decide asks the managers about one pod and wakes the worker that waits for the answer. Pods that end or have ended are
+// not asked about.
+func (g *gate) decide(ctx context.Context, uid types.UID) error {
+	obj := g.k.objectOf(uid)
+	if obj == nil || obj.DeletionTimestamp != nil || ended(obj.Status.Phase) {
+		return nil
+	}
+	g.work(&task{pod: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, since: g.k.n.o.Clock.Now()})
+	defer g.work(nil)
+	refusal, err := g.managers.Admit(obj)
+	if err != nil {
+		return fmt.Errorf("admit pod %s/%s: %w", obj.Namespace, obj.Name, err)
+	}
+	g.mu.Lock()
+	g.verdicts[uid] = verdict{refusal}
+	g.mu.Unlock()
+	if refusal != nil {
+		klog.FromContext(ctx).Info("The kubelet does not admit a pod", "node", g.k.n.Name, "pod", klog.KObj(obj), "reason", refusal.Reason)
+		g.k.n.events.Eventf(podReference(obj), nil, corev1.EventTypeWarning, refusal.Reason, "Admit", "%s", refusal.Message)
+	}
+	if g.k.objectOf(uid) == nil { // it went while it was decided about, and was forgotten before it counted
+		g.forget(uid)
+	}
+	g.k.queue.Add(uid)
+	return nil
+}
+
+func (g *gate) work(t *task) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy = t
+}
+
+// fail ends all deciding: pods that are not let in stay Pending, and the node says why.
+func (g *gate) fail(ctx context.Context, reason string, err error) {
+	klog.FromContext(ctx).Error(err, "The kubelet's managers do not work", "node", g.k.n.Name)
+	g.mu.Lock()
+	g.fault = &fault{reason, err}
+	g.mu.Unlock()
+	if err := g.k.n.tellReady(ctx); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot tell that the node is not ready, will be tried again", "node", g.k.n.Name)
+	}
+}
+
+// ready is the node's condition.
+func (g *gate) ready(now time.Time) corev1.NodeCondition {
+	const text = "the simulated kubelet is ready"
+	stamp := metav1.NewTime(now)
+	if g == nil {
+		return condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", text, stamp)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.fault != nil:
+		return condition(corev1.NodeReady, corev1.ConditionFalse, g.fault.reason, g.fault.err.Error(), stamp)
+	case g.busy != nil && now.Sub(g.busy.since) > slowDecision:
+		return condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", fmt.Sprintf(
+			"%s; it has been deciding about pod %s since %s: the kubelet's merge of hints takes that long, and other pods of the node wait",
+			text, g.busy.pod, g.busy.since.UTC().Format(time.TimeOnly)), stamp)
+	}
+	return condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", text, stamp)
+}
+
+// node returns the Node that pods must fit on; only the API's knows the labels that people gave it.
+func (g *gate) node(ctx context.Context, cached bool) (*corev1.Node, error) {
+	if cached {
+		return g.k.n.object(), nil
+	}
+	return g.k.n.Client.CoreV1().Nodes().Get(ctx, g.k.n.Name, metav1.GetOptions{})
+}
+
+// running lists the containers that live in the tree.
+func (g *gate) running() []admit.Container {
+	var out []admit.Container
+	for _, item := range g.k.informer.GetStore().List() {
+		obj, ok := item.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		for _, s := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
+			id := idOf(obj.UID, s.Name, s.RestartCount)
+			if group := path.Join(groupOf(obj), id); g.k.lives(group) {
+				out = append(out, admit.Container{Pod: obj.UID, Name: s.Name, ID: id})
+				g.own(id, group)
+			}
+		}
+	}
+	return out
+}
+
+func (g *gate) own(id, group string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.groups[id] = group
+}
+
+// errNoContainer answers an update that came too late.
+var errNoContainer = errors.New("the container is gone")
+
+// update sets the CPUs of a running container. An agent that owns the node's CPUs replaces the value by its own, as its
+// NRI plugin does in a real runtime: then nothing changes.
+func (g *gate) update(id, cpus string) error {
+	agent := g.k.agent()
+	if agent == nil {
+		return errNoAgent
+	}
+	if agent.owns() {
+		return nil
+	}
+	g.mu.Lock()
+	group, ok := g.groups[id]
+	g.mu.Unlock()
+	if !ok {
+		return errNoContainer
+	}
+	return g.k.n.tree.Write(group, desired.CPUs, cpus)
+}
+
+// place sets what the kubelet wants of a container that is being created.
+func (g *gate) place(obj *corev1.Pod, c *corev1.Container, group string) error {
+	if g == nil {
+		return nil
+	}
+	cpus, mems := g.kubelet().Affinity(obj, c)
+	for _, row := range []desired.Row{{Path: group, File: desired.CPUs, Value: cpus}, {Path: group, File: desired.Mems, Value: mems}} {
+		if row.Value == "" {
+			continue
+		}
+		if err := g.k.n.tree.Write(row.Path, row.File, row.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *gate) kubelet() *admit.Kubelet {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.managers
+}
+
+// started tells of a container that starts.
+func (g *gate) started(obj *corev1.Pod, c *corev1.Container, group string) {
+	if g == nil {
+		return
+	}
+	g.own(path.Base(group), group)
+	g.kubelet().Added(obj, c, path.Base(group))
+}
+
+// stopped tells of a container that has ended.
+func (g *gate) stopped(group string) {
+	if g == nil {
+		return
+	}
+	id := path.Base(group)
+	g.mu.Lock()
+	managers := g.managers
+	delete(g.groups, id)
+	g.mu.Unlock()
+	if managers != nil {
+		_ = managers.Removed(id) // it knows the container or need not
+	}
+}
+
+// observe tells the status of a pod.
+func (g *gate) observe(uid types.UID, status *corev1.PodStatus) {
+	if g == nil {
+		return
+	}
+	if managers := g.kubelet(); managers != nil {
+		managers.Observe(uid, status)
+	}
+}
+
+// forget tells that nothing of a pod runs any more.
+func (g *gate) forget(uid types.UID) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	managers := g.managers
+	delete(g.verdicts, uid)
+	g.mu.Unlock()
+	if managers != nil {
+		managers.Forget(uid)
+	}
+}
