@@ -95,6 +95,13 @@ func (d *diagnostics) explain(ctx context.Context, namespace, name string) (expl
 	return out, err
 }
 
+// hints asks how the NUMA nodes of a machine meet a pod.
+func (d *diagnostics) hints(ctx context.Context, namespace, name, node string) (explain.Hints, error) {
+	var out explain.Hints
+	err := d.get(ctx, "/apis/v1/explain/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(name)+"/hints/"+url.PathEscape(node), &out)
+	return out, err
+}
+
 // errWaiting is the answer of a replica that does not lead.
 var errWaiting = errors.New("waits for leadership")
 

@@ -22,8 +22,9 @@ import (
 // explainOptions are the flags of explain.
 type explainOptions struct {
 	format, color, address    string
+	node                      string
 	allNamespaces, everything bool
-	exitCode                  bool
+	exitCode, hintTable       bool
 }
 
 // NewExplain returns the verb explain.
@@ -39,6 +40,9 @@ Without a name: all pending pods, grouped by root cause.`,
 		Example: `  # a pod that does not start, or one that runs
   tenon explain pod/web-0
 
+  # the kubelet's hints for it on one node, their merge, and what NUMA nodes have
+  tenon explain pod/web-0 --node epyc-2s-0 --hints
+
   # everything that waits, in all namespaces
   tenon explain -A
 
@@ -52,6 +56,12 @@ Without a name: all pending pods, grouped by root cause.`,
 			if err := checkFormat(o.format); err != nil {
 				return err
 			}
+			if name == "" && (o.hintTable || o.node != "") {
+				return usagef("%v", errHintsNeedAPod)
+			}
+			if o.node != "" && !o.hintTable {
+				return usagef("--node is read with --hints: without it all nodes are shown")
+			}
 			return o.run(c.Context(), flags, streams, name)
 		},
 	}
@@ -59,7 +69,9 @@ Without a name: all pending pods, grouped by root cause.`,
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "", "address of the scheduler's diagnostics; default: the one that the kubeconfig names")
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "without a name: pods of all namespaces")
-	c.Flags().BoolVar(&o.everything, "all", false, "show all nodes instead of the ten nearest")
+	c.Flags().BoolVar(&o.everything, "all", false, "show all nodes instead of the ten nearest, all masks instead of twenty")
+	c.Flags().BoolVar(&o.hintTable, "hints", false, "show which NUMA nodes each resource would take on a node, and how they merge")
+	c.Flags().StringVar(&o.node, "node", "", "with --hints: the node; default: the one that the pod is on")
 	c.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 3 while a pod is blocked")
 	return c
 }
@@ -86,6 +98,9 @@ func (o *explainOptions) run(ctx context.Context, flags genericclioptions.RESTCl
 			namespace = metav1.NamespaceAll
 		}
 		return o.pending(ctx, cl, scheduler, streams.Out, p, namespace)
+	}
+	if o.hintTable {
+		return o.hints(ctx, cl, scheduler, streams.Out, streams.ErrOut, p, namespace, name)
 	}
 	answer, phase, err := explainPod(ctx, cl, scheduler, streams.ErrOut, namespace, name)
 	if err != nil {

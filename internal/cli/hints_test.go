@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// refusedHints is a restricted kubelet on which CPU and memory do not meet.
+func refusedHints() explain.Hints {
+	return explain.Hints{
+		Node: "epyc-2s-0", Mode: "Follow",
+		Kubelet: &explain.KubeletHints{
+			Release: "1.36", Policy: "restricted", Scope: "container", Assumed: true, Status: "TopologyAffinityError", Container: "main",
+			Steps: []explain.HintStep{{
+				Container: "init",
+				Given:     &explain.Given{CPUs: "1", NUMA: []int{0}, Memory: []explain.GivenBlock{{Resource: "memory", Amount: 1 << 30, NUMA: []int{0}}}},
+			}, {
+				Container: "main", Cause: "Disjoint", Text: "restricted: cpu and memory each need 1 node: no common preferred mask", Seconds: 3.2,
+				Resources: []explain.HintResource{
+					{Resource: "cpu", Needs: 1, Hints: []explain.Hint{{NUMA: []int{0}, Preferred: true}, {NUMA: []int{0, 1}}}},
+					{Resource: "memory", Needs: 1, Hints: []explain.Hint{{NUMA: []int{1}, Preferred: true}, {NUMA: []int{0, 1}}}},
+					{Resource: "nvidia.com/gpu", Any: true, Hints: []explain.Hint{}},
+				},
+				Merged: &explain.MergedHint{Hint: explain.Hint{NUMA: []int{0}}, Certainty: "approximate"},
+			}},
+			Refusal: &why.Wire{Code: why.KubeletTopologyAffinity, Message: "the kubelet would answer TopologyAffinityError"},
+		},
+		Notes: []string{"the pod holds the node: this is what would be decided without it"},
+	}
+}
+
+func ownHints() explain.Hints {
+	return explain.Hints{
+		Node: "xeon-2s-0", Mode: "Own",
+		Alignment: &explain.Alignment{
+			Policy: "Restricted", Allows: 1, NUMA: []int{0, 8}, Chosen: []int{8},
+			Rows: []explain.AlignmentRow{
+				{Resource: "cpu", Need: 4, Have: []int64{2, 12}, Needs: 1},
+				{Resource: "memory", Need: 8 << 30, Have: []int64{1 << 30, 64 << 30}, Needs: 1},
+				{Resource: "pool-left", Need: 1500, Have: []int64{0, 12000}},
+			},
+		},
+	}
+}
+
+func TestHintsAsGolden(t *testing.T) {
+	r := hintRenderer{}
+	golden(t, "hints-refused.txt", r.hints("ns/p", refusedHints()))
+	golden(t, "hints-own.txt", r.hints("ns/p", ownHints()))
+	var out strings.Builder
+	if err := printAnswer(&out, "json", refusedHints(), nil); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "hints-refused.json", out.String())
+	r.width, r.ascii = 60, true
+	for _, line := range strings.Split(r.hints("ns/p", refusedHints()), "\n") {
+		if len([]rune(line)) > 60 {
+			t.Errorf("wider than the terminal: %s", line)
+		}
+	}
+}
+
+func TestHintsShowTwentyMasksUnlessAllAreAskedFor(t *testing.T) {
+	h := refusedHints()
+	step := &h.Kubelet.Steps[1]
+	step.Resources[0].Hints = nil
+	for i := range 30 {
+		step.Resources[0].Hints = append(step.Resources[0].Hints, explain.Hint{NUMA: []int{i}})
+	}
+	r := hintRenderer{}
+	if text := r.hints("ns/p", h); !strings.Contains(text, "11 more masks: --all shows them") { // 30 and {0,1}
+		t.Errorf("masks are not cut:\n%s", text)
+	}
+	r.everything = true
+	if text := r.hints("ns/p", h); strings.Contains(text, "more masks") || !strings.Contains(text, "\n  29 ") {
+		t.Errorf("not all masks are shown:\n%s", text)
+	}
+}
