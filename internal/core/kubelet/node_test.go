@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -425,4 +426,19 @@ func TestOneNodeAnswersMany(t *testing.T) {
 		})
 	}
 	wait.Wait()
+}
+
+// Agents report again and again what a pod has. Its memory must not move to another node of its group by that.
+func TestAReportOfTheSameLeavesMemoryWhereItIs(t *testing.T) {
+	t.Parallel()
+	s := node(t, even(t, 2, 8), static(hint.BestEffort), kubelet.Inventory{Zones: memoryZones(2, 100)}).Empty()
+	first, second := pod("first", app("c", 1, 120)), pod("second", app("c", 1, 30))
+	s, _ = admit(t, s, first)    // 100 of node 0, 20 of node 1
+	s, pl := admit(t, s, second) // 30 of node 1
+	s = s.Without("first")
+	want := []int64{s.Usage(0).Memory[0].Free, s.Usage(1).Memory[0].Free}
+	s = s.With(second, pl)
+	if got := []int64{s.Usage(0).Memory[0].Free, s.Usage(1).Memory[0].Free}; !slices.Equal(got, want) || got[0] != 100 {
+		t.Errorf("free on both nodes after the report: %v, want %v as before", got, want)
+	}
 }

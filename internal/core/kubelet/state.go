@@ -62,9 +62,15 @@ func (s *State) Placements() iter.Seq2[string, Placement] {
 
 // With returns s where the pod has what pl says, whatever it had before: what the kubelet reports counts, even where it
 // contradicts the rest. Units that two pods have count once as taken. What the node does not have – CPUs, NUMA nodes,
-// memory types, resources – is kept in the Placement and takes nothing. pl is not kept.
+// memory types, resources – is kept in the Placement and takes nothing. Memory that the pod has already stays where it
+// is. pl is not kept.
 func (s *State) With(p *Pod, pl Placement) *State {
 	next := s.Without(p.UID).clone()
+	i, held := s.find(p.UID)
+	stays := held && sameMemory(s.held[i].given, pl)
+	if stays {
+		next.memory = s.memory.clone()
+	}
 	given := make(Placement, len(pl))
 	var grants []cpuGrant
 	for i, g := range pl {
@@ -74,7 +80,9 @@ func (s *State) With(p *Pod, pl Placement) *State {
 			grants = append(grants, cpuGrant{g.Container, g.CPUs})
 		}
 		for _, b := range g.Memory {
-			next.memory.assign(next.node, b, b.Bytes)
+			if !stays {
+				next.memory.assign(next.node, b, b.Bytes)
+			}
 		}
 	}
 	next.cpus = next.cpus.with(p.UID, grants)
@@ -83,6 +91,13 @@ func (s *State) With(p *Pod, pl Placement) *State {
 	next.insert(h)
 	next.count()
 	return next
+}
+
+// sameMemory reports whether containers have the same blocks, in the same order.
+func sameMemory(a, b Placement) bool {
+	without := func(g Given) bool { return len(g.Memory) == 0 }
+	return slices.EqualFunc(slices.DeleteFunc(slices.Clone(a), without), slices.DeleteFunc(slices.Clone(b), without),
+		func(a, b Given) bool { return a.Container == b.Container && slices.Equal(a.Memory, b.Memory) })
 }
 
 // Without returns s where the pod has nothing. Unknown UIDs change nothing.
