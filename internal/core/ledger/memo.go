@@ -41,15 +41,28 @@ func NewMemoKey(signature string) MemoKey {
 
 // Recall returns the verdict about a key; false when it is not remembered.
 func (m *Memo) Recall(k MemoKey) (why.Reason, bool) {
-	if v := m.slots[k.hash%memoSlots].Load(); v != nil && v.key == k {
-		return v.reason, true
+	for i := range uint64(memoSlots) {
+		v := m.slots[(k.hash+i)%memoSlots].Load()
+		if v == nil {
+			break // Keep fills the slots from here on
+		}
+		if v.key == k {
+			return v.reason, true
+		}
 	}
 	return why.Reason{}, false
 }
 
 // Keep remembers a verdict, in place of an older one when there is no room.
 func (m *Memo) Keep(k MemoKey, r why.Reason) {
-	if k.text != "" {
-		m.slots[k.hash%memoSlots].Store(&verdict{k, r})
+	if k.text == "" {
+		return
 	}
+	fresh := &verdict{k, r}
+	for i := range uint64(memoSlots) {
+		if m.slots[(k.hash+i)%memoSlots].CompareAndSwap(nil, fresh) {
+			return
+		}
+	}
+	m.slots[k.hash%memoSlots].Store(fresh)
 }
