@@ -16,6 +16,7 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	if fr.facts.Machine == nil {
 		return v
 	}
+	v.pins = v.named()
 	v.hold()
 	v.settle(c.before, c.was, c.is)
 	v.settleKubelet()
@@ -48,12 +49,14 @@ func (v *View) settleKubelet() {
 	if v.tenancy != nil && v.facts.Mode == Follow {
 		v.kubeletStatic = v.tenancy.cpus()
 	}
-	pins, online := v.facts.Pins, v.facts.Machine.Online()
+	pins, online := v.pins, v.facts.Machine.Online()
+	unclaimed := v.facts.Unclaimed.Intersect(online)
+	v.kubeletStatic.Include(&unclaimed)
 	if len(pins) == 0 && !v.facts.Kubelet.Static {
 		return
 	}
 	free := v.kubeletFree
-	i := 0
+	i, nameless := 0, unclaimed.Len() // some of the pods without a pin have them
 	keep := func(p *Pin) { v.kubeletStatic = v.kubeletStatic.Union(p.CPUs.Intersect(online)) }
 	for _, a := range v.accounts {
 		for i < len(pins) && pins[i].UID < a.UID {
@@ -67,7 +70,9 @@ func (v *View) settleKubelet() {
 				keep(&pins[i])
 			}
 		}
-		free -= max(a.KubeletCPUs-pinned.Len(), 0)
+		coming := max(a.KubeletCPUs-pinned.Len(), 0)
+		had := min(coming, nameless)
+		nameless, free = nameless-had, free-coming+had
 	}
 	for ; i < len(pins); i++ {
 		keep(&pins[i])

@@ -48,7 +48,7 @@ type Kubelet struct {
 }
 
 // Pin is a pod that the kubelet's static policy pinned, as the agent reports it. It counts as KSTATIC unless the
-// pod's own entry says that Tenon decides about it.
+// pod's own entry says that Tenon decides about it. A pin without UID is that of the pod of its namespace and name.
 type Pin struct {
 	UID, Namespace, Name string
 	CPUs                 cpuset.Set
@@ -66,6 +66,11 @@ type Facts struct {
 	Mode  Mode
 	Model Model
 	Pins  []Pin
+	// Imported: another exporter's object stands in for the report of our agent. Nobody tells how old it is, and nobody
+	// but the kubelet gives pods CPUs there.
+	Imported bool
+	// Unclaimed are CPUs that the kubelet has given to pods that the node does not name.
+	Unclaimed cpuset.Set
 	// NodeReserved is RESERVED_N, System the system CPUs when they are exclusive.
 	NodeReserved, System cpuset.Set
 	Bind                 NodeBind
@@ -85,6 +90,7 @@ func (f *Facts) Equal(o *Facts) bool {
 	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 && f.Kubelet == o.Kubelet &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy && f.StrategyByLabel == o.StrategyByLabel &&
 		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.equal(&o.Model) &&
+		f.Imported == o.Imported && f.Unclaimed == o.Unclaimed &&
 		slices.Equal(sortedPins(f.Pins), sortedPins(o.Pins)) && slices.Equal(normalMemory(f.Memory), normalMemory(o.Memory))
 }
 

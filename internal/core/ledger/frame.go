@@ -75,7 +75,7 @@ func (fr *frame) freeForKubelet() int {
 	if !f.Kubelet.Static {
 		return -1
 	}
-	free := m.Online().Minus(fr.kubeletReserved)
+	free := m.Online().Minus(fr.kubeletReserved).Minus(f.Unclaimed)
 	for i := range f.Pins {
 		free = free.Minus(f.Pins[i].CPUs)
 	}

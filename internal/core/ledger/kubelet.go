@@ -164,6 +164,8 @@ type stay struct {
 	source Source
 	// placement is what it has. For Pinned and Reckoned it follows from the state before it.
 	placement kubelet.Placement
+	// claim are CPUs of Facts.Unclaimed that are reckoned to be its; a stay that has some is Pinned.
+	claim cpuset.Set
 	// refused: the kubelet as it is predicted would not admit it, so it has nothing.
 	refused bool
 	// after is the state with it and all before it, for Pinned and Reckoned.
@@ -184,6 +186,9 @@ type tenancy struct {
 	stays []*stay
 	// surprised: a report contradicts a prediction, so that predictions older than the report count for nothing.
 	surprised bool
+	// nameless is what remains of Facts.Unclaimed when every pod has its own: CPUs of pods that are gone, or that the
+	// node's exporter saw before we did.
+	nameless cpuset.Set
 	// wide counts stays with memory of several NUMA nodes at once. How that is split follows from the order in which pods
 	// came, so that with any of them all is reckoned anew, in one order.
 	wide int
@@ -313,7 +318,7 @@ func (v *View) settle(before *View, was, is *account) {
 		v.tenancy = before.tenancy
 		return
 	}
-	if v.surprising(was) || v.surprising(is) { // other predictions may count from now on
+	if v.surprising(was) || v.surprising(is) || v.isLoose() { // what others have may change too
 		v.tenancy = v.settleAll()
 		return
 	}
@@ -344,6 +349,7 @@ func (v *View) settleAll() *tenancy {
 			t.enter(v.stayOf(a, t.surprised), 0)
 		}
 	}
+	t.share(v)
 	t.admit(v, 0)
 	return t
 }
@@ -384,6 +390,8 @@ func (v *View) stayOf(a *account, surprised bool) *stay {
 	switch p := a.Guest.Prediction; {
 	case reported:
 		s.source, s.placement = Reported, inOrder(a.Guest.Pod, actual)
+	case v.facts.Imported && v.pinOf(a.UID) != cpuset.Set{}:
+		s.source = Pinned
 	case p != nil && (!surprised || p.Gen >= v.facts.Model.Gen):
 		s.source, s.placement = Predicted, a.predicted
 	case p == nil && v.pinOf(a.UID) != cpuset.Set{}:
@@ -415,7 +423,7 @@ func inOrder(p *kubelet.Pod, placement kubelet.Placement) kubelet.Placement {
 // pinOf returns the CPUs that the node says the kubelet pinned for a pod.
 func (v *View) pinOf(uid string) cpuset.Set {
 	var cpus cpuset.Set
-	pins := v.facts.Pins
+	pins := v.pins
 	i, _ := slices.BinarySearchFunc(pins, uid, func(p Pin, uid string) int { return cmp.Compare(p.UID, uid) })
 	for ; i < len(pins) && pins[i].UID == uid; i++ {
 		cpus.Include(&pins[i].CPUs)
@@ -510,7 +518,7 @@ func (s *stay) admit(state *kubelet.State, v *View) *kubelet.State {
 		after, placement = state, nil
 	}
 	if s.source == Pinned {
-		if cpus := v.pinOf(s.UID).Intersect(v.facts.Machine.Online()); held(placement) != cpus {
+		if cpus := v.pinOf(s.UID).Union(s.claim).Intersect(v.facts.Machine.Online()); held(placement) != cpus {
 			placement = pinned(s.Guest.Pod, placement, cpus)
 			after, s.refused = state.With(s.Guest.Pod, placement), false
 		}
@@ -552,7 +560,7 @@ func held(p kubelet.Placement) cpuset.Set {
 
 // cpus returns the CPUs that the kubelet gave, or will give, to anybody.
 func (t *tenancy) cpus() cpuset.Set {
-	var cpus cpuset.Set
+	cpus := t.nameless
 	for _, s := range t.stays {
 		for i := range s.placement {
 			cpus.Include(&s.placement[i].CPUs)

@@ -16,6 +16,9 @@ type View struct {
 	accounts []*account // Invariant: ascending UID, each once.
 	version  uint64
 
+	// pins are the facts', each with the UID of its pod as far as the pod is known. Invariant: sorted by UID.
+	pins []Pin
+
 	lse, lsr, kubeletStatic cpuset.Set
 	// tenancy is nil while the kubelet is not predicted.
 	tenancy *tenancy
