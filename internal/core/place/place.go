@@ -12,6 +12,9 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 	if r.Role.Binds() && r.CPUs == 0 {
 		return why.Reason{Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: r.RequestMilli}
 	}
+	if reason := r.acceptsKubelet(v.Facts()); !reason.OK() {
+		return reason
+	}
 	if r.followed(v.Facts()) {
 		return fitsFollowed(v, r)
 	}

@@ -45,6 +45,10 @@ type Request struct {
 	Memory []Memory
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
 	Topology ledger.TopologyPolicy
+	// Volcano is Topology where the pod's annotation of Volcano says it, else NoTopology: such a pod asks something of the
+	// node's kubelet too. SamePolicy: the node's policy must be no other (plugin argument volcanoStrictPolicyMatch).
+	Volcano    ledger.TopologyPolicy
+	SamePolicy bool
 	// Containers are the CPUs of each Guaranteed container with an integer request, for the kubelet's SMT check.
 	Containers []int
 	// KubeletCPUs is what a static kubelet takes for all of them together: CPUs of init containers are used again.
@@ -141,6 +145,10 @@ func (r *Request) sign(b []byte) []byte {
 			b = append(append(append(b, 'm'), m.Type...), '=')
 			b = strconv.AppendInt(b, m.Bytes, 10)
 		}
+	}
+	field('o', int64(r.Volcano))
+	if r.Volcano != 0 && r.SamePolicy {
+		field('e', 1)
 	}
 	for _, n := range slices.Sorted(slices.Values(r.Containers)) {
 		field('k', int64(n))

@@ -31,28 +31,13 @@ const (
 // that the node's label numa-allocate-strategy names, else s.
 func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 	r = r.On(v.Facts())
-	var j joint
-	var nodes cpualloc.NodeMask
 	if risky(v, r) {
 		return 0
 	}
-	if r.followed(v.Facts()) {
-		j.begin(v)
-		if nodes = followedOn(v, r); nodes == 0 {
-			return 0
-		}
-	} else if r.CPUs > 0 {
-		o, reason := judgeCPUs(v, r)
-		if o.Broken || !reason.OK() {
-			return 0
-		}
-		j.exclusive(v, r, &o)
-		nodes = j.choose(o.spread)
-	} else if c, confined := confine(v, r); confined {
-		j.pool(v, r, &c)
-		if nodes = c.choose(); j.types > 0 {
-			nodes = j.choose(c.spread)
-		}
+	var j joint
+	nodes, ok := j.stand(v, r)
+	if !ok {
+		return 0
 	}
 	span := max(bits.OnesCount64(uint64(nodes)), 1)
 	low, high := int64(100)>>min(span, 62), int64(100)
@@ -64,6 +49,31 @@ func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 		within = j.near(nodes, within)
 	}
 	return max(low+within*(high-low)/100, 1)
+}
+
+// stand returns the NUMA nodes that r is going to stand on, 0 where none are chosen for it; false where it does not fit, or
+// only by breaking what it prefers.
+func (j *joint) stand(v *ledger.View, r *Request) (nodes cpualloc.NodeMask, ok bool) {
+	if r.followed(v.Facts()) {
+		j.begin(v)
+		nodes = followedOn(v, r)
+		return nodes, nodes != 0
+	}
+	if r.CPUs > 0 {
+		o, reason := judgeCPUs(v, r)
+		if o.Broken || !reason.OK() {
+			return 0, false
+		}
+		j.exclusive(v, r, &o)
+		return j.choose(o.spread), true
+	}
+	if c, confined := confine(v, r); confined {
+		j.pool(v, r, &c)
+		if nodes = c.choose(); j.types > 0 {
+			nodes = j.choose(c.spread)
+		}
+	}
+	return nodes, true
 }
 
 // near ranks a set of several NUMA nodes 0–100, rank being what the strategy makes of the machine: on one socket 50–100,

@@ -1,0 +1,54 @@
+package place
+
+import (
+	"math/bits"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// acceptsKubelet tells whether the node's kubelet is one that r may be given to. Where an exporter alone speaks of a node,
+// nobody but its kubelet gives CPUs, so that it must be static for pods that get some or are aligned. A pod with Volcano's
+// annotation wants as much of every kubelet that decides (seed 004), and that it aligns at all; best-effort takes any.
+func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
+	if f.Imported && !f.Kubelet.Static && (r.CPUs > 0 || r.wantsPool() && r.Topology >= ledger.Restricted) {
+		return why.Reason{Code: why.CPUManagerNotStatic, Resource: why.CPU}
+	}
+	if r.Volcano == ledger.NoTopology || r.Volcano == ledger.BestEffort && !r.SamePolicy {
+		return why.Reason{}
+	}
+	if f.Machine == nil {
+		if f.Fault.OK() || f.Fault.Code == why.TopologyMissing {
+			return why.Reason{Code: why.NUMAInfoEmpty, Resource: why.CPU}
+		}
+		return f.Fault
+	}
+	decides, policy := f.Mode == ledger.Follow || f.Imported, f.Topology
+	if decides && modelled(f) {
+		policy = f.Model.Policy // a label on the node does not change what its kubelet does
+	}
+	switch {
+	case decides && !f.Kubelet.Static:
+		return why.Reason{Code: why.CPUManagerNotStatic, Resource: why.CPU}
+	case decides && policy == ledger.NoTopology, r.SamePolicy && policy != r.Volcano:
+		return why.Reason{
+			Code: why.TopologyPolicyDiffers, Resource: why.CPU, Extra: why.Policies(uint8(r.Volcano), uint8(policy)),
+		}
+	}
+	return why.Reason{}
+}
+
+// Span returns the number of NUMA nodes that r is going to stand on, as far as it is placed on some; one that is not is
+// spread over all NUMA nodes with CPUs. false where r does not fit, or nobody tells where the node's CPUs stand.
+func Span(v *ledger.View, r *Request) (numaNodes int, ok bool) {
+	r = r.On(v.Facts())
+	if v.Machine() == nil {
+		return 0, false
+	}
+	var j joint
+	nodes, ok := j.stand(v, r)
+	if ok && nodes == 0 {
+		return len(v.Machine().CPUNodes()), true
+	}
+	return bits.OnesCount64(uint64(nodes)), ok
+}
