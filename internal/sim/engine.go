@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -87,7 +88,7 @@ func newProfile(ctx context.Context, e *engine, client kubernetes.Interface, fac
 	}
 	registry := frameworkplugins.NewInTreeRegistry()
 	unregistered := nodenumaresource.NewMetrics(func(...metrics.Registerable) {})
-	if err := registry.Merge(app.Registry(e.store, unregistered)); err != nil {
+	if err := registry.Merge(app.Registry(e.store, unregistered, nodenumaresource.NewTracker(e.store, unregistered, time.Now))); err != nil {
 		return nil, fmt.Errorf("collect the plugins: %w", err)
 	}
 	claims, err := noClaims(ctx, client, factory)

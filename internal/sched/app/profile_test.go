@@ -2,6 +2,7 @@ package app
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/informers"
@@ -26,7 +27,8 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	t.Helper()
 	metrics.Register() // upstream's; the framework cannot do without
 	registry := frameworkplugins.NewInTreeRegistry()
-	if err := registry.Merge(Registry(kube.NewStore(), newMetrics(export).plugin)); err != nil {
+	store, measured := kube.NewStore(), newMetrics(export).plugin
+	if err := registry.Merge(Registry(store, measured, nodenumaresource.NewTracker(store, measured, time.Now))); err != nil {
 		t.Fatal(err)
 	}
 	profile := cfg.Profiles[0].DeepCopy()

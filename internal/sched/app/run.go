@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/klog/v2"
 	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // Run schedules until ctx ends, which is not an error. With leader election the process exits when it loses the lock or
@@ -20,6 +22,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	go s.markSynced(ctx)
 	go s.audit(ctx)
+	go s.track(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil
 	err := upstream.Run(ctx, s.config, s.core)
@@ -42,6 +45,13 @@ func (s *Scheduler) markSynced(ctx context.Context) {
 	s.store.MarkSynced()
 	s.metrics.rebuild.Observe(time.Since(start).Seconds())
 	klog.FromContext(ctx).Info("All accounts are known", "nodes", len(s.store.Nodes()), "took", time.Since(start).String())
+}
+
+// track follows what becomes of bound pods. It ends with ctx.
+func (s *Scheduler) track(ctx context.Context) {
+	if err := s.tracker.Run(ctx, kube.NewRejectionInformer(s.config.Client)); err != nil {
+		klog.FromContext(ctx).Error(err, "Rejected pods are not followed")
+	}
 }
 
 // watchdog fails when one scheduling cycle has run for longer than anything that cures itself.

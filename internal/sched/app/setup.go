@@ -34,6 +34,7 @@ type Scheduler struct {
 	store    *kube.Store
 	metrics  *metricSet
 	reporter *reporter
+	tracker  *nodenumaresource.Tracker
 
 	decisions *diag.Ring
 	flags     *diag.Flags
@@ -43,10 +44,10 @@ type Scheduler struct {
 	cycle atomic.Int64
 }
 
-// Registry returns our plugins by name, on one store.
-func Registry(store *kube.Store, m *nodenumaresource.Metrics) frameworkruntime.Registry {
+// Registry returns our plugins by name, on one store, whose bound pods t follows.
+func Registry(store *kube.Store, m *nodenumaresource.Metrics, t *nodenumaresource.Tracker) frameworkruntime.Registry {
 	return frameworkruntime.Registry{
-		nodenumaresource.Name: nodenumaresource.Factory(store, m),
+		nodenumaresource.Name: nodenumaresource.Factory(store, m, t),
 		topologyspread.Name:   topologyspread.New,
 	}
 }
@@ -81,7 +82,8 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		decisions: diag.NewRing(), flags: &diag.Flags{},
 	}
 	s.metrics.configured(&cc.ComponentConfig)
-	s.registry = Registry(store, s.metrics.plugin)
+	s.tracker = nodenumaresource.NewTracker(store, s.metrics.plugin, time.Now)
+	s.registry = Registry(store, s.metrics.plugin, s.tracker)
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
@@ -141,6 +143,7 @@ func (s *Scheduler) gate(ctx context.Context, bindings *bindings, next nextPod) 
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 		s.cycle.Store(0)
 		s.leading.Store(true)
+		s.tracker.Lead()
 		select {
 		case <-s.store.Synced():
 		case <-ctx.Done():

@@ -23,11 +23,21 @@ func allocation(cs fwk.CycleState) map[string]string {
 	if s == nil || s.reserved == "" || s.view.Machine() == nil {
 		return nil
 	}
-	status := convert.Status(s.view.Machine(), s.view, s.request, s.offer)
-	if status.CPUSet == "" && len(status.CPUSharedPools) == 0 && len(status.NUMANodeResources) == 0 {
-		return nil
+	var record map[string]string
+	put := func(key string, value fmt.Stringer) {
+		if record == nil {
+			record = map[string]string{}
+		}
+		record[key] = value.String()
 	}
-	return map[string]string{annotation.ResourceStatusKey: status.String()}
+	status := convert.Status(s.view.Machine(), s.view, s.request, s.offer)
+	if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
+		put(annotation.ResourceStatusKey, status)
+	}
+	if predicted, ok := convert.Predicted(s.offer); ok {
+		put(annotation.PredictedPlacementKey, predicted)
+	}
+	return record
 }
 
 // Bind writes node and allocation in one request, for this very pod and not for a namesake. Pods without allocation are
@@ -38,7 +48,7 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		return fwk.NewStatus(fwk.Skip)
 	}
 	klog.FromContext(ctx).V(3).Info("Binding pod with its CPUs", "pod", klog.KObj(pod), "node", node,
-		"resourceStatus", record[annotation.ResourceStatusKey])
+		"resourceStatus", record[annotation.ResourceStatusKey], "predictedPlacement", record[annotation.PredictedPlacementKey])
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: record},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},

@@ -19,18 +19,28 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if !p.concerns(r) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	cs.Write(stateKey, &state{request: r})
+	s := &state{request: r}
+	if p.tracker.waits.Load() > 0 {
+		s.signature = r.Signature()
+	}
+	cs.Write(stateKey, s)
 	return nil, nil
 }
 
 // PreFilterExtensions returns p.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// Filter asks the node's summary.
-func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
+// Filter asks the node's summary, and whether the node's kubelet has just rejected such a pod.
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
 	s := read(cs)
 	if s == nil {
 		return nil
+	}
+	if s.signature != "" {
+		if reason := p.tracker.refuses(n.Node().Name, s.signature); !reason.OK() {
+			p.tracker.wait(pod, n.Node().Name, s.signature)
+			return (&refusal{Reason: reason}).status()
+		}
 	}
 	if reason := p.fits(p.viewOf(s, n.Node().Name), s.request); !reason.OK() {
 		return (&refusal{Reason: reason}).status()
@@ -78,11 +88,32 @@ func (p *Plugin) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) {
 	if offer, reason := place.Try(v, r); reason.OK() {
 		return offer.Entry, true
 	}
-	if r = r.On(v.Facts()); !r.Role.Binds() {
+	r = r.On(v.Facts())
+	if v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.KubeletCPUs > 0 {
+		return expectOfKubelet(v, r), true
+	}
+	if !r.Role.Binds() {
 		return ledger.Entry{}, false
 	}
 	return ledger.Entry{
 		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role,
 		CPUList: v.Machine().FormatList(v.State().Free),
 	}, true
+}
+
+// expectOfKubelet is a pod to which the kubelet gives all CPUs that it has left.
+func expectOfKubelet(v *ledger.View, r *place.Request) ledger.Entry {
+	all := ledger.Held{CPUList: v.Machine().FormatList(v.State().Free)}
+	for i := range r.Kubelet.Containers {
+		if c := &r.Kubelet.Containers[i]; c.CPUs > 0 {
+			all.Container = c.Name
+		}
+	}
+	model := &v.Facts().Model
+	return ledger.Entry{
+		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role,
+		Guest: &ledger.Guest{Pod: r.Kubelet, Created: r.Created, Prediction: &ledger.Prediction{
+			Model: model.Release, Gen: model.Gen, Held: []ledger.Held{all},
+		}},
+	}
 }

@@ -2,8 +2,12 @@ package nodenumaresource
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	basemetrics "k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -37,6 +42,38 @@ type fixture struct {
 	client    *fake.Clientset
 	store     *kube.Store
 	events    chan string
+	clock     *manual
+	woken     *woken
+}
+
+// woken remembers the pods that were woken.
+type woken struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (w *woken) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names = append(w.names, slices.Sorted(maps.Keys(pods))...)
+}
+
+// manual is a clock that stands still until it is moved.
+type manual struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (m *manual) Now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+func (m *manual) advance(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = m.now.Add(d)
 }
 
 // newFixture makes a profile of the queue's order, this plugin and binders, in the given order; none are the default.
@@ -48,7 +85,12 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 	}
 	store, client, recorder := kube.NewStore(), fake.NewClientset(), events.NewFakeRecorder(10)
 	registry := frameworkplugins.NewInTreeRegistry()
-	registry[Name] = Factory(store, NewMetrics(created))
+	activator := &woken{}
+	clock := &manual{now: time.Unix(1_800_000_000, 0)}
+	measured := NewMetrics(created)
+	tracker := NewTracker(store, measured, clock.Now)
+	tracker.Lead()
+	registry[Name] = Factory(store, measured, tracker)
 	enabled := func(names ...string) (set config.PluginSet) {
 		for _, n := range names {
 			set.Enabled = append(set.Enabled, config.Plugin{Name: n, Weight: 1})
@@ -67,15 +109,16 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
 		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()),
 		frameworkruntime.WithEventRecorder(recorder),
+		frameworkruntime.WithPodActivator(activator),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Factory(store, NewMetrics(created))(t.Context(), pluginArgs(profile), f)
+	p, err := Factory(store, measured, tracker)(t.Context(), pluginArgs(profile), f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{Plugin: p.(*Plugin), framework: f, client: client, store: store, events: recorder.Events}
+	return &fixture{Plugin: p.(*Plugin), framework: f, client: client, store: store, events: recorder.Events, clock: clock, woken: activator}
 }
 
 func pluginArgs(p *config.KubeSchedulerProfile) runtime.Object {

@@ -63,7 +63,8 @@ func (p *Plugin) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Que
 			return fwk.QueueSkip, nil // its status: our own refusal, most often
 		}
 		return fwk.Queue, nil
-	case is != nil && was != nil && was.Annotations[annotation.ResourceStatusKey] == is.Annotations[annotation.ResourceStatusKey]:
+	case is != nil && was != nil && was.Annotations[annotation.ResourceStatusKey] == is.Annotations[annotation.ResourceStatusKey] &&
+		was.Annotations[annotation.PredictedPlacementKey] == is.Annotations[annotation.PredictedPlacementKey]:
 		return fwk.QueueSkip, nil
 	case is != nil:
 		return p.hint(pod, is.Spec.NodeName)
@@ -89,7 +90,7 @@ func (p *Plugin) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) {
 	}
 	known, _ := p.store.Node(node)
 	r, refused := p.request(pod)
-	if refused == nil && place.Fits(p.store.View(node), r).OK() && admits(known.Object, pod) {
+	if refused == nil && place.Fits(p.store.View(node), r).OK() && p.tracker.welcomes(node, r) && admits(known.Object, pod) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil

@@ -24,6 +24,7 @@ type Plugin struct {
 	store    *kube.Store
 	args     convert.Args
 	metrics  *Metrics
+	tracker  *Tracker
 	requests requests
 	// bindsFirst tells whether a pod's Binding is written by this plugin.
 	bindsFirst func() bool
@@ -42,8 +43,8 @@ var (
 	_ fwk.SignPlugin          = (*Plugin)(nil)
 )
 
-// Factory makes the plugin for each profile on one store.
-func Factory(store *kube.Store, m *Metrics) frameworkruntime.PluginFactory {
+// Factory makes the plugin for each profile on one store, whose bound pods t follows.
+func Factory(store *kube.Store, m *Metrics, t *Tracker) frameworkruntime.PluginFactory {
 	return func(_ context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := decodeArgs(raw)
 		if err != nil {
@@ -52,7 +53,10 @@ func Factory(store *kube.Store, m *Metrics) frameworkruntime.PluginFactory {
 		if err := store.Configure(args); err != nil {
 			return nil, err
 		}
-		return &Plugin{handle: h, store: store, args: args, metrics: m, bindsFirst: sync.OnceValue(func() bool { return bindsFirst(h) })}, nil
+		t.attach(h, args)
+		p := &Plugin{handle: h, store: store, args: args, metrics: m, tracker: t}
+		p.bindsFirst = sync.OnceValue(func() bool { return bindsFirst(h) })
+		return p, nil
 	}
 }
 
@@ -68,7 +72,25 @@ func (p *Plugin) concerns(r *place.Request) bool {
 	if r.Role.Binds() || r.ConstrainedBurst || r.Topology != 0 || r.OnPolicyNodes != nil {
 		return true
 	}
-	return len(r.Containers) > 0 && p.store.AnyStaticKubelet() || r.Role == qos.SharedPool && p.store.AnyConstrained()
+	return r.Role == qos.SharedPool && p.store.AnyConstrained() || p.mayBeRefused(r)
+}
+
+// mayBeRefused reports whether the managers of some node's kubelet could have a say about the pod.
+func (p *Plugin) mayBeRefused(r *place.Request) bool {
+	if len(r.Containers) > 0 && p.store.AnyStaticKubelet() {
+		return true
+	}
+	if r.Kubelet == nil {
+		return false
+	}
+	memory, devices := p.store.AnyMemoryManager(), p.store.AnyDevices()
+	for i := range r.Kubelet.Containers {
+		c := &r.Kubelet.Containers[i]
+		if memory && len(c.Memory) > 0 || devices && len(c.Devices) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // SignPod signs what Filter and Score read of the pod. The signature depends on the pod alone, never on the cluster.

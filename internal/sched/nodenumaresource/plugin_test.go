@@ -3,6 +3,7 @@ package nodenumaresource
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -363,7 +364,8 @@ func TestARestartedSchedulerFindsTheSameAccount(t *testing.T) {
 
 func TestProfilesWithUnequalArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
-	build := Factory(kube.NewStore(), NewMetrics(created))
+	store, metrics := kube.NewStore(), NewMetrics(created)
+	build := Factory(store, metrics, NewTracker(store, metrics, time.Now))
 	f := newFixture(t, "")
 	if _, err := build(t.Context(), nil, f.framework); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ const reserveAttempts = 2
 
 // Reserve chooses the exact CPUs on the live account and takes them. When the account has moved under the cycle, another
 // node may still do and no event would wake the pod: that is an error, which the queue retries, and not a refusal.
-func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node string) *fwk.Status {
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := read(cs)
 	if s == nil {
 		return nil
@@ -44,6 +44,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, no
 			p.metrics.commit(committedOK)
 			p.metrics.Decided(Name, "granted")
 			s.offer, s.view, s.reserved = offer, view, node
+			p.tracker.reserved(pod.UID, node, view, offer)
 			return nil
 		}
 		if !errors.Is(err, ledger.ErrExpired) {
@@ -56,11 +57,12 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, no
 }
 
 // Unreserve takes the reservation back; a second call, or one without reservation, does nothing.
-func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node string) {
+func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
 	s := read(cs)
 	if s == nil || s.reserved == "" {
 		return
 	}
 	p.store.Revert(s.reserved, s.offer)
+	p.tracker.unreserved(pod.UID)
 	s.offer, s.view, s.reserved = ledger.Offer{}, nil, ""
 }

@@ -32,7 +32,11 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 		MilliCPU: used.GetMilliCPU() + s.milliCPU, AllocatableMilliCPU: room.GetMilliCPU(),
 		Memory: used.GetMemory() + s.memory, AllocatableMemory: room.GetMemory(),
 	}
-	return place.Score(p.viewOf(s, n.Node().Name), s.request, usage, p.args.Scoring), nil
+	view := p.viewOf(s, n.Node().Name)
+	if view.Facts().Model.Concerns(s.request.Kubelet) && p.tracker.suspects(n.Node().Name) {
+		return 0, nil
+	}
+	return place.Score(view, s.request, usage, p.args.Scoring), nil
 }
 
 // ScoreExtensions returns nil: Score is normalised.

@@ -12,6 +12,8 @@ const stateKey fwk.StateKey = Name
 // state is what one scheduling cycle knows of its pod. A cycle without it does not concern us.
 type state struct {
 	request *place.Request
+	// signature is the request's, while some node is left alone for some shape; else "".
+	signature string
 
 	// milliCPU and memory (bytes) are the pod's requests, known from PreScore on.
 	milliCPU, memory int64

@@ -107,7 +107,7 @@ func (h *harness) registry() frameworkruntime.Registry {
 				return nil, err
 			}
 			h.running.Store(&accounts{store, ctx})
-			return nodenumaresource.Factory(store, unexported)(ctx, args, handle)
+			return nodenumaresource.Factory(store, unexported, nodenumaresource.NewTracker(store, unexported, time.Now))(ctx, args, handle)
 		},
 		topologyspread.Name: topologyspread.New,
 	}

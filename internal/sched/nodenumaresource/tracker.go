@@ -1,0 +1,582 @@
+package nodenumaresource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// What a tracker waits for.
+const (
+	// leakTime is how long a kubelet may keep what a rejected pod had been given: it reconciles every 10 s.
+	leakTime = 15 * time.Second
+	// A node that rejects a pod of a shape is left alone for pods of that shape: firstBackoff, doubled each time up to
+	// lastBackoff, forgotten when none came for lastBackoff after the last one ended.
+	firstBackoff = 30 * time.Second
+	lastBackoff  = 10 * time.Minute
+	// A node with suspectAfter rejections within suspectTime ranks last.
+	suspectAfter = 3
+	suspectTime  = 10 * time.Minute
+	// A bound pod whose kubelet has not started it for overdueTime is told.
+	overdueTime = 5 * time.Minute
+	// departedTime is how long the entry of a pod that left is remembered: its rejection may be seen after it has gone.
+	departedTime = time.Minute
+
+	tickTime    = time.Second
+	overdueTick = 30 * time.Second
+	// mispredictionsKept bounds the records of what was predicted wrong, shapesKept the back-offs, waitingKept the pods
+	// that wait for them.
+	mispredictionsKept = 256
+	shapesKept         = 1 << 14
+	waitingKept        = 1 << 12
+)
+
+// Reasons of Events.
+const (
+	// placementUnconfirmed: the kubelet has not started a pod that was bound long ago.
+	placementUnconfirmed = "PlacementUnconfirmed"
+	// placementMispredicted: the kubelet gave a pod something else than was predicted.
+	placementMispredicted = "PlacementMispredicted"
+	// kubeletModelSuspect: the kubelet of a node rejects what the model admits.
+	kubeletModelSuspect = "KubeletModelSuspect"
+)
+
+// Tracker follows what becomes of pods after they were bound: whether the node confirms what was predicted, whether the
+// kubelet rejects them, whether it starts them at all. All profiles of a scheduler share one.
+//
+//	Reserve ─► bound ─ report ──► right | mispredicted
+//	                 ├ rejected ► entry dropped, units held for a while, node left alone for that shape
+//	                 └ nothing ─► overdue
+type Tracker struct {
+	store   *kube.Store
+	metrics *Metrics
+	now     func() time.Time
+
+	// leading tells that this scheduler is the one that schedules: others watch, and keep silent.
+	leading atomic.Bool
+	// waits counts the back-offs in force: while there is none nobody is asked.
+	waits atomic.Int32
+
+	mu       sync.Mutex // guards everything below
+	handle   fwk.Handle
+	args     convert.Args
+	bound    map[types.UID]binding
+	departed map[types.UID]departure
+	seen     map[types.UID]struct{} // rejected pods that have been counted
+	held     map[types.UID]hold
+	backoffs map[shape]*backoff
+	waiting  map[types.UID]waiter
+	rejected map[string][]time.Time // by node, within suspectTime
+	overdue  map[types.UID]struct{} // pods that have been told
+	looked   time.Time              // for overdue pods
+	records  []Misprediction        // oldest first
+}
+
+type binding struct {
+	node string
+	at   time.Time
+}
+
+type departure struct {
+	node  string
+	entry ledger.Entry
+	at    time.Time
+}
+
+type hold struct {
+	node  string
+	until time.Time
+}
+
+// shape is what a node's kubelet is asked for, whoever asks.
+type shape struct{ node, request string }
+
+type backoff struct {
+	delay time.Duration
+	until time.Time
+	// ended tells that the pods that waited were woken.
+	ended bool
+}
+
+type waiter struct {
+	pod   *corev1.Pod
+	shape shape
+}
+
+// Misprediction is a pod for which a node did something else than was predicted.
+type Misprediction struct {
+	Time      time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Node      string    `json:"node"`
+	Mode      string    `json:"mode"`
+	Model     string    `json:"model"`
+	// Kinds are rejected, mask, cpus, memory and device.
+	Kinds []string `json:"kinds"`
+	// Reason is the kubelet's, of rejected pods.
+	Reason    string                      `json:"reason,omitempty"`
+	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
+	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
+}
+
+// NewTracker returns a tracker of the pods on store's nodes, which it makes its listener.
+func NewTracker(store *kube.Store, m *Metrics, now func() time.Time) *Tracker {
+	t := &Tracker{
+		store: store, metrics: m, now: now,
+		bound: map[types.UID]binding{}, departed: map[types.UID]departure{}, seen: map[types.UID]struct{}{},
+		held: map[types.UID]hold{}, backoffs: map[shape]*backoff{}, waiting: map[types.UID]waiter{},
+		rejected: map[string][]time.Time{}, overdue: map[types.UID]struct{}{},
+	}
+	store.Tell(kube.Listener{Confirmed: t.confirmed, Left: t.left})
+	return t
+}
+
+// attach makes the tracker speak through the scheduler of a profile.
+func (t *Tracker) attach(h fwk.Handle, args convert.Args) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.handle == nil {
+		t.handle, t.args = h, args
+	}
+}
+
+// Run follows failed, the informer of kube.NewRejectionInformer, which it runs, until ctx ends.
+func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) error {
+	if _, err := failed.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if pod, ok := obj.(*corev1.Pod); ok && !initial { // what failed before us was told before
+				t.Rejected(ctx, pod)
+			}
+		},
+		UpdateFunc: func(_, obj any) {
+			if pod, ok := obj.(*corev1.Pod); ok {
+				t.Rejected(ctx, pod)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if pod, ok := obj.(*corev1.Pod); ok {
+				t.forget(pod.UID)
+			}
+		},
+	}); err != nil {
+		return fmt.Errorf("watch rejected pods: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		failed.RunWithContext(ctx)
+	}()
+	defer func() { <-done }()
+	ticker := time.NewTicker(tickTime)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			t.Tick(ctx)
+		}
+	}
+}
+
+// reserved notes that this scheduler chose the node for a pod, and unreserved that it did not after all.
+func (t *Tracker) reserved(uid types.UID, node string, v *ledger.View, o ledger.Offer) {
+	if model := &v.Facts().Model; model.Node != nil && o.Entry.Guest != nil && model.Concerns(o.Entry.Guest.Pod) {
+		t.metrics.predicted(v.Facts().Mode, model.Release)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bound[uid] = binding{node, t.now()}
+}
+
+func (t *Tracker) unreserved(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.bound, uid)
+}
+
+// left remembers an entry, for a rejection that is seen later.
+func (t *Tracker) left(node string, e ledger.Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.departed[types.UID(e.UID)] = departure{node, e, t.now()}
+}
+
+func (t *Tracker) forget(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.seen, uid)
+	delete(t.overdue, uid)
+}
+
+// confirmed counts what a prediction was worth.
+func (t *Tracker) confirmed(node string, c ledger.Confirmation) {
+	t.mu.Lock()
+	delete(t.bound, types.UID(c.Entry.UID))
+	delete(t.overdue, types.UID(c.Entry.UID))
+	t.mu.Unlock()
+	if c.Difference == 0 {
+		return
+	}
+	p := c.Entry.Guest.Prediction
+	m := Misprediction{
+		Time: t.now(), Namespace: c.Entry.Namespace, Name: c.Entry.Name, UID: types.UID(c.Entry.UID), Node: node,
+		Mode: t.store.View(node).Facts().Mode.String(), Model: p.Model, Kinds: kinds(c.Difference),
+		Predicted: convert.Placed(p.Held), Actual: convert.Placed(c.Actual),
+	}
+	t.record(m)
+	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
+		placementMispredicted, "Confirming", "the kubelet of node %s placed the pod otherwise than predicted (%s): see the diagnostics of the scheduler for both placements",
+		node, strings.Join(m.Kinds, ", "))
+}
+
+// kinds are the values of the metric's label.
+func kinds(d ledger.Difference) []string {
+	var out []string
+	for _, k := range [...]struct {
+		difference ledger.Difference
+		kind       string
+	}{
+		{ledger.DifferentMask, "mask"}, {ledger.DifferentCPUs, "cpus"}, {ledger.DifferentMemory, "memory"}, {ledger.DifferentDevices, "device"},
+	} {
+		if d&k.difference != 0 {
+			out = append(out, k.kind)
+		}
+	}
+	return out
+}
+
+// record counts and keeps a misprediction.
+func (t *Tracker) record(m Misprediction) {
+	for _, kind := range m.Kinds {
+		t.metrics.mispredicted(m.Mode, m.Model, kind)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.records) == mispredictionsKept {
+		t.records = slices.Delete(t.records, 0, 1)
+	}
+	t.records = append(t.records, m)
+}
+
+// Mispredictions returns the last of them, the latest first.
+func (t *Tracker) Mispredictions() []Misprediction {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := slices.Clone(t.records)
+	slices.Reverse(out)
+	return out
+}
+
+// Rejected takes note of a pod that its kubelet did not run: its entry goes, its units are held for as long as the kubelet
+// may leak them, and the node is left alone for pods of that shape. Pods that this scheduler did not bind, and pods that
+// failed otherwise, count for nothing. Each pod counts once.
+func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
+	reason, rejected := convert.Rejected(pod)
+	if !rejected || pod.Spec.NodeName == "" {
+		return
+	}
+	node, entry, ours := t.take(pod)
+	if !ours {
+		return
+	}
+	view := t.store.View(node)
+	facts := view.Facts()
+	t.store.RemovePod(pod)
+	if entry.Guest != nil && facts.Model.Concerns(entry.Guest.Pod) {
+		t.store.Hold(node, entry)
+	} else {
+		t.mu.Lock()
+		delete(t.held, pod.UID)
+		t.mu.Unlock()
+	}
+	model := facts.Model.Release
+	if model == "" {
+		model = "none"
+	}
+	t.metrics.rejected(reason)
+	m := Misprediction{
+		Time: t.now(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node, Mode: facts.Mode.String(), Model: model,
+		Kinds: []string{"rejected"}, Reason: reason,
+	}
+	if entry.Guest != nil && entry.Guest.Prediction != nil {
+		m.Predicted = convert.Placed(entry.Guest.Prediction.Held)
+	}
+	klog.FromContext(ctx).Info("The kubelet rejected a pod that was predicted to fit", "pod", klog.KObj(pod), "node", node,
+		"reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
+	if convert.Misaligned(reason) {
+		t.record(m)
+		t.doubt(node, model)
+	}
+	t.leaveAlone(node, pod)
+}
+
+// take returns the entry of a rejected pod that this scheduler bound and that was not counted before.
+func (t *Tracker) take(pod *corev1.Pod) (node string, entry ledger.Entry, ours bool) {
+	name, held, found := t.store.Holder(string(pod.UID))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, predicted := pod.Annotations[annotation.PredictedPlacementKey]
+	_, chosen := t.bound[pod.UID]
+	if _, counted := t.seen[pod.UID]; counted || !predicted && !chosen {
+		return "", ledger.Entry{}, false
+	}
+	t.seen[pod.UID] = struct{}{}
+	delete(t.bound, pod.UID)
+	if !found {
+		d := t.departed[pod.UID]
+		name, held = d.node, d.entry
+	}
+	delete(t.departed, pod.UID)
+	t.held[pod.UID] = hold{pod.Spec.NodeName, t.now().Add(leakTime)}
+	if name != pod.Spec.NodeName {
+		held = ledger.Entry{}
+	}
+	return pod.Spec.NodeName, held, true
+}
+
+// doubt marks a node whose kubelet keeps rejecting what the model admits.
+func (t *Tracker) doubt(node, model string) {
+	t.mu.Lock()
+	now := t.now()
+	recent := slices.DeleteFunc(t.rejected[node], func(at time.Time) bool { return now.Sub(at) > suspectTime })
+	recent = append(recent, now)
+	t.rejected[node] = recent
+	t.mu.Unlock()
+	if len(recent) == suspectAfter {
+		t.event(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}, kubeletModelSuspect, "Confirming",
+			"the kubelet rejected %d pods within %s that the model of release %s admits: the node ranks last for pods that it concerns",
+			suspectAfter, suspectTime, model)
+	}
+}
+
+// suspects reports whether the node's kubelet has lately rejected so much that its model is in doubt.
+func (t *Tracker) suspects(node string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	recent := t.rejected[node]
+	return len(recent) >= suspectAfter && t.now().Sub(recent[len(recent)-suspectAfter]) <= suspectTime
+}
+
+// leaveAlone begins or prolongs the back-off of a node for pods of this shape.
+func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
+	t.mu.Lock()
+	args := t.args
+	t.mu.Unlock()
+	r, reason, _ := convert.Request(pod, args)
+	if !reason.OK() {
+		return
+	}
+	key := shape{node, r.Signature()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.backoffs[key]
+	if b == nil {
+		if len(t.backoffs) >= shapesKept {
+			return
+		}
+		b = &backoff{delay: firstBackoff, ended: true}
+		t.backoffs[key] = b
+	} else {
+		b.delay = min(2*b.delay, lastBackoff)
+	}
+	b.until = t.now().Add(b.delay)
+	if b.ended {
+		b.ended = false
+		t.waits.Add(1)
+	}
+}
+
+// refuses returns KubeletRejected while the node is left alone for pods of this shape.
+func (t *Tracker) refuses(node, request string) why.Reason {
+	if t.waits.Load() == 0 {
+		return why.Reason{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.backoffs[shape{node, request}]
+	if b == nil {
+		return why.Reason{}
+	}
+	left := b.until.Sub(t.now())
+	if left <= 0 {
+		return why.Reason{}
+	}
+	return why.Reason{Code: why.KubeletRejected, Extra: int64((left + time.Second - 1) / time.Second)}
+}
+
+// welcomes reports that the node is not left alone for such pods; the end of a back-off wakes them by itself.
+func (t *Tracker) welcomes(node string, r *place.Request) bool {
+	return t.waits.Load() == 0 || t.refuses(node, r.Signature()).OK()
+}
+
+// wait remembers a pod that a back-off refused, to wake it when that ends.
+func (t *Tracker) wait(pod *corev1.Pod, node, request string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) < waitingKept {
+		t.waiting[pod.UID] = waiter{pod, shape{node, request}}
+	}
+}
+
+// Tick does what is due: it ends holds and back-offs, wakes the pods that waited for them, tells of overdue pods and
+// forgets what is old. Run calls it every second.
+func (t *Tracker) Tick(ctx context.Context) {
+	now := t.now()
+	var released []types.UID
+	nodes := map[types.UID]string{}
+	wake := map[string]*corev1.Pod{}
+	t.mu.Lock()
+	for uid, h := range t.held {
+		if !now.Before(h.until) {
+			released, nodes[uid] = append(released, uid), h.node
+			delete(t.held, uid)
+		}
+	}
+	t.endBackoffs(now, wake)
+	t.prune(now)
+	handle := t.handle
+	look := now.Sub(t.looked) >= overdueTick
+	if look {
+		t.looked = now
+	}
+	t.mu.Unlock()
+
+	slices.Sort(released)
+	for _, uid := range released {
+		t.store.Release(nodes[uid], string(uid))
+	}
+	if len(wake) > 0 && handle != nil {
+		handle.Activate(klog.FromContext(ctx), wake)
+	}
+	if look && handle != nil {
+		t.tellOverdue(handle, now)
+	}
+}
+
+// endBackoffs collects the pods that waited for back-offs which are over.
+func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
+	over := false
+	for key, b := range t.backoffs {
+		if !b.ended && !now.Before(b.until) {
+			b.ended, over = true, true
+			t.waits.Add(-1)
+		}
+		if now.Sub(b.until) > lastBackoff {
+			delete(t.backoffs, key)
+		}
+	}
+	if !over {
+		return
+	}
+	for uid, w := range t.waiting {
+		if b := t.backoffs[w.shape]; b == nil || b.ended {
+			wake[w.pod.Namespace+"/"+w.pod.Name] = w.pod
+			delete(t.waiting, uid)
+		}
+	}
+}
+
+// prune forgets what can matter no more.
+func (t *Tracker) prune(now time.Time) {
+	for uid, b := range t.bound {
+		if now.Sub(b.at) > suspectTime {
+			delete(t.bound, uid)
+		}
+	}
+	for uid, d := range t.departed {
+		if now.Sub(d.at) > departedTime {
+			delete(t.departed, uid)
+		}
+	}
+	for node, at := range t.rejected {
+		if now.Sub(at[len(at)-1]) > suspectTime {
+			delete(t.rejected, node)
+		}
+	}
+}
+
+// tellOverdue tells once of each pod that its kubelet, which is alive, has not started long after it was bound.
+func (t *Tracker) tellOverdue(handle fwk.Handle, now time.Time) {
+	lister := handle.SharedInformerFactory().Core().V1().Pods().Lister()
+	for _, name := range t.store.Nodes() {
+		node, ok := t.store.Node(name)
+		if !ok || !isReady(node.Object) {
+			continue
+		}
+		for s := range node.View.Stays() {
+			if s.Source != ledger.Predicted {
+				continue
+			}
+			pod, err := lister.Pods(s.Entry.Namespace).Get(s.Entry.Name)
+			if err != nil || string(pod.UID) != s.Entry.UID || pod.Status.StartTime != nil || !boundFor(pod, now, overdueTime) {
+				continue
+			}
+			t.mu.Lock()
+			_, told := t.overdue[pod.UID]
+			t.overdue[pod.UID] = struct{}{}
+			t.mu.Unlock()
+			if !told {
+				t.event(pod, placementUnconfirmed, "Confirming",
+					"the kubelet of node %s has not started the pod for %s after it was bound; what it was predicted to get stays reserved", name, overdueTime)
+			}
+		}
+	}
+}
+
+func isReady(node *corev1.Node) bool {
+	if node == nil {
+		return false
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// boundFor reports whether a pod was bound longer than d ago.
+func boundFor(pod *corev1.Pod, now time.Time, d time.Duration) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return now.Sub(c.LastTransitionTime.Time) > d
+		}
+	}
+	return false
+}
+
+// Lead lets the tracker send Events.
+func (t *Tracker) Lead() { t.leading.Store(true) }
+
+// event tells of o, once a profile is there to speak through.
+func (t *Tracker) event(o runtime.Object, reason, action, format string, args ...any) {
+	t.mu.Lock()
+	handle := t.handle
+	t.mu.Unlock()
+	if handle != nil && t.leading.Load() {
+		handle.EventRecorder().Eventf(o, nil, corev1.EventTypeWarning, reason, action, format, args...)
+	}
+}
