@@ -166,6 +166,21 @@ func TestWire(t *testing.T) {
 	}
 }
 
+func TestMemoryThatIsShortOnTheAlignedNodesIsNamed(t *testing.T) {
+	t.Parallel()
+	r := why.Reason{Code: why.TopologyPolicy, Resource: why.Memory, Unit: why.Bytes, Asked: 8 << 30, Free: 4 << 30, Where: why.Where{Scope: why.NUMA}}
+	if got, want := r.Text(why.English), "node(s) NUMA Topology policy not match: memory"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := r.HaveNeed(), "4/8 GiB on numa 0"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r.Resource = why.CPU
+	if got, want := r.Text(why.English), "node(s) NUMA Topology policy not match"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestAMismatchSaysWhatEachResourceNeeds(t *testing.T) {
 	t.Parallel()
 	r := why.Reason{Code: why.TopologyMismatch, Resource: why.Memory, Asked: 2, Free: 1}

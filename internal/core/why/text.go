@@ -42,8 +42,11 @@ func (r Reason) Text(lang Lang) string {
 		return ""
 	}
 	e := r.Code.Entry()
-	if r.Code == TopologyMismatch {
+	switch {
+	case r.Code == TopologyMismatch:
 		return e.text(lang) + r.spans(lang)
+	case r.Code == TopologyPolicy && (r.Resource == Memory || r.Resource == Hugepages):
+		return e.text(lang) + ": " + r.Resource.String()
 	}
 	if r.Code == TopologyPolicyDiffers {
 		return r.differing(lang)
