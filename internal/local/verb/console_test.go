@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 )
@@ -75,6 +76,21 @@ func TestADetachedStartIsTheSameStart(t *testing.T) {
 	}
 }
 
+// Every setting that the parser knows is in the help.
+func TestHelpNamesEverySetting(t *testing.T) {
+	t.Parallel()
+	text := machineHelp()
+	for _, word := range append(host.KubeletSettings(), "follow") {
+		key, _, _ := strings.Cut(word, "=")
+		if key == "scope" {
+			key = "pod-scope" // its other spelling
+		}
+		if !strings.Contains(text, key) {
+			t.Errorf("the help of --machine does not name %s", key)
+		}
+	}
+}
+
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -90,6 +106,10 @@ func TestFlags(t *testing.T) {
 		"an argument that is none":        {args: []string{"epyc-2s"}, want: "unknown command"},
 		"the console that is not here":    {args: []string{"--console", "x"}, want: "unknown flag"},
 		"a count that is no number":       {args: []string{"--machine", "epyc-2s=many"}, want: "many"},
+		"settings that contradict":        {args: []string{"--machine", "epyc-2s,kubelet=none+follow"}, want: "follow needs the CPU policy static"},
+		"a kubelet that would hang":       {args: []string{"--machine", "epyc-2s@static,full-pcpus-only,distribute-cpus-across-numa,reserved=0"}, want: "splits a core"},
+		"another release's managers":      {args: []string{"--machine", "epyc-2s@static,version=1.35"}, want: "managers of Kubernetes 1.36"},
+		"help names the settings":         {args: []string{"--help"}, out: "prefer-align-cpus-by-uncorecache"},
 		"a list of machines split by ','": {args: []string{"--machine", "epyc-2s,snc2"}, want: "no preset"},
 	} {
 		t.Run(name, func(t *testing.T) {

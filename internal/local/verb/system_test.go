@@ -161,8 +161,8 @@ func TestSystem(t *testing.T) {
 	s := system{t: t, dir: dir}
 	defer func() { _, _ = s.run("down") }()
 
-	out := s.must("up", "--detach", "--machine", "snc2")
-	for _, part := range []string{"Ready in", "snc2-0", "export KUBECONFIG=" + dir.Kubeconfig()} {
+	out := s.must("up", "--detach", "--machine", "snc2", "--machine", "epyc-2s@static,restricted,memory-static")
+	for _, part := range []string{"Ready in", "snc2-0", "epyc-2s-0", "export KUBECONFIG=" + dir.Kubeconfig()} {
 		if !strings.Contains(out, part) {
 			t.Errorf("tenon up does not say %q:\n%s", part, out)
 		}
@@ -182,6 +182,27 @@ func TestSystem(t *testing.T) {
 		}
 		if _, err := s.client().CoreV1().Pods("default").Create(t.Context(), bad, metav1.CreateOptions{}); err == nil {
 			t.Error("a pod of an unknown QoS class was admitted")
+		}
+	})
+	t.Run("a kubelet refuses a pod that it cannot align", func(t *testing.T) {
+		amounts := corev1.ResourceList{"cpu": quantity("40"), "memory": quantity("1Gi")} // two nodes' CPUs, one node's memory
+		torn := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "torn"},
+			Spec: corev1.PodSpec{NodeName: "epyc-2s-0", Containers: []corev1.Container{
+				{Name: "c", Image: "x", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}},
+			}},
+		}
+		pods := s.client().CoreV1().Pods("default")
+		if _, err := pods.Create(t.Context(), torn, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.await("pod torn is decided about", func(ctx context.Context) (bool, error) {
+			var err error
+			torn, err = pods.Get(ctx, "torn", metav1.GetOptions{})
+			return err == nil && torn.Status.Phase != corev1.PodPending, err
+		})
+		if torn.Status.Phase != corev1.PodFailed || torn.Status.Reason != "TopologyAffinityError" {
+			t.Errorf("the pod is %s: %s: %s", torn.Status.Phase, torn.Status.Reason, torn.Status.Message)
 		}
 	})
 	t.Run("logs answer in words", func(t *testing.T) {

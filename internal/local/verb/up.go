@@ -41,10 +41,12 @@ func newUp(show Show) *cobra.Command {
 		Use:   "up",
 		Short: "Start a cluster on this machine: real control plane, simulated nodes",
 		Long: "Start a cluster on this machine: etcd and kube-apiserver, the scheduler, the manager with its webhooks, and simulated\n" +
-			"machines that run the real agent. Ctrl-C, or tenon down, stops it; the next up goes on with the same data.",
+			"machines that run the real agent. Ctrl-C, or tenon down, stops it; the next up goes on with the same data.\n\n" + machineHelp(),
 		Example: "  tenon up\n" +
 			"  tenon up --detach --machine epyc-2s=2 --machine arm64-1s\n" +
-			"  tenon up --machine epyc-256@static,full-pcpus-only,restricted --nodes 20",
+			"  tenon up --machine epyc-256@static,full-pcpus-only,restricted --nodes 20\n\n" +
+			"  # the kubelet chooses, the scheduler predicts: see tenon topology, and pods that fail with TopologyAffinityError\n" +
+			"  tenon up --machine epyc-2s,kubelet=restricted+memory-static+follow=2",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.list {
@@ -54,8 +56,7 @@ func newUp(show Show) *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVar(&f.machines, "machine", nil,
-		"machine of the cluster, may be repeated: NAME[@KUBELET][=COUNT], where NAME is a preset (see --list-machines) or a captured\n"+
-			"machine (archive or folder), and KUBELET the simulated kubelet's settings (static,full-pcpus-only,restricted)")
+		"machine of the cluster, may be repeated: NAME[@KUBELET][=COUNT], see above")
 	c.Flags().IntVar(&f.nodes, "nodes", 0, "repeat the list of machines until there are so many nodes")
 	c.Flags().IntVar(&f.replicas, "schedulers", 1, fmt.Sprintf("replicas of the scheduler, at most %d; one leads, the others wait", datadir.MaxSchedulers))
 	c.Flags().StringVar(&f.data, "data", "", "folder of the cluster's data (default ~/.tenon)")
@@ -67,6 +68,20 @@ func newUp(show Show) *cobra.Command {
 		panic(err) // the flag is defined right above
 	}
 	return c
+}
+
+// machineHelp describes the value of --machine.
+func machineHelp() string {
+	return "A machine is NAME[@KUBELET][=COUNT]. NAME is a preset (--list-machines) or a captured machine (an archive or a folder).\n" +
+		"KUBELET are settings of its simulated kubelet, separated by commas; NAME,kubelet=A+B is another spelling of NAME@A,B:\n\n" +
+		"  none, static                        the CPU manager; none is the default, unless a topology policy or follow is named\n" +
+		"  best-effort, restricted, single-numa-node; pod-scope, prefer-closest-numa-nodes, max-allowable-numa-nodes=N\n" +
+		"  memory-static                       the memory manager; reserved-memory=NODE:AMOUNT,... (default 1Gi)\n" +
+		"  full-pcpus-only, align-by-socket, distribute-cpus-across-numa, distribute-cpus-across-cores,\n" +
+		"  prefer-align-cpus-by-uncorecache, strict-cpu-reservation, reserved=LIST (default: the first core)\n" +
+		"  version=1.MINOR                     what the node says its kubelet is\n" +
+		"  follow                              label the node: the scheduler follows its kubelet's choice\n\n" +
+		fmt.Sprintf("With static, memory-static or a topology policy the node runs the managers of the kubelet of Kubernetes 1.%d in this process.", machine.ManagersMinor)
 }
 
 func listMachines(w io.Writer) error {
