@@ -101,9 +101,9 @@ func (d *drawer) cores(m *Machine, nodes int) [][]Core {
 	hybrid := d.threads > 1 && d.chance(12)
 	groups := pick(d, 1, 1, 2, 2, 4) // L3 groups of a node
 	l3 := pick(d, "unknown", "node", "node", "node", "socket", "uneven")
-	if hybrid && l3 == "unknown" {
-		// A machine that does not tell its caches has one per socket and NUMA node for us, one per socket for the kubelet.
-		// That is the same CPUs in the same order unless cores differ.
+	if l3 == "unknown" && (hybrid || m.Sockets > nodes) {
+		// A machine that does not tell its caches has one per socket and NUMA node for us, numbered by their lowest CPUs, and
+		// one per socket for the kubelet. That is the same unless cores differ or a node has several sockets.
 		l3 = "node"
 	}
 	out := make([][]Core, nodes)
