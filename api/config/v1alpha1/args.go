@@ -36,6 +36,13 @@ type NodeNUMAResourceArgs struct {
 	// StrictSpreadAvoidance keeps pods that prefer SpreadByPCPUs off nodes with the policy FullPCPUsOnly. Default: such
 	// nodes get the lowest score.
 	StrictSpreadAvoidance bool `json:"strictSpreadAvoidance,omitempty"`
+	// VolcanoScore scores nodes for pods with the annotation volcano.sh/numa-topology-policy as Volcano does: 100 on the
+	// fewest NUMA nodes down to 0 on the most among the nodes that fit, times the plugin's weight in the profile. Default:
+	// such pods are scored as all others.
+	VolcanoScore bool `json:"volcanoScore,omitempty"`
+	// VolcanoStrictPolicyMatch keeps pods with the annotation volcano.sh/numa-topology-policy off nodes whose kubelet has
+	// another topology policy, as Volcano does. Default: their placement must satisfy their policy, whatever the node's is.
+	VolcanoStrictPolicyMatch bool `json:"volcanoStrictPolicyMatch,omitempty"`
 }
 
 // Types of scoring strategy.

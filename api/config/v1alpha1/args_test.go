@@ -28,9 +28,10 @@ func TestDecode(t *testing.T) {
 			},
 		},
 		"our own, in YAML": {
-			obj: &runtime.Unknown{ContentType: runtime.ContentTypeYAML, Raw: []byte("minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nstrictSpreadAvoidance: true\n")},
+			obj: &runtime.Unknown{ContentType: runtime.ContentTypeYAML, Raw: []byte("minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nstrictSpreadAvoidance: true\nvolcanoScore: true\nvolcanoStrictPolicyMatch: true\n")},
 			want: func(a *v1alpha1.NodeNUMAResourceArgs) {
 				a.MinSharedCPUs, a.BindAllPodsOnPolicyNodes, a.StrictSpreadAvoidance = &floor, true, true
+				a.VolcanoScore, a.VolcanoStrictPolicyMatch = true, true
 			},
 		},
 		"weights that say the default in other words": {

@@ -21,6 +21,10 @@ type Args struct {
 	BindAllPodsOnPolicyNodes bool
 	// StrictSpreadAvoidance filters FullPCPUsOnly nodes for pods that prefer SpreadByPCPUs.
 	StrictSpreadAvoidance bool
+	// VolcanoScore ranks nodes for pods with Volcano's annotation by the number of NUMA nodes alone (seed 004).
+	VolcanoScore bool
+	// VolcanoStrictPolicyMatch lets such pods onto nodes with their own topology policy alone.
+	VolcanoStrictPolicyMatch bool
 }
 
 // DefaultArgs returns what holds without configuration.
@@ -45,6 +49,7 @@ func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
 	}
 	args.BindAllPodsOnPolicyNodes = a.BindAllPodsOnPolicyNodes
 	args.StrictSpreadAvoidance = a.StrictSpreadAvoidance
+	args.VolcanoScore, args.VolcanoStrictPolicyMatch = a.VolcanoScore, a.VolcanoStrictPolicyMatch
 	return args
 }
 

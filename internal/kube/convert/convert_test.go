@@ -676,12 +676,12 @@ func TestNewArgs(t *testing.T) {
 				DefaultCPUBindPolicy: "SpreadByPCPUs", DefaultCPUExclusivePolicy: "NUMANodeLevel", MinSharedCPUs: &floor,
 				ScoringStrategy:          &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
 				NUMAScoringStrategy:      &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
-				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true,
+				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true, VolcanoStrictPolicyMatch: true,
 			},
 			convert.Args{
 				DefaultBind: cpualloc.SpreadByPCPUs, DefaultExclusive: cpualloc.NUMANodeLevel, MinSharedCPUs: 3,
 				Scoring: place.ScoreMostAllocated, Strategy: cpualloc.MostAllocated,
-				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true,
+				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true, VolcanoStrictPolicyMatch: true,
 			},
 		},
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -20,14 +21,31 @@ import (
 //
 // Objects of v1alpha1 decode into v1alpha2 without loss: they have no attributes.
 func Facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args) (ledger.Facts, []Problem) {
-	return facts(node, nrt, args, readMachine, kubelet.NewNode)
+	return Sources{Node: node, Topology: nrt}.Facts(args)
 }
 
-func facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args, read machineReader, newNode nodeMaker) (ledger.Facts, []Problem) {
+// Sources are the objects that speak of a node; any may be nil.
+type Sources struct {
+	Node     *corev1.Node
+	Topology *v1alpha2.NodeResourceTopology
+	// Numatopology is read where Topology has no CPU topology: in clusters that run Volcano's exporter and not our agent.
+	Numatopology *nodeinfo.Numatopology
+}
+
+// Facts is the package's Facts, of all sources.
+func (s Sources) Facts(args Args) (ledger.Facts, []Problem) {
+	return facts(s, args, readMachine, kubelet.NewNode)
+}
+
+func facts(s Sources, args Args, read machineReader, newNode nodeMaker) (ledger.Facts, []Problem) {
+	node, nrt := s.Node, s.Topology
 	if node == nil {
 		node = &corev1.Node{}
-		if nrt != nil {
+		switch {
+		case nrt != nil:
 			node.Name = nrt.Name
+		case s.Numatopology != nil:
+			node.Name = s.Numatopology.Name
 		}
 	}
 	missing := nrt == nil
@@ -36,6 +54,9 @@ func facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args, rea
 		nrt.Name = node.Name
 	}
 	r := factReader{node: node, nrt: nrt}
+	if _, ok := nrt.Annotations[annotation.CPUTopology]; !ok && s.Numatopology != nil {
+		r.numa, r.facts.Imported = s.Numatopology, true
+	}
 	r.facts.MinSharedCPUs = args.MinSharedCPUs
 	r.facts.ARM64 = archOf(node) == "arm64"
 	r.machine(read)
@@ -53,6 +74,7 @@ func facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args, rea
 type factReader struct {
 	node     *corev1.Node
 	nrt      *v1alpha2.NodeResourceTopology
+	numa     *nodeinfo.Numatopology // nil unless it is read in place of our agent's report
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
 	assumed  bool // nobody but a foreign exporter speaks of the kubelet
@@ -79,6 +101,10 @@ func (r *factReader) report(object, key, value string, err error) {
 }
 
 func (r *factReader) machine(read machineReader) {
+	if r.numa != nil {
+		r.importMachine(read)
+		return
+	}
 	text, ok := r.nrt.Annotations[annotation.CPUTopology]
 	if !ok {
 		r.facts.Fault = why.Reason{Code: why.TopologyMissing}
@@ -122,6 +148,8 @@ func (r *factReader) kubelet() {
 	} else if told, _, err := annotation.ParseKubelet(r.nrt.Annotations[annotation.KubeletKey]); err == nil {
 		key = annotation.KubeletKey
 		kube = annotation.KubeletCPUManager{Policy: told.CPU.Policy, Options: told.CPU.Options, ReservedCPUs: told.CPU.Reserved}
+	} else if r.numa != nil {
+		kube = r.importedCPUManager()
 	}
 	r.kube = kube
 	if !kube.Static() {
@@ -138,6 +166,10 @@ func (r *factReader) kubelet() {
 }
 
 func (r *factReader) pins() {
+	if r.numa != nil {
+		r.importPins()
+		return
+	}
 	text, ok := r.nrt.Annotations[annotation.PodCPUAllocsKey]
 	if !ok {
 		return

@@ -50,7 +50,12 @@ type topologyText struct {
 
 // Facts is the package's Facts.
 func (k *Known) Facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args) (ledger.Facts, []Problem) {
-	return facts(node, nrt, args, k.machine, k.kubelet)
+	return k.Read(Sources{Node: node, Topology: nrt}, args)
+}
+
+// Read is Facts of all sources.
+func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
+	return facts(s, args, k.machine, k.kubelet)
 }
 
 func (k *Known) kubelet(m *topo.Machine, c kubelet.Config, inv kubelet.Inventory) (*kubelet.Node, why.Reason) {

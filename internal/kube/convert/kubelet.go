@@ -298,6 +298,9 @@ func (r *factReader) model(newNode nodeMaker) {
 	active := told.CPU.Policy == annotation.KubeletPolicyStatic || told.Memory.Policy == annotation.KubeletMemoryStatic ||
 		told.Topology.Policy != annotation.KubeletTopologyNone
 	version := cmp.Or(r.node.Status.NodeInfo.KubeletVersion, told.Version)
+	if version == "" && r.numa != nil {
+		version = importedVersion
+	}
 	behaviour, known := kubelet.ModelOf(version)
 	if !active || !known {
 		return
@@ -323,6 +326,13 @@ func (r *factReader) model(newNode nodeMaker) {
 
 func (r *factReader) mode() {
 	text, ok := r.nrt.Annotations[annotation.TopologyMode]
+	if r.numa != nil { // no agent of ours enforces anything there
+		r.facts.Mode = ledger.Blind
+		if r.facts.Kubelet.Static {
+			r.facts.Mode = ledger.Follow
+		}
+		return
+	}
 	if !ok {
 		return
 	}
@@ -358,6 +368,9 @@ func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 		Topology: annotation.KubeletTopology{Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer},
 	}
 	told := r.kube.Policy != ""
+	if policy, ok := r.importedTopologyPolicy(); ok {
+		k.Topology.Policy, told = policy, true
+	}
 	for _, name := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 		if policy, ok := reportedPolicy(name); ok {
 			told = true

@@ -43,7 +43,7 @@ func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 	if reason, detail := readSpec(pod, r, args); !reason.OK() {
 		return nil, reason, detail
 	}
-	if reason, detail := readTopology(pod, r); !reason.OK() {
+	if reason, detail := readTopology(pod, r, args); !reason.OK() {
 		return nil, reason, detail
 	}
 	if r.Role.Binds() {
@@ -119,17 +119,17 @@ func wish(policy string) place.BindWish {
 	return place.NoWish
 }
 
-func readTopology(pod *corev1.Pod, r *place.Request) (why.Reason, string) {
-	text, ok := pod.Annotations[annotation.NUMATopologySpecKey]
-	if !ok {
-		return why.Reason{}, ""
+func readTopology(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, string) {
+	var own annotation.NUMATopologyPolicy
+	if text, ok := pod.Annotations[annotation.NUMATopologySpecKey]; ok {
+		spec, _, err := annotation.ParseNUMATopologySpec(text)
+		if err != nil {
+			return badAnnotation(annotation.NUMATopologySpecKey, err)
+		}
+		own = spec.NUMATopologyPolicy
+		r.Topology = topologyPolicy(own)
 	}
-	spec, _, err := annotation.ParseNUMATopologySpec(text)
-	if err != nil {
-		return badAnnotation(annotation.NUMATopologySpecKey, err)
-	}
-	r.Topology = topologyPolicy(spec.NUMATopologyPolicy)
-	return why.Reason{}, ""
+	return readVolcano(pod, own, r, args)
 }
 
 // topologyPolicy translates a name that its codec has checked.
