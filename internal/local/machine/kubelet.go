@@ -21,8 +21,8 @@ const ManagersMinor = 36
 // complete adds the CPU policy that a list of settings implies: a topology policy aligns nothing, and there is nothing to
 // follow, where the kubelet pins no CPU. Who wants the one without the other says none.
 func complete(words []string) []string {
-	said := func(any ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(any, w) })
+	said := func(options ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(options, w) })
 	}
 	implied := said(follow, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted, annotation.KubeletTopologySingleNUMA)
 	if !implied || said(annotation.KubeletPolicyNone, annotation.KubeletPolicyStatic) {
