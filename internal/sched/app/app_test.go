@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 )
 
 func TestOptionsRefuse(t *testing.T) {
@@ -139,9 +141,15 @@ func TestAccountsHearOfEveryEventBeforeTheSchedulersCache(t *testing.T) {
 	_ = c.RemoveNode(logger, node)
 }
 
+// newGated is as much of a scheduler as its gate needs.
+func newGated() *Scheduler {
+	store := kube.NewStore()
+	return &Scheduler{store: store, tracker: nodenumaresource.NewTracker(store, nodenumaresource.NewMetrics(func(...metrics.Registerable) {}), time.Now)}
+}
+
 func TestNothingIsDecidedBeforeAllIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Scheduler{store: kube.NewStore()}
+		s := newGated()
 		asked := make(chan struct{}, 1)
 		next := s.gate(t.Context(), newBindings(), func(klog.Logger) (*framework.QueuedPodInfo, error) {
 			asked <- struct{}{}

@@ -9,8 +9,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-
-	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // slowBinder is a framework whose Bindings end when they are released.
@@ -29,7 +27,7 @@ func TestNoPodIsTakenWhileTheBindingsOnTheirWayAreTooMany(t *testing.T) {
 		bindings := newBindings()
 		slow := &slowBinder{released: make(chan struct{})}
 		profile := &counted{&reusing{Framework: slow}, bindings}
-		s := &Scheduler{store: kube.NewStore()}
+		s := newGated()
 		s.store.MarkSynced()
 		taken := 0
 		next := s.gate(t.Context(), bindings, func(klog.Logger) (*framework.QueuedPodInfo, error) {
