@@ -2,6 +2,7 @@
 //
 //	Node ────┐
 //	NRT  ────┼─► Store ─► node record ─► ledger.Ledger ─► *ledger.View   (atomic pointer: read without a lock)
+//	Numa ────┤              │            (Numatopology: read where no NRT has a CPU topology)
 //	Pod  ────┘              │
 //	                        └─ facts are parsed once per change; machines with equal topology share one topo.Machine
 //

@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
 
 // Watch feeds the store from informers, for owners that have no other consumer of the same events. topologies may be
@@ -39,6 +40,11 @@ func (s *Store) Watch(nodes, pods, topologies cache.SharedIndexInformer) (hasSyn
 // TopologyHandler puts NodeResourceTopologies.
 func (s *Store) TopologyHandler() cache.ResourceEventHandler {
 	return handler(s.PutTopology, func(t *v1alpha2.NodeResourceTopology) { s.RemoveTopology(t.Name) })
+}
+
+// NumatopologyHandler puts Numatopologies.
+func (s *Store) NumatopologyHandler() cache.ResourceEventHandler {
+	return handler(s.PutNumatopology, func(n *nodeinfo.Numatopology) { s.RemoveNumatopology(n.Name) })
 }
 
 func (s *Store) nodeHandler() cache.ResourceEventHandler {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -19,6 +20,7 @@ type record struct {
 	ledger   *ledger.Ledger
 	node     *corev1.Node
 	topology *v1alpha2.NodeResourceTopology
+	numa     *nodeinfo.Numatopology
 	problems []convert.Problem
 	pods     map[string]struct{} // UIDs with an entry, assumed ones too
 	// dead records are out of the Store's map; an update must go to their successor.
@@ -43,7 +45,9 @@ func (r *record) update(f func(*record)) bool {
 	return true
 }
 
-func (r *record) isEmpty() bool { return r.node == nil && r.topology == nil && len(r.pods) == 0 }
+func (r *record) isEmpty() bool {
+	return r.node == nil && r.topology == nil && r.numa == nil && len(r.pods) == 0
+}
 
 func (r *record) objects() (*corev1.Node, *v1alpha2.NodeResourceTopology) {
 	r.mu.Lock()
@@ -54,7 +58,7 @@ func (r *record) objects() (*corev1.Node, *v1alpha2.NodeResourceTopology) {
 func (r *record) snapshot() Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Node{Object: r.node, Topology: r.topology, View: r.ledger.View(), Problems: r.problems}
+	return Node{Object: r.node, Topology: r.topology, Numatopology: r.numa, View: r.ledger.View(), Problems: r.problems}
 }
 
 func (r *record) commit(o ledger.Offer) error {
@@ -108,12 +112,20 @@ func (r *record) setTopology(s *Store, t *v1alpha2.NodeResourceTopology) {
 	}
 }
 
+func (r *record) setNumatopology(s *Store, n *nodeinfo.Numatopology) {
+	same := SameNumatopology(r.numa, n)
+	r.numa = n
+	if !same {
+		r.setFacts(s)
+	}
+}
+
 // setFacts reads the objects again. The ledger's version moves only when the facts differ.
 func (r *record) setFacts(s *Store) {
 	facts := noFacts()
 	r.problems = nil
-	if r.node != nil || r.topology != nil {
-		facts, r.problems = s.facts(r.node, r.topology)
+	if r.node != nil || r.topology != nil || r.numa != nil {
+		facts, r.problems = s.facts(convert.Sources{Node: r.node, Topology: r.topology, Numatopology: r.numa})
 	}
 	was := r.ledger.View().Facts()
 	s.count(was, &facts)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -35,6 +36,14 @@ func SameTopology(a, b *v1alpha2.NodeResourceTopology) bool {
 	}
 	return maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.TopologyPolicies, b.TopologyPolicies) && //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 		slices.Equal(a.Attributes, b.Attributes) && sameZones(a.Zones, b.Zones)
+}
+
+// SameNumatopology reports whether nothing that facts are read from differs: the exporter's time stamp is no news.
+func SameNumatopology(a, b *nodeinfo.Numatopology) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 func sameZones(a, b v1alpha2.ZoneList) bool {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -105,8 +106,10 @@ func (s *Store) Nodes() []string {
 type Node struct {
 	Object   *corev1.Node                   // nil while only pods or a topology name the node
 	Topology *v1alpha2.NodeResourceTopology // nil without; what the scheduler reads of it
-	View     *ledger.View
-	Problems []convert.Problem
+	// Numatopology is nil without; View's facts tell whether it counts (Imported).
+	Numatopology *nodeinfo.Numatopology
+	View         *ledger.View
+	Problems     []convert.Problem
 }
 
 // Node returns what is known of a node.
@@ -182,6 +185,16 @@ func (s *Store) RemoveTopology(name string) {
 	s.change(name, func(r *record) { r.setTopology(s, nil) })
 }
 
+// PutNumatopology records the Numatopology of the node of the same name.
+func (s *Store) PutNumatopology(n *nodeinfo.Numatopology) {
+	s.create(n.Name, func(r *record) { r.setNumatopology(s, n) })
+}
+
+// RemoveNumatopology forgets a Numatopology.
+func (s *Store) RemoveNumatopology(name string) {
+	s.change(name, func(r *record) { r.setNumatopology(s, nil) })
+}
+
 // PutPod records a pod. A pod without node, or in a terminal phase, holds nothing; a terminating pod holds what it has
 // until it is gone.
 func (s *Store) PutPod(p *corev1.Pod) {
@@ -244,11 +257,11 @@ func (s *Store) change(node string, f func(*record)) {
 }
 
 // facts reads a node's facts; equal machines, and equal kubelets, come out as one value.
-func (s *Store) facts(n *corev1.Node, t *v1alpha2.NodeResourceTopology) (ledger.Facts, []convert.Problem) {
+func (s *Store) facts(sources convert.Sources) (ledger.Facts, []convert.Problem) {
 	args := s.arguments()
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	return s.known.Facts(n, t, args)
+	return s.known.Read(sources, args)
 }
 
 // arguments returns the arguments, which stay as they are from then on.

@@ -275,7 +275,7 @@ func TestLiveStoreEqualsARebuild(t *testing.T) {
 			name := fmt.Sprintf("n%d", rapid.IntRange(0, 2).Draw(rt, "node"))
 			var key string
 			var event func(*kube.Store)
-			switch rapid.IntRange(0, 6).Draw(rt, "kind") {
+			switch rapid.IntRange(0, 8).Draw(rt, "kind") {
 			case 0:
 				key = "node/" + name
 				policy := rapid.SampledFrom([]string{"None", "Restricted", "SingleNUMANode"}).Draw(rt, "policy")
@@ -296,6 +296,13 @@ func TestLiveStoreEqualsARebuild(t *testing.T) {
 				uid := fmt.Sprintf("p%d", rapid.IntRange(0, 5).Draw(rt, "pod"))
 				key = "pod/" + uid
 				event = func(s *kube.Store) { s.RemovePod(pod(uid, "", 2, "")) }
+			case 5:
+				key = "numatopology/" + name
+				free := rapid.SampledFrom([]string{"0-7", "0-3,6", "1-2"}).Draw(rt, "free")
+				event = func(s *kube.Store) { s.PutNumatopology(kube.ReadNumatopology(exported(name, free))) }
+			case 6:
+				key = "numatopology/" + name
+				event = func(s *kube.Store) { s.RemoveNumatopology(name) }
 			default:
 				uid := fmt.Sprintf("p%d", rapid.IntRange(0, 5).Draw(rt, "pod"))
 				key = "pod/" + uid

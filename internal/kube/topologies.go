@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -29,9 +28,6 @@ import (
 // that as a tree.
 const topologyPage = 100
 
-// absentPause is how often a missing resource is looked for.
-const absentPause = 10 * time.Second
-
 // NewTopologyInformer returns an informer of NodeResourceTopologies. Its cache holds *v1alpha2.NodeResourceTopology with
 // what the scheduler reads, whichever version the server has. A cluster without the resource looks like one without objects;
 // when the CRD is installed later its objects appear.
@@ -44,8 +40,7 @@ func NewTopologyInformer(client dynamic.Interface) cache.SharedIndexInformer {
 type topologySource struct {
 	client dynamic.Interface
 	old    atomic.Bool // the server has only v1alpha1, whose fields are a subset
-	absent atomic.Bool // the last list found no such resource
-	rested atomic.Bool // and the watch after it has waited
+	absence
 	models models
 }
 
@@ -76,56 +71,34 @@ func (s *topologySource) ListWithContext(ctx context.Context, options metav1.Lis
 		s.old.Store(!s.old.Load())
 		if list, err = s.list(ctx, options); apierrors.IsNotFound(err) {
 			s.old.Store(false)
-			s.rested.Store(false)
-			s.absent.Store(true)
+			s.begin()
 			return &v1alpha2.NodeResourceTopologyList{}, nil
 		}
 	}
-	s.absent.Store(false)
+	s.end()
 	return list, err
 }
 
 func (s *topologySource) list(ctx context.Context, options metav1.ListOptions) (*v1alpha2.NodeResourceTopologyList, error) {
-	// Pages need a consistent read: resource version "0" would come whole from the server's cache.
-	options.Limit, options.ResourceVersion, options.ResourceVersionMatch = topologyPage, "", ""
 	all := &v1alpha2.NodeResourceTopologyList{}
 	s.models.forget()
-	for {
-		page, err := s.resource().List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		for i := range page.Items {
-			all.Items = append(all.Items, *s.read(&page.Items[i]))
-		}
-		all.ResourceVersion = page.GetResourceVersion()
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return all, nil
-		}
-	}
+	var err error
+	all.ResourceVersion, err = pages(ctx, s.resource(), options, func(u *unstructured.Unstructured) {
+		all.Items = append(all.Items, *s.read(u))
+	})
+	return all, err
 }
 
 // WatchWithContext watches from where a list ended.
 func (s *topologySource) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if s.absent.Load() {
+	if s.holds() {
 		return s.rest()
 	}
 	w, err := s.resource().Watch(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	return trim(w, s.read), nil
-}
-
-// rest stands in for the watch of a resource that the server does not have: silence for a while, then the order to list
-// again.
-func (s *topologySource) rest() (watch.Interface, error) {
-	if s.rested.Swap(true) {
-		return nil, apierrors.NewResourceExpired("NodeResourceTopology may have been installed")
-	}
-	w := watch.NewFake()
-	time.AfterFunc(absentPause, w.Stop)
-	return w, nil
+	return trim(w, func(u *unstructured.Unstructured) runtime.Object { return s.read(u) }), nil
 }
 
 // read takes from u what the scheduler reads. It works field by field, so that one odd object of another writer cannot

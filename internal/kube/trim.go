@@ -4,9 +4,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
 
 // trimmed is a watch whose objects went through a function. watch.Filter is not used: an event that nobody takes any more
@@ -18,13 +17,13 @@ type trimmed struct {
 	stop sync.Once
 }
 
-func trim(w watch.Interface, read func(*unstructured.Unstructured) *v1alpha2.NodeResourceTopology) *trimmed {
+func trim(w watch.Interface, read func(*unstructured.Unstructured) runtime.Object) *trimmed {
 	t := &trimmed{Interface: w, out: make(chan watch.Event), done: make(chan struct{})}
 	go t.forward(read)
 	return t
 }
 
-func (t *trimmed) forward(read func(*unstructured.Unstructured) *v1alpha2.NodeResourceTopology) {
+func (t *trimmed) forward(read func(*unstructured.Unstructured) runtime.Object) {
 	defer close(t.out)
 	for e := range t.Interface.ResultChan() {
 		if u, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -14,7 +15,7 @@ import (
 func TestAWatchThatIsStoppedWithAnEventAtHandLeavesNothingRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fails when a goroutine is left
 		source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 2})
-		w := trim(source, func(*unstructured.Unstructured) *v1alpha2.NodeResourceTopology {
+		w := trim(source, func(*unstructured.Unstructured) runtime.Object {
 			return &v1alpha2.NodeResourceTopology{}
 		})
 		source.Add(&unstructured.Unstructured{})

@@ -53,7 +53,7 @@ func (r *factReader) importMachine(read machineReader) {
 // repeats on every socket; the machine tells cores apart by socket and core.
 func cpuDetail(cpus map[string]nodeinfo.CPUInfo) (annotation.CPUTopologyDetail, error) {
 	if len(cpus) == 0 {
-		return annotation.CPUTopologyDetail{}, errors.New("there is no CPU: the exporter could not read the machine")
+		return annotation.CPUTopologyDetail{}, errors.New("there is no CPU that can be read")
 	}
 	var d annotation.CPUTopologyDetail
 	for _, key := range slices.Sorted(maps.Keys(cpus)) {

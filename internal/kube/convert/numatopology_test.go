@@ -200,8 +200,8 @@ func TestMalformedNumatopologiesAreNotBelieved(t *testing.T) {
 		key    string
 		text   string
 	}{
-		"no CPUs":                       {func(s *nodeinfo.NumatopoSpec) { s.CPUDetail = nil }, "spec.cpuDetail", "there is no CPU"},
-		"nothing at all":                {func(s *nodeinfo.NumatopoSpec) { *s = nodeinfo.NumatopoSpec{} }, "spec.cpuDetail", "there is no CPU"},
+		"no CPUs":                       {func(s *nodeinfo.NumatopoSpec) { s.CPUDetail = nil }, "spec.cpuDetail", "there is no CPU that can be read"},
+		"nothing at all":                {func(s *nodeinfo.NumatopoSpec) { *s = nodeinfo.NumatopoSpec{} }, "spec.cpuDetail", "there is no CPU that can be read"},
 		"a CPU without number":          {cpu("x", nodeinfo.CPUInfo{}), "spec.cpuDetail", `"x": want the number of a CPU`},
 		"a negative CPU":                {cpu("-1", nodeinfo.CPUInfo{}), "spec.cpuDetail", `"-1": want the number of a CPU`},
 		"a CPU twice":                   {cpu("01", nodeinfo.CPUInfo{CoreID: 1}), "spec.cpuDetail", "1"},
