@@ -128,9 +128,12 @@ func (r *hintRenderer) step(s *explain.HintStep) {
 	r.masks(s.Resources)
 	if m := s.Merged; m != nil {
 		text := "NUMA " + explain.NodeList(m.NUMA)
-		if m.Preferred {
+		switch {
+		case m.Preferred:
 			text += ", preferred"
-		} else {
+		case len(m.NUMA) == 0 && !m.Admitted:
+			text = "nothing that all prefer"
+		default:
 			text += ", not preferred"
 		}
 		if m.Admitted {
