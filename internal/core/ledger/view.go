@@ -53,6 +53,9 @@ func (v *View) Allocatable() cpuset.Set { return v.SharedPool().Minus(v.kubeletR
 // KubeletStatic returns KSTATIC: what the kubelet pinned for pods that Tenon does not decide about.
 func (v *View) KubeletStatic() cpuset.Set { return v.kubeletStatic }
 
+// Pins returns the facts' pins, each with the UID of its pod as far as the pod is known, by UID; they must not be changed.
+func (v *View) Pins() []Pin { return v.pins }
+
 // LSE returns the CPUs of LSE pods.
 func (v *View) LSE() cpuset.Set { return v.lse }
 

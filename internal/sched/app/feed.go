@@ -1,8 +1,11 @@
 package app
 
 import (
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -11,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -51,33 +55,40 @@ func (c *feeding) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	return c.Cache.RemoveNode(logger, node)
 }
 
-// resources serves NodeResourceTopology from one trimmed cache, with the accounts in front, and every other resource
-// from upstream's factory.
+// resources serves the objects that describe nodes from trimmed caches, with the accounts in front, and every other
+// resource from upstream's factory.
 type resources struct {
 	dynamicinformer.DynamicSharedInformerFactory
-	topologies cache.SharedIndexInformer
-	asked      bool // a profile has our plugin; without, topologies are not even read
-	done       chan struct{}
+	ours map[schema.GroupVersionResource]cache.SharedIndexInformer
+	// asked are those of ours that a profile with our plugin has asked for; others are not even read.
+	asked   map[schema.GroupVersionResource]cache.SharedIndexInformer
+	running sync.WaitGroup
+}
+
+func newResources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, client dynamic.Interface) *resources {
+	return &resources{
+		DynamicSharedInformerFactory: upstream,
+		ours: map[schema.GroupVersionResource]cache.SharedIndexInformer{
+			v1alpha2.Resource(): kube.First(store.TopologyHandler(), kube.NewTopologyInformer(client)),
+			nodeinfo.Resource(): kube.First(store.NumatopologyHandler(), kube.NewNumatopologyInformer(client)),
+		},
+		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
+	}
 }
 
 func (r *resources) ForResource(gvr schema.GroupVersionResource) informers.GenericInformer {
-	if gvr == v1alpha2.Resource() {
-		r.asked = true
-		return topologyInformer{r.topologies}
+	if i, ok := r.ours[gvr]; ok {
+		r.asked[gvr] = i
+		return trimmedInformer{i, gvr.GroupResource()}
 	}
 	return r.DynamicSharedInformerFactory.ForResource(gvr)
 }
 
 func (r *resources) Start(stop <-chan struct{}) {
 	r.DynamicSharedInformerFactory.Start(stop)
-	if !r.asked {
-		close(r.done)
-		return
+	for _, i := range r.asked {
+		r.running.Go(func() { i.Run(stop) })
 	}
-	go func() {
-		defer close(r.done)
-		r.topologies.Run(stop)
-	}()
 }
 
 func (r *resources) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
@@ -85,21 +96,24 @@ func (r *resources) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersi
 	if synced == nil {
 		synced = map[schema.GroupVersionResource]bool{}
 	}
-	if r.asked {
-		synced[v1alpha2.Resource()] = cache.WaitForCacheSync(stop, r.topologies.HasSynced)
+	for gvr, i := range r.asked {
+		synced[gvr] = cache.WaitForCacheSync(stop, i.HasSynced)
 	}
 	return synced
 }
 
 func (r *resources) Shutdown() {
 	r.DynamicSharedInformerFactory.Shutdown()
-	<-r.done
+	r.running.Wait()
 }
 
-type topologyInformer struct{ informer cache.SharedIndexInformer }
+type trimmedInformer struct {
+	informer cache.SharedIndexInformer
+	resource schema.GroupResource
+}
 
-func (t topologyInformer) Informer() cache.SharedIndexInformer { return t.informer }
+func (t trimmedInformer) Informer() cache.SharedIndexInformer { return t.informer }
 
-func (t topologyInformer) Lister() cache.GenericLister {
-	return cache.NewGenericLister(t.informer.GetIndexer(), v1alpha2.Resource().GroupResource())
+func (t trimmedInformer) Lister() cache.GenericLister {
+	return cache.NewGenericLister(t.informer.GetIndexer(), t.resource)
 }

@@ -21,7 +21,7 @@ import (
 const reuseFor = 500 * time.Millisecond
 
 // scorersByUsage are the score plugins whose score of a node moves with the pods on it. They do not normalise, so that
-// one node can be scored again alone.
+// one node can be scored again alone: pods for which ours does have no signature.
 var scorersByUsage = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation, nodenumaresource.Name}
 
 // scorersByNode are the score plugins whose score of a node stays as it is while pods of one signature are placed.

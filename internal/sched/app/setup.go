@@ -68,14 +68,10 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	}
 	client, err := dynamic.NewForConfig(c.KubeConfig)
 	if err != nil {
-		return nil, fmt.Errorf("client for NodeResourceTopology: %w", err)
+		return nil, fmt.Errorf("client for NodeResourceTopology and Numatopology: %w", err)
 	}
 	store := kube.NewStore()
-	c.DynInformerFactory = &resources{
-		DynamicSharedInformerFactory: c.DynInformerFactory,
-		topologies:                   kube.First(store.TopologyHandler(), kube.NewTopologyInformer(client)),
-		done:                         make(chan struct{}),
-	}
+	c.DynInformerFactory = newResources(c.DynInformerFactory, store, client)
 	cc := c.Complete()
 	s := &Scheduler{
 		options: o, config: &cc, store: store, metrics: newMetrics(export),

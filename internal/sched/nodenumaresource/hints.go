@@ -12,12 +12,16 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // topologies is NodeResourceTopology as the framework names resources: <plural>.<version>.<group>.
 const topologies fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
+
+// numatopologies is Volcano's Numatopology in the same way.
+const numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
 
 // EventsToRegister names the events that can lift a refusal. Each is about one node, and its hint asks that node: a pod
 // is woken only when the node would take it now.
@@ -31,6 +35,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 			QueueingHintFn: p.afterNode,
 		},
 		{Event: fwk.ClusterEvent{Resource: topologies, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.afterTopology},
+		{Event: fwk.ClusterEvent{Resource: numatopologies, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.afterNumatopology},
 		// Update, not a narrower event: annotations of the refused pod itself count.
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.Update}, QueueingHintFn: p.afterPod},
 	}, nil
@@ -50,6 +55,17 @@ func (p *Plugin) afterTopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fw
 	}
 	if was, ok := old.(*v1alpha2.NodeResourceTopology); ok && kube.SameTopology(was, is) {
 		return fwk.QueueSkip, nil // the agent reported what the account knew
+	}
+	return p.hint(pod, is.Name)
+}
+
+func (p *Plugin) afterNumatopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+	is, ok := obj.(*nodeinfo.Numatopology)
+	if !ok {
+		return fwk.Queue, nil // another owner's cache, as above
+	}
+	if was, ok := old.(*nodeinfo.Numatopology); ok && kube.SameNumatopology(was, is) {
+		return fwk.QueueSkip, nil // its time stamp
 	}
 	return p.hint(pod, is.Name)
 }

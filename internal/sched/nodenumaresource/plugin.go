@@ -36,6 +36,7 @@ var (
 	_ fwk.FilterPlugin        = (*Plugin)(nil)
 	_ fwk.PreScorePlugin      = (*Plugin)(nil)
 	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ScoreExtensions     = (*Plugin)(nil)
 	_ fwk.ReservePlugin       = (*Plugin)(nil)
 	_ fwk.PreBindPlugin       = (*Plugin)(nil)
 	_ fwk.BindPlugin          = (*Plugin)(nil)
@@ -98,6 +99,9 @@ func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	r, refused := p.request(pod)
 	if refused != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that cannot be read is not signed")
+	}
+	if p.ranksAsVolcano(r) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "a score that depends on all nodes is not remembered")
 	}
 	if !r.Concerns() {
 		return nil, nil

@@ -21,11 +21,15 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	return nil
 }
 
-// Score ranks a node: 0–100, comparable across nodes, so that nothing is left to normalise.
+// Score ranks a node: 0–100, comparable across nodes, so that nothing is left to normalise. For pods that are ranked as
+// Volcano does it is a number of NUMA nodes.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
 	s := read(cs)
 	if s == nil {
 		return 0, nil
+	}
+	if p.ranksAsVolcano(s.request) {
+		return p.spanOn(s, n.Node().Name), nil
 	}
 	used, room := n.GetRequested(), n.GetAllocatable()
 	usage := place.Usage{
@@ -38,6 +42,3 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 	}
 	return place.Score(view, s.request, usage, p.args.Scoring), nil
 }
-
-// ScoreExtensions returns nil: Score is normalised.
-func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }

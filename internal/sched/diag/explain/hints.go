@@ -150,6 +150,9 @@ func HintsOf(pod *corev1.Pod, node string, v *ledger.View, args convert.Args) Hi
 		out.Notes = append(out.Notes, (&why.Finding{Reason: f.Fault, Object: node}).Phrase(why.English))
 		return out
 	}
+	if f.Imported {
+		out.Notes = append(out.Notes, "only Volcano's exporter describes this node, and nobody tells how old that is: the answer may be stale")
+	}
 	out.Kubelet = kubeletHints(v, r, node)
 	if out.Kubelet == nil {
 		out.Notes = append(out.Notes, unpredicted(f, r))

@@ -47,7 +47,7 @@ func PlacementOf(pod *corev1.Pod, v *ledger.View) *Placement {
 		return out
 	}
 	cpus := cpuset.Set{}
-	for _, pin := range v.Facts().Pins {
+	for _, pin := range v.Pins() {
 		if pin.UID == string(pod.UID) {
 			out.Pool, cpus = PoolKubelet, pin.CPUs
 		}

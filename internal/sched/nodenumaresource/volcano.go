@@ -1,0 +1,67 @@
+package nodenumaresource
+
+import (
+	"context"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+)
+
+// ranksAsVolcano reports whether nodes are ranked for the pod by the formula of seed 004: the plugin's volcanoScore is on
+// and the pod has Volcano's annotation with a policy.
+func (p *Plugin) ranksAsVolcano(r *place.Request) bool {
+	return p.args.VolcanoScore && r.Volcano != ledger.NoTopology
+}
+
+// lastSpan is the score of a node of which no number of NUMA nodes can be told, or whose kubelet is not to be trusted for
+// now: it ranks last, and no other node ranks by it.
+const lastSpan = math.MaxInt64
+
+func (p *Plugin) spanOn(s *state, node string) int64 {
+	view := p.viewOf(s, node)
+	span, ok := place.Span(view, s.request)
+	if !ok || view.Facts().Model.Concerns(s.request.Kubelet) && p.tracker.suspects(node) {
+		return lastSpan
+	}
+	return int64(span)
+}
+
+// ScoreExtensions returns p when volcanoScore is on; else every score is normalised.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions {
+	if !p.args.VolcanoScore {
+		return nil
+	}
+	return p
+}
+
+// NormalizeScore turns numbers of NUMA nodes into scores: 100 − ⌊100·n/max⌋ with max over the candidate nodes (seed 004).
+func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	if s := read(cs); s == nil || !p.ranksAsVolcano(s.request) {
+		return nil
+	}
+	most := int64(0)
+	for _, s := range scores {
+		if s.Score != lastSpan {
+			most = max(most, s.Score)
+		}
+	}
+	for i := range scores {
+		scores[i].Score = volcanoScore(scores[i].Score, most)
+	}
+	return nil
+}
+
+// volcanoScore is 100 for all while no node has a NUMA node to stand on.
+func volcanoScore(span, most int64) int64 {
+	switch {
+	case span == lastSpan:
+		return 0
+	case most == 0:
+		return fwk.MaxNodeScore
+	}
+	return fwk.MaxNodeScore - fwk.MaxNodeScore*span/most
+}
