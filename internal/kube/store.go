@@ -28,7 +28,7 @@ type Store struct {
 	reading sync.Mutex // guards known
 	known   convert.Known
 
-	static, constrained atomic.Int64 // nodes with a static kubelet; with Restricted or SingleNUMANode
+	static, constrained atomic.Int64 // nodes with a static kubelet; that constrain pods of the shared pool to NUMA nodes
 	// memory and devices count nodes whose kubelet is predicted and gives out memory of NUMA nodes, or devices.
 	memory, devices atomic.Int64
 
@@ -131,8 +131,8 @@ func (s *Store) AnyMemoryManager() bool { return s.memory.Load() > 0 }
 // AnyDevices reports whether some node's kubelet is known to hand out devices that it could refuse.
 func (s *Store) AnyDevices() bool { return s.devices.Load() > 0 }
 
-// AnyConstrained reports whether some node's topology policy is Restricted or SingleNUMANode. While none is, a pod
-// without a wish of its own is never constrained to NUMA nodes.
+// AnyConstrained reports whether the topology policy of some node whose agent writes cpusets is Restricted or
+// SingleNUMANode. While none is, a pod without a wish of its own is never constrained to NUMA nodes.
 func (s *Store) AnyConstrained() bool { return s.constrained.Load() > 0 }
 
 // Commit applies an offer to the node's account. It returns ledger.ErrExpired when the account has moved on since the
@@ -277,8 +277,10 @@ func (s *Store) count(was, is *ledger.Facts) {
 	s.static.Add(one(pins(is)) - one(pins(was)))
 	s.memory.Add(one(is.Model.Memory) - one(was.Model.Memory))
 	s.devices.Add(one(len(is.Model.Devices) > 0) - one(len(was.Model.Devices) > 0))
-	s.constrained.Add(one(is.Topology >= ledger.Restricted) - one(was.Topology >= ledger.Restricted))
+	s.constrained.Add(one(constrains(is)) - one(constrains(was)))
 }
+
+func constrains(f *ledger.Facts) bool { return f.Mode == ledger.Own && f.Topology >= ledger.Restricted }
 
 func pins(f *ledger.Facts) bool { return f.Kubelet.Static || f.Model.CPUs }
 

@@ -15,6 +15,9 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 	if reason := r.acceptsKubelet(v.Facts()); !reason.OK() {
 		return reason
 	}
+	if reason := r.unconfined(v.Facts()); !reason.OK() {
+		return reason
+	}
 	if r.followed(v.Facts()) {
 		return fitsFollowed(v, r)
 	}

@@ -30,12 +30,26 @@ type confinement struct {
 	byLeft, bySize ranking
 }
 
+// confines reports whether somebody on the node keeps pods of the shared pool to NUMA nodes: the agent, in the mode in
+// which it writes cpusets. Elsewhere such pods run on what the kubelet leaves, whatever its topology policy or the node's
+// label say: neither makes anybody confine them.
+func confines(f *ledger.Facts) bool { return f.Mode == ledger.Own }
+
+// unconfined refuses a pod of the shared pool that itself asks to be confined where nobody does that. What a kubelet gives
+// the pod may still be aligned: then it is judged by that.
+func (r *Request) unconfined(f *ledger.Facts) why.Reason {
+	if f.Machine == nil || confines(f) || r.followed(f) || !r.wantsPool() || !r.ConstrainedBurst && r.Topology < ledger.Restricted {
+		return why.Reason{}
+	}
+	return why.Reason{Code: why.PoolNotConfined, Resource: why.CPU}
+}
+
 // confine returns the confinement that v's node puts on r; false when r may use the whole shared pool. Without a
 // topology nothing is confined: the pod does not bind.
 func confine(v *ledger.View, r *Request) (confinement, bool) {
 	f, s := v.Facts(), v.Summary()
 	policy := max(f.Topology, r.Topology)
-	if !r.wantsPool() || !r.ConstrainedBurst && policy < ledger.Restricted ||
+	if !confines(f) || !r.wantsPool() || !r.ConstrainedBurst && policy < ledger.Restricted ||
 		f.Machine == nil || len(s.Nodes) > topo.MaxCPUNodes {
 		return confinement{}, false
 	}

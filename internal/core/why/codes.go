@@ -36,6 +36,7 @@ const (
 	TopologyPolicy
 	TopologyMismatch
 	TopologyUndecided
+	PoolNotConfined
 	CPUManagerNotStatic
 	TopologyPolicyDiffers
 	InsufficientExclusiveCPU

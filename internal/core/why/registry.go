@@ -182,6 +182,12 @@ var registry = [numCodes]Entry{
 		Cause:  "The machine has more than 8 NUMA nodes, and none of the sets of them that were looked at holds CPUs and memory of the pod together.",
 		Remedy: "Ask for amounts that fit one NUMA node, use BestEffort, or free CPUs and memory.",
 	},
+	PoolNotConfined: {
+		Code: PoolNotConfined, Name: "PoolNotConfined", Class: Placement, Plugin: numaPlugin,
+		Text: "node(s) confine no pod of the CPU shared pool to NUMA nodes", Chinese: "节点不会把 CPU 共享池中的 Pod 限制在 NUMA 节点内",
+		Cause:  "The pod runs on the CPU shared pool and asks for ConstrainedBurst or a NUMA topology policy of its own, and in mode Follow or Blind nobody on the node writes the cpuset that would hold it there.",
+		Remedy: "Choose nodes in mode Own, ask for BestEffort, or make the pod Guaranteed with whole CPUs where the kubelet's CPU manager is static.",
+	},
 	CPUManagerNotStatic: {
 		Code: CPUManagerNotStatic, Name: "CPUManagerNotStatic", Class: Placement, Plugin: numaPlugin,
 		Text: "cpu manager policy isn't static", Chinese: "kubelet 的 CPU 管理策略不是 static",

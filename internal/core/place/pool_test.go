@@ -1,0 +1,65 @@
+package place_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets: under a Restricted or tighter policy of the node, a pod of the
+// shared pool is kept to NUMA nodes in mode Own alone. Elsewhere nobody would: it runs everywhere, and one that asks for
+// the confinement itself is refused instead of being promised it.
+func TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		change func(*place.Request)
+		owned  bool // confined in mode Own
+		want   why.Code
+	}{
+		"a pod that asks for nothing": {func(*place.Request) {}, true, why.None},
+		"a pod with BestEffort":       {func(r *place.Request) { r.Topology = ledger.BestEffort }, true, why.None},
+		"a pod with Restricted":       {func(r *place.Request) { r.Topology = ledger.Restricted }, true, why.PoolNotConfined},
+		"a pod with SingleNUMANode":   {func(r *place.Request) { r.Topology = ledger.SingleNUMANode }, true, why.PoolNotConfined},
+		"a pod with ConstrainedBurst": {burst(2000), true, why.PoolNotConfined},
+		"a pod of BE with Restricted": {func(r *place.Request) { r.Role, r.Topology = qos.BEPool, ledger.Restricted }, false, why.None},
+		"a pod that requests no CPU":  {func(r *place.Request) { r.RequestMilli, r.Topology = 0, ledger.Restricted }, false, why.None},
+		"a pod that the kubelet places, Restricted": {
+			func(r *place.Request) {
+				r.Containers, r.KubeletCPUs, r.Kubelet, r.Topology = []int{1}, 1, guestOf("p", 1, 0), ledger.Restricted
+			}, true, why.None,
+		},
+	}
+	for name, tt := range tests {
+		for _, mode := range []ledger.Mode{ledger.Own, ledger.Follow, ledger.Blind} {
+			for _, node := range []ledger.TopologyPolicy{ledger.Restricted, ledger.SingleNUMANode} {
+				t.Run(fmt.Sprintf("%s, mode %s, node %s", name, mode, node), func(t *testing.T) {
+					t.Parallel()
+					facts := guardedFacts(t, 2, mode, hint.Restricted)
+					facts.Topology = node
+					r := &place.Request{UID: "p", Name: "p", Class: qos.LS, Role: qos.SharedPool, RequestMilli: 1000, LimitMilli: 1000}
+					tt.change(r)
+					v := ledger.New(facts).View()
+					offer, reason := place.Try(v, r)
+					if fits := place.Fits(v, r); fits != reason {
+						t.Errorf("Fits says %+v, Try %+v", fits, reason)
+					}
+					want, confined := why.None, tt.owned
+					if mode != ledger.Own {
+						want, confined = tt.want, false
+					}
+					if mode == ledger.Blind && r.KubeletCPUs > 0 {
+						want = why.PoolNotConfined // nobody predicts there what its kubelet will choose
+					}
+					if reason.Code != want || (offer.Entry.NUMAIDs != nil) != confined {
+						t.Errorf("got %s and NUMA nodes %v, want %s and confined: %t", reason.Code, offer.Entry.NUMAIDs, want, confined)
+					}
+				})
+			}
+		}
+	}
+}
