@@ -148,7 +148,8 @@ func TestBodiesByteByByte(t *testing.T) {
 		`"2":{"cpuID":2,"coreID":2,"nodeID":0,"socketID":0,"refCount":1,"exclusivePolicy":""}`
 	h := serve(t, config(t))
 	for path, want := range map[string]string{
-		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions","/apis/v1/explain/pods/:namespace/:name","/apis/v1/nodes/:nodeName",` +
+		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions","/apis/v1/explain/pods/:namespace/:name",` +
+			`"/apis/v1/explain/pods/:namespace/:name/hints/:nodeName","/apis/v1/nodes/:nodeName",` +
 			`"/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName","/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",` +
 			`"/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName"]}`,
 		numa + "availableCPUs/node-1":    `{"availableCPUs":"3-15,19-31","allocated":{` + allocated + `}}`,
