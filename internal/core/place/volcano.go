@@ -11,7 +11,7 @@ import (
 // nobody but its kubelet gives CPUs, so that it must be static for pods that get some or are aligned. A pod with Volcano's
 // annotation wants as much of every kubelet that decides (seed 004), and that it aligns at all; best-effort takes any.
 func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
-	if f.Imported && !f.Kubelet.Static && (r.CPUs > 0 || r.wantsPool() && r.Topology >= ledger.Restricted) {
+	if f.Imported && f.Machine != nil && !f.Kubelet.Static && (r.CPUs > 0 || r.wantsPool() && r.Topology >= ledger.Restricted) {
 		return why.Reason{Code: why.CPUManagerNotStatic, Resource: why.CPU}
 	}
 	if r.Volcano == ledger.NoTopology || r.Volcano == ledger.BestEffort && !r.SamePolicy {

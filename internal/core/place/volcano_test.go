@@ -94,6 +94,12 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 			facts:  func(f *ledger.Facts) { *f = ledger.Facts{Fault: why.Reason{Code: why.InvalidTopology}} },
 			policy: ledger.SingleNUMANode, want: why.InvalidTopology, text: "node(s) invalid CPU Topology",
 		},
+		"what an exporter tells is wrong": {
+			facts: func(f *ledger.Facts) {
+				*f = ledger.Facts{Imported: true, Mode: ledger.Blind, Fault: why.Reason{Code: why.InvalidTopology}}
+			},
+			policy: ledger.Restricted, want: why.InvalidTopology, text: "node(s) invalid CPU Topology",
+		},
 		"best-effort needs to know nothing": {
 			facts:  func(f *ledger.Facts) { *f = ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}} },
 			policy: ledger.BestEffort,
