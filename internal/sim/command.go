@@ -25,8 +25,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Say where the pods of manifests would go, with no cluster",
 		Long: `Say where the pods of manifests would go, with no cluster. Nothing is started; the same input gives the same bytes.
 
-Input: Node, NodeResourceTopology, Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, Namespace,
-PriorityClass, PodDisruptionBudget and v1 List. Pods with spec.nodeName are taken as they are; the others are refused as
+Input: Node, NodeResourceTopology, Numatopology, Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob,
+Namespace, PriorityClass, PodDisruptionBudget and v1 List. Pods with spec.nodeName are taken as they are; the others are refused as
 the webhooks would, then tried by priority, highest first, and in the order of the input within one priority.
 
 Nobody is preempted: a pod that would fit only after others were evicted is Unschedulable, and says for which resource.

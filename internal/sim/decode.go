@@ -24,6 +24,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
 
 // object is one object of the input, typed and with the API server's defaults.
@@ -35,7 +36,6 @@ type object struct {
 // kinds of a group that matter to other features than those built.
 var notBuilt = map[string]string{
 	"Device":                "devices",
-	"Numatopology":          "Volcano's NUMA topology",
 	"PodGroup":              "gangs",
 	"ElasticQuota":          "elastic quotas",
 	"ElasticQuotaProfile":   "elastic quotas",
@@ -66,12 +66,12 @@ func ofKubernetes(group string) bool {
 }
 
 // supportedKinds is isSupported in words.
-const supportedKinds = "Node, NodeResourceTopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
+const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
 	"Namespace, scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
 func isSupported(o runtime.Object) bool {
 	switch o.(type) {
-	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *corev1.Pod, *corev1.Namespace,
+	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *corev1.Pod, *corev1.Namespace,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget:
 		return true
@@ -113,7 +113,7 @@ type decoder struct {
 
 func newDecoder() (*decoder, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register our kinds: %w", err)
 		}

@@ -71,6 +71,9 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	for _, t := range w.topologies {
 		e.store.PutTopology(t)
 	}
+	for _, n := range w.numatopologies {
+		e.store.PutNumatopology(n)
+	}
 	for _, p := range w.existing {
 		if err := e.hold(p.Pod); err != nil {
 			return nil, err

@@ -122,6 +122,11 @@ func (w *world) warn(warn io.Writer) {
 			warnf(warn, "warning: NodeResourceTopology %s: there is no Node of that name", t.Name)
 		}
 	}
+	for _, n := range w.numatopologies {
+		if !known[n.Name] {
+			warnf(warn, "warning: Numatopology %s: there is no Node of that name", n.Name)
+		}
+	}
 	for _, p := range w.existing {
 		if !known[p.Spec.NodeName] {
 			warnf(warn, "warning: Pod %s/%s: there is no Node %s", p.Namespace, p.Name, p.Spec.NodeName)
@@ -136,6 +141,14 @@ func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
 		for _, p := range known.Problems {
 			if p.Object == "NodeResourceTopology/"+t.Name {
 				warnf(warn, "warning: NodeResourceTopology %s: metadata.annotations[%s]: %s", t.Name, p.Key, p.Text)
+			}
+		}
+	}
+	for _, n := range w.numatopologies {
+		known, _ := store.Node(n.Name)
+		for _, p := range known.Problems {
+			if p.Object == "Numatopology/"+n.Name {
+				warnf(warn, "warning: Numatopology %s: %s: %s", n.Name, p.Key, p.Text)
 			}
 		}
 	}

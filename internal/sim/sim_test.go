@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -53,6 +55,41 @@ func printed(t *testing.T, r Result, format string) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+func TestNodesThatVolcanoDescribesAsGolden(t *testing.T) {
+	r, warn := simulate(t, "", "testdata/volcano")
+	golden(t, "volcano.json", printed(t, r, "json"))
+	golden(t, "volcano.txt", printed(t, r, "table"))
+	if warn != "" {
+		t.Errorf("warnings:\n%s", warn)
+	}
+}
+
+func TestNumatopologiesThatCannotBeUsed(t *testing.T) {
+	const object = "apiVersion: nodeinfo.volcano.sh/v1alpha1\nkind: Numatopology\n"
+	const lsr = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {volcano.sh/numa-topology-policy: restricted}}\n" +
+		"spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 1, memory: 1Gi}}}]}\n"
+	const other = "apiVersion: v1\nkind: Pod\nmetadata: {name: q}\nspec: {containers: [{name: c, image: i}]}\n"
+	const node = "apiVersion: v1\nkind: Node\nmetadata: {name: m}\nstatus: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}\n"
+	r, warn := simulate(t, node+"---\n"+object+"metadata: {name: m}\nspec: {cpuDetail: {a: {}}}\n---\n"+object+"metadata: {name: gone}\n---\n"+lsr+"---\n"+other, "-")
+	for _, want := range []string{`warning: Numatopology m: spec.cpuDetail: "a": want the number of a CPU`, "warning: Numatopology gone: there is no Node of that name"} {
+		if !strings.Contains(warn, want) {
+			t.Errorf("warnings lack %q:\n%s", want, warn)
+		}
+	}
+	if p, q := r.Pods[0], r.Pods[1]; p.State != Unschedulable || len(p.Reasons) == 0 || p.Reasons[0].Code != why.InvalidTopology || q.State != Scheduled {
+		t.Errorf("the pod with a policy: %+v, the other: %+v; want InvalidTopology and Scheduled", p, q)
+	}
+	for name, text := range map[string]string{
+		"an unknown field": object + "metadata: {name: m}\nspec: {cpuDetails: {}}\n",
+		"a wrong type":     object + "metadata: {name: m}\nspec: {cpuDetail: {\"1\": {numa: one}}}\n",
+		"no name":          object,
+	} {
+		if _, err := Run(t.Context(), []string{"-"}, strings.NewReader(text), &strings.Builder{}); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
 }
 
 func TestOneOfEachClassAsGolden(t *testing.T) {

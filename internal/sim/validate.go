@@ -22,6 +22,7 @@ import (
 	schedulingvalidation "k8s.io/kubernetes/pkg/apis/scheduling/validation"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
 
 // validate asks the API server's own rules. A pod with a node is loaded as it is: only its name and node must be there.
@@ -45,6 +46,8 @@ func validate(o runtime.Object) field.ErrorList {
 			return append(named(b.Name), policyvalidation.ValidatePodDisruptionBudget(b, policyvalidation.PodDisruptionBudgetValidationOptions{})...)
 		})
 	case *v1alpha2.NodeResourceTopology:
+		return named(t.Name)
+	case *nodeinfo.Numatopology:
 		return named(t.Name)
 	}
 	return validateWorkload(o)

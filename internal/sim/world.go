@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
 )
 
@@ -31,8 +32,10 @@ type pod struct {
 type world struct {
 	nodes      []*corev1.Node
 	topologies []*v1alpha2.NodeResourceTopology
-	namespaces map[string]*corev1.Namespace
-	classes    map[string]*schedulingv1.PriorityClass
+	// numatopologies describe the nodes without a CPU topology of ours.
+	numatopologies []*nodeinfo.Numatopology
+	namespaces     map[string]*corev1.Namespace
+	classes        map[string]*schedulingv1.PriorityClass
 	// owners are what default spread constraints look up.
 	replicaSets  []*appsv1.ReplicaSet
 	statefulSets []*appsv1.StatefulSet
@@ -85,6 +88,8 @@ func (w *world) add(o object, p *problems) {
 		w.classes[t.Name] = t
 	case *v1alpha2.NodeResourceTopology:
 		w.topologies = append(w.topologies, t)
+	case *nodeinfo.Numatopology:
+		w.numatopologies = append(w.numatopologies, t)
 	case *corev1.Pod:
 		w.addPod(o.origin, t, p)
 	default:
@@ -94,7 +99,7 @@ func (w *world) add(o object, p *problems) {
 
 func namespaced(o runtime.Object) bool {
 	switch o.(type) {
-	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology:
+	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology:
 		return false
 	}
 	return true
