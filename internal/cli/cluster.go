@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -127,7 +128,8 @@ func (c cluster) load(ctx context.Context, node string) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newAccount(nodes.Items, pods.Items, topologies), nil
+	a := newAccount(nodes.Items, pods.Items, topologies)
+	return a, c.addNumatopologies(ctx, a, node)
 }
 
 // errNoNode means that the API has no node of the name.
@@ -166,6 +168,25 @@ func (c cluster) topologies(ctx context.Context, node string) ([]v1alpha2.NodeRe
 	return nil, nil
 }
 
+// addNumatopologies reads Volcano's objects, which count where no topology has CPUs; a server without the kind has none.
+func (c cluster) addNumatopologies(ctx context.Context, a *account, node string) error {
+	options := metav1.ListOptions{}
+	if node != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
+	}
+	found, err := c.dynamic.Resource(nodeinfo.Resource()).List(ctx, options)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list numatopologies: %w", err)
+	}
+	for i := range found.Items {
+		a.store.PutNumatopology(kube.ReadNumatopology(&found.Items[i]))
+	}
+	return nil
+}
+
 func decodeTopologies(items []unstructured.Unstructured) ([]v1alpha2.NodeResourceTopology, error) {
 	out := make([]v1alpha2.NodeResourceTopology, len(items))
 	for i, u := range items {
@@ -182,7 +203,7 @@ func roleOf(v *ledger.View, p *corev1.Pod) qos.Role {
 	if known && e.Role.Binds() {
 		return e.Role
 	}
-	pinned := slices.ContainsFunc(v.Facts().Pins, func(pin ledger.Pin) bool { return pin.UID == string(p.UID) })
+	pinned := slices.ContainsFunc(v.Pins(), func(pin ledger.Pin) bool { return pin.UID == string(p.UID) })
 	class, band, kubeClass := convert.PodQoS(p)
 	return qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kubeClass, MilliCPU: milliCPU(p), PinnedByKubelet: pinned})
 }

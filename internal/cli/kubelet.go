@@ -17,8 +17,8 @@ import (
 
 // origin is where a setting comes from.
 type origin struct {
-	// Source is nodeLabel, annotation, attribute or topologyPolicies (of the NodeResourceTopology), pluginArgument (of the
-	// scheduler; its default is shown), or assumed.
+	// Source is nodeLabel, annotation, attribute or topologyPolicies (of the NodeResourceTopology), numatopology (Volcano's
+	// object), pluginArgument (of the scheduler; its default is shown), or assumed.
 	Source string `json:"source"`
 	// Key is the label's, annotation's or attribute's.
 	Key string `json:"key,omitempty"`
@@ -30,6 +30,7 @@ const (
 	fromAnnotation = "annotation"
 	fromAttribute  = "attribute"
 	fromPolicies   = "topologyPolicies"
+	fromNuma       = "numatopology"
 	fromArgument   = "pluginArgument"
 	fromAssumption = "assumed"
 )
@@ -43,6 +44,8 @@ func (o origin) String() string {
 		return "agent"
 	case fromAttribute, fromPolicies:
 		return "NodeResourceTopology"
+	case fromNuma:
+		return "Numatopology"
 	case fromArgument:
 		return "scheduler's default"
 	}

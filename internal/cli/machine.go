@@ -128,6 +128,9 @@ func newMachineView(a *account, node string) machineView {
 	}
 	known, _ := a.store.Node(node)
 	out.Mode, out.Kubelet = newModeView(known.Object, known.Topology), newKubeletView(known.Object, known.Topology, &f.Model)
+	if f.Imported {
+		out.imported(known.Numatopology, f)
+	}
 	out.Policies.From = originsOf(known.Object, known.Topology, f, &out.Kubelet)
 	for _, p := range known.Problems {
 		out.Problems = append(out.Problems, problemView{Text: strings.TrimSpace(p.Object + " " + p.Key + ": " + p.Text)})
@@ -183,12 +186,13 @@ func (o *machineView) addPods(v *ledger.View) {
 		}
 		o.Pods = append(o.Pods, p)
 	}
-	for _, pin := range v.Facts().Pins {
+	for _, pin := range v.Pins() {
 		if e, ok := v.Entry(pin.UID); ok && e.Role.Binds() {
 			continue
 		}
+		namespace, name := holderOf(v, pin)
 		o.Pods = append(o.Pods, podView{
-			Namespace: pin.Namespace, Name: pin.Name, QoS: "kubelet", CPUSet: m.FormatList(pin.CPUs), NUMANodes: numaIDs(m, pin.CPUs),
+			Namespace: namespace, Name: name, QoS: "kubelet", CPUSet: m.FormatList(pin.CPUs), NUMANodes: numaIDs(m, pin.CPUs),
 		})
 	}
 	slices.SortFunc(o.Pods, func(a, b podView) int {
@@ -247,9 +251,10 @@ func newCPUStates(v *ledger.View) *cpuStates {
 			hold(e.Namespace+"/"+e.Name, v.CPUsOf(e.UID))
 		}
 	}
-	for _, pin := range v.Facts().Pins {
+	for _, pin := range v.Pins() {
 		if e, ok := v.Entry(pin.UID); !ok || !e.Role.Binds() {
-			hold(pin.Namespace+"/"+pin.Name, pin.CPUs)
+			namespace, name := holderOf(v, pin)
+			hold(namespace+"/"+name, pin.CPUs)
 		}
 	}
 	f := v.Facts()
