@@ -55,7 +55,7 @@ func (d *drawer) machine(m *Machine) {
 	}
 	cores := d.cores(m, nodes)
 	d.number(cores)
-	renumberL3(cores)
+	d.renumberL3(cores)
 	distances := d.distances(nodes)
 	uneven := d.chance(30)
 	base := pick(d, 1, 2, 4, 16)
@@ -101,11 +101,6 @@ func (d *drawer) cores(m *Machine, nodes int) [][]Core {
 	hybrid := d.threads > 1 && d.chance(12)
 	groups := pick(d, 1, 1, 2, 2, 4) // L3 groups of a node
 	l3 := pick(d, "unknown", "node", "node", "node", "socket", "uneven")
-	if l3 == "unknown" && (hybrid || m.Sockets > nodes) {
-		// A machine that does not tell its caches has one per socket and NUMA node for us, numbered by their lowest CPUs, and
-		// one per socket for the kubelet. That is the same unless cores differ or a node has several sockets.
-		l3 = "node"
-	}
 	out := make([][]Core, nodes)
 	core, first := 0, 0
 	for i := range out {
@@ -188,9 +183,9 @@ func (d *drawer) number(nodes [][]Core) {
 	}
 }
 
-// renumberL3 gives the L3 groups ids 0, 1, 2… in the order of their lowest CPUs, as kernels do on the machines we know. Our
-// machine keeps that order and not the ids.
-func renumberL3(nodes [][]Core) {
+// renumberL3 gives the L3 groups ids: ascending in the order of their lowest CPUs, as kernels do on most machines, or any, as
+// on those that derive them from APIC ids.
+func (d *drawer) renumberL3(nodes [][]Core) {
 	lowest := map[int]int{}
 	for _, list := range nodes {
 		for _, k := range list {
@@ -201,10 +196,14 @@ func renumberL3(nodes [][]Core) {
 		}
 	}
 	order := slices.SortedFunc(maps.Keys(lowest), func(a, b int) int { return lowest[a] - lowest[b] })
+	if d.chance(25) {
+		d.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	step := pick(d, 1, 1, 1, 2)
 	for i := range nodes {
 		for j := range nodes[i] {
 			if k := &nodes[i][j]; k.L3 >= 0 {
-				k.L3 = slices.Index(order, k.L3)
+				k.L3 = step * slices.Index(order, k.L3)
 			}
 		}
 	}

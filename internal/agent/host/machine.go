@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -229,7 +230,8 @@ func (s *survey) id(name string) (int, error) {
 	return int(n), nil
 }
 
-// lastLevelCache returns the lowest CPU that shares the level 3 cache, -1 when there is none.
+// lastLevelCache returns the kernel's id of the level 3 cache, by which the kubelet knows it; the lowest CPU that shares it
+// where the kernel gives caches no ids, and -1 when there is none.
 func (s *survey) lastLevelCache(dir string) (int, error) {
 	indices, err := s.numbered(dir, "index")
 	if err != nil {
@@ -243,6 +245,9 @@ func (s *survey) lastLevelCache(dir string) (int, error) {
 		}
 		if level != 3 {
 			continue
+		}
+		if id, ok, err := s.number(path.Join(index, "id")); err != nil || ok && id >= 0 && id <= math.MaxInt32 {
+			return int(id), err
 		}
 		shared, err := s.cpus(index, "shared_cpu_list", "shared_cpu_map")
 		return lowest(shared), err

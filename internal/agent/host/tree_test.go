@@ -99,6 +99,17 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 			},
 			check: func(m *topo.Machine) bool { return m.NumCores() == 2 && m.NumNUMA() == 2 },
 		},
+		"caches have the kernel's ids, or their lowest CPU's where an id is none": {
+			change: func(f map[string]string) {
+				for c, cache := range map[string][2]string{"0": {"9", "0,2"}, "2": {"9", "0,2"}, "1": {"4294967295", "1,3"}, "3": {"4294967295", "1,3"}} {
+					dir := cpu + "cpu" + c + "/cache/index3/"
+					f[dir+"id"], f[dir+"shared_cpu_list"] = cache[0], cache[1]
+				}
+			},
+			check: func(m *topo.Machine) bool {
+				return m.NumL3() == 2 && m.L3ID(m.L3Of(2)) == 9 && m.L3ID(m.L3Of(3)) == 1
+			},
+		},
 		"without lists of present and online CPUs the folders count": {
 			change: func(f map[string]string) {
 				delete(f, cpu+"present")

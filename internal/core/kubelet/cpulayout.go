@@ -110,8 +110,8 @@ func (l *cpuLayout) enter(units map[int]*cpuUnit, id, core int) {
 }
 
 // addL3s groups cores as cAdvisor and the kubelet do: a cache that has as many CPUs as the core's NUMA node would have if
-// all its cores were like this one belongs to the node, and then the kubelet takes the socket for the group. A socket and
-// a cache with the same number become one group.
+// all its cores were like this one belongs to the node, and then, as where the cache is not known, the kubelet takes the
+// socket for the group. A socket and a cache with the same number become one group.
 func (l *cpuLayout) addL3s(m *topo.Machine) {
 	sharing := make([]int, m.NumL3())
 	for c := range l.online.All() {
@@ -125,8 +125,9 @@ func (l *cpuLayout) addL3s(m *topo.Machine) {
 	for i := range l.cores {
 		threads := l.cores[i].threads
 		first := topo.CPU(threads[0])
-		group := int(m.L3Of(first))
-		if sharing[group] == cores[m.NUMAOf(first)]*len(threads) {
+		l3 := m.L3Of(first)
+		group := m.L3ID(l3)
+		if group < 0 || sharing[l3] == cores[m.NUMAOf(first)]*len(threads) {
 			group = m.SocketID(m.SocketOf(first))
 		}
 		l.enter(groups, group, i)

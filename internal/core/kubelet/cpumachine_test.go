@@ -78,6 +78,12 @@ func drawSpec(t *rapid.T) topo.Spec {
 	perNode := rapid.IntRange(1, 6).Draw(t, "cores per node")
 	threads := rapid.SampledFrom([]int{1, 2, 2, 2, 4}).Draw(t, "threads")
 	l3 := rapid.SampledFrom([]int{1, 2, 3, 4, 6}).Draw(t, "cores per L3 group")
+	l3ID := rapid.SampledFrom([]func(int) int{
+		func(group int) int { return group },
+		func(group int) int { return 2 * (group ^ 1) }, // out of order, with gaps
+		func(int) int { return -1 },
+		func(group int) int { return max(-1, group-1) }, // of some CPUs only
+	}).Draw(t, "ids of L3 groups")
 	stride := rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "stride of ids")
 	adjacent := rapid.Bool().Draw(t, "adjacent threads")
 	thin := odd && rapid.Bool().Draw(t, "thin cores")
@@ -105,7 +111,7 @@ func drawSpec(t *rapid.T) topo.Spec {
 			}
 			offline := odd && rapid.IntRange(0, 11).Draw(t, "offline") == 0 && len(spec.CPUs) > 0
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: id * stride, Core: core, L3: core / l3, Die: -1, Socket: socket, NUMA: core / perNode * nodeStride,
+				ID: id * stride, Core: core, L3: l3ID(core / l3), Die: -1, Socket: socket, NUMA: core / perNode * nodeStride,
 				Offline: offline,
 			})
 		}

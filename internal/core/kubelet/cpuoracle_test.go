@@ -46,9 +46,10 @@ func newPlain(m *topo.Machine, c Config) *plain {
 		core := m.CoreOf(topo.CPU(id))
 		l3 := m.L3Of(topo.CPU(lowest[core]))
 		cpu := plainCPU{
-			core: lowest[core], l3: int(l3), node: int(m.NUMAOf(topo.CPU(id))), socket: int(m.SocketOf(topo.CPU(id))),
+			core: lowest[core], l3: m.L3ID(l3), node: int(m.NUMAOf(topo.CPU(id))), socket: int(m.SocketOf(topo.CPU(id))),
 		}
-		if sharing[l3] == cores[m.CoreNUMA(core)]*threads[core] { // the cache of a whole NUMA node counts for nothing
+		// The cache of a whole NUMA node counts for nothing.
+		if cpu.l3 < 0 || sharing[l3] == cores[m.CoreNUMA(core)]*threads[core] {
 			cpu.l3 = m.SocketID(m.SocketOf(topo.CPU(id)))
 		}
 		p.cpus[id] = cpu

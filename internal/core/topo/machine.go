@@ -110,7 +110,7 @@ type Machine struct {
 	cores   []coreRow
 	numa    []numaRow // Invariant: ascending kernel id.
 	sockets []int     // kernel id by index
-	l3s     int
+	l3s     []int     // kernel id by index, -1 for a group that stands for unknown caches
 	dies    int
 	threads int // most threads on one core
 
@@ -232,13 +232,17 @@ func (m *Machine) addCPUs(specs []CPUSpec) error {
 		socket, _ := m.SocketByID(s.Socket)
 		row := cpuRow{id: s.ID, coreID: s.Core, socket: socket, numa: m.numaByID[s.NUMA], kind: s.Kind}
 		// An unknown cache is one per socket and NUMA node, an unknown die one per socket.
-		if s.L3 < 0 {
-			s.L3 = -1 - int(row.numa) - MaxNUMANodes*int(socket)
+		l3, die := s.L3, s.Die
+		if l3 < 0 {
+			l3 = -1 - int(row.numa) - MaxNUMANodes*int(socket)
 		}
-		if s.Die < 0 {
-			s.Die = -1 - int(socket)
+		if die < 0 {
+			die = -1 - int(socket)
 		}
-		row.l3, row.die = l3s.of(s.L3), dies.of(s.Die)
+		row.l3, row.die = l3s.of(l3), dies.of(die)
+		if int(row.l3) == len(m.l3s) {
+			m.l3s = append(m.l3s, max(s.L3, -1))
+		}
 		key := coreKey{s.Socket, s.Core}
 		core, ok := cores[key]
 		if !ok {
@@ -254,7 +258,7 @@ func (m *Machine) addCPUs(specs []CPUSpec) error {
 		row.core = core
 		m.addCPU(i, row, s)
 	}
-	m.l3s, m.dies = len(l3s), len(dies)
+	m.dies = len(dies)
 	return nil
 }
 
@@ -336,6 +340,9 @@ func (m *Machine) hash() uint64 {
 	}
 	for _, s := range m.sockets {
 		put(int64(s))
+	}
+	for _, id := range m.l3s {
+		put(int64(id))
 	}
 	return h.Sum64()
 }

@@ -161,6 +161,25 @@ func TestUnknownCachesAreOnePerSocketAndNUMANode(t *testing.T) {
 	}
 }
 
+func TestCachesKeepTheKernelsIDsOrNone(t *testing.T) {
+	t.Parallel()
+	m := build(t, topo.Spec{CPUs: []topo.CPUSpec{
+		{ID: 0, Core: 0, L3: 7, Die: -1}, {ID: 1, Core: 1, L3: 2, Die: -1}, {ID: 2, Core: 2, L3: -1, Die: -1}, {ID: 3, Core: 3, L3: 7, Die: -1},
+	}})
+	var got []int
+	for c := range topo.CPU(4) {
+		got = append(got, m.L3ID(m.L3Of(c)))
+	}
+	if want := []int{7, 2, -1, 7}; !slices.Equal(got, want) || m.NumL3() != 3 {
+		t.Errorf("ids %v of %d groups, want %v of 3", got, m.NumL3(), want)
+	}
+	other := m.Spec()
+	other.CPUs[1].L3 = 3
+	if o := build(t, other); o.Equal(m) || o.Fingerprint() == m.Fingerprint() {
+		t.Error("machines whose caches have other ids are equal")
+	}
+}
+
 func TestDistancesThatTheMachineDoesNotSay(t *testing.T) {
 	t.Parallel()
 	m := build(t, topo.Spec{

@@ -34,7 +34,7 @@ func (m *Machine) Equal(o *Machine) bool {
 	// Everything else of a Machine is derived from these.
 	return m.fingerprint == o.fingerprint && m.arch == o.arch &&
 		m.online == o.online && m.isolated == o.isolated &&
-		slices.Equal(m.cpus, o.cpus) && slices.Equal(m.sockets, o.sockets) &&
+		slices.Equal(m.cpus, o.cpus) && slices.Equal(m.sockets, o.sockets) && slices.Equal(m.l3s, o.l3s) &&
 		slices.EqualFunc(m.numa, o.numa, func(a, b numaRow) bool {
 			return a.id == b.id && a.memory == b.memory && slices.Equal(a.dist, b.dist) && maps.Equal(a.hugepages, b.hugepages)
 		})

@@ -23,7 +23,7 @@ func (m *Machine) NumNUMA() int { return len(m.numa) }
 func (m *Machine) NumSockets() int { return len(m.sockets) }
 
 // NumL3 counts the groups of CPUs that share a last-level cache.
-func (m *Machine) NumL3() int { return m.l3s }
+func (m *Machine) NumL3() int { return len(m.l3s) }
 
 // NumDies counts the dies.
 func (m *Machine) NumDies() int { return m.dies }
@@ -45,6 +45,10 @@ func (m *Machine) CoreOf(c CPU) Core { return m.cpus[c].core }
 
 // L3Of returns the last-level cache of a CPU.
 func (m *Machine) L3Of(c CPU) L3 { return m.cpus[c].l3 }
+
+// L3ID returns the kernel's id of a last-level cache; -1 when the machine does not tell the caches of these CPUs, which
+// then count as one group per socket and NUMA node.
+func (m *Machine) L3ID(g L3) int { return m.l3s[g] }
 
 // DieOf returns the die of a CPU.
 func (m *Machine) DieOf(c CPU) Die { return m.cpus[c].die }
@@ -156,7 +160,7 @@ func (m *Machine) Spec() Spec {
 	spec := Spec{Arch: m.arch}
 	for i, c := range m.cpus {
 		spec.CPUs = append(spec.CPUs, CPUSpec{
-			ID: c.id, Core: c.coreID, L3: int(c.l3), Die: int(c.die), Socket: m.sockets[c.socket], NUMA: m.numa[c.numa].id,
+			ID: c.id, Core: c.coreID, L3: m.l3s[c.l3], Die: int(c.die), Socket: m.sockets[c.socket], NUMA: m.numa[c.numa].id,
 			Kind: c.kind, Offline: !m.online.Has(i), Isolated: m.isolated.Has(i),
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 )
 
@@ -14,6 +15,8 @@ type Args struct {
 	// Strategy holds on nodes where neither a label nor the kubelet chooses one.
 	Strategy cpualloc.Strategy
 	Scoring  place.Scoring
+	// Topology holds on nodes of which neither a label nor a kubelet tells a policy.
+	Topology ledger.TopologyPolicy
 	// MinSharedCPUs is the floor of every node's LS pool; negative = the default.
 	MinSharedCPUs int
 	// BindAllPodsOnPolicyNodes binds every pod of the CPU shared pool with a CPU request on nodes with a label
@@ -38,6 +41,7 @@ func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
 	}
 	args.DefaultExclusive = exclusive(a.DefaultCPUExclusivePolicy, cpualloc.NotExclusive)
 	args.Strategy = cpualloc.LeastAllocated
+	args.Topology = topologyPolicy(a.DefaultNUMATopologyPolicy)
 	if a.NUMAScoringStrategy != nil && a.NUMAScoringStrategy.Type == v1alpha1.MostAllocated {
 		args.Strategy = cpualloc.MostAllocated
 	}

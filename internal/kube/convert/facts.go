@@ -10,6 +10,7 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -59,6 +60,7 @@ func facts(s Sources, args Args, read machineReader, newNode nodeMaker) (ledger.
 	}
 	r.facts.MinSharedCPUs = args.MinSharedCPUs
 	r.facts.ARM64 = archOf(node) == "arm64"
+	r.exporter()
 	r.machine(read)
 	r.memory()
 	r.kubelet()
@@ -77,6 +79,7 @@ type factReader struct {
 	numa     *nodeinfo.Numatopology // nil unless it is read in place of our agent's report
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
+	exported exported
 	assumed  bool // nobody but a foreign exporter speaks of the kubelet
 	problems []Problem
 }
@@ -285,41 +288,10 @@ func (r *factReader) policies(args Args) {
 	r.facts.Topology = r.kubeletTopology()
 }
 
-// kubeletTopology is the first policy that is known in topologyPolicies, else the attribute, else what the agent tells of the
-// kubelet.
+// kubeletTopology is what an exporter tells of the kubelet, else what the agent does.
 func (r *factReader) kubeletTopology() ledger.TopologyPolicy {
-	for _, name := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
-		if p, ok := reportedPolicy(name); ok {
-			return p
-		}
-	}
-	for _, a := range r.nrt.Attributes {
-		if a.Name != annotation.AttributeTopologyPolicy {
-			continue
-		}
-		switch a.Value {
-		case annotation.KubeletTopologyBestEffort:
-			return ledger.BestEffort
-		case annotation.KubeletTopologyRestricted:
-			return ledger.Restricted
-		case annotation.KubeletTopologySingleNUMA:
-			return ledger.SingleNUMANode
-		}
+	if p, ok := hint.ParsePolicy(r.exported.policy); ok && r.exported.policy != "" {
+		return policyOf(p)
 	}
 	return r.facts.Model.Policy
-}
-
-// reportedPolicy reads a word of topologyPolicies, which names policy and scope at once.
-func reportedPolicy(name string) (policy ledger.TopologyPolicy, ok bool) {
-	switch name {
-	case "None":
-		return ledger.NoTopology, true
-	case "BestEffort", "BestEffortContainerLevel", "BestEffortPodLevel":
-		return ledger.BestEffort, true
-	case "Restricted", "RestrictedContainerLevel", "RestrictedPodLevel":
-		return ledger.Restricted, true
-	case "SingleNUMANode", "SingleNUMANodeContainerLevel", "SingleNUMANodePodLevel":
-		return ledger.SingleNUMANode, true
-	}
-	return ledger.NoTopology, false
 }

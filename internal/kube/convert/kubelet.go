@@ -371,36 +371,14 @@ func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 	if policy, ok := r.importedTopologyPolicy(); ok {
 		k.Topology.Policy, told = policy, true
 	}
-	for _, name := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
-		if policy, ok := reportedPolicy(name); ok {
-			told = true
-			k.Topology.Policy = kubeletPolicy(policy)
-			if strings.HasSuffix(name, "PodLevel") {
-				k.Topology.Scope = annotation.TopologyScopePod
-			}
-			break
-		}
-	}
-	for _, a := range r.nrt.Attributes {
-		switch a.Name {
-		case annotation.AttributeTopologyPolicy:
-			if _, ok := hint.ParsePolicy(a.Value); ok {
-				k.Topology.Policy, told = a.Value, true
-			}
-		case annotation.AttributeTopologyScope:
-			k.Topology.Scope = a.Value
-		case annotation.AttributeMaxNUMANodes:
-			k.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: a.Value}
+	if e := r.exported; e.policy != "" {
+		k.Topology.Policy, told = e.policy, true
+		k.Topology.Scope = cmp.Or(e.scope, annotation.TopologyScopeContainer)
+		if e.maxNodes != "" {
+			k.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: e.maxNodes}
 		}
 	}
 	return k, told
-}
-
-func kubeletPolicy(p ledger.TopologyPolicy) string {
-	return [...]string{
-		annotation.KubeletTopologyNone, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted,
-		annotation.KubeletTopologySingleNUMA,
-	}[p]
 }
 
 func policyOf(p hint.Policy) ledger.TopologyPolicy {
@@ -436,8 +414,8 @@ func (r *factReader) config(told *annotation.Kubelet) kubelet.Config {
 	c.Topology.PreferClosest = told.Topology.Options[annotation.OptionPreferClosest] == "true"
 	if text, ok := told.Topology.Options[annotation.OptionMaxNUMANodes]; ok {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 8 {
-			r.onNRT(annotation.KubeletKey, text, fmt.Errorf("topology.options[%s]: want a number of at least 8", annotation.OptionMaxNUMANodes))
+		if err != nil || n < minMaxNUMANodes {
+			r.onNRT(annotation.KubeletKey, text, fmt.Errorf("topology.options[%s]: want a number of at least %d", annotation.OptionMaxNUMANodes, minMaxNUMANodes))
 			return c
 		}
 		c.Topology.MaxNodes = n
@@ -522,8 +500,8 @@ func (r *factReader) zoneMemory(id int, reserved corev1.ResourceList) map[string
 			out[a.Type] = a.Bytes
 		}
 	}
-	for _, z := range r.nrt.Zones {
-		if zone, ok := zoneID(z.Name); !ok || zone != id {
+	for zone, z := range nodeZones(r.nrt.Zones) {
+		if zone != id {
 			continue
 		}
 		for _, amount := range z.Resources {
@@ -531,7 +509,6 @@ func (r *factReader) zoneMemory(id int, reserved corev1.ResourceList) map[string
 				out[amount.Name] = max(min(out[amount.Name], amount.Capacity.Value()-q.Value()), 0)
 			}
 		}
-		break
 	}
 	return out
 }
@@ -539,11 +516,7 @@ func (r *factReader) zoneMemory(id int, reserved corev1.ResourceList) map[string
 // zoneDevices are the devices that zones count; each stands on one NUMA node.
 func (r *factReader) zoneDevices() []kubelet.DeviceSet {
 	var out []kubelet.DeviceSet
-	for _, z := range r.nrt.Zones {
-		id, ok := zoneID(z.Name)
-		if !ok || z.Type != annotation.ZoneTypeNode {
-			continue
-		}
+	for id, z := range nodeZones(r.nrt.Zones) {
 		nodes, known := numaMask(r.facts.Machine, annotation.NUMANodes{int32(id)})
 		if !known {
 			continue

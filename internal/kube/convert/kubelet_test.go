@@ -143,6 +143,9 @@ func TestKubeletOfANode(t *testing.T) {
 			want: model{Assumed: true, Release: "1.36", Config: kubelet.Config{
 				Model: behaviour, Topology: kubelet.Topology{Policy: hint.Restricted, PodScope: true, MaxNodes: 12},
 			}},
+			problems: []string{
+				"NodeResourceTopology/n: topologyPolicies: says best-effort and the attribute topologyManagerPolicy says restricted: the attribute counts",
+			},
 		},
 		"devices of zones": {
 			version: versioned, predicted: true,

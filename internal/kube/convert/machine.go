@@ -3,9 +3,8 @@ package convert
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -54,71 +53,22 @@ func readMachine(text, arch string, zones []v1alpha2.Zone) (*topo.Machine, error
 	return machineOf(detail, arch, zones)
 }
 
-// numaSpecs reads the zones that are NUMA nodes; others, and distances that do not name every one of them, are left
-// out: zones may have another writer, and CPU sets do not depend on them.
-func numaSpecs(zones []v1alpha2.Zone) []topo.NUMASpec {
-	var specs []topo.NUMASpec
-	costs := map[int]v1alpha2.CostList{}
-	for _, z := range zones {
-		id, ok := zoneID(z.Name)
-		if !ok || z.Type != annotation.ZoneTypeNode {
-			continue
-		}
-		if _, again := costs[id]; again {
-			continue
-		}
-		costs[id] = z.Costs
-		specs = append(specs, topo.NUMASpec{ID: id})
-	}
-	slices.SortFunc(specs, func(a, b topo.NUMASpec) int { return cmp.Compare(a.ID, b.ID) })
-	for i := range specs {
-		specs[i].Distances = distances(specs, costs[specs[i].ID])
-	}
-	return specs
-}
-
-// zoneID reads the kernel's id out of node-<id>.
-func zoneID(name string) (int, bool) {
-	text, ok := strings.CutPrefix(name, annotation.ZoneNamePrefix)
-	if !ok {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(text, 10, 16)
-	return int(id), err == nil
-}
-
-// ZoneName is the name of the zone of a NUMA node.
-func ZoneName(numaID int) string { return annotation.ZoneNamePrefix + strconv.Itoa(numaID) }
-
-// distances is a full row in the order of specs, or nil.
-func distances(specs []topo.NUMASpec, costs v1alpha2.CostList) []int {
-	row := make([]int, len(specs))
-	for _, c := range costs {
-		id, ok := zoneID(c.Name)
-		if !ok || c.Value <= 0 || c.Value > 255 { // the firmware's table has one byte per distance
-			return nil
-		}
-		if i, ok := slices.BinarySearchFunc(specs, id, func(s topo.NUMASpec, id int) int { return cmp.Compare(s.ID, id) }); ok {
-			row[i] = int(c.Value)
-		}
-	}
-	if slices.Contains(row, 0) {
-		return nil
-	}
-	return row
-}
-
-// Topology describes a machine's online CPUs. Cores are written as dense indices: the kernel's repeat per socket.
+// Topology describes a machine's online CPUs. Cores are written as dense indices: the kernel's repeat per socket. Caches
+// have the kernel's ids, after which the kubelet orders them, and none where they are not known.
 func Topology(m *topo.Machine) annotation.CPUTopologyDetail {
 	online := m.Online()
 	d := annotation.CPUTopologyDetail{Detail: make([]annotation.CPUInfo, 0, online.Len())}
 	for i := range online.All() {
 		c := topo.CPU(i)
-		l3 := int32(m.L3Of(c))
-		d.Detail = append(d.Detail, annotation.CPUInfo{
+		info := annotation.CPUInfo{
 			ID: int32(m.CPUID(c)), Core: int32(m.CoreOf(c)),
-			Socket: int32(m.SocketID(m.SocketOf(c))), Node: int32(m.NUMAID(m.NUMAOf(c))), L3: &l3,
-		})
+			Socket: int32(m.SocketID(m.SocketOf(c))), Node: int32(m.NUMAID(m.NUMAOf(c))),
+		}
+		if id := m.L3ID(m.L3Of(c)); id >= 0 && id <= math.MaxInt32 {
+			l3 := int32(id)
+			info.L3 = &l3
+		}
+		d.Detail = append(d.Detail, info)
 	}
 	return d
 }

@@ -112,8 +112,8 @@ func TestFactsReadTheMemoryOfZones(t *testing.T) {
 	if diff := cmp.Diff(want, facts.Memory); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
 	}
-	if len(problems) != 1 || problems[0].Key != "zones[node-5].resources[memory]" {
-		t.Errorf("problems %+v, want the negative amount", problems)
+	if len(problems) != 2 || problems[0].Key != "zones[node-0]" || problems[1].Key != "zones[node-5].resources[memory]" {
+		t.Errorf("problems %+v, want the zone that is there twice and the negative amount", problems)
 	}
 }
 

@@ -57,8 +57,8 @@ func coreInfo(m *topo.Machine, core topo.Core) (cadvisor.Core, bool) {
 	return out, len(out.Threads) > 0
 }
 
-// addCaches gives cores their L3. One that covers a whole NUMA node counts as the node's cache, and the kubelet then knows
-// of no L3 groups on it: it takes the socket for one.
+// addCaches gives cores their L3 where it is known. One that covers a whole NUMA node counts as the node's cache, and the
+// kubelet then knows of no L3 groups on it: it takes the socket for one.
 func addCaches(m *topo.Machine, n *cadvisor.Node) {
 	online := m.Online()
 	sharing := map[topo.L3]int{}
@@ -69,7 +69,11 @@ func addCaches(m *topo.Machine, n *cadvisor.Node) {
 		core := &n.Cores[i]
 		cpu, _ := m.CPUByID(core.Threads[0])
 		l3 := m.L3Of(cpu)
-		cache := cadvisor.Cache{Id: int(l3), Type: "Unified", Level: 3}
+		id := m.L3ID(l3)
+		if id < 0 {
+			continue
+		}
+		cache := cadvisor.Cache{Id: id, Type: "Unified", Level: 3}
 		if sharing[l3] == len(n.Cores)*len(core.Threads) {
 			if !slices.Contains(n.Caches, cache) {
 				n.Caches = append(n.Caches, cache)

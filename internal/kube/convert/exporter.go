@@ -1,0 +1,229 @@
+package convert
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// exported is what a NodeResourceTopology tells of the kubelet's topology manager outside of annotations, as any exporter
+// writes it. A field is "" where nobody tells it or nobody can read it.
+type exported struct {
+	// policy and scope are in the kubelet's spelling.
+	policy, scope string
+	// maxNodes is max-allowable-numa-nodes: a number of at least minMaxNUMANodes.
+	maxNodes string
+}
+
+// minMaxNUMANodes is the least max-allowable-numa-nodes that a kubelet starts with.
+const minMaxNUMANodes = 8
+
+// topologyWord is a word of topologyPolicies, which names policy and scope at once.
+type topologyWord struct{ word, policy, scope string }
+
+// topologyWords are the words that NodeResourceTopology defines, then SingleNUMANode of the examples that it came with.
+func topologyWords() []topologyWord {
+	const (
+		container, pod = annotation.TopologyScopeContainer, annotation.TopologyScopePod
+		best, one      = annotation.KubeletTopologyBestEffort, annotation.KubeletTopologySingleNUMA
+	)
+	return []topologyWord{
+		{"None", annotation.KubeletTopologyNone, ""},
+		{"BestEffort", best, ""}, {"BestEffortContainerLevel", best, container}, {"BestEffortPodLevel", best, pod},
+		{"Restricted", annotation.KubeletTopologyRestricted, ""},
+		{"RestrictedContainerLevel", annotation.KubeletTopologyRestricted, container},
+		{"RestrictedPodLevel", annotation.KubeletTopologyRestricted, pod},
+		{"SingleNUMANodeContainerLevel", one, container}, {"SingleNUMANodePodLevel", one, pod}, {"SingleNUMANode", one, ""},
+	}
+}
+
+// exporter reads topologyPolicies, attributes and zones. What means nothing or contradicts itself is reported.
+func (r *factReader) exporter() {
+	r.words()
+	word := r.exported
+	r.attributes()
+	if told := r.exported.policy; word.policy != "" && told != word.policy {
+		r.onNRT("topologyPolicies", word.policy, fmt.Errorf("says %s and the attribute %s says %s: the attribute counts",
+			word.policy, annotation.AttributeTopologyPolicy, told))
+	}
+	r.zones()
+}
+
+// words reads topologyPolicies: the first word that is known counts.
+func (r *factReader) words() {
+	known := topologyWords()
+	for _, word := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+		i := slices.IndexFunc(known, func(w topologyWord) bool { return w.word == word || w.policy == word && w.scope == "" })
+		switch {
+		case i < 0:
+			var allowed []string
+			for _, w := range known {
+				allowed = append(allowed, w.word)
+			}
+			r.onNRT("topologyPolicies", word, errors.New(annotation.Unsupported(word, allowed...)))
+		case r.exported.policy == "":
+			r.exported.policy, r.exported.scope = known[i].policy, known[i].scope
+		}
+	}
+}
+
+// attributes are the standard ones of v1alpha2; the last of a name counts.
+func (r *factReader) attributes() {
+	for _, a := range r.nrt.Attributes {
+		into, allowed := &r.exported.policy, topologyPolicyNames()
+		switch a.Name {
+		case annotation.AttributeTopologyPolicy:
+		case annotation.AttributeTopologyScope:
+			into, allowed = &r.exported.scope, []string{annotation.TopologyScopeContainer, annotation.TopologyScopePod}
+		case annotation.AttributeMaxNUMANodes:
+			if n, err := strconv.Atoi(a.Value); err != nil || n < minMaxNUMANodes {
+				r.onNRT("attributes["+a.Name+"]", a.Value, fmt.Errorf("want a number of at least %d", minMaxNUMANodes))
+				continue
+			}
+			into, allowed = &r.exported.maxNodes, []string{a.Value}
+		default:
+			continue
+		}
+		if !slices.Contains(allowed, a.Value) {
+			r.onNRT("attributes["+a.Name+"]", a.Value, errors.New(annotation.Unsupported(a.Value, allowed...)))
+			continue
+		}
+		*into = a.Value
+	}
+}
+
+func topologyPolicyNames() []string {
+	return []string{
+		annotation.KubeletTopologyNone, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted,
+		annotation.KubeletTopologySingleNUMA,
+	}
+}
+
+// zones judges the zones that are NUMA nodes. Those that are left out here are left out by nodeZones, and costs that are
+// no row of distances by distances.
+func (r *factReader) zones() {
+	list := r.nrt.Zones
+	if n := countNodes(list); n > topo.MaxNUMANodes {
+		r.onNRT("zones", "", fmt.Errorf("%d zones of type %s, at most %d are supported: none is used", n, annotation.ZoneTypeNode, topo.MaxNUMANodes))
+		return
+	}
+	var specs []topo.NUMASpec
+	for id := range nodeZones(list) {
+		specs = append(specs, topo.NUMASpec{ID: id})
+	}
+	slices.SortFunc(specs, func(a, b topo.NUMASpec) int { return cmp.Compare(a.ID, b.ID) })
+	seen := map[int]bool{}
+	for _, z := range list {
+		if z.Type != annotation.ZoneTypeNode {
+			continue
+		}
+		field := "zones[" + z.Name + "]"
+		id, ok := zoneID(z.Name)
+		switch {
+		case !ok:
+			r.onNRT(field, z.Name, fmt.Errorf("want the name %s<id of the NUMA node> for a zone of type %s", annotation.ZoneNamePrefix, annotation.ZoneTypeNode))
+			continue
+		case seen[id]:
+			r.onNRT(field, z.Name, errors.New("is there twice: the first counts"))
+			continue
+		}
+		seen[id] = true
+		if len(z.Costs) == 0 {
+			continue
+		}
+		if _, err := distances(specs, z.Costs); err != nil {
+			r.onNRT(field+".costs", "", fmt.Errorf("%w: 10 to itself and 20 to others are assumed", err))
+		}
+	}
+}
+
+func countNodes(zones v1alpha2.ZoneList) int {
+	n := 0
+	for i := range zones {
+		if zones[i].Type == annotation.ZoneTypeNode {
+			n++
+		}
+	}
+	return n
+}
+
+// nodeZones are the zones that are NUMA nodes, by the kernel's id: of those that are there twice the first, and none when
+// there are more than any machine has.
+func nodeZones(zones v1alpha2.ZoneList) iter.Seq2[int, *v1alpha2.Zone] {
+	return func(yield func(int, *v1alpha2.Zone) bool) {
+		if countNodes(zones) > topo.MaxNUMANodes {
+			return
+		}
+		seen := make(map[int]bool, len(zones))
+		for i := range zones {
+			z := &zones[i]
+			id, ok := zoneID(z.Name)
+			if !ok || z.Type != annotation.ZoneTypeNode || seen[id] {
+				continue
+			}
+			seen[id] = true
+			if !yield(id, z) {
+				return
+			}
+		}
+	}
+}
+
+// zoneID reads the kernel's id out of node-<id>.
+func zoneID(name string) (int, bool) {
+	text, ok := strings.CutPrefix(name, annotation.ZoneNamePrefix)
+	if !ok {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(text, 10, 16)
+	return int(id), err == nil
+}
+
+// ZoneName is the name of the zone of a NUMA node.
+func ZoneName(numaID int) string { return annotation.ZoneNamePrefix + strconv.Itoa(numaID) }
+
+// numaSpecs reads the zones that are NUMA nodes; others, and distances that do not name every one of them, are left
+// out: zones may have another writer, and CPU sets do not depend on them.
+func numaSpecs(zones []v1alpha2.Zone) []topo.NUMASpec {
+	var specs []topo.NUMASpec
+	costs := map[int]v1alpha2.CostList{}
+	for id, z := range nodeZones(zones) {
+		costs[id] = z.Costs
+		specs = append(specs, topo.NUMASpec{ID: id})
+	}
+	slices.SortFunc(specs, func(a, b topo.NUMASpec) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range specs {
+		specs[i].Distances, _ = distances(specs, costs[specs[i].ID])
+	}
+	return specs
+}
+
+// distances is a full row in the order of specs; an error tells what is wrong with costs that are none.
+func distances(specs []topo.NUMASpec, costs v1alpha2.CostList) ([]int, error) {
+	row := make([]int, len(specs))
+	for _, c := range costs {
+		id, ok := zoneID(c.Name)
+		i, known := slices.BinarySearchFunc(specs, id, func(s topo.NUMASpec, id int) int { return cmp.Compare(s.ID, id) })
+		switch {
+		case !ok || !known:
+			return nil, fmt.Errorf("%q is no zone of type %s", c.Name, annotation.ZoneTypeNode)
+		case c.Value <= 0 || c.Value > 255: // the firmware's table has one byte per distance
+			return nil, fmt.Errorf("%s is at distance %d, want 1 to 255", c.Name, c.Value)
+		case row[i] != 0:
+			return nil, fmt.Errorf("%s is there twice", c.Name)
+		}
+		row[i] = int(c.Value)
+	}
+	if i := slices.Index(row, 0); i >= 0 {
+		return nil, fmt.Errorf("%d of %d zones are named, %s is not", len(costs), len(specs), ZoneName(specs[i].ID))
+	}
+	return row, nil
+}
