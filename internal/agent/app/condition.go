@@ -21,6 +21,9 @@ const (
 	SourceDegraded = "tenon.sh/TopologySourceDegraded"
 	// StateUnreadable: a record of the kubelet's managers cannot be used; the last good one counts.
 	StateUnreadable = "tenon.sh/KubeletStateUnreadable"
+	// StateContradictory: the kubelet has recorded CPUs as given to two pods, or as given and free at once. The record is in
+	// use as it is: nobody else gets those CPUs.
+	StateContradictory = "tenon.sh/KubeletStateContradictory"
 	// StaticActive: a static kubelet has recorded CPUs for one pod that are exclusive to another. The agent's values hold.
 	StaticActive = "tenon.sh/KubeletStaticActive"
 )

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -63,6 +65,22 @@ func checkCPUs(state host.CPUState, m *topo.Machine) error {
 	return nil
 }
 
+// givenTwice tells which CPUs the kubelet's record gives twice; "" when there are none.
+func givenTwice(state host.CPUState) string {
+	several, pool := state.GivenTwice()
+	var parts []string
+	if len(several) > 0 {
+		parts = append(parts, fmt.Sprintf("gives the CPUs %s to several pods", cpuset.FormatIDs(several)))
+	}
+	if len(pool) > 0 {
+		parts = append(parts, fmt.Sprintf("gives the CPUs %s to a pod and has them in defaultCpuSet", cpuset.FormatIDs(pool)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "cpu_manager_state " + strings.Join(parts, ", and ") + ": pods share what should be exclusive; the record is in use as it is"
+}
+
 // checkMemory refuses a record that is not of a kubelet with memory policy Static on this machine.
 func checkMemory(state host.MemoryState, m *topo.Machine) error {
 	if state.Policy == "" {
@@ -98,10 +116,15 @@ func (a *Agent) readState(ctx context.Context) error {
 	if changed {
 		a.publish()
 	}
-	if err != nil {
-		return errors.Join(err, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
+	contradictory, reason, twice := true, "CPUsGivenTwice", givenTwice(state.CPU)
+	if twice == "" {
+		contradictory, reason, twice = false, "Consistent", "the kubelet's CPU manager has recorded every CPU once"
 	}
-	return a.conditions.set(ctx, StateUnreadable, false, "Readable", "what the kubelet's managers have recorded is in use")
+	told := a.conditions.set(ctx, StateContradictory, contradictory, reason, twice)
+	if err != nil {
+		return errors.Join(err, told, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
+	}
+	return errors.Join(told, a.conditions.set(ctx, StateUnreadable, false, "Readable", "what the kubelet's managers have recorded is in use"))
 }
 
 // readMachine takes the machine anew when CPUs or NUMA nodes have come or gone. Files that contradict themselves leave

@@ -103,6 +103,40 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 	})
 }
 
+// TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre: on machines whose cores differ in threads the kubelet does so. An old
+// record in its place would keep what has long changed.
+func TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "hybrid@static,reserved=0")
+		w.label(annotation.TopologyMode, "Follow")
+		w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-19","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
+		w.create(pod("a", "", "2", ""))
+		w.create(pod("b", "", "2", ""))
+		w.run(func(*app.Agent) {
+			later(time.Minute)
+			w.state(`{"policyName":"static","defaultCpuSet":"0-3,6,8-19","entries":{"uid-a":{"main":"4-6"},"uid-b":{"main":"5,7"}},"checksum":1}`)
+			later(time.Minute)
+			const want = `"pods":{"uid-a":{"main":{"cpus":"4-6"}},"uid-b":{"main":{"cpus":"5,7"}}}`
+			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, want) {
+				t.Errorf("numa-state = %s, want it with %s", got, want)
+			}
+			const told = "cpu_manager_state gives the CPUs 5 to several pods, and gives the CPUs 6 to a pod and has them in defaultCpuSet"
+			if got := w.message(app.StateContradictory); w.condition(app.StateContradictory) != "True" || !strings.HasPrefix(got, told) {
+				t.Errorf("condition %q, %q; want %q", w.condition(app.StateContradictory), got, told)
+			}
+			if got := w.condition(app.StateUnreadable); got == "True" {
+				t.Error("a record that is in use counts as unreadable")
+			}
+			w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-19","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
+			later(time.Minute)
+			if got := w.condition(app.StateContradictory); got != "False" {
+				t.Errorf("condition = %q after the other pod left", got)
+			}
+		})
+	})
+}
+
 // TestMachineThatShrinksIsPublishedAnew: CPUs that go offline are gone from the report, and the pod that holds them hears
 // of it; files that contradict themselves change nothing.
 func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {

@@ -22,7 +22,7 @@ type CPUState struct {
 const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
 
 // ReadCPUState reads the kubelet's cpu_manager_state below root; the zero CPUState when there is none. Its error names
-// the file: the caller keeps what it read before.
+// the file: the caller keeps what it read before. CPUs that are given twice are no error (GivenTwice).
 func ReadCPUState(root Root) (CPUState, error) {
 	var state CPUState
 	err := readState(root, cpuStateFile, func(text []byte) (err error) {
@@ -71,26 +71,28 @@ func parseCPUState(text []byte) (CPUState, error) {
 			return CPUState{}, fmt.Errorf("podEntries[%q]: %w", uid, err)
 		}
 	}
-	return s, s.contradiction()
+	return s, nil
 }
 
-// contradiction returns what in a record cannot be true.
-func (s *CPUState) contradiction() error {
-	owner := map[int]string{}
-	for uid, ids := range s.Pods {
+// GivenTwice returns the CPUs that several pods have, and those that a pod has and the pool too, ascending. A kubelet
+// records such on machines whose cores differ in threads: its CPU manager takes the average for the size of a core, may
+// then give a CPU twice and frees it with either pod (kubernetes#140495). The record is what it goes by, so it is no error.
+func (s *CPUState) GivenTwice() (several, pool []int) {
+	taken := map[int]bool{}
+	for _, ids := range s.Pods {
 		for _, id := range ids {
-			if other, taken := owner[id]; taken {
-				return fmt.Errorf("CPU %d is given to the pods %s and %s", id, min(uid, other), max(uid, other))
+			if taken[id] {
+				several = append(several, id)
 			}
-			owner[id] = uid
+			taken[id] = true
 		}
 	}
 	for _, id := range s.Default {
-		if uid, taken := owner[id]; taken {
-			return fmt.Errorf("CPU %d is in defaultCpuSet and given to the pod %s", id, uid)
+		if taken[id] {
+			pool = append(pool, id)
 		}
 	}
-	return nil
+	return ascending(several), pool
 }
 
 func (s *CPUState) add(uid, container, list string) error {

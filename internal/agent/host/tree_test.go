@@ -326,6 +326,8 @@ func TestKubeletCPUState(t *testing.T) {
 		text string
 		want host.CPUState
 		bad  string
+		// CPUs that are given twice.
+		several, pool []int
 	}{
 		"version 2": {
 			text: `{"policyName":"static","defaultCpuSet":"0-1,6-7","entries":{"u1":{"b":"4-5","a":"2-3"}},"checksum":7}`,
@@ -342,9 +344,17 @@ func TestKubeletCPUState(t *testing.T) {
 			want: host.CPUState{Policy: "static", Pods: map[string][]int{"u1": {2, 3}},
 				Containers: map[string]map[string][]int{"u1": {"init": {2, 3}, "a": {2}}}},
 		},
-		"two pods with one CPU": {text: `{"policyName":"static","entries":{"u1":{"a":"2-3"},"u2":{"a":"3"}}}`, bad: "CPU 3 is given to the pods u1 and u2"},
+		"two pods with one CPU, which stands as the kubelet goes by it": {
+			text: `{"policyName":"static","entries":{"u1":{"a":"2-3"},"u2":{"a":"3"}}}`,
+			want: host.CPUState{Policy: "static", Pods: map[string][]int{"u1": {2, 3}, "u2": {3}},
+				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}}, "u2": {"a": {3}}}},
+			several: []int{3},
+		},
 		"a pod with a CPU of the pool": {
-			text: `{"policyName":"static","defaultCpuSet":"0-2","entries":{"u1":{"a":"2-3"}}}`, bad: "CPU 2 is in defaultCpuSet and given to the pod u1",
+			text: `{"policyName":"static","defaultCpuSet":"0-2","entries":{"u1":{"a":"2-3"}}}`,
+			want: host.CPUState{Policy: "static", Default: []int{0, 1, 2}, Pods: map[string][]int{"u1": {2, 3}},
+				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}}}},
+			pool: []int{2},
 		},
 		"version 1 is refused": {text: `{"policyName":"static","entries":{"0123":"4-5"}}`, bad: "version 1 or corrupt"},
 		"torn":                 {text: `{"policyName":"sta`, bad: file},
@@ -366,6 +376,9 @@ func TestKubeletCPUState(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+			if several, pool := got.GivenTwice(); !slices.Equal(several, test.several) || !slices.Equal(pool, test.pool) {
+				t.Errorf("given twice: %v to pods, %v to a pod and the pool; want %v and %v", several, pool, test.several, test.pool)
 			}
 		})
 	}
