@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -277,12 +278,51 @@ func placed() explain.Pod {
 	}
 }
 
+// followed is a pod on a node whose kubelet chooses its CPUs; differs tells that it chose otherwise than predicted.
+func followed(differs ...string) explain.Pod {
+	gave := func(cpus string, numa int32, preferred bool) annotation.PlacedContainers {
+		at := strconv.Itoa(int(numa))
+		return annotation.PlacedContainers{
+			"main": {
+				Mask: annotation.NUMANodes{numa}, Preferred: preferred, CPUs: cpus,
+				Memory:    map[string]resource.Quantity{at: resource.MustParse("4Gi")},
+				Hugepages: map[string]map[string]resource.Quantity{"hugepages-2Mi": {"0-1": resource.MustParse("1Gi")}},
+				Devices:   map[string]annotation.PlacedDevices{"nvidia.com/gpu": {Mask: annotation.NUMANodes{numa}, Count: 2}, "x.io/any": {Count: 1}},
+			},
+			"proxy": {}, "side": {CPUs: "14"},
+		}
+	}
+	p := explain.Pod{
+		Pod: "default/follow", UID: "uid-follow", State: explain.Bound, Since: &born, Scheduler: "tenon-scheduler", QoS: "LSR", Nodes: 14,
+		Placement: &explain.Placement{Node: "epyc", Pool: explain.PoolKubelet, PoolCPUs: "2-5", NUMA: []explain.NUMA{{CPUSet: "2-5"}}, Predicted: gave("2-5", 0, true)},
+		Data:      explain.Data{Source: "scheduler"},
+	}
+	p.Placement.Actual = p.Placement.Predicted
+	if len(differs) > 0 {
+		p.Placement.Actual, p.Placement.Differs = gave("8-11", 1, false), differs
+	}
+	return p
+}
+
+// turnedDown is a pod that its kubelet rejected.
+func turnedDown() explain.Pod {
+	p := followed()
+	p.State, p.Placement.Actual, p.Placement.Pool, p.Placement.PoolCPUs, p.Placement.NUMA = explain.Finished, nil, "", "", nil
+	p.Rejection = &explain.Rejection{
+		Node: "epyc", Reason: "TopologyAffinityError", Message: "Resources cannot be allocated with Topology locality", BackoffSeconds: 25,
+	}
+	return p
+}
+
 func TestExplanationsAsGolden(t *testing.T) {
 	_, pending := waiting(t)
 	bound := placed()
 	r := renderer{now: born.Add(4*time.Minute + 12*time.Second)}
 	golden(t, "explain-pending.txt", r.pod(pending, corev1.PodPending))
 	golden(t, "explain-bound.txt", r.pod(bound, corev1.PodRunning))
+	golden(t, "explain-followed.txt", r.pod(followed(), corev1.PodRunning))
+	golden(t, "explain-mispredicted.txt", r.pod(followed("mask", "device"), corev1.PodRunning))
+	golden(t, "explain-rejected.txt", r.pod(turnedDown(), corev1.PodFailed))
 	r.width, r.ascii = 60, true
 	golden(t, "explain-narrow.txt", r.pod(pending, corev1.PodPending))
 	for _, line := range strings.Split(r.pod(pending, corev1.PodPending), "\n") {
@@ -290,7 +330,9 @@ func TestExplanationsAsGolden(t *testing.T) {
 			t.Errorf("wider than the terminal: %s", line)
 		}
 	}
-	for name, answer := range map[string]explain.Pod{"explain-pending.json": pending, "explain-bound.json": bound} {
+	for name, answer := range map[string]explain.Pod{
+		"explain-pending.json": pending, "explain-bound.json": bound, "explain-rejected.json": turnedDown(),
+	} {
 		var out strings.Builder
 		if err := printAnswer(&out, "json", answer, nil); err != nil {
 			t.Fatal(err)

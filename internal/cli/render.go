@@ -3,13 +3,17 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 )
 
@@ -46,8 +50,14 @@ func (r *renderer) pod(p explain.Pod, phase corev1.PodPhase) string {
 		r.cause(p)
 		r.nodes(p.Candidates)
 	}
+	if p.Rejection != nil {
+		r.rejection(*p.Rejection)
+	}
 	if p.Placement != nil {
-		r.placement(*p.Placement)
+		if p.Rejection == nil {
+			r.placement(*p.Placement)
+		}
+		r.kubelet(*p.Placement)
 	}
 	if p.Decision != nil {
 		r.decision(*p.Decision)
@@ -212,6 +222,87 @@ func (r *renderer) placement(p explain.Placement) {
 		}
 		r.line("", "%s", text)
 	}
+}
+
+// rejection tells why the kubelet did not run the pod, and what the scheduler does about it.
+func (r *renderer) rejection(j explain.Rejection) {
+	text := fmt.Sprintf("by the kubelet of node %s: %s", j.Node, j.Reason)
+	if j.Message != "" {
+		text += ": " + j.Message
+	}
+	r.line(r.symbol("✗", "x")+" rejected", "%s", text)
+	if j.BackoffSeconds > 0 {
+		r.line("", "no pod of this shape is placed on that node for another %s", age(time.Duration(j.BackoffSeconds)*time.Second))
+	}
+}
+
+// kubelet tells what the node's kubelet was predicted to give the pod's containers, and what it gave.
+func (r *renderer) kubelet(p explain.Placement) {
+	if p.Predicted == nil && p.Actual == nil {
+		return
+	}
+	r.containers("predicted", p.Predicted)
+	switch {
+	case p.Actual != nil && p.Predicted != nil && len(p.Differs) == 0:
+		r.line("actual", "as predicted")
+	case p.Actual != nil:
+		r.containers("actual", p.Actual)
+	}
+	if len(p.Differs) > 0 {
+		r.line("", "the kubelet did not do what was predicted: %s", strings.Join(p.Differs, ", "))
+	}
+}
+
+// containers has a line for each container that was given something.
+func (r *renderer) containers(label string, all annotation.PlacedContainers) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if text := given(all[name]); text != "" {
+			r.line(label, "%s: %s", name, text)
+			label = ""
+		}
+	}
+}
+
+// given lists what a container has: CPUs, memory and devices, and the NUMA nodes on which they were aligned.
+func given(c annotation.PlacedContainer) string {
+	var parts []string
+	if c.CPUs != "" {
+		parts = append(parts, "CPUs "+c.CPUs)
+	}
+	memory := func(kind string, on map[string]resource.Quantity) {
+		for _, nodes := range slices.Sorted(maps.Keys(on)) {
+			amount := on[nodes]
+			parts = append(parts, fmt.Sprintf("%s %s on numa %s", amount.String(), kind, nodes))
+		}
+	}
+	memory("memory", c.Memory)
+	for _, kind := range slices.Sorted(maps.Keys(c.Hugepages)) {
+		memory(kind, c.Hugepages[kind])
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Devices)) {
+		d := c.Devices[name]
+		text := fmt.Sprintf("%d %s", d.Count, name)
+		if len(d.Mask) > 0 {
+			text += " on numa " + numaList(d.Mask)
+		}
+		parts = append(parts, text)
+	}
+	if len(c.Mask) > 0 {
+		on := "on numa "
+		if c.Preferred {
+			on = "aligned on numa "
+		}
+		parts = append(parts, on+numaList(c.Mask))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func numaList(nodes annotation.NUMANodes) string {
+	ids := make([]int, len(nodes))
+	for i, n := range nodes {
+		ids[i] = int(n)
+	}
+	return cpuset.FormatIDs(ids)
 }
 
 // cores counts whole cores and names those that the pod shares.

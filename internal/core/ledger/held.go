@@ -145,6 +145,17 @@ const (
 	DifferentDevices
 )
 
+// Kinds are the words for d's differences that the metric tenon_topology_mispredict_total has too; none for 0.
+func (d Difference) Kinds() []string {
+	var kinds []string
+	for i, kind := range [...]string{"mask", "cpus", "memory", "device"} {
+		if d&(1<<i) != 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
 // Compare holds an actual placement against the predicted one. Which of equal devices a container gets, and how they are
 // split over the nodes of a mask, is the device plugin's to say: that is no difference.
 func Compare(predicted, actual kubelet.Placement) Difference {

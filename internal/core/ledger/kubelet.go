@@ -230,9 +230,13 @@ type Stay struct {
 	Entry     Entry
 	Source    Source
 	Placement kubelet.Placement
+	// Predicted is what the scheduler predicted when it bound the pod; nil without.
+	Predicted kubelet.Placement
 	// Refused: the kubelet, as it is predicted, would not have admitted it.
 	Refused bool
 }
+
+func (s *stay) told() Stay { return Stay{s.Entry, s.source, s.placement, s.predicted, s.refused} }
 
 // Stay returns what the pod has of the node's kubelet; false when it takes no part.
 func (v *View) Stay(uid string) (Stay, bool) {
@@ -243,8 +247,7 @@ func (v *View) Stay(uid string) (Stay, bool) {
 	if !ok {
 		return Stay{}, false
 	}
-	s := v.tenancy.stays[i]
-	return Stay{s.Entry, s.source, s.placement, s.refused}, true
+	return v.tenancy.stays[i].told(), true
 }
 
 // Stays yields all pods that take part, by UID.
@@ -254,7 +257,7 @@ func (v *View) Stays() iter.Seq[Stay] {
 			return
 		}
 		for _, s := range v.tenancy.stays {
-			if !yield(Stay{s.Entry, s.source, s.placement, s.refused}) {
+			if !yield(s.told()) {
 				return
 			}
 		}

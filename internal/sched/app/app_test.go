@@ -271,6 +271,16 @@ func TestEndpoints(t *testing.T) {
 	expect("/apis/v1/__services__", 200, "availableCPUs")
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/absent", 404, "cannot find node")
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/n", 200, "availableCPUs")
+	expect("/apis/v1/plugins/NodeNUMAResource/mispredictions", 200, "[]")
+	for name, reason := range map[string]string{"rejected": "TopologyAffinityError", "crashed": ""} {
+		pod := testPod(name)
+		pod.Spec.NodeName, pod.Status = "n", corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason}
+		if err := s.failed.GetStore().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("/apis/v1/explain/pods/default/rejected", 200, `"rejection":{"node":"n","reason":"TopologyAffinityError"}`)
+	expect("/apis/v1/explain/pods/default/crashed", 404, "cannot find pod")
 }
 
 func TestDecisionsRememberTheBestScores(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
@@ -50,7 +51,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may rights) (http.Handler, 
 		Pod: func(namespace, name string) *corev1.Pod {
 			pod, err := s.config.InformerFactory.Core().V1().Pods().Lister().Pods(namespace).Get(name)
 			if err != nil {
-				return nil
+				return s.rejectedPod(namespace, name)
 			}
 			return pod
 		},
@@ -61,7 +62,16 @@ func (s *Scheduler) diagnostics(ctx context.Context, may rights) (http.Handler, 
 			}
 			return l.Evaluate(ctx, pod)
 		}),
-		Queue:       s.queued,
+		Queue:     s.queued,
+		LeftAlone: s.tracker.LeftAlone,
+		Mispredictions: func() []explain.Misprediction {
+			records := s.tracker.Mispredictions()
+			out := make([]explain.Misprediction, len(records))
+			for i := range records {
+				out[i] = explain.Misprediction(records[i])
+			}
+			return out
+		},
 		Decisions:   s.decisions,
 		Flags:       s.flags,
 		Mounts:      mounts,
@@ -79,6 +89,22 @@ func (s *Scheduler) diagnostics(ctx context.Context, may rights) (http.Handler, 
 		return nil, fmt.Errorf("diagnostics: %w", err)
 	}
 	return h, nil
+}
+
+// rejectedPod returns a pod that its kubelet did not run, nil when there is none of that name.
+func (s *Scheduler) rejectedPod(namespace, name string) *corev1.Pod {
+	obj, found, err := s.failed.GetStore().GetByKey(namespace + "/" + name)
+	if err != nil || !found {
+		return nil
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	if _, rejected := convert.Rejected(pod); !rejected {
+		return nil // nothing but its name is kept
+	}
+	return pod
 }
 
 type evaluatorFunc func(context.Context, *corev1.Pod) (explain.Verdict, error)

@@ -8,8 +8,6 @@ import (
 
 	"k8s.io/klog/v2"
 	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
-
-	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // Run schedules until ctx ends, which is not an error. With leader election the process exits when it loses the lock or
@@ -49,7 +47,7 @@ func (s *Scheduler) markSynced(ctx context.Context) {
 
 // track follows what becomes of bound pods. It ends with ctx.
 func (s *Scheduler) track(ctx context.Context) {
-	if err := s.tracker.Run(ctx, kube.NewRejectionInformer(s.config.Client)); err != nil {
+	if err := s.tracker.Run(ctx, s.failed); err != nil {
 		klog.FromContext(ctx).Error(err, "Rejected pods are not followed")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -35,6 +36,7 @@ type Scheduler struct {
 	metrics  *metricSet
 	reporter *reporter
 	tracker  *nodenumaresource.Tracker
+	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
 	decisions *diag.Ring
 	flags     *diag.Flags
@@ -79,6 +81,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	}
 	s.metrics.configured(&cc.ComponentConfig)
 	s.tracker = nodenumaresource.NewTracker(store, s.metrics.plugin, time.Now)
+	s.failed = kube.NewRejectionInformer(cc.Client)
 	s.registry = Registry(store, s.metrics.plugin, s.tracker)
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err

@@ -29,7 +29,8 @@ type Config struct {
 	View func(node string) *ledger.View
 	// NodeInfo returns a private copy of the scheduler's view of a node.
 	NodeInfo func(node string) (fwk.NodeInfo, bool)
-	// Pod returns a pod as the informers have it, nil when there is none.
+	// Pod returns a pod as the informers have it, nil when there is none. Of pods that have ended it knows those that their
+	// kubelet rejected.
 	Pod func(namespace, name string) *corev1.Pod
 	// Evaluator answers for pods that hold no node.
 	Evaluator Evaluator
@@ -37,6 +38,11 @@ type Config struct {
 	Queue func(pod *corev1.Pod) *explain.Queue
 	// Ages tells how old the data about a node are. Optional.
 	Ages func(node string) map[string]time.Duration
+
+	// Mispredictions returns the last pods that were predicted wrong, the latest first. Optional.
+	Mispredictions func() []explain.Misprediction
+	// LeftAlone returns how much longer the node of a rejected pod is kept from pods of the same shape. Optional.
+	LeftAlone func(pod *corev1.Pod) time.Duration
 
 	Decisions *Ring
 	Flags     *Flags
@@ -91,6 +97,12 @@ func (c *Config) complete() error {
 	}
 	if c.Ages == nil {
 		c.Ages = func(string) map[string]time.Duration { return nil }
+	}
+	if c.Mispredictions == nil {
+		c.Mispredictions = func() []explain.Misprediction { return nil }
+	}
+	if c.LeftAlone == nil {
+		c.LeftAlone = func(*corev1.Pod) time.Duration { return 0 }
 	}
 	if c.MayRead == nil {
 		c.MayRead = func(*http.Request, string) bool { return true }

@@ -36,6 +36,7 @@ func New(c Config) (http.Handler, error) {
 	s.native(PluginPrefix+numaPlugin+"/nodes/{nodeName}", s.view(func(r *http.Request, v *ledger.View) any {
 		return nodeAllocationOf(r.PathValue("nodeName"), v, s.reader(r))
 	}))
+	s.native(PluginPrefix+numaPlugin+"/mispredictions", s.mispredictions)
 	s.native("/apis/v1/explain/pods/{namespace}/{name}", s.explain)
 	s.native("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.ofNode(s.hints))
 	s.native("/apis/v1/decisions", s.decisions)
@@ -188,6 +189,16 @@ func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 		namespace, _ := namespaceOf(d.Pod)
 		return !mayRead(namespace)
 	}))
+}
+
+// mispredictions leaves out the pods that the caller may not read.
+func (s *server) mispredictions(w http.ResponseWriter, r *http.Request) {
+	mayRead := s.reader(r)
+	all := slices.DeleteFunc(s.Mispredictions(), func(m explain.Misprediction) bool { return !mayRead(m.Namespace) })
+	if all == nil {
+		all = []explain.Misprediction{}
+	}
+	writeJSON(w, all)
 }
 
 // reader answers for one request whether its caller may read a namespace, asking once for each.

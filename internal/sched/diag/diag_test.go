@@ -18,6 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -80,7 +81,10 @@ func config(t *testing.T) Config {
 	pending.Name, pending.UID, pending.Spec.NodeName = "waits", "u-waits", ""
 	broken := pending.DeepCopy()
 	broken.Name = "broken"
-	pods := map[string]*corev1.Pod{"default/lse": boundPod(), "default/waits": pending, "default/broken": broken}
+	rejected := boundPod()
+	rejected.Name, rejected.UID = "rejected", "u-rejected"
+	rejected.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "SMTAlignmentError", Message: "odd"}
+	pods := map[string]*corev1.Pod{"default/rejected": rejected, "default/lse": boundPod(), "default/waits": pending, "default/broken": broken}
 	node := framework.NewNodeInfo(boundPod())
 	node.SetNode(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}},
@@ -119,7 +123,32 @@ func config(t *testing.T) Config {
 		}},
 		Queue:     func(*corev1.Pod) *explain.Queue { return &explain.Queue{Place: "unschedulable", Attempts: 6} },
 		Ages:      func(string) map[string]time.Duration { return map[string]time.Duration{"topology": 3 * time.Second} },
+		LeftAlone: func(*corev1.Pod) time.Duration { return 30 * time.Second },
 		Decisions: ring, Flags: &Flags{},
+	}
+}
+
+func TestMispredictionsOfPodsThatTheCallerMayNotReadAreLeftOut(t *testing.T) {
+	t.Parallel()
+	c := config(t)
+	c.MayRead = func(_ *http.Request, namespace string) bool { return namespace == "default" }
+	c.Mispredictions = func() []explain.Misprediction {
+		at := time.Unix(1700000000, 0).UTC()
+		return []explain.Misprediction{
+			{
+				Time: at, Namespace: "default", Name: "b", UID: "u-b", Node: "n", Mode: "Follow", Model: "1.36", Kinds: []string{"cpus"},
+				Predicted: annotation.PlacedContainers{"c": {CPUs: "2-3"}}, Actual: annotation.PlacedContainers{"c": {CPUs: "4-5"}},
+			},
+			{Time: at, Namespace: "secret", Name: "s", UID: "u-s", Node: "n", Mode: "Follow", Model: "1.36", Kinds: []string{"cpus"}},
+			{Time: at, Namespace: "default", Name: "a", UID: "u-a", Node: "n", Mode: "Own", Model: "1.36", Kinds: []string{"rejected"}, Reason: "TopologyAffinityError"},
+		}
+	}
+	status, got, _ := ask(serve(t, c), http.MethodGet, "/apis/v1/plugins/NodeNUMAResource/mispredictions", "")
+	const want = `[{"time":"2023-11-14T22:13:20Z","namespace":"default","name":"b","uid":"u-b","node":"n","mode":"Follow","model":"1.36","kinds":["cpus"],` +
+		`"predicted":{"c":{"cpus":"2-3"}},"actual":{"c":{"cpus":"4-5"}}},` +
+		`{"time":"2023-11-14T22:13:20Z","namespace":"default","name":"a","uid":"u-a","node":"n","mode":"Own","model":"1.36","kinds":["rejected"],"reason":"TopologyAffinityError"}]`
+	if status != http.StatusOK || got != want {
+		t.Errorf("status %d, got\n%s\nwant\n%s", status, got, want)
 	}
 }
 
@@ -151,7 +180,11 @@ func TestBodiesByteByByte(t *testing.T) {
 		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions","/apis/v1/explain/pods/:namespace/:name",` +
 			`"/apis/v1/explain/pods/:namespace/:name/hints/:nodeName","/apis/v1/nodes/:nodeName",` +
 			`"/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName","/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",` +
-			`"/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName"]}`,
+			`"/apis/v1/plugins/NodeNUMAResource/mispredictions","/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName"]}`,
+		numa + "mispredictions": `[]`,
+		"/apis/v1/explain/pods/default/rejected": `{"pod":"default/rejected","uid":"u-rejected","state":"Finished","scheduler":"tenon-scheduler","qos":"LSE","nodes":0,"obstacles":[],"minimalSets":[],"candidates":[],` +
+			`"placement":{"node":"node-1","numa":[]},"rejection":{"node":"node-1","reason":"SMTAlignmentError","message":"odd","backoffSeconds":30},"data":{"ages":{"topology":3},"source":"scheduler"},` +
+			`"notes":["the decision is not among the last ones that this scheduler remembers"]}`,
 		numa + "availableCPUs/node-1":    `{"availableCPUs":"3-15,19-31","allocated":{` + allocated + `}}`,
 		numa + "availableCPUs/bare":      `{"availableCPUs":"","allocated":{}}`,
 		numa + "cpuTopologyOptions/bare": `{"cpuTopology":null,"reservedCPUs":"","maxRefCount":1,"policy":{"policy":"none"},"fault":"TopologyMissing"}`,

@@ -62,6 +62,9 @@ func (s *server) bound(pod *corev1.Pod) explain.Pod {
 	out := explain.Head(pod)
 	out.Placement = explain.PlacementOf(pod, s.View(pod.Spec.NodeName))
 	out.Data = explain.Data{Source: "scheduler", Ages: seconds(s.Ages(pod.Spec.NodeName))}
+	if out.Rejection != nil {
+		out.Rejection.BackoffSeconds = int64(s.LeftAlone(pod).Round(time.Second).Seconds())
+	}
 	if n, ok := s.NodeInfo(pod.Spec.NodeName); !ok || n.Node() == nil {
 		out.Notes = append(out.Notes, explain.MissingNode(pod.Spec.NodeName))
 	}

@@ -339,10 +339,16 @@ func TestARejectedPodsReplacementDoesNotLoop(t *testing.T) {
 		if allowed(next) {
 			t.Fatalf("rejection %d: the back-off of %s is over too early", i, delay)
 		}
+		if got := f.tracker.LeftAlone(failed); got != time.Second {
+			t.Fatalf("rejection %d: the node is said to be left alone for %s more, want 1s", i, got)
+		}
 		f.clock.advance(time.Second)
 		f.tracker.Tick(t.Context())
 		if !allowed(next) {
 			t.Fatalf("rejection %d: the back-off of %s does not end", i, delay)
+		}
+		if got := f.tracker.LeftAlone(failed); got != 0 {
+			t.Fatalf("rejection %d: the back-off is over and said to last %s more", i, got)
 		}
 		if names := f.woken.names; len(names) != i+1 || names[i] != "default/"+next.Name {
 			t.Fatalf("rejection %d woke %v, want the pod that waited", i, names)

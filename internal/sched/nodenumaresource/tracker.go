@@ -123,19 +123,19 @@ type waiter struct {
 
 // Misprediction is a pod for which a node did something else than was predicted.
 type Misprediction struct {
-	Time      time.Time `json:"time"`
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	UID       types.UID `json:"uid"`
-	Node      string    `json:"node"`
-	Mode      string    `json:"mode"`
-	Model     string    `json:"model"`
+	Time      time.Time
+	Namespace string
+	Name      string
+	UID       types.UID
+	Node      string
+	Mode      string
+	Model     string
 	// Kinds are rejected, mask, cpus, memory and device.
-	Kinds []string `json:"kinds"`
+	Kinds []string
 	// Reason is the kubelet's, of rejected pods.
-	Reason    string                      `json:"reason,omitempty"`
-	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
-	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
+	Reason    string
+	Predicted annotation.PlacedContainers
+	Actual    annotation.PlacedContainers
 }
 
 // NewTracker returns a tracker of the pods on store's nodes, which it makes its listener.
@@ -243,29 +243,13 @@ func (t *Tracker) confirmed(node string, c ledger.Confirmation) {
 	p := c.Entry.Guest.Prediction
 	m := Misprediction{
 		Time: t.now(), Namespace: c.Entry.Namespace, Name: c.Entry.Name, UID: types.UID(c.Entry.UID), Node: node,
-		Mode: t.store.View(node).Facts().Mode.String(), Model: p.Model, Kinds: kinds(c.Difference),
+		Mode: t.store.View(node).Facts().Mode.String(), Model: p.Model, Kinds: c.Difference.Kinds(),
 		Predicted: convert.Placed(p.Held), Actual: convert.Placed(c.Actual),
 	}
 	t.record(m)
 	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
 		placementMispredicted, "Confirming", "the kubelet of node %s placed the pod otherwise than predicted (%s): see the diagnostics of the scheduler for both placements",
 		node, strings.Join(m.Kinds, ", "))
-}
-
-// kinds are the values of the metric's label.
-func kinds(d ledger.Difference) []string {
-	var out []string
-	for _, k := range [...]struct {
-		difference ledger.Difference
-		kind       string
-	}{
-		{ledger.DifferentMask, "mask"}, {ledger.DifferentCPUs, "cpus"}, {ledger.DifferentMemory, "memory"}, {ledger.DifferentDevices, "device"},
-	} {
-		if d&k.difference != 0 {
-			out = append(out, k.kind)
-		}
-	}
-	return out
 }
 
 // record counts and keeps a misprediction.
@@ -407,6 +391,22 @@ func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
 		b.ended = false
 		t.waits.Add(1)
 	}
+}
+
+// LeftAlone returns how long from now on the node of a rejected pod is still left alone for pods of its shape; 0 when it
+// is not.
+func (t *Tracker) LeftAlone(pod *corev1.Pod) time.Duration {
+	if t.waits.Load() == 0 {
+		return 0
+	}
+	t.mu.Lock()
+	args := t.args
+	t.mu.Unlock()
+	r, reason, _ := convert.Request(pod, args)
+	if !reason.OK() {
+		return 0
+	}
+	return time.Duration(t.refuses(pod.Spec.NodeName, r.Signature()).Extra) * time.Second
 }
 
 // refuses returns KubeletRejected while the node is left alone for pods of this shape.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Verdict is what every filter said about a pod on one snapshot.
@@ -50,6 +51,9 @@ func Head(pod *corev1.Pod) Pod {
 	out := Pod{
 		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), State: StateOf(pod), Scheduler: pod.Spec.SchedulerName,
 		QoS: qosOf(pod), Asked: asked(pod), Obstacles: []why.Wire{}, MinimalSets: []Set{}, Candidates: []Candidate{},
+	}
+	if reason, rejected := convert.Rejected(pod); rejected {
+		out.Rejection = &Rejection{Node: pod.Spec.NodeName, Reason: reason, Message: pod.Status.Message}
 	}
 	if t := pod.CreationTimestamp; !t.IsZero() {
 		since := t.UTC()

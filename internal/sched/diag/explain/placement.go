@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -29,7 +30,8 @@ func MissingNode(name string) string { return "there is no node " + name + ": no
 // PlacementOf tells where a bound pod is by the account of its node. v may be nil when nothing is known of the node.
 func PlacementOf(pod *corev1.Pod, v *ledger.View) *Placement {
 	out := &Placement{Node: pod.Spec.NodeName, NUMA: []NUMA{}}
-	if v == nil {
+	out.ofKubelet(pod, v)
+	if v == nil || convert.Ended(pod) {
 		return out
 	}
 	m := v.Machine()
@@ -38,7 +40,7 @@ func PlacementOf(pod *corev1.Pod, v *ledger.View) *Placement {
 		class, band, kubeClass := convert.PodQoS(pod)
 		e = ledger.Entry{Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kubeClass, MilliCPU: milliCPU(pod)})}
 	}
-	if e.Role.Binds() {
+	if e.Role.Binds() && (e.CPUList != "" || v.Facts().Mode != ledger.Follow) {
 		out.CPUSet = e.CPUList
 		if m != nil {
 			cpus := v.CPUsOf(e.UID)
@@ -59,6 +61,25 @@ func PlacementOf(pod *corev1.Pod, v *ledger.View) *Placement {
 		out.PoolCPUs, out.NUMA = m.FormatList(cpus), byNUMA(m, cpus, false)
 	}
 	return out
+}
+
+// ofKubelet tells what was predicted that the kubelet gives the pod, and what it gave. Without an account of the pod its
+// own object says the former.
+func (p *Placement) ofKubelet(pod *corev1.Pod, v *ledger.View) {
+	if predicted, _, err := annotation.ParsePredictedPlacement(pod.Annotations[annotation.PredictedPlacementKey]); err == nil {
+		p.Predicted = predicted.Containers
+	}
+	if v == nil {
+		return
+	}
+	s, known := v.Stay(string(pod.UID))
+	if !known || s.Source != ledger.Reported {
+		return
+	}
+	p.Actual = convert.Placed(ledger.HeldOf(v.Machine(), s.Placement))
+	if s.Predicted != nil {
+		p.Differs = ledger.CompareOn(v.Machine(), s.Predicted, s.Placement).Kinds()
+	}
 }
 
 func pool(v *ledger.View, e ledger.Entry) (string, cpuset.Set) {

@@ -3,6 +3,9 @@ package explain
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -29,6 +32,8 @@ type Pod struct {
 	Candidates  []Candidate `json:"candidates"`
 	// Placement and Decision are set for bound pods; Decision only while the scheduler remembers it.
 	Placement *Placement `json:"placement,omitempty"`
+	// Rejection is set for pods that their kubelet did not run.
+	Rejection *Rejection `json:"rejection,omitempty"`
 	Decision  *Decision  `json:"decision,omitempty"`
 	Data      Data       `json:"data"`
 	// Notes are sentences about the answer itself: what it could not look at, and why.
@@ -90,6 +95,40 @@ type Placement struct {
 	Pool     string `json:"pool,omitempty"`
 	PoolCPUs string `json:"poolCPUs,omitempty"`
 	NUMA     []NUMA `json:"numa"`
+	// Predicted is what the scheduler predicted that the node's kubelet gives the pod, by container; absent where it
+	// predicted nothing. Actual is what the node reports; absent while it has not. Differs says in which way they are not
+	// the same, once both are known: mask, cpus, memory, device.
+	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
+	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
+	Differs   []string                    `json:"differs,omitempty"`
+}
+
+// Rejection is why a kubelet did not run a pod.
+type Rejection struct {
+	Node string `json:"node"`
+	// Reason and Message are the kubelet's.
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// BackoffSeconds is how much longer the scheduler keeps pods of the same shape off the node; 0 when it does not.
+	BackoffSeconds int64 `json:"backoffSeconds,omitempty"`
+}
+
+// Misprediction is a pod for which the kubelet of its node did something else than the scheduler had predicted.
+type Misprediction struct {
+	Time      time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Node      string    `json:"node"`
+	// Mode is the node's topology mode, Model the release of the kubelet that was predicted.
+	Mode  string `json:"mode"`
+	Model string `json:"model"`
+	// Kinds are rejected, mask, cpus, memory and device.
+	Kinds []string `json:"kinds"`
+	// Reason is the kubelet's, of rejected pods.
+	Reason    string                      `json:"reason,omitempty"`
+	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
+	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
 }
 
 // NUMA is the part of a placement on one NUMA node, in the kernel's ids.

@@ -1,0 +1,111 @@
+package explain
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+func TestPlacementTellsWhatTheKubeletWasPredictedToGiveAndGave(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	behaviour, _ := kubelet.ModelOf("v1.36.0")
+	node, reason := kubelet.NewNode(m, kubelet.Config{
+		Model: behaviour, CPU: kubelet.CPU{Static: true}, Topology: kubelet.Topology{Policy: hint.Restricted},
+	}, kubelet.Inventory{})
+	if !reason.OK() {
+		t.Fatalf("NewNode: %+v", reason)
+	}
+	guest := &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{{Name: "c", CPUs: 2}}}
+	held := func(cpus string, numa ...int) ledger.Held {
+		return ledger.Held{Container: "c", NUMAIDs: numa, Preferred: true, CPUList: cpus}
+	}
+	entry := ledger.Entry{
+		UID: "u", Namespace: "d", Name: "p", Class: qos.LSR, Role: qos.ExclusiveWithBE, KubeletCPUs: 2,
+		Guest: &ledger.Guest{Pod: guest, Prediction: &ledger.Prediction{Model: "1.36", Gen: 1, Held: []ledger.Held{held("0,8", 0)}}},
+	}
+	const written = `{"model":"1.36","gen":1,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"0,8"}}}`
+	placed := func(cpus string, numa int32) annotation.PlacedContainers {
+		return annotation.PlacedContainers{"c": {Mask: annotation.NUMANodes{numa}, Preferred: true, CPUs: cpus}}
+	}
+	tests := map[string]struct {
+		report []ledger.Placed // nil: the node has not reported the pod
+		pod    func(*corev1.Pod)
+		want   Placement
+	}{
+		"predicted, not reported yet": {want: Placement{Predicted: placed("0,8", 0)}},
+		"reported as predicted": {
+			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("0,8", 0)}}},
+			want:   Placement{Predicted: placed("0,8", 0), Actual: placed("0,8", 0)},
+		},
+		"reported with other CPUs of the same NUMA node": {
+			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("1,9", 0)}}},
+			want:   Placement{Predicted: placed("0,8", 0), Actual: placed("1,9", 0), Differs: []string{"cpus"}},
+		},
+		"reported on another NUMA node": {
+			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("4,12", 1)}}},
+			want:   Placement{Predicted: placed("0,8", 0), Actual: placed("4,12", 1), Differs: []string{"mask"}},
+		},
+		"an annotation that cannot be read": {
+			pod:  func(p *corev1.Pod) { p.Annotations[annotation.PredictedPlacementKey] = "{" },
+			want: Placement{},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := ledger.New(ledger.Facts{
+				Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: ledger.Kubelet{Static: true},
+				Model: ledger.Model{Node: node, CPUs: true, Policy: ledger.Restricted, Release: "1.36", Gen: 2, Placed: tt.report},
+			}, entry).View()
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "u", Annotations: map[string]string{annotation.PredictedPlacementKey: written}},
+				Spec:       corev1.PodSpec{NodeName: "n"},
+			}
+			if tt.pod != nil {
+				tt.pod(pod)
+			}
+			got := PlacementOf(pod, v)
+			if diff := cmp.Diff(tt.want, Placement{Predicted: got.Predicted, Actual: got.Actual, Differs: got.Differs}); diff != "" {
+				t.Errorf("placement (-want +got):\n%s", diff)
+			}
+			if alone := PlacementOf(pod, nil); !cmp.Equal(alone.Predicted, tt.want.Predicted) || alone.Actual != nil {
+				t.Errorf("without an account of the node: %+v", alone)
+			}
+		})
+	}
+}
+
+func TestARejectedPodIsToldWithTheKubeletsReason(t *testing.T) {
+	t.Parallel()
+	pod := func(reason string, phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"},
+			Status: corev1.PodStatus{Phase: phase, Reason: reason, Message: "no alignment"},
+		}
+	}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want *Rejection
+	}{
+		"by the topology manager":     {pod("TopologyAffinityError", corev1.PodFailed), &Rejection{Node: "n", Reason: "TopologyAffinityError", Message: "no alignment"}},
+		"by the node's other checks":  {pod("OutOfcpu", corev1.PodFailed), &Rejection{Node: "n", Reason: "OutOfcpu", Message: "no alignment"}},
+		"failed by itself":            {pod("", corev1.PodFailed), nil},
+		"running with an odd message": {pod("TopologyAffinityError", corev1.PodRunning), nil},
+	} {
+		if diff := cmp.Diff(c.want, Head(c.pod).Rejection); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if got := PlacementOf(c.pod, ledger.New(ledger.Facts{Machine: machine(t)}).View()); c.pod.Status.Phase == corev1.PodFailed && (got.Pool != "" || got.Node != "n") {
+			t.Errorf("%s: a pod that has ended is said to run on %+v", name, got)
+		}
+	}
+}
