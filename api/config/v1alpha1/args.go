@@ -26,6 +26,10 @@ type NodeNUMAResourceArgs struct {
 	// NUMAScoringStrategy ranks the NUMA nodes of a node that says nothing itself. Default: LeastAllocated.
 	NUMAScoringStrategy *ScoringStrategy `json:"numaScoringStrategy,omitempty"`
 
+	// DefaultNUMATopologyPolicy is the NUMA topology policy of nodes of which neither the label numa-topology-policy nor a
+	// NodeResourceTopology (of a kubelet) says one: None (default), BestEffort, Restricted or SingleNUMANode. What they say
+	// counts, None too. It takes effect on what Tenon places and judges; it does not change any kubelet.
+	DefaultNUMATopologyPolicy string `json:"defaultNUMATopologyPolicy,omitempty"`
 	// MinSharedCPUs is the number of CPUs that exclusive allocations leave to the CPU shared pool of every node, 0 or
 	// more. Default: the CPUs that the kubelet reserves, else one core.
 	MinSharedCPUs *int32 `json:"minSharedCPUs,omitempty"`
@@ -79,6 +83,9 @@ func (a *NodeNUMAResourceArgs) SetDefaults() {
 	}
 	if a.DefaultCPUExclusivePolicy == "" {
 		a.DefaultCPUExclusivePolicy = "None"
+	}
+	if a.DefaultNUMATopologyPolicy == "" {
+		a.DefaultNUMATopologyPolicy = "None"
 	}
 	a.ScoringStrategy = withDefaults(a.ScoringStrategy)
 	a.NUMAScoringStrategy = withDefaults(a.NUMAScoringStrategy)

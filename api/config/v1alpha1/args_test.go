@@ -28,10 +28,11 @@ func TestDecode(t *testing.T) {
 			},
 		},
 		"our own, in YAML": {
-			obj: &runtime.Unknown{ContentType: runtime.ContentTypeYAML, Raw: []byte("minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nstrictSpreadAvoidance: true\nvolcanoScore: true\nvolcanoStrictPolicyMatch: true\n")},
+			obj: &runtime.Unknown{ContentType: runtime.ContentTypeYAML, Raw: []byte("minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nstrictSpreadAvoidance: true\nvolcanoScore: true\nvolcanoStrictPolicyMatch: true\ndefaultNUMATopologyPolicy: BestEffort\n")},
 			want: func(a *v1alpha1.NodeNUMAResourceArgs) {
 				a.MinSharedCPUs, a.BindAllPodsOnPolicyNodes, a.StrictSpreadAvoidance = &floor, true, true
 				a.VolcanoScore, a.VolcanoStrictPolicyMatch = true, true
+				a.DefaultNUMATopologyPolicy = "BestEffort"
 			},
 		},
 		"weights that say the default in other words": {
@@ -79,6 +80,7 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 		"another version":               {`{"apiVersion":"kubescheduler.config.k8s.io/v1beta3"}`, []string{`apiVersion: Unsupported value: "kubescheduler.config.k8s.io/v1beta3"`}},
 		"an unknown bind policy":        {`{"defaultCPUBindPolicy":"ConstrainedBurst"}`, []string{`defaultCPUBindPolicy: Unsupported value: "ConstrainedBurst": supported values: "FullPCPUs", "SpreadByPCPUs"`}},
 		"an unknown exclusive":          {`{"defaultCPUExclusivePolicy":"x"}`, []string{`defaultCPUExclusivePolicy: Unsupported value: "x"`}},
+		"an unknown topology policy":    {`{"defaultNUMATopologyPolicy":"single-numa-node"}`, []string{`defaultNUMATopologyPolicy: Unsupported value: "single-numa-node": supported values: "None", "BestEffort", "Restricted", "SingleNUMANode"`}},
 		"an unknown strategy":           {`{"numaScoringStrategy":{"type":"DistributeEvenly"}}`, []string{`numaScoringStrategy.type: Unsupported value: "DistributeEvenly"`}},
 		"a negative floor":              {`{"minSharedCPUs":-1}`, []string{"minSharedCPUs: Invalid value: -1: must be 0 or more"}},
 		"a resource that is not scored": {`{"scoringStrategy":{"resources":[{"name":"gpu"}]}}`, []string{`scoringStrategy.resources[0].name: Unsupported value: "gpu"`}},

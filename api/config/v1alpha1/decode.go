@@ -76,6 +76,7 @@ func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
 	}
 	check(field.NewPath("defaultCPUBindPolicy"), a.DefaultCPUBindPolicy, "FullPCPUs", "SpreadByPCPUs")
 	check(field.NewPath("defaultCPUExclusivePolicy"), a.DefaultCPUExclusivePolicy, "None", "PCPULevel", "NUMANodeLevel")
+	check(field.NewPath("defaultNUMATopologyPolicy"), a.DefaultNUMATopologyPolicy, "None", "BestEffort", "Restricted", "SingleNUMANode")
 	for _, s := range []struct {
 		path     *field.Path
 		strategy *ScoringStrategy
