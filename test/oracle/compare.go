@@ -13,8 +13,10 @@ import (
 // prediction is what our model says of one admission.
 type prediction struct {
 	placement kubelet.Placement
-	refusal   *kubelet.Refusal
-	fits      bool // what State.Fits said
+	// served is what its containers get; of a refused pod, those that come before the one that fails.
+	served  kubelet.Placement
+	refusal *kubelet.Refusal
+	fits    bool // what State.Fits said
 }
 
 // documented is a difference that is known and stays. Nothing is documented that a model could follow.
@@ -66,7 +68,7 @@ func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
 		return v
 	}
 	// A free choice of devices comes first: what follows it differs for that reason.
-	if o.choseOthers(p, pred, actual) {
+	if o.choseOthers(p, pred.served, actual) {
 		v.known = deviceChoice
 		differ("devices: the kubelet took others of the reusable ones")
 		return v
@@ -196,16 +198,16 @@ func describe(r *kubelet.Refusal) string {
 // choseOthers reports whether the two sides part, in the first container where their devices differ, over which of the
 // devices to take that the pod's init containers left: both take the same number, all of them reusable, and fewer than
 // there are.
-func (o *model) choseOthers(p *Pod, pred prediction, actual kubelet.Placement) bool {
+func (o *model) choseOthers(p *Pod, served, actual kubelet.Placement) bool {
 	for i, c := range p.Containers {
 		if len(c.Devices) == 0 || i >= len(actual) {
 			continue
 		}
-		j := slices.IndexFunc(pred.placement, func(g kubelet.Given) bool { return g.Container == c.Name })
+		j := slices.IndexFunc(served, func(g kubelet.Given) bool { return g.Container == c.Name })
 		if j < 0 {
 			return false
 		}
-		want, got := sortedDevices(actual[i].Devices), sortedDevices(pred.placement[j].Devices)
+		want, got := sortedDevices(actual[i].Devices), sortedDevices(served[j].Devices)
 		if slices.Equal(want, got) {
 			continue
 		}

@@ -135,7 +135,8 @@ func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, 
 		out.Hanging = append(out.Hanging, i)
 		return false, nil
 	}
-	a, err := k.Ask(&Request{Admit: o.prefer(p, o.onTheWay(pod, pred))})
+	pred.served = o.onTheWay(pod, pred)
+	a, err := k.Ask(&Request{Admit: o.prefer(p, pred.served)})
 	if err != nil {
 		return true, err
 	}
