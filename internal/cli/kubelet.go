@@ -237,17 +237,10 @@ func originsOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, f *ledger.Facts
 	out["numaTopology"] = k.Topology.From
 	if labels.NUMATopology != "" {
 		out["numaTopology"] = origin{fromLabel, present(annotation.NodeNUMATopologyPolicy, annotation.NodeNUMATopologyPolicyAlias)}
-	} else if k.Topology.From.Source == fromAttribute && namesPolicy(t) {
-		out["numaTopology"] = origin{Source: fromPolicies} // of the two the older list counts first
+	} else if k.Topology.From.Source == fromAssumption {
+		out["numaTopology"] = origin{Source: fromArgument}
 	}
 	return out
-}
-
-func namesPolicy(t *v1alpha2.NodeResourceTopology) bool {
-	return slices.ContainsFunc(t.TopologyPolicies, func(word string) bool { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
-		_, _, ok := reportedPolicy(word)
-		return ok
-	})
 }
 
 // line describes a manager in one phrase.

@@ -73,7 +73,7 @@ func TestEverySettingSaysWhereItComesFrom(t *testing.T) {
 		"an attribute, which is newer than topologyPolicies": {
 			"foreign", func(v machineView) origin { return v.Kubelet.Topology.From }, origin{"attribute", "topologyManagerPolicy"},
 		},
-		"a policy of which two lists speak": {"foreign", func(v machineView) origin { return v.Policies.From["numaTopology"] }, origin{"topologyPolicies", ""}},
+		"a policy of which two lists speak": {"foreign", func(v machineView) origin { return v.Policies.From["numaTopology"] }, origin{"attribute", "topologyManagerPolicy"}},
 		"a policy by label":                 {"wished", func(v machineView) origin { return v.Policies.From["numaTopology"] }, origin{"nodeLabel", annotation.NodeNUMATopologyPolicy}},
 		"a strategy by label":               {"followed", func(v machineView) origin { return v.Policies.From["numaAllocate"] }, origin{"nodeLabel", annotation.NodeNUMAAllocateStrategy}},
 		"a strategy by no one":              {"wished", func(v machineView) origin { return v.Policies.From["numaAllocate"] }, origin{"pluginArgument", ""}},

@@ -19,6 +19,8 @@ import (
 type exported struct {
 	// policy and scope are in the kubelet's spelling.
 	policy, scope string
+	// key is the field that says policy: topologyPolicies or attributes[topologyManagerPolicy].
+	key string
 	// maxNodes is max-allowable-numa-nodes: a number of at least minMaxNUMANodes.
 	maxNodes string
 }
@@ -70,7 +72,7 @@ func (r *factReader) words() {
 			}
 			r.onNRT("topologyPolicies", word, errors.New(annotation.Unsupported(word, allowed...)))
 		case r.exported.policy == "":
-			r.exported.policy, r.exported.scope = known[i].policy, known[i].scope
+			r.exported.policy, r.exported.scope, r.exported.key = known[i].policy, known[i].scope, "topologyPolicies"
 		}
 	}
 }
@@ -96,7 +98,9 @@ func (r *factReader) attributes() {
 			r.onNRT("attributes["+a.Name+"]", a.Value, errors.New(annotation.Unsupported(a.Value, allowed...)))
 			continue
 		}
-		*into = a.Value
+		if *into = a.Value; a.Name == annotation.AttributeTopologyPolicy {
+			r.exported.key = "attributes[" + a.Name + "]"
+		}
 	}
 }
 

@@ -80,7 +80,8 @@ type factReader struct {
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
 	exported exported
-	assumed  bool // nobody but a foreign exporter speaks of the kubelet
+	topology string // the kubelet's topology policy as it is told; "" where nobody tells it
+	assumed  bool   // nobody but a foreign exporter speaks of the kubelet
 	problems []Problem
 }
 
@@ -281,17 +282,25 @@ func (r *factReader) policies(args Args) {
 	}
 	r.facts.StrategyByLabel = labels.NUMAAllocate != ""
 
-	if labels.NUMATopology != "" {
-		r.facts.Topology = topologyPolicy(labels.NUMATopology)
-		return
-	}
-	r.facts.Topology = r.kubeletTopology()
+	r.topologyPolicy(labels.NUMATopology, args.Topology)
 }
 
-// kubeletTopology is what an exporter tells of the kubelet, else what the agent does.
-func (r *factReader) kubeletTopology() ledger.TopologyPolicy {
-	if p, ok := hint.ParsePolicy(r.exported.policy); ok && r.exported.policy != "" {
-		return policyOf(p)
+// topologyPolicy chooses the node's policy: the label's, else the kubelet's as far as somebody tells it, else the plugin's.
+// None counts as said.
+func (r *factReader) topologyPolicy(label annotation.NUMATopologyPolicy, otherwise ledger.TopologyPolicy) {
+	switch {
+	case label != "":
+		r.facts.Topology = topologyPolicy(label)
+	case r.topology != "":
+		p, _ := hint.ParsePolicy(r.topology)
+		r.facts.Topology = policyOf(p)
+	default:
+		r.facts.Topology = otherwise
 	}
-	return r.facts.Model.Policy
+	if label != "" && r.facts.Topology >= ledger.Restricted && r.facts.Mode != ledger.Own {
+		r.problems = append(r.problems, Problem{
+			Object: "Node/" + r.node.Name, Key: annotation.NodeNUMATopologyPolicy, Value: label, Kind: PartlyInForce,
+			Text: fmt.Sprintf("in mode %s nobody keeps pods of the CPU shared pool to NUMA nodes: the policy holds for pods with CPUs of their own", r.facts.Mode),
+		})
+	}
 }

@@ -350,11 +350,16 @@ func (r *factReader) mode() {
 }
 
 // kubeletSettings reads what the agent tells of the kubelet, else what other exporters do: then options and reservations
-// that these do not tell count as absent. false when nobody tells anything.
+// that these do not tell count as absent. false when nobody tells anything. The topology policy has one order for the model
+// and for the node's own policy: the agent's annotation, the attribute, topologyPolicies, Numatopology.
 func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 	if text, ok := r.nrt.Annotations[annotation.KubeletKey]; ok {
 		k, _, err := annotation.ParseKubelet(text)
 		if err == nil {
+			if r.topology = k.Topology.Policy; r.exported.policy != "" && r.exported.policy != r.topology {
+				r.onNRT(r.exported.key, r.exported.policy, fmt.Errorf("says %s and the annotation %s says %s: the annotation counts",
+					r.exported.policy, annotation.KubeletKey, r.topology))
+			}
 			return k, true
 		}
 		r.onNRT(annotation.KubeletKey, text, err)
@@ -369,10 +374,10 @@ func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 	}
 	told := r.kube.Policy != ""
 	if policy, ok := r.importedTopologyPolicy(); ok {
-		k.Topology.Policy, told = policy, true
+		k.Topology.Policy, r.topology, told = policy, policy, true
 	}
 	if e := r.exported; e.policy != "" {
-		k.Topology.Policy, told = e.policy, true
+		k.Topology.Policy, r.topology, told = e.policy, e.policy, true
 		k.Topology.Scope = cmp.Or(e.scope, annotation.TopologyScopeContainer)
 		if e.maxNodes != "" {
 			k.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: e.maxNodes}

@@ -2,7 +2,7 @@ package convert
 
 import "fmt"
 
-// Problem is something in an object that cannot be used and was left out.
+// Problem is something in an object that cannot be used and was left out, or whose effect is not what its writer expects.
 type Problem struct {
 	// Object is the kind and name, e.g. Node/n0.
 	Object string
@@ -26,6 +26,8 @@ const (
 	AliasConflict
 	// BadTopology: the node's CPU topology contradicts itself.
 	BadTopology
+	// PartlyInForce: it counts, and not for all pods that it is about.
+	PartlyInForce
 )
 
 // String returns the object, the key and what is wrong.
