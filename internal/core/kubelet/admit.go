@@ -168,7 +168,7 @@ func (a *admission) state() *State {
 	s := a.start
 	next := &State{
 		node: s.node, cpus: a.cpus.state(), memory: a.memory.memoryState, devices: a.devices.given,
-		held: slices.Clone(s.held),
+		held: s.held,
 	}
 	h := holder{uid: a.pod.UID, given: a.given, devices: counts(a.devices.fresh)}
 	if i, known := s.find(h.uid); known {

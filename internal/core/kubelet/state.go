@@ -65,7 +65,10 @@ func (s *State) Placements() iter.Seq2[string, Placement] {
 // memory types, resources – is kept in the Placement and takes nothing. Memory that the pod has already stays where it
 // is. pl is not kept.
 func (s *State) With(p *Pod, pl Placement) *State {
-	next := s.Without(p.UID).clone()
+	next := s.Without(p.UID)
+	if next == s {
+		next = s.clone()
+	}
 	i, held := s.find(p.UID)
 	stays := held && sameMemory(s.held[i].given, pl)
 	if stays {
@@ -110,8 +113,8 @@ func (s *State) Without(uid string) *State {
 		return s
 	}
 	next := s.clone()
-	gone := next.held[i]
-	next.held = slices.Delete(next.held, i, i+1)
+	gone := s.held[i]
+	next.held = append(append(make([]holder, 0, len(s.held)-1), s.held[:i]...), s.held[i+1:]...)
 	next.cpus = next.cpus.without(uid)
 	for _, g := range gone.given {
 		for _, b := range g.Memory {
@@ -123,22 +126,23 @@ func (s *State) Without(uid string) *State {
 	return next
 }
 
-// clone copies all that may change.
+// clone copies all that may change but held, which is replaced where it does: it is by far the largest part.
 func (s *State) clone() *State {
 	next := *s
 	next.memory = s.memory.clone()
 	next.devices = slices.Clone(s.devices)
-	next.held = slices.Clone(s.held)
 	return &next
 }
 
+// insert replaces held by one with h.
 func (s *State) insert(h holder) {
 	i, known := s.find(h.uid)
+	after := s.held[i:]
 	if known {
-		s.held[i] = h
-		return
+		after = after[1:]
 	}
-	s.held = slices.Insert(s.held, i, h)
+	next := append(make([]holder, 0, len(s.held)+1), s.held[:i]...)
+	s.held = append(append(next, h), after...)
 }
 
 // count renews the counters.

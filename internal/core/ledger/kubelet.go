@@ -460,7 +460,7 @@ func (t *tenancy) leave(uid string, first int) int {
 
 func (t *tenancy) enter(s *stay, first int) int {
 	i, _ := t.find(s.UID)
-	t.stays = slices.Insert(slices.Clip(t.stays), i, s)
+	t.stays = inserted(t.stays, i, s)
 	t.wide += s.wide()
 	switch s.source {
 	case Reported:
@@ -472,8 +472,14 @@ func (t *tenancy) enter(s *stay, first int) int {
 		return 0
 	}
 	at, _ := slices.BinarySearchFunc(t.queue, s, byAdmission)
-	t.queue = slices.Insert(slices.Clip(t.queue), at, s)
+	t.queue = inserted(t.queue, at, s)
 	return min(first, at)
+}
+
+// inserted is a copy of list with s at i.
+func inserted(list []*stay, i int, s *stay) []*stay {
+	next := append(make([]*stay, 0, len(list)+1), list[:i]...)
+	return append(append(next, s), list[i:]...)
 }
 
 // byAdmission is the order in which a kubelet admits pods that come together; those that it has pinned came before.
