@@ -77,6 +77,9 @@ func TestPlacementTellsWhatTheKubeletWasPredictedToGiveAndGave(t *testing.T) {
 			if diff := cmp.Diff(tt.want, Placement{Predicted: got.Predicted, Actual: got.Actual, Differs: got.Differs}); diff != "" {
 				t.Errorf("placement (-want +got):\n%s", diff)
 			}
+			if got.Pool != "" || got.CPUSet != "" {
+				t.Errorf("the kubelet has told no pin, and the pod is said to run on %s %s%s", got.Pool, got.PoolCPUs, got.CPUSet)
+			}
 			if alone := PlacementOf(pod, nil); !cmp.Equal(alone.Predicted, tt.want.Predicted) || alone.Actual != nil {
 				t.Errorf("without an account of the node: %+v", alone)
 			}

@@ -55,6 +55,9 @@ func PlacementOf(pod *corev1.Pod, v *ledger.View) *Placement {
 		}
 	}
 	if out.Pool == "" {
+		if f := v.Facts(); f.Mode == ledger.Follow && f.Kubelet.Static && (e.Role.Binds() || e.KubeletCPUs > 0) {
+			return out // the kubelet chooses its CPUs, and has not told which
+		}
 		out.Pool, cpus = pool(v, e)
 	}
 	if m != nil {
