@@ -159,6 +159,8 @@ func HintsOf(pod *corev1.Pod, node string, v *ledger.View, args convert.Args) Hi
 	}
 	if a, ok := place.Align(v, r); ok {
 		out.Alignment = alignmentOf(m, &a, node)
+	} else if reason := place.Fits(v, r); reason.Code == why.PoolNotConfined {
+		out.Notes = append(out.Notes, (&why.Finding{Reason: reason, Object: node}).Phrase(why.English))
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,6 +144,16 @@ func TestHintsOfTenonsOwnChoice(t *testing.T) {
 	}
 	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "no hints") {
 		t.Errorf("notes = %q, want one about the kubelet", got.Notes)
+	}
+}
+
+func TestHintsSayThatNobodyConfinesASharedPod(t *testing.T) {
+	t.Parallel()
+	pod := guaranteed("1500m", "1Gi")
+	pod.Annotations = map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"SingleNUMANode"}`}
+	got := explain.HintsOf(pod, "n", follow(t, ""), convert.DefaultArgs())
+	if got.Alignment != nil || !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "confine no pod of the CPU shared pool") }) {
+		t.Errorf("hints = %+v, want no alignment and a note that nobody confines the pod", got)
 	}
 }
 
