@@ -365,17 +365,35 @@ func (v *View) guest(a *account) *account {
 	return a
 }
 
-// report returns what the node says of a pod, unless that is older than what was predicted for it.
+// report returns what the node says of a pod, unless that is older than what was predicted for it, or was read while the
+// kubelet was still giving the pod's containers their CPUs, one after the other.
 func (v *View) report(a *account) (kubelet.Placement, bool) {
 	m := &v.facts.Model
 	if p := a.Guest.Prediction; p != nil && m.Gen <= p.Gen {
 		return nil, false
 	}
 	i, ok := slices.BinarySearchFunc(m.Placed, a.UID, func(p Placed, uid string) int { return cmp.Compare(p.UID, uid) })
-	if !ok {
+	if !ok || !v.isWhole(a.Guest.Pod, v.placed[i]) {
 		return nil, false
 	}
 	return v.placed[i], true
+}
+
+// isWhole reports whether every container that a static CPU manager gives CPUs has some in p. Init containers may have
+// ended, and are not told then.
+func (v *View) isWhole(pod *kubelet.Pod, p kubelet.Placement) bool {
+	if !pod.Guaranteed || pod.PodLevel || !v.facts.Model.CPUs {
+		return true
+	}
+	for i := range pod.Containers {
+		c := &pod.Containers[i]
+		if c.CPUs > 0 && c.Role != kubelet.Init && !slices.ContainsFunc(p, func(g kubelet.Given) bool {
+			return g.Container == c.Name && !g.CPUs.IsEmpty()
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // surprising reports whether the node contradicts what was predicted for a.

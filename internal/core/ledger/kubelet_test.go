@@ -363,3 +363,45 @@ func BenchmarkPutGuest(b *testing.B) {
 		})
 	}
 }
+
+// TestAReportOfAPodThatIsHalfAdmittedIsNone: the kubelet gives the containers of a pod their CPUs one after the other, and an
+// agent may read its record in between.
+func TestAReportOfAPodThatIsHalfAdmittedIsNone(t *testing.T) {
+	t.Parallel()
+	m := worked(t)
+	facts := follows(t, m, hint.Restricted)
+	pod := &kubelet.Pod{UID: "p", Guaranteed: true, Containers: []kubelet.Container{
+		{Name: "setup", Role: kubelet.Init, CPUs: 1, Memory: []kubelet.Amount{{Name: "memory", N: gibi}}},
+		{Name: "main", CPUs: 2, Memory: []kubelet.Amount{{Name: "memory", N: gibi}}},
+		{Name: "side", CPUs: 1, Memory: []kubelet.Amount{{Name: "memory", N: gibi}}},
+	}}
+	l := ledger.New(facts)
+	offer, ok := predict(l.View(), pod, 1)
+	if !ok {
+		t.Fatal("the pod of the test is refused")
+	}
+	l.Put(offer.Entry)
+	held := map[string]ledger.Held{}
+	for _, h := range offer.Entry.Guest.Prediction.Held {
+		held[h.Container] = h
+	}
+	before := l.View()
+	facts.Model.Gen = 2
+	facts.Model.Placed = []ledger.Placed{{UID: "p", Held: []ledger.Held{held["main"]}}}
+	l.SetFacts(facts)
+	if s, _ := l.View().Stay("p"); s.Source != ledger.Predicted || l.View().KubeletStatic() != before.KubeletStatic() {
+		t.Errorf("half a report counts: the pod is %s, taken are %s of %s", s.Source, m.FormatList(l.View().KubeletStatic()), m.FormatList(before.KubeletStatic()))
+	}
+	if news := l.View().Confirmations(before); len(news) != 0 {
+		t.Errorf("half a report confirms or contradicts: %+v", news)
+	}
+	facts.Model.Gen = 3
+	facts.Model.Placed = []ledger.Placed{{UID: "p", Held: []ledger.Held{held["main"], held["side"]}}}
+	l.SetFacts(facts)
+	if s, _ := l.View().Stay("p"); s.Source != ledger.Reported {
+		t.Errorf("a report without the init container, which has ended, does not count: the pod is %s", s.Source)
+	}
+	if news := l.View().Confirmations(before); len(news) != 1 || news[0].Difference != 0 {
+		t.Errorf("the whole report does not confirm the prediction: %+v", news)
+	}
+}
