@@ -41,7 +41,7 @@ func allocation(cs fwk.CycleState) map[string]string {
 }
 
 // Bind writes node and allocation in one request, for this very pod and not for a namesake. Pods without allocation are
-// left to the next binder.
+// left to the next binder. Where the kubelet chooses, pods of one node are bound in the order of their reservations.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	record := allocation(cs)
 	if record == nil {
@@ -53,7 +53,10 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: record},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
-	if err := p.write(ctx, binding); err != nil {
+	p.tracker.turns.wait(ctx, node, pod.UID)
+	err := p.write(ctx, binding)
+	p.tracker.turns.leave(node, pod.UID)
+	if err != nil {
 		return fwk.AsStatus(err)
 	}
 	p.tellIgnored(cs, pod, node)
@@ -96,7 +99,7 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *cor
 
 // PreBind records the allocation before another binder binds. The framework asks the pre-flight only while it nominates
 // nodes for expected binds, so PreBind decides again.
-func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if read(cs) == nil || p.binds(pod) {
 		return nil
 	}
@@ -108,6 +111,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}
+	defer p.tracker.turns.leave(node, pod.UID) // the other binder knows no order
 	_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))

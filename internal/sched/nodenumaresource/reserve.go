@@ -45,6 +45,9 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 			p.metrics.Decided(Name, "granted")
 			s.offer, s.view, s.reserved = offer, view, node
 			p.tracker.reserved(pod.UID, node, view, offer)
+			if g := offer.Entry.Guest; g != nil && g.Prediction != nil {
+				p.tracker.turns.take(node, pod.UID)
+			}
 			return nil
 		}
 		if !errors.Is(err, ledger.ErrExpired) {
@@ -64,5 +67,6 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	}
 	p.store.Revert(s.reserved, s.offer)
 	p.tracker.unreserved(pod.UID)
+	p.tracker.turns.leave(s.reserved, pod.UID)
 	s.offer, s.view, s.reserved = ledger.Offer{}, nil, ""
 }

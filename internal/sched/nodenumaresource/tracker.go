@@ -74,6 +74,8 @@ type Tracker struct {
 	leading atomic.Bool
 	// waits counts the back-offs in force: while there is none nobody is asked.
 	waits atomic.Int32
+	// turns orders the Bindings of nodes whose kubelet chooses.
+	turns turns
 
 	mu       sync.Mutex // guards everything below
 	handle   fwk.Handle
