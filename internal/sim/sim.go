@@ -140,7 +140,7 @@ func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
 		known, _ := store.Node(t.Name)
 		for _, p := range known.Problems {
 			if p.Object == "NodeResourceTopology/"+t.Name {
-				warnf(warn, "warning: NodeResourceTopology %s: metadata.annotations[%s]: %s", t.Name, p.Key, p.Text)
+				warnf(warn, "warning: NodeResourceTopology %s: %s: %s", t.Name, p.Field(), p.Text)
 			}
 		}
 	}

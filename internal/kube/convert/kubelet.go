@@ -312,6 +312,13 @@ func (r *factReader) model(newNode nodeMaker) {
 
 	m := &r.facts.Model
 	m.Node, m.Fault = newNode(r.facts.Machine, config, inventory)
+	switch {
+	case m.Fault.OK():
+	case r.numa != nil:
+		r.onNuma("spec.cpuDetail", "", kubeletFault(m.Fault))
+	default:
+		r.onNRT("zones", "", kubeletFault(m.Fault))
+	}
 	m.CPUs, m.Memory = config.CPU.Static, config.Memory.Static
 	for _, d := range inventory.Devices {
 		m.Devices = append(m.Devices, d.Resource)
@@ -322,6 +329,18 @@ func (r *factReader) model(newNode nodeMaker) {
 	m.Release = "1." + strconv.Itoa(behaviour.Minor)
 	m.Assumed = r.assumed
 	r.placed(&state)
+}
+
+// kubeletFault tells why a machine is none for its kubelet, with the number that is in the way.
+func kubeletFault(fault why.Reason) error {
+	switch fault.Code {
+	case why.TooManyNUMANodes:
+		return fmt.Errorf("%d NUMA nodes, the kubelet's managers take at most %d (%s)", fault.Asked, fault.Extra, annotation.OptionMaxNUMANodes)
+	case why.KubeletPanics:
+		return fmt.Errorf("NUMA node id %d: the kubelet's managers take ids up to %d, and with %s ids below the number of NUMA nodes",
+			fault.Extra, hint.MaxNodes-1, annotation.OptionPreferClosest)
+	}
+	return errors.New("amounts of memory or devices that no kubelet of this machine has")
 }
 
 func (r *factReader) mode() {

@@ -1,6 +1,9 @@
 package convert
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Problem is something in an object that cannot be used and was left out, or whose effect is not what its writer expects.
 type Problem struct {
@@ -29,6 +32,18 @@ const (
 	// PartlyInForce: it counts, and not for all pods that it is about.
 	PartlyInForce
 )
+
+// Field is where in the object the value stands: a label, an annotation or a field.
+func (p Problem) Field() string {
+	name, _, _ := strings.Cut(p.Key, "[")
+	switch {
+	case p.Kind == BadNodeLabel || p.Kind == AliasConflict || p.Kind == PartlyInForce:
+		return "metadata.labels[" + p.Key + "]"
+	case strings.Contains(name, "/"):
+		return "metadata.annotations[" + p.Key + "]"
+	}
+	return p.Key
+}
 
 // String returns the object, the key and what is wrong.
 func (p Problem) String() string { return fmt.Sprintf("%s: %s: %s", p.Object, p.Key, p.Text) }
