@@ -207,7 +207,7 @@ func annotationOf(t *v1alpha2.NodeResourceTopology, key string) (string, bool) {
 }
 
 // originsOf tells where the effective policies of a node come from, by their names in policyView.
-func originsOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, f *ledger.Facts, k *kubeletView) map[string]origin {
+func originsOf(n *corev1.Node, f *ledger.Facts, k *kubeletView) map[string]origin {
 	var labels annotation.NodeLabels
 	var keys map[string]string
 	if n != nil {

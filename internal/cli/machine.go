@@ -131,7 +131,7 @@ func newMachineView(a *account, node string) machineView {
 	if f.Imported {
 		out.imported(known.Numatopology, f)
 	}
-	out.Policies.From = originsOf(known.Object, known.Topology, f, &out.Kubelet)
+	out.Policies.From = originsOf(known.Object, f, &out.Kubelet)
 	for _, p := range known.Problems {
 		out.Problems = append(out.Problems, problemView{Text: strings.TrimSpace(p.Object + " " + p.Key + ": " + p.Text)})
 	}
