@@ -61,7 +61,7 @@ func volcanoScore(span, most int64) int64 {
 	case span == lastSpan:
 		return 0
 	case most == 0:
-		return fwk.MaxNodeScore
+		return fwk.MaxScore
 	}
-	return fwk.MaxNodeScore - fwk.MaxNodeScore*span/most
+	return fwk.MaxScore - fwk.MaxScore*span/most
 }
