@@ -288,7 +288,7 @@ func (v *View) Confirmations(before *View) []Confirmation {
 		}
 		out = append(out, Confirmation{
 			Entry: s.Entry, Actual: HeldOf(v.facts.Machine, s.placement),
-			Difference: CompareOn(v.facts.Machine, s.predicted, s.placement),
+			Difference: CompareOn(v.facts.Machine, lasting(s.Guest.Pod, s.predicted, s.placement), s.placement),
 		})
 	}
 	return out
@@ -402,7 +402,23 @@ func (v *View) surprising(a *account) bool {
 		return false
 	}
 	actual, ok := v.report(a)
-	return ok && Compare(a.predicted, actual) != 0
+	return ok && Compare(lasting(a.Guest.Pod, a.predicted, actual), actual) != 0
+}
+
+// lasting returns what was predicted without the init containers of which actual has nothing: they have ended, and the
+// kubelet has taken back what they had.
+func lasting(p *kubelet.Pod, predicted, actual kubelet.Placement) kubelet.Placement {
+	ended := func(g kubelet.Given) bool {
+		is := func(name string) func(kubelet.Container) bool {
+			return func(c kubelet.Container) bool { return c.Name == name && c.Role == kubelet.Init }
+		}
+		return slices.ContainsFunc(p.Containers, is(g.Container)) &&
+			!slices.ContainsFunc(actual, func(a kubelet.Given) bool { return a.Container == g.Container })
+	}
+	if !slices.ContainsFunc(predicted, ended) {
+		return predicted
+	}
+	return slices.DeleteFunc(slices.Clone(predicted), ended)
 }
 
 func (v *View) stayOf(a *account, surprised bool) *stay {
