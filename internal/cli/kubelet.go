@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // origin is where a setting comes from.
@@ -161,41 +162,20 @@ func (v *kubeletView) foreign(t *v1alpha2.NodeResourceTopology) {
 			spoken = true
 		}
 	}
-	for _, name := range t.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
-		if policy, scope, ok := reportedPolicy(name); ok {
-			v.Topology = managerView{Policy: policy, Scope: scope, From: origin{Source: fromPolicies}}
-			spoken = true
-			break
+	e := convert.ReadExported(t)
+	if e.Policy != "" {
+		v.Topology = managerView{Policy: e.Policy, Scope: cmp.Or(e.Scope, annotation.TopologyScopeContainer), From: origin{Source: fromPolicies}}
+		if e.Attribute != "" {
+			v.Topology.From = origin{fromAttribute, e.Attribute}
 		}
-	}
-	for _, a := range t.Attributes {
-		switch a.Name {
-		case annotation.AttributeTopologyPolicy:
-			v.Topology.Policy, v.Topology.From = a.Value, origin{fromAttribute, a.Name}
-			spoken = true
-		case annotation.AttributeTopologyScope:
-			v.Topology.Scope = a.Value
-		case annotation.AttributeMaxNUMANodes:
-			v.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: a.Value}
+		if e.MaxNUMANodes != "" {
+			v.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: e.MaxNUMANodes}
 		}
+		spoken = true
 	}
 	if spoken {
 		v.Assumed = onlyForeign
 	}
-}
-
-// reportedPolicy reads a word of topologyPolicies, which names policy and scope at once.
-func reportedPolicy(word string) (policy, scope string, ok bool) {
-	scope = annotation.TopologyScopeContainer
-	bare := strings.TrimSuffix(word, "ContainerLevel")
-	if cut, pod := strings.CutSuffix(word, "PodLevel"); pod {
-		bare, scope = cut, annotation.TopologyScopePod
-	}
-	policy, ok = map[string]string{
-		"None": annotation.KubeletTopologyNone, "BestEffort": annotation.KubeletTopologyBestEffort,
-		"Restricted": annotation.KubeletTopologyRestricted, "SingleNUMANode": annotation.KubeletTopologySingleNUMA,
-	}[bare]
-	return policy, scope, ok
 }
 
 func annotationOf(t *v1alpha2.NodeResourceTopology, key string) (string, bool) {

@@ -100,14 +100,30 @@ func TestUnreadableAnnotationsCountAsAbsent(t *testing.T) {
 	}
 }
 
-func TestWordsOfTopologyPolicies(t *testing.T) {
-	for word, want := range map[string]string{
-		"None": "none container", "BestEffort": "best-effort container", "RestrictedContainerLevel": "restricted container",
-		"SingleNUMANodePodLevel": "single-numa-node pod", "PodLevel": "", "Strict": "",
+func TestWhatOtherExportersTellOfTheTopologyManager(t *testing.T) {
+	for name, test := range map[string]struct {
+		words      []string
+		attributes v1alpha2.AttributeList
+		want       string
+	}{
+		"a word":               {words: []string{"RestrictedContainerLevel"}, want: "restricted container topologyPolicies"},
+		"a word for pods":      {words: []string{"SingleNUMANodePodLevel"}, want: "single-numa-node pod topologyPolicies"},
+		"an unknown word":      {words: []string{"Strict"}, want: "none container assumed"},
+		"an unknown word, too": {words: []string{"PodLevel", "BestEffort"}, want: "best-effort container topologyPolicies"},
+		"an attribute beats a word": {
+			words: []string{"None"}, attributes: v1alpha2.AttributeList{{Name: "topologyManagerPolicy", Value: "restricted"}, {Name: "topologyManagerScope", Value: "pod"}},
+			want: "restricted pod attribute",
+		},
+		"an attribute that means nothing": {
+			words: []string{"BestEffort"}, attributes: v1alpha2.AttributeList{{Name: "topologyManagerPolicy", Value: "SingleNUMANode"}, {Name: "topologyManagerScope", Value: "node"}},
+			want: "best-effort container topologyPolicies",
+		},
 	} {
-		policy, scope, ok := reportedPolicy(word)
-		if got := policy + " " + scope; ok != (want != "") || ok && got != want {
-			t.Errorf("reportedPolicy(%q) = %q, %t, want %q", word, got, ok, want)
+		nrt := topology(t, "n", shape{1, 1, 2, 2}, nil)
+		nrt.TopologyPolicies, nrt.Attributes = test.words, test.attributes //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+		m := newMachineView(newAccount([]corev1.Node{node("n", "4", nil)}, nil, []v1alpha2.NodeResourceTopology{nrt}), "n").Kubelet.Topology
+		if got := m.Policy + " " + m.Scope + " " + m.From.Source; got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
 }

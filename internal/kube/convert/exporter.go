@@ -14,15 +14,31 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// exported is what a NodeResourceTopology tells of the kubelet's topology manager outside of annotations, as any exporter
+// Exported is what a NodeResourceTopology tells of the kubelet's topology manager outside of annotations, as any exporter
 // writes it. A field is "" where nobody tells it or nobody can read it.
-type exported struct {
-	// policy and scope are in the kubelet's spelling.
-	policy, scope string
-	// key is the field that says policy: topologyPolicies or attributes[topologyManagerPolicy].
-	key string
-	// maxNodes is max-allowable-numa-nodes: a number of at least minMaxNUMANodes.
-	maxNodes string
+type Exported struct {
+	// Policy and Scope are in the kubelet's spelling.
+	Policy, Scope string
+	// MaxNUMANodes is max-allowable-numa-nodes: a number of at least minMaxNUMANodes.
+	MaxNUMANodes string
+	// Attribute is the attribute that says Policy; "" where a word of topologyPolicies does.
+	Attribute string
+}
+
+// ReadExported reads topologyPolicies and attributes as Facts does, which also reports what is left out.
+func ReadExported(nrt *v1alpha2.NodeResourceTopology) Exported {
+	r := factReader{nrt: nrt}
+	r.words()
+	r.attributes()
+	return r.exported
+}
+
+// field is where Policy stands.
+func (e *Exported) field() string {
+	if e.Attribute == "" {
+		return "topologyPolicies"
+	}
+	return "attributes[" + e.Attribute + "]"
 }
 
 // minMaxNUMANodes is the least max-allowable-numa-nodes that a kubelet starts with.
@@ -52,9 +68,9 @@ func (r *factReader) exporter() {
 	r.words()
 	word := r.exported
 	r.attributes()
-	if told := r.exported.policy; word.policy != "" && told != word.policy {
-		r.onNRT("topologyPolicies", word.policy, fmt.Errorf("says %s and the attribute %s says %s: the attribute counts",
-			word.policy, annotation.AttributeTopologyPolicy, told))
+	if told := r.exported.Policy; word.Policy != "" && told != word.Policy {
+		r.onNRT("topologyPolicies", word.Policy, fmt.Errorf("says %s and the attribute %s says %s: the attribute counts",
+			word.Policy, annotation.AttributeTopologyPolicy, told))
 	}
 	r.zones()
 }
@@ -71,8 +87,8 @@ func (r *factReader) words() {
 				allowed = append(allowed, w.word)
 			}
 			r.onNRT("topologyPolicies", word, errors.New(annotation.Unsupported(word, allowed...)))
-		case r.exported.policy == "":
-			r.exported.policy, r.exported.scope, r.exported.key = known[i].policy, known[i].scope, "topologyPolicies"
+		case r.exported.Policy == "":
+			r.exported.Policy, r.exported.Scope = known[i].policy, known[i].scope
 		}
 	}
 }
@@ -80,17 +96,17 @@ func (r *factReader) words() {
 // attributes are the standard ones of v1alpha2; the last of a name counts.
 func (r *factReader) attributes() {
 	for _, a := range r.nrt.Attributes {
-		into, allowed := &r.exported.policy, topologyPolicyNames()
+		into, allowed := &r.exported.Policy, topologyPolicyNames()
 		switch a.Name {
 		case annotation.AttributeTopologyPolicy:
 		case annotation.AttributeTopologyScope:
-			into, allowed = &r.exported.scope, []string{annotation.TopologyScopeContainer, annotation.TopologyScopePod}
+			into, allowed = &r.exported.Scope, []string{annotation.TopologyScopeContainer, annotation.TopologyScopePod}
 		case annotation.AttributeMaxNUMANodes:
 			if n, err := strconv.Atoi(a.Value); err != nil || n < minMaxNUMANodes {
 				r.onNRT("attributes["+a.Name+"]", a.Value, fmt.Errorf("want a number of at least %d", minMaxNUMANodes))
 				continue
 			}
-			into, allowed = &r.exported.maxNodes, []string{a.Value}
+			into, allowed = &r.exported.MaxNUMANodes, []string{a.Value}
 		default:
 			continue
 		}
@@ -99,7 +115,7 @@ func (r *factReader) attributes() {
 			continue
 		}
 		if *into = a.Value; a.Name == annotation.AttributeTopologyPolicy {
-			r.exported.key = "attributes[" + a.Name + "]"
+			r.exported.Attribute = a.Name
 		}
 	}
 }

@@ -79,7 +79,7 @@ type factReader struct {
 	numa     *nodeinfo.Numatopology // nil unless it is read in place of our agent's report
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
-	exported exported
+	exported Exported
 	topology string // the kubelet's topology policy as it is told; "" where nobody tells it
 	assumed  bool   // nobody but a foreign exporter speaks of the kubelet
 	problems []Problem

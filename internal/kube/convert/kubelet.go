@@ -375,9 +375,9 @@ func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 	if text, ok := r.nrt.Annotations[annotation.KubeletKey]; ok {
 		k, _, err := annotation.ParseKubelet(text)
 		if err == nil {
-			if r.topology = k.Topology.Policy; r.exported.policy != "" && r.exported.policy != r.topology {
-				r.onNRT(r.exported.key, r.exported.policy, fmt.Errorf("says %s and the annotation %s says %s: the annotation counts",
-					r.exported.policy, annotation.KubeletKey, r.topology))
+			if r.topology = k.Topology.Policy; r.exported.Policy != "" && r.exported.Policy != r.topology {
+				r.onNRT(r.exported.field(), r.exported.Policy, fmt.Errorf("says %s and the annotation %s says %s: the annotation counts",
+					r.exported.Policy, annotation.KubeletKey, r.topology))
 			}
 			return k, true
 		}
@@ -395,11 +395,11 @@ func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 	if policy, ok := r.importedTopologyPolicy(); ok {
 		k.Topology.Policy, r.topology, told = policy, policy, true
 	}
-	if e := r.exported; e.policy != "" {
-		k.Topology.Policy, r.topology, told = e.policy, e.policy, true
-		k.Topology.Scope = cmp.Or(e.scope, annotation.TopologyScopeContainer)
-		if e.maxNodes != "" {
-			k.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: e.maxNodes}
+	if e := r.exported; e.Policy != "" {
+		k.Topology.Policy, r.topology, told = e.Policy, e.Policy, true
+		k.Topology.Scope = cmp.Or(e.Scope, annotation.TopologyScopeContainer)
+		if e.MaxNUMANodes != "" {
+			k.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: e.MaxNUMANodes}
 		}
 	}
 	return k, told
