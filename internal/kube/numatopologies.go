@@ -115,8 +115,11 @@ func ReadNumatopology(u *unstructured.Unstructured) *nodeinfo.Numatopology {
 		into  any
 		vital bool
 	}{
-		{"policies", &n.Spec.Policies, false}, {"resReserved", &n.Spec.ResReserved, false},
-		{"podAllocations", &n.Spec.PodAllocations, false}, {"numares", &n.Spec.NumaResMap, true}, {"cpuDetail", &n.Spec.CPUDetail, true},
+		{"policies", &n.Spec.Policies, false},
+		{"resReserved", &n.Spec.ResReserved, false},
+		{"podAllocations", &n.Spec.PodAllocations, false},
+		{"numares", &n.Spec.NumaResMap, true},
+		{"cpuDetail", &n.Spec.CPUDetail, true},
 	} {
 		value, found, err := unstructured.NestedFieldNoCopy(u.Object, "spec", f.name)
 		if err == nil && found {

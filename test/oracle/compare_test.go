@@ -130,7 +130,8 @@ func oneOfAll() Case {
 	m := Machine{
 		Trace: true, Sockets: 2, CPUPolicy: "static", ReservedIDs: "0", MemoryPolicy: "Static", TopologyPolicy: "best-effort", TopologyScope: "container",
 		Devices: []Device{
-			{Resource: "nvidia.com/gpu", ID: "a", Nodes: []int{0}}, {Resource: "nvidia.com/gpu", ID: "b", Nodes: []int{1}},
+			{Resource: "nvidia.com/gpu", ID: "a", Nodes: []int{0}},
+			{Resource: "nvidia.com/gpu", ID: "b", Nodes: []int{1}},
 			{Resource: "nvidia.com/gpu", ID: "c", Nodes: []int{1}},
 		},
 	}

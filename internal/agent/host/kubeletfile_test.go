@@ -114,7 +114,8 @@ func TestKubeletDeviceState(t *testing.T) {
 			want: host.DeviceState{
 				Registered: map[string][]string{"x/gpu": {"g0", "g1", "lost", "wide"}},
 				Pods: map[string]map[string]map[string][]host.Device{"u1": {"a": {"x/gpu": {
-					{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{1}}, {Resource: "x/gpu", ID: "lost"},
+					{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{1}},
+					{Resource: "x/gpu", ID: "lost"},
 					{Resource: "x/gpu", ID: "wide", NUMAIDs: []int{0, 1}},
 				}}}},
 			},

@@ -331,29 +331,39 @@ func TestKubeletCPUState(t *testing.T) {
 	}{
 		"version 2": {
 			text: `{"policyName":"static","defaultCpuSet":"0-1,6-7","entries":{"u1":{"b":"4-5","a":"2-3"}},"checksum":7}`,
-			want: host.CPUState{Policy: "static", Default: []int{0, 1, 6, 7}, Pods: map[string][]int{"u1": {2, 3, 4, 5}},
-				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}, "b": {4, 5}}}},
+			want: host.CPUState{
+				Policy: "static", Default: []int{0, 1, 6, 7}, Pods: map[string][]int{"u1": {2, 3, 4, 5}},
+				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}, "b": {4, 5}}},
+			},
 		},
 		"version 3 counts the CPUs of the pod, not only of its containers": {
 			text: `{"policyName":"static","defaultCpuSet":"0-1","entries":{"u1":{"a":"2-3"}},"podEntries":{"u1":{"cpuSet":"2-5"}}}`,
-			want: host.CPUState{Policy: "static", Default: []int{0, 1}, Pods: map[string][]int{"u1": {2, 3, 4, 5}},
-				Containers: map[string]map[string][]int{"u1": {host.WholePod: {2, 3, 4, 5}}}},
+			want: host.CPUState{
+				Policy: "static", Default: []int{0, 1}, Pods: map[string][]int{"u1": {2, 3, 4, 5}},
+				Containers: map[string]map[string][]int{"u1": {host.WholePod: {2, 3, 4, 5}}},
+			},
 		},
 		"an init container's CPUs serve another container of its pod": {
 			text: `{"policyName":"static","entries":{"u1":{"init":"2-3","a":"2"}}}`,
-			want: host.CPUState{Policy: "static", Pods: map[string][]int{"u1": {2, 3}},
-				Containers: map[string]map[string][]int{"u1": {"init": {2, 3}, "a": {2}}}},
+			want: host.CPUState{
+				Policy: "static", Pods: map[string][]int{"u1": {2, 3}},
+				Containers: map[string]map[string][]int{"u1": {"init": {2, 3}, "a": {2}}},
+			},
 		},
 		"two pods with one CPU, which stands as the kubelet goes by it": {
 			text: `{"policyName":"static","entries":{"u1":{"a":"2-3"},"u2":{"a":"3"}}}`,
-			want: host.CPUState{Policy: "static", Pods: map[string][]int{"u1": {2, 3}, "u2": {3}},
-				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}}, "u2": {"a": {3}}}},
+			want: host.CPUState{
+				Policy: "static", Pods: map[string][]int{"u1": {2, 3}, "u2": {3}},
+				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}}, "u2": {"a": {3}}},
+			},
 			several: []int{3},
 		},
 		"a pod with a CPU of the pool": {
 			text: `{"policyName":"static","defaultCpuSet":"0-2","entries":{"u1":{"a":"2-3"}}}`,
-			want: host.CPUState{Policy: "static", Default: []int{0, 1, 2}, Pods: map[string][]int{"u1": {2, 3}},
-				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}}}},
+			want: host.CPUState{
+				Policy: "static", Default: []int{0, 1, 2}, Pods: map[string][]int{"u1": {2, 3}},
+				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}}},
+			},
 			pool: []int{2},
 		},
 		"version 1 is refused": {text: `{"policyName":"static","entries":{"0123":"4-5"}}`, bad: "version 1 or corrupt"},

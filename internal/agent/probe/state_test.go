@@ -52,7 +52,8 @@ func recorded(tb testing.TB) probe.Input {
 			},
 			Pods: map[string]map[string][]host.MemoryBlock{
 				"a": {"main": {
-					{NUMAIDs: []int{0, 1}, Type: "memory", Bytes: gib}, {NUMAIDs: []int{0}, Type: "hugepages-2Mi", Bytes: gib},
+					{NUMAIDs: []int{0, 1}, Type: "memory", Bytes: gib},
+					{NUMAIDs: []int{0}, Type: "hugepages-2Mi", Bytes: gib},
 					{NUMAIDs: []int{0, 1}, Type: "memory", Bytes: gib},
 				}},
 				"ghost": {"main": {{NUMAIDs: []int{2}, Type: "memory", Bytes: gib}}},
@@ -66,8 +67,10 @@ func recorded(tb testing.TB) probe.Input {
 		},
 		Inventory: []host.Device{
 			{Resource: "x/nic", ID: "n0"},
-			{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}}, {Resource: "x/gpu", ID: "wide", NUMAIDs: []int{0, 1}},
-			{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}}, {Resource: "x/gpu", ID: "bad", NUMAIDs: []int{0}, Unhealthy: true},
+			{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
+			{Resource: "x/gpu", ID: "wide", NUMAIDs: []int{0, 1}},
+			{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}},
+			{Resource: "x/gpu", ID: "bad", NUMAIDs: []int{0}, Unhealthy: true},
 		},
 	}
 	return in

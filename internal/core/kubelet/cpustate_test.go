@@ -467,8 +467,19 @@ func TestHintsOfCPUs(t *testing.T) {
 		},
 		"aligned by socket": {
 			frame: four, cpu: CPU{AlignBySocket: true}, others: "0-1,8", pod: ask(App, 4), want: list{
-				{Mask: 2, Preferred: true}, {Mask: 3, Preferred: true}, {Mask: 5}, {Mask: 6}, {Mask: 7}, {Mask: 8, Preferred: true},
-				{Mask: 9}, {Mask: 10}, {Mask: 11}, {Mask: 12, Preferred: true}, {Mask: 13}, {Mask: 14}, {Mask: 15},
+				{Mask: 2, Preferred: true},
+				{Mask: 3, Preferred: true},
+				{Mask: 5},
+				{Mask: 6},
+				{Mask: 7},
+				{Mask: 8, Preferred: true},
+				{Mask: 9},
+				{Mask: 10},
+				{Mask: 11},
+				{Mask: 12, Preferred: true},
+				{Mask: 13},
+				{Mask: 14},
+				{Mask: 15},
 			},
 		},
 		"a pod's init containers and apps do not add up": {

@@ -259,7 +259,9 @@ func TestReportsThatContradict(t *testing.T) {
 			{Type: "memory", Nodes: 0b101, Bytes: 500}, {Type: "hugepages-1Gi", Nodes: 1, Bytes: 5}, {Type: "memory"},
 		},
 		Devices: []kubelet.Devices{
-			{Resource: gpu, Nodes: 1, Count: 5}, {Resource: gpu, Nodes: 0b110, Count: 1}, {Resource: "example.com/x", Count: 1},
+			{Resource: gpu, Nodes: 1, Count: 5},
+			{Resource: gpu, Nodes: 0b110, Count: 1},
+			{Resource: "example.com/x", Count: 1},
 			{Resource: gpu, Nodes: 2, Count: -7},
 		},
 	}}

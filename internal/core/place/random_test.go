@@ -157,8 +157,12 @@ func drawRequest(t *rapid.T) *place.Request {
 		Default:  rapid.SampledFrom([]cpualloc.Bind{0, 1}).Draw(t, "default"),
 	}
 	r.Memory = rapid.SampledFrom([][]place.Memory{
-		nil, nil, {{Type: "memory", Bytes: 1}}, {{Type: "memory", Bytes: 10 * mib}}, {{Type: "memory", Bytes: 25*mib + 1}},
-		{{Type: "hugepages-2Mi", Bytes: 8 * mib}}, {{Type: "hugepages-1Gi", Bytes: 1 << 30}},
+		nil, nil,
+		{{Type: "memory", Bytes: 1}},
+		{{Type: "memory", Bytes: 10 * mib}},
+		{{Type: "memory", Bytes: 25*mib + 1}},
+		{{Type: "hugepages-2Mi", Bytes: 8 * mib}},
+		{{Type: "hugepages-1Gi", Bytes: 1 << 30}},
 		{{Type: "memory", Bytes: 20 * mib}, {Type: "hugepages-2Mi", Bytes: 4 * mib}},
 		{{Type: "memory", Bytes: 5 * mib}, {Type: "hugepages-2Mi", Bytes: 24 * mib}},
 	}).Draw(t, "memory asked")

@@ -55,11 +55,15 @@ func topologyWords() []topologyWord {
 	)
 	return []topologyWord{
 		{"None", annotation.KubeletTopologyNone, ""},
-		{"BestEffort", best, ""}, {"BestEffortContainerLevel", best, container}, {"BestEffortPodLevel", best, pod},
+		{"BestEffort", best, ""},
+		{"BestEffortContainerLevel", best, container},
+		{"BestEffortPodLevel", best, pod},
 		{"Restricted", annotation.KubeletTopologyRestricted, ""},
 		{"RestrictedContainerLevel", annotation.KubeletTopologyRestricted, container},
 		{"RestrictedPodLevel", annotation.KubeletTopologyRestricted, pod},
-		{"SingleNUMANodeContainerLevel", one, container}, {"SingleNUMANodePodLevel", one, pod}, {"SingleNUMANode", one, ""},
+		{"SingleNUMANodeContainerLevel", one, container},
+		{"SingleNUMANodePodLevel", one, pod},
+		{"SingleNUMANode", one, ""},
 	}
 }
 

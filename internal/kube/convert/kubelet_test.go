@@ -136,7 +136,8 @@ func TestKubeletOfANode(t *testing.T) {
 			change: func(n *v1alpha2.NodeResourceTopology) {
 				n.TopologyPolicies = []string{"BestEffort"} //nolint:staticcheck // deprecated, and still what exporters write
 				n.Attributes = v1alpha2.AttributeList{
-					{Name: "topologyManagerPolicy", Value: "restricted"}, {Name: "topologyManagerScope", Value: "pod"},
+					{Name: "topologyManagerPolicy", Value: "restricted"},
+					{Name: "topologyManagerScope", Value: "pod"},
 					{Name: "topologyManagerMaxNUMANodes", Value: "12"},
 				}
 			},

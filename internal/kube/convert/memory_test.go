@@ -106,7 +106,8 @@ func TestFactsReadTheMemoryOfZones(t *testing.T) {
 	}
 	facts, problems := convert.Facts(nil, nrt, convert.DefaultArgs())
 	want := []ledger.Memory{
-		{NUMAID: 0, Type: "memory", Bytes: 60 << 30}, {NUMAID: 0, Type: "hugepages-2Mi", Bytes: 4 << 30},
+		{NUMAID: 0, Type: "memory", Bytes: 60 << 30},
+		{NUMAID: 0, Type: "hugepages-2Mi", Bytes: 4 << 30},
 		{NUMAID: 4, Type: "memory", Bytes: 64 << 30},
 	}
 	if diff := cmp.Diff(want, facts.Memory); diff != "" {

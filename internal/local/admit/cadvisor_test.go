@@ -137,12 +137,16 @@ func TestOddMachinesAreDescribedById(t *testing.T) {
 	t.Parallel()
 	m, err := topo.New(topo.Spec{
 		CPUs: []topo.CPUSpec{
-			{ID: 0, Core: 0, NUMA: 2, Offline: true}, {ID: 4, Core: 0, NUMA: 2}, {ID: 1, Core: 1, NUMA: 2, Offline: true},
-			{ID: 6, Core: 0, L3: 1, Socket: 3, NUMA: 8}, {ID: 7, Core: 1, L3: 2, Socket: 3, NUMA: 8},
+			{ID: 0, Core: 0, NUMA: 2, Offline: true},
+			{ID: 4, Core: 0, NUMA: 2},
+			{ID: 1, Core: 1, NUMA: 2, Offline: true},
+			{ID: 6, Core: 0, L3: 1, Socket: 3, NUMA: 8},
+			{ID: 7, Core: 1, L3: 2, Socket: 3, NUMA: 8},
 		},
 		NUMA: []topo.NUMASpec{
 			{ID: 2, MemoryBytes: 8 << 30, Hugepages: map[int64]int64{64 << 10: 16}, Distances: []int{10, 20, 30}},
-			{ID: 5, MemoryBytes: 4 << 30, Distances: []int{20, 10, 20}}, {ID: 8, Distances: []int{30, 20, 10}},
+			{ID: 5, MemoryBytes: 4 << 30, Distances: []int{20, 10, 20}},
+			{ID: 8, Distances: []int{30, 20, 10}},
 		},
 	})
 	if err != nil {
