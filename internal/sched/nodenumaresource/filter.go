@@ -97,8 +97,27 @@ func (p *Plugin) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) {
 	}
 	return ledger.Entry{
 		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role,
-		CPUList: v.Machine().FormatList(v.State().Free),
+		CPUList: v.Machine().FormatList(v.State().Free), Memory: allMemory(v, r),
 	}, true
+}
+
+// allMemory is what NUMA nodes have left of the memory that a pod asks for; nil where no topology policy puts it on any.
+func allMemory(v *ledger.View, r *place.Request) []ledger.Memory {
+	if max(r.Topology, v.Facts().Topology) == ledger.NoTopology {
+		return nil
+	}
+	m, summary := v.Machine(), v.Summary()
+	var all []ledger.Memory
+	for _, asked := range r.Memory {
+		t := summary.MemoryOf(asked.Type)
+		if t == nil {
+			continue
+		}
+		for i, free := range t.Free {
+			all = append(all, ledger.Memory{NUMAID: m.NUMAID(m.CPUNodes()[i]), Type: asked.Type, Bytes: free})
+		}
+	}
+	return all
 }
 
 // expectOfKubelet is a pod to which the kubelet gives all CPUs that it has left.

@@ -3,9 +3,14 @@ package nodenumaresource
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // On a SingleNUMANode node only CPUs of one NUMA node help: two victims on different ones do not.
@@ -93,6 +98,49 @@ func TestNominatedPodKeepsItsRoom(t *testing.T) {
 			}
 			if got := f.Filter(t.Context(), dry, pod, n); got.IsSuccess() != tc.fits {
 				t.Errorf("got %q, want fits = %t", verdict(got), tc.fits)
+			}
+		})
+	}
+}
+
+// TestNominatedPodKeepsItsMemory: while its victim still ends, what is free of the memory that a nominated pod waits for on a
+// NUMA node is given to nobody, where a topology policy puts memory on nodes at all.
+func TestNominatedPodKeepsItsMemory(t *testing.T) {
+	t.Parallel()
+	memory := func(_ *corev1.Node, nrt *v1alpha2.NodeResourceTopology) {
+		for i := range 2 {
+			nrt.Zones = append(nrt.Zones, v1alpha2.Zone{Name: convert.ZoneName(i), Type: "Node", Resources: v1alpha2.ResourceInfoList{
+				{Name: "memory", Capacity: resource.MustParse("2Gi"), Allocatable: resource.MustParse("2Gi"), Available: resource.MustParse("2Gi")},
+			}})
+		}
+	}
+	for name, tc := range map[string]struct {
+		policy string
+		want   []ledger.Memory
+	}{
+		"a policy puts memory on nodes": {"SingleNUMANode", []ledger.Memory{
+			{NUMAID: 0, Type: "memory", Bytes: 2 << 30}, {NUMAID: 1, Type: "memory", Bytes: 2 << 30},
+		}},
+		"none does": {"None", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, `{"minSharedCPUs":0}`)
+			n := f.addNode("n", machine(t, "amd64", 2, 4, 2), memory, labelled(annotation.NodeNUMATopologyPolicy, tc.policy))
+			f.store.PutPod(lsr("victim", 2, bound("n", "0-5,8-13")))
+			pod := lsr("p", 1)
+			cs, _ := f.preFilter(t, pod)
+			dry := cs.Clone()
+			if s := f.AddPod(t.Context(), dry, pod, podInfo(t, lsr("nominated", 8)), n); !s.IsSuccess() {
+				t.Fatal(s.Message())
+			}
+			s := read(dry)
+			if s == nil {
+				t.Fatal("the cycle has no state")
+			}
+			held, _ := s.changed.Entry("nominated")
+			if diff := cmp.Diff(tc.want, held.Memory); diff != "" {
+				t.Errorf("memory of the nominated pod (-want +got):\n%s", diff)
 			}
 		})
 	}
