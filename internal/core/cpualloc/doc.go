@@ -1,7 +1,7 @@
 // Package cpualloc chooses which CPUs of a machine a pod gets.
 //
 // Allocate is a pure function: equal input, equal output. Its answers are optimal in a lexicographic order, not merely
-// greedy (rows of cpu.md §8; seed 000):
+// greedy (seed 000):
 //
 //	P  most preferred CPUs (of a reservation, of victims)
 //	1  fewest NUMA nodes, or the smallest even split (DistributeEvenly)

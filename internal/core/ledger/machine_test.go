@@ -37,7 +37,7 @@ func build(tb testing.TB, s shape) *topo.Machine {
 	return m
 }
 
-// worked is the machine of the worked example in cpu.md §1: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads.
+// worked is the machine of the worked example of seed 000: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads.
 func worked(tb testing.TB) *topo.Machine {
 	tb.Helper()
 	return build(tb, shape{2, 2, 4, 2, 1, nil})

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// model computes the pools of cpu.md §1 in the dullest way: CPU by CPU, from facts and entries, with maps.
+// model computes a machine's pools in the dullest way: CPU by CPU, from facts and entries, with maps.
 type model struct {
 	facts   ledger.Facts
 	entries map[string]ledger.Entry

@@ -34,8 +34,8 @@ type NodeSummary struct {
 	// Free counts ALLOCATABLE CPUs, FreeWhole those of them on wholly free cores.
 	Free, FreeWhole, FreeCores int
 	PoolCPUs                   int
-	// PoolMilli is cap − used of cpu.md §5.3. It is negative where exclusive pods of former days, or offline CPUs, took
-	// what LS pods were promised.
+	// PoolMilli is what LS pods may still be promised of this node's pool. It is negative where exclusive pods of former
+	// days, or offline CPUs, took what LS pods were promised.
 	PoolMilli int64
 	// Spare is the number of CPUs that may leave the pool without breaking what LS pods were promised.
 	Spare  int

@@ -7,7 +7,7 @@ import (
 )
 
 // Effect is how a node reads a binding pod's wishes: its own policies, its kubelet's options and its architecture
-// decide together with the pod (cpu.md §3 to §5).
+// decide together with the pod.
 type Effect struct {
 	Bind      cpualloc.Bind
 	Required  bool

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// oracle decides as cpu.md says, by looking at every set of CPUs or NUMA nodes of a small machine. It reads facts and
-// entries, and of the summary only what LS pods were promised, which the tests of package ledger prove.
+// oracle decides as package place should, by looking at every set of CPUs or NUMA nodes of a small machine. It reads
+// facts and entries, and of the summary only what LS pods were promised, which the tests of package ledger prove.
 type oracle struct {
 	v      *ledger.View
 	f      *ledger.Facts

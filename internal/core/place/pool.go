@@ -13,7 +13,7 @@ import (
 // pools, of one socket first.
 const exactNodes = 8
 
-// confinement asks for NUMA nodes whose shared pools together hold an LS pod (cpu.md §5.3).
+// confinement asks for NUMA nodes whose shared pools together hold an LS pod.
 type confinement struct {
 	machine *topo.Machine
 	policy  ledger.TopologyPolicy

@@ -38,7 +38,7 @@ func spec(sockets, numaPerSocket, coresPerNUMA, threads int, offline ...int) top
 	return spec
 }
 
-// worked is the machine of the worked example in cpu.md §1: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads.
+// worked is the machine of the worked example of seed 000: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads.
 func worked(tb testing.TB) *topo.Machine {
 	tb.Helper()
 	return machine(tb, 2, 2, 4, 2)

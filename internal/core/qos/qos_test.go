@@ -57,7 +57,7 @@ func TestRoleOfFollowsThePrinciples(t *testing.T) {
 	}
 }
 
-// TestOnlyLSEAndLSRBind is "who binds" of cpu.md §2.
+// TestOnlyLSEAndLSRBind says who binds: production pods of these two classes that ask for CPU.
 func TestOnlyLSEAndLSRBind(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

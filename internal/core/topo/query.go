@@ -28,7 +28,7 @@ func (m *Machine) NumL3() int { return len(m.l3s) }
 // NumDies counts the dies.
 func (m *Machine) NumDies() int { return m.dies }
 
-// ThreadsPerCore returns the largest number of CPUs on one core: t in cpu.md. 1 = no SMT.
+// ThreadsPerCore returns the largest number of CPUs on one core. 1 = no SMT.
 func (m *Machine) ThreadsPerCore() int { return m.threads }
 
 // All returns every CPU, online or not.
