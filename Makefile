@@ -17,7 +17,7 @@ RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./i
              ./internal/sched/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down test unit race system soak verify lint bench generate clean
+.PHONY: help build up down test unit race system oracle oracle-short soak verify lint bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n",$$1,$$2}' $(MAKEFILE_LIST)

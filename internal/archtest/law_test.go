@@ -68,7 +68,8 @@ var reserved = map[string][]string{
 	"sigs.k8s.io/controller-runtime": {
 		"internal/control", "internal/desched", "internal/local", "cmd/tenon", "cmd/tenon-manager", "internal/pins", "test",
 	},
-	"github.com/gin-gonic/gin": {"internal/sched", "internal/local", "internal/sim", "internal/cli", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test"},
+	"github.com/google/cadvisor": {"internal/local", "cmd/tenon", "test"},
+	"github.com/gin-gonic/gin":   {"internal/sched", "internal/local", "internal/sim", "internal/cli", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test"},
 }
 
 // private folders may be imported by these alone.
