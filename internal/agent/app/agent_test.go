@@ -285,6 +285,29 @@ func TestAllocationReachesTheCgroupAndThePublishedPools(t *testing.T) {
 	})
 }
 
+func TestMemoryStaysOnTheNUMANodesItWasAllocatedOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "xeon-2s")
+		w.run(func(a *app.Agent) {
+			local := pod("local", "LSR", "4", "")
+			local.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"24-25,72-73","numaNodeResources":[{"node":1,"resources":{"cpu":"4","memory":"1Gi"}}]}`
+			w.create(local)
+			anywhere := pod("anywhere", "LSR", "2", "0,48")
+			w.create(anywhere)
+			for p, want := range map[*corev1.Pod]string{local: "1", anywhere: ""} {
+				c, err := w.start(a, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := w.tree.Read(c.Group, desired.Mems); got != want || err != nil {
+					t.Errorf("cpuset.mems of pod %s = %q (%v), want %q", p.Name, got, err, want)
+				}
+			}
+		})
+	})
+}
+
 func TestContainerOfAnUnallocatedLSEPodDoesNotStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -253,9 +253,21 @@ func (d *decider) mems(p *Pod) string {
 	}
 	ids := slices.Clone(p.MemoryNUMAIDs)
 	slices.Sort(ids)
+	knows := d.knowsMemory()
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id int) bool {
 		n, ok := d.m.NUMAByID(id)
-		return !ok || d.m.MemoryBytes(n) == 0
+		return !ok || knows && d.m.MemoryBytes(n) == 0
 	})
 	return cpuset.FormatIDs(ids)
+}
+
+// knowsMemory reports whether the machine tells where its memory is: one that was read from a published topology does
+// not, its amounts are in the zones.
+func (d *decider) knowsMemory() bool {
+	for n := range d.m.NumNUMA() {
+		if d.m.MemoryBytes(topo.NUMA(n)) > 0 {
+			return true
+		}
+	}
+	return false
 }
