@@ -1,6 +1,7 @@
 package badinput
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -44,6 +45,7 @@ type exported struct {
 	// annotations of the topology: key and value in turn.
 	annotations []string
 	cpus        string // twoNodes unless given
+	silent      bool   // nobody tells the CPUs
 	policies    string // topologyPolicies
 	attributes  string
 	zones       string
@@ -54,13 +56,13 @@ func (e exported) node() string {
 }
 
 func (e exported) topology() string {
-	cpus := e.cpus
-	if cpus == "" {
-		cpus = twoNodes()
+	annotations := e.annotations
+	if !e.silent {
+		annotations = append([]string{"node.koordinator.sh/cpu-topology", cmp.Or(e.cpus, twoNodes())}, annotations...)
 	}
-	text := "{apiVersion: topology.node.k8s.io/v1alpha2, kind: NodeResourceTopology, metadata: {name: n0, annotations: {node.koordinator.sh/cpu-topology: '" + cpus + "'"
-	for i := 0; i < len(e.annotations); i += 2 {
-		text += ", " + e.annotations[i] + ": '" + e.annotations[i+1] + "'"
+	text := "{apiVersion: topology.node.k8s.io/v1alpha2, kind: NodeResourceTopology, metadata: {name: n0, annotations: {"
+	for i := 0; i < len(annotations); i += 2 {
+		text += annotations[i] + ": '" + annotations[i+1] + "', "
 	}
 	zones := e.zones
 	if zones == "" {
@@ -291,6 +293,11 @@ func alignmentCases() []bad {
 			[]string{"zones[node-0].resources[memory]", "want 0 or more"},
 		},
 		{"alignment: more zones than any machine has", exported{zones: nodes(300)}.still, []string{"zones", "300 zones of type Node", "at most 256", "none is used"}},
+
+		{
+			"alignment: an exporter that tells no CPUs", exported{silent: true, policies: "SingleNUMANodePodLevel"}.keepsOff,
+			[]string{"TopologyMissing"},
+		},
 
 		// Machines at and beyond the limits.
 		{
