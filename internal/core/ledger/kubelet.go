@@ -236,6 +236,15 @@ type Stay struct {
 	Refused bool
 }
 
+// Difference is how what the node reported of the pod differs from what was predicted, as CompareOn of its machine tells
+// it; 0 while one of them is missing. An init container that has ended is no difference.
+func (s *Stay) Difference(m *topo.Machine) Difference {
+	if s.Source != Reported || s.Predicted == nil {
+		return 0
+	}
+	return CompareOn(m, lasting(s.Entry.Guest.Pod, s.Predicted, s.Placement), s.Placement)
+}
+
 func (s *stay) told() Stay { return Stay{s.Entry, s.source, s.placement, s.predicted, s.refused} }
 
 // Stay returns what the pod has of the node's kubelet; false when it takes no part.
@@ -286,9 +295,9 @@ func (v *View) Confirmations(before *View) []Confirmation {
 		if was, ok := before.Stay(s.UID); ok && was.Source == Reported {
 			continue
 		}
+		is := s.told()
 		out = append(out, Confirmation{
-			Entry: s.Entry, Actual: HeldOf(v.facts.Machine, s.placement),
-			Difference: CompareOn(v.facts.Machine, lasting(s.Guest.Pod, s.predicted, s.placement), s.placement),
+			Entry: s.Entry, Actual: HeldOf(v.facts.Machine, s.placement), Difference: is.Difference(v.facts.Machine),
 		})
 	}
 	return out

@@ -87,6 +87,42 @@ func TestPlacementTellsWhatTheKubeletWasPredictedToGiveAndGave(t *testing.T) {
 	}
 }
 
+// A kubelet takes back what an init container had when it has ended, and reports it no more.
+func TestAnInitContainerThatHasEndedIsNoDifference(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	behaviour, _ := kubelet.ModelOf("v1.36.0")
+	node, reason := kubelet.NewNode(m, kubelet.Config{Model: behaviour, CPU: kubelet.CPU{Static: true}}, kubelet.Inventory{})
+	if !reason.OK() {
+		t.Fatalf("NewNode: %+v", reason)
+	}
+	guest := &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{
+		{Name: "i", Role: kubelet.Init, CPUs: 4}, {Name: "c", CPUs: 2},
+	}}
+	held := func(container, cpus string) ledger.Held { return ledger.Held{Container: container, CPUList: cpus} }
+	entry := ledger.Entry{UID: "u", KubeletCPUs: 4, Guest: &ledger.Guest{Pod: guest, Prediction: &ledger.Prediction{
+		Model: "1.36", Gen: 1, Held: []ledger.Held{held("i", "0-1,8-9"), held("c", "0,8")},
+	}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	for name, tt := range map[string]struct {
+		report []ledger.Held
+		want   []string
+	}{
+		"it runs":           {[]ledger.Held{held("i", "0-1,8-9"), held("c", "0,8")}, nil},
+		"it has ended":      {[]ledger.Held{held("c", "0,8")}, nil},
+		"it runs elsewhere": {[]ledger.Held{held("i", "2-3,10-11"), held("c", "0,8")}, []string{"cpus"}},
+		"it has ended, and another one is elsewhere": {[]ledger.Held{held("c", "2,10")}, []string{"cpus"}},
+	} {
+		v := ledger.New(ledger.Facts{
+			Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: ledger.Kubelet{Static: true},
+			Model: ledger.Model{Node: node, CPUs: true, Release: "1.36", Gen: 2, Placed: []ledger.Placed{{UID: "u", Held: tt.report}}},
+		}, entry).View()
+		if diff := cmp.Diff(tt.want, PlacementOf(pod, v).Differs); diff != "" {
+			t.Errorf("%s: differences (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestARejectedPodIsToldWithTheKubeletsReason(t *testing.T) {
 	t.Parallel()
 	pod := func(reason string, phase corev1.PodPhase) *corev1.Pod {

@@ -80,9 +80,7 @@ func (p *Placement) ofKubelet(pod *corev1.Pod, v *ledger.View) {
 		return
 	}
 	p.Actual = convert.Placed(ledger.HeldOf(v.Machine(), s.Placement))
-	if s.Predicted != nil {
-		p.Differs = ledger.CompareOn(v.Machine(), s.Predicted, s.Placement).Kinds()
-	}
+	p.Differs = s.Difference(v.Machine()).Kinds()
 }
 
 func pool(v *ledger.View, e ledger.Entry) (string, cpuset.Set) {
