@@ -113,10 +113,11 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 		t.Errorf("%v predictions, want %d", got, volcanoPods)
 	}
 	waitFor(t, time.Minute, "the scheduler to hear of every placement", func() error {
-		if n, err := unconfirmed(ctx, l); err != nil || n > 0 {
-			return fmt.Errorf("%d pods are not reported, %v", n, err)
+		n, err := unconfirmed(ctx, l)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d pods are not reported", n)
 		}
-		return nil
+		return err
 	})
 	for _, name := range []string{"tenon_topology_mispredict_total", "tenon_kubelet_rejections_total"} {
 		if got := schedulerMetrics(t, l)[name]; got != 0 {
