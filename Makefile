@@ -80,6 +80,7 @@ lint: ## golangci-lint alone
 
 bench: ## core benchmarks, then stock kube-scheduler against tenon-scheduler (long; see docs/reference/performance.md)
 	$(GO) test -tags $(TAGS) -run '^$$' -bench . -benchtime 200ms ./internal/core/...
+	cd test/bench/hint && $(GO) test -tags $(TAGS) -bench . -benchtime 100ms .
 	bash test/bench/run.sh
 	bash test/bench/schedperf.sh short
 
