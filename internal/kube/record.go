@@ -75,6 +75,17 @@ func (r *record) commit(o ledger.Offer) error {
 	return nil
 }
 
+func (r *record) amend(was, is ledger.Offer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
+		return ledger.ErrExpired
+	}
+	err := r.ledger.Amend(was, is)
+	r.view.Store(r.ledger.View())
+	return err
+}
+
 // revert reports whether the pod still has an entry.
 func (r *record) revert(o ledger.Offer) (held bool) {
 	r.ledger.Revert(o)

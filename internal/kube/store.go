@@ -149,6 +149,16 @@ func (s *Store) Commit(node string, o ledger.Offer) error {
 	return nil
 }
 
+// Amend puts is in the place of was, a committed offer from which it differs in its prediction alone. Its errors are
+// those of ledger.Amend; a node that is gone is ErrExpired.
+func (s *Store) Amend(node string, was, is ledger.Offer) error {
+	r, ok := s.nodes.Load(node)
+	if !ok {
+		return fmt.Errorf("node %s is gone: %w", node, ledger.ErrExpired)
+	}
+	return r.(*record).amend(was, is)
+}
+
 // Revert takes back a committed offer. It does nothing when the offer is not held any more, or when the API server has
 // confirmed it.
 func (s *Store) Revert(node string, o ledger.Offer) {

@@ -38,6 +38,16 @@ func (e Entry) Equal(o Entry) bool {
 		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs && e.Guest.Equal(o.Guest) && slices.Equal(e.Memory, o.Memory)
 }
 
+// predictedLike reports whether two entries are the same but for their predictions.
+func (e Entry) predictedLike(o Entry) bool {
+	if e.Guest != nil && o.Guest != nil {
+		guest := *e.Guest
+		guest.Prediction = o.Guest.Prediction
+		e.Guest = &guest
+	}
+	return e.Equal(o)
+}
+
 // normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs and Memory, so that entries that mean
 // the same are the same.
 func (e Entry) normal() Entry {

@@ -118,7 +118,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			before := live.View()
-			switch step := rapid.IntRange(0, 7).Draw(t, "step"); step {
+			switch step := rapid.IntRange(0, 8).Draw(t, "step"); step {
 			case 0, 1: // reserve
 				p, created := draw()
 				o, ok := predict(before, p, created)
@@ -196,6 +196,34 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 				facts = f
 				history = append(history, f)
 				live.SetFacts(f)
+			case 8: // predict a pod again, as if the others were not there, where the API has not confirmed it yet
+				uid, ok := some()
+				if !ok {
+					continue
+				}
+				was, reserved := offers[uid]
+				if !reserved {
+					continue
+				}
+				bare := before
+				for other := range entries {
+					bare = bare.Without(other)
+				}
+				is, ok := predict(bare, was.Entry.Guest.Pod, was.Entry.Guest.Created)
+				if !ok {
+					continue
+				}
+				if err := live.Amend(was, is); !errors.Is(err, ledger.ErrExpired) {
+					t.Fatalf("amend with an offer of no version of the account: %v, want ErrExpired", err)
+				}
+				is.Version = before.Version()
+				switch err := live.Amend(was, is); {
+				case err == nil:
+					offers[uid], entries[uid] = is, is.Entry
+					seen["amended"]++
+				case !errors.Is(err, ledger.ErrExpired) || live.View() != before:
+					t.Fatalf("amend: %v, want ErrExpired and nothing changed", err)
+				}
 			case 7: // an old report once more
 				facts = rapid.SampledFrom(history).Draw(t, "old report")
 				live.SetFacts(facts)
@@ -228,7 +256,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 		}
 		_ = offers
 	})
-	for _, kind := range []string{"refused", "wrong", "stale", "reported", "pinned", "predicted", "reckoned"} {
+	for _, kind := range []string{"refused", "wrong", "stale", "amended", "reported", "pinned", "predicted", "reckoned"} {
 		if seen[kind] == 0 {
 			t.Errorf("never %s: the generator is too narrow", kind)
 		}

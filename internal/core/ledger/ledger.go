@@ -100,6 +100,22 @@ func (l *Ledger) Commit(o Offer) error {
 	return nil
 }
 
+// Amend puts is in the place of was, a committed offer for the same pod from which it differs in what the kubelet is
+// predicted to give alone. Revert takes back is from then on. It returns ErrExpired when the account has changed since
+// the version of is, or when was is not assumed any more, and ErrTaken when the offers differ in more.
+func (l *Ledger) Amend(was, is Offer) error {
+	v := l.view
+	if version, ok := l.assumed[was.Entry.UID]; !ok || version != was.Version || is.Version != v.version {
+		return fmt.Errorf("amend offer for pod %s/%s: %w", was.Entry.Namespace, was.Entry.Name, ErrExpired)
+	}
+	if !is.Entry.predictedLike(was.Entry) {
+		return fmt.Errorf("amend offer for pod %s/%s: %w: more than its prediction differs", was.Entry.Namespace, was.Entry.Name, ErrTaken)
+	}
+	l.view = v.put(newAccount(v.facts.Machine, is.Entry), v.version+1)
+	l.assumed[is.Entry.UID] = is.Version
+	return nil
+}
+
 // Revert takes back a committed offer. It does nothing when the entry is gone, was confirmed by Put, or stems from
 // another offer.
 func (l *Ledger) Revert(o Offer) {

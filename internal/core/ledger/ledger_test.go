@@ -201,6 +201,49 @@ func TestCommit(t *testing.T) {
 	})
 }
 
+func TestAmend(t *testing.T) {
+	t.Parallel()
+	guarded := func(e ledger.Entry, cpus string) ledger.Entry {
+		e.Guest = &ledger.Guest{Pod: guaranteed(e.UID, 2, 0, 0), Prediction: &ledger.Prediction{Model: "1.36", Gen: 1, Held: []ledger.Held{{Container: "c", CPUList: cpus}}}}
+		return e
+	}
+	t.Run("another prediction is the pod's, and Revert takes it back", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)})
+		was := offerOf(l, guarded(lsr("a", ""), "0-1"))
+		if err := l.Commit(was); err != nil {
+			t.Fatal(err)
+		}
+		is := offerOf(l, guarded(lsr("a", ""), "2-3"))
+		if err := l.Amend(was, is); err != nil {
+			t.Fatal(err)
+		}
+		if e, _ := l.View().Entry("a"); !e.Equal(is.Entry) {
+			t.Errorf("entry %+v, want %+v", e, is.Entry)
+		}
+		l.Revert(was)
+		if _, held := l.View().Entry("a"); !held {
+			t.Error("Revert of the offer that was amended takes back the present one")
+		}
+		l.Revert(is)
+		if _, held := l.View().Entry("a"); held {
+			t.Error("Revert of the present offer leaves its entry")
+		}
+	})
+	t.Run("an offer of other CPUs is refused and changes nothing", func(t *testing.T) {
+		t.Parallel()
+		l := ledger.New(ledger.Facts{Machine: worked(t)})
+		was := offerOf(l, guarded(lsr("a", "0-1"), "0-1"))
+		if err := l.Commit(was); err != nil {
+			t.Fatal(err)
+		}
+		before := l.View()
+		if err := l.Amend(was, offerOf(l, guarded(lsr("a", "2-3"), "0-1"))); !errors.Is(err, ledger.ErrTaken) || l.View() != before {
+			t.Errorf("got %v, want ErrTaken and the account as it was", err)
+		}
+	})
+}
+
 func TestRevert(t *testing.T) {
 	t.Parallel()
 	t.Run("after Put confirmed the pod it does nothing", func(t *testing.T) {

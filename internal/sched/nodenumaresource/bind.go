@@ -41,11 +41,18 @@ func allocation(cs fwk.CycleState) map[string]string {
 }
 
 // Bind writes node and allocation in one request, for this very pod and not for a namesake. Pods without allocation are
-// left to the next binder. Where the kubelet chooses, pods of one node are bound in the order of their reservations.
+// left to the next binder. Where the kubelet chooses, pods of one node are bound in the order of their reservations; when
+// one of them is not bound after all, those behind it are predicted anew. Unreserve lets them go on after an error.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	record := allocation(cs)
 	if record == nil {
 		return fwk.NewStatus(fwk.Skip)
+	}
+	if p.tracker.turns.wait(ctx, node, pod.UID) {
+		if err := p.renew(read(cs)); err != nil {
+			return fwk.AsStatus(err)
+		}
+		record = allocation(cs)
 	}
 	klog.FromContext(ctx).V(3).Info("Binding pod with its CPUs", "pod", klog.KObj(pod), "node", node,
 		"resourceStatus", record[annotation.ResourceStatusKey], "predictedPlacement", record[annotation.PredictedPlacementKey])
@@ -53,12 +60,10 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: record},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
-	p.tracker.turns.wait(ctx, node, pod.UID)
-	err := p.write(ctx, binding)
-	p.tracker.turns.leave(node, pod.UID)
-	if err != nil {
+	if err := p.write(ctx, binding); err != nil {
 		return fwk.AsStatus(err)
 	}
+	p.tracker.turns.leave(node, pod.UID)
 	p.tellIgnored(cs, pod, node)
 	return nil
 }
@@ -98,10 +103,15 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *cor
 }
 
 // PreBind records the allocation before another binder binds. The framework asks the pre-flight only while it nominates
-// nodes for expected binds, so PreBind decides again.
+// nodes for expected binds, so PreBind decides again. The other binder knows no order: nobody waits for a turn.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if read(cs) == nil || p.binds(pod) {
 		return nil
+	}
+	if p.tracker.turns.isStale(node, pod.UID) {
+		if err := p.renew(read(cs)); err != nil {
+			return fwk.AsStatus(err)
+		}
 	}
 	record := allocation(cs)
 	if record == nil {
@@ -111,11 +121,11 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}
-	defer p.tracker.turns.leave(node, pod.UID) // the other binder knows no order
 	_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}
+	p.tracker.turns.leave(node, pod.UID)
 	return nil
 }
 

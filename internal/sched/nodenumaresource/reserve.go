@@ -3,6 +3,8 @@ package nodenumaresource
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,17 +41,18 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 			p.metrics.commit(committedRefused)
 			continue
 		}
+		if follows(offer) { // before others can see its entry: they must know that it is not bound
+			p.tracker.turns.take(node, pod.UID)
+		}
 		err := p.store.Commit(node, offer)
 		if err == nil {
 			p.metrics.commit(committedOK)
 			p.metrics.Decided(Name, "granted")
 			s.offer, s.view, s.reserved = offer, view, node
 			p.tracker.reserved(pod.UID, node, view, offer)
-			if g := offer.Entry.Guest; g != nil && g.Prediction != nil {
-				p.tracker.turns.take(node, pod.UID)
-			}
 			return nil
 		}
+		p.tracker.turns.leave(node, pod.UID)
 		if !errors.Is(err, ledger.ErrExpired) {
 			return fwk.AsStatus(err)
 		}
@@ -67,6 +70,46 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	}
 	p.store.Revert(s.reserved, s.offer)
 	p.tracker.unreserved(pod.UID)
-	p.tracker.turns.leave(s.reserved, pod.UID)
+	if follows(s.offer) {
+		p.tracker.turns.giveUp(s.reserved, pod.UID)
+	}
 	s.offer, s.view, s.reserved = ledger.Offer{}, nil, ""
+}
+
+// follows reports whether an offer tells what a kubelet will choose.
+func follows(o ledger.Offer) bool { return o.Entry.Guest != nil && o.Entry.Guest.Prediction != nil }
+
+// renewAttempts: other pods are reserved on the node while one of it is predicted anew.
+const renewAttempts = 8
+
+// renew predicts a reserved pod once more, on those that are bound and not on those that wait: pods that the kubelet was
+// to meet before it do not come, or come later. After an error the pod must be tried anew.
+func (p *Plugin) renew(s *state) error {
+	err := ledger.ErrExpired
+	for range renewAttempts {
+		view := p.store.View(s.reserved) // before the line: an entry that is in it and waits is left out
+		bound := view.Without(s.request.UID)
+		for _, uid := range p.tracker.turns.waiting(s.reserved) {
+			bound = bound.Without(string(uid))
+		}
+		offer, reason := place.Try(bound, s.request)
+		if !reason.OK() {
+			return &refusal{Reason: reason}
+		}
+		if !follows(offer) {
+			break // the node is another one now
+		}
+		if slices.EqualFunc(offer.Entry.Guest.Prediction.Held, s.offer.Entry.Guest.Prediction.Held, ledger.Held.Equal) {
+			return nil
+		}
+		offer.Version = view.Version()
+		if err = p.store.Amend(s.reserved, s.offer, offer); err == nil {
+			s.offer = offer
+			return nil
+		}
+		if !errors.Is(err, ledger.ErrExpired) {
+			break
+		}
+	}
+	return fmt.Errorf("predict pod %s/%s anew on node %s: %w", s.request.Namespace, s.request.Name, s.reserved, err)
 }

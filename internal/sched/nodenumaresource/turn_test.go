@@ -75,3 +75,69 @@ func TestNobodyWaitsForAPodThatDoesNotMove(t *testing.T) {
 		}
 	})
 }
+
+// What was predicted for a pod counts as long as exactly those before it are bound before it.
+func TestAPredictionIsStaleWhenTheOrderIsAnother(t *testing.T) {
+	t.Parallel()
+	line := func() *turns {
+		var all turns
+		for _, uid := range []types.UID{"a", "b", "c", "d"} {
+			all.take("n", uid)
+		}
+		all.take("elsewhere", "e")
+		return &all
+	}
+	tests := map[string]struct {
+		happens func(*turns)
+		stale   []types.UID
+	}{
+		"all are bound in order": {func(all *turns) {
+			all.begin("n", "a")
+			all.leave("n", "a")
+			all.begin("n", "b")
+			all.leave("n", "b")
+		}, nil},
+		"one gives up: those behind it":                {func(all *turns) { all.giveUp("n", "b") }, []types.UID{"c", "d"}},
+		"the last one gives up":                        {func(all *turns) { all.giveUp("n", "d") }, nil},
+		"one gives up that left the line: all":         {func(all *turns) { all.leave("n", "a"); all.giveUp("n", "a") }, []types.UID{"b", "c", "d"}},
+		"one overtakes others that wait: all":          {func(all *turns) { all.begin("n", "c") }, []types.UID{"a", "b", "c", "d"}},
+		"one comes after another that is not done yet": {func(all *turns) { all.begin("n", "a"); all.begin("n", "b") }, nil},
+		"one comes while another is stale": {func(all *turns) {
+			all.leave("n", "d")
+			all.giveUp("n", "b")
+			all.take("n", "d")
+		}, []types.UID{"c", "d"}},
+		"one comes when none is stale any more": {func(all *turns) {
+			all.giveUp("n", "c")
+			all.leave("n", "d")
+			all.take("n", "d")
+		}, nil},
+		"a stranger": {func(all *turns) {
+			all.begin("n", "x")
+			all.leave("n", "x")
+			all.begin("nowhere", "a")
+			all.giveUp("nowhere", "a")
+		}, nil},
+	}
+	for name, tt := range tests {
+		all := line()
+		tt.happens(all)
+		var stale []types.UID
+		for _, uid := range []types.UID{"a", "b", "c", "d"} {
+			if all.isStale("n", uid) {
+				stale = append(stale, uid)
+			}
+		}
+		if !slices.Equal(stale, tt.stale) {
+			t.Errorf("%s: stale are %v, want %v", name, stale, tt.stale)
+		}
+		if all.isStale("elsewhere", "e") || all.isStale("n", "e") || all.isStale("nowhere", "a") {
+			t.Errorf("%s: another node's pod is stale", name)
+		}
+	}
+	all := line()
+	all.begin("n", "a")
+	if got := all.waiting("n"); !slices.Equal(got, []types.UID{"b", "c", "d"}) || all.waiting("nowhere") != nil {
+		t.Errorf("waiting are %v, want those whose Binding is not on the way", got)
+	}
+}
