@@ -19,7 +19,7 @@ import (
 type Listener struct {
 	// Confirmed: a node has reported what a pod has, for the first time since the store is complete.
 	Confirmed func(node string, c ledger.Confirmation)
-	// Left: a pod that takes part in the decisions of its node's kubelet has no entry any more.
+	// Left: a pod has no entry any more, because it is gone, has ended, or takes nothing on its node that is accounted for.
 	Left func(node string, e ledger.Entry)
 }
 
@@ -76,12 +76,6 @@ func (s *Store) Holder(uid string) (node string, e ledger.Entry, found bool) {
 	node = name.(string)
 	e, found = s.View(node).Entry(uid)
 	return node, e, found
-}
-
-// guests reports whether the kubelet of v's node gives e anything of its own.
-func guests(v *ledger.View, e *ledger.Entry) bool {
-	model := &v.Facts().Model
-	return e.Guest != nil && model.Concerns(e.Guest.Pod)
 }
 
 // NewRejectionInformer returns an informer of pods that have failed. The scheduler's own pods are those that have not, so

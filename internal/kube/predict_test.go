@@ -147,8 +147,12 @@ func TestListenersAreToldOnceOfWhatBecameOfPredictions(t *testing.T) {
 	s.PutTopology(report)
 	s.PutTopology(report)
 	s.RemovePod(following("right", "n", 2, ""))
-	s.RemovePod(following("right", "n", 2, ""))
-	want := []string{"right on n differs false", "wrong on n differs true", "right left n"}
+	plain := pod("plain", "", 2, "5-6")
+	plain.Spec.NodeName = "m" // whose kubelet nobody predicts
+	s.PutPod(plain)
+	s.RemovePod(plain)
+	s.RemovePod(pod("stranger", "m", 2, ""))
+	want := []string{"right on n differs false", "wrong on n differs true", "right left n", "plain left m"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

@@ -228,8 +228,7 @@ func (s *Store) RemovePod(p *corev1.Pod) {
 	if node, ok := s.holders.LoadAndDelete(uid); ok {
 		var left *ledger.Entry
 		s.change(node.(string), func(r *record) {
-			view := r.ledger.View()
-			if e, held := view.Entry(uid); held && guests(view, &e) {
+			if e, held := r.ledger.View().Entry(uid); held {
 				left = &e
 			}
 			r.remove(uid)

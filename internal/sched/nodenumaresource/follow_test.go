@@ -471,6 +471,92 @@ func TestAPodThatIsNotStartedIsTold(t *testing.T) {
 	}
 }
 
+// What is remembered of a pod goes with it: before or after its kubelet has spoken, whether that is predicted or not.
+func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
+	t.Parallel()
+	nodes := map[string][]nodeOption{
+		"a kubelet that is predicted": {predicted("Follow", restricted)},
+		"CPUs of ours, and a guard":   {predicted("Own", restricted)},
+		"a kubelet without a model":   nil,
+	}
+	ends := map[string]func(t *testing.T, f *fixture, pod *corev1.Pod){
+		"deleted": func(_ *testing.T, f *fixture, pod *corev1.Pod) { f.store.RemovePod(pod) },
+		"deleted as nobody knew its node": func(_ *testing.T, f *fixture, pod *corev1.Pod) {
+			pod = pod.DeepCopy()
+			pod.Spec.NodeName = ""
+			f.store.RemovePod(pod)
+		},
+		"completed": func(_ *testing.T, f *fixture, pod *corev1.Pod) {
+			pod = pod.DeepCopy()
+			pod.Status.Phase = corev1.PodSucceeded
+			f.store.PutPod(pod)
+			f.store.RemovePod(pod)
+		},
+		"deleted long after it was due": func(t *testing.T, f *fixture, pod *corev1.Pod) {
+			f.clock.advance(overdueTime + time.Minute)
+			f.tracker.Tick(t.Context())
+			f.store.RemovePod(pod)
+		},
+		"rejected": func(t *testing.T, f *fixture, pod *corev1.Pod) {
+			f.store.RemovePod(pod)
+			f.tracker.Rejected(t.Context(), rejection(pod, "n", "TopologyAffinityError"))
+			if got := counted(t, f.metrics.rejections.WithLabelValues("TopologyAffinityError")); got != 1 {
+				t.Errorf("%v rejections counted, want 1", got)
+			}
+			f.tracker.forget(pod.UID)
+		},
+		"confirmed": func(t *testing.T, f *fixture, pod *corev1.Pod) {
+			f.report(t, "n", 2, fmt.Sprintf(`%q:{"c":{"cpus":"1,9"}}`, pod.UID))
+			f.store.RemovePod(pod)
+		},
+	}
+	for node, options := range nodes {
+		for end, happens := range ends {
+			t.Run(node+", "+end, func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t, "")
+				f.store.MarkSynced()
+				n := f.addNode("n", machine(t, "amd64", 2, 4, 2), options...)
+				pod := lsr("p", 2)
+				record := f.bind(t, pod, n)
+				if len(f.tracker.bound) != 1 {
+					t.Fatalf("bound are %v, want the pod", f.tracker.bound)
+				}
+				pod.Spec.NodeName = "n"
+				for k, v := range record {
+					pod.Annotations[k] = v
+				}
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.clock.Now())}}
+				if err := f.framework.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
+					t.Fatal(err)
+				}
+				happens(t, f, pod)
+				f.clock.advance(departedTime + time.Second)
+				f.tracker.Tick(t.Context())
+				k := f.tracker
+				if left := len(k.bound) + len(k.departed) + len(k.seen) + len(k.held) + len(k.waiting) + len(k.overdue) + len(k.turns.byNode); left > 0 {
+					t.Errorf("remain: bound %v, departed %v, seen %v, held %v, waiting %v, overdue %v, turns %v",
+						k.bound, k.departed, k.seen, k.held, k.waiting, k.overdue, k.turns.byNode)
+				}
+				if e, found := f.store.View("n").Entry("p"); found {
+					t.Errorf("the account has %+v", e)
+				}
+			})
+		}
+	}
+}
+
+// A pod may be refused by a back-off in the very moment in which that ends.
+func TestAPodThatBeginsToWaitWhenTheBackoffIsOverIsWoken(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	f.tracker.wait(guaranteed("late", 2), "n", "a shape that is not left alone any more")
+	f.tracker.Tick(t.Context())
+	if names := f.woken.names; len(names) != 1 || len(f.tracker.waiting) != 0 {
+		t.Errorf("woken are %v, want the pod; %d wait", names, len(f.tracker.waiting))
+	}
+}
+
 // 1,000 pods are reserved by parallel goroutines on 20 nodes. Kubelets that admit them in the order in which they were
 // bound agree with every prediction.
 func TestReservationsInParallelAgreeWithTheKubelets(t *testing.T) {

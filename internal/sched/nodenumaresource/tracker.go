@@ -87,7 +87,7 @@ type Tracker struct {
 	backoffs map[shape]*backoff
 	waiting  map[types.UID]waiter
 	rejected map[string][]time.Time // by node, within suspectTime
-	overdue  map[types.UID]struct{} // pods that have been told
+	overdue  map[types.UID]struct{} // pods that have been told; replaced, never written to
 	looked   time.Time              // for overdue pods
 	records  []Misprediction        // oldest first
 }
@@ -100,7 +100,9 @@ type binding struct {
 type departure struct {
 	node  string
 	entry ledger.Entry
-	at    time.Time
+	// chosen tells that this scheduler bound the pod.
+	chosen bool
+	at     time.Time
 }
 
 type hold struct {
@@ -219,25 +221,28 @@ func (t *Tracker) unreserved(uid types.UID) {
 	delete(t.bound, uid)
 }
 
-// left remembers an entry, for a rejection that is seen later.
+// left remembers an entry, for a rejection that is seen later; not that of a pod which never counts.
 func (t *Tracker) left(node string, e ledger.Entry) {
+	uid := types.UID(e.UID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.departed[types.UID(e.UID)] = departure{node, e, t.now()}
+	_, chosen := t.bound[uid]
+	delete(t.bound, uid)
+	if chosen || e.Guest != nil && e.Guest.Prediction != nil {
+		t.departed[uid] = departure{node, e, chosen, t.now()}
+	}
 }
 
 func (t *Tracker) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.seen, uid)
-	delete(t.overdue, uid)
 }
 
 // confirmed counts what a prediction was worth.
 func (t *Tracker) confirmed(node string, c ledger.Confirmation) {
 	t.mu.Lock()
 	delete(t.bound, types.UID(c.Entry.UID))
-	delete(t.overdue, types.UID(c.Entry.UID))
 	t.mu.Unlock()
 	if c.Difference == 0 {
 		return
@@ -326,13 +331,14 @@ func (t *Tracker) take(pod *corev1.Pod) (node string, entry ledger.Entry, ours b
 	defer t.mu.Unlock()
 	_, predicted := pod.Annotations[annotation.PredictedPlacementKey]
 	_, chosen := t.bound[pod.UID]
+	d := t.departed[pod.UID]
+	chosen = chosen || d.chosen
 	if _, counted := t.seen[pod.UID]; counted || !predicted && !chosen {
 		return "", ledger.Entry{}, false
 	}
 	t.seen[pod.UID] = struct{}{}
 	delete(t.bound, pod.UID)
 	if !found {
-		d := t.departed[pod.UID]
 		name, held = d.node, d.entry
 	}
 	delete(t.departed, pod.UID)
@@ -480,18 +486,14 @@ func (t *Tracker) Tick(ctx context.Context) {
 
 // endBackoffs collects the pods that waited for back-offs which are over.
 func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
-	over := false
 	for key, b := range t.backoffs {
 		if !b.ended && !now.Before(b.until) {
-			b.ended, over = true, true
+			b.ended = true
 			t.waits.Add(-1)
 		}
 		if now.Sub(b.until) > lastBackoff {
 			delete(t.backoffs, key)
 		}
-	}
-	if !over {
-		return
 	}
 	for uid, w := range t.waiting {
 		if b := t.backoffs[w.shape]; b == nil || b.ended {
@@ -523,29 +525,36 @@ func (t *Tracker) prune(now time.Time) {
 // tellOverdue tells once of each pod that its kubelet, which is alive, has not started long after it was bound.
 func (t *Tracker) tellOverdue(handle fwk.Handle, now time.Time) {
 	lister := handle.SharedInformerFactory().Core().V1().Pods().Lister()
+	t.mu.Lock()
+	told := t.overdue
+	t.mu.Unlock()
+	still := map[types.UID]struct{}{} // the others are confirmed or gone
 	for _, name := range t.store.Nodes() {
 		node, ok := t.store.Node(name)
-		if !ok || !isReady(node.Object) {
+		if !ok {
 			continue
 		}
 		for s := range node.View.Stays() {
+			uid := types.UID(s.Entry.UID)
 			if s.Source != ledger.Predicted {
 				continue
 			}
-			pod, err := lister.Pods(s.Entry.Namespace).Get(s.Entry.Name)
-			if err != nil || string(pod.UID) != s.Entry.UID || pod.Status.StartTime != nil || !boundFor(pod, now, overdueTime) {
+			if _, ok := told[uid]; ok {
+				still[uid] = struct{}{}
 				continue
 			}
-			t.mu.Lock()
-			_, told := t.overdue[pod.UID]
-			t.overdue[pod.UID] = struct{}{}
-			t.mu.Unlock()
-			if !told {
-				t.event(pod, placementUnconfirmed, "Confirming",
-					"the kubelet of node %s has not started the pod for %s after it was bound; what it was predicted to get stays reserved", name, overdueTime)
+			pod, err := lister.Pods(s.Entry.Namespace).Get(s.Entry.Name)
+			if !isReady(node.Object) || err != nil || pod.UID != uid || pod.Status.StartTime != nil || !boundFor(pod, now, overdueTime) {
+				continue
 			}
+			still[uid] = struct{}{}
+			t.event(pod, placementUnconfirmed, "Confirming",
+				"the kubelet of node %s has not started the pod for %s after it was bound; what it was predicted to get stays reserved", name, overdueTime)
 		}
 	}
+	t.mu.Lock()
+	t.overdue = still
+	t.mu.Unlock()
 }
 
 func isReady(node *corev1.Node) bool {
