@@ -60,8 +60,9 @@ func staysOf(v *ledger.View) []string {
 func TestLiveKubeletsEqualARebuild(t *testing.T) {
 	t.Parallel()
 	big, small := machine(t, 2, 4), machine(t, 1, 4)
-	seen := map[string]bool{}
+	seen, drawn := map[string]bool{}, 0
 	rapid.Check(t, func(rt *rapid.T) {
+		drawn++
 		world := map[string]func(*kube.Store){}
 		live := kube.NewStore()
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
@@ -118,7 +119,7 @@ func TestLiveKubeletsEqualARebuild(t *testing.T) {
 		}
 	})
 	for _, source := range []string{"reported", "predicted", "reckoned"} {
-		if !seen[source] {
+		if drawn >= 100 && !seen[source] { // a short run draws too few to judge
 			t.Errorf("never %s: the generator is too narrow", source)
 		}
 	}
