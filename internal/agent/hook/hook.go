@@ -1,0 +1,75 @@
+package hook
+
+import "context"
+
+// Pod is a sandbox as a container runtime tells it.
+type Pod struct {
+	// ID is the sandbox's.
+	ID                   string
+	UID, Namespace, Name string
+	// Labels and Annotations are those of the moment at which the sandbox was run.
+	Labels, Annotations map[string]string
+	// Cgroup is the pod's group as the runtime names it: a path below the root of the tree with the cgroupfs driver, the
+	// name of a slice with the systemd driver; "" where the runtime does not tell.
+	Cgroup string
+}
+
+// Container is a container as a container runtime tells it.
+type Container struct {
+	Pod
+	// ID is the container's; "" before a CRI runtime has given it one.
+	ID, Name string
+	// Cgroup is the container's group as the runtime names it: a path, or slice:prefix:id; "" where the runtime does not
+	// tell, or has not made it yet. It shadows the pod's.
+	Cgroup string
+	// Has is what the runtime has set for the container, or is about to set.
+	Has Resources
+	// Running is false for a container whose first process has not started or has ended.
+	Running bool
+}
+
+// Resources are settings of one container. Zero fields are "not set" where they tell, and "unchanged" where they ask.
+type Resources struct {
+	// CPUs and Mems are cpuset.cpus and cpuset.mems in list format.
+	CPUs, Mems string
+	// Quota is the CFS quota in microseconds a period; -1 is none.
+	Quota *int64
+}
+
+// Answer is what a transport adds to what it was asked about. The zero Answer changes nothing.
+type Answer struct {
+	Resources
+	// Env is set in the container's environment, over what is there. Only Create may have it.
+	Env map[string]string
+}
+
+// Update is a change of a container that exists already.
+type Update struct {
+	ContainerID string
+	Resources
+}
+
+// Handler is what the transports ask at the steps of a container's life. Its methods are safe for concurrent use, answer
+// from memory but for Start, and never call back into a transport. An error means that the step must not happen now; it
+// is an *apply.Blocked where a pod is held back.
+type Handler interface {
+	// Sync replaces all that was told before by what a runtime has, and answers what has to change. Pods and containers
+	// come in any order.
+	Sync(ctx context.Context, pods []Pod, containers []Container) ([]Update, error)
+	// RunPod comes before a sandbox is run; its containers follow.
+	RunPod(ctx context.Context, p Pod) error
+	// RemovePod tells that a sandbox is gone with all its containers.
+	RemovePod(p Pod)
+	// Create answers what to set on a container before it exists, and what has to change on others first.
+	Create(ctx context.Context, c Container) (Answer, []Update, error)
+	// Check refuses a container whose settings, c.Has, are not those that Create answered: somebody else changed them.
+	Check(ctx context.Context, c Container) error
+	// Start is the last gate before the first process: the kernel has what was asked for, and nobody else can run on
+	// exclusive CPUs.
+	Start(ctx context.Context, c Container) error
+	// Update answers what to set instead of what somebody else asks for.
+	Update(ctx context.Context, c Container, asked Resources) (Answer, error)
+	// Stop tells that the processes have ended, Remove that the container is gone.
+	Stop(c Container)
+	Remove(c Container)
+}
