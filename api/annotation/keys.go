@@ -32,6 +32,14 @@ const (
 	BindKeyPrefix           = "scheduling.koordinator.sh/bind-"
 )
 
+// RequiredPlugins is an annotation of a Pod for container runtimes: a YAML list of the NRI plugins without which its
+// containers must not be created. With "/pod" behind it, it says the same; with "/container." and a name, it counts for
+// one container instead. NRIPlugin is the name of the agent's plugin.
+const (
+	RequiredPlugins = "required-plugins.noderesource.dev"
+	NRIPlugin       = "tenon-agent"
+)
+
 // Labels of a Node, with the spellings that are read besides them.
 const (
 	NodeCPUBindPolicy      = "node.koordinator.sh/cpu-bind-policy"

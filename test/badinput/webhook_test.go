@@ -155,7 +155,7 @@ func review(t *testing.T, path, manifest, old string) *admissionv1.AdmissionResp
 		t.Fatal(err)
 	}
 	d := doors{}
-	webhook.Register(d, ctrl.NewDecoder(scheme), nil, metrics)
+	webhook.Register(d, ctrl.NewDecoder(scheme), webhook.Rules{RequireNRIPlugin: true}, metrics)
 	request := &admissionv1.AdmissionRequest{UID: "review", Operation: admissionv1.Create, Object: raw(t, manifest)}
 	if old != "" {
 		request.Operation, request.OldObject = admissionv1.Update, raw(t, old)

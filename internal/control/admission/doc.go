@@ -2,6 +2,7 @@
 // node. It needs no server, so that simulate gives the very answers of the cluster.
 //
 //	Mutate     a pod that is created: keys that only a scheduler may set are taken away, limits that Guaranteed pods lack are added
+//	Fence      a pod that is created and will hold CPUs: its runtime must not start it without the agent
 //	Create     what can never work, each with its field, the rule and the allowed values
 //	Update     what must not change, and what a change brings in
 //	Resize     CPUs that a pod holds by number

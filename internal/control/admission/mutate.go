@@ -15,11 +15,16 @@ type Mutation struct {
 	// Remove are annotations that only a scheduler writes, sorted: a copied manifest or a restored backup must not bring
 	// an allocation in.
 	Remove []string
+	// Annotations are set after that, sorted by key.
+	Annotations []Annotation
 	// Limits are added, in the order of the containers.
 	Limits []Limit
 	// Warnings tell of each change.
 	Warnings []string
 }
+
+// Annotation is set on a pod, whatever the key has.
+type Annotation struct{ Key, Value string }
 
 // Limit is a limit that a container did not state.
 type Limit struct {
@@ -53,12 +58,20 @@ func Mutate(pod *corev1.Pod) Mutation {
 }
 
 // IsEmpty reports whether the pod stays as it is.
-func (m *Mutation) IsEmpty() bool { return len(m.Remove) == 0 && len(m.Limits) == 0 }
+func (m *Mutation) IsEmpty() bool {
+	return len(m.Remove) == 0 && len(m.Annotations) == 0 && len(m.Limits) == 0
+}
 
 // Apply changes the pod.
 func (m *Mutation) Apply(pod *corev1.Pod) {
 	for _, key := range m.Remove {
 		delete(pod.Annotations, key)
+	}
+	for _, a := range m.Annotations {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		pod.Annotations[a.Key] = a.Value
 	}
 	for _, l := range m.Limits {
 		of := pod.Spec.Containers

@@ -37,6 +37,8 @@ type Options struct {
 	CertFile, KeyFile string
 	// SchedulerIdentities are the user names that may write the keys that a scheduler sets.
 	SchedulerIdentities []string
+	// RequireNRIPlugin makes runtimes refuse the containers of pods that hold CPUs while the agent is not connected.
+	RequireNRIPlugin bool
 	// MetricsAddress serves /metrics: on loopback plainly, elsewhere over TLS and only to those whom the API server lets
 	// read it. "" or "0" serves none.
 	MetricsAddress string
@@ -93,7 +95,9 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	// Only a server that was asked for is started with the manager.
-	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), o.SchedulerIdentities, counters)
+	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
+		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin,
+	}, counters)
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.HealthAddress, "health-address", ":8081", "`host:port` of /healthz and /readyz; 0 is none")
 	f.StringSliceVar(&o.SchedulerIdentities, "scheduler-identities", DefaultSchedulerIdentities(),
 		"user `names` that may write the annotations that a scheduler sets")
+	f.BoolVar(&o.RequireNRIPlugin, "require-nri-plugin", true,
+		"add the annotation required-plugins.noderesource.dev to pods that will hold CPUs: a runtime with NRI's default validator does not start them without the agent")
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	f.AddGoFlag(logging.Lookup("v"))

@@ -29,9 +29,17 @@ type Registrar interface {
 	Register(path string, handler http.Handler)
 }
 
-// Register adds every handler to a server. schedulers are the user names that may write the scheduler's keys.
-func Register(to Registrar, decoder ctrl.Decoder, schedulers []string, metrics *Metrics) {
-	h := handlers{decoder: decoder, schedulers: sets.New(schedulers...)}
+// Rules are what differs from one cluster to the next.
+type Rules struct {
+	// Schedulers are the user names that may write the scheduler's keys.
+	Schedulers []string
+	// RequireNRIPlugin puts up the fence of admission.Fence.
+	RequireNRIPlugin bool
+}
+
+// Register adds every handler to a server.
+func Register(to Registrar, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
+	h := handlers{decoder: decoder, schedulers: sets.New(rules.Schedulers...), fence: rules.RequireNRIPlugin}
 	for path, handle := range map[string]ctrl.HandlerFunc{
 		PathMutatePod:         h.mutatePod,
 		PathValidatePod:       h.validatePod,
@@ -45,6 +53,7 @@ func Register(to Registrar, decoder ctrl.Decoder, schedulers []string, metrics *
 type handlers struct {
 	decoder    ctrl.Decoder
 	schedulers sets.Set[string]
+	fence      bool
 }
 
 func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
@@ -53,11 +62,18 @@ func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
 		return ctrl.Errored(http.StatusBadRequest, err)
 	}
 	m := admission.Mutate(pod)
+	if h.fence {
+		fence, answer := admission.Fence(pod)
+		if !answer.Allowed() {
+			return respond(req, answer)
+		}
+		m.Annotations = fence.Annotations
+	}
 	response := ctrl.Allowed("").WithWarnings(m.Warnings...)
 	if m.IsEmpty() {
 		return response
 	}
-	patch, err := json.Marshal(steps(&m))
+	patch, err := json.Marshal(steps(pod, &m))
 	if err != nil {
 		return ctrl.Errored(http.StatusInternalServerError, err)
 	}
@@ -73,11 +89,17 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// steps writes a mutation as a patch: a map that a container does not have yet is made first.
-func steps(m *admission.Mutation) []operation {
+// steps writes a mutation as a patch: a map that is not there yet is made first.
+func steps(pod *corev1.Pod, m *admission.Mutation) []operation {
 	var steps []operation
 	for _, key := range m.Remove {
 		steps = append(steps, operation{Op: "remove", Path: "/metadata/annotations/" + pointer(key)})
+	}
+	if pod.Annotations == nil && len(m.Annotations) > 0 {
+		steps = append(steps, operation{Op: "add", Path: "/metadata/annotations", Value: map[string]string{}})
+	}
+	for _, a := range m.Annotations {
+		steps = append(steps, operation{Op: "add", Path: "/metadata/annotations/" + pointer(a.Key), Value: a.Value})
 	}
 	for _, l := range m.Limits {
 		limits := fmt.Sprintf("/spec/%s/%d/resources/limits", l.List, l.Index)

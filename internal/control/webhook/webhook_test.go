@@ -41,7 +41,7 @@ func serve(t *testing.T) (mux, *prometheus.Registry) {
 		t.Fatal(err)
 	}
 	m := mux{}
-	webhook.Register(m, ctrl.NewDecoder(scheme), []string{scheduler}, metrics)
+	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{Schedulers: []string{scheduler}, RequireNRIPlugin: true}, metrics)
 	return m, registry
 }
 
@@ -137,6 +137,42 @@ func TestLimitsOfAGuaranteedPodArePatchedIn(t *testing.T) {
 		`{"op":"add","path":"/spec/containers/0/resources/limits/cpu","value":"1"}]`
 	if !got.Allowed || string(got.Patch) != want || len(got.Warnings) != 1 {
 		t.Errorf("allowed %v, patch %s, warnings %q; want patch %s and one warning", got.Allowed, got.Patch, got.Warnings, want)
+	}
+}
+
+func TestTheFenceIsPatchedIn(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	bound := func(annotations map[string]string) *corev1.Pod {
+		p := typed(with("cpu"))
+		p.Labels, p.Annotations = map[string]string{annotation.QoSClass: "LSE"}, annotations
+		return p
+	}
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"a pod without annotations": {
+			bound(nil), `[{"op":"add","path":"/metadata/annotations","value":{}},` +
+				`{"op":"add","path":"/metadata/annotations/required-plugins.noderesource.dev","value":"[\"tenon-agent\"]"}]`,
+		},
+		"a pod whose last annotation goes": {
+			bound(map[string]string{annotation.ResourceStatusKey: "{}"}), `[{"op":"remove","path":"/metadata/annotations/scheduling.koordinator.sh~1resource-status"},` +
+				`{"op":"add","path":"/metadata/annotations/required-plugins.noderesource.dev","value":"[\"tenon-agent\"]"}]`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", tt.pod, nil)
+			if !got.Allowed || string(got.Patch) != tt.want {
+				t.Errorf("allowed %v, patch\n got %s\nwant %s", got.Allowed, got.Patch, tt.want)
+			}
+		})
+	}
+	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", bound(map[string]string{annotation.RequiredPlugins: "x"}), nil)
+	if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity || got.Result.Details.Causes[0].Field != "metadata.annotations[required-plugins.noderesource.dev]" {
+		t.Errorf("a list that is none: %+v, want 422 with its field", got)
 	}
 }
 

@@ -1,0 +1,79 @@
+package admission
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Fence is a mutation that makes a container runtime refuse the containers of a pod that will hold CPUs of its own while
+// Tenon's NRI plugin is not connected: without it the runtime would start them on all CPUs. Plugins that the user
+// requires already stay required. A pod that holds no CPUs is left as it is. The Answer refuses a list that the runtime
+// could not read either.
+func Fence(pod *corev1.Pod) (Mutation, Answer) {
+	var m Mutation
+	var a Answer
+	if !willHoldCPUs(pod) {
+		return m, a
+	}
+	keys, podWide := requirements(pod)
+	if !podWide {
+		keys = append([]string{annotation.RequiredPlugins}, keys...)
+	}
+	for _, key := range keys {
+		value, err := withPlugin(pod.Annotations[key])
+		switch {
+		case err != nil:
+			a.refuse(why.BadAnnotation, annotationField(key), "Invalid value %q: must be a list of NRI plugin names, such as [%q]",
+				pod.Annotations[key], annotation.NRIPlugin)
+		case value != "":
+			m.Annotations = append(m.Annotations, Annotation{Key: key, Value: value})
+		}
+	}
+	return m, a
+}
+
+// willHoldCPUs reports whether a scheduler of Tenon gives the pod CPUs of its own.
+func willHoldCPUs(pod *corev1.Pod) bool {
+	class, band, kube := convert.PodQoS(pod)
+	return qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: convert.MilliCPU(pod)}).Binds()
+}
+
+// requirements returns the keys that already require plugins, sorted. The runtime reads the most special key alone: that
+// of the container, else of the pod, else the plain one, so each of them must name ours. podWide tells that one of them
+// speaks for the whole pod.
+func requirements(pod *corev1.Pod) (keys []string, podWide bool) {
+	for key := range pod.Annotations {
+		scope, ok := strings.CutPrefix(key, annotation.RequiredPlugins)
+		switch {
+		case !ok:
+		case scope == "" || scope == "/pod":
+			keys, podWide = append(keys, key), true
+		case strings.HasPrefix(scope, "/container."):
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys, podWide
+}
+
+// withPlugin adds our plugin to a YAML list; "" when it is in it.
+func withPlugin(value string) (string, error) {
+	var names []string
+	if err := yaml.Unmarshal([]byte(value), &names); err != nil {
+		return "", err
+	}
+	if slices.Contains(names, annotation.NRIPlugin) {
+		return "", nil
+	}
+	text, err := json.Marshal(append(names, annotation.NRIPlugin))
+	return string(text), err
+}
