@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the generated files: deep copies of the API types, the CRDs of the kinds that Tenon owns, reference pages.
+# Writes the generated files: deep copies of the API types, the CRDs of the kinds that Tenon owns, the code of the runtime
+# hook protocol, reference pages.
 # With --check nothing is written: it fails when a generated file differs from what is committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,19 +9,26 @@ controller_gen=(go tool -modfile=go.tools.mod controller-gen)
 
 crds=deploy/crds
 pages=docs/reference
+protocol=api/runtime/v1alpha1
 if [ "${1:-}" = --check ]; then
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   crds=$scratch/crds
   pages=$scratch/pages
-  mkdir -p "$crds" "$pages"
+  protocol=$scratch/protocol
+  mkdir -p "$crds" "$pages" "$protocol"
 fi
 
 "${controller_gen[@]}" crd paths=./api/node/... paths=./api/nodeinfo/... output:crd:dir="$crds"
 go run ./hack/docgen "$pages"
+out=$(realpath "$protocol")
+(cd hack/tools/protobuf && go run . ../../.. api/runtime/v1alpha1/api.proto "$out")
 
 if [ "${1:-}" = --check ]; then
   diff -r "$crds" deploy/crds
+  for file in "$protocol"/*; do
+    diff "$file" "api/runtime/v1alpha1/$(basename "$file")"
+  done
   for page in "$pages"/*; do
     diff "$page" "docs/reference/$(basename "$page")"
   done
