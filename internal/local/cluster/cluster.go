@@ -21,6 +21,9 @@ import (
 type Options struct {
 	Dir   datadir.Dir
 	Nodes []datadir.Node // none: those of the last start, else DefaultMachines
+	// Joined are the names of nodes that somebody else runs: they get the credentials of a kubelet and an agent. With them
+	// alone there are no simulated nodes.
+	Joined []string
 	// Schedulers is the number of scheduler replicas, 1 to datadir.MaxSchedulers; one leads, the others wait.
 	Schedulers int
 	// Binary is run as `BINARY VERB --data DIR` for each child, with the verbs below.
@@ -46,8 +49,9 @@ type Step struct {
 
 // Cluster is a running cluster.
 type Cluster struct {
-	dir   datadir.Dir
-	nodes []datadir.Node
+	dir    datadir.Dir
+	nodes  []datadir.Node
+	joined []string
 	lock  *datadir.Lock
 	ports *datadir.Ports
 	log   *os.File
@@ -65,7 +69,7 @@ type Cluster struct {
 
 // Start starts a cluster and returns when everything in it is ready. When it fails nothing is left running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	c := &Cluster{dir: o.Dir, report: o.Report, begun: time.Now(), children: map[string]*proc.Child{}}
+	c := &Cluster{dir: o.Dir, joined: o.Joined, report: o.Report, begun: time.Now(), children: map[string]*proc.Child{}}
 	if err := c.start(ctx, o); err != nil {
 		stopErr := c.Stop()
 		if ctx.Err() != nil {
@@ -126,7 +130,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err := c.take(o); err != nil {
 		return err
 	}
-	id, err := writeIdentities(c.dir, c.ports, c.nodes, o.Schedulers, time.Now())
+	id, err := writeIdentities(c.dir, c.ports, c.nodeNames(), o.Schedulers, time.Now())
 	if err != nil {
 		return err
 	}
@@ -197,10 +201,10 @@ func (c *Cluster) chooseNodes(asked []datadir.Node) ([]datadir.Node, error) {
 		return nil, err
 	}
 	nodes := asked
-	if len(nodes) == 0 {
+	if len(nodes) == 0 && len(c.joined) == 0 {
 		nodes = saved
 	}
-	if len(nodes) == 0 {
+	if len(nodes) == 0 && len(c.joined) == 0 {
 		if nodes, err = Expand(DefaultMachines(), 0); err != nil {
 			return nil, err
 		}
@@ -214,6 +218,15 @@ func (c *Cluster) chooseNodes(asked []datadir.Node) ([]datadir.Node, error) {
 		}
 	}
 	return nodes, c.dir.SaveNodes(nodes)
+}
+
+// nodeNames are the names of all nodes.
+func (c *Cluster) nodeNames() []string {
+	names := slices.Clone(c.joined)
+	for _, n := range c.nodes {
+		names = append(names, n.Name)
+	}
+	return names
 }
 
 func (c *Cluster) startPlane(ctx context.Context, id *identities) error {
@@ -235,7 +248,7 @@ func (c *Cluster) startPlane(ctx context.Context, id *identities) error {
 func (c *Cluster) startTokens(client kubernetes.Interface, id *identities) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stopTokens, c.tokensDone = cancel, make(chan struct{})
-	t := &tokens{dir: c.dir, client: client, cluster: id.cluster, nodes: c.nodes}
+	t := &tokens{dir: c.dir, client: client, cluster: id.cluster, nodes: c.nodeNames()}
 	go func() {
 		defer close(c.tokensDone)
 		t.run(ctx)

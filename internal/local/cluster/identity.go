@@ -46,7 +46,7 @@ func serviceAccount(name string) pki.Subject {
 }
 
 // writeIdentities makes the credentials that do not depend on a running API server.
-func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []datadir.Node, schedulers int, now time.Time) (*identities, error) {
+func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, schedulers int, now time.Time) (*identities, error) {
 	authority, err := pki.Open(dir.PKI(), now)
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []datadir.Node
 		Manager:     serviceAccount(Manager),
 		controllers: {User: "system:kube-controller-manager"},
 	}
-	for _, n := range nodes {
-		subjects[KubeletCredential(n.Name)] = pki.Subject{User: "system:node:" + n.Name, Groups: []string{"system:nodes"}}
+	for _, name := range nodes {
+		subjects[KubeletCredential(name)] = pki.Subject{User: "system:node:" + name, Groups: []string{"system:nodes"}}
 	}
 	for name, subject := range subjects {
 		pair, err := authority.Issue(name, subject)

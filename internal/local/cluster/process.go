@@ -50,8 +50,8 @@ func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interfac
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	wanted := make(map[string]bool, len(c.nodes))
-	for _, n := range c.nodes {
-		wanted[n.Name] = true
+	for _, name := range c.nodeNames() {
+		wanted[name] = true
 	}
 	for i := range list.Items {
 		name := list.Items[i].Name
@@ -90,6 +90,9 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.Interface) error {
 	if err := c.release(datadir.Kubelets); err != nil {
 		return err
+	}
+	if len(c.nodes) == 0 {
+		return nil
 	}
 	if err := c.run(ctx, o, NodesVerb, nodesName, func(ctx context.Context) error { return c.nodesReady(ctx, client) }); err != nil {
 		return err

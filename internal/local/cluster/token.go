@@ -30,7 +30,7 @@ type tokens struct {
 	dir     datadir.Dir
 	client  kubernetes.Interface
 	cluster kubeconf.Cluster
-	nodes   []datadir.Node
+	nodes   []string
 	held    map[string]token
 }
 
@@ -69,16 +69,16 @@ func (t *tokens) renew(ctx context.Context, now time.Time) error {
 	for i := range list.Items {
 		known[list.Items[i].Name] = list.Items[i].UID
 	}
-	for _, n := range t.nodes {
-		uid, exists := known[n.Name]
-		held := t.held[n.Name]
+	for _, name := range t.nodes {
+		uid, exists := known[name]
+		held := t.held[name]
 		if !exists || held.node == uid && now.Before(held.renew) {
 			continue
 		}
-		if err := t.request(ctx, n.Name, uid); err != nil {
+		if err := t.request(ctx, name, uid); err != nil {
 			return err
 		}
-		t.held[n.Name] = token{node: uid, renew: now.Add(tokenLife / 2)}
+		t.held[name] = token{node: uid, renew: now.Add(tokenLife / 2)}
 	}
 	return nil
 }

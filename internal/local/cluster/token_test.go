@@ -45,7 +45,7 @@ func newTokens(t *testing.T, objects ...runtime.Object) (*tokens, *fake.Clientse
 	})
 	return &tokens{
 		dir: dir, client: client, cluster: kubeconf.Cluster{Server: "https://127.0.0.1:1"}, held: map[string]token{},
-		nodes: []datadir.Node{{Name: "a", Machine: "epyc-2s"}, {Name: "b", Machine: "epyc-2s"}},
+		nodes: []string{"a", "b"},
 	}, client, asked
 }
 

@@ -29,6 +29,15 @@ const (
 	memoryMax      = "memory.max"
 	memoryLimit    = "memory.limit_in_bytes"
 	memoryEvents   = "memory.events"
+	periodV1       = "cpu.cfs_period_us"
+)
+
+// Bounds of values, in microseconds and bytes.
+const (
+	minQuota, maxPeriod = 1000, 1000000
+	page                = 4096
+	// noLimit is how a v1 kernel shows a memory limit that is none.
+	noLimit = 1<<63 - page
 )
 
 // available are the controllers that groups can have.
@@ -36,32 +45,41 @@ const available = "cpuset cpu memory"
 
 // content returns the files of a group.
 func (t *Tree) content(g *group) map[string]string {
-	files := map[string]string{
-		desired.CPUs:            t.o.Machine.FormatList(g.cpus),
-		desired.Mems:            t.formatMems(g.mems),
-		t.rules.effectiveCPUs(): t.o.Machine.FormatList(g.effective),
-		t.rules.effectiveMems(): t.formatMems(g.effectiveMems),
-		procs:                   formatPIDs(g.tasks),
+	files := map[string]string{procs: formatPIDs(g.tasks)}
+	if t.o.Dialect == desired.V2 {
+		if g.parent == nil {
+			files[controllers] = available // by which programs tell v2 from v1
+		}
+		files[events] = "populated " + digit(g.populated()) + "\nfrozen 0"
+		files[subtreeControl] = ""
+		if g.controllers {
+			files[subtreeControl] = available
+		}
 	}
-	if t.o.Dialect == desired.V1 {
-		files[desired.QuotaV1] = strconv.FormatInt(g.limit, 10)
-		files[memoryLimit] = strconv.FormatInt(g.memoryLimit, 10)
-		files[idle], files[shares] = idleAnd(g.idle, "3", "1024")
+	if !t.controlled(g) {
 		return files
 	}
-	if g.parent == nil {
-		files[controllers] = available // by which programs tell v2 from v1
+	files[desired.CPUs] = t.o.Machine.FormatList(g.cpus)
+	files[desired.Mems] = t.formatMems(g.mems)
+	files[t.rules.effectiveCPUs()] = t.o.Machine.FormatList(g.effective)
+	files[t.rules.effectiveMems()] = t.formatMems(g.effectiveMems)
+	share := strconv.FormatInt(g.shares, 10)
+	if t.o.Dialect == desired.V1 {
+		files[desired.QuotaV1], files[periodV1] = strconv.FormatInt(g.limit, 10), strconv.FormatInt(g.period, 10)
+		files[memoryLimit] = formatLimit(g.memoryLimit)
+		files[idle], files[shares] = idleAnd(g.idle, "3", share)
+		return files
 	}
-	files[events] = "populated " + digit(g.populated()) + "\nfrozen 0"
-	files[desired.QuotaV2] = formatMax(g.limit) + " " + strconv.Itoa(period)
+	files[desired.QuotaV2] = formatMax(g.limit) + " " + strconv.FormatInt(g.period, 10)
 	files[memoryMax] = formatMax(g.memoryLimit)
 	files[memoryEvents] = "oom_kill " + strconv.Itoa(g.oomKills)
-	files[idle], files[weight] = idleAnd(g.idle, "1", "100")
-	files[subtreeControl] = ""
-	if g.controllers {
-		files[subtreeControl] = available
-	}
+	files[idle], files[weight] = idleAnd(g.idle, "1", share)
 	return files
+}
+
+// controlled reports whether a group has the files of its controllers: in v2 only when its parent enabled them.
+func (t *Tree) controlled(g *group) bool {
+	return t.o.Dialect == desired.V1 || g.parent == nil || g.parent.controllers
 }
 
 func idleAnd(on bool, low, normal string) (flag, share string) {
@@ -69,6 +87,13 @@ func idleAnd(on bool, low, normal string) (flag, share string) {
 		return "1", low
 	}
 	return "0", normal
+}
+
+func formatLimit(n int64) string {
+	if n == unlimited {
+		n = noLimit
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 func digit(b bool) string {
@@ -104,6 +129,9 @@ func (t *Tree) formatMems(s cpuset.Set) string {
 
 // set does the write of one file.
 func (t *Tree) set(g *group, file, value string) error {
+	if _, ok := t.content(g)[file]; !ok && file != kill {
+		return fs.ErrNotExist
+	}
 	switch file {
 	case desired.CPUs:
 		return t.setCPUs(g, value)
@@ -115,8 +143,16 @@ func (t *Tree) set(g *group, file, value string) error {
 		if value != "0" && value != "1" {
 			return errInvalid
 		}
-		g.idle = value == "1"
+		g.idle, g.shares = value == "1", t.rules.defaultShares()
 		return nil
+	case t.rules.effectiveCPUs(), t.rules.effectiveMems():
+		return errInvalid
+	case shares, weight:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || g.idle {
+			return errInvalid
+		}
+		return t.rules.share(g, n)
 	}
 	if t.o.Dialect == desired.V1 {
 		return t.setV1(g, file, value)
@@ -135,7 +171,7 @@ func (t *Tree) setCPUs(g *group, value string) error {
 	if g.parent == nil {
 		return errAccess
 	}
-	if err := t.rules.cpus(g, set); err != nil {
+	if err := t.rules.cpus(g, set, t.online); err != nil {
 		return err
 	}
 	t.refresh(g)
@@ -177,16 +213,22 @@ func (t *Tree) setV1(g *group, file, value string) error {
 	switch file {
 	case desired.QuotaV1:
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n == 0 {
+		if err != nil {
 			return errInvalid
 		}
-		return t.rules.quota(g, max(n, unlimited))
-	case memoryLimit:
+		return t.setQuota(g, max(n, unlimited), g.period)
+	case periodV1:
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
 			return errInvalid
 		}
-		return t.rules.memory(g, max(n, unlimited))
+		return t.setQuota(g, g.limit, n)
+	case memoryLimit:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < unlimited {
+			return errInvalid
+		}
+		return t.rules.memory(g, wholePages(n))
 	}
 	return fs.ErrPermission
 }
@@ -194,25 +236,33 @@ func (t *Tree) setV1(g *group, file, value string) error {
 func (t *Tree) setV2(g *group, file, value string) error {
 	switch file {
 	case desired.QuotaV2:
-		first, _, _ := strings.Cut(value, " ")
-		n, err := parseMax(first)
+		quota, period, given := strings.Cut(value, " ")
+		n, err := parseMax(quota)
 		if err != nil {
 			return err
 		}
-		return t.rules.quota(g, n)
+		length := g.period
+		if given {
+			if length, err = strconv.ParseInt(period, 10, 64); err != nil {
+				return errInvalid
+			}
+		}
+		return t.setQuota(g, n, length)
 	case memoryMax:
 		n, err := parseMax(value)
 		if err != nil {
 			return err
 		}
-		return t.rules.memory(g, n)
-	case weight:
-		if g.idle {
-			return errInvalid
-		}
-		return nil
+		return t.rules.memory(g, wholePages(n))
 	case subtreeControl:
-		return t.rules.open(g)
+		for name := range strings.FieldsSeq(value) {
+			if name = strings.TrimPrefix(name, "+"); !slices.Contains(strings.Fields(available), name) {
+				return errInvalid
+			}
+		}
+		err := t.rules.open(g)
+		t.refresh(g)
+		return err
 	case kill:
 		if value != "1" {
 			return errInvalid
@@ -221,6 +271,22 @@ func (t *Tree) setV2(g *group, file, value string) error {
 		return nil
 	}
 	return fs.ErrPermission
+}
+
+// setQuota checks what both dialects ask of a quota.
+func (t *Tree) setQuota(g *group, quota, period int64) error {
+	if quota != unlimited && quota < minQuota || period < minQuota || period > maxPeriod {
+		return errInvalid
+	}
+	return t.rules.quota(g, quota, period)
+}
+
+// wholePages is a memory limit as the kernel keeps it.
+func wholePages(n int64) int64 {
+	if n == unlimited {
+		return n
+	}
+	return n / page * page
 }
 
 func parseMax(value string) (int64, error) {
@@ -368,15 +434,27 @@ func (t *Tree) restore(g *group) {
 		}
 	}
 	if t.o.Dialect == desired.V1 {
-		g.limit = number(text(desired.QuotaV1))
-		g.memoryLimit = number(text(memoryLimit))
+		g.limit, g.period = number(text(desired.QuotaV1)), orElse(number(text(periodV1)), defaultPeriod)
+		if g.memoryLimit = number(text(memoryLimit)); g.memoryLimit == noLimit {
+			g.memoryLimit = unlimited
+		}
 	} else {
-		quota, _, _ := strings.Cut(text(desired.QuotaV2), " ")
-		g.limit = number(quota)
+		quota, length, _ := strings.Cut(text(desired.QuotaV2), " ")
+		g.limit, g.period = number(quota), orElse(number(length), defaultPeriod)
 		g.memoryLimit = number(text(memoryMax))
 		g.controllers = text(subtreeControl) != ""
 	}
-	g.idle = text(idle) == "1"
+	if g.idle = text(idle) == "1"; !g.idle {
+		g.shares = orElse(max(number(text(shares)), number(text(weight))), g.shares)
+	}
+}
+
+// orElse returns n, or what counts where n was never written.
+func orElse(n, otherwise int64) int64 {
+	if n > 0 {
+		return n
+	}
+	return otherwise
 }
 
 // number reads a limit; what is no number is unlimited.

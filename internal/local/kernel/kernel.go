@@ -57,18 +57,19 @@ type group struct {
 
 	cpus, effective         cpuset.Set
 	mems, effectiveMems     cpuset.Set
-	limit                   int64 // CPU quota in microseconds per period, or unlimited
+	limit, period           int64 // CPU quota, or unlimited, and its period, in microseconds
+	shares                  int64 // v1: cpu.shares, v2: cpu.weight, while the group is not idle
 	idle                    bool
 	memoryLimit, memoryUsed int64
 	oomKills                int
-	controllers             bool // v2: subtree_control names cpuset and cpu
+	controllers             bool // v2: subtree_control names all controllers
 	tasks                   map[int]cpuset.Set
 	files                   map[string]string // as last written to disk
 }
 
 const (
-	unlimited = -1
-	period    = 100000
+	unlimited     = -1
+	defaultPeriod = 100000
 )
 
 // Open returns the tree below o.Dir. What an earlier Tree left there is taken up, with its tasks.
@@ -97,7 +98,8 @@ func Open(o Options) (*Tree, error) {
 
 func (t *Tree) add(at string, parent *group) *group {
 	g := &group{
-		path: at, parent: parent, children: map[string]*group{}, limit: unlimited, memoryLimit: unlimited,
+		path: at, parent: parent, children: map[string]*group{}, limit: unlimited, period: defaultPeriod,
+		shares: t.rules.defaultShares(), memoryLimit: unlimited,
 		tasks: map[int]cpuset.Set{}, files: map[string]string{},
 	}
 	t.groups[at] = g

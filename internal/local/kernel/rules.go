@@ -23,10 +23,13 @@ type rules interface {
 	// names of the effective files, the memory limit and the group switch.
 	effectiveCPUs() string
 	effectiveMems() string
-	// cpus, mems, quota and memory check a write and, when they return nil, do it.
-	cpus(g *group, want cpuset.Set) error
+	// defaultShares is the share of CPU time of a new group, in the dialect's scale.
+	defaultShares() int64
+	// cpus, mems, quota, share and memory check a write and, when they return nil, do it.
+	cpus(g *group, want, online cpuset.Set) error
 	mems(g *group, want cpuset.Set) error
-	quota(g *group, want int64) error
+	quota(g *group, want, period int64) error
+	share(g *group, want int64) error
 	memory(g *group, limit int64) error
 	// effective returns what the tasks of g get.
 	effective(g *group, online cpuset.Set) (cpus, mems cpuset.Set)
@@ -52,7 +55,9 @@ func (v2) hierarchies() []string { return []string{""} }
 func (v2) effectiveCPUs() string { return "cpuset.cpus.effective" }
 func (v2) effectiveMems() string { return "cpuset.mems.effective" }
 
-func (v2) cpus(g *group, want cpuset.Set) error {
+func (v2) defaultShares() int64 { return 100 }
+
+func (v2) cpus(g *group, want, _ cpuset.Set) error {
 	if want.IsEmpty() && !g.cpus.IsEmpty() && g.populated() {
 		return errNoSpace
 	}
@@ -68,8 +73,16 @@ func (v2) mems(g *group, want cpuset.Set) error {
 	return nil
 }
 
-func (v2) quota(g *group, want int64) error {
-	g.limit = want
+func (v2) quota(g *group, want, period int64) error {
+	g.limit, g.period = want, period
+	return nil
+}
+
+func (v2) share(g *group, want int64) error {
+	if want < 1 || want > 10000 {
+		return errRange
+	}
+	g.shares = want
 	return nil
 }
 
@@ -123,7 +136,12 @@ func (v1) hierarchies() []string { return []string{"cpuset", "cpu", "memory"} }
 func (v1) effectiveCPUs() string { return "cpuset.effective_cpus" }
 func (v1) effectiveMems() string { return "cpuset.effective_mems" }
 
-func (v1) cpus(g *group, want cpuset.Set) error {
+func (v1) defaultShares() int64 { return 1024 }
+
+func (v1) cpus(g *group, want, online cpuset.Set) error {
+	if !want.SubsetOf(&online) {
+		return errInvalid
+	}
 	err := nested(g, want, func(x *group) cpuset.Set { return x.cpus })
 	if err == nil {
 		g.cpus = want
@@ -158,14 +176,20 @@ func nested(g *group, want cpuset.Set, of func(*group) cpuset.Set) error {
 }
 
 // quota: a child's share may not exceed its parent's, whichever of the two is written.
-func (v1) quota(g *group, want int64) error {
-	if above := g.boundAbove(); want != unlimited && above != unlimited && want > above {
-		return errInvalid
+func (v1) quota(g *group, want, period int64) error {
+	if want != unlimited {
+		asked := ratio(want, period)
+		if above := g.boundAbove(); above != unlimited && asked > above || g.widestBelow() > asked {
+			return errInvalid
+		}
 	}
-	if want != unlimited && g.widestBelow() > want {
-		return errInvalid
-	}
-	g.limit = want
+	g.limit, g.period = want, period
+	return nil
+}
+
+// share: the kernel takes every number and moves it into its limits.
+func (v1) share(g *group, want int64) error {
+	g.shares = min(max(want, 2), 262144)
 	return nil
 }
 
@@ -230,22 +254,30 @@ func (g *group) populated() bool {
 	return false
 }
 
-// boundAbove returns the tightest quota above g.
+// ratio is what quotas are compared by: the part of one CPU, in units of 2^-20.
+func ratio(quota, period int64) int64 {
+	if quota == unlimited {
+		return unlimited
+	}
+	return quota << 20 / period
+}
+
+// boundAbove returns the ratio of the tightest quota above g, or unlimited.
 func (g *group) boundAbove() int64 {
 	bound := int64(unlimited)
 	for p := g.parent; p != nil; p = p.parent {
-		if p.limit != unlimited && (bound == unlimited || p.limit < bound) {
-			bound = p.limit
+		if above := ratio(p.limit, p.period); above != unlimited && (bound == unlimited || above < bound) {
+			bound = above
 		}
 	}
 	return bound
 }
 
-// widestBelow returns the largest quota below g; 0 when no group below has one.
+// widestBelow returns the largest ratio below g; 0 when no group below has a quota.
 func (g *group) widestBelow() int64 {
 	widest := int64(0)
 	for _, child := range g.children {
-		widest = max(widest, child.limit, child.widestBelow())
+		widest = max(widest, ratio(child.limit, child.period), child.widestBelow())
 	}
 	return widest
 }

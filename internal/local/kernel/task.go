@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"io/fs"
 	"iter"
 	"maps"
 	"slices"
@@ -24,6 +25,20 @@ func (t *Tree) Spawn(at string) (pid int, err error) {
 	t.nextPID++
 	g.tasks[pid] = cpuset.Set{}
 	return pid, t.changed(g)
+}
+
+// Fork starts a task as the child of another one: in its group, with its affinity. It returns the child's number.
+func (t *Tree) Fork(pid int) (child int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.groupOf(pid)
+	if g == nil {
+		return 0, &fs.PathError{Op: "fork", Err: syscall.ESRCH}
+	}
+	child = t.nextPID
+	t.nextPID++
+	g.tasks[child] = g.tasks[pid]
+	return child, t.changed(g)
 }
 
 // Exit ends a task. Unknown tasks are ignored.

@@ -21,8 +21,22 @@ type Description struct {
 
 	arch, model string
 	shape       shape
-	capture     string        // archive or folder; "" for a preset
-	topology    *topo.Machine // what the capture's files say
+	capture     string        // archive or folder; "" for a machine that is generated
+	topology    *topo.Machine // what the capture's files say, or the parts that Of was given; nil for a preset
+}
+
+// Of describes a machine that is no preset: its parts, the CPU's model as /proc/cpuinfo has it, and kubelet settings as
+// behind the "@" of a spec. The settings are completed and checked as those of Parse.
+func Of(name, model string, parts topo.Spec, settings string) (Description, error) {
+	d := Description{Name: name, Summary: name, arch: parts.Arch, model: model}
+	var err error
+	if d.topology, err = topo.New(parts); err == nil {
+		err = d.configure(settings, d.topology)
+	}
+	if err != nil {
+		return Description{}, fmt.Errorf("machine %s: %w", name, err)
+	}
+	return d, nil
 }
 
 // Write creates the machine's tree under dir, which must not exist or be empty: dir/sys and dir/proc.

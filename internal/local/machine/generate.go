@@ -155,11 +155,19 @@ func (w *writer) node(i int) {
 }
 
 func (w *writer) nodeFiles() {
-	var ids []int
+	var all, withCPU, withMemory []int
 	for _, n := range w.spec.NUMA {
-		ids = append(ids, n.ID)
+		all = append(all, n.ID)
+		if slices.ContainsFunc(w.spec.CPUs, func(c topo.CPUSpec) bool { return c.NUMA == n.ID }) {
+			withCPU = append(withCPU, n.ID)
+		}
+		if n.MemoryBytes > 0 {
+			withMemory = append(withMemory, n.ID)
+		}
 	}
-	for _, name := range []string{"possible", "online", "has_cpu", "has_memory", "has_normal_memory"} {
+	for name, ids := range map[string][]int{
+		"possible": all, "online": all, "has_cpu": withCPU, "has_memory": withMemory, "has_normal_memory": withMemory,
+	} {
 		w.file(nodeDir+"/"+name, cpuset.FormatIDs(ids))
 	}
 }

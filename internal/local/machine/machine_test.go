@@ -53,6 +53,47 @@ func TestWrittenPresetReadsBackAsItsDescription(t *testing.T) {
 	}
 }
 
+func TestMachineOfPartsReadsBackAsItsParts(t *testing.T) {
+	t.Parallel()
+	parts := topo.Spec{Arch: "amd64", NUMA: []topo.NUMASpec{
+		{ID: 0, MemoryBytes: 6 << 30, Distances: []int{10, 21, 31}},
+		{ID: 1, MemoryBytes: 0, Distances: []int{21, 10, 31}},
+		{ID: 4, MemoryBytes: 2 << 30, Distances: []int{31, 31, 10}}, // no CPUs, ids with a gap
+	}}
+	for id := range 12 { // adjacent siblings, two L3 groups in the first NUMA node
+		parts.CPUs = append(parts.CPUs, topo.CPUSpec{ID: id, Core: id / 2, L3: id / 4, Die: id / 8, Socket: id / 8, NUMA: id / 8})
+	}
+	d, err := machine.Of("parts", "Intel(R) Xeon(R) Gold 6330 CPU @ 2.00GHz", parts, "restricted,reserved=0-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := d.Kubelet; k.CPUPolicy != "static" || k.TopologyPolicy != "restricted" || k.ReservedCPUs != "0-1" {
+		t.Errorf("kubelet settings %+v, want static, restricted and 0-1 reserved", k)
+	}
+	dir := filepath.Join(testkit.Dir(t), "node")
+	if err := d.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := host.Read(host.Root{Dir: dir}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(d.Spec(), got.Machine.Spec()); diff != "" {
+		t.Errorf("machine read from the tree (-described +read):\n%s", diff)
+	}
+	for name, want := range map[string]string{"has_cpu": "0-1\n", "has_memory": "0,4\n", "online": "0-1,4\n"} {
+		if text, err := os.ReadFile(filepath.Join(dir, "sys/devices/system/node", name)); err != nil || string(text) != want {
+			t.Errorf("%s = %q, %v; want %q", name, text, err, want)
+		}
+	}
+	if _, err := machine.Of("parts", "", parts, "static,reserved=99"); err == nil || !strings.Contains(err.Error(), "99") {
+		t.Errorf("a machine without CPU 99 that reserves it: %v, want an error that names it", err)
+	}
+	if _, err := machine.Of("parts", "", topo.Spec{}, ""); err == nil {
+		t.Error("a machine without CPUs is accepted")
+	}
+}
+
 // counts are CPUs, cores, sockets and NUMA nodes.
 func counts(m *topo.Machine) string {
 	online := m.Online()

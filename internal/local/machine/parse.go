@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // MaxCount is the most nodes that one spec may ask for.
@@ -39,22 +40,25 @@ func parse(spec string) (Description, int, error) {
 	if err != nil {
 		return Description{}, 0, err
 	}
-	words := complete(strings.Split(settings, ","))
-	if i := slices.Index(words, follow); i >= 0 {
-		d.Follow, words = true, slices.Delete(words, i, i+1)
-	}
-	if d.Kubelet, err = parseKubelet(strings.Join(words, ",")); err != nil {
-		return Description{}, 0, err
-	}
 	m, err := d.machine()
 	if err != nil {
 		return Description{}, 0, err
 	}
-	d.settle(m)
-	if err := d.check(m); err != nil {
-		return Description{}, 0, err
+	return d, count, d.configure(settings, m)
+}
+
+// configure reads the kubelet settings of the machine.
+func (d *Description) configure(settings string, m *topo.Machine) error {
+	words := complete(strings.Split(settings, ","))
+	if i := slices.Index(words, follow); i >= 0 {
+		d.Follow, words = true, slices.Delete(words, i, i+1)
 	}
-	return d, count, nil
+	var err error
+	if d.Kubelet, err = parseKubelet(strings.Join(words, ",")); err != nil {
+		return err
+	}
+	d.settle(m)
+	return d.check(m)
 }
 
 // settingsAlias is another spelling of "@".
