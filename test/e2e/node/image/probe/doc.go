@@ -1,0 +1,11 @@
+// Command probe prints what the kernel lets it use, one key=value a line, and prints it again whenever it changes.
+//
+//	Cpus_allowed_list=0-3      at the start and at every change, as Mems_allowed_list
+//	env:NAME=VALUE             the environment
+//	dev:PATH=                  files below /dev
+//	mount:DIR=TYPE             mounts
+//	ready=                     everything was printed once
+//
+// Arguments: "once" ends it there, "burn" uses as much CPU as it gets while it watches, with a thread for each CPU that
+// the machine has.
+package main

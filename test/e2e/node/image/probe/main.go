@@ -1,0 +1,108 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// poll is the time between two looks at the kernel's answer.
+const poll = 200 * time.Millisecond
+
+// watched are the lines of /proc/self/status that can change.
+var watched = []string{"Cpus_allowed_list", "Mems_allowed_list"}
+
+func main() {
+	last := map[string]string{}
+	printChanges(last)
+	printEnvironment()
+	printDevices()
+	printMounts()
+	fmt.Println("ready=")
+	if slices.Contains(os.Args[1:], "once") {
+		return
+	}
+	if slices.Contains(os.Args[1:], "burn") {
+		burn()
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
+	tick := time.NewTicker(poll)
+	for {
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+			printChanges(last)
+		}
+	}
+}
+
+func printChanges(last map[string]string) {
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		fmt.Printf("error=%v\n", err)
+		return
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimSpace(value)
+		if slices.Contains(watched, key) && last[key] != value {
+			last[key] = value
+			fmt.Printf("%s=%s\n", key, value)
+		}
+	}
+}
+
+func printEnvironment() {
+	for _, e := range os.Environ() {
+		fmt.Printf("env:%s\n", strings.ReplaceAll(e, "\n", `\n`))
+	}
+}
+
+func printDevices() {
+	_ = filepath.WalkDir("/dev", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			fmt.Printf("dev:%s=\n", path)
+		}
+		return nil // what cannot be read is not there for us
+	})
+}
+
+func printMounts() {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		fmt.Printf("error=%v\n", err)
+		return
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		mount, system, _ := strings.Cut(line, " - ")
+		left, right := strings.Fields(mount), strings.Fields(system)
+		if len(left) > 4 && len(right) > 0 {
+			fmt.Printf("mount:%s=%s\n", left[4], right[0])
+		}
+	}
+}
+
+// burn keeps every CPU busy that the kernel gives, now and after a change of the set.
+func burn() {
+	threads := runtime.NumCPU()
+	runtime.GOMAXPROCS(threads + 1)
+	for range threads {
+		go func() {
+			for {
+			}
+		}()
+	}
+}

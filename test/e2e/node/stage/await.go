@@ -1,0 +1,28 @@
+//go:build linux
+
+package stage
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	// patience bounds a wait for something that takes a moment; it is long because machines may be slow.
+	patience = time.Minute
+	pause    = 20 * time.Millisecond
+)
+
+// Await asks until there is no error any more. A test that waits for longer than a minute fails with the last error.
+func Await(t testing.TB, what string, ask func() error) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		err := ask()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for %s: %v", patience, what, err)
+		}
+	}
+}
