@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"errors"
+	"path"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,7 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
@@ -31,8 +34,11 @@ type Agent struct {
 	notes  []string
 	boot   string
 	engine *apply.Engine
-	poke   chan struct{} // holds one token while facts may have changed
-	claims chan struct{} // holds one token while what pods claim may have changed
+	// service answers container runtimes.
+	service    *hook.Service
+	transports transports
+	poke       chan struct{} // holds one token while facts may have changed
+	claims     chan struct{} // holds one token while what pods claim may have changed
 	// outdated holds one token once the API serves a newer version of the object than the agent writes.
 	outdated chan struct{}
 
@@ -103,6 +109,10 @@ func New(o Options) (*Agent, error) {
 		KubeletKeepsMemory:  o.Kubelet.MemoryPolicy != "" && o.Kubelet.MemoryPolicy != "None",
 		AllowUnallocatedLSR: o.AllowUnallocatedLSR,
 		Checkpoint:          apply.File(o.Root.Path(grantsFile)),
+		Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
+	})
+	a.service = hook.New(hook.Options{
+		Engine: a.engine, Writes: a.writes, Degraded: a.degraded, AllowDegraded: o.AllowDegraded, Report: a.trouble,
 	})
 	return a, nil
 }
@@ -121,10 +131,18 @@ func (a *Agent) findCgroups() error {
 		dialect = desired.V1
 	}
 	a.o.Cgroup = apply.Mounted(a.o.Root.Cgroup(), dialect)
-	if len(a.o.CgroupRoots) == 0 && layout.Driver == host.Systemd {
-		a.o.CgroupRoots = []string{"kubepods.slice"}
+	if len(a.o.CgroupRoots) == 0 {
+		a.o.CgroupRoots = kubepods(a.o.CgroupRoot)
 	}
 	return nil
+}
+
+// kubepods returns where a kubelet keeps its pods below its cgroupRoot: with the cgroupfs driver, and with the systemd
+// driver, where a slice's name tells the slices that it is in. One of them is missing.
+func kubepods(root string) []string {
+	root = strings.Trim(path.Clean("/"+root), "/")
+	slice := strings.ReplaceAll(strings.ReplaceAll(root, "-", "_"), "/", "-")
+	return []string{path.Join(root, "kubepods"), hook.PodGroup(strings.TrimPrefix(slice+"-kubepods.slice", "-"))}
 }
 
 func (a *Agent) isStatic() bool { return a.o.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic }
@@ -197,6 +215,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.run(a.reporter.Run)
 	g.run(a.follow)
 	g.run(a.watchVersion)
+	g.run(a.serveRuntimes)
 	if a.volcano != nil {
 		g.run(a.publishNumatopology)
 	}

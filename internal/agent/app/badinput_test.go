@@ -46,15 +46,15 @@ func TestWhatCannotBeUsedIsToldOnThePod(t *testing.T) {
 		},
 		"an annotation that is no JSON": {
 			[]*corev1.Pod{written("bad", `{"cpuset":"4-5`)},
-			"BadAnnotation annotation scheduling.koordinator.sh/resource-status is not used: ", apply.ErrUnallocated,
+			"BadAnnotation annotation scheduling.koordinator.sh/resource-status is not used: ", apply.ErrMalformed,
 		},
 		"an annotation of the wrong type": {
 			[]*corev1.Pod{written("bad", `{"cpuset":[4,5]}`)},
-			"BadAnnotation annotation scheduling.koordinator.sh/resource-status is not used: ", apply.ErrUnallocated,
+			"BadAnnotation annotation scheduling.koordinator.sh/resource-status is not used: ", apply.ErrMalformed,
 		},
 		"a CPU list that is none": {
 			[]*corev1.Pod{written("bad", `{"cpuset":"four"}`)},
-			"BadAnnotation annotation scheduling.koordinator.sh/resource-status is not used: ", apply.ErrUnallocated,
+			"BadAnnotation annotation scheduling.koordinator.sh/resource-status is not used: ", apply.ErrMalformed,
 		},
 		"CPUs that another pod has": {
 			[]*corev1.Pod{written("first", `{"cpuset":"4-5"}`), written("bad", `{"cpuset":"5-6"}`)},

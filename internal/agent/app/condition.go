@@ -26,6 +26,8 @@ const (
 	StateContradictory = "tenon.sh/KubeletStateContradictory"
 	// StaticActive: a static kubelet has recorded CPUs for one pod that are exclusive to another. The agent's values hold.
 	StaticActive = "tenon.sh/KubeletStaticActive"
+	// EnforcementDegraded: containers may start without the agent. The reason is NoTransport, OldRuntime or FenceDisabled.
+	EnforcementDegraded = "tenon.sh/EnforcementDegraded"
 )
 
 // conditions writes conditions of one Node: only what changes, and no False where there never was a True.

@@ -9,9 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -70,7 +68,7 @@ func (a *Agent) tellAllPods() {
 	for _, pod := range a.podList() {
 		a.keepPod(pod)
 		if !convert.Ended(pod) {
-			live[string(pod.UID)] = true
+			live[desired.NodeUID(pod)] = true
 		}
 	}
 	a.engine.Prune(maps.Keys(live))
@@ -123,42 +121,19 @@ func (a *Agent) applyFirst() bool {
 func (a *Agent) keepPod(pod *corev1.Pod) {
 	defer a.touchPods()
 	if convert.Ended(pod) {
-		a.engine.Delete(string(pod.UID))
+		a.engine.Delete(desired.NodeUID(pod))
 		a.problems.forget(pod.UID)
 		return
 	}
-	a.engine.Update(desiredPod(pod))
+	a.engine.Update(desired.FromAPI(pod))
 	a.tellAnnotations(pod)
 }
 
 func (a *Agent) dropPod(pod *corev1.Pod) {
-	a.engine.Delete(string(pod.UID))
+	a.engine.Delete(desired.NodeUID(pod))
 	a.problems.forget(pod.UID)
 	a.touchPods()
 }
-
-// desiredPod translates a pod for the engine.
-func desiredPod(pod *corev1.Pod) desired.Pod {
-	e, _ := convert.Entry(pod)
-	p := desired.Pod{Entry: e, Pinnable: e.KubeletCPUs > 0 && e.CPUList == "" && mayBePinned(e.Class)}
-	status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])
-	if err != nil {
-		return p // convert has dropped it too: the pod holds nothing
-	}
-	for _, n := range status.NUMANodeResources {
-		for name, q := range n.Resources {
-			if convert.IsMemory(name) && !q.IsZero() {
-				p.MemoryNUMAIDs = append(p.MemoryNUMAIDs, int(n.Node))
-				break // one type is enough
-			}
-		}
-	}
-	return p
-}
-
-// mayBePinned reports whether a pod of a class that has no CPUs of ours may run on CPUs of the kubelet: its label does not
-// put it on a pool.
-func mayBePinned(c qos.Class) bool { return c == qos.None || c == qos.LSE || c == qos.LSR }
 
 // keepNode takes what matters of a Node; its heartbeats do not.
 func (a *Agent) keepNode(node *corev1.Node) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -63,7 +64,7 @@ func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 			}
 			pod.Spec.NodeName = "n"
 			pod.Annotations[annotation.ResourceStatusKey] = convert.Status(m, view, r, offer).String()
-			if got := desiredPod(pod).MemoryNUMAIDs; !slices.Equal(got, tt.want) {
+			if got := desired.FromAPI(pod).MemoryNUMAIDs; !slices.Equal(got, tt.want) {
 				t.Errorf("memory on NUMA nodes %v, want %v: %s", got, tt.want, pod.Annotations[annotation.ResourceStatusKey])
 			}
 		})

@@ -40,7 +40,7 @@ func (h hooks) Start(ctx context.Context, c apply.Container) error {
 	}
 	began := h.a.o.Clock.Now()
 	err := h.a.engine.Start(ctx, c)
-	h.a.o.Shared.Metrics.apply.WithLabelValues(pathHook).Observe(h.a.o.Clock.Since(began).Seconds())
+	h.a.o.Shared.Metrics.apply.WithLabelValues(pathNRI).Observe(h.a.o.Clock.Since(began).Seconds())
 	h.a.countBlocked(err)
 	return err
 }

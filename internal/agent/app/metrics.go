@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
 // Metrics of the agents of one process.
@@ -15,14 +16,17 @@ type Metrics struct {
 	drift    *metrics.CounterVec
 	failures *metrics.CounterVec
 	writes   *metrics.CounterVec
-	age      *ages
+	// connected and slow are about container runtimes.
+	connected *metrics.GaugeVec
+	slow      *metrics.CounterVec
+	age       *ages
 }
 
 func newMetrics() *Metrics {
 	return &Metrics{
 		apply: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:           "tenon_agent_apply_seconds",
-			Help:           "Time to bring cgroup values in order, by path: nri (one container, at its start) or reconcile (all containers of the node).",
+			Help:           "Time to bring cgroup values in order, by path: nri and cri (one call of the container runtime) or reconcile (all containers of the node).",
 			Buckets:        metrics.ExponentialBuckets(1e-4, 4, 8),
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path"}),
@@ -41,15 +45,25 @@ func newMetrics() *Metrics {
 			Help:           "Writes of Node conditions, by condition.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"condition"}),
+		connected: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "tenon_agent_runtime_connected",
+			Help:           "1 while a container runtime is connected, by path: nri.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"path"}),
+		slow: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "tenon_agent_slow_calls_total",
+			Help:           "Calls of a container runtime that took longer than 50 ms, by path and call.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"path", "call"}),
 		age: newAges(),
 	}
 }
 
 // Register makes the metrics known to a registry, those that count at zero.
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
-	register(m.apply, m.drift, m.failures, m.writes)
+	register(m.apply, m.drift, m.failures, m.writes, m.connected, m.slow)
 	registerCollector(m.age)
-	for _, path := range []string{pathHook, pathReconcile} {
+	for _, path := range []string{pathNRI, pathCRI, pathReconcile} {
 		m.apply.WithLabelValues(path)
 	}
 	for _, kind := range []apply.Kind{apply.Drifted, apply.EffectiveWiderThanDesired} {
@@ -60,16 +74,20 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 	}
 }
 
-// Values of the label path: at the start of a container, and over the whole tree.
+// Values of the label path: calls of a container runtime by NRI, those of its proxy, and passes over the whole tree.
 const (
-	pathHook      = "nri"
+	pathNRI       = "nri"
+	pathCRI       = "cri"
 	pathReconcile = "reconcile"
 )
 
 // failureCodes are the values of the label code.
 func failureCodes() []string {
 	codes := []string{apply.EnforcementFailed.String(), apply.CheckpointLost.String(), apply.AllocationRefused.String()}
-	for _, cause := range []error{apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod} {
+	codes = append(codes, nriDisconnected)
+	for _, cause := range []error{
+		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady, hook.ErrDegraded,
+	} {
 		codes = append(codes, cause.Error())
 	}
 	return codes

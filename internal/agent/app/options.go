@@ -45,10 +45,17 @@ type Options struct {
 
 	// Cgroup is the tree that is kept; nil for the one that is mounted below Root.
 	Cgroup apply.Cgroup
-	// CgroupRoots are the groups below which pods live; default "kubepods".
+	// CgroupRoots are the groups below which pods live; default those of both cgroup drivers below CgroupRoot.
 	CgroupRoots []string
+	// CgroupRoot is the group below which the kubelet makes those, as its cgroupRoot says; "" or "/" is the tree's root.
+	CgroupRoot string
 	// Resync is the time between two looks at the whole tree and at the kubelet's state; default 30 s.
 	Resync time.Duration
+
+	// NRISocket is the runtime's NRI socket, HookSocket the one on which the runtime proxy asks; "" for none.
+	NRISocket, HookSocket string
+	// AllowDegraded lets LSE pods start where it cannot be promised that no container starts without the agent.
+	AllowDegraded bool
 
 	// Recorder takes Events; nil drops them. It must not block.
 	Recorder events.EventRecorder

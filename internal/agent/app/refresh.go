@@ -38,6 +38,9 @@ func (a *Agent) refresh(ctx context.Context) {
 	if err := a.tellOverlap(ctx); err != nil {
 		log.Error(err, "Cannot tell whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
 	}
+	if err := a.tellDegraded(ctx); err != nil {
+		log.Error(err, "Cannot tell whether containers may start without the agent", "node", a.o.Node)
+	}
 	facts, problems := probe.Facts(a.input(a.podList()))
 	facts.Machine = a.o.Shared.intern(facts.Machine)
 	a.mu.Lock()

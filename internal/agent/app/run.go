@@ -19,6 +19,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inspect"
+)
+
+// Sockets that are used unless flags say otherwise.
+const (
+	defaultNRISocket  = "/var/run/nri/nri.sock"
+	defaultHookSocket = "/run/tenon/hooks.sock"
 )
 
 // minResync is the shortest time between two comparisons of the whole tree that can be asked for.
@@ -27,7 +34,8 @@ const minResync = time.Second
 func newRunCommand() *cobra.Command {
 	var flags common
 	var kubeconfig, address string
-	var allowLSR bool
+	var allowLSR, allowDegraded bool
+	var nriSocket, hookSocket, cgroupRoot string
 	var resync time.Duration
 	c := &cobra.Command{
 		Use:   "run",
@@ -44,7 +52,8 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.AllowUnallocatedLSR, o.Resync = allowLSR, resync
+			o.AllowUnallocatedLSR, o.Resync, o.AllowDegraded = allowLSR, resync, allowDegraded
+			o.NRISocket, o.HookSocket, o.CgroupRoot = nriSocket, hookSocket, cgroupRoot
 			return serveAgent(c.Context(), o, address)
 		},
 	}
@@ -52,6 +61,10 @@ func newRunCommand() *cobra.Command {
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
 	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271", "loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")
 	c.Flags().BoolVar(&allowLSR, "allow-unallocated-lsr", false, "let LSR pods that another scheduler bound run on the CPU shared pool")
+	c.Flags().StringVar(&nriSocket, "nri-socket", defaultNRISocket, "NRI socket of the container runtime; empty to not connect")
+	c.Flags().StringVar(&hookSocket, "hook-socket", defaultHookSocket, "socket on which tenon-runtime-proxy asks; empty to not listen")
+	c.Flags().StringVar(&cgroupRoot, "cgroup-root", "/", "cgroup below which the kubelet keeps its pods, like its own cgroupRoot")
+	c.Flags().BoolVar(&allowDegraded, "allow-degraded-enforcement", false, "let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
 	c.Flags().DurationVar(&resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
 	return c
 }
@@ -103,7 +116,9 @@ func serveAgent(ctx context.Context, o Options, address string) error {
 	if err != nil {
 		return err
 	}
-	stop, err := serveHealth(ctx, address, Handler(a.Alive, a.Ready, registry))
+	h := Handler(a.Alive, a.Ready, registry)
+	h.Handle("GET "+inspect.Pattern, InspectHandler(func() []*Agent { return []*Agent{a} }))
+	stop, err := serveHealth(ctx, address, h)
 	if err != nil {
 		return err
 	}
@@ -113,7 +128,7 @@ func serveAgent(ctx context.Context, o Options, address string) error {
 }
 
 // Handler serves /healthz and /livez as alive says, /readyz as ready says, and the metrics of a registry.
-func Handler(alive, ready func() error, registry metrics.KubeRegistry) http.Handler {
+func Handler(alive, ready func() error, registry metrics.KubeRegistry) *http.ServeMux {
 	mux := http.NewServeMux()
 	for path, check := range map[string]func() error{"/healthz": alive, "/livez": alive, "/readyz": ready} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {

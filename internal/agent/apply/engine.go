@@ -29,6 +29,9 @@ type Options struct {
 	Report func(Record)
 	// Timed hears how long each pass over the tree took, but for those of Start. It is called like Report; nil hears nothing.
 	Timed func(time.Duration)
+	// Moved hears which groups a pass gave another set, so that who else writes them can be told. Later passes have higher
+	// numbers, and may be heard of before earlier ones. It is called like Report; nil hears nothing.
+	Moved func(pass uint64, sets []Moved)
 	// Resync is the time between two comparisons of the whole tree with the table; default 30 s.
 	Resync time.Duration
 	// Clock is the real one when nil.
@@ -49,6 +52,8 @@ type Engine struct {
 	// It is taken before mu. Fields below it, and leaf.kernel, belong to its holder.
 	turn   sync.Mutex
 	outbox []Record
+	passes uint64
+	moved  map[string]string // group to set: what was written in this turn
 	faults map[file]*fault
 	// plain holds the values known to stand in files other than cpuset.cpus, stale those of before the last Verify.
 	plain, stale map[file]string
@@ -61,7 +66,11 @@ type Engine struct {
 	pods     map[string]*pod
 	leaves   map[string]*leaf // by path
 	complete bool
+	recheck  bool // the tree is to be read anew
 }
+
+// Moved is a group that the Engine gave another set of CPUs.
+type Moved struct{ Group, CPUs string }
 
 // file names one file of the tree.
 type file struct{ group, name string }
@@ -72,6 +81,7 @@ type pod struct {
 	gone        bool      // not in the API any more, or ended; kept while a process lives
 	orphan      orphanage // found in the tree, never in the API
 	refused     string    // why a change of its allocation was refused; "" when none is
+	introduced  bool      // the runtime told of it, the API has not
 }
 
 // orphanage tells how sure the Engine is about a pod that it knows from the tree alone.
@@ -126,6 +136,9 @@ func New(o Options) *Engine {
 	if o.Report == nil {
 		o.Report = func(Record) {}
 	}
+	if o.Moved == nil {
+		o.Moved = func(uint64, []Moved) {}
+	}
 	if o.Timed == nil {
 		o.Timed = func(time.Duration) {}
 	}
@@ -135,6 +148,7 @@ func New(o Options) *Engine {
 		faults:  map[file]*fault{},
 		plain:   map[file]string{},
 		stale:   map[file]string{},
+		moved:   map[string]string{},
 		account: ledger.New(ledger.Facts{}),
 		pods:    map[string]*pod{},
 		leaves:  map[string]*leaf{},
@@ -159,6 +173,7 @@ func (e *Engine) Update(p desired.Pod) {
 		p.Cgroup = old.Cgroup
 	}
 	if old != nil && !old.gone && old.orphan == known && reflect.DeepEqual(old.Pod, p) {
+		old.introduced = false
 		return
 	}
 	next := &pod{Pod: p}
@@ -167,6 +182,56 @@ func (e *Engine) Update(p desired.Pod) {
 	}
 	e.pods[p.Entry.UID] = next
 	e.account.Put(p.Entry)
+	e.wake()
+}
+
+// Introduce tells of a pod that the runtime has and that the API may not have told of yet, or never will. What the API
+// told, or tells later, counts more. Withdraw ends it.
+func (e *Engine) Introduce(p desired.Pod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.Leaves = nil
+	old := e.pods[p.Entry.UID]
+	if old != nil && old.orphan == known && !(old.introduced && old.gone) {
+		return
+	}
+	if old != nil && p.Cgroup == "" {
+		p.Cgroup = old.Cgroup
+	}
+	e.pods[p.Entry.UID] = &pod{Pod: p, introduced: true}
+	e.account.Put(p.Entry)
+	e.wake()
+}
+
+// Withdraw is Delete for a pod that only the runtime told of.
+func (e *Engine) Withdraw(uid string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.pods[uid]; p != nil && p.introduced && !p.gone {
+		p.gone = true
+		e.wake()
+	}
+}
+
+// Uses reports whether a pod that the Engine knows uses something of Tenon.
+func (e *Engine) Uses(uid string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.pods[uid]
+	return p != nil && p.Uses
+}
+
+// Ready reports whether the machine and the list of pods are known.
+func (e *Engine) Ready() bool {
+	_, ready := e.ready()
+	return ready
+}
+
+// Recheck asks for a look at the whole tree in the next pass.
+func (e *Engine) Recheck() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.recheck = true
 	e.wake()
 }
 
@@ -191,7 +256,7 @@ func (e *Engine) Prune(uids iter.Seq[string]) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for uid, p := range e.pods {
-		if !live[uid] && p.orphan == known {
+		if !live[uid] && p.orphan == known && !p.introduced {
 			p.gone = true
 		}
 	}
@@ -257,15 +322,27 @@ func (e *Engine) inTurn(f func() error) error {
 	err := f()
 	out := e.outbox
 	e.outbox = nil
+	e.passes++
+	pass, moved := e.passes, e.moved
+	if len(moved) > 0 {
+		e.moved = map[string]string{}
+	}
 	e.turn.Unlock()
 	for _, r := range out {
 		e.o.Report(r)
+	}
+	if len(moved) > 0 {
+		sets := make([]Moved, 0, len(moved))
+		for group, cpus := range moved {
+			sets = append(sets, Moved{group, cpus})
+		}
+		e.o.Moved(pass, sets)
 	}
 	return err
 }
 
 // ErrNotReady is returned while the machine or the list of pods is not known.
-var ErrNotReady = errors.New("the agent does not know the machine and all its pods yet")
+var ErrNotReady = errors.New("AgentNotReady")
 
 // depth is the number of groups above path.
 func depth(path string) int { return strings.Count(path, "/") }

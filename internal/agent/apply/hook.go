@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -13,9 +17,11 @@ import (
 // Container names one container to the hooks.
 type Container struct {
 	PodUID string
+	// ID is the container's, where the runtime has given it one. It finds the group of a container whose Group is "".
+	ID string
 	// Name is the container's; "" for a sandbox.
 	Name string
-	// Group is its cgroup, PodGroup that of its pod.
+	// Group is its cgroup, "" while nobody knows it; PodGroup is that of its pod, "" to leave what is known.
 	Group, PodGroup string
 }
 
@@ -29,13 +35,17 @@ var (
 	ErrUnknownPod = errors.New("UnknownPod")
 	// ErrEnforcement: the kernel did not take the values.
 	ErrEnforcement = errors.New("EnforcementFailed")
+	// ErrMalformed: what was decided for the pod cannot be read.
+	ErrMalformed = errors.New("BadAnnotation")
 )
+
+const notReady = "the agent does not know the machine and all its pods yet"
 
 // Blocked is the error of a container that must not start now. The runtime or kubelet tries again. errors.Is finds its
 // cause, whose text is the reason of the Event.
 type Blocked struct {
 	Container Container
-	Cause     error // ErrHandOverPending, ErrUnallocated, ErrUnknownPod, ErrEnforcement or ErrNotReady
+	Cause     error // one of the errors above, ErrNotReady, or what a caller of the Engine found
 	Detail    string
 }
 
@@ -48,36 +58,66 @@ func (b *Blocked) Error() string {
 func (b *Blocked) Unwrap() error { return b.Cause }
 
 // Create answers, from memory and without touching the tree, the values that the runtime must set on a container before
-// its first process. No rows mean that the container is none of the Engine's business. The error is a *Blocked.
+// its first process. No rows mean that the container is none of the Engine's business. Where the container's group is
+// not known yet the rows have no path. Its cost does not depend on the number of pods. The error is a *Blocked.
 func (e *Engine) Create(c Container) ([]desired.Row, error) {
+	view, p, err := e.meet(c)
+	if err != nil {
+		return nil, err
+	}
+	p.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
+	t := desired.Compute(desired.Input{
+		View: view, Dialect: e.o.Cgroup.Dialect(), Pods: []desired.Pod{p},
+		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
+	})
+	if len(t.Refused) > 0 {
+		return nil, refused(c, t.Refused[0].Reason)
+	}
+	return slices.DeleteFunc(t.Rows, func(r desired.Row) bool { return r.Path != c.Group }), nil
+}
+
+// meet registers the group of a container, and returns its pod with the account of this moment.
+func (e *Engine) meet(c Container) (*ledger.View, desired.Pod, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.pods[c.PodUID]
 	if p == nil || p.gone {
-		return nil, &Blocked{c, ErrUnknownPod, "the API has not told of this pod yet"}
+		return nil, desired.Pod{}, &Blocked{c, ErrUnknownPod, "the API has not told of this pod yet"}
 	}
-	p.Cgroup = c.PodGroup
-	if e.leaves[c.Group] == nil {
+	if p.Malformed != "" {
+		return nil, desired.Pod{}, &Blocked{c, ErrMalformed, p.Malformed}
+	}
+	if c.PodGroup != "" {
+		p.Cgroup = c.PodGroup
+	}
+	if c.Group != "" && e.leaves[c.Group] == nil {
 		e.leaves[c.Group] = &leaf{path: c.Group, uid: c.PodUID, container: c.Name}
 	}
-	in, ready := e.input()
-	if !ready {
-		return nil, &Blocked{c, ErrNotReady, ErrNotReady.Error()}
+	view := e.account.View()
+	if view.Machine() == nil {
+		return nil, desired.Pod{}, &Blocked{c, ErrNotReady, notReady}
 	}
-	alone := p.Pod
-	alone.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
-	in.Pods = []desired.Pod{alone}
-	t := desired.Compute(in)
-	if len(t.Refused) > 0 {
-		return nil, refused(c, t.Refused[0].Reason)
+	return view, p.Pod, nil
+}
+
+// Know tells of a container that the runtime has had before it was asked about: its group has its pod and its name from
+// here on. A container that may run, or may begin to, holds its CPUs.
+func (e *Engine) Know(c Container, ended bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.pods[c.PodUID]; p != nil && c.PodGroup != "" {
+		p.Cgroup = c.PodGroup
 	}
-	var rows []desired.Row
-	for _, row := range t.Rows {
-		if row.Path == c.Group {
-			rows = append(rows, row)
-		}
+	l := e.leaves[c.Group]
+	if l == nil {
+		l = &leaf{path: c.Group, uid: c.PodUID, phase: started}
+		e.leaves[c.Group] = l
+		e.wake()
 	}
-	return rows, nil
+	l.container = c.Name
+	if ended {
+		l.phase = stopped
+	}
 }
 
 func refused(c Container, r why.Reason) *Blocked {
@@ -95,6 +135,13 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if c.Group == "" {
+			found, err := e.locate(c)
+			if err != nil {
+				return err
+			}
+			c.Group = found
+		}
 		verdict, exclusive := e.enter(c)
 		if verdict != nil {
 			return verdict
@@ -106,13 +153,36 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 			err = e.reconcile(c.Group)
 		}
 		if errors.Is(err, ErrNotReady) {
-			return &Blocked{c, ErrNotReady, ErrNotReady.Error()}
+			return &Blocked{c, ErrNotReady, notReady}
 		}
 		if u, ok := errors.AsType[*unreadable](err); ok {
 			return &Blocked{c, ErrEnforcement, u.Error()}
 		}
 		return e.gate(c, err)
 	})
+}
+
+// locate finds the group of a container that is known by its id alone: the one below its pod's whose name has the id.
+func (e *Engine) locate(c Container) (string, error) {
+	e.mu.Lock()
+	parent := c.PodGroup
+	if p := e.pods[c.PodUID]; p != nil && parent == "" {
+		parent = p.Cgroup
+	}
+	e.mu.Unlock()
+	if parent == "" || c.ID == "" {
+		return "", &Blocked{c, ErrEnforcement, "the runtime does not tell its cgroup, and neither the pod's nor the container's id"}
+	}
+	names, err := e.o.Cgroup.Children(parent)
+	if err != nil {
+		return "", &Blocked{c, ErrEnforcement, err.Error()}
+	}
+	for _, name := range names {
+		if strings.Contains(name, c.ID) {
+			return path.Join(parent, name), nil
+		}
+	}
+	return "", &Blocked{c, ErrEnforcement, fmt.Sprintf("%s has no group of container %s", parent, c.ID)}
 }
 
 // enter registers a container whose Create another agent process may have answered.
@@ -123,7 +193,12 @@ func (e *Engine) enter(c Container) (blocked error, exclusive bool) {
 	if p == nil || p.gone {
 		return &Blocked{c, ErrUnknownPod, "the API does not have this pod"}, false
 	}
-	p.Cgroup = c.PodGroup
+	if p.Malformed != "" {
+		return &Blocked{c, ErrMalformed, p.Malformed}, false
+	}
+	if c.PodGroup != "" {
+		p.Cgroup = c.PodGroup
+	}
 	l := e.leaves[c.Group]
 	if l == nil {
 		l = &leaf{path: c.Group, uid: c.PodUID}

@@ -48,12 +48,21 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
+// asked reports whether Recheck was called since it was asked last.
+func (e *Engine) asked() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	asked := e.recheck
+	e.recheck = false
+	return asked
+}
+
 // step does one pass and returns when to do the next one if nothing else happens. Errors are kept as faults, reported,
 // and tried again; those that belong to no file, such as an unreadable tree, after the shortest time.
 func (e *Engine) step(fresh bool) (wait time.Duration) {
 	_ = e.timed(func() error {
 		var err error
-		if fresh {
+		if e.asked() || fresh {
 			err = e.verify("")
 		} else {
 			err = e.reconcile("")

@@ -29,6 +29,7 @@ func (p *pass) set(it *item, want cpuset.Set) {
 	switch {
 	case err == nil:
 		delete(e.faults, f)
+		e.moved[it.path] = text
 		if it.settled() {
 			it.kernel.stuckOn = ""
 		}

@@ -50,6 +50,12 @@ type Pod struct {
 	Pinnable bool
 	// MemoryNUMAIDs are the NUMA nodes (kernel ids) that its memory was allocated on; nil when it was not.
 	MemoryNUMAIDs []int
+	// Uses tells that the pod uses something of Tenon: a class, an allocation, a wish. Containers of others are moved
+	// between the pools, and never held back.
+	Uses bool
+	// Malformed says why the pod's allocation cannot be read; "" when it can, or there is none. No container of the pod
+	// starts then.
+	Malformed string
 	// Cgroup is the pod's own group, the parent of its leaves; "" while unknown.
 	Cgroup string
 	Leaves []Leaf

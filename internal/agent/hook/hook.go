@@ -24,8 +24,8 @@ type Container struct {
 	Cgroup string
 	// Has is what the runtime has set for the container, or is about to set.
 	Has Resources
-	// Running is false for a container whose first process has not started or has ended.
-	Running bool
+	// Running is false for a container whose first process has not started or has ended, Ended true for the latter.
+	Running, Ended bool
 }
 
 // Resources are settings of one container. Zero fields are "not set" where they tell, and "unchanged" where they ask.
@@ -69,6 +69,8 @@ type Handler interface {
 	Start(ctx context.Context, c Container) error
 	// Update answers what to set instead of what somebody else asks for.
 	Update(ctx context.Context, c Container, asked Resources) (Answer, error)
+	// Updated tells that what Update answered is in force.
+	Updated(c Container)
 	// Stop tells that the processes have ended, Remove that the container is gone.
 	Stop(c Container)
 	Remove(c Container)

@@ -1,0 +1,75 @@
+package desired
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// FromAPI translates a bound pod. Its UID is the one that the kubelet and the runtime know it by.
+func FromAPI(pod *corev1.Pod) Pod {
+	e, _ := convert.Entry(pod)
+	e.UID = NodeUID(pod)
+	p := Pod{
+		Entry: e, Pinnable: e.KubeletCPUs > 0 && e.CPUList == "" && mayBePinned(e.Class),
+		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod),
+	}
+	status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])
+	if err != nil {
+		return p // convert has dropped it too: the pod holds nothing
+	}
+	for _, n := range status.NUMANodeResources {
+		for name, q := range n.Resources {
+			if convert.IsMemory(name) && !q.IsZero() {
+				p.MemoryNUMAIDs = append(p.MemoryNUMAIDs, int(n.Node))
+				break // one type is enough
+			}
+		}
+	}
+	return p
+}
+
+// NodeUID returns the UID that the kubelet and the runtime know a pod by. That of a static pod is not its API object's:
+// the object is a mirror, which names the pod.
+func NodeUID(pod *corev1.Pod) string {
+	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
+		return static
+	}
+	return string(pod.UID)
+}
+
+// Uses reports whether labels and annotations of a pod ask something of Tenon, or tell what it decided.
+func Uses(labels, annotations map[string]string) bool {
+	if _, ok := labels[annotation.QoSClass]; ok {
+		return true
+	}
+	for key := range annotations {
+		switch key {
+		case annotation.ResourceSpecKey, annotation.ResourceStatusKey, annotation.NUMATopologySpecKey, annotation.DeviceAllocatedKey:
+			return true
+		}
+		if fence, _, _ := strings.Cut(key, "/"); fence == annotation.RequiredPlugins &&
+			strings.Contains(annotations[key], annotation.NRIPlugin) {
+			return true
+		}
+	}
+	return false
+}
+
+// malformed says what is wrong with the allocation that the scheduler wrote; "" when nothing is.
+func malformed(pod *corev1.Pod) string {
+	for _, p := range convert.EntryProblems(pod) {
+		if p.Key == annotation.ResourceStatusKey {
+			return "annotation " + p.Key + ": " + p.Text + ": " + p.Value
+		}
+	}
+	return ""
+}
+
+// mayBePinned reports whether a pod of a class that has no CPUs of ours may run on CPUs of the kubelet: its label does not
+// put it on a pool.
+func mayBePinned(c qos.Class) bool { return c == qos.None || c == qos.LSE || c == qos.LSR }

@@ -1,0 +1,48 @@
+package hook
+
+import (
+	"path"
+	"strings"
+)
+
+// groupOf returns the group of a container, relative to the root of the tree, from what the runtime tells of it:
+//
+//	/kubepods/burstable/pod12/ID               the cgroupfs driver
+//	kubepods-burstable-pod12.slice:crio:ID     the systemd driver: slice, prefix of the scope, id
+//
+// It is "" where the runtime does not tell.
+func groupOf(told string) string {
+	slice, rest, scoped := strings.Cut(told, ":")
+	if !scoped {
+		return PodGroup(told)
+	}
+	prefix, id, _ := strings.Cut(rest, ":")
+	if prefix != "" {
+		id = prefix + "-" + id
+	}
+	if slice == "" {
+		slice = "system.slice" // systemd's own default
+	}
+	return path.Join(PodGroup(slice), id+".scope")
+}
+
+// PodGroup returns the group of a pod, relative to the root of the tree. The name of a slice is expanded: a dash in it
+// stands for "inside of".
+//
+//	kubepods-burstable-pod12.slice ─► kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice
+func PodGroup(told string) string {
+	told = strings.Trim(path.Clean("/"+told), "/")
+	name, isSlice := strings.CutSuffix(told, ".slice")
+	switch {
+	case told == "" || strings.Contains(told, "/") || !isSlice:
+		return told
+	case name == "-":
+		return "" // the root slice
+	}
+	var at string
+	words := strings.Split(name, "-")
+	for i := range words {
+		at = path.Join(at, strings.Join(words[:i+1], "-")+".slice")
+	}
+	return at
+}

@@ -1,0 +1,411 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+// ErrDegraded holds back LSE pods on a node that cannot promise to keep others off their CPUs.
+var ErrDegraded = errors.New("EnforcementDegraded")
+
+// Options are what a Service needs. Engine is required.
+type Options struct {
+	Engine *apply.Engine
+	// Writes reports whether the agent decides about cpusets now; nil is always. While it does not, answers are empty
+	// and nothing is held back.
+	Writes func() bool
+	// Degraded says why enforcement cannot be promised on this node; "" when it can, as nil says. LSE pods are refused
+	// while it is not, unless AllowDegraded.
+	Degraded      func() string
+	AllowDegraded bool
+	// Report hears of the steps that did not go well. It must not block; nil drops them.
+	Report func(Trouble)
+}
+
+// Trouble is a step of a container that was held back, or that was let pass although it should not have been.
+type Trouble struct {
+	UID, Namespace, Name, Container string
+	Err                             *apply.Blocked
+	// LetPass: the pod uses nothing of Tenon, so that it was not held back.
+	LetPass bool
+}
+
+// Service is the Handler over an Engine.
+type Service struct {
+	o Options
+	// news holds one token while the runtime is to be told something.
+	news chan struct{}
+
+	mu         sync.Mutex // guards the fields below; never held across a call to the engine
+	sandboxes  map[string]string
+	containers map[string]*container
+	byGroup    map[string]string // group to container id
+}
+
+var _ Handler = (*Service)(nil)
+
+// container is what is remembered of a container.
+type container struct {
+	uid, group, name, sandbox string
+	// told is the set that the runtime has stored for it, as far as that is known; answered is what Create said.
+	told, answered string
+	// want is the set that the kernel has since pass.
+	want    string
+	pass    uint64
+	sending bool // want is on its way
+	// inflight are the sets that the runtime may still write, whatever the tree says meanwhile.
+	inflight []string
+}
+
+// New returns a Service that knows no pod yet.
+func New(o Options) *Service {
+	if o.Writes == nil {
+		o.Writes = func() bool { return true }
+	}
+	if o.Degraded == nil {
+		o.Degraded = func() string { return "" }
+	}
+	if o.Report == nil {
+		o.Report = func(Trouble) {}
+	}
+	return &Service{
+		o: o, news: make(chan struct{}, 1),
+		sandboxes: map[string]string{}, containers: map[string]*container{}, byGroup: map[string]string{},
+	}
+}
+
+// Ready reports whether containers can be decided about: a transport connects no earlier.
+func (s *Service) Ready() bool { return !s.o.Writes() || s.o.Engine.Ready() }
+
+// Sync implements Handler. The tree itself is brought in order by the engine, which looks at all of it anew.
+func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([]Update, error) {
+	s.mu.Lock()
+	lost := map[string]bool{}
+	for _, uid := range s.sandboxes {
+		lost[uid] = true
+	}
+	clear(s.sandboxes)
+	clear(s.containers)
+	clear(s.byGroup)
+	for i := range pods {
+		s.sandboxes[pods[i].ID] = pods[i].UID
+		delete(lost, pods[i].UID)
+	}
+	s.mu.Unlock()
+	for uid := range lost {
+		s.o.Engine.Withdraw(uid)
+	}
+	for i := range pods {
+		s.o.Engine.Introduce(introduced(&pods[i]))
+	}
+	for i := range containers {
+		c := &containers[i]
+		s.remember(c)
+		if at := groupOf(c.Cgroup); at != "" {
+			s.o.Engine.Know(engineContainer(c), !c.Running && c.Ended)
+		}
+	}
+	s.o.Engine.Recheck()
+	return nil, nil
+}
+
+// RunPod implements Handler.
+func (s *Service) RunPod(_ context.Context, p Pod) error {
+	s.mu.Lock()
+	s.sandboxes[p.ID] = p.UID
+	s.mu.Unlock()
+	d := introduced(&p)
+	s.o.Engine.Introduce(d)
+	if !s.o.Writes() {
+		return nil
+	}
+	if err := s.refuseDegraded(&Container{Pod: p}, d); err != nil {
+		return s.judge(&Container{Pod: p}, err)
+	}
+	return nil
+}
+
+// RemovePod implements Handler. A pod may have several sandboxes, one after the other.
+func (s *Service) RemovePod(p Pod) {
+	s.mu.Lock()
+	uid, known := s.sandboxes[p.ID]
+	if !known {
+		uid = p.UID
+	}
+	delete(s.sandboxes, p.ID)
+	last := true
+	for _, other := range s.sandboxes {
+		last = last && other != uid
+	}
+	for id, c := range s.containers {
+		if c.sandbox == p.ID {
+			s.drop(id)
+		}
+	}
+	s.mu.Unlock()
+	if last {
+		s.o.Engine.Withdraw(uid)
+	}
+}
+
+// Create implements Handler.
+func (s *Service) Create(_ context.Context, c Container) (Answer, []Update, error) {
+	rows, err := s.decide(&c)
+	if err != nil {
+		return Answer{}, nil, s.judge(&c, err)
+	}
+	a := Answer{Resources: resources(rows)}
+	known := s.remember(&c)
+	s.mu.Lock()
+	known.answered = a.CPUs
+	if a.CPUs != "" {
+		known.told = a.CPUs
+	}
+	s.mu.Unlock()
+	return a, s.shrinking(&c, a.CPUs), nil
+}
+
+// decide returns the rows of a container.
+func (s *Service) decide(c *Container) ([]desired.Row, error) {
+	if !s.o.Writes() {
+		return nil, nil
+	}
+	d := introduced(&c.Pod)
+	s.o.Engine.Introduce(d)
+	if err := s.refuseDegraded(c, d); err != nil {
+		return nil, err
+	}
+	if !s.o.Engine.Ready() {
+		return nil, &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrNotReady, Detail: "the agent does not know the machine and all its pods yet"}
+	}
+	return s.o.Engine.Create(engineContainer(c))
+}
+
+// refuseDegraded refuses LSE pods where nobody can promise that they stay alone.
+func (s *Service) refuseDegraded(c *Container, d desired.Pod) error {
+	if d.Entry.Role != qos.Exclusive || s.o.AllowDegraded {
+		return nil
+	}
+	why := s.o.Degraded()
+	if why == "" {
+		return nil
+	}
+	return &apply.Blocked{Container: engineContainer(c), Cause: ErrDegraded, Detail: "LSE pods are refused here without " +
+		"--allow-degraded-enforcement: " + why}
+}
+
+// Check implements Handler.
+func (s *Service) Check(_ context.Context, c Container) error {
+	rows, err := s.decide(&c)
+	if err != nil {
+		return s.judge(&c, err)
+	}
+	want := resources(rows)
+	s.mu.Lock()
+	answered := ""
+	if known := s.containers[c.ID]; known != nil {
+		answered = known.answered
+	}
+	s.mu.Unlock()
+	switch {
+	case want.CPUs != "" && c.Has.CPUs != want.CPUs && (answered == "" || c.Has.CPUs != answered):
+		return s.judge(&c, differs(&c, "cpuset.cpus", c.Has.CPUs, want.CPUs))
+	case want.Mems != "" && c.Has.Mems != want.Mems:
+		return s.judge(&c, differs(&c, "cpuset.mems", c.Has.Mems, want.Mems))
+	}
+	return nil
+}
+
+func differs(c *Container, file, got, want string) error {
+	return &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrEnforcement, Detail: fmt.Sprintf(
+		"%s is to be created with %q, want %q: the agent was not asked, or somebody else sets it too", file, got, want)}
+}
+
+// Start implements Handler.
+func (s *Service) Start(ctx context.Context, c Container) error {
+	if !s.o.Writes() {
+		return nil
+	}
+	if at := groupOf(c.Cgroup); at != "" || c.ID != "" {
+		s.remember(&c)
+	}
+	s.o.Engine.Introduce(introduced(&c.Pod))
+	if err := s.o.Engine.Start(ctx, engineContainer(&c)); err != nil {
+		return s.judge(&c, err)
+	}
+	return nil
+}
+
+// Update implements Handler.
+func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answer, error) {
+	rows, err := s.decide(&c)
+	if err != nil {
+		return Answer{}, s.judge(&c, err)
+	}
+	want := resources(rows)
+	a := Answer{Resources: Resources{CPUs: want.CPUs}}
+	if asked.Mems != "" {
+		a.Mems = want.Mems
+	}
+	if asked.Quota != nil {
+		a.Quota = want.Quota
+	}
+	if a.CPUs != "" {
+		known := s.remember(&c)
+		s.mu.Lock()
+		known.told = a.CPUs
+		s.mu.Unlock()
+	}
+	return a, nil
+}
+
+// Updated implements Handler.
+func (s *Service) Updated(c Container) { s.landed(c.ID) }
+
+// Stop implements Handler.
+func (s *Service) Stop(c Container) {
+	if e := s.identify(&c); e.Group != "" {
+		s.o.Engine.Stop(e)
+	}
+}
+
+// Remove implements Handler.
+func (s *Service) Remove(c Container) {
+	e := s.identify(&c)
+	s.mu.Lock()
+	s.drop(c.ID)
+	s.mu.Unlock()
+	if e.Group != "" {
+		s.o.Engine.Remove(e)
+	}
+}
+
+// judge turns an error about a container into the answer to its runtime: a pod that uses nothing of Tenon is not held
+// back.
+func (s *Service) judge(c *Container, err error) error {
+	blocked, ok := errors.AsType[*apply.Blocked](err)
+	if !ok {
+		return err
+	}
+	pass := !desired.Uses(c.Labels, c.Annotations) && !s.o.Engine.Uses(c.UID)
+	s.o.Report(Trouble{
+		UID: c.UID, Namespace: c.Namespace, Name: c.Pod.Name, Container: c.Name, Err: blocked, LetPass: pass,
+	})
+	if pass {
+		return nil
+	}
+	return blocked
+}
+
+// remember keeps what the runtime tells of a container.
+func (s *Service) remember(c *Container) *container {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.containers[c.ID]
+	if known == nil {
+		known = &container{}
+		if c.ID != "" {
+			s.containers[c.ID] = known
+		}
+	}
+	known.uid, known.name, known.sandbox = c.UID, c.Name, c.Pod.ID
+	if at := groupOf(c.Cgroup); at != "" && c.ID != "" {
+		known.group = at
+		s.byGroup[at] = c.ID
+	}
+	if c.Has.CPUs != "" {
+		known.told = c.Has.CPUs
+	}
+	return known
+}
+
+// drop forgets a container. The caller holds mu.
+func (s *Service) drop(id string) {
+	if known := s.containers[id]; known != nil {
+		delete(s.byGroup, known.group)
+		delete(s.containers, id)
+	}
+}
+
+// identify completes what the runtime tells of a container by what it told before.
+func (s *Service) identify(c *Container) apply.Container {
+	e := engineContainer(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.containers[c.ID]; known != nil && e.Group == "" {
+		e.Group, e.PodUID = known.group, known.uid
+	}
+	return e
+}
+
+func engineContainer(c *Container) apply.Container {
+	return apply.Container{
+		PodUID: c.UID, ID: c.ID, Name: c.Name, Group: groupOf(c.Cgroup), PodGroup: PodGroup(c.Pod.Cgroup),
+	}
+}
+
+// introduced is a pod as far as the runtime knows it. Its requests are not told: it is taken to ask for some CPU, so that
+// a pod of class LSE or LSR does not run on the shared pool before the API has said that it may.
+func introduced(p *Pod) desired.Pod {
+	group := PodGroup(p.Cgroup)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations,
+		},
+		Spec: corev1.PodSpec{NodeName: "this", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(1, resource.DecimalSI)},
+		}}}},
+		Status: corev1.PodStatus{QOSClass: kubeClass(group)},
+	}
+	d := desired.FromAPI(pod)
+	d.Cgroup = group
+	return d
+}
+
+// kubeClass is what the place of a pod's group tells about its class.
+func kubeClass(group string) corev1.PodQOSClass {
+	switch {
+	case strings.Contains(group, "besteffort"):
+		return corev1.PodQOSBestEffort
+	case strings.Contains(group, "burstable"):
+		return corev1.PodQOSBurstable
+	}
+	return corev1.PodQOSGuaranteed
+}
+
+// resources are the rows of one container in the terms of runtimes.
+func resources(rows []desired.Row) Resources {
+	var r Resources
+	for _, row := range rows {
+		switch row.File {
+		case desired.CPUs:
+			r.CPUs = row.Value
+		case desired.Mems:
+			r.Mems = row.Value
+		case desired.QuotaV1, desired.QuotaV2:
+			r.Quota = quota(row.Value)
+		}
+	}
+	return r
+}
+
+func quota(value string) *int64 {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		n = -1 // "max"
+	}
+	return &n
+}

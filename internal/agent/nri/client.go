@@ -1,0 +1,121 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+// Waits between two attempts to connect.
+const (
+	firstWait = 100 * time.Millisecond
+	lastWait  = 5 * time.Second
+	// readyWait is the time between two questions whether the agent knows enough.
+	readyWait = 50 * time.Millisecond
+)
+
+// Run keeps the plugin connected until ctx ends, and returns nil then.
+func (c *Client) Run(ctx context.Context) error {
+	wait := firstWait
+	for ctx.Err() == nil {
+		if !c.o.Ready() {
+			c.pause(ctx, readyWait)
+			continue
+		}
+		held, err := c.connect(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if held {
+			wait = firstWait
+		}
+		c.o.Disconnected(err)
+		c.pause(ctx, wait)
+		wait = min(2*wait, lastWait)
+	}
+	return nil
+}
+
+func (c *Client) pause(ctx context.Context, d time.Duration) {
+	t := c.o.Clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+	case <-ctx.Done():
+	}
+}
+
+// errClosed is the end of a connection without a cause of its own.
+var errClosed = errors.New("the runtime closed the NRI connection")
+
+// connect serves one connection until it ends; held tells that the runtime had accepted it.
+func (c *Client) connect(ctx context.Context) (held bool, err error) {
+	p := &plugin{o: &c.o, synced: make(chan struct{})}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(c.o.Socket),
+		stub.WithLogger(logger{klog.FromContext(ctx)}),
+		// A runtime that knows no policies ignores this; nothing here counts on it.
+		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true, KeepConnected: true}))
+	if err != nil {
+		return false, fmt.Errorf("NRI plugin: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case err = <-ended:
+		return false, closed(err)
+	case <-p.synced:
+	}
+	c.o.Connected(p.runtime)
+	pushed := make(chan struct{})
+	go func() {
+		defer close(pushed)
+		c.push(ctx, s)
+	}()
+	err = <-ended
+	cancel()
+	<-pushed
+	return true, closed(err)
+}
+
+func closed(err error) error {
+	if err == nil {
+		return errClosed
+	}
+	return err
+}
+
+// push tells the runtime what it has not asked for. It runs beside the handlers, never inside of one: the runtime would
+// wait for itself.
+func (c *Client) push(ctx context.Context, s stub.Stub) {
+	if c.o.Pushes == nil {
+		return
+	}
+	for {
+		select {
+		case <-c.o.Pushes.News():
+		case <-ctx.Done():
+			return
+		}
+		for updates := c.o.Pushes.Next(); len(updates) > 0 && ctx.Err() == nil; updates = c.o.Pushes.Next() {
+			c.send(s, updates)
+		}
+	}
+}
+
+func (c *Client) send(s stub.Stub, updates []hook.Update) {
+	rejected, err := s.UpdateContainers(toAPI(updates))
+	failed := make([]string, 0, len(rejected))
+	for _, u := range rejected {
+		failed = append(failed, u.GetContainerId())
+	}
+	c.o.Pushes.Sent(updates, failed, err)
+}

@@ -1,0 +1,241 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+// Name and Index are the plugin's: the runtime calls it "10-tenon-agent".
+const (
+	Name  = annotation.NRIPlugin
+	Index = "10"
+)
+
+// Times of a call.
+const (
+	// guardTime is when the own guard gives up: before the runtime's 2 s, after which it would go on without us.
+	guardTime = 1500 * time.Millisecond
+	// Budget is what a call may take that is answered from memory: all other calls of the node wait for it.
+	Budget = 50 * time.Millisecond
+)
+
+// Options are what a Client needs. Socket and Handler are required.
+type Options struct {
+	// Socket is the path of the runtime's NRI socket.
+	Socket  string
+	Handler hook.Handler
+	// Pushes are the updates that a runtime is to be told unasked; nil is none.
+	Pushes Pushes
+	// Ready is asked before a connection is made, so that the first answers are right; nil is always.
+	Ready func() bool
+	// Connected hears of each connection that the runtime accepted, Disconnected why one ended or could not be made.
+	Connected    func(Runtime)
+	Disconnected func(error)
+	// Timed hears how long a call took; over tells that it was more than the Budget.
+	Timed func(call string, d time.Duration, over bool)
+	// Fenced hears whether the runtime checks the annotation that names required plugins, each time it shows that.
+	Fenced func(bool)
+	// Clock is the real one when nil.
+	Clock clock.WithTicker
+}
+
+// Pushes are updates that nobody asked for.
+type Pushes interface {
+	// News has a token while there are some.
+	News() <-chan struct{}
+	// Next returns the next updates to send; none when there are no more.
+	Next() []hook.Update
+	// Sent tells how it went.
+	Sent(updates []hook.Update, failed []string, err error)
+}
+
+// Client keeps the plugin connected to a runtime.
+type Client struct{ o Options }
+
+// New returns a Client that is not connected yet.
+func New(o Options) *Client {
+	if o.Ready == nil {
+		o.Ready = func() bool { return true }
+	}
+	if o.Connected == nil {
+		o.Connected = func(Runtime) {}
+	}
+	if o.Disconnected == nil {
+		o.Disconnected = func(error) {}
+	}
+	if o.Timed == nil {
+		o.Timed = func(string, time.Duration, bool) {}
+	}
+	if o.Fenced == nil {
+		o.Fenced = func(bool) {}
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Client{o: o}
+}
+
+// plugin is what the stub serves during one connection.
+type plugin struct {
+	o       *Options
+	runtime Runtime
+	// synced is closed when the runtime has told all that it has.
+	synced chan struct{}
+}
+
+// The compiler holds these to the interfaces: the stub looks for methods by name.
+var (
+	_ stub.ConfigureInterface                   = (*plugin)(nil)
+	_ stub.SynchronizeInterface                 = (*plugin)(nil)
+	_ stub.RunPodInterface                      = (*plugin)(nil)
+	_ stub.StopPodInterface                     = (*plugin)(nil)
+	_ stub.RemovePodInterface                   = (*plugin)(nil)
+	_ stub.CreateContainerInterface             = (*plugin)(nil)
+	_ stub.StartContainerInterface              = (*plugin)(nil)
+	_ stub.UpdateContainerInterface             = (*plugin)(nil)
+	_ stub.PostUpdateContainerInterface         = (*plugin)(nil)
+	_ stub.StopContainerInterface               = (*plugin)(nil)
+	_ stub.RemoveContainerInterface             = (*plugin)(nil)
+	_ stub.ValidateContainerAdjustmentInterface = (*plugin)(nil)
+)
+
+// ErrSlow is answered in place of an answer that did not come in time.
+var ErrSlow = errors.New("the agent did not decide in time")
+
+// Configure implements stub.ConfigureInterface. All events that have a method here are wanted.
+func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	p.runtime = ParseRuntime(runtime, version)
+	return 0, nil
+}
+
+// Synchronize implements stub.SynchronizeInterface.
+func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	var updates []hook.Update
+	err := p.guarded(ctx, "Synchronize", func(ctx context.Context) (err error) {
+		sandboxes := make(map[string]*api.PodSandbox, len(pods))
+		known := make([]hook.Pod, 0, len(pods))
+		for _, pod := range pods {
+			sandboxes[pod.GetId()] = pod
+			known = append(known, podOf(pod))
+		}
+		held := make([]hook.Container, 0, len(containers))
+		for _, c := range containers {
+			if pod := sandboxes[c.GetPodSandboxId()]; pod != nil {
+				held = append(held, containerOf(pod, c))
+			}
+		}
+		updates, err = p.o.Handler.Sync(ctx, known, held)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	close(p.synced)
+	return toAPI(updates), nil
+}
+
+// RunPodSandbox implements stub.RunPodInterface.
+func (p *plugin) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	return p.guarded(ctx, "RunPodSandbox", func(ctx context.Context) error { return p.o.Handler.RunPod(ctx, podOf(pod)) })
+}
+
+// StopPodSandbox implements stub.StopPodInterface. The sandbox is gone when it is removed.
+func (p *plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+// RemovePodSandbox implements stub.RemovePodInterface.
+func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	return p.guarded(ctx, "RemovePodSandbox", func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
+}
+
+// CreateContainer implements stub.CreateContainerInterface.
+func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	var answer hook.Answer
+	var updates []hook.Update
+	err := p.guarded(ctx, "CreateContainer", func(ctx context.Context) (err error) {
+		answer, updates, err = p.o.Handler.Create(ctx, containerOf(pod, c))
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return adjustment(answer), toAPI(updates), nil
+}
+
+// ValidateContainerAdjustment implements stub.ValidateContainerAdjustmentInterface: the container that is about to be
+// made has what was decided, whichever plugin asked for something else and whatever became of our own answer.
+func (p *plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
+	p.o.Fenced(fenced(req))
+	return p.guarded(ctx, "ValidateContainerAdjustment", func(ctx context.Context) error {
+		c := containerOf(req.GetPod(), req.GetContainer())
+		adjust(&c.Has, req.GetAdjust().GetLinux().GetResources())
+		return p.o.Handler.Check(ctx, c)
+	})
+}
+
+// StartContainer implements stub.StartContainerInterface.
+func (p *plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	return p.guarded(ctx, "StartContainer", func(ctx context.Context) error {
+		return p.o.Handler.Start(ctx, containerOf(pod, c))
+	})
+}
+
+// UpdateContainer implements stub.UpdateContainerInterface. Our answer supersedes what was asked for only when it names
+// the container.
+func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	var answer hook.Answer
+	err := p.guarded(ctx, "UpdateContainer", func(ctx context.Context) (err error) {
+		answer, err = p.o.Handler.Update(ctx, containerOf(pod, c), resourcesOf(asked))
+		return err
+	})
+	if err != nil || answer.Resources == (hook.Resources{}) {
+		return nil, err
+	}
+	return toAPI([]hook.Update{{ContainerID: c.GetId(), Resources: answer.Resources}}), nil
+}
+
+// PostUpdateContainer implements stub.PostUpdateContainerInterface.
+func (p *plugin) PostUpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	return p.guarded(ctx, "PostUpdateContainer", func(context.Context) error {
+		p.o.Handler.Updated(containerOf(pod, c))
+		return nil
+	})
+}
+
+// StopContainer implements stub.StopContainerInterface.
+func (p *plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	return nil, p.guarded(ctx, "StopContainer", func(context.Context) error { p.o.Handler.Stop(containerOf(pod, c)); return nil })
+}
+
+// RemoveContainer implements stub.RemoveContainerInterface.
+func (p *plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	return p.guarded(ctx, "RemoveContainer", func(context.Context) error { p.o.Handler.Remove(containerOf(pod, c)); return nil })
+}
+
+// guarded answers ErrSlow for a call that takes too long; the call then goes on without anybody waiting for it.
+func (p *plugin) guarded(ctx context.Context, call string, f func(context.Context) error) error {
+	began := p.o.Clock.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	limit := p.o.Clock.NewTimer(guardTime)
+	defer limit.Stop()
+	var err error
+	select {
+	case err = <-done:
+	case <-limit.C():
+		err = fmt.Errorf("%s: %w", call, ErrSlow)
+	}
+	d := p.o.Clock.Since(began)
+	p.o.Timed(call, d, d > Budget)
+	return err
+}

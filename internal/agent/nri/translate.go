@@ -1,0 +1,95 @@
+package nri
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+func podOf(p *api.PodSandbox) hook.Pod {
+	return hook.Pod{
+		ID: p.GetId(), UID: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(),
+		Labels: p.GetLabels(), Annotations: p.GetAnnotations(), Cgroup: p.GetLinux().GetCgroupParent(),
+	}
+}
+
+func containerOf(p *api.PodSandbox, c *api.Container) hook.Container {
+	return hook.Container{
+		Pod: podOf(p), ID: c.GetId(), Name: c.GetName(), Cgroup: c.GetLinux().GetCgroupsPath(),
+		Has:     resourcesOf(c.GetLinux().GetResources()),
+		Running: c.GetState() == api.ContainerState_CONTAINER_RUNNING || c.GetState() == api.ContainerState_CONTAINER_PAUSED,
+		Ended:   c.GetState() == api.ContainerState_CONTAINER_STOPPED,
+	}
+}
+
+func resourcesOf(r *api.LinuxResources) hook.Resources {
+	var out hook.Resources
+	adjust(&out, r)
+	return out
+}
+
+// adjust overwrites what r sets.
+func adjust(to *hook.Resources, r *api.LinuxResources) {
+	if cpus := r.GetCpu().GetCpus(); cpus != "" {
+		to.CPUs = cpus
+	}
+	if mems := r.GetCpu().GetMems(); mems != "" {
+		to.Mems = mems
+	}
+	if q := r.GetCpu().GetQuota(); q != nil {
+		to.Quota = &q.Value
+	}
+}
+
+// adjustment returns what is to be set on a new container; nil when nothing is.
+func adjustment(a hook.Answer) *api.ContainerAdjustment {
+	if a.Resources == (hook.Resources{}) && len(a.Env) == 0 {
+		return nil
+	}
+	out := &api.ContainerAdjustment{}
+	if a.CPUs != "" {
+		out.SetLinuxCPUSetCPUs(a.CPUs)
+	}
+	if a.Mems != "" {
+		out.SetLinuxCPUSetMems(a.Mems)
+	}
+	if a.Quota != nil {
+		out.SetLinuxCPUQuota(*a.Quota)
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.Env)) {
+		out.AddEnv(key, a.Env[key])
+	}
+	return out
+}
+
+// toAPI translates updates. One whose container is gone meanwhile is no failure of the call that brought it.
+func toAPI(updates []hook.Update) []*api.ContainerUpdate {
+	out := make([]*api.ContainerUpdate, 0, len(updates))
+	for _, u := range updates {
+		x := &api.ContainerUpdate{}
+		x.SetContainerId(u.ContainerID)
+		if u.CPUs != "" {
+			x.SetLinuxCPUSetCPUs(u.CPUs)
+		}
+		if u.Mems != "" {
+			x.SetLinuxCPUSetMems(u.Mems)
+		}
+		if u.Quota != nil {
+			x.SetLinuxCPUQuota(*u.Quota)
+		}
+		x.SetIgnoreFailure()
+		out = append(out, x)
+	}
+	return out
+}
+
+// defaultValidator is the runtime's own plugin that checks the annotation required-plugins.noderesource.dev.
+const defaultValidator = "default-validator"
+
+// fenced reports whether the runtime's own validator was among those asked.
+func fenced(req *api.ValidateContainerAdjustmentRequest) bool {
+	return slices.ContainsFunc(req.GetPlugins(), func(p *api.PluginInstance) bool { return p.GetName() == defaultValidator })
+}
