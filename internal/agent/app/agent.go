@@ -112,7 +112,7 @@ func New(o Options) (*Agent, error) {
 		Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
 	})
 	a.service = hook.New(hook.Options{
-		Engine: a.engine, Writes: a.writes, Degraded: a.degraded, AllowDegraded: o.AllowDegraded, Report: a.trouble,
+		Engine: a.engine, Writes: a.writes, Degraded: a.whyDegraded, AllowDegraded: o.AllowDegraded, Report: a.trouble, Clock: o.Clock,
 	})
 	return a, nil
 }

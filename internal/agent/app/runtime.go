@@ -136,8 +136,8 @@ func (a *Agent) handlesContainers() bool {
 	return err == nil && a.service.Ready()
 }
 
-// degraded says why LSE pods are to be refused; "" when they are not.
-func (a *Agent) degraded() string {
+// whyDegraded says why LSE pods are to be refused; "" when they are not.
+func (a *Agent) whyDegraded() string {
 	_, text := a.transports.degradation()
 	return text
 }

@@ -66,7 +66,8 @@ type Engine struct {
 	pods     map[string]*pod
 	leaves   map[string]*leaf // by path
 	complete bool
-	recheck  bool // the tree is to be read anew
+	recheck  bool            // the tree is to be read anew
+	visits   map[string]bool // UIDs of pods whose groups are to be looked for anew
 }
 
 // Moved is a group that the Engine gave another set of CPUs.
@@ -149,6 +150,7 @@ func New(o Options) *Engine {
 		plain:   map[file]string{},
 		stale:   map[file]string{},
 		moved:   map[string]string{},
+		visits:  map[string]bool{},
 		account: ledger.New(ledger.Facts{}),
 		pods:    map[string]*pod{},
 		leaves:  map[string]*leaf{},
@@ -221,6 +223,14 @@ func (e *Engine) Uses(uid string) bool {
 	return p != nil && p.Uses
 }
 
+// Binds reports whether a pod that the Engine knows has CPUs of its own.
+func (e *Engine) Binds(uid string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.pods[uid]
+	return p != nil && p.Entry.Role.Binds()
+}
+
 // Ready reports whether the machine and the list of pods are known.
 func (e *Engine) Ready() bool {
 	_, ready := e.ready()
@@ -233,6 +243,22 @@ func (e *Engine) Recheck() {
 	defer e.mu.Unlock()
 	e.recheck = true
 	e.wake()
+}
+
+// Visit asks for a look at the groups of a pod that has a new sandbox.
+func (e *Engine) Visit(uid string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.visits[uid] = true
+	e.wake()
+}
+
+// Excludes reports whether containers of the pod other must not run on the CPUs of the pod uid.
+func (e *Engine) Excludes(uid, other string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, o := e.pods[uid], e.pods[other]
+	return uid != other && p != nil && p.Entry.Role.Binds() && (o == nil || !maySee(p.Entry.Role, o.Entry.Role))
 }
 
 // Delete tells that a pod is gone from the API or has ended. What it holds stays held while a process lives in its

@@ -65,6 +65,19 @@ func (e *Engine) Create(c Container) ([]desired.Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.rows(c, view, p)
+}
+
+// Peek is Create for a container that exists already.
+func (e *Engine) Peek(c Container) ([]desired.Row, error) {
+	view, p, err := e.meet(Container{PodUID: c.PodUID, Name: c.Name})
+	if err != nil {
+		return nil, err
+	}
+	return e.rows(c, view, p)
+}
+
+func (e *Engine) rows(c Container, view *ledger.View, p desired.Pod) ([]desired.Row, error) {
 	p.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
 	t := desired.Compute(desired.Input{
 		View: view, Dialect: e.o.Cgroup.Dialect(), Pods: []desired.Pod{p},
@@ -205,6 +218,7 @@ func (e *Engine) enter(c Container) (blocked error, exclusive bool) {
 		e.leaves[c.Group] = l
 	}
 	l.container, l.phase = c.Name, created
+	e.visits[c.PodUID] = true
 	return nil, p.Entry.Role.Binds()
 }
 

@@ -83,6 +83,8 @@ func (e *Engine) run(focus string, fresh bool) error {
 		}
 		e.surveyed = true
 		e.stale, e.plain = e.plain, e.stale
+	} else if err := e.visit(); err != nil {
+		return &unreadable{err}
 	}
 	if err := e.lookAround(m, focus, fresh); err != nil {
 		return &unreadable{err}
@@ -105,8 +107,20 @@ func (e *Engine) run(focus string, fresh bool) error {
 			break
 		}
 	}
+	if fresh {
+		p.tellAll()
+	}
 	p.close()
 	return errors.Join(p.errs...)
+}
+
+// tellAll lets Moved hear of every set that the table has a word on, not only of those that changed.
+func (p *pass) tellAll() {
+	for i := range p.items {
+		if it := &p.items[i]; it.has && !it.kernel.vanished && !it.kernel.cpus.IsEmpty() {
+			p.e.moved[it.path] = p.m.FormatList(it.kernel.cpus)
+		}
+	}
 }
 
 // unreadable is the error of a pass that could not read the tree and so did not begin.

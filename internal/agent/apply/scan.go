@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -12,11 +13,26 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// bestEffortDir is the name of the directory in which the kubelet keeps the pods of that class.
-const bestEffortDir = "besteffort"
+// Names that the kubelet gives to groups. With the systemd driver a group is a slice, whose name repeats that of the
+// slice that it is in, and dashes in a UID are underscores:
+//
+//	kubepods/besteffort/pod1-2/ID
+//	kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_2.slice/cri-containerd-ID.scope
+const (
+	bestEffort  = "besteffort"
+	podPrefix   = "pod"
+	sliceSuffix = ".slice"
+)
 
-// podUID returns the uid in the name of a pod's group, as the cgroupfs driver writes it.
-func podUID(name string) (string, bool) { return strings.CutPrefix(name, "pod") }
+// podUID returns the uid in the name of a pod's group, which is found in the group parent.
+func podUID(parent, name string) (string, bool) {
+	slice, isSlice := strings.CutSuffix(name, sliceSuffix)
+	if !isSlice {
+		return strings.CutPrefix(name, podPrefix)
+	}
+	uid, ok := strings.CutPrefix(slice, strings.TrimSuffix(path.Base(parent), sliceSuffix)+"-"+podPrefix)
+	return strings.ReplaceAll(uid, "_", "-"), ok
+}
 
 // discover lists the groups of containers in the tree and forgets the ones that are gone. A group whose pod nobody told
 // of becomes an orphan.
@@ -26,17 +42,53 @@ func (e *Engine) discover() error {
 	for _, root := range e.o.Roots {
 		errs = append(errs, e.walk(root, 0, seen))
 	}
+	for uid, group := range e.outside() {
+		errs = append(errs, e.walkPod(group, uid, seen))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return err // an incomplete list must not let a leaf be forgotten
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	clear(e.visits)
 	for at, l := range e.leaves {
 		if !seen[at] && (l.kernel.known || l.phase != created) {
 			delete(e.leaves, at)
 		}
 	}
 	return nil
+}
+
+// outside returns the groups of pods, by UID, that are not below the roots: only the runtime tells of them.
+func (e *Engine) outside() map[string]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := map[string]string{}
+	for uid, p := range e.pods {
+		if p.Cgroup != "" && !slices.ContainsFunc(e.o.Roots, func(root string) bool { return strings.HasPrefix(p.Cgroup, root+"/") }) {
+			out[uid] = p.Cgroup
+		}
+	}
+	return out
+}
+
+// visit looks for new groups of the pods that somebody asked to be looked at.
+func (e *Engine) visit() error {
+	e.mu.Lock()
+	asked := e.visits
+	e.visits = map[string]bool{}
+	groups := make(map[string]string, len(asked))
+	for uid := range asked {
+		if p := e.pods[uid]; p != nil && p.Cgroup != "" {
+			groups[uid] = p.Cgroup
+		}
+	}
+	e.mu.Unlock()
+	var errs []error
+	for uid, group := range groups {
+		errs = append(errs, e.walkPod(group, uid, map[string]bool{}))
+	}
+	return errors.Join(errs...)
 }
 
 // walk looks for pods in dir and, one level below the roots, in the directories of the QoS classes.
@@ -50,7 +102,7 @@ func (e *Engine) walk(dir string, level int, seen map[string]bool) error {
 	}
 	for _, name := range names {
 		group := path.Join(dir, name)
-		uid, isPod := podUID(name)
+		uid, isPod := podUID(dir, name)
 		switch {
 		case isPod:
 			if err := e.walkPod(group, uid, seen); err != nil {
@@ -97,7 +149,8 @@ func (e *Engine) walkPod(group, uid string, seen map[string]bool) error {
 
 // orphanRole is what a group's place tells about an unknown pod.
 func orphanRole(group string) qos.Role {
-	if path.Base(path.Dir(group)) == bestEffortDir {
+	class := strings.TrimSuffix(path.Base(path.Dir(group)), sliceSuffix)
+	if class == bestEffort || strings.HasSuffix(class, "-"+bestEffort) {
 		return qos.BEPool
 	}
 	return qos.SharedPool

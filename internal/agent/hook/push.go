@@ -1,22 +1,27 @@
 package hook
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
 // batch is how many containers the runtime is told of at once: it lets nobody else in meanwhile.
 const batch = 4
 
-// Moved takes the sets that a pass of the engine gave to groups.
+// Moved takes the sets that a pass of the engine left in groups. A runtime that has another one stored would write that
+// again some day: with the systemd driver whenever systemd reloads, with both when a container is resized while no agent
+// answers.
 func (s *Service) Moved(pass uint64, sets []apply.Moved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range sets {
 		if c := s.containers[s.byGroup[m.Group]]; c != nil && pass >= c.pass {
-			c.want, c.pass = m.CPUs, pass
+			c.kernel, c.pass = m.CPUs, pass
 		}
 	}
 	s.announce()
@@ -25,58 +30,133 @@ func (s *Service) Moved(pass uint64, sets []apply.Moved) {
 // announce puts a token into news if there is some. The caller holds mu.
 func (s *Service) announce() {
 	for _, c := range s.containers {
-		if c.isNews() {
-			select {
-			case s.news <- struct{}{}:
-			default:
-			}
-			return
+		if !c.isNews() {
+			continue
 		}
+		select {
+		case s.news <- struct{}{}:
+		default:
+		}
+		return
 	}
 }
 
-// isNews reports whether the runtime has another set stored than the kernel.
-func (c *container) isNews() bool { return c.want != "" && c.want != c.told && !c.sending }
+// isNews reports whether the runtime has another set stored than the kernel, and is not being told already.
+func (c *container) isNews() bool { return c.kernel != "" && c.kernel != c.told && c.flying == "" }
 
 // News has a token while the runtime is to be told something.
 func (s *Service) News() <-chan struct{} { return s.news }
 
-// Next returns what to tell the runtime next; nothing when it knows all. What it returns counts as on its way until Sent.
+// Next returns what to tell the runtime next; nothing when it knows all.
 func (s *Service) Next() []Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Update
 	for _, id := range slices.Sorted(maps.Keys(s.containers)) {
 		if c := s.containers[id]; c.isNews() && len(out) < batch {
-			c.sending, c.inflight = true, append(c.inflight, c.want)
-			out = append(out, Update{ContainerID: id, Resources: Resources{CPUs: c.want}})
+			s.launch(c, c.kernel)
+			out = append(out, Update{ContainerID: id, Resources: Resources{CPUs: c.kernel}})
 		}
 	}
 	return out
 }
 
-// Sent tells what became of updates that Next returned. A container that the runtime does not take is not told again
-// before its set changes. The tree is looked at anew: it may have moved on while the runtime wrote.
-func (s *Service) Sent(updates []Update, _ []string, _ error) {
-	s.mu.Lock()
+// Sent tells that the runtime has written what Next returned. A container that it did not take is not told again before
+// its set changes.
+func (s *Service) Sent(updates []Update) {
 	for _, u := range updates {
-		if c := s.containers[u.ContainerID]; c != nil {
-			c.told, c.sending, c.inflight = u.CPUs, false, nil
-		}
+		s.landed(u.ContainerID)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.announce()
-	s.mu.Unlock()
-	s.o.Engine.Recheck()
 }
 
-// landed is told when an answer to Update is in force.
+// launch notes that the runtime is told a set. The caller holds mu.
+func (s *Service) launch(c *container, cpus string) {
+	c.told, c.flying, c.landing = cpus, cpus, s.o.Clock.Now().Add(flight)
+}
+
+// landed notes that the runtime has written what it was told. Where the engine has moved on meanwhile, it looks again.
 func (s *Service) landed(id string) {
 	s.mu.Lock()
-	if c := s.containers[id]; c != nil {
-		c.inflight = nil
+	c := s.containers[id]
+	stale := c != nil && c.flying != "" && c.kernel != "" && c.kernel != c.flying
+	if c != nil {
+		c.flying = ""
 	}
 	s.mu.Unlock()
+	if stale {
+		s.o.Engine.Recheck()
+	}
 }
 
-// shrinking returns updates for containers that the runtime still has on CPUs that a new exclusive container is to have.
-func (s *Service) shrinking(_ *Container, _ string) []Update { return nil }
+// landingOn refuses the start of an exclusive container while the runtime may yet write one of its CPUs into the group
+// of another: the engine has seen that nobody is there, and that could end the moment after.
+func (s *Service) landingOn(c *Container) error {
+	s.mu.Lock()
+	own := s.containers[c.ID]
+	if own == nil || own.kernel == "" {
+		s.mu.Unlock()
+		return nil
+	}
+	now, threats := s.o.Clock.Now(), map[string]string{} // container id to UID
+	for id, x := range s.containers {
+		if x.flying != "" && now.Before(x.landing) && x.uid != c.UID && overlap(own.kernel, x.flying) {
+			threats[id] = x.uid
+		}
+	}
+	s.mu.Unlock()
+	for id, uid := range threats {
+		if s.o.Engine.Excludes(c.UID, uid) {
+			return &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrHandOverPending, Detail: fmt.Sprintf(
+				"the runtime is still writing an older set of container %s, with CPUs of %s", id, own.kernel)}
+		}
+	}
+	return nil
+}
+
+// shrinking returns updates for containers that the kernel still has on CPUs that a container of the pod uid is to have
+// for itself. As a rule there are none: the engine moves the pools when the pod is bound.
+func (s *Service) shrinking(uid, cpus string) []Update {
+	if cpus == "" || !s.o.Engine.Binds(uid) {
+		return nil
+	}
+	s.mu.Lock()
+	there := map[string]container{}
+	for id, x := range s.containers {
+		if x.uid != uid && overlap(cmp.Or(x.kernel, x.told), cpus) {
+			there[id] = *x
+		}
+	}
+	s.mu.Unlock()
+	var out []Update
+	for _, id := range slices.Sorted(maps.Keys(there)) {
+		x := there[id]
+		if !s.o.Engine.Excludes(uid, x.uid) {
+			continue
+		}
+		rows, err := s.o.Engine.Peek(apply.Container{PodUID: x.uid, Name: x.name, Group: x.group})
+		set := resources(rows).CPUs
+		if err != nil || set == "" || overlap(set, cpus) {
+			continue // the start waits until it is gone
+		}
+		s.mu.Lock()
+		if live := s.containers[id]; live != nil {
+			live.told = set
+		}
+		s.mu.Unlock()
+		out = append(out, Update{ContainerID: id, Resources: Resources{CPUs: set}})
+	}
+	return out
+}
+
+// overlap reports whether two lists have a CPU in common. One that cannot be read overlaps everything.
+func overlap(a, b string) bool {
+	x, err1 := cpuset.ParseIDs(a)
+	y, err2 := cpuset.ParseIDs(b)
+	if err1 != nil || err2 != nil {
+		return true
+	}
+	return slices.ContainsFunc(x, func(id int) bool { return slices.Contains(y, id) })
+}

@@ -7,11 +7,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -31,6 +33,8 @@ type Options struct {
 	// while it is not, unless AllowDegraded.
 	Degraded      func() string
 	AllowDegraded bool
+	// Clock is the real one when nil.
+	Clock clock.PassiveClock
 	// Report hears of the steps that did not go well. It must not block; nil drops them.
 	Report func(Trouble)
 }
@@ -62,13 +66,17 @@ type container struct {
 	uid, group, name, sandbox string
 	// told is the set that the runtime has stored for it, as far as that is known; answered is what Create said.
 	told, answered string
-	// want is the set that the kernel has since pass.
-	want    string
-	pass    uint64
-	sending bool // want is on its way
-	// inflight are the sets that the runtime may still write, whatever the tree says meanwhile.
-	inflight []string
+	// kernel is the set that the kernel has since pass; "" while nobody has told.
+	kernel string
+	pass   uint64
+	// flying is a set that the runtime was told and may write at any moment before landing, whatever the engine does
+	// meanwhile; "" when there is none.
+	flying  string
+	landing time.Time
 }
+
+// flight is how long a runtime may take to write what it was told. It tells when it is done, unless it failed.
+const flight = 5 * time.Second
 
 // New returns a Service that knows no pod yet.
 func New(o Options) *Service {
@@ -77,6 +85,9 @@ func New(o Options) *Service {
 	}
 	if o.Degraded == nil {
 		o.Degraded = func() string { return "" }
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
 	}
 	if o.Report == nil {
 		o.Report = func(Trouble) {}
@@ -129,6 +140,7 @@ func (s *Service) RunPod(_ context.Context, p Pod) error {
 	s.mu.Unlock()
 	d := introduced(&p)
 	s.o.Engine.Introduce(d)
+	s.o.Engine.Visit(p.UID) // the runtime gave the sandbox a group, or is about to
 	if !s.o.Writes() {
 		return nil
 	}
@@ -175,7 +187,7 @@ func (s *Service) Create(_ context.Context, c Container) (Answer, []Update, erro
 		known.told = a.CPUs
 	}
 	s.mu.Unlock()
-	return a, s.shrinking(&c, a.CPUs), nil
+	return a, s.shrinking(c.UID, a.CPUs), nil
 }
 
 // decide returns the rows of a container.
@@ -243,7 +255,11 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 		s.remember(&c)
 	}
 	s.o.Engine.Introduce(introduced(&c.Pod))
-	if err := s.o.Engine.Start(ctx, engineContainer(&c)); err != nil {
+	err := s.o.Engine.Start(ctx, engineContainer(&c))
+	if err == nil {
+		err = s.landingOn(&c)
+	}
+	if err != nil {
 		return s.judge(&c, err)
 	}
 	return nil
@@ -266,7 +282,7 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answe
 	if a.CPUs != "" {
 		known := s.remember(&c)
 		s.mu.Lock()
-		known.told = a.CPUs
+		s.launch(known, a.CPUs)
 		s.mu.Unlock()
 	}
 	return a, nil

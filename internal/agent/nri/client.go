@@ -106,16 +106,17 @@ func (c *Client) push(ctx context.Context, s stub.Stub) {
 			return
 		}
 		for updates := c.o.Pushes.Next(); len(updates) > 0 && ctx.Err() == nil; updates = c.o.Pushes.Next() {
-			c.send(s, updates)
+			c.send(ctx, s, updates)
 		}
 	}
 }
 
-func (c *Client) send(s stub.Stub, updates []hook.Update) {
-	rejected, err := s.UpdateContainers(toAPI(updates))
-	failed := make([]string, 0, len(rejected))
-	for _, u := range rejected {
-		failed = append(failed, u.GetContainerId())
+// send tells the runtime some updates. What fails there is told to nobody else: the kernel has the sets already, and
+// whoever writes older ones is undone.
+func (c *Client) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
+	failed, err := s.UpdateContainers(toAPI(updates))
+	if err != nil || len(failed) > 0 {
+		klog.FromContext(ctx).V(stubLevel).Info("The runtime did not take sets", "asked", len(updates), "failed", len(failed), "err", err)
 	}
-	c.o.Pushes.Sent(updates, failed, err)
+	c.o.Pushes.Sent(updates)
 }

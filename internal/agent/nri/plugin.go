@@ -54,8 +54,8 @@ type Pushes interface {
 	News() <-chan struct{}
 	// Next returns the next updates to send; none when there are no more.
 	Next() []hook.Update
-	// Sent tells how it went.
-	Sent(updates []hook.Update, failed []string, err error)
+	// Sent tells that the runtime has taken them, or never will.
+	Sent(updates []hook.Update)
 }
 
 // Client keeps the plugin connected to a runtime.
