@@ -162,6 +162,16 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			l.tampered = true
 			_ = w.tree.Write(l.Group, desired.CPUs, rapid.SampledFrom([]string{"0-11", "3", "5-7", "0,6"}).Draw(t, "value"))
 		},
+		"throttle": func(t *rapid.T) { // a stranger writes quotas; a v1 kernel refuses those above the pod's
+			l := w.pick("leaf", func(l *simLeaf) bool { return live(l) && l.pod.inAPI && l.pod.Entry.Role.Binds() })
+			if l == nil {
+				return
+			}
+			file, _ := w.dialect.Quota()
+			for _, group := range []string{l.Group, l.PodGroup} {
+				_ = w.tree.Write(group, file, rapid.SampledFrom([]string{"50000", "200000"}).Draw(t, "quota"))
+			}
+		},
 		"swap": func(t *rapid.T) { // a stranger exchanges the sets of two exclusive pods
 			bound := func(l *simLeaf) bool { return live(l) && l.pod.inAPI && l.pod.Entry.Role.Binds() }
 			a, b := w.pick("leaf", bound), w.pick("other leaf", bound)

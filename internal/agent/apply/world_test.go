@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -308,12 +309,24 @@ func (w *world) mkdir(p *simPod) *simLeaf {
 	w.serial++
 	group := w.groupOf(p)
 	c := apply.Container{PodUID: p.Entry.UID, Name: "c", PodGroup: group, Group: path.Join(group, fmt.Sprintf("c%d", w.serial))}
-	if err := w.tree.MkdirAll(c.Group); err != nil {
-		w.t.Fatal(err)
+	if _, err := w.tree.Read(group, desired.CPUs); err != nil { // the pod's first container
+		w.must(w.tree.MkdirAll(group))
+		w.limit(p, group, 4)
 	}
+	w.must(w.tree.MkdirAll(c.Group))
+	w.limit(p, c.Group, 3)
 	l := &simLeaf{Container: c, pod: p}
 	w.leaves[c.Group] = l
 	return l
+}
+
+// limit gives a group the quota that the kubelet gives to pods with limits: so many whole CPUs. A v1 kernel refuses it
+// while a stranger holds the pod to less.
+func (w *world) limit(p *simPod, group string, cpus int) {
+	if p.Entry.Role.Binds() {
+		file, _ := w.dialect.Quota()
+		_ = w.tree.Write(group, file, strconv.Itoa(100000*cpus))
+	}
 }
 
 // applyAnswer does what the runtime does with the answer to Create: it may be old by now.
