@@ -123,9 +123,15 @@ func (s *Service) shrinking(uid, cpus string) []Update {
 		return nil
 	}
 	s.mu.Lock()
-	there := map[string]container{}
+	there, judged := map[string]container{}, map[string]bool{} // most containers have one of a few sets
 	for id, x := range s.containers {
-		if x.uid != uid && overlap(cmp.Or(x.kernel, x.told), cpus) {
+		set := cmp.Or(x.kernel, x.told)
+		yes, known := judged[set]
+		if !known {
+			yes = overlap(set, cpus)
+			judged[set] = yes
+		}
+		if yes && x.uid != uid {
 			there[id] = *x
 		}
 	}

@@ -104,13 +104,11 @@ func (s *Service) Ready() bool { return !s.o.Writes() || s.o.Engine.Ready() }
 // Sync implements Handler. The tree itself is brought in order by the engine, which looks at all of it anew.
 func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([]Update, error) {
 	s.mu.Lock()
-	lost := map[string]bool{}
+	lost, ended := map[string]bool{}, s.containers
 	for _, uid := range s.sandboxes {
 		lost[uid] = true
 	}
-	clear(s.sandboxes)
-	clear(s.containers)
-	clear(s.byGroup)
+	s.sandboxes, s.containers, s.byGroup = map[string]string{}, map[string]*container{}, map[string]string{}
 	for i := range pods {
 		s.sandboxes[pods[i].ID] = pods[i].UID
 		delete(lost, pods[i].UID)
@@ -124,10 +122,14 @@ func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([
 	}
 	for i := range containers {
 		c := &containers[i]
+		delete(ended, c.ID)
 		s.remember(c)
 		if at := groupOf(c.Cgroup); at != "" {
-			s.o.Engine.Know(engineContainer(c), !c.Running && c.Ended)
+			s.o.Engine.Know(engineContainer(c), c.Ended)
 		}
+	}
+	for id, c := range ended {
+		s.o.Engine.Stop(apply.Container{PodUID: c.uid, ID: id, Name: c.name, Group: c.group})
 	}
 	s.o.Engine.Recheck()
 	return nil, nil
