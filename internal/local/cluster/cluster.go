@@ -24,11 +24,12 @@ type Options struct {
 	// Joined are the names of nodes that somebody else runs: they get the credentials of a kubelet and an agent. With them
 	// alone there are no simulated nodes.
 	Joined []string
-	// Schedulers is the number of scheduler replicas, 1 to datadir.MaxSchedulers; one leads, the others wait.
+	// Schedulers is the number of scheduler replicas, up to datadir.MaxSchedulers; one leads, the others wait.
 	Schedulers int
 	// Binary is run as `BINARY VERB --data DIR` for each child, with the verbs below.
 	Binary string
-	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers.
+	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers; without Admission
+	// there is no manager.
 	Manifests, Admission [][]byte
 	// Report hears of each step; it is called from several goroutines.
 	Report func(Step)

@@ -69,6 +69,9 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 	if err := c.release(datadir.Webhooks, datadir.ManagerHealth); err != nil {
 		return err
 	}
+	if len(o.Admission) == 0 {
+		return nil
+	}
 	ready := get("http://"+c.ports.Address(datadir.ManagerHealth)+"/readyz", nil)
 	if err := c.run(ctx, o, ManagerVerb, managerName, ready); err != nil {
 		return err
