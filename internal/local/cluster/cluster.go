@@ -53,11 +53,11 @@ type Cluster struct {
 	dir    datadir.Dir
 	nodes  []datadir.Node
 	joined []string
-	lock  *datadir.Lock
-	ports *datadir.Ports
-	log   *os.File
-	plane *plane.Plane
-	begun time.Time
+	lock   *datadir.Lock
+	ports  *datadir.Ports
+	log    *os.File
+	plane  *plane.Plane
+	begun  time.Time
 
 	report func(Step)
 

@@ -42,6 +42,8 @@ type Needs struct {
 	Tools []string
 	// Binaries are commands of Tenon, such as "tenon-agent".
 	Binaries []string
+	// Plane asks for a control plane, see Stage.Plane; the binary "tenon" runs it.
+	Plane bool
 }
 
 // Tests is a *testing.M.
@@ -54,7 +56,7 @@ func Main(m Tests, n Needs) int {
 	case first:
 		return beFirst()
 	case within:
-		return runTests(m)
+		return runTests(m, n)
 	}
 	code, err := enter(m, n)
 	if err != nil {
@@ -76,6 +78,9 @@ func enter(m Tests, n Needs) (int, error) {
 	if err := hierarchies.Sweep(); err != nil {
 		return 1, fmt.Errorf("sweep groups of earlier runs: %w", err)
 	}
+	if n.Plane {
+		n.Binaries = append(n.Binaries, "tenon")
+	}
 	if err := prepare(n); err != nil {
 		return 1, err
 	}
@@ -94,7 +99,7 @@ func enter(m Tests, n Needs) (int, error) {
 		if err := raiseLoopback(); err != nil {
 			return 1, err
 		}
-		code = runTests(m)
+		code = runTests(m, n)
 	} else if code, err = unshare(); err != nil {
 		return 1, err
 	}
@@ -110,7 +115,21 @@ func enter(m Tests, n Needs) (int, error) {
 }
 
 // runTests is what happens on the stage.
-func runTests(m Tests) int { return m.Run() }
+func runTests(m Tests, n Needs) int {
+	err := errors.Join(os.RemoveAll(base), os.MkdirAll(base, 0o755), forgetAgent())
+	defer os.RemoveAll(base)
+	if err == nil && n.Plane {
+		var stop func()
+		if stop, err = startPlane(); err == nil {
+			defer stop()
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "level %d: %v\n", n.Level, err)
+		return 1
+	}
+	return m.Run()
+}
 
 // report prints the last line.
 func report(n Needs, code int, counted string) error {

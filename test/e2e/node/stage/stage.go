@@ -109,7 +109,7 @@ func (s *Stage) end() {
 		p.Kill()
 	}
 	s.keepLogs()
-	err := errors.Join(s.killShims(), s.hierarchies.Remove(s.group), s.unmount(), os.RemoveAll(s.dir))
+	err := errors.Join(s.killShims(), s.hierarchies.Remove(s.group), s.unmount(), os.RemoveAll(s.dir), forgetAgent())
 	if err != nil {
 		s.t.Errorf("end the stage: %v", err)
 	}
