@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,7 @@ type Agent struct {
 	outdated chan struct{}
 
 	problems problems
+	drifts   drifts
 	// When the loop of follow and the engine last did something.
 	followed, passed pulse
 
@@ -52,8 +54,13 @@ type Agent struct {
 	node        *corev1.Node
 	mode        probe.Mode
 	modeChanged chan struct{} // closed and replaced when mode changes
+	settings    settings
+	resources   resources
+	recorded    probe.KubeletState // by the kubelet's files alone
 	state       probe.KubeletState
-	since       metav1.Time
+	since       metav1.Time // when take-over phase 2 began
+	until       time.Time   // when the static kubelet whose pins are left was gone; zero while there is one, or none was
+	mismatch    string      // the policy that the kubelet's record names against its settings
 	facts       ledger.Facts
 	applied     error // why the cgroup tree is not in order yet; nil once it was
 
@@ -62,7 +69,8 @@ type Agent struct {
 	reporter                *report.Reporter
 	volcano                 *report.NumatopologyReporter // nil unless it is asked for
 	conditions              *conditions
-	conflicts               *conflicts
+	conflicts               *conflicts // of the writers of objects
+	degraded, contradictory *conflicts // of the sources that the agent reads
 }
 
 // errStarting is what Ready says before Run has come far.
@@ -88,7 +96,8 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Kubelet.Runs(reading.Machine); err != nil {
+	known := begin(&o)
+	if err := known.inForce.Runs(reading.Machine); err != nil {
 		reading.Notes = append(reading.Notes, "a kubelet with these settings would not start here: "+err.Error())
 	}
 	boot, err := host.BootID(o.Root)
@@ -98,15 +107,16 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{
 		o: o, machine: o.Shared.intern(reading.Machine), presence: presence, notes: reading.Notes, boot: boot,
 		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), outdated: make(chan struct{}, 1), modeChanged: make(chan struct{}), applied: errStarting,
-		problems: problems{annotations: map[types.UID]string{}},
+		problems: problems{annotations: map[types.UID]string{}}, settings: known,
 	}
+	a.recallPins()
 	a.mode, _ = probe.ModeOf(o.Switches, a.isStatic(), "")
 	if err := a.findCgroups(); err != nil {
 		return nil, err
 	}
 	a.engine = apply.New(apply.Options{
 		Cgroup: a.o.Cgroup, Roots: a.o.CgroupRoots, Report: a.tell, Timed: a.timed, Resync: o.Resync, Clock: o.Clock,
-		KubeletKeepsMemory:  o.Kubelet.MemoryPolicy != "" && o.Kubelet.MemoryPolicy != "None",
+		KubeletKeepsMemory:  keepsMemory(known.inForce),
 		AllowUnallocatedLSR: o.AllowUnallocatedLSR,
 		Checkpoint:          apply.File(o.Root.Path(grantsFile)),
 		Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
@@ -145,11 +155,15 @@ func kubepods(root string) []string {
 	return []string{path.Join(root, "kubepods"), hook.PodGroup(strings.TrimPrefix(slice+"-kubepods.slice", "-"))}
 }
 
-func (a *Agent) isStatic() bool { return a.o.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic }
+func (a *Agent) isStatic() bool { return a.kubelet().CPUPolicy == annotation.KubeletPolicyStatic }
 
-// keepsRecords reports whether the kubelet records something of most pods that it admits.
+// keepsRecords reports whether the kubelet records something of most pods that it admits, or has left some pinned.
 func (a *Agent) keepsRecords() bool {
-	return a.isStatic() || a.o.Kubelet.MemoryPolicy == annotation.KubeletMemoryStatic || a.o.Devices != nil
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := a.settings.inForce
+	return k.CPUPolicy == annotation.KubeletPolicyStatic || k.MemoryPolicy == annotation.KubeletMemoryStatic ||
+		a.o.Devices != nil || len(a.resources.devices) > 0 || !a.until.IsZero()
 }
 
 // Machine returns the node's machine.
@@ -215,6 +229,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.run(a.reporter.Run)
 	g.run(a.follow)
 	g.run(a.watchVersion)
+	if a.o.WatchKubelet {
+		g.run(func(ctx context.Context) error { return host.WatchKubelet(ctx, a.o.Root, a.hintKubelet) })
+	}
 	g.run(a.serveRuntimes)
 	if a.volcano != nil {
 		g.run(a.publishNumatopology)
@@ -239,6 +256,8 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node", a.o.Node)
 	}
 	a.conflicts = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
+	a.degraded = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
+	a.contradictory = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
 	a.reporter = report.New(report.Options{
 		Objects: objects, Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology,
 		SetCondition: a.conflicts.of("NodeResourceTopology"),

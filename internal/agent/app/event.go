@@ -15,6 +15,7 @@ import (
 
 // tell passes on what the engine did to a file of the cgroup tree.
 func (a *Agent) tell(r apply.Record) {
+	a.drifts.note(r, a.o.Clock.Now())
 	m := a.o.Shared.Metrics
 	var note string
 	warn := true

@@ -422,7 +422,7 @@ func TestKubectlGetsAClearText(t *testing.T) {
 		"/attach/default/p/main":        "nothing can be executed",
 	} {
 		w := httptest.NewRecorder()
-		handler(metrics.NewKubeRegistry()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		handler(metrics.NewKubeRegistry(), &agents{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if !strings.Contains(w.Body.String(), want) || !strings.HasPrefix(w.Body.String(), "simulated container: ") {
 			t.Errorf("%s answers %q, want a text with %q", path, w.Body.String(), want)
 		}

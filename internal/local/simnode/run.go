@@ -81,7 +81,8 @@ func Run(ctx context.Context, o Options) error {
 	shared := app.NewShared()
 	registry := metrics.NewKubeRegistry()
 	shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)
-	port, stop, err := serve(ctx, o, registry)
+	working := &agents{}
+	port, stop, err := serve(ctx, o, registry, working)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func Run(ctx context.Context, o Options) error {
 				cancel(err)
 				return
 			}
-			n.shared = shared
+			n.shared, n.working = shared, working
 			n.events = broadcaster.NewRecorder(scheme.Scheme, "kubelet")
 			n.agentEvents = broadcaster.NewRecorder(scheme.Scheme, "tenon-agent")
 			n.run(ctx)
@@ -122,6 +123,7 @@ type node struct {
 	tree        *kernel.Tree
 	root        host.Root
 	shared      *app.Shared
+	working     *agents
 	events      events.EventRecorder
 	agentEvents events.EventRecorder
 	kubelet     *kubelet
@@ -207,6 +209,7 @@ func (n *node) runAgent(ctx context.Context) error {
 	}
 	n.kubelet.use(&hooks{Hooks: a.Hooks(), owns: func() bool { return a.Mode() == probe.Own }})
 	defer n.kubelet.use(nil)
+	defer n.working.add(a)()
 	return a.Run(ctx)
 }
 

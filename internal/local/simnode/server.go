@@ -7,9 +7,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/inspect"
 )
 
 // What kubectl shows.
@@ -19,7 +24,7 @@ const (
 )
 
 // serve starts the kubelets' endpoint and returns its port; 0 when there is none. It listens before it returns.
-func serve(ctx context.Context, o Options, registry metrics.KubeRegistry) (port int, stop func(), err error) {
+func serve(ctx context.Context, o Options, registry metrics.KubeRegistry, working *agents) (port int, stop func(), err error) {
 	if o.Address == "" {
 		return 0, func() {}, nil
 	}
@@ -32,7 +37,7 @@ func serve(ctx context.Context, o Options, registry metrics.KubeRegistry) (port 
 		return 0, nil, fmt.Errorf("kubelet endpoint: %w", err)
 	}
 	server := &http.Server{
-		Handler: handler(registry), ReadHeaderTimeout: 10 * time.Second,
+		Handler: handler(registry, working), ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	}
 	done := make(chan struct{})
@@ -51,12 +56,37 @@ func serve(ctx context.Context, o Options, registry metrics.KubeRegistry) (port 
 	return l.Addr().(*net.TCPAddr).Port, stop, nil
 }
 
-// handler answers what kubectl asks a kubelet for, with a clear text, and the metrics of all agents. There is nothing behind it that would need
-// authentication.
-func handler(registry metrics.KubeRegistry) http.Handler {
+// agents are those that work at the moment.
+type agents struct {
+	mu   sync.Mutex // guards the field below
+	list []*app.Agent
+}
+
+// add makes an agent known until leave is called.
+func (a *agents) add(agent *app.Agent) (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.list = append(a.list, agent)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.list = slices.DeleteFunc(a.list, func(other *app.Agent) bool { return other == agent })
+	}
+}
+
+func (a *agents) all() []*app.Agent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.list)
+}
+
+// handler answers what kubectl asks a kubelet for, with a clear text, and what the agents of all nodes serve. There is
+// nothing behind it that would need authentication.
+func handler(registry metrics.KubeRegistry, working *agents) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	mux.Handle("GET /metrics", metrics.HandlerFor(registry, metrics.HandlerOpts{}))
+	mux.Handle("GET "+inspect.Pattern, app.InspectHandler(working.all))
 	mux.HandleFunc("/containerLogs/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, noLogs) })
 	for _, path := range []string{"/exec/", "/attach/", "/portForward/", "/run/"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, noExec, http.StatusNotImplemented) })
