@@ -28,6 +28,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/agent/inspect"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -318,20 +319,21 @@ func TestExplanationsAsGolden(t *testing.T) {
 	_, pending := waiting(t)
 	bound := placed()
 	r := renderer{now: born.Add(4*time.Minute + 12*time.Second)}
-	golden(t, "explain-pending.txt", r.pod(pending, corev1.PodPending))
-	golden(t, "explain-bound.txt", r.pod(bound, corev1.PodRunning))
-	golden(t, "explain-followed.txt", r.pod(followed(), corev1.PodRunning))
-	golden(t, "explain-mispredicted.txt", r.pod(followed("mask", "device"), corev1.PodRunning))
-	golden(t, "explain-rejected.txt", r.pod(turnedDown(), corev1.PodFailed))
+	golden(t, "explain-pending.txt", r.pod(explained{Pod: pending}, corev1.PodPending))
+	golden(t, "explain-bound.txt", r.pod(explained{Pod: bound, Actual: kept()}, corev1.PodRunning))
+	golden(t, "explain-drifted.txt", r.pod(explained{Pod: bound, Actual: drifted()}, corev1.PodRunning))
+	golden(t, "explain-followed.txt", r.pod(explained{Pod: followed()}, corev1.PodRunning))
+	golden(t, "explain-mispredicted.txt", r.pod(explained{Pod: followed("mask", "device")}, corev1.PodRunning))
+	golden(t, "explain-rejected.txt", r.pod(explained{Pod: turnedDown()}, corev1.PodFailed))
 	r.width, r.ascii = 60, true
-	golden(t, "explain-narrow.txt", r.pod(pending, corev1.PodPending))
-	for _, line := range strings.Split(r.pod(pending, corev1.PodPending), "\n") {
+	golden(t, "explain-narrow.txt", r.pod(explained{Pod: pending}, corev1.PodPending))
+	for _, line := range strings.Split(r.pod(explained{Pod: pending}, corev1.PodPending), "\n") {
 		if len([]rune(line)) > 60 {
 			t.Errorf("wider than the terminal: %s", line)
 		}
 	}
-	for name, answer := range map[string]explain.Pod{
-		"explain-pending.json": pending, "explain-bound.json": bound, "explain-rejected.json": turnedDown(),
+	for name, answer := range map[string]explained{
+		"explain-pending.json": {Pod: pending}, "explain-bound.json": {Pod: bound, Actual: kept()}, "explain-rejected.json": {Pod: turnedDown()},
 	} {
 		var out strings.Builder
 		if err := printAnswer(&out, "json", answer, nil); err != nil {
@@ -379,6 +381,14 @@ func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod, topologies 
 			}
 		}
 		answer(w, 404, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404})
+	})
+	// What the agents of the nodes say, as the simulated kubelets pass it on.
+	mux.HandleFunc("GET /api/v1/nodes/epyc/proxy"+inspect.Pattern, func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("name") != "lse" {
+			answer(w, 404, map[string]string{"message": "no such pod here"})
+			return
+		}
+		answer(w, 200, kept())
 	})
 	mux.HandleFunc("GET /apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, 200, v1alpha2.NodeResourceTopologyList{
@@ -467,7 +477,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		},
 		"its alias, and the gate for pipelines": {[]string{"why", "pod/train", "--kubeconfig", with, "--exit-code"}, ExitNegative, []string{"root cause"}, nil},
 		"all the nodes that refuse it":          {[]string{"explain", "train", "--kubeconfig", with, "--all"}, ExitOK, []string{"96 nodes like cpu-00"}, nil},
-		"a pod that runs":                       {[]string{"explain", "pods", "lse", "--kubeconfig", with}, ExitOK, []string{"Running", "exclusive CPUs 0-2,32-33", "why here", "score 385 against 372 of xeon"}, nil},
+		"a pod that runs":                       {[]string{"explain", "pods", "lse", "--kubeconfig", with}, ExitOK, []string{"Running", "exclusive CPUs 0-2,32-33", "cpuset.cpus 0-2,32-33, as wanted", "why here", "score 385 against 372 of xeon"}, nil},
 		"for programs":                          {[]string{"explain", "train", "--kubeconfig", with, "-o", "json"}, ExitOK, []string{`"rootCause": {`, `"code": "InsufficientExclusiveCPU"`}, nil},
 		"a pod that waits, without a scheduler": {
 			[]string{"explain", "train", "--kubeconfig", without},
@@ -475,9 +485,9 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			[]string{"InsufficientExclusiveCPU   (2 nodes)", "from API objects alone", "no scheduler was asked"},
 			nil,
 		},
-		"a pod that runs, without a scheduler": {[]string{"explain", "lse", "--kubeconfig", without}, ExitOK, []string{"exclusive CPUs 0-1,32-33", "2 whole cores"}, nil},
+		"a pod that runs, without a scheduler": {[]string{"explain", "lse", "--kubeconfig", without}, ExitOK, []string{"exclusive CPUs 0-1,32-33", "2 whole cores", "what the kernel has is not known: no agent runs on node epyc (namespace tenon-system, label app.kubernetes.io/name=tenon-agent)"}, nil},
 		"a scheduler that does not answer": {
-			[]string{"explain", "web", "--kubeconfig", with}, ExitOK, []string{"CPU shared pool"}, []string{"waits for leadership: the instance is not leader; this is what the objects say"},
+			[]string{"explain", "web", "--kubeconfig", with}, ExitOK, []string{"CPU shared pool", "what the kernel has is not known: the agent answers: no such pod here"}, []string{"waits for leadership: the instance is not leader; this is what the objects say"},
 		},
 		"everything that waits":               {[]string{"explain", "--kubeconfig", without}, ExitOK, []string{"ROOT CAUSE", "InsufficientExclusiveCPU", "default/train"}, nil},
 		"nothing waits":                       {[]string{"explain", "--kubeconfig", without, "-n", "ml"}, ExitOK, []string{"no pod is pending"}, nil},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -31,6 +32,7 @@ import (
 type cluster struct {
 	core    kubernetes.Interface
 	dynamic dynamic.Interface
+	config  *rest.Config
 }
 
 func connect(flags genericclioptions.RESTClientGetter) (cluster, error) {
@@ -48,7 +50,7 @@ func connect(flags genericclioptions.RESTClientGetter) (cluster, error) {
 	if err != nil {
 		return cluster{}, fmt.Errorf("make a client: %w", err)
 	}
-	return cluster{core, dyn}, nil
+	return cluster{core, dyn, config}, nil
 }
 
 // account is what the API says of nodes and their pods, as the scheduler would account it.

@@ -102,13 +102,15 @@ func (o *explainOptions) run(ctx context.Context, flags genericclioptions.RESTCl
 	if o.hintTable {
 		return o.hints(ctx, cl, scheduler, streams.Out, streams.ErrOut, p, namespace, name)
 	}
-	answer, phase, err := explainPod(ctx, cl, scheduler, streams.ErrOut, namespace, name)
+	said, pod, err := explainPod(ctx, cl, scheduler, streams.ErrOut, namespace, name)
 	if err != nil {
 		return err
 	}
+	answer := explained{Pod: said}
+	cl.addActual(ctx, flags, &answer, pod)
 	r := renderer{paint: p, now: time.Now(), width: terminalWidth(streams.Out), everything: o.everything}
 	err = printAnswer(streams.Out, o.format, answer, func(w io.Writer) error {
-		_, err := io.WriteString(w, r.pod(answer, phase))
+		_, err := io.WriteString(w, r.pod(answer, pod.Status.Phase))
 		return err
 	})
 	if err == nil && o.exitCode && answer.RootCause != nil {
@@ -117,33 +119,33 @@ func (o *explainOptions) run(ctx context.Context, flags genericclioptions.RESTCl
 	return err
 }
 
-// explainPod asks the scheduler, and falls back on what the objects say. It also returns the pod's phase.
-func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, namespace, name string) (explain.Pod, corev1.PodPhase, error) {
+// explainPod asks the scheduler, and falls back on what the objects say. It also returns the pod.
+func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, namespace, name string) (explain.Pod, *corev1.Pod, error) {
 	pod, err := cl.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return explain.Pod{}, "", cl.noSuchPod(ctx, namespace, name)
+		return explain.Pod{}, nil, cl.noSuchPod(ctx, namespace, name)
 	}
 	if err != nil {
-		return explain.Pod{}, "", fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
+		return explain.Pod{}, nil, fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
 	}
 	if scheduler != nil {
 		answer, err := scheduler.explain(ctx, namespace, name)
 		if err == nil {
 			cl.addAge(ctx, &answer)
-			return answer, pod.Status.Phase, nil
+			return answer, pod, nil
 		}
 		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
 	}
 	answer := explain.FromObject(pod)
 	if pod.Spec.NodeName != "" {
 		if err := cl.addPlacement(ctx, &answer, pod); err != nil {
-			return explain.Pod{}, "", err
+			return explain.Pod{}, nil, err
 		}
 	}
 	if scheduler == nil {
 		answer.Notes = append(answer.Notes, "no scheduler was asked: "+errNoDiagnostics.Error())
 	}
-	return answer, pod.Status.Phase, nil
+	return answer, pod, nil
 }
 
 // addPlacement tells where the pod is, as its node's objects say.

@@ -42,12 +42,12 @@ func (r *renderer) line(label, format string, args ...any) {
 	}
 }
 
-func (r *renderer) pod(p explain.Pod, phase corev1.PodPhase) string {
+func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 	r.lines = nil
-	r.head(p, phase)
+	r.head(p.Pod, phase)
 	r.queue(p.Queue)
 	if p.RootCause != nil {
-		r.cause(p)
+		r.cause(p.Pod)
 		r.nodes(p.Candidates)
 	}
 	if p.Rejection != nil {
@@ -58,6 +58,9 @@ func (r *renderer) pod(p explain.Pod, phase corev1.PodPhase) string {
 			r.placement(*p.Placement)
 		}
 		r.kubelet(*p.Placement)
+	}
+	if p.Actual != nil {
+		r.actual(*p.Actual)
 	}
 	if p.Decision != nil {
 		r.decision(*p.Decision)

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+
+	"github.com/tenon-project/tenon/internal/agent/inspect"
+	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+)
+
+// explained is the answer about one pod: what the scheduler says, and what the kernel of its node has.
+type explained struct {
+	explain.Pod
+	// Actual is absent for pods that are on no node, and where nobody could be asked.
+	Actual *inspect.Pod `json:"actual,omitempty"`
+}
+
+// Where the agents of a real cluster are, and their address inside their pods.
+const (
+	agentNamespace = "tenon-system"
+	agentSelector  = "app.kubernetes.io/name=tenon-agent"
+	agentPort      = 10271
+)
+
+// actualTimeout bounds the question: the rest of the answer is there already.
+const actualTimeout = 5 * time.Second
+
+// actual asks the agent of the pod's node what the kernel has. In a local cluster the simulated kubelets answer for the
+// agents; elsewhere a port is forwarded to the agent's pod, with the rights of the user.
+func (c cluster) actual(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) (inspect.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, actualTimeout)
+	defer cancel()
+	var out inspect.Pod
+	text, err := c.askAgent(ctx, flags, pod)
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		return out, fmt.Errorf("read the agent's answer: %w", err)
+	}
+	if out.UID != string(pod.UID) {
+		return out, errors.New("the agent tells of another pod of that name")
+	}
+	return out, nil
+}
+
+func (c cluster) askAgent(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) ([]byte, error) {
+	target := inspect.Path(pod.Namespace, pod.Name)
+	_, err := addressesInKubeconfig(flags)
+	switch {
+	case err == nil: // a local cluster
+		text, err := c.core.CoreV1().RESTClient().Get().Resource("nodes").Name(pod.Spec.NodeName).SubResource("proxy").
+			Suffix(target).Do(ctx).Raw()
+		if message := said(text); err != nil && message != "" && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("the agent answers: %s", message)
+		}
+		return text, rightMissing(err, "get on nodes/proxy")
+	case !errors.Is(err, errNoDiagnostics):
+		return nil, err
+	}
+	agent, err := c.agentOn(ctx, pod.Spec.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	return c.forward(ctx, agent, target)
+}
+
+// agentOn returns the pod of the agent of a node.
+func (c cluster) agentOn(ctx context.Context, node string) (string, error) {
+	pods, err := c.core.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{
+		LabelSelector: agentSelector, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return "", rightMissing(err, "list on pods of namespace "+agentNamespace)
+	}
+	for _, p := range pods.Items {
+		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			return p.Name, nil
+		}
+	}
+	return "", fmt.Errorf("no agent runs on node %s (namespace %s, label %s)", node, agentNamespace, agentSelector)
+}
+
+// forward asks an agent over a port of its pod.
+func (c cluster) forward(ctx context.Context, agent, target string) ([]byte, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	at := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(agentNamespace).Name(agent).SubResource("portforward").URL()
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
+	stop, ready := make(chan struct{}), make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", agentPort)}, stop, ready, io.Discard, io.Discard)
+	if err != nil {
+		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	defer func() { close(stop) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, ctx.Err())
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
+	}
+	return fetch(ctx, fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, target))
+}
+
+// maxAnswer bounds what an agent may say about one pod.
+const maxAnswer = 4 << 20
+
+func fetch(ctx context.Context, target string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }() // reading is done
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return text, nil
+	}
+	return nil, fmt.Errorf("the agent answers: %s", cmp.Or(said(text), response.Status))
+}
+
+// said is the message in the JSON of an error; "" when there is none.
+func said(text []byte) string {
+	var e struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(text, &e) != nil {
+		return ""
+	}
+	return e.Message
+}
+
+// rightMissing names the right that a refusal is about.
+func rightMissing(err error, right string) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%s is missing: %w", right, err)
+	}
+	return err
+}
+
+// addActual asks the agent about a pod that runs somewhere. That nobody answers is a note: the rest still stands.
+func (c cluster) addActual(ctx context.Context, flags genericclioptions.RESTClientGetter, answer *explained, pod *corev1.Pod) {
+	if pod.Spec.NodeName == "" || answer.State != explain.Bound || answer.Rejection != nil {
+		return
+	}
+	actual, err := c.actual(ctx, flags, pod)
+	if err != nil {
+		answer.Notes = append(answer.Notes, "what the kernel has is not known: "+err.Error())
+		return
+	}
+	answer.Actual = &actual
+}
+
+// actual has two lines for each container: what its files have, and where they are.
+func (r *renderer) actual(p inspect.Pod) {
+	label := "actual"
+	for _, g := range p.Groups {
+		who := g.Container + ": "
+		if g.Container == "" {
+			who = ""
+		}
+		if g.Gone {
+			r.line(label, "%sits cgroup is gone: %s", who, g.Path)
+			label = ""
+			continue
+		}
+		mark := ""
+		for _, v := range g.Values {
+			if v.State == inspect.Differs || v.State == inspect.Unreadable {
+				mark = r.symbol("✗", "x") + " "
+			}
+			r.line(mark+label, "%s", who+valueText(v))
+			label, mark = "", ""
+		}
+		r.line("", "  %s", g.Path)
+		if g.Drift != nil {
+			r.line("", "  %s", r.driftText(*g.Drift))
+		}
+	}
+	for _, n := range p.Notes {
+		r.line(label, "%s", n)
+		label = ""
+	}
+}
+
+func valueText(v inspect.Value) string {
+	has := v.File + " " + v.Got
+	if v.Got == "" {
+		has = v.File + " is empty"
+	}
+	if v.Effective != "" && v.Effective != v.Got {
+		has += " (effective " + v.Effective + ")"
+	}
+	switch v.State {
+	case inspect.Matches:
+		return fmt.Sprintf("%s, as wanted (%s)", has, v.Cause)
+	case inspect.Differs:
+		text := fmt.Sprintf("%s, wanted %s (%s)", has, v.Want, v.Cause)
+		if v.AtCreation {
+			text += ": set when the container is created, and left alone"
+		}
+		return text
+	case inspect.Unreadable:
+		return fmt.Sprintf("%s cannot be read: %s", v.File, v.Error)
+	}
+	return fmt.Sprintf("%s, %s", has, v.Cause)
+}
+
+func (r *renderer) driftText(d inspect.Drift) string {
+	text := fmt.Sprintf("drifted %s ago: somebody set %s to %q instead of %q", age(r.now.Sub(d.Seen)), d.File, d.Got, d.Want)
+	if d.Repaired != nil {
+		return text + ", set back " + age(r.now.Sub(*d.Repaired)) + " ago"
+	}
+	return text + ", not set back yet"
+}
