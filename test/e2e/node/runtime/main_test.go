@@ -10,5 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(stage.Main(m, stage.Needs{Level: 3, Unit: "cases"}))
+	os.Exit(stage.Main(m, stage.Needs{
+		Level: 3, Unit: "cases", Plane: true, Binaries: []string{"tenon-agent", "tenon-runtime-proxy"},
+	}))
 }

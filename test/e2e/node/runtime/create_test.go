@@ -1,0 +1,26 @@
+//go:build e2e_node
+
+package runtime
+
+import "testing"
+
+// paths are the ways in which a container comes by the agent before it starts.
+var paths = []path{byNRI, byProxy}
+
+func TestAContainerStartsOnItsCPUs(t *testing.T) {
+	for _, by := range paths {
+		t.Run(string(by), func(t *testing.T) {
+			w := newWorld(t, by, options{})
+			_, plain := w.run(pod("plain"))
+			w.wants(plain, allCPUs)
+
+			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), onNode(exclusive, 0)))
+			w.wants(bound, exclusive)
+			w.never(bound, exclusive)
+			w.wants(plain, shared)
+			w.file(bound.Group, "cpuset.mems", "0", "cpuset.mems", "0")
+			w.file(bound.Group, "cpu.shares", "1024", "cpu.weight", "100")
+			w.file(bound.Group, "cpu.cfs_quota_us", "-1", "cpu.max", "max 100000")
+		})
+	}
+}
