@@ -1,0 +1,205 @@
+package kubeletapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// Config is what a kubelet runs with.
+type Config struct {
+	// Kubelet are the settings that placements depend on. Its Version is empty, the Node tells it; ReservedCPUs are those
+	// of reservedSystemCPUs alone.
+	Kubelet host.Kubelet
+	// ReservedMilliCPU is what kubeReserved and systemReserved come to. A static policy without reservedSystemCPUs keeps so
+	// many CPUs for itself, rounded up.
+	ReservedMilliCPU int64
+	// EvictionHard are the thresholds by signal, such as memory.available: "100Mi".
+	EvictionHard map[string]string
+	// CgroupRoot is the group below which the kubelet makes its own; "" and "/" are the root.
+	CgroupRoot   string
+	CgroupDriver host.Driver
+	// RuntimeEndpoint is containerRuntimeEndpoint, such as unix:///run/containerd/containerd.sock.
+	RuntimeEndpoint string
+}
+
+// configz is the part of the answer that is read. Fields that are not listed here may be anything.
+type configz struct {
+	Kubelet *struct {
+		CPUManagerPolicy             string            `json:"cpuManagerPolicy"`
+		CPUManagerPolicyOptions      map[string]string `json:"cpuManagerPolicyOptions"`
+		ReservedSystemCPUs           string            `json:"reservedSystemCPUs"`
+		MemoryManagerPolicy          string            `json:"memoryManagerPolicy"`
+		ReservedMemory               []reservation     `json:"reservedMemory"`
+		TopologyManagerPolicy        string            `json:"topologyManagerPolicy"`
+		TopologyManagerScope         string            `json:"topologyManagerScope"`
+		TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions"`
+		KubeReserved                 map[string]string `json:"kubeReserved"`
+		SystemReserved               map[string]string `json:"systemReserved"`
+		EvictionHard                 map[string]string `json:"evictionHard"`
+		FeatureGates                 map[string]bool   `json:"featureGates"`
+		CgroupRoot                   string            `json:"cgroupRoot"`
+		CgroupDriver                 string            `json:"cgroupDriver"`
+		ContainerRuntimeEndpoint     string            `json:"containerRuntimeEndpoint"`
+	} `json:"kubeletconfig"`
+}
+
+type reservation struct {
+	NUMANode int               `json:"numaNode"`
+	Limits   map[string]string `json:"limits"`
+}
+
+// Values that a kubelet can have, as far as they are understood.
+var ( //nolint:gochecknoglobals // lists of words, never written
+	cpuPolicies      = []string{"none", "static"}
+	memoryPolicies   = []string{"None", "Static"}
+	topologyPolicies = []string{"none", "best-effort", "restricted", "single-numa-node"}
+	topologyScopes   = []string{"container", "pod"}
+	drivers          = []string{string(host.Cgroupfs), string(host.Systemd)}
+)
+
+// ParseConfig reads an answer of /configz. Fields that it does not know are left out. An answer without the settings, or
+// with values that it does not understand, is refused with the name of the field.
+func ParseConfig(text []byte) (Config, error) {
+	var in configz
+	if err := json.Unmarshal(text, &in); err != nil {
+		return Config{}, fmt.Errorf("read /configz: %w", err)
+	}
+	k := in.Kubelet
+	switch {
+	case k == nil:
+		return Config{}, errors.New("read /configz: has no kubeletconfig")
+	case k.CPUManagerPolicy == "": // every kubelet fills it
+		return Config{}, errors.New("read /configz: has no kubeletconfig.cpuManagerPolicy")
+	}
+	c := Config{
+		EvictionHard: k.EvictionHard, CgroupRoot: k.CgroupRoot, RuntimeEndpoint: k.ContainerRuntimeEndpoint,
+		Kubelet: host.Kubelet{CPUPolicy: k.CPUManagerPolicy, Gates: k.FeatureGates},
+	}
+	r := reader{}
+	r.word("cpuManagerPolicy", k.CPUManagerPolicy, "", cpuPolicies)
+	c.Kubelet.MemoryPolicy = r.word("memoryManagerPolicy", k.MemoryManagerPolicy, "None", memoryPolicies)
+	c.Kubelet.TopologyPolicy = r.word("topologyManagerPolicy", k.TopologyManagerPolicy, "none", topologyPolicies)
+	c.Kubelet.TopologyScope = r.word("topologyManagerScope", k.TopologyManagerScope, "container", topologyScopes)
+	c.CgroupDriver = host.Driver(r.word("cgroupDriver", k.CgroupDriver, string(host.Cgroupfs), drivers))
+	c.Kubelet.ReservedCPUs = r.cpus("reservedSystemCPUs", k.ReservedSystemCPUs)
+	c.Kubelet.ReservedMemory = r.memory(k.ReservedMemory)
+	c.ReservedMilliCPU = r.milliCPU("kubeReserved", k.KubeReserved) + r.milliCPU("systemReserved", k.SystemReserved)
+	c.Kubelet.CPUOptions = options(k.CPUManagerPolicyOptions)
+	c.Kubelet.TopologyOptions = options(k.TopologyManagerPolicyOptions)
+	if strings.Contains("/"+c.CgroupRoot+"/", "/../") {
+		r.refuse("cgroupRoot", c.CgroupRoot, "want a group below the root")
+	}
+	if r.err != nil {
+		return Config{}, r.err
+	}
+	return c, nil
+}
+
+// reader keeps the first fault.
+type reader struct{ err error }
+
+func (r *reader) refuse(field, value, want string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("read /configz: kubeletconfig.%s is %q: %s", field, value, want)
+	}
+}
+
+// word returns a value that must be one of some words; an empty one is what otherwise says.
+func (r *reader) word(field, value, otherwise string, words []string) string {
+	if value == "" {
+		return otherwise
+	}
+	if !slices.Contains(words, value) {
+		r.refuse(field, value, "want "+strings.Join(words, ", "))
+	}
+	return value
+}
+
+func (r *reader) cpus(field, list string) string {
+	ids, err := cpuset.ParseIDs(list)
+	if err != nil {
+		r.refuse(field, list, err.Error())
+		return ""
+	}
+	return cpuset.FormatIDs(ids)
+}
+
+func (r *reader) milliCPU(field string, amounts map[string]string) int64 {
+	text, ok := amounts[string(corev1.ResourceCPU)]
+	if !ok {
+		return 0
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() < 0 {
+		r.refuse(field+"[cpu]", text, "want an amount of CPU, 0 or more")
+		return 0
+	}
+	if q.CmpInt64(maxCPUs) > 0 {
+		r.refuse(field+"[cpu]", text, fmt.Sprintf("want no more than %d", maxCPUs))
+		return 0
+	}
+	return q.MilliValue()
+}
+
+// maxCPUs is more than any machine has.
+const maxCPUs = 1 << 20
+
+func (r *reader) memory(list []reservation) map[int]map[string]int64 {
+	var out map[int]map[string]int64
+	for i, one := range list {
+		if one.NUMANode < 0 || one.NUMANode > cpuset.MaxID {
+			r.refuse(fmt.Sprintf("reservedMemory[%d].numaNode", i), strconv.Itoa(one.NUMANode), "want the id of a NUMA node")
+			continue
+		}
+		for _, kind := range slices.Sorted(maps.Keys(one.Limits)) {
+			q, err := resource.ParseQuantity(one.Limits[kind])
+			if err != nil || q.Sign() < 0 || q.CmpInt64(maxBytes) > 0 {
+				r.refuse(fmt.Sprintf("reservedMemory[%d].limits[%s]", i, kind), one.Limits[kind], "want an amount, from 0 to 1Ei")
+				continue
+			}
+			if out == nil {
+				out = map[int]map[string]int64{}
+			}
+			if out[one.NUMANode] == nil {
+				out[one.NUMANode] = map[string]int64{}
+			}
+			out[one.NUMANode][kind] = q.Value()
+		}
+	}
+	return out
+}
+
+// maxBytes is more than any machine has.
+const maxBytes = 1 << 60
+
+// options spells those that are on as "true" and leaves those out that are off: the kubelet takes "True" and "1" too.
+func options(in map[string]string) map[string]string {
+	var out map[string]string
+	for name, value := range in {
+		if on, err := strconv.ParseBool(value); err == nil && name != maxAllowableNUMA {
+			if !on {
+				continue
+			}
+			value = "true"
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = value
+	}
+	return out
+}
+
+// maxAllowableNUMA is the option whose value is a number.
+const maxAllowableNUMA = "max-allowable-numa-nodes"
