@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// conflicts makes one condition out of what several writers of objects say of theirs.
+// conflicts makes one condition out of what several writers of objects say of theirs, or several sources of themselves.
 type conflicts struct {
 	set func(ctx context.Context, kind string, holds bool, reason, message string) error
 
@@ -18,7 +18,7 @@ type conflicts struct {
 
 type conflict struct{ reason, message string }
 
-// of returns the function by which one writer tells whether it is kept from its object.
+// of returns the function by which one writer tells whether it is kept from its object, one source whether it is of use.
 func (c *conflicts) of(source string) func(ctx context.Context, kind string, holds bool, reason, message string) error {
 	return func(ctx context.Context, kind string, holds bool, reason, message string) error {
 		c.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,10 @@ func (a *Agent) follow(ctx context.Context) error {
 		if applied = applied || a.applyFirst(); !applied {
 			retry = a.o.Clock.After(firstApplyRetry)
 		}
+		var again <-chan time.Time
+		if wait, wanted := a.askAgain(); wanted {
+			again = a.o.Clock.After(wait)
+		}
 		select {
 		case <-retry:
 			continue
@@ -44,6 +49,7 @@ func (a *Agent) follow(ctx context.Context) error {
 			a.tellClaims()
 			continue
 		case <-a.poke:
+		case <-again:
 		case <-tick.C():
 		case err := <-enforced:
 			return err
@@ -51,6 +57,9 @@ func (a *Agent) follow(ctx context.Context) error {
 			return <-enforced
 		}
 		a.refresh(ctx)
+		if err := a.misplaced(); err != nil {
+			return err
+		}
 		a.tellClaims()
 	}
 }
@@ -155,7 +164,8 @@ func sameWish(a, b *corev1.Node) bool {
 		return a == b
 	}
 	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion
+		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion && a.Status.NodeInfo.BootID == b.Status.NodeInfo.BootID &&
+		a.Status.DaemonEndpoints == b.Status.DaemonEndpoints && slices.Equal(a.Status.Addresses, b.Status.Addresses)
 }
 
 func (a *Agent) currentNode() *corev1.Node {

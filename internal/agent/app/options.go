@@ -1,11 +1,13 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -31,8 +34,14 @@ type Options struct {
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 
-	// Kubelet is how the node's kubelet handles CPUs and topology.
+	// Kubelet is how the node's kubelet handles CPUs and topology. It counts for good, unless AskKubelet is there.
 	Kubelet host.Kubelet
+	// AskKubelet asks the node's kubelet for its settings. It must end soon; nil where Kubelet counts.
+	AskKubelet func(context.Context, *corev1.Node) (kubeletapi.Config, error)
+	// AskResources asks the node's kubelet what it gave to whom. It must end soon; nil where its files alone tell.
+	AskResources func(context.Context) (kubeletapi.Resources, error)
+	// WatchKubelet asks again as soon as the kubelet's files change, not at the next resync alone.
+	WatchKubelet bool
 	// Devices returns the devices of the node's device plugins with their NUMA nodes, sorted; nil where nothing tells
 	// them. It must not block.
 	Devices func() []host.Device
@@ -47,7 +56,8 @@ type Options struct {
 	Cgroup apply.Cgroup
 	// CgroupRoots are the groups below which pods live; default those of both cgroup drivers below CgroupRoot.
 	CgroupRoots []string
-	// CgroupRoot is the group below which the kubelet makes those, as its cgroupRoot says; "" or "/" is the tree's root.
+	// CgroupRoot is the group below which the kubelet makes those, as its cgroupRoot says. "" is what the
+	// kubelet said last where AskKubelet is there, and "/" otherwise; with "" Run ends with ErrCgroupRoot when it says another.
 	CgroupRoot string
 	// Resync is the time between two looks at the whole tree and at the kubelet's state; default 30 s.
 	Resync time.Duration
@@ -56,6 +66,9 @@ type Options struct {
 	NRISocket, HookSocket string
 	// AllowDegraded lets LSE pods start where it cannot be promised that no container starts without the agent.
 	AllowDegraded bool
+
+	// guessesRoot: CgroupRoot is not the user's word.
+	guessesRoot bool
 
 	// Recorder takes Events; nil drops them. It must not block.
 	Recorder events.EventRecorder

@@ -28,7 +28,7 @@ func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.Kubelet
 			next.CPU = state
 		}
 		errs = append(errs, err)
-	}
+	} // else what an earlier static kubelet has pinned counts until its pods end
 	if k.MemoryPolicy == annotation.KubeletMemoryStatic {
 		state, err := host.ReadMemoryState(root)
 		if err == nil {
@@ -38,6 +38,8 @@ func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.Kubelet
 			next.Memory = state
 		}
 		errs = append(errs, err)
+	} else {
+		next.Memory = host.MemoryState{}
 	}
 	state, err := host.ReadDeviceState(root)
 	if err == nil {
@@ -102,29 +104,55 @@ func (a *Agent) readState(ctx context.Context) error {
 	if !a.o.Switches.QueryKubelet {
 		return nil
 	}
+	a.hintMismatch()
 	a.mu.Lock()
-	last, machine := a.state, a.machine
+	last, machine, k := a.recorded, a.machine, a.settings.inForce
 	a.mu.Unlock()
-	state, err := records(a.o.Root, a.o.Kubelet, machine, last)
-	if a.o.Devices != nil {
-		state.Inventory = a.o.Devices()
-	}
+	recorded, err := records(a.o.Root, k, machine, last)
+	inventory := a.inventory()
 	a.mu.Lock()
+	state, disputed := a.resources.overlay(recorded, k)
+	state.Inventory = inventory
+	disputed = a.resources.dispute(disputed)
 	changed := !reflect.DeepEqual(a.state, state)
-	a.state = state
+	a.recorded, a.state = recorded, state
 	a.mu.Unlock()
 	if changed {
 		a.publish()
 	}
-	contradictory, reason, twice := true, "CPUsGivenTwice", givenTwice(state.CPU)
-	if twice == "" {
-		contradictory, reason, twice = false, "Consistent", "the kubelet's CPU manager has recorded every CPU once"
-	}
-	told := a.conditions.set(ctx, StateContradictory, contradictory, reason, twice)
+	told := errors.Join(a.tellContradiction(ctx, "record", "CPUsGivenTwice", givenTwice(recorded.CPU)),
+		a.tellContradiction(ctx, "resources", "SourcesDisagree", disputed))
 	if err != nil {
 		return errors.Join(err, told, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
 	}
 	return errors.Join(told, a.conditions.set(ctx, StateUnreadable, false, "Readable", "what the kubelet's managers have recorded is in use"))
+}
+
+// tellContradiction keeps what one comparison says of the condition StateContradictory; "" is nothing.
+func (a *Agent) tellContradiction(ctx context.Context, source, reason, text string) error {
+	if text == "" {
+		return a.contradictory.of(source)(ctx, StateContradictory, false, "Consistent", "the kubelet's records agree with each other")
+	}
+	return a.contradictory.of(source)(ctx, StateContradictory, true, reason, text)
+}
+
+// hintMismatch asks the kubelet for its settings, once, when its record is of another CPU manager policy than they are: it
+// may have been restarted with other ones.
+func (a *Agent) hintMismatch() {
+	if a.o.AskKubelet == nil {
+		return
+	}
+	record, err := host.ReadCPUState(a.o.Root)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	other := ""
+	if err == nil && record.Policy != "" && record.Policy != orNone(a.settings.inForce.CPUPolicy, annotation.KubeletPolicyNone) {
+		other = record.Policy
+	}
+	if other != "" && other != a.mismatch {
+		a.settings.pace.hint()
+	}
+	a.mismatch = other
 }
 
 // readMachine takes the machine anew when CPUs or NUMA nodes have come or gone. Files that contradict themselves leave
@@ -135,15 +163,15 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	same := err == nil && presence == a.presence
 	old := a.machine
 	a.mu.Unlock()
-	if same {
-		return nil
+	if same { // an earlier agent may have told otherwise
+		return a.degraded.of("machine")(ctx, SourceDegraded, false, "Usable", "the machine's files describe one machine")
 	}
 	var reading host.Reading
 	if err == nil {
 		reading, err = host.Read(a.o.Root, a.o.Arch)
 	}
 	if err != nil {
-		return errors.Join(err, a.conditions.set(ctx, SourceDegraded, true, "Unusable", err.Error()+": the last good topology stays published"))
+		return errors.Join(err, a.degraded.of("machine")(ctx, SourceDegraded, true, "Unusable", err.Error()+": the last good topology stays published"))
 	}
 	machine := a.o.Shared.intern(reading.Machine)
 	a.mu.Lock()
@@ -153,5 +181,5 @@ func (a *Agent) readMachine(ctx context.Context) error {
 		a.emitNode(topologyChanged(old, machine))
 		a.publish()
 	}
-	return a.conditions.set(ctx, SourceDegraded, false, "Usable", "the machine's files describe one machine")
+	return a.degraded.of("machine")(ctx, SourceDegraded, false, "Usable", "the machine's files describe one machine")
 }

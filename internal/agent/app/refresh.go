@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,13 @@ func (a *Agent) refresh(ctx context.Context) {
 	if err := a.readMachine(ctx); err != nil {
 		log.Error(err, "Cannot use the machine's files, the last good topology counts", "node", a.o.Node)
 	}
+	if err := a.readSettings(ctx); err != nil {
+		log.Error(err, "Cannot learn the kubelet's settings, the last good ones count", "node", a.o.Node)
+	}
+	if err := a.readResources(ctx); err != nil {
+		log.Error(err, "Cannot learn what the kubelet gave to whom, the last good answer counts", "node", a.o.Node)
+	}
+	a.settle(ctx)
 	if err := a.readState(ctx); err != nil {
 		log.Error(err, "Cannot use what the kubelet's managers recorded, the last good record counts", "node", a.o.Node)
 	}
@@ -102,12 +110,15 @@ func (a *Agent) decideMode(ctx context.Context) error {
 	if node := a.currentNode(); node != nil {
 		wish = node.Labels[annotation.TopologyMode]
 	}
-	mode, conflict := probe.ModeOf(a.o.Switches, a.isStatic(), wish)
+	static := a.isStatic()
+	mode, conflict := probe.ModeOf(a.o.Switches, static, wish)
 	var since metav1.Time
 	var err error
 	began := false
 	switch {
-	case mode != probe.Own || !a.isStatic():
+	case mode == probe.Own && !static:
+		since, err = a.endTakeover()
+	case mode != probe.Own:
 		// What the kubelet pins from here on is older than the next take-over.
 		err = forgetTakeover(a.o.Root)
 	case a.Mode() != probe.Own: // what is published may still be of the last one
@@ -116,8 +127,11 @@ func (a *Agent) decideMode(ctx context.Context) error {
 		since, began, err = takeoverSince(a.o.Root, a.published(annotation.TakeoverKey), a.o.Clock.Now())
 	}
 	a.mu.Lock()
-	if !since.IsZero() || mode != probe.Own {
+	if !since.IsZero() || mode != probe.Own || !static {
 		a.since = since
+	}
+	if mode != probe.Own || static {
+		a.until = time.Time{}
 	}
 	if mode != a.mode {
 		a.mode = mode
@@ -125,6 +139,9 @@ func (a *Agent) decideMode(ctx context.Context) error {
 		a.modeChanged = make(chan struct{})
 	}
 	a.mu.Unlock()
+	if mode == probe.Own && static {
+		err = errors.Join(err, a.keepPins())
+	}
 	if began {
 		a.emitNode(report.Event{Reason: "TakeoverPhase", Note: "phase 2: the CPUs of new pods are Tenon's, those that the kubelet pinned stay as they are until their pods end"})
 	}
@@ -147,11 +164,15 @@ func (a *Agent) published(key string) string {
 func (a *Agent) input(pods []*corev1.Pod) probe.Input {
 	a.mu.Lock()
 	in := probe.Input{
-		NodeName: a.o.Node, Node: a.node, Machine: a.machine, Kubelet: a.o.Kubelet, Mode: a.mode,
+		NodeName: a.o.Node, Node: a.node, Machine: a.machine, Kubelet: a.settings.inForce, Mode: a.mode,
 		Writer: "tenon-agent/" + a.o.Version, Since: a.since, Pods: pods, State: a.state,
 	}
+	until := a.until
 	a.mu.Unlock()
 	in.Pins = probe.Pins(in.State.CPU, pods, in.Mode, in.Since.Time)
+	if !until.IsZero() {
+		in.Pins = probe.Left(in.Pins, pods, until)
+	}
 	return in
 }
 

@@ -1,9 +1,11 @@
 package probe
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -21,7 +23,7 @@ func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) [
 	}
 	var pins []annotation.PodCPUAlloc
 	for _, pod := range pods {
-		cpus := state.Pods[stateUID(pod)]
+		cpus := state.Pods[StateUID(pod)]
 		if len(cpus) == 0 || convert.Ended(pod) {
 			continue
 		}
@@ -38,14 +40,41 @@ func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) [
 	return pins
 }
 
+// Left are the pins of a static kubelet that have outlived it: those of pods whose containers all run since before it was
+// gone. A container that starts later gets the CPUs of its class, and its pod with it.
+func Left(pins []annotation.PodCPUAlloc, pods []*corev1.Pod, until time.Time) []annotation.PodCPUAlloc {
+	outlived := map[types.UID]bool{}
+	for _, pod := range pods {
+		outlived[pod.UID] = runsSince(pod, until)
+	}
+	return slices.DeleteFunc(slices.Clone(pins), func(p annotation.PodCPUAlloc) bool { return !outlived[p.UID] })
+}
+
+// runsSince reports whether all running containers of a pod, and at least one, started no later than t.
+func runsSince(pod *corev1.Pod, t time.Time) bool {
+	running := false
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for _, s := range statuses {
+			if s.State.Running == nil {
+				continue
+			}
+			if s.State.Running.StartedAt.After(t) {
+				return false
+			}
+			running = true
+		}
+	}
+	return running
+}
+
 // ownLeaves reports whether a pod of a static kubelet keeps the kubelet's CPUs in Own mode.
 func ownLeaves(pod *corev1.Pod, since time.Time) bool {
 	class, _, _ := convert.PodQoS(pod)
 	return (class == qos.None || class == qos.LSE || class == qos.LSR) && (since.IsZero() || startedBefore(pod, since))
 }
 
-// stateUID is the UID that the kubelet knows a pod by: that of a static pod is its own, and the mirror in the API names it.
-func stateUID(pod *corev1.Pod) string {
+// StateUID is the UID that the kubelet knows a pod by: that of a static pod is its own, and the mirror in the API names it.
+func StateUID(pod *corev1.Pod) string {
 	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
 		return uid
 	}

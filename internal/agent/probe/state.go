@@ -134,7 +134,7 @@ func pinnedUIDs(in Input) map[types.UID]bool {
 // placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode the CPUs count only where
 // the kubelet still decides about them.
 func placedContainers(in Input, pod *corev1.Pod, pinned map[types.UID]bool) annotation.PlacedContainers {
-	uid := stateUID(pod)
+	uid := StateUID(pod)
 	placed := annotation.PlacedContainers{}
 	put := func(container string, change func(*annotation.PlacedContainer)) {
 		c := placed[container]

@@ -29,7 +29,8 @@ type Input struct {
 	Writer string
 	// Since is when take-over phase 2 began; zero when there is no take-over.
 	Since metav1.Time
-	// Pins are the pods that the kubelet's static policy pinned.
+	// Pins are the pods that the kubelet's static policy pinned. They may outlive it: a take-over ends with the last of
+	// them, whatever the policy is by then.
 	Pins []annotation.PodCPUAlloc
 	// Entries are what the node's pods hold.
 	Entries []ledger.Entry
@@ -186,13 +187,13 @@ func takeover(in Input, v *ledger.View) (string, bool) {
 	switch {
 	case in.Mode == Blind:
 		return annotation.Takeover{Phase: 1}.String(), true
-	case in.Mode == Follow || policyOf(in.Kubelet) != annotation.KubeletPolicyStatic:
+	case in.Mode == Follow || policyOf(in.Kubelet) != annotation.KubeletPolicyStatic && len(in.Pins) == 0:
 		return "", false
 	}
 	t := annotation.Takeover{
 		Phase: 2, Since: in.Since, KubeletPolicy: policyOf(in.Kubelet), RemainingPods: int32(len(in.Pins)),
 	}
-	if m := v.Machine(); m != nil {
+	if m := v.Machine(); m != nil && t.KubeletPolicy == annotation.KubeletPolicyStatic {
 		free := m.Online().Minus(v.Facts().Kubelet.Reserved)
 		for _, p := range in.Pins {
 			if set, _, err := m.ParseList(p.CPUSet); err == nil {

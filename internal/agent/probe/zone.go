@@ -45,7 +45,7 @@ type memoryKey struct {
 func heldMemory(in Input) map[memoryKey]int64 {
 	held := map[memoryKey]int64{}
 	for _, pod := range in.Pods {
-		if convert.Ended(pod) || len(in.State.Memory.Pods[stateUID(pod)]) > 0 {
+		if convert.Ended(pod) || len(in.State.Memory.Pods[StateUID(pod)]) > 0 {
 			continue
 		}
 		status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])

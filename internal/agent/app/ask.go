@@ -1,0 +1,82 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+)
+
+// defaultPodResources is the kubelet's socket of PodResources; it stands below --root.
+const defaultPodResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+// maxSocketPath is the kernel's limit for the path of a unix socket.
+const maxSocketPath = 107
+
+// askFlags say where the node's kubelet is asked.
+type askFlags struct{ endpoint, socket string }
+
+func (f *askFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&f.endpoint, "kubelet-endpoint", "", "https://HOST:PORT where the node's kubelet serves /configz (default: the Node's InternalIP and port)")
+	fs.StringVar(&f.socket, "pod-resources-socket", defaultPodResources, "the kubelet's PodResources socket; the default is below --root; empty to not ask")
+}
+
+// wire fills the options that ask the kubelet: unless settings are given by --kubelet, or --disable-query-kubelet-config
+// asks for nothing.
+func (f *askFlags) wire(o *Options, fs *pflag.FlagSet, kubeconfig string) error {
+	socket, err := f.socketBelow(o, fs.Changed("pod-resources-socket"))
+	if err != nil {
+		return err
+	}
+	given := fs.Changed("kubelet")
+	if given && f.endpoint != "" {
+		return errors.New("--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
+	}
+	if f.endpoint != "" {
+		if _, err := kubeletapi.ParseEndpoint(f.endpoint); err != nil {
+			return fmt.Errorf("--kubelet-endpoint: %w", err)
+		}
+	}
+	if !o.Switches.QueryKubelet {
+		return nil
+	}
+	if socket != "" {
+		o.AskResources = func(ctx context.Context) (kubeletapi.Resources, error) { return kubeletapi.AskResources(ctx, socket) }
+	}
+	o.WatchKubelet = true
+	if given {
+		return nil
+	}
+	api, err := restConfig(kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := kubeletapi.NewClient(kubeletapi.ClientOptions{Node: o.Node, Root: o.Root, API: api, Endpoint: f.endpoint})
+	if err != nil {
+		return err
+	}
+	o.AskKubelet = client.Config
+	return nil
+}
+
+// socketBelow returns the socket's path; "" for none.
+func (f *askFlags) socketBelow(o *Options, given bool) (string, error) {
+	path := f.socket
+	switch {
+	case path == "":
+		return "", nil
+	case !given:
+		path = o.Root.Path(path)
+	case !filepath.IsAbs(path):
+		return "", fmt.Errorf("--pod-resources-socket %q: want an absolute path, or nothing to not ask", path)
+	}
+	path, err := filepath.Abs(path)
+	if err == nil && len(path) > maxSocketPath {
+		err = fmt.Errorf("--pod-resources-socket %q: a socket's path has at most %d bytes", path, maxSocketPath)
+	}
+	return path, err
+}
