@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 
@@ -63,12 +67,7 @@ func (c cluster) askAgent(ctx context.Context, flags genericclioptions.RESTClien
 	_, err := addressesInKubeconfig(flags)
 	switch {
 	case err == nil: // a local cluster
-		text, err := c.core.CoreV1().RESTClient().Get().Resource("nodes").Name(pod.Spec.NodeName).SubResource("proxy").
-			Suffix(target).Do(ctx).Raw()
-		if message := said(text); err != nil && message != "" && !apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("the agent answers: %s", message)
-		}
-		return text, rightMissing(err, "get on nodes/proxy")
+		return c.askKubelet(ctx, pod.Spec.NodeName, target)
 	case !errors.Is(err, errNoDiagnostics):
 		return nil, err
 	}
@@ -77,6 +76,26 @@ func (c cluster) askAgent(ctx context.Context, flags genericclioptions.RESTClien
 		return nil, err
 	}
 	return c.forward(ctx, agent, target)
+}
+
+// askKubelet asks the simulated kubelet of a node: its API server does not pass on what concerns loopback addresses. The
+// kubelet shows a certificate of the cluster's authority, and is shown no credential.
+func (c cluster) askKubelet(ctx context.Context, name, target string) ([]byte, error) {
+	node, err := c.core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, rightMissing(err, "get on nodes")
+	}
+	address := slices.IndexFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
+	port := node.Status.DaemonEndpoints.KubeletEndpoint.Port
+	if address < 0 || port == 0 {
+		return nil, fmt.Errorf("node %s does not say where its kubelet listens", name)
+	}
+	client, err := rest.HTTPClientFor(rest.AnonymousClientConfig(c.config))
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	at := net.JoinHostPort(node.Status.Addresses[address].Address, strconv.Itoa(int(port)))
+	return fetch(ctx, client, "https://"+at+target)
 }
 
 // agentOn returns the pod of the agent of a node.
@@ -122,18 +141,18 @@ func (c cluster) forward(ctx context.Context, agent, target string) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
 	}
-	return fetch(ctx, fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, target))
+	return fetch(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, target))
 }
 
 // maxAnswer bounds what an agent may say about one pod.
 const maxAnswer = 4 << 20
 
-func fetch(ctx context.Context, target string) ([]byte, error) {
+func fetch(ctx context.Context, client *http.Client, target string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -64,6 +65,28 @@ func drifted() *inspect.Pod {
 		},
 		Notes: []string{"a note of the agent"},
 	}
+}
+
+// simulatedKubelet serves what the agent of node epyc says.
+func simulatedKubelet(t *testing.T) *net.TCPAddr {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+inspect.Pattern, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the kubelet is shown a credential")
+		}
+		if r.PathValue("name") != "lse" {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"message":"no such pod here"}`))
+			return
+		}
+		if err := json.NewEncoder(w).Encode(kept()); err != nil {
+			t.Error(err)
+		}
+	})
+	s := httptest.NewTLSServer(mux)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().(*net.TCPAddr)
 }
 
 // agentPod is the pod of the agent of node epyc.
@@ -150,6 +173,15 @@ func TestTheAgentIsAskedThroughItsPod(t *testing.T) {
 				t.Errorf("exit code %d, want %q in\n%s%s", code, c.want, out, errOut)
 			}
 		})
+	}
+}
+
+func TestAKubeletThatIsNowhereIsANote(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	api := apiServer(t, nodes, pods, topologies)
+	code, out, _ := run(t, "tenon", "explain", "pinned", "--kubeconfig", kubeconfig(t, api.URL, "http://127.0.0.1:1"))
+	if code != ExitOK || !strings.Contains(out, "node static does not say where its kubelet listens") {
+		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
 

@@ -28,7 +28,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/agent/inspect"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -382,13 +381,15 @@ func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod, topologies 
 		}
 		answer(w, 404, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404})
 	})
-	// What the agents of the nodes say, as the simulated kubelets pass it on.
-	mux.HandleFunc("GET /api/v1/nodes/epyc/proxy"+inspect.Pattern, func(w http.ResponseWriter, r *http.Request) {
-		if r.PathValue("name") != "lse" {
-			answer(w, 404, map[string]string{"message": "no such pod here"})
-			return
+	kubelet := simulatedKubelet(t)
+	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
+		n := node(r.PathValue("name"), "64", nil)
+		n.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+		if n.Name == "epyc" {
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "epyc"}, {Type: corev1.NodeInternalIP, Address: kubelet.IP.String()}}
+			n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Port)
 		}
-		answer(w, 200, kept())
+		answer(w, 200, n)
 	})
 	mux.HandleFunc("GET /apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, 200, v1alpha2.NodeResourceTopologyList{
@@ -404,7 +405,7 @@ func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod, topologies 
 func kubeconfig(t *testing.T, server string, replicas ...string) string {
 	t.Helper()
 	c := clientcmdapi.NewConfig()
-	c.Clusters["here"] = &clientcmdapi.Cluster{Server: server}
+	c.Clusters["here"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
 	if len(replicas) > 0 {
 		extension, err := json.Marshal(map[string]any{"diagnostics": replicas[0], "standby": replicas[1:]})
 		if err != nil {
