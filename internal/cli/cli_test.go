@@ -396,7 +396,7 @@ func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod, topologies 
 			TypeMeta: metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopologyList"}, Items: topologies,
 		})
 	})
-	s := httptest.NewServer(mux)
+	s := httptest.NewTLSServer(mux)
 	t.Cleanup(s.Close)
 	return s
 }
