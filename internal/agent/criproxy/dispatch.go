@@ -1,0 +1,218 @@
+package criproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
+)
+
+const (
+	// hookLimit is the longest time that a hook may take.
+	hookLimit = 1500 * time.Millisecond
+	// hookReserve is what a hook leaves of the caller's time for the runtime.
+	hookReserve = 100 * time.Millisecond
+	// connectLimit is the longest time to find out whether somebody listens on a unix socket.
+	connectLimit = 50 * time.Millisecond
+)
+
+// dispatcher asks hook servers. It is safe for concurrent use.
+type dispatcher struct {
+	registry *registry
+	log      klog.Logger
+
+	mu    sync.Mutex // guards the fields below
+	peers map[string]*peer
+}
+
+// peer is the connection to a hook server.
+type peer struct {
+	conn   *grpc.ClientConn
+	client v1alpha1.RuntimeHookServiceClient
+
+	mu   sync.Mutex // guards the field below
+	lost bool       // its last answer was a failure; told once
+}
+
+func newDispatcher(dir string, log klog.Logger) *dispatcher {
+	return &dispatcher{registry: newRegistry(dir, log), log: log, peers: map[string]*peer{}}
+}
+
+// question is one call to one hook server. It takes over what the server answers.
+type question func(context.Context, v1alpha1.RuntimeHookServiceClient) error
+
+// ask puts a question to all servers that are registered for a hook, one after the other. enforced says that the pod does
+// not pass without its hooks. The error, with a gRPC status, means that the step must not happen.
+func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question) error {
+	if h.bestEffort() {
+		ctx = context.WithoutCancel(ctx) // what has stopped is told even when the caller has gone
+	}
+	servers := d.registry.servers(h)
+	if len(servers) == 0 && enforced && h.gate() {
+		return status.Errorf(codes.FailedPrecondition, "runtime proxy: no hook server is registered for %s in %s, and this pod "+
+			"must not run unenforced: start tenon-agent and register it, or take the proxy out of the kubelet's way",
+			h, d.registry.dir)
+	}
+	for _, s := range servers {
+		if err := d.consult(ctx, h, s, q); err != nil && d.prevents(h, s, enforced, err) {
+			return failure(h, s, d.registry.dir, err)
+		}
+	}
+	return nil
+}
+
+// prevents reports whether an error of a server holds the step back.
+func (d *dispatcher) prevents(h Hook, s server, enforced bool, err error) bool {
+	switch {
+	case h.bestEffort():
+		d.log.V(1).Info("Hook failed after a stop", "hook", h, "file", s.file, "reason", err.Error())
+		return false
+	case status.Code(err) == codes.FailedPrecondition, enforced:
+		return true
+	}
+	return s.policy(h) == Fail
+}
+
+// failure tells the caller which server's hook went wrong. A refusal keeps its code: it is no matter of the connection.
+func failure(h Hook, s server, dir string, err error) error {
+	code := codes.Unavailable
+	if status.Code(err) == codes.FailedPrecondition {
+		code = codes.FailedPrecondition
+	}
+	return status.Errorf(code, "runtime proxy: hook %s of %s (%s): %s", h, s.Endpoint, filepath.Join(dir, s.file),
+		status.Convert(err).Message())
+}
+
+// consult asks one server.
+func (d *dispatcher) consult(ctx context.Context, h Hook, s server, q question) error {
+	ctx, cancel, err := hookContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	p, err := d.peer(s.Endpoint)
+	if err != nil {
+		return err
+	}
+	if err := p.awake(ctx, s.Endpoint); err != nil {
+		d.tell(p, h, s, err)
+		return err
+	}
+	err = q(ctx, p.client)
+	d.tell(p, h, s, err)
+	return err
+}
+
+// hookContext limits a hook to what the caller can spare.
+func hookContext(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	limit := hookLimit
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)-hookReserve)
+	}
+	if limit <= 0 {
+		return nil, nil, status.Errorf(codes.DeadlineExceeded, "less than %v of the caller's time is left", hookReserve)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	return ctx, cancel, nil
+}
+
+// tell logs that a server fails or answers again, once each time.
+func (d *dispatcher) tell(p *peer, h Hook, s server, err error) {
+	lost := err != nil && status.Code(err) != codes.FailedPrecondition
+	p.mu.Lock()
+	changed := p.lost != lost
+	p.lost = lost
+	p.mu.Unlock()
+	switch {
+	case changed && lost:
+		d.log.Error(err, "Hook server fails", "hook", h, "file", s.file, "endpoint", s.Endpoint, "policy", s.policy(h))
+	case changed:
+		d.log.Info("Hook server answers again", "file", s.file, "endpoint", s.Endpoint)
+	}
+}
+
+// peer returns the connection to an endpoint; it is made when it is used.
+func (d *dispatcher) peer(endpoint string) (*peer, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.peers[endpoint]; p != nil {
+		return p, nil
+	}
+	conn, err := dial(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{conn: conn, client: v1alpha1.NewRuntimeHookServiceClient(conn)}
+	d.peers[endpoint] = p
+	return p, nil
+}
+
+// awake returns at once when nobody listens on the endpoint, and sees at once when somebody does again: gRPC by itself
+// would wait out its pauses between attempts.
+func (p *peer) awake(ctx context.Context, endpoint string) error {
+	if p.conn.GetState() != connectivity.TransientFailure {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(limited, "unix", endpoint)
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "%v", err)
+	}
+	_ = conn.Close()
+	p.conn.ResetConnectBackoff()
+	for s := p.conn.GetState(); s == connectivity.TransientFailure; s = p.conn.GetState() {
+		if !p.conn.WaitForStateChange(ctx, s) {
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	return nil
+}
+
+// close ends all connections.
+func (d *dispatcher) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, p := range d.peers {
+		errs = append(errs, p.conn.Close())
+	}
+	clear(d.peers)
+	return errors.Join(errs...)
+}
+
+// maxMessage is more than what kubelets and runtimes send each other, 16 MiB: the limit that counts is theirs.
+const maxMessage = 64 << 20
+
+// dial connects to a unix socket whenever it is needed, and again soon after it was lost.
+func dial(path string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("passthrough:///"+path,
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}),
+		grpc.WithAuthority("localhost"), // as gRPC calls the other end of a unix socket
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", path, err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,21 @@
+package criproxy
+
+import (
+	"context"
+	"time"
+)
+
+// What tests reach into.
+var (
+	MustEnforce = mustEnforce
+	ParentGroup = parentGroup
+)
+
+// SetDrain changes how long calls under way may take at the end.
+func (p *Proxy) SetDrain(d time.Duration) { p.drain = d }
+
+// Sweep forgets what the runtime no longer has.
+func (p *Proxy) Sweep(ctx context.Context) error { return p.state.sweep(ctx) }
+
+// Size returns how many sandboxes and containers are remembered.
+func (p *Proxy) Size() (sandboxes, containers int) { return p.state.size() }

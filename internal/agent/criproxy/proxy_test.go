@@ -1,0 +1,153 @@
+package criproxy_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/agent/criproxy"
+)
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	good := criproxy.Options{Listen: "/run/tenon/cri.sock", Runtime: "unix:///run/containerd/containerd.sock", HooksDir: "/etc/runtime/hookserver.d"}
+	if _, err := criproxy.New(good); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	cases := map[string]struct {
+		change func(*criproxy.Options)
+		want   string
+	}{
+		"a relative socket":          {func(o *criproxy.Options) { o.Listen = "cri.sock" }, `listen: "cri.sock": want the absolute path of a unix socket`},
+		"a runtime over TCP":         {func(o *criproxy.Options) { o.Runtime = "tcp://localhost:1" }, `runtime: "tcp://localhost:1": want the absolute path`},
+		"images over TCP":            {func(o *criproxy.Options) { o.Images = "localhost:1" }, `image-endpoint: "localhost:1": want the absolute path`},
+		"no folder":                  {func(o *criproxy.Options) { o.HooksDir = "" }, "hooks-dir: is empty"},
+		"itself":                     {func(o *criproxy.Options) { o.Runtime = o.Listen }, "is the runtime's own socket"},
+		"CRI-O under a foreign name": {func(o *criproxy.Options) { o.Runtime = "/var/run/crio/crio.sock" }, "such as /run/tenon/run/crio/crio.sock: kubelets know CRI-O by it"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := good
+			c.change(&o)
+			if _, err := criproxy.New(o); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	crio := criproxy.Options{Listen: "/run/tenon/run/crio/crio.sock", Runtime: "/var/run/crio/crio.sock", HooksDir: "/x"}
+	if _, err := criproxy.New(crio); err != nil {
+		t.Errorf("CRI-O under its own name: %v", err)
+	}
+}
+
+func TestCallsUnderWayEndBeforeTheProxyDoes(t *testing.T) {
+	rt := newRuntime(t)
+	p := newProxy(t, rt.socket)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	rt.on(cri.RuntimeService_ExecSync_FullMethodName, func(s grpc.ServerStream) error {
+		close(arrived)
+		<-release
+		w := wire("done")
+		return s.SendMsg(&w)
+	})
+	p.SetDrain(patience)
+	conn := connect(t, p.socket)
+	type result struct {
+		out []wire
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		out, _, _, err := call(context.Background(), conn, cri.RuntimeService_ExecSync_FullMethodName, wire{})
+		done <- result{out, err}
+	}()
+	<-arrived
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.stop()
+	}()
+	eventually(t, "nobody can connect", func() error {
+		if _, err := os.Stat(p.socket); err == nil {
+			return os.ErrExist
+		}
+		return nil
+	})
+	close(release)
+	if got := <-done; got.err != nil || len(got.out) != 1 || string(got.out[0]) != "done" {
+		t.Errorf("the call under way: got %q, %v, want done", got.out, got.err)
+	}
+	<-stopped
+}
+
+func TestAStreamOfEventsDoesNotKeepTheProxy(t *testing.T) {
+	rt := newRuntime(t)
+	p := newProxy(t, rt.socket)
+	arrived := make(chan struct{})
+	rt.on(cri.RuntimeService_GetContainerEvents_FullMethodName, func(s grpc.ServerStream) error {
+		close(arrived)
+		<-s.Context().Done()
+		return s.Context().Err()
+	})
+	conn := connect(t, p.socket)
+	done := make(chan error, 1)
+	go func() {
+		_, _, _, err := call(context.Background(), conn, cri.RuntimeService_GetContainerEvents_FullMethodName, wire{})
+		done <- err
+	}()
+	<-arrived
+	p.stop()
+	if err := <-done; status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled {
+		t.Errorf("got %v, want Unavailable or Canceled", err)
+	}
+}
+
+func TestTheProxyListensOnlyWhenItKnowsTheRuntime(t *testing.T) {
+	rt := newRuntime(t)
+	rt.server.Stop()
+	dir := folder(t)
+	o := criproxy.Options{Listen: filepath.Join(dir, "cri.sock"), Runtime: rt.socket, HooksDir: dir}
+	p, err := criproxy.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- p.Run(ctx, func() { close(ready) }) }()
+	eventually(t, "the proxy has its lock", func() error {
+		_, err := os.Stat(o.Listen + ".lock")
+		return err
+	})
+	if _, err := os.Stat(o.Listen); err == nil {
+		t.Error("the socket is there, but the runtime is not")
+	}
+	rt.start()
+	<-ready
+	if _, err := os.Stat(o.Listen); err != nil {
+		t.Errorf("the proxy is ready, but: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+
+	// And it ends while it waits.
+	rt.server.Stop()
+	if p, err = criproxy.New(o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	go func() { done <- p.Run(ctx, func() { t.Error("ready without a runtime") }) }()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ended while it waited: %v", err)
+	}
+}

@@ -1,0 +1,159 @@
+package criproxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+// registry knows the hook servers that the files of a folder register. It looks at the folder at every question, so that a
+// change counts from the next call on; a file is read only when it changed. It is safe for concurrent use.
+type registry struct {
+	dir string
+	log klog.Logger
+
+	mu      sync.Mutex // guards the fields below
+	files   map[string]*registered
+	listing error // why the folder could not be listed last time; told once
+}
+
+// registered is a file of the folder.
+type registered struct {
+	name string
+	// is identifies the content.
+	is identity
+	// last is what the file said when it could be read last; nil when it never could.
+	last *Registration
+}
+
+type identity struct {
+	dev, inode           uint64
+	size                 int64
+	modified, changeTime unix.Timespec
+}
+
+func newRegistry(dir string, log klog.Logger) *registry {
+	return &registry{dir: dir, log: log, files: map[string]*registered{}}
+}
+
+// server is a hook server that is registered for a hook.
+type server struct {
+	file string
+	*Registration
+}
+
+// servers returns those that are registered for a hook, in the order of their files' names. A file that can no longer be
+// read keeps its last meaning as long as it is there.
+func (r *registry) servers(h Hook) []server {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refresh()
+	var found []server
+	for _, f := range r.files {
+		if f.last != nil && slices.Contains(f.last.Hooks, h) {
+			found = append(found, server{f.name, f.last})
+		}
+	}
+	slices.SortFunc(found, func(a, b server) int { return cmp.Compare(a.file, b.file) })
+	return found
+}
+
+// announce reads the folder for the first time, so that its faults are told at the start.
+func (r *registry) announce() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refresh()
+}
+
+// refresh looks at the folder. The caller holds mu.
+func (r *registry) refresh() {
+	names, err := registrations(r.dir)
+	if err != nil {
+		if r.listing == nil {
+			r.log.Error(err, "Hook servers cannot be listed: those known before stay registered")
+		}
+		r.listing = err
+		return
+	}
+	r.listing = nil
+	for name := range r.files {
+		if !slices.Contains(names, name) {
+			delete(r.files, name)
+			r.log.Info("Hook server is no longer registered", "file", filepath.Join(r.dir, name))
+		}
+	}
+	for _, name := range names {
+		r.look(name)
+	}
+}
+
+// look reads a file that changed. The caller holds mu.
+func (r *registry) look(name string) {
+	path := filepath.Join(r.dir, name)
+	is := identify(path)
+	f := r.files[name]
+	if f != nil && f.is == is {
+		return
+	}
+	if f == nil {
+		f = &registered{name: name}
+		r.files[name] = f
+	}
+	f.is = is
+	read, err := ReadRegistration(path)
+	if err != nil {
+		r.log.Error(err, "Hook server's registration cannot be used", "file", path, "lastGoodIsUsed", f.last != nil)
+		return
+	}
+	f.last = read
+	r.log.Info("Hook server is registered", "file", path, "endpoint", read.Endpoint, "policy", read.Policy, "hooks", read.Hooks)
+}
+
+// ReadRegistration reads a file of the hooks folder. The error names the file and every field that is wrong.
+func ReadRegistration(path string) (*Registration, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := ParseRegistration(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// registrations lists the files of a hooks folder that register something, sorted; none where there is no folder.
+func registrations(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") && !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// identify tells one content of a file from another. A file that cannot be seen has no identity.
+func identify(path string) identity {
+	var s unix.Stat_t
+	if unix.Stat(path, &s) != nil {
+		return identity{}
+	}
+	return identity{s.Dev, s.Ino, s.Size, s.Mtim, s.Ctim}
+}

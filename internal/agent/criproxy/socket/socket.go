@@ -1,0 +1,109 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// connectLimit is the longest time to find out whether somebody listens on a unix socket.
+const connectLimit = 50 * time.Millisecond
+
+// ErrClaimed is returned by Claim when another process has the socket.
+var ErrClaimed = errors.New("another process has the socket")
+
+// mode keeps everybody but the owner from a socket through which containers can be run.
+const mode = 0o600
+
+// Claim keeps other proxies from a socket until it is closed, or the process ends in any way. The folder of the socket is
+// made when it is missing. The error is ErrClaimed when another process has it.
+func Claim(socket string) (io.Closer, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		return nil, err
+	}
+	path := socket + ".lock"
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		_ = f.Close()
+		return nil, fmt.Errorf("%w: it holds %s", ErrClaimed, path)
+	case err != nil:
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Listen makes a unix socket that its owner alone may use. A socket that a dead process left behind is removed; one that
+// somebody listens on, and a file that is no socket, is an error.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
+	if err := vacate(ctx, path); err != nil {
+		return nil, err
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		// The mode of a socket that is not bound yet becomes that of its file: there is no moment at which others could
+		// connect.
+		err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), mode) })
+		return errors.Join(err, failed)
+	}}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// vacate removes what a dead process left at a socket's path.
+func vacate(ctx context.Context, path string) error {
+	file, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case file.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("listen on %s: a file that is no socket is there", path)
+	}
+	limited, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(limited, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("listen on %s: another program listens there", path)
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return os.Remove(path)
+}
+
+// longest is the longest path of a unix socket in bytes.
+const longest = 107
+
+// Path returns the path of a unix socket's endpoint: PATH, unix:PATH or unix://PATH, PATH being absolute.
+func Path(endpoint string) (string, error) {
+	path, _ := strings.CutPrefix(endpoint, "unix:")
+	path = strings.TrimPrefix(path, "//")
+	switch {
+	case !filepath.IsAbs(path):
+		return "", fmt.Errorf("%q: want the absolute path of a unix socket, such as /run/tenon/hooks.sock or unix:///run/tenon/hooks.sock", endpoint)
+	case len(path) > longest:
+		return "", fmt.Errorf("%q: has %d bytes, want %d or less, the longest path of a unix socket", endpoint, len(path), longest)
+	}
+	return path, nil
+}

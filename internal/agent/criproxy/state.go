@@ -1,0 +1,228 @@
+package criproxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// sandbox is what is known of a pod's sandbox. It is never written to once others can see it.
+type sandbox struct {
+	id                  string
+	meta                *cri.PodSandboxMetadata
+	handler             string
+	labels, annotations map[string]string
+	// cgroup is the pod's group in the terms of the cgroup driver; "" when the runtime does not tell.
+	cgroup              string
+	overhead, resources *cri.LinuxContainerResources
+}
+
+// enforced reports whether the sandbox's containers may not pass without their hooks.
+func (s *sandbox) enforced() bool { return mustEnforce(s.labels, s.annotations) }
+
+// sandboxOf is a sandbox that does not exist yet, or that only a request tells of.
+func sandboxOf(c *cri.PodSandboxConfig, handler string) *sandbox {
+	return &sandbox{
+		meta: c.GetMetadata(), handler: handler, labels: c.GetLabels(), annotations: c.GetAnnotations(),
+		cgroup: c.GetLinux().GetCgroupParent(), overhead: c.GetLinux().GetOverhead(), resources: c.GetLinux().GetResources(),
+	}
+}
+
+// container is what is known of a container. It is never written to once others can see it.
+type container struct {
+	id, sandbox string
+	meta        *cri.ContainerMetadata
+	annotations map[string]string
+	// resources are those that the runtime was given; nil when that was before the proxy started.
+	resources *cri.LinuxContainerResources
+}
+
+// state remembers the runtime's sandboxes and containers, and asks for those that it does not know. It is safe for
+// concurrent use.
+type state struct {
+	runtime cri.RuntimeServiceClient
+
+	mu         sync.Mutex // guards the fields below
+	sandboxes  map[string]entry[sandbox]
+	containers map[string]entry[container]
+	// now counts what was put in.
+	now uint64
+}
+
+type entry[T any] struct {
+	it    *T
+	since uint64
+}
+
+func newState(runtime cri.RuntimeServiceClient) *state {
+	return &state{runtime: runtime, sandboxes: map[string]entry[sandbox]{}, containers: map[string]entry[container]{}}
+}
+
+func (s *state) putSandbox(b *sandbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now++
+	s.sandboxes[b.id] = entry[sandbox]{b, s.now}
+}
+
+func (s *state) putContainer(c *container) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now++
+	s.containers[c.id] = entry[container]{c, s.now}
+}
+
+// sandbox returns the sandbox of an id; nil when the runtime has none.
+func (s *state) sandbox(ctx context.Context, id string) (*sandbox, error) {
+	s.mu.Lock()
+	known, ok := s.sandboxes[id]
+	s.mu.Unlock()
+	if ok || id == "" {
+		return known.it, nil
+	}
+	answer, err := s.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
+	if err != nil || len(answer.GetItems()) != 1 {
+		return nil, err
+	}
+	return s.meetSandbox(ctx, answer.GetItems()[0]), nil
+}
+
+// container returns the container of an id with its sandbox; nil when the runtime does not have them.
+func (s *state) container(ctx context.Context, id string) (*container, *sandbox, error) {
+	s.mu.Lock()
+	known, ok := s.containers[id]
+	s.mu.Unlock()
+	c := known.it
+	if !ok && id != "" {
+		answer, err := s.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(answer.GetContainers()) == 1 {
+			c = s.meetContainer(answer.GetContainers()[0])
+		}
+	}
+	if c == nil {
+		return nil, nil, nil
+	}
+	b, err := s.sandbox(ctx, c.sandbox)
+	if b == nil {
+		return nil, nil, err
+	}
+	return c, b, nil
+}
+
+// rebuild asks the runtime for all that it has.
+func (s *state) rebuild(ctx context.Context) error {
+	sandboxes, containers, err := s.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range sandboxes {
+		s.meetSandbox(ctx, b)
+	}
+	for _, c := range containers {
+		s.meetContainer(c)
+	}
+	return nil
+}
+
+func (s *state) list(ctx context.Context) ([]*cri.PodSandbox, []*cri.Container, error) {
+	sandboxes, err := s.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	containers, err := s.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list containers: %w", err)
+	}
+	return sandboxes.GetItems(), containers.GetContainers(), nil
+}
+
+// sweep forgets what the runtime no longer has. What comes meanwhile stays.
+func (s *state) sweep(ctx context.Context) error {
+	s.mu.Lock()
+	before := s.now
+	s.mu.Unlock()
+	sandboxes, containers, err := s.list(ctx)
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, b := range sandboxes {
+		there[b.GetId()] = true
+	}
+	for _, c := range containers {
+		there[c.GetId()] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, b := range s.sandboxes {
+		if !there[id] && b.since <= before {
+			delete(s.sandboxes, id)
+		}
+	}
+	for id, c := range s.containers {
+		if !there[id] && c.since <= before {
+			delete(s.containers, id)
+		}
+	}
+	return nil
+}
+
+// size returns how many sandboxes and containers are remembered.
+func (s *state) size() (sandboxes, containers int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sandboxes), len(s.containers)
+}
+
+// meetSandbox remembers a sandbox that was run without the proxy, or before it started.
+func (s *state) meetSandbox(ctx context.Context, told *cri.PodSandbox) *sandbox {
+	b := &sandbox{
+		id: told.GetId(), meta: told.GetMetadata(), handler: told.GetRuntimeHandler(), labels: told.GetLabels(),
+		annotations: told.GetAnnotations(),
+	}
+	answer, err := s.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.id, Verbose: true})
+	if err == nil {
+		b.cgroup = parentGroup(answer.GetInfo()["info"])
+	}
+	s.putSandbox(b)
+	return b
+}
+
+func (s *state) meetContainer(told *cri.Container) *container {
+	c := &container{
+		id: told.GetId(), sandbox: told.GetPodSandboxId(), meta: told.GetMetadata(), annotations: told.GetAnnotations(),
+	}
+	s.putContainer(c)
+	return c
+}
+
+// parentGroup finds the group of a pod in what a runtime tells of its sandbox when asked to be verbose: the OCI path of
+// the sandbox's own group, which containerd and CRI-O tell, is PARENT/NAME or SLICE:PREFIX:NAME.
+func parentGroup(info string) string {
+	var told struct {
+		Spec struct {
+			Linux struct {
+				CgroupsPath string `json:"cgroupsPath"`
+			} `json:"linux"`
+		} `json:"runtimeSpec"`
+	}
+	if json.Unmarshal([]byte(info), &told) != nil {
+		return ""
+	}
+	group := told.Spec.Linux.CgroupsPath
+	if slice, _, scoped := strings.Cut(group, ":"); scoped {
+		return slice
+	}
+	if group == "" {
+		return ""
+	}
+	return path.Dir(group)
+}

@@ -1,0 +1,338 @@
+package criproxy
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
+)
+
+// exchange is one of the calls around which hook servers are asked.
+type exchange struct {
+	p      *Proxy
+	method string
+	down   grpc.ServerStream
+	// in is the request, out the answer.
+	in, out frame
+}
+
+// steps are the calls around which hook servers are asked.
+func steps() map[string]func(*exchange, context.Context) error {
+	return map[string]func(*exchange, context.Context) error{
+		cri.RuntimeService_RunPodSandbox_FullMethodName:            (*exchange).runPodSandbox,
+		cri.RuntimeService_StopPodSandbox_FullMethodName:           (*exchange).stopPodSandbox,
+		cri.RuntimeService_CreateContainer_FullMethodName:          (*exchange).createContainer,
+		cri.RuntimeService_StartContainer_FullMethodName:           (*exchange).startContainer,
+		cri.RuntimeService_UpdateContainerResources_FullMethodName: (*exchange).updateContainerResources,
+		cri.RuntimeService_StopContainer_FullMethodName:            (*exchange).stopContainer,
+	}
+}
+
+// intercept answers a call around which hook servers are asked.
+func (p *Proxy) intercept(method string, step func(*exchange, context.Context) error, down grpc.ServerStream) error {
+	x := &exchange{p: p, method: method, down: down}
+	if err := down.RecvMsg(&x.in); errors.Is(err, io.EOF) {
+		return status.Errorf(codes.Internal, "runtime proxy: %s without a request", method)
+	} else if err != nil {
+		return err
+	}
+	if err := step(x, down.Context()); err != nil {
+		return err
+	}
+	return down.SendMsg(&x.out)
+}
+
+// decode reads the request. One that cannot be read is refused: nobody could tell whose it is.
+func (x *exchange) decode(m proto.Message) error {
+	if err := x.in.decode(m); err != nil {
+		return status.Errorf(codes.InvalidArgument, "runtime proxy: %s: %v", x.method, err)
+	}
+	return nil
+}
+
+// forward lets the runtime answer; m is what hooks made of the request, nil when that is still what the caller sent.
+func (x *exchange) forward(ctx context.Context, m proto.Message) error {
+	if m != nil {
+		if err := x.in.encode(m); err != nil {
+			return status.Errorf(codes.Internal, "runtime proxy: %s: %v", x.method, err)
+		}
+	}
+	var header, trailer metadata.MD
+	err := x.p.upstream(x.method).Invoke(outgoing(ctx), x.method, &x.in, &x.out, grpc.ForceCodecV2(rawCodec{}),
+		grpc.Header(&header), grpc.Trailer(&trailer))
+	x.down.SetTrailer(trailer)
+	if len(header) == 0 {
+		return err
+	}
+	if failed := x.down.SetHeader(header); failed != nil && err == nil {
+		return failed
+	}
+	return err
+}
+
+func (x *exchange) runPodSandbox(ctx context.Context) error {
+	req := &cri.RunPodSandboxRequest{}
+	if err := x.decode(req); err != nil {
+		return err
+	}
+	enforced := sandboxOf(req.GetConfig(), req.GetRuntimeHandler()).enforced()
+	var changed proto.Message
+	err := x.p.hooks.ask(ctx, PreRunPodSandbox, enforced, func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
+		answer, err := c.PreRunPodSandboxHook(ctx, sandboxOf(req.GetConfig(), req.GetRuntimeHandler()).request())
+		if err == nil && mergeSandbox(req, answer) {
+			changed = req
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.forward(ctx, changed); err != nil {
+		return err
+	}
+	answer := &cri.RunPodSandboxResponse{}
+	if x.out.decode(answer) == nil {
+		b := sandboxOf(req.GetConfig(), req.GetRuntimeHandler())
+		b.id = answer.GetPodSandboxId()
+		x.p.state.putSandbox(b)
+	}
+	return nil
+}
+
+// mergeSandbox takes over what a hook server answered.
+func mergeSandbox(req *cri.RunPodSandboxRequest, answer *v1alpha1.PodSandboxHookResponse) bool {
+	config := req.GetConfig()
+	if config == nil {
+		config = &cri.PodSandboxConfig{}
+	}
+	changed := mergeMap(&config.Labels, answer.GetLabels())
+	changed = mergeMap(&config.Annotations, answer.GetAnnotations()) || changed
+	linux := config.GetLinux()
+	if linux == nil {
+		linux = &cri.LinuxPodSandboxConfig{}
+	}
+	within := mergeField(&linux.CgroupParent, answer.GetCgroupParent())
+	within = mergeResources(&linux.Resources, answer.GetResources()) || within
+	if within {
+		config.Linux = linux
+	}
+	if changed || within {
+		req.Config = config
+	}
+	return changed || within
+}
+
+func (x *exchange) createContainer(ctx context.Context) error {
+	req := &cri.CreateContainerRequest{}
+	if err := x.decode(req); err != nil {
+		return err
+	}
+	b, err := x.p.state.sandbox(ctx, req.GetPodSandboxId())
+	if err != nil {
+		return err
+	}
+	asked := sandboxOf(req.GetSandboxConfig(), "")
+	enforced := asked.enforced()
+	if b == nil {
+		b = asked
+	} else {
+		enforced = enforced || b.enforced()
+		b = b.completed(asked)
+	}
+	var changed proto.Message
+	err = x.p.hooks.ask(ctx, PreCreateContainer, enforced, func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
+		told := containerOf(req).request(b)
+		told.ContainerEnvs = envsOf(req.GetConfig().GetEnvs())
+		answer, err := c.PreCreateContainerHook(ctx, told)
+		if err == nil && mergeContainer(req, answer) {
+			changed = req
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.forward(ctx, changed); err != nil {
+		return err
+	}
+	answer := &cri.CreateContainerResponse{}
+	if x.out.decode(answer) == nil {
+		c := containerOf(req)
+		c.id = answer.GetContainerId()
+		x.p.state.putContainer(c)
+	}
+	return nil
+}
+
+// completed is a sandbox with what only requests tell of it.
+func (s *sandbox) completed(asked *sandbox) *sandbox {
+	b := *s
+	if b.cgroup == "" {
+		b.cgroup = asked.cgroup
+	}
+	if b.resources == nil {
+		b.resources = asked.resources
+	}
+	return &b
+}
+
+// containerOf is the container that a request asks for.
+func containerOf(req *cri.CreateContainerRequest) *container {
+	return &container{
+		sandbox: req.GetPodSandboxId(), meta: req.GetConfig().GetMetadata(), annotations: req.GetConfig().GetAnnotations(),
+		resources: req.GetConfig().GetLinux().GetResources(),
+	}
+}
+
+// mergeContainer takes over what a hook server answered.
+func mergeContainer(req *cri.CreateContainerRequest, answer *v1alpha1.ContainerResourceHookResponse) bool {
+	config := req.GetConfig()
+	if config == nil {
+		config = &cri.ContainerConfig{}
+	}
+	changed := mergeMap(&config.Annotations, answer.GetContainerAnnotations())
+	if envs, more := mergeEnvs(config.GetEnvs(), answer.GetContainerEnvs()); more {
+		config.Envs = envs
+		changed = true
+	}
+	linux := config.GetLinux()
+	if linux == nil {
+		linux = &cri.LinuxContainerConfig{}
+	}
+	if mergeResources(&linux.Resources, answer.GetContainerResources()) {
+		config.Linux = linux
+		changed = true
+	}
+	if changed {
+		req.Config = config
+	}
+	return mergeParent(req, answer.GetPodCgroupParent()) || changed
+}
+
+func mergeParent(req *cri.CreateContainerRequest, group string) bool {
+	if group == "" || req.GetSandboxConfig().GetLinux().GetCgroupParent() == group {
+		return false
+	}
+	if req.SandboxConfig == nil {
+		req.SandboxConfig = &cri.PodSandboxConfig{}
+	}
+	if req.SandboxConfig.Linux == nil {
+		req.SandboxConfig.Linux = &cri.LinuxPodSandboxConfig{}
+	}
+	req.SandboxConfig.Linux.CgroupParent = group
+	return true
+}
+
+func (x *exchange) startContainer(ctx context.Context) error {
+	req := &cri.StartContainerRequest{}
+	if err := x.decode(req); err != nil {
+		return err
+	}
+	c, b, err := x.p.state.container(ctx, req.GetContainerId())
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return x.forward(ctx, nil)
+	}
+	err = x.p.hooks.ask(ctx, PreStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+		_, err := hooks.PreStartContainerHook(ctx, c.request(b))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.forward(ctx, nil); err != nil {
+		return err
+	}
+	return x.p.hooks.ask(ctx, PostStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+		_, err := hooks.PostStartContainerHook(ctx, c.request(b))
+		return err
+	})
+}
+
+func (x *exchange) updateContainerResources(ctx context.Context) error {
+	req := &cri.UpdateContainerResourcesRequest{}
+	if err := x.decode(req); err != nil {
+		return err
+	}
+	c, b, err := x.p.state.container(ctx, req.GetContainerId())
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return x.forward(ctx, nil)
+	}
+	var changed proto.Message
+	err = x.p.hooks.ask(ctx, PreUpdateContainerResources, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+		told := c.request(b)
+		told.ContainerResources = toHook(req.GetLinux())
+		answer, err := hooks.PreUpdateContainerResourcesHook(ctx, told)
+		if err != nil {
+			return err
+		}
+		merged := mergeMap(&req.Annotations, answer.GetContainerAnnotations())
+		if mergeResources(&req.Linux, answer.GetContainerResources()) || merged {
+			changed = req
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.forward(ctx, changed); err != nil {
+		return err
+	}
+	x.p.state.putContainer(c.updated(req.GetLinux()))
+	return nil
+}
+
+// updated is a container after an update.
+func (c *container) updated(r *cri.LinuxContainerResources) *container {
+	u := *c
+	u.resources = &cri.LinuxContainerResources{}
+	if c.resources != nil {
+		u.resources = proto.CloneOf(c.resources)
+	}
+	mergeResources(&u.resources, toHook(r))
+	return &u
+}
+
+func (x *exchange) stopContainer(ctx context.Context) error {
+	req := &cri.StopContainerRequest{}
+	if err := x.decode(req); err != nil {
+		return err
+	}
+	// What cannot be found out keeps nothing from stopping.
+	c, b, _ := x.p.state.container(ctx, req.GetContainerId())
+	if err := x.forward(ctx, nil); err != nil || c == nil {
+		return err
+	}
+	return x.p.hooks.ask(ctx, PostStopContainer, false, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+		_, err := hooks.PostStopContainerHook(ctx, c.request(b))
+		return err
+	})
+}
+
+func (x *exchange) stopPodSandbox(ctx context.Context) error {
+	req := &cri.StopPodSandboxRequest{}
+	if err := x.decode(req); err != nil {
+		return err
+	}
+	b, _ := x.p.state.sandbox(ctx, req.GetPodSandboxId())
+	if err := x.forward(ctx, nil); err != nil || b == nil {
+		return err
+	}
+	return x.p.hooks.ask(ctx, PostStopPodSandbox, false, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+		_, err := hooks.PostStopPodSandboxHook(ctx, b.request())
+		return err
+	})
+}

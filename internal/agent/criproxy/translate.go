@@ -1,0 +1,158 @@
+package criproxy
+
+import (
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
+)
+
+// sandboxRequest tells a hook server of a sandbox.
+func (s *sandbox) request() *v1alpha1.PodSandboxHookRequest {
+	return &v1alpha1.PodSandboxHookRequest{
+		PodMeta: s.podMeta(), RuntimeHandler: s.handler, Labels: s.labels, Annotations: s.annotations,
+		CgroupParent: s.cgroup, Overhead: toHook(s.overhead), Resources: toHook(s.resources),
+	}
+}
+
+func (s *sandbox) podMeta() *v1alpha1.PodSandboxMetadata {
+	return &v1alpha1.PodSandboxMetadata{
+		Name: s.meta.GetName(), Uid: s.meta.GetUid(), Namespace: s.meta.GetNamespace(), Attempt: s.meta.GetAttempt(),
+	}
+}
+
+// request tells a hook server of a container of a sandbox.
+func (c *container) request(s *sandbox) *v1alpha1.ContainerResourceHookRequest {
+	return &v1alpha1.ContainerResourceHookRequest{
+		PodMeta:              s.podMeta(),
+		ContainerMeta:        &v1alpha1.ContainerMetadata{Name: c.meta.GetName(), Attempt: c.meta.GetAttempt(), Id: c.id},
+		ContainerAnnotations: c.annotations,
+		ContainerResources:   toHook(c.resources),
+		PodResources:         toHook(s.resources),
+		PodAnnotations:       s.annotations,
+		PodLabels:            s.labels,
+		PodCgroupParent:      s.cgroup,
+	}
+}
+
+// envsOf is an environment as the protocol can tell it: the last value of each name, without those that are not UTF-8.
+func envsOf(envs []*cri.KeyValue) map[string]string {
+	told := make(map[string]string, len(envs))
+	for _, e := range envs {
+		if utf8.Valid(e.GetValue()) {
+			told[e.GetKey()] = string(e.GetValue())
+		} else {
+			delete(told, e.GetKey())
+		}
+	}
+	return told
+}
+
+// mergeEnvs sets variables over an environment: those that are there keep their place, the rest follows by name.
+func mergeEnvs(envs []*cri.KeyValue, set map[string]string) ([]*cri.KeyValue, bool) {
+	changed := false
+	left := maps.Clone(set)
+	for _, e := range envs {
+		value, ok := set[e.GetKey()]
+		if !ok {
+			continue
+		}
+		delete(left, e.GetKey())
+		if string(e.GetValue()) != value {
+			e.Value = []byte(value)
+			changed = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(left)) {
+		envs = append(envs, &cri.KeyValue{Key: key, Value: []byte(left[key])})
+		changed = true
+	}
+	return envs, changed
+}
+
+// mergeMap sets keys over a map.
+func mergeMap(into *map[string]string, set map[string]string) bool {
+	changed := false
+	for key, value := range set {
+		if old, ok := (*into)[key]; ok && old == value {
+			continue
+		}
+		if *into == nil {
+			*into = map[string]string{}
+		}
+		(*into)[key] = value
+		changed = true
+	}
+	return changed
+}
+
+// mergeField sets a value over another, unless it is the zero value: that means unchanged.
+func mergeField[T comparable](into *T, set T) bool {
+	var zero T
+	if set == zero || *into == set {
+		return false
+	}
+	*into = set
+	return true
+}
+
+// mergeResources sets the fields of a hook's answer that are not zero over those of a request.
+func mergeResources(into **cri.LinuxContainerResources, set *v1alpha1.LinuxContainerResources) bool {
+	if set == nil {
+		return false
+	}
+	r := *into
+	if r == nil {
+		r = &cri.LinuxContainerResources{}
+	}
+	changed := mergeField(&r.CpuPeriod, set.GetCpuPeriod())
+	changed = mergeField(&r.CpuQuota, set.GetCpuQuota()) || changed
+	changed = mergeField(&r.CpuShares, set.GetCpuShares()) || changed
+	changed = mergeField(&r.MemoryLimitInBytes, set.GetMemoryLimitInBytes()) || changed
+	changed = mergeField(&r.OomScoreAdj, set.GetOomScoreAdj()) || changed
+	changed = mergeField(&r.CpusetCpus, set.GetCpusetCpus()) || changed
+	changed = mergeField(&r.CpusetMems, set.GetCpusetMems()) || changed
+	changed = mergeField(&r.MemorySwapLimitInBytes, set.GetMemorySwapLimitInBytes()) || changed
+	changed = mergeMap(&r.Unified, set.GetUnified()) || changed
+	changed = mergeHugepages(r, set.GetHugepageLimits()) || changed
+	if changed {
+		*into = r
+	}
+	return changed
+}
+
+// mergeHugepages sets limits over those of the same page size.
+func mergeHugepages(into *cri.LinuxContainerResources, set []*v1alpha1.HugepageLimit) bool {
+	changed := false
+	for _, l := range set {
+		i := slices.IndexFunc(into.HugepageLimits, func(h *cri.HugepageLimit) bool { return h.GetPageSize() == l.GetPageSize() })
+		if i < 0 {
+			into.HugepageLimits = append(into.HugepageLimits, &cri.HugepageLimit{PageSize: l.GetPageSize(), Limit: l.GetLimit()})
+			changed = true
+		} else if into.HugepageLimits[i].Limit != l.GetLimit() {
+			into.HugepageLimits[i].Limit = l.GetLimit()
+			changed = true
+		}
+	}
+	return changed
+}
+
+// toHook puts resources in the terms of the hook protocol.
+func toHook(r *cri.LinuxContainerResources) *v1alpha1.LinuxContainerResources {
+	if r == nil {
+		return nil
+	}
+	told := &v1alpha1.LinuxContainerResources{
+		CpuPeriod: r.GetCpuPeriod(), CpuQuota: r.GetCpuQuota(), CpuShares: r.GetCpuShares(),
+		MemoryLimitInBytes: r.GetMemoryLimitInBytes(), OomScoreAdj: r.GetOomScoreAdj(),
+		CpusetCpus: r.GetCpusetCpus(), CpusetMems: r.GetCpusetMems(), Unified: r.GetUnified(),
+		MemorySwapLimitInBytes: r.GetMemorySwapLimitInBytes(),
+	}
+	for _, l := range r.GetHugepageLimits() {
+		told.HugepageLimits = append(told.HugepageLimits, &v1alpha1.HugepageLimit{PageSize: l.GetPageSize(), Limit: l.GetLimit()})
+	}
+	return told
+}
