@@ -1,0 +1,179 @@
+package hookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+// drainLimit is how long questions under way may take when the server ends: more than a proxy waits for one.
+const drainLimit = 2 * time.Second
+
+// Options are what a Server needs. Both are required.
+type Options struct {
+	// Socket is the unix socket that the proxy connects to: an absolute path. It belongs to root alone.
+	Socket string
+	// Handler decides.
+	Handler hook.Handler
+}
+
+// Server is the hook server of the agent.
+type Server struct {
+	o Options
+}
+
+var _ v1alpha1.RuntimeHookServiceServer = (*Server)(nil)
+
+// New returns a Server that does not listen yet. The error names the option that is wrong.
+func New(o Options) (*Server, error) {
+	path, err := socket.Path(o.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("hook-socket: %w", err)
+	}
+	if o.Handler == nil {
+		return nil, errors.New("hook server: the handler is missing")
+	}
+	o.Socket = path
+	return &Server{o}, nil
+}
+
+// Run listens and answers until ctx ends, then lets questions under way come to their end. It returns nil at the end of
+// ctx, and socket.ErrClaimed when another process has the socket. It can be called again after it returned.
+func (s *Server) Run(ctx context.Context) error {
+	lock, err := socket.Claim(s.o.Socket)
+	if err != nil {
+		return fmt.Errorf("hook server: %w", err)
+	}
+	defer lock.Close()
+	l, err := socket.Listen(ctx, s.o.Socket)
+	if err != nil {
+		return fmt.Errorf("hook server: %w", err)
+	}
+	g := grpc.NewServer()
+	v1alpha1.RegisterRuntimeHookServiceServer(g, s)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(l) }()
+	klog.FromContext(ctx).Info("Hook server listens", "socket", s.o.Socket)
+	select {
+	case err := <-served:
+		return fmt.Errorf("hook server: serve %s: %w", s.o.Socket, err)
+	case <-ctx.Done():
+	}
+	late := time.AfterFunc(drainLimit, g.Stop)
+	defer late.Stop()
+	g.GracefulStop()
+	<-served
+	return nil
+}
+
+// PreRunPodSandboxHook implements RuntimeHookServiceServer.
+func (s *Server) PreRunPodSandboxHook(ctx context.Context, r *v1alpha1.PodSandboxHookRequest) (*v1alpha1.PodSandboxHookResponse, error) {
+	if err := s.o.Handler.RunPod(ctx, podOf(r)); err != nil {
+		return nil, refusal(err)
+	}
+	return &v1alpha1.PodSandboxHookResponse{}, nil
+}
+
+// PostStopPodSandboxHook implements RuntimeHookServiceServer.
+func (s *Server) PostStopPodSandboxHook(_ context.Context, r *v1alpha1.PodSandboxHookRequest) (*v1alpha1.PodSandboxHookResponse, error) {
+	s.o.Handler.RemovePod(podOf(r))
+	return &v1alpha1.PodSandboxHookResponse{}, nil
+}
+
+// PreCreateContainerHook implements RuntimeHookServiceServer. What has to change on other containers is not answered, as
+// the protocol has no place for it: the handler changes it in the tree before it lets this one start.
+func (s *Server) PreCreateContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	answer, _, err := s.o.Handler.Create(ctx, containerOf(r))
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return told(answer), nil
+}
+
+// PreStartContainerHook implements RuntimeHookServiceServer.
+func (s *Server) PreStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	if err := s.o.Handler.Start(ctx, containerOf(r)); err != nil {
+		return nil, refusal(err)
+	}
+	return &v1alpha1.ContainerResourceHookResponse{}, nil
+}
+
+// PostStartContainerHook implements RuntimeHookServiceServer. Nothing is left to do: the gate was before the start.
+func (s *Server) PostStartContainerHook(context.Context, *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	return &v1alpha1.ContainerResourceHookResponse{}, nil
+}
+
+// PreUpdateContainerResourcesHook implements RuntimeHookServiceServer.
+func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	c := containerOf(r)
+	asked := c.Has
+	c.Has = hook.Resources{}
+	answer, err := s.o.Handler.Update(ctx, c, asked)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return told(answer), nil
+}
+
+// PostStopContainerHook implements RuntimeHookServiceServer.
+func (s *Server) PostStopContainerHook(_ context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	s.o.Handler.Stop(containerOf(r))
+	return &v1alpha1.ContainerResourceHookResponse{}, nil
+}
+
+// refusal is the answer to a step that must not happen now. Time that ran out is no refusal.
+func refusal(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return status.FromContextError(err).Err()
+	}
+	return status.Error(codes.FailedPrecondition, err.Error())
+}
+
+func podOf(r *v1alpha1.PodSandboxHookRequest) hook.Pod {
+	return hook.Pod{
+		ID: sandboxID(r.GetPodMeta()), UID: r.GetPodMeta().GetUid(), Namespace: r.GetPodMeta().GetNamespace(),
+		Name: r.GetPodMeta().GetName(), Labels: r.GetLabels(), Annotations: r.GetAnnotations(), Cgroup: r.GetCgroupParent(),
+	}
+}
+
+func containerOf(r *v1alpha1.ContainerResourceHookRequest) hook.Container {
+	return hook.Container{
+		Pod: hook.Pod{
+			ID: sandboxID(r.GetPodMeta()), UID: r.GetPodMeta().GetUid(), Namespace: r.GetPodMeta().GetNamespace(),
+			Name: r.GetPodMeta().GetName(), Labels: r.GetPodLabels(), Annotations: r.GetPodAnnotations(),
+			Cgroup: r.GetPodCgroupParent(),
+		},
+		ID: r.GetContainerMeta().GetId(), Name: r.GetContainerMeta().GetName(), Has: resourcesOf(r.GetContainerResources()),
+	}
+}
+
+// sandboxID names a sandbox: the protocol does not tell its id, but never two sandboxes of a pod with one attempt.
+func sandboxID(m *v1alpha1.PodSandboxMetadata) string {
+	return fmt.Sprintf("%s/%d", m.GetUid(), m.GetAttempt())
+}
+
+func resourcesOf(r *v1alpha1.LinuxContainerResources) hook.Resources {
+	has := hook.Resources{CPUs: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}
+	if quota := r.GetCpuQuota(); quota != 0 {
+		has.Quota = &quota
+	}
+	return has
+}
+
+func told(a hook.Answer) *v1alpha1.ContainerResourceHookResponse {
+	r := &v1alpha1.LinuxContainerResources{CpusetCpus: a.CPUs, CpusetMems: a.Mems}
+	if a.Quota != nil {
+		r.CpuQuota = *a.Quota
+	}
+	return &v1alpha1.ContainerResourceHookResponse{ContainerResources: r, ContainerEnvs: a.Env}
+}

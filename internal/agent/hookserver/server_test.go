@@ -1,0 +1,256 @@
+package hookserver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/hookserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// book is a handler that writes down what it is told, and answers what it is given. It has the steps that the protocol
+// knows; any other one is a fault.
+type book struct {
+	hook.Handler
+
+	mu    sync.Mutex
+	lines []any
+
+	answer hook.Answer
+	err    error
+}
+
+type line struct {
+	Step      string
+	Pod       hook.Pod
+	Container hook.Container
+	Asked     hook.Resources
+}
+
+func (b *book) write(l line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines = append(b.lines, l)
+}
+
+func (b *book) RunPod(_ context.Context, p hook.Pod) error {
+	b.write(line{Step: "RunPod", Pod: p})
+	return b.err
+}
+
+func (b *book) RemovePod(p hook.Pod) { b.write(line{Step: "RemovePod", Pod: p}) }
+
+func (b *book) Create(_ context.Context, c hook.Container) (hook.Answer, []hook.Update, error) {
+	b.write(line{Step: "Create", Container: c})
+	return b.answer, nil, b.err
+}
+
+func (b *book) Start(_ context.Context, c hook.Container) error {
+	b.write(line{Step: "Start", Container: c})
+	return b.err
+}
+
+func (b *book) Update(_ context.Context, c hook.Container, asked hook.Resources) (hook.Answer, error) {
+	b.write(line{Step: "Update", Container: c, Asked: asked})
+	return b.answer, b.err
+}
+
+func (b *book) Stop(c hook.Container) { b.write(line{Step: "Stop", Container: c}) }
+
+// serve runs a server over a handler and returns a client.
+func serve(t *testing.T, h hook.Handler) (v1alpha1.RuntimeHookServiceClient, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hooks.sock")
+	s, err := hookserver.New(hookserver.Options{Socket: path, Handler: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return v1alpha1.NewRuntimeHookServiceClient(conn), path
+}
+
+var (
+	podRequest = &v1alpha1.PodSandboxHookRequest{
+		PodMeta: &v1alpha1.PodSandboxMetadata{Name: "a", Uid: "u", Namespace: "ns", Attempt: 3},
+		Labels:  map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"}, CgroupParent: "/kubepods/podu",
+	}
+	containerRequest = &v1alpha1.ContainerResourceHookRequest{
+		PodMeta:       podRequest.GetPodMeta(),
+		ContainerMeta: &v1alpha1.ContainerMetadata{Name: "main", Id: "c1"},
+		PodLabels:     map[string]string{"l": "1"}, PodAnnotations: map[string]string{"a": "2"}, PodCgroupParent: "/kubepods/podu",
+		ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: "0-3", CpusetMems: "1", CpuQuota: -1, CpuShares: 5},
+	}
+)
+
+func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
+	quota, pod := int64(-1), hook.Pod{
+		ID: "u/3", UID: "u", Namespace: "ns", Name: "a", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"},
+		Cgroup: "/kubepods/podu",
+	}
+	has := hook.Resources{CPUs: "0-3", Mems: "1", Quota: &quota}
+	container := hook.Container{Pod: pod, ID: "c1", Name: "main", Has: has}
+	bare := container
+	bare.Has = hook.Resources{}
+	answer := &v1alpha1.ContainerResourceHookResponse{
+		ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: "4-5", CpusetMems: "0", CpuQuota: -1},
+		ContainerEnvs:      map[string]string{"E": "1"},
+	}
+	empty := &v1alpha1.ContainerResourceHookResponse{}
+	b := &book{answer: hook.Answer{Resources: hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota}, Env: map[string]string{"E": "1"}}}
+	c, path := serve(t, b)
+	ask := func(f func(context.Context, *v1alpha1.ContainerResourceHookRequest, ...grpc.CallOption) (*v1alpha1.ContainerResourceHookResponse, error), want *v1alpha1.ContainerResourceHookResponse) {
+		t.Helper()
+		got, err := f(t.Context(), containerRequest)
+		if err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Errorf("answer (-want +got):\n%s", diff)
+		}
+	}
+	if _, err := c.PreRunPodSandboxHook(t.Context(), podRequest); err != nil {
+		t.Error(err)
+	}
+	ask(c.PreCreateContainerHook, answer)
+	ask(c.PreStartContainerHook, empty)
+	ask(c.PostStartContainerHook, empty)
+	ask(c.PreUpdateContainerResourcesHook, answer)
+	ask(c.PostStopContainerHook, empty)
+	if _, err := c.PostStopPodSandboxHook(t.Context(), podRequest); err != nil {
+		t.Error(err)
+	}
+	want := []any{
+		line{Step: "RunPod", Pod: pod},
+		line{Step: "Create", Container: container},
+		line{Step: "Start", Container: container},
+		line{Step: "Update", Container: bare, Asked: has},
+		line{Step: "Stop", Container: container},
+		line{Step: "RemovePod", Pod: pod},
+	}
+	if diff := cmp.Diff(want, b.lines); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	f, err := os.Stat(path)
+	if err != nil || f.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v, want mode 600", f.Mode(), err)
+	}
+}
+
+func TestARefusalIsToldAsOne(t *testing.T) {
+	blocked := &apply.Blocked{Container: apply.Container{PodUID: "u", Name: "main"}, Cause: apply.ErrHandOverPending, Detail: "x still has CPUs 1"}
+	cases := map[string]struct {
+		err  error
+		code codes.Code
+		text string
+	}{
+		"held back":      {fmt.Errorf("start: %w", blocked), codes.FailedPrecondition, "CPUHandOverPending"},
+		"any other":      {errors.New("broken"), codes.FailedPrecondition, "broken"},
+		"out of time":    {fmt.Errorf("write: %w", context.DeadlineExceeded), codes.DeadlineExceeded, ""},
+		"nobody listens": {context.Canceled, codes.Canceled, ""},
+	}
+	for name, k := range cases {
+		t.Run(name, func(t *testing.T) {
+			c, _ := serve(t, &book{err: k.err})
+			_, runErr := c.PreRunPodSandboxHook(t.Context(), podRequest)
+			_, createErr := c.PreCreateContainerHook(t.Context(), containerRequest)
+			_, startErr := c.PreStartContainerHook(t.Context(), containerRequest)
+			_, updateErr := c.PreUpdateContainerResourcesHook(t.Context(), containerRequest)
+			for step, err := range map[string]error{"run": runErr, "create": createErr, "start": startErr, "update": updateErr} {
+				if status.Code(err) != k.code || !strings.Contains(err.Error(), k.text) {
+					t.Errorf("%s: got %v, want %v with %q", step, err, k.code, k.text)
+				}
+			}
+		})
+	}
+}
+
+// A request without any field is one that a careless proxy may send.
+func TestAnEmptyQuestionIsAnswered(t *testing.T) {
+	b := &book{}
+	c, _ := serve(t, b)
+	if _, err := c.PreCreateContainerHook(t.Context(), &v1alpha1.ContainerResourceHookRequest{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.PreRunPodSandboxHook(t.Context(), &v1alpha1.PodSandboxHookRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	for path, want := range map[string]string{"hooks.sock": `hook-socket: "hooks.sock": want the absolute path`, "/run/x.sock": "the handler is missing"} {
+		if _, err := hookserver.New(hookserver.Options{Socket: path}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestASecondServerIsRefusedAndANewOneFollows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hooks.sock")
+	server := func() *hookserver.Server {
+		s, err := hookserver.New(hookserver.Options{Socket: path, Handler: &book{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	done := make(chan error, 1)
+	first := server()
+	go func() { done <- first.Run(ctx) }()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the first server does not listen")
+		}
+	}
+	if err := server().Run(ctx); !errors.Is(err, socket.ErrClaimed) {
+		t.Errorf("the second: got %v, want ErrClaimed", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	cancel()
+	if err := first.Run(ended); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
