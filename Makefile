@@ -11,16 +11,17 @@ TOOL      := $(GO) tool -modfile=go.tools.mod
 BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager
 # Packages whose tests need no control plane and no scheduler binary: the fast loop.
 UNIT      := ./api/... ./internal/core/... ./internal/kube/... ./internal/agent/... ./internal/control/admission/... \
-             ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/... ./test/oracle
+             ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/... ./test/oracle ./hack/node/...
 # Adapters that run goroutines: tested under the race detector.
 RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./internal/local/kernel/... ./internal/local/simnode/... \
              ./internal/sched/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down test unit race system oracle oracle-short soak verify lint bench generate clean
+.PHONY: help build up down test unit race system oracle oracle-short soak verify lint bench generate clean \
+        node-tools test-node test-guest bench-agent ladder
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
 
 build: ## the binaries, static, in bin/
 	@mkdir -p $(BIN)
@@ -39,7 +40,7 @@ up: bin/tenon ## a local cluster of simulated machines, with the demo
 down: ## stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge; else echo "nothing to stop: bin/tenon was never built"; fi
 
-test: verify unit race system oracle-short ## every test that needs no further tools
+test: verify unit race system oracle-short ladder ## every test that needs no further tools, and levels 3 and 4 once they are built
 
 unit: ## the fast loop: the core, codecs, agent, store (under a minute when warm)
 	$(GO) test -tags $(TAGS) $(UNIT)
@@ -53,6 +54,26 @@ race: cc ## adapters under the race detector
 system: bin/tenon ## scheduler, simulate, command line and the whole system on a local cluster
 	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/...
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
+
+# Tests of the agent on a real machine: docs/reference/testing.md. A level that has passed with the same tools on the same
+# tree is not run again.
+LEVEL := GO="$(GO)" TAGS=$(TAGS) bash hack/node/level.sh
+
+ladder:
+	@$(LEVEL) 2 3 4
+
+node-tools: ## containerd, runc, CNI and kubelet for test-node, from source (the first time about 20 CPU-minutes)
+	@GO="$(GO)" bash hack/node/build.sh
+
+test-node: node-tools ## the agent under a real containerd and a real kubelet, and faults (root)
+	@$(LEVEL) --need 3 4 fault
+
+test-guest: ## the agent in virtual machines with NUMA and cgroup v2 (QEMU)
+	@GO="$(GO)" bash hack/node/build.sh guest
+	@$(LEVEL) --need 5
+
+bench-agent: node-tools ## what the agent costs, beside a runtime without it (root; see docs/reference/performance.md)
+	@$(LEVEL) --need bench
 
 # The tests that put our model of the kubelet beside the kubelet's own code.
 ORACLE := $(GO) test -tags '$(TAGS) oracle' -count 1 -v -run 'TestAgreesWithTheKubelet|TestTheProgramsGiveKnownAnswers' ./test/oracle

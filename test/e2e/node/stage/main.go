@@ -35,8 +35,10 @@ const (
 
 // Needs is what the tests of a package need.
 type Needs struct {
-	// Level is the rung of the ladder, for the last line; Unit what is counted, such as "cases".
+	// Level is the rung of the ladder, for the last line; Title stands in its place where it is set. Unit is what is
+	// counted, such as "cases"; without it nothing is printed about tests that pass.
 	Level int
+	Title string
 	Unit  string
 	// Tools are programs of TENON_NODE_TOOLS/bin beside containerd, its shim, ctr and runc.
 	Tools []string
@@ -44,6 +46,13 @@ type Needs struct {
 	Binaries []string
 	// Plane asks for a control plane, see Stage.Plane; the binary "tenon" runs it.
 	Plane bool
+}
+
+func (n Needs) title() string {
+	if n.Title != "" {
+		return n.Title
+	}
+	return fmt.Sprintf("level %d", n.Level)
 }
 
 // Tests is a *testing.M.
@@ -60,7 +69,7 @@ func Main(m Tests, n Needs) int {
 	}
 	code, err := enter(m, n)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "level %d: %v\n", n.Level, err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", n.title(), err)
 		return 1
 	}
 	return code
@@ -125,7 +134,7 @@ func runTests(m Tests, n Needs) int {
 		}
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "level %d: %v\n", n.Level, err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", n.title(), err)
 		return 1
 	}
 	return m.Run()
@@ -141,9 +150,9 @@ func report(n Needs, code int, counted string) error {
 	switch {
 	case code == 0 && failed == 0 && n.Unit == "":
 	case code == 0 && failed == 0:
-		fmt.Printf("level %d: %d %s passed\n", n.Level, passed, n.Unit)
+		fmt.Printf("%s: %d %s passed\n", n.title(), passed, n.Unit)
 	default:
-		fmt.Printf("level %d: %d %s passed, %d FAILED\n", n.Level, passed, n.Unit, failed)
+		fmt.Printf("%s: %d %s passed, %d FAILED\n", n.title(), passed, n.Unit, failed)
 	}
 	return nil
 }

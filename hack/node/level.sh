@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Runs rungs of the test ladder, see docs/reference/testing.md:
+#
+#   level.sh [--need] 2|3|4|5|fault|bench…
+#
+# What cannot run is one line, NOT RUN: level N (why), and no failure; with --need it is one. A level that has passed with
+# the same tools on the same tree is not run again: its last line is repeated.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+export GOWORK=off CGO_ENABLED=0
+GO=${GO:-go}
+TAGS=${TAGS:-nomsgpack}
+cache=$PWD/.cache/node
+failed=0
+need=
+if [ "${1:-}" = --need ]; then need=1; shift; fi
+
+not_run() { # LEVEL WHY
+  echo "NOT RUN: $1 ($2)"
+  [ -z "$need" ] || failed=1
+}
+
+# tree names the content of the repository, with what is not committed; nothing outside of a clone.
+tree() {
+  local index
+  index=$(mktemp -u)
+  GIT_INDEX_FILE=$index git add -A >/dev/null 2>&1 && GIT_INDEX_FILE=$index git write-tree 2>/dev/null
+  rm -f "$index"
+}
+
+# why_not says why namespaces and cgroups cannot be made here; nothing where they can.
+why_not() {
+  [ "$(uname -s)" = Linux ] || { echo "Linux is needed"; return; }
+  [ "$(id -u)" = 0 ] || { echo "root is needed"; return; }
+  unshare --net --mount --pid --fork true 2>/dev/null || { echo "namespaces cannot be made here"; return; }
+}
+
+# run LEVEL TAG PACKAGE LIMIT COMMAND…: compiles the tests of a package and runs them once per tools and tree.
+run() {
+  local level=$1 tag=$2 package=$3 limit=$4 stamp out code begun
+  stamp=
+  [ -z "$tree" ] || stamp=$cache/passed/${level// /-}-$(basename "${dir:-none}")-$tree
+  if [ -n "$stamp" ] && [ -e "$stamp" ]; then
+    echo "$level: passed before with the same tools and tree"
+    cat "$stamp"
+    return
+  fi
+  mkdir -p "$cache/passed" "$cache/test"
+  out=$cache/test/$(basename "$package").test
+  begun=$(date +%s)
+  $GO test -c -tags "$TAGS $tag" -o "$out" "./$package" || { failed=1; return; }
+  (cd "$package" && TENON_NODE_TOOLS=${dir:-} "$out" -test.timeout "$limit" -test.failfast=false ${V:+-test.v}) 2>&1 | tee "$out.log"
+  code=${PIPESTATUS[0]}
+  if [ "$code" != 0 ]; then
+    echo "$level: FAILED (its output is in ${out#"$PWD"/}.log)"
+    failed=1
+    return
+  fi
+  echo "$level: $(($(date +%s) - begun)) s"
+  if grep -q '^NOT RUN' "$out.log"; then
+    [ -z "$need" ] || failed=1
+    return
+  fi
+  rm -f "$cache/passed/${level// /-}"-*
+  [ -z "$stamp" ] || grep -E '^(level [0-9]|faults):' "$out.log" >"$stamp"
+}
+
+# bench prints figures, each time anew.
+bench() {
+  mkdir -p "$cache/test"
+  $GO test -c -tags "$TAGS e2e_node" -o "$cache/test/bench.test" ./test/bench/agent || { failed=1; return; }
+  (cd test/bench/agent && TENON_NODE_TOOLS=$dir "$cache/test/bench.test" -test.v -test.timeout 30m) || failed=1
+}
+
+# build_for_guests makes what is brought into guests that run already.
+build_for_guests() {
+  mkdir -p "$cache/bin"
+  $GO build -tags "$TAGS" -trimpath -ldflags '-s -w' -o "$cache/bin/" ./cmd/tenon-agent ./cmd/tenon-runtime-proxy ./cmd/tenon &&
+    $GO test -c -tags "$TAGS e2e_cgroup" -trimpath -ldflags '-s -w' -o "$cache/bin/cgroup.test" ./test/e2e/node/cgroup || return 1
+  export TENON_NODE_BIN=$cache/bin TENON_BIN=$cache/bin/tenon
+}
+
+tree=$(tree)
+dir=
+for level in "$@"; do
+  case $level in
+  2) ;;
+  *)
+    if ! dir=$(bash hack/node/build.sh --dir); then
+      not_run "level $level" "make node-tools"
+      continue
+    fi
+    ;;
+  esac
+  if [ "$level" != 5 ]; then
+    why=$(why_not)
+    if [ -n "$why" ]; then
+      not_run "level $level" "$why"
+      continue
+    fi
+  fi
+  case $level in
+  2) run "level 2" e2e_cgroup test/e2e/node/cgroup 10m ;;
+  3) run "level 3" e2e_node test/e2e/node/runtime 20m ;;
+  4) run "level 4" e2e_cluster test/e2e/node/cluster 20m ;;
+  5)
+    build_for_guests || { failed=1; continue; }
+    run "level 5" e2e_guest test/e2e/node/guest 60m ;;
+  bench) bench ;;
+  fault) run "faults" e2e_node test/e2e/node/fault 20m ;;
+  *) echo "level.sh: unknown level $level: want 2, 3, 4, 5, fault or bench" >&2; exit 2 ;;
+  esac
+done
+exit $failed
