@@ -117,6 +117,8 @@ type kernelState struct {
 	// populated was seen at the last look; lived at any look.
 	populated, lived bool
 	vanished         bool
+	// strays are processes of the leaf that a v1 kernel moved to the group above.
+	strays []string
 	// drifted: a stranger changed the value, and the repair is still to be made.
 	drifted bool
 	// stuckOn is the group whose CPUs the leaf was last said to wait for; "" while it waits for none.
@@ -349,19 +351,17 @@ func (e *Engine) inTurn(f func() error) error {
 	out := e.outbox
 	e.outbox = nil
 	e.passes++
-	pass, moved := e.passes, e.moved
-	if len(moved) > 0 {
-		e.moved = map[string]string{}
+	pass := e.passes
+	sets := make([]Moved, 0, len(e.moved))
+	for group, cpus := range e.moved {
+		sets = append(sets, Moved{group, cpus})
 	}
+	clear(e.moved)
 	e.turn.Unlock()
 	for _, r := range out {
 		e.o.Report(r)
 	}
-	if len(moved) > 0 {
-		sets := make([]Moved, 0, len(moved))
-		for group, cpus := range moved {
-			sets = append(sets, Moved{group, cpus})
-		}
+	if len(sets) > 0 {
 		e.o.Moved(pass, sets)
 	}
 	return err

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// batch is how many containers the runtime is told of at once: it lets nobody else in meanwhile.
-const batch = 4
+// batch is how many containers the runtime is told of at once: it lets nobody else in while it writes them.
+const batch = 1
 
 // Moved takes the sets that a pass of the engine left in groups. A runtime that has another one stored would write that
 // again some day: with the systemd driver whenever systemd reloads, with both when a container is resized while no agent
@@ -42,7 +42,9 @@ func (s *Service) announce() {
 }
 
 // isNews reports whether the runtime has another set stored than the kernel, and is not being told already.
-func (c *container) isNews() bool { return c.kernel != "" && c.kernel != c.told && c.flying == "" }
+func (c *container) isNews() bool {
+	return c.kernel != "" && c.kernel != c.told && c.flights[pushed].cpus == ""
+}
 
 // News has a token while the runtime is to be told something.
 func (s *Service) News() <-chan struct{} { return s.news }
@@ -54,7 +56,7 @@ func (s *Service) Next() []Update {
 	var out []Update
 	for _, id := range slices.Sorted(maps.Keys(s.containers)) {
 		if c := s.containers[id]; c.isNews() && len(out) < batch {
-			s.launch(c, c.kernel)
+			s.launch(c, pushed, c.kernel)
 			out = append(out, Update{ContainerID: id, Resources: Resources{CPUs: c.kernel}})
 		}
 	}
@@ -65,7 +67,7 @@ func (s *Service) Next() []Update {
 // its set changes.
 func (s *Service) Sent(updates []Update) {
 	for _, u := range updates {
-		s.landed(u.ContainerID)
+		s.landed(u.ContainerID, pushed)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,17 +75,23 @@ func (s *Service) Sent(updates []Update) {
 }
 
 // launch notes that the runtime is told a set. The caller holds mu.
-func (s *Service) launch(c *container, cpus string) {
-	c.told, c.flying, c.landing = cpus, cpus, s.o.Clock.Now().Add(flight)
+func (s *Service) launch(c *container, from origin, cpus string) {
+	c.told, c.flights[from] = cpus, flight{cpus, s.o.Clock.Now().Add(flightTime)}
 }
 
-// landed notes that the runtime has written what it was told. Where the engine has moved on meanwhile, it looks again.
-func (s *Service) landed(id string) {
+// landed notes that the runtime has written what it was told. Where it was told something else meanwhile, nobody knows
+// which of them came last: it is told again. Where the engine has moved on, it looks again.
+func (s *Service) landed(id string, from origin) {
 	s.mu.Lock()
 	c := s.containers[id]
-	stale := c != nil && c.flying != "" && c.kernel != "" && c.kernel != c.flying
+	stale := false
 	if c != nil {
-		c.flying = ""
+		cpus := c.flights[from].cpus
+		c.flights[from] = flight{}
+		if cpus != "" && c.told != cpus {
+			c.told = ""
+		}
+		stale = cpus != "" && c.kernel != "" && c.kernel != cpus
 	}
 	s.mu.Unlock()
 	if stale {
@@ -102,8 +110,10 @@ func (s *Service) landingOn(c *Container) error {
 	}
 	now, threats := s.o.Clock.Now(), map[string]string{} // container id to UID
 	for id, x := range s.containers {
-		if x.flying != "" && now.Before(x.landing) && x.uid != c.UID && overlap(own.kernel, x.flying) {
-			threats[id] = x.uid
+		for _, f := range x.flights {
+			if f.cpus != "" && now.Before(f.until) && x.uid != c.UID && overlap(own.kernel, f.cpus) {
+				threats[id] = x.uid
+			}
 		}
 	}
 	s.mu.Unlock()

@@ -69,14 +69,27 @@ type container struct {
 	// kernel is the set that the kernel has since pass; "" while nobody has told.
 	kernel string
 	pass   uint64
-	// flying is a set that the runtime was told and may write at any moment before landing, whatever the engine does
-	// meanwhile; "" when there is none.
-	flying  string
-	landing time.Time
+	// flights are sets that the runtime was told and may write at any moment, whatever the engine does meanwhile.
+	flights [origins]flight
 }
 
-// flight is how long a runtime may take to write what it was told. It tells when it is done, unless it failed.
-const flight = 5 * time.Second
+// origin is how the runtime was told a set.
+type origin int
+
+const (
+	pushed  origin = iota // unasked
+	replied               // in an answer to Update
+	origins
+)
+
+// flight is a set on its way to a group; cpus is "" for none. Nobody waits for it after until.
+type flight struct {
+	cpus  string
+	until time.Time
+}
+
+// flightTime is how long a runtime may take to write what it was told. It tells when it is done, unless it failed.
+const flightTime = 5 * time.Second
 
 // New returns a Service that knows no pod yet.
 func New(o Options) *Service {
@@ -284,14 +297,14 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answe
 	if a.CPUs != "" {
 		known := s.remember(&c)
 		s.mu.Lock()
-		s.launch(known, a.CPUs)
+		s.launch(known, replied, a.CPUs)
 		s.mu.Unlock()
 	}
 	return a, nil
 }
 
 // Updated implements Handler.
-func (s *Service) Updated(c Container) { s.landed(c.ID) }
+func (s *Service) Updated(c Container) { s.landed(c.ID, replied) }
 
 // Stop implements Handler.
 func (s *Service) Stop(c Container) {
