@@ -8,7 +8,7 @@ GO        ?= go
 TAGS      := nomsgpack
 BIN       := bin
 TOOL      := $(GO) tool -modfile=go.tools.mod
-BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager
+BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager tenon-runtime-proxy
 # Packages whose tests need no control plane and no scheduler binary: the fast loop.
 UNIT      := ./api/... ./internal/core/... ./internal/kube/... ./internal/agent/... ./internal/control/admission/... \
              ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/... ./test/oracle ./hack/node/...

@@ -58,7 +58,7 @@ var law = []rule{
 			"k8s.io/apimachinery", "k8s.io/api", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/component-base",
 			"github.com/spf13/", "sigs.k8s.io/yaml", "github.com/prometheus/client_golang", "github.com/go-logr/logr",
 			"golang.org/x/sys", "k8s.io/utils", "github.com/containerd/nri", "google.golang.org/grpc", "google.golang.org/protobuf",
-			"k8s.io/cri-api", "k8s.io/kubelet/pkg/apis",
+			"k8s.io/cri-api", "k8s.io/kubelet/pkg/apis", "github.com/pelletier/go-toml/v2",
 		},
 	},
 	{folder: "internal/sim", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
@@ -90,6 +90,7 @@ var private = map[string][]string{
 	"internal/sched/app":           {"cmd", "internal/local", "internal/sched/app", "internal/sim", "test"},
 	"internal/control/app":         {"cmd", "internal/local", "internal/control/app", "test"},
 	"internal/agent/app":           {"cmd", "internal/local", "internal/agent/app", "test"},
+	"internal/agent/criproxy/app":  {"cmd", "internal/agent/criproxy/app", "test"},
 	"internal/sched/diag/ginroute": {"internal/sched"},
 }
 
@@ -226,6 +227,21 @@ func TestImportsFollowTheLaw(t *testing.T) {
 	packages := load(t)
 	for _, v := range violations(packages) {
 		t.Error(v)
+	}
+}
+
+// What stands in the path of every container talks to no API server, and stays small.
+func TestTheRuntimeProxyHasNoAPIClient(t *testing.T) {
+	proxy, ok := load(t)[module+"/cmd/tenon-runtime-proxy"]
+	if !ok {
+		t.Fatal("no package cmd/tenon-runtime-proxy")
+	}
+	for _, dep := range proxy.Deps {
+		for _, forbidden := range []string{"k8s.io/client-go/", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/component-base/", "net/http/pprof"} {
+			if strings.HasPrefix(dep+"/", forbidden) {
+				t.Errorf("cmd/tenon-runtime-proxy reaches %s", dep)
+			}
+		}
 	}
 }
 

@@ -491,3 +491,12 @@ func call(ctx context.Context, conn *grpc.ClientConn, method string, in wire) (o
 func imagesAt(socket string) func(*criproxy.Options) {
 	return func(o *criproxy.Options) { o.Images = socket }
 }
+
+func marshal(t testing.TB, m proto.Message) wire {
+	t.Helper()
+	w, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}

@@ -1,0 +1,172 @@
+package app
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/agent/criproxy"
+	"github.com/tenon-project/tenon/internal/agent/criproxy/setup"
+)
+
+const (
+	defaultListen  = "/run/tenon/cri.sock"
+	crioListen     = "/run/tenon/run/crio/crio.sock" // kubelets know CRI-O by the end of it
+	defaultRuntime = "unix:///run/containerd/containerd.sock"
+	defaultHooks   = "/etc/runtime/hookserver.d"
+	defaultAgent   = "/run/tenon/hooks.sock"
+	defaultKubelet = "/etc/kubernetes/kubelet.conf.d"
+)
+
+// NewCommand returns the command line of tenon-runtime-proxy.
+func NewCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "tenon-runtime-proxy",
+		Short: "Stands between a kubelet and a container runtime without NRI, and asks tenon-agent",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		SilenceUsage: true,
+	}
+	c.AddCommand(newRunCommand(), newCheckCommand(), newInstallCommand(), newUninstallCommand())
+	return c
+}
+
+func newRunCommand() *cobra.Command {
+	var o criproxy.Options
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run the proxy",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Listen = listenFor(o.Listen, o.Runtime)
+			p, err := criproxy.New(o)
+			if err != nil {
+				return err
+			}
+			return p.Run(c.Context(), func() { notify(os.Getenv("NOTIFY_SOCKET")) })
+		},
+	}
+	addEndpoints(c.Flags(), &o)
+	c.Flags().StringVar(&o.Images, "image-endpoint", "", "the image service's unix socket, where it is not the runtime's")
+	addVerbosity(c.Flags())
+	return c
+}
+
+func addEndpoints(fs *pflag.FlagSet, o *criproxy.Options) {
+	fs.StringVar(&o.Listen, "listen", "", "unix socket that the kubelet connects to (default "+defaultListen+"; in front of CRI-O "+crioListen+")")
+	fs.StringVar(&o.Runtime, "runtime", defaultRuntime, "the container runtime's unix socket")
+	fs.StringVar(&o.HooksDir, "hooks-dir", defaultHooks, "folder of hook servers' registrations")
+}
+
+// addVerbosity adds -v, the one flag of the log that is worth it.
+func addVerbosity(fs *pflag.FlagSet) {
+	var all flag.FlagSet
+	klog.InitFlags(&all)
+	fs.AddGoFlag(all.Lookup("v"))
+}
+
+// listenFor returns the socket to listen on where none was asked for.
+func listenFor(listen, runtime string) string {
+	switch {
+	case listen != "":
+		return listen
+	case criproxy.IsCRIO(runtime):
+		return crioListen
+	}
+	return defaultListen
+}
+
+// notify tells systemd that the proxy listens, so that units that come after it may start.
+func notify(socket string) {
+	if socket == "" {
+		return
+	}
+	conn, err := net.Dial("unixgram", socket)
+	if err == nil {
+		_, err = io.WriteString(conn, "READY=1")
+		_ = conn.Close()
+	}
+	if err != nil {
+		klog.Background().Error(err, "The service manager cannot be told that the proxy listens")
+	}
+}
+
+func newCheckCommand() *cobra.Command {
+	var o criproxy.Options
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Ask the runtime for its version through the proxy, and read the registrations of hook servers",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Listen = listenFor(o.Listen, o.Runtime)
+			ctx, cancel := context.WithTimeout(c.Context(), timeout)
+			defer cancel()
+			return check(ctx, c.OutOrStdout(), o)
+		},
+	}
+	addEndpoints(c.Flags(), &o)
+	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long the runtime may take")
+	return c
+}
+
+// check prints one line for the runtime and one for each registration.
+func check(ctx context.Context, out io.Writer, o criproxy.Options) error {
+	v, err := criproxy.Version(ctx, o.Listen)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "ok    %s: %s\n", o.Listen, v)
+	found, err := criproxy.ReadRegistrations(o.HooksDir)
+	for _, f := range found {
+		state := "ok   "
+		if !f.Answers {
+			state = "away "
+		}
+		fmt.Fprintf(out, "%s %s: %s, %s, %v\n", state, f.File, f.Endpoint, f.Policy, f.Hooks)
+	}
+	if len(found) == 0 && err == nil {
+		fmt.Fprintf(out, "none  %s: no hook server is registered: pods with CPUs or devices do not start\n", o.HooksDir)
+	}
+	return err
+}
+
+func newInstallCommand() *cobra.Command {
+	return newSetupCommand("install", "Put the proxy into the kubelet's way", setup.Setup.Install)
+}
+
+func newUninstallCommand() *cobra.Command {
+	return newSetupCommand("uninstall", "Take the proxy out of the kubelet's way", setup.Setup.Uninstall)
+}
+
+func newSetupCommand(use, short string, do func(setup.Setup) ([]string, error)) *cobra.Command {
+	var s setup.Setup
+	var o criproxy.Options
+	c := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s.Listen, s.HooksDir = listenFor(o.Listen, o.Runtime), o.HooksDir
+			did, err := do(s)
+			for _, line := range did {
+				fmt.Fprintln(c.OutOrStdout(), line)
+			}
+			return err
+		},
+	}
+	addEndpoints(c.Flags(), &o)
+	c.Flags().StringVar(&s.Root, "root", "/", "directory that stands in for the node's /")
+	c.Flags().StringVar(&s.KubeletDir, "kubelet-config-dir", defaultKubelet, "the kubelet's --config-dir")
+	c.Flags().StringVar(&s.AgentSocket, "agent-socket", defaultAgent, "the --hook-socket of tenon-agent")
+	return c
+}

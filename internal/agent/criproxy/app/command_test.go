@@ -1,0 +1,160 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// execute runs a command line.
+func execute(ctx context.Context, words ...string) (string, error) {
+	var out bytes.Buffer
+	c := NewCommand()
+	c.SetArgs(words)
+	c.SetOut(&out)
+	c.SetErr(&out)
+	err := c.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+// runtime answers what a proxy asks at its start, and Version. What it was not asked to implement is a fault.
+type runtime struct {
+	cri.RuntimeServiceServer
+}
+
+func (runtime) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{RuntimeName: "small", RuntimeVersion: "7", RuntimeApiVersion: "v1"}, nil
+}
+
+func (runtime) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	return &cri.ListPodSandboxResponse{}, nil
+}
+
+func (runtime) ListContainers(context.Context, *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+	return &cri.ListContainersResponse{}, nil
+}
+
+func TestRunCheckAndEnd(t *testing.T) {
+	dir, err := os.MkdirTemp("", "cri")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	at := func(name string) string { return filepath.Join(dir, name) }
+	l, err := net.Listen("unix", at("runtime.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	cri.RegisterRuntimeServiceServer(s, runtime{})
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+
+	flags := []string{"--listen", at("cri.sock"), "--runtime", "unix://" + at("runtime.sock"), "--hooks-dir", dir}
+	if out, err := execute(t.Context(), append([]string{"check", "--timeout=100ms"}, flags...)...); err == nil || !strings.Contains(err.Error(), "cri.sock: Version:") {
+		t.Errorf("check without a proxy: got %q, %v, want an error with the socket", out, err)
+	}
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at("notify.sock"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	t.Setenv("NOTIFY_SOCKET", at("notify.sock"))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := execute(ctx, append([]string{"run"}, flags...)...)
+		done <- err
+	}()
+	if err := manager.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	told := make([]byte, 64)
+	n, err := manager.Read(told)
+	if err != nil || string(told[:n]) != "READY=1" {
+		t.Fatalf("the service manager was told %q, %v, want READY=1", told[:n], err)
+	}
+
+	out, err := execute(t.Context(), append([]string{"check"}, flags...)...)
+	want := "ok    " + at("cri.sock") + ": small 7, CRI v1\nnone  " + dir + ": no hook server is registered: pods with CPUs or devices do not start\n"
+	if err != nil || out != want {
+		t.Errorf("check: got %q, %v, want %q", out, err, want)
+	}
+	for name, content := range map[string]string{
+		"a.json": `{"remote-endpoint":"` + at("runtime.sock") + `","failure-policy":"Fail","runtime-hooks":["PreStartContainer"]}`,
+		"b.json": `{"remote-endpoint":"/nobody","failure-policy":"Ignore","runtime-hooks":["PreStartContainer"]}`,
+		"c.json": `{"failure-policy":"Never"}`,
+	} {
+		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err = execute(t.Context(), append([]string{"check"}, flags...)...)
+	for _, line := range []string{
+		"ok    " + at("a.json") + ": " + at("runtime.sock") + ", Fail, [PreStartContainer]",
+		"away  " + at("b.json") + ": /nobody, Ignore, [PreStartContainer]",
+	} {
+		if !strings.Contains(out, line+"\n") {
+			t.Errorf("check lacks %q:\n%s", line, out)
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), at("c.json")) || !strings.Contains(err.Error(), `"Never": want Fail or Ignore`) {
+		t.Errorf("check: got %v, want an error about c.json", err)
+	}
+
+	if _, err := execute(t.Context(), append([]string{"run"}, flags...)...); err == nil || !strings.Contains(err.Error(), "another process has the socket") {
+		t.Errorf("a second proxy: got %v, want that another process has the socket", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("run: %v", err)
+	}
+}
+
+func TestWhereTheProxyListensByDefault(t *testing.T) {
+	for runtime, want := range map[string]string{
+		"unix:///run/containerd/containerd.sock": "/run/tenon/cri.sock", "unix:///var/run/crio/crio.sock": "/run/tenon/run/crio/crio.sock",
+	} {
+		if got := listenFor("", runtime); got != want {
+			t.Errorf("%s: got %s, want %s", runtime, got, want)
+		}
+	}
+}
+
+func TestCommandLinesThatAreWrong(t *testing.T) {
+	for words, want := range map[string]string{
+		"run extra":                   "unknown command",
+		"run --listen here":           `listen: "here": want the absolute path`,
+		"run --runtime localhost:1":   `runtime: "localhost:1": want the absolute path`,
+		"run --log-level 5":           "unknown flag: --log-level",
+		"install --agent-socket here": `agent-socket: "here": want the absolute path`,
+		"nothing":                     "unknown command",
+	} {
+		if _, err := execute(t.Context(), strings.Fields(words)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", words, err, want)
+		}
+	}
+}
+
+func TestInstallAndUninstall(t *testing.T) {
+	root := t.TempDir()
+	for _, c := range []struct{ words, want string }{
+		{"install --root " + root, "wrote: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n"},
+		{"install --runtime unix:///run/crio/crio.sock --root " + root, "wrote: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n"},
+		{"install --runtime unix:///run/crio/crio.sock --root " + root, "unchanged: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n"},
+		{"uninstall --root " + root, "removed: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n"},
+	} {
+		out, err := execute(t.Context(), strings.Fields(c.words)...)
+		if err != nil || !strings.Contains(out, c.want) {
+			t.Errorf("%s: got %q, %v, want %q", c.words, out, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package app is the command line of tenon-runtime-proxy.
+package app

@@ -1,0 +1,254 @@
+package setup
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/agent/criproxy"
+	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
+)
+
+const (
+	// dropInName sorts after the names of most other drop-ins: the kubelet lets the last one win.
+	dropInName = "90-tenon-runtime-proxy.conf"
+	// registrationName is that of the agent's registration.
+	registrationName = "tenon-agent.json"
+	// mark is the first line of a drop-in that Install wrote.
+	mark = "# Written by `tenon-runtime-proxy install`; `tenon-runtime-proxy uninstall` removes it."
+)
+
+// Setup says where a node keeps what Install and Uninstall change.
+type Setup struct {
+	// Root stands in for the node's /.
+	Root string
+	// KubeletDir is the folder that the kubelet was given as --config-dir.
+	KubeletDir string
+	// HooksDir has the registrations of hook servers.
+	HooksDir string
+	// Listen is the proxy's socket, AgentSocket the agent's: absolute paths.
+	Listen, AgentSocket string
+}
+
+// Install writes the drop-in and the registration where they are missing, and returns a line for each thing that it did and
+// that is left to do. Doing it again changes nothing. A registration that is there already is kept. The error names the
+// file.
+func (s Setup) Install() ([]string, error) {
+	listen, err := socket.Path(s.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	registration, err := s.registration()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayWrite(s.dropIn()); err != nil {
+		return nil, err
+	}
+	// The agent first: a proxy that knows no hook server holds pods back.
+	did, err := s.write(s.HooksDir, registrationName, registration, func(before []byte) bool { return before == nil })
+	if err != nil {
+		return nil, err
+	}
+	content := fmt.Appendf(nil, "%s\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://%s\n", mark, listen)
+	again, err := s.write(s.KubeletDir, dropInName, content, func(before []byte) bool { return !bytes.Equal(before, content) })
+	if err != nil {
+		return nil, err
+	}
+	did = append(did, again...)
+	did = append(did, s.obstacles()...)
+	if !answers(filepath.Join(s.Root, listen)) {
+		did = append(did, "to do: start tenon-runtime-proxy first: nobody listens on "+listen)
+	}
+	return append(did, "to do: restart the kubelet; running containers are not touched"), nil
+}
+
+// Uninstall removes what Install wrote, and returns a line for each thing that it did and that is left to do. Doing it
+// again changes nothing. What others wrote or changed is kept.
+func (s Setup) Uninstall() ([]string, error) {
+	if err := s.mayWrite(s.dropIn()); err != nil {
+		return nil, err
+	}
+	did, err := s.remove(s.dropIn(), func([]byte) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	registration, err := s.registration()
+	if err != nil {
+		return nil, err
+	}
+	again, err := s.remove(filepath.Join(s.HooksDir, registrationName), func(content []byte) bool { return bytes.Equal(content, registration) })
+	if err != nil {
+		return nil, err
+	}
+	return append(append(did, again...), "to do: restart the kubelet, and stop tenon-runtime-proxy after that"), nil
+}
+
+func (s Setup) dropIn() string { return filepath.Join(s.KubeletDir, dropInName) }
+
+// registration is that of the agent. Plain pods pass while it is away; those that must be enforced never do.
+func (s Setup) registration() ([]byte, error) {
+	path, err := socket.Path(s.AgentSocket)
+	if err != nil {
+		return nil, fmt.Errorf("agent-socket: %w", err)
+	}
+	content, err := json.MarshalIndent(criproxy.Registration{
+		Endpoint: path, Policy: criproxy.Ignore,
+		Hooks: []criproxy.Hook{
+			criproxy.PreRunPodSandbox, criproxy.PreCreateContainer, criproxy.PreStartContainer,
+			criproxy.PreUpdateContainerResources, criproxy.PostStopContainer, criproxy.PostStopPodSandbox,
+		},
+	}, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(content, '\n'), nil
+}
+
+// mayWrite refuses a drop-in that somebody else wrote.
+func (s Setup) mayWrite(path string) error {
+	content, err := os.ReadFile(filepath.Join(s.Root, path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(content, []byte(mark+"\n")) {
+		return fmt.Errorf("%s was not written by tenon-runtime-proxy: its first line is not %q; move it away", path, mark)
+	}
+	return nil
+}
+
+// write replaces a file in one step where its content asks for it.
+func (s Setup) write(dir, name string, content []byte, wanted func(before []byte) bool) ([]string, error) {
+	path := filepath.Join(dir, name)
+	before, err := os.ReadFile(filepath.Join(s.Root, path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if !wanted(before) {
+		return []string{"unchanged: " + path}, nil
+	}
+	folder := filepath.Join(s.Root, dir)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	// The name does not end like those that are read.
+	f, err := os.CreateTemp(folder, "."+name+"-*")
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(s.Root, path))
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(f.Name()))
+	}
+	return []string{"wrote: " + path}, nil
+}
+
+// remove deletes a file whose content is ours.
+func (s Setup) remove(path string, ours func([]byte) bool) ([]string, error) {
+	content, err := os.ReadFile(filepath.Join(s.Root, path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []string{"not there: " + path}, nil
+	case err != nil:
+		return nil, err
+	case !ours(content):
+		return []string{"kept, as it was changed: " + path}, nil
+	}
+	if err := os.Remove(filepath.Join(s.Root, path)); err != nil {
+		return nil, err
+	}
+	return []string{"removed: " + path}, nil
+}
+
+// obstacles are what keeps kubelets from going by the drop-in.
+func (s Setup) obstacles() []string {
+	var told []string
+	for _, k := range kubelets(filepath.Join(s.Root, "proc")) {
+		if dir := k.flags["config-dir"]; filepath.Clean(dir) != filepath.Clean(s.KubeletDir) || dir == "" {
+			told = append(told, fmt.Sprintf("to do: start the kubelet (pid %s) with --config-dir=%s: it has %q", k.pid, s.KubeletDir, dir))
+		}
+		if e, ok := k.flags["container-runtime-endpoint"]; ok {
+			told = append(told, fmt.Sprintf("to do: start the kubelet (pid %s) without --container-runtime-endpoint=%s: it goes before the drop-in", k.pid, e))
+		}
+	}
+	later, _ := filepath.Glob(filepath.Join(s.Root, s.KubeletDir, "*.conf")) // only a bad pattern is an error
+	for _, path := range later {
+		content, err := os.ReadFile(path)
+		if filepath.Base(path) <= dropInName || err != nil {
+			continue
+		}
+		var config struct {
+			Endpoint string `json:"containerRuntimeEndpoint"`
+		}
+		if yaml.Unmarshal(content, &config) == nil && config.Endpoint != "" {
+			told = append(told, fmt.Sprintf("to do: take containerRuntimeEndpoint out of %s: it goes before the drop-in",
+				filepath.Join(s.KubeletDir, filepath.Base(path))))
+		}
+	}
+	return told
+}
+
+// kubelet is a running one.
+type kubelet struct {
+	pid   string
+	flags map[string]string
+}
+
+// kubelets finds those that run.
+func kubelets(proc string) []kubelet {
+	var found []kubelet
+	lines, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "cmdline")) // only a bad pattern is an error
+	for _, path := range lines {
+		line, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		words := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+		if filepath.Base(words[0]) == "kubelet" {
+			found = append(found, kubelet{filepath.Base(filepath.Dir(path)), flagsOf(words[1:])})
+		}
+	}
+	return found
+}
+
+// flagsOf reads --name=value and --name value.
+func flagsOf(words []string) map[string]string {
+	flags := map[string]string{}
+	for i, w := range words {
+		name, isFlag := strings.CutPrefix(w, "--")
+		if !isFlag {
+			continue
+		}
+		name, value, whole := strings.Cut(name, "=")
+		if !whole && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+			value = words[i+1]
+		}
+		flags[name] = value
+	}
+	return flags
+}
+
+// answers reports whether somebody listens on a socket.
+func answers(path string) bool {
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
