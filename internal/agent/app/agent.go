@@ -232,7 +232,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.o.WatchKubelet {
 		g.run(func(ctx context.Context) error { return host.WatchKubelet(ctx, a.o.Root, a.hintKubelet) })
 	}
-	g.run(a.serveRuntimes)
+	g.run(a.serveNRI)
+	g.run(a.serveHooks)
 	if a.volcano != nil {
 		g.run(a.publishNumatopology)
 	}

@@ -47,7 +47,7 @@ func newMetrics() *Metrics {
 		}, []string{"condition"}),
 		connected: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "tenon_agent_runtime_connected",
-			Help:           "1 while a container runtime is connected, by path: nri.",
+			Help:           "1 while a container runtime is connected by NRI, and once its proxy has asked, by path: nri or cri.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path"}),
 		slow: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -65,6 +65,9 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 	registerCollector(m.age)
 	for _, path := range []string{pathNRI, pathCRI, pathReconcile} {
 		m.apply.WithLabelValues(path)
+	}
+	for _, path := range []string{pathNRI, pathCRI} {
+		m.connected.WithLabelValues(path)
 	}
 	for _, kind := range []apply.Kind{apply.Drifted, apply.EffectiveWiderThanDesired} {
 		m.drift.WithLabelValues(kind.String())
@@ -84,7 +87,7 @@ const (
 // failureCodes are the values of the label code.
 func failureCodes() []string {
 	codes := []string{apply.EnforcementFailed.String(), apply.CheckpointLost.String(), apply.AllocationRefused.String()}
-	codes = append(codes, nriDisconnected)
+	codes = append(codes, nriDisconnected, hookSocketUnusable)
 	for _, cause := range []error{
 		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady, hook.ErrDegraded,
 	} {

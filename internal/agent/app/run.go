@@ -22,12 +22,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inspect"
 )
 
-// Sockets that are used unless flags say otherwise.
-const (
-	defaultNRISocket  = "/var/run/nri/nri.sock"
-	defaultHookSocket = "/run/tenon/hooks.sock"
-)
-
 // minResync is the shortest time between two comparisons of the whole tree that can be asked for.
 const minResync = time.Second
 
@@ -35,8 +29,8 @@ func newRunCommand() *cobra.Command {
 	var flags common
 	var ask askFlags
 	var kubeconfig, address string
-	var allowLSR, allowDegraded bool
-	var nriSocket, hookSocket, cgroupRoot string
+	var containers runtimeFlags
+	var allowLSR bool
 	var resync time.Duration
 	c := &cobra.Command{
 		Use:   "run",
@@ -53,8 +47,10 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.AllowUnallocatedLSR, o.Resync, o.AllowDegraded = allowLSR, resync, allowDegraded
-			o.NRISocket, o.HookSocket, o.CgroupRoot = nriSocket, hookSocket, cgroupRoot
+			o.AllowUnallocatedLSR, o.Resync = allowLSR, resync
+			if err := containers.wire(&o); err != nil {
+				return err
+			}
 			if err := ask.wire(&o, c.Flags(), kubeconfig); err != nil {
 				return err
 			}
@@ -63,13 +59,10 @@ func newRunCommand() *cobra.Command {
 	}
 	flags.add(c.Flags())
 	ask.add(c.Flags())
+	containers.add(c.Flags())
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
 	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271", "loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")
 	c.Flags().BoolVar(&allowLSR, "allow-unallocated-lsr", false, "let LSR pods that another scheduler bound run on the CPU shared pool")
-	c.Flags().StringVar(&nriSocket, "nri-socket", defaultNRISocket, "NRI socket of the container runtime; empty to not connect")
-	c.Flags().StringVar(&hookSocket, "hook-socket", defaultHookSocket, "socket on which tenon-runtime-proxy asks; empty to not listen")
-	c.Flags().StringVar(&cgroupRoot, "cgroup-root", "", "cgroup below which the kubelet keeps its pods, like its own cgroupRoot (default: what the kubelet says, else /)")
-	c.Flags().BoolVar(&allowDegraded, "allow-degraded-enforcement", false, "let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
 	c.Flags().DurationVar(&resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
 	return c
 }

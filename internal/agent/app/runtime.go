@@ -2,18 +2,64 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path"
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/hookserver"
 	"github.com/tenon-project/tenon/internal/agent/nri"
 	"github.com/tenon-project/tenon/internal/agent/report"
 )
+
+// runtimeFlags are about the container runtime.
+type runtimeFlags struct {
+	nriSocket, hookSocket, cgroupRoot string
+	allowDegraded                     bool
+}
+
+func (f *runtimeFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&f.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "NRI socket of the container runtime; empty to not connect")
+	fs.StringVar(&f.hookSocket, "hook-socket", "/run/tenon/hooks.sock", "socket on which tenon-runtime-proxy asks; empty to not listen")
+	fs.StringVar(&f.cgroupRoot, "cgroup-root", "", "cgroup below which the kubelet keeps its pods, like its own cgroupRoot (default: what the kubelet says, else /)")
+	fs.BoolVar(&f.allowDegraded, "allow-degraded-enforcement", false, "let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
+}
+
+// wire puts the flags into options, and refuses what cannot be meant.
+func (f *runtimeFlags) wire(o *Options) error {
+	for _, s := range []struct {
+		flag, value string
+		to          *string
+	}{{"--nri-socket", f.nriSocket, &o.NRISocket}, {"--hook-socket", f.hookSocket, &o.HookSocket}} {
+		if s.value == "" {
+			continue
+		}
+		at, err := socket.Path(s.value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.flag, err)
+		}
+		*s.to = at
+	}
+	if o.NRISocket != "" && o.NRISocket == o.HookSocket {
+		return errors.New("--nri-socket and --hook-socket are one file: the one is the runtime's, the other the agent's own")
+	}
+	if f.cgroupRoot != "" && (!path.IsAbs(f.cgroupRoot) || path.Clean(f.cgroupRoot) != f.cgroupRoot) {
+		return fmt.Errorf("--cgroup-root %q: want an absolute path such as / or /pods, as the kubelet's cgroupRoot", f.cgroupRoot)
+	}
+	o.CgroupRoot, o.AllowDegraded = f.cgroupRoot, f.allowDegraded
+	return nil
+}
+
+// noTransport is the reason for which containers start without the agent because nobody asks it.
+const noTransport = "NoTransport"
 
 // transports is how containers come by the agent before they start.
 type transports struct {
@@ -35,9 +81,9 @@ func (t *transports) degradation() (reason, text string) {
 	case t.proxied:
 		return "", ""
 	case t.runtime == nil && t.lost != nil:
-		return "NoTransport", "neither NRI nor a runtime proxy is connected, cpusets follow after the start: " + t.lost.Error()
+		return noTransport, "neither NRI nor a runtime proxy is connected, cpusets follow after the start: " + t.lost.Error()
 	case t.runtime == nil:
-		return "NoTransport", "neither NRI nor a runtime proxy is connected, cpusets follow after the start"
+		return noTransport, "neither NRI nor a runtime proxy is connected, cpusets follow after the start"
 	}
 	if old := t.runtime.Old(); old != "" {
 		return "OldRuntime", old
@@ -49,8 +95,8 @@ func (t *transports) degradation() (reason, text string) {
 	return "", ""
 }
 
-// serveRuntimes connects the agent to the container runtime until ctx ends.
-func (a *Agent) serveRuntimes(ctx context.Context) error {
+// serveNRI keeps the agent connected to the container runtime until ctx ends.
+func (a *Agent) serveNRI(ctx context.Context) error {
 	if a.o.NRISocket == "" {
 		return nil
 	}
@@ -72,6 +118,90 @@ func (a *Agent) serveRuntimes(ctx context.Context) error {
 		},
 	})
 	return client.Run(ctx)
+}
+
+// hookRetry is the time between two attempts to listen for a runtime proxy.
+const hookRetry = 5 * time.Second
+
+// serveHooks answers a runtime proxy until ctx ends. A socket that cannot be had is told and tried again: an agent
+// without a proxy does not need it.
+func (a *Agent) serveHooks(ctx context.Context) error {
+	if a.o.HookSocket == "" {
+		return nil
+	}
+	server, err := hookserver.New(hookserver.Options{Socket: a.o.HookSocket, Handler: &proxied{Handler: a.service, a: a}})
+	if err != nil {
+		return err
+	}
+	told := ""
+	for ctx.Err() == nil {
+		err := server.Run(ctx)
+		if err == nil {
+			return nil
+		}
+		a.o.Shared.Metrics.failures.WithLabelValues(hookSocketUnusable).Inc()
+		if text := err.Error(); text != told {
+			told = text
+			a.emitNode(report.Event{Warning: true, Reason: hookSocketUnusable, Note: "a runtime proxy cannot ask: " + text})
+		}
+		select {
+		case <-a.o.Clock.After(hookRetry):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// proxied is the Handler for a runtime proxy: who asks through it is there.
+type proxied struct {
+	hook.Handler
+	a *Agent
+}
+
+// timed notes that a proxy asks, and returns what is to be called when it has its answer.
+func (p *proxied) timed(call string) (answered func()) {
+	if p.a.transports.proxy() {
+		p.a.o.Shared.Metrics.connected.WithLabelValues(pathCRI).Set(1)
+		p.a.touch()
+	}
+	began := p.a.o.Clock.Now()
+	return func() {
+		d := p.a.o.Clock.Since(began)
+		p.a.handled(pathCRI)(call, d, d > nri.Budget)
+	}
+}
+
+// RunPod implements hook.Handler.
+func (p *proxied) RunPod(ctx context.Context, pod hook.Pod) error {
+	defer p.timed("RunPodSandbox")()
+	return p.Handler.RunPod(ctx, pod)
+}
+
+// Create implements hook.Handler.
+func (p *proxied) Create(ctx context.Context, c hook.Container) (hook.Answer, []hook.Update, error) {
+	defer p.timed("CreateContainer")()
+	return p.Handler.Create(ctx, c)
+}
+
+// Start implements hook.Handler.
+func (p *proxied) Start(ctx context.Context, c hook.Container) error {
+	defer p.timed("StartContainer")()
+	return p.Handler.Start(ctx, c)
+}
+
+// Update implements hook.Handler.
+func (p *proxied) Update(ctx context.Context, c hook.Container, asked hook.Resources) (hook.Answer, error) {
+	defer p.timed("UpdateContainerResources")()
+	return p.Handler.Update(ctx, c, asked)
+}
+
+// proxy notes that a proxy asks, and reports whether that is news.
+func (t *transports) proxy() (news bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news = !t.proxied
+	t.proxied = true
+	return news
 }
 
 func (t *transports) connect(r nri.Runtime) {
@@ -114,8 +244,11 @@ func (a *Agent) lost(ctx context.Context, err error) {
 	a.touch()
 }
 
-// nriDisconnected is the reason of the Event, and the code, of a lost NRI connection.
-const nriDisconnected = "NRIDisconnected"
+// Reasons of Events, and codes: a lost NRI connection, and a socket for runtime proxies that cannot be had.
+const (
+	nriDisconnected    = "NRIDisconnected"
+	hookSocketUnusable = "HookSocketUnusable"
+)
 
 // handled returns what hears how long the calls of a path took.
 func (a *Agent) handled(path string) func(call string, d time.Duration, over bool) {
@@ -136,10 +269,12 @@ func (a *Agent) handlesContainers() bool {
 	return err == nil && a.service.Ready()
 }
 
-// whyDegraded says why LSE pods are to be refused; "" when they are not.
+// whyDegraded says why LSE pods are to be refused; "" when they are not. Who is asked has a transport.
 func (a *Agent) whyDegraded() string {
-	_, text := a.transports.degradation()
-	return text
+	if reason, text := a.transports.degradation(); reason != noTransport {
+		return text
+	}
+	return ""
 }
 
 // tellDegraded keeps the condition EnforcementDegraded. An agent that writes no cpusets promises nothing.

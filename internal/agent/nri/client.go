@@ -74,7 +74,6 @@ func (c *Client) connect(ctx context.Context) (held bool, err error) {
 		return false, closed(err)
 	case <-p.synced:
 	}
-	c.o.Connected(p.runtime)
 	pushed := make(chan struct{})
 	go func() {
 		defer close(pushed)

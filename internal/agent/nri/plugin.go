@@ -139,6 +139,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	if err != nil {
 		return nil, err
 	}
+	p.o.Connected(p.runtime) // before the first container
 	close(p.synced)
 	return toAPI(updates), nil
 }

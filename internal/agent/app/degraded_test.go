@@ -1,0 +1,64 @@
+package app
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/agent/nri"
+)
+
+func TestWhyANodePromisesNothing(t *testing.T) {
+	t.Parallel()
+	connected := func(version string) func(*transports) {
+		return func(t *transports) { t.connect(nri.ParseRuntime("containerd", version)) }
+	}
+	tests := map[string]struct {
+		steps  []func(*transports)
+		reason string
+	}{
+		"nothing has happened yet":      {nil, "NoTransport"},
+		"no runtime answers":            {[]func(*transports){func(t *transports) { t.disconnect(errors.New("no such file")) }}, "NoTransport"},
+		"a runtime that promises":       {[]func(*transports){connected("v2.4.2")}, ""},
+		"a runtime that does not":       {[]func(*transports){connected("v2.1.5")}, "OldRuntime"},
+		"a runtime without its fence":   {[]func(*transports){connected("v2.4.2"), func(t *transports) { t.fence(false) }}, "FenceDisabled"},
+		"the fence is up again":         {[]func(*transports){connected("v2.4.2"), func(t *transports) { t.fence(false); t.fence(true) }}, ""},
+		"a connection that was lost":    {[]func(*transports){connected("v2.4.2"), func(t *transports) { t.disconnect(errors.New("closed")) }}, "NoTransport"},
+		"a proxy in place of NRI":       {[]func(*transports){func(t *transports) { t.proxy() }}, ""},
+		"a proxy before an old runtime": {[]func(*transports){connected("v1.7.2"), func(t *transports) { t.proxy() }}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var at transports
+			for _, step := range tt.steps {
+				step(&at)
+			}
+			if reason, text := at.degradation(); reason != tt.reason || (reason == "") != (text == "") {
+				t.Errorf("degradation() = %q, %q, want %q", reason, text, tt.reason)
+			}
+		})
+	}
+}
+
+func TestNewsOfTheRuntimeIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var at transports
+	for i, step := range []struct {
+		what string
+		news bool
+		want bool
+	}{
+		{"first failure", at.disconnect(errors.New("a")), true},
+		{"the same again", at.disconnect(errors.New("a")), false},
+		{"another cause", at.disconnect(errors.New("b")), true},
+		{"the fence is up", at.fence(true), false},
+		{"the fence is down", at.fence(false), true},
+		{"and still is", at.fence(false), false},
+		{"a proxy asks", at.proxy(), true},
+		{"a proxy asks again", at.proxy(), false},
+	} {
+		if step.news != step.want {
+			t.Errorf("step %d, %s: news %v, want %v", i, step.what, step.news, step.want)
+		}
+	}
+}

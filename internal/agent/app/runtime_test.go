@@ -1,0 +1,114 @@
+package app_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/apply"
+)
+
+func TestFlagsAboutTheRuntimeThatCannotBeMeant(t *testing.T) {
+	t.Parallel()
+	long := "/" + strings.Repeat("x", 120)
+	tests := map[string]struct{ flags, want []string }{
+		"a socket by a relative path":   {[]string{"--nri-socket=run/nri.sock"}, []string{"--nri-socket", "absolute"}},
+		"a socket with too long a path": {[]string{"--hook-socket=" + long}, []string{"--hook-socket", "107"}},
+		"one socket for both":           {[]string{"--nri-socket=/run/x.sock", "--hook-socket=/run/x.sock"}, []string{"--nri-socket and --hook-socket"}},
+		"a cgroup by a relative path":   {[]string{"--cgroup-root=pods"}, []string{"--cgroup-root", "absolute"}},
+		"a cgroup above the root":       {[]string{"--cgroup-root=/../pods"}, []string{"--cgroup-root", "absolute"}},
+	}
+	dir := tree(t, "hybrid")
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(config, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
+		"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := run(t, append([]string{"run", "--root", dir, "--kubeconfig", config, "--health-address="}, tt.flags...)...)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("err = %v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestANodeWhoseRuntimeIsNotConnectedSaysSo: the rest of the agent works on, and the cause is told once.
+func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "hybrid")
+		recorder := events.NewFakeRecorder(100)
+		w.options.Recorder, w.options.NRISocket = recorder, w.root.Path("nobody.sock")
+		w.run(func(a *app.Agent) {
+			later(time.Minute)
+			if got := w.condition(app.EnforcementDegraded); got != "True" {
+				t.Errorf("condition = %q, want True", got)
+			}
+			if got := w.message(app.EnforcementDegraded); !strings.Contains(got, "nobody.sock") {
+				t.Errorf("message = %q, want the socket's name in it", got)
+			}
+			ls := pod("ls", "LS", "1500m", "")
+			w.create(ls)
+			if _, err := w.start(a, ls); err != nil {
+				t.Errorf("start = %v, want nil", err)
+			}
+		})
+		close(recorder.Events)
+		told := 0
+		for e := range recorder.Events {
+			if strings.Contains(e, "NRIDisconnected") {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("told %d times, want once", told)
+		}
+	})
+}
+
+// TestAStaticPodIsKnownByTheUIDOfItsNode: its object in the API is a mirror with another one.
+func TestAStaticPodIsKnownByTheUIDOfItsNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "hybrid")
+		w.run(func(a *app.Agent) {
+			mirror := pod("static", "LSR", "2", "2-3")
+			mirror.UID, mirror.Annotations[corev1.MirrorPodAnnotationKey] = "of-the-api", "of-the-node"
+			w.create(mirror)
+			onNode := mirror.DeepCopy()
+			onNode.UID = types.UID("of-the-node")
+			c, err := w.start(a, onNode)
+			if err != nil {
+				t.Fatalf("start = %v, want nil", err)
+			}
+			if got := w.cpuset(c); got != "2-3" {
+				t.Errorf("cpuset = %q, want 2-3", got)
+			}
+			if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "static", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			later(time.Second)
+			_, err = a.Hooks().Create(apply.Container{PodUID: "of-the-node", Name: "main", Group: "kubepods/podof-the-node/x", PodGroup: "kubepods/podof-the-node"})
+			if err == nil {
+				t.Error("a container of a deleted pod is created")
+			}
+		})
+	})
+}
