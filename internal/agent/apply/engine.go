@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Options are what an Engine needs.
@@ -58,6 +59,7 @@ type Engine struct {
 	// plain holds the values known to stand in files other than cpuset.cpus, stale those of before the last Verify.
 	plain, stale map[file]string
 	surveyed     bool             // the tree was read at least once
+	machine      *topo.Machine    // of the last pass: what is known of the leaves is in its indices
 	grants       map[string]Grant // as in the checkpoint; nil before it was read
 	recalled     bool             // grants began as what an earlier agent saved
 
@@ -117,6 +119,8 @@ type kernelState struct {
 	// populated was seen at the last look; lived at any look.
 	populated, lived bool
 	vanished         bool
+	// stranded: an exclusive pod's leaf without CPUs of its own, put on the shared pool while its processes live.
+	stranded bool
 	// strays are processes of the leaf that a v1 kernel moved to the group above.
 	strays []string
 	// drifted: a stranger changed the value, and the repair is still to be made.

@@ -77,6 +77,7 @@ func (e *Engine) run(focus string, fresh bool) error {
 	if !ready {
 		return ErrNotReady
 	}
+	e.renumber(m)
 	if fresh = fresh || !e.surveyed; fresh {
 		if err := e.discover(); err != nil {
 			return &unreadable{err}
@@ -233,7 +234,7 @@ func (e *Engine) bury() error {
 	for _, uid := range slices.Sorted(maps.Keys(byPod)) {
 		alive := false
 		for _, l := range byPod[uid] {
-			err := e.lookPopulated(l)
+			err := e.lookPopulated(l, l.kernel.cpus)
 			if isGone(err) {
 				l.kernel.vanished, l.kernel.populated, err = true, false, nil
 			}
@@ -315,7 +316,45 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 			}
 		}
 	}
+	p.strand()
 	return p
+}
+
+// strand puts the processes of exclusive pods on the shared pool when they run on CPUs that nobody wrote for them: all that
+// they had went offline, or nobody gave them any. A v2 kernel lets them run on whatever their parent has, the CPUs of
+// others among it. New ones do not start.
+func (p *pass) strand() {
+	pool := p.view.SharedPool()
+	for i := range p.items {
+		it := &p.items[i]
+		if it.has || it.orphan || !it.role.Binds() || !it.kernel.populated || pool.IsEmpty() {
+			continue
+		}
+		if it.kernel.stranded || !it.kernel.effective.SubsetOf(&it.kernel.cpus) || p.e.left(p.m, it) {
+			it.role, it.want, it.has, it.kernel.stranded = qos.SharedPool, pool, true, true
+		}
+	}
+}
+
+// left reports whether a leaf runs on other CPUs than its pod was granted.
+func (e *Engine) left(m *topo.Machine, it *item) bool {
+	g, ok := e.grants[it.uid]
+	own, _, err := m.ParseList(g.CPUs)
+	return ok && err == nil && !it.kernel.effective.SubsetOf(&own)
+}
+
+// renumber forgets what was read of the tree when the machine is another one: sets are in the indices of their machine.
+// The caller holds turn.
+func (e *Engine) renumber(m *topo.Machine) {
+	if e.machine == m {
+		return
+	}
+	e.machine = m
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.leaves {
+		l.kernel.known = false
+	}
 }
 
 // remember saves the grants of exclusive pods that run already: their allocation changed, or the checkpoint was lost.

@@ -2,9 +2,11 @@ package apply
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -163,7 +165,7 @@ func (e *Engine) look(m *topo.Machine, l *leaf, drift bool) error {
 		err = e.lookEffective(m, l)
 	}
 	if err == nil {
-		err = e.lookPopulated(l)
+		err = e.lookPopulated(l, cpus)
 	}
 	if isGone(err) {
 		l.kernel = kernelState{vanished: true, lived: l.kernel.lived}
@@ -191,13 +193,51 @@ func (e *Engine) lookEffective(m *topo.Machine, l *leaf) error {
 	return err
 }
 
-func (e *Engine) lookPopulated(l *leaf) error {
+// lookPopulated reads whether processes live in a leaf whose cpuset.cpus is cpus.
+func (e *Engine) lookPopulated(l *leaf, cpus cpuset.Set) error {
 	live, err := e.populated(l.path)
+	l.kernel.strays = nil
+	if err == nil && !live && cpus.IsEmpty() && e.o.Cgroup.Dialect() == desired.V1 && e.ran(l) {
+		err = e.lookStrays(l)
+		live = len(l.kernel.strays) > 0
+	}
 	if err == nil {
 		l.kernel.populated = live
 		l.kernel.lived = l.kernel.lived || live
 	}
 	return err
+}
+
+// ran reports whether a process has lived in the leaf, seen or not.
+func (e *Engine) ran(l *leaf) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return l.kernel.lived || l.phase == started
+}
+
+// lookStrays finds the processes of a leaf all of whose CPUs went offline: a v1 kernel moves them to the group above,
+// where else none live. They run on all that it has.
+func (e *Engine) lookStrays(l *leaf) error {
+	above := path.Dir(l.path)
+	text, err := e.read(above, procsFile)
+	if err != nil || text == "" {
+		return err
+	}
+	m, _ := e.ready()
+	l.kernel.strays = strings.Fields(text)
+	l.kernel.effective, err = e.readSet(m, above, effectiveV1)
+	return err
+}
+
+// fetch puts a leaf's strays back.
+func (e *Engine) fetch(l *leaf) error {
+	for _, pid := range l.kernel.strays {
+		if err := e.write(l.path, procsFile, pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("process %s: %w", pid, err)
+		}
+	}
+	l.kernel.strays = nil
+	return nil
 }
 
 func (e *Engine) readSet(m *topo.Machine, group, name string) (cpuset.Set, error) {

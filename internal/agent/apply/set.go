@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -23,6 +25,9 @@ func (p *pass) set(it *item, want cpuset.Set) {
 	text := p.m.FormatList(want)
 	r := Record{UID: it.uid, Container: it.container, Want: text}
 	err := p.put(it.path, want, text)
+	if err == nil {
+		err = e.fetch(it.leaf)
+	}
 	if err == nil || !isGone(err) {
 		err = errors.Join(err, p.readBack(it, want))
 	}
@@ -73,10 +78,37 @@ func (p *pass) put(group string, want cpuset.Set, text string) error {
 		return err
 	}
 	err := p.e.write(group, desired.CPUs, text)
+	if errors.Is(err, syscall.EACCES) {
+		if err = p.widenAbove(group, want); err == nil {
+			err = p.e.write(group, desired.CPUs, text)
+		}
+	}
 	if !errors.Is(err, syscall.EBUSY) {
 		return err
 	}
 	return p.putNested(group, want, text)
+}
+
+// widenAbove gives the groups above a group, up to that of all pods, the CPUs that it is to have: a v1 kernel takes a CPU
+// that goes offline out of all groups and does not put it back. No process lives in those groups.
+func (p *pass) widenAbove(group string, want cpuset.Set) error {
+	above := path.Dir(group)
+	if p.e.o.Cgroup.Dialect() != desired.V1 || !p.e.holdsPods(above) {
+		return nil
+	}
+	if err := p.widenAbove(above, want); err != nil {
+		return err
+	}
+	has, err := p.e.readSet(p.m, above, desired.CPUs)
+	if err != nil || want.SubsetOf(&has) {
+		return err
+	}
+	return p.e.write(above, desired.CPUs, p.m.FormatList(has.Union(want)))
+}
+
+// holdsPods reports whether a group is one of those below which pods live, or lies below one.
+func (e *Engine) holdsPods(group string) bool {
+	return slices.ContainsFunc(e.o.Roots, func(root string) bool { return group == root || strings.HasPrefix(group, root+"/") })
 }
 
 // insideParent refuses a set that would make a v2 kernel fall back to the parent's.
