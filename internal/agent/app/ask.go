@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 )
 
@@ -25,30 +26,35 @@ func (f *askFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.socket, "pod-resources-socket", defaultPodResources, "the kubelet's PodResources socket; the default is below --root; empty to not ask")
 }
 
+// valid refuses what cannot be meant.
+func (f *askFlags) valid(fs *pflag.FlagSet, root host.Root) error {
+	if _, err := f.socketBelow(root, fs); err != nil {
+		return err
+	}
+	if f.endpoint == "" {
+		return nil
+	}
+	if fs.Changed("kubelet") {
+		return errors.New("--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
+	}
+	if _, err := kubeletapi.ParseEndpoint(f.endpoint); err != nil {
+		return fmt.Errorf("--kubelet-endpoint: %w", err)
+	}
+	return nil
+}
+
 // wire fills the options that ask the kubelet: unless settings are given by --kubelet, or --disable-query-kubelet-config
 // asks for nothing.
 func (f *askFlags) wire(o *Options, fs *pflag.FlagSet, kubeconfig string) error {
-	socket, err := f.socketBelow(o, fs.Changed("pod-resources-socket"))
-	if err != nil {
+	socket, err := f.socketBelow(o.Root, fs)
+	if err != nil || !o.Switches.QueryKubelet {
 		return err
-	}
-	given := fs.Changed("kubelet")
-	if given && f.endpoint != "" {
-		return errors.New("--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
-	}
-	if f.endpoint != "" {
-		if _, err := kubeletapi.ParseEndpoint(f.endpoint); err != nil {
-			return fmt.Errorf("--kubelet-endpoint: %w", err)
-		}
-	}
-	if !o.Switches.QueryKubelet {
-		return nil
 	}
 	if socket != "" {
 		o.AskResources = func(ctx context.Context) (kubeletapi.Resources, error) { return kubeletapi.AskResources(ctx, socket) }
 	}
 	o.WatchKubelet = true
-	if given {
+	if fs.Changed("kubelet") {
 		return nil
 	}
 	api, err := restConfig(kubeconfig)
@@ -64,18 +70,18 @@ func (f *askFlags) wire(o *Options, fs *pflag.FlagSet, kubeconfig string) error 
 }
 
 // socketBelow returns the socket's path; "" for none.
-func (f *askFlags) socketBelow(o *Options, given bool) (string, error) {
+func (f *askFlags) socketBelow(root host.Root, fs *pflag.FlagSet) (string, error) {
 	path := f.socket
 	switch {
 	case path == "":
 		return "", nil
-	case !given:
-		path = o.Root.Path(path)
+	case !fs.Changed("pod-resources-socket"):
+		path = root.Path(path)
 	case !filepath.IsAbs(path):
 		return "", fmt.Errorf("--pod-resources-socket %q: want an absolute path, or nothing to not ask", path)
 	}
 	path, err := filepath.Abs(path)
-	if err == nil && len(path) > maxSocketPath {
+	if err == nil && len(path) > maxSocketPath && fs.Changed("pod-resources-socket") {
 		err = fmt.Errorf("--pod-resources-socket %q: a socket's path has at most %d bytes", path, maxSocketPath)
 	}
 	return path, err

@@ -190,6 +190,7 @@ func (a *Agent) touchPods() {
 	default:
 	}
 	if a.keepsRecords() {
+		a.wantResources()
 		a.touch()
 		return
 	}

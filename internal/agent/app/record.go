@@ -57,10 +57,12 @@ func checkCPUs(state host.CPUState, m *topo.Machine) error {
 		return fmt.Errorf("cpu_manager_state is of policy %q, the kubelet's is %q", state.Policy, annotation.KubeletPolicyStatic)
 	}
 	online := m.Online()
-	for uid, ids := range state.Pods {
-		for _, id := range ids {
-			if c, ok := m.CPUByID(id); !ok || !online.Has(int(c)) {
-				return fmt.Errorf("cpu_manager_state gives CPU %d to pod %s, and that CPU is not online", id, uid)
+	for whose, cpus := range map[string]map[string][]int{"pod": state.Pods, "container": state.ByID} {
+		for owner, ids := range cpus {
+			for _, id := range ids {
+				if c, ok := m.CPUByID(id); !ok || !online.Has(int(c)) {
+					return fmt.Errorf("cpu_manager_state gives CPU %d to %s %s, and that CPU is not online", id, whose, owner)
+				}
 			}
 		}
 	}
@@ -110,8 +112,10 @@ func (a *Agent) readState(ctx context.Context) error {
 	a.mu.Unlock()
 	recorded, err := records(a.o.Root, k, machine, last)
 	inventory := a.inventory()
+	attributed := recorded
+	attributed.CPU = probe.Attribute(recorded.CPU, a.podList())
 	a.mu.Lock()
-	state, disputed := a.resources.overlay(recorded, k)
+	state, disputed := a.resources.overlay(attributed, k)
 	state.Inventory = inventory
 	disputed = a.resources.dispute(disputed)
 	changed := !reflect.DeepEqual(a.state, state)

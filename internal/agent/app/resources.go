@@ -346,6 +346,13 @@ func (a *Agent) hintKubelet(restarted bool) {
 	a.touch()
 }
 
+// wantResources tells that pods have changed.
+func (a *Agent) wantResources() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.resources.pace.want()
+}
+
 // askAgain returns how long until a source wants to be asked before the next resync.
 func (a *Agent) askAgain() (time.Duration, bool) {
 	if !a.o.Switches.QueryKubelet {

@@ -43,6 +43,9 @@ func newRunCommand() *cobra.Command {
 			if resync < minResync {
 				return fmt.Errorf("--resync %v: want %v or more", resync, minResync)
 			}
+			if err := ask.valid(c.Flags(), flags.hostRoot()); err != nil {
+				return err
+			}
 			o, err := flags.options(kubeconfig)
 			if err != nil {
 				return err

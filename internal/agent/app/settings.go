@@ -302,6 +302,13 @@ func (p *pace) hint() {
 	p.hinted, p.failures = true, 0
 }
 
+// want is hint for a change that says nothing about whether the source answers again.
+func (p *pace) want() {
+	if p.failures == 0 {
+		p.hinted = true
+	}
+}
+
 func (p *pace) due(now time.Time) bool {
 	if now.Before(p.last.Add(leastInterval)) {
 		return false

@@ -143,7 +143,7 @@ func (a *Agent) keepPins() error {
 // take-over began, zero once the last of them has ended.
 func (a *Agent) endTakeover() (since metav1.Time, err error) {
 	a.mu.Lock()
-	none := len(a.recorded.CPU.Pods) == 0
+	none := len(a.recorded.CPU.Pods)+len(a.recorded.CPU.ByID) == 0
 	if !none && a.until.IsZero() {
 		a.until = a.o.Clock.Now().Truncate(time.Second)
 	}

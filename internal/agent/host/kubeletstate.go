@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -17,6 +18,9 @@ type CPUState struct {
 	// Containers maps a pod's UID and a container's name to its CPUs, ascending. The name is WholePod where the kubelet
 	// has recorded the pod as one.
 	Containers map[string]map[string][]int
+	// ByID maps the ids of containers to their CPUs, ascending: kubelets before 1.18 recorded nothing else. The API tells
+	// whose they are.
+	ByID map[string][]int
 }
 
 const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
@@ -32,8 +36,8 @@ func ReadCPUState(root Root) (CPUState, error) {
 	return state, err
 }
 
-// parseCPUState reads versions 2 and 3: entries by pod and container, in version 3 also podEntries. Version 1 has
-// entries by container id, from which no pod can be told.
+// parseCPUState reads versions 1 to 3: entries by container id, entries by pod and container, and in version 3 also
+// podEntries. The checksum is over the text of a structure of Go's: it is not checked, as the kubelet takes 0 for any.
 func parseCPUState(text []byte) (CPUState, error) {
 	var file struct {
 		PolicyName    string                     `json:"policyName"`
@@ -55,15 +59,25 @@ func parseCPUState(text []byte) (CPUState, error) {
 		return CPUState{}, fmt.Errorf("defaultCpuSet: %w", err)
 	}
 	for uid, raw := range file.Entries {
+		var list string
+		if json.Unmarshal(raw, &list) == nil {
+			if err := s.addID(uid, list); err != nil {
+				return CPUState{}, fmt.Errorf("entries[%q]: %w", uid, err)
+			}
+			continue
+		}
 		var containers map[string]string
 		if err := json.Unmarshal(raw, &containers); err != nil {
-			return CPUState{}, fmt.Errorf("entries[%q]: want containers with CPU lists: the file is of version 1 or corrupt", uid)
+			return CPUState{}, fmt.Errorf("entries[%q]: want a CPU list, or containers with CPU lists", uid)
 		}
 		for name, list := range containers {
 			if err := s.add(uid, name, list); err != nil {
 				return CPUState{}, fmt.Errorf("entries[%q][%q]: %w", uid, name, err)
 			}
 		}
+	}
+	if len(s.ByID) > 0 && len(s.Pods) > 0 {
+		return CPUState{}, errors.New("entries: some are of version 1, by container id, and some by pod")
 	}
 	for uid, e := range file.PodEntries {
 		delete(s.Containers, uid) // the pod's own entry has them all
@@ -79,7 +93,7 @@ func parseCPUState(text []byte) (CPUState, error) {
 // then give a CPU twice and frees it with either pod (kubernetes#140495). The record is what it goes by, so it is no error.
 func (s *CPUState) GivenTwice() (several, pool []int) {
 	taken := map[int]bool{}
-	for _, ids := range s.Pods {
+	for _, ids := range slices.AppendSeq(slices.Collect(maps.Values(s.Pods)), maps.Values(s.ByID)) {
 		for _, id := range ids {
 			if taken[id] {
 				several = append(several, id)
@@ -93,6 +107,18 @@ func (s *CPUState) GivenTwice() (several, pool []int) {
 		}
 	}
 	return ascending(several), pool
+}
+
+func (s *CPUState) addID(id, list string) error {
+	ids, err := parseList(list)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	if s.ByID == nil {
+		s.ByID = map[string][]int{}
+	}
+	s.ByID[id] = ids
+	return nil
 }
 
 func (s *CPUState) add(uid, container, list string) error {

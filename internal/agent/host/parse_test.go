@@ -104,6 +104,7 @@ func FuzzCPUState(f *testing.F) {
 		`{"policyName":"static","defaultCpuSet":"0-3","entries":{"u":{"c":"4-5"}},"checksum":1}`,
 		`{"policyName":"static","entries":{"u":{"c":"4-5"}},"podEntries":{"u":{"cpuSet":"4-7"}}}`,
 		`{"policyName":"static","entries":{"container":"4-5"}}`,
+		`{"policyName":"static","entries":{"container":"4-5","u":{"c":"6"}},"checksum":0}`,
 		`{"policyName":"none"}`, `{}`, `[]`, ``,
 	} {
 		f.Add([]byte(seed))
@@ -117,6 +118,9 @@ func FuzzCPUState(f *testing.F) {
 			if len(ids) == 0 || !slices.IsSorted(ids) {
 				t.Errorf("pod %q has CPUs %v, want some, ascending", uid, ids)
 			}
+		}
+		if len(s.ByID) > 0 && len(s.Containers) > len(s.Pods) {
+			t.Errorf("containers by id %v and by pod %v at once", s.ByID, s.Containers)
 		}
 	})
 }

@@ -366,10 +366,23 @@ func TestKubeletCPUState(t *testing.T) {
 			},
 			pool: []int{2},
 		},
-		"version 1 is refused": {text: `{"policyName":"static","entries":{"0123":"4-5"}}`, bad: "version 1 or corrupt"},
-		"torn":                 {text: `{"policyName":"sta`, bad: file},
-		"no policy":            {text: `{}`, bad: "has no policyName"},
-		"a bad list":           {text: `{"policyName":"static","entries":{"u":{"c":"5-4"}}}`, bad: `entries["u"]["c"]`},
+		"version 1 knows containers by their ids": {
+			text: `{"policyName":"static","defaultCpuSet":"0-3","entries":{"0123":"4-5","4567":"5-6","89ab":""}}`,
+			want: host.CPUState{
+				Policy: "static", Default: []int{0, 1, 2, 3}, Pods: map[string][]int{}, Containers: map[string]map[string][]int{},
+				ByID: map[string][]int{"0123": {4, 5}, "4567": {5, 6}},
+			},
+			several: []int{5},
+		},
+		"a checksum of 0, which the kubelet takes too": {
+			text: `{"policyName":"static","entries":{"u1":{"a":"2"}},"checksum":0}`,
+			want: host.CPUState{Policy: "static", Pods: map[string][]int{"u1": {2}}, Containers: map[string]map[string][]int{"u1": {"a": {2}}}},
+		},
+		"two versions at once":   {text: `{"policyName":"static","entries":{"0123":"4-5","u1":{"a":"2"}}}`, bad: "some are of version 1"},
+		"an entry of no version": {text: `{"policyName":"static","entries":{"0123":[4,5]}}`, bad: `entries["0123"]: want a CPU list, or containers with CPU lists`},
+		"torn":                   {text: `{"policyName":"sta`, bad: file},
+		"no policy":              {text: `{}`, bad: "has no policyName"},
+		"a bad list":             {text: `{"policyName":"static","entries":{"u":{"c":"5-4"}}}`, bad: `entries["u"]["c"]`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,9 @@
 package probe
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +67,38 @@ func runsSince(pod *corev1.Pod, t time.Time) bool {
 		}
 	}
 	return running
+}
+
+// Attribute returns a record of a kubelet before 1.18, which has the ids of containers alone, by pod and container. What
+// the API does not know yet stays under its id.
+func Attribute(state host.CPUState, pods []*corev1.Pod) host.CPUState {
+	if len(state.ByID) == 0 {
+		return state
+	}
+	rest := maps.Clone(state.ByID)
+	state.Pods, state.Containers = map[string][]int{}, map[string]map[string][]int{}
+	for _, pod := range pods {
+		uid := StateUID(pod)
+		for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+			for _, s := range statuses {
+				_, id, _ := strings.Cut(s.ContainerID, "://")
+				cpus, ok := rest[id]
+				if !ok {
+					continue
+				}
+				delete(rest, id)
+				if state.Containers[uid] == nil {
+					state.Containers[uid] = map[string][]int{}
+				}
+				state.Containers[uid][s.Name] = cpus
+				all := slices.Concat(state.Pods[uid], cpus)
+				slices.Sort(all)
+				state.Pods[uid] = slices.Compact(all)
+			}
+		}
+	}
+	state.ByID = rest
+	return state
 }
 
 // ownLeaves reports whether a pod of a static kubelet keeps the kubelet's CPUs in Own mode.
