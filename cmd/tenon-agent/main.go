@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,7 +15,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := app.NewCommand().ExecuteContext(ctx)
 	stop()
-	if err != nil {
-		os.Exit(1) // cobra has printed it
+	var own interface{ ExitCode() int }
+	switch {
+	case err == nil: // cobra has printed the others
+	case errors.As(err, &own):
+		os.Exit(own.ExitCode())
+	default:
+		os.Exit(1)
 	}
 }

@@ -100,18 +100,26 @@ func (c cluster) askKubelet(ctx context.Context, name, target string) ([]byte, e
 
 // agentOn returns the pod of the agent of a node.
 func (c cluster) agentOn(ctx context.Context, node string) (string, error) {
-	pods, err := c.core.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{
-		LabelSelector: agentSelector, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
-	})
+	pods, err := c.agentPods(ctx, node)
 	if err != nil {
-		return "", rightMissing(err, "list on pods of namespace "+agentNamespace)
+		return "", err
 	}
-	for _, p := range pods.Items {
+	for _, p := range pods {
 		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
 			return p.Name, nil
 		}
 	}
 	return "", fmt.Errorf("no agent runs on node %s (namespace %s, label %s)", node, agentNamespace, agentSelector)
+}
+
+func (c cluster) agentPods(ctx context.Context, node string) ([]corev1.Pod, error) {
+	pods, err := c.core.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{
+		LabelSelector: agentSelector, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return nil, rightMissing(err, "list on pods of namespace "+agentNamespace)
+	}
+	return pods.Items, nil
 }
 
 // forward asks an agent over a port of its pod.

@@ -17,6 +17,7 @@ const (
 	ExitUsage       = 2 // bad usage or bad input
 	ExitNegative    = 3 // with --exit-code: the answer is no
 	ExitUnreachable = 4 // cluster or component unreachable, or forbidden
+	ExitUnhealthy   = 5 // a check of doctor fails
 	ExitInterrupted = 130
 )
 
@@ -36,6 +37,9 @@ func usagef(format string, args ...any) error {
 
 // errNegative ends a verb with ExitNegative and no message: the answer is already printed.
 var errNegative = failure{ExitNegative, errors.New("the answer is negative")}
+
+// errUnhealthy ends doctor with ExitUnhealthy and no message: the findings are already printed.
+var errUnhealthy = failure{ExitUnhealthy, errors.New("a check failed")}
 
 // remedy is the text of an error and, when the API server could not be reached, what to do.
 func remedy(err error) string {

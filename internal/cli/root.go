@@ -40,7 +40,7 @@ func NewRoot(name string, streams genericiooptions.IOStreams, others ...*cobra.C
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
-	for _, verb := range []*cobra.Command{NewExplain(flags, streams), NewTopology(flags, streams), NewTop(flags, streams)} {
+	for _, verb := range []*cobra.Command{NewExplain(flags, streams), NewTopology(flags, streams), NewTop(flags, streams), NewDoctor(flags, streams)} {
 		addVerb(root, verb, flags, display)
 	}
 	root.AddCommand(others...)
@@ -67,12 +67,12 @@ func unknownVerb(c *cobra.Command, args []string) error {
 }
 
 // Run executes root and returns the process's exit code: 0 done or answered, 1 unexpected error, 2 bad usage or input,
-// 3 negative answer with --exit-code, 4 unreachable or forbidden, 130 interrupted. Errors are printed to errOut.
+// 3 negative answer with --exit-code, 4 unreachable or forbidden, 5 a check of doctor fails, 130 interrupted. Errors are printed to errOut.
 func Run(ctx context.Context, root *cobra.Command, args []string, errOut io.Writer) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	code := exitCode(err)
-	if err != nil && !errors.Is(err, errNegative) {
+	if err != nil && !errors.Is(err, errNegative) && !errors.Is(err, errUnhealthy) {
 		for _, line := range strings.Split(strings.TrimSpace(remedy(err)), "\n") {
 			_, _ = fmt.Fprintf(errOut, "error: %s\n", line) // nowhere else to tell
 		}

@@ -28,7 +28,7 @@ func NewCommand() *cobra.Command {
 
 		SilenceUsage: true,
 	}
-	c.AddCommand(newRunCommand(), newProbeCommand())
+	c.AddCommand(newRunCommand(), newProbeCommand(), newDoctorCommand())
 	return c
 }
 

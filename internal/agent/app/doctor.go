@@ -1,0 +1,63 @@
+package app
+
+import (
+	gojson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-project/tenon/internal/agent/doctor"
+	"github.com/tenon-project/tenon/internal/agent/host"
+)
+
+// unhealthy is the error of a machine on which a check failed.
+type unhealthy struct{ error }
+
+// ExitCode is that of a health check that fails.
+func (unhealthy) ExitCode() int { return 5 }
+
+func newDoctorCommand() *cobra.Command {
+	var root, output, address string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this machine: what keeps pods from their CPUs here, and what to do",
+		Long: "Check this machine: what keeps pods from their CPUs here, and what to do. Nothing is changed.\n" +
+			"The exit code is 5 when a check fails.",
+		Example: "  tenon-agent doctor\n  tenon-agent doctor --root ./capture -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			d, err := doctor.OfMachine(c.Context(), host.Root{Dir: root}, address)
+			if err != nil {
+				return err
+			}
+			if err := printDiagnosis(c.OutOrStdout(), output, &d); err != nil {
+				return err
+			}
+			if !d.Healthy() {
+				return unhealthy{errors.New("a check failed")}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&root, "root", "/", "directory that stands in for the host's /")
+	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271", "where the machine's agent answers; empty to ask none")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	return c
+}
+
+func printDiagnosis(w io.Writer, format string, d *doctor.Diagnosis) error {
+	switch format {
+	case "table":
+		return d.Print(w)
+	case "json":
+		text, err := gojson.MarshalIndent(d, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%s\n", text)
+		return err
+	}
+	return fmt.Errorf("output %q: want table or json", format)
+}

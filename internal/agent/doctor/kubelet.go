@@ -1,0 +1,231 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+)
+
+// kubeletFile is the configuration file of the machine's kubelet.
+type kubeletFile struct {
+	known        bool   // a file was found
+	where        string // its path
+	err          error  // why it cannot be used
+	config       kubeletapi.Config
+	failCgroupV1 *bool
+	version      string // of the process' binary, where something tells it
+}
+
+// kubeletFiles are where kubelets have their configuration when no process tells.
+func kubeletFiles() []string {
+	return []string{"var/lib/kubelet/config.yaml", "etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/kubelet-config.json"}
+}
+
+func (m *machine) readKubelet() kubeletFile {
+	candidates := kubeletFiles()
+	p, runs := m.running("kubelet")
+	if named := p.flag("config"); runs && named != "" {
+		candidates = []string{named}
+	}
+	for _, name := range candidates {
+		text, err := m.read(name)
+		if missing(err) {
+			continue
+		}
+		k := kubeletFile{known: true, where: below(name)}
+		if err != nil {
+			k.err = bare(err)
+			return k
+		}
+		k.err = k.parse(text)
+		if endpoint := p.flag("container-runtime-endpoint"); runs && endpoint != "" {
+			k.config.RuntimeEndpoint = endpoint
+		}
+		return k
+	}
+	return kubeletFile{where: below(candidates[0])}
+}
+
+// parse reads the file as the kubelet does: YAML or JSON.
+func (k *kubeletFile) parse(text []byte) error {
+	var fields map[string]any
+	if err := yaml.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	if fields == nil {
+		return errors.New("is empty")
+	}
+	if value, ok := fields["failCgroupV1"].(bool); ok {
+		k.failCgroupV1 = &value
+	}
+	if fields["cpuManagerPolicy"] == nil {
+		fields["cpuManagerPolicy"] = "none" // what the kubelet takes for absent
+	}
+	answer, err := json.Marshal(map[string]any{"kubeletconfig": fields})
+	if err != nil {
+		return err
+	}
+	k.config, err = kubeletapi.ParseConfig(answer)
+	return err
+}
+
+// defaultMinor is assumed where nothing tells the kubelet's release.
+const defaultMinor = 36
+
+func (k *kubeletFile) minor() int {
+	if v, ok := twoNumbers(k.version); ok {
+		return v[1]
+	}
+	return defaultMinor
+}
+
+func (m *machine) kubeletConfig() []Finding {
+	const check = "kubelet-config"
+	k := m.kubelet
+	switch {
+	case !k.known:
+		return []Finding{unknown(check, k.where, "there is no configuration file of a kubelet")}
+	case k.err != nil:
+		return []Finding{ok(check, k.where, "%v", k.err).because(Fail, "the kubelet cannot use it either, or has values that Tenon does not know",
+			"correct the field or line that is named")}
+	}
+	c := k.config.Kubelet
+	return []Finding{ok(check, k.where, "CPU manager %s, memory manager %s, Topology Manager %s", c.CPUPolicy, c.MemoryPolicy, c.TopologyPolicy)}
+}
+
+// usable reports whether the kubelet's configuration says something.
+func (k *kubeletFile) usable() bool { return k.known && k.err == nil }
+
+func (m *machine) cpuPolicy() []Finding {
+	const check = "cpu-manager"
+	state, err := host.ReadCPUState(m.o.Root)
+	out := m.stateAgrees(check, "cpu_manager_state", "cpuManagerPolicy", m.kubelet.config.Kubelet.CPUPolicy, "none", state.Policy, err)
+	if !m.kubelet.usable() || m.kubelet.config.Kubelet.CPUPolicy != "static" || out[0].Status == Fail {
+		return out
+	}
+	c := m.kubelet.config
+	switch {
+	case c.Kubelet.ReservedCPUs == "" && c.ReservedMilliCPU == 0:
+		return []Finding{ok(check, m.kubelet.where, "static, and no CPU is reserved").because(Fail, "a kubelet with the policy static does not start without reserved CPUs",
+			"set reservedSystemCPUs in "+m.kubelet.where)}
+	case c.Kubelet.ReservedCPUs == "":
+		return []Finding{ok(check, m.kubelet.where, "static, %dm reserved without saying which CPUs", c.ReservedMilliCPU).because(Warn,
+			"the kubelet chooses which CPUs it reserves; Tenon learns them only from its record", "set reservedSystemCPUs in "+m.kubelet.where)}
+	}
+	if missing := m.notOnline(c.Kubelet); missing != nil {
+		return []Finding{ok(check, m.kubelet.where, "%v", missing).because(Fail, "the kubelet does not start", "correct reservedSystemCPUs in "+m.kubelet.where)}
+	}
+	return []Finding{ok(check, m.kubelet.where, "static, reserved %s", c.Kubelet.ReservedCPUs).because(Warn,
+		"pods that this kubelet pinned keep their CPUs beside Tenon's until they end (take-over), or it chooses in mode Follow",
+		"set cpuManagerPolicy: none, drain the node, delete /var/lib/kubelet/cpu_manager_state and restart the kubelet, unless the node is to follow its kubelet")}
+}
+
+// notOnline says why the kubelet would not start on this machine; nil when it would, or when the machine cannot be read.
+func (m *machine) notOnline(k host.Kubelet) error {
+	reading, err := host.Read(m.o.Root, "")
+	if err != nil {
+		return nil //nolint:nilerr // what the machine is is checked by tenon-agent probe
+	}
+	return k.Runs(reading.Machine)
+}
+
+func (m *machine) memoryPolicy() []Finding {
+	state, err := host.ReadMemoryState(m.o.Root)
+	return m.stateAgrees("memory-manager", "memory_manager_state", "memoryManagerPolicy", m.kubelet.config.Kubelet.MemoryPolicy, "None", state.Policy, err)
+}
+
+// stateAgrees compares the policy of a kubelet's manager with the one that its record was written under.
+func (m *machine) stateAgrees(check, file, field, policy, plain, recorded string, err error) []Finding {
+	where := "/var/lib/kubelet/" + file
+	remedy := fmt.Sprintf("drain the node, stop the kubelet, delete %s, start the kubelet", where)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return []Finding{unknown(check, where, "the record cannot be read: %v", bare(err))}
+	case err != nil:
+		return []Finding{ok(check, "", "%v", err).because(Fail, "the kubelet does not start with a record that it cannot read", remedy)}
+	case !m.kubelet.usable():
+		return []Finding{unknown(check, m.kubelet.where, "the policy is not known")}
+	case recorded != "" && recorded != policy:
+		return []Finding{ok(check, where, "the record is of the policy %s, %s is %s", recorded, field, policy).because(Fail,
+			fmt.Sprintf("the kubelet ends at its start: configured policy %q differs from state checkpoint policy %q", policy, recorded), remedy)}
+	case policy == plain:
+		return []Finding{ok(check, m.kubelet.where, "%s %s: Tenon alone decides", field, policy)}
+	}
+	f := ok(check, m.kubelet.where, "%s %s", field, policy)
+	if check == "memory-manager" {
+		f = f.because(Warn, "the kubelet chooses memory nodes and may refuse a pod at its admission; Tenon predicts it",
+			"set memoryManagerPolicy: None on nodes that Tenon keeps (mode Own), drain the node and delete "+where)
+	}
+	return []Finding{f}
+}
+
+func (m *machine) topologyPolicy() []Finding {
+	const check = "topology-manager"
+	if !m.kubelet.usable() {
+		return []Finding{unknown(check, m.kubelet.where, "the policy is not known")}
+	}
+	k := m.kubelet.config.Kubelet
+	f := ok(check, m.kubelet.where, "topologyManagerPolicy %s", k.TopologyPolicy)
+	if k.TopologyPolicy == "restricted" || k.TopologyPolicy == "single-numa-node" {
+		f = f.because(Warn, "the kubelet refuses pods that its managers cannot align; Tenon predicts that before it binds",
+			"set topologyManagerPolicy: none unless the node is to follow its kubelet")
+	}
+	return []Finding{f}
+}
+
+func (m *machine) cgroupDriver() []Finding {
+	const check = "cgroup-driver"
+	layout, err := host.Cgroups(m.o.Root)
+	want := m.kubelet.config.CgroupDriver
+	switch {
+	case err != nil || !m.kubelet.usable():
+		return []Finding{unknown(check, m.kubelet.where, "the kubelet's driver is not known")}
+	case m.runtime.driver != "" && m.runtime.driver != want:
+		f := ok(check, m.runtime.driverWhere, "the kubelet uses %s, the runtime %s", want, m.runtime.driver)
+		remedy := fmt.Sprintf("set %s in %s", m.runtime.driverSetting(want), m.runtime.driverWhere)
+		if m.runtime.tellsDriver() {
+			return []Finding{f.because(Warn, "a kubelet from 1.31 on takes the driver of the runtime, an older one does not find its pods", remedy)}
+		}
+		return []Finding{f.because(Fail, "pods and containers are put into two hierarchies: no pod starts, or none is found", remedy)}
+	case layout.Driver != host.UnknownDriver && layout.Driver != want && m.kubelet.config.CgroupRoot == "":
+		return []Finding{ok(check, below("sys/fs/cgroup"), "the kubelet uses %s, the tree has groups of %s", want, layout.Driver).because(Warn,
+			"groups of an earlier driver remain: pods in them would not be found", "drain the node and boot it again")}
+	}
+	return []Finding{ok(check, m.kubelet.where, "%s", want)}
+}
+
+func (m *machine) endpoint() []Finding {
+	const check, proxy = "runtime-endpoint", "run/tenon/cri.sock"
+	if !m.kubelet.usable() {
+		return []Finding{unknown(check, m.kubelet.where, "the kubelet's endpoint is not known")}
+	}
+	endpoint := m.kubelet.config.RuntimeEndpoint
+	f := ok(check, m.kubelet.where, "%s", endpoint)
+	if endpoint == "" {
+		f.Found = "the default, unix:///run/containerd/containerd.sock"
+	}
+	through := strings.HasSuffix(endpoint, "/tenon/cri.sock")
+	switch {
+	case through && !m.has(proxy, fs.ModeSocket):
+		return []Finding{f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on /"+proxy, "start tenon-runtime-proxy, or set containerRuntimeEndpoint back to the runtime's own socket")}
+	case through && m.runtime.nriOn:
+		return []Finding{f.because(Warn, "the runtime has NRI as well: every container is judged twice",
+			"set containerRuntimeEndpoint back to the runtime's own socket in "+m.kubelet.where)}
+	}
+	return []Finding{f}
+}
+
+// bare drops the path that errors of files carry: the finding has it.
+func bare(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}

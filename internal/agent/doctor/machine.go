@@ -1,0 +1,159 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+)
+
+// Options are what Machine looks at.
+type Options struct {
+	Root host.Root
+	// AskRuntime asks a CRI socket for the runtime's name and version; nil is not asked.
+	AskRuntime func(socket string) (name, version string, err error)
+	// AskAgent asks the agent whether it is ready; nil is not asked. The error is why it is not.
+	AskAgent func() error
+}
+
+// Machine checks the machine below a Root.
+func Machine(o Options) []Finding {
+	m := &machine{o: o}
+	m.processes()
+	m.kubelet = m.readKubelet()
+	m.runtime = m.readRuntime()
+	var out []Finding
+	for _, check := range []func() []Finding{
+		m.kernel, m.cgroups, m.runtimeVersion, m.nri, m.validator, m.nriSocket, m.cgroupDriver,
+		m.kubeletConfig, m.cpuPolicy, m.memoryPolicy, m.topologyPolicy, m.offline, m.endpoint, m.hookServers, m.cdi,
+		m.writers, m.agent,
+	} {
+		out = append(out, check()...)
+	}
+	return out
+}
+
+// machine is what was read of a machine.
+type machine struct {
+	o       Options
+	procs   []process
+	kubelet kubeletFile
+	runtime runtimeFiles
+}
+
+// maxFile bounds every file that is read.
+const maxFile = 4 << 20
+
+// read returns a file below the Root. Links that lead out of it are errors: another machine's file is no answer.
+func (m *machine) read(name string) ([]byte, error) {
+	root, err := os.OpenRoot(m.o.Root.Path())
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.Open(strings.TrimPrefix(path.Clean("/"+name), "/"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("is larger than %d bytes", maxFile)
+	}
+	return text, err
+}
+
+// line returns a file of one line; "" when it cannot be read.
+func (m *machine) line(name string) string {
+	text, err := m.read(name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// has reports whether something of a kind is below the Root.
+func (m *machine) has(name string, kind fs.FileMode) bool {
+	info, err := os.Stat(m.o.Root.Path(name))
+	return err == nil && info.Mode().Type() == kind
+}
+
+// names lists a folder, sorted; none where there is no such folder.
+func (m *machine) names(dir string) []string {
+	entries, err := os.ReadDir(m.o.Root.Path(dir))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// process is one program that runs.
+type process struct {
+	pid  int
+	args []string
+}
+
+func (p process) name() string { return path.Base(p.args[0]) }
+
+// flag returns the value of --name VALUE or --name=VALUE, also with one dash.
+func (p process) flag(names ...string) string {
+	for i, arg := range p.args {
+		key, value, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !strings.HasPrefix(arg, "-") || !slices.Contains(names, key) {
+			continue
+		}
+		if joined {
+			return value
+		}
+		if i+1 < len(p.args) {
+			return p.args[i+1]
+		}
+	}
+	return ""
+}
+
+// processes reads the command lines of the machine's programs.
+func (m *machine) processes() {
+	for _, name := range m.names("proc") {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		text, err := m.read(path.Join("proc", name, "cmdline"))
+		if err != nil || len(text) == 0 {
+			continue
+		}
+		args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+		if args[0] != "" {
+			m.procs = append(m.procs, process{pid, args})
+		}
+	}
+	slices.SortFunc(m.procs, func(a, b process) int { return a.pid - b.pid })
+}
+
+func (m *machine) running(name string) (process, bool) {
+	for _, p := range m.procs {
+		if p.name() == name {
+			return p, true
+		}
+	}
+	return process{}, false
+}
+
+// missing reports whether a file is not there.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// below writes a path as the machine has it.
+func below(name string) string { return path.Clean("/" + name) }

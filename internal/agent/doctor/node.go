@@ -1,0 +1,150 @@
+package doctor
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
+
+// NodeView is what the API says of a node.
+type NodeView struct {
+	Node *corev1.Node
+	// Topology is nil where the node has none; Written is when it was last written.
+	Topology *v1alpha2.NodeResourceTopology
+	Written  time.Time
+	// Agent is the agent's pod on the node; nil where there is none. AgentUnknown says why it could not be looked for.
+	Agent        *corev1.Pod
+	AgentUnknown error
+	Now          time.Time
+}
+
+// Node checks a node by what the API says of it.
+func Node(v NodeView) []Finding {
+	out := []Finding{v.ready(), v.runtime(), v.topology(), v.mode(), v.agent()}
+	return append(out, v.conditions()...)
+}
+
+func (v *NodeView) ready() Finding {
+	const check, field = "node-ready", "status.conditions[Ready]"
+	for _, c := range v.Node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			return ok(check, field, "kubelet %s", v.Node.Status.NodeInfo.KubeletVersion)
+		}
+		return ok(check, field, "%s: %s", c.Reason, c.Message).because(Fail, "no pod starts here", "see the kubelet's log on the node: journalctl -u kubelet")
+	}
+	return unknown(check, field, "the kubelet has said nothing yet")
+}
+
+func (v *NodeView) runtime() Finding {
+	const field = "status.nodeInfo.containerRuntimeVersion"
+	text := v.Node.Status.NodeInfo.ContainerRuntimeVersion
+	name, version, found := strings.Cut(text, "://")
+	if !found {
+		return unknown("runtime-version", field, "%q", text)
+	}
+	return VersionFinding(field, name, version)
+}
+
+// staleAfter is when a topology that nobody has written since is worth a look. It is written on change alone, so an old
+// one may be right; the agent's pod tells.
+const staleAfter = 24 * time.Hour
+
+func (v *NodeView) topology() Finding {
+	const check, where = "topology", "noderesourcetopologies.topology.node.k8s.io"
+	if v.Topology == nil {
+		return ok(check, where, "none").because(Fail, "the scheduler does not know the node's CPUs: pods that want CPUs of their own never land here",
+			"run the agent on the node: kubectl apply -f deploy/agent")
+	}
+	age := v.Now.Sub(v.Written)
+	f := ok(check, where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second), v.Topology.Annotations[annotation.Writer])
+	if age > staleAfter && v.Agent == nil && v.AgentUnknown == nil {
+		return f.because(Warn, "nobody writes it any more: the scheduler goes by what was", "run the agent on the node: kubectl apply -f deploy/agent")
+	}
+	return f
+}
+
+func (v *NodeView) mode() Finding {
+	const check, key = "mode", annotation.TopologyMode
+	if v.Topology == nil {
+		return unknown(check, key, "nobody has reported it")
+	}
+	mode := v.Topology.Annotations[key]
+	f := ok(check, key, "%s", mode)
+	switch mode {
+	case "":
+		return unknown(check, key, "the topology does not say it: another program wrote it")
+	case "Blind":
+		return f.because(Warn, "take-over phase 1: the agent publishes the topology and enforces nothing",
+			"start the agent without --disable-query-kubelet-config when you are ready for phase 2")
+	}
+	if text := v.Topology.Annotations[annotation.TakeoverKey]; text != "" {
+		t, _, err := annotation.ParseTakeover(text)
+		if err == nil && t.RemainingPods > 0 {
+			f.Found += ", take-over since " + t.Since.Format(time.RFC3339)
+			return f.because(Warn, "pods that the kubelet pinned keep their CPUs until they end", "restart those pods when it suits you")
+		}
+	}
+	return f
+}
+
+func (v *NodeView) agent() Finding {
+	const check, where = "agent", "pods of namespace tenon-system"
+	switch {
+	case v.AgentUnknown != nil:
+		return unknown(check, where, "cannot be looked for: %v", v.AgentUnknown)
+	case v.Agent == nil:
+		return ok(check, where, "no pod of tenon-agent on this node").because(Warn, "nothing is enforced here, unless the agent runs as a service of the host",
+			"kubectl apply -f deploy/agent")
+	}
+	for _, c := range v.Agent.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return ok(check, v.Agent.Name, "ready")
+		}
+	}
+	return ok(check, v.Agent.Name, "not ready").because(Fail, "pods with CPUs of their own do not start while it is away",
+		"kubectl -n tenon-system logs "+v.Agent.Name)
+}
+
+// conditions tells every condition of Tenon that holds: each is a complaint.
+func (v *NodeView) conditions() []Finding {
+	var out []Finding
+	for _, c := range v.Node.Status.Conditions {
+		kind, ours := strings.CutPrefix(string(c.Type), "tenon.sh/")
+		if !ours || c.Status != corev1.ConditionTrue {
+			continue
+		}
+		out = append(out, ok("condition", string(c.Type), "%s: %s", c.Reason, c.Message).because(Warn, meaning(kind), "see "+kind+` in the guide "Run the agent on your nodes"`))
+	}
+	if len(out) == 0 {
+		out = append(out, ok("condition", "status.conditions", "none of Tenon's holds"))
+	}
+	return out
+}
+
+// meaning says what a condition has for a consequence.
+func meaning(kind string) string {
+	switch kind {
+	case "EnforcementDegraded":
+		return "containers may start before the agent has put them on their CPUs"
+	case "TopologyModeConflict":
+		return "the mode that the label asks for cannot be"
+	case "TopologySourceDegraded":
+		return "the last good topology stays published"
+	case "KubeletStateUnreadable":
+		return "the last good record of the kubelet counts"
+	case "KubeletStateContradictory":
+		return "pods share CPUs that the kubelet gave to each of them alone"
+	case "KubeletStaticActive":
+		return "the kubelet gives CPUs away that are a pod's of Tenon"
+	case "TopologyWriterConflict":
+		return "another program writes the same object: the agent has stopped"
+	}
+	return "the agent complains"
+}

@@ -1,0 +1,220 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The releases from which on a runtime asks validators, so that a container without its CPUs does not start.
+var validators = map[string][2]int{"containerd": {2, 2}, "cri-o": {1, 34}} //nolint:gochecknoglobals // a constant
+
+// VersionFinding judges a runtime's release, as CRI and the Node spell it.
+func VersionFinding(where, name, version string) Finding {
+	const check = "runtime-version"
+	f := ok(check, where, "%s %s", name, version)
+	since, known := validators[name]
+	v, readable := twoNumbers(version)
+	switch {
+	case !known || !readable:
+		return f.because(Unknown, "Tenon is made for containerd and CRI-O", "see the guide for what other runtimes lack")
+	case slices.Compare(v[:], since[:]) < 0:
+		return f.because(Warn, fmt.Sprintf("%s before %d.%d starts a container although the agent did not answer in time: the node is told as degraded and takes LSE pods only with --allow-degraded-enforcement", name, since[0], since[1]),
+			fmt.Sprintf("update %s to %d.%d or newer", name, since[0], since[1]))
+	}
+	return f
+}
+
+func (m *machine) runtimeVersion() []Finding {
+	const check = "runtime-version"
+	r := m.runtime
+	where := strings.Join(sockets()[r.name], ", ")
+	switch {
+	case r.name == "":
+		return []Finding{unknown(check, below(containerdFile)+", "+below(crioDir), "neither containerd nor CRI-O is found")}
+	case r.asked != nil:
+		return []Finding{unknown(check, below(where), "%s does not tell its version: %v", r.name, r.asked)}
+	}
+	return []Finding{VersionFinding(below(where), r.name, r.version)}
+}
+
+func (m *machine) nri() []Finding {
+	const check = "nri"
+	r := m.runtime
+	switch {
+	case r.name == "":
+		return nil
+	case r.unseen != "":
+		return []Finding{unknown(check, r.unseen, "%s is started with a file that is not seen from here", r.name)}
+	case r.err != nil:
+		return []Finding{ok(check, "", "%v", r.err).because(Fail, "the runtime does not start with this file, or runs with settings that are not in it",
+			"correct the line that is named")}
+	case !r.nriOn && m.throughProxy():
+		return []Finding{ok(check, r.nriWhere, "off; the kubelet asks tenon-runtime-proxy")}
+	case !r.nriOn:
+		return []Finding{ok(check, r.nriWhere, "off").because(Fail, "containers start on all CPUs, and are put right only when the agent sees them", m.nriRemedy())}
+	case !r.connections:
+		return []Finding{ok(check, r.nriWhere, "on, but plugins may not connect").because(Fail, "the agent is a plugin that connects from outside",
+			"set "+map[string]string{"containerd": "disable_connections", "cri-o": "nri_disable_connections"}[r.name]+" = false there and restart "+r.name)}
+	case r.strayNRI != "":
+		return []Finding{ok(check, r.nriWhere, "on; %s is no table of the runtime", r.strayNRI).because(Warn, "the runtime ignores a table that it does not know without a word",
+			fmt.Sprintf("move its settings into [plugins.%q]", nriTable))}
+	}
+	if d, err := time.ParseDuration(r.timeout); err != nil || d < minTimeout {
+		return []Finding{ok(check, r.nriWhere, "on, plugin_request_timeout %q", r.timeout).because(Fail,
+			"the runtime drops the agent when it does not answer in that time, and starts the container without it", "set it to 2s or more, and restart "+r.name)}
+	}
+	return []Finding{ok(check, r.nriWhere, "on, requests may take %s", r.timeout)}
+}
+
+// minTimeout leaves room for the agent's own guard, which answers after 1.5 s.
+const minTimeout = 2 * time.Second
+
+func (m *machine) nriRemedy() string {
+	if m.runtime.name == "cri-o" {
+		return "set enable_nri = true in [crio.nri] of " + m.runtime.driverWhere + " and restart crio"
+	}
+	return fmt.Sprintf("set disable = false in [plugins.%q] of %s and restart containerd, or set up tenon-runtime-proxy", nriTable, below(containerdFile))
+}
+
+func (m *machine) throughProxy() bool {
+	return m.kubelet.usable() && strings.HasSuffix(m.kubelet.config.RuntimeEndpoint, "/tenon/cri.sock")
+}
+
+func (m *machine) validator() []Finding {
+	const check = "nri-validator"
+	r := m.runtime
+	since := validators[r.name]
+	if v, ok := twoNumbers(r.version); r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" || ok && slices.Compare(v[:], since[:]) < 0 {
+		return nil // runtime-version tells what an old one lacks
+	}
+	setting := fmt.Sprintf("set enable = true in [plugins.%q.default_validator] and restart containerd", nriTable)
+	if r.name == "cri-o" {
+		setting = "set nri_enable_default_validator = true in [crio.nri.default_validator] and restart crio"
+	}
+	switch {
+	case !r.validator:
+		return []Finding{ok(check, r.nriWhere, "the default validator is off").because(Fail,
+			"the annotation required-plugins.noderesource.dev is not read: while the agent is away, pods with CPUs of their own start on all CPUs", setting)}
+	case slices.Contains(r.required, "tenon-agent"):
+		return []Finding{ok(check, r.nriWhere, "on, and every container requires tenon-agent").because(Warn,
+			"static pods, the API server's among them, and the agent's own pod do not start while the agent is away",
+			"take tenon-agent out of the list of required plugins: the webhook requires it where it matters")}
+	}
+	return []Finding{ok(check, r.nriWhere, "the default validator is on")}
+}
+
+func (m *machine) nriSocket() []Finding {
+	const check = "nri-socket"
+	r := m.runtime
+	if r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" {
+		return nil
+	}
+	for _, name := range []string{r.nriSocket, strings.TrimPrefix(r.nriSocket, "/var")} { // /var/run is a link to /run
+		if m.has(name, fs.ModeSocket) {
+			return []Finding{ok(check, r.nriSocket, "is there")}
+		}
+	}
+	return []Finding{ok(check, r.nriSocket, "is not there").because(Fail, "the agent cannot connect to the runtime",
+		"restart "+r.name+" so that it reads its configuration; see its log for NRI")}
+}
+
+// hookServers reads the registrations that tenon-runtime-proxy goes by.
+func (m *machine) hookServers() []Finding {
+	const check, dir = "hook-servers", "etc/runtime/hookserver.d"
+	through, ours := m.throughProxy(), false
+	for _, name := range m.names(dir) {
+		if !strings.HasSuffix(name, ".json") {
+			continue
+		}
+		where := path.Join(dir, name)
+		var r struct {
+			Endpoint string   `json:"remote-endpoint"`
+			Policy   string   `json:"failure-policy"`
+			Hooks    []string `json:"runtime-hooks"`
+		}
+		text, err := m.read(where)
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err != nil {
+			return []Finding{ok(check, below(where), "%v", bare(err)).because(Fail, "the proxy cannot use the registration", "correct the file, or remove it")}
+		}
+		ours = ours || strings.HasSuffix(r.Endpoint, "/tenon/hooks.sock")
+	}
+	switch {
+	case through && !ours:
+		return []Finding{ok(check, below(dir), "the agent is not registered").because(Fail, "the proxy asks nobody: containers start on all CPUs",
+			`write tenon-agent.json there with "remote-endpoint": "unix:///run/tenon/hooks.sock"`)}
+	case ours:
+		return []Finding{ok(check, below(dir), "the agent is registered")}
+	}
+	return nil
+}
+
+// cdi tells whether devices can be given by name. Nothing of today's Tenon needs it.
+func (m *machine) cdi() []Finding {
+	const check = "cdi"
+	for _, dir := range []string{"etc/cdi", "var/run/cdi", "run/cdi"} {
+		if m.has(dir, fs.ModeDir) {
+			return []Finding{ok(check, below(dir), "%d specifications", len(m.names(dir)))}
+		}
+	}
+	return []Finding{ok(check, "", "no folder of device specifications: pods here get no CDI devices")}
+}
+
+// foreignWriters are programs that set cpusets themselves.
+func foreignWriters() map[string]string {
+	return map[string]string{
+		"koordlet":              "remove the node from koordlet's DaemonSet, or uninstall it",
+		"crane-agent":           "remove the node from crane-agent's DaemonSet",
+		"nri-resource-topology": "stop the plugin",
+		"nri-resource-policy":   "stop the plugin",
+		"cpu-device-plugin":     "stop the plugin",
+	}
+}
+
+func (m *machine) writers() []Finding {
+	const check = "writers"
+	var out []Finding
+	agents := 0
+	for _, p := range m.procs {
+		where := fmt.Sprintf("process %d", p.pid)
+		if p.name() == "tenon-agent" && slices.Contains(p.args, "run") {
+			agents++
+			if agents > 1 {
+				out = append(out, ok(check, where, "a second tenon-agent").because(Fail, "one of them ends at once, as two would undo each other's writes",
+					"keep either the DaemonSet or the service of the host"))
+			}
+		}
+		for name, remedy := range foreignWriters() {
+			if strings.HasPrefix(p.name(), name) {
+				out = append(out, ok(check, where, "%s runs", p.name()).because(Fail, "it writes cpusets too: each undoes what the other wrote", remedy))
+			}
+		}
+	}
+	switch {
+	case len(out) > 0:
+	case len(m.procs) == 0:
+		out = append(out, unknown(check, below("proc"), "the machine's processes are not seen from here"))
+	default:
+		out = append(out, ok(check, below("proc"), "nobody else writes cpusets"))
+	}
+	return out
+}
+
+func (m *machine) agent() []Finding {
+	const check = "agent"
+	if m.o.AskAgent == nil {
+		return []Finding{unknown(check, "", "it was not asked")}
+	}
+	if err := m.o.AskAgent(); err != nil {
+		return []Finding{ok(check, "", "not ready: %v", err).because(Warn, "nothing is enforced or reported while the agent is not ready",
+			"see the log of its pod; kubectl -n tenon-system get pods -l app.kubernetes.io/name=tenon-agent -o wide names it")}
+	}
+	return []Finding{ok(check, "", "ready")}
+}

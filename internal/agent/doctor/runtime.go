@@ -1,0 +1,314 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+)
+
+// runtimeFiles is what the files of the machine's container runtime say.
+type runtimeFiles struct {
+	name  string // "containerd" or "cri-o"; "" where none is found
+	files []string
+	err   error
+	// unseen is the file that the runtime was started with, when it is not below the Root.
+	unseen string
+	// version is what the runtime answers; asked why it does not.
+	version string
+	asked   error
+
+	format      int64 // of containerd's file
+	nriOn       bool
+	nriSet      bool // the files say whether; else it depends on the release
+	nriWhere    string
+	nriSocket   string
+	validator   bool
+	timeout     string
+	connections bool // plugins may connect from outside
+	required    []string
+	strayNRI    string // a table with settings of NRI that the runtime does not read
+	driver      host.Driver
+	driverWhere string
+}
+
+// driverSetting is how the runtime spells a driver.
+func (r *runtimeFiles) driverSetting(d host.Driver) string {
+	if r.name == "cri-o" {
+		return fmt.Sprintf("cgroup_manager = %q", d)
+	}
+	return fmt.Sprintf("SystemdCgroup = %v", d == host.Systemd)
+}
+
+// tellsDriver reports whether the runtime is one that kubelets ask for its driver.
+func (r *runtimeFiles) tellsDriver() bool {
+	since, known := map[string][2]int{"containerd": {2, 0}, "cri-o": {1, 28}}[r.name]
+	v, readable := twoNumbers(r.version)
+	return known && readable && slices.Compare(v[:], since[:]) >= 0
+}
+
+const (
+	containerdFile = "etc/containerd/config.toml"
+	crioFile       = "etc/crio/crio.conf"
+	crioDir        = "etc/crio/crio.conf.d"
+	nriTable       = "io.containerd.nri.v1.nri"
+)
+
+// sockets are where the runtimes listen.
+func sockets() map[string][]string {
+	return map[string][]string{
+		"containerd": {"run/containerd/containerd.sock"},
+		"cri-o":      {"run/crio/crio.sock", "var/run/crio/crio.sock"},
+	}
+}
+
+func (m *machine) readRuntime() runtimeFiles {
+	var r runtimeFiles
+	p, containerd := m.running("containerd")
+	_, crio := m.running("crio")
+	file := containerdFile
+	if named := p.flag("config", "c"); containerd && named != "" {
+		file = named
+	}
+	switch _, err := m.read(file); {
+	case containerd || !crio && err == nil:
+		r = m.readContainerd(file)
+	case crio || len(m.names(crioDir)) > 0 || m.has(crioFile, 0):
+		r = m.readCRIO()
+	default:
+		return r
+	}
+	m.askRuntime(&r)
+	if r.name == "containerd" && !r.nriSet { // off in 1.x, on from 2.0 on
+		major := int(r.format) - 1
+		if v, ok := twoNumbers(r.version); ok {
+			major = v[0]
+		}
+		r.nriOn = major >= 2
+	}
+	return r
+}
+
+func (m *machine) askRuntime(r *runtimeFiles) {
+	r.asked = errors.New("nobody answers")
+	if m.o.AskRuntime == nil {
+		return
+	}
+	for _, socket := range sockets()[r.name] {
+		if !m.has(socket, fs.ModeSocket) {
+			continue
+		}
+		name, version, err := m.o.AskRuntime(m.o.Root.Path(socket))
+		if err != nil {
+			r.asked = err
+			continue
+		}
+		r.version, r.asked = version, nil
+		if name != "" && !strings.EqualFold(strings.ReplaceAll(name, "-", ""), strings.ReplaceAll(r.name, "-", "")) {
+			r.asked = fmt.Errorf("%s answers on the socket of %s", name, r.name)
+		}
+		return
+	}
+}
+
+// table is a part of a TOML document.
+type table map[string]any
+
+func (t table) at(keys ...string) table {
+	for _, key := range keys {
+		next, _ := t[key].(map[string]any)
+		t = next
+	}
+	return t
+}
+
+func (t table) text(key string) string { s, _ := t[key].(string); return s }
+
+// truth returns a switch, and whether it is set at all.
+func (t table) truth(key string) (on, set bool) {
+	on, set = t[key].(bool)
+	return on, set
+}
+
+// merge puts the tables of one document over another's, as the runtimes do.
+func (t table) merge(over table) {
+	for key, value := range over {
+		mine, ok := t[key].(map[string]any)
+		theirs, also := value.(map[string]any)
+		if ok && also {
+			table(mine).merge(theirs)
+			continue
+		}
+		t[key] = value
+	}
+}
+
+// parseTOML reads one file; its error names file, line and column.
+func (m *machine) parseTOML(name string) (table, error) {
+	text, err := m.read(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", below(name), bare(err))
+	}
+	t := table{}
+	if err := toml.Unmarshal(text, &t); err != nil {
+		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
+			line, column := at.Position()
+			return nil, fmt.Errorf("%s:%d:%d: %s", below(name), line, column, strings.TrimPrefix(at.Error(), "toml: "))
+		}
+		return nil, fmt.Errorf("%s: %w", below(name), err)
+	}
+	return t, nil
+}
+
+func (m *machine) readContainerd(file string) runtimeFiles {
+	r := runtimeFiles{name: "containerd", format: 3, nriSocket: "/var/run/nri/nri.sock", timeout: "2s", connections: true}
+	all := table{}
+	if _, err := m.read(file); missing(err) {
+		if file != containerdFile {
+			r.unseen = below(file)
+		}
+		r.nriWhere = "the defaults: there is no " + below(file)
+		if r.unseen == "" {
+			r.driver, r.driverWhere = host.Cgroupfs, below(file)
+		}
+		return r
+	}
+	r.err = m.gather(file, all, &r.files)
+	if r.err != nil {
+		return r
+	}
+	r.format = 1
+	if v, ok := all["version"].(int64); ok {
+		r.format = v
+	}
+	plugins := all.at("plugins")
+	nri := plugins.at(nriTable)
+	off, said := nri.truth("disable")
+	r.nriOn, r.nriSet = !off, said
+	r.nriWhere = fmt.Sprintf("plugins.%q of %s", nriTable, strings.Join(r.files, ", "))
+	r.readNRI(nri)
+	for _, key := range []string{"nri", "io.containerd.nri.v1", "io.containerd.nri.v1.nri.default_validator"} {
+		if _, ok := plugins[key]; ok {
+			r.strayNRI = fmt.Sprintf("plugins.%q", key)
+		}
+	}
+	cri := plugins.at("io.containerd.cri.v1.runtime")
+	if r.format < 3 {
+		cri = plugins.at("io.containerd.grpc.v1.cri")
+	}
+	r.driver, r.driverWhere = host.Cgroupfs, strings.Join(r.files, ", ")
+	if on, _ := cri.at("containerd", "runtimes", "runc", "options").truth("SystemdCgroup"); on {
+		r.driver = host.Systemd
+	}
+	return r
+}
+
+func (r *runtimeFiles) readNRI(nri table) {
+	if s := nri.text("socket_path"); s != "" {
+		r.nriSocket = s
+	}
+	if s := nri.text("plugin_request_timeout"); s != "" {
+		r.timeout = s
+	}
+	closed, _ := nri.truth("disable_connections")
+	r.connections = !closed
+	r.validator, _ = nri.at("default_validator").truth("enable")
+	r.required = words(nri.at("default_validator")["required_plugins"])
+}
+
+func words(list any) []string {
+	var out []string
+	items, _ := list.([]any)
+	for _, item := range items {
+		if s, ok := item.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// gather reads a file and those that it imports, each once; later ones count.
+func (m *machine) gather(file string, all table, read *[]string) error {
+	if slices.Contains(*read, below(file)) {
+		return nil
+	}
+	t, err := m.parseTOML(file)
+	if err != nil {
+		return err
+	}
+	*read = append(*read, below(file))
+	all.merge(t)
+	for _, pattern := range words(t["imports"]) {
+		if !path.IsAbs(pattern) {
+			pattern = path.Join(path.Dir(below(file)), pattern)
+		}
+		found, err := filepath.Glob(m.o.Root.Path(pattern))
+		if err != nil {
+			return fmt.Errorf("%s: imports: %q: %w", below(file), pattern, err)
+		}
+		slices.Sort(found)
+		for _, name := range found {
+			relative, err := filepath.Rel(m.o.Root.Path(), name)
+			if err != nil {
+				return err
+			}
+			if err := m.gather(relative, all, read); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *machine) readCRIO() runtimeFiles {
+	r := runtimeFiles{
+		name: "cri-o", nriOn: true, nriSocket: "/var/run/nri/nri.sock", timeout: "2s", connections: true,
+		driver: host.Systemd, driverWhere: below(crioFile),
+	}
+	all := table{}
+	files := []string{crioFile}
+	for _, name := range m.names(crioDir) {
+		files = append(files, path.Join(crioDir, name))
+	}
+	for _, file := range files {
+		t, err := m.parseTOML(file)
+		switch {
+		case missing(err):
+			continue
+		case err != nil:
+			r.err = err
+			return r
+		}
+		r.files = append(r.files, below(file))
+		all.merge(t)
+	}
+	if len(r.files) > 0 {
+		r.driverWhere = strings.Join(r.files, ", ")
+	}
+	nri := all.at("crio", "nri")
+	r.nriWhere = "[crio.nri] of " + r.driverWhere
+	if on, set := nri.truth("enable_nri"); set {
+		r.nriOn = on
+	}
+	if s := nri.text("nri_listen"); s != "" {
+		r.nriSocket = s
+	}
+	if s := nri.text("nri_plugin_request_timeout"); s != "" {
+		r.timeout = s
+	}
+	closed, _ := nri.truth("nri_disable_connections")
+	r.connections = !closed
+	r.validator, _ = nri.at("default_validator").truth("nri_enable_default_validator")
+	r.required = words(nri.at("default_validator")["nri_validator_required_plugins"])
+	if all.at("crio", "runtime").text("cgroup_manager") == string(host.Cgroupfs) {
+		r.driver = host.Cgroupfs
+	}
+	return r
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/agent/doctor"
+	"github.com/tenon-project/tenon/internal/agent/host"
+)
+
+// doctorOptions are the flags of doctor.
+type doctorOptions struct {
+	format, root, node, agent string
+}
+
+// NewDoctor returns the verb doctor.
+func NewDoctor(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+	var o doctorOptions
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check a machine, or a node of the cluster: what keeps pods from their CPUs there, and what to do",
+		Long: `Check a machine, or a node of the cluster: what keeps pods from their CPUs there, and what to do.
+
+On a node itself it reads the kernel's, the container runtime's and the kubelet's files and asks runtime and agent;
+with --node it goes by what the API says. Nothing is changed. The exit code is 5 when a check fails.`,
+		Example: `  # on the node
+  tenon doctor
+
+  # the files of another machine
+  tenon doctor --root ./capture
+
+  # from anywhere
+  tenon doctor --node worker-1 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkFormat(o.format); err != nil {
+				return err
+			}
+			if o.node != "" && c.Flags().Changed("root") {
+				return usagef("--root and --node exclude each other: one is about files, the other about the API")
+			}
+			d, err := o.diagnose(c.Context(), flags)
+			if err != nil {
+				return err
+			}
+			err = printAnswer(streams.Out, o.format, d, func(w io.Writer) error { return d.Print(w) })
+			if err == nil && !d.Healthy() {
+				return errUnhealthy
+			}
+			return err
+		},
+	}
+	c.Flags().StringVarP(&o.format, "output", "o", "table", "table, json or yaml")
+	c.Flags().StringVar(&o.root, "root", "/", "directory that stands in for the machine's /")
+	c.Flags().StringVar(&o.node, "node", "", "check this node of the cluster instead of a machine")
+	c.Flags().StringVar(&o.agent, "health-address", "127.0.0.1:10271", "where the machine's agent answers; empty to ask none")
+	return c
+}
+
+func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RESTClientGetter) (doctor.Diagnosis, error) {
+	if o.node == "" {
+		d, err := doctor.OfMachine(ctx, host.Root{Dir: o.root}, o.agent)
+		if err != nil {
+			return d, usagef("--root: %v", err)
+		}
+		return d, nil
+	}
+	cl, err := connect(flags)
+	if err != nil {
+		return doctor.Diagnosis{}, err
+	}
+	v := doctor.NodeView{Now: time.Now()}
+	nodes, err := cl.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return doctor.Diagnosis{}, fmt.Errorf("list nodes: %w", err)
+	}
+	named, err := only(nodes.Items, o.node)
+	if err != nil {
+		return doctor.Diagnosis{}, err
+	}
+	v.Node = &named[0]
+	topologies, err := cl.topologies(ctx, o.node)
+	if err != nil {
+		return doctor.Diagnosis{}, err
+	}
+	for i := range topologies {
+		if topologies[i].Name == o.node {
+			v.Topology, v.Written = &topologies[i], lastWrite(&topologies[i])
+		}
+	}
+	v.Agent, v.AgentUnknown = cl.agentPod(ctx, flags, o.node)
+	return doctor.NewDiagnosis("node "+o.node, doctor.Node(v)), nil
+}
+
+// agentPod returns the agent's pod of a node; nil where there is none. The error is why it cannot be looked for.
+func (c cluster) agentPod(ctx context.Context, flags genericclioptions.RESTClientGetter, node string) (*corev1.Pod, error) {
+	if _, err := addressesInKubeconfig(flags); err == nil {
+		return nil, errors.New("in a local cluster the simulated node runs it itself")
+	}
+	pods, err := c.agentPods(ctx, node)
+	if err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	return &pods[0], nil
+}
