@@ -104,7 +104,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 
 // serveAgent runs an agent with Events and its own HTTP endpoints until ctx ends.
 func serveAgent(ctx context.Context, o Options, address string) error {
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
+	broadcaster := events.NewBroadcaster(newEventSink(o.Client, o.Node))
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("send events: %w", err)
 	}

@@ -1,0 +1,31 @@
+package app
+
+import (
+	"context"
+
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+)
+
+// eventSink sends Events that say which node's agent they are from: the admission policy of agents wants it, as an Event
+// about a pod does not tell where that runs.
+type eventSink struct {
+	events.EventSinkImpl
+	instance string
+}
+
+// maxInstance is the API's limit for reportingInstance.
+const maxInstance = 128
+
+func newEventSink(client kubernetes.Interface, node string) *eventSink {
+	instance := "tenon-agent-" + node
+	return &eventSink{events.EventSinkImpl{Interface: client.EventsV1()}, instance[:min(len(instance), maxInstance)]}
+}
+
+// Create implements events.EventSink.
+func (s *eventSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	e = e.DeepCopy()
+	e.ReportingInstance = s.instance
+	return s.EventSinkImpl.Create(ctx, e)
+}
