@@ -4,6 +4,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -61,20 +62,25 @@ func newWorld(t *testing.T, by path, o options) *world {
 	o.containerd.NoNRI = o.containerd.NoNRI || by != byNRI
 	w.containerd = w.s.Containerd(o.containerd)
 	socket := w.s.Socket()
-	agent := stage.AgentOptions{
-		Node: w.node.Name, Kubeconfig: w.s.AgentKubeconfig(w.plane, w.node), NoNRI: by != byNRI, NoHooks: by != byProxy, Flags: o.flags,
-	}
 	if !o.noAgent {
-		w.agent = w.s.Agent(agent)
+		w.startAgent(by, o.flags...)
 	}
 	if by == byProxy {
-		w.proxy, socket = w.s.Proxy()
+		w.proxy, socket = w.s.Proxy(), w.s.ProxySocket()
 	}
 	w.runtime = w.s.Runtime(socket)
-	if by == byNRI && !o.noAgent {
+	return w
+}
+
+// startAgent starts the agent for the first time and waits until containers can come by it.
+func (w *world) startAgent(by path, flags ...string) {
+	w.Helper()
+	w.agent = w.s.Agent(stage.AgentOptions{
+		Node: w.node.Name, Kubeconfig: w.s.AgentKubeconfig(w.plane, w.node), Flags: flags,
+	})
+	if by == byNRI {
 		w.awaitConnected()
 	}
-	return w
 }
 
 // awaitConnected waits until the runtime asks the agent.
@@ -121,6 +127,9 @@ func onNode(cpus string, node int32) podOption {
 		}}}.String()
 	}
 }
+
+// malformed is an allocation that nobody can read.
+func malformed(p *corev1.Pod) { p.Annotations[annotation.ResourceStatusKey] = `{"cpuset": "1` }
 
 // fenced says that no container of the pod may start without the agent, as the webhook does.
 func fenced(p *corev1.Pod) {
@@ -296,7 +305,53 @@ func (w *world) event(name, reason string) string {
 	return note
 }
 
-// create tries to create a container that must be refused, and returns the refusal.
+// condition waits for a condition of the Node.
+func (w *world) condition(name, status, reason string) {
+	w.Helper()
+	stage.Await(w, "the condition "+name, func() error {
+		node, err := w.plane.Client.CoreV1().Nodes().Get(w.Context(), w.node.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if string(c.Type) == name {
+				if string(c.Status) != status || c.Reason != reason {
+					return fmt.Errorf("is %s, %s: %s; want %s, %s", c.Status, c.Reason, c.Message, status, reason)
+				}
+				return nil
+			}
+		}
+		return errors.New("the Node has none")
+	})
+}
+
+// get returns a pod as the API has it.
+func (w *world) get(name string) *corev1.Pod {
+	w.Helper()
+	p, err := w.plane.Client.CoreV1().Pods("default").Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+// count tells how often a container has printed a line.
+func (w *world) count(c *stage.Container, line string) int {
+	w.Helper()
+	lines, err := c.Lines()
+	if err != nil {
+		w.Error(err)
+	}
+	n := 0
+	for _, l := range lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+// refused tries to run a container that must be refused, and returns the refusal.
 func (w *world) refused(ctx context.Context, b *stage.Sandbox, name string) error {
 	w.Helper()
 	c, err := b.Run(ctx, name)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 )
 
 // planeDir is the data folder of the control plane that all tests of a process share.
@@ -115,14 +116,21 @@ func (p *Plane) Node(name string) *corev1.Node {
 	}, metav1.CreateOptions{})
 	must(p.t, err)
 	p.t.Cleanup(func() { p.remove(name) })
-	node.Status = corev1.NodeStatus{
-		Capacity: amounts, Allocatable: amounts,
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
-		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
-		NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
-	}
-	node, err = p.Client.CoreV1().Nodes().UpdateStatus(p.t.Context(), node, metav1.UpdateOptions{})
-	must(p.t, err)
+	// The controllers write to it, too.
+	must(p.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err = p.Client.CoreV1().Nodes().Get(p.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Status = corev1.NodeStatus{
+			Capacity: amounts, Allocatable: amounts,
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
+		}
+		node, err = p.Client.CoreV1().Nodes().UpdateStatus(p.t.Context(), node, metav1.UpdateOptions{})
+		return err
+	}))
 	return node
 }
 

@@ -3,23 +3,36 @@
 package stage
 
 import (
-	"os/exec"
+	"os"
+	"strings"
 )
 
-// Proxy starts tenon-runtime-proxy in front of containerd and returns it with its socket, once it answers. The agent is
-// registered as its hook server, as tenon-runtime-proxy install does it.
-func (s *Stage) Proxy(flags ...string) (*Process, string) {
+// ProxySocket is where tenon-runtime-proxy serves CRI.
+func (s *Stage) ProxySocket() string { return s.Path("cri.sock") }
+
+// HooksDir has the registrations of hook servers, one file each.
+func (s *Stage) HooksDir() string { return s.Path("hooks.d") }
+
+// Register registers a hook server with the proxy: the file is NAME.json.
+func (s *Stage) Register(name, text string) {
 	s.t.Helper()
-	socket, node := s.Path("cri.sock"), s.Path("proxy")
-	out, err := exec.Command(Binary("tenon-runtime-proxy"), "install", "--root="+node, "--listen="+socket,
-		"--agent-socket="+s.HookSocket()).CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("register the agent: %v\n%s", err, out)
-	}
-	p := s.Run(Command{Name: "proxy", Path: Binary("tenon-runtime-proxy"), Args: append([]string{
-		"run", "--listen=" + socket, "--runtime=" + s.Socket(), "--hooks-dir=" + node + "/etc/runtime/hookserver.d", "-v=2",
-	}, flags...)})
-	r := s.Runtime(socket)
+	s.Write("hooks.d/"+name+".json", text)
+}
+
+// registration is the agent's own, as tenon-runtime-proxy install writes it.
+const registration = `{"remote-endpoint": "unix://$SOCKET", "failure-policy": "Ignore", "runtime-hooks": ["PreRunPodSandbox",
+  "PostStopPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer", "PreUpdateContainerResources", "PostStopContainer"]}
+`
+
+// Proxy starts tenon-runtime-proxy in front of containerd, with the agent as hook server, and waits until it answers.
+func (s *Stage) Proxy() *Process {
+	s.t.Helper()
+	must(s.t, os.MkdirAll(s.HooksDir(), 0o755))
+	s.Register("tenon-agent", strings.ReplaceAll(registration, "$SOCKET", s.HookSocket()))
+	p := s.Run(Command{Name: "proxy", Path: Binary("tenon-runtime-proxy"), Args: []string{
+		"run", "--listen=" + s.ProxySocket(), "--runtime=unix://" + s.Socket(), "--hooks-dir=" + s.HooksDir(),
+	}})
+	r := s.Runtime(s.ProxySocket())
 	Await(s.t, "the proxy", func() error {
 		if !p.Running() {
 			s.t.Fatalf("the proxy ended: %v\n%s", p.Err(), p.Log())
@@ -28,5 +41,5 @@ func (s *Stage) Proxy(flags ...string) (*Process, string) {
 		defer cancel()
 		return r.ready(ctx)
 	})
-	return p, socket
+	return p
 }

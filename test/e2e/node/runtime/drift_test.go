@@ -1,0 +1,41 @@
+//go:build e2e_node
+
+package runtime
+
+import (
+	"testing"
+)
+
+// Nothing tells the agent of containers: it finds them by itself, and everything ends where it must.
+func TestTheReconcilerAloneIsEnough(t *testing.T) {
+	w := newWorld(t, byReconcile, options{})
+	_, plain := w.run(pod("plain"))
+	w.wants(plain, allCPUs)
+	b, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), onNode(exclusive, 0)))
+	w.wants(bound, exclusive)
+	w.wants(plain, shared)
+	w.pause(b, exclusive)
+	w.file(bound.Group, "cpu.cfs_quota_us", "-1", "cpu.max", "max 100000")
+	w.condition("tenon.sh/EnforcementDegraded", "True", "NoTransport")
+}
+
+func TestAHandThatChangesASetIsUndone(t *testing.T) {
+	for _, by := range []path{byNRI, byProxy, byReconcile} {
+		t.Run(string(by), func(t *testing.T) {
+			w := newWorld(t, by, options{})
+			_, plain := w.run(pod("plain"))
+			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			w.wants(bound, exclusive)
+			w.wants(plain, shared)
+			if err := w.s.Cgroups().Write(plain.Group, "cpuset.cpus", exclusive); err != nil {
+				t.Fatal(err)
+			}
+			w.event("plain", "Drifted")
+			w.wants(plain, shared)
+			w.event("plain", "DriftRepaired")
+			if n, err := w.agent.Metric("tenon_agent_drift_total"); n < 1 || err != nil {
+				t.Errorf("tenon_agent_drift_total is %v, %v; want 1 or more", n, err)
+			}
+		})
+	}
+}

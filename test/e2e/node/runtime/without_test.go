@@ -1,0 +1,84 @@
+//go:build e2e_node
+
+package runtime
+
+import (
+	"testing"
+
+	"github.com/tenon-project/tenon/test/e2e/node/stage"
+)
+
+// Pods that use nothing of Tenon must not notice that there is one.
+func TestPlainPodsAreNeverBlocked(t *testing.T) {
+	t.Run("no agent was ever there", func(t *testing.T) {
+		for _, by := range paths {
+			t.Run(string(by), func(t *testing.T) {
+				w := newWorld(t, by, options{noAgent: true})
+				b, c := w.run(pod("plain"))
+				w.wants(c, allCPUs)
+				if err := b.Remove(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+	t.Run("the agent is killed", func(t *testing.T) {
+		for _, by := range paths {
+			t.Run(string(by), func(t *testing.T) {
+				w := newWorld(t, by, options{})
+				w.agent.Kill()
+				b, c := w.run(pod("plain"))
+				w.wants(c, allCPUs)
+				if err := b.Remove(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+	t.Run("the API server does not answer", func(t *testing.T) {
+		for _, by := range paths {
+			t.Run(string(by), func(t *testing.T) {
+				w := newWorld(t, by, options{})
+				made := w.bind(pod("plain"))
+				thaw := w.plane.Freeze()
+				b, err := w.runtime.RunPod(t.Context(), made)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := w.start(b, "main")
+				w.wants(c, allCPUs)
+				thaw()
+			})
+		}
+	})
+}
+
+func TestABoundPodDoesNotStartWithoutTheAgent(t *testing.T) {
+	for _, by := range paths {
+		t.Run(string(by), func(t *testing.T) {
+			w := newWorld(t, by, options{})
+			w.agent.Kill()
+			b, err := w.runtime.RunPod(t.Context(), w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced)))
+			if err == nil {
+				err = w.refused(t.Context(), b, "main")
+			}
+			t.Logf("the runtime says: %v", err)
+			w.agent.Start()
+			if b == nil {
+				b, err = w.runtime.RunPod(t.Context(), w.get("bound"))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			stage.Await(t, "the pod to start once the agent is back", func() error {
+				c, err := b.Run(t.Context(), "main")
+				if err != nil {
+					return err
+				}
+				w.wants(c, exclusive)
+				w.never(c, exclusive)
+				return nil
+			})
+		})
+	}
+}
