@@ -52,7 +52,7 @@ race: cc ## adapters under the race detector
 	$(GO) test -run NoInstant ./internal/agent/apply -rapid.checks=5000 -rapid.seed=1
 
 system: bin/tenon ## scheduler, simulate, command line and the whole system on a local cluster
-	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/...
+	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
 
 # Tests of the agent on a real machine: docs/reference/testing.md. A level that has passed with the same tools on the same
