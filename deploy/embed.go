@@ -6,7 +6,7 @@ import (
 	"io/fs"
 )
 
-//go:embed crds/*.yaml priority/*.yaml rbac/*.yaml webhooks/*.yaml
+//go:embed agent/*.yaml crds/*.yaml priority/*.yaml rbac/*.yaml webhooks/*.yaml
 var files embed.FS
 
 // CRDs returns the CustomResourceDefinitions, one YAML document each.
@@ -22,6 +22,9 @@ func RBAC() [][]byte { return read("rbac") }
 // Webhooks returns the webhook configurations, one YAML document each. Their clientConfig names the service; it has no
 // CA bundle.
 func Webhooks() [][]byte { return read("webhooks") }
+
+// Agent returns the agent's DaemonSet, one YAML document. It stands in the namespace of RBAC.
+func Agent() [][]byte { return read("agent") }
 
 // read returns the documents of a folder, by file name, then position.
 func read(dir string) [][]byte {

@@ -1,0 +1,288 @@
+package manifests
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/deploy"
+	agent "github.com/tenon-project/tenon/internal/agent/app"
+	manager "github.com/tenon-project/tenon/internal/control/app"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/install"
+	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/local/pki"
+	"github.com/tenon-project/tenon/internal/local/plane"
+)
+
+// patience bounds a wait for something that takes a moment; it is long because machines may be slow.
+const patience = 2 * time.Minute
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cluster is an API server with all of deploy in it, and a manager that answers the webhooks.
+type cluster struct {
+	client  kubernetes.Interface
+	applier *install.Applier
+}
+
+// TestDeploy starts one API server, because a process can have only one, and asks everything of it.
+func TestDeploy(t *testing.T) {
+	c := start(t)
+	t.Run("the DaemonSet is taken as it is", c.daemonSet)
+	t.Run("pods that will hold CPUs require the agent", c.fence)
+	t.Run("CPUs of a bound pod are not resized", c.resize)
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	dir, err := datadir.Resolve(t.TempDir())
+	check(t, err)
+	check(t, dir.Make())
+	ports, err := dir.Ports()
+	check(t, err)
+	t.Cleanup(ports.Close)
+	authority, err := pki.Open(dir.PKI(), time.Now())
+	check(t, err)
+	server := kubeconf.Cluster{Server: "https://" + ports.Address(datadir.APIServer), Authority: authority.Certificate()}
+	pair, err := authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}})
+	check(t, err)
+	config := &rest.Config{Host: server.Server, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key}}
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	check(t, err)
+	p, err := plane.Start(t.Context(), plane.Config{Dir: dir, PKI: authority, Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config})
+	check(t, err)
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+	})
+	client, err := kubernetes.NewForConfig(config)
+	check(t, err)
+	applier, err := install.NewApplier(config)
+	check(t, err)
+	c := &cluster{client, applier}
+	for _, docs := range [][][]byte{deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses()} {
+		objects, err := install.Parse(docs...)
+		check(t, err)
+		check(t, applier.Apply(t.Context(), objects))
+	}
+	serving, err := authority.Issue("webhooks", pki.Subject{User: "webhooks", Hosts: []string{"127.0.0.1"}})
+	check(t, err)
+	check(t, ports.Release(datadir.Webhooks))
+	check(t, ports.Release(datadir.ManagerHealth))
+	c.answer(t, config, manager.Options{
+		RESTConfig: config, CertFile: serving.CertFile, KeyFile: serving.KeyFile, RequireNRIPlugin: true,
+		WebhookAddress: ports.Address(datadir.Webhooks), HealthAddress: ports.Address(datadir.ManagerHealth),
+	})
+	objects, err := install.Parse(deploy.Webhooks()...)
+	check(t, err)
+	check(t, install.PointWebhooks(objects, "https://"+ports.Address(datadir.Webhooks), authority.Certificate()))
+	check(t, applier.Apply(t.Context(), objects))
+	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}, metav1.CreateOptions{})
+	check(t, err)
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	node.Status.Capacity = node.Status.Allocatable
+	_, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	check(t, err)
+	_, err = client.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	check(t, err)
+	return c
+}
+
+// answer runs a manager until the test ends.
+func (c *cluster) answer(t *testing.T, config *rest.Config, o manager.Options) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Run(ctx, o) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("manager: %v", err)
+		}
+	})
+	check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.HealthAddress+"/readyz", http.NoBody)
+		if err != nil {
+			return false, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, nil //nolint:nilerr // it does not listen yet
+		}
+		return response.StatusCode == http.StatusOK, response.Body.Close()
+	}))
+}
+
+func (c *cluster) daemonSet(t *testing.T) {
+	var ds appsv1.DaemonSet
+	check(t, yaml.UnmarshalStrict(deploy.Agent()[0], &ds))
+	created, err := c.client.AppsV1().DaemonSets(ds.Namespace).Create(t.Context(), &ds, metav1.CreateOptions{
+		DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
+	})
+	check(t, err)
+	spec := created.Spec.Template.Spec
+	if _, err := c.client.CoreV1().ServiceAccounts(ds.Namespace).Get(t.Context(), spec.ServiceAccountName, metav1.GetOptions{}); err != nil {
+		t.Errorf("its service account: %v", err)
+	}
+	pod := &corev1.Pod{ObjectMeta: *created.Spec.Template.ObjectMeta.DeepCopy(), Spec: *spec.DeepCopy()}
+	pod.Name, pod.Namespace = "tenon-agent-x", ds.Namespace
+	if _, err := c.client.CoreV1().Pods(ds.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("its pod: %v", err)
+	}
+	container := spec.Containers[0]
+	if s := container.SecurityContext; s.Privileged != nil && *s.Privileged || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation ||
+		!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+		t.Errorf("the agent has more rights than it needs: %+v", s)
+	}
+	writable := []string{}
+	for _, m := range container.VolumeMounts {
+		if !m.ReadOnly {
+			writable = append(writable, m.MountPath)
+		}
+	}
+	if diff := cmp.Diff([]string{"/host/sys/fs/cgroup", "/host/var/lib/tenon-agent", "/var/run/nri", "/run/tenon"}, writable); diff != "" {
+		t.Errorf("folders that the agent may write (-want +got):\n%s", diff)
+	}
+	flags(t, container)
+}
+
+// flags checks that the agent knows every argument.
+func flags(t *testing.T, container corev1.Container) {
+	t.Helper()
+	command, rest, err := agent.NewCommand().Find(container.Args)
+	check(t, err)
+	if command.Name() != "run" || container.Command[0] != "/tenon-agent" {
+		t.Fatalf("the container starts %v %v", container.Command, container.Args)
+	}
+	if err := command.ParseFlags(rest); err != nil {
+		t.Errorf("arguments %v: %v", rest, err)
+	}
+	root, err := command.Flags().GetString("root")
+	check(t, err)
+	mounts := map[string]bool{}
+	for _, m := range container.VolumeMounts {
+		mounts[m.MountPath] = true
+	}
+	for _, need := range []string{"sys", "proc", "sys/fs/cgroup", "var/lib/kubelet", "var/lib/tenon-agent"} {
+		if !mounts[filepath.Join(root, need)] {
+			t.Errorf("nothing of the host is mounted at %s", filepath.Join(root, need))
+		}
+	}
+	for _, flag := range []string{"nri-socket", "hook-socket"} {
+		socket, err := command.Flags().GetString(flag)
+		check(t, err)
+		if !mounts[filepath.Dir(socket)] {
+			t.Errorf("--%s=%s: its folder is not mounted", flag, socket)
+		}
+	}
+	if health, err := command.Flags().GetString("health-address"); err != nil || !strings.HasSuffix(health, container.LivenessProbe.HTTPGet.Port.String()) ||
+		!strings.HasPrefix(health, container.LivenessProbe.HTTPGet.Host+":") {
+		t.Errorf("the probes ask %+v, the agent serves %s", container.LivenessProbe.HTTPGet, health)
+	}
+}
+
+// pod is a pod of one container with whole CPUs.
+func pod(name, class, cpus string) *corev1.Pod {
+	off := false
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{annotation.QoSClass: class}},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: &off,
+			Containers: []corev1.Container{{
+				Name: "app", Image: "x", Resources: corev1.ResourceRequirements{Requests: amounts.DeepCopy(), Limits: amounts.DeepCopy()},
+				ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}},
+			}},
+		},
+	}
+}
+
+func (c *cluster) fence(t *testing.T) {
+	pods := c.client.CoreV1().Pods("default")
+	for class, want := range map[string]string{"LSE": `["tenon-agent"]`, "LS": ""} {
+		got, err := pods.Create(t.Context(), pod("fence-"+strings.ToLower(class), class, "2"), metav1.CreateOptions{})
+		check(t, err)
+		if got.Annotations[annotation.RequiredPlugins] != want {
+			t.Errorf("%s pod: %s is %q, want %q", class, annotation.RequiredPlugins, got.Annotations[annotation.RequiredPlugins], want)
+		}
+	}
+	torn := pod("torn", "LSE", "2")
+	torn.Annotations = map[string]string{annotation.RequiredPlugins: "tenon-agent"}
+	if _, err := pods.Create(t.Context(), torn, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "must be a list of NRI plugin names") {
+		t.Errorf("a list that is none: %v, want invalid with the rule", err)
+	}
+}
+
+func (c *cluster) resize(t *testing.T) {
+	bound := map[string]*corev1.Pod{}
+	for _, class := range []string{"LSR", "LS"} {
+		bound[class] = c.run(t, pod("resize-"+strings.ToLower(class), class, "2"))
+	}
+	tests := map[string]struct {
+		class, patch string
+		refused      bool
+	}{
+		"more CPUs for a pod that holds some":   {"LSR", `{"requests":{"cpu":"4"},"limits":{"cpu":"4"}}`, true},
+		"fewer of them":                         {"LSR", `{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`, true},
+		"more memory for it":                    {"LSR", `{"requests":{"memory":"2Gi"},"limits":{"memory":"2Gi"}}`, false},
+		"more CPUs for a pod of the pool":       {"LS", `{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}`, false},
+		"more memory for a pod of the pool too": {"LS", `{"requests":{"memory":"3Gi"},"limits":{"memory":"3Gi"}}`, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			patch := []byte(`{"spec":{"containers":[{"name":"app","resources":` + tt.patch + `}]}}`)
+			_, err := c.client.CoreV1().Pods("default").Patch(t.Context(), bound[tt.class].Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
+			switch {
+			case !tt.refused:
+				check(t, err)
+			case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.containers[0].resources: cpu of a bound pod cannot be resized"):
+				t.Errorf("%v, want invalid with field and rule", err)
+			}
+		})
+	}
+}
+
+// run binds a pod to a node that nobody plays, and says of it what a kubelet would.
+func (c *cluster) run(t *testing.T, p *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	pods := c.client.CoreV1().Pods("default")
+	p, err := pods.Create(t.Context(), p, metav1.CreateOptions{})
+	check(t, err)
+	check(t, pods.Bind(t.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "n0"}}, metav1.CreateOptions{}))
+	p, err = pods.Get(t.Context(), p.Name, metav1.GetOptions{})
+	check(t, err)
+	p.Status.Phase = corev1.PodRunning
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "app", Ready: true, Image: "x", ImageID: "x", ContainerID: "x://1", Resources: &p.Spec.Containers[0].Resources,
+		AllocatedResources: p.Spec.Containers[0].Resources.Requests,
+		State:              corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+	}}
+	p, err = pods.UpdateStatus(t.Context(), p, metav1.UpdateOptions{})
+	check(t, err)
+	return p
+}
