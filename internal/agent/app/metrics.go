@@ -87,7 +87,7 @@ const (
 // failureCodes are the values of the label code.
 func failureCodes() []string {
 	codes := []string{apply.EnforcementFailed.String(), apply.CheckpointLost.String(), apply.AllocationRefused.String()}
-	codes = append(codes, nriDisconnected, hookSocketUnusable)
+	codes = append(codes, nriDisconnected, hookSocketUnusable, runtimeCallSlow)
 	for _, cause := range []error{
 		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady, hook.ErrDegraded,
 	} {

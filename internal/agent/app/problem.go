@@ -17,6 +17,7 @@ const (
 	badAnnotation      = "BadAnnotation"
 	allocationUnusable = "AllocationUnusable"
 	allocationConflict = "AllocationConflict"
+	boundCPUOffline    = "BoundCPUOffline"
 )
 
 // problems remembers what was told of each pod, so that it is told once.
@@ -84,6 +85,8 @@ func describe(p ledger.Problem) (reason, note string) {
 		return allocationConflict, fmt.Sprintf("CPUs %s are allocated to two pods: the one that has them first keeps them, the other one does not start on them", p.CPUs)
 	case ledger.Reserved:
 		return allocationConflict, fmt.Sprintf("CPUs %s of the pod's allocation are reserved on this node", p.CPUs)
+	case ledger.Offline:
+		return boundCPUOffline, fmt.Sprintf("CPUs %s of the pod's allocation are offline: it runs on the rest of them until they are back", p.CPUs)
 	case ledger.UnknownNUMA:
 		return allocationUnusable, fmt.Sprintf("this machine has no CPUs on NUMA nodes %s of the pod's allocation", p.CPUs)
 	case ledger.Malformed:

@@ -167,7 +167,7 @@ func (p *proxied) timed(call string) (answered func()) {
 	began := p.a.o.Clock.Now()
 	return func() {
 		d := p.a.o.Clock.Since(began)
-		p.a.handled(pathCRI)(call, d, d > nri.Budget)
+		p.a.handled(pathCRI)(call, d)
 	}
 }
 
@@ -244,20 +244,29 @@ func (a *Agent) lost(ctx context.Context, err error) {
 	a.touch()
 }
 
-// Reasons of Events, and codes: a lost NRI connection, and a socket for runtime proxies that cannot be had.
+// Reasons of Events, and codes: a lost NRI connection, a socket for runtime proxies that cannot be
+// had, and a call of the runtime that took longer than it waits.
 const (
 	nriDisconnected    = "NRIDisconnected"
 	hookSocketUnusable = "HookSocketUnusable"
+	runtimeCallSlow    = "RuntimeCallSlow"
 )
 
 // handled returns what hears how long the calls of a path took.
-func (a *Agent) handled(path string) func(call string, d time.Duration, over bool) {
-	return func(call string, d time.Duration, over bool) {
+func (a *Agent) handled(path string) func(call string, d time.Duration) {
+	return func(call string, d time.Duration) {
 		m := a.o.Shared.Metrics
 		m.apply.WithLabelValues(path).Observe(d.Seconds())
-		if over {
+		if d > nri.Budget {
 			m.slow.WithLabelValues(path, call).Inc()
 		}
+		if d < nri.GuardTime {
+			return
+		}
+		m.failures.WithLabelValues(runtimeCallSlow).Inc()
+		a.emitNode(report.Event{Warning: true, Reason: runtimeCallSlow, Note: fmt.Sprintf(
+			"%s of the container runtime took %v: containers of pods that use Tenon are refused after %v, others go on without an answer",
+			call, d.Round(time.Millisecond), nri.GuardTime)})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
@@ -22,8 +23,8 @@ const (
 
 // Times of a call.
 const (
-	// guardTime is when the own guard gives up: before the runtime's 2 s, after which it would go on without us.
-	guardTime = 1500 * time.Millisecond
+	// GuardTime is when the own guard gives up: before the runtime's 2 s, after which it would go on without us.
+	GuardTime = 1500 * time.Millisecond
 	// Budget is what a call may take that is answered from memory: all other calls of the node wait for it.
 	Budget = 50 * time.Millisecond
 )
@@ -40,8 +41,8 @@ type Options struct {
 	// Connected hears of each connection that the runtime accepted, Disconnected why one ended or could not be made.
 	Connected    func(Runtime)
 	Disconnected func(error)
-	// Timed hears how long a call took; over tells that it was more than the Budget.
-	Timed func(call string, d time.Duration, over bool)
+	// Timed hears how long a call took. More than the Budget is too much; a call that took GuardTime was cut off.
+	Timed func(call string, d time.Duration)
 	// Fenced hears whether the runtime checks the annotation that names required plugins, each time it shows that.
 	Fenced func(bool)
 	// Clock is the real one when nil.
@@ -73,7 +74,7 @@ func New(o Options) *Client {
 		o.Disconnected = func(error) {}
 	}
 	if o.Timed == nil {
-		o.Timed = func(string, time.Duration, bool) {}
+		o.Timed = func(string, time.Duration) {}
 	}
 	if o.Fenced == nil {
 		o.Fenced = func(bool) {}
@@ -108,7 +109,8 @@ var (
 	_ stub.ValidateContainerAdjustmentInterface = (*plugin)(nil)
 )
 
-// ErrSlow is answered in place of an answer that did not come in time.
+// ErrSlow is answered in place of an answer that did not come in time. Pods that use nothing of Tenon do not get it: they
+// go on without an answer.
 var ErrSlow = errors.New("the agent did not decide in time")
 
 // Configure implements stub.ConfigureInterface. All events that have a method here are wanted.
@@ -119,8 +121,7 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 
 // Synchronize implements stub.SynchronizeInterface.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
-	var updates []hook.Update
-	err := p.guarded(ctx, "Synchronize", func(ctx context.Context) (err error) {
+	updates, err := guarded(ctx, p, "Synchronize", nil, func(ctx context.Context) ([]hook.Update, error) {
 		sandboxes := make(map[string]*api.PodSandbox, len(pods))
 		known := make([]hook.Pod, 0, len(pods))
 		for _, pod := range pods {
@@ -133,8 +134,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 				held = append(held, containerOf(pod, c))
 			}
 		}
-		updates, err = p.o.Handler.Sync(ctx, known, held)
-		return err
+		return p.o.Handler.Sync(ctx, known, held)
 	})
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 
 // RunPodSandbox implements stub.RunPodInterface.
 func (p *plugin) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return p.guarded(ctx, "RunPodSandbox", func(ctx context.Context) error { return p.o.Handler.RunPod(ctx, podOf(pod)) })
+	return p.step(ctx, "RunPodSandbox", pod, func(ctx context.Context) error { return p.o.Handler.RunPod(ctx, podOf(pod)) })
 }
 
 // StopPodSandbox implements stub.StopPodInterface. The sandbox is gone when it is removed.
@@ -154,28 +154,32 @@ func (p *plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return
 
 // RemovePodSandbox implements stub.RemovePodInterface.
 func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return p.guarded(ctx, "RemovePodSandbox", func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
+	return p.step(ctx, "RemovePodSandbox", pod, func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
+}
+
+// created is the answer to CreateContainer.
+type created struct {
+	hook.Answer
+	updates []hook.Update
 }
 
 // CreateContainer implements stub.CreateContainerInterface.
 func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	var answer hook.Answer
-	var updates []hook.Update
-	err := p.guarded(ctx, "CreateContainer", func(ctx context.Context) (err error) {
-		answer, updates, err = p.o.Handler.Create(ctx, containerOf(pod, c))
-		return err
+	a, err := guarded(ctx, p, "CreateContainer", pod, func(ctx context.Context) (a created, err error) {
+		a.Answer, a.updates, err = p.o.Handler.Create(ctx, containerOf(pod, c))
+		return a, err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return adjustment(answer), toAPI(updates), nil
+	return adjustment(a.Answer), toAPI(a.updates), nil
 }
 
 // ValidateContainerAdjustment implements stub.ValidateContainerAdjustmentInterface: the container that is about to be
 // made has what was decided, whichever plugin asked for something else and whatever became of our own answer.
 func (p *plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
 	p.o.Fenced(fenced(req))
-	return p.guarded(ctx, "ValidateContainerAdjustment", func(ctx context.Context) error {
+	return p.step(ctx, "ValidateContainerAdjustment", req.GetPod(), func(ctx context.Context) error {
 		c := containerOf(req.GetPod(), req.GetContainer())
 		adjust(&c.Has, req.GetAdjust().GetLinux().GetResources())
 		return p.o.Handler.Check(ctx, c)
@@ -184,18 +188,14 @@ func (p *plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 
 // StartContainer implements stub.StartContainerInterface.
 func (p *plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	return p.guarded(ctx, "StartContainer", func(ctx context.Context) error {
-		return p.o.Handler.Start(ctx, containerOf(pod, c))
-	})
+	return p.step(ctx, "StartContainer", pod, func(ctx context.Context) error { return p.o.Handler.Start(ctx, containerOf(pod, c)) })
 }
 
 // UpdateContainer implements stub.UpdateContainerInterface. Our answer supersedes what was asked for only when it names
 // the container.
 func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	var answer hook.Answer
-	err := p.guarded(ctx, "UpdateContainer", func(ctx context.Context) (err error) {
-		answer, err = p.o.Handler.Update(ctx, containerOf(pod, c), resourcesOf(asked))
-		return err
+	answer, err := guarded(ctx, p, "UpdateContainer", pod, func(ctx context.Context) (hook.Answer, error) {
+		return p.o.Handler.Update(ctx, containerOf(pod, c), resourcesOf(asked))
 	})
 	if err != nil || answer.Resources == (hook.Resources{}) {
 		return nil, err
@@ -205,38 +205,50 @@ func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 // PostUpdateContainer implements stub.PostUpdateContainerInterface.
 func (p *plugin) PostUpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	return p.guarded(ctx, "PostUpdateContainer", func(context.Context) error {
-		p.o.Handler.Updated(containerOf(pod, c))
-		return nil
-	})
+	return p.step(ctx, "PostUpdateContainer", pod, func(context.Context) error { p.o.Handler.Updated(containerOf(pod, c)); return nil })
 }
 
 // StopContainer implements stub.StopContainerInterface.
 func (p *plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	return nil, p.guarded(ctx, "StopContainer", func(context.Context) error { p.o.Handler.Stop(containerOf(pod, c)); return nil })
+	return nil, p.step(ctx, "StopContainer", pod, func(context.Context) error { p.o.Handler.Stop(containerOf(pod, c)); return nil })
 }
 
 // RemoveContainer implements stub.RemoveContainerInterface.
 func (p *plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	return p.guarded(ctx, "RemoveContainer", func(context.Context) error { p.o.Handler.Remove(containerOf(pod, c)); return nil })
+	return p.step(ctx, "RemoveContainer", pod, func(context.Context) error { p.o.Handler.Remove(containerOf(pod, c)); return nil })
 }
 
-// guarded answers ErrSlow for a call that takes too long; the call then goes on without anybody waiting for it.
-func (p *plugin) guarded(ctx context.Context, call string, f func(context.Context) error) error {
+// step is guarded for a call whose answer is yes or no.
+func (p *plugin) step(ctx context.Context, call string, pod *api.PodSandbox, f func(context.Context) error) error {
+	_, err := guarded(ctx, p, call, pod, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
+}
+
+// guarded answers ErrSlow for a call about a pod that takes too long; what it does then has no effect on the answer. nil is
+// for a call about all pods.
+func guarded[T any](ctx context.Context, p *plugin, call string, pod *api.PodSandbox, f func(context.Context) (T, error)) (T, error) {
 	began := p.o.Clock.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- f(ctx) }()
-	limit := p.o.Clock.NewTimer(guardTime)
-	defer limit.Stop()
-	var err error
-	select {
-	case err = <-done:
-	case <-limit.C():
-		err = fmt.Errorf("%s: %w", call, ErrSlow)
+	type outcome struct {
+		answer T
+		err    error
 	}
-	d := p.o.Clock.Since(began)
-	p.o.Timed(call, d, d > Budget)
-	return err
+	done := make(chan outcome, 1)
+	go func() {
+		a, err := f(ctx)
+		done <- outcome{a, err}
+	}()
+	limit := p.o.Clock.NewTimer(GuardTime)
+	defer limit.Stop()
+	var out outcome
+	select {
+	case out = <-done:
+	case <-limit.C():
+		if pod == nil || desired.Uses(pod.GetLabels(), pod.GetAnnotations()) {
+			out.err = fmt.Errorf("%s: %w", call, ErrSlow)
+		}
+	}
+	p.o.Timed(call, p.o.Clock.Since(began))
+	return out.answer, out.err
 }

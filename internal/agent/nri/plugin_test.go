@@ -192,8 +192,8 @@ func TestAnAgentThatIsTooSlowSaysSoBeforeTheRuntimeGoesOn(t *testing.T) {
 			}
 			return nil
 		}}
-		o.Timed = func(_ string, _ time.Duration, late bool) {
-			if late {
+		o.Timed = func(_ string, d time.Duration) {
+			if d >= nri.GuardTime {
 				over.Add(1)
 			}
 		}
@@ -205,6 +205,12 @@ func TestAnAgentThatIsTooSlowSaysSoBeforeTheRuntimeGoesOn(t *testing.T) {
 	eventually(t, "the guard's timer", clock.HasWaiters)
 	clock.Step(1500 * time.Millisecond)
 	wantRefusal(t, <-done, "did not decide in time")
+	plain := pod("b", "", "")
+	must(t, r.run(plain))
+	go func() { _, err := r.create(plain, "c0"); done <- err }()
+	eventually(t, "the guard's timer", clock.HasWaiters)
+	clock.Step(1500 * time.Millisecond)
+	must(t, <-done) // a pod that uses nothing of Tenon
 	if over.Load() == 0 {
 		t.Error("the call was not counted as slow")
 	}
