@@ -1,0 +1,297 @@
+//go:build linux && e2e_cluster
+
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// How many combinations of each mode a run draws.
+const (
+	ownCombinations    = 22
+	followCombinations = 12
+)
+
+// outcome is what became of one combination.
+type outcome struct {
+	combination
+	pods, ran, exclusive, waiting int
+	differences                   []string
+	took                          time.Duration
+}
+
+// TestMachinesAndPolicies plays random machines with random policies and ends with the line of this level.
+func TestMachinesAndPolicies(t *testing.T) {
+	seed := chosenSeed(t)
+	t.Logf("seed %d (repeat with TENON_SEED=%d)", seed, seed)
+	combinations := drawn(t, seed)
+	var names []string
+	for _, c := range combinations {
+		names = append(names, c.name)
+	}
+	w := newWorld(t, append(names, cases()...))
+	var outcomes []outcome
+	for _, c := range combinations {
+		t.Run(c.name, func(t *testing.T) {
+			o := w.play(t, c)
+			outcomes = append(outcomes, o)
+			for _, d := range o.differences {
+				t.Errorf("%s (%s; %s): %s", c.name, c.shape, c.settings, d)
+			}
+		})
+	}
+	runCases(t, w)
+	conclude(t, seed, outcomes, len(combinations))
+}
+
+func chosenSeed(t *testing.T) uint64 {
+	t.Helper()
+	if text := os.Getenv("TENON_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		check(t, err)
+		return seed
+	}
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return uint64(binary.NativeEndian.Uint32(b[:]))
+}
+
+// drawn draws the combinations of a run.
+func drawn(t *testing.T, seed uint64) []combination {
+	t.Helper()
+	own, follow := ownCombinations, followCombinations
+	if text := os.Getenv("TENON_COMBINATIONS"); text != "" {
+		if _, err := fmt.Sscanf(text, "%d,%d", &own, &follow); err != nil {
+			t.Fatalf("TENON_COMBINATIONS=%q: want OWN,FOLLOW, such as 22,12: %v", text, err)
+		}
+	}
+	memory := machineMemory(t)
+	var all []combination
+	for i := range own + follow {
+		number, following := i, i >= own
+		if following {
+			number = i - own
+		}
+		c, err := drawCombination(seed, number, following, memory)
+		check(t, err)
+		all = append(all, c)
+	}
+	return all
+}
+
+// machineMemory is the real memory in KiB: NUMA nodes must add up to it.
+func machineMemory(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/meminfo")
+	check(t, err)
+	var kib int64
+	if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kib); err != nil {
+		t.Fatalf("/proc/meminfo: %v", err)
+	}
+	return kib
+}
+
+// play runs one combination.
+func (w *world) play(t *testing.T, c combination) (o outcome) {
+	t.Helper()
+	o.combination = c
+	begun := time.Now()
+	defer func() { o.took = time.Since(begun) }()
+	n := newNode(t, w, c.name, c.machine)
+	for number, wave := range c.waves {
+		if number > 0 {
+			n.deleteEveryOther(t)
+		}
+		for i, wish := range wave {
+			n.create(t, wish.pod(fmt.Sprintf("%s-%d-%d", c.name, number, i), n.name))
+			o.pods++
+		}
+		o.differences = append(o.differences, n.settle(t)...)
+		o.differences = append(o.differences, n.agree(t)...)
+		if len(o.differences) > 0 {
+			break // what follows from a difference is no other one
+		}
+	}
+	n.count(t, &o)
+	return o
+}
+
+// count counts what became of the pods that are there at the end.
+func (n *node) count(t *testing.T, o *outcome) {
+	t.Helper()
+	for _, p := range n.pods(t) {
+		switch {
+		case p.Spec.NodeName == "":
+			o.waiting++
+		case p.Status.Phase == corev1.PodRunning:
+			o.ran++
+			if isExclusive(&p) {
+				o.exclusive++
+			}
+		}
+	}
+}
+
+// create makes a pod by the API, through our webhooks.
+func (n *node) create(t testing.TB, p *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	made, err := n.w.client.CoreV1().Pods(p.Namespace).Create(t.Context(), p, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create %s: %v", title(p), err)
+	}
+	return made
+}
+
+func (n *node) pods(t testing.TB) []corev1.Pod {
+	t.Helper()
+	list, err := n.w.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	return list.Items
+}
+
+// deleteEveryOther makes room for the next wave.
+func (n *node) deleteEveryOther(t testing.TB) {
+	t.Helper()
+	for i, p := range n.pods(t) {
+		if i%2 == 0 {
+			check(t, n.w.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
+		}
+	}
+}
+
+// settleLimit bounds the wait for pods that were created together.
+const settleLimit = 90 * time.Second
+
+// settle waits until every pod runs, has ended, or waits for room, and returns which the kubelet refused and which never
+// ran.
+func (n *node) settle(t testing.TB) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
+	defer cancel()
+	for {
+		var open, refused []string
+		for _, p := range n.pods(t) {
+			switch state := stateOf(&p); {
+			case p.Status.Phase == corev1.PodFailed:
+				refused = append(refused, fmt.Sprintf("%s was bound and the kubelet refused it: %s: %s", title(&p), p.Status.Reason, p.Status.Message))
+			case state != "":
+				open = append(open, title(&p)+": "+state)
+			}
+		}
+		if len(open) == 0 || len(refused) > 0 {
+			return refused
+		}
+		select {
+		case <-ctx.Done():
+			for i := range open {
+				open[i] = "it does not settle: " + open[i]
+			}
+			return open
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// stateOf says why a pod has not settled; "" when it has.
+func stateOf(p *corev1.Pod) string {
+	if p.DeletionTimestamp != nil {
+		return "it is being deleted"
+	}
+	if p.Spec.NodeName == "" {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+				return ""
+			}
+		}
+		return "the scheduler has not looked at it"
+	}
+	if ended(p) {
+		return ""
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	var reasons []string
+	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+		if s.State.Waiting != nil {
+			reasons = append(reasons, s.Name+": "+s.State.Waiting.Reason+": "+s.State.Waiting.Message)
+		}
+	}
+	return "it is not ready: " + strings.Join(reasons, "; ")
+}
+
+// agreeLimit bounds the wait for containers to have what they should: the kubelet looks at them every second, the agent
+// at once.
+const agreeLimit = 20 * time.Second
+
+// agree waits until nothing differs and returns what still does at the end.
+func (n *node) agree(t testing.TB) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), agreeLimit)
+	defer cancel()
+	for {
+		pods := n.pods(t)
+		var differences []string
+		if n.follow {
+			differences = n.compareFollow(t.Context(), pods)
+		} else {
+			differences = n.compareOwn(t.Context(), pods)
+		}
+		if len(differences) == 0 || ctx.Err() != nil {
+			return differences
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// isExclusive reports whether a pod was given CPUs of its own, by us or as predicted.
+func isExclusive(p *corev1.Pod) bool {
+	return strings.Contains(p.Annotations["scheduling.koordinator.sh/resource-status"], `"cpuset"`) ||
+		strings.Contains(p.Annotations["tenon.sh/predicted-placement"], `"cpus"`)
+}
+
+// conclude prints the table and the last line, and fails where a run shows nothing.
+func conclude(t *testing.T, seed uint64, outcomes []outcome, planned int) {
+	t.Helper()
+	differences, ran, exclusive := 0, 0, 0
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "COMBINATION\tMACHINE\tKUBELET\tPODS\tRUN\tEXCLUSIVE\tWAIT\tDIFFERENCES\tTIME")
+	for _, o := range outcomes {
+		differences += len(o.differences)
+		ran += o.ran
+		exclusive += o.exclusive
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1fs\n",
+			o.name, o.shape, o.settings, o.pods, o.ran, o.exclusive, o.waiting, len(o.differences), o.took.Seconds())
+	}
+	_ = table.Flush() // a strings.Builder takes everything
+	fmt.Printf("seed %d\n%s", seed, b.String())
+	if len(outcomes) != planned {
+		t.Errorf("%d of %d combinations were played", len(outcomes), planned)
+	}
+	if ran < 2*len(outcomes) || exclusive < len(outcomes)/2 {
+		t.Errorf("only %d pods ran, %d of them with CPUs of their own: the run shows nothing", ran, exclusive)
+	}
+	line := fmt.Sprintf("level %d: %d combinations, %d differences\n", level, len(outcomes), differences)
+	check(t, os.WriteFile(os.Getenv(conclusionVariable), []byte(line), 0o644))
+}
+
+// kindKey is the annotation of a pod that tells what kind of pod a test asked for.
+const kindKey = "test.tenon.sh/kind"
