@@ -123,8 +123,8 @@ func (c *Client) get(ctx context.Context, at Endpoint) ([]byte, error) {
 func refusal(code int, text []byte) error {
 	said := strings.TrimSpace(strings.ToValidUTF8(string(text[:min(len(text), 200)]), ""))
 	if code == http.StatusForbidden || code == http.StatusUnauthorized {
-		return fmt.Errorf("it answered %d (%s): the agent's account needs the right get on nodes/configz, and a kubelet before "+
-			"1.36 its feature gate KubeletFineGrainedAuthz", code, said)
+		return fmt.Errorf("it answered %d (%s): the agent's account needs the right get on nodes/configz, which kubelets know "+
+			"from 1.33 on; for an older one give its settings by --kubelet", code, said)
 	}
 	return fmt.Errorf("it answered %d (%s)", code, said)
 }
