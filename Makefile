@@ -17,7 +17,7 @@ RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./i
              ./internal/sched/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down test unit race system oracle oracle-short soak verify lint bench generate clean \
+.PHONY: help build image up down test unit race system oracle oracle-short soak verify lint bench generate clean \
         node-tools test-node test-guest bench-agent ladder
 
 help: ## this list
@@ -27,6 +27,10 @@ build: ## the binaries, static, in bin/
 	@mkdir -p $(BIN)
 	@echo "building (the first time compiles Kubernetes: about 5 CPU-minutes)"
 	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -trimpath -ldflags '-s -w' -o $(BIN)/ $(addprefix ./cmd/,$(BINARIES))
+
+image: ## the agent as an image, bin/tenon-agent-ARCH.tar, without a container engine
+	@mkdir -p $(BIN)
+	@GO="$(GO)" bash hack/image/build.sh
 
 bin/tenon: FORCE
 	@mkdir -p $(BIN)
@@ -52,7 +56,7 @@ race: cc ## adapters under the race detector
 	$(GO) test -run NoInstant ./internal/agent/apply -rapid.checks=5000 -rapid.seed=1
 
 system: bin/tenon ## scheduler, simulate, command line and the whole system on a local cluster
-	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights
+	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights ./test/manifests
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
 
 # Tests of the agent on a real machine: docs/reference/testing.md. A level that has passed with the same tools on the same

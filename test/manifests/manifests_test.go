@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -169,6 +170,11 @@ func (c *cluster) daemonSet(t *testing.T) {
 		t.Errorf("folders that the agent may write (-want +got):\n%s", diff)
 	}
 	flags(t, container)
+	name, err := exec.CommandContext(t.Context(), "bash", "../../hack/image/build.sh", "--name").Output()
+	check(t, err)
+	if got := strings.TrimSpace(string(name)); got != container.Image {
+		t.Errorf("the recipe builds %s, the container runs %s", got, container.Image)
+	}
 }
 
 // flags checks that the agent knows every argument.
