@@ -126,6 +126,7 @@ type world struct {
 	t       *rapid.T
 	m       *topo.Machine
 	dialect desired.Dialect
+	slices  bool // groups are named as the systemd driver does
 	tree    *kernel.Tree
 	wire    *wire
 	engine  *apply.Engine
@@ -139,16 +140,20 @@ type world struct {
 }
 
 func newWorld(t *rapid.T, m *topo.Machine, d desired.Dialect, c apply.Checkpoint) *world {
-	w := &world{checkpoint: c, t: t, m: m, dialect: d, pods: map[string]*simPod{}, leaves: map[string]*simLeaf{}}
+	w := &world{
+		checkpoint: c, t: t, m: m, dialect: d, slices: rapid.Bool().Draw(t, "slices"),
+		pods: map[string]*simPod{}, leaves: map[string]*simLeaf{},
+	}
 	tree, err := kernel.Open(kernel.Options{Dialect: d, Machine: m, Observe: w.observe})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.tree, w.wire = tree, &wire{Tree: tree}
-	if err := tree.MkdirAll("kubepods/besteffort/x"); err != nil {
+	besteffort := path.Dir(w.groupOf(&simPod{Pod: desired.Pod{Entry: ledger.Entry{UID: "x", Role: qos.BEPool}}}))
+	if err := tree.MkdirAll(path.Join(besteffort, "x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.Rmdir("kubepods/besteffort/x"); err != nil {
+	if err := tree.Rmdir(path.Join(besteffort, "x")); err != nil {
 		t.Fatal(err)
 	}
 	w.facts = ledger.Facts{Machine: m, MinSharedCPUs: -1}
@@ -158,7 +163,7 @@ func newWorld(t *rapid.T, m *topo.Machine, d desired.Dialect, c apply.Checkpoint
 
 // boot starts a new engine that knows nothing, and tells it what a started agent reads.
 func (w *world) boot() {
-	w.engine = apply.New(apply.Options{Cgroup: w.wire, Checkpoint: w.checkpoint})
+	w.engine = apply.New(apply.Options{Cgroup: w.wire, Checkpoint: w.checkpoint, Roots: []string{"kubepods", "kubepods.slice"}})
 	w.engine.SetFacts(w.facts)
 	for _, p := range w.sorted() {
 		if p.inAPI {
@@ -212,7 +217,7 @@ func (w *world) account() *ledger.View {
 // bind lets the scheduler place a new pod; nil when none fits.
 func (w *world) bind(role qos.Role) *simPod {
 	w.serial++
-	uid := fmt.Sprintf("u%d", w.serial)
+	uid := fmt.Sprintf("u-%d", w.serial)
 	p := &simPod{inAPI: true, Pod: desired.Pod{Entry: ledger.Entry{UID: uid, Namespace: "ns", Name: "p" + uid, Role: role}}}
 	switch role {
 	case qos.Exclusive, qos.ExclusiveWithBE:
@@ -241,6 +246,13 @@ func (w *world) bind(role qos.Role) *simPod {
 }
 
 func (w *world) groupOf(p *simPod) string {
+	if w.slices {
+		uid := strings.ReplaceAll(p.Entry.UID, "-", "_")
+		if p.Entry.Role == qos.BEPool {
+			return "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + uid + ".slice"
+		}
+		return "kubepods.slice/kubepods-pod" + uid + ".slice"
+	}
 	if p.Entry.Role == qos.BEPool {
 		return "kubepods/besteffort/pod" + p.Entry.UID
 	}
@@ -308,7 +320,11 @@ func (w *world) check(t *rapid.T) {
 func (w *world) mkdir(p *simPod) *simLeaf {
 	w.serial++
 	group := w.groupOf(p)
-	c := apply.Container{PodUID: p.Entry.UID, Name: "c", PodGroup: group, Group: path.Join(group, fmt.Sprintf("c%d", w.serial))}
+	name := fmt.Sprintf("c%d", w.serial)
+	if w.slices {
+		name = "cri-containerd-" + name + ".scope"
+	}
+	c := apply.Container{PodUID: p.Entry.UID, Name: "c", PodGroup: group, Group: path.Join(group, name)}
 	if _, err := w.tree.Read(group, desired.CPUs); err != nil { // the pod's first container
 		w.must(w.tree.MkdirAll(group))
 		w.limit(p, group, 4)
