@@ -87,12 +87,17 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				w.tell(p)
 			}
 		},
-		"create": func(*rapid.T) {
+		"resync": func(*rapid.T) { w.resync() }, // the runtime connects anew
+		"create": func(t *rapid.T) {
 			p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI && !p.pinned })
 			if p == nil {
 				return
 			}
 			l := w.mkdir(p)
+			if rapid.Bool().Draw(t, "the runtime tells of the pod") {
+				w.engine.Introduce(p.Pod)
+				w.engine.Visit(p.Entry.UID)
+			}
 			rows, err := w.engine.Create(l.Container)
 			l.answer, l.answered = rows, err == nil
 		},
@@ -203,6 +208,27 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"disturbed verify": func(t *rapid.T) { w.disturbed(t, func() { _ = w.engine.Verify() }) },
 		"crash":            func(*rapid.T) { w.boot() },
 	}
+}
+
+// resync tells the engine all that the runtime has, pods that are gone from the API among it.
+func (w *world) resync() {
+	has := map[*simPod]bool{}
+	for _, l := range w.leaves {
+		has[l.pod] = true
+	}
+	for _, p := range w.sorted() {
+		if has[p] {
+			w.engine.Introduce(p.Pod)
+		} else {
+			w.engine.Withdraw(p.Entry.UID)
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(w.leaves)) {
+		if l := w.leaves[at]; l.answered {
+			w.engine.Know(l.Container, l.ran && !w.populated(l))
+		}
+	}
+	w.engine.Recheck()
 }
 
 func (w *world) deploy(t *rapid.T, p *simPod) {
@@ -342,6 +368,7 @@ func (w *world) settle() {
 		}
 	}
 	w.boot() // no back-off is left
+	w.resync()
 	w.must(w.engine.Verify())
 	w.untamper()
 	w.must(w.engine.Verify())
