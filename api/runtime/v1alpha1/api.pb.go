@@ -629,8 +629,8 @@ func (x *ContainerResourceHookRequest) GetContainerEnvs() map[string]string {
 	return nil
 }
 
-// ContainerResourceHookResponse changes a container that is about to be created or updated. Absent fields change nothing;
-// at other steps nothing is read from it.
+// ContainerResourceHookResponse changes a container that is about to be created, started or updated. Absent fields change
+// nothing. Before a start resources alone are read from it, after a step nothing.
 type ContainerResourceHookResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Annotations are set over those of the container, key by key.

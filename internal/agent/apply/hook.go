@@ -195,7 +195,7 @@ func (e *Engine) locate(c Container) (string, error) {
 			return path.Join(parent, name), nil
 		}
 	}
-	return "", &Blocked{c, ErrEnforcement, fmt.Sprintf("%s has no group of container %s", parent, c.ID)}
+	return "", &Blocked{c, ErrNoGroup, fmt.Sprintf("%s has no group of container %s", parent, c.ID)}
 }
 
 // enter registers a container whose Create another agent process may have answered.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,6 +24,9 @@ type exchange struct {
 	// in is the request, out the answer.
 	in, out frame
 }
+
+// endLimit is the longest time that it may take to end a container.
+const endLimit = 30 * time.Second
 
 // steps are the calls around which hook servers are asked.
 func steps() map[string]func(*exchange, context.Context) error {
@@ -243,18 +247,61 @@ func (x *exchange) startContainer(ctx context.Context) error {
 	if c == nil {
 		return x.forward(ctx, nil)
 	}
-	err = x.p.hooks.ask(ctx, PreStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
-		_, err := hooks.PreStartContainerHook(ctx, c.request(b))
-		return err
-	})
-	if err != nil {
+	if c, err = x.beforeStart(ctx, c, b); err != nil {
 		return err
 	}
 	if err := x.forward(ctx, nil); err != nil {
+		_ = x.afterStop(ctx, c, b) // it does not run
 		return err
 	}
-	return x.p.hooks.ask(ctx, PostStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+	err = x.p.hooks.ask(ctx, PostStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
 		_, err := hooks.PostStartContainerHook(ctx, c.request(b))
+		return err
+	})
+	if status.Code(err) == codes.FailedPrecondition {
+		return x.end(ctx, c, b, err)
+	}
+	return err
+}
+
+// beforeStart asks for the last time before a container's first process. What it is to have by now is told to the runtime:
+// a container that was created a while ago may have been promised what others have got since.
+func (x *exchange) beforeStart(ctx context.Context, c *container, b *sandbox) (*container, error) {
+	now := c.updated(nil)
+	changed := false
+	err := x.p.hooks.ask(ctx, PreStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+		answer, err := hooks.PreStartContainerHook(ctx, now.request(b))
+		if err == nil && mergeResources(&now.resources, answer.GetContainerResources()) {
+			changed = true
+		}
+		return err
+	})
+	if err != nil || !changed {
+		return c, err
+	}
+	_, err = x.p.state.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: now.resources})
+	if err != nil {
+		return c, err
+	}
+	x.p.state.putContainer(now)
+	return now, nil
+}
+
+// end stops a container that was refused after its start, and returns why.
+func (x *exchange) end(ctx context.Context, c *container, b *sandbox, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	defer cancel()
+	if _, err := x.p.state.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.id}); err != nil {
+		return status.Errorf(codes.FailedPrecondition, "%s; and the container cannot be stopped: %v", status.Convert(why).Message(), err)
+	}
+	_ = x.afterStop(ctx, c, b)
+	return why
+}
+
+// afterStop tells that a container does not run.
+func (x *exchange) afterStop(ctx context.Context, c *container, b *sandbox) error {
+	return x.p.hooks.ask(ctx, PostStopContainer, false, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+		_, err := hooks.PostStopContainerHook(ctx, c.request(b))
 		return err
 	})
 }
@@ -295,13 +342,10 @@ func (x *exchange) updateContainerResources(ctx context.Context) error {
 	return nil
 }
 
-// updated is a container after an update.
+// updated is a copy of a container after an update.
 func (c *container) updated(r *cri.LinuxContainerResources) *container {
 	u := *c
-	u.resources = &cri.LinuxContainerResources{}
-	if c.resources != nil {
-		u.resources = proto.CloneOf(c.resources)
-	}
+	u.resources = proto.CloneOf(c.resources)
 	mergeResources(&u.resources, toHook(r))
 	return &u
 }
@@ -316,10 +360,7 @@ func (x *exchange) stopContainer(ctx context.Context) error {
 	if err := x.forward(ctx, nil); err != nil || c == nil {
 		return err
 	}
-	return x.p.hooks.ask(ctx, PostStopContainer, false, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
-		_, err := hooks.PostStopContainerHook(ctx, c.request(b))
-		return err
-	})
+	return x.afterStop(ctx, c, b)
 }
 
 func (x *exchange) stopPodSandbox(ctx context.Context) error {

@@ -728,3 +728,93 @@ func TestAnyRequestKeepsWhatNoHookNamed(t *testing.T) {
 		}
 	}
 }
+
+// A container that was created a while ago is told what it is to have by now, before it starts.
+func TestWhatAHookAnswersBeforeAStartIsToldToTheRuntime(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Fail))
+	c := p.kubelet(t)
+	_, container := runPod(t, c, podConfig("a"))
+	cpus := "0-7"
+	h.answer(func(_ context.Context, hook string) (*v1alpha1.ContainerResourceHookResponse, error) {
+		if hook != "PreStartContainer" {
+			return &v1alpha1.ContainerResourceHookResponse{}, nil
+		}
+		return &v1alpha1.ContainerResourceHookResponse{ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: cpus}}, nil
+	})
+	start := func() {
+		t.Helper()
+		if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start()
+	if got := rt.got(cri.RuntimeService_UpdateContainerResources_FullMethodName); len(got) != 0 {
+		t.Errorf("the runtime was told %d times what it knows", len(got))
+	}
+	cpus = "2-3"
+	start()
+	want := containerConfig("main").GetLinux().GetResources()
+	want.CpusetCpus = "2-3"
+	sees(t, rt, cri.RuntimeService_UpdateContainerResources_FullMethodName, &cri.UpdateContainerResourcesRequest{ContainerId: container, Linux: want})
+	asked := h.asked("PostStartContainer")
+	if got := asked[len(asked)-1].GetContainerResources().GetCpusetCpus(); got != "2-3" {
+		t.Errorf("after the start the hook server is told CPUs %q, want 2-3", got)
+	}
+	start()
+	if got := rt.got(cri.RuntimeService_UpdateContainerResources_FullMethodName); len(got) != 1 {
+		t.Errorf("the runtime was told %d times, want once", len(got))
+	}
+
+	rt.on(cri.RuntimeService_UpdateContainerResources_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.Aborted, "no") })
+	cpus = "4"
+	before := len(rt.got(cri.RuntimeService_StartContainer_FullMethodName))
+	_, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container})
+	if status.Code(err) != codes.Aborted || len(rt.got(cri.RuntimeService_StartContainer_FullMethodName)) != before {
+		t.Errorf("a runtime that does not take it: got %v, want its error and no start", err)
+	}
+}
+
+func TestAContainerThatIsRefusedAfterItsStartIsStopped(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Ignore))
+	c := p.kubelet(t)
+	_, container := runPod(t, c, podConfig("a", exclusive()...))
+	h.answer(func(_ context.Context, hook string) (*v1alpha1.ContainerResourceHookResponse, error) {
+		if hook == "PostStartContainer" {
+			return nil, status.Error(codes.FailedPrecondition, "it runs elsewhere")
+		}
+		return &v1alpha1.ContainerResourceHookResponse{}, nil
+	})
+	_, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container})
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "it runs elsewhere") {
+		t.Errorf("got %v, want the refusal", err)
+	}
+	sees(t, rt, cri.RuntimeService_StopContainer_FullMethodName, &cri.StopContainerRequest{ContainerId: container})
+	if got := h.asked("PostStopContainer"); len(got) != 1 {
+		t.Errorf("PostStopContainer was asked %d times, want once", len(got))
+	}
+	rt.on(cri.RuntimeService_StopContainer_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.Internal, "stuck") })
+	_, err = c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container})
+	if err == nil || !strings.Contains(err.Error(), "it runs elsewhere") || !strings.Contains(err.Error(), "stuck") {
+		t.Errorf("got %v, want both errors", err)
+	}
+}
+
+func TestAContainerThatTheRuntimeDoesNotStartIsTold(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Ignore))
+	c := p.kubelet(t)
+	_, container := runPod(t, c, podConfig("a", exclusive()...))
+	rt.on(cri.RuntimeService_StartContainer_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.Unknown, "no such program") })
+	_, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container})
+	if status.Code(err) != codes.Unknown || !strings.Contains(err.Error(), "no such program") {
+		t.Errorf("got %v, want the runtime's error", err)
+	}
+	if got := h.asked("PostStopContainer"); len(got) != 1 || got[0].GetContainerMeta().GetId() != container {
+		t.Errorf("PostStopContainer: got %v, want one of %s", got, container)
+	}
+}

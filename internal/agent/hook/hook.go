@@ -65,7 +65,8 @@ type Handler interface {
 	// Check refuses a container whose settings, c.Has, are not those that Create answered: somebody else changed them.
 	Check(ctx context.Context, c Container) error
 	// Start is the last gate before the first process: the kernel has what was asked for, and nobody else can run on
-	// exclusive CPUs.
+	// exclusive CPUs. Where the runtime makes the container's group no earlier, Start is asked twice: before, with what the
+	// runtime will write in c.Has, and when c.Running, to see what became of it.
 	Start(ctx context.Context, c Container) error
 	// Update answers what to set instead of what somebody else asks for.
 	Update(ctx context.Context, c Container, asked Resources) (Answer, error)

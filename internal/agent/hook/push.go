@@ -103,15 +103,18 @@ func (s *Service) landed(id string, from origin) {
 // of another: the engine has seen that nobody is there, and that could end the moment after.
 func (s *Service) landingOn(c *Container) error {
 	s.mu.Lock()
-	own := s.containers[c.ID]
-	if own == nil || own.kernel == "" {
+	cpus := c.Has.CPUs // where the group does not exist yet
+	if own := s.containers[c.ID]; own != nil && own.kernel != "" {
+		cpus = own.kernel
+	}
+	if cpus == "" {
 		s.mu.Unlock()
 		return nil
 	}
 	now, threats := s.o.Clock.Now(), map[string]string{} // container id to UID
 	for id, x := range s.containers {
 		for _, f := range x.flights {
-			if f.cpus != "" && now.Before(f.until) && x.uid != c.UID && overlap(own.kernel, f.cpus) {
+			if f.cpus != "" && now.Before(f.until) && x.uid != c.UID && overlap(cpus, f.cpus) {
 				threats[id] = x.uid
 			}
 		}
@@ -120,7 +123,7 @@ func (s *Service) landingOn(c *Container) error {
 	for id, uid := range threats {
 		if s.o.Engine.Excludes(c.UID, uid) {
 			return &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrHandOverPending, Detail: fmt.Sprintf(
-				"the runtime is still writing an older set of container %s, with CPUs of %s", id, own.kernel)}
+				"the runtime is still writing an older set of container %s, with CPUs of %s", id, cpus)}
 		}
 	}
 	return nil

@@ -77,8 +77,9 @@ type container struct {
 type origin int
 
 const (
-	pushed  origin = iota // unasked
-	replied               // in an answer to Update
+	pushed   origin = iota // unasked
+	replied                // in an answer to Update
+	starting               // with a container whose group it makes no earlier than its first process
 	origins
 )
 
@@ -90,6 +91,9 @@ type flight struct {
 
 // flightTime is how long a runtime may take to write what it was told. It tells when it is done, unless it failed.
 const flightTime = 5 * time.Second
+
+// startTime is how long a runtime may take to start a container: the longest that kubelets wait by default.
+const startTime = 2 * time.Minute
 
 // New returns a Service that knows no pod yet.
 func New(o Options) *Service {
@@ -271,13 +275,44 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 	}
 	s.o.Engine.Introduce(introduced(&c.Pod))
 	err := s.o.Engine.Start(ctx, engineContainer(&c))
-	if err == nil {
+	switch {
+	case c.Running:
+		s.landed(c.ID, starting)
+		if errors.Is(err, apply.ErrNoGroup) {
+			return nil // it has ended already
+		}
+	case errors.Is(err, apply.ErrNoGroup):
+		err = s.admit(ctx, &c)
+	case err == nil:
 		err = s.landingOn(&c)
 	}
-	if err != nil {
-		return s.judge(&c, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if err = s.judge(&c, err); err != nil {
+		s.landed(c.ID, starting) // it does not start, so nothing is written
+	}
+	return err
+}
+
+// admit lets a container start whose group the runtime makes no earlier. Until it tells that the container runs, or does
+// not, the set that it writes counts against exclusive containers that are to start: that begins before the engine looks,
+// so that of two that start at once one sees the other.
+func (s *Service) admit(ctx context.Context, c *Container) error {
+	if c.Has.CPUs == "" {
+		if rows, err := s.decide(c); err != nil || resources(rows).CPUs == "" {
+			return err
+		}
+	}
+	s.mu.Lock()
+	if known := s.containers[c.ID]; known != nil && c.Has.CPUs != "" {
+		known.told, known.flights[starting] = c.Has.CPUs, flight{c.Has.CPUs, s.o.Clock.Now().Add(startTime)}
+	}
+	s.mu.Unlock()
+	if err := s.o.Engine.Admit(ctx, engineContainer(c), c.Has.CPUs); err != nil {
+		return err
+	}
+	return s.landingOn(c)
 }
 
 // Update implements Handler.
@@ -308,9 +343,12 @@ func (s *Service) Updated(c Container) { s.landed(c.ID, replied) }
 
 // Stop implements Handler.
 func (s *Service) Stop(c Container) {
+	s.landed(c.ID, starting)
 	if e := s.identify(&c); e.Group != "" {
 		s.o.Engine.Stop(e)
+		return
 	}
+	s.o.Engine.Recheck()
 }
 
 // Remove implements Handler.

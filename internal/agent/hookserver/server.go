@@ -1,6 +1,7 @@
 package hookserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,16 +101,33 @@ func (s *Server) PreCreateContainerHook(ctx context.Context, r *v1alpha1.Contain
 	return told(answer), nil
 }
 
-// PreStartContainerHook implements RuntimeHookServiceServer.
+// PreStartContainerHook implements RuntimeHookServiceServer. The set of a container may have changed since it was created:
+// the answer is what it is to have now, which a proxy tells the runtime before the start.
 func (s *Server) PreStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
-	if err := s.o.Handler.Start(ctx, containerOf(r)); err != nil {
+	c := containerOf(r)
+	answer, _, err := s.o.Handler.Create(ctx, c)
+	if err != nil {
 		return nil, refusal(err)
 	}
-	return &v1alpha1.ContainerResourceHookResponse{}, nil
+	c.Has.CPUs, c.Has.Mems = cmp.Or(answer.CPUs, c.Has.CPUs), cmp.Or(answer.Mems, c.Has.Mems)
+	if answer.Quota != nil {
+		c.Has.Quota = answer.Quota
+	}
+	if err := s.o.Handler.Start(ctx, c); err != nil {
+		return nil, refusal(err)
+	}
+	answer.Env = nil
+	return told(answer), nil
 }
 
-// PostStartContainerHook implements RuntimeHookServiceServer. Nothing is left to do: the gate was before the start.
-func (s *Server) PostStartContainerHook(context.Context, *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+// PostStartContainerHook implements RuntimeHookServiceServer. Runtimes that make a container's group with its first
+// process show only now what they made.
+func (s *Server) PostStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	c := containerOf(r)
+	c.Running = true
+	if err := s.o.Handler.Start(ctx, c); err != nil {
+		return nil, refusal(err)
+	}
 	return &v1alpha1.ContainerResourceHookResponse{}, nil
 }
 

@@ -125,6 +125,9 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 	}
 	has := hook.Resources{CPUs: "0-3", Mems: "1", Quota: &quota}
 	container := hook.Container{Pod: pod, ID: "c1", Name: "main", Has: has}
+	now, running := container, container
+	now.Has = hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota} // what the runtime is told before the start
+	running.Running = true
 	bare := container
 	bare.Has = hook.Resources{}
 	answer := &v1alpha1.ContainerResourceHookResponse{
@@ -148,7 +151,7 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 		t.Error(err)
 	}
 	ask(c.PreCreateContainerHook, answer)
-	ask(c.PreStartContainerHook, empty)
+	ask(c.PreStartContainerHook, &v1alpha1.ContainerResourceHookResponse{ContainerResources: answer.GetContainerResources()})
 	ask(c.PostStartContainerHook, empty)
 	ask(c.PreUpdateContainerResourcesHook, answer)
 	ask(c.PostStopContainerHook, empty)
@@ -158,7 +161,9 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 	want := []any{
 		line{Step: "RunPod", Pod: pod},
 		line{Step: "Create", Container: container},
-		line{Step: "Start", Container: container},
+		line{Step: "Create", Container: container},
+		line{Step: "Start", Container: now},
+		line{Step: "Start", Container: running},
 		line{Step: "Update", Container: bare, Asked: has},
 		line{Step: "Stop", Container: container},
 		line{Step: "RemovePod", Pod: pod},

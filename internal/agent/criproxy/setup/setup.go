@@ -104,7 +104,7 @@ func (s Setup) registration() ([]byte, error) {
 		Endpoint: path, Policy: criproxy.Ignore,
 		Hooks: []criproxy.Hook{
 			criproxy.PreRunPodSandbox, criproxy.PreCreateContainer, criproxy.PreStartContainer,
-			criproxy.PreUpdateContainerResources, criproxy.PostStopContainer, criproxy.PostStopPodSandbox,
+			criproxy.PostStartContainer, criproxy.PreUpdateContainerResources, criproxy.PostStopContainer, criproxy.PostStopPodSandbox,
 		},
 	}, "", "  ")
 	if err != nil {
