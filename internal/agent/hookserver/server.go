@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 )
@@ -125,7 +126,10 @@ func (s *Server) PreStartContainerHook(ctx context.Context, r *v1alpha1.Containe
 func (s *Server) PostStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
 	c := containerOf(r)
 	c.Running = true
-	if err := s.o.Handler.Start(ctx, c); err != nil {
+	switch err := s.o.Handler.Start(ctx, c); {
+	case errors.Is(err, apply.ErrNotReady): // the agent was started anew meanwhile: no reason to stop what it let start
+		return nil, status.Error(codes.Unavailable, err.Error())
+	case err != nil:
 		return nil, refusal(err)
 	}
 	return &v1alpha1.ContainerResourceHookResponse{}, nil

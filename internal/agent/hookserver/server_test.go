@@ -205,6 +205,18 @@ func TestARefusalIsToldAsOne(t *testing.T) {
 	}
 }
 
+// A proxy stops a container that is refused after its start. An agent that was started anew meanwhile refuses nothing.
+func TestAnAgentThatIsNotReadyAfterAStartRefusesNothing(t *testing.T) {
+	notReady := &apply.Blocked{Container: apply.Container{PodUID: "u"}, Cause: apply.ErrNotReady, Detail: "it has just started"}
+	c, _ := serve(t, &book{err: notReady})
+	if _, err := c.PostStartContainerHook(t.Context(), containerRequest); status.Code(err) != codes.Unavailable {
+		t.Errorf("after the start: got %v, want Unavailable", err)
+	}
+	if _, err := c.PreStartContainerHook(t.Context(), containerRequest); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("before the start: got %v, want FailedPrecondition", err)
+	}
+}
+
 // A request without any field is one that a careless proxy may send.
 func TestAnEmptyQuestionIsAnswered(t *testing.T) {
 	b := &book{}
