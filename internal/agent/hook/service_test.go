@@ -252,7 +252,7 @@ func TestContainersThatMustNotStart(t *testing.T) {
 			n.must(n.run(in(sandbox("other", "LSE", "6-7"), "o1")))
 			err := n.run(in(tt.pod, "c1"))
 			wantCause(t, err, tt.cause)
-			if len(n.troubles) == 0 || n.troubles[0].LetPass || n.troubles[0].Name != tt.pod.Name || n.troubles[0].Err.Cause != tt.cause {
+			if len(n.troubles) == 0 || n.troubles[0].LetPass || n.troubles[0].Name != tt.pod.Name || !errors.Is(n.troubles[0].Err, tt.cause) {
 				t.Errorf("told %+v, want the pod with %v", n.troubles, tt.cause)
 			}
 			if n.must(nil); n.cpus(in(sandbox("other", "LSE", "6-7"), "o1")) != "6-7" {

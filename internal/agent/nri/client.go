@@ -29,16 +29,14 @@ func (c *Client) Run(ctx context.Context) error {
 			c.pause(ctx, readyWait)
 			continue
 		}
-		held, err := c.connect(ctx)
-		if ctx.Err() != nil {
-			return nil
+		if held, err := c.connect(ctx); ctx.Err() == nil {
+			if held {
+				wait = firstWait
+			}
+			c.o.Disconnected(err)
+			c.pause(ctx, wait)
+			wait = min(2*wait, lastWait)
 		}
-		if held {
-			wait = firstWait
-		}
-		c.o.Disconnected(err)
-		c.pause(ctx, wait)
-		wait = min(2*wait, lastWait)
 	}
 	return nil
 }

@@ -46,8 +46,12 @@ const patience = 20 * time.Second
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	poll, end := time.NewTicker(5*time.Millisecond), time.After(patience)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-poll.C:
+		case <-end:
 			t.Fatalf("it never came: %s", what)
 		}
 	}
