@@ -58,7 +58,7 @@ func (a *Agent) readResources(ctx context.Context) error {
 	}
 	answer, err := a.o.AskResources(ctx)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the agent ends: not the kubelet's fault
 	}
 	if err == nil {
 		err = checkResources(answer, machine)
@@ -361,14 +361,14 @@ func (a *Agent) askAgain() (time.Duration, bool) {
 	now := a.o.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	least, any := time.Duration(0), false
+	least, found := time.Duration(0), false
 	for _, source := range []struct {
 		pace *pace
 		used bool
 	}{{&a.settings.pace, a.o.AskKubelet != nil && a.node != nil}, {&a.resources.pace, a.o.AskResources != nil}} {
-		if wait, wanted := source.pace.wait(now); source.used && wanted && (!any || wait < least) {
-			least, any = wait, true
+		if wait, wanted := source.pace.wait(now); source.used && wanted && (!found || wait < least) {
+			least, found = wait, true
 		}
 	}
-	return least, any
+	return least, found
 }

@@ -147,7 +147,7 @@ func (a *Agent) readSettings(ctx context.Context) error {
 	}
 	config, err := a.o.AskKubelet(ctx, node)
 	if ctx.Err() != nil {
-		return nil // not the kubelet's fault
+		return nil //nolint:nilerr // the agent ends: not the kubelet's fault
 	}
 	a.mu.Lock()
 	s.asked = of

@@ -33,7 +33,7 @@ func pins(root host.Root) ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	var all []*x509.Certificate
 	for _, name := range pinFiles() {
 		text, err := readPin(dir, name)
@@ -97,14 +97,10 @@ func (v verifier) verify(state tls.ConnectionState) error {
 	if signed == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %q is not in %s of %s (%v), and %v", ErrUntrusted, leaf.Subject, pinFiles(), v.root.Path(pinDir), orNone(err), signed)
-}
-
-func orNone(err error) string {
-	if err == nil {
-		return "read"
+	if err != nil {
+		return fmt.Errorf("%w: %q: %w; and %w", ErrUntrusted, leaf.Subject, err, signed)
 	}
-	return err.Error()
+	return fmt.Errorf("%w: %q is not in %s of %s; and %w", ErrUntrusted, leaf.Subject, pinFiles(), v.root.Path(pinDir), signed)
 }
 
 // signed returns why a certificate is not the cluster's word for this node; nil when it is. The certificates that the

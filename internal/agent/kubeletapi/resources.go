@@ -75,7 +75,7 @@ func ask(ctx context.Context, socket string) (Resources, error) {
 	if err != nil {
 		return Resources{}, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	kubelet := podresources.NewPodResourcesListerClient(conn)
 	all, err := kubelet.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {

@@ -109,8 +109,11 @@ func TestResourcesAreReadWhole(t *testing.T) {
 	want := kubeletapi.Resources{
 		CPUs: []int{2, 3, 4, 5},
 		Devices: []host.Device{
-			{Resource: "x/free", ID: "a"}, {Resource: "x/free", ID: "b"}, {Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
-			{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{1}}, {Resource: "x/nic", ID: "n1", NUMAIDs: []int{1}},
+			{Resource: "x/free", ID: "a"},
+			{Resource: "x/free", ID: "b"},
+			{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
+			{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{1}},
+			{Resource: "x/nic", ID: "n1", NUMAIDs: []int{1}},
 		},
 		Pods: []kubeletapi.Pod{
 			{Namespace: "a", Name: "pinned", Containers: map[string]kubeletapi.Container{"main": {
