@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ with --node it goes by what the API says. Nothing is changed. The exit code is 5
 			if err != nil {
 				return err
 			}
-			err = printAnswer(streams.Out, o.format, d, func(w io.Writer) error { return d.Print(w) })
+			err = printAnswer(streams.Out, o.format, d, d.Print)
 			if err == nil && !d.Healthy() {
 				return errUnhealthy
 			}

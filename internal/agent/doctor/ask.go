@@ -29,7 +29,7 @@ func AskRuntime(ctx context.Context) func(socket string) (name, version string, 
 		if err != nil {
 			return "", "", err
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }() // the answer is there
 		answer, err := cri.NewRuntimeServiceClient(c).Version(ctx, &cri.VersionRequest{})
 		if err != nil {
 			return "", "", err

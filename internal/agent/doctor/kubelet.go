@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -44,7 +45,7 @@ func (m *machine) readKubelet() kubeletFile {
 			k.err = bare(err)
 			return k
 		}
-		k.err = k.parse(text)
+		k.err = m.parseKubelet(&k, text, p.flag("config-dir"), runs)
 		if endpoint := p.flag("container-runtime-endpoint"); runs && endpoint != "" {
 			k.config.RuntimeEndpoint = endpoint
 		}
@@ -53,22 +54,51 @@ func (m *machine) readKubelet() kubeletFile {
 	return kubeletFile{where: below(candidates[0])}
 }
 
-// parse reads the file as the kubelet does: YAML or JSON.
-func (k *kubeletFile) parse(text []byte) error {
-	var fields map[string]any
+// dropIns is the folder of drop-ins that kubelets are commonly given.
+const dropIns = "etc/kubernetes/kubelet.conf.d"
+
+// parseKubelet reads the file and the drop-ins of a folder as the kubelet does: the last one that has a field wins. Where no
+// kubelet is seen to run, the common folder counts.
+func (m *machine) parseKubelet(k *kubeletFile, text []byte, folder string, runs bool) error {
+	var fields table
 	if err := yaml.Unmarshal(text, &fields); err != nil {
 		return err
 	}
 	if fields == nil {
 		return errors.New("is empty")
 	}
+	if folder == "" && !runs {
+		folder = dropIns
+	}
+	if folder == "" {
+		return k.parse(fields)
+	}
+	for _, name := range m.names(folder) {
+		if path.Ext(name) != ".conf" {
+			continue
+		}
+		var over table
+		text, err := m.read(path.Join(folder, name))
+		if err == nil {
+			err = yaml.Unmarshal(text, &over)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", below(path.Join(folder, name)), bare(err))
+		}
+		fields.merge(over)
+		k.where += ", " + below(path.Join(folder, name))
+	}
+	return k.parse(fields)
+}
+
+func (k *kubeletFile) parse(fields table) error {
 	if value, ok := fields["failCgroupV1"].(bool); ok {
 		k.failCgroupV1 = &value
 	}
 	if fields["cpuManagerPolicy"] == nil {
 		fields["cpuManagerPolicy"] = "none" // what the kubelet takes for absent
 	}
-	answer, err := json.Marshal(map[string]any{"kubeletconfig": fields})
+	answer, err := json.Marshal(map[string]table{"kubeletconfig": fields})
 	if err != nil {
 		return err
 	}
@@ -202,7 +232,7 @@ func (m *machine) cgroupDriver() []Finding {
 }
 
 func (m *machine) endpoint() []Finding {
-	const check, proxy = "runtime-endpoint", "run/tenon/cri.sock"
+	const check = "runtime-endpoint"
 	if !m.kubelet.usable() {
 		return []Finding{unknown(check, m.kubelet.where, "the kubelet's endpoint is not known")}
 	}
@@ -211,13 +241,14 @@ func (m *machine) endpoint() []Finding {
 	if endpoint == "" {
 		f.Found = "the default, unix:///run/containerd/containerd.sock"
 	}
-	through := strings.HasSuffix(endpoint, "/tenon/cri.sock")
+	through := m.throughProxy()
+	socket := strings.TrimPrefix(endpoint, "unix://")
 	switch {
-	case through && !m.has(proxy, fs.ModeSocket):
-		return []Finding{f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on /"+proxy, "start tenon-runtime-proxy, or set containerRuntimeEndpoint back to the runtime's own socket")}
+	case through && !m.has(socket, fs.ModeSocket):
+		return []Finding{f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on "+socket, "start tenon-runtime-proxy, or take it out of the kubelet's way: tenon-runtime-proxy uninstall")}
 	case through && m.runtime.nriOn:
 		return []Finding{f.because(Warn, "the runtime has NRI as well: every container is judged twice",
-			"set containerRuntimeEndpoint back to the runtime's own socket in "+m.kubelet.where)}
+			"take the proxy out of the kubelet's way: tenon-runtime-proxy uninstall")}
 	}
 	return []Finding{f}
 }

@@ -57,7 +57,7 @@ func (m *machine) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // it was only read
 	f, err := root.Open(strings.TrimPrefix(path.Clean("/"+name), "/"))
 	if err != nil {
 		return nil, err

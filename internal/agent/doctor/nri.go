@@ -82,7 +82,7 @@ func (m *machine) nriRemedy() string {
 }
 
 func (m *machine) throughProxy() bool {
-	return m.kubelet.usable() && strings.HasSuffix(m.kubelet.config.RuntimeEndpoint, "/tenon/cri.sock")
+	return m.kubelet.usable() && strings.HasPrefix(m.kubelet.config.RuntimeEndpoint, "unix:///run/tenon/")
 }
 
 func (m *machine) validator() []Finding {
@@ -149,7 +149,7 @@ func (m *machine) hookServers() []Finding {
 	switch {
 	case through && !ours:
 		return []Finding{ok(check, below(dir), "the agent is not registered").because(Fail, "the proxy asks nobody: containers start on all CPUs",
-			`write tenon-agent.json there with "remote-endpoint": "unix:///run/tenon/hooks.sock"`)}
+			"register it: tenon-runtime-proxy install")}
 	case ours:
 		return []Finding{ok(check, below(dir), "the agent is registered")}
 	}
