@@ -230,7 +230,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.run(a.follow)
 	g.run(a.watchVersion)
 	if a.o.WatchKubelet {
-		g.run(func(ctx context.Context) error { return host.WatchKubelet(ctx, a.o.Root, a.hintKubelet) })
+		g.run(a.watchKubelet)
 	}
 	g.run(a.serveNRI)
 	g.run(a.serveHooks)
@@ -282,6 +282,15 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	}
 	_, err = handle(a.topologies, a.reporter.Observe, func(*unstructured.Unstructured) { a.reporter.Observe(nil) })
 	return err
+}
+
+// watchKubelet asks the kubelet again when its files change. Without a watch, as on a machine that has no inotify instance
+// left, the resync is what remains.
+func (a *Agent) watchKubelet(ctx context.Context) error {
+	if err := host.WatchKubelet(ctx, a.o.Root, a.hintKubelet); err != nil {
+		klog.FromContext(ctx).Error(err, "Changes of the kubelet are seen at the next resync", "node", a.o.Node)
+	}
+	return nil
 }
 
 // watchVersion ends the agent when the API has come to serve a newer version of its object.

@@ -489,6 +489,27 @@ func TestTheKubeletsFilesFillInWhatItDoesNotTell(t *testing.T) {
 	})
 }
 
+// TestADeviceOfAResourceThatNobodyListsIsItsPods: a plugin may be gone while its devices are still in use.
+func TestADeviceOfAResourceThatNobodyListsIsItsPods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "arm64-1s")
+		gone := kubeletapi.Container{Devices: []host.Device{{Resource: "y/gone", ID: "u0", NUMAIDs: []int{0}}, {Resource: "y/gone", ID: "u1"}}}
+		k := &talker{config: none(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{
+			{Namespace: "default", Name: "a", Containers: map[string]kubeletapi.Container{"main": gone}},
+		}}}
+		w.ask(k)
+		w.create(started(pod("a", "", "2", "")))
+		w.run(func(*app.Agent) {
+			later(time.Minute)
+			const want = `{"pods":{"uid-a":{"main":{"devices":{"y/gone":{"mask":[0],"count":2,"split":[{"mask":[],"count":1},{"mask":[0],"count":1}]}}}}}}`
+			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(app.SourceDegraded) != "" {
+				t.Errorf("numa-state = %s (%s), want %s", got, w.message(app.SourceDegraded), want)
+			}
+		})
+	})
+}
+
 // TestDevicesThatAreLostAreUnhealthy: the kubelet tells healthy ones alone, its Node's capacity counts all.
 func TestDevicesThatAreLostAreUnhealthy(t *testing.T) {
 	t.Parallel()
