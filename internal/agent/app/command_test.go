@@ -201,3 +201,33 @@ func TestProbePrintsWhatIsPublishedForVolcanoAndWhatTheKubeletRecorded(t *testin
 		t.Errorf("with a torn record: %v, notes %q", err, notes)
 	}
 }
+
+// TestProbeKnowsTheKubeletFromTheMachinesFiles: what it told the agent counts before what its records show, and a flag
+// before both.
+func TestProbeKnowsTheKubeletFromTheMachinesFiles(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "hybrid")
+	put := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prints := func(want, note string, args ...string) {
+		t.Helper()
+		text, notes, err := run(t, append([]string{"probe", "--root", dir, "-o", "json"}, args...)...)
+		if err != nil || !strings.Contains(text, want) || !strings.Contains(notes, note) {
+			t.Errorf("probe %v = %v, notes %q, want the note %q and %s in\n%s", args, err, notes, note, want, text)
+		}
+	}
+	prints(`{\"policy\":\"none\"}`, "")
+	put("var/lib/kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"0-19","checksum":1}`)
+	prints(`{\"policy\":\"static\"}`, "the policies that its state files show")
+	put("var/lib/tenon-agent/kubelet.json", `{"Kubelet":{"CPUPolicy":"static","ReservedCPUs":"0-1","TopologyPolicy":"restricted"}}`)
+	prints(`{\"policy\":\"static\",\"reservedCPUs\":\"0-1\"}`, "the settings that it told an earlier agent")
+	prints(`{\"policy\":\"static\",\"reservedCPUs\":\"2\"}`, "", "--kubelet", "static,reserved=2")
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 func newProbeCommand() *cobra.Command {
@@ -41,7 +42,7 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kubelet, err := host.ParseKubelet(f.kubelet)
+	given, err := host.ParseKubelet(f.kubelet)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +56,13 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 	}
 	for _, note := range reading.Notes {
 		fmt.Fprintln(notes, "note:", note)
+	}
+	kubelet := given
+	if f.kubelet == "" && switches.QueryKubelet {
+		var source settingsSource
+		if kubelet, source = f.known(reading.Machine, given); source != fromNobody {
+			fmt.Fprintf(notes, "note: of the kubelet count %s; --kubelet says others\n", source)
+		}
 	}
 	mode, _ := probe.ModeOf(switches, kubelet.CPUPolicy == "static", "")
 	in := probe.Input{NodeName: name, Machine: reading.Machine, Kubelet: kubelet, Mode: mode, Writer: "tenon-agent/" + version()}
@@ -103,4 +111,17 @@ func printObjects(w io.Writer, format string, objects []any) error {
 		return nil
 	}
 	return fmt.Errorf("output %q: want yaml or json", format)
+}
+
+// known returns the settings that the machine's own files tell of its kubelet: those that it told an agent, else the
+// policies of its records, else given ones.
+func (f *common) known(m *topo.Machine, given host.Kubelet) (host.Kubelet, settingsSource) {
+	if config, ok := keptConfig(f.hostRoot()); ok {
+		k, _ := withReserved(config, config.Kubelet.Version, m, nil)
+		return k, fromKept
+	}
+	if k, ok := shown(f.hostRoot()); ok {
+		return k, fromFiles
+	}
+	return given, fromNobody
 }
