@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -23,7 +22,7 @@ func Version(ctx context.Context, endpoint string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	v, err := cri.NewRuntimeServiceClient(conn).Version(ctx, &cri.VersionRequest{})
 	if err != nil {
 		return "", fmt.Errorf("%s: Version: %w", path, err)
@@ -41,7 +40,7 @@ type Registered struct {
 
 // ReadRegistrations reads the files of a hooks folder, in the order in which their servers are asked. Those that cannot be
 // used are in the error.
-func ReadRegistrations(dir string) ([]Registered, error) {
+func ReadRegistrations(ctx context.Context, dir string) ([]Registered, error) {
 	names, err := registrations(dir)
 	if err != nil {
 		return nil, err
@@ -55,11 +54,7 @@ func ReadRegistrations(dir string) ([]Registered, error) {
 			bad = append(bad, err)
 			continue
 		}
-		conn, err := net.DialTimeout("unix", r.Endpoint, connectLimit)
-		if err == nil {
-			_ = conn.Close()
-		}
-		found = append(found, Registered{r, path, err == nil})
+		found = append(found, Registered{r, path, socket.Probe(ctx, r.Endpoint) == nil})
 	}
 	return found, errors.Join(bad...)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
 )
 
 const (
@@ -25,8 +26,6 @@ const (
 	hookLimit = 1500 * time.Millisecond
 	// hookReserve is what a hook leaves of the caller's time for the runtime.
 	hookReserve = 100 * time.Millisecond
-	// connectLimit is the longest time to find out whether somebody listens on a unix socket.
-	connectLimit = 50 * time.Millisecond
 )
 
 // dispatcher asks hook servers. It is safe for concurrent use.
@@ -166,13 +165,9 @@ func (p *peer) awake(ctx context.Context, endpoint string) error {
 	if p.conn.GetState() != connectivity.TransientFailure {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, connectLimit)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(limited, "unix", endpoint)
-	if err != nil {
-		return status.Errorf(codes.Unavailable, "%v", err)
+	if err := socket.Probe(ctx, endpoint); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
 	}
-	_ = conn.Close()
 	p.conn.ResetConnectBackoff()
 	for s := p.conn.GetState(); s == connectivity.TransientFailure; s = p.conn.GetState() {
 		if !p.conn.WaitForStateChange(ctx, s) {

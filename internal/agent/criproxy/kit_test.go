@@ -55,7 +55,7 @@ func (wireCodec) Unmarshal(data mem.BufferSlice, v any) error {
 type runtime struct {
 	t      testing.TB
 	socket string
-	server *grpc.Server
+	stop   func()
 
 	mu         sync.Mutex // guards the fields below
 	sandboxes  map[string]*cri.PodSandbox
@@ -102,11 +102,11 @@ func (r *runtime) start() {
 		defer close(done)
 		_ = server.Serve(l)
 	}()
-	r.server = server
-	r.t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		server.Stop()
 		<-done
 	})
+	r.t.Cleanup(r.stop)
 }
 
 // on answers a method in another way.

@@ -416,7 +416,7 @@ func TestARuntimeThatRestartsIsFoundAgain(t *testing.T) {
 	if err := version(); err != nil {
 		t.Fatal(err)
 	}
-	rt.server.Stop()
+	rt.stop()
 	if err := version(); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a runtime: got %v, want Unavailable", err)
 	}

@@ -178,7 +178,9 @@ func (p *Proxy) serve(ctx context.Context, l net.Listener) error {
 		s.Stop() // streams of events never end by themselves
 		<-drained
 	}
-	<-served
+	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // which it is when it had not begun
+		return fmt.Errorf("serve %s: %w", p.o.Listen, err)
+	}
 	return nil
 }
 

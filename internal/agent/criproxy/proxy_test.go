@@ -112,7 +112,7 @@ func TestAStreamOfEventsDoesNotKeepTheProxy(t *testing.T) {
 
 func TestTheProxyListensOnlyWhenItKnowsTheRuntime(t *testing.T) {
 	rt := newRuntime(t)
-	rt.server.Stop()
+	rt.stop()
 	dir := folder(t)
 	o := criproxy.Options{Listen: filepath.Join(dir, "cri.sock"), Runtime: rt.socket, HooksDir: dir}
 	p, err := criproxy.New(o)
@@ -140,7 +140,7 @@ func TestTheProxyListensOnlyWhenItKnowsTheRuntime(t *testing.T) {
 	}
 
 	// And it ends while it waits.
-	rt.server.Stop()
+	rt.stop()
 	if p, err = criproxy.New(o); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,9 @@ func (s *Server) Run(ctx context.Context) error {
 	late := time.AfterFunc(drainLimit, g.Stop)
 	defer late.Stop()
 	g.GracefulStop()
-	<-served
+	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // which it is when it had not begun
+		return fmt.Errorf("hook server: serve %s: %w", s.o.Socket, err)
+	}
 	return nil
 }
 

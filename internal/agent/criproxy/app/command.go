@@ -52,7 +52,7 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.Run(c.Context(), func() { notify(os.Getenv("NOTIFY_SOCKET")) })
+			return p.Run(c.Context(), func() { notify(c.Context(), os.Getenv("NOTIFY_SOCKET")) })
 		},
 	}
 	addEndpoints(c.Flags(), &o)
@@ -86,17 +86,17 @@ func listenFor(listen, runtime string) string {
 }
 
 // notify tells systemd that the proxy listens, so that units that come after it may start.
-func notify(socket string) {
+func notify(ctx context.Context, socket string) {
 	if socket == "" {
 		return
 	}
-	conn, err := net.Dial("unixgram", socket)
+	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", socket)
 	if err == nil {
 		_, err = io.WriteString(conn, "READY=1")
 		_ = conn.Close()
 	}
 	if err != nil {
-		klog.Background().Error(err, "The service manager cannot be told that the proxy listens")
+		klog.FromContext(ctx).Error(err, "The service manager cannot be told that the proxy listens")
 	}
 }
 
@@ -126,7 +126,7 @@ func check(ctx context.Context, out io.Writer, o criproxy.Options) error {
 		return err
 	}
 	fmt.Fprintf(out, "ok    %s: %s\n", o.Listen, v)
-	found, err := criproxy.ReadRegistrations(o.HooksDir)
+	found, err := criproxy.ReadRegistrations(ctx, o.HooksDir)
 	for _, f := range found {
 		state := "ok   "
 		if !f.Answers {
@@ -148,7 +148,7 @@ func newUninstallCommand() *cobra.Command {
 	return newSetupCommand("uninstall", "Take the proxy out of the kubelet's way", setup.Setup.Uninstall)
 }
 
-func newSetupCommand(use, short string, do func(setup.Setup) ([]string, error)) *cobra.Command {
+func newSetupCommand(use, short string, do func(setup.Setup, context.Context) ([]string, error)) *cobra.Command {
 	var s setup.Setup
 	var o criproxy.Options
 	c := &cobra.Command{
@@ -157,7 +157,7 @@ func newSetupCommand(use, short string, do func(setup.Setup) ([]string, error)) 
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s.Listen, s.HooksDir = listenFor(o.Listen, o.Runtime), o.HooksDir
-			did, err := do(s)
+			did, err := do(s, c.Context())
 			for _, line := range did {
 				fmt.Fprintln(c.OutOrStdout(), line)
 			}

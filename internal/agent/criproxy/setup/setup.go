@@ -2,11 +2,11 @@ package setup
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,7 +41,7 @@ type Setup struct {
 // Install writes the drop-in and the registration where they are missing, and returns a line for each thing that it did and
 // that is left to do. Doing it again changes nothing. A registration that is there already is kept. The error names the
 // file.
-func (s Setup) Install() ([]string, error) {
+func (s Setup) Install(ctx context.Context) ([]string, error) {
 	listen, err := socket.Path(s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
@@ -65,7 +65,7 @@ func (s Setup) Install() ([]string, error) {
 	}
 	did = append(did, again...)
 	did = append(did, s.obstacles()...)
-	if !answers(filepath.Join(s.Root, listen)) {
+	if socket.Probe(ctx, filepath.Join(s.Root, listen)) != nil {
 		did = append(did, "to do: start tenon-runtime-proxy first: nobody listens on "+listen)
 	}
 	return append(did, "to do: restart the kubelet; running containers are not touched"), nil
@@ -73,7 +73,7 @@ func (s Setup) Install() ([]string, error) {
 
 // Uninstall removes what Install wrote, and returns a line for each thing that it did and that is left to do. Doing it
 // again changes nothing. What others wrote or changed is kept.
-func (s Setup) Uninstall() ([]string, error) {
+func (s Setup) Uninstall(context.Context) ([]string, error) {
 	if err := s.mayWrite(s.dropIn()); err != nil {
 		return nil, err
 	}
@@ -241,14 +241,4 @@ func flagsOf(words []string) map[string]string {
 		flags[name] = value
 	}
 	return flags
-}
-
-// answers reports whether somebody listens on a socket.
-func answers(path string) bool {
-	conn, err := net.Dial("unix", path)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close()
-	return true
 }

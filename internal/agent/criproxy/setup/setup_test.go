@@ -1,6 +1,7 @@
 package setup_test
 
 import (
+	"context"
 	"io/fs"
 	"net"
 	"os"
@@ -60,7 +61,7 @@ func tree(t *testing.T, s setup.Setup) map[string]string {
 
 func install(t *testing.T, s setup.Setup) []string {
 	t.Helper()
-	did, err := s.Install()
+	did, err := s.Install(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestInstallTwiceAndUninstallTwice(t *testing.T) {
 	for i, want := range [][]string{
 		{"removed: " + dropIn, "removed: " + registration, stop}, {"not there: " + dropIn, "not there: " + registration, stop},
 	} {
-		did, err := s.Uninstall()
+		did, err := s.Uninstall(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +133,7 @@ func TestWhatOthersWroteIsKept(t *testing.T) {
 	const custom = `{"remote-endpoint":"/run/other.sock","failure-policy":"Fail","runtime-hooks":["PreStartContainer"]}`
 	put(t, s, registration, custom)
 	install(t, s)
-	did, err := s.Uninstall()
+	did, err := s.Uninstall(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +141,8 @@ func TestWhatOthersWroteIsKept(t *testing.T) {
 		t.Errorf("the registration is %q, told %q, want it kept", got, did)
 	}
 	put(t, s, dropIn, "maxPods: 5\n")
-	for what, do := range map[string]func() ([]string, error){"install": s.Install, "uninstall": s.Uninstall} {
-		if _, err := do(); err == nil || !strings.Contains(err.Error(), dropIn) || !strings.Contains(err.Error(), "move it away") {
+	for what, do := range map[string]func(context.Context) ([]string, error){"install": s.Install, "uninstall": s.Uninstall} {
+		if _, err := do(t.Context()); err == nil || !strings.Contains(err.Error(), dropIn) || !strings.Contains(err.Error(), "move it away") {
 			t.Errorf("%s over a foreign drop-in: got %v, want an error with its name", what, err)
 		}
 	}
@@ -214,12 +215,12 @@ func listening(t *testing.T, s *setup.Setup) string {
 func TestPathsThatAreWrong(t *testing.T) {
 	s := node(t)
 	s.Listen = "cri.sock"
-	if _, err := s.Install(); err == nil || !strings.Contains(err.Error(), `listen: "cri.sock"`) {
+	if _, err := s.Install(t.Context()); err == nil || !strings.Contains(err.Error(), `listen: "cri.sock"`) {
 		t.Errorf("got %v, want an error about listen", err)
 	}
 	s = node(t)
 	s.AgentSocket = "tcp://x"
-	if _, err := s.Install(); err == nil || !strings.Contains(err.Error(), `agent-socket: "tcp://x"`) {
+	if _, err := s.Install(t.Context()); err == nil || !strings.Contains(err.Error(), `agent-socket: "tcp://x"`) {
 		t.Errorf("got %v, want an error about agent-socket", err)
 	}
 	if got := tree(t, s); len(got) != 0 {
@@ -227,7 +228,7 @@ func TestPathsThatAreWrong(t *testing.T) {
 	}
 	s = node(t)
 	put(t, s, "/etc/runtime", "a file in the way")
-	if _, err := s.Install(); err == nil || !strings.Contains(err.Error(), "/etc/runtime") {
+	if _, err := s.Install(t.Context()); err == nil || !strings.Contains(err.Error(), "/etc/runtime") {
 		t.Errorf("got %v, want an error about /etc/runtime", err)
 	}
 }

@@ -79,17 +79,24 @@ func vacate(ctx context.Context, path string) error {
 	case file.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("listen on %s: a file that is no socket is there", path)
 	}
-	limited, cancel := context.WithTimeout(ctx, connectLimit)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(limited, "unix", path)
-	if err == nil {
-		_ = conn.Close()
+	switch err := Probe(ctx, path); {
+	case err == nil:
 		return fmt.Errorf("listen on %s: another program listens there", path)
-	}
-	if !errors.Is(err, unix.ECONNREFUSED) {
+	case !errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return os.Remove(path)
+}
+
+// Probe returns nil when somebody listens on a socket, and at once why not otherwise.
+func Probe(ctx context.Context, path string) error {
+	limited, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(limited, "unix", path)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // longest is the longest path of a unix socket in bytes.
