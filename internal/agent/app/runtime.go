@@ -102,7 +102,7 @@ func (a *Agent) serveNRI(ctx context.Context) error {
 	}
 	log := klog.FromContext(ctx).WithName("nri")
 	client := nri.New(nri.Options{
-		Socket: a.o.NRISocket, Handler: a.service, Pushes: a.service, Ready: a.handlesContainers, Clock: a.o.Clock,
+		Socket: a.o.NRISocket, Handler: a.service, Pushes: a.service, Ready: a.service.Ready, Clock: a.o.Clock,
 		Connected: func(r nri.Runtime) {
 			log.Info("Connected to the container runtime", "runtime", r.Name, "version", r.Version)
 			a.transports.connect(r)
@@ -195,6 +195,13 @@ func (p *proxied) Update(ctx context.Context, c hook.Container, asked hook.Resou
 	return p.Handler.Update(ctx, c, asked)
 }
 
+// tried reports whether it is known how containers come by the agent.
+func (t *transports) tried() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.proxied || t.runtime != nil || t.lost != nil
+}
+
 // proxy notes that a proxy asks, and reports whether that is news.
 func (t *transports) proxy() (news bool) {
 	t.mu.Lock()
@@ -270,14 +277,6 @@ func (a *Agent) handled(path string) func(call string, d time.Duration) {
 	}
 }
 
-// handlesContainers reports whether the agent can answer a runtime.
-func (a *Agent) handlesContainers() bool {
-	a.mu.Lock()
-	err := a.applied
-	a.mu.Unlock()
-	return err == nil && a.service.Ready()
-}
-
 // whyDegraded says why LSE pods are to be refused; "" when they are not. Who is asked has a transport.
 func (a *Agent) whyDegraded() string {
 	if reason, text := a.transports.degradation(); reason != noTransport {
@@ -286,13 +285,15 @@ func (a *Agent) whyDegraded() string {
 	return ""
 }
 
-// tellDegraded keeps the condition EnforcementDegraded. An agent that writes no cpusets promises nothing.
+// tellDegraded keeps the condition EnforcementDegraded. An agent that writes no cpusets promises nothing; one that has not
+// tried to connect yet says nothing, so that a restart is no news, and neither does one that is asked in its own process.
 func (a *Agent) tellDegraded(ctx context.Context) error {
+	if a.o.NRISocket == "" && a.o.HookSocket == "" || a.o.NRISocket != "" && !a.transports.tried() {
+		return nil
+	}
 	reason, text := "", ""
-	if a.o.NRISocket != "" || a.o.HookSocket != "" {
-		if reason, text = a.transports.degradation(); !a.writes() {
-			reason, text = "", ""
-		}
+	if a.writes() {
+		reason, text = a.transports.degradation()
 	}
 	if reason == "" {
 		return a.conditions.set(ctx, EnforcementDegraded, false, "Enforced", "no container starts without the agent")
