@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
@@ -22,6 +21,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/dynamicpb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 )
 
 // methods are all that cri-api has, by full name.
@@ -201,7 +202,7 @@ func TestStatusAndDetailsPass(t *testing.T) {
 		cri.RuntimeService_Status_FullMethodName, cri.RuntimeService_GetContainerEvents_FullMethodName,
 		cri.RuntimeService_StartContainer_FullMethodName, cri.RuntimeService_RunPodSandbox_FullMethodName,
 	} {
-		want, err := status.New(codes.Code(42), "a code of tomorrow: ü").WithDetails(&errdetails.ErrorInfo{Reason: "r", Domain: "d"})
+		want, err := status.New(codes.Code(42), "a code of tomorrow: ü").WithDetails(&v1alpha1.HugepageLimit{PageSize: "2MB", Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
