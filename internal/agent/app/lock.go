@@ -37,10 +37,7 @@ func lock(root host.Root) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
+	_ = errors.Join(f.Truncate(0), writePID(f)) // whose it is helps to find it: a full disk is no reason not to work
 	return func() { f.Close() }, nil
 }
 

@@ -357,12 +357,23 @@ func (e *Engine) renumber(m *topo.Machine) {
 	}
 }
 
+// grantRecord stands for the checkpoint where files of the tree are named.
+const grantRecord = "the record of granted CPUs"
+
 // remember saves the grants of exclusive pods that run already: their allocation changed, or the checkpoint was lost.
+//
+// That they cannot be saved, as on a full disk, is told and tried again, and no error of the pass: the tree can be in order
+// all the same, and an agent that counted as not ready would leave the node to itself.
 func (p *pass) remember() {
 	for i := range p.items {
 		if it := &p.items[i]; !it.orphan && it.has && it.occupies() {
-			if err := p.e.remember(it.uid, p.grantOf(it)); err != nil {
-				p.errs = append(p.errs, err)
+			f := file{it.path, grantRecord}
+			if p.e.resting(f) {
+				continue
+			}
+			g := p.grantOf(it)
+			if err := p.e.remember(it.uid, g); err != nil {
+				p.e.failed(f, Record{UID: it.uid, Container: it.container, Want: g.CPUs}, err)
 				return
 			}
 		}
