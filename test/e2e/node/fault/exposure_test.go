@@ -12,11 +12,13 @@ import (
 
 // container is what a watch knows of a container.
 type container struct {
-	name string
+	name, pod string
 	// want is the set of a bound container; empty for one of a pool. withBE lets containers of the BE pool onto it.
 	want       cpuset.Set
 	withBE     bool
 	bestEffort bool
+	// follows: a runtime lets nobody decide about it before it starts, as with the container of a sandbox.
+	follows bool
 }
 
 func (c *container) bound() bool { return !c.want.IsEmpty() }
@@ -29,13 +31,26 @@ type place struct {
 
 // exposures keeps for how long containers were outside their sets. It is safe for concurrent use.
 type exposures struct {
-	mu      sync.Mutex // guards the fields below
-	since   map[string]time.Time
-	seen    map[string]bool
-	longest time.Duration
-	worst   string
+	mu    sync.Mutex // guards the fields below
+	since map[string]time.Time
+	seen  map[string]bool
+	// lost is about bound containers on other CPUs than theirs, crowded about others on the CPUs of bound ones.
+	lost, crowded exposure
 	// began are bound containers that were outside their set from the first moment on.
 	began []string
+	looks int
+}
+
+// exposure is the longest of a kind, with what it was.
+type exposure struct {
+	longest time.Duration
+	worst   string
+}
+
+func (x *exposure) take(d time.Duration, text string) {
+	if d >= x.longest {
+		x.longest, x.worst = d, text
+	}
 }
 
 func newExposures() *exposures {
@@ -53,10 +68,10 @@ func outside(places []place) map[string]string {
 			wrong[p.name] = fmt.Sprintf("%s runs on %v, want %v", p.name, p.cpus, p.want)
 		}
 		for _, other := range places {
-			if other.name == p.name || other.bestEffort && p.withBE {
+			if other.pod == p.pod || other.bestEffort && p.withBE || !other.cpus.Overlaps(&p.want) {
 				continue
 			}
-			if other.cpus.Overlaps(&p.want) {
+			if wrong[other.name] == "" {
 				wrong[other.name] = fmt.Sprintf("%s runs on %v, of which %s has %v", other.name, other.cpus, p.name, p.want)
 			}
 		}
@@ -69,30 +84,41 @@ func (e *exposures) look(now time.Time, places []place) {
 	wrong := outside(places)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	here := map[string]bool{}
+	e.looks++
 	for _, p := range places {
-		here[p.name] = true
-		if _, bad := wrong[p.name]; bad && p.bound() && !e.seen[p.name] {
+		if _, bad := wrong[p.name]; bad && p.bound() && !p.follows && !e.seen[p.name] {
 			e.began = append(e.began, wrong[p.name])
 		}
 		e.seen[p.name] = true
+		e.note(now, p.container, wrong[p.name])
 	}
-	for name, text := range wrong {
-		if _, known := e.since[name]; !known {
-			e.since[name] = now
-		}
-		if d := now.Sub(e.since[name]); d >= e.longest {
-			e.longest, e.worst = d, text
+	here := map[string]bool{}
+	for _, p := range places {
+		here[p.name] = true
+	}
+	for name := range e.since {
+		if !here[name] { // it has ended
+			delete(e.since, name)
 		}
 	}
-	for name, since := range e.since {
-		if _, still := wrong[name]; still {
-			continue
-		}
-		if d := now.Sub(since); d > e.longest { // it ended at some moment since the last look
-			e.longest, e.worst = d, name
-		}
-		delete(e.since, name)
+}
+
+// note takes what is wrong with one container; "" when nothing is.
+func (e *exposures) note(now time.Time, c *container, text string) {
+	kind := &e.crowded
+	if c.bound() && !c.follows {
+		kind = &e.lost
+	}
+	since, was := e.since[c.name]
+	switch {
+	case text == "" && was: // it ended at some moment since the last look
+		kind.take(now.Sub(since), c.name)
+		delete(e.since, c.name)
+	case text != "" && !was:
+		e.since[c.name] = now
+		kind.take(0, text)
+	case text != "":
+		kind.take(now.Sub(since), text)
 	}
 }
 
@@ -103,9 +129,9 @@ func (e *exposures) open() bool {
 	return len(e.since) > 0
 }
 
-// result returns the longest exposure with what it was, and the bound containers that began unenforced.
-func (e *exposures) result() (longest time.Duration, worst string, began []string) {
+// result returns the longest exposures, and the bound containers that began unenforced.
+func (e *exposures) result() (lost, crowded exposure, began []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.longest, e.worst, e.began
+	return e.lost, e.crowded, e.began
 }

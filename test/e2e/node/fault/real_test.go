@@ -1,0 +1,248 @@
+//go:build e2e_node
+
+package fault
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tenon-project/tenon/test/e2e/node/stage"
+)
+
+// kills is how often the agent is killed.
+const kills = 50
+
+// notPresent is what a runtime says of a container that must not start without the agent.
+const notPresent = "required plugin"
+
+func TestAgentKilledAtRandomMoments(t *testing.T) {
+	n := newRealNode(t, stage.ContainerdOptions{})
+	stop := n.churn()
+	n.more(2)
+	var away outage
+	var healed time.Duration
+	for i := range kills {
+		n.someMoment(400 * time.Millisecond)
+		n.agent.Kill()
+		away.begin()
+		must(t, n.agent.Restarted())
+		if i%5 == 4 { // else it is killed at any moment of its start
+			healed = max(healed, n.healed())
+			away.end()
+		}
+	}
+	stop()
+	n.awaitConnected()
+	refusals := n.refused(notPresent)
+	if refusals == 0 {
+		t.Error("no bound pod was held back while the agent was away: the moments are badly chosen")
+	}
+	figure{
+		fault: "agent killed", times: kills, mayCrowd: away.longest + period, healed: healed,
+		metric: "runtime_connected", event: fmt.Sprintf("%d starts refused: %s …", refusals, notPresent),
+	}.check(t, n.exposed)
+}
+
+func TestRuntimeRestarted(t *testing.T) {
+	n := newRealNode(t, stage.ContainerdOptions{})
+	stop := n.churn()
+	n.more(2)
+	const times = 5
+	var healed time.Duration
+	for range times {
+		n.someMoment(500 * time.Millisecond)
+		n.containerd.Kill()
+		n.event("NRIDisconnected")
+		n.containerd.Start()
+		began := time.Now()
+		n.awaitConnected()
+		n.healed()
+		healed = max(healed, time.Since(began))
+	}
+	stop()
+	lost := n.metricGrows(0, "tenon_agent_enforcement_failures_total", `code="NRIDisconnected"`)
+	figure{
+		fault: "runtime restarted", times: times, mayCrowd: period, healed: healed,
+		metric: fmt.Sprintf(`enforcement_failures{NRIDisconnected} %v`, lost), event: "NRIDisconnected",
+	}.check(t, n.exposed)
+}
+
+// TestNRISocketGone: an agent that cannot connect holds back who must not start without it, and keeps the others off.
+func TestNRISocketGone(t *testing.T) {
+	n := newRealNode(t, stage.ContainerdOptions{})
+	stop := n.churn()
+	n.more(1)
+	socket := n.s.NRISocket()
+	const times = 3
+	var away outage
+	var healed time.Duration
+	for range times {
+		must(t, os.Rename(socket, socket+".gone"))
+		n.agent.Kill()
+		away.begin()
+		n.agent.Start()
+		away.end()
+		n.metricGrows(0, "tenon_agent_enforcement_failures_total", `code="NRIDisconnected"`)
+		must(t, n.metricIs("tenon_agent_runtime_connected", 0))
+		n.awaitRefusal(notPresent)
+		must(t, os.Rename(socket+".gone", socket))
+		began := time.Now()
+		n.awaitConnected()
+		n.healed()
+		healed = max(healed, time.Since(began))
+	}
+	stop()
+	n.event("NRIDisconnected")
+	n.event("EnforcementDegraded")
+	figure{
+		fault: "NRI socket gone", times: times, mayCrowd: away.longest + period, healed: healed,
+		metric: "runtime_connected 0", event: "NRIDisconnected, EnforcementDegraded",
+	}.check(t, n.exposed)
+}
+
+// TestPluginTooSlow: the runtime drops an agent that does not answer in time. What it was asked about does not start.
+func TestPluginTooSlow(t *testing.T) {
+	n := newRealNode(t, stage.ContainerdOptions{RequestTimeout: 500 * time.Millisecond})
+	stop := n.churn()
+	n.more(1)
+	const times = 5
+	var away outage
+	var healed time.Duration
+	for range times {
+		n.someMoment(300 * time.Millisecond)
+		n.agent.Freeze()
+		away.begin()
+		n.awaitRefusal(notPresent) // the runtime has given the agent up
+		n.someMoment(time.Second)
+		n.agent.Thaw()
+		began := time.Now()
+		n.awaitConnected()
+		n.healed()
+		away.end()
+		healed = max(healed, time.Since(began))
+	}
+	stop()
+	n.event("NRIDisconnected")
+	lost := n.metricGrows(0, "tenon_agent_enforcement_failures_total", `code="NRIDisconnected"`)
+	figure{
+		fault: "plugin too slow", times: times, mayCrowd: away.longest + period, healed: healed,
+		metric: fmt.Sprintf("enforcement_failures{NRIDisconnected} %v", lost), event: "NRIDisconnected",
+	}.check(t, n.exposed)
+}
+
+// TestKubeletRestarted: a kubelet with the static policy tells every container its set once more after a restart, and it
+// knows nothing of bound pods.
+func TestKubeletRestarted(t *testing.T) {
+	n := newRealNode(t, stage.ContainerdOptions{})
+	stop := n.churn()
+	n.more(2)
+	const times = 20
+	updates := 0
+	for updates < times {
+		n.someMoment(200 * time.Millisecond)
+		for _, c := range n.all() {
+			if c.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs, CpuPeriod: 100_000, CpuQuota: 100_000}) == nil {
+				updates++ // the others have ended meanwhile
+			}
+		}
+	}
+	healed := n.healed()
+	stop()
+	calls := n.metricGrows(0, "tenon_agent_apply_seconds_count", `path="nri"`)
+	figure{
+		fault: "kubelet restarted", times: updates, mayCrowd: period, healed: healed,
+		metric: fmt.Sprintf("apply_seconds_count{nri} %v", calls), event: fmt.Sprintf("none: %d updates overridden", updates),
+	}.check(t, n.exposed)
+}
+
+func TestCgroupsChangedByHand(t *testing.T) {
+	n := newRealNode(t, stage.ContainerdOptions{})
+	stop := n.churn()
+	n.more(2)
+	const times = 20
+	changes := 0
+	for changes < times {
+		n.someMoment(200 * time.Millisecond)
+		for _, c := range n.all() {
+			if n.s.Cgroups().Write(c.Group, "cpuset.cpus", []string{allCPUs, boundCPU, sharedCPU}[n.random.IntN(3)]) == nil {
+				changes++
+			}
+		}
+	}
+	healed := n.healed()
+	stop()
+	drifts := n.metricGrows(0, "tenon_agent_drift_total", `kind="Drifted"`)
+	n.event("Drifted")
+	n.event("DriftRepaired")
+	figure{
+		fault: "cgroups changed by hand", times: changes, mayLose: period + slack, mayCrowd: period + slack, healed: healed,
+		metric: fmt.Sprintf("drift_total %v", drifts), event: "Drifted, DriftRepaired",
+	}.check(t, n.exposed)
+}
+
+// slack is what a pass over the tree itself may take on a busy machine.
+const slack = 500 * time.Millisecond
+
+// TestDiskFullUnderPods: grants that cannot be recorded are not given, and an agent that starts on a full disk works.
+func TestDiskFullUnderPods(t *testing.T) {
+	const state = "/var/lib/tenon-agent"
+	n := newRealNode(t, stage.ContainerdOptions{}, func() {
+		must(t, os.MkdirAll(state, 0o755))
+		must(t, syscall.Mount("tmpfs", state, "tmpfs", 0, "size=64k"))
+		t.Cleanup(func() { must(t, syscall.Unmount(state, syscall.MNT_DETACH)) })
+	})
+	stop := n.churn()
+	n.more(2)
+	const times = 3
+	var away outage
+	var healed time.Duration
+	for range times {
+		free := fill(t, state)
+		n.awaitRefusal("no space left")
+		n.agent.Kill()
+		away.begin()
+		n.agent.Start()
+		away.end()
+		free()
+		began := time.Now()
+		n.awaitConnected()
+		n.healed()
+		healed = max(healed, time.Since(began))
+		must(t, n.metricIs("tenon_agent_runtime_connected", 1))
+	}
+	stop()
+	n.event("EnforcementFailed")
+	figure{
+		fault: "disk full", times: times, mayCrowd: away.longest + period, healed: healed,
+		metric: "enforcement_failures{EnforcementFailed}", event: "EnforcementFailed",
+	}.check(t, n.exposed)
+}
+
+func TestSecondAgentOnTheNode(t *testing.T) {
+	n := newRealNode(t, stage.ContainerdOptions{})
+	stop := n.churn()
+	n.more(1)
+	const times = 5
+	text := fmt.Sprintf("another agent works on this machine: process %d", n.agent.PID())
+	for range times {
+		second := n.s.Run(stage.Command{Name: "second", Path: stage.Binary("tenon-agent"), Args: []string{
+			"run", "--node-name=" + n.node.Name, "--kubeconfig=" + n.s.AgentKubeconfig(n.plane, n.node), "--nri-socket=" + n.s.NRISocket(),
+			"--hook-socket=", "--cgroup-root=" + n.s.Group(), "--health-address=",
+		}})
+		<-second.Done()
+		if second.Err() == nil || !strings.Contains(second.Log(), text) {
+			t.Errorf("the second agent ended with %v and said %q, want %q in it", second.Err(), second.Log(), text)
+		}
+	}
+	healed := n.healed()
+	stop()
+	figure{
+		fault: "second agent", times: times, mayCrowd: period, healed: healed, metric: "–", event: "it ends and names the first",
+	}.check(t, n.exposed)
+}
