@@ -31,8 +31,10 @@ type resources struct {
 	pace pace
 	// busy counts the refusals in a row of a kubelet that is asked too often.
 	busy int
-	// disputed is what the kubelet's files said otherwise at the last comparison.
-	disputed string
+	// answers counts the good ones. disputed is what the kubelet's files said otherwise at the last comparison, first after
+	// the answer of number disputedAt.
+	answers, disputedAt int
+	disputed            string
 }
 
 // podResources is what the kubelet told of one pod. Invariant: it is not of another pod of that name.
@@ -119,6 +121,7 @@ func checkResources(r kubeletapi.Resources, m *topo.Machine) error {
 // take makes an answer to a question of a moment the view. A pod that the answer does not name, because it is not of that
 // moment or because the kubelet has just been restarted, keeps what the view had of it until it ends.
 func (r *resources) take(answer kubeletapi.Resources, pods []*corev1.Pod, at time.Time, node *corev1.Node) {
+	r.answers++
 	if len(answer.CPUs) > 0 { // before its managers have started a static kubelet tells none
 		r.cpus = answer.CPUs
 	}
@@ -314,12 +317,13 @@ func deviceIDs(devices []host.Device) []string {
 	return ids
 }
 
-// dispute returns what the view and the files have disagreed about at two comparisons in a row: one of them may just have
-// been a moment ahead.
+// dispute returns what the files have disagreed about with two answers in a row: one of them may just have been a moment
+// ahead of the other.
 func (r *resources) dispute(now string) string {
-	before := r.disputed
-	r.disputed = now
-	if now != before {
+	if now != r.disputed {
+		r.disputed, r.disputedAt = now, r.answers
+	}
+	if r.answers == r.disputedAt {
 		return ""
 	}
 	return now

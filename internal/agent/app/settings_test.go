@@ -690,3 +690,29 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 		})
 	})
 }
+
+// TestAnAnswerThatIsAMomentOldIsNoContradiction: files are read more often than the kubelet is asked.
+func TestAnAnswerThatIsAMomentOldIsNoContradiction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "arm64-1s")
+		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: has(4, 5)}}}}
+		w.ask(k)
+		w.label(annotation.TopologyMode, "Follow")
+		w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
+		w.create(started(pod("a", "", "2", "")))
+		w.run(func(*app.Agent) {
+			later(time.Minute)
+			w.create(pod("first", "LS", "1", "")) // the kubelet is asked
+			k.now(func() { k.resources.Pods[0].Containers = has() })
+			w.state(`{"policyName":"static","defaultCpuSet":"0-63","entries":{},"checksum":1}`)
+			for i := range 8 { // each is a look at the files, within a second
+				w.create(pod("later-"+string(rune('a'+i)), "LS", "1", ""))
+			}
+			later(time.Minute)
+			if got := w.message(app.StateContradictory); got != "" {
+				t.Errorf("told: %s", got)
+			}
+		})
+	})
+}
