@@ -101,6 +101,7 @@ func newManager() *cobra.Command {
 			CertFile:            serving.CertFile,
 			KeyFile:             serving.KeyFile,
 			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
+			RequireNRIPlugin:    true,
 			HealthAddress:       address(ports[datadir.ManagerHealth]),
 		})
 	})
