@@ -29,7 +29,7 @@ type Kernel interface {
 	Online(on bool) error
 }
 
-// ErrHandsOff: the machine is not the test's to change in this way. The story is left out.
+// ErrHandsOff is the answer of a machine that is not the test's to change in this way. The story is left out.
 var ErrHandsOff = errors.New("the machine is not the test's own")
 
 // Simulated is a Kernel over a simulated tree.

@@ -142,7 +142,7 @@ func (r *teller) equal(s step, get func() (string, error)) error {
 // line waits until a file has a line: some consequences take a kernel a moment.
 func (r *teller) line(s step) error {
 	r.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
 		got, err := r.k.Read(s.at, s.file)
 		if err != nil || slices.Contains(strings.Split(got, "\n"), s.text) {
 			return err
