@@ -44,7 +44,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }() // gone when it was renamed
 	if err := write(f); err != nil {
 		f.Close()
 		return err

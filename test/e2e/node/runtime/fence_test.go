@@ -64,7 +64,7 @@ func (p *plugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 	case callsBack:
 		u := &api.ContainerUpdate{}
 		u.SetContainerId(c.GetId())
-		u.SetLinuxCPUSetCPUs(shared)
+		u.SetLinuxCPUSetCPUs(allCPUs) // what it has: the runtime writes it late, when nobody waits any more
 		_, _ = p.stub.UpdateContainers([]*api.ContainerUpdate{u})
 	}
 	a := &api.ContainerAdjustment{}

@@ -18,7 +18,7 @@ func raiseLoopback() error {
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
-	defer syscall.Close(fd)
+	defer func() { _ = syscall.Close(fd) }()
 	const length = syscall.SizeofNlMsghdr + syscall.SizeofIfInfomsg
 	order := binary.NativeEndian
 	m := make([]byte, 0, length)

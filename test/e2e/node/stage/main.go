@@ -3,6 +3,7 @@
 package stage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -98,9 +99,9 @@ func enter(m Tests, n Needs) (int, error) {
 		return 1, err
 	}
 	_ = count.Close()
-	defer os.Remove(count.Name())
-	os.Setenv(countVariable, count.Name())
-	os.Setenv(groupVariable, cgroupfs.Name(os.Getpid()))
+	defer func() { _ = os.Remove(count.Name()) }()
+	export(countVariable, count.Name())
+	export(groupVariable, cgroupfs.Name(os.Getpid()))
 
 	before := look()
 	var code int
@@ -126,7 +127,7 @@ func enter(m Tests, n Needs) (int, error) {
 // runTests is what happens on the stage.
 func runTests(m Tests, n Needs) int {
 	err := errors.Join(os.RemoveAll(base), os.MkdirAll(base, 0o755), forgetAgent())
-	defer os.RemoveAll(base)
+	defer func() { _ = os.RemoveAll(base) }() // in memory, or in a machine that is thrown away
 	if err == nil && n.Plane {
 		var stop func()
 		if stop, err = startPlane(); err == nil {
@@ -162,7 +163,7 @@ func report(n Needs, code int, counted string) error {
 func unshare() (int, error) {
 	runtime.LockOSThread() // the kernel watches the thread that started the child
 	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd := exec.CommandContext(context.Background(), "/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), stageVariable+"="+first)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, os.Stdout, os.Stderr
@@ -190,7 +191,7 @@ func beFirst() int {
 		fmt.Fprintf(os.Stderr, "make the stage: %v\n", err)
 		return 1
 	}
-	os.Setenv(stageVariable, within)
+	export(stageVariable, within)
 	tests, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "start the tests: %v\n", err)
@@ -245,6 +246,13 @@ func group() string {
 	return cgroupfs.Name(os.Getpid())
 }
 
+// export hands a variable on to what this process starts.
+func export(name, value string) {
+	if err := os.Setenv(name, value); err != nil {
+		panic(err) // names are constants, values paths
+	}
+}
+
 // prepare finds tools and builds binaries, and hands on where they are.
 func prepare(n Needs) error {
 	root, rootErr := moduleRoot()
@@ -265,7 +273,7 @@ func prepare(n Needs) error {
 			return fmt.Errorf("a tool is missing (make node-tools): %w", err)
 		}
 	}
-	os.Setenv(toolsVariable, tools)
+	export(toolsVariable, tools)
 	if os.Getenv(binVariable) != "" || len(n.Binaries) == 0 {
 		return nil
 	}
@@ -273,7 +281,7 @@ func prepare(n Needs) error {
 		return fmt.Errorf("%s is not set: %w", binVariable, rootErr)
 	}
 	bin := filepath.Join(root, ".cache", "node", "bin")
-	os.Setenv(binVariable, bin)
+	export(binVariable, bin)
 	return build(root, bin, n.Binaries)
 }
 
@@ -286,7 +294,7 @@ func build(root, bin string, names []string) error {
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
 	}
-	cmd := exec.Command("go", args...)
+	cmd := exec.CommandContext(context.Background(), "go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if text, err := cmd.CombinedOutput(); err != nil {

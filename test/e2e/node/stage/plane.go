@@ -3,6 +3,7 @@
 package stage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -51,23 +52,27 @@ func startPlane() (stop func(), err error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(Binary("tenon"), "__join", "--data", planeDir, "--node", "nobody")
+	cmd := exec.CommandContext(context.Background(), Binary("tenon"), "__join", "--data", planeDir, "--node", "nobody")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	stop = func() { _ = cmd.Process.Kill(); <-ended }
+	ended := make(chan struct{})
+	var how error
+	go func() { how = cmd.Wait(); close(ended) }()
+	stop = func() {
+		_ = cmd.Process.Kill() // it may have ended
+		<-ended
+	}
 	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(pause) {
 		text, _ := os.ReadFile(log.Name())
 		if strings.HasSuffix(string(text), "\nready\n") {
 			return stop, os.WriteFile(filepath.Join(base, "plane.pid"), fmt.Append(nil, cmd.Process.Pid), 0o644)
 		}
 		select {
-		case err := <-ended:
-			return nil, fmt.Errorf("control plane: %w\n%s", errors.Join(errors.New("it ended"), err), text)
+		case <-ended:
+			return nil, fmt.Errorf("control plane: %w\n%s", errors.Join(errors.New("it ended"), how), text)
 		default:
 		}
 	}

@@ -31,18 +31,18 @@ const (
 
 // class returns the QoS class that a kubelet gives to a pod.
 func class(pod *corev1.Pod) corev1.PodQOSClass {
-	guaranteed, any := true, false
+	guaranteed, asked := true, false
 	for _, c := range podContainers(pod) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
-			any = any || !request.IsZero() || !limit.IsZero()
+			asked = asked || !request.IsZero() || !limit.IsZero()
 			if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
 				guaranteed = false
 			}
 		}
 	}
 	switch {
-	case !any:
+	case !asked:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed

@@ -3,6 +3,7 @@
 package stage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -50,7 +51,7 @@ func (s *Stage) run(c Command) (*Process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(c.Path, c.Args...)
+	p.cmd = exec.CommandContext(context.Background(), c.Path, c.Args...)
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	// A group of its own: an interrupt of the tests is theirs to handle.

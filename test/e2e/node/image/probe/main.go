@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -101,7 +102,8 @@ func burn() {
 	runtime.GOMAXPROCS(threads + 1)
 	for range threads {
 		go func() {
-			for {
+			for n := 1.0; n > 0; {
+				n = math.Sqrt(n + 1)
 			}
 		}()
 	}
