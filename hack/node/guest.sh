@@ -89,6 +89,7 @@ cp "$bin"/{containerd,containerd-shim-runc-v2,ctr,runc,kubelet} "$root/bin/"
 cp "$cni"/{bridge,host-local,loopback} "$root/opt/cni/bin/"
 cp "$images" "$root/images.tar"
 ln -s opt/cni/bin "$root/cni"
+ln -s ../run "$root/var/run"
 (cd "$here" && CGO_ENABLED=0 GOWORK=off "${GO:-go}" build -trimpath -buildvcs=false -ldflags '-s -w' -o "$root/bin/inside" ./test/e2e/node/guest/inside)
 modules "$root" overlay virtio_net veth bridge br_netfilter >"$root/etc/modules"
 used=$(du -sm "$root" | cut -f1)
