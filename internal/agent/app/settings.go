@@ -33,6 +33,8 @@ type settings struct {
 	source settingsSource
 	// inForce is config.Kubelet with the CPUs that the static policy keeps for itself.
 	inForce host.Kubelet
+	// settled is the source of inForce.
+	settled settingsSource
 	// asked is what of the Node says that another kubelet may run since; "" before the first answer.
 	asked string
 	pace  pace
@@ -67,7 +69,7 @@ const configFile = "var/lib/tenon-agent/kubelet.json"
 // begin returns the settings before the kubelet was asked.
 func begin(o *Options) settings {
 	if o.AskKubelet == nil {
-		return settings{source: fromFlag, config: kubeletapi.Config{Kubelet: o.Kubelet}, inForce: o.Kubelet}
+		return settings{source: fromFlag, config: kubeletapi.Config{Kubelet: o.Kubelet}, inForce: o.Kubelet, settled: fromFlag}
 	}
 	s := settings{source: fromKept}
 	var known bool
@@ -82,7 +84,7 @@ func begin(o *Options) settings {
 			s.source = fromFiles
 		}
 	}
-	s.inForce = s.config.Kubelet
+	s.inForce, s.settled = s.config.Kubelet, s.source
 	return s
 }
 
@@ -180,7 +182,8 @@ func (a *Agent) settle(ctx context.Context) {
 	old := s.inForce
 	changed := !reflect.DeepEqual(old, next)
 	s.inForce = next
-	source := s.source
+	source, before := s.source, s.settled
+	s.settled = source
 	a.mu.Unlock()
 	if !changed {
 		return
@@ -195,7 +198,9 @@ func (a *Agent) settle(ctx context.Context) {
 	a.engine.KubeletKeepsMemory(keepsMemory(next))
 	if policies(old) != policies(next) {
 		log.Info("The kubelet's settings", "node", a.o.Node, "were", policies(old), "are", policies(next), "source", source.String())
-		a.emitNode(report.Event{Reason: "KubeletSettingsChanged", Note: "the kubelet's settings are " + policies(next) + ", they were " + policies(old)})
+		if before == fromKubelet || before == fromKept { // else they are merely known now
+			a.emitNode(report.Event{Reason: "KubeletSettingsChanged", Note: "the kubelet's settings are " + policies(next) + ", they were " + policies(old)})
+		}
 	}
 	a.publish()
 }
