@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	authentication "k8s.io/api/authentication/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
