@@ -134,8 +134,16 @@ func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([
 	for uid := range lost {
 		s.o.Engine.Withdraw(uid)
 	}
+	alive := map[string]bool{}
+	for i := range containers {
+		alive[containers[i].Pod.ID] = alive[containers[i].Pod.ID] || !containers[i].Ended
+	}
 	for i := range pods {
-		s.o.Engine.Introduce(introduced(&pods[i]))
+		// Runtimes keep dead sandboxes: kubelets remove them a minute after their pod, which may be gone from the API by now.
+		// A living one without containers is introduced when it gets its first.
+		if alive[pods[i].ID] {
+			s.o.Engine.Introduce(introduced(&pods[i]))
+		}
 	}
 	for i := range containers {
 		c := &containers[i]

@@ -560,6 +560,30 @@ func TestAResynchronisationIsTheWholeTruth(t *testing.T) {
 	}
 }
 
+func TestADeadSandboxHoldsNoCPUs(t *testing.T) {
+	t.Parallel()
+	n := ready(t) // an agent that has just started: the API does not have these pods
+	dead, empty, lives := in(sandbox("a", "LSE", "6-7"), "c1"), sandbox("b", "LSR", "4-5"), in(sandbox("c", "LSE", "2-3"), "c3")
+	dead.Ended = true
+	lives.Running, lives.Has.CPUs = true, "2-3"
+	n.must(n.tree.MkdirAll("kubepods/burstable/podc/c3"))
+	n.must(n.tree.Write("kubepods/burstable/podc/c3", desired.CPUs, "2-3"))
+	_, err := n.tree.Spawn("kubepods/burstable/podc/c3")
+	n.must(err)
+	_, err = n.service.Sync(t.Context(), []hook.Pod{dead.Pod, empty, lives.Pod}, []hook.Container{dead, lives})
+	n.must(err)
+	n.must(n.engine.Verify())
+	if got := n.engine.View().SharedPool(); got != cpuset.MustParse("0-1,4-7") {
+		t.Errorf("the shared pool is %v, want 0-1,4-7: all but those of the pod that lives", got)
+	}
+	a, _, err := n.create(in(empty, "c2")) // a container makes its sandbox a living one
+	n.must(err)
+	want(t, "the CPUs of the sandbox's first container", a.CPUs, "4-5")
+	if got := n.engine.View().SharedPool(); got != cpuset.MustParse("0-1,6-7") {
+		t.Errorf("with that container the shared pool is %v, want 0-1,6-7", got)
+	}
+}
+
 func TestAnAgentThatWritesNoCPUSetsSaysNothing(t *testing.T) {
 	t.Parallel()
 	n := ready(t, func(n *node, _ *hook.Options) { n.writes = false })
