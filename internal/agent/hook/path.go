@@ -20,6 +20,9 @@ func groupOf(told string) string {
 	if prefix != "" {
 		id = prefix + "-" + id
 	}
+	if strings.Contains(id, "/") {
+		return "" // no unit has such a name
+	}
 	if slice == "" {
 		slice = "system.slice" // systemd's own default
 	}

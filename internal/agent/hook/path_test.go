@@ -1,6 +1,10 @@
 package hook
 
-import "testing"
+import (
+	"path"
+	"strings"
+	"testing"
+)
 
 func TestGroupsAreReadAsTheRuntimeNamesThem(t *testing.T) {
 	t.Parallel()
@@ -33,4 +37,18 @@ func TestGroupsAreReadAsTheRuntimeNamesThem(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzGroups: whatever a runtime tells, the group lies below the root of the tree.
+func FuzzGroups(f *testing.F) {
+	for _, told := range []string{"/kubepods/pod1/c", "kubepods-pod1.slice:crio:c", ":a:b", "../x", "a:../../b:c", "-.slice:::", "a-.slice:b"} {
+		f.Add(told)
+	}
+	f.Fuzz(func(t *testing.T, told string) {
+		for _, got := range []string{groupOf(told), PodGroup(told)} {
+			if got != "" && (path.IsAbs(got) || path.Clean(got) != got || got == ".." || strings.HasPrefix(got, "../")) {
+				t.Errorf("%q gives %q, want a group below the root", told, got)
+			}
+		}
+	})
 }
