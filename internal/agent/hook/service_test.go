@@ -627,3 +627,22 @@ func BenchmarkCreate(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkStart: the last gate, which reads the kernel: of one group for a shared container, of all for an exclusive one.
+func BenchmarkStart(b *testing.B) {
+	for name, c := range map[string]hook.Container{"shared": in(sandbox("x", "LS", ""), "x1"), "exclusive": in(sandbox("x", "LSE", "6-7"), "x1")} {
+		b.Run(name+"/pods=250", func(b *testing.B) {
+			n := ready(b)
+			for i := range 250 {
+				n.must(n.run(in(sandbox(fmt.Sprint("p", i), "LS", ""), fmt.Sprint("c", i))))
+			}
+			n.must(n.run(c))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := n.service.Start(b.Context(), c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
