@@ -271,7 +271,7 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 			SetCondition: a.conflicts.of("Numatopology"), Clock: a.o.Clock,
 		})
 	}
-	if err := a.pods.SetTransform(withoutManagedFields); err != nil {
+	if err := a.pods.SetTransform(lean); err != nil {
 		return err
 	}
 	if _, err := handle(a.pods, a.keepPod, a.dropPod); err != nil {
@@ -301,11 +301,4 @@ func (a *Agent) watchVersion(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-}
-
-func withoutManagedFields(obj any) (any, error) {
-	if pod, ok := obj.(*corev1.Pod); ok {
-		pod.ManagedFields = nil
-	}
-	return obj, nil
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inspect"
@@ -87,7 +90,10 @@ func (f *common) options(kubeconfig string) (Options, error) {
 	if err != nil {
 		return o, err
 	}
-	if o.Client, err = kubernetes.NewForConfig(config); err != nil {
+	// Protobuf is half the size of JSON and leaves less garbage; custom resources are JSON all the same.
+	typed := rest.CopyConfig(config)
+	typed.AcceptContentTypes, typed.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
+	if o.Client, err = kubernetes.NewForConfig(typed); err != nil {
 		return o, err
 	}
 	o.Dynamic, err = dynamic.NewForConfig(config)
@@ -125,6 +131,12 @@ func serveAgent(ctx context.Context, o Options, address string) error {
 	}
 	defer stop()
 	klog.FromContext(ctx).Info("Agent starts", "node", o.Node, "root", o.Root.Path(), "mode", a.Mode(), "version", o.Version)
+	collectOften()
+	var shrunk sync.WaitGroup
+	defer shrunk.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shrunk.Go(func() { shrinkOnce(ctx, clock.RealClock{}, a.Ready) })
 	return a.Run(ctx)
 }
 

@@ -52,6 +52,7 @@ func TestSizeWithManyPods(t *testing.T) {
 	wait(t, window)
 	used := float64(ticks(t, m.agent.PID())-before) / ticksPerSecond / time.Since(began).Seconds() * 100
 	rss := resident(t, m.agent.PID(), "VmRSS")
+	t.Logf("anonymous %.1f MiB, of files %.1f MiB", mib(resident(t, m.agent.PID(), "RssAnon")), mib(resident(t, m.agent.PID(), "RssFile")))
 	peak := resident(t, m.agent.PID(), "VmHWM")
 	table.add("RSS of the agent, 250 pods (peak)", "–", fmt.Sprintf("%.1f MiB (%.1f MiB)", mib(rss), mib(peak)), "≤ 40 MiB")
 	table.add("CPU of the agent while nothing changes, over a minute", "–", fmt.Sprintf("%.2f %%", used), "≤ 0.5 %")

@@ -34,6 +34,8 @@ const (
 const (
 	// period is the time between two passes of the agent over the whole tree: what a fault may cost.
 	period = time.Second
+	// slack is what a pass over the tree itself may take on a busy machine.
+	slack = 500 * time.Millisecond
 	// look is the pause between two looks at all sets.
 	look = 2 * time.Millisecond
 	// retry is a kubelet's pause before it tries again; shorter, so that more happens.
