@@ -228,6 +228,7 @@ func TestFindings(t *testing.T) {
 		"a broken file of CRI-O":         {crio("[crio.nri\n"), "1.34.2", "nri", Fail, []string{"/etc/crio/crio.conf.d/10-nri.conf:1:"}},
 		"CRI-O with another driver":      {crio("[crio.runtime]\ncgroup_manager = \"cgroupfs\"\n"), "1.34.2", "cgroup-driver", Warn, []string{`cgroup_manager = "systemd"`}},
 		"no runtime":                     {with(containerd, "-", "proc/70/cmdline", "-"), "", "runtime-version", Unknown, []string{"neither containerd nor CRI-O"}},
+		"another socket":                 {with("run/containerd/containerd.sock", "-", "run/x.sock", socket, containerd, goodContainerd+"[grpc]\naddress = '/run/x.sock'\n"), "2.4.2", "runtime-version", OK, []string{"/run/x.sock"}},
 		"a runtime that is silent":       {with("run/containerd/containerd.sock", "-"), "", "runtime-version", Unknown, []string{"nobody answers"}},
 		"a kubelet's file that is torn":  {with(kubelet, "cpuManagerPolicy: [\n"), "2.4.2", "kubelet-config", Fail, []string{"yaml: line 1"}},
 		"a policy that is unknown":       {with(kubelet, goodKubelet+"cpuManagerPolicy: dynamic\n"), "2.4.2", "kubelet-config", Fail, []string{"cpuManagerPolicy", `"dynamic"`, "none, static"}},

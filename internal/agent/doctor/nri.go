@@ -32,7 +32,7 @@ func VersionFinding(where, name, version string) Finding {
 func (m *machine) runtimeVersion() []Finding {
 	const check = "runtime-version"
 	r := m.runtime
-	where := strings.Join(sockets()[r.name], ", ")
+	where := strings.Join(r.sockets(), ", ")
 	switch {
 	case r.name == "":
 		return []Finding{unknown(check, below(containerdFile)+", "+below(crioDir), "neither containerd nor CRI-O is found")}

@@ -25,7 +25,8 @@ type runtimeFiles struct {
 	version string
 	asked   error
 
-	format      int64 // of containerd's file
+	socket      string // where the files say that the runtime listens; "" for its default
+	format      int64  // of containerd's file
 	nriOn       bool
 	nriSet      bool // the files say whether; else it depends on the release
 	nriWhere    string
@@ -69,6 +70,14 @@ func sockets() map[string][]string {
 	}
 }
 
+// sockets are where the runtime may listen.
+func (r *runtimeFiles) sockets() []string {
+	if r.socket != "" {
+		return []string{r.socket}
+	}
+	return sockets()[r.name]
+}
+
 func (m *machine) readRuntime() runtimeFiles {
 	var r runtimeFiles
 	p, containerd := m.running("containerd")
@@ -101,7 +110,7 @@ func (m *machine) askRuntime(r *runtimeFiles) {
 	if m.o.AskRuntime == nil {
 		return
 	}
-	for _, socket := range sockets()[r.name] {
+	for _, socket := range r.sockets() {
 		if !m.has(socket, fs.ModeSocket) {
 			continue
 		}
@@ -188,6 +197,7 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 	if v, ok := all["version"].(int64); ok {
 		r.format = v
 	}
+	r.socket = all.at("grpc").text("address")
 	plugins := all.at("plugins")
 	nri := plugins.at(nriTable)
 	off, said := nri.truth("disable")
@@ -292,6 +302,7 @@ func (m *machine) readCRIO() runtimeFiles {
 	if len(r.files) > 0 {
 		r.driverWhere = strings.Join(r.files, ", ")
 	}
+	r.socket = all.at("crio", "api").text("listen")
 	nri := all.at("crio", "nri")
 	r.nriWhere = "[crio.nri] of " + r.driverWhere
 	if on, set := nri.truth("enable_nri"); set {
