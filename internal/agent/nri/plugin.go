@@ -149,8 +149,10 @@ func (p *plugin) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	return p.step(ctx, "RunPodSandbox", pod, func(ctx context.Context) error { return p.o.Handler.RunPod(ctx, podOf(pod)) })
 }
 
-// StopPodSandbox implements stub.StopPodInterface. The sandbox is gone when it is removed.
-func (p *plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+// StopPodSandbox implements stub.StopPodInterface. All of it has ended by then; kubelets remove it a minute later.
+func (p *plugin) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	return p.step(ctx, "StopPodSandbox", pod, func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
+}
 
 // RemovePodSandbox implements stub.RemovePodInterface.
 func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {

@@ -55,6 +55,7 @@ func TestAContainerIsMadeWithWhatWasDecided(t *testing.T) {
 	r.end(p, b)
 	eventually(t, "the pool grows", func() bool { return r.cpus(shared) == "0-7" })
 	eventually(t, "the runtime hears of it", func() bool { return r.told("c1") == "0-7" })
+	r.remove(p)
 }
 
 func TestAnUpdateOfTheKubeletIsOverridden(t *testing.T) {

@@ -263,7 +263,7 @@ func (r *runtime) resize(p *api.PodSandbox, b *box, asked *api.LinuxResources) e
 	return r.nri.PostUpdateContainer(ctx, &api.PostUpdateContainerRequest{Pod: p, Container: b.Container})
 }
 
-// end stops and removes a container and its pod.
+// end stops a pod and its container, and removes the container. Kubelets remove the sandbox later.
 func (r *runtime) end(p *api.PodSandbox, b *box) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -278,8 +278,15 @@ func (r *runtime) end(p *api.PodSandbox, b *box) {
 	must(r.t, r.tree.Kill(pause))
 	must(r.t, r.tree.Rmdir(pause))
 	must(r.t, r.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: p}))
-	must(r.t, r.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: p}))
 	delete(r.boxes, b.Id)
+}
+
+// remove removes a sandbox that has ended.
+func (r *runtime) remove(p *api.PodSandbox) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	must(r.t, r.nri.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: p}))
 	delete(r.pods, p.Id)
 }
 
