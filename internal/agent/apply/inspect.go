@@ -63,14 +63,13 @@ func (e *Engine) Inspect(uid string) ([]Sight, error) {
 // see reads the files of one group.
 func (e *Engine) see(m *topo.Machine, s *Sight, uid string, t desired.Table) {
 	byFile := map[string]Seen{}
-	leaf := false
 	for _, row := range t.Rows {
 		if row.Path == s.Path {
 			byFile[row.File] = Seen{File: row.File, Wanted: true, Want: row.Value, Cause: row.Cause, AtCreation: row.AtCreation}
 		}
 	}
 	e.mu.Lock()
-	leaf = e.leaves[s.Path] != nil
+	leaf := e.leaves[s.Path] != nil
 	e.mu.Unlock()
 	if _, wanted := byFile[desired.CPUs]; leaf && !wanted {
 		unwanted := Seen{File: desired.CPUs}
