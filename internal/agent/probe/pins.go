@@ -115,12 +115,13 @@ func StateUID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// startedBefore reports whether a container of the pod started before t.
+// startedBefore reports whether a container of the pod started before t, or in its second: the API tells whole seconds, and
+// a pod that runs is not moved.
 func startedBefore(pod *corev1.Pod, t time.Time) bool {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for _, s := range statuses {
 			for _, at := range []time.Time{runningSince(s.State), runningSince(s.LastTerminationState)} {
-				if !at.IsZero() && at.Before(t) {
+				if !at.IsZero() && !at.After(t) {
 					return true
 				}
 			}

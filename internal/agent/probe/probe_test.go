@@ -353,6 +353,9 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		pinned bool
 	}{
 		"a pod that started before the take-over": {probe.Own, func(*corev1.Pod) {}, true},
+		"a pod that started in the same second": {probe.Own, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(since)
+		}, true},
 		"a pod that started after it": {probe.Own, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(since.Add(time.Hour))
 		}, false},
