@@ -20,12 +20,19 @@ not_run() { # LEVEL WHY
   [ -z "$need" ] || failed=1
 }
 
-# tree names the content of the repository, with what is not committed; nothing outside of a clone.
+# tree names the content of the repository with what is not committed; nothing outside of a clone. Nothing is written to
+# the clone.
 tree() {
-  local index
-  index=$(mktemp -u)
-  GIT_INDEX_FILE=$index git add -A >/dev/null 2>&1 && GIT_INDEX_FILE=$index git write-tree 2>/dev/null
-  rm -f "$index"
+  local own
+  git rev-parse --git-dir >/dev/null 2>&1 || return 0
+  own=$(mktemp -d)
+  cp "$(git rev-parse --git-path index)" "$own/index" 2>/dev/null
+  (
+    GIT_ALTERNATE_OBJECT_DIRECTORIES=$(realpath "$(git rev-parse --git-path objects)")
+    export GIT_INDEX_FILE=$own/index GIT_OBJECT_DIRECTORY=$own/objects GIT_ALTERNATE_OBJECT_DIRECTORIES
+    mkdir "$own/objects" && git add -A && git write-tree
+  ) 2>/dev/null
+  rm -rf "$own"
 }
 
 # why_not says why namespaces and cgroups cannot be made here; nothing where they can.
