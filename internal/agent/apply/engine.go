@@ -324,9 +324,10 @@ func (e *Engine) input() (desired.Input, bool) {
 	if in.View.Machine() == nil {
 		return in, false
 	}
+	loose := e.loose(in.View)
 	byPod := make(map[string][]desired.Leaf, len(e.pods))
 	for _, l := range e.leaves {
-		byPod[l.uid] = append(byPod[l.uid], desired.Leaf{Path: l.path, Container: l.container})
+		byPod[l.uid] = append(byPod[l.uid], desired.Leaf{Path: l.path, Container: l.container, Loose: loose[l]})
 	}
 	in.Pods = make([]desired.Pod, 0, len(e.pods))
 	for uid, p := range e.pods {
@@ -338,6 +339,32 @@ func (e *Engine) input() (desired.Input, bool) {
 		in.Pods = append(in.Pods, d)
 	}
 	return in, true
+}
+
+// loose returns the leaves of pods that the kubelet pinned which are none of what it pinned: sandboxes, which it gives no
+// CPUs, and containers that it lets share. Only a runtime that tells of containers tells them from containers to which the
+// kubelet is about to give their CPUs; without one nothing is loose, and what such groups can run on is not granted to
+// anybody. The caller holds mu.
+func (e *Engine) loose(v *ledger.View) map[*leaf]bool {
+	pins := desired.Pinned(v)
+	if len(pins) == 0 {
+		return nil
+	}
+	told := map[string]bool{} // pods of which the runtime tells
+	for _, l := range e.leaves {
+		told[l.uid] = told[l.uid] || l.container != ""
+	}
+	out := map[*leaf]bool{}
+	for _, l := range e.leaves {
+		cpus, pinned := pins[l.uid]
+		if !pinned || !told[l.uid] || l.phase != started || !l.kernel.known || !l.kernel.populated {
+			continue
+		}
+		if l.container == "" || l.kernel.cpus.IsEmpty() || !l.kernel.cpus.SubsetOf(&cpus) {
+			out[l] = true
+		}
+	}
+	return out
 }
 
 // wake marks that there is something to do.

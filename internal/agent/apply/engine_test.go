@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/local/kernel"
@@ -401,6 +402,56 @@ func BenchmarkReconcile(b *testing.B) {
 			}
 			if len(w.writes) > 0 {
 				b.Fatalf("nothing changed, and yet: %v", w.writes)
+			}
+		})
+	}
+}
+
+// A kubelet gives the sandbox of a pod that it pins no CPUs: it can run on all of them, those of later pods among them.
+func TestSandboxesOfPinnedPodsMakeRoom(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		told bool // a runtime tells of containers
+		want map[string]string
+		err  error
+	}{
+		"where a runtime tells of containers, loose groups are on the shared pool": {
+			told: true, want: map[string]string{"app": "2,8", "sandbox": "0-1,3,6-7,9-11", "sidecar": "0-1,3,6-7,9-11"},
+		},
+		"without one, nobody gets what they could run on": {
+			want: map[string]string{"app": "2,8", "sandbox": "0-11", "sidecar": "0-11"}, err: apply.ErrHandOverPending,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.engine.SetFacts(ledger.Facts{
+				Machine: smallMachine(t), MinSharedCPUs: -1, Kubelet: ledger.Kubelet{Static: true},
+				Pins: []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("2,8")}},
+			})
+			r.engine.Update(desired.Pod{Pinnable: true, Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pinned", Role: qos.SharedPool}})
+			groups := map[string]apply.Container{}
+			for leaf, cpus := range map[string]string{"app": "2,8", "sandbox": "0-11", "sidecar": "0-11"} {
+				c := apply.Container{PodUID: "pinned", Name: leaf, PodGroup: "kubepods/podpinned", Group: "kubepods/podpinned/" + leaf}
+				groups[leaf] = c
+				r.must(r.wire.MkdirAll(c.Group))
+				r.must(r.wire.Tree.Write(c.Group, desired.Mems, "0"))
+				r.must(r.wire.Tree.Write(c.Group, desired.CPUs, cpus))
+				_, err := r.wire.Spawn(c.Group)
+				r.must(err)
+				if tt.told && leaf != "sandbox" {
+					r.engine.Know(c, false)
+				}
+			}
+			r.complete()
+			r.must(r.engine.Verify())
+			if err := r.run(r.bind("x", qos.Exclusive, "4-5")); !errors.Is(err, tt.err) {
+				t.Errorf("the exclusive pod starts with %v, want %v", err, tt.err)
+			}
+			for leaf, want := range tt.want {
+				if got := r.cpus(groups[leaf]); got != want {
+					t.Errorf("%s has %q, want %q", leaf, got, want)
+				}
 			}
 		})
 	}

@@ -284,7 +284,7 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 	in, _ := e.input()
 	leaves := e.sortedLeaves()
 	p := &pass{e: e, m: m, view: in.View, items: make([]item, 0, len(leaves)), focus: focus}
-	kstatic := desired.PinnedUIDs(in.View)
+	kstatic, loose := desired.Pinned(in.View), e.loose(in.View)
 	for _, l := range leaves {
 		if l.kernel.vanished {
 			continue
@@ -292,8 +292,11 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 		it := item{leaf: l, phase: l.phase}
 		if owner := e.pods[l.uid]; owner != nil {
 			it.role, it.orphan = owner.Entry.Role, owner.orphan != known
-			if owner.Pinnable && kstatic[l.uid] {
+			if _, pinned := kstatic[l.uid]; pinned && owner.Pinnable {
 				it.role = qos.KubeletPinned
+			}
+			if loose[l] && it.role == qos.KubeletPinned {
+				it.role = qos.SharedPool
 			}
 		}
 		p.items = append(p.items, it)

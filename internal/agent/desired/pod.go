@@ -38,6 +38,9 @@ type Leaf struct {
 	Path string
 	// Container is its name; "" for a sandbox.
 	Container string
+	// Loose: the pod is one that the kubelet pinned, and this group is none of what it pinned: the sandbox, or a container
+	// that shares CPUs. Nobody else keeps it off CPUs that others have for themselves.
+	Loose bool
 }
 
 // Pod is one pod on the machine, with the groups that it has.

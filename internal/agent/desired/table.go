@@ -113,7 +113,7 @@ type decider struct {
 	system  pool
 	quota   string // file
 	lifted  string
-	kstatic map[string]bool
+	kstatic map[string]cpuset.Set
 }
 
 // pool is a set with its text, which is formatted once.
@@ -129,21 +129,21 @@ func newDecider(in Input) *decider {
 	d.be = d.pool(in.View.BEPool())
 	d.system = d.pool(in.View.Facts().System.Intersect(m.Online()))
 	d.quota, d.lifted = in.Dialect.Quota()
-	d.kstatic = PinnedUIDs(in.View)
+	d.kstatic = Pinned(in.View)
 	return d
 }
 
-// PinnedUIDs returns the UIDs of the pods that the account says the kubelet pinned; nil when there are none.
-func PinnedUIDs(v *ledger.View) map[string]bool {
+// Pinned returns the CPUs of the pods that the account says the kubelet pinned, by UID; nil when there are none.
+func Pinned(v *ledger.View) map[string]cpuset.Set {
 	pins := v.Facts().Pins
 	if len(pins) == 0 {
 		return nil
 	}
-	uids := make(map[string]bool, len(pins))
+	cpus := make(map[string]cpuset.Set, len(pins))
 	for _, pin := range pins {
-		uids[pin.UID] = true
+		cpus[pin.UID] = pin.CPUs
 	}
-	return uids
+	return cpus
 }
 
 func (d *decider) pool(s cpuset.Set) pool { return pool{s, d.m.FormatList(s)} }
@@ -154,15 +154,17 @@ type verdict struct {
 	cause      Cause
 	touch      bool
 	liftsQuota bool
+	// kubelets: the pod's CPUs are the kubelet's decision. Its loose groups are on the shared pool all the same.
+	kubelets bool
 }
 
 func (d *decider) decide(p *Pod) (verdict, why.Reason) {
-	if p.Pinnable && d.kstatic[p.Entry.UID] {
-		return verdict{}, why.Reason{}
+	if _, pinned := d.kstatic[p.Entry.UID]; p.Pinnable && pinned {
+		return verdict{kubelets: true}, why.Reason{}
 	}
 	switch p.Entry.Role {
 	case qos.KubeletPinned:
-		return verdict{}, why.Reason{}
+		return verdict{kubelets: true}, why.Reason{}
 	case qos.Exclusive, qos.ExclusiveWithBE:
 		return d.exclusive(p)
 	case qos.BEPool:
@@ -219,7 +221,12 @@ func (d *decider) rows(to []Row, p *Pod, v verdict) []Row {
 	if v.liftsQuota && p.Cgroup != "" {
 		to = append(to, Row{Path: p.Cgroup, File: d.quota, Value: d.lifted, UID: uid, Cause: QuotaLifted})
 	}
+	loose, _ := give(d.shared, SharedPool) // the zero verdict where the pool is empty
 	for _, leaf := range p.Leaves {
+		v := v
+		if v.kubelets && leaf.Loose {
+			v = loose
+		}
 		if v.touch {
 			to = append(to, Row{
 				Path: leaf.Path, File: CPUs, Value: v.text, CPUs: v.set, UID: uid,
