@@ -1,0 +1,91 @@
+package system
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/internal/agent/inspect"
+)
+
+// TestExplainShowsWhatSomebodyDidToACgroup writes another set into the cgroup of a pod, as a person would by hand: explain
+// shows the difference, and after the agent's next look that it was there.
+func TestExplainShowsWhatSomebodyDidToACgroup(t *testing.T) {
+	l := up(t, 1, "--machine", "arm64-1s")
+	ctx := t.Context()
+	waitFor(t, time.Minute, "the namespace's service account", func() error {
+		_, err := l.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	_, err := l.client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "bound", Labels: map[string]string{"koordinator.sh/qosClass": "LSR"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "app", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
+		}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// app returns what explain says of the container's cpuset.
+	app := func() (inspect.Group, inspect.Value, error) {
+		var answer struct {
+			Actual *inspect.Pod `json:"actual"`
+			Notes  []string     `json:"notes"`
+		}
+		text, err := l.explain("-o", "json")
+		if err == nil {
+			err = json.Unmarshal(text, &answer)
+		}
+		if err != nil || answer.Actual == nil {
+			return inspect.Group{}, inspect.Value{}, fmt.Errorf("no actual: %w, %v", err, answer.Notes)
+		}
+		for _, g := range answer.Actual.Groups {
+			for _, v := range g.Values {
+				if g.Container == "app" && v.File == "cpuset.cpus" {
+					return g, v, nil
+				}
+			}
+		}
+		return inspect.Group{}, inspect.Value{}, fmt.Errorf("no cpuset of the container: %+v", answer.Actual)
+	}
+	var group inspect.Group
+	waitFor(t, time.Minute, "the container on its CPUs", func() error {
+		g, v, err := app()
+		if group = g; err == nil && (v.State != inspect.Matches || v.Got != "0-3") {
+			err = fmt.Errorf("%+v", v)
+		}
+		return err
+	})
+
+	if err := os.WriteFile(filepath.Join(group.Path, "cpuset.cpus"), []byte("0-63\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, time.Minute, "the drift and its repair to be told", func() error {
+		g, v, err := app()
+		if err == nil && (v.State != inspect.Matches || g.Drift == nil || g.Drift.Got != "0-63" || g.Drift.Repaired == nil) {
+			err = fmt.Errorf("%+v, drift %+v", v, g.Drift)
+		}
+		return err
+	})
+	text, err := l.explain()
+	for _, want := range []string{"app: cpuset.cpus 0-3, as wanted (CPUs of the pod's allocation)", group.Path, `somebody set cpuset.cpus to "0-63" instead of "0-3", set back `} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%v: no %q in\n%s", err, want, text)
+		}
+	}
+}
+
+// explain runs the command line about the pod bound.
+func (l *local) explain(args ...string) ([]byte, error) {
+	return exec.Command(os.Getenv("TENON_BIN"), append([]string{"explain", "bound", "--kubeconfig", filepath.Join(l.dir, "kubeconfig")}, args...)...).Output()
+}
