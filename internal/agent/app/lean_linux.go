@@ -41,6 +41,7 @@ func isFixed() bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	return f.Type == elf.ET_EXEC
+	fixed := f.Type == elf.ET_EXEC
+	_ = f.Close() // it was only read
+	return fixed
 }

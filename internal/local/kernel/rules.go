@@ -118,6 +118,8 @@ func (v2) attach(g *group) error {
 	return nil
 }
 
+// open: a kernel lets a group with tasks enable cpu and cpuset alone; container runtimes and kubelets enable all, and so
+// that is refused here too.
 func (v2) open(g *group) error {
 	if len(g.tasks) > 0 && g.parent != nil {
 		return errBusy

@@ -158,7 +158,7 @@ func taskStories() []Story {
 		{"groups that enabled controllers hold no tasks, and groups with tasks enable none", v2, []step{
 			{do: spawn, at: "p", want: syscall.EBUSY},
 			{do: spawn, at: "p/c", text: "t"},
-			{do: write, at: "p/c", file: subtreeControl, text: "+cpuset", want: syscall.EBUSY},
+			{do: write, at: "p/c", file: subtreeControl, text: "+memory", want: syscall.EBUSY},
 			{do: write, at: "p/c", file: subtreeControl, text: "+nonsense", want: syscall.EINVAL},
 		}},
 		{"below a group that enables nothing there are no files of controllers", v2, []step{

@@ -351,20 +351,19 @@ func (n *node) stat(group, key string) int {
 	return 0
 }
 
-// burn lets the container's process work on all CPUs until it has used so many clock ticks.
-func (n *node) burn(c *container, ticks int) {
+// burn lets the container's process work on all CPUs until it has used so many clock ticks, and returns how many it has.
+func (n *node) burn(c *container, ticks int) (used int) {
 	n.t.Helper()
 	began := n.ticks(c)
-	if began == 0 {
-		_, err := here.tasks[c.pid].say("burn")
-		n.must(err)
-	}
+	_, err := here.tasks[c.pid].say("burn")
+	n.must(err)
 	n.must(eventually(func() error {
-		if used := n.ticks(c) - began; used < ticks {
+		if used = n.ticks(c) - began; used < ticks {
 			return fmt.Errorf("the process has used %d clock ticks, want %d", used, ticks)
 		}
 		return nil
 	}))
+	return used
 }
 
 // ticks is the CPU time that a container's process has used, in hundredths of a second.
@@ -394,13 +393,13 @@ func TestQuotaThrottlesAndALiftedOneDoesNot(t *testing.T) {
 		t.Errorf("the bound pod was throttled in %d periods although its quota is lifted", throttled)
 	}
 	n.must(here.Kill(bound.group))
-	n.burn(shared, 10)
+	used := n.burn(shared, 10)
 	periods, throttled := n.stat(shared.group, "nr_periods"), n.stat(shared.group, "nr_throttled")
 	if throttled == 0 {
 		t.Errorf("a quota of a fifth of a CPU did not throttle in %d periods", periods)
 	}
 	// A period allows 2 ticks; what was begun in a slice may be paid for in the next two.
-	if used := n.ticks(shared); used > 2*(periods+2) {
+	if used > 2*(periods+2) {
 		t.Errorf("%d ticks were used in %d periods of 2", used, periods)
 	}
 }
