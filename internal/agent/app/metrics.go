@@ -19,6 +19,7 @@ type Metrics struct {
 	// connected and slow are about container runtimes.
 	connected *metrics.GaugeVec
 	slow      *metrics.CounterVec
+	machines  *metrics.Counter
 	age       *ages
 }
 
@@ -55,13 +56,18 @@ func newMetrics() *Metrics {
 			Help:           "Calls of a container runtime that took longer than 50 ms, by path and call.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path", "call"}),
+		machines: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "tenon_agent_machine_changes_total",
+			Help:           "Times that CPUs or NUMA nodes came or went while the agent ran.",
+			StabilityLevel: metrics.ALPHA,
+		}),
 		age: newAges(),
 	}
 }
 
 // Register makes the metrics known to a registry, those that count at zero.
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
-	register(m.apply, m.drift, m.failures, m.writes, m.connected, m.slow)
+	register(m.apply, m.drift, m.failures, m.writes, m.connected, m.slow, m.machines)
 	registerCollector(m.age)
 	for _, path := range []string{pathNRI, pathCRI, pathReconcile} {
 		m.apply.WithLabelValues(path)

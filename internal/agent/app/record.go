@@ -182,6 +182,7 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	a.machine, a.presence = machine, presence
 	a.mu.Unlock()
 	if !machine.Equal(old) {
+		a.o.Shared.Metrics.machines.Inc()
 		a.emitNode(topologyChanged(old, machine))
 		a.publish()
 	}

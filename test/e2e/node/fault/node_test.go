@@ -335,7 +335,7 @@ func (n *simNode) metric(name string) float64 {
 func valueOf(t testing.TB, text, name string) float64 {
 	t.Helper()
 	for line := range strings.Lines(text) {
-		if series, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && series+"}" == name {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
 			number, err := strconv.ParseFloat(value, 64)
 			must(t, err)
 			return number

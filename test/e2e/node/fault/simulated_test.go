@@ -146,9 +146,13 @@ func TestCPUTakenOffline(t *testing.T) {
 		})
 		n.expect(bound, "4-5")
 		n.expect(single, "6")
+		changes := n.metric("tenon_agent_machine_changes_total")
+		if changes != 2 {
+			n.t.Errorf("%v changes of the machine are counted, want 2", changes)
+		}
 		n.check(figure{
 			fault: fmt.Sprintf("CPUs taken offline (simulated %v)", d), times: 2, healed: healed,
-			metric: "condition writes, drift_total", event: "TopologyChanged",
+			metric: fmt.Sprintf("machine_changes_total %v", changes), event: "TopologyChanged, AllocationUnusable",
 		})
 	})
 }
