@@ -113,9 +113,13 @@ type given struct {
 	memory map[string]int64 // bytes by the list of NUMA nodes that give them together
 }
 
+func (n *node) podResourcesSocket() string {
+	return filepath.Join(n.kubeletDir(), "pod-resources", "kubelet.sock")
+}
+
 // podResources asks the kubelet, by pod name and container.
 func (n *node) podResources(ctx context.Context) (map[string]map[string]given, error) {
-	conn, err := grpc.NewClient("unix://"+filepath.Join(n.kubeletDir(), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+n.podResourcesSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}

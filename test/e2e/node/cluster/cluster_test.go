@@ -110,6 +110,7 @@ func (w *world) play(t *testing.T, c combination) (o outcome) {
 	begun := time.Now()
 	defer func() { o.took = time.Since(begun) }()
 	n := newNode(t, w, c.name, c.machine)
+	o.differences = n.compareSettings(t)
 	for number, wave := range c.waves {
 		if number > 0 {
 			n.deleteEveryOther(t)
@@ -120,15 +121,15 @@ func (w *world) play(t *testing.T, c combination) (o outcome) {
 		}
 		o.differences = append(o.differences, n.settle(t)...)
 		o.differences = append(o.differences, n.agree(t)...)
+		n.count(t, &o)
 		if len(o.differences) > 0 {
 			break // what follows from a difference is no other one
 		}
 	}
-	n.count(t, &o)
 	return o
 }
 
-// count counts what became of the pods that are there at the end.
+// count counts what became of the pods that are there.
 func (n *node) count(t *testing.T, o *outcome) {
 	t.Helper()
 	for _, p := range n.pods(t) {

@@ -9,12 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -106,8 +109,22 @@ func (n *node) startKubelet(t testing.TB) {
 	})
 }
 
-// settingsOf is what a machine's kubelet runs with as the agent is to read it from the kubelet: the version is the Node's.
-func settingsOf(k host.Kubelet) host.Kubelet {
-	k.Version = ""
-	return k
+// compareSettings compares what the agent reads of the kubelet with the configuration that the kubelet was started with.
+func (n *node) compareSettings(t testing.TB) []string {
+	t.Helper()
+	obj, err := n.w.client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
+	check(t, err)
+	got, err := n.ask(t.Context(), obj)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	want := kubeletapi.Config{
+		Kubelet: n.machine.Kubelet, EvictionHard: n.config.EvictionHard, CgroupRoot: n.group, CgroupDriver: host.Cgroupfs,
+		RuntimeEndpoint: n.config.ContainerRuntimeEndpoint,
+	}
+	want.Kubelet.Version = "" // the Node tells it
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		return []string{"settings read from /configz (-written +read):\n" + diff}
+	}
+	return nil
 }

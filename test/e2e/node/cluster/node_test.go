@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -47,6 +48,8 @@ type node struct {
 	kubelet *stage.Process
 	tree    tree
 
+	// ask is how the agent asks for the kubelet's settings: with its own credential.
+	ask       func(context.Context, *corev1.Node) (kubeletapi.Config, error)
 	agent     *app.Agent
 	stopAgent func()
 }
@@ -94,9 +97,6 @@ func (n *node) newTree() tree {
 	}
 }
 
-// podRoot is the group below which the kubelet puts pods, as a path in the tree of cgroups.
-func (n *node) podRoot() string { return strings.TrimPrefix(path.Join(n.group, "kubepods"), "/") }
-
 // startAgent runs the agent in this process, with its own credential.
 func (n *node) startAgent(t testing.TB) {
 	t.Helper()
@@ -129,11 +129,17 @@ func (n *node) agentOptions(t testing.TB) app.Options {
 	check(t, err)
 	objects, err := dynamic.NewForConfig(config)
 	check(t, err)
+	asks, err := kubeletapi.NewClient(kubeletapi.ClientOptions{Node: n.name, Root: n.root, API: config})
+	check(t, err)
+	n.ask = asks.Config
 	return app.Options{
 		Node: n.name, Root: n.root, Arch: n.machine.Arch(), Version: "test", Client: client, Dynamic: objects,
-		Kubelet: n.machine.Kubelet, Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
-		Cgroup: n.tree, CgroupRoots: []string{n.podRoot()}, Resync: 2 * time.Second,
-		NRISocket: n.w.NRISocket(),
+		AskKubelet: n.ask, WatchKubelet: true,
+		AskResources: func(ctx context.Context) (kubeletapi.Resources, error) {
+			return kubeletapi.AskResources(ctx, n.podResourcesSocket())
+		},
+		Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
+		Cgroup:   n.tree, CgroupRoot: n.group, Resync: 2 * time.Second, NRISocket: n.w.NRISocket(),
 	}
 }
 

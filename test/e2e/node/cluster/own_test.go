@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
@@ -36,8 +37,8 @@ func (n *node) compareOwn(ctx context.Context, pods []corev1.Pod) []string {
 		n.compareLeaf(l, w, differ)
 	}
 	for i := range pods {
-		if p := &pods[i]; p.Status.Phase == corev1.PodRunning && seen[string(p.UID)] < 1+len(p.Spec.Containers) {
-			differ("%s runs, and has %d groups with a process", title(p), seen[string(p.UID)])
+		if p := &pods[i]; p.Status.Phase == corev1.PodRunning && seen[desired.NodeUID(p)] < 1+len(p.Spec.Containers) {
+			differ("%s runs, and has %d groups with a process", title(p), seen[desired.NodeUID(p)])
 		}
 	}
 	n.comparePools(ctx, pools, differ)
@@ -78,7 +79,7 @@ func (n *node) wanted(pods []corev1.Pod, differ func(string, ...any)) (map[strin
 			differ("%s asked for %d CPUs and was given %s", title(p), asked, status.CPUSet)
 		}
 		taken = taken.Union(own)
-		exclusive[string(p.UID)] = own
+		exclusive[desired.NodeUID(p)] = own
 		all.shared = all.shared.Minus(own)
 		if p.Labels[annotation.QoSClass] == "LSE" {
 			all.be = all.be.Minus(own)
@@ -93,7 +94,7 @@ func (n *node) wanted(pods []corev1.Pod, differ func(string, ...any)) (map[strin
 		w := wanted{pod: p, cpus: all.shared}
 		status := n.status(p, differ)
 		class := p.Labels[annotation.QoSClass]
-		switch own, binds := exclusive[string(p.UID)]; {
+		switch own, binds := exclusive[desired.NodeUID(p)]; {
 		case binds:
 			w.cpus = own
 		case class == "LSE" || class == "LSR":
@@ -106,7 +107,7 @@ func (n *node) wanted(pods []corev1.Pod, differ func(string, ...any)) (map[strin
 			}
 		}
 		w.mems = n.memoryNodes(status)
-		want[string(p.UID)] = w
+		want[desired.NodeUID(p)] = w
 	}
 	return want, all
 }

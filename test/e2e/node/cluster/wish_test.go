@@ -45,13 +45,23 @@ func (d drawer) pods(m machine.Description, follow bool) [][]wish {
 	}
 	var waves [][]wish
 	for _, n := range []int{6, 4} {
-		var wave []wish
-		for range n {
+		wave := []wish{d.first(cpus, follow)}
+		for len(wave) < n {
 			wave = append(wave, draw(cpus))
 		}
 		waves = append(waves, wave)
 	}
 	return waves
+}
+
+// first draws the pod that comes first: it finds room for CPUs of its own.
+func (d drawer) first(cpus int, follow bool) wish {
+	w := wish{kind: "integer", boxes: []box{{cpu: d.whole(cpus / 4), memory: "64Mi"}}}
+	if !follow {
+		w.class = pick(d, "LSE", "LSR")
+		w.kind = w.class
+	}
+	return w
 }
 
 func (d drawer) whole(most int) string { return fmt.Sprint(d.between(1, max(1, most))) }
