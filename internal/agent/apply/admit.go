@@ -23,8 +23,13 @@ func (e *Engine) Admit(ctx context.Context, c Container, cpus string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		// A pass that fails elsewhere says nothing about this container: the check comes after it.
-		err := e.verify("")
+		// A pass that fails elsewhere says nothing about this container: the check comes after it. As in Start, only who is to
+		// be alone needs to know what everybody has.
+		pass := e.reconcile
+		if e.Binds(c.PodUID) {
+			pass = e.verify
+		}
+		err := pass("")
 		if errors.Is(err, ErrNotReady) {
 			return &Blocked{c, ErrNotReady, notReady}
 		}
