@@ -4,7 +4,6 @@ package guest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -266,7 +265,7 @@ func undisturbed(t *testing.T, n *node, r *residents, name string, restart func(
 func churn(t *testing.T, n *node) {
 	t.Helper()
 	const rounds = 3
-	script(t, n.guest, "rm -f /tmp/enough; setsid inside watch --until /tmp/enough >/tmp/watched 2>&1 </dev/null &")
+	n.watch(t)
 	for i := range rounds {
 		var names []string
 		for j, class := range []string{"LSE", "LS", "LSR"} {
@@ -277,11 +276,7 @@ func churn(t *testing.T, n *node) {
 		n.running(t, names...)
 		n.remove(t, names...)
 	}
-	text := script(t, n.guest, "touch /tmp/enough; while pidof inside | grep -q ' '; do sleep 0.1; done; cat /tmp/watched")
-	var w wire.Watched
-	if err := json.Unmarshal([]byte(text), &w); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	w := n.watched(t)
 	for _, problem := range w.Problems {
 		t.Error(problem)
 	}
