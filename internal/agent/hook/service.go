@@ -217,16 +217,24 @@ func (s *Service) Create(_ context.Context, c Container) (Answer, []Update, erro
 	return a, s.shrinking(c.UID, a.CPUs), nil
 }
 
-// decide returns the rows of a container.
+// decide returns the rows of a container that is to be created.
 func (s *Service) decide(c *Container) ([]desired.Row, error) {
 	if !s.o.Writes() {
 		return nil, nil
 	}
-	d := introduced(&c.Pod)
-	s.o.Engine.Introduce(d)
-	if err := s.refuseDegraded(c, d); err != nil {
+	pod := introduced(&c.Pod)
+	if err := s.refuseDegraded(c, pod); err != nil {
 		return nil, err
 	}
+	return s.rows(c, pod)
+}
+
+// rows returns the rows of a container of a pod.
+func (s *Service) rows(c *Container, pod desired.Pod) ([]desired.Row, error) {
+	if !s.o.Writes() {
+		return nil, nil
+	}
+	s.o.Engine.Introduce(pod)
 	if !s.o.Engine.Ready() {
 		return nil, &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrNotReady, Detail: "the agent does not know the machine and all its pods yet"}
 	}
@@ -325,7 +333,7 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 
 // Update implements Handler.
 func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answer, error) {
-	rows, err := s.decide(&c)
+	rows, err := s.rows(&c, introduced(&c.Pod))
 	if err != nil {
 		return Answer{}, s.judge(&c, err)
 	}

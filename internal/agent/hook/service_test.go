@@ -312,6 +312,17 @@ func TestLSEPodsNeedFences(t *testing.T) {
 	}
 }
 
+func TestAnLSEPodThatRunsIsUpdatedWithoutFences(t *testing.T) {
+	t.Parallel()
+	n := ready(t)
+	lse := in(sandbox("a", "LSE", "6-7"), "c1")
+	n.must(n.run(lse))
+	n.degraded = "the runtime does not check required plugins any more"
+	got, err := n.service.Update(t.Context(), lse, hook.Resources{CPUs: "0-7"})
+	n.must(err)
+	want(t, "cpus", got.CPUs, "6-7")
+}
+
 func TestUpdatesOfTheKubeletUndoNothing(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
