@@ -201,6 +201,9 @@ func (e *Engine) Introduce(p desired.Pod) {
 	p.Leaves = nil
 	old := e.pods[p.Entry.UID]
 	if old != nil && old.orphan == known && !(old.introduced && old.gone) {
+		if old.Cgroup == "" {
+			old.Cgroup = p.Cgroup // the API does not tell
+		}
 		return
 	}
 	if old != nil && p.Cgroup == "" {

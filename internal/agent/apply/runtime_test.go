@@ -119,24 +119,32 @@ func TestWhatTheRuntimeTellsOfAPodGivesWayToTheAPI(t *testing.T) {
 
 func TestANewSandboxIsLookedAtWithoutALookAtTheWholeTree(t *testing.T) {
 	t.Parallel()
-	r, moved := newRigIn(t)
-	r.must(r.engine.Verify())
-	pod := entryOf("a", qos.SharedPool, "")
-	pod.Cgroup = "kubepods/poda"
-	r.engine.Introduce(pod)
-	r.engine.Update(entryOf("x", qos.Exclusive, "0-1"))
-	r.spawnIn("kubepods/poda/sandbox", "0-11")
-	lists := 0
-	r.wire.before = func(op kernel.Op, _, _ string) error {
-		if op == kernel.OpList {
-			lists++
-		}
-		return nil
-	}
-	r.engine.Visit("a")
-	r.must(r.engine.Reconcile())
-	if got := moved["kubepods/poda/sandbox"]; got != "2-11" || lists != 1 {
-		t.Errorf("the sandbox has %q after %d lists, want 2-11 after one", got, lists)
+	for name, toldByAPI := range map[string]bool{"the API has told of its pod": true, "the runtime alone has": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, moved := newRigIn(t)
+			r.must(r.engine.Verify())
+			pod := entryOf("a", qos.SharedPool, "")
+			if toldByAPI {
+				r.engine.Update(pod)
+			}
+			pod.Cgroup = "kubepods/poda"
+			r.engine.Introduce(pod)
+			r.engine.Update(entryOf("x", qos.Exclusive, "0-1"))
+			r.spawnIn("kubepods/poda/sandbox", "0-11")
+			lists := 0
+			r.wire.before = func(op kernel.Op, _, _ string) error {
+				if op == kernel.OpList {
+					lists++
+				}
+				return nil
+			}
+			r.engine.Visit("a")
+			r.must(r.engine.Reconcile())
+			if got := moved["kubepods/poda/sandbox"]; got != "2-11" || lists != 1 {
+				t.Errorf("the sandbox has %q after %d lists, want 2-11 after one", got, lists)
+			}
+		})
 	}
 }
 
