@@ -174,6 +174,29 @@ func with(pairs ...string) map[string]string {
 	return files
 }
 
+func without(files map[string]string, name string) map[string]string {
+	delete(files, name)
+	return files
+}
+
+// FuzzRuntimeFiles: whatever stands in the files, they are judged.
+func FuzzRuntimeFiles(f *testing.F) {
+	f.Add(goodContainerd, goodKubelet)
+	f.Add("version = '3'\nimports = 1\nplugins = [1]\n", "cpuManagerPolicy: {a: b}\n")
+	f.Add("imports = ['config.toml', '../../../x']\n[plugins.'io.containerd.nri.v1.nri']\ndisable = 'no'\ndefault_validator = 3\n", "failCgroupV1: yes\nreservedSystemCPUs: 1e9\n")
+	f.Fuzz(func(t *testing.T, runtime, kubelet string) {
+		files := map[string]string{"etc/containerd/config.toml": runtime, "var/lib/kubelet/config.yaml": kubelet}
+		if runtime == socket || kubelet == socket {
+			return
+		}
+		for _, finding := range Machine(Options{Root: lay(t, files)}) {
+			if finding.Check == "" || finding.Status != OK && finding.Status != Unknown && (finding.Why == "" || finding.Remedy == "") {
+				t.Fatalf("%+v", finding)
+			}
+		}
+	})
+}
+
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	const containerd, kubelet, cpus = "etc/containerd/config.toml", "var/lib/kubelet/config.yaml", "var/lib/kubelet/cpu_manager_state"
@@ -197,7 +220,8 @@ func TestFindings(t *testing.T) {
 		"a kernel that says nothing":     {with("proc/sys/kernel/osrelease", "-"), "2.4.2", "kernel", Unknown, []string{"cannot be read"}},
 		"a release that is none":         {with("proc/sys/kernel/osrelease", "next"), "2.4.2", "kernel", Unknown, []string{`"next" is no release`}},
 		"no cpuset controller":           {with("sys/fs/cgroup/cgroup.controllers", "cpu memory"), "2.4.2", "cgroup", Fail, []string{"v2 with cpu memory", "controller cpuset"}},
-		"cgroup v1 and a new kubelet":    {v1(""), "2.4.2", "cgroup", Fail, []string{"v1", "failCgroupV1: false in /var/lib/kubelet/config.yaml"}},
+		"cgroup v1 and a new kubelet":    {without(v1(""), "proc/80/cmdline"), "2.4.2", "cgroup", Fail, []string{"v1", "failCgroupV1: false in /var/lib/kubelet/config.yaml"}},
+		"cgroup v1 and an old kubelet":   {v1(""), "2.4.2", "cgroup", Warn, []string{"from 1.35 on refuse"}},
 		"cgroup v1 that is allowed":      {v1("failCgroupV1: false\n"), "2.4.2", "cgroup", Warn, []string{"about to drop"}},
 		"containerd before validators":   {good(), "2.1.4", "runtime-version", Warn, []string{"containerd 2.1.4", "--allow-degraded-enforcement", "2.2 or newer"}},
 		"containerd 1.7 without a word":  {with(containerd, "version = 2\n"), "1.7.27", "nri", Fail, []string{"off", "disable = false"}},

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,11 +75,12 @@ func (m *machine) cgroupV1() Finding {
 	f := ok("cgroup", below("sys/fs/cgroup/cpuset"), "v1")
 	k := m.kubelet
 	fails := k.failCgroupV1 == nil || *k.failCgroupV1
+	_, runs := m.running("kubelet")
 	switch {
-	case k.err == nil && k.known && fails && k.minor() >= 35:
-		return f.because(Fail, fmt.Sprintf("a kubelet of release 1.%d does not start on cgroup v1 unless it is told to", k.minor()),
+	case k.usable() && fails && !runs:
+		return f.because(Fail, "a kubelet from 1.35 on does not start on cgroup v1 unless it is told to",
 			"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or set failCgroupV1: false in "+k.where)
-	case k.err == nil && k.known && !fails:
+	case k.usable() && !fails:
 		return f.because(Warn, "it works, but Kubernetes and containerd are about to drop cgroup v1",
 			"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
 	}

@@ -21,7 +21,6 @@ type kubeletFile struct {
 	err          error  // why it cannot be used
 	config       kubeletapi.Config
 	failCgroupV1 *bool
-	version      string // of the process' binary, where something tells it
 }
 
 // kubeletFiles are where kubelets have their configuration when no process tells.
@@ -104,16 +103,6 @@ func (k *kubeletFile) parse(fields table) error {
 	}
 	k.config, err = kubeletapi.ParseConfig(answer)
 	return err
-}
-
-// defaultMinor is assumed where nothing tells the kubelet's release.
-const defaultMinor = 36
-
-func (k *kubeletFile) minor() int {
-	if v, ok := twoNumbers(k.version); ok {
-		return v[1]
-	}
-	return defaultMinor
 }
 
 func (m *machine) kubeletConfig() []Finding {

@@ -334,6 +334,10 @@ func TestResize(t *testing.T) {
 			old: newPod(class("LSR"), onNode, podLevel("2")), pod: newPod(class("LSR"), onNode, podLevel("4")),
 			refusals: []string{"spec.resources: cpu of a bound pod cannot be resized"},
 		},
+		"CPUs for the pod as a whole appear": {
+			old: newPod(class("LSR"), onNode), pod: newPod(class("LSR"), onNode, podLevel("4")),
+			refusals: []string{"spec.resources: cpu of a bound pod cannot be resized"},
+		},
 		"CPU of an LSR pod of class mid": {old: newPod(class("LSR"), band("koord-mid"), onNode), pod: newPod(class("LSR"), onNode, cpu("2"))},
 	}
 	for name, tt := range tests {

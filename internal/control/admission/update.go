@@ -95,10 +95,15 @@ func Resize(pod, old *corev1.Pod) Answer {
 			a.sameCPU("spec.containers", i, &pod.Spec.Containers[i].Resources, &old.Spec.Containers[i].Resources)
 		}
 	}
-	if old.Spec.Resources != nil && pod.Spec.Resources != nil {
-		a.sameCPUAt("spec.resources", pod.Spec.Resources, old.Spec.Resources)
-	}
+	a.sameCPUAt("spec.resources", orNone(pod.Spec.Resources), orNone(old.Spec.Resources))
 	return a
+}
+
+func orNone(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
+	if r == nil {
+		return &corev1.ResourceRequirements{}
+	}
+	return r
 }
 
 // holdsCPUs reports whether a pod has exclusive CPUs, or will get some.

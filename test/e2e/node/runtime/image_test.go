@@ -3,14 +3,17 @@
 package runtime
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/agent/doctor"
+	"github.com/tenon-project/tenon/internal/agent/inspect"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -38,11 +43,57 @@ func TestTheAgentWorksAsItsDaemonSetRunsIt(t *testing.T) {
 	w.wants(pool, shared)
 	w.never(bound, exclusive)
 
+	w.inspects("bound", bound.Group, exclusive)
+	w.isWell()
+
 	// By NRI the runtime writes. What somebody else changes, the agent itself has to write.
 	if err := w.s.Cgroups().Write(bound.Group, "cpuset.cpus", allCPUs); err != nil {
 		t.Fatal(err)
 	}
 	w.wants(bound, exclusive)
+}
+
+// inspects checks what the agent says of the only container of a pod.
+func (w *world) inspects(name, group, cpus string) {
+	w.Helper()
+	text, err := w.ask(inspect.Path("default", name))
+	if err != nil {
+		w.Fatal(err)
+	}
+	var p inspect.Pod
+	if err := json.Unmarshal(text, &p); err != nil {
+		w.Fatalf("%v in %s", err, text)
+	}
+	for _, g := range p.Groups {
+		for _, v := range g.Values {
+			if strings.HasSuffix(g.Path, group) && v.File == "cpuset.cpus" && v.Got == cpus && v.Effective == cpus && v.State == inspect.Matches {
+				return
+			}
+		}
+	}
+	w.Errorf("%s is not told to be on CPUs %s: %s", group, cpus, text)
+}
+
+// isWell asks doctor about runtime and agent, as somebody does who is logged in on the node.
+func (w *world) isWell() {
+	w.Helper()
+	text, err := exec.CommandContext(w.Context(), stage.Binary("tenon-agent"), "doctor", "-o", "json").Output()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) { // something may fail that the stage does not have
+		w.Fatal(err)
+	}
+	var d doctor.Diagnosis
+	if err := json.Unmarshal(text, &d); err != nil {
+		w.Fatalf("%v in %s", err, text)
+	}
+	got := map[string]doctor.Finding{}
+	for _, f := range d.Findings {
+		got[f.Check] = f
+	}
+	for _, check := range []string{"kernel", "runtime-version", "nri", "nri-validator", "nri-socket", "writers", "agent"} {
+		if got[check].Status != doctor.OK {
+			w.Errorf("doctor finds %+v, want %s to be ok", got[check], check)
+		}
+	}
 }
 
 // runDaemonSet runs the pod of the agent's DaemonSet and waits until it is ready and the runtime asks it.
@@ -95,19 +146,33 @@ func (w *world) runDaemonSet() {
 func (w *world) awaitReady(probe *corev1.HTTPGetAction) {
 	w.Helper()
 	stage.Await(w, "the agent in its container", func() error {
-		request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, fmt.Sprintf("http://%s:%s%s", probe.Host, probe.Port.String(), probe.Path), nil)
-		if err != nil {
-			return err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		if answer.StatusCode != http.StatusOK {
-			err = errors.New(answer.Status)
-		}
-		return errors.Join(err, answer.Body.Close())
+		_, err := w.ask(probe.Path)
+		return err
 	})
+	if at := probe.Host + ":" + probe.Port.String(); at != healthAddress {
+		w.Errorf("the probe asks %s, want %s", at, healthAddress)
+	}
+}
+
+// healthAddress is where the agent of the DaemonSet answers.
+const healthAddress = "127.0.0.1:10271"
+
+// ask asks the agent over HTTP.
+func (w *world) ask(target string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://"+healthAddress+target, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return text, err
 }
 
 // importImage packs the agent and gives the image to the runtime.
