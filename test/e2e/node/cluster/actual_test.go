@@ -26,7 +26,7 @@ type leaf struct {
 	uid, id string
 	virtual fold.Set // "" is what the parent has
 	log     []fold.Entry
-	real    string // cpuset.cpus in the kernel
+	kernel  string // cpuset.cpus
 	allowed []string
 }
 
@@ -59,9 +59,9 @@ func (n *node) leaves() ([]leaf, error) {
 
 func (n *node) leaf(dir string) (l leaf, alive bool, err error) {
 	l = leaf{id: filepath.Base(dir), uid: strings.TrimPrefix(filepath.Base(filepath.Dir(dir)), "pod")}
-	pids, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if err != nil || strings.TrimSpace(string(pids)) == "" {
-		return l, false, nil // it has ended
+	pids, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // one that is gone has none
+	if strings.TrimSpace(string(pids)) == "" {
+		return l, false, nil
 	}
 	record, _, err := n.w.store.Get(l.id)
 	if err != nil {
@@ -71,11 +71,11 @@ func (n *node) leaf(dir string) (l leaf, alive bool, err error) {
 	if record.Next != nil {
 		return l, true, fmt.Errorf("container %s is just being changed", l.id)
 	}
-	real, err := os.ReadFile(filepath.Join(dir, "cpuset.cpus"))
+	cpus, err := os.ReadFile(filepath.Join(dir, "cpuset.cpus"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, false, nil
 	}
-	l.real = strings.TrimSpace(string(real))
+	l.kernel = strings.TrimSpace(string(cpus))
 	for _, pid := range strings.Fields(string(pids)) {
 		status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
 		if err != nil {

@@ -199,10 +199,7 @@ func (n *node) runsStaticPod(t *testing.T) {
 	check(t, os.Remove(file))
 	stage.Await(t, "the static pod to go", func() error {
 		_, err := pods.Get(t.Context(), mirror, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("it is there (%v)", err)
+		return gone(err)
 	})
 	n.inOrder(t)
 }
@@ -286,10 +283,8 @@ func (n *node) runsJob(t *testing.T) {
 	foreground := metav1.DeletePropagationForeground
 	check(t, jobs.Delete(t.Context(), "job", metav1.DeleteOptions{PropagationPolicy: &foreground}))
 	stage.Await(t, "the job to go", func() error {
-		if _, err := jobs.Get(t.Context(), "job", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there (%v)", err)
-		}
-		return nil
+		_, err := jobs.Get(t.Context(), "job", metav1.GetOptions{})
+		return gone(err)
 	})
 }
 
@@ -300,12 +295,21 @@ func (n *node) losesPodWithoutAgent(t *testing.T) {
 	pods := n.w.client.CoreV1().Pods(metav1.NamespaceDefault)
 	check(t, pods.Delete(t.Context(), "lse", metav1.DeleteOptions{}))
 	stage.Await(t, "the pod to go", func() error {
-		if _, err := pods.Get(t.Context(), "lse", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there (%v)", err)
-		}
-		return nil
+		_, err := pods.Get(t.Context(), "lse", metav1.GetOptions{})
+		return gone(err)
 	})
 	n.startAgent(t)
 	n.awaitReady(t)
 	n.inOrder(t)
+}
+
+// gone turns the error of a Get into nil where the object does not exist any more.
+func gone(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil:
+		return errors.New("it is there")
+	}
+	return err
 }

@@ -174,8 +174,8 @@ func (n *node) compareLeaf(l leaf, w wanted, differ func(string, ...any)) {
 		differ("%s, group %.8s: has memory nodes %q, want %s", title(w.pod), l.id, l.virtual.Mems, w.mems)
 	}
 	folded, err := fold.CPUs(virtual, n.w.real)
-	if err != nil || folded != l.real {
-		differ("%s, group %.8s: the kernel has %s, want %s for %s (%v)", title(w.pod), l.id, l.real, folded, virtual, err)
+	if err != nil || folded != l.kernel {
+		differ("%s, group %.8s: the kernel has %s, want %s for %s (%v)", title(w.pod), l.id, l.kernel, folded, virtual, err)
 	}
 	for _, allowed := range l.allowed {
 		if !subset(allowed, folded) {

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"path"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -33,9 +34,9 @@ func isMems(file string) bool {
 
 // Read returns the content of a file in virtual ids.
 func (t tree) Read(group, file string) (string, error) {
-	real, err := t.Cgroup.Read(group, file)
-	if err != nil || real == "" || !isCPUs(file) && !isMems(file) {
-		return real, err
+	text, err := t.Cgroup.Read(group, file)
+	if err != nil || text == "" || !isCPUs(file) && !isMems(file) {
+		return text, err
 	}
 	record, _, err := t.store.Get(path.Base(group))
 	if err != nil {
@@ -46,27 +47,24 @@ func (t tree) Read(group, file string) (string, error) {
 		candidates = append(candidates, *record.Next)
 	}
 	for _, c := range candidates {
-		virtual, folded, err := c.Mems, "", error(nil)
-		if isCPUs(file) {
-			virtual = c.CPUs
-			if virtual == "" {
-				virtual = t.all
-			}
-			folded, err = fold.CPUs(virtual, t.real)
-		} else {
-			if virtual == "" {
-				virtual = t.nodes
-			}
-			folded, err = fold.Mems(virtual)
-		}
-		if err != nil {
-			return "", err
-		}
-		if folded == real {
-			return virtual, nil
+		virtual, folded, err := t.folded(c, file)
+		if err != nil || folded == text {
+			return virtual, err
 		}
 	}
-	return real, nil
+	return text, nil
+}
+
+// folded returns a set as it was asked for, and as the kernel has it then.
+func (t tree) folded(s fold.Set, file string) (virtual, folded string, err error) {
+	if isCPUs(file) {
+		virtual = cmp.Or(s.CPUs, t.all)
+		folded, err = fold.CPUs(virtual, t.real)
+		return virtual, folded, err
+	}
+	virtual = cmp.Or(s.Mems, t.nodes)
+	folded, err = fold.Mems(virtual)
+	return virtual, folded, err
 }
 
 // Write folds a value and hands it to the kernel.

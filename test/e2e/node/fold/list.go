@@ -74,13 +74,13 @@ func Format(ids []int) string {
 
 // CPUs returns the list of real CPUs for a list of virtual ones, on a machine with so many real CPUs, numbered from 0. ""
 // stays "": it means that nothing is asked for.
-func CPUs(list string, real int) (string, error) {
+func CPUs(list string, count int) (string, error) {
 	ids, err := Parse(list)
 	if err != nil {
 		return "", err
 	}
 	for i := range ids {
-		ids[i] %= real
+		ids[i] %= count
 	}
 	slices.Sort(ids)
 	return Format(slices.Compact(ids)), nil

@@ -47,10 +47,10 @@ func run(args []string) error {
 		return err
 	}
 	w := wrapper{settings: s, store: fold.Store{Dir: s.Store}}
-	switch {
-	case c.verb == "create" || c.verb == "run":
+	switch c.verb {
+	case "create", "run":
 		return w.create(c)
-	case c.verb == "update":
+	case "update":
 		return w.update(c)
 	}
 	return syscall.Exec(s.Runc, append([]string{s.Runc}, args...), os.Environ())

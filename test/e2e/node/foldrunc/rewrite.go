@@ -45,15 +45,15 @@ func cpusetOf(text json.RawMessage, path ...string) (fold.Set, error) {
 	return set, err
 }
 
-// folded returns the text with the cpus and mems at path folded.
-func folded(text json.RawMessage, real int, path ...string) (json.RawMessage, error) {
+// folded returns the text with the cpus and mems at path folded on so many CPUs.
+func folded(text json.RawMessage, count int, path ...string) (json.RawMessage, error) {
 	return within(text, path, func(cpu json.RawMessage) (json.RawMessage, error) {
 		var o object
 		if err := json.Unmarshal(cpu, &o); err != nil {
 			return nil, err
 		}
 		for member, in := range map[string]func(string) (string, error){
-			"cpus": func(list string) (string, error) { return fold.CPUs(list, real) },
+			"cpus": func(list string) (string, error) { return fold.CPUs(list, count) },
 			"mems": fold.Mems,
 		} {
 			if err := o.list(member, in); err != nil {
@@ -74,10 +74,10 @@ func (o object) list(member string, in func(string) (string, error)) error {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return fmt.Errorf("%s: %w", member, err)
 	}
-	real, err := in(list)
+	kernels, err := in(list)
 	if err != nil {
 		return fmt.Errorf("%s: %w", member, err)
 	}
-	o[member], err = json.Marshal(real)
+	o[member], err = json.Marshal(kernels)
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -84,7 +85,7 @@ func (w wrapper) update(c command) error {
 
 // runc runs the real one. A file is handed over as it is.
 func (w wrapper) runc(args []string, in io.Reader) error {
-	cmd := exec.Command(w.Runc, args...)
+	cmd := exec.CommandContext(context.Background(), w.Runc, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, os.Stdout, os.Stderr
 	return cmd.Run()
 }

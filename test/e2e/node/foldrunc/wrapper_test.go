@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +70,7 @@ func TestProgramFoldsAndRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := call(`{"cpu":{"cpus":"13"}}`, "update", "--resources=-", "c1")
-	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 7 {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 7 {
 		t.Errorf("a failing runc ends the program with %v, want its own status 7", err)
 	}
 	if r, _, err := store.Get("c1"); err != nil || r.CPUs != "12" || r.Next != nil {
