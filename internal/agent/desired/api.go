@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -15,7 +16,7 @@ func FromAPI(pod *corev1.Pod) Pod {
 	e, _ := convert.Entry(pod)
 	e.UID = NodeUID(pod)
 	p := Pod{
-		Entry: e, Pinnable: e.KubeletCPUs > 0 && e.CPUList == "" && mayBePinned(e.Class),
+		Entry: e, Pinnable: e.KubeletCPUs > 0 && MayBePinned(e),
 		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod),
 	}
 	status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])
@@ -70,6 +71,8 @@ func malformed(pod *corev1.Pod) string {
 	return ""
 }
 
-// mayBePinned reports whether a pod of a class that has no CPUs of ours may run on CPUs of the kubelet: its label does not
-// put it on a pool.
-func mayBePinned(c qos.Class) bool { return c == qos.None || c == qos.LSE || c == qos.LSR }
+// MayBePinned reports whether a pod may run on CPUs that a static kubelet gave it, if it gave any: it has none of ours, and
+// its label does not put it on a pool.
+func MayBePinned(e ledger.Entry) bool {
+	return e.CPUList == "" && (e.Class == qos.None || e.Class == qos.LSE || e.Class == qos.LSR)
+}

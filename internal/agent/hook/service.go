@@ -457,6 +457,8 @@ func introduced(p *Pod) desired.Pod {
 	}
 	d := desired.FromAPI(pod)
 	d.Cgroup = group
+	// A kubelet's record of pinned CPUs counts, whatever the pod asks for.
+	d.Pinnable = pod.Status.QOSClass == corev1.PodQOSGuaranteed && desired.MayBePinned(d.Entry)
 	return d
 }
 

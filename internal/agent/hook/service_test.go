@@ -545,6 +545,25 @@ func TestAStaticPodIsOnePod(t *testing.T) {
 	n.must(n.run(in(p, "c2")))
 }
 
+func TestAPodThatTheKubeletPinnedIsLeftAloneThoughOnlyTheRuntimeKnowsIt(t *testing.T) {
+	t.Parallel()
+	n := ready(t)
+	n.facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0")}
+	n.facts.Pins = []ledger.Pin{{UID: "static", CPUs: cpuset.MustParse("1")}}
+	n.engine.SetFacts(n.facts)
+	p := sandbox("static", "", "")
+	p.Cgroup = "/kubepods/podstatic"
+	c := in(p, "c1")
+	n.must(n.tree.MkdirAll("kubepods/podstatic/c1"))
+	n.must(n.tree.Write("kubepods/podstatic/c1", desired.CPUs, "1"))
+	a, _, err := n.create(c)
+	n.must(err)
+	want(t, "cpus", a.CPUs, "")
+	n.must(n.service.Start(t.Context(), c))
+	n.must(n.engine.Verify())
+	want(t, "the kernel's set", n.cpus(c), "1")
+}
+
 func TestAResynchronisationIsTheWholeTruth(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
