@@ -22,7 +22,7 @@ func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.Kubelet
 	if k.CPUPolicy == annotation.KubeletPolicyStatic {
 		state, err := host.ReadCPUState(root)
 		if err == nil {
-			err = checkCPUs(state, m)
+			err = errors.Join(gone("cpu_manager_state", last.CPU.Policy != "", state.Policy == ""), checkCPUs(state, m))
 		}
 		if err == nil {
 			next.CPU = state
@@ -32,7 +32,7 @@ func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.Kubelet
 	if k.MemoryPolicy == annotation.KubeletMemoryStatic {
 		state, err := host.ReadMemoryState(root)
 		if err == nil {
-			err = checkMemory(state, m)
+			err = errors.Join(gone("memory_manager_state", last.Memory.Policy != "", state.Policy == ""), checkMemory(state, m))
 		}
 		if err == nil {
 			next.Memory = state
@@ -43,9 +43,21 @@ func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.Kubelet
 	}
 	state, err := host.ReadDeviceState(root)
 	if err == nil {
+		err = gone("the device checkpoint", last.Devices.Registered != nil, state.Registered == nil)
+	}
+	if err == nil {
 		next.Devices = state
 	}
 	return next, errors.Join(append(errs, err)...)
+}
+
+// gone refuses a record that is not there any more. Who changes a kubelet's policy removes them, while pods still run on what
+// they recorded: the kubelet's next record tells who is left.
+func gone(what string, was, missing bool) error {
+	if was && missing {
+		return fmt.Errorf("%s was there, and is not any more", what)
+	}
+	return nil
 }
 
 // checkCPUs refuses a record that is not of a static kubelet on this machine.

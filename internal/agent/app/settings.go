@@ -238,7 +238,8 @@ func orNone(value, otherwise string) string {
 // give, else reservedSystemCPUs, else as many as it would choose. note tells that none of them could be known.
 func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocatable []int) (k host.Kubelet, note string) {
 	k = c.Kubelet
-	if k.CPUPolicy != annotation.KubeletPolicyStatic || m == nil {
+	if k.CPUPolicy != annotation.KubeletPolicyStatic {
+		k.ReservedCPUs = "" // it keeps them off nobody
 		return k, ""
 	}
 	if len(allocatable) > 0 {

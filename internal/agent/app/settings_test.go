@@ -592,14 +592,22 @@ func TestTheWholeTakeOver(t *testing.T) {
 				t.Errorf("a new pod of a static kubelet runs on %q (%v), want the shared pool", w.cpuset(c), err)
 			}
 			began := takeover().Since
-			k.now(func() { k.config = none() })
+			// The kubelet does not start with another policy as long as its record is there.
+			if err := os.Remove(w.root.Path("var/lib/kubelet/cpu_manager_state")); err != nil {
+				t.Fatal(err)
+			}
+			later(time.Minute)
+			if got := takeover(); got.RemainingPods != 2 || w.condition(app.StateUnreadable) != "True" {
+				t.Errorf("its record is gone: take-over %+v, unreadable %q; want two pods that remain, and to be told", got, w.condition(app.StateUnreadable))
+			}
+			k.now(func() { k.config = none(); k.config.Kubelet.ReservedCPUs = "0" })
 			w.state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 			later(time.Minute)
 			if got := takeover(); got.Phase != 2 || got.RemainingPods != 2 || got.KubeletPolicy != "none" || got.KubeletFreeCPUs != "" || !got.Since.Equal(&began) {
 				t.Errorf("the policy is none: take-over %+v, want two pods that remain", got)
 			}
-			if got := w.published(annotation.CPUSharedPoolsKey); !strings.Contains(got, `"cpuset":"0-3,8-63"`) || w.policy().Policy != "none" {
-				t.Errorf("the policy is %s: shared pool %s, want it without the CPUs of running pods", w.policy().Policy, got)
+			if got := w.published(annotation.CPUSharedPoolsKey); !strings.Contains(got, `"cpuset":"0-3,8-63"`) || w.policy().Policy != "none" || w.policy().ReservedCPUs != "" {
+				t.Errorf("the policy is %+v: shared pool %s, want it without the CPUs of running pods", w.policy(), got)
 			}
 			w.remove(older)
 			later(time.Minute)
