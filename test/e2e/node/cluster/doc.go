@@ -1,4 +1,4 @@
-// Package cluster tests the way from a manifest to the cgroup on machines that do not exist: a local control plane, our
+// Package fabricated tests the way from a manifest to the cgroup on machines that do not exist: a local control plane, our
 // scheduler and webhooks, the agent, a real containerd and the real kubelet, over files of machines with one to four NUMA
 // nodes. The kernel's two CPUs play all of them (package fold).
 //
@@ -13,4 +13,4 @@
 //
 // The tests have the build tag e2e_cluster and need root. TENON_SEED repeats a run, TENON_COMBINATIONS=OWN,FOLLOW draws
 // another number of combinations.
-package cluster
+package fabricated

@@ -1,6 +1,6 @@
 //go:build linux && e2e_cluster
 
-package cluster
+package fabricated
 
 import (
 	"cmp"
