@@ -85,6 +85,9 @@ func begin(o *Options) settings {
 		}
 	}
 	s.inForce, s.settled = s.config.Kubelet, s.source
+	if s.inForce.CPUPolicy != annotation.KubeletPolicyStatic {
+		s.inForce.ReservedCPUs = ""
+	}
 	return s
 }
 
@@ -198,7 +201,9 @@ func (a *Agent) settle(ctx context.Context) {
 	a.engine.KubeletKeepsMemory(keepsMemory(next))
 	if policies(old) != policies(next) {
 		log.Info("The kubelet's settings", "node", a.o.Node, "were", policies(old), "are", policies(next), "source", source.String())
-		if before == fromKubelet || before == fromKept { // else they are merely known now
+		was, is := old, next
+		was.ReservedCPUs, is.ReservedCPUs = "", "" // known by and by
+		if (before == fromKubelet || before == fromKept) && policies(was) != policies(is) {
 			a.emitNode(report.Event{Reason: "KubeletSettingsChanged", Note: "the kubelet's settings are " + policies(next) + ", they were " + policies(old)})
 		}
 	}
