@@ -23,6 +23,9 @@ type kubeletPolicy struct {
 	reserved   string // CPUs
 }
 
+// dropIns is the folder of further settings of the kubelet.
+const dropIns = "/etc/kubernetes/kubelet.conf.d"
+
 // node is a guest that is a node of the cluster.
 type node struct {
 	name  string
@@ -49,7 +52,7 @@ func (n *node) write(ctx context.Context, folder string, files map[string][]byte
 
 // startKubelet starts the kubelet; state of an earlier one is kept.
 func (n *node) startKubelet(ctx context.Context) error {
-	_, err := n.guest.Run(ctx, spawn("kubelet", "/bin/kubelet", "--config=/etc/kubernetes/kubelet.yaml",
+	_, err := n.guest.Run(ctx, spawn("kubelet", "/bin/kubelet", "--config=/etc/kubernetes/kubelet.yaml", "--config-dir="+dropIns,
 		"--kubeconfig=/etc/kubernetes/kubelet.kubeconfig", "--hostname-override="+n.name, "--node-ip="+vm.Address,
 		"--cert-dir=/var/lib/kubelet/pki"))
 	return err
@@ -113,6 +116,9 @@ func (n *node) configuration() []byte {
 func (n *node) join(ctx context.Context) error {
 	files, err := n.plane.nodeFiles(n.name)
 	if err != nil {
+		return err
+	}
+	if _, err := n.guest.Run(ctx, "mkdir -p "+dropIns); err != nil {
 		return err
 	}
 	files["kubelet.yaml"] = n.configuration()

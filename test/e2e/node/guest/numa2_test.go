@@ -49,34 +49,41 @@ func TestTwoNodes(t *testing.T) {
 	check(t, two, "the kernel's rules for cgroup v2 are those of the simulated kernel", func(t *testing.T) { kernelAgrees(t, g) })
 	n := join(t, g, two, kubeletPolicy{cpuManager: "none", reserved: "0"}, "--resync=2s")
 
-	var r residents
-	check(t, two, "what the scheduler decided is what the kernel does, for each class", func(t *testing.T) {
-		n.create(t, n.pod("lse", "LSE", "4", "64Mi"), n.pod("lsr", "LSR", "2", "64Mi", oneNode), n.pod("ls", "LS", "500m", "64Mi"),
-			n.pod("be", "BE", "", ""), n.pod("plain", "", "100m", "64Mi"))
-		pods := n.running(t, "lse", "lsr", "ls", "be", "plain")
-		r = residents{lse: pods[0], lsr: pods[1], ls: pods[2], be: pods[3], plain: pods[4]}
-		n.holds(t, r.sets(t, n))
-	})
-	if r.plain == nil {
-		t.Fatal("there are no pods to go on with")
-	}
-	check(t, two, "sandboxes keep off the exclusive CPUs of others", func(t *testing.T) { sandboxesKeepOff(t, n, &r) })
-	check(t, two, "pods with CPUs of their own have no CFS quota, others keep theirs", func(t *testing.T) { quotas(t, n, &r) })
+	r := settle(t, n)
+	check(t, two, "sandboxes keep off the exclusive CPUs of others", func(t *testing.T) { sandboxesKeepOff(t, n, r) })
+	check(t, two, "pods with CPUs of their own have no CFS quota, others keep theirs", func(t *testing.T) { quotas(t, n, r) })
 	check(t, two, "memory comes from the NUMA node of the pod's CPUs", func(t *testing.T) { memoryIsLocal(t, n, r.lsr) })
-	check(t, two, "a group that was changed by hand is set back", func(t *testing.T) { setBack(t, n, &r) })
-	check(t, two, "while the agent is dead no pod with CPUs of its own starts, and others do", func(t *testing.T) { agentDies(t, n, &r) })
+	check(t, two, "a group that was changed by hand is set back", func(t *testing.T) { setBack(t, n, r) })
+	check(t, two, "while the agent is dead no pod with CPUs of its own starts, and others do", func(t *testing.T) { agentDies(t, n, r, annotation.NRIPlugin) })
 	check(t, two, "a restart of containerd changes no running pod, and new ones get their CPUs", func(t *testing.T) {
-		undisturbed(t, n, &r, "after-containerd", func() error {
+		undisturbed(t, n, r, "after-containerd", func() error {
 			return errors.Join(n.kill(t.Context(), "KILL", "containerd"), n.startContainerd(t.Context()))
 		})
 	})
 	check(t, two, "a restart of the kubelet changes no running pod, and new ones get their CPUs", func(t *testing.T) {
-		undisturbed(t, n, &r, "after-kubelet", func() error {
+		undisturbed(t, n, r, "after-kubelet", func() error {
 			return errors.Join(n.kill(t.Context(), "TERM", "kubelet"), n.startKubelet(t.Context()))
 		})
 	})
 	check(t, two, "pools move while pods come and go, and no CPU is ever shared that is exclusive", func(t *testing.T) { churn(t, n) })
-	check(t, two, "CPUs that go offline and come back are had by the same pods again", func(t *testing.T) { offline(t, n, &r) })
+	check(t, two, "CPUs that go offline and come back are had by the same pods again", func(t *testing.T) { offline(t, n, r) })
+}
+
+// settle is the first case of a node: a pod of each class. The others are about them.
+func settle(t *testing.T, n *node) *residents {
+	t.Helper()
+	var r *residents
+	check(t, n.shape, "what the scheduler decided is what the kernel does, for each class", func(t *testing.T) {
+		n.create(t, n.pod("lse", "LSE", "4", "64Mi"), n.pod("lsr", "LSR", "2", "64Mi", oneNode), n.pod("ls", "LS", "500m", "64Mi"),
+			n.pod("be", "BE", "", ""), n.pod("plain", "", "100m", "64Mi"))
+		pods := n.running(t, "lse", "lsr", "ls", "be", "plain")
+		r = &residents{lse: pods[0], lsr: pods[1], ls: pods[2], be: pods[3], plain: pods[4]}
+		n.holds(t, r.sets(t, n))
+	})
+	if r == nil {
+		t.Fatal("there are no pods to go on with")
+	}
+	return r
 }
 
 // sandboxesKeepOff is polled: a runtime lets nobody set the CPUs of a sandbox, the agent follows behind.
@@ -160,17 +167,25 @@ func setBack(t *testing.T, n *node, r *residents) {
 	own, _ := containers(n.look(t), r.ls.UID)
 	script(t, n.guest, "echo "+n.all().String()+" >/sys/fs/cgroup"+own[0].Path+"/cpuset.cpus")
 	n.holds(t, r.sets(t, n))
+	n.told(t, r.ls.Name, func(e *corev1.Event) bool { return e.Reason == "Drifted" || e.Reason == "DriftRepaired" })
+}
+
+// told waits for an Event of a pod.
+func (n *node) told(t *testing.T, pod string, wanted func(*corev1.Event) bool) {
+	t.Helper()
 	await(t, "an Event that tells of it", func() error {
-		list, err := n.plane.client.CoreV1().Events(space).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.ls.Name})
+		list, err := n.plane.client.CoreV1().Events(n.name).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 		if err != nil {
 			return err
 		}
-		for _, e := range list.Items {
-			if e.Reason == "Drifted" || e.Reason == "DriftRepaired" {
+		var texts []string
+		for i := range list.Items {
+			if wanted(&list.Items[i]) {
 				return nil
 			}
+			texts = append(texts, list.Items[i].Reason+": "+list.Items[i].Message)
 		}
-		return errors.New("there is none")
+		return fmt.Errorf("there are only %q", texts)
 	})
 }
 
@@ -197,7 +212,8 @@ func same(t *testing.T, before, after map[string]string) {
 	}
 }
 
-func agentDies(t *testing.T, n *node, r *residents) {
+// agentDies: what refuses containers in its place says so in words that hold says.
+func agentDies(t *testing.T, n *node, r *residents, says string) {
 	t.Helper()
 	before := lives(n.look(t), r.pods())
 	if err := n.kill(t.Context(), "KILL", "tenon-agent"); err != nil {
@@ -211,19 +227,16 @@ func agentDies(t *testing.T, n *node, r *residents) {
 	}()
 	n.create(t, n.pod("late", "LSE", "2", "64Mi"), n.pod("meanwhile", "", "100m", "64Mi"))
 	n.running(t, "meanwhile")
-	await(t, "the kubelet to say that late does not start", func() error {
-		p, err := n.plane.client.CoreV1().Pods(space).Get(t.Context(), "late", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if s := p.Status.ContainerStatuses; len(s) == 1 && (s[0].State.Running != nil || s[0].State.Terminated != nil || s[0].RestartCount > 0) {
-			t.Fatalf("pod late started without the agent: %s; annotations %v", state(p), p.Annotations)
-		}
-		if text := state(p); !strings.Contains(text, annotation.NRIPlugin) {
-			return errors.New(text)
-		}
-		return nil
+	n.told(t, "late", func(e *corev1.Event) bool {
+		return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, says)
 	})
+	p, err := n.plane.client.CoreV1().Pods(n.name).Get(t.Context(), "late", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Status.ContainerStatuses; len(s) == 1 && (s[0].State.Running != nil || s[0].State.Terminated != nil || s[0].RestartCount > 0) {
+		t.Fatalf("pod late started without the agent: %s", state(p))
+	}
 	// What runs keeps what it had.
 	groups := n.look(t)
 	for p, cpus := range r.sets(t, n) {

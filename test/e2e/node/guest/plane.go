@@ -76,7 +76,8 @@ func (o *output) String() string {
 // startPlane starts a cluster in dir with the program tenon.
 func startPlane(ctx context.Context, tenon, dir string) (_ *plane, err error) {
 	p := &plane{dir: dir, ended: make(chan error, 1), out: &output{}}
-	p.command = exec.Command(tenon, "up", "--data", dir, "--machine", fewest)
+	// It is stopped by stop, in order: not by the end of ctx.
+	p.command = exec.CommandContext(context.Background(), tenon, "up", "--data", dir, "--machine", fewest)
 	p.command.Stdout, p.command.Stderr = p.out, p.out
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := p.command.Start(); err != nil {

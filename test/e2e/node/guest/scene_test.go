@@ -22,18 +22,24 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/guest/wire"
 )
 
-// space is the namespace of the tests' pods.
-const space = "default"
-
-// join makes a guest a node of the cluster, with an agent, and waits until both have said what they are.
+// join makes a guest a node of the cluster, with an agent, and waits until both have said what they are. Pods of the node
+// live in a namespace of its name.
 func join(t *testing.T, g *vm.Guest, shape vm.Shape, kubelet kubeletPolicy, agent ...string) *node {
 	t.Helper()
-	n := &node{name: shape.Name, shape: shape, guest: g, plane: found.plane, kubelet: kubelet, agent: agent}
+	return joinAs(t, &node{name: shape.Name, shape: shape, guest: g, plane: found.plane, kubelet: kubelet, agent: agent})
+}
+
+func joinAs(t *testing.T, n *node) *node {
+	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(n.logs(context.Background(), "kubelet", "agent", "containerd"))
+			t.Log(n.logs(context.Background(), "kubelet", "agent", "containerd", "proxy"))
 		}
 	})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
+	if _, err := n.plane.client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := n.join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +54,10 @@ func join(t *testing.T, g *vm.Guest, shape vm.Shape, kubelet kubeletPolicy, agen
 	if err := errors.Join(n.write(t.Context(), "/etc/kubernetes", files), n.startAgent(t.Context())); err != nil {
 		t.Fatal(err)
 	}
+	await(t, "the namespace's account", func() error {
+		_, err := n.plane.client.CoreV1().ServiceAccounts(n.name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
 	await(t, "the node to be ready and to have published its topology", func() error {
 		if err := n.readyNode(t.Context()); err != nil {
 			return err
@@ -86,7 +96,7 @@ func oneNode(p *corev1.Pod) {
 func (n *node) pod(name, class, cpu, memory string, options ...option) *corev1.Pod {
 	no, grace := false, int64(1)
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: space, Labels: map[string]string{}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: n.name, Labels: map[string]string{}, Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
 			NodeSelector:                 map[string]string{corev1.LabelHostname: n.name},
 			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
@@ -120,10 +130,10 @@ func (n *node) create(t *testing.T, pods ...*corev1.Pod) {
 	for _, p := range pods {
 		t.Cleanup(func() {
 			if t.Failed() {
-				_ = n.plane.client.CoreV1().Pods(space).Delete(context.Background(), p.Name, metav1.DeleteOptions{})
+				_ = n.plane.client.CoreV1().Pods(n.name).Delete(context.Background(), p.Name, metav1.DeleteOptions{})
 			}
 		})
-		if _, err := n.plane.client.CoreV1().Pods(space).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		if _, err := n.plane.client.CoreV1().Pods(n.name).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 			t.Fatalf("create pod %s: %v", p.Name, err)
 		}
 	}
@@ -135,7 +145,7 @@ func (n *node) running(t *testing.T, names ...string) []*corev1.Pod {
 	pods := make([]*corev1.Pod, len(names))
 	for i, name := range names {
 		await(t, "pod "+name+" to run", func() error {
-			p, err := n.plane.client.CoreV1().Pods(space).Get(t.Context(), name, metav1.GetOptions{})
+			p, err := n.plane.client.CoreV1().Pods(n.name).Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -172,13 +182,13 @@ func state(p *corev1.Pod) string {
 func (n *node) remove(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := n.plane.client.CoreV1().Pods(space).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := n.plane.client.CoreV1().Pods(n.name).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatalf("delete pod %s: %v", name, err)
 		}
 	}
 	for _, name := range names {
 		await(t, "pod "+name+" to be gone", func() error {
-			p, err := n.plane.client.CoreV1().Pods(space).Get(t.Context(), name, metav1.GetOptions{})
+			p, err := n.plane.client.CoreV1().Pods(n.name).Get(t.Context(), name, metav1.GetOptions{})
 			switch {
 			case apierrors.IsNotFound(err):
 				return nil

@@ -106,7 +106,7 @@ func run(a *wire.Answer, r wire.Request) {
 		a.Code, a.Error = -1, err.Error()
 		return
 	}
-	defer os.Remove(out.Name())
+	defer func() { _ = os.Remove(out.Name()) }()
 	defer out.Close()
 	// A file, not a pipe: what the script leaves running in the background must not keep the answer waiting.
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", r.Run)

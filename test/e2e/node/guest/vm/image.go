@@ -55,12 +55,24 @@ func (i Image) Prepare(ctx context.Context, s Shape, script string) (string, err
 	for attempt := 1; ; attempt++ {
 		err := i.prepare(ctx, s, script, name)
 		if err == nil {
-			return name, nil
+			return name, i.dropOthers(s, name)
 		}
 		if attempt == attempts || !errors.Is(err, ErrEnded) {
 			return "", fmt.Errorf("prepare a guest of shape %s: %w", s.Name, err)
 		}
 	}
+}
+
+// dropOthers removes disks that were prepared for the same shape from something else.
+func (i Image) dropOthers(s Shape, keep string) error {
+	found, err := filepath.Glob(i.file(s.Name + "-*.qcow2"))
+	var errs []error
+	for _, path := range found {
+		if path != keep {
+			errs = append(errs, os.Remove(path))
+		}
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // snapshot names the prepared disk after all that it depends on.
@@ -84,9 +96,9 @@ func (i Image) prepare(ctx context.Context, s Shape, script, name string) (err e
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	d := disks{overlay: i.file(fmt.Sprintf("%s%d-%s", unfinished, os.Getpid(), filepath.Base(name))), backing: i.file("root.ext4"), programs: filepath.Join(dir, "programs")}
-	defer os.Remove(d.overlay) // gone already where all went well
+	defer func() { _ = os.Remove(d.overlay) }() // gone already where all went well
 	if err := i.overlay(ctx, d.overlay); err != nil {
 		return err
 	}
@@ -142,7 +154,7 @@ func pack(ctx context.Context, path string, programs map[string]string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }() // in a folder that goes with the guest
 	for name, source := range programs {
 		if err := place(source, filepath.Join(folder, name)); err != nil {
 			return fmt.Errorf("program %s: %w", name, err)

@@ -48,7 +48,8 @@ func launch(dir string, i Image, s Shape, d disks, snapshot string) (*machine, e
 	}
 	defer log.Close()
 	m := &machine{dir: dir, ended: make(chan struct{})}
-	m.command = exec.Command(Program, arguments(dir, i, s, d, snapshot)...)
+	// It lives until it is killed, or this process ends.
+	m.command = exec.CommandContext(context.Background(), Program, arguments(dir, i, s, d, snapshot)...)
 	m.command.Stdout, m.command.Stderr = log, log
 	// It must not outlive the test, however that ends.
 	m.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -1,0 +1,55 @@
+//go:build e2e_guest
+
+package guest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tenon-project/tenon/test/e2e/node/guest/vm"
+)
+
+// A runtime without NRI, behind the proxy, which is installed as the guide says.
+func TestBehindTheProxy(t *testing.T) {
+	g := begin(t, two)
+	shape := two
+	shape.Name = "proxy"
+	n := &node{
+		name: shape.Name, shape: shape, guest: g, plane: found.plane, kubelet: kubeletPolicy{cpuManager: "none", reserved: "0"},
+		agent: []string{"--resync=2s", "--nri-socket="},
+	}
+	script(t, g, `set -e
+mkdir -p /etc/kubernetes/kubelet.conf.d
+cat >>/etc/containerd/config.toml <<'end'
+  disable = true
+end
+sed -i '/default_validator/,/enable/d' /etc/containerd/config.toml
+`)
+	if err := errors.Join(n.kill(t.Context(), "TERM", "containerd"), n.startContainerd(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	proxy := vm.Programs + "/tenon-runtime-proxy"
+	script(t, g, spawn("proxy", proxy, "run"))
+	await(t, "the proxy", func() error {
+		_, err := g.Run(t.Context(), proxy+" install")
+		return err
+	})
+	joinAs(t, n)
+	r := settle(t, n)
+	check(t, shape, "the kubelet talks to the proxy as it was installed", func(t *testing.T) {
+		script(t, g, proxy+" check && grep -q /run/tenon/cri.sock /etc/kubernetes/kubelet.conf.d/*")
+	})
+	check(t, shape, "sandboxes keep off the exclusive CPUs of others", func(t *testing.T) { sandboxesKeepOff(t, n, r) })
+	check(t, shape, "pods with CPUs of their own have no CFS quota, others keep theirs", func(t *testing.T) { quotas(t, n, r) })
+	check(t, shape, "memory comes from the NUMA node of the pod's CPUs", func(t *testing.T) { memoryIsLocal(t, n, r.lsr) })
+	check(t, shape, "while the agent is dead no pod with CPUs of its own starts, and others do", func(t *testing.T) { agentDies(t, n, r, "runtime proxy") })
+	check(t, shape, "a restart of the proxy changes no running pod, and new ones get their CPUs", func(t *testing.T) {
+		undisturbed(t, n, r, "after-proxy", func() error {
+			if err := n.kill(t.Context(), "KILL", "tenon-runtime-proxy"); err != nil {
+				return err
+			}
+			_, err := g.Run(t.Context(), spawn("proxy", proxy, "run"))
+			return err
+		})
+	})
+}
