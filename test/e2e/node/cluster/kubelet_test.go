@@ -123,6 +123,10 @@ func (n *node) compareSettings(t testing.TB) []string {
 		RuntimeEndpoint: n.config.ContainerRuntimeEndpoint,
 	}
 	want.Kubelet.Version = "" // the Node tells it
+	if n.config.SystemReserved != nil { // to which the kubelet itself adds the number of its reserved CPUs
+		reserved := n.cpus(n.machine.Kubelet.ReservedCPUs)
+		want.ReservedMilliCPU = int64(reserved.Len()) * 1000
+	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		return []string{"settings read from /configz (-written +read):\n" + diff}
 	}
