@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
@@ -29,6 +30,9 @@ func (w withFigures) Run() int {
 		klog.LogToStderr(false)
 		klog.SetOutput(io.Discard)
 	}
+	// client-go's second handler waits since the last error of the process, on whose clock that ever was: the clocks here
+	// are many.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	code := w.m.Run()
 	printFigures(os.Stdout)
 	return code

@@ -257,8 +257,11 @@ func (n *realNode) begin(ctx context.Context, name, class string) (*life, bool) 
 	l := &life{n: n, class: class}
 	p := spec(name, class)
 	p.Spec.NodeName = n.node.Name
-	ok := n.insist(ctx, func(ctx context.Context) (err error) {
-		l.pod, err = n.plane.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+	ok := n.insist(ctx, func(ctx context.Context) error {
+		made, err := n.plane.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+		if err == nil {
+			l.pod = made
+		}
 		return err
 	})
 	ok = ok && n.insist(ctx, func(ctx context.Context) (err error) {
