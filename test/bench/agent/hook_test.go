@@ -195,7 +195,9 @@ func (r *runtime) create(i int) (*api.CreateContainerResponse, error) {
 	}
 	c := &api.Container{
 		Id: strings.Repeat("b", 60) + fmt.Sprintf("%04d", i), PodSandboxId: p.Id, Name: "main", State: api.ContainerState_CONTAINER_CREATED,
-		Linux: &api.LinuxContainer{CgroupsPath: parent + "/c", Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(2048)}}},
+		Linux: &api.LinuxContainer{
+			CgroupsPath: parent + "/c", Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(2048)}},
+		},
 	}
 	return r.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: p, Container: c})
 }

@@ -86,7 +86,9 @@ func microseconds(t *testing.T, text string) time.Duration {
 }
 
 // compare adds what a call takes on both ways to the table.
-func (m *machine) compare(what string, straight, through runtimeapi.RuntimeServiceClient, call func(context.Context, runtimeapi.RuntimeServiceClient) error) {
+func (m *machine) compare(
+	what string, straight, through runtimeapi.RuntimeServiceClient, call func(context.Context, runtimeapi.RuntimeServiceClient) error,
+) {
 	m.Helper()
 	const calls = 500
 	var alone, asked []times

@@ -58,8 +58,8 @@ func printFigures(to io.Writer) {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "fault\ttimes\tbound outside its set (allowed)\tothers on its CPUs (allowed)\thealed after\tmetric\tEvent")
 	for _, f := range figures.all {
-		fmt.Fprintf(w, "%s\t%d\t%v (%v)\t%v (%v)\t%v\t%s\t%s\n", f.fault, f.times, short(f.lost), short(f.mayLose), short(f.crowded), short(f.mayCrowd),
-			short(f.healed), f.metric, f.event)
+		fmt.Fprintf(w, "%s\t%d\t%v (%v)\t%v (%v)\t%v\t%s\t%s\n", f.fault, f.times,
+			short(f.lost), short(f.mayLose), short(f.crowded), short(f.mayCrowd), short(f.healed), f.metric, f.event)
 	}
 	_ = w.Flush()
 }

@@ -147,7 +147,8 @@ func TestKubeletRestarted(t *testing.T) {
 	for updates < times {
 		n.someMoment(200 * time.Millisecond)
 		for _, c := range n.all() {
-			if c.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs, CpuPeriod: 100_000, CpuQuota: 100_000}) == nil {
+			asked := &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs, CpuPeriod: 100_000, CpuQuota: 100_000}
+			if c.Update(t.Context(), asked) == nil {
 				updates++ // the others have ended meanwhile
 			}
 		}
