@@ -122,7 +122,7 @@ func (n *node) compareSettings(t testing.TB) []string {
 		Kubelet: n.machine.Kubelet, EvictionHard: n.config.EvictionHard, CgroupRoot: n.group, CgroupDriver: host.Cgroupfs,
 		RuntimeEndpoint: n.config.ContainerRuntimeEndpoint,
 	}
-	want.Kubelet.Version = "" // the Node tells it
+	want.Kubelet.Version = ""           // the Node tells it
 	if n.config.SystemReserved != nil { // to which the kubelet itself adds the number of its reserved CPUs
 		reserved := n.cpus(n.machine.Kubelet.ReservedCPUs)
 		want.ReservedMilliCPU = int64(reserved.Len()) * 1000
