@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 export GOWORK=off
 TOOL=${TOOL:-"go tool -modfile=go.tools.mod"}
 TAGS=${TAGS:-nomsgpack}
+# Tests of the ladder are behind tags of their own.
+all="$TAGS,e2e_cgroup,e2e_node,e2e_cluster,e2e_guest"
 failed=0
 
 check() { # NAME COMMAND…: passes when the command succeeds; its output is shown when it does not
@@ -51,8 +53,8 @@ static_binaries() {
 }
 
 check "gofumpt"                      empty $TOOL gofumpt -l api cmd deploy hack internal test
-check "go vet"                       go vet -tags "$TAGS" ./...
-check "golangci-lint"                $TOOL golangci-lint run --allow-parallel-runners --build-tags "$TAGS"
+check "go vet"                       go vet -tags "$all" ./...
+check "golangci-lint"                $TOOL golangci-lint run --allow-parallel-runners --build-tags "$all"
 check "go mod tidy"                  empty go mod tidy -diff
 check "no replace, no exclude"       no_replace
 check "module graph loads"           graph_loads
