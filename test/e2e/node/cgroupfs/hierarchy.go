@@ -242,8 +242,14 @@ func (hs Hierarchies) Remove(group string) error {
 	}
 }
 
-// kill ends the processes in a group and below it.
+// kill ends the processes in a group and below it. Those that cgroup v1 has frozen would not hear of it.
 func kill(dir string) {
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "freezer.state" {
+			_ = os.WriteFile(name, []byte("THAWED"), 0) // the root group has no such file
+		}
+		return nil
+	})
 	for _, pid := range Processes(dir) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
 	}

@@ -27,7 +27,9 @@ type withFigures struct{ m *testing.M }
 func (w withFigures) Run() int {
 	flag.Parse()
 	if !testing.Verbose() { // agents in this process tell much of servers that are gone
-		klog.LogToStderr(false)
+		logs := flag.NewFlagSet("logs", flag.PanicOnError)
+		klog.InitFlags(logs)
+		_ = logs.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})
 		klog.SetOutput(io.Discard)
 	}
 	// client-go's second handler waits since the last error of the process, on whose clock that ever was: the clocks here
