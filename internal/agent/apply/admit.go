@@ -50,6 +50,7 @@ func (e *Engine) expected(c Container) (*item, error) {
 	if err != nil {
 		return nil, err
 	}
+	pod = newcomer(view, pod)
 	pod.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
 	t := desired.Compute(desired.Input{
 		View: view, Dialect: e.o.Cgroup.Dialect(), Pods: []desired.Pod{pod},

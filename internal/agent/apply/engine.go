@@ -347,7 +347,7 @@ func (e *Engine) input() (desired.Input, bool) {
 // loose returns the leaves of pods that the kubelet pinned which are none of what it pinned: sandboxes, which it gives no
 // CPUs, and containers that it lets share. Only a runtime that tells of containers tells them from containers to which the
 // kubelet is about to give their CPUs; without one nothing is loose, and what such groups can run on is not granted to
-// anybody. The caller holds mu.
+// anybody. Once the kubelet pins no more it gives no container CPUs that is to start. The caller holds mu.
 func (e *Engine) loose(v *ledger.View) map[*leaf]bool {
 	pins := desired.Pinned(v)
 	if len(pins) == 0 {
@@ -360,6 +360,10 @@ func (e *Engine) loose(v *ledger.View) map[*leaf]bool {
 	out := map[*leaf]bool{}
 	for _, l := range e.leaves {
 		cpus, pinned := pins[l.uid]
+		if pinned && l.phase == created && l.container != "" && !v.Facts().Kubelet.Static {
+			out[l] = true
+			continue
+		}
 		if !pinned || !told[l.uid] || l.phase != started || !l.kernel.known || !l.kernel.populated {
 			continue
 		}

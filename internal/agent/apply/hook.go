@@ -65,7 +65,7 @@ func (e *Engine) Create(c Container) ([]desired.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.rows(c, view, p)
+	return e.rows(c, view, newcomer(view, p))
 }
 
 // Peek is Create for a container that exists already.
@@ -75,6 +75,13 @@ func (e *Engine) Peek(c Container) ([]desired.Row, error) {
 		return nil, err
 	}
 	return e.rows(c, view, p)
+}
+
+// newcomer is a pod as its next container has it. Once the kubelet pins no more, those that run keep what it gave them, and
+// nobody gives CPUs to those that follow: without a set of its pod's class one would run on the CPUs of others.
+func newcomer(v *ledger.View, p desired.Pod) desired.Pod {
+	p.Pinnable = p.Pinnable && v.Facts().Kubelet.Static
+	return p
 }
 
 func (e *Engine) rows(c Container, view *ledger.View, p desired.Pod) ([]desired.Row, error) {

@@ -37,6 +37,9 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Report hears of the steps that did not go well. It must not block; nil drops them.
 	Report func(Trouble)
+	// Overridden hears of each update that was answered with other values than it asked for. It must not block; nil drops
+	// them.
+	Overridden func()
 }
 
 // Trouble is a step of a container that was held back, or that was let pass although it should not have been.
@@ -108,6 +111,9 @@ func New(o Options) *Service {
 	}
 	if o.Report == nil {
 		o.Report = func(Trouble) {}
+	}
+	if o.Overridden == nil {
+		o.Overridden = func() {}
 	}
 	return &Service{
 		o: o, news: make(chan struct{}, 1),
@@ -226,11 +232,11 @@ func (s *Service) decide(c *Container) ([]desired.Row, error) {
 	if err := s.refuseDegraded(c, pod); err != nil {
 		return nil, err
 	}
-	return s.rows(c, pod)
+	return s.rows(c, pod, s.o.Engine.Create)
 }
 
-// rows returns the rows of a container of a pod.
-func (s *Service) rows(c *Container, pod desired.Pod) ([]desired.Row, error) {
+// rows returns the rows of a container of a pod, by the Engine's Create or Peek.
+func (s *Service) rows(c *Container, pod desired.Pod, by func(apply.Container) ([]desired.Row, error)) ([]desired.Row, error) {
 	if !s.o.Writes() {
 		return nil, nil
 	}
@@ -238,7 +244,7 @@ func (s *Service) rows(c *Container, pod desired.Pod) ([]desired.Row, error) {
 	if !s.o.Engine.Ready() {
 		return nil, &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrNotReady, Detail: "the agent does not know the machine and all its pods yet"}
 	}
-	return s.o.Engine.Create(engineContainer(c))
+	return by(engineContainer(c))
 }
 
 // refuseDegraded refuses LSE pods where nobody can promise that they stay alone.
@@ -333,7 +339,7 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 
 // Update implements Handler.
 func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answer, error) {
-	rows, err := s.rows(&c, introduced(&c.Pod))
+	rows, err := s.rows(&c, introduced(&c.Pod), s.o.Engine.Peek)
 	if err != nil {
 		return Answer{}, s.judge(&c, err)
 	}
@@ -345,6 +351,9 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answe
 	if asked.Quota != nil {
 		a.Quota = want.Quota
 	}
+	if overrides(a.Resources, asked) {
+		s.o.Overridden()
+	}
 	if a.CPUs != "" {
 		known := s.remember(&c)
 		s.mu.Lock()
@@ -352,6 +361,13 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answe
 		s.mu.Unlock()
 	}
 	return a, nil
+}
+
+// overrides reports whether an answer changes what was asked for.
+func overrides(answer, asked Resources) bool {
+	return asked.CPUs != "" && answer.CPUs != "" && answer.CPUs != asked.CPUs ||
+		asked.Mems != "" && answer.Mems != "" && answer.Mems != asked.Mems ||
+		asked.Quota != nil && answer.Quota != nil && *answer.Quota != *asked.Quota
 }
 
 // Updated implements Handler.

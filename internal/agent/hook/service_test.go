@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 )
@@ -55,6 +56,8 @@ type node struct {
 	degraded string
 	writes   bool
 	troubles []hook.Trouble
+	// overridden counts updates that were answered with other values.
+	overridden int
 }
 
 func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
@@ -73,6 +76,7 @@ func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
 	o := hook.Options{
 		Engine: n.engine, Clock: n.clock, Writes: func() bool { return n.writes }, Degraded: func() string { return n.degraded },
 		Report: func(x hook.Trouble) { n.troubles = append(n.troubles, x) },
+		Overridden: func() { n.overridden++ },
 	}
 	for _, f := range change {
 		f(n, &o)
@@ -340,18 +344,25 @@ func TestUpdatesOfTheKubeletUndoNothing(t *testing.T) {
 		asked     hook.Resources
 		cpus      string
 		quotaBack int64 // 0 for none
+		overrides int
 	}{
-		"an exclusive pod":                  {lse, hook.Resources{CPUs: "0-5"}, "6-7", 0},
-		"a resize of a pod without a quota": {lse, hook.Resources{Quota: &quota}, "6-7", -1},
-		"a shared pod":                      {ls, hook.Resources{CPUs: "0-7"}, "0,2-5", 0},
-		"a resize of a shared pod":          {ls, hook.Resources{Quota: &quota}, "0,2-5", 0},
-		"a pod that the kubelet pinned":     {pinned, hook.Resources{CPUs: "1"}, "", 0},
+		"an exclusive pod":                  {lse, hook.Resources{CPUs: "0-5"}, "6-7", 0, 1},
+		"an exclusive pod on its own CPUs":  {lse, hook.Resources{CPUs: "6-7"}, "6-7", 0, 0},
+		"a resize of a pod without a quota": {lse, hook.Resources{Quota: &quota}, "6-7", -1, 1},
+		"a shared pod":                      {ls, hook.Resources{CPUs: "0-7"}, "0,2-5", 0, 1},
+		"a shared pod on its pool":          {ls, hook.Resources{CPUs: "0,2-5"}, "0,2-5", 0, 0},
+		"a resize of a shared pod":          {ls, hook.Resources{Quota: &quota}, "0,2-5", 0, 0},
+		"a pod that the kubelet pinned":     {pinned, hook.Resources{CPUs: "1"}, "", 0, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			before := n.overridden
 			got, err := n.service.Update(t.Context(), tt.c, tt.asked)
 			n.must(err)
 			want(t, "cpus", got.CPUs, tt.cpus)
+			if told := n.overridden - before; told != tt.overrides {
+				t.Errorf("%d overridden updates are told, want %d", told, tt.overrides)
+			}
 			back := int64(0)
 			if got.Quota != nil {
 				back = *got.Quota
@@ -562,6 +573,53 @@ func TestAPodThatTheKubeletPinnedIsLeftAloneThoughOnlyTheRuntimeKnowsIt(t *testi
 	n.must(n.service.Start(t.Context(), c))
 	n.must(n.engine.Verify())
 	want(t, "the kernel's set", n.cpus(c), "1")
+}
+
+// A kubelet that was restarted with the policy none gives a restarted container no CPUs, while those that run keep theirs.
+func TestAContainerThatRestartsAfterTheStaticKubeletHasThePoolOfItsClass(t *testing.T) {
+	t.Parallel()
+	n := ready(t)
+	n.facts.Pins = []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}, {UID: "entitled", CPUs: cpuset.MustParse("2")}}
+	n.engine.SetFacts(n.facts)
+	n.must(n.run(in(sandbox("x", "LSE", "6-7"), "c0")))
+	p := sandbox("pinned", "", "")
+	n.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pod-pinned"}, Pinnable: true})
+	runs, restarted := in(p, "c1"), in(p, "c2")
+	runs.Name = "other"
+	n.must(n.tree.MkdirAll("kubepods/burstable/podpinned/c1"))
+	n.must(n.tree.Write("kubepods/burstable/podpinned/c1", desired.CPUs, "1"))
+	_, err := n.tree.Spawn("kubepods/burstable/podpinned/c1")
+	n.must(err)
+	runs.Running = true
+	_, err = n.service.Sync(t.Context(), []hook.Pod{p}, []hook.Container{runs})
+	n.must(err)
+	n.must(n.engine.Verify())
+
+	a, _, err := n.create(restarted)
+	n.must(err)
+	want(t, "the CPUs of the container that restarts", a.CPUs, "0,3-5")
+	// The pool is smaller by the time it starts.
+	n.must(n.run(in(sandbox("y", "LSE", "4-5"), "c3")))
+	n.must(n.service.Start(t.Context(), restarted))
+	want(t, "the kernel's set of the container that restarts", n.cpus(restarted), "0,3")
+	_, err = n.tree.Spawn("kubepods/burstable/podpinned/c2")
+	n.must(err)
+	n.must(n.engine.Verify())
+	want(t, "the kernel's set of the container that restarted", n.cpus(restarted), "0,3")
+	want(t, "the kernel's set of the one that runs", n.cpus(runs), "1")
+	answer, err := n.service.Update(t.Context(), runs, hook.Resources{CPUs: "1"})
+	n.must(err)
+	want(t, "what an update of the one that runs is answered", answer.CPUs, "")
+
+	through := late(p, "c4")
+	through.Name = "third"
+	through, err = n.admit(through)
+	n.must(err)
+	want(t, "the CPUs of one behind a proxy", through.Has.CPUs, "0,3")
+
+	n.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "entitled", Namespace: "ns", Name: "pod-entitled", Class: qos.LSE, Role: qos.Exclusive}, Pinnable: true, Uses: true})
+	_, _, err = n.service.Create(t.Context(), in(sandbox("entitled", "LSE", ""), "c5"))
+	wantCause(t, err, apply.ErrUnallocated)
 }
 
 func TestAResynchronisationIsTheWholeTruth(t *testing.T) {
