@@ -45,6 +45,7 @@ type Agent struct {
 
 	problems problems
 	drifts   drifts
+	api      reach
 	// When the loop of follow and the engine last did something.
 	followed, passed pulse
 
@@ -61,10 +62,12 @@ type Agent struct {
 	since       metav1.Time // when take-over phase 2 began
 	until       time.Time   // when the static kubelet whose pins are left was gone; zero while there is one, or none was
 	mismatch    string      // the policy that the kubelet's record names against its settings
+	socket      host.Socket // the last one seen on which the kubelet told of resources
 	facts       ledger.Facts
 	applied     error // why the cgroup tree is not in order yet; nil once it was
 
 	// Set once at the beginning of Run.
+	held                    *held
 	pods, nodes, topologies cache.SharedIndexInformer
 	reporter                *report.Reporter
 	volcano                 *report.NumatopologyReporter // nil unless it is asked for
@@ -123,7 +126,9 @@ func New(o Options) (*Agent, error) {
 	})
 	a.service = hook.New(hook.Options{
 		Engine: a.engine, Writes: a.writes, Degraded: a.whyDegraded, AllowDegraded: o.AllowDegraded, Report: a.trouble, Clock: o.Clock,
+		Overridden: a.o.Shared.Metrics.overridden.Inc,
 	})
+	a.api = reach{clock: a.o.Clock, lost: a.o.Shared.Metrics.unreachable.Add, back: a.tellReturn}
 	return a, nil
 }
 
@@ -203,11 +208,25 @@ func (a *Agent) Ready() error {
 // Run works until ctx ends and returns nil then; the cgroup tree stays as it is. It must be called once. It answers
 // ErrSecondAgent at once where another agent works on the machine.
 func (a *Agent) Run(ctx context.Context) error {
-	unlock, err := lock(a.o.Root)
+	held, err := lock(a.o.Root, a.o.Clock.Now())
+	if errors.Is(err, ErrSecondAgent) {
+		err = errors.Join(err, a.tellRefused(ctx, err))
+	}
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer held.release()
+	a.held = held
+	a.o.Shared.Metrics.uncleanEnds.Add(float64(held.ends))
+	if err := a.work(ctx); err != nil {
+		return err // the next agent tells that this one was not stopped
+	}
+	held.stopped()
+	return nil
+}
+
+// work is Run for the one agent of the machine.
+func (a *Agent) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	log := klog.FromContext(ctx)

@@ -15,12 +15,20 @@ type eventSink struct {
 	instance string
 }
 
+// eventController is the reportingController of all agents.
+const eventController = "tenon-agent"
+
 // maxInstance is the API's limit for reportingInstance.
 const maxInstance = 128
 
 func newEventSink(client kubernetes.Interface, node string) *eventSink {
-	instance := "tenon-agent-" + node
-	return &eventSink{events.EventSinkImpl{Interface: client.EventsV1()}, instance[:min(len(instance), maxInstance)]}
+	return &eventSink{events.EventSinkImpl{Interface: client.EventsV1()}, instanceOf(node)}
+}
+
+// instanceOf is the reportingInstance of a node's agent.
+func instanceOf(node string) string {
+	instance := eventController + "-" + node
+	return instance[:min(len(instance), maxInstance)]
 }
 
 // Create implements events.EventSink.

@@ -23,6 +23,7 @@ func (a *Agent) follow(ctx context.Context) error {
 		return nil
 	}
 	a.adopt()
+	a.tellUncleanEnd()
 	a.refresh(ctx)
 	a.tellAllPods()
 	if len(a.topologies.GetStore().ListKeys()) == 0 {
@@ -51,6 +52,8 @@ func (a *Agent) follow(ctx context.Context) error {
 		case <-a.poke:
 		case <-again:
 		case <-tick.C():
+			a.held.beat(a.o.Clock.Now())
+			a.o.Shared.Metrics.refused.Add(float64(a.held.refused()))
 		case err := <-enforced:
 			return err
 		case <-ctx.Done():

@@ -20,7 +20,10 @@ type Metrics struct {
 	connected *metrics.GaugeVec
 	slow      *metrics.CounterVec
 	machines  *metrics.Counter
-	age       *ages
+	// What befell the agent and those that it works with.
+	uncleanEnds, refused, unreachable, kubeletStarts, overridden *metrics.Counter
+
+	age *ages
 }
 
 func newMetrics() *Metrics {
@@ -61,13 +64,39 @@ func newMetrics() *Metrics {
 			Help:           "Times that CPUs or NUMA nodes came or went while the agent ran.",
 			StabilityLevel: metrics.ALPHA,
 		}),
+		uncleanEnds: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "tenon_agent_unclean_ends_total",
+			Help:           "Times that agents of this node ended without being stopped, since the first one that kept its state here.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+		refused: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "tenon_agent_refused_agents_total",
+			Help:           "Other agents that wanted to work on this machine and were refused.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+		unreachable: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "tenon_agent_api_unreachable_seconds_total",
+			Help:           "Time for which the API server did not answer the agent; it grows while that lasts.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+		kubeletStarts: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "tenon_agent_kubelet_restarts_total",
+			Help:           "Times that the kubelet made its PodResources socket anew while the agent ran.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+		overridden: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "tenon_agent_overridden_updates_total",
+			Help:           "Updates of containers that the runtime was asked for and that the agent answered with other values, as those of a static kubelet.",
+			StabilityLevel: metrics.ALPHA,
+		}),
 		age: newAges(),
 	}
 }
 
 // Register makes the metrics known to a registry, those that count at zero.
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
-	register(m.apply, m.drift, m.failures, m.writes, m.connected, m.slow, m.machines)
+	register(m.apply, m.drift, m.failures, m.writes, m.connected, m.slow, m.machines,
+		m.uncleanEnds, m.refused, m.unreachable, m.kubeletStarts, m.overridden)
 	registerCollector(m.age)
 	for _, path := range []string{pathNRI, pathCRI, pathReconcile} {
 		m.apply.WithLabelValues(path)

@@ -27,6 +27,7 @@ import (
 // are told as conditions and logged; what was known before stays.
 func (a *Agent) refresh(ctx context.Context) {
 	log := klog.FromContext(ctx)
+	a.noticeKubelet()
 	if err := a.readMachine(ctx); err != nil {
 		log.Error(err, "Cannot use the machine's files, the last good topology counts", "node", a.o.Node)
 	}

@@ -115,7 +115,7 @@ func serveAgent(ctx context.Context, o Options, address string) error {
 		return fmt.Errorf("send events: %w", err)
 	}
 	defer broadcaster.Shutdown()
-	o.Recorder = broadcaster.NewRecorder(scheme.Scheme, "tenon-agent")
+	o.Recorder = broadcaster.NewRecorder(scheme.Scheme, eventController)
 	o.Shared = NewShared()
 	registry := metrics.NewKubeRegistry()
 	o.Shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)

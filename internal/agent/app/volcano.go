@@ -70,7 +70,7 @@ func (a *Agent) servesNumatopologies() error {
 func (a *Agent) numatopologyInformer() cache.SharedIndexInformer {
 	objects := a.o.Dynamic.Resource(nodeinfo.Resource())
 	only := named(a.o.Node)
-	return informer(a.o.Dynamic, &unstructured.Unstructured{},
+	return a.informer(a.o.Dynamic, &unstructured.Unstructured{},
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only
 			return objects.List(ctx, o)

@@ -27,7 +27,7 @@ import (
 func (a *Agent) podInformer() cache.SharedIndexInformer {
 	pods := a.o.Client.CoreV1().Pods(metav1.NamespaceAll)
 	only := fields.OneTermEqualSelector("spec.nodeName", a.o.Node).String()
-	return informer(a.o.Client, &corev1.Pod{},
+	return a.informer(a.o.Client, &corev1.Pod{},
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only
 			return pods.List(ctx, o)
@@ -41,7 +41,7 @@ func (a *Agent) podInformer() cache.SharedIndexInformer {
 func (a *Agent) nodeInformer() cache.SharedIndexInformer {
 	nodes := a.o.Client.CoreV1().Nodes()
 	only := named(a.o.Node)
-	return informer(a.o.Client, &corev1.Node{},
+	return a.informer(a.o.Client, &corev1.Node{},
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only
 			return nodes.List(ctx, o)
@@ -55,7 +55,7 @@ func (a *Agent) nodeInformer() cache.SharedIndexInformer {
 func (a *Agent) topologyInformer(gv schema.GroupVersion) cache.SharedIndexInformer {
 	topologies := a.o.Dynamic.Resource(gv.WithResource("noderesourcetopologies"))
 	only := named(a.o.Node)
-	return informer(a.o.Dynamic, &unstructured.Unstructured{},
+	return a.informer(a.o.Dynamic, &unstructured.Unstructured{},
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only
 			return topologies.List(ctx, o)
@@ -68,8 +68,22 @@ func (a *Agent) topologyInformer(gv schema.GroupVersion) cache.SharedIndexInform
 
 func named(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
 
-func informer(client any, example runtime.Object, list cache.ListWithContextFunc, watch cache.WatchFuncWithContext) cache.SharedIndexInformer {
-	lw := &cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: watch}
+// informer watches what list and watch tell, and notes whether the API server answers them.
+func (a *Agent) informer(
+	client any, example runtime.Object, list cache.ListWithContextFunc, watches cache.WatchFuncWithContext,
+) cache.SharedIndexInformer {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			found, err := list(ctx, o)
+			a.api.note(err)
+			return found, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := watches(ctx, o)
+			a.api.note(err)
+			return w, err
+		},
+	}
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), example, 0, cache.Indexers{})
 }
 
@@ -131,6 +145,7 @@ func (a *Agent) servedVersion(ctx context.Context) (schema.GroupVersion, error) 
 			return known, nil
 		}
 		found, err := a.discoverVersion()
+		a.api.note(err)
 		if err == nil && !found.Empty() {
 			if found == v1alpha2.GroupVersion() { // it stays, v1alpha1 may not
 				s.mu.Lock()
