@@ -101,7 +101,11 @@ mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
 # shellcheck disable=SC2086 # a list of words
-install $packages
+if ! install $packages; then
+  [ "${NODE_TESTS:-}" = if-able ] || exit 1
+  echo "NOT RUN: make node-tools (packages cannot be installed here)"
+  exit 0
+fi
 dir=$cache/$(key) # packages are part of it
 if [ ! -e "$dir/images.tar" ]; then
   echo "building containerd, runc, CNI plugins and the kubelet (the first time about 20 CPU-minutes)"

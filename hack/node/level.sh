@@ -3,8 +3,8 @@
 #
 #   level.sh [--need] 2|3|4|5|fault|bench…
 #
-# What cannot run is one line, NOT RUN: level N (why), and no failure; with --need it is one. A level that has passed with
-# the same tools on the same tree is not run again: its last line is repeated.
+# What cannot run is one line, NOT RUN: level N (why), and no failure; with --need it is one, but under NODE_TESTS=if-able.
+# A level that has passed with the same tools on the same tree is not run again: its last line is repeated.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 export GOWORK=off CGO_ENABLED=0
@@ -14,6 +14,7 @@ cache=$PWD/.cache/node
 failed=0
 need=
 if [ "${1:-}" = --need ]; then need=1; shift; fi
+[ "${NODE_TESTS:-}" != if-able ] || need=
 
 not_run() { # LEVEL WHY
   echo "NOT RUN: $1 ($2)"
@@ -40,6 +41,9 @@ why_not() {
   [ "$(uname -s)" = Linux ] || { echo "Linux is needed"; return; }
   [ "$(id -u)" = 0 ] || { echo "root is needed"; return; }
   unshare --net --mount --pid --fork true 2>/dev/null || { echo "namespaces cannot be made here"; return; }
+  local try=/sys/fs/cgroup/tenon-e2e-try-$$
+  [ ! -d /sys/fs/cgroup/cpuset ] || try=/sys/fs/cgroup/cpuset/tenon-e2e-try-$$
+  mkdir "$try" 2>/dev/null && rmdir "$try" || echo "cgroups cannot be made here"
 }
 
 # run LEVEL TAG PACKAGE LIMIT COMMAND…: compiles the tests of a package and runs them once per tools and tree.
