@@ -75,7 +75,7 @@ func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
 	})
 	o := hook.Options{
 		Engine: n.engine, Clock: n.clock, Writes: func() bool { return n.writes }, Degraded: func() string { return n.degraded },
-		Report: func(x hook.Trouble) { n.troubles = append(n.troubles, x) },
+		Report:     func(x hook.Trouble) { n.troubles = append(n.troubles, x) },
 		Overridden: func() { n.overridden++ },
 	}
 	for _, f := range change {
