@@ -32,6 +32,9 @@ const (
 type dispatcher struct {
 	registry *registry
 	log      klog.Logger
+	limit    time.Duration // the longest time that a hook may take
+	// told counts what is told in the background.
+	told sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
 	peers map[string]*peer
@@ -47,7 +50,7 @@ type peer struct {
 }
 
 func newDispatcher(dir string, log klog.Logger) *dispatcher {
-	return &dispatcher{registry: newRegistry(dir, log), log: log, peers: map[string]*peer{}}
+	return &dispatcher{registry: newRegistry(dir, log), log: log, limit: hookLimit, peers: map[string]*peer{}}
 }
 
 // question is one call to one hook server. It takes over what the server answers.
@@ -56,9 +59,6 @@ type question func(context.Context, v1alpha1.RuntimeHookServiceClient) error
 // ask puts a question to all servers that are registered for a hook, one after the other. enforced says that the pod does
 // not pass without its hooks. The error, with a gRPC status, means that the step must not happen.
 func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question) error {
-	if h.bestEffort() {
-		ctx = context.WithoutCancel(ctx) // what has stopped is told even when the caller has gone
-	}
 	servers := d.registry.servers(h)
 	if len(servers) == 0 && enforced && h.gate() {
 		return status.Errorf(codes.FailedPrecondition, "runtime proxy: no hook server is registered for %s in %s, and this pod "+
@@ -73,16 +73,29 @@ func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question)
 	return nil
 }
 
-// prevents reports whether an error of a server holds the step back.
+// announce is ask for a hook whose answer nobody waits for, not even a caller that has gone. What was announced is told, or
+// has failed, when close returns. Hooks may overtake each other.
+func (d *dispatcher) announce(ctx context.Context, h Hook, q question) {
+	ctx = context.WithoutCancel(ctx)
+	d.told.Go(func() {
+		for _, s := range d.registry.servers(h) {
+			if err := d.consult(ctx, h, s, q); err != nil {
+				d.log.V(1).Info("Hook failed after a stop", "hook", h, "file", s.file, "reason", err.Error())
+			}
+		}
+	})
+}
+
+// prevents reports whether an error of a server holds the step back. A container that has started is held back by a refusal
+// alone: whoever is told that it has not would neither stop it nor do what follows a start.
 func (d *dispatcher) prevents(h Hook, s server, enforced bool, err error) bool {
 	switch {
-	case h.bestEffort():
-		d.log.V(1).Info("Hook failed after a stop", "hook", h, "file", s.file, "reason", err.Error())
-		return false
-	case status.Code(err) == codes.FailedPrecondition, enforced:
+	case status.Code(err) == codes.FailedPrecondition:
 		return true
+	case h == PostStartContainer:
+		return false
 	}
-	return s.policy(h) == Fail
+	return enforced || s.policy(h) == Fail
 }
 
 // failure tells the caller which server's hook went wrong. A refusal keeps its code: it is no matter of the connection.
@@ -97,7 +110,7 @@ func failure(h Hook, s server, dir string, err error) error {
 
 // consult asks one server.
 func (d *dispatcher) consult(ctx context.Context, h Hook, s server, q question) error {
-	ctx, cancel, err := hookContext(ctx)
+	ctx, cancel, err := d.context(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,9 +128,9 @@ func (d *dispatcher) consult(ctx context.Context, h Hook, s server, q question) 
 	return err
 }
 
-// hookContext limits a hook to what the caller can spare.
-func hookContext(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	limit := hookLimit
+// context limits a hook to what the caller can spare.
+func (d *dispatcher) context(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	limit := d.limit
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline)-hookReserve)
 	}
@@ -177,8 +190,9 @@ func (p *peer) awake(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// close ends all connections.
+// close waits for what is told in the background and ends all connections. Nobody asks any more.
 func (d *dispatcher) close() error {
+	d.told.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error

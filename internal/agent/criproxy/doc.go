@@ -13,7 +13,8 @@
 //
 // A hook server that does not answer is judged by its failure policy. Two things go before it: a pod that was given CPUs or
 // devices, or is entitled to them, never passes without its hooks; and an answer FAILED_PRECONDITION is a refusal, not a
-// failure. What follows a stop is told on a best-effort basis.
+// failure. What has happened is not undone by a failure: after a start a refusal alone counts, and what follows a stop is told
+// in the background, on a best-effort basis.
 //
 // The proxy remembers the sandboxes and containers of the runtime, as most requests carry no more than an id. It asks the
 // runtime for them before it listens, and for each that it meets later and does not know; it keeps nothing on disk. The

@@ -14,6 +14,9 @@ var (
 // SetDrain changes how long calls under way may take at the end.
 func (p *Proxy) SetDrain(d time.Duration) { p.drain = d }
 
+// SetHookLimit changes how long a hook may take. Nobody asks meanwhile.
+func (p *Proxy) SetHookLimit(d time.Duration) { p.hooks.limit = d }
+
 // Sweep forgets what the runtime no longer has.
 func (p *Proxy) Sweep(ctx context.Context) error { return p.state.sweep(ctx) }
 

@@ -155,6 +155,8 @@ func (p *Proxy) serve(ctx context.Context, l net.Listener) error {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(p.handle),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		// A container that was refused after its start is stopped, whoever ends meanwhile.
+		grpc.WaitForHandlers(true),
 		// Whether pings are too many is for the kubelet and the runtime to say.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
@@ -162,6 +164,7 @@ func (p *Proxy) serve(ctx context.Context, l net.Listener) error {
 	go func() { served <- s.Serve(l) }()
 	select {
 	case err := <-served:
+		s.Stop()
 		return fmt.Errorf("serve %s: %w", p.o.Listen, err)
 	case <-ctx.Done():
 	}

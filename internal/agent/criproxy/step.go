@@ -251,10 +251,13 @@ func (x *exchange) startContainer(ctx context.Context) error {
 		return err
 	}
 	if err := x.forward(ctx, nil); err != nil {
-		_ = x.afterStop(ctx, c, b) // it does not run
+		if !unanswered(err) { // it does not run
+			x.afterStop(ctx, c, b)
+		}
 		return err
 	}
-	err = x.p.hooks.ask(ctx, PostStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+	// It runs, whether or not the caller still waits.
+	err = x.p.hooks.ask(context.WithoutCancel(ctx), PostStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
 		_, err := hooks.PostStartContainerHook(ctx, c.request(b))
 		return err
 	})
@@ -262,6 +265,15 @@ func (x *exchange) startContainer(ctx context.Context) error {
 		return x.end(ctx, c, b, err)
 	}
 	return err
+}
+
+// unanswered reports whether an error may be that of the way to the runtime, which may have done what it was asked.
+func unanswered(err error) bool {
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable:
+		return true
+	}
+	return false
 }
 
 // beforeStart asks for the last time before a container's first process. What it is to have by now is told to the runtime:
@@ -294,13 +306,13 @@ func (x *exchange) end(ctx context.Context, c *container, b *sandbox, why error)
 	if _, err := x.p.state.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.id}); err != nil {
 		return status.Errorf(codes.FailedPrecondition, "%s; and the container cannot be stopped: %v", status.Convert(why).Message(), err)
 	}
-	_ = x.afterStop(ctx, c, b)
+	x.afterStop(ctx, c, b)
 	return why
 }
 
 // afterStop tells that a container does not run.
-func (x *exchange) afterStop(ctx context.Context, c *container, b *sandbox) error {
-	return x.p.hooks.ask(ctx, PostStopContainer, false, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+func (x *exchange) afterStop(ctx context.Context, c *container, b *sandbox) {
+	x.p.hooks.announce(ctx, PostStopContainer, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
 		_, err := hooks.PostStopContainerHook(ctx, c.request(b))
 		return err
 	})
@@ -360,7 +372,8 @@ func (x *exchange) stopContainer(ctx context.Context) error {
 	if err := x.forward(ctx, nil); err != nil || c == nil {
 		return err
 	}
-	return x.afterStop(ctx, c, b)
+	x.afterStop(ctx, c, b)
+	return nil
 }
 
 func (x *exchange) stopPodSandbox(ctx context.Context) error {
@@ -372,8 +385,9 @@ func (x *exchange) stopPodSandbox(ctx context.Context) error {
 	if err := x.forward(ctx, nil); err != nil || b == nil {
 		return err
 	}
-	return x.p.hooks.ask(ctx, PostStopPodSandbox, false, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+	x.p.hooks.announce(ctx, PostStopPodSandbox, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
 		_, err := hooks.PostStopPodSandboxHook(ctx, b.request())
 		return err
 	})
+	return nil
 }

@@ -107,6 +107,7 @@ func TestHooksAreToldWhatTheRuntimeIsAsked(t *testing.T) {
 		CgroupParent: "/kubepods/poda", Overhead: &v1alpha1.LinuxContainerResources{MemoryLimitInBytes: 1 << 20},
 		Resources: &v1alpha1.LinuxContainerResources{CpuShares: 2048},
 	}
+	p.stop() // what is told in the background has been told
 	for _, hook := range []string{"PreRunPodSandbox", "PostStopPodSandbox"} {
 		if diff := cmp.Diff([]*v1alpha1.PodSandboxHookRequest{pod}, h.askedPods(hook), protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", hook, diff)
@@ -343,7 +344,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Every hook but those after a stop holds back a pod that must be enforced; those after a stop never do.
+// Every hook before a step holds back a pod that must be enforced; those after one never do when they fail: what has
+// happened would be taken for not having happened.
 func TestEachHookOfAPodThatMustBeEnforced(t *testing.T) {
 	for _, hook := range criproxy.Hooks() {
 		t.Run(string(hook), func(t *testing.T) {
@@ -360,7 +362,7 @@ func TestEachHookOfAPodThatMustBeEnforced(t *testing.T) {
 			failed := lifecycle(t, p.kubelet(t))
 			want := map[criproxy.Hook]string{
 				criproxy.PreRunPodSandbox: "RunPodSandbox", criproxy.PreCreateContainer: "CreateContainer",
-				criproxy.PreStartContainer: "StartContainer", criproxy.PostStartContainer: "StartContainer",
+				criproxy.PreStartContainer:           "StartContainer",
 				criproxy.PreUpdateContainerResources: "UpdateContainerResources",
 			}[hook]
 			if failed != want {
@@ -574,6 +576,7 @@ func TestAProxyThatRestartsKnowsWhatRuns(t *testing.T) {
 	if _, err := c.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		t.Fatal(err)
 	}
+	after.stop() // what is told in the background has been told
 	if got := h.askedPods("PostStopPodSandbox"); len(got) != 1 || got[0].GetPodMeta().GetUid() != "uid-a" {
 		t.Errorf("PostStopPodSandbox: got %v, want one of pod uid-a", got)
 	}
@@ -793,9 +796,12 @@ func TestAContainerThatIsRefusedAfterItsStartIsStopped(t *testing.T) {
 		t.Errorf("got %v, want the refusal", err)
 	}
 	sees(t, rt, cri.RuntimeService_StopContainer_FullMethodName, &cri.StopContainerRequest{ContainerId: container})
-	if got := h.asked("PostStopContainer"); len(got) != 1 {
-		t.Errorf("PostStopContainer was asked %d times, want once", len(got))
-	}
+	eventually(t, "the hook server is told once that the container has ended", func() error {
+		if got := h.asked("PostStopContainer"); len(got) != 1 {
+			return fmt.Errorf("PostStopContainer was asked %d times, want once", len(got))
+		}
+		return nil
+	})
 	rt.on(cri.RuntimeService_StopContainer_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.Internal, "stuck") })
 	_, err = c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container})
 	if err == nil || !strings.Contains(err.Error(), "it runs elsewhere") || !strings.Contains(err.Error(), "stuck") {
@@ -814,7 +820,65 @@ func TestAContainerThatTheRuntimeDoesNotStartIsTold(t *testing.T) {
 	if status.Code(err) != codes.Unknown || !strings.Contains(err.Error(), "no such program") {
 		t.Errorf("got %v, want the runtime's error", err)
 	}
+	p.stop()
 	if got := h.asked("PostStopContainer"); len(got) != 1 || got[0].GetContainerMeta().GetId() != container {
 		t.Errorf("PostStopContainer: got %v, want one of %s", got, container)
+	}
+}
+
+// A caller that does not wait for the end of a start says nothing about how it ended: the container may run.
+func TestAStartThatNobodyWaitedForIsNoStop(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Ignore))
+	c := p.kubelet(t)
+	_, container := runPod(t, c, podConfig("a", exclusive()...))
+	arrived := make(chan struct{})
+	rt.on(cri.RuntimeService_StartContainer_FullMethodName, func(s grpc.ServerStream) error {
+		close(arrived)
+		<-s.Context().Done()
+		return status.FromContextError(s.Context().Err()).Err()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	if _, err := c.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: container}); status.Code(err) != codes.Canceled {
+		t.Fatalf("got %v, want Canceled", err)
+	}
+	p.stop()
+	if got := h.asked("PostStopContainer"); len(got) != 0 {
+		t.Errorf("PostStopContainer: got %v, want nothing", got)
+	}
+}
+
+// What has stopped is told in the background: a hook server that hangs delays no stop.
+func TestAStopWaitsForNoHook(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Fail))
+	c := p.kubelet(t)
+	sandbox, container := runPod(t, c, podConfig("a", exclusive()...))
+	p.SetHookLimit(2 * patience)
+	release := make(chan struct{})
+	defer close(release)
+	h.answer(func(context.Context, string) (*v1alpha1.ContainerResourceHookResponse, error) {
+		<-release
+		return &v1alpha1.ContainerResourceHookResponse{}, nil
+	})
+	h.answerPods(func(context.Context, string) (*v1alpha1.PodSandboxHookResponse, error) {
+		<-release
+		return &v1alpha1.PodSandboxHookResponse{}, nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, err := range []error{
+		second(c.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: container})),
+		second(c.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox})),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
