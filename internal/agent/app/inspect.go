@@ -83,7 +83,7 @@ func (a *Agent) Inspect(namespace, name string) (inspect.Pod, bool) {
 		out.Notes = append(out.Notes, fmt.Sprintf("the agent writes no cpusets here (mode %s): the kubelet chooses", mode))
 		return out, true
 	}
-	sights, err := a.engine.Inspect(string(pod.UID))
+	sights, err := a.engine.Inspect(desired.NodeUID(pod))
 	if err != nil {
 		out.Notes = append(out.Notes, err.Error())
 	}

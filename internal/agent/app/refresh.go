@@ -17,9 +17,11 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -50,8 +52,10 @@ func (a *Agent) refresh(ctx context.Context) {
 	if err := a.tellDegraded(ctx); err != nil {
 		log.Error(err, "Cannot tell whether containers may start without the agent", "node", a.o.Node)
 	}
-	facts, problems := probe.Facts(a.input(a.podList()))
+	pods := a.podList()
+	facts, problems := probe.Facts(a.input(pods))
 	facts.Machine = a.o.Shared.intern(facts.Machine)
+	facts.Pins = nodePins(facts.Pins, pods)
 	a.mu.Lock()
 	same := reflect.DeepEqual(a.facts, facts)
 	a.facts = facts
@@ -64,6 +68,23 @@ func (a *Agent) refresh(ctx context.Context) {
 	}
 	a.engine.SetFacts(facts)
 	a.publish()
+}
+
+// nodePins are pins with the UIDs by which the engine knows pods: those of the node, where the published ones are the API's.
+func nodePins(pins []ledger.Pin, pods []*corev1.Pod) []ledger.Pin {
+	static := map[string]string{}
+	for _, pod := range pods {
+		if uid := desired.NodeUID(pod); uid != string(pod.UID) {
+			static[string(pod.UID)] = uid
+		}
+	}
+	pins = slices.Clone(pins)
+	for i := range pins {
+		if uid, ok := static[pins[i].UID]; ok {
+			pins[i].UID = uid
+		}
+	}
+	return pins
 }
 
 // tellOverlap keeps the condition StaticActive.

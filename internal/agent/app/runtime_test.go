@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/desired"
 )
 
 func TestFlagsAboutTheRuntimeThatCannotBeMeant(t *testing.T) {
@@ -108,6 +111,42 @@ func TestAStaticPodIsKnownByTheUIDOfItsNode(t *testing.T) {
 			_, err = a.Hooks().Create(apply.Container{PodUID: "of-the-node", Name: "main", Group: "kubepods/podof-the-node/x", PodGroup: "kubepods/podof-the-node"})
 			if err == nil {
 				t.Error("a container of a deleted pod is created")
+			}
+		})
+	})
+}
+
+// TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs: the kubelet records it by the UID of its node, the API tells of a mirror.
+func TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "arm64-1s@static,reserved=0")
+		mirror := pod("static", "", "2", "")
+		mirror.UID, mirror.Annotations[corev1.MirrorPodAnnotationKey] = "of-the-api", "of-the-node"
+		mirror.Status.QOSClass = corev1.PodQOSGuaranteed
+		mirror.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())},
+		}}}
+		w.create(mirror)
+		w.state(`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"of-the-node":{"main":"5-6"}},"checksum":1}`)
+		c := apply.Container{PodUID: "of-the-node", Name: "main", Group: "kubepods/podof-the-node/c1"}
+		if err := errors.Join(w.tree.MkdirAll(c.Group), w.tree.Write(c.Group, desired.CPUs, "5-6")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.tree.Spawn(c.Group); err != nil {
+			t.Fatal(err)
+		}
+		later(time.Minute)
+		w.run(func(a *app.Agent) {
+			later(time.Minute)
+			if got := w.cpuset(c); got != "5-6" {
+				t.Errorf("cpuset = %q, want the kubelet's 5-6", got)
+			}
+			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got, `"uid":"of-the-api","cpuset":"5-6","managedByKubelet":true`) {
+				t.Errorf("published allocations = %s, want those of the mirror's UID", got)
+			}
+			if got, ok := a.Inspect("default", "static"); !ok || len(got.Groups) != 1 {
+				t.Errorf("inspect = %+v, %v, want the group of the container", got, ok)
 			}
 		})
 	})
