@@ -30,7 +30,7 @@ func newMetrics() *Metrics {
 	return &Metrics{
 		apply: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:           "tenon_agent_apply_seconds",
-			Help:           "Time to bring cgroup values in order, by path: nri and cri (one call of the container runtime) or reconcile (all containers of the node).",
+			Help:           "Time to bring cgroup values in order, by path: nri (one call of the container runtime), cri (one question of its proxy) or reconcile (all containers of the node).",
 			Buckets:        metrics.ExponentialBuckets(1e-4, 4, 8),
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path"}),

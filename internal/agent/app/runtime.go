@@ -129,7 +129,7 @@ func (a *Agent) serveHooks(ctx context.Context) error {
 	if a.o.HookSocket == "" {
 		return nil
 	}
-	server, err := hookserver.New(hookserver.Options{Socket: a.o.HookSocket, Handler: &proxied{Handler: a.service, a: a}})
+	server, err := hookserver.New(hookserver.Options{Socket: a.o.HookSocket, Handler: a.service, Asked: a.asked})
 	if err != nil {
 		return err
 	}
@@ -152,47 +152,14 @@ func (a *Agent) serveHooks(ctx context.Context) error {
 	return nil
 }
 
-// proxied is the Handler for a runtime proxy: who asks through it is there.
-type proxied struct {
-	hook.Handler
-	a *Agent
-}
-
-// timed notes that a proxy asks, and returns what is to be called when it has its answer.
-func (p *proxied) timed(call string) (answered func()) {
-	if p.a.transports.proxy() {
-		p.a.o.Shared.Metrics.connected.WithLabelValues(pathCRI).Set(1)
-		p.a.touch()
+// asked notes that a runtime proxy asks, and returns what is to be called when it has its answer.
+func (a *Agent) asked(call string) (answered func()) {
+	if a.transports.proxy() {
+		a.o.Shared.Metrics.connected.WithLabelValues(pathCRI).Set(1)
+		a.touch()
 	}
-	began := p.a.o.Clock.Now()
-	return func() {
-		d := p.a.o.Clock.Since(began)
-		p.a.handled(pathCRI)(call, d)
-	}
-}
-
-// RunPod implements hook.Handler.
-func (p *proxied) RunPod(ctx context.Context, pod hook.Pod) error {
-	defer p.timed("RunPodSandbox")()
-	return p.Handler.RunPod(ctx, pod)
-}
-
-// Create implements hook.Handler.
-func (p *proxied) Create(ctx context.Context, c hook.Container) (hook.Answer, []hook.Update, error) {
-	defer p.timed("CreateContainer")()
-	return p.Handler.Create(ctx, c)
-}
-
-// Start implements hook.Handler.
-func (p *proxied) Start(ctx context.Context, c hook.Container) error {
-	defer p.timed("StartContainer")()
-	return p.Handler.Start(ctx, c)
-}
-
-// Update implements hook.Handler.
-func (p *proxied) Update(ctx context.Context, c hook.Container, asked hook.Resources) (hook.Answer, error) {
-	defer p.timed("UpdateContainerResources")()
-	return p.Handler.Update(ctx, c, asked)
+	began := a.o.Clock.Now()
+	return func() { a.handled(pathCRI)(call, a.o.Clock.Since(began)) }
 }
 
 // tried reports whether it is known how containers come by the agent.

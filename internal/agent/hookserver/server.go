@@ -21,12 +21,15 @@ import (
 // drainLimit is how long questions under way may take when the server ends: more than a proxy waits for one.
 const drainLimit = 2 * time.Second
 
-// Options are what a Server needs. Both are required.
+// Options are what a Server needs. Socket and Handler are required.
 type Options struct {
 	// Socket is the unix socket that the proxy connects to: an absolute path. It belongs to root alone.
 	Socket string
 	// Handler decides.
 	Handler hook.Handler
+	// Asked hears of each question but those after a stop, by the call of the container runtime that it belongs to, and what
+	// it returns is called with the answer. It must not block; nil drops them.
+	Asked func(call string) (answered func())
 }
 
 // Server is the hook server of the agent.
@@ -44,6 +47,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Handler == nil {
 		return nil, errors.New("hook server: the handler is missing")
+	}
+	if o.Asked == nil {
+		o.Asked = func(string) func() { return func() {} }
 	}
 	o.Socket = path
 	return &Server{o}, nil
@@ -82,6 +88,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // PreRunPodSandboxHook implements RuntimeHookServiceServer.
 func (s *Server) PreRunPodSandboxHook(ctx context.Context, r *v1alpha1.PodSandboxHookRequest) (*v1alpha1.PodSandboxHookResponse, error) {
+	defer s.o.Asked("RunPodSandbox")()
 	if err := s.o.Handler.RunPod(ctx, podOf(r)); err != nil {
 		return nil, refusal(err)
 	}
@@ -97,6 +104,7 @@ func (s *Server) PostStopPodSandboxHook(_ context.Context, r *v1alpha1.PodSandbo
 // PreCreateContainerHook implements RuntimeHookServiceServer. What has to change on other containers is not answered, as
 // the protocol has no place for it: the handler changes it in the tree before it lets this one start.
 func (s *Server) PreCreateContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	defer s.o.Asked("CreateContainer")()
 	answer, _, err := s.o.Handler.Create(ctx, containerOf(r))
 	if err != nil {
 		return nil, refusal(err)
@@ -107,6 +115,7 @@ func (s *Server) PreCreateContainerHook(ctx context.Context, r *v1alpha1.Contain
 // PreStartContainerHook implements RuntimeHookServiceServer. The set of a container may have changed since it was created:
 // the answer is what it is to have now, which a proxy tells the runtime before the start.
 func (s *Server) PreStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	defer s.o.Asked("StartContainer")()
 	c := containerOf(r)
 	answer, _, err := s.o.Handler.Create(ctx, c)
 	if err != nil {
@@ -126,6 +135,7 @@ func (s *Server) PreStartContainerHook(ctx context.Context, r *v1alpha1.Containe
 // PostStartContainerHook implements RuntimeHookServiceServer. Runtimes that make a container's group with its first
 // process show only now what they made.
 func (s *Server) PostStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	defer s.o.Asked("StartContainer")()
 	c := containerOf(r)
 	c.Running = true
 	switch err := s.o.Handler.Start(ctx, c); {
@@ -139,6 +149,7 @@ func (s *Server) PostStartContainerHook(ctx context.Context, r *v1alpha1.Contain
 
 // PreUpdateContainerResourcesHook implements RuntimeHookServiceServer.
 func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+	defer s.o.Asked("UpdateContainerResources")()
 	c := containerOf(r)
 	asked := c.Has
 	c.Has = hook.Resources{}

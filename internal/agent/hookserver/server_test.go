@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,10 +81,14 @@ func (b *book) Update(_ context.Context, c hook.Container, asked hook.Resources)
 func (b *book) Stop(c hook.Container) { b.write(line{Step: "Stop", Container: c}) }
 
 // serve runs a server over a handler and returns a client.
-func serve(t *testing.T, h hook.Handler) (v1alpha1.RuntimeHookServiceClient, string) {
+func serve(t *testing.T, h hook.Handler, change ...func(*hookserver.Options)) (v1alpha1.RuntimeHookServiceClient, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hooks.sock")
-	s, err := hookserver.New(hookserver.Options{Socket: path, Handler: h})
+	o := hookserver.Options{Socket: path, Handler: h}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := hookserver.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,5 +274,41 @@ func TestASecondServerIsRefusedAndANewOneFollows(t *testing.T) {
 	cancel()
 	if err := first.Run(ended); err != nil {
 		t.Errorf("again: %v", err)
+	}
+}
+
+// One question is one call, whatever steps the handler needs for it.
+func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
+	var mu sync.Mutex
+	var asked, answered []string
+	client, _ := serve(t, &book{}, func(o *hookserver.Options) {
+		o.Asked = func(call string) func() {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, call)
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				answered = append(answered, call)
+			}
+		}
+	})
+	for _, question := range []func() error{
+		func() error { _, err := client.PreRunPodSandboxHook(t.Context(), podRequest); return err },
+		func() error { _, err := client.PreCreateContainerHook(t.Context(), containerRequest); return err },
+		func() error { _, err := client.PreStartContainerHook(t.Context(), containerRequest); return err },
+		func() error { _, err := client.PostStartContainerHook(t.Context(), containerRequest); return err },
+		func() error { _, err := client.PreUpdateContainerResourcesHook(t.Context(), containerRequest); return err },
+		func() error { _, err := client.PostStopContainerHook(t.Context(), containerRequest); return err },
+	} {
+		if err := question(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"RunPodSandbox", "CreateContainer", "StartContainer", "StartContainer", "UpdateContainerResources"}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(asked, want) || !slices.Equal(answered, want) {
+		t.Errorf("asked %v, answered %v, want %v", asked, answered, want)
 	}
 }
