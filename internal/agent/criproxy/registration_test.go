@@ -1,12 +1,15 @@
 package criproxy_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -161,5 +164,35 @@ func TestAMalformedRegistrationHoldsBackWhatMustBeEnforced(t *testing.T) {
 	_, err := p.kubelet(t).RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: podConfig("a", exclusive()...)})
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), p.hooks) {
 		t.Errorf("got %v, want FailedPrecondition with the folder's name", err)
+	}
+}
+
+// A file that nobody could read to its end holds nobody up.
+func TestWhatIsNoRegularFileRegistersNothing(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	if err := unix.Mkfifo(filepath.Join(p.hooks, "a.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large, err := os.Create(filepath.Join(p.hooks, "b.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(large.Truncate(1<<40), large.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p.register(t, "c.json", h.registration(criproxy.Ignore))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := p.kubelet(t).RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: podConfig("a")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.askedPods("PreRunPodSandbox"); len(got) != 1 {
+		t.Errorf("the server of the good file was asked %d times, want once", len(got))
+	}
+	for name, want := range map[string]string{"a.json": "is no regular file", "b.json": "is larger than"} {
+		if _, err := criproxy.ReadRegistration(filepath.Join(p.hooks, name)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -120,7 +121,7 @@ func (r *registry) look(name string) {
 
 // ReadRegistration reads a file of the hooks folder. The error names the file and every field that is wrong.
 func ReadRegistration(path string) (*Registration, error) {
-	content, err := os.ReadFile(path)
+	content, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +130,30 @@ func ReadRegistration(path string) (*Registration, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
+}
+
+// maxRegistration is many times what a registration needs, in bytes.
+const maxRegistration = 1 << 20
+
+// readFile reads a file that must be a regular one: all calls wait while a registration is read, and a pipe may never end.
+func readFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is no regular file", path)
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxRegistration+1))
+	if err == nil && len(content) > maxRegistration {
+		err = fmt.Errorf("%s: is larger than %d bytes", path, maxRegistration)
+	}
+	return content, err
 }
 
 // registrations lists the files of a hooks folder that register something, sorted; none where there is no folder.

@@ -182,26 +182,41 @@ func (s *state) size() (sandboxes, containers int) {
 	return len(s.sandboxes), len(s.containers)
 }
 
-// meetSandbox remembers a sandbox that was run without the proxy, or before it started.
+// meetSandbox remembers a sandbox that was run without the proxy, or before it started. One whose group the runtime could
+// not tell now is asked for again.
 func (s *state) meetSandbox(ctx context.Context, told *cri.PodSandbox) *sandbox {
 	b := &sandbox{
 		id: told.GetId(), meta: told.GetMetadata(), handler: told.GetRuntimeHandler(), labels: told.GetLabels(),
 		annotations: told.GetAnnotations(),
 	}
 	answer, err := s.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.id, Verbose: true})
-	if err == nil {
-		b.cgroup = parentGroup(answer.GetInfo()["info"])
+	if err != nil {
+		return b
 	}
-	s.putSandbox(b)
-	return b
+	b.cgroup = parentGroup(answer.GetInfo()["info"])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return meet(s, s.sandboxes, b.id, b)
 }
 
 func (s *state) meetContainer(told *cri.Container) *container {
 	c := &container{
 		id: told.GetId(), sandbox: told.GetPodSandboxId(), meta: told.GetMetadata(), annotations: told.GetAnnotations(),
 	}
-	s.putContainer(c)
-	return c
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return meet(s, s.containers, c.id, c)
+}
+
+// meet remembers what a list of the runtime tells, unless more is known: callers may use a part of an id, which the runtime
+// completes. The caller holds mu.
+func meet[T any](s *state, known map[string]entry[T], id string, it *T) *T {
+	if old, ok := known[id]; ok {
+		return old.it
+	}
+	s.now++
+	known[id] = entry[T]{it, s.now}
+	return it
 }
 
 // parentGroup finds the group of a pod in what a runtime tells of its sandbox when asked to be verbose: the OCI path of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -596,6 +597,57 @@ func TestAContainerThatWasMadeBesideTheProxyIsLookedUp(t *testing.T) {
 	// The runtime's own answer about one that nobody has.
 	if _, err := p.kubelet(t).StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: "none"}); status.Code(err) != codes.NotFound {
 		t.Errorf("a container that does not exist: got %v, want NotFound", err)
+	}
+}
+
+// A runtime completes what a caller writes of an id. What is known of the container stays.
+func TestAPartOfAnIDIsTheSameContainer(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Ignore))
+	c := p.kubelet(t)
+	_, container := runPod(t, c, podConfig("a", exclusive()...))
+	rt.on(cri.RuntimeService_ListContainers_FullMethodName, func(s grpc.ServerStream) error {
+		rt.mu.Lock()
+		all := rt.listContainers("")
+		rt.mu.Unlock()
+		w := marshal(t, all)
+		return s.SendMsg(&w)
+	})
+	rt.on(cri.RuntimeService_UpdateContainerResources_FullMethodName, func(s grpc.ServerStream) error { return s.SendMsg(&wire{}) })
+	_, err := c.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: container[:len(container)-2]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.asked("PreStartContainer"); len(got) != 1 || got[0].GetContainerResources().GetCpusetCpus() != "0-7" {
+		t.Errorf("PreStartContainer: got %v, want the resources that the container was created with", got)
+	}
+}
+
+// A sandbox whose group could not be told in time is not remembered without it.
+func TestASandboxIsAskedForUntilItsGroupIsTold(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Ignore))
+	beside := cri.NewRuntimeServiceClient(connect(t, rt.socket))
+	_, container := runPod(t, beside, podConfig("a"))
+	rt.on(cri.RuntimeService_PodSandboxStatus_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.DeadlineExceeded, "busy") })
+	c := p.kubelet(t)
+	for range 2 {
+		if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container}); err != nil {
+			t.Fatal(err)
+		}
+		rt.on(cri.RuntimeService_PodSandboxStatus_FullMethodName, nil)
+	}
+	var groups []string
+	for _, asked := range h.asked("PreStartContainer") {
+		groups = append(groups, asked.GetPodCgroupParent())
+	}
+	if want := []string{"", "/kubepods/poda"}; !slices.Equal(groups, want) {
+		t.Errorf("groups %q, want %q", groups, want)
 	}
 }
 

@@ -298,7 +298,10 @@ func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
 		func() error { _, err := client.PreCreateContainerHook(t.Context(), containerRequest); return err },
 		func() error { _, err := client.PreStartContainerHook(t.Context(), containerRequest); return err },
 		func() error { _, err := client.PostStartContainerHook(t.Context(), containerRequest); return err },
-		func() error { _, err := client.PreUpdateContainerResourcesHook(t.Context(), containerRequest); return err },
+		func() error {
+			_, err := client.PreUpdateContainerResourcesHook(t.Context(), containerRequest)
+			return err
+		},
 		func() error { _, err := client.PostStopContainerHook(t.Context(), containerRequest); return err },
 	} {
 		if err := question(); err != nil {
