@@ -127,8 +127,12 @@ func (r *resources) take(answer kubeletapi.Resources, pods []*corev1.Pod, at tim
 	}
 	r.devices = withLost(answer.Devices, r.devices, node)
 	named := map[string]map[string]kubeletapi.Container{}
+	twice := map[string]bool{} // a pod and one that was deleted by force: nobody can tell which is which
 	for _, p := range answer.Pods {
-		named[p.Namespace+"/"+p.Name] = p.Containers
+		key := p.Namespace + "/" + p.Name
+		_, again := named[key]
+		twice[key] = twice[key] || again
+		named[key] = p.Containers
 	}
 	next := map[string]podResources{}
 	for _, pod := range pods {
@@ -136,8 +140,9 @@ func (r *resources) take(answer kubeletapi.Resources, pods []*corev1.Pod, at tim
 			continue
 		}
 		uid := probe.StateUID(pod)
-		containers, ok := named[pod.Namespace+"/"+pod.Name]
-		if ok && startedBefore(pod, at) {
+		key := pod.Namespace + "/" + pod.Name
+		containers, ok := named[key]
+		if ok && !twice[key] && startedBefore(pod, at) {
 			next[uid] = podResources{containers, true}
 		} else if old, kept := r.pods[uid]; kept {
 			next[uid] = podResources{old.containers, false}

@@ -440,6 +440,14 @@ func TestAPodThatIsMadeAnewGetsNothingOfItsNamesake(t *testing.T) {
 			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, `"uid-second":{"main":{"cpus":"6-7"}}`) {
 				t.Errorf("numa-state = %s, want what the second pod has", got)
 			}
+			// The first was deleted by force: the kubelet still ends it.
+			k.now(func() {
+				k.resources.Pods = append(k.resources.Pods, kubeletapi.Pod{Namespace: "default", Name: "db-0", Containers: has(4, 5)})
+			})
+			later(time.Minute)
+			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, `"uid-second":{"main":{"cpus":"6-7"}}`) {
+				t.Errorf("numa-state = %s, want what the second pod had: two pods of its name are told", got)
+			}
 		})
 	})
 }
