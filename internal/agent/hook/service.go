@@ -289,13 +289,16 @@ func differs(c *Container, file, got, want string) error {
 
 // Start implements Handler.
 func (s *Service) Start(ctx context.Context, c Container) error {
-	if !s.o.Writes() {
-		return nil
-	}
 	if at := groupOf(c.Cgroup); at != "" || c.ID != "" {
 		s.remember(&c)
 	}
 	s.o.Engine.Introduce(introduced(&c.Pod))
+	if !s.o.Writes() {
+		if groupOf(c.Cgroup) != "" {
+			s.o.Engine.Know(engineContainer(&c), false) // for the day on which the agent does
+		}
+		return nil
+	}
 	err := s.o.Engine.Start(ctx, engineContainer(&c))
 	switch {
 	case c.Running:

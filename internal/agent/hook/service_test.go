@@ -688,6 +688,29 @@ func TestAnAgentThatWritesNoCPUSetsSaysNothing(t *testing.T) {
 	n.must(n.service.Start(t.Context(), c))
 }
 
+// TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes: which groups are containers, and which a sandbox that makes room.
+func TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes(t *testing.T) {
+	t.Parallel()
+	n := ready(t, func(n *node, _ *hook.Options) { n.writes = false })
+	n.facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0")}
+	n.facts.Pins = []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
+	n.engine.SetFacts(n.facts)
+	p := sandbox("pinned", "", "")
+	n.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pod-pinned"}, Pinnable: true})
+	n.must(n.service.RunPod(t.Context(), p))
+	for group, cpus := range map[string]string{"pause": "", "c1": "1"} {
+		n.must(n.tree.MkdirAll("kubepods/burstable/podpinned/" + group))
+		n.must(n.tree.Write("kubepods/burstable/podpinned/"+group, desired.CPUs, cpus))
+		_, err := n.tree.Spawn("kubepods/burstable/podpinned/" + group)
+		n.must(err)
+	}
+	n.must(n.service.Start(t.Context(), in(p, "c1")))
+	n.writes = true
+	n.must(n.engine.Verify())
+	n.must(n.run(in(sandbox("x", "LSE", "6-7"), "c2")))
+	want(t, "the kernel's set of the pinned container", n.cpus(in(p, "c1")), "1")
+}
+
 // BenchmarkCreate: the runtime holds all container operations of the node while it waits for this answer.
 func BenchmarkCreate(b *testing.B) {
 	for _, pods := range []int{10, 250} {
