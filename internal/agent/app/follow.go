@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -54,6 +55,7 @@ func (a *Agent) follow(ctx context.Context) error {
 		case <-tick.C():
 			a.held.beat(a.o.Clock.Now())
 			a.o.Shared.Metrics.refused.Add(float64(a.held.refused()))
+			a.sweep(ctx)
 		case err := <-enforced:
 			return err
 		case <-ctx.Done():
@@ -116,6 +118,16 @@ func (a *Agent) enforce(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sweep keeps the engine from remembering every pod that ever ran here, while it does not work on the tree.
+func (a *Agent) sweep(ctx context.Context) {
+	if a.writes() {
+		return
+	}
+	if err := a.engine.Sweep(); err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot tell whose processes have ended", "node", a.o.Node, "err", err)
+	}
 }
 
 // applyFirst brings the tree in order for the first time; false when it has to be tried again.

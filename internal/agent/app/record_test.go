@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 )
@@ -273,4 +274,42 @@ func TestNoValueReachesTheCgroupTreeWhileTheAgentDoesNotWrite(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPodsAreForgottenWhileTheAgentDoesNotWrite: once they are gone from the API and their processes have died.
+func TestPodsAreForgottenWhileTheAgentDoesNotWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "arm64-1s@static,reserved=0")
+		w.label(annotation.TopologyMode, "Follow")
+		tree := &writes{Cgroup: w.tree}
+		w.options.Cgroup = tree
+		w.run(func(a *app.Agent) {
+			p := pod("ls", "LS", "1500m", "")
+			w.create(p)
+			c, err := w.start(a, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			knows := func() bool {
+				later(15 * time.Second)
+				return slices.ContainsFunc(a.Table().Rows, func(r desired.Row) bool { return r.UID == string(p.UID) })
+			}
+			if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "ls", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if !knows() {
+				t.Error("a pod that lives is forgotten")
+			}
+			if err := w.tree.Kill(c.Group); err != nil {
+				t.Fatal(err)
+			}
+			if knows() {
+				t.Error("a dead pod is not forgotten")
+			}
+		})
+		if len(tree.paths) > 0 {
+			t.Errorf("written: %q", tree.paths)
+		}
+	})
 }

@@ -16,6 +16,20 @@ func (e *Engine) Verify() error {
 	return e.timed(func() error { return e.verify("") })
 }
 
+// Sweep lets go of pods that are gone and whose processes have died, as each pass does, and writes nothing: it is for the
+// time in which nobody asks for passes.
+func (e *Engine) Sweep() error {
+	return e.inTurn(func() error {
+		if _, ready := e.ready(); !ready {
+			return ErrNotReady
+		}
+		if err := e.discover(); err != nil {
+			return err
+		}
+		return e.bury()
+	})
+}
+
 // timed is inTurn for one pass.
 func (e *Engine) timed(pass func() error) error {
 	began := e.o.Clock.Now()
