@@ -33,6 +33,9 @@ func (e *Engine) Admit(ctx context.Context, c Container, cpus string) error {
 		if errors.Is(err, ErrNotReady) {
 			return &Blocked{c, ErrNotReady, notReady}
 		}
+		if errors.Is(err, errAnotherMachine) {
+			return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+		}
 		if u, ok := errors.AsType[*unreadable](err); ok {
 			return &Blocked{c, ErrEnforcement, u.Error()}
 		}
@@ -77,6 +80,9 @@ func (e *Engine) expected(c Container) (*item, error) {
 func (e *Engine) clear(c Container, it *item, cpus string) error {
 	m := e.machine
 	p := e.plan(m, "")
+	if p.foreign() {
+		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+	}
 	told, _, err := m.ParseList(cpus)
 	if err != nil || cpus == "" {
 		return &Blocked{c, ErrEnforcement, fmt.Sprintf("the runtime is to write cpuset.cpus %q, want %q", cpus, m.FormatList(it.want))}

@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 )
 
@@ -119,4 +123,128 @@ func live(ctx context.Context, e *apply.Engine, tree *kernel.Tree, uid string) b
 		time.Sleep(time.Millisecond) //nolint:forbidigo // a life of some length, under the race detector
 	}
 	return false
+}
+
+// TestWhoAsksWhatIsWantedDoesNotDisturbAPass: also where the kubelet has pinned pods, so that what is wanted of a group
+// depends on what was read of it.
+func TestWhoAsksWhatIsWantedDoesNotDisturbAPass(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.engine.SetFacts(ledger.Facts{
+		Machine: smallMachine(t), MinSharedCPUs: -1, Kubelet: ledger.Kubelet{Static: true},
+		Pins: []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}},
+	})
+	r.complete()
+	r.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pinned"}, Pinnable: true})
+	r.spawnIn("kubepods/podpinned/pause", "0-11")
+	r.spawnIn("kubepods/podpinned/c", "1")
+	r.engine.Know(apply.Container{PodUID: "pinned", Name: "c", Group: "kubepods/podpinned/c"}, false)
+	var passes sync.WaitGroup
+	var ended atomic.Bool
+	passes.Go(func() {
+		defer ended.Store(true)
+		for range 200 {
+			if err := r.engine.Verify(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for !ended.Load() {
+		r.engine.Table()
+		if _, err := r.engine.Inspect("pinned"); err != nil {
+			t.Error(err)
+		}
+	}
+	passes.Wait()
+	want := []string{"kubepods/podpinned/pause=0,2-11"}
+	var got []string
+	for _, row := range r.engine.Table().Rows {
+		got = append(got, row.Path+"="+row.Value)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("table = %q, want %q", got, want)
+	}
+}
+
+// TestAnInterruptedLookIsTakenAgainSoon: what asked for it does not have to ask twice.
+func TestAnInterruptedLookIsTakenAgainSoon(t *testing.T) {
+	t.Parallel()
+	asks := map[string]func(*rig){
+		"the whole tree":          func(r *rig) { r.engine.Recheck() },
+		"the groups of a sandbox": func(r *rig) { r.engine.Visit("a") },
+	}
+	for name, ask := range asks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.complete()
+				r.must(r.run(r.bind("x", qos.Exclusive, "2-3")))
+				r.must(r.run(r.bind("a", qos.SharedPool, "")))
+				ctx, cancel := context.WithCancel(t.Context())
+				var loop sync.WaitGroup
+				loop.Go(func() { _ = r.engine.Run(ctx) })
+				synctest.Wait()
+				r.spawnIn("kubepods/poda/pause", "0-11")
+				failed := false
+				r.wire.before = func(op kernel.Op, _, _ string) error {
+					if op != kernel.OpList || failed {
+						return nil
+					}
+					failed = true
+					return syscall.EMFILE
+				}
+				ask(r)
+				time.Sleep(time.Second) //nolint:forbidigo // the clock is the bubble's
+				synctest.Wait()
+				if got := r.cpus(apply.Container{Group: "kubepods/poda/pause"}); got != "0-1,4-11" || !failed {
+					t.Errorf("the sandbox has %q, want 0-1,4-11", got)
+				}
+				cancel()
+				loop.Wait()
+			})
+		})
+	}
+}
+
+// TestAMachineThatChangesWithinAStart: sets that were read are in the numbers of the old one.
+func TestAMachineThatChangesWithinAStart(t *testing.T) {
+	t.Parallel()
+	other := func() *topo.Machine {
+		var spec topo.Spec
+		for id := range 8 { // CPUs 4-11: what is the fifth CPU of one is the first of the other
+			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id + 4, Core: id, L3: -1, Die: -1})
+		}
+		spec.NUMA = []topo.NUMASpec{{ID: 0, MemoryBytes: 1 << 30}}
+		m, err := topo.New(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}()
+	for name, at := range map[string]int{"while it is looked at": 1, "while it is read back": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.complete()
+			c := r.bind("x", qos.Exclusive, "4-5")
+			reads := 0
+			r.wire.before = func(op kernel.Op, group, file string) error {
+				if op != kernel.OpRead || group != c.Group || file != "cpuset.cpus.effective" {
+					return nil
+				}
+				if reads++; reads == at {
+					r.engine.SetFacts(ledger.Facts{Machine: other, MinSharedCPUs: -1})
+				}
+				return nil
+			}
+			if err := r.engine.Start(t.Context(), c); !errors.Is(err, apply.ErrNotReady) {
+				t.Errorf("start = %v, want %v", err, apply.ErrNotReady)
+			}
+			r.must(r.engine.Start(t.Context(), c))
+			if got := r.cpus(c); got != "4-5" {
+				t.Errorf("cpuset = %q, want 4-5", got)
+			}
+		})
+	}
 }

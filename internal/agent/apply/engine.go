@@ -70,6 +70,7 @@ type Engine struct {
 	complete bool
 	recheck  bool            // the tree is to be read anew
 	visits   map[string]bool // UIDs of pods whose groups are to be looked for anew
+	loose    map[*leaf]bool  // as of the last plan, see findLoose
 }
 
 // Moved is a group that the Engine gave another set of CPUs.
@@ -327,10 +328,9 @@ func (e *Engine) input() (desired.Input, bool) {
 	if in.View.Machine() == nil {
 		return in, false
 	}
-	loose := e.loose(in.View)
 	byPod := make(map[string][]desired.Leaf, len(e.pods))
 	for _, l := range e.leaves {
-		byPod[l.uid] = append(byPod[l.uid], desired.Leaf{Path: l.path, Container: l.container, Loose: loose[l]})
+		byPod[l.uid] = append(byPod[l.uid], desired.Leaf{Path: l.path, Container: l.container, Loose: e.loose[l]})
 	}
 	in.Pods = make([]desired.Pod, 0, len(e.pods))
 	for uid, p := range e.pods {
@@ -344,11 +344,11 @@ func (e *Engine) input() (desired.Input, bool) {
 	return in, true
 }
 
-// loose returns the leaves of pods that the kubelet pinned which are none of what it pinned: sandboxes, which it gives no
+// findLoose returns the leaves of pods that the kubelet pinned which are none of what it pinned: sandboxes, which it gives no
 // CPUs, and containers that it lets share. Only a runtime that tells of containers tells them from containers to which the
 // kubelet is about to give their CPUs; without one nothing is loose, and what such groups can run on is not granted to
-// anybody. Once the kubelet pins no more it gives no container CPUs that is to start. The caller holds mu.
-func (e *Engine) loose(v *ledger.View) map[*leaf]bool {
+// anybody. Once the kubelet pins no more it gives no container CPUs that is to start. The caller holds turn and mu.
+func (e *Engine) findLoose(v *ledger.View) map[*leaf]bool {
 	pins := desired.Pinned(v)
 	if len(pins) == 0 {
 		return nil

@@ -175,6 +175,9 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 		if errors.Is(err, ErrNotReady) {
 			return &Blocked{c, ErrNotReady, notReady}
 		}
+		if errors.Is(err, errAnotherMachine) {
+			return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+		}
 		if u, ok := errors.AsType[*unreadable](err); ok {
 			return &Blocked{c, ErrEnforcement, u.Error()}
 		}
@@ -231,10 +234,11 @@ func (e *Engine) enter(c Container) (blocked error, exclusive bool) {
 
 // gate decides after the pass. The leaf counts as started from here on.
 func (e *Engine) gate(c Container, passErr error) error {
-	e.mu.Lock()
-	m := e.account.View().Machine()
-	e.mu.Unlock()
+	m := e.machine
 	p := e.plan(m, c.Group)
+	if p.foreign() {
+		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+	}
 	var it *item
 	for i := range p.items {
 		if p.items[i].path == c.Group {

@@ -76,13 +76,20 @@ func (e *Engine) asked() bool {
 func (e *Engine) step(fresh bool) (wait time.Duration) {
 	_ = e.timed(func() error {
 		var err error
-		if e.asked() || fresh {
+		whole := e.asked() || fresh
+		if whole {
 			err = e.verify("")
 		} else {
 			err = e.reconcile("")
 		}
 		next, retry := e.nextRetry()
+		_, blind := errors.AsType[*unreadable](err)
 		switch {
+		case blind:
+			e.mu.Lock()
+			e.recheck = e.recheck || whole // the look that was asked for is still to be taken
+			e.mu.Unlock()
+			wait = firstRetry
 		case retry:
 			wait = next
 		case err != nil && !errors.Is(err, ErrNotReady):

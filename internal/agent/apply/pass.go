@@ -97,6 +97,9 @@ func (e *Engine) run(focus string, fresh bool) error {
 	}
 	e.settleClaims(m)
 	p := e.plan(m, focus)
+	if p.foreign() {
+		return &unreadable{errAnotherMachine}
+	}
 	p.remember()
 	p.plain()
 	// Leaves that wait for each other's CPUs make room in one round and settle in the next.
@@ -128,6 +131,12 @@ func (p *pass) tellAll() {
 type unreadable struct{ error }
 
 func (u *unreadable) Unwrap() error { return u.error }
+
+// errAnotherMachine ends a pass whose table is of another machine than what it has read.
+var errAnotherMachine = errors.New("the machine changed meanwhile")
+
+// foreign reports whether rows and leaves are in the indices of different machines.
+func (p *pass) foreign() bool { return p.view.Machine() != p.m }
 
 func (e *Engine) ready() (*topo.Machine, bool) {
 	e.mu.Lock()
@@ -278,13 +287,14 @@ func (e *Engine) forget(dead []string) {
 	}
 }
 
-// plan joins the table with the leaves.
+// plan joins the table with the leaves. One that is foreign has no rows.
 func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 	e.mu.Lock()
+	e.loose = e.findLoose(e.account.View())
 	in, _ := e.input()
 	leaves := e.sortedLeaves()
 	p := &pass{e: e, m: m, view: in.View, items: make([]item, 0, len(leaves)), focus: focus}
-	kstatic, loose := desired.Pinned(in.View), e.loose(in.View)
+	kstatic := desired.Pinned(in.View)
 	for _, l := range leaves {
 		if l.kernel.vanished {
 			continue
@@ -295,14 +305,16 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 			if _, pinned := kstatic[l.uid]; pinned && owner.Pinnable {
 				it.role = qos.KubeletPinned
 			}
-			if loose[l] && it.role == qos.KubeletPinned {
+			if e.loose[l] && it.role == qos.KubeletPinned {
 				it.role = qos.SharedPool
 			}
 		}
 		p.items = append(p.items, it)
 	}
 	e.mu.Unlock()
-
+	if p.foreign() {
+		return p
+	}
 	byPath := make(map[string]int, len(p.items))
 	for i := range p.items {
 		byPath[p.items[i].path] = i

@@ -88,7 +88,13 @@ func (e *Engine) visit() error {
 	e.mu.Unlock()
 	var errs []error
 	for uid, group := range groups {
-		errs = append(errs, e.walkPod(group, uid, map[string]bool{}))
+		err := e.walkPod(group, uid, map[string]bool{})
+		if err != nil { // it is still to be taken
+			e.mu.Lock()
+			e.visits[uid] = true
+			e.mu.Unlock()
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
