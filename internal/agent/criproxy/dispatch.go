@@ -26,6 +26,8 @@ const (
 	hookLimit = 1500 * time.Millisecond
 	// hookReserve is what a hook leaves of the caller's time for the runtime.
 	hookReserve = 100 * time.Millisecond
+	// lostLimit is the longest time that a hook may take that may be left out, while its server does not answer others.
+	lostLimit = 100 * time.Millisecond
 )
 
 // dispatcher asks hook servers. It is safe for concurrent use.
@@ -66,7 +68,11 @@ func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question)
 			h, d.registry.dir)
 	}
 	for _, s := range servers {
-		if err := d.consult(ctx, h, s, q); err != nil && d.prevents(h, s, enforced, err) {
+		limit := d.limit
+		if !enforced && s.policy(h) == Ignore && d.isLost(s.Endpoint) {
+			limit = min(limit, lostLimit) // a server that hangs does not hold up every step of every pod
+		}
+		if err := d.consult(ctx, h, s, q, limit); err != nil && d.prevents(h, s, enforced, err) {
 			return failure(h, s, d.registry.dir, err)
 		}
 	}
@@ -79,7 +85,7 @@ func (d *dispatcher) announce(ctx context.Context, h Hook, q question) {
 	ctx = context.WithoutCancel(ctx)
 	d.told.Go(func() {
 		for _, s := range d.registry.servers(h) {
-			if err := d.consult(ctx, h, s, q); err != nil {
+			if err := d.consult(ctx, h, s, q, d.limit); err != nil {
 				d.log.V(1).Info("Hook failed after a stop", "hook", h, "file", s.file, "reason", err.Error())
 			}
 		}
@@ -109,8 +115,8 @@ func failure(h Hook, s server, dir string, err error) error {
 }
 
 // consult asks one server.
-func (d *dispatcher) consult(ctx context.Context, h Hook, s server, q question) error {
-	ctx, cancel, err := d.context(ctx)
+func (d *dispatcher) consult(ctx context.Context, h Hook, s server, q question, limit time.Duration) error {
+	ctx, cancel, err := hookContext(ctx, limit)
 	if err != nil {
 		return err
 	}
@@ -128,9 +134,8 @@ func (d *dispatcher) consult(ctx context.Context, h Hook, s server, q question) 
 	return err
 }
 
-// context limits a hook to what the caller can spare.
-func (d *dispatcher) context(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	limit := d.limit
+// hookContext limits a hook, also to what the caller can spare.
+func hookContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline)-hookReserve)
 	}
@@ -154,6 +159,19 @@ func (d *dispatcher) tell(p *peer, h Hook, s server, err error) {
 	case changed:
 		d.log.Info("Hook server answers again", "file", s.file, "endpoint", s.Endpoint)
 	}
+}
+
+// isLost reports whether the last answer of an endpoint was a failure.
+func (d *dispatcher) isLost(endpoint string) bool {
+	d.mu.Lock()
+	p := d.peers[endpoint]
+	d.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
 }
 
 // peer returns the connection to an endpoint; it is made when it is used.

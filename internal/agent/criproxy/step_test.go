@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -932,5 +933,44 @@ func TestAStopWaitsForNoHook(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// The first step finds out that a hook server hangs; the others of plain pods are not held up by it, and those of pods that
+// must be enforced wait for it.
+func TestAServerThatHangsHoldsPlainPodsUpOnce(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Ignore))
+	c := p.kubelet(t)
+	var hangs atomic.Bool
+	hangs.Store(true)
+	given := make(chan time.Duration, 3) // what each question may take
+	h.answerPods(func(ctx context.Context, _ string) (*v1alpha1.PodSandboxHookResponse, error) {
+		deadline, _ := ctx.Deadline()
+		given <- time.Until(deadline)
+		if hangs.Load() {
+			<-ctx.Done()
+		}
+		return &v1alpha1.PodSandboxHookResponse{}, nil
+	})
+	run := func(config *cri.PodSandboxConfig) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return second(c.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config}))
+	}
+	if err := run(podConfig("a")); err != nil {
+		t.Fatalf("the first: %v", err)
+	}
+	p.SetHookLimit(2 * patience)
+	if err := run(podConfig("b")); err != nil {
+		t.Errorf("a plain pod after it: %v", err)
+	}
+	hangs.Store(false)
+	if err := run(podConfig("c", exclusive()...)); err != nil {
+		t.Errorf("a pod that must be enforced, once the server answers: %v", err)
+	}
+	if first, plain, enforced := <-given, <-given, <-given; plain > time.Second || enforced < time.Second {
+		t.Errorf("the questions might take %v, %v and %v, want little for the second alone", first, plain, enforced)
 	}
 }
