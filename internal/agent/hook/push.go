@@ -43,14 +43,17 @@ func (s *Service) announce() {
 
 // isNews reports whether the runtime has another set stored than the kernel, and is not being told already.
 func (c *container) isNews() bool {
-	return c.kernel != "" && c.kernel != c.told && c.flights[pushed].cpus == ""
+	return !c.ended && c.kernel != "" && c.kernel != c.told && c.flights[pushed].cpus == ""
 }
 
 // News has a token while the runtime is to be told something.
 func (s *Service) News() <-chan struct{} { return s.news }
 
-// Next returns what to tell the runtime next; nothing when it knows all.
+// Next returns what to tell the runtime next; nothing when it knows all, or while the agent writes nothing.
 func (s *Service) Next() []Update {
+	if !s.o.Writes() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Update
@@ -144,7 +147,7 @@ func (s *Service) shrinking(uid, cpus string) []Update {
 			yes = overlap(set, cpus)
 			judged[set] = yes
 		}
-		if yes && x.uid != uid {
+		if yes && x.uid != uid && !x.ended {
 			there[id] = *x
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,6 +73,8 @@ type container struct {
 	// kernel is the set that the kernel has since pass; "" while nobody has told.
 	kernel string
 	pass   uint64
+	// ended: it runs no more, and nobody needs to tell the runtime anything of it.
+	ended bool
 	// flights are sets that the runtime was told and may write at any moment, whatever the engine does meanwhile.
 	flights [origins]flight
 }
@@ -169,6 +172,11 @@ func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([
 // RunPod implements Handler.
 func (s *Service) RunPod(_ context.Context, p Pod) error {
 	s.mu.Lock()
+	for id, uid := range s.sandboxes { // a runtime proxy does not tell of those that could not be run
+		if uid == p.UID && uid != "" {
+			delete(s.sandboxes, id)
+		}
+	}
 	s.sandboxes[p.ID] = p.UID
 	s.mu.Unlock()
 	d := introduced(&p)
@@ -214,6 +222,7 @@ func (s *Service) Create(_ context.Context, c Container) (Answer, []Update, erro
 	}
 	a := Answer{Resources: resources(rows)}
 	known := s.remember(&c)
+	s.supersede(&c)
 	s.mu.Lock()
 	known.answered = a.CPUs
 	if a.CPUs != "" {
@@ -291,6 +300,7 @@ func differs(c *Container, file, got, want string) error {
 func (s *Service) Start(ctx context.Context, c Container) error {
 	if at := groupOf(c.Cgroup); at != "" || c.ID != "" {
 		s.remember(&c)
+		s.supersede(&c)
 	}
 	s.o.Engine.Introduce(introduced(&c.Pod))
 	if !s.o.Writes() {
@@ -357,11 +367,16 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answe
 	if overrides(a.Resources, asked) {
 		s.o.Overridden()
 	}
+	if a.CPUs == "" && asked.CPUs == "" {
+		return a, nil
+	}
+	known := s.remember(&c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if a.CPUs != "" {
-		known := s.remember(&c)
-		s.mu.Lock()
 		s.launch(known, replied, a.CPUs)
-		s.mu.Unlock()
+	} else {
+		known.told = asked.CPUs
 	}
 	return a, nil
 }
@@ -379,6 +394,11 @@ func (s *Service) Updated(c Container) { s.landed(c.ID, replied) }
 // Stop implements Handler.
 func (s *Service) Stop(c Container) {
 	s.landed(c.ID, starting)
+	s.mu.Lock()
+	if known := s.containers[c.ID]; known != nil {
+		known.ended = true
+	}
+	s.mu.Unlock()
 	if e := s.identify(&c); e.Group != "" {
 		s.o.Engine.Stop(e)
 		return
@@ -425,7 +445,7 @@ func (s *Service) remember(c *Container) *container {
 			s.containers[c.ID] = known
 		}
 	}
-	known.uid, known.name, known.sandbox = c.UID, c.Name, c.Pod.ID
+	known.uid, known.name, known.sandbox, known.ended = c.UID, c.Name, c.Pod.ID, c.Ended
 	if at := groupOf(c.Cgroup); at != "" && c.ID != "" {
 		known.group = at
 		s.byGroup[at] = c.ID
@@ -434,6 +454,27 @@ func (s *Service) remember(c *Container) *container {
 		known.told = c.Has.CPUs
 	}
 	return known
+}
+
+// supersede forgets the containers that c is in the place of: not every runtime tells of their removal. One that the
+// runtime may yet start, or write a set of, stays.
+func (s *Service) supersede(c *Container) {
+	if c.ID == "" || c.Name == "" {
+		return
+	}
+	now := s.o.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, x := range s.containers {
+		if id != c.ID && x.uid == c.UID && x.name == c.Name && !x.flies(now) {
+			s.drop(id)
+		}
+	}
+}
+
+// flies reports whether a set is on its way to the container's group.
+func (c *container) flies(now time.Time) bool {
+	return slices.ContainsFunc(c.flights[:], func(f flight) bool { return f.cpus != "" && now.Before(f.until) })
 }
 
 // drop forgets a container. The caller holds mu.

@@ -711,6 +711,97 @@ func TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes(t *testing.T) {
 	want(t, "the kernel's set of the pinned container", n.cpus(in(p, "c1")), "1")
 }
 
+// TestNobodyTellsTheRuntimeOfContainersThatHaveEnded: it keeps them until their pod goes, and writes for each what it is told.
+func TestNobodyTellsTheRuntimeOfContainersThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(*node, hook.Container, hook.Container){
+		"it was told of the end": func(n *node, ended, _ hook.Container) { n.service.Stop(ended) },
+		"it found out when it connected": func(n *node, ended, runs hook.Container) {
+			ended.Ended, runs.Running, ended.Has.CPUs, runs.Has.CPUs = true, true, "0-7", "0-7"
+			_, err := n.service.Sync(n.t.Context(), []hook.Pod{runs.Pod}, []hook.Container{ended, runs})
+			n.must(err)
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := ready(t)
+			p := sandbox("a", "LS", "")
+			ended, runs := in(p, "c1"), in(p, "c2")
+			ended.Name = "init"
+			n.must(n.run(ended))
+			n.must(n.tree.Kill("kubepods/burstable/poda/c1"))
+			n.must(n.run(runs))
+			end(n, ended, runs)
+			n.must(n.tree.Rmdir("kubepods/burstable/poda/c1"))
+			n.must(n.engine.Verify())
+			lse := in(sandbox("x", "LSE", "6-7"), "c3")
+			n.engine.Update(desired.FromAPI(object(lse.Pod))) // and no pass comes
+			_, updates, err := n.create(lse)
+			n.must(err)
+			if diff := cmp.Diff([]hook.Update{{ContainerID: "c2", Resources: hook.Resources{CPUs: "0-5"}}}, updates); diff != "" {
+				t.Errorf("updates (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhileTheAgentWritesNothingTheRuntimeHearsNothing: and what the kubelet tells it is undone when the agent writes again.
+func TestWhileTheAgentWritesNothingTheRuntimeHearsNothing(t *testing.T) {
+	t.Parallel()
+	n := ready(t)
+	ls := in(sandbox("a", "LS", ""), "c1")
+	n.must(n.run(ls))
+	n.engine.Update(desired.FromAPI(object(sandbox("x", "LSE", "6-7"))))
+	n.must(n.engine.Reconcile())
+	n.writes = false
+	if told := n.drain(); len(told) > 0 {
+		t.Errorf("told %v while the agent writes nothing", told)
+	}
+	_, err := n.service.Update(t.Context(), ls, hook.Resources{CPUs: "0-5"}) // by chance what the agent wants
+	n.must(err)
+	n.writes = true
+	n.must(n.engine.Verify())
+	if told := n.drain(); len(told) > 0 {
+		t.Errorf("told %v, want nothing: the kubelet has told it the same", told)
+	}
+	n.writes = false
+	_, err = n.service.Update(t.Context(), ls, hook.Resources{CPUs: "1"})
+	n.must(err)
+	n.writes = true
+	n.must(n.engine.Verify())
+	if diff := cmp.Diff(map[string]string{"c1": "0-5"}, n.drain()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// TestAPodThatTriesAgainAndAgainIsRememberedOnce: a runtime proxy tells neither of sandboxes that it could not run, nor of
+// containers that it removes.
+func TestAPodThatTriesAgainAndAgainIsRememberedOnce(t *testing.T) {
+	t.Parallel()
+	n := ready(t)
+	p := sandbox("a", "LS", "")
+	for i := range 100 {
+		p.ID = fmt.Sprint("a/", i)
+		n.must(n.service.RunPod(t.Context(), p))
+	}
+	n.must(n.tree.MkdirAll(p.Cgroup[1:]))
+	other := late(p, "other")
+	other.Name = "sidecar"
+	_, err := n.admit(other)
+	n.must(err)
+	for i := range 100 {
+		c, err := n.admit(late(p, fmt.Sprint("c", i)))
+		n.must(err)
+		n.must(n.begin(c))
+		n.must(n.tree.Kill(p.Cgroup[1:] + "/" + c.ID))
+		n.must(n.tree.Rmdir(p.Cgroup[1:] + "/" + c.ID))
+	}
+	if sandboxes, containers := hook.Size(n.service); sandboxes != 1 || containers != 2 {
+		t.Errorf("%d sandboxes and %d containers are remembered, want 1 and 2", sandboxes, containers)
+	}
+}
+
 // BenchmarkCreate: the runtime holds all container operations of the node while it waits for this answer.
 func BenchmarkCreate(b *testing.B) {
 	for _, pods := range []int{10, 250} {
