@@ -248,3 +248,26 @@ func TestAMachineThatChangesWithinAStart(t *testing.T) {
 		})
 	}
 }
+
+// TestAStartThatNobodyWaitsForAnyMoreStartsNothing: its caller has refused the container by then.
+func TestAStartThatNobodyWaitsForAnyMoreStartsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.complete()
+	c := r.bind("x", qos.Exclusive, "2-3")
+	ctx, giveUp := context.WithCancel(t.Context())
+	r.wire.before = func(op kernel.Op, group, file string) error {
+		if op == kernel.OpWrite && group == c.Group && file == desired.CPUs {
+			giveUp() // the write takes too long
+		}
+		return nil
+	}
+	if err := r.engine.Start(ctx, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("start = %v, want %v", err, context.Canceled)
+	}
+	r.engine.Delete("x") // and its runtime leaves an empty group behind
+	r.must(r.engine.Verify())
+	if got := r.engine.View().CPUsOf("x"); !got.IsEmpty() {
+		t.Errorf("the pod that is gone still holds %v", got)
+	}
+}

@@ -181,7 +181,7 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 		if u, ok := errors.AsType[*unreadable](err); ok {
 			return &Blocked{c, ErrEnforcement, u.Error()}
 		}
-		return e.gate(c, err)
+		return e.gate(ctx, c, err)
 	})
 }
 
@@ -232,8 +232,8 @@ func (e *Engine) enter(c Container) (blocked error, exclusive bool) {
 	return nil, p.Entry.Role.Binds()
 }
 
-// gate decides after the pass. The leaf counts as started from here on.
-func (e *Engine) gate(c Container, passErr error) error {
+// gate decides after the pass. The leaf counts as started from here on, unless whoever asked has given up.
+func (e *Engine) gate(ctx context.Context, c Container, passErr error) error {
 	m := e.machine
 	p := e.plan(m, c.Group)
 	if p.foreign() {
@@ -271,6 +271,9 @@ func (e *Engine) gate(c Container, passErr error) error {
 			return e.notEnforced(c, it, p, passErr)
 		}
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	e.mu.Lock()
 	it.leaf.phase = started
 	e.mu.Unlock()
@@ -279,8 +282,11 @@ func (e *Engine) gate(c Container, passErr error) error {
 
 func (e *Engine) whyRefused(c Container) error {
 	e.mu.Lock()
-	in, _ := e.input()
+	in, ready := e.input()
 	e.mu.Unlock()
+	if !ready {
+		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+	}
 	for _, r := range desired.Compute(in).Refused {
 		if r.UID == c.PodUID {
 			return refused(c, r.Reason)
