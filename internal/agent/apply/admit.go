@@ -54,11 +54,7 @@ func (e *Engine) expected(c Container) (*item, error) {
 		return nil, err
 	}
 	pod = newcomer(view, pod)
-	pod.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
-	t := desired.Compute(desired.Input{
-		View: view, Dialect: e.o.Cgroup.Dialect(), Pods: []desired.Pod{pod},
-		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
-	})
+	t := e.tableOf(c, view, pod)
 	if len(t.Refused) > 0 {
 		return nil, refused(c, t.Refused[0].Reason)
 	}

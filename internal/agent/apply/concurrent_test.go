@@ -271,3 +271,39 @@ func TestAStartThatNobodyWaitsForAnyMoreStartsNothing(t *testing.T) {
 		t.Errorf("the pod that is gone still holds %v", got)
 	}
 }
+
+// TestAKubeletThatIsRestartedBesideACreate: its memory manager may become known while a container is created.
+func TestAKubeletThatIsRestartedBesideACreate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.complete()
+	p := entryOf("a", qos.Exclusive, "2-3")
+	p.MemoryNUMAIDs = []int{0}
+	r.engine.Update(p)
+	c := apply.Container{PodUID: "a", Name: "c", PodGroup: "kubepods/poda", Group: "kubepods/poda/c"}
+	mems := func() int {
+		rows, err := r.engine.Create(c)
+		r.must(err)
+		return len(slices.DeleteFunc(rows, func(x desired.Row) bool { return x.File != desired.Mems }))
+	}
+	var kubelet sync.WaitGroup
+	var ended atomic.Bool
+	kubelet.Go(func() {
+		defer ended.Store(true)
+		for turn := range 200 {
+			r.engine.KubeletKeepsMemory(turn%2 == 0)
+		}
+	})
+	for !ended.Load() {
+		mems()
+	}
+	kubelet.Wait()
+	r.engine.KubeletKeepsMemory(true)
+	if n := mems(); n != 0 {
+		t.Errorf("%d sets of memory nodes beside a kubelet that keeps them, want none", n)
+	}
+	r.engine.KubeletKeepsMemory(false)
+	if n := mems(); n != 1 {
+		t.Errorf("%d sets of memory nodes, want one", n)
+	}
+}

@@ -37,7 +37,8 @@ type Options struct {
 	Resync time.Duration
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
-	// KubeletKeepsMemory and AllowUnallocatedLSR are those of desired.Input.
+	// KubeletKeepsMemory and AllowUnallocatedLSR are those of desired.Input. The former is that of the beginning: Engine's
+	// method of that name changes it, under its mutex.
 	KubeletKeepsMemory, AllowUnallocatedLSR bool
 }
 

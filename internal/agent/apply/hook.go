@@ -85,15 +85,23 @@ func newcomer(v *ledger.View, p desired.Pod) desired.Pod {
 }
 
 func (e *Engine) rows(c Container, view *ledger.View, p desired.Pod) ([]desired.Row, error) {
-	p.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
-	t := desired.Compute(desired.Input{
-		View: view, Dialect: e.o.Cgroup.Dialect(), Pods: []desired.Pod{p},
-		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
-	})
+	t := e.tableOf(c, view, p)
 	if len(t.Refused) > 0 {
 		return nil, refused(c, t.Refused[0].Reason)
 	}
 	return slices.DeleteFunc(t.Rows, func(r desired.Row) bool { return r.Path != c.Group }), nil
+}
+
+// tableOf is the table of one container of a pod.
+func (e *Engine) tableOf(c Container, view *ledger.View, p desired.Pod) desired.Table {
+	p.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
+	e.mu.Lock()
+	keeps := e.o.KubeletKeepsMemory
+	e.mu.Unlock()
+	return desired.Compute(desired.Input{
+		View: view, Dialect: e.o.Cgroup.Dialect(), Pods: []desired.Pod{p},
+		KubeletKeepsMemory: keeps, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
+	})
 }
 
 // meet registers the group of a container, and returns its pod with the account of this moment.
