@@ -456,8 +456,8 @@ func (s *Service) remember(c *Container) *container {
 	return known
 }
 
-// supersede forgets the containers that c is in the place of: not every runtime tells of their removal. One that the
-// runtime may yet start, or write a set of, stays.
+// supersede forgets the containers that c is in the place of. Who does not tell of groups, as a runtime proxy, does not
+// tell of removals either. One that the runtime may yet start, or write a set of, stays.
 func (s *Service) supersede(c *Container) {
 	if c.ID == "" || c.Name == "" {
 		return
@@ -466,7 +466,7 @@ func (s *Service) supersede(c *Container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, x := range s.containers {
-		if id != c.ID && x.uid == c.UID && x.name == c.Name && !x.flies(now) {
+		if id != c.ID && x.uid == c.UID && x.name == c.Name && x.group == "" && !x.flies(now) {
 			s.drop(id)
 		}
 	}
