@@ -30,6 +30,14 @@ func BenchmarkOverhead(b *testing.B) {
 		})
 		return err
 	}
+	start := func(ctx context.Context, c cri.RuntimeServiceClient) error {
+		_, err := c.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "container"})
+		return err
+	}
+	stop := func(ctx context.Context, c cri.RuntimeServiceClient) error {
+		_, err := c.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: "container"})
+		return err
+	}
 	cases := []struct {
 		name  string
 		hooks bool
@@ -45,6 +53,8 @@ func BenchmarkOverhead(b *testing.B) {
 		}},
 		{"call=CreateContainer/hooks=0", false, create},
 		{"call=CreateContainer/hooks=1", true, create},
+		{"call=StartContainer/hooks=1", true, start}, // two questions: before and after
+		{"call=StopContainer/hooks=1", true, stop},
 	}
 	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
@@ -61,6 +71,9 @@ func BenchmarkOverhead(b *testing.B) {
 				b.Fatal(err)
 			}
 			answers(b, rt, list)
+			if err := create(b.Context(), p.kubelet(b)); err != nil {
+				b.Fatal(err)
+			}
 			straight, through := cri.NewRuntimeServiceClient(connect(b, rt.socket)), p.kubelet(b)
 			var without, with []time.Duration
 			for b.Loop() {
@@ -80,6 +93,8 @@ func answers(b *testing.B, rt *runtime, list *cri.ListContainersResponse) {
 	for method, m := range map[string]wire{
 		cri.RuntimeService_ListContainers_FullMethodName:  marshal(b, list),
 		cri.RuntimeService_CreateContainer_FullMethodName: marshal(b, &cri.CreateContainerResponse{ContainerId: "container"}),
+		cri.RuntimeService_StartContainer_FullMethodName:  {},
+		cri.RuntimeService_StopContainer_FullMethodName:   {},
 	} {
 		rt.on(method, func(s grpc.ServerStream) error {
 			var in wire

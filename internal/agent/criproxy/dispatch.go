@@ -26,8 +26,8 @@ const (
 	hookLimit = 1500 * time.Millisecond
 	// hookReserve is what a hook leaves of the caller's time for the runtime.
 	hookReserve = 100 * time.Millisecond
-	// lostLimit is the longest time that a hook may take that may be left out, while its server does not answer others.
-	lostLimit = 100 * time.Millisecond
+	// hungLimit is the longest time that a hook may take that may be left out, once its server took too long.
+	hungLimit = 100 * time.Millisecond
 )
 
 // dispatcher asks hook servers. It is safe for concurrent use.
@@ -47,8 +47,9 @@ type peer struct {
 	conn   *grpc.ClientConn
 	client v1alpha1.RuntimeHookServiceClient
 
-	mu   sync.Mutex // guards the field below
+	mu   sync.Mutex // guards the fields below
 	lost bool       // its last answer was a failure; told once
+	hung bool       // … because it took too long
 }
 
 func newDispatcher(dir string, log klog.Logger) *dispatcher {
@@ -69,8 +70,8 @@ func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question)
 	}
 	for _, s := range servers {
 		limit := d.limit
-		if !enforced && s.policy(h) == Ignore && d.isLost(s.Endpoint) {
-			limit = min(limit, lostLimit) // a server that hangs does not hold up every step of every pod
+		if !enforced && s.policy(h) == Ignore && d.hangs(s.Endpoint) {
+			limit = min(limit, hungLimit) // a server that hangs does not hold up every step of every pod
 		}
 		if err := d.consult(ctx, h, s, q, limit); err != nil && d.prevents(h, s, enforced, err) {
 			return failure(h, s, d.registry.dir, err)
@@ -151,7 +152,7 @@ func (d *dispatcher) tell(p *peer, h Hook, s server, err error) {
 	lost := err != nil && status.Code(err) != codes.FailedPrecondition
 	p.mu.Lock()
 	changed := p.lost != lost
-	p.lost = lost
+	p.lost, p.hung = lost, status.Code(err) == codes.DeadlineExceeded
 	p.mu.Unlock()
 	switch {
 	case changed && lost:
@@ -161,8 +162,8 @@ func (d *dispatcher) tell(p *peer, h Hook, s server, err error) {
 	}
 }
 
-// isLost reports whether the last answer of an endpoint was a failure.
-func (d *dispatcher) isLost(endpoint string) bool {
+// hangs reports whether an endpoint took too long for its last answer.
+func (d *dispatcher) hangs(endpoint string) bool {
 	d.mu.Lock()
 	p := d.peers[endpoint]
 	d.mu.Unlock()
@@ -171,7 +172,7 @@ func (d *dispatcher) isLost(endpoint string) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lost
+	return p.hung
 }
 
 // peer returns the connection to an endpoint; it is made when it is used.

@@ -162,6 +162,20 @@ func (p *Proxy) serve(ctx context.Context, l net.Listener) error {
 	)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
+	ctx, cancel := context.WithCancel(ctx)
+	var more sync.WaitGroup
+	defer more.Wait()
+	defer cancel()
+	more.Go(func() {
+		socket.Restore(ctx, l, p.o.Listen,
+			func(l net.Listener) {
+				klog.FromContext(ctx).Info("Proxy listens again: its socket was removed", "endpoint", p.o.Listen)
+				more.Go(func() { _ = s.Serve(l) })
+			},
+			func(err error) {
+				klog.FromContext(ctx).Error(err, "Proxy's socket was removed and cannot be made again")
+			})
+	})
 	select {
 	case err := <-served:
 		s.Stop()

@@ -2,6 +2,8 @@ package criproxy_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
+	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
 )
 
 func TestOptionsThatAreWrong(t *testing.T) {
@@ -149,5 +152,44 @@ func TestTheProxyListensOnlyWhenItKnowsTheRuntime(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("ended while it waited: %v", err)
+	}
+}
+
+// Somebody removes the socket, or the folder that it is in: kubelets that connect anew find it again, and calls under way
+// do not notice.
+func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
+	rt := newRuntime(t)
+	p := newProxy(t, rt.socket)
+	before := p.kubelet(t)
+	version := func(c cri.RuntimeServiceClient) error {
+		return second(c.Version(t.Context(), &cri.VersionRequest{}))
+	}
+	if err := version(before); err != nil {
+		t.Fatal(err)
+	}
+	for what, remove := range map[string]func() error{
+		"the socket": func() error { return os.Remove(p.socket) },
+		"the folder": func() error { // at once, as it is made again meanwhile
+			away := filepath.Join(folder(t), "away")
+			return os.Rename(filepath.Dir(p.socket), away)
+		},
+	} {
+		if err := remove(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, what+" is there again", func() error { return socket.Probe(t.Context(), p.socket) })
+		if f, err := os.Stat(p.socket); err != nil || f.Mode().Perm() != 0o600 {
+			t.Errorf("%s: got %v, %v, want mode 600", what, f, err)
+		}
+		if err := version(p.kubelet(t)); err != nil {
+			t.Errorf("a new connection, %s removed: %v", what, err)
+		}
+		if err := version(before); err != nil {
+			t.Errorf("an old connection, %s removed: %v", what, err)
+		}
+	}
+	p.stop()
+	if _, err := os.Stat(p.socket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the end: got %v, want no socket", err)
 	}
 }

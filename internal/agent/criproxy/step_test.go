@@ -945,7 +945,7 @@ func TestAServerThatHangsHoldsPlainPodsUpOnce(t *testing.T) {
 	c := p.kubelet(t)
 	var hangs atomic.Bool
 	hangs.Store(true)
-	given := make(chan time.Duration, 3) // what each question may take
+	given := make(chan time.Duration, 3) // what each question may take, but for those that came too late to arrive
 	h.answerPods(func(ctx context.Context, _ string) (*v1alpha1.PodSandboxHookResponse, error) {
 		deadline, _ := ctx.Deadline()
 		given <- time.Until(deadline)
@@ -970,7 +970,13 @@ func TestAServerThatHangsHoldsPlainPodsUpOnce(t *testing.T) {
 	if err := run(podConfig("c", exclusive()...)); err != nil {
 		t.Errorf("a pod that must be enforced, once the server answers: %v", err)
 	}
-	if first, plain, enforced := <-given, <-given, <-given; plain > time.Second || enforced < time.Second {
-		t.Errorf("the questions might take %v, %v and %v, want little for the second alone", first, plain, enforced)
+	long := 0
+	for range len(given) {
+		if <-given > 5*time.Second { // the caller's time
+			long++
+		}
+	}
+	if long != 1 {
+		t.Errorf("%d questions might take all of the caller's time, want that of the pod that must be enforced alone", long)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -71,9 +73,23 @@ func (s *Server) Run(ctx context.Context) error {
 	v1alpha1.RegisterRuntimeHookServiceServer(g, s)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
-	klog.FromContext(ctx).Info("Hook server listens", "socket", s.o.Socket)
+	log := klog.FromContext(ctx)
+	log.Info("Hook server listens", "socket", s.o.Socket)
+	ctx, cancel := context.WithCancel(ctx)
+	var more sync.WaitGroup
+	defer more.Wait()
+	defer cancel()
+	more.Go(func() {
+		socket.Restore(ctx, l, s.o.Socket,
+			func(l net.Listener) {
+				log.Info("Hook server listens again: its socket was removed", "socket", s.o.Socket)
+				more.Go(func() { _ = g.Serve(l) })
+			},
+			func(err error) { log.Error(err, "Hook server's socket was removed and cannot be made again") })
+	})
 	select {
 	case err := <-served:
+		g.Stop()
 		return fmt.Errorf("hook server: serve %s: %w", s.o.Socket, err)
 	case <-ctx.Done():
 	}

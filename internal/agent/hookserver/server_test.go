@@ -315,3 +315,25 @@ func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
 		t.Errorf("asked %v, answered %v, want %v", asked, answered, want)
 	}
 }
+
+func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
+	client, path := serve(t, &book{})
+	for range 2 {
+		if _, err := client.PreRunPodSandboxHook(t.Context(), podRequest); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		client = v1alpha1.NewRuntimeHookServiceClient(conn)
+	}
+	if _, err := client.PreRunPodSandboxHook(t.Context(), podRequest); err != nil {
+		t.Error(err)
+	}
+}

@@ -68,6 +68,58 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
+// restoreEvery is the time between two looks at the file of a socket.
+const restoreEvery = time.Second
+
+// Restore listens again where somebody removed the file of a listener that Listen made, or the folder around it, and gives
+// the new listener to serve. Connections that exist go on, and so does the old listener: whoever stops the server closes
+// both. What keeps the socket from being made is told to failed, once. Restore returns when ctx ends.
+func Restore(ctx context.Context, l net.Listener, path string, serve func(net.Listener), failed func(error)) {
+	is, told := fileOf(path), ""
+	tick := time.NewTicker(restoreEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if now := fileOf(path); is != nil && now != nil && os.SameFile(is, now) {
+			continue
+		}
+		next, err := again(ctx, path)
+		if err != nil {
+			if text := err.Error(); text != told && ctx.Err() == nil {
+				told = text
+				failed(err)
+			}
+			continue
+		}
+		if old, ok := l.(*net.UnixListener); ok {
+			old.SetUnlinkOnClose(false) // the file is the new one's
+		}
+		l, is, told = next, fileOf(path), ""
+		serve(next)
+	}
+}
+
+// fileOf returns a file; nil when it cannot be seen.
+func fileOf(path string) fs.FileInfo {
+	file, err := os.Lstat(path)
+	if err != nil {
+		return nil
+	}
+	return file
+}
+
+// again is Listen where the folder may be gone too.
+func again(ctx context.Context, path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	return Listen(ctx, path)
+}
+
 // vacate removes what a dead process left at a socket's path.
 func vacate(ctx context.Context, path string) error {
 	file, err := os.Lstat(path)
