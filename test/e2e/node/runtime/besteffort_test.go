@@ -1,0 +1,53 @@
+//go:build e2e_node
+
+package runtime
+
+import (
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// BE pods use what LSR pods leave idle, and nothing of an LSE pod.
+func TestBEPodsRunOnTheCPUsOfLSRPodsAndNeverOfLSEPods(t *testing.T) {
+	for _, by := range paths {
+		t.Run(string(by), func(t *testing.T) {
+			w := newWorld(t, by, options{})
+			_, early := w.run(pod("early", of("BE")))
+			w.wants(early, allCPUs)
+
+			b, lsr := w.run(pod("lsr", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			_, ls := w.run(pod("ls", of("LS")))
+			_, late := w.run(pod("late", of("BE")))
+			w.wants(lsr, exclusive)
+			w.wants(ls, shared) // the pools have moved
+			w.wants(early, allCPUs)
+			w.wants(late, allCPUs)
+			w.never(early, allCPUs)
+			w.never(late, allCPUs)
+			if err := b.Remove(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.unbind(b.Pod)
+
+			b, lse := w.run(pod("lse", of("LSE"), guaranteed("1"), allocated(exclusive)))
+			_, beside := w.run(pod("beside", of("BE")))
+			w.wants(lse, exclusive)
+			w.wants(early, shared)
+			w.wants(late, shared)
+			w.wants(beside, shared)
+			w.never(lse, exclusive)
+			w.never(beside, shared)
+			if err := early.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}); err != nil {
+				t.Fatal(err)
+			}
+			w.wants(early, shared)
+			if err := b.Remove(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.unbind(b.Pod)
+			w.wants(early, allCPUs)
+			w.wants(beside, allCPUs)
+		})
+	}
+}
