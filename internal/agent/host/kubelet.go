@@ -195,9 +195,14 @@ func KubeletKeys() []string {
 }
 
 // UnknownSetting is the error of ParseKubelet for a word that it does not know.
-type UnknownSetting struct{ Setting string }
+type UnknownSetting struct {
+	Setting string
+	// Also are words that the caller takes besides those of ParseKubelet.
+	Also []string
+}
 
 // Error names the word and all known ones.
 func (u *UnknownSetting) Error() string {
-	return fmt.Sprintf("unknown kubelet setting %q: want any of %s", u.Setting, strings.Join(KubeletSettings(), ", "))
+	known := append(KubeletSettings(), u.Also...)
+	return fmt.Sprintf("unknown kubelet setting %q: want any of %s", u.Setting, strings.Join(known, ", "))
 }

@@ -61,7 +61,7 @@ func (r *settingReader) next() error {
 	default:
 		key, value, ok := strings.Cut(token, "=")
 		if !ok {
-			return &UnknownSetting{token}
+			return &UnknownSetting{Setting: token}
 		}
 		return r.valued(key, value, token)
 	}
@@ -96,7 +96,7 @@ func (r *settingReader) valued(key, value, token string) error {
 	case "reserved-memory":
 		return r.reservedMemory(value)
 	}
-	return &UnknownSetting{token}
+	return &UnknownSetting{Setting: token}
 }
 
 func (k *Kubelet) setTopologyOption(name, value string) {

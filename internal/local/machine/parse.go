@@ -148,13 +148,16 @@ func nodeName(base string) string {
 	return name
 }
 
-// parseKubelet reads settings and, for one that is unknown, says which one may be meant.
+// parseKubelet reads settings and, for one that is unknown, names those that are known and which one may be meant.
 func parseKubelet(settings string) (host.Kubelet, error) {
 	k, err := host.ParseKubelet(settings)
-	if unknown, ok := errors.AsType[*host.UnknownSetting](err); ok {
-		if near := closest(unknown.Setting, append(host.KubeletSettings(), follow)); near != "" {
-			return k, fmt.Errorf("%w. Did you mean %s?", err, near)
-		}
+	unknown, ok := errors.AsType[*host.UnknownSetting](err)
+	if !ok {
+		return k, err
+	}
+	err = &host.UnknownSetting{Setting: unknown.Setting, Also: []string{follow}}
+	if near := closest(unknown.Setting, append(host.KubeletSettings(), follow)); near != "" {
+		err = fmt.Errorf("%w. Did you mean %s?", err, near)
 	}
 	return k, err
 }

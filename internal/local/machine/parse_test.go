@@ -105,6 +105,8 @@ func TestBadSpecsSayWhatIsMeant(t *testing.T) {
 
 		"epyc-2s@none,follow":                                                   "follow needs the CPU policy static",
 		"epyc-2s@folow":                                                         "Did you mean follow?",
+		"epyc-2s@tight":                                                         `unknown kubelet setting "tight": want any of none, static, `,
+		"epyc-2s@tight,restricted":                                              "version=1.MINOR, follow",
 		"epyc-2s@static,version=1.35":                                           "runs the managers of Kubernetes 1.36",
 		"epyc-2s@restricted,version=1.37":                                       "runs the managers of Kubernetes 1.36",
 		"epyc-2s@memory-static,reserved-memory=7:1Gi":                           "NUMA node 7, which the machine does not have",
