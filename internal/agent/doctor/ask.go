@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -48,8 +49,11 @@ func AskAgent(ctx context.Context, address string) func() error {
 			return err
 		}
 		response, err := http.DefaultClient.Do(request)
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // it names the address
+		}
 		if err != nil {
-			return fmt.Errorf("nobody answers at %s: %w", address, err)
+			return fmt.Errorf("nobody answers: %w", err)
 		}
 		defer response.Body.Close()
 		text, err := io.ReadAll(io.LimitReader(response.Body, 1024))

@@ -31,7 +31,7 @@ func kubeletFiles() []string {
 func (m *machine) readKubelet() kubeletFile {
 	candidates := kubeletFiles()
 	p, runs := m.running("kubelet")
-	if named := p.flag("config"); runs && named != "" {
+	if named, _ := p.flag("config"); runs && named != "" {
 		candidates = []string{named}
 	}
 	for _, name := range candidates {
@@ -44,8 +44,9 @@ func (m *machine) readKubelet() kubeletFile {
 			k.err = bare(err)
 			return k
 		}
-		k.err = m.parseKubelet(&k, text, p.flag("config-dir"), runs)
-		if endpoint := p.flag("container-runtime-endpoint"); runs && endpoint != "" {
+		folder, _ := p.flag("config-dir")
+		k.err = m.parseKubelet(&k, text, folder, runs)
+		if endpoint, _ := p.flag("container-runtime-endpoint"); runs && endpoint != "" {
 			k.config.RuntimeEndpoint = endpoint
 		}
 		return k
@@ -235,7 +236,7 @@ func (m *machine) endpoint() []Finding {
 	switch {
 	case through && !m.has(socket, fs.ModeSocket):
 		return []Finding{f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on "+socket, "start tenon-runtime-proxy, or take it out of the kubelet's way: tenon-runtime-proxy uninstall")}
-	case through && m.runtime.nriOn:
+	case through && m.runtime.nriOn && m.deaf() == nil:
 		return []Finding{f.because(Warn, "the runtime has NRI as well: every container is judged twice",
 			"take the proxy out of the kubelet's way: tenon-runtime-proxy uninstall")}
 	}

@@ -107,21 +107,20 @@ type process struct {
 
 func (p process) name() string { return path.Base(p.args[0]) }
 
-// flag returns the value of --name VALUE or --name=VALUE, also with one dash.
-func (p process) flag(names ...string) string {
+// flag returns the value of --name VALUE or --name=VALUE, also with one dash, and whether it is said at all. As with the
+// programs themselves the last one counts.
+func (p process) flag(names ...string) (value string, said bool) {
 	for i, arg := range p.args {
-		key, value, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		key, text, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if !strings.HasPrefix(arg, "-") || !slices.Contains(names, key) {
 			continue
 		}
-		if joined {
-			return value
+		if !joined && i+1 < len(p.args) {
+			text = p.args[i+1]
 		}
-		if i+1 < len(p.args) {
-			return p.args[i+1]
-		}
+		value, said = text, true
 	}
-	return ""
+	return value, said
 }
 
 // processes reads the command lines of the machine's programs.
@@ -141,6 +140,17 @@ func (m *machine) processes() {
 		}
 	}
 	slices.SortFunc(m.procs, func(a, b process) int { return a.pid - b.pid })
+}
+
+// agents are the agents that run.
+func (m *machine) agents() []process {
+	var out []process
+	for _, p := range m.procs {
+		if p.name() == "tenon-agent" && slices.Contains(p.args, "run") {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func (m *machine) running(name string) (process, bool) {

@@ -96,7 +96,14 @@ func (m *machine) validator() []Finding {
 	if r.name == "cri-o" {
 		setting = "set nri_enable_default_validator = true in [crio.nri.default_validator] and restart crio"
 	}
+	deaf := m.deaf()
 	switch {
+	case deaf != nil && r.validator:
+		return []Finding{ok(check, fmt.Sprintf("process %d", deaf.pid), "on, and tenon-agent runs with an empty --nri-socket").because(Fail,
+			"the validator waits for the plugin tenon-agent, which never connects: pods with CPUs of their own do not start",
+			"take --nri-socket out of the agent's arguments and start it again")}
+	case deaf != nil && m.throughProxy():
+		return []Finding{ok(check, r.nriWhere, "the default validator is off; the kubelet asks tenon-runtime-proxy")}
 	case !r.validator:
 		return []Finding{ok(check, r.nriWhere, "the default validator is off").because(Fail,
 			"the annotation required-plugins.noderesource.dev is not read: while the agent is away, pods with CPUs of their own start on all CPUs", setting)}
@@ -106,6 +113,16 @@ func (m *machine) validator() []Finding {
 			"take tenon-agent out of the list of required plugins: the webhook requires it where it matters")}
 	}
 	return []Finding{ok(check, r.nriWhere, "the default validator is on")}
+}
+
+// deaf returns the agent that runs without connecting to NRI; nil where none does.
+func (m *machine) deaf() *process {
+	for _, p := range m.agents() {
+		if socket, said := p.flag("nri-socket"); said && socket == "" {
+			return &p
+		}
+	}
+	return nil
 }
 
 func (m *machine) nriSocket() []Finding {
@@ -181,16 +198,14 @@ func foreignWriters() map[string]string {
 func (m *machine) writers() []Finding {
 	const check = "writers"
 	var out []Finding
-	agents := 0
+	for i, p := range m.agents() {
+		if i > 0 {
+			out = append(out, ok(check, fmt.Sprintf("process %d", p.pid), "a second tenon-agent").because(Fail,
+				"one of them ends at once, as two would undo each other's writes", "keep either the DaemonSet or the service of the host"))
+		}
+	}
 	for _, p := range m.procs {
 		where := fmt.Sprintf("process %d", p.pid)
-		if p.name() == "tenon-agent" && slices.Contains(p.args, "run") {
-			agents++
-			if agents > 1 {
-				out = append(out, ok(check, where, "a second tenon-agent").because(Fail, "one of them ends at once, as two would undo each other's writes",
-					"keep either the DaemonSet or the service of the host"))
-			}
-		}
 		for name, remedy := range foreignWriters() {
 			if strings.HasPrefix(p.name(), name) {
 				out = append(out, ok(check, where, "%s runs", p.name()).because(Fail, "it writes cpusets too: each undoes what the other wrote", remedy))

@@ -83,7 +83,7 @@ func (m *machine) readRuntime() runtimeFiles {
 	p, containerd := m.running("containerd")
 	_, crio := m.running("crio")
 	file := containerdFile
-	if named := p.flag("config", "c"); containerd && named != "" {
+	if named, _ := p.flag("config", "c"); containerd && named != "" {
 		file = named
 	}
 	switch _, err := m.read(file); {
