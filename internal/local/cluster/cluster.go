@@ -31,6 +31,9 @@ type Options struct {
 	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers; without Admission
 	// there is no manager.
 	Manifests, Admission [][]byte
+	// RequireNRIPlugin is the manager's flag: real nodes join, whose runtimes read the annotation. Simulated nodes have no
+	// runtime that would start a container without their agent.
+	RequireNRIPlugin bool
 	// Report hears of each step; it is called from several goroutines.
 	Report func(Step)
 }

@@ -73,7 +73,7 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 		return nil
 	}
 	ready := get("http://"+c.ports.Address(datadir.ManagerHealth)+"/readyz", nil)
-	if err := c.run(ctx, o, ManagerVerb, managerName, ready); err != nil {
+	if err := c.run(ctx, o, ManagerVerb, managerName, ready, "--require-nri-plugin="+strconv.FormatBool(o.RequireNRIPlugin)); err != nil {
 		return err
 	}
 	objects, err := install.Parse(o.Admission...)

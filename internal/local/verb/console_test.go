@@ -69,8 +69,8 @@ func TestADetachedStartIsTheSameStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := upFlags{machines: []string{"epyc-2s=2", "snc2"}, nodes: 5, replicas: 2, detach: true}.arguments(dir)
-	want := []string{"up", "--data", "/data", "--report-fd", "3", "--nodes", "5", "--schedulers", "2", "--machine", "epyc-2s=2", "--machine", "snc2"}
+	got := upFlags{machines: []string{"epyc-2s=2", "snc2"}, nodes: 5, replicas: 2, fences: true, detach: true}.arguments(dir)
+	want := []string{"up", "--data", "/data", "--report-fd", "3", "--nodes", "5", "--schedulers", "2", "--require-nri-plugin", "--machine", "epyc-2s=2", "--machine", "snc2"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

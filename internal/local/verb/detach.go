@@ -75,6 +75,9 @@ func detach(ctx context.Context, dir datadir.Dir, f upFlags, out io.Writer) erro
 // arguments repeats what the user said, for the process that will do it.
 func (f upFlags) arguments(dir datadir.Dir) []string {
 	args := []string{"up", "--data", dir.Root(), "--report-fd", "3", "--nodes", strconv.Itoa(f.nodes), "--schedulers", strconv.Itoa(f.replicas)}
+	if f.fences {
+		args = append(args, "--require-nri-plugin")
+	}
 	for _, m := range f.machines {
 		args = append(args, "--machine", m)
 	}

@@ -39,7 +39,7 @@ func newJoin() *cobra.Command {
 				return fmt.Errorf("find the binary to start the components with: %w", err)
 			}
 			o := cluster.Options{
-				Dir: dir, Joined: nodes, Schedulers: schedulers, Binary: binary, Manifests: manifests(),
+				Dir: dir, Joined: nodes, Schedulers: schedulers, Binary: binary, Manifests: manifests(), RequireNRIPlugin: true,
 				Report: func(s cluster.Step) { fmt.Fprintf(c.OutOrStdout(), "%s (%v)\n", s.Text, s.Took) },
 			}
 			if webhooks {

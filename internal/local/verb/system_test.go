@@ -171,6 +171,9 @@ func TestSystem(t *testing.T) {
 	if first.Annotations[annotation.ResourceStatusKey] == "" {
 		t.Error("an LSR pod runs without CPUs of its own")
 	}
+	if fence, there := first.Annotations[annotation.RequiredPlugins]; there {
+		t.Errorf("a simulated node has no runtime that reads %s, and a pod carries %q", annotation.RequiredPlugins, fence)
+	}
 	s.place("plain", "", "")
 	s.place("ported", "", "koord-scheduler")
 	s.place("named", "", "tenon-scheduler")

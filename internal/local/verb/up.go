@@ -22,6 +22,7 @@ type upFlags struct {
 	nodes    int
 	replicas int // of the scheduler
 	data     string
+	fences   bool
 	detach   bool
 	demo     bool
 	list     bool
@@ -60,6 +61,8 @@ func newUp(show Show) *cobra.Command {
 	c.Flags().IntVar(&f.nodes, "nodes", 0, "repeat the list of machines until there are so many nodes")
 	c.Flags().IntVar(&f.replicas, "schedulers", 1, fmt.Sprintf("replicas of the scheduler, at most %d; one leads, the others wait", datadir.MaxSchedulers))
 	c.Flags().StringVar(&f.data, "data", "", "folder of the cluster's data (default ~/.tenon)")
+	c.Flags().BoolVar(&f.fences, "require-nri-plugin", false,
+		"for clusters that real nodes join: pods that will hold CPUs carry the annotation required-plugins.noderesource.dev, as in tenon-manager")
 	c.Flags().BoolVar(&f.detach, "detach", false, "return when all is ready, and leave the cluster running")
 	c.Flags().BoolVar(&f.demo, "demo", false, "when all is ready, apply pods of every class and show where they landed")
 	c.Flags().BoolVar(&f.list, "list-machines", false, "print the machines that have a name, and start nothing")
@@ -116,7 +119,7 @@ func up(ctx context.Context, f upFlags, out, errOut io.Writer) error {
 		return show()
 	}
 	console := newConsole(out, f.report)
-	return console.end(run(ctx, dir, nodes, f.replicas, console, show))
+	return console.end(run(ctx, dir, nodes, f, console, show))
 }
 
 // choose returns no nodes when the user named neither machines nor a number.
@@ -132,20 +135,21 @@ func (f upFlags) choose() ([]datadir.Node, error) {
 }
 
 // run keeps a cluster up until ctx ends or it breaks. It calls show once all is ready.
-func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, schedulers int, console *console, show func() error) error {
+func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, console *console, show func() error) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the binary to start the components with: %w", err)
 	}
 	begun := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
-		Dir:        dir,
-		Nodes:      nodes,
-		Schedulers: schedulers,
-		Binary:     binary,
-		Manifests:  manifests(),
-		Admission:  admission(),
-		Report:     console.step,
+		Dir:              dir,
+		Nodes:            nodes,
+		Schedulers:       f.replicas,
+		Binary:           binary,
+		Manifests:        manifests(),
+		Admission:        admission(),
+		RequireNRIPlugin: f.fences,
+		Report:           console.step,
 	})
 	if err != nil {
 		return err

@@ -87,7 +87,8 @@ func newScheduler() *cobra.Command {
 }
 
 func newManager() *cobra.Command {
-	return hidden(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir) error {
+	var fences bool
+	child := hidden(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir) error {
 		ports, err := dir.SavedPorts()
 		if err != nil {
 			return err
@@ -101,10 +102,12 @@ func newManager() *cobra.Command {
 			CertFile:            serving.CertFile,
 			KeyFile:             serving.KeyFile,
 			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
-			RequireNRIPlugin:    true,
+			RequireNRIPlugin:    fences,
 			HealthAddress:       address(ports[datadir.ManagerHealth]),
 		})
 	})
+	child.Flags().BoolVar(&fences, "require-nri-plugin", false, "as that of tenon-manager")
+	return child
 }
 
 // schedulerNames are the names under which pods may ask for the scheduler. The first one is what a pod says that names

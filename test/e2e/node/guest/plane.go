@@ -77,7 +77,7 @@ func (o *output) String() string {
 func startPlane(ctx context.Context, tenon, dir string) (_ *plane, err error) {
 	p := &plane{dir: dir, ended: make(chan error, 1), out: &output{}}
 	// It is stopped by stop, in order: not by the end of ctx.
-	p.command = exec.CommandContext(context.Background(), tenon, "up", "--data", dir, "--machine", fewest)
+	p.command = exec.CommandContext(context.Background(), tenon, "up", "--data", dir, "--machine", fewest, "--require-nri-plugin")
 	p.command.Stdout, p.command.Stderr = p.out, p.out
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := p.command.Start(); err != nil {
