@@ -49,8 +49,14 @@ func (v *NodeView) runtime() Finding {
 	if !found {
 		return unknown("runtime-version", field, "%q", text)
 	}
+	if name == simulated {
+		return ok("runtime-version", field, "%s: a simulated node", text)
+	}
 	return VersionFinding(field, name, version)
 }
+
+// simulated is the runtime of the nodes of a local cluster.
+const simulated = "tenon"
 
 // staleAfter is when a topology that nobody has written since is worth a look. It is written on change alone, so an old
 // one may be right; the agent's pod tells.

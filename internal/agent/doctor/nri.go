@@ -21,7 +21,8 @@ func VersionFinding(where, name, version string) Finding {
 	v, readable := twoNumbers(version)
 	switch {
 	case !known || !readable:
-		return f.because(Unknown, "Tenon is made for containerd and CRI-O", "see the guide for what other runtimes lack")
+		return f.because(Unknown, "it is not known whether a container of this runtime starts although the agent did not answer",
+			"run containerd 2.2, CRI-O 1.34 or newer")
 	case slices.Compare(v[:], since[:]) < 0:
 		return f.because(Warn, fmt.Sprintf("%s before %d.%d starts a container although the agent did not answer in time: the node is told as degraded and takes LSE pods only with --allow-degraded-enforcement", name, since[0], since[1]),
 			fmt.Sprintf("update %s to %d.%d or newer", name, since[0], since[1]))
