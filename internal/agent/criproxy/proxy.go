@@ -163,10 +163,12 @@ func (p *Proxy) serve(ctx context.Context, l net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var more sync.WaitGroup
 	defer more.Wait()
-	defer cancel()
-	more.Go(func() {
+	restored := make(chan struct{})
+	go func() {
+		defer close(restored)
 		socket.Restore(ctx, l, p.o.Listen,
 			func(l net.Listener) {
 				klog.FromContext(ctx).Info("Proxy listens again: its socket was removed", "endpoint", p.o.Listen)
@@ -175,13 +177,16 @@ func (p *Proxy) serve(ctx context.Context, l net.Listener) error {
 			func(err error) {
 				klog.FromContext(ctx).Error(err, "Proxy's socket was removed and cannot be made again")
 			})
-	})
+	}()
 	select {
 	case err := <-served:
+		cancel()
+		<-restored
 		s.Stop()
 		return fmt.Errorf("serve %s: %w", p.o.Listen, err)
 	case <-ctx.Done():
 	}
+	<-restored // the server's listeners are all there
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)

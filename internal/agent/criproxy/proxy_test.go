@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
 	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
 )
@@ -192,4 +193,37 @@ func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
 	if _, err := os.Stat(p.socket); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the end: got %v, want no socket", err)
 	}
+}
+
+// A container that is refused after its start is stopped, although the proxy has been told to end and its caller is gone.
+func TestAProxyThatEndsStopsWhatIsRefusedAfterItsStart(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Ignore))
+	c := p.kubelet(t)
+	_, container := runPod(t, c, podConfig("a", exclusive()...))
+	p.SetHookLimit(patience)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	h.answer(func(_ context.Context, hook string) (*v1alpha1.ContainerResourceHookResponse, error) {
+		if hook != "PostStartContainer" {
+			return &v1alpha1.ContainerResourceHookResponse{}, nil
+		}
+		close(arrived)
+		<-release
+		return nil, status.Error(codes.FailedPrecondition, "it runs elsewhere")
+	})
+	started := make(chan error, 1)
+	go func() { started <- second(c.StartContainer(context.Background(), &cri.StartContainerRequest{ContainerId: container})) }()
+	<-arrived
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.stop()
+	}()
+	if err := <-started; status.Code(err) != codes.Unavailable {
+		t.Errorf("the caller got %v, want Unavailable: the proxy has ended", err)
+	}
+	close(release)
+	<-stopped
+	sees(t, rt, cri.RuntimeService_StopContainer_FullMethodName, &cri.StopContainerRequest{ContainerId: container})
 }

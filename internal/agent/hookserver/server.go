@@ -76,23 +76,28 @@ func (s *Server) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
 	log.Info("Hook server listens", "socket", s.o.Socket)
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var more sync.WaitGroup
 	defer more.Wait()
-	defer cancel()
-	more.Go(func() {
+	restored := make(chan struct{})
+	go func() {
+		defer close(restored)
 		socket.Restore(ctx, l, s.o.Socket,
 			func(l net.Listener) {
 				log.Info("Hook server listens again: its socket was removed", "socket", s.o.Socket)
 				more.Go(func() { _ = g.Serve(l) })
 			},
 			func(err error) { log.Error(err, "Hook server's socket was removed and cannot be made again") })
-	})
+	}()
 	select {
 	case err := <-served:
+		cancel()
+		<-restored
 		g.Stop()
 		return fmt.Errorf("hook server: serve %s: %w", s.o.Socket, err)
 	case <-ctx.Done():
 	}
+	<-restored // the server's listeners are all there
 	late := time.AfterFunc(drainLimit, g.Stop)
 	defer late.Stop()
 	g.GracefulStop()
