@@ -295,7 +295,10 @@ func TestFindings(t *testing.T) {
 		"a registration":              {with("etc/runtime/hookserver.d/a.json", `{"remote-endpoint":"unix:///run/tenon/hooks.sock"}`), "2.4.2", "hook-servers", OK, nil},
 		"koordlet":                    {with("proc/95/cmdline", "/koordlet\x00"), "2.4.2", "writers", Fail, []string{"koordlet runs", "process 95"}},
 		"a second agent":              {with("proc/95/cmdline", "/x/tenon-agent\x00run\x00"), "2.4.2", "writers", Fail, []string{"a second tenon-agent", "process 95"}},
-		"no folder of devices":        {with("etc/cdi/nvidia.yaml", "-"), "2.4.2", "cdi", OK, []string{"no CDI devices"}},
+		"a node in a container": {with("proc/60/cmdline", "containerd\x00-c\x00/x.toml\x00", "proc/60/status", "Name:\tcontainerd\nNSpid:\t60\t7\n",
+			"proc/95/cmdline", "/tenon-agent\x00run\x00", "proc/95/status", "NSpid:\t95\t1\n", "proc/90/status", "NSpid:\t90\n"), "2.4.2", "writers", OK, nil},
+		"the runtime of a node in a container": {with("proc/60/cmdline", "containerd\x00-c\x00/x.toml\x00", "proc/60/status", "NSpid:\t60\t7\n"), "2.4.2", "nri", OK, nil},
+		"no folder of devices":                 {with("etc/cdi/nvidia.yaml", "-"), "2.4.2", "cdi", OK, []string{"no CDI devices"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -103,6 +103,9 @@ func (m *machine) names(dir string) []string {
 type process struct {
 	pid  int
 	args []string
+	// nested: it runs in a PID namespace below the machine's, as the runtime and the kubelet of a node in a container do.
+	// The agent's pod shares the machine's.
+	nested bool
 }
 
 func (p process) name() string { return path.Base(p.args[0]) }
@@ -136,26 +139,41 @@ func (m *machine) processes() {
 		}
 		args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
 		if args[0] != "" {
-			m.procs = append(m.procs, process{pid, args})
+			m.procs = append(m.procs, process{pid, args, m.nested(name)})
 		}
 	}
 	slices.SortFunc(m.procs, func(a, b process) int { return a.pid - b.pid })
+}
+
+// nested reports whether a process has a number in more than one PID namespace.
+func (m *machine) nested(pid string) bool {
+	status, err := m.read(path.Join("proc", pid, "status"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			return len(strings.Fields(numbers)) > 1
+		}
+	}
+	return false
 }
 
 // agents are the agents that run.
 func (m *machine) agents() []process {
 	var out []process
 	for _, p := range m.procs {
-		if p.name() == "tenon-agent" && slices.Contains(p.args, "run") {
+		if p.name() == "tenon-agent" && slices.Contains(p.args, "run") && !p.nested {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
+// running returns the program of a name that serves the machine itself.
 func (m *machine) running(name string) (process, bool) {
 	for _, p := range m.procs {
-		if p.name() == name {
+		if p.name() == name && !p.nested {
 			return p, true
 		}
 	}
