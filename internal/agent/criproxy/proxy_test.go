@@ -213,7 +213,9 @@ func TestAProxyThatEndsStopsWhatIsRefusedAfterItsStart(t *testing.T) {
 		return nil, status.Error(codes.FailedPrecondition, "it runs elsewhere")
 	})
 	started := make(chan error, 1)
-	go func() { started <- second(c.StartContainer(context.Background(), &cri.StartContainerRequest{ContainerId: container})) }()
+	go func() {
+		started <- second(c.StartContainer(context.Background(), &cri.StartContainerRequest{ContainerId: container}))
+	}()
 	<-arrived
 	stopped := make(chan struct{})
 	go func() {
