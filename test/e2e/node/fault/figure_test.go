@@ -32,6 +32,9 @@ var figures struct {
 // check judges what a watch has seen and keeps the figure.
 func (f figure) check(t testing.TB, e *exposures) {
 	t.Helper()
+	if f.metric == "" || f.event == "" {
+		t.Errorf("%s: told by the metric %q and the Event %q, want both", f.fault, f.metric, f.event)
+	}
 	lost, crowded, began := e.result()
 	f.lost, f.crowded = lost.longest, crowded.longest
 	if f.lost > f.mayLose {

@@ -43,9 +43,16 @@ func TestAgentKilledAtRandomMoments(t *testing.T) {
 	if refusals == 0 {
 		t.Error("no bound pod was held back while the agent was away: the moments are badly chosen")
 	}
+	// One that is killed before it holds the lock leaves that to the next.
+	ends := n.metricGrows(kills/5-1, "tenon_agent_unclean_ends_total")
+	if ends > kills {
+		t.Errorf("%v unclean ends are counted after %d kills", ends, kills)
+	}
+	n.event("AgentRestarted")
+	t.Logf("%d starts were refused: %s …", refusals, notPresent)
 	figure{
 		fault: "agent killed", times: kills, mayCrowd: away.longest + period + slack, healed: healed,
-		metric: "runtime_connected", event: fmt.Sprintf("%d starts refused: %s …", refusals, notPresent),
+		metric: fmt.Sprintf("unclean_ends_total %v", ends), event: "AgentRestarted",
 	}.check(t, n.exposed)
 }
 
@@ -139,26 +146,32 @@ func TestPluginTooSlow(t *testing.T) {
 // TestKubeletRestarted: a kubelet with the static policy tells every container its set once more after a restart, and it
 // knows nothing of bound pods.
 func TestKubeletRestarted(t *testing.T) {
-	n := newRealNode(t, stage.ContainerdOptions{})
+	var k *kubelet
+	n := newRealNode(t, stage.ContainerdOptions{}, func() { k = startKubelet(t) })
 	stop := n.churn()
 	n.more(2)
-	const times = 20
-	updates := 0
-	for updates < times {
-		n.someMoment(200 * time.Millisecond)
-		for _, c := range n.all() {
-			asked := &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs, CpuPeriod: 100_000, CpuQuota: 100_000}
-			if c.Update(t.Context(), asked) == nil {
-				updates++ // the others have ended meanwhile
+	const times, each = 4, 5
+	for i := range times {
+		k.restart()
+		n.metricGrows(float64(i), "tenon_agent_kubelet_restarts_total")
+		for updates := 0; updates < each; {
+			n.someMoment(200 * time.Millisecond)
+			for _, c := range n.all() {
+				asked := &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs, CpuPeriod: 100_000, CpuQuota: 100_000}
+				if c.Update(t.Context(), asked) == nil {
+					updates++ // the others have ended meanwhile
+				}
 			}
 		}
 	}
 	healed := n.healed()
 	stop()
-	calls := n.metricGrows(0, "tenon_agent_apply_seconds_count", `path="nri"`)
+	must(t, n.metricIs("tenon_agent_kubelet_restarts_total", times))
+	overridden := n.metricGrows(0, "tenon_agent_overridden_updates_total")
+	n.event("KubeletRestarted")
 	figure{
-		fault: "kubelet restarted", times: updates, mayCrowd: period + slack, healed: healed,
-		metric: fmt.Sprintf("apply_seconds_count{nri} %v", calls), event: fmt.Sprintf("none: %d updates overridden", updates),
+		fault: "kubelet restarted", times: times, mayCrowd: period + slack, healed: healed,
+		metric: fmt.Sprintf("kubelet_restarts_total %d, overridden_updates_total %v", times, overridden), event: "KubeletRestarted",
 	}.check(t, n.exposed)
 }
 
@@ -200,9 +213,11 @@ func TestDiskFullUnderPods(t *testing.T) {
 	const times = 3
 	var away outage
 	var healed time.Duration
+	failures := 0.0
 	for range times {
 		free := fill(t, state)
 		n.awaitRefusal("no space left")
+		failures = max(failures, n.metricGrows(0, "tenon_agent_enforcement_failures_total", `code="EnforcementFailed"`))
 		n.agent.Kill()
 		away.begin()
 		n.agent.Start()
@@ -218,7 +233,7 @@ func TestDiskFullUnderPods(t *testing.T) {
 	n.event("EnforcementFailed")
 	figure{
 		fault: "disk full", times: times, mayCrowd: away.longest + period + slack, healed: healed,
-		metric: "enforcement_failures{EnforcementFailed}", event: "EnforcementFailed",
+		metric: fmt.Sprintf("enforcement_failures{EnforcementFailed} %v", failures), event: "EnforcementFailed",
 	}.check(t, n.exposed)
 }
 
@@ -240,7 +255,10 @@ func TestSecondAgentOnTheNode(t *testing.T) {
 	}
 	healed := n.healed()
 	stop()
+	stage.Await(t, "the refused agents to be counted", func() error { return n.metricIs("tenon_agent_refused_agents_total", times) })
+	n.event("SecondAgent")
 	figure{
-		fault: "second agent", times: times, mayCrowd: period + slack, healed: healed, metric: "–", event: "it ends and names the first",
+		fault: "second agent", times: times, mayCrowd: period + slack, healed: healed,
+		metric: fmt.Sprintf("refused_agents_total %d", times), event: "SecondAgent",
 	}.check(t, n.exposed)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -77,9 +79,14 @@ func TestAPIServerGoneForTenMinutes(t *testing.T) {
 			return nil
 		})
 		n.told("Drifted")
+		n.told("APIServerUnreachable")
+		away := n.metric("tenon_agent_api_unreachable_seconds_total")
+		if away < 590 {
+			n.t.Errorf("the API server counts as away for %v s after ten minutes", away)
+		}
 		n.check(figure{
 			fault: fmt.Sprintf("API server gone for ten minutes (simulated %v)", d), times: 1, healed: healed,
-			metric: fmt.Sprintf("tenon_topology_age_seconds %.0f", age), event: "(none can be sent)",
+			metric: fmt.Sprintf("api_unreachable_seconds_total %.0f, topology_age_seconds %.0f", away, age), event: "APIServerUnreachable",
 		})
 	})
 }
@@ -198,7 +205,8 @@ func TestDiskFull(t *testing.T) {
 		healed := n.until("the start of the late pod", func() error { return n.run(late) })
 		n.check(figure{
 			fault: fmt.Sprintf("disk full (simulated %v)", d), times: times, healed: healed,
-			metric: fmt.Sprintf("enforcement_failures_total %v", failures), event: "EnforcementFailed",
+			// Here the test is who asks, and hears the refusal: with a runtime the agent sends it, see the disk on the stage.
+			metric: fmt.Sprintf("enforcement_failures_total %v", failures), event: "the refusal EnforcementFailed",
 		})
 	})
 }
@@ -243,8 +251,19 @@ func TestSecondAgentEndsAtOnce(t *testing.T) {
 			}
 		}
 		must(n.t, n.on(bound, "4-5")())
+		later(2 * resync)
+		refused := n.metric("tenon_agent_refused_agents_total")
+		if refused != times {
+			n.t.Errorf("%v refused agents are counted, want %d", refused, times)
+		}
+		// The refused one sends it itself.
+		list, err := n.client.EventsV1().Events("").List(n.t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 || list.Items[0].Reason != "SecondAgent" {
+			n.t.Errorf("the Events are %+v (%v), want one SecondAgent", list.Items, err)
+		}
 		n.check(figure{
-			fault: fmt.Sprintf("second agent (simulated %v)", d), times: times, metric: "–", event: "exit with ErrSecondAgent",
+			fault: fmt.Sprintf("second agent (simulated %v)", d), times: times,
+			metric: fmt.Sprintf("refused_agents_total %v", refused), event: "SecondAgent",
 		})
 	})
 }
