@@ -82,6 +82,11 @@ func newRealNode(t *testing.T, o stage.ContainerdOptions, before ...func()) *rea
 	n.plane = n.s.Plane()
 	n.node = n.plane.Node(strings.ToLower(t.Name()))
 	n.containerd = n.s.Containerd(o)
+	t.Cleanup(func() {
+		if t.Failed() && n.containerd.Running() {
+			n.containerd.Stacks()
+		}
+	})
 	n.agent = n.s.Agent(stage.AgentOptions{
 		Node: n.node.Name, Kubeconfig: n.s.AgentKubeconfig(n.plane, n.node), NoHooks: true, Resync: period,
 	})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -79,6 +80,18 @@ func (c *Containerd) Ready() {
 		defer cancel()
 		return r.ready(ctx)
 	})
+}
+
+// Stacks lets containerd write to its log what each of its goroutines does, and waits for that: a call that never ends is
+// found there. The logs of a failed test are kept where TENON_STAGE_LOGS says.
+func (c *Containerd) Stacks() {
+	c.s.t.Helper()
+	const end = "END goroutine stack dump"
+	before := strings.Count(c.Log(), end)
+	_ = c.cmd.Process.Signal(syscall.SIGUSR1) // it may have ended
+	for limit := time.Now().Add(stopLimit); c.Running() && strings.Count(c.Log(), end) == before && time.Now().Before(limit); {
+		time.Sleep(pause)
+	}
 }
 
 // Socket is where containerd serves CRI.
