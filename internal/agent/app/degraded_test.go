@@ -24,6 +24,7 @@ func TestWhyANodePromisesNothing(t *testing.T) {
 		"the fence is up again":         {[]func(*transports){connected("v2.4.2"), func(t *transports) { t.fence(false); t.fence(true) }}, ""},
 		"a connection that was lost":    {[]func(*transports){connected("v2.4.2"), func(t *transports) { t.disconnect(errors.New("closed")) }}, "NoTransport"},
 		"a proxy in place of NRI":       {[]func(*transports){func(t *transports) { t.proxy() }}, ""},
+		"a proxy that is gone again":    {[]func(*transports){func(t *transports) { t.proxy(); t.unproxy() }}, "NoTransport"},
 		"a proxy before an old runtime": {[]func(*transports){connected("v1.7.2"), func(t *transports) { t.proxy() }}, ""},
 	}
 	for name, tt := range tests {
@@ -56,6 +57,8 @@ func TestNewsOfTheRuntimeIsToldOnce(t *testing.T) {
 		{"and still is", at.fence(false), false},
 		{"a proxy asks", at.proxy(), true},
 		{"a proxy asks again", at.proxy(), false},
+		{"the proxy is gone", at.unproxy(), true},
+		{"and still is", at.unproxy(), false},
 	} {
 		if step.news != step.want {
 			t.Errorf("step %d, %s: news %v, want %v", i, step.what, step.news, step.want)

@@ -64,9 +64,10 @@ const noTransport = "NoTransport"
 // transports is how containers come by the agent before they start.
 type transports struct {
 	mu sync.Mutex // guards the fields below
-	// runtime is the one that is connected by NRI; nil while none is. proxied: a proxy asks through the hooks' socket.
-	runtime *nri.Runtime
-	proxied bool
+	// runtime is the one that is connected by NRI; nil while none is. proxied: a proxy that has asked is connected to the
+	// hooks' socket; hadProxy: one was.
+	runtime           *nri.Runtime
+	proxied, hadProxy bool
 	// unfenced: the runtime was seen not to check the annotation that names required plugins.
 	unfenced bool
 	lost     error // why NRI is not connected; nil while it is, and before the first attempt
@@ -129,7 +130,7 @@ func (a *Agent) serveHooks(ctx context.Context) error {
 	if a.o.HookSocket == "" {
 		return nil
 	}
-	server, err := hookserver.New(hookserver.Options{Socket: a.o.HookSocket, Handler: a.service, Asked: a.asked})
+	server, err := hookserver.New(hookserver.Options{Socket: a.o.HookSocket, Handler: a.service, Asked: a.asked, Left: a.proxyLeft})
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (a *Agent) asked(call string) (answered func()) {
 func (t *transports) tried() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.proxied || t.runtime != nil || t.lost != nil
+	return t.hadProxy || t.runtime != nil || t.lost != nil
 }
 
 // proxy notes that a proxy asks, and reports whether that is news.
@@ -174,8 +175,25 @@ func (t *transports) proxy() (news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	news = !t.proxied
-	t.proxied = true
+	t.proxied, t.hadProxy = true, true
 	return news
+}
+
+// unproxy notes that no proxy is connected, and reports whether that is news.
+func (t *transports) unproxy() (news bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news = t.proxied
+	t.proxied = false
+	return news
+}
+
+// proxyLeft notes that no proxy is connected any more: containers may start without the agent again.
+func (a *Agent) proxyLeft() {
+	if a.transports.unproxy() {
+		a.o.Shared.Metrics.connected.WithLabelValues(pathCRI).Set(0)
+		a.touch()
+	}
 }
 
 func (t *transports) connect(r nri.Runtime) {

@@ -32,6 +32,8 @@ type Options struct {
 	// Asked hears of each question but those after a stop, by the call of the container runtime that it belongs to, and what
 	// it returns is called with the answer. It must not block; nil drops them.
 	Asked func(call string) (answered func())
+	// Left hears that the last connection has ended: nobody asks any more. It must not block; nil drops it.
+	Left func()
 }
 
 // Server is the hook server of the agent.
@@ -53,6 +55,9 @@ func New(o Options) (*Server, error) {
 	if o.Asked == nil {
 		o.Asked = func(string) func() { return func() {} }
 	}
+	if o.Left == nil {
+		o.Left = func() {}
+	}
 	o.Socket = path
 	return &Server{o}, nil
 }
@@ -69,7 +74,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("hook server: %w", err)
 	}
-	g := grpc.NewServer()
+	g := grpc.NewServer(grpc.StatsHandler(&connections{left: s.o.Left}))
 	v1alpha1.RegisterRuntimeHookServiceServer(g, s)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()

@@ -316,6 +316,35 @@ func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
 	}
 }
 
+func TestTheEndOfTheLastProxyIsHeard(t *testing.T) {
+	left := make(chan struct{}, 9)
+	_, path := serve(t, &book{}, func(o *hookserver.Options) { o.Left = func() { left <- struct{}{} } })
+	var proxies []*grpc.ClientConn
+	for range 3 {
+		conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v1alpha1.NewRuntimeHookServiceClient(conn).PreRunPodSandboxHook(t.Context(), podRequest); err != nil {
+			t.Fatal(err)
+		}
+		proxies = append(proxies, conn)
+	}
+	for _, conn := range proxies {
+		if len(left) > 0 {
+			t.Error("heard while a proxy is connected")
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-left
+	if len(left) > 0 {
+		t.Error("heard twice")
+	}
+}
+
 func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
 	client, path := serve(t, &book{})
 	for range 2 {

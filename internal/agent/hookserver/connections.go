@@ -1,0 +1,37 @@
+package hookserver
+
+import (
+	"context"
+	"sync/atomic"
+
+	"google.golang.org/grpc/stats"
+)
+
+// connections tells when the last one of a server has ended. A proxy keeps its own for as long as it lives.
+type connections struct {
+	open atomic.Int64
+	left func()
+}
+
+var _ stats.Handler = (*connections)(nil)
+
+// TagConn implements stats.Handler.
+func (*connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements stats.Handler.
+func (c *connections) HandleConn(_ context.Context, s stats.ConnStats) {
+	switch s.(type) {
+	case *stats.ConnBegin:
+		c.open.Add(1)
+	case *stats.ConnEnd:
+		if c.open.Add(-1) == 0 {
+			c.left()
+		}
+	}
+}
+
+// TagRPC implements stats.Handler.
+func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// HandleRPC implements stats.Handler.
+func (*connections) HandleRPC(context.Context, stats.RPCStats) {}
