@@ -51,7 +51,7 @@ func newMetrics() *Metrics {
 		}, []string{"condition"}),
 		connected: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "tenon_agent_runtime_connected",
-			Help:           "1 while a container runtime is connected by NRI, and once its proxy has asked, by path: nri or cri.",
+			Help:           "1 while a container runtime is connected by NRI, or a proxy that has asked, by path: nri or cri.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path"}),
 		slow: metrics.NewCounterVec(&metrics.CounterOpts{
