@@ -11,6 +11,6 @@
 // the wanted CPUs of every container are compared with what runtime and kernel have, in follow mode the placement that the
 // scheduler predicted with what the kubelet recorded; in both the kubelet must refuse nothing that was bound.
 //
-// The tests have the build tag e2e_cluster and need root. TENON_SEED repeats a run, TENON_COMBINATIONS=OWN,FOLLOW draws
-// another number of combinations.
+// The tests have the build tag e2e_cluster and need root. TENON_SEED=N draws others, TENON_SEED=random fresh
+// ones, TENON_COMBINATIONS=OWN,FOLLOW another number of combinations.
 package fabricated

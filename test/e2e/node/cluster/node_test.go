@@ -3,9 +3,12 @@
 package fabricated
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -30,6 +33,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -187,8 +191,63 @@ func (n *node) awaitReady(t testing.TB) {
 		if err == nil && keys[annotation.TopologyMode] != want {
 			err = fmt.Errorf("published mode %q, want %q", keys[annotation.TopologyMode], want)
 		}
+		if err == nil {
+			err = n.isTold(keys)
+		}
+		if err == nil {
+			err = n.isSeen(t.Context())
+		}
 		return err
 	})
+}
+
+// isTold answers an error while what is published was made before the kubelet had told its settings.
+func (n *node) isTold(keys map[string]string) error {
+	got, _, err := annotation.ParseKubelet(keys[annotation.KubeletKey])
+	if err != nil {
+		return err
+	}
+	k := n.machine.Kubelet
+	for what, value := range map[string][2]string{
+		"CPU policy":      {got.CPU.Policy, cmp.Or(k.CPUPolicy, annotation.KubeletPolicyNone)},
+		"memory policy":   {got.Memory.Policy, cmp.Or(k.MemoryPolicy, "None")},
+		"topology policy": {got.Topology.Policy, cmp.Or(k.TopologyPolicy, "none")},
+		"reserved CPUs":   {got.CPU.Reserved, k.ReservedCPUs},
+	} {
+		if value[0] != value[1] && !(what == "reserved CPUs" && n.sameCPUs(value[0], value[1])) {
+			return fmt.Errorf("published %s %q, want %q", what, value[0], value[1])
+		}
+	}
+	return nil
+}
+
+// isSeen answers an error while the scheduler does not know the node's machine and policy.
+func (n *node) isSeen(ctx context.Context) error {
+	ports, err := n.w.data.SavedPorts()
+	if err != nil {
+		return err
+	}
+	address := fmt.Sprintf("http://127.0.0.1:%d/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/%s", ports[datadir.Diagnostics], n.name)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	var view struct {
+		CPUTopology *struct{}               `json:"cpuTopology"`
+		Policy      struct{ Policy string } `json:"policy"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&view); err != nil {
+		return err
+	}
+	if want := cmp.Or(n.machine.Kubelet.CPUPolicy, annotation.KubeletPolicyNone); view.CPUTopology == nil || view.Policy.Policy != want {
+		return fmt.Errorf("the scheduler sees a machine %t and the CPU policy %q, want %q", view.CPUTopology != nil, view.Policy.Policy, want)
+	}
+	return nil
 }
 
 // published returns the annotations of the node's NodeResourceTopology.
