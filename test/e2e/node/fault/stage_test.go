@@ -62,6 +62,12 @@ type realNode struct {
 	bound      int            // bound containers that have started
 	others     int            // others that have
 	refusals   map[string]int // what the runtime said, and how often
+
+	// revives: a containerd that does not answer a call within limit is started anew, and counted in hung. It happens, once
+	// in some 300 ends of a plugin, that containerd 2.4 stops to answer for good.
+	revives bool
+	hung    int
+	revived time.Time
 }
 
 // newRealNode starts a node on which nothing runs yet, and the watch. What is to be there before the agent is made by
@@ -377,9 +383,13 @@ func (n *realNode) insist(ctx context.Context, step func(context.Context) error)
 	for ctx.Err() == nil {
 		each, cancel := context.WithTimeout(ctx, limit)
 		err := step(each)
+		late := errors.Is(each.Err(), context.DeadlineExceeded)
 		cancel()
 		if err == nil {
 			return true
+		}
+		if late && ctx.Err() == nil {
+			n.revive()
 		}
 		n.mu.Lock()
 		n.refusals[err.Error()]++
@@ -390,6 +400,22 @@ func (n *realNode) insist(ctx context.Context, step func(context.Context) error)
 		}
 	}
 	return false
+}
+
+// revive starts a containerd that hangs anew, where the test says so; its stacks are in its log.
+func (n *realNode) revive() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.revives || time.Since(n.revived) < limit { // calls that hung together end together
+		return
+	}
+	n.hung++
+	defer func() { n.revived = time.Now() }()
+	n.containerd.Stacks()
+	n.containerd.Kill()
+	if err := n.containerd.Restarted(); err != nil {
+		n.Errorf("start containerd, which hung, anew: %v", err)
+	}
 }
 
 // churn lets pods come and go until the answer is called, which waits until the last is gone.
