@@ -11,51 +11,47 @@ TOOL      := $(GO) tool -modfile=go.tools.mod
 BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager tenon-runtime-proxy
 # Packages whose tests need no control plane and no scheduler binary: the fast loop.
 UNIT      := ./api/... ./internal/core/... ./internal/kube/... ./internal/agent/... ./internal/control/admission/... \
-             ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/... ./test/oracle ./hack/node/...
+             ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/... ./test/oracle ./hack/...
 # Adapters that run goroutines: tested under the race detector.
 RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./internal/local/kernel/... ./internal/local/simnode/... \
              ./internal/sched/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build image up down test unit race system oracle oracle-short soak verify lint bench generate clean \
+.PHONY: help build image up down test unit race system oracle oracle-short mutants soak verify lint bench generate clean \
         node-tools test-node test-guest bench-agent ladder
 
-help: ## this list
+help: ## List these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
 
-build: ## the binaries, static, in bin/
-	@mkdir -p $(BIN)
-	@echo "building (the first time compiles Kubernetes: about 5 CPU-minutes)"
-	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -trimpath -ldflags '-s -w' -o $(BIN)/ $(addprefix ./cmd/,$(BINARIES))
+build: ## Build the static binaries into bin/
+	@GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN) $(addprefix ./cmd/,$(BINARIES))
 
-image: ## the agent as an image, bin/tenon-agent-ARCH.tar, without a container engine
+image: ## Build the agent's image as bin/tenon-agent-ARCH.tar
 	@mkdir -p $(BIN)
 	@GO="$(GO)" bash hack/image/build.sh
 
 bin/tenon: FORCE
-	@mkdir -p $(BIN)
-	@[ -x $(BIN)/tenon ] || echo "building bin/tenon (the first time compiles Kubernetes: about 5 CPU-minutes)"
-	@CGO_ENABLED=0 $(GO) build -tags $(TAGS) -trimpath -ldflags '-s -w' -o $(BIN)/tenon ./cmd/tenon
+	@GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN) ./cmd/tenon
 FORCE:
 
-up: bin/tenon ## a local cluster of simulated machines, with the demo
+up: bin/tenon ## Start a local cluster of simulated machines with the demo
 	@$(BIN)/tenon up --detach --demo
 
-down: ## stop the local cluster and remove its data
+down: ## Stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge; else echo "nothing to stop: bin/tenon was never built"; fi
 
-test: verify unit race system oracle-short ladder ## every test that needs no further tools, and levels 3 and 4 once they are built
+test: verify unit race system oracle-short ladder ## Run every test for which the tools are built
 
-unit: ## the fast loop: the core, codecs, agent, store (under a minute when warm)
+unit: ## Run the fast tests: core, codecs, agent, store
 	$(GO) test -tags $(TAGS) $(UNIT)
 
-race: cc ## adapters under the race detector
+race: cc ## Run the adapters' tests under the race detector
 	CGO_ENABLED=1 $(GO) test -tags $(TAGS) -race -short $(RACE)
-	@# Interleavings of create, exit, crash and drift: rare ones need many tries. The seed is fixed, so that a change is
-	@# judged by itself; make soak searches further.
-	$(GO) test -run NoInstant ./internal/agent/apply -rapid.checks=5000 -rapid.seed=1
+	@# Interleavings of create, exit, crash and drift: rare ones need many cases. The seed is fixed (internal/testkit/seed);
+	@# make soak searches further.
+	$(GO) test -run NoInstant ./internal/agent/apply -rapid.checks=5000
 
-system: bin/tenon ## scheduler, simulate, command line and the whole system on a local cluster
+system: bin/tenon ## Test scheduler, simulate, commands and the local cluster
 	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights ./test/manifests
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
 
@@ -66,53 +62,55 @@ LEVEL := GO="$(GO)" TAGS=$(TAGS) bash hack/node/level.sh
 ladder:
 	@$(LEVEL) 2 3 4
 
-node-tools: ## containerd, runc, CNI and kubelet for test-node, from source (the first time about 20 CPU-minutes)
+node-tools: ## Build containerd, runc, CNI and kubelet (20 CPU-minutes once)
 	@GO="$(GO)" bash hack/node/build.sh
 
-test-node: node-tools ## the agent under a real containerd and a real kubelet, and faults (root)
+test-node: node-tools ## Test the agent under containerd and a kubelet (root)
 	@$(LEVEL) --need 3 4 fault
 
-test-guest: ## the agent in virtual machines with NUMA and cgroup v2 (QEMU)
+test-guest: ## Test the agent in virtual machines with QEMU
 	@GO="$(GO)" bash hack/node/build.sh guest
 	@$(LEVEL) --need 5
 
-bench-agent: node-tools ## what the agent costs, beside a runtime without it (root; see docs/reference/performance.md)
+bench-agent: node-tools ## Measure what the agent costs (root)
 	@$(LEVEL) --need bench
 
 # The tests that put our model of the kubelet beside the kubelet's own code.
 ORACLE := $(GO) test -tags '$(TAGS) oracle' -count 1 -v -run 'TestAgreesWithTheKubelet|TestTheProgramsGiveKnownAnswers' ./test/oracle
 
-oracle: ## our model of the kubelet against the kubelet: 1,000,000 admissions of 1.36, 10,000 of 1.35, 1.34 and 1.33 (an hour)
+oracle: ## Compare the kubelet model with four kubelets (an hour)
 	$(ORACLE) -timeout 2h -oracle.minor 1.36 -oracle.states 1000000
 	$(ORACLE) -timeout 1h -oracle.minor 1.35 -oracle.states 10000
 	$(ORACLE) -timeout 1h -oracle.minor 1.34 -oracle.states 10000
 	$(ORACLE) -timeout 1h -oracle.minor 1.33 -oracle.states 10000
 
+mutants: ## 20 seeded faults of the kubelet's model, each of which the oracle must notice (half an hour)
+	cd test/oracle/kubelet && $(GO) build -tags $(TAGS) -o $(abspath $(BIN))/oracle-kubelet .
+	$(GO) test -tags '$(TAGS) oracle' -count 1 -v -timeout 10h -run TestMutantsAreKilled ./test/oracle -oracle.mutants -oracle.program $(abspath $(BIN))/oracle-kubelet
+
 # A part of `oracle` that is the same every time.
 oracle-short:
 	$(ORACLE) -timeout 30m -oracle.minor 1.36 -oracle.states 20000 -oracle.seed 1
 
-verify: ## format, lint, law, generated code, module graph, licences, known vulnerabilities
+verify: ## Check format, lint, imports, texts, licences and vulnerabilities
 	@TOOL="$(TOOL)" TAGS=$(TAGS) bash hack/verify.sh
 
-soak: ## property tests with fresh seeds, a hundred times as many tries as make test
-	for p in $$($(GO) list -tags $(TAGS) -f '{{range .XTestImports}}{{if eq . "pgregory.net/rapid"}}{{$$.ImportPath}} {{end}}{{end}}' ./api/... ./internal/core/... ./internal/agent/... ./internal/kube/...); do \
-	  $(GO) test -tags $(TAGS) -timeout 2h $$p -rapid.checks=10000 || exit 1; done
-	$(GO) test -timeout 2h -run NoInstant ./internal/agent/apply -rapid.checks=100000
+soak: ## Search with fresh seeds and every fuzz target (hours)
+	@GO="$(GO)" TAGS=$(TAGS) bash hack/soak.sh
 
-lint: ## golangci-lint alone
+lint: ## Run golangci-lint alone
 	$(TOOL) golangci-lint run --allow-parallel-runners --build-tags $(TAGS)
 
-bench: ## core benchmarks, then stock kube-scheduler against tenon-scheduler (long; see docs/reference/performance.md)
+bench: ## Benchmark the core and both schedulers (long)
 	$(GO) test -tags $(TAGS) -run '^$$' -bench . -benchtime 200ms ./internal/core/...
 	cd test/bench/hint && $(GO) test -tags $(TAGS) -bench . -benchtime 100ms .
 	bash test/bench/run.sh
 	bash test/bench/schedperf.sh short
 
-generate: ## deepcopy functions, CRDs, reference pages
+generate: ## Generate deep copies, CRDs and reference pages
 	bash hack/generate.sh
 
-clean: ## remove built files
+clean: ## Remove built files
 	rm -rf $(BIN)
 
 .PHONY: cc

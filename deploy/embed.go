@@ -23,7 +23,7 @@ func RBAC() [][]byte { return read("rbac") }
 // CA bundle.
 func Webhooks() [][]byte { return read("webhooks") }
 
-// Agent returns the agent's DaemonSet, one YAML document. It stands in the namespace of RBAC.
+// Agent returns the agent's DaemonSet, one YAML document. Its namespace is that of the RBAC manifests.
 func Agent() [][]byte { return read("agent") }
 
 // read returns the documents of a folder, by file name, then position.

@@ -79,7 +79,8 @@ func TestNumatopologyHasVolcanosShape(t *testing.T) {
 		if len(crd.Spec.Names.ShortNames) != 1 || crd.Spec.Names.ShortNames[0] != "numatopo" {
 			continue
 		}
-		if crd.Spec.Scope != "Cluster" || len(crd.Spec.Versions) != 1 || len(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Required) > 0 {
+		if crd.Spec.Scope != "Cluster" || len(crd.Spec.Versions) != 1 ||
+			len(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Required) > 0 {
 			t.Errorf("%+v, want one version of cluster scope in which every field is optional", crd.Spec)
 		}
 		if bytes.Contains(doc, []byte("required:")) || bytes.Count(doc, []byte("minimum: 0")) != 4 {
@@ -87,7 +88,7 @@ func TestNumatopologyHasVolcanosShape(t *testing.T) {
 		}
 		return
 	}
-	t.Error("there is no CRD with the short name numatopo")
+	t.Error("no CRD has the short name numatopo")
 }
 
 func TestPriorityClassesAreKoordinators(t *testing.T) {
@@ -157,7 +158,8 @@ func TestOurOwnRolesAreNarrow(t *testing.T) {
 func TestTheNamespaceComesFirst(t *testing.T) {
 	t.Parallel()
 	var first corev1.Namespace
-	if err := yaml.UnmarshalStrict(deploy.RBAC()[0], &first); err != nil || first.Kind != "Namespace" || first.Name != "tenon-system" {
+	if err := yaml.UnmarshalStrict(deploy.RBAC()[0], &first); err != nil || first.Kind != "Namespace" ||
+		first.Name != "tenon-system" {
 		t.Errorf("first document: %+v, %v", first, err)
 	}
 }

@@ -1,11 +1,13 @@
 package deploy_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,14 +46,17 @@ func agentPolicy(t *testing.T) admissionregistrationv1.ValidatingAdmissionPolicy
 }
 
 // holds evaluates expressions as the API server does, variables first.
-func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressions []string, attributes admission.Attributes) []bool {
+func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressions []string,
+	attributes admission.Attributes,
+) []bool {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range variables {
-		compiled := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, cel.OptionalVariableDeclarations{}, environment.NewExpressions)
+		compiled := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression},
+			cel.OptionalVariableDeclarations{}, environment.NewExpressions)
 		if compiled.Error != nil {
 			t.Fatalf("variable %s: %v", v.Name, compiled.Error)
 		}
@@ -65,8 +70,10 @@ func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressio
 		Attributes: attributes, VersionedKind: attributes.GetKind(),
 		VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject(),
 	}
-	request := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(attributes.GetResource()), metav1.GroupVersionKind(attributes.GetKind()))
-	results, _, err := evaluator.ForInput(compiler.CreateContext(t.Context()), versioned, request, cel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
+	request := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(attributes.GetResource()),
+		metav1.GroupVersionKind(attributes.GetKind()))
+	results, _, err := evaluator.ForInput(compiler.CreateContext(t.Context()), versioned, request,
+		cel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +85,74 @@ func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressio
 		answers[i] = r.EvalResult.Value() == true
 	}
 	return answers
+}
+
+// TestPoliciesMatchTheAccountThatTheAgentRunsAs fails where the account was renamed in one manifest alone: the policies
+// would then match no agent, and restrict none.
+func TestPoliciesMatchTheAccountThatTheAgentRunsAs(t *testing.T) {
+	t.Parallel()
+	var ds appsv1.DaemonSet
+	if err := yaml.UnmarshalStrict(deploy.Agent()[0], &ds); err != nil {
+		t.Fatal(err)
+	}
+	account := rbacv1.Subject{
+		Kind: "ServiceAccount", Namespace: ds.Namespace, Name: ds.Spec.Template.Spec.ServiceAccountName,
+	}
+	username := "system:serviceaccount:" + account.Namespace + ":" + account.Name
+	var made bool
+	var roles []string
+	policies, bound := map[string]bool{}, map[string]bool{}
+	for _, doc := range deploy.RBAC() {
+		var o struct {
+			metav1.TypeMeta `json:",inline"`
+			Metadata        metav1.ObjectMeta
+			Subjects        []rbacv1.Subject
+			RoleRef         rbacv1.RoleRef
+			Spec            struct {
+				PolicyName        string
+				ValidationActions []admissionregistrationv1.ValidationAction
+				MatchConditions   []admissionregistrationv1.MatchCondition
+			}
+		}
+		if err := yaml.Unmarshal(doc, &o); err != nil {
+			t.Fatal(err)
+		}
+		switch o.Kind {
+		case "ServiceAccount":
+			made = made || o.Metadata.Namespace == account.Namespace && o.Metadata.Name == account.Name
+		case "ClusterRoleBinding":
+			if slices.Contains(o.Subjects, account) {
+				roles = append(roles, o.RoleRef.Name)
+			}
+		case "ValidatingAdmissionPolicyBinding":
+			bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionregistrationv1.Deny)
+		case "ValidatingAdmissionPolicy":
+			policies[o.Metadata.Name] = true
+			i := slices.IndexFunc(o.Spec.MatchConditions, func(m admissionregistrationv1.MatchCondition) bool {
+				return m.Name == "an-agent"
+			})
+			if i < 0 {
+				t.Errorf("policy %s has no match condition an-agent", o.Metadata.Name)
+				continue
+			}
+			for name, want := range map[string]bool{username: true, username + "x": false} {
+				who := admission.NewAttributesRecord(nil, nil, v1alpha2.GroupVersion().WithKind("NodeResourceTopology"),
+					"", "a", v1alpha2.Resource(), "", admission.Delete, nil, false, &user.DefaultInfo{Name: name})
+				if got := holds(t, nil, []string{o.Spec.MatchConditions[i].Expression}, who)[0]; got != want {
+					t.Errorf("policy %s matches %s: %v, want %v", o.Metadata.Name, name, got, want)
+				}
+			}
+		}
+	}
+	if !made {
+		t.Errorf("no manifest makes the DaemonSet's account %s/%s", account.Namespace, account.Name)
+	}
+	if !slices.Equal(roles, []string{"tenon-agent"}) {
+		t.Errorf("%s is bound to the roles %v, want tenon-agent alone", username, roles)
+	}
+	if len(policies) == 0 || !maps.Equal(policies, bound) {
+		t.Errorf("policies %v, of which bindings deny by %v; want all of them", policies, bound)
+	}
 }
 
 func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
@@ -100,7 +175,7 @@ func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
 		who         user.Info
 		object, old runtime.Object
 		name        string // in the request's path; a create has none
-		judged      bool
+		matched     bool
 		want        bool
 	}{
 		"its own topology, created":        {agentOn("a"), nrt("a"), nil, "", true, true},
@@ -114,8 +189,11 @@ func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
 		"another's topology, changed":      {agentOn("a"), nrt("b"), nrt("b"), "b", true, false},
 		"another's topology, deleted":      {agentOn("a"), nil, nrt("b"), "b", true, false},
 		"another's node's status":          {agentOn("a"), node("b"), node("b"), "b", true, false},
-		"a token that names no node":       {&user.DefaultInfo{Name: "system:serviceaccount:tenon-system:tenon-agent"}, nrt("a"), nrt("a"), "a", true, false},
-		"someone who is no agent":          {&user.DefaultInfo{Name: "admin"}, nrt("a"), nrt("a"), "a", false, false},
+		"a token that names no node": {
+			&user.DefaultInfo{Name: "system:serviceaccount:tenon-system:tenon-agent"},
+			nrt("a"), nrt("a"), "a", true, false,
+		},
+		"a user who is not an agent": {&user.DefaultInfo{Name: "admin"}, nrt("a"), nrt("a"), "a", false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -134,16 +212,17 @@ func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
 			case *nodeinfo.Numatopology:
 				gvk, gvr = nodeinfo.GroupVersion().WithKind("Numatopology"), nodeinfo.Resource()
 			}
-			attributes := admission.NewAttributesRecord(tt.object, tt.old, gvk, "", tt.name, gvr, "", operation, nil, false, tt.who)
+			attributes := admission.NewAttributesRecord(tt.object, tt.old, gvk, "", tt.name, gvr, "", operation, nil,
+				false, tt.who)
 
-			judged := true
+			matched := true
 			for _, c := range policy.Spec.MatchConditions {
-				judged = judged && holds(t, nil, []string{c.Expression}, attributes)[0]
+				matched = matched && holds(t, nil, []string{c.Expression}, attributes)[0]
 			}
-			if judged != tt.judged {
-				t.Fatalf("judged = %v, want %v", judged, tt.judged)
+			if matched != tt.matched {
+				t.Fatalf("matched = %v, want %v", matched, tt.matched)
 			}
-			if !judged {
+			if !matched {
 				return
 			}
 			var expressions []string
@@ -163,7 +242,7 @@ func TestAnAgentChangesOnlyItsOwnNode(t *testing.T) {
 
 func TestThePolicyJudgesAllThatAnAgentMayWrite(t *testing.T) {
 	t.Parallel()
-	judged := map[string]bool{}
+	matched := map[string]bool{}
 	for _, doc := range deploy.RBAC() {
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
 		if err := yaml.Unmarshal(doc, &policy); err != nil {
@@ -174,7 +253,7 @@ func TestThePolicyJudgesAllThatAnAgentMayWrite(t *testing.T) {
 		}
 		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
 			for _, resource := range rule.Resources {
-				judged[resource] = true
+				matched[resource] = true
 			}
 		}
 	}
@@ -187,17 +266,20 @@ func TestThePolicyJudgesAllThatAnAgentMayWrite(t *testing.T) {
 			continue
 		}
 		for _, rule := range role.Rules {
-			if !slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb != "get" && verb != "list" && verb != "watch" }) {
+			if !slices.ContainsFunc(rule.Verbs, func(verb string) bool {
+				return verb != "get" && verb != "list" &&
+					verb != "watch"
+			}) {
 				continue
 			}
 			for _, resource := range rule.Resources {
 				parent, _, _ := strings.Cut(resource, "/")
-				if !judged[resource] && !judged[parent+"/*"] {
+				if !matched[resource] && !matched[parent+"/*"] {
 					t.Errorf("an agent may write %s of any node", resource)
 				}
 			}
 		}
 		return
 	}
-	t.Error("there is no ClusterRole tenon-agent")
+	t.Error("no ClusterRole has the name tenon-agent")
 }

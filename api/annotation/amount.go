@@ -23,7 +23,7 @@ func (a amounts) list() corev1.ResourceList {
 }
 
 // amount reads a quantity written as text or as a number. An exponent of three digits or more is refused: bringing
-// 1e-9999999 to its canonical form takes seconds, and the text may be anybody's.
+// 1e-9999999 to its canonical form takes seconds, and any user may write the text.
 type amount resource.Quantity
 
 func (a *amount) UnmarshalJSON(text []byte) error {

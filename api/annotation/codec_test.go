@@ -33,7 +33,10 @@ func TestParse(t *testing.T) {
 		"a spec as seed 000 writes it": {
 			parse: of(ParseResourceSpec),
 			text:  `{"preferredCPUBindPolicy": "SpreadByPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"}`,
-			want:  ResourceSpec{PreferredCPUBindPolicy: BindSpreadByPCPUs, PreferredCPUExclusivePolicy: ExclusivePCPULevel},
+			want: ResourceSpec{
+				PreferredCPUBindPolicy:      BindSpreadByPCPUs,
+				PreferredCPUExclusivePolicy: ExclusivePCPULevel,
+			},
 		},
 		"old names of policies": {
 			parse: of(ParseResourceSpec),
@@ -46,10 +49,13 @@ func TestParse(t *testing.T) {
 			want:  ResourceSpec{},
 		},
 		"another case is accepted with a warning": {
-			parse:    of(ParseResourceSpec),
-			text:     `{"preferredCPUBindPolicy":"fullpcpus"}`,
-			want:     ResourceSpec{PreferredCPUBindPolicy: BindFullPCPUs},
-			warnings: []Warning{{"preferredCPUBindPolicy", `"fullpcpus" is read as "FullPCPUs": values are case-sensitive on output`}},
+			parse: of(ParseResourceSpec),
+			text:  `{"preferredCPUBindPolicy":"fullpcpus"}`,
+			want:  ResourceSpec{PreferredCPUBindPolicy: BindFullPCPUs},
+			warnings: []Warning{{
+				"preferredCPUBindPolicy",
+				`"fullpcpus" is read as "FullPCPUs": values are case-sensitive on output`,
+			}},
 		},
 		"an unknown field is a warning": {
 			parse:    of(ParseResourceSpec),
@@ -74,12 +80,13 @@ func TestParse(t *testing.T) {
 			text:  `{"numaTopologyPolicy":"single-numa-node","singleNUMANodeExclusive":"Preferred"}`,
 			want:  NUMATopologySpec{NUMATopologyPolicy: TopologySingleNUMANode, SingleNUMANodeExclusive: "Preferred"},
 		},
-		"None on a pod is no policy": {
+		"None on a pod is not a policy": {
 			parse: of(ParseNUMATopologySpec), text: `{"numaTopologyPolicy":"None"}`, want: NUMATopologySpec{},
 		},
 		"a status with both forms of shared pools": {
 			parse: of(ParseResourceStatus),
-			text:  `{"cpuSharedPools":[{"socket":0,"node":1}],"numaNodeResources":[{"node":1,"resources":{"cpu":4,"memory":"8Gi"}}]}`,
+			text: `{"cpuSharedPools":[{"socket":0,"node":1}],"numaNodeResources":[{"node":1,"resources":{"cpu":4,` +
+				`"memory":"8Gi"}}]}`,
 			want: ResourceStatus{
 				CPUSharedPools: []CPUSharedPool{{Node: 1}},
 				NUMANodeResources: []NUMANodeResource{{Node: 1, Resources: corev1.ResourceList{
@@ -89,10 +96,14 @@ func TestParse(t *testing.T) {
 		},
 		"kubelet options in every spelling of true": {
 			parse: of(ParseKubeletCPUManager),
-			text:  `{"policy":"static","options":{"full-pcpus-only":"True","distribute-cpus-across-numa":"1","x":"yes"},"reservedCPUs":"0-1"}`,
+			text: `{"policy":"static","options":{"full-pcpus-only":"True","distribute-cpus-across-numa":"1",` +
+				`"x":"yes"},"reservedCPUs":"0-1"}`,
 			want: KubeletCPUManager{
 				Policy: "static", ReservedCPUs: "0-1",
-				Options: map[string]string{"full-pcpus-only": "true", "distribute-cpus-across-numa": "true", "x": "yes"},
+				Options: map[string]string{
+					"full-pcpus-only": "true", "distribute-cpus-across-numa": "true",
+					"x": "yes",
+				},
 			},
 		},
 		"a topology with and without l3": {
@@ -117,7 +128,8 @@ func TestParse(t *testing.T) {
 		},
 		"a take-over": {
 			parse: of(ParseTakeover),
-			text:  `{"phase":2,"since":"2026-01-02T03:04:05Z","kubeletPolicy":"static","kubeletFreeCPUs":"2-5","remainingPods":3}`,
+			text: `{"phase":2,"since":"2026-01-02T03:04:05Z","kubeletPolicy":"static","kubeletFreeCPUs":"2-5",` +
+				`"remainingPods":3}`,
 			want: Takeover{
 				Phase: 2, Since: metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Local()},
 				KubeletPolicy: "static", KubeletFreeCPUs: "2-5", RemainingPods: 3,
@@ -127,24 +139,35 @@ func TestParse(t *testing.T) {
 			parse: of(ParseSimulate), text: `{"runFor":"5s","exitCode":1}`,
 			want: Simulate{RunFor: &metav1.Duration{Duration: 5 * time.Second}, ExitCode: 1},
 		},
-		"a kubelet as its agent tells it": {
+		"a kubelet as its agent reports it": {
 			parse: of(ParseKubelet),
-			text: `{"version":"v1.36.3","cpu":{"policy":"static","options":{"full-pcpus-only":"True"},"reserved":"0,16"},` +
+			text: `{"version":"v1.36.3","cpu":{"policy":"static","options":{"full-pcpus-only":"True"},"reserved":"0,` +
+				`16"},` +
 				`"memory":{"policy":"Static","reserved":{"0":{"memory":"1Gi"}}},` +
-				`"topology":{"policy":"restricted","scope":"pod","options":{"max-allowable-numa-nodes":"1"}},"gates":{"PodLevelResourceManagers":false}}`,
+				`"topology":{"policy":"restricted","scope":"pod","options":{"max-allowable-numa-nodes":"1"}},` +
+				`"gates":{"PodLevelResourceManagers":false}}`,
 			want: Kubelet{
 				Version: "v1.36.3",
-				CPU:     KubeletCPU{Policy: "static", Options: map[string]string{"full-pcpus-only": "true"}, Reserved: "0,16"},
+				CPU: KubeletCPU{
+					Policy: "static", Options: map[string]string{"full-pcpus-only": "true"},
+					Reserved: "0,16",
+				},
 				Memory: KubeletMemory{
 					Policy: "Static", Reserved: map[int32]corev1.ResourceList{0: {"memory": resource.MustParse("1Gi")}},
 				},
-				Topology: KubeletTopology{Policy: "restricted", Scope: "pod", Options: map[string]string{"max-allowable-numa-nodes": "1"}},
-				Gates:    map[string]bool{"PodLevelResourceManagers": false},
+				Topology: KubeletTopology{
+					Policy: "restricted", Scope: "pod",
+					Options: map[string]string{"max-allowable-numa-nodes": "1"},
+				},
+				Gates: map[string]bool{"PodLevelResourceManagers": false},
 			},
 		},
 		"a kubelet that says nothing has the policies none": {
 			parse: of(ParseKubelet), text: `{}`,
-			want: Kubelet{CPU: KubeletCPU{Policy: "none"}, Memory: KubeletMemory{Policy: "None"}, Topology: KubeletTopology{Policy: "none", Scope: "container"}},
+			want: Kubelet{
+				CPU: KubeletCPU{Policy: "none"}, Memory: KubeletMemory{Policy: "None"},
+				Topology: KubeletTopology{Policy: "none", Scope: "container"},
+			},
 		},
 		"a policy of the kubelet in another case": {
 			parse: of(ParseKubelet), text: `{"topology":{"policy":"Restricted"}}`,
@@ -152,38 +175,56 @@ func TestParse(t *testing.T) {
 				CPU: KubeletCPU{Policy: "none"}, Memory: KubeletMemory{Policy: "None"},
 				Topology: KubeletTopology{Policy: "restricted", Scope: "container"},
 			},
-			warnings: []Warning{{"topology.policy", `"Restricted" is read as "restricted": values are case-sensitive on output`}},
+			warnings: []Warning{{
+				"topology.policy",
+				`"Restricted" is read as "restricted": values are case-sensitive on output`,
+			}},
 		},
 		"what the managers of a kubelet hold": {
 			parse: of(ParseNUMAState),
-			text: `{"memory":{"0":{"allocatable":{"memory":"4Gi"},"free":{"memory":"1Gi"},"group":[0],"assignments":2}},` +
+			text: `{"memory":{"0":{"allocatable":{"memory":"4Gi"},"free":{"memory":"1Gi"},"group":[0],` +
+				`"assignments":2}},` +
 				`"devices":{"nvidia.com/gpu":[{"numa":[0],"total":4,"free":3,"unhealthy":1}]},` +
-				`"pods":{"u":{"c":{"cpus":"2-5","memory":{"0-1":"3Gi"},"hugepages":{"hugepages-2Mi":{"0":"4Mi"}},"devices":{"nvidia.com/gpu":{"mask":[0],"count":1}}}}}}`,
+				`"pods":{"u":{"c":{"cpus":"2-5","memory":{"0-1":"3Gi"},"hugepages":{"hugepages-2Mi":{"0":"4Mi"}},` +
+				`"devices":{"nvidia.com/gpu":{"mask":[0],"count":1}}}}}}`,
 			want: NUMAState{
 				Memory: map[int32]NUMAMemory{0: {
 					Allocatable: corev1.ResourceList{"memory": resource.MustParse("4Gi")},
-					Free:        corev1.ResourceList{"memory": resource.MustParse("1Gi")}, Group: NUMANodes{0}, Assignments: 2,
+					Free:        corev1.ResourceList{"memory": resource.MustParse("1Gi")}, Group: NUMANodes{0},
+					Assignments: 2,
 				}},
-				Devices: map[string][]NUMADevices{"nvidia.com/gpu": {{NUMA: NUMANodes{0}, Total: 4, Free: 3, Unhealthy: 1}}},
+				Devices: map[string][]NUMADevices{"nvidia.com/gpu": {{
+					NUMA: NUMANodes{0}, Total: 4, Free: 3,
+					Unhealthy: 1,
+				}}},
 				Pods: map[types.UID]PlacedContainers{"u": {"c": {
 					CPUs: "2-5", Memory: map[string]resource.Quantity{"0-1": resource.MustParse("3Gi")},
-					Hugepages: map[string]map[string]resource.Quantity{"hugepages-2Mi": {"0": resource.MustParse("4Mi")}},
-					Devices:   map[string]PlacedDevices{"nvidia.com/gpu": {Mask: NUMANodes{0}, Count: 1}},
+					Hugepages: map[string]map[string]resource.Quantity{"hugepages-2Mi": {"0": resource.MustParse(
+						"4Mi")}},
+					Devices: map[string]PlacedDevices{"nvidia.com/gpu": {Mask: NUMANodes{0}, Count: 1}},
 				}}},
 			},
 		},
 		"a prediction": {
 			parse: of(ParsePredictedPlacement),
-			text: `{"model":"1.36","gen":412,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"2-5","memory":{"0":"4Gi"},` +
+			text: `{"model":"1.36","gen":412,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"2-5",` +
+				`"memory":{"0":"4Gi"},` +
 				`"devices":{"nvidia.com/gpu":{"mask":[0],"count":1}}}}}`,
 			want: PredictedPlacement{Model: "1.36", Gen: 412, Containers: PlacedContainers{"c": {
-				Mask: NUMANodes{0}, Preferred: true, CPUs: "2-5", Memory: map[string]resource.Quantity{"0": resource.MustParse("4Gi")},
+				Mask: NUMANodes{0}, Preferred: true, CPUs: "2-5",
+				Memory:  map[string]resource.Quantity{"0": resource.MustParse("4Gi")},
 				Devices: map[string]PlacedDevices{"nvidia.com/gpu": {Mask: NUMANodes{0}, Count: 1}},
 			}}},
 		},
-		"no mode is Own":         {parse: of(ParseMode), text: ``, want: ModeOwn},
-		"a mode in another case": {parse: of(ParseMode), text: `follow`, want: ModeFollow, warnings: []Warning{{"", `"follow" is read as "Follow": values are case-sensitive on output`}}},
-		"a report":               {parse: of(ParseReport), text: `{"gen":412,"hash":"h","boot":"b"}`, want: Report{Gen: 412, Hash: "h", Boot: "b"}},
+		"no mode is Own": {parse: of(ParseMode), text: ``, want: ModeOwn},
+		"a mode in another case": {
+			parse: of(ParseMode), text: `follow`, want: ModeFollow,
+			warnings: []Warning{{"", `"follow" is read as "Follow": values are case-sensitive on output`}},
+		},
+		"a report": {
+			parse: of(ParseReport), text: `{"gen":412,"hash":"h","boot":"b"}`,
+			want: Report{Gen: 412, Hash: "h", Boot: "b"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -209,32 +250,110 @@ func TestParseErrorsNameTheByteAndTheField(t *testing.T) {
 		text  string
 		want  string
 	}{
-		"not JSON at all":                       {of(ParseResourceSpec), `FullPCPUs`, "byte 1: invalid character 'F' looking for beginning of value"},
-		"an empty text":                         {of(ParseResourceSpec), ``, "byte 0: unexpected end of JSON input"},
-		"a truncated object":                    {of(ParseResourceSpec), `{"preferredCPUBindPolicy":`, "byte 26: unexpected end of JSON input"},
-		"a second value":                        {of(ParseResourceSpec), `{} {}`, "byte 4: invalid character '{' after top-level value"},
-		"a number for a policy":                 {of(ParseResourceSpec), `{"preferredCPUBindPolicy":1}`, "byte 27: preferredCPUBindPolicy: want a string, got number"},
-		"a list for the object":                 {of(ParseResourceSpec), `[]`, "byte 1: want an object, got array"},
-		"an unknown bind policy":                {of(ParseResourceSpec), `{"requiredCPUBindPolicy":"Pack"}`, `byte 25: requiredCPUBindPolicy: Unsupported value "Pack": supported Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst`},
-		"an unknown exclusive":                  {of(ParseResourceSpec), `{"preferredCPUExclusivePolicy":"Socket"}`, `byte 31: preferredCPUExclusivePolicy: Unsupported value "Socket": supported None, PCPULevel, NUMANodeLevel`},
-		"a required burst":                      {of(ParseResourceSpec), `{"requiredCPUBindPolicy":"ConstrainedBurst"}`, "byte 25: requiredCPUBindPolicy: ConstrainedBurst can only be preferred"},
-		"an unknown topology policy":            {of(ParseNUMATopologySpec), `{"numaTopologyPolicy":"Numa"}`, `byte 22: numaTopologyPolicy: Unsupported value "Numa": supported BestEffort, Restricted, SingleNUMANode`},
-		"a string for a CPU id":                 {of(ParseCPUTopologyDetail), `{"detail":[{"id":"0"}]}`, "byte 20: detail.id: want a whole number that fits int32, got string"},
-		"a CPU id that overflows":               {of(ParseCPUTopologyDetail), `{"detail":[{"id":4294967296}]}`, "byte 27: detail.id: want a whole number that fits int32, got number 4294967296"},
-		"a word for a boolean":                  {of(ParsePodCPUAllocs), ` [{"managedByKubelet":"yes"}]`, `byte 1: want true or false, got "yes"`},
-		"an amount that takes seconds to read":  {of(ParseResourceStatus), `{"numaNodeResources":[{"node":0,"resources":{"cpu":"1e-9999999"}}]}`, `byte 21: numaNodeResources: quantity "1e-9999999" is out of range`},
-		"a negative run time":                   {of(ParseSimulate), `{"runFor":"-5s"}`, "byte 10: runFor: must not be negative"},
-		"an exit code above 255":                {of(ParseSimulate), `{"exitCode":256}`, "byte 12: exitCode: must be 0…255"},
-		"an unknown mode":                       {of(ParseMode), `Follows`, `byte 0: Unsupported value "Follows": supported Own, Follow, Blind`},
-		"an unknown policy of the kubelet":      {of(ParseKubelet), `{"version":"v1.36.0","topology":{"policy":"strict"}}`, `byte 32: topology.policy: Unsupported value "strict": supported none, best-effort, restricted, single-numa-node`},
-		"memory that is reserved below zero":    {of(ParseKubelet), `{"memory":{"reserved":{"0":{"memory":"-1"}}}}`, `byte 10: memory.reserved: must not be negative`},
-		"a NUMA node below zero":                {of(ParseKubelet), `{"memory":{"reserved":{"-1":{}}}}`, `byte 10: memory.reserved: must not be negative`},
-		"fewer devices than none":               {of(ParseNUMAState), `{"devices":{"g":[{"numa":[0],"total":-1}]}}`, `byte 11: devices.total: must not be negative`},
-		"a word for a NUMA node":                {of(ParseNUMAState), `{"memory":{"zero":{}}}`, `byte 12: memory: want a whole number that fits int32, got number zero`},
-		"negative memory of a container":        {of(ParseNUMAState), `{"pods":{"u":{"c":{"memory":{"0":"-4Gi"}}}}}`, `byte 8: pods.memory: must not be negative`},
-		"a prediction of a negative generation": {of(ParsePredictedPlacement), `{"gen":-1}`, `byte 7: gen: must not be negative`},
-		"parts of devices that do not add up":   {of(ParsePredictedPlacement), `{"containers":{"c":{"devices":{"g":{"count":2,"split":[{"count":1}]}}}}}`, `byte 14: containers.devices.split: the counts must add up to 2, got 1`},
-		"an unknown apply policy":               {of(ParseReservation), `{"applyPolicy":"All"}`, `byte 15: applyPolicy: Unsupported value "All": supported Default, ReservedCPUsOnly`},
+		"not JSON at all": {
+			of(ParseResourceSpec), `FullPCPUs`,
+			"byte 1: invalid character 'F' looking for beginning of value",
+		},
+		"an empty text": {of(ParseResourceSpec), ``, "byte 0: unexpected end of JSON input"},
+		"a truncated object": {
+			of(ParseResourceSpec), `{"preferredCPUBindPolicy":`,
+			"byte 26: unexpected end of JSON input",
+		},
+		"a second value": {
+			of(ParseResourceSpec), `{} {}`,
+			"byte 4: invalid character '{' after top-level value",
+		},
+		"a number for a policy": {
+			of(ParseResourceSpec), `{"preferredCPUBindPolicy":1}`,
+			"byte 27: preferredCPUBindPolicy: want a string, got number",
+		},
+		"a list for the object": {of(ParseResourceSpec), `[]`, "byte 1: want an object, got array"},
+		"an unknown bind policy": {
+			of(ParseResourceSpec), `{"requiredCPUBindPolicy":"Pack"}`,
+			`byte 25: requiredCPUBindPolicy: Unsupported value "Pack": supported Default, FullPCPUs, SpreadByPCPUs, ` +
+				`ConstrainedBurst`,
+		},
+		"an unknown exclusive": {
+			of(ParseResourceSpec), `{"preferredCPUExclusivePolicy":"Socket"}`,
+			`byte 31: preferredCPUExclusivePolicy: Unsupported value "Socket": supported None, PCPULevel, ` +
+				`NUMANodeLevel`,
+		},
+		"a required burst": {
+			of(ParseResourceSpec), `{"requiredCPUBindPolicy":"ConstrainedBurst"}`,
+			"byte 25: requiredCPUBindPolicy: ConstrainedBurst can only be preferred",
+		},
+		"an unknown topology policy": {
+			of(ParseNUMATopologySpec), `{"numaTopologyPolicy":"Numa"}`,
+			`byte 22: numaTopologyPolicy: Unsupported value "Numa": supported BestEffort, Restricted, SingleNUMANode`,
+		},
+		"a string for a CPU id": {
+			of(ParseCPUTopologyDetail), `{"detail":[{"id":"0"}]}`,
+			"byte 20: detail.id: want a whole number that fits int32, got string",
+		},
+		"a CPU id that overflows": {
+			of(ParseCPUTopologyDetail), `{"detail":[{"id":4294967296}]}`,
+			"byte 27: detail.id: want a whole number that fits int32, got number 4294967296",
+		},
+		"a word for a boolean": {
+			of(ParsePodCPUAllocs), ` [{"managedByKubelet":"yes"}]`,
+			`byte 1: want true or false, got "yes"`,
+		},
+		"an amount that takes seconds to read": {
+			of(ParseResourceStatus),
+			`{"numaNodeResources":[{"node":0,"resources":{"cpu":"1e-9999999"}}]}`,
+			`byte 21: numaNodeResources: quantity "1e-9999999" is out of range`,
+		},
+		"a negative run time": {
+			of(ParseSimulate), `{"runFor":"-5s"}`,
+			"byte 10: runFor: must not be negative",
+		},
+		"an exit code above 255": {
+			of(ParseSimulate), `{"exitCode":256}`,
+			"byte 12: exitCode: must be 0…255",
+		},
+		"an unknown mode": {
+			of(ParseMode), `Follows`,
+			`byte 0: Unsupported value "Follows": supported Own, Follow, Blind`,
+		},
+		"an unknown policy of the kubelet": {
+			of(ParseKubelet),
+			`{"version":"v1.36.0","topology":{"policy":"strict"}}`,
+			`byte 32: topology.policy: Unsupported value "strict": supported none, best-effort, restricted, ` +
+				`single-numa-node`,
+		},
+		"memory that is reserved below zero": {
+			of(ParseKubelet), `{"memory":{"reserved":{"0":{"memory":"-1"}}}}`,
+			`byte 10: memory.reserved: must not be negative`,
+		},
+		"a NUMA node below zero": {
+			of(ParseKubelet), `{"memory":{"reserved":{"-1":{}}}}`,
+			`byte 10: memory.reserved: must not be negative`,
+		},
+		"fewer devices than none": {
+			of(ParseNUMAState), `{"devices":{"g":[{"numa":[0],"total":-1}]}}`,
+			`byte 11: devices.total: must not be negative`,
+		},
+		"a word for a NUMA node": {
+			of(ParseNUMAState), `{"memory":{"zero":{}}}`,
+			`byte 12: memory: want a whole number that fits int32, got number zero`,
+		},
+		"negative memory of a container": {
+			of(ParseNUMAState), `{"pods":{"u":{"c":{"memory":{"0":"-4Gi"}}}}}`,
+			`byte 8: pods.memory: must not be negative`,
+		},
+		"a prediction of a negative generation": {
+			of(ParsePredictedPlacement), `{"gen":-1}`,
+			`byte 7: gen: must not be negative`,
+		},
+		"parts of devices that do not add up": {
+			of(ParsePredictedPlacement),
+			`{"containers":{"c":{"devices":{"g":{"count":2,"split":[{"count":1}]}}}}}`,
+			`byte 14: containers.devices.split: the counts must add up to 2, got 1`,
+		},
+		"an unknown apply policy": {
+			of(ParseReservation), `{"applyPolicy":"All"}`,
+			`byte 15: applyPolicy: Unsupported value "All": supported Default, ReservedCPUsOnly`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -257,17 +376,33 @@ func TestStringWritesOnlyTheCanonicalForm(t *testing.T) {
 		value interface{ String() string }
 		want  string
 	}{
-		"exclusive CPUs":                  {ResourceStatus{CPUSet: "0-3"}, `{"cpuset":"0-3"}`},
-		"pools of a pod carry no CPUs":    {ResourceStatus{CPUSharedPools: []CPUSharedPool{{}}}, `{"cpuSharedPools":[{"socket":0,"node":0}]}`},
-		"no pool is an empty list":        {CPUSharedPools(nil), `[]`},
-		"an empty pool is written out":    {CPUSharedPools{{Socket: 1, Node: 2}}, `[{"socket":1,"node":2,"cpuset":""}]`},
-		"no allocation is an empty list":  {PodCPUAllocs(nil), `[]`},
-		"no CPU is an empty list":         {CPUTopologyDetail{}, `{"detail":[]}`},
-		"ids of zero are written":         {CPUTopologyDetail{Detail: []CPUInfo{{}}}, `{"detail":[{"id":0,"core":0,"socket":0,"node":0}]}`},
-		"a take-over that has not begun":  {Takeover{Phase: 1}, `{"phase":1,"remainingPods":0}`},
-		"a prediction of nothing":         {PredictedPlacement{Model: "1.36"}, `{"model":"1.36","gen":0,"containers":{}}`},
-		"devices without topology":        {NUMAState{Devices: map[string][]NUMADevices{"g": {{Total: 1}}}}, `{"devices":{"g":[{"numa":[],"total":1,"free":0}]}}`},
-		"quantities as canonical strings": {Reservation{Resources: corev1.ResourceList{"cpu": resource.MustParse("1500m")}}, `{"resources":{"cpu":"1500m"}}`},
+		"exclusive CPUs": {ResourceStatus{CPUSet: "0-3"}, `{"cpuset":"0-3"}`},
+		"pools of a pod carry no CPUs": {
+			ResourceStatus{CPUSharedPools: []CPUSharedPool{{}}},
+			`{"cpuSharedPools":[{"socket":0,"node":0}]}`,
+		},
+		"no pool is an empty list": {CPUSharedPools(nil), `[]`},
+		"an empty pool is written out": {
+			CPUSharedPools{{Socket: 1, Node: 2}},
+			`[{"socket":1,"node":2,"cpuset":""}]`,
+		},
+		"no allocation is an empty list": {PodCPUAllocs(nil), `[]`},
+		"no CPU is an empty list":        {CPUTopologyDetail{}, `{"detail":[]}`},
+		"ids of zero are written": {
+			CPUTopologyDetail{Detail: []CPUInfo{{}}},
+			`{"detail":[{"id":0,"core":0,"socket":0,"node":0}]}`,
+		},
+		"a take-over that has not begun": {Takeover{Phase: 1}, `{"phase":1,"remainingPods":0}`},
+		"a prediction of nothing": {
+			PredictedPlacement{Model: "1.36"},
+			`{"model":"1.36","gen":0,"containers":{}}`,
+		},
+		"devices without topology": {
+			NUMAState{Devices: map[string][]NUMADevices{"g": {{Total: 1}}}},
+			`{"devices":{"g":[{"numa":[],"total":1,"free":0}]}}`,
+		},
+		"quantities as canonical strings": {Reservation{Resources: corev1.ResourceList{"cpu": resource.MustParse(
+			"1500m")}}, `{"resources":{"cpu":"1500m"}}`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -286,10 +421,14 @@ func TestRewriteKeepsWhatItDoesNotKnow(t *testing.T) {
 		value ResourceStatus
 		want  string
 	}{
-		"a field of a newer version stays": {`{"future":{"a":[1]},"cpuset":"0"}`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1","future":{"a":[1]}}`},
-		"a known field that is gone goes":  {`{"cpuset":"0"}`, ResourceStatus{}, `{}`},
-		"a text that is no object goes":    {`nonsense`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1"}`},
-		"null is no object either":         {`null`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1"}`},
+		"a field of a newer version is kept": {
+			`{"future":{"a":[1]},"cpuset":"0"}`,
+			ResourceStatus{CPUSet: "1"},
+			`{"cpuset":"1","future":{"a":[1]}}`,
+		},
+		"a known field that is gone goes":   {`{"cpuset":"0"}`, ResourceStatus{}, `{}`},
+		"a text that is not an object goes": {`nonsense`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1"}`},
+		"null is not an object either":      {`null`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1"}`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -310,34 +449,65 @@ func TestParseNodeLabels(t *testing.T) {
 	}{
 		"none": {},
 		"the canonical keys": {
-			labels: map[string]string{NodeCPUBindPolicy: "FullPCPUsOnly", NodeNUMAAllocateStrategy: "DistributeEvenly", NodeNUMATopologyPolicy: "Restricted"},
-			want:   NodeLabels{CPUBind: NodeBindFullPCPUsOnly, NUMAAllocate: StrategyDistributeEvenly, NUMATopology: TopologyRestricted},
+			labels: map[string]string{
+				NodeCPUBindPolicy: "FullPCPUsOnly", NodeNUMAAllocateStrategy: "DistributeEvenly",
+				NodeNUMATopologyPolicy: "Restricted",
+			},
+			want: NodeLabels{
+				CPUBind: NodeBindFullPCPUsOnly, NUMAAllocate: StrategyDistributeEvenly,
+				NUMATopology: TopologyRestricted,
+			},
 		},
 		"the spellings of seed 000": {
-			labels: map[string]string{NodeCPUBindPolicyAlias: "SpreadByPCPUs", NodeNUMATopologyPolicyAlias: "BestEffort"},
-			want:   NodeLabels{CPUBind: NodeBindSpreadByPCPUs, NUMATopology: TopologyBestEffort},
+			labels: map[string]string{
+				NodeCPUBindPolicyAlias:      "SpreadByPCPUs",
+				NodeNUMATopologyPolicyAlias: "BestEffort",
+			},
+			want: NodeLabels{CPUBind: NodeBindSpreadByPCPUs, NUMATopology: TopologyBestEffort},
 		},
-		"old values":                   {labels: map[string]string{NodeCPUBindPolicy: "PCPUOnly"}, want: NodeLabels{CPUBind: NodeBindFullPCPUsOnly}},
-		"the kubelet's values":         {labels: map[string]string{NodeNUMATopologyPolicy: "single-numa-node"}, want: NodeLabels{NUMATopology: TopologySingleNUMANode}},
-		"an empty bind policy is None": {labels: map[string]string{NodeCPUBindPolicy: ""}, want: NodeLabels{CPUBind: NodeBindNone}},
-		"None is a choice":             {labels: map[string]string{NodeNUMATopologyPolicy: "none"}, want: NodeLabels{NUMATopology: TopologyNone}},
-		"key and alias of one meaning": {labels: map[string]string{NodeCPUBindPolicy: "FullPCPUsOnly", NodeCPUBindPolicyAlias: "FullPCPUs"}, want: NodeLabels{CPUBind: NodeBindFullPCPUsOnly}},
+		"old values": {
+			labels: map[string]string{NodeCPUBindPolicy: "PCPUOnly"},
+			want:   NodeLabels{CPUBind: NodeBindFullPCPUsOnly},
+		},
+		"the kubelet's values": {
+			labels: map[string]string{NodeNUMATopologyPolicy: "single-numa-node"},
+			want:   NodeLabels{NUMATopology: TopologySingleNUMANode},
+		},
+		"an empty bind policy is None": {
+			labels: map[string]string{NodeCPUBindPolicy: ""},
+			want:   NodeLabels{CPUBind: NodeBindNone},
+		},
+		"None is a choice": {
+			labels: map[string]string{NodeNUMATopologyPolicy: "none"},
+			want:   NodeLabels{NUMATopology: TopologyNone},
+		},
+		"key and alias of one meaning": {labels: map[string]string{
+			NodeCPUBindPolicy:      "FullPCPUsOnly",
+			NodeCPUBindPolicyAlias: "FullPCPUs",
+		}, want: NodeLabels{CPUBind: NodeBindFullPCPUsOnly}},
 		"the canonical key wins over its alias": {
 			labels: map[string]string{NodeNUMATopologyPolicy: "Restricted", NodeNUMATopologyPolicyAlias: "BestEffort"},
 			want:   NodeLabels{NUMATopology: TopologyRestricted},
 			issues: []LabelIssue{{
 				NodeNUMATopologyPolicyAlias, "BestEffort",
-				"conflicting values for node.koordinator.sh/numa-topology-policy and its alias node.koordinator.sh/numa-topology-alignment-policy", AliasConflict,
+				"conflicting values for node.koordinator.sh/numa-topology-policy and its alias " +
+					"node.koordinator.sh/numa-topology-alignment-policy", AliasConflict,
 			}},
 		},
 		"an unknown value is as if absent": {
 			labels: map[string]string{NodeNUMAAllocateStrategy: "Pack"},
-			issues: []LabelIssue{{NodeNUMAAllocateStrategy, "Pack", `Unsupported value "Pack": supported MostAllocated, LeastAllocated, DistributeEvenly`, Unusable}},
+			issues: []LabelIssue{{
+				NodeNUMAAllocateStrategy, "Pack",
+				`Unsupported value "Pack": supported MostAllocated, LeastAllocated, DistributeEvenly`, Unusable,
+			}},
 		},
 		"another case": {
 			labels: map[string]string{NodeCPUBindPolicy: "fullpcpusonly"},
 			want:   NodeLabels{CPUBind: NodeBindFullPCPUsOnly},
-			issues: []LabelIssue{{NodeCPUBindPolicy, "fullpcpusonly", `"fullpcpusonly" is read as "FullPCPUsOnly": values are case-sensitive on output`, Spelling}},
+			issues: []LabelIssue{{
+				NodeCPUBindPolicy, "fullpcpusonly",
+				`"fullpcpusonly" is read as "FullPCPUsOnly": values are case-sensitive on output`, Spelling,
+			}},
 		},
 	}
 	for name, tt := range tests {

@@ -8,7 +8,7 @@ import (
 // alias is a value that is read as another one.
 type alias struct{ from, to string }
 
-// match finds the canonical form of a value: as it stands, by alias, or by letters alone whatever their case. exact is
+// match finds the canonical form of a value: as written, by alias, or by letters alone whatever their case. exact is
 // false when only the case differed.
 func match(value string, allowed []string, aliases []alias) (canonical string, exact, ok bool) {
 	for _, a := range allowed {
@@ -52,7 +52,7 @@ type field struct {
 	aliases []alias
 }
 
-// canonicalize replaces the values of fields by their canonical forms. Empty ones stay empty.
+// canonicalize replaces the values of fields by their canonical forms. Empty ones remain empty.
 func canonicalize(text string, fields ...field) ([]Warning, error) {
 	var warnings []Warning
 	for _, f := range fields {

@@ -75,19 +75,25 @@ func FuzzTakeover(f *testing.F) {
 }
 
 func FuzzKubelet(f *testing.F) {
-	roundTrip(f, ParseKubelet, `{"version":"v1.36.3","cpu":{"policy":"Static","options":{"full-pcpus-only":"True"},"reserved":"0"},`+
-		`"memory":{"policy":"static","reserved":{"0":{"memory":"1Gi"}}},"topology":{"policy":"restricted","scope":"pod","options":{"max-allowable-numa-nodes":"16"}},"gates":{"A":true}}`)
+	roundTrip(f, ParseKubelet,
+		`{"version":"v1.36.3","cpu":{"policy":"Static","options":{"full-pcpus-only":"True"},"reserved":"0"},`+
+			`"memory":{"policy":"static","reserved":{"0":{"memory":"1Gi"}}},"topology":{"policy":"restricted",`+
+			`"scope":"pod","options":{"max-allowable-numa-nodes":"16"}},"gates":{"A":true}}`)
 }
 
 func FuzzNUMAState(f *testing.F) {
-	roundTrip(f, ParseNUMAState, `{"memory":{"0":{"allocatable":{"memory":"1Gi"},"free":{},"group":[0],"assignments":2}},`+
-		`"devices":{"nvidia.com/gpu":[{"numa":[0],"total":4,"free":3}]},`+
-		`"pods":{"u":{"c":{"cpus":"2-5","memory":{"0-1":"4Gi"},"hugepages":{"hugepages-2Mi":{"0":"2Mi"}},"devices":{"nvidia.com/gpu":{"mask":null,"count":1}}}}}}`)
+	roundTrip(f, ParseNUMAState,
+		`{"memory":{"0":{"allocatable":{"memory":"1Gi"},"free":{},"group":[0],"assignments":2}},`+
+			`"devices":{"nvidia.com/gpu":[{"numa":[0],"total":4,"free":3}]},`+
+			`"pods":{"u":{"c":{"cpus":"2-5","memory":{"0-1":"4Gi"},"hugepages":{"hugepages-2Mi":{"0":"2Mi"}},`+
+			`"devices":{"nvidia.com/gpu":{"mask":null,"count":1}}}}}}`)
 }
 
 func FuzzPredictedPlacement(f *testing.F) {
-	roundTrip(f, ParsePredictedPlacement, `{"model":"1.36","gen":412,"containers":{"c":{"mask":[0,1],"preferred":true,"cpus":"2-5",`+
-		`"memory":{"0":"4Gi"},"devices":{"g":{"mask":[0,1],"count":3,"split":[{"mask":[0],"count":1},{"mask":[1],"count":2}]}}}}}`)
+	roundTrip(f, ParsePredictedPlacement,
+		`{"model":"1.36","gen":412,"containers":{"c":{"mask":[0,1],"preferred":true,"cpus":"2-5",`+
+			`"memory":{"0":"4Gi"},"devices":{"g":{"mask":[0,1],"count":3,"split":[{"mask":[0],"count":1},{"mask":[1],`+
+			`"count":2}]}}}}}`)
 }
 
 func FuzzMode(f *testing.F) {
@@ -110,10 +116,17 @@ func FuzzSimulate(f *testing.F) { roundTrip(f, ParseSimulate, `{"runFor":"5s","e
 func FuzzNodeLabels(f *testing.F) {
 	f.Add("FullPCPUs", "none", "MOSTALLOCATED")
 	f.Fuzz(func(t *testing.T, bind, topology, strategy string) {
-		labels, _ := ParseNodeLabels(map[string]string{NodeCPUBindPolicy: bind, NodeNUMATopologyPolicyAlias: topology, NodeNUMAAllocateStrategy: strategy})
-		again, issues := ParseNodeLabels(map[string]string{NodeCPUBindPolicy: labels.CPUBind, NodeNUMATopologyPolicy: labels.NUMATopology, NodeNUMAAllocateStrategy: labels.NUMAAllocate})
+		labels, _ := ParseNodeLabels(map[string]string{
+			NodeCPUBindPolicy: bind, NodeNUMATopologyPolicyAlias: topology,
+			NodeNUMAAllocateStrategy: strategy,
+		})
+		again, issues := ParseNodeLabels(map[string]string{
+			NodeCPUBindPolicy:      labels.CPUBind,
+			NodeNUMATopologyPolicy: labels.NUMATopology, NodeNUMAAllocateStrategy: labels.NUMAAllocate,
+		})
 		if len(issues) != 0 || (again != labels && labels.CPUBind != "") {
-			t.Fatalf("%q, %q, %q were read as %+v, which reads as %+v with %v", bind, topology, strategy, labels, again, issues)
+			t.Fatalf("%q, %q, %q were read as %+v, which reads as %+v with %v", bind, topology, strategy, labels, again,
+				issues)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/json"
 
-	"github.com/tenon-project/tenon/api/internal/nearest"
+	"github.com/tenon-project/tenon/api/nearest"
 )
 
 // Error says why a value cannot be used.
@@ -102,7 +102,7 @@ func kindName(t reflect.Type) string {
 	return "a whole number that fits " + t.Kind().String()
 }
 
-// textField is a field of a JSON object as it stands in the text.
+// textField is a field of a JSON object as written in the text.
 type textField struct {
 	name   string
 	value  gojson.RawMessage

@@ -27,9 +27,12 @@ const (
 // Annotations of a Pod that only a scheduler writes. Their JSON belongs to features that are read nowhere yet; the keys
 // are known so that a copied manifest cannot smuggle an allocation in.
 const (
-	DeviceAllocatedKey      = "scheduling.koordinator.sh/device-allocated"
+	// DeviceAllocatedKey is removed from pods that are created.
+	DeviceAllocatedKey = "scheduling.koordinator.sh/device-allocated"
+	// ReservationAllocatedKey is removed from pods that are created.
 	ReservationAllocatedKey = "scheduling.koordinator.sh/reservation-allocated"
-	BindKeyPrefix           = "scheduling.koordinator.sh/bind-"
+	// BindKeyPrefix begins keys that are removed from pods that are created.
+	BindKeyPrefix = "scheduling.koordinator.sh/bind-"
 )
 
 // RequiredPlugins is an annotation of a Pod for container runtimes: a YAML list of the NRI plugins without which its
@@ -42,12 +45,18 @@ const (
 
 // Labels of a Node, with the spellings that are read besides them.
 const (
-	NodeCPUBindPolicy      = "node.koordinator.sh/cpu-bind-policy"
+	// NodeCPUBindPolicy is None, FullPCPUsOnly or SpreadByPCPUs.
+	NodeCPUBindPolicy = "node.koordinator.sh/cpu-bind-policy"
+	// NodeCPUBindPolicyAlias is read where NodeCPUBindPolicy is absent.
 	NodeCPUBindPolicyAlias = "node.koordator.sh/cpubind-policy"
 
+	// NodeNUMAAllocateStrategy is MostAllocated, LeastAllocated or DistributeEvenly.
 	NodeNUMAAllocateStrategy = "node.koordinator.sh/numa-allocate-strategy"
 
-	NodeNUMATopologyPolicy      = "node.koordinator.sh/numa-topology-policy"
+	// NodeNUMATopologyPolicy is None, BestEffort, Restricted or SingleNUMANode; the policy of the kubelet where it is
+	// absent.
+	NodeNUMATopologyPolicy = "node.koordinator.sh/numa-topology-policy"
+	// NodeNUMATopologyPolicyAlias is read where NodeNUMATopologyPolicy is absent.
 	NodeNUMATopologyPolicyAlias = "node.koordinator.sh/numa-topology-alignment-policy"
 )
 
@@ -100,3 +109,11 @@ func Lookup(m map[string]string, keys ...string) (value, key string, found bool)
 	}
 	return "", "", false
 }
+
+// EnforcementDegraded is the condition of a Node on which containers may start without the agent, so that a pod is not
+// alone on its exclusive CPUs from its first process on. Reasons: NoTransport, OldRuntime and FenceDisabled, or
+// DegradedAllowed where the agent's --allow-degraded-enforcement accepts LSE pods all the same.
+const (
+	EnforcementDegraded = "tenon.sh/EnforcementDegraded"
+	DegradedAllowed     = "DegradedAllowed"
+)

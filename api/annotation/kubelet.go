@@ -55,7 +55,7 @@ type KubeletCPU struct {
 	// Policy is none or static; "" is none.
 	Policy  string            `json:"policy"`
 	Options map[string]string `json:"options,omitempty"`
-	// Reserved are the CPUs that it gives to nobody, in Linux list format.
+	// Reserved are the CPUs that it allocates to no container, in Linux list format.
 	Reserved string `json:"reserved,omitempty"`
 }
 
@@ -96,7 +96,8 @@ func ParseKubelet(text string) (Kubelet, []Warning, error) {
 		return Kubelet{}, nil, err
 	}
 	k := Kubelet{
-		Version: in.Version, CPU: in.CPU, Memory: KubeletMemory{Policy: in.Memory.Policy}, Topology: in.Topology, Gates: in.Gates,
+		Version: in.Version, CPU: in.CPU, Memory: KubeletMemory{Policy: in.Memory.Policy}, Topology: in.Topology,
+		Gates: in.Gates,
 	}
 	plainBools(k.CPU.Options)
 	plainBools(k.Topology.Options)
@@ -109,9 +110,15 @@ func ParseKubelet(text string) (Kubelet, []Warning, error) {
 		{"memory", "policy", KubeletMemoryNone, &k.Memory.Policy, []string{KubeletMemoryNone, KubeletMemoryStatic}},
 		{
 			"topology", "policy", KubeletTopologyNone, &k.Topology.Policy,
-			[]string{KubeletTopologyNone, KubeletTopologyBestEffort, KubeletTopologyRestricted, KubeletTopologySingleNUMA},
+			[]string{
+				KubeletTopologyNone, KubeletTopologyBestEffort, KubeletTopologyRestricted,
+				KubeletTopologySingleNUMA,
+			},
 		},
-		{"topology", "scope", TopologyScopeContainer, &k.Topology.Scope, []string{TopologyScopeContainer, TopologyScopePod}},
+		{
+			"topology", "scope", TopologyScopeContainer, &k.Topology.Scope,
+			[]string{TopologyScopeContainer, TopologyScopePod},
+		},
 	} {
 		if *f.value == "" {
 			*f.value = f.otherwise

@@ -28,7 +28,7 @@ type NodeLabels struct {
 // LabelIssue is something wrong with a node's label. The node works on, without the value where it cannot be used.
 type LabelIssue struct {
 	Key, Value, Text string
-	// Kind tells what a reader does about it.
+	// Kind selects what a reader does about it.
 	Kind IssueKind
 }
 
@@ -52,7 +52,11 @@ func ParseNodeLabels(labels map[string]string) (NodeLabels, []LabelIssue) {
 		CPUBind: readLabel(labels, nodeLabel{
 			keys:    []string{NodeCPUBindPolicy, NodeCPUBindPolicyAlias},
 			allowed: []string{NodeBindNone, NodeBindFullPCPUsOnly, NodeBindSpreadByPCPUs},
-			aliases: []alias{{"", NodeBindNone}, {"PCPUOnly", NodeBindFullPCPUsOnly}, {"FullPCPUs", NodeBindFullPCPUsOnly}},
+			aliases: []alias{
+				{"", NodeBindNone},
+				{"PCPUOnly", NodeBindFullPCPUsOnly},
+				{"FullPCPUs", NodeBindFullPCPUsOnly},
+			},
 		}, &issues),
 		NUMAAllocate: readLabel(labels, nodeLabel{
 			keys:    []string{NodeNUMAAllocateStrategy},
@@ -87,7 +91,10 @@ func readLabel(labels map[string]string, l nodeLabel, issues *[]LabelIssue) stri
 		case !ok:
 			*issues = append(*issues, LabelIssue{Key: key, Value: value, Text: Unsupported(value, l.allowed...)})
 		case !exact:
-			*issues = append(*issues, LabelIssue{Key: key, Value: value, Kind: Spelling, Text: spelling(value, canonical)})
+			*issues = append(*issues, LabelIssue{
+				Key: key, Value: value, Kind: Spelling,
+				Text: spelling(value, canonical),
+			})
 		}
 		if from == "" {
 			result, from = canonical, key
@@ -109,7 +116,7 @@ const (
 	ApplyReservedCPUsOnly = "ReservedCPUsOnly"
 )
 
-// Reservation keeps part of a node for software that is no pod (NodeReservation).
+// Reservation keeps part of a node for software that is not a pod (NodeReservation).
 type Reservation struct {
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 	// ReservedCPUs, in Linux list format, beats the cpu of Resources.

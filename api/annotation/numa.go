@@ -44,11 +44,11 @@ type NUMAMemory struct {
 	Assignments int32 `json:"assignments"`
 }
 
-// NUMADevices are the devices of one resource that stand on the same NUMA nodes.
+// NUMADevices are the devices of one resource that are attached to the same NUMA nodes.
 type NUMADevices struct {
 	// NUMA are the nodes; empty for devices without topology.
 	NUMA NUMANodes `json:"numa"`
-	// Total counts all of them; Unhealthy those that do not work; Free those that work and that nobody has.
+	// Total counts all of them; Unhealthy those that do not work; Free those that work and are not allocated.
 	Total     int32 `json:"total"`
 	Free      int32 `json:"free"`
 	Unhealthy int32 `json:"unhealthy,omitempty"`
@@ -61,7 +61,7 @@ type PlacedContainers map[string]PlacedContainer
 type PlacedContainer struct {
 	// Mask are the NUMA nodes of the merged hint; empty where there is none, or where it is not known.
 	Mask NUMANodes `json:"mask,omitempty"`
-	// Preferred tells that fewer NUMA nodes could not do.
+	// Preferred is true when fewer NUMA nodes would not have sufficed.
 	Preferred bool `json:"preferred,omitempty"`
 	// CPUs of its own, in Linux list format.
 	CPUs string `json:"cpus,omitempty"`
@@ -76,17 +76,18 @@ type PlacedContainer struct {
 
 // PlacedDevices are devices of one resource.
 type PlacedDevices struct {
-	// Mask are the NUMA nodes on which the devices stand; empty for devices without topology.
+	// Mask are the NUMA nodes to which the devices are attached; empty for devices without topology.
 	Mask  NUMANodes `json:"mask"`
 	Count int32     `json:"count"`
-	// Split tells the devices by the NUMA nodes on which each stands, where these differ: its counts add up to Count.
+	// Split lists the devices by the NUMA nodes of each, where these differ: its counts add up to Count.
 	Split []PlacedDevices `json:"split,omitempty"`
 }
 
 // String returns the canonical JSON.
 func (s NUMAState) String() string { return encode(s) }
 
-// ParseNUMAState reads a NUMAState. CPU lists and lists of NUMA nodes in keys are judged by convert, beside the machine.
+// ParseNUMAState reads a NUMAState. CPU lists and lists of NUMA nodes in keys are validated by convert, beside the
+// machine.
 func ParseNUMAState(text string) (NUMAState, []Warning, error) {
 	var in struct {
 		Memory map[int32]struct {
@@ -242,7 +243,7 @@ func (a nodeAmounts) read(v *values, name string) map[string]resource.Quantity {
 	return out
 }
 
-// sorted returns the keys of a map in order, so that of several faults always the same one is told.
+// sorted returns the keys of a map in order, so that of several faults always the same one is reported.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // values checks numbers below one outermost field and keeps the first refusal.

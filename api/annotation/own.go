@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Takeover tells how far Tenon has taken the CPUs over from a static kubelet (TakeoverKey).
+// Takeover is the progress of taking the CPUs over from a static kubelet (TakeoverKey).
 type Takeover struct {
 	// Phase is 1 while the kubelet keeps the CPUs, 2 when Tenon assigns those of new pods.
 	Phase int32 `json:"phase"`
@@ -74,7 +74,10 @@ func ParseSimulate(text string) (Simulate, []Warning, error) {
 		return Simulate{}, nil, err
 	}
 	if s.RunFor != nil && s.RunFor.Duration < 0 {
-		return Simulate{}, nil, &Error{Offset: valueOffset(text, "runFor"), Field: "runFor", Text: "must not be negative"}
+		return Simulate{}, nil, &Error{
+			Offset: valueOffset(text, "runFor"), Field: "runFor",
+			Text: "must not be negative",
+		}
 	}
 	if s.ExitCode < 0 || s.ExitCode > 255 {
 		return Simulate{}, nil, &Error{Offset: valueOffset(text, "exitCode"), Field: "exitCode", Text: "must be 0…255"}

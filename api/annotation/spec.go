@@ -11,7 +11,7 @@ const (
 	BindConstrainedBurst CPUBindPolicy = "ConstrainedBurst"
 )
 
-// CPUExclusivePolicy is from whom a pod wishes to stay away.
+// CPUExclusivePolicy selects the pods with which a pod does not want to share cores or NUMA nodes.
 type CPUExclusivePolicy = string
 
 // CPU exclusive policies; "" leaves the choice to the scheduler's configuration.
@@ -64,7 +64,7 @@ func ParseResourceSpec(text string) (ResourceSpec, []Warning, error) {
 	return s, append(warnings, more...), nil
 }
 
-// NUMATopologyPolicy is how a pod's resources must stand on NUMA nodes.
+// NUMATopologyPolicy is how a pod's resources must be aligned to NUMA nodes.
 type NUMATopologyPolicy = string
 
 // NUMA topology policies. On a pod "" leaves the choice to the node; on a node None is an explicit choice.
@@ -78,7 +78,8 @@ const (
 // NUMATopologySpec is a pod's own topology policy (NUMATopologySpecKey). It may tighten the node's, never loosen it.
 type NUMATopologySpec struct {
 	NUMATopologyPolicy NUMATopologyPolicy `json:"numaTopologyPolicy,omitempty"`
-	// SingleNUMANodeExclusive is Preferred or Required; "" is Required when the pod sets a policy.
+	// SingleNUMANodeExclusive is Preferred or Required; "" is Required when the pod sets a policy. A pod of one NUMA
+	// node then shares it with no pod that spans several, and the reverse.
 	SingleNUMANodeExclusive string `json:"singleNUMANodeExclusive,omitempty"`
 }
 
@@ -109,6 +110,8 @@ func ParseNUMATopologySpec(text string) (NUMATopologySpec, []Warning, error) {
 // topologyAliases are the kubelet's spellings.
 func topologyAliases() []alias {
 	return []alias{
-		{"best-effort", TopologyBestEffort}, {"restricted", TopologyRestricted}, {"single-numa-node", TopologySingleNUMANode},
+		{"best-effort", TopologyBestEffort},
+		{"restricted", TopologyRestricted},
+		{"single-numa-node", TopologySingleNUMANode},
 	}
 }

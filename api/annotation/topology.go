@@ -30,7 +30,7 @@ const (
 	OptionMaxNUMANodes  = "max-allowable-numa-nodes"
 )
 
-// Attributes of a NodeResourceTopology that tell the kubelet's topology manager, with their values.
+// Attributes of a NodeResourceTopology that name the settings of the kubelet's topology manager, with their values.
 const (
 	AttributeTopologyPolicy = "topologyManagerPolicy"
 	AttributeTopologyScope  = "topologyManagerScope"
@@ -121,7 +121,7 @@ func (d CPUTopologyDetail) String() string {
 	return encode(d)
 }
 
-// ParseCPUTopologyDetail reads a CPUTopologyDetail. It does not judge the machine: that is convert.Machine's.
+// ParseCPUTopologyDetail reads a CPUTopologyDetail. It does not validate the machine: convert.Machine does.
 func ParseCPUTopologyDetail(text string) (CPUTopologyDetail, []Warning, error) {
 	var d CPUTopologyDetail
 	warnings, err := decode(text, &d)
@@ -138,7 +138,8 @@ type PodCPUAlloc struct {
 	UID       types.UID `json:"uid,omitempty"`
 	// CPUSet in Linux list format.
 	CPUSet string `json:"cpuset,omitempty"`
-	// ManagedByKubelet tells CPUs that the kubelet's static policy pinned from those that a scheduler allocated.
+	// ManagedByKubelet is true for CPUs that the kubelet's static policy pinned, false for those that a scheduler
+	// allocated.
 	ManagedByKubelet bool `json:"managedByKubelet,omitempty"`
 }
 

@@ -8,7 +8,10 @@ const VolcanoTopologyPolicy = "volcano.sh/numa-topology-policy"
 
 // ParseVolcanoTopologyPolicy reads none, best-effort, restricted or single-numa-node; none is TopologyNone.
 func ParseVolcanoTopologyPolicy(text string) (NUMATopologyPolicy, []Warning, error) {
-	allowed := []string{KubeletTopologyNone, KubeletTopologyBestEffort, KubeletTopologyRestricted, KubeletTopologySingleNUMA}
+	allowed := []string{
+		KubeletTopologyNone, KubeletTopologyBestEffort, KubeletTopologyRestricted,
+		KubeletTopologySingleNUMA,
+	}
 	word, exact, ok := match(text, allowed, nil)
 	if !ok {
 		return "", nil, &Error{Value: text, Allowed: allowed, Text: Unsupported(text, allowed...)}

@@ -18,7 +18,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal stops in order, the second one at once.
 	context.AfterFunc(ctx, stop)
+	if local := cli.LocalCluster(os.Getenv); local != "" {
+		if err := os.Setenv("KUBECONFIG", local); err != nil {
+			panic(err) // neither the name nor the value can be wrong
+		}
+	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	root := cli.NewRoot(filepath.Base(os.Args[0]), streams, append(localVerbs(), sim.NewCommand(streams))...)
+	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines))
+	root := cli.NewRoot(filepath.Base(os.Args[0]), streams, verbs...)
 	os.Exit(cli.Run(ctx, root, os.Args[1:], os.Stderr))
 }

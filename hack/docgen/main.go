@@ -22,14 +22,23 @@ func main() {
 }
 
 func write(dir string) error {
-	if err := os.WriteFile(filepath.Join(dir, "reasons.md"), reasons(), 0o644); err != nil {
-		return err
+	for name, page := range map[string]func() ([]byte, error){
+		"reasons.md":   func() ([]byte, error) { return reasons(), nil },
+		"support.md":   func() ([]byte, error) { return support(), nil },
+		"metrics.md":   func() ([]byte, error) { return metrics("internal") },
+		"flags.md":     flags,
+		"keys.md":      keys,
+		"arguments.md": arguments,
+	} {
+		text, err := page()
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
 	}
-	page, err := metrics("internal")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "metrics.md"), page, 0o644)
+	return nil
 }
 
 // reasons is the page of all codes, class by class.

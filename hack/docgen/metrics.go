@@ -56,7 +56,8 @@ func metrics(root string) ([]byte, error) {
 
 <!-- Written by hack/docgen from the sources. -->
 
-Beside these, tenon-scheduler serves kube-scheduler's own `+"`scheduler_*`"+` metrics unchanged. Labels are bounded: none names a
+Beside these, tenon-scheduler serves kube-scheduler's own `+"`scheduler_*`"+
+		` metrics unchanged. Labels are bounded: none names a
 pod, a uid or a CPU set.
 `)
 	last := ""

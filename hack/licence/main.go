@@ -62,7 +62,8 @@ func main() {
 
 // linked returns module path to folder of everything that the binaries link.
 func linked() (map[string]string, error) {
-	out, err := exec.CommandContext(context.Background(), "go", "list", "-tags", "nomsgpack", "-deps", "-json=Module", "./cmd/...").Output()
+	out, err := exec.CommandContext(context.Background(), "go", "list", "-tags", "nomsgpack", "-deps", "-json=Module",
+		"./cmd/...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}

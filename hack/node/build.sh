@@ -6,7 +6,7 @@
 #   build.sh --dir   prints the folder of the tools, and ends with 1 where they are not built
 #
 # The result is .cache/node/KEY/{bin,cni,images.tar,guest}: built beside and renamed, so that it is whole or not there.
-# KEY stands for everything that the programs come from; .cache/node/current leads to the last one built.
+# KEY is a hash of everything that the programs are built from; .cache/node/current leads to the last one built.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export GOWORK=off GOFLAGS=-buildvcs=false

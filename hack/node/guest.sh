@@ -12,7 +12,7 @@ set -euo pipefail
 
 meta=linux-image-6.12-cloud-amd64
 
-# resolve prints "PACKAGE VERSION" of the kernel image that the meta package stands for today.
+# resolve prints "PACKAGE VERSION" of the kernel image that the meta package resolves to today.
 resolve() {
   local found
   found=$(apt-cache show "$meta" 2>/dev/null | sed -n 's/^Depends: \(linux-image-[^ ,]*\) (= \([^)]*\)).*/\1 \2/p' | head -1)

@@ -16,7 +16,11 @@ import (
 	"testing"
 )
 
-const module = "github.com/tenon-project/tenon"
+const (
+	module = "github.com/tenon-project/tenon"
+	rapid  = "pgregory.net/rapid"
+	seed   = module + "/internal/testkit/seed"
+)
 
 // rule says what the packages below a folder may import directly, besides the standard library and their own folder.
 type rule struct {
@@ -29,7 +33,10 @@ type rule struct {
 var law = []rule{
 	{folder: "internal/core", own: []string{"internal/core"}},
 	{folder: "api/runtime", others: []string{"google.golang.org/grpc", "google.golang.org/protobuf"}},
-	{folder: "api", own: []string{"api"}, others: []string{"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/json", "sigs.k8s.io/yaml"}},
+	{
+		folder: "api", own: []string{"api"},
+		others: []string{"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	},
 	{folder: "deploy", own: []string{"api"}, others: []string{"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/yaml"}},
 	{
 		folder: "internal/kube/convert", own: []string{"internal/core", "api"},
@@ -39,7 +46,10 @@ var law = []rule{
 		folder: "internal/kube", own: []string{"internal/core", "api", "internal/kube"},
 		others: []string{"k8s.io/apimachinery", "k8s.io/api", "k8s.io/client-go", "k8s.io/klog/v2"},
 	},
-	{folder: "internal/sched", own: []string{"internal/core", "internal/kube", "api", "internal/sched"}, others: []string{"*"}},
+	{
+		folder: "internal/sched", own: []string{"internal/core", "internal/kube", "api", "internal/sched"},
+		others: []string{"*"},
+	},
 	{
 		folder: "internal/control", own: []string{"internal/core", "internal/kube", "api", "internal/control"},
 		others: []string{"*"},
@@ -48,7 +58,8 @@ var law = []rule{
 		// It stands in the path of every container and has no API client.
 		folder: "internal/agent/criproxy", own: []string{"api/runtime", "internal/agent/criproxy"},
 		others: []string{
-			"google.golang.org/grpc", "google.golang.org/protobuf", "k8s.io/cri-api", "k8s.io/klog/v2", "github.com/go-logr/logr",
+			"google.golang.org/grpc", "google.golang.org/protobuf", "k8s.io/cri-api", "k8s.io/klog/v2",
+			"github.com/go-logr/logr",
 			"github.com/spf13/", "golang.org/x/sys", "sigs.k8s.io/yaml",
 		},
 	},
@@ -57,29 +68,38 @@ var law = []rule{
 		others: []string{
 			"k8s.io/apimachinery", "k8s.io/api", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/component-base",
 			"github.com/spf13/", "sigs.k8s.io/yaml", "github.com/prometheus/client_golang", "github.com/go-logr/logr",
-			"golang.org/x/sys", "k8s.io/utils", "github.com/containerd/nri", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"golang.org/x/sys", "k8s.io/utils", "github.com/containerd/nri", "google.golang.org/grpc",
+			"google.golang.org/protobuf",
 			"k8s.io/cri-api", "k8s.io/kubelet/pkg/apis", "github.com/pelletier/go-toml/v2",
+			"github.com/fsnotify/fsnotify",
 		},
 	},
 	{folder: "internal/sim", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
 	{folder: "internal/cli", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
 	{folder: "internal/local", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
 	{folder: "internal/pins", others: []string{"*"}},
-	{folder: "internal/testkit", own: []string{"internal/testkit"}},
+	{folder: "internal/testkit", own: []string{"internal/testkit"}, others: []string{rapid}},
 	{folder: "internal/archtest"},
-	{folder: "hack", own: []string{"internal/core"}, others: []string{"*"}},
+	{folder: "hack", own: []string{"internal/core", "api"}, others: []string{"*"}},
 	{folder: "cmd", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
 	{folder: "test", own: []string{"internal", "api", "deploy", "test"}, others: []string{"*"}},
 }
 
 // reserved names foreign modules that only some folders may see, directly or through others.
 var reserved = map[string][]string{
-	"k8s.io/kubernetes/": {"internal/sched", "internal/local", "internal/sim", "internal/cli", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test"},
+	"k8s.io/kubernetes/": {
+		"internal/sched", "internal/local", "internal/sim", "internal/cli", "cmd/tenon",
+		"cmd/tenon-scheduler", "internal/pins", "test",
+	},
 	"sigs.k8s.io/controller-runtime": {
-		"internal/control", "internal/desched", "internal/local", "cmd/tenon", "cmd/tenon-manager", "internal/pins", "test",
+		"internal/control", "internal/desched", "internal/local", "cmd/tenon", "cmd/tenon-manager", "internal/pins",
+		"test",
 	},
 	"github.com/google/cadvisor": {"internal/local", "cmd/tenon", "test"},
-	"github.com/gin-gonic/gin":   {"internal/sched", "internal/local", "internal/sim", "internal/cli", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test"},
+	"github.com/gin-gonic/gin": {
+		"internal/sched", "internal/local", "internal/sim", "internal/cli", "cmd/tenon",
+		"cmd/tenon-scheduler", "internal/pins", "test",
+	},
 }
 
 // private folders may be imported by these alone.
@@ -98,13 +118,16 @@ type goPackage struct {
 	ImportPath, Dir string
 	Standard        bool
 	Imports, Deps   []string
+	TestImports     []string
+	XTestImports    []string
 	GoFiles         []string
 	Module          *struct{ Path string }
 }
 
 func load(t *testing.T) map[string]goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-tags", "nomsgpack", "-deps", "-json=ImportPath,Dir,Standard,Imports,Deps,GoFiles,Module", "./...")
+	cmd := exec.Command("go", "list", "-tags", "nomsgpack", "-deps",
+		"-json=ImportPath,Dir,Standard,Imports,Deps,TestImports,XTestImports,GoFiles,Module", "./...")
 	cmd.Dir = root(t)
 	out, err := cmd.Output()
 	if err != nil {
@@ -203,7 +226,8 @@ func violations(packages map[string]goPackage) []string {
 			target, ours := folderOf(imported)
 			for hidden, users := range private {
 				if ours && below(target, hidden) && !belowAny(folder, users) {
-					bad = append(bad, fmt.Sprintf("%s imports %s, which is for %s only", folder, imported, strings.Join(users, ", ")))
+					bad = append(bad, fmt.Sprintf("%s imports %s, which is for %s only", folder, imported,
+						strings.Join(users, ", ")))
 				}
 			}
 		}
@@ -237,7 +261,10 @@ func TestTheRuntimeProxyHasNoAPIClient(t *testing.T) {
 		t.Fatal("no package cmd/tenon-runtime-proxy")
 	}
 	for _, dep := range proxy.Deps {
-		for _, forbidden := range []string{"k8s.io/client-go/", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/component-base/", "net/http/pprof"} {
+		for _, forbidden := range []string{
+			"k8s.io/client-go/", "k8s.io/api/", "k8s.io/apimachinery/",
+			"k8s.io/component-base/", "net/http/pprof",
+		} {
 			if strings.HasPrefix(dep+"/", forbidden) {
 				t.Errorf("cmd/tenon-runtime-proxy reaches %s", dep)
 			}
@@ -262,6 +289,33 @@ func TestPluginsNeverImportEachOther(t *testing.T) {
 	}
 }
 
+// unseeded lists the packages whose property tests draw other cases in each run.
+func unseeded(packages map[string]goPackage) []string {
+	var bad []string
+	for importPath, p := range packages {
+		imports := slices.Concat(p.TestImports, p.XTestImports)
+		if _, ours := folderOf(importPath); ours && slices.Contains(imports, rapid) && !slices.Contains(imports, seed) {
+			bad = append(bad, importPath)
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+func TestPropertyTestsHaveFixedSeeds(t *testing.T) {
+	for _, p := range unseeded(load(t)) {
+		t.Errorf("the tests of %s import %s and not %s", p, rapid, seed)
+	}
+	found := unseeded(map[string]goPackage{
+		module + "/internal/a": {TestImports: []string{rapid}},
+		module + "/internal/b": {TestImports: []string{rapid}, XTestImports: []string{seed}},
+		module + "/internal/c": {XTestImports: []string{"slices"}},
+	})
+	if want := []string{module + "/internal/a"}; !slices.Equal(found, want) {
+		t.Errorf("unseeded = %q, want %q", found, want)
+	}
+}
+
 // The law's own test: a check that cannot fail proves nothing.
 func TestTheLawSeesEachKindOfBreach(t *testing.T) {
 	cases := map[string]struct {
@@ -280,7 +334,7 @@ func TestTheLawSeesEachKindOfBreach(t *testing.T) {
 			map[string]goPackage{module + "/internal/sched/x": {Imports: []string{module + "/internal/cli"}}},
 			"internal/sched/x imports " + module + "/internal/cli",
 		},
-		"a folder nobody thought of": {
+		"a folder without a rule": {
 			map[string]goPackage{module + "/pkg/util": {}},
 			"pkg/util: no rule names this folder",
 		},
@@ -305,7 +359,8 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 		docs := 0
 		name := ""
 		for _, file := range p.GoFiles {
-			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, parser.ParseComments|parser.PackageClauseOnly)
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil,
+				parser.ParseComments|parser.PackageClauseOnly)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ import (
 // explained is the answer about one pod: what the scheduler says, and what the kernel of its node has.
 type explained struct {
 	explain.Pod
-	// Actual is absent for pods that are on no node, and where nobody could be asked.
+	// Actual is absent for pods without a node, and when the node's agent could not be asked.
 	Actual *inspect.Pod `json:"actual,omitempty"`
 }
 
@@ -45,7 +45,9 @@ const actualTimeout = 5 * time.Second
 
 // actual asks the agent of the pod's node what the kernel has. In a local cluster the simulated kubelets answer for the
 // agents; elsewhere a port is forwarded to the agent's pod, with the rights of the user.
-func (c cluster) actual(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) (inspect.Pod, error) {
+func (c cluster) actual(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) (inspect.Pod,
+	error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, actualTimeout)
 	defer cancel()
 	var out inspect.Pod
@@ -57,12 +59,14 @@ func (c cluster) actual(ctx context.Context, flags genericclioptions.RESTClientG
 		return out, fmt.Errorf("read the agent's answer: %w", err)
 	}
 	if out.UID != string(pod.UID) {
-		return out, errors.New("the agent tells of another pod of that name")
+		return out, errors.New("the agent reports another pod of that name")
 	}
 	return out, nil
 }
 
-func (c cluster) askAgent(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) ([]byte, error) {
+func (c cluster) askAgent(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) ([]byte,
+	error,
+) {
 	target := inspect.Path(pod.Namespace, pod.Name)
 	_, err := addressesInKubeconfig(flags)
 	switch {
@@ -78,14 +82,15 @@ func (c cluster) askAgent(ctx context.Context, flags genericclioptions.RESTClien
 	return c.forward(ctx, agent, target)
 }
 
-// askKubelet asks the simulated kubelet of a node: its API server does not pass on what concerns loopback addresses. The
-// kubelet shows a certificate of the cluster's authority, and is shown no credential.
+// askKubelet asks the simulated kubelet of a node: its API server does not pass on what concerns loopback addresses.
+// The kubelet shows a certificate of the cluster's authority, and is shown no credential.
 func (c cluster) askKubelet(ctx context.Context, name, target string) ([]byte, error) {
 	node, err := c.core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, rightMissing(err, "get on nodes")
 	}
-	address := slices.IndexFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
+	address := slices.IndexFunc(node.Status.Addresses,
+		func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
 	port := node.Status.DaemonEndpoints.KubeletEndpoint.Port
 	if address < 0 || port == 0 {
 		return nil, fmt.Errorf("node %s does not say where its kubelet listens", name)
@@ -128,10 +133,12 @@ func (c cluster) forward(ctx context.Context, agent, target string) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	at := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(agentNamespace).Name(agent).SubResource("portforward").URL()
+	at := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(agentNamespace).Name(agent).SubResource(
+		"portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
 	stop, ready := make(chan struct{}), make(chan struct{})
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", agentPort)}, stop, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"},
+		[]string{fmt.Sprintf("0:%d", agentPort)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
 	}
@@ -194,8 +201,10 @@ func rightMissing(err error, right string) error {
 	return err
 }
 
-// addActual asks the agent about a pod that runs somewhere. That nobody answers is a note: the rest still stands.
-func (c cluster) addActual(ctx context.Context, flags genericclioptions.RESTClientGetter, answer *explained, pod *corev1.Pod) {
+// addActual asks the node's agent about a bound pod. A missing answer becomes a note; the rest of the answer is valid.
+func (c cluster) addActual(ctx context.Context, flags genericclioptions.RESTClientGetter, answer *explained,
+	pod *corev1.Pod,
+) {
 	if pod.Spec.NodeName == "" || answer.State != explain.Bound || answer.Rejection != nil {
 		return
 	}
@@ -263,7 +272,8 @@ func valueText(v inspect.Value) string {
 }
 
 func (r *renderer) driftText(d inspect.Drift) string {
-	text := fmt.Sprintf("drifted %s ago: somebody set %s to %q instead of %q", age(r.now.Sub(d.Seen)), d.File, d.Got, d.Want)
+	text := fmt.Sprintf("drifted %s ago: another program set %s to %q instead of %q", age(r.now.Sub(d.Seen)), d.File,
+		d.Got, d.Want)
 	if d.Repaired != nil {
 		return text + ", set back " + age(r.now.Sub(*d.Repaired)) + " ago"
 	}

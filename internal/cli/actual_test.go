@@ -23,14 +23,24 @@ import (
 // kept is a pod whose container has what is wanted.
 func kept() *inspect.Pod {
 	return &inspect.Pod{
-		Namespace: "default", Name: "lse", UID: "uid-lse", Node: "epyc", Mode: "Own", Cgroup: "v2", Read: born.Add(time.Minute),
+		Namespace: "default", Name: "lse", UID: "uid-lse", Node: "epyc", Mode: "Own", Cgroup: "v2",
+		Read: born.Add(time.Minute),
 		Groups: []inspect.Group{
 			{Path: "/sys/fs/cgroup/kubepods/poduid-lse", Values: []inspect.Value{
-				{File: "cpu.max", Want: "max", Got: "max 100000", State: inspect.Matches, Cause: "no quota beside a cpuset"},
+				{
+					File: "cpu.max", Want: "max", Got: "max 100000", State: inspect.Matches,
+					Cause: "no quota beside a cpuset",
+				},
 			}},
 			{Container: "app", Path: "/sys/fs/cgroup/kubepods/poduid-lse/c1", Values: []inspect.Value{
-				{File: "cpu.max", Want: "max", Got: "max 100000", State: inspect.Matches, Cause: "no quota beside a cpuset"},
-				{File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-2,32-33", Effective: "0-2,32-33", State: inspect.Matches, Cause: "CPUs of the pod's allocation"},
+				{
+					File: "cpu.max", Want: "max", Got: "max 100000", State: inspect.Matches,
+					Cause: "no quota beside a cpuset",
+				},
+				{
+					File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-2,32-33", Effective: "0-2,32-33",
+					State: inspect.Matches, Cause: "CPUs of the pod's allocation",
+				},
 			}},
 		},
 	}
@@ -40,20 +50,36 @@ func kept() *inspect.Pod {
 func drifted() *inspect.Pod {
 	repaired := born.Add(3 * time.Minute)
 	return &inspect.Pod{
-		Namespace: "default", Name: "lse", UID: "uid-lse", Node: "epyc", Mode: "Own", Cgroup: "v1", Read: born.Add(time.Minute),
+		Namespace: "default", Name: "lse", UID: "uid-lse", Node: "epyc", Mode: "Own", Cgroup: "v1",
+		Read: born.Add(time.Minute),
 		Groups: []inspect.Group{
 			{
 				Container: "app", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c1",
 				Values: []inspect.Value{
-					{File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-63", Effective: "0-63", State: inspect.Differs, Cause: "CPUs of the pod's allocation"},
-					{File: "cpuset.mems", Want: "0", Got: "0-1", State: inspect.Differs, Cause: "NUMA nodes of the pod's memory", AtCreation: true},
+					{
+						File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-63", Effective: "0-63", State: inspect.Differs,
+						Cause: "CPUs of the pod's allocation",
+					},
+					{
+						File: "cpuset.mems", Want: "0", Got: "0-1", State: inspect.Differs,
+						Cause: "NUMA nodes of the pod's memory", AtCreation: true,
+					},
 				},
-				Drift: &inspect.Drift{File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-63", Seen: born.Add(4 * time.Minute)},
+				Drift: &inspect.Drift{
+					File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-63",
+					Seen: born.Add(4 * time.Minute),
+				},
 			},
 			{
 				Container: "side", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c2",
-				Values: []inspect.Value{{File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-2,32-33", Effective: "0-1", State: inspect.Differs, Cause: "CPUs of the pod's allocation"}},
-				Drift:  &inspect.Drift{File: "cpuset.cpus", Want: "0-2,32-33", Got: "", Seen: born.Add(2 * time.Minute), Repaired: &repaired},
+				Values: []inspect.Value{{
+					File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-2,32-33", Effective: "0-1",
+					State: inspect.Differs, Cause: "CPUs of the pod's allocation",
+				}},
+				Drift: &inspect.Drift{
+					File: "cpuset.cpus", Want: "0-2,32-33", Got: "", Seen: born.Add(2 * time.Minute),
+					Repaired: &repaired,
+				},
 			},
 			{Container: "late", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c3", Values: []inspect.Value{
 				{File: "cpuset.cpus", State: inspect.Unmanaged, Cause: "must not run: UnallocatedExclusivePod"},
@@ -98,7 +124,9 @@ func agentPod() corev1.Pod {
 }
 
 // forwarding is an API server that forwards ports of pods to a backend, as the real one does.
-func forwarding(t *testing.T, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology, nodes []corev1.Node, backend string) *httptest.Server {
+func forwarding(t *testing.T, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology, nodes []corev1.Node,
+	backend string,
+) *httptest.Server {
 	t.Helper()
 	plain := apiServer(t, nodes, pods, topologies)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,19 +137,23 @@ func forwarding(t *testing.T, pods []corev1.Pod, topologies []v1alpha2.NodeResou
 		if backend == "" {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"User cannot create resource \"pods/portforward\" in the namespace \"tenon-system\""}`))
+			_, _ = w.Write([]byte(
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
+					`"message":"User cannot create resource \"pods/portforward\" in the namespace ` +
+					`\"tenon-system\""}`))
 			return
 		}
 		if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
 			t.Error(err)
 			return
 		}
-		connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, _ <-chan struct{}) error {
-			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeData {
-				go relay(t, stream, backend)
-			}
-			return nil
-		})
+		connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r,
+			func(stream httpstream.Stream, _ <-chan struct{}) error {
+				if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeData {
+					go relay(t, stream, backend)
+				}
+				return nil
+			})
 		if connection != nil {
 			<-connection.CloseChan()
 		}
@@ -150,7 +182,9 @@ func TestTheAgentIsAskedThroughItsPod(t *testing.T) {
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case inspect.Path("default", "lse"):
-			_, _ = w.Write([]byte(`{"uid":"uid-lse","groups":[{"container":"app","path":"/g","values":[{"file":"cpuset.cpus","want":"1","got":"2","state":"differs","cause":"c"}]}]}`))
+			_, _ = w.Write([]byte(
+				`{"uid":"uid-lse","groups":[{"container":"app","path":"/g","values":[{"file":"cpuset.cpus",` +
+					`"want":"1","got":"2","state":"differs","cause":"c"}]}]}`))
 		case inspect.Path("default", "lsr"):
 			_, _ = w.Write([]byte(`{"uid":"another"}`))
 		default:
@@ -162,10 +196,13 @@ func TestTheAgentIsAskedThroughItsPod(t *testing.T) {
 	api := forwarding(t, pods, topologies, nodes, agent.Listener.Addr().String())
 	refuses := forwarding(t, pods, topologies, nodes, "")
 	for name, c := range map[string]struct{ pod, server, want string }{
-		"it answers":             {"lse", api.URL, "app: cpuset.cpus 2, wanted 1 (c)"},
-		"it knows another pod":   {"lsr", api.URL, "not known: the agent tells of another pod of that name"},
-		"it does not know it":    {"web", api.URL, "not known: the agent answers: no pod default/web runs here"},
-		"the right is not there": {"lse", refuses.URL, "unable to upgrade connection: User cannot create resource \"pods/portforward\" in the namespace"},
+		"it answers":           {"lse", api.URL, "app: cpuset.cpus 2, wanted 1 (c)"},
+		"it knows another pod": {"lsr", api.URL, "not known: the agent reports another pod of that name"},
+		"it does not know it":  {"web", api.URL, "not known: the agent answers: no pod default/web runs here"},
+		"the right is not there": {
+			"lse", refuses.URL,
+			"unable to upgrade connection: User cannot create resource \"pods/portforward\" in the namespace",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := run(t, "tenon", "explain", c.pod, "--kubeconfig", kubeconfig(t, c.server))

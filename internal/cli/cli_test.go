@@ -71,15 +71,21 @@ func topology(t *testing.T, name string, s shape, annotations map[string]string)
 		t.Fatal(err)
 	}
 	out := v1alpha2.NodeResourceTopology{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopology"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotation.CPUTopology: convert.Topology(m).String()}},
-		Zones:      v1alpha2.ZoneList{},
+		TypeMeta: metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopology"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{annotation.CPUTopology: convert.Topology(m).String()},
+		},
+		Zones: v1alpha2.ZoneList{},
 	}
 	for n := range s.sockets * s.numa {
 		memory := resource.MustParse("64Gi")
-		out.Zones = append(out.Zones, v1alpha2.Zone{Name: fmt.Sprintf("node-%d", n), Type: "Node", Resources: v1alpha2.ResourceInfoList{
-			{Name: "memory", Capacity: memory, Allocatable: memory, Available: memory},
-		}})
+		out.Zones = append(out.Zones, v1alpha2.Zone{
+			Name: fmt.Sprintf("node-%d", n), Type: "Node",
+			Resources: v1alpha2.ResourceInfoList{
+				{Name: "memory", Capacity: memory, Allocatable: memory, Available: memory},
+			},
+		})
 	}
 	for key, value := range annotations {
 		out.Annotations[key] = value
@@ -91,7 +97,8 @@ func node(name, cpus string, labels map[string]string) corev1.Node {
 	return corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("256Gi"),
+			corev1.ResourcePods: resource.MustParse("110"),
 		}},
 	}
 }
@@ -105,13 +112,19 @@ func pod(name, class, cpus, on, status string) corev1.Pod {
 			Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(born),
 			Labels: map[string]string{}, Annotations: map[string]string{},
 		},
-		Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler", NodeName: on, Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+		Spec: corev1.PodSpec{
+			SchedulerName: "tenon-scheduler", NodeName: on,
+			Containers: []corev1.Container{{Name: "app", Image: "app:1"}},
+		},
 	}
 	if class != "" {
 		p.Labels[annotation.QoSClass] = class
 	}
 	if cpus != "" {
-		amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("1Gi")}
+		amounts := corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse(cpus),
+			corev1.ResourceMemory: resource.MustParse("1Gi"),
+		}
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
 	}
 	if status != "" {
@@ -134,15 +147,18 @@ func example(t *testing.T) ([]corev1.Node, []corev1.Pod, []v1alpha2.NodeResource
 	topologies := []v1alpha2.NodeResourceTopology{
 		topology(t, "epyc", shape{2, 2, 8, 2}, nil),
 		topology(t, "static", shape{1, 1, 8, 2}, map[string]string{
-			annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"full-pcpus-only":"true"},"reservedCPUs":"0,8"}`,
-			annotation.PodCPUAllocsKey:         `[{"namespace":"default","name":"pinned","uid":"uid-pinned","cpuset":"1,9","managedByKubelet":true}]`,
+			annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"full-pcpus-only":"true"},` +
+				`"reservedCPUs":"0,8"}`,
+			annotation.PodCPUAllocsKey: `[{"namespace":"default","name":"pinned","uid":"uid-pinned",` +
+				`"cpuset":"1,9","managedByKubelet":true}]`,
 		}),
 	}
 	pods := []corev1.Pod{
 		pod("lse", "LSE", "4", "epyc", `{"cpuset":"0-1,32-33"}`),
 		pod("lsr", "LSR", "2", "epyc", `{"cpuset":"8-9"}`),
 		pod("twin", "LSR", "1", "epyc", `{"cpuset":"9"}`),
-		pod("burst", "LS", "1500m", "epyc", `{"cpuSharedPools":[{"socket":1,"node":2}],"numaNodeResources":[{"node":2,"resources":{"cpu":"1500m"}}]}`),
+		pod("burst", "LS", "1500m", "epyc",
+			`{"cpuSharedPools":[{"socket":1,"node":2}],"numaNodeResources":[{"node":2,"resources":{"cpu":"1500m"}}]}`),
 		pod("web", "LS", "500m", "epyc", ""),
 		pod("batch", "BE", "", "epyc", ""),
 		pod("pinned", "", "2", "static", ""),
@@ -151,45 +167,58 @@ func example(t *testing.T) ([]corev1.Node, []corev1.Pod, []v1alpha2.NodeResource
 	return nodes, pods, topologies
 }
 
+// pictures draws every machine.
+func pictures(a *account, p paint) string {
+	var drawn []string
+	for _, n := range a.nodes {
+		drawn = append(drawn, drawMachine(newMachineView(a, n.Name), p, 0))
+	}
+	return strings.Join(drawn, "\n")
+}
+
 func TestTopologyAsGolden(t *testing.T) {
 	a := newAccount(example(t))
-	for name, c := range map[string]struct {
-		node, format string
-		paint        paint
-	}{
-		"topology.txt":        {"", "table", paint{}},
-		"topology-colour.txt": {"", "table", paint{on: true}},
-		"topology-ascii.txt":  {"", "table", paint{ascii: true}},
-		"topology-list.json":  {"", "json", paint{}},
-		"topology.yaml":       {"", "yaml", paint{}},
+	for name, p := range map[string]paint{
+		"topology.txt": {}, "topology-colour.txt": {on: true}, "topology-ascii.txt": {ascii: true},
+	} {
+		golden(t, name, pictures(a, p))
+	}
+	for name, format := range map[string]string{
+		"topology-nodes.txt": "table", "topology-wide.txt": wide, "topology-list.json": "json", "topology.yaml": "yaml",
 	} {
 		var out strings.Builder
-		if err := printTopology(&out, a, c.node, c.format, c.paint); err != nil {
+		if err := printTopology(&out, a, "", format, paint{}, 0); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, out.String())
 	}
 	nodes, pods, topologies := example(t)
 	var out strings.Builder
-	if err := printTopology(&out, newAccount(nodes[1:2], pods, topologies), "static", "json", paint{}); err != nil {
+	if err := printTopology(&out, newAccount(nodes[1:2], pods, topologies), "static", "json", paint{}, 0); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "topology.json", out.String())
 }
 
 func TestNoPictureIsWiderThanTheTerminal(t *testing.T) {
-	machines := map[string]shape{"epyc-256": {2, 4, 16, 2}, "arm64": {1, 1, 64, 1}, "many NUMA nodes": {2, 16, 2, 2}, "four threads": {1, 2, 24, 4}}
+	machines := map[string]shape{
+		"epyc-256": {2, 4, 16, 2}, "arm64": {1, 1, 64, 1}, "many NUMA nodes": {2, 16, 2, 2},
+		"four threads": {1, 2, 24, 4},
+	}
 	for name, s := range machines {
 		cpus := s.sockets * s.numa * s.cores * s.threads
 		var pods []corev1.Pod
 		for i := range min(60, cpus/4) { // scattered: long lists of pools
-			pods = append(pods, pod(fmt.Sprintf("p%02d", i), "LSR", "1", "a-node-with-a-long-name.example.com", fmt.Sprintf(`{"cpuset":"%d"}`, 4*i)))
+			pods = append(pods, pod(fmt.Sprintf("p%02d", i), "LSR", "1", "a-node-with-a-long-name.example.com",
+				fmt.Sprintf(`{"cpuset":"%d"}`, 4*i)))
 		}
-		a := newAccount([]corev1.Node{node("a-node-with-a-long-name.example.com", fmt.Sprint(cpus), map[string]string{annotation.NodeCPUBindPolicy: "Nonsense"})},
+		a := newAccount([]corev1.Node{node("a-node-with-a-long-name.example.com", fmt.Sprint(cpus),
+			map[string]string{annotation.NodeCPUBindPolicy: "Nonsense"})},
 			pods, []v1alpha2.NodeResourceTopology{topology(t, "a-node-with-a-long-name.example.com", s, nil)})
 		for _, width := range []int{60, 80, 100, 200} {
 			for _, ascii := range []bool{false, true} {
-				picture := drawMachine(newMachineView(a, "a-node-with-a-long-name.example.com"), paint{ascii: ascii}, width)
+				picture := drawMachine(newMachineView(a, "a-node-with-a-long-name.example.com"), paint{ascii: ascii},
+					width)
 				for _, line := range strings.Split(picture, "\n") {
 					if n := utf8.RuneCountInString(line); n > width {
 						t.Errorf("%s at %d columns: a line has %d: %s", name, width, n, line)
@@ -206,9 +235,10 @@ func TestMoreThan26PodsGetTwoColumns(t *testing.T) {
 		pods = append(pods, pod(fmt.Sprintf("p%02d", i), []string{"LSE", "LSR"}[i%2], "4", "big",
 			fmt.Sprintf(`{"cpuset":"%d-%d,%d-%d"}`, 2*i, 2*i+1, 128+2*i, 128+2*i+1)))
 	}
-	a := newAccount([]corev1.Node{node("big", "256", nil)}, pods, []v1alpha2.NodeResourceTopology{topology(t, "big", shape{2, 4, 16, 2}, nil)})
+	a := newAccount([]corev1.Node{node("big", "256", nil)}, pods,
+		[]v1alpha2.NodeResourceTopology{topology(t, "big", shape{2, 4, 16, 2}, nil)})
 	var out strings.Builder
-	if err := printTopology(&out, a, "big", "table", paint{}); err != nil {
+	if err := printTopology(&out, a, "big", "table", paint{}, 0); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "topology-256.txt", out.String())
@@ -217,10 +247,11 @@ func TestMoreThan26PodsGetTwoColumns(t *testing.T) {
 func TestTopAsGolden(t *testing.T) {
 	a := newAccount(example(t))
 	for name, c := range map[string]struct{ what, format string }{
-		"top.txt": {"node", "table"}, "top.json": {"node", "json"}, "top-numa.txt": {"numa", "table"}, "top-numa.json": {"numa", "json"},
+		"top.txt": {"node", "table"}, "top.json": {"node", "json"}, "top-numa.txt": {"numa", "table"},
+		"top-numa.json": {"numa", "json"},
 	} {
 		var out strings.Builder
-		if err := printTop(&out, a, c.what, c.format); err != nil {
+		if err := printTop(&out, a, c.what, c.format, 0); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, out.String())
@@ -242,13 +273,17 @@ func waiting(t *testing.T) (corev1.Pod, explain.Pod) {
 	findings := []why.Finding{exclusive("gpu-01", 7, 1), exclusive("gpu-02", 3, 0)}
 	for i := range 14 {
 		findings = append(findings, exclusive(fmt.Sprintf("small-%02d", i), 0, 0), why.Finding{
-			Reason: why.Reason{Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 8000, Free: int64(100 * i)},
+			Reason: why.Reason{
+				Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 8000,
+				Free: int64(100 * i),
+			},
 			Plugin: "NodeResourcesFit", Phase: why.Filter, Object: fmt.Sprintf("small-%02d", i),
 		})
 	}
 	for i := range 96 {
 		findings = append(findings, why.Finding{
-			Reason: why.Reason{Code: why.NodeAffinity}, Plugin: "NodeAffinity", Phase: why.Filter, Object: fmt.Sprintf("cpu-%02d", i),
+			Reason: why.Reason{Code: why.NodeAffinity}, Plugin: "NodeAffinity", Phase: why.Filter,
+			Object: fmt.Sprintf("cpu-%02d", i),
 			Detail: "node(s) didn't match Pod's node affinity/selector",
 		})
 	}
@@ -261,7 +296,8 @@ func waiting(t *testing.T) (corev1.Pod, explain.Pod) {
 
 func placed() explain.Pod {
 	return explain.Pod{
-		Pod: "default/lse", UID: "uid-lse", State: explain.Bound, Since: &born, Scheduler: "tenon-scheduler", QoS: "LSE", Nodes: 14,
+		Pod: "default/lse", UID: "uid-lse", State: explain.Bound, Since: &born, Scheduler: "tenon-scheduler",
+		QoS: "LSE", Nodes: 14,
 		Placement: &explain.Placement{Node: "epyc", CPUSet: "0-2,32-33", NUMA: []explain.NUMA{{
 			Node: 0, CPUSet: "0-2,32-33", Cores: []explain.Core{
 				{Core: 0, CPUSet: "0,32", Whole: true}, {Core: 1, CPUSet: "1,33", Whole: true}, {Core: 2, CPUSet: "2"},
@@ -270,15 +306,22 @@ func placed() explain.Pod {
 		Decision: &explain.Decision{
 			Pod: "default/lse", Node: "epyc", Feasible: 12, Of: 14,
 			Scores: []explain.Score{
-				{Node: "epyc", Total: 385, Plugins: []explain.PluginScore{{Name: "NodeNUMAResource", Score: 90}, {Name: "NodeResourcesFit", Score: 295}}},
-				{Node: "xeon", Total: 372, Plugins: []explain.PluginScore{{Name: "NodeNUMAResource", Score: 80}, {Name: "NodeResourcesFit", Score: 292}}},
+				{Node: "epyc", Total: 385, Plugins: []explain.PluginScore{
+					{Name: "NodeNUMAResource", Score: 90},
+					{Name: "NodeResourcesFit", Score: 295},
+				}},
+				{Node: "xeon", Total: 372, Plugins: []explain.PluginScore{
+					{Name: "NodeNUMAResource", Score: 80},
+					{Name: "NodeResourcesFit", Score: 292},
+				}},
 			},
 		},
 		Data: explain.Data{Source: "scheduler", Ages: map[string]float64{"topology": 75}},
 	}
 }
 
-// followed is a pod on a node whose kubelet chooses its CPUs; differs tells that it chose otherwise than predicted.
+// followed is a pod on a node whose kubelet chooses its CPUs; differs are the ways in which its choice differs
+// from the prediction.
 func followed(differs ...string) explain.Pod {
 	gave := func(cpus string, numa int32, preferred bool) annotation.PlacedContainers {
 		at := strconv.Itoa(int(numa))
@@ -287,15 +330,22 @@ func followed(differs ...string) explain.Pod {
 				Mask: annotation.NUMANodes{numa}, Preferred: preferred, CPUs: cpus,
 				Memory:    map[string]resource.Quantity{at: resource.MustParse("4Gi")},
 				Hugepages: map[string]map[string]resource.Quantity{"hugepages-2Mi": {"0-1": resource.MustParse("1Gi")}},
-				Devices:   map[string]annotation.PlacedDevices{"nvidia.com/gpu": {Mask: annotation.NUMANodes{numa}, Count: 2}, "x.io/any": {Count: 1}},
+				Devices: map[string]annotation.PlacedDevices{"nvidia.com/gpu": {
+					Mask:  annotation.NUMANodes{numa},
+					Count: 2,
+				}, "x.io/any": {Count: 1}},
 			},
 			"proxy": {}, "side": {CPUs: "14"},
 		}
 	}
 	p := explain.Pod{
-		Pod: "default/follow", UID: "uid-follow", State: explain.Bound, Since: &born, Scheduler: "tenon-scheduler", QoS: "LSR", Nodes: 14,
-		Placement: &explain.Placement{Node: "epyc", Pool: explain.PoolKubelet, PoolCPUs: "2-5", NUMA: []explain.NUMA{{CPUSet: "2-5"}}, Predicted: gave("2-5", 0, true)},
-		Data:      explain.Data{Source: "scheduler"},
+		Pod: "default/follow", UID: "uid-follow", State: explain.Bound, Since: &born, Scheduler: "tenon-scheduler",
+		QoS: "LSR", Nodes: 14,
+		Placement: &explain.Placement{
+			Node: "epyc", Pool: explain.PoolKubelet, PoolCPUs: "2-5",
+			NUMA: []explain.NUMA{{CPUSet: "2-5"}}, Predicted: gave("2-5", 0, true),
+		},
+		Data: explain.Data{Source: "scheduler"},
 	}
 	p.Placement.Actual = p.Placement.Predicted
 	if len(differs) > 0 {
@@ -307,9 +357,11 @@ func followed(differs ...string) explain.Pod {
 // turnedDown is a pod that its kubelet rejected.
 func turnedDown() explain.Pod {
 	p := followed()
-	p.State, p.Placement.Actual, p.Placement.Pool, p.Placement.PoolCPUs, p.Placement.NUMA = explain.Finished, nil, "", "", nil
+	p.State, p.Placement.Actual, p.Placement.Pool, p.Placement.PoolCPUs, p.Placement.NUMA = explain.Finished, nil, "",
+		"", nil
 	p.Rejection = &explain.Rejection{
-		Node: "epyc", Reason: "TopologyAffinityError", Message: "Resources cannot be allocated with Topology locality", BackoffSeconds: 25,
+		Node: "epyc", Reason: "TopologyAffinityError", Message: "Resources cannot be allocated with Topology locality",
+		BackoffSeconds: 25,
 	}
 	return p
 }
@@ -332,7 +384,8 @@ func TestExplanationsAsGolden(t *testing.T) {
 		}
 	}
 	for name, answer := range map[string]explained{
-		"explain-pending.json": {Pod: pending}, "explain-bound.json": {Pod: bound, Actual: kept()}, "explain-rejected.json": {Pod: turnedDown()},
+		"explain-pending.json": {Pod: pending}, "explain-bound.json": {Pod: bound, Actual: kept()},
+		"explain-rejected.json": {Pod: turnedDown()},
 	} {
 		var out strings.Builder
 		if err := printAnswer(&out, "json", answer, nil); err != nil {
@@ -343,7 +396,9 @@ func TestExplanationsAsGolden(t *testing.T) {
 }
 
 // apiServer answers lists and gets of a few kinds, with field selectors.
-func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *httptest.Server {
+func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod,
+	topologies []v1alpha2.NodeResourceTopology,
+) *httptest.Server {
 	t.Helper()
 	answer := func(w http.ResponseWriter, status int, body any) {
 		w.Header().Set("Content-Type", "application/json")
@@ -358,15 +413,27 @@ func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod, topologies 
 			t.Error(err)
 		}
 		return slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {
-			return namespace != "" && p.Namespace != namespace || !selector.Matches(fields.Set{"metadata.name": p.Name, "spec.nodeName": p.Spec.NodeName})
+			return namespace != "" && p.Namespace != namespace ||
+				!selector.Matches(fields.Set{"metadata.name": p.Name, "spec.nodeName": p.Spec.NodeName})
 		})
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, corev1.NodeList{Items: nodes}) })
-	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, corev1.PodList{Items: matching(r, "")}) })
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter,
+		_ *http.Request,
+	) {
+		answer(w, 200, corev1.NodeList{Items: nodes})
+	})
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter,
+		r *http.Request,
+	) {
+		answer(w, 200, corev1.PodList{Items: matching(r, "")})
+	})
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("namespace") == "locked" {
-			answer(w, 403, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: "pods is forbidden: cannot list pods"})
+			answer(w, 403, metav1.Status{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure",
+				Reason: metav1.StatusReasonForbidden, Code: 403, Message: "pods is forbidden: cannot list pods",
+			})
 			return
 		}
 		answer(w, 200, corev1.PodList{Items: matching(r, r.PathValue("namespace"))})
@@ -379,23 +446,34 @@ func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod, topologies 
 				return
 			}
 		}
-		answer(w, 404, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404})
+		answer(w, 404, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure",
+			Reason: metav1.StatusReasonNotFound, Code: 404,
+		})
 	})
 	kubelet := simulatedKubelet(t)
 	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		n := node(r.PathValue("name"), "64", nil)
 		n.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
 		if n.Name == "epyc" {
-			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "epyc"}, {Type: corev1.NodeInternalIP, Address: kubelet.IP.String()}}
+			n.Status.Addresses = []corev1.NodeAddress{
+				{Type: corev1.NodeHostName, Address: "epyc"},
+				{Type: corev1.NodeInternalIP, Address: kubelet.IP.String()},
+			}
 			n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Port)
 		}
 		answer(w, 200, n)
 	})
-	mux.HandleFunc("GET /apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 200, v1alpha2.NodeResourceTopologyList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopologyList"}, Items: topologies,
+	mux.HandleFunc("GET /apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+		func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, 200, v1alpha2.NodeResourceTopologyList{
+				TypeMeta: metav1.TypeMeta{
+					APIVersion: "topology.node.k8s.io/v1alpha2",
+					Kind:       "NodeResourceTopologyList",
+				},
+				Items: topologies,
+			})
 		})
-	})
 	s := httptest.NewTLSServer(mux)
 	t.Cleanup(s.Close)
 	return s
@@ -437,14 +515,20 @@ func TestVerbsAgainstAServer(t *testing.T) {
 	blocked, pending := waiting(t)
 	blocked.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
-		Message: `InsufficientExclusiveCPU: 0/112 nodes are available: 2 not enough cpus available to satisfy request. {"code":"InsufficientExclusiveCPU","nodes":2,"asked":8,"free":7}`,
+		Message: `InsufficientExclusiveCPU: 0/112 nodes are available: 2 not enough cpus available to satisfy ` +
+			`request. {"code":"InsufficientExclusiveCPU","nodes":2,"asked":8,"free":7}`,
 	}}
 	other := pod("elsewhere", "", "", "epyc", "")
 	other.Namespace = "ml"
-	pods = append(pods, blocked, other, pod("lost", "LSR", "2", "gone", ""))
+	member := pod("member", "LS", "1", "epyc", "")
+	member.Annotations["gang.scheduling.koordinator.sh/name"] = "g"
+	pods = append(pods, blocked, other, member, pod("lost", "LSR", "2", "gone", ""))
 	api := apiServer(t, nodes, pods, topologies)
 	diagnostics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answers := map[string]explain.Pod{"/apis/v1/explain/pods/default/train": pending, "/apis/v1/explain/pods/default/lse": placed()}
+		answers := map[string]explain.Pod{
+			"/apis/v1/explain/pods/default/train": pending,
+			"/apis/v1/explain/pods/default/lse":   placed(),
+		}
 		answer, ok := answers[r.URL.Path]
 		if !ok {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -473,53 +557,256 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"a pod that waits": {
 			[]string{"explain", "train", "--kubeconfig", with},
 			ExitOK,
-			[]string{"pod default/train   Pending", "InsufficientExclusiveCPU   (NodeNUMAResource, Filter, 16 nodes)", "gpu-01", "7/8 CPUs on numa 1", "and 102 more nodes (--all shows them)"},
+			[]string{
+				"pod default/train   Pending", "InsufficientExclusiveCPU   (NodeNUMAResource, Filter, 16 nodes)",
+				"gpu-01", "7/8 CPUs on numa 1", "and 102 more nodes (--all shows them)",
+			},
 			nil,
 		},
-		"its alias, and the gate for pipelines": {[]string{"why", "pod/train", "--kubeconfig", with, "--exit-code"}, ExitNegative, []string{"root cause"}, nil},
-		"all the nodes that refuse it":          {[]string{"explain", "train", "--kubeconfig", with, "--all"}, ExitOK, []string{"96 nodes like cpu-00"}, nil},
-		"a pod that runs":                       {[]string{"explain", "pods", "lse", "--kubeconfig", with}, ExitOK, []string{"Running", "exclusive CPUs 0-2,32-33", "cpuset.cpus 0-2,32-33, as wanted", "why here", "score 385 against 372 of xeon"}, nil},
-		"for programs":                          {[]string{"explain", "train", "--kubeconfig", with, "-o", "json"}, ExitOK, []string{`"rootCause": {`, `"code": "InsufficientExclusiveCPU"`}, nil},
+		"its alias, and the gate for pipelines": {
+			[]string{"why", "pod/train", "--kubeconfig", with, "--exit-code"},
+			ExitNegative,
+			[]string{"root cause"},
+			nil,
+		},
+		"all the nodes that refuse it": {
+			[]string{"explain", "train", "--kubeconfig", with, "--all"},
+			ExitOK,
+			[]string{"96 nodes like cpu-00"},
+			nil,
+		},
+		"a pod that runs": {
+			[]string{"explain", "pods", "lse", "--kubeconfig", with},
+			ExitOK,
+			[]string{
+				"Running", "exclusive CPUs 0-2,32-33", "cpuset.cpus 0-2,32-33, as wanted", "why here",
+				"score 385 against 372 of xeon",
+			},
+			nil,
+		},
+		"for programs": {
+			[]string{"explain", "train", "--kubeconfig", with, "-o", "json"},
+			ExitOK,
+			[]string{`"rootCause": {`, `"code": "InsufficientExclusiveCPU"`},
+			nil,
+		},
 		"a pod that waits, without a scheduler": {
 			[]string{"explain", "train", "--kubeconfig", without},
 			ExitOK,
 			[]string{"InsufficientExclusiveCPU   (2 nodes)", "from API objects alone", "no scheduler was asked"},
 			nil,
 		},
-		"a pod that runs, without a scheduler": {[]string{"explain", "lse", "--kubeconfig", without}, ExitOK, []string{"exclusive CPUs 0-1,32-33", "2 whole cores", "what the kernel has is not known: no agent runs on node epyc (namespace tenon-system, label app.kubernetes.io/name=tenon-agent)"}, nil},
-		"a scheduler that does not answer": {
-			[]string{"explain", "web", "--kubeconfig", with}, ExitOK, []string{"CPU shared pool", "what the kernel has is not known: the agent answers: no such pod here"}, []string{"waits for leadership: the instance is not leader; this is what the objects say"},
+		"a pod that runs, without a scheduler": {
+			[]string{"explain", "lse", "--kubeconfig", without},
+			ExitOK,
+			[]string{
+				"exclusive CPUs 0-1,32-33", "2 whole cores",
+				"what the kernel has is not known: no agent runs on node epyc (namespace tenon-system, label " +
+					"app.kubernetes.io/name=tenon-agent)",
+			},
+			nil,
 		},
-		"everything that waits":               {[]string{"explain", "--kubeconfig", without}, ExitOK, []string{"ROOT CAUSE", "InsufficientExclusiveCPU", "default/train"}, nil},
-		"nothing waits":                       {[]string{"explain", "--kubeconfig", without, "-n", "ml"}, ExitOK, []string{"no pod is pending"}, nil},
-		"a pod of another namespace":          {[]string{"explain", "elsewhere", "--kubeconfig", without}, ExitUsage, nil, []string{`error: pod "elsewhere" not found in namespace "default"; it exists in namespace "ml" (try -n ml)`}},
-		"a misspelt pod":                      {[]string{"explain", "trian", "--kubeconfig", without}, ExitUsage, nil, []string{`pod "trian" not found in namespace "default", did you mean "train"?`}},
-		"a kind that comes later":             {[]string{"explain", "gang/g", "--kubeconfig", without}, ExitUsage, nil, []string{`unknown kind in "gang/g": use pod`}},
-		"a forbidden namespace":               {[]string{"explain", "-n", "locked", "--kubeconfig", without}, ExitUnreachable, nil, []string{"cannot list pods"}},
-		"a cluster that is down":              {[]string{"top", "--kubeconfig", down}, ExitUnreachable, nil, []string{"error: list nodes:", "(is the cluster running? KUBECONFIG or --kubeconfig chooses it)"}},
-		"the replica that leads is the third": {[]string{"explain", "train", "--kubeconfig", replicas}, ExitOK, []string{"snapshot 4211"}, nil},
-		"a pod of a node that is gone":        {[]string{"explain", "lost", "--kubeconfig", without}, ExitOK, []string{"placed          node gone", "there is no node gone: nobody runs the pod"}, nil},
-		"two machines at once":                {[]string{"topology", "epyc", "static", "--kubeconfig", without}, ExitUsage, nil, []string{"too many arguments: give one node, or none for all"}},
-		"two pods at once":                    {[]string{"explain", "a", "b", "--kubeconfig", without}, ExitUsage, nil, []string{"too many arguments: give one pod, or none for all"}},
-		"no such kubeconfig":                  {[]string{"top", "--kubeconfig", "/nonexistent/kubeconfig"}, ExitUnreachable, nil, []string{"find the cluster"}},
-		"one machine":                         {[]string{"topology", "node/epyc", "--kubeconfig", without}, ExitOK, []string{"node epyc", "socket 1", "default/lse"}, nil},
-		"a misspelt node":                     {[]string{"topology", "epic", "--kubeconfig", without}, ExitUsage, nil, []string{`node "epic" not found, did you mean "epyc"?`}},
-		"a colour that is none":               {[]string{"topology", "--color", "red", "--kubeconfig", without}, ExitUsage, nil, []string{"--color red is not allowed: use auto, always, never"}},
-		"colour on demand":                    {[]string{"topology", "epyc", "--color", "always", "--kubeconfig", without}, ExitOK, []string{"\x1b["}, nil},
-		"NUMA nodes":                          {[]string{"top", "numa", "--kubeconfig", without}, ExitOK, []string{"FREE CORES"}, nil},
-		"an unknown subject":                  {[]string{"top", "num", "--kubeconfig", without}, ExitUsage, nil, []string{`cannot show "num", did you mean "numa"?: use node or numa`}},
-		"an unknown format":                   {[]string{"top", "-o", "xml", "--kubeconfig", without}, ExitUsage, nil, []string{"-o xml is not allowed: use table, json, yaml"}},
-		"a node that wants an agent":          {[]string{"doctor", "--node", "epyc", "--kubeconfig", without}, ExitOK, []string{"node epyc", "warn    agent", "no pod of tenon-agent on this node", "0 fail"}, nil},
-		"a node without a topology":           {[]string{"doctor", "--node", "bare", "--kubeconfig", without, "-o", "json"}, ExitUnhealthy, []string{`"kind": "Diagnosis"`, `"check": "topology"`, `"status": "fail"`}, nil},
-		"a node of a local cluster":           {[]string{"doctor", "--node", "epyc", "--kubeconfig", with}, ExitOK, []string{"unknown agent", "the simulated node runs it itself"}, nil},
-		"a misspelt node to check":            {[]string{"doctor", "--node", "epic", "--kubeconfig", without}, ExitUsage, nil, []string{`node "epic" not found, did you mean "epyc"?`}},
-		"a machine of files":                  {[]string{"doctor", "--root", "testdata"}, ExitUnhealthy, []string{"machine testdata", "fail    cgroup"}, nil},
-		"a machine that is none":              {[]string{"doctor", "--root", "/nonexistent"}, ExitUsage, nil, []string{"--root: look at the machine: stat /nonexistent"}},
-		"files and a node at once":            {[]string{"doctor", "--root", ".", "--node", "epyc"}, ExitUsage, nil, []string{"--root and --node exclude each other"}},
-		"an unknown verb":                     {[]string{"explian"}, ExitUsage, nil, []string{`unknown verb "explian", did you mean "explain"?`}},
-		"an unknown flag":                     {[]string{"top", "--nope"}, ExitUsage, nil, []string{"unknown flag: --nope"}},
-		"a bad diagnostics address":           {[]string{"explain", "train", "--kubeconfig", with, "--diagnostics", "nonsense"}, ExitUsage, nil, []string{`diagnostics address "nonsense" is not allowed`}},
-		"a diagnostics address by flag":       {[]string{"explain", "train", "--kubeconfig", without, "--diagnostics", diagnostics.URL}, ExitOK, []string{"snapshot 4211"}, nil},
+		"a pod with a key without effect": {
+			[]string{"explain", "member", "--kubeconfig", without},
+			ExitOK,
+			[]string{"metadata.annotations[gang.scheduling.koordinator.sh/name]: has no effect: gang scheduling: " +
+				"planned"},
+			nil,
+		},
+		"a scheduler that does not answer": {
+			[]string{"explain", "web", "--kubeconfig", with},
+			ExitOK,
+			[]string{"CPU shared pool", "what the kernel has is not known: the agent answers: no such pod here"},
+			[]string{"waits for leadership: the instance is not leader; this is what the objects say"},
+		},
+		"everything that waits": {
+			[]string{"explain", "--kubeconfig", without},
+			ExitOK,
+			[]string{"ROOT CAUSE", "InsufficientExclusiveCPU", "default/train"},
+			nil,
+		},
+		"nothing waits": {
+			[]string{"explain", "--kubeconfig", without, "-n", "ml"},
+			ExitOK,
+			[]string{"no pod is pending"},
+			nil,
+		},
+		"a pod of another namespace": {
+			[]string{"explain", "elsewhere", "--kubeconfig", without},
+			ExitUsage,
+			nil,
+			[]string{`error: pod "elsewhere" not found in namespace "default"; it exists in namespace "ml" (try -n ` +
+				`ml)`},
+		},
+		"a misspelt pod": {
+			[]string{"explain", "trian", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{`pod "trian" not found in namespace "default", did you mean "train"?`},
+		},
+		"a kind that comes later": {
+			[]string{"explain", "gang/g", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{`unknown kind in "gang/g": use pod, deployment, replicaset, statefulset, daemonset, job`},
+		},
+		"a forbidden namespace": {
+			[]string{"explain", "-n", "locked", "--kubeconfig", without},
+			ExitUnreachable, nil,
+			[]string{"cannot list pods"},
+		},
+		"a cluster that is down": {
+			[]string{"top", "--kubeconfig", down},
+			ExitUnreachable, nil,
+			[]string{"error: list nodes:", "(is the cluster running? KUBECONFIG or --kubeconfig chooses it)"},
+		},
+		"the replica that leads is the third": {
+			[]string{"explain", "train", "--kubeconfig", replicas},
+			ExitOK,
+			[]string{"snapshot 4211"},
+			nil,
+		},
+		"a pod of a node that is gone": {
+			[]string{"explain", "lost", "--kubeconfig", without},
+			ExitOK,
+			[]string{"placed          node gone", "node gone does not exist: no kubelet runs the pod"},
+			nil,
+		},
+		"two machines at once": {
+			[]string{"topology", "epyc", "static", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{"too many arguments: give one node, or none for all"},
+		},
+		"two pods at once": {
+			[]string{"explain", "a", "b", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{"too many arguments: give one pod, or none for all"},
+		},
+		"no such kubeconfig": {
+			[]string{"top", "--kubeconfig", "/nonexistent/kubeconfig"},
+			ExitUnreachable, nil,
+			[]string{"find the cluster"},
+		},
+		"one machine": {
+			[]string{"topology", "node/epyc", "--kubeconfig", without},
+			ExitOK,
+			[]string{"node epyc", "socket 1", "default/lse"},
+			nil,
+		},
+		"a misspelt node": {
+			[]string{"topology", "epic", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{`node "epic" not found, did you mean "epyc"?`},
+		},
+		"a colour that is none": {
+			[]string{"topology", "--color", "red", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{"--color red is not allowed: use auto, always, never"},
+		},
+		"colour on demand": {[]string{
+			"topology", "epyc", "--color", "always", "--kubeconfig",
+			without,
+		}, ExitOK, []string{"\x1b["}, nil},
+		"a line for each machine": {
+			[]string{"topology", "--kubeconfig", without},
+			ExitOK,
+			[]string{"NODE    CPUS", "static    16"},
+			nil,
+		},
+		"machines with a label": {[]string{
+			"topology", "-l", annotation.NodeCPUBindPolicy, "-o", "wide",
+			"--kubeconfig", without,
+		}, ExitOK, []string{"static", "FullPCPUsOnly"}, nil},
+		"a selector that is none": {
+			[]string{"top", "-l", "a in b", "--kubeconfig", without},
+			ExitUsage,
+			nil,
+			[]string{"-l a in b is not a label selector"},
+		},
+		"a selector and a name": {
+			[]string{"topology", "epyc", "-l", "a=b", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{"-l and a name exclude each other"},
+		},
+		"names to complete": {
+			[]string{"__complete", "topology", "--kubeconfig", without, ""},
+			ExitOK,
+			[]string{"epyc\nstatic\n"},
+			[]string{"ShellCompDirectiveNoFileComp"},
+		},
+		"pods to complete": {[]string{
+			"__complete", "explain", "--kubeconfig", without, "-n", "ml",
+			"",
+		}, ExitOK, []string{"elsewhere\n"}, []string{"ShellCompDirectiveNoFileComp"}},
+		"NUMA nodes": {
+			[]string{"top", "numa", "--kubeconfig", without},
+			ExitOK,
+			[]string{"FREE CORES"},
+			nil,
+		},
+		"an unknown subject": {
+			[]string{"top", "num", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{`cannot show "num", did you mean "numa"?: use node or numa`},
+		},
+		"an unknown format": {
+			[]string{"top", "-o", "xml", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{"-o xml is not allowed: use wide, table, json, yaml"},
+		},
+		"a node that wants an agent": {
+			[]string{"doctor", "--node", "epyc", "--kubeconfig", without},
+			ExitOK,
+			[]string{"node epyc", "warn    agent", "no pod of tenon-agent on this node", "0 fail"},
+			nil,
+		},
+		"a node without a topology": {[]string{
+			"doctor", "--node", "bare", "--kubeconfig", without, "-o",
+			"json",
+		}, ExitUnhealthy, []string{`"kind": "Diagnosis"`, `"check": "topology"`, `"status": "fail"`}, nil},
+		"a node of a local cluster": {
+			[]string{"doctor", "--node", "epyc", "--kubeconfig", with},
+			ExitOK,
+			[]string{"unknown agent", "the simulated node runs it itself"},
+			nil,
+		},
+		"a misspelt node to check": {
+			[]string{"doctor", "--node", "epic", "--kubeconfig", without},
+			ExitUsage, nil,
+			[]string{`node "epic" not found, did you mean "epyc"?`},
+		},
+		"a machine of files": {
+			[]string{"doctor", "--root", "testdata"},
+			ExitUnhealthy,
+			[]string{"machine testdata", "fail    cgroup"},
+			nil,
+		},
+		"a machine that is none": {
+			[]string{"doctor", "--root", "/nonexistent"},
+			ExitUsage, nil,
+			[]string{"--root: look at the machine: stat /nonexistent"},
+		},
+		"files and a node at once": {
+			[]string{"doctor", "--root", ".", "--node", "epyc"},
+			ExitUsage, nil,
+			[]string{"--root and --node exclude each other"},
+		},
+		"an unknown verb": {
+			[]string{"explian"},
+			ExitUsage, nil,
+			[]string{`unknown verb "explian", did you mean "explain"?`},
+		},
+		"an unknown flag": {
+			[]string{"top", "--nope"},
+			ExitUsage, nil,
+			[]string{"unknown flag: --nope"},
+		},
+		"a bad diagnostics address": {[]string{
+			"explain", "train", "--kubeconfig", with, "--diagnostics",
+			"nonsense",
+		}, ExitUsage, nil, []string{`diagnostics address "nonsense" is not allowed`}},
+		"a diagnostics address by flag": {[]string{
+			"explain", "train", "--kubeconfig", without, "--diagnostics",
+			diagnostics.URL,
+		}, ExitOK, []string{"snapshot 4211"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := run(t, "tenon", c.args...)
@@ -549,12 +836,16 @@ func TestVerbsAgainstAServer(t *testing.T) {
 func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
 	var pods []corev1.Pod
 	for i, message := range []string{
-		`SMTAlignment: 0/2 nodes are available. {"code":"SMTAlignment","nodes":2}`, "", `SMTAlignment: 0/2 nodes are available. {"code":"SMTAlignment","nodes":2}`,
+		`SMTAlignment: 0/2 nodes are available. {"code":"SMTAlignment","nodes":2}`, "",
+		`SMTAlignment: 0/2 nodes are available. {"code":"SMTAlignment","nodes":2}`,
 	} {
 		p := pod(fmt.Sprintf("p%d", i), "", "", "", "")
 		p.CreationTimestamp = metav1.NewTime(born.Add(-time.Duration(i) * time.Hour))
 		if message != "" {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Message: message,
+			}}
 		}
 		pods = append(pods, p)
 	}
@@ -582,7 +873,7 @@ func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
 func TestEveryVerbHasThreeExamples(t *testing.T) {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
 	for _, verb := range NewRoot("tenon", streams).Commands() {
-		if verb.Name() == "help" || verb.Name() == "completion" {
+		if verb.Name() == "help" || verb.Name() == "completion" || verb.Name() == "version" {
 			continue
 		}
 		if n := strings.Count(verb.Example, "\n  tenon "); n < 3 || verb.Short == "" {
@@ -593,7 +884,7 @@ func TestEveryVerbHasThreeExamples(t *testing.T) {
 
 func TestAsAPluginOfKubectl(t *testing.T) {
 	_, out, _ := run(t, "kubectl-tenon", "explain", "--help")
-	for _, want := range []string{"kubectl tenon explain [POD | pod/POD]", "kubectl tenon explain pod/web-0"} {
+	for _, want := range []string{"kubectl tenon explain [POD | KIND/NAME]", "kubectl tenon explain pod/web-0"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("help has no %q:\n%s", want, out)
 		}
@@ -601,9 +892,10 @@ func TestAsAPluginOfKubectl(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	code, out, _ := run(t, "tenon", "--version")
-	if code != ExitOK || !strings.HasPrefix(out, "tenon version ") {
-		t.Errorf("got %d %q", code, out)
+	for verb, want := range map[string]string{"--version": "tenon version ", "version": "tenon       "} {
+		if code, out, _ := run(t, "tenon", verb); code != ExitOK || !strings.HasPrefix(out, want) {
+			t.Errorf("%s: got %d %q", verb, code, out)
+		}
 	}
 }
 
@@ -645,7 +937,7 @@ func TestSuggestions(t *testing.T) {
 		"one letter off":    {"nod-1", []string{"node-1", "other"}, `, did you mean "node-1"?`},
 		"transposed":        {"ndoe", []string{"node"}, `, did you mean "node"?`},
 		"two equally close": {"node-x", []string{"node-1", "node-2"}, ""},
-		"nothing near":      {"zebra", []string{"node-1"}, ""},
+		"nothing similar":   {"zebra", []string{"node-1"}, ""},
 		"nothing known":     {"a", nil, ""},
 	} {
 		if got := suggest(c.word, c.known); got != c.want {

@@ -38,7 +38,10 @@ type cluster struct {
 func connect(flags genericclioptions.RESTClientGetter) (cluster, error) {
 	config, err := flags.ToRESTConfig()
 	if err != nil {
-		return cluster{}, failure{ExitUnreachable, fmt.Errorf("find the cluster: %w (set KUBECONFIG or --kubeconfig)", err)}
+		return cluster{}, failure{
+			ExitUnreachable,
+			fmt.Errorf("find the cluster: %w (set KUBECONFIG or --kubeconfig)", err),
+		}
 	}
 	config.UserAgent = "tenon"
 	config.QPS, config.Burst = 50, 100
@@ -107,9 +110,9 @@ func (a *account) view(node string) *ledger.View {
 	return ledger.New(ledger.Facts{}).View()
 }
 
-// load reads one node and its pods, or all of them when node is "".
-func (c cluster) load(ctx context.Context, node string) (*account, error) {
-	nodes, err := c.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+// load reads one node and its pods, or, when node is "", all nodes with the labels of a selector.
+func (c cluster) load(ctx context.Context, node, selector string) (*account, error) {
+	nodes, err := c.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
@@ -170,7 +173,8 @@ func (c cluster) topologies(ctx context.Context, node string) ([]v1alpha2.NodeRe
 	return nil, nil
 }
 
-// addNumatopologies reads Volcano's objects, which count where no topology has CPUs; a server without the kind has none.
+// addNumatopologies reads Volcano's objects, which count where no topology has CPUs; a server without the kind has
+// none.
 func (c cluster) addNumatopologies(ctx context.Context, a *account, node string) error {
 	options := metav1.ListOptions{}
 	if node != "" {
@@ -207,5 +211,8 @@ func roleOf(v *ledger.View, p *corev1.Pod) qos.Role {
 	}
 	pinned := slices.ContainsFunc(v.Pins(), func(pin ledger.Pin) bool { return pin.UID == string(p.UID) })
 	class, band, kubeClass := convert.PodQoS(p)
-	return qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kubeClass, MilliCPU: milliCPU(p), PinnedByKubelet: pinned})
+	return qos.RoleOf(qos.Pod{
+		Class: class, Band: band, Kube: kubeClass, MilliCPU: milliCPU(p),
+		PinnedByKubelet: pinned,
+	})
 }

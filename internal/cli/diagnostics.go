@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 )
 
-// extensionName is where the kubeconfig of a local cluster keeps {"diagnostics":"http://127.0.0.1:PORT"} and, with replicas
-// of the scheduler, "standby": the addresses of the others.
+// extensionName is where the kubeconfig of a local cluster keeps {"diagnostics":"http://127.0.0.1:PORT"} and, with
+// replicas of the scheduler, "standby": the addresses of the others.
 const extensionName = "tenon.sh"
 
 // errNoDiagnostics means that the kubeconfig names no diagnostics address.
@@ -98,7 +98,8 @@ func (d *diagnostics) explain(ctx context.Context, namespace, name string) (expl
 // hints asks how the NUMA nodes of a machine meet a pod.
 func (d *diagnostics) hints(ctx context.Context, namespace, name, node string) (explain.Hints, error) {
 	var out explain.Hints
-	err := d.get(ctx, "/apis/v1/explain/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(name)+"/hints/"+url.PathEscape(node), &out)
+	err := d.get(ctx, "/apis/v1/explain/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(name)+"/hints/"+
+		url.PathEscape(node), &out)
 	return out, err
 }
 

@@ -26,11 +26,11 @@ func NewDoctor(flags genericclioptions.RESTClientGetter, streams genericiooption
 	var o doctorOptions
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check a machine, or a node of the cluster: what keeps pods from their CPUs there, and what to do",
-		Long: `Check a machine, or a node of the cluster: what keeps pods from their CPUs there, and what to do.
+		Short: "Diagnose CPU pinning on a node",
+		Long: `Diagnose CPU pinning on a node: report what is wrong and how to correct it.
 
-On a node itself it reads the kernel's, the container runtime's and the kubelet's files and asks runtime and agent;
-with --node it goes by what the API says. Nothing is changed. The exit code is 5 when a check fails.`,
+Without --node it reads the files of the kernel, the container runtime and the kubelet of this machine, and asks the
+runtime and the agent; with --node it reads the API. It changes nothing. The exit code is 5 when a check fails.`,
 		Example: `  # on the node
   tenon doctor
 
@@ -58,14 +58,18 @@ with --node it goes by what the API says. Nothing is changed. The exit code is 5
 			return err
 		},
 	}
-	c.Flags().StringVarP(&o.format, "output", "o", "table", "table, json or yaml")
+	outputFlag(c, &o.format)
 	c.Flags().StringVar(&o.root, "root", "/", "directory that stands in for the machine's /")
-	c.Flags().StringVar(&o.node, "node", "", "check this node of the cluster instead of a machine")
-	c.Flags().StringVar(&o.agent, "health-address", "127.0.0.1:10271", "where the machine's agent answers; empty to ask none")
+	c.Flags().StringVar(&o.node, "node", "", "diagnose this node of the cluster from the API")
+	completeFlag(c, "node", fromCluster(flags, nodeNames))
+	c.Flags().StringVar(&o.agent, "health-address", "127.0.0.1:10271",
+		"where the machine's agent answers; empty to ask none")
 	return c
 }
 
-func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RESTClientGetter) (doctor.Diagnosis, error) {
+func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RESTClientGetter) (doctor.Diagnosis,
+	error,
+) {
 	if o.node == "" {
 		d, err := doctor.OfMachine(ctx, host.Root{Dir: o.root}, o.agent)
 		if err != nil {
@@ -101,7 +105,9 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RE
 }
 
 // agentPod returns the agent's pod of a node; nil where there is none. The error is why it cannot be looked for.
-func (c cluster) agentPod(ctx context.Context, flags genericclioptions.RESTClientGetter, node string) (*corev1.Pod, error) {
+func (c cluster) agentPod(ctx context.Context, flags genericclioptions.RESTClientGetter, node string) (*corev1.Pod,
+	error,
+) {
 	if _, err := addressesInKubeconfig(flags); err == nil {
 		return nil, errors.New("in a local cluster the simulated node runs it itself")
 	}

@@ -49,8 +49,8 @@ type drawing struct {
 }
 
 // drawMachine draws sockets ▸ NUMA nodes ▸ cores ▸ threads. A core is a group of labels, one for each thread; a
-// capital is an LSE pod, a small letter one that shares its CPUs (LSR with BE pods). Nothing is wider than the terminal's
-// columns; 0 is unlimited.
+// capital is an LSE pod, a small letter one that shares its CPUs (LSR with BE pods). Nothing is wider than the
+// terminal's columns; 0 is unlimited.
 func drawMachine(v machineView, p paint, columns int) string {
 	d := &drawing{paint: p, machineView: v, columns: columns, used: map[string]bool{}}
 	d.label()
@@ -115,7 +115,8 @@ func (d *drawing) head() {
 	}
 	dot := d.symbol(" · ", ", ")
 	facts := []string{
-		countText(d.CPUs, "CPU"), countText(d.Cores, "core"), countText(d.NUMANodes, "NUMA node"), countText(len(d.Sockets), "socket"),
+		countText(d.CPUs, "CPU"), countText(d.Cores, "core"), countText(d.NUMANodes, "NUMA node"),
+		countText(len(d.Sockets), "socket"),
 	}
 	if d.Arch != "" {
 		facts = append(facts, d.Arch)
@@ -128,7 +129,8 @@ func (d *drawing) head() {
 		d.printf("  %s\n", text)
 	}
 	from := d.Policies.From
-	policies := fmt.Sprintf("policies: allocate %s (%s), NUMA %s (%s)", d.Policies.NUMAAllocate, from["numaAllocate"], d.Policies.NUMATopology, from["numaTopology"])
+	policies := fmt.Sprintf("policies: allocate %s (%s), NUMA %s (%s)", d.Policies.NUMAAllocate, from["numaAllocate"],
+		d.Policies.NUMATopology, from["numaTopology"])
 	if d.Policies.CPUBind != "" {
 		policies += fmt.Sprintf(", bind %s (%s)", d.Policies.CPUBind, from["cpuBind"])
 	}
@@ -204,8 +206,8 @@ func memoryText(n numaView) string {
 	return text
 }
 
-// rows cuts the cores of a NUMA node into rows that fit the terminal, each with the name of its CPUs; wide is the longest
-// name.
+// rows cuts the cores of a NUMA node into rows that fit the terminal, each with the name of its CPUs; wide is the
+// longest name.
 func (d *drawing) rows(cores []coreView) (rows [][]coreView, names []string, wide int) {
 	for per := coresPerRow; ; per /= 2 {
 		rows, names, wide = slices.Collect(slices.Chunk(cores, per)), nil, 0

@@ -16,12 +16,14 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 )
 
 // explainOptions are the flags of explain.
 type explainOptions struct {
-	format, color, address    string
+	list                      listFlags
+	color, address            string
 	node                      string
 	allNamespaces, everything bool
 	exitCode, hintTable       bool
@@ -31,52 +33,65 @@ type explainOptions struct {
 func NewExplain(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
 	var o explainOptions
 	c := &cobra.Command{
-		Use:     "explain [POD | pod/POD]",
+		Use:     "explain [POD | KIND/NAME]",
 		Aliases: []string{"why"},
-		Short:   "Say why a pod is where it is, or why it is nowhere",
-		Long: `Say why a pod is where it is, or why it is nowhere.
+		Short:   "Explain why a pod is pending or how it was placed",
+		Long: `Explain why a pod is pending or how it was placed.
 
-Without a name: all pending pods, grouped by root cause.`,
-		Example: `  # a pod that does not start, or one that runs
+Without a name: all pending pods, grouped by root cause. KIND is pod, deployment, replicaset, statefulset, daemonset or
+job: of a workload, its pods, and why pods of it were never made.`,
+		Example: `  # a pending or a running pod
   tenon explain pod/web-0
 
-  # the kubelet's hints for it on one node, their merge, and what NUMA nodes have
+  # the kubelet's hints for the pod on one node, their merge, and free amounts by NUMA node
   tenon explain pod/web-0 --node epyc-2s-0 --hints
 
-  # everything that waits, in all namespaces
-  tenon explain -A
+  # the pods of a workload, also those that were refused before they existed
+  tenon explain deploy/web
+
+  # everything that waits, in all namespaces, until Ctrl-C
+  tenon explain -A -w
 
   # for programs; exit code 3 while the pod is blocked
   tenon explain web-0 -n default -o json --exit-code`,
 		RunE: func(c *cobra.Command, args []string) error {
-			name, err := named(args, "pod")
+			kind, name, err := named(args, append([]string{"pod"}, workloadKinds...)...)
 			if err != nil {
 				return err
 			}
-			if err := checkFormat(o.format); err != nil {
+			if err := o.list.check(name); err != nil {
 				return err
 			}
-			if name == "" && (o.hintTable || o.node != "") {
+			if (name == "" || kind != "pod") && (o.hintTable || o.node != "") {
 				return usagef("%v", errHintsNeedAPod)
 			}
 			if o.node != "" && !o.hintTable {
 				return usagef("--node is read with --hints: without it all nodes are shown")
 			}
-			return o.run(c.Context(), flags, streams, name)
+			return repeat(c.Context(), o.list.watch, watchInterval, streams.Out, func(w io.Writer) error {
+				return o.run(c.Context(), flags, streams, w, kind, name)
+			})
 		},
 	}
-	c.Flags().StringVarP(&o.format, "output", "o", "table", "table, json or yaml")
+	o.list.add(c, "pods")
+	c.ValidArgsFunction = fromCluster(flags, podNames)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
-	c.Flags().StringVar(&o.address, "diagnostics", "", "address of the scheduler's diagnostics; default: the one that the kubeconfig names")
+	c.Flags().StringVar(&o.address, "diagnostics", "",
+		"address of the scheduler's diagnostics (default: from the kubeconfig)")
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "without a name: pods of all namespaces")
-	c.Flags().BoolVar(&o.everything, "all", false, "show all nodes instead of the ten nearest, all masks instead of twenty")
-	c.Flags().BoolVar(&o.hintTable, "hints", false, "show which NUMA nodes each resource would take on a node, and how they merge")
-	c.Flags().StringVar(&o.node, "node", "", "with --hints: the node; default: the one that the pod is on")
+	c.Flags().BoolVar(&o.everything, "all", false,
+		"show all nodes instead of the ten nearest, all masks instead of twenty")
+	c.Flags().BoolVar(&o.hintTable, "hints", false, "show the NUMA hints of each resource on a node, and their merge")
+	c.Flags().StringVar(&o.node, "node", "", "with --hints: the node (default: the node of the pod)")
+	completeFlag(c, "node", fromCluster(flags, nodeNames))
 	c.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 3 while a pod is blocked")
 	return c
 }
 
-func (o *explainOptions) run(ctx context.Context, flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams, name string) error {
+func (o *explainOptions) run(
+	ctx context.Context, flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams, out io.Writer,
+	kind, name string,
+) error {
 	p, err := newPaint(o.color, streams.Out, os.Getenv)
 	if err != nil {
 		return err
@@ -97,19 +112,26 @@ func (o *explainOptions) run(ctx context.Context, flags genericclioptions.RESTCl
 		if o.allNamespaces {
 			namespace = metav1.NamespaceAll
 		}
-		return o.pending(ctx, cl, scheduler, streams.Out, p, namespace)
+		return o.pending(ctx, cl, scheduler, out, p, namespace, o.list.width(streams.Out))
+	}
+	if kind != "pod" {
+		r := renderer{paint: p, now: time.Now(), width: o.list.width(streams.Out), everything: o.everything}
+		return o.workload(ctx, cl, scheduler, out, streams.ErrOut, r, workloadRef{kind, namespace, name})
 	}
 	if o.hintTable {
-		return o.hints(ctx, cl, scheduler, streams.Out, streams.ErrOut, p, namespace, name)
+		return o.hints(ctx, cl, scheduler, out, streams.ErrOut, p, namespace, name, o.list.width(streams.Out))
 	}
 	said, pod, err := explainPod(ctx, cl, scheduler, streams.ErrOut, namespace, name)
 	if err != nil {
 		return err
 	}
+	for _, key := range convert.Ignored(pod) {
+		said.Notes = append(said.Notes, key.String())
+	}
 	answer := explained{Pod: said}
 	cl.addActual(ctx, flags, &answer, pod)
-	r := renderer{paint: p, now: time.Now(), width: terminalWidth(streams.Out), everything: o.everything}
-	err = printAnswer(streams.Out, o.format, answer, func(w io.Writer) error {
+	r := renderer{paint: p, now: time.Now(), width: o.list.width(streams.Out), everything: o.everything}
+	err = printAnswer(out, o.list.format, answer, func(w io.Writer) error {
 		_, err := io.WriteString(w, r.pod(answer, pod.Status.Phase))
 		return err
 	})
@@ -120,7 +142,9 @@ func (o *explainOptions) run(ctx context.Context, flags genericclioptions.RESTCl
 }
 
 // explainPod asks the scheduler, and falls back on what the objects say. It also returns the pod.
-func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, namespace, name string) (explain.Pod, *corev1.Pod, error) {
+func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, namespace,
+	name string,
+) (explain.Pod, *corev1.Pod, error) {
 	pod, err := cl.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return explain.Pod{}, nil, cl.noSuchPod(ctx, namespace, name)
@@ -148,10 +172,10 @@ func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io
 	return answer, pod, nil
 }
 
-// addPlacement tells where the pod is, as its node's objects say.
+// addPlacement adds where the pod runs, according to the objects of its node.
 func (c cluster) addPlacement(ctx context.Context, answer *explain.Pod, pod *corev1.Pod) error {
 	name := pod.Spec.NodeName
-	a, err := c.load(ctx, name)
+	a, err := c.load(ctx, name, "")
 	if errors.Is(err, errNoNode) {
 		answer.Placement = explain.PlacementOf(pod, nil)
 		answer.Notes = append(answer.Notes, explain.MissingNode(name))
@@ -165,8 +189,8 @@ func (c cluster) addPlacement(ctx context.Context, answer *explain.Pod, pod *cor
 	return nil
 }
 
-// addAge tells how old the topology is of the node that the pod is on, or comes closest to. Without it the answer still
-// stands, so errors are left out.
+// addAge adds the age of the topology of the pod's node, or of the node that it comes closest to fitting. The answer is
+// valid without it, so errors are ignored.
 func (c cluster) addAge(ctx context.Context, answer *explain.Pod) {
 	node := ""
 	switch {
@@ -192,14 +216,15 @@ func (c cluster) addAge(ctx context.Context, answer *explain.Pod) {
 	}
 }
 
-// noSuchPod tells where a pod of that name is, if anywhere, or which name is near.
+// noSuchPod returns an error that names another namespace with a pod of that name, or else a similar name.
 func (c cluster) noSuchPod(ctx context.Context, namespace, name string) error {
 	elsewhere, err := c.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: 1,
 	})
 	if err == nil && len(elsewhere.Items) > 0 {
 		other := elsewhere.Items[0].Namespace
-		return usagef("pod %q not found in namespace %q; it exists in namespace %q (try -n %s)", name, namespace, other, other)
+		return usagef("pod %q not found in namespace %q; it exists in namespace %q (try -n %s)", name, namespace, other,
+			other)
 	}
 	here, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	var names []string

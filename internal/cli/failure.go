@@ -61,7 +61,8 @@ func exitCode(err error) int {
 		return ExitInterrupted
 	case errors.As(err, &own):
 		return own.ExitCode()
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err),
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsServiceUnavailable(err),
+		apierrors.IsTimeout(err),
 		errors.As(err, &network), errors.As(err, &address):
 		return ExitUnreachable
 	}

@@ -26,7 +26,7 @@ func TestExitCodes(t *testing.T) {
 		"bad usage":              {fmt.Errorf("verb: %w", usagef("no")), ExitUsage},
 		"a negative answer":      {errNegative, ExitNegative},
 		"forbidden":              {fmt.Errorf("list: %w", apierrors.NewForbidden(pods, "a", nil)), ExitUnreachable},
-		"nobody there":           {&url.Error{Op: "Get", URL: "http://x", Err: errors.New("refused")}, ExitUnreachable},
+		"connection refused":     {&url.Error{Op: "Get", URL: "http://x", Err: errors.New("refused")}, ExitUnreachable},
 		"interrupted":            {fmt.Errorf("list: %w", context.Canceled), ExitInterrupted},
 		"interrupted in a call":  {&url.Error{Op: "Get", URL: "http://x", Err: context.Canceled}, ExitInterrupted},
 		"an error with its code": {fmt.Errorf("verb: %w", coded{errors.New("no")}), 5},

@@ -17,6 +17,7 @@ func addVerb(root, verb *cobra.Command, global *genericclioptions.ConfigFlags, d
 	shared := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	global.AddFlags(shared)
 	verb.Flags().AddFlagSet(shared)
+	completeFlag(verb, "namespace", fromCluster(global, namespaceNames))
 	verb.Example = strings.ReplaceAll(verb.Example, "\n  tenon ", "\n  "+display+" ")
 	verb.SetUsageFunc(func(c *cobra.Command) error {
 		_, err := fmt.Fprint(c.OutOrStderr(), usage(c, own, shared))

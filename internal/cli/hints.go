@@ -24,7 +24,9 @@ import (
 const masksShown = 20
 
 // hints explains how the NUMA nodes of one machine meet a pod.
-func (o *explainOptions) hints(ctx context.Context, cl cluster, scheduler *diagnostics, out, warn io.Writer, p paint, namespace, name string) error {
+func (o *explainOptions) hints(ctx context.Context, cl cluster, scheduler *diagnostics, out, warn io.Writer, p paint,
+	namespace, name string, width int,
+) error {
 	pod, err := cl.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return cl.noSuchPod(ctx, namespace, name)
@@ -43,8 +45,8 @@ func (o *explainOptions) hints(ctx context.Context, cl cluster, scheduler *diagn
 	if err != nil {
 		return err
 	}
-	r := hintRenderer{renderer: renderer{paint: p, width: terminalWidth(out), everything: o.everything}}
-	err = printAnswer(out, o.format, answer, func(w io.Writer) error {
+	r := hintRenderer{renderer: renderer{paint: p, width: width, everything: o.everything}}
+	err = printAnswer(out, o.list.format, answer, func(w io.Writer) error {
 		_, err := io.WriteString(w, r.hints(namespace+"/"+name, answer))
 		return err
 	})
@@ -59,7 +61,9 @@ func refused(h explain.Hints) bool {
 }
 
 // hintsOf asks the scheduler, whose account knows what it has just promised, and else computes from the objects.
-func hintsOf(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, pod *corev1.Pod, node string) (explain.Hints, error) {
+func hintsOf(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, pod *corev1.Pod,
+	node string,
+) (explain.Hints, error) {
 	if scheduler != nil {
 		answer, err := scheduler.hints(ctx, pod.Namespace, pod.Name, node)
 		if err == nil {
@@ -67,7 +71,7 @@ func hintsOf(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Wr
 		}
 		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
 	}
-	a, err := cl.load(ctx, node)
+	a, err := cl.load(ctx, node, "")
 	if err != nil {
 		return explain.Hints{}, err
 	}
@@ -150,7 +154,8 @@ func (r *hintRenderer) step(s *explain.HintStep) {
 		r.line("  because", "%s", s.Text)
 	}
 	if s.Seconds >= 1 {
-		r.line("  cost", "the kubelet takes about %s for this merge", time.Duration(s.Seconds*float64(time.Second)).Round(time.Second))
+		r.line("  warning", "the kubelet takes about %s for this merge, and admits no other pod meanwhile",
+			time.Duration(s.Seconds*float64(time.Second)).Round(time.Second))
 	}
 	if g := s.Given; g != nil {
 		r.line("  gives", "%s", givenText(g))
@@ -238,7 +243,8 @@ func givenText(g *explain.Given) string {
 	}
 	for _, b := range g.Memory {
 		if b.Amount > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s from NUMA %s", resource.NewQuantity(b.Amount, resource.BinarySI), b.Resource, explain.NodeList(b.NUMA)))
+			parts = append(parts, fmt.Sprintf("%s %s from NUMA %s", resource.NewQuantity(b.Amount, resource.BinarySI),
+				b.Resource, explain.NodeList(b.NUMA)))
 		}
 	}
 	for _, d := range g.Devices {

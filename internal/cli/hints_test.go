@@ -13,20 +13,34 @@ func refusedHints() explain.Hints {
 	return explain.Hints{
 		Node: "epyc-2s-0", Mode: "Follow",
 		Kubelet: &explain.KubeletHints{
-			Release: "1.36", Policy: "restricted", Scope: "container", Assumed: true, Status: "TopologyAffinityError", Container: "main",
+			Release: "1.36", Policy: "restricted", Scope: "container", Assumed: true, Status: "TopologyAffinityError",
+			Container: "main",
 			Steps: []explain.HintStep{{
 				Container: "init",
-				Given:     &explain.Given{CPUs: "1", NUMA: []int{0}, Memory: []explain.GivenBlock{{Resource: "memory", Amount: 1 << 30, NUMA: []int{0}}}},
+				Given: &explain.Given{
+					CPUs: "1", NUMA: []int{0},
+					Memory: []explain.GivenBlock{{Resource: "memory", Amount: 1 << 30, NUMA: []int{0}}},
+				},
 			}, {
-				Container: "main", Cause: "Disjoint", Text: "restricted: cpu and memory each need 1 node: no common preferred mask", Seconds: 3.2,
+				Container: "main", Cause: "Disjoint",
+				Text: "restricted: cpu and memory each need 1 node: no common preferred mask", Seconds: 3.2,
 				Resources: []explain.HintResource{
-					{Resource: "cpu", Needs: 1, Hints: []explain.Hint{{NUMA: []int{0}, Preferred: true}, {NUMA: []int{0, 1}}}},
-					{Resource: "memory", Needs: 1, Hints: []explain.Hint{{NUMA: []int{1}, Preferred: true}, {NUMA: []int{0, 1}}}},
+					{Resource: "cpu", Needs: 1, Hints: []explain.Hint{
+						{NUMA: []int{0}, Preferred: true},
+						{NUMA: []int{0, 1}},
+					}},
+					{Resource: "memory", Needs: 1, Hints: []explain.Hint{
+						{NUMA: []int{1}, Preferred: true},
+						{NUMA: []int{0, 1}},
+					}},
 					{Resource: "nvidia.com/gpu", Any: true, Hints: []explain.Hint{}},
 				},
 				Merged: &explain.MergedHint{Hint: explain.Hint{NUMA: []int{0}}, Certainty: "approximate"},
 			}},
-			Refusal: &why.Wire{Code: why.KubeletTopologyAffinity, Message: "the kubelet would answer TopologyAffinityError"},
+			Refusal: &why.Wire{
+				Code:    why.KubeletTopologyAffinity,
+				Message: "the kubelet would answer TopologyAffinityError",
+			},
 		},
 		Notes: []string{"the pod holds the node: this is what would be decided without it"},
 	}

@@ -18,8 +18,8 @@ import (
 
 // origin is where a setting comes from.
 type origin struct {
-	// Source is nodeLabel, annotation, attribute or topologyPolicies (of the NodeResourceTopology), numatopology (Volcano's
-	// object), pluginArgument (of the scheduler; its default is shown), or assumed.
+	// Source is nodeLabel, annotation, attribute or topologyPolicies (of the NodeResourceTopology), numatopology
+	// (Volcano's object), pluginArgument (of the scheduler; its default is shown), or assumed.
 	Source string `json:"source"`
 	// Key is the label's, annotation's or attribute's.
 	Key string `json:"key,omitempty"`
@@ -71,7 +71,7 @@ type kubeletView struct {
 	Model string `json:"model,omitempty"`
 	// Fault is why they cannot be predicted although they should be.
 	Fault string `json:"fault,omitempty"`
-	// Assumed says what nobody tells.
+	// Assumed names the settings that no source reports.
 	Assumed string `json:"assumed,omitempty"`
 }
 
@@ -85,8 +85,9 @@ type managerView struct {
 	From     origin `json:"from"`
 }
 
-// onlyForeign is told of a kubelet that no agent of ours describes.
-const onlyForeign = "only another exporter describes this kubelet: options, reserved CPUs and the memory manager are assumed absent where it does not tell them"
+// onlyForeign is Assumed of a kubelet that Tenon's agent does not describe.
+const onlyForeign = "only another exporter describes this kubelet: options, reserved CPUs and the memory manager are " +
+	"assumed absent where it does not report them"
 
 func newModeView(n *corev1.Node, t *v1alpha2.NodeResourceTopology) modeView {
 	v := modeView{Mode: annotation.ModeOwn, From: origin{Source: fromAssumption}}
@@ -101,15 +102,18 @@ func newModeView(n *corev1.Node, t *v1alpha2.NodeResourceTopology) modeView {
 	return v
 }
 
-// newKubeletView reads the settings in the order in which the scheduler does: the agent's annotations first, then what other
-// exporters tell.
+// newKubeletView reads the settings in the order in which the scheduler does: the agent's annotations first, then
+// those of other exporters.
 func newKubeletView(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *ledger.Model) kubeletView {
 	unknown := origin{Source: fromAssumption}
 	v := kubeletView{
-		CPU:      managerView{Policy: annotation.KubeletPolicyNone, From: unknown},
-		Memory:   managerView{Policy: annotation.KubeletMemoryNone, From: unknown},
-		Topology: managerView{Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer, From: unknown},
-		Model:    m.Release,
+		CPU:    managerView{Policy: annotation.KubeletPolicyNone, From: unknown},
+		Memory: managerView{Policy: annotation.KubeletMemoryNone, From: unknown},
+		Topology: managerView{
+			Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer,
+			From: unknown,
+		},
+		Model: m.Release,
 	}
 	if !m.Fault.OK() {
 		v.Fault = m.Fault.Code.String()
@@ -122,7 +126,7 @@ func newKubeletView(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *ledger.
 	}
 	if text, ok := annotationOf(t, annotation.KubeletKey); ok {
 		if k, _, err := annotation.ParseKubelet(text); err == nil {
-			v.told(k)
+			v.setReported(k)
 			return v
 		}
 	}
@@ -130,16 +134,20 @@ func newKubeletView(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *ledger.
 	return v
 }
 
-// told fills in what the agent says.
-func (v *kubeletView) told(k annotation.Kubelet) {
+// setReported sets the settings that the agent reports.
+func (v *kubeletView) setReported(k annotation.Kubelet) {
 	from := origin{fromAnnotation, annotation.KubeletKey}
 	v.Version = cmp.Or(v.Version, k.Version)
 	v.CPU = managerView{Policy: k.CPU.Policy, Options: k.CPU.Options, Reserved: k.CPU.Reserved, From: from}
-	v.Topology = managerView{Policy: k.Topology.Policy, Scope: k.Topology.Scope, Options: k.Topology.Options, From: from}
+	v.Topology = managerView{
+		Policy: k.Topology.Policy, Scope: k.Topology.Scope, Options: k.Topology.Options,
+		From: from,
+	}
 	v.Memory = managerView{Policy: k.Memory.Policy, From: from}
 	var parts []string
 	for _, id := range slices.Sorted(maps.Keys(k.Memory.Reserved)) {
-		for _, name := range slices.Backward(slices.Sorted(maps.Keys(k.Memory.Reserved[id]))) { // memory before its huge pages
+		// memory before its huge pages
+		for _, name := range slices.Backward(slices.Sorted(maps.Keys(k.Memory.Reserved[id]))) {
 			amount := k.Memory.Reserved[id][name]
 			text := strconv.Itoa(int(id)) + ": " + amount.String()
 			if name != corev1.ResourceMemory {
@@ -158,13 +166,19 @@ func (v *kubeletView) foreign(t *v1alpha2.NodeResourceTopology) {
 		annotation.KubeletCPUManagerPolicyAlias1, annotation.KubeletCPUManagerPolicyAlias2)
 	if ok {
 		if k, _, err := annotation.ParseKubeletCPUManager(text); err == nil && k.Policy != "" {
-			v.CPU = managerView{Policy: k.Policy, Options: k.Options, Reserved: k.ReservedCPUs, From: origin{fromAnnotation, key}}
+			v.CPU = managerView{
+				Policy: k.Policy, Options: k.Options, Reserved: k.ReservedCPUs,
+				From: origin{fromAnnotation, key},
+			}
 			spoken = true
 		}
 	}
 	e := convert.ReadExported(t)
 	if e.Policy != "" {
-		v.Topology = managerView{Policy: e.Policy, Scope: cmp.Or(e.Scope, annotation.TopologyScopeContainer), From: origin{Source: fromPolicies}}
+		v.Topology = managerView{
+			Policy: e.Policy, Scope: cmp.Or(e.Scope, annotation.TopologyScopeContainer),
+			From: origin{Source: fromPolicies},
+		}
 		if e.Attribute != "" {
 			v.Topology.From = origin{fromAttribute, e.Attribute}
 		}
@@ -186,7 +200,7 @@ func annotationOf(t *v1alpha2.NodeResourceTopology, key string) (string, bool) {
 	return text, ok
 }
 
-// originsOf tells where the effective policies of a node come from, by their names in policyView.
+// originsOf returns the origins of a node's effective policies, by their names in policyView.
 func originsOf(n *corev1.Node, f *ledger.Facts, k *kubeletView) map[string]origin {
 	var labels annotation.NodeLabels
 	var keys map[string]string
@@ -216,7 +230,10 @@ func originsOf(n *corev1.Node, f *ledger.Facts, k *kubeletView) map[string]origi
 	}
 	out["numaTopology"] = k.Topology.From
 	if labels.NUMATopology != "" {
-		out["numaTopology"] = origin{fromLabel, present(annotation.NodeNUMATopologyPolicy, annotation.NodeNUMATopologyPolicyAlias)}
+		out["numaTopology"] = origin{
+			fromLabel,
+			present(annotation.NodeNUMATopologyPolicy, annotation.NodeNUMATopologyPolicyAlias),
+		}
 	} else if k.Topology.From.Source == fromAssumption {
 		out["numaTopology"] = origin{Source: fromArgument}
 	}

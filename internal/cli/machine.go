@@ -67,7 +67,7 @@ type socketView struct {
 
 type numaView struct {
 	Node int `json:"node"`
-	// Memory is all there is, MemoryAllocatable what pods may have, MemoryFree what none has; "" where nobody tells.
+	// Memory is the capacity, MemoryAllocatable what pods may request, MemoryFree what no pod holds; "" when unknown.
 	Memory            string `json:"memory,omitempty"`
 	MemoryAllocatable string `json:"memoryAllocatable,omitempty"`
 	MemoryFree        string `json:"memoryFree,omitempty"`
@@ -117,7 +117,10 @@ func newMachineView(a *account, node string) machineView {
 	v := a.view(node)
 	f, m := v.Facts(), v.Machine()
 	out := machineView{
-		Node: node, KubeletPolicy: "none", Policies: policyView{CPUBind: bindName(f.Bind), NUMAAllocate: f.Strategy.String(), NUMATopology: f.Topology.String()},
+		Node: node, KubeletPolicy: "none", Policies: policyView{
+			CPUBind:      bindName(f.Bind),
+			NUMAAllocate: f.Strategy.String(), NUMATopology: f.Topology.String(),
+		},
 		Sockets: []socketView{}, Pods: []podView{}, Problems: []problemView{},
 	}
 	if f.Kubelet.Static {
@@ -127,13 +130,15 @@ func newMachineView(a *account, node string) machineView {
 		out.count(v, p)
 	}
 	known, _ := a.store.Node(node)
-	out.Mode, out.Kubelet = newModeView(known.Object, known.Topology), newKubeletView(known.Object, known.Topology, &f.Model)
+	out.Mode, out.Kubelet = newModeView(known.Object, known.Topology),
+		newKubeletView(known.Object, known.Topology, &f.Model)
 	if f.Imported {
 		out.imported(known.Numatopology, f)
 	}
 	out.Policies.From = originsOf(known.Object, f, &out.Kubelet)
 	for _, p := range known.Problems {
-		out.Problems = append(out.Problems, problemView{Text: strings.TrimSpace(p.Object + " " + p.Key + ": " + p.Text)})
+		out.Problems = append(out.Problems, problemView{Text: strings.TrimSpace(p.Object + " " + p.Key + ": " +
+			p.Text)})
 	}
 	if m == nil {
 		out.Fault = f.Fault.Code.String()
@@ -141,7 +146,8 @@ func newMachineView(a *account, node string) machineView {
 	}
 	out.Arch, out.CPUs, out.Cores = m.Arch(), m.NumCPUs(), m.NumCores()
 	out.ThreadsPerCore, out.NUMANodes = m.ThreadsPerCore(), m.NumNUMA()
-	out.SharedPool, out.BESharedPool, out.Allocatable = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool()), m.FormatList(v.Allocatable())
+	out.SharedPool, out.BESharedPool, out.Allocatable = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool()),
+		m.FormatList(v.Allocatable())
 	out.addPods(v)
 	out.addProblems(v)
 	states := newCPUStates(v)
@@ -192,7 +198,8 @@ func (o *machineView) addPods(v *ledger.View) {
 		}
 		namespace, name := holderOf(v, pin)
 		o.Pods = append(o.Pods, podView{
-			Namespace: namespace, Name: name, QoS: "kubelet", CPUSet: m.FormatList(pin.CPUs), NUMANodes: numaIDs(m, pin.CPUs),
+			Namespace: namespace, Name: name, QoS: "kubelet", CPUSet: m.FormatList(pin.CPUs),
+			NUMANodes: numaIDs(m, pin.CPUs),
 		})
 	}
 	slices.SortFunc(o.Pods, func(a, b podView) int {
@@ -227,7 +234,7 @@ func entryName(v *ledger.View, uid string) string {
 	return uid
 }
 
-// cpuStates tells what every CPU of a view is used for.
+// cpuStates determines the use of each CPU of a view.
 type cpuStates struct {
 	v       *ledger.View
 	m       *topo.Machine
@@ -307,7 +314,8 @@ func (s *cpuStates) numa(n topo.NUMA, socket topo.Socket) numaView {
 	free := s.v.Allocatable().Intersect(cpus)
 	out := numaView{
 		Node: s.m.NUMAID(n), Distances: []int{}, Cores: []coreView{}, Free: free.Len(),
-		SharedPool: s.m.FormatList(s.v.SharedPool().Intersect(cpus)), BESharedPool: s.m.FormatList(s.v.BEPool().Intersect(cpus)),
+		SharedPool:   s.m.FormatList(s.v.SharedPool().Intersect(cpus)),
+		BESharedPool: s.m.FormatList(s.v.BEPool().Intersect(cpus)),
 	}
 	s.memory.fill(&out)
 	for other := range s.m.NumNUMA() {

@@ -25,8 +25,8 @@ type memoryBook struct {
 	groups  map[int][]int
 }
 
-// newMemoryBook reads memory. What is free is what the kubelet's memory manager has recorded, else what the account leaves,
-// else what the zones say.
+// newMemoryBook reads memory. What is free is what the kubelet's memory manager has recorded, else what the account
+// leaves, else what the zones say.
 func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook {
 	b := memoryBook{amounts: map[int]map[string]memoryView{}, groups: map[int][]int{}}
 	if t == nil {
@@ -39,7 +39,10 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 		}
 		for _, r := range z.Resources {
 			if r.Name == string(corev1.ResourceMemory) || strings.HasPrefix(r.Name, corev1.ResourceHugePagesPrefix) {
-				b.put(id, r.Name, memoryView{Capacity: amount(r.Capacity), Allocatable: amount(r.Allocatable), Free: amount(r.Available)})
+				b.put(id, r.Name, memoryView{
+					Capacity: amount(r.Capacity), Allocatable: amount(r.Allocatable),
+					Free: amount(r.Available),
+				})
 			}
 		}
 	}
@@ -92,7 +95,7 @@ func (b memoryBook) recorded(state annotation.NUMAState) {
 
 func amount(q resource.Quantity) string {
 	if q.Format == "" && q.IsZero() {
-		return "" // not told
+		return "" // not reported
 	}
 	return q.String()
 }

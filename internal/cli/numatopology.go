@@ -8,24 +8,29 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 )
 
-// onlyVolcano is told of a node that Volcano's exporter alone describes.
-const onlyVolcano = "only Volcano's exporter describes this node, and nobody tells how old that is: what is said of it may be stale. " +
+// onlyVolcano is Assumed of a node that only Volcano's exporter describes.
+const onlyVolcano = "only Volcano's exporter describes this node; the age of its data is not known, so it may be " +
+	"stale. " +
 	"Options of the kubelet, its scope, its memory manager and the ids of its reserved CPUs are assumed"
 
-// imported fills in what a Numatopology says of the node, as far as nobody else says it.
+// imported sets the fields that a Numatopology reports and no other source does.
 func (o *machineView) imported(n *nodeinfo.Numatopology, f *ledger.Facts) {
 	from := origin{Source: fromNuma}
 	o.Mode.Mode, o.Mode.From = f.Mode.String(), origin{Source: fromAssumption}
 	k := &o.Kubelet
 	k.Assumed = onlyVolcano
 	if k.CPU.From.Source == fromAssumption {
-		k.CPU = managerView{Policy: cmp.Or(n.Spec.Policies[nodeinfo.CPUManagerPolicy], annotation.KubeletPolicyNone), From: from}
+		k.CPU = managerView{
+			Policy: cmp.Or(n.Spec.Policies[nodeinfo.CPUManagerPolicy], annotation.KubeletPolicyNone),
+			From:   from,
+		}
 		if f.Machine != nil {
 			k.CPU.Reserved = f.Machine.FormatList(f.Kubelet.Reserved)
 		}
 	}
 	if k.Topology.From.Source == fromAssumption {
-		k.Topology.Policy, k.Topology.From = cmp.Or(n.Spec.Policies[nodeinfo.TopologyManagerPolicy], annotation.KubeletTopologyNone), from
+		k.Topology.Policy, k.Topology.From = cmp.Or(n.Spec.Policies[nodeinfo.TopologyManagerPolicy],
+			annotation.KubeletTopologyNone), from
 	}
 }
 

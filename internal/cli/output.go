@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -18,6 +20,51 @@ func checkFormat(format string) error {
 		return nil
 	}
 	return usagef("-o %s is not allowed: use %s", format, strings.Join(formats, ", "))
+}
+
+// listFlags are the flags of verbs that list things.
+type listFlags struct {
+	format, selector string
+	watch            bool
+}
+
+// wide is the format that adds columns and cuts no line.
+const wide = "wide"
+
+// add defines the flags; what names what is selected by its labels.
+func (f *listFlags) add(c *cobra.Command, what string) {
+	c.Flags().StringVarP(&f.format, "output", "o", "table", "table, wide, json or yaml")
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "show only "+what+" with these labels, such as a=b")
+	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the answer again whenever it changes")
+}
+
+// check refuses what the flags may not be; name is the argument of the verb.
+func (f *listFlags) check(name string) error {
+	if f.format != wide {
+		if err := checkFormat(f.format); err != nil {
+			return usagef("-o %s is not allowed: use %s", f.format,
+				strings.Join(append([]string{wide}, formats...), ", "))
+		}
+	}
+	if _, err := labels.Parse(f.selector); err != nil {
+		return usagef("-l %s is not a label selector: %v", f.selector, err)
+	}
+	if f.selector != "" && name != "" {
+		return usagef("-l and a name exclude each other")
+	}
+	return nil
+}
+
+// width returns that of the terminal, 0 = unlimited.
+func (f *listFlags) width(out io.Writer) int {
+	if f.format == wide {
+		return 0
+	}
+	return terminalWidth(out)
+}
+
+func outputFlag(c *cobra.Command, format *string) {
+	c.Flags().StringVarP(format, "output", "o", "table", "table, json or yaml")
 }
 
 // apiVersion of lists that the command line prints as JSON.

@@ -33,9 +33,11 @@ const askedAtMost = 20
 
 // pending shows what waits, by what the pods' conditions say: one request, whatever the size of the cluster. The
 // scheduler, which may be nil, is asked about the first few pods that carry no word of any.
-func (o *explainOptions) pending(ctx context.Context, cl cluster, scheduler *diagnostics, out io.Writer, p paint, namespace string) error {
+func (o *explainOptions) pending(ctx context.Context, cl cluster, scheduler *diagnostics, out io.Writer, p paint,
+	namespace string, width int,
+) error {
 	pods, err := cl.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String(),
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String(), LabelSelector: o.list.selector,
 	})
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
@@ -44,16 +46,19 @@ func (o *explainOptions) pending(ctx context.Context, cl cluster, scheduler *dia
 	asked := 0
 	for i := range pods.Items {
 		answers[i] = explain.FromObject(&pods.Items[i])
-		if root := answers[i].RootCause; scheduler == nil || root == nil || root.Code != why.NotAttempted || asked == askedAtMost {
+		if root := answers[i].RootCause; scheduler == nil || root == nil || root.Code != why.NotAttempted ||
+			asked == askedAtMost {
 			continue
 		}
 		asked++
-		if a, err := scheduler.explain(ctx, pods.Items[i].Namespace, pods.Items[i].Name); err == nil && a.RootCause != nil {
+		if a, err := scheduler.explain(ctx, pods.Items[i].Namespace, pods.Items[i].Name); err == nil &&
+			a.RootCause != nil {
 			answers[i] = a
 		}
 	}
 	groups := groupPending(answers)
-	err = printAnswer(out, o.format, newList("PendingList", groups), func(w io.Writer) error { return pendingTable(w, groups, time.Now(), p, terminalWidth(out)) })
+	err = printAnswer(out, o.list.format, newList("PendingList", groups),
+		func(w io.Writer) error { return pendingTable(w, groups, time.Now(), p, width) })
 	if err == nil && o.exitCode && len(groups) > 0 {
 		return errNegative
 	}

@@ -116,7 +116,8 @@ func (r *renderer) queue(q *explain.Queue) {
 	case q.Attempts == 0:
 		parts = append(parts, "never attempted")
 	case q.LastAttempt != nil:
-		parts = append(parts, fmt.Sprintf("%s, last %s ago", countText(q.Attempts, "attempt"), age(r.now.Sub(*q.LastAttempt))))
+		parts = append(parts, fmt.Sprintf("%s, last %s ago", countText(q.Attempts, "attempt"),
+			age(r.now.Sub(*q.LastAttempt))))
 	default:
 		parts = append(parts, countText(q.Attempts, "attempt"))
 	}
@@ -161,6 +162,22 @@ func (r *renderer) cause(p explain.Pod) {
 	if p.Asked != "" {
 		r.line("  asked", "%s", p.Asked)
 	}
+	r.remedies(p)
+}
+
+// remedies says what to do about the root cause, and about what else stands between the pod and a node.
+func (r *renderer) remedies(p explain.Pod) {
+	label := "  do"
+	if remedy := p.RootCause.Code.Entry().Remedy; remedy != "" {
+		r.line(label, "%s", remedy)
+		label = ""
+	}
+	for _, o := range p.Obstacles {
+		if remedy := o.Code.Entry().Remedy; remedy != "" && o.Code != p.RootCause.Code {
+			r.line(label, "%s: %s", o.Code, remedy)
+			label = ""
+		}
+	}
 }
 
 func countText(n int, what string) string {
@@ -198,7 +215,8 @@ func (r *renderer) nodes(candidates []explain.Candidate) {
 		hidden += c.Count
 	}
 	if hidden > 0 {
-		r.lines = append(r.lines, fmt.Sprintf("  %s and %s (--all shows them)", r.symbol("…", "..."), countText(hidden, "more node")))
+		r.lines = append(r.lines, fmt.Sprintf("  %s and %s (--all shows them)", r.symbol("…", "..."),
+			countText(hidden, "more node")))
 	}
 }
 
@@ -227,7 +245,7 @@ func (r *renderer) placement(p explain.Placement) {
 	}
 }
 
-// rejection tells why the kubelet did not run the pod, and what the scheduler does about it.
+// rejection prints why the kubelet rejected the pod, and what the scheduler does about it.
 func (r *renderer) rejection(j explain.Rejection) {
 	text := fmt.Sprintf("by the kubelet of node %s: %s", j.Node, j.Reason)
 	if j.Message != "" {
@@ -235,11 +253,12 @@ func (r *renderer) rejection(j explain.Rejection) {
 	}
 	r.line(r.symbol("✗", "x")+" rejected", "%s", text)
 	if j.BackoffSeconds > 0 {
-		r.line("", "no pod of this shape is placed on that node for another %s", age(time.Duration(j.BackoffSeconds)*time.Second))
+		r.line("", "no pod of this shape is placed on that node for another %s",
+			age(time.Duration(j.BackoffSeconds)*time.Second))
 	}
 }
 
-// kubelet tells what the node's kubelet was predicted to give the pod's containers, and what it gave.
+// kubelet prints the predicted and the actual allocations of the node's kubelet to the pod's containers.
 func (r *renderer) kubelet(p explain.Placement) {
 	if p.Predicted == nil && p.Actual == nil {
 		return

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,12 +22,12 @@ func NewRoot(name string, streams genericiooptions.IOStreams, others ...*cobra.C
 	}
 	root := &cobra.Command{
 		Use:           "tenon",
-		Short:         "Place pods on CPUs, NUMA nodes and cores, and see why they are where they are",
+		Short:         "Show and explain the placement of pods on CPUs",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          unknownVerb,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
-		Version:       version(),
+		Version:       builtFrom().Tenon,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: display},
 	}
 	root.Flags().Bool("version", false, "print the version")
@@ -40,19 +39,15 @@ func NewRoot(name string, streams genericiooptions.IOStreams, others ...*cobra.C
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
-	for _, verb := range []*cobra.Command{NewExplain(flags, streams), NewTopology(flags, streams), NewTop(flags, streams), NewDoctor(flags, streams)} {
+	for _, verb := range []*cobra.Command{
+		NewExplain(flags, streams), NewTopology(flags, streams),
+		NewTop(flags, streams), NewDoctor(flags, streams),
+	} {
 		addVerb(root, verb, flags, display)
 	}
+	root.AddCommand(newVersion(streams))
 	root.AddCommand(others...)
 	return root
-}
-
-// version is what the module system stamped; go install needs no further flags for it.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 func unknownVerb(c *cobra.Command, args []string) error {
@@ -60,14 +55,15 @@ func unknownVerb(c *cobra.Command, args []string) error {
 		return nil
 	}
 	text := fmt.Sprintf("unknown verb %q", args[0])
-	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		text += fmt.Sprintf(", did you mean %q?", near[0])
+	if known := c.SuggestionsFor(args[0]); len(known) > 0 {
+		text += fmt.Sprintf(", did you mean %q?", known[0])
 	}
 	return usagef("%s (%s --help lists the verbs)", text, c.DisplayName())
 }
 
 // Run executes root and returns the process's exit code: 0 done or answered, 1 unexpected error, 2 bad usage or input,
-// 3 negative answer with --exit-code, 4 unreachable or forbidden, 5 a check of doctor fails, 130 interrupted. Errors are printed to errOut.
+// 3 negative answer with --exit-code, 4 unreachable or forbidden, 5 a check of doctor fails, 130 interrupted. Errors
+// are printed to errOut.
 func Run(ctx context.Context, root *cobra.Command, args []string, errOut io.Writer) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -20,20 +20,20 @@ import (
 
 // NewTop returns the verb top.
 func NewTop(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
-	var format string
+	var list listFlags
 	c := &cobra.Command{
 		Use:   "top [node | numa]",
-		Short: "Show what is allocated and free, and the largest pod that would still get exclusive CPUs",
-		Long: `Show what is allocated and free, and the largest pod that would still get exclusive CPUs.
+		Short: "Show allocated and free CPUs by node or NUMA node",
+		Long: `Show allocated and free CPUs, and the largest pod that would still get exclusive CPUs.
 
-REQ is what all pods request. LSE and LSR are CPUs that pods hold exclusively, PINNED those that a static kubelet gave
-away; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that new
+REQ is the sum of all requests. LSE and LSR are CPUs that pods hold exclusively, PINNED those that a static kubelet
+allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that new
 exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one NUMA node.`,
 		Example: `  # a row for each node
   tenon top
 
-  # a row for each NUMA node
-  tenon top numa
+  # a row for each NUMA node of the nodes with a label, until Ctrl-C
+  tenon top numa -l pool=latency -w
 
   # for programs
   tenon top node -o json`,
@@ -43,21 +43,23 @@ exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on on
 			if err != nil {
 				return err
 			}
-			if err := checkFormat(format); err != nil {
+			if err := list.check(""); err != nil {
 				return err
 			}
 			cl, err := connect(flags)
 			if err != nil {
 				return err
 			}
-			a, err := cl.load(c.Context(), "")
-			if err != nil {
-				return err
-			}
-			return printTop(streams.Out, a, what, format)
+			return repeat(c.Context(), list.watch, watchInterval, streams.Out, func(w io.Writer) error {
+				a, err := cl.load(c.Context(), "", list.selector)
+				if err != nil {
+					return err
+				}
+				return printTop(w, a, what, list.format, list.width(streams.Out))
+			})
 		},
 	}
-	c.Flags().StringVarP(&format, "output", "o", "table", "table, json or yaml")
+	list.add(c, "nodes")
 	return c
 }
 
@@ -77,19 +79,21 @@ func topSubject(args []string) (string, error) {
 	return "", usagef("cannot show %q%s: use node or numa", args[0], suggest(args[0], []string{"node", "numa"}))
 }
 
-func printTop(out io.Writer, a *account, what, format string) error {
+func printTop(out io.Writer, a *account, what, format string, width int) error {
 	if what == "numa" {
 		rows := []numaLoad{}
 		for _, n := range a.nodes {
 			rows = append(rows, numaLoads(a.view(n.Name), n.Name)...)
 		}
-		return printAnswer(out, format, newList("NUMATopList", rows), func(w io.Writer) error { return numaTable(w, rows) })
+		return printAnswer(out, format, newList("NUMATopList", rows),
+			func(w io.Writer) error { return numaTable(w, rows, width) })
 	}
 	rows := []nodeLoad{}
 	for _, n := range a.nodes {
 		rows = append(rows, loadOf(a, n))
 	}
-	return printAnswer(out, format, newList("NodeTopList", rows), func(w io.Writer) error { return nodeTable(w, rows) })
+	return printAnswer(out, format, newList("NodeTopList", rows),
+		func(w io.Writer) error { return nodeTable(w, rows, width) })
 }
 
 // nodeLoad is the CPU account of one node. Quantities are canonical strings.
@@ -164,16 +168,22 @@ func milliText(milli int64) string {
 	return resource.NewMilliQuantity(milli, resource.DecimalSI).String()
 }
 
-func nodeTable(w io.Writer, rows []nodeLoad) error {
-	t := columns{width: terminalWidth(w), right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true}}
+func nodeTable(w io.Writer, rows []nodeLoad, width int) error {
+	t := columns{width: width, right: map[int]bool{
+		1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true,
+		8: true, 9: true, 10: true, 11: true,
+	}}
 	t.add("NODE", "CPU", "REQ", "PODS", "LSE", "LSR", "PINNED", "LS", "BE", "POOL", "FREE", "FIT", "FIT/NUMA")
 	for _, r := range rows {
 		if r.Fault != "" {
-			t.add(r.Node, r.Allocatable, r.Requested, strconv.Itoa(r.Pods), "-", "-", "-", r.LS, r.BE, "-", "-", "-", r.Fault)
+			t.add(r.Node, r.Allocatable, r.Requested, strconv.Itoa(r.Pods), "-", "-", "-", r.LS, r.BE, "-", "-", "-",
+				r.Fault)
 			continue
 		}
-		t.add(r.Node, r.Allocatable, r.Requested, strconv.Itoa(r.Pods), strconv.Itoa(r.LSE), strconv.Itoa(r.LSR), strconv.Itoa(r.Kubelet),
-			r.LS, r.BE, strconv.Itoa(r.SharedPool), strconv.Itoa(r.Free), strconv.Itoa(r.LargestFit), strconv.Itoa(r.LargestOnOneNUMANode))
+		t.add(r.Node, r.Allocatable, r.Requested, strconv.Itoa(r.Pods), strconv.Itoa(r.LSE), strconv.Itoa(r.LSR),
+			strconv.Itoa(r.Kubelet),
+			r.LS, r.BE, strconv.Itoa(r.SharedPool), strconv.Itoa(r.Free), strconv.Itoa(r.LargestFit),
+			strconv.Itoa(r.LargestOnOneNUMANode))
 	}
 	return t.write(w)
 }
@@ -208,7 +218,7 @@ func numaLoads(v *ledger.View, node string) []numaLoad {
 		out = append(out, numaLoad{
 			Node: node, NUMA: m.NUMAID(n), Socket: m.SocketID(s.Socket), CPUs: cpus.Len(),
 			LSE: lse.CountIn(&cpus), LSR: lsr.CountIn(&cpus), Kubelet: kubelet.CountIn(&cpus),
-			SharedPool: s.PoolCPUs, Committed: milliText(int64(s.PoolCPUs)*1000 - s.PoolMilli),
+			SharedPool: s.PoolCPUs, Committed: milliText(s.Promised),
 			Free: s.Free, FreeCores: wholeCores(v, n),
 		})
 	}
@@ -235,12 +245,17 @@ func wholeCores(v *ledger.View, n topo.NUMA) int {
 	return count
 }
 
-func numaTable(w io.Writer, rows []numaLoad) error {
-	t := columns{width: terminalWidth(w), right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
+func numaTable(w io.Writer, rows []numaLoad, width int) error {
+	t := columns{width: width, right: map[int]bool{
+		1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true,
+		8: true, 9: true, 10: true,
+	}}
 	t.add("NODE", "NUMA", "SOCKET", "CPUS", "LSE", "LSR", "PINNED", "POOL", "COMMITTED", "FREE", "FREE CORES")
 	for _, r := range rows {
-		t.add(r.Node, strconv.Itoa(r.NUMA), strconv.Itoa(r.Socket), strconv.Itoa(r.CPUs), strconv.Itoa(r.LSE), strconv.Itoa(r.LSR),
-			strconv.Itoa(r.Kubelet), strconv.Itoa(r.SharedPool), r.Committed, strconv.Itoa(r.Free), strconv.Itoa(r.FreeCores))
+		t.add(r.Node, strconv.Itoa(r.NUMA), strconv.Itoa(r.Socket), strconv.Itoa(r.CPUs), strconv.Itoa(r.LSE),
+			strconv.Itoa(r.LSR),
+			strconv.Itoa(r.Kubelet), strconv.Itoa(r.SharedPool), r.Committed, strconv.Itoa(r.Free),
+			strconv.Itoa(r.FreeCores))
 	}
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "no node has a CPU topology")

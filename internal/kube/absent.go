@@ -42,7 +42,9 @@ func (a *absence) rest() (watch.Interface, error) {
 
 // pages lists a resource page by page, so that each object can be trimmed before the next page is read, and returns the
 // version of the last one.
-func pages(ctx context.Context, r dynamic.ResourceInterface, options metav1.ListOptions, each func(*unstructured.Unstructured)) (version string, err error) {
+func pages(ctx context.Context, r dynamic.ResourceInterface, options metav1.ListOptions,
+	each func(*unstructured.Unstructured),
+) (version string, err error) {
 	// Pages need a consistent read: resource version "0" would come whole from the server's cache.
 	options.Limit, options.ResourceVersion, options.ResourceVersionMatch = topologyPage, "", ""
 	for {

@@ -21,8 +21,9 @@ type Difference struct {
 // when it is still there some time later. A pod without node that has an entry is about to be bound: that is none.
 func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	type claim struct {
-		node  string
-		entry ledger.Entry
+		node     string
+		entry    ledger.Entry
+		concerns bool // else it holds only what its resource-status said once
 	}
 	wanted := make(map[string]claim, len(pods))
 	pending := map[string]bool{}
@@ -32,8 +33,8 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 			pending[string(p.UID)] = true
 			continue
 		}
-		if e, concerns := convert.EntryUnder(exclusive, p); concerns {
-			wanted[e.UID] = claim{p.Spec.NodeName, e}
+		if e, concerns := convert.EntryUnder(exclusive, p); e.UID != "" {
+			wanted[e.UID] = claim{p.Spec.NodeName, e, concerns}
 		}
 	}
 	var found []Difference
@@ -44,7 +45,7 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 				continue
 			}
 			want, ok := wanted[e.UID]
-			if ok && want.node == node && want.entry.Equal(e) {
+			if ok && want.node == node && convert.Keeping(want.entry, e).Equal(e) {
 				delete(wanted, e.UID)
 			} else if !pending[e.UID] {
 				found = append(found, Difference{node, e.UID})
@@ -54,10 +55,24 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 		return true
 	})
 	for uid, missing := range wanted {
-		found = append(found, Difference{missing.node, uid})
+		if missing.concerns {
+			found = append(found, Difference{missing.node, uid})
+		}
 	}
 	slices.SortFunc(found, func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.UID, b.UID))
 	})
 	return found
+}
+
+// Repair makes the accounts agree with pods, which Differences was given, about the pod of a difference.
+func (s *Store) Repair(d Difference, pods []*corev1.Pod) {
+	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return string(p.UID) == d.UID })
+	if i < 0 || pods[i].Spec.NodeName != d.Node {
+		s.change(d.Node, func(r *record) { r.remove(d.UID) })
+		s.holders.CompareAndDelete(d.UID, d.Node)
+	}
+	if i >= 0 {
+		s.PutPod(pods[i])
+	}
 }

@@ -22,12 +22,24 @@ func TestDifferencesBetweenAccountsAndPods(t *testing.T) {
 		put, seen []*corev1.Pod
 		want      []kube.Difference
 	}{
-		"equal":                              {put: []*corev1.Pod{held, other}, seen: []*corev1.Pod{other, held}},
-		"a pod that ended holds nothing":     {put: []*corev1.Pod{held}, seen: []*corev1.Pod{held, terminal}},
-		"a pod that the account never heard": {put: []*corev1.Pod{held}, seen: []*corev1.Pod{held, other}, want: []kube.Difference{{Node: "n2", UID: string(other.UID)}}},
-		"a pod that is gone and still held":  {put: []*corev1.Pod{held, other}, seen: []*corev1.Pod{other}, want: []kube.Difference{{Node: "n1", UID: string(held.UID)}}},
-		"a pod held on another node":         {put: []*corev1.Pod{held}, seen: []*corev1.Pod{moved}, want: []kube.Difference{{Node: "n1", UID: string(held.UID)}}},
-		"a pod held with other CPUs":         {put: []*corev1.Pod{held}, seen: []*corev1.Pod{changed}, want: []kube.Difference{{Node: "n1", UID: string(held.UID)}}},
+		"equal":                          {put: []*corev1.Pod{held, other}, seen: []*corev1.Pod{other, held}},
+		"a pod that ended holds nothing": {put: []*corev1.Pod{held}, seen: []*corev1.Pod{held, terminal}},
+		"a pod that the account never heard": {
+			put: []*corev1.Pod{held}, seen: []*corev1.Pod{held, other},
+			want: []kube.Difference{{Node: "n2", UID: string(other.UID)}},
+		},
+		"a pod that is gone and still held": {
+			put: []*corev1.Pod{held, other}, seen: []*corev1.Pod{other},
+			want: []kube.Difference{{Node: "n1", UID: string(held.UID)}},
+		},
+		"a pod held on another node": {
+			put: []*corev1.Pod{held}, seen: []*corev1.Pod{moved},
+			want: []kube.Difference{{Node: "n1", UID: string(held.UID)}},
+		},
+		"a pod held with other CPUs": {
+			put: []*corev1.Pod{held}, seen: []*corev1.Pod{changed},
+			want: []kube.Difference{{Node: "n1", UID: string(held.UID)}},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -36,14 +48,21 @@ func TestDifferencesBetweenAccountsAndPods(t *testing.T) {
 			for _, p := range c.put {
 				s.PutPod(p)
 			}
-			if diff := cmp.Diff(c.want, s.Differences(c.seen)); diff != "" {
+			found := s.Differences(c.seen)
+			if diff := cmp.Diff(c.want, found); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			for _, d := range found {
+				s.Repair(d, c.seen)
+			}
+			if left := s.Differences(c.seen); len(left) != 0 {
+				t.Errorf("%v are left after the repair", left)
 			}
 		})
 	}
 }
 
-func TestAReservationOnItsWayIsNoDifference(t *testing.T) {
+func TestReservationInFlightIsNotADifference(t *testing.T) {
 	t.Parallel()
 	s := kube.NewStore()
 	s.PutNode(node("n", nil))
@@ -55,7 +74,12 @@ func TestAReservationOnItsWayIsNoDifference(t *testing.T) {
 	if got := s.Differences([]*corev1.Pod{pending}); len(got) != 0 {
 		t.Errorf("got %v, want none", got)
 	}
-	if got := s.Differences(nil); len(got) != 1 {
-		t.Errorf("got %v, want the reservation of a pod that is gone", got)
+	got := s.Differences(nil)
+	if len(got) != 1 {
+		t.Fatalf("got %v, want the reservation of a pod that is gone", got)
+	}
+	s.Repair(got[0], nil)
+	if _, _, held := s.Holder(string(pending.UID)); held || len(s.Differences(nil)) != 0 {
+		t.Error("the reservation of a pod that is gone is left after the repair")
 	}
 }

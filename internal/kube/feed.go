@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -21,7 +22,7 @@ func (s *Store) Watch(nodes, pods, topologies cache.SharedIndexInformer) (hasSyn
 		if feed.informer == nil {
 			continue
 		}
-		r, err := feed.informer.AddEventHandler(feed.handler)
+		r, err := ByUID(feed.informer).AddEventHandler(feed.handler)
 		if err != nil {
 			return nil, fmt.Errorf("feed the store: %w", err)
 		}
@@ -74,19 +75,67 @@ func handler[T any](put, remove func(T)) cache.ResourceEventHandler {
 	}
 }
 
-// First returns the informer seen through a window: handlers that are added to it get each event after first had it.
+// First returns the informer with a handler in front: handlers that are added to it get each event after first had it.
 // A consumer that acts on an event (a scheduling queue that wakes pods) then never sees the store behind it.
 func First(first cache.ResourceEventHandler, i cache.SharedIndexInformer) cache.SharedIndexInformer {
-	return &ordered{SharedIndexInformer: i, first: first}
+	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler { return inOrder{first, h} }}
 }
 
-type ordered struct {
+// ByUID returns the informer with namesakes kept apart: when an object was deleted and recreated in a gap of the watch,
+// the informer delivers one update from the old object to the new one; handlers get a deletion and an addition.
+func ByUID(i cache.SharedIndexInformer) cache.SharedIndexInformer {
+	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler { return byUID{h} }}
+}
+
+// Mapped returns the informer with each object as f makes it. What listers return stays as it is.
+func Mapped[T any](i cache.SharedIndexInformer, f func(T) T) cache.SharedIndexInformer {
+	apply := func(obj any) any {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			if last, ok := gone.Obj.(T); ok {
+				gone.Obj = f(last)
+			}
+			return gone
+		}
+		if o, ok := obj.(T); ok {
+			return f(o)
+		}
+		return obj
+	}
+	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler { return mapped{h, apply} }}
+}
+
+type mapped struct {
+	cache.ResourceEventHandler
+	apply func(any) any
+}
+
+func (m mapped) OnAdd(obj any, initial bool) { m.ResourceEventHandler.OnAdd(m.apply(obj), initial) }
+
+func (m mapped) OnUpdate(old, obj any) { m.ResourceEventHandler.OnUpdate(m.apply(old), m.apply(obj)) }
+
+func (m mapped) OnDelete(obj any) { m.ResourceEventHandler.OnDelete(m.apply(obj)) }
+
+// through adds handlers to an informer as wrap makes them.
+type through struct {
 	cache.SharedIndexInformer
-	first cache.ResourceEventHandler
+	wrap func(cache.ResourceEventHandler) cache.ResourceEventHandler
 }
 
-func (o *ordered) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return o.SharedIndexInformer.AddEventHandler(inOrder{o.first, h})
+func (t *through) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return t.SharedIndexInformer.AddEventHandler(t.wrap(h))
+}
+
+type byUID struct{ cache.ResourceEventHandler }
+
+func (h byUID) OnUpdate(old, obj any) {
+	was, errWas := meta.Accessor(old)
+	is, errIs := meta.Accessor(obj)
+	if errWas == nil && errIs == nil && was.GetUID() != is.GetUID() {
+		h.OnDelete(old)
+		h.OnAdd(obj, false)
+		return
+	}
+	h.ResourceEventHandler.OnUpdate(old, obj)
 }
 
 type inOrder [2]cache.ResourceEventHandler

@@ -18,9 +18,11 @@ import (
 )
 
 // NewNumatopologyInformer returns an informer of Volcano's Numatopologies. Its cache holds *nodeinfo.Numatopology with
-// name and spec. As with topologies, a cluster without the resource looks like one without objects until it is installed.
+// name and spec. As with topologies, a cluster without the resource looks like one without objects until it is
+// installed.
 func NewNumatopologyInformer(client dynamic.Interface) cache.SharedIndexInformer {
-	return cache.NewSharedIndexInformer(&numatopologySource{client: client}, &nodeinfo.Numatopology{}, 0, cache.Indexers{})
+	return cache.NewSharedIndexInformer(&numatopologySource{client: client}, &nodeinfo.Numatopology{}, 0,
+		cache.Indexers{})
 }
 
 // numatopologySource lists and watches Numatopologies. Equal machines share one map of CPUs: the map of 256 CPUs is
@@ -52,9 +54,10 @@ func (s *numatopologySource) ListWithContext(ctx context.Context, options metav1
 	all := &nodeinfo.NumatopologyList{}
 	s.forget()
 	var err error
-	all.ResourceVersion, err = pages(ctx, s.client.Resource(nodeinfo.Resource()), options, func(u *unstructured.Unstructured) {
-		all.Items = append(all.Items, *s.read(u))
-	})
+	all.ResourceVersion, err = pages(ctx, s.client.Resource(nodeinfo.Resource()), options,
+		func(u *unstructured.Unstructured) {
+			all.Items = append(all.Items, *s.read(u))
+		})
 	if apierrors.IsNotFound(err) {
 		s.begin()
 		return &nodeinfo.NumatopologyList{}, nil
@@ -64,7 +67,9 @@ func (s *numatopologySource) ListWithContext(ctx context.Context, options metav1
 }
 
 // WatchWithContext watches from where a list ended.
-func (s *numatopologySource) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+func (s *numatopologySource) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface,
+	error,
+) {
 	if s.holds() {
 		return s.rest()
 	}
@@ -102,8 +107,8 @@ func (s *numatopologySource) share(cpus map[string]nodeinfo.CPUInfo) map[string]
 }
 
 // ReadNumatopology takes from u what is read of a Numatopology, field by field, so that one odd object cannot hide the
-// others. What does not fit its type is left out; of a machine, or of its free CPUs, nothing may be left out, so that then
-// the object has no CPUs, which whoever reads facts tells.
+// others. What does not fit its type is left out; of a machine, or of its free CPUs, nothing may be left out, so that
+// then the object has no CPUs, which is reported when facts are read.
 func ReadNumatopology(u *unstructured.Unstructured) *nodeinfo.Numatopology {
 	n := &nodeinfo.Numatopology{ObjectMeta: metav1.ObjectMeta{
 		Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(),

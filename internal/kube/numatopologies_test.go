@@ -48,7 +48,8 @@ func TestNumatopologyCacheKeepsTheSpecAndSharesMachines(t *testing.T) {
 	a, _, _ := i.GetStore().GetByKey("a")
 	b, _, _ := i.GetStore().GetByKey("b")
 	x, y := a.(*nodeinfo.Numatopology), b.(*nodeinfo.Numatopology)
-	if len(x.Annotations) != 0 || len(x.Spec.CPUDetail) != 8 || x.Spec.Policies[nodeinfo.CPUManagerPolicy] != "static" || y.Spec.NumaResMap["cpu"].Allocatable != "4-7" {
+	if len(x.Annotations) != 0 || len(x.Spec.CPUDetail) != 8 ||
+		x.Spec.Policies[nodeinfo.CPUManagerPolicy] != "static" || y.Spec.NumaResMap["cpu"].Allocatable != "4-7" {
 		t.Errorf("got %+v, want the spec and no annotation", x)
 	}
 	x.Spec.CPUDetail["probe"] = nodeinfo.CPUInfo{}
@@ -92,19 +93,20 @@ func TestNumatopologyStandsInForAReport(t *testing.T) {
 	s := kube.NewStore()
 	s.PutNode(node("n", nil))
 	if got := s.View("n").Facts(); got.Machine != nil || got.Fault.Code != why.TopologyMissing {
-		t.Fatalf("facts of a node that nobody speaks of: %+v", got)
+		t.Fatalf("facts of an unknown node: %+v", got)
 	}
 	n := kube.ReadNumatopology(exported("n", "0-5"))
 	s.PutNumatopology(n)
 	v := s.View("n")
-	if f := v.Facts(); f.Machine == nil || !f.Imported || f.Mode != ledger.Follow || f.Topology != ledger.Restricted || f.Unclaimed.Len() != 2 {
+	if f := v.Facts(); f.Machine == nil || !f.Imported || f.Mode != ledger.Follow || f.Topology != ledger.Restricted ||
+		f.Unclaimed.Len() != 2 {
 		t.Fatalf("facts from an exporter: %+v", f)
 	}
 	if !s.AnyStaticKubelet() {
 		t.Error("the cluster's counters miss the node")
 	}
 	if s.AnyConstrained() {
-		t.Error("nobody confines pods of the shared pool on a node whose kubelet chooses, and it is counted as if")
+		t.Error("a node whose kubelet chooses, which does not confine shared pods, is counted as constrained")
 	}
 	again := n.DeepCopy()
 	again.Annotations = map[string]string{"timestamp": "2"}
@@ -129,17 +131,23 @@ func TestNumatopologyStandsInForAReport(t *testing.T) {
 func TestOddNumatopologiesHaveNoCPUs(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(spec map[string]any){
-		"a NUMA node in words":       func(s map[string]any) { s["cpuDetail"].(map[string]any)["3"] = map[string]any{"numa": "one"} },
-		"CPUs in a list":             func(s map[string]any) { s["cpuDetail"] = []any{} },
-		"free CPUs that are numbers": func(s map[string]any) { s["numares"] = map[string]any{"cpu": map[string]any{"allocatable": int64(3)}} },
+		"a NUMA node in words": func(s map[string]any) {
+			s["cpuDetail"].(map[string]any)["3"] = map[string]any{"numa": "one"}
+		},
+		"CPUs in a list": func(s map[string]any) { s["cpuDetail"] = []any{} },
+		"free CPUs that are numbers": func(s map[string]any) {
+			s["numares"] = map[string]any{"cpu": map[string]any{"allocatable": int64(3)}}
+		},
 	} {
 		odd := exported("n", "0-7")
 		change(odd.Object["spec"].(map[string]any))
 		s := kube.NewStore()
 		s.PutNumatopology(kube.ReadNumatopology(odd))
 		known, _ := s.Node("n")
-		if f := known.View.Facts(); f.Machine != nil || f.Fault.Code != why.InvalidTopology || len(known.Problems) != 1 {
-			t.Errorf("%s: machine %v, fault %s, problems %v; want no machine, %s and one problem", name, f.Machine, f.Fault.Code, known.Problems, why.InvalidTopology)
+		if f := known.View.Facts(); f.Machine != nil || f.Fault.Code != why.InvalidTopology ||
+			len(known.Problems) != 1 {
+			t.Errorf("%s: machine %v, fault %s, problems %v; want no machine, %s and one problem", name, f.Machine,
+				f.Fault.Code, known.Problems, why.InvalidTopology)
 		}
 	}
 	odd := exported("n", "0-7")
@@ -147,7 +155,8 @@ func TestOddNumatopologiesHaveNoCPUs(t *testing.T) {
 	if n := kube.ReadNumatopology(odd); len(n.Spec.CPUDetail) != 8 || n.Spec.Policies != nil {
 		t.Errorf("odd policies: got %+v, want them left out and the machine kept", n.Spec)
 	}
-	if n := kube.ReadNumatopology(&unstructured.Unstructured{Object: map[string]any{"spec": "none"}}); n.Spec.CPUDetail != nil {
+	if n := kube.ReadNumatopology(
+		&unstructured.Unstructured{Object: map[string]any{"spec": "none"}}); n.Spec.CPUDetail != nil {
 		t.Errorf("a spec that is none: %+v", n.Spec)
 	}
 }

@@ -14,30 +14,31 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Listener is told what becomes of predictions. Its functions are called outside of the store's locks, from whoever feeds
-// the store; they must not block.
+// Listener is notified of the outcome of predictions. Its functions are called without the store's locks, from the
+// goroutine that updates the store; they must not block.
 type Listener struct {
 	// Confirmed: a node has reported what a pod has, for the first time since the store is complete.
 	Confirmed func(node string, c ledger.Confirmation)
-	// Left: a pod has no entry any more, because it is gone, has ended, or takes nothing on its node that is accounted for.
+	// Left: a pod has no entry any more, because it is gone, has ended, or takes nothing on its node that is accounted
+	// for.
 	Left func(node string, e ledger.Entry)
 }
 
-// Tell makes l the store's listener, in place of any other.
-func (s *Store) Tell(l Listener) { s.told.Store(&l) }
+// SetListener makes l the store's listener, in place of any other.
+func (s *Store) SetListener(l Listener) { s.listener.Store(&l) }
 
-func (s *Store) tellConfirmed(node string, news []ledger.Confirmation) {
-	l := s.told.Load()
+func (s *Store) notifyConfirmed(node string, news []ledger.Confirmation) {
+	l := s.listener.Load()
 	if l == nil || !s.IsSynced() {
-		return // what was there before us was told before
+		return // a former leader was notified of what was there before
 	}
 	for _, c := range news {
 		l.Confirmed(node, c)
 	}
 }
 
-func (s *Store) tellLeft(node string, e *ledger.Entry) {
-	if l := s.told.Load(); l != nil && e != nil {
+func (s *Store) notifyLeft(node string, e *ledger.Entry) {
+	if l := s.listener.Load(); l != nil && e != nil {
 		l.Left(node, *e)
 	}
 }
@@ -45,8 +46,8 @@ func (s *Store) tellLeft(node string, e *ledger.Entry) {
 // heldPrefix marks entries of no pod. No UID of a pod has a slash.
 const heldPrefix = "rejected/"
 
-// Hold keeps what a pod that its kubelet rejected was predicted to get, until Release: the kubelet may have booked it and
-// gives it back later than it says no.
+// Hold keeps what a pod that its kubelet rejected was predicted to get, until Release: the kubelet may have booked it
+// and gives it back later than it says no.
 func (s *Store) Hold(node string, e ledger.Entry) {
 	if e.Guest == nil {
 		return
@@ -78,8 +79,8 @@ func (s *Store) Holder(uid string) (node string, e ledger.Entry, found bool) {
 	return node, e, found
 }
 
-// NewRejectionInformer returns an informer of pods that have failed. The scheduler's own pods are those that have not, so
-// it never sees why one did. Of pods that no kubelet rejected only the name is kept.
+// NewRejectionInformer returns an informer of pods that have failed. The scheduler's own pods are those that have not,
+// so it never sees why one did. Of pods that no kubelet rejected only the name is kept.
 func NewRejectionInformer(client kubernetes.Interface) cache.SharedIndexInformer {
 	failed := fields.OneTermEqualSelector("status.phase", string(corev1.PodFailed)).String()
 	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{},

@@ -17,12 +17,15 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 const restricted = `{"cpu":{"policy":"static","reserved":"0"},"topology":{"policy":"restricted"}}`
 
-// kubeletOf is the topology of a node whose kubelet is told; pods is what its report says.
-func kubeletOf(tb testing.TB, node string, m *topo.Machine, settings, mode string, gen int, pods ...string) *v1alpha2.NodeResourceTopology {
+// kubeletOf is the topology of a node with the settings of its kubelet; pods are those of its report.
+func kubeletOf(tb testing.TB, node string, m *topo.Machine, settings, mode string, gen int,
+	pods ...string,
+) *v1alpha2.NodeResourceTopology {
 	t := topology(tb, node, m)
 	t.Annotations[annotation.KubeletKey], t.Annotations[annotation.TopologyMode] = settings, mode
 	t.Annotations[annotation.ReportKey] = fmt.Sprintf(`{"gen":%d}`, gen)
@@ -43,15 +46,17 @@ func following(name, on string, gen int, cpus string) *corev1.Pod {
 	p := pod(name, on, 2, "")
 	p.Labels = nil
 	if cpus != "" {
-		p.Annotations[annotation.PredictedPlacementKey] = fmt.Sprintf(`{"model":"1.36","gen":%d,"containers":{"":{"cpus":%q}}}`, gen, cpus)
+		p.Annotations[annotation.PredictedPlacementKey] = fmt.Sprintf(
+			`{"model":"1.36","gen":%d,"containers":{"":{"cpus":%q}}}`, gen, cpus)
 	}
 	return p
 }
 
 func staysOf(v *ledger.View) []string {
 	var out []string
-	for s := range v.Stays() {
-		out = append(out, fmt.Sprintf("%s %s %v %s", s.Entry.UID, s.Source, s.Refused, fmt.Sprint(ledger.HeldOf(v.Machine(), s.Placement))))
+	for s := range v.Assignments() {
+		out = append(out, fmt.Sprintf("%s %s %v %s", s.Entry.UID, s.Source, s.Refused,
+			fmt.Sprint(ledger.HeldOf(v.Machine(), s.Placement))))
 	}
 	return out
 }
@@ -78,7 +83,10 @@ func TestLiveKubeletsEqualARebuild(t *testing.T) {
 			case 2, 3, 4:
 				key = "topology/" + name
 				m := rapid.SampledFrom([]*topo.Machine{big, big, small}).Draw(rt, "machine")
-				settings := rapid.SampledFrom([]string{restricted, restricted, `{}`, `{"cpu":{"policy":"static"},"topology":{"policy":"best-effort"}}`}).Draw(rt, "kubelet")
+				settings := rapid.SampledFrom([]string{
+					restricted, restricted, `{}`,
+					`{"cpu":{"policy":"static"},"topology":{"policy":"best-effort"}}`,
+				}).Draw(rt, "kubelet")
 				mode := rapid.SampledFrom([]string{"Follow", "Own"}).Draw(rt, "mode")
 				gen := rapid.IntRange(1, 3).Draw(rt, "gen")
 				var pods []string
@@ -92,7 +100,8 @@ func TestLiveKubeletsEqualARebuild(t *testing.T) {
 				key, event = "pod/"+uid, func(s *kube.Store) { s.RemovePod(pod(uid, "", 2, "")) }
 			default:
 				key = "pod/" + uid
-				gen, cpus := rapid.IntRange(0, 3).Draw(rt, "gen"), rapid.SampledFrom([]string{"", "1,9", "2,10", "40"}).Draw(rt, "predicted")
+				gen, cpus := rapid.IntRange(0, 3).Draw(rt, "gen"),
+					rapid.SampledFrom([]string{"", "1,9", "2,10", "40"}).Draw(rt, "predicted")
 				event = func(s *kube.Store) { s.PutPod(following(uid, name, gen, cpus)) }
 			}
 			world[key] = event
@@ -110,52 +119,54 @@ func TestLiveKubeletsEqualARebuild(t *testing.T) {
 			if !a.Equal(b) {
 				rt.Fatalf("account of %s (-rebuilt +live):\n%s", name, cmp.Diff(staysOf(a), staysOf(b)))
 			}
-			for s := range b.Stays() {
+			for s := range b.Assignments() {
 				seen[s.Source.String()] = true
 			}
 		}
-		if rebuilt.AnyStaticKubelet() != live.AnyStaticKubelet() || rebuilt.AnyDevices() != live.AnyDevices() || rebuilt.AnyMemoryManager() != live.AnyMemoryManager() {
+		if rebuilt.AnyStaticKubelet() != live.AnyStaticKubelet() || rebuilt.AnyDevices() != live.AnyDevices() ||
+			rebuilt.AnyMemoryManager() != live.AnyMemoryManager() {
 			rt.Fatal("the cluster-wide counters differ from a rebuild's")
 		}
 	})
-	for _, source := range []string{"reported", "predicted", "reckoned"} {
-		if drawn >= 100 && !seen[source] { // a short run draws too few to judge
+	for _, source := range []string{"reported", "predicted", "computed"} {
+		if drawn >= 100 && !seen[source] { // a short run draws too few
 			t.Errorf("never %s: the generator is too narrow", source)
 		}
 	}
 }
 
-func TestListenersAreToldOnceOfWhatBecameOfPredictions(t *testing.T) {
+func TestListenerIsNotifiedOnceOfEachOutcome(t *testing.T) {
 	t.Parallel()
 	s := kube.NewStore()
-	var told []string
-	s.Tell(kube.Listener{
+	var notified []string
+	s.SetListener(kube.Listener{
 		Confirmed: func(node string, c ledger.Confirmation) {
-			told = append(told, fmt.Sprintf("%s on %s differs %t", c.Entry.UID, node, c.Difference != 0))
+			notified = append(notified, fmt.Sprintf("%s on %s differs %t", c.Entry.UID, node, c.Difference != 0))
 		},
-		Left: func(node string, e ledger.Entry) { told = append(told, e.UID+" left "+node) },
+		Left: func(node string, e ledger.Entry) { notified = append(notified, e.UID+" left "+node) },
 	})
 	m := machine(t, 2, 4)
 	s.PutNode(versioned("n"))
 	s.PutTopology(kubeletOf(t, "n", m, restricted, "Follow", 1))
 	s.PutPod(following("before", "n", 1, "1,9"))
-	s.PutTopology(kubeletOf(t, "n", m, restricted, "Follow", 2, placed("before", "1,9"))) // told to a former leader
+	s.PutTopology(kubeletOf(t, "n", m, restricted, "Follow", 2, placed("before", "1,9"))) // for a former leader
 	s.MarkSynced()
 	s.PutPod(following("right", "n", 2, "2,10"))
 	s.PutPod(following("wrong", "n", 2, "3,11"))
 	s.PutPod(following("foreign", "n", 0, ""))
-	report := kubeletOf(t, "n", m, restricted, "Follow", 3, placed("before", "1,9"), placed("right", "2,10"), placed("wrong", "5,13"), placed("foreign", "6,14"))
+	report := kubeletOf(t, "n", m, restricted, "Follow", 3, placed("before", "1,9"), placed("right", "2,10"),
+		placed("wrong", "5,13"), placed("foreign", "6,14"))
 	s.PutTopology(report)
 	s.PutTopology(report)
 	s.RemovePod(following("right", "n", 2, ""))
 	plain := pod("plain", "", 2, "5-6")
-	plain.Spec.NodeName = "m" // whose kubelet nobody predicts
+	plain.Spec.NodeName = "m" // whose kubelet is not predicted
 	s.PutPod(plain)
 	s.RemovePod(plain)
 	s.RemovePod(pod("stranger", "m", 2, ""))
 	want := []string{"right on n differs false", "wrong on n differs true", "right left n", "plain left m"}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, notified); diff != "" {
+		t.Errorf("notified (-want +got):\n%s", diff)
 	}
 }
 
@@ -178,7 +189,7 @@ func TestWhatARejectedPodLeavesIsHeldUntilReleased(t *testing.T) {
 		t.Errorf("held: free CPUs %v, want %v", got, free)
 	}
 	if d := s.Differences(nil); d != nil {
-		t.Errorf("what is held is no contradiction: %v", d)
+		t.Errorf("what is held is not a contradiction: %v", d)
 	}
 	s.Release("n", "a")
 	s.Release("n", "a")
@@ -195,7 +206,8 @@ func TestRejectionInformerKeepsWhatIsNeeded(t *testing.T) {
 		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 		return p
 	}
-	informer := kube.NewRejectionInformer(fake.NewClientset(failed("rejected", "TopologyAffinityError"), failed("crashed", "Error"), failed("full", "OutOfcpu")))
+	informer := kube.NewRejectionInformer(fake.NewClientset(failed("rejected", "TopologyAffinityError"),
+		failed("crashed", "Error"), failed("full", "OutOfcpu")))
 	go informer.RunWithContext(t.Context())
 	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
 		t.Fatal("never synced")

@@ -11,6 +11,7 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // noFacts are the facts of a node of which nothing is known.
@@ -26,7 +27,21 @@ func sameNode(a, b *corev1.Node) bool {
 	}
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		a.Status.NodeInfo.Architecture == b.Status.NodeInfo.Architecture &&
-		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion
+		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion &&
+		sameMemoryTypes(a.Status.Capacity, b.Status.Capacity)
+}
+
+// sameMemoryTypes reports whether both lists name the same types of memory, in whatever amounts.
+func sameMemoryTypes(a, b corev1.ResourceList) bool {
+	within := func(a, b corev1.ResourceList) bool {
+		for name := range a {
+			if _, known := b[name]; !known && convert.IsMemory(name) {
+				return false
+			}
+		}
+		return true
+	}
+	return within(a, b) && within(b, a)
 }
 
 // SameTopology reports whether nothing that facts are read from differs.
@@ -34,11 +49,12 @@ func SameTopology(a, b *v1alpha2.NodeResourceTopology) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.TopologyPolicies, b.TopologyPolicies) && //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+	return maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.TopologyPolicies, b.TopologyPolicies) &&
 		slices.Equal(a.Attributes, b.Attributes) && sameZones(a.Zones, b.Zones)
 }
 
-// SameNumatopology reports whether nothing that facts are read from differs: the exporter's time stamp is no news.
+// SameNumatopology reports whether nothing that facts are read from differs: the exporter's time stamp is ignored.
 func SameNumatopology(a, b *nodeinfo.Numatopology) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -28,14 +28,18 @@ type Store struct {
 	reading sync.Mutex // guards known
 	known   convert.Known
 
-	static, constrained atomic.Int64 // nodes with a static kubelet; that constrain pods of the shared pool to NUMA nodes
+	// nodes with a static kubelet; that constrain pods of the shared pool to NUMA nodes
+	static, constrained atomic.Int64
 	// memory and devices count nodes whose kubelet is predicted and gives out memory of NUMA nodes, or devices.
 	memory, devices atomic.Int64
 
-	// told gets what the store learns about predictions; nil before Tell.
-	told atomic.Pointer[Listener]
+	// listener is notified of the outcome of predictions; nil before SetListener.
+	listener atomic.Pointer[Listener]
 
-	unknown *ledger.View // of a node that nobody has spoken of
+	// changed is called with each node whose account has a new view; nil before OnChange.
+	changed atomic.Pointer[func(node string)]
+
+	unknown *ledger.View // of an unknown node
 
 	syncOnce sync.Once
 	synced   chan struct{}
@@ -52,10 +56,31 @@ func (s *Store) Configure(args convert.Args) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sealed && args != s.args {
-		return fmt.Errorf("all profiles must give the plugin NodeNUMAResource equal arguments: got %+v after %+v", args, s.args)
+		return fmt.Errorf("all profiles must give the plugin NodeNUMAResource equal arguments: got %+v after %+v", args,
+			s.args)
 	}
 	s.args, s.sealed = args, true
 	return nil
+}
+
+// OnChange makes f learn of each node whose account has changed, after the change can be seen, in place of any other.
+// It is called outside of the store's locks and must not block.
+func (s *Store) OnChange(f func(node string)) { s.changed.Store(&f) }
+
+// Touch reports a node to OnChange's function whose account is the same, but is to be evaluated again.
+func (s *Store) Touch(node string) {
+	if changed := s.changed.Load(); changed != nil {
+		(*changed)(node)
+	}
+}
+
+// follow calls OnChange's function when f changes the account of a node.
+func (s *Store) follow(node string, r *record, f func()) {
+	before := r.view.Load()
+	f()
+	if r.view.Load() != before {
+		s.Touch(node)
+	}
 }
 
 // MarkSynced declares that every object which existed at start has been put.
@@ -75,7 +100,7 @@ func (s *Store) IsSynced() bool {
 }
 
 // View returns the account of a node without taking a lock. A node of which nothing is known has an empty account
-// without topology; Has tells the two apart.
+// without topology; Has distinguishes the two.
 func (s *Store) View(node string) *ledger.View {
 	if r, ok := s.nodes.Load(node); ok {
 		return r.(*record).view.Load()
@@ -142,7 +167,9 @@ func (s *Store) Commit(node string, o ledger.Offer) error {
 	if !ok {
 		return fmt.Errorf("node %s is gone: %w", node, ledger.ErrExpired)
 	}
-	if err := r.(*record).commit(o); err != nil {
+	var err error
+	s.follow(node, r.(*record), func() { err = r.(*record).commit(o) })
+	if err != nil {
 		return err
 	}
 	s.holders.Store(o.Entry.UID, node)
@@ -156,7 +183,9 @@ func (s *Store) Amend(node string, was, is ledger.Offer) error {
 	if !ok {
 		return fmt.Errorf("node %s is gone: %w", node, ledger.ErrExpired)
 	}
-	return r.(*record).amend(was, is)
+	var err error
+	s.follow(node, r.(*record), func() { err = r.(*record).amend(was, is) })
+	return err
 }
 
 // Revert takes back a committed offer. It does nothing when the offer is not held any more, or when the API server has
@@ -174,7 +203,7 @@ func (s *Store) PutNode(n *corev1.Node) {
 	s.create(n.Name, func(r *record) { r.setNode(s, n) })
 }
 
-// RemoveNode forgets the Node object. Its pods stay until they are removed.
+// RemoveNode forgets the Node object. Its pods are kept until they are removed.
 func (s *Store) RemoveNode(name string) {
 	s.change(name, func(r *record) { r.setNode(s, nil) })
 }
@@ -187,7 +216,7 @@ func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
 		r.setTopology(s, t)
 		news = r.ledger.View().Confirmations(before)
 	})
-	s.tellConfirmed(t.Name, news)
+	s.notifyConfirmed(t.Name, news)
 }
 
 // RemoveTopology forgets a NodeResourceTopology.
@@ -206,12 +235,16 @@ func (s *Store) RemoveNumatopology(name string) {
 }
 
 // PutPod records a pod. A pod without node, or in a terminal phase, holds nothing; a terminating pod holds what it has
-// until it is gone.
+// until it is gone, and so does a pod whose resource-status was removed or damaged while it runs.
 func (s *Store) PutPod(p *corev1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
 	}
 	entry, concerns := convert.EntryUnder(s.arguments().DefaultExclusive, p)
+	if node, was, held := s.Holder(entry.UID); held && node == p.Spec.NodeName {
+		entry = convert.Keeping(entry, was)
+		concerns = concerns || entry.Equal(was)
+	}
 	if !concerns {
 		s.RemovePod(p)
 		return
@@ -233,7 +266,7 @@ func (s *Store) RemovePod(p *corev1.Pod) {
 			}
 			r.remove(uid)
 		})
-		s.tellLeft(node.(string), left)
+		s.notifyLeft(node.(string), left)
 	}
 }
 
@@ -244,7 +277,9 @@ func (s *Store) create(node string, f func(*record)) {
 		if !ok {
 			r, _ = s.nodes.LoadOrStore(node, newRecord())
 		}
-		if r.(*record).update(f) {
+		updated := false
+		s.follow(node, r.(*record), func() { updated = r.(*record).update(f) })
+		if updated {
 			return
 		}
 	}
@@ -256,12 +291,14 @@ func (s *Store) change(node string, f func(*record)) {
 	if !ok {
 		return
 	}
-	r.(*record).update(func(r *record) {
-		f(r)
-		if r.isEmpty() {
-			r.dead = true
-			s.nodes.CompareAndDelete(node, r)
-		}
+	s.follow(node, r.(*record), func() {
+		r.(*record).update(func(r *record) {
+			f(r)
+			if r.isEmpty() {
+				r.dead = true
+				s.nodes.CompareAndDelete(node, r)
+			}
+		})
 	})
 }
 
@@ -273,7 +310,7 @@ func (s *Store) facts(sources convert.Sources) (ledger.Facts, []convert.Problem)
 	return s.known.Read(sources, args)
 }
 
-// arguments returns the arguments, which stay as they are from then on.
+// arguments returns the arguments, which must not change after the call.
 func (s *Store) arguments() convert.Args {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,7 +33,10 @@ func machine(tb testing.TB, numa, cores int) *topo.Machine {
 		for c := range cores {
 			core := n*cores + c
 			for thread := range 2 {
-				spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: core + thread*numa*cores, Core: core, L3: -1, Die: -1, NUMA: n})
+				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+					ID: core + thread*numa*cores, Core: core, L3: -1, Die: -1,
+					NUMA: n,
+				})
 			}
 		}
 	}
@@ -57,13 +60,19 @@ func node(name string, labels map[string]string) *corev1.Node {
 
 // pod is an LSR pod of n CPUs; bound to node with the CPUs when node is not empty.
 func pod(name, node string, n int, cpus string) *corev1.Pod {
-	amount := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	amount := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(n), resource.DecimalSI),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name),
 			Labels: map[string]string{annotation.QoSClass: "LSR"}, Annotations: map[string]string{},
 		},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount}}}},
+		Spec: corev1.PodSpec{
+			NodeName:   node,
+			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount}}},
+		},
 	}
 	if cpus != "" {
 		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
@@ -87,7 +96,8 @@ func accountOf(v *ledger.View) account {
 	if m == nil {
 		return a
 	}
-	a.Shared, a.BE, a.Free, a.LSR = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool()), m.FormatList(v.Allocatable()), m.FormatList(v.LSR())
+	a.Shared, a.BE, a.Free, a.LSR = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool()),
+		m.FormatList(v.Allocatable()), m.FormatList(v.LSR())
 	return a
 }
 
@@ -100,7 +110,10 @@ func TestPodThatComesBeforeItsNodesTopologyIsAccountedWhenTheTopologyComes(t *te
 	}
 	s.PutNode(node("n", nil))
 	s.PutTopology(topology(t, "n", machine(t, 2, 4)))
-	want := account{Shared: "1-7,9-15", BE: "0-15", Free: "1-7,9-15", LSR: "0,8", Holders: map[string]string{"a": "0,8"}}
+	want := account{
+		Shared: "1-7,9-15", BE: "0-15", Free: "1-7,9-15", LSR: "0,8",
+		Holders: map[string]string{"a": "0,8"},
+	}
 	if diff := cmp.Diff(want, accountOf(s.View("n"))); diff != "" {
 		t.Errorf("after the topology (-want +got):\n%s", diff)
 	}
@@ -117,19 +130,57 @@ func TestPodEvents(t *testing.T) {
 		do   func(*kube.Store)
 		want string // free CPUs
 	}{
-		"an update with other CPUs replaces the old ones":         {func(s *kube.Store) { s.PutPod(pod("a", "n", 2, "1,9")) }, "0,2-8,10-15"},
-		"the same update twice changes nothing":                   {func(s *kube.Store) { s.PutPod(pod("a", "n", 2, "0,8")) }, "1-7,9-15"},
-		"a terminating pod keeps its CPUs":                        {func(s *kube.Store) { s.PutPod(terminating) }, "1-7,9-15"},
-		"a pod in a terminal phase gives its CPUs back":           {func(s *kube.Store) { s.PutPod(finished) }, "0-15"},
-		"a deleted pod gives its CPUs back":                       {func(s *kube.Store) { s.RemovePod(pod("a", "n", 2, "0,8")) }, "0-15"},
-		"a deletion whose object never knew its node":             {func(s *kube.Store) { s.RemovePod(unbound) }, "0-15"},
-		"deleting a pod twice":                                    {func(s *kube.Store) { s.RemovePod(unbound); s.RemovePod(unbound) }, "0-15"},
-		"deleting another pod changes nothing":                    {func(s *kube.Store) { s.RemovePod(pod("b", "n", 2, "0,8")) }, "1-7,9-15"},
-		"CPU ids that the machine does not have are left out":     {func(s *kube.Store) { s.PutPod(pod("a", "n", 2, "1,99")) }, "0,2-15"},
-		"an unbound pod holds nothing":                            {func(s *kube.Store) { s.PutPod(pod("b", "", 2, "4,12")) }, "1-7,9-15"},
-		"the same pod on another node leaves the first one":       {func(s *kube.Store) { s.PutPod(pod("a", "m", 2, "0,8")) }, "0-15"},
-		"the node object going leaves its pods and the topology":  {func(s *kube.Store) { s.RemoveNode("n") }, "1-7,9-15"},
-		"the topology going and coming back changes nothing more": {func(s *kube.Store) { s.RemoveTopology("n"); s.PutTopology(topology(t, "n", machine(t, 2, 4))) }, "1-7,9-15"},
+		"an update with other CPUs replaces the old ones": {func(s *kube.Store) {
+			s.PutPod(pod("a", "n", 2,
+				"1,9"))
+		}, "0,2-8,10-15"},
+		"the same update twice changes nothing": {func(s *kube.Store) {
+			s.PutPod(pod("a", "n", 2,
+				"0,8"))
+		}, "1-7,9-15"},
+		"a terminating pod keeps its CPUs": {
+			func(s *kube.Store) { s.PutPod(terminating) },
+			"1-7,9-15",
+		},
+		"a pod in a terminal phase gives its CPUs back": {func(s *kube.Store) { s.PutPod(finished) }, "0-15"},
+		"a deleted pod gives its CPUs back": {func(s *kube.Store) {
+			s.RemovePod(pod("a", "n", 2,
+				"0,8"))
+		}, "0-15"},
+		"a deletion whose object never knew its node": {
+			func(s *kube.Store) { s.RemovePod(unbound) },
+			"0-15",
+		},
+		"deleting a pod twice": {func(s *kube.Store) {
+			s.RemovePod(
+				unbound)
+			s.RemovePod(unbound)
+		}, "0-15"},
+		"deleting another pod changes nothing": {func(s *kube.Store) {
+			s.RemovePod(pod("b", "n", 2,
+				"0,8"))
+		}, "1-7,9-15"},
+		"CPU ids that the machine does not have are left out": {func(s *kube.Store) {
+			s.PutPod(pod("a", "n", 2,
+				"1,99"))
+		}, "0,2-15"},
+		"an unbound pod holds nothing": {func(s *kube.Store) {
+			s.PutPod(pod("b", "", 2,
+				"4,12"))
+		}, "1-7,9-15"},
+		"the same pod on another node leaves the first one": {func(s *kube.Store) {
+			s.PutPod(pod("a", "m", 2,
+				"0,8"))
+		}, "0-15"},
+		"the node object going leaves its pods and the topology": {
+			func(s *kube.Store) { s.RemoveNode("n") },
+			"1-7,9-15",
+		},
+		"the topology going and coming back changes nothing more": {func(s *kube.Store) {
+			s.RemoveTopology(
+				"n")
+			s.PutTopology(topology(t, "n", machine(t, 2, 4)))
+		}, "1-7,9-15"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +211,8 @@ func TestNodeLabelChangesTheFactsAndTheVersion(t *testing.T) {
 	}
 	s.PutNode(node("n", map[string]string{annotation.NodeNUMATopologyPolicy: "SingleNUMANode"}))
 	if got := s.View("n"); got.Facts().Topology != ledger.SingleNUMANode || got.Version() == before.Version() {
-		t.Errorf("got policy %s at version %d, want SingleNUMANode after version %d", got.Facts().Topology, got.Version(), before.Version())
+		t.Errorf("got policy %s at version %d, want SingleNUMANode after version %d", got.Facts().Topology,
+			got.Version(), before.Version())
 	}
 }
 
@@ -262,8 +314,8 @@ func mustOffer(t *testing.T, s *kube.Store, p *corev1.Pod) ledger.Offer {
 	return offer
 }
 
-// The account after any interleaving of the objects' histories, with duplicates and whole replays, equals the one that is
-// built from the last objects alone. Events of one object keep their order, as informers promise.
+// The account after any interleaving of the objects' histories, with duplicates and whole replays, equals the one that
+// is built from the last objects alone. Events of one object keep their order, as informers promise.
 func TestLiveStoreEqualsARebuild(t *testing.T) {
 	t.Parallel()
 	big, small := machine(t, 2, 4), machine(t, 1, 4)
@@ -392,4 +444,91 @@ func TestReadersNeverSeeAHalfWrittenAccount(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	readers.Wait()
+}
+
+// The agent keeps a running pod where it is, so its CPUs must not be given to the next one.
+func TestADamagedStatusOfARunningPodKeepsItsCPUs(t *testing.T) {
+	t.Parallel()
+	damages := map[string]func(map[string]string){
+		"removed":         func(a map[string]string) { delete(a, annotation.ResourceStatusKey) },
+		"not JSON":        func(a map[string]string) { a[annotation.ResourceStatusKey] = "2-3" },
+		"no list of CPUs": func(a map[string]string) { a[annotation.ResourceStatusKey] = `{"cpuset":"two"}` },
+		"empty":           func(a map[string]string) { a[annotation.ResourceStatusKey] = `{"cpuset":""}` },
+	}
+	for name, damage := range damages {
+		s := kube.NewStore()
+		s.PutNode(node("n", nil))
+		s.PutTopology(topology(t, "n", machine(t, 1, 4)))
+		running := pod("p", "n", 2, "2-3")
+		s.PutPod(running)
+		damaged := running.DeepCopy()
+		damage(damaged.Annotations)
+		s.PutPod(damaged)
+		if e, _ := s.View("n").Entry(string(running.UID)); e.CPUList != "2-3" {
+			t.Errorf("%s: the account says that the pod holds %q", name, e.CPUList)
+		}
+		if got := s.Differences([]*corev1.Pod{damaged}); len(got) != 0 {
+			t.Errorf("%s: the audit finds %v", name, got)
+		}
+		moved := damaged.DeepCopy()
+		moved.UID += "-recreated"
+		s.RemovePod(damaged)
+		s.PutPod(moved)
+		if e, held := s.View("n").Entry(string(moved.UID)); held && e.CPUList != "" {
+			t.Errorf("%s: another UID holds %q", name, e.CPUList)
+		}
+		ended := damaged.DeepCopy()
+		ended.Status.Phase = corev1.PodSucceeded
+		s.PutPod(running)
+		s.PutPod(damaged)
+		s.PutPod(ended)
+		if _, held := s.View("n").Entry(string(running.UID)); held {
+			t.Errorf("%s: a pod that has ended holds CPUs", name)
+		}
+	}
+}
+
+func TestEachChangeOfAnAccountIsReported(t *testing.T) {
+	t.Parallel()
+	s := kube.NewStore()
+	s.PutNode(node("n", nil))
+	var changed []string
+	s.OnChange(func(node string) { changed = append(changed, node) })
+	bound := pod("a", "n", 2, "0,8")
+	other := topology(t, "n", machine(t, 2, 4))
+	for _, step := range []struct {
+		name string
+		do   func()
+		want []string
+	}{
+		{"a topology", func() { s.PutTopology(other) }, []string{"n"}},
+		{"the same topology", func() { s.PutTopology(other.DeepCopy()) }, nil},
+		{"a pod", func() { s.PutPod(bound) }, []string{"n"}},
+		{"the same pod", func() { s.PutPod(bound.DeepCopy()) }, nil},
+		{"an offer", func() {
+			offer := offerFor(t, s, "n", "b")
+			if err := s.Commit("n", offer); err != nil {
+				t.Error(err)
+			}
+		}, []string{"n"}},
+		{"a pod that ends", func() { s.RemovePod(bound) }, []string{"n"}},
+	} {
+		changed = nil
+		if step.do(); !slices.Equal(changed, step.want) {
+			t.Errorf("%s: got %v, want %v", step.name, changed, step.want)
+		}
+	}
+}
+
+func offerFor(t *testing.T, s *kube.Store, node, name string) ledger.Offer {
+	t.Helper()
+	r, reason, detail := convert.Request(pod(name, "", 2, ""), convert.DefaultArgs())
+	if !reason.OK() {
+		t.Fatal(reason, detail)
+	}
+	offer, reason := place.Try(s.View(node), r)
+	if !reason.OK() {
+		t.Fatal(reason)
+	}
+	return offer
 }

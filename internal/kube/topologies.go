@@ -24,13 +24,13 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// topologyPage bounds how many topologies are in memory untrimmed: an object of 256 CPUs is 10 KB of text, several times
-// that as a tree.
+// topologyPage bounds how many topologies are in memory untrimmed: an object of 256 CPUs is 10 KB of text, several
+// times that as a tree.
 const topologyPage = 100
 
-// NewTopologyInformer returns an informer of NodeResourceTopologies. Its cache holds *v1alpha2.NodeResourceTopology with
-// what the scheduler reads, whichever version the server has. A cluster without the resource looks like one without objects;
-// when the CRD is installed later its objects appear.
+// NewTopologyInformer returns an informer of NodeResourceTopologies. Its cache holds *v1alpha2.NodeResourceTopology
+// with what the scheduler reads, whichever version the server has. A cluster without the resource looks like one
+// without objects; when the CRD is installed later its objects appear.
 func NewTopologyInformer(client dynamic.Interface) cache.SharedIndexInformer {
 	source := &topologySource{client: client}
 	return cache.NewSharedIndexInformer(source, &v1alpha2.NodeResourceTopology{}, 0, cache.Indexers{})
@@ -79,7 +79,9 @@ func (s *topologySource) ListWithContext(ctx context.Context, options metav1.Lis
 	return list, err
 }
 
-func (s *topologySource) list(ctx context.Context, options metav1.ListOptions) (*v1alpha2.NodeResourceTopologyList, error) {
+func (s *topologySource) list(ctx context.Context, options metav1.ListOptions) (*v1alpha2.NodeResourceTopologyList,
+	error,
+) {
 	all := &v1alpha2.NodeResourceTopologyList{}
 	s.models.forget()
 	var err error
@@ -130,8 +132,8 @@ func (s *topologySource) read(u *unstructured.Unstructured) *v1alpha2.NodeResour
 	return t
 }
 
-// keepKubeletPins drops the pods that Tenon bound itself: the account knew them before the report did, and a report that
-// says no more than that must not look like news.
+// keepKubeletPins drops the pods that Tenon bound itself: the account knew them before the report did, and a report
+// that says no more than that must not look like news.
 func keepKubeletPins(annotations map[string]string) {
 	text, ok := annotations[annotation.PodCPUAllocsKey]
 	if !ok {
@@ -139,7 +141,7 @@ func keepKubeletPins(annotations map[string]string) {
 	}
 	allocs, _, err := annotation.ParsePodCPUAllocs(text)
 	if err != nil {
-		return // told where facts are read
+		return // reported where facts are read
 	}
 	allocs = slices.DeleteFunc(allocs, func(a annotation.PodCPUAlloc) bool { return !a.ManagedByKubelet })
 	annotations[annotation.PodCPUAllocsKey] = allocs.String()

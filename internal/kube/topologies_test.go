@@ -43,7 +43,10 @@ func object(t *testing.T, version, name, text string) *unstructured.Unstructured
 func client(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, version := range []string{"v1alpha1", "v1alpha2"} {
-		kinds[schema.GroupVersionResource{Group: v1alpha2.GroupName, Version: version, Resource: "noderesourcetopologies"}] = "NodeResourceTopologyList"
+		kinds[schema.GroupVersionResource{
+			Group: v1alpha2.GroupName, Version: version,
+			Resource: "noderesourcetopologies",
+		}] = "NodeResourceTopologyList"
 	}
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
 }
@@ -73,12 +76,14 @@ func TestTopologyCacheKeepsOnlyWhatIsReadAndSharesTheRest(t *testing.T) {
 	}
 	a, b := kept[0], kept[1]
 	if len(a.Labels) != 0 || a.Annotations[annotation.CPUSharedPoolsKey] != "" {
-		t.Errorf("kept what nobody reads: %+v", a)
+		t.Errorf("kept unused fields: %+v", a)
 	}
-	if a.Annotations[annotation.CPUTopology] != text || !slices.Equal(a.TopologyPolicies, []string{"SingleNUMANodePodLevel"}) { //nolint:staticcheck // what exporters of v1alpha1 write
+	policies := a.TopologyPolicies //nolint:staticcheck // what exporters of v1alpha1 write
+	if a.Annotations[annotation.CPUTopology] != text || !slices.Equal(policies, []string{"SingleNUMANodePodLevel"}) {
 		t.Errorf("lost what is read: %+v", a)
 	}
-	if len(a.Zones) != 1 || len(a.Zones[0].Resources) != 1 || a.Zones[0].Costs[0].Value != 10 || &a.Zones[0] != &b.Zones[0] {
+	if len(a.Zones) != 1 || len(a.Zones[0].Resources) != 1 || a.Zones[0].Costs[0].Value != 10 ||
+		&a.Zones[0] != &b.Zones[0] {
 		t.Errorf("zones: want distances and memory alone, one copy for equal nodes: %+v", a.Zones)
 	}
 }
@@ -96,7 +101,7 @@ func TestTopologiesOfAServerWithTheOldVersionAlone(t *testing.T) {
 	}
 }
 
-func TestMissingResourceIsNoObjectsUntilItIsInstalled(t *testing.T) {
+func TestMissingResourceHasNoObjectsUntilInstalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := client(object(t, "v1alpha2", "a", "{}"))
 		installed := make(chan struct{})
@@ -138,7 +143,8 @@ func TestOneOddObjectDoesNotHideTheOthers(t *testing.T) {
 
 func TestFirstHasEachEventBeforeTheQueue(t *testing.T) {
 	s := kube.NewStore()
-	i := kube.First(s.TopologyHandler(), kube.NewTopologyInformer(client(object(t, "v1alpha2", "a", convert.Topology(machine(t, 1, 2)).String()))))
+	i := kube.First(s.TopologyHandler(),
+		kube.NewTopologyInformer(client(object(t, "v1alpha2", "a", convert.Topology(machine(t, 1, 2)).String()))))
 	seen := make(chan bool, 1)
 	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 		seen <- s.View(obj.(metav1.Object).GetName()).Machine() != nil

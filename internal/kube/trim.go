@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// trimmed is a watch whose objects went through a function. watch.Filter is not used: an event that nobody takes any more
-// keeps its goroutine for ever.
+// trimmed is a watch whose objects went through a function. watch.Filter is not used: an event that is never received
+// blocks its goroutine forever.
 type trimmed struct {
 	watch.Interface
 	out  chan watch.Event

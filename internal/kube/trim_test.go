@@ -47,6 +47,6 @@ func TestPodsThatTenonBoundAreNotNews(t *testing.T) {
 	}
 	broken := map[string]string{annotation.PodCPUAllocsKey: "{"}
 	if keepKubeletPins(broken); broken[annotation.PodCPUAllocsKey] != "{" {
-		t.Error("what cannot be read must stay for the one who tells")
+		t.Error("an invalid value must be kept, so that it can be reported")
 	}
 }

@@ -12,50 +12,87 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 )
 
-// NewCommand returns the verb simulate.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	var files []string
+// NewCommand returns the verb simulate, whose flag --machine adds machines.
+func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Command {
+	var files, specs []string
 	var format string
+	var fromCluster bool
+	flags := genericclioptions.NewConfigFlags(true)
 	c := &cobra.Command{
-		Use:   "simulate -f FILE|DIR…",
+		Use:   "simulate [--cluster] [--machine MACHINE…] [-f FILE|DIR…]",
 		Short: "Say where the pods of manifests would go, with no cluster",
 		Long: `Say where the pods of manifests would go, with no cluster. Nothing is started; the same input gives the same bytes.
 
 Input: Node, NodeResourceTopology, Numatopology, Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob,
-Namespace, PriorityClass, PodDisruptionBudget and v1 List. Pods with spec.nodeName are taken as they are; the others are refused as
-the webhooks would, then tried by priority, highest first, and in the order of the input within one priority.
+Service, Namespace, PriorityClass, PodDisruptionBudget and v1 List. Pods with spec.nodeName are taken as they are; the
+others are refused as the webhooks would, then tried by priority, highest first, and in the order of the input within one
+priority, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
 
-Nobody is preempted: a pod that would fit only after others were evicted is Unschedulable, and says for which resource.
-Since higher priorities come first, pods of the input never need to evict each other; only those with spec.nodeName stay
-where a cluster might evict them.`,
+MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It adds
+the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,
 		Example: `  # a machine and pods for it
   tenon simulate -f nodes.yaml -f pods.yaml
+
+  # pods on two machines that no manifest describes
+  tenon simulate --machine epyc-2s=2 -f pods.yaml
 
   # a folder, for programs
   tenon simulate -f manifests/ -o json
 
   # what a cluster has, and one more workload
-  kubectl get nodes,noderesourcetopologies,pods -A -o yaml | tenon simulate -f - -f new.yaml`,
+  tenon simulate --cluster -f new.yaml`,
 		RunE: func(c *cobra.Command, args []string) error {
 			files := append(slices.Clone(files), args...)
-			if len(files) == 0 {
-				return &InputError{Problems: []string{"nothing to simulate: give files or folders with -f (- is standard input)"}}
+			if len(files) == 0 && len(specs) == 0 && !fromCluster {
+				return inputErrorf(
+					"nothing to simulate: give files or folders with -f (- is standard input), --machine or --cluster")
 			}
 			if !slices.Contains([]string{"table", "json", "yaml"}, format) {
-				return &InputError{Problems: []string{fmt.Sprintf("-o %s is not allowed: use table, json, yaml", format)}}
+				return inputErrorf("-o %s is not allowed: use table, json, yaml", format)
 			}
-			result, err := Run(c.Context(), files, streams.In, streams.ErrOut)
+			var docs []document
+			if fromCluster {
+				config, err := flags.ToRESTConfig()
+				if err != nil {
+					return inputErrorf("--cluster: find the cluster: %v (set KUBECONFIG or --kubeconfig)", err)
+				}
+				if docs, err = clusterDocuments(c.Context(), config); err != nil {
+					return err
+				}
+			}
+			if len(specs) > 0 {
+				more, err := machines.documents(specs)
+				if err != nil {
+					return err
+				}
+				docs = append(docs, more...)
+			}
+			if len(files) > 0 {
+				more, err := readDocuments(files, streams.In, streams.ErrOut)
+				if err != nil {
+					return err
+				}
+				docs = append(docs, more...)
+			}
+			result, err := run(c.Context(), docs, streams.ErrOut)
 			if err != nil {
 				return err
 			}
 			return Print(streams.Out, result, format)
 		},
 	}
-	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
+	c.Flags().StringArrayVarP(&files, "filename", "f", nil,
+		"file or folder with manifests, - for standard input; may be repeated")
+	c.Flags().StringArrayVar(&specs, "machine", nil,
+		"add machines, as for tenon up: NAME[@KUBELET][=COUNT]; may be repeated")
+	c.Flags().BoolVar(&fromCluster, "cluster", false, "start from the nodes, pods and policies of the current cluster")
+	c.Flags().StringVar(flags.KubeConfig, "kubeconfig", "", "with --cluster: path of the kubeconfig")
+	c.Flags().StringVar(flags.Context, "context", "", "with --cluster: context of the kubeconfig")
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, json or yaml")
 	return c
 }
@@ -102,7 +139,7 @@ func table(out io.Writer, r Result) error {
 		}
 	}
 	var sums []string
-	for _, state := range []string{Scheduled, Unschedulable, Refused, Existing} {
+	for _, state := range []string{Scheduled, Unschedulable, Waiting, Preempted, Refused, Existing} {
 		if n := counts[state]; n > 0 {
 			sums = append(sums, strconv.Itoa(n)+" "+strings.ToLower(state))
 		}

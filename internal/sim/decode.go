@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install" // the API server's own defaults and conversions
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
@@ -52,26 +57,30 @@ var notBuilt = map[string]string{
 
 // irrelevant kinds cannot change where a pod goes.
 var irrelevant = map[string]bool{
-	"APIService": true, "CertificateSigningRequest": true, "ClusterRole": true, "ClusterRoleBinding": true, "ConfigMap": true,
-	"ControllerRevision": true, "CustomResourceDefinition": true, "Endpoints": true, "EndpointSlice": true, "Event": true,
+	"APIService": true, "CertificateSigningRequest": true, "ClusterRole": true, "ClusterRoleBinding": true,
+	"ConfigMap":          true,
+	"ControllerRevision": true, "CustomResourceDefinition": true, "Endpoints": true, "EndpointSlice": true,
+	"Event":      true,
 	"FlowSchema": true, "HorizontalPodAutoscaler": true, "Ingress": true, "IngressClass": true, "Lease": true,
 	"MutatingWebhookConfiguration": true, "NetworkPolicy": true, "PriorityLevelConfiguration": true, "Role": true,
-	"RoleBinding": true, "Secret": true, "Service": true, "ServiceAccount": true, "ValidatingAdmissionPolicy": true,
+	"RoleBinding": true, "Secret": true, "ServiceAccount": true, "ValidatingAdmissionPolicy": true,
 	"ValidatingAdmissionPolicyBinding": true, "ValidatingWebhookConfiguration": true,
 }
 
-// ofKubernetes tells whether an API group is one of Kubernetes itself. Others use the same kinds for other things.
+// ofKubernetes reports whether an API group is one of Kubernetes itself. Others use the same kinds for other things.
 func ofKubernetes(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
 // supportedKinds is isSupported in words.
-const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
-	"Namespace, scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
+const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet " +
+	"and DaemonSet, batch/v1 Job and CronJob, " +
+	"Service, Namespace, scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
 func isSupported(o runtime.Object) bool {
 	switch o.(type) {
-	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *corev1.Pod, *corev1.Namespace,
+	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology,
+		*corev1.Pod, *corev1.Service, *corev1.Namespace,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget:
 		return true
@@ -102,10 +111,11 @@ func (h header) String() string {
 	return strings.TrimSpace(h.Kind + " " + name)
 }
 
-// decoder turns documents into objects.
+// decoder parses documents into objects.
 type decoder struct {
 	problems
 	codec   runtime.Decoder
+	schemes []*runtime.Scheme
 	objects []object
 	// unused counts the irrelevant objects by kind.
 	unused map[string]int
@@ -113,7 +123,10 @@ type decoder struct {
 
 func newDecoder() (*decoder, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, v1alpha2.AddToScheme,
+		nodeinfo.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register our kinds: %w", err)
 		}
@@ -121,13 +134,19 @@ func newDecoder() (*decoder, error) {
 	strict := func(s *runtime.Scheme) runtime.Decoder {
 		return serializer.NewCodecFactory(s, serializer.EnableStrict).UniversalDeserializer()
 	}
-	return &decoder{codec: either{strict(legacyscheme.Scheme), strict(scheme)}, unused: map[string]int{}}, nil
+	return &decoder{
+		codec:   either{strict(legacyscheme.Scheme), strict(scheme)},
+		schemes: []*runtime.Scheme{legacyscheme.Scheme, scheme},
+		unused:  map[string]int{},
+	}, nil
 }
 
 // either decodes what the first scheme does not know by the second.
 type either struct{ first, second runtime.Decoder }
 
-func (e either) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (e either) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error,
+) {
 	out, kind, err := e.first.Decode(data, defaults, into)
 	if err != nil && runtime.IsNotRegisteredError(err) {
 		return e.second.Decode(data, defaults, into)
@@ -148,7 +167,7 @@ func (d *decoder) document(doc document) {
 func (d *decoder) json(at origin, text []byte, want schema.GroupVersionKind) {
 	var h header
 	if err := json.Unmarshal(text, &h); err != nil {
-		d.add(at, "this is no Kubernetes object: %s", oneLine(err))
+		d.add(at, "this is not a Kubernetes object: %s", oneLine(err))
 		return
 	}
 	if h.Kind == "" && want.Kind != "" {
@@ -156,7 +175,7 @@ func (d *decoder) json(at origin, text []byte, want schema.GroupVersionKind) {
 	}
 	switch {
 	case h.Kind == "":
-		d.add(at, "kind: Required value: this is no Kubernetes object")
+		d.add(at, "kind: Required value: this is not a Kubernetes object")
 	case h.APIVersion == "":
 		d.add(at, "apiVersion: Required value for kind %s", h.Kind)
 	case strings.HasSuffix(h.Kind, "List") && h.Items != nil:
@@ -194,7 +213,7 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	}
 	out, _, err := d.codec.Decode(text, &kind, nil)
 	if err != nil {
-		d.refuse(at, h, err)
+		d.refuse(at, h, kind, text, err)
 		return
 	}
 	if !isSupported(out) {
@@ -211,8 +230,8 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	d.objects = append(d.objects, object{at, out})
 }
 
-// refuse tells why an object was not understood.
-func (d *decoder) refuse(at origin, h header, err error) {
+// refuse records why an object was not understood.
+func (d *decoder) refuse(at origin, h header, kind schema.GroupVersionKind, text []byte, err error) {
 	if runtime.IsNotRegisteredError(err) {
 		d.add(at, "kind: %s (%s) is not known", h.Kind, h.APIVersion)
 		return
@@ -223,7 +242,85 @@ func (d *decoder) refuse(at origin, h header, err error) {
 		}
 		return
 	}
-	d.add(at, "%s", fieldOf(err))
+	bad := d.quantities(kind, text)
+	for _, problem := range bad {
+		d.add(at, "%s", problem)
+	}
+	if len(bad) == 0 {
+		d.add(at, "%s", fieldOf(err))
+	}
+}
+
+// quantities names the fields of an object whose quantities cannot be read, which the decoder's error leaves out.
+func (d *decoder) quantities(kind schema.GroupVersionKind, text []byte) []string {
+	var value any
+	if json.Unmarshal(text, &value) != nil {
+		return nil
+	}
+	for _, scheme := range d.schemes {
+		if o, err := scheme.New(kind); err == nil {
+			return badQuantities(reflect.TypeOf(o), value, nil)
+		}
+	}
+	return nil
+}
+
+// badQuantities walks a value along its type.
+func badQuantities(t reflect.Type, value any, path *field.Path) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == reflect.TypeFor[resource.Quantity]() {
+		given := fmt.Sprint(value)
+		if _, err := resource.ParseQuantity(given); value != nil && err != nil {
+			return []string{fmt.Sprintf("%s: Invalid value: %q: %s", path, given, oneLine(err))}
+		}
+		return nil
+	}
+	var out []string
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			if t.Kind() == reflect.Slice {
+				out = append(out, badQuantities(t.Elem(), v[i], path.Index(i))...)
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			switch t.Kind() {
+			case reflect.Map:
+				out = append(out, badQuantities(t.Elem(), v[key], path.Key(key))...)
+			case reflect.Struct:
+				if f := fieldNamed(t, key); f != nil {
+					out = append(out, badQuantities(f, v[key], child(path, key))...)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func child(path *field.Path, name string) *field.Path {
+	if path == nil {
+		return field.NewPath(name)
+	}
+	return path.Child(name)
+}
+
+// fieldNamed returns the type of the field with a name in JSON, nil without one.
+func fieldNamed(t reflect.Type, name string) reflect.Type {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); {
+		case tag == name:
+			return f.Type
+		case tag == "" && f.Anonymous && f.Type.Kind() == reflect.Struct:
+			if inner := fieldNamed(f.Type, name); inner != nil {
+				return inner
+			}
+		}
+	}
+	return nil
 }
 
 // fieldOf brings the path of the field to the front of a type error.

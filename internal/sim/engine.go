@@ -3,70 +3,163 @@ package sim
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
-	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	schedulermetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
-	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
 
-// engine is the scheduler without a cluster: its profile with every plugin, its cache and its ledgers, and an API server
-// that only takes bindings.
+// maxTries is how often a pod is tried while no pod is bound or deleted.
+const maxTries = 10
+
+// engine is the scheduler without a cluster: the scheduling core with its queue, cache, profiles and accounts, over an
+// API server in memory. All that happens, happens in one order: each binding cycle ends, or waits for a permit, before
+// the next pod is taken from the queue.
 type engine struct {
-	profile  framework.Framework
-	cache    schedulercache.Cache
-	snapshot *schedulercache.Snapshot
-	store    *kube.Store
-	api      *bindings
-	logger   klog.Logger
+	core  *scheduler.Scheduler
+	api   *apiServer
+	store *kube.Store
+	rank  map[string]int // of the nodes, the first by name highest
+
+	// The scheduling cycle under way.
+	preemptor *corev1.Pod // set while it preempts
+	binds     bool        // it ended in a binding cycle
+	began     chan *bindingCycle
+
+	waiting []*bindingCycle // for permits, the oldest first
+	tries   map[types.UID]tries
+	aside   []*corev1.Pod // tried too often; they are queued again when a pod is bound or deleted
+
+	failed    map[types.UID]failure // by pod, of its last attempt
+	preempted map[types.UID]loss
 }
+
+// tries counts the attempts on a pod since the API server counted so many changes.
+type tries struct{ changes, n int }
+
+// failure is why an attempt ended without a node: refusals, or else an error.
+type failure struct {
+	findings []why.Finding
+	err      error
+}
+
+// loss is a pod that was preempted, as it was, and by which pod.
+type loss struct{ pod, preemptor *corev1.Pod }
 
 // newEngine holds what the world has before any pod of it is tried. It ends with ctx.
 func newEngine(ctx context.Context, w *world) (*engine, error) {
-	schedulermetrics.Register()
-	e := &engine{
-		snapshot: schedulercache.NewEmptySnapshot(), store: kube.NewStore(), api: newBindings(), logger: klog.FromContext(ctx),
-		cache: schedulercache.New(ctx, nil, false),
+	if err := setGates(); err != nil {
+		return nil, err
 	}
+	e := &engine{
+		api: &apiServer{clock: &stepClock{now: w.latest()}}, store: kube.NewStore(), rank: map[string]int{},
+		began: make(chan *bindingCycle),
+		tries: map[types.UID]tries{}, failed: map[types.UID]failure{}, preempted: map[types.UID]loss{},
+	}
+	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = loss{p, e.preemptor} }
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	if e.profile, err = newProfile(ctx, e, client, factory); err != nil {
+	e.api.pods = factory.InformerFor(&corev1.Pod{}, newPods).(*informer)
+	e.api.nodes = factory.InformerFor(&corev1.Node{}, newNodes).(*informer)
+	if err := e.build(ctx, client, factory); err != nil {
 		return nil, err
 	}
-	if err := list(factory, w); err != nil {
-		return nil, err
+	return e, e.load(factory, w)
+}
+
+// setGates switches off what would run beside the scheduling cycle. Gates belong to the process, which must run no
+// other scheduler.
+func setGates() error {
+	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
+		string(features.SchedulerAsyncAPICalls): false, string(features.SchedulerAsyncPreemption): false,
+		string(features.NominatedNodeNameForExpectation): false, string(features.OpportunisticBatching): true,
+	})
+	if err != nil {
+		return fmt.Errorf("set the feature gates: %w", err)
 	}
-	for _, n := range w.nodes {
-		e.store.PutNode(n)
-		e.cache.AddNode(e.logger, n)
+	return nil
+}
+
+// build makes the scheduling core with the profiles that tenon-scheduler has without a configuration file.
+func (e *engine) build(ctx context.Context, client kubernetes.Interface,
+	factory informers.SharedInformerFactory,
+) error {
+	profiles, err := app.DefaultProfiles(schedulerNames)
+	if err != nil {
+		return err
+	}
+	unregistered, start, all := nodenumaresource.NewMetrics(func(...metrics.Registerable) {}), e.api.clock.now,
+		int32(100)
+	tracker := nodenumaresource.NewTracker(e.store, unregistered, func() time.Time { return start })
+	registry, changes := app.Registry(e.store, unregistered, tracker), &upstream.Changes{}
+	registry[topologyspread.Name] = topologyspread.NewSpreading
+	e.core, err = scheduler.New(ctx, client, factory, nil, func(string) events.EventRecorderLogger { return silent{} },
+		scheduler.WithProfiles(profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry),
+		scheduler.WithPercentageOfNodesToScore(&all),
+		scheduler.WithParallelism(1),
+		scheduler.WithPodInitialBackoffSeconds(0),
+		scheduler.WithPodMaxBackoffSeconds(0),
+		scheduler.WithClock(e.api.clock),
+	)
+	if err != nil {
+		return fmt.Errorf("make the scheduler: %w", err)
+	}
+	e.store.OnChange(changes.Node)
+	e.core.Cache = app.Feed(changes.Watch(e.core.Cache), e.store)
+	e.core.NextPod = e.limit(e.core.NextPod)
+	e.core.FailureHandler = changes.Failures(e.note(e.core.FailureHandler))
+	for i := range profiles {
+		name := profiles[i].SchedulerName
+		orderVictims(e.core.Profiles[name])
+		ranked, err := upstream.NewProfile(ctx, e.core.Profiles[name], &profiles[i], changes, nodenumaresource.Name)
+		if err != nil {
+			return err
+		}
+		ranked.ByName = true
+		e.core.Profiles[name] = &profile{Framework: ranked, engine: e}
+	}
+	return nil
+}
+
+// load gives the scheduler what is there already.
+func (e *engine) load(factory informers.SharedInformerFactory, w *world) error {
+	for _, o := range w.listed(factory) {
+		if err := o.into.GetStore().Add(o.object); err != nil {
+			return fmt.Errorf("store %T: %w", o.object, err)
+		}
+	}
+	for i, n := range w.nodes {
+		e.rank[n.Name] = len(w.nodes) - i
+		if err := e.api.create(e.api.nodes, convert.Schedulable(n)); err != nil {
+			return err
+		}
 	}
 	for _, t := range w.topologies {
 		e.store.PutTopology(t)
@@ -75,217 +168,119 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 		e.store.PutNumatopology(n)
 	}
 	for _, p := range w.existing {
-		if err := e.hold(p.Pod); err != nil {
-			return nil, err
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue // the scheduler does not see them
+		}
+		if p.Status.StartTime == nil {
+			at := metav1.NewTime(e.api.clock.Now())
+			p.Status.StartTime = &at
+		}
+		if err := e.api.create(e.api.pods, p.Pod); err != nil {
+			return err
 		}
 	}
 	e.store.MarkSynced()
-	return e, nil
+	return nil
 }
 
-// newProfile makes the profile that tenon-scheduler has without a configuration file.
-func newProfile(ctx context.Context, e *engine, client kubernetes.Interface, factory informers.SharedInformerFactory) (framework.Framework, error) {
-	profile, err := app.DefaultProfile()
-	if err != nil {
-		return nil, err
-	}
-	registry := frameworkplugins.NewInTreeRegistry()
-	unregistered := nodenumaresource.NewMetrics(func(...metrics.Registerable) {})
-	if err := registry.Merge(app.Registry(e.store, unregistered, nodenumaresource.NewTracker(e.store, unregistered, time.Now))); err != nil {
-		return nil, fmt.Errorf("collect the plugins: %w", err)
-	}
-	claims, err := noClaims(ctx, client, factory)
-	if err != nil {
-		return nil, err
-	}
-	f, err := frameworkruntime.NewFramework(ctx, registry, &profile,
-		frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(factory),
-		frameworkruntime.WithSnapshotSharedLister(e.snapshot),
-		frameworkruntime.WithSharedDRAManager(claims),
-		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
-		frameworkruntime.WithPodNominator(nobody{}),
-		frameworkruntime.WithPodGroupManager(e.cache),
-		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
-		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("make the plugins: %w", err)
-	}
-	return f, nil
-}
-
-// noClaims is what the plugin for resource claims asks; there are none, and no devices.
-func noClaims(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory) (fwk.SharedDRAManager, error) {
-	slices, err := tracker.StartTracker(ctx, tracker.Options{SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client})
-	if err != nil {
-		return nil, fmt.Errorf("track resource slices: %w", err)
-	}
-	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
-	return dynamicresources.NewDRAManager(ctx, claims, slices, factory), nil
-}
-
-// list fills the caches of informers that are never started.
-func list(factory informers.SharedInformerFactory, w *world) error {
-	add := func(i cache.SharedIndexInformer, o any) error {
-		if err := i.GetIndexer().Add(o); err != nil {
-			return fmt.Errorf("list %T: %w", o, err)
-		}
-		return nil
-	}
-	for _, n := range w.namespaces {
-		if err := add(factory.Core().V1().Namespaces().Informer(), n); err != nil {
-			return err
-		}
-	}
-	for _, n := range w.nodes {
-		if err := add(factory.Core().V1().Nodes().Informer(), n); err != nil {
-			return err
-		}
-	}
-	for _, s := range w.replicaSets {
-		if err := add(factory.Apps().V1().ReplicaSets().Informer(), s); err != nil {
-			return err
-		}
-	}
-	for _, s := range w.statefulSets {
-		if err := add(factory.Apps().V1().StatefulSets().Informer(), s); err != nil {
-			return err
+// run schedules until no pod is left that an event has woken.
+func (e *engine) run(ctx context.Context) error {
+	for n := e.queued(); n > 0; n = e.queued() {
+		for range n { // no pod leaves the queues but by being taken
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			e.step(ctx)
 		}
 	}
 	return nil
 }
 
-// hold accounts a pod that has a node.
-func (e *engine) hold(p *corev1.Pod) error {
-	e.store.PutPod(p)
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return nil
-	}
-	if err := e.cache.AddPod(e.logger, p); err != nil {
-		return fmt.Errorf("account pod %s: %w", klog.KObj(p), err)
-	}
-	return nil
+func (e *engine) queued() int {
+	return len(e.core.SchedulingQueue.PodsInActiveQ()) + len(e.core.SchedulingQueue.PodsInBackoffQ())
 }
 
-// place runs one scheduling cycle. It returns the pod as bound, or why no node takes it.
-func (e *engine) place(ctx context.Context, p *corev1.Pod) (*corev1.Pod, []why.Finding, error) {
-	if err := e.cache.UpdateSnapshot(e.logger, e.snapshot); err != nil {
-		return nil, nil, fmt.Errorf("take a snapshot: %w", err)
+// step runs one scheduling cycle and what follows from it.
+func (e *engine) step(ctx context.Context) {
+	changes := e.api.changes
+	e.binds = false
+	e.core.ScheduleOne(ctx)
+	if e.binds {
+		e.follow(<-e.began)
 	}
-	state := framework.NewCycleState()
-	nodes, err := e.feasible(ctx, state, p)
-	if err != nil {
-		return nil, nil, err
+	e.permit(ctx)
+	if e.api.changes > changes {
+		for _, p := range e.aside {
+			e.core.SchedulingQueue.Add(ctx, p)
+		}
+		e.aside = nil
 	}
-	if len(nodes) == 0 {
-		v, err := verdict.Of(ctx, e.profile, p)
-		return nil, v.Findings, err
-	}
-	chosen, err := e.choose(ctx, state, p, nodes)
-	if err != nil {
-		return nil, nil, err
-	}
-	bound, findings, err := e.bind(ctx, state, p, chosen)
-	if err != nil || bound == nil {
-		return nil, findings, err
-	}
-	return bound, nil, e.hold(bound)
 }
 
-// feasible are the nodes that every filter accepts.
-func (e *engine) feasible(ctx context.Context, state fwk.CycleState, p *corev1.Pod) ([]fwk.NodeInfo, error) {
-	allowed, status, _ := e.profile.RunPreFilterPlugins(ctx, state, p)
-	if status.IsRejected() {
+type nextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
+
+// limit puts a pod aside that was tried too often while nothing changed: its failures are errors, or wake each other.
+func (e *engine) limit(next nextPod) nextPod {
+	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		pod, err := next(logger)
+		if err != nil || pod == nil {
+			return pod, err
+		}
+		t := e.tries[pod.Pod.UID]
+		if t.changes != e.api.changes {
+			t = tries{changes: e.api.changes}
+		}
+		t.n++
+		e.tries[pod.Pod.UID] = t
+		if t.n <= maxTries {
+			return pod, nil
+		}
+		delete(e.tries, pod.Pod.UID)
+		e.core.SchedulingQueue.Done(pod.Pod.UID)
+		e.aside = append(e.aside, pod.Pod)
 		return nil, nil
 	}
-	if !status.IsSuccess() {
-		return nil, fmt.Errorf("prepare the filters for pod %s: %w", klog.KObj(p), status.AsError())
-	}
-	all, err := e.snapshot.NodeInfos().List()
-	if err != nil {
-		return nil, fmt.Errorf("list the snapshot's nodes: %w", err)
-	}
-	var out []fwk.NodeInfo
-	for _, n := range all {
-		if !allowed.AllNodes() && !allowed.NodeNames.Has(n.Node().Name) {
-			continue
-		}
-		switch status := e.profile.RunFilterPlugins(ctx, state, p, n); {
-		case status.IsSuccess():
-			out = append(out, n)
-		case !status.IsRejected():
-			return nil, fmt.Errorf("filter node %s for pod %s: %w", n.Node().Name, klog.KObj(p), status.AsError())
-		}
-	}
-	return out, nil
 }
 
-// choose returns the node with the highest score, the first by name among equals.
-func (e *engine) choose(ctx context.Context, state fwk.CycleState, p *corev1.Pod, nodes []fwk.NodeInfo) (string, error) {
-	if len(nodes) == 1 {
-		return nodes[0].Node().Name, nil
-	}
-	if status := e.profile.RunPreScorePlugins(ctx, state, p, nodes); !status.IsSuccess() {
-		return "", fmt.Errorf("prepare the scores of pod %s: %w", klog.KObj(p), status.AsError())
-	}
-	scores, status := e.profile.RunScorePlugins(ctx, state, p, nodes)
-	if !status.IsSuccess() {
-		return "", fmt.Errorf("score pod %s: %w", klog.KObj(p), status.AsError())
-	}
-	best := slices.MinFunc(scores, func(a, b fwk.NodePluginScores) int {
-		if a.TotalScore != b.TotalScore {
-			return int(max(-1, min(1, b.TotalScore-a.TotalScore)))
+// note keeps why an attempt failed.
+func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time,
+	) {
+		findings, err := app.Refusals(ctx, f, pod.Pod, status)
+		if err == nil && len(findings) == 0 {
+			err = status.AsError()
 		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return best.Name, nil
+		e.failed[pod.Pod.UID] = failure{findings, err}
+		handle(ctx, f, pod, status, nominating, start)
+	}
 }
 
-// bind reserves and binds as the scheduler does, and reads the Binding that was sent.
-func (e *engine) bind(ctx context.Context, state fwk.CycleState, p *corev1.Pod, node string) (*corev1.Pod, []why.Finding, error) {
-	n, err := e.snapshot.NodeInfos().Get(node)
-	if err != nil {
-		return nil, nil, fmt.Errorf("node %s: %w", node, err)
+// pod returns a pod as it is now, nil when it was deleted.
+func (e *engine) pod(p *corev1.Pod) *corev1.Pod {
+	o, known, err := e.api.pods.GetStore().Get(p)
+	if err != nil || !known {
+		return nil
 	}
-	if status := e.profile.RunReservePluginsReserve(ctx, state, p, node); !status.IsSuccess() {
-		e.profile.RunReservePluginsUnreserve(ctx, state, p, node)
-		if status.IsRejected() {
-			return nil, verdict.Findings(p, n, why.Reserve, status, ""), nil
-		}
-		return nil, nil, fmt.Errorf("reserve node %s for pod %s: %w", node, klog.KObj(p), status.AsError())
-	}
-	for _, step := range []func(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status{
-		e.profile.RunPreBindPreFlights, e.profile.RunPreBindPlugins, e.profile.RunBindPlugins,
-	} {
-		if status := step(ctx, state, p, node); !status.IsSuccess() && !status.IsSkip() {
-			return nil, nil, fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(p), node, status.AsError())
-		}
-	}
-	annotations, sent := e.api.take(p.Namespace, p.Name)
-	if !sent {
-		return nil, nil, fmt.Errorf("bind pod %s to node %s: no plugin sent a binding", klog.KObj(p), node)
-	}
-	bound := p.DeepCopy()
-	bound.Spec.NodeName = node
-	for key, value := range annotations {
-		metav1.SetMetaDataAnnotation(&bound.ObjectMeta, key, value)
-	}
-	return bound, nil, nil
+	return o.(*corev1.Pod)
 }
 
-// nobody nominates no pods: nothing is preempted.
-type nobody struct{}
+// held returns why a pod is kept out of the queue.
+func (e *engine) held(ctx context.Context, p *corev1.Pod) []why.Finding {
+	for _, plugin := range e.core.Profiles[p.Spec.SchedulerName].PreEnqueuePlugins() {
+		if status := plugin.PreEnqueue(ctx, p); !status.IsSuccess() {
+			return verdict.Findings(p, nil, why.PreEnqueue, status, plugin.Name())
+		}
+	}
+	return nil
+}
 
-func (nobody) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
-func (nobody) DeleteNominatedPodIfExists(*corev1.Pod)                        {}
-func (nobody) UpdateNominatedPod(klog.Logger, *corev1.Pod, fwk.PodInfo)      {}
-func (nobody) NominatedPodsForNode(string) []fwk.PodInfo                     { return nil }
+// silent is the recorder of Events: what happened is in the result.
+type silent struct{}
 
-var (
-	_ fwk.PodNominator  = nobody{}
-	_ http.RoundTripper = (*bindings)(nil)
-)
+func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
-// quiet is a context whose logger says nothing: what happened is in the result.
+func (s silent) WithLogger(klog.Logger) events.EventRecorderLogger { return s }
+
+// quiet is a context whose logger says nothing.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }

@@ -22,10 +22,12 @@ func (w *world) expand(o object, p *problems) {
 		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name}}
 		set.Spec.Selector = t.Spec.Selector
 		w.replicaSets = append(w.replicaSets, set)
-		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "ReplicaSet", t.Name), t.Spec.Template, 0, count(t.Spec.Replicas), p)
+		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "ReplicaSet", t.Name), t.Spec.Template, 0,
+			count(t.Spec.Replicas), p)
 	case *appsv1.ReplicaSet:
 		w.replicaSets = append(w.replicaSets, t)
-		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "ReplicaSet", t.Name), t.Spec.Template, 0, count(t.Spec.Replicas), p)
+		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "ReplicaSet", t.Name), t.Spec.Template, 0,
+			count(t.Spec.Replicas), p)
 	case *appsv1.StatefulSet:
 		if len(t.Spec.VolumeClaimTemplates) > 0 {
 			p.add(o.origin, "spec.volumeClaimTemplates: persistent volumes are not supported yet")
@@ -36,7 +38,8 @@ func (w *world) expand(o object, p *problems) {
 			first = int(t.Spec.Ordinals.Start)
 		}
 		w.statefulSets = append(w.statefulSets, t)
-		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "StatefulSet", t.Name), t.Spec.Template, first, count(t.Spec.Replicas), p)
+		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "StatefulSet", t.Name), t.Spec.Template, first,
+			count(t.Spec.Replicas), p)
 	case *appsv1.DaemonSet:
 		w.daemons(o.origin, t, p)
 	case *batchv1.Job:
@@ -58,7 +61,8 @@ func count(replicas *int32) int {
 func ownedBy(apiVersion, kind, name string) metav1.OwnerReference {
 	yes := true
 	return metav1.OwnerReference{
-		APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("simulated/" + kind + "/" + name), Controller: &yes,
+		APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("simulated/" + kind + "/" + name),
+		Controller: &yes,
 	}
 }
 
@@ -77,7 +81,9 @@ func (w *world) job(at origin, owner metav1.ObjectMeta, spec batchv1.JobSpec, p 
 // maxPods bounds what one input may expand to; beyond it a typing error is likelier than a cluster.
 const maxPods = 200_000
 
-func (w *world) replicate(at origin, owner metav1.ObjectMeta, ref metav1.OwnerReference, template corev1.PodTemplateSpec, first, n int, p *problems) {
+func (w *world) replicate(at origin, owner metav1.ObjectMeta, ref metav1.OwnerReference,
+	template corev1.PodTemplateSpec, first, n int, p *problems,
+) {
 	if total := len(w.existing) + len(w.pending) + n; total > maxPods {
 		p.add(at, "%d replicas are too many: %d pods in all, at most %d are simulated", n, total, maxPods)
 		return
@@ -88,7 +94,9 @@ func (w *world) replicate(at origin, owner metav1.ObjectMeta, ref metav1.OwnerRe
 }
 
 // member makes one pod of a workload.
-func (w *world) member(at origin, owner metav1.ObjectMeta, ref metav1.OwnerReference, template corev1.PodTemplateSpec, i int, p *problems) {
+func (w *world) member(at origin, owner metav1.ObjectMeta, ref metav1.OwnerReference, template corev1.PodTemplateSpec,
+	i int, p *problems,
+) {
 	t := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	t.Namespace, t.Name = owner.Namespace, fmt.Sprintf("%s-%d", owner.Name, i)
 	t.OwnerReferences = []metav1.OwnerReference{ref}
@@ -122,8 +130,9 @@ func wantsDaemon(node *corev1.Node, template *corev1.PodTemplateSpec) bool {
 	if matches, err := nodeaffinity.GetRequiredNodeAffinity(probe).Match(node); err != nil || !matches {
 		return false
 	}
-	_, untolerated := v1helper.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, probe.Spec.Tolerations, func(taint *corev1.Taint) bool {
-		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
-	}, false)
+	_, untolerated := v1helper.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, probe.Spec.Tolerations,
+		func(taint *corev1.Taint) bool {
+			return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
+		}, false)
 	return !untolerated
 }

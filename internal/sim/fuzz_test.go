@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -23,7 +24,11 @@ func FuzzInput(f *testing.F) {
 		if strings.Count(text, "replicas") > 0 || strings.Count(text, "arallelism") > 0 {
 			t.Skip("a huge number of pods is not what this is about")
 		}
-		w, err := read([]string{stdin}, strings.NewReader(text), &strings.Builder{})
+		var w *world
+		docs, err := readDocuments([]string{stdin}, strings.NewReader(text), io.Discard)
+		if err == nil {
+			w, err = read(docs, io.Discard)
+		}
 		var bad *InputError
 		if err == nil && w == nil || err != nil && !errors.As(err, &bad) {
 			t.Fatalf("got %v, %v for %q", w, err, text)

@@ -15,10 +15,10 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// stdin is the file name that stands for standard input.
+// stdin is the file name that represents standard input.
 const stdin = "-"
 
-// origin tells where an object of the input stands.
+// origin is the position of an object in the input.
 type origin struct {
 	file     string
 	document int // from 1
@@ -44,7 +44,7 @@ type document struct {
 	text []byte
 }
 
-// maxProblems bounds what one run tells about bad input.
+// maxProblems bounds the problems with the input that one run reports.
 const maxProblems = 50
 
 // InputError is bad input: each problem names file, document and field.
@@ -80,32 +80,38 @@ func (p *problems) err() error {
 	return &InputError{Problems: p.list}
 }
 
-// readDocuments reads files, all manifests below folders in the order of their paths, and standard input for "-".
-// ignored lists files below folders that are no manifests by their name.
-func readDocuments(paths []string, in io.Reader) (docs []document, ignored []string, err error) {
+// readDocuments reads files, all manifests below folders in the order of their paths, and standard input for "-". Files
+// below folders that are not manifests by their name are named on warn.
+func readDocuments(paths []string, in io.Reader, warn io.Writer) (docs []document, err error) {
 	var files []string
 	for _, path := range paths {
-		found, other, err := manifests(path)
+		found, ignored, err := manifests(path)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		files, ignored = append(files, found...), append(ignored, other...)
+		files = append(files, found...)
+		for _, file := range ignored {
+			warnf(warn, "ignored: %s: not a .yaml, .yml or .json file", file)
+		}
 	}
 	for i, file := range files {
 		if slices.Contains(files[:i], file) {
-			return nil, nil, inputErrorf("%s: given twice", file)
+			return nil, inputErrorf("%s: given twice", file)
 		}
 		text, err := readFile(file, in)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		more, err := split(file, text)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		docs = append(docs, more...)
 	}
-	return docs, ignored, nil
+	if len(docs) == 0 {
+		return nil, inputErrorf("%s: no Kubernetes object", strings.Join(paths, ", "))
+	}
+	return docs, nil
 }
 
 func manifests(path string) (files, ignored []string, err error) {

@@ -6,8 +6,10 @@ import "github.com/tenon-project/tenon/internal/core/why"
 const (
 	Scheduled     = "Scheduled"
 	Unschedulable = "Unschedulable"
-	Refused       = "Refused"  // a webhook said no
-	Existing      = "Existing" // the input already had spec.nodeName
+	Waiting       = "Waiting"   // it has a node and waits for a permit to bind
+	Preempted     = "Preempted" // it was evicted from its node, for a pod that its reasons name
+	Refused       = "Refused"   // a webhook said no
+	Existing      = "Existing"  // the input already had spec.nodeName
 )
 
 // Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out.

@@ -5,11 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -25,9 +28,17 @@ var schedulerNames = []string{"tenon-scheduler", corev1.DefaultSchedulerName, "k
 // Run decides about the manifests in files and folders; "-" is in. Warnings about the input, one a line, go to warn.
 // Bad input is an *InputError.
 func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer) (Result, error) {
+	docs, err := readDocuments(paths, in, warn)
+	if err != nil {
+		return Result{}, err
+	}
+	return run(ctx, docs, warn)
+}
+
+func run(ctx context.Context, docs []document, warn io.Writer) (Result, error) {
 	ctx, cancel := context.WithCancel(quiet(ctx))
 	defer cancel()
-	w, err := read(paths, in, warn)
+	w, err := read(docs, warn)
 	if err != nil {
 		return Result{}, err
 	}
@@ -40,12 +51,44 @@ func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer) (Res
 		return Result{}, err
 	}
 	warnTopologies(e.store, w, warn)
+	return e.decide(ctx, w, hooks, warn)
+}
+
+// decide admits and schedules all pods of the world that have no node.
+func (e *engine) decide(ctx context.Context, w *world, hooks webhooks, warn io.Writer) (Result, error) {
+	defer e.end()
 	r := Result{Pods: []Pod{}, Quotas: []Quota{}, Gangs: []Gang{}, Nodes: []Node{}}
-	for _, p := range w.existing {
-		r.Pods = append(r.Pods, outcome(e.store, p.Pod, nil, Existing))
-	}
+	queued := w.pending[:0:0]
 	for _, p := range w.pending {
-		out, err := decide(ctx, e, p, hooks.admit(p.Pod, w.namespace(p.Namespace), warn))
+		p.given = maps.Clone(p.Annotations)
+		refused := hooks.admit(p.Pod, w.namespace(p.Namespace), warn)
+		switch {
+		case len(refused) > 0:
+			out := outcome(e.store, p.Pod, nil, Refused)
+			out.Reasons = refused
+			r.Pods = append(r.Pods, out)
+		case !slices.Contains(schedulerNames, p.Spec.SchedulerName):
+			out := outcome(e.store, p.Pod, nil, Unschedulable)
+			out.Reasons = reasons([]why.Finding{explain.Unserved(p.Pod, schedulerNames)})
+			r.Pods = append(r.Pods, out)
+		default:
+			queued = append(queued, p)
+		}
+	}
+	for _, p := range queued {
+		if err := e.api.create(e.api.pods, p.Pod); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := e.run(ctx); err != nil {
+		return Result{}, err
+	}
+	for _, p := range w.existing {
+		p.given = p.Annotations
+		r.Pods = append(r.Pods, e.place(p, Existing))
+	}
+	for _, p := range queued {
+		out, err := e.result(ctx, p)
 		if err != nil {
 			return Result{}, err
 		}
@@ -60,15 +103,8 @@ func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer) (Res
 	return r, nil
 }
 
-// read turns the input into a world.
-func read(paths []string, in io.Reader, warn io.Writer) (*world, error) {
-	docs, ignored, err := readDocuments(paths, in)
-	if err != nil {
-		return nil, err
-	}
-	if len(docs) == 0 {
-		return nil, inputErrorf("%s: no Kubernetes object", strings.Join(paths, ", "))
-	}
+// read parses the input into a world.
+func read(docs []document, warn io.Writer) (*world, error) {
 	d, err := newDecoder()
 	if err != nil {
 		return nil, err
@@ -84,8 +120,8 @@ func read(paths []string, in io.Reader, warn io.Writer) (*world, error) {
 	if err := d.err(); err != nil {
 		return nil, err
 	}
-	for _, file := range ignored {
-		warnf(warn, "ignored: %s: not a .yaml, .yml or .json file", file)
+	if len(w.nodes) == 0 {
+		return nil, inputErrorf("no Node in the input: give nodes with -f, machines with --machine, or --cluster")
 	}
 	if text := unusedText(d.unused); text != "" {
 		warnf(warn, "ignored: %s: they do not change where pods go", text)
@@ -107,7 +143,7 @@ func warnf(warn io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(warn, format+"\n", args...) // warnings are best effort
 }
 
-// warn tells what is understood and still looks wrong.
+// warn reports what is valid and still looks wrong.
 func (w *world) warn(warn io.Writer) {
 	known := map[string]bool{}
 	for _, n := range w.nodes {
@@ -119,22 +155,22 @@ func (w *world) warn(warn io.Writer) {
 	}
 	for _, t := range w.topologies {
 		if !known[t.Name] {
-			warnf(warn, "warning: NodeResourceTopology %s: there is no Node of that name", t.Name)
+			warnf(warn, "warning: NodeResourceTopology %s: no Node has that name", t.Name)
 		}
 	}
 	for _, n := range w.numatopologies {
 		if !known[n.Name] {
-			warnf(warn, "warning: Numatopology %s: there is no Node of that name", n.Name)
+			warnf(warn, "warning: Numatopology %s: no Node has that name", n.Name)
 		}
 	}
 	for _, p := range w.existing {
 		if !known[p.Spec.NodeName] {
-			warnf(warn, "warning: Pod %s/%s: there is no Node %s", p.Namespace, p.Name, p.Spec.NodeName)
+			warnf(warn, "warning: Pod %s/%s: Node %s does not exist", p.Namespace, p.Name, p.Spec.NodeName)
 		}
 	}
 }
 
-// warnTopologies tells what a topology says that the scheduler cannot use.
+// warnTopologies reports the fields of a topology that the scheduler cannot use.
 func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
 	for _, t := range w.topologies {
 		known, _ := store.Node(t.Name)
@@ -154,48 +190,55 @@ func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
 	}
 }
 
-// decide places a pod that the webhooks do not refuse.
-func decide(ctx context.Context, e *engine, p pod, refused []Reason) (Pod, error) {
-	if len(refused) > 0 {
-		out := outcome(e.store, p.Pod, nil, Refused)
-		out.Reasons = refused
-		return out, nil
+// place is where a pod is, or was until it was preempted.
+func (e *engine) place(p pod, state string) Pod {
+	lost, gone := e.preempted[p.UID]
+	if !gone {
+		return outcome(e.store, p.Pod, wrote(p), state)
 	}
-	if held := standing(p.Pod); len(held) > 0 {
-		out := outcome(e.store, p.Pod, nil, Unschedulable)
-		out.Reasons = reasons(held)
-		return out, nil
+	out := outcome(e.store, lost.pod, nil, Preempted)
+	text := "preempted"
+	if by := lost.preemptor; by != nil {
+		text = fmt.Sprintf("preempted by pod %s/%s of priority %d", by.Namespace, by.Name,
+			corev1helpers.PodPriority(by))
 	}
-	bound, findings, err := e.place(ctx, p.Pod)
-	if err != nil {
-		return Pod{}, err
-	}
-	if bound == nil {
-		out := outcome(e.store, p.Pod, nil, Unschedulable)
-		out.Reasons = reasons(findings)
-		return out, nil
-	}
-	wrote := map[string]string{}
-	for key, value := range bound.Annotations {
-		if p.Annotations[key] != value {
-			wrote[key] = value
-		}
-	}
-	return outcome(e.store, bound, wrote, Scheduled), nil
+	out.Reasons = []Reason{{Code: why.Preempted, Message: text}}
+	return out
 }
 
-// standing are the reasons for which no scheduler would try a pod.
-func standing(p *corev1.Pod) []why.Finding {
-	if !slices.Contains(schedulerNames, p.Spec.SchedulerName) {
-		return []why.Finding{{
-			Reason: why.Reason{Code: why.NoScheduler}, Phase: why.PreEnqueue,
-			Detail: fmt.Sprintf("spec.schedulerName is %q, served are %s", p.Spec.SchedulerName, strings.Join(schedulerNames, ", ")),
-		}}
+// result is what became of a pod that the scheduler tried.
+func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
+	now := e.pod(p.Pod)
+	if now != nil {
+		p.Pod = now
 	}
-	if len(p.Spec.SchedulingGates) > 0 {
-		return []why.Finding{{Reason: why.Reason{Code: why.SchedulingGate}, Phase: why.PreEnqueue, Detail: explain.GateText(p)}}
+	if now == nil || now.Spec.NodeName != "" {
+		return e.place(p, Scheduled), nil
 	}
-	return nil
+	if i := slices.IndexFunc(e.waiting, func(b *bindingCycle) bool { return b.pod.UID == p.UID }); i >= 0 {
+		return outcome(e.store, e.waiting[i].pod, nil, Waiting), nil
+	}
+	failed := e.failed[p.UID]
+	if held := e.held(ctx, now); len(held) > 0 {
+		failed = failure{findings: held}
+	}
+	if failed.err != nil {
+		return Pod{}, fmt.Errorf("schedule pod %s: %w", klog.KObj(now), failed.err)
+	}
+	out := outcome(e.store, now, nil, Unschedulable)
+	out.Reasons = reasons(failed.findings)
+	return out, nil
+}
+
+// wrote returns the annotations that a webhook or the scheduler wrote.
+func wrote(p pod) map[string]string {
+	out := map[string]string{}
+	for key, value := range p.Annotations {
+		if p.given[key] != value {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 func reasons(findings []why.Finding) []Reason {

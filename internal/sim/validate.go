@@ -33,17 +33,21 @@ func validate(o runtime.Object) field.ErrorList {
 			return named(t.Name)
 		}
 		return check(t, &core.Pod{}, func(p *core.Pod) field.ErrorList {
-			return corevalidation.ValidatePodCreate(p, podutil.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil))
+			return corevalidation.ValidatePodCreate(p,
+				podutil.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil))
 		})
 	case *corev1.Node:
 		return check(t, &core.Node{}, corevalidation.ValidateNode)
+	case *corev1.Service:
+		return check(t, &core.Service{}, corevalidation.ValidateServiceCreate)
 	case *corev1.Namespace:
 		return check(t, &core.Namespace{}, corevalidation.ValidateNamespace)
 	case *schedulingv1.PriorityClass:
 		return check(t, &scheduling.PriorityClass{}, schedulingvalidation.ValidatePriorityClass)
 	case *policyv1.PodDisruptionBudget:
 		return check(t, &policy.PodDisruptionBudget{}, func(b *policy.PodDisruptionBudget) field.ErrorList {
-			return append(named(b.Name), policyvalidation.ValidatePodDisruptionBudget(b, policyvalidation.PodDisruptionBudgetValidationOptions{})...)
+			return append(named(b.Name), policyvalidation.ValidatePodDisruptionBudget(b,
+				policyvalidation.PodDisruptionBudgetValidationOptions{})...)
 		})
 	case *v1alpha2.NodeResourceTopology:
 		return named(t.Name)
@@ -57,25 +61,30 @@ func validateWorkload(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
 	case *appsv1.Deployment:
 		return check(t, &apps.Deployment{}, func(w *apps.Deployment) field.ErrorList {
-			return appsvalidation.ValidateDeployment(w, podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
+			return appsvalidation.ValidateDeployment(w,
+				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
 		})
 	case *appsv1.ReplicaSet:
 		return check(t, &apps.ReplicaSet{}, func(w *apps.ReplicaSet) field.ErrorList {
-			return appsvalidation.ValidateReplicaSet(w, podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
+			return appsvalidation.ValidateReplicaSet(w,
+				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
 		})
 	case *appsv1.StatefulSet:
 		return check(t, &apps.StatefulSet{}, func(w *apps.StatefulSet) field.ErrorList {
-			return appsvalidation.ValidateStatefulSet(w, podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
+			return appsvalidation.ValidateStatefulSet(w,
+				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
 		})
 	case *appsv1.DaemonSet:
 		return check(t, &apps.DaemonSet{}, func(w *apps.DaemonSet) field.ErrorList {
-			return appsvalidation.ValidateDaemonSet(w, podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
+			return appsvalidation.ValidateDaemonSet(w,
+				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
 		})
 	case *batchv1.Job:
 		return jobTemplate(&t.Spec, t.Name, field.NewPath("spec", "template"))
 	case *batchv1.CronJob:
 		return check(t, &batch.CronJob{}, func(w *batch.CronJob) field.ErrorList {
-			return batchvalidation.ValidateCronJobCreate(w, podutil.GetValidationOptionsFromPodTemplate(&w.Spec.JobTemplate.Spec.Template, nil))
+			return batchvalidation.ValidateCronJobCreate(w,
+				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.JobTemplate.Spec.Template, nil))
 		})
 	}
 	return nil
@@ -104,10 +113,10 @@ func named(name string) field.ErrorList {
 	return nil
 }
 
-// check converts to the API server's internal type and judges that.
-func check[T runtime.Object](versioned runtime.Object, internal T, judge func(T) field.ErrorList) field.ErrorList {
+// check converts to the API server's internal type and validates that.
+func check[T runtime.Object](versioned runtime.Object, internal T, validate func(T) field.ErrorList) field.ErrorList {
 	if err := legacyscheme.Scheme.Convert(versioned, internal, nil); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	return judge(internal)
+	return validate(internal)
 }

@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	schedulingrules "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 	"sigs.k8s.io/yaml"
 
@@ -25,7 +27,7 @@ import (
 type pod struct {
 	origin
 	*corev1.Pod
-	order int // of the documents
+	given map[string]string // its annotations before the webhooks
 }
 
 // world is the whole input, checked: names are unique, references hold.
@@ -37,10 +39,13 @@ type world struct {
 	namespaces     map[string]*corev1.Namespace
 	classes        map[string]*schedulingv1.PriorityClass
 	// owners are what default spread constraints look up.
+	services     []*corev1.Service
 	replicaSets  []*appsv1.ReplicaSet
 	statefulSets []*appsv1.StatefulSet
-	existing     []pod
-	pending      []pod
+	// budgets are what preemption spares.
+	budgets  []*policyv1.PodDisruptionBudget
+	existing []pod
+	pending  []pod
 
 	seen map[string]origin
 }
@@ -81,7 +86,11 @@ func (w *world) add(o object, p *problems) {
 		return
 	}
 	switch t := o.Object.(type) {
-	case *corev1.Node, *policyv1.PodDisruptionBudget: // nodes are in; without preemption nothing asks for budgets
+	case *corev1.Node: // is in
+	case *policyv1.PodDisruptionBudget:
+		w.budgets = append(w.budgets, t)
+	case *corev1.Service:
+		w.services = append(w.services, t)
 	case *corev1.Namespace:
 		w.namespaces[t.Name] = t
 	case *schedulingv1.PriorityClass:
@@ -99,7 +108,8 @@ func (w *world) add(o object, p *problems) {
 
 func namespaced(o runtime.Object) bool {
 	switch o.(type) {
-	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology:
+	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
+		*nodeinfo.Numatopology:
 		return false
 	}
 	return true
@@ -131,7 +141,7 @@ func (w *world) addPod(at origin, t *corev1.Pod, p *problems) {
 	if !w.claim(at, "uid", "", string(t.UID), p) {
 		return
 	}
-	entry := pod{origin: at, Pod: t, order: len(w.existing) + len(w.pending)}
+	entry := pod{origin: at, Pod: t}
 	if t.Spec.NodeName != "" {
 		w.existing = append(w.existing, entry)
 		return
@@ -195,18 +205,57 @@ func builtinClasses() (map[string]*schedulingv1.PriorityClass, error) {
 	return classes, nil
 }
 
-// prioritize gives every pending pod its priority, as the API server's admission does, and sorts: highest first, then
-// as documented.
+// prioritize gives every pod its priority, as the API server's admission does. One that has a node keeps its own.
 func (w *world) prioritize(p *problems) {
 	fallback := w.fallbackClass()
-	for _, entry := range w.pending {
+	for _, entry := range slices.Concat(w.existing, w.pending) {
+		if entry.Spec.NodeName != "" && entry.Spec.Priority != nil {
+			continue
+		}
 		if text := w.priority(entry.Pod, fallback); text != "" {
 			p.add(entry.origin, "%s", text)
 		}
 	}
-	slices.SortStableFunc(w.pending, func(a, b pod) int {
-		return cmp.Or(cmp.Compare(priorityOf(b), priorityOf(a)), cmp.Compare(a.order, b.order))
-	})
+}
+
+// listed is an object and the cache that the scheduler's plugins read it from.
+type listed struct {
+	object any
+	into   cache.SharedIndexInformer
+}
+
+// listed returns the objects of which no plugin waits for events.
+func (w *world) listed(f informers.SharedInformerFactory) []listed {
+	var out []listed
+	for _, n := range w.namespaces {
+		out = append(out, listed{n, f.Core().V1().Namespaces().Informer()})
+	}
+	for _, s := range w.services {
+		out = append(out, listed{s, f.Core().V1().Services().Informer()})
+	}
+	for _, s := range w.replicaSets {
+		out = append(out, listed{s, f.Apps().V1().ReplicaSets().Informer()})
+	}
+	for _, s := range w.statefulSets {
+		out = append(out, listed{s, f.Apps().V1().StatefulSets().Informer()})
+	}
+	for _, b := range w.budgets {
+		out = append(out, listed{b, f.Policy().V1().PodDisruptionBudgets().Informer()})
+	}
+	return out
+}
+
+// latest returns the last time that a pod of the input knows: what is decided now comes after it.
+func (w *world) latest() time.Time {
+	out := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, p := range w.existing {
+		for _, t := range []*metav1.Time{&p.CreationTimestamp, p.Status.StartTime} {
+			if t != nil && t.After(out) {
+				out = t.Time
+			}
+		}
+	}
+	return out
 }
 
 // fallbackClass is the global default with the lowest value; nil when there is none.
@@ -242,11 +291,4 @@ func (w *world) priority(t *corev1.Pod, fallback *schedulingv1.PriorityClass) (p
 		t.Spec.PreemptionPolicy = class.PreemptionPolicy
 	}
 	return ""
-}
-
-func priorityOf(p pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
 }

@@ -8,8 +8,8 @@ import (
 // memory is where Linux keeps a file system in memory.
 const memory = "/dev/shm"
 
-// Dir is tb.TempDir in memory where that is possible: a machine is thousands of small files, and on some disks a new file
-// takes half a millisecond.
+// Dir is tb.TempDir in memory where that is possible: a machine is thousands of small files, and on some disks a new
+// file takes half a millisecond.
 func Dir(tb testing.TB) string {
 	tb.Helper()
 	if !hasRoom(memory) {

@@ -13,7 +13,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// bad is one case. try hands the input in, fails the test when anything changed, and returns what the user is told.
+// bad is one case. try hands the input in, fails the test when anything changed, and returns what the user sees.
 type bad struct {
 	name string
 	try  func(t *testing.T) string
@@ -28,21 +28,22 @@ func TestMain(m *testing.M) {
 }
 
 func TestBadInputGetsAClearTextAndChangesNothing(t *testing.T) {
-	cases := slices.Concat(webhookCases(), schedulerCases(), alignmentCases(), agentCases(), simulateCases(), commandCases())
+	cases := slices.Concat(webhookCases(), schedulerCases(), alignmentCases(), agentCases(), simulateCases(),
+		commandCases())
 	const promised = 120
 	if len(cases) < promised {
 		t.Errorf("%d cases, at least %d are promised", len(cases), promised)
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			told := c.try(t)
+			answer := c.try(t)
 			for _, want := range c.says {
-				if !strings.Contains(told, want) {
-					t.Errorf("got %q, want it to say %q", told, want)
+				if !strings.Contains(answer, want) {
+					t.Errorf("got %q, want it to say %q", answer, want)
 				}
 			}
-			if len(c.says) == 0 || strings.Contains(told, "panic") || strings.Contains(told, "goroutine ") {
-				t.Errorf("no clear text: %q", told)
+			if len(c.says) == 0 || strings.Contains(answer, "panic") || strings.Contains(answer, "goroutine ") {
+				t.Errorf("no clear text: %q", answer)
 			}
 		})
 	}

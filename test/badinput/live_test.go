@@ -45,8 +45,9 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 		t.Skip("NOT RUN: bad input on a running cluster: TENON_BIN does not name the built binary (make test sets it)")
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	tenon := func(args ...string) (told string, code int) {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the test's own has ended when it cleans up
+	tenon := func(args ...string) (answer string, code int) {
+		// the test's own has ended when it cleans up
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		c := exec.CommandContext(ctx, bin, args...)
 		c.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
@@ -60,12 +61,12 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 		return out.String(), c.ProcessState.ExitCode()
 	}
 	t.Cleanup(func() {
-		if told, code := tenon("down", "--purge", "--data", dir); code != 0 {
-			t.Errorf("tenon down: exit code %d: %s", code, told)
+		if answer, code := tenon("down", "--purge", "--data", dir); code != 0 {
+			t.Errorf("tenon down: exit code %d: %s", code, answer)
 		}
 	})
-	if told, code := tenon("up", "--detach", "--data", dir, "--machine", "xeon-2s"); code != 0 {
-		t.Fatalf("tenon up: exit code %d: %s", code, told)
+	if answer, code := tenon("up", "--detach", "--data", dir, "--machine", "xeon-2s"); code != 0 {
+		t.Fatalf("tenon up: exit code %d: %s", code, answer)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 	if err != nil {
@@ -77,11 +78,11 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := func(told string, want ...string) {
+	says := func(answer string, want ...string) {
 		t.Helper()
 		for _, w := range want {
-			if !strings.Contains(told, w) {
-				t.Errorf("got %q, want it to say %q", told, w)
+			if !strings.Contains(answer, w) {
+				t.Errorf("got %q, want it to say %q", answer, w)
 			}
 		}
 	}
@@ -103,7 +104,8 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 		if err != nil || node.Labels["node.koordinator.sh/cpu-bind-policy"] != "Bogus" {
 			t.Fatalf("a node must be able to carry any label: %v", err)
 		}
-		says(warned.text(), "node.koordinator.sh/cpu-bind-policy", `Unsupported value "Bogus"`, "supported None, FullPCPUsOnly, SpreadByPCPUs")
+		says(warned.text(), "node.koordinator.sh/cpu-bind-policy", `Unsupported value "Bogus"`,
+			"supported None, FullPCPUsOnly, SpreadByPCPUs")
 	})
 	t.Run("an allocation that a user writes is refused and the pod keeps its own", func(t *testing.T) {
 		good := podFrom(t, pod(lsr(""), "2"))
@@ -112,7 +114,9 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := client.CoreV1().Pods("default").Patch(ctx, "good", types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"scheduling.koordinator.sh/resource-status":"{\"cpuset\":\"90-91\"}"}}}`), metav1.PatchOptions{})
+			[]byte(
+				`{"metadata":{"annotations":{"scheduling.koordinator.sh/resource-status":"{\"cpuset\":\"90-91\"}"}}}`),
+			metav1.PatchOptions{})
 		if !apierrors.IsInvalid(err) {
 			t.Fatalf("got %v, want Invalid", err)
 		}
@@ -130,17 +134,29 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 		code int
 		says []string
 	}{
-		"explain of a pod that does not exist":   {[]string{"explain", "pod/nope"}, 2, []string{`pod "nope" not found in namespace "default"`}},
-		"explain of a misspelt pod":              {[]string{"explain", "godo"}, 2, []string{`did you mean "good"?`}},
-		"topology of a node that does not exist": {[]string{"topology", "node/nope"}, 2, []string{`node "nope" not found`}},
-		"a second start on the same data":        {[]string{"up", "--data", dir, "--machine", "xeon-2s"}, -1, []string{"already", dir}},
+		"explain of a pod that does not exist": {
+			[]string{"explain", "pod/nope"},
+			2,
+			[]string{`pod "nope" not found in namespace "default"`},
+		},
+		"explain of a misspelt pod": {[]string{"explain", "godo"}, 2, []string{`did you mean "good"?`}},
+		"topology of a node that does not exist": {
+			[]string{"topology", "node/nope"},
+			2,
+			[]string{`node "nope" not found`},
+		},
+		"a second start on the same data": {
+			[]string{"up", "--data", dir, "--machine", "xeon-2s"},
+			-1,
+			[]string{"already", dir},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told, code := tenon(c.args...)
+			answer, code := tenon(c.args...)
 			if code == 0 || c.code != -1 && code != c.code {
-				t.Errorf("exit code %d, want %d: %s", code, c.code, told)
+				t.Errorf("exit code %d, want %d: %s", code, c.code, answer)
 			}
-			says(told, c.says...)
+			says(answer, c.says...)
 		})
 	}
 }

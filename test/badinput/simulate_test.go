@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/local/verb"
 	"github.com/tenon-project/tenon/internal/sim"
 )
 
@@ -34,42 +35,86 @@ func simulateCases() []bad {
 	return []bad{
 		{"simulate: broken YAML", in("a: ["), []string{"in.yaml: document 1", "line 1"}},
 		{"simulate: a key that stands twice", in("a: 1\na: 2"), []string{"in.yaml: document 1", `key "a" already set`}},
-		{"simulate: a list instead of an object", in("[1, 2]"), []string{"in.yaml: document 1", "this is no Kubernetes object"}},
-		{"simulate: an object without a kind", in("{apiVersion: v1}"), []string{"document 1: kind: Required value"}},
-		{"simulate: a kind that does not exist", in("{apiVersion: example.com/v1, kind: Frob, metadata: {name: a}}"), []string{"document 1 (Frob a)", "kind: Frob (example.com/v1) is not known"}},
 		{
-			"simulate: a kind whose feature is not built", in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: n0}}"),
+			"simulate: a list instead of an object", in("[1, 2]"),
+			[]string{"in.yaml: document 1", "this is not a Kubernetes object"},
+		},
+		{"simulate: an object without a kind", in("{apiVersion: v1}"), []string{"document 1: kind: Required value"}},
+		{
+			"simulate: a kind that does not exist", in("{apiVersion: example.com/v1, kind: Frob, metadata: {name: a}}"),
+			[]string{"document 1 (Frob a)", "kind: Frob (example.com/v1) is not known"},
+		},
+		{
+			"simulate: a kind whose feature is not built",
+			in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: n0}}"),
 			[]string{"document 1 (Device n0)", "is not supported yet: it is about devices"},
 		},
 		{
-			"simulate: a field that does not exist, in the second document", in(pod("") + "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containerz: []}}"),
+			"simulate: a field that does not exist, in the second document",
+			in(pod("") + "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containerz: []}}"),
 			[]string{"document 2 (Pod b)", `unknown field "spec.containerz"`},
 		},
 		{"simulate: a text for a number", in(pod(", priority: high")), []string{"document 1 (Pod a)", "spec.priority"}},
 		{
-			"simulate: a negative amount", in("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: -1}}}]}}"),
+			"simulate: a negative amount",
+			in(
+				"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, resources: " +
+					"{requests: {cpu: -1}}}]}}"),
 			[]string{"spec.containers[0].resources.requests[cpu]: Invalid value"},
 		},
-		{"simulate: the same pod twice", in(pod("") + "\n---\n" + pod("")), []string{"document 2 (Pod a)", `metadata.name: Duplicate value "a"`, "document 1"}},
-		{"simulate: a priority class that nobody defines", in(pod(", priorityClassName: gold")), []string{`spec.priorityClassName: Not found: "gold"`}},
-		{"simulate: a volume claim", in(pod(", volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]")), []string{"spec.volumes[0]", "persistent volumes are not supported yet"}},
-		{"simulate: a list inside of a list", in("{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: []}]}"), []string{"document 1, item 1", "inside of a list is not allowed"}},
 		{
-			"simulate: more replicas than any cluster has", in("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: d}, spec: {replicas: 2000000000, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}}}"),
+			"simulate: the same pod twice", in(pod("") + "\n---\n" + pod("")),
+			[]string{"document 2 (Pod a)", `metadata.name: Duplicate value "a"`, "document 1"},
+		},
+		{
+			"simulate: a priority class that is not defined", in(pod(", priorityClassName: gold")),
+			[]string{`spec.priorityClassName: Not found: "gold"`},
+		},
+		{
+			"simulate: a volume claim", in(pod(", volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]")),
+			[]string{"spec.volumes[0]", "persistent volumes are not supported yet"},
+		},
+		{
+			"simulate: a list inside of a list",
+			in("{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: []}]}"),
+			[]string{"document 1, item 1", "inside of a list is not allowed"},
+		},
+		{
+			"simulate: more replicas than any cluster has",
+			in(
+				"{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: d}, spec: {replicas: 2000000000, selector: " +
+					"{matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, " +
+					"image: i}]}}}}"),
 			[]string{"2000000000 replicas are too many", "at most 200000"},
 		},
 		{"simulate: a file that is not there", args("-f", "/does/not/exist.yaml"), []string{"/does/not/exist.yaml"}},
+		{
+			"simulate: a machine that is not a preset", args("--machine", "epyc-3s"),
+			[]string{"--machine", `"epyc-3s" is not a preset (epyc-2s,`, "Did you mean epyc-2s?"},
+		},
+		{
+			"simulate: a number of machines that is not allowed", args("--machine", "epyc-2s=0"),
+			[]string{"--machine", `count "0": want a number from 1 to 10000`},
+		},
+		{
+			"simulate: a setting of a machine that does not exist", args("--machine", "epyc-2s@statik"),
+			[]string{"--machine", "statik", "Did you mean static?"},
+		},
 		{"simulate: nothing to read", args(), []string{"give files or folders with -f"}},
-		{"simulate: a format that does not exist", args("-f", "-", "-o", "xml"), []string{"-o xml is not allowed", "table, json, yaml"}},
+		{
+			"simulate: a format that does not exist", args("-f", "-", "-o", "xml"),
+			[]string{"-o xml is not allowed", "table, json, yaml"},
+		},
 	}
 }
 
-// simulateFails wants the verb to end as bad input does, with no half answer, and the folder to stay as it is.
-func simulateFails(t *testing.T, dir string, args ...string) (told string) {
+// simulateFails wants the verb to end as bad input does, with no half answer, and the folder to be unchanged.
+func simulateFails(t *testing.T, dir string, args ...string) (answer string) {
 	t.Helper()
 	unchanged(t, dir, func() {
 		var out, errOut bytes.Buffer
-		c := sim.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+		c := sim.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
+			verb.MachineObjects)
 		c.SilenceErrors, c.SilenceUsage = true, true
 		c.SetArgs(append([]string{}, args...)) // cobra takes nil for the process's own
 		err := c.ExecuteContext(t.Context())
@@ -80,9 +125,9 @@ func simulateFails(t *testing.T, dir string, args ...string) (told string) {
 		if out.Len() > 0 {
 			t.Errorf("an answer is printed: %s", out.String())
 		}
-		told = err.Error()
+		answer = err.Error()
 	})
-	return told
+	return answer
 }
 
 // simulated runs manifests and returns the result.

@@ -52,18 +52,23 @@ func webhookCases() []bad {
 		},
 		{
 			"webhook: an unknown priority class", create(pod("labels: {koordinator.sh/priority-class: gold}", "1")),
-			[]string{"metadata.labels[koordinator.sh/priority-class]", `Unsupported value "gold"`, "koord-prod, koord-mid, koord-batch, koord-free"},
+			[]string{
+				"metadata.labels[koordinator.sh/priority-class]", `Unsupported value "gold"`,
+				"koord-prod, koord-mid, koord-batch, koord-free",
+			},
 		},
 		{
-			"webhook: a sub-priority that is no number", create(pod("labels: {koordinator.sh/priority: high}", "1")),
+			"webhook: a sub-priority that is not a number", create(pod("labels: {koordinator.sh/priority: high}", "1")),
 			[]string{"metadata.labels[koordinator.sh/priority]", `Invalid value "high"`, "must be a whole number"},
 		},
 		{
-			"webhook: an LSR pod of a batch priority", create(pod("labels: {koordinator.sh/qosClass: LSR, koordinator.sh/priority-class: koord-batch}", "1")),
+			"webhook: an LSR pod of a batch priority",
+			create(pod("labels: {koordinator.sh/qosClass: LSR, koordinator.sh/priority-class: koord-batch}", "1")),
 			[]string{class, "cannot be used in combination", "LSR allows koord-prod"},
 		},
 		{
-			"webhook: an LSE pod without a CPU request", create(podOf("labels: {koordinator.sh/qosClass: LSE}", "{}", "{}", "")),
+			"webhook: an LSE pod without a CPU request",
+			create(podOf("labels: {koordinator.sh/qosClass: LSE}", "{}", "{}", "")),
 			[]string{"requests[cpu]", "LSE Pod must declare the requested CPUs"},
 		},
 		{
@@ -75,65 +80,105 @@ func webhookCases() []bad {
 			[]string{"spec.containers[0].resources.limits[cpu]", "requests must equal limits for LSR Pod"},
 		},
 		{
-			"webhook: batch CPUs without class BE", create(podOf("labels: {koordinator.sh/qosClass: LS}", "{kubernetes.io/batch-cpu: 1000}", "{kubernetes.io/batch-cpu: 1000}", "")),
+			"webhook: batch CPUs without class BE",
+			create(podOf("labels: {koordinator.sh/qosClass: LS}", "{kubernetes.io/batch-cpu: 1000}",
+				"{kubernetes.io/batch-cpu: 1000}", "")),
 			[]string{"spec.containers[0].resources[kubernetes.io/batch-cpu]", "must specify koordinator QoS BE"},
 		},
-		{"webhook: a resource-spec that is no JSON", create(pod(lsr(resourceSpec("{")), "2")), []string{spec, "byte"}},
+		{"webhook: a resource-spec that is not JSON", create(pod(lsr(resourceSpec("{")), "2")), []string{spec, "byte"}},
 		{
-			"webhook: a resource-spec with a number for a policy", create(pod(lsr(resourceSpec(`{"requiredCPUBindPolicy":7}`)), "2")),
+			"webhook: a resource-spec with a number for a policy",
+			create(pod(lsr(resourceSpec(`{"requiredCPUBindPolicy":7}`)), "2")),
 			[]string{spec, "byte", "requiredCPUBindPolicy"},
 		},
 		{
-			"webhook: a bind policy that does not exist", create(pod(lsr(resourceSpec(`{"requiredCPUBindPolicy":"FullPCPUz"}`)), "2")),
-			[]string{spec, "byte 25", `Unsupported value "FullPCPUz"`, "supported Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst"},
+			"webhook: a bind policy that does not exist",
+			create(pod(lsr(resourceSpec(`{"requiredCPUBindPolicy":"FullPCPUz"}`)), "2")),
+			[]string{
+				spec, "byte 25", `Unsupported value "FullPCPUz"`,
+				"supported Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst",
+			},
 		},
 		{
-			"webhook: an exclusive policy that does not exist", create(pod(lsr(resourceSpec(`{"preferredCPUExclusivePolicy":"Machine"}`)), "2")),
+			"webhook: an exclusive policy that does not exist",
+			create(pod(lsr(resourceSpec(`{"preferredCPUExclusivePolicy":"Machine"}`)), "2")),
 			[]string{spec, `Unsupported value "Machine"`, "PCPULevel, NUMANodeLevel"},
 		},
 		{
-			"webhook: a burst that is required", create(pod("labels: {koordinator.sh/qosClass: LS}"+resourceSpec(`{"requiredCPUBindPolicy":"ConstrainedBurst"}`), "2")),
+			"webhook: a burst that is required",
+			create(pod("labels: {koordinator.sh/qosClass: LS}"+
+				resourceSpec(`{"requiredCPUBindPolicy":"ConstrainedBurst"}`), "2")),
 			[]string{spec, "ConstrainedBurst can only be preferred"},
 		},
 		{
-			"webhook: a burst of an LSR pod", create(pod(lsr(resourceSpec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`)), "2")),
+			"webhook: a burst of an LSR pod", create(
+				pod(lsr(resourceSpec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`)), "2")),
 			[]string{spec, "ConstrainedBurst needs QoS LS or Burstable and a cpu limit"},
 		},
 		{
-			"webhook: a required spread on arm64", create(podOf(lsr(resourceSpec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)), "{cpu: 2}", "{cpu: 2}", ", nodeSelector: {kubernetes.io/arch: arm64}")),
+			"webhook: a required spread on arm64",
+			create(podOf(lsr(resourceSpec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)), "{cpu: 2}", "{cpu: 2}",
+				", nodeSelector: {kubernetes.io/arch: arm64}")),
 			[]string{spec, `Unsupported value "SpreadByPCPUs"`, "supported Default, FullPCPUs on arm64"},
 		},
 		{
-			"webhook: a NUMA policy that does not exist", create(pod(lsr(`, annotations: {scheduling.koordinator.sh/numa-topology-spec: '{"numaTopologyPolicy":"Strict"}'}`), "2")),
+			"webhook: a NUMA policy that does not exist",
+			create(
+				pod(
+					lsr(
+						`, annotations: {scheduling.koordinator.sh/numa-topology-spec: `+
+							`'{"numaTopologyPolicy":"Strict"}'}`), "2")),
 			[]string{numaSpec, `Unsupported value "Strict"`, "BestEffort, Restricted, SingleNUMANode"},
 		},
 		{
-			"webhook: a class that is changed later", update(pod("labels: {koordinator.sh/qosClass: LS}", "4"), pod(lsr(""), "4")),
+			"webhook: a class that is changed later",
+			update(pod("labels: {koordinator.sh/qosClass: LS}", "4"), pod(lsr(""), "4")),
 			[]string{class, "field is immutable"},
 		},
 		{
-			"webhook: an allocation that a user writes", update(pod(lsr(`, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0-3"}'}`), "4"), pod(lsr(""), "4")),
+			"webhook: an allocation that a user writes",
+			update(pod(lsr(`, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0-3"}'}`), "4"),
+				pod(lsr(""), "4")),
 			[]string{status, "is set by the scheduler"},
 		},
 		{
-			"webhook: a bind policy that is changed after binding", update(podOf(lsr(resourceSpec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`)), "{cpu: 4}", "{cpu: 4}", ", nodeName: n0"), bound),
+			"webhook: a bind policy that is changed after binding",
+			update(podOf(lsr(resourceSpec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`)), "{cpu: 4}", "{cpu: 4}",
+				", nodeName: n0"), bound),
 			[]string{spec, "immutable once the pod is bound"},
 		},
 		{
-			"webhook: more CPUs for a pod that holds some", refused(webhook.PathValidatePodResize, podOf(lsr(""), "{cpu: 6}", "{cpu: 6}", ", nodeName: n0"), bound),
+			"webhook: more CPUs for a pod that holds some",
+			refused(webhook.PathValidatePodResize, podOf(lsr(""), "{cpu: 6}", "{cpu: 6}", ", nodeName: n0"), bound),
 			[]string{"spec.containers[0].resources", "cpu of a bound pod cannot be resized"},
 		},
 		{
-			"webhook: a node label with a value that does not exist", node("{apiVersion: v1, kind: Node, metadata: {name: n0, labels: {node.koordinator.sh/cpu-bind-policy: Bogus}}}"),
-			[]string{"metadata.labels[node.koordinator.sh/cpu-bind-policy]", `Unsupported value "Bogus"`, "supported None, FullPCPUsOnly, SpreadByPCPUs", "the label is ignored"},
+			"webhook: a node label with a value that does not exist",
+			node(
+				"{apiVersion: v1, kind: Node, metadata: {name: n0, labels: {node.koordinator.sh/cpu-bind-policy: " +
+					"Bogus}}}"),
+			[]string{
+				"metadata.labels[node.koordinator.sh/cpu-bind-policy]", `Unsupported value "Bogus"`,
+				"supported None, FullPCPUsOnly, SpreadByPCPUs", "the label is ignored",
+			},
 		},
 		{
-			"webhook: a node reservation of a list that is none", node(`{apiVersion: v1, kind: Node, metadata: {name: n0, annotations: {node.koordinator.sh/reservation: '{"reservedCPUs":"3-1"}'}}}`),
+			"webhook: a node reservation of a list that is none",
+			node(
+				`{apiVersion: v1, kind: Node, metadata: {name: n0, annotations: {node.koordinator.sh/reservation: ` +
+					`'{"reservedCPUs":"3-1"}'}}}`),
 			[]string{"metadata.annotations[node.koordinator.sh/reservation]", "3-1", "the annotation is ignored"},
 		},
 		{
-			"webhook: a node label and its alias that differ", node("{apiVersion: v1, kind: Node, metadata: {name: n0, labels: {node.koordinator.sh/numa-topology-policy: Restricted, node.koordinator.sh/numa-topology-alignment-policy: BestEffort}}}"),
-			[]string{"conflicting values", "node.koordinator.sh/numa-topology-alignment-policy", "the alias is ignored"},
+			"webhook: a node label and its alias that differ",
+			node(
+				"{apiVersion: v1, kind: Node, metadata: {name: n0, labels: " +
+					"{node.koordinator.sh/numa-topology-policy: Restricted, " +
+					"node.koordinator.sh/numa-topology-alignment-policy: BestEffort}}}"),
+			[]string{
+				"conflicting values", "node.koordinator.sh/numa-topology-alignment-policy",
+				"the alias is ignored",
+			},
 		},
 	}
 }
@@ -189,7 +234,7 @@ func raw(t *testing.T, manifest string) runtime.RawExtension {
 	return runtime.RawExtension{Raw: text}
 }
 
-// refused wants the API server to be told no, as it says it of its own rules.
+// refused wants the API server to reject, with a text like that of its own rules.
 func refused(path, manifest, old string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
@@ -198,7 +243,8 @@ func refused(path, manifest, old string) func(*testing.T) string {
 			t.Fatalf("admitted: %+v", r)
 		}
 		if r.Result.Code != http.StatusUnprocessableEntity || len(r.Result.Details.Causes) == 0 {
-			t.Errorf("got status %d with details %+v, want 422 with a cause for each field", r.Result.Code, r.Result.Details)
+			t.Errorf("got status %d with details %+v, want 422 with a cause for each field", r.Result.Code,
+				r.Result.Details)
 		}
 		return r.Result.Message
 	}

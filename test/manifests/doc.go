@@ -1,3 +1,3 @@
-// Package manifests tests, against a real API server, what deploy tells it: that it takes the agent's DaemonSet, and that
-// the webhooks answer as promised where the API server asks them.
+// Package manifests tests, against a real API server, what deploy contains: that it accepts the agent's DaemonSet, and
+// that the webhooks answer as promised where the API server asks them.
 package manifests

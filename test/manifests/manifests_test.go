@@ -60,7 +60,7 @@ func TestDeploy(t *testing.T) {
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	dir, err := datadir.Resolve(t.TempDir())
+	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
 	check(t, err)
 	check(t, dir.Make())
 	ports, err := dir.Ports()
@@ -68,13 +68,22 @@ func start(t *testing.T) *cluster {
 	t.Cleanup(ports.Close)
 	authority, err := pki.Open(dir.PKI(), time.Now())
 	check(t, err)
-	server := kubeconf.Cluster{Server: "https://" + ports.Address(datadir.APIServer), Authority: authority.Certificate()}
+	server := kubeconf.Cluster{
+		Server:    "https://" + ports.Address(datadir.APIServer),
+		Authority: authority.Certificate(),
+	}
 	pair, err := authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}})
 	check(t, err)
-	config := &rest.Config{Host: server.Server, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key}}
+	config := &rest.Config{
+		Host: server.Server, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key},
+	}
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	check(t, err)
-	p, err := plane.Start(t.Context(), plane.Config{Dir: dir, PKI: authority, Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config})
+	p, err := plane.Start(t.Context(), plane.Config{
+		Dir: dir, PKI: authority,
+		Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config,
+	})
 	check(t, err)
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
@@ -103,13 +112,18 @@ func start(t *testing.T) *cluster {
 	check(t, err)
 	check(t, install.PointWebhooks(objects, "https://"+ports.Address(datadir.Webhooks), authority.Certificate()))
 	check(t, applier.Apply(t.Context(), objects))
-	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}, metav1.CreateOptions{})
+	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}},
+		metav1.CreateOptions{})
 	check(t, err)
-	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	node.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("64"),
+		corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
 	node.Status.Capacity = node.Status.Allocatable
 	_, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
 	check(t, err)
-	_, err = client.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	check(t, err)
 	return c
 }
@@ -126,17 +140,19 @@ func (c *cluster) answer(t *testing.T, config *rest.Config, o manager.Options) {
 			t.Errorf("manager: %v", err)
 		}
 	})
-	check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.HealthAddress+"/readyz", http.NoBody)
-		if err != nil {
-			return false, err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false, nil //nolint:nilerr // it does not listen yet
-		}
-		return response.StatusCode == http.StatusOK, response.Body.Close()
-	}))
+	check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.HealthAddress+"/readyz",
+				http.NoBody)
+			if err != nil {
+				return false, err
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return false, nil //nolint:nilerr // it does not listen yet
+			}
+			return response.StatusCode == http.StatusOK, response.Body.Close()
+		}))
 }
 
 func (c *cluster) daemonSet(t *testing.T) {
@@ -147,16 +163,19 @@ func (c *cluster) daemonSet(t *testing.T) {
 	})
 	check(t, err)
 	spec := created.Spec.Template.Spec
-	if _, err := c.client.CoreV1().ServiceAccounts(ds.Namespace).Get(t.Context(), spec.ServiceAccountName, metav1.GetOptions{}); err != nil {
+	if _, err := c.client.CoreV1().ServiceAccounts(ds.Namespace).Get(t.Context(), spec.ServiceAccountName,
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("its service account: %v", err)
 	}
 	pod := &corev1.Pod{ObjectMeta: *created.Spec.Template.ObjectMeta.DeepCopy(), Spec: *spec.DeepCopy()}
 	pod.Name, pod.Namespace = "tenon-agent-x", ds.Namespace
-	if _, err := c.client.CoreV1().Pods(ds.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+	if _, err := c.client.CoreV1().Pods(ds.Namespace).Create(t.Context(), pod,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Errorf("its pod: %v", err)
 	}
 	container := spec.Containers[0]
-	if s := container.SecurityContext; s.Privileged != nil && *s.Privileged || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation ||
+	if s := container.SecurityContext; s.Privileged != nil && *s.Privileged || !*s.ReadOnlyRootFilesystem ||
+		*s.AllowPrivilegeEscalation ||
 		!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
 		t.Errorf("the agent has more rights than it needs: %+v", s)
 	}
@@ -166,7 +185,8 @@ func (c *cluster) daemonSet(t *testing.T) {
 			writable = append(writable, m.MountPath)
 		}
 	}
-	if diff := cmp.Diff([]string{"/host/sys/fs/cgroup", "/host/var/lib/tenon-agent", "/var/run/nri", "/run/tenon"}, writable); diff != "" {
+	if diff := cmp.Diff([]string{"/host/sys/fs/cgroup", "/host/var/lib/tenon-agent", "/var/run/nri", "/run/tenon"},
+		writable); diff != "" {
 		t.Errorf("folders that the agent may write (-want +got):\n%s", diff)
 	}
 	flags(t, container)
@@ -206,7 +226,8 @@ func flags(t *testing.T, container corev1.Container) {
 			t.Errorf("--%s=%s: its folder is not mounted", flag, socket)
 		}
 	}
-	if health, err := command.Flags().GetString("health-address"); err != nil || !strings.HasSuffix(health, container.LivenessProbe.HTTPGet.Port.String()) ||
+	if health, err := command.Flags().GetString("health-address"); err != nil ||
+		!strings.HasSuffix(health, container.LivenessProbe.HTTPGet.Port.String()) ||
 		!strings.HasPrefix(health, container.LivenessProbe.HTTPGet.Host+":") {
 		t.Errorf("the probes ask %+v, the agent serves %s", container.LivenessProbe.HTTPGet, health)
 	}
@@ -215,14 +236,26 @@ func flags(t *testing.T, container corev1.Container) {
 // pod is a pod of one container with whole CPUs.
 func pod(name, class, cpus string) *corev1.Pod {
 	off := false
-	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	amounts := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(cpus),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{annotation.QoSClass: class}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default",
+			Labels: map[string]string{annotation.QoSClass: class},
+		},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: &off,
 			Containers: []corev1.Container{{
-				Name: "app", Image: "x", Resources: corev1.ResourceRequirements{Requests: amounts.DeepCopy(), Limits: amounts.DeepCopy()},
-				ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}},
+				Name: "app", Image: "x", Resources: corev1.ResourceRequirements{
+					Requests: amounts.DeepCopy(),
+					Limits:   amounts.DeepCopy(),
+				},
+				ResizePolicy: []corev1.ContainerResizePolicy{{
+					ResourceName:  corev1.ResourceCPU,
+					RestartPolicy: corev1.NotRequired,
+				}},
 			}},
 		},
 	}
@@ -234,12 +267,14 @@ func (c *cluster) fence(t *testing.T) {
 		got, err := pods.Create(t.Context(), pod("fence-"+strings.ToLower(class), class, "2"), metav1.CreateOptions{})
 		check(t, err)
 		if got.Annotations[annotation.RequiredPlugins] != want {
-			t.Errorf("%s pod: %s is %q, want %q", class, annotation.RequiredPlugins, got.Annotations[annotation.RequiredPlugins], want)
+			t.Errorf("%s pod: %s is %q, want %q", class, annotation.RequiredPlugins,
+				got.Annotations[annotation.RequiredPlugins], want)
 		}
 	}
 	torn := pod("torn", "LSE", "2")
 	torn.Annotations = map[string]string{annotation.RequiredPlugins: "tenon-agent"}
-	if _, err := pods.Create(t.Context(), torn, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "must be a list of NRI plugin names") {
+	if _, err := pods.Create(t.Context(), torn, metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "must be a list of NRI plugin names") {
 		t.Errorf("a list that is none: %v, want invalid with the rule", err)
 	}
 }
@@ -253,38 +288,50 @@ func (c *cluster) resize(t *testing.T) {
 		class, patch string
 		refused      bool
 	}{
-		"more CPUs for a pod that holds some":   {"LSR", `{"requests":{"cpu":"4"},"limits":{"cpu":"4"}}`, true},
-		"fewer of them":                         {"LSR", `{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`, true},
-		"more memory for it":                    {"LSR", `{"requests":{"memory":"2Gi"},"limits":{"memory":"2Gi"}}`, false},
-		"more CPUs for a pod of the pool":       {"LS", `{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}`, false},
-		"more memory for a pod of the pool too": {"LS", `{"requests":{"memory":"3Gi"},"limits":{"memory":"3Gi"}}`, false},
+		"more CPUs for a pod that holds some": {"LSR", `{"requests":{"cpu":"4"},"limits":{"cpu":"4"}}`, true},
+		"fewer of them":                       {"LSR", `{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`, true},
+		"more memory for it": {
+			"LSR", `{"requests":{"memory":"2Gi"},"limits":{"memory":"2Gi"}}`,
+			false,
+		},
+		"more CPUs for a pod of the pool": {"LS", `{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}`, false},
+		"more memory for a pod of the pool too": {
+			"LS", `{"requests":{"memory":"3Gi"},"limits":{"memory":"3Gi"}}`,
+			false,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			patch := []byte(`{"spec":{"containers":[{"name":"app","resources":` + tt.patch + `}]}}`)
-			_, err := c.client.CoreV1().Pods("default").Patch(t.Context(), bound[tt.class].Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
+			_, err := c.client.CoreV1().Pods("default").Patch(t.Context(), bound[tt.class].Name,
+				types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
 			switch {
 			case !tt.refused:
 				check(t, err)
-			case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.containers[0].resources: cpu of a bound pod cannot be resized"):
+			case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(),
+				"spec.containers[0].resources: cpu of a bound pod cannot be resized"):
 				t.Errorf("%v, want invalid with field and rule", err)
 			}
 		})
 	}
 }
 
-// run binds a pod to a node that nobody plays, and says of it what a kubelet would.
+// run binds a pod to a node without a kubelet, and reports of it what a kubelet would.
 func (c *cluster) run(t *testing.T, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	pods := c.client.CoreV1().Pods("default")
 	p, err := pods.Create(t.Context(), p, metav1.CreateOptions{})
 	check(t, err)
-	check(t, pods.Bind(t.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "n0"}}, metav1.CreateOptions{}))
+	check(t, pods.Bind(t.Context(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "n0"},
+	}, metav1.CreateOptions{}))
 	p, err = pods.Get(t.Context(), p.Name, metav1.GetOptions{})
 	check(t, err)
 	p.Status.Phase = corev1.PodRunning
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "app", Ready: true, Image: "x", ImageID: "x", ContainerID: "x://1", Resources: &p.Spec.Containers[0].Resources,
+		Name: "app", Ready: true, Image: "x", ImageID: "x", ContainerID: "x://1",
+		Resources:          &p.Spec.Containers[0].Resources,
 		AllocatedResources: p.Spec.Containers[0].Resources.Requests,
 		State:              corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 	}}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // prediction is what our model says of one admission.
@@ -19,7 +20,12 @@ type prediction struct {
 	fits    bool // what State.Fits said
 }
 
-// documented is a difference that is known and stays. Nothing is documented that a model could follow.
+// panics reports whether the model expects the kubelet to crash.
+func (p *prediction) panics() bool {
+	return p.refusal != nil && p.refusal.Reason.Code == why.KubeletPanics
+}
+
+// documented is a difference that is known and accepted. A difference that a model could follow is not accepted.
 type documented struct {
 	name, reason, issue string
 }
@@ -28,11 +34,20 @@ type documented struct {
 var (
 	deviceChoice = &documented{
 		name: "device-choice",
-		reason: "A container that needs fewer devices than its pod's init containers left takes some of them in the order of a Go " +
-			"map; no plugin is asked. Which NUMA nodes they stand on, and all that follows in the pod, cannot be predicted.",
+		reason: "A container that needs fewer devices than its pod's init containers left takes some of them in the " +
+			"order of a Go " +
+			"map; no plugin is asked. Neither their NUMA nodes nor what follows from them in the pod can be " +
+			"predicted.",
 		issue: "kubernetes#56022, #71312",
 	}
-	knownDifferences = []*documented{deviceChoice}
+	pluginChoice = &documented{
+		name: "plugin-choice",
+		reason: "Where several sets of devices would do, the device plugin chooses, and the prediction says so " +
+			"(Devices.Open). A " +
+			"plugin that takes others decides what the later containers of its pod find.",
+		issue: "KEP-693, GetPreferredAllocation",
+	}
+	knownDifferences = []*documented{deviceChoice, pluginChoice}
 )
 
 // verdict is the outcome of a comparison: Differences is empty when both sides agree.
@@ -46,9 +61,6 @@ func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
 	var v verdict
 	differ := func(format string, args ...any) { v.differences = append(v.differences, fmt.Sprintf(format, args...)) }
 	switch {
-	case a.Panic != "":
-		differ("the kubelet panics: %s", a.Panic)
-		return v
 	case a.Hung:
 		differ("the kubelet does not answer")
 		return v
@@ -73,11 +85,25 @@ func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
 		differ("devices: the kubelet took others of the reusable ones")
 		return v
 	}
+	if o.stubborn {
+		container, open := o.pluginChose(pred.served, actual)
+		switch {
+		case container == "":
+		case !open:
+			differ("container %s, devices: kubelet and model differ where the model has one choice only", container)
+			return v
+		case container != p.Containers[len(p.Containers)-1].Name:
+			v.known = pluginChoice
+			differ("devices of %s: the plugin took others", container)
+			return v
+		}
+	}
 	if a.Admitted != (pred.refusal == nil) {
 		if o.mayChoose(p) {
 			v.known = deviceChoice
 		}
-		differ("verdict: kubelet admitted=%v (%s %s), model admitted=%v %s", a.Admitted, a.Reason, a.Message, pred.refusal == nil, describe(pred.refusal))
+		differ("verdict: kubelet admitted=%v (%s %s), model admitted=%v %s", a.Admitted, a.Reason, a.Message,
+			pred.refusal == nil, describe(pred.refusal))
 		return v
 	}
 	if !a.Admitted {
@@ -108,6 +134,17 @@ func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
 // compareHints puts the hint lists of every merge beside the kubelet's. They are what `explain --hints` shows.
 func (o *model) compareHints(p *kubelet.Pod, a *Answer) []string {
 	var found []string
+	if len(p.Containers) == 0 { // the scheduler leaves the pod out: the kubelet must have no hints for it
+		for i, lists := range a.Hints {
+			for resource, list := range lists {
+				if list != nil {
+					found = append(found, fmt.Sprintf("merge %d, hints of %s: kubelet %v, model none", i+1, resource,
+						list))
+				}
+			}
+		}
+		return found
+	}
 	merges := 0
 	for _, s := range o.state.Explain(p).Steps {
 		if s.Lists == nil {
@@ -123,8 +160,10 @@ func (o *model) compareHints(p *kubelet.Pod, a *Answer) []string {
 			if err != nil {
 				return []string{err.Error()}
 			}
-			if want, got := sortedHints(list), sortedHints(ours.List); !known && got != nil || (want == nil) != (got == nil) || !slices.Equal(want, got) {
-				found = append(found, fmt.Sprintf("merge %d, hints of %s: kubelet %v, model %v", merges, ours.Resource, want, got))
+			if want, got := sortedHints(list), sortedHints(ours.List); !known && got != nil ||
+				(want == nil) != (got == nil) || !slices.Equal(want, got) {
+				found = append(found, fmt.Sprintf("merge %d, hints of %s: kubelet %v, model %v", merges, ours.Resource,
+					want, got))
 			}
 		}
 	}
@@ -158,15 +197,17 @@ func sortedHints(list hint.List) hint.List {
 func (o *model) compareGiven(want, got kubelet.Given, differ func(string, ...any)) {
 	name := want.Container
 	if o.aligns && want.Hint != got.Hint {
-		differ("container %s, hint: kubelet %v %v, model %v %v", name, o.ids(want.Hint.Mask), want.Hint.Preferred, o.ids(got.Hint.Mask), got.Hint.Preferred)
+		differ("container %s, hint: kubelet %v %v, model %v %v", name, o.ids(want.Hint.Mask), want.Hint.Preferred,
+			o.ids(got.Hint.Mask), got.Hint.Preferred)
 	}
 	if want.CPUs != got.CPUs {
-		differ("container %s, CPUs: kubelet %q, model %q", name, o.machine.FormatList(want.CPUs), o.machine.FormatList(got.CPUs))
+		differ("container %s, CPUs: kubelet %q, model %q", name, o.machine.FormatList(want.CPUs),
+			o.machine.FormatList(got.CPUs))
 	}
 	if w, g := sortedBlocks(want.Memory), sortedBlocks(got.Memory); !slices.Equal(w, g) {
 		differ("container %s, memory: kubelet %v, model %v", name, w, g)
 	}
-	if w, g := sortedDevices(want.Devices), sortedDevices(got.Devices); !slices.Equal(w, g) {
+	if w, g := sortedDevices(want.Devices), sortedDevices(got.Devices); !slices.Equal(w, g) && !o.stubborn {
 		differ("container %s, devices: kubelet %v, model %v", name, w, g)
 	}
 }
@@ -225,7 +266,33 @@ func (o *model) choseOthers(p *Pod, served, actual kubelet.Placement) bool {
 	return false
 }
 
-// mayChoose reports whether a container of the pod asks fewer devices than are left to it, of a resource that stands on
+// pluginChose returns the first container that got other devices than predicted, and whether the model left all of them
+// open: as many of each resource, from sets of which it predicted no single one.
+func (o *model) pluginChose(served, actual kubelet.Placement) (container string, open bool) {
+	for _, got := range actual {
+		i := slices.IndexFunc(served, func(g kubelet.Given) bool { return g.Container == got.Container })
+		if i < 0 {
+			continue
+		}
+		want := served[i]
+		if slices.Equal(sortedDevices(want.Devices), sortedDevices(got.Devices)) {
+			continue
+		}
+		for _, d := range slices.Concat(want.Devices, got.Devices) {
+			w, g := of(want.Devices, d.Resource), of(got.Devices, d.Resource)
+			if slices.Equal(sortedDevices(w), sortedDevices(g)) {
+				continue
+			}
+			if total(w) != total(g) || !slices.ContainsFunc(w, func(d kubelet.Devices) bool { return d.Open }) {
+				return got.Container, false
+			}
+		}
+		return got.Container, true
+	}
+	return "", true
+}
+
+// mayChoose reports whether a container of the pod asks fewer devices than are left to it, of a resource that is on
 // different NUMA nodes. A refused pod leaves no placement to look at.
 func (o *model) mayChoose(p *Pod) bool {
 	asked := make(kubelet.Placement, len(p.Containers))
@@ -244,7 +311,7 @@ func (o *model) mayChoose(p *Pod) bool {
 	return false
 }
 
-// spread reports whether devices of a resource stand on different NUMA nodes.
+// spread reports whether devices of a resource are on different NUMA nodes.
 func (o *model) spread(resource string) bool {
 	sets := map[hint.Mask]bool{}
 	for key, nodes := range o.devices {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -23,16 +25,12 @@ type twin struct {
 func (w *twin) Ask(r *Request) (*Answer, error) {
 	switch {
 	case r.Start != nil:
-		reserved := r.Start.ReservedIDs
-		if reserved == "" && r.Start.CPUPolicy == "static" {
-			reserved = fmt.Sprint(slices.Min(r.Start.NUMA[0].Cores[0].Threads))
-		}
-		m, reason, err := newModel(w.kubelet, r.Start, reserved)
+		m, reason, err := newModel(w.kubelet, r.Start)
 		if err != nil || reason.Code != why.None {
 			return &Answer{Error: fmt.Sprint(reason, err)}, nil
 		}
 		w.model, w.machine, w.used, w.owner = m, r.Start, map[string]map[string]bool{}, map[string][]string{}
-		return &Answer{Started: true, Reserved: reserved}, nil
+		return &Answer{Started: true, Reserved: m.reserved()}, nil
 	case r.Delete != "":
 		w.state = w.state.Without(r.Delete)
 		w.release(r.Delete)
@@ -40,7 +38,7 @@ func (w *twin) Ask(r *Request) (*Answer, error) {
 	case r.Restart:
 		return &Answer{Started: true}, nil
 	}
-	a := w.admit(r.Admit)
+	a := w.admit(r.Admit.Pod)
 	if w.wrong != nil {
 		w.wrong(a)
 	}
@@ -55,26 +53,36 @@ func (w *twin) release(uid string) {
 	delete(w.owner, uid)
 }
 
-func (w *twin) admit(p *Pod) *Answer {
+func (w *twin) admit(object *corev1.Pod) *Answer {
+	p, err := read(object)
+	if err != nil {
+		return &Answer{Error: err.Error()}
+	}
 	w.release(p.UID)
 	a := &Answer{QoS: "Burstable"}
-	if p.Guaranteed {
+	if p.Guaranteed || object.Spec.Resources != nil && len(object.Spec.Resources.Limits) > 0 {
 		a.QoS = "Guaranteed"
 	}
 	if w.trace {
 		a.Hints = w.hints(p)
 	}
-	next, pl, refusal := w.state.Admit(w.pod(p))
+	next, pl, refusal := w.state.Admit(p)
 	w.state = next
 	if refusal != nil {
 		w.state = next.Without(p.UID)
 		a.Reason, a.Last = refusal.Status, refusal.Container
 		a.Hung = refusal.Reason.Code == why.KubeletWouldHang
+		if refusal.Reason.Code == why.KubeletPanics {
+			a.Panic = "nil pointer"
+		}
 		return a
 	}
 	a.Admitted = true
 	for _, g := range pl {
-		out := Given{Name: g.Container, Mask: w.ids(g.Hint.Mask), Preferred: g.Hint.Preferred, CPUs: w.model.machine.FormatList(g.CPUs)}
+		out := Given{
+			Name: g.Container, Mask: w.ids(g.Hint.Mask), Preferred: g.Hint.Preferred,
+			CPUs: w.model.machine.FormatList(g.CPUs),
+		}
 		for _, b := range g.Memory {
 			out.Memory = append(out.Memory, Block{Type: b.Type, Nodes: w.ids(b.Nodes), Bytes: b.Bytes})
 		}
@@ -84,9 +92,9 @@ func (w *twin) admit(p *Pod) *Answer {
 	return a
 }
 
-func (w *twin) hints(p *Pod) []map[string][]Offer {
+func (w *twin) hints(p *kubelet.Pod) []map[string][]Offer {
 	var all []map[string][]Offer
-	for _, s := range w.state.Explain(w.pod(p)).Steps {
+	for _, s := range w.state.Explain(p).Steps {
 		if s.Lists == nil {
 			continue
 		}
@@ -96,7 +104,8 @@ func (w *twin) hints(p *Pod) []map[string][]Offer {
 				merge[named.Resource] = []Offer{}
 			}
 			for _, h := range named.List {
-				merge[named.Resource] = append(merge[named.Resource], Offer{Mask: w.ids(h.Mask), Preferred: h.Preferred})
+				merge[named.Resource] = append(merge[named.Resource],
+					Offer{Mask: w.ids(h.Mask), Preferred: h.Preferred})
 			}
 		}
 		all = append(all, merge)
@@ -128,7 +137,8 @@ func (w *twin) name(uid string, list []kubelet.Devices) map[string][]string {
 // oneOfAll is a machine and a pod that use everything that is compared: CPUs, memory, huge pages, devices, a hint.
 func oneOfAll() Case {
 	m := Machine{
-		Trace: true, Sockets: 2, CPUPolicy: "static", ReservedIDs: "0", MemoryPolicy: "Static", TopologyPolicy: "best-effort", TopologyScope: "container",
+		Trace: true, Sockets: 2, CPUPolicy: "static", ReservedIDs: "0", MemoryPolicy: "Static",
+		TopologyPolicy: "best-effort", TopologyScope: "container",
 		Devices: []Device{
 			{Resource: "nvidia.com/gpu", ID: "a", Nodes: []int{0}},
 			{Resource: "nvidia.com/gpu", ID: "b", Nodes: []int{1}},
@@ -148,9 +158,13 @@ func oneOfAll() Case {
 		m.NUMA = append(m.NUMA, n)
 	}
 	pod := &Pod{UID: "p", Guaranteed: true, Containers: []Container{{
-		Name: "c", Role: RoleApp, CPU: 2000, Memory: map[string]int64{"memory": mib, "hugepages-2Mi": 2 * mib}, Devices: map[string]int64{"nvidia.com/gpu": 1},
+		Name: "c", Role: RoleApp, CPU: 2000, Memory: map[string]int64{"memory": mib, "hugepages-2Mi": 2 * mib},
+		Devices: map[string]int64{"nvidia.com/gpu": 1},
 	}}}
-	tooLarge := &Pod{UID: "q", Guaranteed: true, Containers: []Container{{Name: "c", Role: RoleApp, CPU: 99000, Memory: map[string]int64{"memory": mib}}}}
+	tooLarge := &Pod{
+		UID: "q", Guaranteed: true,
+		Containers: []Container{{Name: "c", Role: RoleApp, CPU: 99000, Memory: map[string]int64{"memory": mib}}},
+	}
 	return Case{Kubelet: "1.36", Machine: m, Steps: []Step{{Admit: pod}, {Delete: "p"}, {Admit: tooLarge}}}
 }
 
@@ -163,8 +177,8 @@ func TestEqualAnswersAreEqual(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// twin does not reuse devices by id, and takes a refused pod's CPUs back also where another pod has them: that happens
-		// where cores differ in threads.
+		// twin does not reuse devices by id, and takes a refused pod's CPUs back also where another pod has them: that
+		// happens where cores differ in threads.
 		if out.Difference != "" && !strings.Contains(out.Difference, "devices") && !differs(&c.Machine) {
 			t.Errorf("case %d, step %d: %s", i, out.Step, out.Difference)
 		}
@@ -223,16 +237,31 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		"memory from another node":    {admitted(func(g *Given) { g.Memory[1].Nodes = []int{1} }), "memory"},
 		"a byte of memory less":       {admitted(func(g *Given) { g.Memory[1].Bytes-- }), "memory"},
 		"no huge pages":               {admitted(func(g *Given) { g.Memory = g.Memory[1:] }), "memory"},
-		"a device of another node":    {admitted(func(g *Given) { g.Devices["nvidia.com/gpu"] = []string{"b"} }), "devices"},
-		"a device more":               {admitted(func(g *Given) { g.Devices["nvidia.com/gpu"] = []string{"a", "b"} }), "devices"},
-		"no device":                   {admitted(func(g *Given) { g.Devices = nil }), "devices"},
-		"a hint less":                 {admittedAnswer(func(a *Answer) { a.Hints[0]["cpu"] = a.Hints[0]["cpu"][1:] }), "hints of cpu"},
-		"a hint not preferred":        {admittedAnswer(func(a *Answer) { a.Hints[0]["memory"][0].Preferred = false }), "hints of memory"},
-		"cannot for do not care":      {admittedAnswer(func(a *Answer) { a.Hints[0]["nvidia.com/gpu"] = nil }), "hints of nvidia.com/gpu"},
-		"a merge more":                {func(a *Answer) { a.Hints = append(a.Hints, nil) }, "merges"},
-		"no answer":                   {func(a *Answer) { a.Hung = true }, "hangs"},
-		"a panic":                     {func(a *Answer) { a.Panic = "index out of range" }, "panics"},
-		"another class of service":    {func(a *Answer) { a.QoS = "BestEffort" }, "BestEffort"},
+		"a device of another node": {
+			admitted(func(g *Given) { g.Devices["nvidia.com/gpu"] = []string{"b"} }),
+			"devices",
+		},
+		"a device more": {
+			admitted(func(g *Given) { g.Devices["nvidia.com/gpu"] = []string{"a", "b"} }),
+			"devices",
+		},
+		"no device": {admitted(func(g *Given) { g.Devices = nil }), "devices"},
+		"a hint less": {
+			admittedAnswer(func(a *Answer) { a.Hints[0]["cpu"] = a.Hints[0]["cpu"][1:] }),
+			"hints of cpu",
+		},
+		"a hint not preferred": {
+			admittedAnswer(func(a *Answer) { a.Hints[0]["memory"][0].Preferred = false }),
+			"hints of memory",
+		},
+		"cannot for do not care": {
+			admittedAnswer(func(a *Answer) { a.Hints[0]["nvidia.com/gpu"] = nil }),
+			"hints of nvidia.com/gpu",
+		},
+		"a merge more":             {func(a *Answer) { a.Hints = append(a.Hints, nil) }, "merges"},
+		"no answer":                {func(a *Answer) { a.Hung = true }, "hangs"},
+		"a panic":                  {func(a *Answer) { a.Panic = "index out of range" }, "panics"},
+		"another class of service": {func(a *Answer) { a.QoS = "BestEffort" }, "BestEffort"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,7 +271,8 @@ func TestWrongAnswersAreFound(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out.Difference, wrong.found) || len(out.Documented) > 0 {
-				t.Errorf("found %q (documented %v), want a difference of %s", out.Difference, out.Documented, wrong.found)
+				t.Errorf("found %q (documented %v), want a difference of %s", out.Difference, out.Documented,
+					wrong.found)
 			}
 		})
 	}
@@ -262,7 +292,8 @@ func TestShrinkKeepsOnlyWhatFails(t *testing.T) {
 	// Fails while some pod of the case asks for more than two CPUs.
 	failing := func(c Case) bool {
 		return slices.ContainsFunc(c.Steps, func(s Step) bool {
-			return s.Admit != nil && slices.ContainsFunc(s.Admit.Containers, func(k Container) bool { return k.CPU > 2000 })
+			return s.Admit != nil && slices.ContainsFunc(s.Admit.Containers,
+				func(k Container) bool { return k.CPU > 2000 })
 		})
 	}
 	shrunk := 0
@@ -273,7 +304,8 @@ func TestShrinkKeepsOnlyWhatFails(t *testing.T) {
 		}
 		shrunk++
 		small := Shrink(c, 5000, failing)
-		if len(small.Steps) != 1 || len(small.Steps[0].Admit.Containers) > 2 || len(small.Machine.Devices) > 0 || len(small.Machine.CPUOptions) > 0 {
+		if len(small.Steps) != 1 || len(small.Steps[0].Admit.Containers) > 2 || len(small.Machine.Devices) > 0 ||
+			len(small.Machine.CPUOptions) > 0 {
 			t.Errorf("case %d shrinks to %+v", i, small)
 		}
 		if !failing(small) {

@@ -47,9 +47,9 @@ const (
 )
 
 func (d *drawer) machine(m *Machine) {
-	nodes := pick(d, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 4, 4, 4, 4, 8) // 70 % ≤ 2, 25 % 3 or 4, 5 % 8
+	nodes := pick(d, 1, 1, 2, 2, 2, 2, 2, 2, 2, 3, 4, 4, 4, 5, 5, 6, 6, 6, 8, 10) // 45 % ≤ 2, 50 % 4 to 10
 	ids := d.nodeIDs(nodes)
-	m.Sockets = pick(d, 1, 1, 2, nodes, nodes)
+	m.Sockets = pick(d, 1, 1, 2, 2, nodes, nodes)
 	if nodes%m.Sockets != 0 && m.Sockets%nodes != 0 {
 		m.Sockets = 1
 	}
@@ -59,7 +59,7 @@ func (d *drawer) machine(m *Machine) {
 	distances := d.distances(nodes)
 	uneven := d.chance(30)
 	base := pick(d, 1, 2, 4, 16)
-	sizes := pick(d, nil, nil, nil, []int64{2048}, []int64{2048, 1048576})
+	sizes := pick(d, nil, nil, nil, []int64{2048}, []int64{1048576}, []int64{2048, 1048576})
 	for i := range nodes {
 		n := NUMA{ID: ids[i], Distances: distances[i], Cores: cores[i], Memory: int64(base) * gib}
 		if uneven {
@@ -94,7 +94,7 @@ func (d *drawer) nodeIDs(nodes int) []int {
 
 // cores draws the cores of every node, without thread numbers: Threads has the right length.
 func (d *drawer) cores(m *Machine, nodes int) [][]Core {
-	most := map[int]int{1: 16, 2: 10, 3: 6, 4: 5, 8: 4}[nodes]
+	most := map[int]int{1: 16, 2: 10, 3: 6, 4: 5, 5: 4, 6: 4, 8: 4, 10: 3}[nodes]
 	count := d.between(1, most)
 	uneven, cpuless := d.chance(25), nodes > 1 && d.chance(12)
 	d.threads = pick(d, 1, 1, 2, 2, 2, 2, 2, 2, 2, 4)
@@ -154,8 +154,8 @@ func (d *drawer) number(nodes [][]Core) {
 			all = append(all, &nodes[i][j])
 		}
 	}
-	switch pick(d, "siblings far", "siblings far", "siblings near", "round robin", "shuffled") {
-	case "siblings near":
+	switch pick(d, "siblings far", "siblings far", "siblings adjacent", "round robin", "shuffled") {
+	case "siblings adjacent":
 		next := 0
 		for _, k := range all {
 			for t := range k.Threads {
@@ -183,8 +183,8 @@ func (d *drawer) number(nodes [][]Core) {
 	}
 }
 
-// renumberL3 gives the L3 groups ids: ascending in the order of their lowest CPUs, as kernels do on most machines, or any, as
-// on those that derive them from APIC ids.
+// renumberL3 gives the L3 groups ids: ascending in the order of their lowest CPUs, as kernels do on most machines, or
+// any, as on those that derive them from APIC ids.
 func (d *drawer) renumberL3(nodes [][]Core) {
 	lowest := map[int]int{}
 	for _, list := range nodes {
@@ -232,15 +232,19 @@ func (d *drawer) distances(nodes int) [][]uint64 {
 }
 
 func (d *drawer) settings(m *Machine) {
-	m.TopologyPolicy = pick(d, "none", "best-effort", "best-effort", "best-effort", "restricted", "restricted", "restricted", "single-numa-node", "single-numa-node", "single-numa-node")
+	m.TopologyPolicy = pick(d, "none", "best-effort", "best-effort", "best-effort", "restricted", "restricted",
+		"restricted", "single-numa-node", "single-numa-node", "single-numa-node")
+	if len(m.NUMA) >= largeMachine && d.chance(70) {
+		m.TopologyPolicy = pick(d, "best-effort", "restricted") // single-numa-node looks at few combinations
+	}
 	m.TopologyScope = pick(d, "container", "container", "pod")
 	dense := m.NUMA[len(m.NUMA)-1].ID == len(m.NUMA)-1
 	m.TopologyOptions = map[string]string{}
 	if dense && d.chance(30) {
 		m.TopologyOptions["prefer-closest-numa-nodes"] = "true"
 	}
-	if d.chance(5) {
-		m.TopologyOptions["max-allowable-numa-nodes"] = pick(d, "8", "12")
+	if nodes := len(m.NUMA); d.chance(5) || nodes > 8 {
+		m.TopologyOptions["max-allowable-numa-nodes"] = pick(d, "10", "12")
 	}
 	d.cpuSettings(m)
 	m.MemoryPolicy = "None"
@@ -362,8 +366,8 @@ func (d *drawer) cpuSettings(m *Machine) {
 	}
 }
 
-// oneOfEach draws one thread of every node: free counts are odd then, which distributed allocation of whole cores cannot
-// deal out.
+// oneOfEach draws one thread of every node: free counts are odd then, which distributed allocation of whole cores
+// cannot distribute.
 func (d *drawer) oneOfEach(m *Machine) []int {
 	var ids []int
 	for _, n := range m.NUMA {
@@ -380,19 +384,27 @@ func (d *drawer) oneOfEach(m *Machine) []int {
 var resources = []string{"nvidia.com/gpu", "example.com/nic", "example.com/fpga"}
 
 func (d *drawer) devices(m *Machine) {
-	for _, resource := range resources[:pick(d, 0, 0, 1, 1, 2, 3)] {
+	m.Stubborn = d.chance(15)
+	kinds := pick(d, 0, 0, 1, 1, 2, 3)
+	if len(m.NUMA) >= largeMachine { // merges are hard where many resources meet many nodes
+		kinds = pick(d, 0, 1, 2, 2, 2, 3)
+	}
+	for _, resource := range resources[:kinds] {
 		hosts := d.between(1, len(m.NUMA))
-		multi, loose, sick := d.chance(20), d.chance(15), d.chance(25)
+		multi, detached, sick := d.chance(20), d.chance(15), d.chance(25)
 		next := 0
 		for _, h := range d.Perm(len(m.NUMA))[:hosts] {
 			for range d.between(1, 4) {
-				v := Device{Resource: resource, ID: fmt.Sprintf("%c%d", resource[len(resource)-1], next), Nodes: []int{m.NUMA[h].ID}}
+				v := Device{
+					Resource: resource, ID: fmt.Sprintf("%c%d", resource[len(resource)-1], next),
+					Nodes: []int{m.NUMA[h].ID},
+				}
 				next++
 				if other := m.NUMA[d.IntN(len(m.NUMA))].ID; multi && d.chance(50) && other != v.Nodes[0] {
 					v.Nodes = append(v.Nodes, other)
 					slices.Sort(v.Nodes)
 				}
-				if loose && d.chance(40) {
+				if detached && d.chance(40) {
 					v.Nodes = nil
 				}
 				v.Unhealthy = sick && d.chance(35)
@@ -436,8 +448,10 @@ func (d *drawer) pod(m *Machine, uid string) *Pod {
 func (d *drawer) ask(m *Machine, p *Pod, k *Container) {
 	perNode := max(1, d.cpus/len(m.NUMA))
 	if p.Guaranteed || d.chance(70) {
-		cpus := pick(d, 1, 1, 2, 2, 3, d.threads, d.threads, d.threads*2, d.between(1, perNode), d.between(1, perNode), perNode/2, perNode/2, perNode, d.between(1, d.cpus))
-		if m.CPUOptions["full-pcpus-only"] != "" && m.CPUOptions["distribute-cpus-across-numa"] != "" && d.chance(10*len(m.NUMA)) {
+		cpus := pick(d, 1, 1, 2, 2, 3, d.threads, d.threads, d.threads*2, d.between(1, perNode), d.between(1, perNode),
+			perNode/2, perNode/2, perNode, d.between(1, d.cpus))
+		if m.CPUOptions["full-pcpus-only"] != "" && m.CPUOptions["distribute-cpus-across-numa"] != "" &&
+			d.chance(10*len(m.NUMA)) {
 			cpus = (d.cpus/d.threads - d.between(len(m.NUMA), 2*len(m.NUMA))) * d.threads // close to all
 		}
 		k.CPU = int64(max(1, cpus)) * 1000
@@ -449,15 +463,24 @@ func (d *drawer) ask(m *Machine, p *Pod, k *Container) {
 	for _, size := range sizesOf(m) {
 		if d.chance(20) && k.CPU > 0 {
 			k.Memory[hugepages(size)] = d.pages(m, size) * size * kib
+			if d.chance(10) {
+				k.Memory[hugepages(size)] = 0
+			}
 		}
 	}
-	seen := map[string]bool{}
+	if k.CPU > 0 && d.IntN(300) == 0 {
+		k.Memory["hugepages-32Mi"] = 0 // a size that no machine has
+	}
+	seen, asked := map[string]bool{}, 30
+	if len(m.NUMA) >= largeMachine {
+		asked = 80
+	}
 	for _, v := range m.Devices {
-		if !seen[v.Resource] && d.chance(30) {
+		if !seen[v.Resource] && d.chance(asked) {
 			if k.Devices == nil {
 				k.Devices = map[string]int64{}
 			}
-			k.Devices[v.Resource] = int64(pick(d, 1, 1, 1, 1, 1, 2, 2, 3, 5))
+			k.Devices[v.Resource] = int64(pick(d, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 5, 5, 0))
 		}
 		seen[v.Resource] = true
 	}

@@ -25,7 +25,7 @@ func TestTheModelAcceptsEveryDrawnMachine(t *testing.T) {
 	t.Parallel()
 	for i := range uint64(2000) {
 		c := Draw("1.36", 3, i)
-		if _, reason, err := newModel("1.36", &c.Machine, c.Machine.ReservedIDs); err != nil || reason.Code != why.None {
+		if _, reason, err := newModel("1.36", &c.Machine); err != nil || reason.Code != why.None {
 			t.Errorf("case %d: %v, %v", i, reason, err)
 		}
 	}
@@ -53,9 +53,10 @@ func TestDrawnCasesCoverTheLaw(t *testing.T) {
 				threads[len(k.Threads)], l3s[k.L3] = true, true
 			}
 		}
-		for _, n := range []int{1, 2, 3, 4, 8} {
+		for _, n := range []int{1, 2, 3, 4, 5, 6, 8} {
 			mark(string(rune('0'+n))+" nodes", nodes == n)
 		}
+		mark("4 to 10 nodes", nodes >= 4 && nodes <= 10)
 		mark("sparse node ids", m.NUMA[nodes-1].ID != nodes-1)
 		mark("nodes without CPUs", cpuless)
 		mark("hybrid cores", len(threads) > 1)
@@ -67,7 +68,9 @@ func TestDrawnCasesCoverTheLaw(t *testing.T) {
 		mark("several nodes in a socket", m.Sockets < nodes)
 		mark("reserved by ids", m.ReservedIDs != "")
 		mark("reserved by amount", m.ReservedCPU > 0)
-		mark("huge pages", len(sizesOf(m)) > 0)
+		mark("huge pages of one size", len(sizesOf(m)) == 1)
+		mark("huge pages of two sizes", len(sizesOf(m)) == 2)
+		mark("plugins that do not obey", m.Stubborn && len(m.Devices) > 0)
 		mark("policy "+m.TopologyPolicy, true)
 		mark("scope "+m.TopologyScope, true)
 		mark("memory "+m.MemoryPolicy, true)
@@ -77,8 +80,10 @@ func TestDrawnCasesCoverTheLaw(t *testing.T) {
 		for option := range maps.Keys(m.TopologyOptions) {
 			mark(option, true)
 		}
-		mark("devices on several nodes", slices.ContainsFunc(m.Devices, func(v Device) bool { return len(v.Nodes) > 1 }))
-		mark("devices without topology", slices.ContainsFunc(m.Devices, func(v Device) bool { return len(v.Nodes) == 0 }))
+		mark("devices on several nodes", slices.ContainsFunc(m.Devices,
+			func(v Device) bool { return len(v.Nodes) > 1 }))
+		mark("devices without topology", slices.ContainsFunc(m.Devices,
+			func(v Device) bool { return len(v.Nodes) == 0 }))
 		mark("unhealthy devices", slices.ContainsFunc(m.Devices, func(v Device) bool { return v.Unhealthy }))
 		pods := 0
 		for _, s := range c.Steps {
@@ -93,6 +98,11 @@ func TestDrawnCasesCoverTheLaw(t *testing.T) {
 			for _, k := range s.Admit.Containers {
 				mark("container "+k.Role, true)
 				mark("broken CPUs", k.CPU%1000 != 0)
+				for _, amounts := range []map[string]int64{k.Memory, k.Devices} {
+					for _, n := range amounts {
+						mark("amounts of 0", n == 0)
+					}
+				}
 			}
 		}
 		if pods == 0 || pods > maxPods {
@@ -101,8 +111,10 @@ func TestDrawnCasesCoverTheLaw(t *testing.T) {
 		mark("ten pods and more", pods >= 10)
 	}
 	want := []string{
-		"policy none", "policy best-effort", "policy restricted", "policy single-numa-node", "scope container", "scope pod",
-		"memory Static", "memory None", "full-pcpus-only", "distribute-cpus-across-numa", "distribute-cpus-across-cores",
+		"policy none", "policy best-effort", "policy restricted", "policy single-numa-node", "scope container",
+		"scope pod",
+		"memory Static", "memory None", "full-pcpus-only", "distribute-cpus-across-numa",
+		"distribute-cpus-across-cores",
 		"align-by-socket", "strict-cpu-reservation", "prefer-align-cpus-by-uncorecache", "prefer-closest-numa-nodes",
 		"max-allowable-numa-nodes", "container app", "container init", "container sidecar",
 	}
@@ -111,7 +123,10 @@ func TestDrawnCasesCoverTheLaw(t *testing.T) {
 			t.Errorf("%s: %d of %d cases, want 100", what, seen[what], cases)
 		}
 	}
-	for what, share := range map[string][2]int{"1 nodes": {15, 25}, "2 nodes": {45, 55}, "8 nodes": {3, 7}} {
+	for what, share := range map[string][2]int{
+		"1 nodes": {7, 13}, "2 nodes": {30, 40}, "4 to 10 nodes": {45, 55},
+		"8 nodes": {3, 7},
+	} {
 		if got := seen[what] * 100 / cases; got < share[0] || got > share[1] {
 			t.Errorf("%s: %d %%, want %d to %d", what, got, share[0], share[1])
 		}

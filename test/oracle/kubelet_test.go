@@ -23,6 +23,7 @@ var (
 	states   = flag.Int("oracle.states", 20_000, "admissions to compare")
 	seed     = flag.Uint64("oracle.seed", 0, "seed of the cases; 0 draws one")
 	workers  = flag.Int("oracle.workers", 2, "programs that run at once")
+	programs = flag.String("oracle.program", "", "the program, where it has been built")
 	caseFile = flag.String("oracle.case", "", "a file with one case: run it and print both answers")
 	all      = flag.Bool("oracle.all", false, "go on after a difference and print all of them")
 )
@@ -33,6 +34,8 @@ const (
 	mostHanging = 10
 	// After so many states the run says where it is.
 	progress = 100_000
+	// From so many states on the shares of hard ones must hold.
+	enoughStates = 10_000
 	// A merge of more combinations would not end within the patience.
 	mostCombinations = 1e7
 )
@@ -42,12 +45,15 @@ type tally struct {
 	mu         sync.Mutex
 	next       uint64
 	states     int
+	wide       int
+	large      int
 	documented map[string]int
 	refused    map[why.Code]int
 	failures   []failure
 	capped     []Case
 	hanging    []Case
 	unready    int
+	unserved   int
 }
 
 type failure struct {
@@ -90,9 +96,18 @@ func TestAgreesWithTheKubelet(t *testing.T) {
 		known += sum.documented[name]
 		t.Logf("documented %s: %d", name, sum.documented[name])
 	}
-	t.Logf("%d cases in %v, refused machines %v, restarts that the kubelet did not survive %d, apart %d wide merges and %d hangs",
-		sum.next, time.Since(began).Round(time.Second), sum.refused, sum.unready, wide, len(sum.hanging))
-	fmt.Printf("oracle kubelet=%s states=%d documented=%d undocumented=%d seed=0x%x\n", *minors, sum.states, known, len(sum.failures), *seed)
+	t.Logf(
+		"%d cases in %v, refused machines %v, kubelets that never start %d, restarts that the kubelet did not "+
+			"survive %d, apart %d wide merges and %d hangs",
+		sum.next, time.Since(began).Round(time.Second), sum.refused, sum.unserved, sum.unready, wide, len(sum.hanging))
+	t.Logf("%d %% of the states have %d NUMA nodes or more, %d %% a merge of more than %d combinations",
+		100*sum.large/max(sum.states, 1), largeMachine, 100*sum.wide/max(sum.states, 1), wideMerge)
+	if sum.states >= enoughStates && (sum.large < sum.states*30/100 || sum.wide < sum.states*10/100) {
+		t.Errorf("%d of %d states on large machines, want 30 %%; %d with wide merges, want 10 %%", sum.large,
+			sum.states, sum.wide)
+	}
+	fmt.Printf("oracle kubelet=%s states=%d documented=%d undocumented=%d seed=0x%x\n", *minors, sum.states, known,
+		len(sum.failures), *seed)
 }
 
 // work runs one case; false when there are enough states or something failed.
@@ -130,7 +145,12 @@ func (s *tally) work(t *testing.T, p *program) bool {
 
 func (s *tally) add(c Case, o Outcome) {
 	s.states += o.States
+	s.wide += o.Wide
+	s.large += o.Large
 	s.unready += o.Unready
+	if o.NeverStarts {
+		s.unserved++
+	}
 	for name, n := range o.Documented {
 		s.documented[name] += n
 	}
@@ -157,7 +177,8 @@ func until(c Case, step int, o Outcome) Case {
 	out := clone(c)
 	out.Steps = nil
 	for i, s := range c.Steps[:step+1] {
-		left := slices.Contains(o.Hanging, i) || slices.ContainsFunc(o.Capped, func(x Capped) bool { return x.Step == i })
+		left := slices.Contains(o.Hanging, i) ||
+			slices.ContainsFunc(o.Capped, func(x Capped) bool { return x.Step == i })
 		if i == step || !left {
 			out.Steps = append(out.Steps, s)
 		}
@@ -216,7 +237,9 @@ func report(t *testing.T, path string, f failure) {
 	last := f.o
 	small := Shrink(f.c, 400, func(c Case) bool {
 		o, err := Run(&c, p, mode)
-		if err == nil && o.Difference != "" && o.Answer.Started == f.o.Answer.Started && o.Answer.Hung == f.o.Answer.Hung && o.Answer.Panic == f.o.Answer.Panic && o.Answer.Error == f.o.Answer.Error {
+		if err == nil && o.Difference != "" && o.Answer.Started == f.o.Answer.Started &&
+			o.Answer.Hung == f.o.Answer.Hung && o.Answer.Panic == f.o.Answer.Panic &&
+			o.Answer.Error == f.o.Answer.Error {
 			last = o
 			return true
 		}

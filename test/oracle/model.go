@@ -2,8 +2,8 @@ package oracle
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -20,16 +20,24 @@ type model struct {
 	devices map[string]hint.Mask // NUMA nodes of a device by resource and id
 	// aligns: there is a topology policy, so containers have merged hints.
 	aligns bool
+	// stubborn: device plugins do not take what the model predicts.
+	stubborn bool
 	// trace: the kubelet's answers have its hint lists.
 	trace bool
-	// reports: each admission is fed back as a report, else as predicted where the prediction held. told: one was.
-	reports, told bool
-	running       []*Pod // in the order of their admission
+	// reports: each admission is fed back as a report, else as predicted where the prediction held.
+	// external: at least one was fed back as a report.
+	reports, external bool
+	running           []*Pod // in the order of their admission
+	again             bool   // the kubelet was restarted, and admits the pods that ran
 }
 
-// newModel builds the model of a machine whose kubelet runs the given minor and keeps the CPUs of reserved. It returns
-// the reason for which the model refuses the machine.
-func newModel(minor string, m *Machine, reserved string) (*model, why.Reason, error) {
+// errNeverStarts: the model says that the kubelet ends when it starts, because it cannot reserve the CPUs of its
+// configuration.
+var errNeverStarts = errors.New("the kubelet cannot reserve its CPUs")
+
+// newModel builds the model of a machine whose kubelet runs the given minor. It returns the reason for which the model
+// refuses the machine, and errNeverStarts for a kubelet that never serves.
+func newModel(minor string, m *Machine) (*model, why.Reason, error) {
 	spec := topo.Spec{}
 	for _, n := range m.NUMA {
 		z := topo.NUMASpec{ID: n.ID, MemoryBytes: n.Memory, Hugepages: map[int64]int64{}}
@@ -41,7 +49,10 @@ func newModel(minor string, m *Machine, reserved string) (*model, why.Reason, er
 		}
 		for _, k := range n.Cores {
 			for _, id := range k.Threads {
-				spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: k.ID, L3: k.L3, Die: -1, Socket: k.Socket, NUMA: n.ID})
+				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+					ID: id, Core: k.ID, L3: k.L3, Die: -1, Socket: k.Socket,
+					NUMA: n.ID,
+				})
 			}
 		}
 		spec.NUMA = append(spec.NUMA, z)
@@ -51,7 +62,7 @@ func newModel(minor string, m *Machine, reserved string) (*model, why.Reason, er
 		return nil, why.Reason{}, err
 	}
 	out := &model{machine: machine, devices: map[string]hint.Mask{}}
-	config, err := out.config(minor, m, reserved)
+	config, err := out.config(minor, m)
 	if err != nil {
 		return nil, why.Reason{}, err
 	}
@@ -64,33 +75,22 @@ func newModel(minor string, m *Machine, reserved string) (*model, why.Reason, er
 		return nil, reason, nil
 	}
 	out.node, out.state = node, node.Empty()
-	out.trace = m.Trace
+	out.trace, out.stubborn = m.Trace, m.Stubborn
 	out.aligns = config.Topology.Policy != hint.None
 	return out, why.Reason{}, nil
 }
 
-func (o *model) config(minor string, m *Machine, reserved string) (kubelet.Config, error) {
+func (o *model) config(minor string, m *Machine) (kubelet.Config, error) {
 	var c kubelet.Config
 	var ok bool
 	if c.Model, ok = kubelet.ModelOf("v" + minor + ".0"); !ok {
 		return c, fmt.Errorf("no model of kubelet %s", minor)
 	}
-	set, unknown, err := o.machine.ParseList(reserved)
-	if err != nil {
-		return c, fmt.Errorf("reserved CPUs: %w", err)
-	}
-	if len(unknown) > 0 {
-		return c, fmt.Errorf("reserved CPUs %q: the machine has no %v", reserved, unknown)
-	}
-	c.CPU = kubelet.CPU{
-		Static:                m.CPUPolicy == "static",
-		FullPCPUsOnly:         m.CPUOptions["full-pcpus-only"] == "true",
-		DistributeAcrossNUMA:  m.CPUOptions["distribute-cpus-across-numa"] == "true",
-		DistributeAcrossCores: m.CPUOptions["distribute-cpus-across-cores"] == "true",
-		AlignBySocket:         m.CPUOptions["align-by-socket"] == "true",
-		StrictReservation:     m.CPUOptions["strict-cpu-reservation"] == "true",
-		AlignL3:               m.CPUOptions["prefer-align-cpus-by-uncorecache"] == "true",
-		Reserved:              set,
+	if m.CPUPolicy == "static" {
+		c.CPU = kubelet.StaticCPU(m.CPUOptions)
+		if err := o.reserve(&c, m); err != nil {
+			return c, err
+		}
 	}
 	c.Memory.Static = m.MemoryPolicy == "Static"
 	if c.Topology.Policy, ok = hint.ParsePolicy(m.TopologyPolicy); !ok {
@@ -104,6 +104,26 @@ func (o *model) config(minor string, m *Machine, reserved string) (kubelet.Confi
 		}
 	}
 	return c, nil
+}
+
+// reserve sets the CPUs that the kubelet keeps: those of reservedSystemCPUs, else as many as are reserved by amount.
+func (o *model) reserve(c *kubelet.Config, m *Machine) error {
+	if m.ReservedIDs == "" {
+		var starts bool
+		if c.CPU.Reserved, starts = kubelet.ReservedCPUs(o.machine, *c, m.ReservedCPU); !starts {
+			return errNeverStarts
+		}
+		return nil
+	}
+	set, unknown, err := o.machine.ParseList(m.ReservedIDs)
+	if err != nil {
+		return fmt.Errorf("reserved CPUs: %w", err)
+	}
+	if len(unknown) > 0 {
+		return fmt.Errorf("reserved CPUs %q: the machine has no %v", m.ReservedIDs, unknown)
+	}
+	c.CPU.Reserved = set
+	return nil
 }
 
 func (o *model) inventory(m *Machine) (kubelet.Inventory, error) {
@@ -121,7 +141,10 @@ func (o *model) inventory(m *Machine) (kubelet.Inventory, error) {
 			return inv, err
 		}
 		o.devices[v.Resource+" "+v.ID] = mask
-		i := slices.IndexFunc(inv.Devices, func(s kubelet.DeviceSet) bool { return s.Resource == v.Resource && s.Nodes == mask })
+		i := slices.IndexFunc(inv.Devices, func(s kubelet.DeviceSet) bool {
+			return s.Resource == v.Resource &&
+				s.Nodes == mask
+		})
 		if i < 0 {
 			i = len(inv.Devices)
 			inv.Devices = append(inv.Devices, kubelet.DeviceSet{Resource: v.Resource, Nodes: mask})
@@ -135,6 +158,12 @@ func (o *model) inventory(m *Machine) (kubelet.Inventory, error) {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Nodes, b.Nodes))
 	})
 	return inv, nil
+}
+
+// reserved are the CPUs that the kubelet keeps.
+func (o *model) reserved() string {
+	c := o.node.Config()
+	return o.machine.FormatList(c.CPU.Reserved)
 }
 
 // mask is the dense mask of NUMA ids.
@@ -159,30 +188,6 @@ func (o *model) ids(m hint.Mask) []int {
 		}
 	}
 	return ids
-}
-
-// pod is the pod as the model reads it.
-func (o *model) pod(p *Pod) *kubelet.Pod {
-	out := &kubelet.Pod{UID: p.UID, Guaranteed: p.Guaranteed, PodLevel: p.PodLevel}
-	roles := map[string]kubelet.Role{RoleApp: kubelet.App, RoleInit: kubelet.Init, RoleSidecar: kubelet.Sidecar}
-	for _, k := range p.Containers {
-		c := kubelet.Container{Name: k.Name, Role: roles[k.Role], Memory: amounts(k.Memory), Devices: amounts(k.Devices)}
-		if k.CPU%1000 == 0 {
-			c.CPUs = int(k.CPU / 1000)
-		}
-		out.Containers = append(out.Containers, c)
-	}
-	return out
-}
-
-func amounts(m map[string]int64) []kubelet.Amount {
-	var out []kubelet.Amount
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if m[name] > 0 {
-			out = append(out, kubelet.Amount{Name: name, N: m[name]})
-		}
-	}
-	return out
 }
 
 // placement reads what the kubelet gave.
@@ -210,7 +215,10 @@ func (o *model) placement(given []Given) (kubelet.Placement, error) {
 				if !ok {
 					return nil, fmt.Errorf("no device %s of %s", id, resource)
 				}
-				i := slices.IndexFunc(p.Devices, func(d kubelet.Devices) bool { return d.Resource == resource && d.Nodes == nodes })
+				i := slices.IndexFunc(p.Devices, func(d kubelet.Devices) bool {
+					return d.Resource == resource &&
+						d.Nodes == nodes
+				})
 				if i < 0 {
 					i = len(p.Devices)
 					p.Devices = append(p.Devices, kubelet.Devices{Resource: resource, Nodes: nodes})
@@ -230,21 +238,15 @@ func sortDevices(list []kubelet.Devices) {
 	})
 }
 
-// prefer writes a predicted choice of devices into the request, for the plugin to take it where it may.
-func (o *model) prefer(p *Pod, pl kubelet.Placement) *Pod {
-	out := *p
-	out.Containers = slices.Clone(p.Containers)
-	for i := range out.Containers {
-		for _, g := range pl {
-			if g.Container != out.Containers[i].Name {
-				continue
-			}
-			prefer := map[string][]Share{}
-			for _, d := range g.Devices {
-				prefer[d.Resource] = append(prefer[d.Resource], Share{Nodes: o.ids(d.Nodes), Count: d.Count})
-			}
-			out.Containers[i].Prefer = prefer
+// prefer is a predicted choice of devices, for the plugin to take where it may.
+func (o *model) prefer(pl kubelet.Placement) map[string]map[string][]Share {
+	out := map[string]map[string][]Share{}
+	for _, g := range pl {
+		out[g.Container] = map[string][]Share{}
+		for _, d := range g.Devices {
+			out[g.Container][d.Resource] = append(out[g.Container][d.Resource],
+				Share{Nodes: o.ids(d.Nodes), Count: d.Count})
 		}
 	}
-	return &out
+	return out
 }

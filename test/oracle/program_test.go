@@ -18,17 +18,27 @@ import (
 // patience is how long the kubelet may think about one request.
 const patience = 10 * time.Second
 
+// goModMinor is the minor whose modules kubelet/go.mod names; the others have a file of their own beside it.
+const goModMinor = "1.36"
+
 // build compiles the program of a minor ("1.36") as the tests of the main module are compiled, so that both use one
 // build cache, and returns its path.
 func build(t *testing.T, minor string) string {
 	t.Helper()
-	dir := "k1" + minor[2:]
-	out := filepath.Join(t.TempDir(), dir)
-	cmd := exec.Command("go", "build", "-tags", "nomsgpack", "-o", out, ".")
-	cmd.Dir = dir
+	if *programs != "" {
+		return *programs
+	}
+	name := "k1" + minor[2:]
+	out := filepath.Join(t.TempDir(), name)
+	args := []string{"build", "-tags", "nomsgpack," + name, "-o", out}
+	if minor != goModMinor {
+		args = append(args, "-modfile", name+".mod")
+	}
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Dir = "kubelet"
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", dir, err, text)
+		t.Fatalf("build %s: %v\n%s", name, err, text)
 	}
 	return out
 }

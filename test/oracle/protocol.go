@@ -1,15 +1,17 @@
 package oracle
 
+import corev1 "k8s.io/api/core/v1"
+
 // Request is one line to a program; one field is set.
 type Request struct {
-	Start  *Machine `json:"start,omitempty"`
-	Admit  *Pod     `json:"admit,omitempty"`
-	Delete string   `json:"delete,omitempty"` // the UID of a pod
+	Start  *Machine   `json:"start,omitempty"`
+	Admit  *Admission `json:"admit,omitempty"`
+	Delete string     `json:"delete,omitempty"` // the UID of a pod
 	// Restart builds the managers anew over their checkpoints.
 	Restart bool `json:"restart,omitempty"`
 }
 
-// Machine is a machine and what its kubelet is told. All ids are the kernel's.
+// Machine is a machine and the configuration of its kubelet. All ids are the kernel's.
 type Machine struct {
 	Sockets int      `json:"sockets"`
 	NUMA    []NUMA   `json:"numa"` // ascending ids
@@ -29,6 +31,8 @@ type Machine struct {
 	Cap float64 `json:"cap,omitempty"`
 	// Trace adds the providers' hints to the answers.
 	Trace bool `json:"trace,omitempty"`
+	// Stubborn: the device plugins prefer devices that were not requested.
+	Stubborn bool `json:"stubborn,omitempty"`
 }
 
 // NUMA is a NUMA node.
@@ -57,12 +61,19 @@ type Device struct {
 	Unhealthy bool   `json:"unhealthy,omitempty"`
 }
 
-// Pod is what a program writes a pod from.
+// Admission is a pod as the API server hands it to the kubelet.
+type Admission struct {
+	Pod   *corev1.Pod `json:"pod"`
+	Again bool        `json:"again,omitempty"` // it was admitted before a restart
+	// Prefer is what the device plugin prefers, by container and resource.
+	Prefer map[string]map[string][]Share `json:"prefer,omitempty"`
+}
+
+// Pod is what a v1.Pod is written from.
 type Pod struct {
 	UID        string      `json:"uid"`
 	Guaranteed bool        `json:"guaranteed,omitempty"` // limits equal requests
 	PodLevel   bool        `json:"podLevel,omitempty"`   // spec.resources is set
-	Again      bool        `json:"again,omitempty"`      // it was admitted before a restart
 	Containers []Container `json:"containers"`           // init containers and sidecars first
 }
 
@@ -73,18 +84,16 @@ const (
 	RoleSidecar = "sidecar"
 )
 
-// Container is one container.
+// Container is one container. An amount of 0 is written out.
 type Container struct {
 	Name    string           `json:"name"`
 	Role    string           `json:"role"`
-	CPU     int64            `json:"cpu,omitempty"` // milli-CPU
+	CPU     int64            `json:"cpu,omitempty"` // milli-CPU; 0 = no request
 	Memory  map[string]int64 `json:"memory,omitempty"`
 	Devices map[string]int64 `json:"devices,omitempty"`
-	// Prefer is what the device plugin prefers for this container, by resource.
-	Prefer map[string][]Share `json:"prefer,omitempty"`
 }
 
-// Share is a number of devices that stand on the same NUMA nodes.
+// Share is a number of devices on the same NUMA nodes.
 type Share struct {
 	Nodes []int `json:"nodes"`
 	Count int   `json:"count"`
@@ -112,7 +121,7 @@ type Answer struct {
 	// Hints are the providers' lists by merge and resource; nil = the provider does not care.
 	Hints []map[string][]Offer `json:"hints,omitempty"`
 
-	// Hung tells that no answer came in time. A program does not write it.
+	// Hung: no answer came in time. A program does not write it.
 	Hung bool `json:"hung,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,14 +27,25 @@ type Outcome struct {
 	Difference string
 	Step       int
 	Answer     *Answer
-	// Capped and Hanging are steps that were left out: too many combinations, or our model says the kubelet never answers.
+	// Wide counts the admissions with a merge of more than 1,000 combinations, Large those on 4 NUMA nodes or more.
+	Wide, Large int
+	// Capped and Hanging are steps that were left out: too many combinations, or our model says the kubelet never
+	// answers.
 	Capped  []Capped
 	Hanging []int
 	// Unready counts restarts after which the kubelet did not start: its managers refuse a checkpoint of their own.
 	Unready int
+	// NeverStarts: both sides say that this kubelet never serves.
+	NeverStarts bool
 	// Refused is the code for which the model refuses the machine; nothing is compared then.
 	Refused why.Code
 }
+
+// What counts as wide and large.
+const (
+	wideMerge    = 1000
+	largeMachine = 4
+)
 
 // Capped is a step whose merge has more combinations than the machine's cap.
 type Capped struct {
@@ -52,28 +64,33 @@ const (
 	ExpectHang
 )
 
-// Run puts a case to both sides, step by step. Each admission that both accept is fed back into the model as the kubelet
-// decided it. The case ends at the first undocumented difference, and at a panic or a hang.
+// Run puts a case to both sides, step by step. Each admission that both accept is fed back into the model as the
+// kubelet decided it. The case ends at the first undocumented difference, and at a panic or a hang.
 func Run(c *Case, k Kubelet, mode Mode) (Outcome, error) {
 	out := Outcome{Documented: map[string]int{}}
 	started, err := k.Ask(&Request{Start: &c.Machine})
 	if err != nil {
 		return out, err
 	}
-	if started.Error != "" {
+	o, reason, err := newModel(c.Kubelet, &c.Machine)
+	out.NeverStarts = errors.Is(err, errNeverStarts)
+	switch {
+	case out.NeverStarts && started.Error != "":
+		return out, nil
+	case out.NeverStarts:
+		out.Difference, out.Answer = "the kubelet starts", started
+		return out, nil
+	case err != nil:
+		return out, err
+	case started.Error != "":
 		out.Difference, out.Answer = "the kubelet does not start: "+started.Error, started
 		return out, nil
-	}
-	reserved := started.Reserved
-	if c.Machine.CPUPolicy == "none" {
-		reserved = ""
-	}
-	o, reason, err := newModel(c.Kubelet, &c.Machine, reserved)
-	if err != nil {
-		return out, err
-	}
-	if reason.Code != why.None {
+	case reason.Code != why.None:
 		out.Refused = reason.Code
+		return out, nil
+	}
+	if own := o.reserved(); own != started.Reserved && c.Machine.CPUPolicy != "none" {
+		out.Difference, out.Answer = fmt.Sprintf("reserved CPUs: kubelet %q, model %q", started.Reserved, own), started
 		return out, nil
 	}
 	o.reports = len(c.Steps)%2 == 1
@@ -112,11 +129,11 @@ func (o *model) restart(i int, k Kubelet, mode Mode, out *Outcome) (bool, error)
 		out.Unready++
 		return true, nil
 	}
-	for _, p := range slices.Clone(o.running) {
-		again := *p
-		again.Again = true
-		o.running = slices.DeleteFunc(o.running, func(r *Pod) bool { return r.UID == p.UID })
-		if done, err := o.admit(i, &again, k, mode, out); done || err != nil {
+	before := o.running
+	o.running, o.again = nil, true
+	defer func() { o.again = false }()
+	for _, p := range before {
+		if done, err := o.admit(i, p, k, mode, out); done || err != nil {
 			return done, err
 		}
 	}
@@ -125,7 +142,11 @@ func (o *model) restart(i int, k Kubelet, mode Mode, out *Outcome) (bool, error)
 
 // admit admits one pod on both sides; it reports whether the case ends here.
 func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, error) {
-	pod := o.pod(p)
+	object := p.object()
+	pod, err := read(object)
+	if err != nil {
+		return true, err
+	}
 	var pred prediction
 	var next *kubelet.State
 	next, pred.placement, pred.refusal = o.state.Admit(pod)
@@ -136,7 +157,7 @@ func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, 
 		return false, nil
 	}
 	pred.served = o.onTheWay(pod, pred)
-	a, err := k.Ask(&Request{Admit: o.prefer(p, pred.served)})
+	a, err := k.Ask(&Request{Admit: &Admission{Pod: object, Again: o.again, Prefer: o.prefer(pred.served)}})
 	if err != nil {
 		return true, err
 	}
@@ -146,9 +167,23 @@ func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, 
 		return false, nil
 	}
 	out.States++
+	if a.Combinations > wideMerge {
+		out.Wide++
+	}
+	if o.machine.NumNUMA() >= largeMachine {
+		out.Large++
+	}
 	if hangs || a.Hung {
 		if hangs != a.Hung {
-			out.Difference, out.Step, out.Answer = fmt.Sprintf("the kubelet hangs: %v, model %s", a.Hung, describe(pred.refusal)), i, a
+			out.Difference, out.Step, out.Answer = fmt.Sprintf("the kubelet hangs: %v, model %s", a.Hung,
+				describe(pred.refusal)), i, a
+		}
+		return true, nil
+	}
+	if pred.panics() || a.Panic != "" {
+		if pred.panics() != (a.Panic != "") {
+			out.Difference, out.Step, out.Answer = fmt.Sprintf("the kubelet panics: %s, model %s", a.Panic,
+				describe(pred.refusal)), i, a
 		}
 		return true, nil
 	}
@@ -174,11 +209,11 @@ func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, 
 	}
 	o.running = append(o.running, p)
 	// What Admit predicts and what a report says are two ways into a state; both are walked, by case.
-	if len(v.differences) == 0 && !o.reports {
+	if len(v.differences) == 0 && !o.reports && !o.stubborn {
 		o.state = next
 		return false, nil
 	}
-	o.state, o.told = o.state.With(pod, actual), true
+	o.state, o.external = o.state.With(pod, actual), true
 	return o.bookedTwice(nil), nil
 }
 
@@ -196,11 +231,11 @@ func (o *model) onTheWay(p *kubelet.Pod, pred prediction) kubelet.Placement {
 	return served
 }
 
-// bookedTwice reports whether two pods have one CPU, or one pod and what a refused pod had, and the model was told of a
-// pod by report. The kubelet frees such a CPU with either pod, as the model does for what it predicted itself; of what is
-// reported the other pod keeps its CPU. So the two part on purpose.
+// bookedTwice reports whether two pods have one CPU, or one pod and what a refused pod had, and the model was given a
+// report of a pod. The kubelet frees such a CPU with either pod, as the model does for what it predicted itself; of
+// what is reported the other pod keeps its CPU. So the two part on purpose.
 func (o *model) bookedTwice(refused kubelet.Placement) bool {
-	if !o.told {
+	if !o.external {
 		return false
 	}
 	var seen cpuset.Set

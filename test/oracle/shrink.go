@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Shrink makes a case that fails smaller for as long as failing says that it still fails, within a number of tries. Steps
-// go first, then containers, requests, devices, options.
+// Shrink makes a case that fails smaller for as long as failing says that it still fails, within a number of tries.
+// Steps go first, then containers, requests, devices, options.
 func Shrink(c Case, tries int, failing func(Case) bool) Case {
 	for {
 		found := false
@@ -46,7 +46,11 @@ func smallerCases(c Case) func(yield func(Case) bool) {
 			}
 		}
 		for at := range c.Machine.Devices {
-			if !try(func(x *Case) bool { x.Machine.Devices = slices.Delete(x.Machine.Devices, at, at+1); return true }) {
+			if !try(func(x *Case) bool {
+				x.Machine.Devices = slices.Delete(x.Machine.Devices, at,
+					at+1)
+				return true
+			}) {
 				return
 			}
 		}

@@ -53,7 +53,7 @@ type cluster struct {
 	admin  user
 }
 
-// user is somebody with clients.
+// user is an account with clients.
 type user struct {
 	typed   kubernetes.Interface
 	objects dynamic.Interface
@@ -72,7 +72,7 @@ func asUser(t *testing.T, config *rest.Config) user {
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	dir, err := datadir.Resolve(t.TempDir())
+	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
 	check(t, err)
 	check(t, dir.Make())
 	ports, err := dir.Ports()
@@ -80,13 +80,22 @@ func start(t *testing.T) *cluster {
 	t.Cleanup(ports.Close)
 	authority, err := pki.Open(dir.PKI(), time.Now())
 	check(t, err)
-	server := kubeconf.Cluster{Server: "https://" + ports.Address(datadir.APIServer), Authority: authority.Certificate()}
+	server := kubeconf.Cluster{
+		Server:    "https://" + ports.Address(datadir.APIServer),
+		Authority: authority.Certificate(),
+	}
 	pair, err := authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}})
 	check(t, err)
-	config := &rest.Config{Host: server.Server, TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key}}
+	config := &rest.Config{
+		Host:            server.Server,
+		TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key},
+	}
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	check(t, err)
-	p, err := plane.Start(t.Context(), plane.Config{Dir: dir, PKI: authority, Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config})
+	p, err := plane.Start(t.Context(), plane.Config{
+		Dir: dir, PKI: authority,
+		Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config,
+	})
 	check(t, err)
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
@@ -137,11 +146,13 @@ func (c *cluster) node(t *testing.T, name string) {
 	t.Helper()
 	nodes := c.admin.typed.CoreV1().Nodes()
 	n, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}, Annotations: map[string]string{"x/y": "z"},
+		Name: name, Labels: map[string]string{"kubernetes.io/hostname": name},
+		Annotations: map[string]string{"x/y": "z"},
 	}}, metav1.CreateOptions{})
 	check(t, err)
 	n.Status = corev1.NodeStatus{
-		Capacity: corev1.ResourceList{"cpu": resource.MustParse("96"), "x/gpu": resource.MustParse("8")}, Allocatable: corev1.ResourceList{"cpu": resource.MustParse("94")},
+		Capacity:        corev1.ResourceList{"cpu": resource.MustParse("96"), "x/gpu": resource.MustParse("8")},
+		Allocatable:     corev1.ResourceList{"cpu": resource.MustParse("94")},
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
 		NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", BootID: "boot"},
@@ -149,12 +160,16 @@ func (c *cluster) node(t *testing.T, name string) {
 	for i := range 20 {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
 			Type: corev1.NodeConditionType(fmt.Sprintf("example.com/Check%d", i)), Status: corev1.ConditionTrue,
-			Reason: "Fine", Message: strings.Repeat("all is well ", 20), LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+			Reason: "Fine", Message: strings.Repeat("all is well ", 20), LastHeartbeatTime: metav1.Now(),
+			LastTransitionTime: metav1.Now(),
 		})
 	}
 	for i := range 50 {
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{
-			Names: []string{fmt.Sprintf("example.com/image-%d@sha256:%064d", i, i), fmt.Sprintf("example.com/image-%d:tag", i)}, SizeBytes: 1 << 30,
+			Names: []string{
+				fmt.Sprintf("example.com/image-%d@sha256:%064d", i, i),
+				fmt.Sprintf("example.com/image-%d:tag", i),
+			}, SizeBytes: 1 << 30,
 		})
 	}
 	_, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
@@ -162,8 +177,14 @@ func (c *cluster) node(t *testing.T, name string) {
 }
 
 func object(gvr schema.GroupVersionResource, name string) *unstructured.Unstructured {
-	kind := map[string]string{"noderesourcetopologies": "NodeResourceTopology", "numatopologies": "Numatopology"}[gvr.Resource]
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": name}}}
+	kind := map[string]string{
+		"noderesourcetopologies": "NodeResourceTopology",
+		"numatopologies":         "Numatopology",
+	}[gvr.Resource]
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr.GroupVersion().String(), "kind": kind,
+		"metadata": map[string]any{"name": name},
+	}}
 	if kind == "NodeResourceTopology" {
 		u.Object["zones"] = []any{map[string]any{"name": "node-0", "type": "Node"}}
 	}
@@ -178,15 +199,25 @@ func (c *cluster) agent(t *testing.T, kind, name string) user {
 	case "Pod":
 		pod, err := c.admin.typed.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		check(t, err)
-		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: pod.UID}
+		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{
+			APIVersion: "v1", Kind: kind, Name: name,
+			UID: pod.UID,
+		}
 	case "Node":
 		node, err := c.admin.typed.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 		check(t, err)
-		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: node.UID}
+		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{
+			APIVersion: "v1", Kind: kind, Name: name,
+			UID: node.UID,
+		}
 	}
-	answer, err := c.admin.typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "tenon-agent", request, metav1.CreateOptions{})
+	answer, err := c.admin.typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "tenon-agent", request,
+		metav1.CreateOptions{})
 	check(t, err)
-	return asUser(t, &rest.Config{Host: c.server.Server, BearerToken: answer.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: c.server.Authority}})
+	return asUser(t, &rest.Config{
+		Host: c.server.Server, BearerToken: answer.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.server.Authority},
+	})
 }
 
 // awaitPolicies waits until the API server, which reads its policies from a watch, refuses by each of them.
@@ -194,26 +225,30 @@ func (c *cluster) awaitPolicies(t *testing.T, a user) {
 	t.Helper()
 	probes := map[string]func(context.Context) error{
 		"its own node": func(ctx context.Context) error {
-			_, err := a.objects.Resource(v1alpha2.Resource()).Create(ctx, object(v1alpha2.Resource(), "probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := a.objects.Resource(v1alpha2.Resource()).Create(ctx, object(v1alpha2.Resource(), "probe"),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		},
 		"of the type tenon.sh": func(ctx context.Context) error {
-			_, err := a.typed.CoreV1().Nodes().Patch(ctx, "a", types.StrategicMergePatchType, condition("Ready"), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+			_, err := a.typed.CoreV1().Nodes().Patch(ctx, "a", types.StrategicMergePatchType, condition("Ready"),
+				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 			return err
 		},
 		"an Event of an agent wants": func(ctx context.Context) error {
 			e := event("a", "Node", "a")
 			e.ReportingInstance = "x"
-			_, err := a.typed.EventsV1().Events("default").Create(ctx, e, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := a.typed.EventsV1().Events("default").Create(ctx, e,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		},
 	}
 	for says, try := range probes {
 		var last error
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			last = try(ctx)
-			return last != nil && strings.Contains(last.Error(), says), nil
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+			func(ctx context.Context) (bool, error) {
+				last = try(ctx)
+				return last != nil && strings.Contains(last.Error(), says), nil
+			})
 		if err != nil {
 			t.Fatalf("the policy that says %q is not in force: %v; the last answer was %v", says, err, last)
 		}
@@ -221,7 +256,8 @@ func (c *cluster) awaitPolicies(t *testing.T, a user) {
 }
 
 func condition(kind string) []byte {
-	return fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":"True","reason":"Test","message":"m"}]}}`, kind)
+	return fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":"True","reason":"Test","message":"m"}]}}`,
+		kind)
 }
 
 var events int //nolint:gochecknoglobals // names of Events, in one test
@@ -230,8 +266,10 @@ var events int //nolint:gochecknoglobals // names of Events, in one test
 func event(node, kind, name string) *eventsv1.Event {
 	events++
 	e := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("e%d", events)}, EventTime: metav1.NowMicro(),
-		ReportingController: "tenon-agent", ReportingInstance: "tenon-agent-" + node, Action: "Test", Reason: "Test", Type: "Normal", Note: "n",
+		ObjectMeta:          metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("e%d", events)},
+		EventTime:           metav1.NowMicro(),
+		ReportingController: "tenon-agent", ReportingInstance: "tenon-agent-" + node, Action: "Test", Reason: "Test",
+		Type: "Normal", Note: "n",
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: kind, Name: name},
 	}
 	if kind == "Pod" {
@@ -258,7 +296,8 @@ func topologies(u user, version string) dynamic.ResourceInterface {
 
 func apply(node string) func(context.Context, user) error {
 	return func(ctx context.Context, u user) error {
-		_, err := topologies(u, "").Apply(ctx, node, object(v1alpha2.Resource(), node), metav1.ApplyOptions{FieldManager: "tenon-agent", Force: true})
+		_, err := topologies(u, "").Apply(ctx, node, object(v1alpha2.Resource(), node),
+			metav1.ApplyOptions{FieldManager: "tenon-agent", Force: true})
 		return err
 	}
 }
@@ -272,7 +311,8 @@ func patchStatus(node, patch string, kind types.PatchType) func(context.Context,
 
 func patchNode(node, patch string, sub ...string) func(context.Context, user) error {
 	return func(ctx context.Context, u user) error {
-		_, err := u.typed.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, sub...)
+		_, err := u.typed.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+			sub...)
 		return err
 	}
 }
@@ -291,16 +331,18 @@ const (
 	metadata = "an agent may not change metadata of its Node"
 	others   = "an agent may change nothing but conditions"
 	foreign  = "an agent may change conditions of the type tenon.sh/"
+	tooMuch  = "an agent may set at most 16 conditions"
 	// The API server's own rules.
 	mismatch  = "does not match"
 	immutable = "field is immutable"
 )
 
-// TestTheAgentOfANodeCannotBreakOut starts one API server, because a process can have only one, and asks everything of it.
+// TestTheAgentOfANodeCannotBreakOut starts one API server, because a process can have only one, and asks everything of
+// it.
 func TestTheAgentOfANodeCannotBreakOut(t *testing.T) {
 	c := start(t)
 	a, b := c.agent(t, "Pod", "agent-a"), c.agent(t, "Node", "b")
-	loose := c.agent(t, "", "")
+	unbound := c.agent(t, "", "")
 	c.awaitPolicies(t, a)
 	merge, strategic := types.MergePatchType, types.StrategicMergePatchType
 
@@ -314,9 +356,9 @@ func TestTheAgentOfANodeCannotBreakOut(t *testing.T) {
 		attempts[name] = attempt{who, try, says}
 	}
 	refused := func(name, says string, try func(context.Context, user) error) { add(name, a, says, try) }
-	c.topologyAttempts(refused, add, a, loose)
-	c.nodeAttempts(refused, add, a, loose, merge, strategic)
-	c.eventAttempts(t, refused, add, a, b, loose)
+	c.topologyAttempts(refused, add, a, unbound)
+	c.nodeAttempts(refused, add, a, unbound, merge, strategic)
+	c.eventAttempts(t, refused, add, a, b, unbound)
 	c.otherAttempts(refused)
 	for name, at := range attempts {
 		t.Run(name, func(t *testing.T) {
@@ -340,7 +382,9 @@ func TestTheAgentOfANodeCannotBreakOut(t *testing.T) {
 	}
 }
 
-func (c *cluster) topologyAttempts(refused func(string, string, func(context.Context, user) error), add func(string, user, string, func(context.Context, user) error), a, loose user) {
+func (c *cluster) topologyAttempts(refused func(string, string, func(context.Context, user) error),
+	add func(string, user, string, func(context.Context, user) error), a, unbound user,
+) {
 	gvr := v1alpha2.Resource()
 	add("its own topology is applied", a, "", func(ctx context.Context, u user) error {
 		if err := apply("a")(ctx, u); err != nil {
@@ -349,7 +393,8 @@ func (c *cluster) topologyAttempts(refused func(string, string, func(context.Con
 		return apply("a")(ctx, u) // and once more, as it exists
 	})
 	add("its own Numatopology is created and changed", a, "", func(ctx context.Context, u user) error {
-		made, err := u.objects.Resource(nodeinfo.Resource()).Create(ctx, object(nodeinfo.Resource(), "a"), metav1.CreateOptions{})
+		made, err := u.objects.Resource(nodeinfo.Resource()).Create(ctx, object(nodeinfo.Resource(), "a"),
+			metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -372,18 +417,21 @@ func (c *cluster) topologyAttempts(refused func(string, string, func(context.Con
 	})
 	for _, version := range []string{"v1alpha1", "v1alpha2"} {
 		refused("another's topology is patched in "+version, notOwn, func(ctx context.Context, u user) error {
-			_, err := topologies(u, version).Patch(ctx, "b", types.MergePatchType, []byte(`{"metadata":{"labels":{"x":"y"}},"topologyPolicies":["None"]}`), metav1.PatchOptions{})
+			_, err := topologies(u, version).Patch(ctx, "b", types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"x":"y"}},"topologyPolicies":["None"]}`), metav1.PatchOptions{})
 			return err
 		})
 	}
 	refused("another's topology is renamed to its own in the body", mismatch, func(ctx context.Context, u user) error {
-		_, err := topologies(u, "").Patch(ctx, "b", types.MergePatchType, []byte(`{"metadata":{"name":"a"}}`), metav1.PatchOptions{})
+		_, err := topologies(u, "").Patch(ctx, "b", types.MergePatchType, []byte(`{"metadata":{"name":"a"}}`),
+			metav1.PatchOptions{})
 		return err
 	})
 	refused("its own name in the path, another's in the body", mismatch, func(ctx context.Context, u user) error {
 		o := object(gvr, "b")
 		o.SetResourceVersion("1")
-		return u.typed.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a").
+		return u.typed.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(
+			"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a").
 			Param("fieldManager", "tenon-agent").Param("force", "true").Body(mustJSON(o)).Do(ctx).Error()
 	})
 	refused("another's topology is updated", byRBAC, func(ctx context.Context, u user) error {
@@ -406,16 +454,21 @@ func (c *cluster) topologyAttempts(refused func(string, string, func(context.Con
 		return err
 	})
 	refused("another's Numatopology is patched", byRBAC, func(ctx context.Context, u user) error {
-		_, err := u.objects.Resource(nodeinfo.Resource()).Patch(ctx, "b", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
+		_, err := u.objects.Resource(nodeinfo.Resource()).Patch(ctx, "b", types.MergePatchType, []byte(`{}`),
+			metav1.PatchOptions{})
 		return err
 	})
 	refused("all Numatopologies are deleted", byRBAC, func(ctx context.Context, u user) error {
-		return u.objects.Resource(nodeinfo.Resource()).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		return u.objects.Resource(nodeinfo.Resource()).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{})
 	})
-	add("a token of no node applies a topology", loose, noNode, apply("a"))
+	add("a token of no node applies a topology", unbound, noNode, apply("a"))
 }
 
-func (c *cluster) nodeAttempts(refused func(string, string, func(context.Context, user) error), add func(string, user, string, func(context.Context, user) error), a, loose user, merge, strategic types.PatchType) {
+func (c *cluster) nodeAttempts(refused func(string, string, func(context.Context, user) error),
+	add func(string, user, string, func(context.Context, user) error), a, unbound user, merge,
+	strategic types.PatchType,
+) {
 	add("its Node gets a condition, and another text of it", a, "", func(ctx context.Context, u user) error {
 		for _, text := range []string{"m", "other"} {
 			patch := strings.Replace(string(condition("tenon.sh/TopologySourceDegraded")), `"m"`, `"`+text+`"`, 1)
@@ -425,31 +478,41 @@ func (c *cluster) nodeAttempts(refused func(string, string, func(context.Context
 		}
 		return nil
 	})
-	refused("another's Node gets a condition", notOwn, patchStatus("b", string(condition("tenon.sh/TopologySourceDegraded")), strategic))
+	refused("another's Node gets a condition", notOwn,
+		patchStatus("b", string(condition("tenon.sh/TopologySourceDegraded")), strategic))
 	refused("its Node gets the condition Ready", foreign, patchStatus("a", string(condition("Ready")), strategic))
-	refused("a condition of another program is changed", foreign, patchStatus("a", strings.Replace(string(condition("example.com/Check7")), `"True"`, `"False"`, 1), strategic))
+	refused("a condition of another program is changed", foreign,
+		patchStatus("a", strings.Replace(string(condition("example.com/Check7")), `"True"`, `"False"`, 1), strategic))
 	refused("all conditions are taken away", foreign, patchStatus("a", `{"status":{"conditions":null}}`, merge))
-	refused("a condition is taken away", foreign, patchStatus("a", `{"status":{"conditions":[{"$patch":"delete","type":"example.com/Check0"}]}}`, strategic))
-	refused("a condition that only begins alike", foreign, patchStatus("a", string(condition("tenon.shadow/Ready")), strategic))
+	refused("a condition is taken away", foreign,
+		patchStatus("a", `{"status":{"conditions":[{"$patch":"delete","type":"example.com/Check0"}]}}`, strategic))
+	refused("a condition that only begins alike", foreign,
+		patchStatus("a", string(condition("tenon.shadow/Ready")), strategic))
 	for name, status := range map[string]string{
-		"capacity": `"capacity":{"x/gpu":"64"}`, "allocatable": `"allocatable":{"cpu":"96"}`, "addresses": `"addresses":[{"type":"InternalIP","address":"10.0.0.99"}]`,
-		"the kubelet's port": `"daemonEndpoints":{"kubeletEndpoint":{"Port":1}}`, "the kubelet's version": `"nodeInfo":{"kubeletVersion":"v9"}`,
-		"images": `"images":[]`, "attached volumes": `"volumesInUse":["v"]`, "phase": `"phase":"Terminated"`,
+		"capacity": `"capacity":{"x/gpu":"64"}`, "allocatable": `"allocatable":{"cpu":"96"}`,
+		"addresses":             `"addresses":[{"type":"InternalIP","address":"10.0.0.99"}]`,
+		"the kubelet's port":    `"daemonEndpoints":{"kubeletEndpoint":{"Port":1}}`,
+		"the kubelet's version": `"nodeInfo":{"kubeletVersion":"v9"}`,
+		"images":                `"images":[]`, "attached volumes": `"volumesInUse":["v"]`,
+		"phase":            `"phase":"Terminated"`,
 		"runtime handlers": `"runtimeHandlers":[{"name":"x"}]`,
 	} {
 		refused("its Node's status: "+name, others, patchStatus("a", `{"status":{`+status+`}}`, merge))
 	}
 	for name, patch := range map[string]string{
-		"a label": `{"labels":{"node.tenon.sh/topology-mode":"Own"}}`, "a label taken away": `{"labels":{"kubernetes.io/hostname":null}}`,
-		"an annotation": `{"annotations":{"x/y":"other"}}`, "all annotations": `{"annotations":null}`, "a finalizer": `{"finalizers":["x/y"]}`,
-		"an owner": `{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"b","uid":"u"}]}`,
+		"a label":            `{"labels":{"node.tenon.sh/topology-mode":"Own"}}`,
+		"a label taken away": `{"labels":{"kubernetes.io/hostname":null}}`,
+		"an annotation":      `{"annotations":{"x/y":"other"}}`, "all annotations": `{"annotations":null}`,
+		"a finalizer": `{"finalizers":["x/y"]}`,
+		"an owner":    `{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"b","uid":"u"}]}`,
 	} {
 		refused("its Node, through the status: "+name, metadata, patchStatus("a", `{"metadata":`+patch+`}`, merge))
 		refused("its Node: "+name, byRBAC, patchNode("a", `{"metadata":`+patch+`}`))
 	}
 	refused("its Node is made unschedulable", byRBAC, patchNode("a", `{"spec":{"unschedulable":true}}`))
 	refused("its Node is tainted", byRBAC, patchNode("a", `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`))
-	refused("another's Node is tainted", byRBAC, patchNode("b", `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`))
+	refused("another's Node is tainted", byRBAC,
+		patchNode("b", `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`))
 	refused("another's Node through the status", notOwn, patchStatus("b", `{"metadata":{"labels":{"x":"y"}}}`, merge))
 	refused("its Node's status is replaced", byRBAC, func(ctx context.Context, u user) error {
 		n, err := u.typed.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
@@ -460,7 +523,8 @@ func (c *cluster) nodeAttempts(refused func(string, string, func(context.Context
 		return err
 	})
 	refused("a Node is created", byRBAC, func(ctx context.Context, u user) error {
-		_, err := u.typed.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{})
+		_, err := u.typed.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+			metav1.CreateOptions{})
 		return err
 	})
 	refused("a Node is deleted", byRBAC, func(ctx context.Context, u user) error {
@@ -468,76 +532,116 @@ func (c *cluster) nodeAttempts(refused func(string, string, func(context.Context
 	})
 	for _, verb := range []string{"get", "create"} {
 		refused("a kubelet is reached through the API server: "+verb, byRBAC, func(ctx context.Context, u user) error {
-			r := u.typed.CoreV1().RESTClient().Verb(strings.ToUpper(map[string]string{"get": "get", "create": "post"}[verb]))
+			r := u.typed.CoreV1().RESTClient().Verb(strings.ToUpper(map[string]string{
+				"get":    "get",
+				"create": "post",
+			}[verb]))
 			return r.AbsPath("/api/v1/nodes/a/proxy/configz").Do(ctx).Error()
 		})
 	}
-	add("a token of no node sets a condition", loose, noNode, patchStatus("a", string(condition("tenon.sh/TopologySourceDegraded")), strategic))
+	long := func(field string, n int) string {
+		value := map[string]string{"type": "tenon.sh/Long", "reason": "Test", "message": "m"}
+		value[field] += strings.Repeat("x", n-len(value[field]))
+		return fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"True","reason":%q,"message":%q}]}}`,
+			value["type"], value["reason"], value["message"])
+	}
+	for field, limit := range map[string]int{"type": 64, "reason": 64, "message": 1024} {
+		add("a condition with the longest "+field, a, "", patchStatus("a", long(field, limit), strategic))
+		refused("a condition with a longer "+field, tooMuch, patchStatus("a", long(field, limit+1), strategic))
+	}
+	many := make([]string, 17)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"type":"tenon.sh/Many%d","status":"True","reason":"Test","message":"m"}`, i)
+	}
+	refused("its Node gets too many conditions", tooMuch,
+		patchStatus("a", `{"status":{"conditions":[`+strings.Join(many, ",")+`]}}`, strategic))
+	add("a token of no node sets a condition", unbound, noNode,
+		patchStatus("a", string(condition("tenon.sh/TopologySourceDegraded")), strategic))
 }
 
-func (c *cluster) eventAttempts(t *testing.T, refused func(string, string, func(context.Context, user) error), add func(string, user, string, func(context.Context, user) error), a, b, loose user) {
+func (c *cluster) eventAttempts(t *testing.T, refused func(string, string, func(context.Context, user) error),
+	add func(string, user, string, func(context.Context, user) error), a, b, unbound user,
+) {
 	t.Helper()
-	add("an Event about its Node, told again", a, "", func(ctx context.Context, u user) error {
+	add("an Event about its Node, sent again", a, "", func(ctx context.Context, u user) error {
 		e := event("a", "Node", "a")
 		if err := send(e)(ctx, u); err != nil {
 			return err
 		}
-		_, err := u.typed.EventsV1().Events("default").Patch(ctx, e.Name, types.StrategicMergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`), metav1.PatchOptions{})
+		_, err := u.typed.EventsV1().Events("default").Patch(ctx, e.Name, types.StrategicMergePatchType,
+			[]byte(`{"series":{"count":2,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`), metav1.PatchOptions{})
 		return err
 	})
 	add("an Event about a pod", a, "", send(event("a", "Pod", "p")))
-	add("a token that is bound to its Node tells of it", b, "", send(event("b", "Node", "b")))
-	refused("an Event about another's Node", "an agent may only tell of pods, and of its own Node, a", send(event("a", "Node", "b")))
+	add("a token that is bound to its Node sends an Event about it", b, "", send(event("b", "Node", "b")))
+	refused("an Event about another's Node", "an agent may only report on pods, and of its own Node, a",
+		send(event("a", "Node", "b")))
 	service := event("a", "Service", "s")
 	service.Regarding.Namespace = "default"
-	refused("an Event about a Service", "an agent may only tell of pods", send(service))
+	refused("an Event about a Service", "an agent may only report on pods", send(service))
 	related := event("a", "Pod", "p")
 	related.Related = &corev1.ObjectReference{Kind: "Node", Name: "b"}
-	refused("an Event that is related to something", "an agent may only tell of pods", send(related))
-	refused("an Event in another agent's name", "wants reportingController tenon-agent and reportingInstance tenon-agent-a", send(event("b", "Pod", "p")))
+	refused("an Event that is related to something", "an agent may only report on pods", send(related))
+	refused("an Event in another agent's name",
+		"wants reportingController tenon-agent and reportingInstance tenon-agent-a", send(event("b", "Pod", "p")))
 	kubelet := event("a", "Pod", "p")
 	kubelet.ReportingController = "kubelet"
 	refused("an Event in the kubelet's name", "wants reportingController tenon-agent", send(kubelet))
 	foreign := event("b", "Pod", "p")
 	check(t, send(foreign)(t.Context(), c.admin))
 	for patch, says := range map[string]string{
-		`{"series":{"count":9,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`: "an agent may only change its own Events",
-		`{"metadata":{"labels":{"x":"y"}}}`:                                       "an agent may only change its own Events",
-		`{"reportingInstance":"tenon-agent-a"}`:                                   immutable,
+		`{"series":{"count":9,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`: "an agent may only change its own " +
+			"Events",
+		`{"metadata":{"labels":{"x":"y"}}}`: "an agent may only change its own " +
+			"Events",
+		`{"reportingInstance":"tenon-agent-a"}`: immutable,
 	} {
 		refused("another's Event is patched: "+patch, says, func(ctx context.Context, u user) error {
-			_, err := u.typed.EventsV1().Events("default").Patch(ctx, foreign.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			_, err := u.typed.EventsV1().Events("default").Patch(ctx, foreign.Name, types.MergePatchType, []byte(patch),
+				metav1.PatchOptions{})
 			return err
 		})
 	}
 	refused("an Event of the old kind", byRBAC, func(ctx context.Context, u user) error {
-		_, err := u.typed.CoreV1().Events("default").Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: "default"}, InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "b", Namespace: "default"}}, metav1.CreateOptions{})
+		_, err := u.typed.CoreV1().Events("default").Create(ctx,
+			&corev1.Event{
+				ObjectMeta:     metav1.ObjectMeta{Name: "old", Namespace: "default"},
+				InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "b", Namespace: "default"},
+			},
+			metav1.CreateOptions{})
 		return err
 	})
 	refused("an Event is deleted", byRBAC, func(ctx context.Context, u user) error {
 		return u.typed.EventsV1().Events("default").Delete(ctx, foreign.Name, metav1.DeleteOptions{})
 	})
-	add("a token of no node tells something", loose, noNode, send(event("", "Pod", "p")))
+	add("a token of no node sends an Event", unbound, noNode, send(event("", "Pod", "p")))
 }
 
 func (c *cluster) otherAttempts(refused func(string, string, func(context.Context, user) error)) {
 	refused("a pod is created", byRBAC, func(ctx context.Context, u user) error {
-		_, err := u.typed.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}, metav1.CreateOptions{})
+		_, err := u.typed.CoreV1().Pods("default").Create(ctx,
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "x"},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
+			}, metav1.CreateOptions{})
 		return err
 	})
 	for _, sub := range []string{"", "status", "resize", "ephemeralcontainers"} {
 		refused("a pod is patched: "+sub, byRBAC, func(ctx context.Context, u user) error {
-			_, err := u.typed.CoreV1().Pods(namespace).Patch(ctx, "agent-a", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}, strings.Fields(sub)...)
+			_, err := u.typed.CoreV1().Pods(namespace).Patch(ctx, "agent-a", types.MergePatchType, []byte(`{}`),
+				metav1.PatchOptions{}, strings.Fields(sub)...)
 			return err
 		})
 	}
 	for _, sub := range []string{"exec", "eviction", "binding", "attach", "portforward"} {
 		refused("a pod's "+sub, byRBAC, func(ctx context.Context, u user) error {
-			return u.typed.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name("agent-b").SubResource(sub).Do(ctx).Error()
+			return u.typed.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(
+				"agent-b").SubResource(sub).Do(ctx).Error()
 		})
 	}
 	refused("a pod's log", byRBAC, func(ctx context.Context, u user) error {
-		return u.typed.CoreV1().RESTClient().Get().Namespace(namespace).Resource("pods").Name("agent-b").SubResource("log").Do(ctx).Error()
+		return u.typed.CoreV1().RESTClient().Get().Namespace(namespace).Resource("pods").Name("agent-b").SubResource(
+			"log").Do(ctx).Error()
 	})
 	refused("a pod is deleted", byRBAC, func(ctx context.Context, u user) error {
 		return u.typed.CoreV1().Pods(namespace).Delete(ctx, "agent-b", metav1.DeleteOptions{})
@@ -547,15 +651,20 @@ func (c *cluster) otherAttempts(refused func(string, string, func(context.Contex
 		return err
 	})
 	refused("a token of its own is made", byRBAC, func(ctx context.Context, u user) error {
-		_, err := u.typed.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "tenon-agent", &authentication.TokenRequest{}, metav1.CreateOptions{})
+		_, err := u.typed.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "tenon-agent",
+			&authentication.TokenRequest{}, metav1.CreateOptions{})
 		return err
 	})
 	refused("a policy is deleted", byRBAC, func(ctx context.Context, u user) error {
-		return u.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, "tenon-agent-own-node", metav1.DeleteOptions{})
+		return u.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, "tenon-agent-own-node",
+			metav1.DeleteOptions{})
 	})
 	for name, as := range map[string]rest.ImpersonationConfig{
-		"the admin":     {UserName: "admin", Groups: []string{"system:masters"}},
-		"itself, on b":  {UserName: "system:serviceaccount:tenon-system:tenon-agent", Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"b"}}},
+		"the admin": {UserName: "admin", Groups: []string{"system:masters"}},
+		"itself, on b": {
+			UserName: "system:serviceaccount:tenon-system:tenon-agent",
+			Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {"b"}},
+		},
 		"b's kubelet":   {UserName: "system:node:b", Groups: []string{"system:nodes"}},
 		"the scheduler": {UserName: "system:serviceaccount:tenon-system:tenon-scheduler"},
 	} {
@@ -566,7 +675,8 @@ func (c *cluster) otherAttempts(refused func(string, string, func(context.Contex
 			if err != nil {
 				return err
 			}
-			_, err = typed.CoreV1().Nodes().Patch(ctx, "b", types.StrategicMergePatchType, condition("tenon.sh/TopologySourceDegraded"), metav1.PatchOptions{}, "status")
+			_, err = typed.CoreV1().Nodes().Patch(ctx, "b", types.StrategicMergePatchType,
+				condition("tenon.sh/TopologySourceDegraded"), metav1.PatchOptions{}, "status")
 			return err
 		})
 	}

@@ -33,10 +33,11 @@ type podFact struct {
 	running                   bool
 }
 
-// observer keeps what the API server says of all pods, the deleted ones too, and notes every CPU that two live pods hold.
+// observer keeps what the API server says of all pods, the deleted ones too, and notes every CPU that two live pods
+// hold.
 type observer struct {
 	mu    sync.Mutex
-	pods  map[string]podFact // by UID; deleted pods stay: their processes may outlive them for a moment
+	pods  map[string]podFact // by UID; deleted pods are kept: their processes may outlive them for a moment
 	live  map[string]podFact
 	twice []string
 	moved []string
@@ -66,7 +67,8 @@ func (o *observer) see(e watch.Event) {
 				continue
 			}
 			if theirs := cpuset.MustParse(f.cpuset); theirs.Overlaps(&mine) {
-				o.twice = append(o.twice, fmt.Sprintf("%s: CPUs %s belong to %s and %s", fact.node, mine.Intersect(theirs), fact.name, f.name))
+				o.twice = append(o.twice, fmt.Sprintf("%s: CPUs %s belong to %s and %s", fact.node,
+					mine.Intersect(theirs), fact.name, f.name))
 			}
 		}
 	}
@@ -74,7 +76,10 @@ func (o *observer) see(e watch.Event) {
 }
 
 func factOf(pod *corev1.Pod) podFact {
-	f := podFact{name: pod.Name, class: pod.Labels[annotation.QoSClass], node: pod.Spec.NodeName, running: pod.Status.Phase == corev1.PodRunning}
+	f := podFact{
+		name: pod.Name, class: pod.Labels[annotation.QoSClass], node: pod.Spec.NodeName,
+		running: pod.Status.Phase == corev1.PodRunning,
+	}
 	f.best = f.class == "BE" || f.class == "" && pod.Status.QOSClass == corev1.PodQOSBestEffort
 	if text, ok := pod.Annotations[annotation.ResourceStatusKey]; ok {
 		var s annotation.ResourceStatus
@@ -102,7 +107,8 @@ func (o *observer) follow(ctx context.Context, l *local) {
 		for i := range list.Items {
 			o.see(watch.Event{Type: watch.Modified, Object: &list.Items[i]})
 		}
-		w, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		w, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx,
+			metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 		if err != nil {
 			continue
 		}
@@ -112,10 +118,14 @@ func (o *observer) follow(ctx context.Context, l *local) {
 	}
 }
 
-// mixed returns pod i of the mix: of ten pods two LSE, two LSR, one LS that may burst in one NUMA node, two LS, two BE, one plain.
+// mixed returns pod i of the mix: of ten pods two LSE, two LSR, one LS that may burst in one NUMA node, two LS, two BE,
+// one plain.
 func mixed(i int) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("mix-%04d", i), Labels: map[string]string{}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("mix-%04d", i), Labels: map[string]string{},
+			Annotations: map[string]string{},
+		},
 		Spec: corev1.PodSpec{
 			SchedulerName: "tenon-scheduler",
 			Containers:    []corev1.Container{{Name: "main", Image: "app"}},
@@ -123,9 +133,15 @@ func mixed(i int) *corev1.Pod {
 	}
 	amounts := func(request, limit string) {
 		r := &pod.Spec.Containers[0].Resources
-		r.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(request), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		r.Requests = corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse(request),
+			corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}
 		if limit != "" {
-			r.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(limit), corev1.ResourceMemory: resource.MustParse("64Mi")}
+			r.Limits = corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse(limit),
+				corev1.ResourceMemory: resource.MustParse("64Mi"),
+			}
 		}
 	}
 	spec := func(text string) { pod.Annotations[annotation.ResourceSpecKey] = text }

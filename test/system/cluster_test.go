@@ -29,7 +29,7 @@ type local struct {
 }
 
 // asks is a client that gives up: a port that takes connections and never answers must not hold the test.
-var asks = &http.Client{Timeout: 5 * time.Second}
+var asks = &http.Client{Timeout: 20 * time.Second}
 
 // up starts a cluster with that many schedulers in a folder of its own and stops it when the test ends.
 func up(t *testing.T, schedulers int, args ...string) *local {
@@ -40,7 +40,8 @@ func up(t *testing.T, schedulers int, args ...string) *local {
 	}
 	dir := t.TempDir()
 	out := &output{}
-	cmd := exec.Command(bin, append([]string{"up", "--data", dir, "--schedulers", strconv.Itoa(schedulers)}, args...)...)
+	cmd := exec.Command(bin, append([]string{"up", "--data", dir, "--schedulers", strconv.Itoa(schedulers)},
+		args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {

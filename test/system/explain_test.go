@@ -17,16 +17,19 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inspect"
 )
 
-// TestExplainShowsWhatSomebodyDidToACgroup writes another set into the cgroup of a pod, as a person would by hand: explain
-// shows the difference, and after the agent's next look that it was there.
-func TestExplainShowsWhatSomebodyDidToACgroup(t *testing.T) {
+// TestExplainShowsChangesOfACgroupByHand writes another set into the cgroup of a pod, as a person would by hand:
+// explain shows the difference, and after the agent's next look that it was there.
+func TestExplainShowsChangesOfACgroupByHand(t *testing.T) {
 	l := up(t, 1, "--machine", "arm64-1s")
 	ctx := t.Context()
 	waitFor(t, time.Minute, "the namespace's service account", func() error {
 		_, err := l.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	amounts := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("4"),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	_, err := l.client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "bound", Labels: map[string]string{"koordinator.sh/qosClass": "LSR"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -70,15 +73,19 @@ func TestExplainShowsWhatSomebodyDidToACgroup(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(group.Path, "cpuset.cpus"), []byte("0-63\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, time.Minute, "the drift and its repair to be told", func() error {
+	waitFor(t, time.Minute, "the drift and its repair to be reported", func() error {
 		g, v, err := app()
-		if err == nil && (v.State != inspect.Matches || g.Drift == nil || g.Drift.Got != "0-63" || g.Drift.Repaired == nil) {
+		if err == nil && (v.State != inspect.Matches || g.Drift == nil || g.Drift.Got != "0-63" ||
+			g.Drift.Repaired == nil) {
 			err = fmt.Errorf("%+v, drift %+v", v, g.Drift)
 		}
 		return err
 	})
 	text, err := l.explain()
-	for _, want := range []string{"app: cpuset.cpus 0-3, as wanted (CPUs of the pod's allocation)", group.Path, `somebody set cpuset.cpus to "0-63" instead of "0-3", set back `} {
+	for _, want := range []string{
+		"app: cpuset.cpus 0-3, as wanted (CPUs of the pod's allocation)", group.Path,
+		`another program set cpuset.cpus to "0-63" instead of "0-3", set back `,
+	} {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%v: no %q in\n%s", err, want, text)
 		}
@@ -87,5 +94,6 @@ func TestExplainShowsWhatSomebodyDidToACgroup(t *testing.T) {
 
 // explain runs the command line about the pod bound.
 func (l *local) explain(args ...string) ([]byte, error) {
-	return exec.Command(os.Getenv("TENON_BIN"), append([]string{"explain", "bound", "--kubeconfig", filepath.Join(l.dir, "kubeconfig")}, args...)...).Output()
+	return exec.Command(os.Getenv("TENON_BIN"),
+		append([]string{"explain", "bound", "--kubeconfig", filepath.Join(l.dir, "kubeconfig")}, args...)...).Output()
 }

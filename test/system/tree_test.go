@@ -100,7 +100,8 @@ func podOf(path string) string {
 	return m[1]
 }
 
-// overlaps lists each container that can run on a CPU it must not use: LSE's CPUs are for nobody else, LSR's for BE alone.
+// overlaps lists each container that can run on a CPU it must not use: LSE's CPUs are for no other pod, LSR's for BE
+// alone.
 func overlaps(node string, state map[string]string, pods map[string]podFact) ([]string, error) {
 	var bad []string
 	sets := make(map[string]cpuset.Set, len(state))
@@ -132,7 +133,8 @@ func overlaps(node string, state map[string]string, pods map[string]podFact) ([]
 				continue
 			}
 			if set.Overlaps(&granted) {
-				bad = append(bad, fmt.Sprintf("%s: %s (%s) may run on %s of %s %s", node, guest.name, guest.class, set.Intersect(granted), owner.class, owner.name))
+				bad = append(bad, fmt.Sprintf("%s: %s (%s) may run on %s of %s %s", node, guest.name, guest.class,
+					set.Intersect(granted), owner.class, owner.name))
 			}
 		}
 	}

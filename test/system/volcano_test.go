@@ -30,17 +30,21 @@ const (
 	volcanoWriters = 20
 )
 
-// volcanoPod is pod i of a mix of Guaranteed pods with whole CPUs and Volcano's policies: 2,000 CPUs in all, of the 2,520
-// that the nodes have for pods.
+// volcanoPod is pod i of a mix of Guaranteed pods with whole CPUs and Volcano's policies: 2,000 CPUs in all, of the
+// 2,520 that the nodes have for pods.
 func volcanoPod(i int) *corev1.Pod {
 	policies := []string{"restricted", "single-numa-node", "best-effort"}
 	amounts := func(cpus int) corev1.ResourceRequirements {
-		list := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpus), resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		list := corev1.ResourceList{
+			corev1.ResourceCPU:    *resource.NewQuantity(int64(cpus), resource.DecimalSI),
+			corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}
 		return corev1.ResourceRequirements{Requests: list, Limits: list}
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("numa-%04d", i), Annotations: map[string]string{annotation.VolcanoTopologyPolicy: policies[i%len(policies)]},
+			Name:        fmt.Sprintf("numa-%04d", i),
+			Annotations: map[string]string{annotation.VolcanoTopologyPolicy: policies[i%len(policies)]},
 		},
 		Spec: corev1.PodSpec{
 			SchedulerName: "tenon-scheduler",
@@ -49,15 +53,17 @@ func volcanoPod(i int) *corev1.Pod {
 	}
 	switch i % 8 {
 	case 3: // 2 + 1
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "side", Image: "app", Resources: amounts(1)})
+		pod.Spec.Containers = append(pod.Spec.Containers,
+			corev1.Container{Name: "side", Image: "app", Resources: amounts(1)})
 	case 6: // 1 + 4
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "side", Image: "app", Resources: amounts(4)})
+		pod.Spec.Containers = append(pod.Spec.Containers,
+			corev1.Container{Name: "side", Image: "app", Resources: amounts(4)})
 	}
 	return pod
 }
 
-// Law (seed 004, where it tells what Volcano lacks): with reservation, pods that are created and bound in parallel get from
-// their kubelets what the scheduler said, and no kubelet rejects one.
+// Law (seed 004, where it lists what Volcano lacks): with reservation, pods that are created and bound in parallel get
+// from their kubelets what the scheduler said, and no kubelet rejects one.
 func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 	l := up(t, 1, "--machine", fmt.Sprintf("epyc-2s@static,restricted,follow=%d", volcanoNodes))
 	ctx := t.Context()
@@ -78,7 +84,8 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 
 	var list *corev1.PodList
 	waitFor(t, 3*time.Minute, "every pod to run, or to fail", func() error {
-		time.Sleep(time.Second) //nolint:forbidigo // a list of 1,000 pods is work for the cluster that the test waits for
+		time.Sleep(
+			time.Second) //nolint:forbidigo // a list of 1,000 pods is work for the cluster that the test waits for
 		var err error
 		if list, err = pods.List(ctx, metav1.ListOptions{}); err != nil {
 			return err
@@ -92,7 +99,8 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("%d pods created in %v, all settled after %v", volcanoPods, created.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	t.Logf("%d pods created in %v, all settled after %v", volcanoPods, created.Round(time.Millisecond),
+		time.Since(began).Round(time.Millisecond))
 
 	given := map[string]map[string]string{} // by UID and container, as the kubelets recorded it
 	for n := range volcanoNodes {
@@ -129,7 +137,8 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 // disagreements holds what the scheduler wrote on a pod against what its kubelet gave its containers.
 func disagreements(pod *corev1.Pod, given map[string]string) []string {
 	if pod.Status.Phase == corev1.PodFailed {
-		return []string{fmt.Sprintf("pod %s failed on %s: %s: %s", pod.Name, pod.Spec.NodeName, pod.Status.Reason, pod.Status.Message)}
+		return []string{fmt.Sprintf("pod %s failed on %s: %s: %s", pod.Name, pod.Spec.NodeName, pod.Status.Reason,
+			pod.Status.Message)}
 	}
 	predicted, _, err := annotation.ParsePredictedPlacement(pod.Annotations[annotation.PredictedPlacementKey])
 	if err != nil || len(predicted.Containers) == 0 {
@@ -139,8 +148,10 @@ func disagreements(pod *corev1.Pod, given map[string]string) []string {
 	for _, c := range pod.Spec.Containers {
 		want, wrong := cpuset.ParseIDs(predicted.Containers[c.Name].CPUs)
 		got, broken := cpuset.ParseIDs(given[c.Name])
-		if wrong != nil || broken != nil || len(got) != int(c.Resources.Requests.Cpu().Value()) || cpuset.FormatIDs(want) != cpuset.FormatIDs(got) {
-			out = append(out, fmt.Sprintf("pod %s/%s on %s: predicted CPUs %q, given %q", pod.Name, c.Name, pod.Spec.NodeName,
+		if wrong != nil || broken != nil || len(got) != int(c.Resources.Requests.Cpu().Value()) ||
+			cpuset.FormatIDs(want) != cpuset.FormatIDs(got) {
+			out = append(out, fmt.Sprintf("pod %s/%s on %s: predicted CPUs %q, given %q", pod.Name, c.Name,
+				pod.Spec.NodeName,
 				predicted.Containers[c.Name].CPUs, given[c.Name]))
 		}
 	}
@@ -167,7 +178,8 @@ func cpuManagerState(t *testing.T, dir, node string) map[string]map[string]strin
 // unconfirmed counts the running pods of which no agent has reported the placement yet.
 func unconfirmed(ctx context.Context, l *local) (int, error) {
 	reported := map[string]bool{}
-	text, err := l.client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies").DoRaw(ctx)
+	text, err := l.client.CoreV1().RESTClient().Get().AbsPath(
+		"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies").DoRaw(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -198,7 +210,8 @@ func schedulerMetrics(t *testing.T, l *local) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.TLSClientConfig.CAData, cfg.TLSClientConfig.CAFile, cfg.TLSClientConfig.Insecure = nil, "", true // the scheduler's own certificate
+	// the scheduler's own certificate
+	cfg.TLSClientConfig.CAData, cfg.TLSClientConfig.CAFile, cfg.TLSClientConfig.Insecure = nil, "", true
 	transport, err := rest.TransportFor(cfg)
 	if err != nil {
 		t.Fatal(err)

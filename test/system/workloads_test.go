@@ -25,7 +25,8 @@ func template(app string, annotations map[string]string) corev1.PodTemplateSpec 
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}, Annotations: annotations},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "main", Image: "app",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(
+				"100m")}},
 		}}},
 	}
 }
@@ -34,7 +35,8 @@ func template(app string, annotations map[string]string) corev1.PodTemplateSpec 
 func TestWorkloadsLiveTheirLives(t *testing.T) {
 	l := up(t, 1, "--machine", "xeon-2s=2")
 	ctx := t.Context()
-	if _, err := l.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: workloadSpace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := l.client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: workloadSpace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	pods := l.client.CoreV1().Pods(workloadSpace)
@@ -46,7 +48,8 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 
 	t.Run("a Deployment gets its replicas, and new ones for deleted pods", func(t *testing.T) {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
-			Replicas: &three, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template("web", nil),
+			Replicas: &three, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: template("web", nil),
 		}}
 		if _, err := l.client.AppsV1().Deployments(workloadSpace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -82,7 +85,8 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 
 	t.Run("a StatefulSet comes up in order", func(t *testing.T) {
 		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: appsv1.StatefulSetSpec{
-			Replicas: &three, ServiceName: "db", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, Template: template("db", nil),
+			Replicas: &three, ServiceName: "db",
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, Template: template("db", nil),
 		}}
 		if _, err := l.client.AppsV1().StatefulSets(workloadSpace).Create(ctx, s, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -103,7 +107,8 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 
 	t.Run("a DaemonSet has a pod on every node", func(t *testing.T) {
 		d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "log"}, Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "log"}}, Template: template("log", nil),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "log"}},
+			Template: template("log", nil),
 		}}
 		if _, err := l.client.AppsV1().DaemonSets(workloadSpace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -123,7 +128,10 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 	t.Run("a Job completes", func(t *testing.T) {
 		tmpl := template("once", nil)
 		tmpl.Spec.RestartPolicy = corev1.RestartPolicyNever
-		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: batchv1.JobSpec{Completions: &three, Parallelism: &three, Template: tmpl}}
+		j := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: "once"},
+			Spec:       batchv1.JobSpec{Completions: &three, Parallelism: &three, Template: tmpl},
+		}
 		if _, err := l.client.BatchV1().Jobs(workloadSpace).Create(ctx, j, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -26,26 +26,30 @@ type NodeNUMAResourceArgs struct {
 	// NUMAScoringStrategy ranks the NUMA nodes of a node that says nothing itself. Default: LeastAllocated.
 	NUMAScoringStrategy *ScoringStrategy `json:"numaScoringStrategy,omitempty"`
 
-	// DefaultNUMATopologyPolicy is the NUMA topology policy of nodes of which neither the label numa-topology-policy nor a
-	// NodeResourceTopology (of a kubelet) says one: None (default), BestEffort, Restricted or SingleNUMANode. What they say
-	// counts, None too. It takes effect on what Tenon places and judges; it does not change any kubelet.
+	// DefaultNUMATopologyPolicy is the NUMA topology policy of nodes of which neither the label numa-topology-policy
+	// nor a NodeResourceTopology (of a kubelet) says one: None (default), BestEffort, Restricted or SingleNUMANode.
+	// What they say counts, None too. It applies to what Tenon places; it does not change any kubelet.
 	DefaultNUMATopologyPolicy string `json:"defaultNUMATopologyPolicy,omitempty"`
 	// MinSharedCPUs is the number of CPUs that exclusive allocations leave to the CPU shared pool of every node, 0 or
 	// more. Default: the CPUs that the kubelet reserves, else one core.
 	MinSharedCPUs *int32 `json:"minSharedCPUs,omitempty"`
 	// BindAllPodsOnPolicyNodes gives every pod with a CPU request CPUs of its own, shared with BE pods alone, on nodes
-	// with the label cpu-bind-policy FullPCPUsOnly or SpreadByPCPUs, and refuses it there when the request is not a whole
-	// number. BE and SYSTEM pods stay as they are. Default: LSE and LSR pods alone.
+	// with the label cpu-bind-policy FullPCPUsOnly or SpreadByPCPUs, and refuses it there when the request is not a
+	// whole number. BE and SYSTEM pods are not changed. Default: LSE and LSR pods alone.
 	BindAllPodsOnPolicyNodes bool `json:"bindAllPodsOnPolicyNodes,omitempty"`
 	// StrictSpreadAvoidance keeps pods that prefer SpreadByPCPUs off nodes with the policy FullPCPUsOnly. Default: such
 	// nodes get the lowest score.
 	StrictSpreadAvoidance bool `json:"strictSpreadAvoidance,omitempty"`
-	// VolcanoScore scores nodes for pods with the annotation volcano.sh/numa-topology-policy as Volcano does: 100 on the
-	// fewest NUMA nodes down to 0 on the most among the nodes that fit, times the plugin's weight in the profile. Default:
-	// such pods are scored as all others.
+	// FilterLSROnDegradedNodes keeps LSR pods, too, off nodes whose containers may start without the agent (condition
+	// tenon.sh/EnforcementDegraded). Default: LSE pods alone.
+	FilterLSROnDegradedNodes bool `json:"filterLSROnDegradedNodes,omitempty"`
+	// VolcanoScore scores nodes for pods with the annotation volcano.sh/numa-topology-policy as Volcano does: 100 on
+	// the fewest NUMA nodes down to 0 on the most among the nodes that fit, times the plugin's weight in the profile.
+	// Default: such pods are scored as all others.
 	VolcanoScore bool `json:"volcanoScore,omitempty"`
-	// VolcanoStrictPolicyMatch keeps pods with the annotation volcano.sh/numa-topology-policy off nodes whose kubelet has
-	// another topology policy, as Volcano does. Default: their placement must satisfy their policy, whatever the node's is.
+	// VolcanoStrictPolicyMatch keeps pods with the annotation volcano.sh/numa-topology-policy off nodes whose kubelet
+	// has another topology policy, as Volcano does. Default: their placement must satisfy their policy, whatever the
+	// node's is.
 	VolcanoStrictPolicyMatch bool `json:"volcanoStrictPolicyMatch,omitempty"`
 }
 

@@ -20,15 +20,23 @@ func TestDecode(t *testing.T) {
 		"no arguments":    {obj: nil},
 		"empty arguments": {obj: &runtime.Unknown{Raw: []byte(`{}`)}},
 		"arguments of Koordinator with their kind": {
-			obj: &runtime.Unknown{Raw: []byte(`{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"NodeNUMAResourceArgs",` +
-				`"defaultCPUBindPolicy":"SpreadByPCPUs","scoringStrategy":{"type":"MostAllocated"},"numaScoringStrategy":{"type":"MostAllocated"}}`)},
+			obj: &runtime.Unknown{Raw: []byte(
+				`{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"NodeNUMAResourceArgs",` +
+					`"defaultCPUBindPolicy":"SpreadByPCPUs","scoringStrategy":{"type":"MostAllocated"},` +
+					`"numaScoringStrategy":{"type":"MostAllocated"}}`)},
 			want: func(a *v1alpha1.NodeNUMAResourceArgs) {
 				a.APIVersion, a.Kind = "kubescheduler.config.k8s.io/v1", "NodeNUMAResourceArgs"
-				a.DefaultCPUBindPolicy, a.ScoringStrategy.Type, a.NUMAScoringStrategy.Type = "SpreadByPCPUs", "MostAllocated", "MostAllocated"
+				a.DefaultCPUBindPolicy, a.ScoringStrategy.Type, a.NUMAScoringStrategy.Type = "SpreadByPCPUs",
+					"MostAllocated", "MostAllocated"
 			},
 		},
 		"our own, in YAML": {
-			obj: &runtime.Unknown{ContentType: runtime.ContentTypeYAML, Raw: []byte("minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nstrictSpreadAvoidance: true\nvolcanoScore: true\nvolcanoStrictPolicyMatch: true\ndefaultNUMATopologyPolicy: BestEffort\n")},
+			obj: &runtime.Unknown{
+				ContentType: runtime.ContentTypeYAML,
+				Raw: []byte(
+					"minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nstrictSpreadAvoidance: true\nvolcanoScore: " +
+						"true\nvolcanoStrictPolicyMatch: true\ndefaultNUMATopologyPolicy: BestEffort\n"),
+			},
 			want: func(a *v1alpha1.NodeNUMAResourceArgs) {
 				a.MinSharedCPUs, a.BindAllPodsOnPolicyNodes, a.StrictSpreadAvoidance = &floor, true, true
 				a.VolcanoScore, a.VolcanoStrictPolicyMatch = true, true
@@ -36,9 +44,13 @@ func TestDecode(t *testing.T) {
 			},
 		},
 		"weights that say the default in other words": {
-			obj: &runtime.Unknown{Raw: []byte(`{"scoringStrategy":{"resources":[{"name":"memory","weight":3},{"name":"cpu","weight":3}]}}`)},
+			obj: &runtime.Unknown{Raw: []byte(
+				`{"scoringStrategy":{"resources":[{"name":"memory","weight":3},{"name":"cpu","weight":3}]}}`)},
 			want: func(a *v1alpha1.NodeNUMAResourceArgs) {
-				a.ScoringStrategy.Resources = []v1alpha1.ResourceWeight{{Name: "memory", Weight: 3}, {Name: "cpu", Weight: 3}}
+				a.ScoringStrategy.Resources = []v1alpha1.ResourceWeight{
+					{Name: "memory", Weight: 3},
+					{Name: "cpu", Weight: 3},
+				}
 			},
 		},
 		"arguments that are decoded already": {
@@ -70,25 +82,76 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 		raw  string
 		want []string // each in the text
 	}{
-		"an unknown field":              {`{"defaultCPUBindPolcy":"FullPCPUs"}`, []string{`defaultCPUBindPolcy: unknown field, did you mean "defaultCPUBindPolicy"?`}},
-		"an unknown field inside":       {`{"scoringStrategy":{"typ":"MostAllocated"}}`, []string{`scoringStrategy.typ: unknown field, did you mean "type"?`}},
-		"another case":                  {`{"minsharedcpus":1}`, []string{`minsharedcpus: unknown field, did you mean "minSharedCPUs"?`}},
-		"a field twice":                 {`{"minSharedCPUs":1,"minSharedCPUs":2}`, []string{"minSharedCPUs"}},
-		"a wrong type":                  {`{"minSharedCPUs":"two"}`, []string{"minSharedCPUs", "int32"}},
-		"no object":                     {`[]`, []string{"NodeNUMAResourceArgs", "array"}},
-		"another kind":                  {`{"kind":"DeviceShareArgs"}`, []string{`kind: Unsupported value: "DeviceShareArgs": supported values: "NodeNUMAResourceArgs"`}},
-		"another version":               {`{"apiVersion":"kubescheduler.config.k8s.io/v1beta3"}`, []string{`apiVersion: Unsupported value: "kubescheduler.config.k8s.io/v1beta3"`}},
-		"an unknown bind policy":        {`{"defaultCPUBindPolicy":"ConstrainedBurst"}`, []string{`defaultCPUBindPolicy: Unsupported value: "ConstrainedBurst": supported values: "FullPCPUs", "SpreadByPCPUs"`}},
-		"an unknown exclusive":          {`{"defaultCPUExclusivePolicy":"x"}`, []string{`defaultCPUExclusivePolicy: Unsupported value: "x"`}},
-		"an unknown topology policy":    {`{"defaultNUMATopologyPolicy":"single-numa-node"}`, []string{`defaultNUMATopologyPolicy: Unsupported value: "single-numa-node": supported values: "None", "BestEffort", "Restricted", "SingleNUMANode"`}},
-		"an unknown strategy":           {`{"numaScoringStrategy":{"type":"DistributeEvenly"}}`, []string{`numaScoringStrategy.type: Unsupported value: "DistributeEvenly"`}},
-		"a negative floor":              {`{"minSharedCPUs":-1}`, []string{"minSharedCPUs: Invalid value: -1: must be 0 or more"}},
-		"a resource that is not scored": {`{"scoringStrategy":{"resources":[{"name":"gpu"}]}}`, []string{`scoringStrategy.resources[0].name: Unsupported value: "gpu"`}},
-		"a resource twice":              {`{"scoringStrategy":{"resources":[{"name":"cpu"},{"name":"cpu"}]}}`, []string{`scoringStrategy.resources[1].name: Duplicate value: "cpu"`}},
-		"unequal weights":               {`{"scoringStrategy":{"resources":[{"name":"cpu","weight":1},{"name":"memory","weight":2}]}}`, []string{"scoringStrategy.resources[1].weight: Invalid value: 2: cpu and memory must weigh the same"}},
-		"a weight out of range":         {`{"scoringStrategy":{"resources":[{"name":"cpu","weight":101}]}}`, []string{"scoringStrategy.resources[0].weight: Invalid value: 101: must be 1…100"}},
-		"one resource of two":           {`{"scoringStrategy":{"resources":[{"name":"cpu"}]}}`, []string{"scoringStrategy.resources: Required value: cpu and memory must both be named"}},
-		"all problems at once":          {`{"minSharedCPUs":-1,"defaultCPUBindPolicy":"x"}`, []string{"minSharedCPUs", "defaultCPUBindPolicy"}},
+		"an unknown field": {
+			`{"defaultCPUBindPolcy":"FullPCPUs"}`,
+			[]string{`defaultCPUBindPolcy: unknown field, did you mean "defaultCPUBindPolicy"?`},
+		},
+		"an unknown field inside": {
+			`{"scoringStrategy":{"typ":"MostAllocated"}}`,
+			[]string{`scoringStrategy.typ: unknown field, did you mean "type"?`},
+		},
+		"another case": {
+			`{"minsharedcpus":1}`,
+			[]string{`minsharedcpus: unknown field, did you mean "minSharedCPUs"?`},
+		},
+		"a field twice": {`{"minSharedCPUs":1,"minSharedCPUs":2}`, []string{"minSharedCPUs"}},
+		"a wrong type":  {`{"minSharedCPUs":"two"}`, []string{"minSharedCPUs", "int32"}},
+		"no object":     {`[]`, []string{"NodeNUMAResourceArgs", "array"}},
+		"another kind": {
+			`{"kind":"DeviceShareArgs"}`,
+			[]string{`kind: Unsupported value: "DeviceShareArgs": supported values: "NodeNUMAResourceArgs"`},
+		},
+		"another version": {
+			`{"apiVersion":"kubescheduler.config.k8s.io/v1beta3"}`,
+			[]string{`apiVersion: Unsupported value: "kubescheduler.config.k8s.io/v1beta3"`},
+		},
+		"an unknown bind policy": {
+			`{"defaultCPUBindPolicy":"ConstrainedBurst"}`,
+			[]string{`defaultCPUBindPolicy: Unsupported value: "ConstrainedBurst": supported values: "FullPCPUs", ` +
+				`"SpreadByPCPUs"`},
+		},
+		"an unknown exclusive": {
+			`{"defaultCPUExclusivePolicy":"x"}`,
+			[]string{`defaultCPUExclusivePolicy: Unsupported value: "x"`},
+		},
+		"an unknown topology policy": {
+			`{"defaultNUMATopologyPolicy":"single-numa-node"}`,
+			[]string{`defaultNUMATopologyPolicy: Unsupported value: "single-numa-node": supported values: "None", ` +
+				`"BestEffort", "Restricted", "SingleNUMANode"`},
+		},
+		"an unknown strategy": {
+			`{"numaScoringStrategy":{"type":"DistributeEvenly"}}`,
+			[]string{`numaScoringStrategy.type: Unsupported value: "DistributeEvenly"`},
+		},
+		"a negative floor": {
+			`{"minSharedCPUs":-1}`,
+			[]string{"minSharedCPUs: Invalid value: -1: must be 0 or more"},
+		},
+		"a resource that is not scored": {
+			`{"scoringStrategy":{"resources":[{"name":"gpu"}]}}`,
+			[]string{`scoringStrategy.resources[0].name: Unsupported value: "gpu"`},
+		},
+		"a resource twice": {
+			`{"scoringStrategy":{"resources":[{"name":"cpu"},{"name":"cpu"}]}}`,
+			[]string{`scoringStrategy.resources[1].name: Duplicate value: "cpu"`},
+		},
+		"unequal weights": {
+			`{"scoringStrategy":{"resources":[{"name":"cpu","weight":1},` +
+				`{"name":"memory","weight":2}]}}`,
+			[]string{"scoringStrategy.resources[1].weight: Invalid value: 2: cpu and memory must weigh the same"},
+		},
+		"a weight out of range": {
+			`{"scoringStrategy":{"resources":[{"name":"cpu","weight":101}]}}`,
+			[]string{"scoringStrategy.resources[0].weight: Invalid value: 101: must be 1…100"},
+		},
+		"one resource of two": {
+			`{"scoringStrategy":{"resources":[{"name":"cpu"}]}}`,
+			[]string{"scoringStrategy.resources: Required value: cpu and memory must both be named"},
+		},
+		"all problems at once": {
+			`{"minSharedCPUs":-1,"defaultCPUBindPolicy":"x"}`,
+			[]string{"minSharedCPUs", "defaultCPUBindPolicy"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

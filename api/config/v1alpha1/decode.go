@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenon-project/tenon/api/internal/nearest"
+	"github.com/tenon-project/tenon/api/nearest"
 )
 
 // Decode reads, completes and validates the arguments that a scheduler hands to the plugin's factory: nil, a
@@ -51,7 +51,8 @@ func decodeStrict(text []byte, into *NodeNUMAResourceArgs) error {
 		problems[i] = e
 		field := json.FieldError(nil)
 		if errors.As(e, &field) && strings.HasPrefix(e.Error(), "unknown field") {
-			problems[i] = fmt.Errorf("%s: %s", field.FieldPath(), nearest.UnknownField(reflect.TypeOf(into), field.FieldPath()))
+			problems[i] = fmt.Errorf("%s: %s", field.FieldPath(),
+				nearest.UnknownField(reflect.TypeOf(into), field.FieldPath()))
 		}
 	}
 	return errors.Join(problems...)
@@ -76,11 +77,15 @@ func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
 	}
 	check(field.NewPath("defaultCPUBindPolicy"), a.DefaultCPUBindPolicy, "FullPCPUs", "SpreadByPCPUs")
 	check(field.NewPath("defaultCPUExclusivePolicy"), a.DefaultCPUExclusivePolicy, "None", "PCPULevel", "NUMANodeLevel")
-	check(field.NewPath("defaultNUMATopologyPolicy"), a.DefaultNUMATopologyPolicy, "None", "BestEffort", "Restricted", "SingleNUMANode")
+	check(field.NewPath("defaultNUMATopologyPolicy"), a.DefaultNUMATopologyPolicy, "None", "BestEffort", "Restricted",
+		"SingleNUMANode")
 	for _, s := range []struct {
 		path     *field.Path
 		strategy *ScoringStrategy
-	}{{field.NewPath("scoringStrategy"), a.ScoringStrategy}, {field.NewPath("numaScoringStrategy"), a.NUMAScoringStrategy}} {
+	}{
+		{field.NewPath("scoringStrategy"), a.ScoringStrategy},
+		{field.NewPath("numaScoringStrategy"), a.NUMAScoringStrategy},
+	} {
 		if s.strategy != nil {
 			check(s.path.Child("type"), s.strategy.Type, LeastAllocated, MostAllocated)
 			errs = append(errs, validateWeights(s.path.Child("resources"), s.strategy.Resources)...)
@@ -99,13 +104,15 @@ func validateWeights(path *field.Path, resources []ResourceWeight) field.ErrorLi
 	for i, r := range resources {
 		switch {
 		case r.Name != "cpu" && r.Name != "memory":
-			errs = append(errs, field.NotSupported(path.Index(i).Child("name"), string(r.Name), []string{"cpu", "memory"}))
+			errs = append(errs, field.NotSupported(path.Index(i).Child("name"), string(r.Name),
+				[]string{"cpu", "memory"}))
 		case seen[string(r.Name)]:
 			errs = append(errs, field.Duplicate(path.Index(i).Child("name"), string(r.Name)))
 		case r.Weight < 1 || r.Weight > 100:
 			errs = append(errs, field.Invalid(path.Index(i).Child("weight"), r.Weight, "must be 1…100"))
 		case r.Weight != resources[0].Weight:
-			errs = append(errs, field.Invalid(path.Index(i).Child("weight"), r.Weight, "cpu and memory must weigh the same"))
+			errs = append(errs, field.Invalid(path.Index(i).Child("weight"), r.Weight,
+				"cpu and memory must weigh the same"))
 		}
 		seen[string(r.Name)] = true
 	}

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeResourceTopology describes the resources of a node and where they stand. Its name is the node's.
+// NodeResourceTopology describes the resources of a node and their NUMA nodes. Its name is the node's.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=noderesourcetopologies,shortName=node-res-topo,singular=noderesourcetopology

@@ -41,8 +41,8 @@ type NumatopoSpec struct {
 	// Policies of the kubelet, under CPUManagerPolicy and TopologyManagerPolicy, in the kubelet's spelling.
 	// +optional
 	Policies map[string]string `json:"policies,omitempty"`
-	// ResReserved is what the kubelet keeps for itself and the system: {"cpu": "200m"}. Readers of Volcano take that many
-	// CPUs off the free ones, by ids of their own choice.
+	// ResReserved is what the kubelet keeps for itself and the system: {"cpu": "200m"}. Readers of Volcano take that
+	// many CPUs off the free ones, by ids of their own choice.
 	// +optional
 	ResReserved map[string]string `json:"resReserved,omitempty"`
 	// NumaResMap is what is free, by resource; only cpu is known.

@@ -14,7 +14,8 @@ import (
 // foreign is an object as Volcano's exporter writes it: zeros are left out.
 const foreign = `{"apiVersion":"nodeinfo.volcano.sh/v1alpha1","kind":"Numatopology","metadata":{"name":"n0"},"spec":{
  "policies":{"CPUManagerPolicy":"static","TopologyManagerPolicy":"best-effort"},"resReserved":{"cpu":"2"},
- "numares":{"cpu":{"allocatable":"0-15,18-31","capacity":32}},"cpuDetail":{"0":{},"1":{"core":1},"16":{"numa":1,"socket":1}},
+ "numares":{"cpu":{"allocatable":"0-15,18-31","capacity":32}},
+ "cpuDetail":{"0":{},"1":{"core":1},"16":{"numa":1,"socket":1}},
  "podAllocations":[{"uid":"u","containerAllocations":[{"name":"c","allocations":{"cpu":"16-17"}}]}]}}`
 
 func TestObjectsOfVolcanoAreRead(t *testing.T) {
@@ -32,7 +33,10 @@ func TestObjectsOfVolcanoAreRead(t *testing.T) {
 		t.Fatalf("decoded %T, %s", object, kind)
 	}
 	want := v1alpha1.NumatopoSpec{
-		Policies:    map[string]string{v1alpha1.CPUManagerPolicy: "static", v1alpha1.TopologyManagerPolicy: "best-effort"},
+		Policies: map[string]string{
+			v1alpha1.CPUManagerPolicy:      "static",
+			v1alpha1.TopologyManagerPolicy: "best-effort",
+		},
 		ResReserved: map[string]string{"cpu": "2"},
 		NumaResMap:  map[string]v1alpha1.ResourceInfo{"cpu": {Allocatable: "0-15,18-31", Capacity: 32}},
 		CPUDetail:   map[string]v1alpha1.CPUInfo{"0": {}, "1": {CoreID: 1}, "16": {NUMANodeID: 1, SocketID: 1}},

@@ -16,7 +16,8 @@ func TestTheWireIsKoordinators(t *testing.T) {
 		"PodSandboxMetadata": {"name=1 string", "uid=2 string", "namespace=3 string", "attempt=4 uint32"},
 		"PodSandboxHookRequest": {
 			"pod_meta=1 runtime.v1alpha1.PodSandboxMetadata", "runtime_handler=2 string", "labels=3 map<string,string>",
-			"annotations=4 map<string,string>", "cgroup_parent=5 string", "overhead=6 runtime.v1alpha1.LinuxContainerResources",
+			"annotations=4 map<string,string>", "cgroup_parent=5 string",
+			"overhead=6 runtime.v1alpha1.LinuxContainerResources",
 			"resources=7 runtime.v1alpha1.LinuxContainerResources",
 		},
 		"PodSandboxHookResponse": {
@@ -33,12 +34,14 @@ func TestTheWireIsKoordinators(t *testing.T) {
 		"ContainerMetadata": {"name=1 string", "attempt=2 uint32", "id=3 string"},
 		"ContainerResourceHookRequest": {
 			"pod_meta=1 runtime.v1alpha1.PodSandboxMetadata", "container_meta=2 runtime.v1alpha1.ContainerMetadata",
-			"container_annotations=3 map<string,string>", "container_resources=4 runtime.v1alpha1.LinuxContainerResources",
+			"container_annotations=3 map<string,string>",
+			"container_resources=4 runtime.v1alpha1.LinuxContainerResources",
 			"pod_resources=5 runtime.v1alpha1.LinuxContainerResources", "pod_annotations=6 map<string,string>",
 			"pod_labels=7 map<string,string>", "pod_cgroup_parent=8 string", "container_envs=9 map<string,string>",
 		},
 		"ContainerResourceHookResponse": {
-			"container_annotations=1 map<string,string>", "container_resources=2 runtime.v1alpha1.LinuxContainerResources",
+			"container_annotations=1 map<string,string>",
+			"container_resources=2 runtime.v1alpha1.LinuxContainerResources",
 			"pod_cgroup_parent=3 string", "container_envs=4 map<string,string>",
 		},
 	}

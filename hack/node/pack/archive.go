@@ -64,7 +64,10 @@ func writeArchive(w io.Writer, images []image) error {
 		if err != nil {
 			return err
 		}
-		m := manifest{Config: digest(text) + ".json", RepoTags: []string{i.name}, Layers: []string{digest(layer) + ".tar"}}
+		m := manifest{
+			Config: digest(text) + ".json", RepoTags: []string{i.name},
+			Layers: []string{digest(layer) + ".tar"},
+		}
 		files[m.Config], files[m.Layers[0]] = text, layer
 		manifests = append(manifests, m)
 	}
@@ -96,7 +99,10 @@ func tarball(files map[string][]byte, mode int64) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, name := range names {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(files[name])), Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(files[name])),
+			Format: tar.FormatUSTAR,
+		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}

@@ -102,7 +102,8 @@ func TestEqualSourcesGiveEqualBytes(t *testing.T) {
 	for i := range archives {
 		dir := t.TempDir()
 		for _, name := range []string{"pause", "probe"} {
-			if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(module, "test/e2e/node/image", name))); err != nil {
+			if err := os.CopyFS(filepath.Join(dir, name),
+				os.DirFS(filepath.Join(module, "test/e2e/node/image", name))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,7 +112,8 @@ func TestEqualSourcesGiveEqualBytes(t *testing.T) {
 		}
 		var arguments []string
 		for _, name := range []string{"pause", "probe"} {
-			build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bin", name), "./"+name)
+			build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
+				"-s -w", "-o", filepath.Join(dir, "bin", name), "./"+name)
 			build.Dir = dir
 			build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux")
 			if text, err := build.CombinedOutput(); err != nil {

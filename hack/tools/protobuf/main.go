@@ -1,5 +1,5 @@
-// Command protobuf writes the Go code of one .proto file beside it: messages and gRPC service. Compiler and plugins are Go
-// modules at fixed versions, so that every machine writes the same bytes and none needs protoc.
+// Command protobuf writes the Go code of one .proto file beside it: messages and gRPC service. Compiler and plugins are
+// Go modules at fixed versions, so that every machine writes the same bytes and none needs protoc.
 //
 //	protobuf ROOT PATH OUT
 //

@@ -35,6 +35,8 @@ type Agent struct {
 	notes  []string
 	boot   string
 	engine *apply.Engine
+	// mounted: the cgroup tree is the kernel's, or files that replace it in tests.
+	mounted bool
 	// service answers container runtimes.
 	service    *hook.Service
 	transports transports
@@ -60,11 +62,12 @@ type Agent struct {
 	recorded    probe.KubeletState // by the kubelet's files alone
 	state       probe.KubeletState
 	since       metav1.Time // when take-over phase 2 began
-	until       time.Time   // when the static kubelet whose pins are left was gone; zero while there is one, or none was
-	mismatch    string      // the policy that the kubelet's record names against its settings
-	socket      host.Socket // the last one seen on which the kubelet told of resources
-	facts       ledger.Facts
-	applied     error // why the cgroup tree is not in order yet; nil once it was
+	// when the static kubelet whose pins are left was gone; zero while there is one, or none was
+	until    time.Time
+	mismatch string      // the policy that the kubelet's record names against its settings
+	socket   host.Socket // the last PodResources socket seen
+	facts    ledger.Facts
+	applied  error // why the cgroup tree is not in order yet; nil once it was
 
 	// Set once at the beginning of Run.
 	held                    *held
@@ -81,8 +84,8 @@ var errStarting = errors.New("the node's pods and its topology are not known yet
 
 var errUnpublished = errors.New("the node's topology is not published yet")
 
-// grantsFile keeps, below the Root, which pods were given exclusive CPUs: after a restart the engine holds them for pods
-// that are gone from the API while their processes still live.
+// grantsFile keeps, below the Root, which pods were given exclusive CPUs: after a restart the engine holds them for
+// pods that are gone from the API while their processes still live.
 const grantsFile = "var/lib/tenon-agent/grants.json"
 
 // New reads the machine and returns its agent. It refuses options that are incomplete or unsafe, and a machine whose
@@ -109,7 +112,8 @@ func New(o Options) (*Agent, error) {
 	}
 	a := &Agent{
 		o: o, machine: o.Shared.intern(reading.Machine), presence: presence, notes: reading.Notes, boot: boot,
-		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), outdated: make(chan struct{}, 1), modeChanged: make(chan struct{}), applied: errStarting,
+		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), outdated: make(chan struct{}, 1),
+		modeChanged: make(chan struct{}), applied: errStarting,
 		problems: problems{annotations: map[types.UID]string{}}, settings: known,
 	}
 	a.recallPins()
@@ -118,17 +122,19 @@ func New(o Options) (*Agent, error) {
 		return nil, err
 	}
 	a.engine = apply.New(apply.Options{
-		Cgroup: a.o.Cgroup, Roots: a.o.CgroupRoots, Report: a.tell, Timed: a.timed, Resync: o.Resync, Clock: o.Clock,
+		Cgroup: a.o.Cgroup, Roots: a.o.CgroupRoots, Report: a.emitRecord, Timed: a.timed,
+		Resync: o.Resync, Clock: o.Clock,
 		KubeletKeepsMemory:  keepsMemory(known.inForce),
 		AllowUnallocatedLSR: o.AllowUnallocatedLSR,
 		Checkpoint:          apply.File(o.Root.Path(grantsFile)),
 		Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
 	})
 	a.service = hook.New(hook.Options{
-		Engine: a.engine, Writes: a.writes, Degraded: a.whyDegraded, AllowDegraded: o.AllowDegraded, Report: a.trouble, Clock: o.Clock,
+		Engine: a.engine, Writes: a.writes, Degraded: a.whyDegraded, AllowDegraded: o.AllowDegraded, Report: a.trouble,
+		Clock:      o.Clock,
 		Overridden: a.o.Shared.Metrics.overridden.Inc,
 	})
-	a.api = reach{clock: a.o.Clock, lost: a.o.Shared.Metrics.unreachable.Add, back: a.tellReturn}
+	a.api = reach{clock: a.o.Clock, lost: a.o.Shared.Metrics.unreachable.Add, back: a.reportOutage}
 	return a, nil
 }
 
@@ -145,7 +151,7 @@ func (a *Agent) findCgroups() error {
 	if layout.Version == 1 {
 		dialect = desired.V1
 	}
-	a.o.Cgroup = apply.Mounted(a.o.Root.Cgroup(), dialect)
+	a.o.Cgroup, a.mounted = apply.Mounted(a.o.Root.Cgroup(), dialect), a.o.Switches.CPUSetAllocator
 	if len(a.o.CgroupRoots) == 0 {
 		a.o.CgroupRoots = kubepods(a.o.CgroupRoot)
 	}
@@ -153,7 +159,7 @@ func (a *Agent) findCgroups() error {
 }
 
 // kubepods returns where a kubelet keeps its pods below its cgroupRoot: with the cgroupfs driver, and with the systemd
-// driver, where a slice's name tells the slices that it is in. One of them is missing.
+// driver, where a slice's name contains the names of its parents. One of them is missing.
 func kubepods(root string) []string {
 	root = strings.Trim(path.Clean("/"+root), "/")
 	slice := strings.ReplaceAll(strings.ReplaceAll(root, "-", "_"), "/", "-")
@@ -210,7 +216,7 @@ func (a *Agent) Ready() error {
 func (a *Agent) Run(ctx context.Context) error {
 	held, err := lock(a.o.Root, a.o.Clock.Now())
 	if errors.Is(err, ErrSecondAgent) {
-		err = errors.Join(err, a.tellRefused(ctx, err))
+		err = errors.Join(err, a.reportRefused(ctx, err))
 	}
 	if err != nil {
 		return err
@@ -219,7 +225,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.held = held
 	a.o.Shared.Metrics.uncleanEnds.Add(float64(held.ends))
 	if err := a.work(ctx); err != nil {
-		return err // the next agent tells that this one was not stopped
+		return err // the next agent reports that this one was not stopped
 	}
 	held.stopped()
 	return nil
@@ -251,6 +257,9 @@ func (a *Agent) work(ctx context.Context) error {
 	if a.o.WatchKubelet {
 		g.run(a.watchKubelet)
 	}
+	if a.mounted {
+		g.run(a.watchGroups)
+	}
 	g.run(a.serveNRI)
 	g.run(a.serveHooks)
 	if a.volcano != nil {
@@ -265,7 +274,7 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	a.conditions = &conditions{
 		client: a.o.Client, node: a.o.Node, clock: a.o.Clock, last: map[string]corev1.NodeCondition{},
 		current: a.currentNode,
-		wrote:   a.tellCondition,
+		wrote:   a.emitCondition,
 	}
 	var objects report.Objects = a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies"))
 	if version != v1alpha2.GroupVersion() {
@@ -273,7 +282,8 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	}
 	last, err := keptReport(a.o.Root)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node", a.o.Node)
+		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
+			a.o.Node)
 	}
 	a.conflicts = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
 	a.degraded = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
@@ -290,7 +300,7 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 			SetCondition: a.conflicts.of("Numatopology"), Clock: a.o.Clock,
 		})
 	}
-	if err := a.pods.SetTransform(lean); err != nil {
+	if err := a.pods.SetTransform(trim); err != nil {
 		return err
 	}
 	if _, err := handle(a.pods, a.keepPod, a.dropPod); err != nil {
@@ -303,8 +313,8 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	return err
 }
 
-// watchKubelet asks the kubelet again when its files change. Without a watch, as on a machine that has no inotify instance
-// left, the resync is what remains.
+// watchKubelet asks the kubelet again when its files change. Without a watch, as on a machine that has no inotify
+// instance left, the resync is what remains.
 func (a *Agent) watchKubelet(ctx context.Context) error {
 	if err := host.WatchKubelet(ctx, a.o.Root, a.hintKubelet); err != nil {
 		klog.FromContext(ctx).Error(err, "Changes of the kubelet are seen at the next resync", "node", a.o.Node)

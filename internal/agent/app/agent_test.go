@@ -36,6 +36,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/local/kernel"
@@ -54,6 +55,8 @@ type world struct {
 	objects *dynamicfake.FakeDynamicClient
 	options app.Options
 	applies int
+	// unasked: no container runtime is connected.
+	unasked bool
 }
 
 // newWorld makes a node of a machine spec such as arm64-1s@static.
@@ -81,7 +84,8 @@ func newWorld(t *testing.T, spec string) *world {
 		Name: nodeName, UID: "node-uid", Labels: map[string]string{corev1.LabelArchStable: "amd64"},
 	}})
 	w.client.Resources = []*metav1.APIResourceList{{
-		GroupVersion: v1alpha2.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
+		GroupVersion: v1alpha2.GroupVersion().String(),
+		APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
 	}}
 	w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{v1alpha2.Resource(): "NodeResourceTopologyList"})
@@ -118,6 +122,9 @@ func (w *world) run(play func(a *app.Agent)) {
 	a, err := app.New(w.options)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if !w.unasked {
+		a.Attach()
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
@@ -168,7 +175,10 @@ func (w *world) label(key, value string) {
 }
 
 func pod(name, class, cpus, cpuset string) *corev1.Pod {
-	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	list := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(cpus),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID("uid-" + name),
@@ -196,33 +206,43 @@ func (w *world) create(p *corev1.Pod) {
 	later(100 * time.Millisecond)
 }
 
-// start plays the runtime: group, hooks, first process.
-func (w *world) start(a *app.Agent, p *corev1.Pod) (apply.Container, error) {
+// start plays the runtime: sandbox, group, what the agent answers, first process.
+func (w *world) start(a *app.Agent, p *corev1.Pod) (hook.Container, error) {
 	w.t.Helper()
-	c := apply.Container{PodUID: string(p.UID), Name: "main", PodGroup: "kubepods/pod" + string(p.UID)}
-	c.Group = c.PodGroup + "/" + "c1"
-	if err := w.tree.MkdirAll(c.Group); err != nil {
+	c := hook.Container{ID: "c-" + string(p.UID), Name: "main", Pod: hook.Pod{
+		ID: "s-" + string(p.UID), UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels,
+		Annotations: p.Annotations, Cgroup: "kubepods/pod" + string(p.UID),
+	}}
+	c.Cgroup = c.Pod.Cgroup + "/" + c.ID
+	if err := w.tree.MkdirAll(c.Cgroup); err != nil {
 		w.t.Fatal(err)
 	}
-	rows, err := a.Hooks().Create(c)
+	runtime := a.Attach()
+	if err := runtime.RunPod(w.t.Context(), c.Pod); err != nil {
+		return c, err
+	}
+	answer, _, err := runtime.Create(w.t.Context(), c)
 	if err != nil {
 		return c, err
 	}
-	for _, row := range rows {
-		if err := w.tree.Write(row.Path, row.File, row.Value); err != nil {
+	for file, value := range map[string]string{desired.CPUs: answer.CPUs, desired.Mems: answer.Mems} {
+		if value == "" {
+			continue
+		}
+		if err := w.tree.Write(c.Cgroup, file, value); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	if err := a.Hooks().Start(w.t.Context(), c); err != nil {
+	if err := runtime.Start(w.t.Context(), c); err != nil {
 		return c, err
 	}
-	_, err = w.tree.Spawn(c.Group)
+	_, err = w.tree.Spawn(c.Cgroup)
 	return c, err
 }
 
-func (w *world) cpuset(c apply.Container) string {
+func (w *world) cpuset(c hook.Container) string {
 	w.t.Helper()
-	text, err := w.tree.Read(c.Group, desired.CPUs)
+	text, err := w.tree.Read(c.Cgroup, desired.CPUs)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -259,13 +279,14 @@ func TestAllocationReachesTheCgroupAndThePublishedPools(t *testing.T) {
 			if got := w.published(annotation.CPUSharedPoolsKey); got != `[{"socket":0,"node":0,"cpuset":"4-63"}]` {
 				t.Errorf("published LS pool = %s", got)
 			}
-			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got, `"name":"lsr","uid":"uid-lsr","cpuset":"0-3"`) {
+			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got,
+				`"name":"lsr","uid":"uid-lsr","cpuset":"0-3"`) {
 				t.Errorf("published allocations = %s", got)
 			}
-			if err := w.tree.Kill(lsrGroup.Group); err != nil {
+			if err := w.tree.Kill(lsrGroup.Cgroup); err != nil {
 				t.Fatal(err)
 			}
-			a.Hooks().Stop(lsrGroup)
+			a.Attach().Stop(lsrGroup)
 			if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "lsr", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -291,7 +312,8 @@ func TestMemoryStaysOnTheNUMANodesItWasAllocatedOn(t *testing.T) {
 		w := newWorld(t, "xeon-2s")
 		w.run(func(a *app.Agent) {
 			local := pod("local", "LSR", "4", "")
-			local.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"24-25,72-73","numaNodeResources":[{"node":1,"resources":{"cpu":"4","memory":"1Gi"}}]}`
+			local.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"24-25,72-73",` +
+				`"numaNodeResources":[{"node":1,"resources":{"cpu":"4","memory":"1Gi"}}]}`
 			w.create(local)
 			anywhere := pod("anywhere", "LSR", "2", "0,48")
 			w.create(anywhere)
@@ -300,7 +322,7 @@ func TestMemoryStaysOnTheNUMANodesItWasAllocatedOn(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := w.tree.Read(c.Group, desired.Mems); got != want || err != nil {
+				if got, err := w.tree.Read(c.Cgroup, desired.Mems); got != want || err != nil {
 					t.Errorf("cpuset.mems of pod %s = %q (%v), want %q", p.Name, got, err, want)
 				}
 			}
@@ -322,7 +344,7 @@ func TestContainerOfAnUnallocatedLSEPodDoesNotStart(t *testing.T) {
 	})
 }
 
-func TestDriftIsRepairedAndToldOnThePod(t *testing.T) {
+func TestDriftIsRepairedAndReportedOnThePod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
@@ -338,18 +360,20 @@ func TestDriftIsRepairedAndToldOnThePod(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.tree.Write(c.Group, desired.CPUs, "0-63"); err != nil {
+			if err := w.tree.Write(c.Cgroup, desired.CPUs, "0-63"); err != nil {
 				t.Fatal(err)
 			}
 			later(15 * time.Second)
 			if got := w.cpuset(c); got != "0-3" {
-				t.Errorf("cpuset = %q after somebody changed it, want 0-3 again", got)
+				t.Errorf("cpuset = %q after another program changed it, want 0-3 again", got)
 			}
 			served := httptest.NewRecorder()
-			app.Handler(a.Alive, a.Ready, registry).ServeHTTP(served, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			app.Handler(a.Alive, a.Ready, registry).ServeHTTP(served,
+				httptest.NewRequest(http.MethodGet, "/metrics", nil))
 			for _, want := range []string{
-				`tenon_agent_drift_total{kind="Drifted"} 1`, `tenon_agent_enforcement_failures_total{code="EnforcementFailed"} 0`,
-				`tenon_agent_apply_seconds_count{path="nri"} 1`, `tenon_topology_age_seconds{node="n0"}`,
+				`tenon_agent_drift_total{kind="Drifted"} 1`,
+				`tenon_agent_enforcement_failures_total{code="EnforcementFailed"} 0`,
+				`tenon_agent_apply_seconds_count{path="nri"} 0`, `tenon_topology_age_seconds{node="n0"}`,
 			} {
 				if !strings.Contains(served.Body.String(), want) {
 					t.Errorf("/metrics lacks %s:\n%s", want, served.Body)
@@ -370,7 +394,7 @@ func TestDriftIsRepairedAndToldOnThePod(t *testing.T) {
 	})
 }
 
-func TestGroupsOfUnknownPodsAndALostCheckpointAreTold(t *testing.T) {
+func TestGroupsOfUnknownPodsAndALostCheckpointAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
@@ -394,22 +418,22 @@ func TestGroupsOfUnknownPodsAndALostCheckpointAreTold(t *testing.T) {
 			}
 		})
 		close(recorder.Events)
-		var told []string
+		var sent []string
 		for e := range recorder.Events {
-			told = append(told, e)
+			sent = append(sent, e)
 		}
 		for _, want := range []string{
 			"OrphanHeld group kubepods/poduid-gone of a pod that the API does not know keeps CPUs 8-9",
 			"CheckpointLost the record of granted CPUs cannot be used",
 		} {
-			if !slices.ContainsFunc(told, func(e string) bool { return strings.Contains(e, want) }) {
-				t.Errorf("nobody told %q, but %q", want, told)
+			if !slices.ContainsFunc(sent, func(e string) bool { return strings.Contains(e, want) }) {
+				t.Errorf("events = %q, want one with %q", sent, want)
 			}
 		}
 	})
 }
 
-func TestTakeoverIsToldOnce(t *testing.T) {
+func TestTakeoverIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s@static,reserved=0")
@@ -419,14 +443,14 @@ func TestTakeoverIsToldOnce(t *testing.T) {
 			w.run(func(*app.Agent) { later(time.Minute) })
 		}
 		close(recorder.Events)
-		told := 0
+		sent := 0
 		for e := range recorder.Events {
 			if strings.Contains(e, "TakeoverPhase") {
-				told++
+				sent++
 			}
 		}
-		if told != 1 {
-			t.Errorf("the take-over was told %d times over a restart, want once", told)
+		if sent != 1 {
+			t.Errorf("%d Events of the take-over over a restart, want one", sent)
 		}
 	})
 }
@@ -446,7 +470,7 @@ func TestFollowModeWritesNoCPUSet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.tree.Write(c.Group, desired.CPUs, "5-6"); err != nil { // as the kubelet would
+			if err := w.tree.Write(c.Cgroup, desired.CPUs, "5-6"); err != nil { // as the kubelet would
 				t.Fatal(err)
 			}
 			later(time.Minute)
@@ -480,17 +504,21 @@ func TestPodsPinnedBetweenTwoTakeoversKeepTheirCPUs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.tree.Write(c.Group, desired.CPUs, "5-6"); err != nil { // as the kubelet would
+			if err := w.tree.Write(c.Cgroup, desired.CPUs, "5-6"); err != nil { // as the kubelet would
 				t.Fatal(err)
 			}
-			w.state(`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"uid-pinned":{"main":"5-6"}},"checksum":1}`)
+			w.state(
+				`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"uid-pinned":{"main":"5-6"}},` +
+					`"checksum":1}`)
 			later(time.Minute)
 			w.label(annotation.TopologyMode, "Own")
 			later(time.Minute)
 			if got := w.cpuset(c); got != "5-6" {
-				t.Errorf("cpuset of the pod that the kubelet pinned = %q after the take-over, want 5-6 until it ends", got)
+				t.Errorf("cpuset of the pod that the kubelet pinned = %q after the take-over, want 5-6 until it ends",
+					got)
 			}
-			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got, `"cpuset":"5-6","managedByKubelet":true`) {
+			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got,
+				`"cpuset":"5-6","managedByKubelet":true`) {
 				t.Errorf("published allocations = %s, want the kubelet's", got)
 			}
 			takeover, _, err := annotation.ParseTakeover(w.published(annotation.TakeoverKey))
@@ -525,7 +553,8 @@ func TestPhaseOnePublishesTheTopologyAndHoldsNothingBack(t *testing.T) {
 		w := newWorld(t, "arm64-1s@static,reserved=0")
 		w.options.Switches = probe.Switches{}
 		w.run(func(a *app.Agent) {
-			if w.published(annotation.TopologyMode) != "Blind" || w.published(annotation.KubeletCPUManagerPolicy) != "" {
+			if w.published(annotation.TopologyMode) != "Blind" ||
+				w.published(annotation.KubeletCPUManagerPolicy) != "" {
 				t.Errorf("mode %q, kubelet policy %q: want the topology alone", w.published(annotation.TopologyMode),
 					w.published(annotation.KubeletCPUManagerPolicy))
 			}
@@ -556,7 +585,8 @@ func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
 		var since string
 		w.run(func(*app.Agent) {
 			takeover, _, err := annotation.ParseTakeover(w.published(annotation.TakeoverKey))
-			if err != nil || takeover.Phase != 2 || takeover.RemainingPods != 1 || takeover.KubeletFreeCPUs != "1-3,6-63" {
+			if err != nil || takeover.Phase != 2 || takeover.RemainingPods != 1 ||
+				takeover.KubeletFreeCPUs != "1-3,6-63" {
 				t.Errorf("takeover = %+v, %v", takeover, err)
 			}
 			since = takeover.Since.String()
@@ -569,12 +599,15 @@ func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
 				t.Errorf("condition = %q for a torn state file, want True", w.condition(app.StateUnreadable))
 			}
 			if got := w.published(annotation.CPUSharedPoolsKey); !strings.Contains(got, `"cpuset":"0-3,6-63"`) {
-				t.Errorf("shared pool = %s: a torn state file means that nothing is known, not that nothing is pinned", got)
+				t.Errorf("shared pool = %s: a torn state file means that nothing is known, not that nothing is pinned",
+					got)
 			}
 			w.state(`{"policyName":"static","defaultCpuSet":"0-63","entries":{},"checksum":1}`)
 			later(15 * time.Second)
-			if w.condition(app.StateUnreadable) != "False" || !strings.Contains(w.published(annotation.CPUSharedPoolsKey), `"0-63"`) {
-				t.Errorf("condition %q, pool %s after the last pinned pod ended", w.condition(app.StateUnreadable), w.published(annotation.CPUSharedPoolsKey))
+			if w.condition(app.StateUnreadable) != "False" ||
+				!strings.Contains(w.published(annotation.CPUSharedPoolsKey), `"0-63"`) {
+				t.Errorf("condition %q, pool %s after the last pinned pod ended", w.condition(app.StateUnreadable),
+					w.published(annotation.CPUSharedPoolsKey))
 			}
 		})
 		later(time.Hour)
@@ -636,11 +669,14 @@ func TestOptionsThatAreIncompleteOrUnsafeAreRefused(t *testing.T) {
 		change func(*app.Options)
 		want   string
 	}{
-		"no name":                      {func(o *app.Options) { o.Node = "" }, "node's name is missing"},
-		"no root":                      {func(o *app.Options) { o.Root.Dir = "" }, "root directory is missing"},
-		"no clients":                   {func(o *app.Options) { o.Client = nil }, "clients are missing"},
-		"query off with allocator on":  {func(o *app.Options) { o.Switches.QueryKubelet = false }, "CPUSetAllocator=false"},
-		"a root that is no machine":    {func(o *app.Options) { o.Root.Dir = t.TempDir() }, "has no folder cpu0"},
+		"no name":    {func(o *app.Options) { o.Node = "" }, "node's name is missing"},
+		"no root":    {func(o *app.Options) { o.Root.Dir = "" }, "root directory is missing"},
+		"no clients": {func(o *app.Options) { o.Client = nil }, "clients are missing"},
+		"query off with allocator on": {
+			func(o *app.Options) { o.Switches.QueryKubelet = false },
+			"CPUSetAllocator=false",
+		},
+		"a root that is not a machine": {func(o *app.Options) { o.Root.Dir = t.TempDir() }, "has no folder cpu0"},
 		"a machine without any cgroup": {func(o *app.Options) { o.Cgroup = nil }, "no cgroup hierarchy is mounted"},
 	} {
 		o := w.options

@@ -22,8 +22,10 @@ const maxSocketPath = 107
 type askFlags struct{ endpoint, socket string }
 
 func (f *askFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&f.endpoint, "kubelet-endpoint", "", "https://HOST:PORT where the node's kubelet serves /configz (default: the Node's InternalIP and port)")
-	fs.StringVar(&f.socket, "pod-resources-socket", defaultPodResources, "the kubelet's PodResources socket; the default is below --root; empty to not ask")
+	fs.StringVar(&f.endpoint, "kubelet-endpoint", "",
+		"https://HOST:PORT where the node's kubelet serves /configz (default: the Node's InternalIP and port)")
+	fs.StringVar(&f.socket, "pod-resources-socket", defaultPodResources,
+		"the kubelet's PodResources socket; the default is below --root; empty to not ask")
 }
 
 // valid refuses what cannot be meant.
@@ -35,7 +37,8 @@ func (f *askFlags) valid(fs *pflag.FlagSet, root host.Root) error {
 		return nil
 	}
 	if fs.Changed("kubelet") {
-		return errors.New("--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
+		return errors.New(
+			"--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
 	}
 	if _, err := kubeletapi.ParseEndpoint(f.endpoint); err != nil {
 		return fmt.Errorf("--kubelet-endpoint: %w", err)
@@ -43,15 +46,19 @@ func (f *askFlags) valid(fs *pflag.FlagSet, root host.Root) error {
 	return nil
 }
 
-// wire fills the options that ask the kubelet: unless settings are given by --kubelet, or --disable-query-kubelet-config
-// asks for nothing.
+// wire fills the options that ask the kubelet: unless settings are given by --kubelet, or
+// --disable-query-kubelet-config asks for nothing.
 func (f *askFlags) wire(o *Options, fs *pflag.FlagSet, kubeconfig string) error {
 	socket, err := f.socketBelow(o.Root, fs)
 	if err != nil || !o.Switches.QueryKubelet {
 		return err
 	}
 	if socket != "" {
-		o.AskResources = func(ctx context.Context) (kubeletapi.Resources, error) { return kubeletapi.AskResources(ctx, socket) }
+		o.AskResources = func(ctx context.Context) (kubeletapi.Resources,
+			error,
+		) {
+			return kubeletapi.AskResources(ctx, socket)
+		}
 	}
 	o.WatchKubelet = true
 	if fs.Changed("kubelet") {
@@ -61,7 +68,10 @@ func (f *askFlags) wire(o *Options, fs *pflag.FlagSet, kubeconfig string) error 
 	if err != nil {
 		return err
 	}
-	client, err := kubeletapi.NewClient(kubeletapi.ClientOptions{Node: o.Node, Root: o.Root, API: api, Endpoint: f.endpoint})
+	client, err := kubeletapi.NewClient(kubeletapi.ClientOptions{
+		Node: o.Node, Root: o.Root, API: api,
+		Endpoint: f.endpoint,
+	})
 	if err != nil {
 		return err
 	}

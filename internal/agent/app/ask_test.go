@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 )
 
-// TestWhoIsAskedFollowsFromTheFlags: settings by flag count before the kubelet's, and phase 1 asks nobody.
+// TestWhoIsAskedFollowsFromTheFlags: settings by flag take precedence over the kubelet's, and phase 1 asks no kubelet.
 func TestWhoIsAskedFollowsFromTheFlags(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	tests := map[string]struct {
@@ -24,17 +24,37 @@ func TestWhoIsAskedFollowsFromTheFlags(t *testing.T) {
 		"settings by flag, the poorest": {[]string{"--kubelet="}, false, false, true, ""},
 		"no socket":                     {[]string{"--pod-resources-socket="}, false, true, false, ""},
 		"a socket":                      {[]string{"--pod-resources-socket=/run/x.sock"}, false, true, true, ""},
-		"a place":                       {[]string{"--kubelet-endpoint=https://127.0.0.1:10250"}, false, true, true, ""},
-		"phase 1":                       {nil, true, false, false, ""},
-		"a place in the clear":          {[]string{"--kubelet-endpoint=http://127.0.0.1:10250"}, false, false, false, "--kubelet-endpoint: kubelet endpoint"},
-		"a place and settings":          {[]string{"--kubelet-endpoint=https://127.0.0.1:10250", "--kubelet=none"}, false, false, false, "want one of them"},
-		"a socket somewhere":            {[]string{"--pod-resources-socket=kubelet.sock"}, false, false, false, "want an absolute path"},
-		"a socket too far":              {[]string{"--pod-resources-socket=/" + strings.Repeat("x", 107)}, false, false, false, "at most 107 bytes"},
-		"a bad place in phase 1":        {[]string{"--kubelet-endpoint=x"}, true, false, false, "--kubelet-endpoint"},
+		"a place": {
+			[]string{"--kubelet-endpoint=https://127.0.0.1:10250"},
+			false, true, true,
+			"",
+		},
+		"phase 1": {nil, true, false, false, ""},
+		"a place in the clear": {
+			[]string{"--kubelet-endpoint=http://127.0.0.1:10250"},
+			false, false, false,
+			"--kubelet-endpoint: kubelet endpoint",
+		},
+		"a place and settings": {
+			[]string{"--kubelet-endpoint=https://127.0.0.1:10250", "--kubelet=none"},
+			false, false, false, "want one of them",
+		},
+		"a socket somewhere": {
+			[]string{"--pod-resources-socket=kubelet.sock"},
+			false, false, false,
+			"want an absolute path",
+		},
+		"a socket too far": {
+			[]string{"--pod-resources-socket=/" + strings.Repeat("x", 107)},
+			false, false,
+			false, "at most 107 bytes",
+		},
+		"a bad place in phase 1": {[]string{"--kubelet-endpoint=x"}, true, false, false, "--kubelet-endpoint"},
 	}
 	kubeconfig := t.TempDir() + "/kubeconfig"
-	if err := keepFile(kubeconfig, "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: \"https://127.0.0.1:1\"}}]\n"+
-		"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"); err != nil {
+	if err := keepFile(kubeconfig,
+		"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: \"https://127.0.0.1:1\"}}]\n"+
+			"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range tests {
@@ -48,7 +68,10 @@ func TestWhoIsAskedFollowsFromTheFlags(t *testing.T) {
 			if err := fs.Parse(tt.args); err != nil {
 				t.Fatal(err)
 			}
-			o := Options{Node: "n0", Root: host.Root{Dir: "/"}, Switches: probe.Switches{QueryKubelet: !tt.blind, CPUSetAllocator: !tt.blind}}
+			o := Options{
+				Node: "n0", Root: host.Root{Dir: "/"},
+				Switches: probe.Switches{QueryKubelet: !tt.blind, CPUSetAllocator: !tt.blind},
+			}
 			err := ask.valid(fs, o.Root)
 			if err == nil {
 				err = ask.wire(&o, fs, kubeconfig)
@@ -60,7 +83,8 @@ func TestWhoIsAskedFollowsFromTheFlags(t *testing.T) {
 				return
 			}
 			if err != nil || (o.AskKubelet != nil) != tt.settings || (o.AskResources != nil) != tt.resources {
-				t.Errorf("asks for settings: %v, for resources: %v (%v); want %v, %v", o.AskKubelet != nil, o.AskResources != nil, err, tt.settings, tt.resources)
+				t.Errorf("asks for settings: %v, for resources: %v (%v); want %v, %v", o.AskKubelet != nil,
+					o.AskResources != nil, err, tt.settings, tt.resources)
 			}
 		})
 	}

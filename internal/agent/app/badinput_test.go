@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
 // written returns an LSR pod with an annotation as it stands.
@@ -28,8 +29,8 @@ func written(name, status string) *corev1.Pod {
 	return p
 }
 
-// TestWhatCannotBeUsedIsToldOnThePod: each case is told once, and the pod beside it keeps running where it is.
-func TestWhatCannotBeUsedIsToldOnThePod(t *testing.T) {
+// TestUnusableInputIsReportedOnThePod: each case is reported once, and the pod beside it keeps its CPUs.
+func TestUnusableInputIsReportedOnThePod(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		pods  []*corev1.Pod
@@ -44,7 +45,7 @@ func TestWhatCannotBeUsedIsToldOnThePod(t *testing.T) {
 			[]*corev1.Pod{written("bad", `{"cpuset":"400-401"}`)},
 			"AllocationUnusable CPUs 400-401 of the pod's allocation", apply.ErrUnallocated,
 		},
-		"an annotation that is no JSON": {
+		"an annotation that is not JSON": {
 			[]*corev1.Pod{written("bad", `{"cpuset":"4-5`)},
 			"BadAnnotation annotation scheduling.koordinator.sh/resource-status is not used: ", apply.ErrMalformed,
 		},
@@ -93,23 +94,23 @@ func TestWhatCannotBeUsedIsToldOnThePod(t *testing.T) {
 					later(2 * time.Minute)
 				})
 				close(recorder.Events)
-				told := 0
+				sent := 0
 				var all []string
 				for e := range recorder.Events {
 					all = append(all, e)
 					if strings.Contains(e, tt.want) {
-						told++
+						sent++
 					}
 				}
-				if want := len(tt.pods); told != want { // a conflict is told on both pods
-					t.Errorf("told %d times, want %d times %q: %q", told, want, tt.want, all)
+				if want := len(tt.pods); sent != want { // a conflict is reported on both pods
+					t.Errorf("%d Events, want %d with %q: %q", sent, want, tt.want, all)
 				}
 			})
 		})
 	}
 }
 
-func TestChangeOfARunningPodsAllocationIsToldWhenItIsRefused(t *testing.T) {
+func TestChangeOfARunningPodsAllocationIsReportedAndNotFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
@@ -117,7 +118,7 @@ func TestChangeOfARunningPodsAllocationIsToldWhenItIsRefused(t *testing.T) {
 		w.options.Recorder = recorder
 		w.run(func(a *app.Agent) {
 			first, second := pod("first", "LSR", "2", "2-3"), pod("second", "LSR", "2", "4-5")
-			var groups []apply.Container
+			var groups []hook.Container
 			for _, p := range []*corev1.Pod{first, second} {
 				w.create(p)
 				c, err := w.start(a, p)
@@ -129,31 +130,34 @@ func TestChangeOfARunningPodsAllocationIsToldWhenItIsRefused(t *testing.T) {
 			for _, cpus := range []string{"4-5", "6-7"} {
 				first = first.DeepCopy()
 				first.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
-				if _, err := w.client.CoreV1().Pods("default").Update(t.Context(), first, metav1.UpdateOptions{}); err != nil {
+				if _, err := w.client.CoreV1().Pods("default").Update(t.Context(), first,
+					metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				later(time.Minute)
-				want := map[string]string{"4-5": "2-3", "6-7": "6-7"}[cpus]
-				if got := w.cpuset(groups[0]); got != want {
-					t.Errorf("cpuset = %s after the allocation became %s, want %s", got, cpus, want)
+				if got := w.cpuset(groups[0]); got != "2-3" {
+					t.Errorf("cpuset = %s after the allocation became %s, want 2-3", got, cpus)
 				}
 			}
 		})
 		close(recorder.Events)
-		var told []string
+		var sent []string
 		for e := range recorder.Events {
 			if strings.Contains(e, "AllocationRefused") {
-				told = append(told, e)
+				sent = append(sent, e)
 			}
 		}
-		want := `Warning AllocationRefused the CPUs stay 2-3, they are not changed to "4-5" while the pod runs: CPUs 4-5 are those of pod default/second`
-		if !slices.Equal(told, []string{want}) {
-			t.Errorf("events = %q, want %q once", told, want)
+		want := []string{
+			`Warning AllocationRefused the pod keeps CPUs 2-3; they are not changed to "4-5" while it runs`,
+			`Warning AllocationRefused the pod keeps CPUs 2-3; they are not changed to "6-7" while it runs`,
+		}
+		if !slices.Equal(sent, want) {
+			t.Errorf("events = %q, want %q", sent, want)
 		}
 	})
 }
 
-func TestValueThatTheKernelRefusesIsToldOnThePodAndRetried(t *testing.T) {
+func TestValueThatTheKernelRefusesIsReportedOnThePodAndRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
@@ -168,7 +172,7 @@ func TestValueThatTheKernelRefusesIsToldOnThePodAndRetried(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			broken.refuse.Store(c.Group)
+			broken.refuse.Store(c.Cgroup)
 			w.create(pod("lsr", "LSR", "2", "2-3"))
 			later(time.Minute)
 			if got := w.cpuset(c); got != "0-31" {
@@ -181,17 +185,17 @@ func TestValueThatTheKernelRefusesIsToldOnThePodAndRetried(t *testing.T) {
 			}
 		})
 		close(recorder.Events)
-		told := 0
+		sent := 0
 		for e := range recorder.Events {
 			if strings.Contains(e, "EnforcementFailed") {
-				told++
+				sent++
 				if !strings.Contains(e, "cpuset.cpus of ") || !strings.Contains(e, "permission denied") {
 					t.Errorf("the Event does not name file and cause: %s", e)
 				}
 			}
 		}
-		if told != 1 {
-			t.Errorf("the failure was told %d times, want once", told)
+		if sent != 1 {
+			t.Errorf("%d Events of the failure, want one", sent)
 		}
 	})
 }
@@ -209,7 +213,7 @@ func (b *brokenTree) Write(group, file, value string) error {
 	return b.Cgroup.Write(group, file, value)
 }
 
-func TestKubeletThatAssignsExclusiveCPUsIsTold(t *testing.T) {
+func TestKubeletThatAssignsExclusiveCPUsIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid@static,reserved=0")
@@ -225,7 +229,9 @@ func TestKubeletThatAssignsExclusiveCPUsIsTold(t *testing.T) {
 			if _, err := w.start(a, lsr); err != nil {
 				t.Fatal(err)
 			}
-			w.state(`{"policyName":"static","defaultCpuSet":"0,4-31","entries":{"uid-late":{"main":"1-2"},"uid-lsr":{"main":"3"}},"checksum":1}`)
+			w.state(
+				`{"policyName":"static","defaultCpuSet":"0,4-31","entries":{"uid-late":{"main":"1-2"},` +
+					`"uid-lsr":{"main":"3"}},"checksum":1}`)
 			later(time.Minute)
 			if got := w.condition(app.StaticActive); got != "True" {
 				t.Errorf("condition = %q while the kubelet takes CPU 2 for another pod's, want True", got)
@@ -252,7 +258,8 @@ func TestSecondAgentOfAMachineIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = second.Run(t.Context())
-			if !errors.Is(err, app.ErrSecondAgent) || !strings.Contains(err.Error(), "another agent works on this machine: process ") {
+			if !errors.Is(err, app.ErrSecondAgent) ||
+				!strings.Contains(err.Error(), "another agent works on this machine: process ") {
 				t.Errorf("Run of a second agent = %v, want %v", err, app.ErrSecondAgent)
 			}
 		})

@@ -42,11 +42,17 @@ type common struct {
 func (f *common) add(fs *pflag.FlagSet) {
 	f.gates = map[string]bool{}
 	fs.StringVar(&f.root, "root", "/", "directory that stands in for the host's /")
-	fs.StringVar(&f.nodeName, "node-name", "", "name of the node (default: $NODE_NAME, else the name of the host or of the root's folder)")
-	fs.StringVar(&f.kubelet, "kubelet", "", "how the node's kubelet handles CPUs, memory and topology (default of run: as the kubelet says), like static,full-pcpus-only,reserved=0-1,memory-static,restricted,pod-scope,version=1.36")
-	fs.BoolVar(&f.disableQuery, "disable-query-kubelet-config", false, "do not ask the kubelet: take-over phase 1, only the topology is published")
-	fs.BoolVar(&f.volcano, "publish-numatopology", false, "also publish the node's Numatopology (nodeinfo.volcano.sh) for Volcano, in place of its resource exporter")
-	fs.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates", CPUSetAllocator+"=true|false (default true): whether the agent writes cpusets")
+	fs.StringVar(&f.nodeName, "node-name", "",
+		"name of the node (default: $NODE_NAME, else the name of the host or of the root's folder)")
+	fs.StringVar(&f.kubelet, "kubelet", "",
+		"how the node's kubelet handles CPUs, memory and topology (default of run: as the kubelet says), like "+
+			"static,full-pcpus-only,reserved=0-1,memory-static,restricted,pod-scope,version=1.36")
+	fs.BoolVar(&f.disableQuery, "disable-query-kubelet-config", false,
+		"do not ask the kubelet: take-over phase 1, only the topology is published")
+	fs.BoolVar(&f.volcano, "publish-numatopology", false,
+		"also publish the node's Numatopology (nodeinfo.volcano.sh) for Volcano, in place of its resource exporter")
+	fs.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates",
+		CPUSetAllocator+"=true|false (default true): whether the agent writes cpusets")
 }
 
 // switches reads the take-over flags and refuses what cannot be meant.
@@ -59,7 +65,8 @@ func (f *common) switches() (probe.Switches, error) {
 		s.CPUSetAllocator = on
 	}
 	if !s.Valid() {
-		return s, fmt.Errorf("--disable-query-kubelet-config needs --feature-gates=%s=false: %w", CPUSetAllocator, ErrUnsafe)
+		return s, fmt.Errorf("--disable-query-kubelet-config needs --feature-gates=%s=false: %w", CPUSetAllocator,
+			ErrUnsafe)
 	}
 	return s, nil
 }
@@ -81,7 +88,7 @@ func (f *common) name() (string, error) {
 	return os.Hostname()
 }
 
-// arch is what a tree that does not tell is taken for: of the own host we know it.
+// arch is the GOARCH assumed for a tree that does not show it; the own host's is known.
 func (f *common) arch() string { return runtime.GOARCH }
 
 func (f *common) hostRoot() host.Root { return host.Root{Dir: f.root} }

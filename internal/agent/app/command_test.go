@@ -81,7 +81,8 @@ func TestProbePrintsOneListAndDocuments(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(strings.TrimPrefix(text, "---\n")), &fromYAML); err != nil {
 		t.Fatal(err)
 	}
-	if fromYAML.Name != "n7" || fromYAML.Annotations[annotation.CPUTopology] != nrt.Annotations[annotation.CPUTopology] {
+	if fromYAML.Name != "n7" ||
+		fromYAML.Annotations[annotation.CPUTopology] != nrt.Annotations[annotation.CPUTopology] {
 		t.Errorf("yaml describes another machine than json")
 	}
 }
@@ -90,7 +91,8 @@ func TestProbeOfEqualTreesPrintsEqualBytes(t *testing.T) {
 	t.Parallel()
 	var texts []string
 	for range 2 {
-		text, _, err := run(t, "probe", "--root", tree(t, "snc2"), "--node-name", "n0", "--kubelet", "static,full-pcpus-only,distribute-cpus-across-numa,reserved=0,56")
+		text, _, err := run(t, "probe", "--root", tree(t, "snc2"), "--node-name", "n0", "--kubelet",
+			"static,full-pcpus-only,distribute-cpus-across-numa,reserved=0,56")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +126,8 @@ func TestCommandLinesThatCannotBeMeantAreRefused(t *testing.T) {
 
 func TestPhaseOneIsAccepted(t *testing.T) {
 	t.Parallel()
-	text, _, err := run(t, "probe", "--root", tree(t, "hybrid"), "--disable-query-kubelet-config", "--feature-gates", "CPUSetAllocator=false")
+	text, _, err := run(t, "probe", "--root", tree(t, "hybrid"), "--disable-query-kubelet-config", "--feature-gates",
+		"CPUSetAllocator=false")
 	if err != nil || !strings.Contains(text, "Blind") || strings.Contains(text, annotation.CPUSharedPoolsKey) {
 		t.Errorf("probe = %v, want the topology alone:\n%s", err, text)
 	}
@@ -169,7 +172,10 @@ func TestProbePrintsWhatIsPublishedForVolcanoAndWhatTheKubeletRecorded(t *testin
 	if err := os.WriteFile(filepath.Join(dir, memoryFile), []byte(memoryRecord), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"probe", "--root", dir, "--kubelet", "static,reserved=0-1,memory-static,restricted", "--publish-numatopology", "-o", "json"}
+	args := []string{
+		"probe", "--root", dir, "--kubelet", "static,reserved=0-1,memory-static,restricted",
+		"--publish-numatopology", "-o", "json",
+	}
 	text, notes, err := run(t, args...)
 	if err != nil || notes != "" {
 		t.Fatalf("probe = %v, %q", err, notes)
@@ -187,23 +193,26 @@ func TestProbePrintsWhatIsPublishedForVolcanoAndWhatTheKubeletRecorded(t *testin
 	if len(list.Items) != 2 || list.Items[0].Kind != "NodeResourceTopology" || list.Items[1].Kind != "Numatopology" {
 		t.Fatalf("items: %+v", list.Items)
 	}
-	if got := list.Items[0].Metadata.Annotations[annotation.NUMAStateKey]; !strings.Contains(got, `"free":{"memory":"4Ki"}`) || strings.Contains(got, "uid-a") {
-		t.Errorf("numa-state = %s, want the memory, and no pod that nobody knows", got)
+	if got := list.Items[0].Metadata.Annotations[annotation.NUMAStateKey]; !strings.Contains(got,
+		`"free":{"memory":"4Ki"}`) || strings.Contains(got, "uid-a") {
+		t.Errorf("numa-state = %s, want the memory, and no unknown pod", got)
 	}
-	if got := list.Items[1].Spec; got.NumaResMap["cpu"].Allocatable != "2-31" || got.Policies["TopologyManagerPolicy"] != "restricted" {
+	if got := list.Items[1].Spec; got.NumaResMap["cpu"].Allocatable != "2-31" ||
+		got.Policies["TopologyManagerPolicy"] != "restricted" {
 		t.Errorf("Numatopology = %+v", got)
 	}
 	if err := os.WriteFile(filepath.Join(dir, memoryFile), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	text, notes, err = run(t, args...)
-	if err != nil || strings.Contains(text, "numa-state") || !strings.Contains(notes, "cannot be used: "+filepath.Join(dir, memoryFile)) {
+	if err != nil || strings.Contains(text, "numa-state") ||
+		!strings.Contains(notes, "cannot be used: "+filepath.Join(dir, memoryFile)) {
 		t.Errorf("with a torn record: %v, notes %q", err, notes)
 	}
 }
 
-// TestProbeKnowsTheKubeletFromTheMachinesFiles: what it told the agent counts before what its records show, and a flag
-// before both.
+// TestProbeKnowsTheKubeletFromTheMachinesFiles: what it reported to the agent takes precedence over its records, and a
+// flag over both.
 func TestProbeKnowsTheKubeletFromTheMachinesFiles(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "hybrid")
@@ -227,7 +236,8 @@ func TestProbeKnowsTheKubeletFromTheMachinesFiles(t *testing.T) {
 	prints(`{\"policy\":\"none\"}`, "")
 	put("var/lib/kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"0-19","checksum":1}`)
 	prints(`{\"policy\":\"static\"}`, "the policies that its state files show")
-	put("var/lib/tenon-agent/kubelet.json", `{"Kubelet":{"CPUPolicy":"static","ReservedCPUs":"0-1","TopologyPolicy":"restricted"}}`)
-	prints(`{\"policy\":\"static\",\"reservedCPUs\":\"0-1\"}`, "the settings that it told an earlier agent")
+	put("var/lib/tenon-agent/kubelet.json",
+		`{"Kubelet":{"CPUPolicy":"static","ReservedCPUs":"0-1","TopologyPolicy":"restricted"}}`)
+	prints(`{\"policy\":\"static\",\"reservedCPUs\":\"0-1\"}`, "the settings that it reported to an earlier agent")
 	prints(`{\"policy\":\"static\",\"reservedCPUs\":\"2\"}`, "", "--kubelet", "static,reserved=2")
 }

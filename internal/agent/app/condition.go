@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/annotation"
 )
 
 // Conditions of a Node, besides report.Conflict.
@@ -21,13 +23,14 @@ const (
 	SourceDegraded = "tenon.sh/TopologySourceDegraded"
 	// StateUnreadable: a record of the kubelet's managers cannot be used; the last good one counts.
 	StateUnreadable = "tenon.sh/KubeletStateUnreadable"
-	// StateContradictory: the kubelet has recorded CPUs as given to two pods, or as given and free at once. The record is in
-	// use as it is: nobody else gets those CPUs.
+	// StateContradictory: the kubelet has recorded CPUs as given to two pods, or as given and free at once. The record
+	// is used as it is: those CPUs are not allocated to other pods.
 	StateContradictory = "tenon.sh/KubeletStateContradictory"
-	// StaticActive: a static kubelet has recorded CPUs for one pod that are exclusive to another. The agent's values hold.
+	// StaticActive: a static kubelet has recorded CPUs for one pod that are exclusive to another. The agent's values
+	// hold.
 	StaticActive = "tenon.sh/KubeletStaticActive"
-	// EnforcementDegraded: containers may start without the agent. The reason is NoTransport, OldRuntime or FenceDisabled.
-	EnforcementDegraded = "tenon.sh/EnforcementDegraded"
+	// EnforcementDegraded: containers may start without the agent.
+	EnforcementDegraded = annotation.EnforcementDegraded
 )
 
 // conditions writes conditions of one Node: only what changes, and no False where there never was a True.
@@ -44,6 +47,7 @@ type conditions struct {
 
 // set makes a condition hold or not.
 func (c *conditions) set(ctx context.Context, kind string, holds bool, reason, message string) error {
+	message = shorten("%s", message) // the policy tenon-agent-own-conditions has the same limit
 	status := corev1.ConditionFalse
 	if holds {
 		status = corev1.ConditionTrue
@@ -67,7 +71,8 @@ func (c *conditions) set(ctx context.Context, kind string, holds bool, reason, m
 	if err != nil {
 		return fmt.Errorf("encode condition %s: %w", kind, err)
 	}
-	_, err = c.client.CoreV1().Nodes().Patch(ctx, c.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = c.client.CoreV1().Nodes().Patch(ctx, c.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+		"status")
 	if err != nil {
 		return fmt.Errorf("set condition %s of Node %s: %w", kind, c.node, err)
 	}
@@ -78,7 +83,7 @@ func (c *conditions) set(ctx context.Context, kind string, holds bool, reason, m
 	return nil
 }
 
-// lookup prefers what was written last to what a watch may not have told yet.
+// lookup prefers the last write to the state of the watch, which may be older.
 func (c *conditions) lookup(kind string) (corev1.NodeCondition, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

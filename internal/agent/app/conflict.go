@@ -18,7 +18,8 @@ type conflicts struct {
 
 type conflict struct{ reason, message string }
 
-// of returns the function by which one writer tells whether it is kept from its object, one source whether it is of use.
+// of returns the function by which one source reports its state: whether a writer is kept from its object, or whether
+// input cannot be used.
 func (c *conflicts) of(source string) func(ctx context.Context, kind string, holds bool, reason, message string) error {
 	return func(ctx context.Context, kind string, holds bool, reason, message string) error {
 		c.mu.Lock()

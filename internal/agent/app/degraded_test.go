@@ -16,16 +16,34 @@ func TestWhyANodePromisesNothing(t *testing.T) {
 		steps  []func(*transports)
 		reason string
 	}{
-		"nothing has happened yet":      {nil, "NoTransport"},
-		"no runtime answers":            {[]func(*transports){func(t *transports) { t.disconnect(errors.New("no such file")) }}, "NoTransport"},
-		"a runtime that promises":       {[]func(*transports){connected("v2.4.2")}, ""},
-		"a runtime that does not":       {[]func(*transports){connected("v2.1.5")}, "OldRuntime"},
-		"a runtime without its fence":   {[]func(*transports){connected("v2.4.2"), func(t *transports) { t.fence(false) }}, "FenceDisabled"},
-		"the fence is up again":         {[]func(*transports){connected("v2.4.2"), func(t *transports) { t.fence(false); t.fence(true) }}, ""},
-		"a connection that was lost":    {[]func(*transports){connected("v2.4.2"), func(t *transports) { t.disconnect(errors.New("closed")) }}, "NoTransport"},
-		"a proxy in place of NRI":       {[]func(*transports){func(t *transports) { t.proxy() }}, ""},
-		"a proxy that is gone again":    {[]func(*transports){func(t *transports) { t.proxy(); t.unproxy() }}, "NoTransport"},
-		"a proxy before an old runtime": {[]func(*transports){connected("v1.7.2"), func(t *transports) { t.proxy() }}, ""},
+		"nothing has happened yet": {nil, "NoTransport"},
+		"no runtime answers": {[]func(*transports){func(t *transports) {
+			t.disconnect(
+				errors.New("no such file"))
+		}}, "NoTransport"},
+		"a runtime that promises": {[]func(*transports){connected("v2.4.2")}, ""},
+		"a runtime that does not": {[]func(*transports){connected("v2.1.5")}, "OldRuntime"},
+		"a runtime without its fence": {[]func(*transports){
+			connected("v2.4.2"),
+			func(t *transports) { t.fence(false) },
+		}, "FenceDisabled"},
+		"the fence is up again": {[]func(*transports){
+			connected("v2.4.2"),
+			func(t *transports) { t.fence(false); t.fence(true) },
+		}, ""},
+		"a connection that was lost": {[]func(*transports){
+			connected("v2.4.2"),
+			func(t *transports) { t.disconnect(errors.New("closed")) },
+		}, "NoTransport"},
+		"a proxy in place of NRI": {[]func(*transports){func(t *transports) { t.proxy() }}, ""},
+		"a proxy that is gone again": {
+			[]func(*transports){func(t *transports) { t.proxy(); t.unproxy() }},
+			"NoTransport",
+		},
+		"a proxy before an old runtime": {
+			[]func(*transports){connected("v1.7.2"), func(t *transports) { t.proxy() }},
+			"",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +59,7 @@ func TestWhyANodePromisesNothing(t *testing.T) {
 	}
 }
 
-func TestNewsOfTheRuntimeIsToldOnce(t *testing.T) {
+func TestChangeOfTheRuntimeIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var at transports
 	for i, step := range []struct {

@@ -53,5 +53,5 @@ func (d gatedDiscovery) ServerResourcesForGroupVersion(gv string) (*metav1.APIRe
 	return d.DiscoveryInterface.ServerResourcesForGroupVersion(gv)
 }
 
-// IsWatchListSemanticsUnSupported tells informers what the client inside tells them.
+// IsWatchListSemanticsUnSupported makes informers list before they watch, as they do with the fake client itself.
 func (g *gate) IsWatchListSemanticsUnSupported() bool { return true }

@@ -42,7 +42,8 @@ func newDoctorCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&root, "root", "/", "directory that stands in for the host's /")
-	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271", "where the machine's agent answers; empty to ask none")
+	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271",
+		"where the machine's agent answers; empty to ask none")
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }

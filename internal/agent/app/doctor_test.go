@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 )
 
-func TestDoctorTellsWhatFailsByItsExitCode(t *testing.T) {
+func TestDoctorReportsFailuresByItsExitCode(t *testing.T) {
 	t.Parallel()
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer

@@ -22,12 +22,12 @@ const (
 	kubeletRestarted     = "KubeletRestarted"
 )
 
-// lastWord bounds what an agent that is refused waits for the API.
+// lastWord is how long a refused agent waits for the API.
 const lastWord = 5 * time.Second
 
-// tellRefused sends the Event of an agent that is refused, and waits until it is sent: the process ends next. There is
-// one at a time on each Node, as whoever starts that agent starts it again and again.
-func (a *Agent) tellRefused(ctx context.Context, why error) error {
+// reportRefused sends the Event of an agent that is refused, and waits until it is sent: the process ends next. Each
+// Node has at most one such Event: the refused agent is usually restarted again and again.
+func (a *Agent) reportRefused(ctx context.Context, why error) error {
 	if a.o.Recorder == nil {
 		return nil
 	}
@@ -39,13 +39,16 @@ func (a *Agent) tellRefused(ctx context.Context, why error) error {
 	}
 	const suffix = ".tenon-second-agent"
 	_, err := a.o.Client.EventsV1().Events(metav1.NamespaceDefault).Create(ctx, &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: a.o.Node[:min(len(a.o.Node), maxName-len(suffix))] + suffix},
-		EventTime:  metav1.NewMicroTime(a.o.Clock.Now()), Regarding: about, Type: corev1.EventTypeWarning,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault,
+			Name:      a.o.Node[:min(len(a.o.Node), maxName-len(suffix))] + suffix,
+		},
+		EventTime: metav1.NewMicroTime(a.o.Clock.Now()), Regarding: about, Type: corev1.EventTypeWarning,
 		Reason: secondAgent, Action: "Start", Note: shorten("an agent was refused: %v", why),
 		ReportingController: eventController, ReportingInstance: instanceOf(a.o.Node),
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("tell it on the Node: %w", err)
+		return fmt.Errorf("create an Event on the Node: %w", err)
 	}
 	return nil
 }
@@ -53,26 +56,28 @@ func (a *Agent) tellRefused(ctx context.Context, why error) error {
 // maxName is the API's limit for the name of an Event.
 const maxName = 253
 
-// tellUncleanEnd tells that the agent before this one was not stopped.
-func (a *Agent) tellUncleanEnd() {
+// reportUncleanEnd sends an Event when the previous agent was not stopped.
+func (a *Agent) reportUncleanEnd() {
 	if !a.held.unclean {
 		return
 	}
 	now := a.o.Clock.Now()
 	a.emitNode(report.Event{Warning: true, Reason: agentRestarted, Note: fmt.Sprintf(
-		"the agent ended without being stopped: it was last known to work at %s, and is back at %s, at most %v later; containers kept the CPUs that they had",
+		"the agent ended without being stopped: it was last known to work at %s, and is back at %s, at most %v "+
+			"later; containers kept the CPUs that they had",
 		moment(a.held.alive), moment(now), max(now.Sub(a.held.alive), 0).Round(time.Second))})
 }
 
-// tellReturn tells of an API server that answers again.
-func (a *Agent) tellReturn(from, to time.Time) {
+// reportOutage sends an Event about an outage of the API server that is over.
+func (a *Agent) reportOutage(from, to time.Time) {
 	a.emitNode(report.Event{Warning: true, Reason: apiServerUnreachable, Note: fmt.Sprintf(
-		"the API server did not answer the agent from %s to %s, for %v: what was bound, changed or deleted meanwhile takes effect from now on",
+		"the API server did not answer the agent from %s to %s, for %v: what was bound, changed or deleted meanwhile "+
+			"takes effect from now on",
 		moment(from), moment(to), to.Sub(from).Round(time.Second))})
 }
 
-// noticeKubelet tells of a kubelet that has started anew while the agent ran.
-func (a *Agent) noticeKubelet() {
+// detectKubeletRestart sends an Event when the kubelet has restarted while the agent ran.
+func (a *Agent) detectKubeletRestart() {
 	if !a.o.Switches.QueryKubelet {
 		return
 	}
@@ -89,7 +94,8 @@ func (a *Agent) noticeKubelet() {
 	}
 	a.o.Shared.Metrics.kubeletStarts.Inc()
 	a.emitNode(report.Event{Reason: kubeletRestarted, Note: fmt.Sprintf(
-		"the kubelet has started anew: it made its PodResources socket at %s, the one before was of %s", moment(now.Made), moment(before.Made))})
+		"the kubelet has started anew: it made its PodResources socket at %s, the one before was of %s",
+		moment(now.Made), moment(before.Made))})
 }
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -26,13 +26,13 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 )
 
-// heard is what an agent tells.
+// heard is the Events and metrics of an agent.
 type heard struct {
 	recorder *events.FakeRecorder
 	registry metrics.KubeRegistry
 }
 
-// hear makes a node's agents tell what can be looked at; the metrics are those of one process.
+// hear records the Events and metrics of a node's agents; the metrics are those of one process.
 func (w *world) hear() *heard {
 	h := &heard{events.NewFakeRecorder(1000), metrics.NewKubeRegistry()}
 	w.options.Shared, w.options.Recorder = app.NewShared(), h.recorder
@@ -63,7 +63,7 @@ func (h *heard) metric(name string) string {
 	return "not served"
 }
 
-func TestARefusedAgentIsToldByItselfAndCountedByTheFirst(t *testing.T) {
+func TestARefusedAgentIsReportedByItselfAndCountedByTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
@@ -86,7 +86,7 @@ func TestARefusedAgentIsToldByItselfAndCountedByTheFirst(t *testing.T) {
 			want := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: nodeName, UID: "node-uid"}
 			if e.Reason != "SecondAgent" || e.Regarding != want || e.ReportingInstance != "tenon-agent-"+nodeName ||
 				!strings.Contains(e.Note, fmt.Sprintf("process %d holds ", os.Getpid())) {
-				t.Errorf("the refused agent told %+v", e)
+				t.Errorf("the refused agent sent %+v", e)
 			}
 			later(20 * time.Second)
 			if got := h.metric("tenon_agent_refused_agents_total"); got != "3" {
@@ -102,7 +102,8 @@ func TestARefusedAgentThatCannotTellSaysWhy(t *testing.T) {
 		w := newWorld(t, "hybrid")
 		w.hear()
 		w.run(func(*app.Agent) {
-			w.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errDown })
+			w.client.PrependReactor("create", "events",
+				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errDown })
 			second, err := app.New(w.options)
 			if err != nil {
 				t.Fatal(err)
@@ -114,7 +115,7 @@ func TestARefusedAgentThatCannotTellSaysWhy(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatWasNotStoppedIsToldByTheNext(t *testing.T) {
+func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
@@ -123,8 +124,9 @@ func TestAnAgentThatWasNotStoppedIsToldByTheNext(t *testing.T) {
 			t.Helper()
 			h := w.hear()
 			w.run(func(*app.Agent) { later(time.Minute) })
-			if told, ends := h.of("AgentRestarted"), h.metric("tenon_agent_unclean_ends_total"); len(told) > 0 || ends != count {
-				t.Errorf("%s: Events %q and %s unclean ends, want none and %s", when, told, ends, count)
+			if sent, ends := h.of("AgentRestarted"),
+				h.metric("tenon_agent_unclean_ends_total"); len(sent) > 0 || ends != count {
+				t.Errorf("%s: Events %q and %s unclean ends, want none and %s", when, sent, ends, count)
 			}
 		}
 		quiet("the first start", "0")
@@ -150,9 +152,10 @@ func TestAnAgentThatWasNotStoppedIsToldByTheNext(t *testing.T) {
 		later(90 * time.Second)
 		h := w.hear()
 		w.run(func(*app.Agent) {})
-		told := h.of("AgentRestarted")
-		if len(told) != 1 || !strings.Contains(told[0], "at most 1m30s later") || !strings.Contains(told[0], alive.UTC().Format(time.RFC3339)) {
-			t.Errorf("told was %q, want one Event with 1m30s since %v", told, alive)
+		sent := h.of("AgentRestarted")
+		if len(sent) != 1 || !strings.Contains(sent[0], "at most 1m30s later") ||
+			!strings.Contains(sent[0], alive.UTC().Format(time.RFC3339)) {
+			t.Errorf("Events %q, want one Event with 1m30s since %v", sent, alive)
 		}
 		if ends := h.metric("tenon_agent_unclean_ends_total"); ends != "1" {
 			t.Errorf("%s unclean ends are counted, want 1", ends)
@@ -172,14 +175,17 @@ func TestAnAgentThatWasNotStoppedIsToldByTheNext(t *testing.T) {
 	})
 }
 
-func TestAnAPIServerThatWasAwayIsTold(t *testing.T) {
+func TestAnAPIServerOutageIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
 		h := w.hear()
 		var gone atomic.Bool
 		watches := make(chan watch.Interface, 100)
-		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return gone.Load(), nil, errDown })
+		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return gone.Load(),
+				nil, errDown
+		})
 		w.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 			if gone.Load() {
 				return true, nil, errDown
@@ -203,24 +209,26 @@ func TestAnAPIServerThatWasAwayIsTold(t *testing.T) {
 			}
 			h.of("")
 			cut(time.Second) // it only ended the watches
-			if told := h.of("APIServerUnreachable"); len(told) > 0 {
-				t.Errorf("an API server that was away for a second was told: %q", told)
+			if sent := h.of("APIServerUnreachable"); len(sent) > 0 {
+				t.Errorf("an API server that was away for a second: Events %q, want none", sent)
 			}
 			began := time.Now()
 			cut(10 * time.Minute)
-			told := h.of("APIServerUnreachable")
-			if len(told) != 1 || !strings.Contains(told[0], "from "+began.UTC().Format(time.RFC3339)[:len("2000-01-01T00:0")]) {
-				t.Errorf("told was %q, want one Event from %v on", told, began)
+			sent := h.of("APIServerUnreachable")
+			if len(sent) != 1 || !strings.Contains(sent[0],
+				"from "+began.UTC().Format(time.RFC3339)[:len("2000-01-01T00:0")]) {
+				t.Errorf("Events %q, want one Event from %v on", sent, began)
 			}
 			var seconds float64
-			if _, err := fmt.Sscan(h.metric("tenon_agent_api_unreachable_seconds_total"), &seconds); err != nil || seconds < 590 || seconds > 660 {
+			if _, err := fmt.Sscan(h.metric("tenon_agent_api_unreachable_seconds_total"), &seconds); err != nil ||
+				seconds < 590 || seconds > 660 {
 				t.Errorf("the API server counts as away for %v s (%v), want some 600", seconds, err)
 			}
 		})
 	})
 }
 
-func TestAKubeletThatStartsAnewIsTold(t *testing.T) {
+func TestAKubeletRestartIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
@@ -244,23 +252,24 @@ func TestAKubeletThatStartsAnewIsTold(t *testing.T) {
 		}
 		w.run(func(*app.Agent) {
 			serve()
-			if told := h.of("KubeletRestarted"); len(told) > 0 {
-				t.Errorf("the kubelet's first start was told: %q", told)
+			if sent := h.of("KubeletRestarted"); len(sent) > 0 {
+				t.Errorf("the kubelet's first start: Events %q, want none", sent)
 			}
 			serve()
-			if told := h.of("KubeletRestarted"); len(told) != 1 {
-				t.Errorf("told was %q, want one Event", told)
+			if sent := h.of("KubeletRestarted"); len(sent) != 1 {
+				t.Errorf("Events %q, want one Event", sent)
 			}
 			if err := os.Remove(socket); err != nil {
 				t.Fatal(err)
 			}
 			later(time.Minute)
-			if told := h.of("KubeletRestarted"); len(told) > 0 {
-				t.Errorf("a kubelet that is gone was told: %q", told)
+			if sent := h.of("KubeletRestarted"); len(sent) > 0 {
+				t.Errorf("a kubelet that is gone: Events %q, want none", sent)
 			}
 			serve()
-			if told, counted := h.of("KubeletRestarted"), h.metric("tenon_agent_kubelet_restarts_total"); len(told) != 1 || counted != "2" {
-				t.Errorf("told was %q and %s restarts are counted, want one Event and 2", told, counted)
+			if sent, counted := h.of("KubeletRestarted"),
+				h.metric("tenon_agent_kubelet_restarts_total"); len(sent) != 1 || counted != "2" {
+				t.Errorf("Events %q and %s restarts are counted, want one Event and 2", sent, counted)
 			}
 		})
 	})

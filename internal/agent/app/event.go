@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// tell passes on what the engine did to a file of the cgroup tree.
-func (a *Agent) tell(r apply.Record) {
+// emitRecord sends the Event of what the engine did to a file of the cgroup tree.
+func (a *Agent) emitRecord(r apply.Record) {
 	a.drifts.note(r, a.o.Clock.Now())
 	m := a.o.Shared.Metrics
 	var note string
@@ -32,15 +32,24 @@ func (a *Agent) tell(r apply.Record) {
 		return
 	case apply.AllocationRefused:
 		m.failures.WithLabelValues(r.Kind.String()).Inc()
-		a.event(podRef(r), true, r.Kind.String(), "Enforce", "the CPUs stay %s, they are not changed to %q while the pod runs: %s",
-			r.Got, r.Want, r.Detail)
+		a.event(podRef(r), true, r.Kind.String(), "Enforce",
+			"the pod keeps CPUs %s; they are not changed to %q while it runs",
+			r.Got, r.Want)
 		return
 	case apply.CheckpointLost:
 		m.failures.WithLabelValues(r.Kind.String()).Inc()
-		a.emitNode(report.Event{Warning: true, Reason: r.Kind.String(), Note: fmt.Sprintf("the record of granted CPUs cannot be used, the cgroup tree alone tells: %v", r.Err)})
+		a.emitNode(report.Event{
+			Warning: true, Reason: r.Kind.String(),
+			Note: fmt.Sprintf("the record of granted CPUs cannot be used; it is rebuilt from the cgroup tree: %v",
+				r.Err),
+		})
 		return
 	case apply.OrphanHeld:
-		a.emitNode(report.Event{Reason: r.Kind.String(), Note: fmt.Sprintf("group %s of a pod that the API does not know keeps CPUs %s until it is empty", r.Group, r.Got)})
+		a.emitNode(report.Event{
+			Reason: r.Kind.String(),
+			Note: fmt.Sprintf("group %s of a pod that the API does not know keeps CPUs %s until it is empty", r.Group,
+				r.Got),
+		})
 		return
 	default:
 		return
@@ -63,7 +72,7 @@ func (a *Agent) timed(d time.Duration) {
 
 func podRef(r apply.Record) *corev1.ObjectReference {
 	if r.Name == "" {
-		return nil // a group whose pod nobody knows
+		return nil // a group of an unknown pod
 	}
 	return podObject(r.Namespace, r.Name, types.UID(r.UID))
 }
@@ -77,11 +86,14 @@ func (a *Agent) emitNode(e report.Event) {
 	a.event(ref, e.Warning, e.Reason, "Publish", "%s", e.Note)
 }
 
-// tellCondition sends the Event that goes with a condition that has come to hold.
-func (a *Agent) tellCondition(c corev1.NodeCondition) {
+// emitCondition sends the Event that goes with a condition that has come to hold.
+func (a *Agent) emitCondition(c corev1.NodeCondition) {
 	a.o.Shared.Metrics.writes.WithLabelValues(string(c.Type)).Inc()
 	if c.Status == corev1.ConditionTrue {
-		a.emitNode(report.Event{Warning: true, Reason: strings.TrimPrefix(string(c.Type), "tenon.sh/"), Note: c.Message})
+		a.emitNode(report.Event{
+			Warning: true, Reason: strings.TrimPrefix(string(c.Type), "tenon.sh/"),
+			Note: c.Message,
+		})
 	}
 }
 

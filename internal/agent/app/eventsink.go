@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// eventSink sends Events that say which node's agent they are from: the admission policy of agents wants it, as an Event
-// about a pod does not tell where that runs.
+// eventSink sends Events that say which node's agent they are from: the admission policy of agents wants it, as an
+// Event about a pod does not show where that runs.
 type eventSink struct {
 	events.EventSinkImpl
 	instance string

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -24,9 +25,9 @@ func (a *Agent) follow(ctx context.Context) error {
 		return nil
 	}
 	a.adopt()
-	a.tellUncleanEnd()
+	a.reportUncleanEnd()
 	a.refresh(ctx)
-	a.tellAllPods()
+	a.syncPods()
 	if len(a.topologies.GetStore().ListKeys()) == 0 {
 		a.reporter.Observe(nil)
 	}
@@ -48,13 +49,14 @@ func (a *Agent) follow(ctx context.Context) error {
 		case <-retry:
 			continue
 		case <-a.claims:
-			a.tellClaims()
+			a.reportClaims()
 			continue
 		case <-a.poke:
 		case <-again:
 		case <-tick.C():
 			a.held.beat(a.o.Clock.Now())
 			a.o.Shared.Metrics.refused.Add(float64(a.held.refused()))
+			a.prunePods()
 			a.sweep(ctx)
 		case err := <-enforced:
 			return err
@@ -65,7 +67,7 @@ func (a *Agent) follow(ctx context.Context) error {
 		if err := a.misplaced(); err != nil {
 			return err
 		}
-		a.tellClaims()
+		a.reportClaims()
 	}
 }
 
@@ -76,16 +78,50 @@ func (a *Agent) adopt() {
 	}
 }
 
-// tellAllPods completes the engine's list of pods: from here on it may write.
-func (a *Agent) tellAllPods() {
-	live := map[string]bool{}
+// syncPods gives the engine the complete list of pods: from then on it may write.
+func (a *Agent) syncPods() {
 	for _, pod := range a.podList() {
 		a.keepPod(pod)
+	}
+	a.prunePods()
+}
+
+// prunePods deletes from the engine the pods that the API does not have.
+func (a *Agent) prunePods() {
+	live := map[string]bool{}
+	for _, pod := range a.podList() {
 		if !convert.Ended(pod) {
 			live[desired.NodeUID(pod)] = true
 		}
 	}
 	a.engine.Prune(maps.Keys(live))
+}
+
+// isUnasked reports whether containers start without the agent: then what happens to a pod is seen in the cgroup tree
+// alone.
+func (a *Agent) isUnasked() bool {
+	reason, _ := a.transports.degradation()
+	return reason == noTransport
+}
+
+// watchGroups lets the engine look for new groups as soon as they appear, while no runtime or proxy asks before
+// containers start. Without a watch, as on a machine that has no inotify instance left, pod events and the resync are
+// what remains.
+func (a *Agent) watchGroups(ctx context.Context) error {
+	var folders []string
+	for _, root := range a.o.CgroupRoots {
+		folders = append(folders, a.folder(root))
+	}
+	err := host.WatchGroups(ctx, folders, func(string) {
+		if a.isUnasked() {
+			a.engine.Scan()
+		}
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot watch cgroups: new ones are seen at pod events and at the next resync",
+			"node", a.o.Node)
+	}
+	return nil
 }
 
 // enforce lets the engine work while the mode is Own. It returns when ctx ends.
@@ -126,7 +162,7 @@ func (a *Agent) sweep(ctx context.Context) {
 		return
 	}
 	if err := a.engine.Sweep(); err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot tell whose processes have ended", "node", a.o.Node, "err", err)
+		klog.FromContext(ctx).V(2).Info("Cannot find the pods whose processes have ended", "node", a.o.Node, "err", err)
 	}
 }
 
@@ -150,7 +186,10 @@ func (a *Agent) keepPod(pod *corev1.Pod) {
 		return
 	}
 	a.engine.Update(desired.FromAPI(pod))
-	a.tellAnnotations(pod)
+	if a.isUnasked() {
+		a.engine.Visit(desired.NodeUID(pod))
+	}
+	a.reportAnnotations(pod)
 }
 
 func (a *Agent) dropPod(pod *corev1.Pod) {
@@ -163,7 +202,7 @@ func (a *Agent) dropPod(pod *corev1.Pod) {
 func (a *Agent) keepNode(node *corev1.Node) {
 	a.mu.Lock()
 	same := sameWish(a.node, node)
-	replaced := a.node != nil && node != nil && a.node.UID != node.UID
+	replaced := a.node != nil && (node == nil || a.node.UID != node.UID)
 	a.node = node
 	a.mu.Unlock()
 	if replaced {
@@ -179,7 +218,8 @@ func sameWish(a, b *corev1.Node) bool {
 		return a == b
 	}
 	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion && a.Status.NodeInfo.BootID == b.Status.NodeInfo.BootID &&
+		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion &&
+		a.Status.NodeInfo.BootID == b.Status.NodeInfo.BootID &&
 		a.Status.DaemonEndpoints == b.Status.DaemonEndpoints && slices.Equal(a.Status.Addresses, b.Status.Addresses)
 }
 

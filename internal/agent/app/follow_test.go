@@ -37,22 +37,39 @@ func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 		memory        []ledger.Memory
 		want          []int
 	}{
-		"exclusive CPUs":  {"LSR", "SingleNUMANode", []ledger.Memory{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)}, []int{1}},
-		"shared pools":    {"LS", "SingleNUMANode", []ledger.Memory{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)}, []int{1}},
-		"hugepages apart": {"LSR", "BestEffort", []ledger.Memory{pages(0, "memory", 4), pages(1, "hugepages-1Gi", 2)}, []int{0, 1}},
-		"no policy":       {"LSR", "", []ledger.Memory{pages(0, "memory", 4), pages(1, "memory", 4)}, nil},
+		"exclusive CPUs": {
+			"LSR", "SingleNUMANode",
+			[]ledger.Memory{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)},
+			[]int{1},
+		},
+		"shared pools": {
+			"LS", "SingleNUMANode",
+			[]ledger.Memory{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)},
+			[]int{1},
+		},
+		"hugepages apart": {
+			"LSR", "BestEffort",
+			[]ledger.Memory{pages(0, "memory", 4), pages(1, "hugepages-1Gi", 2)},
+			[]int{0, 1},
+		},
+		"no policy": {"LSR", "", []ledger.Memory{pages(0, "memory", 4), pages(1, "memory", 4)}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			amounts := corev1.ResourceList{
-				"cpu": resource.MustParse("1"), "memory": resource.MustParse("2Gi"), "hugepages-1Gi": resource.MustParse("2Gi"),
+				"cpu": resource.MustParse("1"), "memory": resource.MustParse("2Gi"),
+				"hugepages-1Gi": resource.MustParse("2Gi"),
 			}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				UID: "u", Name: "p", Labels: map[string]string{annotation.QoSClass: tt.class},
-				Annotations: map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"` + tt.policy + `"}`},
+				Annotations: map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"` + tt.policy +
+					`"}`},
 			}}
-			pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}}
+			pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+				Requests: amounts,
+				Limits:   amounts,
+			}}}
 			r, reason, detail := convert.Request(pod, convert.DefaultArgs())
 			if !reason.OK() {
 				t.Fatalf("refused: %v %s", reason, detail)
@@ -65,7 +82,8 @@ func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 			pod.Spec.NodeName = "n"
 			pod.Annotations[annotation.ResourceStatusKey] = convert.Status(m, view, r, offer).String()
 			if got := desired.FromAPI(pod).MemoryNUMAIDs; !slices.Equal(got, tt.want) {
-				t.Errorf("memory on NUMA nodes %v, want %v: %s", got, tt.want, pod.Annotations[annotation.ResourceStatusKey])
+				t.Errorf("memory on NUMA nodes %v, want %v: %s", got, tt.want,
+					pod.Annotations[annotation.ResourceStatusKey])
 			}
 		})
 	}

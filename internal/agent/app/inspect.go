@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// drifts remembers the last change of each group that somebody else made.
+// drifts remembers the last change of each group by another program.
 type drifts struct {
 	mu   sync.Mutex // guards the field below
 	last map[string]inspect.Drift
@@ -27,7 +27,7 @@ type drifts struct {
 // maxDrifts bounds what is remembered; the oldest goes first.
 const maxDrifts = 1024
 
-// note takes what the engine tells.
+// note takes a record of the engine.
 func (d *drifts) note(r apply.Record, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +80,8 @@ func (a *Agent) Inspect(namespace, name string) (inspect.Pod, bool) {
 		Cgroup: a.o.Cgroup.Dialect().String(), Read: a.o.Clock.Now(), Groups: []inspect.Group{},
 	}
 	if !a.o.Switches.Writes(mode) {
-		out.Notes = append(out.Notes, fmt.Sprintf("the agent writes no cpusets here (mode %s): the kubelet chooses", mode))
+		out.Notes = append(out.Notes, fmt.Sprintf("the agent writes no cpusets here (mode %s): the kubelet chooses",
+			mode))
 		return out, true
 	}
 	sights, err := a.engine.Inspect(desired.NodeUID(pod))
@@ -116,8 +117,9 @@ func (a *Agent) group(s apply.Sight) inspect.Group {
 	g := inspect.Group{Container: s.Container, Path: a.folder(s.Path), Gone: s.Vanished, Drift: a.drifts.of(s.Path)}
 	for _, v := range s.Values {
 		value := inspect.Value{
-			File: v.File, Want: v.Want, Got: v.Got, Effective: v.Effective, State: inspect.Unmanaged, AtCreation: v.AtCreation,
-			Cause: "left to the kubelet",
+			File: v.File, Want: v.Want, Got: v.Got, Effective: v.Effective, State: inspect.Unmanaged,
+			AtCreation: v.AtCreation,
+			Cause:      "left to the kubelet",
 		}
 		switch {
 		case v.Unreadable != nil:
@@ -158,7 +160,8 @@ func InspectHandler(agents func() []*Agent) http.Handler {
 				return
 			}
 		}
-		writeJSON(w, http.StatusNotFound, map[string]string{"message": fmt.Sprintf("no pod %s/%s runs here", namespace, name)})
+		writeJSON(w, http.StatusNotFound, map[string]string{"message": fmt.Sprintf("no pod %s/%s runs here", namespace,
+			name)})
 	})
 }
 

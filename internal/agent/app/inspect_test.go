@@ -54,19 +54,23 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 			leaf := func() inspect.Group {
 				t.Helper()
 				code, got := inspected(t, a, "default", "lsr")
-				if code != http.StatusOK || got.UID != string(p.UID) || got.Node != nodeName || got.Mode != "Own" || got.Cgroup != "v2" {
+				if code != http.StatusOK || got.UID != string(p.UID) || got.Node != nodeName || got.Mode != "Own" ||
+					got.Cgroup != "v2" {
 					t.Fatalf("answer %d %+v", code, got)
 				}
 				for _, g := range got.Groups {
-					if g.Path == w.root.Cgroup(c.Group) {
+					if g.Path == w.root.Cgroup(c.Cgroup) {
 						return g
 					}
 				}
-				t.Fatalf("no group %s in %+v", w.root.Cgroup(c.Group), got.Groups)
+				t.Fatalf("no group %s in %+v", w.root.Cgroup(c.Cgroup), got.Groups)
 				return inspect.Group{}
 			}
 			value := func(got, state string) inspect.Value {
-				return inspect.Value{File: desired.CPUs, Want: "0-3", Got: got, Effective: got, State: state, Cause: "CPUs of the pod's allocation"}
+				return inspect.Value{
+					File: desired.CPUs, Want: "0-3", Got: got, Effective: got, State: state,
+					Cause: "CPUs of the pod's allocation",
+				}
 			}
 			check := func(want inspect.Value) inspect.Group {
 				t.Helper()
@@ -77,18 +81,19 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 				return g
 			}
 			check(value("0-3", inspect.Matches))
-			if err := w.tree.Write(c.Group, desired.CPUs, "0-63"); err != nil {
+			if err := w.tree.Write(c.Cgroup, desired.CPUs, "0-63"); err != nil {
 				t.Fatal(err)
 			}
 			if g := check(value("0-63", inspect.Differs)); g.Drift != nil {
 				t.Errorf("drift before the agent looked: %+v", g.Drift)
 			}
 			later(15 * time.Second)
-			if g := check(value("0-3", inspect.Matches)); g.Drift == nil || g.Drift.Got != "0-63" || g.Drift.Repaired == nil {
+			if g := check(value("0-3", inspect.Matches)); g.Drift == nil || g.Drift.Got != "0-63" ||
+				g.Drift.Repaired == nil {
 				t.Errorf("drift after the repair: %+v", g.Drift)
 			}
-			if code, _ := inspected(t, a, "default", "nobody"); code != http.StatusNotFound {
-				t.Errorf("a pod that nobody knows: %d", code)
+			if code, _ := inspected(t, a, "default", "missing"); code != http.StatusNotFound {
+				t.Errorf("an unknown pod: %d", code)
 			}
 		})
 	})
@@ -102,7 +107,8 @@ func TestAnAgentThatDoesNotWriteSaysSo(t *testing.T) {
 		w.run(func(a *app.Agent) {
 			w.create(pod("lsr", "LSR", "4", ""))
 			code, got := inspected(t, a, "default", "lsr")
-			if code != http.StatusOK || len(got.Groups) != 0 || len(got.Notes) != 1 || got.Notes[0] != "the agent writes no cpusets here (mode Follow): the kubelet chooses" {
+			if code != http.StatusOK || len(got.Groups) != 0 || len(got.Notes) != 1 ||
+				got.Notes[0] != "the agent writes no cpusets here (mode Follow): the kubelet chooses" {
 				t.Errorf("answer %d %+v", code, got)
 			}
 		})

@@ -61,17 +61,23 @@ func TestAgentStartsAnewWhenTheNewerVersionIsServed(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
 		old := v1alpha1.GroupVersion().WithResource("noderesourcetopologies")
 		w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-			map[schema.GroupVersionResource]string{v1alpha2.Resource(): "NodeResourceTopologyList", old: "NodeResourceTopologyList"})
+			map[schema.GroupVersionResource]string{
+				v1alpha2.Resource(): "NodeResourceTopologyList",
+				old:                 "NodeResourceTopologyList",
+			})
 		versions := map[string]int{}
-		w.objects.PrependReactor("patch", "noderesourcetopologies", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			versions[action.GetResource().Version]++
-			return w.apply(action)
-		})
+		w.objects.PrependReactor("patch", "noderesourcetopologies",
+			func(action clienttesting.Action) (bool, runtime.Object, error) {
+				versions[action.GetResource().Version]++
+				return w.apply(action)
+			})
 		w.options.Dynamic = w.objects
 		w.client.Resources = []*metav1.APIResourceList{{
-			GroupVersion: v1alpha1.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
+			GroupVersion: v1alpha1.GroupVersion().String(),
+			APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
 		}, {
-			GroupVersion: v1alpha2.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
+			GroupVersion: v1alpha2.GroupVersion().String(),
+			APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
 		}}
 		api := w.behind(v1alpha2.GroupVersion())
 		a, err := app.New(w.options)

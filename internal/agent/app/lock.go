@@ -15,8 +15,8 @@ import (
 )
 
 // lockFile is held, below the Root, by the agent that works on the machine. The kernel lets go of it when the process
-// ends, however it ends. Its text is the process, or stopped after an end that was asked for, and how often an agent ended
-// otherwise; its time of modification is when the agent was last known to work.
+// ends, however it ends. Its text is the process, or stopped after an end that was asked for, and how often an agent
+// ended otherwise; its time of modification is when the agent was last known to work.
 const lockFile = "var/lib/tenon-agent/lock"
 
 // refusedFile grows by a byte with each agent that was refused because another one holds the lock.
@@ -36,7 +36,7 @@ type held struct {
 	unclean bool
 	alive   time.Time
 	ends    int
-	told    int64 // how much of refusedFile was told
+	counted int64 // refusals in refusedFile that refused has returned
 }
 
 // lock makes sure that one agent works on a machine, from now on.
@@ -53,7 +53,7 @@ func lock(root host.Root, now time.Time) (*held, error) {
 		holder, _ := readLock(f) // the text is a courtesy
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			leaveWord(root)
+			countRefused(root)
 			return nil, fmt.Errorf("%w: process %s holds %s", ErrSecondAgent, holder, path)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
@@ -63,8 +63,8 @@ func lock(root host.Root, now time.Time) (*held, error) {
 	return h, nil
 }
 
-// takeOver learns how the agent before this one ended, and makes the file this one's. What cannot be read or written is no
-// reason not to work: the disk may be full.
+// takeOver learns how the agent before this one ended, and makes the file this one's. What cannot be read or written is
+// no reason not to work: the disk may be full.
 func (h *held) takeOver(now time.Time) {
 	owner, ends := readLock(h.f)
 	h.ends = ends
@@ -74,7 +74,7 @@ func (h *held) takeOver(now time.Time) {
 	}
 	h.write(fmt.Sprint(os.Getpid()))
 	h.beat(now)
-	_ = os.Remove(h.root.Path(refusedFile)) // it was told to the agent before, or is missing
+	_ = os.Remove(h.root.Path(refusedFile)) // the previous agent counted it, or it is missing
 }
 
 // write puts an owner into the file. All texts have one length, so that a full disk has room for the next one.
@@ -95,11 +95,11 @@ func readLock(f *os.File) (owner string, ends int) {
 	return owner, max(ends, 0)
 }
 
-// leaveWord tells the agent that works that another one was refused.
-func leaveWord(root host.Root) {
+// countRefused records for the agent that holds the lock that another one was refused.
+func countRefused(root host.Root) {
 	f, err := os.OpenFile(root.Path(refusedFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return // the refused one tells it, too
+		return // the refused agent reports it, too
 	}
 	_, _ = f.WriteString("+")
 	f.Close()
@@ -112,13 +112,13 @@ func (h *held) beat(now time.Time) { _ = os.Chtimes(h.root.Path(lockFile), now, 
 func (h *held) refused() int64 {
 	s, err := os.Stat(h.root.Path(refusedFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		h.told = 0
+		h.counted = 0
 	}
 	if err != nil {
 		return 0
 	}
-	more := max(s.Size()-h.told, 0)
-	h.told = s.Size()
+	more := max(s.Size()-h.counted, 0)
+	h.counted = s.Size()
 	return more
 }
 

@@ -29,8 +29,9 @@ type Metrics struct {
 func newMetrics() *Metrics {
 	return &Metrics{
 		apply: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name:           "tenon_agent_apply_seconds",
-			Help:           "Time to bring cgroup values in order, by path: nri (one call of the container runtime), cri (one question of its proxy) or reconcile (all containers of the node).",
+			Name: "tenon_agent_apply_seconds",
+			Help: "Time to bring cgroup values in order, by path: nri (one call of the container runtime), " +
+				"cri (one question of its proxy) or reconcile (all containers of the node).",
 			Buckets:        metrics.ExponentialBuckets(1e-4, 4, 8),
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path"}),
@@ -50,8 +51,9 @@ func newMetrics() *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"condition"}),
 		connected: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "tenon_agent_runtime_connected",
-			Help:           "1 while a container runtime is connected by NRI, or a proxy that has asked, by path: nri or cri.",
+			Name: "tenon_agent_runtime_connected",
+			Help: "1 while a container runtime is connected by NRI, or a proxy that has asked, by path: " +
+				"nri or cri.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path"}),
 		slow: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -65,8 +67,9 @@ func newMetrics() *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}),
 		uncleanEnds: metrics.NewCounter(&metrics.CounterOpts{
-			Name:           "tenon_agent_unclean_ends_total",
-			Help:           "Times that agents of this node ended without being stopped, since the first one that kept its state here.",
+			Name: "tenon_agent_unclean_ends_total",
+			Help: "Times that agents of this node ended without being stopped, since the first one that " +
+				"kept its state here.",
 			StabilityLevel: metrics.ALPHA,
 		}),
 		refused: metrics.NewCounter(&metrics.CounterOpts{
@@ -85,8 +88,9 @@ func newMetrics() *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}),
 		overridden: metrics.NewCounter(&metrics.CounterOpts{
-			Name:           "tenon_agent_overridden_updates_total",
-			Help:           "Updates of containers that the runtime was asked for and that the agent answered with other values, as those of a static kubelet.",
+			Name: "tenon_agent_overridden_updates_total",
+			Help: "Updates of containers that the runtime was asked for and that the agent answered with " +
+				"other values, as those of a static kubelet.",
 			StabilityLevel: metrics.ALPHA,
 		}),
 		age: newAges(),
@@ -124,14 +128,15 @@ func failureCodes() []string {
 	codes := []string{apply.EnforcementFailed.String(), apply.CheckpointLost.String(), apply.AllocationRefused.String()}
 	codes = append(codes, nriDisconnected, hookSocketUnusable, runtimeCallSlow)
 	for _, cause := range []error{
-		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady, hook.ErrDegraded,
+		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady,
+		hook.ErrDegraded,
 	} {
 		codes = append(codes, cause.Error())
 	}
 	return codes
 }
 
-// ages is the gauge tenon_topology_age_seconds: each agent tells its own when it is read.
+// ages is the gauge tenon_topology_age_seconds: each agent returns its own when it is read.
 type ages struct {
 	metrics.BaseStableCollector
 	desc *metrics.Desc
@@ -143,7 +148,8 @@ type ages struct {
 func newAges() *ages {
 	return &ages{
 		desc: metrics.NewDesc("tenon_topology_age_seconds",
-			"Time since the published topology was last known to be up to date.", []string{"node"}, nil, metrics.ALPHA, ""),
+			"Time since the published topology was last known to be up to date.", []string{"node"}, nil, metrics.ALPHA,
+			""),
 		byNode: map[string]func() (time.Duration, bool){},
 	}
 }

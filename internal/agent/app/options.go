@@ -26,7 +26,7 @@ type Options struct {
 	// Node is the node's name.
 	Node string
 	Root host.Root
-	// Arch is the GOARCH to assume when the Root does not tell.
+	// Arch is the GOARCH to assume when the Root does not show it.
 	Arch string
 	// Version is the agent's.
 	Version string
@@ -38,11 +38,11 @@ type Options struct {
 	Kubelet host.Kubelet
 	// AskKubelet asks the node's kubelet for its settings. It must end soon; nil where Kubelet counts.
 	AskKubelet func(context.Context, *corev1.Node) (kubeletapi.Config, error)
-	// AskResources asks the node's kubelet what it gave to whom. It must end soon; nil where its files alone tell.
+	// AskResources asks the node's kubelet what it gave to whom. It must end soon; nil where only its files are read.
 	AskResources func(context.Context) (kubeletapi.Resources, error)
 	// WatchKubelet asks again as soon as the kubelet's files change, not at the next resync alone.
 	WatchKubelet bool
-	// Devices returns the devices of the node's device plugins with their NUMA nodes, sorted; nil where nothing tells
+	// Devices returns the devices of the node's device plugins with their NUMA nodes, sorted; nil where no source has
 	// them. It must not block.
 	Devices func() []host.Device
 	// Switches are the take-over flags of seed 000.
@@ -57,7 +57,8 @@ type Options struct {
 	// CgroupRoots are the groups below which pods live; default those of both cgroup drivers below CgroupRoot.
 	CgroupRoots []string
 	// CgroupRoot is the group below which the kubelet makes those, as its cgroupRoot says. "" is what the
-	// kubelet said last where AskKubelet is there, and "/" otherwise; with "" Run ends with ErrCgroupRoot when it says another.
+	// kubelet said last where AskKubelet is there, and "/" otherwise; with "" Run ends with ErrCgroupRoot when it says
+	// another.
 	CgroupRoot string
 	// Resync is the time between two looks at the whole tree and at the kubelet's state; default 30 s.
 	Resync time.Duration
@@ -87,7 +88,8 @@ func (o *Options) complete() error {
 	case o.Client == nil || o.Dynamic == nil:
 		return errors.New("agent: the API clients are missing")
 	case !o.Switches.Valid():
-		return fmt.Errorf("agent: --disable-query-kubelet-config needs --feature-gates=CPUSetAllocator=false: %w", ErrUnsafe)
+		return fmt.Errorf("agent: --disable-query-kubelet-config needs --feature-gates=CPUSetAllocator=false: %w",
+			ErrUnsafe)
 	}
 	if o.Resync <= 0 {
 		o.Resync = 30 * time.Second

@@ -19,7 +19,8 @@ func newProbeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "probe",
 		Short: "Print what this machine is: the objects that the agent would publish",
-		Long: "Print what this machine, or the tree of files below --root, is: the objects that the agent would publish.\n" +
+		Long: "Print what this machine, or the tree of files below --root, is: the objects that the agent would " +
+			"publish.\n" +
 			"json is one v1 List with the NodeResourceTopology first, yaml is documents. Nothing is written anywhere.",
 		Example: "  tenon-agent probe\n  tenon-agent probe --root ./capture --node-name n0 -o json",
 		Args:    cobra.NoArgs,
@@ -36,7 +37,7 @@ func newProbeCommand() *cobra.Command {
 	return c
 }
 
-// probe returns the objects of the machine. What its files leave open is told on notes.
+// probe returns the objects of the machine. What its files leave open is written to notes.
 func (f *common) probe(notes io.Writer) ([]any, error) {
 	switches, err := f.switches()
 	if err != nil {
@@ -60,12 +61,15 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 	kubelet := given
 	if f.kubelet == "" && switches.QueryKubelet {
 		var source settingsSource
-		if kubelet, source = f.known(reading.Machine, given); source != fromNobody {
+		if kubelet, source = f.known(reading.Machine, given); source != fromDefault {
 			fmt.Fprintf(notes, "note: of the kubelet count %s; --kubelet says others\n", source)
 		}
 	}
 	mode, _ := probe.ModeOf(switches, kubelet.CPUPolicy == "static", "")
-	in := probe.Input{NodeName: name, Machine: reading.Machine, Kubelet: kubelet, Mode: mode, Writer: "tenon-agent/" + version()}
+	in := probe.Input{
+		NodeName: name, Machine: reading.Machine, Kubelet: kubelet, Mode: mode,
+		Writer: "tenon-agent/" + version(),
+	}
 	if err := kubelet.Runs(reading.Machine); err != nil {
 		fmt.Fprintln(notes, "note: a kubelet with these settings would not start here:", err)
 	}
@@ -113,8 +117,8 @@ func printObjects(w io.Writer, format string, objects []any) error {
 	return fmt.Errorf("output %q: want yaml or json", format)
 }
 
-// known returns the settings that the machine's own files tell of its kubelet: those that it told an agent, else the
-// policies of its records, else given ones.
+// known returns the settings of the kubelet according to the machine's files: those that it reported to an agent, else
+// the policies of its records, else given ones.
 func (f *common) known(m *topo.Machine, given host.Kubelet) (host.Kubelet, settingsSource) {
 	if config, ok := keptConfig(f.hostRoot()); ok {
 		k, _ := withReserved(config, config.Kubelet.Version, m, nil)
@@ -123,5 +127,5 @@ func (f *common) known(m *topo.Machine, given host.Kubelet) (host.Kubelet, setti
 	if k, ok := shown(f.hostRoot()); ok {
 		return k, fromFiles
 	}
-	return given, fromNobody
+	return given, fromDefault
 }

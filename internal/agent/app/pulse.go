@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// patience is how long a loop may stand still before only a restart can be expected to help.
+// patience is how long a loop may be stalled before only a restart can be expected to help.
 const patience = 5 * time.Minute
 
 // pulse is when a loop last did something; the zero value never did.
@@ -14,7 +14,7 @@ type pulse struct{ at atomic.Int64 }
 
 func (p *pulse) beat(now time.Time) { p.at.Store(now.UnixNano()) }
 
-// stalled returns for how long a loop has stood still, if that is too long.
+// stalled returns for how long a loop has been stalled, if that is too long.
 func (p *pulse) stalled(now time.Time, limit time.Duration) (time.Duration, bool) {
 	at := p.at.Load()
 	still := now.Sub(time.Unix(0, at))

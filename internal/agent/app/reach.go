@@ -11,24 +11,24 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// outageTold is how long the API server must have been away to be worth an Event: less is a server that ends a watch.
-const outageTold = 10 * time.Second
+// minOutage is the shortest outage of the API server that is reported as an Event: a shorter one is the end of a watch.
+const minOutage = 10 * time.Second
 
 // reach is whether the API server answers.
 type reach struct {
 	clock clock.PassiveClock
-	// lost hears for how many seconds more it has not answered, back of an outage once it is over.
+	// lost is called with the seconds that an outage lasted since the last call, back with an outage that is over.
 	lost func(seconds float64)
 	back func(from, to time.Time)
 
 	mu          sync.Mutex // guards the fields below; never held across a call out
-	from, until time.Time  // of the outage that lasts, as far as it was told; zero while the server answers
+	from, until time.Time  // of the current outage, as far as it was reported; zero while the server answers
 }
 
 // note takes the outcome of a request.
 func (r *reach) note(err error) {
 	if errors.Is(err, context.Canceled) {
-		return // nobody waited for an answer
+		return // the caller did not wait for an answer
 	}
 	now, away := r.clock.Now(), !answered(err)
 	r.mu.Lock()
@@ -45,7 +45,7 @@ func (r *reach) note(err error) {
 	if more > 0 {
 		r.lost(more.Seconds())
 	}
-	if !away && !from.IsZero() && now.Sub(from) >= outageTold {
+	if !away && !from.IsZero() && now.Sub(from) >= minOutage {
 		r.back(from, now)
 	}
 }

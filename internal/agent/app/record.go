@@ -15,7 +15,7 @@ import (
 )
 
 // records reads what the managers of a node's kubelet have recorded. A record that cannot be used leaves the last good
-// one of its manager in force; the error tells of all of them.
+// one of its manager in force; the error names all of them.
 func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.KubeletState) (probe.KubeletState, error) {
 	next := last
 	var errs []error
@@ -32,7 +32,8 @@ func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.Kubelet
 	if k.MemoryPolicy == annotation.KubeletMemoryStatic {
 		state, err := host.ReadMemoryState(root)
 		if err == nil {
-			err = errors.Join(gone("memory_manager_state", last.Memory.Policy != "", state.Policy == ""), checkMemory(state, m))
+			err = errors.Join(gone("memory_manager_state", last.Memory.Policy != "", state.Policy == ""),
+				checkMemory(state, m))
 		}
 		if err == nil {
 			next.Memory = state
@@ -51,8 +52,8 @@ func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.Kubelet
 	return next, errors.Join(append(errs, err)...)
 }
 
-// gone refuses a record that is not there any more. Who changes a kubelet's policy removes them, while pods still run on what
-// they recorded: the kubelet's next record tells who is left.
+// gone refuses a record that is not there any more. Who changes a kubelet's policy removes them, while pods still run
+// on what they recorded: the kubelet's next record contains the pods that are left.
 func gone(what string, was, missing bool) error {
 	if was && missing {
 		return fmt.Errorf("%s was there, and is not any more", what)
@@ -66,14 +67,16 @@ func checkCPUs(state host.CPUState, m *topo.Machine) error {
 		return nil // the kubelet has not written it yet
 	}
 	if state.Policy != annotation.KubeletPolicyStatic {
-		return fmt.Errorf("cpu_manager_state is of policy %q, the kubelet's is %q", state.Policy, annotation.KubeletPolicyStatic)
+		return fmt.Errorf("cpu_manager_state is of policy %q, the kubelet's is %q", state.Policy,
+			annotation.KubeletPolicyStatic)
 	}
 	online := m.Online()
 	for whose, cpus := range map[string]map[string][]int{"pod": state.Pods, "container": state.ByID} {
 		for owner, ids := range cpus {
 			for _, id := range ids {
 				if c, ok := m.CPUByID(id); !ok || !online.Has(int(c)) {
-					return fmt.Errorf("cpu_manager_state gives CPU %d to %s %s, and that CPU is not online", id, whose, owner)
+					return fmt.Errorf("cpu_manager_state gives CPU %d to %s %s, and that CPU is not online", id, whose,
+						owner)
 				}
 			}
 		}
@@ -81,7 +84,7 @@ func checkCPUs(state host.CPUState, m *topo.Machine) error {
 	return nil
 }
 
-// givenTwice tells which CPUs the kubelet's record gives twice; "" when there are none.
+// givenTwice describes the CPUs that the kubelet's record gives twice; "" when there are none.
 func givenTwice(state host.CPUState) string {
 	several, pool := state.GivenTwice()
 	var parts []string
@@ -89,12 +92,14 @@ func givenTwice(state host.CPUState) string {
 		parts = append(parts, fmt.Sprintf("gives the CPUs %s to several pods", cpuset.FormatIDs(several)))
 	}
 	if len(pool) > 0 {
-		parts = append(parts, fmt.Sprintf("gives the CPUs %s to a pod and has them in defaultCpuSet", cpuset.FormatIDs(pool)))
+		parts = append(parts, fmt.Sprintf("gives the CPUs %s to a pod and has them in defaultCpuSet",
+			cpuset.FormatIDs(pool)))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return "cpu_manager_state " + strings.Join(parts, ", and ") + ": pods share what should be exclusive; the record is in use as it is"
+	return "cpu_manager_state " + strings.Join(parts, ", and ") +
+		": pods share what should be exclusive; the record is in use as it is"
 }
 
 // checkMemory refuses a record that is not of a kubelet with memory policy Static on this machine.
@@ -103,7 +108,8 @@ func checkMemory(state host.MemoryState, m *topo.Machine) error {
 		return nil
 	}
 	if state.Policy != annotation.KubeletMemoryStatic {
-		return fmt.Errorf("memory_manager_state is of policy %q, the kubelet's is %q", state.Policy, annotation.KubeletMemoryStatic)
+		return fmt.Errorf("memory_manager_state is of policy %q, the kubelet's is %q", state.Policy,
+			annotation.KubeletMemoryStatic)
 	}
 	for id := range state.Zones {
 		if _, ok := m.NUMAByID(id); !ok {
@@ -136,24 +142,26 @@ func (a *Agent) readState(ctx context.Context) error {
 	if changed {
 		a.publish()
 	}
-	told := errors.Join(a.tellContradiction(ctx, "record", "CPUsGivenTwice", givenTwice(recorded.CPU)),
-		a.tellContradiction(ctx, "resources", "SourcesDisagree", disputed))
+	reported := errors.Join(a.reportContradiction(ctx, "record", "CPUsGivenTwice", givenTwice(recorded.CPU)),
+		a.reportContradiction(ctx, "resources", "SourcesDisagree", disputed))
 	if err != nil {
-		return errors.Join(err, told, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
+		return errors.Join(err, reported, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
 	}
-	return errors.Join(told, a.conditions.set(ctx, StateUnreadable, false, "Readable", "what the kubelet's managers have recorded is in use"))
+	return errors.Join(reported, a.conditions.set(ctx, StateUnreadable, false, "Readable",
+		"what the kubelet's managers have recorded is in use"))
 }
 
-// tellContradiction keeps what one comparison says of the condition StateContradictory; "" is nothing.
-func (a *Agent) tellContradiction(ctx context.Context, source, reason, text string) error {
+// reportContradiction keeps what one comparison says of the condition StateContradictory; "" is nothing.
+func (a *Agent) reportContradiction(ctx context.Context, source, reason, text string) error {
 	if text == "" {
-		return a.contradictory.of(source)(ctx, StateContradictory, false, "Consistent", "the kubelet's records agree with each other")
+		return a.contradictory.of(source)(ctx, StateContradictory, false, "Consistent",
+			"the kubelet's records agree with each other")
 	}
 	return a.contradictory.of(source)(ctx, StateContradictory, true, reason, text)
 }
 
-// hintMismatch asks the kubelet for its settings, once, when its record is of another CPU manager policy than they are: it
-// may have been restarted with other ones.
+// hintMismatch asks the kubelet for its settings, once, when its record is of another CPU manager policy than they are:
+// it may have been restarted with other ones.
 func (a *Agent) hintMismatch() {
 	if a.o.AskKubelet == nil {
 		return
@@ -162,7 +170,8 @@ func (a *Agent) hintMismatch() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	other := ""
-	if err == nil && record.Policy != "" && record.Policy != orNone(a.settings.inForce.CPUPolicy, annotation.KubeletPolicyNone) {
+	if err == nil && record.Policy != "" &&
+		record.Policy != orNone(a.settings.inForce.CPUPolicy, annotation.KubeletPolicyNone) {
 		other = record.Policy
 	}
 	if other != "" && other != a.mismatch {
@@ -179,15 +188,17 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	same := err == nil && presence == a.presence
 	old := a.machine
 	a.mu.Unlock()
-	if same { // an earlier agent may have told otherwise
-		return a.degraded.of("machine")(ctx, SourceDegraded, false, "Usable", "the machine's files describe one machine")
+	if same { // an earlier agent may have reported otherwise
+		return a.degraded.of("machine")(ctx, SourceDegraded, false, "Usable",
+			"the machine's files describe one machine")
 	}
 	var reading host.Reading
 	if err == nil {
 		reading, err = host.Read(a.o.Root, a.o.Arch)
 	}
 	if err != nil {
-		return errors.Join(err, a.degraded.of("machine")(ctx, SourceDegraded, true, "Unusable", err.Error()+": the last good topology stays published"))
+		return errors.Join(err, a.degraded.of("machine")(ctx, SourceDegraded, true, "Unusable",
+			err.Error()+": the last good topology stays published"))
 	}
 	machine := a.o.Shared.intern(reading.Machine)
 	a.mu.Lock()

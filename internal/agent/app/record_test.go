@@ -41,36 +41,45 @@ const (
 	deviceFile = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 
 	memoryRecord = `{"policyName":"Static","machineState":{` +
-		`"0":{"numberOfAssignments":1,"memoryMap":{"memory":{"total":8192,"systemReserved":0,"allocatable":8192,"reserved":4096,"free":4096}},"cells":[0]}},` +
+		`"0":{"numberOfAssignments":1,"memoryMap":{"memory":{"total":8192,"systemReserved":0,"allocatable":8192,` +
+		`"reserved":4096,"free":4096}},"cells":[0]}},` +
 		`"entries":{"uid-a":{"main":[{"numaAffinity":[0],"type":"memory","size":4096}]}},"checksum":1}`
-	deviceRecord = `{"Data":{"PodDeviceEntries":[{"PodUID":"uid-a","ContainerName":"main","ResourceName":"x/gpu","DeviceIDs":{"0":["g0"]},"AllocResp":""}],` +
+	deviceRecord = `{"Data":{"PodDeviceEntries":[{"PodUID":"uid-a","ContainerName":"main","ResourceName":"x/gpu",` +
+		`"DeviceIDs":{"0":["g0"]},"AllocResp":""}],` +
 		`"RegisteredDevices":{"x/gpu":["g0","g1"]}},"Checksum":1}`
 )
 
-// TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays: torn, impossible and foreign records are told and change
-// nothing; the next good one is used.
+// TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneRemains: torn, impossible and foreign records are reported and
+// change nothing; the next good one is used.
 func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s@static,reserved=0,memory-static,restricted")
 		w.options.Devices = func() []host.Device {
-			return []host.Device{{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}}, {Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}}}
+			return []host.Device{
+				{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
+				{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}},
+			}
 		}
 		w.label(annotation.TopologyMode, "Follow")
 		w.file(memoryFile, memoryRecord)
 		w.file(deviceFile, deviceRecord)
-		w.file("var/lib/kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
+		w.file("var/lib/kubelet/cpu_manager_state",
+			`{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
 		w.create(pod("a", "", "2", ""))
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			const want = `{"memory":{"0":{"allocatable":{"memory":"8Ki"},"free":{"memory":"4Ki"},"group":[0],"assignments":1}},` +
+			const want = `{"memory":{"0":{"allocatable":{"memory":"8Ki"},"free":{"memory":"4Ki"},"group":[0],` +
+				`"assignments":1}},` +
 				`"devices":{"x/gpu":[{"numa":[0],"total":2,"free":1}]},` +
-				`"pods":{"uid-a":{"main":{"cpus":"4-5","memory":{"0":"4Ki"},"devices":{"x/gpu":{"mask":[0],"count":1}}}}}}`
+				`"pods":{"uid-a":{"main":{"cpus":"4-5","memory":{"0":"4Ki"},"devices":{"x/gpu":{"mask":[0],` +
+				`"count":1}}}}}}`
 			if got := w.published(annotation.NUMAStateKey); got != want {
 				t.Fatalf("numa-state = %s, want %s", got, want)
 			}
 			for name, bad := range map[string]string{
-				memoryFile: memoryRecord[:100], deviceFile: `{"Data":`, "var/lib/kubelet/cpu_manager_state": `{"policyName":"none"}`,
+				memoryFile: memoryRecord[:100], deviceFile: `{"Data":`,
+				"var/lib/kubelet/cpu_manager_state": `{"policyName":"none"}`,
 			} {
 				good, err := os.ReadFile(w.root.Path(name))
 				if err != nil {
@@ -81,8 +90,10 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 				if got := w.published(annotation.NUMAStateKey); got != want {
 					t.Errorf("%s unusable: numa-state = %s, want the last good one", name, got)
 				}
-				if got := w.condition(app.StateUnreadable); got != "True" || !strings.Contains(w.message(app.StateUnreadable), filepath.Base(name)) {
-					t.Errorf("%s unusable: condition %q, %q; want one that names the file", name, got, w.message(app.StateUnreadable))
+				if got := w.condition(app.StateUnreadable); got != "True" ||
+					!strings.Contains(w.message(app.StateUnreadable), filepath.Base(name)) {
+					t.Errorf("%s unusable: condition %q, %q; want one that names the file", name, got,
+						w.message(app.StateUnreadable))
 				}
 				w.file(name, string(good))
 				later(time.Minute)
@@ -98,14 +109,15 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 			w.file(memoryFile, strings.Replace(memoryRecord, `"0":{"numberOf`, `"7":{"numberOf`, 1))
 			later(time.Minute)
 			if got := w.condition(app.StateUnreadable); got != "True" || w.published(annotation.NUMAStateKey) != want {
-				t.Errorf("a record of another machine: condition %q, numa-state %s", got, w.published(annotation.NUMAStateKey))
+				t.Errorf("a record of another machine: condition %q, numa-state %s", got,
+					w.published(annotation.NUMAStateKey))
 			}
 		})
 	})
 }
 
-// TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre: on machines whose cores differ in threads the kubelet does so. An old
-// record in its place would keep what has long changed.
+// TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre: on machines whose cores differ in threads the kubelet does so.
+// An old record in its place would keep what has long changed.
 func TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,20 +128,25 @@ func TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre(t *testing.T) {
 		w.create(pod("b", "", "2", ""))
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			w.state(`{"policyName":"static","defaultCpuSet":"0-3,6,8-19","entries":{"uid-a":{"main":"4-6"},"uid-b":{"main":"5,7"}},"checksum":1}`)
+			w.state(
+				`{"policyName":"static","defaultCpuSet":"0-3,6,8-19","entries":{"uid-a":{"main":"4-6"},` +
+					`"uid-b":{"main":"5,7"}},"checksum":1}`)
 			later(time.Minute)
 			const want = `"pods":{"uid-a":{"main":{"cpus":"4-6"}},"uid-b":{"main":{"cpus":"5,7"}}}`
 			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, want) {
 				t.Errorf("numa-state = %s, want it with %s", got, want)
 			}
-			const told = "cpu_manager_state gives the CPUs 5 to several pods, and gives the CPUs 6 to a pod and has them in defaultCpuSet"
-			if got := w.message(app.StateContradictory); w.condition(app.StateContradictory) != "True" || !strings.HasPrefix(got, told) {
-				t.Errorf("condition %q, %q; want %q", w.condition(app.StateContradictory), got, told)
+			const message = "cpu_manager_state gives the CPUs 5 to several pods, and gives the CPUs 6 to a pod and " +
+				"has them in defaultCpuSet"
+			if got := w.message(app.StateContradictory); w.condition(app.StateContradictory) != "True" ||
+				!strings.HasPrefix(got, message) {
+				t.Errorf("condition %q, %q; want %q", w.condition(app.StateContradictory), got, message)
 			}
 			if got := w.condition(app.StateUnreadable); got == "True" {
 				t.Error("a record that is in use counts as unreadable")
 			}
-			w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-19","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
+			w.state(
+				`{"policyName":"static","defaultCpuSet":"0-3,6-19","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
 			later(time.Minute)
 			if got := w.condition(app.StateContradictory); got != "False" {
 				t.Errorf("condition = %q after the other pod left", got)
@@ -138,8 +155,8 @@ func TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre(t *testing.T) {
 	})
 }
 
-// TestMachineThatShrinksIsPublishedAnew: CPUs that go offline are gone from the report, and the pod that holds them hears
-// of it; files that contradict themselves change nothing.
+// TestMachineThatShrinksIsPublishedAnew: CPUs that go offline are gone from the report, and the pod that holds them
+// gets an Event; files that contradict themselves change nothing.
 func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,14 +177,16 @@ func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 			w.file("sys/devices/system/cpu/online", "five")
 			later(time.Minute)
 			if w.condition(app.SourceDegraded) != "True" || w.published(annotation.CPUTopology) != before {
-				t.Errorf("unreadable files: condition %q, the report changed: %v", w.condition(app.SourceDegraded), w.published(annotation.CPUTopology) != before)
+				t.Errorf("unreadable files: condition %q, the report changed: %v", w.condition(app.SourceDegraded),
+					w.published(annotation.CPUTopology) != before)
 			}
 			w.file("sys/devices/system/cpu/online", "0-4,6-31")
 			later(time.Minute)
 			if got := w.condition(app.SourceDegraded); got != "False" {
 				t.Errorf("condition = %q once the files can be read, want False", got)
 			}
-			if got := w.published(annotation.CPUTopology); strings.Contains(got, `{"id":5,`) || !strings.Contains(got, `{"id":4,`) {
+			if got := w.published(annotation.CPUTopology); strings.Contains(got, `{"id":5,`) ||
+				!strings.Contains(got, `{"id":4,`) {
 				t.Errorf("cpu-topology = %s, want it without CPU 5", got)
 			}
 			if online := a.Machine().Online(); online.Len() != 31 {
@@ -177,11 +196,12 @@ func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 		close(recorder.Events)
 		var changed, unusable bool
 		for e := range recorder.Events {
-			changed = changed || strings.Contains(e, "TopologyChanged the machine has CPUs 0-4,6-31 on 1 NUMA nodes, it had 0-31")
+			changed = changed || strings.Contains(e,
+				"TopologyChanged the machine has CPUs 0-4,6-31 on 1 NUMA nodes, it had 0-31")
 			unusable = unusable || strings.Contains(e, "AllocationUnusable CPUs 5 of the pod's allocation are left out")
 		}
 		if !changed || !unusable {
-			t.Errorf("the change was told on the Node: %v, on the pod: %v; want both", changed, unusable)
+			t.Errorf("the change was reported on the Node: %v, on the pod: %v; want both", changed, unusable)
 		}
 	})
 }
@@ -207,7 +227,8 @@ func TestNUMANodeWithoutCPUsAndABadDistanceRow(t *testing.T) {
 				}
 			}
 			if len(o.Zones[4].Costs) != 5 || o.Zones[4].Costs[4].Value != 10 || o.Zones[4].Costs[0].Value != 20 {
-				t.Errorf("costs = %+v, want 10 to itself and 20 to the others where the row has the wrong size", o.Zones[4].Costs)
+				t.Errorf("costs = %+v, want 10 to itself and 20 to the others where the row has the wrong size",
+					o.Zones[4].Costs)
 			}
 		})
 	})
@@ -243,7 +264,11 @@ func TestNoValueReachesTheCgroupTreeWhileTheAgentDoesNotWrite(t *testing.T) {
 		switches probe.Switches
 		label    string
 	}{
-		"the label says Follow":              {"arm64-1s@static,reserved=0", probe.Switches{QueryKubelet: true, CPUSetAllocator: true}, "Follow"},
+		"the label says Follow": {
+			"arm64-1s@static,reserved=0",
+			probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
+			"Follow",
+		},
 		"the gate is off beside static":      {"arm64-1s@static,reserved=0", probe.Switches{QueryKubelet: true}, ""},
 		"the gate is off beside policy none": {"arm64-1s", probe.Switches{QueryKubelet: true}, ""},
 		"phase 1":                            {"arm64-1s@static,reserved=0", probe.Switches{}, ""},
@@ -259,13 +284,18 @@ func TestNoValueReachesTheCgroupTreeWhileTheAgentDoesNotWrite(t *testing.T) {
 					w.label(annotation.TopologyMode, tt.label)
 				}
 				w.run(func(a *app.Agent) {
-					for _, p := range []*corev1.Pod{pod("pinned", "", "2", ""), pod("ls", "LS", "1500m", ""), pod("lsr", "LSR", "2", "8-9")} {
+					for _, p := range []*corev1.Pod{
+						pod("pinned", "", "2", ""), pod("ls", "LS", "1500m", ""),
+						pod("lsr", "LSR", "2", "8-9"),
+					} {
 						w.create(p)
 						if _, err := w.start(a, p); err != nil {
 							t.Errorf("%s is held back: %v", p.Name, err)
 						}
 					}
-					w.state(`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"uid-pinned":{"main":"5-6"}},"checksum":1}`)
+					w.state(
+						`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"uid-pinned":{"main":"5-6"}},` +
+							`"checksum":1}`)
 					later(10 * time.Minute)
 				})
 				if len(tree.paths) > 0 {
@@ -301,7 +331,7 @@ func TestPodsAreForgottenWhileTheAgentDoesNotWrite(t *testing.T) {
 			if !knows() {
 				t.Error("a pod that lives is forgotten")
 			}
-			if err := w.tree.Kill(c.Group); err != nil {
+			if err := w.tree.Kill(c.Cgroup); err != nil {
 				t.Fatal(err)
 			}
 			if knows() {

@@ -25,11 +25,11 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// refresh reads the machine and the kubelet's state, decides the mode and gives the engine the facts that follow. Errors
-// are told as conditions and logged; what was known before stays.
+// refresh reads the machine and the kubelet's state, decides the mode and gives the engine the facts that follow.
+// Errors are reported as conditions and logged; the last known state is kept.
 func (a *Agent) refresh(ctx context.Context) {
 	log := klog.FromContext(ctx)
-	a.noticeKubelet()
+	a.detectKubeletRestart()
 	if err := a.readMachine(ctx); err != nil {
 		log.Error(err, "Cannot use the machine's files, the last good topology counts", "node", a.o.Node)
 	}
@@ -44,13 +44,13 @@ func (a *Agent) refresh(ctx context.Context) {
 		log.Error(err, "Cannot use what the kubelet's managers recorded, the last good record counts", "node", a.o.Node)
 	}
 	if err := a.decideMode(ctx); err != nil {
-		log.Error(err, "Cannot tell the topology mode", "node", a.o.Node)
+		log.Error(err, "Cannot report the topology mode", "node", a.o.Node)
 	}
-	if err := a.tellOverlap(ctx); err != nil {
-		log.Error(err, "Cannot tell whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
+	if err := a.reportOverlap(ctx); err != nil {
+		log.Error(err, "Cannot report whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
 	}
-	if err := a.tellDegraded(ctx); err != nil {
-		log.Error(err, "Cannot tell whether containers may start without the agent", "node", a.o.Node)
+	if err := a.reportDegraded(ctx); err != nil {
+		log.Error(err, "Cannot report whether containers may start without the agent", "node", a.o.Node)
 	}
 	pods := a.podList()
 	facts, problems := probe.Facts(a.input(pods))
@@ -70,7 +70,8 @@ func (a *Agent) refresh(ctx context.Context) {
 	a.publish()
 }
 
-// nodePins are pins with the UIDs by which the engine knows pods: those of the node, where the published ones are the API's.
+// nodePins are pins with the UIDs by which the engine knows pods: those of the node, where the published ones are the
+// API's.
 func nodePins(pins []ledger.Pin, pods []*corev1.Pod) []ledger.Pin {
 	static := map[string]string{}
 	for _, pod := range pods {
@@ -87,14 +88,15 @@ func nodePins(pins []ledger.Pin, pods []*corev1.Pod) []ledger.Pin {
 	return pins
 }
 
-// tellOverlap keeps the condition StaticActive.
-func (a *Agent) tellOverlap(ctx context.Context) error {
+// reportOverlap keeps the condition StaticActive.
+func (a *Agent) reportOverlap(ctx context.Context) error {
 	overlap := ""
 	if a.Mode() == probe.Own && a.isStatic() {
 		overlap = a.overlap()
 	}
 	if overlap == "" {
-		return a.conditions.set(ctx, StaticActive, false, "NoOverlap", "no CPU that the kubelet assigned is exclusive to another pod")
+		return a.conditions.set(ctx, StaticActive, false, "NoOverlap",
+			"no CPU that the kubelet assigned is exclusive to another pod")
 	}
 	return a.conditions.set(ctx, StaticActive, true, "AssignmentsOverlap", overlap)
 }
@@ -117,8 +119,11 @@ func (a *Agent) overlap() string {
 		for _, uid := range slices.Sorted(maps.Keys(assigned)) {
 			theirs, _, err := machine.ParseList(cpuset.FormatIDs(assigned[uid]))
 			if taken := own.Intersect(theirs); uid != e.UID && err == nil && !taken.IsEmpty() {
-				return fmt.Sprintf("the kubelet's static policy has assigned CPUs %s, which are exclusive to pod %s/%s, to the pod with UID %s: "+
-					"the agent keeps that pod off them; set the kubelet's policy to none once the take-over has ended",
+				return fmt.Sprintf(
+					"the kubelet's static policy has assigned CPUs %s, which are exclusive to pod %s/%s, to the pod "+
+						"with UID %s: "+
+						"the agent keeps that pod off them; set the kubelet's policy to none once the take-over has "+
+						"ended",
 					machine.FormatList(taken), e.Namespace, e.Name, uid)
 			}
 		}
@@ -165,7 +170,11 @@ func (a *Agent) decideMode(ctx context.Context) error {
 		err = errors.Join(err, a.keepPins())
 	}
 	if began {
-		a.emitNode(report.Event{Reason: "TakeoverPhase", Note: "phase 2: the CPUs of new pods are Tenon's, those that the kubelet pinned stay as they are until their pods end"})
+		a.emitNode(report.Event{
+			Reason: "TakeoverPhase",
+			Note: "phase 2: Tenon allocates the CPUs of new pods; pods that the kubelet pinned keep their CPUs until " +
+				"they end",
+		})
 	}
 	if conflict != "" {
 		return errors.Join(err, a.conditions.set(ctx, ModeConflict, true, "WishCannotBeMet", conflict))
@@ -217,7 +226,7 @@ func (a *Agent) publish() {
 	}
 }
 
-// whole is input with what the pods hold; false while the Node is not known, without which nobody owns an object.
+// whole is input with what the pods hold; false while the Node is not known, without which an object has no owner.
 func (a *Agent) whole() (probe.Input, bool) {
 	pods := a.podList()
 	in := a.input(pods)

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// resources are the last good view of what the kubelet gave to whom, as PodResources tell it.
+// resources are the last good view of what the kubelet allocated to each pod, from the PodResources API.
 type resources struct {
 	// cpus are those that a static kubelet may give; nil while it has not said.
 	cpus []int
@@ -31,13 +31,13 @@ type resources struct {
 	pace pace
 	// busy counts the refusals in a row of a kubelet that is asked too often.
 	busy int
-	// answers counts the good ones. disputed is what the kubelet's files said otherwise at the last comparison, first after
-	// the answer of number disputedAt.
+	// answers counts the good ones. disputed is what the kubelet's files said otherwise at the last comparison, first
+	// after the answer of number disputedAt.
 	answers, disputedAt int
 	disputed            string
 }
 
-// podResources is what the kubelet told of one pod. Invariant: it is not of another pod of that name.
+// podResources is what the kubelet reported of one pod. Invariant: it is not of another pod of that name.
 type podResources struct {
 	containers map[string]kubeletapi.Container
 	// named: the last answer named the pod; else an earlier one did.
@@ -81,11 +81,12 @@ func (a *Agent) readResources(ctx context.Context) error {
 		r.pace.failed(a.o.Clock.Now())
 	}
 	a.mu.Unlock()
-	tell := a.degraded.of("resources")
+	set := a.degraded.of("resources")
 	if err != nil {
-		return errors.Join(err, tell(ctx, SourceDegraded, true, "PodResourcesUnavailable", err.Error()+": the last good answer and the kubelet's files count"))
+		return errors.Join(err, set(ctx, SourceDegraded, true, "PodResourcesUnavailable",
+			err.Error()+": the last good answer and the kubelet's files count"))
 	}
-	return tell(ctx, SourceDegraded, false, "Usable", "the kubelet tells the resources of its pods")
+	return set(ctx, SourceDegraded, false, "Usable", "the kubelet reports the resources of its pods")
 }
 
 // checkResources refuses an answer about another machine.
@@ -109,7 +110,9 @@ func checkResources(r kubeletapi.Resources, m *topo.Machine) error {
 			for _, b := range c.Memory {
 				for _, id := range b.NUMAIDs {
 					if _, ok := m.NUMAByID(id); !ok {
-						return fmt.Errorf("PodResources: container %s of pod %s/%s has memory of NUMA node %d, which the machine does not have", name, p.Namespace, p.Name, id)
+						return fmt.Errorf(
+							"PodResources: container %s of pod %s/%s has memory of NUMA node %d, which the machine "+
+								"does not have", name, p.Namespace, p.Name, id)
 					}
 				}
 			}
@@ -118,16 +121,16 @@ func checkResources(r kubeletapi.Resources, m *topo.Machine) error {
 	return nil
 }
 
-// take makes an answer to a question of a moment the view. A pod that the answer does not name, because it is not of that
-// moment or because the kubelet has just been restarted, keeps what the view had of it until it ends.
+// take makes an answer to a question of a moment the view. A pod that the answer does not name, because it is not of
+// that moment or because the kubelet has just been restarted, keeps what the view had of it until it ends.
 func (r *resources) take(answer kubeletapi.Resources, pods []*corev1.Pod, at time.Time, node *corev1.Node) {
 	r.answers++
-	if len(answer.CPUs) > 0 { // before its managers have started a static kubelet tells none
+	if len(answer.CPUs) > 0 { // before its managers have started a static kubelet reports none
 		r.cpus = answer.CPUs
 	}
 	r.devices = withLost(answer.Devices, r.devices, node)
 	named := map[string]map[string]kubeletapi.Container{}
-	twice := map[string]bool{} // a pod and one that was deleted by force: nobody can tell which is which
+	twice := map[string]bool{} // a pod and one that was deleted by force: the names are equal
 	for _, p := range answer.Pods {
 		key := p.Namespace + "/" + p.Name
 		_, again := named[key]
@@ -151,14 +154,14 @@ func (r *resources) take(answer kubeletapi.Resources, pods []*corev1.Pod, at tim
 	r.pods = next
 }
 
-// startedBefore reports whether the kubelet had begun with a pod before a moment for sure: an answer of that moment cannot
-// be about an earlier pod of the same name. The API tells whole seconds.
+// startedBefore reports whether the kubelet had begun with a pod before a moment for sure: an answer of that moment
+// cannot be about an earlier pod of the same name. The API has whole seconds.
 func startedBefore(pod *corev1.Pod, at time.Time) bool {
 	return pod.Status.StartTime != nil && !pod.Status.StartTime.Add(time.Second).After(at)
 }
 
-// withLost adds, as unhealthy, the devices that were told before, as long as the Node's capacity counts them: the kubelet
-// tells healthy ones alone.
+// withLost adds, as unhealthy, the devices that were reported before, as long as the Node's capacity counts them: the
+// kubelet reports only healthy ones.
 func withLost(now, before []host.Device, node *corev1.Node) []host.Device {
 	type unit struct{ resource, id string }
 	have := map[unit]bool{}
@@ -187,12 +190,13 @@ func withLost(now, before []host.Device, node *corev1.Node) []host.Device {
 }
 
 // overlay puts the view over what the kubelet's files say, and returns what they disagree about, "" for nothing. For a
-// container that both name the view counts, but where it says that a container has none of something the files count: what
-// only one of them knows of is taken as given. Init containers and pods that just started are in the files alone. Of a pod
-// that the last answer did not name the view counts only where there is no file.
+// container that both name the view counts, but where it says that a container has none of something the files count:
+// what only one of them contains is taken as allocated. Init containers and pods that just started are only in the
+// files. For a pod that the last answer did not name the view counts only without a file.
 func (r *resources) overlay(s probe.KubeletState, k host.Kubelet) (probe.KubeletState, string) {
 	var disputes []string
-	static, memoryStatic := k.CPUPolicy == annotation.KubeletPolicyStatic, k.MemoryPolicy == annotation.KubeletMemoryStatic
+	static, memoryStatic := k.CPUPolicy == annotation.KubeletPolicyStatic,
+		k.MemoryPolicy == annotation.KubeletMemoryStatic
 	noCPUFile, noMemoryFile, noDeviceFile := s.CPU.Policy == "", s.Memory.Policy == "", s.Devices.Registered == nil
 	s.CPU.Containers, s.CPU.Pods = maps.Clone(s.CPU.Containers), maps.Clone(s.CPU.Pods)
 	s.Memory.Pods, s.Devices.Pods = maps.Clone(s.Memory.Pods), maps.Clone(s.Devices.Pods)
@@ -200,18 +204,18 @@ func (r *resources) overlay(s probe.KubeletState, k host.Kubelet) (probe.Kubelet
 		pod := r.pods[uid]
 		for _, name := range slices.Sorted(maps.Keys(pod.containers)) {
 			c := pod.containers[name]
-			var told []string
+			var found []string
 			if static && (pod.named || noCPUFile) {
-				told = append(told, overlayCPUs(&s.CPU, uid, name, c.CPUs)...)
+				found = append(found, overlayCPUs(&s.CPU, uid, name, c.CPUs)...)
 			}
 			if memoryStatic && (pod.named || noMemoryFile) {
-				told = append(told, overlayMemory(&s.Memory, uid, name, c.Memory)...)
+				found = append(found, overlayMemory(&s.Memory, uid, name, c.Memory)...)
 			}
 			if pod.named || noDeviceFile {
-				told = append(told, overlayDevices(&s.Devices, uid, name, c.Devices)...)
+				found = append(found, overlayDevices(&s.Devices, uid, name, c.Devices)...)
 			}
 			if pod.named {
-				disputes = append(disputes, told...)
+				disputes = append(disputes, found...)
 			}
 		}
 	}
@@ -223,7 +227,8 @@ func overlayCPUs(s *host.CPUState, uid, name string, cpus []int) []string {
 	if _, whole := old[host.WholePod]; whole || slices.Equal(old[name], cpus) {
 		return nil
 	}
-	dispute := []string{fmt.Sprintf("container %s of the pod with UID %s has CPUs %s by PodResources, and %s by cpu_manager_state",
+	dispute := []string{fmt.Sprintf(
+		"container %s of the pod with UID %s has CPUs %s by PodResources, and %s by cpu_manager_state",
 		name, uid, orNone(cpuset.FormatIDs(cpus), "none"), orNone(cpuset.FormatIDs(old[name]), "none"))}
 	if len(cpus) == 0 {
 		return dispute
@@ -251,7 +256,9 @@ func overlayMemory(s *host.MemoryState, uid, name string, blocks []host.MemoryBl
 	if _, whole := old[host.WholePod]; whole || equalBlocks(old[name], blocks) {
 		return nil
 	}
-	dispute := []string{fmt.Sprintf("container %s of the pod with UID %s has memory %v by PodResources, and %v by memory_manager_state", name, uid, blocks, old[name])}
+	dispute := []string{fmt.Sprintf(
+		"container %s of the pod with UID %s has memory %v by PodResources, and %v by memory_manager_state", name, uid,
+		blocks, old[name])}
 	if len(blocks) == 0 {
 		return dispute
 	}
@@ -292,14 +299,15 @@ func overlayDevices(s *host.DeviceState, uid, name string, devices []host.Device
 	}
 	var disputes []string
 	for _, kind := range slices.Sorted(maps.Keys(byResource)) {
-		if told := deviceIDs(byResource[kind]); !slices.Equal(told, deviceIDs(old[kind])) {
-			disputes = append(disputes, fmt.Sprintf("container %s of the pod with UID %s has %s %v by PodResources, and %v by the device checkpoint",
-				name, uid, kind, told, deviceIDs(old[kind])))
+		if ids := deviceIDs(byResource[kind]); !slices.Equal(ids, deviceIDs(old[kind])) {
+			disputes = append(disputes, fmt.Sprintf(
+				"container %s of the pod with UID %s has %s %v by PodResources, and %v by the device checkpoint",
+				name, uid, kind, ids, deviceIDs(old[kind])))
 		}
 		next[kind] = byResource[kind]
 	}
 	if len(byResource) == 0 {
-		return nil // what the file has stays
+		return nil // what the file has is kept
 	}
 	containers := maps.Clone(s.Pods[uid])
 	if containers == nil {
@@ -322,8 +330,8 @@ func deviceIDs(devices []host.Device) []string {
 	return ids
 }
 
-// dispute returns what the files have disagreed about with two answers in a row: one of them may just have been a moment
-// ahead of the other.
+// dispute returns what the files have disagreed about with two answers in a row: one of them may just have been a
+// moment ahead of the other.
 func (r *resources) dispute(now string) string {
 	if now != r.disputed {
 		r.disputed, r.disputedAt = now, r.answers
@@ -334,7 +342,7 @@ func (r *resources) dispute(now string) string {
 	return now
 }
 
-// inventory returns the devices of the node's plugins; nil where nobody has told them.
+// inventory returns the devices of the node's plugins; nil while they are unknown.
 func (a *Agent) inventory() []host.Device {
 	if a.o.Devices != nil {
 		return a.o.Devices()
@@ -344,7 +352,7 @@ func (a *Agent) inventory() []host.Device {
 	return a.resources.devices
 }
 
-// hintKubelet tells that the kubelet may run anew, or has recorded something.
+// hintKubelet makes the agent ask the kubelet soon: it may have restarted, or has recorded something.
 func (a *Agent) hintKubelet(restarted bool) {
 	a.mu.Lock()
 	a.resources.pace.hint()
@@ -355,7 +363,7 @@ func (a *Agent) hintKubelet(restarted bool) {
 	a.touch()
 }
 
-// wantResources tells that pods have changed.
+// wantResources makes the agent ask for resources soon: pods have changed.
 func (a *Agent) wantResources() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

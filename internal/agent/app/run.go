@@ -67,13 +67,15 @@ func newRunCommand() *cobra.Command {
 	ask.add(c.Flags())
 	containers.add(c.Flags())
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
-	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271", "loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")
-	c.Flags().BoolVar(&allowLSR, "allow-unallocated-lsr", false, "let LSR pods that another scheduler bound run on the CPU shared pool")
+	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271",
+		"loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")
+	c.Flags().BoolVar(&allowLSR, "allow-unallocated-lsr", false,
+		"let LSR pods that another scheduler bound run on the CPU shared pool")
 	c.Flags().DurationVar(&resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
 	return c
 }
 
-// options turns flags into an Agent's options.
+// options returns an Agent's options from the flags.
 func (f *common) options(kubeconfig string) (Options, error) {
 	o := Options{Root: f.hostRoot(), Arch: f.arch(), Version: version(), PublishNumatopology: f.volcano}
 	var err error
@@ -92,7 +94,8 @@ func (f *common) options(kubeconfig string) (Options, error) {
 	}
 	// Protobuf is half the size of JSON and leaves less garbage; custom resources are JSON all the same.
 	typed := rest.CopyConfig(config)
-	typed.AcceptContentTypes, typed.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
+	typed.AcceptContentTypes, typed.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON,
+		runtime.ContentTypeProtobuf
 	if o.Client, err = kubernetes.NewForConfig(typed); err != nil {
 		return o, err
 	}
@@ -130,13 +133,14 @@ func serveAgent(ctx context.Context, o Options, address string) error {
 		return err
 	}
 	defer stop()
-	klog.FromContext(ctx).Info("Agent starts", "node", o.Node, "root", o.Root.Path(), "mode", a.Mode(), "version", o.Version)
+	klog.FromContext(ctx).Info("Agent starts", "node", o.Node, "root", o.Root.Path(), "mode", a.Mode(), "version",
+		o.Version)
 	collectOften()
-	var shrunk sync.WaitGroup
-	defer shrunk.Wait()
+	var released sync.WaitGroup
+	defer released.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	shrunk.Go(func() { shrinkOnce(ctx, clock.RealClock{}, a.Ready) })
+	released.Go(func() { releaseStart(ctx, clock.RealClock{}, a.Ready) })
 	return a.Run(ctx)
 }
 
@@ -188,5 +192,7 @@ func mustBeLoopback(address string) error {
 	if ip := net.ParseIP(name); name == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("--health-address %q: want a loopback address, such as 127.0.0.1:10271: it serves without authentication", address)
+	return fmt.Errorf(
+		"--health-address %q: want a loopback address, such as 127.0.0.1:10271: it serves without authentication",
+		address)
 }

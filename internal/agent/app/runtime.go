@@ -27,10 +27,15 @@ type runtimeFlags struct {
 }
 
 func (f *runtimeFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&f.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "NRI socket of the container runtime; empty to not connect")
-	fs.StringVar(&f.hookSocket, "hook-socket", "/run/tenon/hooks.sock", "socket on which tenon-runtime-proxy asks; empty to not listen")
-	fs.StringVar(&f.cgroupRoot, "cgroup-root", "", "cgroup below which the kubelet keeps its pods, like its own cgroupRoot (default: what the kubelet says, else /)")
-	fs.BoolVar(&f.allowDegraded, "allow-degraded-enforcement", false, "let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
+	fs.StringVar(&f.nriSocket, "nri-socket", "/var/run/nri/nri.sock",
+		"NRI socket of the container runtime; empty to not connect")
+	fs.StringVar(&f.hookSocket, "hook-socket", "/run/tenon/hooks.sock",
+		"socket on which tenon-runtime-proxy asks; empty to not listen")
+	fs.StringVar(&f.cgroupRoot, "cgroup-root", "",
+		"cgroup below which the kubelet keeps its pods, like its own cgroupRoot (default: what the kubelet says, "+
+			"else /)")
+	fs.BoolVar(&f.allowDegraded, "allow-degraded-enforcement", false,
+		"let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
 }
 
 // wire puts the flags into options, and refuses what cannot be meant.
@@ -49,40 +54,44 @@ func (f *runtimeFlags) wire(o *Options) error {
 		*s.to = at
 	}
 	if o.NRISocket != "" && o.NRISocket == o.HookSocket {
-		return errors.New("--nri-socket and --hook-socket are one file: the one is the runtime's, the other the agent's own")
+		return errors.New(
+			"--nri-socket and --hook-socket are one file: the one is the runtime's, the other the agent's own")
 	}
 	if f.cgroupRoot != "" && (!path.IsAbs(f.cgroupRoot) || path.Clean(f.cgroupRoot) != f.cgroupRoot) {
-		return fmt.Errorf("--cgroup-root %q: want an absolute path such as / or /pods, as the kubelet's cgroupRoot", f.cgroupRoot)
+		return fmt.Errorf("--cgroup-root %q: want an absolute path such as / or /pods, as the kubelet's cgroupRoot",
+			f.cgroupRoot)
 	}
 	o.CgroupRoot, o.AllowDegraded = f.cgroupRoot, f.allowDegraded
 	return nil
 }
 
-// noTransport is the reason for which containers start without the agent because nobody asks it.
+// noTransport is the reason while containers start without the agent: no runtime or proxy asks it.
 const noTransport = "NoTransport"
 
 // transports is how containers come by the agent before they start.
 type transports struct {
 	mu sync.Mutex // guards the fields below
-	// runtime is the one that is connected by NRI; nil while none is. proxied: a proxy that has asked is connected to the
-	// hooks' socket; hadProxy: one was.
+	// runtime is the one that is connected by NRI; nil while none is. proxied: a proxy that has asked is connected to
+	// the hooks' socket; hadProxy: one was.
 	runtime           *nri.Runtime
 	proxied, hadProxy bool
+	attached          bool // a runtime of this process asks
 	// unfenced: the runtime was seen not to check the annotation that names required plugins.
 	unfenced bool
 	lost     error // why NRI is not connected; nil while it is, and before the first attempt
 }
 
-// degradation says why it cannot be promised that no container starts without the agent: a reason and a sentence; "" for
-// both when it can.
+// degradation says why it cannot be promised that no container starts without the agent: a reason and a sentence; ""
+// for both when it can.
 func (t *transports) degradation() (reason, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.proxied:
+	case t.proxied || t.attached:
 		return "", ""
 	case t.runtime == nil && t.lost != nil:
-		return noTransport, "neither NRI nor a runtime proxy is connected, cpusets follow after the start: " + t.lost.Error()
+		return noTransport, "neither NRI nor a runtime proxy is connected, cpusets follow after the start: " +
+			t.lost.Error()
 	case t.runtime == nil:
 		return noTransport, "neither NRI nor a runtime proxy is connected, cpusets follow after the start"
 	}
@@ -90,10 +99,20 @@ func (t *transports) degradation() (reason, text string) {
 		return "OldRuntime", old
 	}
 	if t.unfenced {
-		return "FenceDisabled", "the runtime does not check the annotation " + annotation.RequiredPlugins + ": while the agent is not connected, " +
+		return "FenceDisabled", "the runtime does not check the annotation " + annotation.RequiredPlugins +
+			": while the agent is not connected, " +
 			"containers start without it; set default_validator.enable in the runtime's NRI configuration"
 	}
 	return "", ""
+}
+
+// Attach connects a container runtime of this process: it asks the service that it gets once that is ready, as NRI and
+// the runtime proxy do. It may be called from the time of New on.
+func (a *Agent) Attach() *hook.Service {
+	a.transports.mu.Lock()
+	defer a.transports.mu.Unlock()
+	a.transports.attached = true
+	return a.service
 }
 
 // serveNRI keeps the agent connected to the container runtime until ctx ends.
@@ -124,26 +143,32 @@ func (a *Agent) serveNRI(ctx context.Context) error {
 // hookRetry is the time between two attempts to listen for a runtime proxy.
 const hookRetry = 5 * time.Second
 
-// serveHooks answers a runtime proxy until ctx ends. A socket that cannot be had is told and tried again: an agent
+// serveHooks answers a runtime proxy until ctx ends. A socket that cannot be used is reported and retried: an agent
 // without a proxy does not need it.
 func (a *Agent) serveHooks(ctx context.Context) error {
 	if a.o.HookSocket == "" {
 		return nil
 	}
-	server, err := hookserver.New(hookserver.Options{Socket: a.o.HookSocket, Handler: a.service, Asked: a.asked, Left: a.proxyLeft})
+	server, err := hookserver.New(hookserver.Options{
+		Socket: a.o.HookSocket, Handler: a.service, Asked: a.asked,
+		Left: a.proxyLeft,
+	})
 	if err != nil {
 		return err
 	}
-	told := ""
+	reported := ""
 	for ctx.Err() == nil {
 		err := server.Run(ctx)
 		if err == nil {
 			return nil
 		}
 		a.o.Shared.Metrics.failures.WithLabelValues(hookSocketUnusable).Inc()
-		if text := err.Error(); text != told {
-			told = text
-			a.emitNode(report.Event{Warning: true, Reason: hookSocketUnusable, Note: "a runtime proxy cannot ask: " + text})
+		if text := err.Error(); text != reported {
+			reported = text
+			a.emitNode(report.Event{
+				Warning: true, Reason: hookSocketUnusable,
+				Note: "a runtime proxy cannot ask: " + text,
+			})
 		}
 		select {
 		case <-a.o.Clock.After(hookRetry):
@@ -167,7 +192,7 @@ func (a *Agent) asked(call string) (answered func()) {
 func (t *transports) tried() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.hadProxy || t.runtime != nil || t.lost != nil
+	return t.attached || t.hadProxy || t.runtime != nil || t.lost != nil
 }
 
 // proxy notes that a proxy asks, and reports whether that is news.
@@ -220,7 +245,7 @@ func (t *transports) disconnect(err error) (news bool) {
 	return news
 }
 
-// lost tells, once per cause, that the runtime is not connected.
+// lost reports, once per cause, that the runtime is not connected.
 func (a *Agent) lost(ctx context.Context, err error) {
 	m := a.o.Shared.Metrics
 	m.connected.WithLabelValues(pathNRI).Set(0)
@@ -228,7 +253,8 @@ func (a *Agent) lost(ctx context.Context, err error) {
 	if !a.transports.disconnect(err) {
 		return
 	}
-	klog.FromContext(ctx).Info("No NRI connection to the container runtime, will try again", "socket", a.o.NRISocket, "err", err)
+	klog.FromContext(ctx).Info("No NRI connection to the container runtime, will try again", "socket", a.o.NRISocket,
+		"err", err)
 	a.emitNode(report.Event{
 		Warning: true, Reason: nriDisconnected,
 		Note: fmt.Sprintf("the container runtime is not connected by NRI at %s: %v", a.o.NRISocket, err),
@@ -244,7 +270,7 @@ const (
 	runtimeCallSlow    = "RuntimeCallSlow"
 )
 
-// handled returns what hears how long the calls of a path took.
+// handled returns a function that takes the durations of the calls of a path.
 func (a *Agent) handled(path string) func(call string, d time.Duration) {
 	return func(call string, d time.Duration) {
 		m := a.o.Shared.Metrics
@@ -257,7 +283,8 @@ func (a *Agent) handled(path string) func(call string, d time.Duration) {
 		}
 		m.failures.WithLabelValues(runtimeCallSlow).Inc()
 		a.emitNode(report.Event{Warning: true, Reason: runtimeCallSlow, Note: fmt.Sprintf(
-			"%s of the container runtime took %v: containers of pods that use Tenon are refused after %v, others go on without an answer",
+			"%s of the container runtime took %v: containers of pods that use Tenon are refused after %v, others go "+
+				"on without an answer",
 			call, d.Round(time.Millisecond), nri.GuardTime)})
 	}
 }
@@ -270,10 +297,10 @@ func (a *Agent) whyDegraded() string {
 	return ""
 }
 
-// tellDegraded keeps the condition EnforcementDegraded. An agent that writes no cpusets promises nothing; one that has not
-// tried to connect yet says nothing, so that a restart is no news, and neither does one that is asked in its own process.
-func (a *Agent) tellDegraded(ctx context.Context) error {
-	if a.o.NRISocket == "" && a.o.HookSocket == "" || a.o.NRISocket != "" && !a.transports.tried() {
+// reportDegraded sets the condition EnforcementDegraded. It is False for an agent that writes no cpusets; an agent that
+// has not tried to connect yet does not change it, so that a restart is not reported.
+func (a *Agent) reportDegraded(ctx context.Context) error {
+	if a.o.NRISocket != "" && !a.transports.tried() {
 		return nil
 	}
 	reason, text := "", ""
@@ -283,10 +310,13 @@ func (a *Agent) tellDegraded(ctx context.Context) error {
 	if reason == "" {
 		return a.conditions.set(ctx, EnforcementDegraded, false, "Enforced", "no container starts without the agent")
 	}
+	if a.o.AllowDegraded {
+		reason = annotation.DegradedAllowed
+	}
 	return a.conditions.set(ctx, EnforcementDegraded, true, reason, text)
 }
 
-// trouble tells of a container that was held back, or should have been.
+// trouble reports a container that was held back, or should have been.
 func (a *Agent) trouble(t hook.Trouble) {
 	code := t.Err.Cause.Error()
 	a.o.Shared.Metrics.failures.WithLabelValues(code).Inc()

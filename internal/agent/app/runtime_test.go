@@ -16,8 +16,8 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/app"
-	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
 func TestFlagsAboutTheRuntimeThatCannotBeMeant(t *testing.T) {
@@ -26,20 +26,25 @@ func TestFlagsAboutTheRuntimeThatCannotBeMeant(t *testing.T) {
 	tests := map[string]struct{ flags, want []string }{
 		"a socket by a relative path":   {[]string{"--nri-socket=run/nri.sock"}, []string{"--nri-socket", "absolute"}},
 		"a socket with too long a path": {[]string{"--hook-socket=" + long}, []string{"--hook-socket", "107"}},
-		"one socket for both":           {[]string{"--nri-socket=/run/x.sock", "--hook-socket=/run/x.sock"}, []string{"--nri-socket and --hook-socket"}},
-		"a cgroup by a relative path":   {[]string{"--cgroup-root=pods"}, []string{"--cgroup-root", "absolute"}},
-		"a cgroup above the root":       {[]string{"--cgroup-root=/../pods"}, []string{"--cgroup-root", "absolute"}},
+		"one socket for both": {
+			[]string{"--nri-socket=/run/x.sock", "--hook-socket=/run/x.sock"},
+			[]string{"--nri-socket and --hook-socket"},
+		},
+		"a cgroup by a relative path": {[]string{"--cgroup-root=pods"}, []string{"--cgroup-root", "absolute"}},
+		"a cgroup above the root":     {[]string{"--cgroup-root=/../pods"}, []string{"--cgroup-root", "absolute"}},
 	}
 	dir := tree(t, "hybrid")
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(config, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
+	if err := os.WriteFile(config, []byte(
+		`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
 		"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := run(t, append([]string{"run", "--root", dir, "--kubeconfig", config, "--health-address="}, tt.flags...)...)
+			_, _, err := run(t, append([]string{"run", "--root", dir, "--kubeconfig", config, "--health-address="},
+				tt.flags...)...)
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -52,19 +57,19 @@ func TestFlagsAboutTheRuntimeThatCannotBeMeant(t *testing.T) {
 	}
 }
 
-// TestANodeWhoseRuntimeIsNotConnectedSaysSo: the rest of the agent works on, and the cause is told once.
+// TestANodeWhoseRuntimeIsNotConnectedSaysSo: the rest of the agent works, and the cause is reported once.
 func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
 		recorder := events.NewFakeRecorder(100)
-		w.options.Recorder, w.options.NRISocket = recorder, w.root.Path("nobody.sock")
+		w.unasked, w.options.Recorder, w.options.NRISocket = true, recorder, w.root.Path("missing.sock")
 		w.run(func(a *app.Agent) {
 			later(time.Minute)
 			if got := w.condition(app.EnforcementDegraded); got != "True" {
 				t.Errorf("condition = %q, want True", got)
 			}
-			if got := w.message(app.EnforcementDegraded); !strings.Contains(got, "nobody.sock") {
+			if got := w.message(app.EnforcementDegraded); !strings.Contains(got, "missing.sock") {
 				t.Errorf("message = %q, want the socket's name in it", got)
 			}
 			ls := pod("ls", "LS", "1500m", "")
@@ -74,14 +79,14 @@ func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
 			}
 		})
 		close(recorder.Events)
-		told := 0
+		sent := 0
 		for e := range recorder.Events {
 			if strings.Contains(e, "NRIDisconnected") {
-				told++
+				sent++
 			}
 		}
-		if told != 1 {
-			t.Errorf("told %d times, want once", told)
+		if sent != 1 {
+			t.Errorf("%d Events, want one", sent)
 		}
 	})
 }
@@ -104,19 +109,21 @@ func TestAStaticPodIsKnownByTheUIDOfItsNode(t *testing.T) {
 			if got := w.cpuset(c); got != "2-3" {
 				t.Errorf("cpuset = %q, want 2-3", got)
 			}
-			if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "static", metav1.DeleteOptions{}); err != nil {
+			if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "static",
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			later(time.Second)
-			_, err = a.Hooks().Create(apply.Container{PodUID: "of-the-node", Name: "main", Group: "kubepods/podof-the-node/x", PodGroup: "kubepods/podof-the-node"})
-			if err == nil {
+			c.ID, c.Cgroup = "next", c.Pod.Cgroup+"/next"
+			if _, _, err := a.Attach().Create(t.Context(), c); err == nil {
 				t.Error("a container of a deleted pod is created")
 			}
 		})
 	})
 }
 
-// TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs: the kubelet records it by the UID of its node, the API tells of a mirror.
+// TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs: the kubelet records it by the UID of its node, the API has a mirror
+// pod.
 func TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,12 +135,13 @@ func TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs(t *testing.T) {
 			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())},
 		}}}
 		w.create(mirror)
-		w.state(`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"of-the-node":{"main":"5-6"}},"checksum":1}`)
-		c := apply.Container{PodUID: "of-the-node", Name: "main", Group: "kubepods/podof-the-node/c1"}
-		if err := errors.Join(w.tree.MkdirAll(c.Group), w.tree.Write(c.Group, desired.CPUs, "5-6")); err != nil {
+		w.state(
+			`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"of-the-node":{"main":"5-6"}},"checksum":1}`)
+		c := hook.Container{Name: "main", Cgroup: "kubepods/podof-the-node/c1"}
+		if err := errors.Join(w.tree.MkdirAll(c.Cgroup), w.tree.Write(c.Cgroup, desired.CPUs, "5-6")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.tree.Spawn(c.Group); err != nil {
+		if _, err := w.tree.Spawn(c.Cgroup); err != nil {
 			t.Fatal(err)
 		}
 		later(time.Minute)
@@ -142,7 +150,8 @@ func TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs(t *testing.T) {
 			if got := w.cpuset(c); got != "5-6" {
 				t.Errorf("cpuset = %q, want the kubelet's 5-6", got)
 			}
-			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got, `"uid":"of-the-api","cpuset":"5-6","managedByKubelet":true`) {
+			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got,
+				`"uid":"of-the-api","cpuset":"5-6","managedByKubelet":true`) {
 				t.Errorf("published allocations = %s, want those of the mirror's UID", got)
 			}
 			if got, ok := a.Inspect("default", "static"); !ok || len(got.Groups) != 1 {

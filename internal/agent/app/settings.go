@@ -24,11 +24,11 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// settings are how the node's kubelet handles CPUs, memory and topology, and how that is known. What is asked for by flag
-// counts before what the kubelet says, that before what it said last, and that before what its files show.
+// settings are how the node's kubelet handles CPUs, memory and topology, and how that is known. What is asked for by
+// flag counts before what the kubelet says, that before what it said last, and that before what its files show.
 type settings struct {
-	// config is the last answer of the kubelet, of this agent or an earlier one. Its Kubelet is that of the flag where the
-	// kubelet is not asked.
+	// config is the last answer of the kubelet, of this agent or an earlier one. Its Kubelet is that of the flag where
+	// the kubelet is not asked.
 	config kubeletapi.Config
 	source settingsSource
 	// inForce is config.Kubelet with the CPUs that the static policy keeps for itself.
@@ -44,9 +44,9 @@ type settings struct {
 type settingsSource uint8
 
 const (
-	fromNobody settingsSource = iota
-	fromFiles                 // what the kubelet's state files show: the policies alone
-	fromKept                  // what the kubelet said to an earlier agent
+	fromDefault settingsSource = iota
+	fromFiles                  // what the kubelet's state files show: the policies alone
+	fromKept                   // what the kubelet said to an earlier agent
 	fromKubelet
 	fromFlag
 )
@@ -54,13 +54,14 @@ const (
 // String ends the sentence "what counts are …".
 func (s settingsSource) String() string {
 	return [...]string{
-		"the policies none", "the policies that its state files show", "the settings that it told an earlier agent",
-		"the settings that it told last", "the settings of the flag --kubelet",
+		"the policies none", "the policies that its state files show",
+		"the settings that it reported to an earlier agent", "the settings that it reported last",
+		"the settings of the flag --kubelet",
 	}[s]
 }
 
-// ErrCgroupRoot is returned by Run when the kubelet turns out to keep its pods below another group than the agent works
-// on. The agent has to start anew: it then knows.
+// ErrCgroupRoot is returned by Run when the kubelet keeps its pods below another cgroup than the agent works on. The
+// agent must restart to use the right one.
 var ErrCgroupRoot = errors.New("the kubelet keeps its pods below another cgroup")
 
 // configFile keeps the kubelet's last answer below the Root: an agent that starts while the kubelet is down goes by it.
@@ -69,7 +70,10 @@ const configFile = "var/lib/tenon-agent/kubelet.json"
 // begin returns the settings before the kubelet was asked.
 func begin(o *Options) settings {
 	if o.AskKubelet == nil {
-		return settings{source: fromFlag, config: kubeletapi.Config{Kubelet: o.Kubelet}, inForce: o.Kubelet, settled: fromFlag}
+		return settings{
+			source: fromFlag, config: kubeletapi.Config{Kubelet: o.Kubelet}, inForce: o.Kubelet,
+			settled: fromFlag,
+		}
 	}
 	s := settings{source: fromKept}
 	var known bool
@@ -79,7 +83,7 @@ func begin(o *Options) settings {
 	}
 	if !known {
 		s.config.Kubelet, known = shown(o.Root)
-		s.source = fromNobody
+		s.source = fromDefault
 		if known {
 			s.source = fromFiles
 		}
@@ -91,8 +95,8 @@ func begin(o *Options) settings {
 	return s
 }
 
-// shown returns the policies that the kubelet's files name: a static kubelet that is taken for none would lose its pods'
-// CPUs to others.
+// shown returns the policies that the kubelet's files name: a static kubelet that is taken for none would lose its
+// pods' CPUs to others.
 func shown(root host.Root) (host.Kubelet, bool) {
 	var k host.Kubelet
 	if cpu, err := host.ReadCPUState(root); err == nil && cpu.Policy == annotation.KubeletPolicyStatic {
@@ -135,8 +139,8 @@ func (a *Agent) kubelet() host.Kubelet {
 	return a.settings.inForce
 }
 
-// readSettings asks the kubelet for its settings when that is due. A failure leaves the last good ones in force and is a
-// condition.
+// readSettings asks the kubelet for its settings when that is due. A failure leaves the last good ones in force and is
+// a condition.
 func (a *Agent) readSettings(ctx context.Context) error {
 	node := a.currentNode()
 	if a.o.AskKubelet == nil || !a.o.Switches.QueryKubelet || node == nil {
@@ -164,11 +168,13 @@ func (a *Agent) readSettings(ctx context.Context) error {
 	}
 	source := s.source
 	a.mu.Unlock()
-	tell := a.degraded.of("settings")
+	set := a.degraded.of("settings")
 	if err != nil {
-		return errors.Join(err, tell(ctx, SourceDegraded, true, "KubeletSettingsUnknown", err.Error()+": what counts are "+source.String()))
+		return errors.Join(err, set(ctx, SourceDegraded, true, "KubeletSettingsUnknown",
+			err.Error()+": what counts are "+source.String()))
 	}
-	return errors.Join(keepConfig(a.o.Root, config), tell(ctx, SourceDegraded, false, "Usable", "the kubelet tells its settings"))
+	return errors.Join(keepConfig(a.o.Root, config),
+		set(ctx, SourceDegraded, false, "Usable", "the kubelet reports its settings"))
 }
 
 // runOf names what changes when another kubelet may run on the node.
@@ -200,11 +206,15 @@ func (a *Agent) settle(ctx context.Context) {
 	}
 	a.engine.KubeletKeepsMemory(keepsMemory(next))
 	if policies(old) != policies(next) {
-		log.Info("The kubelet's settings", "node", a.o.Node, "were", policies(old), "are", policies(next), "source", source.String())
+		log.Info("The kubelet's settings", "node", a.o.Node, "were", policies(old), "are", policies(next), "source",
+			source.String())
 		was, is := old, next
 		was.ReservedCPUs, is.ReservedCPUs = "", "" // known by and by
 		if (before == fromKubelet || before == fromKept) && policies(was) != policies(is) {
-			a.emitNode(report.Event{Reason: "KubeletSettingsChanged", Note: "the kubelet's settings are " + policies(next) + ", they were " + policies(old)})
+			a.emitNode(report.Event{
+				Reason: "KubeletSettingsChanged",
+				Note:   "the kubelet's settings are " + policies(next) + ", they were " + policies(old),
+			})
 		}
 	}
 	a.publish()
@@ -239,12 +249,14 @@ func orNone(value, otherwise string) string {
 	return value
 }
 
-// withReserved returns the settings with the CPUs that a static kubelet keeps for itself: all that it does not say it may
-// give, else reservedSystemCPUs, else as many as it would choose. note tells that none of them could be known.
-func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocatable []int) (k host.Kubelet, note string) {
+// withReserved returns the settings with the CPUs that a static kubelet keeps for itself: all that it does not say it
+// may give, else reservedSystemCPUs, else as many as it would choose. note says why none of them is known.
+func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocatable []int) (k host.Kubelet,
+	note string,
+) {
 	k = c.Kubelet
 	if k.CPUPolicy != annotation.KubeletPolicyStatic {
-		k.ReservedCPUs = "" // it keeps them off nobody
+		k.ReservedCPUs = "" // without the static policy no pod is kept off them
 		return k, ""
 	}
 	if len(allocatable) > 0 {
@@ -257,14 +269,8 @@ func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocata
 		return k, ""
 	}
 	model, _ := kubelet.ModelOf(version)
-	set, ok := kubelet.ReservedCPUs(m, kubelet.Config{Model: model, CPU: kubelet.CPU{
-		Static:                true,
-		FullPCPUsOnly:         k.CPUOptions["full-pcpus-only"] == "true",
-		DistributeAcrossNUMA:  k.CPUOptions["distribute-cpus-across-numa"] == "true",
-		DistributeAcrossCores: k.CPUOptions["distribute-cpus-across-cores"] == "true",
-		AlignBySocket:         k.CPUOptions["align-by-socket"] == "true",
-		AlignL3:               k.CPUOptions["prefer-align-cpus-by-uncorecache"] == "true",
-	}}, c.ReservedMilliCPU)
+	set, ok := kubelet.ReservedCPUs(m, kubelet.Config{Model: model, CPU: kubelet.StaticCPU(k.CPUOptions)},
+		c.ReservedMilliCPU)
 	if !ok {
 		return k, fmt.Sprintf("a reservation of %d milli-CPU cannot be met on this machine", c.ReservedMilliCPU)
 	}
@@ -272,7 +278,7 @@ func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocata
 	return k, ""
 }
 
-// misplaced returns ErrCgroupRoot when the kubelet's pods stand elsewhere than the agent looks.
+// misplaced returns ErrCgroupRoot when the kubelet's pods are below another cgroup than the agent's.
 func (a *Agent) misplaced() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -307,8 +313,8 @@ const (
 	leastInterval = kubeletapi.Interval
 )
 
-// hint asks for a question as soon as one may be asked. It does not shorten the pause after a failure to nothing: the next
-// question is the first of a new series.
+// hint asks for a question as soon as one may be asked. It does not shorten the pause after a failure to nothing: the
+// next question is the first of a new series.
 func (p *pace) hint() {
 	p.hinted, p.failures = true, 0
 }

@@ -64,7 +64,10 @@ func (k *talker) now(change func()) {
 }
 
 func none() kubeletapi.Config {
-	return kubeletapi.Config{Kubelet: host.Kubelet{CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none", TopologyScope: "container"}}
+	return kubeletapi.Config{Kubelet: host.Kubelet{
+		CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none",
+		TopologyScope: "container",
+	}}
 }
 
 func static() kubeletapi.Config {
@@ -92,10 +95,12 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
 			if a.Mode() != probe.Own || w.policy().Policy != "none" || w.condition(app.ModeConflict) != "True" {
-				t.Fatalf("mode %s, policy %q, conflict %q: want what a kubelet without policies gives", a.Mode(), w.policy().Policy, w.condition(app.ModeConflict))
+				t.Fatalf("mode %s, policy %q, conflict %q: want what a kubelet without policies gives", a.Mode(),
+					w.policy().Policy, w.condition(app.ModeConflict))
 			}
 			local := pod("local", "LSR", "4", "")
-			local.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"24-25,72-73","numaNodeResources":[{"node":1,"resources":{"cpu":"4","memory":"1Gi"}}]}`
+			local.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"24-25,72-73",` +
+				`"numaNodeResources":[{"node":1,"resources":{"cpu":"4","memory":"1Gi"}}]}`
 			w.create(local)
 			if _, err := w.start(a, local); err != nil {
 				t.Fatal(err)
@@ -110,10 +115,13 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 				k.config.Kubelet.MemoryPolicy, k.config.Kubelet.TopologyPolicy = "Static", "restricted"
 			})
 			later(time.Minute)
-			if got := w.policy(); a.Mode() != probe.Follow || got.Policy != "static" || got.ReservedCPUs != "0,48" || w.condition(app.ModeConflict) != "False" {
-				t.Errorf("mode %s, policy %+v, conflict %q: want Follow, and two CPUs of one core reserved", a.Mode(), got, w.condition(app.ModeConflict))
+			if got := w.policy(); a.Mode() != probe.Follow || got.Policy != "static" || got.ReservedCPUs != "0,48" ||
+				w.condition(app.ModeConflict) != "False" {
+				t.Errorf("mode %s, policy %+v, conflict %q: want Follow, and two CPUs of one core reserved", a.Mode(),
+					got, w.condition(app.ModeConflict))
 			}
-			if got := w.published(annotation.KubeletKey); !strings.Contains(got, `"topology":{"policy":"restricted"`) || !strings.Contains(got, `"memory":{"policy":"Static"`) {
+			if got := w.published(annotation.KubeletKey); !strings.Contains(got, `"topology":{"policy":"restricted"`) ||
+				!strings.Contains(got, `"memory":{"policy":"Static"`) {
 				t.Errorf("kubelet = %s, want its new policies", got)
 			}
 			if rows := memoryRows(a); rows != 0 {
@@ -148,8 +156,8 @@ func memoryRows(a *app.Agent) (n int) {
 	return n
 }
 
-// TestSettingsOfAKubeletThatDoesNotAnswer: the order is what it says, what it said last, what its files show, none; all but
-// the first is a condition.
+// TestSettingsOfAKubeletThatDoesNotAnswer: the order is what it says, what it said last, what its files show, none; all
+// but the first is a condition.
 func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,8 +166,10 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 		w.ask(k)
 		degraded := func(when, says string) {
 			t.Helper()
-			if got := w.message(app.SourceDegraded); w.condition(app.SourceDegraded) != "True" || !strings.Contains(got, "connection refused") || !strings.Contains(got, says) {
-				t.Errorf("%s: condition %q, %q; want one that says %q", when, w.condition(app.SourceDegraded), got, says)
+			if got := w.message(app.SourceDegraded); w.condition(app.SourceDegraded) != "True" ||
+				!strings.Contains(got, "connection refused") || !strings.Contains(got, says) {
+				t.Errorf("%s: condition %q, %q; want one that says %q", when, w.condition(app.SourceDegraded), got,
+					says)
 			}
 		}
 		w.run(func(*app.Agent) {
@@ -172,7 +182,9 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 		w.run(func(*app.Agent) {
 			degraded("its record is there", "the policies that its state files show")
 			if w.policy().Policy != "static" {
-				t.Errorf("policy = %q beside a record of a static kubelet, want static: its pods' CPUs would be given to others", w.policy().Policy)
+				t.Errorf(
+					"policy = %q beside a record of a static kubelet, want static: its pods' CPUs would be given to "+
+						"others", w.policy().Policy)
 			}
 			k.now(func() {
 				k.deaf, k.config = nil, static()
@@ -180,17 +192,18 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 			})
 			later(3 * time.Minute)
 			if w.condition(app.SourceDegraded) != "False" || w.policy().ReservedCPUs != "0" {
-				t.Errorf("condition %q, reserved %q once it answers", w.condition(app.SourceDegraded), w.policy().ReservedCPUs)
+				t.Errorf("condition %q, reserved %q once it answers", w.condition(app.SourceDegraded),
+					w.policy().ReservedCPUs)
 			}
 			k.now(func() { k.deaf = errDown })
 			later(time.Minute)
-			degraded("it is down", "the settings that it told last")
+			degraded("it is down", "the settings that it reported last")
 			if w.policy().ReservedCPUs != "0" {
 				t.Errorf("reserved %q, want those of the last answer", w.policy().ReservedCPUs)
 			}
 		})
 		w.run(func(*app.Agent) {
-			degraded("it is down at the start", "the settings that it told an earlier agent")
+			degraded("it is down at the start", "the settings that it reported to an earlier agent")
 			if got := w.policy(); got.Policy != "static" || got.ReservedCPUs != "0" {
 				t.Errorf("policy = %+v, want that of the last answer", got)
 			}
@@ -234,7 +247,8 @@ func TestTheKubeletIsNotAskedHotly(t *testing.T) {
 			}
 			k.now(func() { k.deaf, k.silent = errDown, errDown })
 			later(10 * time.Minute)
-			if asked, listed := count(&k.asked), count(&k.listed); asked > 15 || listed > 15 || asked < 5 || listed < 5 {
+			if asked, listed := count(&k.asked),
+				count(&k.listed); asked > 15 || listed > 15 || asked < 5 || listed < 5 {
 				t.Errorf("asked %d and %d times in ten minutes without an answer, want 5 to 15", asked, listed)
 			}
 			k.now(func() { k.deaf, k.silent = nil, nil })
@@ -291,7 +305,8 @@ func TestAKubeletThatKeepsItsPodsElsewhereEndsTheAgent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Run(t.Context()); !errors.Is(err, app.ErrCgroupRoot) || !strings.Contains(err.Error(), "/tenon, and not /") {
+		if err := a.Run(t.Context()); !errors.Is(err, app.ErrCgroupRoot) ||
+			!strings.Contains(err.Error(), "/tenon, and not /") {
 			t.Errorf("Run = %v, want ErrCgroupRoot with both groups", err)
 		}
 		w.run(func(*app.Agent) { later(time.Minute) })
@@ -305,7 +320,10 @@ func started(p *corev1.Pod) *corev1.Pod {
 	at := metav1.NewTime(time.Now().Add(-time.Hour))
 	p.Status.StartTime = &at
 	p.Status.Phase = corev1.PodRunning
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name:  "main",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}},
+	}}
 	return p
 }
 
@@ -335,7 +353,10 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		gpus := []host.Device{{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}}, {Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}}}
+		gpus := []host.Device{
+			{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
+			{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}},
+		}
 		main := kubeletapi.Container{CPUs: []int{4, 5}, Devices: gpus[:1]}
 		k := &talker{config: static(), resources: kubeletapi.Resources{Devices: gpus, Pods: []kubeletapi.Pod{
 			{Namespace: "default", Name: "a", Containers: map[string]kubeletapi.Container{"main": main}},
@@ -347,17 +368,23 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 		w.create(a)
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			const want = `{"devices":{"x/gpu":[{"numa":[0],"total":2,"free":1}]},"pods":{"uid-a":{"main":{"cpus":"4-5","devices":{"x/gpu":{"mask":[0],"count":1}}}}}}`
+			const want = `{"devices":{"x/gpu":[{"numa":[0],"total":2,"free":1}]},` +
+				`"pods":{"uid-a":{"main":{"cpus":"4-5","devices":{"x/gpu":{"mask":[0],"count":1}}}}}}`
 			if got := w.published(annotation.NUMAStateKey); got != want {
 				t.Fatalf("numa-state = %s, want %s", got, want)
 			}
 			for name, fault := range map[string]struct {
-				play func()
-				told bool
+				play     func()
+				degraded bool
 			}{
-				"a dead socket":              {func() { k.silent = errDown }, true},
-				"a busy kubelet":             {func() { k.silent = kubeletapi.ErrBusy }, true},
-				"a CPU of another machine":   {func() { k.resources.Pods = []kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: has(4000)}} }, true},
+				"a dead socket":  {func() { k.silent = errDown }, true},
+				"a busy kubelet": {func() { k.silent = kubeletapi.ErrBusy }, true},
+				"a CPU of another machine": {func() {
+					k.resources.Pods = []kubeletapi.Pod{{
+						Namespace: "default",
+						Name:      "a", Containers: has(4000),
+					}}
+				}, true},
 				"no pod, as after a restart": {func() { k.resources.Pods = nil }, false},
 			} {
 				var before kubeletapi.Resources
@@ -366,13 +393,14 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 				if got := w.published(annotation.NUMAStateKey); got != want {
 					t.Errorf("%s: numa-state = %s, want the last good one", name, got)
 				}
-				if got := w.condition(app.SourceDegraded) == "True"; got != fault.told {
-					t.Errorf("%s: told = %v, want %v: %s", name, got, fault.told, w.message(app.SourceDegraded))
+				if got := w.condition(app.SourceDegraded) == "True"; got != fault.degraded {
+					t.Errorf("%s: SourceDegraded = %v, want %v: %s", name, got, fault.degraded,
+						w.message(app.SourceDegraded))
 				}
 				k.now(func() { k.silent, k.resources = nil, before })
 				later(3 * time.Minute)
 				if w.condition(app.SourceDegraded) == "True" {
-					t.Errorf("%s: told still: %s", name, w.message(app.SourceDegraded))
+					t.Errorf("%s: still degraded: %s", name, w.message(app.SourceDegraded))
 				}
 			}
 			w.remove(a)
@@ -384,8 +412,8 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 	})
 }
 
-// TestOneRefusalOfABusyKubeletIsNotTold: the next question is answered.
-func TestOneRefusalOfABusyKubeletIsNotTold(t *testing.T) {
+// TestOneRefusalOfABusyKubeletIsNotReported: the next question is answered.
+func TestOneRefusalOfABusyKubeletIsNotReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
@@ -408,20 +436,24 @@ func TestOneRefusalOfABusyKubeletIsNotTold(t *testing.T) {
 	})
 }
 
-// TestAPodThatIsMadeAnewGetsNothingOfItsNamesake: the kubelet tells names, and the API's pod of that name may be a later
-// one.
+// TestAPodThatIsMadeAnewGetsNothingOfItsNamesake: the kubelet reports names, and the API's pod of that name may be a
+// later one.
 func TestAPodThatIsMadeAnewGetsNothingOfItsNamesake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{Namespace: "default", Name: "db-0", Containers: has(4, 5)}}}}
+		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{
+			Namespace: "default",
+			Name:      "db-0", Containers: has(4, 5),
+		}}}}
 		w.ask(k)
 		w.label(annotation.TopologyMode, "Follow")
 		first := started(pod("db-0", "", "2", ""))
 		w.create(first)
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, `"uid-db-0":{"main":{"cpus":"4-5"}}`) {
+			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got,
+				`"uid-db-0":{"main":{"cpus":"4-5"}}`) {
 				t.Fatalf("numa-state = %s", got)
 			}
 			w.remove(first)
@@ -437,36 +469,45 @@ func TestAPodThatIsMadeAnewGetsNothingOfItsNamesake(t *testing.T) {
 			w.update(second)
 			k.now(func() { k.resources.Pods[0].Containers = has(6, 7) })
 			later(time.Minute)
-			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, `"uid-second":{"main":{"cpus":"6-7"}}`) {
+			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got,
+				`"uid-second":{"main":{"cpus":"6-7"}}`) {
 				t.Errorf("numa-state = %s, want what the second pod has", got)
 			}
 			// The first was deleted by force: the kubelet still ends it.
 			k.now(func() {
-				k.resources.Pods = append(k.resources.Pods, kubeletapi.Pod{Namespace: "default", Name: "db-0", Containers: has(4, 5)})
+				k.resources.Pods = append(k.resources.Pods,
+					kubeletapi.Pod{Namespace: "default", Name: "db-0", Containers: has(4, 5)})
 			})
 			later(time.Minute)
-			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, `"uid-second":{"main":{"cpus":"6-7"}}`) {
-				t.Errorf("numa-state = %s, want what the second pod had: two pods of its name are told", got)
+			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got,
+				`"uid-second":{"main":{"cpus":"6-7"}}`) {
+				t.Errorf("numa-state = %s, want what the second pod had: two pods of its name are reported", got)
 			}
 		})
 	})
 }
 
-// TestTheKubeletsFilesFillInWhatItDoesNotTell: init containers, pods that just started; where both tell of a container and
-// disagree, the answer counts and a condition tells.
-func TestTheKubeletsFilesFillInWhatItDoesNotTell(t *testing.T) {
+// TestTheKubeletsFilesFillInWhatItDoesNotReport: init containers, pods that just started. Where both contain a
+// container and disagree, the answer counts and a condition reports it.
+func TestTheKubeletsFilesFillInWhatItDoesNotReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: has(4, 5)}}}}
+		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{
+			Namespace: "default",
+			Name:      "a", Containers: has(4, 5),
+		}}}}
 		w.ask(k)
 		w.label(annotation.TopologyMode, "Follow")
-		w.state(`{"policyName":"static","defaultCpuSet":"0-3,10-63","entries":{"uid-a":{"init":"6-7","main":"4-5"},"uid-b":{"main":"8-9"}},"checksum":0}`)
+		w.state(
+			`{"policyName":"static","defaultCpuSet":"0-3,10-63","entries":{"uid-a":{"init":"6-7","main":"4-5"},` +
+				`"uid-b":{"main":"8-9"}},"checksum":0}`)
 		w.create(started(pod("a", "", "2", "")))
 		w.create(pod("b", "", "2", ""))
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			const want = `{"pods":{"uid-a":{"init":{"cpus":"6-7"},"main":{"cpus":"4-5"}},"uid-b":{"main":{"cpus":"8-9"}}}}`
+			const want = `{"pods":{"uid-a":{"init":{"cpus":"6-7"},"main":{"cpus":"4-5"}},` +
+				`"uid-b":{"main":{"cpus":"8-9"}}}}`
 			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(app.StateContradictory) != "" {
 				t.Errorf("numa-state = %s (contradictory %q), want %s", got, w.message(app.StateContradictory), want)
 			}
@@ -475,34 +516,46 @@ func TestTheKubeletsFilesFillInWhatItDoesNotTell(t *testing.T) {
 			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, `"main":{"cpus":"10-11"}`) {
 				t.Errorf("numa-state = %s, want what the kubelet answers", got)
 			}
-			if got := w.message(app.StateContradictory); w.condition(app.StateContradictory) != "True" || !strings.Contains(got, "container main of the pod with UID uid-a has CPUs 10-11 by PodResources, and 4-5 by cpu_manager_state") {
+			if got := w.message(app.StateContradictory); w.condition(app.StateContradictory) != "True" ||
+				!strings.Contains(got,
+					"container main of the pod with UID uid-a has CPUs 10-11 by PodResources, and 4-5 by "+
+						"cpu_manager_state") {
 				t.Errorf("condition %q, %q: want one that names both", w.condition(app.StateContradictory), got)
 			}
 			k.now(func() { k.resources.Pods[0].Containers = has() })
 			later(time.Minute)
-			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(app.StateContradictory) != "True" {
-				t.Errorf("numa-state = %s, condition %q: what only one of them knows of is given", got, w.condition(app.StateContradictory))
+			if got := w.published(annotation.NUMAStateKey); got != want ||
+				w.condition(app.StateContradictory) != "True" {
+				t.Errorf("numa-state = %s, condition %q: what only one of them knows of is given", got,
+					w.condition(app.StateContradictory))
 			}
 			k.now(func() { k.resources.Pods[0].Containers = has(4, 5) })
 			later(time.Minute)
 			if w.condition(app.StateContradictory) != "False" {
 				t.Errorf("condition = %q once they agree", w.condition(app.StateContradictory))
 			}
-			w.state(`{"policyName":"static","defaultCpuSet":"0-3,10-63","entries":{"uid-b":{"main":"8-9"}},"podEntries":{"uid-a":{"cpuSet":"4-7"}},"checksum":1}`)
+			w.state(
+				`{"policyName":"static","defaultCpuSet":"0-3,10-63","entries":{"uid-b":{"main":"8-9"}},` +
+					`"podEntries":{"uid-a":{"cpuSet":"4-7"}},"checksum":1}`)
 			later(time.Minute)
-			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got, `"uid":"uid-a","cpuset":"4-7"`) || w.condition(app.StateContradictory) != "False" {
-				t.Errorf("allocations = %s, condition %q: want the whole pod's CPUs", got, w.condition(app.StateContradictory))
+			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got, `"uid":"uid-a","cpuset":"4-7"`) ||
+				w.condition(app.StateContradictory) != "False" {
+				t.Errorf("allocations = %s, condition %q: want the whole pod's CPUs", got,
+					w.condition(app.StateContradictory))
 			}
 		})
 	})
 }
 
-// TestADeviceOfAResourceThatNobodyListsIsItsPods: a plugin may be gone while its devices are still in use.
-func TestADeviceOfAResourceThatNobodyListsIsItsPods(t *testing.T) {
+// TestADeviceOfAnUnlistedResourceIsItsPods: a plugin may be gone while its devices are still in use.
+func TestADeviceOfAnUnlistedResourceIsItsPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		gone := kubeletapi.Container{Devices: []host.Device{{Resource: "y/gone", ID: "u0", NUMAIDs: []int{0}}, {Resource: "y/gone", ID: "u1"}}}
+		gone := kubeletapi.Container{Devices: []host.Device{
+			{Resource: "y/gone", ID: "u0", NUMAIDs: []int{0}},
+			{Resource: "y/gone", ID: "u1"},
+		}}
 		k := &talker{config: none(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{
 			{Namespace: "default", Name: "a", Containers: map[string]kubeletapi.Container{"main": gone}},
 		}}}
@@ -510,7 +563,8 @@ func TestADeviceOfAResourceThatNobodyListsIsItsPods(t *testing.T) {
 		w.create(started(pod("a", "", "2", "")))
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			const want = `{"pods":{"uid-a":{"main":{"devices":{"y/gone":{"mask":[0],"count":2,"split":[{"mask":[],"count":1},{"mask":[0],"count":1}]}}}}}}`
+			const want = `{"pods":{"uid-a":{"main":{"devices":{"y/gone":{"mask":[0],"count":2,"split":[{"mask":[],` +
+				`"count":1},{"mask":[0],"count":1}]}}}}}}`
 			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(app.SourceDegraded) != "" {
 				t.Errorf("numa-state = %s (%s), want %s", got, w.message(app.SourceDegraded), want)
 			}
@@ -518,12 +572,15 @@ func TestADeviceOfAResourceThatNobodyListsIsItsPods(t *testing.T) {
 	})
 }
 
-// TestDevicesThatAreLostAreUnhealthy: the kubelet tells healthy ones alone, its Node's capacity counts all.
+// TestDevicesThatAreLostAreUnhealthy: the kubelet reports only healthy ones, its Node's capacity counts all.
 func TestDevicesThatAreLostAreUnhealthy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		gpus := []host.Device{{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}}, {Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}}}
+		gpus := []host.Device{
+			{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
+			{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}},
+		}
 		k := &talker{config: none(), resources: kubeletapi.Resources{Devices: gpus}}
 		w.ask(k)
 		capacity := func(n string) {
@@ -541,20 +598,23 @@ func TestDevicesThatAreLostAreUnhealthy(t *testing.T) {
 			later(time.Minute)
 			k.now(func() { k.resources.Devices = gpus[:1] })
 			later(time.Minute)
-			if got := w.published(annotation.NUMAStateKey); got != `{"devices":{"x/gpu":[{"numa":[0],"total":2,"free":1,"unhealthy":1}]}}` {
+			if got := w.published(
+				annotation.NUMAStateKey); got != `{"devices":{"x/gpu":[{"numa":[0],"total":2,"free":1,`+
+				`"unhealthy":1}]}}` {
 				t.Errorf("numa-state = %s, want two devices, one of them unhealthy", got)
 			}
 			capacity("1")
 			later(time.Minute)
-			if got := w.published(annotation.NUMAStateKey); got != `{"devices":{"x/gpu":[{"numa":[0],"total":1,"free":1}]}}` {
+			if got := w.published(
+				annotation.NUMAStateKey); got != `{"devices":{"x/gpu":[{"numa":[0],"total":1,"free":1}]}}` {
 				t.Errorf("numa-state = %s, want the one device that is left", got)
 			}
 		})
 	})
 }
 
-// TestTheWholeTakeOver goes through the phases of a take-over: the kubelet keeps the CPUs, new pods are ours, the kubelet's
-// policy becomes none, and the last pod that it pinned ends.
+// TestTheWholeTakeOver goes through the phases of a take-over: the kubelet keeps the CPUs, new pods are ours, the
+// kubelet's policy becomes none, and the last pod that it pinned ends.
 func TestTheWholeTakeOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -564,7 +624,9 @@ func TestTheWholeTakeOver(t *testing.T) {
 		k := &talker{config: static()}
 		k.config.Kubelet.ReservedCPUs = "0"
 		w.ask(k)
-		w.state(`{"policyName":"static","defaultCpuSet":"0-3,8-63","entries":{"uid-old":{"main":"4-5"},"uid-older":{"main":"6-7"}},"checksum":1}`)
+		w.state(
+			`{"policyName":"static","defaultCpuSet":"0-3,8-63","entries":{"uid-old":{"main":"4-5"},` +
+				`"uid-older":{"main":"6-7"}},"checksum":1}`)
 		old, older := started(pod("old", "", "2", "")), started(pod("older", "", "2", ""))
 		w.create(old)
 		w.create(older)
@@ -583,14 +645,17 @@ func TestTheWholeTakeOver(t *testing.T) {
 		w.options.Switches = probe.Switches{}
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			if len(k.asked)+len(k.listed) > 0 || takeover().Phase != 1 || strings.Contains(w.published(annotation.PodCPUAllocsKey), "uid-old") {
-				t.Errorf("phase 1: asked %d times, take-over %+v, allocations %s: want the topology alone", len(k.asked)+len(k.listed), takeover(), w.published(annotation.PodCPUAllocsKey))
+			if len(k.asked)+len(k.listed) > 0 || takeover().Phase != 1 ||
+				strings.Contains(w.published(annotation.PodCPUAllocsKey), "uid-old") {
+				t.Errorf("phase 1: asked %d times, take-over %+v, allocations %s: want the topology alone",
+					len(k.asked)+len(k.listed), takeover(), w.published(annotation.PodCPUAllocsKey))
 			}
 		})
 		w.options.Switches = probe.Switches{QueryKubelet: true, CPUSetAllocator: true}
 		w.run(func(a *app.Agent) {
 			later(time.Minute)
-			if got := takeover(); got.Phase != 2 || got.RemainingPods != 2 || got.KubeletPolicy != "static" || got.KubeletFreeCPUs != "1-3,8-63" {
+			if got := takeover(); got.Phase != 2 || got.RemainingPods != 2 || got.KubeletPolicy != "static" ||
+				got.KubeletFreeCPUs != "1-3,8-63" {
 				t.Errorf("phase 2: take-over %+v, want two pods that remain", got)
 			}
 			young := pod("young", "", "2", "")
@@ -606,20 +671,24 @@ func TestTheWholeTakeOver(t *testing.T) {
 			}
 			later(time.Minute)
 			if got := takeover(); got.RemainingPods != 2 || w.condition(app.StateUnreadable) != "True" {
-				t.Errorf("its record is gone: take-over %+v, unreadable %q; want two pods that remain, and to be told", got, w.condition(app.StateUnreadable))
+				t.Errorf("its record is gone: take-over %+v, unreadable %q; want two pods that remain, and True",
+					got, w.condition(app.StateUnreadable))
 			}
 			k.now(func() { k.config = none(); k.config.Kubelet.ReservedCPUs = "0" })
 			w.state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 			later(time.Minute)
-			if got := takeover(); got.Phase != 2 || got.RemainingPods != 2 || got.KubeletPolicy != "none" || got.KubeletFreeCPUs != "" || !got.Since.Equal(&began) {
+			if got := takeover(); got.Phase != 2 || got.RemainingPods != 2 || got.KubeletPolicy != "none" ||
+				got.KubeletFreeCPUs != "" || !got.Since.Equal(&began) {
 				t.Errorf("the policy is none: take-over %+v, want two pods that remain", got)
 			}
-			if got := w.published(annotation.CPUSharedPoolsKey); !strings.Contains(got, `"cpuset":"0-3,8-63"`) || w.policy().Policy != "none" || w.policy().ReservedCPUs != "" {
+			if got := w.published(annotation.CPUSharedPoolsKey); !strings.Contains(got, `"cpuset":"0-3,8-63"`) ||
+				w.policy().Policy != "none" || w.policy().ReservedCPUs != "" {
 				t.Errorf("the policy is %+v: shared pool %s, want it without the CPUs of running pods", w.policy(), got)
 			}
 			w.remove(older)
 			later(time.Minute)
-			if got := takeover(); got.RemainingPods != 1 || !strings.Contains(w.published(annotation.CPUSharedPoolsKey), `"cpuset":"0-3,6-63"`) {
+			if got := takeover(); got.RemainingPods != 1 ||
+				!strings.Contains(w.published(annotation.CPUSharedPoolsKey), `"cpuset":"0-3,6-63"`) {
 				t.Errorf("one has ended: take-over %+v, shared pool %s", got, w.published(annotation.CPUSharedPoolsKey))
 			}
 		})
@@ -630,10 +699,12 @@ func TestTheWholeTakeOver(t *testing.T) {
 			}
 			restarted := old.DeepCopy()
 			restarted.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now())
-			w.update(restarted) // nobody pins the new container
+			w.update(restarted) // the new container is not pinned
 			later(time.Minute)
-			if got := takeover(); got.Phase != 0 || !strings.Contains(w.published(annotation.CPUSharedPoolsKey), `"cpuset":"0-63"`) {
-				t.Errorf("the last has ended: take-over %+v, shared pool %s: want none, and all CPUs", got, w.published(annotation.CPUSharedPoolsKey))
+			if got := takeover(); got.Phase != 0 ||
+				!strings.Contains(w.published(annotation.CPUSharedPoolsKey), `"cpuset":"0-63"`) {
+				t.Errorf("the last has ended: take-over %+v, shared pool %s: want none, and all CPUs", got,
+					w.published(annotation.CPUSharedPoolsKey))
 			}
 			for _, name := range []string{"takeover.json", "pinned.json"} {
 				if _, err := os.Stat(w.root.Path("var/lib/tenon-agent", name)); err == nil {
@@ -642,14 +713,17 @@ func TestTheWholeTakeOver(t *testing.T) {
 			}
 		})
 		close(recorder.Events)
-		var told []string
+		var sent []string
 		for e := range recorder.Events {
 			if strings.Contains(e, "TakeoverPhase") || strings.Contains(e, "KubeletSettingsChanged") {
-				told = append(told, e)
+				sent = append(sent, e)
 			}
 		}
-		all := strings.Join(told, "\n")
-		for _, want := range []string{"TakeoverPhase phase 2", "the kubelet's settings are cpuManagerPolicy none", "the take-over has ended"} {
+		all := strings.Join(sent, "\n")
+		for _, want := range []string{
+			"TakeoverPhase phase 2", "the kubelet's settings are cpuManagerPolicy none",
+			"the take-over has ended",
+		} {
 			if strings.Count(all, want) != 1 {
 				t.Errorf("Events:\n%s\nwant %q once", all, want)
 			}
@@ -700,19 +774,23 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 				switch action.GetVerb() {
 				case "get", "list", "watch":
 				default:
-					t.Errorf("%s %s %s while nothing changed", action.GetVerb(), action.GetResource().Resource, action.GetSubresource())
+					t.Errorf("%s %s %s while nothing changed", action.GetVerb(), action.GetResource().Resource,
+						action.GetSubresource())
 				}
 			}
 		})
 	})
 }
 
-// TestAnAnswerThatIsAMomentOldIsNoContradiction: files are read more often than the kubelet is asked.
-func TestAnAnswerThatIsAMomentOldIsNoContradiction(t *testing.T) {
+// TestAnAnswerThatIsAMomentOldDoesNotContradict: files are read more often than the kubelet is asked.
+func TestAnAnswerThatIsAMomentOldDoesNotContradict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: has(4, 5)}}}}
+		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{
+			Namespace: "default",
+			Name:      "a", Containers: has(4, 5),
+		}}}}
 		w.ask(k)
 		w.label(annotation.TopologyMode, "Follow")
 		w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
@@ -727,7 +805,7 @@ func TestAnAnswerThatIsAMomentOldIsNoContradiction(t *testing.T) {
 			}
 			later(time.Minute)
 			if got := w.message(app.StateContradictory); got != "" {
-				t.Errorf("told: %s", got)
+				t.Errorf("message = %q, want none", got)
 			}
 		})
 	})

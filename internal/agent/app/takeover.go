@@ -19,8 +19,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// takeoverFile keeps the moment of take-over below the Root: pods that a static kubelet pinned before it keep their CPUs,
-// over restarts of the agent too.
+// takeoverFile keeps the moment of take-over below the Root: pods that a static kubelet pinned before it keep their
+// CPUs, over restarts of the agent too.
 const takeoverFile = "var/lib/tenon-agent/takeover.json"
 
 // takeoverSince returns when take-over phase 2 began on this node: what the file says, else the published annotation,
@@ -57,8 +57,8 @@ func forgetTakeover(root host.Root) error {
 	return nil
 }
 
-// pinnedFile keeps, below the Root, the CPUs of the pods that a static kubelet has pinned: once it is restarted with the
-// policy none nothing else tells them, and they stay as they are until their pods end.
+// pinnedFile keeps, below the Root, the CPUs of the pods that a static kubelet has pinned: once it is restarted with
+// the policy none no other source has them, and the pods keep them until they end.
 const pinnedFile = "var/lib/tenon-agent/pinned.json"
 
 // pinned is the content of pinnedFile.
@@ -73,7 +73,10 @@ type pinned struct {
 
 // state returns the pins as a record of the kubelet.
 func (p pinned) state() (host.CPUState, error) {
-	s := host.CPUState{Policy: annotation.KubeletPolicyStatic, Pods: map[string][]int{}, Containers: map[string]map[string][]int{}}
+	s := host.CPUState{
+		Policy: annotation.KubeletPolicyStatic, Pods: map[string][]int{},
+		Containers: map[string]map[string][]int{},
+	}
 	for uid, containers := range p.Pods {
 		s.Containers[uid] = map[string][]int{}
 		var all []int
@@ -91,8 +94,8 @@ func (p pinned) state() (host.CPUState, error) {
 	return s, nil
 }
 
-// recallPins takes over what an earlier agent kept of a static kubelet that is there no more. What cannot be read counts as
-// missing: the pods are the shared pool's then.
+// recallPins takes over what an earlier agent kept of a static kubelet that is there no more. What cannot be read
+// counts as missing: the pods are the shared pool's then.
 func (a *Agent) recallPins() {
 	if a.isStatic() {
 		return
@@ -163,7 +166,10 @@ func (a *Agent) endTakeover() (since metav1.Time, err error) {
 	a.mu.Lock()
 	a.recorded.CPU, a.state.CPU, a.until = host.CPUState{}, host.CPUState{}, time.Time{}
 	a.mu.Unlock()
-	a.emitNode(report.Event{Reason: "TakeoverPhase", Note: "the take-over has ended: no pod is left that the kubelet pinned, and its policy is none"})
+	a.emitNode(report.Event{
+		Reason: "TakeoverPhase",
+		Note:   "the take-over has ended: no pod is left that the kubelet pinned, and its policy is none",
+	})
 	a.publish()
 	return metav1.Time{}, forgetTakeover(a.o.Root)
 }

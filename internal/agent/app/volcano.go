@@ -21,7 +21,8 @@ func (a *Agent) publishNumatopology(ctx context.Context) error {
 		return nil
 	}
 	inf := a.numatopologyInformer()
-	if _, err := handle(inf, a.volcano.Observe, func(*unstructured.Unstructured) { a.volcano.Observe(nil) }); err != nil {
+	if _, err := handle(inf, a.volcano.Observe,
+		func(*unstructured.Unstructured) { a.volcano.Observe(nil) }); err != nil {
 		return err
 	}
 	watched := make(chan struct{})
@@ -38,13 +39,14 @@ func (a *Agent) publishNumatopology(ctx context.Context) error {
 
 // waitForNumatopologies returns when the API serves Numatopologies; false when ctx ended before.
 func (a *Agent) waitForNumatopologies(ctx context.Context) bool {
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		err := a.servesNumatopologies()
 		if err == nil {
 			return true
 		}
-		if !told {
-			klog.FromContext(ctx).Info("The API does not serve Numatopology, will look again", "node", a.o.Node, "err", err)
+		if !logged {
+			klog.FromContext(ctx).Info("The API does not serve Numatopology, will look again", "node", a.o.Node, "err",
+				err)
 		}
 		select {
 		case <-a.o.Clock.After(versionRetry):

@@ -22,9 +22,10 @@ import (
 func newVolcanoWorld(t *testing.T, spec string) *world {
 	t.Helper()
 	w := newWorld(t, spec)
-	w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		v1alpha2.Resource(): "NodeResourceTopologyList", nodeinfo.Resource(): "NumatopologyList",
-	})
+	w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{
+			v1alpha2.Resource(): "NodeResourceTopologyList", nodeinfo.Resource(): "NumatopologyList",
+		})
 	w.objects.PrependReactor("patch", "noderesourcetopologies", w.apply)
 	w.options.Dynamic, w.options.PublishNumatopology = w.objects, true
 	w.client.Resources = append(w.client.Resources, &metav1.APIResourceList{
@@ -41,7 +42,8 @@ func (w *world) numatopology() *nodeinfo.Numatopology {
 		return nil
 	}
 	got := &nodeinfo.Numatopology{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.(*unstructured.Unstructured).Object, got); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.(*unstructured.Unstructured).Object,
+		got); err != nil {
 		w.t.Fatal(err)
 	}
 	return got
@@ -61,20 +63,24 @@ func TestNumatopologyIsPublishedOnceItIsServed(t *testing.T) {
 			api.open(nodeinfo.GroupVersion())
 			later(time.Minute)
 			o := w.numatopology()
-			if o == nil || o.Spec.Policies["TopologyManagerPolicy"] != "restricted" || o.Spec.NumaResMap["cpu"].Allocatable != "1-63" ||
+			if o == nil || o.Spec.Policies["TopologyManagerPolicy"] != "restricted" ||
+				o.Spec.NumaResMap["cpu"].Allocatable != "1-63" ||
 				o.Annotations["timestamp"] == "" || len(o.Spec.CPUDetail) != 64 {
 				t.Fatalf("object = %+v", o)
 			}
 			p := pod("pinned", "", "2", "")
 			w.create(p)
-			w.state(`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"uid-pinned":{"main":"5-6"}},"checksum":1}`)
+			w.state(
+				`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"uid-pinned":{"main":"5-6"}},` +
+					`"checksum":1}`)
 			later(time.Minute)
 			o = w.numatopology()
 			if len(o.Spec.PodAllocations) != 1 || o.Spec.NumaResMap["cpu"].Allocatable != "1-4,7-63" {
 				t.Fatalf("object with a pinned pod = %+v", o.Spec)
 			}
 			got := o.Spec.PodAllocations[0]
-			if got.UID != "uid-pinned" || got.Namespace != "default" || got.Name != "pinned" || got.ContainerAllocations[0].Allocations["cpu"] != "5-6" {
+			if got.UID != "uid-pinned" || got.Namespace != "default" || got.Name != "pinned" ||
+				got.ContainerAllocations[0].Allocations["cpu"] != "5-6" {
 				t.Errorf("allocation = %+v", got)
 			}
 			stamp := o.Annotations["timestamp"]
@@ -100,18 +106,21 @@ func TestNumatopologyIsNotPublishedUnasked(t *testing.T) {
 	})
 }
 
-// TestLiveExporterIsToldOnTheNode: the condition that both publishers share holds while one of them is kept away.
-func TestLiveExporterIsToldOnTheNode(t *testing.T) {
+// TestLiveExporterIsReportedOnTheNode: the condition that both publishers share holds while one of them is kept away.
+func TestLiveExporterIsReportedOnTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newVolcanoWorld(t, "arm64-1s")
-		object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"policies": map[string]any{"CPUManagerPolicy": "none"}}}}
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"spec": map[string]any{"policies": map[string]any{"CPUManagerPolicy": "none"}},
+		}}
 		object.SetGroupVersionKind(nodeinfo.GroupVersion().WithKind("Numatopology"))
 		object.SetName(nodeName)
 		wrote := metav1.NewTime(time.Now())
 		object.SetManagedFields([]metav1.ManagedFieldsEntry{{
-			Manager: "resource-exporter", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: nodeinfo.GroupVersion().String(),
-			Time: &wrote, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:policies":{}}}`),
+			Manager: "resource-exporter", Operation: metav1.ManagedFieldsOperationUpdate,
+			APIVersion: nodeinfo.GroupVersion().String(),
+			Time:       &wrote, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:policies":{}}}`),
 		}})
 		if err := w.objects.Tracker().Create(nodeinfo.Resource(), object, ""); err != nil {
 			t.Fatal(err)
@@ -120,12 +129,14 @@ func TestLiveExporterIsToldOnTheNode(t *testing.T) {
 			const kind = "tenon.sh/TopologyWriterConflict"
 			w.create(pod("lsr", "LSR", "2", "2-3")) // makes the other publisher write
 			later(20 * time.Second)
-			if w.condition(kind) != "True" || !strings.Contains(w.message(kind), `"resource-exporter"`) || len(w.numatopology().Spec.CPUDetail) > 0 {
+			if w.condition(kind) != "True" || !strings.Contains(w.message(kind), `"resource-exporter"`) ||
+				len(w.numatopology().Spec.CPUDetail) > 0 {
 				t.Errorf("condition %q, %q; object %+v", w.condition(kind), w.message(kind), w.numatopology().Spec)
 			}
 			later(2 * time.Minute)
 			if w.condition(kind) != "False" || len(w.numatopology().Spec.CPUDetail) != 64 {
-				t.Errorf("a minute after the exporter's last write: condition %q, %d CPUs", w.condition(kind), len(w.numatopology().Spec.CPUDetail))
+				t.Errorf("a minute after the exporter's last write: condition %q, %d CPUs", w.condition(kind),
+					len(w.numatopology().Spec.CPUDetail))
 			}
 		})
 	})

@@ -68,7 +68,7 @@ func (a *Agent) topologyInformer(gv schema.GroupVersion) cache.SharedIndexInform
 
 func named(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
 
-// informer watches what list and watch tell, and notes whether the API server answers them.
+// informer watches the objects of list and watch, and notes whether the API server answers them.
 func (a *Agent) informer(
 	client any, example runtime.Object, list cache.ListWithContextFunc, watches cache.WatchFuncWithContext,
 ) cache.SharedIndexInformer {
@@ -84,14 +84,23 @@ func (a *Agent) informer(
 			return w, err
 		},
 	}
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), example, 0, cache.Indexers{})
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), example, 0,
+		cache.Indexers{})
 }
 
-// handle registers callbacks; forget gets the object's last known state.
-func handle[T any](inf cache.SharedIndexInformer, keep, forget func(T)) (cache.ResourceEventHandlerRegistration, error) {
+// handle registers callbacks; forget gets the object's last known state. An object that was deleted and made anew under
+// its name while nothing was watched arrives as an update: the old one is forgotten first.
+func handle[T metav1.Object](inf cache.SharedIndexInformer, keep,
+	forget func(T),
+) (cache.ResourceEventHandlerRegistration, error) {
 	return inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { keep(obj.(T)) },
-		UpdateFunc: func(_, obj any) { keep(obj.(T)) },
+		AddFunc: func(obj any) { keep(obj.(T)) },
+		UpdateFunc: func(old, obj any) {
+			if last := old.(T); last.GetUID() != obj.(T).GetUID() {
+				forget(last)
+			}
+			keep(obj.(T))
+		},
 		DeleteFunc: func(obj any) {
 			if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tomb.Obj
@@ -118,7 +127,9 @@ type olderObjects struct {
 }
 
 // Apply implements report.Objects.
-func (o olderObjects) Apply(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions, subresources ...string) (*unstructured.Unstructured, error) {
+func (o olderObjects) Apply(ctx context.Context, name string, object *unstructured.Unstructured,
+	options metav1.ApplyOptions, subresources ...string,
+) (*unstructured.Unstructured, error) {
 	served, err := o.discover()
 	if err != nil {
 		return nil, err
@@ -133,8 +144,8 @@ func (o olderObjects) Apply(ctx context.Context, name string, object *unstructur
 	return o.Objects.Apply(ctx, name, object, options, subresources...)
 }
 
-// servedVersion returns the version of topology.node.k8s.io to use: v1alpha2 where it is served, else v1alpha1. It waits
-// while neither is.
+// servedVersion returns the version of topology.node.k8s.io to use: v1alpha2 where it is served, else v1alpha1. It
+// waits while neither is.
 func (a *Agent) servedVersion(ctx context.Context) (schema.GroupVersion, error) {
 	s := a.o.Shared
 	for {
@@ -154,7 +165,8 @@ func (a *Agent) servedVersion(ctx context.Context) (schema.GroupVersion, error) 
 			}
 			return found, nil
 		}
-		klog.FromContext(ctx).Info("The API does not serve NodeResourceTopology yet, will look again", "node", a.o.Node, "err", err)
+		klog.FromContext(ctx).Info("The API does not serve NodeResourceTopology yet, will look again", "node", a.o.Node,
+			"err", err)
 		select {
 		case <-a.o.Clock.After(versionRetry):
 		case <-ctx.Done():

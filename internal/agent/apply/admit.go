@@ -10,21 +10,21 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
-// ErrNoGroup is the cause of a Blocked that Start returns for a container whose group it was not told and does not find:
-// it does not exist yet, or not any more.
+// ErrNoGroup is the cause of a Blocked that Start returns for a container whose group is neither given nor found: it
+// does not exist yet, or not any more.
 var ErrNoGroup = errors.New("NoGroup")
 
-// Admit is Start for a container whose group the runtime makes no earlier than its first process, and in one go with it.
-// cpus is the set that the runtime will write, in list format. Admit returns nil only when that set is the container's and
-// nobody who must not share it can run on it; Start, once the group is there, sees what became of it. Who else may start
-// meanwhile is for the caller to keep apart. The error is a *Blocked.
+// Admit is Start for a container whose group the runtime makes no earlier than its first process, and in one go with
+// it. cpus is the set that the runtime will write, in list format. Admit returns nil only when that set is the
+// container's and no process that must not share it can run on it; Start verifies the group once it exists. The caller
+// must prevent conflicting starts in between. The error is a *Blocked.
 func (e *Engine) Admit(ctx context.Context, c Container, cpus string) error {
-	return e.inTurn(func() error {
+	return e.inTurn(ctx, func() error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		// A pass that fails elsewhere says nothing about this container: the check comes after it. As in Start, only who is to
-		// be alone needs to know what everybody has.
+		// A pass that fails elsewhere says nothing about this container: the check comes after it. As in Start, only
+		// who is to be alone needs to know what everybody has.
 		pass := e.reconcile
 		if e.Binds(c.PodUID) {
 			pass = e.verify
@@ -71,7 +71,7 @@ func (e *Engine) expected(c Container) (*item, error) {
 	return nil, nil
 }
 
-// clear refuses a leaf-to-be on whose CPUs somebody else can run, or that the runtime will give other ones. The caller
+// clear refuses a future leaf on whose CPUs another pod can run, or that the runtime will give other CPUs. The caller
 // holds turn.
 func (e *Engine) clear(c Container, it *item, cpus string) error {
 	m := e.machine
@@ -79,34 +79,42 @@ func (e *Engine) clear(c Container, it *item, cpus string) error {
 	if p.foreign() {
 		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
 	}
-	told, _, err := m.ParseList(cpus)
+	given, _, err := m.ParseList(cpus)
 	if err != nil || cpus == "" {
-		return &Blocked{c, ErrEnforcement, fmt.Sprintf("the runtime is to write cpuset.cpus %q, want %q", cpus, m.FormatList(it.want))}
+		return &Blocked{c, ErrEnforcement, fmt.Sprintf("the runtime is to write cpuset.cpus %q, want %q", cpus,
+			m.FormatList(it.want))}
 	}
 	if it.role.Binds() {
-		return e.clearOwn(c, it, p, told)
+		return e.clearOwn(c, it, p, given)
 	}
 	free, ok := p.free(it)
 	switch {
 	case !ok:
 		return &Blocked{c, ErrHandOverPending, "no CPU of its pool is free yet"}
-	case !told.SubsetOf(&free):
-		return &Blocked{c, ErrHandOverPending, fmt.Sprintf("the runtime is to write cpuset.cpus %q, and only %q is free",
-			cpus, m.FormatList(free))}
+	case !given.SubsetOf(&free):
+		return &Blocked{
+			c, ErrHandOverPending,
+			fmt.Sprintf("the runtime is to write cpuset.cpus %q, and only %q is free",
+				cpus, m.FormatList(free)),
+		}
 	}
 	return nil
 }
 
 // clearOwn is clear for exclusive CPUs. They are the pod's from here on.
-func (e *Engine) clearOwn(c Container, it *item, p *pass, told cpuset.Set) error {
+func (e *Engine) clearOwn(c Container, it *item, p *pass, given cpuset.Set) error {
 	if x := p.conflict(it); x != nil {
-		reach := x.kernel.reach()
-		return &Blocked{c, ErrHandOverPending, fmt.Sprintf("%s still has CPUs %s", x.path, p.m.FormatList(reach.Intersect(it.want)))}
+		claim := x.claim()
+		return &Blocked{
+			c, ErrHandOverPending,
+			fmt.Sprintf("%s still has CPUs %s", x.path, p.m.FormatList(claim.Intersect(it.want))),
+		}
 	}
-	if told != it.want {
-		return &Blocked{c, ErrEnforcement, fmt.Sprintf("the runtime is to write cpuset.cpus %q, want %q", p.m.FormatList(told), p.m.FormatList(it.want))}
+	if given != it.want {
+		return &Blocked{c, ErrEnforcement, fmt.Sprintf("the runtime is to write cpuset.cpus %q, want %q",
+			p.m.FormatList(given), p.m.FormatList(it.want))}
 	}
-	if err := e.remember(it.uid, p.grantOf(it)); err != nil {
+	if err := e.remember(it.uid, e.grantOf(it)); err != nil {
 		return &Blocked{c, ErrEnforcement, err.Error()}
 	}
 	return nil

@@ -53,11 +53,12 @@ func TestAContainerIsAdmittedBeforeItsGroupExists(t *testing.T) {
 	if len(r.overlap) > 0 {
 		t.Errorf("overlaps: %v", r.overlap)
 	}
-	// A shared one beside it, that may be told the pool of this moment and nothing wider.
+	// A shared one beside it, that may be given the current pool and nothing wider.
 	other := r.late("o", qos.SharedPool, "")
 	r.must(r.engine.Admit(t.Context(), other, "4-11"))
 	r.must(r.engine.Admit(t.Context(), other, "4-5"))
-	if err := r.engine.Admit(t.Context(), other, "0-11"); !errors.Is(err, apply.ErrHandOverPending) || !strings.Contains(err.Error(), `only "4-11" is free`) {
+	if err := r.engine.Admit(t.Context(), other, "0-11"); !errors.Is(err, apply.ErrHandOverPending) ||
+		!strings.Contains(err.Error(), `only "4-11" is free`) {
 		t.Errorf("a set that was free once: got %v, want ErrHandOverPending with what is free", err)
 	}
 }
@@ -78,12 +79,18 @@ func TestAdmitIsRefusedWithItsReason(t *testing.T) {
 		cpus string
 		want error
 	}{
-		"CPUs that a dying pod still has":        {r.late("second", qos.Exclusive, "2-3"), "2-3", apply.ErrHandOverPending},
+		"CPUs that a dying pod still has": {
+			r.late("second", qos.Exclusive, "2-3"), "2-3",
+			apply.ErrHandOverPending,
+		},
 		"another set than its own":               {r.late("third", qos.Exclusive, "4-5"), "4", apply.ErrEnforcement},
 		"no set at all":                          {r.late("fourth", qos.Exclusive, "6-7"), "", apply.ErrEnforcement},
 		"a set that cannot be read":              {r.late("fifth", qos.SharedPool, ""), "all", apply.ErrEnforcement},
 		"an exclusive pod without an allocation": {r.late("foreign", qos.Exclusive, ""), "8", apply.ErrUnallocated},
-		"a pod that nobody told of":              {apply.Container{PodUID: "x", PodGroup: "kubepods/podx", ID: "c"}, "8", apply.ErrUnknownPod},
+		"an unknown pod": {
+			apply.Container{PodUID: "x", PodGroup: "kubepods/podx", ID: "c"},
+			"8", apply.ErrUnknownPod,
+		},
 	} {
 		err := r.engine.Admit(t.Context(), tt.c, tt.cpus)
 		var blocked *apply.Blocked

@@ -88,7 +88,7 @@ func (f File) Save(grants map[string]Grant) error {
 	return os.Rename(temp, string(f))
 }
 
-// recall loads the checkpoint once. Without one the tree alone must tell.
+// recall loads the checkpoint once. Without one the grants are derived from the tree.
 func (e *Engine) recall() {
 	if e.grants != nil {
 		return
@@ -124,8 +124,7 @@ func (e *Engine) remember(uid string, g Grant) error {
 	return nil
 }
 
-// unlearn drops dead pods. A save that fails is made up for by the next one: a dead pod's name in the checkpoint harms
-// nobody.
+// unlearn drops dead pods. A save that fails is repeated with the next one: a dead pod in the checkpoint has no effect.
 func (e *Engine) unlearn(dead []string) {
 	changed := false
 	for _, uid := range dead {
@@ -139,13 +138,20 @@ func (e *Engine) unlearn(dead []string) {
 	}
 }
 
-// grantOf returns what the item's row grants.
-func (p *pass) grantOf(it *item) Grant {
+// grantOf returns what the pod of an item is granted: its whole allocation, with CPUs that are offline, as the pod has
+// them again once they are back.
+func (e *Engine) grantOf(it *item) Grant {
 	class := qos.LSE
 	if it.role == qos.ExclusiveWithBE {
 		class = qos.LSR
 	}
-	return Grant{class, p.m.FormatList(it.want)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.pods[it.uid]
+	if p == nil || p.kept {
+		return Grant{class, e.grants[it.uid].CPUs}
+	}
+	return Grant{class, p.Entry.CPUList}
 }
 
 func roleOf(c qos.Class) qos.Role {

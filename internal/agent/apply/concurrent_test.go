@@ -23,8 +23,8 @@ import (
 	"github.com/tenon-project/tenon/internal/local/kernel"
 )
 
-// TestHooksAndPassesSideBySide lets several runtimes start and stop containers while the engine runs. Three of them take
-// turns on the same exclusive CPUs; the kernel is watched at every change.
+// TestHooksAndPassesSideBySide lets several runtimes start and stop containers while the engine runs. Three of them
+// alternate on the same exclusive CPUs; the kernel is watched at every change.
 func TestHooksAndPassesSideBySide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -249,8 +249,8 @@ func TestAMachineThatChangesWithinAStart(t *testing.T) {
 	}
 }
 
-// TestAStartThatNobodyWaitsForAnyMoreStartsNothing: its caller has refused the container by then.
-func TestAStartThatNobodyWaitsForAnyMoreStartsNothing(t *testing.T) {
+// TestACancelledStartStartsNothing: its caller has refused the container by then.
+func TestACancelledStartStartsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.complete()
@@ -306,4 +306,36 @@ func TestAKubeletThatIsRestartedBesideACreate(t *testing.T) {
 	if n := mems(); n != 1 {
 		t.Errorf("%d sets of memory nodes, want one", n)
 	}
+}
+
+// A read of the tree that hangs, as of a group that is being frozen, must not keep everybody who gave up.
+func TestStartsThatGaveUpDoNotPileUpBehindAHungRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.complete()
+	c := r.bind("a", qos.SharedPool, "")
+	hung, release := make(chan struct{}), make(chan struct{})
+	r.wire.before = func(op kernel.Op, _, _ string) error {
+		r.wire.before = nil
+		close(hung)
+		<-release
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.engine.Verify() }()
+	<-hung
+	ctx, cancel := context.WithCancel(t.Context())
+	const many = 100
+	gaveUp := make(chan error, many)
+	for range many {
+		go func() { gaveUp <- r.engine.Start(ctx, c) }()
+	}
+	cancel()
+	for range many {
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			t.Errorf("Start answers %v, want that it was cancelled", err)
+		}
+	}
+	close(release)
+	r.must(<-done)
 }

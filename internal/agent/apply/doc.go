@@ -2,8 +2,8 @@
 // CPU be in the effective cpuset of a pod that is not allowed on it.
 //
 //	Update, Delete, Prune (pods) ┐                    ┌─ shrink   deepest groups first, read back
-//	SetFacts (machine, pins)     ├─► account ► table ─┤─ grant    exclusive CPUs that nobody else has any more
-//	Create, Start, Stop, Remove  ┘   (ledger)         └─ grow     shallowest groups first, up to what is free right now
+//	SetFacts (machine, pins)     ├─► account ► table ─┤─ grant    exclusive CPUs that no other group has any more
+//	Create, Start, Stop, Remove  ┘   (ledger)         └─ grow     shallowest groups first, up to what is free
 //
 // Four rules give the order.
 //
@@ -15,10 +15,10 @@
 // write is safe by itself, and a crash between two writes leaves a safe tree.
 //
 // Hold until death: a pod that is gone from the API keeps its entry in the account while a process lives in its groups.
-// After a restart the same is done for groups of pods that nobody knows, by what the tree itself shows.
+// After a restart the same is done for groups of unknown pods, by what the tree itself shows.
 //
-// First come, first kept: an allocation that changes while its pod runs is followed when the new CPUs are nobody else's,
-// and refused otherwise. Pods that run on each other's CPUs are led past each other over CPUs that nobody has.
+// First come, first kept: a pod whose allocation changes while it runs keeps what it was granted until it ends, and
+// pods that another program put on each other's CPUs remain there until one of them ends. Both are reported.
 //
 // An Engine speaks to the tree through the small interface Cgroup. Errors, retries and back-off live here alone.
 package apply

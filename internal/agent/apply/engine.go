@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"reflect"
@@ -22,42 +23,43 @@ type Options struct {
 	Cgroup Cgroup
 	// Roots are the groups below which pods live; default "kubepods".
 	Roots []string
-	// Checkpoint remembers who has exclusive CPUs. Without one, a group that nobody knows after a restart is held like an
-	// exclusive pod's unless a process of the shared pool runs on its CPUs.
+	// Checkpoint remembers who has exclusive CPUs. Without one, a group of an unknown pod is held after a restart like
+	// an exclusive pod's unless a process of the shared pool runs on its CPUs.
 	Checkpoint Checkpoint
-	// Report takes what an operator or the pod's owner should hear. It is called without a lock held, and must not block.
-	// nil drops the records.
+	// Report takes what an operator or the pod's owner should know. It is called without a lock held, and must not
+	// block. nil drops the records.
 	Report func(Record)
-	// Timed hears how long each pass over the tree took, but for those of Start. It is called like Report; nil hears nothing.
+	// Timed takes the duration of each pass over the tree, except those of Start. It is called like Report; nil drops
+	// them.
 	Timed func(time.Duration)
-	// Moved hears which groups a pass gave another set, so that who else writes them can be told. Later passes have higher
-	// numbers, and may be heard of before earlier ones. It is called like Report; nil hears nothing.
+	// Moved takes the groups that a pass gave another set, for the other writers of these groups. Later passes have
+	// higher numbers, and may be reported before earlier ones. It is called like Report; nil drops them.
 	Moved func(pass uint64, sets []Moved)
 	// Resync is the time between two comparisons of the whole tree with the table; default 30 s.
 	Resync time.Duration
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
-	// KubeletKeepsMemory and AllowUnallocatedLSR are those of desired.Input. The former is that of the beginning: Engine's
-	// method of that name changes it, under its mutex.
+	// KubeletKeepsMemory and AllowUnallocatedLSR are those of desired.Input. The former is that of the beginning:
+	// Engine's method of that name changes it, under its mutex.
 	KubeletKeepsMemory, AllowUnallocatedLSR bool
 }
 
 // Engine keeps the cgroup tree of one machine equal to the desired table. All methods are safe for concurrent use.
 //
 // Nothing is written before SetFacts has named a machine and Prune has completed the list of pods: until then a group
-// that looks unknown may belong to a pod that just was not told yet.
+// that looks unknown may belong to a pod that was not added yet.
 type Engine struct {
 	o     Options
 	dirty chan struct{} // holds one token while something is to do
 
 	// turn is held by the one that works on the tree, across its reads and writes: the order of writes is the safety.
 	// It is taken before mu. Fields below it, and leaf.kernel, belong to its holder.
-	turn   sync.Mutex
+	turn   chan struct{} // has room for its holder
 	outbox []Record
 	passes uint64
 	moved  map[string]string // group to set: what was written in this turn
 	faults map[file]*fault
-	// plain holds the values known to stand in files other than cpuset.cpus, stale those of before the last Verify.
+	// plain holds the known values of files other than cpuset.cpus, stale those of before the last Verify.
 	plain, stale map[file]string
 	surveyed     bool             // the tree was read at least once
 	machine      *topo.Machine    // of the last pass: what is known of the leaves is in its indices
@@ -71,7 +73,7 @@ type Engine struct {
 	complete bool
 	recheck  bool            // the tree is to be read anew
 	visits   map[string]bool // UIDs of pods whose groups are to be looked for anew
-	loose    map[*leaf]bool  // as of the last plan, see findLoose
+	unpinned map[*leaf]bool  // as of the last plan, see findUnpinned
 }
 
 // Moved is a group that the Engine gave another set of CPUs.
@@ -85,20 +87,20 @@ type pod struct {
 	desired.Pod           // Leaves stays empty: they are kept in Engine.leaves
 	gone        bool      // not in the API any more, or ended; kept while a process lives
 	orphan      orphanage // found in the tree, never in the API
-	refused     string    // why a change of its allocation was refused; "" when none is
-	introduced  bool      // the runtime told of it, the API has not
+	kept        bool      // its allocation changed while it runs: it keeps what it was granted
+	introduced  bool      // known from the runtime, not from the API
 }
 
-// orphanage tells how sure the Engine is about a pod that it knows from the tree alone.
+// orphanage is how far a pod that is known only from the tree was classified.
 type orphanage uint8
 
 const (
-	known  orphanage = iota // from the API
-	found                   // not judged yet
-	judged                  // its entry in the account says what its groups show
+	known      orphanage = iota // from the API
+	found                       // not classified yet
+	classified                  // its entry in the account says what its groups show
 )
 
-// phase is the life of a container as the hooks tell it.
+// phase is the state of a container as the hooks report it.
 type phase uint8
 
 const (
@@ -154,6 +156,7 @@ func New(o Options) *Engine {
 	return &Engine{
 		o:       o,
 		dirty:   make(chan struct{}, 1),
+		turn:    make(chan struct{}, 1),
 		faults:  map[file]*fault{},
 		plain:   map[file]string{},
 		stale:   map[file]string{},
@@ -173,7 +176,7 @@ func (e *Engine) SetFacts(f ledger.Facts) {
 	e.wake()
 }
 
-// Update tells of a pod of this node, new or changed. Its Leaves are ignored: the Engine finds them by itself.
+// Update adds or changes a pod of this node. Its Leaves are ignored: the Engine finds them by itself.
 func (e *Engine) Update(p desired.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -188,15 +191,15 @@ func (e *Engine) Update(p desired.Pod) {
 	}
 	next := &pod{Pod: p}
 	if old != nil {
-		next.refused = old.refused
+		next.kept = old.kept && old.Entry.CPUList == p.Entry.CPUList
 	}
 	e.pods[p.Entry.UID] = next
 	e.account.Put(p.Entry)
 	e.wake()
 }
 
-// Introduce tells of a pod that the runtime has and that the API may not have told of yet, or never will. What the API
-// told, or tells later, counts more. Withdraw ends it.
+// Introduce adds a pod that the runtime has and that the API may not have sent yet, or never will. The state from the
+// API takes precedence. Withdraw ends it.
 func (e *Engine) Introduce(p desired.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -204,7 +207,7 @@ func (e *Engine) Introduce(p desired.Pod) {
 	old := e.pods[p.Entry.UID]
 	if old != nil && old.orphan == known && !(old.introduced && old.gone) {
 		if old.Cgroup == "" {
-			old.Cgroup = p.Cgroup // the API does not tell
+			old.Cgroup = p.Cgroup // the API does not have it
 		}
 		return
 	}
@@ -216,7 +219,7 @@ func (e *Engine) Introduce(p desired.Pod) {
 	e.wake()
 }
 
-// Withdraw is Delete for a pod that only the runtime told of.
+// Withdraw is Delete for a pod that is known only from the runtime.
 func (e *Engine) Withdraw(uid string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -256,7 +259,13 @@ func (e *Engine) Recheck() {
 	e.wake()
 }
 
-// Visit asks for a look at the groups of a pod that has a new sandbox.
+// anyPod stands for a UID in visits where the new group may be any pod's.
+const anyPod = ""
+
+// Scan asks for a look for new groups, of whichever pods.
+func (e *Engine) Scan() { e.Visit(anyPod) }
+
+// Visit asks for a look for new groups of a pod.
 func (e *Engine) Visit(uid string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -272,8 +281,8 @@ func (e *Engine) Excludes(uid, other string) bool {
 	return uid != other && p != nil && p.Entry.Role.Binds() && (o == nil || !maySee(p.Entry.Role, o.Entry.Role))
 }
 
-// Delete tells that a pod is gone from the API or has ended. What it holds stays held while a process lives in its
-// groups. Unknown pods are ignored.
+// Delete removes a pod that is gone from the API or has ended. Its CPUs are held while a process lives in its groups.
+// Unknown pods are ignored.
 func (e *Engine) Delete(uid string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -283,8 +292,8 @@ func (e *Engine) Delete(uid string) {
 	}
 }
 
-// Prune tells that the live pods of this node are exactly uids, all of them told by Update before: every other pod is
-// deleted. From the first Prune on the Engine may write.
+// Prune deletes every pod that is not in uids, the complete list of the node's live pods, which Update has added
+// before. From the first Prune on the Engine may write.
 func (e *Engine) Prune(uids iter.Seq[string]) {
 	live := map[string]bool{}
 	for uid := range uids {
@@ -331,7 +340,7 @@ func (e *Engine) input() (desired.Input, bool) {
 	}
 	byPod := make(map[string][]desired.Leaf, len(e.pods))
 	for _, l := range e.leaves {
-		byPod[l.uid] = append(byPod[l.uid], desired.Leaf{Path: l.path, Container: l.container, Loose: e.loose[l]})
+		byPod[l.uid] = append(byPod[l.uid], desired.Leaf{Path: l.path, Container: l.container, Unpinned: e.unpinned[l]})
 	}
 	in.Pods = make([]desired.Pod, 0, len(e.pods))
 	for uid, p := range e.pods {
@@ -345,18 +354,19 @@ func (e *Engine) input() (desired.Input, bool) {
 	return in, true
 }
 
-// findLoose returns the leaves of pods that the kubelet pinned which are none of what it pinned: sandboxes, which it gives no
-// CPUs, and containers that it lets share. Only a runtime that tells of containers tells them from containers to which the
-// kubelet is about to give their CPUs; without one nothing is loose, and what such groups can run on is not granted to
-// anybody. Once the kubelet pins no more it gives no container CPUs that is to start. The caller holds turn and mu.
-func (e *Engine) findLoose(v *ledger.View) map[*leaf]bool {
+// findUnpinned returns the leaves of pinned pods that the kubelet did not pin: sandboxes, to which it assigns no CPUs,
+// and containers that share CPUs. Only a runtime that reports containers distinguishes them from containers to which
+// the kubelet is about to assign CPUs; without one no leaf is unpinned, and the CPUs that such groups can run on are
+// not granted to other pods. Once the kubelet pins no more it assigns no CPUs to containers that start later. The
+// caller holds turn and mu.
+func (e *Engine) findUnpinned(v *ledger.View) map[*leaf]bool {
 	pins := desired.Pinned(v)
 	if len(pins) == 0 {
 		return nil
 	}
-	told := map[string]bool{} // pods of which the runtime tells
+	reported := map[string]bool{} // pods of which the runtime reports containers
 	for _, l := range e.leaves {
-		told[l.uid] = told[l.uid] || l.container != ""
+		reported[l.uid] = reported[l.uid] || l.container != ""
 	}
 	out := map[*leaf]bool{}
 	for _, l := range e.leaves {
@@ -365,7 +375,7 @@ func (e *Engine) findLoose(v *ledger.View) map[*leaf]bool {
 			out[l] = true
 			continue
 		}
-		if !pinned || !told[l.uid] || l.phase != started || !l.kernel.known || !l.kernel.populated {
+		if !pinned || !reported[l.uid] || l.phase != started || !l.kernel.known || !l.kernel.populated {
 			continue
 		}
 		if l.container == "" || l.kernel.cpus.IsEmpty() || !l.kernel.cpus.SubsetOf(&cpus) {
@@ -383,9 +393,14 @@ func (e *Engine) wake() {
 	}
 }
 
-// inTurn runs f as the one that works on the tree, then delivers what f reported.
-func (e *Engine) inTurn(f func() error) error {
-	e.turn.Lock()
+// inTurn runs f as the one that works on the tree, then delivers what f reported. Who has to wait for its turn gives up
+// when ctx ends.
+func (e *Engine) inTurn(ctx context.Context, f func() error) error {
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	err := f()
 	out := e.outbox
 	e.outbox = nil
@@ -396,7 +411,7 @@ func (e *Engine) inTurn(f func() error) error {
 		sets = append(sets, Moved{group, cpus})
 	}
 	clear(e.moved)
-	e.turn.Unlock()
+	<-e.turn
 	for _, r := range out {
 		e.o.Report(r)
 	}

@@ -48,7 +48,8 @@ func (r *rig) observe(s kernel.State) {
 	for i, a := range groups {
 		for _, b := range groups[i+1:] {
 			if a.Tasks > 0 && b.Tasks > 0 && a.Effective.Overlaps(&b.Effective) {
-				r.overlap = append(r.overlap, fmt.Sprintf("%s has %v while %s has %v", a.Path, a.Effective, b.Path, b.Effective))
+				r.overlap = append(r.overlap, fmt.Sprintf("%s has %v while %s has %v", a.Path, a.Effective, b.Path,
+					b.Effective))
 			}
 		}
 	}
@@ -63,7 +64,10 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r.wire = &wire{Tree: tree}
-	r.engine = apply.New(apply.Options{Cgroup: r.wire, Report: func(x apply.Record) { r.records = append(r.records, x) }})
+	r.engine = apply.New(apply.Options{
+		Cgroup: r.wire,
+		Report: func(x apply.Record) { r.records = append(r.records, x) },
+	})
 	r.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	return r
 }
@@ -148,7 +152,10 @@ func TestStartIsRefusedWithItsReason(t *testing.T) {
 	}{
 		"CPUs that a dying pod still has":        {r.bind("second", qos.Exclusive, "2-3"), apply.ErrHandOverPending},
 		"an exclusive pod without an allocation": {r.bind("foreign", qos.Exclusive, ""), apply.ErrUnallocated},
-		"a pod that nobody told of":              {apply.Container{PodUID: "x", PodGroup: "kubepods/podx", Group: "kubepods/podx/c"}, apply.ErrUnknownPod},
+		"an unknown pod": {apply.Container{
+			PodUID: "x", PodGroup: "kubepods/podx",
+			Group: "kubepods/podx/c",
+		}, apply.ErrUnknownPod},
 	} {
 		err := r.run(tt.c)
 		var blocked *apply.Blocked
@@ -290,7 +297,10 @@ func TestRestartHoldsTheCPUsOfAPodThatIsGone(t *testing.T) {
 	r := newRig(t)
 	file := apply.File(filepath.Join(t.TempDir(), "agent", "grants.json"))
 	boot := func() {
-		r.engine = apply.New(apply.Options{Cgroup: r.wire, Checkpoint: file, Report: func(x apply.Record) { r.records = append(r.records, x) }})
+		r.engine = apply.New(apply.Options{
+			Cgroup: r.wire, Checkpoint: file,
+			Report: func(x apply.Record) { r.records = append(r.records, x) },
+		})
 		r.engine.SetFacts(ledger.Facts{Machine: smallMachine(t), MinSharedCPUs: -1})
 	}
 	boot()
@@ -411,14 +421,15 @@ func BenchmarkReconcile(b *testing.B) {
 func TestSandboxesOfPinnedPodsMakeRoom(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		told bool // a runtime tells of containers
-		want map[string]string
-		err  error
+		reports bool // a runtime reports containers
+		want    map[string]string
+		err     error
 	}{
-		"where a runtime tells of containers, loose groups are on the shared pool": {
-			told: true, want: map[string]string{"app": "2,8", "sandbox": "0-1,3,6-7,9-11", "sidecar": "0-1,3,6-7,9-11"},
+		"where a runtime reports containers, unpinned groups are on the shared pool": {
+			reports: true,
+			want:    map[string]string{"app": "2,8", "sandbox": "0-1,3,6-7,9-11", "sidecar": "0-1,3,6-7,9-11"},
 		},
-		"without one, nobody gets what they could run on": {
+		"without one, no pod gets the CPUs that they can run on": {
 			want: map[string]string{"app": "2,8", "sandbox": "0-11", "sidecar": "0-11"}, err: apply.ErrHandOverPending,
 		},
 	} {
@@ -429,17 +440,23 @@ func TestSandboxesOfPinnedPodsMakeRoom(t *testing.T) {
 				Machine: smallMachine(t), MinSharedCPUs: -1, Kubelet: ledger.Kubelet{Static: true},
 				Pins: []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("2,8")}},
 			})
-			r.engine.Update(desired.Pod{Pinnable: true, Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pinned", Role: qos.SharedPool}})
+			r.engine.Update(desired.Pod{
+				Pinnable: true,
+				Entry:    ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pinned", Role: qos.SharedPool},
+			})
 			groups := map[string]apply.Container{}
 			for leaf, cpus := range map[string]string{"app": "2,8", "sandbox": "0-11", "sidecar": "0-11"} {
-				c := apply.Container{PodUID: "pinned", Name: leaf, PodGroup: "kubepods/podpinned", Group: "kubepods/podpinned/" + leaf}
+				c := apply.Container{
+					PodUID: "pinned", Name: leaf, PodGroup: "kubepods/podpinned",
+					Group: "kubepods/podpinned/" + leaf,
+				}
 				groups[leaf] = c
 				r.must(r.wire.MkdirAll(c.Group))
 				r.must(r.wire.Tree.Write(c.Group, desired.Mems, "0"))
 				r.must(r.wire.Tree.Write(c.Group, desired.CPUs, cpus))
 				_, err := r.wire.Spawn(c.Group)
 				r.must(err)
-				if tt.told && leaf != "sandbox" {
+				if tt.reports && leaf != "sandbox" {
 					r.engine.Know(c, false)
 				}
 			}

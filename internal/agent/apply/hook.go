@@ -21,7 +21,7 @@ type Container struct {
 	ID string
 	// Name is the container's; "" for a sandbox.
 	Name string
-	// Group is its cgroup, "" while nobody knows it; PodGroup is that of its pod, "" to leave what is known.
+	// Group is its cgroup, "" while it is unknown; PodGroup is that of its pod, "" to leave what is known.
 	Group, PodGroup string
 }
 
@@ -31,7 +31,7 @@ var (
 	ErrHandOverPending = errors.New("CPUHandOverPending")
 	// ErrUnallocated: the pod is entitled to exclusive CPUs and no scheduler allocated any.
 	ErrUnallocated = errors.New("UnallocatedExclusivePod")
-	// ErrUnknownPod: nobody told of the pod yet.
+	// ErrUnknownPod: neither the API nor the runtime has reported the pod yet.
 	ErrUnknownPod = errors.New("UnknownPod")
 	// ErrEnforcement: the kernel did not take the values.
 	ErrEnforcement = errors.New("EnforcementFailed")
@@ -77,8 +77,8 @@ func (e *Engine) Peek(c Container) ([]desired.Row, error) {
 	return e.rows(c, view, p)
 }
 
-// newcomer is a pod as its next container has it. Once the kubelet pins no more, those that run keep what it gave them, and
-// nobody gives CPUs to those that follow: without a set of its pod's class one would run on the CPUs of others.
+// newcomer is a pod as its next container has it. Once the kubelet pins no more, those that run keep what it gave them,
+// and those that start later get none from it: without a set of its pod's class one would run on the CPUs of others.
 func newcomer(v *ledger.View, p desired.Pod) desired.Pod {
 	p.Pinnable = p.Pinnable && v.Facts().Kubelet.Static
 	return p
@@ -110,7 +110,7 @@ func (e *Engine) meet(c Container) (*ledger.View, desired.Pod, error) {
 	defer e.mu.Unlock()
 	p := e.pods[c.PodUID]
 	if p == nil || p.gone {
-		return nil, desired.Pod{}, &Blocked{c, ErrUnknownPod, "the API has not told of this pod yet"}
+		return nil, desired.Pod{}, &Blocked{c, ErrUnknownPod, "the agent has not received this pod from the API yet"}
 	}
 	if p.Malformed != "" {
 		return nil, desired.Pod{}, &Blocked{c, ErrMalformed, p.Malformed}
@@ -128,7 +128,7 @@ func (e *Engine) meet(c Container) (*ledger.View, desired.Pod, error) {
 	return view, p.Pod, nil
 }
 
-// Know tells of a container that the runtime has had before it was asked about: its group has its pod and its name from
+// Know adds a container that the runtime started before the Engine was asked: its group has its pod and its name from
 // here on. A container that may run, or may begin to, holds its CPUs.
 func (e *Engine) Know(c Container, ended bool) {
 	e.mu.Lock()
@@ -150,16 +150,19 @@ func (e *Engine) Know(c Container, ended bool) {
 
 func refused(c Container, r why.Reason) *Blocked {
 	if r.Code == why.UnallocatedExclusivePod {
-		return &Blocked{c, ErrUnallocated, "no resource-status with CPUs of this machine: it was not bound by Tenon's scheduler"}
+		return &Blocked{
+			c, ErrUnallocated,
+			"no resource-status with CPUs of this machine: it was not bound by Tenon's scheduler",
+		}
 	}
 	return &Blocked{c, ErrHandOverPending, "no CPU of its pool is free"}
 }
 
 // Start is the last gate before a container's first process. It sets and reads back the container's values and returns
-// nil only when the kernel has them and nobody who must not share its CPUs can run on them. The error is a *Blocked; a
-// container whose Start failed must not run.
+// nil only when the kernel has them and no process that must not share its CPUs can run on them. The error is a
+// *Blocked; a container whose Start failed must not run.
 func (e *Engine) Start(ctx context.Context, c Container) error {
-	return e.inTurn(func() error {
+	return e.inTurn(ctx, func() error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -202,7 +205,10 @@ func (e *Engine) locate(c Container) (string, error) {
 	}
 	e.mu.Unlock()
 	if parent == "" || c.ID == "" {
-		return "", &Blocked{c, ErrEnforcement, "the runtime does not tell its cgroup, and neither the pod's nor the container's id"}
+		return "", &Blocked{
+			c, ErrEnforcement,
+			"the runtime does not report its cgroup, and neither the pod's nor the container's id",
+		}
 	}
 	names, err := e.o.Cgroup.Children(parent)
 	if err != nil {
@@ -260,14 +266,14 @@ func (e *Engine) gate(ctx context.Context, c Container, passErr error) error {
 		return e.whyRefused(c)
 	case it.role.Binds():
 		if x := p.conflict(it); x != nil {
-			reach := x.kernel.reach()
+			claim := x.claim()
 			return &Blocked{c, ErrHandOverPending, fmt.Sprintf("%s still has CPUs %s", x.path,
-				m.FormatList(reach.Intersect(it.want)))}
+				m.FormatList(claim.Intersect(it.want)))}
 		}
 		if !it.settled() {
 			return e.notEnforced(c, it, p, passErr)
 		}
-		if err := e.remember(it.uid, p.grantOf(it)); err != nil {
+		if err := e.remember(it.uid, e.grantOf(it)); err != nil {
 			return &Blocked{c, ErrEnforcement, err.Error()}
 		}
 	case it.has:
@@ -312,7 +318,7 @@ func (e *Engine) notEnforced(c Container, it *item, p *pass, passErr error) erro
 	return &Blocked{c, ErrEnforcement, detail}
 }
 
-// Stop tells that a container's processes have ended.
+// Stop records that a container's processes have ended.
 func (e *Engine) Stop(c Container) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -322,7 +328,7 @@ func (e *Engine) Stop(c Container) {
 	}
 }
 
-// Remove tells that a container's cgroup is gone.
+// Remove drops a container whose cgroup is gone.
 func (e *Engine) Remove(c Container) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,7 +19,7 @@ type Sight struct {
 	Values []Seen
 }
 
-// Seen is one file of a group. Wanted is false where nobody but the kubelet says what it has to be.
+// Seen is one file of a group. Wanted is false where only the kubelet decides its value.
 type Seen struct {
 	File        string
 	Wanted      bool
@@ -33,7 +33,7 @@ type Seen struct {
 }
 
 // Inspect reads the groups of a pod anew and returns what it finds beside what the table wants, by path; nothing for a
-// pod that the Engine does not know. It writes nothing, and waits for nobody. The error is ErrNotReady.
+// pod that the Engine does not know. It writes nothing, and does not wait. The error is ErrNotReady.
 func (e *Engine) Inspect(uid string) ([]Sight, error) {
 	e.mu.Lock()
 	in, ready := e.input()
@@ -65,7 +65,10 @@ func (e *Engine) see(m *topo.Machine, s *Sight, uid string, t desired.Table) {
 	byFile := map[string]Seen{}
 	for _, row := range t.Rows {
 		if row.Path == s.Path {
-			byFile[row.File] = Seen{File: row.File, Wanted: true, Want: row.Value, Cause: row.Cause, AtCreation: row.AtCreation}
+			byFile[row.File] = Seen{
+				File: row.File, Wanted: true, Want: row.Value, Cause: row.Cause,
+				AtCreation: row.AtCreation,
+			}
 		}
 	}
 	e.mu.Lock()

@@ -75,7 +75,8 @@ func TestInspectComparesTheKernelWithTheTable(t *testing.T) {
 	r.must(r.wire.Tree.Write(exclusive.PodGroup, desired.QuotaV2, "20000 100000"))
 	writes := len(r.wire.writes)
 	check("x", `kubepods/podx cpu.max: "20000 100000" of "max" differs, effective ""`,
-		`kubepods/podx/c cpu.max: "max 100000" of "max"`, `kubepods/podx/c cpuset.cpus: "0-11" of "1,7" differs, effective "0-11"`)
+		`kubepods/podx/c cpu.max: "max 100000" of "max"`,
+		`kubepods/podx/c cpuset.cpus: "0-11" of "1,7" differs, effective "0-11"`)
 	if len(r.wire.writes) != writes {
 		t.Errorf("to inspect wrote %v", r.wire.writes[writes:])
 	}
@@ -94,6 +95,6 @@ func TestInspectComparesTheKernelWithTheTable(t *testing.T) {
 	}
 	check("s", "kubepods/pods/c is gone")
 	if got := r.sights("x"); !slices.Contains(got, "kubepods/podx/c cpuset.cpus: unreadable") {
-		t.Errorf("an unreadable file is told as %q", got)
+		t.Errorf("an unreadable file is reported as %q", got)
 	}
 }

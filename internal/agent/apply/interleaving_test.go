@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // TestNoInstantOfOverlap runs every kind of event in every order against a simulated kernel that is watched after each
@@ -75,16 +76,22 @@ func (w *world) actions() map[string]func(*rapid.T) {
 	live := func(l *simLeaf) bool { return w.populated(l) && !l.pod.pinned }
 	return map[string]func(*rapid.T){
 		"bind": func(t *rapid.T) {
-			w.bind(rapid.SampledFrom([]qos.Role{qos.Exclusive, qos.ExclusiveWithBE, qos.SharedPool, qos.BEPool, qos.SystemPool}).Draw(t, "role"))
+			w.bind(rapid.SampledFrom([]qos.Role{
+				qos.Exclusive, qos.ExclusiveWithBE, qos.SharedPool, qos.BEPool,
+				qos.SystemPool,
+			}).Draw(t, "role"))
 		},
 		"deploy": func(t *rapid.T) { // a whole start without disturbance, so that the rest meets a node at work
-			if p := w.bind(rapid.SampledFrom([]qos.Role{qos.Exclusive, qos.ExclusiveWithBE, qos.SharedPool, qos.BEPool}).Draw(t, "role")); p != nil {
+			if p := w.bind(rapid.SampledFrom([]qos.Role{
+				qos.Exclusive, qos.ExclusiveWithBE, qos.SharedPool,
+				qos.BEPool,
+			}).Draw(t, "role")); p != nil {
 				w.deploy(t, p)
 			}
 		},
-		"tell": func(*rapid.T) { // the watch delivers
-			if p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI != p.told }); p != nil {
-				w.tell(p)
+		"deliver": func(*rapid.T) { // the watch delivers
+			if p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI != p.delivered }); p != nil {
+				w.deliver(p)
 			}
 		},
 		"resync": func(*rapid.T) { w.resync() }, // the runtime connects anew
@@ -94,7 +101,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				return
 			}
 			l := w.mkdir(p)
-			if rapid.Bool().Draw(t, "the runtime tells of the pod") {
+			if rapid.Bool().Draw(t, "the runtime reports the pod") {
 				w.engine.Introduce(p.Pod)
 				w.engine.Visit(p.Entry.UID)
 			}
@@ -158,14 +165,15 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"drift": func(t *rapid.T) {
-			// What a stranger did before a crash is known to the checkpoint alone, and of pods that are gone from the API
-			// that is all there is to know.
+			// What a stranger did before a crash is known to the checkpoint alone, and of pods that are gone from the
+			// API that is all there is to know.
 			l := w.pick("leaf", func(l *simLeaf) bool { return live(l) && l.pod.inAPI })
-			if l == nil || w.checkpoint == nil || w.tampered() >= 2 {
+			if l == nil || w.checkpoint == nil || w.tampered() > 0 {
 				return
 			}
 			l.tampered = true
-			_ = w.tree.Write(l.Group, desired.CPUs, rapid.SampledFrom([]string{"0-11", "3", "5-7", "0,6"}).Draw(t, "value"))
+			_ = w.tree.Write(l.Group, desired.CPUs,
+				rapid.SampledFrom([]string{"0-11", "3", "5-7", "0,6"}).Draw(t, "value"))
 		},
 		"throttle": func(t *rapid.T) { // a stranger writes quotas; a v1 kernel refuses those above the pod's
 			l := w.pick("leaf", func(l *simLeaf) bool { return live(l) && l.pod.inAPI && l.pod.Entry.Role.Binds() })
@@ -177,25 +185,12 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				_ = w.tree.Write(group, file, rapid.SampledFrom([]string{"50000", "200000"}).Draw(t, "quota"))
 			}
 		},
-		"swap": func(t *rapid.T) { // a stranger exchanges the sets of two exclusive pods
-			bound := func(l *simLeaf) bool { return live(l) && l.pod.inAPI && l.pod.Entry.Role.Binds() }
-			a, b := w.pick("leaf", bound), w.pick("other leaf", bound)
-			if a == nil || a.pod == b.pod || w.checkpoint == nil || w.tampered() > 0 {
+		"reallocate": func(t *rapid.T) { // a user edits the annotation of a pod, to whatever CPUs
+			p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI && p.delivered && p.Entry.Role.Binds() })
+			if p == nil || w.checkpoint == nil {
 				return
 			}
-			as, err := w.tree.Read(a.Group, desired.CPUs)
-			w.must(err)
-			bs, err := w.tree.Read(b.Group, desired.CPUs)
-			w.must(err)
-			a.tampered, b.tampered = true, true
-			_ = w.tree.Write(a.Group, desired.CPUs, bs)
-			_ = w.tree.Write(b.Group, desired.CPUs, as)
-		},
-		"reallocate": func(t *rapid.T) { // somebody edits the annotation of a pod, to whatever CPUs
-			p := w.pickPod("pod", func(p *simPod) bool { return p.inAPI && p.told && p.Entry.Role.Binds() })
-			if p == nil {
-				return
-			}
+			p.edited = true
 			p.Entry.CPUList = rapid.SampledFrom([]string{"1", "2-3", "4,10", "7-9", "", "40", p.Entry.CPUList}).Draw(t, "cpus")
 			w.engine.Update(p.Pod)
 		},
@@ -210,7 +205,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// resync tells the engine all that the runtime has, pods that are gone from the API among it.
+// resync gives the engine all that the runtime has, pods that are gone from the API included.
 func (w *world) resync() {
 	has := map[*simPod]bool{}
 	for _, l := range w.leaves {
@@ -232,7 +227,7 @@ func (w *world) resync() {
 }
 
 func (w *world) deploy(t *rapid.T, p *simPod) {
-	w.tell(p)
+	w.deliver(p)
 	l := w.mkdir(p)
 	rows, err := w.engine.Create(l.Container)
 	if l.answer, l.answered = rows, err == nil; !l.answered {
@@ -244,8 +239,8 @@ func (w *world) deploy(t *rapid.T, p *simPod) {
 	}
 }
 
-func (w *world) tell(p *simPod) {
-	p.told = p.inAPI
+func (w *world) deliver(p *simPod) {
+	p.delivered = p.inAPI
 	if p.inAPI {
 		w.engine.Update(p.Pod)
 	} else {
@@ -290,11 +285,17 @@ func (w *world) disturbed(t *rapid.T, f func()) bool {
 				w.must(w.tree.Kill(l.Group))
 			}
 		case 3:
-			if l := w.pick("vanishing leaf", func(l *simLeaf) bool { return !w.populated(l) && (l.ran || !l.cleared) && !l.pod.pinned && !l.starting }); l != nil {
+			if l := w.pick("vanishing leaf", func(l *simLeaf) bool {
+				return !w.populated(l) && (l.ran || !l.cleared) &&
+					!l.pod.pinned && !l.starting
+			}); l != nil {
 				w.remove(l)
 			}
 		case 4:
-			if l := w.pick("late leaf", func(l *simLeaf) bool { return l.answered && !l.cleared && !l.starting }); l != nil {
+			if l := w.pick("late leaf", func(l *simLeaf) bool {
+				return l.answered && !l.cleared &&
+					!l.starting
+			}); l != nil {
 				w.applyAnswer(l)
 			}
 		case 5:
@@ -332,8 +333,8 @@ func (w *world) untamper() {
 	}
 }
 
-// deleteContradictions deletes pods until no two that are left claim one CPU, and each has a claim that can be met and
-// leaves the shared pool a CPU, as the scheduler sees to.
+// deleteContradictions deletes pods whose allocation was edited, and others until no two that are left claim one CPU,
+// and each has a claim that can be met and leaves the shared pool a CPU, as the scheduler sees to.
 func (w *world) deleteContradictions() {
 	for _, p := range w.sorted() {
 		if !p.inAPI || !p.Entry.Role.Binds() {
@@ -342,7 +343,7 @@ func (w *world) deleteContradictions() {
 		view := w.account()
 		claim := view.CPUsOf(p.Entry.UID)
 		pool := view.SharedPool()
-		kept := !claim.IsEmpty() && !pool.IsEmpty()
+		kept := !p.edited && !claim.IsEmpty() && !pool.IsEmpty()
 		for _, problem := range view.Problems() {
 			kept = kept && problem.UID != p.Entry.UID && problem.Other != p.Entry.UID
 		}
@@ -355,7 +356,7 @@ func (w *world) deleteContradictions() {
 func (w *world) settle() {
 	w.deleteContradictions()
 	for _, p := range w.sorted() {
-		w.tell(p)
+		w.deliver(p)
 	}
 	for _, at := range slices.Sorted(maps.Keys(w.leaves)) {
 		l := w.leaves[at]
@@ -375,7 +376,8 @@ func (w *world) settle() {
 	w.check(w.t)
 	view := w.account()
 	if got := w.engine.View(); got.SharedPool() != view.SharedPool() || got.BEPool() != view.BEPool() {
-		w.t.Fatalf("pools are %v and %v, want %v and %v", got.SharedPool(), got.BEPool(), view.SharedPool(), view.BEPool())
+		w.t.Fatalf("pools are %v and %v, want %v and %v", got.SharedPool(), got.BEPool(), view.SharedPool(),
+			view.BEPool())
 	}
 	rows := 0
 	for _, row := range w.engine.Table().Rows {

@@ -16,24 +16,24 @@ func (e *Engine) Verify() error {
 	return e.timed(func() error { return e.verify("") })
 }
 
-// Sweep lets go of pods that are gone and whose processes have died, as each pass does, and writes nothing: it is for the
-// time in which nobody asks for passes.
+// Sweep releases pods that are gone and whose processes have ended, as each pass does, and writes nothing: it is for
+// the time in which no pass is requested.
 func (e *Engine) Sweep() error {
-	return e.inTurn(func() error {
+	return e.inTurn(context.Background(), func() error {
 		if _, ready := e.ready(); !ready {
 			return ErrNotReady
 		}
 		if err := e.discover(); err != nil {
 			return err
 		}
-		return e.bury()
+		return e.releaseEnded()
 	})
 }
 
 // timed is inTurn for one pass.
 func (e *Engine) timed(pass func() error) error {
 	began := e.o.Clock.Now()
-	err := e.inTurn(pass)
+	err := e.inTurn(context.Background(), pass)
 	if !errors.Is(err, ErrNotReady) {
 		e.o.Timed(e.o.Clock.Since(began))
 	}

@@ -62,9 +62,6 @@ type pass struct {
 	view  *ledger.View
 }
 
-// rounds and twice the number of leaves bound the work of one pass; what is left over is done by the next.
-const rounds = 3
-
 // reconcile brings the tree to the table, as far as it is safe right now. It trusts what it knows of the tree.
 func (e *Engine) reconcile(focus string) error { return e.run(focus, false) }
 
@@ -91,35 +88,36 @@ func (e *Engine) run(focus string, fresh bool) error {
 		return &unreadable{err}
 	}
 	e.recall()
-	e.judge(m)
-	if err := e.bury(); err != nil {
+	e.classifyOrphans(m)
+	if err := e.releaseEnded(); err != nil {
 		return &unreadable{err}
 	}
-	e.settleClaims(m)
+	e.keepGrants(m)
 	p := e.plan(m, focus)
 	if p.foreign() {
 		return &unreadable{errAnotherMachine}
 	}
 	p.remember()
 	p.plain()
-	// Leaves that wait for each other's CPUs make room in one round and settle in the next.
-	for range rounds + 2*len(p.items) {
+	// Leaves that make room in one round let others settle in the next.
+	for range 1 + len(p.items) {
 		p.moved = false
 		p.shrink()
 		p.grow()
-		if !p.moved && !p.untangle() {
+		if !p.moved {
 			break
 		}
 	}
+	p.reportStuck()
 	if fresh {
-		p.tellAll()
+		p.reportAllSets()
 	}
 	p.close()
 	return errors.Join(p.errs...)
 }
 
-// tellAll lets Moved hear of every set that the table has a word on, not only of those that changed.
-func (p *pass) tellAll() {
+// reportAllSets passes every set of the table to Moved, not only those that changed.
+func (p *pass) reportAllSets() {
 	for i := range p.items {
 		if it := &p.items[i]; it.has && !it.kernel.vanished && !it.kernel.cpus.IsEmpty() {
 			p.e.moved[it.path] = p.m.FormatList(it.kernel.cpus)
@@ -164,10 +162,10 @@ func (e *Engine) lookAround(m *topo.Machine, focus string, fresh bool) error {
 	return errors.Join(errs...)
 }
 
-// judge decides about orphans, the groups of unknown pods. One that had exclusive CPUs is held as it stands until it
-// dies; another one may lose CPUs like any member of its pool. The checkpoint knows which is which. Without it, CPUs on
-// which no process of the shared pool runs are taken for exclusive: that errs on the safe side.
-func (e *Engine) judge(m *topo.Machine) {
+// classifyOrphans decides how orphans, the groups of unknown pods, are held. One that had exclusive CPUs keeps them
+// until it ends; another one may lose CPUs like any member of its pool. The checkpoint contains the exclusive ones.
+// Without it, CPUs on which no process of the shared pool runs are assumed exclusive, which is the safe choice.
+func (e *Engine) classifyOrphans(m *topo.Machine) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(e.pods)) {
@@ -176,7 +174,7 @@ func (e *Engine) judge(m *topo.Machine) {
 			continue
 		}
 		own, shared, be := e.reaches(uid)
-		p.orphan = judged
+		p.orphan = classified
 		g, exclusive := e.grants[uid]
 		if !e.recalled {
 			g, exclusive = Grant{qos.LSE, m.FormatList(own)}, p.Entry.Role != qos.BEPool && !own.Overlaps(&shared)
@@ -192,9 +190,9 @@ func (e *Engine) judge(m *topo.Machine) {
 	}
 }
 
-// reaches returns the CPUs on which processes of a pod run, and of other pods outside and inside the BE pool. Groups that
-// are still empty say little, as their value may be an old answer of Create: they count for a pod that has no others
-// alone, and those on CPUs of the shared pool do not count at all. The caller holds mu.
+// reaches returns the CPUs on which processes of a pod run, and of other pods outside and inside the BE pool. Groups
+// that are still empty say little, as their value may be an old answer of Create: they count for a pod that has no
+// others alone, and those on CPUs of the shared pool do not count at all. The caller holds mu.
 func (e *Engine) reaches(uid string) (own, shared, be cpuset.Set) {
 	var empty []cpuset.Set
 	for _, l := range e.leaves {
@@ -223,8 +221,8 @@ func (e *Engine) reaches(uid string) (own, shared, be cpuset.Set) {
 	return own, shared, be
 }
 
-// bury lets go of the pods that are gone and whose processes have all died: growth begins after death.
-func (e *Engine) bury() error {
+// releaseEnded releases the pods that are gone and whose processes have all ended: groups grow only after that.
+func (e *Engine) releaseEnded() error {
 	e.mu.Lock()
 	byPod := map[string][]*leaf{}
 	for uid, p := range e.pods {
@@ -290,7 +288,7 @@ func (e *Engine) forget(dead []string) {
 // plan joins the table with the leaves. One that is foreign has no rows.
 func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 	e.mu.Lock()
-	e.loose = e.findLoose(e.account.View())
+	e.unpinned = e.findUnpinned(e.account.View())
 	in, _ := e.input()
 	leaves := e.sortedLeaves()
 	p := &pass{e: e, m: m, view: in.View, items: make([]item, 0, len(leaves)), focus: focus}
@@ -305,7 +303,7 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 			if _, pinned := kstatic[l.uid]; pinned && owner.Pinnable {
 				it.role = qos.KubeletPinned
 			}
-			if e.loose[l] && it.role == qos.KubeletPinned {
+			if e.unpinned[l] && it.role == qos.KubeletPinned {
 				it.role = qos.SharedPool
 			}
 		}
@@ -331,14 +329,14 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 			}
 		}
 	}
-	p.strand()
+	p.fallBackToPool()
 	return p
 }
 
-// strand puts the processes of exclusive pods on the shared pool when they run on CPUs that nobody wrote for them: all that
-// they had went offline, or nobody gave them any. A v2 kernel lets them run on whatever their parent has, the CPUs of
-// others among it. New ones do not start.
-func (p *pass) strand() {
+// fallBackToPool puts the processes of exclusive pods on the shared pool when they have no CPUs: all that they had went
+// offline, or none were allocated. A v2 kernel lets them run on all CPUs of their parent, including those of other
+// pods. New ones do not start.
+func (p *pass) fallBackToPool() {
 	pool := p.view.SharedPool()
 	for i := range p.items {
 		it := &p.items[i]
@@ -377,8 +375,8 @@ const grantRecord = "the record of granted CPUs"
 
 // remember saves the grants of exclusive pods that run already: their allocation changed, or the checkpoint was lost.
 //
-// That they cannot be saved, as on a full disk, is told and tried again, and no error of the pass: the tree can be in order
-// all the same, and an agent that counted as not ready would leave the node to itself.
+// A failure to save them, as on a full disk, is reported and retried, and does not fail the pass: the tree can be in
+// sync all the same, and an agent that is not ready would leave the node unmanaged.
 func (p *pass) remember() {
 	for i := range p.items {
 		if it := &p.items[i]; !it.orphan && it.has && it.occupies() {
@@ -386,7 +384,7 @@ func (p *pass) remember() {
 			if p.e.resting(f) {
 				continue
 			}
-			g := p.grantOf(it)
+			g := p.e.grantOf(it)
 			if err := p.e.remember(it.uid, g); err != nil {
 				p.e.failed(f, Record{UID: it.uid, Container: it.container, Want: g.CPUs}, err)
 				return
@@ -405,7 +403,7 @@ func (p *pass) shrink() {
 		if !it.has || reach.SubsetOf(&it.want) {
 			continue
 		}
-		if keep := reach.Intersect(it.want).Minus(p.lost(it)); !keep.IsEmpty() {
+		if keep := reach.Intersect(it.want); !keep.IsEmpty() {
 			p.set(it, keep)
 		} else {
 			moved = append(moved, it)
@@ -423,50 +421,15 @@ func (p *pass) shrink() {
 	}
 }
 
-// lost returns the CPUs of an orphan's row that pods of the API run on by now: they started on them while a stranger kept
-// the orphan off. It does not get them back.
-func (p *pass) lost(it *item) cpuset.Set {
-	var lost cpuset.Set
-	if !it.orphan {
-		return lost
-	}
-	for i := range p.items {
-		if x := &p.items[i]; x.uid != it.uid && !x.orphan && x.has && x.occupies() && !maySee(x.role, it.role) {
-			lost = lost.Union(x.kernel.reach().Intersect(x.want))
-		}
-	}
-	return lost
-}
-
-// refuge returns where a shared leaf may go that has to leave all its CPUs while none of its row is free: the rest of its
-// pool. Where running exclusive pods have all of that, it stays on what it has, but for the CPUs that they wait for, so
-// that they can leave its pool; where nothing is left of that either, it goes to the CPUs of pods that do not run yet,
-// which it leaves when they start.
+// refuge returns where a shared leaf may go that has to leave all its CPUs while none of its row is free: the rest of
+// its pool. Where running exclusive pods have all of that, it stays where it is.
 func (p *pass) refuge(it *item) (cpuset.Set, bool) {
 	anywhere := *it
 	anywhere.want = p.view.SharedPool()
 	if it.role == qos.BEPool {
 		anywhere.want = p.view.BEPool()
 	}
-	if free, ok := p.free(&anywhere); ok {
-		return free, true
-	}
-	rest, idle := it.kernel.reach(), p.view.LSE().Union(p.view.LSR())
-	for i := range p.items {
-		x := &p.items[i]
-		if x.uid == it.uid || !x.occupies() || maySee(x.role, it.role) {
-			continue
-		}
-		if x.has {
-			rest = rest.Minus(x.want)
-			idle = idle.Minus(x.want)
-		}
-		idle = idle.Minus(x.kernel.reach())
-	}
-	if rest.IsEmpty() {
-		rest = idle
-	}
-	return rest, !rest.IsEmpty() && rest != it.kernel.reach()
+	return p.free(&anywhere)
 }
 
 // grow gives every leaf its row, shallowest leaf first, exclusive ones before those of the pools.
@@ -505,8 +468,8 @@ func (p *pass) order(by func(a, b *item) int) []*item {
 	return out
 }
 
-// free returns the part of the leaf's row that it may have right now: for an exclusive leaf all or nothing, for a shared
-// one what no exclusive pod has. false when that is nothing.
+// free returns the part of the leaf's row that it may have right now: for an exclusive leaf all or nothing, for a
+// shared one what no exclusive pod has. false when that is nothing.
 func (p *pass) free(it *item) (cpuset.Set, bool) {
 	if it.role.Binds() {
 		return it.want, p.conflict(it) == nil
@@ -521,18 +484,52 @@ func (p *pass) free(it *item) (cpuset.Set, bool) {
 	return free, !free.IsEmpty()
 }
 
-// conflict returns a leaf of another pod that has CPUs of the row of the exclusive leaf it, nil when there is none.
+// claim is every CPU that other exclusive pods have to wait for: those of the leaf's reach, and of its row while it
+// runs.
+func (it *item) claim() cpuset.Set {
+	claim := it.kernel.reach()
+	if it.has && it.occupies() {
+		claim = claim.Union(it.want)
+	}
+	return claim
+}
+
+// conflict returns a leaf of another pod that has a claim on CPUs of the row of the exclusive leaf it, nil when there
+// is none.
 func (p *pass) conflict(it *item) *item {
 	for i := range p.items {
 		x := &p.items[i]
 		if x.uid == it.uid || maySee(it.role, x.role) || x.role.Binds() && !x.occupies() {
 			continue
 		}
-		if reach := x.kernel.reach(); reach.Overlaps(&it.want) {
+		if claim := x.claim(); claim.Overlaps(&it.want) {
 			return x
 		}
 	}
 	return nil
+}
+
+// reportStuck reports, once per cause, the exclusive leaves that run outside of their rows and cannot get in, as after
+// a swap of two pods' sets by another program. They remain where they are until the other one ends.
+func (p *pass) reportStuck() {
+	for i := range p.items {
+		it := &p.items[i]
+		reach := it.kernel.reach()
+		if !it.role.Binds() || !it.has || it.orphan || !it.occupies() || reach.IsEmpty() || reach.Overlaps(&it.want) {
+			continue
+		}
+		x := p.conflict(it)
+		if x == nil || it.kernel.stuckOn == x.path {
+			continue
+		}
+		it.kernel.stuckOn = x.path
+		claim := x.claim()
+		p.e.record(Record{
+			Kind: EnforcementFailed, UID: it.uid, Container: it.container, Group: it.path, File: desired.CPUs,
+			Want: p.m.FormatList(it.want), Got: p.m.FormatList(it.kernel.cpus),
+			Err: fmt.Errorf("%s still has CPUs %s", x.path, p.m.FormatList(claim.Intersect(it.want))),
+		})
+	}
 }
 
 // plain writes the files that are not cpusets. Rows come with parents before children: quotas are only ever raised.
@@ -565,7 +562,10 @@ func (e *Engine) setPlain(row desired.Row) error {
 	if first, _, _ := strings.Cut(got, " "); first == row.Value {
 		return nil
 	}
-	r := Record{Kind: Drifted, UID: row.UID, Container: row.Container, Group: row.Path, File: row.File, Want: row.Value, Got: got}
+	r := Record{
+		Kind: Drifted, UID: row.UID, Container: row.Container, Group: row.Path, File: row.File, Want: row.Value,
+		Got: got,
+	}
 	drifted := e.stale[file{row.Path, row.File}] == row.Value
 	if drifted {
 		e.record(r)

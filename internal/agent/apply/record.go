@@ -1,6 +1,6 @@
 package apply
 
-// Kind is what a Record tells.
+// Kind is the kind of a Record.
 type Kind uint8
 
 // Kinds.
@@ -13,11 +13,11 @@ const (
 	EffectiveWiderThanDesired
 	// EnforcementFailed: a value could not be set; it will be tried again.
 	EnforcementFailed
-	// OrphanHeld: a group of a pod that the API does not know has CPUs that nobody else uses; they are held for it.
+	// OrphanHeld: a group of a pod that the API does not know has CPUs that no other group uses; they are held for it.
 	OrphanHeld
 	// CheckpointLost: the checkpoint cannot be read; which orphans had exclusive CPUs is guessed from the tree.
 	CheckpointLost
-	// AllocationRefused: the allocation of a running pod changed to CPUs that it cannot have; it keeps the old ones.
+	// AllocationRefused: the allocation of a running pod changed; the pod keeps the CPUs that it was granted.
 	AllocationRefused
 )
 
@@ -39,8 +39,6 @@ type Record struct {
 	Want, Got string
 	// Err is the kernel's refusal, for EnforcementFailed.
 	Err error
-	// Detail is the cause of AllocationRefused.
-	Detail string
 }
 
 // record keeps r until the turn ends.

@@ -48,11 +48,17 @@ func (r *rig) spawnIn(group, cpus string) {
 func TestPodsAreFoundInTheGroupsOfBothDrivers(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ root, group, uid string }{
-		"cgroupfs":                    {"kubepods", "kubepods/burstable/pod1-2/c", "1-2"},
-		"cgroupfs below a root":       {"a/kubepods", "a/kubepods/pod1-2/c", "1-2"},
-		"a slice":                     {"kubepods.slice", "kubepods.slice/kubepods-pod1_2.slice/crio-c.scope", "1-2"},
-		"a slice of a class":          {"kubepods.slice", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-c.scope", "1-2"},
-		"a slice below one with pods": {"a.slice/a-pods.slice/a-pods-kubepods.slice", "a.slice/a-pods.slice/a-pods-kubepods.slice/a-pods-kubepods-pod1.slice/c.scope", "1"},
+		"cgroupfs":              {"kubepods", "kubepods/burstable/pod1-2/c", "1-2"},
+		"cgroupfs below a root": {"a/kubepods", "a/kubepods/pod1-2/c", "1-2"},
+		"a slice":               {"kubepods.slice", "kubepods.slice/kubepods-pod1_2.slice/crio-c.scope", "1-2"},
+		"a slice of a class": {
+			"kubepods.slice",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-c.scope", "1-2",
+		},
+		"a slice below one with pods": {
+			"a.slice/a-pods.slice/a-pods-kubepods.slice",
+			"a.slice/a-pods.slice/a-pods-kubepods.slice/a-pods-kubepods-pod1.slice/c.scope", "1",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +89,7 @@ func TestAPodOutsideOfTheRootsIsKeptWhereTheRuntimeSaysThatItIs(t *testing.T) {
 	}
 }
 
-func TestWhatTheRuntimeTellsOfAPodGivesWayToTheAPI(t *testing.T) {
+func TestTheAPITakesPrecedenceOverTheRuntime(t *testing.T) {
 	t.Parallel()
 	has := func(r *rig, uid, want string) {
 		t.Helper()
@@ -119,13 +125,13 @@ func TestWhatTheRuntimeTellsOfAPodGivesWayToTheAPI(t *testing.T) {
 
 func TestANewSandboxIsLookedAtWithoutALookAtTheWholeTree(t *testing.T) {
 	t.Parallel()
-	for name, toldByAPI := range map[string]bool{"the API has told of its pod": true, "the runtime alone has": false} {
+	for name, inAPI := range map[string]bool{"the API has its pod": true, "the runtime alone has it": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, moved := newRigIn(t)
 			r.must(r.engine.Verify())
 			pod := entryOf("a", qos.SharedPool, "")
-			if toldByAPI {
+			if inAPI {
 				r.engine.Update(pod)
 			}
 			pod.Cgroup = "kubepods/poda"
@@ -170,7 +176,7 @@ func TestAMalformedAllocationStartsNothing(t *testing.T) {
 	t.Parallel()
 	r, _ := newRigIn(t)
 	p := entryOf("a", qos.SharedPool, "")
-	p.Malformed = "it is no JSON"
+	p.Malformed = "it is not JSON"
 	r.engine.Update(p)
 	c := apply.Container{PodUID: "a", Name: "c", PodGroup: "kubepods/poda", Group: "kubepods/poda/c"}
 	_, err := r.engine.Create(c)

@@ -36,8 +36,8 @@ func podUID(parent, name string) (string, bool) {
 	return strings.ReplaceAll(uid, "_", "-"), ok
 }
 
-// discover lists the groups of containers in the tree and forgets the ones that are gone. A group whose pod nobody told
-// of becomes an orphan.
+// discover lists the groups of containers in the tree and forgets the ones that are gone. A group of an unknown pod
+// becomes an orphan.
 func (e *Engine) discover() error {
 	seen := map[string]bool{}
 	var errs []error
@@ -61,31 +61,43 @@ func (e *Engine) discover() error {
 	return nil
 }
 
-// outside returns the groups of pods, by UID, that are not below the roots: only the runtime tells of them.
+// outside returns the groups of pods, by UID, that are not below the roots: only the runtime reports them.
 func (e *Engine) outside() map[string]string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := map[string]string{}
 	for uid, p := range e.pods {
-		if p.Cgroup != "" && !slices.ContainsFunc(e.o.Roots, func(root string) bool { return strings.HasPrefix(p.Cgroup, root+"/") }) {
+		if p.Cgroup != "" && !slices.ContainsFunc(e.o.Roots,
+			func(root string) bool { return strings.HasPrefix(p.Cgroup, root+"/") }) {
 			out[uid] = p.Cgroup
 		}
 	}
 	return out
 }
 
-// visit looks for new groups of the pods that somebody asked to be looked at.
+// visit looks for new groups of the pods of e.visits; in the whole tree where the group of one of them is unknown.
 func (e *Engine) visit() error {
 	e.mu.Lock()
 	asked := e.visits
-	e.visits = map[string]bool{}
+	everywhere := asked[anyPod]
 	groups := make(map[string]string, len(asked))
 	for uid := range asked {
-		if p := e.pods[uid]; p != nil && p.Cgroup != "" {
+		p := e.pods[uid]
+		switch {
+		case p == nil || p.gone:
+		case p.Cgroup == "":
+			everywhere = true
+		default:
 			groups[uid] = p.Cgroup
 		}
 	}
+	if !everywhere {
+		e.visits = map[string]bool{}
+	}
 	e.mu.Unlock()
+	if everywhere {
+		return e.discover()
+	}
 	var errs []error
 	for uid, group := range groups {
 		err := e.walkPod(group, uid, map[string]bool{})
@@ -141,7 +153,7 @@ func (e *Engine) walkPod(group, uid string, seen map[string]bool) error {
 		if e.leaves[at] != nil {
 			continue
 		}
-		// A container that the hooks did not tell of may be about to run: only Stop and Remove say that it is not.
+		// A container that the hooks did not report may be about to run: only Stop and Remove show that it is not.
 		e.leaves[at] = &leaf{path: at, uid: uid, phase: started}
 		if p := e.pods[uid]; p != nil {
 			p.Cgroup = group
@@ -155,7 +167,7 @@ func (e *Engine) walkPod(group, uid string, seen map[string]bool) error {
 	return nil
 }
 
-// orphanRole is what a group's place tells about an unknown pod.
+// orphanRole returns the role of an unknown pod by its group's path.
 func orphanRole(group string) qos.Role {
 	class := strings.TrimSuffix(path.Base(path.Dir(group)), sliceSuffix)
 	if class == bestEffort || strings.HasSuffix(class, "-"+bestEffort) {
@@ -164,7 +176,7 @@ func orphanRole(group string) qos.Role {
 	return qos.SharedPool
 }
 
-// look reads what the kernel has for a leaf. A change that nobody here made is drift.
+// look reads what the kernel has for a leaf. A change that the Engine did not make is drift.
 func (e *Engine) look(m *topo.Machine, l *leaf, drift bool) error {
 	cpus, err := e.readSet(m, l.path, desired.CPUs)
 	if err == nil {

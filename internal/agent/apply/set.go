@@ -89,8 +89,8 @@ func (p *pass) put(group string, want cpuset.Set, text string) error {
 	return p.putNested(group, want, text)
 }
 
-// widenAbove gives the groups above a group, up to that of all pods, the CPUs that it is to have: a v1 kernel takes a CPU
-// that goes offline out of all groups and does not put it back. No process lives in those groups.
+// widenAbove gives the groups above a group, up to that of all pods, the CPUs that it is to have: a v1 kernel takes a
+// CPU that goes offline out of all groups and does not put it back. No process lives in those groups.
 func (p *pass) widenAbove(group string, want cpuset.Set) error {
 	above := path.Dir(group)
 	if p.e.o.Cgroup.Dialect() != desired.V1 || !p.e.holdsPods(above) {
@@ -108,7 +108,8 @@ func (p *pass) widenAbove(group string, want cpuset.Set) error {
 
 // holdsPods reports whether a group is one of those below which pods live, or lies below one.
 func (e *Engine) holdsPods(group string) bool {
-	return slices.ContainsFunc(e.o.Roots, func(root string) bool { return group == root || strings.HasPrefix(group, root+"/") })
+	return slices.ContainsFunc(e.o.Roots,
+		func(root string) bool { return group == root || strings.HasPrefix(group, root+"/") })
 }
 
 // insideParent refuses a set that would make a v2 kernel fall back to the parent's.
@@ -126,8 +127,8 @@ func (p *pass) insideParent(group string, want cpuset.Set) error {
 	return nil
 }
 
-// putNested narrows the groups below group and then group itself. When a nested group has nothing in common with the new
-// set, group takes both for a moment: want is free at that time, and the old set was its own.
+// putNested narrows the groups below group and then group itself. When a nested group has nothing in common with the
+// new set, group takes both for a moment: want is free at that time, and the old set was its own.
 func (p *pass) putNested(group string, want cpuset.Set, text string) error {
 	names, err := p.e.o.Cgroup.Children(group)
 	if err != nil {

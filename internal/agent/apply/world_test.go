@@ -24,12 +24,15 @@ import (
 )
 
 // smallMachine has 2 NUMA nodes of 3 cores with 2 threads: CPU c and c+6 are siblings.
-func smallMachine(tb testing.TB) *topo.Machine {
+func smallMachine(tb testing.TB, offline ...int) *topo.Machine {
 	tb.Helper()
 	var spec topo.Spec
 	for id := range 12 {
 		core := id % 6
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: core, L3: -1, Die: -1, Socket: core / 3, NUMA: core / 3})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: id, Core: core, L3: -1, Die: -1, Socket: core / 3,
+			NUMA: core / 3, Offline: slices.Contains(offline, id),
+		})
 	}
 	for id := range 2 {
 		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 1 << 30})
@@ -105,8 +108,10 @@ func (w *wire) Write(group, file, value string) error {
 // simPod is a pod of the world.
 type simPod struct {
 	desired.Pod
-	inAPI, told bool // the API has it; the engine was told of that
-	pinned      bool
+	inAPI     bool
+	delivered bool // the engine has the state of inAPI
+	pinned    bool
+	edited    bool // a user changed its allocation
 }
 
 // simLeaf is a container of the world.
@@ -161,13 +166,16 @@ func newWorld(t *rapid.T, m *topo.Machine, d desired.Dialect, c apply.Checkpoint
 	return w
 }
 
-// boot starts a new engine that knows nothing, and tells it what a started agent reads.
+// boot starts a new engine without any state, and gives it what a started agent reads.
 func (w *world) boot() {
-	w.engine = apply.New(apply.Options{Cgroup: w.wire, Checkpoint: w.checkpoint, Roots: []string{"kubepods", "kubepods.slice"}})
+	w.engine = apply.New(apply.Options{
+		Cgroup: w.wire, Checkpoint: w.checkpoint,
+		Roots: []string{"kubepods", "kubepods.slice"},
+	})
 	w.engine.SetFacts(w.facts)
 	for _, p := range w.sorted() {
 		if p.inAPI {
-			p.told = true
+			p.delivered = true
 			w.engine.Update(p.Pod)
 		}
 	}
@@ -218,7 +226,10 @@ func (w *world) account() *ledger.View {
 func (w *world) bind(role qos.Role) *simPod {
 	w.serial++
 	uid := fmt.Sprintf("u-%d", w.serial)
-	p := &simPod{inAPI: true, Pod: desired.Pod{Entry: ledger.Entry{UID: uid, Namespace: "ns", Name: "p" + uid, Role: role}}}
+	p := &simPod{inAPI: true, Pod: desired.Pod{Entry: ledger.Entry{
+		UID: uid, Namespace: "ns", Name: "p" + uid,
+		Role: role,
+	}}}
 	switch role {
 	case qos.Exclusive, qos.ExclusiveWithBE:
 		p.Entry.Class = qos.LSE
@@ -285,7 +296,8 @@ func (w *world) observe(s kernel.State) {
 				continue
 			}
 			if a.cpus.Overlaps(&b.cpus) {
-				w.broken = fmt.Sprintf("%v pod %s has %v in %s, and %v pod %s has %v in %s", a.pod.Entry.Class, a.pod.Entry.UID,
+				w.broken = fmt.Sprintf("%v pod %s has %v in %s, and %v pod %s has %v in %s", a.pod.Entry.Class,
+					a.pod.Entry.UID,
 					a.cpus, a.path, b.pod.Entry.Class, b.pod.Entry.UID, b.cpus, b.path)
 			}
 		}

@@ -14,8 +14,9 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
 )
 
-// BenchmarkOverhead is what the proxy adds to a call: each round asks the runtime straight and through the proxy in turn,
-// so that what else the machine does hits both alike. The metrics are differences of medians and of 99th percentiles.
+// BenchmarkOverhead is what the proxy adds to a call: each round asks the runtime straight and through the proxy in
+// turn, so that what else the machine does hits both alike. The metrics are differences of medians and of 99th
+// percentiles.
 func BenchmarkOverhead(b *testing.B) {
 	list := &cri.ListContainersResponse{}
 	for i := range 250 {
@@ -63,11 +64,13 @@ func BenchmarkOverhead(b *testing.B) {
 			if c.hooks {
 				h := newHooks(b)
 				h.answer(func(context.Context, string) (*v1alpha1.ContainerResourceHookResponse, error) {
-					return &v1alpha1.ContainerResourceHookResponse{ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: "0-3", CpuQuota: -1}}, nil
+					resources := &v1alpha1.LinuxContainerResources{CpusetCpus: "0-3", CpuQuota: -1}
+					return &v1alpha1.ContainerResourceHookResponse{ContainerResources: resources}, nil
 				})
 				p.register(b, "tenon-agent.json", h.registration(criproxy.Ignore))
 			}
-			if _, err := p.kubelet(b).RunPodSandbox(b.Context(), &cri.RunPodSandboxRequest{Config: podConfig("a")}); err != nil {
+			if _, err := p.kubelet(b).RunPodSandbox(b.Context(),
+				&cri.RunPodSandboxRequest{Config: podConfig("a")}); err != nil {
 				b.Fatal(err)
 			}
 			answers(b, rt, list)
@@ -91,10 +94,11 @@ func BenchmarkOverhead(b *testing.B) {
 func answers(b *testing.B, rt *runtime, list *cri.ListContainersResponse) {
 	b.Helper()
 	for method, m := range map[string]wire{
-		cri.RuntimeService_ListContainers_FullMethodName:  marshal(b, list),
-		cri.RuntimeService_CreateContainer_FullMethodName: marshal(b, &cri.CreateContainerResponse{ContainerId: "container"}),
-		cri.RuntimeService_StartContainer_FullMethodName:  {},
-		cri.RuntimeService_StopContainer_FullMethodName:   {},
+		cri.RuntimeService_ListContainers_FullMethodName: marshal(b, list),
+		cri.RuntimeService_CreateContainer_FullMethodName: marshal(b,
+			&cri.CreateContainerResponse{ContainerId: "container"}),
+		cri.RuntimeService_StartContainer_FullMethodName: {},
+		cri.RuntimeService_StopContainer_FullMethodName:  {},
 	} {
 		rt.on(method, func(s grpc.ServerStream) error {
 			var in wire
@@ -106,7 +110,9 @@ func answers(b *testing.B, rt *runtime, list *cri.ListContainersResponse) {
 	}
 }
 
-func took(b *testing.B, c cri.RuntimeServiceClient, call func(context.Context, cri.RuntimeServiceClient) error) time.Duration {
+func took(b *testing.B, c cri.RuntimeServiceClient,
+	call func(context.Context, cri.RuntimeServiceClient) error,
+) time.Duration {
 	b.Helper()
 	start := time.Now()
 	if err := call(b.Context(), c); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
 )
 
-// Version asks for the version of a runtime, through a proxy or not, and returns it as text. An error means that kubelets
-// would get no answer either.
+// Version asks for the version of a runtime, through a proxy or not, and returns it as text. An error means that
+// kubelets would get no answer either.
 func Version(ctx context.Context, endpoint string) (string, error) {
 	path, err := socket.Path(endpoint)
 	if err != nil {
@@ -34,12 +34,12 @@ func Version(ctx context.Context, endpoint string) (string, error) {
 type Registered struct {
 	*Registration
 	File string
-	// Answers says whether somebody listens on its endpoint.
+	// Answers reports whether a process listens on its endpoint.
 	Answers bool
 }
 
-// ReadRegistrations reads the files of a hooks folder, in the order in which their servers are asked. Those that cannot be
-// used are in the error.
+// ReadRegistrations reads the files of a hooks folder, in the order in which their servers are asked. Those that cannot
+// be used are in the error.
 func ReadRegistrations(ctx context.Context, dir string) ([]Registered, error) {
 	names, err := registrations(dir)
 	if err != nil {

@@ -35,8 +35,8 @@ type dispatcher struct {
 	registry *registry
 	log      klog.Logger
 	limit    time.Duration // the longest time that a hook may take
-	// told counts what is told in the background.
-	told sync.WaitGroup
+	// background counts the hook calls in the background.
+	background sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
 	peers map[string]*peer
@@ -48,7 +48,7 @@ type peer struct {
 	client v1alpha1.RuntimeHookServiceClient
 
 	mu   sync.Mutex // guards the fields below
-	lost bool       // its last answer was a failure; told once
+	lost bool       // its last answer was a failure; logged once
 	hung bool       // … because it took too long
 }
 
@@ -59,13 +59,15 @@ func newDispatcher(dir string, log klog.Logger) *dispatcher {
 // question is one call to one hook server. It takes over what the server answers.
 type question func(context.Context, v1alpha1.RuntimeHookServiceClient) error
 
-// ask puts a question to all servers that are registered for a hook, one after the other. enforced says that the pod does
-// not pass without its hooks. The error, with a gRPC status, means that the step must not happen.
+// ask puts a question to all servers that are registered for a hook, one after the other. enforced says that the pod
+// does not pass without its hooks. The error, with a gRPC status, means that the step must not happen.
 func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question) error {
 	servers := d.registry.servers(h)
 	if len(servers) == 0 && enforced && h.gate() {
-		return status.Errorf(codes.FailedPrecondition, "runtime proxy: no hook server is registered for %s in %s, and this pod "+
-			"must not run unenforced: start tenon-agent and register it, or take the proxy out of the kubelet's way",
+		return status.Errorf(codes.FailedPrecondition,
+			"runtime proxy: no hook server is registered for %s in %s, and this pod "+
+				"must not run unenforced: start tenon-agent and register it, or take the proxy out of the kubelet's "+
+				"way",
 			h, d.registry.dir)
 	}
 	for _, s := range servers {
@@ -80,11 +82,11 @@ func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question)
 	return nil
 }
 
-// announce is ask for a hook whose answer nobody waits for, not even a caller that has gone. What was announced is told, or
-// has failed, when close returns. Hooks may overtake each other.
+// announce calls a hook in the background, also after its caller has gone; no answer is awaited. Every announced call
+// has ended when close returns. Hooks may overtake each other.
 func (d *dispatcher) announce(ctx context.Context, h Hook, q question) {
 	ctx = context.WithoutCancel(ctx)
-	d.told.Go(func() {
+	d.background.Go(func() {
 		for _, s := range d.registry.servers(h) {
 			if err := d.consult(ctx, h, s, q, d.limit); err != nil {
 				d.log.V(1).Info("Hook failed after a stop", "hook", h, "file", s.file, "reason", err.Error())
@@ -93,8 +95,8 @@ func (d *dispatcher) announce(ctx context.Context, h Hook, q question) {
 	})
 }
 
-// prevents reports whether an error of a server holds the step back. A container that has started is held back by a refusal
-// alone: whoever is told that it has not would neither stop it nor do what follows a start.
+// prevents reports whether an error of a server fails the step. After a container has started, only a refusal does: a
+// caller that receives a failure would neither stop the container nor continue with the steps after a start.
 func (d *dispatcher) prevents(h Hook, s server, enforced bool, err error) bool {
 	switch {
 	case status.Code(err) == codes.FailedPrecondition:
@@ -105,7 +107,7 @@ func (d *dispatcher) prevents(h Hook, s server, enforced bool, err error) bool {
 	return enforced || s.policy(h) == Fail
 }
 
-// failure tells the caller which server's hook went wrong. A refusal keeps its code: it is no matter of the connection.
+// failure names the server whose hook failed. A refusal keeps its code: it does not concern the connection.
 func failure(h Hook, s server, dir string, err error) error {
 	code := codes.Unavailable
 	if status.Code(err) == codes.FailedPrecondition {
@@ -127,11 +129,11 @@ func (d *dispatcher) consult(ctx context.Context, h Hook, s server, q question, 
 		return err
 	}
 	if err := p.awake(ctx, s.Endpoint); err != nil {
-		d.tell(p, h, s, err)
+		d.logChange(p, h, s, err)
 		return err
 	}
 	err = q(ctx, p.client)
-	d.tell(p, h, s, err)
+	d.logChange(p, h, s, err)
 	return err
 }
 
@@ -147,8 +149,8 @@ func hookContext(ctx context.Context, limit time.Duration) (context.Context, con
 	return ctx, cancel, nil
 }
 
-// tell logs that a server fails or answers again, once each time.
-func (d *dispatcher) tell(p *peer, h Hook, s server, err error) {
+// logChange logs once when a server starts to fail, and once when it answers again.
+func (d *dispatcher) logChange(p *peer, h Hook, s server, err error) {
 	lost := err != nil && status.Code(err) != codes.FailedPrecondition
 	p.mu.Lock()
 	changed := p.lost != lost
@@ -191,8 +193,8 @@ func (d *dispatcher) peer(endpoint string) (*peer, error) {
 	return p, nil
 }
 
-// awake returns at once when nobody listens on the endpoint, and sees at once when somebody does again: gRPC by itself
-// would wait out its pauses between attempts.
+// awake returns at once when no process listens on the endpoint, and detects at once when one listens again: gRPC by
+// itself would wait for the end of its backoff.
 func (p *peer) awake(ctx context.Context, endpoint string) error {
 	if p.conn.GetState() != connectivity.TransientFailure {
 		return nil
@@ -209,9 +211,9 @@ func (p *peer) awake(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// close waits for what is told in the background and ends all connections. Nobody asks any more.
+// close waits for the hook calls in the background and ends all connections. No call to ask or announce follows.
 func (d *dispatcher) close() error {
-	d.told.Wait()
+	d.background.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
@@ -236,7 +238,10 @@ func dial(path string) (*grpc.ClientConn, error) {
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{
+				BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: time.Second,
+			},
 			MinConnectTimeout: time.Second,
 		}))
 	if err != nil {

@@ -14,10 +14,11 @@ const (
 	reservedCPUClass = "LSR"
 )
 
-// mustEnforce reports whether a pod's containers may not pass without their hooks: CPUs or devices were allocated to it,
-// it is entitled to exclusive CPUs, or it requires the agent.
+// mustEnforce reports whether a pod's containers may not pass without their hooks: CPUs or devices were allocated to
+// it, it is entitled to exclusive CPUs, or it requires the agent.
 func mustEnforce(labels, annotations map[string]string) bool {
-	if class := labels[qosClassLabel]; class == exclusiveClass || class == reservedCPUClass {
+	if class := labels[qosClassLabel]; strings.EqualFold(class, exclusiveClass) ||
+		strings.EqualFold(class, reservedCPUClass) {
 		return true
 	}
 	for key, value := range annotations {

@@ -14,7 +14,7 @@ var (
 // SetDrain changes how long calls under way may take at the end.
 func (p *Proxy) SetDrain(d time.Duration) { p.drain = d }
 
-// SetHookLimit changes how long a hook may take. Nobody asks meanwhile.
+// SetHookLimit changes how long a hook may take. No hook may be under way.
 func (p *Proxy) SetHookLimit(d time.Duration) { p.hooks.limit = d }
 
 // Sweep forgets what the runtime no longer has.

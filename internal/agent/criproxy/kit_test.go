@@ -71,8 +71,10 @@ type runtime struct {
 func newRuntime(t testing.TB) *runtime {
 	t.Helper()
 	r := &runtime{
-		t: t, socket: filepath.Join(folder(t), "runtime.sock"), sandboxes: map[string]*cri.PodSandbox{}, parents: map[string]string{},
-		containers: map[string]*cri.Container{}, requests: map[string][]wire{}, ids: map[string]int{}, serve: map[string]func(grpc.ServerStream) error{},
+		t: t, socket: filepath.Join(folder(t), "runtime.sock"), sandboxes: map[string]*cri.PodSandbox{},
+		parents:    map[string]string{},
+		containers: map[string]*cri.Container{}, requests: map[string][]wire{}, ids: map[string]int{},
+		serve: map[string]func(grpc.ServerStream) error{},
 	}
 	r.start()
 	return r
@@ -258,7 +260,8 @@ func newProxy(t testing.TB, runtimeSocket string, change ...func(*criproxy.Optio
 	t.Helper()
 	dir := folder(t)
 	o := criproxy.Options{
-		Listen: filepath.Join(dir, "cri.sock"), Runtime: "unix://" + runtimeSocket, HooksDir: filepath.Join(dir, "hookserver.d"),
+		Listen: filepath.Join(dir, "cri.sock"), Runtime: "unix://" + runtimeSocket,
+		HooksDir: filepath.Join(dir, "hookserver.d"),
 	}
 	for _, c := range change {
 		c(&o)
@@ -327,7 +330,8 @@ func (p *proxy) register(t testing.TB, name, content string) {
 }
 
 // allHooks is the list of a registration for every hook.
-const allHooks = `["PreRunPodSandbox","PostStopPodSandbox","PreCreateContainer","PreStartContainer","PostStartContainer",` +
+const allHooks = `["PreRunPodSandbox","PostStopPodSandbox","PreCreateContainer","PreStartContainer",` +
+	`"PostStartContainer",` +
 	`"PreUpdateContainerResources","PostStopContainer"]`
 
 // hooks is a hook server.
@@ -412,7 +416,9 @@ func (h *hooks) askedPods(hook string) []*v1alpha1.PodSandboxHookRequest {
 	return append([]*v1alpha1.PodSandboxHookRequest(nil), h.pods[hook]...)
 }
 
-func (h *hooks) ofPod(ctx context.Context, hook string, r *v1alpha1.PodSandboxHookRequest) (*v1alpha1.PodSandboxHookResponse, error) {
+func (h *hooks) ofPod(ctx context.Context, hook string,
+	r *v1alpha1.PodSandboxHookRequest,
+) (*v1alpha1.PodSandboxHookResponse, error) {
 	h.mu.Lock()
 	h.pods[hook] = append(h.pods[hook], r)
 	f := h.pod
@@ -423,7 +429,9 @@ func (h *hooks) ofPod(ctx context.Context, hook string, r *v1alpha1.PodSandboxHo
 	return f(ctx, hook)
 }
 
-func (h *hooks) ofContainer(ctx context.Context, hook string, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (h *hooks) ofContainer(ctx context.Context, hook string,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	h.mu.Lock()
 	h.containers[hook] = append(h.containers[hook], r)
 	f := h.container
@@ -434,37 +442,54 @@ func (h *hooks) ofContainer(ctx context.Context, hook string, r *v1alpha1.Contai
 	return f(ctx, hook)
 }
 
-func (h *hooks) PreRunPodSandboxHook(ctx context.Context, r *v1alpha1.PodSandboxHookRequest) (*v1alpha1.PodSandboxHookResponse, error) {
+func (h *hooks) PreRunPodSandboxHook(ctx context.Context,
+	r *v1alpha1.PodSandboxHookRequest,
+) (*v1alpha1.PodSandboxHookResponse, error) {
 	return h.ofPod(ctx, "PreRunPodSandbox", r)
 }
 
-func (h *hooks) PostStopPodSandboxHook(ctx context.Context, r *v1alpha1.PodSandboxHookRequest) (*v1alpha1.PodSandboxHookResponse, error) {
+func (h *hooks) PostStopPodSandboxHook(ctx context.Context,
+	r *v1alpha1.PodSandboxHookRequest,
+) (*v1alpha1.PodSandboxHookResponse, error) {
 	return h.ofPod(ctx, "PostStopPodSandbox", r)
 }
 
-func (h *hooks) PreCreateContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (h *hooks) PreCreateContainerHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	return h.ofContainer(ctx, "PreCreateContainer", r)
 }
 
-func (h *hooks) PreStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (h *hooks) PreStartContainerHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	return h.ofContainer(ctx, "PreStartContainer", r)
 }
 
-func (h *hooks) PostStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (h *hooks) PostStartContainerHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	return h.ofContainer(ctx, "PostStartContainer", r)
 }
 
-func (h *hooks) PreUpdateContainerResourcesHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (h *hooks) PreUpdateContainerResourcesHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	return h.ofContainer(ctx, "PreUpdateContainerResources", r)
 }
 
-func (h *hooks) PostStopContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (h *hooks) PostStopContainerHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	return h.ofContainer(ctx, "PostStopContainer", r)
 }
 
 // call sends one message through any method and returns all answers.
-func call(ctx context.Context, conn *grpc.ClientConn, method string, in wire) (out []wire, header, trailer metadata.MD, err error) {
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodecV2(wireCodec{}))
+func call(ctx context.Context, conn *grpc.ClientConn, method string, in wire) (out []wire, header, trailer metadata.MD,
+	err error,
+) {
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
+		grpc.ForceCodecV2(wireCodec{}))
 	if err != nil {
 		return nil, nil, nil, err
 	}

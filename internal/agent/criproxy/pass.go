@@ -77,7 +77,10 @@ func outgoing(ctx context.Context) context.Context {
 	if !ok {
 		return ctx
 	}
-	for _, own := range []string{":authority", "content-type", "user-agent", "te", "grpc-accept-encoding", "grpc-encoding"} {
+	for _, own := range []string{
+		":authority", "content-type", "user-agent", "te", "grpc-accept-encoding",
+		"grpc-encoding",
+	} {
 		in.Delete(own)
 	}
 	return metadata.NewOutgoingContext(ctx, in)

@@ -39,7 +39,7 @@ func methods() map[string]protoreflect.MethodDescriptor {
 	return all
 }
 
-// random is a message with every field set, and one that nobody knows.
+// random is a message with every field set, and one unknown field.
 func random(r *rand.Rand, d protoreflect.MessageDescriptor) wire {
 	m := dynamicpb.NewMessage(d)
 	fill(r, m, 4)
@@ -110,7 +110,8 @@ func TestEveryMethodPassesByteForByte(t *testing.T) {
 	conn := connect(t, p.socket)
 	all := methods()
 	for _, must := range []string{
-		"StreamPodSandboxes", "StreamContainers", "StreamContainerStats", "StreamPodSandboxStats", "StreamPodSandboxMetrics",
+		"StreamPodSandboxes", "StreamContainers", "StreamContainerStats", "StreamPodSandboxStats",
+		"StreamPodSandboxMetrics",
 		"GetContainerEvents", "RuntimeConfig", "UpdatePodSandboxResources",
 	} {
 		if all["/runtime.v1.RuntimeService/"+must] == nil {
@@ -150,7 +151,8 @@ func TestEveryMethodPassesByteForByte(t *testing.T) {
 				return nil
 			})
 			defer rt.on(method, nil)
-			ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs("trace", "x", "trace", "y", "some-bin", "\xfe\x00"))
+			ctx := metadata.NewOutgoingContext(t.Context(),
+				metadata.Pairs("trace", "x", "trace", "y", "some-bin", "\xfe\x00"))
 			out, header, trailer, err := call(ctx, conn, method, request)
 			if err != nil {
 				t.Fatal(err)
@@ -202,7 +204,8 @@ func TestStatusAndDetailsPass(t *testing.T) {
 		cri.RuntimeService_Status_FullMethodName, cri.RuntimeService_GetContainerEvents_FullMethodName,
 		cri.RuntimeService_StartContainer_FullMethodName, cri.RuntimeService_RunPodSandbox_FullMethodName,
 	} {
-		want, err := status.New(codes.Code(42), "a code of tomorrow: ü").WithDetails(&v1alpha1.HugepageLimit{PageSize: "2MB", Limit: 1})
+		want, err := status.New(codes.Code(42),
+			"a code of tomorrow: ü").WithDetails(&v1alpha1.HugepageLimit{PageSize: "2MB", Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +244,8 @@ func TestAnUnknownServiceStreamsBothWays(t *testing.T) {
 			}
 		}
 	})
-	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodecV2(wireCodec{}))
+	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
+		grpc.ForceCodecV2(wireCodec{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +285,8 @@ func TestHeadersComeBeforeTheFirstMessage(t *testing.T) {
 		<-release
 		return nil
 	})
-	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, cri.RuntimeService_GetContainerEvents_FullMethodName, grpc.ForceCodecV2(wireCodec{}))
+	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true},
+		cri.RuntimeService_GetContainerEvents_FullMethodName, grpc.ForceCodecV2(wireCodec{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +304,10 @@ func TestHeadersComeBeforeTheFirstMessage(t *testing.T) {
 func TestTheCallersDeadlineAndCancellationReachTheRuntime(t *testing.T) {
 	rt := newRuntime(t)
 	conn := connect(t, newProxy(t, rt.socket).socket)
-	for _, method := range []string{cri.RuntimeService_ExecSync_FullMethodName, cri.RuntimeService_StopContainer_FullMethodName} {
+	for _, method := range []string{
+		cri.RuntimeService_ExecSync_FullMethodName,
+		cri.RuntimeService_StopContainer_FullMethodName,
+	} {
 		type seen struct {
 			deadline time.Time
 			ok       bool
@@ -351,7 +359,10 @@ func TestMessagesOf17MiBPass(t *testing.T) {
 	rt := newRuntime(t)
 	conn := connect(t, newProxy(t, rt.socket).socket)
 	big := wire(bytes.Repeat([]byte("0123456789abcdef"), 17<<20/16))
-	for _, method := range []string{cri.RuntimeService_ListContainers_FullMethodName, cri.RuntimeService_CreateContainer_FullMethodName} {
+	for _, method := range []string{
+		cri.RuntimeService_ListContainers_FullMethodName,
+		cri.RuntimeService_CreateContainer_FullMethodName,
+	} {
 		request := big
 		if method == cri.RuntimeService_CreateContainer_FullMethodName {
 			request = withUnknown(must(proto.Marshal(&cri.CreateContainerRequest{
@@ -402,8 +413,10 @@ func TestImagesMayHaveAnotherEndpoint(t *testing.T) {
 	if err != nil || len(out) != 1 || !bytes.Equal(out[0], answer) {
 		t.Errorf("got %q, %v, want %q", out, err, answer)
 	}
-	if _, err := p.kubelet(t).Version(t.Context(), &cri.VersionRequest{}); err != nil || len(images.got(cri.RuntimeService_Version_FullMethodName)) != 0 {
-		t.Errorf("Version: %v, and the image service got %d calls of it, want none", err, len(images.got(cri.RuntimeService_Version_FullMethodName)))
+	if _, err := p.kubelet(t).Version(t.Context(), &cri.VersionRequest{}); err != nil ||
+		len(images.got(cri.RuntimeService_Version_FullMethodName)) != 0 {
+		t.Errorf("Version: %v, and the image service got %d calls of it, want none", err,
+			len(images.got(cri.RuntimeService_Version_FullMethodName)))
 	}
 }
 

@@ -45,7 +45,7 @@ type Options struct {
 	HooksDir string
 }
 
-// complete checks the options and turns endpoints into paths.
+// complete validates the options and converts endpoints to paths.
 func (o *Options) complete() error {
 	var errs []error
 	paths := []struct {
@@ -70,8 +70,9 @@ func (o *Options) complete() error {
 		errs = append(errs, fmt.Errorf("listen: %q is the runtime's own socket, want another path", o.Listen))
 	}
 	if IsCRIO(o.Runtime) && !IsCRIO(o.Listen) {
-		errs = append(errs, fmt.Errorf("listen: %q: want a path that ends in %s, such as /run/tenon%s: kubelets know CRI-O by it",
-			o.Listen, crioSuffix, crioSuffix))
+		errs = append(errs,
+			fmt.Errorf("listen: %q: want a path that ends in %s, such as /run/tenon%s: kubelets know CRI-O by it",
+				o.Listen, crioSuffix, crioSuffix))
 	}
 	return errors.Join(errs...)
 }
@@ -98,8 +99,8 @@ func New(o Options) (*Proxy, error) {
 }
 
 // Run waits for the runtime, listens and answers until ctx ends; ready is called once it listens. Calls under way then
-// have five seconds. It returns nil at the end of ctx, and socket.ErrClaimed when another proxy has the socket. It can be called
-// once.
+// have five seconds. It returns nil at the end of ctx, and socket.ErrClaimed when another proxy has the socket. It can
+// be called once.
 func (p *Proxy) Run(ctx context.Context, ready func()) error {
 	lock, err := socket.Claim(p.o.Listen)
 	if err != nil {
@@ -122,7 +123,8 @@ func (p *Proxy) Run(ctx context.Context, ready func()) error {
 	}
 	log := klog.FromContext(ctx)
 	sandboxes, containers := p.state.size()
-	log.Info("Proxy listens", "endpoint", p.o.Listen, "runtime", p.o.Runtime, "sandboxes", sandboxes, "containers", containers)
+	log.Info("Proxy listens", "endpoint", p.o.Listen, "runtime", p.o.Runtime, "sandboxes", sandboxes, "containers",
+		containers)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -155,7 +157,7 @@ func (p *Proxy) serve(ctx context.Context, l net.Listener) error {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(p.handle),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		// A container that was refused after its start is stopped, whoever ends meanwhile.
+		// A container that was refused after its start is stopped, even if the caller or the proxy ends meanwhile.
 		grpc.WaitForHandlers(true),
 		// Whether pings are too many is for the kubelet and the runtime to say.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -238,7 +240,7 @@ func (p *Proxy) know(ctx context.Context) error {
 		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 			log.V(1).Info("Runtime does not answer yet", "runtime", p.o.Runtime, "reason", err.Error())
 		default:
-			log.Error(err, "Runtime does not tell what it has", "runtime", p.o.Runtime)
+			log.Error(err, "Failed to list sandboxes and containers", "runtime", p.o.Runtime)
 		}
 		t := time.NewTimer(pause)
 		select {

@@ -22,7 +22,10 @@ import (
 )
 
 func TestOptionsThatAreWrong(t *testing.T) {
-	good := criproxy.Options{Listen: "/run/tenon/cri.sock", Runtime: "unix:///run/containerd/containerd.sock", HooksDir: "/etc/runtime/hookserver.d"}
+	good := criproxy.Options{
+		Listen: "/run/tenon/cri.sock", Runtime: "unix:///run/containerd/containerd.sock",
+		HooksDir: "/etc/runtime/hookserver.d",
+	}
 	if _, err := criproxy.New(good); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
@@ -30,12 +33,27 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		change func(*criproxy.Options)
 		want   string
 	}{
-		"a relative socket":          {func(o *criproxy.Options) { o.Listen = "cri.sock" }, `listen: "cri.sock": want the absolute path of a unix socket`},
-		"a runtime over TCP":         {func(o *criproxy.Options) { o.Runtime = "tcp://localhost:1" }, `runtime: "tcp://localhost:1": want the absolute path`},
-		"images over TCP":            {func(o *criproxy.Options) { o.Images = "localhost:1" }, `image-endpoint: "localhost:1": want the absolute path`},
-		"no folder":                  {func(o *criproxy.Options) { o.HooksDir = "" }, "hooks-dir: is empty"},
-		"itself":                     {func(o *criproxy.Options) { o.Runtime = o.Listen }, "is the runtime's own socket"},
-		"CRI-O under a foreign name": {func(o *criproxy.Options) { o.Runtime = "/var/run/crio/crio.sock" }, "such as /run/tenon/run/crio/crio.sock: kubelets know CRI-O by it"},
+		"a relative socket": {
+			func(o *criproxy.Options) { o.Listen = "cri.sock" },
+			`listen: "cri.sock": want the absolute path of a unix socket`,
+		},
+		"a runtime over TCP": {
+			func(o *criproxy.Options) { o.Runtime = "tcp://localhost:1" },
+			`runtime: "tcp://localhost:1": want the absolute path`,
+		},
+		"images over TCP": {
+			func(o *criproxy.Options) { o.Images = "localhost:1" },
+			`image-endpoint: "localhost:1": want the absolute path`,
+		},
+		"no folder": {func(o *criproxy.Options) { o.HooksDir = "" }, "hooks-dir: is empty"},
+		"itself": {
+			func(o *criproxy.Options) { o.Runtime = o.Listen },
+			"is the runtime's own socket",
+		},
+		"CRI-O under a foreign name": {
+			func(o *criproxy.Options) { o.Runtime = "/var/run/crio/crio.sock" },
+			"such as /run/tenon/run/crio/crio.sock: kubelets know CRI-O by it",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +64,10 @@ func TestOptionsThatAreWrong(t *testing.T) {
 			}
 		})
 	}
-	crio := criproxy.Options{Listen: "/run/tenon/run/crio/crio.sock", Runtime: "/var/run/crio/crio.sock", HooksDir: "/x"}
+	crio := criproxy.Options{
+		Listen: "/run/tenon/run/crio/crio.sock", Runtime: "/var/run/crio/crio.sock",
+		HooksDir: "/x",
+	}
 	if _, err := criproxy.New(crio); err != nil {
 		t.Errorf("CRI-O under its own name: %v", err)
 	}
@@ -79,7 +100,7 @@ func TestCallsUnderWayEndBeforeTheProxyDoes(t *testing.T) {
 		defer close(stopped)
 		p.stop()
 	}()
-	eventually(t, "nobody can connect", func() error {
+	eventually(t, "no client can connect", func() error {
 		if _, err := os.Stat(p.socket); err == nil {
 			return os.ErrExist
 		}
@@ -156,8 +177,8 @@ func TestTheProxyListensOnlyWhenItKnowsTheRuntime(t *testing.T) {
 	}
 }
 
-// Somebody removes the socket, or the folder that it is in: kubelets that connect anew find it again, and calls under way
-// do not notice.
+// Another process removes the socket, or its folder: kubelets that reconnect find it again, and calls under way are not
+// affected.
 func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
 	rt := newRuntime(t)
 	p := newProxy(t, rt.socket)
@@ -195,7 +216,7 @@ func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A container that is refused after its start is stopped, although the proxy has been told to end and its caller is gone.
+// A container that is refused after its start is stopped, although the proxy is shutting down and its caller is gone.
 func TestAProxyThatEndsStopsWhatIsRefusedAfterItsStart(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)

@@ -51,7 +51,7 @@ const (
 	Ignore Policy = "Ignore"
 )
 
-// Registration is a hook server, as a file of the hooks folder tells of it.
+// Registration is a hook server as described by a file of the hooks folder.
 type Registration struct {
 	// Endpoint is the server's unix socket: an absolute path, with or without unix:// before it.
 	Endpoint string `json:"remote-endpoint"`

@@ -35,7 +35,8 @@ func TestRegistrations(t *testing.T) {
 			},
 		},
 		"an endpoint with its scheme, and a policy of one hook": {
-			content: `{"remote-endpoint":"unix:///run/x.sock","failure-policy":"Fail","runtime-hooks":["PostStopContainer"],` +
+			content: `{"remote-endpoint":"unix:///run/x.sock","failure-policy":"Fail",` +
+				`"runtime-hooks":["PostStopContainer"],` +
 				`"failure-policies":{"PostStopContainer":"Ignore"}}`,
 			want: criproxy.Registration{
 				Endpoint: "/run/x.sock", Policy: criproxy.Fail, Hooks: []criproxy.Hook{criproxy.PostStopContainer},
@@ -43,7 +44,8 @@ func TestRegistrations(t *testing.T) {
 			},
 		},
 		"everything wrong at once": {
-			content: `{"remote-endpoint":"localhost:80","failure-policy":"fail","runtime-hooks":["PreCreatePodSandbox"],` +
+			content: `{"remote-endpoint":"localhost:80","failure-policy":"fail",` +
+				`"runtime-hooks":["PreCreatePodSandbox"],` +
 				`"failure-policies":{"PostStopContainer":"None"}}`,
 			err: []string{
 				`remote-endpoint: "localhost:80": want the absolute path of a unix socket`,
@@ -61,17 +63,22 @@ func TestRegistrations(t *testing.T) {
 			},
 		},
 		"a path that no socket can have": {
-			content: `{"remote-endpoint":"/` + strings.Repeat("x", 107) + `","failure-policy":"Fail","runtime-hooks":["PostStopContainer"]}`,
-			err:     []string{"has 108 bytes, want 107 or less"},
+			content: `{"remote-endpoint":"/` + strings.Repeat("x", 107) +
+				`","failure-policy":"Fail","runtime-hooks":["PostStopContainer"]}`,
+			err: []string{"has 108 bytes, want 107 or less"},
 		},
 		"an unknown field": {
 			content: `{"remote_endpoint":"/run/x.sock"}`,
-			err:     []string{`unknown field "remote_endpoint"`, "want an object of remote-endpoint, failure-policy, runtime-hooks"},
+			err: []string{
+				`unknown field "remote_endpoint"`,
+				"want an object of remote-endpoint, failure-policy, runtime-hooks",
+			},
 		},
 		"a field of another type": {content: `{"runtime-hooks":"PreStartContainer"}`, err: []string{"runtime-hooks"}},
 		"no JSON":                 {content: `remote-endpoint: /run/x.sock`, err: []string{"want an object"}},
 		"an empty file":           {content: ``, err: []string{"want an object"}},
-		"two values":              {content: `{"remote-endpoint":"/x","failure-policy":"Fail","runtime-hooks":["PostStopContainer"]} {}`, err: []string{"more than one JSON value"}},
+		"two values": {content: `{"remote-endpoint":"/x","failure-policy":"Fail",` +
+			`"runtime-hooks":["PostStopContainer"]} {}`, err: []string{"more than one JSON value"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -102,14 +109,18 @@ func TestRegistrations(t *testing.T) {
 }
 
 func FuzzRegistration(f *testing.F) {
-	f.Add([]byte(`{"remote-endpoint":"/run/x.sock","failure-policy":"Fail","runtime-hooks":["PreStartContainer"],"failure-policies":{"PreStartContainer":"Ignore"}}`))
+	f.Add(
+		[]byte(
+			`{"remote-endpoint":"/run/x.sock","failure-policy":"Fail","runtime-hooks":["PreStartContainer"],` +
+				`"failure-policies":{"PreStartContainer":"Ignore"}}`))
 	f.Add([]byte(`{"remote-endpoint":"unix:/","runtime-hooks":null}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		r, err := criproxy.ParseRegistration(content)
 		if err != nil {
 			return
 		}
-		if !filepath.IsAbs(r.Endpoint) || len(r.Hooks) == 0 || r.Policy != criproxy.Fail && r.Policy != criproxy.Ignore {
+		if !filepath.IsAbs(r.Endpoint) || len(r.Hooks) == 0 || r.Policy != criproxy.Fail &&
+			r.Policy != criproxy.Ignore {
 			t.Errorf("%q gives %+v", content, r)
 		}
 	})
@@ -125,7 +136,10 @@ func TestAChangeOfTheHooksFolderCountsFromTheNextCallOn(t *testing.T) {
 		if _, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: podConfig("a")}); err != nil {
 			t.Fatal(err)
 		}
-		return [2]int{len(one.askedPods("PreRunPodSandbox")) - before[0], len(two.askedPods("PreRunPodSandbox")) - before[1]}
+		return [2]int{
+			len(one.askedPods("PreRunPodSandbox")) - before[0],
+			len(two.askedPods("PreRunPodSandbox")) - before[1],
+		}
 	}
 	expect := func(when string, want [2]int) {
 		t.Helper()
@@ -146,7 +160,8 @@ func TestAChangeOfTheHooksFolderCountsFromTheNextCallOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("a file less", [2]int{0, 1})
-	p.register(t, "three.json", `{"remote-endpoint":"/x","failure-policy":"Sometimes","runtime-hooks":["PreRunPodSandbox"]}`)
+	p.register(t, "three.json",
+		`{"remote-endpoint":"/x","failure-policy":"Sometimes","runtime-hooks":["PreRunPodSandbox"]}`)
 	p.register(t, "three.yaml", one.registration(criproxy.Fail))
 	p.register(t, ".three.json", one.registration(criproxy.Fail))
 	expect("files that register nothing", [2]int{0, 1})
@@ -156,7 +171,7 @@ func TestAChangeOfTheHooksFolderCountsFromTheNextCallOn(t *testing.T) {
 	expect("no folder", [2]int{0, 0})
 }
 
-// A registration that cannot be read registers nobody, so that pods that must be enforced do not pass.
+// A registration that cannot be read registers no server, so that pods that must be enforced do not pass.
 func TestAMalformedRegistrationHoldsBackWhatMustBeEnforced(t *testing.T) {
 	rt := newRuntime(t)
 	p := newProxy(t, rt.socket)
@@ -167,8 +182,8 @@ func TestAMalformedRegistrationHoldsBackWhatMustBeEnforced(t *testing.T) {
 	}
 }
 
-// A file that nobody could read to its end holds nobody up.
-func TestWhatIsNoRegularFileRegistersNothing(t *testing.T) {
+// A file without an end, such as a pipe, blocks no call.
+func TestOnlyRegularFilesAreRegistrations(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
 	if err := unix.Mkfifo(filepath.Join(p.hooks, "a.json"), 0o600); err != nil {
@@ -190,8 +205,9 @@ func TestWhatIsNoRegularFileRegistersNothing(t *testing.T) {
 	if got := h.askedPods("PreRunPodSandbox"); len(got) != 1 {
 		t.Errorf("the server of the good file was asked %d times, want once", len(got))
 	}
-	for name, want := range map[string]string{"a.json": "is no regular file", "b.json": "is larger than"} {
-		if _, err := criproxy.ReadRegistration(filepath.Join(p.hooks, name)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+	for name, want := range map[string]string{"a.json": "is not a regular file", "b.json": "is larger than"} {
+		if _, err := criproxy.ReadRegistration(filepath.Join(p.hooks, name)); err == nil ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v, want %q", name, err, want)
 		}
 	}

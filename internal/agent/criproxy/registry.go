@@ -16,15 +16,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// registry knows the hook servers that the files of a folder register. It looks at the folder at every question, so that a
-// change counts from the next call on; a file is read only when it changed. It is safe for concurrent use.
+// registry knows the hook servers that the files of a folder register. It looks at the folder at every question, so
+// that a change counts from the next call on; a file is read only when it changed. It is safe for concurrent use.
 type registry struct {
 	dir string
 	log klog.Logger
 
 	mu      sync.Mutex // guards the fields below
 	files   map[string]*registered
-	listing error // why the folder could not be listed last time; told once
+	listing error // why the folder could not be listed last time; logged once
 }
 
 // registered is a file of the folder.
@@ -52,8 +52,8 @@ type server struct {
 	*Registration
 }
 
-// servers returns those that are registered for a hook, in the order of their files' names. A file that can no longer be
-// read keeps its last meaning as long as it is there.
+// servers returns those that are registered for a hook, in the order of their files' names. A file that can no longer
+// be read keeps its last meaning as long as it is there.
 func (r *registry) servers(h Hook) []server {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *registry) servers(h Hook) []server {
 	return found
 }
 
-// announce reads the folder for the first time, so that its faults are told at the start.
+// announce reads the folder for the first time, so that its errors are logged at the start.
 func (r *registry) announce() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *registry) refresh() {
 	names, err := registrations(r.dir)
 	if err != nil {
 		if r.listing == nil {
-			r.log.Error(err, "Hook servers cannot be listed: those known before stay registered")
+			r.log.Error(err, "Failed to list hook servers, keeping the known ones")
 		}
 		r.listing = err
 		return
@@ -116,7 +116,8 @@ func (r *registry) look(name string) {
 		return
 	}
 	f.last = read
-	r.log.Info("Hook server is registered", "file", path, "endpoint", read.Endpoint, "policy", read.Policy, "hooks", read.Hooks)
+	r.log.Info("Hook server is registered", "file", path, "endpoint", read.Endpoint, "policy", read.Policy, "hooks",
+		read.Hooks)
 }
 
 // ReadRegistration reads a file of the hooks folder. The error names the file and every field that is wrong.
@@ -135,7 +136,8 @@ func ReadRegistration(path string) (*Registration, error) {
 // maxRegistration is many times what a registration needs, in bytes.
 const maxRegistration = 1 << 20
 
-// readFile reads a file that must be a regular one: all calls wait while a registration is read, and a pipe may never end.
+// readFile reads a file that must be a regular one: all calls wait while a registration is read, and a pipe may never
+// end.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -147,7 +149,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: is no regular file", path)
+		return nil, fmt.Errorf("%s: is not a regular file", path)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxRegistration+1))
 	if err == nil && len(content) > maxRegistration {
@@ -156,7 +158,7 @@ func readFile(path string) ([]byte, error) {
 	return content, err
 }
 
-// registrations lists the files of a hooks folder that register something, sorted; none where there is no folder.
+// registrations lists the registration files of a hooks folder, sorted; none if the folder does not exist.
 func registrations(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,7 +176,7 @@ func registrations(dir string) ([]string, error) {
 	return names, nil
 }
 
-// identify tells one content of a file from another. A file that cannot be seen has no identity.
+// identify returns an identity that changes with the content of a file. A file that cannot be read has no identity.
 func identify(path string) identity {
 	var s unix.Stat_t
 	if unix.Stat(path, &s) != nil {

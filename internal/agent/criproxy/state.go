@@ -17,7 +17,7 @@ type sandbox struct {
 	meta                *cri.PodSandboxMetadata
 	handler             string
 	labels, annotations map[string]string
-	// cgroup is the pod's group in the terms of the cgroup driver; "" when the runtime does not tell.
+	// cgroup is the pod's group in the terms of the cgroup driver; "" when the runtime reports none.
 	cgroup              string
 	overhead, resources *cri.LinuxContainerResources
 }
@@ -25,11 +25,12 @@ type sandbox struct {
 // enforced reports whether the sandbox's containers may not pass without their hooks.
 func (s *sandbox) enforced() bool { return mustEnforce(s.labels, s.annotations) }
 
-// sandboxOf is a sandbox that does not exist yet, or that only a request tells of.
+// sandboxOf is a sandbox that does not exist yet, or that is known only from a request.
 func sandboxOf(c *cri.PodSandboxConfig, handler string) *sandbox {
 	return &sandbox{
 		meta: c.GetMetadata(), handler: handler, labels: c.GetLabels(), annotations: c.GetAnnotations(),
-		cgroup: c.GetLinux().GetCgroupParent(), overhead: c.GetLinux().GetOverhead(), resources: c.GetLinux().GetResources(),
+		cgroup: c.GetLinux().GetCgroupParent(), overhead: c.GetLinux().GetOverhead(),
+		resources: c.GetLinux().GetResources(),
 	}
 }
 
@@ -182,12 +183,12 @@ func (s *state) size() (sandboxes, containers int) {
 	return len(s.sandboxes), len(s.containers)
 }
 
-// meetSandbox remembers a sandbox that was run without the proxy, or before it started. One whose group the runtime could
-// not tell now is asked for again.
-func (s *state) meetSandbox(ctx context.Context, told *cri.PodSandbox) *sandbox {
+// meetSandbox remembers a sandbox that was run without the proxy, or before it started. If the runtime does not report
+// its group now, it is queried again.
+func (s *state) meetSandbox(ctx context.Context, listed *cri.PodSandbox) *sandbox {
 	b := &sandbox{
-		id: told.GetId(), meta: told.GetMetadata(), handler: told.GetRuntimeHandler(), labels: told.GetLabels(),
-		annotations: told.GetAnnotations(),
+		id: listed.GetId(), meta: listed.GetMetadata(), handler: listed.GetRuntimeHandler(), labels: listed.GetLabels(),
+		annotations: listed.GetAnnotations(),
 	}
 	answer, err := s.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.id, Verbose: true})
 	if err != nil {
@@ -199,17 +200,18 @@ func (s *state) meetSandbox(ctx context.Context, told *cri.PodSandbox) *sandbox 
 	return meet(s, s.sandboxes, b.id, b)
 }
 
-func (s *state) meetContainer(told *cri.Container) *container {
+func (s *state) meetContainer(listed *cri.Container) *container {
 	c := &container{
-		id: told.GetId(), sandbox: told.GetPodSandboxId(), meta: told.GetMetadata(), annotations: told.GetAnnotations(),
+		id: listed.GetId(), sandbox: listed.GetPodSandboxId(), meta: listed.GetMetadata(),
+		annotations: listed.GetAnnotations(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return meet(s, s.containers, c.id, c)
 }
 
-// meet remembers what a list of the runtime tells, unless more is known: callers may use a part of an id, which the runtime
-// completes. The caller holds mu.
+// meet stores an item of a list of the runtime, unless more is known: callers may use a prefix of an id, which the
+// runtime completes. The caller holds mu.
 func meet[T any](s *state, known map[string]entry[T], id string, it *T) *T {
 	if old, ok := known[id]; ok {
 		return old.it
@@ -219,20 +221,20 @@ func meet[T any](s *state, known map[string]entry[T], id string, it *T) *T {
 	return it
 }
 
-// parentGroup finds the group of a pod in what a runtime tells of its sandbox when asked to be verbose: the OCI path of
-// the sandbox's own group, which containerd and CRI-O tell, is PARENT/NAME or SLICE:PREFIX:NAME.
+// parentGroup returns the group of a pod from the verbose status of its sandbox: the OCI path of the sandbox's own
+// group, which containerd and CRI-O report, is PARENT/NAME or SLICE:PREFIX:NAME.
 func parentGroup(info string) string {
-	var told struct {
+	var verbose struct {
 		Spec struct {
 			Linux struct {
 				CgroupsPath string `json:"cgroupsPath"`
 			} `json:"linux"`
 		} `json:"runtimeSpec"`
 	}
-	if json.Unmarshal([]byte(info), &told) != nil {
+	if json.Unmarshal([]byte(info), &verbose) != nil {
 		return ""
 	}
-	group := told.Spec.Linux.CgroupsPath
+	group := verbose.Spec.Linux.CgroupsPath
 	if slice, _, scoped := strings.Cut(group, ":"); scoped {
 		return slice
 	}

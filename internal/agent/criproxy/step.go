@@ -54,7 +54,7 @@ func (p *Proxy) intercept(method string, step func(*exchange, context.Context) e
 	return down.SendMsg(&x.out)
 }
 
-// decode reads the request. One that cannot be read is refused: nobody could tell whose it is.
+// decode reads the request. A malformed one is refused: its pod is not known.
 func (x *exchange) decode(m proto.Message) error {
 	if err := x.in.decode(m); err != nil {
 		return status.Errorf(codes.InvalidArgument, "runtime proxy: %s: %v", x.method, err)
@@ -89,13 +89,14 @@ func (x *exchange) runPodSandbox(ctx context.Context) error {
 	}
 	enforced := sandboxOf(req.GetConfig(), req.GetRuntimeHandler()).enforced()
 	var changed proto.Message
-	err := x.p.hooks.ask(ctx, PreRunPodSandbox, enforced, func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
-		answer, err := c.PreRunPodSandboxHook(ctx, sandboxOf(req.GetConfig(), req.GetRuntimeHandler()).request())
-		if err == nil && mergeSandbox(req, answer) {
-			changed = req
-		}
-		return err
-	})
+	err := x.p.hooks.ask(ctx, PreRunPodSandbox, enforced,
+		func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
+			answer, err := c.PreRunPodSandboxHook(ctx, sandboxOf(req.GetConfig(), req.GetRuntimeHandler()).request())
+			if err == nil && mergeSandbox(req, answer) {
+				changed = req
+			}
+			return err
+		})
 	if err != nil {
 		return err
 	}
@@ -152,15 +153,16 @@ func (x *exchange) createContainer(ctx context.Context) error {
 		b = b.completed(asked)
 	}
 	var changed proto.Message
-	err = x.p.hooks.ask(ctx, PreCreateContainer, enforced, func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
-		told := containerOf(req).request(b)
-		told.ContainerEnvs = envsOf(req.GetConfig().GetEnvs())
-		answer, err := c.PreCreateContainerHook(ctx, told)
-		if err == nil && mergeContainer(req, answer) {
-			changed = req
-		}
-		return err
-	})
+	err = x.p.hooks.ask(ctx, PreCreateContainer, enforced,
+		func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
+			request := containerOf(req).request(b)
+			request.ContainerEnvs = envsOf(req.GetConfig().GetEnvs())
+			answer, err := c.PreCreateContainerHook(ctx, request)
+			if err == nil && mergeContainer(req, answer) {
+				changed = req
+			}
+			return err
+		})
 	if err != nil {
 		return err
 	}
@@ -176,7 +178,7 @@ func (x *exchange) createContainer(ctx context.Context) error {
 	return nil
 }
 
-// completed is a sandbox with what only requests tell of it.
+// completed is a sandbox with the fields that only requests contain.
 func (s *sandbox) completed(asked *sandbox) *sandbox {
 	b := *s
 	if b.cgroup == "" {
@@ -191,8 +193,9 @@ func (s *sandbox) completed(asked *sandbox) *sandbox {
 // containerOf is the container that a request asks for.
 func containerOf(req *cri.CreateContainerRequest) *container {
 	return &container{
-		sandbox: req.GetPodSandboxId(), meta: req.GetConfig().GetMetadata(), annotations: req.GetConfig().GetAnnotations(),
-		resources: req.GetConfig().GetLinux().GetResources(),
+		sandbox: req.GetPodSandboxId(), meta: req.GetConfig().GetMetadata(),
+		annotations: req.GetConfig().GetAnnotations(),
+		resources:   req.GetConfig().GetLinux().GetResources(),
 	}
 }
 
@@ -257,10 +260,11 @@ func (x *exchange) startContainer(ctx context.Context) error {
 		return err
 	}
 	// It runs, whether or not the caller still waits.
-	err = x.p.hooks.ask(context.WithoutCancel(ctx), PostStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
-		_, err := hooks.PostStartContainerHook(ctx, c.request(b))
-		return err
-	})
+	err = x.p.hooks.ask(context.WithoutCancel(ctx), PostStartContainer, b.enforced(),
+		func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+			_, err := hooks.PostStartContainerHook(ctx, c.request(b))
+			return err
+		})
 	if status.Code(err) == codes.FailedPrecondition {
 		return x.end(ctx, c, b, err)
 	}
@@ -276,22 +280,25 @@ func unanswered(err error) bool {
 	return false
 }
 
-// beforeStart asks for the last time before a container's first process. What it is to have by now is told to the runtime:
-// a container that was created a while ago may have been promised what others have got since.
+// beforeStart calls the hooks for the last time before a container's first process. It updates the container in the
+// runtime if they answer with other resources: the allocation of a container that was created earlier may have gone to
+// others since.
 func (x *exchange) beforeStart(ctx context.Context, c *container, b *sandbox) (*container, error) {
 	now := c.updated(nil)
 	changed := false
-	err := x.p.hooks.ask(ctx, PreStartContainer, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
-		answer, err := hooks.PreStartContainerHook(ctx, now.request(b))
-		if err == nil && mergeResources(&now.resources, answer.GetContainerResources()) {
-			changed = true
-		}
-		return err
-	})
+	err := x.p.hooks.ask(ctx, PreStartContainer, b.enforced(),
+		func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+			answer, err := hooks.PreStartContainerHook(ctx, now.request(b))
+			if err == nil && mergeResources(&now.resources, answer.GetContainerResources()) {
+				changed = true
+			}
+			return err
+		})
 	if err != nil || !changed {
 		return c, err
 	}
-	_, err = x.p.state.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: now.resources})
+	_, err = x.p.state.runtime.UpdateContainerResources(ctx,
+		&cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: now.resources})
 	if err != nil {
 		return c, err
 	}
@@ -304,18 +311,20 @@ func (x *exchange) end(ctx context.Context, c *container, b *sandbox, why error)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
 	if _, err := x.p.state.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.id}); err != nil {
-		return status.Errorf(codes.FailedPrecondition, "%s; and the container cannot be stopped: %v", status.Convert(why).Message(), err)
+		return status.Errorf(codes.FailedPrecondition, "%s; and the container cannot be stopped: %v",
+			status.Convert(why).Message(), err)
 	}
 	x.afterStop(ctx, c, b)
 	return why
 }
 
-// afterStop tells that a container does not run.
+// afterStop reports to the hook servers that a container does not run.
 func (x *exchange) afterStop(ctx context.Context, c *container, b *sandbox) {
-	x.p.hooks.announce(ctx, PostStopContainer, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
-		_, err := hooks.PostStopContainerHook(ctx, c.request(b))
-		return err
-	})
+	x.p.hooks.announce(ctx, PostStopContainer,
+		func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+			_, err := hooks.PostStopContainerHook(ctx, c.request(b))
+			return err
+		})
 }
 
 func (x *exchange) updateContainerResources(ctx context.Context) error {
@@ -331,19 +340,20 @@ func (x *exchange) updateContainerResources(ctx context.Context) error {
 		return x.forward(ctx, nil)
 	}
 	var changed proto.Message
-	err = x.p.hooks.ask(ctx, PreUpdateContainerResources, b.enforced(), func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
-		told := c.request(b)
-		told.ContainerResources = toHook(req.GetLinux())
-		answer, err := hooks.PreUpdateContainerResourcesHook(ctx, told)
-		if err != nil {
-			return err
-		}
-		merged := mergeMap(&req.Annotations, answer.GetContainerAnnotations())
-		if mergeResources(&req.Linux, answer.GetContainerResources()) || merged {
-			changed = req
-		}
-		return nil
-	})
+	err = x.p.hooks.ask(ctx, PreUpdateContainerResources, b.enforced(),
+		func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+			request := c.request(b)
+			request.ContainerResources = toHook(req.GetLinux())
+			answer, err := hooks.PreUpdateContainerResourcesHook(ctx, request)
+			if err != nil {
+				return err
+			}
+			merged := mergeMap(&req.Annotations, answer.GetContainerAnnotations())
+			if mergeResources(&req.Linux, answer.GetContainerResources()) || merged {
+				changed = req
+			}
+			return nil
+		})
 	if err != nil {
 		return err
 	}
@@ -385,9 +395,10 @@ func (x *exchange) stopPodSandbox(ctx context.Context) error {
 	if err := x.forward(ctx, nil); err != nil || b == nil {
 		return err
 	}
-	x.p.hooks.announce(ctx, PostStopPodSandbox, func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
-		_, err := hooks.PostStopPodSandboxHook(ctx, b.request())
-		return err
-	})
+	x.p.hooks.announce(ctx, PostStopPodSandbox,
+		func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
+			_, err := hooks.PostStopPodSandboxHook(ctx, b.request())
+			return err
+		})
 	return nil
 }

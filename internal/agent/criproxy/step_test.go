@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,7 +63,8 @@ func containerConfig(name string) *cri.ContainerConfig {
 		},
 		Linux: &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{
 			CpuPeriod: 100000, CpuQuota: 400000, CpuShares: 4096, MemoryLimitInBytes: 1 << 30, CpusetCpus: "0-7",
-			HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB"}}, Unified: map[string]string{"memory.oom.group": "1"},
+			HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB"}},
+			Unified:        map[string]string{"memory.oom.group": "1"},
 		}},
 	}
 }
@@ -84,7 +85,7 @@ func runPod(t *testing.T, c cri.RuntimeServiceClient, config *cri.PodSandboxConf
 	return b.GetPodSandboxId(), k.GetContainerId()
 }
 
-func TestHooksAreToldWhatTheRuntimeIsAsked(t *testing.T) {
+func TestHooksReceiveTheRequestsToTheRuntime(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
 	p.register(t, "tenon-agent.json", h.registration(criproxy.Fail))
@@ -109,13 +110,16 @@ func TestHooksAreToldWhatTheRuntimeIsAsked(t *testing.T) {
 		CgroupParent: "/kubepods/poda", Overhead: &v1alpha1.LinuxContainerResources{MemoryLimitInBytes: 1 << 20},
 		Resources: &v1alpha1.LinuxContainerResources{CpuShares: 2048},
 	}
-	p.stop() // what is told in the background has been told
+	p.stop() // the hook calls in the background have ended
 	for _, hook := range []string{"PreRunPodSandbox", "PostStopPodSandbox"} {
-		if diff := cmp.Diff([]*v1alpha1.PodSandboxHookRequest{pod}, h.askedPods(hook), protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff([]*v1alpha1.PodSandboxHookRequest{pod}, h.askedPods(hook),
+			protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", hook, diff)
 		}
 	}
-	ofContainer := func(id string, r *v1alpha1.LinuxContainerResources, envs map[string]string) *v1alpha1.ContainerResourceHookRequest {
+	ofContainer := func(id string, r *v1alpha1.LinuxContainerResources,
+		envs map[string]string,
+	) *v1alpha1.ContainerResourceHookRequest {
 		return &v1alpha1.ContainerResourceHookRequest{
 			PodMeta: meta, ContainerMeta: &v1alpha1.ContainerMetadata{Name: "main", Attempt: 2, Id: id},
 			ContainerAnnotations: map[string]string{"io.kubernetes.container.hash": "1"}, ContainerResources: r,
@@ -125,19 +129,22 @@ func TestHooksAreToldWhatTheRuntimeIsAsked(t *testing.T) {
 	}
 	resources := &v1alpha1.LinuxContainerResources{
 		CpuPeriod: 100000, CpuQuota: 400000, CpuShares: 4096, MemoryLimitInBytes: 1 << 30, CpusetCpus: "0-7",
-		HugepageLimits: []*v1alpha1.HugepageLimit{{PageSize: "2MB"}}, Unified: map[string]string{"memory.oom.group": "1"},
+		HugepageLimits: []*v1alpha1.HugepageLimit{{PageSize: "2MB"}},
+		Unified:        map[string]string{"memory.oom.group": "1"},
 	}
 	updated := proto.CloneOf(resources)
 	updated.CpusetCpus = "4-5"
 	for hook, want := range map[string]*v1alpha1.ContainerResourceHookRequest{
 		// A value that is not UTF-8 has no place in the protocol.
-		"PreCreateContainer":          ofContainer("", resources, map[string]string{"KEEP": "1", "REPLACE": "old"}),
-		"PreStartContainer":           ofContainer(container, resources, nil),
-		"PostStartContainer":          ofContainer(container, resources, nil),
-		"PreUpdateContainerResources": ofContainer(container, &v1alpha1.LinuxContainerResources{CpusetCpus: "4-5"}, nil),
-		"PostStopContainer":           ofContainer(container, updated, nil),
+		"PreCreateContainer": ofContainer("", resources, map[string]string{"KEEP": "1", "REPLACE": "old"}),
+		"PreStartContainer":  ofContainer(container, resources, nil),
+		"PostStartContainer": ofContainer(container, resources, nil),
+		"PreUpdateContainerResources": ofContainer(container, &v1alpha1.LinuxContainerResources{CpusetCpus: "4-5"},
+			nil),
+		"PostStopContainer": ofContainer(container, updated, nil),
 	} {
-		if diff := cmp.Diff([]*v1alpha1.ContainerResourceHookRequest{want}, h.asked(hook), protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff([]*v1alpha1.ContainerResourceHookRequest{want}, h.asked(hook),
+			protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", hook, diff)
 		}
 	}
@@ -151,8 +158,9 @@ func TestHooksChangeWhatTheRuntimeIsAsked(t *testing.T) {
 	p.register(t, "tenon-agent.json", h.registration(criproxy.Fail))
 	h.answerPods(func(context.Context, string) (*v1alpha1.PodSandboxHookResponse, error) {
 		return &v1alpha1.PodSandboxHookResponse{
-			Labels: map[string]string{"app": "changed"}, Annotations: map[string]string{"new": "annotation"}, CgroupParent: "/other",
-			Resources: &v1alpha1.LinuxContainerResources{CpusetCpus: "2-3"},
+			Labels: map[string]string{"app": "changed"}, Annotations: map[string]string{"new": "annotation"},
+			CgroupParent: "/other",
+			Resources:    &v1alpha1.LinuxContainerResources{CpusetCpus: "2-3"},
 		}, nil
 	})
 	h.answer(func(_ context.Context, hook string) (*v1alpha1.ContainerResourceHookResponse, error) {
@@ -160,7 +168,10 @@ func TestHooksChangeWhatTheRuntimeIsAsked(t *testing.T) {
 			ContainerAnnotations: map[string]string{"by": hook},
 			ContainerResources: &v1alpha1.LinuxContainerResources{
 				CpusetCpus: "2-3", CpusetMems: "1", CpuQuota: -1, Unified: map[string]string{"memory.high": "max"},
-				HugepageLimits: []*v1alpha1.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}, {PageSize: "1GB", Limit: 1 << 30}},
+				HugepageLimits: []*v1alpha1.HugepageLimit{
+					{PageSize: "2MB", Limit: 2 << 20},
+					{PageSize: "1GB", Limit: 1 << 30},
+				},
 			},
 			ContainerEnvs:   map[string]string{"REPLACE": "new", "B": "2", "A": "1", "BINARY": "text"},
 			PodCgroupParent: "/elsewhere",
@@ -178,7 +189,10 @@ func TestHooksChangeWhatTheRuntimeIsAsked(t *testing.T) {
 	wantRun.Config.Linux.Resources.CpusetCpus = "2-3"
 	sees(t, rt, cri.RuntimeService_RunPodSandbox_FullMethodName, later(wantRun))
 
-	create := &cri.CreateContainerRequest{PodSandboxId: "sandbox-0", Config: containerConfig("main"), SandboxConfig: config}
+	create := &cri.CreateContainerRequest{
+		PodSandboxId: "sandbox-0", Config: containerConfig("main"),
+		SandboxConfig: config,
+	}
 	request = withUnknown(must(proto.Marshal(create)))
 	if _, _, _, err := call(t.Context(), conn, cri.RuntimeService_CreateContainer_FullMethodName, request); err != nil {
 		t.Fatal(err)
@@ -239,14 +253,15 @@ func TestARequestThatNoHookChangesKeepsItsBytes(t *testing.T) {
 		}, nil
 	})
 	conn := connect(t, p.socket)
-	// Two pieces of one message merge when they are read: nobody would write it like this again.
+	// Two pieces of one message merge when they are read: an encoder would not write it like this again.
 	request := withUnknown(append(
 		must(proto.Marshal(&cri.CreateContainerRequest{PodSandboxId: "x", Config: containerConfig("main")})),
 		must(proto.Marshal(&cri.CreateContainerRequest{PodSandboxId: "y"}))...))
 	if _, _, _, err := call(t.Context(), conn, cri.RuntimeService_CreateContainer_FullMethodName, request); err != nil {
 		t.Fatal(err)
 	}
-	if got := rt.got(cri.RuntimeService_CreateContainer_FullMethodName); len(got) != 1 || !bytes.Equal(got[0], request) {
+	if got := rt.got(cri.RuntimeService_CreateContainer_FullMethodName); len(got) != 1 ||
+		!bytes.Equal(got[0], request) {
 		t.Errorf("the runtime got %x, want %x", got, request)
 	}
 	if n := len(h.asked("PreCreateContainer")); n != 1 {
@@ -265,10 +280,12 @@ func TestServersAreAskedInTheOrderOfTheirFilesAndSeeWhatThoseBeforeChanged(t *te
 		}, nil
 	})
 	last.answer(func(context.Context, string) (*v1alpha1.ContainerResourceHookResponse, error) {
-		return &v1alpha1.ContainerResourceHookResponse{ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: "2"}}, nil
+		resources := &v1alpha1.LinuxContainerResources{CpusetCpus: "2"}
+		return &v1alpha1.ContainerResourceHookResponse{ContainerResources: resources}, nil
 	})
 	runPod(t, p.kubelet(t), podConfig("a"))
-	if got := last.asked("PreCreateContainer")[0].GetContainerResources(); got.GetCpusetCpus() != "1" || got.GetCpusetMems() != "1" {
+	if got := last.asked("PreCreateContainer")[0].GetContainerResources(); got.GetCpusetCpus() != "1" ||
+		got.GetCpusetMems() != "1" {
 		t.Errorf("the last server sees CPUs %q, mems %q, want 1 and 1", got.GetCpusetCpus(), got.GetCpusetMems())
 	}
 	var got cri.CreateContainerRequest
@@ -302,24 +319,48 @@ func TestFailures(t *testing.T) {
 		fault  func(*hooks)
 		want   codes.Code
 	}{
-		"plain pods pass a server that is away":                     {plain, criproxy.Ignore, away, codes.OK},
-		"… unless its policy says otherwise":                        {plain, criproxy.Fail, away, codes.Unavailable},
-		"pods with CPUs do not pass a server that is away":          {bound, criproxy.Ignore, away, codes.Unavailable},
-		"pods with devices do not":                                  {device, criproxy.Ignore, away, codes.Unavailable},
-		"plain pods pass a server that is too slow":                 {plain, criproxy.Ignore, slow, codes.OK},
-		"pods with CPUs do not pass a server that is too slow":      {bound, criproxy.Ignore, slow, codes.Unavailable},
-		"plain pods pass a server that fails":                       {plain, criproxy.Ignore, fails(codes.Internal), codes.OK},
-		"plain pods do not pass a server that fails and may not":    {plain, criproxy.Fail, fails(codes.Internal), codes.Unavailable},
-		"pods with CPUs do not pass a server that fails":            {bound, criproxy.Ignore, fails(codes.Internal), codes.Unavailable},
-		"pods with CPUs do not pass a server that knows no hook":    {bound, criproxy.Ignore, fails(codes.Unimplemented), codes.Unavailable},
-		"a refusal is no failure: plain pods do not pass it either": {plain, criproxy.Ignore, fails(codes.FailedPrecondition), codes.FailedPrecondition},
-		"a refusal of pods with CPUs keeps its code":                {bound, criproxy.Fail, fails(codes.FailedPrecondition), codes.FailedPrecondition},
-		"pods pass a server that answers":                           {bound, criproxy.Fail, func(*hooks) {}, codes.OK},
-		"plain pods pass where no server is registered":             {plain, "", func(*hooks) {}, codes.OK},
-		"pods with CPUs do not pass where no server is registered":  {bound, "", func(*hooks) {}, codes.FailedPrecondition},
-		"pods that require the agent do not pass without it":        {podConfig("fence", annotation.RequiredPlugins, `["tenon-agent"]`), "", func(*hooks) {}, codes.FailedPrecondition},
-		"LSR pods do not pass where no server is registered":        {podConfig("lsr", "label:"+annotation.QoSClass, "LSR"), "", func(*hooks) {}, codes.FailedPrecondition},
-		"LS pods without an allocation are plain":                   {podConfig("ls", "label:"+annotation.QoSClass, "LS"), "", func(*hooks) {}, codes.OK},
+		"plain pods pass a server that is away":                {plain, criproxy.Ignore, away, codes.OK},
+		"… unless its policy says otherwise":                   {plain, criproxy.Fail, away, codes.Unavailable},
+		"pods with CPUs do not pass a server that is away":     {bound, criproxy.Ignore, away, codes.Unavailable},
+		"pods with devices do not":                             {device, criproxy.Ignore, away, codes.Unavailable},
+		"plain pods pass a server that is too slow":            {plain, criproxy.Ignore, slow, codes.OK},
+		"pods with CPUs do not pass a server that is too slow": {bound, criproxy.Ignore, slow, codes.Unavailable},
+		"plain pods pass a server that fails": {
+			plain, criproxy.Ignore, fails(codes.Internal),
+			codes.OK,
+		},
+		"plain pods do not pass a server that fails and may not": {
+			plain, criproxy.Fail, fails(codes.Internal),
+			codes.Unavailable,
+		},
+		"pods with CPUs do not pass a server that fails": {
+			bound, criproxy.Ignore, fails(codes.Internal),
+			codes.Unavailable,
+		},
+		"pods with CPUs do not pass a server that knows no hook": {
+			bound, criproxy.Ignore,
+			fails(codes.Unimplemented), codes.Unavailable,
+		},
+		"a refusal is not a failure: plain pods do not pass it either": {
+			plain, criproxy.Ignore,
+			fails(codes.FailedPrecondition), codes.FailedPrecondition,
+		},
+		"a refusal of pods with CPUs keeps its code": {
+			bound, criproxy.Fail,
+			fails(codes.FailedPrecondition), codes.FailedPrecondition,
+		},
+		"pods pass a server that answers":               {bound, criproxy.Fail, func(*hooks) {}, codes.OK},
+		"plain pods pass where no server is registered": {plain, "", func(*hooks) {}, codes.OK},
+		"pods with CPUs do not pass where no server is registered": {
+			bound, "", func(*hooks) {},
+			codes.FailedPrecondition,
+		},
+		"pods that require the agent do not pass without it": {podConfig("fence", annotation.RequiredPlugins,
+			`["tenon-agent"]`), "", func(*hooks) {}, codes.FailedPrecondition},
+		"LSR pods do not pass where no server is registered": {podConfig("lsr", "label:"+annotation.QoSClass,
+			"LSR"), "", func(*hooks) {}, codes.FailedPrecondition},
+		"LS pods without an allocation are plain": {podConfig("ls", "label:"+annotation.QoSClass,
+			"LS"), "", func(*hooks) {}, codes.OK},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -415,13 +456,14 @@ func TestAPolicyOfOneHookGoesBeforeTheServers(t *testing.T) {
 	rt := newRuntime(t)
 	p := newProxy(t, rt.socket)
 	p.register(t, "a.json", fmt.Sprintf(`{"remote-endpoint":%q,"failure-policy":"Fail","runtime-hooks":%s,
-		"failure-policies":{"PreRunPodSandbox":"Ignore"}}`, folder(t)+"/nobody.sock", allHooks))
+		"failure-policies":{"PreRunPodSandbox":"Ignore"}}`, folder(t)+"/absent.sock", allHooks))
 	c := p.kubelet(t)
 	b, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: podConfig("a")})
 	if err != nil {
 		t.Fatalf("RunPodSandbox: got %v, want nil: its policy is Ignore", err)
 	}
-	_, err = c.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: b.GetPodSandboxId(), Config: containerConfig("main")})
+	_, err = c.CreateContainer(t.Context(),
+		&cri.CreateContainerRequest{PodSandboxId: b.GetPodSandboxId(), Config: containerConfig("main")})
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("CreateContainer: got %v, want Unavailable: its policy is Fail", err)
 	}
@@ -555,7 +597,8 @@ func TestAProxyThatRestartsKnowsWhatRuns(t *testing.T) {
 			return second(c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container}))
 		},
 		"update": func() error {
-			return second(c.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: container}))
+			return second(c.UpdateContainerResources(t.Context(),
+				&cri.UpdateContainerResourcesRequest{ContainerId: container}))
 		},
 	} {
 		if err := f(); status.Code(err) != codes.FailedPrecondition {
@@ -572,13 +615,14 @@ func TestAProxyThatRestartsKnowsWhatRuns(t *testing.T) {
 		ContainerAnnotations: map[string]string{"io.kubernetes.container.hash": "1"},
 		PodAnnotations:       config.GetAnnotations(), PodLabels: config.GetLabels(), PodCgroupParent: "/kubepods/poda",
 	}
-	if diff := cmp.Diff([]*v1alpha1.ContainerResourceHookRequest{want}, h.asked("PreStartContainer"), protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff([]*v1alpha1.ContainerResourceHookRequest{want}, h.asked("PreStartContainer"),
+		protocmp.Transform()); diff != "" {
 		t.Errorf("PreStartContainer (-want +got):\n%s", diff)
 	}
 	if _, err := c.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		t.Fatal(err)
 	}
-	after.stop() // what is told in the background has been told
+	after.stop() // the hook calls in the background have ended
 	if got := h.askedPods("PostStopPodSandbox"); len(got) != 1 || got[0].GetPodMeta().GetUid() != "uid-a" {
 		t.Errorf("PostStopPodSandbox: got %v, want one of pod uid-a", got)
 	}
@@ -595,8 +639,9 @@ func TestAContainerThatWasMadeBesideTheProxyIsLookedUp(t *testing.T) {
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v, want Unavailable: the pod is exclusive and its hook server is away", err)
 	}
-	// The runtime's own answer about one that nobody has.
-	if _, err := p.kubelet(t).StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: "none"}); status.Code(err) != codes.NotFound {
+	// The runtime's own answer about an unknown container.
+	if _, err := p.kubelet(t).StartContainer(t.Context(),
+		&cri.StartContainerRequest{ContainerId: "none"}); status.Code(err) != codes.NotFound {
 		t.Errorf("a container that does not exist: got %v, want NotFound", err)
 	}
 }
@@ -615,8 +660,10 @@ func TestAPartOfAnIDIsTheSameContainer(t *testing.T) {
 		w := marshal(t, all)
 		return s.SendMsg(&w)
 	})
-	rt.on(cri.RuntimeService_UpdateContainerResources_FullMethodName, func(s grpc.ServerStream) error { return s.SendMsg(&wire{}) })
-	_, err := c.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: container[:len(container)-2]})
+	rt.on(cri.RuntimeService_UpdateContainerResources_FullMethodName,
+		func(s grpc.ServerStream) error { return s.SendMsg(&wire{}) })
+	_, err := c.UpdateContainerResources(t.Context(),
+		&cri.UpdateContainerResourcesRequest{ContainerId: container[:len(container)-2]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -628,14 +675,15 @@ func TestAPartOfAnIDIsTheSameContainer(t *testing.T) {
 	}
 }
 
-// A sandbox whose group could not be told in time is not remembered without it.
-func TestASandboxIsAskedForUntilItsGroupIsTold(t *testing.T) {
+// A sandbox whose group was not reported in time is not stored without it.
+func TestASandboxIsQueriedUntilItsGroupIsKnown(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
 	p.register(t, "a.json", h.registration(criproxy.Ignore))
 	beside := cri.NewRuntimeServiceClient(connect(t, rt.socket))
 	_, container := runPod(t, beside, podConfig("a"))
-	rt.on(cri.RuntimeService_PodSandboxStatus_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.DeadlineExceeded, "busy") })
+	rt.on(cri.RuntimeService_PodSandboxStatus_FullMethodName,
+		func(grpc.ServerStream) error { return status.Error(codes.DeadlineExceeded, "busy") })
 	c := p.kubelet(t)
 	for range 2 {
 		if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container}); err != nil {
@@ -695,17 +743,20 @@ func TestThePodsThatMustBeEnforced(t *testing.T) {
 		labels, annotations map[string]string
 		want                bool
 	}{
-		"none":                      {nil, nil, false},
-		"LSE":                       {map[string]string{annotation.QoSClass: "LSE"}, nil, true},
-		"LSR":                       {map[string]string{annotation.QoSClass: "LSR"}, nil, true},
-		"LS":                        {map[string]string{annotation.QoSClass: "LS"}, nil, false},
-		"BE":                        {map[string]string{annotation.QoSClass: "BE"}, nil, false},
-		"allocated CPUs":            {nil, map[string]string{annotation.ResourceStatusKey: "{}"}, true},
-		"allocated devices":         {nil, map[string]string{annotation.DeviceAllocatedKey: "{}"}, true},
-		"a wish alone":              {nil, map[string]string{annotation.ResourceSpecKey: "{}"}, false},
-		"requires the agent":        {nil, map[string]string{annotation.RequiredPlugins: "[" + annotation.NRIPlugin + "]"}, true},
-		"one container requires it": {nil, map[string]string{annotation.RequiredPlugins + "/container.x": "- " + annotation.NRIPlugin}, true},
-		"requires another plugin":   {nil, map[string]string{annotation.RequiredPlugins: `["other"]`}, false},
+		"none":              {nil, nil, false},
+		"LSE":               {map[string]string{annotation.QoSClass: "LSE"}, nil, true},
+		"LSR":               {map[string]string{annotation.QoSClass: "LSR"}, nil, true},
+		"lse":               {map[string]string{annotation.QoSClass: "lse"}, nil, true},
+		"LS":                {map[string]string{annotation.QoSClass: "LS"}, nil, false},
+		"BE":                {map[string]string{annotation.QoSClass: "BE"}, nil, false},
+		"allocated CPUs":    {nil, map[string]string{annotation.ResourceStatusKey: "{}"}, true},
+		"allocated devices": {nil, map[string]string{annotation.DeviceAllocatedKey: "{}"}, true},
+		"a wish alone":      {nil, map[string]string{annotation.ResourceSpecKey: "{}"}, false},
+		"requires the agent": {nil, map[string]string{annotation.RequiredPlugins: "[" + annotation.NRIPlugin +
+			"]"}, true},
+		"one container requires it": {nil, map[string]string{annotation.RequiredPlugins + "/container.x": "- " +
+			annotation.NRIPlugin}, true},
+		"requires another plugin": {nil, map[string]string{annotation.RequiredPlugins: `["other"]`}, false},
 	}
 	for name, c := range cases {
 		if got := criproxy.MustEnforce(c.labels, c.annotations); got != c.want {
@@ -714,7 +765,7 @@ func TestThePodsThatMustBeEnforced(t *testing.T) {
 	}
 }
 
-func TestTheGroupOfAPodThatTheRuntimeTells(t *testing.T) {
+func TestTheGroupOfAPodFromTheRuntimesStatus(t *testing.T) {
 	for info, want := range map[string]string{
 		`{"runtimeSpec":{"linux":{"cgroupsPath":"/kubepods/burstable/pod1/abc"}}}`:           "/kubepods/burstable/pod1",
 		`{"runtimeSpec":{"linux":{"cgroupsPath":"kubepods-pod1.slice:cri-containerd:abc"}}}`: "kubepods-pod1.slice",
@@ -730,7 +781,8 @@ func TestTheGroupOfAPodThatTheRuntimeTells(t *testing.T) {
 	}
 }
 
-// Any request and any answer: what the hook did not name stays, what it named is there, and what nobody knows survives.
+// Any request and any answer: fields that the hook did not name keep their values, those that it named are set, and
+// unknown fields survive.
 func TestAnyRequestKeepsWhatNoHookNamed(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
@@ -747,7 +799,8 @@ func TestAnyRequestKeepsWhatNoHookNamed(t *testing.T) {
 		}
 		h.answer(func(context.Context, string) (*v1alpha1.ContainerResourceHookResponse, error) {
 			return &v1alpha1.ContainerResourceHookResponse{
-				ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: cpus, CpuQuota: -1}, ContainerEnvs: envs,
+				ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: cpus, CpuQuota: -1},
+				ContainerEnvs:      envs,
 			}, nil
 		})
 		if _, _, _, err := call(t.Context(), conn, cri.RuntimeService_CreateContainer_FullMethodName, in); err != nil {
@@ -785,8 +838,8 @@ func TestAnyRequestKeepsWhatNoHookNamed(t *testing.T) {
 	}
 }
 
-// A container that was created a while ago is told what it is to have by now, before it starts.
-func TestWhatAHookAnswersBeforeAStartIsToldToTheRuntime(t *testing.T) {
+// A container that was created a while ago receives its current resources before it starts.
+func TestTheAnswerOfAHookBeforeAStartUpdatesTheContainer(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
 	p.register(t, "a.json", h.registration(criproxy.Fail))
@@ -797,7 +850,8 @@ func TestWhatAHookAnswersBeforeAStartIsToldToTheRuntime(t *testing.T) {
 		if hook != "PreStartContainer" {
 			return &v1alpha1.ContainerResourceHookResponse{}, nil
 		}
-		return &v1alpha1.ContainerResourceHookResponse{ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: cpus}}, nil
+		resources := &v1alpha1.LinuxContainerResources{CpusetCpus: cpus}
+		return &v1alpha1.ContainerResourceHookResponse{ContainerResources: resources}, nil
 	})
 	start := func() {
 		t.Helper()
@@ -807,23 +861,25 @@ func TestWhatAHookAnswersBeforeAStartIsToldToTheRuntime(t *testing.T) {
 	}
 	start()
 	if got := rt.got(cri.RuntimeService_UpdateContainerResources_FullMethodName); len(got) != 0 {
-		t.Errorf("the runtime was told %d times what it knows", len(got))
+		t.Errorf("the runtime received %d updates that change nothing", len(got))
 	}
 	cpus = "2-3"
 	start()
 	want := containerConfig("main").GetLinux().GetResources()
 	want.CpusetCpus = "2-3"
-	sees(t, rt, cri.RuntimeService_UpdateContainerResources_FullMethodName, &cri.UpdateContainerResourcesRequest{ContainerId: container, Linux: want})
+	sees(t, rt, cri.RuntimeService_UpdateContainerResources_FullMethodName,
+		&cri.UpdateContainerResourcesRequest{ContainerId: container, Linux: want})
 	asked := h.asked("PostStartContainer")
 	if got := asked[len(asked)-1].GetContainerResources().GetCpusetCpus(); got != "2-3" {
-		t.Errorf("after the start the hook server is told CPUs %q, want 2-3", got)
+		t.Errorf("after the start the hook server receives CPUs %q, want 2-3", got)
 	}
 	start()
 	if got := rt.got(cri.RuntimeService_UpdateContainerResources_FullMethodName); len(got) != 1 {
-		t.Errorf("the runtime was told %d times, want once", len(got))
+		t.Errorf("the runtime received %d updates, want one", len(got))
 	}
 
-	rt.on(cri.RuntimeService_UpdateContainerResources_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.Aborted, "no") })
+	rt.on(cri.RuntimeService_UpdateContainerResources_FullMethodName,
+		func(grpc.ServerStream) error { return status.Error(codes.Aborted, "no") })
 	cpus = "4"
 	before := len(rt.got(cri.RuntimeService_StartContainer_FullMethodName))
 	_, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container})
@@ -849,26 +905,28 @@ func TestAContainerThatIsRefusedAfterItsStartIsStopped(t *testing.T) {
 		t.Errorf("got %v, want the refusal", err)
 	}
 	sees(t, rt, cri.RuntimeService_StopContainer_FullMethodName, &cri.StopContainerRequest{ContainerId: container})
-	eventually(t, "the hook server is told once that the container has ended", func() error {
+	eventually(t, "the hook server receives the end of the container once", func() error {
 		if got := h.asked("PostStopContainer"); len(got) != 1 {
 			return fmt.Errorf("PostStopContainer was asked %d times, want once", len(got))
 		}
 		return nil
 	})
-	rt.on(cri.RuntimeService_StopContainer_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.Internal, "stuck") })
+	rt.on(cri.RuntimeService_StopContainer_FullMethodName,
+		func(grpc.ServerStream) error { return status.Error(codes.Internal, "stuck") })
 	_, err = c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container})
 	if err == nil || !strings.Contains(err.Error(), "it runs elsewhere") || !strings.Contains(err.Error(), "stuck") {
 		t.Errorf("got %v, want both errors", err)
 	}
 }
 
-func TestAContainerThatTheRuntimeDoesNotStartIsTold(t *testing.T) {
+func TestAContainerThatTheRuntimeDoesNotStartIsReported(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
 	p.register(t, "a.json", h.registration(criproxy.Ignore))
 	c := p.kubelet(t)
 	_, container := runPod(t, c, podConfig("a", exclusive()...))
-	rt.on(cri.RuntimeService_StartContainer_FullMethodName, func(grpc.ServerStream) error { return status.Error(codes.Unknown, "no such program") })
+	rt.on(cri.RuntimeService_StartContainer_FullMethodName,
+		func(grpc.ServerStream) error { return status.Error(codes.Unknown, "no such program") })
 	_, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container})
 	if status.Code(err) != codes.Unknown || !strings.Contains(err.Error(), "no such program") {
 		t.Errorf("got %v, want the runtime's error", err)
@@ -880,7 +938,7 @@ func TestAContainerThatTheRuntimeDoesNotStartIsTold(t *testing.T) {
 }
 
 // A caller that does not wait for the end of a start says nothing about how it ended: the container may run.
-func TestAStartThatNobodyWaitedForIsNoStop(t *testing.T) {
+func TestAStartWithoutAWaitingCallerIsNotStopped(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
 	p.register(t, "a.json", h.registration(criproxy.Ignore))
@@ -897,7 +955,8 @@ func TestAStartThatNobodyWaitedForIsNoStop(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	if _, err := c.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: container}); status.Code(err) != codes.Canceled {
+	if _, err := c.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: container}); status.Code(
+		err) != codes.Canceled {
 		t.Fatalf("got %v, want Canceled", err)
 	}
 	p.stop()
@@ -906,7 +965,7 @@ func TestAStartThatNobodyWaitedForIsNoStop(t *testing.T) {
 	}
 }
 
-// What has stopped is told in the background: a hook server that hangs delays no stop.
+// Stops are reported in the background: a hook server that hangs delays no stop.
 func TestAStopWaitsForNoHook(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
@@ -936,47 +995,44 @@ func TestAStopWaitsForNoHook(t *testing.T) {
 	}
 }
 
-// The first step finds out that a hook server hangs; the others of plain pods are not held up by it, and those of pods that
-// must be enforced wait for it.
+// The first step finds out that a hook server hangs; the others of plain pods are not held up by it, and those of pods
+// that must be enforced wait for it.
 func TestAServerThatHangsHoldsPlainPodsUpOnce(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
 	p.register(t, "a.json", h.registration(criproxy.Ignore))
 	c := p.kubelet(t)
-	var hangs atomic.Bool
-	hangs.Store(true)
-	given := make(chan time.Duration, 3) // what each question may take, but for those that came too late to arrive
-	h.answerPods(func(ctx context.Context, _ string) (*v1alpha1.PodSandboxHookResponse, error) {
-		deadline, _ := ctx.Deadline()
-		given <- time.Until(deadline)
-		if hangs.Load() {
-			<-ctx.Done()
-		}
-		return &v1alpha1.PodSandboxHookResponse{}, nil
-	})
+	release, asked := make(chan struct{}), make(chan struct{})
+	answer := sync.OnceFunc(func() { close(release) })
+	defer answer()
+	hang := func(arrived func()) {
+		h.answerPods(func(context.Context, string) (*v1alpha1.PodSandboxHookResponse, error) {
+			arrived()
+			<-release
+			return &v1alpha1.PodSandboxHookResponse{}, nil
+		})
+	}
 	run := func(config *cri.PodSandboxConfig) error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		return second(c.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config}))
 	}
-	if err := run(podConfig("a")); err != nil {
+	hang(func() {})
+	p.SetHookLimit(time.Millisecond)
+	if err := run(podConfig("first")); err != nil {
 		t.Fatalf("the first: %v", err)
 	}
-	p.SetHookLimit(2 * patience)
-	if err := run(podConfig("b")); err != nil {
+	p.SetHookLimit(2 * patience) // longer than any caller waits
+	hang(sync.OnceFunc(func() { close(asked) }))
+	waits := make(chan error, 1)
+	go func() { waits <- run(podConfig("enforced", exclusive()...)) }()
+	<-asked
+	// Asked later, the plain pod gives up sooner.
+	if err := run(podConfig("plain")); err != nil {
 		t.Errorf("a plain pod after it: %v", err)
 	}
-	hangs.Store(false)
-	if err := run(podConfig("c", exclusive()...)); err != nil {
+	answer()
+	if err := <-waits; err != nil {
 		t.Errorf("a pod that must be enforced, once the server answers: %v", err)
-	}
-	long := 0
-	for range len(given) {
-		if <-given > 5*time.Second { // the caller's time
-			long++
-		}
-	}
-	if long != 1 {
-		t.Errorf("%d questions might take all of the caller's time, want that of the pod that must be enforced alone", long)
 	}
 }

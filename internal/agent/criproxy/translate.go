@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 )
 
-// sandboxRequest tells a hook server of a sandbox.
+// request describes a sandbox to a hook server.
 func (s *sandbox) request() *v1alpha1.PodSandboxHookRequest {
 	return &v1alpha1.PodSandboxHookRequest{
 		PodMeta: s.podMeta(), RuntimeHandler: s.handler, Labels: s.labels, Annotations: s.annotations,
@@ -24,11 +24,14 @@ func (s *sandbox) podMeta() *v1alpha1.PodSandboxMetadata {
 	}
 }
 
-// request tells a hook server of a container of a sandbox.
+// request describes a container of a sandbox to a hook server.
 func (c *container) request(s *sandbox) *v1alpha1.ContainerResourceHookRequest {
 	return &v1alpha1.ContainerResourceHookRequest{
-		PodMeta:              s.podMeta(),
-		ContainerMeta:        &v1alpha1.ContainerMetadata{Name: c.meta.GetName(), Attempt: c.meta.GetAttempt(), Id: c.id},
+		PodMeta: s.podMeta(),
+		ContainerMeta: &v1alpha1.ContainerMetadata{
+			Name: c.meta.GetName(), Attempt: c.meta.GetAttempt(),
+			Id: c.id,
+		},
 		ContainerAnnotations: c.annotations,
 		ContainerResources:   toHook(c.resources),
 		PodResources:         toHook(s.resources),
@@ -38,17 +41,18 @@ func (c *container) request(s *sandbox) *v1alpha1.ContainerResourceHookRequest {
 	}
 }
 
-// envsOf is an environment as the protocol can tell it: the last value of each name, without those that are not UTF-8.
+// envsOf is an environment as the protocol can represent it: the last value of each name, without those that are not
+// UTF-8.
 func envsOf(envs []*cri.KeyValue) map[string]string {
-	told := make(map[string]string, len(envs))
+	out := make(map[string]string, len(envs))
 	for _, e := range envs {
 		if utf8.Valid(e.GetValue()) {
-			told[e.GetKey()] = string(e.GetValue())
+			out[e.GetKey()] = string(e.GetValue())
 		} else {
-			delete(told, e.GetKey())
+			delete(out, e.GetKey())
 		}
 	}
-	return told
+	return out
 }
 
 // mergeEnvs sets variables over an environment: those that are there keep their place, the rest follows by name.
@@ -128,9 +132,11 @@ func mergeResources(into **cri.LinuxContainerResources, set *v1alpha1.LinuxConta
 func mergeHugepages(into *cri.LinuxContainerResources, set []*v1alpha1.HugepageLimit) bool {
 	changed := false
 	for _, l := range set {
-		i := slices.IndexFunc(into.HugepageLimits, func(h *cri.HugepageLimit) bool { return h.GetPageSize() == l.GetPageSize() })
+		i := slices.IndexFunc(into.HugepageLimits,
+			func(h *cri.HugepageLimit) bool { return h.GetPageSize() == l.GetPageSize() })
 		if i < 0 {
-			into.HugepageLimits = append(into.HugepageLimits, &cri.HugepageLimit{PageSize: l.GetPageSize(), Limit: l.GetLimit()})
+			into.HugepageLimits = append(into.HugepageLimits,
+				&cri.HugepageLimit{PageSize: l.GetPageSize(), Limit: l.GetLimit()})
 			changed = true
 		} else if into.HugepageLimits[i].Limit != l.GetLimit() {
 			into.HugepageLimits[i].Limit = l.GetLimit()
@@ -145,14 +151,15 @@ func toHook(r *cri.LinuxContainerResources) *v1alpha1.LinuxContainerResources {
 	if r == nil {
 		return nil
 	}
-	told := &v1alpha1.LinuxContainerResources{
+	out := &v1alpha1.LinuxContainerResources{
 		CpuPeriod: r.GetCpuPeriod(), CpuQuota: r.GetCpuQuota(), CpuShares: r.GetCpuShares(),
 		MemoryLimitInBytes: r.GetMemoryLimitInBytes(), OomScoreAdj: r.GetOomScoreAdj(),
 		CpusetCpus: r.GetCpusetCpus(), CpusetMems: r.GetCpusetMems(), Unified: r.GetUnified(),
 		MemorySwapLimitInBytes: r.GetMemorySwapLimitInBytes(),
 	}
 	for _, l := range r.GetHugepageLimits() {
-		told.HugepageLimits = append(told.HugepageLimits, &v1alpha1.HugepageLimit{PageSize: l.GetPageSize(), Limit: l.GetLimit()})
+		out.HugepageLimits = append(out.HugepageLimits,
+			&v1alpha1.HugepageLimit{PageSize: l.GetPageSize(), Limit: l.GetLimit()})
 	}
-	return told
+	return out
 }

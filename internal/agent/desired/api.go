@@ -43,14 +43,15 @@ func NodeUID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// Uses reports whether labels and annotations of a pod ask something of Tenon, or tell what it decided.
+// Uses reports whether labels and annotations of a pod request something of Tenon, or contain its decision.
 func Uses(labels, annotations map[string]string) bool {
 	if _, ok := labels[annotation.QoSClass]; ok {
 		return true
 	}
 	for key := range annotations {
 		switch key {
-		case annotation.ResourceSpecKey, annotation.ResourceStatusKey, annotation.NUMATopologySpecKey, annotation.DeviceAllocatedKey:
+		case annotation.ResourceSpecKey, annotation.ResourceStatusKey, annotation.NUMATopologySpecKey,
+			annotation.DeviceAllocatedKey:
 			return true
 		}
 		if fence, _, _ := strings.Cut(key, "/"); fence == annotation.RequiredPlugins &&
@@ -71,8 +72,8 @@ func malformed(pod *corev1.Pod) string {
 	return ""
 }
 
-// MayBePinned reports whether a pod may run on CPUs that a static kubelet gave it, if it gave any: it has none of ours, and
-// its label does not put it on a pool.
+// MayBePinned reports whether a pod may run on CPUs that a static kubelet gave it, if it gave any: it has none of ours,
+// and its label does not put it on a pool.
 func MayBePinned(e ledger.Entry) bool {
 	return e.CPUList == "" && (e.Class == qos.None || e.Class == qos.LSE || e.Class == qos.LSR)
 }

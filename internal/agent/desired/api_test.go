@@ -20,17 +20,32 @@ func TestWhatAPodUsesOfTenon(t *testing.T) {
 	}{
 		"nothing": {nil, nil, false},
 		"labels and annotations of others": {
-			map[string]string{"app": "web"}, map[string]string{"kubernetes.io/config.source": "api", annotation.SimulateKey: "{}"}, false,
+			map[string]string{"app": "web"}, map[string]string{
+				"kubernetes.io/config.source": "api",
+				annotation.SimulateKey:        "{}",
+			}, false,
 		},
-		"a class":                         {map[string]string{annotation.QoSClass: "LS"}, nil, true},
-		"a class that is none":            {map[string]string{annotation.QoSClass: "X"}, nil, true},
-		"an allocation":                   {nil, map[string]string{annotation.ResourceStatusKey: "{}"}, true},
-		"a wish":                          {nil, map[string]string{annotation.ResourceSpecKey: "{}"}, true},
-		"devices":                         {nil, map[string]string{annotation.DeviceAllocatedKey: "{}"}, true},
-		"the fence":                       {nil, map[string]string{annotation.RequiredPlugins: `["tenon-agent"]`}, true},
-		"the fence of one container":      {nil, map[string]string{annotation.RequiredPlugins + "/container.main": `["tenon-agent"]`}, true},
-		"the fence of somebody else":      {nil, map[string]string{annotation.RequiredPlugins: `["other"]`}, false},
-		"a key that only begins like one": {nil, map[string]string{annotation.RequiredPlugins + ".example": `["tenon-agent"]`}, false},
+		"a class":              {map[string]string{annotation.QoSClass: "LS"}, nil, true},
+		"a class that is none": {map[string]string{annotation.QoSClass: "X"}, nil, true},
+		"an allocation":        {nil, map[string]string{annotation.ResourceStatusKey: "{}"}, true},
+		"a wish":               {nil, map[string]string{annotation.ResourceSpecKey: "{}"}, true},
+		"devices":              {nil, map[string]string{annotation.DeviceAllocatedKey: "{}"}, true},
+		"the fence": {
+			nil,
+			map[string]string{annotation.RequiredPlugins: `["tenon-agent"]`},
+			true,
+		},
+		"the fence of one container": {
+			nil,
+			map[string]string{annotation.RequiredPlugins + "/container.main": `["tenon-agent"]`},
+			true,
+		},
+		"the fence of another plugin": {nil, map[string]string{annotation.RequiredPlugins: `["other"]`}, false},
+		"a key that only begins like one": {
+			nil,
+			map[string]string{annotation.RequiredPlugins + ".example": `["tenon-agent"]`},
+			false,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +61,10 @@ func TestAPodIsTranslatedForItsNode(t *testing.T) {
 	t.Parallel()
 	bound := func(class, status string) *corev1.Pod {
 		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "ns", Name: "p", Labels: map[string]string{}, Annotations: map[string]string{}},
+			ObjectMeta: metav1.ObjectMeta{
+				UID: "u", Namespace: "ns", Name: "p", Labels: map[string]string{},
+				Annotations: map[string]string{},
+			},
 			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
 			}}}},
@@ -67,10 +85,13 @@ func TestAPodIsTranslatedForItsNode(t *testing.T) {
 		role            qos.Role
 		uses, malformed bool
 	}{
-		"a pod that uses nothing":         {bound("", ""), "u", "", qos.SharedPool, false, false},
-		"a bound pod":                     {bound("LSE", `{"cpuset":"2-3"}`), "u", "2-3", qos.Exclusive, true, false},
-		"a pod that its node bound":       {bound("", `{"cpuset":"2-3"}`), "u", "2-3", qos.ExclusiveWithBE, true, false},
-		"an allocation that is no JSON":   {bound("LS", `{"cpuset"`), "u", "", qos.SharedPool, true, true},
+		"a pod that uses nothing": {bound("", ""), "u", "", qos.SharedPool, false, false},
+		"a bound pod":             {bound("LSE", `{"cpuset":"2-3"}`), "u", "2-3", qos.Exclusive, true, false},
+		"a pod that its node bound": {
+			bound("", `{"cpuset":"2-3"}`), "u", "2-3", qos.ExclusiveWithBE, true,
+			false,
+		},
+		"an allocation that is not JSON":  {bound("LS", `{"cpuset"`), "u", "", qos.SharedPool, true, true},
 		"an allocation with a bad cpuset": {bound("LSR", `{"cpuset":"x"}`), "u", "", qos.ExclusiveWithBE, true, true},
 		"the mirror of a static pod":      {static, "of-the-node", "", qos.SharedPool, false, false},
 	}
@@ -78,8 +99,10 @@ func TestAPodIsTranslatedForItsNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := desired.FromAPI(tt.pod)
-			if got.Entry.UID != tt.uid || got.Entry.CPUList != tt.cpus || got.Entry.Role != tt.role || got.Uses != tt.uses || (got.Malformed != "") != tt.malformed {
-				t.Errorf("FromAPI = %+v, want UID %s, CPUs %q, %v, uses %v, malformed %v", got, tt.uid, tt.cpus, tt.role, tt.uses, tt.malformed)
+			if got.Entry.UID != tt.uid || got.Entry.CPUList != tt.cpus || got.Entry.Role != tt.role ||
+				got.Uses != tt.uses || (got.Malformed != "") != tt.malformed {
+				t.Errorf("FromAPI = %+v, want UID %s, CPUs %q, %v, uses %v, malformed %v", got, tt.uid, tt.cpus,
+					tt.role, tt.uses, tt.malformed)
 			}
 		})
 	}

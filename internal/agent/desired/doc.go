@@ -4,6 +4,6 @@
 //	ledger.View (machine, pools)  ┐
 //	Pods (role, allocation)       ┴─► Table: one Row per group and file, one Refusal per pod that must not run
 //
-// Only leaf groups, those of containers and sandboxes, get a cpuset: the directories above stay wide, so that a write
-// never fails on a parent. Nothing is said about a file that is not ours to write: a group without rows is left alone.
+// Only leaf groups, those of containers and sandboxes, get a cpuset: the directories above remain wide, so that a write
+// never fails on a parent. Files that Tenon does not write have no rows: a group without rows is not changed.
 package desired

@@ -38,9 +38,9 @@ type Leaf struct {
 	Path string
 	// Container is its name; "" for a sandbox.
 	Container string
-	// Loose: the pod is one that the kubelet pinned, and this group is none of what it pinned: the sandbox, or a container
-	// that shares CPUs. Nobody else keeps it off CPUs that others have for themselves.
-	Loose bool
+	// Unpinned: the kubelet pinned the pod, but not this group: the sandbox, or a container that shares CPUs. Only
+	// Tenon keeps it off the exclusive CPUs of other pods.
+	Unpinned bool
 }
 
 // Pod is one pod on the machine, with the groups that it has.
@@ -48,13 +48,13 @@ type Pod struct {
 	// Entry carries identity, class, role and allocation. Its role says what the pod is entitled to; that a pod belongs
 	// to the kubelet's static policy follows from the pins of the account.
 	Entry ledger.Entry
-	// Pinnable tells that a static kubelet gives the pod CPUs of its own, that it has none of ours, and that its class
-	// does not put it on a pool.
+	// Pinnable: a static kubelet assigns exclusive CPUs to the pod, Tenon has allocated none to it, and its class does
+	// not put it on a pool.
 	Pinnable bool
 	// MemoryNUMAIDs are the NUMA nodes (kernel ids) that its memory was allocated on; nil when it was not.
 	MemoryNUMAIDs []int
-	// Uses tells that the pod uses something of Tenon: a class, an allocation, a wish. Containers of others are moved
-	// between the pools, and never held back.
+	// Uses: the pod uses something of Tenon: a class, an allocation, a wish. Containers of other pods are moved between
+	// the pools, and never held back.
 	Uses bool
 	// Malformed says why the pod's allocation cannot be read; "" when it can, or there is none. No container of the pod
 	// starts then.

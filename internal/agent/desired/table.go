@@ -154,7 +154,7 @@ type verdict struct {
 	cause      Cause
 	touch      bool
 	liftsQuota bool
-	// kubelets: the pod's CPUs are the kubelet's decision. Its loose groups are on the shared pool all the same.
+	// kubelets: the pod's CPUs are the kubelet's decision. Its unpinned groups are on the shared pool all the same.
 	kubelets bool
 }
 
@@ -201,17 +201,17 @@ func (d *decider) exclusive(p *Pod) (verdict, why.Reason) {
 }
 
 func (d *decider) partOfPool(numaIDs []int) (verdict, why.Reason) {
-	var near cpuset.Set
+	var local cpuset.Set
 	for _, id := range numaIDs {
 		if n, ok := d.m.NUMAByID(id); ok {
-			near = near.Union(d.m.NUMACPUs(n))
+			local = local.Union(d.m.NUMACPUs(n))
 		}
 	}
-	near = near.Intersect(d.shared.set)
-	if near.IsEmpty() {
+	local = local.Intersect(d.shared.set)
+	if local.IsEmpty() {
 		return give(d.shared, SharedPoolWidened)
 	}
-	return give(d.pool(near), SharedPoolNodes)
+	return give(d.pool(local), SharedPoolNodes)
 }
 
 // rows appends the rows of one pod.
@@ -221,11 +221,11 @@ func (d *decider) rows(to []Row, p *Pod, v verdict) []Row {
 	if v.liftsQuota && p.Cgroup != "" {
 		to = append(to, Row{Path: p.Cgroup, File: d.quota, Value: d.lifted, UID: uid, Cause: QuotaLifted})
 	}
-	loose, _ := give(d.shared, SharedPool) // the zero verdict where the pool is empty
+	unpinned, _ := give(d.shared, SharedPool) // the zero verdict where the pool is empty
 	for _, leaf := range p.Leaves {
 		v := v
-		if v.kubelets && leaf.Loose {
-			v = loose
+		if v.kubelets && leaf.Unpinned {
+			v = unpinned
 		}
 		if v.touch {
 			to = append(to, Row{
@@ -268,8 +268,8 @@ func (d *decider) mems(p *Pod) string {
 	return cpuset.FormatIDs(ids)
 }
 
-// knowsMemory reports whether the machine tells where its memory is: one that was read from a published topology does
-// not, its amounts are in the zones.
+// knowsMemory reports whether the machine has the memory of its NUMA nodes: one that was read from a published topology
+// does not, its amounts are in the zones.
 func (d *decider) knowsMemory() bool {
 	for n := range d.m.NumNUMA() {
 		if d.m.MemoryBytes(topo.NUMA(n)) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // example is the machine of the worked examples: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads, CPU c and c+16 are
@@ -23,7 +24,10 @@ func example(tb testing.TB) *topo.Machine {
 	var spec topo.Spec
 	for id := range 32 {
 		core := id % 16
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: core, L3: -1, Die: -1, Socket: core / 8, NUMA: core / 4})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: id, Core: core, L3: -1, Die: -1, Socket: core / 8,
+			NUMA: core / 4,
+		})
 	}
 	for id := range 4 {
 		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 1 << 30})
@@ -53,7 +57,10 @@ func node(tb testing.TB, more ...ledger.Entry) *ledger.View {
 }
 
 func leafOf(e ledger.Entry) desired.Pod {
-	return desired.Pod{Entry: e, Cgroup: "kubepods/pod" + e.UID, Leaves: []desired.Leaf{{Path: "kubepods/pod" + e.UID + "/c", Container: "c"}}}
+	return desired.Pod{
+		Entry: e, Cgroup: "kubepods/pod" + e.UID,
+		Leaves: []desired.Leaf{{Path: "kubepods/pod" + e.UID + "/c", Container: "c"}},
+	}
 }
 
 // brief is a Row without what a case does not need to repeat.
@@ -90,14 +97,22 @@ func TestEveryRole(t *testing.T) {
 				{"cpuset.cpus", "2,18", false, desired.Allocated, false},
 			},
 		},
-		"a pod without a label that its node bound has its CPUs and no quota": {pod: leafOf(entry("p", qos.None, qos.ExclusiveWithBE, "4,20")), want: []brief{
+		"a pod without a label that its node bound has its CPUs and no quota": {pod: leafOf(entry("p", qos.None,
+			qos.ExclusiveWithBE, "4,20")), want: []brief{
 			{"cpu.max", "max", true, desired.QuotaLifted, false},
 			{"cpu.max", "max", false, desired.QuotaLifted, false},
 			{"cpuset.cpus", "4,20", false, desired.Allocated, false},
 		}},
-		"LSE without an allocation is refused":                {pod: leafOf(entry("p", qos.LSE, qos.Exclusive, "")), refused: why.UnallocatedExclusivePod},
-		"LSE whose CPUs the machine does not have is refused": {pod: leafOf(entry("p", qos.LSE, qos.Exclusive, "400")), refused: why.UnallocatedExclusivePod},
-		"LSR without an allocation is refused":                {pod: leafOf(entry("p", qos.LSR, qos.ExclusiveWithBE, "")), refused: why.UnallocatedExclusivePod},
+		"LSE without an allocation is refused": {
+			pod:     leafOf(entry("p", qos.LSE, qos.Exclusive, "")),
+			refused: why.UnallocatedExclusivePod,
+		},
+		"LSE whose CPUs the machine does not have is refused": {
+			pod:     leafOf(entry("p", qos.LSE, qos.Exclusive, "400")),
+			refused: why.UnallocatedExclusivePod,
+		},
+		"LSR without an allocation is refused": {pod: leafOf(entry("p", qos.LSR, qos.ExclusiveWithBE,
+			"")), refused: why.UnallocatedExclusivePod},
 		"LSR without an allocation shares when a flag says so": {
 			pod:    leafOf(entry("p", qos.LSR, qos.ExclusiveWithBE, "")),
 			change: func(in *desired.Input) { in.AllowUnallocatedLSR = true },
@@ -107,12 +122,26 @@ func TestEveryRole(t *testing.T) {
 			pod:    leafOf(entry("p", qos.LSE, qos.Exclusive, "")),
 			change: func(in *desired.Input) { in.AllowUnallocatedLSR = true }, refused: why.UnallocatedExclusivePod,
 		},
-		"LS has the shared pool":                                  {pod: leafOf(entry("p", qos.LS, qos.SharedPool, "")), want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}}},
-		"a pod without a label has it too":                        {pod: leafOf(entry("p", qos.None, qos.SharedPool, "")), want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}}},
-		"LS on NUMA nodes has their part":                         {pod: leafOf(constrained), want: []brief{{"cpuset.cpus", "4-11,20-27", false, desired.SharedPoolNodes, false}}},
-		"LS on NUMA nodes without shared CPUs has the whole pool": {pod: leafOf(lost), want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPoolWidened, false}}},
-		"BE has the BE pool":                                      {pod: leafOf(entry("p", qos.BE, qos.BEPool, "")), want: []brief{{"cpuset.cpus", "0,2,4-16,18,20-31", false, desired.BEPool, false}}},
-		"SYSTEM has the shared pool":                              {pod: leafOf(entry("p", qos.System, qos.SystemPool, "")), want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}}},
+		"LS has the shared pool": {
+			pod:  leafOf(entry("p", qos.LS, qos.SharedPool, "")),
+			want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}},
+		},
+		"a pod without a label has it too": {pod: leafOf(entry("p", qos.None, qos.SharedPool,
+			"")), want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}}},
+		"LS on NUMA nodes has their part": {
+			pod:  leafOf(constrained),
+			want: []brief{{"cpuset.cpus", "4-11,20-27", false, desired.SharedPoolNodes, false}},
+		},
+		"LS on NUMA nodes without shared CPUs has the whole pool": {
+			pod:  leafOf(lost),
+			want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPoolWidened, false}},
+		},
+		"BE has the BE pool": {
+			pod:  leafOf(entry("p", qos.BE, qos.BEPool, "")),
+			want: []brief{{"cpuset.cpus", "0,2,4-16,18,20-31", false, desired.BEPool, false}},
+		},
+		"SYSTEM has the shared pool": {pod: leafOf(entry("p", qos.System, qos.SystemPool,
+			"")), want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}}},
 		"SYSTEM has the system CPUs where there are some": {
 			pod:   leafOf(entry("p", qos.System, qos.SystemPool, "")),
 			facts: func(f *ledger.Facts) { f.System = cpuset.MustParse("15,31") },
@@ -132,7 +161,10 @@ func TestEveryRole(t *testing.T) {
 			p := leafOf(entry("p", qos.LS, qos.SharedPool, ""))
 			p.MemoryNUMAIDs = []int{2, 1, 77}
 			return p
-		}(), want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}, {"cpuset.mems", "1-2", false, desired.MemoryLocal, true}}},
+		}(), want: []brief{
+			{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false},
+			{"cpuset.mems", "1-2", false, desired.MemoryLocal, true},
+		}},
 		"memory nodes are the kubelet's when it manages memory": {
 			pod: func() desired.Pod {
 				p := leafOf(entry("p", qos.LS, qos.SharedPool, ""))
@@ -141,7 +173,7 @@ func TestEveryRole(t *testing.T) {
 			}(), change: func(in *desired.Input) { in.KubeletKeepsMemory = true },
 			want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}},
 		},
-		"nobody gets an empty pool": {
+		"no pod gets an empty pool": {
 			pod:   leafOf(entry("p", qos.LS, qos.SharedPool, "")),
 			facts: func(f *ledger.Facts) { f.NodeReserved = cpuset.MustParse("0-31") }, refused: why.SharedPoolTooSmall,
 		},
@@ -258,7 +290,8 @@ func TestTableHoldsItsPromises(t *testing.T) {
 			}
 		}
 		shuffled := slices.Clone(pods)
-		rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled),
+			func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		again := desired.Compute(desired.Input{View: view, Pods: shuffled})
 		if diff := cmp.Diff(table, again, cmp.Comparer(func(a, b cpuset.Set) bool { return a == b })); diff != "" {
 			t.Fatalf("the order of the pods changed the table:\n%s", diff)

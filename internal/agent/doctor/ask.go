@@ -53,7 +53,7 @@ func AskAgent(ctx context.Context, address string) func() error {
 			err = failed.Err // it names the address
 		}
 		if err != nil {
-			return fmt.Errorf("nobody answers: %w", err)
+			return fmt.Errorf("no answer: %w", err)
 		}
 		defer response.Body.Close()
 		text, err := io.ReadAll(io.LimitReader(response.Body, 1024))
@@ -67,13 +67,13 @@ func AskAgent(ctx context.Context, address string) func() error {
 	}
 }
 
-// OfMachine checks the machine below a root, and asks who answers there: its runtime, and the agent at an address. Of
-// another root than / nobody is asked, as the sockets and the address are those of this machine; an empty address is not
-// asked either. A root that is no folder is an error.
+// OfMachine checks the machine below a root, and queries its runtime and the agent at an address. With a root other
+// than / it sends no queries, as the sockets and the address are those of this machine; an empty address is not queried
+// either. A root that is not a directory is an error.
 func OfMachine(ctx context.Context, root host.Root, agent string) (Diagnosis, error) {
 	info, err := os.Stat(root.Path())
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no directory", root.Path())
+		err = fmt.Errorf("%s is not a directory", root.Path())
 	}
 	if err != nil {
 		return Diagnosis{}, fmt.Errorf("look at the machine: %w", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -52,7 +53,8 @@ const (
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   SystemdCgroup = true
 `
-	goodKubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n"
+	goodKubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: " +
+		"systemd\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n"
 )
 
 // good is a machine on which all is well.
@@ -78,7 +80,8 @@ func good() map[string]string {
 		dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/", cpu)
 		files[dir+"core_id"], files[dir+"physical_package_id"] = fmt.Sprint(cpu), "0"
 	}
-	files["sys/devices/system/cpu/present"], files["sys/devices/system/cpu/online"], files["sys/devices/system/cpu/possible"] = "0-3", "0-3", "0-3"
+	files["sys/devices/system/cpu/present"], files["sys/devices/system/cpu/online"],
+		files["sys/devices/system/cpu/possible"] = "0-3", "0-3", "0-3"
 	files["sys/devices/system/node/online"], files["sys/devices/system/node/node0/cpulist"] = "0", "0-3"
 	files["sys/devices/system/node/node0/meminfo"] = "Node 0 MemTotal: 4194304 kB\n"
 	files["proc/cpuinfo"], files["proc/meminfo"] = "vendor_id : GenuineIntel\n", "MemTotal: 4194304 kB\n"
@@ -143,10 +146,13 @@ func TestAMachineWithEverythingWrong(t *testing.T) {
 	t.Parallel()
 	files := good()
 	maps.Copy(files, map[string]string{
-		"proc/90/cmdline":                      "/usr/bin/koordlet\x00-v=4\x00",
-		"sys/devices/system/cpu/offline":       "3\n",
-		"etc/containerd/config.toml":           "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]\nSystemdCgroup = false\n",
-		"var/lib/kubelet/config.yaml":          goodKubelet + "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nmemoryManagerPolicy: Static\ntopologyManagerPolicy: restricted\n",
+		"proc/90/cmdline":                "/usr/bin/koordlet\x00-v=4\x00",
+		"sys/devices/system/cpu/offline": "3\n",
+		"etc/containerd/config.toml": "version = " +
+			"2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]\nSystemdCgroup = false\n",
+		"var/lib/kubelet/config.yaml": goodKubelet +
+			"cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nmemoryManagerPolicy: " +
+			"Static\ntopologyManagerPolicy: restricted\n",
 		"var/lib/kubelet/memory_manager_state": "torn",
 	})
 	o := answers(lay(t, files), "1.7.27")
@@ -179,18 +185,29 @@ func without(files map[string]string, name string) map[string]string {
 	return files
 }
 
-// FuzzRuntimeFiles: whatever stands in the files, they are judged.
+// FuzzRuntimeFiles: no content of the files of runtime and kubelet leaves a check without a finding that can be acted
+// on.
 func FuzzRuntimeFiles(f *testing.F) {
 	f.Add(goodContainerd, goodKubelet)
 	f.Add("version = '3'\nimports = 1\nplugins = [1]\n", "cpuManagerPolicy: {a: b}\n")
-	f.Add("imports = ['config.toml', '../../../x']\n[plugins.'io.containerd.nri.v1.nri']\ndisable = 'no'\ndefault_validator = 3\n", "failCgroupV1: yes\nreservedSystemCPUs: 1e9\n")
-	f.Fuzz(func(t *testing.T, runtime, kubelet string) {
-		files := map[string]string{"etc/containerd/config.toml": runtime, "var/lib/kubelet/config.yaml": kubelet}
-		if runtime == socket || kubelet == socket {
-			return
+	f.Add("imports = ['config.toml', '../../../x']\n[plugins.'io.containerd.nri.v1.nri']\ndisable = 'no'\n"+
+		"default_validator = 3\n", "failCgroupV1: yes\nreservedSystemCPUs: 1e9\n")
+	root := host.Root{Dir: testkit.Dir(f)} // one for all executions: a new folder for each costs most of the time
+	files := [2]string{"etc/containerd/config.toml", "var/lib/kubelet/config.yaml"}
+	for _, name := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root.Dir, name)), 0o755); err != nil {
+			f.Fatal(err)
 		}
-		for _, finding := range Machine(Options{Root: lay(t, files)}) {
-			if finding.Check == "" || finding.Status != OK && finding.Status != Unknown && (finding.Why == "" || finding.Remedy == "") {
+	}
+	f.Fuzz(func(t *testing.T, runtime, kubelet string) {
+		for i, text := range []string{runtime, kubelet} {
+			if err := os.WriteFile(filepath.Join(root.Dir, files[i]), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, finding := range Machine(Options{Root: root}) {
+			settled := finding.Status == OK || finding.Status == Unknown
+			if finding.Check == "" || !settled && (finding.Why == "" || finding.Remedy == "") {
 				t.Fatalf("%+v", finding)
 			}
 		}
@@ -199,14 +216,19 @@ func FuzzRuntimeFiles(f *testing.F) {
 
 func TestFindings(t *testing.T) {
 	t.Parallel()
-	const containerd, kubelet, cpus = "etc/containerd/config.toml", "var/lib/kubelet/config.yaml", "var/lib/kubelet/cpu_manager_state"
+	const containerd, kubelet, cpus = "etc/containerd/config.toml", "var/lib/kubelet/config.yaml",
+		"var/lib/kubelet/cpu_manager_state"
 	crio := func(conf string) map[string]string {
-		return with(containerd, "-", "proc/70/cmdline", "/usr/bin/crio\x00", "run/containerd/containerd.sock", "-", "run/crio/crio.sock", socket,
-			"etc/crio/crio.conf", "[crio.runtime]\ncgroup_manager = \"systemd\"\n", "etc/crio/crio.conf.d/10-nri.conf", conf)
+		return with(containerd, "-", "proc/70/cmdline", "/usr/bin/crio\x00", "run/containerd/containerd.sock", "-",
+			"run/crio/crio.sock", socket,
+			"etc/crio/crio.conf", "[crio.runtime]\ncgroup_manager = \"systemd\"\n", "etc/crio/crio.conf.d/10-nri.conf",
+			conf)
 	}
 	v1 := func(conf string) map[string]string {
-		return with("sys/fs/cgroup/cgroup.controllers", "-", "sys/fs/cgroup/kubepods.slice/cpuset.cpus", "-", "sys/fs/cgroup/cpuset/cpuset.cpus", "0-3",
-			kubelet, strings.Replace(goodKubelet, "systemd", "cgroupfs", 1)+conf, containerd, strings.Replace(goodContainerd, "SystemdCgroup = true", "", 1))
+		return with("sys/fs/cgroup/cgroup.controllers", "-", "sys/fs/cgroup/kubepods.slice/cpuset.cpus", "-",
+			"sys/fs/cgroup/cpuset/cpuset.cpus", "0-3",
+			kubelet, strings.Replace(goodKubelet, "systemd", "cgroupfs", 1)+conf, containerd,
+			strings.Replace(goodContainerd, "SystemdCgroup = true", "", 1))
 	}
 	proxied := strings.Replace(goodKubelet, "/run/containerd/containerd.sock", "/run/tenon/cri.sock", 1)
 	tests := map[string]struct {
@@ -216,89 +238,324 @@ func TestFindings(t *testing.T) {
 		status  Status
 		says    []string // in found, where, why or remedy
 	}{
-		"an old kernel with v2":         {with("proc/sys/kernel/osrelease", "5.4.0-150"), "2.4.2", "kernel", Fail, []string{"Linux 5.4.0-150", "5.8 or newer"}},
-		"a kernel that says nothing":    {with("proc/sys/kernel/osrelease", "-"), "2.4.2", "kernel", Unknown, []string{"cannot be read"}},
-		"a release that is none":        {with("proc/sys/kernel/osrelease", "next"), "2.4.2", "kernel", Unknown, []string{`"next" is no release`}},
-		"no cpuset controller":          {with("sys/fs/cgroup/cgroup.controllers", "cpu memory"), "2.4.2", "cgroup", Fail, []string{"v2 with cpu memory", "controller cpuset"}},
-		"cgroup v1 and a new kubelet":   {without(v1(""), "proc/80/cmdline"), "2.4.2", "cgroup", Fail, []string{"v1", "failCgroupV1: false in /var/lib/kubelet/config.yaml"}},
-		"cgroup v1 and an old kubelet":  {v1(""), "2.4.2", "cgroup", Warn, []string{"from 1.35 on refuse"}},
-		"cgroup v1 that is allowed":     {v1("failCgroupV1: false\n"), "2.4.2", "cgroup", Warn, []string{"about to drop"}},
-		"containerd before validators":  {good(), "2.1.4", "runtime-version", Warn, []string{"containerd 2.1.4", "--allow-degraded-enforcement", "2.2 or newer"}},
-		"containerd 1.7 without a word": {with(containerd, "version = 2\n"), "1.7.27", "nri", Fail, []string{"off", "disable = false"}},
+		"an old kernel with v2": {
+			with("proc/sys/kernel/osrelease", "5.4.0-150"), "2.4.2", "kernel", Fail,
+			[]string{"Linux 5.4.0-150", "5.8 or newer"},
+		},
+		"a kernel that says nothing": {
+			with("proc/sys/kernel/osrelease", "-"), "2.4.2", "kernel", Unknown,
+			[]string{"cannot be read"},
+		},
+		"a release that is none": {
+			with("proc/sys/kernel/osrelease", "next"), "2.4.2", "kernel", Unknown,
+			[]string{`"next" is not a Linux release`},
+		},
+		"no cpuset controller": {
+			with("sys/fs/cgroup/cgroup.controllers", "cpu memory"), "2.4.2", "cgroup",
+			Fail,
+			[]string{"v2 with cpu memory", "controller cpuset"},
+		},
+		"cgroup v1 and a new kubelet": {
+			without(v1(""), "proc/80/cmdline"), "2.4.2", "cgroup", Fail,
+			[]string{"v1", "failCgroupV1: false in /var/lib/kubelet/config.yaml"},
+		},
+		"cgroup v1 and an old kubelet": {v1(""), "2.4.2", "cgroup", Warn, []string{"from 1.35 on refuse"}},
+		"cgroup v1 that is allowed": {
+			v1("failCgroupV1: false\n"), "2.4.2", "cgroup", Warn,
+			[]string{"about to drop"},
+		},
+		"containerd before validators": {
+			good(), "2.1.4", "runtime-version", Warn,
+			[]string{"containerd 2.1.4", "--allow-degraded-enforcement", "2.2 or newer"},
+		},
+		"containerd 1.7 with defaults": {
+			with(containerd, "version = 2\n"), "1.7.27", "nri", Fail,
+			[]string{"off", "disable = false"},
+		},
 		"containerd 2 with an old file": {with(containerd, "version = 2\n"), "2.0.1", "nri", OK, []string{"on"}},
-		"NRI turned off":                {with(containerd, "version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"), "2.4.2", "nri", Fail, []string{"off"}},
-		"no connections":                {with(containerd, "version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable_connections = true\n"), "2.4.2", "nri", Fail, []string{"disable_connections = false"}},
-		"a short timeout":               {with(containerd, "version = 3\n[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = '500ms'\n"), "2.4.2", "nri", Fail, []string{`"500ms"`, "2s or more"}},
-		"a timeout that is none":        {with(containerd, "version = 3\n[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = 'soon'\n"), "2.4.2", "nri", Fail, []string{`"soon"`}},
-		"a table that nobody reads":     {with(containerd, goodContainerd+"[plugins.nri]\nplugin_request_timeout = '5s'\n"), "2.4.2", "nri", Warn, []string{`plugins."nri"`, "ignores"}},
-		"a broken file":                 {with(containerd, "version = 3\n[plugins\nx = 1\n"), "2.4.2", "nri", Fail, []string{"/etc/containerd/config.toml:2:9: "}},
-		"a broken import":               {with(containerd, "version = 3\nimports = ['conf.d/*.toml']\n", "etc/containerd/conf.d/a.toml", "x = \n"), "2.4.2", "nri", Fail, []string{"/etc/containerd/conf.d/a.toml:1:5: "}},
-		"an import that overrides":      {with(containerd, "imports = ['/etc/containerd/config.toml', 'conf.d/*.toml']\n"+goodContainerd, "etc/containerd/conf.d/a.toml", "[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"), "2.4.2", "nri", Fail, []string{"off", "/etc/containerd/conf.d/a.toml"}},
-		"a pattern that is none":        {with(containerd, "imports = ['[']\n"), "2.4.2", "nri", Fail, []string{`imports: "/etc/containerd/["`}},
-		"no file of containerd":         {with(containerd, "-"), "2.4.2", "nri-validator", Fail, []string{"there is no /etc/containerd/config.toml", "enable = true"}},
-		"a file in another place":       {with("proc/70/cmdline", "containerd\x00-c\x00/opt/c.toml\x00"), "2.4.2", "nri", Unknown, []string{"/opt/c.toml", "not seen from here"}},
-		"another file":                  {with("proc/70/cmdline", "containerd\x00--config\x00/opt/c.toml\x00", "opt/c.toml", "version = 3\n"), "2.4.2", "nri-validator", Fail, []string{"/opt/c.toml"}},
-		"no validator":                  {with(containerd, "version = 3\n"), "2.4.2", "nri-validator", Fail, []string{"default validator is off", "required-plugins.noderesource.dev"}},
-		"a validator and a deaf agent": {
-			with(kubelet, proxied, "run/tenon/cri.sock", socket, "proc/90/cmdline", "/tenon-agent\x00run\x00--nri-socket=/x.sock\x00--nri-socket=\x00"),
+		"NRI turned off": {
+			with(containerd,
+				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"), "2.4.2", "nri", Fail,
+			[]string{"off"},
+		},
+		"no connections": {
+			with(containerd,
+				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable_connections = true\n"), "2.4.2", "nri", Fail,
+			[]string{"disable_connections = false"},
+		},
+		"a short timeout": {
+			with(containerd,
+				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = '500ms'\n"), "2.4.2", "nri",
+			Fail,
+			[]string{`"500ms"`, "2s or more"},
+		},
+		"a timeout that is none": {
+			with(containerd,
+				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = 'soon'\n"), "2.4.2", "nri",
+			Fail,
+			[]string{`"soon"`},
+		},
+		"a table that the runtime does not read": {
+			with(containerd,
+				goodContainerd+"[plugins.nri]\nplugin_request_timeout = '5s'\n"), "2.4.2", "nri", Warn,
+			[]string{`plugins."nri"`, "ignores"},
+		},
+		"a broken file": {
+			with(containerd, "version = 3\n[plugins\nx = 1\n"), "2.4.2", "nri", Fail,
+			[]string{"/etc/containerd/config.toml:2:9: "},
+		},
+		"a broken import": {
+			with(containerd, "version = 3\nimports = ['conf.d/*.toml']\n",
+				"etc/containerd/conf.d/a.toml", "x = \n"), "2.4.2", "nri", Fail,
+			[]string{"/etc/containerd/conf.d/a.toml:1:5: "},
+		},
+		"an import that overrides": {
+			with(containerd,
+				"imports = ['/etc/containerd/config.toml', 'conf.d/*.toml']\n"+goodContainerd,
+				"etc/containerd/conf.d/a.toml", "[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"), "2.4.2", "nri",
+			Fail,
+			[]string{"off", "/etc/containerd/conf.d/a.toml"},
+		},
+		"a pattern that is none": {
+			with(containerd, "imports = ['[']\n"), "2.4.2", "nri", Fail,
+			[]string{`imports: "/etc/containerd/["`},
+		},
+		"no file of containerd": {
+			with(containerd, "-"), "2.4.2", "nri-validator", Fail,
+			[]string{"there is no /etc/containerd/config.toml", "enable = true"},
+		},
+		"a file in another place": {
+			with("proc/70/cmdline", "containerd\x00-c\x00/opt/c.toml\x00"), "2.4.2",
+			"nri", Unknown,
+			[]string{"/opt/c.toml", "not seen from here"},
+		},
+		"another file": {with("proc/70/cmdline", "containerd\x00--config\x00/opt/c.toml\x00",
+			"opt/c.toml", "version = 3\n"), "2.4.2", "nri-validator", Fail, []string{"/opt/c.toml"}},
+		"no validator": {
+			with(containerd, "version = 3\n"), "2.4.2", "nri-validator", Fail,
+			[]string{"default validator is off", "required-plugins.noderesource.dev"},
+		},
+		"a validator and a disconnected agent": {
+			with(kubelet, proxied, "run/tenon/cri.sock", socket, "proc/90/cmdline",
+				"/tenon-agent\x00run\x00--nri-socket=/x.sock\x00--nri-socket=\x00"),
 			"2.4.2", "nri-validator", Fail,
 			[]string{"process 90", "never connects", "take --nri-socket out"},
 		},
-		"an empty argument of the agent": {with("proc/90/cmdline", "/tenon-agent\x00run\x00--nri-socket\x00\x00"), "2.4.2", "nri-validator", Fail, []string{"process 90"}},
-		"an agent that was told its NRI": {with("proc/90/cmdline", "/tenon-agent\x00run\x00--nri-socket=\x00--nri-socket=/var/run/nri/nri.sock\x00"), "2.4.2", "nri-validator", OK, nil},
-		"a deaf agent, and no validator": {
-			with(kubelet, proxied, "run/tenon/cri.sock", socket, containerd, "version = 3\n", "proc/90/cmdline", "/tenon-agent\x00run\x00--nri-socket=\x00"),
+		"an empty argument of the agent": {
+			with("proc/90/cmdline", "/tenon-agent\x00run\x00--nri-socket\x00\x00"),
+			"2.4.2", "nri-validator", Fail,
+			[]string{"process 90"},
+		},
+		"an agent with an NRI socket flag": {
+			with("proc/90/cmdline",
+				"/tenon-agent\x00run\x00--nri-socket=\x00--nri-socket=/var/run/nri/nri.sock\x00"), "2.4.2", "nri-validator",
+			OK, nil,
+		},
+		"a disconnected agent, and no validator": {
+			with(kubelet, proxied, "run/tenon/cri.sock", socket, containerd, "version = 3\n", "proc/90/cmdline",
+				"/tenon-agent\x00run\x00--nri-socket=\x00"),
 			"2.4.2", "nri-validator", OK,
 			[]string{"tenon-runtime-proxy"},
 		},
-		"a deaf agent is asked once":     {with(kubelet, proxied, "run/tenon/cri.sock", socket, "proc/90/cmdline", "/tenon-agent\x00run\x00--nri-socket=\x00"), "2.4.2", "runtime-endpoint", OK, nil},
-		"everything requires the plugin": {with(containerd, "version = 3\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\nrequired_plugins = ['tenon-agent']\n"), "2.4.2", "nri-validator", Warn, []string{"static pods"}},
-		"no socket of NRI":               {with("var/run/nri/nri.sock", "-"), "2.4.2", "nri-socket", Fail, []string{"/var/run/nri/nri.sock"}},
-		"the link of /var/run":           {with("var/run/nri/nri.sock", "-", "run/nri/nri.sock", socket), "2.4.2", "nri-socket", OK, nil},
-		"a socket in another place":      {with(containerd, strings.Replace(goodContainerd, "disable = false", "socket_path = '/run/x.sock'", 1)), "2.4.2", "nri-socket", Fail, []string{"/run/x.sock"}},
-		"two drivers":                    {with(containerd, strings.Replace(goodContainerd, "SystemdCgroup = true", "", 1)), "2.4.2", "cgroup-driver", Warn, []string{"kubelet uses systemd, the runtime cgroupfs", "SystemdCgroup = true"}},
-		"groups of another driver":       {with("sys/fs/cgroup/kubepods.slice/cpuset.cpus", "-", "sys/fs/cgroup/kubepods/cpuset.cpus", ""), "2.4.2", "cgroup-driver", Warn, []string{"groups of cgroupfs"}},
-		"CRI-O with all it needs":        {crio("[crio.nri]\nenable_nri = true\n[crio.nri.default_validator]\nnri_enable_default_validator = true\n"), "1.34.2", "nri-validator", OK, []string{"/etc/crio/crio.conf.d/10-nri.conf"}},
-		"CRI-O without a validator":      {crio("[crio.nri]\nenable_nri = true\n"), "1.35.0", "nri-validator", Fail, []string{"nri_enable_default_validator = true"}},
-		"CRI-O with NRI off":             {crio("[crio.nri]\nenable_nri = false\n"), "1.34.2", "nri", Fail, []string{"enable_nri = true in [crio.nri]"}},
-		"an old CRI-O":                   {crio(""), "1.33.4", "runtime-version", Warn, []string{"1.34 or newer"}},
-		"a broken file of CRI-O":         {crio("[crio.nri\n"), "1.34.2", "nri", Fail, []string{"/etc/crio/crio.conf.d/10-nri.conf:1:"}},
-		"CRI-O with another driver":      {crio("[crio.runtime]\ncgroup_manager = \"cgroupfs\"\n"), "1.34.2", "cgroup-driver", Warn, []string{`cgroup_manager = "systemd"`}},
-		"no runtime":                     {with(containerd, "-", "proc/70/cmdline", "-"), "", "runtime-version", Unknown, []string{"neither containerd nor CRI-O"}},
-		"another socket":                 {with("run/containerd/containerd.sock", "-", "run/x.sock", socket, containerd, goodContainerd+"[grpc]\naddress = '/run/x.sock'\n"), "2.4.2", "runtime-version", OK, []string{"/run/x.sock"}},
-		"a runtime that is silent":       {with("run/containerd/containerd.sock", "-"), "", "runtime-version", Unknown, []string{"nobody answers"}},
-		"a kubelet's file that is torn":  {with(kubelet, "cpuManagerPolicy: [\n"), "2.4.2", "kubelet-config", Fail, []string{"yaml: line 1"}},
-		"a policy that is unknown":       {with(kubelet, goodKubelet+"cpuManagerPolicy: dynamic\n"), "2.4.2", "kubelet-config", Fail, []string{"cpuManagerPolicy", `"dynamic"`, "none, static"}},
-		"an empty file of the kubelet":   {with(kubelet, ""), "2.4.2", "kubelet-config", Fail, []string{"is empty"}},
-		"no file of the kubelet":         {with(kubelet, "-"), "2.4.2", "kubelet-config", Unknown, []string{"/var/lib/kubelet/config.yaml"}},
-		"static without a reservation":   {with(kubelet, goodKubelet+"cpuManagerPolicy: static\n", cpus, "-"), "2.4.2", "cpu-manager", Fail, []string{"no CPU is reserved", "reservedSystemCPUs"}},
-		"static with an amount":          {with(kubelet, goodKubelet+"cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n", cpus, "-"), "2.4.2", "cpu-manager", Warn, []string{"500m reserved"}},
-		"static with CPUs that are not":  {with(kubelet, goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: 0,9\n", cpus, "-"), "2.4.2", "cpu-manager", Fail, []string{"not online", "correct reservedSystemCPUs"}},
-		"static":                         {with(kubelet, goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n", cpus, "-"), "2.4.2", "cpu-manager", Warn, []string{"static, reserved 0", "take-over"}},
-		"a policy that changed":          {with(kubelet, goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n"), "2.4.2", "cpu-manager", Fail, []string{`configured policy "static" differs from state checkpoint policy "none"`, "delete /var/lib/kubelet/cpu_manager_state"}},
-		"a torn record":                  {with(cpus, "{"), "2.4.2", "cpu-manager", Fail, []string{"cpu_manager_state", "cannot read"}},
-		"memory Static":                  {with(kubelet, goodKubelet+"memoryManagerPolicy: Static\n"), "2.4.2", "memory-manager", Warn, []string{"memoryManagerPolicy Static"}},
-		"a Topology Manager":             {with(kubelet, goodKubelet+"topologyManagerPolicy: single-numa-node\n"), "2.4.2", "topology-manager", Warn, []string{"single-numa-node"}},
-		"a CPU offline under static":     {with(kubelet, goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n", "sys/devices/system/cpu/offline", "3"), "2.4.2", "cpus-offline", Warn, []string{"3", "drained"}},
-		"a CPU offline under none":       {with("sys/devices/system/cpu/offline", "3"), "2.4.2", "cpus-offline", OK, []string{"3"}},
-		"the proxy does not listen":      {with(kubelet, proxied), "2.4.2", "runtime-endpoint", Fail, []string{"/run/tenon/cri.sock", "tenon-runtime-proxy"}},
-		"a drop-in that leads to the proxy": {with("proc/80/cmdline", "kubelet\x00--config\x00/var/lib/kubelet/config.yaml\x00--config-dir=/etc/kubernetes/kubelet.conf.d\x00",
-			"etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf", "containerRuntimeEndpoint: unix:///run/tenon/cri.sock\n", "etc/kubernetes/kubelet.conf.d/README", "[",
-			"etc/kubernetes/kubelet.conf.d/10-a.conf", "containerRuntimeEndpoint: unix:///x.sock\n"), "2.4.2", "runtime-endpoint", Fail, []string{"unix:///run/tenon/cri.sock", "90-tenon-runtime-proxy.conf"}},
-		"a drop-in that nobody reads": {with("etc/kubernetes/kubelet.conf.d/90.conf", "containerRuntimeEndpoint: unix:///run/tenon/cri.sock\n"), "2.4.2", "runtime-endpoint", OK, []string{"unix:///run/containerd/containerd.sock"}},
-		"a torn drop-in":              {with("proc/80/cmdline", "-", "etc/kubernetes/kubelet.conf.d/90.conf", "a: ["), "2.4.2", "kubelet-config", Fail, []string{"/etc/kubernetes/kubelet.conf.d/90.conf: ", "yaml: line 1"}},
-		"the proxy in front of CRI-O": {with(kubelet, strings.Replace(goodKubelet, "/run/containerd/containerd.sock", "/run/tenon/run/crio/crio.sock", 1)), "2.4.2", "runtime-endpoint", Fail, []string{"/run/tenon/run/crio/crio.sock"}},
-		"proxy and NRI":               {with(kubelet, proxied, "run/tenon/cri.sock", socket), "2.4.2", "runtime-endpoint", Warn, []string{"twice"}},
-		"the proxy instead of NRI":    {with(kubelet, proxied, "run/tenon/cri.sock", socket, containerd, "version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"), "2.4.2", "nri", OK, []string{"tenon-runtime-proxy"}},
-		"the proxy asks nobody":       {with(kubelet, proxied), "2.4.2", "hook-servers", Fail, []string{"not registered", "tenon-runtime-proxy install"}},
-		"a torn registration":         {with("etc/runtime/hookserver.d/a.json", "{"), "2.4.2", "hook-servers", Fail, []string{"a.json"}},
-		"a registration":              {with("etc/runtime/hookserver.d/a.json", `{"remote-endpoint":"unix:///run/tenon/hooks.sock"}`), "2.4.2", "hook-servers", OK, nil},
-		"koordlet":                    {with("proc/95/cmdline", "/koordlet\x00"), "2.4.2", "writers", Fail, []string{"koordlet runs", "process 95"}},
-		"a second agent":              {with("proc/95/cmdline", "/x/tenon-agent\x00run\x00"), "2.4.2", "writers", Fail, []string{"a second tenon-agent", "process 95"}},
-		"a node in a container": {with("proc/60/cmdline", "containerd\x00-c\x00/x.toml\x00", "proc/60/status", "Name:\tcontainerd\nNSpid:\t60\t7\n",
-			"proc/95/cmdline", "/tenon-agent\x00run\x00", "proc/95/status", "NSpid:\t95\t1\n", "proc/90/status", "NSpid:\t90\n"), "2.4.2", "writers", OK, nil},
-		"the runtime of a node in a container": {with("proc/60/cmdline", "containerd\x00-c\x00/x.toml\x00", "proc/60/status", "NSpid:\t60\t7\n"), "2.4.2", "nri", OK, nil},
-		"no folder of devices":                 {with("etc/cdi/nvidia.yaml", "-"), "2.4.2", "cdi", OK, []string{"no CDI devices"}},
+		"a disconnected agent is asked once": {with(kubelet, proxied, "run/tenon/cri.sock", socket, "proc/90/cmdline",
+			"/tenon-agent\x00run\x00--nri-socket=\x00"), "2.4.2", "runtime-endpoint", OK, nil},
+		"everything requires the plugin": {with(containerd,
+			"version = 3\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\nrequired_plugins = "+
+				"['tenon-agent']\n"), "2.4.2", "nri-validator", Warn, []string{"static pods"}},
+		"no socket of NRI": {
+			with("var/run/nri/nri.sock", "-"), "2.4.2", "nri-socket", Fail,
+			[]string{"/var/run/nri/nri.sock"},
+		},
+		"the link of /var/run": {
+			with("var/run/nri/nri.sock", "-", "run/nri/nri.sock", socket), "2.4.2",
+			"nri-socket", OK, nil,
+		},
+		"a socket in another place": {
+			with(containerd,
+				strings.Replace(goodContainerd, "disable = false", "socket_path = '/run/x.sock'", 1)), "2.4.2",
+			"nri-socket", Fail,
+			[]string{"/run/x.sock"},
+		},
+		"two drivers": {
+			with(containerd,
+				strings.Replace(goodContainerd, "SystemdCgroup = true", "", 1)), "2.4.2", "cgroup-driver", Warn,
+			[]string{"kubelet uses systemd, the runtime cgroupfs", "SystemdCgroup = true"},
+		},
+		"groups of another driver": {with("sys/fs/cgroup/kubepods.slice/cpuset.cpus", "-",
+			"sys/fs/cgroup/kubepods/cpuset.cpus", ""), "2.4.2", "cgroup-driver", Warn, []string{"groups of cgroupfs"}},
+		"CRI-O with all it needs": {
+			crio(
+				"[crio.nri]\nenable_nri = true\n[crio.nri.default_validator]\nnri_enable_default_validator = true\n"),
+			"1.34.2", "nri-validator", OK,
+			[]string{"/etc/crio/crio.conf.d/10-nri.conf"},
+		},
+		"CRI-O without a validator": {
+			crio("[crio.nri]\nenable_nri = true\n"), "1.35.0", "nri-validator", Fail,
+			[]string{"nri_enable_default_validator = true"},
+		},
+		"CRI-O with NRI off": {
+			crio("[crio.nri]\nenable_nri = false\n"), "1.34.2", "nri", Fail,
+			[]string{"enable_nri = true in [crio.nri]"},
+		},
+		"an old CRI-O": {crio(""), "1.33.4", "runtime-version", Warn, []string{"1.34 or newer"}},
+		"a broken file of CRI-O": {
+			crio("[crio.nri\n"), "1.34.2", "nri", Fail,
+			[]string{"/etc/crio/crio.conf.d/10-nri.conf:1:"},
+		},
+		"CRI-O with another driver": {
+			crio("[crio.runtime]\ncgroup_manager = \"cgroupfs\"\n"), "1.34.2",
+			"cgroup-driver", Warn,
+			[]string{`cgroup_manager = "systemd"`},
+		},
+		"no runtime": {
+			with(containerd, "-", "proc/70/cmdline", "-"), "", "runtime-version",
+			Unknown,
+			[]string{"neither containerd nor CRI-O"},
+		},
+		"another socket": {
+			with("run/containerd/containerd.sock", "-", "run/x.sock", socket, containerd,
+				goodContainerd+"[grpc]\naddress = '/run/x.sock'\n"), "2.4.2", "runtime-version", OK,
+			[]string{"/run/x.sock"},
+		},
+		"a runtime that is silent": {
+			with("run/containerd/containerd.sock", "-"), "", "runtime-version", Unknown,
+			[]string{"no answer"},
+		},
+		"a kubelet's file that is torn": {
+			with(kubelet, "cpuManagerPolicy: [\n"), "2.4.2", "kubelet-config", Fail,
+			[]string{"yaml: line 1"},
+		},
+		"a policy that is unknown": {
+			with(kubelet, goodKubelet+"cpuManagerPolicy: dynamic\n"), "2.4.2",
+			"kubelet-config", Fail,
+			[]string{"cpuManagerPolicy", `"dynamic"`, "none, static"},
+		},
+		"an empty file of the kubelet": {with(kubelet, ""), "2.4.2", "kubelet-config", Fail, []string{"is empty"}},
+		"no file of the kubelet": {
+			with(kubelet, "-"), "2.4.2", "kubelet-config", Unknown,
+			[]string{"/var/lib/kubelet/config.yaml"},
+		},
+		"static without a reservation": {
+			with(kubelet, goodKubelet+"cpuManagerPolicy: static\n", cpus, "-"), "2.4.2",
+			"cpu-manager", Fail,
+			[]string{"no CPU is reserved", "reservedSystemCPUs"},
+		},
+		"static with an amount": {
+			with(kubelet,
+				goodKubelet+"cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n", cpus, "-"), "2.4.2", "cpu-manager",
+			Warn,
+			[]string{"500m reserved"},
+		},
+		"static with CPUs that are not": {
+			with(kubelet,
+				goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: 0,9\n", cpus, "-"), "2.4.2", "cpu-manager", Fail,
+			[]string{"not online", "correct reservedSystemCPUs"},
+		},
+		"static": {
+			with(kubelet,
+				goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n", cpus, "-"), "2.4.2", "cpu-manager",
+			Warn,
+			[]string{"static, reserved 0", "take-over"},
+		},
+		"a policy that changed": {
+			with(kubelet,
+				goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n"), "2.4.2", "cpu-manager", Fail,
+			[]string{
+				`configured policy "static" differs from state checkpoint policy "none"`,
+				"delete /var/lib/kubelet/cpu_manager_state",
+			},
+		},
+		"a torn record": {
+			with(cpus, "{"), "2.4.2", "cpu-manager", Fail,
+			[]string{"cpu_manager_state", "cannot read"},
+		},
+		"memory Static": {
+			with(kubelet, goodKubelet+"memoryManagerPolicy: Static\n"), "2.4.2",
+			"memory-manager", Warn,
+			[]string{"memoryManagerPolicy Static"},
+		},
+		"a Topology Manager": {
+			with(kubelet, goodKubelet+"topologyManagerPolicy: single-numa-node\n"),
+			"2.4.2", "topology-manager", Warn,
+			[]string{"single-numa-node"},
+		},
+		"a CPU offline under static": {
+			with(kubelet,
+				goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n", "sys/devices/system/cpu/offline", "3"),
+			"2.4.2", "cpus-offline", Warn,
+			[]string{"3", "drained"},
+		},
+		"a CPU offline under none": {
+			with("sys/devices/system/cpu/offline", "3"), "2.4.2", "cpus-offline", OK,
+			[]string{"3"},
+		},
+		"the proxy does not listen": {
+			with(kubelet, proxied), "2.4.2", "runtime-endpoint", Fail,
+			[]string{"/run/tenon/cri.sock", "tenon-runtime-proxy"},
+		},
+		"a drop-in that leads to the proxy": {
+			with("proc/80/cmdline",
+				"kubelet\x00--config\x00/var/lib/kubelet/config.yaml\x00--config-dir=/etc/kubernetes/kubelet.conf.d\x00",
+				"etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf",
+				"containerRuntimeEndpoint: unix:///run/tenon/cri.sock\n", "etc/kubernetes/kubelet.conf.d/README", "[",
+				"etc/kubernetes/kubelet.conf.d/10-a.conf", "containerRuntimeEndpoint: unix:///x.sock\n"), "2.4.2",
+			"runtime-endpoint", Fail,
+			[]string{"unix:///run/tenon/cri.sock", "90-tenon-runtime-proxy.conf"},
+		},
+		"a drop-in that the kubelet does not read": {
+			with("etc/kubernetes/kubelet.conf.d/90.conf",
+				"containerRuntimeEndpoint: unix:///run/tenon/cri.sock\n"), "2.4.2", "runtime-endpoint", OK,
+			[]string{"unix:///run/containerd/containerd.sock"},
+		},
+		"a torn drop-in": {
+			with("proc/80/cmdline", "-", "etc/kubernetes/kubelet.conf.d/90.conf", "a: ["),
+			"2.4.2", "kubelet-config", Fail,
+			[]string{"/etc/kubernetes/kubelet.conf.d/90.conf: ", "yaml: line 1"},
+		},
+		"the proxy in front of CRI-O": {
+			with(kubelet,
+				strings.Replace(goodKubelet, "/run/containerd/containerd.sock", "/run/tenon/run/crio/crio.sock", 1)),
+			"2.4.2", "runtime-endpoint", Fail,
+			[]string{"/run/tenon/run/crio/crio.sock"},
+		},
+		"proxy and NRI": {
+			with(kubelet, proxied, "run/tenon/cri.sock", socket), "2.4.2",
+			"runtime-endpoint", Warn,
+			[]string{"twice"},
+		},
+		"the proxy instead of NRI": {
+			with(kubelet, proxied, "run/tenon/cri.sock", socket, containerd,
+				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"), "2.4.2", "nri", OK,
+			[]string{"tenon-runtime-proxy"},
+		},
+		"the proxy does not call the agent": {
+			with(kubelet, proxied), "2.4.2", "hook-servers", Fail,
+			[]string{"not registered", "tenon-runtime-proxy install"},
+		},
+		"a torn registration": {
+			with("etc/runtime/hookserver.d/a.json", "{"), "2.4.2", "hook-servers", Fail,
+			[]string{"a.json"},
+		},
+		"a registration": {with("etc/runtime/hookserver.d/a.json",
+			`{"remote-endpoint":"unix:///run/tenon/hooks.sock"}`), "2.4.2", "hook-servers", OK, nil},
+		"koordlet": {
+			with("proc/95/cmdline", "/koordlet\x00"), "2.4.2", "writers", Fail,
+			[]string{"koordlet runs", "process 95"},
+		},
+		"a second agent": {
+			with("proc/95/cmdline", "/x/tenon-agent\x00run\x00"), "2.4.2", "writers", Fail,
+			[]string{"a second tenon-agent", "process 95"},
+		},
+		"a node in a container": {with("proc/60/cmdline", "containerd\x00-c\x00/x.toml\x00", "proc/60/status",
+			"Name:\tcontainerd\nNSpid:\t60\t7\n",
+			"proc/95/cmdline", "/tenon-agent\x00run\x00", "proc/95/status", "NSpid:\t95\t1\n", "proc/90/status",
+			"NSpid:\t90\n"), "2.4.2", "writers", OK, nil},
+		"the runtime of a node in a container": {with("proc/60/cmdline", "containerd\x00-c\x00/x.toml\x00",
+			"proc/60/status", "NSpid:\t60\t7\n"), "2.4.2", "nri", OK, nil},
+		"no folder of devices": {
+			with("etc/cdi/nvidia.yaml", "-"), "2.4.2", "cdi", OK,
+			[]string{"no CDI devices"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -359,11 +616,15 @@ func TestANodeByWhatTheAPISays(t *testing.T) {
 			Now: now, Written: now.Add(-time.Hour),
 			Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
 			Topology: &v1alpha2.NodeResourceTopology{
-				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotation.TopologyMode: "Own", annotation.Writer: "tenon-agent/v1"}}, Zones: v1alpha2.ZoneList{{}},
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+					annotation.TopologyMode: "Own",
+					annotation.Writer:       "tenon-agent/v1",
+				}}, Zones: v1alpha2.ZoneList{{}},
 			},
 			Agent: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "tenon-agent-x"}},
 		}
-		v.Node.Status.NodeInfo.ContainerRuntimeVersion, v.Node.Status.NodeInfo.KubeletVersion = "containerd://2.4.2", "v1.36.3"
+		v.Node.Status.NodeInfo.ContainerRuntimeVersion, v.Node.Status.NodeInfo.KubeletVersion = "containerd://2.4.2",
+			"v1.36.3"
 		v.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		v.Agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		return v
@@ -374,26 +635,66 @@ func TestANodeByWhatTheAPISays(t *testing.T) {
 		status Status
 		says   string
 	}{
-		"ready":             {func(*NodeView) {}, "node-ready", OK, "kubelet v1.36.3"},
-		"nothing to say":    {func(*NodeView) {}, "condition", OK, "none"},
-		"a node not ready":  {func(v *NodeView) { v.Node.Status.Conditions[0].Status = corev1.ConditionFalse }, "node-ready", Fail, "journalctl"},
-		"a silent kubelet":  {func(v *NodeView) { v.Node.Status.Conditions = nil }, "node-ready", Unknown, "nothing yet"},
-		"an old runtime":    {func(v *NodeView) { v.Node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.0" }, "runtime-version", Warn, "2.2 or newer"},
-		"a simulated node":  {func(v *NodeView) { v.Node.Status.NodeInfo.ContainerRuntimeVersion = "tenon://v1" }, "runtime-version", OK, "simulated"},
-		"another runtime":   {func(v *NodeView) { v.Node.Status.NodeInfo.ContainerRuntimeVersion = "docker://29.1.0" }, "runtime-version", Unknown, "run containerd 2.2"},
-		"an unread runtime": {func(v *NodeView) { v.Node.Status.NodeInfo.ContainerRuntimeVersion = "?" }, "runtime-version", Unknown, `"?"`},
-		"no topology":       {func(v *NodeView) { v.Topology = nil }, "topology", Fail, "kubectl apply -f deploy/agent"},
-		"one that is left":  {func(v *NodeView) { v.Agent, v.Written = nil, now.Add(-48*time.Hour) }, "topology", Warn, "48h0m0s"},
-		"phase 1":           {func(v *NodeView) { v.Topology.Annotations[annotation.TopologyMode] = "Blind" }, "mode", Warn, "phase 1"},
+		"ready":          {func(*NodeView) {}, "node-ready", OK, "kubelet v1.36.3"},
+		"nothing to say": {func(*NodeView) {}, "condition", OK, "none"},
+		"a node not ready": {
+			func(v *NodeView) { v.Node.Status.Conditions[0].Status = corev1.ConditionFalse },
+			"node-ready", Fail, "journalctl",
+		},
+		"a silent kubelet": {
+			func(v *NodeView) { v.Node.Status.Conditions = nil }, "node-ready", Unknown,
+			"nothing yet",
+		},
+		"an old runtime": {func(v *NodeView) {
+			v.Node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.0"
+		}, "runtime-version", Warn, "2.2 or newer"},
+		"a simulated node": {
+			func(v *NodeView) { v.Node.Status.NodeInfo.ContainerRuntimeVersion = "tenon://v1" },
+			"runtime-version", OK, "simulated",
+		},
+		"another runtime": {
+			func(v *NodeView) { v.Node.Status.NodeInfo.ContainerRuntimeVersion = "docker://29.1.0" },
+			"runtime-version", Unknown, "run containerd 2.2",
+		},
+		"an unread runtime": {
+			func(v *NodeView) { v.Node.Status.NodeInfo.ContainerRuntimeVersion = "?" },
+			"runtime-version", Unknown, `"?"`,
+		},
+		"no topology": {
+			func(v *NodeView) { v.Topology = nil }, "topology", Fail,
+			"kubectl apply -f deploy/agent",
+		},
+		"one that is left": {
+			func(v *NodeView) { v.Agent, v.Written = nil, now.Add(-48*time.Hour) }, "topology", Warn,
+			"48h0m0s",
+		},
+		"phase 1": {
+			func(v *NodeView) { v.Topology.Annotations[annotation.TopologyMode] = "Blind" }, "mode",
+			Warn, "phase 1",
+		},
 		"phase 2": {func(v *NodeView) {
-			v.Topology.Annotations[annotation.TakeoverKey] = `{"phase":2,"since":"2026-03-01T00:00:00Z","remainingPods":3}`
+			v.Topology.Annotations[annotation.TakeoverKey] = `{"phase":2,"since":"2026-03-01T00:00:00Z",` +
+				`"remainingPods":3}`
 		}, "mode", Warn, "take-over since 2026-03-01"},
-		"another's topology":     {func(v *NodeView) { v.Topology.Annotations = nil }, "mode", Unknown, "another program"},
-		"no agent":               {func(v *NodeView) { v.Agent = nil }, "agent", Warn, "no pod of tenon-agent"},
-		"an agent not ready":     {func(v *NodeView) { v.Agent.Status.Conditions = nil }, "agent", Fail, "logs tenon-agent-x"},
-		"a right that is absent": {func(v *NodeView) { v.AgentUnknown = errors.New("list on pods is missing") }, "agent", Unknown, "list on pods is missing"},
+		"another's topology": {
+			func(v *NodeView) { v.Topology.Annotations = nil }, "mode", Unknown,
+			"another program",
+		},
+		"no agent": {func(v *NodeView) { v.Agent = nil }, "agent", Warn, "no pod of tenon-agent"},
+		"an agent not ready": {
+			func(v *NodeView) { v.Agent.Status.Conditions = nil }, "agent", Fail,
+			"logs tenon-agent-x",
+		},
+		"a right that is absent": {
+			func(v *NodeView) { v.AgentUnknown = errors.New("list on pods is missing") },
+			"agent", Unknown, "list on pods is missing",
+		},
 		"a condition": {func(v *NodeView) {
-			v.Node.Status.Conditions = append(v.Node.Status.Conditions, corev1.NodeCondition{Type: "tenon.sh/EnforcementDegraded", Status: corev1.ConditionTrue, Reason: "OldRuntime", Message: "containerd 1.7"})
+			v.Node.Status.Conditions = append(v.Node.Status.Conditions,
+				corev1.NodeCondition{
+					Type: "tenon.sh/EnforcementDegraded", Status: corev1.ConditionTrue,
+					Reason: "OldRuntime", Message: "containerd 1.7",
+				})
 		}, "condition", Warn, "OldRuntime: containerd 1.7"},
 	}
 	for name, tt := range tests {
@@ -405,7 +706,8 @@ func TestANodeByWhatTheAPISays(t *testing.T) {
 				if f.Check != tt.check {
 					continue
 				}
-				if all := strings.Join([]string{f.Found, f.Where, f.Why, f.Remedy}, "\n"); f.Status != tt.status || !strings.Contains(all, tt.says) {
+				if all := strings.Join([]string{f.Found, f.Where, f.Why, f.Remedy}, "\n"); f.Status != tt.status ||
+					!strings.Contains(all, tt.says) {
 					t.Errorf("%+v, want %s and %q", f, tt.status, tt.says)
 				}
 				return

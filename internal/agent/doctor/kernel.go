@@ -22,7 +22,7 @@ func (m *machine) kernel() []Finding {
 	layout, err := host.Cgroups(m.o.Root)
 	switch {
 	case !readable:
-		f = unknown(check, below(file), "%q is no release of Linux", release)
+		f = unknown(check, below(file), "%q is not a Linux release", release)
 	case err == nil && layout.Version == 2 && slices.Compare(version[:], kernelV2[:]) < 0:
 		f = f.because(Fail, "cgroup v2 of kernels before 5.8 lacks what container runtimes and the kubelet rely on",
 			"update the kernel to 5.8 or newer")
@@ -55,7 +55,8 @@ func (m *machine) cgroups() []Finding {
 	layout, err := host.Cgroups(m.o.Root)
 	if err != nil {
 		return []Finding{ok(check, below("sys/fs/cgroup"), "%v", err).because(Fail,
-			"without the cpuset controller nobody can hold a pod on CPUs", "mount cgroup v2 at /sys/fs/cgroup (systemd does so by default)")}
+			"without the cpuset controller pods cannot be pinned to CPUs",
+			"mount cgroup v2 at /sys/fs/cgroup (systemd does so by default)")}
 	}
 	if layout.Version == 1 {
 		return []Finding{m.cgroupV1()}
@@ -78,13 +79,15 @@ func (m *machine) cgroupV1() Finding {
 	_, runs := m.running("kubelet")
 	switch {
 	case k.usable() && fails && !runs:
-		return f.because(Fail, "a kubelet from 1.35 on does not start on cgroup v1 unless it is told to",
+		return f.because(Fail, "a kubelet from 1.35 on does not start on cgroup v1 by default",
 			"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or set failCgroupV1: false in "+k.where)
 	case k.usable() && !fails:
 		return f.because(Warn, "it works, but Kubernetes and containerd are about to drop cgroup v1",
 			"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
 	}
-	return f.because(Warn, "kubelets from 1.35 on refuse to start on cgroup v1 unless failCgroupV1 is false, and containerd is about to drop it",
+	return f.because(Warn,
+		"kubelets from 1.35 on refuse to start on cgroup v1 unless failCgroupV1 is false, and containerd is about to "+
+			"drop it",
 		"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
 }
 
@@ -102,6 +105,8 @@ func (m *machine) offline() []Finding {
 	if m.kubelet.config.Kubelet.CPUPolicy != "static" {
 		return []Finding{f}
 	}
-	return []Finding{f.because(Warn, "a kubelet with the CPU policy static ends when CPUs go or come while it has a record of them",
-		"take CPUs offline or online on a drained node alone, and delete /var/lib/kubelet/cpu_manager_state before the kubelet starts")}
+	return []Finding{f.because(Warn,
+		"a kubelet with the CPU policy static ends when CPUs go or come while it has a record of them",
+		"take CPUs offline or online on a drained node alone, and delete /var/lib/kubelet/cpu_manager_state before "+
+			"the kubelet starts")}
 }

@@ -23,9 +23,12 @@ type kubeletFile struct {
 	failCgroupV1 *bool
 }
 
-// kubeletFiles are where kubelets have their configuration when no process tells.
+// kubeletFiles are the default configuration files of kubelets, used when no kubelet process names one.
 func kubeletFiles() []string {
-	return []string{"var/lib/kubelet/config.yaml", "etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/kubelet-config.json"}
+	return []string{
+		"var/lib/kubelet/config.yaml", "etc/kubernetes/kubelet/config.json",
+		"etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/kubelet-config.json",
+	}
 }
 
 func (m *machine) readKubelet() kubeletFile {
@@ -57,8 +60,8 @@ func (m *machine) readKubelet() kubeletFile {
 // dropIns is the folder of drop-ins that kubelets are commonly given.
 const dropIns = "etc/kubernetes/kubelet.conf.d"
 
-// parseKubelet reads the file and the drop-ins of a folder as the kubelet does: the last one that has a field wins. Where no
-// kubelet is seen to run, the common folder counts.
+// parseKubelet reads the file and the drop-ins of a folder as the kubelet does: the last one that has a field wins.
+// Where no kubelet is seen to run, the common folder counts.
 func (m *machine) parseKubelet(k *kubeletFile, text []byte, folder string, runs bool) error {
 	var fields table
 	if err := yaml.Unmarshal(text, &fields); err != nil {
@@ -111,13 +114,15 @@ func (m *machine) kubeletConfig() []Finding {
 	k := m.kubelet
 	switch {
 	case !k.known:
-		return []Finding{unknown(check, k.where, "there is no configuration file of a kubelet")}
+		return []Finding{unknown(check, k.where, "no kubelet configuration file was found")}
 	case k.err != nil:
-		return []Finding{ok(check, k.where, "%v", k.err).because(Fail, "the kubelet cannot use it either, or has values that Tenon does not know",
+		return []Finding{ok(check, k.where, "%v", k.err).because(Fail,
+			"the kubelet cannot use it either, or has values that Tenon does not know",
 			"correct the field or line that is named")}
 	}
 	c := k.config.Kubelet
-	return []Finding{ok(check, k.where, "CPU manager %s, memory manager %s, Topology Manager %s", c.CPUPolicy, c.MemoryPolicy, c.TopologyPolicy)}
+	return []Finding{ok(check, k.where, "CPU manager %s, memory manager %s, Topology Manager %s", c.CPUPolicy,
+		c.MemoryPolicy, c.TopologyPolicy)}
 }
 
 // usable reports whether the kubelet's configuration says something.
@@ -126,28 +131,36 @@ func (k *kubeletFile) usable() bool { return k.known && k.err == nil }
 func (m *machine) cpuPolicy() []Finding {
 	const check = "cpu-manager"
 	state, err := host.ReadCPUState(m.o.Root)
-	out := m.stateAgrees(check, "cpu_manager_state", "cpuManagerPolicy", m.kubelet.config.Kubelet.CPUPolicy, "none", state.Policy, err)
+	out := m.stateAgrees(check, "cpu_manager_state", "cpuManagerPolicy", m.kubelet.config.Kubelet.CPUPolicy, "none",
+		state.Policy, err)
 	if !m.kubelet.usable() || m.kubelet.config.Kubelet.CPUPolicy != "static" || out[0].Status == Fail {
 		return out
 	}
 	c := m.kubelet.config
 	switch {
 	case c.Kubelet.ReservedCPUs == "" && c.ReservedMilliCPU == 0:
-		return []Finding{ok(check, m.kubelet.where, "static, and no CPU is reserved").because(Fail, "a kubelet with the policy static does not start without reserved CPUs",
+		return []Finding{ok(check, m.kubelet.where, "static, and no CPU is reserved").because(Fail,
+			"a kubelet with the policy static does not start without reserved CPUs",
 			"set reservedSystemCPUs in "+m.kubelet.where)}
 	case c.Kubelet.ReservedCPUs == "":
-		return []Finding{ok(check, m.kubelet.where, "static, %dm reserved without saying which CPUs", c.ReservedMilliCPU).because(Warn,
-			"the kubelet chooses which CPUs it reserves; Tenon learns them only from its record", "set reservedSystemCPUs in "+m.kubelet.where)}
+		return []Finding{ok(check, m.kubelet.where, "static, %dm reserved without saying which CPUs",
+			c.ReservedMilliCPU).because(Warn,
+			"the kubelet chooses which CPUs it reserves; Tenon learns them only from its record",
+			"set reservedSystemCPUs in "+m.kubelet.where)}
 	}
 	if missing := m.notOnline(c.Kubelet); missing != nil {
-		return []Finding{ok(check, m.kubelet.where, "%v", missing).because(Fail, "the kubelet does not start", "correct reservedSystemCPUs in "+m.kubelet.where)}
+		return []Finding{ok(check, m.kubelet.where, "%v", missing).because(Fail, "the kubelet does not start",
+			"correct reservedSystemCPUs in "+m.kubelet.where)}
 	}
 	return []Finding{ok(check, m.kubelet.where, "static, reserved %s", c.Kubelet.ReservedCPUs).because(Warn,
-		"pods that this kubelet pinned keep their CPUs beside Tenon's until they end (take-over), or it chooses in mode Follow",
-		"set cpuManagerPolicy: none, drain the node, delete /var/lib/kubelet/cpu_manager_state and restart the kubelet, unless the node is to follow its kubelet")}
+		"pods that this kubelet pinned keep their CPUs beside Tenon's until they end (take-over), or it chooses in "+
+			"mode Follow",
+		"set cpuManagerPolicy: none, drain the node, delete /var/lib/kubelet/cpu_manager_state and restart the "+
+			"kubelet, unless the node is to follow its kubelet")}
 }
 
-// notOnline says why the kubelet would not start on this machine; nil when it would, or when the machine cannot be read.
+// notOnline says why the kubelet would not start on this machine; nil when it would, or when the machine cannot be
+// read.
 func (m *machine) notOnline(k host.Kubelet) error {
 	reading, err := host.Read(m.o.Root, "")
 	if err != nil {
@@ -158,7 +171,8 @@ func (m *machine) notOnline(k host.Kubelet) error {
 
 func (m *machine) memoryPolicy() []Finding {
 	state, err := host.ReadMemoryState(m.o.Root)
-	return m.stateAgrees("memory-manager", "memory_manager_state", "memoryManagerPolicy", m.kubelet.config.Kubelet.MemoryPolicy, "None", state.Policy, err)
+	return m.stateAgrees("memory-manager", "memory_manager_state", "memoryManagerPolicy",
+		m.kubelet.config.Kubelet.MemoryPolicy, "None", state.Policy, err)
 }
 
 // stateAgrees compares the policy of a kubelet's manager with the one that its record was written under.
@@ -169,12 +183,15 @@ func (m *machine) stateAgrees(check, file, field, policy, plain, recorded string
 	case errors.Is(err, fs.ErrPermission):
 		return []Finding{unknown(check, where, "the record cannot be read: %v", bare(err))}
 	case err != nil:
-		return []Finding{ok(check, "", "%v", err).because(Fail, "the kubelet does not start with a record that it cannot read", remedy)}
+		return []Finding{ok(check, "", "%v", err).because(Fail,
+			"the kubelet does not start with a record that it cannot read", remedy)}
 	case !m.kubelet.usable():
 		return []Finding{unknown(check, m.kubelet.where, "the policy is not known")}
 	case recorded != "" && recorded != policy:
-		return []Finding{ok(check, where, "the record is of the policy %s, %s is %s", recorded, field, policy).because(Fail,
-			fmt.Sprintf("the kubelet ends at its start: configured policy %q differs from state checkpoint policy %q", policy, recorded), remedy)}
+		return []Finding{ok(check, where, "the record is of the policy %s, %s is %s", recorded, field,
+			policy).because(Fail,
+			fmt.Sprintf("the kubelet ends at its start: configured policy %q differs from state checkpoint policy %q",
+				policy, recorded), remedy)}
 	case policy == plain:
 		return []Finding{ok(check, m.kubelet.where, "%s %s: Tenon alone decides", field, policy)}
 	}
@@ -194,7 +211,8 @@ func (m *machine) topologyPolicy() []Finding {
 	k := m.kubelet.config.Kubelet
 	f := ok(check, m.kubelet.where, "topologyManagerPolicy %s", k.TopologyPolicy)
 	if k.TopologyPolicy == "restricted" || k.TopologyPolicy == "single-numa-node" {
-		f = f.because(Warn, "the kubelet refuses pods that its managers cannot align; Tenon predicts that before it binds",
+		f = f.because(Warn,
+			"the kubelet refuses pods that its managers cannot align; Tenon predicts that before it binds",
 			"set topologyManagerPolicy: none unless the node is to follow its kubelet")
 	}
 	return []Finding{f}
@@ -210,12 +228,15 @@ func (m *machine) cgroupDriver() []Finding {
 	case m.runtime.driver != "" && m.runtime.driver != want:
 		f := ok(check, m.runtime.driverWhere, "the kubelet uses %s, the runtime %s", want, m.runtime.driver)
 		remedy := fmt.Sprintf("set %s in %s", m.runtime.driverSetting(want), m.runtime.driverWhere)
-		if m.runtime.tellsDriver() {
-			return []Finding{f.because(Warn, "a kubelet from 1.31 on takes the driver of the runtime, an older one does not find its pods", remedy)}
+		if m.runtime.reportsDriver() {
+			return []Finding{f.because(Warn,
+				"a kubelet from 1.31 on takes the driver of the runtime, an older one does not find its pods", remedy)}
 		}
-		return []Finding{f.because(Fail, "pods and containers are put into two hierarchies: no pod starts, or none is found", remedy)}
+		return []Finding{f.because(Fail,
+			"pods and containers are put into two hierarchies: no pod starts, or none is found", remedy)}
 	case layout.Driver != host.UnknownDriver && layout.Driver != want && m.kubelet.config.CgroupRoot == "":
-		return []Finding{ok(check, below("sys/fs/cgroup"), "the kubelet uses %s, the tree has groups of %s", want, layout.Driver).because(Warn,
+		return []Finding{ok(check, below("sys/fs/cgroup"), "the kubelet uses %s, the tree has groups of %s", want,
+			layout.Driver).because(Warn,
 			"groups of an earlier driver remain: pods in them would not be found", "drain the node and boot it again")}
 	}
 	return []Finding{ok(check, m.kubelet.where, "%s", want)}
@@ -235,8 +256,9 @@ func (m *machine) endpoint() []Finding {
 	socket := strings.TrimPrefix(endpoint, "unix://")
 	switch {
 	case through && !m.has(socket, fs.ModeSocket):
-		return []Finding{f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on "+socket, "start tenon-runtime-proxy, or take it out of the kubelet's way: tenon-runtime-proxy uninstall")}
-	case through && m.runtime.nriOn && m.deaf() == nil:
+		return []Finding{f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on "+socket,
+			"start tenon-runtime-proxy, or take it out of the kubelet's way: tenon-runtime-proxy uninstall")}
+	case through && m.runtime.nriOn && m.disconnected() == nil:
 		return []Finding{f.because(Warn, "the runtime has NRI as well: every container is judged twice",
 			"take the proxy out of the kubelet's way: tenon-runtime-proxy uninstall")}
 	}

@@ -51,7 +51,7 @@ type machine struct {
 // maxFile bounds every file that is read.
 const maxFile = 4 << 20
 
-// read returns a file below the Root. Links that lead out of it are errors: another machine's file is no answer.
+// read returns a file below the Root. Links that lead out of it are errors: a file of another machine is not valid.
 func (m *machine) read(name string) ([]byte, error) {
 	root, err := os.OpenRoot(m.o.Root.Path())
 	if err != nil {
@@ -85,7 +85,7 @@ func (m *machine) has(name string, kind fs.FileMode) bool {
 	return err == nil && info.Mode().Type() == kind
 }
 
-// names lists a folder, sorted; none where there is no such folder.
+// names lists a folder, sorted; none if the folder does not exist.
 func (m *machine) names(dir string) []string {
 	entries, err := os.ReadDir(m.o.Root.Path(dir))
 	if err != nil {
@@ -103,15 +103,15 @@ func (m *machine) names(dir string) []string {
 type process struct {
 	pid  int
 	args []string
-	// nested: it runs in a PID namespace below the machine's, as the runtime and the kubelet of a node in a container do.
-	// The agent's pod shares the machine's.
+	// nested: it runs in a PID namespace below the machine's, as the runtime and the kubelet of a node in a container
+	// do. The agent's pod shares the machine's.
 	nested bool
 }
 
 func (p process) name() string { return path.Base(p.args[0]) }
 
-// flag returns the value of --name VALUE or --name=VALUE, also with one dash, and whether it is said at all. As with the
-// programs themselves the last one counts.
+// flag returns the value of --name VALUE or --name=VALUE, also with one dash, and whether it is said at all. As with
+// the programs themselves the last one counts.
 func (p process) flag(names ...string) (value string, said bool) {
 	for i, arg := range p.args {
 		key, text, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")

@@ -37,7 +37,8 @@ func (v *NodeView) ready() Finding {
 		if c.Status == corev1.ConditionTrue {
 			return ok(check, field, "kubelet %s", v.Node.Status.NodeInfo.KubeletVersion)
 		}
-		return ok(check, field, "%s: %s", c.Reason, c.Message).because(Fail, "no pod starts here", "see the kubelet's log on the node: journalctl -u kubelet")
+		return ok(check, field, "%s: %s", c.Reason, c.Message).because(Fail, "no pod starts here",
+			"see the kubelet's log on the node: journalctl -u kubelet")
 	}
 	return unknown(check, field, "the kubelet has said nothing yet")
 }
@@ -58,20 +59,23 @@ func (v *NodeView) runtime() Finding {
 // simulated is the runtime of the nodes of a local cluster.
 const simulated = "tenon"
 
-// staleAfter is when a topology that nobody has written since is worth a look. It is written on change alone, so an old
-// one may be right; the agent's pod tells.
+// staleAfter is the age from which a topology may be stale. The agent writes it only on change, so an old one may be
+// correct while the agent's pod runs.
 const staleAfter = 24 * time.Hour
 
 func (v *NodeView) topology() Finding {
 	const check, where = "topology", "noderesourcetopologies.topology.node.k8s.io"
 	if v.Topology == nil {
-		return ok(check, where, "none").because(Fail, "the scheduler does not know the node's CPUs: pods that want CPUs of their own never land here",
+		return ok(check, where, "none").because(Fail,
+			"the scheduler does not know the node's CPUs: pods that want CPUs of their own never land here",
 			"run the agent on the node: kubectl apply -f deploy/agent")
 	}
 	age := v.Now.Sub(v.Written)
-	f := ok(check, where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second), v.Topology.Annotations[annotation.Writer])
+	f := ok(check, where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second),
+		v.Topology.Annotations[annotation.Writer])
 	if age > staleAfter && v.Agent == nil && v.AgentUnknown == nil {
-		return f.because(Warn, "nobody writes it any more: the scheduler goes by what was", "run the agent on the node: kubectl apply -f deploy/agent")
+		return f.because(Warn, "no agent updates it: the scheduler may use stale data",
+			"run the agent on the node: kubectl apply -f deploy/agent")
 	}
 	return f
 }
@@ -79,7 +83,7 @@ func (v *NodeView) topology() Finding {
 func (v *NodeView) mode() Finding {
 	const check, key = "mode", annotation.TopologyMode
 	if v.Topology == nil {
-		return unknown(check, key, "nobody has reported it")
+		return unknown(check, key, "no agent has reported it")
 	}
 	mode := v.Topology.Annotations[key]
 	f := ok(check, key, "%s", mode)
@@ -94,7 +98,8 @@ func (v *NodeView) mode() Finding {
 		t, _, err := annotation.ParseTakeover(text)
 		if err == nil && t.RemainingPods > 0 {
 			f.Found += ", take-over since " + t.Since.Format(time.RFC3339)
-			return f.because(Warn, "pods that the kubelet pinned keep their CPUs until they end", "restart those pods when it suits you")
+			return f.because(Warn, "pods that the kubelet pinned keep their CPUs until they end",
+				"restart those pods when it suits you")
 		}
 	}
 	return f
@@ -106,7 +111,8 @@ func (v *NodeView) agent() Finding {
 	case v.AgentUnknown != nil:
 		return unknown(check, where, "cannot be looked for: %v", v.AgentUnknown)
 	case v.Agent == nil:
-		return ok(check, where, "no pod of tenon-agent on this node").because(Warn, "nothing is enforced here, unless the agent runs as a service of the host",
+		return ok(check, where, "no pod of tenon-agent on this node").because(Warn,
+			"nothing is enforced here, unless the agent runs as a service of the host",
 			"kubectl apply -f deploy/agent")
 	}
 	for _, c := range v.Agent.Status.Conditions {
@@ -114,11 +120,12 @@ func (v *NodeView) agent() Finding {
 			return ok(check, v.Agent.Name, "ready")
 		}
 	}
-	return ok(check, v.Agent.Name, "not ready").because(Fail, "pods with CPUs of their own do not start while it is away",
+	return ok(check, v.Agent.Name, "not ready").because(Fail,
+		"pods with CPUs of their own do not start while it is away",
 		"kubectl -n tenon-system logs "+v.Agent.Name)
 }
 
-// conditions tells every condition of Tenon that holds: each is a complaint.
+// conditions reports every condition of Tenon that is true: each one is a problem.
 func (v *NodeView) conditions() []Finding {
 	var out []Finding
 	for _, c := range v.Node.Status.Conditions {
@@ -126,7 +133,8 @@ func (v *NodeView) conditions() []Finding {
 		if !ours || c.Status != corev1.ConditionTrue {
 			continue
 		}
-		out = append(out, ok("condition", string(c.Type), "%s: %s", c.Reason, c.Message).because(Warn, meaning(kind), "see "+kind+` in the guide "Run the agent on your nodes"`))
+		out = append(out, ok("condition", string(c.Type), "%s: %s", c.Reason, c.Message).because(Warn, meaning(kind),
+			"see "+kind+` in the guide "Run the agent on your nodes"`))
 	}
 	if len(out) == 0 {
 		out = append(out, ok("condition", "status.conditions", "none of Tenon's holds"))

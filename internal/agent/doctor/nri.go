@@ -21,10 +21,14 @@ func VersionFinding(where, name, version string) Finding {
 	v, readable := twoNumbers(version)
 	switch {
 	case !known || !readable:
-		return f.because(Unknown, "it is not known whether a container of this runtime starts although the agent did not answer",
+		return f.because(Unknown,
+			"it is not known whether a container of this runtime starts although the agent did not answer",
 			"run containerd 2.2, CRI-O 1.34 or newer")
 	case slices.Compare(v[:], since[:]) < 0:
-		return f.because(Warn, fmt.Sprintf("%s before %d.%d starts a container although the agent did not answer in time: the node is told as degraded and takes LSE pods only with --allow-degraded-enforcement", name, since[0], since[1]),
+		return f.because(Warn,
+			fmt.Sprintf(
+				"%s before %d.%d starts a container although the agent did not answer in time: the node is reported "+
+					"as degraded and takes LSE pods only with --allow-degraded-enforcement", name, since[0], since[1]),
 			fmt.Sprintf("update %s to %d.%d or newer", name, since[0], since[1]))
 	}
 	return f
@@ -36,9 +40,10 @@ func (m *machine) runtimeVersion() []Finding {
 	where := strings.Join(r.sockets(), ", ")
 	switch {
 	case r.name == "":
-		return []Finding{unknown(check, below(containerdFile)+", "+below(crioDir), "neither containerd nor CRI-O is found")}
+		return []Finding{unknown(check, below(containerdFile)+", "+below(crioDir),
+			"neither containerd nor CRI-O is found")}
 	case r.asked != nil:
-		return []Finding{unknown(check, below(where), "%s does not tell its version: %v", r.name, r.asked)}
+		return []Finding{unknown(check, below(where), "%s does not report its version: %v", r.name, r.asked)}
 	}
 	return []Finding{VersionFinding(below(where), r.name, r.version)}
 }
@@ -52,22 +57,28 @@ func (m *machine) nri() []Finding {
 	case r.unseen != "":
 		return []Finding{unknown(check, r.unseen, "%s is started with a file that is not seen from here", r.name)}
 	case r.err != nil:
-		return []Finding{ok(check, "", "%v", r.err).because(Fail, "the runtime does not start with this file, or runs with settings that are not in it",
+		return []Finding{ok(check, "", "%v", r.err).because(Fail,
+			"the runtime does not start with this file, or runs with settings that are not in it",
 			"correct the line that is named")}
 	case !r.nriOn && m.throughProxy():
 		return []Finding{ok(check, r.nriWhere, "off; the kubelet asks tenon-runtime-proxy")}
 	case !r.nriOn:
-		return []Finding{ok(check, r.nriWhere, "off").because(Fail, "containers start on all CPUs, and are put right only when the agent sees them", m.nriRemedy())}
+		return []Finding{ok(check, r.nriWhere, "off").because(Fail,
+			"containers start on all CPUs, and are put right only when the agent sees them", m.nriRemedy())}
 	case !r.connections:
-		return []Finding{ok(check, r.nriWhere, "on, but plugins may not connect").because(Fail, "the agent is a plugin that connects from outside",
-			"set "+map[string]string{"containerd": "disable_connections", "cri-o": "nri_disable_connections"}[r.name]+" = false there and restart "+r.name)}
+		return []Finding{ok(check, r.nriWhere, "on, but plugins may not connect").because(Fail,
+			"the agent is a plugin that connects from outside",
+			"set "+map[string]string{"containerd": "disable_connections", "cri-o": "nri_disable_connections"}[r.name]+
+				" = false there and restart "+r.name)}
 	case r.strayNRI != "":
-		return []Finding{ok(check, r.nriWhere, "on; %s is no table of the runtime", r.strayNRI).because(Warn, "the runtime ignores a table that it does not know without a word",
+		return []Finding{ok(check, r.nriWhere, "on; %s is not a table of the runtime", r.strayNRI).because(Warn,
+			"the runtime silently ignores an unknown table",
 			fmt.Sprintf("move its settings into [plugins.%q]", nriTable))}
 	}
 	if d, err := time.ParseDuration(r.timeout); err != nil || d < minTimeout {
 		return []Finding{ok(check, r.nriWhere, "on, plugin_request_timeout %q", r.timeout).because(Fail,
-			"the runtime drops the agent when it does not answer in that time, and starts the container without it", "set it to 2s or more, and restart "+r.name)}
+			"the runtime drops the agent when it does not answer in that time, and starts the container without it",
+			"set it to 2s or more, and restart "+r.name)}
 	}
 	return []Finding{ok(check, r.nriWhere, "on, requests may take %s", r.timeout)}
 }
@@ -79,7 +90,9 @@ func (m *machine) nriRemedy() string {
 	if m.runtime.name == "cri-o" {
 		return "set enable_nri = true in [crio.nri] of " + m.runtime.driverWhere + " and restart crio"
 	}
-	return fmt.Sprintf("set disable = false in [plugins.%q] of %s and restart containerd, or set up tenon-runtime-proxy", nriTable, below(containerdFile))
+	return fmt.Sprintf(
+		"set disable = false in [plugins.%q] of %s and restart containerd, or set up tenon-runtime-proxy", nriTable,
+		below(containerdFile))
 }
 
 func (m *machine) throughProxy() bool {
@@ -90,24 +103,28 @@ func (m *machine) validator() []Finding {
 	const check = "nri-validator"
 	r := m.runtime
 	since := validators[r.name]
-	if v, ok := twoNumbers(r.version); r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" || ok && slices.Compare(v[:], since[:]) < 0 {
-		return nil // runtime-version tells what an old one lacks
+	if v, ok := twoNumbers(r.version); r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" || ok &&
+		slices.Compare(v[:], since[:]) < 0 {
+		return nil // runtime-version reports what an old one lacks
 	}
 	setting := fmt.Sprintf("set enable = true in [plugins.%q.default_validator] and restart containerd", nriTable)
 	if r.name == "cri-o" {
 		setting = "set nri_enable_default_validator = true in [crio.nri.default_validator] and restart crio"
 	}
-	deaf := m.deaf()
+	disconnected := m.disconnected()
 	switch {
-	case deaf != nil && r.validator:
-		return []Finding{ok(check, fmt.Sprintf("process %d", deaf.pid), "on, and tenon-agent runs with an empty --nri-socket").because(Fail,
-			"the validator waits for the plugin tenon-agent, which never connects: pods with CPUs of their own do not start",
+	case disconnected != nil && r.validator:
+		return []Finding{ok(check, fmt.Sprintf("process %d", disconnected.pid),
+			"on, and tenon-agent runs with an empty --nri-socket").because(Fail,
+			"the validator waits for the plugin tenon-agent, which never connects: pods with CPUs of their own do "+
+				"not start",
 			"take --nri-socket out of the agent's arguments and start it again")}
-	case deaf != nil && m.throughProxy():
+	case disconnected != nil && m.throughProxy():
 		return []Finding{ok(check, r.nriWhere, "the default validator is off; the kubelet asks tenon-runtime-proxy")}
 	case !r.validator:
 		return []Finding{ok(check, r.nriWhere, "the default validator is off").because(Fail,
-			"the annotation required-plugins.noderesource.dev is not read: while the agent is away, pods with CPUs of their own start on all CPUs", setting)}
+			"the annotation required-plugins.noderesource.dev is not read: while the agent is away, pods with CPUs "+
+				"of their own start on all CPUs", setting)}
 	case slices.Contains(r.required, "tenon-agent"):
 		return []Finding{ok(check, r.nriWhere, "on, and every container requires tenon-agent").because(Warn,
 			"static pods, the API server's among them, and the agent's own pod do not start while the agent is away",
@@ -116,8 +133,8 @@ func (m *machine) validator() []Finding {
 	return []Finding{ok(check, r.nriWhere, "the default validator is on")}
 }
 
-// deaf returns the agent that runs without connecting to NRI; nil where none does.
-func (m *machine) deaf() *process {
+// disconnected returns the agent that runs without connecting to NRI; nil where none does.
+func (m *machine) disconnected() *process {
 	for _, p := range m.agents() {
 		if socket, said := p.flag("nri-socket"); said && socket == "" {
 			return &p
@@ -160,13 +177,15 @@ func (m *machine) hookServers() []Finding {
 			err = json.Unmarshal(text, &r)
 		}
 		if err != nil {
-			return []Finding{ok(check, below(where), "%v", bare(err)).because(Fail, "the proxy cannot use the registration", "correct the file, or remove it")}
+			return []Finding{ok(check, below(where), "%v", bare(err)).because(Fail,
+				"the proxy cannot use the registration", "correct the file, or remove it")}
 		}
 		ours = ours || strings.HasSuffix(r.Endpoint, "/tenon/hooks.sock")
 	}
 	switch {
 	case through && !ours:
-		return []Finding{ok(check, below(dir), "the agent is not registered").because(Fail, "the proxy asks nobody: containers start on all CPUs",
+		return []Finding{ok(check, below(dir), "the agent is not registered").because(Fail,
+			"the proxy does not call the agent: containers start on all CPUs",
 			"register it: tenon-runtime-proxy install")}
 	case ours:
 		return []Finding{ok(check, below(dir), "the agent is registered")}
@@ -174,7 +193,7 @@ func (m *machine) hookServers() []Finding {
 	return nil
 }
 
-// cdi tells whether devices can be given by name. Nothing of today's Tenon needs it.
+// cdi reports whether devices can be requested by name. Tenon does not need it yet.
 func (m *machine) cdi() []Finding {
 	const check = "cdi"
 	for _, dir := range []string{"etc/cdi", "var/run/cdi", "run/cdi"} {
@@ -202,14 +221,16 @@ func (m *machine) writers() []Finding {
 	for i, p := range m.agents() {
 		if i > 0 {
 			out = append(out, ok(check, fmt.Sprintf("process %d", p.pid), "a second tenon-agent").because(Fail,
-				"one of them ends at once, as two would undo each other's writes", "keep either the DaemonSet or the service of the host"))
+				"one of them ends at once, as two would undo each other's writes",
+				"keep either the DaemonSet or the service of the host"))
 		}
 	}
 	for _, p := range m.procs {
 		where := fmt.Sprintf("process %d", p.pid)
 		for name, remedy := range foreignWriters() {
 			if strings.HasPrefix(p.name(), name) {
-				out = append(out, ok(check, where, "%s runs", p.name()).because(Fail, "it writes cpusets too: each undoes what the other wrote", remedy))
+				out = append(out, ok(check, where, "%s runs", p.name()).because(Fail,
+					"it writes cpusets too: each undoes what the other wrote", remedy))
 			}
 		}
 	}
@@ -218,7 +239,7 @@ func (m *machine) writers() []Finding {
 	case len(m.procs) == 0:
 		out = append(out, unknown(check, below("proc"), "the machine's processes are not seen from here"))
 	default:
-		out = append(out, ok(check, below("proc"), "nobody else writes cpusets"))
+		out = append(out, ok(check, below("proc"), "no other process writes cpusets"))
 	}
 	return out
 }
@@ -229,8 +250,10 @@ func (m *machine) agent() []Finding {
 		return []Finding{unknown(check, "", "it was not asked")}
 	}
 	if err := m.o.AskAgent(); err != nil {
-		return []Finding{ok(check, "", "not ready: %v", err).because(Warn, "nothing is enforced or reported while the agent is not ready",
-			"see the log of its pod; kubectl -n tenon-system get pods -l app.kubernetes.io/name=tenon-agent -o wide names it")}
+		return []Finding{ok(check, "", "not ready: %v", err).because(Warn,
+			"nothing is enforced or reported while the agent is not ready",
+			"see the log of its pod; kubectl -n tenon-system get pods -l app.kubernetes.io/name=tenon-agent -o wide "+
+				"names it")}
 	}
 	return []Finding{ok(check, "", "ready")}
 }

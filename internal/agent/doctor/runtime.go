@@ -48,8 +48,8 @@ func (r *runtimeFiles) driverSetting(d host.Driver) string {
 	return fmt.Sprintf("SystemdCgroup = %v", d == host.Systemd)
 }
 
-// tellsDriver reports whether the runtime is one that kubelets ask for its driver.
-func (r *runtimeFiles) tellsDriver() bool {
+// reportsDriver reports whether kubelets can query this runtime for its cgroup driver.
+func (r *runtimeFiles) reportsDriver() bool {
 	since, known := map[string][2]int{"containerd": {2, 0}, "cri-o": {1, 28}}[r.name]
 	v, readable := twoNumbers(r.version)
 	return known && readable && slices.Compare(v[:], since[:]) >= 0
@@ -106,7 +106,7 @@ func (m *machine) readRuntime() runtimeFiles {
 }
 
 func (m *machine) askRuntime(r *runtimeFiles) {
-	r.asked = errors.New("nobody answers")
+	r.asked = errors.New("no answer")
 	if m.o.AskRuntime == nil {
 		return
 	}
@@ -177,7 +177,10 @@ func (m *machine) parseTOML(name string) (table, error) {
 }
 
 func (m *machine) readContainerd(file string) runtimeFiles {
-	r := runtimeFiles{name: "containerd", format: 3, nriSocket: "/var/run/nri/nri.sock", timeout: "2s", connections: true}
+	r := runtimeFiles{
+		name: "containerd", format: 3, nriSocket: "/var/run/nri/nri.sock", timeout: "2s",
+		connections: true,
+	}
 	all := table{}
 	if _, err := m.read(file); missing(err) {
 		if file != containerdFile {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
-// late is a container whose group the runtime makes with its first process: it tells the pod's group alone.
+// late is a container whose group the runtime creates with its first process: it reports only the group of the pod.
 func late(p hook.Pod, id string) hook.Container { return hook.Container{Pod: p, ID: id, Name: "main"} }
 
 // sandboxed runs the sandbox of a container's pod.
@@ -19,7 +19,8 @@ func (n *node) sandboxed(c hook.Container) {
 	n.must(n.tree.MkdirAll(c.Pod.Cgroup[1:]))
 }
 
-// admit asks before the start, as a runtime proxy does: what the container is to have now is what the runtime will write.
+// admit asks before the start, as a runtime proxy does: what the container is to have now is what the runtime will
+// write.
 func (n *node) admit(c hook.Container) (hook.Container, error) {
 	n.t.Helper()
 	a, _, err := n.service.Create(n.t.Context(), c)
@@ -28,7 +29,7 @@ func (n *node) admit(c hook.Container) (hook.Container, error) {
 	return c, n.service.Start(n.t.Context(), c)
 }
 
-// begin makes the group of an admitted container and its first process, and tells that it runs.
+// begin creates the group and the first process of an admitted container, and reports that it runs.
 func (n *node) begin(c hook.Container) error {
 	n.t.Helper()
 	group := c.Pod.Cgroup[1:] + "/" + c.ID
@@ -61,7 +62,7 @@ func TestAContainerWithoutAGroupStartsOnItsCPUs(t *testing.T) {
 	n.must(n.begin(plain))
 }
 
-// A container that has ended before it was looked at is no fault.
+// A container that ends before the agent checks it is not an error.
 func TestAContainerThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
@@ -80,11 +81,19 @@ func TestAnExclusiveContainerWaitsForOneThatIsStarting(t *testing.T) {
 		end   func(*node, hook.Container)
 		after error
 	}{
-		"it runs, and has left the CPUs": {func(n *node, c hook.Container) { n.must(n.begin(c)); n.must(n.engine.Verify()) }, nil},
-		"it did not start":               {func(n *node, c hook.Container) { n.service.Stop(c) }, nil},
-		"nobody ever told":               {func(n *node, _ hook.Container) { n.clock.Step(2 * time.Minute) }, nil},
-		"it takes its time":              {func(n *node, _ hook.Container) { n.clock.Step(time.Minute) }, apply.ErrHandOverPending},
-		"its pod is gone":                {func(n *node, c hook.Container) { n.service.RemovePod(c.Pod) }, nil},
+		"it runs, and has left the CPUs": {func(n *node,
+			c hook.Container,
+		) {
+			n.must(n.begin(c))
+			n.must(n.engine.Verify())
+		}, nil},
+		"it did not start":     {func(n *node, c hook.Container) { n.service.Stop(c) }, nil},
+		"no report ever comes": {func(n *node, _ hook.Container) { n.clock.Step(2 * time.Minute) }, nil},
+		"it takes its time": {
+			func(n *node, _ hook.Container) { n.clock.Step(time.Minute) },
+			apply.ErrHandOverPending,
+		},
+		"its pod is gone": {func(n *node, c hook.Container) { n.service.RemovePod(c.Pod) }, nil},
 	}
 	for name, e := range ends {
 		t.Run(name, func(t *testing.T) {

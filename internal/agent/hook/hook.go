@@ -2,25 +2,25 @@ package hook
 
 import "context"
 
-// Pod is a sandbox as a container runtime tells it.
+// Pod is a sandbox as a container runtime reports it.
 type Pod struct {
 	// ID is the sandbox's.
 	ID                   string
 	UID, Namespace, Name string
 	// Labels and Annotations are those of the moment at which the sandbox was run.
 	Labels, Annotations map[string]string
-	// Cgroup is the pod's group as the runtime names it: a path below the root of the tree with the cgroupfs driver, the
-	// name of a slice with the systemd driver; "" where the runtime does not tell.
+	// Cgroup is the pod's group as the runtime names it: a path below the root of the tree with the cgroupfs driver,
+	// the name of a slice with the systemd driver; "" where the runtime reports none.
 	Cgroup string
 }
 
-// Container is a container as a container runtime tells it.
+// Container is a container as a container runtime reports it.
 type Container struct {
 	Pod
 	// ID is the container's; "" before a CRI runtime has given it one.
 	ID, Name string
-	// Cgroup is the container's group as the runtime names it: a path, or slice:prefix:id; "" where the runtime does not
-	// tell, or has not made it yet. It shadows the pod's.
+	// Cgroup is the container's group as the runtime names it: a path, or slice:prefix:id; "" where the runtime reports
+	// none, or has not created it yet. It shadows the pod's.
 	Cgroup string
 	// Has is what the runtime has set for the container, or is about to set.
 	Has Resources
@@ -28,7 +28,7 @@ type Container struct {
 	Running, Ended bool
 }
 
-// Resources are settings of one container. Zero fields are "not set" where they tell, and "unchanged" where they ask.
+// Resources are settings of one container. Zero fields mean "not set" in a report, and "unchanged" in a request.
 type Resources struct {
 	// CPUs and Mems are cpuset.cpus and cpuset.mems in list format.
 	CPUs, Mems string
@@ -49,30 +49,31 @@ type Update struct {
 	Resources
 }
 
-// Handler is what the transports ask at the steps of a container's life. Its methods are safe for concurrent use, answer
-// from memory but for Start, and never call back into a transport. An error means that the step must not happen now; it
-// is an *apply.Blocked where a pod is held back.
+// Handler is what the transports ask at the steps of a container's life. Its methods are safe for concurrent use,
+// answer from memory but for Start, and never call back into a transport. An error means that the step must not happen
+// now; it is an *apply.Blocked where a pod is held back.
 type Handler interface {
-	// Sync replaces all that was told before by what a runtime has, and answers what has to change. Pods and containers
+	// Sync replaces all earlier state with what a runtime has, and returns the required changes. Pods and containers
 	// come in any order.
 	Sync(ctx context.Context, pods []Pod, containers []Container) ([]Update, error)
 	// RunPod comes before a sandbox is run; its containers follow.
 	RunPod(ctx context.Context, p Pod) error
-	// RemovePod tells that a sandbox is gone with all its containers.
+	// RemovePod reports that a sandbox and all its containers are removed.
 	RemovePod(p Pod)
 	// Create answers what to set on a container before it exists, and what has to change on others first.
 	Create(ctx context.Context, c Container) (Answer, []Update, error)
-	// Check refuses a container whose settings, c.Has, are not those that Create answered: somebody else changed them.
+	// Check rejects a container whose settings, c.Has, differ from those that Create returned: another writer changed
+	// them.
 	Check(ctx context.Context, c Container) error
-	// Start is the last gate before the first process: the kernel has what was asked for, and nobody else can run on
-	// exclusive CPUs. Where the runtime makes the container's group no earlier, Start is asked twice: before, with what the
-	// runtime will write in c.Has, and when c.Running, to see what became of it.
+	// Start is the last gate before the first process: the kernel has the requested settings, and no other container
+	// can run on exclusive CPUs. Where the runtime creates the container's group only with that process, Start is
+	// called twice: before, with what the runtime will write in c.Has, and with c.Running set, to check the result.
 	Start(ctx context.Context, c Container) error
-	// Update answers what to set instead of what somebody else asks for.
+	// Update returns the values to set instead of those that another writer requests.
 	Update(ctx context.Context, c Container, asked Resources) (Answer, error)
-	// Updated tells that what Update answered is in force.
+	// Updated reports that the values that Update returned are in force.
 	Updated(c Container)
-	// Stop tells that the processes have ended, Remove that the container is gone.
+	// Stop reports that the processes have ended, Remove that the container is removed.
 	Stop(c Container)
 	Remove(c Container)
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
-// TestNoRuntimeWritesAnOldSetOverAnExclusiveOne runs a runtime's steps in every order: what it was told, unasked or in an
-// answer, it writes some time later, and others start meanwhile.
+// TestNoRuntimeWritesAnOldSetOverAnExclusiveOne runs a runtime's steps in every order: the runtime writes a set that it
+// received, pushed or in an answer, some time later, and other containers start meanwhile.
 func TestNoRuntimeWritesAnOldSetOverAnExclusiveOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -50,7 +51,7 @@ type simContainer struct {
 	waiting []simWrite
 }
 
-// simWrite is a set that the runtime was told, and what it tells when it has written it.
+// simWrite is a set that the runtime received, and the call that it makes after it has written it.
 type simWrite struct {
 	cpus string
 	done func()
@@ -82,7 +83,8 @@ func (r *runtime) observe(s kernel.State) {
 	groups := slices.Collect(s.Groups())
 	for _, x := range groups {
 		for _, o := range groups {
-			if x.Tasks > 0 && o.Tasks > 0 && path.Dir(x.Path) != path.Dir(o.Path) && strings.Contains(x.Path, "/podx") && x.Effective.Overlaps(&o.Effective) && r.overlap == "" {
+			if x.Tasks > 0 && o.Tasks > 0 && path.Dir(x.Path) != path.Dir(o.Path) &&
+				strings.Contains(x.Path, "/podx") && x.Effective.Overlaps(&o.Effective) && r.overlap == "" {
 				r.overlap = fmt.Sprintf("%s runs on %v while %s runs on %v", x.Path, x.Effective, o.Path, o.Effective)
 			}
 		}
@@ -219,7 +221,7 @@ func (r *runtime) remove(c *simContainer) {
 	delete(r.containers, c.ID)
 }
 
-// connect tells all that the runtime has, when what it was told over the connection before is written.
+// connect reports everything that the runtime has, after the sets received over the previous connection are written.
 func (r *runtime) connect() {
 	var pods []hook.Pod
 	var all []hook.Container

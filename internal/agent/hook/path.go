@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// groupOf returns the group of a container, relative to the root of the tree, from what the runtime tells of it:
+// groupOf returns the group of a container, relative to the root of the tree, from the path that the runtime reports:
 //
 //	/kubepods/burstable/pod12/ID               the cgroupfs driver
 //	kubepods-burstable-pod12.slice:crio:ID     the systemd driver: slice, prefix of the scope, id
 //
-// It is "" where the runtime does not tell.
-func groupOf(told string) string {
-	slice, rest, scoped := strings.Cut(told, ":")
+// It is "" where the runtime reports none.
+func groupOf(cgroup string) string {
+	slice, rest, scoped := strings.Cut(cgroup, ":")
 	if !scoped {
-		return PodGroup(told)
+		return PodGroup(cgroup)
 	}
 	prefix, id, _ := strings.Cut(rest, ":")
 	if prefix != "" {
@@ -33,12 +33,12 @@ func groupOf(told string) string {
 // stands for "inside of".
 //
 //	kubepods-burstable-pod12.slice ─► kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice
-func PodGroup(told string) string {
-	told = strings.Trim(path.Clean("/"+told), "/")
-	name, isSlice := strings.CutSuffix(told, ".slice")
+func PodGroup(cgroup string) string {
+	cgroup = strings.Trim(path.Clean("/"+cgroup), "/")
+	name, isSlice := strings.CutSuffix(cgroup, ".slice")
 	switch {
-	case told == "" || strings.Contains(told, "/") || !isSlice:
-		return told
+	case cgroup == "" || strings.Contains(cgroup, "/") || !isSlice:
+		return cgroup
 	case name == "-":
 		return "" // the root slice
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// batch is how many containers the runtime is told of at once: it lets nobody else in while it writes them.
+// batch is the number of containers in one push: the runtime serves no other call while it writes them.
 const batch = 1
 
 // Moved takes the sets that a pass of the engine left in groups. A runtime that has another one stored would write that
-// again some day: with the systemd driver whenever systemd reloads, with both when a container is resized while no agent
-// answers.
+// again some day: with the systemd driver whenever systemd reloads, with both when a container is resized while no
+// agent answers.
 func (s *Service) Moved(pass uint64, sets []apply.Moved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,15 +41,15 @@ func (s *Service) announce() {
 	}
 }
 
-// isNews reports whether the runtime has another set stored than the kernel, and is not being told already.
+// isNews reports whether the set that the runtime has stored differs from the kernel's, and no push is under way.
 func (c *container) isNews() bool {
-	return !c.ended && c.kernel != "" && c.kernel != c.told && c.flights[pushed].cpus == ""
+	return !c.ended && c.kernel != "" && c.kernel != c.stored && c.flights[pushed].cpus == ""
 }
 
-// News has a token while the runtime is to be told something.
+// News has a token while there are sets to push to the runtime.
 func (s *Service) News() <-chan struct{} { return s.news }
 
-// Next returns what to tell the runtime next; nothing when it knows all, or while the agent writes nothing.
+// Next returns the updates to push next; none when the runtime has all sets, or while the agent writes nothing.
 func (s *Service) Next() []Update {
 	if !s.o.Writes() {
 		return nil
@@ -66,8 +66,8 @@ func (s *Service) Next() []Update {
 	return out
 }
 
-// Sent tells that the runtime has written what Next returned. A container that it did not take is not told again before
-// its set changes.
+// Sent reports that the runtime has written what Next returned. An update that it did not take is not pushed again
+// until the container's set changes.
 func (s *Service) Sent(updates []Update) {
 	for _, u := range updates {
 		s.landed(u.ContainerID, pushed)
@@ -77,13 +77,14 @@ func (s *Service) Sent(updates []Update) {
 	s.announce()
 }
 
-// launch notes that the runtime is told a set. The caller holds mu.
+// launch records that a set is sent to the runtime. The caller holds mu.
 func (s *Service) launch(c *container, from origin, cpus string) {
-	c.told, c.flights[from] = cpus, flight{cpus, s.o.Clock.Now().Add(flightTime)}
+	c.stored, c.flights[from] = cpus, flight{cpus, s.o.Clock.Now().Add(flightTime)}
 }
 
-// landed notes that the runtime has written what it was told. Where it was told something else meanwhile, nobody knows
-// which of them came last: it is told again. Where the engine has moved on, it looks again.
+// landed records that the runtime has written a set that it received. If it received another set meanwhile, the order
+// of the two writes is unknown and the set is sent again. If the kernel's set has changed since, the engine checks
+// again.
 func (s *Service) landed(id string, from origin) {
 	s.mu.Lock()
 	c := s.containers[id]
@@ -91,8 +92,8 @@ func (s *Service) landed(id string, from origin) {
 	if c != nil {
 		cpus := c.flights[from].cpus
 		c.flights[from] = flight{}
-		if cpus != "" && c.told != cpus {
-			c.told = ""
+		if cpus != "" && c.stored != cpus {
+			c.stored = ""
 		}
 		stale = cpus != "" && c.kernel != "" && c.kernel != cpus
 	}
@@ -102,8 +103,8 @@ func (s *Service) landed(id string, from origin) {
 	}
 }
 
-// landingOn refuses the start of an exclusive container while the runtime may yet write one of its CPUs into the group
-// of another: the engine has seen that nobody is there, and that could end the moment after.
+// landingOn rejects the start of an exclusive container while the runtime may still write one of its CPUs into the
+// group of another container: the engine found the CPUs unused, and that write would change it.
 func (s *Service) landingOn(c *Container) error {
 	s.mu.Lock()
 	cpus := c.Has.CPUs // where the group does not exist yet
@@ -141,7 +142,7 @@ func (s *Service) shrinking(uid, cpus string) []Update {
 	s.mu.Lock()
 	there, judged := map[string]container{}, map[string]bool{} // most containers have one of a few sets
 	for id, x := range s.containers {
-		set := cmp.Or(x.kernel, x.told)
+		set := cmp.Or(x.kernel, x.stored)
 		yes, known := judged[set]
 		if !known {
 			yes = overlap(set, cpus)
@@ -165,7 +166,7 @@ func (s *Service) shrinking(uid, cpus string) []Update {
 		}
 		s.mu.Lock()
 		if live := s.containers[id]; live != nil {
-			live.told = set
+			live.stored = set
 		}
 		s.mu.Unlock()
 		out = append(out, Update{ContainerID: id, Resources: Resources{CPUs: set}})

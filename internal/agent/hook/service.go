@@ -36,10 +36,10 @@ type Options struct {
 	AllowDegraded bool
 	// Clock is the real one when nil.
 	Clock clock.PassiveClock
-	// Report hears of the steps that did not go well. It must not block; nil drops them.
+	// Report is called with each step that failed. It must not block; nil drops them.
 	Report func(Trouble)
-	// Overridden hears of each update that was answered with other values than it asked for. It must not block; nil drops
-	// them.
+	// Overridden is called for each update that was answered with values other than the requested ones. It must not
+	// block; nil drops them.
 	Overridden func()
 }
 
@@ -54,7 +54,7 @@ type Trouble struct {
 // Service is the Handler over an Engine.
 type Service struct {
 	o Options
-	// news holds one token while the runtime is to be told something.
+	// news holds one token while there are sets to push to the runtime.
 	news chan struct{}
 
 	mu         sync.Mutex // guards the fields below; never held across a call to the engine
@@ -68,18 +68,19 @@ var _ Handler = (*Service)(nil)
 // container is what is remembered of a container.
 type container struct {
 	uid, group, name, sandbox string
-	// told is the set that the runtime has stored for it, as far as that is known; answered is what Create said.
-	told, answered string
-	// kernel is the set that the kernel has since pass; "" while nobody has told.
+	// stored is the set that the runtime has stored for it, as far as that is known; answered is what Create returned.
+	stored, answered string
+	// kernel is the set that the kernel has since pass; "" until the engine reports one.
 	kernel string
 	pass   uint64
-	// ended: it runs no more, and nobody needs to tell the runtime anything of it.
+	// ended: its processes have ended, and no more sets are pushed for it.
 	ended bool
-	// flights are sets that the runtime was told and may write at any moment, whatever the engine does meanwhile.
+	// flights are sets that were sent to the runtime, which may write them at any time, whatever the engine does
+	// meanwhile.
 	flights [origins]flight
 }
 
-// origin is how the runtime was told a set.
+// origin is how a set was sent to the runtime.
 type origin int
 
 const (
@@ -89,13 +90,14 @@ const (
 	origins
 )
 
-// flight is a set on its way to a group; cpus is "" for none. Nobody waits for it after until.
+// flight is a set on its way to a group; cpus is "" for none. It expires at until.
 type flight struct {
 	cpus  string
 	until time.Time
 }
 
-// flightTime is how long a runtime may take to write what it was told. It tells when it is done, unless it failed.
+// flightTime is the longest time that a runtime may take to write a set that it received. The runtime reports the
+// write, unless it failed.
 const flightTime = 5 * time.Second
 
 // startTime is how long a runtime may take to start a container: the longest that kubelets wait by default.
@@ -148,8 +150,8 @@ func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([
 		alive[containers[i].Pod.ID] = alive[containers[i].Pod.ID] || !containers[i].Ended
 	}
 	for i := range pods {
-		// Runtimes keep dead sandboxes: kubelets remove them a minute after their pod, which may be gone from the API by now.
-		// A living one without containers is introduced when it gets its first.
+		// Runtimes keep dead sandboxes: kubelets remove them a minute after their pod, which may be gone from the API
+		// by now. A living one without containers is introduced when it gets its first.
 		if alive[pods[i].ID] {
 			s.o.Engine.Introduce(introduced(&pods[i]))
 		}
@@ -172,7 +174,7 @@ func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([
 // RunPod implements Handler.
 func (s *Service) RunPod(_ context.Context, p Pod) error {
 	s.mu.Lock()
-	for id, uid := range s.sandboxes { // a runtime proxy does not tell of those that could not be run
+	for id, uid := range s.sandboxes { // a runtime proxy does not report those that could not be run
 		if uid == p.UID && uid != "" {
 			delete(s.sandboxes, id)
 		}
@@ -186,7 +188,7 @@ func (s *Service) RunPod(_ context.Context, p Pod) error {
 		return nil
 	}
 	if err := s.refuseDegraded(&Container{Pod: p}, d); err != nil {
-		return s.judge(&Container{Pod: p}, err)
+		return s.reportBlocked(&Container{Pod: p}, err)
 	}
 	return nil
 }
@@ -218,7 +220,7 @@ func (s *Service) RemovePod(p Pod) {
 func (s *Service) Create(_ context.Context, c Container) (Answer, []Update, error) {
 	rows, err := s.decide(&c)
 	if err != nil {
-		return Answer{}, nil, s.judge(&c, err)
+		return Answer{}, nil, s.reportBlocked(&c, err)
 	}
 	a := Answer{Resources: resources(rows)}
 	known := s.remember(&c)
@@ -226,7 +228,7 @@ func (s *Service) Create(_ context.Context, c Container) (Answer, []Update, erro
 	s.mu.Lock()
 	known.answered = a.CPUs
 	if a.CPUs != "" {
-		known.told = a.CPUs
+		known.stored = a.CPUs
 	}
 	s.mu.Unlock()
 	return a, s.shrinking(c.UID, a.CPUs), nil
@@ -245,18 +247,23 @@ func (s *Service) decide(c *Container) ([]desired.Row, error) {
 }
 
 // rows returns the rows of a container of a pod, by the Engine's Create or Peek.
-func (s *Service) rows(c *Container, pod desired.Pod, by func(apply.Container) ([]desired.Row, error)) ([]desired.Row, error) {
+func (s *Service) rows(c *Container, pod desired.Pod, by func(apply.Container) ([]desired.Row, error)) ([]desired.Row,
+	error,
+) {
 	if !s.o.Writes() {
 		return nil, nil
 	}
 	s.o.Engine.Introduce(pod)
 	if !s.o.Engine.Ready() {
-		return nil, &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrNotReady, Detail: "the agent does not know the machine and all its pods yet"}
+		return nil, &apply.Blocked{
+			Container: engineContainer(c), Cause: apply.ErrNotReady,
+			Detail: "the agent does not know the machine and all its pods yet",
+		}
 	}
 	return by(engineContainer(c))
 }
 
-// refuseDegraded refuses LSE pods where nobody can promise that they stay alone.
+// refuseDegraded rejects LSE pods where their exclusive CPUs cannot be guaranteed.
 func (s *Service) refuseDegraded(c *Container, d desired.Pod) error {
 	if d.Entry.Role != qos.Exclusive || s.o.AllowDegraded {
 		return nil
@@ -265,15 +272,18 @@ func (s *Service) refuseDegraded(c *Container, d desired.Pod) error {
 	if why == "" {
 		return nil
 	}
-	return &apply.Blocked{Container: engineContainer(c), Cause: ErrDegraded, Detail: "LSE pods are refused here without " +
-		"--allow-degraded-enforcement: " + why}
+	return &apply.Blocked{
+		Container: engineContainer(c), Cause: ErrDegraded,
+		Detail: "LSE pods are refused here without " +
+			"--allow-degraded-enforcement: " + why,
+	}
 }
 
 // Check implements Handler.
 func (s *Service) Check(_ context.Context, c Container) error {
 	rows, err := s.decide(&c)
 	if err != nil {
-		return s.judge(&c, err)
+		return s.reportBlocked(&c, err)
 	}
 	want := resources(rows)
 	s.mu.Lock()
@@ -284,16 +294,17 @@ func (s *Service) Check(_ context.Context, c Container) error {
 	s.mu.Unlock()
 	switch {
 	case want.CPUs != "" && c.Has.CPUs != want.CPUs && (answered == "" || c.Has.CPUs != answered):
-		return s.judge(&c, differs(&c, "cpuset.cpus", c.Has.CPUs, want.CPUs))
+		return s.reportBlocked(&c, differs(&c, "cpuset.cpus", c.Has.CPUs, want.CPUs))
 	case want.Mems != "" && c.Has.Mems != want.Mems:
-		return s.judge(&c, differs(&c, "cpuset.mems", c.Has.Mems, want.Mems))
+		return s.reportBlocked(&c, differs(&c, "cpuset.mems", c.Has.Mems, want.Mems))
 	}
 	return nil
 }
 
 func differs(c *Container, file, got, want string) error {
 	return &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrEnforcement, Detail: fmt.Sprintf(
-		"%s is to be created with %q, want %q: the agent was not asked, or somebody else sets it too", file, got, want)}
+		"%s is to be created with %q, want %q: the agent was not asked, or another writer sets it too",
+		file, got, want)}
 }
 
 // Start implements Handler.
@@ -324,15 +335,15 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 	if err == nil {
 		return nil
 	}
-	if err = s.judge(&c, err); err != nil {
+	if err = s.reportBlocked(&c, err); err != nil {
 		s.landed(c.ID, starting) // it does not start, so nothing is written
 	}
 	return err
 }
 
-// admit lets a container start whose group the runtime makes no earlier. Until it tells that the container runs, or does
-// not, the set that it writes counts against exclusive containers that are to start: that begins before the engine looks,
-// so that of two that start at once one sees the other.
+// admit lets a container start whose group the runtime creates with its first process. Until the runtime reports that
+// the container runs, or does not, the set that it writes counts against exclusive containers that are to start. It
+// counts from before the engine checks, so that of two containers that start at once one sees the other.
 func (s *Service) admit(ctx context.Context, c *Container) error {
 	if c.Has.CPUs == "" {
 		if rows, err := s.decide(c); err != nil || resources(rows).CPUs == "" {
@@ -341,7 +352,7 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 	}
 	s.mu.Lock()
 	if known := s.containers[c.ID]; known != nil && c.Has.CPUs != "" {
-		known.told, known.flights[starting] = c.Has.CPUs, flight{c.Has.CPUs, s.o.Clock.Now().Add(startTime)}
+		known.stored, known.flights[starting] = c.Has.CPUs, flight{c.Has.CPUs, s.o.Clock.Now().Add(startTime)}
 	}
 	s.mu.Unlock()
 	if err := s.o.Engine.Admit(ctx, engineContainer(c), c.Has.CPUs); err != nil {
@@ -354,7 +365,7 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answer, error) {
 	rows, err := s.rows(&c, introduced(&c.Pod), s.o.Engine.Peek)
 	if err != nil {
-		return Answer{}, s.judge(&c, err)
+		return Answer{}, s.reportBlocked(&c, err)
 	}
 	want := resources(rows)
 	a := Answer{Resources: Resources{CPUs: want.CPUs}}
@@ -376,7 +387,7 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answe
 	if a.CPUs != "" {
 		s.launch(known, replied, a.CPUs)
 	} else {
-		known.told = asked.CPUs
+		known.stored = asked.CPUs
 	}
 	return a, nil
 }
@@ -417,9 +428,9 @@ func (s *Service) Remove(c Container) {
 	}
 }
 
-// judge turns an error about a container into the answer to its runtime: a pod that uses nothing of Tenon is not held
-// back.
-func (s *Service) judge(c *Container, err error) error {
+// reportBlocked reports a blocked step and returns the error for the runtime; nil for a pod that uses no Tenon
+// resources, which is never rejected.
+func (s *Service) reportBlocked(c *Container, err error) error {
 	blocked, ok := errors.AsType[*apply.Blocked](err)
 	if !ok {
 		return err
@@ -434,7 +445,7 @@ func (s *Service) judge(c *Container, err error) error {
 	return blocked
 }
 
-// remember keeps what the runtime tells of a container.
+// remember stores what the runtime reports of a container.
 func (s *Service) remember(c *Container) *container {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -451,13 +462,13 @@ func (s *Service) remember(c *Container) *container {
 		s.byGroup[at] = c.ID
 	}
 	if c.Has.CPUs != "" {
-		known.told = c.Has.CPUs
+		known.stored = c.Has.CPUs
 	}
 	return known
 }
 
-// supersede forgets the containers that c is in the place of. Who does not tell of groups, as a runtime proxy, does not
-// tell of removals either. One that the runtime may yet start, or write a set of, stays.
+// supersede drops the containers that c replaces. A runtime that reports no groups, such as a runtime proxy, reports no
+// removals either. A container that the runtime may still start, or write a set of, is kept.
 func (s *Service) supersede(c *Container) {
 	if c.ID == "" || c.Name == "" {
 		return
@@ -485,7 +496,7 @@ func (s *Service) drop(id string) {
 	}
 }
 
-// identify completes what the runtime tells of a container by what it told before.
+// identify completes what the runtime reports of a container with what it reported before.
 func (s *Service) identify(c *Container) apply.Container {
 	e := engineContainer(c)
 	s.mu.Lock()
@@ -502,8 +513,8 @@ func engineContainer(c *Container) apply.Container {
 	}
 }
 
-// introduced is a pod as far as the runtime knows it. Its requests are not told: it is taken to ask for some CPU, so that
-// a pod of class LSE or LSR does not run on the shared pool before the API has said that it may.
+// introduced is a pod as far as the runtime knows it. Its requests are not known: it is assumed to request some CPU, so
+// that a pod of class LSE or LSR does not run on the shared pool before the API has said that it may.
 func introduced(p *Pod) desired.Pod {
 	group := PodGroup(p.Cgroup)
 	pod := &corev1.Pod{
@@ -522,7 +533,7 @@ func introduced(p *Pod) desired.Pod {
 	return d
 }
 
-// kubeClass is what the place of a pod's group tells about its class.
+// kubeClass derives the QoS class of a pod from the path of its group.
 func kubeClass(group string) corev1.PodQOSClass {
 	switch {
 	case strings.Contains(group, "besteffort"):

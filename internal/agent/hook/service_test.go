@@ -62,7 +62,10 @@ type node struct {
 
 func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
 	tb.Helper()
-	n := &node{t: tb, writes: true, clock: testclock.NewFakeClock(time.Unix(1e9, 0)), facts: ledger.Facts{Machine: machine(tb), MinSharedCPUs: -1}}
+	n := &node{
+		t: tb, writes: true, clock: testclock.NewFakeClock(time.Unix(1e9, 0)),
+		facts: ledger.Facts{Machine: machine(tb), MinSharedCPUs: -1},
+	}
 	tree, err := kernel.Open(kernel.Options{Machine: n.facts.Machine})
 	if err != nil {
 		tb.Fatal(err)
@@ -74,7 +77,8 @@ func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
 		Moved: func(pass uint64, sets []apply.Moved) { n.service.Moved(pass, sets) },
 	})
 	o := hook.Options{
-		Engine: n.engine, Clock: n.clock, Writes: func() bool { return n.writes }, Degraded: func() string { return n.degraded },
+		Engine: n.engine, Clock: n.clock, Writes: func() bool { return n.writes },
+		Degraded:   func() string { return n.degraded },
 		Report:     func(x hook.Trouble) { n.troubles = append(n.troubles, x) },
 		Overridden: func() { n.overridden++ },
 	}
@@ -105,7 +109,7 @@ func (n *node) must(err error) {
 	}
 }
 
-// sandbox is a pod as the runtime tells it; class and cpus are "" for a pod without.
+// sandbox is a pod as the runtime reports it; class and cpus are "" for a pod without.
 func sandbox(uid, class, cpus string) hook.Pod {
 	p := hook.Pod{
 		ID: "sb-" + uid, UID: uid, Namespace: "ns", Name: "pod-" + uid, Cgroup: "/kubepods/burstable/pod" + uid,
@@ -127,10 +131,16 @@ func in(p hook.Pod, id string) hook.Container {
 // object is the pod as the API has it.
 func object(p hook.Pod) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{UID: types.UID(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations},
-		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
-		}}}},
+		ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels,
+			Annotations: p.Annotations,
+		},
+		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+			Name: "main",
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+			},
+		}}},
 		Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable},
 	}
 }
@@ -208,7 +218,8 @@ func TestCreateAnswersWhatThePodIsToHave(t *testing.T) {
 		}(), "0-7", "", false},
 		"LS on a NUMA node with its memory": {func() hook.Pod {
 			p := sandbox("a", "LS", "")
-			p.Annotations[annotation.ResourceStatusKey] = `{"numaNodeResources":[{"node":1,"resources":{"cpu":"1","memory":"1Gi"}}]}`
+			p.Annotations[annotation.ResourceStatusKey] = `{"numaNodeResources":[{"node":1,"resources":{"cpu":"1",` +
+				`"memory":"1Gi"}}]}`
 			return p
 		}(), "4-5", "1", false},
 	}
@@ -256,8 +267,9 @@ func TestContainersThatMustNotStart(t *testing.T) {
 			n.must(n.run(in(sandbox("other", "LSE", "6-7"), "o1")))
 			err := n.run(in(tt.pod, "c1"))
 			wantCause(t, err, tt.cause)
-			if len(n.troubles) == 0 || n.troubles[0].LetPass || n.troubles[0].Name != tt.pod.Name || !errors.Is(n.troubles[0].Err, tt.cause) {
-				t.Errorf("told %+v, want the pod with %v", n.troubles, tt.cause)
+			if len(n.troubles) == 0 || n.troubles[0].LetPass || n.troubles[0].Name != tt.pod.Name ||
+				!errors.Is(n.troubles[0].Err, tt.cause) {
+				t.Errorf("reported %+v, want the pod with %v", n.troubles, tt.cause)
 			}
 			if n.must(nil); n.cpus(in(sandbox("other", "LSE", "6-7"), "o1")) != "6-7" {
 				t.Error("the other pod lost its CPUs")
@@ -291,7 +303,7 @@ func TestPodsThatUseNothingAreNeverHeldBack(t *testing.T) {
 				t.Errorf("its update is held back: %v", err)
 			}
 			if len(n.troubles) == 0 || !n.troubles[0].LetPass {
-				t.Errorf("told %+v, want that it was let pass", n.troubles)
+				t.Errorf("reported %+v, want that it was let pass", n.troubles)
 			}
 			wantCause(t, n.run(in(sandbox("b", "LS", ""), "c2")), tt.cause)
 		})
@@ -333,8 +345,12 @@ func TestUpdatesOfTheKubeletUndoNothing(t *testing.T) {
 	n.facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0")}
 	n.facts.Pins = []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
-	lse, ls, pinned := in(sandbox("a", "LSE", "6-7"), "c1"), in(sandbox("b", "LS", ""), "c2"), in(sandbox("pinned", "", ""), "c3")
-	n.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pod-pinned"}, Pinnable: true})
+	lse, ls, pinned := in(sandbox("a", "LSE", "6-7"), "c1"), in(sandbox("b", "LS", ""), "c2"),
+		in(sandbox("pinned", "", ""), "c3")
+	n.engine.Update(desired.Pod{
+		Entry:    ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pod-pinned"},
+		Pinnable: true,
+	})
 	for _, c := range []hook.Container{lse, ls, pinned} {
 		n.must(n.run(c))
 	}
@@ -360,8 +376,8 @@ func TestUpdatesOfTheKubeletUndoNothing(t *testing.T) {
 			got, err := n.service.Update(t.Context(), tt.c, tt.asked)
 			n.must(err)
 			want(t, "cpus", got.CPUs, tt.cpus)
-			if told := n.overridden - before; told != tt.overrides {
-				t.Errorf("%d overridden updates are told, want %d", told, tt.overrides)
+			if got := n.overridden - before; got != tt.overrides {
+				t.Errorf("%d overridden updates are reported, want %d", got, tt.overrides)
 			}
 			back := int64(0)
 			if got.Quota != nil {
@@ -381,10 +397,18 @@ func TestTheValidatorSeesWhatOthersDid(t *testing.T) {
 		has   hook.Resources
 		cause error
 	}{
-		"as answered":                             {sandbox("a", "LSE", "6-7"), hook.Resources{CPUs: "6-7"}, nil},
-		"another plugin's set":                    {sandbox("a", "LSE", "6-7"), hook.Resources{CPUs: "0-7"}, apply.ErrEnforcement},
-		"no set at all":                           {sandbox("a", "LSE", "6-7"), hook.Resources{}, apply.ErrEnforcement},
-		"a shared pod on exclusive CPUs":          {sandbox("a", "LS", ""), hook.Resources{CPUs: "4-7"}, apply.ErrEnforcement},
+		"as answered": {sandbox("a", "LSE", "6-7"), hook.Resources{CPUs: "6-7"}, nil},
+		"another plugin's set": {
+			sandbox("a", "LSE", "6-7"),
+			hook.Resources{CPUs: "0-7"},
+			apply.ErrEnforcement,
+		},
+		"no set at all": {sandbox("a", "LSE", "6-7"), hook.Resources{}, apply.ErrEnforcement},
+		"a shared pod on exclusive CPUs": {
+			sandbox("a", "LS", ""),
+			hook.Resources{CPUs: "4-7"},
+			apply.ErrEnforcement,
+		},
 		"a pod that uses nothing is left to them": {sandbox("a", "", ""), hook.Resources{CPUs: "1"}, nil},
 	}
 	for name, tt := range tests {
@@ -404,7 +428,8 @@ func TestTheValidatorSeesWhatOthersDid(t *testing.T) {
 func TestAContainerThatTheProxyDoesNotKnowTheGroupOfIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	for name, group := range map[string]string{
-		"cgroupfs": "kubepods/burstable/poda/c1d2e3", "systemd": "kubepods.slice/kubepods-poda.slice/cri-containerd-c1d2e3.scope",
+		"cgroupfs": "kubepods/burstable/poda/c1d2e3",
+		"systemd":  "kubepods.slice/kubepods-poda.slice/cri-containerd-c1d2e3.scope",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -430,33 +455,33 @@ func TestAContainerThatTheProxyDoesNotKnowTheGroupOfIsFoundByItsID(t *testing.T)
 // drain plays the runtime that takes pushed updates.
 func (n *node) drain() map[string]string {
 	n.t.Helper()
-	told := map[string]string{}
+	pushed := map[string]string{}
 	for updates := n.service.Next(); len(updates) > 0; updates = n.service.Next() {
 		for _, u := range updates {
-			told[u.ContainerID] = u.CPUs
+			pushed[u.ContainerID] = u.CPUs
 		}
 		n.service.Sent(updates)
 	}
-	return told
+	return pushed
 }
 
-func TestTheRuntimeHearsOfSetsThatMoved(t *testing.T) {
+func TestChangedSetsArePushedToTheRuntime(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
 	a, b := in(sandbox("a", "LS", ""), "c1"), in(sandbox("b", "", ""), "c2")
 	n.must(n.run(a))
 	n.must(n.run(b))
-	if told := n.drain(); len(told) > 0 {
-		t.Fatalf("told %v, want nothing: the runtime has what it was answered", told)
+	if pushed := n.drain(); len(pushed) > 0 {
+		t.Fatalf("pushed %v, want nothing: the runtime has what it was answered", pushed)
 	}
 	n.engine.Update(desired.FromAPI(object(sandbox("x", "LSE", "6-7"))))
 	n.must(n.engine.Reconcile())
 	if diff := cmp.Diff(map[string]string{"c1": "0-5", "c2": "0-5"}, n.drain()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("pushed (-want +got):\n%s", diff)
 	}
 	n.must(n.engine.Verify())
-	if told := n.drain(); len(told) > 0 {
-		t.Errorf("told %v again", told)
+	if pushed := n.drain(); len(pushed) > 0 {
+		t.Errorf("pushed %v again", pushed)
 	}
 }
 
@@ -475,7 +500,7 @@ func TestAnExclusiveContainerWaitsForWhatTheRuntimeIsStillWriting(t *testing.T) 
 			n.must(n.run(ls))
 			answer, err := n.service.Update(t.Context(), ls, hook.Resources{CPUs: "0-7"})
 			n.must(err)
-			want(t, "answer", answer.CPUs, "0-7") // and nobody knows when it is written
+			want(t, "answer", answer.CPUs, "0-7") // and the time of the write is unknown
 			lse := in(sandbox("b", "LSE", "6-7"), "c2")
 			wantCause(t, n.run(lse), apply.ErrHandOverPending)
 			end(n, ls)
@@ -494,7 +519,8 @@ func TestOthersLeaveBeforeTheKernelHasHeardOfThePod(t *testing.T) {
 	n.engine.Update(desired.FromAPI(object(lsr))) // and no pass comes
 	_, updates, err := n.create(in(lsr, "c3"))
 	n.must(err)
-	if diff := cmp.Diff([]hook.Update{{ContainerID: "c1", Resources: hook.Resources{CPUs: "0-5"}}}, updates); diff != "" {
+	if diff := cmp.Diff([]hook.Update{{ContainerID: "c1", Resources: hook.Resources{CPUs: "0-5"}}},
+		updates); diff != "" {
 		t.Errorf("updates (-want +got):\n%s", diff)
 	}
 }
@@ -575,15 +601,22 @@ func TestAPodThatTheKubeletPinnedIsLeftAloneThoughOnlyTheRuntimeKnowsIt(t *testi
 	want(t, "the kernel's set", n.cpus(c), "1")
 }
 
-// A kubelet that was restarted with the policy none gives a restarted container no CPUs, while those that run keep theirs.
+// A kubelet that was restarted with the policy none gives a restarted container no CPUs, while those that run keep
+// theirs.
 func TestAContainerThatRestartsAfterTheStaticKubeletHasThePoolOfItsClass(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
-	n.facts.Pins = []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}, {UID: "entitled", CPUs: cpuset.MustParse("2")}}
+	n.facts.Pins = []ledger.Pin{
+		{UID: "pinned", CPUs: cpuset.MustParse("1")},
+		{UID: "entitled", CPUs: cpuset.MustParse("2")},
+	}
 	n.engine.SetFacts(n.facts)
 	n.must(n.run(in(sandbox("x", "LSE", "6-7"), "c0")))
 	p := sandbox("pinned", "", "")
-	n.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pod-pinned"}, Pinnable: true})
+	n.engine.Update(desired.Pod{
+		Entry:    ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pod-pinned"},
+		Pinnable: true,
+	})
 	runs, restarted := in(p, "c1"), in(p, "c2")
 	runs.Name = "other"
 	n.must(n.tree.MkdirAll("kubepods/burstable/podpinned/c1"))
@@ -617,7 +650,10 @@ func TestAContainerThatRestartsAfterTheStaticKubeletHasThePoolOfItsClass(t *test
 	n.must(err)
 	want(t, "the CPUs of one behind a proxy", through.Has.CPUs, "0,3")
 
-	n.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "entitled", Namespace: "ns", Name: "pod-entitled", Class: qos.LSE, Role: qos.Exclusive}, Pinnable: true, Uses: true})
+	n.engine.Update(desired.Pod{Entry: ledger.Entry{
+		UID: "entitled", Namespace: "ns", Name: "pod-entitled",
+		Class: qos.LSE, Role: qos.Exclusive,
+	}, Pinnable: true, Uses: true})
 	_, _, err = n.service.Create(t.Context(), in(sandbox("entitled", "LSE", ""), "c5"))
 	wantCause(t, err, apply.ErrUnallocated)
 }
@@ -638,20 +674,21 @@ func TestAResynchronisationIsTheWholeTruth(t *testing.T) {
 	n.must(n.engine.Verify())
 	n.must(n.engine.Verify())
 	want(t, "the shared container's set", n.cpus(stays), "0-7")
-	if told := n.drain(); len(told) > 0 {
-		t.Errorf("told %v, want nothing", told)
+	if pushed := n.drain(); len(pushed) > 0 {
+		t.Errorf("pushed %v, want nothing", pushed)
 	}
 	n.engine.Update(desired.FromAPI(object(sandbox("c", "LSE", "4-5"))))
 	n.must(n.engine.Reconcile())
 	if diff := cmp.Diff(map[string]string{"c2": "0-3,6-7"}, n.drain()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("pushed (-want +got):\n%s", diff)
 	}
 }
 
 func TestADeadSandboxHoldsNoCPUs(t *testing.T) {
 	t.Parallel()
 	n := ready(t) // an agent that has just started: the API does not have these pods
-	dead, empty, lives := in(sandbox("a", "LSE", "6-7"), "c1"), sandbox("b", "LSR", "4-5"), in(sandbox("c", "LSE", "2-3"), "c3")
+	dead, empty, lives := in(sandbox("a", "LSE", "6-7"), "c1"), sandbox("b", "LSR", "4-5"),
+		in(sandbox("c", "LSE", "2-3"), "c3")
 	dead.Ended = true
 	lives.Running, lives.Has.CPUs = true, "2-3"
 	n.must(n.tree.MkdirAll("kubepods/burstable/podc/c3"))
@@ -688,7 +725,8 @@ func TestAnAgentThatWritesNoCPUSetsSaysNothing(t *testing.T) {
 	n.must(n.service.Start(t.Context(), c))
 }
 
-// TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes: which groups are containers, and which a sandbox that makes room.
+// TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes: which groups are containers, and which a sandbox that makes
+// room.
 func TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes(t *testing.T) {
 	t.Parallel()
 	n := ready(t, func(n *node, _ *hook.Options) { n.writes = false })
@@ -696,7 +734,10 @@ func TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes(t *testing.T) {
 	n.facts.Pins = []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	p := sandbox("pinned", "", "")
-	n.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pod-pinned"}, Pinnable: true})
+	n.engine.Update(desired.Pod{
+		Entry:    ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pod-pinned"},
+		Pinnable: true,
+	})
 	n.must(n.service.RunPod(t.Context(), p))
 	for group, cpus := range map[string]string{"pause": "", "c1": "1"} {
 		n.must(n.tree.MkdirAll("kubepods/burstable/podpinned/" + group))
@@ -711,11 +752,12 @@ func TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes(t *testing.T) {
 	want(t, "the kernel's set of the pinned container", n.cpus(in(p, "c1")), "1")
 }
 
-// TestNobodyTellsTheRuntimeOfContainersThatHaveEnded: it keeps them until their pod goes, and writes for each what it is told.
-func TestNobodyTellsTheRuntimeOfContainersThatHaveEnded(t *testing.T) {
+// TestNoSetsArePushedForContainersThatHaveEnded: a runtime keeps them until their pod is removed, and writes every set
+// that it receives.
+func TestNoSetsArePushedForContainersThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(*node, hook.Container, hook.Container){
-		"it was told of the end": func(n *node, ended, _ hook.Container) { n.service.Stop(ended) },
+		"the runtime reported the end": func(n *node, ended, _ hook.Container) { n.service.Stop(ended) },
 		"it found out when it connected": func(n *node, ended, runs hook.Container) {
 			ended.Ended, runs.Running, ended.Has.CPUs, runs.Has.CPUs = true, true, "0-7", "0-7"
 			_, err := n.service.Sync(n.t.Context(), []hook.Pod{runs.Pod}, []hook.Container{ended, runs})
@@ -739,15 +781,17 @@ func TestNobodyTellsTheRuntimeOfContainersThatHaveEnded(t *testing.T) {
 			n.engine.Update(desired.FromAPI(object(lse.Pod))) // and no pass comes
 			_, updates, err := n.create(lse)
 			n.must(err)
-			if diff := cmp.Diff([]hook.Update{{ContainerID: "c2", Resources: hook.Resources{CPUs: "0-5"}}}, updates); diff != "" {
+			if diff := cmp.Diff([]hook.Update{{ContainerID: "c2", Resources: hook.Resources{CPUs: "0-5"}}},
+				updates); diff != "" {
 				t.Errorf("updates (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestWhileTheAgentWritesNothingTheRuntimeHearsNothing: and what the kubelet tells it is undone when the agent writes again.
-func TestWhileTheAgentWritesNothingTheRuntimeHearsNothing(t *testing.T) {
+// TestNoSetsArePushedWhileTheAgentWritesNothing: a set that the kubelet sends to the runtime meanwhile is replaced when
+// the agent writes again.
+func TestNoSetsArePushedWhileTheAgentWritesNothing(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
 	ls := in(sandbox("a", "LS", ""), "c1")
@@ -755,15 +799,15 @@ func TestWhileTheAgentWritesNothingTheRuntimeHearsNothing(t *testing.T) {
 	n.engine.Update(desired.FromAPI(object(sandbox("x", "LSE", "6-7"))))
 	n.must(n.engine.Reconcile())
 	n.writes = false
-	if told := n.drain(); len(told) > 0 {
-		t.Errorf("told %v while the agent writes nothing", told)
+	if pushed := n.drain(); len(pushed) > 0 {
+		t.Errorf("pushed %v while the agent writes nothing", pushed)
 	}
 	_, err := n.service.Update(t.Context(), ls, hook.Resources{CPUs: "0-5"}) // by chance what the agent wants
 	n.must(err)
 	n.writes = true
 	n.must(n.engine.Verify())
-	if told := n.drain(); len(told) > 0 {
-		t.Errorf("told %v, want nothing: the kubelet has told it the same", told)
+	if pushed := n.drain(); len(pushed) > 0 {
+		t.Errorf("pushed %v, want nothing: the kubelet has set the same", pushed)
 	}
 	n.writes = false
 	_, err = n.service.Update(t.Context(), ls, hook.Resources{CPUs: "1"})
@@ -771,11 +815,11 @@ func TestWhileTheAgentWritesNothingTheRuntimeHearsNothing(t *testing.T) {
 	n.writes = true
 	n.must(n.engine.Verify())
 	if diff := cmp.Diff(map[string]string{"c1": "0-5"}, n.drain()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("pushed (-want +got):\n%s", diff)
 	}
 }
 
-// TestAPodThatTriesAgainAndAgainIsRememberedOnce: a runtime proxy tells neither of sandboxes that it could not run, nor of
+// TestAPodThatTriesAgainAndAgainIsRememberedOnce: a runtime proxy reports neither sandboxes that it could not run, nor
 // containers that it removes.
 func TestAPodThatTriesAgainAndAgainIsRememberedOnce(t *testing.T) {
 	t.Parallel()
@@ -830,9 +874,13 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// BenchmarkStart: the last gate, which reads the kernel: of one group for a shared container, of all for an exclusive one.
+// BenchmarkStart: the last gate, which reads the kernel: of one group for a shared container, of all for an exclusive
+// one.
 func BenchmarkStart(b *testing.B) {
-	for name, c := range map[string]hook.Container{"shared": in(sandbox("x", "LS", ""), "x1"), "exclusive": in(sandbox("x", "LSE", "6-7"), "x1")} {
+	for name, c := range map[string]hook.Container{
+		"shared":    in(sandbox("x", "LS", ""), "x1"),
+		"exclusive": in(sandbox("x", "LSE", "6-7"), "x1"),
+	} {
 		b.Run(name+"/pods=250", func(b *testing.B) {
 			n := ready(b)
 			for i := range 250 {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// connections tells when the last one of a server has ended. A proxy keeps its own for as long as it lives.
+// connections reports when the last connection of a server has ended. A proxy keeps its connection open until it exits.
 type connections struct {
 	open atomic.Int64
 	left func()

@@ -29,10 +29,11 @@ type Options struct {
 	Socket string
 	// Handler decides.
 	Handler hook.Handler
-	// Asked hears of each question but those after a stop, by the call of the container runtime that it belongs to, and what
-	// it returns is called with the answer. It must not block; nil drops them.
+	// Asked is called for each request except those after a stop, with the call of the container runtime that it
+	// belongs to; the function that it returns is called when the request is answered. It must not block; nil drops
+	// them.
 	Asked func(call string) (answered func())
-	// Left hears that the last connection has ended: nobody asks any more. It must not block; nil drops it.
+	// Left is called when the last connection has ended: no more requests follow. It must not block; nil drops it.
 	Left func()
 }
 
@@ -113,7 +114,9 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // PreRunPodSandboxHook implements RuntimeHookServiceServer.
-func (s *Server) PreRunPodSandboxHook(ctx context.Context, r *v1alpha1.PodSandboxHookRequest) (*v1alpha1.PodSandboxHookResponse, error) {
+func (s *Server) PreRunPodSandboxHook(ctx context.Context,
+	r *v1alpha1.PodSandboxHookRequest,
+) (*v1alpha1.PodSandboxHookResponse, error) {
 	defer s.o.Asked("RunPodSandbox")()
 	if err := s.o.Handler.RunPod(ctx, podOf(r)); err != nil {
 		return nil, refusal(err)
@@ -122,25 +125,31 @@ func (s *Server) PreRunPodSandboxHook(ctx context.Context, r *v1alpha1.PodSandbo
 }
 
 // PostStopPodSandboxHook implements RuntimeHookServiceServer.
-func (s *Server) PostStopPodSandboxHook(_ context.Context, r *v1alpha1.PodSandboxHookRequest) (*v1alpha1.PodSandboxHookResponse, error) {
+func (s *Server) PostStopPodSandboxHook(_ context.Context,
+	r *v1alpha1.PodSandboxHookRequest,
+) (*v1alpha1.PodSandboxHookResponse, error) {
 	s.o.Handler.RemovePod(podOf(r))
 	return &v1alpha1.PodSandboxHookResponse{}, nil
 }
 
-// PreCreateContainerHook implements RuntimeHookServiceServer. What has to change on other containers is not answered, as
-// the protocol has no place for it: the handler changes it in the tree before it lets this one start.
-func (s *Server) PreCreateContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+// PreCreateContainerHook implements RuntimeHookServiceServer. What has to change on other containers is not answered,
+// as the protocol has no place for it: the handler changes it in the tree before it lets this one start.
+func (s *Server) PreCreateContainerHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	defer s.o.Asked("CreateContainer")()
 	answer, _, err := s.o.Handler.Create(ctx, containerOf(r))
 	if err != nil {
 		return nil, refusal(err)
 	}
-	return told(answer), nil
+	return response(answer), nil
 }
 
-// PreStartContainerHook implements RuntimeHookServiceServer. The set of a container may have changed since it was created:
-// the answer is what it is to have now, which a proxy tells the runtime before the start.
-func (s *Server) PreStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+// PreStartContainerHook implements RuntimeHookServiceServer. The set of a container may have changed since it was
+// created: the answer contains its current set, which a proxy sends to the runtime before the start.
+func (s *Server) PreStartContainerHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	defer s.o.Asked("StartContainer")()
 	c := containerOf(r)
 	answer, _, err := s.o.Handler.Create(ctx, c)
@@ -155,12 +164,14 @@ func (s *Server) PreStartContainerHook(ctx context.Context, r *v1alpha1.Containe
 		return nil, refusal(err)
 	}
 	answer.Env = nil
-	return told(answer), nil
+	return response(answer), nil
 }
 
 // PostStartContainerHook implements RuntimeHookServiceServer. Runtimes that make a container's group with its first
 // process show only now what they made.
-func (s *Server) PostStartContainerHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (s *Server) PostStartContainerHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	defer s.o.Asked("StartContainer")()
 	c := containerOf(r)
 	c.Running = true
@@ -174,7 +185,9 @@ func (s *Server) PostStartContainerHook(ctx context.Context, r *v1alpha1.Contain
 }
 
 // PreUpdateContainerResourcesHook implements RuntimeHookServiceServer.
-func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	defer s.o.Asked("UpdateContainerResources")()
 	c := containerOf(r)
 	asked := c.Has
@@ -183,16 +196,18 @@ func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context, r *v1alpha
 	if err != nil {
 		return nil, refusal(err)
 	}
-	return told(answer), nil
+	return response(answer), nil
 }
 
 // PostStopContainerHook implements RuntimeHookServiceServer.
-func (s *Server) PostStopContainerHook(_ context.Context, r *v1alpha1.ContainerResourceHookRequest) (*v1alpha1.ContainerResourceHookResponse, error) {
+func (s *Server) PostStopContainerHook(_ context.Context,
+	r *v1alpha1.ContainerResourceHookRequest,
+) (*v1alpha1.ContainerResourceHookResponse, error) {
 	s.o.Handler.Stop(containerOf(r))
 	return &v1alpha1.ContainerResourceHookResponse{}, nil
 }
 
-// refusal is the answer to a step that must not happen now. Time that ran out is no refusal.
+// refusal is the answer to a step that is rejected. A timeout is not a refusal.
 func refusal(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return status.FromContextError(err).Err()
@@ -203,7 +218,8 @@ func refusal(err error) error {
 func podOf(r *v1alpha1.PodSandboxHookRequest) hook.Pod {
 	return hook.Pod{
 		ID: sandboxID(r.GetPodMeta()), UID: r.GetPodMeta().GetUid(), Namespace: r.GetPodMeta().GetNamespace(),
-		Name: r.GetPodMeta().GetName(), Labels: r.GetLabels(), Annotations: r.GetAnnotations(), Cgroup: r.GetCgroupParent(),
+		Name: r.GetPodMeta().GetName(), Labels: r.GetLabels(), Annotations: r.GetAnnotations(),
+		Cgroup: r.GetCgroupParent(),
 	}
 }
 
@@ -214,11 +230,13 @@ func containerOf(r *v1alpha1.ContainerResourceHookRequest) hook.Container {
 			Name: r.GetPodMeta().GetName(), Labels: r.GetPodLabels(), Annotations: r.GetPodAnnotations(),
 			Cgroup: r.GetPodCgroupParent(),
 		},
-		ID: r.GetContainerMeta().GetId(), Name: r.GetContainerMeta().GetName(), Has: resourcesOf(r.GetContainerResources()),
+		ID: r.GetContainerMeta().GetId(), Name: r.GetContainerMeta().GetName(),
+		Has: resourcesOf(r.GetContainerResources()),
 	}
 }
 
-// sandboxID names a sandbox: the protocol does not tell its id, but never two sandboxes of a pod with one attempt.
+// sandboxID names a sandbox: the protocol does not contain its id, but two sandboxes of a pod never have the same
+// attempt.
 func sandboxID(m *v1alpha1.PodSandboxMetadata) string {
 	return fmt.Sprintf("%s/%d", m.GetUid(), m.GetAttempt())
 }
@@ -231,7 +249,7 @@ func resourcesOf(r *v1alpha1.LinuxContainerResources) hook.Resources {
 	return has
 }
 
-func told(a hook.Answer) *v1alpha1.ContainerResourceHookResponse {
+func response(a hook.Answer) *v1alpha1.ContainerResourceHookResponse {
 	r := &v1alpha1.LinuxContainerResources{CpusetCpus: a.CPUs, CpusetMems: a.Mems}
 	if a.Quota != nil {
 		r.CpuQuota = *a.Quota

@@ -31,8 +31,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// book is a handler that writes down what it is told, and answers what it is given. It has the steps that the protocol
-// knows; any other one is a fault.
+// book is a handler that records its calls and returns the answers that it is given. It implements the steps of the
+// protocol; any other one is an error.
 type book struct {
 	hook.Handler
 
@@ -81,7 +81,9 @@ func (b *book) Update(_ context.Context, c hook.Container, asked hook.Resources)
 func (b *book) Stop(c hook.Container) { b.write(line{Step: "Stop", Container: c}) }
 
 // serve runs a server over a handler and returns a client.
-func serve(t *testing.T, h hook.Handler, change ...func(*hookserver.Options)) (v1alpha1.RuntimeHookServiceClient, string) {
+func serve(t *testing.T, h hook.Handler, change ...func(*hookserver.Options)) (v1alpha1.RuntimeHookServiceClient,
+	string,
+) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hooks.sock")
 	o := hookserver.Options{Socket: path, Handler: h}
@@ -118,20 +120,25 @@ var (
 	containerRequest = &v1alpha1.ContainerResourceHookRequest{
 		PodMeta:       podRequest.GetPodMeta(),
 		ContainerMeta: &v1alpha1.ContainerMetadata{Name: "main", Id: "c1"},
-		PodLabels:     map[string]string{"l": "1"}, PodAnnotations: map[string]string{"a": "2"}, PodCgroupParent: "/kubepods/podu",
-		ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: "0-3", CpusetMems: "1", CpuQuota: -1, CpuShares: 5},
+		PodLabels:     map[string]string{"l": "1"}, PodAnnotations: map[string]string{"a": "2"},
+		PodCgroupParent: "/kubepods/podu",
+		ContainerResources: &v1alpha1.LinuxContainerResources{
+			CpusetCpus: "0-3", CpusetMems: "1", CpuQuota: -1,
+			CpuShares: 5,
+		},
 	}
 )
 
 func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 	quota, pod := int64(-1), hook.Pod{
-		ID: "u/3", UID: "u", Namespace: "ns", Name: "a", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"},
-		Cgroup: "/kubepods/podu",
+		ID: "u/3", UID: "u", Namespace: "ns", Name: "a", Labels: map[string]string{"l": "1"},
+		Annotations: map[string]string{"a": "2"},
+		Cgroup:      "/kubepods/podu",
 	}
 	has := hook.Resources{CPUs: "0-3", Mems: "1", Quota: &quota}
 	container := hook.Container{Pod: pod, ID: "c1", Name: "main", Has: has}
 	now, running := container, container
-	now.Has = hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota} // what the runtime is told before the start
+	now.Has = hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota} // what the runtime receives before the start
 	running.Running = true
 	bare := container
 	bare.Has = hook.Resources{}
@@ -140,9 +147,15 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 		ContainerEnvs:      map[string]string{"E": "1"},
 	}
 	empty := &v1alpha1.ContainerResourceHookResponse{}
-	b := &book{answer: hook.Answer{Resources: hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota}, Env: map[string]string{"E": "1"}}}
+	b := &book{answer: hook.Answer{
+		Resources: hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota},
+		Env:       map[string]string{"E": "1"},
+	}}
 	c, path := serve(t, b)
-	ask := func(f func(context.Context, *v1alpha1.ContainerResourceHookRequest, ...grpc.CallOption) (*v1alpha1.ContainerResourceHookResponse, error), want *v1alpha1.ContainerResourceHookResponse) {
+	ask := func(f func(context.Context, *v1alpha1.ContainerResourceHookRequest,
+		...grpc.CallOption) (*v1alpha1.ContainerResourceHookResponse, error),
+		want *v1alpha1.ContainerResourceHookResponse,
+	) {
 		t.Helper()
 		got, err := f(t.Context(), containerRequest)
 		if err != nil {
@@ -156,7 +169,8 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 		t.Error(err)
 	}
 	ask(c.PreCreateContainerHook, answer)
-	ask(c.PreStartContainerHook, &v1alpha1.ContainerResourceHookResponse{ContainerResources: answer.GetContainerResources()})
+	ask(c.PreStartContainerHook,
+		&v1alpha1.ContainerResourceHookResponse{ContainerResources: answer.GetContainerResources()})
 	ask(c.PostStartContainerHook, empty)
 	ask(c.PreUpdateContainerResourcesHook, answer)
 	ask(c.PostStopContainerHook, empty)
@@ -182,17 +196,20 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 	}
 }
 
-func TestARefusalIsToldAsOne(t *testing.T) {
-	blocked := &apply.Blocked{Container: apply.Container{PodUID: "u", Name: "main"}, Cause: apply.ErrHandOverPending, Detail: "x still has CPUs 1"}
+func TestEachErrorHasItsGRPCCode(t *testing.T) {
+	blocked := &apply.Blocked{
+		Container: apply.Container{PodUID: "u", Name: "main"}, Cause: apply.ErrHandOverPending,
+		Detail: "x still has CPUs 1",
+	}
 	cases := map[string]struct {
 		err  error
 		code codes.Code
 		text string
 	}{
-		"held back":      {fmt.Errorf("start: %w", blocked), codes.FailedPrecondition, "CPUHandOverPending"},
-		"any other":      {errors.New("broken"), codes.FailedPrecondition, "broken"},
-		"out of time":    {fmt.Errorf("write: %w", context.DeadlineExceeded), codes.DeadlineExceeded, ""},
-		"nobody listens": {context.Canceled, codes.Canceled, ""},
+		"held back":          {fmt.Errorf("start: %w", blocked), codes.FailedPrecondition, "CPUHandOverPending"},
+		"any other":          {errors.New("broken"), codes.FailedPrecondition, "broken"},
+		"out of time":        {fmt.Errorf("write: %w", context.DeadlineExceeded), codes.DeadlineExceeded, ""},
+		"no process listens": {context.Canceled, codes.Canceled, ""},
 	}
 	for name, k := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +218,10 @@ func TestARefusalIsToldAsOne(t *testing.T) {
 			_, createErr := c.PreCreateContainerHook(t.Context(), containerRequest)
 			_, startErr := c.PreStartContainerHook(t.Context(), containerRequest)
 			_, updateErr := c.PreUpdateContainerResourcesHook(t.Context(), containerRequest)
-			for step, err := range map[string]error{"run": runErr, "create": createErr, "start": startErr, "update": updateErr} {
+			for step, err := range map[string]error{
+				"run": runErr, "create": createErr, "start": startErr,
+				"update": updateErr,
+			} {
 				if status.Code(err) != k.code || !strings.Contains(err.Error(), k.text) {
 					t.Errorf("%s: got %v, want %v with %q", step, err, k.code, k.text)
 				}
@@ -212,7 +232,10 @@ func TestARefusalIsToldAsOne(t *testing.T) {
 
 // A proxy stops a container that is refused after its start. An agent that was started anew meanwhile refuses nothing.
 func TestAnAgentThatIsNotReadyAfterAStartRefusesNothing(t *testing.T) {
-	notReady := &apply.Blocked{Container: apply.Container{PodUID: "u"}, Cause: apply.ErrNotReady, Detail: "it has just started"}
+	notReady := &apply.Blocked{
+		Container: apply.Container{PodUID: "u"}, Cause: apply.ErrNotReady,
+		Detail: "it has just started",
+	}
 	c, _ := serve(t, &book{err: notReady})
 	if _, err := c.PostStartContainerHook(t.Context(), containerRequest); status.Code(err) != codes.Unavailable {
 		t.Errorf("after the start: got %v, want Unavailable", err)
@@ -235,8 +258,12 @@ func TestAnEmptyQuestionIsAnswered(t *testing.T) {
 }
 
 func TestOptionsThatAreWrong(t *testing.T) {
-	for path, want := range map[string]string{"hooks.sock": `hook-socket: "hooks.sock": want the absolute path`, "/run/x.sock": "the handler is missing"} {
-		if _, err := hookserver.New(hookserver.Options{Socket: path}); err == nil || !strings.Contains(err.Error(), want) {
+	for path, want := range map[string]string{
+		"hooks.sock":  `hook-socket: "hooks.sock": want the absolute path`,
+		"/run/x.sock": "the handler is missing",
+	} {
+		if _, err := hookserver.New(hookserver.Options{Socket: path}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", path, err, want)
 		}
 	}
@@ -326,7 +353,8 @@ func TestTheEndOfTheLastProxyIsHeard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := v1alpha1.NewRuntimeHookServiceClient(conn).PreRunPodSandboxHook(t.Context(), podRequest); err != nil {
+		if _, err := v1alpha1.NewRuntimeHookServiceClient(conn).PreRunPodSandboxHook(t.Context(),
+			podRequest); err != nil {
 			t.Fatal(err)
 		}
 		proxies = append(proxies, conn)

@@ -97,7 +97,7 @@ var captured = map[string]figures{
 		Farthest: 20, MemoryGiB: 125,
 		Notes: []string{
 			"sys/devices/system/node/node1/distance has 2 distances for 1 NUMA nodes: 10 and 20 are assumed",
-			"12 CPUs stand on no NUMA node that has a folder: they count to node 0",
+			"12 CPUs belong to no NUMA node that has a folder: they count to node 0",
 		},
 	},
 }

@@ -15,7 +15,7 @@ type Device struct {
 	Resource, ID string
 	// NUMAIDs are the NUMA nodes that the device stands on, ascending; nil where none is known.
 	NUMAIDs []int
-	// Unhealthy devices are given to nobody; they count where the kubelet counts capacity.
+	// Unhealthy devices are never allocated; they count where the kubelet counts capacity.
 	Unhealthy bool
 }
 
@@ -72,7 +72,8 @@ func parseDeviceState(text []byte) (DeviceState, error) {
 		for _, id := range slices.Sorted(maps.Keys(e.DeviceIDs)) {
 			unit := [2]string{e.ResourceName, id}
 			if other, taken := owners[unit]; taken && other != e.PodUID {
-				return DeviceState{}, fmt.Errorf("PodDeviceEntries[%d]: device %q of %s is given to the pods %s and %s", i, id, e.ResourceName, other, e.PodUID)
+				return DeviceState{}, fmt.Errorf("PodDeviceEntries[%d]: device %q of %s is given to the pods %s and %s",
+					i, id, e.ResourceName, other, e.PodUID)
 			}
 			owners[unit] = e.PodUID
 			s.give(e.PodUID, e.ContainerName, Device{Resource: e.ResourceName, ID: id, NUMAIDs: e.DeviceIDs[id]})

@@ -5,7 +5,7 @@
 //	Root{Dir}/sys/devices/system/node   ─┼─► topo.Spec ─► topo.Machine, and Notes on what the files left open
 //	Root{Dir}/proc                      ─┘
 //
-// A Root is "/" on a real node, a generated tree on a simulated one and an unpacked capture in tests. Nothing outside of
-// the Root is ever read: links that lead out of it are errors. What the files leave open is filled by documented rules
-// and told in a note; what contradicts itself is an error that names the file.
+// A Root is "/" on a real node, a generated tree on a simulated one and an unpacked capture in tests. Nothing outside
+// of the Root is ever read: links that lead out of it are errors. Missing values are filled by documented rules and
+// reported in a note; contradictions are an error that names the file.
 package host

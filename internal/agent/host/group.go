@@ -26,7 +26,8 @@ func (s *survey) groupCores() error {
 					continue
 				}
 				if !contains(s.cpu[j].threads, c.id) {
-					return s.fault(c.threadsFile, fmt.Errorf("names CPU %d, whose own siblings do not name CPU %d", other, c.id))
+					return s.fault(c.threadsFile, fmt.Errorf("names CPU %d, whose own siblings do not name CPU %d",
+						other, c.id))
 				}
 				leader[i] = min(leader[i], j)
 			}
@@ -84,7 +85,8 @@ func (s *survey) groupSockets() error {
 			ofNode[c.numa] = c.socket
 		}
 	}
-	fallback := max(0, slices.MinFunc(s.cpu, func(a, b cpuFacts) int { return cmp.Compare(uint(a.socket), uint(b.socket)) }).socket)
+	fallback := max(0, slices.MinFunc(s.cpu,
+		func(a, b cpuFacts) int { return cmp.Compare(uint(a.socket), uint(b.socket)) }).socket)
 	for i := range s.cpu {
 		c := &s.cpu[i]
 		if c.socket >= 0 {
@@ -103,7 +105,8 @@ func (s *survey) groupSockets() error {
 		s.note("%d CPUs have no package id: their sockets are the groups of core siblings", bySiblings)
 	}
 	if homeless > 0 {
-		s.note("%d online CPUs have neither package id nor core siblings: they count to the socket of their NUMA node", homeless)
+		s.note("%d online CPUs have neither package id nor core siblings: they count to the socket of their NUMA node",
+			homeless)
 	}
 	return nil
 }

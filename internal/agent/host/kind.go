@@ -2,9 +2,10 @@ package host
 
 import "github.com/tenon-project/tenon/internal/core/topo"
 
-// readKinds tells performance from efficiency cores, by the first of these that speaks: the two PMU folders of hybrid
-// x86 machines; cpu_capacity, where the CPUs of the highest one are the performance ones; a base frequency that falls
-// together with the lack of SMT (a base frequency alone may also differ on servers with speed select).
+// readKinds distinguishes performance and efficiency cores by the first of these sources that is present: the two PMU
+// folders of hybrid x86 machines; cpu_capacity, where the CPUs of the highest one are the performance ones; a base
+// frequency that falls together with the lack of SMT (a base frequency alone may also differ on servers with speed
+// select).
 func (s *survey) readKinds() error {
 	fast, err := s.idList("sys/devices/cpu_core/cpus")
 	if err != nil {
@@ -15,11 +16,13 @@ func (s *survey) readKinds() error {
 		return err
 	}
 	if fast != nil && slow != nil {
-		s.splitKinds(func(c cpuFacts) bool { return contains(fast, c.id) }, func(c cpuFacts) bool { return contains(slow, c.id) })
+		s.splitKinds(func(c cpuFacts) bool { return contains(fast, c.id) },
+			func(c cpuFacts) bool { return contains(slow, c.id) })
 		return nil
 	}
 	if most, least := span(s.cpu, func(c cpuFacts) int64 { return c.capacity }); most != least {
-		s.splitKinds(func(c cpuFacts) bool { return c.capacity == most }, func(c cpuFacts) bool { return c.capacity > 0 })
+		s.splitKinds(func(c cpuFacts) bool { return c.capacity == most },
+			func(c cpuFacts) bool { return c.capacity > 0 })
 		return nil
 	}
 	most, least := span(s.cpu, func(c cpuFacts) int64 { return c.baseKHz })
@@ -27,11 +30,13 @@ func (s *survey) readKinds() error {
 		return nil
 	}
 	for _, c := range s.cpu {
-		if known := c.baseKHz > 0; known && (c.baseKHz != most && c.baseKHz != least || (len(c.threads) > 1) != (c.baseKHz == most)) {
+		if known := c.baseKHz > 0; known && (c.baseKHz != most && c.baseKHz != least ||
+			(len(c.threads) > 1) != (c.baseKHz == most)) {
 			return nil
 		}
 	}
-	s.splitKinds(func(c cpuFacts) bool { return c.baseKHz == most }, func(c cpuFacts) bool { return c.baseKHz == least })
+	s.splitKinds(func(c cpuFacts) bool { return c.baseKHz == most },
+		func(c cpuFacts) bool { return c.baseKHz == least })
 	return nil
 }
 

@@ -76,7 +76,10 @@ func topologyPolicies() []string { return []string{"best-effort", "restricted", 
 // "" is a kubelet with the policies none. A word that is none of them is an *UnknownSetting; settings under which a
 // kubelet would not start, or that it would not read, are refused.
 func ParseKubelet(settings string) (Kubelet, error) {
-	k := Kubelet{CPUPolicy: policyNone, MemoryPolicy: memoryNone, TopologyPolicy: policyNone, TopologyScope: scopeContainer}
+	k := Kubelet{
+		CPUPolicy: policyNone, MemoryPolicy: memoryNone, TopologyPolicy: policyNone,
+		TopologyScope: scopeContainer,
+	}
 	if settings == "" {
 		return k, nil
 	}
@@ -101,7 +104,8 @@ func (k *Kubelet) contradiction() error {
 	case k.MemoryPolicy != memoryStatic && len(k.ReservedMemory) > 0:
 		return fmt.Errorf("reserved-memory= needs memory-static")
 	case k.TopologyPolicy == policyNone && (len(k.TopologyOptions) > 0 || k.TopologyScope == scopePod):
-		return fmt.Errorf("the scope pod and Topology Manager options need one of the topology policies %s", strings.Join(topologyPolicies(), ", "))
+		return fmt.Errorf("the scope pod and Topology Manager options need one of the topology policies %s",
+			strings.Join(topologyPolicies(), ", "))
 	case k.CPUOptions[alignBySocket] != "" && k.TopologyPolicy == singleNUMANode:
 		return fmt.Errorf("%s cannot be combined with the topology policy %s", alignBySocket, singleNUMANode)
 	}
@@ -142,7 +146,8 @@ func (k *Kubelet) Runs(m *topo.Machine) error {
 		most = n
 	}
 	if n := m.NumNUMA(); n > most {
-		return fmt.Errorf("the topology policy %s takes at most %d NUMA nodes (%s), the machine has %d", k.TopologyPolicy, most, maxAllowableNUMA, n)
+		return fmt.Errorf("the topology policy %s takes at most %d NUMA nodes (%s), the machine has %d",
+			k.TopologyPolicy, most, maxAllowableNUMA, n)
 	}
 	return nil
 }
@@ -157,7 +162,8 @@ func (k *Kubelet) checkCPUs(m *topo.Machine) error {
 			k.ReservedCPUs, m.FormatList(online))
 	}
 	if k.CPUOptions[alignBySocket] == "true" && m.NumSockets() > m.NumNUMA() {
-		return fmt.Errorf("%s needs a machine with no more sockets than NUMA nodes: it has %d and %d", alignBySocket, m.NumSockets(), m.NumNUMA())
+		return fmt.Errorf("%s needs a machine with no more sockets than NUMA nodes: it has %d and %d", alignBySocket,
+			m.NumSockets(), m.NumNUMA())
 	}
 	return nil
 }
@@ -169,7 +175,8 @@ func (k *Kubelet) checkMemory(m *topo.Machine) error {
 			return fmt.Errorf("kubelet setting reserved-memory names NUMA node %d, which the machine does not have", id)
 		}
 		if bytes := types["memory"]; bytes > m.MemoryBytes(n) {
-			return fmt.Errorf("kubelet setting reserved-memory takes %d bytes of NUMA node %d, which has %d", bytes, id, m.MemoryBytes(n))
+			return fmt.Errorf("kubelet setting reserved-memory takes %d bytes of NUMA node %d, which has %d", bytes, id,
+				m.MemoryBytes(n))
 		}
 	}
 	return nil
@@ -179,7 +186,10 @@ func (k *Kubelet) checkMemory(m *topo.Machine) error {
 func KubeletSettings() []string {
 	return slices.Concat([]string{policyNone, policyStatic}, cpuOptions(),
 		[]string{"reserved=LIST", "memory-static", "reserved-memory=NODE[:TYPE]:AMOUNT"}, topologyPolicies(),
-		[]string{"scope=container", "scope=pod", "pod-scope", preferClosest, maxAllowableNUMA + "=N", "version=1.MINOR"})
+		[]string{
+			"scope=container", "scope=pod", "pod-scope", preferClosest, maxAllowableNUMA + "=N",
+			"version=1.MINOR",
+		})
 }
 
 // KubeletKeys lists the settings that have a value behind "=".

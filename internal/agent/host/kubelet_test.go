@@ -26,23 +26,29 @@ func TestKubeletSettings(t *testing.T) {
 		"none": func(*host.Kubelet) {},
 		"static,full-pcpus-only,distribute-cpus-across-numa,align-by-socket,strict-cpu-reservation": func(k *host.Kubelet) {
 			k.CPUPolicy = "static"
-			k.CPUOptions = on("full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket", "strict-cpu-reservation")
+			k.CPUOptions = on("full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket",
+				"strict-cpu-reservation")
 			k.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
 		},
 		"static,full-pcpus-only,prefer-align-cpus-by-uncorecache,version=1.36": func(k *host.Kubelet) {
-			k.CPUPolicy, k.Version, k.CPUOptions = "static", "v1.36.0", on("full-pcpus-only", "prefer-align-cpus-by-uncorecache")
+			k.CPUPolicy, k.Version, k.CPUOptions = "static", "v1.36.0",
+				on("full-pcpus-only", "prefer-align-cpus-by-uncorecache")
 		},
 		"static,prefer-align-cpus-by-uncorecache,version=v1.33.4": func(k *host.Kubelet) {
 			k.CPUPolicy, k.Version, k.CPUOptions = "static", "v1.33.4", on("prefer-align-cpus-by-uncorecache")
 			k.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
 		},
 		"static,distribute-cpus-across-cores,reserved=0-1,8,version=v1.35.2+k3s1": func(k *host.Kubelet) {
-			k.CPUPolicy, k.Version, k.ReservedCPUs, k.CPUOptions = "static", "v1.35.2+k3s1", "0-1,8", on("distribute-cpus-across-cores")
+			k.CPUPolicy, k.Version, k.ReservedCPUs, k.CPUOptions = "static", "v1.35.2+k3s1", "0-1,8",
+				on("distribute-cpus-across-cores")
 			k.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
 		},
 		"memory-static,reserved-memory=0:1Gi,1:hugepages-2Mi:64Mi,1:512Mi,restricted,pod-scope": func(k *host.Kubelet) {
 			k.MemoryPolicy, k.TopologyPolicy, k.TopologyScope = "Static", "restricted", "pod"
-			k.ReservedMemory = map[int]map[string]int64{0: {"memory": 1 << 30}, 1: {"memory": 512 << 20, "hugepages-2Mi": 64 << 20}}
+			k.ReservedMemory = map[int]map[string]int64{
+				0: {"memory": 1 << 30},
+				1: {"memory": 512 << 20, "hugepages-2Mi": 64 << 20},
+			}
 		},
 		"best-effort,prefer-closest-numa-nodes,max-allowable-numa-nodes=16,scope=container": func(k *host.Kubelet) {
 			k.TopologyPolicy = "best-effort"
@@ -71,34 +77,42 @@ func TestKubeletSettings(t *testing.T) {
 func TestSettingsUnderWhichNoKubeletStartsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"static,full-pcpus-only,distribute-cpus-across-cores":                  "full-pcpus-only cannot be combined with distribute-cpus-across-cores",
-		"static,distribute-cpus-across-numa,distribute-cpus-across-cores":      "distribute-cpus-across-numa cannot be combined",
-		"static,prefer-align-cpus-by-uncorecache,distribute-cpus-across-cores": "prefer-align-cpus-by-uncorecache cannot be combined with distribute-cpus-across-cores",
-		"static,prefer-align-cpus-by-uncorecache,distribute-cpus-across-numa":  "prefer-align-cpus-by-uncorecache cannot be combined with distribute-cpus-across-numa",
-		"static,align-by-socket,single-numa-node":                              "align-by-socket cannot be combined with the topology policy single-numa-node",
-		"align-by-socket":                          "need the CPU policy static",
-		"none,reserved=0":                          "need the CPU policy static",
-		"reserved-memory=0:1Gi":                    "needs memory-static",
-		"pod-scope":                                "need one of the topology policies best-effort, restricted, single-numa-node",
-		"static,prefer-closest-numa-nodes":         "need one of the topology policies",
-		"restricted,max-allowable-numa-nodes=7":    "want a number from 8 on",
-		"restricted,max-allowable-numa-nodes=many": "want a number from 8 on",
+		"static,full-pcpus-only,distribute-cpus-across-cores": "full-pcpus-only cannot be combined " +
+			"with distribute-cpus-across-cores",
+		"static,distribute-cpus-across-numa,distribute-cpus-across-cores": "distribute-cpus-across-numa cannot " +
+			"be combined",
+		"static,prefer-align-cpus-by-uncorecache,distribute-cpus-across-cores": "prefer-align-cpus-by-uncorecache " +
+			"cannot be combined with distribute-cpus-across-cores",
+		"static,prefer-align-cpus-by-uncorecache,distribute-cpus-across-numa": "prefer-align-cpus-by-uncorecache " +
+			"cannot be combined with distribute-cpus-across-numa",
+		"static,align-by-socket,single-numa-node": "align-by-socket cannot be combined " +
+			"with the topology policy single-numa-node",
+		"align-by-socket":       "need the CPU policy static",
+		"none,reserved=0":       "need the CPU policy static",
+		"reserved-memory=0:1Gi": "needs memory-static",
+		"pod-scope": "need one of the topology policies best-effort, restricted, " +
+			"single-numa-node",
+		"static,prefer-closest-numa-nodes":                                 "need one of the topology policies",
+		"restricted,max-allowable-numa-nodes=7":                            "want a number from 8 on",
+		"restricted,max-allowable-numa-nodes=many":                         "want a number from 8 on",
 		"restricted,max-allowable-numa-nodes=8,max-allowable-numa-nodes=9": "8 and 9",
 		"restricted,scope=pod,scope=container":                             "topology scopes pod and container",
-		"restricted,single-numa-node":                                      "topology policies restricted and single-numa-node",
-		"static,reserved=0,reserved=1":                                     "reserved CPUs 0 and 1",
-		"version=1.35,version=1.36":                                        "versions v1.35.0 and v1.36.0",
-		"version=2.0":                                                      "want 1.MINOR or v1.MINOR.PATCH",
-		"version=newest":                                                   "want 1.MINOR or v1.MINOR.PATCH",
-		"memory-static,reserved-memory=1Gi":                                "want NODE:AMOUNT",
-		"memory-static,reserved-memory=0:0":                                "no positive quantity",
-		"memory-static,reserved-memory=0:-1Gi":                             "no positive quantity",
-		"memory-static,reserved-memory=0:cpu:1":                            "neither memory nor hugepages-SIZE",
-		"memory-static,reserved-memory=0:1Gi,0:2Gi":                        "memory of node 0 is said twice",
-		"memory-static,reserved-memory=x:1Gi":                              "want NODE:AMOUNT",
-		"exclusive":                                                        `unknown kubelet setting "exclusive": want any of none, static, full-pcpus-only`,
-		"policy=static":                                                    `unknown kubelet setting "policy=static"`,
-		"static,,restricted":                                               `unknown kubelet setting ""`,
+		"restricted,single-numa-node": "topology policies restricted and " +
+			"single-numa-node",
+		"static,reserved=0,reserved=1":              "reserved CPUs 0 and 1",
+		"version=1.35,version=1.36":                 "versions v1.35.0 and v1.36.0",
+		"version=2.0":                               "want 1.MINOR or v1.MINOR.PATCH",
+		"version=newest":                            "want 1.MINOR or v1.MINOR.PATCH",
+		"memory-static,reserved-memory=1Gi":         "want NODE:AMOUNT",
+		"memory-static,reserved-memory=0:0":         "not a positive quantity",
+		"memory-static,reserved-memory=0:-1Gi":      "not a positive quantity",
+		"memory-static,reserved-memory=0:cpu:1":     "neither memory nor hugepages-SIZE",
+		"memory-static,reserved-memory=0:1Gi,0:2Gi": "memory of node 0 is said twice",
+		"memory-static,reserved-memory=x:1Gi":       "want NODE:AMOUNT",
+		"exclusive": `unknown kubelet setting "exclusive": ` +
+			`want any of none, static, full-pcpus-only`,
+		"policy=static":      `unknown kubelet setting "policy=static"`,
+		"static,,restricted": `unknown kubelet setting ""`,
 	} {
 		if k, err := host.ParseKubelet(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseKubelet(%q) = %+v, %v, want an error that says %q", text, k, err, want)
@@ -109,8 +123,10 @@ func TestSettingsUnderWhichNoKubeletStartsAreRefused(t *testing.T) {
 func TestEveryListedSettingIsUnderstood(t *testing.T) {
 	t.Parallel()
 	sample := map[string]string{
-		"reserved=LIST": "static,reserved=0", "reserved-memory=NODE[:TYPE]:AMOUNT": "memory-static,reserved-memory=0:1Gi",
-		"max-allowable-numa-nodes=N": "restricted,max-allowable-numa-nodes=8", "version=1.MINOR": "version=1.34",
+		"reserved=LIST":                      "static,reserved=0",
+		"reserved-memory=NODE[:TYPE]:AMOUNT": "memory-static,reserved-memory=0:1Gi",
+		"max-allowable-numa-nodes=N":         "restricted,max-allowable-numa-nodes=8",
+		"version=1.MINOR":                    "version=1.34",
 	}
 	for _, word := range host.KubeletSettings() {
 		text, ok := sample[word]
@@ -133,19 +149,23 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 	t.Parallel()
 	spec := topo.Spec{NUMA: []topo.NUMASpec{{ID: 0, MemoryBytes: 4 << 30}, {ID: 1, MemoryBytes: 4 << 30}}}
 	for c := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, Die: -1, Socket: c / 2, NUMA: c / 4, Offline: c == 7})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: c, Core: c, L3: -1, Die: -1, Socket: c / 2, NUMA: c / 4,
+			Offline: c == 7,
+		})
 	}
 	m, err := topo.New(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]string{
-		"": "", "static,reserved=0-1": "", "memory-static,reserved-memory=1:1Gi": "", "restricted,max-allowable-numa-nodes=8": "",
-		"static,reserved=9":                   "names CPUs that are not online",
-		"static,reserved=7":                   "names CPUs that are not online: the machine has 0-6",
-		"static,align-by-socket":              "no more sockets than NUMA nodes: it has 4 and 2",
-		"memory-static,reserved-memory=2:1Gi": "NUMA node 2, which the machine does not have",
-		"memory-static,reserved-memory=1:5Gi": "5368709120 bytes of NUMA node 1, which has 4294967296",
+		"": "", "static,reserved=0-1": "", "memory-static,reserved-memory=1:1Gi": "",
+		"restricted,max-allowable-numa-nodes=8": "",
+		"static,reserved=9":                     "names CPUs that are not online",
+		"static,reserved=7":                     "names CPUs that are not online: the machine has 0-6",
+		"static,align-by-socket":                "no more sockets than NUMA nodes: it has 4 and 2",
+		"memory-static,reserved-memory=2:1Gi":   "NUMA node 2, which the machine does not have",
+		"memory-static,reserved-memory=1:5Gi":   "5368709120 bytes of NUMA node 1, which has 4294967296",
 	}
 	for text, want := range tests {
 		k, err := host.ParseKubelet(text)
@@ -163,7 +183,10 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 	if m, err = topo.New(many); err != nil {
 		t.Fatal(err)
 	}
-	for text, starts := range map[string]bool{"none": true, "restricted": false, "restricted,max-allowable-numa-nodes=9": true} {
+	for text, starts := range map[string]bool{
+		"none": true, "restricted": false,
+		"restricted,max-allowable-numa-nodes=9": true,
+	} {
 		k, _ := host.ParseKubelet(text)
 		if err := k.Runs(m); (err == nil) != starts {
 			t.Errorf("%q on nine NUMA nodes: %v, want it to start: %v", text, err, starts)

@@ -32,7 +32,10 @@ func TestKubeletMemoryState(t *testing.T) {
 		}},
 		9: {Group: []int{9}, Types: map[string]host.MemoryAmount{"memory": {}}},
 	}
-	blocks := []host.MemoryBlock{{NUMAIDs: []int{0, 8}, Type: "memory", Bytes: 4096}, {NUMAIDs: []int{0}, Type: "hugepages-2Mi", Bytes: 32}}
+	blocks := []host.MemoryBlock{
+		{NUMAIDs: []int{0, 8}, Type: "memory", Bytes: 4096},
+		{NUMAIDs: []int{0}, Type: "hugepages-2Mi", Bytes: 32},
+	}
 	tests := map[string]struct {
 		text string
 		want host.MemoryState
@@ -40,41 +43,61 @@ func TestKubeletMemoryState(t *testing.T) {
 	}{
 		"version 1": {
 			text: memoryState,
-			want: host.MemoryState{Policy: "Static", Zones: zones, Pods: map[string]map[string][]host.MemoryBlock{"u1": {"a": blocks}}},
+			want: host.MemoryState{
+				Policy: "Static", Zones: zones,
+				Pods: map[string]map[string][]host.MemoryBlock{"u1": {"a": blocks}},
+			},
 		},
 		"version 2 counts the blocks of the pod, not only of its containers": {
-			text: strings.Replace(memoryState, `"checksum"`, `"podEntries":{"u1":{"memoryBlocks":[{"numaAffinity":[0],"type":"memory","size":5}]}},"checksum"`, 1),
+			text: strings.Replace(memoryState, `"checksum"`,
+				`"podEntries":{"u1":{"memoryBlocks":[{"numaAffinity":[0],"type":"memory","size":5}]}},"checksum"`, 1),
 			want: host.MemoryState{Policy: "Static", Zones: zones, Pods: map[string]map[string][]host.MemoryBlock{
 				"u1": {host.WholePod: {{NUMAIDs: []int{0}, Type: "memory", Bytes: 5}}},
 			}},
 		},
 		"policy None": {
 			text: `{"policyName":"None","machineState":{},"checksum":1}`,
-			want: host.MemoryState{Policy: "None", Zones: map[int]host.MemoryZone{}, Pods: map[string]map[string][]host.MemoryBlock{}},
+			want: host.MemoryState{
+				Policy: "None", Zones: map[int]host.MemoryZone{},
+				Pods: map[string]map[string][]host.MemoryBlock{},
+			},
 		},
-		"torn":                     {text: memoryState[:200], bad: file},
-		"no policy":                {text: `{}`, bad: "has no policyName"},
-		"a node that is no number": {text: `{"policyName":"Static","machineState":{"a":{}}}`, bad: `machineState["a"]`},
-		"a negative node":          {text: `{"policyName":"Static","machineState":{"-1":{}}}`, bad: `machineState["-1"]`},
+		"torn":      {text: memoryState[:200], bad: file},
+		"no policy": {text: `{}`, bad: "has no policyName"},
+		"a node that is not a number": {
+			text: `{"policyName":"Static","machineState":{"a":{}}}`,
+			bad:  `machineState["a"]`,
+		},
+		"a negative node": {
+			text: `{"policyName":"Static","machineState":{"-1":{}}}`,
+			bad:  `machineState["-1"]`,
+		},
 		"a group without its own node": {
-			text: strings.Replace(memoryState, `"cells":[9]`, `"cells":[8]`, 1), bad: "machineState[9]: cells [8] do not have the node itself",
+			text: strings.Replace(memoryState, `"cells":[9]`, `"cells":[8]`, 1),
+			bad:  "machineState[9]: cells [8] do not have the node itself",
 		},
 		"a group with an unknown node": {
-			text: strings.Replace(memoryState, `"cells":[9]`, `"cells":[9,10]`, 1), bad: "machineState[9]: cells name NUMA node 10",
+			text: strings.Replace(memoryState, `"cells":[9]`, `"cells":[9,10]`, 1),
+			bad:  "machineState[9]: cells name NUMA node 10",
 		},
 		"more free than allocatable": {
-			text: strings.Replace(memoryState, `"free":3072`, `"free":5000`, 1), bad: `machineState[8].memoryMap["memory"]: want 0 ≤ free ≤ allocatable ≤ total`,
+			text: strings.Replace(memoryState, `"free":3072`, `"free":5000`, 1),
+			bad:  `machineState[8].memoryMap["memory"]: want 0 ≤ free ≤ allocatable ≤ total`,
 		},
 		"negative assignments": {
-			text: strings.Replace(memoryState, `"numberOfAssignments":0`, `"numberOfAssignments":-1`, 1), bad: "numberOfAssignments is -1",
+			text: strings.Replace(memoryState, `"numberOfAssignments":0`, `"numberOfAssignments":-1`, 1),
+			bad:  "numberOfAssignments is -1",
 		},
 		"a block on an unknown node": {
-			text: strings.Replace(memoryState, `[8,0],"type"`, `[8,1],"type"`, 1), bad: `entries["u1"]["a"]: a block names NUMA node 1`,
+			text: strings.Replace(memoryState, `[8,0],"type"`, `[8,1],"type"`, 1),
+			bad:  `entries["u1"]["a"]: a block names NUMA node 1`,
 		},
 		"a block on no node": {
-			text: strings.Replace(memoryState, `[8,0],"type"`, `[],"type"`, 1), bad: `entries["u1"]["a"]: a block of 4096 bytes of type "memory" on NUMA nodes []`,
+			text: strings.Replace(memoryState, `[8,0],"type"`, `[],"type"`, 1),
+			bad:  `entries["u1"]["a"]: a block of 4096 bytes of type "memory" on NUMA nodes []`,
 		},
-		"an amount that no machine has": {text: strings.Replace(memoryState, `"total":64`, `"total":99999999999999999999`, 1), bad: "memory_manager_state"},
+		"an amount that no machine has": {text: strings.Replace(memoryState, `"total":64`,
+			`"total":99999999999999999999`, 1), bad: "memory_manager_state"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,23 +144,32 @@ func TestKubeletDeviceState(t *testing.T) {
 			},
 		},
 		"the plain list of old kubelets": {
-			text: `{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"a","ResourceName":"x/gpu","DeviceIDs":["g0"]}],"RegisteredDevices":{"x/gpu":["g0"]}}}`,
+			text: `{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"a","ResourceName":"x/gpu",` +
+				`"DeviceIDs":["g0"]}],"RegisteredDevices":{"x/gpu":["g0"]}}}`,
 			want: host.DeviceState{
 				Registered: map[string][]string{"x/gpu": {"g0"}},
-				Pods:       map[string]map[string]map[string][]host.Device{"u1": {"a": {"x/gpu": {{Resource: "x/gpu", ID: "g0"}}}}},
+				Pods: map[string]map[string]map[string][]host.Device{"u1": {"a": {"x/gpu": {{
+					Resource: "x/gpu",
+					ID:       "g0",
+				}}}}},
 			},
 		},
 		"nothing registered": {
 			text: `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}`,
-			want: host.DeviceState{Registered: map[string][]string{}, Pods: map[string]map[string]map[string][]host.Device{}},
+			want: host.DeviceState{
+				Registered: map[string][]string{},
+				Pods:       map[string]map[string]map[string][]host.Device{},
+			},
 		},
 		"torn":    {text: `{"Data":{"PodDevice`, bad: file},
 		"no data": {text: `{}`, bad: "has no Data"},
 		"an entry without a pod": {
-			text: `{"Data":{"PodDeviceEntries":[{"ContainerName":"a","ResourceName":"x/gpu","DeviceIDs":{}}]}}`, bad: "PodDeviceEntries[0]: want PodUID",
+			text: `{"Data":{"PodDeviceEntries":[{"ContainerName":"a","ResourceName":"x/gpu","DeviceIDs":{}}]}}`,
+			bad:  "PodDeviceEntries[0]: want PodUID",
 		},
 		"a node that is none": {
-			text: `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"a","ResourceName":"x/gpu","DeviceIDs":{"-2":["g"]}}]}}`, bad: "DeviceIDs[-2]",
+			text: `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"a","ResourceName":"x/gpu",` +
+				`"DeviceIDs":{"-2":["g"]}}]}}`, bad: "DeviceIDs[-2]",
 		},
 		"one device, two pods": {
 			text: `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"a","ResourceName":"x/gpu","DeviceIDs":{"0":["g"]}},

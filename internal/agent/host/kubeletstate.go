@@ -18,8 +18,8 @@ type CPUState struct {
 	// Containers maps a pod's UID and a container's name to its CPUs, ascending. The name is WholePod where the kubelet
 	// has recorded the pod as one.
 	Containers map[string]map[string][]int
-	// ByID maps the ids of containers to their CPUs, ascending: kubelets before 1.18 recorded nothing else. The API tells
-	// whose they are.
+	// ByID maps the ids of containers to their CPUs, ascending: kubelets before 1.18 recorded nothing else. The API
+	// maps the ids to pods.
 	ByID map[string][]int
 }
 
@@ -90,7 +90,8 @@ func parseCPUState(text []byte) (CPUState, error) {
 
 // GivenTwice returns the CPUs that several pods have, and those that a pod has and the pool too, ascending. A kubelet
 // records such on machines whose cores differ in threads: its CPU manager takes the average for the size of a core, may
-// then give a CPU twice and frees it with either pod (kubernetes#140495). The record is what it goes by, so it is no error.
+// then give a CPU twice and frees it with either pod (kubernetes#140495). The record is what it goes by, so it is no
+// error.
 func (s *CPUState) GivenTwice() (several, pool []int) {
 	taken := map[int]bool{}
 	for _, ids := range slices.AppendSeq(slices.Collect(maps.Values(s.Pods)), maps.Values(s.ByID)) {

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
-// exception is a capture of which lscpu is no judge in one column, or not at all.
+// exception is a capture on which lscpu is not a valid reference in one column, or in all.
 type exception struct {
 	column string // "" = lscpu does not read the tree
 	reason string
@@ -28,17 +28,21 @@ type exception struct {
 
 // exceptions are also listed in docs/reference/probe.md.
 var exceptions = map[string]exception{
-	"16em64t-4s2c2t-offlines":       {"", "has no cpu/possible"},
-	"256ppc-8n8s4t":                 {"", "has no cpu/possible"},
-	"96em64t-4no4pa3ca2co":          {"", "has no cpu/possible"},
-	"40intel64-4n10c+pci-conflicts": {"socket", "lscpu follows core_siblings, where one CPU carries a foreign mask; the package ids are consistent"},
+	"16em64t-4s2c2t-offlines": {"", "has no cpu/possible"},
+	"256ppc-8n8s4t":           {"", "has no cpu/possible"},
+	"96em64t-4no4pa3ca2co":    {"", "has no cpu/possible"},
+	"40intel64-4n10c+pci-conflicts": {
+		"socket",
+		"lscpu follows core_siblings, where one CPU carries a foreign mask; the package ids are consistent",
+	},
 }
 
 // compareWithLscpu compares which CPUs share a core, a socket and a NUMA node; the numbers of those may differ.
 func compareWithLscpu(t *testing.T, name, dir string, m *topo.Machine) {
 	t.Helper()
 	if _, err := exec.LookPath("lscpu"); err != nil {
-		fmt.Printf("NOT RUN: %s: comparison with lscpu: util-linux is not installed\n", t.Name()) //nolint:forbidigo // seen without -v
+		//nolint:forbidigo // seen without -v
+		fmt.Printf("NOT RUN: %s: comparison with lscpu: util-linux is not installed\n", t.Name())
 		return
 	}
 	var stderr bytes.Buffer

@@ -20,12 +20,12 @@ const (
 // Reading is what Read found.
 type Reading struct {
 	Machine *topo.Machine
-	// Notes tell where the files left something open and a rule filled it, one sentence each, in a fixed order.
+	// Notes report each value that the files lack and a rule filled, one sentence each, in a fixed order.
 	Notes []string
 }
 
 // Read returns the machine that the files below root describe. arch is the GOARCH to assume when /proc/cpuinfo does not
-// tell. Errors name the file.
+// contain it. Errors name the file.
 func Read(root Root, arch string) (Reading, error) {
 	spec, notes, err := Spec(root, arch)
 	if err != nil {
@@ -190,7 +190,8 @@ func (s *survey) readTopology() error {
 
 func (s *survey) readCPU(c *cpuFacts, dir string) (err error) {
 	c.threadsFile = path.Join(dir, "thread_siblings")
-	if c.threads, err = s.cpus(dir, "core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"); err != nil {
+	if c.threads, err = s.cpus(dir, "core_cpus_list", "thread_siblings_list", "core_cpus",
+		"thread_siblings"); err != nil {
 		return err
 	}
 	if c.packageID, err = s.id(path.Join(dir, "physical_package_id")); err != nil {
@@ -213,7 +214,8 @@ func (s *survey) readCPU(c *cpuFacts, dir string) (err error) {
 	}
 	die, err := s.id(path.Join(dir, "die_id"))
 	if die >= 0 && c.packageID >= 0 {
-		c.die = cpuset.MaxID + c.packageID*topo.MaxCPUs + die // unique in the machine: die ids repeat on the next package
+		// unique in the machine: die ids repeat on the next package
+		c.die = cpuset.MaxID + c.packageID*topo.MaxCPUs + die
 	}
 	return err
 }
@@ -230,8 +232,8 @@ func (s *survey) id(name string) (int, error) {
 	return int(n), nil
 }
 
-// lastLevelCache returns the kernel's id of the level 3 cache, by which the kubelet knows it; the lowest CPU that shares it
-// where the kernel gives caches no ids, and -1 when there is none.
+// lastLevelCache returns the kernel's id of the level 3 cache, by which the kubelet knows it; the lowest CPU that
+// shares it where the kernel gives caches no ids, and -1 when there is none.
 func (s *survey) lastLevelCache(dir string) (int, error) {
 	indices, err := s.numbered(dir, "index")
 	if err != nil {

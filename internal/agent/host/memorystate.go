@@ -16,8 +16,8 @@ type MemoryState struct {
 	Policy string
 	// Zones are the NUMA nodes. Invariant: every group has its own node, and only nodes of Zones.
 	Zones map[int]MemoryZone
-	// Pods maps a pod's UID and a container's name to its blocks. The name is WholePod where the kubelet has recorded the
-	// pod as one.
+	// Pods maps a pod's UID and a container's name to its blocks. The name is WholePod where the kubelet has recorded
+	// the pod as one.
 	Pods map[string]map[string][]MemoryBlock
 }
 
@@ -46,8 +46,8 @@ type MemoryBlock struct {
 
 const memoryStateFile = "var/lib/kubelet/memory_manager_state"
 
-// ReadMemoryState reads the kubelet's memory_manager_state below root; the zero MemoryState when there is none. Its error
-// names the file: the caller keeps what it read before.
+// ReadMemoryState reads the kubelet's memory_manager_state below root; the zero MemoryState when there is none. Its
+// error names the file: the caller keeps what it read before.
 func ReadMemoryState(root Root) (MemoryState, error) {
 	var state MemoryState
 	err := readState(root, memoryStateFile, func(text []byte) (err error) {
@@ -116,7 +116,10 @@ func parseMemoryState(text []byte) (MemoryState, error) {
 		if err != nil || id < 0 || id > cpuset.MaxID || strconv.Itoa(id) != key {
 			return MemoryState{}, fmt.Errorf("machineState[%q]: want the id of a NUMA node", key)
 		}
-		z := MemoryZone{Assignments: in.NumberOfAssignments, Group: ascending(in.Cells), Types: map[string]MemoryAmount{}}
+		z := MemoryZone{
+			Assignments: in.NumberOfAssignments, Group: ascending(in.Cells),
+			Types: map[string]MemoryAmount{},
+		}
 		for kind, amount := range in.MemoryMap {
 			z.Types[kind] = MemoryAmount(amount)
 		}
@@ -144,7 +147,8 @@ func (s *MemoryState) add(uid, container string, blocks []memoryBlock) {
 		s.Pods[uid] = map[string][]MemoryBlock{}
 	}
 	for _, b := range blocks {
-		s.Pods[uid][container] = append(s.Pods[uid][container], MemoryBlock{NUMAIDs: ascending(b.NUMAAffinity), Type: b.Type, Bytes: b.Size})
+		s.Pods[uid][container] = append(s.Pods[uid][container],
+			MemoryBlock{NUMAIDs: ascending(b.NUMAAffinity), Type: b.Type, Bytes: b.Size})
 	}
 }
 
@@ -161,8 +165,10 @@ func (s *MemoryState) contradiction() error {
 			return fmt.Errorf("machineState[%d]: numberOfAssignments is %d", id, z.Assignments)
 		}
 		for kind, a := range z.Types {
-			if a.Free < 0 || a.Free > a.Allocatable || a.Allocatable > a.Total || a.Reserved < 0 || a.SystemReserved < 0 {
-				return fmt.Errorf("machineState[%d].memoryMap[%q]: want 0 ≤ free ≤ allocatable ≤ total, got %d, %d, %d", id, kind, a.Free, a.Allocatable, a.Total)
+			if a.Free < 0 || a.Free > a.Allocatable || a.Allocatable > a.Total || a.Reserved < 0 ||
+				a.SystemReserved < 0 {
+				return fmt.Errorf("machineState[%d].memoryMap[%q]: want 0 ≤ free ≤ allocatable ≤ total, got %d, %d, %d",
+					id, kind, a.Free, a.Allocatable, a.Total)
 			}
 		}
 	}
@@ -172,9 +178,11 @@ func (s *MemoryState) contradiction() error {
 				other, unknown := s.unknown(b.NUMAIDs)
 				switch {
 				case len(b.NUMAIDs) == 0 || b.Type == "" || b.Bytes < 0:
-					return fmt.Errorf("entries[%q][%q]: a block of %d bytes of type %q on NUMA nodes %v", uid, name, b.Bytes, b.Type, b.NUMAIDs)
+					return fmt.Errorf("entries[%q][%q]: a block of %d bytes of type %q on NUMA nodes %v", uid, name,
+						b.Bytes, b.Type, b.NUMAIDs)
 				case unknown:
-					return fmt.Errorf("entries[%q][%q]: a block names NUMA node %d, which machineState does not have", uid, name, other)
+					return fmt.Errorf("entries[%q][%q]: a block names NUMA node %d, which machineState does not have",
+						uid, name, other)
 				}
 			}
 		}
@@ -182,7 +190,7 @@ func (s *MemoryState) contradiction() error {
 	return nil
 }
 
-// unknown returns the first of ids that is no zone.
+// unknown returns the first of ids that is not a zone.
 func (s *MemoryState) unknown(ids []int) (int, bool) {
 	for _, id := range ids {
 		if _, ok := s.Zones[id]; !ok {

@@ -115,8 +115,8 @@ func (s *survey) hugepages(dir string) (map[int64]int64, error) {
 	return pages, nil
 }
 
-// distances returns nil, which means 10 and 20, when the file is missing or has a row for another number of nodes: a
-// kernel with a node offline may write one more.
+// distances returns nil, which means 10 and 20, when the file is missing, cannot be parsed, or has a row for another
+// number of nodes: a kernel with a node offline may write one more.
 func (s *survey) distances(file string, nodes int) ([]int, error) {
 	text, err := s.text(file)
 	if err != nil || text == "" {
@@ -124,7 +124,8 @@ func (s *survey) distances(file string, nodes int) ([]int, error) {
 	}
 	row, err := parseDistances(text)
 	if err != nil {
-		return nil, s.fault(file, err)
+		s.note("%s: %v: 10 and 20 are assumed", file, err)
+		return nil, nil
 	}
 	if len(row) != nodes {
 		s.note("%s has %d distances for %d NUMA nodes: 10 and 20 are assumed", file, len(row), nodes)
@@ -167,7 +168,7 @@ func (s *survey) placeRest(nodes []int) error {
 	if len(nodes) == 0 {
 		s.note("%s has no NUMA nodes: the machine counts as one, node 0", nodeDir)
 	} else {
-		s.note("%d CPUs stand on no NUMA node that has a folder: they count to node 0", homeless)
+		s.note("%d CPUs belong to no NUMA node that has a folder: they count to node 0", homeless)
 	}
 	if contains(nodes, 0) {
 		return nil

@@ -75,7 +75,10 @@ func FuzzMap(f *testing.F) {
 }
 
 func FuzzMeminfo(f *testing.F) {
-	for _, seed := range []string{"Node 0 MemTotal: 16 kB", "MemTotal:   1 kB\n", "MemTotal: -1 kB", "MemTotal: 99999999999999999999 kB", ""} {
+	for _, seed := range []string{
+		"Node 0 MemTotal: 16 kB", "MemTotal:   1 kB\n", "MemTotal: -1 kB",
+		"MemTotal: 99999999999999999999 kB", "",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -126,7 +129,10 @@ func FuzzCPUState(f *testing.F) {
 }
 
 func FuzzKubeletSettings(f *testing.F) {
-	for _, seed := range []string{"static,full-pcpus-only,reserved=0-1,16-17", "none", "restricted,scope=pod", "reserved=", ",", "static,reserved=1"} {
+	for _, seed := range []string{
+		"static,full-pcpus-only,reserved=0-1,16-17", "none", "restricted,scope=pod",
+		"reserved=", ",", "static,reserved=1",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -142,8 +148,11 @@ func FuzzKubeletSettings(f *testing.F) {
 
 func FuzzMemoryState(f *testing.F) {
 	for _, seed := range []string{
-		`{"policyName":"Static","machineState":{"0":{"numberOfAssignments":2,"memoryMap":{"memory":{"total":4,"systemReserved":1,"allocatable":3,"reserved":1,"free":2}},"cells":[0]}},"entries":{"u":{"c":[{"numaAffinity":[0],"type":"memory","size":1}]}},"checksum":1}`,
-		`{"policyName":"Static","machineState":{"0":{"cells":[0,1]},"1":{"cells":[1,0]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[0,1],"type":"hugepages-2Mi","size":1}]}}}`,
+		`{"policyName":"Static","machineState":{"0":{"numberOfAssignments":2,"memoryMap":{"memory":{"total":4,` +
+			`"systemReserved":1,"allocatable":3,"reserved":1,"free":2}},"cells":[0]}},` +
+			`"entries":{"u":{"c":[{"numaAffinity":[0],"type":"memory","size":1}]}},"checksum":1}`,
+		`{"policyName":"Static","machineState":{"0":{"cells":[0,1]},"1":{"cells":[1,0]}},` +
+			`"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[0,1],"type":"hugepages-2Mi","size":1}]}}}`,
 		`{"policyName":"Static","machineState":{"0":null}}`, `{"policyName":"None"}`, `{}`, `[]`, ``,
 	} {
 		f.Add([]byte(seed))
@@ -177,7 +186,8 @@ func FuzzMemoryState(f *testing.F) {
 
 func FuzzDeviceState(f *testing.F) {
 	for _, seed := range []string{
-		`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"a","ResourceName":"x/gpu","DeviceIDs":{"1":["g1","w"],"0":["w"],"-1":["l"]}}],"RegisteredDevices":{"x/gpu":["g0"]}},"Checksum":1}`,
+		`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"a","ResourceName":"x/gpu",` +
+			`"DeviceIDs":{"1":["g1","w"],"0":["w"],"-1":["l"]}}],"RegisteredDevices":{"x/gpu":["g0"]}},"Checksum":1}`,
 		`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"a","ResourceName":"x","DeviceIDs":["g"]}]}}`,
 		`{"Data":{}}`, `{"Data":null}`, `{}`, `[]`, ``,
 	} {
@@ -195,7 +205,8 @@ func FuzzDeviceState(f *testing.F) {
 				for name, devices := range resources {
 					for _, d := range devices {
 						u := unit{name, d.ID}
-						if other, taken := owners[u]; d.Resource != name || !slices.IsSorted(d.NUMAIDs) || taken && other != uid {
+						if other, taken := owners[u]; d.Resource != name || !slices.IsSorted(d.NUMAIDs) || taken &&
+							other != uid {
 							t.Errorf("device %+v of pods %q and %q", d, uid, other)
 						}
 						owners[u] = uid

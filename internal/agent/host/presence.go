@@ -15,7 +15,8 @@ func Presence(root Root) (string, error) {
 	defer t.close()
 	var parts []string
 	for _, name := range []string{
-		path.Join(cpuDir, "present"), path.Join(cpuDir, "online"), path.Join(nodeDir, "online"), path.Join(nodeDir, "has_memory"),
+		path.Join(cpuDir, "present"), path.Join(cpuDir, "online"), path.Join(nodeDir, "online"),
+		path.Join(nodeDir, "has_memory"),
 	} {
 		text, err := t.text(name)
 		if err != nil {

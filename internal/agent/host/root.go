@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Root is the directory that stands in for "/".
@@ -33,6 +34,9 @@ func (r Root) Cgroup(elem ...string) string {
 	return r.Sys(append([]string{"fs", "cgroup"}, elem...)...)
 }
 
+// errNotRegular refuses a pipe or a device in place of a file: it might never end.
+var errNotRegular = errors.New("is not a regular file")
+
 // maxFileBytes bounds every file that is read: /proc/cpuinfo of 1,024 CPUs is 1.5 MB.
 const maxFileBytes = 8 << 20
 
@@ -40,6 +44,10 @@ const maxFileBytes = 8 << 20
 type tree struct {
 	dir  string
 	root *os.Root
+	// folder is the folder of the file that was read last, its path below root, nil before the first one. Files of one
+	// folder are read one after the other, and a path from the root costs a system call for each of its parts.
+	folder *os.Root
+	path   string
 }
 
 func open(r Root) (*tree, error) {
@@ -50,17 +58,51 @@ func open(r Root) (*tree, error) {
 	return &tree{dir: r.Path(), root: root}, nil
 }
 
-func (t *tree) close() { _ = t.root.Close() }
+func (t *tree) close() {
+	if t.folder != nil {
+		_ = t.folder.Close()
+	}
+	_ = t.root.Close()
+}
+
+// open opens a file through its folder. A symbolic link in place of the file may lead out of the folder, though not out
+// of the tree: then the path from the root counts.
+func (t *tree) open(name string) (*os.File, error) {
+	dir, file := path.Split(name)
+	if t.folder == nil || t.path != dir {
+		if dir == "" {
+			return openFile(t.root, name)
+		}
+		folder, err := t.root.OpenRoot(dir)
+		if err != nil {
+			return openFile(t.root, name) // its error names the part that is missing
+		}
+		if t.folder != nil {
+			_ = t.folder.Close()
+		}
+		t.folder, t.path = folder, dir
+	}
+	f, err := openFile(t.folder, file)
+	if err != nil && !isMissing(err) {
+		return openFile(t.root, name)
+	}
+	return f, err
+}
+
+// openFile opens a file without waiting for the writer of a pipe.
+func openFile(root *os.Root, name string) (*os.File, error) {
+	return root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
 
 // fault says which file an error is about.
 func (t *tree) fault(name string, err error) error {
 	return fmt.Errorf("%s: %w", filepath.Join(t.dir, name), err)
 }
 
-// text returns a file's content without surrounding white space and NULs, "" for a missing file. Some kernels end values
-// in NUL.
+// text returns a file's content without surrounding white space and NULs, "" for a missing file. Some kernels end
+// values in NUL.
 func (t *tree) text(name string) (string, error) {
-	f, err := t.root.Open(name)
+	f, err := t.open(name)
 	if err != nil {
 		if isMissing(err) {
 			return "", nil
@@ -68,6 +110,9 @@ func (t *tree) text(name string) (string, error) {
 		return "", t.fault(name, bare(err))
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", t.fault(name, errors.Join(err, errNotRegular))
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
 		return "", t.fault(name, bare(err))

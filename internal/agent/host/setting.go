@@ -27,7 +27,7 @@ func (r *settingReader) take() string {
 	return token
 }
 
-// once refuses to hear two different things about one.
+// once rejects a second, different value of a setting.
 func (r *settingReader) once(what, value string) error {
 	if old, ok := r.said[what]; ok && old != value {
 		return fmt.Errorf("kubelet settings name the %s %s and %s", what, old, value)
@@ -160,7 +160,7 @@ func (k *Kubelet) reserveMemory(item string) error {
 	}
 	q, err := resource.ParseQuantity(amount)
 	if err != nil || q.Sign() <= 0 {
-		return fmt.Errorf("the amount %q is no positive quantity, such as 1Gi", amount)
+		return fmt.Errorf("the amount %q is not a positive quantity, such as 1Gi", amount)
 	}
 	if _, twice := k.ReservedMemory[id][kind]; twice {
 		return fmt.Errorf("%s of node %d is said twice", kind, id)

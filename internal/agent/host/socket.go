@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Socket tells the sockets of one path apart. Sockets can be compared.
+// Socket identifies one of the sockets that a path has over time. Sockets can be compared.
 type Socket struct {
 	inode uint64
 	// Made is when it was made, in UTC.

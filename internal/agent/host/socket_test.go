@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
-func TestSocketsOfAKubeletAreToldApart(t *testing.T) {
+func TestSocketsOfAKubeletAreDistinct(t *testing.T) {
 	t.Parallel()
 	root := host.Root{Dir: testkit.Dir(t)}
 	path := root.Path("var/lib/kubelet/pod-resources/kubelet.sock")
@@ -25,7 +25,7 @@ func TestSocketsOfAKubeletAreToldApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, found := host.PodResourcesSocket(root); found {
-		t.Errorf("a file that is no socket is %v", s)
+		t.Errorf("a file that is not a socket is %v", s)
 	}
 	serve := func(made time.Time) host.Socket {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/testkit"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 const (
@@ -25,14 +27,22 @@ const (
 func small() map[string]string {
 	files := map[string]string{
 		cpu + "present": "0-3", cpu + "online": "0-3", cpu + "isolated": "3",
-		node + "node0/cpulist": "0,2", node + "node0/distance": "10 21", node + "node0/meminfo": "Node 0 MemTotal: 1048576 kB",
-		node + "node1/cpulist": "1,3", node + "node1/distance": "21 10", node + "node1/meminfo": "Node 1 MemTotal: 2097152 kB",
+		node + "node0/cpulist": "0,2", node + "node0/distance": "10 21",
+		node + "node0/meminfo": "Node 0 MemTotal: 1048576 kB",
+		node + "node1/cpulist": "1,3", node + "node1/distance": "21 10",
+		node + "node1/meminfo":                                 "Node 1 MemTotal: 2097152 kB",
 		node + "node1/hugepages/hugepages-2048kB/nr_hugepages": "16",
-		"proc/cpuinfo": "vendor_id\t: AuthenticAMD",
+		"proc/cpuinfo":                                         "vendor_id\t: AuthenticAMD",
 	}
-	for _, c := range []struct{ id, core, siblings string }{{"0", "0", "0,2"}, {"1", "1", "1,3"}, {"2", "0", "0,2"}, {"3", "1", "1,3"}} {
+	for _, c := range []struct{ id, core, siblings string }{
+		{"0", "0", "0,2"},
+		{"1", "1", "1,3"},
+		{"2", "0", "0,2"},
+		{"3", "1", "1,3"},
+	} {
 		dir := cpu + "cpu" + c.id + "/topology/"
-		files[dir+"core_id"], files[dir+"physical_package_id"], files[dir+"thread_siblings_list"] = c.core, "0", c.siblings
+		files[dir+"core_id"], files[dir+"physical_package_id"], files[dir+"thread_siblings_list"] = c.core, "0",
+			c.siblings
 		files[cpu+"cpu"+c.id+"/cache/index3/level"] = "3"
 		files[cpu+"cpu"+c.id+"/cache/index3/shared_cpu_list"] = "0-3"
 	}
@@ -62,7 +72,10 @@ func TestSmallMachine(t *testing.T) {
 	}
 	want := topo.Spec{Arch: "amd64"}
 	for id := range 4 {
-		want.CPUs = append(want.CPUs, topo.CPUSpec{ID: id, Core: id % 2, L3: 0, Die: -1, NUMA: id % 2, Isolated: id == 3})
+		want.CPUs = append(want.CPUs, topo.CPUSpec{
+			ID: id, Core: id % 2, L3: 0, Die: -1, NUMA: id % 2,
+			Isolated: id == 3,
+		})
 	}
 	want.NUMA = []topo.NUMASpec{
 		{ID: 0, MemoryBytes: 1 << 30, Distances: []int{10, 21}},
@@ -91,7 +104,10 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 			change: func(f map[string]string) {
 				for _, id := range []string{"0", "1", "2", "3"} {
 					dir := cpu + "cpu" + id + "/topology/"
-					f[dir+"thread_siblings"] = map[string]string{"0,2": "00000005", "1,3": "0000000a"}[f[dir+"thread_siblings_list"]]
+					f[dir+"thread_siblings"] = map[string]string{
+						"0,2": "00000005",
+						"1,3": "0000000a",
+					}[f[dir+"thread_siblings_list"]]
 					delete(f, dir+"thread_siblings_list")
 				}
 				delete(f, node+"node0/cpulist")
@@ -101,7 +117,10 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 		},
 		"caches have the kernel's ids, or their lowest CPU's where an id is none": {
 			change: func(f map[string]string) {
-				for c, cache := range map[string][2]string{"0": {"9", "0,2"}, "2": {"9", "0,2"}, "1": {"4294967295", "1,3"}, "3": {"4294967295", "1,3"}} {
+				for c, cache := range map[string][2]string{
+					"0": {"9", "0,2"}, "2": {"9", "0,2"},
+					"1": {"4294967295", "1,3"}, "3": {"4294967295", "1,3"},
+				} {
 					dir := cpu + "cpu" + c + "/cache/index3/"
 					f[dir+"id"], f[dir+"shared_cpu_list"] = cache[0], cache[1]
 				}
@@ -118,7 +137,7 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 			},
 			check: func(m *topo.Machine) bool { s := m.Online(); return s.Len() == 3 && m.NumCPUs() == 4 },
 		},
-		"a CPU that is possible but not present is no CPU": {
+		"a CPU that is possible but not present is not a CPU": {
 			change: func(f map[string]string) { f[cpu+"cpu9/online"] = "0"; f[node+"node0/cpulist"] = "0,2,9" },
 			check:  func(m *topo.Machine) bool { return m.NumCPUs() == 4 },
 		},
@@ -144,6 +163,11 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 			check: func(m *topo.Machine) bool { return m.NumNUMA() == 1 && m.MemoryBytes(0) == 4<<30 },
 			note:  "has no NUMA nodes",
 		},
+		"distances that cannot be parsed cost the distances alone": {
+			change: func(f map[string]string) { f[node+"node0/distance"] = "0 21" },
+			check:  func(m *topo.Machine) bool { return m.NumNUMA() == 2 && m.Distance(0, 1) == 20 },
+			note:   `distance "0": want 1 to 255: 10 and 20 are assumed`,
+		},
 		"CPUs of a node without a folder count to node 0": {
 			change: func(f map[string]string) {
 				maps.DeleteFunc(f, func(name, _ string) bool { return strings.HasPrefix(name, node+"node0/") })
@@ -153,24 +177,28 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 			check: func(m *topo.Machine) bool {
 				return m.NumNUMA() == 2 && m.MemoryBytes(0) == 1<<30 && m.Distance(0, 1) == 20
 			},
-			note: "2 CPUs stand on no NUMA node",
+			note: "2 CPUs belong to no NUMA node",
 		},
 		"a machine of memory alone on a node keeps that node": {
 			change: func(f map[string]string) {
 				f[node+"node0/distance"], f[node+"node1/distance"] = "10 21 40", "21 10 40"
-				f[node+"node7/distance"], f[node+"node7/meminfo"], f[node+"node7/cpulist"] = "40 40 10", "Node 7 MemTotal: 8388608 kB", ""
+				f[node+"node7/distance"], f[node+"node7/meminfo"], f[node+"node7/cpulist"] = "40 40 10",
+					"Node 7 MemTotal: 8388608 kB", ""
 			},
 			check: func(m *topo.Machine) bool {
 				return m.NumNUMA() == 3 && len(m.CPUNodes()) == 2 && m.NUMAID(2) == 7 && m.Distance(0, 2) == 40
 			},
 		},
-		"cpu_capacity tells big from little cores": {
+		"cpu_capacity distinguishes big and little cores": {
 			change: func(f map[string]string) {
 				for id, capacity := range map[string]string{"0": "1024", "2": "1024", "1": "430", "3": "430"} {
 					f[cpu+"cpu"+id+"/cpu_capacity"] = capacity
 				}
 			},
-			check: func(m *topo.Machine) bool { return m.KindOf(0) == topo.Performance && m.KindOf(1) == topo.Efficiency },
+			check: func(m *topo.Machine) bool {
+				return m.KindOf(0) == topo.Performance &&
+					m.KindOf(1) == topo.Efficiency
+			},
 		},
 		"a base frequency alone does not make a machine hybrid": {
 			change: func(f map[string]string) {
@@ -209,20 +237,46 @@ func TestCorruptFilesAreNamed(t *testing.T) {
 		file, text string
 		want       string
 	}{
-		"an online list that is no list":         {cpu + "online", "0-", `cpu list item "0-"`},
-		"a reversed range":                       {cpu + "present", "3-1", "the end is below the start"},
-		"no CPU online":                          {cpu + "online", "9", "no CPU that is present is online"},
-		"a package id that is no number":         {cpu + "cpu1/topology/physical_package_id", "one", `want one integer, got "one"`},
-		"a package id out of range":              {cpu + "cpu1/topology/physical_package_id", "99999999999", "out of range"},
-		"siblings without the CPU itself":        {cpu + "cpu2/topology/thread_siblings_list", "0", "does not name CPU 2 itself"},
-		"siblings that are not mutual":           {cpu + "cpu0/topology/thread_siblings_list", "0-1", "names CPU 1, whose own siblings do not name CPU 0"},
-		"a CPU on two NUMA nodes":                {node + "node1/cpulist", "0-1,3", "names CPU 0, which node0 names too"},
-		"a meminfo without a total":              {node + "node0/meminfo", "Node 0 MemFree: 1 kB", "has no line MemTotal"},
-		"a meminfo in other units":               {node + "node0/meminfo", "Node 0 MemTotal: 1 GB", "want a number of kB"},
-		"a distance of 0":                        {node + "node0/distance", "0 21", `distance "0": want 1 to 255`},
-		"a negative number of huge pages":        {node + "node1/hugepages/hugepages-2048kB/nr_hugepages", "-1", "is negative"},
-		"a cache level that is no number":        {cpu + "cpu0/cache/index3/level", "L3", "want one integer"},
-		"a cache map with a word that is no hex": {cpu + "cpu0/cache/index3/shared_cpu_list", "zz", `cpu list item "zz"`},
+		"an online list that is not a list": {cpu + "online", "0-", `cpu list item "0-"`},
+		"a reversed range":                  {cpu + "present", "3-1", "the end is below the start"},
+		"no CPU online":                     {cpu + "online", "9", "no CPU that is present is online"},
+		"a package id that is not a number": {
+			cpu + "cpu1/topology/physical_package_id", "one",
+			`want one integer, got "one"`,
+		},
+		"a package id out of range": {
+			cpu + "cpu1/topology/physical_package_id", "99999999999",
+			"out of range",
+		},
+		"siblings without the CPU itself": {
+			cpu + "cpu2/topology/thread_siblings_list", "0",
+			"does not name CPU 2 itself",
+		},
+		"siblings that are not mutual": {
+			cpu + "cpu0/topology/thread_siblings_list", "0-1",
+			"names CPU 1, whose own siblings do not name CPU 0",
+		},
+		"a CPU on two NUMA nodes": {
+			node + "node1/cpulist", "0-1,3",
+			"names CPU 0, which node0 names too",
+		},
+		"a meminfo without a total": {
+			node + "node0/meminfo", "Node 0 MemFree: 1 kB",
+			"has no line MemTotal",
+		},
+		"a meminfo in other units": {
+			node + "node0/meminfo", "Node 0 MemTotal: 1 GB",
+			"want a number of kB",
+		},
+		"a negative number of huge pages": {
+			node + "node1/hugepages/hugepages-2048kB/nr_hugepages", "-1",
+			"is negative",
+		},
+		"a cache level that is not a number": {cpu + "cpu0/cache/index3/level", "L3", "want one integer"},
+		"a cache map with a word that is not hexadecimal": {
+			cpu + "cpu0/cache/index3/shared_cpu_list", "zz",
+			`cpu list item "zz"`,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -244,12 +298,25 @@ func TestCorruptFilesAreNamed(t *testing.T) {
 	}
 }
 
+func TestAPipeInPlaceOfAFileIsAnError(t *testing.T) {
+	t.Parallel()
+	files := small()
+	delete(files, cpu+"online")
+	root := write(t, files)
+	if err := syscall.Mkfifo(root.Path(cpu+"online"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Read(root, ""); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("Read = %v, want that the pipe is not a regular file", err)
+	}
+}
+
 func TestCoreOnTwoNUMANodesIsRefused(t *testing.T) {
 	t.Parallel()
 	files := small()
 	files[node+"node0/cpulist"], files[node+"node1/cpulist"] = "0-1", "2-3"
 	_, err := host.Read(write(t, files), "")
-	if err == nil || !strings.Contains(err.Error(), "stands on NUMA nodes 0 and 1") {
+	if err == nil || !strings.Contains(err.Error(), "is on NUMA nodes 0 and 1") {
 		t.Errorf("error = %v, want a core on two NUMA nodes to be refused", err)
 	}
 }
@@ -283,7 +350,10 @@ func TestNothingOutsideOfTheRootIsRead(t *testing.T) {
 
 func TestMissingRootIsNamed(t *testing.T) {
 	t.Parallel()
-	for name, dir := range map[string]string{"a folder that is not there": "/does/not/exist", "an empty folder": t.TempDir()} {
+	for name, dir := range map[string]string{
+		"a folder that is not there": "/does/not/exist",
+		"an empty folder":            t.TempDir(),
+	} {
 		if _, err := host.Read(host.Root{Dir: dir}, ""); err == nil || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: error = %v, want one that names it", name, err)
 		}
@@ -297,12 +367,28 @@ func TestCgroupLayoutIsDetected(t *testing.T) {
 		want  host.Layout
 		bad   bool
 	}{
-		"v2 under systemd":                    {[]string{"cgroup.controllers", "kubepods.slice/cgroup.procs"}, host.Layout{Version: 2, Driver: host.Systemd}, false},
-		"v2 with cgroupfs":                    {[]string{"cgroup.controllers", "kubepods/cgroup.procs"}, host.Layout{Version: 2, Driver: host.Cgroupfs}, false},
-		"v2 before the kubelet started":       {[]string{"cgroup.controllers"}, host.Layout{Version: 2}, false},
-		"v1":                                  {[]string{"cpuset/cpuset.cpus", "cpuset/kubepods/tasks"}, host.Layout{Version: 1, Driver: host.Cgroupfs}, false},
-		"hybrid: the cpuset hierarchy counts": {[]string{"cpuset/cpuset.cpus", "cgroup.controllers"}, host.Layout{Version: 1}, false},
-		"neither":                             {[]string{"memory/tasks"}, host.Layout{}, true},
+		"v2 under systemd": {
+			[]string{"cgroup.controllers", "kubepods.slice/cgroup.procs"},
+			host.Layout{Version: 2, Driver: host.Systemd},
+			false,
+		},
+		"v2 with cgroupfs": {
+			[]string{"cgroup.controllers", "kubepods/cgroup.procs"},
+			host.Layout{Version: 2, Driver: host.Cgroupfs},
+			false,
+		},
+		"v2 before the kubelet started": {[]string{"cgroup.controllers"}, host.Layout{Version: 2}, false},
+		"v1": {
+			[]string{"cpuset/cpuset.cpus", "cpuset/kubepods/tasks"},
+			host.Layout{Version: 1, Driver: host.Cgroupfs},
+			false,
+		},
+		"hybrid: the cpuset hierarchy counts": {
+			[]string{"cpuset/cpuset.cpus", "cgroup.controllers"},
+			host.Layout{Version: 1},
+			false,
+		},
+		"neither": {[]string{"memory/tasks"}, host.Layout{}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -330,14 +416,16 @@ func TestKubeletCPUState(t *testing.T) {
 		several, pool []int
 	}{
 		"version 2": {
-			text: `{"policyName":"static","defaultCpuSet":"0-1,6-7","entries":{"u1":{"b":"4-5","a":"2-3"}},"checksum":7}`,
+			text: `{"policyName":"static","defaultCpuSet":"0-1,6-7","entries":{"u1":{"b":"4-5","a":"2-3"}},` +
+				`"checksum":7}`,
 			want: host.CPUState{
 				Policy: "static", Default: []int{0, 1, 6, 7}, Pods: map[string][]int{"u1": {2, 3, 4, 5}},
 				Containers: map[string]map[string][]int{"u1": {"a": {2, 3}, "b": {4, 5}}},
 			},
 		},
 		"version 3 counts the CPUs of the pod, not only of its containers": {
-			text: `{"policyName":"static","defaultCpuSet":"0-1","entries":{"u1":{"a":"2-3"}},"podEntries":{"u1":{"cpuSet":"2-5"}}}`,
+			text: `{"policyName":"static","defaultCpuSet":"0-1","entries":{"u1":{"a":"2-3"}},` +
+				`"podEntries":{"u1":{"cpuSet":"2-5"}}}`,
 			want: host.CPUState{
 				Policy: "static", Default: []int{0, 1}, Pods: map[string][]int{"u1": {2, 3, 4, 5}},
 				Containers: map[string]map[string][]int{"u1": {host.WholePod: {2, 3, 4, 5}}},
@@ -369,20 +457,33 @@ func TestKubeletCPUState(t *testing.T) {
 		"version 1 knows containers by their ids": {
 			text: `{"policyName":"static","defaultCpuSet":"0-3","entries":{"0123":"4-5","4567":"5-6","89ab":""}}`,
 			want: host.CPUState{
-				Policy: "static", Default: []int{0, 1, 2, 3}, Pods: map[string][]int{}, Containers: map[string]map[string][]int{},
-				ByID: map[string][]int{"0123": {4, 5}, "4567": {5, 6}},
+				Policy: "static", Default: []int{0, 1, 2, 3}, Pods: map[string][]int{},
+				Containers: map[string]map[string][]int{},
+				ByID:       map[string][]int{"0123": {4, 5}, "4567": {5, 6}},
 			},
 			several: []int{5},
 		},
 		"a checksum of 0, which the kubelet takes too": {
 			text: `{"policyName":"static","entries":{"u1":{"a":"2"}},"checksum":0}`,
-			want: host.CPUState{Policy: "static", Pods: map[string][]int{"u1": {2}}, Containers: map[string]map[string][]int{"u1": {"a": {2}}}},
+			want: host.CPUState{
+				Policy: "static", Pods: map[string][]int{"u1": {2}},
+				Containers: map[string]map[string][]int{"u1": {"a": {2}}},
+			},
 		},
-		"two versions at once":   {text: `{"policyName":"static","entries":{"0123":"4-5","u1":{"a":"2"}}}`, bad: "some are of version 1"},
-		"an entry of no version": {text: `{"policyName":"static","entries":{"0123":[4,5]}}`, bad: `entries["0123"]: want a CPU list, or containers with CPU lists`},
-		"torn":                   {text: `{"policyName":"sta`, bad: file},
-		"no policy":              {text: `{}`, bad: "has no policyName"},
-		"a bad list":             {text: `{"policyName":"static","entries":{"u":{"c":"5-4"}}}`, bad: `entries["u"]["c"]`},
+		"two versions at once": {
+			text: `{"policyName":"static","entries":{"0123":"4-5","u1":{"a":"2"}}}`,
+			bad:  "some are of version 1",
+		},
+		"an entry of no version": {
+			text: `{"policyName":"static","entries":{"0123":[4,5]}}`,
+			bad:  `entries["0123"]: want a CPU list, or containers with CPU lists`,
+		},
+		"torn":      {text: `{"policyName":"sta`, bad: file},
+		"no policy": {text: `{}`, bad: "has no policyName"},
+		"a bad list": {
+			text: `{"policyName":"static","entries":{"u":{"c":"5-4"}}}`,
+			bad:  `entries["u"]["c"]`,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -400,8 +501,10 @@ func TestKubeletCPUState(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if several, pool := got.GivenTwice(); !slices.Equal(several, test.several) || !slices.Equal(pool, test.pool) {
-				t.Errorf("given twice: %v to pods, %v to a pod and the pool; want %v and %v", several, pool, test.several, test.pool)
+			if several, pool := got.GivenTwice(); !slices.Equal(several, test.several) ||
+				!slices.Equal(pool, test.pool) {
+				t.Errorf("given twice: %v to pods, %v to a pod and the pool; want %v and %v", several, pool,
+					test.several, test.pool)
 			}
 		})
 	}
@@ -418,7 +521,10 @@ func TestAnyContentOfAnyFileIsReadOrRefused(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		name := rapid.SampledFrom(names).Draw(rt, "file")
 		text := rapid.OneOf(
-			rapid.SampledFrom([]string{"", "\x00", "-1", "0-65535", "99999999999999999999", "0,0,0", "3-", "ffffffff,ffffffff"}),
+			rapid.SampledFrom([]string{
+				"", "\x00", "-1", "0-65535", "99999999999999999999", "0,0,0", "3-",
+				"ffffffff,ffffffff",
+			}),
 			rapid.StringMatching(`[0-9a-f,\- \n]{0,20}`), rapid.String(),
 		).Draw(rt, "text")
 		file := root.Path(name)

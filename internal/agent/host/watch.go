@@ -1,16 +1,18 @@
 package host
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
-	"strings"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // watched are the folders in which a kubelet replaces files, below the Root, and the files that matter in them.
@@ -29,115 +31,127 @@ const podsDir, podsSocket = "pod-resources", "kubelet.sock"
 const watchRetry = 10 * time.Second
 
 // WatchKubelet calls changed whenever a kubelet has replaced a record, and with restarted when it has made its socket
-// anew, until ctx ends; it returns nil then. Folders that are missing are looked for again. The error is one of the kernel's:
-// no inotify instance is left, or so.
+// anew, until ctx ends; it returns nil then. Folders that are missing are looked for again. The error is one of the
+// kernel's: no inotify instance is left, or so.
 func WatchKubelet(ctx context.Context, root Root, changed func(restarted bool)) error {
-	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
-	if err != nil {
-		return fmt.Errorf("watch the kubelet's files: %w", err)
+	files := map[string]bool{} // by path: whether it is the socket
+	var folders []string
+	for folder, names := range watched() {
+		folders = append(folders, root.Path(folder))
+		for _, name := range names {
+			files[root.Path(folder, name)] = name == podsSocket
+		}
 	}
-	w := &watch{root: root, fd: fd, events: os.NewFile(uintptr(fd), "inotify"), folders: map[int32]string{}}
-	defer w.events.Close()
-	stop := context.AfterFunc(ctx, func() { _ = w.events.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	for ctx.Err() == nil {
-		missing, err := w.addAll()
-		if err != nil {
-			return fmt.Errorf("watch the kubelet's files: %w", err)
-		}
-		limit := time.Time{}
-		if missing {
-			limit = time.Now().Add(watchRetry)
-		}
-		if err := w.events.SetReadDeadline(limit); err != nil {
-			return fmt.Errorf("watch the kubelet's files: %w", err)
-		}
-		if ctx.Err() != nil { // stop may have come before
-			break
-		}
-		seen, restarted, err := w.next()
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("watch the kubelet's files: %w", err)
-		}
-		if seen {
+	err := watch(ctx, folders, 0, func(e fsnotify.Event) {
+		restarted, matters := files[e.Name]
+		switch {
+		case e.Name == "" || slices.Contains(folders, e.Name): // what happened may have been anything
+			changed(true)
+		case matters && (e.Has(fsnotify.Create) || e.Has(fsnotify.Write)):
 			changed(restarted)
 		}
+	})
+	if err != nil {
+		return fmt.Errorf("watch the kubelet's files: %w", err)
 	}
 	return nil
 }
 
-// watch is one inotify instance.
-type watch struct {
-	root    Root
-	fd      int
-	events  *os.File
-	folders map[int32]string // by watch descriptor
+// WatchGroups calls made whenever a group appears in one of the folders of a cgroup tree or up to three levels below
+// it, with the path of the group, "" when the kernel lost some, until ctx ends; it returns nil then. Folders that are
+// missing are looked for again.
+func WatchGroups(ctx context.Context, folders []string, made func(group string)) error {
+	err := watch(ctx, folders, 2, func(e fsnotify.Event) {
+		if e.Name == "" || e.Has(fsnotify.Create) {
+			made(e.Name)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("watch cgroups: %w", err)
+	}
+	return nil
 }
 
-// addAll adds the folders that are not watched yet, and reports whether one is missing.
-func (w *watch) addAll() (missing bool, err error) {
-	have := map[string]bool{}
-	for _, folder := range w.folders {
-		have[folder] = true
+// watch calls seen with what happens in folders, and in those so many levels below them, until ctx ends. The zero event
+// is for events that the kernel lost.
+func watch(ctx context.Context, folders []string, levels int, seen func(fsnotify.Event)) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
 	}
-	for folder := range watched() {
-		if have[folder] {
+	defer func() { _ = w.Close() }()
+	var retry <-chan time.Time
+	for again := true; ; {
+		if again {
+			known := w.WatchList()
+			retry = nil
+			for _, dir := range folders {
+				if slices.Contains(known, dir) {
+					continue
+				}
+				if err := watchBelow(w, dir, levels); isMissingFolder(err) {
+					retry = time.After(watchRetry)
+				} else if err != nil {
+					return err
+				}
+			}
+		}
+		again = false
+		select {
+		case e := <-w.Events:
+			again = slices.Contains(folders, e.Name)
+			if e.Has(fsnotify.Create) && levels > 0 {
+				err := watchBelow(w, e.Name, levels-depthBelow(folders, e.Name))
+				if err != nil && !isMissingFolder(err) {
+					return err
+				}
+			}
+			seen(e)
+		case err := <-w.Errors:
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return err
+			}
+			seen(fsnotify.Event{})
+		case <-retry:
+			again = true
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watchBelow adds a folder and those so many levels below it.
+func watchBelow(w *fsnotify.Watcher, dir string, levels int) error {
+	if levels < 0 {
+		return nil
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return errors.Join(err, fs.ErrNotExist)
+	}
+	if err := w.Add(dir); err != nil || levels == 0 {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if !e.IsDir() {
 			continue
 		}
-		id, err := syscall.InotifyAddWatch(w.fd, w.root.Path(folder),
-			syscall.IN_CREATE|syscall.IN_MOVED_TO|syscall.IN_CLOSE_WRITE|syscall.IN_DELETE_SELF|syscall.IN_MOVE_SELF|syscall.IN_ONLYDIR)
-		switch {
-		case errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR):
-			missing = true
-		case err != nil:
-			return false, fmt.Errorf("%s: %w", w.root.Path(folder), err)
-		default:
-			w.folders[int32(id)] = folder
+		if err := watchBelow(w, filepath.Join(dir, e.Name()), levels-1); err != nil && !isMissingFolder(err) {
+			return err
 		}
 	}
-	return missing, nil
+	return err
 }
 
-// next waits for events and reports whether they are about files that matter. The kernel gives whole events.
-func (w *watch) next() (seen, restarted bool, err error) {
-	buffer := make([]byte, 64*(syscall.SizeofInotifyEvent+syscall.NAME_MAX+1))
-	n, err := w.events.Read(buffer)
-	if err != nil {
-		return false, false, err
-	}
-	for events := buffer[:n]; len(events) >= syscall.SizeofInotifyEvent; {
-		id, mask := int32(binary.NativeEndian.Uint32(events)), binary.NativeEndian.Uint32(events[4:])
-		end := syscall.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
-		if end > len(events) {
-			break
+// depthBelow returns how many levels a path lies below the first of the folders that it lies in.
+func depthBelow(folders []string, name string) int {
+	for depth := 0; name != "/" && name != "."; depth++ {
+		if slices.Contains(folders, name) {
+			return depth
 		}
-		name := string(bytes.TrimRight(events[syscall.SizeofInotifyEvent:end], "\x00"))
-		events = events[end:]
-		s, r := w.judge(id, mask, name)
-		seen, restarted = seen || s, restarted || r
+		name = filepath.Dir(name)
 	}
-	return seen, restarted, nil
+	return 0
 }
 
-func (w *watch) judge(id int32, mask uint32, name string) (seen, restarted bool) {
-	if mask&syscall.IN_Q_OVERFLOW != 0 {
-		return true, true // what was lost may have been anything
-	}
-	folder, known := w.folders[id]
-	switch {
-	case !known:
-		return false, false
-	case mask&(syscall.IN_DELETE_SELF|syscall.IN_MOVE_SELF|syscall.IN_IGNORED) != 0:
-		delete(w.folders, id)
-		if mask&syscall.IN_MOVE_SELF != 0 {
-			_, _ = syscall.InotifyRmWatch(w.fd, uint32(id)) // the folder is another one now
-		}
-		return true, true
-	}
-	for _, file := range watched()[folder] {
-		if name == file {
-			return true, strings.HasSuffix(folder, podsDir)
-		}
-	}
-	return false, false
-}
+func isMissingFolder(err error) bool { return isMissing(err) || errors.Is(err, syscall.ENOTDIR) }

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
-// TestTheKubeletsFilesAreWatched: what it replaces is told, a socket that is made anew as a restart.
+// TestTheKubeletsFilesAreWatched: each replaced file is reported, a new socket as a restart.
 func TestTheKubeletsFilesAreWatched(t *testing.T) {
 	t.Parallel()
 	root := host.Root{Dir: testkit.Dir(t)}
@@ -21,8 +22,8 @@ func TestTheKubeletsFilesAreWatched(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	told, ended := make(chan bool, 100), make(chan error, 1)
-	go func() { ended <- host.WatchKubelet(ctx, root, func(restarted bool) { told <- restarted }) }()
+	events, ended := make(chan bool, 100), make(chan error, 1)
+	go func() { ended <- host.WatchKubelet(ctx, root, func(restarted bool) { events <- restarted }) }()
 	replace := func(name string) {
 		t.Helper()
 		file := filepath.Join(dir, name)
@@ -33,11 +34,11 @@ func TestTheKubeletsFilesAreWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Nobody tells when the watch has begun: the first file is replaced until it is seen.
+	// The start of the watch is not observable: the test replaces the first file until the watch reports it.
 	for begun := false; !begun; {
 		replace("cpu_manager_state")
 		select {
-		case <-told:
+		case <-events:
 			begun = true
 		default:
 		}
@@ -45,12 +46,16 @@ func TestTheKubeletsFilesAreWatched(t *testing.T) {
 	for _, step := range []struct {
 		name      string
 		restarted bool
-	}{{"device-plugins/kubelet_internal_checkpoint", false}, {"memory_manager_state", false}, {"pod-resources/kubelet.sock", true}} {
-		for len(told) > 0 {
-			<-told
+	}{
+		{"device-plugins/kubelet_internal_checkpoint", false},
+		{"memory_manager_state", false},
+		{"pod-resources/kubelet.sock", true},
+	} {
+		for len(events) > 0 {
+			<-events
 		}
 		replace(step.name)
-		for restarted := range told {
+		for restarted := range events {
 			if restarted == step.restarted {
 				break // else one of the first file's replacements was still on its way
 			}
@@ -62,7 +67,7 @@ func TestTheKubeletsFilesAreWatched(t *testing.T) {
 	}
 }
 
-func TestAWatchEndsWhereThereIsNoKubelet(t *testing.T) {
+func TestAWatchEndsWithoutAKubelet(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -70,5 +75,41 @@ func TestAWatchEndsWhereThereIsNoKubelet(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("WatchKubelet = %v", err)
+	}
+}
+
+// Without a runtime that reports containers, this detects a new one.
+func TestNewGroupsAreNoticedAtEachLevel(t *testing.T) {
+	t.Parallel()
+	dir := testkit.Dir(t)
+	roots := []string{filepath.Join(dir, "kubepods"), filepath.Join(dir, "kubepods.slice")} // the second is missing
+	if err := os.MkdirAll(filepath.Join(roots[0], "burstable", "pod-old"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	made, ended := make(chan string, 1<<16), make(chan error, 1)
+	go func() { ended <- host.WatchGroups(ctx, roots, func(group string) { made <- group }) }()
+	for i := 0; len(made) == 0; i++ { // until the watch has begun
+		if err := os.Mkdir(filepath.Join(roots[0], fmt.Sprint("first-", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, group := range []string{
+		"pod1", "pod1/c1", "burstable/pod-old/c1", "burstable/pod2", "burstable/pod2/c1", "besteffort",
+		"besteffort/pod3", "besteffort/pod3/c1",
+	} {
+		at := filepath.Join(roots[0], group)
+		if err := os.Mkdir(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for noticed := range made {
+			if noticed == at {
+				break // else it was one of the first
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("WatchGroups = %v at the end of its context", err)
 	}
 }

@@ -61,7 +61,7 @@ type Value struct {
 	Error      string `json:"error,omitempty"`
 }
 
-// Drift is the last change that somebody else made to a file of a group.
+// Drift is the last change that another writer made to a file of a group.
 type Drift struct {
 	File string `json:"file"`
 	Want string `json:"want"`

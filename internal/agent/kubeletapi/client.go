@@ -30,7 +30,7 @@ const (
 type Client struct {
 	node     string
 	root     host.Root
-	endpoint Endpoint // zero: the Node tells it
+	endpoint Endpoint // zero: read from the Node
 	roots    *x509.CertPool
 	tls      *tls.Config // client certificates, if any
 	auth     *rest.Config
@@ -46,8 +46,8 @@ type ClientOptions struct {
 	Node string
 	// Root is where the kubelet's own certificates are read from.
 	Root host.Root
-	// API is how the agent talks to the API server: its credential, and its authority, count for the kubelet too. Whether
-	// it verifies the API server does not.
+	// API is how the agent talks to the API server: its credential, and its authority, count for the kubelet too.
+	// Whether it verifies the API server does not.
 	API *rest.Config
 	// Endpoint is where the kubelet serves; "" takes it from the Node.
 	Endpoint string
@@ -123,8 +123,9 @@ func (c *Client) get(ctx context.Context, at Endpoint) ([]byte, error) {
 func refusal(code int, text []byte) error {
 	said := strings.TrimSpace(strings.ToValidUTF8(string(text[:min(len(text), 200)]), ""))
 	if code == http.StatusForbidden || code == http.StatusUnauthorized {
-		return fmt.Errorf("it answered %d (%s): the agent's account needs the right get on nodes/configz, which kubelets know "+
-			"from 1.33 on; for an older one give its settings by --kubelet", code, said)
+		return fmt.Errorf(
+			"it answered %d (%s): the agent's account needs the right get on nodes/configz, which kubelets know "+
+				"from 1.33 on; for an older one give its settings by --kubelet", code, said)
 	}
 	return fmt.Errorf("it answered %d (%s)", code, said)
 }
@@ -147,8 +148,8 @@ func (c *Client) clientFor(at Endpoint) (*http.Client, error) {
 	v := verifier{root: c.root, roots: c.roots, node: c.node, host: at.Host}
 	config := c.tls.Clone()
 	config.RootCAs, config.ServerName = nil, at.Host
-	// A kubelet's own certificate has no authority and does not name its address, which is why verify and not the library
-	// decides. It is asked on every connection, resumed ones too.
+	// A kubelet's own certificate has no authority and does not name its address, which is why verify and not the
+	// library decides. It is asked on every connection, resumed ones too.
 	config.InsecureSkipVerify = true //nolint:gosec // VerifyConnection below refuses what neither a pin nor the authority vouch for
 	config.VerifyConnection = v.verify
 	transport, err := rest.HTTPWrappersForConfig(c.auth, &http.Transport{

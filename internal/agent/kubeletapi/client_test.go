@@ -41,10 +41,13 @@ type authority struct {
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	return sign(t, x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	return sign(t, x509.Certificate{
+		Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}, nil)
 }
 
-// sign makes a certificate, by itself where there is no authority.
+// sign creates a certificate; it is self-signed without an authority.
 func sign(t *testing.T, template x509.Certificate, by *authority) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -136,7 +139,10 @@ func machine(t *testing.T, files map[string][]byte) host.Root {
 func node(url string) *corev1.Node {
 	host, port, _ := strings.Cut(strings.TrimPrefix(url, "https://"), ":")
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "elsewhere"}, {Type: corev1.NodeInternalIP, Address: host}}
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: "elsewhere"},
+		{Type: corev1.NodeInternalIP, Address: host},
+	}
 	fmt.Sscan(port, &n.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	return n
 }
@@ -145,14 +151,17 @@ func client(t *testing.T, root host.Root, ca []byte, endpoint string) *kubeletap
 	t.Helper()
 	c, err := kubeletapi.NewClient(kubeletapi.ClientOptions{
 		Node: "n0", Root: root, Endpoint: endpoint,
-		API: &rest.Config{Host: "https://api", BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: ca}},
+		API: &rest.Config{
+			Host: "https://api", BearerToken: "secret",
+			TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+		},
 	})
 	check(t, err)
 	return c
 }
 
-// TestTheTokenGoesToTheNodesKubeletAlone: whoever serves without a certificate that the machine's files or the cluster's
-// authority vouch for gets no request at all.
+// TestTheTokenGoesToTheNodesKubeletAlone: whoever serves without a certificate that the machine's files or the
+// cluster's authority vouch for gets no request at all.
 func TestTheTokenGoesToTheNodesKubeletAlone(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
@@ -166,19 +175,61 @@ func TestTheTokenGoesToTheNodesKubeletAlone(t *testing.T) {
 		ca      []byte
 		trusted bool
 	}{
-		"a certificate of its own, which the machine has":           {own, map[string][]byte{"kubelet.crt": own.pem}, ca.pem, true},
-		"… beside others, and a key":                                {own, map[string][]byte{"kubelet.crt": append(append([]byte("-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"), ca.pem...), own.pem...)}, ca.pem, true},
-		"… in the file of the certificate that it was issued":       {own, map[string][]byte{"kubelet-server-current.pem": own.pem}, nil, true},
-		"… and that has run out":                                    {old, map[string][]byte{"kubelet.crt": old.pem}, ca.pem, true},
-		"a certificate of its own, which the machine does not have": {own, map[string][]byte{"kubelet.crt": ca.pem}, ca.pem, false},
-		"… where the machine has none":                              {own, nil, ca.pem, false},
-		"… where the machine's file is torn":                        {own, map[string][]byte{"kubelet.crt": own.pem[:len(own.pem)/2]}, ca.pem, false},
-		"the cluster's, for the node's user":                        {sign(t, named("system:node:n0", "10.0.0.9"), &ca), nil, ca.pem, true},
-		"the cluster's, for the node's name":                        {sign(t, named("x", "n0"), &ca), nil, ca.pem, true},
-		"the cluster's, for the node's address":                     {sign(t, named("x", "127.0.0.1"), &ca), nil, ca.pem, true},
-		"the cluster's, for another node":                           {sign(t, named("system:node:n1", "n1"), &ca), nil, ca.pem, false},
-		"another cluster's":                                         {sign(t, named("system:node:n0", "n0", "127.0.0.1"), &other), nil, ca.pem, false},
-		"the cluster's, where no authority is known":                {sign(t, named("system:node:n0"), &ca), nil, nil, false},
+		"a certificate of its own, which the machine has": {
+			own,
+			map[string][]byte{"kubelet.crt": own.pem},
+			ca.pem, true,
+		},
+		"… beside others, and a key": {
+			own,
+			map[string][]byte{"kubelet.crt": append(
+				append([]byte("-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"), ca.pem...),
+				own.pem...)},
+			ca.pem, true,
+		},
+		"… in the file of the certificate that it was issued": {
+			own,
+			map[string][]byte{"kubelet-server-current.pem": own.pem},
+			nil, true,
+		},
+		"… and that has run out": {
+			old,
+			map[string][]byte{"kubelet.crt": old.pem},
+			ca.pem, true,
+		},
+		"a certificate of its own, which the machine does not have": {
+			own,
+			map[string][]byte{"kubelet.crt": ca.pem},
+			ca.pem, false,
+		},
+		"… where the machine has none": {own, nil, ca.pem, false},
+		"… where the machine's file is torn": {
+			own,
+			map[string][]byte{"kubelet.crt": own.pem[:len(own.pem)/2]},
+			ca.pem, false,
+		},
+		"the cluster's, for the node's user": {
+			sign(t, named("system:node:n0", "10.0.0.9"), &ca),
+			nil, ca.pem, true,
+		},
+		"the cluster's, for the node's name": {
+			sign(t, named("x", "n0"), &ca), nil, ca.pem,
+			true,
+		},
+		"the cluster's, for the node's address": {
+			sign(t, named("x", "127.0.0.1"), &ca), nil,
+			ca.pem, true,
+		},
+		"the cluster's, for another node": {
+			sign(t, named("system:node:n1", "n1"), &ca), nil,
+			ca.pem, false,
+		},
+		"another cluster's": {sign(t,
+			named("system:node:n0", "n0", "127.0.0.1"), &other), nil, ca.pem, false},
+		"the cluster's, where no authority is known": {
+			sign(t, named("system:node:n0"), &ca), nil, nil,
+			false,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +238,8 @@ func TestTheTokenGoesToTheNodesKubeletAlone(t *testing.T) {
 			c, err := client(t, machine(t, tt.files), tt.ca, "").Config(t.Context(), node(k.URL))
 			if tt.trusted {
 				if err != nil || c.Kubelet.CPUPolicy != "static" || k.tokens.Load() != 1 {
-					t.Errorf("Config = %v, %v with %d tokens; want the settings for one", c.Kubelet.CPUPolicy, err, k.tokens.Load())
+					t.Errorf("Config = %v, %v with %d tokens; want the settings for one", c.Kubelet.CPUPolicy, err,
+						k.tokens.Load())
 				}
 				return
 			}
@@ -198,7 +250,8 @@ func TestTheTokenGoesToTheNodesKubeletAlone(t *testing.T) {
 	}
 }
 
-// TestACertificateThatIsRenewedIsTakenUp: the link that the kubelet moves is absolute, and below a Root leads elsewhere.
+// TestACertificateThatIsRenewedIsTakenUp: the link that the kubelet moves is absolute, and below a Root leads
+// elsewhere.
 func TestACertificateThatIsRenewedIsTakenUp(t *testing.T) {
 	t.Parallel()
 	first, second := sign(t, named("n0", "n0"), nil), sign(t, named("n0", "n0"), nil)
@@ -220,7 +273,7 @@ func TestACertificateThatIsRenewedIsTakenUp(t *testing.T) {
 	}
 }
 
-func TestWhatAKubeletAnswersInsteadIsTold(t *testing.T) {
+func TestAnUnexpectedAnswerIsReported(t *testing.T) {
 	t.Parallel()
 	own := sign(t, named("n0", "n0"), nil)
 	root := machine(t, map[string][]byte{"kubelet.crt": own.pem})
@@ -236,8 +289,11 @@ func TestWhatAKubeletAnswersInsteadIsTold(t *testing.T) {
 		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL+"/configz", http.StatusFound)
 		}, "goes nowhere else"},
-		"too much": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat(" ", 5<<20)) }, "larger than"},
-		"half":     {says(answer[:100]), "unexpected end"},
+		"too much": {
+			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat(" ", 5<<20)) },
+			"larger than",
+		},
+		"half": {says(answer[:100]), "unexpected end"},
 		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			fmt.Fprint(w, "{")
@@ -276,9 +332,10 @@ func TestOneConnectionServesManyQuestions(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutAnAddressIsTold(t *testing.T) {
+func TestANodeWithoutAnAddressIsReported(t *testing.T) {
 	t.Parallel()
-	if _, err := client(t, machine(t, nil), nil, "").Config(t.Context(), &corev1.Node{}); err == nil || !strings.Contains(err.Error(), "InternalIP") {
+	if _, err := client(t, machine(t, nil), nil, "").Config(t.Context(), &corev1.Node{}); err == nil ||
+		!strings.Contains(err.Error(), "InternalIP") {
 		t.Errorf("Config = %v, want an error that names what the Node lacks", err)
 	}
 }
@@ -295,14 +352,15 @@ func TestEndpointsThatAreNoneAreRefused(t *testing.T) {
 		"https://u:p@127.0.0.1:10250":     "more than a host and a port",
 		"https://127.0.0.1:10250/configz": "more than a host and a port",
 		"https://127.0.0.1:10250?x=1":     "more than a host and a port",
-		"https://[::1:10250":              "is no URL",
+		"https://[::1:10250":              "is not a URL",
 	} {
 		if e, err := kubeletapi.ParseEndpoint(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("ParseEndpoint(%q) = %v, %v, want an error that says %q", text, e, err, says)
 		}
 	}
 	for text, want := range map[string]string{
-		"https://127.0.0.1:10250": "https://127.0.0.1:10250", "https://[::1]:10250/": "https://[::1]:10250", "https://n0:1": "https://n0:1",
+		"https://127.0.0.1:10250": "https://127.0.0.1:10250", "https://[::1]:10250/": "https://[::1]:10250",
+		"https://n0:1": "https://n0:1",
 	} {
 		if e, err := kubeletapi.ParseEndpoint(text); err != nil || e.String() != want {
 			t.Errorf("ParseEndpoint(%q) = %v, %v, want %s", text, e, err, want)

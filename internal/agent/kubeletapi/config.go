@@ -18,11 +18,11 @@ import (
 
 // Config is what a kubelet runs with.
 type Config struct {
-	// Kubelet are the settings that placements depend on. Its Version is empty, the Node tells it; ReservedCPUs are those
-	// of reservedSystemCPUs alone.
+	// Kubelet contains the settings that placements depend on. Its Version is empty, as only the Node has it;
+	// ReservedCPUs are those of reservedSystemCPUs alone.
 	Kubelet host.Kubelet
-	// ReservedMilliCPU is what kubeReserved and systemReserved come to. A static policy without reservedSystemCPUs keeps so
-	// many CPUs for itself, rounded up.
+	// ReservedMilliCPU is what kubeReserved and systemReserved come to. A static policy without reservedSystemCPUs
+	// keeps so many CPUs for itself, rounded up.
 	ReservedMilliCPU int64
 	// EvictionHard are the thresholds by signal, such as memory.available: "100Mi".
 	EvictionHard map[string]string
@@ -68,8 +68,8 @@ var ( //nolint:gochecknoglobals // lists of words, never written
 	drivers          = []string{string(host.Cgroupfs), string(host.Systemd)}
 )
 
-// ParseConfig reads an answer of /configz. Fields that it does not know are left out. An answer without the settings, or
-// with values that it does not understand, is refused with the name of the field.
+// ParseConfig reads an answer of /configz. Fields that it does not know are left out. An answer without the settings,
+// or with values that it does not understand, is refused with the name of the field.
 func ParseConfig(text []byte) (Config, error) {
 	var in configz
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -159,13 +159,15 @@ func (r *reader) memory(list []reservation) map[int]map[string]int64 {
 	var out map[int]map[string]int64
 	for i, one := range list {
 		if one.NUMANode < 0 || one.NUMANode > cpuset.MaxID {
-			r.refuse(fmt.Sprintf("reservedMemory[%d].numaNode", i), strconv.Itoa(one.NUMANode), "want the id of a NUMA node")
+			r.refuse(fmt.Sprintf("reservedMemory[%d].numaNode", i), strconv.Itoa(one.NUMANode),
+				"want the id of a NUMA node")
 			continue
 		}
 		for _, kind := range slices.Sorted(maps.Keys(one.Limits)) {
 			q, err := resource.ParseQuantity(one.Limits[kind])
 			if err != nil || q.Sign() < 0 || q.CmpInt64(maxBytes) > 0 {
-				r.refuse(fmt.Sprintf("reservedMemory[%d].limits[%s]", i, kind), one.Limits[kind], "want an amount, from 0 to 1Ei")
+				r.refuse(fmt.Sprintf("reservedMemory[%d].limits[%s]", i, kind), one.Limits[kind],
+					"want an amount, from 0 to 1Ei")
 				continue
 			}
 			if out == nil {

@@ -30,8 +30,12 @@ func TestSettingsAreReadAsTheKubeletSpellsThem(t *testing.T) {
 	}
 	want := kubeletapi.Config{
 		Kubelet: host.Kubelet{
-			CPUPolicy: "static", CPUOptions: map[string]string{"full-pcpus-only": "true"}, ReservedCPUs: "0-1,3", MemoryPolicy: "Static",
-			ReservedMemory: map[int]map[string]int64{0: {"memory": 1 << 30, "hugepages-2Mi": 64 << 20}, 1: {"memory": 512 << 20}},
+			CPUPolicy: "static", CPUOptions: map[string]string{"full-pcpus-only": "true"}, ReservedCPUs: "0-1,3",
+			MemoryPolicy: "Static",
+			ReservedMemory: map[int]map[string]int64{
+				0: {"memory": 1 << 30, "hugepages-2Mi": 64 << 20},
+				1: {"memory": 512 << 20},
+			},
 			TopologyPolicy: "restricted", TopologyScope: "pod",
 			TopologyOptions: map[string]string{"max-allowable-numa-nodes": "12", "prefer-closest-numa-nodes": "true"},
 			Gates:           map[string]bool{"CPUManagerPolicyAlphaOptions": true},
@@ -51,7 +55,10 @@ func TestWhatAKubeletLeavesOutHasItsDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := kubeletapi.Config{
-		Kubelet:      host.Kubelet{CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none", TopologyScope: "container"},
+		Kubelet: host.Kubelet{
+			CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none",
+			TopologyScope: "container",
+		},
 		CgroupDriver: host.Cgroupfs,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -63,24 +70,39 @@ func TestSettingsThatCannotBeReadAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	with := func(field string) string { return `{"kubeletconfig":{"cpuManagerPolicy":"static",` + field + `}}` }
 	tests := map[string]struct{ text, says string }{
-		"nothing":                     {``, "unexpected end"},
-		"half an answer":              {answer[:len(answer)/2], "unexpected end"},
-		"a page":                      {`<html>`, "invalid character"},
-		"another object":              {`{"componentconfig":{}}`, "has no kubeletconfig"},
-		"no settings":                 {`{"kubeletconfig":null}`, "has no kubeletconfig"},
-		"settings without a policy":   {`{"kubeletconfig":{}}`, "has no kubeletconfig.cpuManagerPolicy"},
-		"an unknown CPU policy":       {`{"kubeletconfig":{"cpuManagerPolicy":"quantum"}}`, `kubeletconfig.cpuManagerPolicy is "quantum": want none, static`},
-		"an unknown memory policy":    {with(`"memoryManagerPolicy":"BestEffort"`), "kubeletconfig.memoryManagerPolicy"},
-		"an unknown topology policy":  {with(`"topologyManagerPolicy":"strict"`), "want none, best-effort, restricted, single-numa-node"},
-		"an unknown scope":            {with(`"topologyManagerScope":"node"`), "kubeletconfig.topologyManagerScope"},
-		"an unknown driver":           {with(`"cgroupDriver":"x"`), "want cgroupfs, systemd"},
-		"a reservation of no CPUs":    {with(`"reservedSystemCPUs":"3-1"`), "kubeletconfig.reservedSystemCPUs"},
-		"an amount that is none":      {with(`"kubeReserved":{"cpu":"two"}`), "kubeletconfig.kubeReserved[cpu]"},
-		"a negative amount":           {with(`"systemReserved":{"cpu":"-1"}`), "kubeletconfig.systemReserved[cpu]"},
-		"memory of a node below zero": {with(`"reservedMemory":[{"numaNode":-1,"limits":{"memory":"1Gi"}}]`), "kubeletconfig.reservedMemory[0].numaNode"},
-		"memory without an amount":    {with(`"reservedMemory":[{"numaNode":0,"limits":{"memory":""}}]`), "kubeletconfig.reservedMemory[0].limits[memory]"},
-		"a policy that is a number":   {`{"kubeletconfig":{"cpuManagerPolicy":1}}`, "cpuManagerPolicy"},
-		"a root above the root":       {with(`"cgroupRoot":"/a/../.."`), "kubeletconfig.cgroupRoot"},
+		"nothing":                   {``, "unexpected end"},
+		"half an answer":            {answer[:len(answer)/2], "unexpected end"},
+		"a page":                    {`<html>`, "invalid character"},
+		"another object":            {`{"componentconfig":{}}`, "has no kubeletconfig"},
+		"no settings":               {`{"kubeletconfig":null}`, "has no kubeletconfig"},
+		"settings without a policy": {`{"kubeletconfig":{}}`, "has no kubeletconfig.cpuManagerPolicy"},
+		"an unknown CPU policy": {
+			`{"kubeletconfig":{"cpuManagerPolicy":"quantum"}}`,
+			`kubeletconfig.cpuManagerPolicy is "quantum": want none, static`,
+		},
+		"an unknown memory policy": {
+			with(`"memoryManagerPolicy":"BestEffort"`),
+			"kubeletconfig.memoryManagerPolicy",
+		},
+		"an unknown topology policy": {
+			with(`"topologyManagerPolicy":"strict"`),
+			"want none, best-effort, restricted, single-numa-node",
+		},
+		"an unknown scope":         {with(`"topologyManagerScope":"node"`), "kubeletconfig.topologyManagerScope"},
+		"an unknown driver":        {with(`"cgroupDriver":"x"`), "want cgroupfs, systemd"},
+		"a reservation of no CPUs": {with(`"reservedSystemCPUs":"3-1"`), "kubeletconfig.reservedSystemCPUs"},
+		"an amount that is none":   {with(`"kubeReserved":{"cpu":"two"}`), "kubeletconfig.kubeReserved[cpu]"},
+		"a negative amount":        {with(`"systemReserved":{"cpu":"-1"}`), "kubeletconfig.systemReserved[cpu]"},
+		"memory of a node below zero": {
+			with(`"reservedMemory":[{"numaNode":-1,"limits":{"memory":"1Gi"}}]`),
+			"kubeletconfig.reservedMemory[0].numaNode",
+		},
+		"memory without an amount": {
+			with(`"reservedMemory":[{"numaNode":0,"limits":{"memory":""}}]`),
+			"kubeletconfig.reservedMemory[0].limits[memory]",
+		},
+		"a policy that is a number": {`{"kubeletconfig":{"cpuManagerPolicy":1}}`, "cpuManagerPolicy"},
+		"a root above the root":     {with(`"cgroupRoot":"/a/../.."`), "kubeletconfig.cgroupRoot"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,8 +120,14 @@ func TestSettingsThatCannotBeReadAreRefusedByName(t *testing.T) {
 
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(answer))
-	f.Add([]byte(`{"kubeletconfig":{"cpuManagerPolicy":"none","reservedMemory":[{"numaNode":0,"limits":{"memory":"9e99"}}]}}`))
-	f.Add([]byte(`{"kubeletconfig":{"cpuManagerPolicy":"static","kubeReserved":{"cpu":"9223372036854775807"},"systemReserved":{"cpu":"9E"}}}`))
+	f.Add(
+		[]byte(
+			`{"kubeletconfig":{"cpuManagerPolicy":"none","reservedMemory":[{"numaNode":0,` +
+				`"limits":{"memory":"9e99"}}]}}`))
+	f.Add(
+		[]byte(
+			`{"kubeletconfig":{"cpuManagerPolicy":"static","kubeReserved":{"cpu":"9223372036854775807"},` +
+				`"systemReserved":{"cpu":"9E"}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := kubeletapi.ParseConfig(text)
 		if err != nil {
@@ -115,7 +143,8 @@ func FuzzParseConfig(f *testing.F) {
 				}
 			}
 		}
-		if _, err := host.ParseKubelet("static,reserved=" + c.Kubelet.ReservedCPUs); err != nil && c.Kubelet.ReservedCPUs != "" {
+		if _, err := host.ParseKubelet("static,reserved=" + c.Kubelet.ReservedCPUs); err != nil &&
+			c.Kubelet.ReservedCPUs != "" {
 			t.Errorf("reserved CPUs %q are no list: %v", c.Kubelet.ReservedCPUs, err)
 		}
 	})

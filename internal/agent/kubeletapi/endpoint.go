@@ -21,14 +21,16 @@ func (e Endpoint) String() string {
 	return "https://" + net.JoinHostPort(e.Host, e.Port)
 }
 
-// ParseEndpoint reads a URL like https://10.0.0.7:10250. Anything but scheme, host and port is refused: a token goes there.
+// ParseEndpoint reads a URL like https://10.0.0.7:10250. Anything but scheme, host and port is refused: a token goes
+// there.
 func ParseEndpoint(text string) (Endpoint, error) {
 	refuse := func(why string) (Endpoint, error) {
-		return Endpoint{}, fmt.Errorf("kubelet endpoint %q: %s: want https://HOST:PORT, such as https://127.0.0.1:10250", text, why)
+		return Endpoint{},
+			fmt.Errorf("kubelet endpoint %q: %s: want https://HOST:PORT, such as https://127.0.0.1:10250", text, why)
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return refuse("is no URL")
+		return refuse("is not a URL")
 	}
 	switch {
 	case u.Scheme != "https":

@@ -79,8 +79,8 @@ type verifier struct {
 	host  string
 }
 
-// ErrUntrusted is answered for a server that neither the cluster's authority nor the machine's files vouch for. The agent's
-// token was not sent.
+// ErrUntrusted is answered for a server that neither the cluster's authority nor the machine's files vouch for. The
+// agent's token was not sent.
 var ErrUntrusted = errors.New("nothing vouches for the kubelet's serving certificate")
 
 // verify takes the certificate that the machine's files have, and one of the cluster's authority that names the node.
@@ -100,7 +100,8 @@ func (v verifier) verify(state tls.ConnectionState) error {
 	if err != nil {
 		return fmt.Errorf("%w: %q: %w; and %w", ErrUntrusted, leaf.Subject, err, signed)
 	}
-	return fmt.Errorf("%w: %q is not in %s of %s; and %w", ErrUntrusted, leaf.Subject, pinFiles(), v.root.Path(pinDir), signed)
+	return fmt.Errorf("%w: %q is not in %s of %s; and %w", ErrUntrusted, leaf.Subject, pinFiles(), v.root.Path(pinDir),
+		signed)
 }
 
 // signed returns why a certificate is not the cluster's word for this node; nil when it is. The certificates that the

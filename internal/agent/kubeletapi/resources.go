@@ -22,7 +22,8 @@ import (
 
 // Resources is one answer of a kubelet's PodResources.
 type Resources struct {
-	// CPUs are those that the static policy may give, ascending: all but the reserved ones. Empty under the policy none.
+	// CPUs are those that the static policy may give, ascending: all but the reserved ones. Empty under the policy
+	// none.
 	CPUs []int
 	// Devices are the healthy devices of all plugins, by resource, then id.
 	Devices []host.Device
@@ -30,7 +31,8 @@ type Resources struct {
 	Pods []Pod
 }
 
-// Pod is what the kubelet gave to the containers of an active pod. The kubelet does not say which pod of that name it is.
+// Pod is what the kubelet gave to the containers of an active pod. The kubelet does not say which pod of that name it
+// is.
 type Pod struct {
 	Namespace, Name string
 	// Containers are sidecars and app containers, by name. Init containers that end are never among them.
@@ -88,9 +90,11 @@ func ask(ctx context.Context, socket string) (Resources, error) {
 	return ParseResources(all, list)
 }
 
-// ParseResources reads the answers of a kubelet. It refuses those that cannot be true: ids that no machine has, a device
-// without a name, one CPU or device for two containers at once is left to the caller.
-func ParseResources(all *podresources.AllocatableResourcesResponse, list *podresources.ListPodResourcesResponse) (Resources, error) {
+// ParseResources reads the answers of a kubelet. It refuses those that cannot be true: ids that no machine has, a
+// device without a name, one CPU or device for two containers at once is left to the caller.
+func ParseResources(all *podresources.AllocatableResourcesResponse,
+	list *podresources.ListPodResourcesResponse,
+) (Resources, error) {
 	var r Resources
 	var err error
 	if r.CPUs, err = cpuIDs(all.GetCpuIds()); err != nil {
@@ -135,7 +139,8 @@ func container(in *podresources.ContainerResources) (Container, error) {
 			return c, fmt.Errorf("memory: %w", err)
 		}
 		if b.Type == "" || m.GetSize() > math.MaxInt64 || len(b.NUMAIDs) == 0 {
-			return c, fmt.Errorf("memory: a block of %d bytes of type %q on NUMA nodes %v", m.GetSize(), b.Type, b.NUMAIDs)
+			return c, fmt.Errorf("memory: a block of %d bytes of type %q on NUMA nodes %v", m.GetSize(), b.Type,
+				b.NUMAIDs)
 		}
 		b.Bytes = int64(m.GetSize())
 		c.Memory = append(c.Memory, b)
@@ -166,7 +171,7 @@ func ids(in []int64, what string) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
-// devices returns one Device for each id. A kubelet that lists one twice tells two parts of its NUMA nodes.
+// devices returns one Device for each id. A kubelet that lists an id twice reports a part of its NUMA nodes each time.
 func devices(in []*podresources.ContainerDevices) ([]host.Device, error) {
 	var out []host.Device
 	at := map[[2]string]int{}

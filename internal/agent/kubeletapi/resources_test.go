@@ -31,7 +31,9 @@ type lister struct {
 	hang chan struct{} // closed when a question hangs
 }
 
-func (l *lister) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (l *lister) List(ctx context.Context,
+	_ *podresources.ListPodResourcesRequest,
+) (*podresources.ListPodResourcesResponse, error) {
 	l.mu.Lock()
 	hang, list, fail := l.hang, l.list, l.fail
 	l.mu.Unlock()
@@ -43,7 +45,9 @@ func (l *lister) List(ctx context.Context, _ *podresources.ListPodResourcesReque
 	return list, fail
 }
 
-func (l *lister) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+func (l *lister) GetAllocatableResources(context.Context,
+	*podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all, nil
@@ -84,16 +88,23 @@ func device(resource, id string, nodes ...int64) *podresources.ContainerDevices 
 func full() *lister {
 	return &lister{
 		all: &podresources.AllocatableResourcesResponse{
-			CpuIds:  []int64{5, 4, 2, 3},
-			Devices: []*podresources.ContainerDevices{device("x/nic", "n1", 1), device("x/gpu", "g1", 1), device("x/gpu", "g0", 0), {ResourceName: "x/free", DeviceIds: []string{"a", "b"}}},
+			CpuIds: []int64{5, 4, 2, 3},
+			Devices: []*podresources.ContainerDevices{
+				device("x/nic", "n1", 1), device("x/gpu", "g1", 1),
+				device("x/gpu", "g0", 0),
+				{ResourceName: "x/free", DeviceIds: []string{"a", "b"}},
+			},
 		},
 		list: &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{
 			{Namespace: "b", Name: "empty", Containers: []*podresources.ContainerResources{{Name: "main"}}},
 			{Namespace: "a", Name: "pinned", Containers: []*podresources.ContainerResources{{
 				Name: "main", CpuIds: []int64{3, 2},
 				// A device on two NUMA nodes comes twice.
-				Devices:          []*podresources.ContainerDevices{device("x/gpu", "g0", 0), device("x/gpu", "g0", 1)},
-				Memory:           []*podresources.ContainerMemory{{MemoryType: "memory", Size: 1 << 30, Topology: on(1, 0)}},
+				Devices: []*podresources.ContainerDevices{device("x/gpu", "g0", 0), device("x/gpu", "g0", 1)},
+				Memory: []*podresources.ContainerMemory{{
+					MemoryType: "memory", Size: 1 << 30,
+					Topology: on(1, 0),
+				}},
 				DynamicResources: []*podresources.DynamicResource{{ClaimName: "c"}},
 			}}},
 		}},
@@ -132,7 +143,7 @@ func TestASocketThatDoesNotAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	at := socket(t)
 	if r, err := kubeletapi.AskResources(t.Context(), at); err == nil || !strings.Contains(err.Error(), at) {
-		t.Errorf("nobody listens: %+v, %v, want an error that names the socket", r, err)
+		t.Errorf("no process listens: %+v, %v, want an error that names the socket", r, err)
 	}
 	l := full()
 	stop := listen(t, l, at)
@@ -168,7 +179,7 @@ func TestAQuestionThatHangsEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestARateLimitIsToldApart(t *testing.T) {
+func TestARateLimitHasItsOwnError(t *testing.T) {
 	t.Parallel()
 	at := socket(t)
 	l := full()
@@ -192,15 +203,30 @@ func TestAnswersThatCannotBeTrueAreRefused(t *testing.T) {
 		spoil func(*lister)
 		says  string
 	}{
-		"a CPU below zero":           {func(l *lister) { l.all.CpuIds = []int64{-1} }, "CPU -1"},
-		"a CPU above all":            {func(l *lister) { first(l).CpuIds = []int64{1 << 40} }, "pod a/pinned, container \"main\": cpu_ids"},
-		"a device without a name":    {func(l *lister) { first(l).Devices = []*podresources.ContainerDevices{device("x/gpu", "", 0)} }, "both want a name"},
-		"a device of nothing":        {func(l *lister) { l.all.Devices = []*podresources.ContainerDevices{device("", "g0")} }, "allocatable devices"},
-		"a device below node zero":   {func(l *lister) { l.all.Devices = []*podresources.ContainerDevices{device("x/gpu", "g0", -2)} }, "NUMA node -2"},
-		"memory from nowhere":        {func(l *lister) { first(l).Memory[0].Topology = nil }, "on NUMA nodes []"},
-		"more memory than can be":    {func(l *lister) { first(l).Memory[0].Size = 1 << 63 }, "memory: a block"},
-		"memory without a type":      {func(l *lister) { first(l).Memory[0].MemoryType = "" }, "memory: a block"},
-		"a pod without a name":       {func(l *lister) { l.list.PodResources[0].Name = "" }, "a pod has no namespace or no name"},
+		"a CPU below zero": {func(l *lister) { l.all.CpuIds = []int64{-1} }, "CPU -1"},
+		"a CPU above all": {
+			func(l *lister) { first(l).CpuIds = []int64{1 << 40} },
+			"pod a/pinned, container \"main\": cpu_ids",
+		},
+		"a device without a name": {func(l *lister) {
+			first(
+				l).Devices = []*podresources.ContainerDevices{device("x/gpu", "", 0)}
+		}, "both want a name"},
+		"a device of nothing": {func(l *lister) {
+			l.all.Devices = []*podresources.ContainerDevices{device("",
+				"g0")}
+		}, "allocatable devices"},
+		"a device below node zero": {func(l *lister) {
+			l.all.Devices = []*podresources.ContainerDevices{device(
+				"x/gpu", "g0", -2)}
+		}, "NUMA node -2"},
+		"memory from nowhere":     {func(l *lister) { first(l).Memory[0].Topology = nil }, "on NUMA nodes []"},
+		"more memory than can be": {func(l *lister) { first(l).Memory[0].Size = 1 << 63 }, "memory: a block"},
+		"memory without a type":   {func(l *lister) { first(l).Memory[0].MemoryType = "" }, "memory: a block"},
+		"a pod without a name": {
+			func(l *lister) { l.list.PodResources[0].Name = "" },
+			"a pod has no namespace or no name",
+		},
 		"a container without a name": {func(l *lister) { first(l).Name = "" }, "has no name"},
 	}
 	for name, tt := range tests {

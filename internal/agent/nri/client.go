@@ -53,7 +53,7 @@ func (c *Client) pause(ctx context.Context, d time.Duration) {
 // errClosed is the end of a connection without a cause of its own.
 var errClosed = errors.New("the runtime closed the NRI connection")
 
-// connect serves one connection until it ends; held tells that the runtime had accepted it.
+// connect serves one connection until it ends; held reports whether the runtime had accepted it.
 func (c *Client) connect(ctx context.Context) (held bool, err error) {
 	p := &plugin{o: &c.o, synced: make(chan struct{})}
 	ctx, cancel := context.WithCancel(ctx)
@@ -90,8 +90,8 @@ func closed(err error) error {
 	return err
 }
 
-// push tells the runtime what it has not asked for. It runs beside the handlers, never inside of one: the runtime would
-// wait for itself.
+// push sends the pending updates to the runtime. It runs beside the handlers, never inside one, which would deadlock
+// the runtime.
 func (c *Client) push(ctx context.Context, s stub.Stub) {
 	if c.o.Pushes == nil {
 		return
@@ -108,12 +108,13 @@ func (c *Client) push(ctx context.Context, s stub.Stub) {
 	}
 }
 
-// send tells the runtime some updates. What fails there is told to nobody else: the kernel has the sets already, and
-// whoever writes older ones is undone.
+// send sends updates to the runtime. A failure is only logged: the kernel has the sets already, and the engine undoes
+// writes of older ones.
 func (c *Client) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
 	failed, err := s.UpdateContainers(toAPI(updates))
 	if err != nil || len(failed) > 0 {
-		klog.FromContext(ctx).V(stubLevel).Info("The runtime did not take sets", "asked", len(updates), "failed", len(failed), "err", err)
+		klog.FromContext(ctx).V(stubLevel).Info("The runtime did not take sets", "asked", len(updates), "failed",
+			len(failed), "err", err)
 	}
 	c.o.Pushes.Sent(updates)
 }

@@ -34,28 +34,30 @@ type Options struct {
 	// Socket is the path of the runtime's NRI socket.
 	Socket  string
 	Handler hook.Handler
-	// Pushes are the updates that a runtime is to be told unasked; nil is none.
+	// Pushes are the updates that are sent to a runtime without a request of its own; nil is none.
 	Pushes Pushes
 	// Ready is asked before a connection is made, so that the first answers are right; nil is always.
 	Ready func() bool
-	// Connected hears of each connection that the runtime accepted, Disconnected why one ended or could not be made.
+	// Connected is called for each connection that the runtime accepted, Disconnected with the reason why one ended or
+	// could not be made.
 	Connected    func(Runtime)
 	Disconnected func(error)
-	// Timed hears how long a call took. More than the Budget is too much; a call that took GuardTime was cut off.
+	// Timed is called with the duration of each call. More than the Budget is too long; a call that took GuardTime was
+	// cut off.
 	Timed func(call string, d time.Duration)
-	// Fenced hears whether the runtime checks the annotation that names required plugins, each time it shows that.
+	// Fenced is called each time the runtime shows whether it checks the annotation that names required plugins.
 	Fenced func(bool)
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
 }
 
-// Pushes are updates that nobody asked for.
+// Pushes are updates that the agent sends without a request from the runtime.
 type Pushes interface {
 	// News has a token while there are some.
 	News() <-chan struct{}
 	// Next returns the next updates to send; none when there are no more.
 	Next() []hook.Update
-	// Sent tells that the runtime has taken them, or never will.
+	// Sent reports that the runtime has taken the updates, or never will.
 	Sent(updates []hook.Update)
 }
 
@@ -89,7 +91,7 @@ func New(o Options) *Client {
 type plugin struct {
 	o       *Options
 	runtime Runtime
-	// synced is closed when the runtime has told all that it has.
+	// synced is closed when the runtime has reported all that it has.
 	synced chan struct{}
 }
 
@@ -109,8 +111,8 @@ var (
 	_ stub.ValidateContainerAdjustmentInterface = (*plugin)(nil)
 )
 
-// ErrSlow is answered in place of an answer that did not come in time. Pods that use nothing of Tenon do not get it: they
-// go on without an answer.
+// ErrSlow is answered in place of an answer that did not come in time. Pods that use nothing of Tenon do not get it:
+// they go on without an answer.
 var ErrSlow = errors.New("the agent did not decide in time")
 
 // Configure implements stub.ConfigureInterface. All events that have a method here are wanted.
@@ -120,7 +122,9 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 }
 
 // Synchronize implements stub.SynchronizeInterface.
-func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
+	containers []*api.Container,
+) ([]*api.ContainerUpdate, error) {
 	updates, err := guarded(ctx, p, "Synchronize", nil, func(ctx context.Context) ([]hook.Update, error) {
 		sandboxes := make(map[string]*api.PodSandbox, len(pods))
 		known := make([]hook.Pod, 0, len(pods))
@@ -146,17 +150,20 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 
 // RunPodSandbox implements stub.RunPodInterface.
 func (p *plugin) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return p.step(ctx, "RunPodSandbox", pod, func(ctx context.Context) error { return p.o.Handler.RunPod(ctx, podOf(pod)) })
+	return p.step(ctx, "RunPodSandbox", pod,
+		func(ctx context.Context) error { return p.o.Handler.RunPod(ctx, podOf(pod)) })
 }
 
 // StopPodSandbox implements stub.StopPodInterface. All of it has ended by then; kubelets remove it a minute later.
 func (p *plugin) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return p.step(ctx, "StopPodSandbox", pod, func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
+	return p.step(ctx, "StopPodSandbox", pod,
+		func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
 }
 
 // RemovePodSandbox implements stub.RemovePodInterface.
 func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return p.step(ctx, "RemovePodSandbox", pod, func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
+	return p.step(ctx, "RemovePodSandbox", pod,
+		func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
 }
 
 // created is the answer to CreateContainer.
@@ -166,7 +173,9 @@ type created struct {
 }
 
 // CreateContainer implements stub.CreateContainerInterface.
-func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment,
+	[]*api.ContainerUpdate, error,
+) {
 	a, err := guarded(ctx, p, "CreateContainer", pod, func(ctx context.Context) (a created, err error) {
 		a.Answer, a.updates, err = p.o.Handler.Create(ctx, containerOf(pod, c))
 		return a, err
@@ -190,12 +199,15 @@ func (p *plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 
 // StartContainer implements stub.StartContainerInterface.
 func (p *plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	return p.step(ctx, "StartContainer", pod, func(ctx context.Context) error { return p.o.Handler.Start(ctx, containerOf(pod, c)) })
+	return p.step(ctx, "StartContainer", pod,
+		func(ctx context.Context) error { return p.o.Handler.Start(ctx, containerOf(pod, c)) })
 }
 
 // UpdateContainer implements stub.UpdateContainerInterface. Our answer supersedes what was asked for only when it names
 // the container.
-func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container,
+	asked *api.LinuxResources,
+) ([]*api.ContainerUpdate, error) {
 	answer, err := guarded(ctx, p, "UpdateContainer", pod, func(ctx context.Context) (hook.Answer, error) {
 		return p.o.Handler.Update(ctx, containerOf(pod, c), resourcesOf(asked))
 	})
@@ -207,17 +219,22 @@ func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 // PostUpdateContainer implements stub.PostUpdateContainerInterface.
 func (p *plugin) PostUpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	return p.step(ctx, "PostUpdateContainer", pod, func(context.Context) error { p.o.Handler.Updated(containerOf(pod, c)); return nil })
+	return p.step(ctx, "PostUpdateContainer", pod,
+		func(context.Context) error { p.o.Handler.Updated(containerOf(pod, c)); return nil })
 }
 
 // StopContainer implements stub.StopContainerInterface.
-func (p *plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	return nil, p.step(ctx, "StopContainer", pod, func(context.Context) error { p.o.Handler.Stop(containerOf(pod, c)); return nil })
+func (p *plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate,
+	error,
+) {
+	return nil, p.step(ctx, "StopContainer", pod,
+		func(context.Context) error { p.o.Handler.Stop(containerOf(pod, c)); return nil })
 }
 
 // RemoveContainer implements stub.RemoveContainerInterface.
 func (p *plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	return p.step(ctx, "RemoveContainer", pod, func(context.Context) error { p.o.Handler.Remove(containerOf(pod, c)); return nil })
+	return p.step(ctx, "RemoveContainer", pod,
+		func(context.Context) error { p.o.Handler.Remove(containerOf(pod, c)); return nil })
 }
 
 // step is guarded for a call whose answer is yes or no.
@@ -226,9 +243,11 @@ func (p *plugin) step(ctx context.Context, call string, pod *api.PodSandbox, f f
 	return err
 }
 
-// guarded answers ErrSlow for a call about a pod that takes too long; what it does then has no effect on the answer. nil is
-// for a call about all pods.
-func guarded[T any](ctx context.Context, p *plugin, call string, pod *api.PodSandbox, f func(context.Context) (T, error)) (T, error) {
+// guarded answers ErrSlow for a call about a pod that takes too long; what it does then has no effect on the answer.
+// nil is for a call about all pods.
+func guarded[T any](ctx context.Context, p *plugin, call string, pod *api.PodSandbox,
+	f func(context.Context) (T, error),
+) (T, error) {
 	began := p.o.Clock.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

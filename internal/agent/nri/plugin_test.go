@@ -54,7 +54,7 @@ func TestAContainerIsMadeWithWhatWasDecided(t *testing.T) {
 	}
 	r.end(p, b)
 	eventually(t, "the pool grows", func() bool { return r.cpus(shared) == "0-7" })
-	eventually(t, "the runtime hears of it", func() bool { return r.told("c1") == "0-7" })
+	eventually(t, "the runtime receives the set", func() bool { return r.lastPushed("c1") == "0-7" })
 	r.remove(p)
 }
 
@@ -142,10 +142,11 @@ func TestTwoPluginsThatSetOneFieldMakeNoContainer(t *testing.T) {
 	p := pod("a", "LSE", "6-7")
 	must(t, r.run(p))
 	tries := 0
-	eventually(t, "the refusal", func() bool { // the rival takes part soon after it was told what there is
+	eventually(t, "the refusal", func() bool { // the rival takes part soon after it was synchronized
 		tries++
 		_, err := r.create(p, fmt.Sprint("c", tries))
-		return err != nil && strings.Contains(err.Error(), "both tried to set") && strings.Contains(err.Error(), "10-tenon-agent")
+		return err != nil && strings.Contains(err.Error(), "both tried to set") &&
+			strings.Contains(err.Error(), "10-tenon-agent")
 	})
 }
 
@@ -297,7 +298,7 @@ func TestANodeFullOfContainersIsTakenUp(t *testing.T) {
 	}
 	left := ""
 	defer func() { t.Log(left) }()
-	eventually(t, "all are told", func() bool {
+	eventually(t, "all sets are pushed", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for i := range 250 {

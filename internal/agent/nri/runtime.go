@@ -8,7 +8,7 @@ import (
 // Runtime is a container runtime as it names itself.
 type Runtime struct{ Name, Version string }
 
-// ParseRuntime takes what Configure tells.
+// ParseRuntime parses the name and version that Configure receives.
 func ParseRuntime(name, version string) Runtime {
 	return Runtime{Name: name, Version: strings.TrimPrefix(version, "v")}
 }
@@ -22,7 +22,8 @@ func promising() map[string][2]int {
 func (r Runtime) Old() string {
 	first, known := promising()[strings.ToLower(r.Name)]
 	if !known {
-		return "runtime " + r.Name + " " + r.Version + " is not known to fail closed: want containerd 2.2 or CRI-O 1.34, or a later one"
+		return "runtime " + r.Name + " " + r.Version +
+			" is not known to fail closed: want containerd 2.2 or CRI-O 1.34, or a later one"
 	}
 	major, minor, ok := release(r.Version)
 	if ok && (major > first[0] || major == first[0] && minor >= first[1]) {

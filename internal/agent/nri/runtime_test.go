@@ -208,7 +208,8 @@ func (r *runtime) create(p *api.PodSandbox, id string) (*box, error) {
 			Resources:   &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(512)}},
 		},
 	}}
-	reply, err := r.nri.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: p, Container: b.Container})
+	reply, err := r.nri.CreateContainer(context.Background(),
+		&api.CreateContainerRequest{Pod: p, Container: b.Container})
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +217,8 @@ func (r *runtime) create(p *api.PodSandbox, id string) (*box, error) {
 		return nil, err
 	}
 	cpu := reply.GetAdjust().GetLinux().GetResources().GetCpu()
-	b.Linux.Resources.Cpu.Cpus, b.Linux.Resources.Cpu.Mems, b.Linux.Resources.Cpu.Quota = cpu.GetCpus(), cpu.GetMems(), cpu.GetQuota()
+	b.Linux.Resources.Cpu.Cpus, b.Linux.Resources.Cpu.Mems, b.Linux.Resources.Cpu.Quota = cpu.GetCpus(), cpu.GetMems(),
+		cpu.GetQuota()
 	must(r.t, r.tree.MkdirAll(b.group))
 	if cpu.GetCpus() != "" {
 		must(r.t, r.tree.Write(b.group, desired.CPUs, cpu.GetCpus()))
@@ -228,7 +230,8 @@ func (r *runtime) create(p *api.PodSandbox, id string) (*box, error) {
 func (r *runtime) start(p *api.PodSandbox, b *box) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.nri.StartContainer(context.Background(), &api.StartContainerRequest{Pod: p, Container: b.Container}); err != nil {
+	if err := r.nri.StartContainer(context.Background(),
+		&api.StartContainerRequest{Pod: p, Container: b.Container}); err != nil {
 		return err
 	}
 	b.State = api.ContainerState_CONTAINER_RUNNING
@@ -253,7 +256,8 @@ func (r *runtime) resize(p *api.PodSandbox, b *box, asked *api.LinuxResources) e
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ctx := context.Background()
-	reply, err := r.nri.UpdateContainer(ctx, &api.UpdateContainerRequest{Pod: p, Container: b.Container, LinuxResources: asked})
+	reply, err := r.nri.UpdateContainer(ctx,
+		&api.UpdateContainerRequest{Pod: p, Container: b.Container, LinuxResources: asked})
 	if err != nil {
 		return err
 	}
@@ -296,7 +300,7 @@ func (r *runtime) cpus(b *box) string {
 	return got
 }
 
-func (r *runtime) told(id string) string {
+func (r *runtime) lastPushed(id string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pushed[id]
@@ -312,8 +316,9 @@ func must(t testing.TB, err error) {
 // pod is a sandbox; class and cpus are "" for one without.
 func pod(uid, class, cpus string) *api.PodSandbox {
 	p := &api.PodSandbox{
-		Id: "sb-" + uid, Uid: uid, Namespace: "ns", Name: "pod-" + uid, Labels: map[string]string{}, Annotations: map[string]string{},
-		Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/burstable/pod" + uid},
+		Id: "sb-" + uid, Uid: uid, Namespace: "ns", Name: "pod-" + uid, Labels: map[string]string{},
+		Annotations: map[string]string{},
+		Linux:       &api.LinuxPodSandbox{CgroupParent: "/kubepods/burstable/pod" + uid},
 	}
 	if class != "" {
 		p.Labels[annotation.QoSClass] = class
@@ -349,11 +354,14 @@ func newTree(t testing.TB) (*kernel.Tree, *topo.Machine) {
 	return tree, m
 }
 
-// startAgent runs an agent and waits until the runtime has told it what there is.
+// startAgent runs an agent and waits until the runtime has synchronized it.
 func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*nri.Options)) *agent {
 	t.Helper()
 	a := &agent{}
-	a.engine = apply.New(apply.Options{Cgroup: r.tree, Moved: func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) }})
+	a.engine = apply.New(apply.Options{
+		Cgroup: r.tree,
+		Moved:  func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
+	})
 	a.service = hook.New(hook.Options{Engine: a.engine})
 	a.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	a.engine.Prune(func(func(string) bool) {})
@@ -385,7 +393,9 @@ type rival struct {
 	create func(*api.ContainerAdjustment)
 }
 
-func (p *rival) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *rival) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment,
+	[]*api.ContainerUpdate, error,
+) {
 	a := &api.ContainerAdjustment{}
 	p.create(a)
 	return a, nil, nil
@@ -398,7 +408,8 @@ func (p *rival) Synchronize(context.Context, []*api.PodSandbox, []*api.Container
 func (p *rival) join(t testing.TB, r *runtime) {
 	t.Helper()
 	before := r.synced.Load()
-	s, err := stub.New(p, stub.WithPluginName("rival"), stub.WithPluginIdx("20"), stub.WithSocketPath(r.socket), stub.WithLogger(silent{}))
+	s, err := stub.New(p, stub.WithPluginName("rival"), stub.WithPluginIdx("20"), stub.WithSocketPath(r.socket),
+		stub.WithLogger(silent{}))
 	must(t, err)
 	must(t, s.Start(t.Context()))
 	t.Cleanup(s.Stop)

@@ -19,9 +19,10 @@ func podOf(p *api.PodSandbox) hook.Pod {
 func containerOf(p *api.PodSandbox, c *api.Container) hook.Container {
 	return hook.Container{
 		Pod: podOf(p), ID: c.GetId(), Name: c.GetName(), Cgroup: c.GetLinux().GetCgroupsPath(),
-		Has:     resourcesOf(c.GetLinux().GetResources()),
-		Running: c.GetState() == api.ContainerState_CONTAINER_RUNNING || c.GetState() == api.ContainerState_CONTAINER_PAUSED,
-		Ended:   c.GetState() == api.ContainerState_CONTAINER_STOPPED,
+		Has: resourcesOf(c.GetLinux().GetResources()),
+		Running: c.GetState() == api.ContainerState_CONTAINER_RUNNING ||
+			c.GetState() == api.ContainerState_CONTAINER_PAUSED,
+		Ended: c.GetState() == api.ContainerState_CONTAINER_STOPPED,
 	}
 }
 
@@ -65,7 +66,7 @@ func adjustment(a hook.Answer) *api.ContainerAdjustment {
 	return out
 }
 
-// toAPI translates updates. One whose container is gone meanwhile is no failure of the call that brought it.
+// toAPI translates updates. An update of a container that was removed meanwhile does not fail the call.
 func toAPI(updates []hook.Update) []*api.ContainerUpdate {
 	out := make([]*api.ContainerUpdate, 0, len(updates))
 	for _, u := range updates {
@@ -91,5 +92,6 @@ const defaultValidator = "default-validator"
 
 // fenced reports whether the runtime's own validator was among those asked.
 func fenced(req *api.ValidateContainerAdjustmentRequest) bool {
-	return slices.ContainsFunc(req.GetPlugins(), func(p *api.PluginInstance) bool { return p.GetName() == defaultValidator })
+	return slices.ContainsFunc(req.GetPlugins(),
+		func(p *api.PluginInstance) bool { return p.GetName() == defaultValidator })
 }

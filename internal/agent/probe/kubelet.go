@@ -55,9 +55,13 @@ func kubelet(in Input) annotation.Kubelet {
 	return annotation.Kubelet{
 		Version: version,
 		CPU:     annotation.KubeletCPU{Policy: policyOf(k), Options: k.CPUOptions, Reserved: k.ReservedCPUs},
-		Memory:  annotation.KubeletMemory{Policy: or(k.MemoryPolicy, annotation.KubeletMemoryNone), Reserved: reservedMemory(k)},
+		Memory: annotation.KubeletMemory{
+			Policy:   or(k.MemoryPolicy, annotation.KubeletMemoryNone),
+			Reserved: reservedMemory(k),
+		},
 		Topology: annotation.KubeletTopology{
-			Policy: or(k.TopologyPolicy, annotation.KubeletTopologyNone), Scope: or(k.TopologyScope, annotation.TopologyScopeContainer),
+			Policy:  or(k.TopologyPolicy, annotation.KubeletTopologyNone),
+			Scope:   or(k.TopologyScope, annotation.TopologyScopeContainer),
 			Options: k.TopologyOptions,
 		},
 		Gates: k.Gates,

@@ -36,11 +36,14 @@ func ModeOf(s Switches, static bool, wish string) (mode Mode, conflict string) {
 	case !s.QueryKubelet:
 		return Blind, unmet(wish, Blind, "the agent does not query the kubelet")
 	case !static && wish == string(Follow):
-		return Own, "label " + annotation.TopologyMode + "=Follow cannot be met: the kubelet's CPU manager policy is none, there is nothing to follow"
+		return Own, "label " + annotation.TopologyMode +
+			"=Follow cannot be met: the kubelet's CPU manager policy is none, there is nothing to follow"
 	case static && (!s.CPUSetAllocator || wish == string(Follow)):
 		return Follow, unmet(wish, Follow, "the agent's feature gate CPUSetAllocator is off")
 	case !s.CPUSetAllocator:
-		return Own, "nobody keeps pods on their CPUs: the kubelet's CPU manager policy is none, and the agent's feature gate CPUSetAllocator is off"
+		return Own,
+			"no component enforces CPU sets: the kubelet's CPU manager policy is none, and the agent's feature gate " +
+				"CPUSetAllocator is off"
 	}
 	return Own, unmet(wish, Own, "")
 }

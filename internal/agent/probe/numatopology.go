@@ -18,10 +18,10 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Numatopology computes the object that is published for Volcano, without the annotation timestamp; nil while the kubelet
-// is not asked. Every number is written, every list is sorted, and the policy none is a word.
+// Numatopology computes the object that is published for Volcano, without the annotation timestamp; nil while the
+// kubelet is not asked. Every number is written, every list is sorted, and the policy none is a word.
 //
-// CPUs that nobody gets (the kubelet's, the node's and the system's reserved ones) are not among the free ones, and
+// CPUs that no pod gets (the kubelet's, the node's and the system's reserved ones) are not among the free ones, and
 // resReserved.cpu is 0: Volcano would take that many CPUs off once more, with ids of its own choice.
 func Numatopology(in Input) *nodeinfo.Numatopology {
 	if in.Mode == Blind {
@@ -84,7 +84,8 @@ func podAllocations(in Input, v *ledger.View) []nodeinfo.PodAllocation {
 		}
 		a := nodeinfo.PodAllocation{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
-			a.ContainerAllocations = append(a.ContainerAllocations, nodeinfo.ContainerAllocation{Name: name, Allocations: containers[name]})
+			a.ContainerAllocations = append(a.ContainerAllocations,
+				nodeinfo.ContainerAllocation{Name: name, Allocations: containers[name]})
 		}
 		list = append(list, a)
 	}
@@ -124,7 +125,9 @@ func sum(amounts map[string]resource.Quantity) string {
 }
 
 // ownAllocations puts the CPUs that Tenon gave to a pod under each of its containers: they share them.
-func ownAllocations(pod *corev1.Pod, cpus string, containers map[string]map[string]string) map[string]map[string]string {
+func ownAllocations(pod *corev1.Pod, cpus string,
+	containers map[string]map[string]string,
+) map[string]map[string]string {
 	ids, err := cpuset.ParseIDs(cpus)
 	if err != nil || len(ids) == 0 {
 		return containers

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func TestNumatopologyIsAsVolcanoReadsIt(t *testing.T) {
@@ -27,9 +28,13 @@ func TestNumatopologyIsAsVolcanoReadsIt(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "x"}, {Name: "y"}}},
 	}
 	in.Pods = append(in.Pods, ours)
-	in.Entries = []ledger.Entry{{UID: "o", Namespace: "apps", Name: "lsr", Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: "2,18"}}
+	in.Entries = []ledger.Entry{{
+		UID: "o", Namespace: "apps", Name: "lsr", Class: qos.LSR, Role: qos.ExclusiveWithBE,
+		CPUList: "2,18",
+	}}
 	o := probe.Numatopology(in)
-	if o.Name != "n0" || o.Kind != "Numatopology" || o.APIVersion != "nodeinfo.volcano.sh/v1alpha1" || len(o.Annotations) > 0 ||
+	if o.Name != "n0" || o.Kind != "Numatopology" || o.APIVersion != "nodeinfo.volcano.sh/v1alpha1" ||
+		len(o.Annotations) > 0 ||
 		len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != "node-uid" {
 		t.Errorf("metadata = %+v %+v", o.TypeMeta, o.ObjectMeta)
 	}
@@ -41,7 +46,8 @@ func TestNumatopologyIsAsVolcanoReadsIt(t *testing.T) {
 		NumaResMap:  map[string]nodeinfo.ResourceInfo{"cpu": {Allocatable: "1,3,6-15,17,19-31", Capacity: 32}},
 		PodAllocations: []nodeinfo.PodAllocation{
 			{UID: "o", Namespace: "apps", Name: "lsr", ContainerAllocations: []nodeinfo.ContainerAllocation{
-				{Name: "x", Allocations: map[string]string{"cpu": "2,18"}}, {Name: "y", Allocations: map[string]string{"cpu": "2,18"}},
+				{Name: "x", Allocations: map[string]string{"cpu": "2,18"}},
+				{Name: "y", Allocations: map[string]string{"cpu": "2,18"}},
 			}},
 			{UID: "a", Namespace: "default", Name: "p", ContainerAllocations: []nodeinfo.ContainerAllocation{
 				{Name: "main", Allocations: map[string]string{"cpu": "4-5", "memory": "2Gi", "hugepages-2Mi": "1Gi"}},
@@ -51,7 +57,8 @@ func TestNumatopologyIsAsVolcanoReadsIt(t *testing.T) {
 	if diff := cmp.Diff(want, o.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	if len(details) != 32 || details["0"] != (nodeinfo.CPUInfo{}) || details["20"] != (nodeinfo.CPUInfo{NUMANodeID: 1, CoreID: 4}) ||
+	if len(details) != 32 || details["0"] != (nodeinfo.CPUInfo{}) ||
+		details["20"] != (nodeinfo.CPUInfo{NUMANodeID: 1, CoreID: 4}) ||
 		details["31"] != (nodeinfo.CPUInfo{NUMANodeID: 3, SocketID: 1, CoreID: 15}) {
 		t.Errorf("cpuDetail = %+v", details)
 	}
@@ -68,7 +75,8 @@ func TestNumatopologyOfAKubeletWithoutPolicies(t *testing.T) {
 	if err != nil || string(text) != `{"CPUManagerPolicy":"none","TopologyManagerPolicy":"none"}` {
 		t.Errorf("policies = %s, %v: none is a word, never empty", text, err)
 	}
-	if cpu := o.Spec.NumaResMap["cpu"]; cpu.Allocatable != "0-31" || cpu.Capacity != 32 || o.Spec.PodAllocations == nil {
+	if cpu := o.Spec.NumaResMap["cpu"]; cpu.Allocatable != "0-31" || cpu.Capacity != 32 ||
+		o.Spec.PodAllocations == nil {
 		t.Errorf("cpu = %+v, podAllocations %v", cpu, o.Spec.PodAllocations)
 	}
 	if o := probe.Numatopology(probe.Input{NodeName: "n0", Machine: seedMachine(t), Mode: probe.Blind}); o != nil {
@@ -89,13 +97,20 @@ func TestNumatopologyNeverOffersACPUTwice(t *testing.T) {
 			return ids
 		}
 		list := func(ids []int) string { return cpuset.FormatIDs(sorted(ids)) }
-		in := probe.Input{NodeName: "n0", Node: node(nil), Machine: m, Mode: rapid.SampledFrom([]probe.Mode{probe.Own, probe.Follow}).Draw(t, "mode")}
+		in := probe.Input{
+			NodeName: "n0", Node: node(nil), Machine: m,
+			Mode: rapid.SampledFrom([]probe.Mode{probe.Own, probe.Follow}).Draw(t, "mode"),
+		}
 		in.Kubelet.CPUPolicy, in.Kubelet.ReservedCPUs = "static", list(take("reserved"))
-		in.Node.Annotations = map[string]string{annotation.NodeReservation: `{"reservedCPUs":"` + list(take("node")) + `"}`}
+		in.Node.Annotations = map[string]string{annotation.NodeReservation: `{"reservedCPUs":"` + list(take("node")) +
+			`"}`}
 		taken, _ := cpuset.ParseIDs(in.Kubelet.ReservedCPUs)
 		held := list(take("pod"))
 		in.Entries = []ledger.Entry{{UID: "o", Role: qos.Exclusive, Class: qos.LSE, CPUList: held}}
-		in.Pods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "o"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}}
+		in.Pods = []*corev1.Pod{{
+			ObjectMeta: metav1.ObjectMeta{UID: "o"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
+		}}
 		pinned := list(take("pin"))
 		in.Pins = []annotation.PodCPUAlloc{{UID: "k", CPUSet: pinned, ManagedByKubelet: true}}
 		if rapid.Bool().Draw(t, "the pinned pod has a label") {

@@ -17,8 +17,8 @@ import (
 )
 
 // Pins are the pods whose CPUs the kubelet decides about: those in its state that the API knows and that carry no
-// allocation of Tenon. In Own mode a pod with a QoS label that says where it runs is not pinned, and neither is one that
-// started after the take-over began: their CPUs are the shared pool's, whatever the kubelet recorded for them.
+// allocation of Tenon. In Own mode a pod with a QoS label that says where it runs is not pinned, and neither is one
+// that started after the take-over began: their CPUs are the shared pool's, whatever the kubelet recorded for them.
 func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) []annotation.PodCPUAlloc {
 	if mode == Blind {
 		return nil
@@ -36,14 +36,15 @@ func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) [
 			continue
 		}
 		pins = append(pins, annotation.PodCPUAlloc{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, CPUSet: cpuset.FormatIDs(cpus), ManagedByKubelet: true,
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, CPUSet: cpuset.FormatIDs(cpus),
+			ManagedByKubelet: true,
 		})
 	}
 	return pins
 }
 
-// Left are the pins of a static kubelet that have outlived it: those of pods whose containers all run since before it was
-// gone. A container that starts later gets the CPUs of its class, and its pod with it.
+// Left are the pins of a static kubelet that have outlived it: those of pods whose containers all run since before it
+// was gone. A container that starts later gets the CPUs of its class, and its pod with it.
 func Left(pins []annotation.PodCPUAlloc, pods []*corev1.Pod, until time.Time) []annotation.PodCPUAlloc {
 	outlived := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -55,7 +56,10 @@ func Left(pins []annotation.PodCPUAlloc, pods []*corev1.Pod, until time.Time) []
 // runsSince reports whether all running containers of a pod, and at least one, started no later than t.
 func runsSince(pod *corev1.Pod, t time.Time) bool {
 	running := false
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{
+		pod.Status.ContainerStatuses,
+		pod.Status.InitContainerStatuses,
+	} {
 		for _, s := range statuses {
 			if s.State.Running == nil {
 				continue
@@ -69,8 +73,8 @@ func runsSince(pod *corev1.Pod, t time.Time) bool {
 	return running
 }
 
-// Attribute returns a record of a kubelet before 1.18, which has the ids of containers alone, by pod and container. What
-// the API does not know yet stays under its id.
+// Attribute returns a record of a kubelet before 1.18, which has the ids of containers alone, by pod and container.
+// What the API does not know yet stays under its id.
 func Attribute(state host.CPUState, pods []*corev1.Pod) host.CPUState {
 	if len(state.ByID) == 0 {
 		return state
@@ -79,7 +83,10 @@ func Attribute(state host.CPUState, pods []*corev1.Pod) host.CPUState {
 	state.Pods, state.Containers = map[string][]int{}, map[string]map[string][]int{}
 	for _, pod := range pods {
 		uid := StateUID(pod)
-		for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for _, statuses := range [][]corev1.ContainerStatus{
+			pod.Status.ContainerStatuses,
+			pod.Status.InitContainerStatuses,
+		} {
 			for _, s := range statuses {
 				_, id, _ := strings.Cut(s.ContainerID, "://")
 				cpus, ok := rest[id]
@@ -107,7 +114,8 @@ func ownLeaves(pod *corev1.Pod, since time.Time) bool {
 	return (class == qos.None || class == qos.LSE || class == qos.LSR) && (since.IsZero() || startedBefore(pod, since))
 }
 
-// StateUID is the UID that the kubelet knows a pod by: that of a static pod is its own, and the mirror in the API names it.
+// StateUID is the UID that the kubelet knows a pod by: that of a static pod is its own, and the mirror in the API names
+// it.
 func StateUID(pod *corev1.Pod) string {
 	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
 		return uid
@@ -115,10 +123,13 @@ func StateUID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// startedBefore reports whether a container of the pod started before t, or in its second: the API tells whole seconds, and
-// a pod that runs is not moved.
+// startedBefore reports whether a container of the pod started before t, or in its second: the API has whole seconds,
+// and a pod that runs is not moved.
 func startedBefore(pod *corev1.Pod, t time.Time) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{
+		pod.Status.ContainerStatuses,
+		pod.Status.InitContainerStatuses,
+	} {
 		for _, s := range statuses {
 			for _, at := range []time.Time{runningSince(s.State), runningSince(s.LastTerminationState)} {
 				if !at.IsZero() && !at.After(t) {

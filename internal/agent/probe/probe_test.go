@@ -30,7 +30,10 @@ func seedMachine(tb testing.TB) *topo.Machine {
 	tb.Helper()
 	spec := topo.Spec{Arch: "amd64"}
 	for c := range 32 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: c, Core: c % 16, L3: c % 16 / 4, Die: -1, Socket: c % 16 / 8, NUMA: c % 16 / 4})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: c, Core: c % 16, L3: c % 16 / 4, Die: -1, Socket: c % 16 / 8,
+			NUMA: c % 16 / 4,
+		})
 	}
 	for n := range 4 {
 		row := topo.NUMASpec{ID: n, MemoryBytes: 4 << 30, Distances: []int{32, 32, 32, 32}}
@@ -62,7 +65,10 @@ func example(tb testing.TB) probe.Input {
 			TopologyPolicy: "single-numa-node", TopologyScope: "pod",
 		},
 		Since: metav1.NewTime(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)),
-		Pins:  []annotation.PodCPUAlloc{{Namespace: "default", Name: "static", UID: "k", CPUSet: "3,19", ManagedByKubelet: true}},
+		Pins: []annotation.PodCPUAlloc{{
+			Namespace: "default", Name: "static", UID: "k", CPUSet: "3,19",
+			ManagedByKubelet: true,
+		}},
 		Entries: []ledger.Entry{
 			{UID: "e", Namespace: "default", Name: "lse", Class: qos.LSE, Role: qos.Exclusive, CPUList: "1,17"},
 			{UID: "r", Namespace: "default", Name: "lsr", Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: "2,18"},
@@ -74,13 +80,16 @@ func TestWorkedExampleIsPublishedAsSeed000HasIt(t *testing.T) {
 	t.Parallel()
 	nrt := probe.Topology(example(t)).Topology
 	want := map[string]string{
-		annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"full-pcpus-only":"true"},"reservedCPUs":"0,16"}`,
+		annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"full-pcpus-only":"true"},` +
+			`"reservedCPUs":"0,16"}`,
 		annotation.PodCPUAllocsKey: `[{"namespace":"default","name":"lse","uid":"e","cpuset":"1,17"},` +
 			`{"namespace":"default","name":"lsr","uid":"r","cpuset":"2,18"},` +
 			`{"namespace":"default","name":"static","uid":"k","cpuset":"3,19","managedByKubelet":true}]`,
-		annotation.CPUSharedPoolsKey: `[{"socket":0,"node":0,"cpuset":"0,16"},{"socket":0,"node":1,"cpuset":"4-7,20-23"},` +
+		annotation.CPUSharedPoolsKey: `[{"socket":0,"node":0,"cpuset":"0,16"},{"socket":0,"node":1,"cpuset":"4-7,` +
+			`20-23"},` +
 			`{"socket":1,"node":2,"cpuset":"8-11,24-27"},{"socket":1,"node":3,"cpuset":"12-15,28-31"}]`,
-		annotation.BECPUSharedPoolsKey: `[{"socket":0,"node":0,"cpuset":"0,2,16,18"},{"socket":0,"node":1,"cpuset":"4-7,20-23"},` +
+		annotation.BECPUSharedPoolsKey: `[{"socket":0,"node":0,"cpuset":"0,2,16,18"},{"socket":0,"node":1,` +
+			`"cpuset":"4-7,20-23"},` +
 			`{"socket":1,"node":2,"cpuset":"8-11,24-27"},{"socket":1,"node":3,"cpuset":"12-15,28-31"}]`,
 		annotation.TakeoverKey: `{"phase":2,"since":"2026-05-01T00:00:00Z","kubeletPolicy":"static",` +
 			`"kubeletFreeCPUs":"1-2,4-15,17-18,20-31","remainingPods":1}`,
@@ -98,7 +107,8 @@ func TestWorkedExampleIsPublishedAsSeed000HasIt(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"SingleNUMANodePodLevel"}, nrt.TopologyPolicies); diff != "" { //nolint:staticcheck // what readers of v1alpha1 look at
+	if diff := cmp.Diff([]string{"SingleNUMANodePodLevel"},
+		nrt.TopologyPolicies); diff != "" { //nolint:staticcheck // what readers of v1alpha1 look at
 		t.Errorf("topologyPolicies (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(v1alpha2.AttributeList{
@@ -108,7 +118,8 @@ func TestWorkedExampleIsPublishedAsSeed000HasIt(t *testing.T) {
 	}, nrt.Attributes); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)
 	}
-	if nrt.Name != "n0" || nrt.Labels[annotation.ManagedBy] != "Koordinator" || nrt.OwnerReferences[0].UID != "node-uid" {
+	if nrt.Name != "n0" || nrt.Labels[annotation.ManagedBy] != "Koordinator" ||
+		nrt.OwnerReferences[0].UID != "node-uid" {
 		t.Errorf("metadata = %+v", nrt.ObjectMeta)
 	}
 }
@@ -116,7 +127,10 @@ func TestWorkedExampleIsPublishedAsSeed000HasIt(t *testing.T) {
 func TestZonesSayWhatANodeHasGivesAndHasLeft(t *testing.T) {
 	t.Parallel()
 	in := example(t)
-	in.Entries = append(in.Entries, ledger.Entry{UID: "b", Name: "burst", Class: qos.LS, NUMAIDs: []int{1}, MilliCPU: 2500})
+	in.Entries = append(in.Entries, ledger.Entry{
+		UID: "b", Name: "burst", Class: qos.LS, NUMAIDs: []int{1},
+		MilliCPU: 2500,
+	})
 	zones := probe.Topology(in).Topology.Zones
 	type row struct{ Capacity, Allocatable, Available string }
 	got := map[string]map[string]row{}
@@ -136,7 +150,12 @@ func TestZonesSayWhatANodeHasGivesAndHasLeft(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("zones (-want +got):\n%s", diff)
 	}
-	costs := v1alpha2.CostList{{Name: "node-0", Value: 12}, {Name: "node-1", Value: 10}, {Name: "node-2", Value: 32}, {Name: "node-3", Value: 32}}
+	costs := v1alpha2.CostList{
+		{Name: "node-0", Value: 12},
+		{Name: "node-1", Value: 10},
+		{Name: "node-2", Value: 32},
+		{Name: "node-3", Value: 32},
+	}
 	if diff := cmp.Diff(costs, zones[1].Costs); diff != "" {
 		t.Errorf("costs of node-1 (-want +got):\n%s", diff)
 	}
@@ -153,8 +172,10 @@ func TestPhaseOnePublishesTheTopologyAlone(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
-	if nrt.Annotations[annotation.TakeoverKey] != `{"phase":1,"remainingPods":0}` || len(nrt.Attributes) > 0 || nrt.TopologyPolicies[0] != "None" { //nolint:staticcheck // what readers of v1alpha1 look at
-		t.Errorf("phase 1 says something of the kubelet: %v %v %v", nrt.Annotations[annotation.TakeoverKey], nrt.Attributes, nrt.TopologyPolicies) //nolint:staticcheck // what readers of v1alpha1 look at
+	if nrt.Annotations[annotation.TakeoverKey] != `{"phase":1,"remainingPods":0}` || len(nrt.Attributes) > 0 ||
+		nrt.TopologyPolicies[0] != "None" { //nolint:staticcheck // what readers of v1alpha1 look at
+		t.Errorf("phase 1 says something of the kubelet: %v %v %v", nrt.Annotations[annotation.TakeoverKey],
+			nrt.Attributes, nrt.TopologyPolicies) //nolint:staticcheck // what readers of v1alpha1 look at
 	}
 }
 
@@ -241,7 +262,10 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 	m := seedMachine(t)
 	rapid.Check(t, func(t *rapid.T) {
 		perm := rapid.Permutation(m.All().Slice()).Draw(t, "cpus")
-		in := probe.Input{NodeName: "n0", Node: node(nil), Machine: m, Mode: probe.Own, Kubelet: host.Kubelet{CPUPolicy: "static"}}
+		in := probe.Input{
+			NodeName: "n0", Node: node(nil), Machine: m, Mode: probe.Own,
+			Kubelet: host.Kubelet{CPUPolicy: "static"},
+		}
 		take := func(label string) string {
 			n := rapid.IntRange(1, 4).Draw(t, label)
 			ids := slices.Sorted(slices.Values(perm[:n]))
@@ -252,7 +276,10 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 		for i := range rapid.IntRange(0, 3).Draw(t, "pods") {
 			role := rapid.SampledFrom([]qos.Role{qos.Exclusive, qos.ExclusiveWithBE}).Draw(t, "role")
 			class := map[qos.Role]qos.Class{qos.Exclusive: qos.LSE, qos.ExclusiveWithBE: qos.LSR}[role]
-			in.Entries = append(in.Entries, ledger.Entry{UID: string(rune('a' + i)), Class: class, Role: role, CPUList: take("pod")})
+			in.Entries = append(in.Entries, ledger.Entry{
+				UID: string(rune('a' + i)), Class: class, Role: role,
+				CPUList: take("pod"),
+			})
 		}
 		if rapid.Bool().Draw(t, "pinned") {
 			in.Pins = []annotation.PodCPUAlloc{{UID: "k", CPUSet: take("pin"), ManagedByKubelet: true}}
@@ -279,7 +306,8 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 				union = union.Union(set)
 			}
 			if union != pool {
-				t.Fatalf("%s = %s, the account has %s", key, v.Machine().FormatList(union), v.Machine().FormatList(pool))
+				t.Fatalf("%s = %s, the account has %s", key, v.Machine().FormatList(union),
+					v.Machine().FormatList(pool))
 			}
 		}
 	})
@@ -287,7 +315,8 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 
 func TestModeTable(t *testing.T) {
 	t.Parallel()
-	on, off, blind := probe.Switches{QueryKubelet: true, CPUSetAllocator: true}, probe.Switches{QueryKubelet: true}, probe.Switches{}
+	on, off, blind := probe.Switches{QueryKubelet: true, CPUSetAllocator: true}, probe.Switches{QueryKubelet: true},
+		probe.Switches{}
 	tests := map[string]struct {
 		switches probe.Switches
 		static   bool
@@ -295,22 +324,22 @@ func TestModeTable(t *testing.T) {
 		want     probe.Mode
 		conflict bool
 	}{
-		"policy none":                                                 {on, false, "", probe.Own, false},
-		"policy none, Own wished":                                     {on, false, "Own", probe.Own, false},
-		"policy static":                                               {on, true, "", probe.Own, false},
-		"policy static, allocator off":                                {off, true, "", probe.Follow, false},
-		"policy static, allocator off, Follow wished":                 {off, true, "Follow", probe.Follow, false},
-		"policy static: the label wins over the gate":                 {on, true, "Follow", probe.Follow, false},
-		"policy none has nothing to follow":                           {on, false, "Follow", probe.Own, true},
-		"policy none, allocator off, has nothing to follow":           {off, false, "Follow", probe.Own, true},
-		"policy none, allocator off: nobody keeps pods on their CPUs": {off, false, "", probe.Own, true},
-		"policy none, query off":                                      {blind, false, "", probe.Blind, false},
-		"policy none, query off, Follow wished":                       {blind, false, "Follow", probe.Blind, true},
-		"policy static, Own wished":                                   {on, true, "Own", probe.Own, false},
-		"query off":                                                   {blind, true, "", probe.Blind, false},
-		"query off, Follow wished":                                    {blind, true, "Follow", probe.Blind, true},
-		"allocator off, Own wished":                                   {off, true, "Own", probe.Follow, true},
-		"a word that is no mode is reported, not interpreted":         {on, true, "Both", probe.Own, true},
+		"policy none":                                                {on, false, "", probe.Own, false},
+		"policy none, Own wished":                                    {on, false, "Own", probe.Own, false},
+		"policy static":                                              {on, true, "", probe.Own, false},
+		"policy static, allocator off":                               {off, true, "", probe.Follow, false},
+		"policy static, allocator off, Follow wished":                {off, true, "Follow", probe.Follow, false},
+		"policy static: the label wins over the gate":                {on, true, "Follow", probe.Follow, false},
+		"policy none has nothing to follow":                          {on, false, "Follow", probe.Own, true},
+		"policy none, allocator off, has nothing to follow":          {off, false, "Follow", probe.Own, true},
+		"policy none, allocator off: no component enforces CPU sets": {off, false, "", probe.Own, true},
+		"policy none, query off":                                     {blind, false, "", probe.Blind, false},
+		"policy none, query off, Follow wished":                      {blind, false, "Follow", probe.Blind, true},
+		"policy static, Own wished":                                  {on, true, "Own", probe.Own, false},
+		"query off":                                                  {blind, true, "", probe.Blind, false},
+		"query off, Follow wished":                                   {blind, true, "Follow", probe.Blind, true},
+		"allocator off, Own wished":                                  {off, true, "Own", probe.Follow, true},
+		"a word that is not a mode is reported, not interpreted":     {on, true, "Both", probe.Own, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +352,8 @@ func TestModeTable(t *testing.T) {
 	}
 	for mode, writes := range map[probe.Mode]bool{probe.Own: true, probe.Follow: false, probe.Blind: false} {
 		if on.Writes(mode) != writes || off.Writes(mode) {
-			t.Errorf("in mode %s cpusets are written: %v with the allocator on, %v with it off; want %v and false", mode, on.Writes(mode), off.Writes(mode), writes)
+			t.Errorf("in mode %s cpusets are written: %v with the allocator on, %v with it off; want %v and false",
+				mode, on.Writes(mode), off.Writes(mode), writes)
 		}
 	}
 	if (probe.Switches{CPUSetAllocator: true}).Valid() {
@@ -336,12 +366,26 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 	since := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	state := host.CPUState{Policy: "static", Pods: map[string][]int{"u": {2, 3}}}
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
-		two := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+		two := corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("2"),
+			corev1.ResourceMemory: resource.MustParse("1Gi"),
+		}
 		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u", Labels: map[string]string{}, Annotations: map[string]string{}},
-			Spec:       corev1.PodSpec{NodeName: "n0", Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: two, Limits: two}}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: "p", UID: "u", Labels: map[string]string{},
+				Annotations: map[string]string{},
+			},
+			Spec: corev1.PodSpec{
+				NodeName: "n0",
+				Containers: []corev1.Container{{
+					Name:      "c",
+					Resources: corev1.ResourceRequirements{Requests: two, Limits: two},
+				}},
+			},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-				Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since.Add(-time.Hour))}},
+				Name: "c",
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(
+					since.Add(-time.Hour))}},
 			}}},
 		}
 		change(p)
@@ -359,19 +403,34 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		"a pod that started after it": {probe.Own, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(since.Add(time.Hour))
 		}, false},
-		"a pod that has not started":                {probe.Own, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, false},
-		"a later pod while the kubelet is followed": {probe.Follow, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, true},
+		"a pod that has not started": {
+			probe.Own,
+			func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, false,
+		},
+		"a later pod while the kubelet is followed": {
+			probe.Follow,
+			func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, true,
+		},
 		"a static pod, which the API mirrors": {probe.Own, func(p *corev1.Pod) {
 			p.UID, p.Annotations[corev1.MirrorPodAnnotationKey] = "mirror", "u"
 		}, true},
-		"nobody in phase 1": {probe.Blind, func(*corev1.Pod) {}, false},
+		"no pod in phase 1": {probe.Blind, func(*corev1.Pod) {}, false},
 		"not one that the scheduler gave CPUs": {probe.Own, func(p *corev1.Pod) {
 			p.Labels[annotation.QoSClass], p.Annotations[annotation.ResourceStatusKey] = "LSR", `{"cpuset":"8-9"}`
 		}, false},
-		"not one of class LS":                           {probe.Own, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, false},
-		"one of class LS while the kubelet is followed": {probe.Follow, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, true},
-		"not one that has ended":                        {probe.Own, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
-		"not one of which the kubelet has no record":    {probe.Own, func(p *corev1.Pod) { p.UID = "other" }, false},
+		"not one of class LS": {
+			probe.Own,
+			func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, false,
+		},
+		"one of class LS while the kubelet is followed": {
+			probe.Follow,
+			func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, true,
+		},
+		"not one that has ended": {
+			probe.Own,
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false,
+		},
+		"not one of which the kubelet has no record": {probe.Own, func(p *corev1.Pod) { p.UID = "other" }, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -391,7 +450,11 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 func TestRecordsByContainerAreThoseOfTheirPods(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: corev1.PodStatus{
-		ContainerStatuses:     []corev1.ContainerStatus{{Name: "a", ContainerID: "containerd://01"}, {Name: "b", ContainerID: "containerd://02"}, {Name: "c"}},
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "a", ContainerID: "containerd://01"},
+			{Name: "b", ContainerID: "containerd://02"},
+			{Name: "c"},
+		},
 		InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", ContainerID: "docker://03"}},
 	}}
 	state := host.CPUState{Policy: "static", ByID: map[string][]int{"01": {4, 5}, "03": {4, 6}, "later": {8}}}

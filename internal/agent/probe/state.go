@@ -22,20 +22,20 @@ type KubeletState struct {
 	CPU     host.CPUState
 	Memory  host.MemoryState
 	Devices host.DeviceState
-	// Inventory are all devices of the node's device plugins; nil where no source tells them. The kubelet's checkpoint
-	// alone does not: it has the NUMA nodes of those devices only that were given to pods.
+	// Inventory are all devices of the node's device plugins; nil where no source has them. The kubelet's checkpoint
+	// alone does not: it has the NUMA nodes only of devices that were allocated to pods.
 	Inventory []host.Device
 }
 
-// deviceGroup are the devices of one resource that stand on the same NUMA nodes.
+// deviceGroup is the devices of one resource on the same NUMA nodes.
 type deviceGroup struct {
 	resource               string
 	numa                   []int
 	total, unhealthy, free int
 }
 
-// devicesOf groups the inventory, by resource, then NUMA nodes. A device that a pod has counts as taken also when nobody
-// knows the pod: the kubelet counts it so.
+// devicesOf groups the inventory, by resource, then NUMA nodes. A device that a pod has counts as taken also when the
+// pod is unknown: the kubelet counts it so.
 func devicesOf(s KubeletState) []deviceGroup {
 	type unit struct{ resource, id string }
 	taken := map[unit]bool{}
@@ -50,7 +50,10 @@ func devicesOf(s KubeletState) []deviceGroup {
 	}
 	var groups []deviceGroup
 	for _, d := range s.Inventory {
-		i := slices.IndexFunc(groups, func(g deviceGroup) bool { return g.resource == d.Resource && slices.Equal(g.numa, d.NUMAIDs) })
+		i := slices.IndexFunc(groups, func(g deviceGroup) bool {
+			return g.resource == d.Resource &&
+				slices.Equal(g.numa, d.NUMAIDs)
+		})
 		if i < 0 {
 			i = len(groups)
 			groups = append(groups, deviceGroup{resource: d.Resource, numa: d.NUMAIDs})
@@ -131,8 +134,8 @@ func pinnedUIDs(in Input) map[types.UID]bool {
 	return pinned
 }
 
-// placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode the CPUs count only where
-// the kubelet still decides about them.
+// placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode the CPUs count only
+// where the kubelet still decides about them.
 func placedContainers(in Input, pod *corev1.Pod, pinned map[types.UID]bool) annotation.PlacedContainers {
 	uid := StateUID(pod)
 	placed := annotation.PlacedContainers{}
@@ -185,7 +188,7 @@ func addBlock(c *annotation.PlacedContainer, b host.MemoryBlock) {
 	into[nodes] = sum
 }
 
-// placedDevices counts devices of one resource by the NUMA nodes that they stand on.
+// placedDevices counts devices of one resource by their NUMA nodes.
 func placedDevices(devices []host.Device) annotation.PlacedDevices {
 	all := map[int]bool{}
 	var split []annotation.PlacedDevices

@@ -27,10 +27,16 @@ func recorded(tb testing.TB) probe.Input {
 	in.Kubelet.ReservedMemory = map[int]map[string]int64{0: {"memory": gib}}
 	in.Kubelet.TopologyOptions = map[string]string{"max-allowable-numa-nodes": "16"}
 	in.Kubelet.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
-	in.Pins = []annotation.PodCPUAlloc{{Namespace: "default", Name: "p", UID: "a", CPUSet: "4-5", ManagedByKubelet: true}}
+	in.Pins = []annotation.PodCPUAlloc{{
+		Namespace: "default", Name: "p", UID: "a", CPUSet: "4-5",
+		ManagedByKubelet: true,
+	}}
 	in.Pods = []*corev1.Pod{
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "a"}},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "over", UID: "b"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
+		{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "over", UID: "b"},
+			Status:     corev1.PodStatus{Phase: corev1.PodFailed},
+		},
 	}
 	memory := func(allocatable, free int64) host.MemoryAmount {
 		return host.MemoryAmount{Total: 4 * gib, Allocatable: allocatable, Free: free}
@@ -46,7 +52,10 @@ func recorded(tb testing.TB) probe.Input {
 				0: {Assignments: 2, Group: []int{0, 1}, Types: map[string]host.MemoryAmount{
 					"memory": memory(2*gib, gib), "hugepages-2Mi": {Total: gib, Allocatable: gib},
 				}},
-				1: {Assignments: 1, Group: []int{0, 1}, Types: map[string]host.MemoryAmount{"memory": memory(4*gib, 4*gib)}},
+				1: {
+					Assignments: 1, Group: []int{0, 1},
+					Types: map[string]host.MemoryAmount{"memory": memory(4*gib, 4*gib)},
+				},
 				2: {Group: []int{2}, Types: map[string]host.MemoryAmount{"memory": memory(4*gib, 3*gib)}},
 				3: {Group: []int{3}, Types: map[string]host.MemoryAmount{"memory": memory(4*gib, 4*gib)}},
 			},
@@ -62,7 +71,10 @@ func recorded(tb testing.TB) probe.Input {
 		Devices: host.DeviceState{
 			Registered: map[string][]string{"x/gpu": {"g0", "g1", "wide"}},
 			Pods: map[string]map[string]map[string][]host.Device{
-				"a": {"main": {"x/gpu": {{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}}, {Resource: "x/gpu", ID: "wide", NUMAIDs: []int{0, 1}}}}},
+				"a": {"main": {"x/gpu": {
+					{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
+					{Resource: "x/gpu", ID: "wide", NUMAIDs: []int{0, 1}},
+				}}},
 			},
 		},
 		Inventory: []host.Device{
@@ -80,7 +92,8 @@ func TestWhatTheKubeletsManagersHoldIsPublished(t *testing.T) {
 	t.Parallel()
 	nrt := probe.Topology(recorded(t)).Topology
 	want := `{"memory":{` +
-		`"0":{"allocatable":{"hugepages-2Mi":"1Gi","memory":"2Gi"},"free":{"hugepages-2Mi":"0","memory":"1Gi"},"group":[0,1],"assignments":2},` +
+		`"0":{"allocatable":{"hugepages-2Mi":"1Gi","memory":"2Gi"},"free":{"hugepages-2Mi":"0","memory":"1Gi"},` +
+		`"group":[0,1],"assignments":2},` +
 		`"1":{"allocatable":{"memory":"4Gi"},"free":{"memory":"4Gi"},"group":[0,1],"assignments":1},` +
 		`"2":{"allocatable":{"memory":"4Gi"},"free":{"memory":"3Gi"},"group":[2],"assignments":0},` +
 		`"3":{"allocatable":{"memory":"4Gi"},"free":{"memory":"4Gi"},"group":[3],"assignments":0}},` +
@@ -95,7 +108,8 @@ func TestWhatTheKubeletsManagersHoldIsPublished(t *testing.T) {
 	if err != nil || len(warnings) > 0 || state.String() != want {
 		t.Errorf("read again: %s, %v, %v", state, warnings, err)
 	}
-	wantKubelet := `{"version":"v1.36.3","cpu":{"policy":"static","options":{"full-pcpus-only":"true"},"reserved":"0,16"},` +
+	wantKubelet := `{"version":"v1.36.3","cpu":{"policy":"static","options":{"full-pcpus-only":"true"},"reserved":"0,` +
+		`16"},` +
 		`"memory":{"policy":"Static","reserved":{"0":{"memory":"1Gi"}}},` +
 		`"topology":{"policy":"single-numa-node","scope":"pod","options":{"max-allowable-numa-nodes":"16"}},` +
 		`"gates":{"CPUManagerPolicyAlphaOptions":true}}`
@@ -110,11 +124,16 @@ func TestWhatTheKubeletsManagersHoldIsPublished(t *testing.T) {
 func TestZonesCountTheKubeletsBlocksAndDevices(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
-	in.Pods = append(in.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ours", UID: "o", Annotations: map[string]string{
-		annotation.ResourceStatusKey: `{"numaNodeResources":[{"node":2,"resources":{"cpu":"1","memory":"1Gi"}},{"node":3,"resources":{"memory":"9Gi"}}]}`,
-	}}})
+	in.Pods = append(in.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "ours", UID: "o",
+		Annotations: map[string]string{
+			annotation.ResourceStatusKey: `{"numaNodeResources":[{"node":2,"resources":{"cpu":"1","memory":"1Gi"}},` +
+				`{"node":3,"resources":{"memory":"9Gi"}}]}`,
+		},
+	}})
 	// A pod that both have recorded counts once, as the kubelet has it.
-	in.Pods[0].Annotations = map[string]string{annotation.ResourceStatusKey: `{"numaNodeResources":[{"node":1,"resources":{"memory":"2Gi"}}]}`}
+	in.Pods[0].Annotations = map[string]string{annotation.ResourceStatusKey: `{"numaNodeResources":[{"node":1,` +
+		`"resources":{"memory":"2Gi"}}]}`}
 	got := map[string]map[string]string{}
 	for _, z := range probe.Topology(in).Topology.Zones {
 		got[z.Name] = map[string]string{}
@@ -140,7 +159,8 @@ func TestReservedMemoryIsNotAllocatableBeforeTheKubeletHasRecordedAnything(t *te
 	out := probe.Topology(in).Topology
 	for _, r := range out.Zones[0].Resources {
 		if r.Name == "memory" && (r.Allocatable.String() != "2Gi" || r.Capacity.String() != "4Gi") {
-			t.Errorf("memory of node 0: %s of %s allocatable, want 2Gi of 4Gi: 1Gi are hugepages, 1Gi is reserved", r.Allocatable.String(), r.Capacity.String())
+			t.Errorf("memory of node 0: %s of %s allocatable, want 2Gi of 4Gi: 1Gi are hugepages, 1Gi is reserved",
+				r.Allocatable.String(), r.Capacity.String())
 		}
 	}
 	if text, ok := out.Annotations[annotation.NUMAStateKey]; ok {
@@ -148,7 +168,7 @@ func TestReservedMemoryIsNotAllocatableBeforeTheKubeletHasRecordedAnything(t *te
 	}
 }
 
-func TestOwnModeTellsTheKubeletsCPUsOnlyWhereTheyHold(t *testing.T) {
+func TestOwnModeReportsTheKubeletsCPUsOnlyWhereTheyHold(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
 	in.Mode, in.Pins = probe.Own, nil
@@ -161,7 +181,7 @@ func TestOwnModeTellsTheKubeletsCPUsOnlyWhereTheyHold(t *testing.T) {
 	}
 }
 
-func TestPhaseOneTellsNothingThatTheKubeletRecorded(t *testing.T) {
+func TestPhaseOneReportsNothingThatTheKubeletRecorded(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
 	in.Mode = probe.Blind
@@ -174,7 +194,7 @@ func TestPhaseOneTellsNothingThatTheKubeletRecorded(t *testing.T) {
 	for _, z := range out.Zones {
 		for _, r := range z.Resources {
 			if r.Name == "x/gpu" || r.Name == "memory" && r.Allocatable.Cmp(r.Available) != 0 {
-				t.Errorf("zone %s tells %s of the kubelet", z.Name, r.Name)
+				t.Errorf("zone %s reports %s of the kubelet", z.Name, r.Name)
 			}
 		}
 	}
@@ -203,9 +223,12 @@ func TestZonesNeverPromiseMoreThanThereIs(t *testing.T) {
 		for id := range 4 {
 			total := rapid.Int64Range(0, 8*gib).Draw(t, "total")
 			allocatable := rapid.Int64Range(0, total).Draw(t, "allocatable")
-			in.State.Memory.Zones[id] = host.MemoryZone{Group: []int{id}, Types: map[string]host.MemoryAmount{"memory": {
-				Total: total, Allocatable: allocatable, Free: rapid.Int64Range(0, allocatable).Draw(t, "free"),
-			}}}
+			in.State.Memory.Zones[id] = host.MemoryZone{
+				Group: []int{id},
+				Types: map[string]host.MemoryAmount{"memory": {
+					Total: total, Allocatable: allocatable, Free: rapid.Int64Range(0, allocatable).Draw(t, "free"),
+				}},
+			}
 		}
 		for i := range rapid.IntRange(0, 4).Draw(t, "pods") {
 			status := annotation.ResourceStatus{NUMANodeResources: []annotation.NUMANodeResource{{
@@ -215,21 +238,24 @@ func TestZonesNeverPromiseMoreThanThereIs(t *testing.T) {
 				},
 			}}}
 			in.Pods = append(in.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				UID: types.UID(rune('p' + i)), Annotations: map[string]string{annotation.ResourceStatusKey: status.String()},
+				UID:         types.UID(rune('p' + i)),
+				Annotations: map[string]string{annotation.ResourceStatusKey: status.String()},
 			}})
 		}
 		in.State.Inventory = nil
 		for i := range rapid.IntRange(0, 6).Draw(t, "devices") {
 			in.State.Inventory = append(in.State.Inventory, host.Device{
 				Resource: rapid.SampledFrom([]string{"x/gpu", "x/nic"}).Draw(t, "resource"), ID: string(rune('a' + i)),
-				NUMAIDs: rapid.SampledFrom([][]int{nil, {0}, {1}, {0, 1}, {3}}).Draw(t, "nodes"), Unhealthy: rapid.Bool().Draw(t, "unhealthy"),
+				NUMAIDs:   rapid.SampledFrom([][]int{nil, {0}, {1}, {0, 1}, {3}}).Draw(t, "nodes"),
+				Unhealthy: rapid.Bool().Draw(t, "unhealthy"),
 			})
 		}
 		out := probe.Topology(in).Topology
 		for _, z := range out.Zones {
 			for _, r := range z.Resources {
 				if r.Available.Sign() < 0 || r.Available.Cmp(r.Allocatable) > 0 || r.Allocatable.Cmp(r.Capacity) > 0 {
-					t.Fatalf("zone %s: %s: capacity %s, allocatable %s, available %s", z.Name, r.Name, r.Capacity.String(), r.Allocatable.String(), r.Available.String())
+					t.Fatalf("zone %s: %s: capacity %s, allocatable %s, available %s", z.Name, r.Name,
+						r.Capacity.String(), r.Allocatable.String(), r.Available.String())
 				}
 			}
 		}

@@ -27,7 +27,7 @@ type Input struct {
 	Mode    Mode
 	// Writer is the program and its version.
 	Writer string
-	// Since is when take-over phase 2 began; zero when there is no take-over.
+	// Since is when take-over phase 2 began; zero without a take-over.
 	Since metav1.Time
 	// Pins are the pods that the kubelet's static policy pinned. They may outlive it: a take-over ends with the last of
 	// them, whatever the policy is by then.
@@ -92,7 +92,8 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 		annotation.TopologyMode: string(in.Mode),
 		annotation.Writer:       in.Writer,
 	}
-	nrt.TopologyPolicies = []string{policyWord(host.Kubelet{})} //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	nrt.TopologyPolicies = []string{policyWord(host.Kubelet{})}
 	nrt.Zones = zones(in.Machine)
 	if in.Node != nil {
 		nrt.OwnerReferences = ownedBy(in.Node.Name, in.Node.UID)
@@ -110,7 +111,8 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 	}.String()
 	nrt.Annotations[annotation.KubeletKey] = kubelet(in).String()
 	nrt.Annotations[annotation.PodCPUAllocsKey] = annotation.PodCPUAllocs(in.Pins).String()
-	nrt.TopologyPolicies = []string{policyWord(in.Kubelet)} //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	nrt.TopologyPolicies = []string{policyWord(in.Kubelet)}
 	nrt.Attributes = attributes(in.Kubelet)
 	return nrt
 }
@@ -160,8 +162,8 @@ func pools(m *topo.Machine, pool cpuset.Set) annotation.CPUSharedPools {
 	return list
 }
 
-// allocations are the pods with CPUs of their own: those that the kubelet pinned and still decides about, and those that
-// Tenon placed.
+// allocations are the pods with CPUs of their own: those that the kubelet pinned and still decides about, and those
+// that Tenon placed.
 func allocations(in Input, v *ledger.View) annotation.PodCPUAllocs {
 	list := annotation.PodCPUAllocs{}
 	for _, p := range in.Pins {
@@ -182,7 +184,7 @@ func allocations(in Input, v *ledger.View) annotation.PodCPUAllocs {
 	return list
 }
 
-// takeover tells how far the CPUs are taken over from a kubelet; false when there is nothing to take.
+// takeover returns the state of the take-over of CPUs from a kubelet; false when there is nothing to take over.
 func takeover(in Input, v *ledger.View) (string, bool) {
 	switch {
 	case in.Mode == Blind:

@@ -27,7 +27,10 @@ func zones(m *topo.Machine) v1alpha2.ZoneList {
 	for _, n := range machineNodes(m) {
 		z := v1alpha2.Zone{Name: convert.ZoneName(m.NUMAID(n)), Type: annotation.ZoneTypeNode}
 		for _, o := range machineNodes(m) {
-			z.Costs = append(z.Costs, v1alpha2.CostInfo{Name: convert.ZoneName(m.NUMAID(o)), Value: int64(m.Distance(n, o))})
+			z.Costs = append(z.Costs, v1alpha2.CostInfo{
+				Name:  convert.ZoneName(m.NUMAID(o)),
+				Value: int64(m.Distance(n, o)),
+			})
 		}
 		list = append(list, z)
 	}
@@ -40,8 +43,8 @@ type memoryKey struct {
 	kind string
 }
 
-// heldMemory is what pods hold by Tenon's own records. A pod that the kubelet's memory manager has recorded is left out:
-// it is counted there.
+// heldMemory is what pods hold by Tenon's own records. A pod that the kubelet's memory manager has recorded is left
+// out: it is counted there.
 func heldMemory(in Input) map[memoryKey]int64 {
 	held := map[memoryKey]int64{}
 	for _, pod := range in.Pods {
@@ -50,7 +53,7 @@ func heldMemory(in Input) map[memoryKey]int64 {
 		}
 		status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])
 		if err != nil {
-			continue // told where pods are read
+			continue // reported where pods are read
 		}
 		for _, n := range status.NUMANodeResources {
 			for name, q := range n.Resources {
@@ -66,7 +69,9 @@ func heldMemory(in Input) map[memoryKey]int64 {
 // resources are the amounts of one NUMA node. Capacity is what the machine has, allocatable what is left of it beside
 // reservations, available what is left of that beside all that pods have there: exclusive CPUs, requests that are
 // constrained to the node, the kubelet's memory blocks and devices.
-func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64, devices []deviceGroup) v1alpha2.ResourceInfoList {
+func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64,
+	devices []deviceGroup,
+) v1alpha2.ResourceInfoList {
 	var list v1alpha2.ResourceInfoList
 	m := in.Machine
 	if cpus := m.NUMACPUs(n).Intersect(m.Online()); !cpus.IsEmpty() {
@@ -100,8 +105,8 @@ type zoneMemory struct {
 	capacity, allocatable, available int64
 }
 
-// memoryOf returns ordinary memory, then hugepages by size. Where the kubelet's memory manager counts, its amounts hold;
-// else allocatable is what hugepages and the kubelet's reservation leave.
+// memoryOf returns ordinary memory, then hugepages by size. Where the kubelet's memory manager counts, its amounts
+// hold; else allocatable is what hugepages and the kubelet's reservation leave.
 func memoryOf(in Input, n topo.NUMA) []zoneMemory {
 	m, id := in.Machine, in.Machine.NUMAID(n)
 	var list []zoneMemory
@@ -128,19 +133,21 @@ func memoryOf(in Input, n topo.NUMA) []zoneMemory {
 		add(string(corev1.ResourceMemory), m.MemoryBytes(n), max(0, ordinary))
 	}
 	for _, size := range sizes {
-		add(corev1.ResourceHugePagesPrefix+resource.NewQuantity(size, resource.BinarySI).String(), size*pages[size], size*pages[size])
+		add(corev1.ResourceHugePagesPrefix+resource.NewQuantity(size, resource.BinarySI).String(), size*pages[size],
+			size*pages[size])
 	}
 	return list
 }
 
-// deviceResources counts the devices of a NUMA node, by resource. A device that stands on several nodes counts on each of
-// them, as the kubelet's hints have it.
+// deviceResources counts the devices of a NUMA node, by resource. A device that stands on several nodes counts on each
+// of them, as the kubelet's hints have it.
 func deviceResources(devices []deviceGroup, numaID int) v1alpha2.ResourceInfoList {
 	var list v1alpha2.ResourceInfoList
 	var sum deviceGroup
 	flush := func() {
 		if sum.total > 0 {
-			list = append(list, amount(sum.resource, resource.DecimalSI, int64(sum.total), int64(sum.total-sum.unhealthy), int64(sum.free)))
+			list = append(list, amount(sum.resource, resource.DecimalSI, int64(sum.total),
+				int64(sum.total-sum.unhealthy), int64(sum.free)))
 		}
 	}
 	for _, g := range devices {
@@ -162,8 +169,8 @@ type zoneFree struct {
 	availableMilli int64
 }
 
-// free reads a NUMA node's figures out of the account. The machine of the account has the online CPUs alone, so the node
-// is found by its kernel id.
+// free reads a NUMA node's figures out of the account. The machine of the account has the online CPUs alone, so the
+// node is found by its kernel id.
 func free(v *ledger.View, numaID int) zoneFree {
 	m := v.Machine()
 	if m == nil {
@@ -182,6 +189,6 @@ func free(v *ledger.View, numaID int) zoneFree {
 		return z
 	}
 	s := v.Summary().Nodes[i]
-	z.availableMilli = max(0, z.availableMilli-(1000*int64(s.PoolCPUs)-s.PoolMilli))
+	z.availableMilli = max(0, z.availableMilli-s.Promised)
 	return z
 }

@@ -4,6 +4,7 @@ import (
 	gojson "encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,22 +28,27 @@ const (
 // claim is what the managedFields of an object leave to us.
 type claim struct {
 	scope scope
-	// foreignZones: the zones are somebody else's. foreignLabel: so is the label, with another value.
+	// foreignZones: another manager owns the zones. foreignLabel: so is the label, with another value.
 	foreignZones, foreignLabel bool
-	// owner is the manager that keeps us from everything.
+	// owner is the manager that keeps us from everything, since its last change.
 	owner string
 	since metav1.Time
+	// outlasted: another manager owns what is ours and has been silent for so long that it is taken back.
+	outlasted bool
 }
 
-// reported are the annotations that tell another agent like us: whoever writes them describes the node as a whole.
+// silence is how long after its last change another writer of our annotations counts as live.
+const silence = 10 * time.Minute
+
+// reported are the annotations by which another agent of this kind is detected: their writer describes the whole node.
 var reported = []string{
 	annotation.CPUTopology, annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey, annotation.PodCPUAllocsKey,
 	annotation.KubeletCPUManagerPolicy,
 }
 
-// claimOf reads the managedFields of an object; nil is no object. Edits by hand (kubectl) are no writer: they are put
-// right.
-func claimOf(object *unstructured.Unstructured) claim {
+// claimOf reads the managedFields of an object; nil means that it does not exist. Edits by hand (kubectl) do not count
+// as a writer and are reverted. Neither does a program that wrote our annotations once and has been silent since.
+func claimOf(object *unstructured.Unstructured, now time.Time) claim {
 	c := claim{}
 	if object == nil {
 		return c
@@ -52,8 +58,13 @@ func claimOf(object *unstructured.Unstructured) claim {
 			continue
 		}
 		owned := read(f.FieldsV1.GetRawBytes())
+		if owned.scope() == nothing && f.Time != nil && now.Sub(f.Time.Time) >= silence {
+			c.outlasted = true
+			continue
+		}
 		c.foreignZones = c.foreignZones || owned.Zones != nil
-		c.foreignLabel = c.foreignLabel || owned.label() && object.GetLabels()[annotation.ManagedBy] != annotation.ManagedByKoordinator
+		c.foreignLabel = c.foreignLabel || owned.label() &&
+			object.GetLabels()[annotation.ManagedBy] != annotation.ManagedByKoordinator
 		s := owned.scope()
 		if s <= c.scope {
 			continue

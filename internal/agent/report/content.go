@@ -23,7 +23,7 @@ const (
 	refuseBytes = 240 << 10
 )
 
-// ErrTooLarge is returned for a report whose annotations would come near the API server's limit.
+// ErrTooLarge is returned for a report whose annotations would come close to the API server's limit.
 var ErrTooLarge = errors.New("annotations are too large to be published")
 
 // content is what is applied: the part of the object that is ours.
@@ -37,7 +37,8 @@ type content struct {
 func newContent(nrt *v1alpha2.NodeResourceTopology, c claim, boot string) (content, error) {
 	nrt = nrt.DeepCopy()
 	if c.scope == annotationsOnly {
-		nrt.TopologyPolicies, nrt.Attributes = nil, nil //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+		//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+		nrt.TopologyPolicies, nrt.Attributes = nil, nil
 		if c.foreignZones {
 			nrt.Zones = nil
 		}
@@ -80,7 +81,8 @@ func (c content) foreignBytes(object *unstructured.Unstructured) int {
 
 // isOurs reports whether an annotation is one that the agent alone writes: an old one goes with the next write.
 func isOurs(key string) bool {
-	return key == annotation.ReportKey || key == annotation.NUMAStateKey || key == annotation.TakeoverKey || slices.Contains(reported, key)
+	return key == annotation.ReportKey || key == annotation.NUMAStateKey || key == annotation.TakeoverKey ||
+		slices.Contains(reported, key)
 }
 
 // withoutPods returns an object without what each container holds: the part that grows with the pods.
@@ -117,16 +119,18 @@ func (c content) isIn(object *unstructured.Unstructured) bool {
 		return false
 	}
 	equal := apiequality.Semantic.DeepEqual
-	return equal(c.nrt.Zones, got.Zones) && equal(c.nrt.TopologyPolicies, got.TopologyPolicies) && //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	return equal(c.nrt.Zones, got.Zones) && equal(c.nrt.TopologyPolicies, got.TopologyPolicies) &&
 		(equal(c.nrt.Attributes, got.Attributes) || object.GroupVersionKind().Version == "v1alpha1") // which drops them
 }
 
 // ownPart decodes those lists of an object that are in the content.
 func (c content) ownPart(object *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error) {
 	fields := map[string]any{}
+	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
 	for name, ours := range map[string]bool{
 		"zones": c.nrt.Zones != nil, "attributes": c.nrt.Attributes != nil,
-		"topologyPolicies": c.nrt.TopologyPolicies != nil, //nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+		"topologyPolicies": c.nrt.TopologyPolicies != nil,
 	} {
 		if value, ok := object.Object[name]; ok && ours {
 			fields[name] = value

@@ -5,7 +5,8 @@
 //	                               │        │ yes      │ conflict: look again who owns what
 //	Observe(object) ───────────────┘        └─ nothing └ error: back off, try again
 //
-// The claim follows from the object's managedFields. Nobody else: everything is ours. Somebody else owns zones or
-// attributes (NFD, a topology exporter): our numbers travel in the annotations alone. Somebody else owns the annotations
-// (koordlet): the agent stops writing, and the Node's condition tenon.sh/TopologyWriterConflict says so.
+// The claim follows from the object's managedFields. No other manager: everything is ours. Another manager owns zones
+// or attributes (NFD, a topology exporter): our numbers are only in the annotations. Another manager owns the
+// annotations (koordlet): the agent stops writing until that writer has been silent for ten minutes, and the Node's
+// condition tenon.sh/TopologyWriterConflict says so.
 package report

@@ -16,18 +16,19 @@ import (
 )
 
 // getter reads an object.
-type getter func(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error)
+type getter func(ctx context.Context, name string, options metav1.GetOptions,
+	subresources ...string) (*unstructured.Unstructured, error)
 
-// loop looks at one object in the API after each change on either side, as often as its pace allows. Changed and Observe
-// are safe for concurrent use.
+// loop looks at one object in the API after each change on either side, as often as its pace allows. Changed and
+// Observe are safe for concurrent use.
 type loop struct {
 	get   getter
 	kind  string
 	node  string
 	clock clock.Clock
-	// look brings the object up to date once; nil is no object. An error is tried again later.
+	// look brings the object up to date once; nil means that it does not exist. An error is retried.
 	look func(ctx context.Context, object *unstructured.Unstructured) error
-	// stuck is told of a conflict that a fresh look at the object did not solve.
+	// stuck reports a conflict that a fresh read of the object did not resolve.
 	stuck func(ctx context.Context, conflict error) error
 	wake  chan struct{}
 
@@ -39,11 +40,11 @@ type loop struct {
 	pace pace // owned by Run
 }
 
-// Changed tells that the source may have something new. It returns at once.
+// Changed requests a comparison: the source may have changed. It returns at once.
 func (l *loop) Changed() {
 	l.mu.Lock()
-	if l.changed.IsZero() {
-		l.changed = l.clock.Now()
+	if now := l.clock.Now(); l.changed.IsZero() || l.changed.After(now) { // else it is in hand
+		l.changed = now
 	}
 	l.mu.Unlock()
 	l.signal()
@@ -56,8 +57,8 @@ func (l *loop) signal() {
 	}
 }
 
-// Observe tells what the API has now, nil for no object. Nothing is written before the first Observe. States that are not
-// newer than the own last write are ignored.
+// Observe takes the object that the API has now, nil when it does not exist. Nothing is written before the first
+// Observe. States that are not newer than the own last write are ignored.
 func (l *loop) Observe(object *unstructured.Unstructured) {
 	l.mu.Lock()
 	if l.synced && isKnown(object, l.object) {
@@ -134,11 +135,11 @@ func (l *loop) attempt(ctx context.Context) {
 	l.changed = time.Time{}
 	l.mu.Unlock()
 	err := l.look(ctx, object)
-	if apierrors.IsConflict(err) { // somebody wrote in between, or owns what we thought was ours
+	if apierrors.IsConflict(err) { // another manager wrote in between, or owns our fields
 		if object, err = l.fetch(ctx); err == nil {
 			err = l.look(ctx, object)
 		}
-		if apierrors.IsConflict(err) { // nobody wins by trying
+		if apierrors.IsConflict(err) { // a retry does not help
 			err = errors.Join(err, l.stuck(ctx, err))
 		}
 	}
@@ -148,7 +149,8 @@ func (l *loop) attempt(ctx context.Context) {
 	now := l.clock.Now()
 	l.pace.failed(now)
 	l.again(now)
-	klog.FromContext(ctx).Error(err, "Cannot publish the node's topology, will try again", "kind", l.kind, "node", l.node, "in", l.pace.backoff())
+	klog.FromContext(ctx).Error(err, "Cannot publish the node's topology, will try again", "kind", l.kind, "node",
+		l.node, "in", l.pace.backoff())
 }
 
 func (l *loop) fetch(ctx context.Context) (*unstructured.Unstructured, error) {

@@ -12,18 +12,20 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
 
-// TestMalformedObjectOfAnotherWriterStopsNobody: what others wrote is judged by who owns it, not by what it says.
-func TestMalformedObjectOfAnotherWriterStopsNobody(t *testing.T) {
+// TestMalformedObjectOfAnotherWriterStopsNoReport: the owner of a field decides, not its content.
+func TestMalformedObjectOfAnotherWriterStopsNoReport(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		theirs func(*unstructured.Unstructured)
-		field  string // that stays theirs
+		field  string // that remains theirs
 	}{
 		"zones of the wrong type": {func(u *unstructured.Unstructured) { u.Object["zones"] = "none" }, "zones"},
-		"a zone without a name, with a cost that is no number": {func(u *unstructured.Unstructured) {
+		"a zone without a name, with a cost that is not a number": {func(u *unstructured.Unstructured) {
 			u.Object["zones"] = []any{map[string]any{"costs": []any{map[string]any{"name": "x", "value": "far"}}}}
 		}, "zones"},
-		"attributes of the wrong type": {func(u *unstructured.Unstructured) { u.Object["attributes"] = map[string]any{"a": "b"} }, "attributes"},
+		"attributes of the wrong type": {func(u *unstructured.Unstructured) {
+			u.Object["attributes"] = map[string]any{"a": "b"}
+		}, "attributes"},
 		"a report that cannot be read": {func(u *unstructured.Unstructured) {
 			u.Object["topologyPolicies"] = []any{"Everything"}
 			u.SetAnnotations(map[string]string{"example.com/a": "{"})

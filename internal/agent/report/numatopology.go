@@ -23,9 +23,12 @@ const liveWriter = time.Minute
 
 // Numatopologies is the API of Numatopology: a dynamic.ResourceInterface.
 type Numatopologies interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error)
-	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error)
-	Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Get(ctx context.Context, name string, options metav1.GetOptions,
+		subresources ...string) (*unstructured.Unstructured, error)
+	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions,
+		subresources ...string) (*unstructured.Unstructured, error)
+	Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions,
+		subresources ...string) (*unstructured.Unstructured, error)
 }
 
 // NumatopologyOptions are what a NumatopologyReporter needs.
@@ -44,14 +47,14 @@ type NumatopologyOptions struct {
 // NumatopologyReporter keeps a node's Numatopology in the API equal to its source. It compares with what the API
 // acknowledged: a write that fails is tried again. While another program writes the object's spec it writes nothing.
 //
-// It replaces the whole spec at the version that it has seen, as Volcano's exporter does, and does not apply fields: what
-// an exporter that is gone has left of CPUs that are gone would stay.
+// It replaces the whole spec at the version that it has seen, as Volcano's exporter does, and does not apply fields:
+// otherwise entries of removed CPUs, written by an exporter that is gone, would remain.
 type NumatopologyReporter struct {
 	*loop
 	o NumatopologyOptions
 
-	// Owned by Run. acked is the spec that the API answered to the last write, asked what was written. They differ where
-	// the definition in the cluster is older and drops fields.
+	// Owned by Run. acked is the spec that the API answered to the last write, asked what was written. They differ
+	// where the definition in the cluster is older and drops fields.
 	asked, acked *nodeinfo.NumatopoSpec
 }
 
@@ -79,7 +82,8 @@ func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured
 	if free := wrote.Add(liveWriter); writer != "" && free.After(now) {
 		r.again(free)
 		return r.o.SetCondition(ctx, Conflict, true, "ForeignWriter", fmt.Sprintf(
-			"the spec of Numatopology %s was written by %q at %s: tenon-agent does not write it. Stop that program on this node, or take --publish-numatopology off",
+			"the spec of Numatopology %s was written by %q at %s: tenon-agent does not write it. Stop that program "+
+				"on this node, or take --publish-numatopology off",
 			r.o.Node, writer, wrote.UTC().Format(time.RFC3339)))
 	}
 	if r.isIn(want, object) {
@@ -106,7 +110,8 @@ func otherWriter(object *unstructured.Unstructured) (manager string, wrote time.
 		return "", time.Time{}
 	}
 	for _, f := range object.GetManagedFields() {
-		if f.Manager == Manager || isByHand(f.Manager) || f.FieldsV1 == nil || read(f.FieldsV1.GetRawBytes()).Spec == nil {
+		if f.Manager == Manager || isByHand(f.Manager) || f.FieldsV1 == nil ||
+			read(f.FieldsV1.GetRawBytes()).Spec == nil {
 			continue
 		}
 		at := time.Time{}
@@ -137,7 +142,9 @@ func (r *NumatopologyReporter) isIn(want *nodeinfo.Numatopology, object *unstruc
 }
 
 // write creates the object, or replaces its spec. What else the object carries stays.
-func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatopology, object *unstructured.Unstructured) error {
+func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatopology,
+	object *unstructured.Unstructured,
+) error {
 	now := r.o.Clock.Now()
 	stamped := want.DeepCopy()
 	if stamped.Annotations == nil {

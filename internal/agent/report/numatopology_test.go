@@ -27,7 +27,8 @@ type shelf struct {
 
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
-	fields, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), converter{}, plain{}, plain{},
+	fields, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), converter{},
+		plain{}, plain{},
 		nodeinfo.GroupVersion().WithKind("Numatopology"), nodeinfo.GroupVersion(), "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -35,15 +36,21 @@ func newShelf(t *testing.T) *shelf {
 	return &shelf{server: &server{fields: fields, gv: nodeinfo.GroupVersion()}}
 }
 
-func (s *shelf) Create(_ context.Context, object *unstructured.Unstructured, o metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (s *shelf) Create(_ context.Context, object *unstructured.Unstructured, o metav1.CreateOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	return s.put(object, o.FieldManager, true)
 }
 
-func (s *shelf) Update(_ context.Context, object *unstructured.Unstructured, o metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (s *shelf) Update(_ context.Context, object *unstructured.Unstructured, o metav1.UpdateOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	return s.put(object, o.FieldManager, false)
 }
 
-func (s *shelf) put(object *unstructured.Unstructured, manager string, create bool) (*unstructured.Unstructured, error) {
+func (s *shelf) put(object *unstructured.Unstructured, manager string, create bool) (*unstructured.Unstructured,
+	error,
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resource := nodeinfo.Resource().GroupResource()
@@ -155,9 +162,12 @@ func numatopology(free string) *nodeinfo.Numatopology {
 		ResReserved: map[string]string{"cpu": "0"},
 		NumaResMap:  map[string]nodeinfo.ResourceInfo{"cpu": {Allocatable: free, Capacity: 4}},
 		CPUDetail:   map[string]nodeinfo.CPUInfo{"0": {}, "1": {CoreID: 1}},
-		PodAllocations: []nodeinfo.PodAllocation{{UID: "u", Namespace: "d", Name: "p", ContainerAllocations: []nodeinfo.ContainerAllocation{
-			{Name: "c", Allocations: map[string]string{"cpu": "2"}},
-		}}},
+		PodAllocations: []nodeinfo.PodAllocation{{
+			UID: "u", Namespace: "d", Name: "p",
+			ContainerAllocations: []nodeinfo.ContainerAllocation{
+				{Name: "c", Allocations: map[string]string{"cpu": "2"}},
+			},
+		}},
 	}
 	return o
 }
@@ -169,7 +179,7 @@ func (v *volcano) set(o *nodeinfo.Numatopology) {
 	v.reporter.Changed()
 }
 
-func (v *volcano) told() string {
+func (v *volcano) reported() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.condition
@@ -275,25 +285,27 @@ func TestLiveExporterIsLeftAloneAndADeadOneIsReplaced(t *testing.T) {
 		for i := range 5 {
 			exporter("0-" + string(rune('3'+i)))
 			later(30 * time.Second)
-			if v.shelf.count() != 0 || !strings.HasPrefix(v.told(), "ForeignWriter") || !strings.Contains(v.told(), "resource-exporter") {
-				t.Fatalf("%d writes beside a live exporter, condition %q", v.shelf.count(), v.told())
+			if v.shelf.count() != 0 || !strings.HasPrefix(v.reported(), "ForeignWriter") ||
+				!strings.Contains(v.reported(), "resource-exporter") {
+				t.Fatalf("%d writes beside a live exporter, condition %q", v.shelf.count(), v.reported())
 			}
 		}
 		later(2 * time.Minute)
-		if v.free() != "0-3" || v.told() != "False" {
-			t.Errorf("free %q, condition %q after the exporter stopped, want ours and none", v.free(), v.told())
+		if v.free() != "0-3" || v.reported() != "False" {
+			t.Errorf("free %q, condition %q after the exporter stopped, want ours and none", v.free(), v.reported())
 		}
 		object, _ := v.shelf.state()
 		details, _, _ := unstructured.NestedMap(object.Object, "spec", "cpuDetail")
 		reserved, _, _ := unstructured.NestedMap(object.Object, "spec", "resReserved")
 		if _, stale := details["7"]; stale || len(reserved) != 1 || object.GetLabels()["theirs"] != "kept" {
-			t.Errorf("cpuDetail %v, resReserved %v, labels %v: want nothing stale in the spec, and the rest kept", details, reserved, object.GetLabels())
+			t.Errorf("cpuDetail %v, resReserved %v, labels %v: want nothing stale in the spec, and the rest kept",
+				details, reserved, object.GetLabels())
 		}
 		n := v.shelf.count()
 		exporter("0-1")
 		later(30 * time.Second)
-		if v.free() != "0-1" || v.shelf.count() != n || !strings.HasPrefix(v.told(), "ForeignWriter") {
-			t.Errorf("free %q, condition %q after the exporter came back", v.free(), v.told())
+		if v.free() != "0-1" || v.shelf.count() != n || !strings.HasPrefix(v.reported(), "ForeignWriter") {
+			t.Errorf("free %q, condition %q after the exporter came back", v.free(), v.reported())
 		}
 	})
 }
@@ -308,8 +320,8 @@ func TestEditOfANumatopologyByHandIsPutRight(t *testing.T) {
 			_ = unstructured.SetNestedField(u.Object, "9", "spec", "numares", "cpu", "allocatable")
 		})
 		later(5 * time.Second)
-		if v.free() != "0-3" || v.told() != "False" {
-			t.Errorf("free %q, condition %q", v.free(), v.told())
+		if v.free() != "0-3" || v.reported() != "False" {
+			t.Errorf("free %q, condition %q", v.free(), v.reported())
 		}
 		v.shelf.Delete()
 		v.reporter.Observe(nil)

@@ -55,13 +55,13 @@ func (p *pace) wrote(now time.Time) {
 	p.writes = append(since(p.writes, now.Add(-time.Minute)), now)
 }
 
-// restored counts a write of content that had vanished; true when somebody keeps taking it away.
+// restored counts a write of content that had vanished; true when another program keeps removing it.
 func (p *pace) restored(now time.Time) (disputed bool) {
 	p.restores = append(since(p.restores, now.Add(-disputeWindow)), now)
 	return len(p.restores) >= disputeCount
 }
 
-// disputed reports whether somebody took our content away several times lately.
+// disputed reports whether another program removed our content several times lately.
 func (p *pace) disputed(now time.Time) bool {
 	return len(since(p.restores, now.Add(-disputeWindow))) >= disputeCount
 }

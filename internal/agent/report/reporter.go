@@ -28,8 +28,10 @@ type Event struct {
 
 // Objects is the API of NodeResourceTopology in one version: a dynamic.ResourceInterface.
 type Objects interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error)
-	Apply(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Get(ctx context.Context, name string, options metav1.GetOptions,
+		subresources ...string) (*unstructured.Unstructured, error)
+	Apply(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions,
+		subresources ...string) (*unstructured.Unstructured, error)
 }
 
 // Options are what a Reporter needs.
@@ -46,10 +48,10 @@ type Options struct {
 	Keep func(annotation.Report) error
 	// Source returns what is to be published now; nil while it is not known.
 	Source func() *v1alpha2.NodeResourceTopology
-	// SetCondition sets a condition of the Node. It writes nothing when the Node has it already, and no False where there
-	// never was a True.
+	// SetCondition sets a condition of the Node. It writes nothing when the Node has it already, and no False where
+	// there never was a True.
 	SetCondition func(ctx context.Context, kind string, holds bool, reason, message string) error
-	// Emit tells an Event; nil drops it. It must not block.
+	// Emit sends an Event; nil drops it. It must not block.
 	Emit func(Event)
 	// Clock is the real one when nil.
 	Clock clock.Clock
@@ -68,7 +70,7 @@ type Reporter struct {
 	lastHash string            // of the last acknowledged write
 
 	// Owned by Run.
-	told      map[string]string // hash of the last content of which each Event was sent
+	warned    map[string]string // hash of the last content of which each Event was sent
 	published bool
 }
 
@@ -80,7 +82,7 @@ func New(o Options) *Reporter {
 	if o.Emit == nil {
 		o.Emit = func(Event) {}
 	}
-	r := &Reporter{o: o, last: o.Last, told: map[string]string{}}
+	r := &Reporter{o: o, last: o.Last, warned: map[string]string{}}
 	r.loop = &loop{
 		get: o.Objects.Get, kind: "NodeResourceTopology", node: o.Node, clock: o.Clock, wake: make(chan struct{}, 1),
 		look: r.publish, stuck: r.stuck,
@@ -105,7 +107,7 @@ func (r *Reporter) Writes() int {
 	return r.writes
 }
 
-// stuck tells of a conflict that no claim explains.
+// stuck reports a conflict that no claim explains.
 func (r *Reporter) stuck(ctx context.Context, conflict error) error {
 	return r.o.SetCondition(ctx, Conflict, true, "ApplyConflict", fmt.Sprintf(
 		"NodeResourceTopology %s cannot be applied beside another manager: %v", r.o.Node, conflict))
@@ -117,7 +119,7 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 	if nrt == nil {
 		return nil
 	}
-	c := claimOf(object)
+	c := claimOf(object, r.o.Clock.Now())
 	if c.scope == nothing {
 		return r.yield(ctx, c)
 	}
@@ -135,12 +137,13 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 		r.again(at)
 		return nil
 	}
-	if err := r.apply(ctx, want, object); err != nil {
+	if err := r.apply(ctx, want, object, c.outlasted); err != nil {
 		return err
 	}
 	if restore && r.pace.restored(now) {
 		return r.o.SetCondition(ctx, Conflict, true, "ContentVanishes", fmt.Sprintf(
-			"the content of NodeResourceTopology %s was taken away %d times within %s: another program removes or replaces it",
+			"the content of NodeResourceTopology %s was taken away %d times within %s: another program removes or "+
+				"replaces it",
 			r.o.Node, disputeCount, disputeWindow))
 	}
 	return r.calm(ctx)
@@ -155,15 +158,21 @@ func (r *Reporter) calm(ctx context.Context) error {
 	return r.o.SetCondition(ctx, Conflict, false, "OnlyWriter", "no other program writes what the agent reports")
 }
 
-// yield leaves the object to another live writer.
+// yield leaves the object to another writer, as long as that is live.
 func (r *Reporter) yield(ctx context.Context, c claim) error {
+	if !c.since.IsZero() {
+		r.again(c.since.Add(silence))
+	}
 	return r.o.SetCondition(ctx, Conflict, true, "ForeignWriter", fmt.Sprintf(
-		"the annotations of NodeResourceTopology %s are written by %q (last at %s): tenon-agent has stopped writing. Stop that program on this node and delete the object",
-		r.o.Node, c.owner, c.since.UTC().Format(time.RFC3339)))
+		"the annotations of NodeResourceTopology %s are written by %q (last at %s): tenon-agent has stopped writing, "+
+			"until that program has been silent for %v. Stop it on this node; delete the object to not wait",
+		r.o.Node, c.owner, c.since.UTC().Format(time.RFC3339), silence))
 }
 
 // fit cuts a source down to what is ours and to what the API server takes. What containers hold goes first.
-func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, c claim, object *unstructured.Unstructured) (content, error) {
+func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, c claim,
+	object *unstructured.Unstructured,
+) (content, error) {
 	want, err := newContent(nrt, c, r.o.Boot)
 	if err != nil {
 		return content{}, err
@@ -176,29 +185,32 @@ func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, 
 			return content{}, err
 		}
 		if n := want.bytes() + foreign; n < size {
-			r.tell("TopologyCut", want.hash, "annotations of %d bytes, at most %d are published: what each container holds is left out", size, refuseBytes)
+			r.warn("TopologyCut", want.hash,
+				"annotations of %d bytes, at most %d are published: what each container holds is left out", size,
+				refuseBytes)
 			size = n
 		}
 	}
 	switch {
 	case size > refuseBytes:
-		r.tell("TopologyTooLarge", want.hash, "annotations of %d bytes, at most %d are published", size, refuseBytes)
+		r.warn("TopologyTooLarge", want.hash, "annotations of %d bytes, at most %d are published", size, refuseBytes)
 		return content{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, refuseBytes)
 	case size > warnBytes:
-		if _, told := r.told["TopologyLarge"]; !told {
-			klog.FromContext(ctx).Info("The node's topology is large", "node", r.o.Node, "bytes", size, "limit", refuseBytes)
-			r.tell("TopologyLarge", want.hash, "annotations of %d bytes; more than %d are refused", size, refuseBytes)
+		if _, warned := r.warned["TopologyLarge"]; !warned {
+			klog.FromContext(ctx).Info("The node's topology is large", "node", r.o.Node, "bytes", size, "limit",
+				refuseBytes)
+			r.warn("TopologyLarge", want.hash, "annotations of %d bytes; more than %d are refused", size, refuseBytes)
 		}
 	}
 	return want, nil
 }
 
-// tell sends a Warning once for one content.
-func (r *Reporter) tell(reason, hash, note string, args ...any) {
-	if r.told[reason] == hash {
+// warn sends a Warning once for one content.
+func (r *Reporter) warn(reason, hash, note string, args ...any) {
+	if r.warned[reason] == hash {
 		return
 	}
-	r.told[reason] = hash
+	r.warned[reason] = hash
 	r.o.Emit(Event{Warning: true, Reason: reason, Note: fmt.Sprintf(note, args...)})
 }
 
@@ -224,8 +236,8 @@ func newer(a, b annotation.Report) annotation.Report {
 	return b
 }
 
-// number chooses the generation of a content: one more than the newest that is known here or in the API, unless that one
-// is of the same content.
+// number chooses the generation of a content: one more than the newest that is known here or in the API, unless that
+// one is of the same content.
 func (r *Reporter) number(ctx context.Context, want content, object *unstructured.Unstructured) annotation.Report {
 	r.mu.Lock()
 	chosen := newer(r.last, reportOf(object))
@@ -237,21 +249,23 @@ func (r *Reporter) number(ctx context.Context, want content, object *unstructure
 	r.mu.Unlock()
 	if changed && r.o.Keep != nil {
 		if err := r.o.Keep(chosen); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot keep the generation of the node's topology over a restart", "node", r.o.Node)
+			klog.FromContext(ctx).Error(err, "Cannot keep the generation of the node's topology over a restart", "node",
+				r.o.Node)
 		}
 	}
 	return chosen
 }
 
 // apply writes. It does not force: a conflict means that the claim was wrong. The claim is made anew then, and what is
-// still ours after that, in spite of the conflict, was edited by hand and is taken back.
-func (r *Reporter) apply(ctx context.Context, want content, object *unstructured.Unstructured) error {
+// still ours after that, in spite of the conflict, was edited by hand or by a writer that we outlasted, and is taken
+// back.
+func (r *Reporter) apply(ctx context.Context, want content, object *unstructured.Unstructured, outlasted bool) error {
 	number := r.number(ctx, want, object)
 	u, err := want.object(r.o.Version, number)
 	if err != nil {
 		return err
 	}
-	force := object != nil && r.edited(object)
+	force := object != nil && (outlasted || r.edited(object))
 	got, err := r.o.Objects.Apply(ctx, r.o.Node, u, metav1.ApplyOptions{FieldManager: Manager, Force: force})
 	if err != nil {
 		return fmt.Errorf("apply NodeResourceTopology %s: %w", r.o.Node, err)
@@ -265,13 +279,17 @@ func (r *Reporter) apply(ctx context.Context, want content, object *unstructured
 	r.acknowledge(want, got)
 	if !r.published {
 		r.published = true
-		r.o.Emit(Event{Reason: "TopologyPublished", Note: fmt.Sprintf("%d NUMA nodes, generation %d", len(want.nrt.Zones), number.Gen)})
+		r.o.Emit(Event{
+			Reason: "TopologyPublished",
+			Note:   fmt.Sprintf("%d NUMA nodes, generation %d", len(want.nrt.Zones), number.Gen),
+		})
 	}
-	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.o.Node, "gen", number.Gen, "hash", want.hash)
+	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.o.Node, "gen", number.Gen, "hash",
+		want.hash)
 	return nil
 }
 
-// edited reports whether somebody changed our fields by hand: kubectl owns a part of the object.
+// edited reports whether a user changed our fields by hand: kubectl owns a part of the object.
 func (r *Reporter) edited(object *unstructured.Unstructured) bool {
 	for _, f := range object.GetManagedFields() {
 		if isByHand(f.Manager) {

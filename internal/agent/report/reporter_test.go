@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // world is a reporter on a server, in a bubble of its own time.
@@ -76,8 +77,11 @@ func inWorld(t *testing.T, gv schema.GroupVersion, play func(*world)) {
 func topology(pool string) *v1alpha2.NodeResourceTopology {
 	nrt := &v1alpha2.NodeResourceTopology{
 		TopologyPolicies: []string{"Restricted"}, //nolint:staticcheck // what readers of v1alpha1 look at
-		Zones:            v1alpha2.ZoneList{{Name: "node-0", Type: "Node", Costs: v1alpha2.CostList{{Name: "node-0", Value: 10}}}},
-		Attributes:       v1alpha2.AttributeList{{Name: "topologyManagerPolicy", Value: "restricted"}},
+		Zones: v1alpha2.ZoneList{{
+			Name: "node-0", Type: "Node",
+			Costs: v1alpha2.CostList{{Name: "node-0", Value: 10}},
+		}},
+		Attributes: v1alpha2.AttributeList{{Name: "topologyManagerPolicy", Value: "restricted"}},
 	}
 	nrt.APIVersion, nrt.Kind, nrt.Name = v1alpha2.GroupVersion().String(), "NodeResourceTopology", "n0"
 	nrt.Labels = map[string]string{annotation.ManagedBy: annotation.ManagedByKoordinator}
@@ -248,7 +252,10 @@ func TestForeignZonesAreLeftToTheirWriter(t *testing.T) {
 		later(2 * time.Second)
 		for range 3 {
 			w.server.Update("nfd-master", func(u *unstructured.Unstructured) {
-				u.SetLabels(map[string]string{"nfd": time.Now().Format("150405"), annotation.ManagedBy: annotation.ManagedByKoordinator})
+				u.SetLabels(map[string]string{
+					"nfd":                time.Now().Format("150405"),
+					annotation.ManagedBy: annotation.ManagedByKoordinator,
+				})
 			})
 			later(time.Minute)
 		}
@@ -262,7 +269,7 @@ func TestForeignZonesAreLeftToTheirWriter(t *testing.T) {
 			t.Errorf("annotations %q in %d writes, want ours in one", w.pool(), n)
 		}
 		if c := w.condition(); c != "False" {
-			t.Errorf("condition = %q, want none: living beside NFD is no conflict", c)
+			t.Errorf("condition = %q, want none: NFD beside it does not conflict", c)
 		}
 	})
 }
@@ -314,6 +321,43 @@ func TestLiveKoordletStopsTheAgent(t *testing.T) {
 	})
 }
 
+// A program that wrote once, as while it was being replaced, must not keep a node's topology old for good.
+func TestAWriterThatIsSilentForTenMinutesIsTakenOverFrom(t *testing.T) {
+	t.Parallel()
+	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
+		t := w.t
+		w.reporter.Observe(nil)
+		later(5 * time.Second)
+		write := func(pool string) {
+			w.reporter.Observe(w.server.Update("koordlet", func(u *unstructured.Unstructured) {
+				annotations := u.GetAnnotations()
+				annotations[annotation.CPUSharedPoolsKey] = pool
+				u.SetAnnotations(annotations)
+			}))
+		}
+		for i := range 4 { // each within ten minutes of the one before
+			write(fmt.Sprint("theirs ", i))
+			later(9 * time.Minute)
+			if want := fmt.Sprint("theirs ", i); w.pool() != want ||
+				!strings.HasPrefix(w.condition(), "ForeignWriter") {
+				t.Fatalf("pool %q beside a live writer, condition %q; want %q and ForeignWriter", w.pool(),
+					w.condition(), want)
+			}
+		}
+		later(2 * time.Minute)
+		if w.pool() != "0-3" || w.condition() != "False" {
+			t.Errorf("pool %q and condition %q after ten minutes of silence, want ours and False", w.pool(),
+				w.condition())
+		}
+		w.set(topology("4-7"))
+		w.reporter.Changed()
+		later(5 * time.Second)
+		if w.pool() != "4-7" {
+			t.Errorf("pool %q after a change, want 4-7", w.pool())
+		}
+	})
+}
+
 func TestEditByHandIsPutRight(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
@@ -332,7 +376,7 @@ func TestEditByHandIsPutRight(t *testing.T) {
 	})
 }
 
-func TestContentThatVanishesComesBackAndTheThirdTimeIsTold(t *testing.T) {
+func TestContentThatVanishesComesBackAndTheThirdTimeIsReported(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
@@ -412,10 +456,14 @@ func TestLargeReportLosesWhatContainersHoldFirst(t *testing.T) {
 		t := w.t
 		nrt := topology("0-3")
 		state := annotation.NUMAState{
-			Memory: map[int32]annotation.NUMAMemory{0: {Group: annotation.NUMANodes{0}}}, Pods: map[types.UID]annotation.PlacedContainers{},
+			Memory: map[int32]annotation.NUMAMemory{0: {Group: annotation.NUMANodes{0}}},
+			Pods:   map[types.UID]annotation.PlacedContainers{},
 		}
 		for i := range 4000 {
-			state.Pods[types.UID(fmt.Sprintf("%032d", i))] = annotation.PlacedContainers{"main": {CPUs: "0-3", Mask: annotation.NUMANodes{0}}}
+			state.Pods[types.UID(fmt.Sprintf("%032d", i))] = annotation.PlacedContainers{"main": {
+				CPUs: "0-3",
+				Mask: annotation.NUMANodes{0},
+			}}
 		}
 		nrt.Annotations[annotation.NUMAStateKey] = state.String()
 		if n := len(state.String()); n < 240<<10 {
@@ -450,7 +498,7 @@ func TestAnnotationsOfOthersCountForTheLimit(t *testing.T) {
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
 		w.set(topology(strings.Repeat("0", 130<<10)))
-		w.reporter.Observe(w.server.Update("somebody", func(u *unstructured.Unstructured) {
+		w.reporter.Observe(w.server.Update("other-manager", func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{"example.com/theirs": strings.Repeat("x", 115<<10)})
 		}))
 		later(time.Minute)
@@ -548,7 +596,8 @@ func TestLabelOfAnotherWriterIsLeftToIt(t *testing.T) {
 		later(time.Minute)
 		object, n := w.server.state()
 		if n != 1 || w.pool() != "0-3" || object.GetLabels()[annotation.ManagedBy] != "nfd" {
-			t.Errorf("%d writes, pool %q, label %q: want our annotations and their label", n, w.pool(), object.GetLabels()[annotation.ManagedBy])
+			t.Errorf("%d writes, pool %q, label %q: want our annotations and their label", n, w.pool(),
+				object.GetLabels()[annotation.ManagedBy])
 		}
 	})
 }
@@ -557,14 +606,14 @@ func TestConflictThatNoClaimExplainsIsACondition(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
-		w.reporter.Observe(w.server.Update("somebody", func(u *unstructured.Unstructured) {
+		w.reporter.Observe(w.server.Update("other-manager", func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{annotation.TopologyMode: "theirs"})
 		}))
 		nrt := topology("0-3")
 		nrt.Annotations[annotation.TopologyMode] = "Own"
 		w.set(nrt)
 		later(time.Minute)
-		if c := w.condition(); !strings.HasPrefix(c, "ApplyConflict") || !strings.Contains(c, "somebody") {
+		if c := w.condition(); !strings.HasPrefix(c, "ApplyConflict") || !strings.Contains(c, "other-manager") {
 			t.Errorf("condition = %q, want ApplyConflict that names the manager", c)
 		}
 		if w.pool() != "" {
@@ -579,11 +628,11 @@ func TestConflictThatNoClaimExplainsIsACondition(t *testing.T) {
 	})
 }
 
-func TestZonesStayOursBesideAWriterOfAttributesAlone(t *testing.T) {
+func TestZonesRemainOursBesideAWriterOfAttributesAlone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
-		w.reporter.Observe(w.server.Update("somebody", func(u *unstructured.Unstructured) {
+		w.reporter.Observe(w.server.Update("other-manager", func(u *unstructured.Unstructured) {
 			u.Object["attributes"] = []any{map[string]any{"name": "nodeTopologyPodsFingerprint", "value": "pfp0v001"}}
 		}))
 		later(time.Minute)
@@ -591,7 +640,8 @@ func TestZonesStayOursBesideAWriterOfAttributesAlone(t *testing.T) {
 		zones, _, _ := unstructured.NestedSlice(object.Object, "zones")
 		attributes, _, _ := unstructured.NestedSlice(object.Object, "attributes")
 		if len(zones) != 1 || len(attributes) != 1 || attributes[0].(map[string]any)["value"] != "pfp0v001" {
-			t.Errorf("zones %v, attributes %v: want our zones, which the API requires, and their attributes", zones, attributes)
+			t.Errorf("zones %v, attributes %v: want our zones, which the API requires, and their attributes", zones,
+				attributes)
 		}
 	})
 }
@@ -601,7 +651,8 @@ func TestZonesStayOursBesideAWriterOfAttributesAlone(t *testing.T) {
 func TestForeignContentSurvivesEveryWrite(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"ours", "theirs", "more", "leave", "wait", "restart"}), 3, 14).Draw(rt, "steps")
+		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"ours", "theirs", "more", "leave", "wait", "restart"}), 3,
+			14).Draw(rt, "steps")
 		inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 			t := w.t
 			theirs := map[string]any{} // what the other program wrote last, by field

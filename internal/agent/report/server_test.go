@@ -48,7 +48,8 @@ func (plain) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
 
 func newServer(tb testing.TB, gv schema.GroupVersion) *server {
 	tb.Helper()
-	fields, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), converter{}, plain{}, plain{},
+	fields, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), converter{},
+		plain{}, plain{},
 		gv.WithKind("NodeResourceTopology"), gv, "", nil)
 	if err != nil {
 		tb.Fatal(err)
@@ -66,7 +67,9 @@ func (converter) ConvertFieldLabel(schema.GroupVersionKind, string, string) (str
 
 func (s *server) resource() schema.GroupResource { return v1alpha2.Resource().GroupResource() }
 
-func (s *server) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (s *server) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured,
+	error,
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.object == nil {
@@ -75,7 +78,9 @@ func (s *server) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...s
 	return s.object.DeepCopy(), nil
 }
 
-func (s *server) Apply(_ context.Context, name string, applied *unstructured.Unstructured, o metav1.ApplyOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (s *server) Apply(_ context.Context, name string, applied *unstructured.Unstructured, o metav1.ApplyOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failures > 0 {

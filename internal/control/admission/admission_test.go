@@ -17,7 +17,10 @@ type podOption func(*corev1.Pod)
 // newPod is a pod of one container with one CPU and 1 GiB, requests equal to limits.
 func newPod(options ...podOption) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "p", Labels: map[string]string{},
+			Annotations: map[string]string{},
+		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: amounts("cpu", "1", "memory", "1Gi"), Limits: amounts("cpu", "1", "memory", "1Gi"),
 		}}}},
@@ -43,6 +46,12 @@ func annot(key, value string) podOption { return func(p *corev1.Pod) { p.Annotat
 func spec(json string) podOption        { return annot(annotation.ResourceSpecKey, json) }
 func onNode(p *corev1.Pod)              { p.Spec.NodeName = "n" }
 func priority(v int32) podOption        { return func(p *corev1.Pod) { p.Spec.Priority = &v } }
+
+// colocation is the warning about a resource of colocation.
+func colocation(name string) string {
+	return "spec.containers[*].resources[" + name +
+		"]: no component of Tenon provides this resource: colocation: planned"
+}
 
 func requests(pairs ...string) podOption {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts(pairs...) }
@@ -80,9 +89,10 @@ func requiredArchs(terms ...[]string) podOption {
 	return func(p *corev1.Pod) {
 		selector := &corev1.NodeSelector{}
 		for _, values := range terms {
-			selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: values},
-			}})
+			selector.NodeSelectorTerms = append(selector.NodeSelectorTerms,
+				corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: values},
+				}})
 		}
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector}}
 	}
@@ -122,14 +132,17 @@ func TestCreate(t *testing.T) {
 		refusals []string
 		warnings []string
 	}{
-		"a plain pod":                   {pod: newPod()},
-		"an LSR pod of whole CPUs":      {pod: newPod(class("LSR"), cpu("2"), priority(9500))},
-		"a BE pod of class batch":       {pod: newPod(class("BE"), band("koord-batch"))},
-		"an LS pod of any class":        {pod: newPod(class("LS"), band("koord-mid"))},
-		"limits alone are completed":    {pod: newPod(class("LSE"), requests())},
-		"batch amounts of a BE pod":     {pod: newPod(class("BE"), requests("kubernetes.io/batch-cpu", "1000"), limits("kubernetes.io/batch-cpu", "2000"))},
-		"constrained burst":             {pod: newPod(class("LS"), limits("cpu", "4"), spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`))},
-		"required and preferred differ": {pod: newPod(class("LSR"), spec(`{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUBindPolicy":"SpreadByPCPUs"}`))},
+		"a plain pod":                {pod: newPod()},
+		"an LSR pod of whole CPUs":   {pod: newPod(class("LSR"), cpu("2"), priority(9500))},
+		"a BE pod of class batch":    {pod: newPod(class("BE"), band("koord-batch"))},
+		"an LS pod of any class":     {pod: newPod(class("LS"), band("koord-mid"))},
+		"limits alone are completed": {pod: newPod(class("LSE"), requests())},
+		"batch amounts of a BE pod": {pod: newPod(class("BE"), requests("kubernetes.io/batch-cpu", "1000"),
+			limits("kubernetes.io/batch-cpu", "2000")), warnings: []string{colocation("kubernetes.io/batch-cpu")}},
+		"constrained burst": {pod: newPod(class("LS"), limits("cpu", "4"),
+			spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`))},
+		"required and preferred differ": {pod: newPod(class("LSR"),
+			spec(`{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUBindPolicy":"SpreadByPCPUs"}`))},
 
 		"an unknown class": {pod: newPod(class("GOLD")), refusals: []string{
 			classField + `Unsupported value "GOLD": supported LSE, LSR, LS, BE, SYSTEM`,
@@ -138,31 +151,44 @@ func TestCreate(t *testing.T) {
 			classField + `"ls" is read as "LS": values are case-sensitive on output`,
 		}},
 		"an unknown priority class": {pod: newPod(band("gold")), refusals: []string{
-			`metadata.labels[koordinator.sh/priority-class]: Unsupported value "gold": supported koord-prod, koord-mid, koord-batch, koord-free`,
+			`metadata.labels[koordinator.sh/priority-class]: Unsupported value "gold": supported koord-prod, ` +
+				`koord-mid, koord-batch, koord-free`,
 		}},
 		"a priority class in another case": {pod: newPod(band("Koord-Prod")), warnings: []string{
-			`metadata.labels[koordinator.sh/priority-class]: "Koord-Prod" is read as "koord-prod": values are case-sensitive on output`,
+			`metadata.labels[koordinator.sh/priority-class]: "Koord-Prod" is read as "koord-prod": values are ` +
+				`case-sensitive on output`,
 		}},
-		"a sub-priority that is no number": {pod: newPod(label(annotation.Priority, "high")), refusals: []string{
-			`metadata.labels[koordinator.sh/priority]: Invalid value "high": must be a whole number from -2147483648 to 2147483647`,
+		"a sub-priority that is not a number": {pod: newPod(label(annotation.Priority, "high")), refusals: []string{
+			`metadata.labels[koordinator.sh/priority]: Invalid value "high": must be a whole number from -2147483648 ` +
+				`to 2147483647`,
 		}},
 		"LSR of class batch": {pod: newPod(class("LSR"), band("koord-batch")), refusals: []string{
-			classField + "koordinator.sh/qosClass=LSR and priorityClass=koord-batch cannot be used in combination: LSR allows koord-prod",
+			classField +
+				"koordinator.sh/qosClass=LSR and priorityClass=koord-batch cannot be used in combination: LSR allows " +
+				"koord-prod",
 		}},
 		"LSE of a free priority": {pod: newPod(class("LSE"), priority(3500)), refusals: []string{
-			classField + "koordinator.sh/qosClass=LSE and priorityClass=koord-free cannot be used in combination: LSE allows koord-prod",
+			classField +
+				"koordinator.sh/qosClass=LSE and priorityClass=koord-free cannot be used in combination: LSE allows " +
+				"koord-prod",
 		}},
-		"LSE of a class that has no number yet": {pod: newPod(class("LSE"), func(p *corev1.Pod) { p.Spec.PriorityClassName = "koord-mid" }), refusals: []string{
-			classField + "koordinator.sh/qosClass=LSE and priorityClass=koord-mid cannot be used in combination: LSE allows koord-prod",
+		"LSE of a class that has no number yet": {pod: newPod(class("LSE"),
+			func(p *corev1.Pod) { p.Spec.PriorityClassName = "koord-mid" }), refusals: []string{
+			classField +
+				"koordinator.sh/qosClass=LSE and priorityClass=koord-mid cannot be used in combination: LSE allows " +
+				"koord-prod",
 		}},
 		"BE of class prod": {pod: newPod(class("BE"), priority(9000)), refusals: []string{
-			classField + "koordinator.sh/qosClass=BE and priorityClass=koord-prod cannot be used in combination: BE allows koord-mid, koord-batch, koord-free",
+			classField +
+				"koordinator.sh/qosClass=BE and priorityClass=koord-prod cannot be used in combination: BE allows " +
+				"koord-mid, koord-batch, koord-free",
 		}},
 		"LSR without CPU": {pod: newPod(class("LSR"), requests(), limits()), refusals: []string{
 			"spec.containers[*].resources.requests[cpu]: LSR Pod must declare the requested CPUs",
 		}},
 		"LSE with a fraction of a CPU": {pod: newPod(class("LSE"), cpu("1500m")), refusals: []string{
-			"spec.containers[*].resources.requests[cpu]: the requested CPUs of LSE Pod must be integer: the containers ask for 1500m, allowed are multiples of 1000m",
+			"spec.containers[*].resources.requests[cpu]: the requested CPUs of LSE Pod must be integer: the " +
+				"containers ask for 1500m, allowed are multiples of 1000m",
 		}},
 		"LSR that may burst": {pod: newPod(class("LSR"), limits("cpu", "2", "memory", "1Gi")), refusals: []string{
 			"spec.containers[0].resources.limits[cpu]: requests must equal limits for LSR Pod",
@@ -170,79 +196,124 @@ func TestCreate(t *testing.T) {
 		"LSE without memory limit": {pod: newPod(class("LSE"), limits("cpu", "1")), refusals: []string{
 			"spec.containers[0].resources.limits[memory]: requests must equal limits for LSE Pod",
 		}},
-		"all that is wrong is told at once": {pod: newPod(class("LSR"), cpu("100m"), limits("cpu", "1"), band("koord-free"), spec("{")), refusals: []string{
-			classField + "koordinator.sh/qosClass=LSR and priorityClass=koord-free cannot be used in combination: LSR allows koord-prod",
-			"spec.containers[*].resources.requests[cpu]: the requested CPUs of LSR Pod must be integer: the containers ask for 100m, allowed are multiples of 1000m",
+		"all errors are reported at once": {pod: newPod(class("LSR"), cpu("100m"), limits("cpu", "1"),
+			band("koord-free"), spec("{")), refusals: []string{
+			classField +
+				"koordinator.sh/qosClass=LSR and priorityClass=koord-free cannot be used in combination: LSR allows " +
+				"koord-prod",
+			"spec.containers[*].resources.requests[cpu]: the requested CPUs of LSR Pod must be integer: the " +
+				"containers ask for 100m, allowed are multiples of 1000m",
 			"spec.containers[0].resources.limits[cpu]: requests must equal limits for LSR Pod",
 			specField + "byte 1: unexpected end of JSON input",
 		}},
 		"batch amounts without BE": {pod: newPod(requests("kubernetes.io/batch-cpu", "1000")), refusals: []string{
-			"spec.containers[0].resources[kubernetes.io/batch-cpu]: must specify koordinator QoS BE with koordinator colocation resources",
-		}},
+			"spec.containers[0].resources[kubernetes.io/batch-cpu]: must specify koordinator QoS BE with koordinator " +
+				"colocation resources",
+		}, warnings: []string{colocation("kubernetes.io/batch-cpu")}},
 		"batch amounts of an init container": {
 			pod: newPod(class("LS"), sidecar("1"), func(p *corev1.Pod) {
 				p.Spec.InitContainers[0].Resources.Requests = amounts("kubernetes.io/batch-memory", "1Gi")
 			}),
 			refusals: []string{
-				"spec.initContainers[0].resources[kubernetes.io/batch-memory]: must specify koordinator QoS BE with koordinator colocation resources",
-			},
+				"spec.initContainers[0].resources[kubernetes.io/batch-memory]: must specify koordinator QoS BE with " +
+					"koordinator colocation resources",
+			}, warnings: []string{colocation("kubernetes.io/batch-memory")},
 		},
-		"batch amounts under the old name on LS": {pod: newPod(class("LS"), limits("koordinator.sh/batch-memory", "1Gi")), refusals: []string{
-			"spec.containers[0].resources[koordinator.sh/batch-memory]: must specify koordinator QoS BE with koordinator colocation resources",
-		}},
+		"batch amounts under the old name on LS": {pod: newPod(class("LS"),
+			limits("koordinator.sh/batch-memory", "1Gi")), refusals: []string{
+			"spec.containers[0].resources[koordinator.sh/batch-memory]: must specify koordinator QoS BE with " +
+				"koordinator colocation resources",
+		}, warnings: []string{colocation("koordinator.sh/batch-memory")}},
 
-		"a spec that is no JSON": {pod: newPod(spec("FullPCPUs")), refusals: []string{
+		"a spec that is not JSON": {pod: newPod(spec("FullPCPUs")), refusals: []string{
 			specField + "byte 1: invalid character 'F' looking for beginning of value",
 		}},
-		"a policy of the wrong type": {pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolicy":true}`)), refusals: []string{
-			specField + "byte 30: preferredCPUBindPolicy: want a string, got bool",
-		}},
-		"an unknown bind policy": {pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolicy":"Pack"}`)), refusals: []string{
-			specField + `byte 26: preferredCPUBindPolicy: Unsupported value "Pack": supported Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst`,
-		}},
-		"an unknown exclusive policy": {pod: newPod(class("LSR"), spec(`{"preferredCPUExclusivePolicy":"Socket"}`)), refusals: []string{
-			specField + `byte 31: preferredCPUExclusivePolicy: Unsupported value "Socket": supported None, PCPULevel, NUMANodeLevel`,
-		}},
-		"a required burst": {pod: newPod(class("LS"), spec(`{"requiredCPUBindPolicy":"ConstrainedBurst"}`)), refusals: []string{
-			specField + "byte 25: requiredCPUBindPolicy: ConstrainedBurst can only be preferred",
-		}},
-		"constrained burst on LSR": {pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`)), refusals: []string{
+		"a policy of the wrong type": {
+			pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolicy":true}`)),
+			refusals: []string{
+				specField + "byte 30: preferredCPUBindPolicy: want a string, got bool",
+			},
+		},
+		"an unknown bind policy": {
+			pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolicy":"Pack"}`)),
+			refusals: []string{
+				specField +
+					`byte 26: preferredCPUBindPolicy: Unsupported value "Pack": supported Default, FullPCPUs, ` +
+					`SpreadByPCPUs, ConstrainedBurst`,
+			},
+		},
+		"an unknown exclusive policy": {
+			pod: newPod(class("LSR"), spec(`{"preferredCPUExclusivePolicy":"Socket"}`)),
+			refusals: []string{
+				specField +
+					`byte 31: preferredCPUExclusivePolicy: Unsupported value "Socket": supported None, PCPULevel, ` +
+					`NUMANodeLevel`,
+			},
+		},
+		"a required burst": {
+			pod: newPod(class("LS"), spec(`{"requiredCPUBindPolicy":"ConstrainedBurst"}`)),
+			refusals: []string{
+				specField + "byte 25: requiredCPUBindPolicy: ConstrainedBurst can only be preferred",
+			},
+		},
+		"constrained burst on LSR": {
+			pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
+			refusals: []string{
+				specField + "ConstrainedBurst needs QoS LS or Burstable and a cpu limit",
+			},
+		},
+		"constrained burst without a limit": {pod: newPod(class("LS"), limits(),
+			spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`)), refusals: []string{
 			specField + "ConstrainedBurst needs QoS LS or Burstable and a cpu limit",
 		}},
-		"constrained burst without a limit": {pod: newPod(class("LS"), limits(), spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`)), refusals: []string{
-			specField + "ConstrainedBurst needs QoS LS or Burstable and a cpu limit",
-		}},
-		"a misspelt field": {pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolcy":"FullPCPUs"}`)), warnings: []string{
-			specField + `preferredCPUBindPolcy: unknown field, did you mean "preferredCPUBindPolicy"?`,
-		}},
-		"a bind policy of a pod that is not bound": {pod: newPod(class("LS"), spec(`{"preferredCPUBindPolicy":"FullPCPUs"}`)), warnings: []string{
+		"a misspelt field": {
+			pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolcy":"FullPCPUs"}`)),
+			warnings: []string{
+				specField + `preferredCPUBindPolcy: unknown field, did you mean "preferredCPUBindPolicy"?`,
+			},
+		},
+		"a bind policy of a pod that is not bound": {pod: newPod(class("LS"),
+			spec(`{"preferredCPUBindPolicy":"FullPCPUs"}`)), warnings: []string{
 			specField + "ignored: only LSE/LSR pods are bound",
 		}},
-		"an unknown topology policy": {pod: newPod(annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"Socket"}`)), refusals: []string{
-			topologyField + `byte 22: numaTopologyPolicy: Unsupported value "Socket": supported BestEffort, Restricted, SingleNUMANode`,
+		"an unknown topology policy": {pod: newPod(annot(annotation.NUMATopologySpecKey,
+			`{"numaTopologyPolicy":"Socket"}`)), refusals: []string{
+			topologyField +
+				`byte 22: numaTopologyPolicy: Unsupported value "Socket": supported BestEffort, Restricted, ` +
+				`SingleNUMANode`,
 		}},
-		"an unknown exclusiveness": {pod: newPod(annot(annotation.NUMATopologySpecKey, `{"singleNUMANodeExclusive":"Always"}`)), refusals: []string{
-			topologyField + `byte 27: singleNUMANodeExclusive: Unsupported value "Always": supported Preferred, Required`,
+		"an unknown exclusiveness": {pod: newPod(annot(annotation.NUMATopologySpecKey,
+			`{"singleNUMANodeExclusive":"Always"}`)), refusals: []string{
+			topologyField +
+				`byte 27: singleNUMANodeExclusive: Unsupported value "Always": supported Preferred, Required`,
 		}},
-		"how a simulated pod runs, misspelt": {pod: newPod(annot(annotation.SimulateKey, `{"runFor":"5 s"}`)), refusals: []string{
-			`metadata.annotations[tenon.sh/simulate]: byte 10: runFor: time: unknown unit " s" in duration "5 s"`,
-		}},
+		"how a simulated pod runs, misspelt": {
+			pod: newPod(annot(annotation.SimulateKey, `{"runFor":"5 s"}`)),
+			refusals: []string{
+				`metadata.annotations[tenon.sh/simulate]: byte 10: runFor: time: unknown unit " s" in duration "5 s"`,
+			},
+		},
 
-		"SpreadByPCPUs required on arm64": {pod: newPod(class("LSR"), arm64, spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)), refusals: []string{
+		"SpreadByPCPUs required on arm64": {pod: newPod(class("LSR"), arm64,
+			spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)), refusals: []string{
 			"metadata.annotations[scheduling.koordinator.sh/resource-spec].requiredCPUBindPolicy: " +
 				`Unsupported value "SpreadByPCPUs": supported Default, FullPCPUs on arm64`,
 		}},
 		"SpreadByPCPUs required where every alternative is arm64": {
-			pod: newPod(class("LSR"), requiredArchs([]string{"arm64"}, []string{"arm64"}), spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)), refusals: []string{
+			pod: newPod(class("LSR"), requiredArchs([]string{"arm64"}, []string{"arm64"}),
+				spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)), refusals: []string{
 				"metadata.annotations[scheduling.koordinator.sh/resource-spec].requiredCPUBindPolicy: " +
 					`Unsupported value "SpreadByPCPUs": supported Default, FullPCPUs on arm64`,
 			},
 		},
 		"SpreadByPCPUs required where arm64 is one of two": {
-			pod: newPod(class("LSR"), requiredArchs([]string{"arm64", "amd64"}), spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)),
+			pod: newPod(class("LSR"), requiredArchs([]string{"arm64", "amd64"}),
+				spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)),
 		},
 		"preferences that arm64 does not know": {
-			pod: newPod(class("LSR"), arm64, spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs","preferredCPUExclusivePolicy":"PCPULevel"}`)), warnings: []string{
+			pod: newPod(class("LSR"), arm64, spec(
+				`{"preferredCPUBindPolicy":"SpreadByPCPUs","preferredCPUExclusivePolicy":"PCPULevel"}`)),
+			warnings: []string{
 				specField + "preferredCPUBindPolicy SpreadByPCPUs is FullPCPUs on arm64",
 				specField + "preferredCPUExclusivePolicy PCPULevel is None on arm64",
 			},
@@ -266,44 +337,76 @@ func TestUpdate(t *testing.T) {
 		warnings []string
 	}{
 		"a bad pod may still lose a finalizer": {
-			old: newPod(class("LSR"), cpu("100m"), func(p *corev1.Pod) { p.Finalizers = []string{"f"} }), pod: newPod(class("LSR"), cpu("100m")),
+			old: newPod(class("LSR"), cpu("100m"), func(p *corev1.Pod) { p.Finalizers = []string{"f"} }),
+			pod: newPod(class("LSR"), cpu("100m")),
 		},
-		"another class":              {old: newPod(class("LS")), pod: newPod(class("LSR")), refusals: []string{classField + "field is immutable"}},
-		"a class that was not there": {old: newPod(), pod: newPod(class("LSE")), refusals: []string{classField + "field is immutable"}},
-		"a class that goes away":     {old: newPod(class("BE")), pod: newPod(), refusals: []string{classField + "field is immutable"}},
+		"another class": {
+			old: newPod(class("LS")), pod: newPod(class("LSR")),
+			refusals: []string{classField + "field is immutable"},
+		},
+		"a class that was not there": {
+			old: newPod(), pod: newPod(class("LSE")),
+			refusals: []string{classField + "field is immutable"},
+		},
+		"a class that goes away": {
+			old: newPod(class("BE")), pod: newPod(),
+			refusals: []string{classField + "field is immutable"},
+		},
 		"another priority class": {old: newPod(band("koord-prod")), pod: newPod(band("koord-free")), refusals: []string{
 			"metadata.labels[koordinator.sh/priority-class]: field is immutable",
 		}},
-		"another sub-priority": {old: newPod(label(annotation.Priority, "1")), pod: newPod(label(annotation.Priority, "2")), refusals: []string{
-			"metadata.labels[koordinator.sh/priority]: field is immutable",
-		}},
+		"another sub-priority": {
+			old: newPod(label(annotation.Priority, "1")),
+			pod: newPod(label(annotation.Priority, "2")), refusals: []string{
+				"metadata.labels[koordinator.sh/priority]: field is immutable",
+			},
+		},
 		"an allocation that a user writes": {old: newPod(), pod: newPod(status), refusals: []string{
 			statusField + "scheduling.koordinator.sh/resource-status is set by the scheduler",
 		}},
-		"an allocation that a user changes": {old: newPod(annot(annotation.ResourceStatusKey, `{"cpuset":"1"}`)), pod: newPod(status), refusals: []string{
-			statusField + "scheduling.koordinator.sh/resource-status is set by the scheduler",
-		}},
+		"an allocation that a user changes": {
+			old: newPod(annot(annotation.ResourceStatusKey, `{"cpuset":"1"}`)),
+			pod: newPod(status), refusals: []string{
+				statusField + "scheduling.koordinator.sh/resource-status is set by the scheduler",
+			},
+		},
 		"an allocation that a user removes": {old: newPod(status), pod: newPod(), refusals: []string{
 			statusField + "scheduling.koordinator.sh/resource-status is set by the scheduler",
 		}},
-		"any key of the scheduler": {old: newPod(), pod: newPod(annot("scheduling.koordinator.sh/bind-x", "1"), annot(annotation.DeviceAllocatedKey, "{}")), refusals: []string{
-			"metadata.annotations[scheduling.koordinator.sh/bind-x]: scheduling.koordinator.sh/bind-x is set by the scheduler",
-			"metadata.annotations[scheduling.koordinator.sh/device-allocated]: scheduling.koordinator.sh/device-allocated is set by the scheduler",
-		}},
+		"any key of the scheduler": {
+			old: newPod(),
+			pod: newPod(annot("scheduling.koordinator.sh/bind-x", "1"), annot(annotation.DeviceAllocatedKey, "{}")),
+			refusals: []string{
+				"metadata.annotations[scheduling.koordinator.sh/bind-x]: scheduling.koordinator.sh/bind-x is set by " +
+					"the " +
+					"scheduler",
+				"metadata.annotations[scheduling.koordinator.sh/device-allocated]: " +
+					"scheduling.koordinator.sh/device-allocated is set by the scheduler",
+			},
+		},
 		"an allocation that the scheduler writes": {old: newPod(), pod: newPod(status), by: admission.Scheduler},
-		"not even the scheduler changes a class":  {old: newPod(), pod: newPod(class("LS")), by: admission.Scheduler, refusals: []string{classField + "field is immutable"}},
+		"not even the scheduler changes a class": {
+			old: newPod(), pod: newPod(class("LS")), by: admission.Scheduler,
+			refusals: []string{classField + "field is immutable"},
+		},
 		"wishes may change before the pod is bound": {
 			old: newPod(class("LSR")), pod: newPod(class("LSR"), spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`)),
 		},
 		"wishes that are wrong": {old: newPod(class("LSR")), pod: newPod(class("LSR"), spec(`[]`)), refusals: []string{
 			specField + "byte 1: want an object, got array",
 		}},
-		"wishes after the pod is bound": {old: newPod(class("LSR"), onNode), pod: newPod(class("LSR"), onNode, spec(`{}`)), refusals: []string{
-			specField + "field is immutable once the pod is bound to a node",
-		}},
-		"a topology policy that is wrong": {old: newPod(), pod: newPod(annot(annotation.NUMATopologySpecKey, "1")), refusals: []string{
-			topologyField + "byte 1: want an object, got number",
-		}},
+		"wishes after the pod is bound": {
+			old: newPod(class("LSR"), onNode),
+			pod: newPod(class("LSR"), onNode, spec(`{}`)), refusals: []string{
+				specField + "field is immutable once the pod is bound to a node",
+			},
+		},
+		"a topology policy that is wrong": {
+			old: newPod(), pod: newPod(annot(annotation.NUMATopologySpecKey, "1")),
+			refusals: []string{
+				topologyField + "byte 1: want an object, got number",
+			},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -320,12 +423,24 @@ func TestResize(t *testing.T) {
 		pod, old *corev1.Pod
 		refusals []string
 	}{
-		"CPU of an LSR pod":            {old: newPod(class("LSR"), onNode), pod: newPod(class("LSR"), onNode, cpu("2")), refusals: []string{refusal}},
-		"CPU limit of an LSE pod":      {old: newPod(class("LSE"), onNode), pod: newPod(class("LSE"), onNode, limits("cpu", "3", "memory", "1Gi")), refusals: []string{refusal}},
-		"memory of an LSR pod":         {old: newPod(class("LSR"), onNode), pod: newPod(class("LSR"), onNode, requests("cpu", "1", "memory", "2Gi"))},
-		"CPU of an LS pod":             {old: newPod(class("LS"), onNode), pod: newPod(class("LS"), onNode, cpu("2"))},
-		"CPU of a plain pod":           {old: newPod(onNode), pod: newPod(onNode, cpu("2"))},
-		"CPU of a plain pod with CPUs": {old: newPod(onNode, annot(annotation.ResourceStatusKey, `{"cpuset":"0"}`)), pod: newPod(onNode, cpu("2")), refusals: []string{refusal}},
+		"CPU of an LSR pod": {
+			old: newPod(class("LSR"), onNode), pod: newPod(class("LSR"), onNode, cpu("2")),
+			refusals: []string{refusal},
+		},
+		"CPU limit of an LSE pod": {
+			old: newPod(class("LSE"), onNode),
+			pod: newPod(class("LSE"), onNode, limits("cpu", "3", "memory", "1Gi")), refusals: []string{refusal},
+		},
+		"memory of an LSR pod": {
+			old: newPod(class("LSR"), onNode),
+			pod: newPod(class("LSR"), onNode, requests("cpu", "1", "memory", "2Gi")),
+		},
+		"CPU of an LS pod":   {old: newPod(class("LS"), onNode), pod: newPod(class("LS"), onNode, cpu("2"))},
+		"CPU of a plain pod": {old: newPod(onNode), pod: newPod(onNode, cpu("2"))},
+		"CPU of a plain pod with CPUs": {
+			old: newPod(onNode, annot(annotation.ResourceStatusKey, `{"cpuset":"0"}`)),
+			pod: newPod(onNode, cpu("2")), refusals: []string{refusal},
+		},
 		"CPU of a sidecar": {
 			old: newPod(class("LSR"), onNode, sidecar("1")), pod: newPod(class("LSR"), onNode, sidecar("2")),
 			refusals: []string{"spec.initContainers[0].resources: cpu of a bound pod cannot be resized"},
@@ -338,7 +453,10 @@ func TestResize(t *testing.T) {
 			old: newPod(class("LSR"), onNode), pod: newPod(class("LSR"), onNode, podLevel("4")),
 			refusals: []string{"spec.resources: cpu of a bound pod cannot be resized"},
 		},
-		"CPU of an LSR pod of class mid": {old: newPod(class("LSR"), band("koord-mid"), onNode), pod: newPod(class("LSR"), onNode, cpu("2"))},
+		"CPU of an LSR pod of class mid": {
+			old: newPod(class("LSR"), band("koord-mid"), onNode),
+			pod: newPod(class("LSR"), onNode, cpu("2")),
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -350,13 +468,18 @@ func TestResize(t *testing.T) {
 
 func TestMutateTakesAllocationsAway(t *testing.T) {
 	t.Parallel()
-	pod := newPod(spec("{}"), annot(annotation.ResourceStatusKey, "{}"), annot("scheduling.koordinator.sh/bind-x", ""), annot(annotation.ReservationAllocatedKey, "{}"))
+	pod := newPod(spec("{}"), annot(annotation.ResourceStatusKey, "{}"), annot("scheduling.koordinator.sh/bind-x", ""),
+		annot(annotation.ReservationAllocatedKey, "{}"))
 	m := admission.Mutate(pod)
 	remove, warnings := m.Remove, m.Warnings
-	if diff := cmp.Diff([]string{"scheduling.koordinator.sh/bind-x", annotation.ReservationAllocatedKey, annotation.ResourceStatusKey}, remove); diff != "" {
+	if diff := cmp.Diff([]string{
+		"scheduling.koordinator.sh/bind-x", annotation.ReservationAllocatedKey,
+		annotation.ResourceStatusKey,
+	}, remove); diff != "" {
 		t.Errorf("removed keys (-want +got):\n%s", diff)
 	}
-	if want := "metadata.annotations[scheduling.koordinator.sh/bind-x]: removed: it is set by the scheduler"; len(warnings) != 3 || warnings[0] != want {
+	if want := "metadata.annotations[scheduling.koordinator.sh/bind-x]: removed: it is set by the scheduler"; len(
+		warnings) != 3 || warnings[0] != want {
 		t.Errorf("warnings = %q, want three, the first %q", warnings, want)
 	}
 	if len(pod.Annotations) != 4 {
@@ -371,34 +494,60 @@ func TestNodeWarnsAndNeverRefuses(t *testing.T) {
 		want                []string
 	}{
 		"a node of others": {labels: map[string]string{"a": "b"}},
-		"good policies":    {labels: map[string]string{annotation.NodeCPUBindPolicy: "FullPCPUsOnly"}, annotations: map[string]string{annotation.NodeReservation: `{"reservedCPUs":"0-1"}`}},
+		"good policies": {
+			labels:      map[string]string{annotation.NodeCPUBindPolicy: "FullPCPUsOnly"},
+			annotations: map[string]string{annotation.NodeReservation: `{"reservedCPUs":"0-1"}`},
+		},
 		"an unknown policy": {labels: map[string]string{annotation.NodeCPUBindPolicy: "Full"}, want: []string{
-			`metadata.labels[node.koordinator.sh/cpu-bind-policy]: Unsupported value "Full": supported None, FullPCPUsOnly, SpreadByPCPUs; the label is ignored`,
+			`metadata.labels[node.koordinator.sh/cpu-bind-policy]: Unsupported value "Full": supported None, ` +
+				`FullPCPUsOnly, SpreadByPCPUs; the label is ignored`,
 		}},
 		"an unknown strategy": {labels: map[string]string{annotation.NodeNUMAAllocateStrategy: "x"}, want: []string{
-			`metadata.labels[node.koordinator.sh/numa-allocate-strategy]: Unsupported value "x": supported MostAllocated, LeastAllocated, DistributeEvenly; the label is ignored`,
+			`metadata.labels[node.koordinator.sh/numa-allocate-strategy]: Unsupported value "x": supported ` +
+				`MostAllocated, LeastAllocated, DistributeEvenly; the label is ignored`,
 		}},
-		"a policy in another case": {labels: map[string]string{annotation.NodeNUMATopologyPolicy: "RESTRICTED"}, want: []string{
-			`metadata.labels[node.koordinator.sh/numa-topology-policy]: "RESTRICTED" is read as "Restricted": values are case-sensitive on output`,
-		}},
-		"two spellings that differ": {labels: map[string]string{annotation.NodeNUMATopologyPolicy: "None", annotation.NodeNUMATopologyPolicyAlias: "Restricted"}, want: []string{
-			"metadata.labels[node.koordinator.sh/numa-topology-alignment-policy]: conflicting values for node.koordinator.sh/numa-topology-policy " +
+		"a policy in another case": {
+			labels: map[string]string{annotation.NodeNUMATopologyPolicy: "RESTRICTED"},
+			want: []string{
+				`metadata.labels[node.koordinator.sh/numa-topology-policy]: "RESTRICTED" is read as "Restricted": ` +
+					`values ` +
+					`are case-sensitive on output`,
+			},
+		},
+		"two spellings that differ": {labels: map[string]string{
+			annotation.NodeNUMATopologyPolicy:      "None",
+			annotation.NodeNUMATopologyPolicyAlias: "Restricted",
+		}, want: []string{
+			"metadata.labels[node.koordinator.sh/numa-topology-alignment-policy]: conflicting values for " +
+				"node.koordinator.sh/numa-topology-policy " +
 				"and its alias node.koordinator.sh/numa-topology-alignment-policy; the alias is ignored",
 		}},
 		"a CPU list that is none": {annotations: map[string]string{annotation.NodeSystemQoSResource: `{"cpuset":"0..3"}`}, want: []string{
-			`metadata.annotations[node.koordinator.sh/system-qos-resource]: cpu list item "0..3": want an id like 3 or a range like 0-3; the annotation is ignored`,
+			`metadata.annotations[node.koordinator.sh/system-qos-resource]: cpu list item "0..3": want an id like 3 ` +
+				`or a range like 0-3; the annotation is ignored`,
 		}},
-		"a reservation that is no JSON": {annotations: map[string]string{annotation.NodeReservation: `0-1`}, want: []string{
-			`metadata.annotations[node.koordinator.sh/reservation]: byte 2: invalid character '-' after top-level value; the annotation is ignored`,
-		}},
-		"a field that is unknown": {annotations: map[string]string{annotation.NodeReservation: `{"cpus":"0-1"}`}, want: []string{
-			`metadata.annotations[node.koordinator.sh/reservation]: cpus: unknown field`,
-		}},
+		"a reservation that is not JSON": {
+			annotations: map[string]string{annotation.NodeReservation: `0-1`},
+			want: []string{
+				`metadata.annotations[node.koordinator.sh/reservation]: byte 2: invalid character '-' after ` +
+					`top-level ` +
+					`value; the annotation is ignored`,
+			},
+		},
+		"a field that is unknown": {
+			annotations: map[string]string{annotation.NodeReservation: `{"cpus":"0-1"}`},
+			want: []string{
+				`metadata.annotations[node.koordinator.sh/reservation]: cpus: unknown field`,
+			},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: tt.labels, Annotations: tt.annotations}}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+				Name: "n", Labels: tt.labels,
+				Annotations: tt.annotations,
+			}}
 			check(t, admission.Node(node), nil, tt.want)
 		})
 	}

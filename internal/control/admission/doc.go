@@ -1,12 +1,13 @@
-// Package admission says what Tenon's webhooks answer: refusals, warnings and keys to remove, as functions of a pod or a
-// node. It needs no server, so that simulate gives the very answers of the cluster.
+// Package admission says what Tenon's webhooks answer: refusals, warnings and keys to remove, as functions of a pod or
+// a node. It needs no server, so that simulate gives the very answers of the cluster.
 //
-//	Mutate     a pod that is created: keys that only a scheduler may set are taken away, limits that Guaranteed pods lack are added
+//	Mutate     a pod that is created: keys that only a scheduler may set are taken away, limits that Guaranteed
+//	           pods lack are added
 //	Fence      a pod that is created and will hold CPUs: its runtime must not start it without the agent
 //	Create     what can never work, each with its field, the rule and the allowed values
 //	Update     what must not change, and what a change brings in
 //	Resize     CPUs that a pod holds by number
 //	Node       warnings alone: a node must be able to register
 //
-// The webhooks judge what is certain from the object itself. What depends on a node is the scheduler's to refuse.
+// The webhooks check what the object alone determines. The scheduler refuses what depends on a node.
 package admission

@@ -14,10 +14,10 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Fence is a mutation that makes a container runtime refuse the containers of a pod that will hold CPUs of its own while
-// Tenon's NRI plugin is not connected: without it the runtime would start them on all CPUs. Plugins that the user
-// requires already stay required. A pod that holds no CPUs is left as it is. The Answer refuses a list that the runtime
-// could not read either.
+// Fence is a mutation that makes a container runtime refuse the containers of a pod that will hold CPUs of its own
+// while Tenon's NRI plugin is not connected: without it the runtime would start them on all CPUs. Plugins that the user
+// already requires remain required. A pod that holds no CPUs is not changed. The Answer refuses a list that the runtime
+// cannot read either.
 func Fence(pod *corev1.Pod) (Mutation, Answer) {
 	var m Mutation
 	var a Answer
@@ -32,7 +32,8 @@ func Fence(pod *corev1.Pod) (Mutation, Answer) {
 		value, err := withPlugin(pod.Annotations[key])
 		switch {
 		case err != nil:
-			a.refuse(why.BadAnnotation, annotationField(key), "Invalid value %q: must be a list of NRI plugin names, such as [%q]",
+			a.refuse(why.BadAnnotation, annotationField(key),
+				"Invalid value %q: must be a list of NRI plugin names, such as [%q]",
 				pod.Annotations[key], annotation.NRIPlugin)
 		case value != "":
 			m.Annotations = append(m.Annotations, Annotation{Key: key, Value: value})
@@ -47,9 +48,9 @@ func willHoldCPUs(pod *corev1.Pod) bool {
 	return qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: convert.MilliCPU(pod)}).Binds()
 }
 
-// requirements returns the keys that already require plugins, sorted. The runtime reads the most special key alone: that
-// of the container, else of the pod, else the plain one, so each of them must name ours. podWide tells that one of them
-// speaks for the whole pod.
+// requirements returns the keys that already require plugins, sorted. The runtime reads the most special key alone:
+// that of the container, else of the pod, else the plain one, so each of them must name ours. podWide reports whether
+// one of them applies to the whole pod.
 func requirements(pod *corev1.Pod) (keys []string, podWide bool) {
 	for key := range pod.Annotations {
 		scope, ok := strings.CutPrefix(key, annotation.RequiredPlugins)

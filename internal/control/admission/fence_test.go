@@ -23,20 +23,34 @@ func TestAPodThatWillHoldCPUsRequiresThePlugin(t *testing.T) {
 		"a plain Guaranteed pod":           {},
 		"a pod of someone who requires it": {options: []podOption{annot(key, "nonsense: [")}},
 		"LSR of another band":              {options: []podOption{class("LSR"), band("koord-batch")}},
-		"LSR without CPUs":                 {options: []podOption{class("LSR"), requests("memory", "1Gi"), limits("memory", "1Gi")}},
-		"it requires another plugin too":   {options: []podOption{class("LSE"), annot(key, "- topology-aware\n")}, want: map[string]string{key: `["topology-aware","tenon-agent"]`}},
-		"it requires ours already":         {options: []podOption{class("LSE"), annot(key, `["tenon-agent","other"]`)}},
-		"an empty list":                    {options: []podOption{class("LSE"), annot(key, "")}, want: map[string]string{key: ours}},
-		"the key of the pod":               {options: []podOption{class("LSE"), annot(key+"/pod", `["other"]`)}, want: map[string]string{key + "/pod": `["other","tenon-agent"]`}},
+		"LSR without CPUs": {options: []podOption{
+			class("LSR"), requests("memory", "1Gi"),
+			limits("memory", "1Gi"),
+		}},
+		"it requires another plugin too": {
+			options: []podOption{class("LSE"), annot(key, "- topology-aware\n")},
+			want:    map[string]string{key: `["topology-aware","tenon-agent"]`},
+		},
+		"it requires ours already": {options: []podOption{class("LSE"), annot(key, `["tenon-agent","other"]`)}},
+		"an empty list": {
+			options: []podOption{class("LSE"), annot(key, "")},
+			want:    map[string]string{key: ours},
+		},
+		"the key of the pod": {
+			options: []podOption{class("LSE"), annot(key+"/pod", `["other"]`)},
+			want:    map[string]string{key + "/pod": `["other","tenon-agent"]`},
+		},
 		"a container's key speaks for it alone": {
 			options: []podOption{class("LSE"), annot(key+"/container.c", `["other"]`)},
 			want:    map[string]string{key: ours, key + "/container.c": `["other","tenon-agent"]`},
 		},
 		"a name instead of a list": {options: []podOption{class("LSE"), annot(key, "tenon-agent")}, refusals: []string{
-			`metadata.annotations[required-plugins.noderesource.dev]: Invalid value "tenon-agent": must be a list of NRI plugin names, such as ["tenon-agent"]`,
+			`metadata.annotations[required-plugins.noderesource.dev]: Invalid value "tenon-agent": must be a list of ` +
+				`NRI plugin names, such as ["tenon-agent"]`,
 		}},
 		"no YAML": {options: []podOption{class("LSR"), annot(key+"/pod", "[a")}, refusals: []string{
-			`metadata.annotations[required-plugins.noderesource.dev/pod]: Invalid value "[a": must be a list of NRI plugin names, such as ["tenon-agent"]`,
+			`metadata.annotations[required-plugins.noderesource.dev/pod]: Invalid value "[a": must be a list of NRI ` +
+				`plugin names, such as ["tenon-agent"]`,
 		}},
 	}
 	for name, tt := range tests {

@@ -12,8 +12,8 @@ import (
 
 // Mutation is what is changed on a pod that is created.
 type Mutation struct {
-	// Remove are annotations that only a scheduler writes, sorted: a copied manifest or a restored backup must not bring
-	// an allocation in.
+	// Remove are annotations that only a scheduler writes, sorted: a copied manifest or a restored backup must not
+	// bring an allocation in.
 	Remove []string
 	// Annotations are set after that, sorted by key.
 	Annotations []Annotation
@@ -33,7 +33,7 @@ type Limit struct {
 	Index int
 	Name  corev1.ResourceName
 	Value resource.Quantity
-	// First tells that the container has no limits at all yet.
+	// First is true when the container has no limits yet.
 	First bool
 }
 
@@ -96,7 +96,8 @@ func (m *Mutation) limits(list string, containers []corev1.Container) {
 				continue
 			}
 			m.Limits = append(m.Limits, Limit{List: list, Index: i, Name: name, Value: request, First: first})
-			m.Warnings = append(m.Warnings, fmt.Sprintf("%s.resources.limits[%s]: set to the request %s: %s asks for a Guaranteed pod",
+			m.Warnings = append(m.Warnings, fmt.Sprintf(
+				"%s.resources.limits[%s]: set to the request %s: %s asks for a Guaranteed pod",
 				indexed("spec."+list, i), name, request.String(), annotation.VolcanoTopologyPolicy))
 			first = false
 		}

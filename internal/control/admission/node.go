@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Node returns warnings about a node's labels and annotations. It never refuses: a node must be able to register.
@@ -29,6 +30,7 @@ func Node(node *corev1.Node) Answer {
 		r, warnings, err := annotation.ParseSystemQoSResource(text)
 		a.nodeValue(annotation.NodeSystemQoSResource, r.CPUSet, warnings, err)
 	}
+	a.ignored(convert.IgnoredOfNode(node))
 	return a
 }
 

@@ -28,7 +28,15 @@ func Create(pod *corev1.Pod) Answer {
 	a.topologySpec(pod)
 	a.volcano(pod)
 	a.simulate(pod)
+	a.ignored(convert.Ignored(pod))
 	return a
+}
+
+// ignored warns about keys without effect.
+func (a *Answer) ignored(keys []annotation.Ignored) {
+	for _, i := range keys {
+		a.warn(i.Key, "%s", i.Text)
+	}
 }
 
 func (a *Answer) class(pod *corev1.Pod) (class qos.Class, ok bool) {
@@ -36,7 +44,8 @@ func (a *Answer) class(pod *corev1.Pod) (class qos.Class, ok bool) {
 	class, ok = convert.ParseClass(value)
 	switch {
 	case !ok:
-		a.refuse(why.InvalidField, labelField(annotation.QoSClass), "%s", annotation.Unsupported(value, convert.ClassNames()...))
+		a.refuse(why.InvalidField, labelField(annotation.QoSClass), "%s",
+			annotation.Unsupported(value, convert.ClassNames()...))
 	case class.String() != value:
 		a.warn(labelField(annotation.QoSClass), "%q is read as %q: values are case-sensitive on output", value, class)
 	}
@@ -56,9 +65,11 @@ func (a *Answer) band(pod *corev1.Pod) {
 	band, ok := qos.ParseBand(strings.ToLower(value))
 	switch {
 	case !ok:
-		a.refuse(why.InvalidField, labelField(annotation.PriorityClass), "%s", annotation.Unsupported(value, bandNames()...))
+		a.refuse(why.InvalidField, labelField(annotation.PriorityClass), "%s",
+			annotation.Unsupported(value, bandNames()...))
 	case band.String() != value:
-		a.warn(labelField(annotation.PriorityClass), "%q is read as %q: values are case-sensitive on output", value, band)
+		a.warn(labelField(annotation.PriorityClass), "%q is read as %q: values are case-sensitive on output", value,
+			band)
 	}
 }
 
@@ -68,7 +79,8 @@ func (a *Answer) priority(pod *corev1.Pod) {
 		return
 	}
 	if _, err := strconv.ParseInt(value, 10, 32); err != nil {
-		a.refuse(why.InvalidField, labelField(annotation.Priority), "Invalid value %q: must be a whole number from -2147483648 to 2147483647", value)
+		a.refuse(why.InvalidField, labelField(annotation.Priority),
+			"Invalid value %q: must be a whole number from -2147483648 to 2147483647", value)
 	}
 }
 
@@ -84,7 +96,8 @@ func (a *Answer) combination(pod *corev1.Pod, class qos.Class) {
 		return
 	}
 	a.refuse(why.InvalidField, labelField(annotation.QoSClass),
-		"%s=%s and priorityClass=%s cannot be used in combination: %s allows %s", annotation.QoSClass, class, band, class, allowed)
+		"%s=%s and priorityClass=%s cannot be used in combination: %s allows %s", annotation.QoSClass, class, band,
+		class, allowed)
 }
 
 // amounts holds LSE and LSR pods to whole CPUs and to requests that equal limits (first principle of seed 000).
@@ -97,7 +110,8 @@ func (a *Answer) amounts(pod *corev1.Pod, class qos.Class) {
 	case milli == 0:
 		a.refuse(why.InvalidField, field, "%s Pod must declare the requested CPUs", class)
 	case milli%1000 != 0:
-		a.refuse(why.CPURequestNotInteger, field, "the requested CPUs of %s Pod must be integer: the containers ask for %dm, allowed are multiples of 1000m",
+		a.refuse(why.CPURequestNotInteger, field,
+			"the requested CPUs of %s Pod must be integer: the containers ask for %dm, allowed are multiples of 1000m",
 			class, milli)
 	}
 	if field, found := convert.Unequal(pod); found {

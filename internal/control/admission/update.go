@@ -58,7 +58,8 @@ func (a *Answer) schedulerKeys(pod, old *corev1.Pod) {
 func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 	if !same(pod.Annotations, old.Annotations, annotation.ResourceSpecKey) {
 		if old.Spec.NodeName != "" {
-			a.refuse(why.InvalidField, annotationField(annotation.ResourceSpecKey), "field is immutable once the pod is bound to a node")
+			a.refuse(why.InvalidField, annotationField(annotation.ResourceSpecKey),
+				"field is immutable once the pod is bound to a node")
 		} else {
 			class, _, _ := convert.PodQoS(pod)
 			a.resourceSpec(pod, class)
@@ -69,7 +70,8 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 	}
 	if !same(pod.Annotations, old.Annotations, annotation.VolcanoTopologyPolicy) {
 		if old.Spec.NodeName != "" {
-			a.refuse(why.InvalidField, annotationField(annotation.VolcanoTopologyPolicy), "field is immutable once the pod is bound to a node")
+			a.refuse(why.InvalidField, annotationField(annotation.VolcanoTopologyPolicy),
+				"field is immutable once the pod is bound to a node")
 		} else {
 			a.volcano(pod)
 		}
@@ -87,7 +89,8 @@ func Resize(pod, old *corev1.Pod) Answer {
 	}
 	for i := range old.Spec.InitContainers {
 		if i < len(pod.Spec.InitContainers) {
-			a.sameCPU("spec.initContainers", i, &pod.Spec.InitContainers[i].Resources, &old.Spec.InitContainers[i].Resources)
+			a.sameCPU("spec.initContainers", i, &pod.Spec.InitContainers[i].Resources,
+				&old.Spec.InitContainers[i].Resources)
 		}
 	}
 	for i := range old.Spec.Containers {

@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// volcano judges volcano.sh/numa-topology-policy: a pod with a policy other than none must be Guaranteed (seed 004), and
-// whole CPUs in every container are what its kubelet can pin.
+// volcano judges volcano.sh/numa-topology-policy: a pod with a policy other than none must be Guaranteed (seed 004),
+// and whole CPUs in every container are what its kubelet can pin.
 func (a *Answer) volcano(pod *corev1.Pod) {
 	text, ok := pod.Annotations[annotation.VolcanoTopologyPolicy]
 	if !ok {
@@ -43,10 +43,11 @@ func (a *Answer) oneTopologyPolicy(pod *corev1.Pod, policy annotation.NUMATopolo
 	}
 	spec, _, err := annotation.ParseNUMATopologySpec(text)
 	if err != nil || spec.NUMATopologyPolicy == "" {
-		return // told by topologySpec, or nothing to contradict
+		return // topologySpec reports it, or nothing to contradict
 	}
 	if policy != spec.NUMATopologyPolicy {
-		a.refuse(why.BadAnnotation, annotationField(annotation.VolcanoTopologyPolicy), "conflicting values for %s and its alias %s: %s and %s",
+		a.refuse(why.BadAnnotation, annotationField(annotation.VolcanoTopologyPolicy),
+			"conflicting values for %s and its alias %s: %s and %s",
 			annotation.NUMATopologySpecKey, annotation.VolcanoTopologyPolicy, spec.NUMATopologyPolicy, policy)
 	}
 }
@@ -58,7 +59,8 @@ func (a *Answer) guaranteed(container, policy string, r *corev1.ResourceRequirem
 	}
 	if milli := cpu.MilliValue(); milli == 0 || milli%1000 != 0 {
 		a.refuse(why.CPURequestNotInteger, container+".resources.requests[cpu]",
-			"%s %s needs a whole number of CPUs in every container, 1 or more: it is %dm", annotation.VolcanoTopologyPolicy, policy, milli)
+			"%s %s needs a whole number of CPUs in every container, 1 or more: it is %dm",
+			annotation.VolcanoTopologyPolicy, policy, milli)
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		request, requested := r.Requests[name]
@@ -66,7 +68,8 @@ func (a *Answer) guaranteed(container, policy string, r *corev1.ResourceRequirem
 		switch {
 		case requested && limited && request.Cmp(limit) != 0:
 			a.refuse(why.RequestLimitMismatch, container+".resources.limits["+string(name)+"]",
-				"%s %s needs a Guaranteed pod: the request %s must equal the limit %s", annotation.VolcanoTopologyPolicy, policy,
+				"%s %s needs a Guaranteed pod: the request %s must equal the limit %s",
+				annotation.VolcanoTopologyPolicy, policy,
 				request.String(), limit.String())
 		case !requested && !limited && name == corev1.ResourceMemory:
 			a.refuse(why.RequestLimitMismatch, container+".resources.limits[memory]",

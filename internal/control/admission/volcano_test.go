@@ -28,17 +28,51 @@ func TestVolcanoPolicyNeedsAGuaranteedPod(t *testing.T) {
 		pod  *corev1.Pod
 		want []string
 	}{
-		"whole CPUs and equal limits":         {newPod(volcano("restricted")), nil},
-		"none asks for nothing":               {newPod(volcano("none"), requests("cpu", "100m"), limits()), nil},
-		"a policy that does not exist":        {newPod(volcano("strict")), []string{key + `byte 0: Unsupported value "strict": supported none, best-effort, restricted, single-numa-node`}},
-		"a part of a CPU":                     {newPod(volcano("best-effort"), cpu("1500m")), []string{"spec.containers[0].resources.requests[cpu]: volcano.sh/numa-topology-policy best-effort needs a whole number of CPUs in every container, 1 or more: it is 1500m"}},
-		"no CPU":                              {newPod(volcano("restricted"), requests("memory", "1Gi"), limits("memory", "1Gi")), []string{"spec.containers[0].resources.requests[cpu]: volcano.sh/numa-topology-policy restricted needs a whole number of CPUs in every container, 1 or more: it is 0m"}},
-		"a limit above the request":           {newPod(volcano("restricted"), limits("cpu", "1", "memory", "2Gi")), []string{"spec.containers[0].resources.limits[memory]: volcano.sh/numa-topology-policy restricted needs a Guaranteed pod: the request 1Gi must equal the limit 2Gi"}},
-		"no memory at all":                    {newPod(volcano("restricted"), requests("cpu", "1"), limits("cpu", "1")), []string{"spec.containers[0].resources.limits[memory]: volcano.sh/numa-topology-policy restricted needs a Guaranteed pod: state a memory limit"}},
-		"an init container counts":            {newPod(volcano("single-numa-node"), initContainer(amounts("cpu", "200m", "memory", "1Gi"), amounts("cpu", "200m", "memory", "1Gi"))), []string{"spec.initContainers[0].resources.requests[cpu]: volcano.sh/numa-topology-policy single-numa-node needs a whole number of CPUs in every container, 1 or more: it is 200m"}},
-		"the same policy in both spellings":   {newPod(volcano("restricted"), annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"Restricted"}`)), nil},
-		"two policies that differ":            {newPod(volcano("restricted"), annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"SingleNUMANode"}`)), []string{key + "conflicting values for scheduling.koordinator.sh/numa-topology-spec and its alias volcano.sh/numa-topology-policy: SingleNUMANode and Restricted"}},
-		"an empty policy of the other":        {newPod(volcano("restricted"), annot(annotation.NUMATopologySpecKey, `{}`)), nil},
+		"whole CPUs and equal limits": {newPod(volcano("restricted")), nil},
+		"none asks for nothing":       {newPod(volcano("none"), requests("cpu", "100m"), limits()), nil},
+		"a policy that does not exist": {
+			newPod(volcano("strict")),
+			[]string{key +
+				`byte 0: Unsupported value "strict": supported none, best-effort, restricted, single-numa-node`},
+		},
+		"a part of a CPU": {
+			newPod(volcano("best-effort"), cpu("1500m")),
+			[]string{"spec.containers[0].resources.requests[cpu]: volcano.sh/numa-topology-policy best-effort needs " +
+				"a whole number of CPUs in every container, 1 or more: it is 1500m"},
+		},
+		"no CPU": {
+			newPod(volcano("restricted"), requests("memory", "1Gi"),
+				limits("memory", "1Gi")),
+			[]string{"spec.containers[0].resources.requests[cpu]: volcano.sh/numa-topology-policy restricted needs a " +
+				"whole number of CPUs in every container, 1 or more: it is 0m"},
+		},
+		"a limit above the request": {
+			newPod(volcano("restricted"), limits("cpu", "1", "memory", "2Gi")),
+			[]string{"spec.containers[0].resources.limits[memory]: volcano.sh/numa-topology-policy restricted needs " +
+				"a Guaranteed pod: the request 1Gi must equal the limit 2Gi"},
+		},
+		"no memory at all": {
+			newPod(volcano("restricted"), requests("cpu", "1"), limits("cpu", "1")),
+			[]string{"spec.containers[0].resources.limits[memory]: volcano.sh/numa-topology-policy restricted needs " +
+				"a Guaranteed pod: state a memory limit"},
+		},
+		"an init container counts": {
+			newPod(volcano("single-numa-node"),
+				initContainer(amounts("cpu", "200m", "memory", "1Gi"), amounts("cpu", "200m", "memory", "1Gi"))),
+			[]string{"spec.initContainers[0].resources.requests[cpu]: volcano.sh/numa-topology-policy " +
+				"single-numa-node needs a whole number of CPUs in every container, 1 or more: it is 200m"},
+		},
+		"the same policy in both spellings": {newPod(volcano("restricted"),
+			annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"Restricted"}`)), nil},
+		"two policies that differ": {
+			newPod(volcano("restricted"),
+				annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"SingleNUMANode"}`)),
+			[]string{key +
+				"conflicting values for scheduling.koordinator.sh/numa-topology-spec and its alias " +
+				"volcano.sh/numa-topology-policy: SingleNUMANode and Restricted"},
+		},
+		"an empty policy of the other": {newPod(volcano("restricted"),
+			annot(annotation.NUMATopologySpecKey, `{}`)), nil},
 		"a limit alone is the request's twin": {newPod(volcano("restricted"), requests()), nil},
 	}
 	for name, tt := range tests {
@@ -68,13 +102,15 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 		t.Fatal("Mutate changed the pod")
 	}
 	m.Apply(pod)
-	if got := pod.Spec.InitContainers[0].Resources.Limits; !got.Cpu().Equal(*pod.Spec.InitContainers[0].Resources.Requests.Cpu()) || got.Memory().String() != "64Mi" {
+	if got := pod.Spec.InitContainers[0].Resources.Limits; !got.Cpu().Equal(
+		*pod.Spec.InitContainers[0].Resources.Requests.Cpu()) || got.Memory().String() != "64Mi" {
 		t.Errorf("limits of the init container are %v, want its requests", got)
 	}
 	if got := pod.Spec.Containers[0].Resources.Limits.Memory().String(); got != "1Gi" {
 		t.Errorf("memory limit is %s, want 1Gi", got)
 	}
-	if len(m.Warnings) != 3 || !strings.Contains(m.Warnings[2], "spec.containers[0].resources.limits[memory]: set to the request 1Gi") {
+	if len(m.Warnings) != 3 || !strings.Contains(m.Warnings[2],
+		"spec.containers[0].resources.limits[memory]: set to the request 1Gi") {
 		t.Errorf("warnings = %q, want three, the last of the container's memory", m.Warnings)
 	}
 	if len(m.Limits) != 3 || !m.Limits[0].First || m.Limits[1].First || m.Limits[2].First {

@@ -33,14 +33,14 @@ type Options struct {
 	Kubeconfig string
 	// WebhookAddress is host:port; an empty host is every address.
 	WebhookAddress string
-	// CertFile and KeyFile stand in one folder. They are read again when they change.
+	// CertFile and KeyFile are in one folder. They are read again when they change.
 	CertFile, KeyFile string
 	// SchedulerIdentities are the user names that may write the keys that a scheduler sets.
 	SchedulerIdentities []string
 	// RequireNRIPlugin makes runtimes refuse the containers of pods that hold CPUs while the agent is not connected.
 	RequireNRIPlugin bool
-	// MetricsAddress serves /metrics: on loopback plainly, elsewhere over TLS and only to those whom the API server lets
-	// read it. "" or "0" serves none.
+	// MetricsAddress serves /metrics: on loopback plainly, elsewhere over TLS and only to those whom the API server
+	// lets read it. "" or "0" serves none.
 	MetricsAddress string
 	// HealthAddress serves /healthz and /readyz. "" or "0" serves none.
 	HealthAddress string
@@ -94,6 +94,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+	defer counters.Unregister(metrics.Registry)
 	// Only a server that was asked for is started with the manager.
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
 		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin,

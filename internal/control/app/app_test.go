@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,10 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +48,10 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "webhook.crt"), filepath.Join(dir, "webhook.key")
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for file, text := range map[string][]byte{certFile: certPEM, keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})} {
+	for file, text := range map[string][]byte{
+		certFile: certPEM,
+		keyFile:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	} {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -77,14 +84,23 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- app.Run(ctx, o) }()
 
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs:    roots,
+		MinVersion: tls.VersionTLS12,
+	}, DisableKeepAlives: true}}
 	await(t, client, "http://"+o.HealthAddress+"/readyz")
 	if body := get(t, client, "http://"+o.HealthAddress+"/healthz"); body != "ok" {
 		t.Errorf("/healthz = %q", body)
 	}
-	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",` +
-		`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":[{"name":"c"}]}}}}`
-	resp, err := client.Post("https://"+o.WebhookAddress+"/validate-pod", "application/json", bytes.NewBufferString(review))
+	// The metrics belong to the process: another server may have counted before.
+	const refusals = `tenon_admission_answers_total{operation="CREATE",outcome="refused",webhook="validate-pod"} `
+	before := counted(t, get(t, client, "http://"+o.MetricsAddress+"/metrics"), refusals)
+	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` +
+		`"operation":"CREATE",` +
+		`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},` +
+		`"spec":{"containers":[{"name":"c"}]}}}}`
+	resp, err := client.Post("https://"+o.WebhookAddress+"/validate-pod", "application/json",
+		bytes.NewBufferString(review))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +109,29 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	if want := "LSR Pod must declare the requested CPUs"; err != nil || !strings.Contains(string(text), want) {
 		t.Errorf("answer %s, %v; want %q in it", text, err, want)
 	}
-	if body := get(t, client, "http://"+o.MetricsAddress+"/metrics"); !strings.Contains(body, `tenon_admission_answers_total{operation="CREATE",outcome="refused",webhook="validate-pod"} 1`) {
-		t.Error("/metrics does not count the refusal")
+	after := counted(t, get(t, client, "http://"+o.MetricsAddress+"/metrics"), refusals)
+	if after != before+1 {
+		t.Errorf("/metrics counts %d refusals after %d, want one more", after, before)
 	}
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("Run = %v", err)
 	}
+}
+
+// counted is the value of a counter on a page of metrics, 0 where the page has none.
+func counted(t *testing.T, page, series string) int {
+	t.Helper()
+	_, value, found := strings.Cut(page, series)
+	if !found {
+		return 0
+	}
+	value, _, _ = strings.Cut(value, "\n")
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		t.Fatalf("%s: %v", series, err)
+	}
+	return n
 }
 
 // await asks until the answer is 200.
@@ -142,17 +174,38 @@ func get(t *testing.T, client *http.Client, url string) string {
 
 func TestRunRefusesBadOptions(t *testing.T) {
 	t.Parallel()
-	good := app.Options{RESTConfig: &rest.Config{}, WebhookAddress: "127.0.0.1:9443", CertFile: "/a/tls.crt", KeyFile: "/a/tls.key"}
+	good := app.Options{
+		RESTConfig: &rest.Config{}, WebhookAddress: "127.0.0.1:9443", CertFile: "/a/tls.crt",
+		KeyFile: "/a/tls.key",
+	}
 	tests := map[string]struct {
 		change func(*app.Options)
 		want   string
 	}{
-		"no port":              {func(o *app.Options) { o.WebhookAddress = "127.0.0.1" }, "webhook address: address 127.0.0.1: missing port in address"},
-		"a port that is none":  {func(o *app.Options) { o.WebhookAddress = ":x" }, `webhook address: ":x": the port must be 1…65535`},
-		"a port out of range":  {func(o *app.Options) { o.WebhookAddress = ":70000" }, `webhook address: ":70000": the port must be 1…65535`},
-		"no certificate":       {func(o *app.Options) { o.CertFile = "" }, "the webhooks need a certificate file and a key file in one folder"},
-		"a key elsewhere":      {func(o *app.Options) { o.KeyFile = "/b/tls.key" }, "the webhooks need a certificate file and a key file in one folder"},
-		"metrics without port": {func(o *app.Options) { o.MetricsAddress = "localhost" }, "metrics address: address localhost: missing port in address"},
+		"no port": {
+			func(o *app.Options) { o.WebhookAddress = "127.0.0.1" },
+			"webhook address: address 127.0.0.1: missing port in address",
+		},
+		"a port that is none": {
+			func(o *app.Options) { o.WebhookAddress = ":x" },
+			`webhook address: ":x": the port must be 1…65535`,
+		},
+		"a port out of range": {
+			func(o *app.Options) { o.WebhookAddress = ":70000" },
+			`webhook address: ":70000": the port must be 1…65535`,
+		},
+		"no certificate": {
+			func(o *app.Options) { o.CertFile = "" },
+			"the webhooks need a certificate file and a key file in one folder",
+		},
+		"a key elsewhere": {
+			func(o *app.Options) { o.KeyFile = "/b/tls.key" },
+			"the webhooks need a certificate file and a key file in one folder",
+		},
+		"metrics without port": {
+			func(o *app.Options) { o.MetricsAddress = "localhost" },
+			"metrics address: address localhost: missing port in address",
+		},
 		"no kubeconfig there": {
 			func(o *app.Options) { o.RESTConfig, o.Kubeconfig = nil, "/does/not/exist" },
 			"find the API server: stat /does/not/exist: no such file or directory",
@@ -173,7 +226,10 @@ func TestRunRefusesBadOptions(t *testing.T) {
 func TestCommandKeepsItsFlags(t *testing.T) {
 	t.Parallel()
 	cmd := app.NewCommand()
-	for _, name := range []string{"kubeconfig", "webhook-address", "tls-cert-file", "tls-private-key-file", "metrics-address", "health-address", "scheduler-identities", "v"} {
+	for _, name := range []string{
+		"kubeconfig", "webhook-address", "tls-cert-file", "tls-private-key-file",
+		"metrics-address", "health-address", "scheduler-identities", "v",
+	} {
 		if cmd.Flags().Lookup(name) == nil {
 			t.Errorf("no flag --%s", name)
 		}

@@ -26,13 +26,16 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; without it the service account is used")
 	f.StringVar(&o.WebhookAddress, "webhook-address", ":9443", "`host:port` of the webhooks")
 	f.StringVar(&o.CertFile, "tls-cert-file", "/etc/tenon/webhook/tls.crt", "certificate `file` of the webhooks")
-	f.StringVar(&o.KeyFile, "tls-private-key-file", "/etc/tenon/webhook/tls.key", "key `file` of the webhooks, beside the certificate")
-	f.StringVar(&o.MetricsAddress, "metrics-address", ":8443", "`host:port` of /metrics: plain on loopback, else over TLS with the API server's authorization; 0 is none")
+	f.StringVar(&o.KeyFile, "tls-private-key-file", "/etc/tenon/webhook/tls.key",
+		"key `file` of the webhooks, beside the certificate")
+	f.StringVar(&o.MetricsAddress, "metrics-address", ":8443",
+		"`host:port` of /metrics: plain on loopback, else over TLS with the API server's authorization; 0 is none")
 	f.StringVar(&o.HealthAddress, "health-address", ":8081", "`host:port` of /healthz and /readyz; 0 is none")
 	f.StringSliceVar(&o.SchedulerIdentities, "scheduler-identities", DefaultSchedulerIdentities(),
 		"user `names` that may write the annotations that a scheduler sets")
 	f.BoolVar(&o.RequireNRIPlugin, "require-nri-plugin", true,
-		"add the annotation required-plugins.noderesource.dev to pods that will hold CPUs: a runtime with NRI's default validator does not start them without the agent")
+		"add the annotation required-plugins.noderesource.dev to pods that will hold CPUs: a runtime with NRI's "+
+			"default validator does not start them without the agent")
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	f.AddGoFlag(logging.Lookup("v"))

@@ -46,7 +46,10 @@ func hooks(t *testing.T) map[string]hook {
 				t.Fatal(err)
 			}
 			for _, w := range c.Webhooks {
-				all["mutating/"+w.Name] = hook{"mutating", w.Name, w.FailurePolicy, w.TimeoutSeconds, w.NamespaceSelector, w.Rules, w.MatchConditions, w.ClientConfig}
+				all["mutating/"+w.Name] = hook{
+					"mutating", w.Name, w.FailurePolicy, w.TimeoutSeconds,
+					w.NamespaceSelector, w.Rules, w.MatchConditions, w.ClientConfig,
+				}
 			}
 			continue
 		}
@@ -55,7 +58,10 @@ func hooks(t *testing.T) map[string]hook {
 			t.Fatal(err)
 		}
 		for _, w := range c.Webhooks {
-			all["validating/"+w.Name] = hook{"validating", w.Name, w.FailurePolicy, w.TimeoutSeconds, w.NamespaceSelector, w.Rules, w.MatchConditions, w.ClientConfig}
+			all["validating/"+w.Name] = hook{
+				"validating", w.Name, w.FailurePolicy, w.TimeoutSeconds,
+				w.NamespaceSelector, w.Rules, w.MatchConditions, w.ClientConfig,
+			}
 		}
 	}
 	return all
@@ -69,7 +75,8 @@ func (h hook) matches(t *testing.T, object, old runtime.Object) bool {
 	for _, c := range h.conditions {
 		expressions = append(expressions, &matchconditions.MatchCondition{Name: c.Name, Expression: c.Expression})
 	}
-	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
+	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true},
+		environment.NewExpressions)
 	matcher := matchconditions.NewMatcher(evaluator, h.policy, "webhook", h.kind, h.name)
 
 	operation := admission.Create
@@ -120,45 +127,167 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		object, old runtime.Object
 		want        bool
 	}{
-		"create: a bare pod":                    {"validating/create.pods.tenon.sh", pod(nil, nil), nil, false},
-		"create: a pod of someone else":         {"validating/create.pods.tenon.sh", pod(keys("app", "web"), keys("example.com/x", "y")), nil, false},
-		"create: a pod with plain amounts":      {"validating/create.pods.tenon.sh", with("cpu"), nil, false},
-		"create: a pod with a class":            {"validating/create.pods.tenon.sh", pod(lsr, nil), nil, true},
-		"create: a pod with wishes":             {"validating/create.pods.tenon.sh", pod(nil, keys(annotation.ResourceSpecKey, "{}")), nil, true},
-		"create: a pod to be simulated":         {"validating/create.pods.tenon.sh", pod(nil, keys(annotation.SimulateKey, "{}")), nil, true},
-		"create: a pod with batch amounts":      {"validating/create.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, true},
-		"create: an init container with them":   {"validating/create.pods.tenon.sh", batchInit, nil, true},
-		"mutate: a pod that may hold CPUs":      {"mutating/create.pods.tenon.sh", pod(keys(annotation.QoSClass, "lse"), nil), nil, true},
-		"mutate: a pod that never holds CPUs":   {"mutating/create.pods.tenon.sh", pod(keys(annotation.QoSClass, "LS"), nil), nil, false},
-		"mutate: labels of someone else":        {"mutating/create.pods.tenon.sh", pod(keys("a", "LSE"), nil), nil, false},
-		"create: a pod of Volcano":              {"validating/create.pods.tenon.sh", pod(nil, volcano), nil, true},
-		"mutate: a pod of Volcano":              {"mutating/create.pods.tenon.sh", pod(nil, volcano), nil, true},
-		"mutate: a pod with a prediction":       {"mutating/create.pods.tenon.sh", pod(nil, keys("tenon.sh/predicted-placement", "{}")), nil, true},
-		"update: Volcano's policy appears":      {"validating/update.pods.tenon.sh", pod(nil, volcano), pod(nil, nil), true},
-		"update: Volcano's policy goes":         {"validating/update.pods.tenon.sh", pod(nil, nil), pod(nil, volcano), true},
-		"mutate: a bare pod":                    {"mutating/create.pods.tenon.sh", pod(nil, nil), nil, false},
-		"mutate: a pod with an allocation":      {"mutating/create.pods.tenon.sh", pod(lsr, status), nil, true},
-		"mutate: a pod with a bind key":         {"mutating/create.pods.tenon.sh", pod(nil, keys("scheduling.koordinator.sh/bind-x", "")), nil, true},
-		"update: nothing of metadata":           {"validating/update.pods.tenon.sh", pod(lsr, status), pod(lsr, status), false},
-		"update: a label of someone else":       {"validating/update.pods.tenon.sh", pod(keys("app", "a"), nil), pod(keys("app", "b"), nil), false},
-		"update: a class appears":               {"validating/update.pods.tenon.sh", pod(lsr, nil), pod(nil, nil), true},
-		"update: a class goes":                  {"validating/update.pods.tenon.sh", pod(nil, nil), pod(lsr, nil), true},
-		"update: an allocation appears":         {"validating/update.pods.tenon.sh", pod(nil, status), pod(nil, nil), true},
-		"update: an allocation goes":            {"validating/update.pods.tenon.sh", pod(nil, nil), pod(nil, status), true},
-		"update: an allocation changes":         {"validating/update.pods.tenon.sh", pod(nil, status), pod(nil, keys(annotation.ResourceStatusKey, "")), true},
-		"update: a class changes":               {"validating/update.pods.tenon.sh", pod(keys(annotation.QoSClass, "LS"), nil), pod(lsr, nil), true},
-		"update: a sub-priority appears":        {"validating/update.pods.tenon.sh", pod(keys(annotation.Priority, "1"), nil), pod(nil, nil), true},
-		"update: another's label on an LSR pod": {"validating/update.pods.tenon.sh", pod(lsr, keys("a", "b")), pod(lsr, nil), false},
-		"resize: a pod without class":           {"validating/resize.pods.tenon.sh", pod(nil, nil), pod(nil, nil), false},
-		"resize: a pod with a class":            {"validating/resize.pods.tenon.sh", pod(lsr, nil), pod(lsr, nil), true},
-		"resize: a pod with CPUs":               {"validating/resize.pods.tenon.sh", pod(nil, status), pod(nil, status), true},
-		"node: one without policies":            {"validating/nodes.tenon.sh", node(keys("a", "b")), nil, false},
-		"node: one with a policy registers":     {"validating/nodes.tenon.sh", node(keys(annotation.NodeCPUBindPolicy, "x")), nil, true},
-		"node: the misprinted key":              {"validating/nodes.tenon.sh", node(keys(annotation.NodeCPUBindPolicyAlias, "x")), nil, true},
-		"node: its heartbeat":                   {"validating/nodes.tenon.sh", node(keys(annotation.NodeCPUBindPolicy, "x")), node(keys(annotation.NodeCPUBindPolicy, "x")), false},
-		"node: another's label changes":         {"validating/nodes.tenon.sh", node(map[string]string{annotation.NodeCPUBindPolicy: "x", "a": "b"}), node(keys(annotation.NodeCPUBindPolicy, "x")), false},
-		"node: a policy goes":                   {"validating/nodes.tenon.sh", node(nil), node(keys(annotation.NodeCPUBindPolicy, "x")), false},
-		"node: a policy changes":                {"validating/nodes.tenon.sh", node(keys(annotation.NodeCPUBindPolicy, "x")), node(keys(annotation.NodeCPUBindPolicy, "None")), true},
+		"create: a bare pod": {"validating/create.pods.tenon.sh", pod(nil, nil), nil, false},
+		"create: a pod of someone else": {
+			"validating/create.pods.tenon.sh",
+			pod(keys("app", "web"), keys("example.com/x", "y")), nil, false,
+		},
+		"create: a pod with plain amounts": {"validating/create.pods.tenon.sh", with("cpu"), nil, false},
+		"create: a pod with a class":       {"validating/create.pods.tenon.sh", pod(lsr, nil), nil, true},
+		"create: a pod with wishes": {
+			"validating/create.pods.tenon.sh",
+			pod(nil, keys(annotation.ResourceSpecKey, "{}")), nil, true,
+		},
+		"create: a pod to be simulated": {
+			"validating/create.pods.tenon.sh",
+			pod(nil, keys(annotation.SimulateKey, "{}")), nil, true,
+		},
+		"create: a pod with batch amounts": {
+			"validating/create.pods.tenon.sh", with("kubernetes.io/batch-cpu"),
+			nil, true,
+		},
+		"warn: a bare pod": {"validating/warn.pods.tenon.sh", pod(nil, nil), nil, false},
+		"warn: a pod of someone else": {
+			"validating/warn.pods.tenon.sh",
+			pod(keys("app", "web"), keys("example.com/x", "y")), nil, false,
+		},
+		"warn: a pod with plain amounts": {"validating/warn.pods.tenon.sh", with("cpu"), nil, false},
+		"warn: a member of a gang": {
+			"validating/warn.pods.tenon.sh",
+			pod(nil, keys("gang.scheduling.koordinator.sh/name", "g")), nil, true,
+		},
+		"warn: a pod of a quota": {
+			"validating/warn.pods.tenon.sh",
+			pod(keys("quota.scheduling.koordinator.sh/name", "q"), nil), nil, true,
+		},
+		"warn: a misspelt domain": {
+			"validating/warn.pods.tenon.sh",
+			pod(keys("koordiantor.sh/qosClass", "LSR"), nil), nil, true,
+		},
+		"warn: a pod of a queue of Volcano": {
+			"validating/warn.pods.tenon.sh",
+			pod(nil, keys("scheduling.volcano.sh/queue-name", "q")), nil, true,
+		},
+		"warn: a pod with a part of a GPU": {
+			"validating/warn.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil,
+			true,
+		},
+		"node: usage thresholds": {
+			"validating/nodes.tenon.sh",
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: keys("scheduling.koordinator.sh/usage-thresholds",
+				"{}")}}, nil, true,
+		},
+		"create: an init container with them": {"validating/create.pods.tenon.sh", batchInit, nil, true},
+		"mutate: a pod that may hold CPUs": {
+			"mutating/create.pods.tenon.sh",
+			pod(keys(annotation.QoSClass, "lse"), nil), nil, true,
+		},
+		"mutate: a pod that never holds CPUs": {
+			"mutating/create.pods.tenon.sh",
+			pod(keys(annotation.QoSClass, "LS"), nil), nil, false,
+		},
+		"mutate: labels of someone else": {
+			"mutating/create.pods.tenon.sh", pod(keys("a", "LSE"), nil), nil,
+			false,
+		},
+		"create: a pod of Volcano": {"validating/create.pods.tenon.sh", pod(nil, volcano), nil, true},
+		"mutate: a pod of Volcano": {"mutating/create.pods.tenon.sh", pod(nil, volcano), nil, true},
+		"mutate: a pod with a prediction": {
+			"mutating/create.pods.tenon.sh",
+			pod(nil, keys("tenon.sh/predicted-placement", "{}")), nil, true,
+		},
+		"update: Volcano's policy appears": {
+			"validating/update.pods.tenon.sh", pod(nil, volcano), pod(nil, nil),
+			true,
+		},
+		"update: Volcano's policy goes": {
+			"validating/update.pods.tenon.sh", pod(nil, nil), pod(nil, volcano),
+			true,
+		},
+		"mutate: a bare pod":               {"mutating/create.pods.tenon.sh", pod(nil, nil), nil, false},
+		"mutate: a pod with an allocation": {"mutating/create.pods.tenon.sh", pod(lsr, status), nil, true},
+		"mutate: a pod with a bind key": {
+			"mutating/create.pods.tenon.sh",
+			pod(nil, keys("scheduling.koordinator.sh/bind-x", "")), nil, true,
+		},
+		"update: nothing of metadata": {
+			"validating/update.pods.tenon.sh", pod(lsr, status), pod(lsr, status),
+			false,
+		},
+		"update: a label of someone else": {
+			"validating/update.pods.tenon.sh", pod(keys("app", "a"), nil),
+			pod(keys("app", "b"), nil), false,
+		},
+		"update: a class appears": {
+			"validating/update.pods.tenon.sh", pod(lsr, nil), pod(nil, nil),
+			true,
+		},
+		"update: a class goes": {
+			"validating/update.pods.tenon.sh", pod(nil, nil), pod(lsr, nil),
+			true,
+		},
+		"update: an allocation appears": {
+			"validating/update.pods.tenon.sh", pod(nil, status), pod(nil, nil),
+			true,
+		},
+		"update: an allocation goes": {
+			"validating/update.pods.tenon.sh", pod(nil, nil), pod(nil, status),
+			true,
+		},
+		"update: an allocation changes": {
+			"validating/update.pods.tenon.sh", pod(nil, status),
+			pod(nil, keys(annotation.ResourceStatusKey, "")), true,
+		},
+		"update: a class changes": {
+			"validating/update.pods.tenon.sh",
+			pod(keys(annotation.QoSClass, "LS"), nil), pod(lsr, nil), true,
+		},
+		"update: a sub-priority appears": {
+			"validating/update.pods.tenon.sh",
+			pod(keys(annotation.Priority, "1"), nil), pod(nil, nil), true,
+		},
+		"update: another's label on an LSR pod": {
+			"validating/update.pods.tenon.sh", pod(lsr, keys("a", "b")),
+			pod(lsr, nil), false,
+		},
+		"resize: a pod without class": {
+			"validating/resize.pods.tenon.sh", pod(nil, nil), pod(nil, nil),
+			false,
+		},
+		"resize: a pod with a class": {
+			"validating/resize.pods.tenon.sh", pod(lsr, nil), pod(lsr, nil),
+			true,
+		},
+		"resize: a pod with CPUs": {
+			"validating/resize.pods.tenon.sh", pod(nil, status), pod(nil, status),
+			true,
+		},
+		"node: one without policies": {"validating/nodes.tenon.sh", node(keys("a", "b")), nil, false},
+		"node: one with a policy registers": {
+			"validating/nodes.tenon.sh",
+			node(keys(annotation.NodeCPUBindPolicy, "x")), nil, true,
+		},
+		"node: the misprinted key": {
+			"validating/nodes.tenon.sh",
+			node(keys(annotation.NodeCPUBindPolicyAlias, "x")), nil, true,
+		},
+		"node: its heartbeat": {
+			"validating/nodes.tenon.sh",
+			node(keys(annotation.NodeCPUBindPolicy, "x")), node(keys(annotation.NodeCPUBindPolicy, "x")), false,
+		},
+		"node: another's label changes": {
+			"validating/nodes.tenon.sh",
+			node(map[string]string{annotation.NodeCPUBindPolicy: "x", "a": "b"}),
+			node(keys(annotation.NodeCPUBindPolicy, "x")), false,
+		},
+		"node: a policy goes": {
+			"validating/nodes.tenon.sh", node(nil),
+			node(keys(annotation.NodeCPUBindPolicy, "x")), false,
+		},
+		"node: a policy changes": {
+			"validating/nodes.tenon.sh",
+			node(keys(annotation.NodeCPUBindPolicy, "x")), node(keys(annotation.NodeCPUBindPolicy, "None")), true,
+		},
 	}
 	all := hooks(t)
 	for name, tt := range tests {
@@ -193,14 +322,19 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			}
 			continue
 		}
-		if *h.policy != admissionregistrationv1.Fail {
-			t.Errorf("%s: failurePolicy = %s, want Fail", name, *h.policy)
+		want := admissionregistrationv1.Fail
+		if name == "validating/warn.pods.tenon.sh" {
+			want = admissionregistrationv1.Ignore // no pod waits for a warning
+		}
+		if *h.policy != want {
+			t.Errorf("%s: failurePolicy = %s, want %s", name, *h.policy, want)
 		}
 		selector, err := metav1.LabelSelectorAsSelector(h.namespaces)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for ns, want := range map[string]bool{"default": true, "kube-system": false, "tenon-system": false} {
+		creates := h.rules[0].Operations[0] == admissionregistrationv1.Create
+		for ns, want := range map[string]bool{"default": true, "kube-system": true, "tenon-system": !creates} {
 			if got := selector.Matches(labels.Set{"kubernetes.io/metadata.name": ns}); got != want {
 				t.Errorf("%s: namespace %s is asked about = %v, want %v", name, ns, got, want)
 			}

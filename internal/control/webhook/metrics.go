@@ -14,34 +14,25 @@ type Metrics struct {
 	warnings *prometheus.CounterVec
 }
 
-// NewMetrics registers the webhooks' metrics; a registry that has them already, of a server that ran before in this
-// process, goes on counting.
+// NewMetrics registers the webhooks' metrics, which begin at zero.
 func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
-	answers, err := register(to, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tenon_admission_answers_total",
-		Help: "Answers of the webhooks by webhook, operation and outcome (allowed, refused, error).",
-	}, []string{"webhook", "operation", "outcome"}))
-	if err != nil {
-		return nil, err
+	m := &Metrics{
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_admission_answers_total",
+			Help: "Answers of the webhooks by webhook, operation and outcome (allowed, refused, error).",
+		}, []string{"webhook", "operation", "outcome"}),
+		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_admission_warnings_total",
+			Help: "Warnings that the webhooks gave.",
+		}, []string{"webhook"}),
 	}
-	warnings, err := register(to, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tenon_admission_warnings_total",
-		Help: "Warnings that the webhooks gave.",
-	}, []string{"webhook"}))
-	if err != nil {
-		return nil, err
-	}
-	return &Metrics{answers: answers, warnings: warnings}, nil
+	return m, errors.Join(to.Register(m.answers), to.Register(m.warnings))
 }
 
-func register(to prometheus.Registerer, c *prometheus.CounterVec) (*prometheus.CounterVec, error) {
-	err := to.Register(c)
-	if known := (prometheus.AlreadyRegisteredError{}); errors.As(err, &known) {
-		if c, ok := known.ExistingCollector.(*prometheus.CounterVec); ok {
-			return c, nil
-		}
-	}
-	return c, err
+// Unregister removes the metrics from the registry, so that another server of this process can register its own.
+func (m *Metrics) Unregister(from prometheus.Registerer) {
+	from.Unregister(m.answers)
+	from.Unregister(m.warnings)
 }
 
 func (m *Metrics) observe(name string, handle ctrl.HandlerFunc) ctrl.HandlerFunc {

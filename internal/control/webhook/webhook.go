@@ -106,7 +106,10 @@ func steps(pod *corev1.Pod, m *admission.Mutation) []operation {
 		if l.First {
 			steps = append(steps, operation{Op: "add", Path: limits, Value: map[string]string{}})
 		}
-		steps = append(steps, operation{Op: "add", Path: limits + "/" + pointer(string(l.Name)), Value: l.Value.String()})
+		steps = append(steps, operation{
+			Op: "add", Path: limits + "/" + pointer(string(l.Name)),
+			Value: l.Value.String(),
+		})
 	}
 	return steps
 }

@@ -41,12 +41,15 @@ func serve(t *testing.T) (mux, *prometheus.Registry) {
 		t.Fatal(err)
 	}
 	m := mux{}
-	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{Schedulers: []string{scheduler}, RequireNRIPlugin: true}, metrics)
+	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{Schedulers: []string{scheduler}, RequireNRIPlugin: true},
+		metrics)
 	return m, registry
 }
 
 // ask sends one review as the API server does.
-func ask(t *testing.T, h http.Handler, operation admissionv1.Operation, user string, object, old runtime.Object) *admissionv1.AdmissionResponse {
+func ask(t *testing.T, h http.Handler, operation admissionv1.Operation, user string, object,
+	old runtime.Object,
+) *admissionv1.AdmissionResponse {
 	t.Helper()
 	raw := func(o runtime.Object) runtime.RawExtension {
 		if o == nil {
@@ -89,11 +92,13 @@ func TestARefusalNamesEveryField(t *testing.T) {
 	m, _ := serve(t)
 	p := typed(pod(map[string]string{annotation.QoSClass: "GOLD", annotation.Priority: "x"}, nil))
 	got := ask(t, m[webhook.PathValidatePod], admissionv1.Create, "someone", p, nil)
-	if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity || got.Result.Reason != metav1.StatusReasonInvalid {
+	if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity ||
+		got.Result.Reason != metav1.StatusReasonInvalid {
 		t.Fatalf("answer %+v, want 422 Invalid", got.Result)
 	}
 	want := `metadata.labels[koordinator.sh/qosClass]: Unsupported value "GOLD": supported LSE, LSR, LS, BE, SYSTEM; ` +
-		`metadata.labels[koordinator.sh/priority]: Invalid value "x": must be a whole number from -2147483648 to 2147483647`
+		`metadata.labels[koordinator.sh/priority]: Invalid value "x": must be a whole number from -2147483648 to ` +
+		`2147483647`
 	if got.Result.Message != want {
 		t.Errorf("message\n got %s\nwant %s", got.Result.Message, want)
 	}
@@ -101,7 +106,10 @@ func TestARefusalNamesEveryField(t *testing.T) {
 	for _, c := range got.Result.Details.Causes {
 		fields = append(fields, c.Field)
 	}
-	if diff := cmp.Diff([]string{"metadata.labels[koordinator.sh/qosClass]", "metadata.labels[koordinator.sh/priority]"}, fields); diff != "" {
+	if diff := cmp.Diff([]string{
+		"metadata.labels[koordinator.sh/qosClass]",
+		"metadata.labels[koordinator.sh/priority]",
+	}, fields); diff != "" {
 		t.Errorf("causes (-want +got):\n%s", diff)
 	}
 }
@@ -111,7 +119,8 @@ func TestAWarningDoesNotRefuse(t *testing.T) {
 	m, _ := serve(t)
 	p := typed(pod(nil, map[string]string{annotation.ResourceSpecKey: `{"x":1}`}))
 	got := ask(t, m[webhook.PathValidatePod], admissionv1.Create, "someone", p, nil)
-	if diff := cmp.Diff([]string{"metadata.annotations[scheduling.koordinator.sh/resource-spec]: x: unknown field"}, got.Warnings); !got.Allowed || diff != "" {
+	if diff := cmp.Diff([]string{"metadata.annotations[scheduling.koordinator.sh/resource-spec]: x: unknown field"},
+		got.Warnings); !got.Allowed || diff != "" {
 		t.Errorf("allowed = %v, warnings (-want +got):\n%s", got.Allowed, diff)
 	}
 }
@@ -123,7 +132,8 @@ func TestAnAllocationIsPatchedAway(t *testing.T) {
 	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", p, nil)
 	const want = `[{"op":"remove","path":"/metadata/annotations/scheduling.koordinator.sh~1resource-status"}]`
 	if !got.Allowed || string(got.Patch) != want || len(got.Warnings) != 1 {
-		t.Errorf("allowed %v, patch %s, warnings %q; want patch %s and one warning", got.Allowed, got.Patch, got.Warnings, want)
+		t.Errorf("allowed %v, patch %s, warnings %q; want patch %s and one warning", got.Allowed, got.Patch,
+			got.Warnings, want)
 	}
 }
 
@@ -136,7 +146,8 @@ func TestLimitsOfAGuaranteedPodArePatchedIn(t *testing.T) {
 	const want = `[{"op":"add","path":"/spec/containers/0/resources/limits","value":{}},` +
 		`{"op":"add","path":"/spec/containers/0/resources/limits/cpu","value":"1"}]`
 	if !got.Allowed || string(got.Patch) != want || len(got.Warnings) != 1 {
-		t.Errorf("allowed %v, patch %s, warnings %q; want patch %s and one warning", got.Allowed, got.Patch, got.Warnings, want)
+		t.Errorf("allowed %v, patch %s, warnings %q; want patch %s and one warning", got.Allowed, got.Patch,
+			got.Warnings, want)
 	}
 }
 
@@ -154,11 +165,14 @@ func TestTheFenceIsPatchedIn(t *testing.T) {
 	}{
 		"a pod without annotations": {
 			bound(nil), `[{"op":"add","path":"/metadata/annotations","value":{}},` +
-				`{"op":"add","path":"/metadata/annotations/required-plugins.noderesource.dev","value":"[\"tenon-agent\"]"}]`,
+				`{"op":"add","path":"/metadata/annotations/required-plugins.noderesource.dev",` +
+				`"value":"[\"tenon-agent\"]"}]`,
 		},
 		"a pod whose last annotation goes": {
-			bound(map[string]string{annotation.ResourceStatusKey: "{}"}), `[{"op":"remove","path":"/metadata/annotations/scheduling.koordinator.sh~1resource-status"},` +
-				`{"op":"add","path":"/metadata/annotations/required-plugins.noderesource.dev","value":"[\"tenon-agent\"]"}]`,
+			bound(map[string]string{annotation.ResourceStatusKey: "{}"}),
+			`[{"op":"remove","path":"/metadata/annotations/scheduling.koordinator.sh~1resource-status"},` +
+				`{"op":"add","path":"/metadata/annotations/required-plugins.noderesource.dev",` +
+				`"value":"[\"tenon-agent\"]"}]`,
 		},
 	}
 	for name, tt := range tests {
@@ -170,8 +184,10 @@ func TestTheFenceIsPatchedIn(t *testing.T) {
 			}
 		})
 	}
-	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", bound(map[string]string{annotation.RequiredPlugins: "x"}), nil)
-	if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity || got.Result.Details.Causes[0].Field != "metadata.annotations[required-plugins.noderesource.dev]" {
+	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone",
+		bound(map[string]string{annotation.RequiredPlugins: "x"}), nil)
+	if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity ||
+		got.Result.Details.Causes[0].Field != "metadata.annotations[required-plugins.noderesource.dev]" {
 		t.Errorf("a list that is none: %+v, want 422 with its field", got)
 	}
 }
@@ -204,7 +220,8 @@ func TestResizeAndNode(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{annotation.NodeCPUBindPolicy: "x"}},
 	}
-	if got := ask(t, m[webhook.PathValidateNode], admissionv1.Create, "someone", node, nil); !got.Allowed || len(got.Warnings) != 1 {
+	if got := ask(t, m[webhook.PathValidateNode], admissionv1.Create, "someone", node, nil); !got.Allowed ||
+		len(got.Warnings) != 1 {
 		t.Errorf("node: %+v, want one warning", got)
 	}
 }
@@ -214,7 +231,8 @@ func TestAnObjectThatIsNoneIsAnError(t *testing.T) {
 	m, registry := serve(t)
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 	for _, path := range []string{webhook.PathMutatePod, webhook.PathValidatePod, webhook.PathValidatePodResize} {
-		if got := ask(t, m[path], admissionv1.Update, "someone", node, node); got.Allowed || got.Result.Code != http.StatusBadRequest {
+		if got := ask(t, m[path], admissionv1.Update, "someone", node, node); got.Allowed ||
+			got.Result.Code != http.StatusBadRequest {
 			t.Errorf("%s: %+v, want 400", path, got)
 		}
 	}
@@ -225,7 +243,8 @@ tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="mutate
 tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="validate-pod"} 1
 tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="validate-pod-resize"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "tenon_admission_answers_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"tenon_admission_answers_total"); err != nil {
 		t.Error(err)
 	}
 }

@@ -51,7 +51,7 @@ type solver struct {
 
 	even      even
 	heldNodes NodeMask // nodes with a holder of NUMANodeLevel
-	held      bool     // some core has a holder to stay away from
+	held      bool     // some core has a holder that the request avoids
 
 	// The state of fill.
 	taken    cpuSet

@@ -75,7 +75,7 @@ func TestAllocate(t *testing.T) {
 		"LeastAllocated takes the NUMA node with the most free CPUs": {
 			taken: "0-1,16-17", req: cpualloc.Request{Count: 4, Bind: full, Strategy: least}, want: "4-5,20-21",
 		},
-		"a request above one NUMA node stays on one socket": {
+		"a request above one NUMA node remains on one socket": {
 			req: cpualloc.Request{Count: 12, Bind: full}, want: "0-5,16-21",
 		},
 		"DistributeEvenly splits 12 CPUs into 6 and 6": {
@@ -94,7 +94,8 @@ func TestAllocate(t *testing.T) {
 			taken: "0-3,5-7,21-23,9-11,25-27,12-15,28-31", req: cpualloc.Request{Count: 4, Bind: full}, want: "16-19",
 		},
 		"required FullPCPUs crosses NUMA nodes for whole cores": {
-			taken: "0-3,5-7,21-23,9-11,25-27,12-15,28-31", req: cpualloc.Request{Count: 4, Bind: full, Required: true}, want: "4,8,20,24",
+			taken: "0-3,5-7,21-23,9-11,25-27,12-15,28-31", req: cpualloc.Request{Count: 4, Bind: full, Required: true},
+			want: "4,8,20,24",
 		},
 		"eight CPUs over the eight cores of one NUMA node": {
 			spec: ptr(grid{1, 1, 8, 2, 0}.spec()), req: cpualloc.Request{Count: 8, Bind: spread}, want: "0-7",
@@ -102,14 +103,16 @@ func TestAllocate(t *testing.T) {
 		"DistributeEvenly keeps one NUMA node when one fits": {
 			req: cpualloc.Request{Count: 8, Bind: full, Strategy: evenly}, want: "0-3,16-19",
 		},
-		"DistributeEvenly packs when the count is no multiple of a core": {
+		"DistributeEvenly packs when the count is not a multiple of a core": {
 			req: cpualloc.Request{Count: 9, Bind: full, Strategy: evenly}, want: "0-4,16-19",
 		},
 		"DistributeEvenly packs when no even split exists": {
-			taken: "1-3,17-19,8-15,24-31", req: cpualloc.Request{Count: 10, Bind: full, Strategy: evenly}, want: "0,4-7,16,20-23",
+			taken: "1-3,17-19,8-15,24-31", req: cpualloc.Request{Count: 10, Bind: full, Strategy: evenly},
+			want: "0,4-7,16,20-23",
 		},
 		"DistributeEvenly does not count NUMA nodes without a share": {
-			spec: ptr(grid{1, 6, 4, 1, 0}.spec()), taken: "5-23", req: cpualloc.Request{Count: 5, Bind: spread, Strategy: evenly}, want: "0-4",
+			spec: ptr(grid{1, 6, 4, 1, 0}.spec()), taken: "5-23",
+			req: cpualloc.Request{Count: 5, Bind: spread, Strategy: evenly}, want: "0-4",
 		},
 		"DistributeEvenly on all four NUMA nodes": {
 			req: cpualloc.Request{Count: 28, Bind: spread, Strategy: evenly}, want: "0-18,20-22,24-26,28-30",
@@ -127,10 +130,12 @@ func TestAllocate(t *testing.T) {
 			numa: "0", req: cpualloc.Request{Count: 2, Bind: full, Exclusive: numa}, want: "4,20",
 		},
 		"NUMANodeLevel falls back past PCPULevel holders, too": {
-			pcpu: "1", numa: "0,4,8,12", req: cpualloc.Request{Count: 2, Bind: spread, Exclusive: numa}, want: "2-3", stage: 2,
+			pcpu: "1", numa: "0,4,8,12", req: cpualloc.Request{Count: 2, Bind: spread, Exclusive: numa}, want: "2-3",
+			stage: 2,
 		},
 		"the stage ranks below whole cores": {
-			pcpu: "0", taken: "2-3,18-19,4-15,20-31", req: cpualloc.Request{Count: 2, Bind: full, Exclusive: pcpu}, want: "1,17",
+			pcpu: "0", taken: "2-3,18-19,4-15,20-31", req: cpualloc.Request{Count: 2, Bind: full, Exclusive: pcpu},
+			want: "1,17",
 		},
 		"the mask confines the answer": {
 			req: cpualloc.Request{Count: 4, Bind: full, Nodes: 1 << 2}, want: "8-9,24-25",
@@ -139,7 +144,8 @@ func TestAllocate(t *testing.T) {
 			spec: &cpuless, req: cpualloc.Request{Count: 4, Bind: full, Nodes: 1 << 2}, want: "8-9,24-25",
 		},
 		"SingleNUMANode under DistributeEvenly": {
-			taken: "0", req: cpualloc.Request{Count: 8, Bind: spread, Strategy: evenly, SingleNUMANode: true}, want: "4-7,20-23",
+			taken: "0", req: cpualloc.Request{Count: 8, Bind: spread, Strategy: evenly, SingleNUMANode: true},
+			want: "4-7,20-23",
 		},
 		"the sum of distances decides between NUMA nodes of one socket": {
 			spec: &distances, req: cpualloc.Request{Count: 4, Bind: spread}, want: "2-3,6-7",
@@ -151,7 +157,8 @@ func TestAllocate(t *testing.T) {
 			taken: "4,20", req: cpualloc.Request{Count: 12, Bind: full}, want: "0-2,5-7,16-18,21-23",
 		},
 		"LeastAllocated fills from the most free CPUs": {
-			taken: "4,20", req: cpualloc.Request{Count: 12, Bind: full, Strategy: least, Nodes: 3}, want: "0-3,5-6,16-19,21-22",
+			taken: "4,20", req: cpualloc.Request{Count: 12, Bind: full, Strategy: least, Nodes: 3},
+			want: "0-3,5-6,16-19,21-22",
 		},
 		"preferred CPUs come first, on another NUMA node than the best": {
 			taken: "0,16", preferred: "8-9,24-25", req: cpualloc.Request{Count: 4, Bind: full}, want: "8-9,24-25",
@@ -169,16 +176,19 @@ func TestAllocate(t *testing.T) {
 			preferred: "0,4-5", req: cpualloc.Request{Count: 8, Bind: full, SingleNUMANode: true}, want: "4-7,20-23",
 		},
 		"PreferL3 keeps a remainder in the group in use": {
-			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "6", req: cpualloc.Request{Count: 3, Bind: full, PreferL3: true}, want: "0-1,4",
+			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "6",
+			req: cpualloc.Request{Count: 3, Bind: full, PreferL3: true}, want: "0-1,4",
 		},
 		"else a remainder takes the broken core elsewhere": {
-			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "6", req: cpualloc.Request{Count: 3, Bind: full}, want: "0,2,4",
+			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "6", req: cpualloc.Request{Count: 3, Bind: full},
+			want: "0,2,4",
 		},
 		"whole cores come from as few L3 groups as possible": {
 			spec: ptr(grid{1, 1, 6, 1, 3}.spec()), taken: "0", req: cpualloc.Request{Count: 3, Bind: full}, want: "3-5",
 		},
 		"a core whose second thread is offline is whole": {
-			spec: &halfOffline, taken: "2-3,18-19", req: cpualloc.Request{Count: 2, Bind: full, Required: true, Nodes: 1}, want: "0-1",
+			spec: &halfOffline, taken: "2-3,18-19",
+			req: cpualloc.Request{Count: 2, Bind: full, Required: true, Nodes: 1}, want: "0-1",
 		},
 		"required FullPCPUs on hybrid cores takes both kinds": {
 			spec: &hybrid, taken: "0", req: cpualloc.Request{Count: 6, Bind: full, Required: true}, want: "2-7",
@@ -200,7 +210,8 @@ func TestAllocate(t *testing.T) {
 			req: cpualloc.Request{Count: 3, Bind: full, Exclusive: pcpu}, want: "0,3,6", stage: 3,
 		},
 		"a core that will be opened comes from the same L3 group": {
-			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "0,4", req: cpualloc.Request{Count: 3, Bind: full}, want: "2-3,6",
+			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "0,4", req: cpualloc.Request{Count: 3, Bind: full},
+			want: "2-3,6",
 		},
 		"no CPUs asked, none given": {
 			req: cpualloc.Request{}, want: "",
@@ -224,7 +235,8 @@ func TestAllocate(t *testing.T) {
 				t.Fatalf("Allocate(%+v) = %+v, want %s", tt.req, reason, tt.want)
 			}
 			if got.CPUs.String() != tt.want || got.Stage != max(tt.stage, 1) {
-				t.Errorf("Allocate(%+v) = %s stage %d, want %s stage %d", tt.req, got.CPUs, got.Stage, tt.want, max(tt.stage, 1))
+				t.Errorf("Allocate(%+v) = %s stage %d, want %s stage %d", tt.req, got.CPUs, got.Stage, tt.want,
+					max(tt.stage, 1))
 			}
 		})
 	}
@@ -248,7 +260,8 @@ func TestAllocateRefuses(t *testing.T) {
 		want  why.Reason
 	}{
 		"more CPUs than are free": {
-			taken: "0-3", req: cpualloc.Request{Count: 29}, want: amount(why.InsufficientExclusiveCPU, why.CPUs, 29, 28),
+			taken: "0-3", req: cpualloc.Request{Count: 29},
+			want: amount(why.InsufficientExclusiveCPU, why.CPUs, 29, 28),
 		},
 		"required FullPCPUs and an odd count": {
 			req:  cpualloc.Request{Count: 3, Bind: full, Required: true},
@@ -259,10 +272,12 @@ func TestAllocateRefuses(t *testing.T) {
 			want: amount(why.InsufficientExclusiveCPU, why.CPUs, 8, 6),
 		},
 		"required SpreadByPCPUs with too few cores": {
-			req: cpualloc.Request{Count: 17, Bind: spread, Required: true}, want: amount(why.InsufficientExclusiveCPU, why.Cores, 17, 16),
+			req:  cpualloc.Request{Count: 17, Bind: spread, Required: true},
+			want: amount(why.InsufficientExclusiveCPU, why.Cores, 17, 16),
 		},
 		"SingleNUMANode where several nodes would do": {
-			taken: "0", req: cpualloc.Request{Count: 9, SingleNUMANode: true}, want: at(amount(why.TopologyPolicy, why.CPUs, 9, 8), 1),
+			taken: "0", req: cpualloc.Request{Count: 9, SingleNUMANode: true},
+			want: at(amount(why.TopologyPolicy, why.CPUs, 9, 8), 1),
 		},
 		"SingleNUMANode where the whole machine is too small": {
 			taken: "0", req: cpualloc.Request{Count: 32, SingleNUMANode: true},
@@ -272,7 +287,8 @@ func TestAllocateRefuses(t *testing.T) {
 			req: cpualloc.Request{Count: 12, Nodes: 1}, want: amount(why.TopologyPolicy, why.CPUs, 12, 8),
 		},
 		"a mask that names no NUMA node of the machine": {
-			req: cpualloc.Request{Count: 1, Nodes: 1 << 9, SingleNUMANode: true}, want: amount(why.TopologyPolicy, why.CPUs, 1, 0),
+			req:  cpualloc.Request{Count: 1, Nodes: 1 << 9, SingleNUMANode: true},
+			want: amount(why.TopologyPolicy, why.CPUs, 1, 0),
 		},
 		"more than 64 NUMA nodes with CPUs": {
 			grid: &grid{1, 65, 1, 1, 0}, req: cpualloc.Request{Count: 1},

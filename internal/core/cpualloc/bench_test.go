@@ -95,7 +95,10 @@ func BenchmarkFeasible(b *testing.B) {
 }
 
 func TestAllocateAllocatesNoMemory(t *testing.T) {
-	for name, g := range map[string]grid{"8 NUMA nodes": epyc256, "16 NUMA nodes": large512, "64 NUMA nodes": wide1024} {
+	for name, g := range map[string]grid{
+		"8 NUMA nodes": epyc256, "16 NUMA nodes": large512,
+		"64 NUMA nodes": wide1024,
+	} {
 		m := g.machine(t)
 		s := fragmented(m, 1)
 		for bind := range cpualloc.Bind(2) {

@@ -23,9 +23,9 @@ type choice struct {
 	spare bool
 }
 
-// judge computes the choice of nodes. It gives up, and returns false, as soon as the set is known to be worse than
+// evaluate computes the choice of nodes. It stops, and returns false, as soon as the set is known to be worse than
 // best (nil: none yet).
-func (v *solver) judge(nodes NodeMask, best *choice) (choice, bool) {
+func (v *solver) evaluate(nodes NodeMask, best *choice) (choice, bool) {
 	c := choice{nodes: nodes}
 	c.cost[rowSockets] = int64(v.sockets(nodes))
 	if best != nil && c.cost[rowSockets] > best.cost[rowSockets] {
@@ -36,7 +36,7 @@ func (v *solver) judge(nodes NodeMask, best *choice) (choice, bool) {
 		return c, false
 	}
 	s := v.sumOf(nodes)
-	v.judgeCores(&c, &s)
+	v.evaluateCores(&c, &s)
 	return c, best == nil || c.betterThan(best)
 }
 
@@ -57,10 +57,10 @@ func (c *choice) betterThan(o *choice) bool {
 	return c.nodes.lowerThan(o.nodes)
 }
 
-// judgeCores fills in the rows after the distance. s is the sum of the nodes.
-func (v *solver) judgeCores(c *choice, s *sum) {
+// evaluateCores fills in the rows after the distance. s is the sum of the nodes.
+func (v *solver) evaluateCores(c *choice, s *sum) {
 	if v.even.k > 0 {
-		c.cost[rowStrategy] = v.judgeEven(c)
+		c.cost[rowStrategy] = v.evaluateEven(c)
 		return
 	}
 	all := v.expect(s, &s.all, v.req.Count)
@@ -75,8 +75,8 @@ func (v *solver) judgeCores(c *choice, s *sum) {
 	}
 }
 
-// judgeEven is judgeCores for an even split, in which each node has its own share. It returns the deviation.
-func (v *solver) judgeEven(c *choice) int64 {
+// evaluateEven is evaluateCores for an even split, in which each node has its own share. It returns the deviation.
+func (v *solver) evaluateEven(c *choice) int64 {
 	var share [maxNodes]int32
 	v.shares(c.nodes, &share)
 	all, spare := outcome{ok: true}, outcome{ok: true}

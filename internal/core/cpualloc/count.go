@@ -50,7 +50,7 @@ func CountNode(m *topo.Machine, n topo.NUMA, free *cpuset.Set) NodeCount {
 
 // wholeSize is the number of online CPUs of core c when the core can be given as a whole, else 0.
 //
-// The CPUs that are offline belong to nobody: a core is whole without them. But on one machine the sizes of whole cores
+// Offline CPUs belong to no pod: a core is whole without them. But on one machine the sizes of whole cores
 // must divide each other, so that n CPUs on whole cores exist exactly when n is a multiple of the largest size and the
 // whole cores hold n CPUs in sum: that makes Feasible exact on hybrid machines. Sizes 1, 2, 4 and 8 beside the full
 // size do; a core of which only 3 of 4 threads are online is never whole.

@@ -5,7 +5,7 @@ import "slices"
 // even is a request for an even split (DistributeEvenly): k NUMA nodes give floor CPUs each, and the rest goes, one
 // group at a time, to the node with the most left. This is the kubelet's criterion (KEP-2902,
 // distribute-cpus-across-numa) in closed form: among sets of k nodes the largest leave the least deviation behind.
-// The zero value is no even split: nodes are filled one after the other.
+// The zero value means no even split: nodes are filled one after the other.
 type even struct {
 	k, floor, group, count int
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Feasible tells from counts alone whether Allocate would grant req, with the same reason when not. counts stand in the
-// order of Machine.CPUNodes(), as CountNodes makes them; threads is Machine.ThreadsPerCore(). It costs O(NUMA nodes)
-// and allocates nothing. Exclusive, Strategy, PreferL3 and State.Preferred never decide whether a request fits.
+// Feasible reports, from counts alone, whether Allocate would grant req, with the same reason when not. counts are in
+// the order of Machine.CPUNodes(), as CountNodes returns them; threads is Machine.ThreadsPerCore(). It costs O(NUMA
+// nodes) and allocates nothing. Exclusive, Strategy, PreferL3 and State.Preferred never decide whether a request fits.
 //
 // A request fits when the NUMA nodes it may use (one of them under SingleNUMANode) hold Count CPUs of the kind that its
 // policy asks for: CPUs on whole free cores for required FullPCPUs, where Count must also be a multiple of threads;
@@ -25,7 +25,10 @@ func Feasible(counts []NodeCount, threads int, req Request) why.Reason {
 	case threads > MaxThreads:
 		return why.Reason{Code: why.InvalidTopology, Resource: why.CPU, Extra: int64(threads)}
 	case req.Required && req.Bind == FullPCPUs && req.Count%threads != 0:
-		return why.Reason{Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: int64(req.Count), Extra: int64(threads)}
+		return why.Reason{
+			Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: int64(req.Count),
+			Extra: int64(threads),
+		}
 	}
 	mask := req.mask()
 	total, open, best, bestNode := int64(0), int64(0), int64(0), -1

@@ -7,8 +7,8 @@ import (
 )
 
 // fill takes the CPUs of a choice. Packed, the nodes are filled one after the other: MostAllocated begins with the
-// fewest free CPUs, so that what stays free is in one piece, LeastAllocated with the most. Every step goes over all
-// nodes before the next step begins, because the rows of the bind policy stand above the strategy.
+// fewest free CPUs, so that the free CPUs remain contiguous, LeastAllocated with the most. Every step goes over all
+// nodes before the next step begins, because the rows of the bind policy rank above the strategy.
 func (v *solver) fill(c *choice) {
 	v.skipHeld = c.spare
 	if v.even.k > 0 {
@@ -127,11 +127,11 @@ func (v *solver) takeCores(order []int, w want, n int) int {
 			continue
 		}
 		n -= cores * int(w.open)
-		near := cores
+		grouped := cores
 		if w.kind == entire && n > 0 && cores < have && (v.req.PreferL3 || !v.anyBroken(order, n)) {
-			near++ // one more will be opened for the remainder: leave room for it in the same groups
+			grouped++ // one more will be opened for the remainder: leave room for it in the same groups
 		}
-		v.takeNear(i, w, cores, near, have, int(w.open))
+		v.takeGrouped(i, w, cores, grouped, have, int(w.open))
 	}
 	return n
 }
@@ -164,10 +164,11 @@ func (v *solver) anyBroken(order []int, n int) bool {
 	return false
 }
 
-// takeNear takes each CPUs of some of the have wanted cores of a node, from the fewest L3 groups that hold near of them.
-func (v *solver) takeNear(i int, w want, cores, near, have, each int) {
+// takeGrouped takes each CPUs of cores of the have wanted cores of a node, from the fewest L3 groups that hold grouped
+// of them.
+func (v *solver) takeGrouped(i int, w want, cores, grouped, have, each int) {
 	if cores < have && v.m.NumL3() > 1 {
-		groups := v.fewestL3(i, w, near)
+		groups := v.fewestL3(i, w, grouped)
 		w.groups = &groups
 	}
 	v.takeLowest(i, w, cores, each)
@@ -186,7 +187,8 @@ func (v *solver) takeLowest(i int, w want, cores, each int) {
 }
 
 // openOne takes n CPUs of one core that has that many and more: one that is broken up already before a whole one, in an
-// L3 group that is used already before another; the other way round under PreferL3. It returns false when no core has n.
+// L3 group that is used already before another; the other way round under PreferL3. It returns false when no core has
+// n.
 func (v *solver) openOne(order []int, n int) bool {
 	best, bestScore := topo.Core(0), noScore
 	for _, i := range order {
@@ -263,7 +265,7 @@ func (v *solver) takeFresh(i, cores int) {
 		have := v.wanted(i, &w)
 		take := min(have, cores)
 		if w.groups == nil {
-			v.takeNear(i, w, take, take, have, 1)
+			v.takeGrouped(i, w, take, take, have, 1)
 		} else {
 			v.takeLowest(i, w, take, 1)
 		}

@@ -7,7 +7,7 @@ type want struct {
 	// kind and open are those of the cores.
 	kind kind
 	open uint8
-	// fresh wants untouched cores instead, with free CPUs when that is not 0.
+	// fresh selects untouched cores instead, with free CPUs when that is not 0.
 	fresh bool
 	free  uint8
 	// groups limits them to L3 groups; nil = all.

@@ -5,9 +5,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// Limited returns s with Caps turned into fewer free CPUs: on every NUMA node that has more free CPUs than its cap, just
-// as many stay free, chosen so that the bind policy loses least: whole cores first for FullPCPUs, one CPU of each core
-// first for SpreadByPCPUs; then the lowest ids.
+// Limited returns s with Caps applied as fewer free CPUs: on every NUMA node that has more free CPUs than its cap,
+// exactly that many remain free, chosen so that the bind policy loses least: whole cores first for FullPCPUs, one CPU
+// of each core first for SpreadByPCPUs; then the lowest ids.
 func (s State) Limited(bind Bind) State {
 	for i, n := range s.Machine.CPUNodes() {
 		if i < len(s.Caps) {

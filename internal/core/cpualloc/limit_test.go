@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // TestLimitedKeepsWhatTheBindPolicyCanUse compares the CPUs with the counts, and the whole cores with the most that any
@@ -26,7 +27,8 @@ func TestLimitedKeepsWhatTheBindPolicyCanUse(t *testing.T) {
 		full, spread := s.Limited(cpualloc.FullPCPUs), s.Limited(cpualloc.SpreadByPCPUs)
 		for _, limited := range []cpualloc.State{full, spread} {
 			if !limited.Free.SubsetOf(&s.Free) || !limited.Preferred.SubsetOf(&limited.Free) || limited.Caps != nil {
-				t.Fatalf("of free %v stays %v, preferred %v, caps %v", s.Free, limited.Free, limited.Preferred, limited.Caps)
+				t.Fatalf("of free %v remain %v, preferred %v, caps %v", s.Free, limited.Free, limited.Preferred,
+					limited.Caps)
 			}
 		}
 		for i, n := range m.CPUNodes() {
@@ -40,7 +42,8 @@ func TestLimitedKeepsWhatTheBindPolicyCanUse(t *testing.T) {
 				t.Fatalf("NUMA node %d: cap %d makes %+v of %+v", i, limit, got, before)
 			}
 			if best := mostWhole(m, n, s.Free, s.Caps[i]); int(got.FreeWhole) != best {
-				t.Fatalf("NUMA node %d: cap %d keeps %d CPUs on whole cores, %d are possible", i, limit, got.FreeWhole, best)
+				t.Fatalf("NUMA node %d: cap %d keeps %d CPUs on whole cores, %d are possible", i, limit, got.FreeWhole,
+					best)
 			}
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxSubsets is the number of sets of NUMA nodes up to which all are judged: every k on 8 nodes (at most 70 sets),
+// maxSubsets is the number of sets of NUMA nodes up to which all are evaluated: every k on 8 nodes (at most 70 sets),
 // pairs on 16, single nodes on 64.
 const maxSubsets = 128
 
@@ -26,7 +26,7 @@ func (v *solver) chooseNodes() choice {
 		v.seekPacked(&q)
 	}
 	if subsets(q.open.len(), q.k-v.forced.len()) <= maxSubsets {
-		return v.judgeAll(&q)
+		return v.evaluateAll(&q)
 	}
 	return v.climb(&q, v.fewestSockets(&q))
 }
@@ -75,8 +75,8 @@ func subsets(n, k int) int {
 	return total
 }
 
-// judgeAll judges every set: the optimum of rows 1 to 6.
-func (v *solver) judgeAll(q *quest) choice {
+// evaluateAll evaluates every set: the optimum of rows 1 to 6.
+func (v *solver) evaluateAll(q *quest) choice {
 	var position [maxNodes]int
 	n := 0
 	for i := range q.open.all() {
@@ -96,7 +96,7 @@ func (v *solver) judgeAll(q *quest) choice {
 			if !found {
 				rival = nil
 			}
-			if c, better := v.judge(nodes, rival); better {
+			if c, better := v.evaluate(nodes, rival); better {
 				best, found = c, true
 			}
 		}
@@ -135,7 +135,7 @@ type reach struct {
 	nodes NodeMask
 }
 
-// reaches is a knapsack over sockets: at [j][c] stands what c nodes of exactly j sockets hold. The nodes and sockets in
+// reaches is a knapsack over sockets: at [j][c] is what c nodes of exactly j sockets hold. The nodes and sockets in
 // v.forced are in all of them and are not counted.
 type reaches [maxNodes + 1][maxNodes + 1]reach
 
@@ -192,28 +192,28 @@ func (b *reaches) addSocket(q *quest, nodes NodeMask, sockets, step, add int) {
 const maxSweeps = 16
 
 // climb improves a set by exchanging one node at a time until no exchange helps. Rows 1 and 2 are optimal from the
-// start; the later ones are as good as exchanges get. A sweep judges k·(N−k) sets.
+// start; the later ones are as good as exchanges get. A sweep evaluates k·(N−k) sets.
 func (v *solver) climb(q *quest, nodes NodeMask) choice {
-	best, _ := v.judge(nodes, nil)
-	var near [maxNodes]int64 // distance of each node to the set, its own left out
+	best, _ := v.evaluate(nodes, nil)
+	var distances [maxNodes]int64 // distance of each node to the set, its own left out
 	for i := range (nodes | q.open).all() {
 		for j := range (nodes &^ (1 << i)).all() {
-			near[i] += v.between(i, j)
+			distances[i] += v.between(i, j)
 		}
 	}
 	for range maxSweeps {
 		before := best.nodes
 		for out := range (before &^ v.forced).all() {
-			in := v.exchange(q, &best, out, &near)
+			in := v.exchange(q, &best, out, &distances)
 			if in < 0 {
 				continue
 			}
 			for i := range (before | q.open).all() {
 				if i != in {
-					near[i] += v.between(i, in)
+					distances[i] += v.between(i, in)
 				}
 				if i != out {
-					near[i] -= v.between(i, out)
+					distances[i] -= v.between(i, out)
 				}
 			}
 		}
@@ -225,7 +225,7 @@ func (v *solver) climb(q *quest, nodes NodeMask) choice {
 }
 
 // exchange replaces node out of best by the node that improves it most, and returns that node; −1 when none does.
-func (v *solver) exchange(q *quest, best *choice, out int, near *[maxNodes]int64) int {
+func (v *solver) exchange(q *quest, best *choice, out int, distances *[maxNodes]int64) int {
 	from := *best
 	others := from.nodes &^ (1 << out)
 	rest := v.sumOf(others)
@@ -237,13 +237,13 @@ func (v *solver) exchange(q *quest, best *choice, out int, near *[maxNodes]int64
 		}
 		c := choice{nodes: others | 1<<in}
 		c.cost[rowSockets] = int64(v.sockets(c.nodes))
-		c.cost[rowDistance] = from.cost[rowDistance] - near[out] + near[in] - v.between(in, out)
+		c.cost[rowDistance] = from.cost[rowDistance] - distances[out] + distances[in] - v.between(in, out)
 		if c.fartherThan(best) {
 			continue
 		}
 		s := rest
 		s.add(v, in, +1)
-		v.judgeCores(&c, &s)
+		v.evaluateCores(&c, &s)
 		if c.betterThan(best) {
 			*best, taken = c, in
 		}

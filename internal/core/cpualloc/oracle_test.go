@@ -330,7 +330,7 @@ func (q *query) stage(r uint16) int {
 	return 1
 }
 
-// allOf returns all CPUs of a core, the offline ones too: holders of one that went offline still stand on the core.
+// allOf returns all CPUs of a core, the offline ones too: holders of one that went offline still occupy the core.
 func (q *query) allOf(core int) uint16 {
 	var b uint16
 	for _, c := range q.m.CoreCPUs(topo.Core(core)) {
@@ -462,7 +462,8 @@ func (q *query) sameNodes(a, b uint16) bool {
 	return true
 }
 
-// TestOracle is A3, A6 and A8: it compares Allocate with the oracle over 100,000 random states of random small machines.
+// TestOracle is A3, A6 and A8: it compares Allocate with the oracle over 100,000 random states of random small
+// machines.
 func TestOracle(t *testing.T) {
 	const machines, states = 2000, 50
 	var mu sync.Mutex
@@ -486,7 +487,8 @@ func TestOracle(t *testing.T) {
 						if diff != "" {
 							differences++
 							if differences <= 10 {
-								t.Errorf("machine %d/%d %s\nfree %s held %s %s preferred %s\nrequest %+v\n%s", part, i, describe(m), s.Free,
+								t.Errorf("machine %d/%d %s\nfree %s held %s %s preferred %s\nrequest %+v\n%s", part, i,
+									describe(m), s.Free,
 									s.PCPUHeld, s.NUMAHeld, s.Preferred, req, diff)
 							}
 						}
@@ -524,7 +526,7 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 	case !q.holds(r):
 		return true, fmt.Sprintf("%s does not hold", got.CPUs)
 	case shares != nil && !q.splits(r, shares):
-		return true, fmt.Sprintf("%s is no even split, want one of %v", got.CPUs, shares)
+		return true, fmt.Sprintf("%s is not an even split, want one of %v", got.CPUs, shares)
 	}
 	p := q.price(r, shares != nil)
 	if !q.yields() && !slices.Equal(p[:rowSeven], least[:rowSeven]) {
@@ -538,7 +540,8 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 		return true, fmt.Sprintf("%s says stage %d on %d nodes, it is %v", got.CPUs, got.Stage, got.NUMANodes, p)
 	}
 	if p[rowNodes] == 1 && q.definesSeven() && r != twin {
-		return true, fmt.Sprintf("rows 7 and 8: got %s %v, want %s %v", got.CPUs, p, setOf(twin), q.price(twin, shares != nil))
+		return true, fmt.Sprintf("rows 7 and 8: got %s %v, want %s %v", got.CPUs, p, setOf(twin),
+			q.price(twin, shares != nil))
 	}
 	return true, ""
 }
@@ -584,7 +587,8 @@ func randomMachine(t *testing.T, rng *rand.Rand) *topo.Machine {
 		node := rng.IntN(nodes)
 		for _, id := range ids[:size] {
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: id, Core: core, L3: node*4 + core%l3, Die: -1, Socket: node * sockets / nodes, NUMA: 2 * node, Offline: rng.IntN(30) == 0,
+				ID: id, Core: core, L3: node*4 + core%l3, Die: -1, Socket: node * sockets / nodes, NUMA: 2 * node,
+				Offline: rng.IntN(30) == 0,
 			})
 		}
 		ids = ids[size:]

@@ -19,7 +19,7 @@ const (
 // String returns the policy as the annotation spells it.
 func (b Bind) String() string { return [...]string{"FullPCPUs", "SpreadByPCPUs"}[b] }
 
-// Exclusive is the wish to stay away from other pods with the same wish. It never refuses.
+// Exclusive is a preference to avoid pods with the same preference. It never refuses a request.
 type Exclusive uint8
 
 // Exclusive policies.
@@ -64,7 +64,7 @@ type State struct {
 	Preferred cpuset.Set
 	// Caps limits how many CPUs may be taken from each NUMA node (position in CPUNodes, as NodeMask), besides what is
 	// free there; nil = no limit. It is set where LS pods were promised a part of a node's shared pool. Limited, which
-	// Allocate begins with, turns it into fewer free CPUs. The slice must not be changed.
+	// Allocate begins with, converts it into fewer free CPUs. The slice must not be changed.
 	Caps []int
 }
 

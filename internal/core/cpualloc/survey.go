@@ -21,7 +21,7 @@ type coreTally struct {
 	open  uint8 // CPUs that an answer may take besides; one at most under required SpreadByPCPUs
 	whole uint8 // wholeSize
 	round uint8 // last round of fill that took from this core; 0 = untouched
-	held  bool  // has a holder that the exclusive policy stays away from
+	held  bool  // has a holder that the exclusive policy avoids
 }
 
 // kind is what taking a core's open CPUs means under FullPCPUs.
@@ -100,7 +100,7 @@ type nodeTally struct {
 	weight int32 // base + open
 	// baseCores counts the cores with base CPUs, baseParts those of them that base alone leaves incomplete.
 	baseCores, baseParts int32
-	baseHeld             bool     // a base CPU stands on a held core
+	baseHeld             bool     // a base CPU is on a held core
 	siblings             NodeMask // the nodes of its socket that may be used, itself included
 	all                  tally
 	spare                tally // all, without held cores; filled only when solver.held
@@ -189,7 +189,7 @@ func (v *solver) canGive(free, whole int) int {
 // whole do: threads of others could not be taken alone.
 func (v *solver) canPrefer(preferred, whole int) int { return v.canGive(preferred, whole) }
 
-// avoid returns the CPUs of holders that the exclusive policy stays away from, and notes the nodes and whether there
+// avoid returns the CPUs of holders that the exclusive policy avoids, and notes the nodes and whether there
 // are any.
 func (v *solver) avoid() cpuSet {
 	switch v.req.Exclusive {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func TestParse(t *testing.T) {
@@ -109,7 +110,10 @@ func TestListsRoundTrip(t *testing.T) {
 
 // FuzzParse checks that no text panics, and that what a text means survives being written and read again.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"", "0", "0-3,8,10-11", "1023", "3-1", "0-4294967295", " 1 , 2 \n", "\x00", "1,,2", "-", "0-0,0"} {
+	for _, seed := range []string{
+		"", "0", "0-3,8,10-11", "1023", "3-1", "0-4294967295", " 1 , 2 \n", "\x00", "1,,2",
+		"-", "0-0,0",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, list string) {

@@ -50,7 +50,8 @@ func TestSetAgreesWithAMap(t *testing.T) {
 		equal("difference", s.Minus(o), a.filter(func(c int) bool { return !b[c] }))
 		common := len(a.filter(func(c int) bool { return b[c] }))
 		if s.CountIn(&o) != common || s.Overlaps(&o) != (common > 0) || s.SubsetOf(&o) != (common == len(a)) {
-			t.Fatalf("%s in %s: count %d overlaps %v subset %v, %d are common", s, o, s.CountIn(&o), s.Overlaps(&o), s.SubsetOf(&o), common)
+			t.Fatalf("%s in %s: count %d overlaps %v subset %v, %d are common", s, o, s.CountIn(&o), s.Overlaps(&o),
+				s.SubsetOf(&o), common)
 		}
 		if s.Len() != len(a) || s.IsEmpty() != (len(a) == 0) || (s == o) != maps.Equal(a, b) {
 			t.Fatalf("%s: %d CPUs, empty %v, equal %v", s, s.Len(), s.IsEmpty(), s == o)
@@ -69,8 +70,16 @@ func TestSetFollowsAMapThroughChanges(t *testing.T) {
 		m := model{}
 		cpu := rapid.IntRange(0, cpuset.MaxCPUs-1)
 		t.Repeat(map[string]func(*rapid.T){
-			"add":    func(t *rapid.T) { c := cpu.Draw(t, "cpu"); s.Add(c); m[c] = true },
-			"remove": func(t *rapid.T) { c := cpu.Draw(t, "cpu"); s.Remove(c); delete(m, c) },
+			"add": func(t *rapid.T) {
+				c := cpu.Draw(t, "cpu")
+				s.Add(c)
+				m[c] = true
+			},
+			"remove": func(t *rapid.T) {
+				c := cpu.Draw(t, "cpu")
+				s.Remove(c)
+				delete(m, c)
+			},
 			"": func(t *rapid.T) {
 				if !slices.Equal(s.Slice(), m.sorted()) {
 					t.Fatalf("set %s, map %v", s, m.sorted())

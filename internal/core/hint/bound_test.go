@@ -28,7 +28,7 @@ func TestAnswersBeyondTheBudgetSaySo(t *testing.T) {
 		s, q := benchNode(p, n, shape)
 		return s.Verdict(q, nil)
 	}
-	pairs := func(p hint.Policy) hint.Answer { // units that stand on two of 40 nodes each
+	pairs := func(p hint.Policy) hint.Answer { // units that belong to two of 40 nodes each
 		r := hint.Resource{Walked: hint.All(40)}
 		for i := range 40 {
 			r.Places = append(r.Places, hint.Place{Nodes: 1<<i | 1<<((i*7+3)%40), Capacity: 1})
@@ -41,7 +41,8 @@ func TestAnswersBeyondTheBudgetSaySo(t *testing.T) {
 		return (&hint.Rule{Policy: hint.BestEffort, Nodes: nodes}).Answer([]hint.List{l, l, l}, nil)
 	}
 	bySocket := func() hint.Answer {
-		s := hint.NewCapacity(hint.Rule{Policy: hint.Restricted, Nodes: 2}, []hint.Resource{{Walked: 3, BySocket: true}}, nil).Summary()
+		s := hint.NewCapacity(hint.Rule{Policy: hint.Restricted, Nodes: 2},
+			[]hint.Resource{{Walked: 3, BySocket: true}}, nil).Summary()
 		return s.Verdict(&hint.Request{Asks: []hint.Ask{{Amount: 1}}}, nil)
 	}
 	many := func() hint.Answer {
@@ -56,16 +57,28 @@ func TestAnswersBeyondTheBudgetSaySo(t *testing.T) {
 		got  hint.Answer
 		want hint.Answer
 	}{
-		"half of 64 nodes, which meet nowhere": {wide(hint.Restricted, 64, "worst"), hint.Answer{Certainty: hint.Unknown}},
+		"half of 64 nodes, which meet nowhere": {
+			wide(hint.Restricted, 64, "worst"),
+			hint.Answer{Certainty: hint.Unknown},
+		},
 		"half of 16 nodes, which meet nowhere": {wide(hint.Restricted, 16, "worst"), hint.Answer{}},
-		"one of 64 nodes":                      {wide(hint.Restricted, 64, "one"), hint.Answer{Hint: hint.Hint{Mask: 1 << 63, Preferred: true}, Admitted: true}},
-		"a number of nodes nobody can tell":    {pairs(hint.Restricted), hint.Answer{Certainty: hint.Unknown}},
-		"the same under single-numa-node":      {pairs(hint.SingleNUMANode), hint.Answer{}},
+		"one of 64 nodes": {
+			wide(hint.Restricted, 64, "one"),
+			hint.Answer{Hint: hint.Hint{Mask: 1 << 63, Preferred: true}, Admitted: true},
+		},
+		"a number of nodes that cannot be computed": {pairs(hint.Restricted), hint.Answer{Certainty: hint.Unknown}},
+		"the same under single-numa-node":           {pairs(hint.SingleNUMANode), hint.Answer{}},
 		"three long lists of few nodes": {
 			lists(16, 3), hint.Answer{Hint: hint.Hint{Mask: 1}, Admitted: true},
 		},
-		"three long lists of many nodes": {
-			lists(24, 3), hint.Answer{Hint: hint.Hint{Mask: 1}, Admitted: true, Certainty: hint.Approximate},
+		"three long lists of as many nodes as a kubelet can walk": {
+			lists(hint.WalkNodes, 3), hint.Answer{Hint: hint.Hint{Mask: 1}, Admitted: true},
+		},
+		"three long lists of more": {
+			lists(hint.WalkNodes+1, 3), hint.Answer{
+				Hint: hint.Hint{Mask: hint.All(hint.WalkNodes + 1)}, Admitted: true,
+				Certainty: hint.Unknown,
+			},
 		},
 		"CPUs aligned by socket": {bySocket(), hint.Answer{Certainty: hint.ByLists}},
 		"seventeen resources":    {many(), hint.Answer{Certainty: hint.ByLists}},
@@ -76,7 +89,7 @@ func TestAnswersBeyondTheBudgetSaySo(t *testing.T) {
 		}
 	}
 	for c, want := range map[hint.Certainty]string{
-		hint.Exact: "exact", hint.Approximate: "approximate", hint.Unknown: "unknown", hint.ByLists: "by-lists", 9: "Certainty(9)",
+		hint.Exact: "exact", hint.Unknown: "unknown", hint.ByLists: "by-lists", 9: "Certainty(9)",
 	} {
 		if c.String() != want {
 			t.Errorf("got %v, want %s", c, want)
@@ -84,7 +97,7 @@ func TestAnswersBeyondTheBudgetSaySo(t *testing.T) {
 	}
 }
 
-// Best-effort on many nodes ends soon, whatever is asked.
+// Best-effort on many nodes ends soon, whatever is asked, and is exact up to WalkNodes.
 func TestBestEffortOnManyNodesEnds(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{17, 24, 40, 64} {
@@ -104,7 +117,8 @@ func TestBestEffortOnManyNodesEnds(t *testing.T) {
 				}
 				resources = append(resources, r)
 			}
-			s := hint.NewCapacity(hint.Rule{Policy: hint.BestEffort, Nodes: n, Distances: distances}, resources, nil).Summary()
+			s := hint.NewCapacity(hint.Rule{Policy: hint.BestEffort, Nodes: n, Distances: distances}, resources,
+				nil).Summary()
 			for i := range n {
 				s.SetFree(0, i, int64(40+(i*37)%50))
 				s.SetFree(1, i, int64(40+(i*53)%50))
@@ -113,7 +127,7 @@ func TestBestEffortOnManyNodesEnds(t *testing.T) {
 			got := s.Verdict(&hint.Request{Asks: []hint.Ask{
 				{Resource: 0, Amount: 40 * k}, {Resource: 1, Amount: 45 * k}, {Resource: 2, Amount: 50 * k},
 			}}, nil)
-			if !got.Admitted || got.Hint.Mask == 0 || got.Certainty == hint.ByLists {
+			if !got.Admitted || got.Hint.Mask == 0 || n <= hint.WalkNodes && got.Certainty != hint.Exact {
 				t.Errorf("%d nodes, %d: %+v", n, k, got)
 			}
 		}

@@ -2,12 +2,12 @@ package hint
 
 import "slices"
 
-// walkBudget bounds the masks that one walk looks at: every walk of up to 16 nodes ends within it, and beyond 16 those of
-// few or of nearly all nodes.
+// walkBudget bounds the masks that one walk looks at: every walk of up to WalkNodes nodes ends within it, and beyond
+// those of few or of nearly all nodes.
 const walkBudget = 1_000_000
 
-// cover returns the largest capacity of k walked nodes, for every k, of units that may stand on several nodes; -1 for a k
-// that the budget does not reach.
+// cover returns the largest capacity of k walked nodes, for every k, of units that may belong to several nodes; -1 for
+// a k that the budget does not reach.
 func cover(places []Place, walked Mask) []int64 {
 	n := walked.Len()
 	most := slices.Repeat([]int64{-1}, n+1)

@@ -9,14 +9,14 @@ type Hint struct {
 	Preferred bool
 }
 
-// List is what a provider answers for one resource. nil is "I do not care", an empty list that is not nil is "I cannot".
-// A provider without any resource to answer for counts as one nil list.
+// List is what a provider answers for one resource. nil is "I do not care", an empty list that is not nil is "I
+// cannot". A provider without any resource to answer for counts as one nil list.
 type List []Hint
 
 // Policy is a Topology Manager policy.
 type Policy uint8
 
-// Policies, from loose to tight.
+// Policies, from the least to the most strict.
 const (
 	None Policy = iota
 	BestEffort
@@ -46,15 +46,13 @@ func ParsePolicy(s string) (Policy, bool) {
 	return None, false
 }
 
-// Certainty tells how an answer relates to the kubelet's.
+// Certainty says how an answer relates to the kubelet's.
 type Certainty uint8
 
 // Certainties.
 const (
 	// Exact: verdict, preference and mask are the kubelet's.
 	Exact Certainty = iota
-	// Approximate: verdict and preference are the kubelet's; the mask, which is not preferred, may be another one.
-	Approximate
 	// Unknown: the walk would have passed its budget before a preferred mask was found. It counts as "not preferred".
 	Unknown
 	// ByLists: counters do not decide this request; build the lists and ask Rule.Answer. Nothing else is set.
@@ -63,7 +61,7 @@ const (
 	numCertainties
 )
 
-var certaintyNames = [numCertainties]string{"exact", "approximate", "unknown", "by-lists"}
+var certaintyNames = [numCertainties]string{"exact", "unknown", "by-lists"}
 
 // String returns the word for texts and JSON.
 func (c Certainty) String() string {
@@ -85,14 +83,14 @@ type Rule struct {
 	Policy Policy
 	// Nodes is the number of NUMA nodes of the machine, at most MaxNodes.
 	Nodes int
-	// Distances, when it is not nil, are the SLIT distances by dense index: masks of equal size are ranked by their mean
-	// over all ordered pairs, a node with itself included (option prefer-closest-numa-nodes). A missing one counts 0.
-	// SingleNUMANode ignores it.
+	// Distances, when it is not nil, are the SLIT distances by dense index: masks of equal size are ranked by their
+	// mean over all ordered pairs, a node with itself included (option prefer-closest-numa-nodes). A missing one counts
+	// 0. SingleNUMANode ignores it.
 	Distances [][]int
 }
 
 // spread ranks masks of equal size as the kubelet's mean distance does: it is the sum of which the mean is taken. Both
-// order alike, in float64 too, while sums stay below 2^52.
+// order alike, in float64 too, while sums are below 2^52.
 func (r *Rule) spread(m Mask) int64 {
 	if r.Distances == nil || r.Policy == SingleNUMANode {
 		return 0
@@ -121,7 +119,7 @@ func (r *Rule) closer(a, b Mask) bool {
 	return a < b
 }
 
-// finish turns the best candidate into the policy's answer; found = false: there is none.
+// finish converts the best candidate into the policy's answer; found = false: there is none.
 func (r *Rule) finish(best Hint, found bool, c Certainty) Answer {
 	all := All(r.Nodes)
 	if !found {

@@ -28,19 +28,16 @@ func TestMergeIsTheProductOfAllLists(t *testing.T) {
 	})
 }
 
-// Lists of many nodes are folded without vectors.
-func TestMergeOfManyNodesIsTheMergeToo(t *testing.T) {
+// TestMergeOfAsManyNodesAsAKubeletWalksIsTheProduct: exact up to WalkNodes.
+func TestMergeOfAsManyNodesAsAKubeletWalksIsTheProduct(t *testing.T) {
 	t.Parallel()
+	var w hint.Scratch
 	rapid.Check(t, func(t *rapid.T) {
-		r := drawRule(t, 6)
-		r.Policy = hint.BestEffort
-		lists := drawLists(t, r, 4, 12)
-		if rapid.Bool().Draw(t, "dense") {
-			lists = drawDense(t, r)
-		}
-		want := r.Answer(lists, nil)
-		if got := r.AnswerWide(lists); !want.Hint.Preferred && got != want {
-			t.Fatalf("%+v of %v: got %+v, want %+v", r, lists, got, want)
+		r := &hint.Rule{Policy: hint.BestEffort, Nodes: rapid.IntRange(16, hint.WalkNodes).Draw(t, "nodes")}
+		lists := drawLists(t, r, 4, 8)
+		want, admitted := product(r, lists)
+		if got := r.Answer(lists, &w); got != (hint.Answer{Hint: want, Admitted: admitted}) {
+			t.Fatalf("%+v of %v: got %+v, want %+v, %v", r, lists, got, want, admitted)
 		}
 	})
 }

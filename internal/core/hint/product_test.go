@@ -15,7 +15,7 @@ func product(r *hint.Rule, lists []hint.List) (hint.Hint, bool) {
 		return hint.Hint{}, true
 	}
 	all := hint.All(r.Nodes)
-	var told [][]hint.Hint
+	var offered [][]hint.Hint
 	for _, l := range lists {
 		own := slices.Clone(l)
 		switch {
@@ -29,10 +29,10 @@ func product(r *hint.Rule, lists []hint.List) (hint.Hint, bool) {
 				return !h.Preferred || bits.OnesCount64(uint64(h.Mask)) > 1
 			})
 		}
-		told = append(told, own)
+		offered = append(offered, own)
 	}
 	widest := 0
-	for _, l := range told {
+	for _, l := range offered {
 		narrowest := 0
 		for _, h := range l {
 			n := bits.OnesCount64(uint64(h.Mask))
@@ -44,11 +44,11 @@ func product(r *hint.Rule, lists []hint.List) (hint.Hint, bool) {
 	}
 	best := hint.Hint{Mask: all}
 	found := false
-	taken := make([]hint.Hint, len(told))
+	taken := make([]hint.Hint, len(offered))
 	var take func(at int)
 	take = func(at int) {
-		if at < len(told) {
-			for _, h := range told[at] {
+		if at < len(offered) {
+			for _, h := range offered[at] {
 				taken[at] = h
 				take(at + 1)
 			}
@@ -129,8 +129,11 @@ func mean(distances [][]int, m hint.Mask) float64 {
 
 func drawRule(t *rapid.T, maxNodes int) *hint.Rule {
 	r := &hint.Rule{
-		Policy: rapid.SampledFrom([]hint.Policy{hint.BestEffort, hint.BestEffort, hint.Restricted, hint.SingleNUMANode}).Draw(t, "policy"),
-		Nodes:  rapid.IntRange(1, maxNodes).Draw(t, "nodes"),
+		Policy: rapid.SampledFrom([]hint.Policy{
+			hint.BestEffort, hint.BestEffort, hint.Restricted,
+			hint.SingleNUMANode,
+		}).Draw(t, "policy"),
+		Nodes: rapid.IntRange(1, maxNodes).Draw(t, "nodes"),
 	}
 	if rapid.Bool().Draw(t, "closest") {
 		r.Distances = make([][]int, r.Nodes)

@@ -2,8 +2,8 @@ package hint
 
 import "math/bits"
 
-// ranking orders hints that are not preferred: of size best, then below it from large to small, then above it from small
-// to large.
+// ranking orders hints that are not preferred: of size best, then below it from large to small, then above it from
+// small to large.
 type ranking struct {
 	rule *Rule
 	best int
@@ -27,9 +27,9 @@ func (k ranking) before(a, b Mask) bool {
 	return k.rule.closer(a, b)
 }
 
-// reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty. More
-// nodes than direct are folded without vectors.
-func (r *Rule) reachable(lists []List, w *Scratch, direct int) (Mask, bool, Certainty) {
+// reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty, or,
+// with Unknown, they are of more than WalkNodes nodes.
+func (r *Rule) reachable(lists []List, w *Scratch) (Mask, bool, Certainty) {
 	active, key := All(r.Nodes), ranking{rule: r}
 	for _, l := range lists {
 		union, narrowest := Mask(0), 0
@@ -48,8 +48,8 @@ func (r *Rule) reachable(lists []List, w *Scratch, direct int) (Mask, bool, Cert
 		}
 		key.best = max(key.best, narrowest)
 	}
-	if active.Len() > direct {
-		return r.reachWide(lists, active, key)
+	if active.Len() > WalkNodes {
+		return 0, false, Unknown
 	}
 	f := w.folded(active)
 	for _, l := range lists {
@@ -65,85 +65,19 @@ func (r *Rule) reachable(lists []List, w *Scratch, direct int) (Mask, bool, Cert
 	return m, found, Exact
 }
 
-// reachWide folds lists of more nodes than a vector has places for. Beyond the budget it answers with a mask that can be
-// reached and is near the best size.
-func (r *Rule) reachWide(lists []List, active Mask, key ranking) (Mask, bool, Certainty) {
-	have, left := []Mask{active}, walkBudget
-	for _, l := range lists {
-		if len(l) == 0 {
-			continue
-		}
-		if left -= len(have) * len(l); left < 0 {
-			return r.reachGreedily(lists, active, key)
-		}
-		met := make(map[Mask]struct{}, len(have))
-		var next []Mask
-		for _, h := range l {
-			m := h.Mask
-			if m == 0 {
-				m = active
-			}
-			for _, a := range have {
-				if _, known := met[a&m]; !known && a&m != 0 {
-					met[a&m] = struct{}{}
-					next = append(next, a&m)
-				}
-			}
-		}
-		have = next
-	}
-	best, found := Mask(0), false
-	for _, m := range have {
-		if !found || key.before(m, best) {
-			best, found = m, true
-		}
-	}
-	return best, found, Exact
-}
-
-// reachGreedily takes the narrowest hint of the list that needs most nodes, and of the others what keeps most of it.
-func (r *Rule) reachGreedily(lists []List, active Mask, key ranking) (Mask, bool, Certainty) {
-	best, at := active, -1
-	for i, l := range lists {
-		for _, h := range l {
-			m := h.Mask & active
-			if h.Mask.Len() == key.best && m != 0 && (at < 0 || key.before(m, best)) {
-				best, at = m, i
-			}
-		}
-	}
-	for i, l := range lists {
-		if i == at || len(l) == 0 {
-			continue
-		}
-		kept := Mask(0)
-		for _, h := range l {
-			m := best & h.Mask
-			if h.Mask == 0 {
-				m = best
-			}
-			if m.Len() > kept.Len() || m.Len() == kept.Len() && m < kept {
-				kept = m
-			}
-		}
-		best = kept
-	}
-	return best, best != 0, Approximate
-}
-
 // fold is the set of masks that lists come to, one after the other. Nodes that some list never has are left out: masks
 // inside are of the active nodes only, closed up.
 type fold struct {
 	active Mask
 	fresh  bool // no list yet: any nodes
-	masks  []uint16
-	list   []uint16 // of the list that is being added, without duplicates
-	out    []uint16
+	masks  []uint32
+	list   []uint32 // of the list that is being added, without duplicates
+	out    []uint32
 	seen   []uint32 // Invariant: seen[m] = 1 for m in list while a list is added, else all 0
 	x, y   []uint32
 }
 
-// folded returns the fold of no list. active are at most directNodes nodes.
+// folded returns the fold of no list. active are at most WalkNodes nodes.
 func (w *Scratch) folded(active Mask) *fold {
 	f := &w.fold
 	f.active, f.fresh = active, true
@@ -161,27 +95,27 @@ func (f *fold) add(m Mask) {
 }
 
 // addClosed adds a mask of closed-up nodes.
-func (f *fold) addClosed(m uint16) {
+func (f *fold) addClosed(m uint32) {
 	if m != 0 && f.seen[m] == 0 {
 		f.seen[m] = 1
 		f.list = append(f.list, m)
 	}
 }
 
-func (f *fold) closeUp(m Mask) uint16 {
+func (f *fold) closeUp(m Mask) uint32 {
 	if f.active&(f.active+1) == 0 {
-		return uint16(m)
+		return uint32(m)
 	}
-	var closed uint16
+	var closed uint32
 	place := 0
 	for rest := f.active; rest != 0; rest &= rest - 1 {
-		closed |= uint16(m>>rest.First()&1) << place
+		closed |= uint32(m>>rest.First()&1) << place
 		place++
 	}
 	return closed
 }
 
-func (f *fold) spreadOut(closed uint16) Mask {
+func (f *fold) spreadOut(closed uint32) Mask {
 	if f.active&(f.active+1) == 0 {
 		return Mask(closed)
 	}
@@ -227,8 +161,8 @@ func (f *fold) meetPairs() {
 	f.masks, f.out = f.out, f.masks
 }
 
-// meetVectors counts, mask by mask, the pairs that contain it, and from these the pairs that come to it. Counts are exact
-// modulo 2^32, and below 2^30 for every mask but the empty one.
+// meetVectors counts, mask by mask, the pairs that contain it, and from these the pairs that come to it. Counts are
+// exact modulo 2^32, and below 2^30 for every mask but the empty one.
 func (f *fold) meetVectors() {
 	f.x, f.y = grow(f.x, len(f.seen)), grow(f.y, len(f.seen))
 	clear(f.x)
@@ -248,7 +182,7 @@ func (f *fold) meetVectors() {
 	f.masks = f.masks[:0]
 	for m := 1; m < len(f.x); m++ {
 		if f.x[m] != 0 {
-			f.masks = append(f.masks, uint16(m))
+			f.masks = append(f.masks, uint32(m))
 		}
 	}
 }

@@ -6,18 +6,12 @@ import (
 )
 
 // reachable returns the best mask, not preferred, of those that the providers' hints come to; false: all are empty. It
-// lists the masks of each provider as places in a vector and folds them; for more nodes than direct it looks for masks in
-// the order of their rank.
-func (p *problem) reachable(w *Scratch, direct int) (Mask, bool, Certainty) {
-	all := All(p.s.c.rule.Nodes)
-	active, key, certainty := all, ranking{rule: &p.s.c.rule}, Exact
-	least := func(k int, known bool) {
-		key.best = max(key.best, k)
-		if !known {
-			certainty = Approximate
-		}
-	}
-	var offered uint32 // rows of resources with a hint at all
+// lists the masks of each provider as places in a vector and folds them. Unknown: they are of more than WalkNodes
+// nodes.
+func (p *problem) reachable(w *Scratch) (Mask, bool, Certainty) {
+	active, key := All(p.s.c.rule.Nodes), ranking{rule: &p.s.c.rule}
+	least := func(k int, _ bool) { key.best = max(key.best, k) } // known for all walks of WalkNodes nodes
+	var offered uint32                                           // rows of resources with a hint at all
 	for i := range p.rows[:p.resources] {
 		r := &p.rows[i]
 		walked := r.stock.walked
@@ -32,8 +26,8 @@ func (p *problem) reachable(w *Scratch, direct int) (Mask, bool, Certainty) {
 		active &= p.memoryNodes()
 		least(p.narrowestMemory())
 	}
-	if active.Len() > direct {
-		return p.reachWide(active, offered, key, certainty)
+	if active.Len() > WalkNodes {
+		return 0, false, Unknown
 	}
 	f := w.folded(active)
 	for ; offered != 0; offered &= offered - 1 {
@@ -47,7 +41,7 @@ func (p *problem) reachable(w *Scratch, direct int) (Mask, bool, Certainty) {
 		}
 	}
 	m, found := f.pick(key)
-	return m, found, certainty
+	return m, found, Exact
 }
 
 // narrowest is the size of the smallest mask that serves one resource that some mask serves.
@@ -132,15 +126,15 @@ func (p *problem) narrowestMemory() (int, bool) {
 	return k, known
 }
 
-// addRow adds the masks of one resource, cut to the active nodes: of those with equal cuts the largest counts, which has
-// all nodes that are not active.
+// addRow adds the masks of one resource, cut to the active nodes: of those with equal cuts the largest counts, which
+// has all nodes that are not active.
 func (w *Scratch) addRow(f *fold, r *row) {
 	outer := r.stock.walked &^ f.active
 	size := 1 << f.active.Len()
 	if r.places != nil {
 		for c := 1; c < size; c++ {
-			if m := f.spreadOut(uint16(c)) | outer; r.of(m) >= r.need && r.reaches(m) {
-				f.addClosed(uint16(c))
+			if m := f.spreadOut(uint32(c)) | outer; r.of(m) >= r.need && r.reaches(m) {
+				f.addClosed(uint32(c))
 			}
 		}
 		return
@@ -148,8 +142,8 @@ func (w *Scratch) addRow(f *fold, r *row) {
 	must := f.closeUp(r.must & f.active)
 	w.sum(f, r.free, outer)
 	for c := 1; c < size; c++ {
-		if w.sums[c] >= r.need && must&^uint16(c) == 0 {
-			f.addClosed(uint16(c))
+		if w.sums[c] >= r.need && must&^uint32(c) == 0 {
+			f.addClosed(uint32(c))
 		}
 	}
 }
@@ -203,8 +197,8 @@ func (p *problem) addMemory(f *fold, w *Scratch) {
 	}
 	unused := f.closeUp(p.unused & f.active)
 	for c := 1; c < size; c++ {
-		if !w.short[c] && uint16(c)&^unused == 0 && bits.OnesCount(uint(c))+outer.Len() > 1 {
-			f.addClosed(uint16(c))
+		if !w.short[c] && uint32(c)&^unused == 0 && bits.OnesCount(uint(c))+outer.Len() > 1 {
+			f.addClosed(uint32(c))
 		}
 	}
 }

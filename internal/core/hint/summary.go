@@ -4,17 +4,17 @@ import "slices"
 
 // Resource is what a machine has of one resource that the CPU manager or the device manager counts.
 type Resource struct {
-	// Walked are the nodes whose subsets the provider walks: for CPUs those with CPUs; for devices those that host one of
-	// them, and all nodes before Kubernetes 1.36.
+	// Walked are the nodes whose subsets the provider walks: for CPUs those with CPUs; for devices those that host one
+	// of them, and all nodes before Kubernetes 1.36.
 	Walked Mask
-	// Places hold the units by the nodes they stand on.
+	// Places hold the units by the nodes they belong to.
 	Places []Place
 	// BySocket: the preference is not by size alone (align-by-socket). Requests for it are answered ByLists.
 	BySocket bool
 }
 
-// Place are the units of a resource that stand on the same nodes. A unit is in a mask that has any of them; units on no
-// node are in none.
+// Place is the units of a resource that belong to the same nodes. A mask that contains any of these nodes contains the
+// units; units of no node are in no mask.
 type Place struct {
 	Nodes Mask
 	// Capacity counts all units: reserved, used and unhealthy ones too.
@@ -34,11 +34,12 @@ type Ask struct {
 	Resource int
 	// Amount in units; a resource of which 0 is asked takes no part.
 	Amount int64
-	// Reuse counts, by place, the units that the pod can use again: a mask has to reach every place with some. nil = none.
+	// Reuse counts, by place, the units that the pod can use again: a mask has to reach every place with some. nil =
+	// none.
 	Reuse []int64
 }
 
-// Request is what one merge is about. Every resource stands at most once in Asks.
+// Request is what one merge is about. Every resource occurs at most once in Asks.
 type Request struct {
 	Asks []Ask
 	// Memory are the bytes by type, 0 = the type is not asked for; nil = the memory manager takes no part.
@@ -49,8 +50,8 @@ type Request struct {
 // maxAmount bounds every capacity and free amount, 2^56 bytes or units on one node, so that no sum overflows.
 const maxAmount = 1 << 56
 
-// Capacity is what a machine has under one kubelet, prepared for counting. It is immutable and may be shared by all equal
-// machines.
+// Capacity is what a machine has under one kubelet, prepared for counting. It is immutable and may be shared by all
+// equal machines.
 type Capacity struct {
 	rule      Rule
 	resources []resource
@@ -93,8 +94,9 @@ func (s *stock) least(amount int64) (int, bool) {
 	return n, true
 }
 
-// NewCapacity prepares a machine. memory are the allocatable bytes by type and node, nil = the memory manager never takes
-// part. Nodes outside the rule's, negative amounts and missing entries count nothing; amounts above 2^56 count as 2^56.
+// NewCapacity prepares a machine. memory are the allocatable bytes by type and node, nil = the memory manager never
+// takes part. Nodes outside the rule's, negative amounts and missing entries count nothing; amounts above 2^56 count as
+// 2^56.
 func NewCapacity(rule Rule, resources []Resource, memory [][]int64) *Capacity {
 	rule.Nodes = min(max(rule.Nodes, 0), MaxNodes)
 	c := &Capacity{rule: rule}
@@ -129,8 +131,8 @@ func NewCapacity(rule Rule, resources []Resource, memory [][]int64) *Capacity {
 	return c
 }
 
-// Summary is what is free on one machine: its counters answer a request without hint lists. Fill it once per state; then
-// any number of goroutines may ask it.
+// Summary is what is free on one machine: its counters answer a request without hint lists. Fill it once per state;
+// then any number of goroutines may ask it.
 type Summary struct {
 	c      *Capacity
 	free   []freeUnits
@@ -230,8 +232,8 @@ func (s *Summary) SetGroup(node int, group Mask, assigned bool) {
 	}
 }
 
-// mayHold reports whether the memory manager would offer m if it is large enough: not one node of a group, and of several
-// nodes only such that nobody uses, or exactly a group.
+// mayHold reports whether the memory manager would offer m if it is large enough: not one node of a group, and of
+// several nodes only those that no container uses, or exactly a group.
 func (s *Summary) mayHold(m Mask) bool {
 	if m&(m-1) == 0 {
 		return m&s.grouped == 0

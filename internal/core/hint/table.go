@@ -14,7 +14,7 @@ type Named struct {
 	List     List
 }
 
-// Line tells of one resource in a Table.
+// Line describes one resource in a Table.
 type Line struct {
 	Resource string
 	// Care is false for a resource that takes any nodes.
@@ -39,7 +39,8 @@ const (
 	NothingPreferred
 	// NotOneNode: the policy is single-numa-node, and Resources[0] prefers no single node.
 	NotOneNode
-	// SizesDiffer: the smallest masks that Resources[0] and Resources[1] prefer differ in size, and they have none in common.
+	// SizesDiffer: the smallest masks that Resources[0] and Resources[1] prefer differ in size, and they have none in
+	// common.
 	SizesDiffer
 	// Disjoint: Resources[0] and Resources[1] prefer masks of one size, but no common one.
 	Disjoint
@@ -72,7 +73,7 @@ type Table struct {
 	Resources []string
 }
 
-// Explain merges named lists and tells what came of each.
+// Explain merges named lists and reports the outcome of each.
 func (r *Rule) Explain(named []Named) Table {
 	t := Table{Policy: r.Policy}
 	lists := make([]List, len(named))
@@ -220,7 +221,8 @@ func (t *Table) reason() string {
 		return fmt.Sprintf("%s needs %s", t.Resources[0], nodes(about(0).Least))
 	case SizesDiffer:
 		a, b := about(0), about(1)
-		return fmt.Sprintf("%s needs %s, %s needs %d: no common preferred mask", a.Resource, nodes(a.Least), b.Resource, b.Least)
+		return fmt.Sprintf("%s needs %s, %s needs %d: no common preferred mask", a.Resource, nodes(a.Least), b.Resource,
+			b.Least)
 	case Disjoint:
 		a, b := about(0), about(1)
 		return fmt.Sprintf("%s prefers %s, %s prefers %s: no common preferred mask",

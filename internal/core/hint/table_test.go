@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 )
 
-func TestExplainTellsWhyNothingPreferredCameOut(t *testing.T) {
+func TestExplainReportsWhyNoPreferredHintResulted(t *testing.T) {
 	t.Parallel()
 	named := func(resource string, hints ...hint.Hint) hint.Named {
 		return hint.Named{Resource: resource, List: append(hint.List{}, hints...)}
@@ -45,7 +45,7 @@ func TestExplainTellsWhyNothingPreferredCameOut(t *testing.T) {
 			[]string{"a", "b", "c"},
 			"restricted: a, b, c have no preferred mask that is common to all",
 		},
-		"a resource that nobody has free": {
+		"a resource that is free on no node": {
 			hint.SingleNUMANode,
 			[]hint.Named{named("cpu", yes(1)), named("gpu")},
 			hint.Impossible,
@@ -85,8 +85,11 @@ func TestExplainTellsWhyNothingPreferredCameOut(t *testing.T) {
 			[]hint.Named{named("cpu", yes(2)), {Resource: "gpu"}},
 			hint.NoCause, nil, "restricted: nodes {1}, preferred",
 		},
-		"nobody cares": {
-			hint.SingleNUMANode, []hint.Named{{Resource: "cpu"}}, hint.NoCause, nil, "single-numa-node: any nodes, preferred",
+		"no provider has a preference": {
+			hint.SingleNUMANode,
+			[]hint.Named{{Resource: "cpu"}},
+			hint.NoCause, nil,
+			"single-numa-node: any nodes, preferred",
 		},
 		"no topology policy": {
 			hint.None, []hint.Named{named("cpu")}, hint.NoCause, nil, "none: admitted without hints",
@@ -109,7 +112,12 @@ func TestExplainTellsWhyNothingPreferredCameOut(t *testing.T) {
 func TestExplainCountsWhatEachResourceOffers(t *testing.T) {
 	t.Parallel()
 	table := (&hint.Rule{Policy: hint.BestEffort, Nodes: 3}).Explain([]hint.Named{
-		{Resource: "cpu", List: hint.List{{Mask: 4}, {Mask: 6, Preferred: true}, {Mask: 3, Preferred: true}, {Mask: 7}}},
+		{Resource: "cpu", List: hint.List{
+			{Mask: 4},
+			{Mask: 6, Preferred: true},
+			{Mask: 3, Preferred: true},
+			{Mask: 7},
+		}},
 		{Resource: "gpu", List: hint.List{}},
 		{Resource: "memory"},
 	})

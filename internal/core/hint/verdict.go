@@ -16,8 +16,8 @@ type problem struct {
 }
 
 // Verdict answers what Rule.Answer answers to the lists that the providers would make for the request, but for two
-// things: the mask of a hint that the policy refuses is 0, and Certainty may be Unknown or ByLists. It allocates nothing
-// if a preferred hint decides, or w has served a request of this size; w may be nil.
+// things: the mask of a hint that the policy refuses is 0, and Certainty may be Unknown or ByLists. It allocates
+// nothing if a preferred hint decides, or w has served a request of this size; w may be nil.
 func (s *Summary) Verdict(q *Request, w *Scratch) Answer {
 	rule := &s.c.rule
 	if rule.Policy == None {
@@ -39,7 +39,7 @@ func (s *Summary) Verdict(q *Request, w *Scratch) Answer {
 	if w == nil {
 		w = new(Scratch)
 	}
-	best, found, c := p.reachable(w, directNodes)
+	best, found, c := p.reachable(w)
 	if !known {
 		c = Unknown
 	}
@@ -302,7 +302,8 @@ func (p *problem) ofSize(k int) (m Mask, found, known bool) {
 	w := walk{rule: rule, rows: p.rows[:p.n], ranked: rule.Distances != nil, left: walkBudget}
 	nodes := p.hosts
 	if p.memory {
-		// Groups, and nodes of which blocks can be used again, are looked at one by one; all others consist of unused nodes.
+		// Groups, and nodes of which blocks can be used again, are looked at one by one; all others consist of unused
+		// nodes.
 		for _, g := range p.s.groups {
 			p.propose(&w, g, k)
 		}

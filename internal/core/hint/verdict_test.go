@@ -282,31 +282,3 @@ func TestVerdictIsTheProductOfTheListsThatProvidersMake(t *testing.T) {
 		agree(t, m, q, m.summary().Verdict(q, nil), hint.Answer{Hint: h, Admitted: admitted})
 	})
 }
-
-// Many nodes are answered without vectors; what is said to be exact there is so.
-func TestVerdictOfManyNodesIsTheMergeToo(t *testing.T) {
-	t.Parallel()
-	exact, approximate := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		m := drawMachine(t, 6)
-		m.rule.Policy = hint.BestEffort
-		q := m.drawRequest(t)
-		got, applies := m.summary().VerdictWide(q)
-		if !applies {
-			return
-		}
-		want := m.rule.Answer(m.lists(q), nil)
-		if got.Certainty == hint.Approximate {
-			approximate++
-			if got.Hint.Mask == 0 || got.Hint.Preferred || !got.Admitted {
-				t.Fatalf("%+v asked %+v: got %+v", m, q, got)
-			}
-			return
-		}
-		exact++
-		agree(t, m, q, got, want)
-	})
-	if exact < 3*approximate {
-		t.Errorf("%d answers are exact, %d are not", exact, approximate)
-	}
-}

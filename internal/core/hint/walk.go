@@ -10,9 +10,10 @@ type row struct {
 	stock *stock
 	need  int64
 	must  Mask // a mask has to contain it
-	// free by node; where units stand on several nodes this is the most that a node adds.
+	// free by node; where units belong to several nodes this is the most that a node adds.
 	free []int64
-	// places and left, by place, are set where units stand on several nodes; hold are the places that a mask must reach.
+	// places and left, by place, are set where units belong to several nodes; hold are the places that a mask must
+	// reach.
 	places []Place
 	left   []int64
 	hold   []int64
@@ -73,8 +74,8 @@ func fits(rows []row, m Mask) bool {
 }
 
 // walk looks for the best mask of one size that holds every amount. Masks are built from the highest node down, lowest
-// choice first, which is the ascending order of numbers; a branch ends as soon as even the largest nodes below could not
-// fill it.
+// choice first, which is the ascending order of numbers; a branch ends as soon as even the largest nodes below could
+// not fill it.
 type walk struct {
 	rule *Rule // of ranked walks
 	rows []row
@@ -203,8 +204,8 @@ func nextOfSize(c uint) uint {
 	return up | (c^up)>>2>>bits.TrailingZeros(c)
 }
 
-// descend chooses left more nodes among the first so many; false ends the walk. sums[depth][row] is what the chosen nodes
-// hold, peaks[i][row] the largest amount of one of the nodes before i.
+// descend chooses left more nodes among the first so many; false ends the walk. sums[depth][row] is what the chosen
+// nodes hold, peaks[i][row] the largest amount of one of the nodes before i.
 func (w *walk) descend(sums, peaks []int64, left, among int, m Mask) bool {
 	rows := len(w.rows)
 	have, next := sums[left*rows:(left+1)*rows], sums[(left-1)*rows:left*rows]

@@ -9,8 +9,8 @@ import (
 
 // Refusal is a pod that the kubelet would not run.
 type Refusal struct {
-	// Status is status.reason of the rejected pod: TopologyAffinityError, SMTAlignmentError, UnexpectedAdmissionError. It is
-	// "" with KubeletWouldHang: the kubelet never answers.
+	// Status is status.reason of the rejected pod: TopologyAffinityError, SMTAlignmentError, UnexpectedAdmissionError.
+	// It is "" with KubeletWouldHang and KubeletPanics: the kubelet never answers.
 	Status string
 	// Container is the one that failed; "" for pod scope.
 	Container string
@@ -39,8 +39,8 @@ func refuse(container string, reason why.Reason) *Refusal {
 
 // Admit predicts the admission of p: the state with it and what it gets, with an entry for every container, or why the
 // kubelet refuses it, with the state after it has taken back what earlier containers got: that is s, but for groups of
-// memory nodes, which such blocks may have changed for good. A pod that s holds already is admitted from what it has, as
-// after a restart of the kubelet; refused, it keeps that.
+// memory nodes, which such blocks may have changed for good. A pod that s holds already is admitted from what it has,
+// as after a restart of the kubelet; refused, it keeps that.
 //
 // Containers are served one after the other and none is revised for a later one: an order in which the pod would fit
 // helps nothing.
@@ -77,10 +77,10 @@ func (s *State) admission(p *Pod) *admission {
 	return a
 }
 
-// watch is told of each merge, before its answer counts; no container stands for the whole pod.
+// watch is called for each merge, before its answer takes effect; a nil container means the whole pod.
 type watch func(c *Container, lists []hint.Named, answer hint.Answer)
 
-// run admits container by container. It makes and reports hint lists only if somebody watches.
+// run admits container by container. It builds and reports hint lists only if w is not nil.
 func (a *admission) run(w watch) *Refusal {
 	topology := &a.node.config.Topology
 	var whole hint.Answer
@@ -133,11 +133,15 @@ func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 		if kept := has.devicesOf(ask.Name); len(kept) > 0 {
 			if sum := total(kept); sum != ask.N {
 				return why.Reason{
-					Code: why.KubeletAdmission, Unit: why.Count, Asked: ask.N, Free: sum, Extra: int64(why.OtherAmountHeld),
+					Code: why.KubeletAdmission, Unit: why.Count, Asked: ask.N, Free: sum,
+					Extra: int64(why.OtherAmountHeld),
 				}
 			}
 			if k.healthy == 0 {
-				return why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: ask.N, Extra: int64(why.DevicesUnhealthy)}
+				return why.Reason{
+					Code: why.KubeletAdmission, Unit: why.Count, Asked: ask.N,
+					Extra: int64(why.DevicesUnhealthy),
+				}
 			}
 			g.Devices = append(g.Devices, kept...)
 			continue

@@ -23,8 +23,8 @@ func devices(resource string, n int, nodes ...int) []kubelet.DeviceSet {
 
 const gpu = "example.com/gpu"
 
-// TestAdmissions are the cases that surprise people, one by one. Each node has 2 threads per core and one socket per NUMA
-// node; CPUs 0 and 1 are reserved.
+// TestAdmissions are the cases that surprise people, one by one. Each node has 2 threads per core and one socket per
+// NUMA node; CPUs 0 and 1 are reserved.
 func TestAdmissions(t *testing.T) {
 	t.Parallel()
 	type given struct {
@@ -46,7 +46,7 @@ func TestAdmissions(t *testing.T) {
 		container   string
 		reason      why.Reason
 	}{
-		"restricted refuses two GPUs that stand on two nodes where CPUs need one": {
+		"restricted refuses two GPUs on two nodes where CPUs need one": {
 			nodes: 2, cpus: 16, bytes: 100, devices: devices(gpu, 1, 0, 1),
 			pod:    pod("new", and(app("c", 4, 10), gpu, 2)),
 			status: kubelet.TopologyAffinityError, container: "c",
@@ -80,7 +80,8 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", app("c", 16, 10)),
 			status: kubelet.TopologyAffinityError, container: "c",
 			reason: why.Reason{
-				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 16, Extra: int64(why.NotNarrow),
+				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 16,
+				Extra: int64(why.NotNarrow),
 			},
 		},
 		"and best-effort puts it on both": {
@@ -94,7 +95,8 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", app("c", 4, 300)),
 			status: kubelet.UnexpectedAdmissionError, container: "c",
 			reason: why.Reason{
-				Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: 300, Extra: int64(why.MemoryShortBeside),
+				Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: 300,
+				Extra: int64(why.MemoryGroupShort),
 			},
 		},
 		"without a topology policy too": {
@@ -102,7 +104,8 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", app("c", 4, 300)),
 			status: kubelet.UnexpectedAdmissionError, container: "c",
 			reason: why.Reason{
-				Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: 300, Extra: int64(why.MemoryShort),
+				Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: 300,
+				Extra: int64(why.MemoryShort),
 			},
 		},
 		"without a topology policy memory chooses its own nodes": {
@@ -117,7 +120,8 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", app("c", 2, 10)),
 			status: kubelet.TopologyAffinityError, container: "c",
 			reason: why.Reason{
-				Code: why.KubeletTopologyAffinity, Resource: why.Memory, Unit: why.Bytes, Asked: 10, Extra: int64(why.NotNarrow),
+				Code: why.KubeletTopologyAffinity, Resource: why.Memory, Unit: why.Bytes, Asked: 10,
+				Extra: int64(why.NotNarrow),
 			},
 		},
 		"what is asked of a group comes from the group": {
@@ -137,7 +141,8 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", app("c", 20, 10)),
 			status: kubelet.TopologyAffinityError, container: "c",
 			reason: why.Reason{
-				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 20, Extra: int64(why.ManyNodes),
+				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 20,
+				Extra: int64(why.ManyNodes),
 			},
 		},
 		"containers are served one by one, and the third fails": {
@@ -146,14 +151,16 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", app("a", 2, 10), app("b", 15, 10), app("c", 6, 10)),
 			status: kubelet.TopologyAffinityError, container: "c",
 			reason: why.Reason{
-				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 6, Extra: int64(why.NoRoom),
+				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 6,
+				Extra: int64(why.NoRoom),
 			},
 		},
 		"pod scope puts all on one set of nodes": {
 			nodes: 2, cpus: 16, bytes: 100, config: func(c *kubelet.Config) { c.Topology.PodScope = true },
 			pod: pod("new", app("a", 8, 10), app("b", 8, 10)),
 			want: []given{
-				{Mask: 0b10, Preferred: true, CPUs: 8, Memory: 0b10}, {Mask: 0b10, Preferred: true, CPUs: 8, Memory: 0b10},
+				{Mask: 0b10, Preferred: true, CPUs: 8, Memory: 0b10},
+				{Mask: 0b10, Preferred: true, CPUs: 8, Memory: 0b10},
 			},
 		},
 		"pod scope refuses the pod and not a container": {
@@ -162,15 +169,22 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", app("a", 10, 10), app("b", 10, 10)),
 			status: kubelet.TopologyAffinityError,
 			reason: why.Reason{
-				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 20, Extra: int64(why.ManyNodes),
+				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 20,
+				Extra: int64(why.ManyNodes),
 			},
 		},
 		"an app container takes what its init container had": {
 			nodes: 2, cpus: 16, bytes: 100, devices: devices(gpu, 2, 0, 1),
 			pod: pod("new", before(kubelet.Init, and(app("i", 14, 90), gpu, 2)), and(app("c", 10, 60), gpu, 1)),
 			want: []given{
-				{Mask: 0b01, Preferred: true, CPUs: 14, Memory: 0b01, Devices: []kubelet.Devices{{Resource: gpu, Nodes: 1, Count: 2}}},
-				{Mask: 0b01, Preferred: true, CPUs: 10, Memory: 0b01, Devices: []kubelet.Devices{{Resource: gpu, Nodes: 1, Count: 1}}},
+				{
+					Mask: 0b01, Preferred: true, CPUs: 14, Memory: 0b01,
+					Devices: []kubelet.Devices{{Resource: gpu, Nodes: 1, Count: 2}},
+				},
+				{
+					Mask: 0b01, Preferred: true, CPUs: 10, Memory: 0b01,
+					Devices: []kubelet.Devices{{Resource: gpu, Nodes: 1, Count: 1}},
+				},
 			},
 		},
 		"an app container that cannot contain its init container's CPUs is refused": {
@@ -178,7 +192,8 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", before(kubelet.Init, app("i", 4, 10)), app("c", 16, 10)),
 			status: kubelet.TopologyAffinityError, container: "c",
 			reason: why.Reason{
-				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 16, Extra: int64(why.NotNarrow),
+				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 16,
+				Extra: int64(why.NotNarrow),
 			},
 		},
 		"a sidecar keeps its own": {
@@ -186,7 +201,8 @@ func TestAdmissions(t *testing.T) {
 			pod:    pod("new", before(kubelet.Sidecar, app("s", 8, 10)), app("c", 8, 10)),
 			status: kubelet.TopologyAffinityError, container: "c",
 			reason: why.Reason{
-				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Extra: int64(why.NoRoom),
+				Code: why.KubeletTopologyAffinity, Resource: why.CPU, Unit: why.CPUs, Asked: 8,
+				Extra: int64(why.NoRoom),
 			},
 		},
 		"full-pcpus-only refuses half a core": {
@@ -204,12 +220,18 @@ func TestAdmissions(t *testing.T) {
 		},
 		"a pod with spec.resources is not pinned": {
 			nodes: 2, cpus: 16, bytes: 100,
-			pod:  &kubelet.Pod{UID: "new", Guaranteed: true, PodLevel: true, Containers: []kubelet.Container{app("c", 40, 900)}},
+			pod: &kubelet.Pod{
+				UID: "new", Guaranteed: true, PodLevel: true,
+				Containers: []kubelet.Container{app("c", 40, 900)},
+			},
 			want: []given{{Mask: 0b11, Preferred: true}},
 		},
 		"but a 1.33 kubelet pins it": {
 			nodes: 2, cpus: 16, bytes: 100, config: func(c *kubelet.Config) { c.Model = model(33) },
-			pod:  &kubelet.Pod{UID: "new", Guaranteed: true, PodLevel: true, Containers: []kubelet.Container{app("c", 4, 10)}},
+			pod: &kubelet.Pod{
+				UID: "new", Guaranteed: true, PodLevel: true,
+				Containers: []kubelet.Container{app("c", 4, 10)},
+			},
 			want: []given{{Mask: 0b01, Preferred: true, CPUs: 4, Memory: 0b01}},
 		},
 		"a device without topology gives no hint and comes last": {
@@ -223,8 +245,11 @@ func TestAdmissions(t *testing.T) {
 		},
 		"which of two sets on the mask gives the device is open": {
 			nodes: 2, cpus: 16, bytes: 100,
-			devices: append(devices(gpu, 2, 0), kubelet.DeviceSet{Resource: gpu, Nodes: 0b11, Registered: 2, Healthy: 2}),
-			pod:     &kubelet.Pod{UID: "new", Containers: []kubelet.Container{and(app("c", 4, 10), gpu, 1)}},
+			devices: append(devices(gpu, 2, 0), kubelet.DeviceSet{
+				Resource: gpu, Nodes: 0b11, Registered: 2,
+				Healthy: 2,
+			}),
+			pod: &kubelet.Pod{UID: "new", Containers: []kubelet.Container{and(app("c", 4, 10), gpu, 1)}},
 			want: []given{{Mask: 0b01, Preferred: true, Devices: []kubelet.Devices{
 				{Resource: gpu, Nodes: 0b01, Count: 1, Open: true},
 			}}},
@@ -232,11 +257,15 @@ func TestAdmissions(t *testing.T) {
 		"unhealthy devices count as capacity: the wider mask is not preferred": {
 			nodes: 2, cpus: 16, bytes: 100,
 			devices: []kubelet.DeviceSet{
-				{Resource: gpu, Nodes: 0b01, Registered: 2, Healthy: 1}, {Resource: gpu, Nodes: 0b10, Registered: 2, Healthy: 1},
+				{Resource: gpu, Nodes: 0b01, Registered: 2, Healthy: 1},
+				{Resource: gpu, Nodes: 0b10, Registered: 2, Healthy: 1},
 			},
 			pod:    pod("new", and(app("c", 2, 10), gpu, 2)),
 			status: kubelet.TopologyAffinityError, container: "c",
-			reason: why.Reason{Code: why.KubeletTopologyAffinity, Unit: why.Count, Asked: 2, Extra: int64(why.NotNarrow)},
+			reason: why.Reason{
+				Code: why.KubeletTopologyAffinity, Unit: why.Count, Asked: 2,
+				Extra: int64(why.NotNarrow),
+			},
 		},
 		"an unknown resource is none of the kubelet's business": {
 			nodes: 1, cpus: 16, bytes: 100,
@@ -337,11 +366,11 @@ func TestSplitOfAGroup(t *testing.T) {
 	if u := s.Usage(0); u.Group != 0b11 || u.Assignments != 1 {
 		t.Errorf("group %v with %d assignments, want {0,1} and 1", u.Group, u.Assignments)
 	}
-	told := s.WithZones([]kubelet.ZoneState{
+	reported := s.WithZones([]kubelet.ZoneState{
 		{Free: map[string]int64{"memory": 60}, Group: 0b11, Assignments: 1},
 		{Free: map[string]int64{"memory": 500}, Group: 0b11, Assignments: 1},
 	})
-	if got := [2]int64{told.Usage(0).Memory[0].Free, told.Usage(1).Memory[0].Free}; got != [2]int64{60, 100} {
+	if got := [2]int64{reported.Usage(0).Memory[0].Free, reported.Usage(1).Memory[0].Free}; got != [2]int64{60, 100} {
 		t.Errorf("free %v as reported, want 60 and, of no more than there is, 100", got)
 	}
 	if s.WithZones(nil) != s {
@@ -360,12 +389,14 @@ func TestRefusedPodChangesAGroup(t *testing.T) {
 	if refusal == nil || refusal.Container != "b" || placement != nil {
 		t.Fatalf("placement %v, refusal %+v; want b refused for its GPU", placement, refusal)
 	}
-	if was, is := s.Usage(1), after.Usage(1); was.Group != 0b11 || is.Group != 0b10 || is.Assignments != was.Assignments {
+	if was, is := s.Usage(1), after.Usage(1); was.Group != 0b11 || is.Group != 0b10 ||
+		is.Assignments != was.Assignments {
 		t.Errorf("node 1 was %+v and is %+v, want the group {0,1} and then {1}", was, is)
 	}
 }
 
-// TestPodThatIsKnownInPart: a report leaves out a container; admitted again, the pod gets what that lacks beside the rest.
+// TestPodThatIsKnownInPart: a report leaves out a container; admitted again, the pod gets what that lacks beside the
+// rest.
 func TestPodThatIsKnownInPart(t *testing.T) {
 	t.Parallel()
 	s := node(t, even(t, 2, 16), static(hint.Restricted), kubelet.Inventory{
@@ -388,8 +419,11 @@ func TestPodThatIsKnownInPart(t *testing.T) {
 		t.Errorf("with another number of devices: %+v", refusal)
 	}
 	c := static(hint.BestEffort)
-	loose := node(t, even(t, 2, 16), c, kubelet.Inventory{Zones: memoryZones(2, 100), Devices: devices(gpu, 3, 0, 1)}).Empty()
-	_, _, refusal = loose.With(p, placement[:1]).Admit(p)
+	bestEffort := node(t, even(t, 2, 16), c, kubelet.Inventory{
+		Zones:   memoryZones(2, 100),
+		Devices: devices(gpu, 3, 0, 1),
+	}).Empty()
+	_, _, refusal = bestEffort.With(p, placement[:1]).Admit(p)
 	want := &kubelet.Refusal{Status: kubelet.UnexpectedAdmissionError, Container: "a", Reason: why.Reason{
 		Code: why.KubeletAdmission, Unit: why.Count, Asked: 2, Free: 1, Extra: int64(why.OtherAmountHeld),
 	}}

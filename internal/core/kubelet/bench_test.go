@@ -37,7 +37,8 @@ func BenchmarkFits(b *testing.B) {
 	for _, policy := range []hint.Policy{hint.Restricted, hint.SingleNUMANode, hint.BestEffort} {
 		s := busy(b, policy)
 		for name, p := range map[string]*kubelet.Pod{
-			"cpu+memory": one, "cpu+memory+devices": devices, "two-nodes": wide, "refused": full, "three-containers": three,
+			"cpu+memory": one, "cpu+memory+devices": devices, "two-nodes": wide, "refused": full,
+			"three-containers": three,
 		} {
 			b.Run(fmt.Sprintf("policy=%s/numa=8/pod=%s", policy, name), func(b *testing.B) {
 				b.ReportAllocs()

@@ -42,7 +42,9 @@ func (a *admission) count(q *question) (hint.Answer, bool) {
 			r.Blocks = append(r.Blocks, hint.Block{Type: t, Nodes: b.Nodes, Bytes: b.Bytes})
 		}
 	}
-	answer := a.counters().Verdict(&r, nil)
+	w := n.scratch()
+	answer := a.counters().Verdict(&r, &w.merge)
+	n.pool.Put(w)
 	return answer, answer.Certainty != hint.ByLists
 }
 

@@ -32,7 +32,7 @@ func (s *cpuState) admit(pod *Pod) *cpuAdmission {
 	return a
 }
 
-// hints are those for one container: nil when the policy does not care, empty when nothing will do.
+// hints are those for one container: nil when the policy has no preference, empty when no NUMA nodes are feasible.
 func (a *cpuAdmission) hints(c *Container) hint.List {
 	n := a.policy.request(a.pod, c)
 	if n == 0 {

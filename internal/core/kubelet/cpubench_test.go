@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// BenchmarkTake chooses CPU ids on a machine in use. The kubelet's packed order takes 3.5 ms there. The distributed order
-// is asked for what takes it about the longest: four nodes, and a remainder.
+// BenchmarkTake chooses CPU ids on a machine in use. The kubelet's packed order takes 3.5 ms there. The distributed
+// order is asked for what takes it about the longest: four nodes, and a remainder.
 func BenchmarkTake(b *testing.B) {
 	m := frame{sockets: 2, nodes: 4, cores: 16, threads: 2, l3: 8}.machine(b)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -12,7 +12,8 @@ func (t *cpuTaking) freeThreads() []uint16 {
 }
 
 // wholeCores takes a core for wholly free when as many CPUs are free as a core has on average: on a machine where only
-// some cores have two threads, a core of two with one free thread is one, and both threads are taken (kubernetes#140495).
+// some cores have two threads, a core of two with one free thread is one, and both threads are taken
+// (kubernetes#140495).
 func (t *cpuTaking) wholeCores() {
 	if t.need <= 0 {
 		return

@@ -7,13 +7,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// maxVisited bounds the search of distribute, in nodes of the combinations that are visited. 14 nodes never need as much;
-// the kubelet spends microseconds on each, so an admission would last minutes, which is as good as for ever.
+// maxVisited bounds the search of distribute, in nodes of the combinations that are visited. 14 nodes never need as
+// much; the kubelet spends microseconds on each, so an admission would last minutes, which is as good as for ever.
 const maxVisited = 1 << 27
 
-// distribute takes n CPUs of from in equal shares from as few NUMA nodes as can serve them, in groups of size group; what
-// is over goes round robin to some of them, so that the free CPUs of all nodes come out as equal as can be (KEP-2902).
-// Where no shares come out it packs.
+// distribute takes n CPUs of from in equal shares from as few NUMA nodes as can serve them, in groups of size group;
+// what is over goes round robin to some of them, so that the free CPUs of all nodes come out as equal as can be
+// (KEP-2902). Where no shares come out it packs.
 func (p *cpuPolicy) distribute(from cpuset.Set, n, group int) (cpuset.Set, cpuFault) {
 	if n%group != 0 {
 		return p.pack(from, n, false)
@@ -44,9 +44,11 @@ type cpuSpread struct {
 	policy   *cpuPolicy
 	from     cpuset.Set
 	n, group int
-	// nodes are positions in policy.nodes, in packed order. Where sockets and nodes do not nest one may stand twice.
+	// nodes are positions in policy.nodes, in packed order. Where sockets and nodes do not nest, a node may occur
+	// twice.
 	nodes []uint16
-	// Free CPUs by position in policy.nodes: at first, after the shares of a combination, after dealing the remainder.
+	// Free CPUs by position in policy.nodes: at first, after the shares of a combination, after distributing the
+	// remainder.
 	before, shared, left []int
 	listed               int // distinct nodes
 
@@ -66,8 +68,8 @@ type cpuChoice struct {
 	oneSocket bool
 }
 
-// cpuBalance is how far from equal the free CPUs of the nodes are: the sum of their squares, which orders them, and their
-// standard deviation as the kubelet rounds it, in thousandths of a CPU, which decides.
+// cpuBalance is how far from equal the free CPUs of the nodes are: the sum of their squares, which orders them, and
+// their standard deviation as the kubelet rounds it, in thousandths of a CPU, which decides.
 type cpuBalance struct {
 	squares   int
 	deviation int
@@ -106,7 +108,7 @@ func (s *cpuSpread) span() (least, most int) {
 	return (needed-1)/perNode + 1, min(needed, s.listed)
 }
 
-// search judges the combinations of k nodes in lexicographic order.
+// search evaluates the combinations of k nodes in lexicographic order.
 func (s *cpuSpread) search(k int) {
 	s.best = cpuChoice{balance: worst}
 	s.combine(k, 0)
@@ -129,8 +131,8 @@ func (s *cpuSpread) combine(k, from int) bool {
 }
 
 // overwrites reports whether the kubelet builds a combination of nodes in the memory of an earlier one, which it
-// remembers by reference: it appends node after node to an array whose capacity doubles, so all that agree up to its last
-// growth are one array.
+// remembers by reference: it appends node after node to an array whose capacity doubles, so all that agree up to its
+// last growth are one array.
 func overwrites(earlier, nodes []uint16) bool {
 	k := len(nodes)
 	if len(earlier) != k || k < 4 {
@@ -239,8 +241,8 @@ func (s *cpuSpread) remainder(share int) (cpuBalance, []uint16) {
 	return r.best, r.nodes
 }
 
-// balance is that of free counts with a sum of squares, if it is better than another one; else something not better. All
-// balances of one search have the same sum: what is free less n.
+// balance is that of free counts with a sum of squares, if it is better than another one; else something not better.
+// All balances of one search have the same sum: what is free less n.
 func (s *cpuSpread) balance(squares int, than cpuBalance) cpuBalance {
 	if squares >= than.squares {
 		return than
@@ -290,7 +292,7 @@ func (r *cpuRemainder) visit() {
 	if free < r.rest {
 		return
 	}
-	squares, ok := r.deal()
+	squares, ok := r.distributeRest()
 	if !ok {
 		r.hangs = true
 		return
@@ -301,15 +303,16 @@ func (r *cpuRemainder) visit() {
 	}
 }
 
-// deal takes the rest from the nodes of the subset, one group each, round and round, and returns the sum of squares that
-// comes out; false when no node has a group left before the rest is dealt: the kubelet goes round for ever.
-func (r *cpuRemainder) deal() (int, bool) {
+// distributeRest takes the rest from the nodes of the subset round-robin, one group at a time, and returns the
+// resulting sum of squares; false when no node has a group left before the rest is distributed: the kubelet then loops
+// forever.
+func (r *cpuRemainder) distributeRest() (int, bool) {
 	for _, node := range r.subset {
 		r.left[node] = r.shared[node]
 	}
-	squares, rest, dealt := r.squares, r.rest, true
-	for rest > 0 && dealt {
-		dealt = false
+	squares, rest, progress := r.squares, r.rest, true
+	for rest > 0 && progress {
+		progress = false
 		for _, node := range r.subset {
 			if rest == 0 {
 				break
@@ -320,14 +323,14 @@ func (r *cpuRemainder) deal() (int, bool) {
 			squares += r.group * (r.group - 2*r.left[node])
 			r.left[node] -= r.group
 			rest -= r.group
-			dealt = true
+			progress = true
 		}
 	}
-	return squares, dealt
+	return squares, progress
 }
 
-// carryOut takes the shares and the remainder of the best combination. After overwriting, a node of it may have less than
-// its share: then it gives nothing, and the count comes out wrong.
+// carryOut takes the shares and the remainder of the best combination. After overwriting, a node of it may have less
+// than its share: then it gives nothing, and the count comes out wrong.
 func (s *cpuSpread) carryOut() (cpuset.Set, cpuFault) {
 	free, taken, need := s.from, cpuset.Set{}, s.n
 	grab := func(node uint16, n int) {
@@ -340,16 +343,16 @@ func (s *cpuSpread) carryOut() (cpuset.Set, cpuFault) {
 	for _, node := range s.best.nodes {
 		grab(node, share)
 	}
-	for rest, dealt := s.n-share*len(s.best.nodes), true; rest > 0; {
-		if !dealt {
+	for rest, progress := s.n-share*len(s.best.nodes), true; rest > 0; {
+		if !progress {
 			return cpuset.Set{}, cpuHangs
 		}
-		dealt = false
+		progress = false
 		for _, node := range s.best.remainder {
 			if rest > 0 && s.policy.nodes[node].cpus.CountIn(&free) >= s.group {
 				grab(node, s.group)
 				rest -= s.group
-				dealt = true
+				progress = true
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // cpuLayout is a machine as the kubelet's CPU manager knows it, from cAdvisor: the online CPUs and nothing else. A core
-// is named after its lowest online CPU, so cores stand in that order. It is immutable.
+// is named after its lowest online CPU, so cores are in that order. It is immutable.
 type cpuLayout struct {
 	online cpuset.Set
 	// perCore, perSocket and perL3 are what the kubelet takes for the size of a core, a socket and an L3 group: the
@@ -42,8 +42,8 @@ type cpuUnit struct {
 	cpus  cpuset.Set
 	size  int
 	cores []uint16 // ascending
-	// Units inside this one, ascending: the sockets and L3 groups of a NUMA node, the NUMA nodes of a socket. Where units
-	// do not nest, one stands in several.
+	// Units inside this one, ascending: the sockets and L3 groups of a NUMA node, the NUMA nodes of a socket. Where
+	// units do not nest, one is in several.
 	nodes, sockets, l3s []cpuPart
 }
 
@@ -109,9 +109,9 @@ func (l *cpuLayout) enter(units map[int]*cpuUnit, id, core int) {
 	u.size += len(l.cores[core].threads)
 }
 
-// addL3s groups cores as cAdvisor and the kubelet do: a cache that has as many CPUs as the core's NUMA node would have if
-// all its cores were like this one belongs to the node, and then, as where the cache is not known, the kubelet takes the
-// socket for the group. A socket and a cache with the same number become one group.
+// addL3s groups cores as cAdvisor and the kubelet do: a cache that has as many CPUs as the core's NUMA node would have
+// if all its cores were like this one belongs to the node, and then, as where the cache is not known, the kubelet takes
+// the socket for the group. A socket and a cache with the same number become one group.
 func (l *cpuLayout) addL3s(m *topo.Machine) {
 	sharing := make([]int, m.NumL3())
 	for c := range l.online.All() {

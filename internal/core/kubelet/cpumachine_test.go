@@ -65,8 +65,8 @@ func hybrid(p, e int) topo.Spec {
 	return spec
 }
 
-// drawSpec draws a machine, an odd one every second time: offline CPUs, cores with fewer threads, sparse ids, NUMA nodes
-// without CPUs, sockets that cross NUMA nodes.
+// drawSpec draws a machine, an odd one every second time: offline CPUs, cores with fewer threads, sparse ids, NUMA
+// nodes without CPUs, sockets that cross NUMA nodes.
 func drawSpec(t *rapid.T) topo.Spec {
 	odd := rapid.Bool().Draw(t, "odd")
 	crossing := odd && rapid.IntRange(0, 3).Draw(t, "crossing") == 0
@@ -111,7 +111,8 @@ func drawSpec(t *rapid.T) topo.Spec {
 			}
 			offline := odd && rapid.IntRange(0, 11).Draw(t, "offline") == 0 && len(spec.CPUs) > 0
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: id * stride, Core: core, L3: l3ID(core / l3), Die: -1, Socket: socket, NUMA: core / perNode * nodeStride,
+				ID: id * stride, Core: core, L3: l3ID(core / l3), Die: -1, Socket: socket,
+				NUMA:    core / perNode * nodeStride,
 				Offline: offline,
 			})
 		}

@@ -9,10 +9,11 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
-// plain is the CPU manager's choice of CPUs by its definition: every count is made anew from a list of CPUs, and nothing
-// is fast. It shares nothing with cpuLayout.
+// plain is the CPU manager's choice of CPUs by its definition: every count is made anew from a list of CPUs, and
+// nothing is fast. It shares nothing with cpuLayout.
 type plain struct {
 	config Config
 	cpus   map[int]plainCPU // online ones
@@ -46,7 +47,8 @@ func newPlain(m *topo.Machine, c Config) *plain {
 		core := m.CoreOf(topo.CPU(id))
 		l3 := m.L3Of(topo.CPU(lowest[core]))
 		cpu := plainCPU{
-			core: lowest[core], l3: m.L3ID(l3), node: int(m.NUMAOf(topo.CPU(id))), socket: int(m.SocketOf(topo.CPU(id))),
+			core: lowest[core], l3: m.L3ID(l3), node: int(m.NUMAOf(topo.CPU(id))),
+			socket: int(m.SocketOf(topo.CPU(id))),
 		}
 		// The cache of a whole NUMA node counts for nothing.
 		if cpu.l3 < 0 || sharing[l3] == cores[m.CoreNUMA(core)]*threads[core] {
@@ -217,7 +219,8 @@ func (r *plainRun) singles() {
 	}
 }
 
-// groups goes through the L3 groups in the order of its start: before each one it takes whole groups, wherever they are.
+// groups goes through the L3 groups in the order of its start: before each one it takes whole groups, wherever they
+// are.
 func (r *plainRun) groups() {
 	var order []int
 	list := func() []int {
@@ -341,7 +344,7 @@ func (s *plainSpread) search(k int) *chosen {
 		if best != nil && best.deviation == 0 && (!sockets || best.oneSocket) {
 			return false
 		}
-		c := s.judge(nodes, sockets)
+		c := s.evaluate(nodes, sockets)
 		switch {
 		case c == nil:
 		case best == nil:
@@ -360,7 +363,7 @@ func (s *plainSpread) search(k int) *chosen {
 	return best
 }
 
-func (s *plainSpread) judge(nodes []int, sockets bool) *chosen {
+func (s *plainSpread) evaluate(nodes []int, sockets bool) *chosen {
 	k := len(nodes)
 	share := s.n / k / s.group * s.group
 	distinct, total, groups := map[int]bool{}, 0, 0
@@ -408,7 +411,7 @@ func (s *plainSpread) judge(nodes []int, sockets bool) *chosen {
 	}
 	for size := len(over); size > 0; size-- {
 		walk(over, size, func(subset []int) bool {
-			if d, ok := s.deal(subset, left, rest); ok && d < c.deviation {
+			if d, ok := s.distributeRest(subset, left, rest); ok && d < c.deviation {
 				c.deviation, c.remainder = d, subset
 			}
 			return !s.hangs
@@ -417,7 +420,7 @@ func (s *plainSpread) judge(nodes []int, sockets bool) *chosen {
 	return c
 }
 
-func (s *plainSpread) deal(subset []int, left map[int]int, rest int) (float64, bool) {
+func (s *plainSpread) distributeRest(subset []int, left map[int]int, rest int) (float64, bool) {
 	after, sum := map[int]int{}, 0
 	for node, free := range left {
 		after[node] = free

@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// pack takes n CPUs of from, the largest units first and the fullest of them first: whole sockets and NUMA nodes, with l3
-// whole L3 groups or a share of one, whole cores, single CPUs. n ≤ 0 is nothing.
+// pack takes n CPUs of from, the largest units first and the fullest of them first: whole sockets and NUMA nodes, with
+// l3 whole L3 groups or a share of one, whole cores, single CPUs. n ≤ 0 is nothing.
 func (p *cpuPolicy) pack(from cpuset.Set, n int, l3 bool) (cpuset.Set, cpuFault) {
 	t := cpuTaking{policy: p, free: from.Intersect(p.online), need: n}
 	if n <= 0 {
@@ -33,9 +33,9 @@ func (p *cpuPolicy) pack(from cpuset.Set, n int, l3 bool) (cpuset.Set, cpuFault)
 
 // cpuTaking is one run of pack. Each step fixes its order when it starts; a step without need takes nothing.
 //
-// Where units do not nest (a socket on two NUMA nodes that another socket shares) or a unit is larger than the average, a
-// unit can be listed twice or be "wholly free" while somebody has CPUs of it. The kubelet takes it all the same and counts
-// all of it, so need is not what taken lacks.
+// Where units do not nest (a socket on two NUMA nodes that another socket shares) or a unit is larger than the average,
+// a unit can be listed twice or be "wholly free" while a pod has CPUs of it. The kubelet takes it all the same and
+// counts all of it, so need is not what taken lacks.
 type cpuTaking struct {
 	policy *cpuPolicy
 	free   cpuset.Set

@@ -45,7 +45,7 @@ func TestTake(t *testing.T) {
 		"a half-used low core blocks a group that has whole cores": {
 			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "1,9,15", n: 4, want: "2-5",
 		},
-		"the remainder stays in one group": {
+		"the remainder remains in one group": {
 			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "0-3", n: 6, want: "8-13",
 		},
 		"an odd remainder leaves the last thread": {
@@ -63,7 +63,8 @@ func TestTake(t *testing.T) {
 		},
 		// Both of its nodes list the group 4-7: it is taken once and counted twice.
 		"an L3 group on two nodes counts twice": {
-			spec: frame{sockets: 1, nodes: 2, cores: 6, threads: 1, l3: 4}.spec(), cpu: CPU{AlignL3: true}, busy: "0,11", n: 9,
+			spec: frame{sockets: 1, nodes: 2, cores: 6, threads: 1, l3: 4}.spec(), cpu: CPU{AlignL3: true},
+			busy: "0,11", n: 9,
 			want: "1,4-7",
 		},
 		"shares are equal": {
@@ -75,10 +76,10 @@ func TestTake(t *testing.T) {
 		"so does a winner of six": {
 			spec: eight.spec(), cpu: CPU{DistributeAcrossNUMA: true}, busy: "0", n: 48, want: "8-47,56-63",
 		},
-		"a request that is no multiple of a core is packed": {
+		"a request that is not a multiple of a core is packed": {
 			spec: two.spec(), cpu: CPU{DistributeAcrossNUMA: true, FullPCPUsOnly: true}, n: 9, want: "0-3,4,8-11",
 		},
-		"single threads of four nodes are dealt for ever": {
+		"distributing single threads of four nodes never ends": {
 			spec:  frame{sockets: 2, nodes: 2, cores: 8, threads: 2}.spec(),
 			cpu:   CPU{DistributeAcrossNUMA: true, FullPCPUsOnly: true},
 			busy:  "0,8,16,24",
@@ -106,7 +107,8 @@ func TestTake(t *testing.T) {
 			busy := cpuset.MustParse(tt.busy)
 			got, fault := newCPUPolicy(m, c).take(m.Online().Minus(busy), tt.n)
 			if got != cpuset.MustParse(tt.want) || fault != tt.fault {
-				t.Errorf("%d CPUs with %q busy: got %s, fault %d; want %s, fault %d", tt.n, tt.busy, got, fault, tt.want, tt.fault)
+				t.Errorf("%d CPUs with %q busy: got %s, fault %d; want %s, fault %d", tt.n, tt.busy, got, fault,
+					tt.want, tt.fault)
 			}
 		})
 	}
@@ -121,10 +123,16 @@ func TestReservedCPUs(t *testing.T) {
 		want  string
 		ok    bool
 	}{
-		"a fraction is a CPU":                {milli: 1200, want: "0,8", ok: true},
-		"the lowest core first":              {milli: 2000, want: "0,8", ok: true},
-		"with shares of every node":          {cpu: CPU{DistributeAcrossNUMA: true}, milli: 12000, want: "0-2,4-6,8-10,12-14", ok: true},
-		"spread over cores":                  {cpu: CPU{DistributeAcrossCores: true}, milli: 2000, want: "0-1", ok: true},
+		"a fraction is a CPU":   {milli: 1200, want: "0,8", ok: true},
+		"the lowest core first": {milli: 2000, want: "0,8", ok: true},
+		"with shares of every node": {
+			cpu: CPU{DistributeAcrossNUMA: true}, milli: 12000,
+			want: "0-2,4-6,8-10,12-14", ok: true,
+		},
+		"spread over cores": {
+			cpu: CPU{DistributeAcrossCores: true}, milli: 2000, want: "0-1",
+			ok: true,
+		},
 		"all CPUs":                           {milli: 16000, want: "0-15", ok: true},
 		"the static policy refuses nothing":  {milli: 0},
 		"the static policy refuses too much": {milli: 16001},
@@ -144,7 +152,10 @@ func TestReservedCPUs(t *testing.T) {
 // TestLargeMachines asks machines that no kubelet under a topology policy runs on: every answer must come, and soon.
 func TestLargeMachines(t *testing.T) {
 	t.Parallel()
-	spread := []CPU{{DistributeAcrossNUMA: true}, {DistributeAcrossNUMA: true, FullPCPUsOnly: true, AlignBySocket: true}}
+	spread := []CPU{
+		{DistributeAcrossNUMA: true},
+		{DistributeAcrossNUMA: true, FullPCPUsOnly: true, AlignBySocket: true},
+	}
 	packed := []CPU{{}, {AlignL3: true}, {DistributeAcrossCores: true}}
 	for _, tt := range []struct {
 		frame frame

@@ -11,9 +11,10 @@ type cpuFault uint8
 
 const (
 	cpuOK cpuFault = iota
-	// cpuOddThreads: full-pcpus-only and the request is no multiple of the threads of a core (SMTAlignmentError).
+	// cpuOddThreads: full-pcpus-only and the request is not a multiple of the threads of a core (SMTAlignmentError).
 	cpuOddThreads
-	// cpuNoWholeCores: full-pcpus-only and fewer CPUs than asked stand on cores without a reserved CPU (SMTAlignmentError).
+	// cpuNoWholeCores: full-pcpus-only and fewer CPUs than requested are on cores without a reserved CPU
+	// (SMTAlignmentError).
 	cpuNoWholeCores
 	// cpuShort: fewer CPUs are free than asked.
 	cpuShort
@@ -45,8 +46,8 @@ func newCPUPolicy(m *topo.Machine, c Config) *cpuPolicy {
 }
 
 // ReservedCPUs returns the CPUs that a kubelet without reservedSystemCPUs keeps for itself: the sum of kubeReserved and
-// systemReserved in milli-CPU, rounded up to whole CPUs and taken from all online CPUs as its options say. c.CPU.Reserved
-// is not read. false: the kubelet would not start, because nothing or more than the machine is reserved.
+// systemReserved in milli-CPU, rounded up to whole CPUs and taken from all online CPUs as its options say.
+// c.CPU.Reserved is not read. false: the kubelet would not start, because nothing or more than the machine is reserved.
 func ReservedCPUs(m *topo.Machine, c Config, milliCPU int64) (cpuset.Set, bool) {
 	p := &cpuPolicy{cpuLayout: newCPULayout(m), model: c.Model, settings: c.CPU}
 	if milliCPU <= 0 || milliCPU > int64(p.online.Len())*1000 {
@@ -57,8 +58,8 @@ func ReservedCPUs(m *topo.Machine, c Config, milliCPU int64) (cpuset.Set, bool) 
 	return set, fault == cpuOK && set.Len() == n
 }
 
-// uniform reports whether the packed order gives as many CPUs as are asked, and free ones only: cores and sockets are of
-// one size each, and no unit is listed twice because it stands in two larger ones.
+// uniform reports whether the packed order gives as many CPUs as are asked, and free ones only: cores and sockets are
+// of one size each, and no unit is listed twice because it is in two larger ones.
 func (p *cpuPolicy) uniform() bool {
 	for i := range p.cores {
 		if len(p.cores[i].threads) != p.perCore {
@@ -113,8 +114,8 @@ func (p *cpuPolicy) podRequest(pod *Pod) int {
 	return max(peak, running)
 }
 
-// minNodes is the size of the smallest mask whose capacity holds n CPUs, reserved and given ones included; the number of
-// nodes with CPUs when none does.
+// minNodes is the size of the smallest mask whose capacity holds n CPUs, reserved and given ones included; the number
+// of nodes with CPUs when none does.
 func (p *cpuPolicy) minNodes(n int) int {
 	var least [topo.MaxNUMANodes]uint16
 	sizes := least[:0]
@@ -144,7 +145,7 @@ func (p *cpuPolicy) prefers(m hint.Mask, least int) bool {
 	return m.Len() == least || p.settings.AlignBySocket && p.socketAligned(m, least)
 }
 
-// socketAligned reports whether m stands on no more and no fewer sockets than least nodes need.
+// socketAligned reports whether m is on no more and no fewer sockets than least nodes need.
 func (p *cpuPolicy) socketAligned(m hint.Mask, least int) bool {
 	perSocket := len(p.nodes) / len(p.sockets)
 	if perSocket == 0 {
@@ -167,7 +168,7 @@ func (p *cpuPolicy) socketsOf(m hint.Mask) cpuset.Set {
 	return sockets
 }
 
-// within returns the online CPUs that stand inside m: of its nodes, or with align-by-socket of its sockets.
+// within returns the online CPUs inside m: of its nodes, or with align-by-socket of its sockets.
 func (p *cpuPolicy) within(m hint.Mask) cpuset.Set {
 	var cpus cpuset.Set
 	if p.settings.AlignBySocket {
@@ -184,8 +185,8 @@ func (p *cpuPolicy) within(m hint.Mask) cpuset.Set {
 	return cpus
 }
 
-// hints lists the masks of nodes that hold n CPUs of free and reuse, with all of reuse: 2^nodes masks are walked, so the
-// caller bounds the nodes. The list is not nil; its order says nothing.
+// hints lists the masks of nodes that hold n CPUs of free and reuse, with all of reuse: 2^nodes masks are walked, so
+// the caller bounds the nodes. The list is not nil; its order says nothing.
 func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int) hint.List {
 	w := cpuWalk{need: n - reuse.Len(), list: make(hint.List, 0, 1<<min(len(p.nodes), 8))}
 	for i := range p.nodes {

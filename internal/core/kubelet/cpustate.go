@@ -22,8 +22,9 @@ type cpuState struct {
 type cpuPod struct {
 	uid    string
 	grants []cpuGrant // in the order in which they were given
-	// told: the kubelet's report says so, or somebody's prediction, not our own emulation of its allocation.
-	told bool
+	// external: the grants come from the kubelet's report or from a prediction, not from our own emulation of its
+	// allocation.
+	external bool
 }
 
 // cpuGrant is what one container has.
@@ -32,7 +33,7 @@ type cpuGrant struct {
 	cpus      cpuset.Set
 }
 
-// empty is the state in which nobody has anything.
+// empty is the state in which no pod has CPUs.
 func (p *cpuPolicy) empty() *cpuState {
 	s := &cpuState{policy: p, available: p.online.Minus(p.reserved)}
 	s.count()
@@ -62,7 +63,7 @@ func (s *cpuState) grants(uid string) []cpuGrant {
 // without returns s where the pod has nothing.
 //
 // The kubelet frees what the pod had, even CPUs that another pod has too: on machines whose cores differ it gives CPUs
-// twice (kubernetes#140495). Where one of both pods was told, the other keeps them.
+// twice (kubernetes#140495). Where the grants of one of the two pods are external, the other keeps them.
 func (s *cpuState) without(uid string) *cpuState {
 	i, ok := s.find(uid)
 	if !ok {
@@ -71,7 +72,7 @@ func (s *cpuState) without(uid string) *cpuState {
 	gone := s.pods[i]
 	freed := gone.cpus()
 	for j := range s.pods {
-		if j != i && (gone.told || s.pods[j].told) {
+		if j != i && (gone.external || s.pods[j].external) {
 			freed = freed.Minus(s.pods[j].cpus())
 		}
 	}
@@ -81,13 +82,13 @@ func (s *cpuState) without(uid string) *cpuState {
 	return next
 }
 
-// with returns s where the pod has grants, as somebody tells, whatever it had before. No grants: it has nothing.
+// with returns s with external grants for the pod, in place of what it had before. No grants: it has nothing.
 func (s *cpuState) with(uid string, grants []cpuGrant) *cpuState {
 	s = s.without(uid)
 	if len(grants) == 0 {
 		return s
 	}
-	return s.add(cpuPod{uid: uid, grants: slices.Clone(grants), told: true})
+	return s.add(cpuPod{uid: uid, grants: slices.Clone(grants), external: true})
 }
 
 // add puts a pod in that has no entry.

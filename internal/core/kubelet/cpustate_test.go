@@ -120,7 +120,8 @@ func (b *book) remove(uid string) {
 
 func drawPod(t *rapid.T, uid string, most int) *Pod {
 	pod := &Pod{
-		UID: uid, Guaranteed: rapid.IntRange(0, 9).Draw(t, "qos") > 0, PodLevel: rapid.IntRange(0, 9).Draw(t, "spec.resources") == 0,
+		UID: uid, Guaranteed: rapid.IntRange(0, 9).Draw(t, "qos") > 0,
+		PodLevel: rapid.IntRange(0, 9).Draw(t, "spec.resources") == 0,
 	}
 	roles := rapid.SliceOfN(rapid.SampledFrom([]Role{Init, Init, Sidecar}), 0, 2).Draw(t, "init containers")
 	roles = append(roles, make([]Role, rapid.IntRange(1, 2).Draw(t, "app containers"))...)
@@ -134,8 +135,8 @@ func drawPod(t *rapid.T, uid string, most int) *Pod {
 	return pod
 }
 
-// admit lets a pod through the CPU manager, on both sides, and compares at each step. It returns the state with what the
-// pod got; false when the kubelet refuses it on the way.
+// admit lets a pod through the CPU manager, on both sides, and compares at each step. It returns the state with what
+// the pod got; false when the kubelet refuses it on the way.
 func (b *book) admit(t *rapid.T, s *cpuState, pod *Pod) (*cpuState, bool) {
 	a := s.admit(pod)
 	var reuse cpuset.Set
@@ -182,7 +183,8 @@ func (b *book) admit(t *rapid.T, s *cpuState, pod *Pod) (*cpuState, bool) {
 			}
 		}
 		if fault != wantFault || fault == cpuOK && got != want {
-			t.Fatalf("%s asks %d in %b: got %s, fault %d; want %s, fault %d", c.Name, n, mask, got, fault, want, wantFault)
+			t.Fatalf("%s asks %d in %b: got %s, fault %d; want %s, fault %d", c.Name, n, mask, got, fault, want,
+				wantFault)
 		}
 		if fault != cpuOK {
 			return a.state(), false
@@ -240,8 +242,8 @@ func (b *book) podHints(pod *Pod) hint.List {
 	return b.hints(b.available(), has, n)
 }
 
-// isRegular: no unit differs from another of its kind and smaller ones stand in one larger one, so no CPU is given twice and
-// none is lost.
+// isRegular: no unit differs from another of its kind and smaller ones are inside one larger one, so no CPU is given
+// twice and none is lost.
 func (b *book) isRegular() bool {
 	for _, l := range []level{byCore, byNode, bySocket} {
 		units := b.units(l, b.all())
@@ -258,7 +260,7 @@ func (b *book) isRegular() bool {
 	return b.nests(inner, outer) && (b.nests(byL3, byNode) || !b.config.CPU.AlignL3)
 }
 
-// nests reports whether every unit of the inner level stands in one of the outer.
+// nests reports whether every unit of the inner level is in one of the outer.
 func (b *book) nests(inner, outer level) bool {
 	for _, unit := range b.units(inner, b.all()) {
 		if len(b.units(outer, b.in(inner, unit, b.all()))) > 1 {
@@ -268,8 +270,8 @@ func (b *book) nests(inner, outer level) bool {
 	return true
 }
 
-// checkGrant: what is given is free or may be reused, is not reserved, is as many as asked, and lies inside the mask as far
-// as that goes.
+// checkGrant: what is given is free or may be reused, is not reserved, is as many as asked, and lies inside the mask as
+// far as that goes.
 func (b *book) checkGrant(t *rapid.T, c *Container, got cpuset.Set, m hint.Mask, reuse cpuset.Set) {
 	from := b.available().Union(reuse)
 	if !got.SubsetOf(&from) || got.Len() != c.CPUs || got.Overlaps(&b.config.CPU.Reserved) {
@@ -312,8 +314,10 @@ func (b *book) compare(t *rapid.T, s *cpuState) {
 	}
 	for node, free := range s.free {
 		cpus := b.in(byNode, node, b.all())
-		if available := b.available(); int(free) != cpus.CountIn(&available) || int(s.policy.capacity[node]) != cpus.Len() {
-			t.Fatalf("node %d counts %d of %d CPUs free, available are %s of %s", node, free, s.policy.capacity[node], available, cpus)
+		if available := b.available(); int(free) != cpus.CountIn(&available) ||
+			int(s.policy.capacity[node]) != cpus.Len() {
+			t.Fatalf("node %d counts %d of %d CPUs free, available are %s of %s", node, free, s.policy.capacity[node],
+				available, cpus)
 		}
 	}
 	pods := 0
@@ -360,7 +364,8 @@ func TestAdmissionsAreWhatTheDefinitionSays(t *testing.T) {
 				}
 				switch {
 				case ok && !known && b.isRegular():
-					if gone := next.without(uid); !reflect.DeepEqual(gone.available, s.available) || !reflect.DeepEqual(gone.free, s.free) {
+					if gone := next.without(uid); !reflect.DeepEqual(gone.available, s.available) ||
+						!reflect.DeepEqual(gone.free, s.free) {
 						t.Fatalf("admitted and removed, the pod leaves %s, before %s", gone.available, s.available)
 					}
 				case !ok: // the kubelet drops what a refused pod left behind before it looks at the next one
@@ -374,8 +379,8 @@ func TestAdmissionsAreWhatTheDefinitionSays(t *testing.T) {
 	})
 }
 
-// TestToldPodsComeAndGo: whatever is told, twice or in any order, available is what nobody has.
-func TestToldPodsComeAndGo(t *testing.T) {
+// TestExternalGrantsComeAndGo: after any grants, repeated or in any order, the available CPUs are those of no pod.
+func TestExternalGrantsComeAndGo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := topo.New(drawSpec(t))
@@ -383,7 +388,7 @@ func TestToldPodsComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := newCPUPolicy(m, drawConfig(t, m))
-		s, told := p.empty(), map[string][]cpuGrant{}
+		s, granted := p.empty(), map[string][]cpuGrant{}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			uid := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "uid")
 			var grants []cpuGrant
@@ -391,14 +396,14 @@ func TestToldPodsComeAndGo(t *testing.T) {
 				grants = append(grants, cpuGrant{fmt.Sprint(i), drawCPUs(t, m.All(), "cpus", 30)})
 			}
 			s = s.with(uid, grants)
-			told[uid] = grants
+			granted[uid] = grants
 			if rapid.Bool().Draw(t, "remove") {
-				uid = rapid.SampledFrom([]string{"a", "b", "nobody"}).Draw(t, "gone")
+				uid = rapid.SampledFrom([]string{"a", "b", "unknown"}).Draw(t, "gone")
 				s = s.without(uid)
-				delete(told, uid)
+				delete(granted, uid)
 			}
 			want := p.online.Minus(p.reserved)
-			for uid, grants := range told {
+			for uid, grants := range granted {
 				for _, g := range grants {
 					want = want.Minus(g.cpus)
 				}
@@ -407,7 +412,7 @@ func TestToldPodsComeAndGo(t *testing.T) {
 				}
 			}
 			if s.available != want {
-				t.Fatalf("available are %s, want %s; told %v", s.available, want, told)
+				t.Fatalf("available are %s, want %s; granted %v", s.available, want, granted)
 			}
 			for node, free := range s.free {
 				cpus := m.NUMACPUs(topo.NUMA(node))
@@ -442,7 +447,11 @@ func TestHintsOfCPUs(t *testing.T) {
 			frame: two, cpu: CPU{Reserved: cpuset.Of(0, 8)}, pod: ask(App, 16), want: list{{Mask: 3}},
 		},
 		"both nodes have room": {
-			frame: two, pod: ask(App, 16), want: list{{Mask: 1, Preferred: true}, {Mask: 2, Preferred: true}, {Mask: 3}},
+			frame: two, pod: ask(App, 16), want: list{
+				{Mask: 1, Preferred: true},
+				{Mask: 2, Preferred: true},
+				{Mask: 3},
+			},
 		},
 		"used CPUs count as capacity": {
 			frame: two, others: "0-14", pod: ask(App, 17), want: list{{Mask: 3, Preferred: true}},
@@ -460,7 +469,8 @@ func TestHintsOfCPUs(t *testing.T) {
 			want: list{{Mask: 2, Preferred: true}, {Mask: 3}},
 		},
 		"what it has already": {
-			frame: two, given: []cpuGrant{{"c", cpuset.Of(9, 25)}}, pod: ask(App, 2), want: list{{Mask: 2, Preferred: true}, {Mask: 3}},
+			frame: two, given: []cpuGrant{{"c", cpuset.Of(9, 25)}}, pod: ask(App, 2),
+			want: list{{Mask: 2, Preferred: true}, {Mask: 3}},
 		},
 		"another number than it has already": {
 			frame: two, given: []cpuGrant{{"c", cpuset.Of(9, 25)}}, pod: ask(App, 4), want: list{},
@@ -484,13 +494,19 @@ func TestHintsOfCPUs(t *testing.T) {
 		},
 		"a pod's init containers and apps do not add up": {
 			frame: two, podScope: true,
-			pod:  &Pod{Guaranteed: true, Containers: []Container{{Name: "i", Role: Init, CPUs: 16}, {Name: "c", CPUs: 12}}},
+			pod: &Pod{Guaranteed: true, Containers: []Container{
+				{Name: "i", Role: Init, CPUs: 16},
+				{Name: "c", CPUs: 12},
+			}},
 			want: list{{Mask: 1, Preferred: true}, {Mask: 2, Preferred: true}, {Mask: 3}},
 		},
 		"a pod's sidecars run beside what follows them": {
 			frame: two, podScope: true,
 			pod: &Pod{Guaranteed: true, Containers: []Container{
-				{Name: "i", Role: Init, CPUs: 2}, {Name: "s", Role: Sidecar, CPUs: 1}, {Name: "j", Role: Init, CPUs: 16}, {Name: "c", CPUs: 3},
+				{Name: "i", Role: Init, CPUs: 2},
+				{Name: "s", Role: Sidecar, CPUs: 1},
+				{Name: "j", Role: Init, CPUs: 16},
+				{Name: "c", CPUs: 3},
 			}},
 			want: list{{Mask: 3, Preferred: true}},
 		},
@@ -536,10 +552,15 @@ func TestAdmissionOfCPUs(t *testing.T) {
 		fault      cpuFault // of the last container
 	}{
 		"what a mask lacks comes from anywhere": {
-			frame: two, others: "0,8", containers: []Container{{Name: "c", CPUs: 8}}, mask: 1, want: []string{"1-4,9-11,12"},
+			frame: two, others: "0,8", containers: []Container{{Name: "c", CPUs: 8}}, mask: 1,
+			want: []string{"1-4,9-11,12"},
 		},
 		"an app container takes what an init container had": {
-			frame: two, containers: []Container{{Name: "i", Role: Init, CPUs: 4}, {Name: "c", CPUs: 2}, {Name: "d", CPUs: 4}}, mask: 1,
+			frame: two, containers: []Container{
+				{Name: "i", Role: Init, CPUs: 4},
+				{Name: "c", CPUs: 2},
+				{Name: "d", CPUs: 4},
+			}, mask: 1,
 			want: []string{"0-1,8-9", "0,8", "1-2,9-10"},
 		},
 		"a sidecar keeps its own": {
@@ -547,23 +568,31 @@ func TestAdmissionOfCPUs(t *testing.T) {
 			want: []string{"0-1,8-9", "2,10"},
 		},
 		"a sidecar takes what an init container had": {
-			frame: two, containers: []Container{{Name: "i", Role: Init, CPUs: 2}, {Name: "s", Role: Sidecar, CPUs: 2}, {Name: "c", CPUs: 2}}, mask: 2,
+			frame: two, containers: []Container{
+				{Name: "i", Role: Init, CPUs: 2},
+				{Name: "s", Role: Sidecar, CPUs: 2},
+				{Name: "c", CPUs: 2},
+			}, mask: 2,
 			want: []string{"4,12", "4,12", "5,13"},
 		},
 		"align-by-socket widens the mask": {
-			frame: four, cpu: CPU{AlignBySocket: true}, containers: []Container{{Name: "c", CPUs: 6}}, mask: 1, want: []string{"0-5"},
+			frame: four, cpu: CPU{AlignBySocket: true}, containers: []Container{{Name: "c", CPUs: 6}}, mask: 1,
+			want: []string{"0-5"},
 		},
 		"half a core": {
-			frame: two, cpu: CPU{FullPCPUsOnly: true}, containers: []Container{{Name: "c", CPUs: 3}}, fault: cpuOddThreads,
+			frame: two, cpu: CPU{FullPCPUsOnly: true}, containers: []Container{{Name: "c", CPUs: 3}},
+			fault: cpuOddThreads,
 		},
 		"cores with a reserved thread are not whole": {
-			frame: two, cpu: CPU{FullPCPUsOnly: true, Reserved: cpuset.Of(0, 1)}, containers: []Container{{Name: "c", CPUs: 14}},
-			fault: cpuNoWholeCores,
+			frame: two, cpu: CPU{FullPCPUsOnly: true, Reserved: cpuset.Of(0, 1)},
+			containers: []Container{{Name: "c", CPUs: 14}},
+			fault:      cpuNoWholeCores,
 		},
 		"too many": {frame: two, others: "0-5", containers: []Container{{Name: "c", CPUs: 12}}, fault: cpuShort},
 		"1.36 checks what is given already": {
-			frame: two, cpu: CPU{FullPCPUsOnly: true}, given: []cpuGrant{{"c", cpuset.Of(3)}}, containers: []Container{{Name: "c", CPUs: 1}},
-			fault: cpuOddThreads,
+			frame: two, cpu: CPU{FullPCPUsOnly: true}, given: []cpuGrant{{"c", cpuset.Of(3)}},
+			containers: []Container{{Name: "c", CPUs: 1}},
+			fault:      cpuOddThreads,
 		},
 		"1.37 keeps what is given already": {
 			frame: two, cpu: CPU{FullPCPUsOnly: true}, minor: 37, given: []cpuGrant{{"c", cpuset.Of(3)}},
@@ -571,7 +600,8 @@ func TestAdmissionOfCPUs(t *testing.T) {
 		},
 		"an init container that was there before is reused": {
 			frame: two, others: "0-2,4-10,12-15", given: []cpuGrant{{"i", cpuset.Of(3, 11)}},
-			containers: []Container{{Name: "i", Role: Init, CPUs: 2}, {Name: "c", CPUs: 2}}, want: []string{"3,11", "3,11"},
+			containers: []Container{{Name: "i", Role: Init, CPUs: 2}, {Name: "c", CPUs: 2}},
+			want:       []string{"3,11", "3,11"},
 		},
 	}
 	for name, tt := range tests {
@@ -592,7 +622,8 @@ func TestAdmissionOfCPUs(t *testing.T) {
 			for i := range pod.Containers {
 				cpus, fault := a.allocate(&pod.Containers[i], tt.mask)
 				if fault != tt.fault || fault == cpuOK && i < len(tt.want) && cpus != cpuset.MustParse(tt.want[i]) {
-					t.Fatalf("container %s: got %s, fault %d; want %q, fault %d", pod.Containers[i].Name, cpus, fault, tt.want, tt.fault)
+					t.Fatalf("container %s: got %s, fault %d; want %q, fault %d", pod.Containers[i].Name, cpus, fault,
+						tt.want, tt.fault)
 				}
 				if fault == cpuOK {
 					got = append(got, cpus.String())
@@ -605,10 +636,11 @@ func TestAdmissionOfCPUs(t *testing.T) {
 	}
 }
 
-// TestHybridMachineGivesACPUTwice is kubernetes#140495: the freed CPU is available although somebody still has it.
+// TestHybridMachineGivesACPUTwice is kubernetes#140495: the freed CPU is available although a pod still has it.
 func TestHybridMachineGivesACPUTwice(t *testing.T) {
 	t.Parallel()
-	p := newCPUPolicy(newMachine(t, hybrid(2, 2)), Config{Model: minorModel(36), CPU: CPU{Static: true, Reserved: cpuset.Of(5)}})
+	p := newCPUPolicy(newMachine(t, hybrid(2, 2)),
+		Config{Model: minorModel(36), CPU: CPU{Static: true, Reserved: cpuset.Of(5)}})
 	s := p.empty()
 	for _, step := range []struct {
 		uid  string
@@ -627,8 +659,8 @@ func TestHybridMachineGivesACPUTwice(t *testing.T) {
 	if got := s.without("c").available; got != cpuset.MustParse("0-3") {
 		t.Errorf("available are %s, want 0-3: the kubelet frees all that c had", got)
 	}
-	told := s.with("c", s.grants("c"))
-	if got := told.without("c").available; got != cpuset.MustParse("1-3") {
-		t.Errorf("available are %s, want 1-3: of a placement that was told the rest stays with b", got)
+	external := s.with("c", s.grants("c"))
+	if got := external.without("c").available; got != cpuset.MustParse("1-3") {
+		t.Errorf("available are %s, want 1-3: b keeps the rest of an external placement", got)
 	}
 }

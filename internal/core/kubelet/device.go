@@ -22,8 +22,8 @@ func (d deviceState) add(counts []setCount, sign int) {
 	}
 }
 
-// taken counts what a pod has by set. A container takes what finished init containers have before it takes anything new,
-// so of what both have the smaller number is the same devices.
+// taken counts what a pod has by set. A container takes what finished init containers have before it takes anything
+// new, so of what both have the smaller number is the same devices.
 func (n *Node) taken(p *Pod, pl Placement) []setCount {
 	reuse, sum := make([]int, len(n.sets)), make([]int, len(n.sets))
 	for i := range pl {
@@ -102,12 +102,12 @@ func (n *Node) setOf(resource string, nodes hint.Mask) (int, bool) {
 type deviceAdmission struct {
 	node  *Node
 	given deviceState
-	// fresh is what the pod takes that nobody had, reuse what its finished init containers leave to later ones; by set.
+	// fresh is what the pod takes that was free, reuse what its finished init containers leave to later ones; by set.
 	fresh, reuse []int
 }
 
 // kindHints is the list for n devices of a kind, of which each set has so many available and reusable: nil when the
-// manager does not care, empty when nothing will do.
+// manager has no preference, empty when no NUMA nodes are feasible.
 func (a *deviceAdmission) kindHints(k *kind, available, reuse []int, n int64) hint.List {
 	if k.hosts == 0 {
 		return nil
@@ -182,9 +182,12 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m hint.Mask) ([]Devices, wh
 	for _, count := range available {
 		free += int64(count)
 	}
-	need := deal{node: a.node, kind: k, left: n}
+	need := deviceTaking{node: a.node, kind: k, left: n}
 	if k.healthy == 0 {
-		return nil, why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: n, Extra: int64(why.DevicesUnhealthy)}
+		return nil, why.Reason{
+			Code: why.KubeletAdmission, Unit: why.Count, Asked: n,
+			Extra: int64(why.DevicesUnhealthy),
+		}
 	}
 	need.from(slices.Clone(a.reuse[k.first:k.last]), func(hint.Mask) bool { return true })
 	if free < need.left {
@@ -206,7 +209,7 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m hint.Mask) ([]Devices, wh
 		a.given[k.first+i] += count - reused[i]
 		a.fresh[k.first+i] += count - reused[i]
 	}
-	return need.dealt(), why.Reason{}
+	return need.devices(), why.Reason{}
 }
 
 // settle keeps what later containers may use again.
@@ -221,8 +224,8 @@ func (a *deviceAdmission) settle(role Role, devices []Devices) {
 	}
 }
 
-// deal hands out devices of one kind.
-type deal struct {
+// deviceTaking allocates devices of one kind.
+type deviceTaking struct {
 	node  *Node
 	kind  *kind
 	left  int64
@@ -230,7 +233,7 @@ type deal struct {
 	open  bool // some step had a choice between sets
 }
 
-func (d *deal) count() []int {
+func (d *deviceTaking) count() []int {
 	if d.taken == nil {
 		d.taken = make([]int, d.kind.last-d.kind.first)
 	}
@@ -238,7 +241,7 @@ func (d *deal) count() []int {
 }
 
 // choose notes whether taking from the stock leaves a choice between sets.
-func (d *deal) choose(stock []int) {
+func (d *deviceTaking) choose(stock []int) {
 	choices, sum := 0, int64(0)
 	for _, n := range stock {
 		if n > 0 {
@@ -250,7 +253,7 @@ func (d *deal) choose(stock []int) {
 }
 
 // from takes from the sets that suit, in ascending order of their nodes.
-func (d *deal) from(stock []int, suits func(hint.Mask) bool) {
+func (d *deviceTaking) from(stock []int, suits func(hint.Mask) bool) {
 	fit := make([]int, len(stock))
 	for i := range stock {
 		if suits(d.node.sets[d.kind.first+i].Nodes) {
@@ -267,7 +270,7 @@ func (d *deal) from(stock []int, suits func(hint.Mask) bool) {
 	}
 }
 
-func (d *deal) dealt() []Devices {
+func (d *deviceTaking) devices() []Devices {
 	var list []Devices
 	for i, count := range d.count() {
 		if count > 0 {

@@ -12,8 +12,8 @@
 //	  allocate: devices ─► CPUs ─► memory                                   refused: SMTAlignmentError, UnexpectedAdmissionError
 //
 // Fits (fits.go) is the verdict alone, from counters where they decide. With and Without record what a kubelet reports.
-// What cannot be foretold is said: Devices.Open for devices that the plugin chooses, Given.Certainty for a mask.
+// What cannot be predicted is marked: Devices.Open for devices that the plugin chooses, Given.Certainty for a mask.
 //
-// Sources: the kubelet's packages cm/{topologymanager,cpumanager,memorymanager,devicemanager} of Kubernetes 1.33 to 1.37,
-// KEP-693, KEP-1769, KEP-3570. test/oracle compares with the kubelets themselves.
+// Sources: the kubelet's packages cm/{topologymanager,cpumanager,memorymanager,devicemanager} of Kubernetes 1.33 to
+// 1.37, KEP-693, KEP-1769, KEP-3570. test/oracle compares with the kubelets themselves.
 package kubelet

@@ -28,8 +28,8 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// even is a machine of equal NUMA nodes, one socket each, with two threads on each core: the threads of core c are CPUs c
-// and c + cores.
+// even is a machine of equal NUMA nodes, one socket each, with two threads on each core: the threads of core c are CPUs
+// c and c + cores.
 func even(tb fataler, nodes, cpusPerNode int) *topo.Machine {
 	tb.Helper()
 	var spec topo.Spec
@@ -234,7 +234,8 @@ func (w *world) drawNode() *kubelet.Node {
 			}
 			registered := w.upTo(3, "registered")
 			inv.Devices = append(inv.Devices, kubelet.DeviceSet{
-				Resource: name, Nodes: nodes, Registered: registered, Healthy: registered - w.upTo(registered, "broken")/2,
+				Resource: name, Nodes: nodes, Registered: registered,
+				Healthy: registered - w.upTo(registered, "broken")/2,
 			})
 		}
 	}
@@ -294,7 +295,7 @@ func (w *world) step() {
 	}
 }
 
-// rejects tells whether a code is a verdict on a pod that Admit can come to.
+// rejects reports whether Admit can reject a pod with this code.
 func rejects(c why.Code) bool {
 	switch c {
 	case why.KubeletTopologyAffinity, why.KubeletSMTAlignment, why.KubeletAdmission, why.KubeletWouldHang:

@@ -16,13 +16,13 @@ type Explanation struct {
 	Refusal   *Refusal
 }
 
-// Step is a merge with what was allocated by it. Under pod scope the first step is the merge of the whole pod, and those
-// of the containers have no lists.
+// Step is a merge with what was allocated by it. Under pod scope the first step is the merge of the whole pod, and
+// those of the containers have no lists.
 type Step struct {
 	// Container is "" for the whole pod.
 	Container string
-	// Lists are the hints of every resource that was asked for, in the order of the providers; nil when there are more NUMA
-	// nodes than can be listed, or no topology policy. Table is what came of them.
+	// Lists are the hints of every resource that was asked for, in the order of the providers; nil without a topology
+	// policy. Table is what came of them.
 	Lists []hint.Named
 	Table hint.Table
 	// Cost is about how long the kubelet takes for the merge.
@@ -92,10 +92,7 @@ func cost(policy hint.Policy, lists []hint.Named) time.Duration {
 		}
 		candidates = times(candidates, n)
 	}
-	if candidates > uint64(slowest/perCandidate) {
-		return slowest
-	}
-	return time.Duration(candidates) * perCandidate
+	return took(candidates)
 }
 
 func times(a, b uint64) uint64 {
@@ -105,9 +102,10 @@ func times(a, b uint64) uint64 {
 	return math.MaxUint64
 }
 
-// MergeCost predicts how long a kubelet would take to merge the hints of p on an empty node: the product of all lists at
-// about 0.17 µs a candidate (kubernetes#131738, #137700). Every admission of such a pod costs it that, and blocks all
-// others meanwhile. More than a second deserves a warning, math.MaxInt64 is for ever. 0 without a topology policy.
+// MergeCost predicts how long a kubelet would take to merge the hints of p on an empty node: the product of all lists
+// at about 0.17 µs a candidate (kubernetes#131738, #137700). Every admission of such a pod costs it that, and blocks
+// all others meanwhile. 0 without a topology policy, math.MaxInt64 is for ever. An admission of which a merge takes
+// more than 30 s is refused as KubeletWouldHang.
 func (n *Node) MergeCost(p *Pod) time.Duration {
 	topology := &n.config.Topology
 	if topology.Policy == hint.None {
@@ -129,37 +127,40 @@ func (n *Node) MergeCost(p *Pod) time.Duration {
 }
 
 func (a *admission) cost(q *question) time.Duration {
-	switch widest := a.widest(q); {
-	case widest > hangNodes:
+	if a.node.tooWide(a.widest(q)) {
 		return slowest
-	case widest > listNodes:
-		return a.boundedCost(q)
 	}
 	return cost(a.node.rule.Policy, a.lists(q))
 }
 
-// boundedCost takes every list for full.
-func (a *admission) boundedCost(q *question) time.Duration {
-	var walked []int
+// most is what the merge costs when every list is full: a bound of cost that makes no list.
+func (a *admission) most(q *question) time.Duration {
+	candidates := uint64(1)
+	add := func(nodes int) { candidates = times(candidates, a.node.masks(nodes)) }
 	if q.cpus > 0 {
-		walked = append(walked, len(a.node.cpus.nodes))
+		add(len(a.node.cpus.nodes))
 	}
 	for range q.memory {
-		walked = append(walked, a.node.nodes)
+		add(a.node.nodes)
 	}
 	for _, ask := range q.devices {
 		if i, known := a.node.kindOf(ask.Name); known && a.node.kinds[i].hosts != 0 {
-			walked = append(walked, a.node.kinds[i].walked.Len())
+			add(a.node.kinds[i].walked.Len())
 		}
 	}
-	candidates := uint64(1)
-	for _, n := range walked {
-		if a.node.rule.Policy != hint.SingleNUMANode {
-			candidates = times(candidates, 1<<n-1)
-		} else {
-			candidates = times(candidates, uint64(n))
-		}
+	return took(candidates)
+}
+
+// masks is how many masks of so many nodes a merge looks at, at most.
+func (n *Node) masks(nodes int) uint64 {
+	if n.rule.Policy == hint.SingleNUMANode {
+		return uint64(nodes)
 	}
+	return 1<<nodes - 1
+}
+
+// took is how long a kubelet looks at candidates.
+func took(candidates uint64) time.Duration {
 	if candidates > uint64(slowest/perCandidate) {
 		return slowest
 	}

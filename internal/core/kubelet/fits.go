@@ -1,14 +1,16 @@
 package kubelet
 
 import (
+	"time"
+
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Fits tells whether Admit would admit p. Counters decide it without an allocation for a pod whose containers reuse nothing
-// of each other and each get one NUMA node, the last one of them any number; under pod scope for any pod whose init
-// containers ask for nothing. For others it goes through the admission.
+// Fits reports whether Admit would admit p. Counters decide it without an allocation for a pod whose containers reuse
+// nothing of each other and each get one NUMA node, the last one of them any number; under pod scope for any pod whose
+// init containers ask for nothing. For others it goes through the admission.
 func (s *State) Fits(p *Pod) why.Reason {
 	w := s.node.scratch()
 	reason, decided := s.quick(p, w)
@@ -24,8 +26,9 @@ func (s *State) Fits(p *Pod) why.Reason {
 
 // scratch is what counting needs beside a State, kept with the Node so that Fits allocates nothing.
 type scratch struct {
-	sums sums
-	left counters // with buffers of its own
+	sums  sums
+	left  counters // with buffers of its own
+	merge hint.Scratch
 }
 
 func (n *Node) scratch() *scratch {
@@ -43,10 +46,11 @@ type counters struct {
 	devices   deviceState
 	memory    memoryState
 	free      *hint.Summary
+	merge     *hint.Scratch
 }
 
 func (s *State) counters() counters {
-	return counters{s.node, &s.cpus.available, s.cpus.free, s.devices, s.memory, s.free}
+	return counters{s.node, &s.cpus.available, s.cpus.free, s.devices, s.memory, s.free, nil}
 }
 
 // copyOf makes c equal to o, in buffers of its own.
@@ -153,7 +157,8 @@ func (t *sums) addUnits(kind int, units int64) bool {
 func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	n, t := s.node, &w.sums
 	// Distributed allocation may hang or lose count.
-	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || n.nodes > hangNodes || len(n.types) > maxTypes {
+	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || n.tooWide(n.nodes) ||
+		len(n.types) > maxTypes {
 		return why.Reason{}, false
 	}
 	t.clear()
@@ -169,6 +174,7 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 		return why.Reason{}, false
 	}
 	c := s.counters()
+	c.merge = &w.merge
 	switch whole := n.config.Topology.PodScope; {
 	case t.users == 1:
 		return c.decide(t)
@@ -178,17 +184,21 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 		return c.decide(t)
 	}
 	w.left.copyOf(&c)
+	w.left.merge = &w.merge
 	return w.left.sequence(p, t)
 }
 
-// sequence decides container by container. It goes on as long as each gets a single NUMA node, of which it is known what
-// is taken there.
+// sequence decides container by container. It goes on as long as each gets a single NUMA node, of which it is known
+// what is taken there.
 func (c *counters) sequence(p *Pod, t *sums) (why.Reason, bool) {
 	for i := range p.Containers {
 		t.clear()
 		t.add(c.node, p, &p.Containers[i])
 		if t.users == 0 {
 			continue
+		}
+		if cost := c.cost(t); cost > hangs {
+			return tooLong(cost), c.node.rule.Policy != hint.SingleNUMANode // which looks at fewer than are counted
 		}
 		answer := c.verdict(t, every)
 		if answer.Certainty == hint.ByLists {
@@ -236,7 +246,7 @@ func (c *counters) take(t *sums, m hint.Mask) bool {
 	return true
 }
 
-// takeUnits takes devices that stand on m; false if there is a choice.
+// takeUnits takes devices on m; false if there is a choice.
 func (c *counters) takeUnits(k *kind, at int, units int64, m hint.Mask) bool {
 	own := -1
 	for set := k.first; set < k.last; set++ {
@@ -260,6 +270,9 @@ func (c *counters) takeUnits(k *kind, at int, units int64, m hint.Mask) bool {
 func (c *counters) decide(t *sums) (why.Reason, bool) {
 	var answer hint.Answer
 	if c.node.rule.Policy != hint.None {
+		if cost := c.cost(t); cost > hangs {
+			return tooLong(cost), c.node.rule.Policy != hint.SingleNUMANode // which looks at fewer than are counted
+		}
 		answer = c.verdict(t, every)
 		if answer.Certainty == hint.ByLists {
 			return why.Reason{}, false
@@ -269,6 +282,95 @@ func (c *counters) decide(t *sums) (why.Reason, bool) {
 		}
 	}
 	return c.allocate(t, answer.Hint.Mask)
+}
+
+// cost is what the merge of what t asks takes the kubelet: as if every list were full, and only if that is too long,
+// counted.
+func (c *counters) cost(t *sums) time.Duration {
+	n, all, counted := c.node, uint64(1), uint64(1)
+	walked := func(nodes hint.Mask, copies int) {
+		for range copies {
+			all = times(all, n.masks(nodes.Len()))
+		}
+	}
+	types := t.types()
+	if t.cpus > 0 {
+		walked(n.cpuNodes, 1)
+	}
+	for _, kind := range t.kind[:t.kinds] {
+		if n.kinds[kind].hosts != 0 {
+			walked(n.kinds[kind].walked, 1)
+		}
+	}
+	walked(n.all, types)
+	if took(all) <= hangs {
+		return took(all)
+	}
+	if t.cpus > 0 {
+		counted = times(counted, c.cpuHints(t))
+	}
+	for i := range t.kinds {
+		counted = times(counted, c.unitHints(t, i))
+	}
+	for memory := c.memoryHints(t, types); types > 0; types-- {
+		counted = times(counted, memory)
+	}
+	return took(counted)
+}
+
+// types counts the memory types that are asked for.
+func (t *sums) types() int {
+	count := 0
+	for _, bytes := range t.memory {
+		if bytes > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// cpuHints, unitHints and memoryHints count the hints of one list, 1 for one without any.
+func (c *counters) cpuHints(t *sums) uint64 {
+	count := uint64(0)
+	for m := c.node.cpuNodes; m != 0; m = (m - 1) & c.node.cpuNodes {
+		sum := int64(0)
+		for rest := m; rest != 0; rest &= rest - 1 {
+			sum += int64(c.cpus[rest.First()])
+		}
+		if sum >= t.cpus {
+			count++
+		}
+	}
+	return max(count, 1)
+}
+
+func (c *counters) unitHints(t *sums, i int) uint64 {
+	k, count := &c.node.kinds[t.kind[i]], uint64(0)
+	if k.hosts == 0 {
+		return 1
+	}
+	for m := k.walked; m != 0; m = (m - 1) & k.walked {
+		sum := int64(0)
+		for set := k.first; set < k.last; set++ {
+			if c.node.sets[set].Nodes&m != 0 {
+				sum += int64(c.devices.free(c.node, set))
+			}
+		}
+		if sum >= t.units[i] {
+			count++
+		}
+	}
+	return max(count, 1)
+}
+
+func (c *counters) memoryHints(t *sums, types int) uint64 {
+	count := uint64(0)
+	for m := c.node.all; m != 0 && types > 0; m = (m - 1) & c.node.all {
+		if c.memory.allowed(m) && c.memory.has(t, m) {
+			count++
+		}
+	}
+	return max(count, 1)
 }
 
 // every asks for all resources of a pod at once.
@@ -291,7 +393,7 @@ func (c *counters) verdict(t *sums, only int) hint.Answer {
 	if t.bytes && (only == every || only == t.kinds+1) {
 		t.request.Memory = t.memory[:len(c.node.types)]
 	}
-	return c.free.Verdict(&t.request, nil)
+	return c.free.Verdict(&t.request, c.merge)
 }
 
 // blame finds why a pod is refused by asking for each resource alone, as blame of lists does.
@@ -347,7 +449,7 @@ func (c *counters) blameOne(t *sums, only int) why.Reason {
 			free += int64(cpus)
 		}
 	case t.kinds + 1:
-		// A shortage of memory is no refusal: it makes no hints.
+		// A shortage of memory does not refuse: it produces no hints.
 		r.Resource, r.Unit = why.Memory, why.Bytes
 		if at, known := c.node.typeOf(memoryName); known {
 			r.Asked = t.memory[at]
@@ -371,7 +473,7 @@ func (c *counters) blameOne(t *sums, only int) why.Reason {
 	return r
 }
 
-// allocate tells whether the managers would allocate what the merge admits.
+// allocate reports whether the managers would allocate what the merge admits.
 func (c *counters) allocate(t *sums, m hint.Mask) (why.Reason, bool) {
 	n := c.node
 	for i := range t.kinds {
@@ -387,7 +489,10 @@ func (c *counters) allocate(t *sums, m hint.Mask) (why.Reason, bool) {
 			if t.users > 1 {
 				return why.Reason{}, false // which container fails, and with what, takes the whole admission
 			}
-			return why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: t.units[i], Free: free, Extra: int64(cause)}, true
+			return why.Reason{
+				Code: why.KubeletAdmission, Unit: why.Count, Asked: t.units[i], Free: free,
+				Extra: int64(cause),
+			}, true
 		}
 	}
 	if t.cpus > 0 {
@@ -431,7 +536,7 @@ func (m *memoryState) quick(t *sums, nodes hint.Mask) (why.Reason, bool) {
 	}
 	return why.Reason{
 		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: m.shortest(t, nodes),
-		Extra: int64(why.MemoryShortBeside),
+		Extra: int64(why.MemoryGroupShort),
 	}, true
 }
 

@@ -11,6 +11,8 @@ import (
 type memoryState struct {
 	zones []zone    // by NUMA node
 	free  [][]int64 // by type and node. Invariant: 0 ≤ free ≤ Node.allocatable
+	// exceeded: some blocks were assigned where less was free. release then gives back more than they took.
+	exceeded bool
 }
 
 // zone is the state of one NUMA node. Invariant: assignments ≥ 0; with none of them, group is the node itself.
@@ -35,15 +37,15 @@ func (n *Node) emptyMemory() memoryState {
 }
 
 func (m *memoryState) clone() memoryState {
-	c := memoryState{zones: slices.Clone(m.zones), free: slices.Clone(m.free)}
+	c := memoryState{zones: slices.Clone(m.zones), free: slices.Clone(m.free), exceeded: m.exceeded}
 	for t := range c.free {
 		c.free[t] = slices.Clone(c.free[t])
 	}
 	return c
 }
 
-// assign enters a block, of which bytes are newly taken: every node of it counts one assignment more and joins its group,
-// and the bytes come from the lowest nodes first.
+// assign enters a block, of which bytes are newly taken: every node of it counts one assignment more and joins its
+// group, and the bytes come from the lowest nodes first.
 func (m *memoryState) assign(n *Node, b Block, bytes int64) {
 	t, known := n.typeOf(b.Type)
 	if !known {
@@ -57,6 +59,16 @@ func (m *memoryState) assign(n *Node, b Block, bytes int64) {
 		taken := min(bytes, m.free[t][i])
 		m.free[t][i] -= taken
 		bytes -= taken
+	}
+	m.exceeded = m.exceeded || bytes > 0 && group != 0
+}
+
+// assignAll enters the blocks of a pod.
+func (m *memoryState) assignAll(n *Node, p Placement) {
+	for _, g := range p {
+		for _, b := range g.Memory {
+			m.assign(n, b, b.Bytes)
+		}
 	}
 }
 
@@ -92,23 +104,34 @@ func (n *Node) managesMemory(p *Pod) bool {
 	return len(n.types) > 0 && p.Guaranteed && !(p.PodLevel && n.config.Model.SkipsPodLevel)
 }
 
-// want is an ask whose type is looked up; typ is -1 for a type that no zone has.
+// want is an ask whose type is looked up.
 type want struct {
 	typ  int
 	name string
 	n    int64
 }
 
+// wants looks up types that the node has; unknownMemory refuses others before.
 func (n *Node) wants(ask []Amount) []want {
 	list := make([]want, len(ask))
 	for i, a := range ask {
-		typ, known := n.typeOf(a.Name)
-		if !known {
-			typ = -1
-		}
+		typ, _ := n.typeOf(a.Name)
 		list[i] = want{typ, a.Name, a.N}
 	}
 	return list
+}
+
+// unknownMemory is KubeletPanics for the first type that the node does not have.
+func (n *Node) unknownMemory(ask []Amount) why.Reason {
+	for _, a := range ask {
+		if _, known := n.typeOf(a.Name); !known {
+			return why.Reason{
+				Code: why.KubeletPanics, Resource: why.Resource(a.Name), Unit: why.Bytes, Asked: a.N,
+				Extra: -1,
+			}
+		}
+	}
+	return why.Reason{}
 }
 
 // hints is the list that the memory manager offers for each of the asked types alike; nil when it does not care, which
@@ -139,10 +162,8 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 func (a *memoryAdmission) holds(byType [][]int64, wants []want, m hint.Mask, reuse bool) bool {
 	for _, w := range wants {
 		var sum int64
-		if w.typ >= 0 {
-			for rest := m; rest != 0; rest &= rest - 1 {
-				sum += byType[w.typ][rest.First()]
-			}
+		for rest := m; rest != 0; rest &= rest - 1 {
+			sum += byType[w.typ][rest.First()]
 		}
 		if reuse {
 			sum += a.reusable(w.name, m)
@@ -154,8 +175,8 @@ func (a *memoryAdmission) holds(byType [][]int64, wants []want, m hint.Mask, reu
 	return true
 }
 
-// allowed is the rule of groups: one node must not be in a group, and of several each must be unused or they must be its
-// group.
+// allowed is the rule of groups: one node must not be in a group, and of several each must be unused or they must be
+// its group.
 func (m *memoryState) allowed(nodes hint.Mask) bool {
 	if nodes.Len() == 1 {
 		return m.zones[nodes.First()].group.Len() == 1
@@ -183,8 +204,11 @@ func (a *memoryAdmission) allocate(c *Container, h hint.Hint, before Placement) 
 	if !a.node.managesMemory(a.pod) || len(c.Memory) == 0 && a.node.config.Model.SkipsEmptyMemory {
 		return nil, why.Reason{}
 	}
-	if a.node.nodes > hangNodes { // only without a topology policy: the merge would have hung before
-		return nil, why.Reason{Code: why.KubeletWouldHang, Unit: why.Count, Asked: int64(a.node.nodes)}
+	if a.node.tooWide(a.node.nodes) { // only without a topology policy: the merge would have hung before
+		return nil, tooLong(slowest)
+	}
+	if reason := a.node.unknownMemory(c.Memory); !reason.OK() {
+		return nil, reason
 	}
 	best, cause := a.choose(c.Memory, h)
 	if cause != why.NoAllocationCause {
@@ -203,7 +227,7 @@ func (a *memoryAdmission) allocate(c *Container, h hint.Hint, before Placement) 
 	return blocks, why.Reason{}
 }
 
-// choose turns the merged hint into the nodes that the blocks come from.
+// choose converts the merged hint into the nodes that the blocks come from.
 func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (hint.Mask, why.AllocationCause) {
 	best, wants := h, a.node.wants(ask)
 	if best.Mask == 0 {
@@ -219,7 +243,7 @@ func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (hint.Mask, why.Allo
 	if !a.holds(a.free, wants, best.Mask, false) {
 		wider, found := a.best(wants, best.Mask)
 		if !found {
-			return best.Mask, why.MemoryShortBeside
+			return best.Mask, why.MemoryGroupShort
 		}
 		if best.Preferred && !wider.Preferred {
 			return wider.Mask, why.MemoryTooWide
@@ -232,18 +256,15 @@ func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (hint.Mask, why.Allo
 	return best.Mask, why.NoAllocationCause
 }
 
-// walkBudget bounds how many masks best looks at: all of 20 nodes.
-const walkBudget = 1 << 20
-
 // best is the memory manager's own choice among its hints that include some nodes: preferred ones first, then the
 // narrowest, then the lowest. As the preferred ones are the narrowest that an empty machine could offer, that is the
-// first by size. Within the budget it is the kubelet's choice; a kubelet with more nodes walks for minutes.
+// first by size.
 func (a *memoryAdmission) best(wants []want, include hint.Mask) (hint.Hint, bool) {
 	if len(wants) == 0 {
 		return hint.Hint{}, false
 	}
 	var best hint.Mask
-	least, budget := 0, walkBudget
+	least := 0
 	eachSubset(a.node.all, func(m hint.Mask) bool {
 		if best != 0 && m.Len() > best.Len() {
 			return false
@@ -256,8 +277,7 @@ func (a *memoryAdmission) best(wants []want, include hint.Mask) (hint.Hint, bool
 				best = m
 			}
 		}
-		budget--
-		return budget > 0
+		return true
 	})
 	return hint.Hint{Mask: best, Preferred: best.Len() == least}, best != 0
 }
@@ -279,7 +299,7 @@ func (a *memoryAdmission) settle(c *Container, blocks []Block) {
 }
 
 // giveUp takes what b uses again from the blocks of the init containers before it, so that the sum over the containers
-// stays what the pod takes.
+// remains what the pod takes.
 func (a *memoryAdmission) giveUp(b Block, before Placement) {
 	left := b.Bytes
 	for i := range before {

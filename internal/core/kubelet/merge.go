@@ -1,32 +1,30 @@
 package kubelet
 
 import (
+	"time"
+
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Limits of walking over all masks of n nodes.
-const (
-	// listNodes is the number of nodes up to which hint lists are made.
-	listNodes = 20
-	// hangNodes is the number of nodes up to which a kubelet is taken to come to an end: it walks 2^n masks, a billion in
-	// most of an hour (kubernetes#135541).
-	hangNodes = 30
-)
+// hangs is the time from which on a merge is taken for one that never ends: the kubelet admits no other pod meanwhile.
+const hangs = 30 * time.Second
 
 // merge is what the Topology Manager answers for a container, or for the whole pod (nil).
 func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 	q := a.question(c)
-	if a.widest(&q) > hangNodes {
-		return hint.Answer{}, why.Reason{Code: why.KubeletWouldHang, Unit: why.Count, Asked: int64(a.node.nodes)}
+	if reason := a.crashes(&q); !reason.OK() {
+		return hint.Answer{}, reason
+	}
+	if reason := a.neverEnds(&q); !reason.OK() {
+		if w != nil {
+			w(c, nil, hint.Answer{})
+		}
+		return hint.Answer{}, reason
 	}
 	answer := a.answer(&q)
 	if w != nil {
-		var lists []hint.Named
-		if a.widest(&q) <= listNodes {
-			lists = a.lists(&q)
-		}
-		w(c, lists, answer)
+		w(c, a.lists(&q), answer)
 	}
 	if answer.Admitted {
 		return answer, why.Reason{}
@@ -39,12 +37,28 @@ func (a *admission) answer(q *question) hint.Answer {
 	if counted, ok := a.count(q); ok {
 		return counted
 	}
-	if a.widest(q) > listNodes { // too many for lists: not preferred, on any nodes
-		return hint.Answer{
-			Hint: hint.Hint{Mask: a.node.all}, Admitted: a.node.rule.Policy == hint.BestEffort, Certainty: hint.Approximate,
-		}
+	w := a.node.scratch()
+	defer a.node.pool.Put(w)
+	return a.node.rule.Answer(bare(a.lists(q)), &w.merge)
+}
+
+// tooWide reports whether a kubelet does not come to the end of all masks of so many nodes (kubernetes#135541).
+func (n *Node) tooWide(nodes int) bool { return nodes > hint.WalkNodes }
+
+// neverEnds refuses a merge that takes longer than anybody would wait.
+func (a *admission) neverEnds(q *question) why.Reason {
+	if !a.node.tooWide(a.widest(q)) && a.most(q) <= hangs {
+		return why.Reason{}
 	}
-	return a.node.rule.Answer(bare(a.lists(q)), nil)
+	if cost := a.cost(q); cost > hangs {
+		return tooLong(cost)
+	}
+	return why.Reason{}
+}
+
+// tooLong is the reason of a merge that takes so long.
+func tooLong(cost time.Duration) why.Reason {
+	return why.Reason{Code: why.KubeletWouldHang, Extra: int64(cost / time.Second)}
 }
 
 // question is one merge: a container, or the whole pod.
@@ -186,8 +200,8 @@ func (a *admission) blocks(q *question) []Block {
 	return nil
 }
 
-// keepMemory are the hints for blocks that are given: one each, if they are exactly what is asked; else the manager does
-// not care.
+// keepMemory are the hints for blocks that are given: one each, if they are exactly what is asked; else the manager
+// does not care.
 func keepMemory(blocks []Block, ask []Amount) []hint.Named {
 	named := make([]hint.Named, len(ask))
 	for i := range ask {
@@ -210,12 +224,18 @@ func keepMemory(blocks []Block, ask []Amount) []hint.Named {
 	return named
 }
 
+// crashes refuses a memory type that no NUMA node has, in whatever amount: the memory manager looks it up in a table
+// without it and crashes. It looks nothing up for blocks that are given.
+func (a *admission) crashes(q *question) why.Reason {
+	if a.blocks(q) != nil {
+		return why.Reason{}
+	}
+	return a.node.unknownMemory(q.memory)
+}
+
 // affinity is the reason of a merge that is not admitted.
 func (a *admission) affinity(q *question) why.Reason {
 	r := why.Reason{Code: why.KubeletTopologyAffinity}
-	if a.widest(q) > listNodes {
-		return r
-	}
 	resource, cause := blame(a.node.rule.Policy, a.lists(q))
 	r.Extra = int64(cause)
 	switch resource {
@@ -233,8 +253,8 @@ func (a *admission) affinity(q *question) why.Reason {
 	return r
 }
 
-// blame says why lists have no common preferred mask, and whose list alone is the cause, "" for none: first the one that
-// is impossible, then the one without a preferred mask.
+// blame says why lists have no common preferred mask, and whose list alone is the cause, "" for none: first the one
+// that is impossible, then the one without a preferred mask.
 func blame(policy hint.Policy, lists []hint.Named) (resource string, cause why.AffinityCause) {
 	width, cause := 0, why.NoCommonNodes
 	for _, l := range lists {

@@ -14,13 +14,13 @@ const (
 	newestMinor = 37
 )
 
-// Model is the behaviour that differs between kubelet minors. Make it with ModelOf: a literal with a Minor alone is some
-// mixture. Two fixes to distributed allocation are merged and in no release yet, so nothing here tells of them: that it
-// keeps at least as many nodes as the mask has (PR #139456), and that its round robin always ends (PR #140730).
+// Model is the behaviour that differs between kubelet minors. Make it with ModelOf: a literal with a Minor alone is
+// some mixture. Two fixes to distributed allocation are merged but not in a release yet, so they are not modelled:
+// that it keeps at least as many nodes as the mask has (PR #139456), and that its round robin always ends (PR #140730).
 type Model struct {
 	// Minor is the release that the model follows, 33 to 37.
 	Minor int
-	// Beyond tells that the kubelet is newer than the newest model.
+	// Beyond: the kubelet is newer than the newest model.
 	Beyond bool
 
 	// DeviceHostsOnly: device hints are made of the NUMA nodes that carry a device of the resource; of all nodes before
@@ -31,19 +31,21 @@ type Model struct {
 	// StatusRequests: for a container that has a status, the managers read status.allocatedResources and not the spec
 	// (1.33 and 1.34). Whoever makes a Container of a running pod fills it from there.
 	StatusRequests bool
-	// SkipsPodLevel: pods with spec.resources get no hints, CPUs or memory blocks; 1.33 treats them as if they had none.
+	// SkipsPodLevel: pods with spec.resources get no hints, CPUs or memory blocks; 1.33 treats them as if they had
+	// none.
 	SkipsPodLevel bool
 	// ChecksPinned: full-pcpus-only is checked again for a container that has its CPUs already; not since 1.37.
 	ChecksPinned bool
-	// OneSocketFirst: distributed allocation under align-by-socket tries the combinations of one socket first and clips the
-	// share to what each node has (1.37, #139778).
+	// OneSocketFirst: distributed allocation under align-by-socket tries the combinations of one socket first and clips
+	// the share to what each node has (1.37, #139778).
 	OneSocketFirst bool
-	// SkipsEmptyMemory: a container that asks for no memory type at all is none of the memory manager's business (1.37).
-	// Before, its allocation ran with nothing to allocate, and could fail.
+	// SkipsEmptyMemory: a container that asks for no memory type at all is none of the memory manager's business
+	// (1.37). Before, its allocation ran with nothing to allocate, and could fail.
 	SkipsEmptyMemory bool
 
-	// MaxNodesStage and StrictStage are the stages of max-allowable-numa-nodes and strict-cpu-reservation, L3Stage the one
-	// of prefer-align-cpus-by-uncorecache. An alpha or beta option needs its feature gate, else the kubelet does not start.
+	// MaxNodesStage and StrictStage are the stages of max-allowable-numa-nodes and strict-cpu-reservation, L3Stage the
+	// one of prefer-align-cpus-by-uncorecache. An alpha or beta option needs its feature gate, else the kubelet does
+	// not start.
 	MaxNodesStage, StrictStage, L3Stage Stage
 	// Checkpoint is the newest version of cpu_manager_state that this kubelet may write.
 	Checkpoint int
@@ -62,8 +64,8 @@ const (
 // String returns "alpha", "beta" or "GA".
 func (s Stage) String() string { return [...]string{"alpha", "beta", "GA"}[s] }
 
-// ModelOf chooses the model by status.nodeInfo.kubeletVersion ("v1.36.3"); false for a version that cannot be read or is
-// below 1.33, of which only capacities are checked.
+// ModelOf chooses the model by status.nodeInfo.kubeletVersion ("v1.36.3"); false for a version that cannot be read or
+// is below 1.33, of which only capacities are checked.
 func ModelOf(version string) (Model, bool) {
 	minor, ok := minorOf(version)
 	if !ok || minor < oldestMinor {
@@ -108,7 +110,7 @@ func minorOf(version string) (int, bool) {
 	return minor, err == nil
 }
 
-// Config is what the kubelet of a node is told. CPUs are dense indices of the node's machine.
+// Config is the configuration of the kubelet of a node. CPUs are dense indices of the node's machine.
 type Config struct {
 	Model    Model
 	CPU      CPU
@@ -127,6 +129,21 @@ type CPU struct {
 	AlignL3               bool
 	// Reserved are the CPUs of reservedSystemCPUs, or those that kubeReserved and systemReserved come to.
 	Reserved cpuset.Set
+}
+
+// StaticCPU reads the options of CPU policy static. A value other than "true" and an option that is not known mean
+// nothing.
+func StaticCPU(options map[string]string) CPU {
+	on := func(option string) bool { return options[option] == "true" }
+	return CPU{
+		Static:                true,
+		FullPCPUsOnly:         on("full-pcpus-only"),
+		DistributeAcrossNUMA:  on("distribute-cpus-across-numa"),
+		DistributeAcrossCores: on("distribute-cpus-across-cores"),
+		AlignBySocket:         on("align-by-socket"),
+		StrictReservation:     on("strict-cpu-reservation"),
+		AlignL3:               on("prefer-align-cpus-by-uncorecache"),
+	}
 }
 
 // Memory are the settings of the memory manager.

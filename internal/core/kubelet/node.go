@@ -19,13 +19,13 @@ type Zone struct {
 	Allocatable map[string]int64
 }
 
-// DeviceSet are the devices of one resource that stand on the same NUMA nodes.
+// DeviceSet are the devices of one resource on the same NUMA nodes.
 type DeviceSet struct {
 	Resource string
 	// Nodes are the NUMA nodes; 0 = without topology.
 	Nodes hint.Mask
-	// Registered counts all of them, Healthy those that work. A resource whose plugin has registered without any device is
-	// one set with 0 of both.
+	// Registered counts all of them, Healthy those that work. A resource whose plugin has registered without any device
+	// is one set with 0 of both.
 	Registered, Healthy int
 }
 
@@ -51,13 +51,14 @@ type Node struct {
 	sets  []DeviceSet // ascending by resource and nodes, no two alike
 	kinds []kind      // of devices, ascending by resource
 
-	cpus *cpuPolicy
-	// uniform: cpuPolicy.uniform. Elsewhere the CPU manager takes the average for the size, or counts units twice, and may
-	// give CPUs that it should not (kubernetes#140495).
+	cpus     *cpuPolicy
+	cpuNodes hint.Mask // with online CPUs
+	// uniform: cpuPolicy.uniform. Elsewhere the CPU manager takes the average for the size, or counts units twice, and
+	// may give CPUs that it should not (kubernetes#140495).
 	uniform bool
 
-	// capacity counts CPUs as resource 0, place i being NUMA node i, then kinds in order, place j being their set j. nil
-	// where the machine has more nodes than a mask holds.
+	// capacity counts CPUs as resource 0, place i being NUMA node i, then kinds in order, place j being their set j.
+	// nil where the machine has more nodes than a mask holds.
 	capacity *hint.Capacity
 	prints   uint64
 	pool     sync.Pool // of *scratch
@@ -73,13 +74,13 @@ type kind struct {
 	walked hint.Mask // the nodes whose subsets are tried
 }
 
-// Kubelet's max-allowable-numa-nodes when nobody sets it.
+// The kubelet's default of max-allowable-numa-nodes.
 const defaultMaxNodes = 8
 
-// NewNode refuses what the kubelet could not run with or what the model cannot hold: KubeletPanics (sparse NUMA ids with
-// prefer-closest-numa-nodes, ids of 64 and more where masks are made), TooManyNUMANodes, and InvalidTopology for an
-// inventory that does not suit the machine: zones for another number of nodes, devices on nodes that it does not have, a
-// negative amount, more healthy devices than registered ones.
+// NewNode refuses what the kubelet could not run with or what the model cannot hold: KubeletPanics (sparse NUMA ids
+// with prefer-closest-numa-nodes, ids of 64 and more where masks are made), TooManyNUMANodes, and InvalidTopology for
+// an inventory that does not suit the machine: zones for another number of nodes, devices on nodes that it does not
+// have, a negative amount, more healthy devices than registered ones.
 func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
 	n := &Node{machine: m, config: c, nodes: m.NumNUMA(), all: hint.All(m.NumNUMA())}
 	if reason := n.guard(inv); !reason.OK() {
@@ -173,6 +174,9 @@ func (n *Node) addMemory(zones []Zone) {
 			types[name] = true
 		}
 	}
+	if len(types) > 0 {
+		types[memoryName] = true // every NUMA node counts it
+	}
 	n.types = slices.Sorted(maps.Keys(types))
 	for _, name := range n.types {
 		byNode := make([]int64, n.nodes)
@@ -238,6 +242,7 @@ func (n *Node) cpuPlaces() hint.Resource {
 	for i, cpus := range n.cpus.capacity {
 		if cpus > 0 {
 			r.Walked |= 1 << i
+			n.cpuNodes |= 1 << i
 		}
 		r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: int64(cpus)})
 	}
@@ -247,13 +252,14 @@ func (n *Node) cpuPlaces() hint.Resource {
 // Machine returns the machine.
 func (n *Node) Machine() *topo.Machine { return n.machine }
 
-// Config returns what the kubelet is told.
+// Config returns the kubelet's configuration.
 func (n *Node) Config() Config { return n.config }
 
 // kindOf finds a device resource; false for one that no plugin has registered, which is none of the device manager's
 // business.
 func (n *Node) kindOf(resource string) (int, bool) {
-	return slices.BinarySearchFunc(n.kinds, resource, func(k kind, name string) int { return cmp.Compare(k.resource, name) })
+	return slices.BinarySearchFunc(n.kinds, resource,
+		func(k kind, name string) int { return cmp.Compare(k.resource, name) })
 }
 
 // typeOf finds a memory type.

@@ -113,24 +113,51 @@ func TestNodesThatNoKubeletRunsOn(t *testing.T) {
 		devices  []kubelet.DeviceSet
 		want     why.Reason
 	}{
-		"sparse ids":                           {ids: []int{0, 8}, topology: kubelet.Topology{Policy: hint.Restricted}},
-		"sparse ids, the closest nodes wanted": {ids: []int{0, 8}, topology: kubelet.Topology{Policy: hint.Restricted, PreferClosest: true}, want: panics(8)},
-		"single-numa-node ranks nothing":       {ids: []int{0, 8}, topology: kubelet.Topology{Policy: hint.SingleNUMANode, PreferClosest: true}},
-		"no policy parses no options":          {ids: []int{0, 252}, topology: kubelet.Topology{PreferClosest: true}},
-		"an id that no mask holds":             {ids: []int{0, 252}, topology: kubelet.Topology{Policy: hint.BestEffort}, want: panics(252)},
-		"the memory manager makes masks too":   {ids: []int{0, 252}, memory: true, want: panics(252)},
-		"nine nodes":                           {ids: span(9), topology: kubelet.Topology{Policy: hint.BestEffort}, want: many(9, 8)},
-		"nine nodes, allowed":                  {ids: span(9), topology: kubelet.Topology{Policy: hint.BestEffort, MaxNodes: 9}},
-		"nine nodes and no policy":             {ids: span(9)},
-		"more than a mask holds":               {ids: span(65), topology: kubelet.Topology{Policy: hint.BestEffort, MaxNodes: 100}, want: many(65, 64)},
-		"more than a mask holds, no masks":     {ids: span(65)},
-		"more than a mask holds, with memory":  {ids: span(65), memory: true, want: many(65, 64)},
-		"a zone too few":                       {ids: span(2), zones: memoryZones(1, 5), want: invalid},
-		"negative memory":                      {ids: span(1), zones: memoryZones(1, -5), want: invalid},
-		"devices on no node of the machine":    {ids: span(2), devices: devices(gpu, 1, 2), want: invalid},
-		"fewer devices than work":              {ids: span(1), devices: []kubelet.DeviceSet{{Resource: gpu, Registered: 1, Healthy: 2}}, want: invalid},
-		"a negative number of devices":         {ids: span(1), devices: []kubelet.DeviceSet{{Resource: gpu, Registered: 1, Healthy: -1}}, want: invalid},
-		"devices without a name":               {ids: span(1), devices: []kubelet.DeviceSet{{Registered: 1}}, want: invalid},
+		"sparse ids": {ids: []int{0, 8}, topology: kubelet.Topology{Policy: hint.Restricted}},
+		"sparse ids, the closest nodes wanted": {
+			ids:      []int{0, 8},
+			topology: kubelet.Topology{Policy: hint.Restricted, PreferClosest: true}, want: panics(8),
+		},
+		"single-numa-node ranks nothing": {
+			ids:      []int{0, 8},
+			topology: kubelet.Topology{Policy: hint.SingleNUMANode, PreferClosest: true},
+		},
+		"no policy parses no options": {ids: []int{0, 252}, topology: kubelet.Topology{PreferClosest: true}},
+		"an id that no mask holds": {
+			ids:      []int{0, 252},
+			topology: kubelet.Topology{Policy: hint.BestEffort}, want: panics(252),
+		},
+		"the memory manager makes masks too": {ids: []int{0, 252}, memory: true, want: panics(252)},
+		"nine nodes": {
+			ids: span(9), topology: kubelet.Topology{Policy: hint.BestEffort},
+			want: many(9, 8),
+		},
+		"nine nodes, allowed": {
+			ids:      span(9),
+			topology: kubelet.Topology{Policy: hint.BestEffort, MaxNodes: 9},
+		},
+		"nine nodes and no policy": {ids: span(9)},
+		"more than a mask holds": {
+			ids:      span(65),
+			topology: kubelet.Topology{Policy: hint.BestEffort, MaxNodes: 100}, want: many(65, 64),
+		},
+		"more than a mask holds, no masks":    {ids: span(65)},
+		"more than a mask holds, with memory": {ids: span(65), memory: true, want: many(65, 64)},
+		"a zone too few":                      {ids: span(2), zones: memoryZones(1, 5), want: invalid},
+		"negative memory":                     {ids: span(1), zones: memoryZones(1, -5), want: invalid},
+		"devices on no node of the machine":   {ids: span(2), devices: devices(gpu, 1, 2), want: invalid},
+		"fewer devices than work": {
+			ids:     span(1),
+			devices: []kubelet.DeviceSet{{Resource: gpu, Registered: 1, Healthy: 2}}, want: invalid,
+		},
+		"a negative number of devices": {
+			ids:     span(1),
+			devices: []kubelet.DeviceSet{{Resource: gpu, Registered: 1, Healthy: -1}}, want: invalid,
+		},
+		"devices without a name": {
+			ids: span(1), devices: []kubelet.DeviceSet{{Registered: 1}},
+			want: invalid,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +220,8 @@ func TestManyNodes(t *testing.T) {
 	// Masks of devices were walked over all nodes before 1.36, and those of memory always are.
 	c.Model = model(35)
 	hangs := node(t, machine(t, spec), c, kubelet.Inventory{Devices: devices(gpu, 2, 0, 1)}).Empty()
-	if _, _, refusal := hangs.Admit(p); refusal == nil || refusal.Reason.Code != why.KubeletWouldHang || refusal.Status != "" {
+	if _, _, refusal := hangs.Admit(p); refusal == nil || refusal.Reason.Code != why.KubeletWouldHang ||
+		refusal.Status != "" {
 		t.Errorf("1.35: %+v, want a hang", refusal)
 	}
 	if fits := hangs.Fits(p); fits.Code != why.KubeletWouldHang {
@@ -201,6 +229,28 @@ func TestManyNodes(t *testing.T) {
 	}
 	if cost := hangs.Node().MergeCost(p); cost != math.MaxInt64 {
 		t.Errorf("1.35: the merge costs %v", cost)
+	}
+}
+
+// TestHugepagesOfAnUnknownSizeCrashTheKubelet: its memory manager looks the size up in a table that lacks it.
+func TestHugepagesOfAnUnknownSizeCrashTheKubelet(t *testing.T) {
+	t.Parallel()
+	want := why.Reason{Code: why.KubeletPanics, Resource: "hugepages-1Gi", Unit: why.Bytes, Extra: -1}
+	for _, policy := range []hint.Policy{hint.None, hint.BestEffort, hint.SingleNUMANode} {
+		for _, whole := range []bool{false, true} {
+			c := static(policy)
+			c.Topology.PodScope = whole
+			s := node(t, even(t, 2, 16), c, kubelet.Inventory{Zones: memoryZones(2, 100)}).Empty()
+			huge := app("c", 2, 10)
+			huge.Memory = append([]kubelet.Amount{{Name: "hugepages-1Gi"}}, huge.Memory...)
+			p := pod("new", huge)
+			if fits := s.Fits(p); fits != want {
+				t.Errorf("%v: Fits = %+v, want %+v", policy, fits, want)
+			}
+			if _, _, refusal := s.Admit(p); refusal == nil || refusal.Reason != want || refusal.Status != "" {
+				t.Errorf("%v: Admit = %+v, want %+v without a status", policy, refusal, want)
+			}
+		}
 	}
 }
 
@@ -227,15 +277,19 @@ func TestEqualNodesAreOne(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*kubelet.Config, *kubelet.Inventory){
-		"the release":        func(c *kubelet.Config, _ *kubelet.Inventory) { c.Model = model(35) },
-		"an option":          func(c *kubelet.Config, _ *kubelet.Inventory) { c.CPU.AlignL3 = true },
-		"the reserved CPUs":  func(c *kubelet.Config, _ *kubelet.Inventory) { c.CPU.Reserved = cpuset.Of(0) },
-		"the scope":          func(c *kubelet.Config, _ *kubelet.Inventory) { c.Topology.PodScope = true },
-		"the memory policy":  func(c *kubelet.Config, _ *kubelet.Inventory) { c.Memory.Static = false },
-		"a zone":             func(_ *kubelet.Config, inv *kubelet.Inventory) { inv.Zones = memoryZones(2, 90) },
-		"a device":           func(_ *kubelet.Config, inv *kubelet.Inventory) { inv.Devices[0].Registered = 3 },
-		"where a device is":  func(_ *kubelet.Config, inv *kubelet.Inventory) { inv.Devices[0].Nodes = 0 },
-		"a name of a device": func(_ *kubelet.Config, inv *kubelet.Inventory) { inv.Devices[0].Resource = "example.com/x" },
+		"the release":       func(c *kubelet.Config, _ *kubelet.Inventory) { c.Model = model(35) },
+		"an option":         func(c *kubelet.Config, _ *kubelet.Inventory) { c.CPU.AlignL3 = true },
+		"the reserved CPUs": func(c *kubelet.Config, _ *kubelet.Inventory) { c.CPU.Reserved = cpuset.Of(0) },
+		"the scope":         func(c *kubelet.Config, _ *kubelet.Inventory) { c.Topology.PodScope = true },
+		"the memory policy": func(c *kubelet.Config, _ *kubelet.Inventory) { c.Memory.Static = false },
+		"a zone":            func(_ *kubelet.Config, inv *kubelet.Inventory) { inv.Zones = memoryZones(2, 90) },
+		"a device":          func(_ *kubelet.Config, inv *kubelet.Inventory) { inv.Devices[0].Registered = 3 },
+		"where a device is": func(_ *kubelet.Config, inv *kubelet.Inventory) { inv.Devices[0].Nodes = 0 },
+		"a name of a device": func(_ *kubelet.Config,
+			inv *kubelet.Inventory,
+		) {
+			inv.Devices[0].Resource = "example.com/x"
+		},
 	} {
 		if n := build(change); n.Equal(same) || pool.Intern(n) != n {
 			t.Errorf("%s changed: the node counts as the same", name)
@@ -282,7 +336,7 @@ func TestReportsThatContradict(t *testing.T) {
 		t.Errorf("pod one has %+v", placement)
 	}
 	if _, ok := two.Placement("three"); ok || two.Without("three") != two {
-		t.Error("a pod that nobody knows is there")
+		t.Error("an unknown pod has a placement")
 	}
 	back := two.Without("one")
 	if got, want := back.FreeCPUs(), free.Minus(cpuset.Of(2, 3)); got != want {
@@ -318,14 +372,16 @@ func TestExplain(t *testing.T) {
 		t.Errorf("the merge of 27 candidates costs %v", cost)
 	}
 	bad := s.Explain(pod("bad", app("a", 2, 10), and(app("b", 2, 10), gpu, 2)))
-	if bad.Refusal == nil || bad.Placement != nil || len(bad.Steps) != 2 || bad.Steps[0].Given == nil || bad.Steps[1].Given != nil {
+	if bad.Refusal == nil || bad.Placement != nil || len(bad.Steps) != 2 || bad.Steps[0].Given == nil ||
+		bad.Steps[1].Given != nil {
 		t.Fatalf("explained as %+v", bad)
 	}
 	if text := bad.Steps[1].Table.String(); text == "" || bad.Steps[1].Table.Answer.Admitted {
 		t.Errorf("table %q, %+v", text, bad.Steps[1].Table.Answer)
 	}
 	late := s.Explain(pod("late", app("a", 2, 900)))
-	if late.Refusal == nil || late.Refusal.Status != kubelet.UnexpectedAdmissionError || !late.Steps[0].Table.Answer.Admitted ||
+	if late.Refusal == nil || late.Refusal.Status != kubelet.UnexpectedAdmissionError ||
+		!late.Steps[0].Table.Answer.Admitted ||
 		late.Steps[0].Given != nil {
 		t.Errorf("a pod that fails in the allocation is explained as %+v", late)
 	}
@@ -368,25 +424,58 @@ func TestMergeCost(t *testing.T) {
 	}
 }
 
-// TestMergeCostOfManyNodes: lists that nobody makes are taken for full.
-func TestMergeCostOfManyNodes(t *testing.T) {
+// TestMasksOfTooManyNodesNeverEnd: no list is made of them, whatever the policy.
+func TestMasksOfTooManyNodesNeverEnd(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[hint.Policy]time.Duration{
-		hint.SingleNUMANode: 25 * 25 * 170 * time.Nanosecond, hint.Restricted: (1<<25 - 1) * 170 * time.Nanosecond * 25,
-	} {
+	for _, policy := range []hint.Policy{hint.BestEffort, hint.Restricted, hint.SingleNUMANode} {
 		c := static(policy)
 		c.Topology.MaxNodes = 64
-		n := node(t, even(t, 25, 4), c, kubelet.Inventory{Zones: memoryZones(25, 100), Devices: devices(gpu, 1, 3)})
-		got := n.MergeCost(pod("new", and(app("c", 2, 10), gpu, 1)))
-		if policy == hint.Restricted && got < want || policy == hint.SingleNUMANode && got != want {
-			t.Errorf("%v: %v, want %v or more", policy, got, want)
+		n := node(t, even(t, 20, 4), c, kubelet.Inventory{Zones: memoryZones(20, 100), Devices: devices(gpu, 1, 3)})
+		p := pod("new", and(app("c", 2, 10), gpu, 1))
+		if got := n.MergeCost(p); got != math.MaxInt64 {
+			t.Errorf("%v: the merge costs %v", policy, got)
+		}
+		if got := n.Empty().Fits(p); got.Code != why.KubeletWouldHang {
+			t.Errorf("%v: Fits = %+v", policy, got)
+		}
+	}
+}
+
+// TestAMergeOfMinutesIsRefused: CPUs, memory, GPUs and hugepages of 8 NUMA nodes take the kubelet 12 minutes.
+func TestAMergeOfMinutesIsRefused(t *testing.T) {
+	t.Parallel()
+	zones := memoryZones(8, 1000)
+	for i := range zones {
+		zones[i].Allocatable["hugepages-2Mi"] = 100
+	}
+	huge := func(c kubelet.Container) kubelet.Container {
+		c.Memory = append([]kubelet.Amount{{Name: "hugepages-2Mi", N: 10}}, c.Memory...)
+		return c
+	}
+	for _, policy := range []hint.Policy{hint.BestEffort, hint.Restricted, hint.SingleNUMANode} {
+		s := node(t, even(t, 8, 32), static(policy),
+			kubelet.Inventory{Zones: zones, Devices: devices(gpu, 2, 0, 1, 2, 3, 4, 5, 6, 7)}).Empty()
+		three, four := pod("three", and(app("c", 2, 10), gpu, 1)), pod("four", and(huge(app("c", 2, 10)), gpu, 1))
+		if reason := s.Fits(three); !reason.OK() {
+			t.Errorf("%v, three resources: %+v", policy, reason)
+		}
+		want := why.Reason{Code: why.KubeletWouldHang, Extra: 718}
+		if policy == hint.SingleNUMANode {
+			want = why.Reason{}
+		}
+		if got := s.Fits(four); got != want {
+			t.Errorf("%v, four resources: Fits = %+v, want %+v", policy, got, want)
+		}
+		e := s.Explain(four)
+		if (e.Refusal != nil) != !want.OK() || len(e.Steps) != 1 || !want.OK() && e.Steps[0].Cost < 10*time.Minute {
+			t.Errorf("%v: explained as %+v", policy, e)
 		}
 	}
 }
 
 // TestFitsAllocatesNothing where counters decide.
 func TestFitsAllocatesNothing(t *testing.T) {
-	for _, policy := range []hint.Policy{hint.Restricted, hint.SingleNUMANode} {
+	for _, policy := range []hint.Policy{hint.BestEffort, hint.Restricted, hint.SingleNUMANode} {
 		s := busy(t, policy)
 		for name, p := range map[string]*kubelet.Pod{
 			"one container":           pod("new", app("c", 8, 8<<30)),
@@ -413,7 +502,8 @@ func TestOneNodeAnswersMany(t *testing.T) {
 	t.Parallel()
 	s := busy(t, hint.Restricted)
 	next, _ := admit(t, s, pod("more", app("c", 12, 8<<30)))
-	fits, not := pod("new", app("a", 4, 4<<30), app("b", 4, 4<<30)), pod("new", app("a", 4, 4<<30), app("b", 300, 4<<30))
+	fits, not := pod("new", app("a", 4, 4<<30), app("b", 4, 4<<30)),
+		pod("new", app("a", 4, 4<<30), app("b", 300, 4<<30))
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {
@@ -442,5 +532,27 @@ func TestAReportOfTheSameLeavesMemoryWhereItIs(t *testing.T) {
 	s = s.With(second, pl)
 	if got := []int64{s.Usage(0).Memory[0].Free, s.Usage(1).Memory[0].Free}; !slices.Equal(got, want) || got[0] != 100 {
 		t.Errorf("free on both nodes after the report: %v, want %v as before", got, want)
+	}
+}
+
+// TestMemoryThatWasGivenTwiceComesBackOnce has two pods on a node with memory for one, as reports at different times
+// say. When one of them goes, the other still has its own.
+func TestMemoryThatWasGivenTwiceComesBackOnce(t *testing.T) {
+	t.Parallel()
+	n := node(t, even(t, 1, 16), static(hint.None), kubelet.Inventory{Zones: memoryZones(1, 4<<30)})
+	given := kubelet.Placement{{Container: "c", Memory: []kubelet.Block{{Type: "memory", Nodes: 1, Bytes: 3 << 30}}}}
+	a, b, next := pod("a", app("c", 2, 3<<30)), pod("b", app("c", 2, 3<<30)), pod("next", app("c", 2, 2<<30))
+	both := n.Empty().With(a, given).With(b, given)
+	for uid, s := range map[string]*kubelet.State{
+		"a": both.Without("a"), "b": both.Without("b"),
+		"a and b": both.Without("a").Without("b"),
+	} {
+		want := why.KubeletAdmission
+		if uid == "a and b" {
+			want = why.None
+		}
+		if got := s.Fits(next); got.Code != want {
+			t.Errorf("without %s: got %+v, want %v", uid, got, want)
+		}
 	}
 }

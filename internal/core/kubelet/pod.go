@@ -32,8 +32,8 @@ type Container struct {
 	Role Role
 	// CPUs is the request in whole CPUs; 0 when it is none or not a whole number.
 	CPUs int
-	// Memory are the requests of memory types, Devices the limits of extended resources; those that no plugin of the node
-	// serves are passed over.
+	// Memory are the requests of memory types, Devices the limits of extended resources; those that no plugin of the
+	// node serves are passed over.
 	Memory  []Amount
 	Devices []Amount
 }
@@ -43,9 +43,9 @@ type Pod struct {
 	UID string
 	// Guaranteed is the pod's QoS class: only such pods get CPUs and memory blocks of their own.
 	Guaranteed bool
-	// PodLevel tells that the pod has spec.resources.
+	// PodLevel: the pod has spec.resources.
 	PodLevel bool
-	// Containers stand in spec order, init containers first.
+	// Containers are in spec order, init containers first.
 	Containers []Container
 }
 
@@ -53,7 +53,8 @@ type Pod struct {
 type Block struct {
 	Type  string
 	Nodes hint.Mask
-	// Bytes is 0 for what an init container had and a later container of the pod uses: it still counts as an assignment.
+	// Bytes is 0 for what an init container had and a later container of the pod uses: it still counts as an
+	// assignment.
 	Bytes int64
 }
 
@@ -72,7 +73,7 @@ type Given struct {
 	Container string
 	// Hint is the merged hint; Mask 0 = none.
 	Hint hint.Hint
-	// Certainty tells how a predicted Hint relates to the kubelet's.
+	// Certainty says how a predicted Hint relates to the kubelet's.
 	Certainty hint.Certainty
 	CPUs      cpuset.Set
 	Memory    []Block
@@ -101,8 +102,8 @@ func amountOf(list []Amount, name string) (int64, bool) {
 	return list[i].N, true
 }
 
-// peak is what the pod needs at once of each name: the larger of what runs for long (app containers and sidecars) and of
-// what an init container needs beside the sidecars before it. It is sorted by name.
+// peak is what the pod needs at once of each name: the larger of what runs for long (app containers and sidecars) and
+// of what an init container needs beside the sidecars before it. It is sorted by name.
 func (p *Pod) peak(of func(*Container) []Amount) []Amount {
 	var names []string
 	for i := range p.Containers {

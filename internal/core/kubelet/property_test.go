@@ -122,7 +122,8 @@ func TestCountersAndListsMergeAlike(t *testing.T) {
 			want, admitted := rule.Merge(lists)
 			got := step.Table.Answer
 			if got.Admitted != admitted || admitted && got.Hint != want {
-				t.Fatalf("container %q: counted %+v, lists come to %+v, %v\n%+v", step.Container, got, want, admitted, step.Lists)
+				t.Fatalf("container %q: counted %+v, lists come to %+v, %v\n%+v", step.Container, got, want, admitted,
+					step.Lists)
 			}
 		}
 	})
@@ -160,13 +161,13 @@ func TestHintsAreTheirDefinition(t *testing.T) {
 				t.Fatalf("hints of %s (-want +got):\n%s", got.Resource, diff)
 			}
 			if got.List != nil && len(got.List) != len(want) {
-				t.Fatalf("hints of %s: a mask stands twice in %v", got.Resource, got.List)
+				t.Fatalf("hints of %s: a mask occurs twice in %v", got.Resource, got.List)
 			}
 		}
 	})
 }
 
-// byMask turns a list into a map; nil stays nil.
+// byMask converts a list into a map, nil into nil.
 func byMask(l hint.List) map[hint.Mask]bool {
 	if l == nil {
 		return nil
@@ -203,8 +204,8 @@ func (w *world) literal(p *kubelet.Pod, resource string) map[hint.Mask]bool {
 	return nil
 }
 
-// sift makes hints of masks: those that fit, preferred if as narrow as any with capacity, which no mask wider than widest
-// needs to be.
+// sift makes hints of masks: those that fit, preferred if as narrow as any with capacity, which no mask wider than
+// widest needs to be.
 func sift(masks []hint.Mask, widest int, capable, fit func(hint.Mask) bool) map[hint.Mask]bool {
 	least := widest
 	for _, m := range masks {
@@ -444,7 +445,8 @@ func TestGivenIsWhatWasFree(t *testing.T) {
 	})
 }
 
-// uniform tells whether all cores and sockets are alike: where they are not, the kubelet gives CPUs that it should not.
+// uniform reports whether all cores and sockets are alike: where they are not, the kubelet gives CPUs that it should
+// not.
 func uniform(m *topo.Machine) bool {
 	sockets := make([]int, m.NumSockets())
 	for c := range m.NumCores() {
@@ -530,7 +532,8 @@ func TestAdmitThenRemove(t *testing.T) {
 				if v.Usage[i].Assignments == 0 {
 					continue
 				}
-				// A node whose last block came from another set of nodes stays in that group while it has assignments.
+				// A node whose last block came from another set of nodes remains in that group while it has
+				// assignments.
 				v.Usage[i].Group = 0
 			}
 		}
@@ -579,8 +582,8 @@ func TestRefusedPodLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestReportedIsAsGood: a state that is told what the prediction says is the predicted one.
-func TestReportedIsAsGood(t *testing.T) {
+// TestReportEqualToPredictionGivesPredictedState: With of a predicted placement equals the state that Admit returned.
+func TestReportEqualToPredictionGivesPredictedState(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -589,12 +592,13 @@ func TestReportedIsAsGood(t *testing.T) {
 		if refusal != nil || !uniform(w.node.Machine()) {
 			return
 		}
-		told := w.state.With(p, placement)
-		if diff := cmp.Diff(viewOf(next), viewOf(told), sameSets); diff != "" {
+		reported := w.state.With(p, placement)
+		if diff := cmp.Diff(viewOf(next), viewOf(reported), sameSets); diff != "" {
 			t.Fatalf("With against Admit (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(viewOf(told), viewOf(told.With(p, placement)), sameSets); diff != "" && !w.node.Config().Memory.Static {
-			t.Fatalf("told twice (-want +got):\n%s", diff)
+		if diff := cmp.Diff(viewOf(reported), viewOf(reported.With(p, placement)), sameSets); diff != "" &&
+			!w.node.Config().Memory.Static {
+			t.Fatalf("reported twice (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -773,7 +777,8 @@ func (w *world) drawLargeNode() *kubelet.Node {
 	inv := kubelet.Inventory{Zones: memoryZones(nodes, rapid.SampledFrom([]int64{0, 10, 1 << 62}).Draw(w.T, "memory"))}
 	for range w.upTo(3, "sets") {
 		inv.Devices = append(inv.Devices, kubelet.DeviceSet{
-			Resource: "example.com/gpu", Nodes: hint.Mask(rapid.Uint64().Draw(w.T, "on")) & hint.All(nodes), Registered: 2, Healthy: 2,
+			Resource: "example.com/gpu", Nodes: hint.Mask(rapid.Uint64().Draw(w.T, "on")) & hint.All(nodes),
+			Registered: 2, Healthy: 2,
 		})
 	}
 	n, reason := kubelet.NewNode(m, c, inv)

@@ -23,7 +23,8 @@ type State struct {
 type holder struct {
 	uid   string
 	given Placement
-	// devices is how many of each set of the node the pod takes: an init container's that a later container uses count once.
+	// devices is how many of each set of the node the pod takes: an init container's that a later container uses count
+	// once.
 	devices []setCount
 }
 
@@ -62,16 +63,16 @@ func (s *State) Placements() iter.Seq2[string, Placement] {
 
 // With returns s where the pod has what pl says, whatever it had before: what the kubelet reports counts, even where it
 // contradicts the rest. Units that two pods have count once as taken. What the node does not have – CPUs, NUMA nodes,
-// memory types, resources – is kept in the Placement and takes nothing. Memory that the pod has already stays where it
-// is. pl is not kept.
+// memory types, resources – is kept in the Placement and takes nothing. Memory that the pod has already remains where
+// it is. pl is not kept.
 func (s *State) With(p *Pod, pl Placement) *State {
 	next := s.Without(p.UID)
 	if next == s {
 		next = s.clone()
 	}
 	i, held := s.find(p.UID)
-	stays := held && sameMemory(s.held[i].given, pl)
-	if stays {
+	keepsMemory := held && sameMemory(s.held[i].given, pl)
+	if keepsMemory {
 		next.memory = s.memory.clone()
 	}
 	given := make(Placement, len(pl))
@@ -82,11 +83,9 @@ func (s *State) With(p *Pod, pl Placement) *State {
 		if !g.CPUs.IsEmpty() {
 			grants = append(grants, cpuGrant{g.Container, g.CPUs})
 		}
-		for _, b := range g.Memory {
-			if !stays {
-				next.memory.assign(next.node, b, b.Bytes)
-			}
-		}
+	}
+	if !keepsMemory {
+		next.memory.assignAll(next.node, given)
 	}
 	next.cpus = next.cpus.with(p.UID, grants)
 	h := holder{uid: p.UID, given: given, devices: next.node.taken(p, given)}
@@ -116,9 +115,16 @@ func (s *State) Without(uid string) *State {
 	gone := s.held[i]
 	next.held = append(append(make([]holder, 0, len(s.held)-1), s.held[:i]...), s.held[i+1:]...)
 	next.cpus = next.cpus.without(uid)
-	for _, g := range gone.given {
-		for _, b := range g.Memory {
-			next.memory.release(next.node, b)
+	if next.memory.exceeded {
+		next.memory = next.node.emptyMemory()
+		for i := range next.held {
+			next.memory.assignAll(next.node, next.held[i].given)
+		}
+	} else {
+		for _, g := range gone.given {
+			for _, b := range g.Memory {
+				next.memory.release(next.node, b)
+			}
 		}
 	}
 	next.devices.add(gone.devices, -1)

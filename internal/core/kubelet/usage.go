@@ -8,8 +8,8 @@ import (
 
 // Usage is one NUMA node of a State, for displays.
 type Usage struct {
-	// CPUs are those that the CPU manager may give to somebody, Free those of them that nobody has. Both are empty under CPU
-	// policy none.
+	// CPUs are those that the CPU manager may allocate, Free those of them that no container has. Both are empty
+	// under CPU policy none.
 	CPUs, Free cpuset.Set
 	// Memory by type, ascending; nil where the memory manager takes no part.
 	Memory []Quantity
@@ -17,7 +17,7 @@ type Usage struct {
 	// blocks that it has a part in. 0 and 0 where the memory manager takes no part.
 	Group       hint.Mask
 	Assignments int
-	// Devices are the sets that stand on this node, on others too or not, ascending by resource and nodes.
+	// Devices are the sets on this node, whether or not they are on others too, ascending by resource and nodes.
 	Devices []DeviceUsage
 }
 
@@ -84,9 +84,9 @@ type ZoneState struct {
 	Assignments int
 }
 
-// WithZones returns s where every NUMA node's memory stands as the kubelet reports it. The pods' blocks name a group and
-// a sum; which node of a group gave what depends on all that came and went before, and only the kubelet knows it. A list
-// of another length, or a node without a memory manager, changes nothing; amounts are kept within 0 and what is
+// WithZones returns s where every NUMA node's memory is as the kubelet reports it. The pods' blocks name a group
+// and a sum; which node of a group gave what depends on all that came and went before, and only the kubelet knows it. A
+// list of another length, or a node without a memory manager, changes nothing; amounts are kept within 0 and what is
 // allocatable.
 func (s *State) WithZones(zones []ZoneState) *State {
 	if len(zones) != len(s.memory.zones) || len(zones) == 0 {
@@ -103,7 +103,7 @@ func (s *State) WithZones(zones []ZoneState) *State {
 		}
 		next.memory.zones[i] = own
 		for t, name := range s.node.types {
-			if free, told := z.Free[name]; told {
+			if free, reported := z.Free[name]; reported {
 				next.memory.free[t][i] = min(max(free, 0), s.node.allocatable[t][i])
 			}
 		}

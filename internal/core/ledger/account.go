@@ -17,6 +17,8 @@ type account struct {
 	nodes cpualloc.NodeMask
 	// memory is what the pod holds on NUMA nodes with CPUs.
 	memory []holding
+	// uses are the NUMA nodes of cpus, nodes and memory together.
+	uses cpualloc.NodeMask
 	// predicted is Guest.Prediction on this machine; nil without.
 	predicted kubelet.Placement
 }
@@ -38,6 +40,15 @@ func newAccount(m *topo.Machine, e Entry) *account {
 		}
 	}
 	a.memory = holdingsOf(m, a.Memory)
+	a.uses = a.nodes
+	for i, n := range m.CPUNodes() {
+		if here := m.NUMACPUs(n); i < topo.MaxCPUNodes && here.Overlaps(&a.cpus) {
+			a.uses |= 1 << i
+		}
+	}
+	for i := range a.memory {
+		a.uses |= 1 << a.memory[i].node
+	}
 	if a.Guest != nil && a.Guest.Prediction != nil {
 		a.predicted = placementOf(m, a.Guest.Prediction.Held)
 	}
@@ -46,7 +57,7 @@ func newAccount(m *topo.Machine, e Entry) *account {
 
 // decides reports whether Tenon decides about the pod, so that what a static kubelet pinned for it counts for nothing:
 // it has CPUs of us, or its class says that it runs on a pool. A pod of class LSE or LSR that another scheduler bound
-// runs on what the kubelet pinned, and nobody else may have that.
+// runs on what the kubelet pinned, and no other pod may have that.
 func (a *account) decides() bool { return a.CPUList != "" || a.Class == qos.LS || a.Class == qos.BE }
 
 // cpuNode returns the position of a NUMA node among those with CPUs; -1 when it is not one of the first 64.

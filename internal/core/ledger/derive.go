@@ -5,11 +5,14 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // derive is the one place that computes what follows from facts and entries. It costs O(pods + pins + CPUs) and a
-// constant number of allocations. c lets what the kubelet gave be changed by one pod instead of being reckoned anew.
+// constant number of allocations. With c, the kubelet state changes by one pod instead of being recomputed.
 func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	v := &View{frame: fr, accounts: accounts, version: version}
 	v.summary.KubeletFree = fr.kubeletFree
@@ -24,8 +27,8 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	return v
 }
 
-// change tells from which view another one comes, with which account changed: was nil when the pod is new, is nil when it
-// is gone. The zero change is a view that comes from none.
+// change names the view from which another one is derived, and the changed account: was nil when the pod is new, is nil
+// when it is gone. The zero change is a view that comes from none.
 type change struct {
 	before  *View
 	was, is *account
@@ -44,7 +47,7 @@ func (v *View) hold() {
 }
 
 // settleKubelet walks pins and entries, both sorted by UID: pins of pods that Tenon does not decide about are KSTATIC;
-// entries of which the kubelet has told no pin yet will take CPUs of it at admission.
+// entries of which the kubelet has reported no pin yet will take CPUs of it at admission.
 func (v *View) settleKubelet() {
 	if v.tenancy != nil && v.facts.Mode == Follow {
 		v.kubeletStatic = v.tenancy.cpus()
@@ -95,7 +98,7 @@ func (v *View) summarize() {
 		pool := cpus.CountIn(&shared)
 		s.Nodes[i] = NodeSummary{
 			Free: int(count.Free), FreeWhole: int(count.FreeWhole), FreeCores: int(count.FreeCores),
-			PoolCPUs: pool, PoolMilli: 1000 * int64(pool), Socket: m.NUMASocket(n),
+			PoolCPUs: pool, Socket: m.NUMASocket(n),
 		}
 		s.Free += int(count.Free)
 		s.FreeWhole += int(count.FreeWhole)
@@ -103,11 +106,11 @@ func (v *View) summarize() {
 		s.PoolCPUs += pool
 	}
 	s.PoolMilli = 1000 * int64(s.PoolCPUs)
-	v.chargeAll()
+	v.promise()
 	v.chargeMemory()
-	v.spare()
+	v.classify()
 	for i := range s.Nodes {
-		if limit := s.Nodes[i].Spare; int(s.Usable[i].Free) > limit {
+		if limit := int(s.Nodes[i].PoolMilli / 1000); int(s.Usable[i].Free) > limit {
 			s.Committed = true
 			s.Usable[i] = s.Usable[i].Limited(m, m.CPUNodes()[i], &free, limit)
 		}
@@ -115,74 +118,48 @@ func (v *View) summarize() {
 		s.UsableTotal.FreeWhole += s.Usable[i].FreeWhole
 		s.UsableTotal.FreeCores += s.Usable[i].FreeCores
 	}
+	for i := range s.Limits {
+		usable := int64(0)
+		for m := s.Limits[i].Nodes; m != 0; m &= m - 1 {
+			usable += int64(s.Usable[bits.TrailingZeros64(uint64(m))].Free)
+		}
+		s.Committed = s.Committed || usable > s.Limits[i].Milli/1000
+	}
 }
 
-// chargeAll takes the requests of constrained pods from the NUMA nodes that they are constrained to: pods with fewer
-// nodes to go first, so that pods with more of them spread over what those leave.
-func (v *View) chargeAll() {
-	widest := 0
+// classify sorts NUMA nodes by the pods that use them: pods of one NUMA node and pods of several. What the kubelet gave
+// counts where the kubelet chooses, and of pods that Tenon does not decide about.
+func (v *View) classify() {
 	for _, a := range v.accounts {
-		if a.nodes != 0 {
-			v.summary.PoolMilli -= a.MilliCPU
-			widest = max(widest, bits.OnesCount64(uint64(a.nodes)))
-		}
-	}
-	for width := 1; width <= widest; width++ {
-		for _, a := range v.accounts {
-			if bits.OnesCount64(uint64(a.nodes)) == width {
-				v.summary.charge(a.nodes, a.MilliCPU)
+		uses := a.uses
+		if v.tenancy != nil && (v.facts.Mode == Follow || !a.decides()) {
+			if i, ok := v.tenancy.find(a.UID); ok {
+				uses |= v.given(v.tenancy.assignments[i].placement)
 			}
+		}
+		if uses&(uses-1) == 0 {
+			v.summary.Confined |= uses
+		} else {
+			v.summary.Spanned |= uses
 		}
 	}
 }
 
-// charge takes milli from nodes in proportion to what is left there: to their pools, when nobody else is constrained to
-// them. While they have enough together, no node is left below zero. What they do not have is owed by the lowest.
-func (s *Summary) charge(nodes cpualloc.NodeMask, milli int64) {
-	left := int64(0)
-	for m := nodes; m != 0; m &= m - 1 {
-		left += max(s.Nodes[bits.TrailingZeros64(uint64(m))].PoolMilli, 0)
+// given returns the NUMA nodes with CPUs that a placement uses.
+func (v *View) given(p kubelet.Placement) cpualloc.NodeMask {
+	var mask hint.Mask
+	for i := range p {
+		mask |= NodesOf(v.facts.Machine, &p[i])
 	}
-	rest, spread := milli, min(milli, left)
-	for m := nodes; m != 0 && left > 0; m &= m - 1 {
-		n := &s.Nodes[bits.TrailingZeros64(uint64(m))]
-		share := spread * max(n.PoolMilli, 0) / left
-		n.PoolMilli -= share
-		rest -= share
-	}
-	for m := nodes; m != 0 && rest > 0; m &= m - 1 { // what did not divide
-		n := &s.Nodes[bits.TrailingZeros64(uint64(m))]
-		share := min(rest, max(n.PoolMilli, 0))
-		n.PoolMilli -= share
-		rest -= share
-	}
-	s.Nodes[bits.TrailingZeros64(uint64(nodes))].PoolMilli -= rest
+	return CPUNodesOf(v.facts.Machine, mask)
 }
 
-// spare computes how many CPUs may leave each pool. What pods are owed by one NUMA node they can only get from those
-// that they, or pods they compete with, may use beside it: each of those keeps that much. Then every set of NUMA nodes
-// still holds the pods that may run nowhere else, as long as it did before.
-func (v *View) spare() {
-	s := &v.summary
-	for i := range s.Nodes {
-		kept := max(s.Nodes[i].PoolMilli, 0)
-		for owing := range s.Nodes {
-			if owed := -s.Nodes[owing].PoolMilli; owed > 0 && kept > 0 && v.competing(1<<owing)&(1<<i) != 0 {
-				kept -= owed
-			}
-		}
-		s.Nodes[i].Spare = int(max(kept, 0) / 1000)
-	}
-}
-
-// competing returns nodes and all NUMA nodes that constrained pods connect with them.
-func (v *View) competing(nodes cpualloc.NodeMask) cpualloc.NodeMask {
-	for before := cpualloc.NodeMask(0); before != nodes; {
-		before = nodes
-		for _, a := range v.accounts {
-			if a.nodes&nodes != 0 {
-				nodes |= a.nodes
-			}
+// CPUNodesOf turns dense indices into positions among the NUMA nodes with CPUs.
+func CPUNodesOf(m *topo.Machine, mask hint.Mask) cpualloc.NodeMask {
+	var nodes cpualloc.NodeMask
+	for i, n := range m.CPUNodes() {
+		if i < topo.MaxCPUNodes && int(n) < hint.MaxNodes && mask.Has(int(n)) {
+			nodes |= 1 << i
 		}
 	}
 	return nodes

@@ -35,7 +35,8 @@ func (e Entry) Equal(o Entry) bool {
 	e, o = e.normal(), o.normal()
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
-		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs && e.Guest.Equal(o.Guest) && slices.Equal(e.Memory, o.Memory)
+		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs && e.Guest.Equal(o.Guest) &&
+		slices.Equal(e.Memory, o.Memory)
 }
 
 // predictedLike reports whether two entries are the same but for their predictions.
@@ -48,8 +49,8 @@ func (e Entry) predictedLike(o Entry) bool {
 	return e.Equal(o)
 }
 
-// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs and Memory, so that entries that mean
-// the same are the same.
+// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs and Memory, so that entries that
+// mean the same are the same.
 func (e Entry) normal() Entry {
 	if !e.Role.Binds() {
 		e.CPUList, e.Exclusive = "", cpualloc.NotExclusive

@@ -21,7 +21,7 @@ const (
 	SpreadByPCPUs
 )
 
-// TopologyPolicy is a NUMA topology policy, ordered from loose to tight.
+// TopologyPolicy is a NUMA topology policy, ordered from the least to the most strict.
 type TopologyPolicy uint8
 
 // Topology policies.
@@ -66,8 +66,8 @@ type Facts struct {
 	Mode  Mode
 	Model Model
 	Pins  []Pin
-	// Imported: another exporter's object stands in for the report of our agent. Nobody tells how old it is, and nobody
-	// but the kubelet gives pods CPUs there.
+	// Imported: the object of another exporter replaces the report of our agent. Its age is unknown, and only the
+	// kubelet gives pods CPUs there.
 	Imported bool
 	// Unclaimed are CPUs that the kubelet has given to pods that the node does not name.
 	Unclaimed cpuset.Set
@@ -79,7 +79,8 @@ type Facts struct {
 	// StrategyByLabel: the node's own label says the strategy. Then it ranks the node among others too.
 	StrategyByLabel bool
 	Topology        TopologyPolicy
-	// Memory is what each NUMA node has for pods (allocatable). Types that it does not name take no part in any decision.
+	// Memory is what each NUMA node has for pods (allocatable). Types that it does not name take no part in any
+	// decision.
 	Memory []Memory
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
 	MinSharedCPUs int
@@ -88,10 +89,12 @@ type Facts struct {
 // Equal reports whether two facts say the same; the order of Pins and Memory does not matter.
 func (f *Facts) Equal(o *Facts) bool {
 	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 && f.Kubelet == o.Kubelet &&
-		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy && f.StrategyByLabel == o.StrategyByLabel &&
+		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
+		f.StrategyByLabel == o.StrategyByLabel &&
 		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.equal(&o.Model) &&
 		f.Imported == o.Imported && f.Unclaimed == o.Unclaimed &&
-		slices.Equal(sortedPins(f.Pins), sortedPins(o.Pins)) && slices.Equal(normalMemory(f.Memory), normalMemory(o.Memory))
+		slices.Equal(sortedPins(f.Pins), sortedPins(o.Pins)) &&
+		slices.Equal(normalMemory(f.Memory), normalMemory(o.Memory))
 }
 
 func (f *Facts) sameMachine(o *Facts) bool {

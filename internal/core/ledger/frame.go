@@ -103,7 +103,7 @@ func wholeCPUs(m *topo.Machine, core topo.Core, free *cpuset.Set) int {
 	return n
 }
 
-// largestFirst turns counts into the sums of the k largest, k = 1….
+// largestFirst replaces counts by the sums of the k largest, k = 1….
 func largestFirst[T int | int64](counts []T) {
 	slices.Sort(counts)
 	slices.Reverse(counts)

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// Held is what one container has of a kubelet, in the kernel's ids, as the API says it: kubelet.Given for a machine that
-// may not be known yet.
+// Held is what one container has of a kubelet, in the kernel's ids, as the API says it: kubelet.Given for a machine
+// that may not be known yet.
 type Held struct {
 	Container string
 	// NUMAIDs are the nodes of the merged hint, ascending; nil where there is none, or where it is not known.
@@ -32,7 +32,7 @@ type HeldMemory struct {
 	Bytes   int64
 }
 
-// HeldDevices are devices of one resource that stand on the same NUMA nodes; without nodes they have no topology.
+// HeldDevices are devices of one resource on the same NUMA nodes; without nodes they have no topology.
 type HeldDevices struct {
 	Resource string
 	NUMAIDs  []int
@@ -41,7 +41,8 @@ type HeldDevices struct {
 
 // Equal reports whether two containers hold the same.
 func (h Held) Equal(o Held) bool {
-	return h.Container == o.Container && h.Preferred == o.Preferred && h.CPUList == o.CPUList && slices.Equal(h.NUMAIDs, o.NUMAIDs) &&
+	return h.Container == o.Container && h.Preferred == o.Preferred && h.CPUList == o.CPUList &&
+		slices.Equal(h.NUMAIDs, o.NUMAIDs) &&
 		slices.EqualFunc(h.Memory, o.Memory, func(a, b HeldMemory) bool {
 			return a.Type == b.Type && a.Bytes == b.Bytes && slices.Equal(a.NUMAIDs, b.NUMAIDs)
 		}) &&
@@ -56,7 +57,8 @@ func HeldOf(m *topo.Machine, p kubelet.Placement) []Held {
 	for i := range p {
 		g := &p[i]
 		h := Held{
-			Container: g.Container, NUMAIDs: idsOf(m, g.Hint.Mask), Preferred: g.Hint.Preferred, CPUList: m.FormatList(g.CPUs),
+			Container: g.Container, NUMAIDs: idsOf(m, g.Hint.Mask), Preferred: g.Hint.Preferred,
+			CPUList: m.FormatList(g.CPUs),
 		}
 		for _, b := range g.Memory {
 			h.Memory = append(h.Memory, HeldMemory{b.Type, idsOf(m, b.Nodes), b.Bytes})
@@ -87,7 +89,7 @@ func idsOf(m *topo.Machine, nodes hint.Mask) []int {
 }
 
 // placementOf translates what a pod holds to m. CPUs and NUMA nodes that the machine does not have are left out, and so
-// is what would stand on such nodes alone.
+// is what would be on such nodes alone.
 func placementOf(m *topo.Machine, held []Held) kubelet.Placement {
 	p := make(kubelet.Placement, 0, len(held))
 	for _, h := range held {
@@ -156,8 +158,8 @@ func (d Difference) Kinds() []string {
 	return kinds
 }
 
-// Compare holds an actual placement against the predicted one. Which of equal devices a container gets, and how they are
-// split over the nodes of a mask, is the device plugin's to say: that is no difference.
+// Compare holds an actual placement against the predicted one. Which of equal devices a container gets, and how they
+// are split over the nodes of a mask, is decided by the device plugin: it does not count as a difference.
 func Compare(predicted, actual kubelet.Placement) Difference {
 	var d Difference
 	for _, c := range containersOf(predicted, actual) {
@@ -175,7 +177,7 @@ func Compare(predicted, actual kubelet.Placement) Difference {
 	return d
 }
 
-// CompareOn is Compare, where CPUs and memory on other NUMA nodes of m are told as DifferentMask alone.
+// CompareOn is Compare, where CPUs and memory on other NUMA nodes of m are reported as DifferentMask alone.
 func CompareOn(m *topo.Machine, predicted, actual kubelet.Placement) Difference {
 	d := Compare(predicted, actual)
 	if d&(DifferentCPUs|DifferentMemory) == 0 {

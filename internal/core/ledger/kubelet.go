@@ -20,7 +20,7 @@ const (
 	Own Mode = iota
 	// Follow: the kubelet chooses, the scheduler predicts what.
 	Follow
-	// Blind: the kubelet is not asked; nothing is known of it.
+	// Blind: the kubelet is not modelled; nothing is known of it.
 	Blind
 )
 
@@ -29,12 +29,13 @@ func (m Mode) String() string { return [...]string{"Own", "Follow", "Blind"}[m] 
 
 // Model is a node's kubelet as far as its answers can be predicted. The zero value predicts nothing, and costs nothing.
 type Model struct {
-	// Node is the kubelet with nothing given to anybody; nil while all its managers are off, its version has no model, or
-	// the machine is not known. Facts that say the same share one.
+	// Node is the kubelet before it has allocated anything; nil while all its managers are off, its version has no
+	// model, or the machine is not known. Equal facts share one.
 	Node *kubelet.Node
 	// Fault says, while Node is nil, why the kubelet can run no pod that takes part.
 	Fault why.Reason
-	// CPUs and Memory tell whether those managers are static, Devices the resources that the device manager knows, sorted.
+	// CPUs and Memory are true when those managers are static. Devices are the resources that the device manager
+	// knows, sorted.
 	CPUs, Memory bool
 	Devices      []string
 	// Policy is the kubelet's topology policy, PodScope whether it merges once for a pod.
@@ -42,8 +43,8 @@ type Model struct {
 	PodScope bool
 	// Release is the kubelet's minor version: 1.36.
 	Release string
-	// Assumed tells that only a foreign exporter speaks of the kubelet: options and reserved CPUs that it does not tell
-	// are taken to be absent.
+	// Assumed: only another project's exporter describes the kubelet; options and reserved CPUs that it does not report
+	// are assumed to be absent.
 	Assumed bool
 	// Gen is the generation of the node's report, 0 = there is none; Placed what it says that pods have.
 	Gen    int64
@@ -76,8 +77,10 @@ func (m *Model) Concerns(p *kubelet.Pod) bool {
 }
 
 func (m *Model) equal(o *Model) bool {
-	return sameKubelet(m.Node, o.Node) && m.Fault == o.Fault && m.CPUs == o.CPUs && m.Memory == o.Memory && slices.Equal(m.Devices, o.Devices) &&
-		m.Policy == o.Policy && m.PodScope == o.PodScope && m.Release == o.Release && m.Assumed == o.Assumed && m.Gen == o.Gen &&
+	return sameKubelet(m.Node, o.Node) && m.Fault == o.Fault && m.CPUs == o.CPUs && m.Memory == o.Memory &&
+		slices.Equal(m.Devices, o.Devices) &&
+		m.Policy == o.Policy && m.PodScope == o.PodScope && m.Release == o.Release && m.Assumed == o.Assumed &&
+		m.Gen == o.Gen &&
 		slices.EqualFunc(sortedPlaced(m.Placed), sortedPlaced(o.Placed), func(a, b Placed) bool {
 			return a.UID == b.UID && slices.EqualFunc(a.Held, b.Held, Held.Equal)
 		})
@@ -104,7 +107,7 @@ type Guest struct {
 	Pod *kubelet.Pod
 	// Created is when the pod was made, in seconds since the epoch: the order in which a kubelet admits a batch.
 	Created int64
-	// Prediction is what the scheduler expects the kubelet to give the pod; nil when nobody has predicted it.
+	// Prediction is what the scheduler expects the kubelet to give the pod; nil without one.
 	Prediction *Prediction
 }
 
@@ -133,7 +136,8 @@ func (g *Guest) Equal(o *Guest) bool {
 }
 
 func samePod(a, b *kubelet.Pod) bool {
-	return a == b || a.UID == b.UID && a.Guaranteed == b.Guaranteed && a.PodLevel == b.PodLevel &&
+	return a == b || a != nil && b != nil && a.UID == b.UID && a.Guaranteed == b.Guaranteed &&
+		a.PodLevel == b.PodLevel &&
 		slices.EqualFunc(a.Containers, b.Containers, func(c, d kubelet.Container) bool {
 			return c.Name == d.Name && c.Role == d.Role && c.CPUs == d.CPUs &&
 				slices.Equal(c.Memory, d.Memory) && slices.Equal(c.Devices, d.Devices)
@@ -147,55 +151,55 @@ type Source uint8
 const (
 	// Reported: the node says so.
 	Reported Source = iota
-	// Pinned: the node tells the pod's CPUs, the rest is reckoned.
+	// Pinned: the node reports the pod's CPUs, the rest is computed.
 	Pinned
-	// Predicted: the scheduler predicted it when it bound the pod, and the node has not spoken yet.
+	// Predicted: the scheduler predicted it when it bound the pod, and the node has not reported the pod yet.
 	Predicted
-	// Reckoned: nobody has predicted it for this pod, or what was predicted has been overtaken by a report.
-	Reckoned
+	// Computed: the pod has no prediction, or a later report contradicts the predictions.
+	Computed
 )
 
 // String returns the source as a word.
-func (s Source) String() string { return [...]string{"reported", "pinned", "predicted", "reckoned"}[s] }
+func (s Source) String() string { return [...]string{"reported", "pinned", "predicted", "computed"}[s] }
 
-// stay is a pod on a node whose kubelet is predicted.
-type stay struct {
+// assignment is a pod on a node whose kubelet is predicted.
+type assignment struct {
 	*account
 	source Source
-	// placement is what it has. For Pinned and Reckoned it follows from the state before it.
+	// placement is what it has. For Pinned and Computed it follows from the state before it.
 	placement kubelet.Placement
-	// claim are CPUs of Facts.Unclaimed that are reckoned to be its; a stay that has some is Pinned.
+	// claim are CPUs of Facts.Unclaimed that are assigned to it; an assignment that has some is Pinned.
 	claim cpuset.Set
 	// refused: the kubelet as it is predicted would not admit it, so it has nothing.
 	refused bool
-	// after is the state with it and all before it, for Pinned and Reckoned.
+	// after is the state with it and all before it, for Pinned and Computed.
 	after *kubelet.State
 }
 
 // tenancy is what a node's kubelet has given to whom.
 //
-//	reported ─With─► told ─With predicted─► base ─Admit, one after the other─► the state
+//	reported ─With─► confirmed ─With predicted─► base ─Admit, one after the other─► the state
 //
-// Told and base do not depend on the order in which pods came; the rest follows the order of creation, as the kubelet's
-// own admission does.
+// confirmed and base do not depend on the order in which pods came; the rest follows the order of creation, as the
+// kubelet's own admission does.
 type tenancy struct {
-	told, base *kubelet.State
-	// queue are the stays that are admitted on base: Pinned before Reckoned, then by creation and UID.
-	queue []*stay
-	// stays are all of them by UID.
-	stays []*stay
+	confirmed, base *kubelet.State
+	// queue are the assignments that are admitted on base: Pinned before Computed, then by creation and UID.
+	queue []*assignment
+	// assignments are all of them by UID.
+	assignments []*assignment
 	// surprised: a report contradicts a prediction, so that predictions older than the report count for nothing.
 	surprised bool
 	// nameless is what remains of Facts.Unclaimed when every pod has its own: CPUs of pods that are gone, or that the
 	// node's exporter saw before we did.
 	nameless cpuset.Set
-	// wide counts stays with memory of several NUMA nodes at once. How that is split follows from the order in which pods
-	// came, so that with any of them all is reckoned anew, in one order.
+	// wide counts assignments with memory of several NUMA nodes at once. How that is split depends on the order in
+	// which pods came: while there is one, everything is recomputed, in one order.
 	wide int
 }
 
-// Kubelet returns what the node's kubelet has given to whom: what is reported counts, else what was predicted, else what
-// the model says. nil while the kubelet is not predicted.
+// Kubelet returns what the node's kubelet has given to whom: what is reported counts, else what was predicted, else
+// what the model says. nil while the kubelet is not predicted.
 func (v *View) Kubelet() *kubelet.State {
 	if v.tenancy == nil {
 		return nil
@@ -208,7 +212,7 @@ func (v *View) Confirmed() *kubelet.State {
 	if v.tenancy == nil {
 		return nil
 	}
-	return v.tenancy.told
+	return v.tenancy.confirmed
 }
 
 // Unconfirmed returns the pods that take part and of which the node has not said what they have, by UID; at most limit.
@@ -217,7 +221,7 @@ func (v *View) Unconfirmed(limit int) []*kubelet.Pod {
 		return nil
 	}
 	var pods []*kubelet.Pod
-	for _, s := range v.tenancy.stays {
+	for _, s := range v.tenancy.assignments {
 		if s.source >= Predicted && len(pods) < limit {
 			pods = append(pods, s.Guest.Pod)
 		}
@@ -225,8 +229,8 @@ func (v *View) Unconfirmed(limit int) []*kubelet.Pod {
 	return pods
 }
 
-// Stay is what a pod has of the node's kubelet.
-type Stay struct {
+// Assignment is what a pod has of the node's kubelet.
+type Assignment struct {
 	Entry     Entry
 	Source    Source
 	Placement kubelet.Placement
@@ -236,44 +240,46 @@ type Stay struct {
 	Refused bool
 }
 
-// Difference is how what the node reported of the pod differs from what was predicted, as CompareOn of its machine tells
-// it; 0 while one of them is missing. An init container that has ended is no difference.
-func (s *Stay) Difference(m *topo.Machine) Difference {
+// Difference is how what the node reported of the pod differs from what was predicted, as CompareOn of its machine
+// reports it; 0 while one of them is missing. An init container that has ended does not count as a difference.
+func (s *Assignment) Difference(m *topo.Machine) Difference {
 	if s.Source != Reported || s.Predicted == nil {
 		return 0
 	}
 	return CompareOn(m, lasting(s.Entry.Guest.Pod, s.Predicted, s.Placement), s.Placement)
 }
 
-func (s *stay) told() Stay { return Stay{s.Entry, s.source, s.placement, s.predicted, s.refused} }
+func (s *assignment) snapshot() Assignment {
+	return Assignment{s.Entry, s.source, s.placement, s.predicted, s.refused}
+}
 
-// Stay returns what the pod has of the node's kubelet; false when it takes no part.
-func (v *View) Stay(uid string) (Stay, bool) {
+// Assignment returns what the pod has of the node's kubelet; false when it takes no part.
+func (v *View) Assignment(uid string) (Assignment, bool) {
 	if v.tenancy == nil {
-		return Stay{}, false
+		return Assignment{}, false
 	}
 	i, ok := v.tenancy.find(uid)
 	if !ok {
-		return Stay{}, false
+		return Assignment{}, false
 	}
-	return v.tenancy.stays[i].told(), true
+	return v.tenancy.assignments[i].snapshot(), true
 }
 
-// Stays yields all pods that take part, by UID.
-func (v *View) Stays() iter.Seq[Stay] {
-	return func(yield func(Stay) bool) {
+// Assignments yields all pods that take part, by UID.
+func (v *View) Assignments() iter.Seq[Assignment] {
+	return func(yield func(Assignment) bool) {
 		if v.tenancy == nil {
 			return
 		}
-		for _, s := range v.tenancy.stays {
-			if !yield(s.told()) {
+		for _, s := range v.tenancy.assignments {
+			if !yield(s.snapshot()) {
 				return
 			}
 		}
 	}
 }
 
-// Confirmation is a predicted placement of which the node has told the actual one.
+// Confirmation is a predicted placement of which the node has reported the actual one.
 type Confirmation struct {
 	Entry  Entry
 	Actual []Held
@@ -288,14 +294,14 @@ func (v *View) Confirmations(before *View) []Confirmation {
 		return nil
 	}
 	var out []Confirmation
-	for _, s := range v.tenancy.stays {
+	for _, s := range v.tenancy.assignments {
 		if s.source != Reported || s.predicted == nil {
 			continue
 		}
-		if was, ok := before.Stay(s.UID); ok && was.Source == Reported {
+		if was, ok := before.Assignment(s.UID); ok && was.Source == Reported {
 			continue
 		}
-		is := s.told()
+		is := s.snapshot()
 		out = append(out, Confirmation{
 			Entry: s.Entry, Actual: HeldOf(v.facts.Machine, s.placement), Difference: is.Difference(v.facts.Machine),
 		})
@@ -304,7 +310,8 @@ func (v *View) Confirmations(before *View) []Confirmation {
 }
 
 func (t *tenancy) find(uid string) (int, bool) {
-	return slices.BinarySearchFunc(t.stays, uid, func(s *stay, uid string) int { return cmp.Compare(s.UID, uid) })
+	return slices.BinarySearchFunc(t.assignments, uid,
+		func(s *assignment, uid string) int { return cmp.Compare(s.UID, uid) })
 }
 
 func (t *tenancy) state() *kubelet.State {
@@ -314,8 +321,9 @@ func (t *tenancy) state() *kubelet.State {
 	return t.base
 }
 
-// settle computes the tenancy of v: from that of before, which differs by one account and shares the frame, or anew. One
-// pod costs a With or a Without, and an admission for each unreported pod that nobody predicted and that follows it.
+// settle computes the tenancy of v: from that of before, which differs by one account and shares the frame, or anew.
+// One pod costs a With or a Without, and an admission for each unreported pod without a prediction that follows
+// it.
 func (v *View) settle(before *View, was, is *account) {
 	model := &v.facts.Model
 	if model.Node == nil || v.facts.Machine == nil {
@@ -330,7 +338,7 @@ func (v *View) settle(before *View, was, is *account) {
 		v.tenancy = before.tenancy
 		return
 	}
-	if v.surprising(was) || v.surprising(is) || v.isLoose() { // what others have may change too
+	if v.surprising(was) || v.surprising(is) || v.dependsOnOthers() { // what others have may change too
 		v.tenancy = v.settleAll()
 		return
 	}
@@ -340,7 +348,7 @@ func (v *View) settle(before *View, was, is *account) {
 		first = t.leave(was.UID, first)
 	}
 	if is != nil {
-		first = t.enter(v.stayOf(is, t.surprised), first)
+		first = t.enter(v.assignmentOf(is, t.surprised), first)
 	}
 	t.admit(v, first)
 	if before.tenancy.wide > 0 || t.wide > 0 {
@@ -352,13 +360,13 @@ func (v *View) settle(before *View, was, is *account) {
 
 func (v *View) settleAll() *tenancy {
 	empty := v.facts.Model.Node.Empty()
-	t := &tenancy{told: empty, base: empty}
+	t := &tenancy{confirmed: empty, base: empty}
 	for _, a := range v.accounts {
 		t.surprised = t.surprised || v.surprising(v.guest(a))
 	}
 	for _, a := range v.accounts {
 		if v.guest(a) != nil {
-			t.enter(v.stayOf(a, t.surprised), 0)
+			t.enter(v.assignmentOf(a, t.surprised), 0)
 		}
 	}
 	t.share(v)
@@ -374,8 +382,8 @@ func (v *View) guest(a *account) *account {
 	return a
 }
 
-// report returns what the node says of a pod, unless that is older than what was predicted for it, or was read while the
-// kubelet was still giving the pod's containers their CPUs, one after the other.
+// report returns what the node says of a pod, unless that is older than what was predicted for it, or was read while
+// the kubelet was still giving the pod's containers their CPUs, one after the other.
 func (v *View) report(a *account) (kubelet.Placement, bool) {
 	m := &v.facts.Model
 	if p := a.Guest.Prediction; p != nil && m.Gen <= p.Gen {
@@ -389,7 +397,7 @@ func (v *View) report(a *account) (kubelet.Placement, bool) {
 }
 
 // isWhole reports whether every container that a static CPU manager gives CPUs has some in p. Init containers may have
-// ended, and are not told then.
+// ended, and are not reported then.
 func (v *View) isWhole(pod *kubelet.Pod, p kubelet.Placement) bool {
 	if !pod.Guaranteed || pod.PodLevel || !v.facts.Model.CPUs {
 		return true
@@ -430,8 +438,8 @@ func lasting(p *kubelet.Pod, predicted, actual kubelet.Placement) kubelet.Placem
 	return slices.DeleteFunc(slices.Clone(predicted), ended)
 }
 
-func (v *View) stayOf(a *account, surprised bool) *stay {
-	s := &stay{account: a}
+func (v *View) assignmentOf(a *account, surprised bool) *assignment {
+	s := &assignment{account: a}
 	actual, reported := v.report(a)
 	switch p := a.Guest.Prediction; {
 	case reported:
@@ -443,7 +451,7 @@ func (v *View) stayOf(a *account, surprised bool) *stay {
 	case p == nil && v.pinOf(a.UID) != cpuset.Set{}:
 		s.source = Pinned
 	default:
-		s.source = Reckoned
+		s.source = Computed
 	}
 	return s
 }
@@ -477,19 +485,19 @@ func (v *View) pinOf(uid string) cpuset.Set {
 	return cpus
 }
 
-// leave and enter change a tenancy by one stay; slices and states are replaced, never written to. They return the place
-// in the queue from which on it must be admitted again: first, or one before it.
+// leave and enter change a tenancy by one assignment; slices and states are replaced, never written to. They return the
+// place in the queue from which on it must be admitted again: first, or one before it.
 func (t *tenancy) leave(uid string, first int) int {
 	i, ok := t.find(uid)
 	if !ok {
 		return first
 	}
-	s := t.stays[i]
-	t.stays = slices.Delete(slices.Clone(t.stays), i, i+1)
+	s := t.assignments[i]
+	t.assignments = slices.Delete(slices.Clone(t.assignments), i, i+1)
 	t.wide -= s.wide()
 	switch s.source {
 	case Reported:
-		t.told = t.told.Without(uid)
+		t.confirmed = t.confirmed.Without(uid)
 		t.base = t.base.Without(uid)
 		return 0
 	case Predicted:
@@ -501,13 +509,13 @@ func (t *tenancy) leave(uid string, first int) int {
 	return min(first, at)
 }
 
-func (t *tenancy) enter(s *stay, first int) int {
+func (t *tenancy) enter(s *assignment, first int) int {
 	i, _ := t.find(s.UID)
-	t.stays = inserted(t.stays, i, s)
+	t.assignments = inserted(t.assignments, i, s)
 	t.wide += s.wide()
 	switch s.source {
 	case Reported:
-		t.told = t.told.With(s.Guest.Pod, s.placement)
+		t.confirmed = t.confirmed.With(s.Guest.Pod, s.placement)
 		t.base = t.base.With(s.Guest.Pod, s.placement)
 		return 0
 	case Predicted:
@@ -520,14 +528,15 @@ func (t *tenancy) enter(s *stay, first int) int {
 }
 
 // inserted is a copy of list with s at i.
-func inserted(list []*stay, i int, s *stay) []*stay {
-	next := append(make([]*stay, 0, len(list)+1), list[:i]...)
+func inserted(list []*assignment, i int, s *assignment) []*assignment {
+	next := append(make([]*assignment, 0, len(list)+1), list[:i]...)
 	return append(append(next, s), list[i:]...)
 }
 
 // byAdmission is the order in which a kubelet admits pods that come together; those that it has pinned came before.
-func byAdmission(a, b *stay) int {
-	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Guest.Created, b.Guest.Created), cmp.Compare(a.UID, b.UID))
+func byAdmission(a, b *assignment) int {
+	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Guest.Created, b.Guest.Created),
+		cmp.Compare(a.UID, b.UID))
 }
 
 // admit runs the model for the queue from first on.
@@ -540,19 +549,19 @@ func (t *tenancy) admit(v *View, first int) {
 		state = t.queue[first-1].after
 	}
 	t.queue = slices.Clone(t.queue)
-	t.stays = slices.Clone(t.stays)
+	t.assignments = slices.Clone(t.assignments)
 	for i, s := range t.queue[first:] {
 		again := *s
 		state = again.admit(state, v)
 		t.wide += again.wide() - s.wide()
 		t.queue[first+i] = &again
 		at, _ := t.find(again.UID)
-		t.stays[at] = &again
+		t.assignments[at] = &again
 	}
 }
 
 // wide is 1 when some of its memory is of several NUMA nodes at once, else 0.
-func (s *stay) wide() int {
+func (s *assignment) wide() int {
 	for i := range s.placement {
 		for _, b := range s.placement[i].Memory {
 			if b.Nodes.Len() > 1 {
@@ -563,7 +572,7 @@ func (s *stay) wide() int {
 	return 0
 }
 
-func (s *stay) admit(state *kubelet.State, v *View) *kubelet.State {
+func (s *assignment) admit(state *kubelet.State, v *View) *kubelet.State {
 	after, placement, refusal := state.Admit(s.Guest.Pod)
 	s.refused = refusal != nil
 	if s.refused {
@@ -579,7 +588,8 @@ func (s *stay) admit(state *kubelet.State, v *View) *kubelet.State {
 	return after
 }
 
-// pinned is a placement with other CPUs. Which container has which is not told; the account needs the sum alone.
+// pinned is a placement with other CPUs. The report does not say which container has which; the account needs the sum
+// alone.
 func pinned(p *kubelet.Pod, placement kubelet.Placement, cpus cpuset.Set) kubelet.Placement {
 	placement = slices.Clone(placement)
 	for i := range placement {
@@ -610,10 +620,10 @@ func held(p kubelet.Placement) cpuset.Set {
 	return cpus
 }
 
-// cpus returns the CPUs that the kubelet gave, or will give, to anybody.
+// cpus returns the CPUs that the kubelet gave, or will give, to any pod.
 func (t *tenancy) cpus() cpuset.Set {
 	cpus := t.nameless
-	for _, s := range t.stays {
+	for _, s := range t.assignments {
 		for i := range s.placement {
 			cpus.Include(&s.placement[i].CPUs)
 		}
@@ -626,9 +636,10 @@ func (t *tenancy) equal(o *tenancy) bool {
 	if t == nil || o == nil {
 		return t == o
 	}
-	return slices.EqualFunc(t.stays, o.stays, func(a, b *stay) bool {
-		return a.UID == b.UID && a.source == b.source && a.refused == b.refused && slices.EqualFunc(a.placement, b.placement, sameGiven)
-	}) && slices.EqualFunc(t.queue, o.queue, func(a, b *stay) bool { return a.UID == b.UID })
+	return slices.EqualFunc(t.assignments, o.assignments, func(a, b *assignment) bool {
+		return a.UID == b.UID && a.source == b.source && a.refused == b.refused &&
+			slices.EqualFunc(a.placement, b.placement, sameGiven)
+	}) && slices.EqualFunc(t.queue, o.queue, func(a, b *assignment) bool { return a.UID == b.UID })
 }
 
 func sameGiven(a, b kubelet.Given) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 const gibi = 1 << 30
@@ -29,15 +30,22 @@ func follows(tb interface{ Fatalf(string, ...any) }, m *topo.Machine, policy hin
 	node, reason := kubelet.NewNode(m, kubelet.Config{
 		Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)}, Memory: kubelet.Memory{Static: true},
 		Topology: kubelet.Topology{Policy: policy},
-	}, kubelet.Inventory{Zones: zones, Devices: []kubelet.DeviceSet{{Resource: "x.io/d", Nodes: 1, Registered: 4, Healthy: 3}}})
+	}, kubelet.Inventory{Zones: zones, Devices: []kubelet.DeviceSet{{
+		Resource: "x.io/d", Nodes: 1, Registered: 4,
+		Healthy: 3,
+	}}})
 	if !reason.OK() {
 		tb.Fatalf("the kubelet of the test is refused: %+v", reason)
 	}
 	return ledger.Facts{
-		Machine: m, Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.Of(0)}, Mode: ledger.Follow, MinSharedCPUs: -1,
+		Machine: m, Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.Of(0)}, Mode: ledger.Follow,
+		MinSharedCPUs: -1,
 		Model: ledger.Model{
 			Node: node, CPUs: true, Memory: true, Devices: []string{"x.io/d"}, Release: "1.36", Gen: 1,
-			Policy: [...]ledger.TopologyPolicy{ledger.NoTopology, ledger.BestEffort, ledger.Restricted, ledger.SingleNUMANode}[policy],
+			Policy: [...]ledger.TopologyPolicy{
+				ledger.NoTopology, ledger.BestEffort, ledger.Restricted,
+				ledger.SingleNUMANode,
+			}[policy],
 		},
 	}
 }
@@ -55,7 +63,10 @@ func guaranteed(uid string, cpus int, bytes int64, devices int64) *kubelet.Pod {
 }
 
 func entryOf(p *kubelet.Pod, created int64, prediction *ledger.Prediction) ledger.Entry {
-	return ledger.Entry{UID: p.UID, Namespace: "ns", Name: p.UID, KubeletCPUs: p.Containers[0].CPUs, Guest: &ledger.Guest{Pod: p, Created: created, Prediction: prediction}}
+	return ledger.Entry{
+		UID: p.UID, Namespace: "ns", Name: p.UID, KubeletCPUs: p.Containers[0].CPUs,
+		Guest: &ledger.Guest{Pod: p, Created: created, Prediction: prediction},
+	}
 }
 
 // predict is the offer that follows the kubelet of v.
@@ -65,10 +76,14 @@ func predict(v *ledger.View, p *kubelet.Pod, created int64) (ledger.Offer, bool)
 		return ledger.Offer{}, false
 	}
 	m := &v.Facts().Model
-	return ledger.Offer{Entry: entryOf(p, created, &ledger.Prediction{Model: m.Release, Gen: m.Gen, Held: ledger.HeldOf(v.Machine(), placement)}), Version: v.Version()}, true
+	return ledger.Offer{
+		Entry: entryOf(p, created,
+			&ledger.Prediction{Model: m.Release, Gen: m.Gen, Held: ledger.HeldOf(v.Machine(), placement)}),
+		Version: v.Version(),
+	}, true
 }
 
-// answers are what the kubelet of a view has given, and what it says to pods that nobody has asked for yet.
+// answers are what the kubelet of a view has given, and what it says to pods that have not been requested yet.
 func answers(v *ledger.View) map[string]string {
 	out := map[string]string{}
 	if v.Kubelet() == nil {
@@ -78,7 +93,8 @@ func answers(v *ledger.View) map[string]string {
 		out["has "+uid] = fmt.Sprintf("%+v", ledger.HeldOf(v.Machine(), p))
 	}
 	for _, probe := range []*kubelet.Pod{
-		guaranteed("p1", 1, gibi, 0), guaranteed("p2", 3, 2*gibi, 1), guaranteed("p3", 6, 9*gibi, 0), guaranteed("p4", 0, 0, 2),
+		guaranteed("p1", 1, gibi, 0), guaranteed("p2", 3, 2*gibi, 1), guaranteed("p3", 6, 9*gibi, 0),
+		guaranteed("p4", 0, 0, 2),
 	} {
 		_, p, refusal := v.Kubelet().Admit(probe)
 		if refusal != nil {
@@ -91,14 +107,17 @@ func answers(v *ledger.View) map[string]string {
 }
 
 // TestTheKubeletsAccountEqualsARebuild is L1 to L6 for what kubelets give: after any history of reservations, reverts,
-// bindings, pods of others, reports that are right, wrong, stale or repeated, and departures, the live account is the one
-// that is built from the last facts and entries alone, in any order.
+// bindings, pods of others, reports that are right, wrong, stale or repeated, and departures, the live account is the
+// one that is built from the last facts and entries alone, in any order.
 func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
-		facts := follows(t, m, rapid.SampledFrom([]hint.Policy{hint.None, hint.BestEffort, hint.Restricted, hint.SingleNUMANode}).Draw(t, "policy"))
+		facts := follows(t, m, rapid.SampledFrom([]hint.Policy{
+			hint.None, hint.BestEffort, hint.Restricted,
+			hint.SingleNUMANode,
+		}).Draw(t, "policy"))
 		history := []ledger.Facts{facts}
 		live := ledger.New(facts)
 		entries := map[string]ledger.Entry{}
@@ -106,8 +125,11 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 		pods := 0
 		draw := func() (*kubelet.Pod, int64) {
 			pods++
-			return guaranteed(fmt.Sprintf("%c%d", 'a'+rune(rapid.IntRange(0, 3).Draw(t, "name")), pods), rapid.IntRange(0, 4).Draw(t, "cpus"),
-				int64(rapid.SampledFrom([]int{0, 1, 3, 9}).Draw(t, "GiB"))*gibi, int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "devices"))), int64(rapid.IntRange(0, 3).Draw(t, "created"))
+			return guaranteed(fmt.Sprintf("%c%d", 'a'+rune(rapid.IntRange(0, 3).Draw(t, "name")), pods),
+					rapid.IntRange(0, 4).Draw(t, "cpus"),
+					int64(rapid.SampledFrom([]int{0, 1, 3, 9}).Draw(t, "GiB"))*gibi,
+					int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "devices"))),
+				int64(rapid.IntRange(0, 3).Draw(t, "created"))
 		}
 		some := func() (string, bool) {
 			uids := slices.Sorted(maps.Keys(entries))
@@ -133,7 +155,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 					t.Fatalf("the same offer again: %v, want ErrExpired", err)
 				}
 				offers[p.UID], entries[p.UID] = o, o.Entry
-				if s, ok := live.View().Stay(p.UID); ok && s.Source != ledger.Predicted {
+				if s, ok := live.View().Assignment(p.UID); ok && s.Source != ledger.Predicted {
 					t.Fatalf("a pod that was just reserved is %s", s.Source)
 				}
 			case 2: // unreserve: the identity, right after
@@ -148,7 +170,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 						t.Fatalf("reserve and unreserve (-before +after):\n%s", diff)
 					}
 				}
-			case 3: // the API confirms a pod, or somebody else binds one
+			case 3: // the API confirms a pod, or another scheduler binds one
 				if uid, ok := some(); ok && rapid.Bool().Draw(t, "known") {
 					live.Put(entries[uid])
 					continue
@@ -159,7 +181,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 			case 4: // the pod ends
 				if uid, ok := some(); ok {
 					others := map[string]string{}
-					for s := range before.Stays() {
+					for s := range before.Assignments() {
 						if s.Source <= ledger.Predicted && s.Source != ledger.Pinned && s.Entry.UID != uid {
 							others[s.Entry.UID] = fmt.Sprint(s.Placement)
 						}
@@ -167,7 +189,8 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 					live.Remove(uid)
 					delete(entries, uid)
 					for other, had := range others { // L5
-						if s, _ := live.View().Stay(other); s.Source <= ledger.Predicted && fmt.Sprint(s.Placement) != had {
+						if s, _ := live.View().Assignment(other); s.Source <= ledger.Predicted &&
+							fmt.Sprint(s.Placement) != had {
 							t.Fatalf("when %s ended %s changed from %s to %v", uid, other, had, s.Placement)
 						}
 					}
@@ -176,7 +199,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 				f := facts
 				f.Model.Gen = history[len(history)-1].Model.Gen + 1
 				f.Model.Placed, f.Pins = nil, nil
-				for s := range before.Stays() {
+				for s := range before.Assignments() {
 					held := ledger.HeldOf(m, s.Placement)
 					switch rapid.IntRange(0, 5).Draw(t, "report "+s.Entry.UID) {
 					case 0: // not yet
@@ -190,8 +213,9 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 					}
 					f.Model.Placed = append(f.Model.Placed, ledger.Placed{UID: s.Entry.UID, Held: held})
 				}
-				if rapid.Bool().Draw(t, "a pod nobody knows") {
-					f.Model.Placed = append(f.Model.Placed, ledger.Placed{UID: "stranger", Held: []ledger.Held{{Container: "c", CPUList: "1"}}})
+				if rapid.Bool().Draw(t, "an unknown pod") {
+					f.Model.Placed = append(f.Model.Placed,
+						ledger.Placed{UID: "stranger", Held: []ledger.Held{{Container: "c", CPUList: "1"}}})
 				}
 				facts = f
 				history = append(history, f)
@@ -230,22 +254,24 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 				seen["stale"]++
 			}
 			v := live.View()
-			for s := range v.Stays() {
+			for s := range v.Assignments() {
 				seen[s.Source.String()]++
 				if p := s.Entry.Guest.Prediction; s.Source == ledger.Reported && p != nil && facts.Model.Gen <= p.Gen {
-					t.Fatalf("%s was predicted on report %d and counts as reported by %d", s.Entry.UID, p.Gen, facts.Model.Gen) // L4
+					// L4
+					t.Fatalf("%s was predicted on report %d and counts as reported by %d", s.Entry.UID, p.Gen,
+						facts.Model.Gen)
 				}
 			}
 			shuffled := rapid.Permutation(slices.Collect(maps.Values(entries))).Draw(t, "order")
 			rebuilt := ledger.New(facts, shuffled...).View()
 			if !v.Equal(rebuilt) {
-				t.Fatalf("live and rebuilt differ:\n%s", cmp.Diff(staysOf(rebuilt), staysOf(v)))
+				t.Fatalf("live and rebuilt differ:\n%s", cmp.Diff(assignmentsOf(rebuilt), assignmentsOf(v)))
 			}
 			if diff := cmp.Diff(answers(rebuilt), answers(v)); diff != "" { // L6
 				t.Fatalf("the kubelet answers otherwise (-rebuilt +live):\n%s", diff)
 			}
 			taken := cpuset.Set{} // L1: what is taken is what the entries have
-			for s := range v.Stays() {
+			for s := range v.Assignments() {
 				for _, g := range s.Placement {
 					taken.Include(&g.CPUs)
 				}
@@ -256,7 +282,10 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 		}
 		_ = offers
 	})
-	for _, kind := range []string{"refused", "wrong", "stale", "amended", "reported", "pinned", "predicted", "reckoned"} {
+	for _, kind := range []string{
+		"refused", "wrong", "stale", "amended", "reported", "pinned", "predicted",
+		"computed",
+	} {
 		if seen[kind] == 0 {
 			t.Errorf("never %s: the generator is too narrow", kind)
 		}
@@ -265,12 +294,13 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 
 func drawCPUs(t *rapid.T, m *topo.Machine) cpuset.Set {
 	online := m.Online().Slice()
-	return cpuset.Of(rapid.SliceOfNDistinct(rapid.SampledFrom(online), 0, min(3, len(online)), rapid.ID).Draw(t, "CPUs")...)
+	return cpuset.Of(rapid.SliceOfNDistinct(rapid.SampledFrom(online), 0, min(3, len(online)), rapid.ID).Draw(t,
+		"CPUs")...)
 }
 
-func staysOf(v *ledger.View) []string {
+func assignmentsOf(v *ledger.View) []string {
 	var out []string
-	for s := range v.Stays() {
+	for s := range v.Assignments() {
 		out = append(out, fmt.Sprintf("%s %s %v %v", s.Entry.UID, s.Source, s.Refused, s.Placement))
 	}
 	return out
@@ -292,7 +322,7 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 	}
 	where := func() string {
 		out := ""
-		for s := range l.View().Stays() {
+		for s := range l.View().Assignments() {
 			out += fmt.Sprintf("%s %s %s; ", s.Entry.UID, s.Source, m.FormatList(s.Placement[0].CPUs))
 		}
 		return out
@@ -303,7 +333,10 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 		l.SetFacts(f)
 	}
 	actual := func(uid, cpus string) ledger.Placed {
-		return ledger.Placed{UID: uid, Held: []ledger.Held{{Container: "c", CPUList: cpus, Memory: []ledger.HeldMemory{{Type: "memory", NUMAIDs: []int{0}, Bytes: gibi}}}}}
+		return ledger.Placed{UID: uid, Held: []ledger.Held{{
+			Container: "c", CPUList: cpus,
+			Memory: []ledger.HeldMemory{{Type: "memory", NUMAIDs: []int{0}, Bytes: gibi}},
+		}}}
 	}
 	steps := []struct {
 		name   string
@@ -311,11 +344,26 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 		want   string
 	}{
 		{"before any report both are predicted", func() {}, "a predicted 1,17; b predicted 2,18; "},
-		{"a report of the generation that was predicted on is too old", func() { report(1, actual("a", "3,19")) }, "a predicted 1,17; b predicted 2,18; "},
-		{"a right report leaves the other prediction", func() { report(2, actual("a", "1,17")) }, "a reported 1,17; b predicted 2,18; "},
-		{"after a wrong one the other pod is reckoned anew", func() { report(3, actual("a", "2,18")) }, "a reported 2,18; b reckoned 1,17; "},
-		{"until the node tells it", func() { report(4, actual("a", "2,18"), actual("b", "3,19")) }, "a reported 2,18; b reported 3,19; "},
-		{"a report that does not mention a pod leaves it", func() { report(5, actual("b", "2,18")) }, "a predicted 1,17; b reported 2,18; "},
+		{
+			"a report of the generation that was predicted on is too old", func() { report(1, actual("a", "3,19")) },
+			"a predicted 1,17; b predicted 2,18; ",
+		},
+		{
+			"a right report leaves the other prediction", func() { report(2, actual("a", "1,17")) },
+			"a reported 1,17; b predicted 2,18; ",
+		},
+		{
+			"after a wrong one the other pod is computed again", func() { report(3, actual("a", "2,18")) },
+			"a reported 2,18; b computed 1,17; ",
+		},
+		{
+			"until the node reports it", func() { report(4, actual("a", "2,18"), actual("b", "3,19")) },
+			"a reported 2,18; b reported 3,19; ",
+		},
+		{
+			"a report that does not mention a pod leaves it", func() { report(5, actual("b", "2,18")) },
+			"a predicted 1,17; b reported 2,18; ",
+		},
 	}
 	for _, s := range steps {
 		before := l.View()
@@ -324,7 +372,8 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", s.name, got, s.want)
 		}
 		for _, c := range l.View().Confirmations(before) {
-			if right := c.Difference == 0; right != (s.name == "a right report leaves the other prediction" || c.Entry.UID == "b" && s.name == steps[5].name) {
+			if right := c.Difference == 0; right != (s.name == "a right report leaves the other prediction" ||
+				c.Entry.UID == "b" && s.name == steps[5].name) {
 				t.Errorf("%s: %s differs by %d", s.name, c.Entry.UID, c.Difference)
 			}
 		}
@@ -345,15 +394,27 @@ func TestCompare(t *testing.T) {
 		predicted, actual kubelet.Placement
 		want              ledger.Difference
 	}{
-		"the same":                              {given("1-2", 1, gibi), given("1-2", 1, gibi), 0},
-		"other CPUs of the node":                {given("1-2", 1, gibi), given("2-3", 1, gibi), ledger.DifferentCPUs},
-		"another node":                          {given("1-2", 1, gibi), given("4-5", 2, gibi), ledger.DifferentMask},
-		"less memory":                           {given("1-2", 1, gibi), given("1-2", 1, gibi/2), ledger.DifferentMemory},
-		"nothing at all":                        {given("1-2", 1, 0), nil, ledger.DifferentMask},
-		"another device of the mask":            {given("", 3, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}), given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), 0},
-		"a device outside of the mask":          {given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}), given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), ledger.DifferentDevices},
-		"one device more":                       {given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}), given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 2}), ledger.DifferentDevices},
-		"a hint that nobody reports is no news": {given("1", 1, 0), given("1", 0, 0), 0},
+		"the same":               {given("1-2", 1, gibi), given("1-2", 1, gibi), 0},
+		"other CPUs of the node": {given("1-2", 1, gibi), given("2-3", 1, gibi), ledger.DifferentCPUs},
+		"another node":           {given("1-2", 1, gibi), given("4-5", 2, gibi), ledger.DifferentMask},
+		"less memory": {
+			given("1-2", 1, gibi), given("1-2", 1, gibi/2),
+			ledger.DifferentMemory,
+		},
+		"nothing at all": {given("1-2", 1, 0), nil, ledger.DifferentMask},
+		"another device of the mask": {
+			given("", 3, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
+			given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), 0,
+		},
+		"a device outside of the mask": {
+			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
+			given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), ledger.DifferentDevices,
+		},
+		"one device more": {
+			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
+			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 2}), ledger.DifferentDevices,
+		},
+		"a hint that is missing from the report does not differ": {given("1", 1, 0), given("1", 0, 0), 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -365,7 +426,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// A pod that ends while others stay costs a With or a Without, whatever the number of pods.
+// A pod that ends while others remain costs a With or a Without, whatever the number of pods.
 func BenchmarkPutGuest(b *testing.B) {
 	for _, pods := range []int{10, 50, 100} {
 		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
@@ -392,8 +453,8 @@ func BenchmarkPutGuest(b *testing.B) {
 	}
 }
 
-// TestAReportOfAPodThatIsHalfAdmittedIsNone: the kubelet gives the containers of a pod their CPUs one after the other, and an
-// agent may read its record in between.
+// TestAReportOfAPodThatIsHalfAdmittedIsNone: the kubelet gives the containers of a pod their CPUs one after the other,
+// and an agent may read its record in between.
 func TestAReportOfAPodThatIsHalfAdmittedIsNone(t *testing.T) {
 	t.Parallel()
 	m := worked(t)
@@ -417,8 +478,10 @@ func TestAReportOfAPodThatIsHalfAdmittedIsNone(t *testing.T) {
 	facts.Model.Gen = 2
 	facts.Model.Placed = []ledger.Placed{{UID: "p", Held: []ledger.Held{held["main"]}}}
 	l.SetFacts(facts)
-	if s, _ := l.View().Stay("p"); s.Source != ledger.Predicted || l.View().KubeletStatic() != before.KubeletStatic() {
-		t.Errorf("half a report counts: the pod is %s, taken are %s of %s", s.Source, m.FormatList(l.View().KubeletStatic()), m.FormatList(before.KubeletStatic()))
+	if s, _ := l.View().Assignment("p"); s.Source != ledger.Predicted ||
+		l.View().KubeletStatic() != before.KubeletStatic() {
+		t.Errorf("half a report counts: the pod is %s, taken are %s of %s", s.Source,
+			m.FormatList(l.View().KubeletStatic()), m.FormatList(before.KubeletStatic()))
 	}
 	if news := l.View().Confirmations(before); len(news) != 0 {
 		t.Errorf("half a report confirms or contradicts: %+v", news)
@@ -426,7 +489,7 @@ func TestAReportOfAPodThatIsHalfAdmittedIsNone(t *testing.T) {
 	facts.Model.Gen = 3
 	facts.Model.Placed = []ledger.Placed{{UID: "p", Held: []ledger.Held{held["main"], held["side"]}}}
 	l.SetFacts(facts)
-	if s, _ := l.View().Stay("p"); s.Source != ledger.Reported {
+	if s, _ := l.View().Assignment("p"); s.Source != ledger.Reported {
 		t.Errorf("a report without the init container, which has ended, does not count: the pod is %s", s.Source)
 	}
 	if news := l.View().Confirmations(before); len(news) != 1 || news[0].Difference != 0 {

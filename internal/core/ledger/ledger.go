@@ -15,7 +15,8 @@ import (
 var (
 	// ErrExpired: the offer was made at another version of the account.
 	ErrExpired = errors.New("offer expired: the account has changed since")
-	// ErrTaken: the offer's CPUs or memory are not free, or its pod has an entry already. No offer of package place is refused so.
+	// ErrTaken: the offer's CPUs or memory are not free, or its pod has an entry already. No offer of package place is
+	// refused so.
 	ErrTaken = errors.New("offer refused")
 )
 
@@ -40,7 +41,7 @@ func New(f Facts, entries ...Entry) *Ledger {
 // View returns the current state. It never changes.
 func (l *Ledger) View() *View { return l.view }
 
-// SetFacts replaces the facts. Entries stay and are translated anew. Equal facts change nothing.
+// SetFacts replaces the facts. Entries remain and are translated again. Equal facts change nothing.
 func (l *Ledger) SetFacts(f Facts) {
 	v := l.view
 	if v.facts.Equal(&f) {
@@ -88,10 +89,14 @@ func (l *Ledger) Commit(o Offer) error {
 	case known:
 		return fmt.Errorf("commit offer for pod %s/%s: %w: the pod has an entry already", a.Namespace, a.Name, ErrTaken)
 	case a.cpus != o.CPUs:
-		return fmt.Errorf("commit offer for pod %s/%s: %w: its entry names other CPUs than it", a.Namespace, a.Name, ErrTaken)
+		return fmt.Errorf("commit offer for pod %s/%s: %w: its entry names other CPUs than it", a.Namespace, a.Name,
+			ErrTaken)
 	case !a.cpus.SubsetOf(&free):
 		return fmt.Errorf("commit offer for pod %s/%s: %w: CPUs %s are not free", a.Namespace, a.Name, ErrTaken,
 			v.facts.Machine.FormatList(a.cpus.Minus(free)))
+	case !v.KeepsPromises(&a.cpus), a.nodes != 0 && a.MilliCPU > v.summary.Room(a.nodes):
+		return fmt.Errorf("commit offer for pod %s/%s: %w: its shared pool is promised to other pods", a.Namespace,
+			a.Name, ErrTaken)
 	case !v.holdsMemory(a):
 		return fmt.Errorf("commit offer for pod %s/%s: %w: its memory is not free", a.Namespace, a.Name, ErrTaken)
 	}
@@ -109,7 +114,8 @@ func (l *Ledger) Amend(was, is Offer) error {
 		return fmt.Errorf("amend offer for pod %s/%s: %w", was.Entry.Namespace, was.Entry.Name, ErrExpired)
 	}
 	if !is.Entry.predictedLike(was.Entry) {
-		return fmt.Errorf("amend offer for pod %s/%s: %w: more than its prediction differs", was.Entry.Namespace, was.Entry.Name, ErrTaken)
+		return fmt.Errorf("amend offer for pod %s/%s: %w: more than its prediction differs", was.Entry.Namespace,
+			was.Entry.Name, ErrTaken)
 	}
 	l.view = v.put(newAccount(v.facts.Machine, is.Entry), v.version+1)
 	l.assumed[is.Entry.UID] = is.Version

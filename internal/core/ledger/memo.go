@@ -9,8 +9,9 @@ import (
 // memoSlots is the number of verdicts that a view remembers: pods come in crowds of equal ones.
 const memoSlots = 4
 
-// Memo is what was decided on one view about the last requests. A view never changes, so a verdict stays true for as long
-// as the view is there. It may be used by anybody at any time, without a lock: a verdict is read whole or not at all.
+// Memo is what was decided on one view about the last requests. A view never changes, so a verdict remains true for as
+// long as the view is there. It may be used by anybody at any time, without a lock: a verdict is read whole or not at
+// all.
 type Memo struct {
 	slots [memoSlots]atomic.Pointer[verdict]
 }
@@ -20,7 +21,7 @@ type verdict struct {
 	reason why.Reason
 }
 
-// MemoKey names a request by all that verdicts depend on. The zero value is remembered by nobody.
+// MemoKey names a request by all that verdicts depend on. A memo never stores the zero value.
 type MemoKey struct {
 	hash uint64
 	text string
@@ -53,7 +54,7 @@ func (m *Memo) Recall(k MemoKey) (why.Reason, bool) {
 	return why.Reason{}, false
 }
 
-// Keep remembers a verdict, in place of an older one when there is no room.
+// Keep remembers a verdict, in place of an older one when the memo is full.
 func (m *Memo) Keep(k MemoKey, r why.Reason) {
 	if k.text == "" {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// OrdinaryMemory is the type of memory that is no hugepages.
+// OrdinaryMemory is the type of memory other than hugepages.
 const OrdinaryMemory = "memory"
 
 // MaxMemoryTypes is the number of memory types that an account keeps: ordinary memory, and hugepages in order of their
@@ -33,7 +33,8 @@ type MemorySummary struct {
 	Type string
 	// Page is what the type is handed out in: the size of a hugepage in bytes, 1 for ordinary memory.
 	Page int64
-	// Free is what entries leave of each NUMA node's allocatable amount in bytes, in whole pages; 0 where they hold more.
+	// Free is what entries leave of each NUMA node's allocatable amount in bytes, in whole pages; 0 where they hold
+	// more.
 	Free []int64
 	// Capacity holds, at k-1, the most that k NUMA nodes have when no pod holds any.
 	Capacity []int64
@@ -128,7 +129,8 @@ func memoryTypes(m *topo.Machine, list []Memory) []MemorySummary {
 		if node < 0 {
 			continue
 		}
-		i, ok := slices.BinarySearchFunc(types, a.Type, func(t MemorySummary, kind string) int { return compareTypes(t.Type, kind) })
+		i, ok := slices.BinarySearchFunc(types, a.Type,
+			func(t MemorySummary, kind string) int { return compareTypes(t.Type, kind) })
 		if !ok {
 			fresh := MemorySummary{Type: a.Type, Page: PageSize(a.Type), Free: make([]int64, nodes)}
 			types = slices.Insert(types, i, fresh)

@@ -79,8 +79,10 @@ func checkMemory(t *rapid.T, v *ledger.View, md *model) {
 func TestPageSize(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]int64{
-		"memory": 1, "hugepages-2Mi": 2 << 20, "hugepages-1Gi": 1 << 30, "hugepages-64Ki": 64 << 10, "hugepages-1Ti": 1 << 40,
-		"hugepages-4096": 4096, "hugepages-": 1, "hugepages-x": 1, "hugepages-0Mi": 1, "hugepages-99999999999999Ti": 1, "hugepages--2Mi": 1,
+		"memory": 1, "hugepages-2Mi": 2 << 20, "hugepages-1Gi": 1 << 30, "hugepages-64Ki": 64 << 10,
+		"hugepages-1Ti":  1 << 40,
+		"hugepages-4096": 4096, "hugepages-": 1, "hugepages-x": 1, "hugepages-0Mi": 1, "hugepages-99999999999999Ti": 1,
+		"hugepages--2Mi": 1,
 	} {
 		if got := ledger.PageSize(kind); got != want {
 			t.Errorf("%s: got %d, want %d", kind, got, want)
@@ -111,7 +113,8 @@ func TestMemoryIsHeldOnNUMANodes(t *testing.T) {
 		t.Errorf("after a commit (-want +got):\n%s", diff)
 	}
 	before := l.View()
-	if err := l.Commit(offerOf(l, withMemory(lsr("b", "2"), gib(0, 25)))); !errors.Is(err, ledger.ErrTaken) || l.View() != before {
+	if err := l.Commit(offerOf(l, withMemory(lsr("b", "2"), gib(0, 25)))); !errors.Is(err, ledger.ErrTaken) ||
+		l.View() != before {
 		t.Errorf("memory that is taken: got %v, want ErrTaken and no change", err)
 	}
 	l.Put(withMemory(lsr("a", "0-1"), gib(2, 30)))
@@ -132,8 +135,12 @@ func TestMemoryIsHeldOnNUMANodes(t *testing.T) {
 func TestMemoryOnUnknownNUMANodesIsReported(t *testing.T) {
 	t.Parallel()
 	v := ledger.New(ledger.Facts{Machine: worked(t), Memory: []ledger.Memory{gib(0, 64)}},
-		withMemory(lsr("a", "0-1"), gib(9, 1), gib(0, 1), gib(7, 1)), withMemory(confined("b", 1000, 1, 7), gib(7, 1))).View()
-	want := []ledger.Problem{{UID: "a", Kind: ledger.UnknownNUMA, CPUs: "7,9"}, {UID: "b", Kind: ledger.UnknownNUMA, CPUs: "7"}}
+		withMemory(lsr("a", "0-1"), gib(9, 1), gib(0, 1), gib(7, 1)),
+		withMemory(confined("b", 1000, 1, 7), gib(7, 1))).View()
+	want := []ledger.Problem{
+		{UID: "a", Kind: ledger.UnknownNUMA, CPUs: "7,9"},
+		{UID: "b", Kind: ledger.UnknownNUMA, CPUs: "7"},
+	}
 	if diff := cmp.Diff(want, v.Problems()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
@@ -155,7 +162,8 @@ func TestAbsurdAmountsOfMemoryDoNotOverflow(t *testing.T) {
 	if len(s.Memory) != ledger.MaxMemoryTypes || s.Memory[0].Type != "memory" {
 		t.Errorf("%d types, the first %q; want %d and memory", len(s.Memory), s.Memory[0].Type, ledger.MaxMemoryTypes)
 	}
-	if got := s.Memory[0]; got.Free[0] != 0 || got.Free[1] != 0 || got.Free[2] <= 0 || got.Capacity[3] <= got.Capacity[2] {
+	if got := s.Memory[0]; got.Free[0] != 0 || got.Free[1] != 0 || got.Free[2] <= 0 ||
+		got.Capacity[3] <= got.Capacity[2] {
 		t.Errorf("free %v, capacity %v", got.Free, got.Capacity)
 	}
 }

@@ -1,8 +1,8 @@
 package ledger_test
 
 import (
-	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -47,7 +47,8 @@ func (md *model) pools() pools {
 	}
 	pinned := map[int]bool{}
 	for _, p := range f.Pins {
-		if e, ok := md.entries[p.UID]; ok && (e.Role.Binds() && e.CPUList != "" || e.Class == qos.LS || e.Class == qos.BE) {
+		if e, ok := md.entries[p.UID]; ok &&
+			(e.Role.Binds() && e.CPUList != "" || e.Class == qos.LS || e.Class == qos.BE) {
 			continue
 		}
 		for c := range p.CPUs.All() {
@@ -104,88 +105,47 @@ func (md *model) node(n topo.NUMA) ledger.NodeSummary {
 	return out
 }
 
-// left is what constrained pods leave of each NUMA node with CPUs, in milli-CPU: pods with fewer nodes first, each
-// spread in proportion to what is left, milli by milli where that does not divide.
-func (md *model) left() []int64 {
+// rooms is, by set of NUMA nodes, what may still be taken of their pools: the least, over all sets that contain it, of
+// what they have above the promises to pods that may run nowhere else; above the lowest of these figures where it is
+// negative.
+func (md *model) rooms() []int64 {
 	m := md.facts.Machine
-	left := make([]int64, len(m.CPUNodes()))
+	slack := make([]int64, 1<<len(m.CPUNodes()))
 	for i, n := range m.CPUNodes() {
-		left[i] = 1000 * int64(md.node(n).PoolCPUs)
-	}
-	type pod struct {
-		uid   string
-		at    []int
-		milli int64
-	}
-	var pods []pod
-	for uid, e := range md.entries {
-		p := pod{uid: uid, milli: e.MilliCPU}
-		for i, n := range m.CPUNodes() {
-			if e.Role == qos.SharedPool && slices.Contains(e.NUMAIDs, m.NUMAID(n)) {
-				p.at = append(p.at, i)
+		pool := 1000 * int64(md.node(n).PoolCPUs)
+		for set := range slack {
+			if set&(1<<i) != 0 {
+				slack[set] += pool
 			}
 		}
-		if len(p.at) > 0 {
-			pods = append(pods, p)
-		}
 	}
-	slices.SortFunc(pods, func(a, b pod) int { return cmp.Or(cmp.Compare(len(a.at), len(b.at)), cmp.Compare(a.uid, b.uid)) })
-	for _, p := range pods {
-		before, total := slices.Clone(left), int64(0)
-		for _, i := range p.at {
-			total += max(before[i], 0)
-		}
-		rest := p.milli
-		if total > 0 {
-			for _, i := range p.at {
-				share := min(p.milli, total) * max(before[i], 0) / total
-				left[i] -= share
-				rest -= share
+	for _, e := range md.entries {
+		nodes := md.confinedTo(e)
+		for set := range slack {
+			if nodes != 0 && nodes&^set == 0 {
+				slack[set] -= e.MilliCPU
 			}
 		}
-		for _, i := range p.at {
-			for ; rest > 0 && left[i] > 0; rest-- {
-				left[i]--
+	}
+	lowest, rooms := slices.Min(slack), make([]int64, len(slack))
+	for set := range rooms {
+		rooms[set] = math.MaxInt64
+		for above := range slack {
+			if set&^above == 0 {
+				rooms[set] = min(rooms[set], slack[above]-lowest)
 			}
 		}
-		left[p.at[0]] -= rest
 	}
-	return left
+	return rooms
 }
 
-// spare is how many CPUs may leave each pool, when pods that are connected by their NUMA nodes keep what they are owed.
-func (md *model) spare(left []int64) []int {
-	m := md.facts.Machine
-	group := make([]int, len(left))
-	for i := range group {
-		group[i] = i
-	}
-	for range group { // joining once may join more
-		for _, e := range md.entries {
-			if e.Role != qos.SharedPool {
-				continue
-			}
-			lowest := len(group)
-			each := func(f func(i int)) {
-				for i, n := range m.CPUNodes() {
-					if slices.Contains(e.NUMAIDs, m.NUMAID(n)) {
-						f(i)
-					}
-				}
-			}
-			each(func(i int) { lowest = min(lowest, group[i]) })
-			each(func(i int) { group[i] = lowest })
+// confinedTo is the NUMA nodes with CPUs that an entry is confined to.
+func (md *model) confinedTo(e ledger.Entry) int {
+	nodes := 0
+	for i, n := range md.facts.Machine.CPUNodes() {
+		if e.Role == qos.SharedPool && slices.Contains(e.NUMAIDs, md.facts.Machine.NUMAID(n)) {
+			nodes |= 1 << i
 		}
 	}
-	spare := make([]int, len(left))
-	for i := range left {
-		owed := int64(0)
-		for j := range left {
-			if group[i] == group[j] && left[j] < 0 && i != j {
-				owed -= left[j]
-			}
-		}
-		spare[i] = int(max(left[i]-owed, 0) / 1000)
-	}
-	return spare
+	return nodes
 }

@@ -11,8 +11,8 @@ import (
 type Summary struct {
 	Nodes []NodeSummary
 	// Usable is what exclusive pods may take of each NUMA node: what is free there, within what is left of its shared
-	// pool beside the LS pods that are constrained to it. Committed tells that the latter is less on some node.
-	// UsableTotal is their sum, without an ID.
+	// pool beside the LS pods that are confined to NUMA nodes. Committed reports that the latter is less on some node
+	// or on several together (Limits). UsableTotal is their sum, without an ID.
 	Usable      []cpualloc.NodeCount
 	UsableTotal cpualloc.NodeCount
 	Committed   bool
@@ -27,6 +27,19 @@ type Summary struct {
 	Capacity, CoreCapacity []int
 	// Memory is each type of memory that is known of the machine, ordinary memory first.
 	Memory []MemorySummary
+	// Limits bound what may still be taken of the pools of several NUMA nodes, by Group and Nodes; see Room.
+	Limits []Limit
+	// Confined are the NUMA nodes that pods use which use no other, Spanned those of pods that use several.
+	Confined, Spanned cpualloc.NodeMask
+}
+
+// Mixed returns the NUMA nodes on which a pod that uses span of them would meet a pod of the other kind: one that uses
+// several, or for a pod that itself uses several one that is confined to one.
+func (s *Summary) Mixed(span int) cpualloc.NodeMask {
+	if span > 1 {
+		return s.Confined
+	}
+	return s.Spanned
 }
 
 // NodeSummary is one NUMA node of a Summary.
@@ -34,18 +47,21 @@ type NodeSummary struct {
 	// Free counts ALLOCATABLE CPUs, FreeWhole those of them on wholly free cores.
 	Free, FreeWhole, FreeCores int
 	PoolCPUs                   int
-	// PoolMilli is what LS pods may still be promised of this node's pool. It is negative where exclusive pods of former
-	// days, or offline CPUs, took what LS pods were promised.
+	// PoolMilli is the Room of this node: what may still be promised to a pod that is confined to it alone, or leave
+	// the pool for exclusive pods. Never negative.
 	PoolMilli int64
-	// Spare is the number of CPUs that may leave the pool without breaking what LS pods were promised.
-	Spare  int
-	Socket topo.Socket
+	// Promised is what LS pods were promised of this node: of a pod on several nodes a share in proportion to their
+	// pools. It is for people; Room decides.
+	Promised int64
+	Socket   topo.Socket
 }
 
 func (s *Summary) equal(o *Summary) bool {
-	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal && s.Committed == o.Committed &&
+	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal &&
+		s.Committed == o.Committed &&
 		s.Free == o.Free && s.FreeWhole == o.FreeWhole && s.FreeCores == o.FreeCores && s.PoolCPUs == o.PoolCPUs &&
 		s.PoolMilli == o.PoolMilli && s.KubeletFree == o.KubeletFree &&
 		slices.Equal(s.Capacity, o.Capacity) && slices.Equal(s.CoreCapacity, o.CoreCapacity) &&
+		slices.Equal(s.Limits, o.Limits) && s.Confined == o.Confined && s.Spanned == o.Spanned &&
 		slices.EqualFunc(s.Memory, o.Memory, func(a, b MemorySummary) bool { return a.equal(&b) })
 }

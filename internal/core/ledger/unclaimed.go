@@ -11,7 +11,7 @@ import (
 const namelessUID = "unclaimed/"
 
 // named returns the pins, those without UID with that of the pod of their namespace and name. Of two pods of one name
-// the one with the lower UID has it: an exporter that tells no UID cannot tell them apart either.
+// the one with the lower UID has it: an exporter that reports no UID cannot distinguish them either.
 func (v *View) named() []Pin {
 	pins := v.facts.Pins
 	if len(pins) == 0 || pins[0].UID != "" {
@@ -31,20 +31,20 @@ func (v *View) named() []Pin {
 	return sortedPins(pins)
 }
 
-// isLoose reports whether what one pod has depends on which other pods there are.
-func (v *View) isLoose() bool {
+// dependsOnOthers reports whether what one pod has depends on which other pods there are.
+func (v *View) dependsOnOthers() bool {
 	pins := v.facts.Pins
 	return !v.facts.Unclaimed.IsEmpty() || len(pins) > 0 && pins[0].UID == ""
 }
 
-// share gives the CPUs that the kubelet is known to have given away, and nobody knows to whom, to the pods of which
-// nothing else is known, in the order of admission. Which of them has which CPUs does not matter: what is free does.
+// share assigns the CPUs that the kubelet has allocated to unknown pods to the pods of which nothing else is known, in
+// the order of admission. Which of them has which CPUs does not matter: what is free does.
 func (t *tenancy) share(v *View) {
 	left := v.facts.Unclaimed.Intersect(v.facts.Machine.Online())
 	if left.IsEmpty() {
 		return
 	}
-	for _, s := range t.stays {
+	for _, s := range t.assignments {
 		if s.source == Pinned {
 			left = left.Minus(v.pinOf(s.UID))
 		} else {
@@ -52,7 +52,7 @@ func (t *tenancy) share(v *View) {
 		}
 	}
 	for _, s := range t.queue {
-		if n := s.KubeletCPUs; s.source == Reckoned && n > 0 && n <= left.Len() {
+		if n := s.KubeletCPUs; s.source == Computed && n > 0 && n <= left.Len() {
 			s.claim, s.source = lowest(&left, n), Pinned
 			left = left.Minus(s.claim)
 		}

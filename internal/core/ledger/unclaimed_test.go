@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// imported are the facts of a node of which an exporter alone speaks: CPU 0 is reserved, busy ones are given away.
+// imported are the facts of a node that only an exporter describes: CPU 0 is reserved, busy CPUs are allocated.
 func imported(tb interface{ Fatalf(string, ...any) }, pins []ledger.Pin, unclaimed cpuset.Set) ledger.Facts {
 	m, err := topo.New(shape{sockets: 1, numaPerSocket: 2, coresPerNUMA: 4, threads: 1, stride: 1}.spec())
 	if err != nil {
@@ -26,8 +26,8 @@ func imported(tb interface{ Fatalf(string, ...any) }, pins []ledger.Pin, unclaim
 	return f
 }
 
-// TestUnclaimedCPUsBelongToThePodsThatHaveNone: an exporter that tells which CPUs are free, and no pods, leaves the account
-// as exact as one that tells everything.
+// TestUnclaimedCPUsBelongToThePodsThatHaveNone: an exporter that reports free CPUs, and no pods, leaves the
+// account as exact as one that reports everything.
 func TestUnclaimedCPUsBelongToThePodsThatHaveNone(t *testing.T) {
 	t.Parallel()
 	a, b := guaranteed("a", 2, gibi, 0), guaranteed("b", 1, gibi, 0)
@@ -38,37 +38,43 @@ func TestUnclaimedCPUsBelongToThePodsThatHaveNone(t *testing.T) {
 		want      cpuset.Set // what the kubelet has given away
 	}{
 		"both pods have what is busy, wherever that is": {
-			unclaimed: cpuset.Of(3, 6, 7), entries: []ledger.Entry{entryOf(a, 1, nil), entryOf(b, 2, nil)}, want: cpuset.Of(3, 6, 7),
+			unclaimed: cpuset.Of(3, 6, 7), entries: []ledger.Entry{entryOf(a, 1, nil), entryOf(b, 2, nil)},
+			want: cpuset.Of(3, 6, 7),
 		},
-		"a pod that came after the report is reckoned beside it": {
-			unclaimed: cpuset.Of(4, 5), entries: []ledger.Entry{entryOf(a, 1, nil), entryOf(b, 2, nil)}, want: cpuset.Of(4, 5, 6),
+		"a pod that came after the report is computed in addition to it": {
+			unclaimed: cpuset.Of(4, 5), entries: []ledger.Entry{entryOf(a, 1, nil), entryOf(b, 2, nil)},
+			want: cpuset.Of(4, 5, 6),
 		},
-		"what no pod here can have stays taken": {unclaimed: cpuset.Of(1, 2), want: cpuset.Of(1, 2)},
+		"what no pod here can have remains allocated": {unclaimed: cpuset.Of(1, 2), want: cpuset.Of(1, 2)},
 		"a pin without UID is its pod's": {
 			pins:    []ledger.Pin{{Namespace: "ns", Name: "a", CPUs: cpuset.Of(5, 6)}},
 			entries: []ledger.Entry{entryOf(a, 1, nil), entryOf(b, 2, nil)}, want: cpuset.Of(4, 5, 6),
 		},
 		"a pin by UID corrects a prediction": {
 			pins: []ledger.Pin{{UID: "a", CPUs: cpuset.Of(6, 7)}}, want: cpuset.Of(6, 7),
-			entries: []ledger.Entry{entryOf(a, 1, &ledger.Prediction{Model: "1.36", Held: []ledger.Held{{Container: "c", CPUList: "1-2"}}})},
+			entries: []ledger.Entry{entryOf(a, 1,
+				&ledger.Prediction{Model: "1.36", Held: []ledger.Held{{Container: "c", CPUList: "1-2"}}})},
 		},
 		"a prediction that is busy as it was predicted counts once": {
 			unclaimed: cpuset.Of(1, 2), want: cpuset.Of(1, 2),
-			entries: []ledger.Entry{entryOf(a, 1, &ledger.Prediction{Model: "1.36", Held: []ledger.Held{{Container: "c", CPUList: "1-2"}}})},
+			entries: []ledger.Entry{entryOf(a, 1,
+				&ledger.Prediction{Model: "1.36", Held: []ledger.Held{{Container: "c", CPUList: "1-2"}}})},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := ledger.New(imported(t, c.pins, c.unclaimed), c.entries...).View()
 			if got := v.KubeletStatic(); got != c.want {
-				t.Errorf("the kubelet has given away %s, want %s", v.Machine().FormatList(got), v.Machine().FormatList(c.want))
+				t.Errorf("the kubelet has given away %s, want %s", v.Machine().FormatList(got),
+					v.Machine().FormatList(c.want))
 			}
 			_, p, refusal := v.Kubelet().Admit(guaranteed("next", 7-c.want.Len(), gibi, 0))
 			if refusal != nil {
 				t.Fatalf("a pod of all that is left is refused: %+v", refusal)
 			}
 			if given := p[0].CPUs; given.Overlaps(&c.want) {
-				t.Errorf("the next pod gets %s of the taken %s", v.Machine().FormatList(given), v.Machine().FormatList(c.want))
+				t.Errorf("the next pod gets %s of the taken %s", v.Machine().FormatList(given),
+					v.Machine().FormatList(c.want))
 			}
 			if free := v.Summary().KubeletFree; free != 7-c.want.Len() {
 				t.Errorf("counted without the model %d CPUs are left, want %d", free, 7-c.want.Len())
@@ -77,8 +83,8 @@ func TestUnclaimedCPUsBelongToThePodsThatHaveNone(t *testing.T) {
 	}
 }
 
-// TestAnImportedAccountEqualsARebuild: pods and reports in any order lead to the account that is made of the last ones, and
-// what an exporter calls busy is given to nobody.
+// TestAnImportedAccountEqualsARebuild: pods and reports in any order lead to the account that is made of the last ones,
+// and CPUs that an exporter reports as busy are given to no pod.
 func TestAnImportedAccountEqualsARebuild(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -88,10 +94,16 @@ func TestAnImportedAccountEqualsARebuild(t *testing.T) {
 			for c := 1; c < 8; c++ {
 				switch rapid.IntRange(0, 5).Draw(t, "cpu") {
 				case 1:
-					pins = append(pins, ledger.Pin{UID: fmt.Sprintf("u%d", rapid.IntRange(0, 3).Draw(t, "of")), CPUs: cpuset.Of(c)})
+					pins = append(pins, ledger.Pin{
+						UID:  fmt.Sprintf("u%d", rapid.IntRange(0, 3).Draw(t, "of")),
+						CPUs: cpuset.Of(c),
+					})
 					busy.Add(c)
 				case 2:
-					pins = append(pins, ledger.Pin{Namespace: "ns", Name: fmt.Sprintf("u%d", rapid.IntRange(0, 3).Draw(t, "of")), CPUs: cpuset.Of(c)})
+					pins = append(pins, ledger.Pin{
+						Namespace: "ns",
+						Name:      fmt.Sprintf("u%d", rapid.IntRange(0, 3).Draw(t, "of")), CPUs: cpuset.Of(c),
+					})
 					busy.Add(c)
 				case 3:
 					unclaimed.Add(c)
@@ -126,7 +138,8 @@ func TestAnImportedAccountEqualsARebuild(t *testing.T) {
 			}
 			rebuilt := ledger.New(facts, list...).View()
 			if v := live.View(); !v.Equal(rebuilt) {
-				t.Fatalf("the live account gives away %s, the rebuilt one %s", v.Machine().FormatList(v.KubeletStatic()), rebuilt.Machine().FormatList(rebuilt.KubeletStatic()))
+				t.Fatalf("the live account gives away %s, the rebuilt one %s",
+					v.Machine().FormatList(v.KubeletStatic()), rebuilt.Machine().FormatList(rebuilt.KubeletStatic()))
 			}
 			if diff := cmp.Diff(answers(rebuilt), answers(live.View())); diff != "" {
 				t.Fatalf("the live account answers otherwise than the rebuilt one (-rebuilt +live):\n%s", diff)
@@ -140,8 +153,10 @@ func TestAnImportedAccountEqualsARebuild(t *testing.T) {
 					}
 				}
 			}
-			if _, p, refusal := v.Kubelet().Admit(guaranteed("z", 1, gibi, 0)); refusal == nil && slices.ContainsFunc(p, func(g kubelet.Given) bool { return g.CPUs.Overlaps(&taken) }) {
-				t.Fatalf("a pod gets %s, of which the exporter calls %s busy", v.Machine().FormatList(p[0].CPUs), v.Machine().FormatList(taken))
+			if _, p, refusal := v.Kubelet().Admit(guaranteed("z", 1, gibi, 0)); refusal == nil &&
+				slices.ContainsFunc(p, func(g kubelet.Given) bool { return g.CPUs.Overlaps(&taken) }) {
+				t.Fatalf("a pod gets %s, of which the exporter calls %s busy", v.Machine().FormatList(p[0].CPUs),
+					v.Machine().FormatList(taken))
 			}
 		}
 	})

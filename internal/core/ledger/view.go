@@ -29,7 +29,7 @@ type View struct {
 // hypothetical is the version of views that no ledger had: offers computed on them cannot be committed.
 const hypothetical = 0
 
-// Version tells states of one ledger apart; it never repeats. It is 0 for views made by With and Without.
+// Version identifies a state of one ledger; it never repeats. It is 0 for views made by With and Without.
 func (v *View) Version() uint64 { return v.version }
 
 // Facts returns the facts; they must not be changed.
@@ -53,7 +53,8 @@ func (v *View) Allocatable() cpuset.Set { return v.SharedPool().Minus(v.kubeletR
 // KubeletStatic returns KSTATIC: what the kubelet pinned for pods that Tenon does not decide about.
 func (v *View) KubeletStatic() cpuset.Set { return v.kubeletStatic }
 
-// Pins returns the facts' pins, each with the UID of its pod as far as the pod is known, by UID; they must not be changed.
+// Pins returns the facts' pins, each with the UID of its pod as far as the pod is known, by UID; they must not be
+// changed.
 func (v *View) Pins() []Pin { return v.pins }
 
 // LSE returns the CPUs of LSE pods.
@@ -85,7 +86,7 @@ func (v *View) State() cpualloc.State {
 	if v.summary.Committed {
 		s.Caps = make([]int, len(v.summary.Nodes))
 		for i := range s.Caps {
-			s.Caps[i] = v.summary.Nodes[i].Spare
+			s.Caps[i] = int(v.summary.Nodes[i].PoolMilli / 1000)
 		}
 	}
 	return s
@@ -122,7 +123,7 @@ func (v *View) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(v.accounts, uid, func(a *account, uid string) int { return cmp.Compare(a.UID, uid) })
 }
 
-// With and Without return a view on which the entry is put or removed; v itself stays (preemption, what-if).
+// With and Without return a view on which the entry is put or removed; v itself does not change (preemption, what-if).
 func (v *View) With(e Entry) *View { return v.put(newAccount(v.facts.Machine, e), hypothetical) }
 
 // Without returns v where it has no such entry.
@@ -159,7 +160,8 @@ func (v *View) remove(i int, version uint64) *View {
 func (v *View) Equal(o *View) bool {
 	return v.facts.Equal(&o.facts) && v.base == o.base && v.floor == o.floor &&
 		v.kubeletReserved == o.kubeletReserved && v.kubeletFree == o.kubeletFree &&
-		v.lse == o.lse && v.lsr == o.lsr && v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) && v.tenancy.equal(o.tenancy) &&
+		v.lse == o.lse && v.lsr == o.lsr && v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) &&
+		v.tenancy.equal(o.tenancy) &&
 		slices.EqualFunc(v.accounts, o.accounts, func(a, b *account) bool {
 			return a == b || a.Entry.Equal(b.Entry) && a.cpus == b.cpus && a.nodes == b.nodes
 		})

@@ -8,7 +8,7 @@ import (
 )
 
 // Alignment shows how a request meets the NUMA nodes of one machine where Tenon chooses: the rows of the enumeration
-// that Fits and Try judge. It is for people.
+// that Fits and Try evaluate. It is for display only.
 type Alignment struct {
 	Policy ledger.TopologyPolicy
 	// Spread is the number of NUMA nodes that the policy allows.
@@ -22,8 +22,8 @@ type Alignment struct {
 
 // AlignmentRow is one resource.
 type AlignmentRow struct {
-	// Resource is "cpu", "pool" (CPUs of the shared pool), "pool-left" (milli-CPU of it that nobody was promised), "memory"
-	// or a type of hugepages.
+	// Resource is "cpu", "pool" (CPUs of the shared pool), "pool-left" (milli-CPU of it that is not promised to any
+	// pod), "memory" or a type of hugepages.
 	Resource string
 	// Need is the request, Have what each NUMA node with CPUs can give of it: CPUs, milli-CPU or bytes.
 	Need int64
@@ -33,7 +33,7 @@ type AlignmentRow struct {
 }
 
 // Align explains the alignment of r on v's machine; false where no NUMA nodes are chosen for it: the pod uses the whole
-// shared pool, the node's kubelet chooses, or there is no topology.
+// shared pool, the node's kubelet chooses, or the topology is unknown.
 func Align(v *ledger.View, r *Request) (Alignment, bool) {
 	f := v.Facts()
 	r = r.On(f)
@@ -43,20 +43,19 @@ func Align(v *ledger.View, r *Request) (Alignment, bool) {
 	var j joint
 	a := Alignment{Policy: max(f.Topology, r.Topology)}
 	if r.CPUs > 0 {
-		o, reason := judgeCPUs(v, r)
+		o, reason := checkCPUs(v, r)
 		if o.req.Count == 0 {
 			return Alignment{Reason: reason}, false // its policies contradict the node's
 		}
 		j.exclusive(v, r, &o)
 		a.Spread, a.Rows = o.spread, append(a.Rows, j.show("cpu", j.needs[0], j.cpus[:], o.fewest(v.Summary())))
 	} else {
-		c, confined := confine(v, r)
-		if !confined {
+		if !j.pool(v, r) {
 			return Alignment{}, false
 		}
-		j.pool(v, r, &c)
-		a.Spread = c.spread
-		a.Rows = append(a.Rows, j.show("pool", j.needs[0], j.cpus[:], 0), j.show("pool-left", j.needs[1], j.milli[:], 0))
+		a.Spread = j.spread
+		a.Rows = append(a.Rows, j.show("pool", j.needs[0], j.cpus[:], 0),
+			j.show("pool-left", j.needs[1], j.milli[:], 0))
 	}
 	for i := range j.types {
 		m := &j.memory[i]

@@ -2,10 +2,8 @@ package place
 
 import (
 	"math/bits"
-	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
-	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -19,8 +17,8 @@ type order struct {
 	spread int
 }
 
-// judgeCPUs decides from the summary whether r's exclusive CPUs can be had: O(NUMA nodes), no allocation.
-func judgeCPUs(v *ledger.View, r *Request) (order, why.Reason) {
+// checkCPUs decides from the summary whether r's exclusive CPUs can be had: O(NUMA nodes), no allocation.
+func checkCPUs(v *ledger.View, r *Request) (order, why.Reason) {
 	f, s := v.Facts(), v.Summary()
 	if f.Machine == nil {
 		if f.Fault.OK() {
@@ -36,28 +34,39 @@ func judgeCPUs(v *ledger.View, r *Request) (order, why.Reason) {
 	o.spread = max(len(s.Nodes), 1)
 	if !o.clearlyFits(s, f.Machine.ThreadsPerCore()) {
 		plain := o.req
-		plain.SingleNUMANode = false // align judges it, with a reason of its own
+		plain.SingleNUMANode = false // align checks it, with a reason of its own
 		if reason = cpualloc.Feasible(s.Usable, f.Machine.ThreadsPerCore(), plain); !reason.OK() {
-			return o, o.shortage(s, reason)
+			return o, o.shortage(v, r, reason)
 		}
+	}
+	if len(s.Limits) > 0 && o.most(v, r) < o.req.Count {
+		return o, o.shortage(v, r, why.Reason{
+			Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: o.unit(), Asked: int64(o.req.Count),
+		})
 	}
 	if left := s.PoolCPUs - v.Floor(); r.CPUs > left {
 		return o, why.Reason{
-			Code: why.SharedPoolFloor, Resource: why.CPU, Unit: why.CPUs, Asked: int64(r.CPUs), Free: int64(max(left, 0)),
+			Code: why.SharedPoolFloor, Resource: why.CPU, Unit: why.CPUs, Asked: int64(r.CPUs),
+			Free:  int64(max(left, 0)),
 			Extra: int64(v.Floor()),
 		}
 	}
-	return o, o.align(s)
+	return o, o.align(v, r)
 }
 
-// judgeMemory decides whether r's memory can be had beside its exclusive CPUs, which are known to fit.
-func (o *order) judgeMemory(v *ledger.View, r *Request) why.Reason {
-	if o.Topology < ledger.Restricted || len(r.Memory) == 0 {
-		return why.Reason{}
+// exclusive makes j the question of an order for exclusive CPUs.
+func (j *joint) exclusive(v *ledger.View, r *Request, o *order) {
+	j.begin(v, r)
+	j.policy, j.spread = o.Topology, o.spread
+	j.leading, j.needs[0] = 1, int64(o.req.Count)
+	for i := range j.nodes {
+		j.cpus[i] = int64(o.offer(v.Summary(), i, fromUsable))
+		j.open |= 1 << i
 	}
-	var j joint
-	j.exclusive(v, r, o)
-	return j.judge(o.Topology, o.spread)
+	if j.limits = j.summary.Limits; len(j.limits) > 0 && o.req.Required && o.req.Bind == cpualloc.FullPCPUs {
+		j.cores, j.free, j.usable = true, v.Allocatable(), j.summary.Usable
+	}
+	j.ask(v, r)
 }
 
 // clearlyFits says in O(1), from the totals, what cpualloc.Feasible would say of an ordinary request that fits.
@@ -74,13 +83,15 @@ func (o *order) clearlyFits(s *ledger.Summary, threads int) bool {
 	return o.req.Count <= int(s.UsableTotal.FreeCores)
 }
 
-// shortage refines the allocator's reason: CPUs that only LS pods' promises keep back, and the policy that was required.
-func (o *order) shortage(s *ledger.Summary, reason why.Reason) why.Reason {
+// shortage refines the allocator's reason: CPUs that only LS pods' promises keep back, and the policy that was
+// required.
+func (o *order) shortage(v *ledger.View, r *Request, reason why.Reason) why.Reason {
+	s := v.Summary()
 	if reason.Code != why.InsufficientExclusiveCPU {
 		return reason
 	}
-	if s.Committed && o.most(s, len(s.Nodes), fromFree) >= o.req.Count {
-		reason.Code = why.SharedPoolCommitted
+	if s.Committed && o.all(s, fromFree) >= o.req.Count {
+		reason.Code, reason.Free = why.SharedPoolCommitted, int64(o.most(v, r))
 		return reason
 	}
 	if o.req.Required {
@@ -92,9 +103,10 @@ func (o *order) shortage(s *ledger.Summary, reason why.Reason) why.Reason {
 	return reason
 }
 
-// align applies the topology policy for CPUs alone: one NUMA node for SingleNUMANode; for Restricted as few as an empty
-// machine would need.
-func (o *order) align(s *ledger.Summary) why.Reason {
+// align applies the topology policy: one NUMA node for SingleNUMANode; for Restricted as few as the CPUs would need on
+// an empty machine.
+func (o *order) align(v *ledger.View, r *Request) why.Reason {
+	s := v.Summary()
 	switch o.Topology {
 	case ledger.SingleNUMANode:
 		o.spread = 1
@@ -103,38 +115,39 @@ func (o *order) align(s *ledger.Summary) why.Reason {
 	default:
 		return why.Reason{}
 	}
-	best := o.most(s, o.spread, fromUsable)
-	if best >= o.req.Count {
-		return why.Reason{}
+	var j joint
+	j.exclusive(v, r, o)
+	reason := j.check()
+	if reason.Code != why.TopologyPolicy || reason.Resource != why.CPU {
+		return reason
 	}
-	reason := why.Reason{
-		Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: int64(o.req.Count), Free: int64(best),
-		Extra: int64(o.spread),
+	if s.Committed {
+		for i := range j.nodes {
+			j.cpus[i] = int64(o.offer(s, i, fromFree))
+		}
+		j.types, j.limits, j.wants = 0, nil, ShareNUMANodes
+		if j.check().OK() {
+			reason.Code, reason.Extra = why.SharedPoolCommitted, 0
+		}
 	}
-	if s.Committed && o.most(s, o.spread, fromFree) >= o.req.Count {
-		reason.Code, reason.Extra = why.SharedPoolCommitted, 0
-	}
-	if o.req.Required && o.req.Bind == cpualloc.SpreadByPCPUs {
-		reason.Unit = why.Cores
-	}
-	if o.spread == 1 {
-		reason.Where = why.Where{Scope: why.NUMA, Index: s.Usable[o.largest(s)].ID}
-	}
+	reason.Unit = o.unit()
 	return reason
+}
+
+// unit is what the bind policy counts.
+func (o *order) unit() why.Unit {
+	if o.req.Required && o.req.Bind == cpualloc.SpreadByPCPUs {
+		return why.Cores
+	}
+	return why.CPUs
 }
 
 // fewest is the number of NUMA nodes that the request needs on an empty machine.
 func (o *order) fewest(s *ledger.Summary) int {
-	sums := s.Capacity
 	if o.req.Required && o.req.Bind == cpualloc.SpreadByPCPUs {
-		sums = s.CoreCapacity
+		return leastOf(s.CoreCapacity, o.req.Count)
 	}
-	for k, sum := range sums {
-		if sum >= o.req.Count {
-			return k + 1
-		}
-	}
-	return len(sums)
+	return leastOf(s.Capacity, o.req.Count)
 }
 
 // source says which figure of a NUMA node counts: what is free there, or what of it may be taken.
@@ -163,74 +176,51 @@ func (o *order) offer(s *ledger.Summary, i int, from source) int {
 	return int(count.FreeCores)
 }
 
-// most is the largest sum of offers of k NUMA nodes.
-func (o *order) most(s *ledger.Summary, k int, from source) int {
+// most is how much of the request the machine holds, as the bind policy counts.
+func (o *order) most(v *ledger.View, r *Request) int {
+	var j joint
+	j.exclusive(v, r, o)
+	most, _ := j.most(j.open)
+	return int(most)
+}
+
+// all is the sum of the offers of all NUMA nodes.
+func (o *order) all(s *ledger.Summary, from source) int {
 	sum := 0
-	o.eachLargest(s, from, func(offer int) bool {
-		sum += offer
-		k--
-		return k > 0
-	})
+	for i := range s.Nodes {
+		sum += o.offer(s, i, from)
+	}
 	return sum
 }
 
-// eachLargest calls yield with the offers in descending order until it returns false: O(N log N).
-func (o *order) eachLargest(s *ledger.Summary, from source, yield func(offer int) bool) {
-	var all [topo.MaxCPUNodes]int
-	offers := all[:min(len(s.Nodes), len(all))]
-	for i := range offers {
-		offers[i] = o.offer(s, i, from)
-	}
-	slices.Sort(offers)
-	for _, offer := range slices.Backward(offers) {
-		if !yield(offer) {
-			return
-		}
-	}
-}
-
-// largest is the NUMA node with the largest usable offer, the lowest of equals.
-func (o *order) largest(s *ledger.Summary) int {
-	at := 0
-	for i := range s.Nodes {
-		if o.offer(s, i, fromUsable) > o.offer(s, at, fromUsable) {
-			at = i
-		}
-	}
-	return at
-}
-
-// take computes the CPUs, and where the memory that takes part goes. Preferred CPUs and an even spread are wishes: where
-// they need more NUMA nodes than the topology policy allows, or others than have the memory, they are dropped, in that
-// order.
+// take computes the CPUs, and where the memory that takes part goes. An even spread is dropped where it needs more NUMA
+// nodes than the topology policy allows, or others than have the memory.
 func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []ledger.Memory, why.Reason) {
 	var j joint
 	j.exclusive(v, r, o)
+	j.separate()
 	state := v.State().Limited(o.req.Bind)
-	if r.PreferCPUs != "" {
-		// A malformed list names nothing: it comes from other parts of Tenon, and preferring is a wish.
-		if cpus, _, err := state.Machine.ParseList(r.PreferCPUs); err == nil {
-			state.Preferred = cpus.Intersect(state.Free)
-		}
-	}
 	req := o.req
 	result, reason := cpualloc.Allocate(state, req)
-	if !state.Preferred.IsEmpty() && !o.allows(&j, &result, reason) {
-		state.Preferred = cpuset.Set{}
-		result, reason = cpualloc.Allocate(state, req)
-	}
-	if req.Strategy == cpualloc.DistributeEvenly && !o.allows(&j, &result, reason) {
+	if req.Strategy == cpualloc.DistributeEvenly && !o.allows(v, &j, &result, reason) {
 		req.Strategy = cpualloc.MostAllocated
 		result, reason = cpualloc.Allocate(state, req)
 	}
 	nodes := nodesOf(state.Machine, &result)
-	if reason.OK() && !j.holds(nodes) {
-		nodes = j.choose(o.spread)
+	if reason.OK() && !(j.holds(nodes) && v.KeepsPromises(&result.CPUs)) {
+		nodes = j.choose()
+		if _, limited := j.most(nodes); limited {
+			state.Caps = make([]int, len(j.nodes))
+			for i := range state.Caps {
+				state.Caps[i] = int(j.shares[i])
+			}
+		}
 		result, reason = cpualloc.Allocate(state, o.within(&j, nodes))
 	}
 	if reason.OK() && (nodes == 0 || result.NUMANodes > o.spread) {
 		reason = why.Reason{
-			Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: int64(o.req.Count), Extra: int64(o.spread),
+			Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: int64(o.req.Count),
+			Extra: int64(o.spread),
 		}
 	}
 	if !reason.OK() {
@@ -239,9 +229,11 @@ func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []ledger.Memo
 	return result, j.place(nodesOf(state.Machine, &result), nodes), reason
 }
 
-// allows reports whether an answer keeps to the topology policy and has the memory on its NUMA nodes.
-func (o *order) allows(j *joint, result *cpualloc.Result, reason why.Reason) bool {
-	return reason.OK() && result.NUMANodes <= o.spread && j.holds(nodesOf(j.machine, result))
+// allows reports whether an answer keeps to the topology policy and to what other pods were promised, and has the
+// memory on its NUMA nodes.
+func (o *order) allows(v *ledger.View, j *joint, result *cpualloc.Result, reason why.Reason) bool {
+	return reason.OK() && result.NUMANodes <= o.spread && j.holds(nodesOf(j.machine, result)) &&
+		v.KeepsPromises(&result.CPUs)
 }
 
 // within is the request on a set of NUMA nodes that holds the pod. Where one node is enough the allocator chooses among

@@ -1,6 +1,8 @@
 package place
 
 import (
+	"math/bits"
+
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -19,10 +21,10 @@ func (r *Request) followed(f *ledger.Facts) bool {
 	return f.Mode == ledger.Follow && f.Kubelet.Static && f.Machine != nil && (r.CPUs > 0 || len(r.Containers) > 0)
 }
 
-// fitsFollowed tells whether the kubelet would give r what it is promised.
+// fitsFollowed reports whether the kubelet would give r what it is promised.
 func fitsFollowed(v *ledger.View, r *Request) why.Reason {
 	if r.KubeletCPUs < r.CPUs {
-		// The kubelet pins Guaranteed containers with whole CPUs alone, and nobody else gives CPUs here.
+		// The kubelet pins Guaranteed containers with whole CPUs alone, and no other component gives CPUs here.
 		return why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
 	}
 	if reason := fitsKubelet(v, r); !reason.OK() {
@@ -39,7 +41,14 @@ func fitsFollowed(v *ledger.View, r *Request) why.Reason {
 
 // demanding reports whether r asks more of its placement than the kubelet's own policy grants.
 func (r *Request) demanding(v *ledger.View, e *Effect) bool {
-	return r.CPUs > 0 && e.Required || e.Topology >= ledger.Restricted && e.Topology > v.Facts().Model.Policy
+	return r.CPUs > 0 && e.Required || e.Topology >= ledger.Restricted && e.Topology > v.Facts().Model.Policy ||
+		r.apart(v, e.Topology)
+}
+
+// apart reports whether r requires NUMA nodes without pods of the other kind where some are known to use NUMA nodes.
+func (r *Request) apart(v *ledger.View, policy ledger.TopologyPolicy) bool {
+	return r.NUMAExclusive == RequireNUMAExclusive && policy >= ledger.Restricted && v.Facts().Model.Node != nil &&
+		v.Summary().Confined|v.Summary().Spanned != 0
 }
 
 // predict returns what the kubelet gives r, or why it refuses r or gives something that r's policies do not allow.
@@ -65,7 +74,14 @@ func predict(v *ledger.View, r *Request) (kubelet.Placement, why.Reason) {
 	if r.CPUs > 0 && effect.Required && !laidOut(v.Machine(), placement, effect.Bind) {
 		return nil, why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
 	}
-	return placement, aligned(v, placement, effect.Topology)
+	if reason = aligned(v, placement, effect.Topology); !reason.OK() || !r.apart(v, effect.Topology) {
+		return placement, reason
+	}
+	nodes := ledger.CPUNodesOf(v.Machine(), touched(v.Machine(), placement))
+	if span := bits.OnesCount64(uint64(nodes)); nodes&v.Summary().Mixed(span) != 0 {
+		return nil, why.Reason{Code: why.NUMANodeShared, Resource: why.CPU, Extra: int64(span)}
+	}
+	return placement, why.Reason{}
 }
 
 // unpredictable refuses what needs to know the placement on a node whose kubelet has no model.
@@ -106,8 +122,8 @@ func pinnedBy(p kubelet.Placement) cpuset.Set {
 	return cpus
 }
 
-// touched returns the NUMA nodes, by dense index, on which a placement stands. Devices that belong to several nodes count
-// where nothing else tells.
+// touched returns the NUMA nodes, by dense index, on which a placement is. Devices that belong to several nodes
+// count where nothing else is known.
 func touched(m *topo.Machine, p kubelet.Placement) hint.Mask {
 	var mask hint.Mask
 	for i := range p {
@@ -166,7 +182,7 @@ func most(m *topo.Machine, cpus cpuset.Set, k int) int {
 	return sum
 }
 
-// guard tells whether the node's kubelet would run r, whoever chooses the CPUs.
+// guard reports whether the node's kubelet would run r, whoever chooses the CPUs.
 func guard(v *ledger.View, r *Request) why.Reason {
 	model := &v.Facts().Model
 	if !model.Concerns(r.Kubelet) {
@@ -188,8 +204,8 @@ func guard(v *ledger.View, r *Request) why.Reason {
 // modelled reports whether the kubelet's answers are predicted; else only its CPUs are counted.
 func modelled(f *ledger.Facts) bool { return f.Model.Node != nil || !f.Model.Fault.OK() }
 
-// orderRisk returns the pods that the kubelet has not confirmed, at most one more than all orders of are tried, where the
-// order of admission can decide: under policies that refuse, on nodes that report.
+// orderRisk returns the pods that the kubelet has not confirmed, at most one more than all orders of are tried, where
+// the order of admission can decide: under policies that refuse, on nodes that report.
 func orderRisk(v *ledger.View) (pods []*kubelet.Pod, atRisk bool) {
 	m := &v.Facts().Model
 	if m.Policy < ledger.Restricted || m.Gen == 0 {
@@ -230,22 +246,14 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 	if !reason.OK() {
 		return ledger.Offer{}, reason
 	}
-	guest.Prediction = &ledger.Prediction{Model: f.Model.Release, Gen: f.Model.Gen, Held: ledger.HeldOf(f.Machine, placement)}
+	guest.Prediction = &ledger.Prediction{
+		Model: f.Model.Release, Gen: f.Model.Gen,
+		Held: ledger.HeldOf(f.Machine, placement),
+	}
 	if r.followed(f) {
-		o.Nodes = cpuNodesOf(f.Machine, touched(f.Machine, placement))
+		o.Nodes = ledger.CPUNodesOf(f.Machine, touched(f.Machine, placement))
 	}
 	return o, why.Reason{}
-}
-
-// cpuNodesOf turns dense indices into positions among the NUMA nodes with CPUs.
-func cpuNodesOf(m *topo.Machine, mask hint.Mask) cpualloc.NodeMask {
-	var nodes cpualloc.NodeMask
-	for i, n := range m.CPUNodes() {
-		if i < topo.MaxCPUNodes && int(n) < hint.MaxNodes && mask.Has(int(n)) {
-			nodes |= 1 << i
-		}
-	}
-	return nodes
 }
 
 // risky reports that more pods are unconfirmed than all orders of are tried: such a node ranks last.
@@ -264,5 +272,5 @@ func followedOn(v *ledger.View, r *Request) cpualloc.NodeMask {
 	if !reason.OK() {
 		return 0
 	}
-	return max(cpuNodesOf(v.Machine(), touched(v.Machine(), placement)), 1)
+	return max(ledger.CPUNodesOf(v.Machine(), touched(v.Machine(), placement)), 1)
 }

@@ -14,10 +14,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // guardedFacts are those of a machine with nodes NUMA nodes of 4 cores × 2 threads under a kubelet that is predicted.
-func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger.Mode, policy hint.Policy) ledger.Facts {
+func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger.Mode,
+	policy hint.Policy,
+) ledger.Facts {
 	var s topo.Spec
 	for c := range nodes * 8 {
 		core := c % (nodes * 4)
@@ -43,7 +46,10 @@ func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger
 		Machine: m, Mode: mode, Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.Of(0)},
 		Model: ledger.Model{
 			Node: node, CPUs: true, Memory: true, Release: "1.36", Gen: 5,
-			Policy: [...]ledger.TopologyPolicy{ledger.NoTopology, ledger.BestEffort, ledger.Restricted, ledger.SingleNUMANode}[policy],
+			Policy: [...]ledger.TopologyPolicy{
+				ledger.NoTopology, ledger.BestEffort, ledger.Restricted,
+				ledger.SingleNUMANode,
+			}[policy],
 		},
 	}
 }
@@ -58,34 +64,52 @@ func guestOf(uid string, cpus int, bytes int64) *kubelet.Pod {
 
 // pinnedRequest is a Guaranteed pod of n CPUs.
 func pinnedRequest(uid string, n int, bytes int64) *place.Request {
-	r := &place.Request{UID: uid, Namespace: "ns", Name: uid, RequestMilli: int64(n) * 1000, LimitMilli: int64(n) * 1000, KubeletCPUs: n, Kubelet: guestOf(uid, n, bytes)}
+	r := &place.Request{
+		UID: uid, Namespace: "ns", Name: uid, RequestMilli: int64(n) * 1000,
+		LimitMilli: int64(n) * 1000, KubeletCPUs: n, Kubelet: guestOf(uid, n, bytes),
+	}
 	if n > 0 {
 		r.Containers = []int{n}
 	}
 	return r
 }
 
-// TestWhatFitsAKubeletIsGranted is L7 where kubelets are predicted, and M1 and M2 of the offers: on one view Fits accepts
-// exactly when Try does, the offer can be committed, in Follow mode it names no CPUs of ours and the kubelet, asked in
-// that order, gives what was predicted.
+// TestWhatFitsAKubeletIsGranted is L7 where kubelets are predicted, and M1 and M2 of the offers: on one view Fits
+// accepts exactly when Try does, the offer can be committed, in Follow mode it names no CPUs of ours and the kubelet,
+// asked in that order, gives what was predicted.
 func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 	t.Parallel()
 	granted, refused, unaligned := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		policy := rapid.SampledFrom([]hint.Policy{hint.None, hint.BestEffort, hint.Restricted, hint.SingleNUMANode}).Draw(t, "policy")
+		policy := rapid.SampledFrom([]hint.Policy{
+			hint.None, hint.BestEffort, hint.Restricted,
+			hint.SingleNUMANode,
+		}).Draw(t, "policy")
 		mode := rapid.SampledFrom([]ledger.Mode{ledger.Follow, ledger.Follow, ledger.Own}).Draw(t, "mode")
 		facts := guardedFacts(t, rapid.IntRange(1, 3).Draw(t, "NUMA nodes"), mode, policy)
-		facts.Topology = rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, ledger.Restricted, ledger.SingleNUMANode}).Draw(t, "node policy")
-		facts.Bind = rapid.SampledFrom([]ledger.NodeBind{0, 0, ledger.FullPCPUsOnly, ledger.SpreadByPCPUs}).Draw(t, "node bind")
+		facts.Topology = rapid.SampledFrom([]ledger.TopologyPolicy{
+			0, 0, ledger.Restricted,
+			ledger.SingleNUMANode,
+		}).Draw(t, "node policy")
+		facts.Bind = rapid.SampledFrom([]ledger.NodeBind{0, 0, ledger.FullPCPUsOnly, ledger.SpreadByPCPUs}).Draw(t,
+			"node bind")
 		l := ledger.New(facts)
 		replay := facts.Model.Node.Empty()
 		for i := range rapid.IntRange(1, 6).Draw(t, "pods") {
-			r := pinnedRequest(fmt.Sprintf("p%d", i), rapid.IntRange(0, 9).Draw(t, "cpus"), int64(rapid.SampledFrom([]int{1, 20, 60, 150}).Draw(t, "bytes")))
+			r := pinnedRequest(fmt.Sprintf("p%d", i), rapid.IntRange(0, 9).Draw(t, "cpus"),
+				int64(rapid.SampledFrom([]int{1, 20, 60, 150}).Draw(t, "bytes")))
 			if r.KubeletCPUs > 0 && rapid.Bool().Draw(t, "binds") {
 				r.Class, r.Role, r.CPUs = qos.LSR, qos.ExclusiveWithBE, r.KubeletCPUs
-				r.Required = rapid.SampledFrom([]place.BindWish{0, place.WantFullPCPUs, place.WantSpreadByPCPUs}).Draw(t, "required")
+				r.Required = rapid.SampledFrom([]place.BindWish{
+					0, place.WantFullPCPUs,
+					place.WantSpreadByPCPUs,
+				}).Draw(t, "required")
 			}
-			r.Topology = rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, ledger.Restricted, ledger.SingleNUMANode}).Draw(t, "pod policy")
+			r.Topology = rapid.SampledFrom([]ledger.TopologyPolicy{
+				0, 0, ledger.Restricted,
+				ledger.SingleNUMANode,
+			}).Draw(t, "pod policy")
+			r.NUMAExclusive = rapid.SampledFrom([]place.NUMAExclusive{0, 0, 1, 2}).Draw(t, "NUMA exclusive")
 			v := l.View()
 			fits := place.Fits(v, r)
 			o, reason := place.Try(v, r)
@@ -115,10 +139,12 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 				continue
 			}
 			if r.KubeletCPUs > 0 && (o.Entry.CPUList != "" || o.Entry.NUMAIDs != nil) {
-				t.Fatalf("in Follow mode the offer names CPUs %q and nodes %v of ours", o.Entry.CPUList, o.Entry.NUMAIDs)
+				t.Fatalf("in Follow mode the offer names CPUs %q and nodes %v of ours", o.Entry.CPUList,
+					o.Entry.NUMAIDs)
 			}
 			if p := o.Entry.Guest.Prediction; p != nil {
-				if got, want := fmt.Sprint(ledger.HeldOf(facts.Machine, placement)), fmt.Sprint(p.Held); got != want || p.Gen != 5 || p.Model != "1.36" {
+				if got, want := fmt.Sprint(ledger.HeldOf(facts.Machine, placement)),
+					fmt.Sprint(p.Held); got != want || p.Gen != 5 || p.Model != "1.36" {
 					t.Fatalf("the kubelet gives %s, predicted was %s by %s on %d", got, want, p.Model, p.Gen)
 				}
 			} else if facts.Model.Concerns(r.Kubelet) {
@@ -130,7 +156,9 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 		}
 	})
 	if granted == 0 || refused == 0 || unaligned == 0 {
-		t.Errorf("%d granted, %d refused, %d of them by a policy tighter than the kubelet's: the generator is too narrow", granted, refused, unaligned)
+		t.Errorf(
+			"%d granted, %d refused, %d of them by a policy tighter than the kubelet's: the generator is too narrow",
+			granted, refused, unaligned)
 	}
 }
 
@@ -139,7 +167,7 @@ func checkWholeCores(t *rapid.T, m *topo.Machine, p kubelet.Placement) {
 		for c := range g.CPUs.All() {
 			for _, sibling := range m.CoreCPUs(m.CoreOf(topo.CPU(c))) {
 				if !g.CPUs.Has(int(sibling)) {
-					t.Fatalf("FullPCPUs is required and CPU %d stands without %d", c, sibling)
+					t.Fatalf("FullPCPUs is required and CPU %d is allocated without %d", c, sibling)
 				}
 			}
 		}
@@ -151,11 +179,13 @@ func TestFewUnconfirmedPodsAreTriedInEveryOrder(t *testing.T) {
 	t.Parallel()
 	fragile := 0
 	rapid.Check(t, func(t *rapid.T) {
-		facts := guardedFacts(t, 2, ledger.Follow, rapid.SampledFrom([]hint.Policy{hint.BestEffort, hint.Restricted, hint.SingleNUMANode}).Draw(t, "policy"))
+		facts := guardedFacts(t, 2, ledger.Follow,
+			rapid.SampledFrom([]hint.Policy{hint.BestEffort, hint.Restricted, hint.SingleNUMANode}).Draw(t, "policy"))
 		l := ledger.New(facts)
 		var pods []*kubelet.Pod
 		for i := range rapid.IntRange(0, 5).Draw(t, "unconfirmed") {
-			r := pinnedRequest(fmt.Sprintf("u%d", i), rapid.IntRange(1, 7).Draw(t, "cpus"), int64(rapid.IntRange(1, 60).Draw(t, "bytes")))
+			r := pinnedRequest(fmt.Sprintf("u%d", i), rapid.IntRange(1, 7).Draw(t, "cpus"),
+				int64(rapid.IntRange(1, 60).Draw(t, "bytes")))
 			if o, reason := place.Try(l.View(), r); reason.OK() {
 				if err := l.Commit(o); err != nil {
 					t.Fatalf("commit: %v", err)
@@ -214,8 +244,13 @@ func TestSignaturesTellKubeletsRequestsApart(t *testing.T) {
 	base := func() *place.Request { return pinnedRequest("p", 2, 10) }
 	seen := map[string]string{base().Signature(): "the base"}
 	for name, change := range map[string]func(*place.Request){
-		"more memory":       func(r *place.Request) { r.Kubelet.Containers[0].Memory[0].N = 11 },
-		"a device":          func(r *place.Request) { r.Kubelet.Containers[0].Devices = []kubelet.Amount{{Name: "d", N: 1}} },
+		"more memory": func(r *place.Request) { r.Kubelet.Containers[0].Memory[0].N = 11 },
+		"a device": func(r *place.Request) {
+			r.Kubelet.Containers[0].Devices = []kubelet.Amount{{
+				Name: "d",
+				N:    1,
+			}}
+		},
 		"an init container": func(r *place.Request) { r.Kubelet.Containers[0].Role = kubelet.Init },
 		"a second container": func(r *place.Request) {
 			r.Kubelet.Containers = append(r.Kubelet.Containers, kubelet.Container{CPUs: 1})
@@ -235,5 +270,38 @@ func TestSignaturesTellKubeletsRequestsApart(t *testing.T) {
 	other.Created, other.Kubelet.Containers[0].Name = 7, "d"
 	if other.Signature() != base().Signature() {
 		t.Error("who asks, and when, changes the signature")
+	}
+}
+
+// TestAKubeletsChoiceKeepsToSingleNUMANodeExclusive has 2 NUMA nodes of 8 CPUs whose kubelet chooses, without a policy
+// of its own.
+func TestAKubeletsChoiceKeepsToSingleNUMANodeExclusive(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		held int // CPUs of the pod that is there
+		want place.NUMAExclusive
+		code why.Code
+	}{
+		"required, beside a pod that spans both":  {9, place.RequireNUMAExclusive, why.NUMANodeShared},
+		"preferred, beside a pod that spans both": {9, place.PreferNUMAExclusive, why.None},
+		"required, beside a pod of one":           {2, place.RequireNUMAExclusive, why.None},
+		"required, on an empty machine":           {0, place.RequireNUMAExclusive, why.None},
+	} {
+		l := ledger.New(guardedFacts(t, 2, ledger.Follow, hint.None))
+		if c.held > 0 {
+			offer, reason := place.Try(l.View(), pinnedRequest("held", c.held, 1))
+			if err := l.Commit(offer); err != nil || !reason.OK() {
+				t.Fatalf("%s: %v, %+v", name, err, reason)
+			}
+		}
+		r := pinnedRequest("new", 2, 1)
+		r.Topology, r.NUMAExclusive = ledger.SingleNUMANode, c.want
+		if _, reason := place.Try(l.View(), r); reason.Code != c.code {
+			t.Errorf("%s: got %+v, want %v", name, reason, c.code)
+		}
+		score := place.Score(l.View(), r, place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1}, 0)
+		if mixed := c.held > 8; mixed != (score == 0) {
+			t.Errorf("%s: score %d", name, score)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -16,17 +17,31 @@ import (
 // What a row has on a NUMA node is never negative, so a set that holds the pod still does with one node more.
 type joint struct {
 	machine  *topo.Machine
+	summary  *ledger.Summary
 	nodes    []ledger.NodeSummary
 	strategy cpualloc.Strategy
-	open     cpualloc.NodeMask // NUMA nodes that may take part
+	policy   ledger.TopologyPolicy
+	// spread is the number of NUMA nodes that the policy allows.
+	spread int
+	open   cpualloc.NodeMask // NUMA nodes that may take part
+	wants  NUMAExclusive
 
-	// cpus and milli are the rows of CPU: those that the bind policy counts, or the size of shared pools and what of them
-	// is not promised. The rows of memory follow them.
+	// cpus and milli are the rows of CPU: those that the bind policy counts, or the size of shared pools and what of
+	// them is not promised. The rows of memory follow them.
 	needs       [2]int64
 	cpus, milli [topo.MaxCPUNodes]int64
-	leading     int // rows of CPU in use, 1 or 2
+	leading     int   // rows of CPU in use, 1 or 2
+	poolNeed    int64 // needs[0] of shared pools in milli-CPU, as the user wrote it
 	memory      [ledger.MaxMemoryTypes]memoryRow
 	types       int // of memory, in use
+
+	// limits bound exclusive CPUs of several NUMA nodes together; shares is what most found where they do.
+	limits []ledger.Limit
+	shares [topo.MaxCPUNodes]int64
+	// cores: only whole cores count, of which free and usable know the sizes.
+	cores  bool
+	free   cpuset.Set
+	usable []cpualloc.NodeCount
 }
 
 type memoryRow struct {
@@ -34,36 +49,17 @@ type memoryRow struct {
 	need int64
 }
 
-// exclusive makes j the question of an order for exclusive CPUs.
-func (j *joint) exclusive(v *ledger.View, r *Request, o *order) {
-	j.begin(v)
-	j.leading, j.needs[0] = 1, int64(o.req.Count)
-	for i := range j.nodes {
-		j.cpus[i] = int64(o.offer(v.Summary(), i, fromUsable))
-		j.open |= 1 << i
-	}
-	j.ask(v, r, o.Topology)
+func (j *joint) begin(v *ledger.View, r *Request) {
+	j.wants = r.NUMAExclusive
+	j.machine, j.summary, j.strategy = v.Machine(), v.Summary(), v.Facts().Strategy
+	j.nodes = j.summary.Nodes
 }
 
-// pool makes j the question of a confinement.
-func (j *joint) pool(v *ledger.View, r *Request, c *confinement) {
-	j.begin(v)
-	j.leading, j.needs, j.open = 2, [2]int64{int64(c.cpus), c.milli}, c.open
-	for m := c.open; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros64(uint64(m))
-		j.cpus[i], j.milli[i] = int64(j.nodes[i].PoolCPUs), j.nodes[i].PoolMilli
-	}
-	j.ask(v, r, c.policy)
-}
-
-func (j *joint) begin(v *ledger.View) {
-	j.machine, j.nodes, j.strategy = v.Machine(), v.Summary().Nodes, v.Facts().Strategy
-}
-
-// ask adds the rows of memory. Without a policy memory takes no part, nor does a type that the machine does not tell of.
-// BestEffort never refuses: there a type of which the NUMA nodes have not enough is left out, and so stays unbound.
-func (j *joint) ask(v *ledger.View, r *Request, policy ledger.TopologyPolicy) {
-	if policy == ledger.NoTopology {
+// ask adds the rows of memory. Without a policy memory takes no part, nor does a type that the machine does not
+// report. BestEffort never refuses: there a type of which the NUMA nodes have not enough is left out, and so remains
+// unbound.
+func (j *joint) ask(v *ledger.View, r *Request) {
+	if j.policy == ledger.NoTopology {
 		return
 	}
 	s := v.Summary()
@@ -73,7 +69,7 @@ func (j *joint) ask(v *ledger.View, r *Request, policy ledger.TopologyPolicy) {
 			continue
 		}
 		row := memoryRow{known, r.Memory[i].Bytes}
-		if policy == ledger.BestEffort && row.sum(j.open) < row.need {
+		if j.policy == ledger.BestEffort && row.sum(j.open) < row.need {
 			continue
 		}
 		j.memory[j.types] = row
@@ -91,22 +87,8 @@ func sumOver(have []int64, nodes cpualloc.NodeMask) int64 {
 	return total
 }
 
-// least is the number of NUMA nodes that the type needs on an empty machine: all of them where not even they do.
-func (m *memoryRow) least() int {
-	for k, sum := range m.Capacity {
-		if sum >= m.need {
-			return k + 1
-		}
-	}
-	return len(m.Capacity)
-}
-
-func (m *memoryRow) resource() why.Resource {
-	if m.Type == ledger.OrdinaryMemory {
-		return why.Memory
-	}
-	return why.Hugepages
-}
+// least is the number of NUMA nodes that the type needs on an empty machine.
+func (m *memoryRow) least() int { return leastOf(m.Capacity, m.need) }
 
 // reach is how far a set of NUMA nodes comes: the rows that it holds, in order, and what it has of the first other one.
 type reach struct {
@@ -123,12 +105,12 @@ func (j *joint) rows() int { return j.leading + j.types }
 
 func (j *joint) reach(nodes cpualloc.NodeMask) reach {
 	r := reach{nodes: nodes}
-	if r.have = sumOver(j.cpus[:], nodes); r.have < j.needs[0] {
+	if r.have, _ = j.most(nodes); r.have < j.needs[0] {
 		return r
 	}
 	r.rows++
 	if j.leading > 1 {
-		if r.have = sumOver(j.milli[:], nodes); r.have < j.needs[1] {
+		if r.have = j.summary.Room(nodes); r.have < j.needs[1] {
 			return r
 		}
 		r.rows++
@@ -142,57 +124,124 @@ func (j *joint) reach(nodes cpualloc.NodeMask) reach {
 	return r
 }
 
-func (j *joint) holds(nodes cpualloc.NodeMask) bool { return j.reach(nodes).rows == j.rows() }
+func (j *joint) holds(nodes cpualloc.NodeMask) bool {
+	return nodes&^j.open == 0 && j.reach(nodes).rows == j.rows()
+}
 
-// judge tells whether the policy finds NUMA nodes for a pod whose CPU alone has been found in order: spread is how many
-// the policy allows, which for Restricted is what the CPU needs on an empty machine.
-func (j *joint) judge(policy ledger.TopologyPolicy, spread int) why.Reason {
-	if j.types == 0 || policy == ledger.BestEffort {
+// separate leaves the NUMA nodes with pods of the other kind out, where the pod wants that and the policy says how many
+// NUMA nodes it uses: under Restricted no fewer than spread can have its CPUs. Without them some set may not hold the
+// pod any more, or none was found (whole is false): a preference is dropped then.
+func (j *joint) separate() (ok, whole bool) {
+	open := j.open
+	if j.wants == ShareNUMANodes || j.policy < ledger.Restricted || open&j.summary.Mixed(j.spread) == 0 {
+		return true, true
+	}
+	j.open &^= j.summary.Mixed(j.spread)
+	best, whole := j.farthest(min(j.spread, bits.OnesCount64(uint64(j.open))))
+	if ok = best.rows == j.rows(); !ok && j.wants == PreferNUMAExclusive {
+		j.open, ok = open, true
+	}
+	return ok, whole
+}
+
+// check decides whether the policy finds NUMA nodes for the pod. The first row that is short names the resource: CPU,
+// then each type of memory. check may drop rows of memory: j must not be used to choose NUMA nodes afterwards.
+func (j *joint) check() why.Reason {
+	if j.policy < ledger.Restricted {
 		return why.Reason{}
 	}
-	for i := range j.types {
-		if reason := j.memory[i].judge(j.open, policy, spread); !reason.OK() {
-			return reason
+	var alone why.Reason
+	for i := 0; i < j.types && alone.OK(); i++ {
+		alone = j.memory[i].check(j.open, j.policy, j.spread)
+	}
+	if !alone.OK() {
+		j.types = 0 // no set is feasible; it remains to check whether CPU alone is short
+	}
+	best, whole := j.farthest(min(j.spread, bits.OnesCount64(uint64(j.open))))
+	held := best.rows == j.rows()
+	if held && alone.OK() {
+		held, whole = j.separate()
+		if !held && whole {
+			return why.Reason{Code: why.NUMANodeShared, Resource: why.CPU, Extra: int64(j.spread)}
 		}
 	}
-	var best reach
-	whole := j.sets(spread, func(nodes cpualloc.NodeMask) bool {
+	switch {
+	case held:
+		return alone
+	case !whole:
+		return why.Reason{Code: why.TopologyUndecided, Resource: why.CPU, Extra: int64(j.spread)}
+	}
+	return j.short(best)
+}
+
+// farthest returns the set of k open nodes that comes farthest; whole is false when not all sets were looked at.
+func (j *joint) farthest(k int) (best reach, whole bool) {
+	first := j.reach(j.largest(k))
+	if first.rows == j.rows() || first.rows == 0 && len(j.limits) == 0 {
+		return first, true // no set has more of the first row
+	}
+	whole = j.sets(k, func(nodes cpualloc.NodeMask) bool {
 		if r := j.reach(nodes); best.nodes == 0 || r.fartherThan(best) {
 			best = r
 		}
 		return best.rows < j.rows()
 	})
-	switch {
-	case best.nodes != 0 && best.rows == j.rows():
-		return why.Reason{}
-	case !whole || best.rows < j.leading:
-		return why.Reason{Code: why.TopologyUndecided, Resource: why.CPU, Extra: int64(spread)}
+	return best, whole
+}
+
+// largest returns the k open nodes that have most of the first row, the lowest of equals.
+func (j *joint) largest(k int) cpualloc.NodeMask {
+	var nodes cpualloc.NodeMask
+	for range k {
+		at := -1
+		for m := j.open &^ nodes; m != 0; m &= m - 1 {
+			if i := bits.TrailingZeros64(uint64(m)); at < 0 || j.cpus[i] > j.cpus[at] {
+				at = i
+			}
+		}
+		nodes |= 1 << at
 	}
-	row := &j.memory[best.rows-j.leading]
-	reason := row.short(why.TopologyPolicy, best.have)
-	reason.Extra = int64(spread)
-	if spread == 1 {
+	return nodes
+}
+
+// short is the refusal of the policy, with what the set that came farthest has of the row that is short.
+func (j *joint) short(best reach) why.Reason {
+	reason := why.Reason{Code: why.TopologyPolicy, Resource: why.CPU, Extra: int64(j.spread)}
+	switch row := best.rows; {
+	case row >= j.leading:
+		m := &j.memory[row-j.leading]
+		reason.Resource, reason.Unit, reason.Asked, reason.Free = why.Resource(m.Type), why.Bytes, m.need, best.have
+	case j.leading == 1:
+		reason.Unit, reason.Asked, reason.Free = why.CPUs, j.needs[0], best.have
+	case row == 0:
+		reason.Unit, reason.Asked, reason.Free = why.MilliCPU, j.poolNeed, 1000*best.have
+	default:
+		reason.Unit, reason.Asked, reason.Free = why.MilliCPU, j.needs[1], best.have
+	}
+	if j.spread == 1 {
 		node := j.machine.CPUNodes()[bits.TrailingZeros64(uint64(best.nodes))]
 		reason.Where = why.Where{Scope: why.NUMA, Index: int32(j.machine.NUMAID(node))}
 	}
 	return reason
 }
 
-// judge looks at one type alone. Under Restricted no set is preferred by all resources when they need different numbers
+// check looks at one type alone. Under Restricted no set is preferred by all resources when they need different numbers
 // of NUMA nodes: such a pod never fits.
-func (m *memoryRow) judge(open cpualloc.NodeMask, policy ledger.TopologyPolicy, spread int) why.Reason {
+func (m *memoryRow) check(open cpualloc.NodeMask, policy ledger.TopologyPolicy, spread int) why.Reason {
 	possible := len(m.Capacity) > 0 && m.Capacity[len(m.Capacity)-1] >= m.need
 	if k := m.least(); policy == ledger.Restricted && possible && k != spread {
-		return why.Reason{Code: why.TopologyMismatch, Resource: m.resource(), Asked: int64(k), Free: int64(spread)}
+		return why.Reason{
+			Code: why.TopologyMismatch, Resource: why.Resource(m.Type), Asked: int64(k),
+			Free: int64(spread),
+		}
 	}
 	if free := m.sum(open); free < m.need {
-		return m.short(why.InsufficientMemory, free)
+		return why.Reason{
+			Code: why.InsufficientMemory, Resource: why.Resource(m.Type), Unit: why.Bytes, Asked: m.need,
+			Free: free,
+		}
 	}
 	return why.Reason{}
-}
-
-func (m *memoryRow) short(code why.Code, have int64) why.Reason {
-	return why.Reason{Code: code, Resource: m.resource(), Unit: why.Bytes, Asked: m.need, Free: have}
 }
 
 // rank orders sets of equally many NUMA nodes; smaller is better.
@@ -225,10 +274,10 @@ func (j *joint) rankOf(nodes cpualloc.NodeMask) rank {
 	return r
 }
 
-// choose returns the best set of at most most NUMA nodes that holds the pod: fewest of them, then rank, then the lowest
-// ids; 0 = none.
-func (j *joint) choose(most int) cpualloc.NodeMask {
-	for k := 1; k <= most; k++ {
+// choose returns the best set of NUMA nodes that holds the pod: fewest of them, then rank, then the lowest ids; 0 =
+// none.
+func (j *joint) choose() cpualloc.NodeMask {
+	for k := 1; k <= j.spread; k++ {
 		var chosen cpualloc.NodeMask
 		var best rank
 		j.sets(k, func(nodes cpualloc.NodeMask) bool {

@@ -33,13 +33,17 @@ func on4(gib ...int64) []ledger.Memory {
 }
 
 func memoryReason(code why.Code, resource why.Resource, asked, free, extra int64) why.Reason {
-	return why.Reason{Code: code, Resource: resource, Unit: why.Bytes, Asked: asked << 30, Free: free << 30, Extra: extra}
+	return why.Reason{
+		Code: code, Resource: resource, Unit: why.Bytes, Asked: asked << 30, Free: free << 30,
+		Extra: extra,
+	}
 }
 
 // TestCPUAndMemoryMeet is on the worked example: NUMA nodes 0 and 1 on socket 0, 2 and 3 on socket 1, 8 CPUs each.
 func TestCPUAndMemoryMeet(t *testing.T) {
 	t.Parallel()
-	single, restricted, bestEffort := policy(ledger.SingleNUMANode), policy(ledger.Restricted), policy(ledger.BestEffort)
+	single, restricted, bestEffort := policy(ledger.SingleNUMANode), policy(ledger.Restricted),
+		policy(ledger.BestEffort)
 	takes := func(id int, list string, memory ...ledger.Memory) ledger.Entry {
 		e := held(list)
 		e.UID, e.Memory = fmt.Sprint("held-", id), memory
@@ -60,18 +64,22 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 		reason  why.Reason
 	}{
 		"exclusive CPUs go where the memory is": {
-			memory: on4(4, 4, 4, 32), request: binding(4, single, asking(gib(16))), cpus: "12-13,28-29", placed: []ledger.Memory{mem(3, 16)},
+			memory: on4(4, 4, 4, 32), request: binding(4, single, asking(gib(16))), cpus: "12-13,28-29",
+			placed: []ledger.Memory{mem(3, 16)},
 		},
 		"memory that is short on the only NUMA node with the CPUs is named as memory": {
-			memory: on4(4, 32, 32, 32), entries: []ledger.Entry{takes(1, "4-15,20-31")}, request: binding(4, single, asking(gib(16))),
-			reason: at(memoryReason(why.TopologyPolicy, why.Memory, 16, 4, 1), on(0)),
+			memory: on4(4, 32, 32, 32), entries: []ledger.Entry{takes(1, "4-15,20-31")},
+			request: binding(4, single, asking(gib(16))),
+			reason:  at(memoryReason(why.TopologyPolicy, why.Memory, 16, 4, 1), on(0)),
 		},
 		"what pods hold is gone": {
 			memory: on4(32, 32, 32, 32), entries: []ledger.Entry{takes(1, "4-15,20-31"), takes(2, "0", mem(0, 20))},
-			request: binding(4, single, asking(gib(16))), reason: at(memoryReason(why.TopologyPolicy, why.Memory, 16, 12, 1), on(0)),
+			request: binding(4, single, asking(gib(16))),
+			reason:  at(memoryReason(why.TopologyPolicy, why.Memory, 16, 12, 1), on(0)),
 		},
 		"a machine that has not enough says so": {
-			memory: on4(4, 4, 4, 4), request: binding(4, single, asking(gib(20))), reason: memoryReason(why.InsufficientMemory, why.Memory, 20, 16, 0),
+			memory: on4(4, 4, 4, 4), request: binding(4, single, asking(gib(20))),
+			reason: memoryReason(why.InsufficientMemory, why.Memory, 20, 16, 0),
 		},
 		"Restricted refuses resources that need different numbers of NUMA nodes": {
 			memory: on4(8, 8, 8, 8), request: binding(4, restricted, asking(gib(12))),
@@ -82,29 +90,37 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 			reason: why.Reason{Code: why.TopologyMismatch, Resource: why.Memory, Asked: 1, Free: 2},
 		},
 		"Restricted takes two NUMA nodes where both resources need two": {
-			memory: on4(8, 8, 8, 8), entries: []ledger.Entry{takes(1, "0", mem(0, 5))}, request: binding(12, restricted, asking(gib(12))),
-			cpus: "8-13,24-29", placed: []ledger.Memory{mem(2, 6), mem(3, 6)},
+			memory: on4(8, 8, 8, 8), entries: []ledger.Entry{takes(1, "0", mem(0, 5))},
+			request: binding(12, restricted, asking(gib(12))),
+			cpus:    "8-13,24-29", placed: []ledger.Memory{mem(2, 6), mem(3, 6)},
 		},
 		"Restricted is refused while no two NUMA nodes have both": {
-			memory: on4(8, 8, 8, 8), entries: []ledger.Entry{takes(1, "8-15,24-31"), takes(2, "0", mem(0, 5))}, request: binding(12, restricted, asking(gib(12))),
-			reason: memoryReason(why.TopologyPolicy, why.Memory, 12, 11, 2),
+			memory: on4(8, 8, 8, 8), entries: []ledger.Entry{takes(1, "8-15,24-31"), takes(2, "0", mem(0, 5))},
+			request: binding(12, restricted, asking(gib(12))),
+			reason:  memoryReason(why.TopologyPolicy, why.Memory, 12, 11, 2),
 		},
-		"hugepages are told apart": {
-			memory: append(on4(32, 32, 32, 32), huge(0, 1), huge(1, 1), huge(2, 4)), request: binding(4, restricted, asking(gib(4), pages(2))),
-			cpus: "8-9,24-25", placed: []ledger.Memory{huge(2, 2), mem(2, 4)},
+		"hugepage sizes are distinguished": {
+			memory:  append(on4(32, 32, 32, 32), huge(0, 1), huge(1, 1), huge(2, 4)),
+			request: binding(4, restricted, asking(gib(4), pages(2))),
+			cpus:    "8-9,24-25", placed: []ledger.Memory{huge(2, 2), mem(2, 4)},
 		},
 		"hugepages that are short are named": {
-			memory: append(on4(32, 32, 32, 32), huge(0, 1), huge(1, 1), huge(2, 4)), entries: []ledger.Entry{takes(1, "8-15,24-31")},
-			request: binding(4, restricted, asking(gib(4), pages(2))), reason: at(memoryReason(why.TopologyPolicy, why.Hugepages, 2, 1, 1), on(0)),
+			memory:  append(on4(32, 32, 32, 32), huge(0, 1), huge(1, 1), huge(2, 4)),
+			entries: []ledger.Entry{takes(1, "8-15,24-31")},
+			request: binding(4, restricted, asking(gib(4), pages(2))),
+			reason:  at(memoryReason(why.TopologyPolicy, "hugepages-1Gi", 2, 1, 1), on(0)),
 		},
-		"a type that the machine does not tell of takes no part": {
-			memory: on4(32, 32, 32, 32), request: binding(4, single, asking(gib(4), pages(2))), cpus: "0-1,16-17", placed: []ledger.Memory{mem(0, 4)},
+		"a type that the machine does not report takes no part": {
+			memory: on4(32, 32, 32, 32), request: binding(4, single, asking(gib(4), pages(2))), cpus: "0-1,16-17",
+			placed: []ledger.Memory{mem(0, 4)},
 		},
 		"BestEffort spans the NUMA nodes that it needs, of one socket, and fills where the CPUs are": {
-			memory: on4(8, 8, 8, 8), request: binding(4, bestEffort, asking(gib(12))), cpus: "0-1,16-17", placed: []ledger.Memory{mem(0, 8), mem(1, 4)},
+			memory: on4(8, 8, 8, 8), request: binding(4, bestEffort, asking(gib(12))), cpus: "0-1,16-17",
+			placed: []ledger.Memory{mem(0, 8), mem(1, 4)},
 		},
 		"BestEffort goes where fewest NUMA nodes do": {
-			memory: on4(8, 8, 8, 16), request: binding(4, bestEffort, asking(gib(12))), cpus: "12-13,28-29", placed: []ledger.Memory{mem(3, 12)},
+			memory: on4(8, 8, 8, 16), request: binding(4, bestEffort, asking(gib(12))), cpus: "12-13,28-29",
+			placed: []ledger.Memory{mem(3, 12)},
 		},
 		"BestEffort leaves out memory that is not there": {
 			memory: on4(8, 8, 8, 8), request: binding(4, bestEffort, asking(gib(33))), cpus: "0-1,16-17",
@@ -113,24 +129,24 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 			memory: on4(8, 8, 8, 32), request: binding(4, asking(gib(12))), cpus: "0-1,16-17",
 		},
 		"memory is split in proportion to what is free": {
-			memory: on4(9, 6, 3, 3), request: binding(16, restricted, asking(gib(10))), cpus: "0-7,16-23", placed: []ledger.Memory{mem(0, 6), mem(1, 4)},
+			memory: on4(9, 6, 3, 3), request: binding(16, restricted, asking(gib(10))), cpus: "0-7,16-23",
+			placed: []ledger.Memory{mem(0, 6), mem(1, 4)},
 		},
 		"shared pools go where the memory is": {
-			memory: on4(4, 4, 4, 32), request: sharing(4000, single, asking(gib(16))), placed: []ledger.Memory{mem(3, 16)},
+			memory: on4(4, 4, 4, 32), request: sharing(4000, single, asking(gib(16))),
+			placed: []ledger.Memory{mem(3, 16)},
 		},
 		"shared pools without the memory": {
-			memory: on4(4, 4, 4, 15), request: sharing(4000, single, asking(gib(15))), entries: []ledger.Entry{confined(8000, 3)},
-			reason: at(memoryReason(why.TopologyPolicy, why.Memory, 15, 4, 1), on(0)),
-		},
-		"preferred CPUs without the memory are dropped": {
-			memory: on4(4, 32, 4, 4), request: binding(4, single, asking(gib(16)), func(r *place.Request) { r.PreferCPUs = "8-9,24-25" }),
-			cpus: "4-5,20-21", placed: []ledger.Memory{mem(1, 16)},
+			memory: on4(4, 4, 4, 15), request: sharing(4000, single, asking(gib(15))),
+			entries: []ledger.Entry{confined(8000, 3)},
+			reason:  at(memoryReason(why.TopologyPolicy, why.Memory, 15, 4, 1), on(0)),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := ledger.New(ledger.Facts{Machine: worked(t), Memory: test.memory, MinSharedCPUs: 0}, test.entries...).View()
+			v := ledger.New(ledger.Facts{Machine: worked(t), Memory: test.memory, MinSharedCPUs: 0},
+				test.entries...).View()
 			offer, reason := place.Try(v, test.request)
 			if reason != test.reason {
 				t.Fatalf("got %+v, want %+v", reason, test.reason)
@@ -139,7 +155,13 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 				t.Errorf("got CPUs %s, want %s", offer.Entry.CPUList, test.cpus)
 			}
 			got := offer.Entry
-			if diff := cmp.Diff(ledger.Entry{CPUList: got.CPUList, Role: got.Role, NUMAIDs: got.NUMAIDs, Memory: test.placed}, ledger.Entry{CPUList: got.CPUList, Role: got.Role, NUMAIDs: got.NUMAIDs, Memory: got.Memory},
+			if diff := cmp.Diff(ledger.Entry{
+				CPUList: got.CPUList, Role: got.Role, NUMAIDs: got.NUMAIDs,
+				Memory: test.placed,
+			}, ledger.Entry{
+				CPUList: got.CPUList, Role: got.Role, NUMAIDs: got.NUMAIDs,
+				Memory: got.Memory,
+			},
 				cmp.Comparer(ledger.Entry.Equal)); diff != "" {
 				t.Errorf("memory (-want +got):\n%s", diff)
 			}
@@ -147,8 +169,8 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 	}
 }
 
-// TestNearNUMANodesAreTakenTogether is on a ring of four NUMA nodes: 0-2 and 1-3 are far from each other.
-func TestNearNUMANodesAreTakenTogether(t *testing.T) {
+// TestClosestNUMANodesAreChosen is on a ring of four NUMA nodes: 0-2 and 1-3 are far from each other.
+func TestClosestNUMANodesAreChosen(t *testing.T) {
 	t.Parallel()
 	s := spec(1, 4, 4, 2)
 	for i := range 4 {
@@ -180,20 +202,35 @@ func TestNearNUMANodesAreTakenTogether(t *testing.T) {
 // counts only between equal ones.
 func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 	t.Parallel()
-	worst, best := place.Usage{MilliCPU: 1, AllocatableMilliCPU: 1, Memory: 1, AllocatableMemory: 1}, place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1}
+	worst, best := place.Usage{MilliCPU: 1, AllocatableMilliCPU: 1, Memory: 1, AllocatableMemory: 1},
+		place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1}
 	last, lastWorst := int64(50), int64(50) // below every machine where one NUMA node does
-	for _, shape := range []struct{ sockets, distance int }{{1, 12}, {1, 20}, {1, 28}, {1, 40}, {2, 12}, {2, 20}, {2, 28}, {2, 40}} {
+	for _, shape := range []struct{ sockets, distance int }{
+		{1, 12},
+		{1, 20},
+		{1, 28},
+		{1, 40},
+		{2, 12},
+		{2, 20},
+		{2, 28},
+		{2, 40},
+	} {
 		s := spec(shape.sockets, 2/shape.sockets, 4, 2)
-		s.NUMA = []topo.NUMASpec{{ID: 0, Distances: []int{10, shape.distance}}, {ID: 1, Distances: []int{shape.distance, 10}}}
+		s.NUMA = []topo.NUMASpec{
+			{ID: 0, Distances: []int{10, shape.distance}},
+			{ID: 1, Distances: []int{shape.distance, 10}},
+		}
 		m, err := topo.New(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.Restricted, Memory: on4(8, 8)}).View()
 		r := binding(12, asking(gib(12)))
-		high, low := place.Score(v, r, best, place.ScoreLeastAllocated), place.Score(v, r, worst, place.ScoreLeastAllocated)
+		high, low := place.Score(v, r, best, place.ScoreLeastAllocated),
+			place.Score(v, r, worst, place.ScoreLeastAllocated)
 		if high >= last || high > lastWorst || low < 25 || low > high {
-			t.Errorf("%d sockets, distance %d: %d to %d, want less than %d and at most %d, from 25 on", shape.sockets, shape.distance, low, high, last, lastWorst)
+			t.Errorf("%d sockets, distance %d: %d to %d, want less than %d and at most %d, from 25 on", shape.sockets,
+				shape.distance, low, high, last, lastWorst)
 		}
 		last, lastWorst = high, low
 	}
@@ -213,7 +250,7 @@ func TestSingleNUMANodeIsTheTightest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		drawn, r := drawView(t), drawRequest(t)
-		r.OnPolicyNodes, r.PreferCPUs = nil, ""
+		r.OnPolicyNodes = nil
 		f := *drawn.Facts()
 		try := func(p ledger.TopologyPolicy) (ledger.Offer, why.Reason) {
 			f.Topology, r.Topology = p, p
@@ -255,8 +292,8 @@ func TestFreeMemoryNeverRefuses(t *testing.T) {
 	})
 }
 
-// TestCommittedMemoryComesBack: the account after commit and revert is the one before, and while a pod is there its memory
-// is gone.
+// TestCommittedMemoryComesBack: the account after commit and revert is the one before, and while a pod is there its
+// memory is gone.
 func TestCommittedMemoryComesBack(t *testing.T) {
 	t.Parallel()
 	held := 0
@@ -272,7 +309,8 @@ func TestCommittedMemoryComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range offer.Entry.Memory {
-			was, is := before.Summary().MemoryOf(a.Type).Free[a.NUMAID], account.View().Summary().MemoryOf(a.Type).Free[a.NUMAID]
+			was, is := before.Summary().MemoryOf(a.Type).Free[a.NUMAID],
+				account.View().Summary().MemoryOf(a.Type).Free[a.NUMAID]
 			if was-is != a.Bytes {
 				t.Fatalf("%+v took %d bytes", a, was-is)
 			}
@@ -288,25 +326,28 @@ func TestCommittedMemoryComesBack(t *testing.T) {
 	}
 }
 
-// TestManyNUMANodes holds the bounded search: what Fits accepts Try grants, and all answers keep their promises. What it
-// cannot decide it says.
+// TestManyNUMANodes holds the bounded search: what Fits accepts Try grants, and all answers keep their promises. What
+// it cannot decide it says.
 func TestManyNUMANodes(t *testing.T) {
 	t.Parallel()
 	granted, undecided := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		s := spec(rapid.IntRange(1, 4).Draw(t, "sockets"), rapid.IntRange(5, 12).Draw(t, "NUMA nodes"), rapid.IntRange(1, 2).Draw(t, "cores"), 1)
+		s := spec(rapid.IntRange(1, 4).Draw(t, "sockets"), rapid.IntRange(5, 12).Draw(t, "NUMA nodes"),
+			rapid.IntRange(1, 2).Draw(t, "cores"), 1)
 		m, err := topo.New(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f := ledger.Facts{
-			Machine: m, Memory: drawMemory(t, m, 30), Strategy: rapid.SampledFrom([]cpualloc.Strategy{0, 1}).Draw(t, "strategy"),
+			Machine: m, Memory: drawMemory(t, m, 30),
+			Strategy: rapid.SampledFrom([]cpualloc.Strategy{0, 1}).Draw(t, "strategy"),
 			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{1, 2, 2, 3}).Draw(t, "policy"),
 		}
 		var entries []ledger.Entry
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 			entries = append(entries, ledger.Entry{
-				UID: fmt.Sprint("pod-", i), Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: fmt.Sprint(i), Memory: drawMemory(t, m, 9),
+				UID: fmt.Sprint("pod-", i), Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: fmt.Sprint(i),
+				Memory: drawMemory(t, m, 9),
 			})
 		}
 		v, r := ledger.New(f, entries...).View(), drawRequest(t)
@@ -333,20 +374,24 @@ func TestManyNUMANodes(t *testing.T) {
 	}
 }
 
-// TestTheSearchOfManyNUMANodesSaysWhereItEnds has 40 NUMA nodes, each of which has the less of one type of memory the more
-// it has of the other, so that no bound cuts the search short.
+// TestTheSearchOfManyNUMANodesSaysWhereItEnds has 40 NUMA nodes, each of which has the less of one type of memory the
+// more it has of the other, so that no bound cuts the search short.
 func TestTheSearchOfManyNUMANodesSaysWhereItEnds(t *testing.T) {
 	t.Parallel()
 	f := ledger.Facts{Machine: machine(t, 4, 10, 4, 1), Topology: ledger.Restricted}
 	var entries []ledger.Entry
 	amounts := func(numa int, ordinary, huge int64) []ledger.Memory {
-		return []ledger.Memory{{NUMAID: numa, Type: "memory", Bytes: ordinary}, {NUMAID: numa, Type: "hugepages-1", Bytes: huge}}
+		return []ledger.Memory{
+			{NUMAID: numa, Type: "memory", Bytes: ordinary},
+			{NUMAID: numa, Type: "hugepages-1", Bytes: huge},
+		}
 	}
 	for i := range 40 {
 		f.Memory = append(f.Memory, amounts(i, 750, 750)...)
 		free := 550 + int64(i*37%200)
 		entries = append(entries, ledger.Entry{
-			UID: fmt.Sprint("pod-", i), Class: qos.LS, Role: qos.SharedPool, NUMAIDs: []int{i}, Memory: amounts(i, 750-free, free-550),
+			UID: fmt.Sprint("pod-", i), Class: qos.LS, Role: qos.SharedPool, NUMAIDs: []int{i},
+			Memory: amounts(i, 750-free, free-550),
 		})
 	}
 	v := ledger.New(f, entries...).View()
@@ -360,7 +405,8 @@ func TestTheSearchOfManyNUMANodesSaysWhereItEnds(t *testing.T) {
 	}
 	r.Memory[1].Bytes = 5200
 	f.Topology = ledger.BestEffort
-	if offer, reason := place.Try(ledger.New(f, entries...).View(), r); !reason.OK() || bits.OnesCount64(uint64(offer.Nodes)) > 9 {
+	if offer, reason := place.Try(ledger.New(f, entries...).View(), r); !reason.OK() ||
+		bits.OnesCount64(uint64(offer.Nodes)) > 9 {
 		t.Errorf("BestEffort takes %b (%+v), want at most 9 NUMA nodes", offer.Nodes, reason)
 	}
 }

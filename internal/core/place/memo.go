@@ -9,7 +9,7 @@ import (
 func (r *Request) Seal() { r.Key = ledger.NewMemoKey(r.Signature()) }
 
 // Recall is Fits for a sealed request: v answers requests with equal signatures from memory, those that are not sealed
-// never. remembered tells which it was. An answer that is remembered costs no look at the machine, one that is not an
+// never. remembered reports which it was. An answer that is remembered costs no look at the machine, one that is not an
 // allocation besides.
 func Recall(v *ledger.View, r *Request) (reason why.Reason, remembered bool) {
 	memo := v.Memo()

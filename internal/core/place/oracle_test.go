@@ -18,7 +18,7 @@ import (
 )
 
 // oracle decides as package place should, by looking at every set of CPUs or NUMA nodes of a small machine. It reads
-// facts and entries, and of the summary only what LS pods were promised, which the tests of package ledger prove.
+// facts and entries, nothing of the summary.
 type oracle struct {
 	v      *ledger.View
 	f      *ledger.Facts
@@ -27,6 +27,12 @@ type oracle struct {
 	// shared is the LS pool, free what exclusive pods may get of it.
 	shared, free uint
 	kubeletFree  int
+	*pact
+}
+
+// poolOracle decides about pods of the shared pool, and about promises, on machines of any size.
+func poolOracle(v *ledger.View) *oracle {
+	return &oracle{v: v, f: v.Facts(), m: v.Machine(), pact: newPact(poolsOf(v), promisesOf(v))}
 }
 
 func bitsOf(s cpuset.Set) uint {
@@ -80,6 +86,11 @@ func newOracle(v *ledger.View) *oracle {
 		}
 	}
 	o.kubeletFree = max(o.kubeletFree-announced, 0)
+	var pools []int64
+	for i := range o.m.CPUNodes() {
+		pools = append(pools, 1000*int64(bits.OnesCount(o.shared&o.node(i))))
+	}
+	o.pact = newPact(pools, promisesOf(v))
 	return o
 }
 
@@ -142,14 +153,13 @@ func (o *oracle) touched(set uint) uint {
 	return nodes
 }
 
-// keepsPromises reports whether a set leaves to each NUMA node's pool what LS pods were promised of it.
+// keepsPromises reports whether pods get as much of their promises when a set leaves the pools.
 func (o *oracle) keepsPromises(set uint) bool {
-	for i, n := range o.v.Summary().Nodes {
-		if bits.OnesCount(set&o.node(i)) > n.Spare {
-			return false
-		}
+	taken := make([]int, len(o.pools))
+	for i := range taken {
+		taken[i] = bits.OnesCount(set & o.node(i))
 	}
-	return true
+	return o.keepWithout(taken)
 }
 
 // subsets calls yield with the subsets of a set with k members until it returns false.
@@ -210,7 +220,8 @@ func (o *oracle) onlineOf(nodes uint) uint {
 type quality struct{ nodes, sockets, distance int }
 
 func (q quality) betterThan(p quality) bool {
-	return cmp.Or(cmp.Compare(q.nodes, p.nodes), cmp.Compare(q.sockets, p.sockets), cmp.Compare(q.distance, p.distance)) < 0
+	return cmp.Or(cmp.Compare(q.nodes, p.nodes), cmp.Compare(q.sockets, p.sockets),
+		cmp.Compare(q.distance, p.distance)) < 0
 }
 
 func (o *oracle) qualityOf(nodes uint) quality {
@@ -253,9 +264,11 @@ func (o *oracle) has(nodes uint, kind string, minusPods bool) int64 {
 	return total
 }
 
-// join adds memory to a decision about CPU alone, which is to grant: holds tells whether a set of NUMA nodes has the CPU,
-// open are the nodes that may take part, limit is how many of them the policy allows.
-func (o *oracle) join(r *place.Request, open uint, limit int, holds func(nodes uint) bool) (code why.Code, best quality) {
+// join adds memory to a decision about CPU alone, which is to grant: holds reports whether a set of NUMA nodes has the
+// CPU, open are the nodes that may take part, limit is how many of them the policy allows.
+func (o *oracle) join(r *place.Request, open uint, limit int, holds func(nodes uint) bool) (code why.Code,
+	best quality,
+) {
 	policy := max(o.f.Topology, r.Topology)
 	all := uint(1)<<len(o.m.CPUNodes()) - 1
 	var asked []place.Memory
@@ -278,19 +291,56 @@ func (o *oracle) join(r *place.Request, open uint, limit int, holds func(nodes u
 			return why.InsufficientMemory, quality{}
 		}
 	}
+	var apart quality // of the sets on which r meets no pod of the other kind
 	for nodes := uint(1); nodes <= all; nodes++ {
 		lacks := func(a place.Memory) bool { return o.has(nodes, a.Type, true) < a.Bytes }
 		if nodes&^open != 0 || bits.OnesCount(nodes) > limit || !holds(nodes) || slices.ContainsFunc(asked, lacks) {
 			continue
 		}
-		if q := o.qualityOf(nodes); best.nodes == 0 || q.betterThan(best) {
+		q := o.qualityOf(nodes)
+		if best.nodes == 0 || q.betterThan(best) {
 			best = q
 		}
+		if !o.meetsOtherKind(nodes) && (apart.nodes == 0 || q.betterThan(apart)) {
+			apart = q
+		}
 	}
-	if best.nodes == 0 {
+	switch {
+	case best.nodes == 0:
 		return why.TopologyPolicy, best
+	case policy < ledger.Restricted || r.NUMAExclusive == place.ShareNUMANodes:
+	case apart.nodes > 0:
+		return why.None, apart
+	case r.NUMAExclusive == place.RequireNUMAExclusive:
+		return why.NUMANodeShared, quality{}
 	}
 	return why.None, best
+}
+
+// meetsOtherKind reports whether on a set of NUMA nodes some pod uses one NUMA node while the set is of several, or the
+// other way round.
+func (o *oracle) meetsOtherKind(nodes uint) bool {
+	for e := range o.v.Entries() {
+		if uses := o.uses(&e); uses&nodes != 0 && (bits.OnesCount(uses) == 1) != (bits.OnesCount(nodes) == 1) {
+			return true
+		}
+	}
+	return false
+}
+
+// uses is the NUMA nodes of an entry: of its CPUs, its shared pools and its memory.
+func (o *oracle) uses(e *ledger.Entry) uint {
+	uses := uint(0)
+	cpus, _, _ := o.m.ParseList(e.CPUList)
+	cpus = cpus.Intersect(o.m.Online())
+	for i, n := range o.m.CPUNodes() {
+		id, here := o.m.NUMAID(n), o.m.NUMACPUs(n)
+		if cpus.Overlaps(&here) || slices.Contains(e.NUMAIDs, id) ||
+			slices.ContainsFunc(e.Memory, func(a ledger.Memory) bool { return a.NUMAID == id }) {
+			uses |= 1 << i
+		}
+	}
+	return uses
 }
 
 // exclusive decides about exclusive CPUs; best is that of all answers.
@@ -313,7 +363,7 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 		}
 		return cores >= r.CPUs
 	})
-	var some, kept, near, keptNear bool
+	var some, kept, onFew, keptFew bool
 	touched := map[uint]bool{} // the NUMA nodes of acceptable answers
 	subsets(o.free, r.CPUs, func(set uint) bool {
 		if !o.shapely(set, must) {
@@ -321,9 +371,9 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 		}
 		keeps, nodes := o.keepsPromises(set), o.touched(set)
 		few := bits.OnesCount(nodes) <= limit
-		some, kept, near = true, kept || keeps, near || few
+		some, kept, onFew = true, kept || keeps, onFew || few
 		if keeps && few {
-			keptNear, touched[nodes] = true, true
+			keptFew, touched[nodes] = true, true
 		}
 		return true
 	})
@@ -341,9 +391,9 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 		return why.SharedPoolCommitted, best
 	case bits.OnesCount(o.shared)-r.CPUs < floor:
 		return why.SharedPoolFloor, best
-	case !near:
+	case !onFew:
 		return why.TopologyPolicy, best
-	case !keptNear:
+	case !keptFew:
 		return why.SharedPoolCommitted, best
 	}
 	return o.join(r, 1<<len(o.m.CPUNodes())-1, limit, func(nodes uint) bool {
@@ -356,36 +406,107 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 	})
 }
 
+// amounts are the numbers of CPUs that NUMA node i can give of a set, as the bind policy wants them.
+func (o *oracle) amounts(i int, must place.BindWish, of cpuset.Set) []int {
+	sums, online := []int{0}, o.m.Online()
+	for _, core := range o.m.NUMACores(o.m.CPUNodes()[i]) {
+		have, alive := 0, 0
+		for _, c := range o.m.CoreCPUs(core) {
+			if of.Has(int(c)) {
+				have++
+			}
+			if online.Has(int(c)) {
+				alive++
+			}
+		}
+		for _, sum := range slices.Clone(sums) {
+			for give := 1; give <= have; give++ {
+				shapely := must == place.NoWish || must == place.WantFullPCPUs && give == alive ||
+					must == place.WantSpreadByPCPUs && give == 1
+				if shapely && !slices.Contains(sums, sum+give) {
+					sums = append(sums, sum+give)
+				}
+			}
+		}
+	}
+	return sums
+}
+
+// gives finds numbers of CPUs by NUMA node that r may have and that keep all promises; nil when there are none.
+func (o *oracle) gives(r *place.Request) []int {
+	must, _ := o.bind(r)
+	limit := o.allowed(r, func(nodes uint) bool {
+		counts := must
+		if must == place.WantFullPCPUs {
+			counts = place.NoWish
+		}
+		online := 0
+		for i := range o.pools {
+			if nodes&(1<<i) != 0 {
+				online += slices.Max(o.amounts(i, counts, o.m.Online()))
+			}
+		}
+		return online >= r.CPUs
+	})
+	taken := make([]int, len(o.pools))
+	var walk func(i, left, nodes int) bool
+	walk = func(i, left, nodes int) bool {
+		if left == 0 || i == len(taken) || nodes == limit {
+			return left == 0
+		}
+		for _, amount := range o.amounts(i, must, o.v.Allocatable()) {
+			taken[i] = amount
+			if amount <= left && o.keepWithout(taken) && walk(i+1, left-amount, nodes+min(amount, 1)) {
+				return true
+			}
+		}
+		taken[i] = 0
+		return false
+	}
+	if !walk(0, r.CPUs, 0) {
+		return nil
+	}
+	return taken
+}
+
 // pool decides about the shared pools of NUMA nodes; best is zero for a pod that is not confined.
 func (o *oracle) pool(r *place.Request) (code why.Code, best quality) {
 	need := r.RequestMilli
 	if r.ConstrainedBurst {
 		need = max(need, r.LimitMilli)
 	}
-	if r.Role != qos.SharedPool || need == 0 || !r.ConstrainedBurst && max(o.f.Topology, r.Topology) < ledger.Restricted {
+	if r.Role != qos.SharedPool || need == 0 || !r.ConstrainedBurst &&
+		max(o.f.Topology, r.Topology) < ledger.Restricted {
 		return why.None, best
 	}
 	cpus := int((need + 999) / 1000)
 	holds := func(nodes uint) bool {
-		size, left := 0, int64(0)
-		for i, n := range o.v.Summary().Nodes {
+		size := int64(0)
+		for i, pool := range o.pools {
 			if nodes&(1<<i) != 0 {
-				size += bits.OnesCount(o.shared & o.node(i))
-				left += n.PoolMilli
+				size += pool
 			}
 		}
-		return size >= cpus && left >= r.RequestMilli
+		return size >= 1000*int64(cpus) && o.promisable(nodes, r.RequestMilli)
 	}
 	open := uint(0)
-	for i, n := range o.v.Summary().Nodes {
-		if o.shared&o.node(i) != 0 && n.PoolMilli >= 0 {
+	for i, pool := range o.pools {
+		if pool > 0 {
 			open |= 1 << i
 		}
 	}
 	if !holds(open) {
 		return why.SharedPoolTooSmall, best
 	}
-	limit := o.allowed(r, func(nodes uint) bool { return bits.OnesCount(o.onlineOf(nodes)) >= cpus })
+	limit := o.allowed(r, func(nodes uint) bool {
+		online := 0
+		for i := range o.pools {
+			if nodes&(1<<i) != 0 {
+				online += slices.Max(o.amounts(i, place.NoWish, o.m.Online()))
+			}
+		}
+		return online >= cpus
+	})
 	for k := 1; k <= limit; k++ {
 		found := false
 		subsets(open, k, func(nodes uint) bool {
@@ -431,8 +552,8 @@ func (o *oracle) decide(r *place.Request) (code why.Code, best quality) {
 // whole decision.
 func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 	t.Parallel()
-	answers, spread := map[why.Code]int{}, 0
-	property := func(t *rapid.T) {
+	answers, spread, apart := map[why.Code]int{}, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
 		threads := rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "threads")
 		sockets := rapid.IntRange(1, 2).Draw(t, "sockets")
 		nodes := rapid.IntRange(1, 2).Draw(t, "NUMA nodes per socket")
@@ -440,7 +561,6 @@ func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 		v := drawViewOf(t, spec(sockets, nodes, rapid.IntRange(1, most).Draw(t, "cores per NUMA node"), threads,
 			rapid.SliceOfN(rapid.IntRange(1, 12), 0, 2).Draw(t, "offline")...))
 		r := drawRequest(t)
-		r.PreferCPUs = ""
 		o := newOracle(v)
 		code, best := o.decide(r)
 		offer, reason := place.Try(v, r)
@@ -452,21 +572,26 @@ func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 		if got := o.qualityOf(uint(offer.Nodes)); reason.OK() && !even && got != best {
 			t.Fatalf("got %+v, %+v would do: %+v", got, best, offer)
 		}
+		exclusive := r.NUMAExclusive != place.ShareNUMANodes
+		if nodes := uint(offer.Nodes); reason.OK() && exclusive && best.nodes > 0 && !o.meetsOtherKind(nodes) {
+			apart++
+		}
 		if reason.OK() && best.nodes > 1 && len(offer.Entry.Memory) > 0 {
 			spread++
 		}
-	}
-	for range 4 {
-		rapid.Check(t, property)
-	}
+	})
 	t.Logf("answers: %v, %d with memory on several NUMA nodes", answers, spread)
+	if apart == 0 {
+		t.Error("no pod was kept apart from pods of the other kind: the generator is too narrow")
+	}
 	if spread == 0 {
 		t.Error("no pod had memory on several NUMA nodes: the generator is too narrow")
 	}
 	for _, code := range []why.Code{
-		why.None, why.SMTAlignment, why.BindPolicyConflict, why.TopologyPolicy, why.InsufficientExclusiveCPU, why.SharedPoolTooSmall,
+		why.None, why.SMTAlignment, why.BindPolicyConflict, why.TopologyPolicy, why.InsufficientExclusiveCPU,
+		why.SharedPoolTooSmall,
 		why.SharedPoolCommitted, why.SharedPoolFloor, why.InsufficientKubeletCPU, why.CPURequestNotInteger,
-		why.InsufficientMemory, why.TopologyMismatch,
+		why.InsufficientMemory, why.TopologyMismatch, why.NUMANodeShared,
 	} {
 		if answers[code] == 0 {
 			t.Errorf("no case was answered with %v: the generator is too narrow", code)

@@ -5,7 +5,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Fits tells from the view's summary whether Try would grant r. It costs O(NUMA nodes), and allocates
+// Fits reports from the view's summary whether Try would grant r. It costs O(NUMA nodes), and allocates
 // nothing; where memory takes part it looks at no more than allSets sets of NUMA nodes, or takes searchSteps steps.
 func Fits(v *ledger.View, r *Request) why.Reason {
 	r = r.On(v.Facts())
@@ -22,20 +22,15 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 		return fitsFollowed(v, r)
 	}
 	if r.CPUs > 0 {
-		o, reason := judgeCPUs(v, r)
-		if reason.OK() {
-			reason = o.judgeMemory(v, r)
-		}
-		if !reason.OK() {
+		if _, reason := checkCPUs(v, r); !reason.OK() {
 			return reason
 		}
-	} else if c, confined := confine(v, r); confined {
-		reason := c.judge()
-		if reason.OK() {
-			reason = c.judgeMemory(v, r)
-		}
-		if !reason.OK() {
-			return reason
+	} else if r.wantsPool() {
+		var j joint
+		if j.pool(v, r) {
+			if reason := j.fitsPool(); !reason.OK() {
+				return reason
+			}
 		}
 	}
 	return fitsKubelet(v, r)
@@ -59,17 +54,23 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		return complete(v, r, offer)
 	}
 	if r.CPUs > 0 {
-		o, _ := judgeCPUs(v, r)
+		o, _ := checkCPUs(v, r)
 		result, memory, reason := o.take(v, r)
 		if !reason.OK() {
 			return ledger.Offer{}, reason
 		}
 		offer.Entry.CPUList = v.Machine().FormatList(result.CPUs)
 		offer.Entry.Exclusive, offer.Entry.Memory = r.Exclusive, memory
-		offer.CPUs, offer.Nodes, offer.Stage = result.CPUs, nodesOf(v.Machine(), &result)|holding(v.Machine(), memory), result.Stage
-	} else if c, confined := confine(v, r); confined {
-		offer.Nodes, offer.Entry.Memory = c.take(v, r)
-		offer.Entry.NUMAIDs, offer.Entry.MilliCPU = ids(v.Machine(), offer.Nodes), r.RequestMilli
+		offer.CPUs, offer.Nodes, offer.Stage = result.CPUs, nodesOf(v.Machine(), &result)|holding(v.Machine(), memory),
+			result.Stage
+	} else if r.wantsPool() {
+		var j joint
+		if j.pool(v, r) {
+			j.separate()
+			offer.Nodes = j.choose()
+			offer.Entry.Memory = j.place(offer.Nodes, offer.Nodes)
+			offer.Entry.NUMAIDs, offer.Entry.MilliCPU = ids(v.Machine(), offer.Nodes), r.RequestMilli
+		}
 	}
 	return complete(v, r, offer)
 }

@@ -2,6 +2,7 @@ package place_test
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"testing"
 
@@ -9,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
-	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -37,6 +37,10 @@ func exclusive(e cpualloc.Exclusive) func(*place.Request) {
 	return func(r *place.Request) { r.Exclusive = e }
 }
 
+func numaExclusive(n place.NUMAExclusive) func(*place.Request) {
+	return func(r *place.Request) { r.NUMAExclusive = n }
+}
+
 func policy(p ledger.TopologyPolicy) func(*place.Request) {
 	return func(r *place.Request) { r.Topology = p }
 }
@@ -52,7 +56,10 @@ func containers(n ...int) func(*place.Request) {
 func strict(r *place.Request) { r.StrictSpreadAvoidance = true }
 
 func sharing(milli int64, changes ...func(*place.Request)) *place.Request {
-	r := &place.Request{UID: "new", Namespace: "ns", Name: "new", Class: qos.LS, Role: qos.SharedPool, RequestMilli: milli}
+	r := &place.Request{
+		UID: "new", Namespace: "ns", Name: "new", Class: qos.LS, Role: qos.SharedPool,
+		RequestMilli: milli,
+	}
 	for _, change := range changes {
 		change(r)
 	}
@@ -127,22 +134,27 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			facts: none, request: binding(6, required(place.WantSpreadByPCPUs)), cpus: "0-5",
 		},
 		"required wins over preferred": {
-			facts: none, request: binding(4, required(place.WantFullPCPUs), preferred(place.WantSpreadByPCPUs)), cpus: "0-1,16-17",
+			facts: none, request: binding(4, required(place.WantFullPCPUs), preferred(place.WantSpreadByPCPUs)),
+			cpus: "0-1,16-17",
 		},
 		"a FullPCPUsOnly node gives a pod that prefers spreading whole cores": {
-			facts: label(ledger.FullPCPUsOnly), request: binding(4, preferred(place.WantSpreadByPCPUs)), cpus: "0-1,16-17",
+			facts: label(ledger.FullPCPUsOnly), request: binding(4, preferred(place.WantSpreadByPCPUs)),
+			cpus: "0-1,16-17",
 		},
 		"a FullPCPUsOnly node is avoided strictly when asked so": {
-			facts: label(ledger.FullPCPUsOnly), request: binding(4, preferred(place.WantSpreadByPCPUs), strict), reason: conflict,
+			facts: label(ledger.FullPCPUsOnly), request: binding(4, preferred(place.WantSpreadByPCPUs), strict),
+			reason: conflict,
 		},
 		"a FullPCPUsOnly node refuses a pod that requires spreading": {
-			facts: label(ledger.FullPCPUsOnly), request: binding(4, required(place.WantSpreadByPCPUs)), reason: conflict,
+			facts: label(ledger.FullPCPUsOnly), request: binding(4, required(place.WantSpreadByPCPUs)),
+			reason: conflict,
 		},
 		"a FullPCPUsOnly node refuses an odd number of CPUs": {
 			facts: label(ledger.FullPCPUsOnly), request: binding(3), reason: cpuReason(why.SMTAlignment, 3, 0, 2),
 		},
 		"a pod that requires whole cores cannot have an odd number of CPUs": {
-			facts: none, request: binding(3, required(place.WantFullPCPUs)), reason: cpuReason(why.SMTAlignment, 3, 0, 2),
+			facts: none, request: binding(3, required(place.WantFullPCPUs)),
+			reason: cpuReason(why.SMTAlignment, 3, 0, 2),
 		},
 		"a SpreadByPCPUs node spreads a pod that prefers whole cores": {
 			facts: label(ledger.SpreadByPCPUs), request: binding(4, preferred(place.WantFullPCPUs)), cpus: "0-3",
@@ -178,7 +190,8 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 
 		// The kubelet's admission.
 		"full-pcpus-only admits by container: 3+1 is refused though the pod's sum is even": {
-			facts: static(fullPCPUsOnly), request: binding(4, containers(3, 1)), reason: cpuReason(why.SMTAlignment, 1, 0, 2),
+			facts: static(fullPCPUsOnly), request: binding(4, containers(3, 1)),
+			reason: cpuReason(why.SMTAlignment, 1, 0, 2),
 		},
 		"full-pcpus-only refuses an odd Guaranteed pod without QoS label too, whatever the label says": {
 			facts: func(f *ledger.Facts) {
@@ -212,30 +225,34 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			facts: func(f *ledger.Facts) { f.MinSharedCPUs = 4 }, request: binding(29),
 			reason: cpuReason(why.SharedPoolFloor, 29, 28, 4),
 		},
-		"exactly the floor may stay": {
+		"exactly the floor may remain": {
 			facts: func(f *ledger.Facts) { f.MinSharedCPUs = 16 }, request: binding(16), cpus: "0-7,16-23",
 		},
 		"what LS pods were promised is not given away": {
-			facts: none, entries: []ledger.Entry{confined(7500, 0), confined(8000, 1), confined(8000, 2), confined(7000, 3)},
+			facts: none, entries: []ledger.Entry{
+				confined(7500, 0), confined(8000, 1), confined(8000, 2),
+				confined(7000, 3),
+			},
 			request: binding(2), reason: cpuReason(why.SharedPoolCommitted, 2, 1, 0),
 		},
 		"beside a promise the rest of the NUMA node is free": {
-			facts: none, entries: []ledger.Entry{confined(6000, 0), confined(8000, 1), confined(8000, 2), confined(7000, 3)},
+			facts: none, entries: []ledger.Entry{
+				confined(6000, 0), confined(8000, 1), confined(8000, 2),
+				confined(7000, 3),
+			},
 			request: binding(3), cpus: "0,12,16",
 		},
 
 		// Topology policies.
 		"without a policy a pod may cross NUMA nodes": {facts: none, request: binding(10), cpus: "0-4,16-20"},
 		"SingleNUMANode refuses what needs two NUMA nodes": {
-			facts: numa(ledger.SingleNUMANode), request: binding(10), reason: at(cpuReason(why.TopologyPolicy, 10, 8, 1), on(0)),
+			facts: numa(ledger.SingleNUMANode), request: binding(10),
+			reason: at(cpuReason(why.TopologyPolicy, 10, 8, 1), on(0)),
 		},
 		"SingleNUMANode takes the one NUMA node that has room": {
-			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{held("0"), held("4"), held("8")}, request: binding(8),
-			cpus: "12-15,28-31",
-		},
-		"SingleNUMANode drops preferred CPUs that stand elsewhere": {
 			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{held("0"), held("4"), held("8")},
-			request: binding(8, func(r *place.Request) { r.PreferCPUs = "1-3" }), cpus: "12-15,28-31",
+			request: binding(8),
+			cpus:    "12-15,28-31",
 		},
 		"Restricted lets a large pod have the two NUMA nodes it needs": {
 			facts: numa(ledger.Restricted), request: binding(10), cpus: "0-4,16-20",
@@ -265,14 +282,18 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			reason: at(cpuReason(why.TopologyPolicy, 10, 8, 1), on(0)),
 		},
 		"a promise to LS pods that breaks the alignment is named": {
-			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{confined(1000, 0), confined(1000, 1), confined(1000, 2), confined(1000, 3)},
+			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{
+				confined(1000, 0), confined(1000, 1),
+				confined(1000, 2), confined(1000, 3),
+			},
 			request: binding(8), reason: at(cpuReason(why.SharedPoolCommitted, 8, 7, 0), on(0)),
 		},
 
 		// LS pods and shared pools.
 		"an LS pod without any policy uses the whole pool": {facts: none, request: sharing(2000)},
 		"an LS pod on a SingleNUMANode node gets the fullest pool that holds its request": {
-			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{held("4-6")}, request: sharing(2000), numa: []int{1},
+			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{held("4-6")}, request: sharing(2000),
+			numa: []int{1},
 		},
 		"LeastAllocated gives it the emptiest": {
 			facts:   func(f *ledger.Facts) { f.Topology, f.Strategy = ledger.SingleNUMANode, cpualloc.LeastAllocated },
@@ -283,14 +304,19 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			reason: at(unit(cpuReason(why.TopologyPolicy, 8500, 8000, 1), why.MilliCPU), on(0)),
 		},
 		"an LS pod larger than one NUMA node gets two of one socket under Restricted": {
-			facts: numa(ledger.Restricted), entries: []ledger.Entry{confined(500, 0)}, request: sharing(8500), numa: []int{0, 1},
+			facts: numa(ledger.Restricted), entries: []ledger.Entry{confined(500, 0)}, request: sharing(8500),
+			numa: []int{0, 1},
 		},
 		"Restricted does not widen beyond what an empty machine needs": {
-			facts: numa(ledger.Restricted), entries: []ledger.Entry{confined(7000, 0), confined(7000, 1), confined(7000, 2), confined(7500, 3)},
+			facts: numa(ledger.Restricted), entries: []ledger.Entry{
+				confined(7000, 0), confined(7000, 1),
+				confined(7000, 2), confined(7500, 3),
+			},
 			request: sharing(1500), reason: at(unit(cpuReason(why.TopologyPolicy, 1500, 1000, 1), why.MilliCPU), on(0)),
 		},
 		"ConstrainedBurst counts by the limit": {
-			facts: none, entries: []ledger.Entry{held("0-2"), held("12-14")}, request: sharing(2000, burst(6000)), numa: []int{1},
+			facts: none, entries: []ledger.Entry{held("0-2"), held("12-14")}, request: sharing(2000, burst(6000)),
+			numa: []int{1},
 		},
 		"ConstrainedBurst widens to more NUMA nodes": {
 			facts: none, request: sharing(2000, burst(9000)), numa: []int{0, 1},
@@ -319,10 +345,17 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			reason: why.Reason{Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: 100},
 		},
 		"where all pods bind, an odd number of CPUs is refused by a FullPCPUsOnly node": {
-			facts: label(ledger.FullPCPUsOnly), request: sharing(3000, bindsOnPolicyNodes), reason: cpuReason(why.SMTAlignment, 3, 0, 2),
+			facts: label(ledger.FullPCPUsOnly), request: sharing(3000, bindsOnPolicyNodes),
+			reason: cpuReason(why.SMTAlignment, 3, 0, 2),
 		},
-		"where all pods bind, a node without the label binds none": {facts: none, request: sharing(100, bindsOnPolicyNodes)},
-		"where all pods bind, the label None binds none":           {facts: label(ledger.NoPolicy), request: sharing(100, bindsOnPolicyNodes)},
+		"where all pods bind, a node without the label binds none": {
+			facts:   none,
+			request: sharing(100, bindsOnPolicyNodes),
+		},
+		"where all pods bind, the label None binds none": {
+			facts:   label(ledger.NoPolicy),
+			request: sharing(100, bindsOnPolicyNodes),
+		},
 		"where all pods bind, full-pcpus-only of the kubelet without a label binds none": {
 			facts: static(fullPCPUsOnly), request: sharing(100, bindsOnPolicyNodes),
 		},
@@ -365,25 +398,37 @@ func TestTryOnOtherMachines(t *testing.T) {
 		reason  why.Code
 	}{
 		"without a topology a binding pod waits": {request: binding(2), reason: why.TopologyMissing},
-		"a malformed topology is told as such": {
-			facts: ledger.Facts{Fault: why.Reason{Code: why.InvalidTopology}}, request: binding(2), reason: why.InvalidTopology,
+		"a malformed topology is reported as such": {
+			facts: ledger.Facts{Fault: why.Reason{Code: why.InvalidTopology}}, request: binding(2),
+			reason: why.InvalidTopology,
 		},
 		"without a topology an LS pod runs": {
 			facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: sharing(2000, burst(4000)),
 		},
-		"64 NUMA nodes are served":               {facts: ledger.Facts{Machine: wide(64)}, request: binding(3), cpus: "0-2"},
-		"65 NUMA nodes are refused by name":      {facts: ledger.Facts{Machine: wide(65)}, request: binding(3), reason: why.InvalidTopology},
-		"65 NUMA nodes do not confine an LS pod": {facts: ledger.Facts{Machine: wide(65)}, request: sharing(2000, burst(4000))},
-		"without SMT a required spread on arm64 takes any CPUs": {
-			facts: ledger.Facts{Machine: machine(t, 1, 1, 8, 1), ARM64: true}, request: binding(3, required(place.WantSpreadByPCPUs)),
+		"64 NUMA nodes are served": {
+			facts: ledger.Facts{Machine: wide(64)}, request: binding(3),
 			cpus: "0-2",
+		},
+		"65 NUMA nodes are refused by name": {
+			facts: ledger.Facts{Machine: wide(65)}, request: binding(3),
+			reason: why.InvalidTopology,
+		},
+		"65 NUMA nodes do not confine an LS pod": {
+			facts:   ledger.Facts{Machine: wide(65)},
+			request: sharing(2000, burst(4000)),
+		},
+		"without SMT a required spread on arm64 takes any CPUs": {
+			facts:   ledger.Facts{Machine: machine(t, 1, 1, 8, 1), ARM64: true},
+			request: binding(3, required(place.WantSpreadByPCPUs)),
+			cpus:    "0-2",
 		},
 		"without SMT required policies of node and pod cannot differ": {
 			facts:   ledger.Facts{Machine: machine(t, 1, 1, 8, 1), Bind: ledger.FullPCPUsOnly},
 			request: binding(3, required(place.WantSpreadByPCPUs), strict), cpus: "0-2",
 		},
 		"a core with an offline CPU is whole without it": {
-			facts: ledger.Facts{Machine: machine(t, 1, 1, 2, 2, 2)}, request: binding(2, required(place.WantFullPCPUs)), cpus: "1,3",
+			facts: ledger.Facts{Machine: machine(t, 1, 1, 2, 2, 2)}, request: binding(2, required(place.WantFullPCPUs)),
+			cpus: "1,3",
 		},
 	}
 	for name, test := range tests {
@@ -415,19 +460,6 @@ func TestArm64HasNoPCPULevel(t *testing.T) {
 	}
 }
 
-func TestPreferredCPUsAreTakenFirst(t *testing.T) {
-	t.Parallel()
-	v := ledger.New(ledger.Facts{Machine: worked(t)}).View()
-	offer, reason := place.Try(v, binding(4, func(r *place.Request) { r.PreferCPUs = "9,25" }))
-	want := cpuset.MustParse("9,25")
-	if !reason.OK() || !want.SubsetOf(&offer.CPUs) {
-		t.Errorf("got %v, %+v, want all of %v in it", offer.CPUs, reason, want)
-	}
-	if _, reason = place.Try(v, binding(4, func(r *place.Request) { r.PreferCPUs = "x" })); !reason.OK() {
-		t.Errorf("a malformed preference refuses: %+v", reason)
-	}
-}
-
 func TestScore(t *testing.T) {
 	t.Parallel()
 	half := place.Usage{MilliCPU: 500, AllocatableMilliCPU: 1000, Memory: 50, AllocatableMemory: 100}
@@ -440,20 +472,38 @@ func TestScore(t *testing.T) {
 		scoring place.Scoring
 		want    int64
 	}{
-		"the node's label MostAllocated beats the plugin's":  {label: new(cpualloc.MostAllocated), request: binding(4), usage: quarter, want: 62},
-		"the node's label LeastAllocated beats the plugin's": {label: new(cpualloc.LeastAllocated), request: binding(4), usage: quarter, scoring: place.ScoreMostAllocated, want: 87},
-		"DistributeEvenly ranks no nodes":                    {label: new(cpualloc.DistributeEvenly), request: binding(4), usage: quarter, scoring: place.ScoreMostAllocated, want: 62},
+		"the node's label MostAllocated beats the plugin's": {
+			label: new(cpualloc.MostAllocated), request: binding(4),
+			usage: quarter, want: 62,
+		},
+		"the node's label LeastAllocated beats the plugin's": {
+			label: new(cpualloc.LeastAllocated), request: binding(4),
+			usage: quarter, scoring: place.ScoreMostAllocated, want: 87,
+		},
+		"DistributeEvenly ranks no nodes": {
+			label:   new(cpualloc.DistributeEvenly),
+			request: binding(4), usage: quarter, scoring: place.ScoreMostAllocated, want: 62,
+		},
 
-		"one NUMA node, half used":                      {request: binding(4), usage: half, want: 75},
-		"less used is better under LeastAllocated":      {request: binding(4), usage: quarter, want: 87},
-		"more used is better under MostAllocated":       {request: binding(4), usage: quarter, scoring: place.ScoreMostAllocated, want: 62},
-		"two NUMA nodes rank below any one":             {request: binding(10), usage: quarter, want: 45},
-		"three NUMA nodes rank below any two":           {request: binding(20), usage: half, want: 16},
-		"an LS pod confined to two NUMA nodes":          {request: sharing(1000, burst(9000)), usage: half, want: 44},
-		"a plain pod":                                   {request: sharing(1000), usage: half, want: 75},
-		"a broken preference scores nothing":            {bind: ledger.FullPCPUsOnly, request: binding(4, preferred(place.WantSpreadByPCPUs)), usage: half},
-		"nothing allocatable is no division by zero":    {request: binding(4), want: 50},
-		"more used than allocatable counts as all used": {request: binding(4), usage: place.Usage{MilliCPU: 5, AllocatableMilliCPU: 1, Memory: 5, AllocatableMemory: 1}, want: 50},
+		"one NUMA node, half used":                 {request: binding(4), usage: half, want: 75},
+		"less used is better under LeastAllocated": {request: binding(4), usage: quarter, want: 87},
+		"more used is better under MostAllocated": {
+			request: binding(4), usage: quarter,
+			scoring: place.ScoreMostAllocated, want: 62,
+		},
+		"two NUMA nodes rank below any one":    {request: binding(10), usage: quarter, want: 45},
+		"three NUMA nodes rank below any two":  {request: binding(20), usage: half, want: 16},
+		"an LS pod confined to two NUMA nodes": {request: sharing(1000, burst(9000)), usage: half, want: 44},
+		"a plain pod":                          {request: sharing(1000), usage: half, want: 75},
+		"a broken preference scores nothing": {
+			bind:    ledger.FullPCPUsOnly,
+			request: binding(4, preferred(place.WantSpreadByPCPUs)), usage: half,
+		},
+		"nothing allocatable does not divide by zero": {request: binding(4), want: 50},
+		"more used than allocatable counts as all used": {
+			request: binding(4),
+			usage:   place.Usage{MilliCPU: 5, AllocatableMilliCPU: 1, Memory: 5, AllocatableMemory: 1}, want: 50,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -479,43 +529,55 @@ func TestScoreStaysInRangeAndFollowsTheNumberOfNUMANodes(t *testing.T) {
 			return
 		}
 		draw := func(label string) int64 { return rapid.Int64Range(0, 1<<50).Draw(t, label) }
-		u := place.Usage{MilliCPU: draw("cpu"), AllocatableMilliCPU: draw("all cpu"), Memory: draw("memory"), AllocatableMemory: draw("all memory")}
+		u := place.Usage{
+			MilliCPU: draw("cpu"), AllocatableMilliCPU: draw("all cpu"), Memory: draw("memory"),
+			AllocatableMemory: draw("all memory"),
+		}
 		got := place.Score(v, r, u, rapid.SampledFrom([]place.Scoring{0, 1}).Draw(t, "scoring"))
 		if got < 0 || got > 100 {
 			t.Fatalf("score %d", got)
 		}
 		r = r.On(v.Facts())
 		effect, _ := place.EffectOn(v, r)
-		if r.CPUs > 0 && effect.Broken != (got == 0) {
-			t.Fatalf("score %d, broken preference %v", got, effect.Broken)
+		exclusive := r.NUMAExclusive != place.ShareNUMANodes && effect.Topology >= ledger.BestEffort
+		mixed := exclusive && offer.Nodes&v.Summary().Mixed(bits.OnesCount64(uint64(offer.Nodes))) != 0
+		broken := r.CPUs > 0 && (effect.Broken || mixed)
+		if r.CPUs > 0 && broken != (got == 0) && !(exclusive && effect.Topology == ledger.BestEffort) {
+			t.Fatalf("score %d, broken preference %v", got, broken)
 		}
-		if offer.Nodes != 0 && offer.Nodes&(offer.Nodes-1) == 0 && !effect.Broken && got < 50 {
+		if offer.Nodes != 0 && offer.Nodes&(offer.Nodes-1) == 0 && !broken && !exclusive && got < 50 {
 			t.Fatalf("score %d for one NUMA node", got)
 		}
 	})
 }
 
-// TestPoolsOfManyNUMANodes holds the search beyond exactNodes: what Fits accepts, Try grants; a request alone gets as
+// TestPoolsOfManyNUMANodes holds the search beyond allSets: what Fits accepts, Try grants; a request alone gets as
 // few NUMA nodes as there can be.
 func TestPoolsOfManyNUMANodes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.New(spec(rapid.IntRange(1, 2).Draw(t, "sockets"), rapid.IntRange(5, 6).Draw(t, "NUMA nodes"), 2, 1))
+		m, err := topo.New(spec(rapid.IntRange(1, 2).Draw(t, "sockets"), rapid.IntRange(5, 6).Draw(t, "NUMA nodes"), 2,
+			1))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var entries []ledger.Entry
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 			entries = append(entries, ledger.Entry{
-				UID: fmt.Sprint("pod-", i), Class: qos.LS, Role: qos.SharedPool, MilliCPU: int64(rapid.IntRange(0, 2000).Draw(t, "milli")),
-				NUMAIDs: []int{rapid.IntRange(0, m.NumNUMA()-1).Draw(t, "NUMA")},
+				UID: fmt.Sprint("pod-", i), Class: qos.LS, Role: qos.SharedPool,
+				MilliCPU: int64(rapid.IntRange(0, 2000).Draw(t, "milli")),
+				NUMAIDs:  []int{rapid.IntRange(0, m.NumNUMA()-1).Draw(t, "NUMA")},
 			})
 		}
 		r := drawRequest(t)
 		r.OnPolicyNodes = nil
-		r.Class, r.Role, r.CPUs, r.RequestMilli = qos.LS, qos.SharedPool, 0, int64(rapid.IntRange(1, 12000).Draw(t, "request"))
+		r.Class, r.Role, r.CPUs, r.RequestMilli = qos.LS, qos.SharedPool, 0,
+			int64(rapid.IntRange(1, 12000).Draw(t, "request"))
 		r.LimitMilli = r.RequestMilli + int64(rapid.IntRange(0, 9000).Draw(t, "burst room"))
-		v := ledger.New(ledger.Facts{Machine: m, Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 2, 3}).Draw(t, "policy")}, entries...).View()
+		v := ledger.New(ledger.Facts{
+			Machine:  m,
+			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 2, 3}).Draw(t, "policy"),
+		}, entries...).View()
 		offer, reason := place.Try(v, r)
 		if fits := place.Fits(v, r); fits != reason {
 			t.Fatalf("Fits says %+v, Try says %+v", fits, reason)
@@ -534,7 +596,8 @@ func eightNodes(tb testing.TB, nodes int, f ledger.Facts) *ledger.View {
 	var entries []ledger.Entry
 	for i := range 64 {
 		entries = append(entries, ledger.Entry{
-			UID: fmt.Sprint("pod-", i), Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: fmt.Sprintf("%d,%d", 2*i, 2*i+128),
+			UID: fmt.Sprint("pod-", i), Class: qos.LSR, Role: qos.ExclusiveWithBE,
+			CPUList: fmt.Sprintf("%d,%d", 2*i, 2*i+128),
 		})
 	}
 	return ledger.New(f, entries...).View()
@@ -552,18 +615,38 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 		"SingleNUMANode":     {facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: binding(400)},
 		"constrained burst":  {facts: ledger.Facts{Topology: ledger.Restricted}, request: sharing(20000, burst(90000))},
 		"LS, SingleNUMANode": {facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: sharing(90000)},
-		"memory":             {facts: ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1)}, request: remembering(binding(40), 200, 12)},
-		"memory, refused":    {facts: ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(64, 64, 4)}, request: remembering(binding(60), 900, 12)},
-		"memory, BestEffort": {facts: ledger.Facts{Topology: ledger.BestEffort, Memory: memoryOn(64, 1, 4)}, request: remembering(binding(4), 7, 12)},
-		"memory of LS":       {facts: ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4)}, request: remembering(sharing(20000, burst(60000)), 100, 0)},
-		"static kubelet":     {facts: ledger.Facts{Kubelet: ledger.Kubelet{Static: true}}, request: sharing(4000, containers(2, 2))},
+		"memory": {
+			facts:   ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1)},
+			request: remembering(binding(40), 200, 12),
+		},
+		"memory, refused": {
+			facts:   ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(64, 64, 4)},
+			request: remembering(binding(60), 900, 12),
+		},
+		"memory, BestEffort": {
+			facts:   ledger.Facts{Topology: ledger.BestEffort, Memory: memoryOn(64, 1, 4)},
+			request: remembering(binding(4), 7, 12),
+		},
+		"memory of LS": {
+			facts:   ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4)},
+			request: remembering(sharing(20000, burst(60000)), 100, 0),
+		},
+		"NUMA nodes without pods of the other kind": {
+			facts:   ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4)},
+			request: remembering(binding(40, numaExclusive(place.RequireNUMAExclusive)), 100, 0),
+		},
+		"static kubelet": {
+			facts:   ledger.Facts{Kubelet: ledger.Kubelet{Static: true}},
+			request: sharing(4000, containers(2, 2)),
+		},
 	}
 	for name, test := range tests {
 		for _, nodes := range []int{8, 64} {
 			v := eightNodes(t, nodes, test.facts)
 			allocs := testing.AllocsPerRun(100, func() {
 				place.Fits(v, test.request)
-				place.Score(v, test.request, place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1}, place.ScoreLeastAllocated)
+				place.Score(v, test.request, place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1},
+					place.ScoreLeastAllocated)
 				test.request.Concerns()
 			})
 			if allocs != 0 {
@@ -610,15 +693,51 @@ func BenchmarkFits(b *testing.B) {
 		{"policy=Restricted/kind=exclusive", 64, ledger.Facts{Topology: ledger.Restricted}, binding(40)},
 		{"policy=SingleNUMANode/kind=shared", 8, ledger.Facts{Topology: ledger.SingleNUMANode}, sharing(4000)},
 		{"policy=Restricted/kind=burst", 8, ledger.Facts{Topology: ledger.Restricted}, sharing(4000, burst(60000))},
-		{"policy=Restricted/kind=burst,refused", 8, ledger.Facts{Topology: ledger.Restricted}, sharing(4000, burst(110000))},
-		{"policy=Restricted/kind=burst,refused", 64, ledger.Facts{Topology: ledger.Restricted}, sharing(4000, burst(110000))},
-		{"policy=SingleNUMANode/memory/kind=exclusive", 8, ledger.Facts{Topology: ledger.SingleNUMANode, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(binding(4), 48, 0)},
-		{"policy=Restricted/memory/kind=exclusive", 8, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(binding(40), 200, 0)},
-		{"policy=Restricted/memory/kind=exclusive,two types", 8, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(binding(40), 200, 12)},
-		{"policy=Restricted/memory/kind=exclusive,refused", 8, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1, 2, 3)}, remembering(binding(60), 200, 12)},
-		{"policy=BestEffort/memory/kind=exclusive", 8, ledger.Facts{Topology: ledger.BestEffort, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(binding(40), 200, 0)},
-		{"policy=Restricted/memory/kind=burst", 8, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)}, remembering(sharing(4000, burst(60000)), 200, 0)},
-		{"policy=Restricted/memory/kind=exclusive", 64, ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(64, 8, 4)}, remembering(binding(40), 150, 0)},
+		{
+			"policy=Restricted/kind=burst,refused", 8,
+			ledger.Facts{Topology: ledger.Restricted},
+			sharing(4000, burst(110000)),
+		},
+		{
+			"policy=Restricted/kind=burst,refused", 64,
+			ledger.Facts{Topology: ledger.Restricted},
+			sharing(4000, burst(110000)),
+		},
+		{
+			"policy=SingleNUMANode/memory/kind=exclusive", 8,
+			ledger.Facts{Topology: ledger.SingleNUMANode, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			remembering(binding(4), 48, 0),
+		},
+		{
+			"policy=Restricted/memory/kind=exclusive", 8,
+			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			remembering(binding(40), 200, 0),
+		},
+		{
+			"policy=Restricted/memory/kind=exclusive,two types", 8,
+			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			remembering(binding(40), 200, 12),
+		},
+		{
+			"policy=Restricted/memory/kind=exclusive,refused", 8,
+			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1, 2, 3)},
+			remembering(binding(60), 200, 12),
+		},
+		{
+			"policy=BestEffort/memory/kind=exclusive", 8,
+			ledger.Facts{Topology: ledger.BestEffort, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			remembering(binding(40), 200, 0),
+		},
+		{
+			"policy=Restricted/memory/kind=burst", 8,
+			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			remembering(sharing(4000, burst(60000)), 200, 0),
+		},
+		{
+			"policy=Restricted/memory/kind=exclusive", 64,
+			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(64, 8, 4)},
+			remembering(binding(40), 150, 0),
+		},
 		{"policy=Restricted/kind=exclusive,refused", 64, ledger.Facts{Topology: ledger.Restricted}, binding(100)},
 	} {
 		b.Run(fmt.Sprintf("%s/numa=%d", bench.name, bench.numa), func(b *testing.B) {
@@ -718,7 +837,8 @@ func TestRecallAnswersAsFitsDoes(t *testing.T) {
 func BenchmarkFitsWorst(b *testing.B) {
 	var entries []ledger.Entry
 	for i := range 4 {
-		entries = append(entries, confined(32000, i), held(fmt.Sprintf("%d-%d,%d-%d", 64+16*i, 75+16*i, 192+16*i, 203+16*i)))
+		entries = append(entries, confined(32000, i),
+			held(fmt.Sprintf("%d-%d,%d-%d", 64+16*i, 75+16*i, 192+16*i, 203+16*i)))
 	}
 	v := ledger.New(ledger.Facts{Machine: machine(b, 2, 4, 16, 2), Topology: ledger.Restricted}, entries...).View()
 	r := sharing(25000, burst(105000))
@@ -745,6 +865,7 @@ func BenchmarkScore(b *testing.B) {
 	r := binding(8)
 	b.ReportAllocs()
 	for b.Loop() {
-		place.Score(v, r, place.Usage{MilliCPU: 1, AllocatableMilliCPU: 2, Memory: 1, AllocatableMemory: 2}, place.ScoreLeastAllocated)
+		place.Score(v, r, place.Usage{MilliCPU: 1, AllocatableMilliCPU: 2, Memory: 1, AllocatableMemory: 2},
+			place.ScoreLeastAllocated)
 	}
 }

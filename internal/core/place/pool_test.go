@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets: under a Restricted or tighter policy of the node, a pod of the
-// shared pool is kept to NUMA nodes in mode Own alone. Elsewhere nobody would: it runs everywhere, and one that asks for
-// the confinement itself is refused instead of being promised it.
+// TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets: under a Restricted or tighter policy of the node, a pod of
+// the shared pool is kept to NUMA nodes in mode Own alone. Elsewhere no agent would: it runs everywhere, and one that
+// asks for the confinement itself is refused instead of being promised it.
 func TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -23,11 +23,23 @@ func TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets(t *testing.T) {
 	}{
 		"a pod that asks for nothing": {func(*place.Request) {}, true, why.None},
 		"a pod with BestEffort":       {func(r *place.Request) { r.Topology = ledger.BestEffort }, true, why.None},
-		"a pod with Restricted":       {func(r *place.Request) { r.Topology = ledger.Restricted }, true, why.PoolNotConfined},
-		"a pod with SingleNUMANode":   {func(r *place.Request) { r.Topology = ledger.SingleNUMANode }, true, why.PoolNotConfined},
+		"a pod with Restricted": {
+			func(r *place.Request) { r.Topology = ledger.Restricted }, true,
+			why.PoolNotConfined,
+		},
+		"a pod with SingleNUMANode": {
+			func(r *place.Request) { r.Topology = ledger.SingleNUMANode }, true,
+			why.PoolNotConfined,
+		},
 		"a pod with ConstrainedBurst": {burst(2000), true, why.PoolNotConfined},
-		"a pod of BE with Restricted": {func(r *place.Request) { r.Role, r.Topology = qos.BEPool, ledger.Restricted }, false, why.None},
-		"a pod that requests no CPU":  {func(r *place.Request) { r.RequestMilli, r.Topology = 0, ledger.Restricted }, false, why.None},
+		"a pod of BE with Restricted": {
+			func(r *place.Request) { r.Role, r.Topology = qos.BEPool, ledger.Restricted },
+			false, why.None,
+		},
+		"a pod that requests no CPU": {
+			func(r *place.Request) { r.RequestMilli, r.Topology = 0, ledger.Restricted },
+			false, why.None,
+		},
 		"a pod that the kubelet places, Restricted": {
 			func(r *place.Request) {
 				r.Containers, r.KubeletCPUs, r.Kubelet, r.Topology = []int{1}, 1, guestOf("p", 1, 0), ledger.Restricted
@@ -41,7 +53,10 @@ func TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets(t *testing.T) {
 					t.Parallel()
 					facts := guardedFacts(t, 2, mode, hint.Restricted)
 					facts.Topology = node
-					r := &place.Request{UID: "p", Name: "p", Class: qos.LS, Role: qos.SharedPool, RequestMilli: 1000, LimitMilli: 1000}
+					r := &place.Request{
+						UID: "p", Name: "p", Class: qos.LS, Role: qos.SharedPool, RequestMilli: 1000,
+						LimitMilli: 1000,
+					}
 					tt.change(r)
 					v := ledger.New(facts).View()
 					offer, reason := place.Try(v, r)
@@ -53,10 +68,11 @@ func TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets(t *testing.T) {
 						want, confined = tt.want, false
 					}
 					if mode == ledger.Blind && r.KubeletCPUs > 0 {
-						want = why.PoolNotConfined // nobody predicts there what its kubelet will choose
+						want = why.PoolNotConfined // the choice of its kubelet is not predicted there
 					}
 					if reason.Code != want || (offer.Entry.NUMAIDs != nil) != confined {
-						t.Errorf("got %s and NUMA nodes %v, want %s and confined: %t", reason.Code, offer.Entry.NUMAIDs, want, confined)
+						t.Errorf("got %s and NUMA nodes %v, want %s and confined: %t", reason.Code, offer.Entry.NUMAIDs,
+							want, confined)
 					}
 				})
 			}

@@ -32,7 +32,8 @@ func spec(sockets, numaPerSocket, coresPerNUMA, threads int, offline ...int) top
 		core := i % cores
 		numa := core / coresPerNUMA
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: i, Core: core, L3: -1, Die: -1, Socket: numa / numaPerSocket, NUMA: numa, Offline: slices.Contains(offline, i),
+			ID: i, Core: core, L3: -1, Die: -1, Socket: numa / numaPerSocket, NUMA: numa,
+			Offline: slices.Contains(offline, i),
 		})
 	}
 	return spec
@@ -73,7 +74,8 @@ const mib = 1 << 20
 // drawMemory draws amounts on the NUMA nodes of m: ordinary memory, hugepages of one size, both or nothing.
 func drawMemory(t *rapid.T, m *topo.Machine, most int) []ledger.Memory {
 	var list []ledger.Memory
-	kinds := rapid.SampledFrom([][]string{nil, {"memory"}, {"memory"}, {"memory", "hugepages-2Mi"}}).Draw(t, "types of memory")
+	kinds := rapid.SampledFrom([][]string{nil, {"memory"}, {"memory"}, {"memory", "hugepages-2Mi"}}).Draw(t,
+		"types of memory")
 	for _, kind := range kinds {
 		for n := range m.NumNUMA() {
 			bytes := int64(rapid.IntRange(0, most).Draw(t, kind)) * mib
@@ -156,6 +158,7 @@ func drawRequest(t *rapid.T) *place.Request {
 		Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 0, 1, 2, 3}).Draw(t, "policy"),
 		Default:  rapid.SampledFrom([]cpualloc.Bind{0, 1}).Draw(t, "default"),
 	}
+	r.NUMAExclusive = rapid.SampledFrom([]place.NUMAExclusive{0, 0, 1, 2, 2}).Draw(t, "NUMA exclusive")
 	r.Memory = rapid.SampledFrom([][]place.Memory{
 		nil, nil,
 		{{Type: "memory", Bytes: 1}},
@@ -168,7 +171,8 @@ func drawRequest(t *rapid.T) *place.Request {
 	}).Draw(t, "memory asked")
 	if rapid.Bool().Draw(t, "guaranteed") {
 		r.Containers = rapid.SliceOfN(rapid.IntRange(1, 4), 1, 2).Draw(t, "containers")
-		r.KubeletCPUs = rapid.IntRange(slices.Max(r.Containers), sum(r.Containers)).Draw(t, "kubelet CPUs") // init containers' are used again
+		// init containers' are used again
+		r.KubeletCPUs = rapid.IntRange(slices.Max(r.Containers), sum(r.Containers)).Draw(t, "kubelet CPUs")
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 0, 1:
@@ -178,9 +182,6 @@ func drawRequest(t *rapid.T) *place.Request {
 		r.Preferred = rapid.SampledFrom([]place.BindWish{0, 1, 2}).Draw(t, "preferred")
 		r.Exclusive = rapid.SampledFrom([]cpualloc.Exclusive{0, 1, 2}).Draw(t, "exclusive")
 		r.StrictSpreadAvoidance = rapid.Bool().Draw(t, "strict avoidance")
-		if rapid.Bool().Draw(t, "prefers CPUs") {
-			r.PreferCPUs = cpuset.FormatIDs(rapid.SliceOfNDistinct(rapid.IntRange(0, 30), 0, 5, rapid.ID).Draw(t, "prefer"))
-		}
 	case 2:
 		r.Class, r.Role = qos.LS, qos.SharedPool
 		r.RequestMilli = int64(rapid.IntRange(0, 9000).Draw(t, "request"))

@@ -20,6 +20,18 @@ const (
 	WantSpreadByPCPUs
 )
 
+// NUMAExclusive is what a pod wants of the NUMA nodes it uses: none of them has a pod of the other kind, where one kind
+// uses one NUMA node and the other several. Only the pod that is placed is asked, and only under a topology policy:
+// BestEffort, which never refuses, prefers where the others require.
+type NUMAExclusive uint8
+
+// NUMAExclusive values.
+const (
+	ShareNUMANodes NUMAExclusive = iota
+	PreferNUMAExclusive
+	RequireNUMAExclusive
+)
+
 // Memory is an amount of one type of memory.
 type Memory struct {
 	Type  string // as ledger.Memory
@@ -40,27 +52,28 @@ type Request struct {
 	// ConstrainedBurst asks for a shared pool that holds LimitMilli.
 	ConstrainedBurst         bool
 	RequestMilli, LimitMilli int64
-	// Memory is the pod's request of each type, ordinary memory first; each type once, more than 0 bytes and hugepages in
-	// whole pages. It takes part where a topology policy of BestEffort or tighter places the pod.
+	// Memory is the pod's request of each type, ordinary memory first; each type once, more than 0 bytes and hugepages
+	// in whole pages. It takes part where a topology policy of BestEffort or tighter places the pod.
 	Memory []Memory
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
 	Topology ledger.TopologyPolicy
-	// Volcano is Topology where the pod's annotation of Volcano says it, else NoTopology: such a pod asks something of the
-	// node's kubelet too. SamePolicy: the node's policy must be no other (plugin argument volcanoStrictPolicyMatch).
+	// NUMAExclusive keeps pods that use one NUMA node and pods that use several off each other's NUMA nodes.
+	NUMAExclusive NUMAExclusive
+	// Volcano is Topology where the pod's annotation of Volcano says it, else NoTopology: such a pod asks something of
+	// the node's kubelet too. SamePolicy: the node's policy must be no other (plugin argument
+	// volcanoStrictPolicyMatch).
 	Volcano    ledger.TopologyPolicy
 	SamePolicy bool
 	// Containers are the CPUs of each Guaranteed container with an integer request, for the kubelet's SMT check.
 	Containers []int
 	// KubeletCPUs is what a static kubelet takes for all of them together: CPUs of init containers are used again.
 	KubeletCPUs int
-	// Kubelet is the pod as a node's kubelet sees it; nil when no kubelet would give it anything of its own. Created is when
-	// it was made, in seconds since the epoch.
+	// Kubelet is the pod as a node's kubelet sees it; nil when no kubelet would give it anything of its own. Created is
+	// when it was made, in seconds since the epoch.
 	Kubelet *kubelet.Pod
 	Created int64
 	// StrictSpreadAvoidance filters FullPCPUsOnly nodes for pods that prefer SpreadByPCPUs, instead of scoring them 0.
 	StrictSpreadAvoidance bool
-	// PreferCPUs are CPUs (kernel ids, list format) to take first on the node: of victims or a reservation.
-	PreferCPUs string
 	// OnPolicyNodes, where it is not nil, is what the pod asks of nodes with a label cpu-bind-policy in place of r: its
 	// role binds there (plugin argument bindAllPodsOnPolicyNodes). Its CPUs are 0 when the pod's request is not a whole
 	// number: such nodes refuse it. It has no OnPolicyNodes itself; who asks is read from r alone.
@@ -91,7 +104,8 @@ func (r *Request) Concerns() bool {
 // wantsPool reports whether a topology policy or ConstrainedBurst can confine r to the shared pools of some NUMA nodes.
 func (r *Request) wantsPool() bool { return r.Role == qos.SharedPool && r.poolNeed() > 0 }
 
-// poolNeed is what a confined pod's shared pool must hold, in milli-CPU: the limit for ConstrainedBurst, else the request.
+// poolNeed is what a confined pod's shared pool must hold, in milli-CPU: the limit for ConstrainedBurst, else the
+// request.
 func (r *Request) poolNeed() int64 {
 	if r.ConstrainedBurst {
 		return max(r.LimitMilli, r.RequestMilli)
@@ -130,15 +144,14 @@ func (r *Request) sign(b []byte) []byte {
 		}
 		field('x', int64(r.Exclusive))
 		field('t', int64(r.Topology))
-		if r.PreferCPUs != "" {
-			b = append(append(b, 'v'), r.PreferCPUs...)
-		}
+		field('h', int64(r.NUMAExclusive))
 	case r.wantsPool():
 		field('q', r.RequestMilli)
 		if r.ConstrainedBurst {
 			field('b', r.poolNeed())
 		}
 		field('t', int64(r.Topology))
+		field('h', int64(r.NUMAExclusive))
 	}
 	if r.CPUs > 0 || r.wantsPool() {
 		for _, m := range r.Memory {
@@ -171,7 +184,8 @@ func signGuest(b []byte, p *kubelet.Pod) []byte {
 	}
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		b = strconv.AppendInt(append(b, "IAS"[[...]int{kubelet.App: 1, kubelet.Init: 0, kubelet.Sidecar: 2}[c.Role]]), int64(c.CPUs), 10)
+		b = strconv.AppendInt(append(b, "IAS"[[...]int{kubelet.App: 1, kubelet.Init: 0, kubelet.Sidecar: 2}[c.Role]]),
+			int64(c.CPUs), 10)
 		for _, list := range [...][]kubelet.Amount{c.Memory, c.Devices} {
 			b = append(b, ';')
 			for _, a := range list {

@@ -23,63 +23,68 @@ const (
 )
 
 // Score ranks a node that Fits: 0–100, fewer NUMA nodes first, then the strategy. A node that honours the pod's
-// preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly) scores 0, and so does one whose kubelet may still meet
-// many pods in another order. It allocates nothing, unless the kubelet chooses the CPUs and must be predicted.
+// preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly, NUMA nodes that pods of the other kind use) scores 0,
+// and so does one whose kubelet may still meet many pods in another order. It allocates nothing, unless the kubelet
+// chooses the CPUs and must be predicted.
 //
-// One NUMA node scores 50–100, two 25–49, three 12–24 and so on: each number of NUMA nodes has a range of its own. Inside
-// it fewer sockets rank first, then smaller distances, then the strategy, as far as whole points tell them apart: the one
-// that the node's label numa-allocate-strategy names, else s.
+// One NUMA node scores 50–100, two 25–49, three 12–24 and so on: each number of NUMA nodes has a range of its own.
+// Inside it fewer sockets rank first, then smaller distances, then the strategy, as far as whole points distinguish
+// them: the one that the node's label numa-allocate-strategy names, else s.
 func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 	r = r.On(v.Facts())
 	if risky(v, r) {
 		return 0
 	}
 	var j joint
-	nodes, ok := j.stand(v, r)
+	nodes, ok := j.targetNodes(v, r)
 	if !ok {
 		return 0
 	}
 	span := max(bits.OnesCount64(uint64(nodes)), 1)
+	if r.NUMAExclusive != ShareNUMANodes && max(v.Facts().Topology, r.Topology) >= ledger.BestEffort &&
+		nodes&v.Summary().Mixed(span) != 0 {
+		return 0
+	}
 	low, high := int64(100)>>min(span, 62), int64(100)
 	if span > 1 {
 		high = max(int64(100)>>min(span-1, 62)-1, 0)
 	}
 	within := u.rank(scoringOf(v.Facts(), s))
 	if span > 1 {
-		within = j.near(nodes, within)
+		within = j.proximity(nodes, within)
 	}
 	return max(low+within*(high-low)/100, 1)
 }
 
-// stand returns the NUMA nodes that r is going to stand on, 0 where none are chosen for it; false where it does not fit, or
-// only by breaking what it prefers.
-func (j *joint) stand(v *ledger.View, r *Request) (nodes cpualloc.NodeMask, ok bool) {
+// targetNodes returns the NUMA nodes on which r will be placed, 0 where none are chosen for it; false where it does not
+// fit, or only by breaking what it prefers.
+func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes cpualloc.NodeMask, ok bool) {
 	if r.followed(v.Facts()) {
-		j.begin(v)
+		j.begin(v, r)
 		nodes = followedOn(v, r)
 		return nodes, nodes != 0
 	}
 	if r.CPUs > 0 {
-		o, reason := judgeCPUs(v, r)
+		o, reason := checkCPUs(v, r)
 		if o.Broken || !reason.OK() {
 			return 0, false
 		}
 		j.exclusive(v, r, &o)
-		return j.choose(o.spread), true
+		j.separate()
+		return j.choose(), true
 	}
-	if c, confined := confine(v, r); confined {
-		j.pool(v, r, &c)
-		if nodes = c.choose(); j.types > 0 {
-			nodes = j.choose(c.spread)
-		}
+	if j.pool(v, r) {
+		j.separate()
+		nodes = j.choose()
 	}
 	return nodes, true
 }
 
-// near ranks a set of several NUMA nodes 0–100, rank being what the strategy makes of the machine: on one socket 50–100,
-// on two 25–50 and so on; within that the upper quarter is for nodes that are as near as those of one package, the next
-// for those as far as the kernel assumes where the firmware does not tell, and so on; within that the strategy.
-func (j *joint) near(nodes cpualloc.NodeMask, rank int64) int64 {
+// proximity ranks a set of several NUMA nodes 0–100, rank being what the strategy makes of the machine: on one socket
+// 50–100, on two 25–50 and so on; within that the upper quarter is for nodes that are as close as those of one package,
+// the next for those as far as the kernel assumes where the firmware does not say, and so on; within that the
+// strategy.
+func (j *joint) proximity(nodes cpualloc.NodeMask, rank int64) int64 {
 	sockets := min(socketsOf(j.nodes, nodes), 6)
 	k := int64(bits.OnesCount64(uint64(nodes)))
 	mean := distanceOf(j.machine, nodes) / (k * (k - 1))

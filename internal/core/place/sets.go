@@ -19,9 +19,9 @@ const (
 )
 
 // sets yields sets of k open NUMA nodes until yield returns false: among them all sets that hold the pod, up to the
-// bounds above. Beyond, the nodes with most of each resource on each socket and on the machine come first, then a search
-// that leaves out what cannot hold the pod; whole is false when it has run out of steps. Equal questions get equal sets
-// in equal order.
+// bounds above. Beyond, the nodes with most of each resource on each socket and on the machine come first, then a
+// search that leaves out what cannot hold the pod; whole is false when it has run out of steps. Equal questions get
+// equal sets in equal order.
 func (j *joint) sets(k int, yield func(cpualloc.NodeMask) bool) (whole bool) {
 	n := bits.OnesCount64(uint64(j.open))
 	switch {
@@ -84,7 +84,7 @@ func next(x uint64) uint64 {
 
 // some is sets for machines with more of them than are looked at.
 func (j *joint) some(k int, yield func(cpualloc.NodeMask) bool) (whole bool) {
-	s := seeker{joint: j, steps: searchSteps, yield: yield}
+	s := setSearch{joint: j, steps: searchSteps, yield: yield}
 	possible := s.prepare(k)
 	for left := j.open; left != 0; {
 		socket := onSocket(j.nodes, left, j.nodes[bits.TrailingZeros64(uint64(left))].Socket)
@@ -105,8 +105,8 @@ const maxRows = 2 + ledger.MaxMemoryTypes
 // sums are what a set of NUMA nodes has, by row.
 type sums [maxRows]int64
 
-// seeker walks sets of NUMA nodes, those with most CPU first, and leaves out what can no longer hold the pod.
-type seeker struct {
+// setSearch walks sets of NUMA nodes, those with most CPU first, and leaves out what can no longer hold the pod.
+type setSearch struct {
 	*joint
 	yield func(cpualloc.NodeMask) bool
 	steps int
@@ -136,7 +136,7 @@ func (j *joint) need(row int) int64 {
 
 // prepare sorts the nodes by each row. It is not possible that k of them hold the pod when not even those with most of
 // some row do.
-func (s *seeker) prepare(k int) (possible bool) {
+func (s *setSearch) prepare(k int) (possible bool) {
 	s.n, possible = bits.OnesCount64(uint64(s.open)), true
 	for row := range s.rows() {
 		have, order := s.row(row), s.byRow[row][:0]
@@ -153,7 +153,7 @@ func (s *seeker) prepare(k int) (possible bool) {
 }
 
 // largest yields, for each row, the k nodes of mask with most of it; false when yield returned it.
-func (s *seeker) largest(k int, mask cpualloc.NodeMask) bool {
+func (s *setSearch) largest(k int, mask cpualloc.NodeMask) bool {
 	if bits.OnesCount64(uint64(mask)) < k {
 		return true
 	}
@@ -174,7 +174,7 @@ func (s *seeker) largest(k int, mask cpualloc.NodeMask) bool {
 }
 
 // add adds k of the nodes from place i on to a set with the given sums.
-func (s *seeker) add(i, k int, nodes cpualloc.NodeMask, have sums) {
+func (s *setSearch) add(i, k int, nodes cpualloc.NodeMask, have sums) {
 	if s.steps--; s.steps <= 0 {
 		s.done = true
 		return
@@ -198,7 +198,7 @@ func (s *seeker) add(i, k int, nodes cpualloc.NodeMask, have sums) {
 	}
 }
 
-// onSocket returns the nodes of a set that stand on a socket.
+// onSocket returns the nodes of a set that are on a socket.
 func onSocket(all []ledger.NodeSummary, mask cpualloc.NodeMask, socket topo.Socket) cpualloc.NodeMask {
 	var on cpualloc.NodeMask
 	for ; mask != 0; mask &= mask - 1 {

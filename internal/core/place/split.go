@@ -12,17 +12,17 @@ import (
 // wholeUnit is what ordinary memory is split in, so that shares read well.
 const wholeUnit = 1 << 20
 
-// place says what of each type of memory goes where: to the NUMA nodes with CPUs of the pod first, in proportion to what is
-// free there; what they do not have goes to the others of nodes in the same way. near and nodes hold the pod together.
-// Hugepages stay whole.
-func (j *joint) place(near, nodes cpualloc.NodeMask) []ledger.Memory {
+// place says what of each type of memory goes where: to the NUMA nodes with CPUs of the pod first, in proportion to
+// what is free there; what they do not have goes to the others of nodes in the same way. Together, preferred and nodes
+// hold the pod. Hugepages are not split.
+func (j *joint) place(preferred, nodes cpualloc.NodeMask) []ledger.Memory {
 	var list []ledger.Memory
 	for i := range j.types {
 		row := &j.memory[i]
 		var shares [topo.MaxCPUNodes]int64
-		left := row.spread(near, row.need, &shares)
-		row.spread(nodes&^near, left, &shares)
-		for m := near | nodes; m != 0; m &= m - 1 {
+		left := row.spread(preferred, row.need, &shares)
+		row.spread(nodes&^preferred, left, &shares)
+		for m := preferred | nodes; m != 0; m &= m - 1 {
 			n := bits.TrailingZeros64(uint64(m))
 			if shares[n] > 0 {
 				id := j.machine.NUMAID(j.machine.CPUNodes()[n])

@@ -7,11 +7,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// acceptsKubelet tells whether the node's kubelet is one that r may be given to. Where an exporter alone speaks of a node,
-// nobody but its kubelet gives CPUs, so that it must be static for pods that get some or are aligned. A pod with Volcano's
-// annotation wants as much of every kubelet that decides (seed 004), and that it aligns at all; best-effort takes any.
+// acceptsKubelet reports whether the node's kubelet is one that r may be given to. Where only an exporter describes a
+// node, only its kubelet gives CPUs, so that it must be static for pods that get some or are aligned. A pod with
+// Volcano's annotation requires the same of every kubelet that decides (seed 004), and that it aligns at all;
+// best-effort takes any.
 func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
-	if f.Imported && f.Machine != nil && !f.Kubelet.Static && (r.CPUs > 0 || r.wantsPool() && r.Topology >= ledger.Restricted) {
+	if f.Imported && f.Machine != nil && !f.Kubelet.Static &&
+		(r.CPUs > 0 || r.wantsPool() && r.Topology >= ledger.Restricted) {
 		return why.Reason{Code: why.CPUManagerNotStatic, Resource: why.CPU}
 	}
 	if r.Volcano == ledger.NoTopology || r.Volcano == ledger.BestEffort && !r.SamePolicy {
@@ -38,15 +40,15 @@ func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
 	return why.Reason{}
 }
 
-// Span returns the number of NUMA nodes that r is going to stand on, as far as it is placed on some; one that is not is
-// spread over all NUMA nodes with CPUs. false where r does not fit, or nobody tells where the node's CPUs stand.
+// Span returns the number of NUMA nodes on which r will be placed; a pod that is not placed on some is spread over
+// all NUMA nodes with CPUs. false where r does not fit, or the NUMA nodes of the node's CPUs are unknown.
 func Span(v *ledger.View, r *Request) (numaNodes int, ok bool) {
 	r = r.On(v.Facts())
 	if v.Machine() == nil {
 		return 0, false
 	}
 	var j joint
-	nodes, ok := j.stand(v, r)
+	nodes, ok := j.targetNodes(v, r)
 	if ok && nodes == 0 {
 		return len(v.Machine().CPUNodes()), true
 	}

@@ -18,13 +18,16 @@ func annotated(uid string, n int, bytes int64, policy ledger.TopologyPolicy) *pl
 	return r
 }
 
-// TestVolcanosTable is the table of seed 004 on nodes whose kubelet decides: none and best-effort never filter, restricted
-// wants the preferred hint, single-numa-node one NUMA node; what the kubelet itself refuses is never bound.
+// TestVolcanosTable is the table of seed 004 on nodes whose kubelet decides: none and best-effort never filter,
+// restricted requires the preferred hint, single-numa-node one NUMA node; what the kubelet itself refuses is never
+// bound.
 func TestVolcanosTable(t *testing.T) {
 	t.Parallel()
 	const (
-		none, bestEffort, restricted, single = ledger.NoTopology, ledger.BestEffort, ledger.Restricted, ledger.SingleNUMANode
-		granted, misplaced, refused, differs = why.None, why.TopologyPolicy, why.KubeletTopologyAffinity, why.TopologyPolicyDiffers
+		none, bestEffort, restricted, single = ledger.NoTopology, ledger.BestEffort, ledger.Restricted,
+			ledger.SingleNUMANode
+		granted, misplaced, refused, differs = why.None, why.TopologyPolicy, why.KubeletTopologyAffinity,
+			why.TopologyPolicyDiffers
 	)
 	// The machine has two NUMA nodes of 8 CPUs, of which CPU 0 is reserved.
 	shapes := map[string]struct {
@@ -86,15 +89,15 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 		want   why.Code
 		text   string
 	}{
-		"nobody tells the node's CPUs": {
+		"the node's CPUs are unknown": {
 			facts:  func(f *ledger.Facts) { *f = ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}} },
 			policy: ledger.Restricted, want: why.NUMAInfoEmpty, text: "numa info is empty",
 		},
-		"what they tell is wrong": {
+		"their report is wrong": {
 			facts:  func(f *ledger.Facts) { *f = ledger.Facts{Fault: why.Reason{Code: why.InvalidTopology}} },
 			policy: ledger.SingleNUMANode, want: why.InvalidTopology, text: "node(s) invalid CPU Topology",
 		},
-		"what an exporter tells is wrong": {
+		"the report of an exporter is wrong": {
 			facts: func(f *ledger.Facts) {
 				*f = ledger.Facts{Imported: true, Mode: ledger.Blind, Fault: why.Reason{Code: why.InvalidTopology}}
 			},
@@ -129,7 +132,10 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 			text: "task topology policy[single-numa-node] is different with node[best-effort]",
 		},
 		"best-effort must be the same too": {
-			facts:  func(f *ledger.Facts) { f.Mode, f.Model, f.Topology = ledger.Own, ledger.Model{}, ledger.Restricted },
+			facts: func(f *ledger.Facts) {
+				f.Mode, f.Model, f.Topology = ledger.Own, ledger.Model{},
+					ledger.Restricted
+			},
 			policy: ledger.BestEffort, strict: true, want: why.TopologyPolicyDiffers,
 			text: "task topology policy[best-effort] is different with node[restricted]",
 		},
@@ -156,7 +162,7 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 	}
 }
 
-func TestImportedNodesGiveNobodyCPUsButThroughTheirKubelet(t *testing.T) {
+func TestImportedNodesGiveCPUsOnlyThroughTheirKubelet(t *testing.T) {
 	t.Parallel()
 	facts := guardedFacts(t, 2, ledger.Blind, hint.None)
 	facts.Imported, facts.Kubelet, facts.Model = true, ledger.Kubelet{}, ledger.Model{}
@@ -167,13 +173,13 @@ func TestImportedNodesGiveNobodyCPUsButThroughTheirKubelet(t *testing.T) {
 	aligned.Role, aligned.Topology = qos.SharedPool, ledger.SingleNUMANode
 	for _, r := range []*place.Request{lsr, aligned} {
 		if got := place.Fits(v, r).Code; got != why.CPUManagerNotStatic {
-			t.Errorf("Fits(%s) = %s, want %s: nobody would enforce its CPUs", r.UID, got, why.CPUManagerNotStatic)
+			t.Errorf("Fits(%s) = %s, want %s: no agent would enforce its CPUs", r.UID, got, why.CPUManagerNotStatic)
 		}
 	}
 	plain := pinnedRequest("plain", 2, 1)
 	plain.Role = qos.SharedPool
 	if got := place.Fits(v, plain); !got.OK() {
-		t.Errorf("a pod that wants nothing is refused: %+v", got)
+		t.Errorf("a pod without requirements is refused: %+v", got)
 	}
 }
 
@@ -213,7 +219,8 @@ func TestSpanCountsTheNUMANodesOfAPlacement(t *testing.T) {
 
 func TestSignaturesTellVolcanosPodsApart(t *testing.T) {
 	t.Parallel()
-	plain, ours, strict := pinnedRequest("p", 2, 1), annotated("p", 2, 1, ledger.Restricted), annotated("p", 2, 1, ledger.Restricted)
+	plain, ours, strict := pinnedRequest("p", 2, 1), annotated("p", 2, 1, ledger.Restricted),
+		annotated("p", 2, 1, ledger.Restricted)
 	plain.Role, plain.Topology = qos.SharedPool, ledger.Restricted
 	strict.SamePolicy = true
 	if a, b, c := plain.Signature(), ours.Signature(), strict.Signature(); a == b || b == c || a == c {

@@ -99,7 +99,7 @@ type Role uint8
 const (
 	// SharedPool: the CPU shared pool (LS pool), or the part of it that its shared-pool allocation names.
 	SharedPool Role = iota
-	// Exclusive: CPUs shared with nobody (LSE).
+	// Exclusive: CPUs shared with no pod (LSE).
 	Exclusive
 	// ExclusiveWithBE: CPUs shared with the BE pool alone (LSR).
 	ExclusiveWithBE

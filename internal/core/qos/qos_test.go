@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/qos"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func TestRoleOfFollowsThePrinciples(t *testing.T) {
@@ -14,7 +15,7 @@ func TestRoleOfFollowsThePrinciples(t *testing.T) {
 		pod  qos.Pod
 		want qos.Role
 	}{
-		"principle 2: LSE CPUs are shared with nobody": {
+		"principle 2: LSE CPUs are shared with no pod": {
 			pod: qos.Pod{Class: qos.LSE, Kube: qos.Guaranteed, MilliCPU: 4000}, want: qos.Exclusive,
 		},
 		"principle 3: LSR CPUs are shared with BE only": {
@@ -23,7 +24,10 @@ func TestRoleOfFollowsThePrinciples(t *testing.T) {
 		"principle 4: LS uses the shared pool, even with whole CPUs": {
 			pod: qos.Pod{Class: qos.LS, Kube: qos.Guaranteed, MilliCPU: 4000}, want: qos.SharedPool,
 		},
-		"principle 5: BE uses the BE pool": {pod: qos.Pod{Class: qos.BE, Kube: qos.Burstable, MilliCPU: 100}, want: qos.BEPool},
+		"principle 5: BE uses the BE pool": {
+			pod:  qos.Pod{Class: qos.BE, Kube: qos.Burstable, MilliCPU: 100},
+			want: qos.BEPool,
+		},
 		"principle 6: a Guaranteed pod that the static kubelet pinned is left to it": {
 			pod: qos.Pod{Kube: qos.Guaranteed, MilliCPU: 4000, PinnedByKubelet: true}, want: qos.KubeletPinned,
 		},
@@ -33,18 +37,35 @@ func TestRoleOfFollowsThePrinciples(t *testing.T) {
 		"principle 8: a new Guaranteed pod without QoS label is LS, fractional or not": {
 			pod: qos.Pod{Kube: qos.Guaranteed, MilliCPU: 1500}, want: qos.SharedPool,
 		},
-		"Burstable without label is LS":          {pod: qos.Pod{Kube: qos.Burstable, MilliCPU: 100}, want: qos.SharedPool},
-		"BestEffort without label is BE":         {pod: qos.Pod{Kube: qos.BestEffort}, want: qos.BEPool},
-		"SYSTEM uses the system CPUs":            {pod: qos.Pod{Class: qos.System, MilliCPU: 100}, want: qos.SystemPool},
-		"LSE of the band prod binds":             {pod: qos.Pod{Class: qos.LSE, Band: qos.Prod, MilliCPU: 1000}, want: qos.Exclusive},
-		"LSE of another band is not bound":       {pod: qos.Pod{Class: qos.LSE, Band: qos.Batch, MilliCPU: 1000}, want: qos.SharedPool},
-		"LSR of another band is not bound":       {pod: qos.Pod{Class: qos.LSR, Band: qos.Mid, MilliCPU: 1000}, want: qos.SharedPool},
+		"Burstable without label is LS": {
+			pod:  qos.Pod{Kube: qos.Burstable, MilliCPU: 100},
+			want: qos.SharedPool,
+		},
+		"BestEffort without label is BE": {pod: qos.Pod{Kube: qos.BestEffort}, want: qos.BEPool},
+		"SYSTEM uses the system CPUs": {
+			pod:  qos.Pod{Class: qos.System, MilliCPU: 100},
+			want: qos.SystemPool,
+		},
+		"LSE of the band prod binds": {
+			pod:  qos.Pod{Class: qos.LSE, Band: qos.Prod, MilliCPU: 1000},
+			want: qos.Exclusive,
+		},
+		"LSE of another band is not bound": {
+			pod:  qos.Pod{Class: qos.LSE, Band: qos.Batch, MilliCPU: 1000},
+			want: qos.SharedPool,
+		},
+		"LSR of another band is not bound": {
+			pod:  qos.Pod{Class: qos.LSR, Band: qos.Mid, MilliCPU: 1000},
+			want: qos.SharedPool,
+		},
 		"LSR without a CPU request is not bound": {pod: qos.Pod{Class: qos.LSR, Band: qos.Prod}, want: qos.SharedPool},
 		"a pin of the kubelet does not turn an LS pod into its own": {
-			pod: qos.Pod{Class: qos.LS, Kube: qos.Guaranteed, MilliCPU: 4000, PinnedByKubelet: true}, want: qos.SharedPool,
+			pod:  qos.Pod{Class: qos.LS, Kube: qos.Guaranteed, MilliCPU: 4000, PinnedByKubelet: true},
+			want: qos.SharedPool,
 		},
 		"a pin of the kubelet does not turn an LSR pod into its own": {
-			pod: qos.Pod{Class: qos.LSR, Kube: qos.Guaranteed, MilliCPU: 4000, PinnedByKubelet: true}, want: qos.ExclusiveWithBE,
+			pod:  qos.Pod{Class: qos.LSR, Kube: qos.Guaranteed, MilliCPU: 4000, PinnedByKubelet: true},
+			want: qos.ExclusiveWithBE,
 		},
 	}
 	for name, test := range tests {
@@ -62,9 +83,10 @@ func TestOnlyLSEAndLSRBind(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := qos.Pod{
-			Class: qos.Class(rapid.IntRange(int(qos.None), int(qos.System)).Draw(t, "class")),
-			Band:  qos.Band(rapid.IntRange(int(qos.NoBand), int(qos.Free)).Draw(t, "band")),
-			Kube:  qos.Kube(rapid.IntRange(int(qos.BestEffort), int(qos.Guaranteed)).Draw(t, "kube")), MilliCPU: int64(rapid.IntRange(0, 3000).Draw(t, "milli")),
+			Class:           qos.Class(rapid.IntRange(int(qos.None), int(qos.System)).Draw(t, "class")),
+			Band:            qos.Band(rapid.IntRange(int(qos.NoBand), int(qos.Free)).Draw(t, "band")),
+			Kube:            qos.Kube(rapid.IntRange(int(qos.BestEffort), int(qos.Guaranteed)).Draw(t, "kube")),
+			MilliCPU:        int64(rapid.IntRange(0, 3000).Draw(t, "milli")),
 			PinnedByKubelet: rapid.Bool().Draw(t, "pinned"),
 		}
 		prod := p.Band == qos.Prod || p.Band == qos.NoBand
@@ -118,7 +140,8 @@ func TestBandOfPriority(t *testing.T) {
 func TestDefaultBand(t *testing.T) {
 	t.Parallel()
 	tests := map[qos.Class]qos.Band{
-		qos.LSE: qos.Prod, qos.LSR: qos.Prod, qos.LS: qos.Prod, qos.System: qos.Prod, qos.BE: qos.Batch, qos.None: qos.NoBand,
+		qos.LSE: qos.Prod, qos.LSR: qos.Prod, qos.LS: qos.Prod, qos.System: qos.Prod, qos.BE: qos.Batch,
+		qos.None: qos.NoBand,
 	}
 	for class, want := range tests {
 		if got := qos.DefaultBand(class); got != want {

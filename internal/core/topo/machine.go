@@ -35,7 +35,7 @@ type (
 	NUMA uint16
 )
 
-// Kind tells the cores of a hybrid machine apart.
+// Kind distinguishes the cores of a hybrid machine.
 type Kind uint8
 
 // Kinds of core. Machines without hybrid cores have Uniform ones.
@@ -110,7 +110,7 @@ type Machine struct {
 	cores   []coreRow
 	numa    []numaRow // Invariant: ascending kernel id.
 	sockets []int     // kernel id by index
-	l3s     []int     // kernel id by index, -1 for a group that stands for unknown caches
+	l3s     []int     // kernel id by index, -1 for a group of unknown caches
 	dies    int
 	threads int // most threads on one core
 
@@ -122,10 +122,10 @@ type Machine struct {
 	fingerprint           uint64
 }
 
-// New validates a Spec. It refuses, naming the CPU or node: no CPU at all, more than MaxCPUs CPUs or MaxNUMANodes nodes,
-// an id that is negative, repeated or, of a CPU, cpuset.MaxID or more, an unknown kind of core, a core whose CPUs stand
-// on two NUMA nodes, a distance row of the wrong length, and negative memory or distances. A NUMA node whose CPUs stand
-// on several sockets is legal: it counts to the socket of its lowest CPU. The Spec is not kept.
+// New validates a Spec. It refuses, naming the CPU or node: no CPU at all, more than MaxCPUs CPUs or MaxNUMANodes
+// nodes, an id that is negative, repeated or, of a CPU, cpuset.MaxID or more, an unknown kind of core, a core whose
+// CPUs are on two NUMA nodes, a distance row of the wrong length, and negative memory or distances. A NUMA node whose
+// CPUs are on several sockets is legal: it counts to the socket of its lowest CPU. The Spec is not kept.
 func New(spec Spec) (*Machine, error) {
 	if len(spec.CPUs) == 0 {
 		return nil, fmt.Errorf("machine has no CPUs")
@@ -175,7 +175,10 @@ func (m *Machine) addNUMA(spec Spec) error {
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(nodes[a].ID, nodes[b].ID) })
 	for _, pos := range order {
 		n := nodes[pos]
-		row := numaRow{id: n.ID, memory: n.MemoryBytes, hugepages: maps.Clone(n.Hugepages), dist: make([]int, len(order))}
+		row := numaRow{
+			id: n.ID, memory: n.MemoryBytes, hugepages: maps.Clone(n.Hugepages),
+			dist: make([]int, len(order)),
+		}
 		for i, other := range order {
 			switch {
 			case other < len(n.Distances):
@@ -252,7 +255,7 @@ func (m *Machine) addCPUs(specs []CPUSpec) error {
 			m.numa[row.numa].cores = append(m.numa[row.numa].cores, core)
 		}
 		if m.cores[core].numa != row.numa {
-			return fmt.Errorf("core %d of socket %d stands on NUMA nodes %d and %d", s.Core, s.Socket,
+			return fmt.Errorf("core %d of socket %d is on NUMA nodes %d and %d", s.Core, s.Socket,
 				m.numa[m.cores[core].numa].id, s.NUMA)
 		}
 		row.core = core

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func build(tb testing.TB, spec topo.Spec) *topo.Machine {
@@ -27,7 +28,10 @@ func sparse() topo.Spec {
 	var spec topo.Spec
 	for _, half := range []struct{ first, socket, numa int }{{12, 3, 9}, {4, 1, 2}} {
 		for i := range 4 {
-			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: half.first + i, Core: i % 2, L3: -1, Die: -1, Socket: half.socket, NUMA: half.numa})
+			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+				ID: half.first + i, Core: i % 2, L3: -1, Die: -1,
+				Socket: half.socket, NUMA: half.numa,
+			})
 		}
 	}
 	spec.CPUs[3].Offline = true  // CPU 15
@@ -60,10 +64,12 @@ func TestMachineWithSparseIDs(t *testing.T) {
 		Huge                                            map[int64]int64
 	}
 	got := shape{
-		CPUs: m.NumCPUs(), Cores: m.NumCores(), NUMA: m.NumNUMA(), Sockets: m.NumSockets(), L3: m.NumL3(), Dies: m.NumDies(),
+		CPUs: m.NumCPUs(), Cores: m.NumCores(), NUMA: m.NumNUMA(), Sockets: m.NumSockets(), L3: m.NumL3(),
+		Dies:    m.NumDies(),
 		Threads: m.ThreadsPerCore(), Online: m.FormatList(m.Online()), Isolated: m.FormatList(m.Isolated()),
-		LowNode: m.FormatList(m.NUMACPUs(0)), HighNode: m.FormatList(m.NUMACPUs(2)), MemoryNode: m.FormatList(m.NUMACPUs(1)),
-		FirstCore: ids(m.CoreCPUs(0)), LastCore: ids(m.CoreCPUs(3)), CPUNodes: m.CPUNodes(), Huge: m.Hugepages(1),
+		LowNode: m.FormatList(m.NUMACPUs(0)), HighNode: m.FormatList(m.NUMACPUs(2)),
+		MemoryNode: m.FormatList(m.NUMACPUs(1)),
+		FirstCore:  ids(m.CoreCPUs(0)), LastCore: ids(m.CoreCPUs(3)), CPUNodes: m.CPUNodes(), Huge: m.Hugepages(1),
 	}
 	for c := range m.NumCores() {
 		got.CoreOnline = append(got.CoreOnline, m.CoreOnline(topo.Core(c)))
@@ -110,7 +116,7 @@ func TestWhereACPUStands(t *testing.T) {
 		int(m.CoreNUMA(core)), int(m.CoreSocket(core)), int(m.CoreL3(core)), int(m.NUMASocket(2)),
 	}
 	if want := []int{5, 3, 1, 1, 1, 2, 1, 2, 1, 1, 1}; !slices.Equal(got, want) {
-		t.Errorf("CPU 13 stands at %v, want %v", got, want)
+		t.Errorf("CPU 13 is at %v, want %v", got, want)
 	}
 	if m.KindOf(c).String() != "efficiency" {
 		t.Errorf("CPU 13 is of kind %v, want efficiency", m.KindOf(c))
@@ -142,7 +148,8 @@ func TestHybridMachineHasCoresOfTwoSizes(t *testing.T) {
 		{ID: 3, Core: 5, Kind: topo.Efficiency},
 	}})
 	if m.ThreadsPerCore() != 2 || len(m.CoreCPUs(0)) != 2 || len(m.CoreCPUs(1)) != 1 {
-		t.Errorf("threads per core %d, core sizes %d and %d; want 2, 2 and 1", m.ThreadsPerCore(), len(m.CoreCPUs(0)), len(m.CoreCPUs(1)))
+		t.Errorf("threads per core %d, core sizes %d and %d; want 2, 2 and 1", m.ThreadsPerCore(), len(m.CoreCPUs(0)),
+			len(m.CoreCPUs(1)))
 	}
 	if m.KindOf(0) != topo.Performance || m.KindOf(3) != topo.Efficiency {
 		t.Errorf("kinds %v and %v, want performance and efficiency", m.KindOf(0), m.KindOf(3))
@@ -164,7 +171,10 @@ func TestUnknownCachesAreOnePerSocketAndNUMANode(t *testing.T) {
 func TestCachesKeepTheKernelsIDsOrNone(t *testing.T) {
 	t.Parallel()
 	m := build(t, topo.Spec{CPUs: []topo.CPUSpec{
-		{ID: 0, Core: 0, L3: 7, Die: -1}, {ID: 1, Core: 1, L3: 2, Die: -1}, {ID: 2, Core: 2, L3: -1, Die: -1}, {ID: 3, Core: 3, L3: 7, Die: -1},
+		{ID: 0, Core: 0, L3: 7, Die: -1},
+		{ID: 1, Core: 1, L3: 2, Die: -1},
+		{ID: 2, Core: 2, L3: -1, Die: -1},
+		{ID: 3, Core: 3, L3: 7, Die: -1},
 	}})
 	var got []int
 	for c := range topo.CPU(4) {
@@ -237,7 +247,7 @@ func TestNewRefuses(t *testing.T) {
 		},
 		"an unknown kind": {one(func(c *topo.CPUSpec) { c.Kind = 3 }), "CPU 1 has core kind 3, want 0 to 2"},
 		"a core on two NUMA nodes": {
-			one(func(c *topo.CPUSpec) { c.NUMA = 1 }), "core 0 of socket 0 stands on NUMA nodes 0 and 1",
+			one(func(c *topo.CPUSpec) { c.NUMA = 1 }), "core 0 of socket 0 is on NUMA nodes 0 and 1",
 		},
 		"a NUMA node twice": {
 			nodes(topo.NUMASpec{ID: 1}, topo.NUMASpec{ID: 1}), "NUMA node id 1 is there twice",
@@ -247,7 +257,8 @@ func TestNewRefuses(t *testing.T) {
 			nodes(topo.NUMASpec{ID: 1, MemoryBytes: -1}), "NUMA node 1 has -1 bytes of memory, want 0 or more",
 		},
 		"a short distance row": {
-			nodes(topo.NUMASpec{ID: 0}, topo.NUMASpec{ID: 1, Distances: []int{10}}), "NUMA node 1 has 1 distances, want 2",
+			nodes(topo.NUMASpec{ID: 0}, topo.NUMASpec{ID: 1, Distances: []int{10}}),
+			"NUMA node 1 has 1 distances, want 2",
 		},
 		"a negative distance": {
 			nodes(topo.NUMASpec{ID: 0, Distances: []int{-1}}), "NUMA node 0 has the distances [-1], want 0 or more",
@@ -315,7 +326,8 @@ func TestLists(t *testing.T) {
 				return
 			}
 			if got := m.FormatList(set); err != nil || got != tt.want || !slices.Equal(unknown, tt.unknown) {
-				t.Errorf("ParseList(%q) = %q, unknown %v, %v; want %q, %v", tt.list, got, unknown, err, tt.want, tt.unknown)
+				t.Errorf("ParseList(%q) = %q, unknown %v, %v; want %q, %v", tt.list, got, unknown, err, tt.want,
+					tt.unknown)
 			}
 		})
 	}
@@ -348,7 +360,7 @@ func drawSpec(t *rapid.T) topo.Spec {
 	listed := nodes[rapid.IntRange(0, 5).Draw(t, "listed"):]
 	for i, id := range listed {
 		n := topo.NUMASpec{ID: id, MemoryBytes: int64(rapid.IntRange(0, 1<<40).Draw(t, "memory"))}
-		if rapid.Bool().Draw(t, "told") {
+		if rapid.Bool().Draw(t, "has distances") {
 			for j := range listed {
 				n.Distances = append(n.Distances, 10+i*j)
 			}
@@ -415,7 +427,7 @@ func TestEverythingPartitionsTheCPUs(t *testing.T) {
 			most = max(most, len(m.CoreCPUs(core)))
 			for _, cpu := range m.CoreCPUs(core) {
 				if byCore.Has(int(cpu)) || m.CoreOf(cpu) != core || m.NUMAOf(cpu) != m.CoreNUMA(core) {
-					t.Fatalf("CPU %d does not stand on core %d alone", cpu, core)
+					t.Fatalf("CPU %d is not on core %d alone", cpu, core)
 				}
 				byCore.Add(int(cpu))
 			}
@@ -438,7 +450,8 @@ func TestEverythingPartitionsTheCPUs(t *testing.T) {
 			}
 			last = id
 		}
-		if set, unknown, err := m.ParseList(m.FormatList(m.Online())); err != nil || unknown != nil || set != m.Online() {
+		if set, unknown, err := m.ParseList(m.FormatList(m.Online())); err != nil || unknown != nil ||
+			set != m.Online() {
 			t.Fatalf("online %s became %s, %v, %v", m.Online(), set, unknown, err)
 		}
 	})

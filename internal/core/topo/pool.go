@@ -36,6 +36,7 @@ func (m *Machine) Equal(o *Machine) bool {
 		m.online == o.online && m.isolated == o.isolated &&
 		slices.Equal(m.cpus, o.cpus) && slices.Equal(m.sockets, o.sockets) && slices.Equal(m.l3s, o.l3s) &&
 		slices.EqualFunc(m.numa, o.numa, func(a, b numaRow) bool {
-			return a.id == b.id && a.memory == b.memory && slices.Equal(a.dist, b.dist) && maps.Equal(a.hugepages, b.hugepages)
+			return a.id == b.id && a.memory == b.memory && slices.Equal(a.dist, b.dist) &&
+				maps.Equal(a.hugepages, b.hugepages)
 		})
 }

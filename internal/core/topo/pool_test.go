@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/vary"
 )
 
 func TestPoolSharesEqualMachines(t *testing.T) {
@@ -23,51 +24,34 @@ func TestPoolSharesEqualMachines(t *testing.T) {
 func TestMachinesDifferByEveryFact(t *testing.T) {
 	t.Parallel()
 	m := build(t, sparse())
-	for name, change := range map[string]func(*topo.Spec){
-		"architecture": func(s *topo.Spec) { s.Arch = "arm64" },
-		"CPU id":       func(s *topo.Spec) { s.CPUs[0].ID = 40 },
-		"core id":      func(s *topo.Spec) { s.CPUs[0].Core, s.CPUs[2].Core = 5, 5 },
-		"core":         func(s *topo.Spec) { s.CPUs[0].Core = 5 },
-		"cache":        func(s *topo.Spec) { s.CPUs[0].L3 = 5 },
-		"die":          func(s *topo.Spec) { s.CPUs[0].Die = 5 },
-		"socket id": func(s *topo.Spec) {
-			for i := range 4 {
-				s.CPUs[i].Socket = 4
-			}
-		},
-		"kind":      func(s *topo.Spec) { s.CPUs[0].Kind = topo.Efficiency },
-		"offline":   func(s *topo.Spec) { s.CPUs[0].Offline = true },
-		"isolated":  func(s *topo.Spec) { s.CPUs[0].Isolated = true },
-		"NUMA node": func(s *topo.Spec) { s.NUMA = append(s.NUMA[:0:0], topo.NUMASpec{ID: 5}) },
-		"NUMA id":   func(s *topo.Spec) { s.NUMA[1].ID = 6 },
-		"memory":    func(s *topo.Spec) { s.NUMA[1].MemoryBytes++ },
-		"distance":  func(s *topo.Spec) { s.NUMA[1].Distances[0]++ },
-		"hugepages": func(s *topo.Spec) { s.NUMA[1].Hugepages[2<<20]++ },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			spec := sparse()
-			change(&spec)
-			other := build(t, spec)
-			if m.Equal(other) || other.Equal(m) || m.Fingerprint() == other.Fingerprint() {
-				t.Errorf("machines that differ by %s are equal", name)
-			}
-		})
+	spec, tried := sparse(), 0
+	vary.Each(&spec, vary.Whole(map[int64]int64{2 << 20: 8}), func(field string) {
+		other, err := topo.New(spec)
+		if err != nil {
+			return // no machine at all
+		}
+		tried++
+		if m.Equal(other) || other.Equal(m) || m.Fingerprint() == other.Fingerprint() {
+			t.Errorf("machines that differ by Spec%s are equal", field)
+		}
+	})
+	if tried < 50 {
+		t.Errorf("%d changes of a machine tried", tried)
 	}
 	if same := build(t, sparse()); !m.Equal(same) || m.Fingerprint() != same.Fingerprint() {
 		t.Error("equal machines differ")
 	}
 }
 
-func TestAssumedDistancesEqualToldOnes(t *testing.T) {
+func TestAssumedDistancesEqualReportedOnes(t *testing.T) {
 	t.Parallel()
 	cpus := []topo.CPUSpec{{ID: 0, NUMA: 0}, {ID: 1, Core: 1, NUMA: 1}}
 	assumed := build(t, topo.Spec{CPUs: cpus})
-	told := build(t, topo.Spec{CPUs: cpus, NUMA: []topo.NUMASpec{
+	reported := build(t, topo.Spec{CPUs: cpus, NUMA: []topo.NUMASpec{
 		{ID: 0, Distances: []int{10, 20}, Hugepages: map[int64]int64{}}, {ID: 1, Distances: []int{20, 10}},
 	}})
-	if !assumed.Equal(told) {
-		t.Error("a machine whose distances are assumed differs from one that tells the same")
+	if !assumed.Equal(reported) {
+		t.Error("a machine whose distances are assumed differs from one that reports the same")
 	}
 }
 
@@ -76,7 +60,10 @@ func large(tb testing.TB) topo.Spec {
 	var spec topo.Spec
 	for i := range 512 {
 		core := i % 256
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: core, L3: core / 8, Die: -1, Socket: core / 128, NUMA: core / 16})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: i, Core: core, L3: core / 8, Die: -1, Socket: core / 128,
+			NUMA: core / 16,
+		})
 	}
 	return spec
 }

@@ -46,8 +46,8 @@ func (m *Machine) CoreOf(c CPU) Core { return m.cpus[c].core }
 // L3Of returns the last-level cache of a CPU.
 func (m *Machine) L3Of(c CPU) L3 { return m.cpus[c].l3 }
 
-// L3ID returns the kernel's id of a last-level cache; -1 when the machine does not tell the caches of these CPUs, which
-// then count as one group per socket and NUMA node.
+// L3ID returns the kernel's id of a last-level cache; -1 when the machine does not report the caches of these CPUs,
+// which then count as one group per socket and NUMA node.
 func (m *Machine) L3ID(g L3) int { return m.l3s[g] }
 
 // DieOf returns the die of a CPU.
@@ -160,7 +160,8 @@ func (m *Machine) Spec() Spec {
 	spec := Spec{Arch: m.arch}
 	for i, c := range m.cpus {
 		spec.CPUs = append(spec.CPUs, CPUSpec{
-			ID: c.id, Core: c.coreID, L3: m.l3s[c.l3], Die: int(c.die), Socket: m.sockets[c.socket], NUMA: m.numa[c.numa].id,
+			ID: c.id, Core: c.coreID, L3: m.l3s[c.l3], Die: int(c.die), Socket: m.sockets[c.socket],
+			NUMA: m.numa[c.numa].id,
 			Kind: c.kind, Offline: !m.online.Has(i), Isolated: m.isolated.Has(i),
 		})
 	}

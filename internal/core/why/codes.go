@@ -5,7 +5,7 @@ import "fmt"
 // Code is a kind of refusal. Its CamelCase name is the API, the number is not. A code never changes its meaning.
 type Code uint16
 
-// Codes. Registry entries stand in registry.go.
+// Codes. Their registry entries are in registry.go.
 const (
 	None Code = iota
 
@@ -15,7 +15,7 @@ const (
 	InvalidField
 	RequestLimitMismatch
 
-	// Attention: nobody is working on it.
+	// Attention: no scheduler has attempted the pod.
 	NoScheduler
 	NotAttempted
 
@@ -36,6 +36,7 @@ const (
 	TopologyPolicy
 	TopologyMismatch
 	TopologyUndecided
+	NUMANodeShared
 	PoolNotConfined
 	CPUManagerNotStatic
 	TopologyPolicyDiffers
@@ -49,6 +50,7 @@ const (
 	KubeletAdmission
 	KubeletWouldHang
 	KubeletRejected
+	EnforcementDegraded
 
 	// Capacity.
 	InsufficientCPU
@@ -72,6 +74,7 @@ const (
 	NoVictims
 	VictimsTerminating
 	NominatedElsewhere
+	Preempted
 
 	// Node enforcement.
 	UnallocatedExclusivePod
@@ -110,22 +113,23 @@ func (c *Code) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Class groups codes by how early they are asked. Its order is the rank of a root cause: the lowest is told first.
+// Class groups codes by how early they are checked. Its order is the rank of a root cause: the lowest is reported
+// first.
 type Class uint8
 
 // Classes.
 const (
 	NoClass     Class = iota
 	Request           // can never work as written
-	Attention         // nobody is working on it
+	Attention         // no scheduler has attempted the pod
 	Gate              // held before the queue
-	Quota             // the quota tree says no
+	Quota             // the quota tree rejects the pod
 	Gang              // waiting for its siblings
-	Data              // what is known of the node does not do
-	Placement         // the node's machine has no place of that shape
-	Capacity          // the node has not enough
-	Constraint        // a rule keeps the pod off the node
-	Victims           // making room does not work
+	Data              // the data about the node is missing or unusable
+	Placement         // no feasible placement on the node's machine
+	Capacity          // the node does not have enough
+	Constraint        // a rule excludes the node for the pod
+	Victims           // preemption does not help
 	Enforcement       // the node could not enforce the decision
 )
 
@@ -137,5 +141,5 @@ var classNames = [...]string{
 // String returns the class as documents and JSON spell it; "" for NoClass.
 func (c Class) String() string { return classNames[c] }
 
-// OncePerPod reports whether codes of the class are asked once per pod and not per node.
+// OncePerPod reports whether codes of the class are checked once per pod and not per node.
 func (c Class) OncePerPod() bool { return c != NoClass && c <= Gang }

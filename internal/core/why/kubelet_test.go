@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-func TestCausesOfTheKubeletAreTold(t *testing.T) {
+func TestCausesOfTheKubeletAreReported(t *testing.T) {
 	t.Parallel()
 	tests := map[string]why.Reason{
 		"node(s) kubelet would reject: TopologyAffinityError (no NUMA nodes in common)": {
@@ -17,10 +17,10 @@ func TestCausesOfTheKubeletAreTold(t *testing.T) {
 			Code: why.KubeletTopologyAffinity, Extra: int64(why.ManyNodes),
 		},
 		"node(s) kubelet would reject: TopologyAffinityError": {Code: why.KubeletTopologyAffinity},
-		"node(s) kubelet would reject: UnexpectedAdmissionError (memory short)": {
+		"node(s) kubelet would reject: UnexpectedAdmissionError (not enough memory)": {
 			Code: why.KubeletAdmission, Extra: int64(why.MemoryShort),
 		},
-		"node(s) kubelet would reject: UnexpectedAdmissionError (another amount already held)": {
+		"node(s) kubelet would reject: UnexpectedAdmissionError (the container already holds another amount)": {
 			Code: why.KubeletAdmission, Extra: int64(why.OtherAmountHeld),
 		},
 		"node(s) kubelet would reject: UnexpectedAdmissionError": {Code: why.KubeletAdmission, Extra: 99},

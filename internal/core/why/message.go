@@ -17,7 +17,7 @@ const MaxMessage = 1024
 //	<RootCode>: <phrase>. <JSON of the root>            (a code that is asked once per pod)
 //
 // nodes is the number of nodes of the cluster. A text that would be longer than MaxMessage is shortened at a clause;
-// code and JSON stay. "" when nothing refused.
+// code and JSON are kept. "" when nothing refused.
 func Message(findings []Finding, nodes int) string {
 	root := Root(findings)
 	if root.OK() {
@@ -63,7 +63,7 @@ func summary(findings []Finding, root Obstacle, nodes, room int) string {
 // clausesOf counts nodes by phrase: "80 node(s) …", most nodes first.
 func clausesOf(findings []Finding, preemption bool) []string {
 	nodesOf := map[string]map[string]bool{}
-	for _, f := range findings {
+	for _, f := range distinct(findings) {
 		if f.OK() || f.Object == "" || (f.Phase == Preemption) != preemption {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func TestMessage(t *testing.T) {
@@ -31,7 +32,8 @@ func TestMessage(t *testing.T) {
 	}{
 		"nodes counted by phrase, most first": {
 			findings: slices.Concat(nodes("b", 18, short(why.InsufficientCPU, 1, 3)), nodes("a", 80, smt)), nodes: 98,
-			want: `SMTAlignment: 0/98 nodes are available: 80 node(s) requested cpus not multiple cpus per core, 18 Insufficient cpu. ` +
+			want: `SMTAlignment: 0/98 nodes are available: 80 node(s) requested cpus not multiple cpus per core, 18 ` +
+				`Insufficient cpu. ` +
 				`{"code":"SMTAlignment","nodes":80,"asked":3,"threadsPerCore":2}`,
 		},
 		"have, need and where of the closest node": {
@@ -40,25 +42,33 @@ func TestMessage(t *testing.T) {
 				Where: why.Where{Scope: why.NUMA, Index: 1},
 			}), nodes: 2,
 			want: `TopologyPolicy: 0/2 nodes are available: 2 node(s) NUMA Topology policy not match. ` +
-				`{"code":"TopologyPolicy","nodes":2,"asked":8,"free":7,"numaNodes":1,"resource":"cpu","unit":"CPUs","where":"numa 1"}`,
+				`{"code":"TopologyPolicy","nodes":2,"asked":8,"free":7,"numaNodes":1,"resource":"cpu","unit":"CPUs",` +
+				`"where":"numa 1"}`,
 		},
 		"upstream plugins speak for themselves": {
-			findings: slices.Concat(taint(2, "node(s) had untolerated taint {a: b}"), taint(1, "node(s) had untolerated taint {c: d}.")), nodes: 3,
-			want: `TaintToleration: 0/3 nodes are available: 2 node(s) had untolerated taint {a: b}, 1 node(s) had untolerated taint {c: d}. ` +
+			findings: slices.Concat(taint(2, "node(s) had untolerated taint {a: b}"),
+				taint(1, "node(s) had untolerated taint {c: d}.")), nodes: 3,
+			want: `TaintToleration: 0/3 nodes are available: 2 node(s) had untolerated taint {a: b}, 1 node(s) had ` +
+				`untolerated taint {c: d}. ` +
 				`{"code":"TaintToleration","nodes":3}`,
 		},
 		"a code that is asked once counts no nodes": {
-			findings: []why.Finding{once(why.BadAnnotation, why.PreFilter, "resource-spec: unexpected end\n of JSON.")}, nodes: 7,
-			want: `BadAnnotation: invalid annotation: resource-spec: unexpected end of JSON. {"code":"BadAnnotation"}`,
+			findings: []why.Finding{once(why.BadAnnotation, why.PreFilter, "resource-spec: unexpected end\n of JSON.")},
+			nodes:    7,
+			want: `BadAnnotation: invalid annotation: resource-spec: unexpected end of JSON. ` +
+				`{"code":"BadAnnotation"}`,
 		},
-		"preemption is told behind": {
-			findings: slices.Concat(nodes("a", 1, short(why.InsufficientCPU, 1, 3)), preempting(nodes("a", 1, plain(why.NoVictims)))), nodes: 1,
-			want: `InsufficientCPU: 0/1 nodes are available: 1 Insufficient cpu. preemption: 1 No preemption victims found for incoming pod. ` +
+		"preemption is reported last": {
+			findings: slices.Concat(nodes("a", 1, short(why.InsufficientCPU, 1, 3)),
+				preempting(nodes("a", 1, plain(why.NoVictims)))), nodes: 1,
+			want: `InsufficientCPU: 0/1 nodes are available: 1 Insufficient cpu. preemption: 1 No preemption victims ` +
+				`found for incoming pod. ` +
 				`{"code":"InsufficientCPU","nodes":1,"asked":3,"free":1,"resource":"cpu","unit":"CPUs"}`,
 		},
 		"preemption alone": {
 			findings: preempting(nodes("a", 1, plain(why.VictimsTerminating))), nodes: 1,
-			want: `VictimsTerminating: preemption: 1 waiting for preempted pods to terminate. {"code":"VictimsTerminating","nodes":1}`,
+			want: `VictimsTerminating: preemption: 1 waiting for preempted pods to terminate. ` +
+				`{"code":"VictimsTerminating","nodes":1}`,
 		},
 		"nothing refused": {},
 	}
@@ -86,12 +96,13 @@ func TestLongMessagesAreShortenedAtAClause(t *testing.T) {
 	if len(got) > why.MaxMessage || len(got) < why.MaxMessage-60 {
 		t.Errorf("%d bytes, want just below %d", len(got), why.MaxMessage)
 	}
-	if !strings.Contains(got, "like this node … and ") || !strings.HasSuffix(got, ` more reasons. {"code":"UpstreamFilter","nodes":820}`) {
+	if !strings.Contains(got, "like this node … and ") ||
+		!strings.HasSuffix(got, ` more reasons. {"code":"UpstreamFilter","nodes":820}`) {
 		t.Errorf("not shortened at a clause:\n%s", got)
 	}
 }
 
-// TestMessagesAreBounded is W8: whatever plugins say, the message stays below the limit and keeps code and JSON.
+// TestMessagesAreBounded is W8: whatever plugins say, the message is below the limit and keeps code and JSON.
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,11 +164,14 @@ func TestSurfacesAgree(t *testing.T) {
 func TestWire(t *testing.T) {
 	t.Parallel()
 	o := why.Root(nodes("a", 2, why.Reason{
-		Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: 7, Where: why.Where{Scope: why.NUMA, Index: 1},
+		Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: 7,
+		Where: why.Where{Scope: why.NUMA, Index: 1},
 	}))
 	text, err := json.Marshal(o.Wire(why.English))
-	want := `{"code":"InsufficientExclusiveCPU","class":"Placement","plugin":"NodeNUMAResource","phase":"Filter","nodes":2,"example":"a-0",` +
-		`"where":"numa 1","params":{"asked":8,"free":7,"resource":"cpu","unit":"CPUs"},"message":"not enough cpus available to satisfy request"}`
+	want := `{"code":"InsufficientExclusiveCPU","class":"Placement","plugin":"NodeNUMAResource","phase":"Filter",` +
+		`"nodes":2,"example":"a-0",` +
+		`"where":"numa 1","params":{"asked":8,"free":7,"resource":"cpu","unit":"CPUs"},"message":"not enough cpus ` +
+		`available to satisfy request"}`
 	if err != nil || string(text) != want {
 		t.Errorf("got  %s, %v\nwant %s", text, err, want)
 	}
@@ -168,7 +182,10 @@ func TestWire(t *testing.T) {
 
 func TestMemoryThatIsShortOnTheAlignedNodesIsNamed(t *testing.T) {
 	t.Parallel()
-	r := why.Reason{Code: why.TopologyPolicy, Resource: why.Memory, Unit: why.Bytes, Asked: 8 << 30, Free: 4 << 30, Where: why.Where{Scope: why.NUMA}}
+	r := why.Reason{
+		Code: why.TopologyPolicy, Resource: why.Memory, Unit: why.Bytes, Asked: 8 << 30, Free: 4 << 30,
+		Where: why.Where{Scope: why.NUMA},
+	}
 	if got, want := r.Text(why.English), "node(s) NUMA Topology policy not match: memory"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -184,14 +201,16 @@ func TestMemoryThatIsShortOnTheAlignedNodesIsNamed(t *testing.T) {
 func TestAMismatchSaysWhatEachResourceNeeds(t *testing.T) {
 	t.Parallel()
 	r := why.Reason{Code: why.TopologyMismatch, Resource: why.Memory, Asked: 2, Free: 1}
-	if got, want := r.Text(why.English), "node(s) NUMA Topology policy not match: cpu needs 1 NUMA node, memory needs 2"; got != want {
+	if got, want := r.Text(why.English),
+		"node(s) NUMA Topology policy not match: cpu needs 1 NUMA node, memory needs 2"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := r.Text(why.Chinese), "不满足节点的 NUMA 拓扑策略:cpu 需要 1 个 NUMA 节点,memory 需要 2 个"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	r = why.Reason{Code: why.TopologyMismatch, Resource: why.Hugepages, Asked: 1, Free: 2}
-	if got, want := r.Text(why.English), "node(s) NUMA Topology policy not match: cpu needs 2 NUMA nodes, hugepages needs 1"; got != want {
+	r = why.Reason{Code: why.TopologyMismatch, Resource: "hugepages-1Gi", Asked: 1, Free: 2}
+	if got, want := r.Text(why.English),
+		"node(s) NUMA Topology policy not match: cpu needs 2 NUMA nodes, hugepages-1Gi needs 1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := r.HaveNeed(); got != "" {

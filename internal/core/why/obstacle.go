@@ -7,8 +7,8 @@ import (
 
 // Obstacle is one code with all the nodes that it refused in one phase.
 type Obstacle struct {
-	Reason        // of the example: the node that came closest
-	Plugin string // who refused
+	Reason        // of the example: the node with the smallest shortfall
+	Plugin string // that refused
 	Phase  Phase
 	// Detail is the plugin's own text for the example.
 	Detail string
@@ -31,7 +31,7 @@ func Obstacles(findings []Finding) []Obstacle {
 	index := map[key]int{}
 	seen := map[objectKey]bool{}
 	var out []Obstacle
-	for _, f := range findings {
+	for _, f := range distinct(findings) {
 		if f.OK() {
 			continue
 		}
@@ -40,10 +40,16 @@ func Obstacles(findings []Finding) []Obstacle {
 		if !ok {
 			i = len(out)
 			index[k] = i
-			out = append(out, Obstacle{Reason: f.Reason, Plugin: f.Plugin, Phase: f.Phase, Detail: f.Detail, Example: f.Object})
+			out = append(out, Obstacle{
+				Reason: f.Reason, Plugin: f.Plugin, Phase: f.Phase, Detail: f.Detail,
+				Example: f.Object,
+			})
 		} else if closer(f, out[i].finding()) < 0 {
 			nodes := out[i].Nodes
-			out[i] = Obstacle{Reason: f.Reason, Plugin: f.Plugin, Phase: f.Phase, Detail: f.Detail, Nodes: nodes, Example: f.Object}
+			out[i] = Obstacle{
+				Reason: f.Reason, Plugin: f.Plugin, Phase: f.Phase, Detail: f.Detail, Nodes: nodes,
+				Example: f.Object,
+			}
 		}
 		if o := (objectKey{k, f.Object}); f.Object != "" && !seen[o] {
 			seen[o] = true
@@ -51,9 +57,25 @@ func Obstacles(findings []Finding) []Obstacle {
 		}
 	}
 	slices.SortFunc(out, func(a, b Obstacle) int {
-		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Code.String(), b.Code.String()), cmp.Compare(a.Phase, b.Phase))
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Code.String(), b.Code.String()),
+			cmp.Compare(a.Phase, b.Phase))
 	})
 	return out
+}
+
+// distinct leaves out the floor of a shared pool on nodes that have too few CPUs at all: that is one cause.
+func distinct(findings []Finding) []Finding {
+	short := map[string]bool{}
+	for _, f := range findings {
+		if f.Code == InsufficientCPU && f.Phase != Preemption {
+			short[f.Object] = true
+		}
+	}
+	if len(short) == 0 {
+		return findings
+	}
+	return slices.DeleteFunc(slices.Clone(findings),
+		func(f Finding) bool { return f.Code == SharedPoolFloor && short[f.Object] })
 }
 
 func (o Obstacle) finding() Finding {
@@ -91,10 +113,10 @@ func (r Reason) shortfall() float64 {
 type Set struct {
 	Codes []Code // ascending by name
 	Nodes int
-	// Missing lists what the node that comes closest lacks, one for each code about an amount.
+	// Missing lists what the node with the smallest shortfall lacks, one for each code about an amount.
 	Missing []Reason
 
-	shortfall float64 // of the node that comes closest; of one node the largest over its codes
+	shortfall float64 // of the node with the smallest shortfall; of one node the largest over its codes
 }
 
 // MinimalSets returns the inclusion-minimal sets of codes among the nodes, most nodes first, at most five. Lifting a
@@ -110,7 +132,7 @@ func MinimalSets(findings []Finding) []Set {
 // byNode returns the filter findings of each node, one for each code, by code name.
 func byNode(findings []Finding) map[string][]Finding {
 	nodes := map[string][]Finding{}
-	for _, f := range findings {
+	for _, f := range distinct(findings) {
 		if f.OK() || f.Object == "" || f.Phase == Preemption || f.Code.askedOnce(f.Phase) {
 			continue
 		}
@@ -118,7 +140,8 @@ func byNode(findings []Finding) map[string][]Finding {
 	}
 	for _, list := range nodes {
 		slices.SortFunc(list, func(a, b Finding) int {
-			return cmp.Or(cmp.Compare(a.Code.String(), b.Code.String()), -cmp.Compare(a.shortfall(), b.shortfall()), closer(a, b))
+			return cmp.Or(cmp.Compare(a.Code.String(), b.Code.String()), -cmp.Compare(a.shortfall(), b.shortfall()),
+				closer(a, b))
 		})
 	}
 	for node, list := range nodes {
@@ -158,7 +181,10 @@ func minimal(nodes map[string][]Finding) []Set {
 	}
 	all := slices.Clone(sets)
 	return slices.DeleteFunc(sets, func(s Set) bool {
-		return slices.ContainsFunc(all, func(o Set) bool { return len(o.Codes) < len(s.Codes) && subset(o.Codes, s.Codes) })
+		return slices.ContainsFunc(all, func(o Set) bool {
+			return len(o.Codes) < len(s.Codes) &&
+				subset(o.Codes, s.Codes)
+		})
 	})
 }
 

@@ -4,8 +4,8 @@ import "fmt"
 
 var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-node"}
 
-// Policies is Extra of TopologyPolicyDiffers: the topology policies of a pod and of a node, each 0 to 3 from loose to
-// tight.
+// Policies is Extra of TopologyPolicyDiffers: the topology policies of a pod and of a node, each 0 to 3 from the
+// least to the most strict.
 func Policies(pod, node uint8) int64 { return int64(len(policyNames))*int64(pod) + int64(node) }
 
 // differing is the text of a TopologyPolicyDiffers that names both policies: the English one is Volcano's.

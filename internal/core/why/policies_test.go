@@ -9,10 +9,19 @@ func TestDifferentPoliciesAreNamedAsVolcanoDoes(t *testing.T) {
 		lang      Lang
 		want      string
 	}{
-		"restricted on a node without policy": {2, 0, English, "task topology policy[restricted] is different with node[none]"},
-		"the tightest on the loosest":         {3, 1, English, "task topology policy[single-numa-node] is different with node[best-effort]"},
-		"best-effort on restricted":           {1, 2, English, "task topology policy[best-effort] is different with node[restricted]"},
-		"in Chinese":                          {2, 3, Chinese, "Pod 的拓扑策略 restricted 与节点的 single-numa-node 不同"},
+		"restricted on a node without policy": {
+			2, 0, English,
+			"task topology policy[restricted] is different with node[none]",
+		},
+		"the tightest on the loosest": {
+			3, 1, English,
+			"task topology policy[single-numa-node] is different with node[best-effort]",
+		},
+		"best-effort on restricted": {
+			1, 2, English,
+			"task topology policy[best-effort] is different with node[restricted]",
+		},
+		"in Chinese": {2, 3, Chinese, "Pod 的拓扑策略 restricted 与节点的 single-numa-node 不同"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -22,7 +31,10 @@ func TestDifferentPoliciesAreNamedAsVolcanoDoes(t *testing.T) {
 			}
 		})
 	}
-	if got := (Reason{Code: TopologyPolicyDiffers, Extra: 16}).Text(English); got != "task topology policy is different with node" {
+	if got := (Reason{
+		Code:  TopologyPolicyDiffers,
+		Extra: 16,
+	}).Text(English); got != "task topology policy is different with node" {
 		t.Errorf("policies that do not exist read %q, want the plain text", got)
 	}
 }

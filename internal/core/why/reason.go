@@ -1,14 +1,14 @@
 package why
 
-// Resource is a small id of what an amount is about.
-type Resource uint8
+// Resource is what an amount is about, named as Kubernetes spells it. Any name is a resource: each row of a request or
+// of an account names its own.
+type Resource string
 
-// Resources.
+// Resources that decisions treat by name.
 const (
-	NoResource Resource = iota
-	CPU
-	Memory
-	Hugepages // of any size
+	NoResource Resource = ""
+	CPU        Resource = "cpu"
+	Memory     Resource = "memory"
 )
 
 // Unit is the unit of Asked and Free, always the one the user asked in.
@@ -50,11 +50,11 @@ type Reason struct {
 	Unit     Unit
 	Where    Where
 	Asked    int64
-	Free     int64 // what the best single place offers under the rule that refused
+	Free     int64 // the most that one place has free under the rule that refused
 	Extra    int64 // one more number, its meaning fixed per code in the registry
 }
 
-// OK reports whether r is no refusal.
+// OK reports whether r is the zero value: the request was granted.
 func (r Reason) OK() bool { return r.Code == None }
 
 // Phase is the step that refused.

@@ -24,7 +24,7 @@ func TestEveryCodeHasAWholeEntry(t *testing.T) {
 		}
 		seen[e.Name] = true
 		if e.Code.Entry() != e {
-			t.Errorf("%s: the entry stands at another code", e.Name)
+			t.Errorf("%s: the entry is at another code", e.Name)
 		}
 		if e.Class == why.NoClass || e.Plugin == "" || e.Text == "" || e.Chinese == "" {
 			t.Errorf("%s: class, plugin, text or Chinese text is missing", e.Name)
@@ -60,7 +60,8 @@ func TestCodesTravelAsNames(t *testing.T) {
 	if err := json.Unmarshal([]byte(`"SharedPoolFloor"`), &code); err != nil || code != why.SharedPoolFloor {
 		t.Errorf("got %v, %v", code, err)
 	}
-	if err := json.Unmarshal([]byte(`"NoSuchCode"`), &code); err == nil || !strings.Contains(err.Error(), "NoSuchCode") {
+	if err := json.Unmarshal([]byte(`"NoSuchCode"`), &code); err == nil ||
+		!strings.Contains(err.Error(), "NoSuchCode") {
 		t.Errorf("an unknown code reads as %v, %v", code, err)
 	}
 	if got := why.Code(60000).String(); got != "Code(60000)" {
@@ -77,8 +78,14 @@ func TestTextsThatUsersSearchForAreKept(t *testing.T) {
 		"node(s) cpu bind policy conflicts with pod's required cpu bind policy": {Code: why.BindPolicyConflict},
 		"node(s) NUMA Topology policy not match":                                {Code: why.TopologyPolicy},
 		"not enough cpus available to satisfy request":                          {Code: why.InsufficientExclusiveCPU},
-		"insufficient CPUs to satisfy required cpu bind policy FullPCPUs":       {Code: why.InsufficientExclusiveCPU, Extra: 1},
-		"insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs":   {Code: why.InsufficientExclusiveCPU, Extra: 2},
+		"insufficient CPUs to satisfy required cpu bind policy FullPCPUs": {
+			Code:  why.InsufficientExclusiveCPU,
+			Extra: 1,
+		},
+		"insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs": {
+			Code:  why.InsufficientExclusiveCPU,
+			Extra: 2,
+		},
 		"Insufficient cpu":           {Code: why.InsufficientCPU},
 		"Insufficient memory":        {Code: why.InsufficientMemory},
 		"Too many pods":              {Code: why.InsufficientPods},
@@ -108,7 +115,10 @@ func TestHaveNeed(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
 	tests := map[string]why.Reason{
-		"7/8 cores on numa 1":     {Code: why.InsufficientExclusiveCPU, Unit: why.Cores, Asked: 8, Free: 7, Where: why.Where{Scope: why.NUMA, Index: 1}},
+		"7/8 cores on numa 1": {
+			Code: why.InsufficientExclusiveCPU, Unit: why.Cores, Asked: 8, Free: 7,
+			Where: why.Where{Scope: why.NUMA, Index: 1},
+		},
 		"0/4 CPUs":                {Code: why.InsufficientExclusiveCPU, Unit: why.CPUs, Asked: 4},
 		"0.5/1.25 CPUs":           {Code: why.InsufficientCPU, Unit: why.MilliCPU, Asked: 1250, Free: 500},
 		"3/4 GiB":                 {Code: why.InsufficientMemory, Unit: why.Bytes, Asked: 4 * gib, Free: 3 * gib},
@@ -118,8 +128,11 @@ func TestHaveNeed(t *testing.T) {
 		"1073741823/1073741824 B": {Code: why.InsufficientMemory, Unit: why.Bytes, Asked: gib, Free: gib - 1},
 		"40/50 %":                 {Code: why.InsufficientExtended, Unit: why.Percent, Asked: 50, Free: 40},
 		"110/111":                 {Code: why.InsufficientPods, Unit: why.Count, Asked: 111, Free: 110},
-		"1/2 CPUs on socket 3":    {Code: why.TopologyPolicy, Unit: why.CPUs, Asked: 2, Free: 1, Where: why.Where{Scope: why.Socket, Index: 3}},
-		"":                        {Code: why.SMTAlignment, Unit: why.CPUs, Asked: 3, Extra: 2},
+		"1/2 CPUs on socket 3": {
+			Code: why.TopologyPolicy, Unit: why.CPUs, Asked: 2, Free: 1,
+			Where: why.Where{Scope: why.Socket, Index: 3},
+		},
+		"": {Code: why.SMTAlignment, Unit: why.CPUs, Asked: 3, Extra: 2},
 	}
 	for want, reason := range tests {
 		if got := reason.HaveNeed(); got != want {
@@ -131,11 +144,12 @@ func TestHaveNeed(t *testing.T) {
 func TestNamesOfSmallTypes(t *testing.T) {
 	t.Parallel()
 	got := []string{
-		why.CPU.String(), why.Memory.String(), why.NoResource.String(), why.Bytes.String(), why.NoUnit.String(),
-		why.Reserve.String(), why.Admission.String(), why.Placement.String(), why.Victims.String(), why.NoClass.String(),
+		why.Bytes.String(), why.NoUnit.String(),
+		why.Reserve.String(), why.Admission.String(), why.Placement.String(), why.Victims.String(),
+		why.NoClass.String(),
 		why.Where{}.String(), why.Where{Scope: why.CoreScope, Index: 5}.String(),
 	}
-	want := []string{"cpu", "memory", "", "bytes", "", "Reserve", "Admission", "Placement", "Preemption", "", "", "core 5"}
+	want := []string{"bytes", "", "Reserve", "Admission", "Placement", "Preemption", "", "", "core 5"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}

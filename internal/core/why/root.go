@@ -2,15 +2,18 @@ package why
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
-// Root returns the cause that a person must hear first, of the findings of one attempt on one snapshot. It does not
+// Root returns the cause to report first, of the findings of one attempt on one snapshot. It does not
 // depend on their order:
 //
-//  1. A code that is asked once per pod wins, the lowest class first.
-//  2. Otherwise nodes that a Constraint code refuses are left aside. None is left: the Constraint code with most nodes.
-//  3. Among the rest, the set of codes that refuses some node with the fewest codes, then most nodes, then the smallest
+//  1. A code that is checked once per pod wins, the lowest class first.
+//  2. Otherwise nodes that the pod's own selection excludes are ignored, unless it excludes all.
+//  3. Of the others, nodes that a Constraint code refuses are ignored. If no node remains, the Constraint code with
+//     most nodes wins.
+//  4. Among the rest, the set of codes that refuses some node with the fewest codes, then most nodes, then the smallest
 //     relative shortfall, then names; of that set the code of the lowest class.
 //
 // Findings of the preemption phase count only when there are no others. The zero Obstacle means that nothing refused.
@@ -24,14 +27,16 @@ func Root(findings []Finding) Obstacle {
 		return first(once, byRank)
 	}
 	nodes := byNode(findings)
-	for node, list := range nodes {
-		if slices.ContainsFunc(list, func(f Finding) bool { return f.Code.Class() == Constraint }) {
-			delete(nodes, node)
-		}
+	if selected := without(nodes, func(c Code) bool { return c == NodeAffinity || c == NodeName }); len(selected) > 0 {
+		nodes = selected
 	}
-	if len(nodes) == 0 {
-		return first(keep(filter, func(o Obstacle) bool { return o.Code.Class() == Constraint }), byNodes)
+	open := without(nodes, func(c Code) bool { return c.Class() == Constraint })
+	if len(open) == 0 {
+		return first(keep(Obstacles(slices.Concat(slices.Collect(maps.Values(nodes))...)), func(o Obstacle) bool {
+			return o.Code.Class() == Constraint
+		}), byNodes)
 	}
+	nodes = open
 	sets := minimal(nodes)
 	slices.SortFunc(sets, func(a, b Set) int {
 		return cmp.Or(cmp.Compare(len(a.Codes), len(b.Codes)), cmp.Compare(b.Nodes, a.Nodes),
@@ -40,8 +45,17 @@ func Root(findings []Finding) Obstacle {
 	return first(keep(filter, func(o Obstacle) bool { return slices.Contains(sets[0].Codes, o.Code) }), byRank)
 }
 
-// askedOnce reports whether a code is about the pod as a whole. Filter asks for each node, also what other steps ask once:
-// a pod may bind on some nodes alone.
+// without returns the nodes that none of some codes refuses.
+func without(nodes map[string][]Finding, code func(Code) bool) map[string][]Finding {
+	out := maps.Clone(nodes)
+	maps.DeleteFunc(out, func(_ string, list []Finding) bool {
+		return slices.ContainsFunc(list, func(f Finding) bool { return code(f.Code) })
+	})
+	return out
+}
+
+// askedOnce reports whether a code is about the pod as a whole. Filter asks for each node, also what other steps ask
+// once: a pod may bind on some nodes alone.
 func (c Code) askedOnce(p Phase) bool { return c.Class().OncePerPod() && p != Filter }
 
 func keep(obstacles []Obstacle, wanted func(Obstacle) bool) []Obstacle {

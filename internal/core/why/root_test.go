@@ -18,7 +18,10 @@ func nodes(prefix string, n int, reasons ...why.Reason) []why.Finding {
 	var findings []why.Finding
 	for i := range n {
 		for _, r := range reasons {
-			findings = append(findings, why.Finding{Reason: r, Plugin: r.Code.Entry().Plugin, Phase: why.Filter, Object: fmt.Sprintf("%s-%d", prefix, i)})
+			findings = append(findings, why.Finding{
+				Reason: r, Plugin: r.Code.Entry().Plugin, Phase: why.Filter,
+				Object: fmt.Sprintf("%s-%d", prefix, i),
+			})
 		}
 	}
 	return findings
@@ -60,45 +63,71 @@ func TestRoot(t *testing.T) {
 				nodes("b", 10, short(why.InsufficientCPU, 1, 2))),
 			code: why.InsufficientCPU, nodes: 10, example: "b-0",
 		},
-		"nodes that a selector excludes say nothing; the nearest miss is the root": {
+		"nodes that a selector excludes say nothing; the smallest shortfall is the root": {
 			findings: slices.Concat(nodes("a", 96, plain(why.NodeAffinity)),
-				nodes("b", 1, short(why.InsufficientExclusiveCPU, 7, 8)), nodes("c", 1, short(why.SharedPoolTooSmall, 0, 1))),
+				nodes("b", 1, short(why.InsufficientExclusiveCPU, 7, 8)),
+				nodes("c", 1, short(why.SharedPoolTooSmall, 0, 1))),
 			code: why.InsufficientExclusiveCPU, nodes: 1, example: "b-0",
 		},
 		"what is asked once per pod comes before any node": {
-			findings: append(nodes("a", 98, plain(why.NodeAffinity)), once(why.SchedulingGate, why.PreEnqueue, "gate foo")),
-			code:     why.SchedulingGate,
+			findings: append(nodes("a", 98, plain(why.NodeAffinity)),
+				once(why.SchedulingGate, why.PreEnqueue, "gate foo")),
+			code: why.SchedulingGate,
 		},
 		"of the codes asked once the lowest class": {
-			findings: []why.Finding{once(why.SchedulingGate, why.PreEnqueue, ""), once(why.BadAnnotation, why.PreFilter, "")},
-			code:     why.BadAnnotation,
+			findings: []why.Finding{
+				once(why.SchedulingGate, why.PreEnqueue, ""),
+				once(why.BadAnnotation, why.PreFilter, ""),
+			},
+			code: why.BadAnnotation,
 		},
-		"what one node of many asks of the pod is no cause for all of them": {
-			findings: slices.Concat(nodes("a", 9, short(why.InsufficientExclusiveCPU, 1, 2)), nodes("b", 1, plain(why.CPURequestNotInteger))),
-			code:     why.InsufficientExclusiveCPU, nodes: 9, example: "a-0",
+		"what one node of many requires of the pod is not a cause for all of them": {
+			findings: slices.Concat(nodes("a", 9, short(why.InsufficientExclusiveCPU, 1, 2)),
+				nodes("b", 1, plain(why.CPURequestNotInteger))),
+			code: why.InsufficientExclusiveCPU, nodes: 9, example: "a-0",
 		},
-		"selectors alone: the one with most nodes": {
-			findings: slices.Concat(nodes("a", 3, plain(why.TaintToleration)), nodes("b", 5, plain(why.NodeAffinity))),
-			code:     why.NodeAffinity, nodes: 5, example: "b-0",
+		"a pod that selects one node, which is cordoned": {
+			findings: slices.Concat(nodes("a", 3, plain(why.NodeAffinity)),
+				nodes("b", 1, plain(why.NodeUnschedulable))),
+			code: why.NodeUnschedulable, nodes: 1, example: "b-0",
+		},
+		"a pod that selects no node": {
+			findings: nodes("a", 3, plain(why.NodeAffinity), plain(why.TaintToleration)), code: why.NodeAffinity,
+			nodes: 3, example: "a-0",
+		},
+		"rules alone on the nodes that it selects: the one with most nodes of these": {
+			findings: slices.Concat(nodes("a", 3, plain(why.TaintToleration)),
+				nodes("b", 5, plain(why.NodeAffinity), plain(why.NodePorts)),
+				nodes("c", 2, plain(why.NodePorts))),
+			code: why.TaintToleration, nodes: 3, example: "a-0",
+		},
+		"a pool at its floor on a node with too few CPUs is one cause": {
+			findings: slices.Concat(nodes("a", 3, short(why.SharedPoolFloor, 1, 4), short(why.InsufficientCPU, 1, 4)),
+				nodes("b", 2, short(why.InsufficientMemory, 1, 4))),
+			code: why.InsufficientCPU, nodes: 3, example: "a-0",
 		},
 		"a node that a selector excludes too does not count for capacity": {
-			findings: slices.Concat(nodes("a", 9, plain(why.NodeAffinity), short(why.InsufficientCPU, 1, 2)), nodes("b", 1, smt)),
-			code:     why.SMTAlignment, nodes: 1, example: "b-0",
+			findings: slices.Concat(nodes("a", 9, plain(why.NodeAffinity), short(why.InsufficientCPU, 1, 2)),
+				nodes("b", 1, smt)),
+			code: why.SMTAlignment, nodes: 1, example: "b-0",
 		},
 		"of one set the member of the lowest class": {
 			findings: nodes("a", 4, short(why.InsufficientCPU, 1, 2), smt),
 			code:     why.SMTAlignment, nodes: 4, example: "a-0",
 		},
 		"the example is the node that came closest": {
-			findings: slices.Concat(nodes("a", 3, short(why.InsufficientCPU, 1, 8)), nodes("z", 1, short(why.InsufficientCPU, 7, 8))),
-			code:     why.InsufficientCPU, nodes: 4, example: "z-0",
+			findings: slices.Concat(nodes("a", 3, short(why.InsufficientCPU, 1, 8)),
+				nodes("z", 1, short(why.InsufficientCPU, 7, 8))),
+			code: why.InsufficientCPU, nodes: 4, example: "z-0",
 		},
 		"preemption never replaces a filter": {
-			findings: slices.Concat(nodes("a", 1, short(why.InsufficientCPU, 1, 2)), preempting(nodes("a", 50, plain(why.NoVictims)))),
-			code:     why.InsufficientCPU, nodes: 1, example: "a-0",
+			findings: slices.Concat(nodes("a", 1, short(why.InsufficientCPU, 1, 2)),
+				preempting(nodes("a", 50, plain(why.NoVictims)))),
+			code: why.InsufficientCPU, nodes: 1, example: "a-0",
 		},
-		"preemption alone is told": {
-			findings: preempting(nodes("a", 2, plain(why.VictimsTerminating))), code: why.VictimsTerminating, nodes: 2, example: "a-0",
+		"preemption alone is reported": {
+			findings: preempting(nodes("a", 2, plain(why.VictimsTerminating))), code: why.VictimsTerminating, nodes: 2,
+			example: "a-0",
 		},
 		"nothing refused": {},
 	}
@@ -107,7 +136,8 @@ func TestRoot(t *testing.T) {
 			t.Parallel()
 			got := why.Root(test.findings)
 			if got.Code != test.code || got.Nodes != test.nodes || got.Example != test.example {
-				t.Errorf("got %v on %d nodes (%q), want %v on %d (%q)", got.Code, got.Nodes, got.Example, test.code, test.nodes, test.example)
+				t.Errorf("got %v on %d nodes (%q), want %v on %d (%q)", got.Code, got.Nodes, got.Example, test.code,
+					test.nodes, test.example)
 			}
 		})
 	}
@@ -118,7 +148,10 @@ func drawFindings(t *rapid.T) []why.Finding {
 		entry := rapid.SampledFrom(why.Registry()).Draw(t, "code")
 		f := why.Finding{
 			Reason: why.Reason{Code: entry.Code, Extra: int64(rapid.IntRange(0, 2).Draw(t, "extra"))},
-			Plugin: entry.Plugin, Phase: rapid.SampledFrom([]why.Phase{why.Filter, why.Filter, why.Filter, why.Preemption}).Draw(t, "phase"),
+			Plugin: entry.Plugin, Phase: rapid.SampledFrom([]why.Phase{
+				why.Filter, why.Filter, why.Filter,
+				why.Preemption,
+			}).Draw(t, "phase"),
 			Detail: rapid.OneOf(rapid.Just(""), rapid.String(), rapid.StringN(0, 400, 1600)).Draw(t, "detail"),
 		}
 		if entry.Amount {
@@ -167,7 +200,8 @@ func TestMinimalSetsAreWhatMustBeLifted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		findings := slices.DeleteFunc(drawFindings(t), func(f why.Finding) bool {
-			return f.Phase == why.Preemption || f.Object == ""
+			// one cause with InsufficientCPU
+			return f.Phase == why.Preemption || f.Object == "" || f.Code == why.SharedPoolFloor
 		})
 		on := map[string][]why.Code{}
 		for _, f := range findings {
@@ -214,7 +248,10 @@ func TestMakingAReasonAllocatesNothing(t *testing.T) {
 	var sink why.Reason
 	free := int64(0)
 	allocs := testing.AllocsPerRun(100, func() {
-		sink = why.Reason{Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: free, Where: why.Where{Scope: why.NUMA}}
+		sink = why.Reason{
+			Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: free,
+			Where: why.Where{Scope: why.NUMA},
+		}
 		free++
 		if sink.OK() || sink.Code.Resolvable() != true || sink.Code.String() == "" || sink.Text(why.English) == "" {
 			t.Error("unexpected reason")

@@ -15,11 +15,6 @@ const (
 	Chinese Lang = "zh"
 )
 
-var resourceNames = [...]string{"", "cpu", "memory", "hugepages"}
-
-// String returns the resource as Kubernetes spells it; "" for none.
-func (r Resource) String() string { return resourceNames[r] }
-
 var unitNames = [...]string{"", "milliCPU", "CPUs", "cores", "bytes", "percent", "count"}
 
 // String returns the unit's name in JSON; "" for none.
@@ -35,8 +30,9 @@ func (w Where) String() string {
 	return scopeNames[w.Scope] + " " + strconv.Itoa(int(w.Index))
 }
 
-// Text says in one phrase, without numbers, what is wrong; "" when r is no refusal. Nodes that refuse alike give equal
-// phrases, so that they can be counted. Texts that users of upstream schedulers search for are kept letter by letter.
+// Text states the unmet condition in one phrase, without numbers; "" when r is OK. Nodes that refuse for the same
+// reason return equal phrases, so that they can be counted. Texts of upstream schedulers are kept verbatim: users
+// search for them.
 func (r Reason) Text(lang Lang) string {
 	if r.OK() {
 		return ""
@@ -45,8 +41,8 @@ func (r Reason) Text(lang Lang) string {
 	switch {
 	case r.Code == TopologyMismatch:
 		return e.text(lang) + r.spans(lang)
-	case r.Code == TopologyPolicy && (r.Resource == Memory || r.Resource == Hugepages):
-		return e.text(lang) + ": " + r.Resource.String()
+	case r.Code == TopologyPolicy && r.Resource != CPU && r.Resource != NoResource:
+		return e.text(lang) + ": " + string(r.Resource)
 	}
 	if r.Code == TopologyPolicyDiffers {
 		return r.differing(lang)
@@ -72,8 +68,8 @@ func (e Entry) text(lang Lang) string {
 	return e.Text
 }
 
-// spans says how many NUMA nodes each resource of a TopologyMismatch needs. It is what is wrong, so these numbers belong
-// to the phrase: nodes of one shape give equal ones.
+// spans states how many NUMA nodes each resource of a TopologyMismatch needs. These numbers are the condition itself
+// and equal on nodes of one shape, so they belong to the phrase.
 func (r Reason) spans(lang Lang) string {
 	if lang == Chinese {
 		return fmt.Sprintf(":cpu 需要 %d 个 NUMA 节点,%s 需要 %d 个", r.Free, r.Resource, r.Asked)
@@ -124,7 +120,7 @@ func (r Reason) HaveNeed() string {
 // milli writes milli-CPU as CPUs: 1500 is 1.5.
 func milli(m int64) string { return strconv.FormatFloat(float64(m)/1000, 'f', -1, 64) }
 
-// bytesPair writes two amounts in the largest binary unit that still tells them apart, with at most one digit after the
+// bytesPair writes two amounts in the largest binary unit in which they still differ, with at most one digit after the
 // point.
 func bytesPair(a, b int64) (have, need, unit string) {
 	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}

@@ -16,6 +16,14 @@ type Wire struct {
 	Where   string         `json:"where,omitempty"`
 	Params  map[string]any `json:"params,omitempty"`
 	Message string         `json:"message"`
+	// Do is the remedy, in the answers of explain.
+	Do string `json:"do,omitempty"`
+}
+
+// Advised returns w with the remedy of its code.
+func (w Wire) Advised() Wire {
+	w.Do = w.Code.Entry().Remedy
+	return w
 }
 
 // Wire returns the JSON form of o with its message in the given language.
@@ -48,7 +56,7 @@ func (r Reason) Params() map[string]any {
 	params := map[string]any{}
 	if e.Amount {
 		if r.Resource != NoResource {
-			params["resource"] = r.Resource.String()
+			params["resource"] = string(r.Resource)
 		}
 		if r.Unit != NoUnit {
 			params["unit"] = r.Unit.String()

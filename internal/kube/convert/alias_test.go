@@ -26,8 +26,11 @@ func TestAliasesOfAPodGiveTheSameDecision(t *testing.T) {
 		"bind policy in another case": {
 			spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`), spec(`{"preferredCPUBindPolicy":"spreadbypcpus"}`),
 		},
-		"bind policy Default":           {spec(`{}`), spec(`{"preferredCPUBindPolicy":"Default"}`)},
-		"exclusive policy PCPU":         {spec(`{"preferredCPUExclusivePolicy":"PCPULevel"}`), spec(`{"preferredCPUExclusivePolicy":"PCPU"}`)},
+		"bind policy Default": {spec(`{}`), spec(`{"preferredCPUBindPolicy":"Default"}`)},
+		"exclusive policy PCPU": {
+			spec(`{"preferredCPUExclusivePolicy":"PCPULevel"}`),
+			spec(`{"preferredCPUExclusivePolicy":"PCPU"}`),
+		},
 		"exclusive policy Default":      {spec(`{}`), spec(`{"preferredCPUExclusivePolicy":"Default"}`)},
 		"exclusive policy without name": {spec(`{}`), spec(`{"preferredCPUExclusivePolicy":""}`)},
 		"topology policy of a kubelet": {
@@ -72,19 +75,58 @@ func TestAliasesOfANodeGiveTheSameFacts(t *testing.T) {
 	topology := func(key, value string) object { return object{topology: map[string]string{key: value}} }
 	static := `{"policy":"static","options":{"full-pcpus-only":"true"}}`
 	tests := map[string]struct{ canonical, alias object }{
-		"the topology label of seed 000":          {labels(annotation.NodeNUMATopologyPolicy, "Restricted"), labels("node.koordinator.sh/numa-topology-alignment-policy", "Restricted")},
-		"the misprinted bind label of seed 000":   {labels(annotation.NodeCPUBindPolicy, "SpreadByPCPUs"), labels("node.koordator.sh/cpubind-policy", "SpreadByPCPUs")},
-		"node bind policy PCPUOnly":               {labels(annotation.NodeCPUBindPolicy, "FullPCPUsOnly"), labels(annotation.NodeCPUBindPolicy, "PCPUOnly")},
-		"node bind policy FullPCPUs":              {labels(annotation.NodeCPUBindPolicy, "FullPCPUsOnly"), labels(annotation.NodeCPUBindPolicy, "FullPCPUs")},
-		"topology policy none":                    {labels(annotation.NodeNUMATopologyPolicy, "None"), labels(annotation.NodeNUMATopologyPolicy, "none")},
-		"topology policy best-effort":             {labels(annotation.NodeNUMATopologyPolicy, "BestEffort"), labels(annotation.NodeNUMATopologyPolicy, "best-effort")},
-		"topology policy restricted":              {labels(annotation.NodeNUMATopologyPolicy, "Restricted"), labels(annotation.NodeNUMATopologyPolicy, "restricted")},
-		"topology policy single-numa-node":        {labels(annotation.NodeNUMATopologyPolicy, "SingleNUMANode"), labels(annotation.NodeNUMATopologyPolicy, "single-numa-node")},
-		"allocate strategy in another case":       {labels(annotation.NodeNUMAAllocateStrategy, "DistributeEvenly"), labels(annotation.NodeNUMAAllocateStrategy, "distributeevenly")},
-		"kubelet policy under cpu-manger-policy":  {topology(annotation.KubeletCPUManagerPolicy, static), topology("kubelet.koordinator.sh/cpu-manger-policy", static)},
-		"kubelet policy under kubelet.koartiator": {topology(annotation.KubeletCPUManagerPolicy, static), topology("kubelet.koartiator.sh/cpu-manager-policy", static)},
-		"kubelet option True":                     {topology(annotation.KubeletCPUManagerPolicy, static), topology(annotation.KubeletCPUManagerPolicy, `{"policy":"static","options":{"full-pcpus-only":"True"}}`)},
-		"kubelet option 1":                        {topology(annotation.KubeletCPUManagerPolicy, static), topology(annotation.KubeletCPUManagerPolicy, `{"policy":"static","options":{"full-pcpus-only":"1"}}`)},
+		"the topology label of seed 000": {
+			labels(annotation.NodeNUMATopologyPolicy, "Restricted"),
+			labels("node.koordinator.sh/numa-topology-alignment-policy", "Restricted"),
+		},
+		"the misprinted bind label of seed 000": {
+			labels(annotation.NodeCPUBindPolicy, "SpreadByPCPUs"),
+			labels("node.koordator.sh/cpubind-policy", "SpreadByPCPUs"),
+		},
+		"node bind policy PCPUOnly": {
+			labels(annotation.NodeCPUBindPolicy, "FullPCPUsOnly"),
+			labels(annotation.NodeCPUBindPolicy, "PCPUOnly"),
+		},
+		"node bind policy FullPCPUs": {
+			labels(annotation.NodeCPUBindPolicy, "FullPCPUsOnly"),
+			labels(annotation.NodeCPUBindPolicy, "FullPCPUs"),
+		},
+		"topology policy none": {
+			labels(annotation.NodeNUMATopologyPolicy, "None"),
+			labels(annotation.NodeNUMATopologyPolicy, "none"),
+		},
+		"topology policy best-effort": {
+			labels(annotation.NodeNUMATopologyPolicy, "BestEffort"),
+			labels(annotation.NodeNUMATopologyPolicy, "best-effort"),
+		},
+		"topology policy restricted": {
+			labels(annotation.NodeNUMATopologyPolicy, "Restricted"),
+			labels(annotation.NodeNUMATopologyPolicy, "restricted"),
+		},
+		"topology policy single-numa-node": {
+			labels(annotation.NodeNUMATopologyPolicy, "SingleNUMANode"),
+			labels(annotation.NodeNUMATopologyPolicy, "single-numa-node"),
+		},
+		"allocate strategy in another case": {
+			labels(annotation.NodeNUMAAllocateStrategy, "DistributeEvenly"),
+			labels(annotation.NodeNUMAAllocateStrategy, "distributeevenly"),
+		},
+		"kubelet policy under cpu-manger-policy": {
+			topology(annotation.KubeletCPUManagerPolicy, static),
+			topology("kubelet.koordinator.sh/cpu-manger-policy", static),
+		},
+		"kubelet policy under kubelet.koartiator": {
+			topology(annotation.KubeletCPUManagerPolicy, static),
+			topology("kubelet.koartiator.sh/cpu-manager-policy", static),
+		},
+		"kubelet option True": {
+			topology(annotation.KubeletCPUManagerPolicy, static),
+			topology(annotation.KubeletCPUManagerPolicy, `{"policy":"static","options":{"full-pcpus-only":"True"}}`),
+		},
+		"kubelet option 1": {
+			topology(annotation.KubeletCPUManagerPolicy, static),
+			topology(annotation.KubeletCPUManagerPolicy, `{"policy":"static","options":{"full-pcpus-only":"1"}}`),
+		},
 		"allocation under cpu, by a string": {
 			topology(annotation.PodCPUAllocsKey, `[{"uid":"u","cpuset":"1","managedByKubelet":true}]`),
 			topology(annotation.PodCPUAllocsKey, `[{"uid":"u","cpu":"1","managedByKubelet":"true"}]`),

@@ -12,10 +12,10 @@ import (
 type Args struct {
 	DefaultBind      cpualloc.Bind
 	DefaultExclusive cpualloc.Exclusive
-	// Strategy holds on nodes where neither a label nor the kubelet chooses one.
+	// Strategy applies to nodes where neither a label nor the kubelet chooses one.
 	Strategy cpualloc.Strategy
 	Scoring  place.Scoring
-	// Topology holds on nodes of which neither a label nor a kubelet tells a policy.
+	// Topology applies to nodes whose policy is set neither by a label nor by the kubelet.
 	Topology ledger.TopologyPolicy
 	// MinSharedCPUs is the floor of every node's LS pool; negative = the default.
 	MinSharedCPUs int
@@ -24,6 +24,8 @@ type Args struct {
 	BindAllPodsOnPolicyNodes bool
 	// StrictSpreadAvoidance filters FullPCPUsOnly nodes for pods that prefer SpreadByPCPUs.
 	StrictSpreadAvoidance bool
+	// FilterLSROnDegradedNodes treats LSR pods as LSE pods on nodes with the condition EnforcementDegraded.
+	FilterLSROnDegradedNodes bool
 	// VolcanoScore ranks nodes for pods with Volcano's annotation by the number of NUMA nodes alone (seed 004).
 	VolcanoScore bool
 	// VolcanoStrictPolicyMatch lets such pods onto nodes with their own topology policy alone.
@@ -53,6 +55,7 @@ func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
 	}
 	args.BindAllPodsOnPolicyNodes = a.BindAllPodsOnPolicyNodes
 	args.StrictSpreadAvoidance = a.StrictSpreadAvoidance
+	args.FilterLSROnDegradedNodes = a.FilterLSROnDegradedNodes
 	args.VolcanoScore, args.VolcanoStrictPolicyMatch = a.VolcanoScore, a.VolcanoStrictPolicyMatch
 	return args
 }

@@ -15,7 +15,8 @@ func plainPod() *corev1.Pod {
 }
 
 func lsrPod() *corev1.Pod {
-	return newPod(class("LSR"), container("4"), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"FullPCPUs"}`),
+	return newPod(class("LSR"), container("4"),
+		annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"FullPCPUs"}`),
 		func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSGuaranteed })
 }
 
@@ -54,7 +55,10 @@ func BenchmarkFacts(b *testing.B) {
 	var spec topo.Spec
 	for id := range 256 {
 		core := id % 128
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: core, L3: core / 8, Die: -1, Socket: core / 64, NUMA: core / 16})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: id, Core: core, L3: core / 8, Die: -1, Socket: core / 64,
+			NUMA: core / 16,
+		})
 	}
 	m, err := topo.New(spec)
 	if err != nil {

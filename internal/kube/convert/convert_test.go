@@ -66,13 +66,19 @@ func bounded(request, limit string) podOption {
 
 func podLevel(request, limit string) podOption {
 	return func(p *corev1.Pod) {
-		p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts(request, "2Gi"), Limits: amounts(limit, "2Gi")}
+		p.Spec.Resources = &corev1.ResourceRequirements{
+			Requests: amounts(request, "2Gi"),
+			Limits:   amounts(limit, "2Gi"),
+		}
 	}
 }
 
 func initContainer(cpu string, sidecar bool) podOption {
 	return func(p *corev1.Pod) {
-		c := corev1.Container{Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "1Gi"), Limits: amounts(cpu, "1Gi")}}
+		c := corev1.Container{Resources: corev1.ResourceRequirements{
+			Requests: amounts(cpu, "1Gi"),
+			Limits:   amounts(cpu, "1Gi"),
+		}}
 		if always := corev1.ContainerRestartPolicyAlways; sidecar {
 			c.RestartPolicy = &always
 		}
@@ -103,56 +109,71 @@ func TestRequest(t *testing.T) {
 		"an LSR pod of four CPUs": {
 			pod: newPod(class("LSR"), container("4")),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 4, 4000, 4000, []int{4}, 4
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR,
+					qos.ExclusiveWithBE, 4, 4000, 4000, []int{4}, 4
 			}),
 		},
 		"a class in another case": {
 			pod: newPod(class("lse"), container("1")),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSE, qos.Exclusive, 1, 1000, 1000, []int{1}, 1
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSE,
+					qos.Exclusive, 1, 1000, 1000, []int{1}, 1
 			}),
 		},
 		"an LSR pod of a lower band does not bind": {
 			pod: newPod(class("LSR"), container("4"), priority(5500)),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.SharedPool, 4000, 4000, []int{4}, 4
+				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.SharedPool,
+					4000, 4000, []int{4}, 4
 			}),
 		},
 		"the label of the class beats the priority": {
 			pod: newPod(class("LSR"), container("2"), priority(5500), label(annotation.PriorityClass, "koord-prod")),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR,
+					qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
 			}),
 		},
 		"policies of pod and arguments": {
-			pod: newPod(class("LSR"), container("2"), annot(annotation.ResourceSpecKey, `{"requiredCPUBindPolicy":"SpreadByPCPUs","preferredCPUBindPolicy":"FullPCPUs"}`),
+			pod: newPod(class("LSR"), container("2"),
+				annot(annotation.ResourceSpecKey,
+					`{"requiredCPUBindPolicy":"SpreadByPCPUs","preferredCPUBindPolicy":"FullPCPUs"}`),
 				annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"SingleNUMANode"}`)),
 			args: func(a *convert.Args) {
-				a.DefaultBind, a.DefaultExclusive, a.StrictSpreadAvoidance = cpualloc.SpreadByPCPUs, cpualloc.PCPULevel, true
+				a.DefaultBind, a.DefaultExclusive, a.StrictSpreadAvoidance = cpualloc.SpreadByPCPUs, cpualloc.PCPULevel,
+					true
 			},
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
-				r.Required, r.Preferred, r.Default = place.WantSpreadByPCPUs, place.WantFullPCPUs, cpualloc.SpreadByPCPUs
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR,
+					qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+				r.Required, r.Preferred, r.Default = place.WantSpreadByPCPUs, place.WantFullPCPUs,
+					cpualloc.SpreadByPCPUs
 				r.Exclusive, r.StrictSpreadAvoidance, r.Topology = cpualloc.PCPULevel, true, ledger.SingleNUMANode
+				r.NUMAExclusive = place.RequireNUMAExclusive
 			}),
 		},
 		"an exclusive policy of None beats the arguments": {
-			pod:  newPod(class("LSR"), container("2"), annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"None"}`)),
+			pod: newPod(class("LSR"), container("2"),
+				annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"None"}`)),
 			args: func(a *convert.Args) { a.DefaultExclusive = cpualloc.PCPULevel },
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR,
+					qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
 			}),
 		},
 		"constrained burst": {
-			pod: newPod(class("LS"), bounded("500m", "3"), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
+			pod: newPod(class("LS"), bounded("500m", "3"),
+				annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.ConstrainedBurst = qos.LS, qos.SharedPool, 500, 3000, true
+				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.ConstrainedBurst = qos.LS, qos.SharedPool, 500, 3000,
+					true
 			}),
 		},
 		"sidecars run beside the rest, init containers alone": {
 			pod: newPod(class("LSR"), initContainer("1", true), initContainer("4", false), container("2")),
 			want: with(2, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers = qos.LSR, qos.ExclusiveWithBE, 5, 5000, 5000, []int{1, 4, 2}
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers = qos.LSR, qos.ExclusiveWithBE, 5,
+					5000, 5000, []int{1, 4, 2}
 				r.KubeletCPUs = 5 // the CPUs of the init container are used again
 			}),
 		},
@@ -181,7 +202,8 @@ func TestRequest(t *testing.T) {
 			pod:  newPod(class("BE"), bounded("2", "2")),
 			args: func(a *convert.Args) { a.BindAllPodsOnPolicyNodes = true },
 			want: with(0, func(r *place.Request) {
-				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.BE, qos.BEPool, 2000, 2000, []int{2}, 2
+				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.BE, qos.BEPool, 2000,
+					2000, []int{2}, 2
 			}),
 		},
 		"fractions that add up to whole CPUs": {
@@ -199,7 +221,8 @@ func TestRequest(t *testing.T) {
 		"a Guaranteed pod without class is what the kubelet may pin": {
 			pod: newPod(container("2"), container("500m")),
 			want: with(2, func(r *place.Request) {
-				r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.SharedPool, 2500, 2500, []int{2}, 2
+				r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.SharedPool, 2500, 2500,
+					[]int{2}, 2
 			}),
 		},
 	}
@@ -255,25 +278,31 @@ func TestRequestRefusesWhatCanNeverWork(t *testing.T) {
 			why.Reason{Code: why.RequestLimitMismatch},
 			"spec.resources.limits[cpu]: requests must equal limits for LSR Pod",
 		},
-		"an annotation that is no JSON": {
+		"an annotation that is not JSON": {
 			newPod(annot(annotation.ResourceSpecKey, "FullPCPUs")),
 			why.Reason{Code: why.BadAnnotation, Extra: 1},
-			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: byte 1: invalid character 'F' looking for beginning of value",
+			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: byte 1: invalid character 'F' looking " +
+				"for beginning of value",
 		},
 		"a topology policy of the wrong type": {
 			newPod(annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":[]}`)),
 			why.Reason{Code: why.BadAnnotation, Extra: 23},
-			"metadata.annotations[scheduling.koordinator.sh/numa-topology-spec]: byte 23: numaTopologyPolicy: want a string, got array",
+			"metadata.annotations[scheduling.koordinator.sh/numa-topology-spec]: byte 23: numaTopologyPolicy: want a " +
+				"string, got array",
 		},
 		"constrained burst without a limit": {
-			newPod(class("LS"), bounded("1", ""), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
+			newPod(class("LS"), bounded("1", ""),
+				annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
 			why.Reason{Code: why.BadAnnotation},
-			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: ConstrainedBurst needs QoS LS or Burstable and a cpu limit",
+			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: ConstrainedBurst needs QoS LS or " +
+				"Burstable and a cpu limit",
 		},
 		"constrained burst on LSR": {
-			newPod(class("LSR"), container("1"), annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
+			newPod(class("LSR"), container("1"),
+				annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
 			why.Reason{Code: why.BadAnnotation},
-			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: ConstrainedBurst needs QoS LS or Burstable and a cpu limit",
+			"metadata.annotations[scheduling.koordinator.sh/resource-spec]: ConstrainedBurst needs QoS LS or " +
+				"Burstable and a cpu limit",
 		},
 	}
 	for name, tt := range tests {
@@ -300,15 +329,18 @@ func TestEntry(t *testing.T) {
 		want     *ledger.Entry // nil: the account does not need the pod
 		problems []string
 	}{
-		"a pod that is not bound": {pod: newPod(class("LSR"), container("2"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`))},
-		"a pod that has ended": {pod: newPod(onNode, class("LSR"), container("2"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`),
+		"a pod that is not bound": {pod: newPod(class("LSR"), container("2"),
+			annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`))},
+		"a pod that has ended": {pod: newPod(onNode, class("LSR"), container("2"),
+			annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`),
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
 		"a pod that holds nothing": {pod: newPod(onNode, bounded("1", "2"))},
 		"exclusive CPUs, in any order": {
 			pod: newPod(onNode, class("LSE"), container("2"), annot(annotation.ResourceStatusKey, `{"cpuset":"3, 1"}`),
 				annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"PCPULevel"}`)),
 			want: with(func(e *ledger.Entry) {
-				e.Class, e.Role, e.CPUList, e.Exclusive, e.KubeletCPUs = qos.LSE, qos.Exclusive, "1,3", cpualloc.PCPULevel, 2
+				e.Class, e.Role, e.CPUList, e.Exclusive, e.KubeletCPUs = qos.LSE, qos.Exclusive, "1,3",
+					cpualloc.PCPULevel, 2
 			}),
 		},
 		"CPUs that another scheduler gave to a pod without class": {
@@ -318,16 +350,19 @@ func TestEntry(t *testing.T) {
 			}),
 		},
 		"CPUs of an LSE pod whose band would not bind today": {
-			pod: newPod(onNode, class("LSE"), bounded("2", "4"), priority(7500), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
+			pod: newPod(onNode, class("LSE"), bounded("2", "4"), priority(7500),
+				annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
 			want: with(func(e *ledger.Entry) {
 				e.Class, e.Role, e.CPUList = qos.LSE, qos.Exclusive, "0-1"
 			}),
 		},
 		"CPUs that are written on a BE pod mean nothing": {
-			pod: newPod(onNode, class("BE"), bounded("2", "4"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
+			pod: newPod(onNode, class("BE"), bounded("2", "4"),
+				annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
 		},
 		"CPUs that are written on a SYSTEM pod mean nothing": {
-			pod: newPod(onNode, class("SYSTEM"), bounded("2", "4"), annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
+			pod: newPod(onNode, class("SYSTEM"), bounded("2", "4"),
+				annot(annotation.ResourceStatusKey, `{"cpuset":"0-1"}`)),
 		},
 		"a Guaranteed pod of one CPU counts for the kubelet": {
 			pod:  newPod(onNode, container("1")),
@@ -335,13 +370,16 @@ func TestEntry(t *testing.T) {
 		},
 		"shared pools beat amounts by NUMA node": {
 			pod: newPod(onNode, class("LS"), bounded("3", "4"), annot(annotation.ResourceStatusKey,
-				`{"cpuSharedPools":[{"socket":0,"node":0}],"numaNodeResources":[{"node":0,"resources":{"cpu":"2"}},{"node":1,"resources":{"cpu":"1"}}]}`)),
+				`{"cpuSharedPools":[{"socket":0,"node":0}],"numaNodeResources":[{"node":0,"resources":{"cpu":"2"}},`+
+					`{"node":1,"resources":{"cpu":"1"}}]}`)),
 			want: with(func(e *ledger.Entry) {
 				e.Class, e.Role, e.NUMAIDs, e.MilliCPU = qos.LS, qos.SharedPool, []int{0}, 3000
 			}),
 		},
 		"shared pools of two NUMA nodes": {
-			pod: newPod(onNode, class("LS"), bounded("3", "4"), annot(annotation.ResourceStatusKey, `{"cpuSharedPools":[{"socket":1,"node":2},{"socket":0,"node":0}]}`)),
+			pod: newPod(onNode, class("LS"), bounded("3", "4"),
+				annot(annotation.ResourceStatusKey,
+					`{"cpuSharedPools":[{"socket":1,"node":2},{"socket":0,"node":0}]}`)),
 			want: with(func(e *ledger.Entry) {
 				e.Class, e.Role, e.NUMAIDs, e.MilliCPU = qos.LS, qos.SharedPool, []int{0, 2}, 3000
 			}),
@@ -361,14 +399,18 @@ func TestEntry(t *testing.T) {
 			}),
 		},
 		"a status that cannot be read": {
-			pod:      newPod(onNode, class("LSR"), bounded("2", "2"), annot(annotation.ResourceStatusKey, `{"cpuset":7}`)),
-			want:     with(func(e *ledger.Entry) { e.Class, e.Role, e.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2 }),
-			problems: []string{"Pod/default/p: scheduling.koordinator.sh/resource-status: byte 11: cpuset: want a string, got number"},
+			pod: newPod(onNode, class("LSR"), bounded("2", "2"),
+				annot(annotation.ResourceStatusKey, `{"cpuset":7}`)),
+			want: with(func(e *ledger.Entry) { e.Class, e.Role, e.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2 }),
+			problems: []string{"Pod/default/p: scheduling.koordinator.sh/resource-status: byte 11: cpuset: want a " +
+				"string, got number"},
 		},
 		"a CPU list that cannot be read": {
-			pod:      newPod(onNode, class("LSR"), bounded("2", "2"), annot(annotation.ResourceStatusKey, `{"cpuset":"3-1"}`)),
-			want:     with(func(e *ledger.Entry) { e.Class, e.Role, e.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2 }),
-			problems: []string{`Pod/default/p: scheduling.koordinator.sh/resource-status: cpu list item "3-1": the end is below the start`},
+			pod: newPod(onNode, class("LSR"), bounded("2", "2"),
+				annot(annotation.ResourceStatusKey, `{"cpuset":"3-1"}`)),
+			want: with(func(e *ledger.Entry) { e.Class, e.Role, e.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2 }),
+			problems: []string{`Pod/default/p: scheduling.koordinator.sh/resource-status: cpu list item "3-1": the ` +
+				`end is below the start`},
 		},
 	}
 	for name, tt := range tests {
@@ -430,7 +472,7 @@ func TestFacts(t *testing.T) {
 			want: func(f *ledger.Facts) { f.Fault, f.ARM64 = why.Reason{Code: why.TopologyMissing}, true },
 		},
 		"a topology without its node": {nrt: topology(nil), machine: true},
-		"cores that repeat per socket are told apart": {
+		"cores that repeat per socket are distinguished": {
 			node: newNode(nil), nrt: topology(nil), machine: true,
 		},
 		"a topology that contradicts itself": {
@@ -449,34 +491,47 @@ func TestFacts(t *testing.T) {
 			nrt:  newNRT(map[string]string{annotation.CPUTopology: `{"detail":[{"id":0,"node":0},{"id":1,"node":1}]}`}),
 			want: func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.InvalidTopology} },
 			problems: []string{
-				"NodeResourceTopology/n: node.koordinator.sh/cpu-topology: core 0 of socket 0 stands on NUMA nodes 0 and 1",
+				"NodeResourceTopology/n: node.koordinator.sh/cpu-topology: core 0 of socket 0 is on NUMA nodes 0 " +
+					"and 1",
 			},
 		},
 		"a topology of the wrong type": {
-			nrt:      newNRT(map[string]string{annotation.CPUTopology: `{"detail":{}}`}),
-			want:     func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.InvalidTopology} },
-			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/cpu-topology: byte 11: detail: want a list, got object"},
+			nrt:  newNRT(map[string]string{annotation.CPUTopology: `{"detail":{}}`}),
+			want: func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.InvalidTopology} },
+			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/cpu-topology: byte 11: detail: want a " +
+				"list, got object"},
 		},
 		"a static kubelet with all its options": {
-			nrt: topology(map[string]string{annotation.KubeletCPUManagerPolicyAlias1: `{"policy":"static","reservedCPUs":"0","options":{` +
-				`"full-pcpus-only":"1","distribute-cpus-across-numa":"True","strict-cpu-reservation":"true","prefer-align-cpus-by-uncorecache":"true"}}`}),
+			nrt: topology(
+				map[string]string{annotation.KubeletCPUManagerPolicyAlias1: `{"policy":"static","reservedCPUs":"0",` +
+					`"options":{` +
+					`"full-pcpus-only":"1","distribute-cpus-across-numa":"True","strict-cpu-reservation":"true",` +
+					`"prefer-align-cpus-by-uncorecache":"true"}}`}),
 			machine: true,
 			want: func(f *ledger.Facts) {
-				f.Kubelet = ledger.Kubelet{Static: true, FullPCPUsOnly: true, DistributeAcrossNUMA: true, StrictReservation: true, AlignL3: true, Reserved: set("0")}
+				f.Kubelet = ledger.Kubelet{
+					Static: true, FullPCPUsOnly: true, DistributeAcrossNUMA: true,
+					StrictReservation: true, AlignL3: true, Reserved: set("0"),
+				}
 				f.Strategy = cpualloc.DistributeEvenly
 			},
 		},
 		"options of a kubelet whose policy is none": {
-			nrt: topology(map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"none","reservedCPUs":"0","options":{"full-pcpus-only":"true"}}`}), machine: true,
+			nrt: topology(
+				map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"none","reservedCPUs":"0",` +
+					`"options":{"full-pcpus-only":"true"}}`}), machine: true,
 		},
 		"pods that the kubelet pinned": {
-			nrt: topology(map[string]string{annotation.PodCPUAllocsKey: `[{"namespace":"d","name":"a","uid":"ua","cpuset":"1,9","managedByKubelet":true},` +
-				`{"namespace":"d","name":"b","uid":"ub","cpuset":"2"}]`}),
+			nrt: topology(
+				map[string]string{annotation.PodCPUAllocsKey: `[{"namespace":"d","name":"a","uid":"ua","cpuset":"1,` +
+					`9","managedByKubelet":true},` +
+					`{"namespace":"d","name":"b","uid":"ub","cpuset":"2"}]`}),
 			machine: true,
 			want: func(f *ledger.Facts) {
 				f.Pins = []ledger.Pin{{UID: "ua", Namespace: "d", Name: "a", CPUs: set("1")}}
 			},
-			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/pod-cpu-allocs: CPUs 9 are not on the node or offline"},
+			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/pod-cpu-allocs: CPUs 9 are not on the " +
+				"node or offline"},
 		},
 		"reserved CPUs by name and system CPUs": {
 			node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
@@ -495,7 +550,10 @@ func TestFacts(t *testing.T) {
 			node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
 				annotation.NodeReservation: "1", annotation.NodeSystemQoSResource: "2",
 			}}},
-			nrt:     topology(map[string]string{annotation.KubeletCPUManagerPolicy: "3", annotation.PodCPUAllocsKey: "4"}),
+			nrt: topology(map[string]string{
+				annotation.KubeletCPUManagerPolicy: "3",
+				annotation.PodCPUAllocsKey:         "4",
+			}),
 			machine: true,
 			problems: []string{
 				"NodeResourceTopology/n: kubelet.koordinator.sh/cpu-manager-policy: byte 1: want an object, got number",
@@ -506,12 +564,16 @@ func TestFacts(t *testing.T) {
 		},
 		"CPU lists that cannot be read": {
 			node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
-				annotation.NodeReservation: `{"reservedCPUs":"-1"}`, annotation.NodeSystemQoSResource: `{"cpuset":"3-1"}`,
+				annotation.NodeReservation:       `{"reservedCPUs":"-1"}`,
+				annotation.NodeSystemQoSResource: `{"cpuset":"3-1"}`,
 			}}},
-			nrt: topology(map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static","reservedCPUs":"a"}`}), machine: true,
-			want: func(f *ledger.Facts) { f.Kubelet.Static = true },
+			nrt: topology(
+				map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static","reservedCPUs":"a"}`}),
+			machine: true,
+			want:    func(f *ledger.Facts) { f.Kubelet.Static = true },
 			problems: []string{
-				`NodeResourceTopology/n: kubelet.koordinator.sh/cpu-manager-policy: cpu list item "a": want an id like 3 or a range like 0-3`,
+				`NodeResourceTopology/n: kubelet.koordinator.sh/cpu-manager-policy: cpu list item "a": want an id ` +
+					`like 3 or a range like 0-3`,
 				`Node/n: node.koordinator.sh/reservation: cpu list item "-1": want an id like 3 or a range like 0-3`,
 				`Node/n: node.koordinator.sh/system-qos-resource: cpu list item "3-1": the end is below the start`,
 			},
@@ -524,27 +586,43 @@ func TestFacts(t *testing.T) {
 			want: func(f *ledger.Facts) { f.NodeReserved = set("0-3") },
 		},
 		"the other policies": {
-			node: newNode(map[string]string{annotation.NodeCPUBindPolicy: "SpreadByPCPUs", annotation.NodeNUMAAllocateStrategy: "DistributeEvenly", annotation.NodeNUMATopologyPolicy: "best-effort"}),
+			node: newNode(map[string]string{
+				annotation.NodeCPUBindPolicy:        "SpreadByPCPUs",
+				annotation.NodeNUMAAllocateStrategy: "DistributeEvenly",
+				annotation.NodeNUMATopologyPolicy:   "best-effort",
+			}),
 			want: func(f *ledger.Facts) {
 				f.Fault, f.Bind = why.Reason{Code: why.TopologyMissing}, ledger.SpreadByPCPUs
 				f.Strategy, f.StrategyByLabel, f.Topology = cpualloc.DistributeEvenly, true, ledger.BestEffort
 			},
 		},
 		"whole cores and the emptiest NUMA node": {
-			node: newNode(map[string]string{annotation.NodeCPUBindPolicy: "FullPCPUs", annotation.NodeNUMAAllocateStrategy: "LeastAllocated", annotation.NodeNUMATopologyPolicy: "SingleNUMANode"}),
+			node: newNode(map[string]string{
+				annotation.NodeCPUBindPolicy:        "FullPCPUs",
+				annotation.NodeNUMAAllocateStrategy: "LeastAllocated",
+				annotation.NodeNUMATopologyPolicy:   "SingleNUMANode",
+			}),
 			args: func(a *convert.Args) { a.Strategy = cpualloc.MostAllocated },
 			want: func(f *ledger.Facts) {
 				f.StrategyByLabel = true
-				f.Fault, f.Bind, f.Topology = why.Reason{Code: why.TopologyMissing}, ledger.FullPCPUsOnly, ledger.SingleNUMANode
+				f.Fault, f.Bind, f.Topology = why.Reason{Code: why.TopologyMissing}, ledger.FullPCPUsOnly,
+					ledger.SingleNUMANode
 			},
 		},
 		"system CPUs that are not exclusive": {
-			nrt: topology(map[string]string{annotation.NodeSystemQoSResource: `{"cpuset":"3","cpusetExclusive":false}`}), machine: true,
+			nrt: topology(
+				map[string]string{annotation.NodeSystemQoSResource: `{"cpuset":"3","cpusetExclusive":false}`}),
+			machine: true,
 		},
 		"labels beat the kubelet": {
-			node: newNode(map[string]string{annotation.NodeCPUBindPolicy: "None", annotation.NodeNUMAAllocateStrategy: "MostAllocated", annotation.NodeNUMATopologyPolicy: "None"}),
+			node: newNode(map[string]string{
+				annotation.NodeCPUBindPolicy:        "None",
+				annotation.NodeNUMAAllocateStrategy: "MostAllocated", annotation.NodeNUMATopologyPolicy: "None",
+			}),
 			nrt: func() *v1alpha2.NodeResourceTopology {
-				n := topology(map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"distribute-cpus-across-numa":"true"}}`})
+				n := topology(
+					map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static",` +
+						`"options":{"distribute-cpus-across-numa":"true"}}`})
 				n.TopologyPolicies = []string{"Restricted"} //nolint:staticcheck // what exporters of v1alpha1 write
 				return n
 			}(),
@@ -555,13 +633,19 @@ func TestFacts(t *testing.T) {
 			},
 		},
 		"labels that cannot be used count as absent": {
-			node: newNode(map[string]string{annotation.NodeCPUBindPolicy: "Full", annotation.NodeNUMATopologyPolicy: "Restricted", annotation.NodeNUMATopologyPolicyAlias: "None"}),
+			node: newNode(map[string]string{
+				annotation.NodeCPUBindPolicy:      "Full",
+				annotation.NodeNUMATopologyPolicy: "Restricted", annotation.NodeNUMATopologyPolicyAlias: "None",
+			}),
 			want: func(f *ledger.Facts) {
 				f.Fault, f.Topology = why.Reason{Code: why.TopologyMissing}, ledger.Restricted
 			},
 			problems: []string{
-				`Node/n: node.koordinator.sh/cpu-bind-policy: Unsupported value "Full": supported None, FullPCPUsOnly, SpreadByPCPUs`,
-				"Node/n: node.koordinator.sh/numa-topology-alignment-policy: conflicting values for node.koordinator.sh/numa-topology-policy and its alias node.koordinator.sh/numa-topology-alignment-policy",
+				`Node/n: node.koordinator.sh/cpu-bind-policy: Unsupported value "Full": supported None, ` +
+					`FullPCPUsOnly, SpreadByPCPUs`,
+				"Node/n: node.koordinator.sh/numa-topology-alignment-policy: conflicting values for " +
+					"node.koordinator.sh/numa-topology-policy and its alias " +
+					"node.koordinator.sh/numa-topology-alignment-policy",
 			},
 		},
 		"arguments come last": {
@@ -605,8 +689,9 @@ func TestFactsReadEveryTopologyPolicy(t *testing.T) {
 	t.Parallel()
 	tests := map[string]ledger.TopologyPolicy{
 		"None": ledger.NoTopology, "BestEffort": ledger.BestEffort, "BestEffortContainerLevel": ledger.BestEffort,
-		"BestEffortPodLevel": ledger.BestEffort, "Restricted": ledger.Restricted, "RestrictedContainerLevel": ledger.Restricted,
-		"RestrictedPodLevel": ledger.Restricted, "SingleNUMANode": ledger.SingleNUMANode,
+		"BestEffortPodLevel": ledger.BestEffort, "Restricted": ledger.Restricted,
+		"RestrictedContainerLevel": ledger.Restricted,
+		"RestrictedPodLevel":       ledger.Restricted, "SingleNUMANode": ledger.SingleNUMANode,
 		"SingleNUMANodePodLevel": ledger.SingleNUMANode, "SingleNUMANodeContainerLevel": ledger.SingleNUMANode,
 		"none": ledger.NoTopology, "best-effort": ledger.BestEffort, "single-numa-node": ledger.SingleNUMANode,
 		"Other,Restricted": ledger.Restricted, "Other": ledger.NoTopology, "": ledger.NoTopology,
@@ -619,7 +704,10 @@ func TestFactsReadEveryTopologyPolicy(t *testing.T) {
 			t.Parallel()
 			nrt := newNRT(nil)
 			if value, ok := strings.CutPrefix(text, "attribute "); ok {
-				nrt.Attributes = v1alpha2.AttributeList{{Name: "topologyManagerScope", Value: "pod"}, {Name: "topologyManagerPolicy", Value: value}}
+				nrt.Attributes = v1alpha2.AttributeList{
+					{Name: "topologyManagerScope", Value: "pod"},
+					{Name: "topologyManagerPolicy", Value: value},
+				}
 			} else {
 				nrt.TopologyPolicies = strings.Split(text, ",") //nolint:staticcheck // what exporters of v1alpha1 write
 			}
@@ -627,7 +715,8 @@ func TestFactsReadEveryTopologyPolicy(t *testing.T) {
 			if text == "" || strings.Contains(strings.ToLower(text), "other") {
 				bad = 1
 			}
-			if got, problems := convert.Facts(nil, nrt, convert.DefaultArgs()); got.Topology != want || len(problems) != bad {
+			if got, problems := convert.Facts(nil, nrt, convert.DefaultArgs()); got.Topology != want ||
+				len(problems) != bad {
 				t.Errorf("policy = %s, problems %v; want %s and %d problems", got.Topology, problems, want, bad)
 			}
 		})
@@ -645,16 +734,28 @@ func TestPodQoS(t *testing.T) {
 		pod  *corev1.Pod
 		want answer
 	}{
-		"nothing":                         {newPod(bounded("", "")), answer{Kube: qos.Burstable}},
-		"no amounts":                      {newPod(func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 2) }), answer{}},
-		"requests without limits":         {newPod(bounded("1", "")), answer{Kube: qos.Burstable}},
-		"limits without requests":         {newPod(bounded("", "1"), container("1")), answer{Kube: qos.Guaranteed}},
-		"one container of another class":  {newPod(container("1"), bounded("1", "2")), answer{Kube: qos.Burstable}},
-		"what the API server said counts": {newPod(container("1"), func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSBurstable }), answer{Kube: qos.Burstable}},
-		"band of the priority":            {newPod(class("BE"), priority(7001), container("1")), answer{qos.BE, qos.Mid, qos.Guaranteed}},
-		"band of the label, in any case":  {newPod(class("LSR"), label(annotation.PriorityClass, "Koord-Mid"), priority(9001), container("1")), answer{qos.LSR, qos.Mid, qos.Guaranteed}},
-		"band of the class's name":        {newPod(container("1"), func(p *corev1.Pod) { p.Spec.PriorityClassName = "koord-free" }), answer{Band: qos.Free, Kube: qos.Guaranteed}},
-		"a class that is none":            {newPod(class("X"), container("1")), answer{Kube: qos.Guaranteed}},
+		"nothing": {newPod(bounded("", "")), answer{Kube: qos.Burstable}},
+		"no amounts": {newPod(func(p *corev1.Pod) {
+			p.Spec.Containers = make([]corev1.Container,
+				2)
+		}), answer{}},
+		"requests without limits":        {newPod(bounded("1", "")), answer{Kube: qos.Burstable}},
+		"limits without requests":        {newPod(bounded("", "1"), container("1")), answer{Kube: qos.Guaranteed}},
+		"one container of another class": {newPod(container("1"), bounded("1", "2")), answer{Kube: qos.Burstable}},
+		"what the API server said counts": {newPod(container("1"),
+			func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSBurstable }), answer{Kube: qos.Burstable}},
+		"band of the priority": {
+			newPod(class("BE"), priority(7001), container("1")),
+			answer{qos.BE, qos.Mid, qos.Guaranteed},
+		},
+		"band of the label, in any case": {newPod(class("LSR"), label(annotation.PriorityClass, "Koord-Mid"),
+			priority(9001), container("1")), answer{qos.LSR, qos.Mid, qos.Guaranteed}},
+		"band of the class's name": {
+			newPod(container("1"),
+				func(p *corev1.Pod) { p.Spec.PriorityClassName = "koord-free" }),
+			answer{Band: qos.Free, Kube: qos.Guaranteed},
+		},
+		"a class that is none": {newPod(class("X"), container("1")), answer{Kube: qos.Guaranteed}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -675,18 +776,24 @@ func TestNewArgs(t *testing.T) {
 		args v1alpha1.NodeNUMAResourceArgs
 		want convert.Args
 	}{
-		"defaults": {v1alpha1.NodeNUMAResourceArgs{}, convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1}},
+		"defaults": {
+			v1alpha1.NodeNUMAResourceArgs{},
+			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1},
+		},
 		"everything else": {
 			v1alpha1.NodeNUMAResourceArgs{
-				DefaultCPUBindPolicy: "SpreadByPCPUs", DefaultCPUExclusivePolicy: "NUMANodeLevel", MinSharedCPUs: &floor,
+				DefaultCPUBindPolicy: "SpreadByPCPUs", DefaultCPUExclusivePolicy: "NUMANodeLevel",
+				MinSharedCPUs:            &floor,
 				ScoringStrategy:          &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
 				NUMAScoringStrategy:      &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
-				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true, VolcanoStrictPolicyMatch: true,
+				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true,
+				VolcanoStrictPolicyMatch: true,
 			},
 			convert.Args{
 				DefaultBind: cpualloc.SpreadByPCPUs, DefaultExclusive: cpualloc.NUMANodeLevel, MinSharedCPUs: 3,
 				Scoring: place.ScoreMostAllocated, Strategy: cpualloc.MostAllocated,
-				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true, VolcanoStrictPolicyMatch: true,
+				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true,
+				VolcanoStrictPolicyMatch: true,
 			},
 		},
 	}
@@ -698,5 +805,29 @@ func TestNewArgs(t *testing.T) {
 				t.Errorf("arguments (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSingleNUMANodeExclusiveIsRead holds the default: Required for a pod that names a policy in the same annotation.
+func TestSingleNUMANodeExclusiveIsRead(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]place.NUMAExclusive{
+		``:                                       place.ShareNUMANodes,
+		`{}`:                                     place.ShareNUMANodes,
+		`{"numaTopologyPolicy":"None"}`:          place.ShareNUMANodes,
+		`{"numaTopologyPolicy":"Restricted"}`:    place.RequireNUMAExclusive,
+		`{"numaTopologyPolicy":"BestEffort"}`:    place.RequireNUMAExclusive,
+		`{"singleNUMANodeExclusive":"Required"}`: place.RequireNUMAExclusive,
+		`{"singleNUMANodeExclusive":"Preferred"}`:                                       place.PreferNUMAExclusive,
+		`{"numaTopologyPolicy":"SingleNUMANode","singleNUMANodeExclusive":"Preferred"}`: place.PreferNUMAExclusive,
+	} {
+		pod := newPod(class("LSR"), container("2"))
+		if text != "" {
+			pod = newPod(class("LSR"), container("2"), annot(annotation.NUMATopologySpecKey, text))
+		}
+		r, reason, detail := convert.Request(pod, convert.DefaultArgs())
+		if !reason.OK() || r.NUMAExclusive != want {
+			t.Errorf("%s: got %+v, %s %s; want %d", text, r, reason.Code, detail, want)
+		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
-// Entry translates what a bound pod holds, as far as its annotations can be read; EntryProblems tells the rest.
-// concerns is false when the node's account does not need the pod: it is not bound, has ended, or holds nothing.
+// Entry translates what a bound pod holds, as far as its annotations can be parsed; EntryProblems returns the rest.
+// concerns is false when the node's account does not need the pod: it is not bound or has ended, and e is zero, or it
+// holds nothing.
 func Entry(pod *corev1.Pod) (e ledger.Entry, concerns bool) {
 	return EntryUnder(DefaultExclusive, pod)
 }
@@ -52,6 +53,17 @@ func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, 
 	}
 	e.Guest = guest(pod, kube)
 	return e, e.CPUList != "" || e.NUMAIDs != nil || e.KubeletCPUs > 0 || e.Guest != nil
+}
+
+// Keeping returns e with what was, an earlier entry of the same pod on the same node, held by its resource-status,
+// where e holds nothing by it: the scheduler never takes a resource-status back, so it was removed or damaged, and the
+// agent keeps the pod where it runs.
+func Keeping(e, was ledger.Entry) ledger.Entry {
+	if e.CPUList == "" && e.NUMAIDs == nil && (was.CPUList != "" || was.NUMAIDs != nil) {
+		e.Role, e.CPUList, e.Exclusive = was.Role, was.CPUList, was.Exclusive
+		e.NUMAIDs, e.MilliCPU, e.Memory = was.NUMAIDs, was.MilliCPU, was.Memory
+	}
+	return e
 }
 
 // Ended reports whether a pod's containers have run for the last time.
@@ -115,7 +127,7 @@ func poolNodes(status annotation.ResourceStatus) []int {
 	return slices.Compact(nodes)
 }
 
-// EntryProblems tells what Entry left out.
+// EntryProblems returns what Entry could not parse.
 func EntryProblems(pod *corev1.Pod) []Problem {
 	var problems []Problem
 	add := func(key string, err error) {

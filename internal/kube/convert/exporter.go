@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// Exported is what a NodeResourceTopology tells of the kubelet's topology manager outside of annotations, as any exporter
-// writes it. A field is "" where nobody tells it or nobody can read it.
+// Exported contains the settings of the kubelet's topology manager that a NodeResourceTopology has outside of
+// annotations, in the form of any exporter. A field is "" if it is absent or invalid.
 type Exported struct {
 	// Policy and Scope are in the kubelet's spelling.
 	Policy, Scope string
@@ -72,9 +72,10 @@ func (r *factReader) exporter() {
 	r.words()
 	word := r.exported
 	r.attributes()
-	if told := r.exported.Policy; word.Policy != "" && told != word.Policy {
-		r.onNRT("topologyPolicies", word.Policy, fmt.Errorf("says %s and the attribute %s says %s: the attribute counts",
-			word.Policy, annotation.AttributeTopologyPolicy, told))
+	if attribute := r.exported.Policy; word.Policy != "" && attribute != word.Policy {
+		r.onNRT("topologyPolicies", word.Policy,
+			fmt.Errorf("says %s and the attribute %s says %s: the attribute counts",
+				word.Policy, annotation.AttributeTopologyPolicy, attribute))
 	}
 	r.zones()
 }
@@ -83,7 +84,10 @@ func (r *factReader) exporter() {
 func (r *factReader) words() {
 	known := topologyWords()
 	for _, word := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
-		i := slices.IndexFunc(known, func(w topologyWord) bool { return w.word == word || w.policy == word && w.scope == "" })
+		i := slices.IndexFunc(known, func(w topologyWord) bool {
+			return w.word == word || w.policy == word &&
+				w.scope == ""
+		})
 		switch {
 		case i < 0:
 			var allowed []string
@@ -131,12 +135,13 @@ func topologyPolicyNames() []string {
 	}
 }
 
-// zones judges the zones that are NUMA nodes. Those that are left out here are left out by nodeZones, and costs that are
-// no row of distances by distances.
+// zones reports problems of the zones that are NUMA nodes. nodeZones leaves the same zones out, and distances the costs
+// that are invalid.
 func (r *factReader) zones() {
 	list := r.nrt.Zones
 	if n := countNodes(list); n > topo.MaxNUMANodes {
-		r.onNRT("zones", "", fmt.Errorf("%d zones of type %s, at most %d are supported: none is used", n, annotation.ZoneTypeNode, topo.MaxNUMANodes))
+		r.onNRT("zones", "", fmt.Errorf("%d zones of type %s, at most %d are supported: none is used", n,
+			annotation.ZoneTypeNode, topo.MaxNUMANodes))
 		return
 	}
 	var specs []topo.NUMASpec
@@ -153,7 +158,8 @@ func (r *factReader) zones() {
 		id, ok := zoneID(z.Name)
 		switch {
 		case !ok:
-			r.onNRT(field, z.Name, fmt.Errorf("want the name %s<id of the NUMA node> for a zone of type %s", annotation.ZoneNamePrefix, annotation.ZoneTypeNode))
+			r.onNRT(field, z.Name, fmt.Errorf("want the name %s<id of the NUMA node> for a zone of type %s",
+				annotation.ZoneNamePrefix, annotation.ZoneTypeNode))
 			continue
 		case seen[id]:
 			r.onNRT(field, z.Name, errors.New("is there twice: the first counts"))
@@ -179,8 +185,8 @@ func countNodes(zones v1alpha2.ZoneList) int {
 	return n
 }
 
-// nodeZones are the zones that are NUMA nodes, by the kernel's id: of those that are there twice the first, and none when
-// there are more than any machine has.
+// nodeZones are the zones that are NUMA nodes, by the kernel's id: of those that are there twice the first, and none
+// when there are more than any machine has.
 func nodeZones(zones v1alpha2.ZoneList) iter.Seq2[int, *v1alpha2.Zone] {
 	return func(yield func(int, *v1alpha2.Zone) bool) {
 		if countNodes(zones) > topo.MaxNUMANodes {
@@ -230,15 +236,16 @@ func numaSpecs(zones []v1alpha2.Zone) []topo.NUMASpec {
 	return specs
 }
 
-// distances is a full row in the order of specs; an error tells what is wrong with costs that are none.
+// distances returns a full row in the order of specs, or an error if the costs are invalid.
 func distances(specs []topo.NUMASpec, costs v1alpha2.CostList) ([]int, error) {
 	row := make([]int, len(specs))
 	for _, c := range costs {
 		id, ok := zoneID(c.Name)
-		i, known := slices.BinarySearchFunc(specs, id, func(s topo.NUMASpec, id int) int { return cmp.Compare(s.ID, id) })
+		i, known := slices.BinarySearchFunc(specs, id,
+			func(s topo.NUMASpec, id int) int { return cmp.Compare(s.ID, id) })
 		switch {
 		case !ok || !known:
-			return nil, fmt.Errorf("%q is no zone of type %s", c.Name, annotation.ZoneTypeNode)
+			return nil, fmt.Errorf("%q is not a zone of type %s", c.Name, annotation.ZoneTypeNode)
 		case c.Value <= 0 || c.Value > 255: // the firmware's table has one byte per distance
 			return nil, fmt.Errorf("%s is at distance %d, want 1 to 255", c.Name, c.Value)
 		case row[i] != 0:

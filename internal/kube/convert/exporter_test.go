@@ -18,11 +18,13 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// cpusOfTwoNodes is what koordlet, or our agent in the annotations of an object that another program owns, adds to zones.
-const cpusOfTwoNodes = `{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core":1,"socket":0,"node":0},{"id":2,"core":2,"socket":1,"node":1},{"id":3,"core":3,"socket":1,"node":1}]}`
+// cpusOfTwoNodes is what koordlet, or our agent in the annotations of an object that another program owns, adds to
+// zones.
+const cpusOfTwoNodes = `{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core":1,"socket":0,"node":0},` +
+	`{"id":2,"core":2,"socket":1,"node":1},{"id":3,"core":3,"socket":1,"node":1}]}`
 
-// Objects as node-feature-discovery, resource-topology-exporter, the scheduler-plugins' examples, koordlet and nri-plugins
-// publish them.
+// Objects as node-feature-discovery, resource-topology-exporter, the scheduler-plugins' examples, koordlet and
+// nri-plugins publish them.
 const (
 	// nfdObject has attributes and words; its owner is a Namespace. Zones carry costs and the devices of plugins.
 	nfdObject = `
@@ -115,8 +117,8 @@ func exporterObject(t *testing.T, text string) *v1alpha2.NodeResourceTopology {
 	return nrt
 }
 
-// TestObjectsOfOtherExporters: with the CPUs told beside them, what they say of the kubelet is predicted and marked as
-// assumed; without, the policy is known and pods that bind CPUs are refused.
+// TestObjectsOfOtherExporters: with an additional list of CPUs, the kubelet that they describe is predicted and marked
+// as assumed; without it, the policy is known and pods that bind CPUs are rejected.
 func TestObjectsOfOtherExporters(t *testing.T) {
 	t.Parallel()
 	const gi = 1 << 30
@@ -134,23 +136,35 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 			text: nfdObject, policy: ledger.SingleNUMANode,
 			config: kubelet.Config{Topology: kubelet.Topology{Policy: hint.SingleNUMANode, PodScope: true}},
 			memory: []ledger.Memory{
-				{NUMAID: 0, Type: "memory", Bytes: 7 * gi}, {NUMAID: 0, Type: "hugepages-2Mi", Bytes: gi}, {NUMAID: 1, Type: "memory", Bytes: 8 * gi},
+				{NUMAID: 0, Type: "memory", Bytes: 7 * gi},
+				{NUMAID: 0, Type: "hugepages-2Mi", Bytes: gi},
+				{NUMAID: 1, Type: "memory", Bytes: 8 * gi},
 			},
 			devices: []string{"vendor/nic1"}, distances: [4]int{10, 21, 31, 10},
 		},
 		"resource-topology-exporter": {
 			text: rteObject, policy: ledger.Restricted,
 			config: kubelet.Config{Topology: kubelet.Topology{Policy: hint.Restricted, MaxNodes: 8}},
-			memory: []ledger.Memory{{NUMAID: 1, Type: "memory", Bytes: 8 * gi}, {NUMAID: 0, Type: "memory", Bytes: 6 * gi}}, distances: [4]int{10, 20, 20, 10},
+			memory: []ledger.Memory{
+				{NUMAID: 1, Type: "memory", Bytes: 8 * gi},
+				{NUMAID: 0, Type: "memory", Bytes: 6 * gi},
+			}, distances: [4]int{10, 20, 20, 10},
 		},
 		"the example of scheduler-plugins": {
-			text: exampleObject, policy: ledger.SingleNUMANode, config: kubelet.Config{Topology: kubelet.Topology{Policy: hint.SingleNUMANode}},
+			text: exampleObject, policy: ledger.SingleNUMANode,
+			config:  kubelet.Config{Topology: kubelet.Topology{Policy: hint.SingleNUMANode}},
 			devices: []string{"vendor/nic1"}, distances: [4]int{10, 20, 20, 10},
 		},
 		"koordlet": {
 			text: koordletObject, policy: ledger.BestEffort,
-			config: kubelet.Config{CPU: kubelet.CPU{Static: true, FullPCPUsOnly: true}, Topology: kubelet.Topology{Policy: hint.BestEffort}},
-			memory: []ledger.Memory{{NUMAID: 0, Type: "memory", Bytes: 8 * gi}, {NUMAID: 1, Type: "memory", Bytes: 8 * gi}}, distances: [4]int{10, 20, 20, 10},
+			config: kubelet.Config{
+				CPU:      kubelet.CPU{Static: true, FullPCPUsOnly: true},
+				Topology: kubelet.Topology{Policy: hint.BestEffort},
+			},
+			memory: []ledger.Memory{
+				{NUMAID: 0, Type: "memory", Bytes: 8 * gi},
+				{NUMAID: 1, Type: "memory", Bytes: 8 * gi},
+			}, distances: [4]int{10, 20, 20, 10},
 		},
 		"nri-plugins": {text: balloonObject, policy: ledger.NoTopology, distances: [4]int{10, 20, 20, 10}, idle: true},
 	}
@@ -164,7 +178,8 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 			if len(problems) > 0 {
 				t.Errorf("problems %v", problems)
 			}
-			if bare.Machine != nil || bare.Fault.Code != why.TopologyMissing || bare.Topology != tt.policy || bare.Model.Node != nil || len(bare.Memory) > 0 {
+			if bare.Machine != nil || bare.Fault.Code != why.TopologyMissing || bare.Topology != tt.policy ||
+				bare.Model.Node != nil || len(bare.Memory) > 0 {
 				t.Errorf("without CPUs: %+v, want policy %v and TopologyMissing", bare, tt.policy)
 			}
 
@@ -197,7 +212,8 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 				return
 			}
 			tt.config.Model = behaviour
-			if diff := cmp.Diff(tt.config, facts.Model.Node.Config(), cmpopts.IgnoreFields(kubelet.CPU{}, "Reserved")); diff != "" {
+			if diff := cmp.Diff(tt.config, facts.Model.Node.Config(),
+				cmpopts.IgnoreFields(kubelet.CPU{}, "Reserved")); diff != "" {
 				t.Errorf("kubelet (-want +got):\n%s", diff)
 			}
 			reserved := facts.Model.Node.Config().CPU.Reserved
@@ -211,10 +227,11 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutZonesKnowsNoMemoryOfNUMANodes: zones are the only source, and none is no lack.
+// TestNodeWithoutZonesKnowsNoMemoryOfNUMANodes: zones are the only source, and they are optional.
 func TestNodeWithoutZonesKnowsNoMemoryOfNUMANodes(t *testing.T) {
 	t.Parallel()
-	nrt := exporterObject(t, "{metadata: {name: n, annotations: {node.koordinator.sh/cpu-topology: '"+cpusOfTwoNodes+"'}}, zones: []}")
+	nrt := exporterObject(t, "{metadata: {name: n, annotations: {node.koordinator.sh/cpu-topology: '"+cpusOfTwoNodes+
+		"'}}, zones: []}")
 	facts, problems := convert.Facts(nil, nrt, convert.DefaultArgs())
 	if facts.Machine == nil || len(facts.Memory) > 0 || len(problems) > 0 || facts.Machine.MemoryBytes(0) != 0 {
 		t.Errorf("memory %v, problems %v; want none", facts.Memory, problems)
@@ -224,13 +241,18 @@ func TestNodeWithoutZonesKnowsNoMemoryOfNUMANodes(t *testing.T) {
 // TestManyZonesAreRefusedBeforeTheyAreCompared: costs of n zones are n² numbers, and an object holds tens of thousands.
 func TestManyZonesAreRefusedBeforeTheyAreCompared(t *testing.T) {
 	t.Parallel()
-	nrt := exporterObject(t, "{metadata: {name: n, annotations: {node.koordinator.sh/cpu-topology: '"+cpusOfTwoNodes+"'}}, zones: []}")
+	nrt := exporterObject(t, "{metadata: {name: n, annotations: {node.koordinator.sh/cpu-topology: '"+cpusOfTwoNodes+
+		"'}}, zones: []}")
 	for i := range 40_000 {
 		name := convert.ZoneName(i)
-		nrt.Zones = append(nrt.Zones, v1alpha2.Zone{Name: name, Type: "Node", Costs: v1alpha2.CostList{{Name: name, Value: 10}}})
+		nrt.Zones = append(nrt.Zones, v1alpha2.Zone{
+			Name: name, Type: "Node",
+			Costs: v1alpha2.CostList{{Name: name, Value: 10}},
+		})
 	}
 	facts, problems := convert.Facts(nil, nrt, convert.DefaultArgs())
-	if facts.Machine == nil || facts.Machine.NumNUMA() != 2 || len(problems) != 1 || !strings.Contains(problems[0].Text, "at most 256") {
+	if facts.Machine == nil || facts.Machine.NumNUMA() != 2 || len(problems) != 1 ||
+		!strings.Contains(problems[0].Text, "at most 256") {
 		t.Errorf("machine %v, problems %v; want that of the CPUs, and one problem", facts.Machine, problems)
 	}
 }

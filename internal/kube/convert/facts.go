@@ -29,7 +29,8 @@ func Facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args) (le
 type Sources struct {
 	Node     *corev1.Node
 	Topology *v1alpha2.NodeResourceTopology
-	// Numatopology is read where Topology has no CPU topology: in clusters that run Volcano's exporter and not our agent.
+	// Numatopology is read where Topology has no CPU topology: in clusters that run Volcano's exporter and not our
+	// agent.
 	Numatopology *nodeinfo.Numatopology
 }
 
@@ -80,8 +81,8 @@ type factReader struct {
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
 	exported Exported
-	topology string // the kubelet's topology policy as it is told; "" where nobody tells it
-	assumed  bool   // nobody but a foreign exporter speaks of the kubelet
+	topology string // the kubelet's topology policy; "" if unknown
+	assumed  bool   // only a foreign exporter describes the kubelet
 	problems []Problem
 }
 
@@ -149,9 +150,12 @@ func (r *factReader) kubelet() {
 			r.onNRT(key, text, err)
 			return
 		}
-	} else if told, _, err := annotation.ParseKubelet(r.nrt.Annotations[annotation.KubeletKey]); err == nil {
+	} else if settings, _, err := annotation.ParseKubelet(r.nrt.Annotations[annotation.KubeletKey]); err == nil {
 		key = annotation.KubeletKey
-		kube = annotation.KubeletCPUManager{Policy: told.CPU.Policy, Options: told.CPU.Options, ReservedCPUs: told.CPU.Reserved}
+		kube = annotation.KubeletCPUManager{
+			Policy: settings.CPU.Policy, Options: settings.CPU.Options,
+			ReservedCPUs: settings.CPU.Reserved,
+		}
 	} else if r.numa != nil {
 		kube = r.importedCPUManager()
 	}
@@ -189,7 +193,10 @@ func (r *factReader) pins() {
 		}
 		set := r.cpus(a.CPUSet, func(err error) { r.onNRT(annotation.PodCPUAllocsKey, a.CPUSet, err) })
 		if !set.IsEmpty() {
-			r.facts.Pins = append(r.facts.Pins, ledger.Pin{UID: string(a.UID), Namespace: a.Namespace, Name: a.Name, CPUs: set})
+			r.facts.Pins = append(r.facts.Pins, ledger.Pin{
+				UID: string(a.UID), Namespace: a.Namespace, Name: a.Name,
+				CPUs: set,
+			})
 		}
 	}
 }
@@ -223,11 +230,11 @@ func (r *factReader) reserved() {
 	}
 }
 
-// ReservedByAmount are the CPUs of a node reservation that names an amount and no CPUs. Scheduler and agent choose the
-// same ones.
+// ReservedByAmount are the CPUs of a node reservation that names an amount and no CPUs; none where only named CPUs are
+// reserved. Scheduler and agent choose the same ones.
 func ReservedByAmount(m *topo.Machine, r annotation.Reservation) cpuset.Set {
 	milli := r.Resources.Cpu().MilliValue()
-	if milli <= 0 {
+	if milli <= 0 || r.ApplyPolicy == annotation.ApplyReservedCPUsOnly {
 		return cpuset.Set{}
 	}
 	return FirstCPUs(m, int(min((milli+999)/1000, topo.MaxCPUs)))
@@ -244,7 +251,8 @@ func (r *factReader) system() {
 		return
 	}
 	if system.Exclusive() {
-		r.facts.System = r.cpus(system.CPUSet, func(err error) { r.onNode(annotation.NodeSystemQoSResource, text, err) })
+		r.facts.System = r.cpus(system.CPUSet,
+			func(err error) { r.onNode(annotation.NodeSystemQoSResource, text, err) })
 	}
 }
 
@@ -285,8 +293,8 @@ func (r *factReader) policies(args Args) {
 	r.topologyPolicy(labels.NUMATopology, args.Topology)
 }
 
-// topologyPolicy chooses the node's policy: the label's, else the kubelet's as far as somebody tells it, else the plugin's.
-// None counts as said.
+// topologyPolicy chooses the node's policy: the label's, else the kubelet's if it is known, else the plugin's. An
+// explicit None counts as a choice.
 func (r *factReader) topologyPolicy(label annotation.NUMATopologyPolicy, otherwise ledger.TopologyPolicy) {
 	switch {
 	case label != "":
@@ -300,7 +308,9 @@ func (r *factReader) topologyPolicy(label annotation.NUMATopologyPolicy, otherwi
 	if label != "" && r.facts.Topology >= ledger.Restricted && r.facts.Mode != ledger.Own {
 		r.problems = append(r.problems, Problem{
 			Object: "Node/" + r.node.Name, Key: annotation.NodeNUMATopologyPolicy, Value: label, Kind: PartlyInForce,
-			Text: fmt.Sprintf("in mode %s nobody keeps pods of the CPU shared pool to NUMA nodes: the policy holds for pods with CPUs of their own", r.facts.Mode),
+			Text: fmt.Sprintf(
+				"in mode %s pods of the CPU shared pool are not confined to NUMA nodes: the policy applies to "+
+					"pods with exclusive CPUs", r.facts.Mode),
 		})
 	}
 }

@@ -19,8 +19,8 @@ import (
 const maxKnown = 512
 
 // Known reads facts and remembers the machines: nodes of one kind publish one text, and a node's text stays while its
-// pods come and go. Reading it is nearly all that Facts costs. The machines and kubelets it returns are shared, one value
-// for equal ones.
+// pods come and go. Reading it is nearly all that Facts costs. The machines and kubelets it returns are shared, one
+// value for equal ones.
 //
 // The zero value is ready. It is not safe for concurrent use: the adapter that owns it holds its lock.
 type Known struct {

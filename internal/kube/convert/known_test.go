@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func TestKnownAnswersAsFactsDoes(t *testing.T) {
@@ -26,20 +27,28 @@ func TestKnownAnswersAsFactsDoes(t *testing.T) {
 			})
 			if rapid.Bool().Draw(t, "zones") {
 				nrt.Zones = v1alpha2.ZoneList{
-					{Name: "node-0", Type: "Node", Costs: v1alpha2.CostList{{Name: "node-0", Value: 10}, {Name: "node-1", Value: rapid.Int64Range(11, 12).Draw(t, "distance")}}},
+					{Name: "node-0", Type: "Node", Costs: v1alpha2.CostList{
+						{Name: "node-0", Value: 10},
+						{Name: "node-1", Value: rapid.Int64Range(11, 12).Draw(t, "distance")},
+					}},
 					{Name: "node-1", Type: rapid.SampledFrom([]string{"Node", "cache"}).Draw(t, "type")},
 				}
 			}
-			node := newNode(map[string]string{"kubernetes.io/arch": rapid.SampledFrom([]string{"amd64", "arm64"}).Draw(t, "arch")})
+			node := newNode(map[string]string{"kubernetes.io/arch": rapid.SampledFrom([]string{
+				"amd64",
+				"arm64",
+			}).Draw(t, "arch")})
 			want, wantProblems := convert.Facts(node, nrt, convert.DefaultArgs())
 			got, problems := known.Facts(node, nrt, convert.DefaultArgs())
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Facts{}, "Machine"), cmp.Transformer("list", cpuset.Set.String)); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Facts{}, "Machine"),
+				cmp.Transformer("list", cpuset.Set.String)); diff != "" {
 				t.Fatalf("facts (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(wantProblems, problems); diff != "" {
 				t.Fatalf("problems (-want +got):\n%s", diff)
 			}
-			if (want.Machine == nil) != (got.Machine == nil) || want.Machine != nil && !want.Machine.Equal(got.Machine) {
+			if (want.Machine == nil) != (got.Machine == nil) || want.Machine != nil &&
+				!want.Machine.Equal(got.Machine) {
 				t.Fatalf("machine %v, want %v", got.Machine, want.Machine)
 			}
 		}

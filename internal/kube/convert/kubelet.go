@@ -29,7 +29,10 @@ func kubeletPod(pod *corev1.Pod, kube qos.Kube) *kubelet.Pod {
 	if kube != qos.Guaranteed && !asksDevices(pod) {
 		return nil // most pods
 	}
-	p := &kubelet.Pod{UID: string(pod.UID), Guaranteed: kube == qos.Guaranteed, PodLevel: resource.IsPodLevelResourcesSet(pod)}
+	p := &kubelet.Pod{
+		UID: string(pod.UID), Guaranteed: kube == qos.Guaranteed,
+		PodLevel: resource.IsPodLevelResourcesSet(pod),
+	}
 	matters := false
 	add := func(c *corev1.Container, role kubelet.Role) {
 		k := kubelet.Container{Name: c.Name, Role: role, Devices: devicesAsked(c)}
@@ -70,6 +73,7 @@ func allocated(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements
 	return c.Resources
 }
 
+// memoryAsked is what a container asks of each type of memory. An amount of 0 counts: the kubelet makes hints for it.
 func memoryAsked(r *corev1.ResourceRequirements) []kubelet.Amount {
 	var out []kubelet.Amount
 	for _, list := range [...]corev1.ResourceList{r.Requests, r.Limits} {
@@ -78,7 +82,7 @@ func memoryAsked(r *corev1.ResourceRequirements) []kubelet.Amount {
 			if known || !IsMemory(name) {
 				continue
 			}
-			if n := requested(r, name, valueOf); n > 0 {
+			if n := requested(r, name, valueOf); n >= 0 {
 				out = append(out, kubelet.Amount{Name: string(name), N: n})
 			}
 		}
@@ -88,11 +92,11 @@ func memoryAsked(r *corev1.ResourceRequirements) []kubelet.Amount {
 }
 
 // devicesAsked are the resources of device plugins that a container may ask for: those with a domain of their own. What
-// Koordinator's components count is no device of the kubelet.
+// Koordinator's components count is not a device of the kubelet.
 func devicesAsked(c *corev1.Container) []kubelet.Amount {
 	var out []kubelet.Amount
 	for name, q := range c.Resources.Limits {
-		if n := q.Value(); n > 0 && IsDevice(string(name)) {
+		if n := q.Value(); n >= 0 && IsDevice(string(name)) {
 			out = append(out, kubelet.Amount{Name: string(name), N: n})
 		}
 	}
@@ -102,8 +106,8 @@ func devicesAsked(c *corev1.Container) []kubelet.Amount {
 
 func asksDevices(pod *corev1.Pod) bool {
 	for c := range containers(pod) {
-		for name, q := range c.Resources.Limits {
-			if IsDevice(string(name)) && q.Sign() > 0 {
+		for name := range c.Resources.Limits {
+			if IsDevice(string(name)) {
 				return true
 			}
 		}
@@ -201,14 +205,15 @@ func Placed(held []ledger.Held) annotation.PlacedContainers {
 			if c.Devices == nil {
 				c.Devices = map[string]annotation.PlacedDevices{}
 			}
-			c.Devices[d.Resource] = join(c.Devices[d.Resource], annotation.PlacedDevices{Mask: numaNodes(d.NUMAIDs), Count: int32(d.Count)})
+			c.Devices[d.Resource] = join(c.Devices[d.Resource],
+				annotation.PlacedDevices{Mask: numaNodes(d.NUMAIDs), Count: int32(d.Count)})
 		}
 		out[h.Container] = c
 	}
 	return out
 }
 
-// join adds devices that stand on other nodes.
+// join adds devices of other NUMA nodes.
 func join(all, part annotation.PlacedDevices) annotation.PlacedDevices {
 	if all.Count == 0 {
 		return part
@@ -249,7 +254,8 @@ func heldOf(placed annotation.PlacedContainers) ([]ledger.Held, error) {
 				amount := kinds[kind][nodes]
 				numa, err := cpuset.ParseIDs(nodes)
 				if err != nil || len(numa) == 0 {
-					return nil, fmt.Errorf("container %s: %s: NUMA nodes %q: %w", name, kind, nodes, cmp.Or(err, errors.New("want a list")))
+					return nil, fmt.Errorf("container %s: %s: NUMA nodes %q: %w", name, kind, nodes,
+						cmp.Or(err, errors.New("want a list")))
 				}
 				h.Memory = append(h.Memory, ledger.HeldMemory{Type: kind, NUMAIDs: numa, Bytes: amount.Value()})
 			}
@@ -263,7 +269,10 @@ func heldOf(placed annotation.PlacedContainers) ([]ledger.Held, error) {
 				parts = []annotation.PlacedDevices{c.Devices[resource]}
 			}
 			for _, d := range parts {
-				h.Devices = append(h.Devices, ledger.HeldDevices{Resource: resource, NUMAIDs: ids(d.Mask), Count: int(d.Count)})
+				h.Devices = append(h.Devices, ledger.HeldDevices{
+					Resource: resource, NUMAIDs: ids(d.Mask),
+					Count: int(d.Count),
+				})
 			}
 		}
 		slices.SortStableFunc(h.Devices, func(a, b ledger.HeldDevices) int {
@@ -291,13 +300,14 @@ type nodeMaker func(*topo.Machine, kubelet.Config, kubelet.Inventory) (*kubelet.
 // machine and the kubelet's version; without them only CPUs are counted.
 func (r *factReader) model(newNode nodeMaker) {
 	r.mode()
-	told, ok := r.kubeletSettings()
+	settings, ok := r.kubeletSettings()
 	if !ok || r.facts.Machine == nil {
 		return
 	}
-	active := told.CPU.Policy == annotation.KubeletPolicyStatic || told.Memory.Policy == annotation.KubeletMemoryStatic ||
-		told.Topology.Policy != annotation.KubeletTopologyNone
-	version := cmp.Or(r.node.Status.NodeInfo.KubeletVersion, told.Version)
+	active := settings.CPU.Policy == annotation.KubeletPolicyStatic ||
+		settings.Memory.Policy == annotation.KubeletMemoryStatic ||
+		settings.Topology.Policy != annotation.KubeletTopologyNone
+	version := cmp.Or(r.node.Status.NodeInfo.KubeletVersion, settings.Version)
 	if version == "" && r.numa != nil {
 		version = importedVersion
 	}
@@ -305,10 +315,10 @@ func (r *factReader) model(newNode nodeMaker) {
 	if !active || !known {
 		return
 	}
-	config := r.config(&told)
+	config := r.config(&settings)
 	config.Model = behaviour
 	state := r.numaState()
-	inventory := r.inventory(&told, &state)
+	inventory := r.inventory(&settings, &state)
 
 	m := &r.facts.Model
 	m.Node, m.Fault = newNode(r.facts.Machine, config, inventory)
@@ -331,13 +341,16 @@ func (r *factReader) model(newNode nodeMaker) {
 	r.placed(&state)
 }
 
-// kubeletFault tells why a machine is none for its kubelet, with the number that is in the way.
+// kubeletFault returns the error for a machine that the kubelet does not support, with the number that exceeds the
+// limit.
 func kubeletFault(fault why.Reason) error {
 	switch fault.Code {
 	case why.TooManyNUMANodes:
-		return fmt.Errorf("%d NUMA nodes, the kubelet's managers take at most %d (%s)", fault.Asked, fault.Extra, annotation.OptionMaxNUMANodes)
+		return fmt.Errorf("%d NUMA nodes, the kubelet's managers take at most %d (%s)", fault.Asked, fault.Extra,
+			annotation.OptionMaxNUMANodes)
 	case why.KubeletPanics:
-		return fmt.Errorf("NUMA node id %d: the kubelet's managers take ids up to %d, and with %s ids below the number of NUMA nodes",
+		return fmt.Errorf(
+			"NUMA node id %d: the kubelet's managers take ids up to %d, and with %s ids below the number of NUMA nodes",
 			fault.Extra, hint.MaxNodes-1, annotation.OptionPreferClosest)
 	}
 	return errors.New("amounts of memory or devices that no kubelet of this machine has")
@@ -368,16 +381,18 @@ func (r *factReader) mode() {
 	}
 }
 
-// kubeletSettings reads what the agent tells of the kubelet, else what other exporters do: then options and reservations
-// that these do not tell count as absent. false when nobody tells anything. The topology policy has one order for the model
-// and for the node's own policy: the agent's annotation, the attribute, topologyPolicies, Numatopology.
+// kubeletSettings reads the kubelet's settings from the agent's annotation, else from other exporters; then options and
+// reservations that these do not export count as absent. It returns false if no source has any settings. The topology
+// policy has one order for the model and for the node's own policy: the agent's annotation, the attribute,
+// topologyPolicies, Numatopology.
 func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 	if text, ok := r.nrt.Annotations[annotation.KubeletKey]; ok {
 		k, _, err := annotation.ParseKubelet(text)
 		if err == nil {
 			if r.topology = k.Topology.Policy; r.exported.Policy != "" && r.exported.Policy != r.topology {
-				r.onNRT(r.exported.field(), r.exported.Policy, fmt.Errorf("says %s and the annotation %s says %s: the annotation counts",
-					r.exported.Policy, annotation.KubeletKey, r.topology))
+				r.onNRT(r.exported.field(), r.exported.Policy,
+					fmt.Errorf("says %s and the annotation %s says %s: the annotation counts",
+						r.exported.Policy, annotation.KubeletKey, r.topology))
 			}
 			return k, true
 		}
@@ -386,60 +401,57 @@ func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 	r.assumed = true
 	k := annotation.Kubelet{
 		CPU: annotation.KubeletCPU{
-			Policy: cmp.Or(r.kube.Policy, annotation.KubeletPolicyNone), Options: r.kube.Options, Reserved: r.kube.ReservedCPUs,
+			Policy: cmp.Or(r.kube.Policy, annotation.KubeletPolicyNone), Options: r.kube.Options,
+			Reserved: r.kube.ReservedCPUs,
 		},
-		Memory:   annotation.KubeletMemory{Policy: annotation.KubeletMemoryNone},
-		Topology: annotation.KubeletTopology{Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer},
+		Memory: annotation.KubeletMemory{Policy: annotation.KubeletMemoryNone},
+		Topology: annotation.KubeletTopology{
+			Policy: annotation.KubeletTopologyNone,
+			Scope:  annotation.TopologyScopeContainer,
+		},
 	}
-	told := r.kube.Policy != ""
+	known := r.kube.Policy != ""
 	if policy, ok := r.importedTopologyPolicy(); ok {
-		k.Topology.Policy, r.topology, told = policy, policy, true
+		k.Topology.Policy, r.topology, known = policy, policy, true
 	}
 	if e := r.exported; e.Policy != "" {
-		k.Topology.Policy, r.topology, told = e.Policy, e.Policy, true
+		k.Topology.Policy, r.topology, known = e.Policy, e.Policy, true
 		k.Topology.Scope = cmp.Or(e.Scope, annotation.TopologyScopeContainer)
 		if e.MaxNUMANodes != "" {
 			k.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: e.MaxNUMANodes}
 		}
 	}
-	return k, told
+	return k, known
 }
 
 func policyOf(p hint.Policy) ledger.TopologyPolicy {
 	return [...]ledger.TopologyPolicy{ledger.NoTopology, ledger.BestEffort, ledger.Restricted, ledger.SingleNUMANode}[p]
 }
 
-// config is what the kubelet is told, in the machine's indices. Options of a policy that is off mean nothing.
-func (r *factReader) config(told *annotation.Kubelet) kubelet.Config {
+// config converts the kubelet's settings to the machine's indices. Options of a policy that is off are ignored.
+func (r *factReader) config(settings *annotation.Kubelet) kubelet.Config {
 	var c kubelet.Config
-	if told.CPU.Policy == annotation.KubeletPolicyStatic {
-		on := func(option string) bool { return told.CPU.Options[option] == "true" }
-		c.CPU = kubelet.CPU{
-			Static:                true,
-			FullPCPUsOnly:         on(annotation.OptionFullPCPUsOnly),
-			DistributeAcrossNUMA:  on(annotation.OptionDistributeAcrossNUMA),
-			DistributeAcrossCores: on(annotation.OptionDistributeCores),
-			AlignBySocket:         on(annotation.OptionAlignBySocket),
-			StrictReservation:     on(annotation.OptionStrictCPUReservation),
-			AlignL3:               on(annotation.OptionPreferAlignByL3),
-			Reserved: r.cpus(told.CPU.Reserved, func(err error) {
-				if told.CPU.Reserved != r.kube.ReservedCPUs { // else it has been told
-					r.onNRT(annotation.KubeletKey, told.CPU.Reserved, fmt.Errorf("cpu.reserved: %w", err))
-				}
-			}),
-		}
+	if settings.CPU.Policy == annotation.KubeletPolicyStatic {
+		c.CPU = kubelet.StaticCPU(settings.CPU.Options)
+		c.CPU.Reserved = r.cpus(settings.CPU.Reserved, func(err error) {
+			if settings.CPU.Reserved != r.kube.ReservedCPUs { // else it has been reported
+				r.onNRT(annotation.KubeletKey, settings.CPU.Reserved, fmt.Errorf("cpu.reserved: %w", err))
+			}
+		})
 	}
-	c.Memory.Static = told.Memory.Policy == annotation.KubeletMemoryStatic
-	c.Topology.Policy, _ = hint.ParsePolicy(told.Topology.Policy)
+	c.Memory.Static = settings.Memory.Policy == annotation.KubeletMemoryStatic
+	c.Topology.Policy, _ = hint.ParsePolicy(settings.Topology.Policy)
 	if c.Topology.Policy == hint.None {
 		return c
 	}
-	c.Topology.PodScope = told.Topology.Scope == annotation.TopologyScopePod
-	c.Topology.PreferClosest = told.Topology.Options[annotation.OptionPreferClosest] == "true"
-	if text, ok := told.Topology.Options[annotation.OptionMaxNUMANodes]; ok {
+	c.Topology.PodScope = settings.Topology.Scope == annotation.TopologyScopePod
+	c.Topology.PreferClosest = settings.Topology.Options[annotation.OptionPreferClosest] == "true"
+	if text, ok := settings.Topology.Options[annotation.OptionMaxNUMANodes]; ok {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < minMaxNUMANodes {
-			r.onNRT(annotation.KubeletKey, text, fmt.Errorf("topology.options[%s]: want a number of at least %d", annotation.OptionMaxNUMANodes, minMaxNUMANodes))
+			r.onNRT(annotation.KubeletKey, text,
+				fmt.Errorf("topology.options[%s]: want a number of at least %d", annotation.OptionMaxNUMANodes,
+					minMaxNUMANodes))
 			return c
 		}
 		c.Topology.MaxNodes = n
@@ -447,7 +459,7 @@ func (r *factReader) config(told *annotation.Kubelet) kubelet.Config {
 	return c
 }
 
-// numaState reads what the kubelet's managers hold; nothing when the agent does not tell.
+// numaState reads what the kubelet's managers have allocated; it is empty if the agent does not report it.
 func (r *factReader) numaState() annotation.NUMAState {
 	text, ok := r.nrt.Annotations[annotation.NUMAStateKey]
 	if !ok {
@@ -460,19 +472,20 @@ func (r *factReader) numaState() annotation.NUMAState {
 	return state
 }
 
-// inventory is what the agent tells of the managers, else what the zones have.
-func (r *factReader) inventory(told *annotation.Kubelet, state *annotation.NUMAState) kubelet.Inventory {
+// inventory returns the managers' inventory as the agent reports it, else as the zones have it.
+func (r *factReader) inventory(settings *annotation.Kubelet, state *annotation.NUMAState) kubelet.Inventory {
 	var inv kubelet.Inventory
 	m := r.facts.Machine
-	if told.Memory.Policy == annotation.KubeletMemoryStatic {
+	if settings.Memory.Policy == annotation.KubeletMemoryStatic {
 		inv.Zones = make([]kubelet.Zone, m.NumNUMA())
 		for i := range inv.Zones {
 			id := m.NUMAID(topo.NUMA(i))
 			if z, ok := state.Memory[int32(id)]; ok {
 				inv.Zones[i].Allocatable = bytesOf(z.Allocatable)
 			} else if state.Memory == nil {
-				inv.Zones[i].Allocatable = r.zoneMemory(id, told.Memory.Reserved[int32(id)])
+				inv.Zones[i].Allocatable = r.zoneMemory(id, settings.Memory.Reserved[int32(id)])
 			}
+			r.addPageSizes(inv.Zones[i].Allocatable)
 		}
 	}
 	if state.Devices == nil {
@@ -483,7 +496,8 @@ func (r *factReader) inventory(told *annotation.Kubelet, state *annotation.NUMAS
 		for _, d := range state.Devices[name] {
 			nodes, known := numaMask(m, d.NUMA)
 			if !known {
-				r.onNRT(annotation.NUMAStateKey, name, fmt.Errorf("devices[%s]: NUMA nodes %v are not on the node", name, d.NUMA))
+				r.onNRT(annotation.NUMAStateKey, name,
+					fmt.Errorf("devices[%s]: NUMA nodes %v are not on the node", name, d.NUMA))
 				continue
 			}
 			inv.Devices = append(inv.Devices, kubelet.DeviceSet{
@@ -492,6 +506,15 @@ func (r *factReader) inventory(told *annotation.Kubelet, state *annotation.NUMAS
 		}
 	}
 	return inv
+}
+
+// addPageSizes adds the page sizes that the kubelet counts on the Node and of which the zone has no page.
+func (r *factReader) addPageSizes(allocatable map[string]int64) {
+	for name := range r.node.Status.Capacity {
+		if _, known := allocatable[string(name)]; !known && len(allocatable) > 0 && IsMemory(name) {
+			allocatable[string(name)] = 0
+		}
+	}
 }
 
 func bytesOf(list corev1.ResourceList) map[string]int64 {
@@ -516,7 +539,8 @@ func numaMask(m *topo.Machine, nodes annotation.NUMANodes) (mask hint.Mask, know
 	return mask, true
 }
 
-// zoneMemory is what a zone has for pods: its allocatable memory, and no more than its capacity without the reservation.
+// zoneMemory is what a zone has for pods: its allocatable memory, and no more than its capacity without the
+// reservation.
 func (r *factReader) zoneMemory(id int, reserved corev1.ResourceList) map[string]int64 {
 	out := map[string]int64{}
 	for _, a := range r.facts.Memory {
@@ -580,7 +604,8 @@ func (r *factReader) placed(state *annotation.NUMAState) {
 	}
 }
 
-// Rejected tells why a pod's kubelet did not run it; false for pods that were admitted, or whose kubelet has not spoken.
+// Rejected returns why the kubelet rejected a pod; false for pods that were admitted, or not yet processed by the
+// kubelet.
 func Rejected(pod *corev1.Pod) (reason string, rejected bool) {
 	reason = pod.Status.Reason
 	if pod.Status.Phase != corev1.PodFailed {
@@ -589,11 +614,12 @@ func Rejected(pod *corev1.Pod) (reason string, rejected bool) {
 	return reason, Misaligned(reason) || strings.HasPrefix(reason, "OutOf")
 }
 
-// Misaligned reports whether a kubelet rejects with this reason what its managers cannot align or allocate. Reasons that
-// begin with OutOf are about the node as a whole, and no business of theirs.
+// Misaligned reports whether a kubelet rejects with this reason what its managers cannot align or allocate. Reasons
+// that begin with OutOf are about the node as a whole, and no business of theirs.
 func Misaligned(reason string) bool {
 	switch reason {
-	case kubelet.TopologyAffinityError, kubelet.SMTAlignmentError, kubelet.UnexpectedAdmissionError, "EmptyPodSharedPoolError":
+	case kubelet.TopologyAffinityError, kubelet.SMTAlignmentError, kubelet.UnexpectedAdmissionError,
+		"EmptyPodSharedPoolError":
 		return true
 	}
 	return false

@@ -30,7 +30,10 @@ func pairOf(tb testing.TB, step int) *topo.Machine {
 	tb.Helper()
 	var s topo.Spec
 	for c := range 16 {
-		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: c % 8, L3: -1, Die: -1, NUMA: c % 8 / 4 * step, Socket: c % 8 / 4})
+		s.CPUs = append(s.CPUs, topo.CPUSpec{
+			ID: c, Core: c % 8, L3: -1, Die: -1, NUMA: c % 8 / 4 * step,
+			Socket: c % 8 / 4,
+		})
 	}
 	m, err := topo.New(s)
 	if err != nil {
@@ -55,12 +58,15 @@ func nrtOf(m *topo.Machine, annotations map[string]string) *v1alpha2.NodeResourc
 	return t
 }
 
-const staticKubelet = `{"version":"v1.35.1","cpu":{"policy":"static","options":{"full-pcpus-only":"true"},"reserved":"0,8"},` +
-	`"memory":{"policy":"Static"},"topology":{"policy":"restricted","scope":"pod","options":{"prefer-closest-numa-nodes":"true","max-allowable-numa-nodes":"16"}}}`
+const staticKubelet = `{"version":"v1.35.1","cpu":{"policy":"static","options":{"full-pcpus-only":"true"},` +
+	`"reserved":"0,8"},` +
+	`"memory":{"policy":"Static"},"topology":{"policy":"restricted","scope":"pod",` +
+	`"options":{"prefer-closest-numa-nodes":"true","max-allowable-numa-nodes":"16"}}}`
 
 const numaState = `{"memory":{"0":{"allocatable":{"memory":"4Gi"}},"1":{"allocatable":{"memory":"8Gi"}}},` +
 	`"devices":{"nvidia.com/gpu":[{"numa":[0],"total":4,"free":2,"unhealthy":1},{"numa":[],"total":1,"free":1}]},` +
-	`"pods":{"u":{"b":{"cpus":"2-3","memory":{"0-1":"1Gi"}},"a":{"devices":{"nvidia.com/gpu":{"mask":[0],"count":1}}}}}}`
+	`"pods":{"u":{"b":{"cpus":"2-3","memory":{"0-1":"1Gi"}},"a":{"devices":{"nvidia.com/gpu":{"mask":[0],` +
+	`"count":1}}}}}}`
 
 func TestKubeletOfANode(t *testing.T) {
 	t.Parallel()
@@ -75,7 +81,7 @@ func TestKubeletOfANode(t *testing.T) {
 		Placed          []ledger.Placed
 	}
 	behaviour, _ := kubelet.ModelOf(versioned)
-	told := kubelet.Config{
+	settings := kubelet.Config{
 		Model:    behaviour,
 		CPU:      kubelet.CPU{Static: true, FullPCPUsOnly: true, Reserved: cpuset.MustParse("0,8")},
 		Memory:   kubelet.Memory{Static: true},
@@ -83,7 +89,10 @@ func TestKubeletOfANode(t *testing.T) {
 	}
 	placed := []ledger.Placed{{UID: "u", Held: []ledger.Held{
 		{Container: "a", Devices: []ledger.HeldDevices{{Resource: "nvidia.com/gpu", NUMAIDs: []int{0}, Count: 1}}},
-		{Container: "b", CPUList: "2-3", Memory: []ledger.HeldMemory{{Type: "memory", NUMAIDs: []int{0, 1}, Bytes: 1 << 30}}},
+		{Container: "b", CPUList: "2-3", Memory: []ledger.HeldMemory{{
+			Type: "memory", NUMAIDs: []int{0, 1},
+			Bytes: 1 << 30,
+		}}},
 	}}}
 	tests := map[string]struct {
 		version     string
@@ -94,32 +103,44 @@ func TestKubeletOfANode(t *testing.T) {
 		predicted   bool
 		problems    []string
 	}{
-		"a node of which nobody tells anything is not predicted": {version: versioned},
-		"all that the agent tells": {
+		"a node without any settings is not predicted": {version: versioned},
+		"all that the agent reports": {
 			version: versioned, predicted: true,
 			annotations: map[string]string{
-				annotation.KubeletKey: staticKubelet, annotation.NUMAStateKey: numaState, annotation.TopologyMode: "Follow",
-				annotation.ReportKey: `{"gen":7}`,
+				annotation.KubeletKey: staticKubelet, annotation.NUMAStateKey: numaState,
+				annotation.TopologyMode: "Follow",
+				annotation.ReportKey:    `{"gen":7}`,
 			},
-			want: model{Mode: ledger.Follow, Config: told, Release: "1.36", Gen: 7, Devices: []string{"nvidia.com/gpu"}, Placed: placed},
+			want: model{
+				Mode: ledger.Follow, Config: settings, Release: "1.36", Gen: 7, Devices: []string{"nvidia.com/gpu"},
+				Placed: placed,
+			},
 		},
-		"without the Node the agent tells the version": {
-			predicted:   true,
-			annotations: map[string]string{annotation.KubeletKey: `{"version":"v1.36.1","topology":{"policy":"best-effort"}}`},
-			want:        model{Release: "1.36", Config: kubelet.Config{Model: behaviour, Topology: kubelet.Topology{Policy: hint.BestEffort}}},
+		"without the Node the agent reports the version": {
+			predicted: true,
+			annotations: map[string]string{annotation.KubeletKey: `{"version":"v1.36.1",` +
+				`"topology":{"policy":"best-effort"}}`},
+			want: model{Release: "1.36", Config: kubelet.Config{
+				Model:    behaviour,
+				Topology: kubelet.Topology{Policy: hint.BestEffort},
+			}},
 		},
 		"a kubelet of 1.32 has no model": {
 			version: "v1.32.0", annotations: map[string]string{annotation.KubeletKey: staticKubelet},
 		},
-		"a kubelet whose version nobody tells has no model": {
+		"a kubelet of unknown version has no model": {
 			annotations: map[string]string{annotation.KubeletKey: `{"cpu":{"policy":"static"}}`},
 		},
 		"managers that are off are not predicted": {
-			version: versioned, annotations: map[string]string{annotation.KubeletKey: `{}`, annotation.TopologyMode: "Own"},
+			version: versioned, annotations: map[string]string{
+				annotation.KubeletKey:   `{}`,
+				annotation.TopologyMode: "Own",
+			},
 		},
-		"what a foreign exporter tells is told to be assumed": {
+		"settings of a foreign exporter are marked as assumed": {
 			version: versioned, predicted: true,
-			annotations: map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static","reservedCPUs":"0"}`},
+			annotations: map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static",` +
+				`"reservedCPUs":"0"}`},
 			change: func(n *v1alpha2.NodeResourceTopology) {
 				n.TopologyPolicies = []string{"SingleNUMANodePodLevel"} //nolint:staticcheck // deprecated, and still what exporters write
 			},
@@ -145,7 +166,8 @@ func TestKubeletOfANode(t *testing.T) {
 				Model: behaviour, Topology: kubelet.Topology{Policy: hint.Restricted, PodScope: true, MaxNodes: 12},
 			}},
 			problems: []string{
-				"NodeResourceTopology/n: topologyPolicies: says best-effort and the attribute topologyManagerPolicy says restricted: the attribute counts",
+				"NodeResourceTopology/n: topologyPolicies: says best-effort and the attribute topologyManagerPolicy " +
+					"says restricted: the attribute counts",
 			},
 		},
 		"devices of zones": {
@@ -158,35 +180,44 @@ func TestKubeletOfANode(t *testing.T) {
 				}}}
 			},
 			want: model{
-				Release: "1.36", Config: kubelet.Config{Model: behaviour, Topology: kubelet.Topology{Policy: hint.Restricted}},
+				Release: "1.36", Config: kubelet.Config{
+					Model:    behaviour,
+					Topology: kubelet.Topology{Policy: hint.Restricted},
+				},
 				Devices: []string{"example.com/nic"},
 			},
 		},
 		"ids that make the kubelet crash": {
 			version: versioned, machine: 8,
 			annotations: map[string]string{
-				annotation.KubeletKey: `{"topology":{"policy":"restricted","options":{"prefer-closest-numa-nodes":"1"}}}`,
+				annotation.KubeletKey: `{"topology":{"policy":"restricted",` +
+					`"options":{"prefer-closest-numa-nodes":"1"}}}`,
 			},
 			want: model{Release: "1.36", Fault: why.KubeletPanics},
 			problems: []string{
-				"NodeResourceTopology/n: zones: NUMA node id 8: the kubelet's managers take ids up to 63, and with prefer-closest-numa-nodes ids below the number of NUMA nodes",
+				"NodeResourceTopology/n: zones: NUMA node id 8: the kubelet's managers take ids up to 63, and with " +
+					"prefer-closest-numa-nodes ids below the number of NUMA nodes",
 			},
 		},
-		"settings that cannot be read are told, and count as absent": {
+		"invalid settings are reported, and count as absent": {
 			version: versioned,
 			annotations: map[string]string{
 				annotation.KubeletKey: `{"topology":{"policy":"strict"}}`, annotation.TopologyMode: "Lead",
 			},
 			problems: []string{
-				`NodeResourceTopology/n: node.tenon.sh/topology-mode: byte 0: Unsupported value "Lead": supported Own, Follow, Blind`,
-				`NodeResourceTopology/n: node.tenon.sh/kubelet: byte 12: topology.policy: Unsupported value "strict": supported none, best-effort, restricted, single-numa-node`,
+				`NodeResourceTopology/n: node.tenon.sh/topology-mode: byte 0: Unsupported value "Lead": supported ` +
+					`Own, Follow, Blind`,
+				`NodeResourceTopology/n: node.tenon.sh/kubelet: byte 12: topology.policy: Unsupported value ` +
+					`"strict": supported none, best-effort, restricted, single-numa-node`,
 			},
 		},
 		"a report that cannot be read leaves the settings": {
 			version: versioned, predicted: true,
 			annotations: map[string]string{
-				annotation.KubeletKey:   `{"cpu":{"policy":"static","reserved":"0,99"},"topology":{"policy":"restricted","options":{"max-allowable-numa-nodes":"7"}}}`,
-				annotation.NUMAStateKey: `{"devices":{"g":[{"numa":[5],"total":1}]},"pods":{"u":{"c":{"cpus":"3-1"}}}}`, annotation.ReportKey: `{"gen":"x"}`,
+				annotation.KubeletKey: `{"cpu":{"policy":"static","reserved":"0,99"},` +
+					`"topology":{"policy":"restricted","options":{"max-allowable-numa-nodes":"7"}}}`,
+				annotation.NUMAStateKey: `{"devices":{"g":[{"numa":[5],"total":1}]},"pods":{"u":{"c":{"cpus":"3-1"}}}}`,
+				annotation.ReportKey:    `{"gen":"x"}`,
 			},
 			want: model{Release: "1.36", Config: kubelet.Config{
 				Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")},
@@ -194,10 +225,13 @@ func TestKubeletOfANode(t *testing.T) {
 			}},
 			problems: []string{
 				"NodeResourceTopology/n: node.tenon.sh/kubelet: CPUs 99 are not on the node or offline",
-				"NodeResourceTopology/n: node.tenon.sh/kubelet: topology.options[max-allowable-numa-nodes]: want a number of at least 8",
+				"NodeResourceTopology/n: node.tenon.sh/kubelet: topology.options[max-allowable-numa-nodes]: want a " +
+					"number of at least 8",
 				"NodeResourceTopology/n: node.tenon.sh/numa-state: devices[g]: NUMA nodes [5] are not on the node",
-				"NodeResourceTopology/n: node.tenon.sh/report: byte 10: gen: want a whole number that fits int64, got string",
-				`NodeResourceTopology/n: node.tenon.sh/numa-state: pods[u]: container c: cpus: cpu list item "3-1": the end is below the start`,
+				"NodeResourceTopology/n: node.tenon.sh/report: byte 10: gen: want a whole number that fits int64, " +
+					"got string",
+				`NodeResourceTopology/n: node.tenon.sh/numa-state: pods[u]: container c: cpus: cpu list item "3-1": ` +
+					`the end is below the start`,
 			},
 		},
 	}
@@ -210,7 +244,10 @@ func TestKubeletOfANode(t *testing.T) {
 			}
 			facts, problems := convert.Facts(nodeOf(tt.version), nrt, convert.DefaultArgs())
 			m := facts.Model
-			got := model{Mode: facts.Mode, Fault: m.Fault.Code, Release: m.Release, Assumed: m.Assumed, Gen: m.Gen, Devices: m.Devices, Placed: m.Placed}
+			got := model{
+				Mode: facts.Mode, Fault: m.Fault.Code, Release: m.Release, Assumed: m.Assumed, Gen: m.Gen,
+				Devices: m.Devices, Placed: m.Placed,
+			}
 			if m.Node != nil {
 				got.Config = m.Node.Config()
 			}
@@ -235,10 +272,12 @@ func TestEqualNodesShareOneKubelet(t *testing.T) {
 	t.Parallel()
 	var known convert.Known
 	read := func(settings string) *kubelet.Node {
-		f, _ := known.Facts(nodeOf(versioned), nrtOf(pairOf(t, 1), map[string]string{annotation.KubeletKey: settings}), convert.DefaultArgs())
+		f, _ := known.Facts(nodeOf(versioned), nrtOf(pairOf(t, 1), map[string]string{annotation.KubeletKey: settings}),
+			convert.DefaultArgs())
 		return f.Model.Node
 	}
-	a, b, c := read(staticKubelet), read(staticKubelet), read(strings.Replace(staticKubelet, "restricted", "best-effort", 1))
+	a, b, c := read(staticKubelet), read(staticKubelet),
+		read(strings.Replace(staticKubelet, "restricted", "best-effort", 1))
 	if a == nil || a != b || a == c {
 		t.Errorf("got %p, %p and with another policy %p: want the first two to be one value", a, b, c)
 	}
@@ -247,19 +286,15 @@ func TestEqualNodesShareOneKubelet(t *testing.T) {
 func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 	t.Parallel()
 	always := corev1.ContainerRestartPolicyAlways
-	list := func(pairs ...string) corev1.ResourceList {
-		out := corev1.ResourceList{}
-		for i := 0; i < len(pairs); i += 2 {
-			out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-		}
-		return out
-	}
 	tests := map[string]struct {
 		pod  func(*corev1.Pod)
 		want *kubelet.Pod
 	}{
 		"a Burstable pod takes no part": {pod: func(p *corev1.Pod) {
-			p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list("cpu", "1")}}}
+			p.Spec.Containers = []corev1.Container{{
+				Name:      "c",
+				Resources: corev1.ResourceRequirements{Requests: list("cpu", "1")},
+			}}
 		}},
 		"a Burstable pod with a device takes part with that": {
 			pod: func(p *corev1.Pod) {
@@ -267,13 +302,41 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 					Requests: list("cpu", "1"), Limits: list("nvidia.com/gpu", "2", "koordinator.sh/gpu-core", "50"),
 				}}}
 			},
-			want: &kubelet.Pod{UID: "u", Containers: []kubelet.Container{{Name: "c", Devices: []kubelet.Amount{{Name: "nvidia.com/gpu", N: 2}}}}},
+			want: &kubelet.Pod{UID: "u", Containers: []kubelet.Container{{
+				Name:    "c",
+				Devices: []kubelet.Amount{{Name: "nvidia.com/gpu", N: 2}},
+			}}},
+		},
+		"amounts of 0 count, for the kubelet makes hints for them": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.Containers = []corev1.Container{
+					{Name: "a", Resources: corev1.ResourceRequirements{Limits: list("cpu", "2", "memory", "3Gi",
+						"hugepages-2Mi", "0", "a.com/gpu", "0")}},
+				}
+			},
+			want: &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{{
+				Name: "a", CPUs: 2, Memory: []kubelet.Amount{{Name: "hugepages-2Mi"}, {Name: "memory", N: 3 << 30}},
+				Devices: []kubelet.Amount{{Name: "a.com/gpu"}},
+			}}},
+		},
+		"0 devices are devices of any pod": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.Containers = []corev1.Container{{
+					Name:      "a",
+					Resources: corev1.ResourceRequirements{Limits: list("a.com/gpu", "0")},
+				}}
+			},
+			want: &kubelet.Pod{UID: "u", Containers: []kubelet.Container{{
+				Name:    "a",
+				Devices: []kubelet.Amount{{Name: "a.com/gpu"}},
+			}}},
 		},
 		"containers in order, roles, whole CPUs, memory and hugepages": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.InitContainers = []corev1.Container{
 					{Name: "i", Resources: corev1.ResourceRequirements{Limits: list("cpu", "1", "memory", "1Gi")}},
-					{Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: list("cpu", "500m", "memory", "1Gi")}},
+					{Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: list("cpu",
+						"500m", "memory", "1Gi")}},
 				}
 				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 					Limits: list("cpu", "2", "memory", "3Gi", "hugepages-2Mi", "4Mi"),
@@ -282,14 +345,23 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 			want: &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{
 				{Name: "i", Role: kubelet.Init, CPUs: 1, Memory: []kubelet.Amount{{Name: "memory", N: 1 << 30}}},
 				{Name: "s", Role: kubelet.Sidecar, Memory: []kubelet.Amount{{Name: "memory", N: 1 << 30}}},
-				{Name: "c", CPUs: 2, Memory: []kubelet.Amount{{Name: "hugepages-2Mi", N: 4 << 20}, {Name: "memory", N: 3 << 30}}},
+				{Name: "c", CPUs: 2, Memory: []kubelet.Amount{
+					{Name: "hugepages-2Mi", N: 4 << 20},
+					{Name: "memory", N: 3 << 30},
+				}},
 			}},
 		},
 		"a resize that the kubelet has not granted does not count": {
 			pod: func(p *corev1.Pod) {
-				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Limits: list("cpu", "4", "memory", "3Gi")}}}
+				p.Spec.Containers = []corev1.Container{{
+					Name:      "c",
+					Resources: corev1.ResourceRequirements{Limits: list("cpu", "4", "memory", "3Gi")},
+				}}
 				p.Status.QOSClass = corev1.PodQOSGuaranteed
-				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "2", "memory", "1Gi")}}
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name:               "c",
+					AllocatedResources: list("cpu", "2", "memory", "1Gi"),
+				}}
 			},
 			want: &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{
 				{Name: "c", CPUs: 2, Memory: []kubelet.Amount{{Name: "memory", N: 1 << 30}}},
@@ -330,81 +402,147 @@ func TestAPredictionIsReadBackAsItWasMade(t *testing.T) {
 	m := pairOf(t, 4)
 	settings := []string{
 		`{"cpu":{"policy":"static","reserved":"0"},"memory":{"policy":"Static"},"topology":{"policy":"best-effort"}}`,
-		`{"cpu":{"policy":"static","reserved":"0"},"memory":{"policy":"Static"},"topology":{"policy":"restricted","scope":"pod"}}`,
+		`{"cpu":{"policy":"static","reserved":"0"},"memory":{"policy":"Static"},"topology":{"policy":"restricted",` +
+			`"scope":"pod"}}`,
 		`{"cpu":{"policy":"static","reserved":"0"}}`,
 	}
-	const state = `{"memory":{"0":{"allocatable":{"memory":"4Gi","hugepages-2Mi":"8Mi"}},"4":{"allocatable":{"memory":"4Gi","hugepages-2Mi":"8Mi"}}},` +
+	const state = `{"memory":{"0":{"allocatable":{"memory":"4Gi","hugepages-2Mi":"8Mi"}},` +
+		`"4":{"allocatable":{"memory":"4Gi","hugepages-2Mi":"8Mi"}}},` +
 		`"devices":{"x.io/d":[{"numa":[0],"total":2,"free":2},{"numa":[4],"total":2,"free":2}]}}`
-	for range 10 {
-		rapid.Check(t, func(t *rapid.T) {
-			drawn++
-			facts, problems := convert.Facts(nodeOf(versioned), nrtOf(m, map[string]string{
-				annotation.KubeletKey: rapid.SampledFrom(settings).Draw(t, "kubelet"), annotation.NUMAStateKey: state,
-				annotation.TopologyMode: "Follow", annotation.ReportKey: `{"gen":3}`,
-			}), convert.DefaultArgs())
-			if len(problems) > 0 || facts.Model.Node == nil {
-				t.Fatalf("not predicted: %v", problems)
+	property := func(t *rapid.T) {
+		drawn++
+		facts, problems := convert.Facts(nodeOf(versioned), nrtOf(m, map[string]string{
+			annotation.KubeletKey: rapid.SampledFrom(settings).Draw(t, "kubelet"), annotation.NUMAStateKey: state,
+			annotation.TopologyMode: "Follow", annotation.ReportKey: `{"gen":3}`,
+		}), convert.DefaultArgs())
+		if len(problems) > 0 || facts.Model.Node == nil {
+			t.Fatalf("not predicted: %v", problems)
+		}
+		view := ledger.New(facts).View()
+		pod := newPod(class(rapid.SampledFrom([]string{"", "LS", "LSR"}).Draw(t, "class")))
+		for i := range rapid.IntRange(1, 3).Draw(t, "containers") {
+			limits := corev1.ResourceList{
+				"cpu":    resource.MustParse(rapid.SampledFrom([]string{"1", "2", "9", "500m"}).Draw(t, "cpu")),
+				"memory": resource.MustParse(rapid.SampledFrom([]string{"1Gi", "5Gi"}).Draw(t, "memory")),
 			}
-			view := ledger.New(facts).View()
-			pod := newPod(class(rapid.SampledFrom([]string{"", "LS", "LSR"}).Draw(t, "class")))
-			for i := range rapid.IntRange(1, 3).Draw(t, "containers") {
-				limits := corev1.ResourceList{
-					"cpu":    resource.MustParse(rapid.SampledFrom([]string{"1", "2", "9", "500m"}).Draw(t, "cpu")),
-					"memory": resource.MustParse(rapid.SampledFrom([]string{"1Gi", "5Gi"}).Draw(t, "memory")),
-				}
-				if rapid.Bool().Draw(t, "pages") {
-					limits["hugepages-2Mi"] = resource.MustParse("4Mi")
-				}
-				if n := rapid.IntRange(0, 3).Draw(t, "devices"); n > 0 {
-					limits["x.io/d"] = *resource.NewQuantity(int64(n), resource.DecimalSI)
-				}
-				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: string(rune('z' - i)), Resources: corev1.ResourceRequirements{Requests: limits, Limits: limits}})
+			if rapid.Bool().Draw(t, "pages") {
+				limits["hugepages-2Mi"] = resource.MustParse("4Mi")
 			}
-			r, reason, _ := convert.Request(pod, convert.DefaultArgs())
-			if !reason.OK() {
-				return
+			if n := rapid.IntRange(0, 3).Draw(t, "devices"); n > 0 {
+				limits["x.io/d"] = *resource.NewQuantity(int64(n), resource.DecimalSI)
 			}
-			offer, reason := place.Try(view, r)
-			if fits := place.Fits(view, r); fits.OK() != reason.OK() {
-				t.Fatalf("Fits says %v, Try says %v", fits, reason)
+			pod.Spec.Containers = append(pod.Spec.Containers,
+				corev1.Container{
+					Name:      string(rune('z' - i)),
+					Resources: corev1.ResourceRequirements{Requests: limits, Limits: limits},
+				})
+		}
+		r, reason, _ := convert.Request(pod, convert.DefaultArgs())
+		if !reason.OK() {
+			return
+		}
+		offer, reason := place.Try(view, r)
+		if fits := place.Fits(view, r); fits.OK() != reason.OK() {
+			t.Fatalf("Fits says %v, Try says %v", fits, reason)
+		}
+		if !reason.OK() {
+			return
+		}
+		record, ok := convert.Predicted(offer)
+		if ok != facts.Model.Concerns(r.Kubelet) {
+			t.Fatalf("predicted %v: %+v", ok, offer.Entry)
+		}
+		if !ok {
+			return
+		}
+		if record.Model != "1.36" || record.Gen != 3 {
+			t.Fatalf("predicted by %s on %d, want 1.36 on 3", record.Model, record.Gen)
+		}
+		if offer.Entry.CPUList != "" {
+			t.Fatalf("CPUs %s are ours, where the kubelet chooses", offer.Entry.CPUList)
+		}
+		pod.Spec.NodeName = "n"
+		annot(annotation.PredictedPlacementKey, record.String())(pod)
+		if text := convert.Status(m, view, r, offer).String(); text != "{}" { // a pod of the shared pool
+			annot(annotation.ResourceStatusKey, text)(pod)
+		}
+		if problems := convert.EntryProblems(pod); problems != nil {
+			t.Fatalf("our own annotation has problems: %v", problems)
+		}
+		entry, concerns := convert.Entry(pod)
+		if !concerns || !entry.Equal(offer.Entry) {
+			t.Fatalf("%s is read as another entry (-committed +read):\n%s", record,
+				cmp.Diff(offer.Entry.Guest, entry.Guest))
+		}
+		predicted++
+		for _, c := range record.Containers {
+			if slices.ContainsFunc(slices.Collect(maps.Values(c.Devices)),
+				func(d annotation.PlacedDevices) bool { return len(d.Split) > 0 }) {
+				split++
 			}
-			if !reason.OK() {
-				return
-			}
-			record, ok := convert.Predicted(offer)
-			if ok != facts.Model.Concerns(r.Kubelet) {
-				t.Fatalf("predicted %v: %+v", ok, offer.Entry)
-			}
-			if !ok {
-				return
-			}
-			if record.Model != "1.36" || record.Gen != 3 {
-				t.Fatalf("predicted by %s on %d, want 1.36 on 3", record.Model, record.Gen)
-			}
-			if offer.Entry.CPUList != "" {
-				t.Fatalf("CPUs %s are ours, where the kubelet chooses", offer.Entry.CPUList)
-			}
-			pod.Spec.NodeName = "n"
-			annot(annotation.PredictedPlacementKey, record.String())(pod)
-			if text := convert.Status(m, view, r, offer).String(); text != "{}" { // a pod of the shared pool
-				annot(annotation.ResourceStatusKey, text)(pod)
-			}
-			if problems := convert.EntryProblems(pod); problems != nil {
-				t.Fatalf("our own annotation has problems: %v", problems)
-			}
-			entry, concerns := convert.Entry(pod)
-			if !concerns || !entry.Equal(offer.Entry) {
-				t.Fatalf("%s is read as another entry (-committed +read):\n%s", record, cmp.Diff(offer.Entry.Guest, entry.Guest))
-			}
-			predicted++
-			for _, c := range record.Containers {
-				if slices.ContainsFunc(slices.Collect(maps.Values(c.Devices)), func(d annotation.PlacedDevices) bool { return len(d.Split) > 0 }) {
-					split++
-				}
-			}
-		})
+		}
 	}
+	rapid.Check(t, func(t *rapid.T) {
+		for range 10 {
+			property(t)
+		}
+	})
 	if predicted < drawn/5 || split == 0 {
-		t.Errorf("%d predictions of %d pods, %d with devices of two nodes: the generator is too narrow", predicted, drawn, split)
+		t.Errorf("%d predictions of %d pods, %d with devices of two nodes: the generator is too narrow", predicted,
+			drawn, split)
+	}
+}
+
+// list is a list of resources from alternating names and quantities.
+func list(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+// TestAPodOfZeroDevicesIsAlignedWithThem: a.com/gpu: 0 draws the mask to the GPU's NUMA node, and a kubelet that finds
+// the CPUs nowhere else refuses the pod.
+func TestAPodOfZeroDevicesIsAlignedWithThem(t *testing.T) {
+	t.Parallel()
+	const kubeletOf = `{"cpu":{"policy":"static","reserved":"0"},"memory":{"policy":"Static"},` +
+		`"topology":{"policy":"single-numa-node"}}`
+	const state = `{"memory":{"0":{"allocatable":{"memory":"4Gi"}},"1":{"allocatable":{"memory":"4Gi"}}},` +
+		`"devices":{"a.com/gpu":[{"numa":[1],"total":1,"free":1}]}}`
+	node := nodeOf(versioned)
+	node.Status.Capacity = corev1.ResourceList{"hugepages-2Mi": {}}
+	facts, problems := convert.Facts(node, nrtOf(pairOf(t, 1), map[string]string{
+		annotation.KubeletKey: kubeletOf, annotation.NUMAStateKey: state,
+	}), convert.DefaultArgs())
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	ask := func(cpus, resourceName string) *kubelet.Pod {
+		limits := list("cpu", cpus, "memory", "1Gi", resourceName, "0")
+		r, reason, detail := convert.Request(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name:      "c",
+				Resources: corev1.ResourceRequirements{Requests: limits, Limits: limits},
+			}},
+		}}, convert.DefaultArgs())
+		if !reason.OK() {
+			t.Fatal(reason, detail)
+		}
+		return r.Kubelet
+	}
+	s := facts.Model.Node.Empty()
+	after, placement, refusal := s.Admit(ask("7", "a.com/gpu"))
+	if refusal != nil || placement[0].Hint.Mask != 0b10 {
+		t.Fatalf("placement %+v, refusal %+v; want NUMA node 1", placement, refusal)
+	}
+	if reason := after.Fits(ask("4", "a.com/gpu")); reason.Code != why.KubeletTopologyAffinity {
+		t.Errorf("CPUs on the other node alone: %+v, want a refusal", reason)
+	}
+	if reason := s.Fits(ask("2", "hugepages-2Mi")); !reason.OK() {
+		t.Errorf("no pages of a size that the Node counts: %+v", reason)
+	}
+	if reason := s.Fits(ask("2", "hugepages-1Gi")); reason.Code != why.KubeletPanics {
+		t.Errorf("no pages of a size that the Node does not count: %+v", reason)
 	}
 }

@@ -18,8 +18,8 @@ func Machine(d annotation.CPUTopologyDetail, arch string) (*topo.Machine, error)
 	return machineOf(d, arch, nil)
 }
 
-// machineOf adds what the zones of a NodeResourceTopology know of the machine's shape: distances, and NUMA nodes without
-// CPUs. Amounts of memory stay in the zones: nodes that differ by a few pages share one machine.
+// machineOf adds what the zones of a NodeResourceTopology know of the machine's shape: distances, and NUMA nodes
+// without CPUs. Amounts of memory are not part of it: nodes that differ by a few pages share one machine.
 func machineOf(d annotation.CPUTopologyDetail, arch string, zones []v1alpha2.Zone) (*topo.Machine, error) {
 	spec := topo.Spec{Arch: arch, CPUs: make([]topo.CPUSpec, 0, len(d.Detail)), NUMA: numaSpecs(zones)}
 	for _, c := range d.Detail {
@@ -53,8 +53,8 @@ func readMachine(text, arch string, zones []v1alpha2.Zone) (*topo.Machine, error
 	return machineOf(detail, arch, zones)
 }
 
-// Topology describes a machine's online CPUs. Cores are written as dense indices: the kernel's repeat per socket. Caches
-// have the kernel's ids, after which the kubelet orders them, and none where they are not known.
+// Topology describes a machine's online CPUs. Cores are written as dense indices: the kernel's repeat per socket.
+// Caches have the kernel's ids, after which the kubelet orders them, and none where they are not known.
 func Topology(m *topo.Machine) annotation.CPUTopologyDetail {
 	online := m.Online()
 	d := annotation.CPUTopologyDetail{Detail: make([]annotation.CPUInfo, 0, online.Len())}
@@ -73,8 +73,8 @@ func Topology(m *topo.Machine) annotation.CPUTopologyDetail {
 	return d
 }
 
-// FirstCPUs are the n CPUs that a kubelet takes when it is told an amount and not which: whole cores, lowest socket and
-// lowest core first, then single threads. All online CPUs when the machine has no more than n.
+// FirstCPUs returns the n CPUs that a kubelet reserves when only an amount is configured: whole cores, lowest socket
+// and lowest core first, then single threads. All online CPUs when the machine has no more than n.
 func FirstCPUs(m *topo.Machine, n int) cpuset.Set {
 	cores := make([]topo.Core, m.NumCores())
 	for i := range cores {

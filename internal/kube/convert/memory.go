@@ -20,21 +20,22 @@ func IsMemory(name corev1.ResourceName) bool {
 	return name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// memory reads what the zones that are NUMA nodes have for pods. Of resources that are there twice the first counts, as of
-// zones. Zones are the only source: where there are none, no NUMA node is known to have memory or to lack it, and pods are
-// aligned by their CPUs.
+// memory reads what the zones that are NUMA nodes have for pods. Of resources that are there twice the first counts, as
+// of zones. Zones are the only source: where there are none, no NUMA node is known to have memory or to lack it, and
+// pods are aligned by their CPUs.
 func (r *factReader) memory() {
 	if r.facts.Machine == nil {
 		return
 	}
 	for id, z := range nodeZones(r.nrt.Zones) {
 		for i, amount := range z.Resources {
-			again := slices.ContainsFunc(z.Resources[:i], func(o v1alpha2.ResourceInfo) bool { return o.Name == amount.Name })
+			again := slices.ContainsFunc(z.Resources[:i],
+				func(o v1alpha2.ResourceInfo) bool { return o.Name == amount.Name })
 			if again || !IsMemory(corev1.ResourceName(amount.Name)) {
 				continue
 			}
 			q := amount.Allocatable
-			if q.Format == "" && q.IsZero() { // not told
+			if q.Format == "" && q.IsZero() { // not set
 				q = amount.Capacity
 			}
 			if q.Sign() < 0 {

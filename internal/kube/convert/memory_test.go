@@ -75,7 +75,9 @@ func TestHugepagesAreRoundedUpToWholePages(t *testing.T) {
 		t.Fatalf("refused: %v %s", reason, detail)
 	}
 	want := []place.Memory{
-		{Type: "memory", Bytes: 1 << 30}, {Type: "hugepages-2Mi", Bytes: 4 << 20}, {Type: "hugepages-1Gi", Bytes: 1<<63 - 1<<30},
+		{Type: "memory", Bytes: 1 << 30},
+		{Type: "hugepages-2Mi", Bytes: 4 << 20},
+		{Type: "hugepages-1Gi", Bytes: 1<<63 - 1<<30},
 	}
 	if diff := cmp.Diff(want, r.Memory); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
@@ -98,7 +100,8 @@ func TestFactsReadTheMemoryOfZones(t *testing.T) {
 	t.Parallel()
 	nrt := newNRT(map[string]string{annotation.CPUTopology: fourNodes})
 	nrt.Zones = v1alpha2.ZoneList{
-		zone("node-0", "Node", "cpu", "1", "1", "memory", "64Gi", "60Gi", "hugepages-2Mi", "4Gi", "4Gi", "memory", "1Gi", "1Gi"),
+		zone("node-0", "Node", "cpu", "1", "1", "memory", "64Gi", "60Gi", "hugepages-2Mi", "4Gi", "4Gi", "memory",
+			"1Gi", "1Gi"),
 		zone("node-4", "Node", "memory", "64Gi", "", "hugepages-2Mi", "4Gi", "0", "nvidia.com/gpu", "4", "4"),
 		zone("node-5", "Node", "memory", "64Gi", "-1"),
 		zone("node-0", "Node", "memory", "1Gi", "1Gi"),
@@ -113,7 +116,8 @@ func TestFactsReadTheMemoryOfZones(t *testing.T) {
 	if diff := cmp.Diff(want, facts.Memory); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
 	}
-	if len(problems) != 2 || problems[0].Key != "zones[node-0]" || problems[1].Key != "zones[node-5].resources[memory]" {
+	if len(problems) != 2 || problems[0].Key != "zones[node-0]" ||
+		problems[1].Key != "zones[node-5].resources[memory]" {
 		t.Errorf("problems %+v, want the zone that is there twice and the negative amount", problems)
 	}
 }
@@ -121,10 +125,12 @@ func TestFactsReadTheMemoryOfZones(t *testing.T) {
 // memoryOfNodes are facts of a machine with NUMA nodes 0, 4 and 5 and the given GiB on each.
 func memoryOfNodes(t *testing.T, gib ...int64) ledger.Facts {
 	t.Helper()
-	nrt := newNRT(map[string]string{annotation.CPUTopology: `{"detail":[{"id":0,"core":0,"node":0},{"id":1,"core":1,"node":0},` +
-		`{"id":2,"core":2,"node":4},{"id":3,"core":3,"node":4},{"id":4,"core":4,"node":5}]}`})
+	nrt := newNRT(
+		map[string]string{annotation.CPUTopology: `{"detail":[{"id":0,"core":0,"node":0},{"id":1,"core":1,"node":0},` +
+			`{"id":2,"core":2,"node":4},{"id":3,"core":3,"node":4},{"id":4,"core":4,"node":5}]}`})
 	for i, id := range []int{0, 4, 5} {
-		nrt.Zones = append(nrt.Zones, zone(fmt.Sprint("node-", id), "Node", "memory", fmt.Sprint(gib[i], "Gi"), fmt.Sprint(gib[i], "Gi")))
+		nrt.Zones = append(nrt.Zones, zone(fmt.Sprint("node-", id), "Node", "memory", fmt.Sprint(gib[i], "Gi"),
+			fmt.Sprint(gib[i], "Gi")))
 	}
 	facts, problems := convert.Facts(nil, nrt, convert.DefaultArgs())
 	if facts.Machine == nil || len(problems) > 0 {
@@ -148,11 +154,13 @@ func TestStatusSaysWhereThePodsMemoryIs(t *testing.T) {
 		},
 		"so do shared pools": {
 			newPod(class("LS"), bounded("500m", "1"), policy("SingleNUMANode")),
-			`{"cpuSharedPools":[{"socket":0,"node":4}],"numaNodeResources":[{"node":4,"resources":{"cpu":"500m","memory":"1Gi"}}]}`,
+			`{"cpuSharedPools":[{"socket":0,"node":4}],"numaNodeResources":[{"node":4,"resources":{"cpu":"500m",` +
+				`"memory":"1Gi"}}]}`,
 		},
 		"memory on a NUMA node without CPUs of the pod": {
 			newPod(class("LSR"), container("1"), container("0"), container("0"), container("0"), policy("BestEffort")),
-			`{"cpuset":"2","numaNodeResources":[{"node":4,"resources":{"cpu":"1","memory":"3Gi"}},{"node":5,"resources":{"cpu":"0","memory":"1Gi"}}]}`,
+			`{"cpuset":"2","numaNodeResources":[{"node":4,"resources":{"cpu":"1","memory":"3Gi"}},{"node":5,` +
+				`"resources":{"cpu":"0","memory":"1Gi"}}]}`,
 		},
 		"without a policy memory takes no part": {newPod(class("LSR"), container("1")), `{"cpuset":"0"}`},
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// importedVersion is taken for the kubelet of a node that tells no version; nodes of a cluster do.
+// importedVersion is assumed for the kubelet of a Node without a version; Nodes of a cluster have one.
 const importedVersion = "v1.36.0"
 
 func (r *factReader) onNuma(key, value string, err error) {
@@ -50,10 +50,10 @@ func (r *factReader) importMachine(read machineReader) {
 }
 
 // cpuDetail lists the CPUs by id. The exporter leaves numbers out that are 0. Its core is the kernel's core_id, which
-// repeats on every socket; the machine tells cores apart by socket and core.
+// repeats on every socket; the machine identifies cores by socket and core.
 func cpuDetail(cpus map[string]nodeinfo.CPUInfo) (annotation.CPUTopologyDetail, error) {
 	if len(cpus) == 0 {
-		return annotation.CPUTopologyDetail{}, errors.New("there is no CPU that can be read")
+		return annotation.CPUTopologyDetail{}, errors.New("no CPU can be parsed")
 	}
 	var d annotation.CPUTopologyDetail
 	for _, key := range slices.Sorted(maps.Keys(cpus)) {
@@ -67,7 +67,8 @@ func cpuDetail(cpus map[string]nodeinfo.CPUInfo) (annotation.CPUTopologyDetail, 
 			value int64
 		}{{"numa", c.NUMANodeID}, {"socket", c.SocketID}, {"core", c.CoreID}} {
 			if part.value < 0 || part.value > math.MaxInt32 {
-				return annotation.CPUTopologyDetail{}, fmt.Errorf("%s.%s: %d: want 0 to %d", key, part.name, part.value, math.MaxInt32)
+				return annotation.CPUTopologyDetail{},
+					fmt.Errorf("%s.%s: %d: want 0 to %d", key, part.name, part.value, math.MaxInt32)
 			}
 		}
 		d.Detail = append(d.Detail, annotation.CPUInfo{
@@ -78,8 +79,9 @@ func cpuDetail(cpus map[string]nodeinfo.CPUInfo) (annotation.CPUTopologyDetail, 
 	return d, nil
 }
 
-// importedCPUManager is the kubelet's CPU manager. Options and reservedSystemCPUs are not told: the reserved CPUs are those
-// that a kubelet without either takes for the amount, or, where no amount is told, those that nobody has and nobody can get.
+// importedCPUManager is the kubelet's CPU manager. Options and reservedSystemCPUs are not exported: the reserved CPUs
+// are those that a kubelet without either takes for the amount, or, without an amount, those that are neither allocated
+// nor allocatable.
 func (r *factReader) importedCPUManager() annotation.KubeletCPUManager {
 	kube := annotation.KubeletCPUManager{Policy: annotation.KubeletPolicyNone}
 	switch policy := r.numa.Spec.Policies[nodeinfo.CPUManagerPolicy]; policy {
@@ -104,7 +106,8 @@ func (r *factReader) importedReservation(m *topo.Machine) cpuset.Set {
 	text := r.numa.Spec.ResReserved[string(corev1.ResourceCPU)]
 	amount, err := apiresource.ParseQuantity(cmp.Or(text, "0"))
 	if err != nil || amount.Sign() < 0 {
-		r.onNuma(key, text, fmt.Errorf("want an amount of CPU, 0 or more: %w", cmp.Or(err, errors.New("it is negative"))))
+		r.onNuma(key, text, fmt.Errorf("want an amount of CPU, 0 or more: %w",
+			cmp.Or(err, errors.New("it is negative"))))
 		return cpuset.Set{}
 	}
 	if amount.IsZero() {
@@ -115,18 +118,19 @@ func (r *factReader) importedReservation(m *topo.Machine) cpuset.Set {
 	}
 	model, _ := kubelet.ModelOf(cmp.Or(r.node.Status.NodeInfo.KubeletVersion, importedVersion))
 	online := m.Online()
-	set, ok := kubelet.ReservedCPUs(m, kubelet.Config{Model: model, CPU: kubelet.CPU{Static: true}}, amount.MilliValue())
+	set, ok := kubelet.ReservedCPUs(m, kubelet.Config{Model: model, CPU: kubelet.CPU{Static: true}},
+		amount.MilliValue())
 	if !ok {
 		r.onNuma(key, text, fmt.Errorf("want more than 0 and no more than the %d CPUs of the machine", online.Len()))
 	}
 	return set
 }
 
-// busy are the CPUs that are not among the free ones. Where nothing is told of them, as by exporters that cannot read the
-// kubelet's state, none are.
+// busy returns the CPUs that are not among the free ones. It is empty if free CPUs are not exported, as by exporters
+// that cannot read the kubelet's state.
 func (r *factReader) busy() cpuset.Set {
-	cpu, told := r.numa.Spec.NumaResMap[string(corev1.ResourceCPU)]
-	if r.facts.Machine == nil || !told || cpu.Allocatable == "" && cpu.Capacity == 0 {
+	cpu, exported := r.numa.Spec.NumaResMap[string(corev1.ResourceCPU)]
+	if r.facts.Machine == nil || !exported || cpu.Allocatable == "" && cpu.Capacity == 0 {
 		return cpuset.Set{}
 	}
 	free, _, _ := r.facts.Machine.ParseList(cpu.Allocatable)
@@ -138,7 +142,7 @@ func (r *factReader) allocated() cpuset.Set {
 	var all cpuset.Set
 	for i := range r.numa.Spec.PodAllocations {
 		for _, c := range r.numa.Spec.PodAllocations[i].ContainerAllocations {
-			cpus := r.cpus(c.Allocations[string(corev1.ResourceCPU)], func(error) {}) // told by importPins
+			cpus := r.cpus(c.Allocations[string(corev1.ResourceCPU)], func(error) {}) // reported by importPins
 			all.Include(&cpus)
 		}
 	}
@@ -167,27 +171,32 @@ func (r *factReader) importPins() {
 		switch {
 		case cpus.IsEmpty():
 		case p.UID == "" && p.Name == "":
-			r.onNuma(fmt.Sprintf("spec.podAllocations[%d]", i), "", errors.New("want the uid of a pod, or its namespace and name"))
+			r.onNuma(fmt.Sprintf("spec.podAllocations[%d]", i), "",
+				errors.New("want the uid of a pod, or its namespace and name"))
 		default:
-			r.facts.Pins = append(r.facts.Pins, ledger.Pin{UID: p.UID, Namespace: p.Namespace, Name: p.Name, CPUs: cpus})
+			r.facts.Pins = append(r.facts.Pins, ledger.Pin{
+				UID: p.UID, Namespace: p.Namespace, Name: p.Name,
+				CPUs: cpus,
+			})
 			known.Include(&cpus)
 		}
 	}
 	r.facts.Unclaimed = r.busy().Minus(known)
 }
 
-// importedTopologyPolicy is the kubelet's topology policy; false where it is not told.
+// importedTopologyPolicy returns the kubelet's topology policy; false if it is not exported.
 func (r *factReader) importedTopologyPolicy() (string, bool) {
 	if r.numa == nil {
 		return "", false
 	}
-	policy, told := r.numa.Spec.Policies[nodeinfo.TopologyManagerPolicy]
-	if !told || policy == "" {
+	policy, exported := r.numa.Spec.Policies[nodeinfo.TopologyManagerPolicy]
+	if !exported || policy == "" {
 		return annotation.KubeletTopologyNone, true
 	}
 	if _, ok := hint.ParsePolicy(policy); !ok {
 		r.onNuma("spec.policies["+nodeinfo.TopologyManagerPolicy+"]", policy, errors.New(annotation.Unsupported(policy,
-			annotation.KubeletTopologyNone, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted, annotation.KubeletTopologySingleNUMA)))
+			annotation.KubeletTopologyNone, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted,
+			annotation.KubeletTopologySingleNUMA)))
 		return annotation.KubeletTopologyNone, true
 	}
 	return policy, true

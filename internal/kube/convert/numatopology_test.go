@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// exported is a machine as Volcano's exporter writes it: 2 sockets of 4 cores with 2 threads, CPU c and c+8 on one core,
-// core_id from 0 on each socket, and numbers that are 0 left out.
+// exported is a machine as Volcano's exporter writes it: 2 sockets of 4 cores with 2 threads, CPU c and c+8 on one
+// core, core_id from 0 on each socket, and numbers that are 0 left out.
 func exported(tb testing.TB, change func(*nodeinfo.NumatopoSpec)) *nodeinfo.Numatopology {
 	tb.Helper()
 	cpus := []string{}
@@ -33,8 +33,10 @@ func exported(tb testing.TB, change func(*nodeinfo.NumatopoSpec)) *nodeinfo.Numa
 		}
 		cpus = append(cpus, strconv.Quote(strconv.Itoa(c))+":{"+strings.Join(fields, ",")+"}")
 	}
-	text := `{"metadata":{"name":"n"},"spec":{"policies":{"CPUManagerPolicy":"static","TopologyManagerPolicy":"restricted"},` +
-		`"resReserved":{"cpu":"1500m","memory":"500Mi"},"numares":{"cpu":{"allocatable":"0-3,5,8-11,13-15","capacity":16}},"cpuDetail":{` + strings.Join(cpus, ",") + `},` +
+	text := `{"metadata":{"name":"n"},"spec":{"policies":{"CPUManagerPolicy":"static",` +
+		`"TopologyManagerPolicy":"restricted"},` +
+		`"resReserved":{"cpu":"1500m","memory":"500Mi"},"numares":{"cpu":{"allocatable":"0-3,5,8-11,13-15",` +
+		`"capacity":16}},"cpuDetail":{` + strings.Join(cpus, ",") + `},` +
 		`"podAllocations":[{"uid":"a","containerAllocations":[{"name":"c","allocations":{"cpu":"4,12"}}]},` +
 		`{"namespace":"ns","name":"b","containerAllocations":[{"name":"c","allocations":{"cpu":"6"}}]}]}}`
 	out := &nodeinfo.Numatopology{}
@@ -72,56 +74,87 @@ func TestImportedFacts(t *testing.T) {
 	}{
 		"an exporter's object": {
 			version: versioned, pins: map[string]string{"a": "4,12", "b": "6"},
-			want: read{Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "7"},
+			want: read{
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "7",
+			},
 		},
 		"the kubelet's version decides its model": {
 			version: "v1.34.1", pins: map[string]string{"a": "4,12", "b": "6"},
-			want: read{Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container", Release: "1.34", Reserved: "0,8", Unclaimed: "7"},
+			want: read{
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Scope: "container", Release: "1.34", Reserved: "0,8", Unclaimed: "7",
+			},
 		},
-		"an exporter of former days tells no pods": {
+		"an old exporter exports no pods": {
 			change: func(s *nodeinfo.NumatopoSpec) { s.PodAllocations = nil },
-			want:   read{Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "4,6-7,12"},
+			want: read{
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "4,6-7,12",
+			},
 		},
-		"without an amount the CPUs that nobody has are reserved": {
+		"without an amount the CPUs that are not allocated are reserved": {
 			change: func(s *nodeinfo.NumatopoSpec) { s.ResReserved = map[string]string{"cpu": "0"} },
 			pins:   map[string]string{"a": "4,12", "b": "6"},
-			want:   read{Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container", Release: "1.36", Reserved: "7"},
+			want: read{
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Scope: "container", Release: "1.36", Reserved: "7",
+			},
 		},
 		"a kubelet that pins nothing": {
 			change: func(s *nodeinfo.NumatopoSpec) { s.Policies = map[string]string{"CPUManagerPolicy": "none"} },
 			want:   read{Mode: ledger.Blind},
 		},
-		"free CPUs that are not told are free": {
+		"CPUs are free if free CPUs are not exported": {
 			change: func(s *nodeinfo.NumatopoSpec) { s.NumaResMap, s.PodAllocations = nil, nil },
-			want:   read{Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container", Release: "1.36", Reserved: "0,8"},
+			want: read{
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Scope: "container", Release: "1.36", Reserved: "0,8",
+			},
 		},
 		"no CPU is free": {
 			change: func(s *nodeinfo.NumatopoSpec) {
 				s.NumaResMap["cpu"], s.PodAllocations = nodeinfo.ResourceInfo{Capacity: 16}, nil
 			},
-			want: read{Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "1-7,9-15"},
+			want: read{
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "1-7,9-15",
+			},
 		},
-		"another exporter's NodeResourceTopology tells the scope": {
+		"another exporter's NodeResourceTopology has the scope": {
 			nrt: &v1alpha2.NodeResourceTopology{
 				ObjectMeta: metav1.ObjectMeta{Name: "n"},
-				Attributes: []v1alpha2.AttributeInfo{{Name: "topologyManagerPolicy", Value: "single-numa-node"}, {Name: "topologyManagerScope", Value: "pod"}},
+				Attributes: []v1alpha2.AttributeInfo{
+					{Name: "topologyManagerPolicy", Value: "single-numa-node"},
+					{Name: "topologyManagerScope", Value: "pod"},
+				},
 			},
 			pins: map[string]string{"a": "4,12", "b": "6"},
-			want: read{Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.SingleNUMANode, Scope: "pod", Release: "1.36", Reserved: "0,8", Unclaimed: "7"},
+			want: read{
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.SingleNUMANode, Scope: "pod",
+				Release: "1.36", Reserved: "0,8", Unclaimed: "7",
+			},
 		},
-		"what cannot be read is left out and told": {
+		"invalid fields are left out and reported": {
 			change: func(s *nodeinfo.NumatopoSpec) {
 				s.Policies["TopologyManagerPolicy"], s.ResReserved["cpu"] = "strict", "lots"
 				s.NumaResMap["cpu"] = nodeinfo.ResourceInfo{Allocatable: "0-3,5-15,99", Capacity: 16}
 				s.PodAllocations = []nodeinfo.PodAllocation{
-					{ContainerAllocations: []nodeinfo.ContainerAllocation{{Name: "c", Allocations: map[string]string{"cpu": "4"}}}},
-					{UID: "u", ContainerAllocations: []nodeinfo.ContainerAllocation{{Name: "c", Allocations: map[string]string{"cpu": "4-x"}}}},
+					{ContainerAllocations: []nodeinfo.ContainerAllocation{{
+						Name:        "c",
+						Allocations: map[string]string{"cpu": "4"},
+					}}},
+					{UID: "u", ContainerAllocations: []nodeinfo.ContainerAllocation{{
+						Name:        "c",
+						Allocations: map[string]string{"cpu": "4-x"},
+					}}},
 				}
 			},
 			want: read{
 				Mode: ledger.Follow, Static: true, Assumed: true, Release: "1.36", Scope: "container", Unclaimed: "4",
 				Problems: []string{
-					"spec.resReserved[cpu]", "spec.numares[cpu].allocatable", "spec.podAllocations[0]", "spec.podAllocations[1].containerAllocations[c]",
+					"spec.resReserved[cpu]", "spec.numares[cpu].allocatable", "spec.podAllocations[0]",
+					"spec.podAllocations[1].containerAllocations[c]",
 					"spec.policies[TopologyManagerPolicy]",
 				},
 			},
@@ -129,7 +162,8 @@ func TestImportedFacts(t *testing.T) {
 		"more is reserved than there is": {
 			change: func(s *nodeinfo.NumatopoSpec) { s.ResReserved["cpu"], s.PodAllocations = "17", nil },
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container", Release: "1.36", Unclaimed: "4,6-7,12",
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container",
+				Release: "1.36", Unclaimed: "4,6-7,12",
 				Problems: []string{"spec.resReserved[cpu]"},
 			},
 		},
@@ -142,11 +176,14 @@ func TestImportedFacts(t *testing.T) {
 				t.Fatalf("no machine, or not imported: %s, %v", f.Fault.Code, problems)
 			}
 			if n := f.Machine.NumCores(); n != 8 || f.Machine.NumNUMA() != 2 {
-				t.Errorf("%d cores and %d NUMA nodes, want 8 and 2: core ids repeat on each socket", n, f.Machine.NumNUMA())
+				t.Errorf("%d cores and %d NUMA nodes, want 8 and 2: core ids repeat on each socket", n,
+					f.Machine.NumNUMA())
 			}
 			got := read{
-				Mode: f.Mode, Static: f.Kubelet.Static, Assumed: f.Model.Assumed, Topology: f.Topology, Release: f.Model.Release,
-				Reserved: f.Machine.FormatList(f.Kubelet.Reserved), Unclaimed: f.Machine.FormatList(f.Unclaimed), Pins: f.Pins,
+				Mode: f.Mode, Static: f.Kubelet.Static, Assumed: f.Model.Assumed, Topology: f.Topology,
+				Release:  f.Model.Release,
+				Reserved: f.Machine.FormatList(f.Kubelet.Reserved), Unclaimed: f.Machine.FormatList(f.Unclaimed),
+				Pins: f.Pins,
 			}
 			if f.Model.Node != nil {
 				if got.Scope = annotation.TopologyScopeContainer; f.Model.PodScope {
@@ -185,7 +222,8 @@ func TestImportedReservationIsTheKubelets(t *testing.T) {
 		f, _ := convert.Sources{Node: nodeOf(versioned), Numatopology: n}.Facts(convert.DefaultArgs())
 		want, ok := kubelet.ReservedCPUs(f.Machine, kubelet.Config{Model: model, CPU: kubelet.CPU{Static: true}}, milli)
 		if !ok || f.Kubelet.Reserved != want {
-			t.Errorf("with %s the reserved CPUs are %s, want %s", amount, f.Machine.FormatList(f.Kubelet.Reserved), f.Machine.FormatList(want))
+			t.Errorf("with %s the reserved CPUs are %s, want %s", amount, f.Machine.FormatList(f.Kubelet.Reserved),
+				f.Machine.FormatList(want))
 		}
 	}
 }
@@ -200,23 +238,44 @@ func TestMalformedNumatopologiesAreNotBelieved(t *testing.T) {
 		key    string
 		text   string
 	}{
-		"no CPUs":                       {func(s *nodeinfo.NumatopoSpec) { s.CPUDetail = nil }, "spec.cpuDetail", "there is no CPU that can be read"},
-		"nothing at all":                {func(s *nodeinfo.NumatopoSpec) { *s = nodeinfo.NumatopoSpec{} }, "spec.cpuDetail", "there is no CPU that can be read"},
-		"a CPU without number":          {cpu("x", nodeinfo.CPUInfo{}), "spec.cpuDetail", `"x": want the number of a CPU`},
-		"a negative CPU":                {cpu("-1", nodeinfo.CPUInfo{}), "spec.cpuDetail", `"-1": want the number of a CPU`},
-		"a CPU twice":                   {cpu("01", nodeinfo.CPUInfo{CoreID: 1}), "spec.cpuDetail", "1"},
-		"a negative NUMA node":          {cpu("1", nodeinfo.CPUInfo{NUMANodeID: -1}), "spec.cpuDetail", "1.numa: -1"},
-		"a core beyond all bounds":      {cpu("1", nodeinfo.CPUInfo{CoreID: 1 << 40}), "spec.cpuDetail", "1.core"},
-		"a core on two NUMA nodes":      {cpu("1", nodeinfo.CPUInfo{CoreID: 1, NUMANodeID: 1}), "spec.cpuDetail", "core"},
-		"free CPUs that are no CPU set": {func(s *nodeinfo.NumatopoSpec) { s.NumaResMap["cpu"] = nodeinfo.ResourceInfo{Allocatable: "0-"} }, "spec.numares[cpu].allocatable", `0-`},
+		"no CPUs": {
+			func(s *nodeinfo.NumatopoSpec) { s.CPUDetail = nil }, "spec.cpuDetail",
+			"no CPU can be parsed",
+		},
+		"nothing at all": {
+			func(s *nodeinfo.NumatopoSpec) { *s = nodeinfo.NumatopoSpec{} },
+			"spec.cpuDetail", "no CPU can be parsed",
+		},
+		"a CPU without number": {
+			cpu("x", nodeinfo.CPUInfo{}), "spec.cpuDetail",
+			`"x": want the number of a CPU`,
+		},
+		"a negative CPU": {
+			cpu("-1", nodeinfo.CPUInfo{}), "spec.cpuDetail",
+			`"-1": want the number of a CPU`,
+		},
+		"a CPU twice":              {cpu("01", nodeinfo.CPUInfo{CoreID: 1}), "spec.cpuDetail", "1"},
+		"a negative NUMA node":     {cpu("1", nodeinfo.CPUInfo{NUMANodeID: -1}), "spec.cpuDetail", "1.numa: -1"},
+		"a core beyond all bounds": {cpu("1", nodeinfo.CPUInfo{CoreID: 1 << 40}), "spec.cpuDetail", "1.core"},
+		"a core on two NUMA nodes": {
+			cpu("1", nodeinfo.CPUInfo{CoreID: 1, NUMANodeID: 1}), "spec.cpuDetail",
+			"core",
+		},
+		"free CPUs that are no CPU set": {func(s *nodeinfo.NumatopoSpec) {
+			s.NumaResMap["cpu"] = nodeinfo.ResourceInfo{Allocatable: "0-"}
+		}, "spec.numares[cpu].allocatable", `0-`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, problems := convert.Sources{Node: nodeOf(versioned), Numatopology: exported(t, c.change)}.Facts(convert.DefaultArgs())
+			f, problems := convert.Sources{
+				Node:         nodeOf(versioned),
+				Numatopology: exported(t, c.change),
+			}.Facts(convert.DefaultArgs())
 			if f.Machine != nil || f.Fault.Code != why.InvalidTopology {
 				t.Errorf("machine %v, fault %s; want none and %s", f.Machine, f.Fault.Code, why.InvalidTopology)
 			}
-			if len(problems) != 1 || problems[0].Key != c.key || problems[0].Kind != convert.BadTopology || !strings.Contains(problems[0].Text, c.text) {
+			if len(problems) != 1 || problems[0].Key != c.key || problems[0].Kind != convert.BadTopology ||
+				!strings.Contains(problems[0].Text, c.text) {
 				t.Errorf("problems %v, want one of %s with %q", problems, c.key, c.text)
 			}
 		})
@@ -227,20 +286,31 @@ func TestNumatopologyCountsOnlyWithoutACPUTopology(t *testing.T) {
 	t.Parallel()
 	nrt := nrtOf(pairOf(t, 1), nil)
 	alone, _ := convert.Facts(nodeOf(versioned), nrt, convert.DefaultArgs())
-	both, problems := convert.Sources{Node: nodeOf(versioned), Topology: nrt, Numatopology: exported(t, nil)}.Facts(convert.DefaultArgs())
+	both, problems := convert.Sources{
+		Node: nodeOf(versioned), Topology: nrt,
+		Numatopology: exported(t, nil),
+	}.Facts(convert.DefaultArgs())
 	if both.Imported || !both.Equal(&alone) || len(problems) > 0 {
-		t.Errorf("an exporter changes what the agent tells: %v", problems)
+		t.Errorf("an exporter changes what the agent reports: %v", problems)
 	}
 	nrt.Annotations[annotation.CPUTopology] = "{"
-	if broken, _ := (convert.Sources{Topology: nrt, Numatopology: exported(t, nil)}).Facts(convert.DefaultArgs()); broken.Machine != nil || broken.Fault.Code != why.InvalidTopology {
+	if broken, _ := (convert.Sources{
+		Topology:     nrt,
+		Numatopology: exported(t, nil),
+	}).Facts(convert.DefaultArgs()); broken.Machine != nil ||
+		broken.Fault.Code != why.InvalidTopology {
 		t.Errorf("an exporter stands in for an agent whose report is broken: %+v", broken.Fault)
 	}
 }
 
-// FuzzImportedFacts: whatever an exporter writes, facts can be read, a machine is there or a fault says why, and CPUs are
-// only those of the machine.
+// FuzzImportedFacts: whatever an exporter writes, facts can be read, a machine is there or a fault says why, and CPUs
+// are only those of the machine.
 func FuzzImportedFacts(f *testing.F) {
-	for _, change := range []func(*nodeinfo.NumatopoSpec){nil, func(s *nodeinfo.NumatopoSpec) { s.PodAllocations = nil }, func(s *nodeinfo.NumatopoSpec) { s.CPUDetail = nil }} {
+	for _, change := range []func(*nodeinfo.NumatopoSpec){
+		nil,
+		func(s *nodeinfo.NumatopoSpec) { s.PodAllocations = nil },
+		func(s *nodeinfo.NumatopoSpec) { s.CPUDetail = nil },
+	} {
 		text, err := json.Marshal(exported(f, change))
 		if err != nil {
 			f.Fatal(err)

@@ -23,7 +23,8 @@ func drawPod(t *rapid.T) *corev1.Pod {
 		options = append(options, container(amount.Draw(t, fmt.Sprint("cpu", i))))
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "initContainers") {
-		options = append(options, initContainer(amount.Draw(t, fmt.Sprint("init", i)), rapid.Bool().Draw(t, fmt.Sprint("sidecar", i))))
+		options = append(options, initContainer(amount.Draw(t, fmt.Sprint("init", i)),
+			rapid.Bool().Draw(t, fmt.Sprint("sidecar", i))))
 	}
 	pod := newPod(options...)
 	if rapid.Bool().Draw(t, "overhead") {
@@ -57,7 +58,8 @@ func TestTopologyThenMachineIsTheSameMachine(t *testing.T) {
 		if a, b := convert.Topology(m).String(), convert.Topology(again).String(); a != b {
 			t.Fatalf("topology %s became %s", a, b)
 		}
-		if m.FormatList(m.Online()) != again.FormatList(again.Online()) || m.ThreadsPerCore() != again.ThreadsPerCore() {
+		if m.FormatList(m.Online()) != again.FormatList(again.Online()) ||
+			m.ThreadsPerCore() != again.ThreadsPerCore() {
 			t.Fatalf("machine changed: %v, %v", m.Spec(), again.Spec())
 		}
 	})
@@ -91,7 +93,10 @@ func TestFirstCPUsTakesWholeCoresOfTheFirstSocket(t *testing.T) {
 	t.Parallel()
 	var spec topo.Spec
 	for id := range 8 { // the kernel numbers first threads first, sockets in turn
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id % 4 / 2, L3: -1, Die: -1, Socket: id % 2, NUMA: id % 2})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: id, Core: id % 4 / 2, L3: -1, Die: -1, Socket: id % 2,
+			NUMA: id % 2,
+		})
 	}
 	m, err := topo.New(spec)
 	if err != nil {
@@ -108,8 +113,16 @@ func TestMachineKeepsDistancesAndNUMANodesWithoutCPUs(t *testing.T) {
 	t.Parallel()
 	nrt := newNRT(map[string]string{annotation.CPUTopology: `{"detail":[{"id":0},{"id":1,"core":1,"node":4}]}`})
 	nrt.Zones = v1alpha2.ZoneList{
-		{Name: "node-8", Type: "Node", Costs: v1alpha2.CostList{{Name: "node-0", Value: 17}, {Name: "node-4", Value: 28}, {Name: "node-8", Value: 10}}},
-		{Name: "node-0", Type: "Node", Costs: v1alpha2.CostList{{Name: "node-0", Value: 10}, {Name: "node-4", Value: 32}, {Name: "node-8", Value: 17}}},
+		{Name: "node-8", Type: "Node", Costs: v1alpha2.CostList{
+			{Name: "node-0", Value: 17},
+			{Name: "node-4", Value: 28},
+			{Name: "node-8", Value: 10},
+		}},
+		{Name: "node-0", Type: "Node", Costs: v1alpha2.CostList{
+			{Name: "node-0", Value: 10},
+			{Name: "node-4", Value: 32},
+			{Name: "node-8", Value: 17},
+		}},
 		{Name: "node-4", Type: "Node", Costs: v1alpha2.CostList{{Name: "node-0", Value: 32}}},
 		{Name: "balloon-1", Type: "balloon"},
 		{Name: "node-9", Type: "cache"},
@@ -122,7 +135,10 @@ func TestMachineKeepsDistancesAndNUMANodesWithoutCPUs(t *testing.T) {
 	if m.NumNUMA() != 3 || len(m.CPUNodes()) != 2 {
 		t.Errorf("%d NUMA nodes, %d with CPUs; want 3 and 2", m.NumNUMA(), len(m.CPUNodes()))
 	}
-	if got := [...]int{m.Distance(0, 1), m.Distance(0, 2), m.Distance(2, 1), m.Distance(1, 0), m.Distance(1, 1)}; got != [...]int{32, 17, 28, 20, 10} {
+	if got := [...]int{
+		m.Distance(0, 1), m.Distance(0, 2), m.Distance(2, 1), m.Distance(1, 0),
+		m.Distance(1, 1),
+	}; got != [...]int{32, 17, 28, 20, 10} {
 		t.Errorf("distances = %v, want what the full rows say and 20 for the row that is not full", got)
 	}
 }
@@ -140,13 +156,16 @@ func TestMachineRefusesMoreNUMANodesThanCanBeAllocated(t *testing.T) {
 }
 
 func FuzzFacts(f *testing.F) {
-	f.Add(twoNodes, `{"policy":"static","reservedCPUs":"0-1"}`, `[{"cpuset":"1","managedByKubelet":true}]`, `{"reservedCPUs":"0"}`, `{"cpuset":"3"}`)
+	f.Add(twoNodes, `{"policy":"static","reservedCPUs":"0-1"}`, `[{"cpuset":"1","managedByKubelet":true}]`,
+		`{"reservedCPUs":"0"}`, `{"cpuset":"3"}`)
 	f.Add(`{"detail":[{"id":-1}]}`, `{}`, `[]`, `{"resources":{"cpu":"1e30"}}`, `{"cpuset":"0-99999999999"}`)
-	f.Add(`{"detail":[{"id":65535,"core":-7,"node":300}]}`, `{"policy":"static","reservedCPUs":"x"}`, `null`, `{"resources":{"cpu":"-1"}}`, ``)
+	f.Add(`{"detail":[{"id":65535,"core":-7,"node":300}]}`, `{"policy":"static","reservedCPUs":"x"}`, `null`,
+		`{"resources":{"cpu":"-1"}}`, ``)
 	f.Fuzz(func(t *testing.T, topology, kubelet, allocs, reservation, system string) {
 		nrt := newNRT(map[string]string{
 			annotation.CPUTopology: topology, annotation.KubeletCPUManagerPolicy: kubelet,
-			annotation.PodCPUAllocsKey: allocs, annotation.NodeReservation: reservation, annotation.NodeSystemQoSResource: system,
+			annotation.PodCPUAllocsKey: allocs, annotation.NodeReservation: reservation,
+			annotation.NodeSystemQoSResource: system,
 		})
 		facts, _ := convert.Facts(nil, nrt, convert.DefaultArgs())
 		if (facts.Machine == nil) == facts.Fault.OK() {
@@ -156,7 +175,8 @@ func FuzzFacts(f *testing.F) {
 			return
 		}
 		online := facts.Machine.Online()
-		if !facts.NodeReserved.SubsetOf(&online) || !facts.System.SubsetOf(&online) || !facts.Kubelet.Reserved.SubsetOf(&online) {
+		if !facts.NodeReserved.SubsetOf(&online) || !facts.System.SubsetOf(&online) ||
+			!facts.Kubelet.Reserved.SubsetOf(&online) {
 			t.Fatalf("CPUs that the machine does not have: %+v", facts)
 		}
 	})
@@ -166,13 +186,15 @@ func FuzzEntry(f *testing.F) {
 	f.Add("LSR", `{"cpuset":"0-3"}`, `{"preferredCPUExclusivePolicy":"PCPULevel"}`)
 	f.Add("LS", `{"cpuSharedPools":[{"socket":0,"node":-1}]}`, ``)
 	f.Fuzz(func(t *testing.T, qosClass, status, spec string) {
-		pod := newPod(onNode, class(qosClass), container("2"), annot(annotation.ResourceStatusKey, status), annot(annotation.ResourceSpecKey, spec))
+		pod := newPod(onNode, class(qosClass), container("2"), annot(annotation.ResourceStatusKey, status),
+			annot(annotation.ResourceSpecKey, spec))
 		entry, _ := convert.Entry(pod)
 		if entry.CPUList != "" && !entry.Role.Binds() {
 			t.Fatalf("%+v holds CPUs without a role that binds", entry)
 		}
 		convert.EntryProblems(pod)
-		if r, reason, detail := convert.Request(pod, convert.DefaultArgs()); (r == nil) == reason.OK() || (r == nil) == (detail == "") {
+		if r, reason, detail := convert.Request(pod, convert.DefaultArgs()); (r == nil) == reason.OK() ||
+			(r == nil) == (detail == "") {
 			t.Fatalf("request %v, reason %v, detail %q", r, reason, detail)
 		}
 	})

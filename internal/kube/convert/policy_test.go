@@ -34,14 +34,18 @@ func TestTheTopologyPolicyComesFromTheFirstThatSaysOne(t *testing.T) {
 			}
 			return
 		}
-		label, agent, attribute, words, exporter, plugin := choice[0], choice[1], choice[2], choice[3], choice[4], choice[5]
+		label, agent, attribute, words, exporter, plugin := choice[0], choice[1], choice[2], choice[3], choice[4],
+			choice[5]
 		sources := convert.Sources{Node: nodeOf(versioned)}
 		if exporter != silent {
 			sources.Numatopology = &nodeinfo.Numatopology{}
 			sources.Numatopology.Name = "n"
 			sources.Numatopology.Spec.Policies = map[string]string{nodeinfo.TopologyManagerPolicy: kubelets[exporter]}
 		}
-		nrt := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{}}}
+		nrt := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
+			Name:        "n",
+			Annotations: map[string]string{},
+		}}
 		if sources.Numatopology == nil {
 			nrt.Annotations[annotation.CPUTopology] = machine // else the exporter would not be read
 		}
@@ -52,7 +56,10 @@ func TestTheTopologyPolicyComesFromTheFirstThatSaysOne(t *testing.T) {
 			nrt.Annotations[annotation.KubeletKey] = `{"topology":{"policy":"` + kubelets[agent] + `"}}`
 		}
 		if attribute != silent {
-			nrt.Attributes = v1alpha2.AttributeList{{Name: annotation.AttributeTopologyPolicy, Value: kubelets[attribute]}}
+			nrt.Attributes = v1alpha2.AttributeList{{
+				Name:  annotation.AttributeTopologyPolicy,
+				Value: kubelets[attribute],
+			}}
 		}
 		if words != silent {
 			nrt.TopologyPolicies = []string{labels[words]} //nolint:staticcheck // what exporters of v1alpha1 write
@@ -76,23 +83,25 @@ func TestTheTopologyPolicyComesFromTheFirstThatSaysOne(t *testing.T) {
 		}
 		f, problems := sources.Facts(convert.NewArgs(args))
 		if f.Topology != ledger.TopologyPolicy(max(want, 0)) {
-			t.Errorf("label, agent, attribute, topologyPolicies, Numatopology, plugin say %v: the policy is %s", choice, f.Topology)
+			t.Errorf("label, agent, attribute, topologyPolicies, Numatopology, plugin say %v: the policy is %s", choice,
+				f.Topology)
 		}
 		if f.Machine != nil && f.Model.Policy != ledger.TopologyPolicy(max(kubelet, 0)) {
 			t.Errorf("%v: the model's policy is %s, want %d", choice, f.Model.Policy, kubelet)
 		}
 		contradicts := func(a, b int) bool { return a != silent && b != silent && a != b }
-		told := attribute
-		if told == silent {
-			told = words
+		exported := attribute
+		if exported == silent {
+			exported = words
 		}
 		wantProblems := 0
-		for _, is := range []bool{contradicts(attribute, words), contradicts(agent, told)} {
+		for _, is := range []bool{contradicts(attribute, words), contradicts(agent, exported)} {
 			if is {
 				wantProblems++
 			}
 		}
-		if got := len(slices.DeleteFunc(problems, func(p convert.Problem) bool { return p.Object != "NodeResourceTopology/n" })); got != wantProblems {
+		if got := len(slices.DeleteFunc(problems,
+			func(p convert.Problem) bool { return p.Object != "NodeResourceTopology/n" })); got != wantProblems {
 			t.Errorf("%v: %d contradictions are reported, want %d: %v", choice, got, wantProblems, problems)
 		}
 	}
@@ -113,8 +122,8 @@ func TestContradictionsNameBothSides(t *testing.T) {
 	}
 }
 
-// TestALabelThatNobodyEnforcesForSharedPodsIsReported: it is in force for the pods that get CPUs of their own.
-func TestALabelThatNobodyEnforcesForSharedPodsIsReported(t *testing.T) {
+// TestLabelNotEnforcedForSharedPodsIsReported: it is in force for the pods that get exclusive CPUs.
+func TestLabelNotEnforcedForSharedPodsIsReported(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mode, label string
@@ -129,7 +138,10 @@ func TestALabelThatNobodyEnforcesForSharedPodsIsReported(t *testing.T) {
 		"Follow, label None":  {"Follow", "None", false},
 		"Blind, nothing said": {"Blind", "", false},
 	} {
-		nrt := nrtOf(pairOf(t, 1), map[string]string{annotation.TopologyMode: c.mode, annotation.KubeletKey: `{"topology":{"policy":"restricted"}}`})
+		nrt := nrtOf(pairOf(t, 1), map[string]string{
+			annotation.TopologyMode: c.mode,
+			annotation.KubeletKey:   `{"topology":{"policy":"restricted"}}`,
+		})
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
 		if c.label != "" {
 			node.Labels[annotation.NodeNUMATopologyPolicy] = c.label
@@ -139,7 +151,9 @@ func TestALabelThatNobodyEnforcesForSharedPodsIsReported(t *testing.T) {
 		if c.want {
 			want = []convert.Problem{{
 				Object: "Node/n", Key: annotation.NodeNUMATopologyPolicy, Value: c.label, Kind: convert.PartlyInForce,
-				Text: "in mode " + c.mode + " nobody keeps pods of the CPU shared pool to NUMA nodes: the policy holds for pods with CPUs of their own",
+				Text: "in mode " + c.mode +
+					" pods of the CPU shared pool are not confined to NUMA nodes: the policy applies to pods with " +
+					"exclusive CPUs",
 			}}
 		}
 		if diff := cmp.Diff(want, problems); diff != "" {

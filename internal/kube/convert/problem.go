@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Problem is something in an object that cannot be used and was left out, or whose effect is not what its writer expects.
+// Problem is something in an object that cannot be used and was left out, or whose effect is not what its writer
+// expects.
 type Problem struct {
 	// Object is the kind and name, e.g. Node/n0.
 	Object string

@@ -127,7 +127,7 @@ func readTopology(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, str
 			return badAnnotation(annotation.NUMATopologySpecKey, err)
 		}
 		own = spec.NUMATopologyPolicy
-		r.Topology = topologyPolicy(own)
+		r.Topology, r.NUMAExclusive = topologyPolicy(own), numaExclusive(spec)
 	}
 	return readVolcano(pod, own, r, args)
 }
@@ -143,6 +143,16 @@ func topologyPolicy(name string) ledger.TopologyPolicy {
 		return ledger.SingleNUMANode
 	}
 	return ledger.NoTopology
+}
+
+func numaExclusive(spec annotation.NUMATopologySpec) place.NUMAExclusive {
+	switch {
+	case spec.SingleNUMANodeExclusive == "Preferred":
+		return place.PreferNUMAExclusive
+	case spec.SingleNUMANodeExclusive == "Required", spec.NUMATopologyPolicy != "":
+		return place.RequireNUMAExclusive
+	}
+	return place.ShareNUMANodes
 }
 
 func badAnnotation(key string, err error) (why.Reason, string) {

@@ -19,8 +19,10 @@ import (
 func drawAskingPod(t *rapid.T) *corev1.Pod {
 	pick := func(label string, from ...string) string { return rapid.SampledFrom(from).Draw(t, label) }
 	pod := newPod(class(pick("class", "LSE", "LSR", "LSR", "LS", "", "BE")))
-	if spec := pick("spec", "", `{}`, `{"preferredCPUBindPolicy":"SpreadByPCPUs"}`, `{"requiredCPUBindPolicy":"FullPCPUs"}`,
-		`{"preferredCPUExclusivePolicy":"NUMANodeLevel"}`, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`); spec != "" {
+	if spec := pick("spec", "", `{}`, `{"preferredCPUBindPolicy":"SpreadByPCPUs"}`,
+		`{"requiredCPUBindPolicy":"FullPCPUs"}`,
+		`{"preferredCPUExclusivePolicy":"NUMANodeLevel"}`,
+		`{"preferredCPUBindPolicy":"ConstrainedBurst"}`); spec != "" {
 		annot(annotation.ResourceSpecKey, spec)(pod)
 	}
 	if policy := pick("policy", "", "", "Restricted", "SingleNUMANode"); policy != "" {
@@ -55,7 +57,10 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		}
 		for n := range facts.Machine.NumNUMA() {
 			if gib := rapid.SampledFrom([]int64{0, 1, 2, 5}).Draw(t, "memory"); gib > 0 {
-				facts.Memory = append(facts.Memory, ledger.Memory{NUMAID: facts.Machine.NUMAID(topo.NUMA(n)), Type: "memory", Bytes: gib<<30 + 7})
+				facts.Memory = append(facts.Memory, ledger.Memory{
+					NUMAID: facts.Machine.NUMAID(topo.NUMA(n)),
+					Type:   "memory", Bytes: gib<<30 + 7,
+				})
 			}
 		}
 		r, reason, _ := convert.Request(pod, args)
@@ -77,7 +82,8 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		if diff := cmp.Diff(want, entry); diff != "" && !want.Equal(entry) {
 			t.Fatalf("status %v is read as another entry (-committed +read):\n%s", status, diff)
 		}
-		if holds := want.CPUList != "" || want.NUMAIDs != nil || want.KubeletCPUs > 0 || want.Guest != nil; holds != concerns {
+		if holds := want.CPUList != "" || want.NUMAIDs != nil || want.KubeletCPUs > 0 ||
+			want.Guest != nil; holds != concerns {
 			t.Fatalf("the account needs %+v: %v, got %v", want, holds, concerns)
 		}
 		if problems := convert.EntryProblems(pod); problems != nil {
@@ -95,10 +101,13 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 			confined++
 		}
 	}
-	for range 30 { // of 100 cases each
-		rapid.Check(t, property)
-	}
+	rapid.Check(t, func(t *rapid.T) {
+		for range 30 {
+			property(t)
+		}
+	})
 	if bound == 0 || confined == 0 || byNode == 0 || remembered == 0 {
-		t.Errorf("%d bound, %d confined, %d bound by their node, %d with memory: the generator is too narrow", bound, confined, byNode, remembered)
+		t.Errorf("%d bound, %d confined, %d bound by their node, %d with memory: the generator is too narrow", bound,
+			confined, byNode, remembered)
 	}
 }

@@ -62,7 +62,9 @@ func cpuOn(numaID int, amount resource.Quantity) annotation.NUMANodeResource {
 }
 
 // pools are the shared pools of NUMA nodes with a pod's CPU request spread over them.
-func pools(m *topo.Machine, v *ledger.View, r *place.Request, numaIDs []int) (list []annotation.CPUSharedPool, amounts []annotation.NUMANodeResource) {
+func pools(m *topo.Machine, v *ledger.View, r *place.Request, numaIDs []int) (list []annotation.CPUSharedPool,
+	amounts []annotation.NUMANodeResource,
+) {
 	pool := v.SharedPool()
 	var nodes []topo.NUMA
 	var sizes []int64
@@ -76,14 +78,17 @@ func pools(m *topo.Machine, v *ledger.View, r *place.Request, numaIDs []int) (li
 	}
 	for i, milli := range spread(r.RequestMilli, sizes) {
 		id := m.NUMAID(nodes[i])
-		list = append(list, annotation.CPUSharedPool{Socket: int32(m.SocketID(m.NUMASocket(nodes[i]))), Node: int32(id)})
+		list = append(list, annotation.CPUSharedPool{
+			Socket: int32(m.SocketID(m.NUMASocket(nodes[i]))),
+			Node:   int32(id),
+		})
 		amounts = append(amounts, cpuOn(id, *resource.NewMilliQuantity(milli, resource.DecimalSI)))
 	}
 	return list, amounts
 }
 
-// spread splits an amount in proportion to sizes, as the ledger does: what does not divide goes to the first part with a
-// size, all of it to the first one where none has.
+// spread splits an amount in proportion to sizes, as the ledger does: what does not divide goes to the first part with
+// a size, all of it to the first one where none has.
 func spread(amount int64, sizes []int64) []int64 {
 	parts := make([]int64, len(sizes))
 	var total int64

@@ -16,7 +16,10 @@ const fourNodes = `{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"cor
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	nrt := newNRT(map[string]string{annotation.CPUTopology: fourNodes, annotation.NodeReservation: `{"reservedCPUs":"3"}`})
+	nrt := newNRT(map[string]string{
+		annotation.CPUTopology:     fourNodes,
+		annotation.NodeReservation: `{"reservedCPUs":"3"}`,
+	})
 	facts, problems := convert.Facts(nil, nrt, convert.DefaultArgs())
 	if facts.Machine == nil {
 		t.Fatalf("no machine: %v", problems)
@@ -27,13 +30,18 @@ func TestStatus(t *testing.T) {
 		milli int64
 		want  string
 	}{
-		"exclusive CPUs":            {ledger.Entry{CPUList: "0,2", Role: qos.Exclusive}, 2000, `{"cpuset":"0,2"}`},
-		"the whole pool":            {ledger.Entry{Role: qos.SharedPool}, 500, `{}`},
-		"one NUMA node of the pool": {ledger.Entry{NUMAIDs: []int{4}}, 1500, `{"cpuSharedPools":[{"socket":1,"node":4}],"numaNodeResources":[{"node":4,"resources":{"cpu":"1500m"}}]}`},
+		"exclusive CPUs": {ledger.Entry{CPUList: "0,2", Role: qos.Exclusive}, 2000, `{"cpuset":"0,2"}`},
+		"the whole pool": {ledger.Entry{Role: qos.SharedPool}, 500, `{}`},
+		"one NUMA node of the pool": {
+			ledger.Entry{NUMAIDs: []int{4}},
+			1500,
+			`{"cpuSharedPools":[{"socket":1,"node":4}],"numaNodeResources":[{"node":4,"resources":{"cpu":"1500m"}}]}`,
+		},
 		"two of them, by their size": {
 			ledger.Entry{NUMAIDs: []int{0, 4}},
 			1000,
-			`{"cpuSharedPools":[{"socket":0,"node":0},{"socket":1,"node":4}],"numaNodeResources":[{"node":0,"resources":{"cpu":"334m"}},{"node":4,"resources":{"cpu":"666m"}}]}`,
+			`{"cpuSharedPools":[{"socket":0,"node":0},{"socket":1,"node":4}],"numaNodeResources":[{"node":0,` +
+				`"resources":{"cpu":"334m"}},{"node":4,"resources":{"cpu":"666m"}}]}`,
 		},
 		"one that is empty": {
 			ledger.Entry{NUMAIDs: []int{5}},
@@ -44,14 +52,16 @@ func TestStatus(t *testing.T) {
 			ledger.Entry{NUMAIDs: []int{5, 0, 4}},
 			1000,
 			`{"cpuSharedPools":[{"socket":1,"node":5},{"socket":0,"node":0},{"socket":1,"node":4}],` +
-				`"numaNodeResources":[{"node":5,"resources":{"cpu":"0"}},{"node":0,"resources":{"cpu":"334m"}},{"node":4,"resources":{"cpu":"666m"}}]}`,
+				`"numaNodeResources":[{"node":5,"resources":{"cpu":"0"}},{"node":0,"resources":{"cpu":"334m"}},` +
+				`{"node":4,"resources":{"cpu":"666m"}}]}`,
 		},
 		"one that the machine does not have": {ledger.Entry{NUMAIDs: []int{9}}, 1000, `{}`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := convert.Status(facts.Machine, view, &place.Request{RequestMilli: tt.milli}, ledger.Offer{Entry: tt.entry})
+			got := convert.Status(facts.Machine, view, &place.Request{RequestMilli: tt.milli},
+				ledger.Offer{Entry: tt.entry})
 			if got.String() != tt.want {
 				t.Errorf("status = %s, want %s", got, tt.want)
 			}

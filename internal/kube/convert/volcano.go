@@ -12,9 +12,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// readVolcano reads the annotation of Volcano, an alias of the policy in numa-topology-spec: own, "" without. A pod that
-// names two different policies is refused, for neither can be the one that is meant, and so is a pod with a policy that
-// no kubelet would pin (seed 004); the webhook says the same with more words.
+// readVolcano reads the annotation of Volcano, an alias of the policy in numa-topology-spec: own, "" without. A pod
+// that names two different policies is refused, for neither can be the one that is meant, and so is a pod with a policy
+// that no kubelet would pin (seed 004); the webhook says the same with more words.
 func readVolcano(pod *corev1.Pod, own annotation.NUMATopologyPolicy, r *place.Request, args Args) (why.Reason, string) {
 	text, ok := pod.Annotations[annotation.VolcanoTopologyPolicy]
 	if !ok {
@@ -25,8 +25,9 @@ func readVolcano(pod *corev1.Pod, own annotation.NUMATopologyPolicy, r *place.Re
 		return badAnnotation(annotation.VolcanoTopologyPolicy, err)
 	}
 	if own != "" && own != policy {
-		return badAnnotation(annotation.VolcanoTopologyPolicy, fmt.Errorf("conflicting values for %s and its alias %s: %s and %s",
-			annotation.NUMATopologySpecKey, annotation.VolcanoTopologyPolicy, own, policy))
+		return badAnnotation(annotation.VolcanoTopologyPolicy,
+			fmt.Errorf("conflicting values for %s and its alias %s: %s and %s",
+				annotation.NUMATopologySpecKey, annotation.VolcanoTopologyPolicy, own, policy))
 	}
 	r.Topology = topologyPolicy(policy)
 	if r.Topology == ledger.NoTopology {
@@ -46,7 +47,8 @@ func pinnedWhole(pod *corev1.Pod, policy string) (why.Reason, string) {
 		for i := range list.containers {
 			if milli := requestOf(&list.containers[i].Resources); milli <= 0 || milli%1000 != 0 {
 				return why.Reason{
-					Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: milli, Free: milli / 1000 * 1000,
+					Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: milli,
+					Free: milli / 1000 * 1000,
 				}, fmt.Sprintf("the cpu request isn't an integer in %s[%d]", list.name, i)
 			}
 		}
@@ -58,6 +60,9 @@ func pinnedWhole(pod *corev1.Pod, policy string) (why.Reason, string) {
 	if !found {
 		field = "spec.containers" // a limit of cpu or memory is missing
 	}
-	return why.Reason{Code: why.RequestLimitMismatch}, fmt.Sprintf("%s: %s %s needs a Guaranteed pod: every container with requests and limits of cpu and memory that are equal",
-		field, annotation.VolcanoTopologyPolicy, policy)
+	return why.Reason{Code: why.RequestLimitMismatch},
+		fmt.Sprintf(
+			"%s: %s %s needs a Guaranteed pod: every container with requests and limits of cpu and memory that are "+
+				"equal",
+			field, annotation.VolcanoTopologyPolicy, policy)
 }

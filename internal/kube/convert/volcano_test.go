@@ -26,19 +26,36 @@ func TestVolcanosPolicyIsAnAlias(t *testing.T) {
 		// topology and volcano are what the request gets.
 		topology, volcano ledger.TopologyPolicy
 	}{
-		"absent":                  {pod: newPod(container("2"))},
-		"none filters nothing":    {pod: newPod(container("500m"), volcano("none"))},
-		"best-effort":             {pod: newPod(container("2"), volcano("best-effort")), topology: ledger.BestEffort, volcano: ledger.BestEffort},
-		"restricted":              {pod: newPod(container("2"), volcano("restricted")), topology: ledger.Restricted, volcano: ledger.Restricted},
-		"single-numa-node":        {pod: newPod(container("2"), volcano("single-numa-node")), topology: ledger.SingleNUMANode, volcano: ledger.SingleNUMANode},
-		"strict match is told on": {pod: newPod(container("2"), volcano("restricted")), strict: true, topology: ledger.Restricted, volcano: ledger.Restricted},
-		"both say the same":       {pod: newPod(container("2"), volcano("restricted"), alignment("Restricted")), topology: ledger.Restricted, volcano: ledger.Restricted},
+		"absent":               {pod: newPod(container("2"))},
+		"none filters nothing": {pod: newPod(container("500m"), volcano("none"))},
+		"best-effort": {
+			pod: newPod(container("2"), volcano("best-effort")), topology: ledger.BestEffort,
+			volcano: ledger.BestEffort,
+		},
+		"restricted": {
+			pod: newPod(container("2"), volcano("restricted")), topology: ledger.Restricted,
+			volcano: ledger.Restricted,
+		},
+		"single-numa-node": {
+			pod:      newPod(container("2"), volcano("single-numa-node")),
+			topology: ledger.SingleNUMANode, volcano: ledger.SingleNUMANode,
+		},
+		"strict match is passed on": {
+			pod: newPod(container("2"), volcano("restricted")), strict: true,
+			topology: ledger.Restricted, volcano: ledger.Restricted,
+		},
+		"both say the same": {
+			pod:      newPod(container("2"), volcano("restricted"), alignment("Restricted")),
+			topology: ledger.Restricted, volcano: ledger.Restricted,
+		},
 		"the other one names none": {
-			pod:      newPod(container("2"), volcano("restricted"), annot(annotation.NUMATopologySpecKey, `{"singleNUMANodeExclusive":"Preferred"}`)),
+			pod: newPod(container("2"), volcano("restricted"),
+				annot(annotation.NUMATopologySpecKey, `{"singleNUMANodeExclusive":"Preferred"}`)),
 			topology: ledger.Restricted, volcano: ledger.Restricted,
 		},
 		"sidecars and init containers have whole CPUs": {
-			pod:      newPod(container("2"), initContainer("1", true), initContainer("3", false), volcano("restricted")),
+			pod: newPod(container("2"), initContainer("1", true), initContainer("3", false),
+				volcano("restricted")),
 			topology: ledger.Restricted, volcano: ledger.Restricted,
 		},
 	} {
@@ -51,7 +68,8 @@ func TestVolcanosPolicyIsAnAlias(t *testing.T) {
 				t.Fatalf("refused: %s: %s", reason.Code, detail)
 			}
 			if r.Topology != c.topology || r.Volcano != c.volcano || r.SamePolicy != c.strict {
-				t.Errorf("Topology %s, Volcano %s, SamePolicy %v; want %s, %s, %v", r.Topology, r.Volcano, r.SamePolicy, c.topology, c.volcano, c.strict)
+				t.Errorf("Topology %s, Volcano %s, SamePolicy %v; want %s, %s, %v", r.Topology, r.Volcano, r.SamePolicy,
+					c.topology, c.volcano, c.strict)
 			}
 		})
 	}
@@ -70,7 +88,8 @@ func TestVolcanosPodsThatCanNeverWork(t *testing.T) {
 		},
 		"two policies": {
 			newPod(container("2"), volcano("restricted"), alignment("SingleNUMANode")), why.BadAnnotation,
-			"conflicting values for scheduling.koordinator.sh/numa-topology-spec and its alias volcano.sh/numa-topology-policy: SingleNUMANode and Restricted",
+			"conflicting values for scheduling.koordinator.sh/numa-topology-spec and its alias " +
+				"volcano.sh/numa-topology-policy: SingleNUMANode and Restricted",
 		},
 		"none beside a policy": {
 			newPod(container("2"), volcano("none"), alignment("BestEffort")), why.BadAnnotation, "BestEffort and None",
@@ -80,7 +99,8 @@ func TestVolcanosPodsThatCanNeverWork(t *testing.T) {
 			"the cpu request isn't an integer in container[1]",
 		},
 		"no CPU at all": {
-			newPod(container("0"), volcano("restricted")), why.CPURequestNotInteger, "the cpu request isn't an integer in container[0]",
+			newPod(container("0"), volcano("restricted")), why.CPURequestNotInteger,
+			"the cpu request isn't an integer in container[0]",
 		},
 		"a part of a CPU before the rest starts": {
 			newPod(container("1"), initContainer("200m", false), volcano("restricted")), why.CPURequestNotInteger,
@@ -88,7 +108,8 @@ func TestVolcanosPodsThatCanNeverWork(t *testing.T) {
 		},
 		"a pod that may use more than it asks for": {
 			newPod(bounded("1", "2"), volcano("restricted")), why.RequestLimitMismatch,
-			"spec.containers[0].resources.limits[cpu]: volcano.sh/numa-topology-policy restricted needs a Guaranteed pod",
+			"spec.containers[0].resources.limits[cpu]: volcano.sh/numa-topology-policy restricted needs a Guaranteed " +
+				"pod",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

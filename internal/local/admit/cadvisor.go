@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// machineInfo describes a machine as cadvisor would find it on the running system: online CPUs only, ids as the kernel has
-// them.
+// machineInfo describes a machine as cadvisor would find it on the running system: online CPUs only, ids as the kernel
+// has them.
 func machineInfo(m *topo.Machine) *cadvisor.MachineInfo {
 	online := m.Online()
 	info := &cadvisor.MachineInfo{NumCores: online.Len(), NumSockets: m.NumSockets()}
@@ -26,10 +26,11 @@ func machineInfo(m *topo.Machine) *cadvisor.MachineInfo {
 
 func nodeInfo(m *topo.Machine, n topo.NUMA) cadvisor.Node {
 	out := cadvisor.Node{Id: m.NUMAID(n), Memory: uint64(m.MemoryBytes(n))}
-	pages := map[int64]int64{2 << 20: 0, 1 << 30: 0} // the kernel shows these sizes also where there is no page
+	pages := map[int64]int64{2 << 20: 0, 1 << 30: 0} // the kernel shows these sizes also without pages
 	maps.Copy(pages, m.Hugepages(n))
 	for size, count := range pages {
-		out.HugePages = append(out.HugePages, cadvisor.HugePagesInfo{PageSize: uint64(size >> 10), NumPages: uint64(count)})
+		out.HugePages = append(out.HugePages,
+			cadvisor.HugePagesInfo{PageSize: uint64(size >> 10), NumPages: uint64(count)})
 	}
 	slices.SortFunc(out.HugePages, func(a, b cadvisor.HugePagesInfo) int { return cmp.Compare(a.PageSize, b.PageSize) })
 	for o := range m.NumNUMA() {
@@ -57,8 +58,8 @@ func coreInfo(m *topo.Machine, core topo.Core) (cadvisor.Core, bool) {
 	return out, len(out.Threads) > 0
 }
 
-// addCaches gives cores their L3 where it is known. One that covers a whole NUMA node counts as the node's cache, and the
-// kubelet then knows of no L3 groups on it: it takes the socket for one.
+// addCaches gives cores their L3 where it is known. One that covers a whole NUMA node counts as the node's cache, and
+// the kubelet then knows of no L3 groups on it: it takes the socket for one.
 func addCaches(m *topo.Machine, n *cadvisor.Node) {
 	online := m.Online()
 	sharing := map[topo.L3]int{}

@@ -100,7 +100,8 @@ func TestMachineIsDescribedAsCadvisorWould(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, want := machineInfo(read.Machine), &cadvisor.MachineInfo{NumCores: cpus, NumSockets: read.Machine.NumSockets(), Topology: nodes}
+			got, want := machineInfo(read.Machine),
+				&cadvisor.MachineInfo{NumCores: cpus, NumSockets: read.Machine.NumSockets(), Topology: nodes}
 			compare(t, got, want)
 		})
 	}
@@ -154,10 +155,12 @@ func TestOddMachinesAreDescribedById(t *testing.T) {
 	}
 	info := machineInfo(m)
 	if info.NumCores != 3 || info.NumPhysicalCores != 3 || info.NumSockets != 2 || len(info.Topology) != 3 {
-		t.Fatalf("%d CPUs on %d cores of %d sockets, %d NUMA nodes; want 3, 3, 2, 3", info.NumCores, info.NumPhysicalCores, info.NumSockets, len(info.Topology))
+		t.Fatalf("%d CPUs on %d cores of %d sockets, %d NUMA nodes; want 3, 3, 2, 3", info.NumCores,
+			info.NumPhysicalCores, info.NumSockets, len(info.Topology))
 	}
 	first, memory, last := info.Topology[0], info.Topology[1], info.Topology[2]
-	if first.Id != 2 || len(first.Cores) != 1 || !slices.Equal(first.Cores[0].Threads, []int{4}) || !slices.Equal(first.Distances, []uint64{10, 20, 30}) {
+	if first.Id != 2 || len(first.Cores) != 1 || !slices.Equal(first.Cores[0].Threads, []int{4}) ||
+		!slices.Equal(first.Distances, []uint64{10, 20, 30}) {
 		t.Errorf("node 2 is %+v: want core 0 with its one online thread 4, and not core 1, which is offline", first)
 	}
 	if first.HugePages[0] != (cadvisor.HugePagesInfo{PageSize: 64, NumPages: 16}) || len(first.HugePages) != 3 {

@@ -6,6 +6,6 @@
 //	container ─ Affinity ─► cpuset.cpus and cpuset.mems, for the runtime to set
 //	every 10 s ─ reconcile ─► Update: shared containers leave CPUs that were given away
 //
-// Order, stale state, restart and the leak after a late rejection are the kubelet's too: the caller says which pods arrive,
-// in which order, and which are gone. Not here are the device manager, DRA and pods from files.
+// Order, stale state, restart and the leak after a late rejection are the kubelet's too: the caller says which pods
+// arrive, in which order, and which are gone. Not here are the device manager, DRA and pods from files.
 package admit

@@ -39,8 +39,8 @@ type Options struct {
 	Settings host.Kubelet
 	// Dir is the kubelet's folder, where it keeps its state files. It is made when it is not there.
 	Dir string
-	// Node returns the Node that pods must fit on. A cached one may lack labels that people gave it: where they alone keep a
-	// pod out, the one of this moment is asked for.
+	// Node returns the Node that pods must fit on. A cached one may lack labels that people gave it: where they alone
+	// keep a pod out, the one of this moment is asked for.
 	Node func(ctx context.Context, cached bool) (*corev1.Node, error)
 	// Update gives a running container the CPUs of a list. After an error the kubelet tries again.
 	Update func(containerID, cpus string) error
@@ -91,8 +91,8 @@ const (
 	reconcilePeriod = 10 * time.Second
 )
 
-// Discard removes the state files of a kubelet: those of another one than the one that starts next.
-func Discard(dir string) error {
+// discard removes the state files of a kubelet: those of another one than the one that starts next.
+func discard(dir string) error {
 	var errs []error
 	for _, name := range []string{cpuStateFile, memoryStateFile} {
 		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
@@ -102,9 +102,9 @@ func Discard(dir string) error {
 	return errors.Join(errs...)
 }
 
-// Open starts the managers. What they decided before they take from their state files; files that they refuse, since they
-// were written under other settings, are removed, which is what they ask an administrator to do. An error says why a
-// kubelet with these settings would not start on this machine.
+// Open starts the managers. What they decided before they take from their state files; files that they refuse, since
+// they were written under other settings, are removed, which is what they ask an administrator to do. An error says why
+// a kubelet with these settings would not start on this machine.
 func Open(ctx context.Context, o Options) (*Kubelet, error) {
 	if o.Reconcile <= 0 {
 		o.Reconcile = reconcilePeriod
@@ -120,8 +120,9 @@ func Open(ctx context.Context, o Options) (*Kubelet, error) {
 	k, err := open(ctx, o)
 	var stale *staleState
 	if errors.As(err, &stale) {
-		klog.FromContext(ctx).Info("The kubelet's state files do not go with its settings, they are removed", "dir", o.Dir, "err", stale.err)
-		if err := Discard(o.Dir); err != nil {
+		klog.FromContext(ctx).Info("The kubelet's state files do not go with its settings, they are removed", "dir",
+			o.Dir, "err", stale.err)
+		if err := discard(o.Dir); err != nil {
 			return nil, err
 		}
 		k, err = open(ctx, o)
@@ -154,13 +155,15 @@ func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 		return nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
 	held, perNode := reservation(reserved, s.ReservedMemory)
-	k.cpus, err = cpumanager.NewManager(log, cmp.Or(s.CPUPolicy, string(cpumanager.PolicyNone)), s.CPUOptions, o.Reconcile, info,
+	k.cpus, err = cpumanager.NewManager(log, cmp.Or(s.CPUPolicy, string(cpumanager.PolicyNone)), s.CPUOptions,
+		o.Reconcile, info,
 		reserved, held, o.Dir, k.topology)
 	if err != nil {
 		return nil, fmt.Errorf("CPU manager: %w", err)
 	}
 	k.topology.AddHintProvider(log, k.cpus)
-	k.memory, err = memorymanager.NewManager(log, cmp.Or(s.MemoryPolicy, "None"), info, held, perNode, o.Dir, k.topology)
+	k.memory, err = memorymanager.NewManager(log, cmp.Or(s.MemoryPolicy, "None"), info, held, perNode, o.Dir,
+		k.topology)
 	if err != nil {
 		return nil, fmt.Errorf("memory manager: %w", err)
 	}
@@ -191,7 +194,9 @@ func (k *Kubelet) start(ctx context.Context) error {
 }
 
 // reservation is what is kept from pods: in all, and of the memory by NUMA node. The two must add up to the same.
-func reservation(cpus kcpuset.CPUSet, memory map[int]map[string]int64) (corev1.ResourceList, []config.MemoryReservation) {
+func reservation(cpus kcpuset.CPUSet, memory map[int]map[string]int64) (corev1.ResourceList,
+	[]config.MemoryReservation,
+) {
 	all := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpus.Size()), resource.DecimalSI)}
 	var perNode []config.MemoryReservation
 	for node, types := range memory {
@@ -244,16 +249,17 @@ func (k *Kubelet) list() []*corev1.Pod {
 		pods = append(pods, r.pod)
 	}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			strings.Compare(string(a.UID), string(b.UID)))
 	})
 	return pods
 }
 
-// Settled tells that the pods which were there at the start have been through Admit. Before that the managers free nothing:
-// they cannot know yet what still runs.
+// Settled marks the pods that existed at the start as admitted. Before that the managers release nothing: they cannot
+// know yet what still runs.
 func (k *Kubelet) Settled() { k.settled.Store(true) }
 
-// Observe tells the status of an active pod; it must not be changed afterwards.
+// Observe stores the status of an active pod; the status must not be changed afterwards.
 func (k *Kubelet) Observe(uid types.UID, status *corev1.PodStatus) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -263,15 +269,16 @@ func (k *Kubelet) Observe(uid types.UID, status *corev1.PodStatus) {
 	}
 }
 
-// Forget tells that nothing of a pod runs any more. As with a real kubelet, what it held is free from the next admission or
-// the next reconciliation on.
+// Forget removes a pod of which nothing runs any more. As with a real kubelet, its resources are free from the next
+// admission or the next reconciliation on.
 func (k *Kubelet) Forget(uid types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.pods, uid)
 }
 
-// Affinity returns the CPUs and the NUMA nodes to start a container with, in list format; "" where the kubelet sets none.
+// Affinity returns the CPUs and the NUMA nodes to start a container with, in list format; "" where the kubelet sets
+// none.
 func (k *Kubelet) Affinity(pod *corev1.Pod, container *corev1.Container) (cpus, mems string) {
 	var nodes []int
 	for n := range k.memory.GetMemoryNUMANodes(klog.Background(), pod, container) {
@@ -280,14 +287,14 @@ func (k *Kubelet) Affinity(pod *corev1.Pod, container *corev1.Container) (cpus, 
 	return k.cpus.GetCPUAffinity(string(pod.UID), container.Name).String(), kcpuset.New(nodes...).String()
 }
 
-// Added tells that a container has been started.
+// Added registers a container that has been started.
 func (k *Kubelet) Added(pod *corev1.Pod, container *corev1.Container, id string) {
 	k.cpus.AddContainer(klog.Background(), pod, container, id)
 	k.memory.AddContainer(klog.Background(), pod, container, id)
 	k.topology.AddContainer(pod, container, id)
 }
 
-// Removed tells that a container has ended.
+// Removed unregisters a container that has ended.
 func (k *Kubelet) Removed(id string) error { return k.topology.RemoveContainer(id) }
 
 // Close ends the managers' own goroutine at its next turn. Nothing may be admitted after it.
@@ -296,7 +303,7 @@ func (k *Kubelet) Close() { k.closed.Store(true) }
 // active is asked by the managers for the pods whose resources must be kept.
 func (k *Kubelet) active() []*corev1.Pod {
 	if k.closed.Load() {
-		// The CPU manager reconciles for ever, in a goroutine that cannot be told to end; this ends it.
+		// The CPU manager reconciles for ever, in a goroutine that has no stop signal; this ends it.
 		runtime.Goexit()
 	}
 	k.mu.Lock()

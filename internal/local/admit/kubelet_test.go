@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,7 +60,10 @@ func newWorld(t failer, dir, spec string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{machine: m, settings: d.Kubelet, dir: filepath.Join(dir, "var/lib/kubelet"), node: nodeOf(m, d.Kubelet), updated: map[string]string{}}
+	return &world{
+		machine: m, settings: d.Kubelet, dir: filepath.Join(dir, "var/lib/kubelet"),
+		node: nodeOf(m, d.Kubelet), updated: map[string]string{},
+	}
 }
 
 func nodeOf(m *topo.Machine, k host.Kubelet) *corev1.Node {
@@ -72,7 +76,8 @@ func nodeOf(m *topo.Machine, k host.Kubelet) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: "n0", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU:    *resource.NewQuantity(int64(online.Len()-reserved.Len()), resource.DecimalSI),
-			corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI), corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
+			corev1.ResourcePods:   resource.MustParse("110"),
 		}},
 	}
 }
@@ -133,14 +138,18 @@ func TestPodsAreRefusedInTheKubeletsWords(t *testing.T) {
 			"epyc-2s@restricted,memory-static", podOf("p", "40", "1Gi"),
 			"TopologyAffinityError", "Pod was rejected: Resources cannot be allocated with Topology locality",
 		},
-		"best-effort takes what restricted refuses": {"epyc-2s@best-effort,memory-static", podOf("p", "40", "1Gi"), "", ""},
+		"best-effort takes what restricted refuses": {
+			"epyc-2s@best-effort,memory-static", podOf("p", "40", "1Gi"), "",
+			"",
+		},
 		"one node cannot hold it": {
 			"epyc-2s@single-numa-node", podOf("p", "33", "1Gi"),
 			"TopologyAffinityError", "Pod was rejected: Resources cannot be allocated with Topology locality",
 		},
 		"half a core": {
 			"epyc-2s@static,full-pcpus-only", podOf("p", "3", "1Gi"),
-			"SMTAlignmentError", "Pod was rejected: SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2",
+			"SMTAlignmentError",
+			"Pod was rejected: SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2",
 		},
 		"more memory than there is": {
 			"epyc-2s@memory-static", podOf("p", "1", "600Gi"),
@@ -148,11 +157,14 @@ func TestPodsAreRefusedInTheKubeletsWords(t *testing.T) {
 		},
 		"more exclusive CPUs than there are": {
 			"epyc-2s@static", podOf("p", "127", "1Gi"),
-			"UnexpectedAdmissionError", "Pod was rejected: Allocate failed due to not enough cpus available to satisfy request: requested=127, available=126",
+			"UnexpectedAdmissionError",
+			"Pod was rejected: Allocate failed due to not enough cpus available to satisfy request: requested=127, " +
+				"available=126",
 		},
 		"a fraction too much": {
 			"epyc-2s@static", podOf("p", "126500m", "1Gi"),
-			"OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 126500, used: 0, capacity: 126000",
+			"OutOfcpu",
+			"Pod was rejected: Node didn't have enough resource: cpu, requested: 126500, used: 0, capacity: 126000",
 		},
 		"capacity counts: the node with the reserved CPUs is never enough, but another one is": {
 			"epyc-2s@restricted", podOf("p", "32", "1Gi"), "", "",
@@ -170,7 +182,8 @@ func TestPodsAreRefusedInTheKubeletsWords(t *testing.T) {
 				t.Fatal(err)
 			case test.reason == "" && got != nil:
 				t.Errorf("refused with %+v, want the pod to be admitted", *got)
-			case test.reason != "" && (got == nil || got.Reason != test.reason || !strings.HasPrefix(got.Message, test.message)):
+			case test.reason != "" && (got == nil || got.Reason != test.reason ||
+				!strings.HasPrefix(got.Message, test.message)):
 				t.Errorf("got %+v, want %s: %s", got, test.reason, test.message)
 			}
 		})
@@ -192,14 +205,18 @@ func TestContainersGetTheCPUsAndMemoryOfOneNode(t *testing.T) {
 	if set, _, err := w.machine.ParseList(cpus); err != nil || set.Len() != 30 || mems != "0" {
 		t.Errorf("the pinned container runs on %q, memory %q; want 30 CPUs and node 0", cpus, mems)
 	}
-	if mine := w.machine.NUMACPUs(0); func() bool { s, _, _ := w.machine.ParseList(cpus); return !s.SubsetOf(&mine) }() {
+	if mine := w.machine.NUMACPUs(0); func() bool {
+		s, _, _ := w.machine.ParseList(cpus)
+		return !s.SubsetOf(&mine)
+	}() {
 		t.Errorf("CPUs %q are not all on node 0", cpus)
 	}
 	rest, mems := k.Affinity(shared, &shared.Spec.Containers[0])
 	a, _, _ := w.machine.ParseList(rest)
 	b, _, _ := w.machine.ParseList(cpus)
 	if a.Union(b) != w.machine.Online() || a.Overlaps(&b) || mems != "" {
-		t.Errorf("the shared container runs on %q, memory %q; want all CPUs but %q and no memory nodes", rest, mems, cpus)
+		t.Errorf("the shared container runs on %q, memory %q; want all CPUs but %q and no memory nodes", rest, mems,
+			cpus)
 	}
 }
 
@@ -209,7 +226,8 @@ func TestSharedContainersLeaveCPUsThatWereGivenAway(t *testing.T) {
 	w.deaf = 1
 	shared := podOf("shared", "1", "")
 	shared.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "main", ContainerID: "tenon://1234", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		Name: "main", ContainerID: "tenon://1234",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}
 	k := w.boot(t, 5*time.Millisecond, Container{Pod: shared.UID, Name: "main", ID: "1234"})
 	defer k.Close()
@@ -227,15 +245,16 @@ func TestSharedContainersLeaveCPUsThatWereGivenAway(t *testing.T) {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(2 * time.Millisecond) { //nolint:forbidigo // the managers have no clock to inject
+	//nolint:forbidigo // the managers have no clock to inject
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited a minute until %s", what)
 		}
 	}
 }
 
-// On hybrid machines the kubelet takes the average of one thread per core for every core's size (kubernetes #140495): a core
-// of two threads is whole to it when one of them is free, and it gives both away.
+// On hybrid machines the kubelet takes the average of one thread per core for every core's size (kubernetes #140495): a
+// core of two threads is whole to it when one of them is free, and it gives both away.
 func TestFaultsOfTheKubeletAreKept(t *testing.T) {
 	t.Parallel()
 	k := newWorld(t, t.TempDir(), "hybrid@static,reserved=0").boot(t, 10*time.Millisecond)
@@ -337,20 +356,25 @@ func (w *world) recorded(t failer) (map[types.UID]allocation, []int) {
 	return out, cpu.Default
 }
 
-// Whatever comes, goes and restarts: no CPU belongs to two, none is reserved, amounts are exact, what is gone is freed by
-// the next admission, and a restart changes nothing.
+// Whatever comes, goes and restarts: no CPU belongs to two, none is reserved, amounts are exact, what is gone is freed
+// by the next admission, and a restart changes nothing.
 func TestAdmissionsOfARandomHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	specs := []string{
-		"snc2@best-effort,memory-static", "snc2@restricted,memory-static", "snc2@single-numa-node,memory-static,full-pcpus-only",
-		"snc2@restricted,memory-static,pod-scope,distribute-cpus-across-numa", "xeon-2s@restricted,memory-static,strict-cpu-reservation",
+		"snc2@best-effort,memory-static", "snc2@restricted,memory-static",
+		"snc2@single-numa-node,memory-static,full-pcpus-only",
+		"snc2@restricted,memory-static,pod-scope,distribute-cpus-across-numa",
+		"xeon-2s@restricted,memory-static,strict-cpu-reservation",
 		"epyc-2s@best-effort,memory-static,prefer-align-cpus-by-uncorecache,prefer-closest-numa-nodes",
 	}
 	run := 0
 	rapid.Check(t, func(t *rapid.T) {
 		run++
-		h := &history{world: newWorld(t, filepath.Join(dir, fmt.Sprint(run)), rapid.SampledFrom(specs).Draw(t, "spec")), live: map[types.UID]*corev1.Pod{}}
+		h := &history{
+			world: newWorld(t, filepath.Join(dir, fmt.Sprint(run)), rapid.SampledFrom(specs).Draw(t, "spec")),
+			live:  map[types.UID]*corev1.Pod{},
+		}
 		h.kubelet = h.boot(t, time.Millisecond)
 		h.kubelet.Settled()
 		defer func() { h.kubelet.Close() }()
@@ -389,7 +413,8 @@ type history struct {
 
 func (h *history) admit(t *rapid.T) {
 	h.number++
-	p := podOf(fmt.Sprint("p", h.number), fmt.Sprint(rapid.IntRange(1, 40).Draw(t, "cpu")), fmt.Sprint(rapid.IntRange(1, 150).Draw(t, "GiB"), "Gi"))
+	p := podOf(fmt.Sprint("p", h.number), fmt.Sprint(rapid.IntRange(1, 40).Draw(t, "cpu")),
+		fmt.Sprint(rapid.IntRange(1, 150).Draw(t, "GiB"), "Gi"))
 	p.CreationTimestamp = metav1.Unix(int64(h.number), 0)
 	refusal, err := h.kubelet.Admit(p)
 	if err != nil {
@@ -397,7 +422,10 @@ func (h *history) admit(t *rapid.T) {
 	}
 	if refusal == nil {
 		h.live[p.UID] = p
-	} else if !slices.Contains([]string{"TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory"}, refusal.Reason) {
+	} else if !slices.Contains([]string{
+		"TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError",
+		"OutOfcpu", "OutOfmemory",
+	}, refusal.Reason) {
 		t.Fatalf("refused with %+v", *refusal)
 	}
 	h.sweep(t)
@@ -428,7 +456,8 @@ func (h *history) restart(t *rapid.T) {
 	h.kubelet.Close()
 	before, _ := h.recorded(t)
 	h.kubelet = h.boot(t, time.Millisecond)
-	pods := slices.SortedFunc(maps.Values(h.live), func(a, b *corev1.Pod) int { return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()) })
+	pods := slices.SortedFunc(maps.Values(h.live),
+		func(a, b *corev1.Pod) int { return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()) })
 	for _, p := range pods {
 		if refusal, err := h.kubelet.Admit(p); refusal != nil || err != nil {
 			t.Fatalf("pod %s, which ran, is not admitted again: %+v, %v", p.Name, refusal, err)
@@ -450,7 +479,7 @@ func (h *history) check(t *rapid.T) {
 	}
 	owner := map[int]types.UID{}
 	for _, c := range free {
-		owner[c] = "nobody"
+		owner[c] = "unowned"
 	}
 	if len(got) != len(h.live) {
 		t.Fatalf("the files name %v, the live pods are %v", got, slices.Sorted(maps.Keys(h.live)))
@@ -466,7 +495,8 @@ func (h *history) check(t *rapid.T) {
 			}
 			owner[c] = uid
 		}
-		if cpus, mems := h.kubelet.Affinity(p, &p.Spec.Containers[0]); cpus != cpuset.FormatIDs(a.cpus) || mems != cpuset.FormatIDs(a.nodes) {
+		if cpus, mems := h.kubelet.Affinity(p, &p.Spec.Containers[0]); cpus != cpuset.FormatIDs(a.cpus) ||
+			mems != cpuset.FormatIDs(a.nodes) {
 			t.Fatalf("pod %s starts on %s and %s, the files say %+v", uid, cpus, mems, a)
 		}
 	}

@@ -21,20 +21,20 @@ import (
 type Options struct {
 	Dir   datadir.Dir
 	Nodes []datadir.Node // none: those of the last start, else DefaultMachines
-	// Joined are the names of nodes that somebody else runs: they get the credentials of a kubelet and an agent. With them
-	// alone there are no simulated nodes.
+	// Joined are the names of nodes that are not simulated: they get the credentials of a kubelet and an agent. When
+	// Joined is set and Nodes is empty, the cluster has no simulated nodes.
 	Joined []string
 	// Schedulers is the number of scheduler replicas, up to datadir.MaxSchedulers; one leads, the others wait.
 	Schedulers int
 	// Binary is run as `BINARY VERB --data DIR` for each child, with the verbs below.
 	Binary string
-	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers; without Admission
-	// there is no manager.
+	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers; without
+	// Admission no manager runs.
 	Manifests, Admission [][]byte
-	// RequireNRIPlugin is the manager's flag: real nodes join, whose runtimes read the annotation. Simulated nodes have no
-	// runtime that would start a container without their agent.
+	// RequireNRIPlugin is the manager's flag: real nodes join, whose runtimes read the annotation. Simulated nodes have
+	// no runtime that would start a container without their agent.
 	RequireNRIPlugin bool
-	// Report hears of each step; it is called from several goroutines.
+	// Report is called with each step, from several goroutines.
 	Report func(Step)
 }
 
@@ -48,7 +48,7 @@ const (
 // Step is a part of the start that is done, or something that a user should know.
 type Step struct {
 	Text string
-	Took time.Duration // since the start; 0 for news that are no part of it
+	Took time.Duration // since the start; 0 for news that are not part of it
 }
 
 // Cluster is a running cluster.
@@ -189,7 +189,7 @@ func (c *Cluster) take(o Options) error {
 		return err
 	}
 	for _, m := range c.ports.Moved {
-		c.report(Step{Text: fmt.Sprintf("port %d of %s is taken by another process: %d is used instead%s", m.Old, m.Service, m.New, moveHint(m))})
+		c.report(Step{Text: moveText(m)})
 	}
 	if c.log, err = os.OpenFile(c.dir.Log("control-plane"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return fmt.Errorf("open log: %w", err)
@@ -197,8 +197,8 @@ func (c *Cluster) take(o Options) error {
 	return nil
 }
 
-// chooseNodes returns the machines of this start. The tree of a node whose machine has become another one is removed, it
-// is generated anew.
+// chooseNodes returns the machines of this start. The tree of a node whose machine has become another one is removed,
+// it is generated anew.
 func (c *Cluster) chooseNodes(asked []datadir.Node) ([]datadir.Node, error) {
 	saved, err := c.dir.SavedNodes()
 	if err != nil {
@@ -281,9 +281,14 @@ func (c *Cluster) stopChild(name string) {
 	}
 }
 
-func moveHint(m datadir.Move) string {
-	if m.Service == datadir.APIServer || m.Service == datadir.Diagnostics {
-		return "; copies of the old kubeconfig lead nowhere"
+func moveText(m datadir.Move) string {
+	cause := "is in use by another process"
+	if m.Unsafe {
+		cause = "is in the kernel's range for outgoing connections"
 	}
-	return ""
+	text := fmt.Sprintf("port %d of %s %s: using %d", m.Old, m.Service, cause, m.New)
+	if m.Service == datadir.APIServer || m.Service == datadir.Diagnostics {
+		text += "; copies of the old kubeconfig no longer work"
+	}
+	return text
 }

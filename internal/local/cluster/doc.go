@@ -5,6 +5,6 @@
 //	                                                           ├─ simulated nodes ─ tokens of their agents
 //	                                                           └─ scheduler
 //
-// It also turns the errors that people meet (a second start, a full disk, a damaged folder) into texts that say what to
-// do; see Fault.
+// It also converts common errors (a second start, a full disk, a damaged folder) to texts that say what to do; see
+// Fault.
 package cluster

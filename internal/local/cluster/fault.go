@@ -36,11 +36,12 @@ func (f *Fault) ExitCode() int { return 1 }
 // Explain returns err as a *Fault where it is one that people can do something about.
 func Explain(err error, dir datadir.Dir) error {
 	var (
-		inUse   *datadir.InUse
-		corrupt *datadir.Corrupt
-		broken  *pki.Broken
-		store   *plane.StoreError
-		fault   *Fault
+		inUse      *datadir.InUse
+		notPrivate *datadir.NotPrivate
+		corrupt    *datadir.Corrupt
+		broken     *pki.Broken
+		store      *plane.StoreError
+		fault      *Fault
 	)
 	switch {
 	case err == nil, errors.As(err, &fault):
@@ -51,6 +52,13 @@ func Explain(err error, dir datadir.Dir) error {
 			Remedy: fmt.Sprintf("stop it with: tenon down%s, or choose another folder with --data", dataFlag(dir)),
 			Err:    err,
 		}
+	case errors.As(err, &notPrivate):
+		remedy := "choose another folder with --data"
+		if notPrivate.Owner == notPrivate.User {
+			remedy = fmt.Sprintf("look for files of others in it, then: chmod go-w %s; or %s", notPrivate.Folder,
+				remedy)
+		}
+		return &Fault{What: notPrivate.Error(), Remedy: remedy, Err: err}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return &Fault{
 			What:   fmt.Sprintf("the disk that holds %s is full (%v)", dir.Root(), err),
@@ -77,15 +85,17 @@ func Explain(err error, dir datadir.Dir) error {
 		}
 	case errors.As(err, &broken):
 		return &Fault{
-			What:   fmt.Sprintf("the cluster's certificates are damaged: %v", broken),
-			Remedy: fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working", dir.PKI()),
-			Err:    err,
+			What: fmt.Sprintf("the cluster's certificates are damaged: %v", broken),
+			Remedy: fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working",
+				dir.PKI()),
+			Err: err,
 		}
 	case errors.As(err, &store):
 		return &Fault{
-			What:   fmt.Sprintf("the cluster's store is damaged: %v", store),
-			Remedy: fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)", dataFlag(dir)),
-			Err:    err,
+			What: fmt.Sprintf("the cluster's store is damaged: %v", store),
+			Remedy: fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)",
+				dataFlag(dir)),
+			Err: err,
 		}
 	}
 	return err
@@ -103,7 +113,8 @@ func checkSpace(dir datadir.Dir) error {
 	}
 	if free := s.Bavail * uint64(s.Bsize); free < need {
 		return &Fault{
-			What:   fmt.Sprintf("the disk that holds %s has %d MiB free, a cluster needs %d", dir.Root(), free>>20, need>>20),
+			What: fmt.Sprintf("the disk that holds %s has %d MiB free, a cluster needs %d", dir.Root(), free>>20,
+				need>>20),
 			Remedy: "free some space, or choose another folder with --data",
 			Err:    syscall.ENOSPC,
 		}

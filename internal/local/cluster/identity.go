@@ -46,7 +46,9 @@ func serviceAccount(name string) pki.Subject {
 }
 
 // writeIdentities makes the credentials that do not depend on a running API server.
-func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, schedulers int, now time.Time) (*identities, error) {
+func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, schedulers int, now time.Time) (*identities,
+	error,
+) {
 	authority, err := pki.Open(dir.PKI(), now)
 	if err != nil {
 		return nil, err
@@ -58,7 +60,8 @@ func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, sche
 			Authority: authority.Certificate(),
 		},
 	}
-	if id.admin, err = authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}}); err != nil {
+	if id.admin, err = authority.Issue("admin",
+		pki.Subject{User: "admin", Groups: []string{"system:masters"}}); err != nil {
 		return nil, err
 	}
 	user := id.cluster
@@ -87,7 +90,10 @@ func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, sche
 		}
 	}
 	for _, name := range []string{Webhooks, SchedulerServing, KubeletServing} {
-		if _, err := authority.Issue(name, pki.Subject{User: name, Hosts: []string{"localhost", "127.0.0.1"}}); err != nil {
+		if _, err := authority.Issue(name, pki.Subject{
+			User:  name,
+			Hosts: []string{"localhost", "127.0.0.1"},
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -96,8 +102,11 @@ func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, sche
 
 func (id *identities) adminConfig() *rest.Config {
 	return &rest.Config{
-		Host:            id.cluster.Server,
-		TLSClientConfig: rest.TLSClientConfig{CAData: id.cluster.Authority, CertData: id.admin.Cert, KeyData: id.admin.Key},
-		QPS:             -1, // the starter waits for nothing but the server
+		Host: id.cluster.Server,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: id.cluster.Authority, CertData: id.admin.Cert,
+			KeyData: id.admin.Key,
+		},
+		QPS: -1, // the starter waits for nothing but the server
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/machine"
 )
 
-// DefaultMachines returns the machines of a cluster for which nobody named any.
+// DefaultMachines returns the machines of a cluster that is started without a list of machines.
 func DefaultMachines() []string { return []string{"epyc-2s=2", "epyc-256", "arm64-1s"} }
 
 // MachineError is the error of a machine list that cannot be used.
@@ -54,8 +54,8 @@ func Expand(specs []string, count int) ([]datadir.Node, error) {
 	return nodes, nil
 }
 
-// lasting returns a spec in its one canonical spelling, without its count, and with an absolute path in place of a relative
-// one: a later start may happen in another folder.
+// lasting returns a spec in its one canonical spelling, without its count, and with an absolute path in place of a
+// relative one: a later start may happen in another folder.
 func lasting(spec string, count int) string {
 	spec = machine.Canonical(spec)
 	if count > 1 { // "=1" may as well be the end of a setting, and does no harm as a count

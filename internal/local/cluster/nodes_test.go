@@ -31,13 +31,17 @@ func TestExpand(t *testing.T) {
 		},
 		"the list is repeated until there are enough nodes": {
 			specs: []string{"snc2", "hybrid"}, count: 3,
-			want: []datadir.Node{{Name: "snc2-0", Machine: "snc2"}, {Name: "hybrid-0", Machine: "hybrid"}, {Name: "snc2-1", Machine: "snc2"}},
+			want: []datadir.Node{
+				{Name: "snc2-0", Machine: "snc2"},
+				{Name: "hybrid-0", Machine: "hybrid"},
+				{Name: "snc2-1", Machine: "snc2"},
+			},
 		},
 		"a smaller number cuts the list": {
 			specs: []string{"snc2=4"}, count: 1,
 			want: []datadir.Node{{Name: "snc2-0", Machine: "snc2"}},
 		},
-		"kubelet settings stay with the machine": {
+		"kubelet settings are part of the machine": {
 			specs: []string{"epyc-2s@static,full-pcpus-only=2", "epyc-2s"},
 			want: []datadir.Node{
 				{Name: "epyc-2s-0", Machine: "epyc-2s@static,full-pcpus-only"},
@@ -81,7 +85,7 @@ func TestUnknownMachinesAreNamed(t *testing.T) {
 		"a misspelt setting":  {[]string{"epyc-2s@statik"}, 0, []string{"statik", "Did you mean static?"}},
 		"a count of nothing":  {[]string{"epyc-2s=0"}, 0, []string{"count"}},
 		"too few nodes":       {[]string{"epyc-2s"}, -1, []string{"-1", "want 1 to"}},
-		"a folder not there":  {[]string{"./no/such/capture"}, 0, []string{"no archive or folder"}},
+		"a folder not there":  {[]string{"./no/such/capture"}, 0, []string{"an archive or a folder"}},
 		"far too many of one": {[]string{"epyc-2s=100000"}, 0, []string{"100000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +117,10 @@ func TestACapturedMachineIsFoundFromAnyFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []datadir.Node{{Name: "box-0", Machine: captured + "@static"}, {Name: "box-1", Machine: captured + "@static"}}
+	want := []datadir.Node{
+		{Name: "box-0", Machine: captured + "@static"},
+		{Name: "box-1", Machine: captured + "@static"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

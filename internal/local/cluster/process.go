@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +28,9 @@ import (
 const pollInterval = 100 * time.Millisecond
 
 // install applies what must be there before anybody of Tenon starts.
-func (c *Cluster) install(ctx context.Context, applier *install.Applier, client kubernetes.Interface, manifests [][]byte) error {
+func (c *Cluster) install(ctx context.Context, applier *install.Applier, client kubernetes.Interface,
+	manifests [][]byte,
+) error {
 	objects, err := install.Parse(manifests...)
 	if err != nil {
 		return err
@@ -43,7 +48,8 @@ func (c *Cluster) install(ctx context.Context, applier *install.Applier, client 
 	return nil
 }
 
-// removeOldNodes removes the Nodes of an earlier start whose machines this one does not have.
+// removeOldNodes deletes the Nodes of an earlier start whose machines this one does not have, and their pods: no
+// kubelet would ever end them.
 func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interface) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -53,16 +59,68 @@ func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interfac
 	for _, name := range c.nodeNames() {
 		wanted[name] = true
 	}
+	removed := map[string]bool{}
 	for i := range list.Items {
 		name := list.Items[i].Name
 		if wanted[name] {
 			continue
 		}
-		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		removed[name] = true
+		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete node %s of an earlier start: %w", name, err)
 		}
 	}
+	if len(removed) == 0 {
+		return nil
+	}
+	pods, err := deletePods(ctx, client, removed)
+	if err != nil {
+		return err
+	}
+	c.report(Step{Text: fmt.Sprintf("removed %s of the last start and its %s: %s", count(len(removed), "node"),
+		count(pods, "pod"),
+		Few(slices.Sorted(maps.Keys(removed))))})
 	return nil
+}
+
+// deletePods deletes the pods of nodes at once and returns how many there were.
+func deletePods(ctx context.Context, client kubernetes.Interface, nodes map[string]bool) (deleted int, err error) {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("list pods: %w", err)
+	}
+	zero := int64(0)
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if !nodes[p.Spec.NodeName] {
+			continue
+		}
+		err := client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID},
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return deleted, fmt.Errorf("delete pod %s/%s of node %s: %w", p.Namespace, p.Name, p.Spec.NodeName, err)
+		}
+		deleted++
+	}
+	return deleted, nil
+}
+
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// Few joins names while they are few; the rest is an ellipsis.
+func Few(names []string) string {
+	const few = 8
+	if len(names) > few {
+		names = append(slices.Clone(names[:few]), "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.Applier, id *identities) error {
@@ -73,14 +131,16 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 		return nil
 	}
 	ready := get("http://"+c.ports.Address(datadir.ManagerHealth)+"/readyz", nil)
-	if err := c.run(ctx, o, ManagerVerb, managerName, ready, "--require-nri-plugin="+strconv.FormatBool(o.RequireNRIPlugin)); err != nil {
+	if err := c.run(ctx, o, ManagerVerb, managerName, ready,
+		"--require-nri-plugin="+strconv.FormatBool(o.RequireNRIPlugin)); err != nil {
 		return err
 	}
 	objects, err := install.Parse(o.Admission...)
 	if err != nil {
 		return err
 	}
-	if err := install.PointWebhooks(objects, "https://"+c.ports.Address(datadir.Webhooks), id.authority.Certificate()); err != nil {
+	if err := install.PointWebhooks(objects, "https://"+c.ports.Address(datadir.Webhooks),
+		id.authority.Certificate()); err != nil {
 		return err
 	}
 	if err := applier.Apply(ctx, objects); err != nil {
@@ -97,7 +157,8 @@ func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.I
 	if len(c.nodes) == 0 {
 		return nil
 	}
-	if err := c.run(ctx, o, NodesVerb, nodesName, func(ctx context.Context) error { return c.nodesReady(ctx, client) }); err != nil {
+	p := &progress{c: c, client: client, last: time.Now()}
+	if err := c.run(ctx, o, NodesVerb, nodesName, p.ready); err != nil {
 		return err
 	}
 	c.done(fmt.Sprintf("%d simulated nodes", len(c.nodes)))
@@ -147,7 +208,9 @@ const (
 
 func schedulerName(replica int) string { return string(datadir.Service("scheduler").Of(replica)) }
 
-func (c *Cluster) run(ctx context.Context, o Options, verb, name string, ready func(context.Context) error, more ...string) error {
+func (c *Cluster) run(ctx context.Context, o Options, verb, name string, ready func(context.Context) error,
+	more ...string,
+) error {
 	child, err := proc.Start(ctx, proc.Spec{
 		Name:    name,
 		Path:    o.Binary,
@@ -155,7 +218,8 @@ func (c *Cluster) run(ctx context.Context, o Options, verb, name string, ready f
 		LogFile: c.dir.Log(name),
 		Ready:   ready,
 	}, func(name string, how error, pause time.Duration) {
-		c.report(Step{Text: fmt.Sprintf("%s ended (%v); it is started again in %v, its log is %s", name, how, pause, c.dir.Log(name))})
+		c.report(Step{Text: fmt.Sprintf("%s ended (%v); it is started again in %v, its log is %s", name, how, pause,
+			c.dir.Log(name))})
 	})
 	if err != nil {
 		return err
@@ -176,16 +240,44 @@ func (c *Cluster) release(services ...datadir.Service) error {
 	return nil
 }
 
-func (c *Cluster) nodesReady(ctx context.Context, client kubernetes.Interface) error {
+// progressInterval is the least time between two lines about nodes that become ready.
+const progressInterval = 5 * time.Second
+
+// progress is how far the nodes of a start are.
+type progress struct {
+	c      *Cluster
+	client kubernetes.Interface
+	last   time.Time // of the last line
+}
+
+// ready returns an error while nodes are not ready, and reports how many are.
+func (p *progress) ready(ctx context.Context) error {
+	ready, err := p.c.readyNodes(ctx, p.client)
+	if err != nil {
+		return err
+	}
+	if ready == len(p.c.nodes) {
+		return nil
+	}
+	if now := time.Now(); now.Sub(p.last) >= progressInterval {
+		p.last = now
+		p.c.done(fmt.Sprintf("%d of %d simulated nodes are ready", ready, len(p.c.nodes)))
+	}
+	return fmt.Errorf("%d of %d nodes are ready", ready, len(p.c.nodes))
+}
+
+// readyNodes counts the nodes that are ready for pods.
+func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (ready int, err error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return fmt.Errorf("list nodes: %w", err)
+		return 0, fmt.Errorf("list nodes: %w", err)
 	}
-	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx,
+		metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return fmt.Errorf("list leases of nodes: %w", err)
+		return 0, fmt.Errorf("list leases of nodes: %w", err)
 	}
-	// What a node of an earlier start said last is still there, and was "ready".
+	// The last status of a node of an earlier start is still there, and was "ready".
 	alive := make(map[string]bool, len(leases.Items))
 	for i := range leases.Items {
 		l := &leases.Items[i]
@@ -193,19 +285,15 @@ func (c *Cluster) nodesReady(ctx context.Context, client kubernetes.Interface) e
 	}
 	topologies, err := c.topologies(ctx, client)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	ready := 0
 	for i := range list.Items {
 		n := &list.Items[i]
 		if alive[n.Name] && topologies[n.Name] && isReady(n) {
 			ready++
 		}
 	}
-	if ready < len(c.nodes) {
-		return fmt.Errorf("%d of %d nodes are ready", ready, len(c.nodes))
-	}
-	return nil
+	return ready, nil
 }
 
 // topologies returns the names of the nodes whose agent has published the machine.

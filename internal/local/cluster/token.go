@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
@@ -22,6 +24,10 @@ const (
 	tokenLife     = time.Hour
 	tokenInterval = 250 * time.Millisecond // between looks for nodes without a token, at the start
 	tokenPause    = 10 * time.Second       // once all have one
+	// tokenRequests is how many requests are sent at once, and tokenShare the share of the time that may go into
+	// looking for nodes, as a divisor: with many nodes a look is work that the nodes' own start waits for.
+	tokenRequests = 16
+	tokenShare    = 5
 )
 
 // tokens keeps a token for the agent of each node, as a kubelet does for the pods it runs: bound to the Node object, so
@@ -44,12 +50,12 @@ func (t *tokens) run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	t.held = make(map[string]token, len(t.nodes))
 	for {
-		pause := tokenPause
-		if err := t.renew(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Renewing the agents' tokens failed, will be tried again")
+		pause, begun := tokenPause, time.Now()
+		if err := t.renew(ctx, begun); err != nil && ctx.Err() == nil {
+			logger.Error(err, "Failed to renew tokens of agents, will retry")
 		}
 		if len(t.held) < len(t.nodes) {
-			pause = tokenInterval
+			pause = max(tokenInterval, time.Since(begun)/tokenShare)
 		}
 		select {
 		case <-ctx.Done():
@@ -69,28 +75,37 @@ func (t *tokens) renew(ctx context.Context, now time.Time) error {
 	for i := range list.Items {
 		known[list.Items[i].Name] = list.Items[i].UID
 	}
+	var due []string
 	for _, name := range t.nodes {
 		uid, exists := known[name]
-		held := t.held[name]
-		if !exists || held.node == uid && now.Before(held.renew) {
-			continue
+		if held := t.held[name]; exists && (held.node != uid || !now.Before(held.renew)) {
+			due = append(due, name)
 		}
-		if err := t.request(ctx, name, uid); err != nil {
-			return err
-		}
-		t.held[name] = token{node: uid, renew: now.Add(tokenLife / 2)}
 	}
-	return nil
+	errs := make([]error, len(due)) // a request that fails must not keep other nodes from their tokens
+	workqueue.ParallelizeUntil(ctx, tokenRequests, len(due), func(i int) {
+		errs[i] = t.request(ctx, due[i], known[due[i]])
+	})
+	for i, name := range due {
+		if errs[i] == nil && ctx.Err() == nil {
+			t.held[name] = token{node: known[name], renew: now.Add(tokenLife / 2)}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (t *tokens) request(ctx context.Context, node string, uid types.UID) error {
 	seconds := int64(tokenLife / time.Second)
-	answer, err := t.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, agentAccount, &authentication.TokenRequest{
-		Spec: authentication.TokenRequestSpec{
-			ExpirationSeconds: &seconds,
-			BoundObjectRef:    &authentication.BoundObjectReference{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node, UID: uid},
-		},
-	}, metav1.CreateOptions{})
+	answer, err := t.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, agentAccount,
+		&authentication.TokenRequest{
+			Spec: authentication.TokenRequestSpec{
+				ExpirationSeconds: &seconds,
+				BoundObjectRef: &authentication.BoundObjectReference{
+					APIVersion: corev1.SchemeGroupVersion.String(),
+					Kind:       "Node", Name: node, UID: uid,
+				},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("request token for the agent of %s: %w", node, err)
 	}

@@ -1,8 +1,13 @@
 package cluster
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,7 +34,7 @@ func node(name, uid string) *corev1.Node {
 // newTokens returns tokens over a server that answers with the node that the request is bound to.
 func newTokens(t *testing.T, objects ...runtime.Object) (*tokens, *fake.Clientset, *[]string) {
 	t.Helper()
-	dir, err := datadir.Resolve(t.TempDir())
+	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,10 +43,13 @@ func newTokens(t *testing.T, objects ...runtime.Object) (*tokens, *fake.Clientse
 	}
 	client := fake.NewClientset(objects...)
 	asked := &[]string{}
+	var mu sync.Mutex // guards asked
 	client.PrependReactor("create", "serviceaccounts", func(a ktesting.Action) (bool, runtime.Object, error) {
 		request := a.(ktesting.CreateAction).GetObject().(*authentication.TokenRequest)
 		bound := request.Spec.BoundObjectRef
+		mu.Lock()
 		*asked = append(*asked, bound.Kind+" "+bound.Name+" "+string(bound.UID))
+		mu.Unlock()
 		request.Status.Token = "token of " + bound.Name
 		return true, request, nil
 	})
@@ -84,12 +94,77 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+func TestOneNodesTokenDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	tk, _, _ := newTokens(t)
+	var both sync.WaitGroup // requests that are under way at the same time
+	both.Add(2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodGet {
+			_ = json.NewEncoder(w).Encode(corev1.NodeList{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
+				Items:    []corev1.Node{*node("a", "1"), *node("b", "2")},
+			})
+			return
+		}
+		both.Done()
+		both.Wait()
+		var request authentication.TokenRequest
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil || request.Spec.BoundObjectRef.Name == "a" {
+			http.Error(w, "the server is busy", http.StatusForbidden)
+			return
+		}
+		request.APIVersion, request.Kind = "authentication.k8s.io/v1", "TokenRequest"
+		request.Status.Token = "token"
+		_ = json.NewEncoder(w).Encode(request)
+	}))
+	defer server.Close()
+	tk.client = kubernetes.NewForConfigOrDie(&rest.Config{
+		Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	})
+	done := make(chan error, 1)
+	go func() { done <- tk.renew(t.Context(), time.Now()) }()
+	select {
+	case err := <-done:
+		if err == nil || strings.Contains(err.Error(), "agent of b") {
+			t.Errorf("error %v, want that of node a alone", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("tokens are requested one after the other")
+	}
+	if _, ok := tk.held["b"]; !ok || len(tk.held) != 1 {
+		t.Errorf("held: %v, want a token of b alone", tk.held)
+	}
+}
+
 func TestNodesOfAnEarlierStartAreRemoved(t *testing.T) {
 	t.Parallel()
-	client := fake.NewClientset(node("a", "1"), node("old", "2"))
-	c := &Cluster{nodes: []datadir.Node{{Name: "a", Machine: "epyc-2s"}, {Name: "new", Machine: "epyc-2s"}}}
+	placed := func(name, node string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       corev1.PodSpec{NodeName: node},
+		}
+	}
+	client := fake.NewClientset(node("a", "1"), node("old", "2"), placed("stays", "a"), placed("goes", "old"),
+		placed("waits", ""))
+	var news []string
+	c := &Cluster{
+		nodes:  []datadir.Node{{Name: "a", Machine: "epyc-2s"}, {Name: "new", Machine: "epyc-2s"}},
+		report: func(s Step) { news = append(news, s.Text) },
+	}
 	if err := c.removeOldNodes(t.Context(), client); err != nil {
 		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"removed 1 node of the last start and its 1 pod: old"}, news); diff != "" {
+		t.Errorf("news (-want +got):\n%s", diff)
+	}
+	pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 2 {
+		t.Errorf("pods left: %v, want those of no removed node", pods.Items)
 	}
 	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -107,15 +182,30 @@ func TestChooseNodes(t *testing.T) {
 		saved, asked, want []datadir.Node
 		treeKept           bool
 	}{
-		"the next start goes on with the same machines":  {saved: []datadir.Node{epyc}, want: []datadir.Node{epyc}, treeKept: true},
-		"other machines take their place":                {saved: []datadir.Node{epyc}, asked: []datadir.Node{{Name: "y-0", Machine: "snc2"}}, want: []datadir.Node{{Name: "y-0", Machine: "snc2"}}},
-		"a node whose machine changes is generated anew": {saved: []datadir.Node{epyc}, asked: []datadir.Node{{Name: "x-0", Machine: "snc2"}}, want: []datadir.Node{{Name: "x-0", Machine: "snc2"}}},
-		"a node that stays among others keeps its tree":  {saved: []datadir.Node{epyc}, asked: []datadir.Node{{Name: "y-0", Machine: "snc2"}, epyc}, want: []datadir.Node{{Name: "y-0", Machine: "snc2"}, epyc}, treeKept: true},
-		"a first start without a word gets the default":  {want: defaults(t)},
+		"the next start goes on with the same machines": {
+			saved: []datadir.Node{epyc}, want: []datadir.Node{epyc},
+			treeKept: true,
+		},
+		"other machines take their place": {
+			saved: []datadir.Node{epyc},
+			asked: []datadir.Node{{Name: "y-0", Machine: "snc2"}},
+			want:  []datadir.Node{{Name: "y-0", Machine: "snc2"}},
+		},
+		"a node whose machine changes is generated anew": {
+			saved: []datadir.Node{epyc},
+			asked: []datadir.Node{{Name: "x-0", Machine: "snc2"}},
+			want:  []datadir.Node{{Name: "x-0", Machine: "snc2"}},
+		},
+		"a node that stays among others keeps its tree": {
+			saved: []datadir.Node{epyc},
+			asked: []datadir.Node{{Name: "y-0", Machine: "snc2"}, epyc},
+			want:  []datadir.Node{{Name: "y-0", Machine: "snc2"}, epyc}, treeKept: true,
+		},
+		"a first start without a word gets the default": {want: defaults(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := datadir.Resolve(t.TempDir())
+			dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -15,7 +16,7 @@ import (
 
 func folder(t *testing.T) Dir {
 	t.Helper()
-	d, err := Resolve(t.TempDir())
+	d, err := Resolve(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestPortsStayFromStartToStart(t *testing.T) {
+func TestPortsAreKeptAcrossStarts(t *testing.T) {
 	t.Parallel()
 	d := folder(t)
 	first, err := d.Ports()
@@ -63,10 +64,10 @@ func TestPortsStayFromStartToStart(t *testing.T) {
 	}
 }
 
-func TestBusyPortIsReplacedAndTold(t *testing.T) {
+func TestBusyPortIsReplacedAndReported(t *testing.T) {
 	t.Parallel()
 	d := folder(t)
-	other, err := net.Listen("tcp", "127.0.0.1:0")
+	other, err := (&Ports{ephemeral: ephemeralPorts()}).listenAnywhere()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,18 +104,53 @@ func TestEveryPortIsOnLoopback(t *testing.T) {
 	}
 }
 
+func TestPortsAreOutsideTheEphemeralRange(t *testing.T) {
+	t.Parallel()
+	ephemeral := ephemeralPorts()
+	d := folder(t)
+	write(t, d.path("ports.json"), fmt.Sprintf(`{%q: %d}`, APIServer, ephemeral.first))
+	p, err := d.Ports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, s := range Services() {
+		if port := p.Port(s); ephemeral.contains(port) {
+			t.Errorf("%s has port %d, which the kernel may give to a connection (%v)", s, port, ephemeral)
+		}
+	}
+	if len(p.Moved) != 1 || p.Moved[0].Service != APIServer || !p.Moved[0].Unsafe {
+		t.Errorf("moved: %+v, want the saved port of the API server, which is in the range", p.Moved)
+	}
+}
+
 func TestDamagedFilesAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		file, text string
 		read       func(Dir) error
 	}{
-		"ports that are no JSON":    {"ports.json", "{", func(d Dir) error { _, err := d.SavedPorts(); return err }},
-		"a port out of range":       {"ports.json", `{"apiserver":70000}`, func(d Dir) error { _, err := d.SavedPorts(); return err }},
-		"nodes that are no JSON":    {"nodes.json", "null}", func(d Dir) error { _, err := d.SavedNodes(); return err }},
-		"a node without a machine":  {"nodes.json", `[{"name":"a"}]`, func(d Dir) error { _, err := d.SavedNodes(); return err }},
-		"ports with half a file":    {"ports.json", `{"apiserver":1`, func(d Dir) error { _, err := d.Ports(); return err }},
-		"ports with the wrong type": {"ports.json", `{"apiserver":"x"}`, func(d Dir) error { _, err := d.Ports(); return err }},
+		"ports that are no JSON": {"ports.json", "{", func(d Dir) error { _, err := d.SavedPorts(); return err }},
+		"a port out of range": {
+			"ports.json", `{"apiserver":70000}`,
+			func(d Dir) error { _, err := d.SavedPorts(); return err },
+		},
+		"nodes that are no JSON": {
+			"nodes.json", "null}",
+			func(d Dir) error { _, err := d.SavedNodes(); return err },
+		},
+		"a node without a machine": {
+			"nodes.json", `[{"name":"a"}]`,
+			func(d Dir) error { _, err := d.SavedNodes(); return err },
+		},
+		"ports with half a file": {
+			"ports.json", `{"apiserver":1`,
+			func(d Dir) error { _, err := d.Ports(); return err },
+		},
+		"ports with the wrong type": {
+			"ports.json", `{"apiserver":"x"}`,
+			func(d Dir) error { _, err := d.Ports(); return err },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,6 +207,51 @@ func TestSignalSparesALaterProcessWithTheSameID(t *testing.T) {
 	if !(Owner{PID: cmd.Process.Pid, Start: start}).Alive() {
 		t.Error("the process has been killed")
 	}
+}
+
+func TestFolderThatOthersOwnOrMayWriteIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		part    string
+		mode    os.FileMode
+		refused bool
+	}{
+		"private":                   {"", 0o700, false},
+		"readable":                  {"", 0o755, false},
+		"writable for the group":    {"", 0o770, true},
+		"writable for others":       {"", 0o757, true},
+		"sticky, as /tmp":           {"", 0o777 | os.ModeSticky, true},
+		"certificates of the group": {"pki", 0o770, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := folder(t)
+			path := d.path(test.part)
+			if err := os.Chmod(path, test.mode); err != nil {
+				t.Fatal(err)
+			}
+			want := &NotPrivate{Folder: path, Owner: os.Geteuid(), User: os.Geteuid(), Mode: test.mode.Perm()}
+			got := map[string]error{"Make": d.Make()}
+			if test.part == "" {
+				_, _, got["Running"] = d.Running()
+			}
+			for verb, err := range got {
+				var refused *NotPrivate
+				if errors.As(err, &refused) != test.refused || test.refused && *refused != *want {
+					t.Errorf("%s: got %v, want refused = %v with %+v", verb, err, test.refused, want)
+				}
+			}
+		})
+	}
+	t.Run("of another user", func(t *testing.T) {
+		t.Parallel()
+		d := folder(t)
+		other := os.Geteuid() + 1
+		var refused *NotPrivate
+		if err := checkPrivate(d.root, other); !errors.As(err, &refused) || refused.Owner != os.Geteuid() {
+			t.Errorf("the folder of user %d for user %d: %v, want *NotPrivate", os.Geteuid(), other, err)
+		}
+	})
 }
 
 func TestSocketPathsFitTheKernel(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 )
 
 // socketPathLimit keeps a unix socket's path well under the kernel's 108 bytes.
@@ -61,12 +62,40 @@ func (d Dir) Nodes() string { return d.path("nodes") }
 // Log returns the path of a process's log.
 func (d Dir) Log(process string) string { return d.path("log", process+".log") }
 
-// Make creates the folder and those of its parts that processes expect.
+// Make creates the folder and those of its parts that processes expect. It returns *NotPrivate where one of them exists
+// and another user owns it or may write it.
 func (d Dir) Make() error {
 	for _, p := range []string{d.root, d.PKI(), d.Etcd(), d.Nodes(), d.path("log")} {
 		if err := os.MkdirAll(p, 0o700); err != nil {
 			return fmt.Errorf("make data folder: %w", err)
 		}
+		if err := checkPrivate(p, os.Geteuid()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NotPrivate is the error of a folder that another user owns or may write, and so could fill with files to run.
+type NotPrivate struct {
+	Folder      string
+	Owner, User int // user ids; User runs this process
+	Mode        os.FileMode
+}
+
+func (e *NotPrivate) Error() string {
+	return fmt.Sprintf("data folder %s is owned by user %d with mode %04o: it must be owned by user %d and not be "+
+		"writable for group or others", e.Folder, e.Owner, e.Mode, e.User)
+}
+
+func checkPrivate(folder string, user int) error {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return fmt.Errorf("check data folder: %w", err)
+	}
+	owner, mode := int(info.Sys().(*syscall.Stat_t).Uid), info.Mode().Perm()
+	if owner != user || mode&0o022 != 0 {
+		return &NotPrivate{Folder: folder, Owner: owner, User: user, Mode: mode}
 	}
 	return nil
 }
@@ -103,7 +132,10 @@ func (d Dir) Purge() error {
 	if _, err := os.Stat(d.path("lock")); len(entries) > 0 && err != nil {
 		return fmt.Errorf("%s is not a data folder of tenon (it has no lock file): nothing was removed", d.root)
 	}
-	for _, known := range []string{"etcd", "pki", "nodes", "log", "kubeconfig", "ports.json", "nodes.json", "etcd.sock", "etcd-peer.sock", "lock"} {
+	for _, known := range []string{
+		"etcd", "pki", "nodes", "log", "kubeconfig", "ports.json", "nodes.json", "etcd.sock",
+		"etcd-peer.sock", "lock",
+	} {
 		if err := os.RemoveAll(d.path(known)); err != nil {
 			return fmt.Errorf("purge data folder: %w", err)
 		}
@@ -111,7 +143,7 @@ func (d Dir) Purge() error {
 	if err := os.RemoveAll(d.socketFolder()); err != nil {
 		return fmt.Errorf("purge socket folder: %w", err)
 	}
-	// A folder with files of somebody else's stays.
+	// A folder that contains other files is kept.
 	if err := os.Remove(d.root); err != nil && !errors.Is(err, os.ErrNotExist) {
 		if left, readErr := os.ReadDir(d.root); readErr == nil && len(left) > 0 {
 			return nil

@@ -1,5 +1,5 @@
-// Package datadir is the folder that holds everything a local cluster keeps: one owner at a time, known paths, ports
-// that stay the same from start to start.
+// Package datadir is the folder that contains all state of a local cluster: one owner at a time, known paths, ports
+// that are the same at each start.
 //
 //	DIR/lock         held by the running process; holds its id and start time
 //	DIR/ports.json   loopback ports of the last start

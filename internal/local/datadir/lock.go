@@ -13,7 +13,7 @@ import (
 // Owner is the process that runs a cluster.
 type Owner struct {
 	PID   int
-	Start uint64 // clock ticks since boot, from /proc: tells the process from a later one with the same id.
+	Start uint64 // clock ticks since boot, from /proc: distinguishes the process from a later one with the same id.
 }
 
 // InUse is the error of a data folder that another process runs a cluster on.
@@ -52,8 +52,12 @@ func (d Dir) Lock() (*Lock, error) {
 // Release gives the folder free. The file stays: its presence marks a data folder.
 func (l *Lock) Release() error { return l.file.Close() }
 
-// Running returns the process that runs a cluster on the folder, if one does.
+// Running returns the process that runs a cluster on the folder, if one does. It returns *NotPrivate as Make does: the
+// lock of such a folder may name any process.
 func (d Dir) Running() (Owner, bool, error) {
+	if err := checkPrivate(d.root, os.Geteuid()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Owner{}, false, err
+	}
 	f, err := os.Open(d.path("lock"))
 	if errors.Is(err, os.ErrNotExist) {
 		return Owner{}, false, nil
@@ -72,7 +76,7 @@ func (d Dir) Running() (Owner, bool, error) {
 	return Owner{}, false, nil
 }
 
-// Alive tells whether the very process o names still exists.
+// Alive reports whether the very process that o names still exists.
 func (o Owner) Alive() bool {
 	start, err := startTime(o.PID)
 	return err == nil && start == o.Start

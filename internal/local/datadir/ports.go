@@ -2,9 +2,13 @@ package datadir
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
+	"syscall"
 )
 
 // Service is something that listens on a loopback port of its own.
@@ -40,28 +44,64 @@ func (s Service) Of(replica int) Service {
 	return s + Service("-"+strconv.Itoa(replica+1))
 }
 
-// Ports are the loopback ports of one start. Each is held open from Ports until Take, so that nobody else gets it
-// in between.
+// Ports are the loopback ports of one start. Each is held open from Ports until Take, so that no other
+// process gets it in between.
 type Ports struct {
-	Moved []Move // services whose port of the last start was taken by somebody else
+	Moved []Move // services that did not get their port of the last start
 
 	listeners map[Service]net.Listener
 	served    map[Service]bool // handed over by Listener
+	ephemeral portRange
 }
 
-// Move is a service that could not get the port it had.
+// portRange is the kernel's range of ports for outgoing connections.
+type portRange struct{ first, last int }
+
+func (r portRange) contains(port int) bool { return r.first <= port && port <= r.last }
+
+// Below firstPort are the ports of well-known services.
+const (
+	firstPort = 10_000
+	lastPort  = 65_535
+)
+
+// portRangeFile is where Linux keeps the range.
+const portRangeFile = "/proc/sys/net/ipv4/ip_local_port_range"
+
+// ephemeralPorts reads the kernel's range; Linux's default where it cannot be read.
+func ephemeralPorts() portRange {
+	r := portRange{first: 32768, last: 60999}
+	text, err := os.ReadFile(portRangeFile)
+	if err != nil {
+		return r
+	}
+	var read portRange
+	if _, err := fmt.Sscan(string(text), &read.first, &read.last); err != nil {
+		return r
+	}
+	return read
+}
+
+// Move is a service that did not get the port it had.
 type Move struct {
 	Service  Service
 	Old, New int
+	// Unsafe: the old port is one that the kernel gives to outgoing connections.
+	Unsafe bool
 }
 
-// Ports opens a port for each service, the saved one where it is free, and saves them.
+// Ports opens a port for each service, the saved one where it is free, and saves them. New ports are outside the range
+// from which the kernel takes ports for outgoing connections: a child of this process opens its port again after a
+// crash, and a connection must not have taken it.
 func (d Dir) Ports() (*Ports, error) {
 	saved, err := d.SavedPorts()
 	if err != nil {
 		return nil, err
 	}
-	p := &Ports{listeners: make(map[Service]net.Listener, len(Services())), served: map[Service]bool{}}
+	p := &Ports{
+		listeners: make(map[Service]net.Listener, len(Services())), served: map[Service]bool{},
+		ephemeral: ephemeralPorts(),
+	}
 	for _, s := range Services() {
 		if err := p.open(s, saved[s]); err != nil {
 			p.Close()
@@ -100,21 +140,38 @@ func (p *Ports) Close() {
 }
 
 func (p *Ports) open(s Service, saved int) error {
-	if saved != 0 {
+	if saved != 0 && !p.ephemeral.contains(saved) {
 		if l, err := listen(saved); err == nil {
 			p.listeners[s] = l
 			return nil
 		}
 	}
-	l, err := listen(0)
+	l, err := p.listenAnywhere()
 	if err != nil {
 		return fmt.Errorf("open a loopback port for %s: %w", s, err)
 	}
 	p.listeners[s] = l
 	if saved != 0 {
-		p.Moved = append(p.Moved, Move{Service: s, Old: saved, New: p.Port(s)})
+		p.Moved = append(p.Moved, Move{Service: s, Old: saved, New: p.Port(s), Unsafe: p.ephemeral.contains(saved)})
 	}
 	return nil
+}
+
+// portAttempts is how many ports outside the ephemeral range are tried.
+const portAttempts = 200
+
+// listenAnywhere opens a free port outside the ephemeral range, and one that the kernel chooses where none is found.
+func (p *Ports) listenAnywhere() (net.Listener, error) {
+	for range portAttempts {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if p.ephemeral.contains(port) {
+			continue
+		}
+		if l, err := listen(port); !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+	}
+	return listen(0)
 }
 
 func (p *Ports) numbers() map[Service]int {

@@ -76,7 +76,8 @@ func (a *Applier) Apply(ctx context.Context, objects []*unstructured.Unstructure
 		if err != nil {
 			return err
 		}
-		if _, err := client.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+		if _, err := client.Apply(ctx, o.GetName(), o,
+			metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
 			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
@@ -97,7 +98,9 @@ func (a *Applier) AwaitEstablished(ctx context.Context, objects []*unstructured.
 	return nil
 }
 
-func (a *Applier) await(ctx context.Context, o *unstructured.Unstructured, done func(*unstructured.Unstructured) bool) error {
+func (a *Applier) await(ctx context.Context, o *unstructured.Unstructured,
+	done func(*unstructured.Unstructured) bool,
+) error {
 	client, err := a.client(o)
 	if err != nil {
 		return err

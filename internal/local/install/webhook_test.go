@@ -58,7 +58,9 @@ spec: {clientConfig: {service: {path: /x}}}
 
 func TestPointWebhooksRefusesOneWithoutAService(t *testing.T) {
 	t.Parallel()
-	objects, err := Parse([]byte(`{"kind":"MutatingWebhookConfiguration","apiVersion":"v1","metadata":{"name":"x"},"webhooks":[{"name":"a","clientConfig":{"url":"https://elsewhere"}}]}`))
+	objects, err := Parse([]byte(
+		`{"kind":"MutatingWebhookConfiguration","apiVersion":"v1","metadata":{"name":"x"},` +
+			`"webhooks":[{"name":"a","clientConfig":{"url":"https://elsewhere"}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ func pair(t *testing.T) *topo.Machine {
 	return m
 }
 
-// TestRulesOfTheKernel tells every story of the rulebook to the simulated kernel; where there is root, a real one hears
-// the same ones.
+// TestRulesOfTheKernel runs every story of the rulebook on the simulated kernel; a test that needs root runs the same
+// stories on a real one.
 func TestRulesOfTheKernel(t *testing.T) {
 	t.Parallel()
 	for _, s := range rulebook.Stories() {

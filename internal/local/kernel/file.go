@@ -457,7 +457,7 @@ func orElse(n, otherwise int64) int64 {
 	return otherwise
 }
 
-// number reads a limit; what is no number is unlimited.
+// number parses a limit; a text that is not a number means unlimited.
 func number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -33,8 +33,8 @@ type Options struct {
 	Machine *topo.Machine
 	// Fault is asked before every call; an error it returns is the call's answer and nothing changes. nil injects none.
 	Fault func(op Op, group, file string) error
-	// Observe is called after every atomic change with the state of that instant. It runs under the tree's lock and must
-	// not call the tree. nil observes nothing.
+	// Observe is called after every atomic change with the state of that instant. It runs under the tree's lock and
+	// must not call the tree. nil observes nothing.
 	Observe func(State)
 }
 
@@ -279,7 +279,7 @@ func (t *Tree) fault(op Op, at, file string) error {
 	return t.o.Fault(op, at, file)
 }
 
-// changed writes the files of g and below and tells the observer.
+// changed writes the files of g and below and notifies the observer.
 func (t *Tree) changed(g *group) error {
 	err := t.flush(g)
 	t.observe()

@@ -109,7 +109,8 @@ func TestLaterProcessTakesUpGroupsAndTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(dump(k), dump(again), cmp.Comparer(func(a, b cpuset.Set) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff(dump(k), dump(again),
+			cmp.Comparer(func(a, b cpuset.Set) bool { return a == b })); diff != "" {
 			t.Errorf("%v: the tree changed over a restart (-before +after):\n%s", d, diff)
 		}
 	}

@@ -37,7 +37,7 @@ type rules interface {
 	attach(g *group) error
 	// open makes g fit to have children whose tasks run.
 	open(g *group) error
-	// unplug is told of a change of the online CPUs, root first.
+	// unplug applies a change of the online CPUs to g; it is called for the root first.
 	unplug(g *group, online cpuset.Set)
 }
 
@@ -118,8 +118,8 @@ func (v2) attach(g *group) error {
 	return nil
 }
 
-// open: a kernel lets a group with tasks enable cpu and cpuset alone; container runtimes and kubelets enable all, and so
-// that is refused here too.
+// open: a kernel lets a group with tasks enable cpu and cpuset alone; container runtimes and kubelets enable all, and
+// so that is refused here too.
 func (v2) open(g *group) error {
 	if len(g.tasks) > 0 && g.parent != nil {
 		return errBusy

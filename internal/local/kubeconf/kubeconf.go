@@ -16,7 +16,7 @@ import (
 // Context is the name of the context, the cluster and the user in every file.
 const Context = "tenon"
 
-// Extension is the name under which a cluster entry tells where the scheduler's diagnostics are.
+// Extension is the name of the extension of a cluster entry that contains the address of the scheduler's diagnostics.
 const Extension = "tenon.sh"
 
 // Cluster is the API server that a kubeconfig leads to.

@@ -11,7 +11,10 @@ import (
 	"github.com/tenon-project/tenon/internal/local/pki"
 )
 
-var cluster = Cluster{Server: "https://127.0.0.1:6443", Authority: []byte("authority"), Diagnostics: "http://127.0.0.1:10251", Standby: []string{"http://127.0.0.1:10252"}}
+var cluster = Cluster{
+	Server: "https://127.0.0.1:6443", Authority: []byte("authority"),
+	Diagnostics: "http://127.0.0.1:10251", Standby: []string{"http://127.0.0.1:10252"},
+}
 
 func TestAdministratorsFile(t *testing.T) {
 	t.Parallel()
@@ -39,7 +42,8 @@ func TestAdministratorsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rest.Host != cluster.Server || string(rest.CAData) != "authority" || string(rest.CertData) != "certificate" || string(rest.KeyData) != "key" {
+	if rest.Host != cluster.Server || string(rest.CAData) != "authority" || string(rest.CertData) != "certificate" ||
+		string(rest.KeyData) != "key" {
 		t.Errorf("client configuration is %+v", rest)
 	}
 	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {

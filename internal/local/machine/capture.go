@@ -22,17 +22,20 @@ const (
 	maxFileBytes    = 8 << 20
 )
 
-// parts are the files and folders that describe a machine. A capture holds much more: PCI devices, block devices, a link
-// for every memory block.
+// parts are the files and folders that describe a machine. A capture holds much more: PCI devices, block devices, a
+// link for every memory block.
 var parts = []string{
 	cpuDir, nodeDir, "sys/devices/cpu_core", "sys/devices/cpu_atom", "sys/kernel/mm/hugepages",
 	"proc/cpuinfo", "proc/meminfo", "proc/stat", "proc/cmdline", "proc/version",
 }
 
-// describes reports whether a path below the root is in parts and says something of CPUs or NUMA nodes: of the folder of
-// a CPU that is its state, topology, speed and caches above the first level; of a NUMA node not its memory blocks.
+// describes reports whether a path below the root is in parts and says something of CPUs or NUMA nodes: of the folder
+// of a CPU that is its state, topology, speed and caches above the first level; of a NUMA node not its memory blocks.
 func describes(name string) bool {
-	if !slices.ContainsFunc(parts, func(part string) bool { return name == part || strings.HasPrefix(name, part+"/") }) {
+	if !slices.ContainsFunc(parts, func(part string) bool {
+		return name == part ||
+			strings.HasPrefix(name, part+"/")
+	}) {
 		return false
 	}
 	if rest, ok := strings.CutPrefix(name, nodeDir+"/"); ok {
@@ -53,7 +56,8 @@ func describes(name string) bool {
 	}
 	folder, rest, inside := strings.Cut(rest, "/")
 	if !inside {
-		return slices.Contains([]string{"online", "cpu_capacity", "topology", "cache", "cpufreq"}, folder) || isNumbered(folder, "node")
+		return slices.Contains([]string{"online", "cpu_capacity", "topology", "cache", "cpufreq"}, folder) ||
+			isNumbered(folder, "node")
 	}
 	switch folder {
 	case "topology":

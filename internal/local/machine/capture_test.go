@@ -52,10 +52,14 @@ func TestArchivesCannotWriteOutsideOfTheirFolder(t *testing.T) {
 			[]tar.Header{{Typeflag: tar.TypeReg, Name: "m/sys/../../../../evil"}}, "leads out of the archive",
 		},
 		"a link to an absolute path": {
-			[]tar.Header{online, {Typeflag: tar.TypeSymlink, Name: "m/" + cpuDir + "/cpu0/node0", Linkname: "/etc"}}, "leads out of the archive",
+			[]tar.Header{online, {Typeflag: tar.TypeSymlink, Name: "m/" + cpuDir + "/cpu0/node0", Linkname: "/etc"}},
+			"leads out of the archive",
 		},
 		"a relative link that climbs out": {
-			[]tar.Header{online, {Typeflag: tar.TypeSymlink, Name: "m/" + cpuDir + "/cpu0/node0", Linkname: "../../../../../../../etc"}},
+			[]tar.Header{online, {
+				Typeflag: tar.TypeSymlink, Name: "m/" + cpuDir + "/cpu0/node0",
+				Linkname: "../../../../../../../etc",
+			}},
 			"leads out of the archive",
 		},
 		"an archive of something else": {
@@ -87,10 +91,12 @@ func TestArchivesAreReducedToWhatDescribesAMachine(t *testing.T) {
 	dir := t.TempDir()
 	keep := []string{
 		cpuDir + "/online", cpuDir + "/cpu0/topology/core_id", cpuDir + "/cpu0/cache/index3/level", "proc/cpuinfo",
-		"sys/devices/system/node/node0/meminfo", "sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages",
+		"sys/devices/system/node/node0/meminfo",
+		"sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages",
 	}
 	drop := []string{
-		cpuDir + "/cpu0/cache/index0/level", cpuDir + "/cpu0/cpuidle/state0/name", "sys/bus/pci/devices/x", "proc/self/cpuset",
+		cpuDir + "/cpu0/cache/index0/level", cpuDir + "/cpu0/cpuidle/state0/name", "sys/bus/pci/devices/x",
+		"proc/self/cpuset",
 		"sys/devices/system/node/node0/memory12/state",
 	}
 	var entries []tar.Header
@@ -135,7 +141,8 @@ func TestTornArchiveIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, suffix := range map[string]string{"no bzip2": ".tar.bz2", "no gzip": ".tar.gz", "no tar": ".tar"} {
 		path := filepath.Join(t.TempDir(), "torn"+suffix)
-		if err := os.WriteFile(path, []byte("this is no archive at all, however long one looks at it"), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte("this is not an archive, and it is longer than any magic number"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := machine.Parse(path); err == nil || !strings.Contains(err.Error(), path) {

@@ -16,7 +16,8 @@ type Description struct {
 	Summary string
 	// Kubelet is how the simulated kubelet handles CPUs and topology.
 	Kubelet host.Kubelet
-	// Follow asks, by the node's label, that the scheduler predicts what the kubelet will choose and leaves it the choice.
+	// Follow asks, by the node's label, that the scheduler predicts what the kubelet will choose and leaves it the
+	// choice.
 	Follow bool
 
 	arch, model string
@@ -25,13 +26,13 @@ type Description struct {
 	topology    *topo.Machine // what the capture's files say, or the parts that Of was given; nil for a preset
 }
 
-// Of describes a machine that is no preset: its parts, the CPU's model as /proc/cpuinfo has it, and kubelet settings as
-// behind the "@" of a spec. The settings are completed and checked as those of Parse.
+// Of describes a machine that is not a preset: its parts, the CPU's model as /proc/cpuinfo has it, and kubelet settings
+// as behind the "@" of a spec. The settings are completed and checked as those of Parse.
 func Of(name, model string, parts topo.Spec, settings string) (Description, error) {
 	d := Description{Name: name, Summary: name, arch: parts.Arch, model: model}
 	var err error
 	if d.topology, err = topo.New(parts); err == nil {
-		err = d.configure(settings, d.topology)
+		err = d.configure(settings)
 	}
 	if err != nil {
 		return Description{}, fmt.Errorf("machine %s: %w", name, err)
@@ -49,15 +50,17 @@ func (d Description) Write(dir string) error {
 		return fmt.Errorf("write machine %s: %w", d.Name, err)
 	}
 	defer func() { _ = root.Close() }()
-	if d.capture != "" {
-		err = unpackCapture(d.capture, newStore(root))
-	} else {
-		err = d.generate(newStore(root))
-	}
-	if err != nil {
+	if err := d.writeTree(newStore(root)); err != nil {
 		return fmt.Errorf("write machine %s: %w", d.Name, err)
 	}
 	return nil
+}
+
+func (d Description) writeTree(s *store) error {
+	if d.capture != "" {
+		return unpackCapture(d.capture, s)
+	}
+	return d.generate(s)
 }
 
 // Arch returns the GOARCH to assume where the tree does not tell.
@@ -82,16 +85,16 @@ func (d Description) machine() (*topo.Machine, error) {
 // inMemory is where Linux keeps a file system in memory: a capture is unpacked there in a tenth of the time.
 const inMemory = "/dev/shm"
 
-// readCapture finds out what a captured machine is.
-func readCapture(capture, arch string) (*topo.Machine, error) {
-	m, err := readCaptureIn(inMemory, capture, arch)
+// Read writes the machine's tree to a temporary folder and returns the machine that an agent reads from it.
+func (d Description) Read() (*topo.Machine, error) {
+	m, err := d.readIn(inMemory)
 	if err == nil {
 		return m, nil
 	}
-	return readCaptureIn("", capture, arch) // there may be too little memory, or none of this kind
+	return d.readIn("") // there may be too little memory, or none of this kind
 }
 
-func readCaptureIn(scratch, capture, arch string) (*topo.Machine, error) {
+func (d Description) readIn(scratch string) (*topo.Machine, error) {
 	dir, err := os.MkdirTemp(scratch, "tenon-machine-")
 	if err != nil {
 		return nil, err
@@ -102,10 +105,10 @@ func readCaptureIn(scratch, capture, arch string) (*topo.Machine, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	if err := unpackCapture(capture, newStore(root)); err != nil {
+	if err := d.writeTree(newStore(root)); err != nil {
 		return nil, err
 	}
-	r, err := host.Read(host.Root{Dir: dir}, arch)
+	r, err := host.Read(host.Root{Dir: dir}, d.arch)
 	return r.Machine, err
 }
 

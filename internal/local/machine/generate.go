@@ -81,8 +81,8 @@ func (w *writer) cpuFiles() {
 }
 
 // cpu writes the folder of one CPU. The threads of a core differ in nothing, so those after the first are a link to it;
-// CPUs that share their last cache share its folder in the same way. There is no file cpuN/online, as on kernels that
-// cannot take CPUs offline: the list of all online CPUs counts.
+// CPUs that share their last cache share its folder in the same way. The file cpuN/online does not exist, as on kernels
+// that cannot take CPUs offline: the list of all online CPUs counts.
 func (w *writer) cpu(c topo.CPUSpec) {
 	dir := fmt.Sprintf("%s/cpu%d", cpuDir, c.ID)
 	core := w.ids(func(o topo.CPUSpec) bool { return o.Socket == c.Socket && o.Core == c.Core })
@@ -139,8 +139,9 @@ func (w *writer) node(i int) {
 	}
 	w.file(dir+"/distance", strings.Join(row, " "))
 	kib := n.MemoryBytes >> 10
-	w.file(dir+"/meminfo", fmt.Sprintf("Node %d MemTotal: %15d kB\nNode %d MemFree:  %15d kB\nNode %d MemUsed:  %15d kB",
-		n.ID, kib, n.ID, kib-kib/50, n.ID, kib/50))
+	w.file(dir+"/meminfo",
+		fmt.Sprintf("Node %d MemTotal: %15d kB\nNode %d MemFree:  %15d kB\nNode %d MemUsed:  %15d kB",
+			n.ID, kib, n.ID, kib-kib/50, n.ID, kib/50))
 	pages := map[int64]int64{2 << 20: 0, gib: 0}
 	for size, count := range n.Hugepages {
 		pages[size] = count
@@ -192,16 +193,20 @@ func (w *writer) cpuinfo(model string) string {
 		c := w.spec.CPUs[slices.IndexFunc(w.spec.CPUs, func(c topo.CPUSpec) bool { return c.ID == id })]
 		fmt.Fprintf(&b, "processor\t: %d\n", id)
 		if w.spec.Arch == "arm64" {
-			b.WriteString("BogoMIPS\t: 50.00\nFeatures\t: fp asimd evtstrm aes crc32 atomics cpuid\nCPU implementer\t: 0x41\n" +
-				"CPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n")
+			b.WriteString(
+				"BogoMIPS\t: 50.00\nFeatures\t: fp asimd evtstrm aes crc32 atomics cpuid\nCPU implementer\t: 0x41\n" +
+					"CPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n")
 			continue
 		}
 		vendor := "GenuineIntel"
 		if strings.HasPrefix(model, "AMD") {
 			vendor = "AuthenticAMD"
 		}
-		fmt.Fprintf(&b, "vendor_id\t: %s\ncpu family\t: 6\nmodel\t\t: 106\nmodel name\t: %s\nstepping\t: 1\ncpu MHz\t\t: 2500.000\n"+
-			"physical id\t: %d\ncore id\t\t: %d\nflags\t\t: fpu tsc msr apic ht lm\n\n", vendor, model, c.Socket, w.coreID(c))
+		fmt.Fprintf(&b,
+			"vendor_id\t: %s\ncpu family\t: 6\nmodel\t\t: 106\nmodel name\t: %s\nstepping\t: 1\ncpu MHz\t\t: "+
+				"2500.000\n"+
+				"physical id\t: %d\ncore id\t\t: %d\nflags\t\t: fpu tsc msr apic ht lm\n\n", vendor, model, c.Socket,
+			w.coreID(c))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -18,13 +18,14 @@ const follow = "follow"
 // ManagersMinor is the release of Kubernetes 1 whose kubelet managers simulated nodes run.
 const ManagersMinor = 36
 
-// complete adds the CPU policy that a list of settings implies: a topology policy aligns nothing, and there is nothing to
-// follow, where the kubelet pins no CPU. Who wants the one without the other says none.
+// complete adds the CPU policy that a list of settings implies: a topology policy aligns nothing, and there is nothing
+// to follow, where the kubelet pins no CPU. Who wants the one without the other says none.
 func complete(words []string) []string {
 	said := func(options ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(options, w) })
 	}
-	implied := said(follow, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted, annotation.KubeletTopologySingleNUMA)
+	implied := said(follow, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted,
+		annotation.KubeletTopologySingleNUMA)
 	if !implied || said(annotation.KubeletPolicyNone, annotation.KubeletPolicyStatic) {
 		return words
 	}
@@ -44,7 +45,8 @@ func (d Description) keepsMemory() bool {
 }
 
 // settle fills the kubelet settings that depend on the machine, since a kubelet refuses to start without them: with the
-// static policy the first core is reserved, with the memory manager 1 GiB of the first NUMA node that has twice as much.
+// static policy the first core is reserved, with the memory manager 1 GiB of the first NUMA node that has twice as
+// much.
 func (d *Description) settle(m *topo.Machine) {
 	if d.pins() && d.Kubelet.ReservedCPUs == "" {
 		online := m.Online()
@@ -64,11 +66,11 @@ func (d *Description) settle(m *topo.Machine) {
 	}
 }
 
-// memoryType is the type of reserved memory that is no huge page.
+// memoryType is the type of reserved memory other than huge pages.
 const memoryType = "memory"
 
-// spareMemory returns what is reserved where nobody says: the NUMA node's id and an amount in bytes, 0 when the machine
-// shows no memory.
+// spareMemory returns the default reservation: the NUMA node's id and an amount in bytes, 0 when the machine shows no
+// memory.
 func spareMemory(m *topo.Machine) (node int, bytes int64) {
 	for i := range m.NumNUMA() {
 		n := topo.NUMA(i)
@@ -88,8 +90,8 @@ func hugeBytes(m *topo.Machine, n topo.NUMA) int64 {
 	return sum
 }
 
-// check refuses what the simulated kubelet cannot be: settings with which a kubelet would not start on the machine, would
-// panic or would never answer, and a release whose managers are not at hand.
+// check refuses what the simulated kubelet cannot be: settings with which a kubelet would not start on the machine,
+// would panic or would never answer, and a release whose managers are not at hand.
 func (d Description) check(m *topo.Machine) error {
 	if d.Follow && !d.pins() {
 		return fmt.Errorf("%s needs the CPU policy static: a kubelet that pins nothing cannot be followed", follow)
@@ -113,8 +115,10 @@ func (d Description) checkVersion(*topo.Machine) error {
 		return nil
 	}
 	if v, err := version.ParseSemantic(d.Kubelet.Version); err != nil || v.Minor() != ManagersMinor {
-		return fmt.Errorf("version=%s: a simulated kubelet that decides about CPUs, memory or topology runs the managers of Kubernetes 1.%d: "+
-			"leave version= out, or those policies", d.Kubelet.Version, ManagersMinor)
+		return fmt.Errorf(
+			"version=%s: a simulated kubelet that decides about CPUs, memory or topology runs the managers of "+
+				"Kubernetes 1.%d: "+
+				"leave version= out, or those policies", d.Kubelet.Version, ManagersMinor)
 	}
 	return nil
 }
@@ -129,17 +133,19 @@ func (d Description) checkMemory(m *topo.Machine) error {
 		n, _ := m.NUMAByID(id) // Runs has looked for it
 		total := hugeBytes(m, n) + types[memoryType]
 		if total > m.MemoryBytes(n) {
-			return fmt.Errorf("reserved-memory: NUMA node %d has %d bytes, its huge pages and what is reserved take %d", id, m.MemoryBytes(n), total)
+			return fmt.Errorf("reserved-memory: NUMA node %d has %d bytes, its huge pages and what is reserved take %d",
+				id, m.MemoryBytes(n), total)
 		}
 	}
 	if reserved == 0 {
-		return errors.New("memory-static: a kubelet starts only with memory reserved for the system, such as reserved-memory=0:1Gi")
+		return errors.New(
+			"memory-static: a kubelet starts only with memory reserved for the system, such as reserved-memory=0:1Gi")
 	}
 	return nil
 }
 
-// checkIDs refuses ids with which the kubelet's own code breaks: masks have 64 bits, and tables of distances are read with
-// ids as their indices.
+// checkIDs refuses ids with which the kubelet's own code breaks: masks have 64 bits, and tables of distances are read
+// with ids as their indices.
 func (d Description) checkIDs(m *topo.Machine) error {
 	k := d.Kubelet
 	if k.TopologyPolicy == annotation.KubeletTopologyNone {
@@ -147,11 +153,15 @@ func (d Description) checkIDs(m *topo.Machine) error {
 	}
 	highest := m.NUMAID(topo.NUMA(m.NumNUMA() - 1))
 	if highest >= 64 {
-		return fmt.Errorf("topology policy %s: the kubelet panics on the NUMA node id %d, its masks end at 63", k.TopologyPolicy, highest)
+		return fmt.Errorf("topology policy %s: the kubelet panics on the NUMA node id %d, its masks end at 63",
+			k.TopologyPolicy, highest)
 	}
-	byDistance := k.TopologyOptions["prefer-closest-numa-nodes"] == "true" && k.TopologyPolicy != annotation.KubeletTopologySingleNUMA
+	byDistance := k.TopologyOptions["prefer-closest-numa-nodes"] == "true" &&
+		k.TopologyPolicy != annotation.KubeletTopologySingleNUMA
 	if byDistance && highest >= m.NumNUMA() {
-		return fmt.Errorf("prefer-closest-numa-nodes: the kubelet panics on the NUMA node id %d of %d nodes, it takes ids for positions", highest, m.NumNUMA())
+		return fmt.Errorf(
+			"prefer-closest-numa-nodes: the kubelet panics on the NUMA node id %d of %d nodes, it takes ids for "+
+				"positions", highest, m.NumNUMA())
 	}
 	return nil
 }
@@ -176,8 +186,10 @@ func (d Description) checkHang(m *topo.Machine) error {
 			}
 		}
 		if taken > 0 && taken < len(core) {
-			return fmt.Errorf("distribute-cpus-across-numa with full-pcpus-only: reserved=%s splits a core, and then the kubelet's CPU manager "+
-				"never returns from some requests: reserve whole cores", d.Kubelet.ReservedCPUs)
+			return fmt.Errorf(
+				"distribute-cpus-across-numa with full-pcpus-only: reserved=%s splits a core, and then the kubelet's "+
+					"CPU manager "+
+					"never returns from some requests: reserve whole cores", d.Kubelet.ReservedCPUs)
 		}
 	}
 	return nil

@@ -61,7 +61,10 @@ func TestMachineOfPartsReadsBackAsItsParts(t *testing.T) {
 		{ID: 4, MemoryBytes: 2 << 30, Distances: []int{31, 31, 10}}, // no CPUs, ids with a gap
 	}}
 	for id := range 12 { // adjacent siblings, two L3 groups in the first NUMA node
-		parts.CPUs = append(parts.CPUs, topo.CPUSpec{ID: id, Core: id / 2, L3: id / 4, Die: id / 8, Socket: id / 8, NUMA: id / 8})
+		parts.CPUs = append(parts.CPUs, topo.CPUSpec{
+			ID: id, Core: id / 2, L3: id / 4, Die: id / 8, Socket: id / 8,
+			NUMA: id / 8,
+		})
 	}
 	d, err := machine.Of("parts", "Intel(R) Xeon(R) Gold 6330 CPU @ 2.00GHz", parts, "restricted,reserved=0-1")
 	if err != nil {
@@ -82,11 +85,13 @@ func TestMachineOfPartsReadsBackAsItsParts(t *testing.T) {
 		t.Errorf("machine read from the tree (-described +read):\n%s", diff)
 	}
 	for name, want := range map[string]string{"has_cpu": "0-1\n", "has_memory": "0,4\n", "online": "0-1,4\n"} {
-		if text, err := os.ReadFile(filepath.Join(dir, "sys/devices/system/node", name)); err != nil || string(text) != want {
+		if text, err := os.ReadFile(filepath.Join(dir, "sys/devices/system/node", name)); err != nil ||
+			string(text) != want {
 			t.Errorf("%s = %q, %v; want %q", name, text, err, want)
 		}
 	}
-	if _, err := machine.Of("parts", "", parts, "static,reserved=99"); err == nil || !strings.Contains(err.Error(), "99") {
+	if _, err := machine.Of("parts", "", parts, "static,reserved=99"); err == nil ||
+		!strings.Contains(err.Error(), "99") {
 		t.Errorf("a machine without CPU 99 that reserves it: %v, want an error that names it", err)
 	}
 	if _, err := machine.Of("parts", "", topo.Spec{}, ""); err == nil {
@@ -97,7 +102,8 @@ func TestMachineOfPartsReadsBackAsItsParts(t *testing.T) {
 // counts are CPUs, cores, sockets and NUMA nodes.
 func counts(m *topo.Machine) string {
 	online := m.Online()
-	return strings.Join([]string{itoa(online.Len()), itoa(m.NumCores()), itoa(m.NumSockets()), itoa(len(m.CPUNodes()))}, " ")
+	return strings.Join([]string{itoa(online.Len()), itoa(m.NumCores()), itoa(m.NumSockets()), itoa(len(m.CPUNodes()))},
+		" ")
 }
 
 // lscpuCounts are the same by lscpu, "" where it is not installed.
@@ -121,7 +127,10 @@ func lscpuCounts(t *testing.T, dir string) string {
 			distinct[i][field] = true
 		}
 	}
-	return strings.Join([]string{itoa(len(distinct[0])), itoa(len(distinct[1])), itoa(len(distinct[2])), itoa(len(distinct[3]))}, " ")
+	return strings.Join([]string{
+		itoa(len(distinct[0])), itoa(len(distinct[1])), itoa(len(distinct[2])),
+		itoa(len(distinct[3])),
+	}, " ")
 }
 
 func TestPresetsAreTheMachinesOfTheirSummary(t *testing.T) {
@@ -176,7 +185,10 @@ func TestCapturedMachineIsUsedLikeAPreset(t *testing.T) {
 	if err := folder.Write(fromFolder); err != nil {
 		t.Fatal(err)
 	}
-	for name, dir := range map[string]string{"unpacked from an archive": fromArchive, "copied from a folder": fromFolder} {
+	for name, dir := range map[string]string{
+		"unpacked from an archive": fromArchive,
+		"copied from a folder":     fromFolder,
+	} {
 		r, err := host.Read(host.Root{Dir: dir}, "")
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

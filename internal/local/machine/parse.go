@@ -9,16 +9,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tenon-project/tenon/api/nearest"
 	"github.com/tenon-project/tenon/internal/agent/host"
-	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // MaxCount is the most nodes that one spec may ask for.
 const MaxCount = 10_000
 
 // Parse reads NAME[@KUBELET][=COUNT]: the value of the flag --machine. NAME is a preset or the path of a captured
-// machine. KUBELET is a list of settings, see host.ParseKubelet, and the word follow; ",kubelet=" may stand for "@", and
-// "+" for the commas of the list. Errors name what was not understood and what would be.
+// machine. KUBELET is a list of settings, see host.ParseKubelet, and the word follow; ",kubelet=" may replace "@",
+// and "+" the commas of the list. Errors name what was not understood and what would be.
 //
 // What the settings leave open is filled in as the machine needs it, see settle. A machine on which the kubelet itself
 // would not start, would panic or would never answer is refused.
@@ -40,20 +40,23 @@ func parse(spec string) (Description, int, error) {
 	if err != nil {
 		return Description{}, 0, err
 	}
-	m, err := d.machine()
-	if err != nil {
-		return Description{}, 0, err
-	}
-	return d, count, d.configure(settings, m)
+	return d, count, d.configure(settings)
 }
 
-// configure reads the kubelet settings of the machine.
-func (d *Description) configure(settings string, m *topo.Machine) error {
-	words := complete(strings.Split(settings, ","))
+// configure reads the settings of the machine and of its kubelet.
+func (d *Description) configure(settings string) error {
+	words, err := d.takeHugepages(strings.Split(settings, ","))
+	if err != nil {
+		return err
+	}
+	m, err := d.machine()
+	if err != nil {
+		return err
+	}
+	words = complete(words)
 	if i := slices.Index(words, follow); i >= 0 {
 		d.Follow, words = true, slices.Delete(words, i, i+1)
 	}
-	var err error
 	if d.Kubelet, err = parseKubelet(strings.Join(words, ",")); err != nil {
 		return err
 	}
@@ -85,7 +88,7 @@ func cutCount(spec string) (string, int, error) {
 	body, text := spec[:i], spec[i+1:]
 	if at := strings.IndexByte(body, '@'); at >= 0 {
 		last := body[max(at, strings.LastIndexByte(body, ','))+1:]
-		if slices.Contains(host.KubeletKeys(), last) {
+		if slices.Contains(host.KubeletKeys(), last) || isHugepageKey(last) {
 			return spec, 1, nil
 		}
 	}
@@ -108,10 +111,11 @@ func find(name string) (Description, error) {
 		return captured(name)
 	}
 	hint := ""
-	if near := closest(name, known); near != "" {
-		hint = fmt.Sprintf(" Did you mean %s?", near)
+	if preset := nearest.Word(name, known); preset != "" {
+		hint = fmt.Sprintf(" Did you mean %s?", preset)
 	}
-	return Description{}, fmt.Errorf("%q is no preset (%s) and no archive or folder.%s", name, strings.Join(known, ", "), hint)
+	return Description{}, fmt.Errorf("%q is not a preset (%s), an archive or a folder.%s", name,
+		strings.Join(known, ", "), hint)
 }
 
 func captured(path string) (Description, error) {
@@ -119,8 +123,11 @@ func captured(path string) (Description, error) {
 	if err != nil {
 		return Description{}, err
 	}
-	d := Description{Name: nodeName(filepath.Base(abs)), Summary: "captured machine " + path, arch: "amd64", capture: abs}
-	if d.topology, err = readCapture(abs, d.arch); err != nil {
+	d := Description{
+		Name: nodeName(filepath.Base(abs)), Summary: "captured machine " + path, arch: "amd64",
+		capture: abs,
+	}
+	if d.topology, err = d.Read(); err != nil {
 		return Description{}, err
 	}
 	d.arch = d.topology.Arch()
@@ -156,40 +163,8 @@ func parseKubelet(settings string) (host.Kubelet, error) {
 		return k, err
 	}
 	err = &host.UnknownSetting{Setting: unknown.Setting, Also: []string{follow}}
-	if near := closest(unknown.Setting, append(host.KubeletSettings(), follow)); near != "" {
-		err = fmt.Errorf("%w. Did you mean %s?", err, near)
+	if known := nearest.Word(unknown.Setting, append(host.KubeletSettings(), follow)); known != "" {
+		err = fmt.Errorf("%w. Did you mean %s?", err, known)
 	}
 	return k, err
-}
-
-// closest returns the known word that is at most a third of its length away from word, "" when there is none.
-func closest(word string, known []string) string {
-	best, bestDistance := "", 0
-	for _, k := range known {
-		d := editDistance(word, k)
-		if d <= max(1, len(k)/3) && (best == "" || d < bestDistance) {
-			best, bestDistance = k, d
-		}
-	}
-	return best
-}
-
-// editDistance is Levenshtein's.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

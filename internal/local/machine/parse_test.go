@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -55,12 +56,19 @@ func TestSpecsOfTheFlagMachine(t *testing.T) {
 		}},
 		"epyc-2s@static,full-pcpus-only,distribute-cpus-across-numa,single-numa-node,scope=pod,reserved=0-1,64-65=2": {
 			"epyc-2s", 2, func(k *host.Kubelet) {
-				k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy, k.TopologyScope = "static", "0-1,64-65", "single-numa-node", "pod"
+				k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy, k.TopologyScope = "static", "0-1,64-65",
+					"single-numa-node", "pod"
 				k.CPUOptions = map[string]string{"full-pcpus-only": "true", "distribute-cpus-across-numa": "true"}
 			},
 		},
-		"arm64-1s@static,reserved=3":   {"arm64-1s", 1, func(k *host.Kubelet) { k.CPUPolicy, k.ReservedCPUs = "static", "3" }},
-		"arm64-1s@reserved=3,static=4": {"arm64-1s", 4, func(k *host.Kubelet) { k.CPUPolicy, k.ReservedCPUs = "static", "3" }},
+		"arm64-1s@static,reserved=3": {
+			"arm64-1s", 1,
+			func(k *host.Kubelet) { k.CPUPolicy, k.ReservedCPUs = "static", "3" },
+		},
+		"arm64-1s@reserved=3,static=4": {
+			"arm64-1s", 4,
+			func(k *host.Kubelet) { k.CPUPolicy, k.ReservedCPUs = "static", "3" },
+		},
 	}
 	for spec, test := range tests {
 		t.Run(spec, func(t *testing.T) {
@@ -87,8 +95,8 @@ func TestBadSpecsSayWhatIsMeant(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
 		"epyc2s":                          "Did you mean epyc-2s?",
-		"xeon":                            "no preset (epyc-2s, xeon-2s, epyc-256, arm64-1s, snc2, hybrid)",
-		"":                                "no preset",
+		"xeon":                            "not a preset (epyc-2s, xeon-2s, epyc-256, arm64-1s, snc2, hybrid)",
+		"":                                "not a preset",
 		"epyc-2s=0":                       `count "0": want a number from 1 to 10000`,
 		"epyc-2s=many":                    `count "many"`,
 		"epyc-2s=10001":                   "from 1 to 10000",
@@ -101,22 +109,56 @@ func TestBadSpecsSayWhatIsMeant(t *testing.T) {
 		"epyc-2s@static,reserved=3-1":     "the end is below the start",
 		"epyc-2s@static,reserved=500-501": "the machine has 0-127",
 		"epyc-2s@scope=node":              "want container or pod",
-		"/does/not/exist.tar.bz2":         "no archive or folder",
+		"/does/not/exist.tar.bz2":         "an archive or a folder",
 
-		"epyc-2s@none,follow":                                                   "follow needs the CPU policy static",
-		"epyc-2s@folow":                                                         "Did you mean follow?",
-		"epyc-2s@tight":                                                         `unknown kubelet setting "tight": want any of none, static, `,
-		"epyc-2s@tight,restricted":                                              "version=1.MINOR, follow",
-		"epyc-2s@static,version=1.35":                                           "runs the managers of Kubernetes 1.36",
-		"epyc-2s@restricted,version=1.37":                                       "runs the managers of Kubernetes 1.36",
-		"epyc-2s@memory-static,reserved-memory=7:1Gi":                           "NUMA node 7, which the machine does not have",
-		"epyc-2s@memory-static,reserved-memory=0:1Ti":                           "NUMA node 0, which has",
-		"epyc-2s@memory-static,reserved-memory=0:hugepages-2Mi:2Mi":             "only with memory reserved for the system",
+		"xeon-2s@hugepages-4Mi=1Gi":      "supported 1Gi, 2Mi",
+		"xeon-2s@hugepages-1Gi=1500Mi":   "must be a multiple of the page size",
+		"xeon-2s@hugepages-1Gi=many":     "must be a multiple of the page size",
+		"xeon-2s@hugepages-1Gi=200Gi":    "its huge pages take",
+		"xeon-2s@hugepages-1Gi=8Gi=lots": `count "lots"`,
+
+		"epyc-2s@none,follow": "follow needs the CPU policy static",
+		"epyc-2s@folow":       "Did you mean follow?",
+		"epyc-2s@tight": `unknown kubelet setting "tight": ` +
+			`want any of none, static, `,
+		"epyc-2s@tight,restricted":        "version=1.MINOR, follow",
+		"epyc-2s@static,version=1.35":     "runs the managers of Kubernetes 1.36",
+		"epyc-2s@restricted,version=1.37": "runs the managers of Kubernetes 1.36",
+		"epyc-2s@memory-static,reserved-memory=7:1Gi": "NUMA node 7, which the machine " +
+			"does not have",
+		"epyc-2s@memory-static,reserved-memory=0:1Ti": "NUMA node 0, which has",
+		"epyc-2s@memory-static,reserved-memory=0:hugepages-2Mi:2Mi": "only with memory reserved for the " +
+			"system",
 		"epyc-2s@static,full-pcpus-only,distribute-cpus-across-numa,reserved=0": "splits a core",
 	} {
 		_, _, err := machine.Parse(spec)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Parse(%q) error = %v, want one that says %q", spec, err, want)
+		}
+	}
+}
+
+func TestHugepagesAreASettingOfTheMachine(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]struct {
+		count int
+		pages map[int64]int64 // of each NUMA node
+	}{
+		"xeon-2s":                   {1, nil},
+		"xeon-2s@hugepages-1Gi=8Gi": {1, map[int64]int64{1 << 30: 8}},
+		"xeon-2s@static,hugepages-2Mi=1Gi,hugepages-1Gi=2Gi=3": {3, map[int64]int64{1 << 30: 2, 2 << 20: 512}},
+		"snc2":                 {1, map[int64]int64{1 << 30: 8, 2 << 20: 2048}},
+		"snc2@hugepages-1Gi=0": {1, map[int64]int64{1 << 30: 0, 2 << 20: 2048}},
+	} {
+		d, count, err := machine.Parse(spec)
+		if err != nil || count != want.count {
+			t.Errorf("Parse(%q) = count %d, %v; want count %d", spec, count, err, want.count)
+			continue
+		}
+		for _, n := range d.Spec().NUMA {
+			if !maps.Equal(n.Hugepages, want.pages) {
+				t.Errorf("%s: NUMA node %d has pages %v, want %v", spec, n.ID, n.Hugepages, want.pages)
+			}
 		}
 	}
 }
@@ -132,7 +174,8 @@ func TestFollowIsAWishOfTheNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d.Follow != want || want && d.Kubelet.CPUPolicy != "static" {
-			t.Errorf("Parse(%q): follow is %t with the CPU policy %s, want %t and static", spec, d.Follow, d.Kubelet.CPUPolicy, want)
+			t.Errorf("Parse(%q): follow is %t with the CPU policy %s, want %t and static", spec, d.Follow,
+				d.Kubelet.CPUPolicy, want)
 		}
 	}
 }
@@ -160,7 +203,8 @@ func broken(t *testing.T, ids ...int) string {
 		put(itoa(cpu), "cpu", name, "topology/thread_siblings_list")
 		put(itoa(cpu), "node", node, "cpulist")
 		put(fmt.Sprintf("Node %d MemTotal: 4194304 kB", id), "node", node, "meminfo")
-		put(strings.TrimSpace(strings.Repeat("20 ", cpu)+"10 "+strings.Repeat("20 ", len(ids)-cpu-1)), "node", node, "distance")
+		put(strings.TrimSpace(strings.Repeat("20 ", cpu)+"10 "+strings.Repeat("20 ", len(ids)-cpu-1)), "node", node,
+			"distance")
 	}
 	return dir
 }
@@ -169,24 +213,34 @@ func TestMachinesThatTheKubeletCannotServeAreRefused(t *testing.T) {
 	t.Parallel()
 	sparse, high, many := broken(t, 0, 8), broken(t, 0, 64), broken(t, 0, 1, 2, 3, 4, 5, 6, 7, 8)
 	for name, test := range map[string]struct{ spec, want string }{
-		"sparse ids and distances":           {sparse + "@restricted,prefer-closest-numa-nodes", "panics on the NUMA node id 8 of 2 nodes"},
+		"sparse ids and distances": {
+			sparse + "@restricted,prefer-closest-numa-nodes",
+			"panics on the NUMA node id 8 of 2 nodes",
+		},
 		"sparse ids":                         {sparse + "@restricted", ""},
 		"sparse ids, distances are not read": {sparse + "@single-numa-node,prefer-closest-numa-nodes", ""},
 		"an id beyond the masks":             {high + "@best-effort", "panics on the NUMA node id 64"},
 		"an id beyond the masks, no policy":  {high + "@static", ""},
-		"nine nodes":                         {many + "@restricted", "at most 8 NUMA nodes (max-allowable-numa-nodes), the machine has 9"},
-		"nine nodes, allowed":                {many + "@restricted,max-allowable-numa-nodes=9", ""},
-		"nine nodes, no policy":              {many + "@static", ""},
+		"nine nodes": {
+			many + "@restricted",
+			"at most 8 NUMA nodes (max-allowable-numa-nodes), the machine has 9",
+		},
+		"nine nodes, allowed":   {many + "@restricted,max-allowable-numa-nodes=9", ""},
+		"nine nodes, no policy": {many + "@static", ""},
 	} {
 		_, _, err := machine.Parse(test.spec)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+		if test.want == "" && err != nil || test.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: error %v, want one that says %q", name, err, test.want)
 		}
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"epyc-2s@static,reserved=0-1=2", "=", "@", "xeon-2s@", "hybrid=99999999999999999999"} {
+	for _, seed := range []string{
+		"epyc-2s@static,reserved=0-1=2", "=", "@", "xeon-2s@",
+		"hybrid=99999999999999999999",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {

@@ -13,15 +13,15 @@ type shape struct {
 	efficiencyCores int
 	memoryBytes     int64 // per NUMA node
 	hugepages       map[int64]int64
-	// near and far are the SLIT distances to NUMA nodes of the same and of another socket.
-	near, far int
+	// SLIT distances to other NUMA nodes of the same socket and to those of another socket.
+	sameSocket, otherSocket int
 }
 
 func (s shape) cores() int { return s.sockets * s.numaPerSocket * s.coresPerNUMA }
 func (s shape) nodes() int { return s.sockets * s.numaPerSocket }
 
-// spec numbers the CPUs. Servers: the first threads of all cores, then the second ones (core c has CPUs c and c + cores).
-// Hybrid machines: performance cores with adjacent siblings (0,1), (2,3)…, then the efficiency cores.
+// spec numbers the CPUs. Servers: the first threads of all cores, then the second ones (core c has CPUs c and c +
+// cores). Hybrid machines: performance cores with adjacent siblings (0,1), (2,3)…, then the efficiency cores.
 func (s shape) spec(arch string) topo.Spec {
 	spec := topo.Spec{Arch: arch}
 	hybrid := s.efficiencyCores > 0
@@ -65,7 +65,7 @@ func (s shape) distance(a, b int) int {
 	case a == b:
 		return 10
 	case a/s.numaPerSocket == b/s.numaPerSocket:
-		return s.near
+		return s.sameSocket
 	}
-	return s.far
+	return s.otherSocket
 }

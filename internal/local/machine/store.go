@@ -5,9 +5,9 @@ import (
 	"path"
 )
 
-// store creates the files of a tree below a folder. Files with one content share one inode, and so do symbolic links with
-// one target: of the thousands of files of a big machine a few hundred differ, and a new inode costs many times a new
-// name. So a file of a machine is changed by replacing it, never by writing into it.
+// store creates the files of a tree below a folder. Files with one content share one inode, and so do symbolic links
+// with one target: of the thousands of files of a big machine a few hundred differ, and a new inode costs many times a
+// new name. So a file of a machine is changed by replacing it, never by writing into it.
 type store struct {
 	root  *os.Root
 	made  map[string]bool  // folders that exist
@@ -27,7 +27,8 @@ func newStore(root *os.Root) *store {
 
 // file creates or replaces the file name.
 func (s *store) file(name, content string) error {
-	return s.create(name, inode{content: content}, func() error { return s.root.WriteFile(name, []byte(content), 0o644) })
+	return s.create(name, inode{content: content},
+		func() error { return s.root.WriteFile(name, []byte(content), 0o644) })
 }
 
 // link creates the symbolic link name.

@@ -170,7 +170,7 @@ func (a *Authority) template(subject pkix.Name, life time.Duration) *x509.Certif
 	}
 }
 
-// vouches tells whether p is signed by this authority, lives on for a while, and is for s.
+// vouches reports whether p is signed by this authority, is not about to expire, and is for s.
 func (a *Authority) vouches(p Pair, s Subject) bool {
 	cert, _, err := p.parse()
 	if err != nil || a.expires(cert) || cert.CheckSignatureFrom(a.cert) != nil {

@@ -46,7 +46,10 @@ func TestCertificatesVouchForTheirSubject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: epoch, DNSName: host, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+		if _, err := cert.Verify(x509.VerifyOptions{
+			Roots: roots, CurrentTime: epoch, DNSName: host,
+			KeyUsages: []x509.ExtKeyUsage{usage},
+		}); err != nil {
 			t.Errorf("verify %s: %v", p.CertFile, err)
 		}
 		return cert
@@ -54,7 +57,8 @@ func TestCertificatesVouchForTheirSubject(t *testing.T) {
 	for _, host := range server.Hosts {
 		verify(issue(t, a, "server", server), x509.ExtKeyUsageServerAuth, host)
 	}
-	user := verify(issue(t, a, "user", Subject{User: "ann", Groups: []string{"b", "a"}}), x509.ExtKeyUsageClientAuth, "")
+	user := verify(issue(t, a, "user", Subject{User: "ann", Groups: []string{"b", "a"}}), x509.ExtKeyUsageClientAuth,
+		"")
 	if user.Subject.CommonName != "ann" || len(user.Subject.Organization) != 2 {
 		t.Errorf("client certificate is for %v, want ann in two groups", user.Subject)
 	}
@@ -69,16 +73,34 @@ func TestReuse(t *testing.T) {
 		damage func(t *testing.T, p Pair)
 		reused bool
 	}{
-		"the next start finds the same pair":              {later: time.Hour, ask: ann, reused: true},
-		"the order of groups does not matter":             {later: time.Hour, ask: Subject{User: "ann", Groups: []string{"a", "b"}}, reused: true},
-		"a pair with two months left is kept":             {later: leafLife - 60*24*time.Hour, ask: ann, reused: true},
-		"a pair with two weeks left is renewed":           {later: leafLife - 14*24*time.Hour, ask: ann},
-		"another user gets another pair":                  {later: time.Hour, ask: Subject{User: "bob", Groups: []string{"a", "b"}}},
-		"a new host gets another pair":                    {later: time.Hour, ask: Subject{User: "ann", Groups: []string{"a", "b"}, Hosts: []string{"localhost"}}},
-		"a damaged certificate is replaced":               {later: time.Hour, ask: ann, damage: func(t *testing.T, p Pair) { overwrite(t, p.CertFile, "garbage") }},
-		"a damaged key is replaced":                       {later: time.Hour, ask: ann, damage: func(t *testing.T, p Pair) { overwrite(t, p.KeyFile, "garbage") }},
-		"a key of another certificate is replaced":        {later: time.Hour, ask: ann, damage: swapKey},
-		"a key that is gone is replaced with certificate": {later: time.Hour, ask: ann, damage: func(t *testing.T, p Pair) { remove(t, p.KeyFile) }},
+		"the next start finds the same pair": {later: time.Hour, ask: ann, reused: true},
+		"the order of groups does not matter": {
+			later: time.Hour,
+			ask:   Subject{User: "ann", Groups: []string{"a", "b"}}, reused: true,
+		},
+		"a pair with two months left is kept":   {later: leafLife - 60*24*time.Hour, ask: ann, reused: true},
+		"a pair with two weeks left is renewed": {later: leafLife - 14*24*time.Hour, ask: ann},
+		"another user gets another pair": {
+			later: time.Hour,
+			ask:   Subject{User: "bob", Groups: []string{"a", "b"}},
+		},
+		"a new host gets another pair": {
+			later: time.Hour,
+			ask:   Subject{User: "ann", Groups: []string{"a", "b"}, Hosts: []string{"localhost"}},
+		},
+		"a damaged certificate is replaced": {
+			later: time.Hour, ask: ann,
+			damage: func(t *testing.T, p Pair) { overwrite(t, p.CertFile, "garbage") },
+		},
+		"a damaged key is replaced": {
+			later: time.Hour, ask: ann,
+			damage: func(t *testing.T, p Pair) { overwrite(t, p.KeyFile, "garbage") },
+		},
+		"a key of another certificate is replaced": {later: time.Hour, ask: ann, damage: swapKey},
+		"a key that is gone is replaced with certificate": {
+			later: time.Hour, ask: ann,
+			damage: func(t *testing.T, p Pair) { remove(t, p.KeyFile) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -27,7 +27,8 @@ const serviceRange = "10.0.0.0/16"
 // apiServerHosts are the names under which the API server is known inside a cluster and on this machine.
 func apiServerHosts() []string {
 	return []string{
-		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local",
 		"127.0.0.1", "::1", "10.0.0.1",
 	}
 }
@@ -87,7 +88,8 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	kubelet, err := p.config.PKI.Issue("apiserver-kubelet-client", pki.Subject{User: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}})
+	kubelet, err := p.config.PKI.Issue("apiserver-kubelet-client",
+		pki.Subject{User: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}})
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +113,7 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 		"--tls-cert-file=" + serving.CertFile,
 		"--tls-private-key-file=" + serving.KeyFile,
 		"--client-ca-file=" + ca,
-		// Needed by components that let the API server vouch for their callers. Nobody holds such a certificate.
+		// Needed by components that let the API server vouch for their callers. No client holds such a certificate.
 		"--requestheader-client-ca-file=" + ca,
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User",
@@ -130,7 +132,7 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 	}, nil
 }
 
-// awaitReady polls because the server tells nobody that it is ready.
+// awaitReady polls because the server has no notification that it is ready.
 func (p *Plane) awaitReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(p.config.Admin)
 	if err != nil {

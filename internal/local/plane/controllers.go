@@ -20,7 +20,8 @@ func controllers() []string {
 		// Without it a PodDisruptionBudget allows no disruption at all and every eviction is refused.
 		"disruption-controller",
 		"serviceaccount-controller", "root-ca-certificate-publisher-controller", "clusterrole-aggregation-controller",
-		"endpointslice-controller", "resourcequota-controller", "resourceclaim-controller", "persistentvolume-binder-controller",
+		"endpointslice-controller", "resourcequota-controller", "resourceclaim-controller",
+		"persistentvolume-binder-controller",
 		// Takes the finalizer from native PodGroups, which else could never be deleted.
 		"podgroup-protection-controller",
 	}

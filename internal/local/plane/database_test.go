@@ -15,13 +15,23 @@ func TestDamagedDatabaseIsFoundBeforeEtcdReadsIt(t *testing.T) {
 		damage func(t *testing.T, path string)
 		fine   bool
 	}{
-		"one that is whole":          {damage: func(*testing.T, string) {}, fine: true},
-		"one that is not there":      {damage: func(t *testing.T, path string) { check(t, os.Remove(path)) }, fine: true},
-		"one that is empty":          {damage: func(t *testing.T, path string) { check(t, os.Truncate(path, 0)) }, fine: true},
-		"one with a damaged head":    {damage: func(t *testing.T, path string) { scribble(t, path, 0, 2*page) }},
-		"one with damaged pages":     {damage: func(t *testing.T, path string) { scribble(t, path, 2*page, 40*page) }},
-		"one that ends half way":     {damage: func(t *testing.T, path string) { check(t, os.Truncate(path, 3*page)) }},
-		"one that is something else": {damage: func(t *testing.T, path string) { check(t, os.WriteFile(path, []byte("text"), 0o600)) }},
+		"one that is whole": {damage: func(*testing.T, string) {}, fine: true},
+		"one that is not there": {
+			damage: func(t *testing.T, path string) { check(t, os.Remove(path)) },
+			fine:   true,
+		},
+		"one that is empty": {
+			damage: func(t *testing.T, path string) { check(t, os.Truncate(path, 0)) },
+			fine:   true,
+		},
+		"one with a damaged head": {damage: func(t *testing.T, path string) { scribble(t, path, 0, 2*page) }},
+		"one with damaged pages":  {damage: func(t *testing.T, path string) { scribble(t, path, 2*page, 40*page) }},
+		"one that ends half way":  {damage: func(t *testing.T, path string) { check(t, os.Truncate(path, 3*page)) }},
+		"one that is something else": {damage: func(t *testing.T,
+			path string,
+		) {
+			check(t, os.WriteFile(path, []byte("text"), 0o600))
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -82,7 +82,7 @@ func (p *Plane) Stop() error {
 	return errors.Join(errs...)
 }
 
-// abandon tells everybody to stop and waits for nobody: whoever uses the store would wait for an answer that never
+// abandon stops all components and does not wait for them: a user of a failed store would wait for an answer that never
 // comes. The process is about to end.
 func (p *Plane) abandon() {
 	if p.stopCtl != nil {

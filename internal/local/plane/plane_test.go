@@ -29,7 +29,7 @@ const patience = 2 * time.Minute
 
 // TestPlane starts one control plane, because a process can have only one, and asks everything of it.
 func TestPlane(t *testing.T) {
-	dir, err := datadir.Resolve(t.TempDir())
+	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
 	check(t, err)
 	check(t, dir.Make())
 	ports, err := dir.Ports()
@@ -37,16 +37,25 @@ func TestPlane(t *testing.T) {
 	defer ports.Close()
 	authority, err := pki.Open(dir.PKI(), time.Now())
 	check(t, err)
-	server := kubeconf.Cluster{Server: "https://" + ports.Address(datadir.APIServer), Authority: authority.Certificate()}
+	server := kubeconf.Cluster{
+		Server:    "https://" + ports.Address(datadir.APIServer),
+		Authority: authority.Certificate(),
+	}
 	user := func(s pki.Subject) *rest.Config {
 		p, err := authority.Issue(strings.ReplaceAll(s.User, ":", "-"), s)
 		check(t, err)
-		return &rest.Config{Host: server.Server, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: p.Cert, KeyData: p.Key}}
+		return &rest.Config{
+			Host: server.Server, QPS: -1,
+			TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: p.Cert, KeyData: p.Key},
+		}
 	}
 	admin := user(pki.Subject{User: "admin", Groups: []string{"system:masters"}})
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	check(t, err)
-	p, err := Start(t.Context(), Config{Dir: dir, PKI: authority, Listener: ports.Listener(datadir.APIServer), Log: log, Admin: admin})
+	p, err := Start(t.Context(), Config{
+		Dir: dir, PKI: authority, Listener: ports.Listener(datadir.APIServer), Log: log,
+		Admin: admin,
+	})
 	check(t, err)
 	defer func() {
 		if err := p.Stop(); err != nil {
@@ -67,17 +76,22 @@ func TestPlane(t *testing.T) {
 		}
 	})
 	t.Run("a user without rights is refused", func(t *testing.T) {
-		nobody, err := kubernetes.NewForConfig(user(pki.Subject{User: "nobody"}))
+		stranger, err := kubernetes.NewForConfig(user(pki.Subject{User: "stranger"}))
 		check(t, err)
-		if _, err := nobody.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := stranger.CoreV1().Secrets("default").List(t.Context(),
+			metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("list secrets: %v, want forbidden", err)
 		}
 	})
 	t.Run("a kubelet may change its own node and no other", func(t *testing.T) {
-		kubelet, err := kubernetes.NewForConfig(user(pki.Subject{User: "system:node:a", Groups: []string{"system:nodes"}}))
+		kubelet, err := kubernetes.NewForConfig(user(pki.Subject{
+			User:   "system:node:a",
+			Groups: []string{"system:nodes"},
+		}))
 		check(t, err)
 		for name, allowed := range map[string]bool{"a": true, "b": false} {
-			_, err := kubelet.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err := kubelet.CoreV1().Nodes().Create(t.Context(),
+				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			if allowed != (err == nil) {
 				t.Errorf("create node %s: %v, want allowed: %v", name, err, allowed)
 			}
@@ -93,7 +107,8 @@ func TestPlane(t *testing.T) {
 		}
 	})
 	t.Run("controllers make pods of a Deployment and garbage of its leavings", func(t *testing.T) {
-		credentials, err := authority.Issue("kube-controller-manager", pki.Subject{User: "system:kube-controller-manager"})
+		credentials, err := authority.Issue("kube-controller-manager",
+			pki.Subject{User: "system:kube-controller-manager"})
 		check(t, err)
 		kubeconfig := dir.Credential("kube-controller-manager")
 		check(t, kubeconf.WriteCertificate(kubeconfig, server, credentials))
@@ -121,14 +136,15 @@ func TestPlane(t *testing.T) {
 func awaitPods(t *testing.T, client kubernetes.Interface, want int) {
 	t.Helper()
 	got := 0
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		got = len(pods.Items)
-		return got == want, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
+			}
+			got = len(pods.Items)
+			return got == want, nil
+		})
 	if err != nil {
 		t.Fatalf("wait for %d pods: %v; there are %d", want, err, got)
 	}

@@ -40,14 +40,14 @@ func (e *StoreError) Error() string { return fmt.Sprintf("etcd cannot use %s: %v
 func (e *StoreError) Unwrap() error { return e.Err }
 
 // store is an etcd that only this user can reach: it listens on unix sockets, because a loopback port is open to
-// every user of the machine and etcd asks nobody for a password.
+// every user of the machine and etcd requires no password.
 type store struct {
 	etcd     *embed.Etcd
 	endpoint string
 	broken   *atomic.Bool
 }
 
-// startStore starts etcd. fail hears of a failure after the start.
+// startStore starts etcd. fail is called with a failure after the start.
 func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, fail func(error)) (*store, error) {
 	config, err := storeConfig(dir)
 	if err != nil {
@@ -58,7 +58,7 @@ func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, fail func(e
 	}
 	s := &store{endpoint: config.ListenClientUrls[0].String(), broken: new(atomic.Bool)}
 	// etcd answers a disk that is full or damaged by ending the process, from whichever goroutine met it. Here that
-	// goroutine alone ends, and the plane hears why.
+	// goroutine alone ends, and the plane gets the error.
 	failed := make(chan error, 1)
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(storeLogger(log, func(err error) {
 		s.broken.Store(true)
@@ -101,7 +101,8 @@ func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, fail func(e
 		return nil, errors.Join(fmt.Errorf("start etcd: not ready after %v", storeLimit), s.stop())
 	}
 	for _, u := range append(config.ListenClientUrls, config.ListenPeerUrls...) {
-		// Host and path: see storeConfig. Until here the sockets had what the umask leaves, which lets nobody else write.
+		// Host and path: see storeConfig. Until here the sockets have the mode of the umask, which lets no other user
+		// write.
 		if err := os.Chmod(u.Host+u.Path, 0o700); err != nil {
 			return nil, errors.Join(fmt.Errorf("close etcd's socket to others: %w", err), s.stop())
 		}
@@ -130,7 +131,7 @@ func (s *store) watch(failed <-chan error, fail func(error)) {
 
 func (s *store) stop() error {
 	if s.etcd == nil || s.broken.Load() {
-		return nil // it holds locks that nobody will ever give back
+		return nil // it holds locks that are never released
 	}
 	done := make(chan error, 1)
 	go func() {

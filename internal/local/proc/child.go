@@ -26,6 +26,8 @@ const (
 	// startAttempts is how often a child may end before it was ever ready.
 	startAttempts = 3
 	pollInterval  = 100 * time.Millisecond
+	// readyShare bounds the share of the time that goes into asking whether a child is ready, as a divisor.
+	readyShare = 5
 )
 
 // Spec is a process to keep running.
@@ -40,7 +42,7 @@ type Spec struct {
 	Ready func(context.Context) error
 }
 
-// Ended is told each time a child ends without being asked to: how, and when it is started again.
+// Ended is called each time a child ends without being asked to: how, and when it is started again.
 type Ended func(name string, how error, pause time.Duration)
 
 // Child is a supervised process.
@@ -65,7 +67,10 @@ func Start(ctx context.Context, spec Spec, ended Ended) (*Child, error) {
 
 func start(ctx context.Context, spec Spec, ended Ended, clk clock.WithTicker) (*Child, error) {
 	run, stop := context.WithCancel(context.Background())
-	c := &Child{spec: spec, ended: ended, clock: clk, stop: stop, done: make(chan struct{}), dead: make(chan error, startAttempts)}
+	c := &Child{
+		spec: spec, ended: ended, clock: clk, stop: stop, done: make(chan struct{}),
+		dead: make(chan error, startAttempts),
+	}
 	go c.supervise(run)
 	if err := c.awaitReady(ctx); err != nil {
 		c.Stop()
@@ -88,9 +93,7 @@ func (c *Child) Stop() {
 }
 
 func (c *Child) awaitReady(ctx context.Context) error {
-	tick := c.clock.NewTicker(pollInterval)
-	defer tick.Stop()
-	deaths := 0
+	deaths, pause := 0, pollInterval
 	for {
 		select {
 		case <-ctx.Done():
@@ -99,10 +102,13 @@ func (c *Child) awaitReady(ctx context.Context) error {
 			if deaths++; deaths == startAttempts {
 				return fmt.Errorf("%s does not start: %w%s", c.spec.Name, how, lastLines(c.spec.LogFile))
 			}
-		case <-tick.C():
+		case <-c.clock.After(pause):
+			begun := c.clock.Now()
 			if c.PID() != 0 && c.spec.Ready(ctx) == nil {
 				return nil
 			}
+			// To find out may be work that the child waits for.
+			pause = max(pollInterval, readyShare*c.clock.Since(begun))
 		}
 	}
 }
@@ -124,7 +130,7 @@ func (c *Child) supervise(ctx context.Context) {
 		}
 		select {
 		case c.dead <- how:
-		default: // nobody counts them any more
+		default: // no reader counts them any more
 		}
 		c.ended(c.spec.Name, how, pause)
 		select {

@@ -39,7 +39,10 @@ func shell(dir, script string, ready func(context.Context) error) Spec {
 	if ready == nil {
 		ready = func(context.Context) error { return nil }
 	}
-	return Spec{Name: "child", Path: "/bin/sh", Args: []string{"-c", script}, LogFile: filepath.Join(dir, "log"), Ready: ready}
+	return Spec{
+		Name: "child", Path: "/bin/sh", Args: []string{"-c", script}, LogFile: filepath.Join(dir, "log"),
+		Ready: ready,
+	}
 }
 
 // exists is a readiness check: the child has made the file.
@@ -51,7 +54,8 @@ func TestAChildThatDiesIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ended := make(chan error, 1)
-	c, err := Start(t.Context(), shell(dir, "exec sleep 600", nil), func(_ string, how error, _ time.Duration) { ended <- how })
+	c, err := Start(t.Context(), shell(dir, "exec sleep 600", nil),
+		func(_ string, how error, _ time.Duration) { ended <- how })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +73,8 @@ func TestAChildThatDiesIsStartedAgain(t *testing.T) {
 func TestAChildThatNeverStartsIsGivenUpWithItsLastWords(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	_, err := Start(t.Context(), shell(dir, "echo the port is taken; exit 3", exists("/never")), func(string, error, time.Duration) {})
+	_, err := Start(t.Context(), shell(dir, "echo the port is taken; exit 3", exists("/never")),
+		func(string, error, time.Duration) {})
 	if err == nil {
 		t.Fatal("a child that always ends was started")
 	}
@@ -95,7 +100,8 @@ func TestStopAsksFirst(t *testing.T) {
 	dir := t.TempDir()
 	ready, done := filepath.Join(dir, "ready"), filepath.Join(dir, "done")
 	script := "trap 'touch " + done + "; exit 0' TERM; touch " + ready + "; while :; do sleep 0.1; done"
-	c, err := Start(t.Context(), shell(dir, script, exists(ready)), func(string, error, time.Duration) { t.Error("a stop is reported as an end") })
+	c, err := Start(t.Context(), shell(dir, script, exists(ready)),
+		func(string, error, time.Duration) { t.Error("a stop is reported as an end") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +148,7 @@ func TestChildrenEndWithAParentThatIsKilled(t *testing.T) {
 	await(t, func() bool { return !alive(t, pid) })
 }
 
-// alive tells whether the process named in a file runs; one that nobody has waited for does not.
+// alive reports whether the process named in a file runs; a zombie does not.
 func alive(t *testing.T, file string) bool {
 	t.Helper()
 	text, err := os.ReadFile(file)

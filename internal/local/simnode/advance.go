@@ -166,8 +166,8 @@ func (t *turn) try(c *corev1.Container, b *box) {
 	}
 }
 
-// quietTries is how often a start that is refused for a reason that mostly passes by itself is tried again before the
-// pod's owner hears of it.
+// quietTries is how often a start that is refused for a mostly transient reason is retried before the pod gets an
+// Event.
 const quietTries = 4
 
 // passes reports whether the agent just needs a moment: it starts, or has not heard of the pod yet.
@@ -221,15 +221,18 @@ func crashPause(n int32) time.Duration {
 
 // tell sends an Event about a container that cannot start, once per cause.
 func (k *kubelet) tell(p *pod, obj *corev1.Pod, reason, detail string) {
-	if p.told == reason {
+	if p.reported == reason {
 		return
 	}
-	p.told = reason
+	p.reported = reason
 	k.n.events.Eventf(podReference(obj), nil, corev1.EventTypeWarning, reason, "Start", "%s", detail)
 }
 
 func podReference(obj *corev1.Pod) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID}
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: obj.Namespace, Name: obj.Name,
+		UID: obj.UID,
+	}
 }
 
 func ignoreGone(err error) error {

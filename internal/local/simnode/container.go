@@ -1,6 +1,7 @@
 package simnode
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
 // stage is where a container is in its life.
@@ -50,8 +51,49 @@ func idOf(uid types.UID, name string, restarts int32) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (k *kubelet) hookOf(p *pod, name, id string) apply.Container {
-	return apply.Container{PodUID: string(p.uid), Name: name, PodGroup: p.group, Group: path.Join(p.group, id)}
+// sandboxOf is a pod as the runtime reports it; obj is nil when the pod's object is deleted.
+func sandboxOf(p *pod, obj *corev1.Pod) hook.Pod {
+	s := hook.Pod{ID: string(p.uid), UID: string(p.uid), Namespace: p.ref.Namespace, Name: p.ref.Name, Cgroup: p.group}
+	if obj != nil {
+		s.Labels, s.Annotations = obj.Labels, obj.Annotations
+	}
+	return s
+}
+
+func containerOf(s hook.Pod, name, id string) hook.Container {
+	return hook.Container{Pod: s, Name: name, ID: id, Cgroup: path.Join(s.Cgroup, id)}
+}
+
+// findRunning learns which containers an earlier process left running.
+func (k *kubelet) findRunning() {
+	for _, item := range k.informer.GetStore().List() {
+		obj := item.(*corev1.Pod)
+		s := sandboxOf(&pod{
+			ref: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, uid: obj.UID,
+			group: groupOf(obj),
+		}, obj)
+		for _, status := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
+			c := containerOf(s, status.Name, idOf(obj.UID, status.Name, status.RestartCount))
+			if c.Running = k.lives(c.Cgroup); c.Running {
+				k.keep(c)
+			}
+		}
+	}
+}
+
+// keep remembers a container that runs.
+func (k *kubelet) keep(c hook.Container) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.boxes[c.ID] = c
+}
+
+// running returns a container that runs; false when there is none.
+func (k *kubelet) running(id string) (hook.Container, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c, ok := k.boxes[id]
+	return c, ok
 }
 
 // meet takes up what an earlier process left of a pod.
@@ -62,16 +104,16 @@ func (k *kubelet) meet(p *pod, obj *corev1.Pod) {
 		p.since[c.Type] = c
 	}
 	for _, s := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
-		p.boxes[s.Name] = k.takeUp(p, s)
+		p.boxes[s.Name] = k.takeUp(p, obj, s)
 	}
 	for _, c := range slices.Concat(obj.Spec.InitContainers, obj.Spec.Containers) {
 		if p.boxes[c.Name] == nil {
-			p.boxes[c.Name] = k.takeUp(p, corev1.ContainerStatus{Name: c.Name})
+			p.boxes[c.Name] = k.takeUp(p, obj, corev1.ContainerStatus{Name: c.Name})
 		}
 	}
 }
 
-func (k *kubelet) takeUp(p *pod, s corev1.ContainerStatus) *box {
+func (k *kubelet) takeUp(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) *box {
 	b := &box{restarts: s.RestartCount, last: s.LastTerminationState.Terminated}
 	if t := s.State.Terminated; t != nil {
 		b.stage, b.exitCode, b.reason = exited, t.ExitCode, t.Reason
@@ -79,7 +121,11 @@ func (k *kubelet) takeUp(p *pod, s corev1.ContainerStatus) *box {
 		return b
 	}
 	id := idOf(p.uid, s.Name, s.RestartCount)
-	live := k.lives(path.Join(p.group, id))
+	c := containerOf(sandboxOf(p, obj), s.Name, id)
+	live := k.lives(c.Cgroup)
+	if c.Running = live; live {
+		k.keep(c)
+	}
 	switch r := s.State.Running; {
 	case live && r != nil:
 		b.stage, b.id, b.began = running, id, r.StartedAt.Time
@@ -103,58 +149,99 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 	if agent == nil {
 		return errNoAgent
 	}
-	hook := k.hookOf(p, c.Name, idOf(p.uid, c.Name, b.restarts))
-	if err := k.create(ctx, agent, obj, c, hook); err != nil {
-		k.discard(hook)
+	made := containerOf(sandboxOf(p, obj), c.Name, idOf(p.uid, c.Name, b.restarts))
+	if err := k.create(ctx, agent, p, obj, c, &made); err != nil {
+		k.discard(made)
 		return err
 	}
-	k.gate.started(obj, c, hook.Group)
-	if _, err := k.n.tree.Spawn(hook.Group); err != nil {
-		k.discard(hook)
+	k.gate.started(obj, c, made.ID)
+	if _, err := k.n.tree.Spawn(made.Cgroup); err != nil {
+		k.discard(made)
 		return err
 	}
-	b.stage, b.id, b.began = running, path.Base(hook.Group), k.n.o.Clock.Now()
+	made.Running = true
+	k.keep(made)
+	b.stage, b.id, b.began = running, made.ID, k.n.o.Clock.Now()
 	b.reason, b.detail, b.tries = "", "", 0
 	return nil
 }
 
-// errNoAgent says that nobody can enforce anything at the moment: then nothing starts.
+// errNoAgent is returned while the node's agent does not run: then no container starts.
 var errNoAgent = errors.New("AgentNotRunning")
 
-// create makes the container's group, sets what the kubelet and then what the agent wants, and asks for the start.
-func (k *kubelet) create(ctx context.Context, agent *hooks, obj *corev1.Pod, c *corev1.Container, hook apply.Container) error {
-	if err := k.makeGroups(obj, c, hook); err != nil {
+// create makes the container's group, sets what the kubelet and the agent want, and asks for the start: the steps of a
+// runtime that has the agent as its NRI plugin.
+func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *corev1.Pod, c *corev1.Container,
+	made *hook.Container,
+) error {
+	if !p.sandboxed {
+		if err := agent.RunPod(ctx, made.Pod); err != nil {
+			return err
+		}
+		p.sandboxed = true
+	}
+	if err := k.makeGroups(obj, c, made); err != nil {
 		return err
 	}
-	if err := k.gate.place(obj, c, hook.Group); err != nil {
-		return err
-	}
-	rows, err := agent.Create(hook)
+	made.Has = k.gate.affinity(obj, c)
+	answer, updates, err := agent.Create(ctx, *made)
 	if err != nil {
 		return err
 	}
-	for _, row := range rows {
-		if err := k.n.tree.Write(row.Path, row.File, row.Value); err != nil {
+	for _, u := range updates {
+		if other, ok := k.running(u.ContainerID); ok {
+			_ = k.set(other.Cgroup, u.Resources) // its failure is only logged by a runtime: the start sees it
+		}
+	}
+	made.Has.CPUs, made.Has.Mems = cmp.Or(answer.CPUs, made.Has.CPUs), cmp.Or(answer.Mems, made.Has.Mems)
+	made.Has.Quota = answer.Quota
+	if err := agent.Check(ctx, *made); err != nil {
+		return err
+	}
+	if err := k.set(made.Cgroup, made.Has); err != nil {
+		return err
+	}
+	return agent.Start(ctx, *made)
+}
+
+// set writes resources of a container into its group.
+func (k *kubelet) set(group string, r hook.Resources) error {
+	quota := ""
+	if r.Quota != nil {
+		quota = "max"
+		if *r.Quota >= 0 {
+			quota = strconv.FormatInt(*r.Quota, 10)
+		}
+	}
+	for _, v := range []struct{ file, value string }{
+		{desired.Mems, r.Mems},
+		{desired.CPUs, r.CPUs},
+		{desired.QuotaV2, quota},
+	} {
+		if v.value == "" {
+			continue
+		}
+		if err := k.n.tree.Write(group, v.file, v.value); err != nil {
 			return err
 		}
 	}
-	return agent.Start(ctx, hook)
+	return nil
 }
 
 // makeGroups makes the groups of pod and container with their CPU limits.
-func (k *kubelet) makeGroups(obj *corev1.Pod, c *corev1.Container, hook apply.Container) error {
-	_, err := k.n.tree.Read(hook.PodGroup, desired.QuotaV2)
+func (k *kubelet) makeGroups(obj *corev1.Pod, c *corev1.Container, made *hook.Container) error {
+	_, err := k.n.tree.Read(made.Pod.Cgroup, desired.QuotaV2)
 	fresh := errors.Is(err, fs.ErrNotExist)
-	if err := k.n.tree.MkdirAll(hook.Group); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := k.n.tree.MkdirAll(made.Cgroup); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if sum := limitOf(obj.Spec.Containers...); fresh && sum > 0 {
-		if err := k.n.tree.Write(hook.PodGroup, desired.QuotaV2, quota(sum)); err != nil {
+		if err := k.n.tree.Write(made.Pod.Cgroup, desired.QuotaV2, quota(sum)); err != nil {
 			return err
 		}
 	}
 	if limit := limitOf(*c); limit > 0 {
-		return k.n.tree.Write(hook.Group, desired.QuotaV2, quota(limit))
+		return k.n.tree.Write(made.Cgroup, desired.QuotaV2, quota(limit))
 	}
 	return nil
 }
@@ -176,16 +263,19 @@ func limitOf(containers ...corev1.Container) int64 {
 func quota(milli int64) string { return strconv.FormatInt(milli*100, 10) + " 100000" }
 
 // discard removes a container that never ran, or has ended.
-func (k *kubelet) discard(hook apply.Container) {
-	_ = k.n.tree.Kill(hook.Group) // a group that is not there has nothing to kill
+func (k *kubelet) discard(c hook.Container) {
+	_ = k.n.tree.Kill(c.Cgroup) // a group that is not there has nothing to kill
+	k.mu.Lock()
+	delete(k.boxes, c.ID)
+	k.mu.Unlock()
 	agent := k.agent()
 	if agent != nil {
-		agent.Stop(hook)
+		agent.Stop(c)
 	}
-	k.gate.stopped(hook.Group)
-	k.removeGroup(hook.Group)
+	k.gate.stopped(c.ID)
+	k.removeGroup(c.Cgroup)
 	if agent != nil {
-		agent.Remove(hook)
+		agent.Remove(c)
 	}
 }
 
@@ -206,7 +296,7 @@ func (k *kubelet) stop(p *pod, name string, b *box, exitCode int32, reason strin
 	if b.stage != running {
 		return
 	}
-	k.discard(k.hookOf(p, name, b.id))
+	k.discard(containerOf(sandboxOf(p, nil), name, b.id))
 	b.stage, b.ended, b.exitCode, b.reason = exited, k.n.o.Clock.Now(), exitCode, reason
 }
 
@@ -217,9 +307,12 @@ func (k *kubelet) tearDown(p *pod) {
 	}
 	if names, err := k.n.tree.Children(p.group); err == nil {
 		for _, name := range names {
-			k.discard(k.hookOf(p, "", name))
+			k.discard(containerOf(sandboxOf(p, nil), "", name))
 		}
 		_ = k.n.tree.Rmdir(p.group)
+	}
+	if agent := k.agent(); agent != nil {
+		agent.RemovePod(sandboxOf(p, nil))
 	}
 	k.gate.forget(p.uid)
 }

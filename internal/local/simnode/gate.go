@@ -1,10 +1,10 @@
 package simnode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"sync"
 	"time"
@@ -14,13 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/local/admit"
 )
 
-// gate lets pods onto a node whose kubelet decides about CPUs, memory or topology: one after the other, in the order of
-// their arrival, as the kubelet's own managers say. It works in a goroutine of its own, for a decision may take the kubelet
-// seconds. A nil *gate lets everything in.
+// gate admits pods to a node one after the other, in the order of their arrival, as the kubelet's own managers and
+// predicates decide. It works in a goroutine of its own, for a decision may take the kubelet seconds.
 type gate struct {
 	k       *kubelet
 	arrived chan struct{} // has room for one
@@ -29,8 +28,7 @@ type gate struct {
 	managers *admit.Kubelet // nil until it runs
 	waiting  []types.UID    // pods that have arrived
 	verdicts map[types.UID]verdict
-	groups   map[string]string // container id to its cgroup
-	fault    *fault            // why nothing is decided any more
+	fault    *fault // why nothing is decided any more
 	busy     *task
 }
 
@@ -57,14 +55,11 @@ const (
 )
 
 func newGate(k *kubelet) *gate {
-	return &gate{k: k, arrived: make(chan struct{}, 1), verdicts: map[types.UID]verdict{}, groups: map[string]string{}}
+	return &gate{k: k, arrived: make(chan struct{}, 1), verdicts: map[types.UID]verdict{}}
 }
 
 // expect queues a pod that has arrived.
 func (g *gate) expect(uid types.UID) {
-	if g == nil {
-		return
-	}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, uid)
 	g.mu.Unlock()
@@ -76,9 +71,6 @@ func (g *gate) expect(uid types.UID) {
 
 // verdict returns what was decided about a pod; false while nothing was.
 func (g *gate) verdict(uid types.UID) (*admit.Refusal, bool) {
-	if g == nil {
-		return nil, true
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v, ok := g.verdicts[uid]
@@ -88,7 +80,8 @@ func (g *gate) verdict(uid types.UID) (*admit.Refusal, bool) {
 // run decides until ctx ends. The pods that are there when it starts come first, in the order of their creation.
 func (g *gate) run(ctx context.Context) {
 	managers, err := admit.Open(ctx, admit.Options{
-		Machine: g.k.machine, Settings: g.k.n.Machine.Kubelet, Dir: g.k.n.root.Path(kubeletDir), Node: g.node, Update: g.update,
+		Machine: g.k.machine, Settings: g.k.n.Machine.Kubelet, Dir: g.k.n.root.Path(kubeletDir), Node: g.node,
+		Update:  g.update,
 		Running: g.running(), Reconcile: g.k.n.o.Reconcile,
 	})
 	if err != nil {
@@ -145,8 +138,8 @@ func (g *gate) next() (types.UID, bool) {
 	return uid, true
 }
 
-// decide asks the managers about one pod and wakes the worker that waits for the answer. Pods that end or have ended are
-// not asked about.
+// decide asks the managers about one pod and wakes the worker that waits for the answer. Pods that end or have ended
+// are not asked about.
 func (g *gate) decide(ctx context.Context, uid types.UID) error {
 	obj := g.k.objectOf(uid)
 	if obj == nil || obj.DeletionTimestamp != nil || ended(obj.Status.Phase) {
@@ -162,8 +155,10 @@ func (g *gate) decide(ctx context.Context, uid types.UID) error {
 	g.verdicts[uid] = verdict{refusal}
 	g.mu.Unlock()
 	if refusal != nil {
-		klog.FromContext(ctx).Info("The kubelet does not admit a pod", "node", g.k.n.Name, "pod", klog.KObj(obj), "reason", refusal.Reason)
-		g.k.n.events.Eventf(podReference(obj), nil, corev1.EventTypeWarning, refusal.Reason, "Admit", "%s", refusal.Message)
+		klog.FromContext(ctx).Info("The kubelet does not admit a pod", "node", g.k.n.Name, "pod", klog.KObj(obj),
+			"reason", refusal.Reason)
+		g.k.n.events.Eventf(podReference(obj), nil, corev1.EventTypeWarning, refusal.Reason, "Admit", "%s",
+			refusal.Message)
 	}
 	if g.k.objectOf(uid) == nil { // it went while it was decided about, and was forgotten before it counted
 		g.forget(uid)
@@ -178,14 +173,15 @@ func (g *gate) work(t *task) {
 	g.busy = t
 }
 
-// fail ends all deciding: pods that are not let in stay Pending, and the node says why.
+// fail stops all admission: pods that are not admitted remain Pending, and the node's condition says why.
 func (g *gate) fail(ctx context.Context, reason string, err error) {
 	klog.FromContext(ctx).Error(err, "The kubelet's managers do not work", "node", g.k.n.Name)
 	g.mu.Lock()
 	g.fault = &fault{reason, err}
 	g.mu.Unlock()
 	if err := g.k.n.tellReady(ctx); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot tell that the node is not ready, will be tried again", "node", g.k.n.Name)
+		klog.FromContext(ctx).Error(err, "Cannot tell that the node is not ready, will be tried again", "node",
+			g.k.n.Name)
 	}
 }
 
@@ -193,9 +189,6 @@ func (g *gate) fail(ctx context.Context, reason string, err error) {
 func (g *gate) ready(now time.Time) corev1.NodeCondition {
 	const text = "the simulated kubelet is ready"
 	stamp := metav1.NewTime(now)
-	if g == nil {
-		return condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", text, stamp)
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -203,7 +196,8 @@ func (g *gate) ready(now time.Time) corev1.NodeCondition {
 		return condition(corev1.NodeReady, corev1.ConditionFalse, g.fault.reason, g.fault.err.Error(), stamp)
 	case g.busy != nil && now.Sub(g.busy.since) > slowDecision:
 		return condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", fmt.Sprintf(
-			"%s; it has been deciding about pod %s since %s: the kubelet's merge of hints takes that long, and other pods of the node wait",
+			"%s; it has been deciding about pod %s since %s: the kubelet's merge of hints takes that long, and other "+
+				"pods of the node wait",
 			text, g.busy.pod, g.busy.since.UTC().Format(time.TimeOnly)), stamp)
 	}
 	return condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", text, stamp)
@@ -217,68 +211,42 @@ func (g *gate) node(ctx context.Context, cached bool) (*corev1.Node, error) {
 	return g.k.n.Client.CoreV1().Nodes().Get(ctx, g.k.n.Name, metav1.GetOptions{})
 }
 
-// running lists the containers that live in the tree.
+// running lists the containers that run.
 func (g *gate) running() []admit.Container {
-	var out []admit.Container
-	for _, item := range g.k.informer.GetStore().List() {
-		obj, ok := item.(*corev1.Pod)
-		if !ok {
-			continue
-		}
-		for _, s := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
-			id := idOf(obj.UID, s.Name, s.RestartCount)
-			if group := path.Join(groupOf(obj), id); g.k.lives(group) {
-				out = append(out, admit.Container{Pod: obj.UID, Name: s.Name, ID: id})
-				g.own(id, group)
-			}
-		}
+	g.k.mu.Lock()
+	defer g.k.mu.Unlock()
+	out := make([]admit.Container, 0, len(g.k.boxes))
+	for id, c := range g.k.boxes {
+		out = append(out, admit.Container{Pod: types.UID(c.UID), Name: c.Name, ID: id})
 	}
 	return out
-}
-
-func (g *gate) own(id, group string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.groups[id] = group
 }
 
 // errNoContainer answers an update that came too late.
 var errNoContainer = errors.New("the container is gone")
 
-// update sets the CPUs of a running container. An agent that owns the node's CPUs replaces the value by its own, as its
-// NRI plugin does in a real runtime: then nothing changes.
+// update sets the CPUs of a running container to what the agent answers, else to what the kubelet asks for.
 func (g *gate) update(id, cpus string) error {
 	agent := g.k.agent()
 	if agent == nil {
 		return errNoAgent
 	}
-	if agent.owns() {
-		return nil
-	}
-	g.mu.Lock()
-	group, ok := g.groups[id]
-	g.mu.Unlock()
+	c, ok := g.k.running(id)
 	if !ok {
 		return errNoContainer
 	}
-	return g.k.n.tree.Write(group, desired.CPUs, cpus)
+	answer, err := agent.Update(context.Background(), c, hook.Resources{CPUs: cpus})
+	if err != nil {
+		return err
+	}
+	defer agent.Updated(c)
+	return g.k.set(c.Cgroup, hook.Resources{CPUs: cmp.Or(answer.CPUs, cpus)})
 }
 
-// place sets what the kubelet wants of a container that is being created.
-func (g *gate) place(obj *corev1.Pod, c *corev1.Container, group string) error {
-	if g == nil {
-		return nil
-	}
-	cpus, mems := g.kubelet().Affinity(obj, c)
-	for _, row := range []desired.Row{{Path: group, File: desired.CPUs, Value: cpus}, {Path: group, File: desired.Mems, Value: mems}} {
-		if row.Value == "" {
-			continue
-		}
-		if err := g.k.n.tree.Write(row.Path, row.File, row.Value); err != nil {
-			return err
-		}
-	}
-	return nil
+// affinity returns what the kubelet wants of a container that is being created.
+func (g *gate) affinity(obj *corev1.Pod, c *corev1.Container) (r hook.Resources) {
+	r.CPUs, r.Mems = g.kubelet().Affinity(obj, c)
+	return r
 }
 
 func (g *gate) kubelet() *admit.Kubelet {
@@ -287,45 +255,27 @@ func (g *gate) kubelet() *admit.Kubelet {
 	return g.managers
 }
 
-// started tells of a container that starts.
-func (g *gate) started(obj *corev1.Pod, c *corev1.Container, group string) {
-	if g == nil {
-		return
-	}
-	g.own(path.Base(group), group)
-	g.kubelet().Added(obj, c, path.Base(group))
+// started registers a container that starts.
+func (g *gate) started(obj *corev1.Pod, c *corev1.Container, id string) {
+	g.kubelet().Added(obj, c, id)
 }
 
-// stopped tells of a container that has ended.
-func (g *gate) stopped(group string) {
-	if g == nil {
-		return
-	}
-	id := path.Base(group)
-	g.mu.Lock()
-	managers := g.managers
-	delete(g.groups, id)
-	g.mu.Unlock()
-	if managers != nil {
+// stopped unregisters a container that has ended.
+func (g *gate) stopped(id string) {
+	if managers := g.kubelet(); managers != nil {
 		_ = managers.Removed(id) // it knows the container or need not
 	}
 }
 
-// observe tells the status of a pod.
+// observe passes on the status of a pod.
 func (g *gate) observe(uid types.UID, status *corev1.PodStatus) {
-	if g == nil {
-		return
-	}
 	if managers := g.kubelet(); managers != nil {
 		managers.Observe(uid, status)
 	}
 }
 
-// forget tells that nothing of a pod runs any more.
+// forget removes a pod of which nothing runs any more.
 func (g *gate) forget(uid types.UID) {
-	if g == nil {
-		return
-	}
 	g.mu.Lock()
 	managers := g.managers
 	delete(g.verdicts, uid)

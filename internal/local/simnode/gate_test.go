@@ -56,7 +56,8 @@ func TestPodThatCannotBeAlignedFailsWithTheKubeletsReason(t *testing.T) {
 	playLive(t, "epyc-2s@static,restricted,memory-static", func(b *bench) {
 		b.create(podOf("torn", "40")) // two nodes of CPUs, one of memory
 		torn := b.until("torn", "fails", failed)
-		if torn.Status.Reason != "TopologyAffinityError" || torn.Status.Message != "Pod was rejected: Resources cannot be allocated with Topology locality" {
+		if torn.Status.Reason != "TopologyAffinityError" ||
+			torn.Status.Message != "Pod was rejected: Resources cannot be allocated with Topology locality" {
 			t.Errorf("status is %s: %s", torn.Status.Reason, torn.Status.Message)
 		}
 		b.create(podOf("whole", "16", onMemory("20Gi")))
@@ -84,10 +85,14 @@ func TestKubeletsReasonsReachThePod(t *testing.T) {
 		pod    *corev1.Pod
 		reason string
 	}{
-		"half a core":               {"xeon-2s@static,full-pcpus-only", podOf("p", "3"), "SMTAlignmentError"},
-		"too many exclusive CPUs":   {"xeon-2s@static", podOf("p", "96"), "UnexpectedAdmissionError"},
-		"too many CPUs":             {"xeon-2s@static", podOf("p", "94500m"), "OutOfcpu"},
-		"more than a node's memory": {"xeon-2s@memory-static,single-numa-node,none", podOf("p", "1", onMemory("250Gi")), "TopologyAffinityError"},
+		"more than the node, with the policy none": {"xeon-2s", podOf("p", "97"), "OutOfcpu"},
+		"half a core":             {"xeon-2s@static,full-pcpus-only", podOf("p", "3"), "SMTAlignmentError"},
+		"too many exclusive CPUs": {"xeon-2s@static", podOf("p", "96"), "UnexpectedAdmissionError"},
+		"too many CPUs":           {"xeon-2s@static", podOf("p", "94500m"), "OutOfcpu"},
+		"more than a node's memory": {
+			"xeon-2s@memory-static,single-numa-node,none", podOf("p", "1", onMemory("250Gi")),
+			"TopologyAffinityError",
+		},
 		"a label that the node has not": {"xeon-2s@static", podOf("p", "1", func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"disk": "fast"}
 		}), "NodeAffinity"},
@@ -98,7 +103,8 @@ func TestKubeletsReasonsReachThePod(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.create(test.pod)
-				if p := b.until("p", "fails", failed); p.Status.Reason != test.reason || !strings.HasPrefix(p.Status.Message, "Pod was rejected: ") {
+				if p := b.until("p", "fails", failed); p.Status.Reason != test.reason ||
+					!strings.HasPrefix(p.Status.Message, "Pod was rejected: ") {
 					t.Errorf("status is %s: %s, want %s", p.Status.Reason, p.Status.Message, test.reason)
 				}
 			})
@@ -106,8 +112,8 @@ func TestKubeletsReasonsReachThePod(t *testing.T) {
 	}
 }
 
-// What a pod held is free again when it is gone, containers of the shared pool get out of the way, and the agent reads it
-// all from the files of the kubelet.
+// What a pod held is free again when it is gone, containers of the shared pool get out of the way, and the agent reads
+// it all from the files of the kubelet.
 func TestCPUsGoFromPodToPod(t *testing.T) {
 	playLive(t, "arm64-1s@static,reserved=0", func(b *bench) {
 		b.create(podOf("shared", "", policy(corev1.RestartPolicyAlways)))
@@ -117,13 +123,15 @@ func TestCPUsGoFromPodToPod(t *testing.T) {
 		if cpus, _ := b.in(first); cpus != "1-60" {
 			t.Errorf("the first pod runs on %q, want 1-60", cpus)
 		}
-		b.until("shared", "has left the CPUs", func(*corev1.Pod) bool { cpus, _ := b.in(shared); return cpus == "0,61-63" })
+		b.until("shared", "has left the CPUs",
+			func(*corev1.Pod) bool { cpus, _ := b.in(shared); return cpus == "0,61-63" })
 		b.create(podOf("second", "20"))
 		if p := b.until("second", "fails", failed); p.Status.Reason != "UnexpectedAdmissionError" {
 			t.Errorf("the second pod fails with %s", p.Status.Reason)
 		}
 		b.delete("first")
-		b.until("shared", "has the CPUs back", func(*corev1.Pod) bool { cpus, _ := b.in(shared); return cpus == "0-63" })
+		b.until("shared", "has the CPUs back",
+			func(*corev1.Pod) bool { cpus, _ := b.in(shared); return cpus == "0-63" })
 		b.create(podOf("third", "20"))
 		third := b.until("third", "runs", runs)
 		state, err := host.ReadCPUState(b.n.root)
@@ -139,7 +147,10 @@ func TestCPUsGoFromPodToPod(t *testing.T) {
 
 func TestAgentThatOwnsTheCPUsHasTheLastWord(t *testing.T) {
 	t.Parallel()
-	b := &bench{t: t, live: true, own: true, client: nil, dir: filepath.Join(t.TempDir(), "n0"), spec: "arm64-1s@static,reserved=0"}
+	b := &bench{
+		t: t, live: true, own: true, client: nil, dir: filepath.Join(t.TempDir(), "n0"),
+		spec: "arm64-1s@static,reserved=0",
+	}
 	b.client = newClient()
 	b.boot()
 	defer func() { b.stop() }()
@@ -176,7 +187,8 @@ func TestRestartedKubeletKeepsWhatItGave(t *testing.T) {
 		for name, before := range was {
 			p := b.until(name, "runs", runs)
 			if cpus, mems := b.in(p); cpus+" "+mems != before || p.Status.ContainerStatuses[0].RestartCount != 0 {
-				t.Errorf("pod %s had %s, has %s %s after %d restarts", name, before, cpus, mems, p.Status.ContainerStatuses[0].RestartCount)
+				t.Errorf("pod %s had %s, has %s %s after %d restarts", name, before, cpus, mems,
+					p.Status.ContainerStatuses[0].RestartCount)
 			}
 		}
 		state, err := os.ReadFile(filepath.Join(b.dir, "var/lib/kubelet/memory_manager_state"))
@@ -186,7 +198,7 @@ func TestRestartedKubeletKeepsWhatItGave(t *testing.T) {
 	})
 }
 
-func TestSettingsWithoutDecisionsLeaveNoState(t *testing.T) {
+func TestPolicyNoneKeepsNoAllocationsOfAnEarlierPolicy(t *testing.T) {
 	t.Parallel()
 	b := &bench{t: t, live: true, client: newClient(), dir: filepath.Join(t.TempDir(), "n0"), spec: "arm64-1s@static"}
 	b.boot()
@@ -196,11 +208,10 @@ func TestSettingsWithoutDecisionsLeaveNoState(t *testing.T) {
 	b.spec = "arm64-1s"
 	b.boot()
 	defer func() { b.stop() }()
-	if state, err := host.ReadCPUState(b.n.root); err != nil || state.Policy != "" {
+	b.create(podOf("q", "1"))
+	b.until("q", "runs", runs) // the managers have started
+	if state, err := host.ReadCPUState(b.n.root); err != nil || state.Policy != "none" || len(state.Pods) > 0 {
 		t.Errorf("the agent reads %+v (%v) of a kubelet that pins nothing", state, err)
-	}
-	if b.n.kubelet.gate != nil {
-		t.Error("a kubelet that decides nothing pays for managers")
 	}
 }
 
@@ -218,7 +229,8 @@ func TestBrokenKubeletIsTheNodesConditionAndNotTheProcesssEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionFalse || c.Reason != "KubeletPanicked" || !strings.Contains(c.Message, "index out of range")) {
+			if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionFalse || c.Reason != "KubeletPanicked" ||
+				!strings.Contains(c.Message, "index out of range")) {
 				t.Errorf("the node is %+v", c)
 			}
 		}
@@ -245,7 +257,7 @@ func TestKubeletThatDoesNotStartIsTheNodesCondition(t *testing.T) {
 		}
 	}
 	if p, err := b.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{}); err != nil || runs(p) {
-		t.Errorf("pod is %+v (%v): nothing may start that nobody let in", p.Status, err)
+		t.Errorf("pod is %+v (%v): want no start without admission", p.Status, err)
 	}
 }
 
@@ -257,7 +269,8 @@ func TestSlowDecisionIsSaid(t *testing.T) {
 	if c := g.ready(began.Add(5 * time.Second)); strings.Contains(c.Message, "deciding") {
 		t.Errorf("after five seconds: %s", c.Message)
 	}
-	if c := g.ready(began.Add(time.Minute)); c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, "since 10:00:00") {
+	if c := g.ready(began.Add(time.Minute)); c.Status != corev1.ConditionTrue ||
+		!strings.Contains(c.Message, "since 10:00:00") {
 		t.Errorf("after a minute: %+v", c)
 	}
 	g.work(nil)
@@ -269,11 +282,11 @@ func TestSlowDecisionIsSaid(t *testing.T) {
 func TestUpdatesFindTheirContainer(t *testing.T) {
 	playLive(t, "arm64-1s@static", func(b *bench) {
 		g := b.n.kubelet.gate
-		if err := g.update("nobody", "0-3"); !errors.Is(err, errNoContainer) {
+		if err := g.update("unknown", "0-3"); !errors.Is(err, errNoContainer) {
 			t.Errorf("update of an unknown container: %v", err)
 		}
-		b.n.kubelet.use(nil)
-		if err := g.update("nobody", "0-3"); !errors.Is(err, errNoAgent) {
+		b.n.kubelet.connect(nil)
+		if err := g.update("unknown", "0-3"); !errors.Is(err, errNoAgent) {
 			t.Errorf("update while no agent runs: %v, want it to be tried again", err)
 		}
 	})
@@ -291,16 +304,19 @@ func TestNodeSaysWhatItsMachineIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := got.Status
-		if c, a := s.Capacity.Cpu().Value(), s.Allocatable.Cpu().Value(); c != 96 || a != 94 || got.Labels[corev1.LabelArchStable] != "amd64" {
+		if c, a := s.Capacity.Cpu().Value(),
+			s.Allocatable.Cpu().Value(); c != 96 || a != 94 || got.Labels[corev1.LabelArchStable] != "amd64" {
 			t.Errorf("%d CPUs, %d to give, labels %v; want 96, 94 and amd64", c, a, got.Labels)
 		}
 		if c, a := s.Capacity.Memory().Value(), s.Allocatable.Memory().Value(); c != 384<<30 || a != 383<<30 {
 			t.Errorf("%d bytes of memory, %d to give, want 384 and 383 GiB", c, a)
 		}
 		if s.NodeInfo.KubeletVersion != "v1.36.1" || got.Labels[annotation.TopologyMode] != annotation.ModeFollow {
-			t.Errorf("kubelet %s, labels %v; want v1.36.1 and the wish to follow", s.NodeInfo.KubeletVersion, got.Labels)
+			t.Errorf("kubelet %s, labels %v; want v1.36.1 and the wish to follow", s.NodeInfo.KubeletVersion,
+				got.Labels)
 		}
-		if _, err := b.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "n0", metav1.GetOptions{}); err != nil {
+		if _, err := b.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "n0",
+			metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -3,6 +3,8 @@ package simnode
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/admit"
@@ -31,24 +33,22 @@ type kubelet struct {
 	n        *node
 	machine  *topo.Machine
 	reserved cpuset.Set // kept from pods by a static CPU manager
-	gate     *gate      // nil when the kubelet decides nothing
+	gate     *gate
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedDelayingInterface[types.UID]
 
-	mu    sync.Mutex // guards the fields below; never held across a call out of the package
-	hooks *hooks     // nil while no agent runs
-	pods  map[types.UID]*pod
-	ips   map[string]types.UID
+	connecting sync.Mutex // held while an agent learns what runs here; taken before mu
+
+	mu      sync.Mutex    // guards the fields below; never held across a call out of the package
+	service *hook.Service // of the agent that runs now; nil while none does
+	synced  bool          // it knows what runs here
+	pods    map[types.UID]*pod
+	ips     map[string]types.UID
+	boxes   map[string]hook.Container // by id: those that have a process
 }
 
-// hooks are those of a running agent.
-type hooks struct {
-	app.Hooks
-	// owns reports whether the agent's CPU sets hold, not the kubelet's.
-	owns func() bool
-}
-
-// pod is what the kubelet knows of one pod. The queue gives a UID to one worker at a time, who owns everything that is not immutable.
+// pod is what the kubelet knows of one pod. The queue gives a UID to one worker at a time, who owns everything that is
+// not immutable.
 type pod struct {
 	ref   types.NamespacedName // immutable
 	uid   types.UID            // immutable
@@ -57,26 +57,24 @@ type pod struct {
 	// known: taken up from the tree; admitted: the kubelet has let it in; refusal: why it has not.
 	known, admitted bool
 	refusal         *admit.Refusal
+	sandboxed       bool                                            // an agent was asked about its sandbox
 	boxes           map[string]*box                                 // by container name
 	since           map[corev1.PodConditionType]corev1.PodCondition // as last computed
 	sent            *corev1.PodStatus                               // as last written
-	told            string                                          // the cause of the last Event
+	reported        string                                          // the cause of the last Event
 }
 
 func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 	k := &kubelet{
-		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{},
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Clock: n.o.Clock}),
+		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{}, boxes: map[string]hook.Container{},
+		queue: workqueue.NewTypedDelayingQueueWithConfig(
+			workqueue.TypedDelayingQueueConfig[types.UID]{Clock: n.o.Clock}),
 	}
 	var err error
 	if k.reserved, _, err = m.ParseList(n.Machine.Kubelet.ReservedCPUs); err != nil {
 		return nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
-	if n.Machine.RunsManagers() {
-		k.gate = newGate(k)
-	} else if err := admit.Discard(n.root.Path(kubeletDir)); err != nil {
-		return nil, fmt.Errorf("remove the state of an earlier kubelet: %w", err)
-	}
+	k.gate = newGate(k)
 	k.informer = k.podInformer()
 	return k, nil
 }
@@ -95,14 +93,15 @@ func (k *kubelet) podInformer() cache.SharedIndexInformer {
 			return pods.Watch(ctx, o)
 		},
 	}
-	inf := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, k.n.Client), &corev1.Pod{}, 0, cache.Indexers{})
+	inf := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, k.n.Client), &corev1.Pod{}, 0,
+		cache.Indexers{})
 	return inf
 }
 
-// use gives the kubelet the hooks of the agent that runs now; nil when it ended.
-func (k *kubelet) use(h *hooks) {
+// connect gives the kubelet the container service of the agent that runs now; nil when it ended.
+func (k *kubelet) connect(s *hook.Service) {
 	k.mu.Lock()
-	k.hooks = h
+	k.service, k.synced = s, false
 	var all []types.UID
 	for uid := range k.pods {
 		all = append(all, uid)
@@ -113,10 +112,33 @@ func (k *kubelet) use(h *hooks) {
 	}
 }
 
-func (k *kubelet) agent() *hooks {
+// agent returns the container service of the node's agent; nil while none can answer. The kubelet first sends it the
+// running containers, as runtimes do when they connect.
+func (k *kubelet) agent() *hook.Service {
+	k.connecting.Lock()
+	defer k.connecting.Unlock()
+	k.mu.Lock()
+	service, synced := k.service, k.synced
+	pods, containers := map[string]hook.Pod{}, make([]hook.Container, 0, len(k.boxes))
+	for _, c := range k.boxes {
+		pods[c.Pod.ID] = c.Pod
+		containers = append(containers, c)
+	}
+	k.mu.Unlock()
+	if service == nil || !service.Ready() {
+		return nil
+	}
+	if synced {
+		return service
+	}
+	// A new agent moves what runs here by itself: nothing is to be written.
+	if _, err := service.Sync(context.Background(), slices.Collect(maps.Values(pods)), containers); err != nil {
+		return nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.hooks
+	k.synced = k.service == service
+	return service
 }
 
 // run plays pods until ctx ends.
@@ -143,9 +165,8 @@ func (k *kubelet) run(ctx context.Context) {
 		return
 	}
 	k.sweep()
-	if k.gate != nil {
-		defer k.open(ctx)()
-	}
+	k.findRunning()
+	defer k.open(ctx)()
 	for range workers {
 		wg.Go(func() { k.work(ctx) })
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bench is one simulated node without an API server: a fake one, the real engine, the kubelet under test.
 type bench struct {
 	t *testing.T
-	// live: there is no bubble. The kubelet's managers use channels and clocks of their own.
+	// live: without a synctest bubble. The kubelet's managers use channels and clocks of their own.
 	live bool
 	// own: the agent's CPU sets hold, not the kubelet's.
 	own    bool
@@ -75,14 +76,6 @@ func playLive(t *testing.T, spec string, f func(*bench)) {
 	f(b)
 }
 
-// silent is an agent that follows the kubelet.
-type silent struct{}
-
-func (silent) Create(apply.Container) ([]desired.Row, error) { return nil, nil }
-func (silent) Start(context.Context, apply.Container) error  { return nil }
-func (silent) Stop(apply.Container)                          {}
-func (silent) Remove(apply.Container)                        {}
-
 // until waits for a pod to be as wanted and returns it.
 func (b *bench) until(name, what string, holds func(*corev1.Pod) bool) *corev1.Pod {
 	b.t.Helper()
@@ -107,7 +100,10 @@ func (b *bench) boot() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o := Options{Clock: clock.RealClock{}, Reconcile: 5 * time.Millisecond, Nodes: []Node{{Name: "n0", Machine: d, Dir: b.dir, Client: b.client}}}
+	o := Options{
+		Clock: clock.RealClock{}, Reconcile: 5 * time.Millisecond,
+		Nodes: []Node{{Name: "n0", Machine: d, Dir: b.dir, Client: b.client}},
+	}
 	if b.n, err = open(o, 0, 10250); err != nil {
 		b.t.Fatal(err)
 	}
@@ -130,11 +126,7 @@ func (b *bench) boot() {
 	b.engine.Prune(maps.Keys(live))
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan struct{})
-	agent := &hooks{Hooks: b.engine, owns: func() bool { return b.own }}
-	if !b.own {
-		agent.Hooks = silent{}
-	}
-	b.n.kubelet.use(agent)
+	b.n.kubelet.connect(hook.New(hook.Options{Engine: b.engine, Writes: func() bool { return b.own }}))
 	go func() {
 		defer close(done)
 		b.n.kubelet.run(ctx)
@@ -166,7 +158,10 @@ func (b *bench) create(pod *corev1.Pod) {
 	pod.Namespace = "default"
 	if pod.Status.QOSClass == "" {
 		_, _, kube := convert.PodQoS(pod)
-		pod.Status.QOSClass = []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}[kube]
+		pod.Status.QOSClass = []corev1.PodQOSClass{
+			corev1.PodQOSBestEffort, corev1.PodQOSBurstable,
+			corev1.PodQOSGuaranteed,
+		}[kube]
 	}
 	if b.own {
 		b.tell(pod)
@@ -221,10 +216,16 @@ func (b *bench) delete(name string) {
 func podOf(name string, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
-		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "main", Image: "app"}}},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways,
+			Containers:    []corev1.Container{{Name: "main", Image: "app"}},
+		},
 	}
 	if cpu != "" {
-		amount := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Gi")}
+		amount := corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse(cpu),
+			corev1.ResourceMemory: resource.MustParse("1Gi"),
+		}
 		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amount, Limits: amount}
 	}
 	for _, f := range change {
@@ -342,13 +343,25 @@ func TestContainersEndAsTheirPolicySays(t *testing.T) {
 		phase    corev1.PodPhase
 		restarts int32
 	}{
-		"a pod runs until it is deleted":               {podOf("p", "1"), time.Hour, corev1.PodRunning, 0},
-		"a Job's pod runs for a moment":                {podOf("p", "1", job, policy(corev1.RestartPolicyNever)), 900 * time.Millisecond, corev1.PodRunning, 0},
-		"a Job's pod succeeds after a second":          {podOf("p", "1", job, policy(corev1.RestartPolicyNever)), 1100 * time.Millisecond, corev1.PodSucceeded, 0},
-		"a failed container is not restarted on Never": {podOf("p", "1", simulate(`{"runFor":"5s","exitCode":1}`), policy(corev1.RestartPolicyNever)), 6 * time.Second, corev1.PodFailed, 0},
-		"a failed container is restarted on OnFailure": {podOf("p", "1", simulate(`{"runFor":"5s","exitCode":1}`), policy(corev1.RestartPolicyOnFailure)), 6 * time.Second, corev1.PodRunning, 1},
-		"a good end stays on OnFailure":                {podOf("p", "1", simulate(`{"runFor":"5s"}`), policy(corev1.RestartPolicyOnFailure)), 6 * time.Second, corev1.PodSucceeded, 0},
-		"every end is followed by a start on Always":   {podOf("p", "1", simulate(`{"runFor":"5s"}`)), 20 * time.Second, corev1.PodRunning, 3},
+		"a pod runs until it is deleted": {podOf("p", "1"), time.Hour, corev1.PodRunning, 0},
+		"a Job's pod runs for a moment": {
+			podOf("p", "1", job, policy(corev1.RestartPolicyNever)),
+			900 * time.Millisecond, corev1.PodRunning, 0,
+		},
+		"a Job's pod succeeds after a second": {
+			podOf("p", "1", job, policy(corev1.RestartPolicyNever)),
+			1100 * time.Millisecond, corev1.PodSucceeded, 0,
+		},
+		"a failed container is not restarted on Never": {podOf("p", "1", simulate(`{"runFor":"5s","exitCode":1}`),
+			policy(corev1.RestartPolicyNever)), 6 * time.Second, corev1.PodFailed, 0},
+		"a failed container is restarted on OnFailure": {podOf("p", "1", simulate(`{"runFor":"5s","exitCode":1}`),
+			policy(corev1.RestartPolicyOnFailure)), 6 * time.Second, corev1.PodRunning, 1},
+		"a good end stays on OnFailure": {podOf("p", "1", simulate(`{"runFor":"5s"}`),
+			policy(corev1.RestartPolicyOnFailure)), 6 * time.Second, corev1.PodSucceeded, 0},
+		"every end is followed by a start on Always": {
+			podOf("p", "1", simulate(`{"runFor":"5s"}`)), 20 * time.Second,
+			corev1.PodRunning, 3,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -366,7 +379,7 @@ func TestContainersEndAsTheirPolicySays(t *testing.T) {
 	}
 }
 
-func TestInitContainersComeBeforeTheOthersAndSidecarsStay(t *testing.T) {
+func TestInitContainersRunBeforeTheOthersAndSidecarsKeepRunning(t *testing.T) {
 	playNode(t, "arm64-1s", func(b *bench) {
 		always := corev1.ContainerRestartPolicyAlways
 		pod := podOf("p", "1", simulate(`{"runFor":"5s"}`), policy(corev1.RestartPolicyNever), func(p *corev1.Pod) {
@@ -374,18 +387,21 @@ func TestInitContainersComeBeforeTheOthersAndSidecarsStay(t *testing.T) {
 		})
 		p := b.bind(pod)
 		if got := p.Status.ContainerStatuses[0].State.Waiting; got == nil || p.Status.Phase != corev1.PodPending {
-			t.Errorf("the main container is %+v in phase %s before the init container ended", p.Status.ContainerStatuses[0].State, p.Status.Phase)
+			t.Errorf("the main container is %+v in phase %s before the init container ended",
+				p.Status.ContainerStatuses[0].State, p.Status.Phase)
 		}
 		if n := len(b.leaves()); n != 2 {
 			t.Errorf("%d containers run, want the sidecar and the init container", n)
 		}
 		p = b.after(time.Second, "p")
-		if !isReady(p) || p.Status.InitContainerStatuses[1].State.Terminated == nil || p.Status.InitContainerStatuses[0].State.Running == nil {
+		if !isReady(p) || p.Status.InitContainerStatuses[1].State.Terminated == nil ||
+			p.Status.InitContainerStatuses[0].State.Running == nil {
 			t.Errorf("after the init container: %+v", p.Status)
 		}
 		p = b.after(5*time.Second, "p")
 		if p.Status.Phase != corev1.PodSucceeded || len(b.leaves()) > 0 {
-			t.Errorf("phase is %s and %v run, want Succeeded and nothing: a sidecar ends with the last main container", p.Status.Phase, b.leaves())
+			t.Errorf("phase is %s and %v run, want Succeeded and nothing: a sidecar ends with the last main container",
+				p.Status.Phase, b.leaves())
 		}
 	})
 }

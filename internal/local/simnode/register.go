@@ -18,7 +18,9 @@ import (
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/local/machine"
 )
 
 const (
@@ -30,8 +32,8 @@ const (
 	nodeIP = "127.0.0.1"
 )
 
-// register creates the Node or, when it is there from an earlier start, makes its status true again. Labels that people
-// put on it stay.
+// register creates the Node or, when it exists from an earlier start, updates its status. Labels that users added are
+// kept.
 func (n *node) register(ctx context.Context) error {
 	want := n.object()
 	nodes := n.Client.CoreV1().Nodes()
@@ -50,7 +52,7 @@ func (n *node) register(ctx context.Context) error {
 	return n.renew(ctx)
 }
 
-// wish labels a Node that was there before where its machine asks for follow mode and nobody asks for another.
+// wish labels an existing Node whose machine requests Follow mode and which has no label for another mode.
 func (n *node) wish(ctx context.Context) error {
 	if !n.Machine.Follow {
 		return nil
@@ -63,7 +65,8 @@ func (n *node) wish(ctx context.Context) error {
 	if _, ok := have.Labels[annotation.TopologyMode]; ok {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{annotation.TopologyMode: annotation.ModeFollow}}})
+	labels := map[string]string{annotation.TopologyMode: annotation.ModeFollow}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 	if err != nil {
 		return err
 	}
@@ -93,7 +96,8 @@ func (n *node) patchStatus(ctx context.Context, status any) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+		"status")
 	if err != nil {
 		return fmt.Errorf("patch node status: %w", err)
 	}
@@ -102,7 +106,22 @@ func (n *node) patchStatus(ctx context.Context, status any) error {
 
 // object is the Node as it is created.
 func (n *node) object() *corev1.Node {
-	m := n.kubelet.machine
+	out := NodeOf(n.Name, n.Machine, n.kubelet.machine, n.kubelet.reserved)
+	now := metav1.NewTime(n.o.Clock.Now())
+	out.Status.Conditions = []corev1.NodeCondition{
+		n.kubelet.gate.ready(now.Time),
+		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "simulated", now),
+		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "simulated", now),
+		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "simulated", now),
+	}
+	out.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(n.port)
+	out.Status.NodeInfo.ContainerRuntimeVersion = "tenon://" + n.o.Version
+	return out
+}
+
+// NodeOf returns the Node of a simulated machine whose kubelet reserves CPUs, without what only a process knows:
+// conditions, port and version of the runtime.
+func NodeOf(name string, d machine.Description, m *topo.Machine, reserved cpuset.Set) *corev1.Node {
 	memory := int64(0)
 	for i := range m.NumNUMA() {
 		memory += m.MemoryBytes(topo.NUMA(i))
@@ -115,28 +134,24 @@ func (n *node) object() *corev1.Node {
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
 	addHugepages(capacity, m)
-	allocatable := n.allocatable(capacity)
 	arch := m.Arch()
-	labels := map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: arch}
-	if n.Machine.Follow {
+	labels := map[string]string{
+		corev1.LabelHostname: name, corev1.LabelOSStable: "linux",
+		corev1.LabelArchStable: arch,
+	}
+	if d.Follow {
 		labels[annotation.TopologyMode] = annotation.ModeFollow
 	}
-	now := metav1.NewTime(n.o.Clock.Now())
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Status: corev1.NodeStatus{
-			Capacity: capacity, Allocatable: allocatable,
-			Conditions: []corev1.NodeCondition{
-				n.kubelet.gate.ready(now.Time),
-				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "simulated", now),
-				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "simulated", now),
-				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "simulated", now),
-			},
-			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeIP}},
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.port)}},
+			Capacity: capacity, Allocatable: allocatable(capacity, d, reserved),
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeIP}},
 			NodeInfo: corev1.NodeSystemInfo{
-				MachineID: n.Name, SystemUUID: n.Name, BootID: n.Name, KernelVersion: "simulated", OSImage: "Tenon simulated machine",
-				ContainerRuntimeVersion: "tenon://" + n.o.Version, KubeletVersion: cmp.Or(n.Machine.Kubelet.Version, kubeletVersion), OperatingSystem: "linux", Architecture: arch,
+				MachineID: name, SystemUUID: name, BootID: name, KernelVersion: "simulated",
+				OSImage:        "Tenon simulated machine",
+				KubeletVersion: cmp.Or(d.Kubelet.Version, kubeletVersion), OperatingSystem: "linux",
+				Architecture: arch,
 			},
 		},
 	}
@@ -155,7 +170,7 @@ func addHugepages(capacity corev1.ResourceList, m *topo.Machine) {
 }
 
 // allocatable is the capacity without what the kubelet keeps; huge pages are no memory for anything else.
-func (n *node) allocatable(capacity corev1.ResourceList) corev1.ResourceList {
+func allocatable(capacity corev1.ResourceList, d machine.Description, reserved cpuset.Set) corev1.ResourceList {
 	out := capacity.DeepCopy()
 	take := func(name corev1.ResourceName, amount resource.Quantity) {
 		q := out[name]
@@ -167,8 +182,8 @@ func (n *node) allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 			take(corev1.ResourceMemory, amount)
 		}
 	}
-	take(corev1.ResourceCPU, *resource.NewQuantity(int64(n.kubelet.reserved.Len()), resource.DecimalSI))
-	for _, types := range n.Machine.Kubelet.ReservedMemory {
+	take(corev1.ResourceCPU, *resource.NewQuantity(int64(reserved.Len()), resource.DecimalSI))
+	for _, types := range d.Kubelet.ReservedMemory {
 		for name, bytes := range types {
 			take(corev1.ResourceName(name), *resource.NewQuantity(bytes, resource.BinarySI))
 		}
@@ -176,8 +191,13 @@ func (n *node) allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, text string, now metav1.Time) corev1.NodeCondition {
-	return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, Message: text, LastHeartbeatTime: now, LastTransitionTime: now}
+func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, text string,
+	now metav1.Time,
+) corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type: kind, Status: status, Reason: reason, Message: text, LastHeartbeatTime: now,
+		LastTransitionTime: now,
+	}
 }
 
 // heartbeat keeps the Lease fresh and, rarely, the Ready condition.

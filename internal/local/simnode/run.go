@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -22,7 +23,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
-	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 )
@@ -52,7 +52,8 @@ type Options struct {
 	// Resync is the time between two looks of an agent at its whole tree; default 10 s, so that damage done by hand is
 	// seen to be repaired.
 	Resync time.Duration
-	// Reconcile is the time between two looks of a kubelet's CPU manager at all containers; default 10 s, as the kubelet's.
+	// Reconcile is the time between two looks of a kubelet's CPU manager at all containers; default 10 s, as the
+	// kubelet's.
 	Reconcile time.Duration
 	// AllowUnallocatedLSR is the agents' option of that name.
 	AllowUnallocatedLSR bool
@@ -63,8 +64,8 @@ type Options struct {
 // kubeletVersion is what nodes say they run where their settings name no other: the release whose managers run here.
 const kubeletVersion = "v1.36.3"
 
-// Run works until ctx ends and returns nil then; trees and objects stay as they are. An error is one that no later
-// attempt can cure, such as a machine that cannot be written.
+// Run works until ctx ends and then returns nil; it does not remove trees and objects. It returns an error only where a
+// retry cannot help, such as a machine that cannot be written.
 func Run(ctx context.Context, o Options) error {
 	if o.Resync <= 0 {
 		o.Resync = 10 * time.Second
@@ -94,14 +95,19 @@ func Run(ctx context.Context, o Options) error {
 	defer broadcaster.Shutdown()
 
 	var wg sync.WaitGroup
+	starts := make(slots, startsPerCPU*runtime.GOMAXPROCS(0))
 	for i := range o.Nodes {
 		wg.Go(func() {
-			n, err := open(o, i, port)
+			var n *node
+			var err error
+			if !starts.use(ctx, func() { n, err = open(o, i, port) }) {
+				return
+			}
 			if err != nil {
 				cancel(err)
 				return
 			}
-			n.shared, n.working = shared, working
+			n.shared, n.working, n.starts = shared, working, starts
 			n.events = broadcaster.NewRecorder(scheme.Scheme, "kubelet")
 			n.agentEvents = broadcaster.NewRecorder(scheme.Scheme, "tenon-agent")
 			n.run(ctx)
@@ -115,9 +121,31 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+// startsPerCPU bounds the nodes that do the costly parts of their start at the same time. All of a thousand at once
+// would keep those that have started from renewing their leases.
+const startsPerCPU = 2
+
+// slots are taken by what must not happen too often at the same time. A nil one has room for all.
+type slots chan struct{}
+
+// use calls f in a slot; false when ctx ended before one was free.
+func (s slots) use(ctx context.Context, f func()) bool {
+	if s != nil {
+		select {
+		case s <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
+		defer func() { <-s }()
+	}
+	f()
+	return true
+}
+
 // node is a Node at work.
 type node struct {
 	Node
+	starts      slots
 	o           Options
 	index, port int
 	tree        *kernel.Tree
@@ -129,7 +157,7 @@ type node struct {
 	kubelet     *kubelet
 
 	mu    sync.Mutex           // guards the field below
-	ready corev1.NodeCondition // as last told
+	ready corev1.NodeCondition // as last reported
 }
 
 // open generates the machine where it is missing and opens its cgroup tree.
@@ -196,19 +224,26 @@ func (n *node) runAgent(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a, err = app.New(app.Options{
-			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client, Dynamic: objects,
-			Kubelet: n.Machine.Kubelet, Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
-			AllowUnallocatedLSR: n.o.AllowUnallocatedLSR, Cgroup: n.tree, Resync: n.o.Resync, Recorder: n.agentEvents,
-			Shared: n.shared, Clock: n.o.Clock,
+		started := n.starts.use(ctx, func() {
+			a, err = app.New(app.Options{
+				Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client,
+				Dynamic: objects,
+				Kubelet: n.Machine.Kubelet, Switches: switches(),
+				AllowUnallocatedLSR: n.o.AllowUnallocatedLSR, Cgroup: n.tree, Resync: n.o.Resync,
+				Recorder: n.agentEvents,
+				Shared:   n.shared, Clock: n.o.Clock,
+			})
 		})
+		if !started {
+			return ctx.Err()
+		}
 		return err
 	})
 	if !ok {
 		return ctx.Err()
 	}
-	n.kubelet.use(&hooks{Hooks: a.Hooks(), owns: func() bool { return a.Mode() == probe.Own }})
-	defer n.kubelet.use(nil)
+	n.kubelet.connect(a.Attach())
+	defer n.kubelet.connect(nil)
 	defer n.working.add(a)()
 	return a.Run(ctx)
 }
@@ -219,16 +254,23 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// keepTrying repeats f until it succeeds; false when ctx ended before. The first failures are not worth a line: another
-// part of the cluster may just be a moment later.
+const (
+	quietWait   = 30 * time.Second
+	logInterval = time.Minute
+)
+
+// keepTrying repeats f until it succeeds; false when ctx ended before. What is still missing after quietWait is logged
+// once and then once a minute: another part of the cluster may just be later, and a thousand nodes wait for it.
 func (n *node) keepTrying(ctx context.Context, what string, f func(context.Context) error) bool {
+	due := n.o.Clock.Now().Add(quietWait)
 	for wait := firstPause; ; wait = min(2*wait, lastPause) {
 		err := f(ctx)
 		if err == nil {
 			return true
 		}
-		if wait >= time.Second {
-			klog.FromContext(ctx).Error(err, "Will be tried again", "node", n.Name, "step", what)
+		if now := n.o.Clock.Now(); !now.Before(due) && ctx.Err() == nil {
+			due = now.Add(logInterval)
+			klog.FromContext(ctx).Error(err, "Start of a node is delayed, will retry", "node", n.Name, "step", what)
 		}
 		if !n.pause(ctx, wait) {
 			return false

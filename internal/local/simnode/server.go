@@ -24,7 +24,9 @@ const (
 )
 
 // serve starts the kubelets' endpoint and returns its port; 0 when there is none. It listens before it returns.
-func serve(ctx context.Context, o Options, registry metrics.KubeRegistry, working *agents) (port int, stop func(), err error) {
+func serve(ctx context.Context, o Options, registry metrics.KubeRegistry, working *agents) (port int, stop func(),
+	err error,
+) {
 	if o.Address == "" {
 		return 0, func() {}, nil
 	}
@@ -89,7 +91,11 @@ func handler(registry metrics.KubeRegistry, working *agents) http.Handler {
 	mux.Handle("GET "+inspect.Pattern, app.InspectHandler(working.all))
 	mux.HandleFunc("/containerLogs/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, noLogs) })
 	for _, path := range []string{"/exec/", "/attach/", "/portForward/", "/run/"} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, noExec, http.StatusNotImplemented) })
+		mux.HandleFunc(path, func(w http.ResponseWriter,
+			_ *http.Request,
+		) {
+			http.Error(w, noExec, http.StatusNotImplemented)
+		})
 	}
 	return mux
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// report writes the pod's status when it differs from what was written last. Conditions of others stay: a strategic
-// merge joins them by type.
+// report writes the pod's status when it differs from the last written one. Conditions of other writers are kept: a
+// strategic merge joins them by type.
 func (k *kubelet) report(ctx context.Context, p *pod, obj *corev1.Pod) error {
 	status := k.statusOf(p, obj)
 	if p.sent != nil && equality.Semantic.DeepEqual(*p.sent, status) {
@@ -23,7 +23,8 @@ func (k *kubelet) report(ctx context.Context, p *pod, obj *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.n.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = k.n.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err := ignoreGone(err); err != nil {
 		return fmt.Errorf("patch status of pod %s: %w", p.ref, err)
 	}
@@ -119,7 +120,8 @@ func (k *kubelet) condition(p *pod, kind corev1.PodConditionType, holds bool, wh
 func (b *box) status(c *corev1.Container, ready bool) corev1.ContainerStatus {
 	started := b.stage == running
 	s := corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, ImageID: "tenon://" + c.Image, RestartCount: b.restarts, Ready: ready, Started: &started,
+		Name: c.Name, Image: c.Image, ImageID: "tenon://" + c.Image, RestartCount: b.restarts, Ready: ready,
+		Started: &started,
 	}
 	s.LastTerminationState.Terminated = b.last
 	switch b.stage {
@@ -141,7 +143,8 @@ func (b *box) status(c *corev1.Container, ready bool) corev1.ContainerStatus {
 
 func (b *box) terminated() *corev1.ContainerStateTerminated {
 	return &corev1.ContainerStateTerminated{
-		ExitCode: b.exitCode, Reason: b.reason, StartedAt: second(b.began), FinishedAt: second(b.ended), ContainerID: runtimeID(b.id),
+		ExitCode: b.exitCode, Reason: b.reason, StartedAt: second(b.began), FinishedAt: second(b.ended),
+		ContainerID: runtimeID(b.id),
 	}
 }
 

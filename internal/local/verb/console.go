@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 )
 
-// console tells the user how a start goes: in the foreground on standard output, in a detached process through a pipe
-// to the one that the user started, until all is ready.
+// console reports the progress of a start until all is ready: in the foreground on standard output, in a detached
+// process through a pipe to the process that the user started.
 type console struct {
 	mu     sync.Mutex // guards out and report
 	out    io.Writer
@@ -86,11 +86,10 @@ func (c *console) send(l line) {
 
 func summary(dir datadir.Dir, c *cluster.Cluster, took time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nReady in %.1f s: %s\n\n", took.Seconds(), countNodes(c.Nodes()))
+	fmt.Fprintf(&b, "Ready in %.1f s: %s\n", took.Seconds(), countNodes(c.Nodes()))
 	fmt.Fprintf(&b, "  export KUBECONFIG=%s\n", dir.Kubeconfig())
-	fmt.Fprintf(&b, "  diagnostics  %s/apis/v1/__services__\n", c.Diagnostics())
-	fmt.Fprintf(&b, "  look         kubectl get nodes,pods · %[1]s topology · %[1]s top · %[1]s explain pod/NAME\n", name())
-	fmt.Fprintf(&b, "  stop         %[1]s down (keeps the data), %[1]s down --purge\n", name())
+	fmt.Fprintf(&b, "  look   %[1]s topology · %[1]s top · %[1]s explain · %[1]s kubectl get pods\n", name())
+	fmt.Fprintf(&b, "  stop   %[1]s down, %[1]s down --purge (removes the data)", name())
 	return b.String()
 }
 
@@ -99,14 +98,9 @@ func name() string { return os.Args[0] }
 
 // countNodes names the nodes while they are few.
 func countNodes(nodes []datadir.Node) string {
-	const few = 8
-	names := make([]string, 0, few)
-	for _, n := range nodes {
-		if len(names) == few {
-			names = append(names, "…")
-			break
-		}
-		names = append(names, n.Name)
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = n.Name
 	}
-	return fmt.Sprintf("%d nodes (%s)", len(nodes), strings.Join(names, ", "))
+	return fmt.Sprintf("%d nodes (%s)", len(nodes), cluster.Few(names))
 }

@@ -39,7 +39,7 @@ func TestADetachedStartIsReported(t *testing.T) {
 			c.step(cluster.Step{Text: "scheduler", Took: 1500 * time.Millisecond})
 			c.step(cluster.Step{Text: "port 1 is taken"})
 			c.send(line{Ready: true})
-			c.say("scheduler ended") // nobody listens any more
+			c.say("scheduler ended") // no process reads the pipe any more
 		})
 		if err != nil || out != "   1.5 s  scheduler\nport 1 is taken\n" {
 			t.Errorf("got %q, %v", out, err)
@@ -69,8 +69,14 @@ func TestADetachedStartIsTheSameStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := upFlags{machines: []string{"epyc-2s=2", "snc2"}, nodes: 5, replicas: 2, fences: true, detach: true}.arguments(dir)
-	want := []string{"up", "--data", "/data", "--report-fd", "3", "--nodes", "5", "--schedulers", "2", "--require-nri-plugin", "--machine", "epyc-2s=2", "--machine", "snc2"}
+	got := upFlags{
+		machines: []string{"epyc-2s=2", "snc2"}, nodes: 5, replicas: 2, fences: true,
+		detach: true,
+	}.arguments(dir)
+	want := []string{
+		"up", "--data", "/data", "--report-fd", "3", "--nodes", "5", "--schedulers", "2",
+		"--require-nri-plugin", "--machine", "epyc-2s=2", "--machine", "snc2",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -98,23 +104,38 @@ func TestFlags(t *testing.T) {
 		want string // of the error; "" for none
 		out  string
 	}{
-		"machines are listed":             {args: []string{"--list-machines"}, out: "arm64-1s"},
-		"an unknown machine":              {args: []string{"--machine", "epic-2s"}, want: "Did you mean epyc-2s?"},
-		"an unknown machine, detached":    {args: []string{"--detach", "--machine", "epic-2s"}, want: "Did you mean epyc-2s?"},
-		"more schedulers than ports":      {args: []string{"--schedulers", "4"}, want: "--schedulers: 4 is not allowed: use 1 to 3"},
-		"a negative number of nodes":      {args: []string{"--nodes", "-1"}, want: "want 1 to"},
-		"an argument that is none":        {args: []string{"epyc-2s"}, want: "unknown command"},
-		"the console that is not here":    {args: []string{"--console", "x"}, want: "unknown flag"},
-		"a count that is no number":       {args: []string{"--machine", "epyc-2s=many"}, want: "many"},
-		"settings that contradict":        {args: []string{"--machine", "epyc-2s,kubelet=none+follow"}, want: "follow needs the CPU policy static"},
-		"a kubelet that would hang":       {args: []string{"--machine", "epyc-2s@static,full-pcpus-only,distribute-cpus-across-numa,reserved=0"}, want: "splits a core"},
-		"another release's managers":      {args: []string{"--machine", "epyc-2s@static,version=1.35"}, want: "managers of Kubernetes 1.36"},
+		"machines are listed": {args: []string{"--list-machines"}, out: "arm64-1s"},
+		"an unknown machine":  {args: []string{"--machine", "epic-2s"}, want: "Did you mean epyc-2s?"},
+		"an unknown machine, detached": {
+			args: []string{"--detach", "--machine", "epic-2s"},
+			want: "Did you mean epyc-2s?",
+		},
+		"more schedulers than ports": {
+			args: []string{"--schedulers", "4"},
+			want: "--schedulers: 4 is not allowed: use 1 to 3",
+		},
+		"a negative number of nodes":   {args: []string{"--nodes", "-1"}, want: "want 1 to"},
+		"an argument that is none":     {args: []string{"epyc-2s"}, want: "unknown command"},
+		"the console that is not here": {args: []string{"--console", "x"}, want: "unknown flag"},
+		"a count that is not a number": {args: []string{"--machine", "epyc-2s=many"}, want: "many"},
+		"settings that contradict": {
+			args: []string{"--machine", "epyc-2s,kubelet=none+follow"},
+			want: "follow needs the CPU policy static",
+		},
+		"a kubelet that would hang": {args: []string{
+			"--machine",
+			"epyc-2s@static,full-pcpus-only,distribute-cpus-across-numa,reserved=0",
+		}, want: "splits a core"},
+		"another release's managers": {
+			args: []string{"--machine", "epyc-2s@static,version=1.35"},
+			want: "managers of Kubernetes 1.36",
+		},
 		"help names the settings":         {args: []string{"--help"}, out: "prefer-align-cpus-by-uncorecache"},
-		"a list of machines split by ','": {args: []string{"--machine", "epyc-2s,snc2"}, want: "no preset"},
+		"a list of machines split by ','": {args: []string{"--machine", "epyc-2s,snc2"}, want: "not a preset"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newUp(nil)
+			c := newUp()
 			var out bytes.Buffer
 			c.SetOut(&out)
 			c.SetErr(io.Discard)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,11 +24,8 @@ import (
 // demoLimit bounds the wait for the demo's pods to be placed or refused.
 const demoLimit = time.Minute
 
-// Show draws every machine of the cluster that a kubeconfig leads to, with the pods on its CPUs.
-type Show func(ctx context.Context, kubeconfig string, out, errOut io.Writer) error
-
-// demo applies the demo to the running cluster and prints where its pods landed.
-func demo(ctx context.Context, dir datadir.Dir, show Show, out, errOut io.Writer) error {
+// demo applies the demo to the running cluster and prints what became of its pods and the commands to go on with.
+func demo(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
@@ -53,15 +49,32 @@ func demo(ctx context.Context, dir datadir.Dir, show Show, out, errOut io.Writer
 	if err != nil {
 		return err
 	}
-	if err := show(ctx, dir.Kubeconfig(), out, errOut); err != nil {
-		return fmt.Errorf("draw the map: %w", err)
-	}
-	_, _ = fmt.Fprintln(out)
-	if err := printPods(out, pods); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, demoHints, dir.Kubeconfig(), name(), name(), placed(pods))
+	_, err = io.WriteString(out, outcome(pods))
 	return err
+}
+
+// outcome says how many pods run, which do not, and what to try next.
+func outcome(pods []corev1.Pod) string {
+	var pending []string
+	for i := range pods {
+		if pods[i].Spec.NodeName == "" {
+			pending = append(pending, pods[i].Name)
+		}
+	}
+	slices.Sort(pending)
+	var b strings.Builder
+	fmt.Fprintf(&b, "Demo: %d pods are placed", len(pods)-len(pending))
+	if len(pending) > 0 {
+		fmt.Fprintf(&b, ", %d pending (%s)", len(pending), strings.Join(pending, ", "))
+	}
+	b.WriteString(". Go on with:\n")
+	if len(pending) > 0 {
+		fmt.Fprintf(&b, "  %s explain pod/%s\n", name(), pending[0])
+	}
+	if node := placed(pods); node != "" {
+		fmt.Fprintf(&b, "  %s topology node/%s\n", name(), node)
+	}
+	return b.String()
 }
 
 // placed returns the node of some pod with CPUs of its own, else of any pod.
@@ -79,14 +92,6 @@ func placed(pods []corev1.Pod) string {
 	}
 	return node
 }
-
-const demoHints = `
-Try:
-  export KUBECONFIG=%s
-  %s explain pod/cannot-fit
-  %s topology node/%s
-  kubectl get pods -o wide
-`
 
 // awaitSettled returns the demo's pods once every one of them exists and is either running, done or refused.
 func awaitSettled(ctx context.Context, client kubernetes.Interface) ([]corev1.Pod, error) {
@@ -144,7 +149,8 @@ func look(ctx context.Context, client kubernetes.Interface) (pods []corev1.Pod, 
 }
 
 func complete(d *appsv1.Deployment) bool {
-	return d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil && d.Status.Replicas == *d.Spec.Replicas
+	return d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil &&
+		d.Status.Replicas == *d.Spec.Replicas
 }
 
 func started(j *batchv1.Job) bool {
@@ -163,26 +169,12 @@ func settled(p *corev1.Pod) bool {
 func refusal(p *corev1.Pod) *corev1.PodCondition {
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+			c.Reason == corev1.PodReasonUnschedulable {
 			return c
 		}
 	}
 	return nil
-}
-
-func printPods(out io.Writer, pods []corev1.Pod) error {
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintln(t, "POD\tQOS\tPHASE\tNODE\tCPUS") // a tabwriter reports at Flush
-	for i := range pods {
-		p := &pods[i]
-		node := p.Spec.NodeName
-		if node == "" {
-			node = "-"
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", p.Name, class(p), p.Status.Phase, node, where(p))
-	}
-	return t.Flush()
 }
 
 func class(p *corev1.Pod) string {
@@ -190,31 +182,4 @@ func class(p *corev1.Pod) string {
 		return c
 	}
 	return "-"
-}
-
-// where says which CPUs the pod was given, or why it was given none.
-func where(p *corev1.Pod) string {
-	if c := refusal(p); c != nil && p.Spec.NodeName == "" {
-		// What follows the brace is for programs.
-		text, _, _ := strings.Cut(c.Message, " {")
-		return text
-	}
-	text, allocated := p.Annotations[annotation.ResourceStatusKey]
-	if !allocated {
-		return "shared"
-	}
-	status, _, err := annotation.ParseResourceStatus(text)
-	switch {
-	case err != nil:
-		return err.Error()
-	case status.CPUSet != "":
-		return status.CPUSet
-	case len(status.CPUSharedPools) > 0:
-		pools := make([]string, 0, len(status.CPUSharedPools))
-		for _, pool := range status.CPUSharedPools {
-			pools = append(pools, fmt.Sprintf("shared, NUMA node %d", pool.Node))
-		}
-		return strings.Join(pools, "; ")
-	}
-	return "shared"
 }

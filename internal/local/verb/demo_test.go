@@ -33,32 +33,18 @@ func TestEverythingInTheDemoIsFoundByItsLabel(t *testing.T) {
 	}
 }
 
-func TestWhere(t *testing.T) {
+func TestTheOutcomeOfTheDemoNamesTheNextCommands(t *testing.T) {
 	t.Parallel()
-	status := func(text string) map[string]string { return map[string]string{annotation.ResourceStatusKey: text} }
-	for name, test := range map[string]struct {
-		pod  corev1.Pod
-		want string
-	}{
-		"CPUs of its own": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: status(`{"cpuset":"0-3"}`)}}, "0-3"},
-		"a part of the shared ones": {
-			corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: status(`{"cpuSharedPools":[{"socket":0,"node":0},{"socket":1,"node":2}]}`)}},
-			"shared, NUMA node 0; shared, NUMA node 2",
-		},
-		"no word about CPUs": {corev1.Pod{}, "shared"},
-		"no node": {
-			corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
-				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-				Message: `SMTAlignment: 0/1 nodes are available. {"code":"SMTAlignment"}`,
-			}}}},
-			"SMTAlignment: 0/1 nodes are available.",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := where(&test.pod); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
+	pod := func(name, class, node string) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{annotation.QoSClass: class}},
+			Spec:       corev1.PodSpec{NodeName: node},
+		}
+	}
+	got := outcome([]corev1.Pod{pod("web", "LS", "n1"), pod("search", "LSR", "n0"), pod("cannot-fit", "LSR", "")})
+	want := "Demo: 2 pods are placed, 1 pending (cannot-fit). Go on with:\n" +
+		"  " + name() + " explain pod/cannot-fit\n  " + name() + " topology node/n0\n"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

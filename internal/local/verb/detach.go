@@ -74,7 +74,10 @@ func detach(ctx context.Context, dir datadir.Dir, f upFlags, out io.Writer) erro
 
 // arguments repeats what the user said, for the process that will do it.
 func (f upFlags) arguments(dir datadir.Dir) []string {
-	args := []string{"up", "--data", dir.Root(), "--report-fd", "3", "--nodes", strconv.Itoa(f.nodes), "--schedulers", strconv.Itoa(f.replicas)}
+	args := []string{
+		"up", "--data", dir.Root(), "--report-fd", "3", "--nodes", strconv.Itoa(f.nodes), "--schedulers",
+		strconv.Itoa(f.replicas),
+	}
 	if f.fences {
 		args = append(args, "--require-nri-plugin")
 	}

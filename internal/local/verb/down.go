@@ -22,7 +22,7 @@ func newDown() *cobra.Command {
 	var purge bool
 	c := &cobra.Command{
 		Use:     "down",
-		Short:   "Stop the cluster that tenon up started; its data are kept",
+		Short:   "Stop the local cluster and keep its data",
 		Example: "  tenon down\n  tenon down --purge\n  tenon down --data ./cluster",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -34,7 +34,7 @@ func newDown() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data (default ~/.tenon)")
-	c.Flags().BoolVar(&purge, "purge", false, "remove the data as well")
+	c.Flags().BoolVar(&purge, "purge", false, "remove the data too")
 	return c
 }
 
@@ -75,7 +75,8 @@ func stop(ctx context.Context, dir datadir.Dir, owner datadir.Owner) error {
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("process %d still runs the cluster after %v; its log is %s", owner.PID, downLimit, dir.Log("up"))
+				return fmt.Errorf("process %d still runs the cluster after %v; its log is %s", owner.PID, downLimit,
+					dir.Log("up"))
 			}
 			return ctx.Err()
 		case <-tick.C:

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/proc"
 )
 
-// JoinVerb is the hidden verb of a control plane for nodes that somebody else runs: the tests of the agent.
+// JoinVerb is the hidden verb of a control plane for nodes that are not simulated: those of the agent's tests.
 const JoinVerb = "__join"
 
 // joinReady is printed, as a line, once such a control plane serves.
@@ -39,8 +39,9 @@ func newJoin() *cobra.Command {
 				return fmt.Errorf("find the binary to start the components with: %w", err)
 			}
 			o := cluster.Options{
-				Dir: dir, Joined: nodes, Schedulers: schedulers, Binary: binary, Manifests: manifests(), RequireNRIPlugin: true,
-				Report: func(s cluster.Step) { fmt.Fprintf(c.OutOrStdout(), "%s (%v)\n", s.Text, s.Took) },
+				Dir: dir, Joined: nodes, Schedulers: schedulers, Binary: binary, Manifests: manifests(),
+				RequireNRIPlugin: true,
+				Report:           func(s cluster.Step) { fmt.Fprintf(c.OutOrStdout(), "%s (%v)\n", s.Text, s.Took) },
 			}
 			if webhooks {
 				o.Admission = admission()
@@ -49,7 +50,8 @@ func newJoin() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data")
-	c.Flags().StringSliceVar(&nodes, "node", nil, "names of the nodes, which get the credentials of a kubelet and an agent")
+	c.Flags().StringSliceVar(&nodes, "node", nil,
+		"names of the nodes, which get the credentials of a kubelet and an agent")
 	c.Flags().IntVar(&schedulers, "schedulers", 0, "number of schedulers")
 	c.Flags().BoolVar(&webhooks, "webhooks", false, "start the manager with its webhooks")
 	return c

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -43,7 +42,7 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := &cobra.Command{Use: "tenon", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(Commands(drawNothing)...)
+	root.AddCommand(Commands()...)
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(codeOf(err))
@@ -96,11 +95,12 @@ func (s system) client() kubernetes.Interface {
 func (s system) await(what string, done func(ctx context.Context) (bool, error)) {
 	s.t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		ok, err := done(ctx)
-		last = err
-		return ok && err == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			ok, err := done(ctx)
+			last = err
+			return ok && err == nil, nil
+		})
 	if err != nil {
 		s.t.Fatalf("wait until %s: %v (%v)", what, err, last)
 	}
@@ -115,7 +115,10 @@ func (s system) place(name, class, scheduler string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
 		Spec: corev1.PodSpec{
 			SchedulerName: scheduler,
-			Containers:    []corev1.Container{{Name: "c", Image: "x", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}},
+			Containers: []corev1.Container{{
+				Name: "c", Image: "x",
+				Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
+			}},
 		},
 	}
 	if class != "" {
@@ -154,7 +157,7 @@ func (s system) child(verb string) int {
 
 // TestSystem starts one cluster and treats it as users and machines do. The steps build on each other.
 func TestSystem(t *testing.T) {
-	dir, err := datadir.Resolve(t.TempDir())
+	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +175,8 @@ func TestSystem(t *testing.T) {
 		t.Error("an LSR pod runs without CPUs of its own")
 	}
 	if fence, there := first.Annotations[annotation.RequiredPlugins]; there {
-		t.Errorf("a simulated node has no runtime that reads %s, and a pod carries %q", annotation.RequiredPlugins, fence)
+		t.Errorf("a simulated node has no runtime that reads %s, and a pod carries %q", annotation.RequiredPlugins,
+			fence)
 	}
 	s.place("plain", "", "")
 	s.place("ported", "", "koord-scheduler")
@@ -188,7 +192,8 @@ func TestSystem(t *testing.T) {
 		}
 	})
 	t.Run("a kubelet refuses a pod that it cannot align", func(t *testing.T) {
-		amounts := corev1.ResourceList{"cpu": quantity("40"), "memory": quantity("1Gi")} // two nodes' CPUs, one node's memory
+		// two nodes' CPUs, one node's memory
+		amounts := corev1.ResourceList{"cpu": quantity("40"), "memory": quantity("1Gi")}
 		torn := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "torn"},
 			Spec: corev1.PodSpec{NodeName: "epyc-2s-0", Containers: []corev1.Container{
@@ -286,8 +291,10 @@ func TestSystem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again.UID != first.UID || again.Annotations[annotation.ResourceStatusKey] != first.Annotations[annotation.ResourceStatusKey] {
-			t.Errorf("the pinned pod is another one, or has other CPUs: %v, was %v", again.Annotations, first.Annotations)
+		if again.UID != first.UID ||
+			again.Annotations[annotation.ResourceStatusKey] != first.Annotations[annotation.ResourceStatusKey] {
+			t.Errorf("the pinned pod is another one, or has other CPUs: %v, was %v", again.Annotations,
+				first.Annotations)
 		}
 		s.place("after-kill", "LSR", "")
 	})
@@ -306,6 +313,3 @@ func TestSystem(t *testing.T) {
 }
 
 func quantity(text string) resource.Quantity { return resource.MustParse(text) }
-
-// drawNothing stands for the map that cmd/tenon draws.
-func drawNothing(context.Context, string, io.Writer, io.Writer) error { return nil }

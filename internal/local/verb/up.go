@@ -26,7 +26,6 @@ type upFlags struct {
 	detach   bool
 	demo     bool
 	list     bool
-	show     Show
 	report   int // descriptor that a detached start reports on; 0 in the foreground
 }
 
@@ -36,36 +35,41 @@ type usageError struct{ error }
 // ExitCode is that of bad input.
 func (e *usageError) ExitCode() int { return 2 }
 
-func newUp(show Show) *cobra.Command {
-	f := &upFlags{show: show}
+func newUp() *cobra.Command {
+	f := &upFlags{}
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Start a cluster on this machine: real control plane, simulated nodes",
-		Long: "Start a cluster on this machine: etcd and kube-apiserver, the scheduler, the manager with its webhooks, and simulated\n" +
-			"machines that run the real agent. Ctrl-C, or tenon down, stops it; the next up goes on with the same data.\n\n" + machineHelp(),
+		Short: "Start a local cluster with simulated nodes",
+		Long: "Start a cluster on this machine: etcd and kube-apiserver, the scheduler, the manager with its " +
+			"webhooks, and simulated\n" +
+			"machines that run the real agent. Ctrl-C or tenon down stops it; the next up continues with the same " +
+			"data.\n\n" + machineHelp(),
 		Example: "  tenon up\n" +
 			"  tenon up --detach --machine epyc-2s=2 --machine arm64-1s\n" +
 			"  tenon up --machine epyc-256@static,full-pcpus-only,restricted --nodes 20\n\n" +
-			"  # the kubelet chooses, the scheduler predicts: see tenon topology, and pods that fail with TopologyAffinityError\n" +
+			"  # the kubelet chooses, the scheduler predicts: see tenon topology, and pods that fail with " +
+			"TopologyAffinityError\n" +
 			"  tenon up --machine epyc-2s,kubelet=restricted+memory-static+follow=2",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.list {
 				return listMachines(c.OutOrStdout())
 			}
-			return up(c.Context(), *f, c.OutOrStdout(), c.ErrOrStderr())
+			return up(c.Context(), *f, c.OutOrStdout())
 		},
 	}
 	c.Flags().StringArrayVar(&f.machines, "machine", nil,
 		"machine of the cluster, may be repeated: NAME[@KUBELET][=COUNT], see above")
-	c.Flags().IntVar(&f.nodes, "nodes", 0, "repeat the list of machines until there are so many nodes")
-	c.Flags().IntVar(&f.replicas, "schedulers", 1, fmt.Sprintf("replicas of the scheduler, at most %d; one leads, the others wait", datadir.MaxSchedulers))
+	c.Flags().IntVar(&f.nodes, "nodes", 0, "repeat the list of machines until N nodes exist")
+	c.Flags().IntVar(&f.replicas, "schedulers", 1,
+		fmt.Sprintf("replicas of the scheduler, at most %d; one of them is the leader", datadir.MaxSchedulers))
 	c.Flags().StringVar(&f.data, "data", "", "folder of the cluster's data (default ~/.tenon)")
 	c.Flags().BoolVar(&f.fences, "require-nri-plugin", false,
-		"for clusters that real nodes join: pods that will hold CPUs carry the annotation required-plugins.noderesource.dev, as in tenon-manager")
-	c.Flags().BoolVar(&f.detach, "detach", false, "return when all is ready, and leave the cluster running")
-	c.Flags().BoolVar(&f.demo, "demo", false, "when all is ready, apply pods of every class and show where they landed")
-	c.Flags().BoolVar(&f.list, "list-machines", false, "print the machines that have a name, and start nothing")
+		"for clusters that real nodes join: pods that will hold CPUs carry the annotation "+
+			"required-plugins.noderesource.dev, as in tenon-manager")
+	c.Flags().BoolVar(&f.detach, "detach", false, "return when the cluster is ready, and leave it running")
+	c.Flags().BoolVar(&f.demo, "demo", false, "when the cluster is ready, apply pods of every class")
+	c.Flags().BoolVar(&f.list, "list-machines", false, "print the presets, and start nothing")
 	c.Flags().IntVar(&f.report, "report-fd", 0, "descriptor to report the start on")
 	if err := c.Flags().MarkHidden("report-fd"); err != nil {
 		panic(err) // the flag is defined right above
@@ -75,16 +79,23 @@ func newUp(show Show) *cobra.Command {
 
 // machineHelp describes the value of --machine.
 func machineHelp() string {
-	return "A machine is NAME[@KUBELET][=COUNT]. NAME is a preset (--list-machines) or a captured machine (an archive or a folder).\n" +
-		"KUBELET are settings of its simulated kubelet, separated by commas; NAME,kubelet=A+B is another spelling of NAME@A,B:\n\n" +
-		"  none, static                        the CPU manager; none is the default, unless a topology policy or follow is named\n" +
-		"  best-effort, restricted, single-numa-node; pod-scope, prefer-closest-numa-nodes, max-allowable-numa-nodes=N\n" +
+	return "A machine is NAME[@KUBELET][=COUNT]. NAME is a preset (--list-machines) or a captured machine (an " +
+		"archive or a folder).\n" +
+		"KUBELET are settings of its simulated kubelet, separated by commas; NAME,kubelet=A+B is another spelling of " +
+		"NAME@A,B:\n\n" +
+		"  none, static                        the CPU manager; none is the default, unless a topology policy or " +
+		"follow is named\n" +
+		"  best-effort, restricted, single-numa-node; pod-scope, prefer-closest-numa-nodes, " +
+		"max-allowable-numa-nodes=N\n" +
 		"  memory-static                       the memory manager; reserved-memory=NODE:AMOUNT,... (default 1Gi)\n" +
 		"  full-pcpus-only, align-by-socket, distribute-cpus-across-numa, distribute-cpus-across-cores,\n" +
 		"  prefer-align-cpus-by-uncorecache, strict-cpu-reservation, reserved=LIST (default: the first core)\n" +
-		"  version=1.MINOR                     what the node says its kubelet is\n" +
+		"  hugepages-2Mi=AMOUNT, hugepages-1Gi=AMOUNT    huge pages of each NUMA node, such as hugepages-1Gi=8Gi\n" +
+		"  version=1.MINOR                     the version that the node reports for its kubelet\n" +
 		"  follow                              label the node: the scheduler follows its kubelet's choice\n\n" +
-		fmt.Sprintf("With static, memory-static or a topology policy the node runs the managers of the kubelet of Kubernetes 1.%d in this process.", machine.ManagersMinor)
+		fmt.Sprintf(
+			"With static, memory-static or a topology policy the node runs the managers of the kubelet of Kubernetes "+
+				"1.%d in this process.", machine.ManagersMinor)
 }
 
 func listMachines(w io.Writer) error {
@@ -96,13 +107,14 @@ func listMachines(w io.Writer) error {
 	return t.Flush()
 }
 
-func up(ctx context.Context, f upFlags, out, errOut io.Writer) error {
+func up(ctx context.Context, f upFlags, out io.Writer) error {
 	dir, err := datadir.Resolve(f.data)
 	if err != nil {
 		return err
 	}
 	if f.replicas < 1 || f.replicas > datadir.MaxSchedulers {
-		return &usageError{fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas, datadir.MaxSchedulers)}
+		return &usageError{fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas,
+			datadir.MaxSchedulers)}
 	}
 	nodes, err := f.choose()
 	if err != nil {
@@ -110,7 +122,7 @@ func up(ctx context.Context, f upFlags, out, errOut io.Writer) error {
 	}
 	show := func() error { return nil }
 	if f.demo {
-		show = func() error { return demo(ctx, dir, f.show, out, errOut) }
+		show = func() error { return demo(ctx, dir, out) }
 	}
 	if f.detach {
 		if err := detach(ctx, dir, f, out); err != nil {
@@ -135,7 +147,9 @@ func (f upFlags) choose() ([]datadir.Node, error) {
 }
 
 // run keeps a cluster up until ctx ends or it breaks. It calls show once all is ready.
-func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, console *console, show func() error) error {
+func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, console *console,
+	show func() error,
+) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the binary to start the components with: %w", err)

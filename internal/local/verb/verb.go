@@ -2,7 +2,7 @@ package verb
 
 import "github.com/spf13/cobra"
 
-// Commands returns the verbs of a local cluster. show draws the map of the demo.
-func Commands(show Show) []*cobra.Command {
-	return []*cobra.Command{newUp(show), newDown(), newScheduler(), newManager(), newNodes(), newJoin()}
+// Commands returns the verbs of a local cluster.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newUp(), newDown(), newScheduler(), newManager(), newNodes(), newJoin()}
 }

@@ -68,7 +68,8 @@ func newScheduler() *cobra.Command {
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
 			"--serve-scheduler-names=" + strings.Join(schedulerNames(), ","),
-			// One alone must not wait after a crash for the lease of the last. Replicas wait less than on a real cluster.
+			// One alone must not wait after a crash for the lease of the last. Replicas wait less than on a real
+			// cluster.
 			"--leader-elect=" + strconv.FormatBool(elect),
 			"--leader-elect-lease-duration=4s",
 			"--leader-elect-renew-deadline=3s",
@@ -129,8 +130,16 @@ func newNodes() *cobra.Command {
 			return err
 		}
 		nodes := make([]simnode.Node, 0, len(saved))
+		machines := map[string]machine.Description{} // by spec: a captured one is unpacked to be read
 		for _, s := range saved {
-			n, err := simulated(dir, s)
+			m, known := machines[s.Machine]
+			if !known {
+				if m, _, err = machine.Parse(s.Machine); err != nil {
+					return err
+				}
+				machines[s.Machine] = m
+			}
+			n, err := simulated(dir, s.Name, m)
 			if err != nil {
 				return err
 			}
@@ -148,33 +157,30 @@ func newNodes() *cobra.Command {
 }
 
 // simulated gives a node its machine and the credentials of its kubelet and its agent.
-func simulated(dir datadir.Dir, n datadir.Node) (simnode.Node, error) {
-	description, _, err := machine.Parse(n.Machine)
+func simulated(dir datadir.Dir, name string, m machine.Description) (simnode.Node, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", dir.Credential(cluster.KubeletCredential(name)))
 	if err != nil {
-		return simnode.Node{}, err
+		return simnode.Node{}, fmt.Errorf("read credential of the kubelet of %s: %w", name, err)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", dir.Credential(cluster.KubeletCredential(n.Name)))
-	if err != nil {
-		return simnode.Node{}, fmt.Errorf("read credential of the kubelet of %s: %w", n.Name, err)
-	}
-	config.QPS, config.Burst = 50, 100 // a kubelet's own defaults; client-go's would hold up a node full of pods for a minute
+	// a kubelet's own defaults; client-go's would hold up a node full of pods for a minute
+	config.QPS, config.Burst = 50, 100
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return simnode.Node{}, fmt.Errorf("make client of the kubelet of %s: %w", n.Name, err)
+		return simnode.Node{}, fmt.Errorf("make client of the kubelet of %s: %w", name, err)
 	}
 	return simnode.Node{
-		Name:    n.Name,
-		Machine: description,
-		Dir:     dir.Node(n.Name),
+		Name:    name,
+		Machine: m,
+		Dir:     dir.Node(name),
 		Client:  client,
 		Agent: func() (kubernetes.Interface, dynamic.Interface, error) {
-			config, err := clientcmd.BuildConfigFromFlags("", dir.Credential(cluster.AgentCredential(n.Name)))
+			config, err := clientcmd.BuildConfigFromFlags("", dir.Credential(cluster.AgentCredential(name)))
 			if err != nil {
-				return nil, nil, fmt.Errorf("read credential of the agent of %s: %w", n.Name, err)
+				return nil, nil, fmt.Errorf("read credential of the agent of %s: %w", name, err)
 			}
 			client, err := kubernetes.NewForConfig(config)
 			if err != nil {
-				return nil, nil, fmt.Errorf("make client of the agent of %s: %w", n.Name, err)
+				return nil, nil, fmt.Errorf("make client of the agent of %s: %w", name, err)
 			}
 			objects, err := dynamic.NewForConfig(config)
 			return client, objects, err

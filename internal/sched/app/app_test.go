@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,10 +18,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -39,10 +44,19 @@ func TestOptionsRefuse(t *testing.T) {
 			o.ConfigFile = "f"
 			_ = fs.Set("serve-scheduler-names", "a")
 		}, "--serve-scheduler-names is not allowed with --config"},
-		"no name":                {func(o *Options, _ *pflag.FlagSet) { o.SchedulerNames = nil }, "at least one"},
-		"a name twice":           {func(o *Options, _ *pflag.FlagSet) { o.SchedulerNames = []string{"a", "a"} }, `"a" twice`},
-		"plain port for all":     {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "0.0.0.0:1" }, "must be a loopback address"},
-		"plain port without one": {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "127.0.0.1" }, "missing port"},
+		"no name": {func(o *Options, _ *pflag.FlagSet) { o.SchedulerNames = nil }, "at least one"},
+		"a name twice": {
+			func(o *Options, _ *pflag.FlagSet) { o.SchedulerNames = []string{"a", "a"} },
+			`"a" twice`,
+		},
+		"plain port for all": {
+			func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "0.0.0.0:1" },
+			"must be a loopback address",
+		},
+		"plain port without one": {
+			func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "127.0.0.1" },
+			"missing port",
+		},
 		"plain port on loopback": {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "[::1]:0" }, ""},
 		"plain port by name":     {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "localhost:0" }, ""},
 	} {
@@ -70,6 +84,25 @@ func TestOurGatesYieldToTheUsers(t *testing.T) {
 		if diff := cmp.Diff(want, missingGates(said)); diff != "" {
 			t.Errorf("--feature-gates=%s (-want +got):\n%s", said, diff)
 		}
+	}
+}
+
+func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "n", Annotations: map[string]string{annotation.NodeReservation: `{"resources":{"cpu":"32"}}`},
+	}}
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("128")}
+	client := fake.NewClientset(node)
+	factory := ourInformers(client, scheduler.NewInformerFactory(client, 0))
+	seen := make(chan string, 1)
+	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { seen <- obj.(*corev1.Node).Status.Allocatable.Cpu().String() },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	if got := <-seen; got != "96" {
+		t.Errorf("allocatable are %s CPUs of 128 with 32 reserved, want 96", got)
 	}
 }
 
@@ -144,7 +177,8 @@ func TestAccountsHearOfEveryEventBeforeTheSchedulersCache(t *testing.T) {
 // newGated is as much of a scheduler as its gate needs.
 func newGated() *Scheduler {
 	store := kube.NewStore()
-	return &Scheduler{store: store, tracker: nodenumaresource.NewTracker(store, nodenumaresource.NewMetrics(func(...metrics.Registerable) {}), time.Now)}
+	return &Scheduler{store: store, tracker: nodenumaresource.NewTracker(store,
+		nodenumaresource.NewMetrics(func(...metrics.Registerable) {}), time.Now)}
 }
 
 func TestNothingIsDecidedBeforeAllIsKnown(t *testing.T) {
@@ -191,7 +225,8 @@ func TestWatchdogFailsOnACycleThatNeverEnds(t *testing.T) {
 func writeKubeconfig(t *testing.T) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: " +
+		"u}}]\n" +
 		"clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u}]\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -213,7 +248,8 @@ func newSchedulerWith(t *testing.T, with []Option, args ...string) *Scheduler {
 	for _, f := range o.Flags.FlagSets {
 		fs.AddFlagSet(f)
 	}
-	if err := fs.Parse(append([]string{"--kubeconfig=" + config, "--secure-port=0", "--leader-elect=false"}, args...)); err != nil {
+	if err := fs.Parse(append([]string{"--kubeconfig=" + config, "--secure-port=0", "--leader-elect=false"},
+		args...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.applyGates(); err != nil {
@@ -227,6 +263,48 @@ func newSchedulerWith(t *testing.T, with []Option, args ...string) *Scheduler {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func TestPortWithoutAuthenticationChangesNothing(t *testing.T) {
+	s := newScheduler(t)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.options.LegacyDebugAddress = free.Addr().String()
+	_ = free.Close()
+	if err := s.servePlain(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	for path, value := range map[string]string{
+		"/debug/flags/v": "5", "/debug/flags/s": "7", "/debug/flags/f": "true",
+		"/apis/v1/__services__": "", "/apis/v1/plugins/NodeNUMAResource/other": "",
+	} {
+		for _, method := range []string{"PUT", "POST", "PATCH", "DELETE"} {
+			r, err := http.NewRequestWithContext(t.Context(), method,
+				"http://"+s.options.LegacyDebugAddress+path, strings.NewReader(value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			if answer.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(string(body), "use the secure port") {
+				t.Errorf("%s %s: %d %s, want 405 with the port to use", method, path, answer.StatusCode, body)
+			}
+		}
+	}
+	if n, on := s.flags.TopScores(), s.flags.FilterFailures(); n != 0 || on {
+		t.Errorf("flags changed: scores of %d nodes, filter failures %v", n, on)
+	}
+	answer, err := http.Get("http://" + s.options.LegacyDebugAddress + "/debug/flags")
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("GET /debug/flags: %v, %v; want 200", answer, err)
+	}
+	_ = answer.Body.Close()
 }
 
 func TestEndpoints(t *testing.T) {
@@ -265,7 +343,7 @@ func TestEndpoints(t *testing.T) {
 	expect("/debug/flags", 200, "")
 	expect("/apis/v1/nodes/n", 503, "not leader")
 	s.store.MarkSynced()
-	expect("/readyz", 200, "ok") // not being the leader is no failure
+	expect("/readyz", 200, "ok") // not being the leader is not a failure
 	s.leading.Store(true)
 	s.store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	expect("/apis/v1/__services__", 200, "availableCPUs")
@@ -314,9 +392,11 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {
 	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 	for name, c := range map[string]struct{ text, field string }{
-		"an unknown field":        {head + "profilez: []\n", `unknown field "profilez"`},
-		"a field twice":           {head + "parallelism: 4\nparallelism: 5\n", `key "parallelism" already set`},
-		"an argument of a plugin": {head + "profiles: [{schedulerName: x, plugins: {multiPoint: {enabled: [{name: NodeNUMAResource}]}}, pluginConfig: [{name: NodeNUMAResource, args: {foo: 1}}]}]\n", "foo"},
+		"an unknown field": {head + "profilez: []\n", `unknown field "profilez"`},
+		"a field twice":    {head + "parallelism: 4\nparallelism: 5\n", `key "parallelism" already set`},
+		"an argument of a plugin": {head +
+			"profiles: [{schedulerName: x, plugins: {multiPoint: {enabled: [{name: NodeNUMAResource}]}}, " +
+			"pluginConfig: [{name: NodeNUMAResource, args: {foo: 1}}]}]\n", "foo"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "scheduler.yaml")

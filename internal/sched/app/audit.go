@@ -15,8 +15,8 @@ import (
 // auditEvery is the time between two comparisons of the accounts with the pods.
 const auditEvery = time.Minute
 
-// audit holds the accounts against the pods for as long as ctx lives. What two comparisons in a row find is a mistake of
-// ours: it is counted and told, once.
+// audit compares the accounts with the pods for as long as ctx lives. What two comparisons in a row find is a mistake
+// of ours: it is repaired, counted and reported.
 func (s *Scheduler) audit(ctx context.Context) {
 	select {
 	case <-s.store.Synced():
@@ -32,9 +32,10 @@ func (s *Scheduler) audit(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, d := range a.compare() {
+		for _, d := range a.repair() {
 			s.metrics.mismatch.Inc()
-			klog.FromContext(ctx).Error(nil, "Account differs from its pods", "node", d.Node, "podUID", d.UID)
+			s.tracker.Repaired(d)
+			klog.FromContext(ctx).Error(nil, "Account differed from its pods", "node", d.Node, "podUID", d.UID)
 		}
 	}
 }
@@ -43,26 +44,21 @@ func (s *Scheduler) audit(ctx context.Context) {
 type auditor struct {
 	store *kube.Store
 	pods  corelisters.PodLister
-	last  []kube.Difference // found last time
-	told  []kube.Difference // told, and still there
+	last  []kube.Difference
 }
 
-// compare returns the differences that were there last time too and are not told yet.
-func (a *auditor) compare() []kube.Difference {
+// repair repairs and returns the differences that the last comparison found too.
+func (a *auditor) repair() []kube.Difference {
 	pods, err := a.pods.List(labels.Everything())
 	if err != nil {
 		return nil // a lister on memory has no error to give
 	}
 	found := a.store.Differences(pods)
-	var news, told []kube.Difference
-	for _, d := range found {
-		switch {
-		case slices.Contains(a.told, d):
-			told = append(told, d)
-		case slices.Contains(a.last, d):
-			news, told = append(news, d), append(told, d)
-		}
+	lasting := slices.DeleteFunc(slices.Clone(found),
+		func(d kube.Difference) bool { return !slices.Contains(a.last, d) })
+	for _, d := range lasting {
+		a.store.Repair(d, pods)
 	}
-	a.last, a.told = found, told
-	return news
+	a.last = found
+	return lasting
 }

@@ -12,12 +12,16 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// A difference is told when it stands twice, once for as long as it stands, and again when it comes back.
-func TestADifferenceIsToldWhenItStaysAndOnce(t *testing.T) {
+// What one comparison finds may be an event on its way; what the next one finds too is repaired.
+func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u", Labels: map[string]string{annotation.QoSClass: "LSR"}, Annotations: map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-1"}`}},
-		Spec:       corev1.PodSpec{NodeName: "n"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "p", UID: "u",
+			Labels:      map[string]string{annotation.QoSClass: "LSR"},
+			Annotations: map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-1"}`},
+		},
+		Spec: corev1.PodSpec{NodeName: "n"},
 	}
 	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := known.Add(pod); err != nil {
@@ -25,16 +29,17 @@ func TestADifferenceIsToldWhenItStaysAndOnce(t *testing.T) {
 	}
 	a := &auditor{store: kube.NewStore(), pods: corelisters.NewPodLister(known)}
 	for i, step := range []struct {
-		put  bool // the store hears of the pod, or forgets it
-		want int
-	}{{false, 0}, {false, 1}, {false, 0}, {true, 0}, {false, 0}, {false, 1}} {
-		if step.put {
-			a.store.PutPod(pod)
-		} else {
+		forget bool // the account loses the pod
+		want   int
+	}{{want: 0}, {want: 1}, {want: 0}, {forget: true, want: 0}, {want: 1}, {want: 0}} {
+		if step.forget {
 			a.store.RemovePod(pod)
 		}
-		if got := a.compare(); len(got) != step.want {
-			t.Errorf("step %d: told %v, want %d", i, got, step.want)
+		if got := a.repair(); len(got) != step.want {
+			t.Errorf("step %d: repaired %v, want %d", i, got, step.want)
+		}
+		if _, held := a.store.View("n").Entry("u"); held != (i != 0 && i != 3) {
+			t.Errorf("step %d: the account has the pod: %t", i, held)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
 
 // slowBinder is a framework whose Bindings end when they are released.
@@ -26,7 +28,7 @@ func TestNoPodIsTakenWhileTheBindingsOnTheirWayAreTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bindings := newBindings()
 		slow := &slowBinder{released: make(chan struct{})}
-		profile := &counted{&reusing{Framework: slow}, bindings}
+		profile := &counted{&upstream.Profile{Framework: slow}, bindings}
 		s := newGated()
 		s.store.MarkSynced()
 		taken := 0

@@ -19,31 +19,38 @@ import (
 // scoresKept is the number of best nodes whose scores a decision remembers.
 const scoresKept = 3
 
-type schedulePod = func(context.Context, framework.Framework, fwk.CycleState, *framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
+type schedulePod = func(context.Context, framework.Framework, fwk.CycleState,
+	*framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
 
 // recordDecisions remembers each choice of a node, with the best scores.
 func (s *Scheduler) recordDecisions(inner schedulePod) schedulePod {
-	return func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
+		pod *framework.QueuedPodInfo,
+	) (scheduler.ScheduleResult, error) {
 		keep := max(scoresKept, s.flags.TopScores())
 		listening := &listener{Framework: f, keep: keep}
 		result, err := inner(ctx, listening, state, pod)
 		if err != nil {
 			if s.flags.FilterFailures() {
 				findings, _ := findingsOf(f, pod.Pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
-				klog.Info("Pod refused\n" + diag.FailureLines(pod.Pod.Namespace+"/"+pod.Pod.Name, findings)) // lines: a structured logger would quote them
+				// lines: a structured logger would quote them
+				klog.Info("Pod refused\n" + diag.FailureLines(pod.Pod.Namespace+"/"+pod.Pod.Name, findings))
 			}
 			return result, err
 		}
 		if profile, ok := f.(*counted); ok && len(listening.best) == 0 {
-			listening.best = best(profile.proposed(), keep)
+			listening.best = best(profile.Proposed(), keep)
 		}
 		d := explain.Decision{
-			Pod: pod.Pod.Namespace + "/" + pod.Pod.Name, UID: string(pod.Pod.UID), Profile: f.ProfileName(), Time: time.Now(),
-			Node: result.SuggestedHost, Feasible: result.FeasibleNodes, Of: result.EvaluatedNodes, Scores: listening.best,
+			Pod: pod.Pod.Namespace + "/" + pod.Pod.Name, UID: string(pod.Pod.UID), Profile: f.ProfileName(),
+			Time: time.Now(),
+			Node: result.SuggestedHost, Feasible: result.FeasibleNodes, Of: result.EvaluatedNodes,
+			Scores: listening.best,
 		}
 		s.decisions.Add(d)
 		if n := s.flags.TopScores(); n > 0 {
-			klog.Info("Scores\n" + diag.ScoreTable(d, n, scorers(f)...)) // a table to copy: a structured logger would quote it
+			// a table to copy: a structured logger would quote it
+			klog.Info("Scores\n" + diag.ScoreTable(d, n, scorers(f)...))
 		}
 		return result, nil
 	}
@@ -65,7 +72,9 @@ type listener struct {
 	best []explain.Score
 }
 
-func (l *listener) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
+func (l *listener) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	nodes []fwk.NodeInfo,
+) ([]fwk.NodePluginScores, *fwk.Status) {
 	scores, status := l.Framework.RunScorePlugins(ctx, state, pod, nodes)
 	if status.IsSuccess() {
 		l.best = best(scores, l.keep)

@@ -2,12 +2,12 @@ package app
 
 import "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
-// DefaultProfile returns the profile that holds without --config, for those who decide as this scheduler does without
-// running it.
-func DefaultProfile() (config.KubeSchedulerProfile, error) {
-	cfg, err := defaultConfig([]string{SchedulerName})
+// DefaultProfiles returns the profiles that hold without --config, one for each scheduler name, for those who decide as
+// this scheduler does without running it.
+func DefaultProfiles(schedulerNames []string) ([]config.KubeSchedulerProfile, error) {
+	cfg, err := defaultConfig(schedulerNames)
 	if err != nil {
-		return config.KubeSchedulerProfile{}, err
+		return nil, err
 	}
-	return cfg.Profiles[0], nil
+	return cfg.Profiles, nil
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 )
 
-// rights tell what a caller may read. The zero value shows everything.
+// rights define what a caller may read. The zero value shows everything.
 type rights struct {
 	pods func(r *http.Request, namespace string) bool
 	node func(r *http.Request, name string) bool
@@ -155,7 +155,7 @@ func (s *Scheduler) profilesOn(ctx context.Context, nodes fwk.SharedLister) (map
 	return profiles, nil
 }
 
-// queued tells where a pod stands.
+// queued returns the state of a pod in the scheduling queue.
 func (s *Scheduler) queued(pod *corev1.Pod) *explain.Queue {
 	q := &explain.Queue{}
 	holds := func(pods []*corev1.Pod) int {
@@ -189,7 +189,8 @@ func (s *Scheduler) queued(pod *corev1.Pod) *explain.Queue {
 // backoff is how long the queue holds a pod back after so many attempts.
 func (s *Scheduler) backoff(attempts int) time.Duration {
 	c := &s.config.ComponentConfig
-	first, most := time.Duration(c.PodInitialBackoffSeconds)*time.Second, time.Duration(c.PodMaxBackoffSeconds)*time.Second
+	first, most := time.Duration(c.PodInitialBackoffSeconds)*time.Second,
+		time.Duration(c.PodMaxBackoffSeconds)*time.Second
 	for d := first; ; d *= 2 {
 		if attempts--; attempts <= 0 || d >= most {
 			return min(d, most)
@@ -202,8 +203,8 @@ func (s *Scheduler) mayReadPods(r *http.Request, namespace string) bool {
 	return s.may(r, authorizer.AttributesRecord{Namespace: namespace, Resource: "pods"})
 }
 
-// mayReadNode asks the API server whether the caller may read a node. The right to get the path is no answer: Kubernetes
-// gives every user that of paths under /apis.
+// mayReadNode asks the API server whether the caller may read a node. The permission to get the path does not suffice:
+// Kubernetes gives every user that of paths under /apis.
 func (s *Scheduler) mayReadNode(r *http.Request, name string) bool {
 	return s.may(r, authorizer.AttributesRecord{Name: name, Resource: "nodes"})
 }

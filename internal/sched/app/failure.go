@@ -19,7 +19,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 )
 
-// A pod that stays refused for one cause is told of again at most this often, and only with new numbers.
+// repeatAfter is the shortest interval between reports of a pod that is rejected again for the same cause. It is
+// reported again only if the message differs.
 const repeatAfter = time.Minute
 
 // Events of refusals, for the whole process.
@@ -28,13 +29,13 @@ const (
 	eventsBurst     = 100
 )
 
-// reporter tells why a pod was refused: by root cause, once for each cause.
+// reporter reports why a pod was rejected: by root cause, once for each cause.
 type reporter struct {
 	client  clientset.Interface
 	metrics *metricSet
 	now     func() time.Time
 	budget  flowcontrol.RateLimiter
-	judge   *judge
+	rerun   *filterRerun
 
 	mu      sync.Mutex // guards pending
 	pending map[types.UID]attempt
@@ -46,20 +47,20 @@ type attempt struct {
 	message  string
 	attempts int
 	at       time.Time
-	told     time.Time // when message, or one before it with the same code, was reported
-	heard    hearing
+	reported time.Time // when message, or one before it with the same code, was reported
+	analysis analysis
 	causes   causes
 	refusals []refusal
 	read     time.Time // when the nodes' refusals were last read one by one
 }
 
-// hearing is what all filters said when first was what each node had refused first. It holds until first changes, or a
-// minute is over.
-type hearing struct {
+// analysis is the result of all filters for an attempt in which first was the message of each node's first refusal. It
+// is valid until first changes, for at most a minute.
+type analysis struct {
 	first   string
 	root    why.Obstacle
 	message string
-	at      time.Time // zero: not heard
+	at      time.Time // zero: the other filters were not run
 }
 
 // clock is the reporter's time for the budget of its Events.
@@ -76,17 +77,19 @@ func newReporter(client clientset.Interface, m *metricSet, now func() time.Time)
 	return &reporter{
 		client: client, metrics: m, now: now,
 		budget:  flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock{now}),
-		judge:   newJudge(now),
+		rerun:   newFilterRerun(now),
 		pending: map[types.UID]attempt{},
 	}
 }
 
 // wrap lets upstream's handler do its work and replaces what it writes.
 func (r *reporter) wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
-	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time,
+	) {
 		causes := causesOf(f, status)
 		if r.repeats(pod, causes) {
-			inner(ctx, &telling{Framework: f, ctx: ctx, reporter: r}, pod, status, nominating, start)
+			inner(ctx, &reporting{Framework: f, ctx: ctx, reporter: r}, pod, status, nominating, start)
 			return
 		}
 		findings, nodes := findingsOf(f, pod.Pod, status)
@@ -94,51 +97,56 @@ func (r *reporter) wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 			inner(ctx, f, pod, status, nominating, start)
 			return
 		}
-		heard := r.hear(ctx, f, pod.Pod, status, findings, nodes)
-		message, tell := r.remember(pod, heard, causes, refusalsOf(findings))
-		inner(ctx, &telling{Framework: f, ctx: ctx, reporter: r, message: message, tell: tell}, pod, status, nominating, start)
+		found := r.analyze(ctx, f, pod.Pod, status, findings, nodes)
+		message, report := r.remember(pod, found, causes, refusalsOf(findings))
+		wrapped := &reporting{Framework: f, ctx: ctx, reporter: r, message: message, report: report}
+		inner(ctx, wrapped, pod, status, nominating, start)
 	}
 }
 
-// hear completes what each node refused first by what the other filters say, so that Event and condition name the root
-// cause that explain finds. Where that was done for the same refusals not long ago, or would take too much of the
-// scheduler's time, it is not done again.
-func (r *reporter) hear(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status, findings []why.Finding, nodes int) hearing {
+// analyze adds the refusals of the other filters to each node's first refusal, so that Event and condition name the
+// root cause that explain finds. It reuses the analysis of the same refusals from less than a minute ago, and skips the
+// other filters when they would take too much of the scheduler's time.
+func (r *reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
+	findings []why.Finding, nodes int,
+) analysis {
 	first := why.Message(findings, nodes)
 	if !byFilters(status) {
-		return hearing{first: first, root: why.Root(findings), message: first}
+		return analysis{first: first, root: why.Root(findings), message: first}
 	}
-	last, known := r.last(pod.UID)
-	if known && !last.heard.at.IsZero() && last.heard.first == first && r.now().Sub(last.heard.at) < repeatAfter {
-		return last.heard
+	last, _ := r.last(pod.UID)
+	if known := last.analysis; !known.at.IsZero() && known.first == first && r.now().Sub(known.at) < repeatAfter {
+		return known
 	}
-	all, done := r.judge.complete(ctx, f, pod, findings)
+	all, done := r.rerun.complete(ctx, f, pod, findings)
 	if !done {
-		return hearing{first: first, root: why.Root(findings), message: first}
+		return analysis{first: first, root: why.Root(findings), message: first}
 	}
-	return hearing{first: first, root: why.Root(all), message: why.Message(all, nodes), at: r.now()}
+	return analysis{first: first, root: why.Root(all), message: why.Message(all, nodes), at: r.now()}
 }
 
-// remember keeps the refusal and decides whether it is told.
-func (r *reporter) remember(pod *framework.QueuedPodInfo, heard hearing, causes causes, refusals []refusal) (_ string, tell bool) {
-	root, message := heard.root, heard.message
+// remember records the refusal and decides whether it is reported.
+func (r *reporter) remember(pod *framework.QueuedPodInfo, found analysis, causes causes, refusals []refusal) (_ string,
+	report bool,
+) {
+	root, message := found.root, found.message
 	r.count(root.Plugin, refusals)
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, known := r.pending[pod.Pod.UID]
-	tell = !known || last.code != root.Code || last.message != message && now.Sub(last.told) >= repeatAfter
+	report = !known || last.code != root.Code || last.message != message && now.Sub(last.reported) >= repeatAfter
 	next := attempt{
-		code: root.Code, message: message, attempts: pod.Attempts, at: now, told: last.told, heard: heard,
+		code: root.Code, message: message, attempts: pod.Attempts, at: now, reported: last.reported, analysis: found,
 		causes: causes, refusals: refusals, read: now,
 	}
-	if tell {
-		next.told = now
+	if report {
+		next.reported = now
 	} else {
-		next.message = last.message // what was told is what the next one is compared with
+		next.message = last.message // the next message is compared with the one reported last
 	}
 	r.pending[pod.Pod.UID] = next
-	return message, tell
+	return message, report
 }
 
 // last returns the last refusal of a pod that is still pending.
@@ -166,7 +174,7 @@ func (r *reporter) byCode() map[why.Code]int {
 	return counts
 }
 
-// forgetDeleted forgets pods that go without ever being bound, or that somebody else binds.
+// forgetDeleted forgets pods that are deleted before they are bound, or bound by another scheduler.
 func (r *reporter) forgetDeleted(pods cache.SharedIndexInformer) {
 	_, _ = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails only on an informer that has ended
 		UpdateFunc: func(old, obj any) {
@@ -195,10 +203,25 @@ func fitOf(status *fwk.Status) *framework.FitError {
 	return nil
 }
 
-// byFilters tells whether it was nodes that refused, one by one.
+// byFilters reports whether Filter plugins rejected the nodes, one by one.
 func byFilters(status *fwk.Status) bool {
 	fit := fitOf(status)
 	return fit != nil && fit.Diagnosis.PreFilterMsg == ""
+}
+
+// Refusals returns why an attempt failed, with what every filter says of every node where it was filters that refused;
+// none for an attempt that failed for another reason than a refusal. It must be called from the scheduling cycle, where
+// the snapshot does not change.
+func Refusals(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status) ([]why.Finding, error) {
+	first, _ := findingsOf(f, pod, status)
+	if !byFilters(status) {
+		return first, nil
+	}
+	v, err := verdict.Of(ctx, f, pod)
+	if err != nil {
+		return nil, err
+	}
+	return completed(v.Findings, first), nil
 }
 
 // findingsOf reads an attempt's refusals and the number of nodes that were asked; none for an attempt that failed for

@@ -28,7 +28,8 @@ func BenchmarkRefusal(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				bench.refuseAfterPreemption(b, pod, statuses, "preemption: No preemption victims found for incoming pod.")
+				bench.refuseAfterPreemption(b, pod, statuses,
+					"preemption: No preemption victims found for incoming pod.")
 			}
 		})
 	}

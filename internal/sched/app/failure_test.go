@@ -52,11 +52,15 @@ func (f *refusing) SnapshotSharedLister() fwk.SharedLister    { return f.snapsho
 func (f *refusing) ProfileName() string                       { return SchedulerName }
 
 // upstreamHandler writes what kube-scheduler's handler writes: an Event and a condition, each time.
-func upstreamHandler(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, _ time.Time) {
-	f.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(pod.Pod, nil, corev1.EventTypeWarning, "FailedScheduling", "Scheduling", status.Message())
+func upstreamHandler(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+	nominating *fwk.NominatingInfo, _ time.Time,
+) {
+	f.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(pod.Pod, nil, corev1.EventTypeWarning,
+		"FailedScheduling", "Scheduling", status.Message())
 	if c := f.APICacher(); c != nil {
 		_, _ = c.PatchPodStatus(pod.Pod, &corev1.PodCondition{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: status.Message(),
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: status.Message(),
 		}, nominating)
 	}
 }
@@ -67,25 +71,28 @@ type bench struct {
 	handle    scheduler.FailureHandlerFn
 	client    *fake.Clientset
 	now       time.Time
-	// verdict is what all filters say, judged how often they were asked, takes how long an answer takes.
-	verdict explain.Verdict
-	judged  int
-	takes   time.Duration
+	// verdict is the result of all filters, evaluated counts how often they ran, takes is how long a run takes.
+	verdict   explain.Verdict
+	evaluated int
+	takes     time.Duration
 }
 
 func newBench(t testing.TB, nodes ...string) *bench {
 	t.Helper()
 	var objects []*corev1.Node
 	for _, name := range nodes {
-		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}}})
+		objects = append(objects, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
+		})
 	}
 	b := &bench{
 		framework: &refusing{notes: &notes{}, snapshot: cache.NewSnapshot(nil, objects)},
 		client:    fake.NewClientset(), now: time.Unix(1e9, 0),
 	}
 	b.reporter = newReporter(b.client, newMetrics(export), func() time.Time { return b.now })
-	b.reporter.judge.of = func(context.Context, framework.Framework, *corev1.Pod) (explain.Verdict, error) {
-		b.judged++
+	b.reporter.rerun.of = func(context.Context, framework.Framework, *corev1.Pod) (explain.Verdict, error) {
+		b.evaluated++
 		b.now = b.now.Add(b.takes)
 		return b.verdict, nil
 	}
@@ -110,11 +117,13 @@ func (b *bench) refuseAfterPreemption(t testing.TB, pod *corev1.Pod, statuses ma
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info, Attempts: 1}, fwk.NewStatus(fwk.Unschedulable).WithError(fit), nil, b.now)
+	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info, Attempts: 1},
+		fwk.NewStatus(fwk.Unschedulable).WithError(fit), nil, b.now)
 }
 
 func tainted() *fwk.Status {
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) had untolerated taint(s)").WithPlugin(names.TaintToleration)
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+		"node(s) had untolerated taint(s)").WithPlugin(names.TaintToleration)
 }
 
 func full() *fwk.Status {
@@ -135,7 +144,7 @@ func (b *bench) condition(t *testing.T, name string) string {
 	return ""
 }
 
-func TestRefusalIsToldByItsRootCauseInEventAndCondition(t *testing.T) {
+func TestEventAndConditionNameTheRootCause(t *testing.T) {
 	b := newBench(t, "a", "b", "c")
 	pod := testPod("p")
 	if err := b.client.Tracker().Add(pod); err != nil {
@@ -146,7 +155,8 @@ func TestRefusalIsToldByItsRootCauseInEventAndCondition(t *testing.T) {
 		t.Fatalf("got Events %q, want one", b.framework.notes.all)
 	}
 	note, message := b.framework.notes.all[0], b.condition(t, "p")
-	if !strings.HasPrefix(message, "InsufficientCPU: 0/3 nodes are available: ") || !strings.Contains(message, `"code":"InsufficientCPU"`) ||
+	if !strings.HasPrefix(message, "InsufficientCPU: 0/3 nodes are available: ") ||
+		!strings.Contains(message, `"code":"InsufficientCPU"`) ||
 		!strings.Contains(message, "2 node(s) had untolerated taint(s)") {
 		t.Errorf("condition: got %s", message)
 	}
@@ -155,7 +165,7 @@ func TestRefusalIsToldByItsRootCauseInEventAndCondition(t *testing.T) {
 	}
 }
 
-func TestSameCauseIsToldOnceAndAnotherOneAtOnce(t *testing.T) {
+func TestSameCauseIsReportedOnceAndAnotherOneAtOnce(t *testing.T) {
 	b := newBench(t, "a", "b")
 	pod := testPod("p")
 	if err := b.client.Tracker().Add(pod); err != nil {
@@ -166,12 +176,16 @@ func TestSameCauseIsToldOnceAndAnotherOneAtOnce(t *testing.T) {
 		text     string
 		after    time.Duration
 		statuses map[string]*fwk.Status
-		told     int // Events so far
+		events   int // so far
 	}{
 		{"the first refusal", 0, both(), 1},
 		{"the same again", time.Second, both(), 1},
 		{"the same much later", time.Hour, both(), 1},
-		{"the same cause with other numbers, late", time.Second, map[string]*fwk.Status{"a": full(), "b": tainted()}, 2},
+		{
+			"the same cause with other numbers, late", time.Second,
+			map[string]*fwk.Status{"a": full(), "b": tainted()},
+			2,
+		},
 		{"the first numbers again, too early", time.Second, both(), 2},
 		{"and after a minute", time.Minute, both(), 3},
 		{"another cause", time.Second, map[string]*fwk.Status{"a": tainted(), "b": tainted()}, 4},
@@ -180,17 +194,17 @@ func TestSameCauseIsToldOnceAndAnotherOneAtOnce(t *testing.T) {
 		b.now = b.now.Add(s.after)
 		before := len(b.client.Actions())
 		b.refuse(t, pod, s.statuses)
-		if got := len(b.framework.notes.all); got != s.told {
-			t.Fatalf("%s: %d Events so far, want %d: %q", s.text, got, s.told, b.framework.notes.all)
+		if got := len(b.framework.notes.all); got != s.events {
+			t.Fatalf("%s: %d Events so far, want %d: %q", s.text, got, s.events, b.framework.notes.all)
 		}
-		told := s.told > 0 && len(b.client.Actions()) > before
-		if quiet := strings.HasPrefix(s.text, "the same") && !strings.Contains(s.text, "other"); quiet && told {
+		reported := s.events > 0 && len(b.client.Actions()) > before
+		if quiet := strings.HasPrefix(s.text, "the same") && !strings.Contains(s.text, "other"); quiet && reported {
 			t.Errorf("%s: requests %v, want none", s.text, b.client.Actions()[before:])
 		}
 	}
 }
 
-// exclusive is a refusal behind the first one: all filters say it, the scheduler did not hear it.
+// exclusive is a refusal after the first one: a run of all filters returns it, the scheduler's attempt did not.
 func exclusive(node string) why.Finding {
 	return why.Finding{
 		Reason: why.Reason{Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: 4},
@@ -198,7 +212,7 @@ func exclusive(node string) why.Finding {
 	}
 }
 
-func TestToldIsTheRootCauseThatExplainFinds(t *testing.T) {
+func TestReportedRootCauseIsTheOneOfExplain(t *testing.T) {
 	b := newBench(t, "a", "b", "c")
 	pod := testPod("p")
 	if err := b.client.Tracker().Add(pod); err != nil {
@@ -206,17 +220,27 @@ func TestToldIsTheRootCauseThatExplainFinds(t *testing.T) {
 	}
 	capacity := func(node string) why.Finding {
 		return why.Finding{
-			Reason: why.Reason{Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 8000, Free: 4000},
+			Reason: why.Reason{
+				Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 8000,
+				Free: 4000,
+			},
 			Plugin: names.NodeResourcesFit, Phase: why.Filter, Object: node,
 		}
 	}
-	b.verdict = explain.Verdict{Served: true, Nodes: 3, Feasible: 1, Findings: []why.Finding{capacity("a"), exclusive("a"), capacity("b"), exclusive("b")}}
+	b.verdict = explain.Verdict{
+		Served: true, Nodes: 3, Feasible: 1,
+		Findings: []why.Finding{capacity("a"), exclusive("a"), capacity("b"), exclusive("b")},
+	}
 	b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": full(), "c": tainted()})
 
 	answer := explain.New(pod, explain.Verdict{Served: true, Nodes: 3, Findings: append(b.verdict.Findings,
-		why.Finding{Reason: why.Reason{Code: why.TaintToleration}, Plugin: names.TaintToleration, Phase: why.Filter, Object: "c", Detail: "node(s) had untolerated taint(s)"})}, nil)
+		why.Finding{
+			Reason: why.Reason{Code: why.TaintToleration}, Plugin: names.TaintToleration, Phase: why.Filter,
+			Object: "c", Detail: "node(s) had untolerated taint(s)",
+		})}, nil)
 	message := b.condition(t, "p")
-	if want := answer.RootCause.Code.String(); want != "InsufficientExclusiveCPU" || !strings.HasPrefix(message, want+": 0/3 nodes are available: ") {
+	if want := answer.RootCause.Code.String(); want != "InsufficientExclusiveCPU" ||
+		!strings.HasPrefix(message, want+": 0/3 nodes are available: ") {
 		t.Errorf("explain names %s, the condition says %s", want, message)
 	}
 	if !strings.Contains(message, "1 node(s) had untolerated taint(s)") {
@@ -236,22 +260,22 @@ func TestFiltersAreAskedAgainOnlyForAnotherRefusalOrAfterAMinute(t *testing.T) {
 	b.verdict.Findings = []why.Finding{exclusive("a"), exclusive("b")}
 	b.takes = 10 * time.Millisecond
 	for _, s := range []struct {
-		text   string
-		after  time.Duration
-		b      *fwk.Status
-		judged int
+		text      string
+		after     time.Duration
+		b         *fwk.Status
+		evaluated int
 	}{
 		{"a first refusal", 0, full(), 1},
 		{"the same again", 30 * time.Second, full(), 1},
 		{"another one", time.Second, tainted(), 2},
-		{"the first one again, while the judge rests", 80 * time.Millisecond, full(), 2},
+		{"the first one again, while the rerun rests", 80 * time.Millisecond, full(), 2},
 		{"and after the rest", 10 * time.Millisecond, full(), 3},
 		{"the same after a minute", time.Minute, full(), 4},
 	} {
 		b.now = b.now.Add(s.after)
 		b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": s.b})
-		if b.judged != s.judged {
-			t.Fatalf("%s: filters asked %d times so far, want %d", s.text, b.judged, s.judged)
+		if b.evaluated != s.evaluated {
+			t.Fatalf("%s: filters asked %d times so far, want %d", s.text, b.evaluated, s.evaluated)
 		}
 	}
 }
@@ -261,7 +285,8 @@ func TestRefusedPodsAreCountedUntilTheyGo(t *testing.T) {
 	p, q := testPod("p"), testPod("q")
 	b.refuse(t, p, map[string]*fwk.Status{"a": full()})
 	b.refuse(t, q, map[string]*fwk.Status{"a": tainted()})
-	if diff := cmp.Diff(map[why.Code]int{why.InsufficientCPU: 1, why.TaintToleration: 1}, b.reporter.byCode()); diff != "" {
+	if diff := cmp.Diff(map[why.Code]int{why.InsufficientCPU: 1, why.TaintToleration: 1},
+		b.reporter.byCode()); diff != "" {
 		t.Errorf("pending (-want +got):\n%s", diff)
 	}
 	b.reporter.forget(p.UID)
@@ -287,13 +312,13 @@ func TestRefusalsBeyondTheBudgetSendNoEventButTheirCondition(t *testing.T) {
 	}
 }
 
-func TestNominationIsWrittenAlsoWhenTheCauseIsNotToldAgain(t *testing.T) {
+func TestNominationIsWrittenWhenTheCauseIsNotReportedAgain(t *testing.T) {
 	b := newBench(t, "a")
 	pod := testPod("p")
 	if err := b.client.Tracker().Add(pod); err != nil {
 		t.Fatal(err)
 	}
-	c := &conditions{telling: &telling{Framework: b.framework, ctx: t.Context(), reporter: b.reporter}}
+	c := &conditions{reporting: &reporting{Framework: b.framework, ctx: t.Context(), reporter: b.reporter}}
 	_, err := c.PatchPodStatus(pod, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse},
 		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "a"})
 	if err != nil {
@@ -314,7 +339,8 @@ func TestErrorsAreLeftToUpstream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info}, fwk.NewStatus(fwk.Error, "boom"), nil, b.now)
+	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info}, fwk.NewStatus(fwk.Error, "boom"), nil,
+		b.now)
 	if diff := cmp.Diff([]string{"FailedScheduling boom"}, b.framework.notes.all); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
 	}

@@ -2,12 +2,15 @@ package app
 
 import (
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -16,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // feeding is the scheduler's cache with the accounts in front: each event reaches them first, then the cache, and only
@@ -23,6 +27,11 @@ import (
 type feeding struct {
 	schedulercache.Cache
 	store *kube.Store
+}
+
+// Feed returns a scheduler's cache with the accounts of store in front.
+func Feed(c schedulercache.Cache, store *kube.Store) schedulercache.Cache {
+	return &feeding{Cache: c, store: store}
 }
 
 func (c *feeding) AddPod(logger klog.Logger, pod *corev1.Pod) error {
@@ -55,6 +64,27 @@ func (c *feeding) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	return c.Cache.RemoveNode(logger, node)
 }
 
+// ourInformers returns a factory with upstream's informers of pods and nodes. Namesakes are kept apart: upstream's
+// handlers take an update from a bound pod to its pending namesake for a corrupted cache, and end the process. Nodes
+// come without what is reserved on them.
+func ourInformers(client kubernetes.Interface,
+	upstream informers.SharedInformerFactory,
+) informers.SharedInformerFactory {
+	core := upstream.Core().V1()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	for object, informer := range map[runtime.Object]cache.SharedIndexInformer{
+		&corev1.Pod{}:  kube.ByUID(core.Pods().Informer()),
+		&corev1.Node{}: kube.Mapped(core.Nodes().Informer(), convert.Schedulable),
+	} {
+		factory.InformerFor(object, func(kubernetes.Interface,
+			time.Duration,
+		) cache.SharedIndexInformer {
+			return informer
+		})
+	}
+	return factory
+}
+
 // resources serves the objects that describe nodes from trimmed caches, with the accounts in front, and every other
 // resource from upstream's factory.
 type resources struct {
@@ -65,7 +95,9 @@ type resources struct {
 	running sync.WaitGroup
 }
 
-func newResources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, client dynamic.Interface) *resources {
+func newResources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store,
+	client dynamic.Interface,
+) *resources {
 	return &resources{
 		DynamicSharedInformerFactory: upstream,
 		ours: map[schema.GroupVersionResource]cache.SharedIndexInformer{

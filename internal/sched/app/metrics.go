@@ -56,8 +56,9 @@ func newMetrics(register func(...metrics.Registerable)) *metricSet {
 		}),
 	}
 	m.mismatch = metrics.NewCounter(&metrics.CounterOpts{
-		Name:           "tenon_ledger_mismatch_total",
-		Help:           "Pods about which an account and the API server's objects differed for a minute. Always 0.",
+		Name: "tenon_ledger_mismatch_total",
+		Help: "Pods about which an account and the API server's objects differed for a minute; each is " +
+			"repaired. Always 0.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	m.config = metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -75,11 +76,11 @@ func newMetrics(register func(...metrics.Registerable)) *metricSet {
 	return m
 }
 
-// configured tells which configuration runs: replicas that differ have different hashes.
+// configured exports the hash of the configuration in force: replicas that differ have different hashes.
 func (m *metricSet) configured(c *config.KubeSchedulerConfiguration) {
 	text, err := json.Marshal(c)
 	if err != nil {
-		return // an argument of somebody else's type; the metric is left out
+		return // arguments of a foreign type that cannot be marshaled; the metric is left out
 	}
 	sum := sha256.Sum256(text)
 	m.config.WithLabelValues(component, hex.EncodeToString(sum[:6])).Set(1)

@@ -51,10 +51,12 @@ func NewOptions(with ...Option) *Options {
 	}
 	fs := o.Flags.FlagSet("tenon")
 	fs.StringSliceVar(&o.SchedulerNames, "serve-scheduler-names", o.SchedulerNames,
-		"Names under which pods ask for this scheduler (spec.schedulerName). Leave default-scheduler out beside a cluster's own "+
-			"kube-scheduler; add koord-scheduler to serve what was written for Koordinator. Not with --config, whose profiles have the names.")
+		"Names under which pods ask for this scheduler (spec.schedulerName). Leave default-scheduler out beside a "+
+			"cluster's own "+
+			"kube-scheduler; add koord-scheduler to serve what was written for Koordinator. Not with --config, whose "+
+			"profiles have the names.")
 	fs.StringVar(&o.LegacyDebugAddress, "legacy-debug-address", "",
-		"Loopback address, e.g. 127.0.0.1:10251, that serves the diagnostics without authentication. Empty: none.")
+		"Loopback address, e.g. 127.0.0.1:10251, of read-only diagnostics without authentication. Empty: none.")
 	return o
 }
 
@@ -81,8 +83,8 @@ func (o *Options) applyGates() error {
 	return nil
 }
 
-// missingGates returns our defaults that said, the value of --feature-gates, does not speak of, in its own spelling: the
-// registry refuses a mixture of gates with and without component.
+// missingGates returns our defaults that said, the value of --feature-gates, does not speak of, in its own spelling:
+// the registry refuses a mixture of gates with and without component.
 func missingGates(said string) []string {
 	prefix := ""
 	if strings.Contains(said, "kube:") {
@@ -125,12 +127,15 @@ func (o *Options) validate(set *pflag.FlagSet) error {
 		return fmt.Errorf("--legacy-debug-address: %w", err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--legacy-debug-address=%s is not allowed: it has no authentication, so it must be a loopback address", o.LegacyDebugAddress)
+		return fmt.Errorf(
+			"--legacy-debug-address=%s is not allowed: it has no authentication, so it must be a loopback address",
+			o.LegacyDebugAddress)
 	}
 	return nil
 }
 
-// inFile adds the configuration file, if there is one, to an error of what it says: upstream's errors name the field alone.
+// inFile adds the configuration file, if there is one, to an error of what it says: upstream's errors name the field
+// alone.
 func (o *Options) inFile(err error) error {
 	if o.ConfigFile == "" || strings.Contains(err.Error(), o.ConfigFile) {
 		return err

@@ -19,7 +19,7 @@ type plugins struct {
 	made []ginroute.Plugin
 }
 
-// watch returns the registry with factories that tell what they made.
+// watch returns the registry with factories that report what they made.
 func (p *plugins) watch(r frameworkruntime.Registry) frameworkruntime.Registry {
 	watched := frameworkruntime.Registry{}
 	for name, factory := range r {

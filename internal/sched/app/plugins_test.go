@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
 )
 
-// greeter is somebody else's plugin with an endpoint.
+// greeter is a third-party plugin with an endpoint.
 type greeter struct{}
 
 var (
@@ -36,7 +36,8 @@ func hello(c *gin.Context) { c.String(http.StatusOK, "hello "+c.Param("who")) }
 
 func TestEndpointsOfAnotherPluginAreServedBesideOurs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
-	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n" +
+	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: " +
+		"{leaderElect: false}\n" +
 		"clientConnection: {kubeconfig: " + writeKubeconfig(t) + "}\n" +
 		"profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: Greeter}]}}\n" +
 		"- schedulerName: b\n  plugins: {multiPoint: {enabled: [{name: Greeter}]}}\n"

@@ -11,13 +11,16 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// preemptionFindings reads what came of preemption after the filters had refused. Upstream's plugin leaves a text alone,
-// which counts nodes and does not name them; it looks at exactly those nodes whose refusal eviction could resolve.
-// Nothing is said of a pod that is not to preempt, nor when victims were found.
+// preemptionFindings reads what came of preemption after the filters had refused. Upstream's plugin leaves a text
+// alone, which counts nodes and does not name them; it looks at exactly those nodes whose refusal eviction could
+// resolve. Nothing is said of a pod that is not to preempt, nor when victims were found.
 func preemptionFindings(pod *corev1.Pod, fit *framework.FitError, nodes fwk.NodeInfoLister) []why.Finding {
 	outcome := fit.Diagnosis.PostFilterMsg
 	finding := func(code why.Code, node string) why.Finding {
-		return why.Finding{Reason: why.Reason{Code: code}, Plugin: names.DefaultPreemption, Phase: why.Preemption, Object: node}
+		return why.Finding{
+			Reason: why.Reason{Code: code}, Plugin: names.DefaultPreemption, Phase: why.Preemption,
+			Object: node,
+		}
 	}
 	switch {
 	case outcome == "":

@@ -11,8 +11,9 @@ import (
 func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
 	for name, c := range map[string]struct{ outcome, want string }{
 		"no victims on the nodes that eviction could help": {
-			outcome: "preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling.",
-			want:    " preemption: 1 No preemption victims found for incoming pod. {",
+			outcome: "preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, 2 " +
+				"Preemption is not helpful for scheduling.",
+			want: " preemption: 1 No preemption victims found for incoming pod. {",
 		},
 		"victims are still terminating": {
 			outcome: "preemption: not eligible due to a terminating pod on the nominated node.",
@@ -28,7 +29,8 @@ func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
 			if err := b.client.Tracker().Add(pod); err != nil {
 				t.Fatal(err)
 			}
-			b.refuseAfterPreemption(t, pod, map[string]*fwk.Status{"a": tainted(), "b": tainted(), "c": full()}, c.outcome)
+			b.refuseAfterPreemption(t, pod, map[string]*fwk.Status{"a": tainted(), "b": tainted(), "c": full()},
+				c.outcome)
 			message := b.condition(t, "p")
 			if !strings.HasPrefix(message, "InsufficientCPU: 0/3 nodes are available: ") {
 				t.Errorf("got %s, want the root cause first", message)
@@ -40,17 +42,22 @@ func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
 	}
 }
 
-func TestPreemptionIsToldWithTheFiltersThatWereAskedAgain(t *testing.T) {
+func TestPreemptionIsReportedWithTheRerunFilters(t *testing.T) {
 	b := newBench(t, "a")
 	pod := testPod("p")
 	if err := b.client.Tracker().Add(pod); err != nil {
 		t.Fatal(err)
 	}
 	statuses := map[string]*fwk.Status{"a": full()}
-	fit := &framework.FitError{Pod: pod, NumAllNodes: 1, Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewNodeToStatus(statuses, nil)}}
+	fit := &framework.FitError{
+		Pod: pod, NumAllNodes: 1,
+		Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewNodeToStatus(statuses, nil)},
+	}
 	b.verdict.Findings, _ = findingsOf(b.framework, pod, fwk.NewStatus(fwk.Unschedulable).WithError(fit))
-	b.refuseAfterPreemption(t, pod, statuses, "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")
-	if message := b.condition(t, "p"); !strings.Contains(message, " preemption: 1 No preemption victims found for incoming pod. {") {
+	b.refuseAfterPreemption(t, pod, statuses,
+		"preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")
+	if message := b.condition(t, "p"); !strings.Contains(message,
+		" preemption: 1 No preemption victims found for incoming pod. {") {
 		t.Errorf("got %s, want the outcome of preemption too", message)
 	}
 }

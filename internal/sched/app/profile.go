@@ -58,8 +58,9 @@ func extend(p *config.KubeSchedulerProfile) {
 			p.PluginConfig[i].Name = topologyspread.Name
 		}
 	}
-	// Before DefaultBinder, which would bind every pod and leave the allocation to a second write; after all that refuse a
-	// node for less, and after DynamicResources, whose PostFilter misses its own state when an earlier PreFilter refuses.
+	// Before DefaultBinder, which would bind every pod and leave the allocation to a second write; after all that
+	// refuse a node for less, and after DynamicResources, whose PostFilter misses its own state when an earlier
+	// PreFilter refuses.
 	binder := slices.IndexFunc(multi.Enabled, func(e config.Plugin) bool { return e.Name == names.DefaultBinder })
 	multi.Enabled = slices.Insert(multi.Enabled, max(binder, 0), config.Plugin{Name: nodenumaresource.Name, Weight: 1})
 }

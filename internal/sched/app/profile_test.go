@@ -28,11 +28,13 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	metrics.Register() // upstream's; the framework cannot do without
 	registry := frameworkplugins.NewInTreeRegistry()
 	store, measured := kube.NewStore(), newMetrics(export).plugin
-	if err := registry.Merge(Registry(store, measured, nodenumaresource.NewTracker(store, measured, time.Now))); err != nil {
+	if err := registry.Merge(Registry(store, measured,
+		nodenumaresource.NewTracker(store, measured, time.Now))); err != nil {
 		t.Fatal(err)
 	}
 	profile := cfg.Profiles[0].DeepCopy()
-	profile.Plugins.MultiPoint.Disabled = append(profile.Plugins.MultiPoint.Disabled, config.Plugin{Name: names.DynamicResources})
+	profile.Plugins.MultiPoint.Disabled = append(profile.Plugins.MultiPoint.Disabled,
+		config.Plugin{Name: names.DynamicResources})
 	var kept []config.Plugin
 	for _, p := range profile.Plugins.MultiPoint.Enabled {
 		if p.Name != names.DynamicResources {
@@ -96,7 +98,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 	}
 }
 
-// One plugin without SignPlugin turns the reuse of results off for the whole profile.
+// One plugin without SignPlugin disables the reuse of results for the whole profile.
 func TestEveryPluginOfTheDefaultProfileSigns(t *testing.T) {
 	cfg, err := defaultConfig(schedulerNames())
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// causes tells refusals of nodes apart by who refused how many of them for what, without numbers and names: as long as it
-// stays, so does the cause that is told. Reading every node's refusal costs ten times as much. 0 is no refusal of nodes.
+// causes is a hash of the refusals of nodes, by plugin, reason and number of nodes, without numbers and names: as long
+// as it is the same, so is the reported cause. Reading every node's refusal costs ten times as much. 0 means that the
+// attempt failed for another reason.
 type causes uint64
 
 var causeSeed = maphash.MakeSeed()
@@ -47,12 +48,12 @@ func refusalsOf(findings []why.Finding) []refusal {
 	return out
 }
 
-// repeats reports whether an attempt failed as the one before it did, of which all filters were asked less than a minute
-// ago: nothing would be told, so that nothing need be read.
+// repeats reports whether an attempt failed like the one before it, for which all filters ran less than a minute ago:
+// nothing would be reported, so nothing needs to be read.
 func (r *reporter) repeats(pod *framework.QueuedPodInfo, c causes) bool {
 	last, again := r.again(pod, c)
 	if again {
-		r.count(last.heard.root.Plugin, last.refusals)
+		r.count(last.analysis.root.Plugin, last.refusals)
 	}
 	return again
 }
@@ -62,7 +63,7 @@ func (r *reporter) again(pod *framework.QueuedPodInfo, c causes) (attempt, bool)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, known := r.pending[pod.Pod.UID]
-	if !known || c == 0 || last.causes != c || last.heard.at.IsZero() || now.Sub(last.read) >= repeatAfter {
+	if !known || c == 0 || last.causes != c || last.analysis.at.IsZero() || now.Sub(last.read) >= repeatAfter {
 		return attempt{}, false
 	}
 	last.attempts, last.at = pod.Attempts, now

@@ -21,7 +21,8 @@ func TestCausesChangeWithWhoRefusesForWhatAndHowOften(t *testing.T) {
 		return causesOf(b.framework, fwk.NewStatus(fwk.Unschedulable).WithError(fit))
 	}
 	memory := fwk.NewStatus(fwk.Unschedulable, "Insufficient memory").WithPlugin(names.NodeResourcesFit)
-	both := fwk.NewStatus(fwk.Unschedulable, "Insufficient cpu", "Insufficient memory").WithPlugin(names.NodeResourcesFit)
+	both := fwk.NewStatus(fwk.Unschedulable, "Insufficient cpu",
+		"Insufficient memory").WithPlugin(names.NodeResourcesFit)
 	was := of(full(), full(), tainted(), "")
 	if got := of(tainted(), full(), full(), ""); got != was {
 		t.Error("which node it is must not count")
@@ -54,7 +55,8 @@ func TestARepeatedRefusalIsCountedAndNotReadAgain(t *testing.T) {
 	b.refuse(t, pod, statuses)
 	second, _ := b.reporter.last(pod.UID)
 	if second.read != first.read || second.at != b.now || second.message != first.message {
-		t.Errorf("got read %s, at %s, message %q; want the first reading and the second time", second.read, second.at, second.message)
+		t.Errorf("got read %s, at %s, message %q; want the first reading and the second time", second.read, second.at,
+			second.message)
 	}
 	if len(second.refusals) != 2 {
 		t.Errorf("got %v, want both codes to be counted again", second.refusals)
@@ -65,7 +67,9 @@ func TestARepeatedRefusalIsCountedAndNotReadAgain(t *testing.T) {
 		t.Error("after a minute the numbers must be read again")
 	}
 	b.reporter.forget(pod.UID)
-	if _, again := b.reporter.again(&framework.QueuedPodInfo{PodInfo: &framework.PodInfo{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}}}}, first.causes); again {
+	if _,
+		again := b.reporter.again(
+		&framework.QueuedPodInfo{PodInfo: &framework.PodInfo{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}}}}, first.causes); again {
 		t.Error("a pod that is gone must not come back")
 	}
 }

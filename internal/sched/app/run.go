@@ -11,7 +11,7 @@ import (
 )
 
 // Run schedules until ctx ends, which is not an error. With leader election the process exits when it loses the lock or
-// is told to stop, as kube-scheduler does.
+// ctx ends, as kube-scheduler does.
 func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -42,7 +42,8 @@ func (s *Scheduler) markSynced(ctx context.Context) {
 	}
 	s.store.MarkSynced()
 	s.metrics.rebuild.Observe(time.Since(start).Seconds())
-	klog.FromContext(ctx).Info("All accounts are known", "nodes", len(s.store.Nodes()), "took", time.Since(start).String())
+	klog.FromContext(ctx).Info("All accounts are known", "nodes", len(s.store.Nodes()), "took",
+		time.Since(start).String())
 }
 
 // track follows what becomes of bound pods. It ends with ctx.

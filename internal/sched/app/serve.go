@@ -26,6 +26,8 @@ import (
 	zpages "k8s.io/component-base/zpages/features"
 	"k8s.io/klog/v2"
 	resourcemetrics "k8s.io/kubernetes/pkg/scheduler/metrics/resources"
+
+	"github.com/tenon-project/tenon/internal/sched/diag"
 )
 
 // component is the name under which paths are listed.
@@ -40,7 +42,8 @@ func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) e
 		if err != nil {
 			return err
 		}
-		stopped, _, err := s.config.SecureServing.Serve(s.guard(s.endpoints(ctx, diagnostics)), shutdownTimeout, ctx.Done())
+		stopped, _, err := s.config.SecureServing.Serve(s.guard(s.endpoints(ctx, diagnostics)), shutdownTimeout,
+			ctx.Done())
 		if err != nil {
 			return fmt.Errorf("start the secure server: %w", err)
 		}
@@ -55,7 +58,7 @@ func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) e
 	return nil
 }
 
-// servePlain serves diagnostics on a loopback address to whoever is on this machine.
+// servePlain serves diagnostics on a loopback address, without authentication and so read-only.
 func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFunc) error {
 	diagnostics, err := s.diagnostics(ctx, rights{})
 	if err != nil {
@@ -65,6 +68,7 @@ func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return fmt.Errorf("--legacy-debug-address: %w", err)
 	}
+	diagnostics = diag.ReadOnly(diagnostics, "this port has no authentication and is read-only, use the secure port")
 	server := &http.Server{Handler: diagnostics, ReadHeaderTimeout: shutdownTimeout}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -80,7 +84,8 @@ func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFu
 func (s *Scheduler) guard(h http.Handler) http.Handler {
 	info := &request.RequestInfoFactory{}
 	h = genericfilters.WithAuthorization(h, s.config.Authorization.Authorizer, scheme.Codecs)
-	h = genericfilters.WithAuthentication(h, s.config.Authentication.Authenticator, genericfilters.Unauthorized(scheme.Codecs), nil, nil)
+	h = genericfilters.WithAuthentication(h, s.config.Authentication.Authenticator,
+		genericfilters.Unauthorized(scheme.Codecs), nil, nil)
 	h = genericfilters.WithRequestInfo(h, info)
 	h = genericfilters.WithCacheControl(h)
 	h = filters.WithHTTPLogging(h)
@@ -116,14 +121,16 @@ func (s *Scheduler) endpoints(ctx context.Context, diagnostics http.Handler) htt
 		flagz.Install(m, component, flagz.NamedFlagSetsReader{FlagSets: *s.options.Flags})
 	}
 	if utilfeature.DefaultFeatureGate.Enabled(zpages.ComponentStatusz) {
-		statusz.Install(m, component, statusz.NewRegistry(compatibility.DefaultBuildEffectiveVersion(), statusz.WithListedPaths(m.ListedPaths())))
+		statusz.Install(m, component, statusz.NewRegistry(compatibility.DefaultBuildEffectiveVersion(),
+			statusz.WithListedPaths(m.ListedPaths())))
 	}
 	return m
 }
 
 // checks of health. Not being the leader fails none of them.
 func (s *Scheduler) checks(ctx context.Context) (live, ready []healthz.HealthChecker) {
-	live = append(live, healthz.NamedCheck("scheduling-cycle", func(*http.Request) error { return s.watchdog(time.Now()) }))
+	live = append(live, healthz.NamedCheck("scheduling-cycle",
+		func(*http.Request) error { return s.watchdog(time.Now()) }))
 	if s.config.LeaderElection != nil {
 		live = append(live, s.config.LeaderElection.WatchDog)
 	}

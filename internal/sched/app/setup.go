@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
 
 // Scheduler is everything that one process runs. Setup makes it, Run runs it once.
@@ -73,6 +74,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, fmt.Errorf("client for NodeResourceTopology and Numatopology: %w", err)
 	}
 	store := kube.NewStore()
+	c.InformerFactory = ourInformers(c.Client, c.InformerFactory)
 	c.DynInformerFactory = newResources(c.DynInformerFactory, store, client)
 	cc := c.Complete()
 	s := &Scheduler{
@@ -83,6 +85,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	s.tracker = nodenumaresource.NewTracker(store, s.metrics.plugin, time.Now)
 	s.failed = kube.NewRejectionInformer(cc.Client)
 	s.registry = Registry(store, s.metrics.plugin, s.tracker)
+	s.registry[topologyspread.Name] = topologyspread.NewSpreading // wire's profiles ask for what spreads a pod
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
@@ -90,8 +93,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err := s.build(ctx); err != nil {
 		return nil, o.inFile(err)
 	}
-	s.wire(ctx)
-	return s, nil
+	return s, s.wire(ctx)
 }
 
 // build makes the scheduling core as kube-scheduler does.
@@ -110,7 +112,8 @@ func (s *Scheduler) build(ctx context.Context) error {
 		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
 		scheduler.WithExtenders(cc.ComponentConfig.Extenders...),
 		scheduler.WithParallelism(cc.ComponentConfig.Parallelism),
-		scheduler.WithBuildFrameworkCapturer(func(p schedulerconfig.KubeSchedulerProfile) { completed = append(completed, p) }),
+		scheduler.WithBuildFrameworkCapturer(
+			func(p schedulerconfig.KubeSchedulerProfile) { completed = append(completed, p) }),
 	)
 	if err != nil {
 		return err
@@ -120,18 +123,26 @@ func (s *Scheduler) build(ctx context.Context) error {
 }
 
 // wire puts our parts around the core. The core reads these fields on each use, and nothing runs yet.
-func (s *Scheduler) wire(ctx context.Context) {
-	s.core.Cache = &feeding{Cache: s.core.Cache, store: s.store}
-	s.core.FailureHandler = s.reporter.wrap(s.core.FailureHandler)
+func (s *Scheduler) wire(ctx context.Context) error {
+	changes := &upstream.Changes{}
+	s.store.OnChange(changes.Node)
+	s.core.Cache = Feed(changes.Watch(s.core.Cache), s.store)
+	s.core.FailureHandler = changes.Failures(s.reporter.wrap(s.core.FailureHandler))
 	s.core.SchedulePod = s.recordDecisions(s.core.SchedulePod)
 	bindings := newBindings()
-	for name, profile := range s.core.Profiles {
-		s.core.Profiles[name] = &counted{newReusing(profile, time.Now), bindings}
+	for i := range s.config.ComponentConfig.Profiles {
+		cfg := &s.config.ComponentConfig.Profiles[i]
+		ranked, err := upstream.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name)
+		if err != nil {
+			return err
+		}
+		s.core.Profiles[cfg.SchedulerName] = &counted{ranked, bindings}
 	}
 	s.core.NextPod = s.gate(ctx, bindings, s.core.NextPod)
 	s.reporter.forgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(newUnschedulable(s.reporter.byCode))
+	return nil
 }
 
 type nextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)

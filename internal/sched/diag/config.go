@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 )
 
-// Evaluator judges a pod on every node of one snapshot.
+// Evaluator runs all filters for a pod on every node of one snapshot.
 type Evaluator interface {
 	Evaluate(ctx context.Context, pod *corev1.Pod) (explain.Verdict, error)
 }
@@ -21,7 +21,7 @@ type Evaluator interface {
 // Config is what the handlers read. Every function must be safe for concurrent use and must not wait for a scheduling
 // cycle. Fields without a mark are required.
 type Config struct {
-	// Leading tells whether this instance decides. Optional: nil means always.
+	// Leading reports whether this instance is the leader. Optional: nil means always.
 	Leading func() bool
 	// Ready returns why nothing can be answered yet, nil when all is known. Optional.
 	Ready func() error
@@ -29,14 +29,14 @@ type Config struct {
 	View func(node string) *ledger.View
 	// NodeInfo returns a private copy of the scheduler's view of a node.
 	NodeInfo func(node string) (fwk.NodeInfo, bool)
-	// Pod returns a pod as the informers have it, nil when there is none. Of pods that have ended it knows those that their
-	// kubelet rejected.
+	// Pod returns a pod as the informers have it, nil when there is none. Of pods that have ended it knows those that
+	// their kubelet rejected.
 	Pod func(namespace, name string) *corev1.Pod
 	// Evaluator answers for pods that hold no node.
 	Evaluator Evaluator
-	// Queue tells where a pod stands. Optional, and it may return nil.
+	// Queue returns the state of a pod in the scheduling queue. Optional, and it may return nil.
 	Queue func(pod *corev1.Pod) *explain.Queue
-	// Ages tells how old the data about a node are. Optional.
+	// Ages returns the age of each source of data about a node. Optional.
 	Ages func(node string) map[string]time.Duration
 
 	// Mispredictions returns the last pods that were predicted wrong, the latest first. Optional.
@@ -47,11 +47,11 @@ type Config struct {
 	Decisions *Ring
 	Flags     *Flags
 
-	// MayRead tells whether the caller may read the pods of a namespace. Optional: nil means all of them.
+	// MayRead reports whether the caller may read the pods of a namespace. Optional: nil means all of them.
 	MayRead func(r *http.Request, namespace string) bool
-	// MayReadNode tells whether the caller may read a node. Optional: nil means all of them.
+	// MayReadNode reports whether the caller may read a node. Optional: nil means all of them.
 	MayReadNode func(r *http.Request, node string) bool
-	// Audit is told of every accepted change. Optional.
+	// Audit is called for every accepted change. Optional.
 	Audit func(r *http.Request, value string)
 	// Mounts are the endpoints of plugins other than ours.
 	Mounts []Mount

@@ -80,7 +80,8 @@ func ScoreTable(d explain.Decision, n int, silent ...string) string {
 	}
 	b.WriteString("\n| --- | --- | --- | ---:|" + strings.Repeat(" ---:|", len(plugins)) + "\n")
 	for i, s := range scores {
-		b.WriteString("| " + strconv.Itoa(i) + " | " + d.Pod + " | " + s.Node + " | " + strconv.FormatInt(s.Total, 10) + " |")
+		b.WriteString("| " + strconv.Itoa(i) + " | " + d.Pod + " | " + s.Node + " | " + strconv.FormatInt(s.Total, 10) +
+			" |")
 		for _, name := range plugins {
 			b.WriteString(" " + strconv.FormatInt(scoreOf(s, name), 10) + " |")
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // The first two rows of seed 003's table.
@@ -48,9 +49,13 @@ func TestScoreTableOfTheSeed(t *testing.T) {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 	for i := range d.Scores { // the framework leaves out plugins that skip the pod
-		d.Scores[i].Plugins = slices.DeleteFunc(d.Scores[i].Plugins, func(p explain.PluginScore) bool { return p.Score == 0 })
+		d.Scores[i].Plugins = slices.DeleteFunc(d.Scores[i].Plugins,
+			func(p explain.PluginScore) bool { return p.Score == 0 })
 	}
-	silent := []string{"Reservation", "NodeNUMAResource", "ImageLocality", "InterPodAffinity", "NodeAffinity", "TaintToleration"}
+	silent := []string{
+		"Reservation", "NodeNUMAResource", "ImageLocality", "InterPodAffinity", "NodeAffinity",
+		"TaintToleration",
+	}
 	if diff := cmp.Diff(seedTable, ScoreTable(d, 100, silent...)); diff != "" {
 		t.Errorf("table with silent plugins (-want +got):\n%s", diff)
 	}

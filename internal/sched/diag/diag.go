@@ -31,8 +31,10 @@ func New(c Config) (http.Handler, error) {
 	s := &server{Config: c, mux: http.NewServeMux(), services: map[string][]string{}, owners: map[string]string{}}
 	s.native("/apis/v1/__services__", s.listServices)
 	s.native("/apis/v1/nodes/{nodeName}", s.ofNode(s.node))
-	s.native(PluginPrefix+numaPlugin+"/cpuTopologyOptions/{nodeName}", s.view(func(_ *http.Request, v *ledger.View) any { return topologyOptionsOf(v) }))
-	s.native(PluginPrefix+numaPlugin+"/availableCPUs/{nodeName}", s.view(func(_ *http.Request, v *ledger.View) any { return availableCPUsOf(v) }))
+	s.native(PluginPrefix+numaPlugin+"/cpuTopologyOptions/{nodeName}",
+		s.view(func(_ *http.Request, v *ledger.View) any { return topologyOptionsOf(v) }))
+	s.native(PluginPrefix+numaPlugin+"/availableCPUs/{nodeName}",
+		s.view(func(_ *http.Request, v *ledger.View) any { return availableCPUsOf(v) }))
 	s.native(PluginPrefix+numaPlugin+"/nodes/{nodeName}", s.view(func(r *http.Request, v *ledger.View) any {
 		return nodeAllocationOf(r.PathValue("nodeName"), v, s.reader(r))
 	}))
@@ -108,13 +110,18 @@ func (s *server) native(pattern string, h http.HandlerFunc) {
 	path := strings.NewReplacer("{", ":", "}", "").Replace(pattern)
 	s.services[http.MethodGet] = append(s.services[http.MethodGet], path)
 	s.owners[http.MethodGet+" "+path] = "tenon"
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	s.mux.Handle(pattern, ReadOnly(h, "use GET"))
+}
+
+// ReadOnly passes on GET and HEAD alone; other methods are answered with 405 and the remedy.
+func ReadOnly(h http.Handler, remedy string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", http.MethodGet)
-			writeError(w, http.StatusMethodNotAllowed, "method %s is not allowed on %s: use GET", r.Method, r.URL.Path)
+			writeError(w, http.StatusMethodNotAllowed, "method %s is not allowed on %s: %s", r.Method, r.URL.Path, remedy)
 			return
 		}
-		h(w, r)
+		h.ServeHTTP(w, r)
 	})
 }
 
@@ -142,7 +149,7 @@ func (s *server) mount(m Mount) error {
 
 func (s *server) listServices(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.services) }
 
-// ofNode guards what tells of the node that the path names.
+// ofNode authorizes requests for data about the node that the path names.
 func (s *server) ofNode(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if name := r.PathValue("nodeName"); !s.MayReadNode(r, name) {

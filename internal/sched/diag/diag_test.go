@@ -35,7 +35,10 @@ func example(t *testing.T) *ledger.View {
 	spec := topo.Spec{Arch: "amd64"}
 	for id := range 32 {
 		core := id % 16
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: core, L3: -1, Die: -1, Socket: core / 8, NUMA: core / 4})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: id, Core: core, L3: -1, Die: -1, Socket: core / 8,
+			NUMA: core / 4,
+		})
 	}
 	m, err := topo.New(spec)
 	if err != nil {
@@ -46,18 +49,28 @@ func example(t *testing.T) *ledger.View {
 		Kubelet: ledger.Kubelet{Static: true, FullPCPUsOnly: true, Reserved: cpuset.MustParse("0,16")},
 	}
 	return ledger.New(f,
-		ledger.Entry{UID: "u-lse", Namespace: "default", Name: "lse", Class: qos.LSE, Role: qos.Exclusive, CPUList: "1,17", Exclusive: cpualloc.PCPULevel},
-		ledger.Entry{UID: "u-lsr", Namespace: "secret", Name: "lsr", Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: "2,18"},
+		ledger.Entry{
+			UID: "u-lse", Namespace: "default", Name: "lse", Class: qos.LSE, Role: qos.Exclusive,
+			CPUList: "1,17", Exclusive: cpualloc.PCPULevel,
+		},
+		ledger.Entry{
+			UID: "u-lsr", Namespace: "secret", Name: "lsr", Class: qos.LSR, Role: qos.ExclusiveWithBE,
+			CPUList: "2,18",
+		},
 	).View()
 }
 
 func boundPod() *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lse", UID: "u-lse", Labels: map[string]string{"koordinator.sh/qosClass": "LSE"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "lse", UID: "u-lse",
+			Labels: map[string]string{"koordinator.sh/qosClass": "LSE"},
+		},
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", SchedulerName: "tenon-scheduler",
 			Containers: []corev1.Container{{
-				Name: "app", Image: "app:1", Env: []corev1.EnvVar{{Name: "TOKEN", Value: "hush"}}, Command: []string{"run"},
+				Name: "app", Image: "app:1", Env: []corev1.EnvVar{{Name: "TOKEN", Value: "hush"}},
+				Command:   []string{"run"},
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
 				Ports:     []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}},
 			}},
@@ -84,19 +97,27 @@ func config(t *testing.T) Config {
 	rejected := boundPod()
 	rejected.Name, rejected.UID = "rejected", "u-rejected"
 	rejected.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "SMTAlignmentError", Message: "odd"}
-	pods := map[string]*corev1.Pod{"default/rejected": rejected, "default/lse": boundPod(), "default/waits": pending, "default/broken": broken}
+	pods := map[string]*corev1.Pod{
+		"default/rejected": rejected, "default/lse": boundPod(), "default/waits": pending,
+		"default/broken": broken,
+	}
 	node := framework.NewNodeInfo(boundPod())
 	node.SetNode(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+			corev1.ResourcePods: resource.MustParse("110"),
 		}},
 	})
 	node.Generation = 42
 	ring := NewRing()
 	ring.Add(explain.Decision{
-		Pod: "default/lse", UID: "u-lse", Profile: "tenon-scheduler", Time: time.Unix(1700000000, 0).UTC(), Node: "node-1", Feasible: 2, Of: 3,
-		Scores: []explain.Score{{Node: "node-1", Total: 7, Plugins: []explain.PluginScore{{Name: "NodeNUMAResource", Score: 7}}}},
+		Pod: "default/lse", UID: "u-lse", Profile: "tenon-scheduler", Time: time.Unix(1700000000, 0).UTC(),
+		Node: "node-1", Feasible: 2, Of: 3,
+		Scores: []explain.Score{{
+			Node: "node-1", Total: 7,
+			Plugins: []explain.PluginScore{{Name: "NodeNUMAResource", Score: 7}},
+		}},
 	})
 	return Config{
 		View: func(name string) *ledger.View {
@@ -113,16 +134,27 @@ func config(t *testing.T) Config {
 		Evaluator: verdicts{"waits": {
 			Served: true, Nodes: 3, Generation: 9,
 			Findings: []why.Finding{
-				{Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "NodeNUMAResource", Phase: why.Filter, Object: "node-1"},
-				{Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "NodeNUMAResource", Phase: why.Filter, Object: "node-2"},
 				{
-					Reason: why.Reason{Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 3000, Free: 2500},
+					Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "NodeNUMAResource",
+					Phase: why.Filter, Object: "node-1",
+				},
+				{
+					Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "NodeNUMAResource",
+					Phase: why.Filter, Object: "node-2",
+				},
+				{
+					Reason: why.Reason{
+						Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 3000,
+						Free: 2500,
+					},
 					Plugin: "NodeResourcesFit", Phase: why.Filter, Object: "node-3",
 				},
 			},
 		}},
-		Queue:     func(*corev1.Pod) *explain.Queue { return &explain.Queue{Place: "unschedulable", Attempts: 6} },
-		Ages:      func(string) map[string]time.Duration { return map[string]time.Duration{"topology": 3 * time.Second} },
+		Queue: func(*corev1.Pod) *explain.Queue { return &explain.Queue{Place: "unschedulable", Attempts: 6} },
+		Ages: func(string) map[string]time.Duration {
+			return map[string]time.Duration{"topology": 3 * time.Second}
+		},
 		LeftAlone: func(*corev1.Pod) time.Duration { return 30 * time.Second },
 		Decisions: ring, Flags: &Flags{},
 	}
@@ -136,17 +168,27 @@ func TestMispredictionsOfPodsThatTheCallerMayNotReadAreLeftOut(t *testing.T) {
 		at := time.Unix(1700000000, 0).UTC()
 		return []explain.Misprediction{
 			{
-				Time: at, Namespace: "default", Name: "b", UID: "u-b", Node: "n", Mode: "Follow", Model: "1.36", Kinds: []string{"cpus"},
-				Predicted: annotation.PlacedContainers{"c": {CPUs: "2-3"}}, Actual: annotation.PlacedContainers{"c": {CPUs: "4-5"}},
+				Time: at, Namespace: "default", Name: "b", UID: "u-b", Node: "n", Mode: "Follow", Model: "1.36",
+				Kinds:     []string{"cpus"},
+				Predicted: annotation.PlacedContainers{"c": {CPUs: "2-3"}},
+				Actual:    annotation.PlacedContainers{"c": {CPUs: "4-5"}},
 			},
-			{Time: at, Namespace: "secret", Name: "s", UID: "u-s", Node: "n", Mode: "Follow", Model: "1.36", Kinds: []string{"cpus"}},
-			{Time: at, Namespace: "default", Name: "a", UID: "u-a", Node: "n", Mode: "Own", Model: "1.36", Kinds: []string{"rejected"}, Reason: "TopologyAffinityError"},
+			{
+				Time: at, Namespace: "secret", Name: "s", UID: "u-s", Node: "n", Mode: "Follow", Model: "1.36",
+				Kinds: []string{"cpus"},
+			},
+			{
+				Time: at, Namespace: "default", Name: "a", UID: "u-a", Node: "n", Mode: "Own", Model: "1.36",
+				Kinds: []string{"rejected"}, Reason: "TopologyAffinityError",
+			},
 		}
 	}
 	status, got, _ := ask(serve(t, c), http.MethodGet, "/apis/v1/plugins/NodeNUMAResource/mispredictions", "")
-	const want = `[{"time":"2023-11-14T22:13:20Z","namespace":"default","name":"b","uid":"u-b","node":"n","mode":"Follow","model":"1.36","kinds":["cpus"],` +
+	const want = `[{"time":"2023-11-14T22:13:20Z","namespace":"default","name":"b","uid":"u-b","node":"n",` +
+		`"mode":"Follow","model":"1.36","kinds":["cpus"],` +
 		`"predicted":{"c":{"cpus":"2-3"}},"actual":{"c":{"cpus":"4-5"}}},` +
-		`{"time":"2023-11-14T22:13:20Z","namespace":"default","name":"a","uid":"u-a","node":"n","mode":"Own","model":"1.36","kinds":["rejected"],"reason":"TopologyAffinityError"}]`
+		`{"time":"2023-11-14T22:13:20Z","namespace":"default","name":"a","uid":"u-a","node":"n","mode":"Own",` +
+		`"model":"1.36","kinds":["rejected"],"reason":"TopologyAffinityError"}]`
 	if status != http.StatusOK || got != want {
 		t.Errorf("status %d, got\n%s\nwant\n%s", status, got, want)
 	}
@@ -177,34 +219,58 @@ func TestBodiesByteByByte(t *testing.T) {
 		`"2":{"cpuID":2,"coreID":2,"nodeID":0,"socketID":0,"refCount":1,"exclusivePolicy":""}`
 	h := serve(t, config(t))
 	for path, want := range map[string]string{
-		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions","/apis/v1/explain/pods/:namespace/:name",` +
+		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions",` +
+			`"/apis/v1/explain/pods/:namespace/:name",` +
 			`"/apis/v1/explain/pods/:namespace/:name/hints/:nodeName","/apis/v1/nodes/:nodeName",` +
-			`"/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName","/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",` +
+			`"/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName",` +
+			`"/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",` +
 			`"/apis/v1/plugins/NodeNUMAResource/mispredictions","/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName"]}`,
 		numa + "mispredictions": `[]`,
-		"/apis/v1/explain/pods/default/rejected": `{"pod":"default/rejected","uid":"u-rejected","state":"Finished","scheduler":"tenon-scheduler","qos":"LSE","nodes":0,"obstacles":[],"minimalSets":[],"candidates":[],` +
-			`"placement":{"node":"node-1","numa":[]},"rejection":{"node":"node-1","reason":"SMTAlignmentError","message":"odd","backoffSeconds":30},"data":{"ages":{"topology":3},"source":"scheduler"},` +
+		"/apis/v1/explain/pods/default/rejected": `{"pod":"default/rejected","uid":"u-rejected","state":"Finished",` +
+			`"scheduler":"tenon-scheduler","qos":"LSE","nodes":0,"obstacles":[],"minimalSets":[],"candidates":[],` +
+			`"placement":{"node":"node-1","numa":[]},"rejection":{"node":"node-1","reason":"SMTAlignmentError",` +
+			`"message":"odd","backoffSeconds":30},"data":{"ages":{"topology":3},"source":"scheduler"},` +
 			`"notes":["the decision is not among the last ones that this scheduler remembers"]}`,
-		numa + "availableCPUs/node-1":    `{"availableCPUs":"3-15,19-31","allocated":{` + allocated + `}}`,
-		numa + "availableCPUs/bare":      `{"availableCPUs":"","allocated":{}}`,
-		numa + "cpuTopologyOptions/bare": `{"cpuTopology":null,"reservedCPUs":"","maxRefCount":1,"policy":{"policy":"none"},"fault":"TopologyMissing"}`,
-		"/apis/v1/decisions?pod=default/lse": `[{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler","time":"2023-11-14T22:13:20Z","node":"node-1",` +
-			`"feasible":2,"of":3,"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource","score":7}]}]}]`,
+		numa + "availableCPUs/node-1": `{"availableCPUs":"3-15,19-31","allocated":{` + allocated + `}}`,
+		numa + "availableCPUs/bare":   `{"availableCPUs":"","allocated":{}}`,
+		numa +
+			"cpuTopologyOptions/bare": `{"cpuTopology":null,"reservedCPUs":"","maxRefCount":1,` +
+			`"policy":{"policy":"none"},"fault":"TopologyMissing"}`,
+		"/apis/v1/decisions?pod=default/lse": `[{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler",` +
+			`"time":"2023-11-14T22:13:20Z","node":"node-1",` +
+			`"feasible":2,"of":3,"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource",` +
+			`"score":7}]}]}]`,
 		"/apis/v1/decisions?pod=default/other": `[]`,
-		"/apis/v1/explain/pods/default/waits": `{"pod":"default/waits","uid":"u-waits","state":"Pending","scheduler":"tenon-scheduler","qos":"LSE","asked":"",` +
+		"/apis/v1/explain/pods/default/waits": `{"pod":"default/waits","uid":"u-waits","state":"Pending",` +
+			`"scheduler":"tenon-scheduler","qos":"LSE","asked":"",` +
 			`"queue":{"place":"unschedulable","attempts":6},` +
-			`"rootCause":{"code":"SMTAlignment","class":"Placement","plugin":"NodeNUMAResource","phase":"Filter","nodes":2,"example":"node-1","params":{"asked":3,"threadsPerCore":2},"message":"node(s) requested cpus not multiple cpus per core"},` +
+			`"rootCause":{"code":"SMTAlignment","class":"Placement","plugin":"NodeNUMAResource","phase":"Filter",` +
+			`"nodes":2,"example":"node-1","params":{"asked":3,"threadsPerCore":2},"message":"node(s) requested cpus ` +
+			`not multiple cpus per core","do":"Request a multiple of threadsPerCore in every container."},` +
 			`"nodes":3,"obstacles":[` +
-			`{"code":"SMTAlignment","class":"Placement","plugin":"NodeNUMAResource","phase":"Filter","nodes":2,"example":"node-1","params":{"asked":3,"threadsPerCore":2},"message":"node(s) requested cpus not multiple cpus per core"},` +
-			`{"code":"InsufficientCPU","class":"Capacity","plugin":"NodeResourcesFit","phase":"Filter","nodes":1,"example":"node-3","params":{"asked":3000,"free":2500,"resource":"cpu","unit":"milliCPU"},"message":"Insufficient cpu"}],` +
-			`"minimalSets":[{"codes":["SMTAlignment"],"nodes":2},{"codes":["InsufficientCPU"],"nodes":1,"missing":{"cpu":"500m"}}],` +
-			`"candidates":[{"node":"node-3","count":1,"reasons":[{"code":"InsufficientCPU","class":"Capacity","plugin":"NodeResourcesFit","phase":"Filter","params":{"asked":3000,"free":2500,"resource":"cpu","unit":"milliCPU"},"message":"Insufficient cpu","haveNeed":"2.5/3 CPUs"}],"closest":"2.5/3 CPUs"},` +
-			`{"node":"node-1","count":2,"reasons":[{"code":"SMTAlignment","class":"Placement","plugin":"NodeNUMAResource","phase":"Filter","params":{"asked":3,"threadsPerCore":2},"message":"node(s) requested cpus not multiple cpus per core"}]}],` +
+			`{"code":"SMTAlignment","class":"Placement","plugin":"NodeNUMAResource","phase":"Filter","nodes":2,` +
+			`"example":"node-1","params":{"asked":3,"threadsPerCore":2},"message":"node(s) requested cpus not ` +
+			`multiple cpus per core","do":"Request a multiple of threadsPerCore in every container."},` +
+			`{"code":"InsufficientCPU","class":"Capacity","plugin":"NodeResourcesFit","phase":"Filter","nodes":1,` +
+			`"example":"node-3","params":{"asked":3000,"free":2500,"resource":"cpu","unit":"milliCPU"},` +
+			`"message":"Insufficient cpu","do":"Wait, free CPU, or add a node."}],` +
+			`"minimalSets":[{"codes":["SMTAlignment"],"nodes":2},{"codes":["InsufficientCPU"],"nodes":1,` +
+			`"missing":{"cpu":"500m"}}],` +
+			`"candidates":[{"node":"node-3","count":1,"reasons":[{"code":"InsufficientCPU","class":"Capacity",` +
+			`"plugin":"NodeResourcesFit","phase":"Filter","params":{"asked":3000,"free":2500,"resource":"cpu",` +
+			`"unit":"milliCPU"},"message":"Insufficient cpu","haveNeed":"2.5/3 CPUs"}],"closest":"2.5/3 CPUs"},` +
+			`{"node":"node-1","count":2,"reasons":[{"code":"SMTAlignment","class":"Placement",` +
+			`"plugin":"NodeNUMAResource","phase":"Filter","params":{"asked":3,"threadsPerCore":2},"message":"node(s) ` +
+			`requested cpus not multiple cpus per core"}]}],` +
 			`"data":{"generation":9,"ages":{"topology":3},"source":"scheduler"}}`,
-		"/apis/v1/explain/pods/default/lse": `{"pod":"default/lse","uid":"u-lse","state":"Bound","scheduler":"tenon-scheduler","qos":"LSE","nodes":3,"obstacles":[],"minimalSets":[],"candidates":[],` +
-			`"placement":{"node":"node-1","cpuset":"1,17","numa":[{"node":0,"socket":0,"cpuset":"1,17","cores":[{"core":1,"cpuset":"1,17","whole":true}]}]},` +
-			`"decision":{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler","time":"2023-11-14T22:13:20Z","node":"node-1","feasible":2,"of":3,` +
-			`"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource","score":7}]}]},"data":{"ages":{"topology":3},"source":"scheduler"}}`,
+		"/apis/v1/explain/pods/default/lse": `{"pod":"default/lse","uid":"u-lse","state":"Bound",` +
+			`"scheduler":"tenon-scheduler","qos":"LSE","nodes":3,"obstacles":[],"minimalSets":[],"candidates":[],` +
+			`"placement":{"node":"node-1","cpuset":"1,17","numa":[{"node":0,"socket":0,"cpuset":"1,17",` +
+			`"cores":[{"core":1,"cpuset":"1,17","whole":true}]}]},` +
+			`"decision":{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler","time":"2023-11-14T22:13:20Z",` +
+			`"node":"node-1","feasible":2,"of":3,` +
+			`"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource","score":7}]}]},` +
+			`"data":{"ages":{"topology":3},"source":"scheduler"}}`,
 	} {
 		want = strings.Replace(want, `"asked":"",`, "", 1)
 		status, got, contentType := ask(h, http.MethodGet, path, "")
@@ -221,8 +287,10 @@ func TestTopologyOptionsHaveTheContractsFields(t *testing.T) {
 	t.Parallel()
 	h := serve(t, config(t))
 	_, body, _ := ask(h, http.MethodGet, "/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/node-1", "")
-	const head = `{"cpuTopology":{"numCPUs":32,"numCores":16,"numNodes":4,"numSockets":2,"cpuDetails":{"0":{"cpuID":0,"coreID":0,"nodeID":0,"socketID":0,"refCount":0,"exclusivePolicy":""},`
-	const tail = `}},"reservedCPUs":"0,16","maxRefCount":1,"policy":{"policy":"static","options":{"full-pcpus-only":"true"},"reservedCPUs":"0,16"}}`
+	const head = `{"cpuTopology":{"numCPUs":32,"numCores":16,"numNodes":4,"numSockets":2,` +
+		`"cpuDetails":{"0":{"cpuID":0,"coreID":0,"nodeID":0,"socketID":0,"refCount":0,"exclusivePolicy":""},`
+	const tail = `}},"reservedCPUs":"0,16","maxRefCount":1,"policy":{"policy":"static",` +
+		`"options":{"full-pcpus-only":"true"},"reservedCPUs":"0,16"}}`
 	if !strings.HasPrefix(body, head) || !strings.HasSuffix(body, tail) {
 		t.Errorf("got\n%s\nwant it to begin with\n%s\nand to end with\n%s", body, head, tail)
 	}
@@ -230,7 +298,8 @@ func TestTopologyOptionsHaveTheContractsFields(t *testing.T) {
 	if aliased != body {
 		t.Errorf("the seed's spelling of the plugin answers\n%s", aliased)
 	}
-	if _, services, _ := ask(h, http.MethodGet, "/apis/v1/__services__/", ""); strings.Contains(services, "NodeNUMAResources") {
+	if _, services, _ := ask(h, http.MethodGet, "/apis/v1/__services__/", ""); strings.Contains(services,
+		"NodeNUMAResources") {
 		t.Errorf("aliases must not be listed: %s", services)
 	}
 }
@@ -280,8 +349,10 @@ func TestNodeStateHasNoEnvironmentAndNoCommands(t *testing.T) {
 			t.Errorf("%s is in %s", secret, body)
 		}
 	}
-	const tail = `"requested":{"cpu":"2","ephemeral-storage":"0","memory":"0","pods":"1"},"nonZeroRequested":{"cpu":"2","ephemeral-storage":"0","memory":"200Mi"},` +
-		`"allocatable":{"cpu":"32","ephemeral-storage":"0","memory":"64Gi","pods":"110"},"remaining":{"cpu":"30","ephemeral-storage":"0","memory":"64Gi","pods":"109"},` +
+	const tail = `"requested":{"cpu":"2","ephemeral-storage":"0","memory":"0","pods":"1"},` +
+		`"nonZeroRequested":{"cpu":"2","ephemeral-storage":"0","memory":"200Mi"},` +
+		`"allocatable":{"cpu":"32","ephemeral-storage":"0","memory":"64Gi","pods":"110"},"remaining":{"cpu":"30",` +
+		`"ephemeral-storage":"0","memory":"64Gi","pods":"109"},` +
 		`"usedPorts":{"0.0.0.0":["TCP/80"]},"pvcRefCounts":{},"generation":42}`
 	if !strings.HasSuffix(body, tail) {
 		t.Errorf("got\n%s\nwant it to end with\n%s", body, tail)
@@ -317,16 +388,43 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 		status       int
 		want         string
 	}{
-		"unknown node":       {"GET", "/apis/v1/nodes/nope", 404, `{"message":"cannot find node nope"}`},
-		"unknown NUMA node":  {"GET", "/apis/v1/plugins/NodeNUMAResource/availableCPUs/nope", 404, `{"message":"cannot find node nope"}`},
-		"unknown pod":        {"GET", "/apis/v1/explain/pods/default/nope", 404, `{"message":"cannot find pod default/nope"}`},
-		"forbidden pod":      {"GET", "/apis/v1/explain/pods/secret/lsr", 403, `{"message":"pods in namespace secret cannot be read: get on pods is missing"}`},
-		"forbidden node":     {"GET", "/apis/v1/nodes/node-2", 403, `{"message":"node node-2 cannot be read: get on nodes is missing"}`},
-		"forbidden account":  {"GET", "/apis/v1/plugins/NodeNUMAResource/nodes/node-2", 403, `{"message":"node node-2 cannot be read: get on nodes is missing"}`},
-		"broken evaluation":  {"GET", "/apis/v1/explain/pods/default/broken", 500, `{"message":"evaluate pod default/broken: the snapshot is broken"}`},
-		"unknown path":       {"GET", "/apis/v1/nope", 404, `{"message":"no such path /apis/v1/nope; /apis/v1/__services__ lists them"}`},
-		"pod that is no key": {"GET", "/apis/v1/decisions?pod=a/b/c", 400, `{"message":"pod=a/b/c is not allowed: use namespace/name"}`},
-		"wrong method":       {"POST", "/apis/v1/nodes/node-1", 405, `{"message":"method POST is not allowed on /apis/v1/nodes/node-1: use GET"}`},
+		"unknown node": {"GET", "/apis/v1/nodes/nope", 404, `{"message":"cannot find node nope"}`},
+		"unknown NUMA node": {
+			"GET", "/apis/v1/plugins/NodeNUMAResource/availableCPUs/nope", 404,
+			`{"message":"cannot find node nope"}`,
+		},
+		"unknown pod": {
+			"GET", "/apis/v1/explain/pods/default/nope", 404,
+			`{"message":"cannot find pod default/nope"}`,
+		},
+		"forbidden pod": {
+			"GET", "/apis/v1/explain/pods/secret/lsr", 403,
+			`{"message":"pods in namespace secret cannot be read: get on pods is missing"}`,
+		},
+		"forbidden node": {
+			"GET", "/apis/v1/nodes/node-2", 403,
+			`{"message":"node node-2 cannot be read: get on nodes is missing"}`,
+		},
+		"forbidden account": {
+			"GET", "/apis/v1/plugins/NodeNUMAResource/nodes/node-2", 403,
+			`{"message":"node node-2 cannot be read: get on nodes is missing"}`,
+		},
+		"broken evaluation": {
+			"GET", "/apis/v1/explain/pods/default/broken", 500,
+			`{"message":"evaluate pod default/broken: the snapshot is broken"}`,
+		},
+		"unknown path": {
+			"GET", "/apis/v1/nope", 404,
+			`{"message":"no such path /apis/v1/nope; /apis/v1/__services__ lists them"}`,
+		},
+		"pod that is not a key": {
+			"GET", "/apis/v1/decisions?pod=a/b/c", 400,
+			`{"message":"pod=a/b/c is not allowed: use namespace/name"}`,
+		},
+		"wrong method": {
+			"POST", "/apis/v1/nodes/node-1", 405,
+			`{"message":"method POST is not allowed on /apis/v1/nodes/node-1: use GET"}`,
+		},
 	} {
 		if status, got, _ := ask(h, q.method, q.path, ""); status != q.status || got != q.want {
 			t.Errorf("%s: got %d %s, want %d %s", name, status, got, q.status, q.want)
@@ -340,14 +438,16 @@ func TestOnlyTheLeaderAnswers(t *testing.T) {
 	leading, ready := false, errors.New("nodes are not all known")
 	c.Leading, c.Ready = func() bool { return leading }, func() error { return ready }
 	h := serve(t, c)
-	if status, body, _ := ask(h, "GET", "/apis/v1/__services__", ""); status != 503 || body != `{"message": "the instance is not leader"}` {
+	if status, body, _ := ask(h, "GET", "/apis/v1/__services__", ""); status != 503 ||
+		body != `{"message": "the instance is not leader"}` {
 		t.Errorf("non-leader: got %d %s", status, body)
 	}
 	if status, _, _ := ask(h, "PUT", "/debug/flags/s", "3"); status != 200 {
 		t.Errorf("flags belong to the process, leader or not: got %d", status)
 	}
 	leading = true
-	if status, body, _ := ask(h, "GET", "/apis/v1/nodes/node-1", ""); status != 503 || body != `{"message":"not ready: nodes are not all known"}` {
+	if status, body, _ := ask(h, "GET", "/apis/v1/nodes/node-1", ""); status != 503 ||
+		body != `{"message":"not ready: nodes are not all known"}` {
 		t.Errorf("not ready: got %d %s", status, body)
 	}
 	ready = nil
@@ -371,18 +471,28 @@ func TestFlagsByteByByte(t *testing.T) {
 		{"PUT", "/debug/flags/v", "-1", 400, "strconv.ParseUint: parsing \"-1\": invalid syntax\n"},
 		{"PUT", "/debug/flags/s", "100", 200, "successfully set debugTopNScores to 100\n"},
 		{"PUT", "/debug/flags/s", "100\n", 200, "successfully set debugTopNScores to 100\n"},
-		{"PUT", "/debug/flags/s", "x", 400, "failed set debugTopNScores x: strconv.Atoi: parsing \"x\": invalid syntax\n"},
-		{"PUT", "/debug/flags/s", " 5", 400, "failed set debugTopNScores  5: strconv.Atoi: parsing \" 5\": invalid syntax\n"},
+		{
+			"PUT", "/debug/flags/s", "x", 400,
+			"failed set debugTopNScores x: strconv.Atoi: parsing \"x\": invalid syntax\n",
+		},
+		{
+			"PUT", "/debug/flags/s", " 5", 400,
+			"failed set debugTopNScores  5: strconv.Atoi: parsing \" 5\": invalid syntax\n",
+		},
 		{"PUT", "/debug/flags/s", "-1", 400, "failed set debugTopNScores -1: must not be negative\n"},
 		{"PUT", "/debug/flags/s", "", 400, "failed set debugTopNScores : strconv.Atoi: parsing \"\": invalid syntax\n"},
 		{"PUT", "/debug/flags/f", "true", 200, "successfully set debugFilterFailure to true\n"},
-		{"PUT", "/debug/flags/f", "yes", 400, "failed set debugFilterFailure yes: strconv.ParseBool: parsing \"yes\": invalid syntax\n"},
+		{
+			"PUT", "/debug/flags/f", "yes", 400,
+			"failed set debugFilterFailure yes: strconv.ParseBool: parsing \"yes\": invalid syntax\n",
+		},
 		{"GET", "/debug/flags/s", "", 406, "unsupported http method\n"},
 		{"POST", "/debug/flags/v", "5", 406, "unsupported http method\n"},
 	} {
 		status, got, contentType := ask(h, q.method, q.path, q.body)
 		if status != q.status || got != q.want || contentType != "text/plain" {
-			t.Errorf("%s %s %q: got %d %q (%s), want %d %q", q.method, q.path, q.body, status, got, contentType, q.status, q.want)
+			t.Errorf("%s %s %q: got %d %q (%s), want %d %q", q.method, q.path, q.body, status, got, contentType,
+				q.status, q.want)
 		}
 	}
 	if c.Flags.TopScores() != 100 || !c.Flags.FilterFailures() {
@@ -395,7 +505,8 @@ func TestFlagsByteByByte(t *testing.T) {
 	if status, body, _ := ask(h, "PUT", "/debug/flags/s", strings.Repeat("1", maxFlagBody+1)); status != 400 {
 		t.Errorf("a huge value: got %d %s", status, body)
 	}
-	if status, body, contentType := ask(h, "GET", "/debug/flags", ""); status != 200 || contentType != "text/html; charset=utf-8" || !strings.Contains(body, "/debug/flags/s") {
+	if status, body, contentType := ask(h, "GET", "/debug/flags", ""); status != 200 ||
+		contentType != "text/html; charset=utf-8" || !strings.Contains(body, "/debug/flags/s") {
 		t.Errorf("index: got %d %s %s", status, contentType, body)
 	}
 }
@@ -403,19 +514,26 @@ func TestFlagsByteByByte(t *testing.T) {
 func TestMountsOfPlugins(t *testing.T) {
 	t.Parallel()
 	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, 200, "theirs") })
-	mine := Mount{Plugin: "Mine", Handler: answer, Routes: []Route{{"GET", "/apis/v1/plugins/Mine/x/:y"}, {"POST", "/apis/v1/plugins/Mine/x"}}}
+	mine := Mount{
+		Plugin: "Mine", Handler: answer,
+		Routes: []Route{{"GET", "/apis/v1/plugins/Mine/x/:y"}, {"POST", "/apis/v1/plugins/Mine/x"}},
+	}
 	c := config(t)
 	c.Mounts = []Mount{mine}
 	h := serve(t, c)
 	if _, body, _ := ask(h, "GET", "/apis/v1/plugins/Mine/x/1", ""); body != "theirs\n" {
 		t.Errorf("mounted path answers %q", body)
 	}
-	if _, body, _ := ask(h, "GET", "/apis/v1/__services__", ""); !strings.HasSuffix(body, `],"POST":["/apis/v1/plugins/Mine/x"]}`) || !strings.Contains(body, "/Mine/x/:y") {
+	if _, body, _ := ask(h, "GET", "/apis/v1/__services__", ""); !strings.HasSuffix(body,
+		`],"POST":["/apis/v1/plugins/Mine/x"]}`) || !strings.Contains(body, "/Mine/x/:y") {
 		t.Errorf("mounted paths are not listed: %s", body)
 	}
 	for name, bad := range map[string][]Mount{
-		"twice":               {mine, mine},
-		"one of ours":         {{Plugin: "NodeNUMAResource", Handler: answer, Routes: []Route{{"GET", "/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName"}}}},
+		"twice": {mine, mine},
+		"one of ours": {{
+			Plugin: "NodeNUMAResource", Handler: answer,
+			Routes: []Route{{"GET", "/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName"}},
+		}},
 		"outside of its path": {{Plugin: "Mine", Handler: answer, Routes: []Route{{"GET", "/apis/v1/nodes"}}}},
 	} {
 		c.Mounts = bad

@@ -37,7 +37,7 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer)
 }
 
-// hints tells how the NUMA nodes of one machine meet a pod.
+// hints serves how the NUMA nodes of one machine satisfy a pod.
 func (s *server) hints(w http.ResponseWriter, r *http.Request) {
 	namespace, name, node := r.PathValue("namespace"), r.PathValue("name"), r.PathValue("nodeName")
 	if !s.MayRead(r, namespace) {

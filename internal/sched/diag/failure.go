@@ -12,8 +12,8 @@ import (
 // examplesShown bounds the nodes that a line of FailureLines names.
 const examplesShown = 3
 
-// FailureLines tells why an attempt to place a pod (namespace/name) failed: a line for each plugin and reason with the
-// number of nodes and a few of their names, most nodes first.
+// FailureLines describes why an attempt to place a pod (namespace/name) failed: a line for each plugin and reason with
+// the number of nodes and a few of their names, most nodes first.
 func FailureLines(pod string, findings []why.Finding) string {
 	type key struct{ plugin, text string }
 	nodes := map[key][]string{}
@@ -27,7 +27,8 @@ func FailureLines(pod string, findings []why.Finding) string {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b key) int {
-		return cmp.Or(cmp.Compare(len(nodes[b]), len(nodes[a])), strings.Compare(a.plugin, b.plugin), strings.Compare(a.text, b.text))
+		return cmp.Or(cmp.Compare(len(nodes[b]), len(nodes[a])), strings.Compare(a.plugin, b.plugin),
+			strings.Compare(a.text, b.text))
 	})
 	var out strings.Builder
 	for _, k := range keys {
@@ -37,7 +38,8 @@ func FailureLines(pod string, findings []why.Finding) string {
 			if len(names) == 1 {
 				plural = ""
 			}
-			fmt.Fprintf(&out, ": %d node%s, e.g. %s", len(names), plural, strings.Join(names[:min(len(names), examplesShown)], ", "))
+			fmt.Fprintf(&out, ": %d node%s, e.g. %s", len(names), plural,
+				strings.Join(names[:min(len(names), examplesShown)], ", "))
 		}
 		out.WriteByte('\n')
 	}

@@ -25,7 +25,7 @@ type Flags struct {
 // TopScores is the number of nodes whose scores are printed per scheduled pod; 0 = none.
 func (f *Flags) TopScores() int { return int(f.topScores.Load()) }
 
-// FilterFailures tells whether the reasons of every failed attempt are printed.
+// FilterFailures reports whether the reasons of every failed attempt are printed.
 func (f *Flags) FilterFailures() bool { return f.filterFailures.Load() }
 
 func (f *Flags) setTopScores(text string) (string, error) {
@@ -61,8 +61,14 @@ type flag struct {
 
 func (f *Flags) served() []flag {
 	return []flag{
-		{"f", "print why nodes were refused, per failed attempt", f.setFilterFailures, func() string { return strconv.FormatBool(f.FilterFailures()) }},
-		{"s", "print the scores of this many nodes per scheduled pod", f.setTopScores, func() string { return strconv.Itoa(f.TopScores()) }},
+		{
+			"f", "print why nodes were refused, per failed attempt", f.setFilterFailures,
+			func() string { return strconv.FormatBool(f.FilterFailures()) },
+		},
+		{
+			"s", "print the scores of this many nodes per scheduled pod", f.setTopScores,
+			func() string { return strconv.Itoa(f.TopScores()) },
+		},
 		{"v", "log level", setVerbosity, func() string { return "" }},
 	}
 }

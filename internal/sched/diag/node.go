@@ -64,7 +64,8 @@ func nodeStateOf(n fwk.NodeInfo, mayRead func(namespace string) bool) nodeState 
 // amounts are milli-CPU and plain numbers of the others, by resource name.
 func amounts(r fwk.Resource) map[corev1.ResourceName]int64 {
 	out := map[corev1.ResourceName]int64{
-		corev1.ResourceCPU: r.GetMilliCPU(), corev1.ResourceMemory: r.GetMemory(), corev1.ResourceEphemeralStorage: r.GetEphemeralStorage(),
+		corev1.ResourceCPU: r.GetMilliCPU(), corev1.ResourceMemory: r.GetMemory(),
+		corev1.ResourceEphemeralStorage: r.GetEphemeralStorage(),
 	}
 	for name, value := range r.GetScalarResources() {
 		out[name] = value
@@ -90,14 +91,17 @@ func quantity(name corev1.ResourceName, value int64) string {
 	return resource.NewQuantity(value, resource.DecimalSI).String()
 }
 
-// withoutSecrets returns a copy of p that names what scheduling reads: environment, commands and probes stay out.
+// withoutSecrets returns a copy of p with the fields that scheduling reads, without environment, commands and probes.
 func withoutSecrets(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: *p.ObjectMeta.DeepCopy(), Spec: *p.Spec.DeepCopy(), Status: *p.Status.DeepCopy()}
 	out.ManagedFields = nil
 	delete(out.Annotations, corev1.LastAppliedConfigAnnotation)
 	for _, list := range [][]corev1.Container{out.Spec.InitContainers, out.Spec.Containers} {
 		for i, c := range list {
-			list[i] = corev1.Container{Name: c.Name, Image: c.Image, Ports: c.Ports, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+			list[i] = corev1.Container{
+				Name: c.Name, Image: c.Image, Ports: c.Ports, Resources: c.Resources,
+				RestartPolicy: c.RestartPolicy,
+			}
 		}
 	}
 	out.Spec.EphemeralContainers = nil

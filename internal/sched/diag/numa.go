@@ -121,7 +121,10 @@ func details(m *topo.Machine, cpus cpuset.Set) map[string]cpuDetail {
 	for i := range cpus.All() {
 		c := topo.CPU(i)
 		id := m.CPUID(c)
-		out[strconv.Itoa(id)] = cpuDetail{CPUID: id, CoreID: m.CoreID(c), NodeID: m.NUMAID(m.NUMAOf(c)), SocketID: m.SocketID(m.SocketOf(c))}
+		out[strconv.Itoa(id)] = cpuDetail{
+			CPUID: id, CoreID: m.CoreID(c), NodeID: m.NUMAID(m.NUMAOf(c)),
+			SocketID: m.SocketID(m.SocketOf(c)),
+		}
 	}
 	return out
 }
@@ -162,7 +165,8 @@ func exclusiveName(e cpualloc.Exclusive) string {
 func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string) bool) nodeAllocation {
 	out := nodeAllocation{
 		topologyOptions: topologyOptionsOf(v), availableCPUs: availableCPUsOf(v),
-		Name: name, Total: []numaResource{}, Remaining: []numaResource{}, Allocated: []numaResource{}, Pods: []allocatedPod{},
+		Name: name, Total: []numaResource{}, Remaining: []numaResource{}, Allocated: []numaResource{},
+		Pods: []allocatedPod{},
 		CPUs: map[string]cpuDetail{},
 	}
 	if p := v.Facts().Topology; p != ledger.NoTopology {
@@ -179,8 +183,7 @@ func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string
 		cpus := m.NUMACPUs(n).Intersect(m.Online())
 		s := v.Summary().Nodes[i]
 		total := int64(cpus.Len()) * 1000
-		constrained := int64(s.PoolCPUs)*1000 - s.PoolMilli
-		used := int64(exclusive.CountIn(&cpus))*1000 + constrained
+		used := int64(exclusive.CountIn(&cpus))*1000 + s.Promised
 		out.Total = append(out.Total, cpuOn(m.NUMAID(n), total))
 		out.Allocated = append(out.Allocated, cpuOn(m.NUMAID(n), used))
 		out.Remaining = append(out.Remaining, cpuOn(m.NUMAID(n), total-used))
@@ -193,11 +196,15 @@ func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string
 			out.PodsHidden++
 			continue
 		}
-		out.Pods = append(out.Pods, allocatedPod{e.UID, e.Namespace, e.Name, m.FormatList(v.CPUsOf(e.UID)), exclusiveName(e.Exclusive)})
+		out.Pods = append(out.Pods, allocatedPod{
+			e.UID, e.Namespace, e.Name, m.FormatList(v.CPUsOf(e.UID)),
+			exclusiveName(e.Exclusive),
+		})
 	}
 	return out
 }
 
 func cpuOn(node int, milli int64) numaResource {
-	return numaResource{Node: node, Resources: map[string]string{"cpu": resource.NewMilliQuantity(milli, resource.DecimalSI).String()}}
+	return numaResource{Node: node, Resources: map[string]string{"cpu": resource.NewMilliQuantity(milli,
+		resource.DecimalSI).String()}}
 }

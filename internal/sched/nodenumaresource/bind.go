@@ -3,11 +3,16 @@ package nodenumaresource
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -41,61 +46,113 @@ func allocation(cs fwk.CycleState) map[string]string {
 }
 
 // Bind writes node and allocation in one request, for this very pod and not for a namesake. Pods without allocation are
-// left to the next binder. Where the kubelet chooses, pods of one node are bound in the order of their reservations; when
-// one of them is not bound after all, those behind it are predicted anew. Unreserve lets them go on after an error.
+// left to the next binder. Where the kubelet chooses, pods of one node are bound in the order of their reservations;
+// when one of them is not bound after all, those behind it are predicted again. Unreserve unblocks them after an error.
+// If the response is not definite, Bind reads the pod until it knows.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	record := allocation(cs)
 	if record == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if p.tracker.turns.wait(ctx, node, pod.UID) {
+	if p.tracker.queues.wait(ctx, node, pod.UID) {
 		if err := p.renew(read(cs)); err != nil {
 			return fwk.AsStatus(err)
 		}
 		record = allocation(cs)
 	}
 	klog.FromContext(ctx).V(3).Info("Binding pod with its CPUs", "pod", klog.KObj(pod), "node", node,
-		"resourceStatus", record[annotation.ResourceStatusKey], "predictedPlacement", record[annotation.PredictedPlacementKey])
+		"resourceStatus", record[annotation.ResourceStatusKey], "predictedPlacement",
+		record[annotation.PredictedPlacementKey])
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: record},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
-	if err := p.write(ctx, binding); err != nil {
+	if open, err := p.send(ctx, binding); err != nil &&
+		!(open && p.isBound(ctx, pod, node, time.Now().Add(lateWrite))) {
 		return fwk.AsStatus(err)
 	}
-	p.tracker.turns.leave(node, pod.UID)
-	p.tellIgnored(cs, pod, node)
+	p.tracker.queues.leave(node, pod.UID)
+	p.warnIgnored(cs, pod, node)
 	return nil
 }
 
-func (p *Plugin) write(ctx context.Context, binding *corev1.Binding) error {
+// send writes a Binding. open reports that after the error the API server may have it all the same, or may still get
+// it.
+func (p *Plugin) send(ctx context.Context, binding *corev1.Binding) (open bool, err error) {
 	cacher := p.handle.APICacher()
 	if cacher == nil {
-		return p.handle.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+		err = p.handle.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+		return isOpen(err), err
 	}
 	done, err := cacher.BindPod(binding)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return cacher.WaitOnFinish(ctx, done)
+	err = cacher.WaitOnFinish(ctx, done)
+	return isOpen(err), err
 }
 
-// ignoredPolicy is the reason of the Event that tells of an exclusive policy without effect.
+// isOpen reports whether an error leaves open if the request was carried out: the answer was lost, or the API server
+// failed in the middle, for example because etcd did not answer in time.
+func isOpen(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusRequestTimeout
+	}
+	return err != nil && !utilnet.IsConnectionRefused(err)
+}
+
+const (
+	// lateWrite bounds how long after the answer to a request was lost it may still be carried out: etcd gives up on a
+	// proposal after 7 s.
+	lateWrite = 10 * time.Second
+	// readPause separates two reads of a pod whose Binding has no definite answer.
+	readPause = 500 * time.Millisecond
+)
+
+// isBound reads a pod until it is known whether it is bound to the node. That it is not counts from the given time on.
+// While the API server does not answer, the pod keeps its reservation.
+func (p *Plugin) isBound(ctx context.Context, pod *corev1.Pod, node string, from time.Time) bool {
+	for {
+		late := !time.Now().Before(from)
+		is, err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return false
+		case err != nil:
+		case is.UID != pod.UID || is.Spec.NodeName != "" || late:
+			return is.UID == pod.UID && is.Spec.NodeName == node
+		}
+		pause := time.NewTimer(readPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return false
+		}
+	}
+}
+
+// ignoredPolicy is the reason of the Event for an exclusive policy without effect.
 const ignoredPolicy = "ExclusivePolicyIgnored"
 
-// tellIgnored warns when the node's architecture does not have the pod's exclusive policy: the pod runs, and something
+// warnIgnored warns when the node's architecture does not have the pod's exclusive policy: the pod runs, and something
 // that its owner asked for does not hold.
-func (p *Plugin) tellIgnored(cs fwk.CycleState, pod *corev1.Pod, node string) {
+func (p *Plugin) warnIgnored(cs fwk.CycleState, pod *corev1.Pod, node string) {
 	s := read(cs)
 	if effect, _ := place.EffectOn(s.view, s.request); effect.Ignored {
 		p.handle.EventRecorder().Eventf(pod, nil, corev1.EventTypeWarning, ignoredPolicy, "Binding",
-			"%s: preferredCPUExclusivePolicy %s does not exist on arm64, so other pods may share cores with this one on node %s",
+			"%s: preferredCPUExclusivePolicy %s does not exist on arm64, so other pods may share cores with this one "+
+				"on node %s",
 			ignoredPolicy, s.request.Exclusive, node)
 	}
 }
 
 // PreBindPreFlight skips every pod that this plugin binds itself, so that nothing is written twice.
-func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
+	_ string,
+) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	if read(cs) == nil || p.binds(pod) || allocation(cs) == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -103,12 +160,13 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *cor
 }
 
 // PreBind records the allocation before another binder binds. The framework asks the pre-flight only while it nominates
-// nodes for expected binds, so PreBind decides again. The other binder knows no order: nobody waits for a turn.
+// nodes for expected binds, so PreBind decides again. The other binder has no order: PreBind does not wait in the
+// queue.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if read(cs) == nil || p.binds(pod) {
 		return nil
 	}
-	if p.tracker.turns.isStale(node, pod.UID) {
+	if p.tracker.queues.isStale(node, pod.UID) {
 		if err := p.renew(read(cs)); err != nil {
 			return fwk.AsStatus(err)
 		}
@@ -121,11 +179,13 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}
-	_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	read(cs).recorded = true
+	_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}
-	p.tracker.turns.leave(node, pod.UID)
+	p.tracker.queues.leave(node, pod.UID)
 	return nil
 }
 

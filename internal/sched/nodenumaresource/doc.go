@@ -11,6 +11,6 @@
 // give. A Tracker, one for all profiles, follows bound pods: it holds reports against predictions and keeps the
 // replacements of pods that a kubelet rejected off that node.
 //
-// Preemption's dry runs work on a copy of one node's view that lives in the cycle's state. Everything that decides is in
-// internal/core; this package translates.
+// Preemption's dry runs work on a copy of one node's view that lives in the cycle's state. Everything that decides is
+// in internal/core; this package translates.
 package nodenumaresource

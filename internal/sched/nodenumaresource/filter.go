@@ -6,12 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // PreFilter reads the pod. A pod that no node can treat specially costs nothing from here on.
-func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
+	_ []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	r, refused := p.request(pod)
 	if refused != nil {
 		return nil, refused.status()
@@ -42,14 +47,35 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 			return (&refusal{Reason: reason}).status()
 		}
 	}
+	if reason := p.enforced(n.Node(), s.request); !reason.OK() {
+		return (&refusal{Reason: reason}).status()
+	}
 	if reason := p.fits(p.viewOf(s, n.Node().Name), s.request); !reason.OK() {
 		return (&refusal{Reason: reason}).status()
 	}
 	return nil
 }
 
+// enforced refuses pods that must be alone on their CPUs where a container may start on all CPUs before the agent
+// confines it, unless the node's agent is configured to accept that.
+func (p *Plugin) enforced(node *corev1.Node, r *place.Request) why.Reason {
+	if node == nil || r.Role != qos.Exclusive && !(p.args.FilterLSROnDegradedNodes && r.Role == qos.ExclusiveWithBE) {
+		return why.Reason{}
+	}
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		if c.Type == annotation.EnforcementDegraded && c.Status == corev1.ConditionTrue &&
+			c.Reason != annotation.DegradedAllowed {
+			return why.Reason{Code: why.EnforcementDegraded}
+		}
+	}
+	return why.Reason{}
+}
+
 // RemovePod gives the CPUs of a victim back, on this cycle's copy of the view.
-func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo, n fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo,
+	n fwk.NodeInfo,
+) *fwk.Status {
 	s := read(cs)
 	if s == nil {
 		return nil
@@ -61,7 +87,9 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 
 // AddPod puts a pod on this cycle's copy of the view: a victim that is spared has its own CPUs again; a nominated pod,
 // which has none yet, gets the ones that it would get now.
-func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, n fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo,
+	n fwk.NodeInfo,
+) *fwk.Status {
 	s := read(cs)
 	if s == nil {
 		return nil
@@ -101,7 +129,8 @@ func (p *Plugin) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) {
 	}, true
 }
 
-// allMemory is what NUMA nodes have left of the memory that a pod asks for; nil where no topology policy puts it on any.
+// allMemory is what NUMA nodes have left of the memory that a pod asks for; nil where no topology policy puts it on
+// any.
 func allMemory(v *ledger.View, r *place.Request) []ledger.Memory {
 	if max(r.Topology, v.Facts().Topology) == ledger.NoTopology {
 		return nil

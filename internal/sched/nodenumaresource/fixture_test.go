@@ -44,7 +44,16 @@ type fixture struct {
 	events    chan string
 	clock     *manual
 	woken     *woken
+	nominated nominated
 }
+
+// nominated are the pods that are nominated to nodes.
+type nominated struct {
+	fwk.PodNominator
+	byNode map[string][]fwk.PodInfo
+}
+
+func (n nominated) NominatedPodsForNode(node string) []fwk.PodInfo { return n.byNode[node] }
 
 // woken remembers the pods that were woken.
 type woken struct {
@@ -85,7 +94,7 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 	}
 	store, client, recorder := kube.NewStore(), fake.NewClientset(), events.NewFakeRecorder(10)
 	registry := frameworkplugins.NewInTreeRegistry()
-	activator := &woken{}
+	activator, promised := &woken{}, nominated{byNode: map[string][]fwk.PodInfo{}}
 	clock := &manual{now: time.Unix(1_800_000_000, 0)}
 	measured := NewMetrics(created)
 	tracker := NewTracker(store, measured, clock.Now)
@@ -98,11 +107,15 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 		return set
 	}
 	profile := &config.KubeSchedulerProfile{SchedulerName: "s", Plugins: &config.Plugins{
-		QueueSort: enabled(names.PrioritySort), PreFilter: enabled(Name), Filter: enabled(Name), PreScore: enabled(Name),
-		Score: enabled(Name), Reserve: enabled(Name), PreBind: enabled(Name), Bind: enabled(binders...),
+		QueueSort: enabled(names.PrioritySort), PreFilter: enabled(Name), Filter: enabled(Name),
+		PreScore: enabled(Name),
+		Score:    enabled(Name), Reserve: enabled(Name), PreBind: enabled(Name), Bind: enabled(binders...),
 	}}
 	if args != "" {
-		profile.PluginConfig = []config.PluginConfig{{Name: Name, Args: &runtime.Unknown{Raw: []byte(args), ContentType: runtime.ContentTypeJSON}}}
+		profile.PluginConfig = []config.PluginConfig{{
+			Name: Name,
+			Args: &runtime.Unknown{Raw: []byte(args), ContentType: runtime.ContentTypeJSON},
+		}}
 	}
 	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile,
 		frameworkruntime.WithClientSet(client),
@@ -110,6 +123,7 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()),
 		frameworkruntime.WithEventRecorder(recorder),
 		frameworkruntime.WithPodActivator(activator),
+		frameworkruntime.WithPodNominator(promised),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +132,10 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{Plugin: p.(*Plugin), framework: f, client: client, store: store, events: recorder.Events, clock: clock, woken: activator}
+	return &fixture{
+		Plugin: p.(*Plugin), framework: f, client: client, store: store, events: recorder.Events, clock: clock,
+		woken: activator, nominated: promised,
+	}
 }
 
 func pluginArgs(p *config.KubeSchedulerProfile) runtime.Object {
@@ -144,7 +161,10 @@ func machine(t *testing.T, arch string, numa, cores, threads int) *topo.Machine 
 		for c := range cores {
 			core := n*cores + c
 			for thread := range threads {
-				spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: core + thread*numa*cores, Core: core, L3: -1, Die: -1, NUMA: n})
+				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+					ID: core + thread*numa*cores, Core: core, L3: -1, Die: -1,
+					NUMA: n,
+				})
 			}
 		}
 	}
@@ -190,7 +210,10 @@ func (f *fixture) addNode(name string, m *topo.Machine, options ...nodeOption) f
 }
 
 func amounts(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory),
+	}
 }
 
 type podOption func(*corev1.Pod)
@@ -205,7 +228,10 @@ func spec(format string, args ...any) podOption {
 
 func asks(cpu, limit string) podOption {
 	return func(p *corev1.Pod) {
-		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "1Gi"), Limits: amounts(limit, "1Gi")}}}
+		p.Spec.Containers = []corev1.Container{{
+			Name:      "c",
+			Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "1Gi"), Limits: amounts(limit, "1Gi")},
+		}}
 	}
 }
 
@@ -218,7 +244,8 @@ func bound(node, cpus string) podOption {
 
 func newPod(name string, options ...podOption) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{}, Annotations: map[string]string{},
+		Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{},
+		Annotations: map[string]string{},
 	}}
 	for _, o := range options {
 		o(p)

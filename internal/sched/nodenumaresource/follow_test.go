@@ -101,8 +101,10 @@ func TestInFollowModeTheBindingCarriesThePrediction(t *testing.T) {
 			want: "UnschedulableAndUnresolvable: node(s) cpu bind policy conflicts with pod's required cpu bind policy",
 		},
 		"more than one NUMA node has where restricted needs one": {
-			settings: `{"cpu":{"policy":"static","reserved":"0,4"},"topology":{"policy":"restricted"}}`, pod: guaranteed("p", 8),
-			want: "Unschedulable: node(s) kubelet would reject: TopologyAffinityError (free only on more NUMA nodes than capacity needs)",
+			settings: `{"cpu":{"policy":"static","reserved":"0,4"},"topology":{"policy":"restricted"}}`,
+			pod:      guaranteed("p", 8),
+			want: "Unschedulable: node(s) kubelet would reject: TopologyAffinityError (free only on more NUMA nodes " +
+				"than capacity needs)",
 		},
 		"a node label that is tighter than the kubelet's policy": {
 			settings: `{"cpu":{"policy":"static","reserved":"0"}}`, pod: guaranteed("p", 8),
@@ -115,13 +117,16 @@ func TestInFollowModeTheBindingCarriesThePrediction(t *testing.T) {
 			want:    "Unschedulable: node(s) NUMA Topology policy not match",
 		},
 		"threads that do not fill cores": {
-			settings: `{"cpu":{"policy":"static","options":{"full-pcpus-only":"true"},"reserved":"0,8"}}`, pod: guaranteed("p", 3),
-			want: "Unschedulable: node(s) kubelet would reject: SMTAlignmentError",
+			settings: `{"cpu":{"policy":"static","options":{"full-pcpus-only":"true"},"reserved":"0,8"}}`,
+			pod:      guaranteed("p", 3),
+			want:     "Unschedulable: node(s) kubelet would reject: SMTAlignmentError",
 		},
 		"a kubelet that would crash": {
-			settings: `{"cpu":{"policy":"static","reserved":"0"},"topology":{"policy":"restricted","options":{"prefer-closest-numa-nodes":"true"}}}`,
+			settings: `{"cpu":{"policy":"static","reserved":"0"},"topology":{"policy":"restricted",` +
+				`"options":{"prefer-closest-numa-nodes":"true"}}}`,
 			options: []nodeOption{func(_ *corev1.Node, nrt *v1alpha2.NodeResourceTopology) {
-				nrt.Annotations[annotation.CPUTopology] = strings.ReplaceAll(nrt.Annotations[annotation.CPUTopology], `"node":1`, `"node":8`)
+				nrt.Annotations[annotation.CPUTopology] = strings.ReplaceAll(nrt.Annotations[annotation.CPUTopology],
+					`"node":1`, `"node":8`)
 			}},
 			pod:  guaranteed("p", 2),
 			want: "UnschedulableAndUnresolvable: node(s) kubelet would crash on the machine's NUMA node ids",
@@ -132,7 +137,8 @@ func TestInFollowModeTheBindingCarriesThePrediction(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "")
 			// NUMA 0 is CPUs 0-3,8-11, NUMA 1 is 4-7,12-15.
-			n := f.addNode("n", machine(t, "amd64", 2, 4, 2), append([]nodeOption{predicted("Follow", tt.settings)}, tt.options...)...)
+			n := f.addNode("n", machine(t, "amd64", 2, 4, 2),
+				append([]nodeOption{predicted("Follow", tt.settings)}, tt.options...)...)
 			cs, skipped := f.preFilter(t, tt.pod)
 			if skipped {
 				t.Fatal("the pod is skipped, but a kubelet pins it")
@@ -157,10 +163,12 @@ func TestInFollowModeTheBindingCarriesThePrediction(t *testing.T) {
 func TestInOwnModeTheKubeletGuards(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
-	// The label lets our own CPUs stand anywhere; the kubelet, which pins such pods too, stays as strict as it is.
-	n := f.addNode("n", machine(t, "amd64", 2, 4, 2), predicted("Own", restricted), labelled(annotation.NodeNUMATopologyPolicy, "None"))
+	// The label allows Tenon's own CPUs on any NUMA nodes; the kubelet, which pins such pods too, remains strict.
+	n := f.addNode("n", machine(t, "amd64", 2, 4, 2), predicted("Own", restricted),
+		labelled(annotation.NodeNUMATopologyPolicy, "None"))
 	for _, name := range []string{"a", "b"} { // 5 of 7 CPUs on one NUMA node, 5 of 8 on the other
-		if record := f.bind(t, lsr(name, 5), n); record[annotation.ResourceStatusKey] == "" || record[annotation.PredictedPlacementKey] != "" {
+		if record := f.bind(t, lsr(name, 5), n); record[annotation.ResourceStatusKey] == "" ||
+			record[annotation.PredictedPlacementKey] != "" {
 			t.Errorf("the Binding carries %v, want CPUs of ours and no prediction", record)
 		}
 	}
@@ -317,7 +325,10 @@ func TestARejectedPodsReplacementDoesNotLoop(t *testing.T) {
 		cs, _ := f.preFilter(t, pod)
 		return f.Filter(t.Context(), cs, pod, n).IsSuccess()
 	}
-	for i, delay := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
+	for i, delay := range []time.Duration{
+		30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute,
+		8 * time.Minute, 10 * time.Minute, 10 * time.Minute,
+	} {
 		pod := guaranteed(fmt.Sprintf("p%d", i), 2)
 		record := f.bind(t, pod, n)
 		pod.Annotations[annotation.PredictedPlacementKey] = record[annotation.PredictedPlacementKey]
@@ -379,7 +390,7 @@ func TestARejectedPodsUnitsAreHeldForAWhile(t *testing.T) {
 	if free() {
 		t.Fatal("the pod takes 4 of 7 CPUs")
 	}
-	f.store.RemovePod(pod) // the scheduler's own informer tells that it is gone before anybody says why
+	f.store.RemovePod(pod) // the scheduler's own informer deletes it before the rejection is seen
 	f.tracker.Rejected(t.Context(), rejection(pod, "n", "UnexpectedAdmissionError"))
 	if free() {
 		t.Error("the kubelet may still have booked the CPUs")
@@ -400,7 +411,8 @@ func TestRejectionsThatAreNotOurs(t *testing.T) {
 	f.addNode("n", machine(t, "amd64", 1, 4, 2), predicted("Follow", restricted))
 	for name, pod := range map[string]*corev1.Pod{
 		"bound by another scheduler": rejection(guaranteed("a", 2), "n", "TopologyAffinityError"),
-		"failed by itself":           rejection(guaranteed("b", 2, func(p *corev1.Pod) { p.Annotations[annotation.PredictedPlacementKey] = "{}" }), "n", "Error"),
+		"failed by itself": rejection(guaranteed("b", 2,
+			func(p *corev1.Pod) { p.Annotations[annotation.PredictedPlacementKey] = "{}" }), "n", "Error"),
 	} {
 		f.tracker.Rejected(t.Context(), pod)
 		if f.tracker.waits.Load() != 0 {
@@ -442,7 +454,45 @@ func TestThreeRejectionsMakeTheModelSuspect(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsNotStartedIsTold(t *testing.T) {
+func TestRankingsLearnWhenANodeIsLeftAloneOrSuspect(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	n := f.addNode("n", machine(t, "amd64", 2, 4, 2), predicted("Follow", restricted))
+	pod := guaranteed("p", 2)
+	pod.Annotations[annotation.PredictedPlacementKey] = f.bind(t, pod, n)[annotation.PredictedPlacementKey]
+	f.tracker.Rejected(t.Context(), rejection(pod, "n", "TopologyAffinityError"))
+	probe := guaranteed("q", 2)
+	cs, _ := f.preFilter(t, probe)
+	verdict := func() bool { return f.Filter(t.Context(), cs, probe, n).IsSuccess() }
+	allowed, reported := verdict(), false
+	f.store.OnChange(func(string) { reported = true })
+	for _, step := range []struct {
+		after time.Duration
+		what  string
+	}{{firstBackoff, "the end of a back-off"}, {suspectTime, "the end of doubt"}} {
+		reported = false
+		f.clock.advance(step.after)
+		f.tracker.Tick(t.Context())
+		if !reported {
+			t.Errorf("%s is not reported", step.what)
+		}
+	}
+	if allowed || !verdict() {
+		t.Errorf("the node is open: got %v and after the back-off %v", allowed, verdict())
+	}
+	reported = false
+	f.tracker.markSuspect("n", "1.36")
+	if !reported {
+		t.Error("doubt is not reported")
+	}
+	reported = false
+	f.tracker.leaveAlone("n", pod)
+	if !reported {
+		t.Error("a back-off is not reported")
+	}
+}
+
+func TestPodThatIsNotStartedIsReported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	n := f.addNode("n", machine(t, "amd64", 2, 4, 2), predicted("Follow", restricted))
@@ -450,7 +500,10 @@ func TestAPodThatIsNotStartedIsTold(t *testing.T) {
 	for name, started := range map[string]bool{"lost": false, "runs": true} {
 		pod := guaranteed(name, 1)
 		f.bind(t, pod, n)
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.clock.Now())}}
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(f.clock.Now()),
+		}}
 		if started {
 			now := metav1.NewTime(f.clock.Now())
 			pod.Status.StartTime = &now
@@ -481,7 +534,7 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 	}
 	ends := map[string]func(t *testing.T, f *fixture, pod *corev1.Pod){
 		"deleted": func(_ *testing.T, f *fixture, pod *corev1.Pod) { f.store.RemovePod(pod) },
-		"deleted as nobody knew its node": func(_ *testing.T, f *fixture, pod *corev1.Pod) {
+		"deleted while its node was unknown": func(_ *testing.T, f *fixture, pod *corev1.Pod) {
 			pod = pod.DeepCopy()
 			pod.Spec.NodeName = ""
 			f.store.RemovePod(pod)
@@ -526,17 +579,22 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 				for k, v := range record {
 					pod.Annotations[k] = v
 				}
-				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.clock.Now())}}
-				if err := f.framework.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
+				pod.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+					LastTransitionTime: metav1.NewTime(f.clock.Now()),
+				}}
+				if err := f.framework.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(
+					pod); err != nil {
 					t.Fatal(err)
 				}
 				happens(t, f, pod)
 				f.clock.advance(departedTime + time.Second)
 				f.tracker.Tick(t.Context())
 				k := f.tracker
-				if left := len(k.bound) + len(k.departed) + len(k.seen) + len(k.held) + len(k.waiting) + len(k.overdue) + len(k.turns.byNode); left > 0 {
-					t.Errorf("remain: bound %v, departed %v, seen %v, held %v, waiting %v, overdue %v, turns %v",
-						k.bound, k.departed, k.seen, k.held, k.waiting, k.overdue, k.turns.byNode)
+				if left := len(k.bound) + len(k.departed) + len(k.seen) + len(k.held) + len(k.waiting) + len(
+					k.overdue) + len(k.queues.byNode); left > 0 {
+					t.Errorf("remain: bound %v, departed %v, seen %v, held %v, waiting %v, overdue %v, queues %v",
+						k.bound, k.departed, k.seen, k.held, k.waiting, k.overdue, k.queues.byNode)
 				}
 				if e, found := f.store.View("n").Entry("p"); found {
 					t.Errorf("the account has %+v", e)
@@ -584,7 +642,8 @@ func TestReservationsInParallelAgreeWithTheKubelets(t *testing.T) {
 				for try := 0; try < 2*nodes && !done; try++ {
 					at := (i + try) % nodes
 					cs, _ := f.preFilter(t, pod)
-					if !f.Filter(t.Context(), cs, pod, infos[at]).IsSuccess() || !f.Reserve(t.Context(), cs, pod, infos[at].Node().Name).IsSuccess() {
+					if !f.Filter(t.Context(), cs, pod, infos[at]).IsSuccess() ||
+						!f.Reserve(t.Context(), cs, pod, infos[at].Node().Name).IsSuccess() {
 						continue
 					}
 					done = true
@@ -625,7 +684,8 @@ func TestReservationsInParallelAgreeWithTheKubelets(t *testing.T) {
 			if refusal != nil {
 				t.Fatalf("node %d rejects %s with %s", i, o.Entry.Name, refusal.Status)
 			}
-			got, want := convert.Placed(ledger.HeldOf(v.Machine(), placement)), convert.Placed(o.Entry.Guest.Prediction.Held)
+			got, want := convert.Placed(ledger.HeldOf(v.Machine(), placement)),
+				convert.Placed(o.Entry.Guest.Prediction.Held)
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Fatalf("node %d gives %s %v, predicted was %v", i, o.Entry.Name, got, want)
 			}

@@ -30,12 +30,18 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		{
 			Event: fwk.ClusterEvent{
 				Resource:   fwk.Node,
-				ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation | fwk.UpdateNodeTaint,
+				ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation | fwk.UpdateNodeTaint | fwk.UpdateNodeCondition,
 			},
 			QueueingHintFn: p.afterNode,
 		},
-		{Event: fwk.ClusterEvent{Resource: topologies, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.afterTopology},
-		{Event: fwk.ClusterEvent{Resource: numatopologies, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.afterNumatopology},
+		{
+			Event:          fwk.ClusterEvent{Resource: topologies, ActionType: fwk.Add | fwk.Update},
+			QueueingHintFn: p.afterTopology,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: numatopologies, ActionType: fwk.Add | fwk.Update},
+			QueueingHintFn: p.afterNumatopology,
+		},
 		// Update, not a narrower event: annotations of the refused pod itself count.
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.Update}, QueueingHintFn: p.afterPod},
 	}, nil
@@ -79,7 +85,8 @@ func (p *Plugin) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Que
 			return fwk.QueueSkip, nil // its status: our own refusal, most often
 		}
 		return fwk.Queue, nil
-	case is != nil && was != nil && was.Annotations[annotation.ResourceStatusKey] == is.Annotations[annotation.ResourceStatusKey] &&
+	case is != nil && was != nil &&
+		was.Annotations[annotation.ResourceStatusKey] == is.Annotations[annotation.ResourceStatusKey] &&
 		was.Annotations[annotation.PredictedPlacementKey] == is.Annotations[annotation.PredictedPlacementKey]:
 		return fwk.QueueSkip, nil
 	case is != nil:
@@ -98,22 +105,24 @@ func edited(was, is *corev1.Pod) bool {
 		!maps.Equal(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Spec, is.Spec)
 }
 
-// hint asks whether the node would take the pod as the accounts stand, if the pod may go there at all. The store has
-// every event before the queue has.
+// hint checks whether the node fits the pod by its current account, if the pod may run there at all. The store receives
+// every event before the queue does.
 func (p *Plugin) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) {
 	if node == "" {
 		return fwk.QueueSkip, nil
 	}
 	known, _ := p.store.Node(node)
 	r, refused := p.request(pod)
-	if refused == nil && place.Fits(p.store.View(node), r).OK() && p.tracker.welcomes(node, r) && admits(known.Object, pod) {
+	if refused == nil && place.Fits(p.store.View(node), r).OK() && p.tracker.welcomes(node, r) &&
+		admits(known.Object, pod) &&
+		p.enforced(known.Object, r).OK() {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
 }
 
-// admits reports whether the pod's node selector and affinity allow the node. A node that has not appeared yet wakes the
-// pod when it does.
+// admits reports whether the pod's node selector and affinity allow the node. A node that has not appeared yet wakes
+// the pod when it does.
 func admits(node *corev1.Node, pod *corev1.Pod) bool {
 	if node == nil {
 		return false

@@ -31,7 +31,8 @@ func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
 		return n
 	}
 	pinned := nrt("roomy")
-	pinned.Annotations = map[string]string{annotation.PodCPUAllocsKey: `[{"namespace":"a","name":"b","uid":"c","cpuset":"0","managedByKubelet":true}]`}
+	pinned.Annotations = map[string]string{annotation.PodCPUAllocsKey: `[{"namespace":"a","name":"b","uid":"c",` +
+		`"cpuset":"0","managedByKubelet":true}]`}
 	f.addNode("barred", machine(t, "amd64", 2, 4, 2), labelled("pool", "other"))
 	gone := func(node string) *corev1.Pod { return lsr("gone", 2, bound(node, "0,8")) }
 	edited := lsr("p", 4, spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`))
@@ -45,14 +46,17 @@ func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
 		old, obj any
 		want     fwk.QueueingHint
 	}{
-		"a node with room appears":                     {f.afterNode, nil, roomy, fwk.Queue},
-		"a full node appears":                          {f.afterNode, nil, full, fwk.QueueSkip},
-		"a node without topology appears":              {f.afterNode, nil, bare, fwk.QueueSkip},
-		"the topology of a node with room":             {f.afterTopology, nil, nrt("roomy"), fwk.Queue},
-		"the topology of a full node":                  {f.afterTopology, nrt("full"), nrt("full"), fwk.QueueSkip},
-		"a topology that says nothing new":             {f.afterTopology, nrt("roomy"), nrt("roomy"), fwk.QueueSkip},
-		"a topology that says something new":           {f.afterTopology, nrt("roomy"), pinned, fwk.Queue},
-		"room on a node that the pod's selector bars":  {f.afterPod, lsr("gone", 2, bound("barred", "0,8")), nil, fwk.QueueSkip},
+		"a node with room appears":           {f.afterNode, nil, roomy, fwk.Queue},
+		"a full node appears":                {f.afterNode, nil, full, fwk.QueueSkip},
+		"a node without topology appears":    {f.afterNode, nil, bare, fwk.QueueSkip},
+		"the topology of a node with room":   {f.afterTopology, nil, nrt("roomy"), fwk.Queue},
+		"the topology of a full node":        {f.afterTopology, nrt("full"), nrt("full"), fwk.QueueSkip},
+		"a topology that says nothing new":   {f.afterTopology, nrt("roomy"), nrt("roomy"), fwk.QueueSkip},
+		"a topology that says something new": {f.afterTopology, nrt("roomy"), pinned, fwk.Queue},
+		"room on a node that the pod's selector bars": {
+			f.afterPod, lsr("gone", 2, bound("barred", "0,8")), nil,
+			fwk.QueueSkip,
+		},
 		"a pod goes from a node that then has room":    {f.afterPod, gone("roomy"), nil, fwk.Queue},
 		"a pod goes from a node that is still full":    {f.afterPod, gone("full"), nil, fwk.QueueSkip},
 		"an unbound pod goes":                          {f.afterPod, lsr("gone", 2), nil, fwk.QueueSkip},

@@ -15,8 +15,9 @@ type memo struct {
 
 func newMemo(register func(...metrics.Registerable)) memo {
 	results := metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "tenon_place_memo_total",
-		Help:           "Questions of Filter to a node's account, by result: hit (an equal pod has asked since the account changed), miss.",
+		Name: "tenon_place_memo_total",
+		Help: "Questions of Filter to a node's account, by result: hit (an equal pod has asked since the " +
+			"account changed), miss.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 	register(results)

@@ -36,8 +36,9 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}),
 		commits: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "tenon_ledger_commits_total",
-			Help:           "Offers brought to a node's account, by result: ok, expired (the account had moved), refused.",
+			Name: "tenon_ledger_commits_total",
+			Help: "Offers brought to a node's account, by result: ok, expired (the account had moved), " +
+				"refused.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"result"}),
 		place: metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -47,19 +48,22 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"phase"}),
 		decisions: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "tenon_decisions_total",
-			Help:           "Attempts that a plugin decided, by plugin and result: granted (CPUs reserved), refused (root cause).",
+			Name: "tenon_decisions_total",
+			Help: "Attempts that a plugin decided, by plugin and result: granted (CPUs reserved), refused " +
+				"(root cause).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "result"}),
 	}
 	m.predictions = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "tenon_topology_predictions_total",
-		Help:           "Pods reserved on a node whose kubelet is predicted, by mode of the node and model (kubelet release).",
+		Name: "tenon_topology_predictions_total",
+		Help: "Pods reserved on a node whose kubelet is predicted, by mode of the node and model (kubelet " +
+			"release).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"mode", "model"})
 	m.mispredictions = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "tenon_topology_mispredict_total",
-		Help:           "Pods whose kubelet did something else than was predicted, by mode, model and kind: rejected, mask, cpus, memory, device.",
+		Name: "tenon_topology_mispredict_total",
+		Help: "Pods whose kubelet did something else than was predicted, by mode, model and kind: " +
+			"rejected, mask, cpus, memory, device.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"mode", "model", "kind"})
 	m.rejections = metrics.NewCounterVec(&metrics.CounterOpts{

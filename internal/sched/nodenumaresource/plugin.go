@@ -26,7 +26,7 @@ type Plugin struct {
 	metrics  *Metrics
 	tracker  *Tracker
 	requests requests
-	// bindsFirst tells whether a pod's Binding is written by this plugin.
+	// bindsFirst reports whether a pod's Binding is written by this plugin.
 	bindsFirst func() bool
 }
 
@@ -99,9 +99,6 @@ func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	r, refused := p.request(pod)
 	if refused != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that cannot be read is not signed")
-	}
-	if p.ranksAsVolcano(r) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "a score that depends on all nodes is not remembered")
 	}
 	if !r.Concerns() {
 		return nil, nil

@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -59,8 +61,14 @@ func TestPodsConcernUsOnceTheClusterHasNodesThatTreatThemSpecially(t *testing.T)
 		node nodeOption
 	}{
 		"guaranteed whole CPUs and a static kubelet": {newPod("a", asks("2", "2")), kubelet(`{"policy":"static"}`)},
-		"LS and a Restricted node":                   {newPod("b", qosClass("LS"), asks("2", "2")), labelled(annotation.NodeNUMATopologyPolicy, "Restricted")},
-		"burstable and a SingleNUMANode node":        {newPod("c", asks("1", "2")), labelled(annotation.NodeNUMATopologyPolicy, "SingleNUMANode")},
+		"LS and a Restricted node": {
+			newPod("b", qosClass("LS"), asks("2", "2")),
+			labelled(annotation.NodeNUMATopologyPolicy, "Restricted"),
+		},
+		"burstable and a SingleNUMANode node": {
+			newPod("c", asks("1", "2")),
+			labelled(annotation.NodeNUMATopologyPolicy, "SingleNUMANode"),
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +79,7 @@ func TestPodsConcernUsOnceTheClusterHasNodesThatTreatThemSpecially(t *testing.T)
 			}
 			f.addNode("n", machine(t, "amd64", 2, 4, 2), tc.node)
 			if _, skipped := f.preFilter(t, tc.pod); skipped {
-				t.Error("there is such a node: the pod must be judged")
+				t.Error("there is such a node: the pod must be evaluated")
 			}
 		})
 	}
@@ -105,11 +113,13 @@ func TestFilter(t *testing.T) {
 			want: "UnschedulableAndUnresolvable: node(s) requested cpus not multiple cpus per core",
 		},
 		"a required policy that contradicts the node's": {
-			pod: lsr("p", 2, spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)), node: []nodeOption{labelled(annotation.NodeCPUBindPolicy, "FullPCPUsOnly")},
+			pod:  lsr("p", 2, spec(`{"requiredCPUBindPolicy":"SpreadByPCPUs"}`)),
+			node: []nodeOption{labelled(annotation.NodeCPUBindPolicy, "FullPCPUsOnly")},
 			want: "UnschedulableAndUnresolvable: node(s) cpu bind policy conflicts with pod's required cpu bind policy",
 		},
 		"a preferred policy that contradicts the node's": {
-			pod: lsr("p", 2, spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`)), node: []nodeOption{labelled(annotation.NodeCPUBindPolicy, "FullPCPUsOnly")},
+			pod:  lsr("p", 2, spec(`{"preferredCPUBindPolicy":"SpreadByPCPUs"}`)),
+			node: []nodeOption{labelled(annotation.NodeCPUBindPolicy, "FullPCPUsOnly")},
 		},
 		"a guaranteed pod whose CPUs break a core of a static full-pcpus-only kubelet": {
 			pod: newPod("p", asks("3", "3")), node: []nodeOption{full},
@@ -118,14 +128,15 @@ func TestFilter(t *testing.T) {
 		"a guaranteed pod that such a kubelet can pin": {pod: newPod("p", asks("4", "4")), node: []nodeOption{full}},
 		"a guaranteed pod for which such a kubelet has too few CPUs": {
 			pod: newPod("p", asks("16", "16")), node: []nodeOption{full},
-			want: "Unschedulable: node(s) kubelet has not enough free CPUs to pin",
+			want: "Unschedulable: node(s) kubelet does not have enough free CPUs to pin",
 		},
 		"an LSR pod over two NUMA nodes on a SingleNUMANode node": {
 			pod: lsr("p", 10), node: []nodeOption{labelled(annotation.NodeNUMATopologyPolicy, "SingleNUMANode")},
 			want: "Unschedulable: node(s) NUMA Topology policy not match",
 		},
 		"an LS pod over two NUMA nodes on a SingleNUMANode node": {
-			pod: newPod("p", qosClass("LS"), asks("10", "10")), node: []nodeOption{labelled(annotation.NodeNUMATopologyPolicy, "SingleNUMANode")},
+			pod:  newPod("p", qosClass("LS"), asks("10", "10")),
+			node: []nodeOption{labelled(annotation.NodeNUMATopologyPolicy, "SingleNUMANode")},
 			want: "Unschedulable: node(s) NUMA Topology policy not match",
 		},
 		"ConstrainedBurst with a limit above the whole pool": {
@@ -225,14 +236,18 @@ func TestBindCarriesTheAllocationOfThisVeryPod(t *testing.T) {
 	}
 }
 
-func TestAnExclusivePolicyThatTheArchitectureDoesNotHaveIsTold(t *testing.T) {
+func TestUnsupportedExclusivePolicyIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		arch    string
 		threads int
 		policy  string
 		want    string
 	}{
-		"PCPULevel on arm64":     {"arm64", 2, "PCPULevel", "Warning ExclusivePolicyIgnored ExclusivePolicyIgnored: preferredCPUExclusivePolicy PCPULevel does not exist on arm64"},
+		"PCPULevel on arm64": {
+			"arm64", 2, "PCPULevel",
+			"Warning ExclusivePolicyIgnored ExclusivePolicyIgnored: preferredCPUExclusivePolicy PCPULevel does not " +
+				"exist on arm64",
+		},
 		"NUMANodeLevel on arm64": {"arm64", 2, "NUMANodeLevel", ""},
 		"PCPULevel on amd64":     {"amd64", 2, "PCPULevel", ""},
 		"PCPULevel without SMT":  {"amd64", 1, "PCPULevel", ""},
@@ -266,7 +281,8 @@ func TestSharedPoolsOfAnLSPodTravelInTheBinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status.CPUSet != "" || len(status.CPUSharedPools) != 1 || status.CPUSharedPools[0].CPUSet != "" || len(status.NUMANodeResources) != 1 {
+	if status.CPUSet != "" || len(status.CPUSharedPools) != 1 || status.CPUSharedPools[0].CPUSet != "" ||
+		len(status.NUMANodeResources) != 1 {
 		t.Errorf("got %s, want one shared pool without CPUs, with its amounts", status)
 	}
 }
@@ -417,12 +433,55 @@ func TestReserveNeverGivesACPUTwice(t *testing.T) {
 	}
 	cs, _ := f.preFilter(t, lsr("last", 2))
 	if got := verdict(f.Filter(t.Context(), cs, lsr("last", 2), n)); got == "" {
-		t.Error("the shared pool's last core must stay")
+		t.Error("the shared pool must keep its last core")
 	}
 	if s := f.Reserve(t.Context(), cs, lsr("last", 2), "n"); s.IsSuccess() {
 		t.Error("Reserve must refuse what Filter refuses")
 	}
 	if problems := f.store.View("n").Problems(); len(problems) != 0 {
 		t.Errorf("got problems %v", problems)
+	}
+}
+
+// Without a transport containers start on all CPUs until the next resync: LSE pods must not be accepted there.
+func TestLSEPodsDoNotGoWhereTheirCPUsCannotBeEnforced(t *testing.T) {
+	t.Parallel()
+	condition := func(status corev1.ConditionStatus, reason string) nodeOption {
+		return func(n *corev1.Node, _ *v1alpha2.NodeResourceTopology) {
+			n.Status.Conditions = []corev1.NodeCondition{{
+				Type: annotation.EnforcementDegraded, Status: status,
+				Reason: reason,
+			}}
+		}
+	}
+	degraded := condition(corev1.ConditionTrue, "NoTransport")
+	const refused = "UnschedulableAndUnresolvable: node(s) cannot enforce exclusive CPUs from a container's start"
+	lse := newPod("p", qosClass("LSE"), asks("2", "2"))
+	tests := map[string]struct {
+		args string
+		pod  *corev1.Pod
+		node nodeOption
+		want string
+	}{
+		"LSE, no transport":          {"", lse, degraded, refused},
+		"LSE, connected":             {"", lse, condition(corev1.ConditionFalse, "Enforced"), ""},
+		"LSE, the agent accepts it":  {"", lse, condition(corev1.ConditionTrue, annotation.DegradedAllowed), ""},
+		"LSR, no transport":          {"", lsr("p", 2), degraded, ""},
+		"LSR, filtered by a setting": {`{"filterLSROnDegradedNodes":true}`, lsr("p", 2), degraded, refused},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, tt.args)
+			n := f.addNode("n", machine(t, "amd64", 1, 4, 2), tt.node)
+			cs, _ := f.preFilter(t, tt.pod)
+			if got := verdict(f.Filter(t.Context(), cs, tt.pod, n)); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			hint, err := f.afterNode(klog.Background(), tt.pod, nil, n.Node())
+			if want := tt.want == ""; err != nil || (hint == fwk.Queue) != want {
+				t.Errorf("the node's update wakes the pod: %v (%v), want %t", hint, err, want)
+			}
+		})
 	}
 }

@@ -29,9 +29,18 @@ func TestBindAllPodsOnPolicyNodes(t *testing.T) {
 		pod         podOption
 		plain, full string
 	}{
-		"a fraction":     {pod: asks("100m", "1"), full: "UnschedulableAndUnresolvable: the requested CPUs must be integer"},
-		"an odd number":  {pod: asks("3", "3"), full: "UnschedulableAndUnresolvable: node(s) requested cpus not multiple cpus per core"},
-		"too many":       {pod: asks("14", "14"), full: "Unschedulable: node(s) CPU shared pool would fall below its floor"},
+		"a fraction": {
+			pod:  asks("100m", "1"),
+			full: "UnschedulableAndUnresolvable: the requested CPUs must be integer",
+		},
+		"an odd number": {
+			pod:  asks("3", "3"),
+			full: "UnschedulableAndUnresolvable: node(s) requested cpus not multiple cpus per core",
+		},
+		"too many": {
+			pod:  asks("14", "14"),
+			full: "Unschedulable: node(s) CPU shared pool would fall below its floor",
+		},
 		"whole cores":    {pod: asks("4", "4")},
 		"nothing of CPU": {pod: func(*corev1.Pod) {}},
 	} {
@@ -44,7 +53,10 @@ func TestBindAllPodsOnPolicyNodes(t *testing.T) {
 				}
 				return
 			}
-			got := []string{verdict(f.Filter(t.Context(), cs, pod, plain)), verdict(f.Filter(t.Context(), cs, pod, full))}
+			got := []string{
+				verdict(f.Filter(t.Context(), cs, pod, plain)),
+				verdict(f.Filter(t.Context(), cs, pod, full)),
+			}
 			if diff := cmp.Diff([]string{tc.plain, tc.full}, got); diff != "" {
 				t.Errorf("without and with the label (-want +got):\n%s", diff)
 			}

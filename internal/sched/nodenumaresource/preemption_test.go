@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -32,7 +33,7 @@ func TestPreemptionSeesWhereVictimsFreeTheirCPUs(t *testing.T) {
 		remove []string
 		fits   bool
 	}{
-		"nobody":                                 {nil, false},
+		"no victims":                             {nil, false},
 		"the only one on the first NUMA node":    {[]string{"left"}, true},
 		"enough CPUs in sum, on both NUMA nodes": {[]string{"right2"}, false},
 		"both on the second NUMA node":           {[]string{"right", "right2"}, true},
@@ -77,10 +78,10 @@ func TestNominatedPodKeepsItsRoom(t *testing.T) {
 		n    int    // CPUs that the other pod asks for
 		fits bool
 	}{
-		"room for both":                                      {"", 4, true},
-		"room for one of them":                               {"", 10, false},
-		"the nominated pod waits for its victim":             {"0-5,8-13", 2, false},
-		"and nobody may take what it waits beside meanwhile": {"0-6,8-14", 1, false},
+		"room for both":                                        {"", 4, true},
+		"room for one of them":                                 {"", 10, false},
+		"the nominated pod waits for its victim":               {"0-5,8-13", 2, false},
+		"and no pod may take what is free beside it meanwhile": {"0-6,8-14", 1, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,15 +104,62 @@ func TestNominatedPodKeepsItsRoom(t *testing.T) {
 	}
 }
 
-// TestNominatedPodKeepsItsMemory: while its victim still ends, what is free of the memory that a nominated pod waits for on a
-// NUMA node is given to nobody, where a topology policy puts memory on nodes at all.
+// Filter counts nominated pods, and so must Reserve: of two NUMA nodes that would do it takes the one that leaves a
+// preemptor what it was promised. What a kubelet will choose does not depend on pods that it does not know.
+func TestReserveLeavesANominatedPodItsNUMANode(t *testing.T) {
+	t.Parallel()
+	single := labelled(annotation.NodeNUMATopologyPolicy, "SingleNUMANode")
+	tests := map[string]struct {
+		option    nodeOption
+		nominated *corev1.Pod
+		priority  int32
+		want      string
+	}{
+		"none":                              {single, nil, 0, "0-1,8-9"},
+		"one of higher priority":            {single, lsr("nominated", 8), 1, "4-5,12-13"},
+		"one of equal priority":             {single, lsr("nominated", 8), 0, "4-5,12-13"},
+		"one of lower priority":             {single, lsr("nominated", 8), -1, "0-1,8-9"},
+		"the pod itself":                    {single, lsr("p", 8), 1, "0-1,8-9"},
+		"one that leaves no room beside it": {single, lsr("nominated", 20), 1, "0-1,8-9"},
+		"one on a node that follows":        {predicted("Follow", restricted), lsr("nominated", 4), 1, "1-2,9-10"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, `{"minSharedCPUs":0}`)
+			n := f.addNode("n", machine(t, "amd64", 2, 4, 2), tt.option)
+			if tt.nominated != nil {
+				tt.nominated.Spec.Priority = &tt.priority
+				f.nominated.byNode["n"] = []fwk.PodInfo{podInfo(t, tt.nominated)}
+			}
+			cs := f.reserve(t, lsr("p", 4), n)
+			s := read(cs)
+			got := s.offer.Entry.CPUList
+			if follows(s.offer) {
+				got = s.offer.Entry.Guest.Prediction.Held[0].CPUList
+			}
+			if got != tt.want {
+				t.Errorf("reserved %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestNominatedPodKeepsItsMemory: while its victim terminates, the free part of the memory that a nominated pod waits
+// for on a NUMA node is not allocated to other pods, if a topology policy allocates memory of NUMA nodes.
 func TestNominatedPodKeepsItsMemory(t *testing.T) {
 	t.Parallel()
 	memory := func(_ *corev1.Node, nrt *v1alpha2.NodeResourceTopology) {
 		for i := range 2 {
-			nrt.Zones = append(nrt.Zones, v1alpha2.Zone{Name: convert.ZoneName(i), Type: "Node", Resources: v1alpha2.ResourceInfoList{
-				{Name: "memory", Capacity: resource.MustParse("2Gi"), Allocatable: resource.MustParse("2Gi"), Available: resource.MustParse("2Gi")},
-			}})
+			nrt.Zones = append(nrt.Zones, v1alpha2.Zone{
+				Name: convert.ZoneName(i), Type: "Node",
+				Resources: v1alpha2.ResourceInfoList{
+					{
+						Name: "memory", Capacity: resource.MustParse("2Gi"), Allocatable: resource.MustParse("2Gi"),
+						Available: resource.MustParse("2Gi"),
+					},
+				},
+			})
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -126,7 +174,8 @@ func TestNominatedPodKeepsItsMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, `{"minSharedCPUs":0}`)
-			n := f.addNode("n", machine(t, "amd64", 2, 4, 2), memory, labelled(annotation.NodeNUMATopologyPolicy, tc.policy))
+			n := f.addNode("n", machine(t, "amd64", 2, 4, 2), memory,
+				labelled(annotation.NodeNUMATopologyPolicy, tc.policy))
 			f.store.PutPod(lsr("victim", 2, bound("n", "0-5,8-13")))
 			pod := lsr("p", 1)
 			cs, _ := f.preFilter(t, pod)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -50,7 +51,7 @@ func (f *fixture) refuseBindings(refused func(pod string) bool) *[]*corev1.Bindi
 		case !ok:
 			return false, nil, nil
 		case refused(b.Name):
-			return true, nil, errors.New("the API server is ill")
+			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), b.Name, errors.New("not today"))
 		}
 		bound = append(bound, b) // the client calls its reactors one after the other
 		return true, b, nil
@@ -118,6 +119,34 @@ func TestPodsBehindOneThatIsNotBoundArePredictedAnew(t *testing.T) {
 	}
 }
 
+// A pod behind in the line is reserved and given up while another one is predicted anew. Here it has the very CPU of
+// the pod that gave up before, so that the new prediction would equal the stale one.
+func TestAPodGivenUpWhileAnotherIsPredictedAnewDoesNotCountAsBound(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	n := f.addNode("n", machine(t, "amd64", 2, 4, 2), predicted("Follow", restricted))
+	first, second, third := guaranteed("first", 1), guaranteed("second", 5), guaranteed("third", 1)
+	gone, renewed := f.reserve(t, first, n), f.reserve(t, second, n)
+	f.Unreserve(t.Context(), gone, first, "n")
+	passing := f.reserve(t, third, n)
+	var giveUp sync.Once
+	_, view := f.tracker.queues.bound("n", func(node string) *ledger.View {
+		v := f.store.View(node)
+		giveUp.Do(func() { f.Unreserve(t.Context(), passing, third, node) })
+		return v
+	})
+	for e := range view.Entries() {
+		t.Errorf("%s counts as bound, and none is", e.Name)
+	}
+	if s := f.Bind(t.Context(), renewed, second, "n"); !s.IsSuccess() {
+		t.Fatal(s.Message())
+	}
+	const want = `{"model":"1.36","gen":1,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"1-2,8-10"}}}`
+	if got := allocation(renewed)[annotation.PredictedPlacementKey]; got != want {
+		t.Errorf("the Binding carries %s, want %s", got, want)
+	}
+}
+
 // Another binder takes the annotation from PreBind.
 func TestPreBindPredictsAnewToo(t *testing.T) {
 	t.Parallel()
@@ -157,13 +186,13 @@ func TestAPodThatDoesNotFitWhenItIsPredictedAnewIsTriedAgain(t *testing.T) {
 		t.Fatalf("Bind: %v with %d Bindings, want an error and none", s, len(*bound))
 	}
 	f.Unreserve(t.Context(), second, b, "n")
-	if len(f.tracker.turns.byNode) != 0 {
-		t.Errorf("lines are left: %v", f.tracker.turns.byNode)
+	if len(f.tracker.queues.byNode) != 0 {
+		t.Errorf("queues are left: %v", f.tracker.queues.byNode)
 	}
 }
 
-// Pods are reserved and bound side by side, some Bindings fail, some pods are given up before: what every Binding carries
-// is what a kubelet gives that meets the pods in the order of the Bindings.
+// Pods are reserved and bound side by side, some Bindings fail, some pods are given up before: what every Binding
+// carries is what a kubelet gives that meets the pods in the order of the Bindings.
 func TestBindingsThatFailLeaveNoStalePredictions(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -194,8 +223,8 @@ func TestBindingsThatFailLeaveNoStalePredictions(t *testing.T) {
 			t.Errorf("seed %d: only %d pods are bound", seed, len(*bound))
 		}
 		f.checkBound(t, "n", *bound)
-		if len(f.tracker.turns.byNode) != 0 {
-			t.Errorf("seed %d: lines are left: %v", seed, f.tracker.turns.byNode)
+		if len(f.tracker.queues.byNode) != 0 {
+			t.Errorf("seed %d: queues are left: %v", seed, f.tracker.queues.byNode)
 		}
 		if t.Failed() {
 			t.Fatalf("with seed %d", seed)

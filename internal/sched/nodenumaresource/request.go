@@ -10,7 +10,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// requestsKept bounds the memory of parsed pods; it is far above any queue that one attempt per pod and event can serve.
+// requestsKept bounds the memory of parsed pods; it is far above any queue that one attempt per pod and event can
+// serve.
 const requestsKept = 1 << 14
 
 // requests remembers pods that concern us: signing, filtering and every queueing hint of a pod share one parse.

@@ -8,18 +8,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // reserveAttempts: an account can move between the offer and its commit (an informer event); twice in a row means that
 // the pod should be tried anew.
 const reserveAttempts = 2
 
-// Reserve chooses the exact CPUs on the live account and takes them. When the account has moved under the cycle, another
-// node may still do and no event would wake the pod: that is an error, which the queue retries, and not a refusal.
+// Reserve chooses the exact CPUs on the live account and takes them. When the account has moved under the cycle,
+// another node may still do and no event would wake the pod: that is an error, which the queue retries, and not a
+// refusal.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := read(cs)
 	if s == nil {
@@ -30,7 +33,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	status := fwk.AsStatus(ledger.ErrExpired)
 	for range reserveAttempts {
 		view := p.store.View(node)
-		offer, reason := place.Try(view, s.request)
+		offer, reason := p.try(view, s.request, pod, node)
 		if !reason.OK() {
 			refused := &refusal{Reason: reason}
 			status = fwk.AsStatus(refused)
@@ -42,7 +45,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 			continue
 		}
 		if follows(offer) { // before others can see its entry: they must know that it is not bound
-			p.tracker.turns.take(node, pod.UID)
+			p.tracker.queues.add(node, pod.UID)
 		}
 		err := p.store.Commit(node, offer)
 		if err == nil {
@@ -52,7 +55,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 			p.tracker.reserved(pod.UID, node, view, offer)
 			return nil
 		}
-		p.tracker.turns.leave(node, pod.UID)
+		p.tracker.queues.leave(node, pod.UID)
 		if !errors.Is(err, ledger.ErrExpired) {
 			return fwk.AsStatus(err)
 		}
@@ -62,37 +65,62 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	return status
 }
 
-// Unreserve takes the reservation back; a second call, or one without reservation, does nothing.
-func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
+// try makes an offer on the view: where there is one, an offer beside what the pods get that are nominated to the node
+// and that Filter counted too. A kubelet that chooses by itself knows nothing of them.
+func (p *Plugin) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node string) (ledger.Offer, why.Reason) {
+	promised := v
+	for _, info := range p.handle.NominatedPodsForNode(node) {
+		nominated := info.GetPod()
+		if nominated.UID == pod.UID || corev1helpers.PodPriority(nominated) < corev1helpers.PodPriority(pod) {
+			continue
+		}
+		if _, held := v.Entry(string(nominated.UID)); held {
+			continue
+		}
+		if e, ok := p.expect(promised, nominated); ok {
+			promised = promised.With(e)
+		}
+	}
+	if promised != v {
+		if offer, reason := place.Try(promised, r); reason.OK() && !follows(offer) {
+			offer.Version = v.Version()
+			return offer, reason
+		}
+	}
+	return place.Try(v, r)
+}
+
+// Unreserve takes the reservation back; a second call, or one without reservation, does nothing. After another binder
+// has failed, a read decides whether the pod is bound nevertheless: then it keeps what it has.
+func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
 	s := read(cs)
 	if s == nil || s.reserved == "" {
+		return
+	}
+	if s.recorded && p.isBound(ctx, pod, node, time.Now()) {
 		return
 	}
 	p.store.Revert(s.reserved, s.offer)
 	p.tracker.unreserved(pod.UID)
 	if follows(s.offer) {
-		p.tracker.turns.giveUp(s.reserved, pod.UID)
+		p.tracker.queues.giveUp(s.reserved, pod.UID)
 	}
 	s.offer, s.view, s.reserved = ledger.Offer{}, nil, ""
 }
 
-// follows reports whether an offer tells what a kubelet will choose.
+// follows reports whether an offer contains a prediction of the kubelet's choice.
 func follows(o ledger.Offer) bool { return o.Entry.Guest != nil && o.Entry.Guest.Prediction != nil }
 
 // renewAttempts: other pods are reserved on the node while one of it is predicted anew.
 const renewAttempts = 8
 
-// renew predicts a reserved pod once more, on those that are bound and not on those that wait: pods that the kubelet was
-// to meet before it do not come, or come later. After an error the pod must be tried anew.
+// renew predicts a reserved pod once more, on those that are bound and not on those that wait: pods that the kubelet
+// was to meet before it do not come, or come later. After an error the pod must be tried anew.
 func (p *Plugin) renew(s *state) error {
 	err := ledger.ErrExpired
 	for range renewAttempts {
-		view := p.store.View(s.reserved) // before the line: an entry that is in it and waits is left out
-		bound := view.Without(s.request.UID)
-		for _, uid := range p.tracker.turns.waiting(s.reserved) {
-			bound = bound.Without(string(uid))
-		}
-		offer, reason := place.Try(bound, s.request)
+		view, bound := p.tracker.queues.bound(s.reserved, p.store.View)
+		offer, reason := place.Try(bound.Without(s.request.UID), s.request)
 		if !reason.OK() {
 			return &refusal{Reason: reason}
 		}

@@ -27,6 +27,8 @@ type state struct {
 	offer    ledger.Offer
 	view     *ledger.View // that the offer was computed on
 	reserved string
+	// recorded: PreBind has written the allocation, so that another binder may have bound the pod with it.
+	recorded bool
 }
 
 // Clone copies the state for a dry run. Requests, views and offers are never changed in place.
@@ -44,7 +46,7 @@ func read(cs fwk.CycleState) *state {
 	return s
 }
 
-// viewOf returns the view that the cycle must judge the node by.
+// viewOf returns the view that the cycle must use for the node.
 func (p *Plugin) viewOf(s *state, node string) *ledger.View {
 	if s.changed != nil && s.node == node {
 		return s.changed

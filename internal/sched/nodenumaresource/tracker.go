@@ -35,7 +35,7 @@ const (
 	// A node with suspectAfter rejections within suspectTime ranks last.
 	suspectAfter = 3
 	suspectTime  = 10 * time.Minute
-	// A bound pod whose kubelet has not started it for overdueTime is told.
+	// A bound pod that its kubelet has not started for overdueTime is reported.
 	overdueTime = 5 * time.Minute
 	// departedTime is how long the entry of a pod that left is remembered: its rejection may be seen after it has gone.
 	departedTime = time.Minute
@@ -57,6 +57,8 @@ const (
 	placementMispredicted = "PlacementMispredicted"
 	// kubeletModelSuspect: the kubelet of a node rejects what the model admits.
 	kubeletModelSuspect = "KubeletModelSuspect"
+	// accountRepaired: the scheduler's account of a node differed from the pods of the API server.
+	accountRepaired = "AccountRepaired"
 )
 
 // Tracker follows what becomes of pods after they were bound: whether the node confirms what was predicted, whether the
@@ -70,12 +72,12 @@ type Tracker struct {
 	metrics *Metrics
 	now     func() time.Time
 
-	// leading tells that this scheduler is the one that schedules: others watch, and keep silent.
+	// leading is true if this scheduler is the leader: other replicas watch, and send no Events.
 	leading atomic.Bool
-	// waits counts the back-offs in force: while there is none nobody is asked.
+	// waits counts the back-offs in force: while it is 0, back-offs are not looked up.
 	waits atomic.Int32
-	// turns orders the Bindings of nodes whose kubelet chooses.
-	turns turns
+	// queues order the Bindings of nodes whose kubelet chooses.
+	queues bindQueues
 
 	mu       sync.Mutex // guards everything below
 	handle   fwk.Handle
@@ -87,7 +89,7 @@ type Tracker struct {
 	backoffs map[shape]*backoff
 	waiting  map[types.UID]waiter
 	rejected map[string][]time.Time // by node, within suspectTime
-	overdue  map[types.UID]struct{} // pods that have been told; replaced, never written to
+	overdue  map[types.UID]struct{} // pods that have been reported; replaced, never written to
 	looked   time.Time              // for overdue pods
 	records  []Misprediction        // oldest first
 }
@@ -100,7 +102,7 @@ type binding struct {
 type departure struct {
 	node  string
 	entry ledger.Entry
-	// chosen tells that this scheduler bound the pod.
+	// chosen is true if this scheduler bound the pod.
 	chosen bool
 	at     time.Time
 }
@@ -116,7 +118,7 @@ type shape struct{ node, request string }
 type backoff struct {
 	delay time.Duration
 	until time.Time
-	// ended tells that the pods that waited were woken.
+	// ended is true once the waiting pods were activated.
 	ended bool
 }
 
@@ -150,7 +152,7 @@ func NewTracker(store *kube.Store, m *Metrics, now func() time.Time) *Tracker {
 		held: map[types.UID]hold{}, backoffs: map[shape]*backoff{}, waiting: map[types.UID]waiter{},
 		rejected: map[string][]time.Time{}, overdue: map[types.UID]struct{}{},
 	}
-	store.Tell(kube.Listener{Confirmed: t.confirmed, Left: t.left})
+	store.SetListener(kube.Listener{Confirmed: t.confirmed, Left: t.left})
 	return t
 }
 
@@ -167,7 +169,7 @@ func (t *Tracker) attach(h fwk.Handle, args convert.Args) {
 func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) error {
 	if _, err := failed.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			if pod, ok := obj.(*corev1.Pod); ok && !initial { // what failed before us was told before
+			if pod, ok := obj.(*corev1.Pod); ok && !initial { // a former leader handled what failed before
 				t.Rejected(ctx, pod)
 			}
 		},
@@ -255,7 +257,9 @@ func (t *Tracker) confirmed(node string, c ledger.Confirmation) {
 	}
 	t.record(m)
 	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
-		placementMispredicted, "Confirming", "the kubelet of node %s placed the pod otherwise than predicted (%s): see the diagnostics of the scheduler for both placements",
+		placementMispredicted, "Confirming",
+		"the kubelet of node %s placed the pod otherwise than predicted (%s): see the diagnostics of the scheduler "+
+			"for both placements",
 		node, strings.Join(m.Kinds, ", "))
 }
 
@@ -281,9 +285,9 @@ func (t *Tracker) Mispredictions() []Misprediction {
 	return out
 }
 
-// Rejected takes note of a pod that its kubelet did not run: its entry goes, its units are held for as long as the kubelet
-// may leak them, and the node is left alone for pods of that shape. Pods that this scheduler did not bind, and pods that
-// failed otherwise, count for nothing. Each pod counts once.
+// Rejected takes note of a pod that its kubelet did not run: its entry goes, its units are held for as long as the
+// kubelet may leak them, and the node is left alone for pods of that shape. Pods that this scheduler did not bind, and
+// pods that failed otherwise, count for nothing. Each pod counts once.
 func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	reason, rejected := convert.Rejected(pod)
 	if !rejected || pod.Spec.NodeName == "" {
@@ -309,17 +313,19 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	}
 	t.metrics.rejected(reason)
 	m := Misprediction{
-		Time: t.now(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node, Mode: facts.Mode.String(), Model: model,
+		Time: t.now(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node, Mode: facts.Mode.String(),
+		Model: model,
 		Kinds: []string{"rejected"}, Reason: reason,
 	}
 	if entry.Guest != nil && entry.Guest.Prediction != nil {
 		m.Predicted = convert.Placed(entry.Guest.Prediction.Held)
 	}
-	klog.FromContext(ctx).Info("The kubelet rejected a pod that was predicted to fit", "pod", klog.KObj(pod), "node", node,
+	klog.FromContext(ctx).Info("The kubelet rejected a pod that was predicted to fit", "pod", klog.KObj(pod), "node",
+		node,
 		"reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
 	if convert.Misaligned(reason) {
 		t.record(m)
-		t.doubt(node, model)
+		t.markSuspect(node, model)
 	}
 	t.leaveAlone(node, pod)
 }
@@ -349,19 +355,31 @@ func (t *Tracker) take(pod *corev1.Pod) (node string, entry ledger.Entry, ours b
 	return pod.Spec.NodeName, held, true
 }
 
-// doubt marks a node whose kubelet keeps rejecting what the model admits.
-func (t *Tracker) doubt(node, model string) {
+// markSuspect marks a node whose kubelet keeps rejecting what the model admits.
+func (t *Tracker) markSuspect(node, model string) {
 	t.mu.Lock()
 	now := t.now()
 	recent := slices.DeleteFunc(t.rejected[node], func(at time.Time) bool { return now.Sub(at) > suspectTime })
 	recent = append(recent, now)
 	t.rejected[node] = recent
 	t.mu.Unlock()
+	t.store.Touch(node)
 	if len(recent) == suspectAfter {
-		t.event(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}, kubeletModelSuspect, "Confirming",
-			"the kubelet rejected %d pods within %s that the model of release %s admits: the node ranks last for pods that it concerns",
+		t.event(nodeReference(node), kubeletModelSuspect, "Confirming",
+			"the kubelet rejected %d pods within %s that the model of release %s admits: the node ranks last for "+
+				"pods that it concerns",
 			suspectAfter, suspectTime, model)
 	}
+}
+
+// Repaired sends the Event of an account that had to be repaired.
+func (t *Tracker) Repaired(d kube.Difference) {
+	t.event(nodeReference(d.Node), accountRepaired, "Auditing",
+		"the scheduler's account of the node differed from the pod with UID %s for a minute and was repaired", d.UID)
+}
+
+func nodeReference(name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
 // suspects reports whether the node's kubelet has lately rejected so much that its model is in doubt.
@@ -395,14 +413,15 @@ func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
 		b.delay = min(2*b.delay, lastBackoff)
 	}
 	b.until = t.now().Add(b.delay)
+	t.store.Touch(node)
 	if b.ended {
 		b.ended = false
 		t.waits.Add(1)
 	}
 }
 
-// LeftAlone returns how long from now on the node of a rejected pod is still left alone for pods of its shape; 0 when it
-// is not.
+// LeftAlone returns how long from now on the node of a rejected pod is still left alone for pods of its shape; 0 when
+// it is not.
 func (t *Tracker) LeftAlone(pod *corev1.Pod) time.Duration {
 	if t.waits.Load() == 0 {
 		return 0
@@ -449,7 +468,7 @@ func (t *Tracker) wait(pod *corev1.Pod, node, request string) {
 	}
 }
 
-// Tick does what is due: it ends holds and back-offs, wakes the pods that waited for them, tells of overdue pods and
+// Tick does what is due: it ends holds and back-offs, activates the pods that waited for them, reports overdue pods and
 // forgets what is old. Run calls it every second.
 func (t *Tracker) Tick(ctx context.Context) {
 	now := t.now()
@@ -480,7 +499,7 @@ func (t *Tracker) Tick(ctx context.Context) {
 		handle.Activate(klog.FromContext(ctx), wake)
 	}
 	if look && handle != nil {
-		t.tellOverdue(handle, now)
+		t.reportOverdue(handle, now)
 	}
 }
 
@@ -490,6 +509,7 @@ func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
 		if !b.ended && !now.Before(b.until) {
 			b.ended = true
 			t.waits.Add(-1)
+			t.store.Touch(key.node)
 		}
 		if now.Sub(b.until) > lastBackoff {
 			delete(t.backoffs, key)
@@ -516,17 +536,22 @@ func (t *Tracker) prune(now time.Time) {
 		}
 	}
 	for node, at := range t.rejected {
-		if now.Sub(at[len(at)-1]) > suspectTime {
+		recent := slices.DeleteFunc(at, func(at time.Time) bool { return now.Sub(at) > suspectTime })
+		if len(recent) < len(at) {
+			t.store.Touch(node)
+		}
+		if t.rejected[node] = recent; len(recent) == 0 {
 			delete(t.rejected, node)
 		}
 	}
 }
 
-// tellOverdue tells once of each pod that its kubelet, which is alive, has not started long after it was bound.
-func (t *Tracker) tellOverdue(handle fwk.Handle, now time.Time) {
+// reportOverdue reports once each pod that its kubelet, which is ready, has not started for overdueTime after it was
+// bound.
+func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 	lister := handle.SharedInformerFactory().Core().V1().Pods().Lister()
 	t.mu.Lock()
-	told := t.overdue
+	reported := t.overdue
 	t.mu.Unlock()
 	still := map[types.UID]struct{}{} // the others are confirmed or gone
 	for _, name := range t.store.Nodes() {
@@ -534,22 +559,24 @@ func (t *Tracker) tellOverdue(handle fwk.Handle, now time.Time) {
 		if !ok {
 			continue
 		}
-		for s := range node.View.Stays() {
+		for s := range node.View.Assignments() {
 			uid := types.UID(s.Entry.UID)
 			if s.Source != ledger.Predicted {
 				continue
 			}
-			if _, ok := told[uid]; ok {
+			if _, ok := reported[uid]; ok {
 				still[uid] = struct{}{}
 				continue
 			}
 			pod, err := lister.Pods(s.Entry.Namespace).Get(s.Entry.Name)
-			if !isReady(node.Object) || err != nil || pod.UID != uid || pod.Status.StartTime != nil || !boundFor(pod, now, overdueTime) {
+			if !isReady(node.Object) || err != nil || pod.UID != uid || pod.Status.StartTime != nil ||
+				!boundFor(pod, now, overdueTime) {
 				continue
 			}
 			still[uid] = struct{}{}
 			t.event(pod, placementUnconfirmed, "Confirming",
-				"the kubelet of node %s has not started the pod for %s after it was bound; what it was predicted to get stays reserved", name, overdueTime)
+				"the kubelet of node %s has not started the pod for %s after it was bound; what it was predicted to "+
+					"get stays reserved", name, overdueTime)
 		}
 	}
 	t.mu.Lock()
@@ -582,7 +609,7 @@ func boundFor(pod *corev1.Pod, now time.Time, d time.Duration) bool {
 // Lead lets the tracker send Events.
 func (t *Tracker) Lead() { t.leading.Store(true) }
 
-// event tells of o, once a profile is there to speak through.
+// event sends an Event for o, if this scheduler is the leader and a profile has registered its handle.
 func (t *Tracker) event(o runtime.Object, reason, action, format string, args ...any) {
 	t.mu.Lock()
 	handle := t.handle

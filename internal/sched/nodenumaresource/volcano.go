@@ -11,14 +11,14 @@ import (
 	"github.com/tenon-project/tenon/internal/core/place"
 )
 
-// ranksAsVolcano reports whether nodes are ranked for the pod by the formula of seed 004: the plugin's volcanoScore is on
-// and the pod has Volcano's annotation with a policy.
+// ranksAsVolcano reports whether nodes are ranked for the pod by the formula of seed 004: the plugin's volcanoScore is
+// on and the pod has Volcano's annotation with a policy.
 func (p *Plugin) ranksAsVolcano(r *place.Request) bool {
 	return p.args.VolcanoScore && r.Volcano != ledger.NoTopology
 }
 
-// lastSpan is the score of a node of which no number of NUMA nodes can be told, or whose kubelet is not to be trusted for
-// now: it ranks last, and no other node ranks by it.
+// lastSpan is the score of a node whose number of NUMA nodes is unknown, or whose kubelet's model is suspect: it ranks
+// last, and does not affect the score of other nodes.
 const lastSpan = math.MaxInt64
 
 func (p *Plugin) spanOn(s *state, node string) int64 {
@@ -38,8 +38,11 @@ func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions {
 	return p
 }
 
-// NormalizeScore turns numbers of NUMA nodes into scores: 100 − ⌊100·n/max⌋ with max over the candidate nodes (seed 004).
-func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+// NormalizeScore converts numbers of NUMA nodes to scores: 100 − ⌊100·n/max⌋ with max over the candidate nodes (seed
+// 004).
+func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod,
+	scores fwk.NodeScoreList,
+) *fwk.Status {
 	if s := read(cs); s == nil || !p.ranksAsVolcano(s.request) {
 		return nil
 	}
@@ -55,7 +58,7 @@ func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.
 	return nil
 }
 
-// volcanoScore is 100 for all while no node has a NUMA node to stand on.
+// volcanoScore is 100 for all nodes if none of them needs a NUMA node.
 func volcanoScore(span, most int64) int64 {
 	switch {
 	case span == lastSpan:

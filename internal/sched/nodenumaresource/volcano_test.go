@@ -1,6 +1,7 @@
 package nodenumaresource
 
 import (
+	"fmt"
 	"maps"
 	"strconv"
 	"testing"
@@ -29,12 +30,30 @@ func TestVolcanosScore(t *testing.T) {
 		pod  *corev1.Pod
 		want map[string]int64
 	}{
-		"counts 1, 2 and 4":            {on, lsr("p", 16, volcano("best-effort")), map[string]int64{"one": 75, "two": 50, "four": 0}},
-		"counts 1, 2 and 3":            {on, lsr("p", 16, volcano("best-effort")), map[string]int64{"one": 67, "two": 34, "three": 0}},
-		"equal counts":                 {on, lsr("p", 16, volcano("best-effort")), map[string]int64{"two": 0, "other two": 0}},
-		"a node of nobody knows what":  {on, newPod("p", asks("2", "2"), volcano("best-effort")), map[string]int64{"one": 50, "two": 0, "unknown": 0}},
-		"no node of which is known":    {on, newPod("p", asks("2", "2"), volcano("best-effort")), map[string]int64{"unknown": 0, "unknown too": 0}},
-		"without the option":           {"", lsr("p", 16, volcano("best-effort")), map[string]int64{"one": 87, "four": 0}},
+		"counts 1, 2 and 4": {
+			on, lsr("p", 16, volcano("best-effort")),
+			map[string]int64{"one": 75, "two": 50, "four": 0},
+		},
+		"counts 1, 2 and 3": {
+			on, lsr("p", 16, volcano("best-effort")),
+			map[string]int64{"one": 67, "two": 34, "three": 0},
+		},
+		"equal counts": {
+			on, lsr("p", 16, volcano("best-effort")),
+			map[string]int64{"two": 0, "other two": 0},
+		},
+		"an unknown node": {
+			on, newPod("p", asks("2", "2"), volcano("best-effort")),
+			map[string]int64{"one": 50, "two": 0, "unknown": 0},
+		},
+		"no node of which is known": {
+			on, newPod("p", asks("2", "2"), volcano("best-effort")),
+			map[string]int64{"unknown": 0, "unknown too": 0},
+		},
+		"without the option": {
+			"", lsr("p", 16, volcano("best-effort")),
+			map[string]int64{"one": 87, "four": 0},
+		},
 		"a pod without the annotation": {on, lsr("p", 16), map[string]int64{"one": 87, "four": 0}},
 		"a pod whose policy is none":   {on, lsr("p", 16, volcano("none")), map[string]int64{"one": 87, "four": 0}},
 	} {
@@ -91,16 +110,18 @@ func (f *fixture) ranksNormally(t *testing.T, pod *corev1.Pod) bool {
 	return !f.ranksAsVolcano(r)
 }
 
-func TestPodsThatAreRankedAsVolcanoDoesAreNotSigned(t *testing.T) {
+func TestPodsThatAreRankedAsVolcanoDoesAreSigned(t *testing.T) {
 	t.Parallel()
-	pod := lsr("p", 2, volcano("restricted"))
-	if _, s := newFixture(t, `{"volcanoScore":true}`).SignPod(t.Context(), pod); s.IsSuccess() {
-		t.Error("the scores of one pass would be used for the next pod, whose maximum may be another")
-	}
-	for args, p := range map[string]*corev1.Pod{"": pod, `{"volcanoScore":true}`: lsr("p", 2)} {
-		if fragments, s := newFixture(t, args).SignPod(t.Context(), p); !s.IsSuccess() || len(fragments) != 1 {
-			t.Errorf("with %q: got %v, %s; want a signature", args, fragments, s.Message())
+	f := newFixture(t, `{"volcanoScore":true}`)
+	sign := func(pod *corev1.Pod) string {
+		fragments, s := f.SignPod(t.Context(), pod)
+		if !s.IsSuccess() || len(fragments) != 1 {
+			t.Fatalf("got %v, %s; want a signature", fragments, s.Message())
 		}
+		return fmt.Sprint(fragments)
+	}
+	if sign(lsr("p", 2, volcano("restricted"))) == sign(lsr("q", 2)) {
+		t.Error("a pod that is ranked otherwise has the same signature")
 	}
 }
 
@@ -115,7 +136,10 @@ func (f *fixture) importedNode(name, policy, free string) (fwk.NodeInfo, *nodein
 	}}
 	o.Name = name
 	for c := range 16 {
-		o.Spec.CPUDetail[strconv.Itoa(c)] = nodeinfo.CPUInfo{NUMANodeID: int64(c / 8), SocketID: int64(c / 8), CoreID: int64(c % 8)}
+		o.Spec.CPUDetail[strconv.Itoa(c)] = nodeinfo.CPUInfo{
+			NUMANodeID: int64(c / 8), SocketID: int64(c / 8),
+			CoreID: int64(c % 8),
+		}
 	}
 	f.store.PutNumatopology(o)
 	return n, o
@@ -132,23 +156,28 @@ func TestPodsOnNodesThatVolcanoDescribes(t *testing.T) {
 			t.Fatalf("schedule the first pod: %s", s.Message())
 		}
 	}
-	if record := allocation(cs); record[annotation.PredictedPlacementKey] == "" || record[annotation.ResourceStatusKey] != "" {
+	if record := allocation(cs); record[annotation.PredictedPlacementKey] == "" ||
+		record[annotation.ResourceStatusKey] != "" {
 		t.Errorf("the Binding carries %v, want a prediction and no CPUs of ours", record)
 	}
-	bound, found := f.store.View("n").Stay("a")
-	if !found || len(bound.Placement) != 1 || f.store.View("n").Machine().FormatList(bound.Placement[0].CPUs) != "8-13" && f.store.View("n").Machine().FormatList(bound.Placement[0].CPUs) != "1-6" {
+	bound, found := f.store.View("n").Assignment("a")
+	if !found || len(bound.Placement) != 1 ||
+		f.store.View("n").Machine().FormatList(bound.Placement[0].CPUs) != "8-13" &&
+			f.store.View("n").Machine().FormatList(bound.Placement[0].CPUs) != "1-6" {
 		t.Errorf("predicted %+v, want six CPUs of one NUMA node", bound.Placement)
 	}
 	none, _ := f.importedNode("none", "none", "0-15")
 	pod := newPod("b", asks("2", "2"), volcano("restricted"))
 	cs, _ = f.preFilter(t, pod)
-	if got, want := verdict(f.Filter(t.Context(), cs, pod, none)), "UnschedulableAndUnresolvable: task topology policy[restricted] is different with node[none]"; got != want {
+	if got, want := verdict(f.Filter(t.Context(), cs, pod, none)),
+		"UnschedulableAndUnresolvable: task topology policy[restricted] is different with node[none]"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	strict := newFixture(t, `{"volcanoStrictPolicyMatch":true}`)
 	n, _ = strict.importedNode("n", "best-effort", "0-15")
 	cs, _ = strict.preFilter(t, pod)
-	if got, want := verdict(strict.Filter(t.Context(), cs, pod, n)), "UnschedulableAndUnresolvable: task topology policy[restricted] is different with node[best-effort]"; got != want {
+	if got, want := verdict(strict.Filter(t.Context(), cs, pod, n)),
+		"UnschedulableAndUnresolvable: task topology policy[restricted] is different with node[best-effort]"; got != want {
 		t.Errorf("with the strict match: got %q, want %q", got, want)
 	}
 }
@@ -165,11 +194,11 @@ func TestNumatopologyWakesPodsOfItsNode(t *testing.T) {
 		old, obj any
 		want     fwk.QueueingHint
 	}{
-		"a node with room":             {nil, roomy, fwk.Queue},
-		"a node that is still full":    {nil, full, fwk.QueueSkip},
-		"CPUs become free":             {full, roomy, fwk.Queue},
-		"a time stamp":                 {roomy, stamped, fwk.QueueSkip},
-		"an object of somebody else's": {nil, &corev1.Pod{}, fwk.Queue},
+		"a node with room":          {nil, roomy, fwk.Queue},
+		"a node that is still full": {nil, full, fwk.QueueSkip},
+		"CPUs become free":          {full, roomy, fwk.Queue},
+		"a time stamp":              {roomy, stamped, fwk.QueueSkip},
+		"an object of another type": {nil, &corev1.Pod{}, fwk.Queue},
 	} {
 		if got, err := f.afterNumatopology(klog.Background(), pod, c.old, c.obj); err != nil || got != c.want {
 			t.Errorf("%s: got %v, %v; want %v", name, got, err, c.want)

@@ -2,7 +2,9 @@ package topologyspread
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
@@ -25,6 +28,9 @@ const Name = "TenonPodTopologySpread"
 // Plugin is PodTopologySpread with a SignPod of its own.
 type Plugin struct {
 	*podtopologyspread.PodTopologySpread
+	// spreading means that whoever reuses the scores of signed pods asks for SpreadKey as well.
+	spreading    bool
+	args         *config.PodTopologySpreadArgs
 	services     corelisters.ServiceLister
 	controllers  corelisters.ReplicationControllerLister
 	replicaSets  appslisters.ReplicaSetLister
@@ -40,14 +46,24 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// New makes the plugin for a profile. args are those of PodTopologySpread, in a configuration file too; nil are upstream's
-// defaults.
+// NewSpreading makes the plugin for a scheduler that knows SpreadKey: it signs all pods.
+func NewSpreading(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	made, err := New(ctx, args, h)
+	if p, ok := made.(*Plugin); ok {
+		p.spreading = true
+	}
+	return made, err
+}
+
+// New makes the plugin for a profile. args are those of PodTopologySpread, in a configuration file too; nil are
+// upstream's defaults.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	args, err := decode(args)
 	if err != nil {
 		return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 	}
-	inner, err := podtopologyspread.New(ctx, args, h, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
+	inner, err := podtopologyspread.New(ctx, args, h,
+		feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
@@ -56,8 +72,13 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 		return nil, fmt.Errorf("%s: upstream's plugin is a %T", Name, inner)
 	}
 	f := h.SharedInformerFactory()
+	decoded, ok := args.(*config.PodTopologySpreadArgs)
+	if !ok {
+		return nil, fmt.Errorf("arguments of %s are a %T", Name, args)
+	}
 	return &Plugin{
 		PodTopologySpread: upstream,
+		args:              decoded,
 		services:          f.Core().V1().Services().Lister(),
 		controllers:       f.Core().V1().ReplicationControllers().Lister(),
 		replicaSets:       f.Apps().V1().ReplicaSets().Lister(),
@@ -82,9 +103,42 @@ func decode(args runtime.Object) (runtime.Object, error) {
 // Name returns Name.
 func (*Plugin) Name() string { return Name }
 
+// SpreadKey returns all that the score reads of the pod, "" for a pod that no constraint acts on. Owners and Services
+// are read as they are now.
+func (p *Plugin) SpreadKey(pod *corev1.Pod) string {
+	own := pod.Spec.TopologySpreadConstraints
+	if len(own) == 0 {
+		selector := helper.DefaultSelector(pod, p.services, p.controllers, p.replicaSets, p.statefulSets)
+		if selector.Empty() || !p.systemDefaults() && len(p.args.DefaultConstraints) == 0 {
+			return ""
+		}
+		return pod.Namespace + "/" + selector.String()
+	}
+	read := []any{pod.Namespace, own}
+	if slices.ContainsFunc(own, func(c corev1.TopologySpreadConstraint) bool { return len(c.MatchLabelKeys) > 0 }) {
+		read = append(read, pod.Labels)
+	}
+	key, err := json.Marshal(read)
+	if err != nil {
+		return string(pod.UID) // no other pod's
+	}
+	return string(key)
+}
+
+// IgnoresIncomplete reports whether nodes without all topology keys are left out of the pod's score: not with the
+// defaults that upstream has of itself.
+func (p *Plugin) IgnoresIncomplete(pod *corev1.Pod) bool {
+	return len(pod.Spec.TopologySpreadConstraints) > 0 || !p.systemDefaults()
+}
+
+func (p *Plugin) systemDefaults() bool { return p.args.DefaultingType == config.SystemDefaulting }
+
 // SignPod signs pods that no constraint acts on, neither their own nor a default one. Nothing of such a pod is read by
 // this plugin, so there is nothing to put into the signature.
 func (p *Plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if p.spreading {
+		return nil, nil
+	}
 	if fragments, s := p.PodTopologySpread.SignPod(ctx, pod); s.IsSuccess() {
 		return fragments, s // there are no default constraints
 	}

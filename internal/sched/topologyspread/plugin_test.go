@@ -44,7 +44,10 @@ func newPlugin(t *testing.T, args runtime.Object, objects ...runtime.Object) *Pl
 }
 
 func pod(change func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{"app": "a"}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "p",
+		Labels: map[string]string{"app": "a"},
+	}}
 	if change != nil {
 		change(p)
 	}
@@ -60,7 +63,10 @@ func ownedBy(kind string) func(*corev1.Pod) {
 
 func TestSignsExactlyThePodsThatNoConstraintActsOn(t *testing.T) {
 	service := func(selector map[string]string) runtime.Object {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Spec: corev1.ServiceSpec{Selector: selector}}
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
+			Spec:       corev1.ServiceSpec{Selector: selector},
+		}
 	}
 	owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "o"}}
 	none := &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}
@@ -70,11 +76,17 @@ func TestSignsExactlyThePodsThatNoConstraintActsOn(t *testing.T) {
 		pod     *corev1.Pod
 		signed  bool
 	}{
-		"a bare pod":                       {pod: pod(nil), signed: true},
-		"a Job's pod":                      {pod: pod(ownedBy("Job")), signed: true},
-		"a pod of a service":               {objects: []runtime.Object{service(map[string]string{"app": "a"})}, pod: pod(nil)},
-		"a pod beside a service of others": {objects: []runtime.Object{service(map[string]string{"app": "b"})}, pod: pod(nil), signed: true},
-		"a ReplicaSet's pod":               {objects: []runtime.Object{owner}, pod: pod(ownedBy("ReplicaSet"))},
+		"a bare pod":  {pod: pod(nil), signed: true},
+		"a Job's pod": {pod: pod(ownedBy("Job")), signed: true},
+		"a pod of a service": {
+			objects: []runtime.Object{service(map[string]string{"app": "a"})},
+			pod:     pod(nil),
+		},
+		"a pod beside a service of others": {
+			objects: []runtime.Object{service(map[string]string{"app": "b"})},
+			pod:     pod(nil), signed: true,
+		},
+		"a ReplicaSet's pod": {objects: []runtime.Object{owner}, pod: pod(ownedBy("ReplicaSet"))},
 
 		"a ReplicaSet's pod before its owner is known":   {pod: pod(ownedBy("ReplicaSet"))},
 		"a StatefulSet's pod":                            {pod: pod(ownedBy("StatefulSet"))},
@@ -98,6 +110,60 @@ func TestSignsExactlyThePodsThatNoConstraintActsOn(t *testing.T) {
 	}
 }
 
+func TestSpreadKeyHasAllThatTheScoreReads(t *testing.T) {
+	owner := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "o"},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
+	}
+	p := newPlugin(t, nil, owner)
+	constrained := func(keys ...string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+				MaxSkew: 1, TopologyKey: "zone",
+				MatchLabelKeys: keys,
+			}}
+		}
+	}
+	labelled := func(change func(*corev1.Pod)) *corev1.Pod {
+		made := pod(change)
+		made.Labels["other"] = "label"
+		return made
+	}
+	elsewhere := pod(constrained())
+	elsewhere.Namespace = "elsewhere"
+	if key := p.SpreadKey(pod(nil)); key != "" {
+		t.Errorf("a bare pod has the key %s", key)
+	}
+	owned := p.SpreadKey(pod(ownedBy("ReplicaSet")))
+	if owned == "" || owned != p.SpreadKey(labelled(ownedBy("ReplicaSet"))) {
+		t.Errorf("pods of a ReplicaSet have the keys %s and %s", owned, p.SpreadKey(labelled(ownedBy("ReplicaSet"))))
+	}
+	own := p.SpreadKey(pod(constrained()))
+	if own != p.SpreadKey(labelled(constrained())) {
+		t.Error("labels that no constraint reads are in the key")
+	}
+	if own == owned || own == p.SpreadKey(elsewhere) || own == p.SpreadKey(pod(constrained("other"))) ||
+		p.SpreadKey(pod(constrained("other"))) == p.SpreadKey(labelled(constrained("other"))) {
+		t.Error("pods with different scores have one key")
+	}
+	none := newPlugin(t, &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}, owner)
+	if key := none.SpreadKey(pod(ownedBy("ReplicaSet"))); key != "" {
+		t.Errorf("without default constraints the key is %s", key)
+	}
+}
+
+func TestWhoKnowsSpreadKeyGetsAllPodsSigned(t *testing.T) {
+	made, err := NewSpreading(t.Context(), nil, newHandle(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []func(*corev1.Pod){nil, ownedBy("ReplicaSet")} {
+		if _, status := made.(*Plugin).SignPod(t.Context(), pod(change)); !status.IsSuccess() {
+			t.Errorf("got %s", status.Message())
+		}
+	}
+}
+
 func TestEverythingElseIsUpstreams(t *testing.T) {
 	p := newPlugin(t, nil)
 	if p.Name() != Name || p.PodTopologySpread.Name() != "PodTopologySpread" {
@@ -110,9 +176,12 @@ func TestArguments(t *testing.T) {
 		args runtime.Object
 		ok   bool
 	}{
-		"none":                     {nil, true},
-		"upstream's own":           {&config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}, true},
-		"of a file":                {&runtime.Unknown{Raw: []byte(`{"defaultingType":"List","defaultConstraints":[]}`)}, true},
+		"none":           {nil, true},
+		"upstream's own": {&config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}, true},
+		"of a file": {
+			&runtime.Unknown{Raw: []byte(`{"defaultingType":"List","defaultConstraints":[]}`)},
+			true,
+		},
 		"of a file, misspelt":      {&runtime.Unknown{Raw: []byte(`{"defaultingKind":"List"}`)}, false},
 		"of a file, another value": {&runtime.Unknown{Raw: []byte(`{"defaultingType":"Some"}`)}, false},
 		"of another plugin":        {&config.NodeAffinityArgs{}, false},

@@ -41,8 +41,8 @@ func (silent) Infof(context.Context, string, ...any)  {}
 func (silent) Warnf(context.Context, string, ...any)  {}
 func (silent) Errorf(context.Context, string, ...any) {}
 
-// TestCreateContainerHook measures CreateContainer on a node of 128 CPUs with 250 pods, 60 of them bound: the time inside
-// the agent, and the round trip of the runtime with and without the plugin.
+// TestCreateContainerHook measures CreateContainer on a node of 128 CPUs with 250 pods, 60 of them bound: the time
+// inside the agent, and the round trip of the runtime with and without the plugin.
 func TestCreateContainerHook(t *testing.T) {
 	stage.Count(t)
 	service := newService(t)
@@ -65,7 +65,8 @@ func TestCreateContainerHook(t *testing.T) {
 	connected := make(chan struct{})
 	var once sync.Once
 	client := nri.New(nri.Options{
-		Socket: with.socket, Handler: service, Timed: timed, Connected: func(nri.Runtime) { once.Do(func() { close(connected) }) },
+		Socket: with.socket, Handler: service, Timed: timed,
+		Connected: func(nri.Runtime) { once.Do(func() { close(connected) }) },
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- client.Run(ctx) }()
@@ -109,7 +110,8 @@ func TestCreateContainerHook(t *testing.T) {
 		t.Errorf("p99 inside the agent is %v, promised is 1 ms", p99)
 	}
 	i := quietest(asked)
-	table.add("CreateContainer through NRI (in process), 250 pods, p50 / p99", alone[i].String(), asked[i].String(), "p99 < 50 ms")
+	table.add("CreateContainer through NRI (in process), 250 pods, p50 / p99", alone[i].String(), asked[i].String(),
+		"p99 < 50 ms")
 }
 
 // newService returns an engine's service that knows 250 pods: 60 bound ones of 2 CPUs, and others.
@@ -117,7 +119,10 @@ func newService(t *testing.T) *hook.Service {
 	t.Helper()
 	var spec topo.Spec
 	for id := range 128 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id % 64, L3: -1, Die: -1, Socket: id % 64 / 32, NUMA: id % 64 / 32})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: id, Core: id % 64, L3: -1, Die: -1, Socket: id % 64 / 32,
+			NUMA: id % 64 / 32,
+		})
 	}
 	m, err := topo.New(spec)
 	must(t, err)
@@ -147,7 +152,10 @@ func newService(t *testing.T) *hook.Service {
 const boundPods = 60
 
 func apiPod(i int) *corev1.Pod {
-	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	amounts := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("2"),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: types.UID(fmt.Sprint(i)), Namespace: "default", Name: fmt.Sprintf("pod-%d", i),
@@ -160,7 +168,8 @@ func apiPod(i int) *corev1.Pod {
 	p.Labels[annotation.QoSClass] = "LS"
 	if i < boundPods {
 		p.Labels[annotation.QoSClass] = "LSR"
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: fmt.Sprintf("%d,%d", i, i+64)}.String()
+		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: fmt.Sprintf("%d,%d", i,
+			i+64)}.String()
 	}
 	return p
 }
@@ -190,11 +199,13 @@ func (r *runtime) create(i int) (*api.CreateContainerResponse, error) {
 	source := apiPod(i)
 	parent := fmt.Sprintf("/kubepods/pod%d", i)
 	p := &api.PodSandbox{
-		Id: strings.Repeat("a", 60) + fmt.Sprintf("%04d", i), Uid: string(source.UID), Namespace: source.Namespace, Name: source.Name,
+		Id: strings.Repeat("a", 60) + fmt.Sprintf("%04d", i), Uid: string(source.UID), Namespace: source.Namespace,
+		Name:   source.Name,
 		Labels: source.Labels, Annotations: source.Annotations, Linux: &api.LinuxPodSandbox{CgroupParent: parent},
 	}
 	c := &api.Container{
-		Id: strings.Repeat("b", 60) + fmt.Sprintf("%04d", i), PodSandboxId: p.Id, Name: "main", State: api.ContainerState_CONTAINER_CREATED,
+		Id: strings.Repeat("b", 60) + fmt.Sprintf("%04d", i), PodSandboxId: p.Id, Name: "main",
+		State: api.ContainerState_CONTAINER_CREATED,
 		Linux: &api.LinuxContainer{
 			CgroupsPath: parent + "/c", Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(2048)}},
 		},

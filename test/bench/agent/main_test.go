@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Exit(stage.Main(withTable{m}, stage.Needs{
-		Title: "bench-agent", Unit: "measurements", Plane: true, Binaries: []string{"tenon-agent", "tenon-runtime-proxy"},
+		Title: "bench-agent", Unit: "measurements", Plane: true,
+		Binaries: []string{"tenon-agent", "tenon-runtime-proxy"},
 	}))
 }
 

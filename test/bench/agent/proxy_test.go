@@ -42,15 +42,17 @@ func TestProxy(t *testing.T) {
 }
 
 // overhead is a line of the benchmark of the proxy, whose runtime answers from memory.
-var overhead = regexp.MustCompile(`^BenchmarkOverhead/call=(\S+)/hooks=([01])\S*\s.*?(-?[\d.]+) p50-µs\s+(-?[\d.]+) p99-µs`)
+var overhead = regexp.MustCompile(
+	`^BenchmarkOverhead/call=(\S+)/hooks=([01])\S*\s.*?(-?[\d.]+) p50-µs\s+(-?[\d.]+) p99-µs`)
 
-// TestProxyWithHooks takes what the benchmark of the proxy measures: calls that a hook server is asked about and others, to
-// a runtime that answers from memory, so that nothing hides what the proxy adds.
+// TestProxyWithHooks takes what the benchmark of the proxy measures: calls that a hook server is asked about and
+// others, to a runtime that answers from memory, so that nothing hides what the proxy adds.
 func TestProxyWithHooks(t *testing.T) {
 	stage.Count(t)
 	medians, tails := map[string]times{}, map[string]times{}
 	for range rounds {
-		cmd := exec.CommandContext(t.Context(), "go", "test", "-run", "^$", "-bench", "BenchmarkOverhead", "-benchtime", "500x",
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-run", "^$", "-bench", "BenchmarkOverhead", "-benchtime",
+			"500x",
 			"github.com/tenon-project/tenon/internal/agent/criproxy")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -62,7 +64,8 @@ func TestProxyWithHooks(t *testing.T) {
 				continue
 			}
 			key := found[1] + map[string]string{"0": ", no hook", "1": ", with the hook"}[found[2]]
-			medians[key], tails[key] = append(medians[key], microseconds(t, found[3])), append(tails[key], microseconds(t, found[4]))
+			medians[key], tails[key] = append(medians[key], microseconds(t, found[3])),
+				append(tails[key], microseconds(t, found[4]))
 		}
 	}
 	if len(tails) == 0 {
@@ -71,7 +74,8 @@ func TestProxyWithHooks(t *testing.T) {
 	for _, key := range slices.Sorted(maps.Keys(tails)) {
 		// Differences of two measurements: the middle round counts, as noise goes both ways.
 		p50, p99 := medians[key].at(50), tails[key].at(50)
-		table.add("added by the proxy to "+key+", p50 / p99", "–", fmt.Sprintf("%v / %v", short(p50), short(p99)), "p99 ≤ 1 ms")
+		table.add("added by the proxy to "+key+", p50 / p99", "–", fmt.Sprintf("%v / %v", short(p50), short(p99)),
+			"p99 ≤ 1 ms")
 		if p99 > time.Millisecond {
 			t.Errorf("the proxy adds %v at p99 to %s, promised is 1 ms", p99, key)
 		}
@@ -87,7 +91,8 @@ func microseconds(t *testing.T, text string) time.Duration {
 
 // compare adds what a call takes on both ways to the table.
 func (m *machine) compare(
-	what string, straight, through runtimeapi.RuntimeServiceClient, call func(context.Context, runtimeapi.RuntimeServiceClient) error,
+	what string, straight, through runtimeapi.RuntimeServiceClient,
+	call func(context.Context, runtimeapi.RuntimeServiceClient) error,
 ) {
 	m.Helper()
 	const calls = 500

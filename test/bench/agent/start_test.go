@@ -42,7 +42,8 @@ func newMachine(t *testing.T, name string, o stage.ContainerdOptions) *machine {
 func (m *machine) startAgent(nri bool) {
 	m.Helper()
 	m.agent = m.s.Agent(stage.AgentOptions{
-		Node: m.node.Name, Kubeconfig: m.s.AgentKubeconfig(m.plane, m.node), NoNRI: !nri, NoHooks: nri, Resync: 30 * time.Second,
+		Node: m.node.Name, Kubeconfig: m.s.AgentKubeconfig(m.plane, m.node), NoNRI: !nri, NoHooks: nri,
+		Resync: 30 * time.Second,
 	})
 	if !nri {
 		return
@@ -59,9 +60,15 @@ func (m *machine) startAgent(nri bool) {
 // bind makes a pod in the API, with CPU 1 of its own if it is bound.
 func (m *machine) bind(name string, bound bool) *corev1.Pod {
 	m.Helper()
-	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	amounts := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("1"),
+		corev1.ResourceMemory: resource.MustParse("64Mi"),
+	}
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", Labels: map[string]string{},
+			Annotations: map[string]string{},
+		},
 		Spec: corev1.PodSpec{
 			NodeName: m.node.Name, HostNetwork: true, TerminationGracePeriodSeconds: new(int64),
 			Containers: []corev1.Container{{
@@ -94,17 +101,19 @@ func (m *machine) start(name string) time.Duration {
 	return took
 }
 
-// TestContainerStart measures the creation and start of a bound container through containerd, on two runtimes in turn: one
-// with the agent as its NRI plugin, one alone.
+// TestContainerStart measures the creation and start of a bound container through containerd, on two runtimes in turn:
+// one with the agent as its NRI plugin, one alone.
 func TestContainerStart(t *testing.T) {
 	stage.Count(t)
-	with, without := newMachine(t, "with", stage.ContainerdOptions{}), newMachine(t, "without", stage.ContainerdOptions{NoNRI: true})
+	with, without := newMachine(t, "with", stage.ContainerdOptions{}),
+		newMachine(t, "without", stage.ContainerdOptions{NoNRI: true})
 	with.startAgent(true)
 	var asked, alone times
 	for i := range starts {
 		asked = append(asked, with.start(fmt.Sprintf("with-%d", i)))
 		alone = append(alone, without.start(fmt.Sprintf("without-%d", i)))
 	}
-	table.add("create and start a container through containerd (NRI), p50 / p99", alone.String(), asked.String(), "adds < 50 ms")
+	table.add("create and start a container through containerd (NRI), p50 / p99", alone.String(), asked.String(),
+		"adds < 50 ms")
 	t.Logf("%v", asked.over(alone))
 }

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bindAll is the trivial binder: it decides nothing and posts one Binding a pod, round robin. What it reaches is the floor
-// that the control plane sets.
+// bindAll is the trivial binder: it decides nothing and posts one Binding a pod, round robin. What it reaches is the
+// floor that the control plane sets.
 func bindAll(ctx context.Context, kubeconfig string, nodes int) error {
 	c, err := connect(kubeconfig, 0)
 	if err != nil {

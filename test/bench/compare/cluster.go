@@ -4,16 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -25,7 +29,10 @@ const (
 	workers   = 64
 )
 
-var nrtResource = schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"}
+var nrtResource = schema.GroupVersionResource{
+	Group: "topology.node.k8s.io", Version: "v1alpha2",
+	Resource: "noderesourcetopologies",
+}
 
 // cluster is the control plane under test, seen by its clients.
 type cluster struct {
@@ -83,9 +90,14 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return first
 }
 
-// addNodes creates nodes of 32 CPUs (2 sockets × 1 NUMA node × 8 cores × 2 threads), 256 GiB and 250 pods, with topology.
+// addNodes creates nodes of 32 CPUs (2 sockets × 1 NUMA node × 8 cores × 2 threads), 256 GiB and 250 pods, with
+// topology.
 func (c *cluster) addNodes(ctx context.Context, n int) error {
-	if _, err := c.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.kube.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if err := c.addOwners(ctx); err != nil {
 		return err
 	}
 	topology, err := benchTopology()
@@ -95,15 +107,20 @@ func (c *cluster) addNodes(ctx context.Context, n int) error {
 	return each(ctx, n, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("node-%05d", i)
 		res := corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("250"),
+			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+			corev1.ResourcePods: resource.MustParse("250"),
 		}
 		node := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-				corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3), corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux",
+				corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3),
+				corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux",
 			}},
 			Status: corev1.NodeStatus{
 				Capacity: res, Allocatable: res,
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Ready", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}},
+				Conditions: []corev1.NodeCondition{{
+					Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+					Reason: "Ready", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+				}},
 			},
 		}
 		if _, err := c.kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
@@ -140,35 +157,96 @@ func benchTopology() (string, error) {
 	return string(text), err
 }
 
-// workload is the pod of a case.
+// workload is the pods of a case.
 type workload struct {
 	cpu, memory string
 	labels      map[string]string
 	annotations map[string]string
 	limits      bool
-	owned       bool // by a ReplicaSet: default spreading may act on it, so that no scheduler reuses another pod's scores
+	sizes       int    // number of different requests, in round robin
+	owner       string // kind of the pods' controller
+	owners      int    // number of controllers, in round robin
 }
 
+// alternating is the number of workloads in the cases that have several.
+const alternating = 50
+
 func (w workload) pod(run string, i int) *corev1.Pod {
-	req := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(w.cpu), corev1.ResourceMemory: resource.MustParse(w.memory)}
-	labels := map[string]string{"app": "bench"} // equal for all pods: one class
-	for k, v := range w.labels {
-		labels[k] = v
+	req := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(w.cpu), corev1.ResourceMemory: resource.MustParse(w.memory),
+	}
+	if w.sizes > 0 {
+		req[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(50+2*(i%w.sizes)), resource.DecimalSI)
+	}
+	app := "bench" // equal for all pods: one class
+	if w.owners > 1 {
+		app = fmt.Sprintf("bench-%02d", i%w.owners)
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%05d", run, i), Namespace: namespace, Labels: labels, Annotations: w.annotations},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s-%05d", run, i), Namespace: namespace,
+			Labels: map[string]string{"app": app}, Annotations: w.annotations,
+		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "main", Image: "registry.k8s.io/pause", Resources: corev1.ResourceRequirements{Requests: req},
 		}}},
 	}
-	if w.owned {
+	maps.Copy(pod.Labels, w.labels)
+	switch w.owner {
+	case "StatefulSet":
+		pod.Labels[appsv1.StatefulSetPodNameLabel] = pod.Name
+	case "Job":
+		pod.Labels["batch.kubernetes.io/job-completion-index"] = strconv.Itoa(i)
+	}
+	if w.owner != "" {
 		controls := true
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "bench", UID: "bench", Controller: &controls}}
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: w.owner, Name: app, UID: types.UID(app), Controller: &controls,
+		}}
 	}
 	if w.limits {
 		pod.Spec.Containers[0].Resources.Limits = req
 	}
 	return pod
+}
+
+// addOwners creates the controllers that pods name as theirs, which default spreading reads, and Services for half of
+// the alternating ones. No controller runs that would act on them.
+func (c *cluster) addOwners(ctx context.Context) error {
+	template := corev1.PodTemplateSpec{Spec: workload{cpu: "1", memory: "1Gi"}.pod("template", 0).Spec}
+	none := int32(0)
+	for i := range alternating + 1 {
+		app := "bench"
+		if i < alternating {
+			app = fmt.Sprintf("bench-%02d", i)
+		}
+		labels := map[string]string{"app": app}
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: app}
+		selector := &metav1.LabelSelector{MatchLabels: labels}
+		template.Labels = labels
+		set := &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{
+			Replicas: &none, Selector: selector, Template: template,
+		}}
+		if _, err := c.kube.AppsV1().ReplicaSets(namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create ReplicaSet: %w", err)
+		}
+		if i == alternating {
+			set := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+				Replicas: &none, Selector: selector, Template: template,
+			}}
+			if _, err := c.kube.AppsV1().StatefulSets(namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("create StatefulSet: %w", err)
+			}
+		} else if i%2 == 0 {
+			service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+				Selector: labels, Ports: []corev1.ServicePort{{Port: 80}},
+			}}
+			if _, err := c.kube.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("create Service: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 func (c *cluster) addPods(ctx context.Context, run string, w workload, n int) error {

@@ -1,5 +1,5 @@
-// Command compare measures tenon-scheduler beside the stock kube-scheduler of the same Kubernetes version, each a process
-// of its own, on one embedded control plane, in interleaved rounds of one run.
+// Command compare measures tenon-scheduler beside the stock kube-scheduler of the same Kubernetes version, each a
+// process of its own, on one embedded control plane, in interleaved rounds of one run.
 //
 //	compare --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--nodes 1000,5000] [--pods 5000] [--rounds 3]
 //

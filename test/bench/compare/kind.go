@@ -25,7 +25,8 @@ func addTopologyKind(ctx context.Context, cfg *rest.Config) error {
 		if err := yaml.UnmarshalStrict(doc, crd); err != nil {
 			return err
 		}
-		if _, err := c.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+		if _, err := c.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd,
+			metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		for !established(ctx, c, crd.Name) {

@@ -35,12 +35,39 @@ var allCases = []benchCase{
 		name: "b", title: "(b) LSR pods of 4 CPUs, beside stock's plain pods", ratioTo: "a",
 		load: workload{
 			cpu: "4", memory: "4Gi", labels: lsr, limits: true,
-			annotations: map[string]string{"scheduling.koordinator.sh/resource-spec": `{"preferredCPUBindPolicy":"FullPCPUs"}`},
+			annotations: map[string]string{
+				"scheduling.koordinator.sh/resource-spec": `{"preferredCPUBindPolicy":"FullPCPUs"}`,
+			},
 		},
 	},
-	{name: "c", title: "(c) one class, one pod fills a node", ratioTo: "c", perNode: true, load: workload{cpu: "20", memory: "1Gi"}},
-	{name: "e", title: "(e) plain pods of a ReplicaSet", ratioTo: "e", load: workload{cpu: "100m", memory: "128Mi", owned: true}},
-	{name: "d", title: "(d) 100 pods/s, open loop", ratioTo: "d", openLoop: true, load: workload{cpu: "100m", memory: "128Mi"}},
+	{
+		name: "c", title: "(c) one class, one pod fills a node", ratioTo: "c", perNode: true,
+		load: workload{cpu: "20", memory: "1Gi"},
+	},
+	{
+		name: "e", title: "(e) plain pods of a ReplicaSet", ratioTo: "e",
+		load: workload{cpu: "100m", memory: "128Mi", owner: "ReplicaSet"},
+	},
+	{
+		name: "f", title: "(f) 50 alternating sizes", ratioTo: "f",
+		load: workload{cpu: "100m", memory: "128Mi", sizes: alternating},
+	},
+	{
+		name: "g", title: "(g) 50 alternating ReplicaSets, Services for half", ratioTo: "g",
+		load: workload{cpu: "100m", memory: "128Mi", owner: "ReplicaSet", owners: alternating},
+	},
+	{
+		name: "h", title: "(h) plain pods of a StatefulSet", ratioTo: "h",
+		load: workload{cpu: "100m", memory: "128Mi", owner: "StatefulSet"},
+	},
+	{
+		name: "i", title: "(i) plain pods of an indexed Job", ratioTo: "i",
+		load: workload{cpu: "100m", memory: "128Mi", owner: "Job"},
+	},
+	{
+		name: "d", title: "(d) 100 pods/s, open loop", ratioTo: "d", openLoop: true,
+		load: workload{cpu: "100m", memory: "128Mi"},
+	},
 }
 
 func main() {
@@ -71,8 +98,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	pods := flags.Int("pods", 5000, "pods of a burst")
 	paced := flags.Int("paced-pods", 1500, "pods of the open loop, at 100 a second")
 	rounds := flags.Int("rounds", 3, "interleaved rounds")
-	only := flags.String("cases", "a,b,c,e,d", "cases to run")
-	profiles := flags.String("profiles", "", "store CPU and heap profiles of bursts in this folder; the figures of such a run count for less")
+	without := flags.String("without", "", "schedulers to leave out, as in binder")
+	only := flags.String("cases", "a,b,c,e,f,g,h,i,d", "cases to run")
+	profiles := flags.String("profiles", "",
+		"store CPU and heap profiles of bursts in this folder; the figures of such a run count for less")
 	asJSON := flags.String("json", "", "also write every measurement to this file")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -82,7 +111,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	contenders := []contender{{name: "binder"}, {name: "stock", path: *stock}, {name: "tenon", path: *tenon}}
-	names := []string{"binder", "stock", "tenon"}
+	contenders = slices.DeleteFunc(contenders, func(c contender) bool {
+		return slices.Contains(strings.Split(*without, ","), c.name)
+	})
+	var names []string
+	for _, c := range contenders {
+		names = append(names, c.name)
+	}
 	var cases []benchCase
 	for _, c := range allCases {
 		if slices.Contains(strings.Split(*only, ","), c.name) {
@@ -100,7 +135,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 	var results []result
 	for _, nodes := range counts {
-		more, err := series(ctx, &bench{nodes: nodes, self: self, profiles: *profiles}, *rounds, *pods, *paced, cases, contenders)
+		more, err := series(ctx, &bench{nodes: nodes, self: self, profiles: *profiles}, *rounds, *pods, *paced, cases,
+			contenders)
 		results = append(results, more...)
 		if err != nil {
 			return err
@@ -118,7 +154,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // series measures all rounds at one number of nodes on a control plane of its own.
-func series(ctx context.Context, b *bench, rounds, pods, paced int, cases []benchCase, contenders []contender) (results []result, err error) {
+func series(ctx context.Context, b *bench, rounds, pods, paced int, cases []benchCase,
+	contenders []contender,
+) (results []result, err error) {
 	scratch, err := os.MkdirTemp("", "tenon-bench-")
 	if err != nil {
 		return nil, err
@@ -172,8 +210,11 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, cases []benc
 					r.Error = err.Error()
 				}
 				results = append(results, r)
-				fmt.Fprintf(os.Stderr, "%s nodes=%d round=%d case=%s %-6s bound=%d/%d %.0f pods/s cpu=%.2f plane=%.2f ms/pod p50=%s p99=%s rss=%s load=%s %s\n",
-					time.Now().Format(time.TimeOnly), b.nodes, round, kase.name, who.name, r.Figures.Bound, r.Figures.Of, r.Figures.PodsPerSecond,
+				fmt.Fprintf(os.Stderr,
+					"%s nodes=%d round=%d case=%s %-6s bound=%d/%d %.0f pods/s cpu=%.2f plane=%.2f ms/pod p50=%s "+
+						"p99=%s rss=%s load=%s %s\n",
+					time.Now().Format(time.TimeOnly), b.nodes, round, kase.name, who.name, r.Figures.Bound,
+					r.Figures.Of, r.Figures.PodsPerSecond,
 					r.Figures.SchedulerCPUms, r.Figures.PlaneCPUms, short(r.Figures.P50), short(r.Figures.P99),
 					megabytes(float64(r.Figures.PeakMemory)), load(), r.Error)
 				if err := c.clean(ctx); err != nil {

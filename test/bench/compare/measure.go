@@ -38,7 +38,10 @@ type binds struct {
 }
 
 func newBinds(want int) *binds {
-	return &binds{created: map[string]time.Time{}, bound: map[string]time.Time{}, want: want, all: make(chan struct{}), first: make(chan struct{})}
+	return &binds{
+		created: map[string]time.Time{}, bound: map[string]time.Time{}, want: want, all: make(chan struct{}),
+		first: make(chan struct{}),
+	}
 }
 
 func (b *binds) due(pod string, t time.Time) {
@@ -73,7 +76,8 @@ func (b *binds) follow(ctx context.Context, c *cluster) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		w, err := c.kube.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+		w, err := c.kube.CoreV1().Pods(namespace).Watch(ctx,
+			metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
 		if err != nil {
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 				if version, err = b.list(ctx, c); err == nil {

@@ -49,16 +49,23 @@ func servePlane(ctx context.Context, path string) error {
 	server := "https://" + listener.Addr().String()
 	cfg := &rest.Config{
 		Host: server, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: authority.Certificate(), CertData: admin.Cert, KeyData: admin.Key},
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: authority.Certificate(), CertData: admin.Cert,
+			KeyData: admin.Key,
+		},
 	}
-	p, err := plane.Start(ctx, plane.Config{Dir: dir, PKI: authority, Listener: listener, Log: os.Stderr, Admin: cfg, Flags: unthrottled})
+	p, err := plane.Start(ctx, plane.Config{
+		Dir: dir, PKI: authority, Listener: listener, Log: os.Stderr, Admin: cfg,
+		Flags: unthrottled,
+	})
 	if err != nil {
 		return err
 	}
 	if err := addTopologyKind(ctx, cfg); err != nil {
 		return fmt.Errorf("install the topology kind: %w", err)
 	}
-	if err := kubeconf.WriteCertificate(dir.Kubeconfig(), kubeconf.Cluster{Server: server, Authority: authority.Certificate()}, admin); err != nil {
+	if err := kubeconf.WriteCertificate(dir.Kubeconfig(),
+		kubeconf.Cluster{Server: server, Authority: authority.Certificate()}, admin); err != nil {
 		return err
 	}
 	select {

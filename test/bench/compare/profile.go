@@ -12,7 +12,7 @@ import (
 const profiledSeconds = 4
 
 // profile stores what the scheduler does and holds, as NODES-RUN.cpu and NODES-RUN.heap. It returns a
-// function that waits for the files; a profile that cannot be had is told and left out.
+// function that waits for the files; a profile that cannot be read is reported and left out.
 func (b *bench) profile(ctx context.Context, port int, run string) (wait func()) {
 	if b.profiles == "" || port == 0 {
 		return func() {}

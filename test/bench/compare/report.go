@@ -23,7 +23,9 @@ type result struct {
 func table(w io.Writer, results []result, cases []benchCase, sizes []int, names []string) {
 	for _, nodes := range sizes {
 		fmt.Fprintf(w, "\n### %d nodes\n\n", nodes)
-		fmt.Fprintln(w, "| Case | Scheduler | CPU-ms/pod | × stock | pods/s | × stock | p50 | p99 | p99 × stock | control plane CPU-ms/pod | peak memory |")
+		fmt.Fprintln(w,
+			"| Case | Scheduler | CPU-ms/pod | × stock | pods/s | × stock | p50 | p99 | p99 × stock | control plane "+
+				"CPU-ms/pod | peak memory |")
 		fmt.Fprintln(w, "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 		for _, c := range cases {
 			for _, name := range names {
@@ -31,9 +33,13 @@ func table(w io.Writer, results []result, cases []benchCase, sizes []int, names 
 				if len(rows) == 0 {
 					continue
 				}
-				if bad := slices.IndexFunc(rows, func(r result) bool { return r.Error != "" || !r.Figures.complete() }); bad >= 0 {
+				if bad := slices.IndexFunc(rows, func(r result) bool {
+					return r.Error != "" ||
+						!r.Figures.complete()
+				}); bad >= 0 {
 					r := rows[bad]
-					fmt.Fprintf(w, "| %s | %s | TIMEOUT bound %d/%d %s | | | | | | | | |\n", c.title, name, r.Figures.Bound, r.Figures.Of, r.Error)
+					fmt.Fprintf(w, "| %s | %s | TIMEOUT bound %d/%d %s | | | | | | | | |\n", c.title, name,
+						r.Figures.Bound, r.Figures.Of, r.Error)
 					continue
 				}
 				base := pick(results, c.ratioTo, nodes, "stock")

@@ -52,8 +52,10 @@ func (b *bench) command(ctx context.Context, who contender, run string) (*proces
 	p, err := start(ctx, log, who.path,
 		"--kubeconfig="+b.cluster.config, "--leader-elect=false",
 		"--kube-api-qps=50000", "--kube-api-burst=50000", "--kube-api-content-type=application/vnd.kubernetes.protobuf",
-		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+filepath.Join(b.scratch, who.name),
-		"--authentication-skip-lookup=true", "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/*",
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
+		"--cert-dir="+filepath.Join(b.scratch, who.name),
+		"--authentication-skip-lookup=true",
+		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/*",
 	)
 	return p, port, err
 }
@@ -99,7 +101,9 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 }
 
 // openLoop starts the scheduler, lets it settle, then creates pods at a fixed rate whatever becomes of them.
-func (b *bench) openLoop(ctx context.Context, who contender, run string, w workload, n, perSecond int) (figures, error) {
+func (b *bench) openLoop(ctx context.Context, who contender, run string, w workload, n, perSecond int) (figures,
+	error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	p, port, err := b.command(ctx, who, run)
@@ -142,7 +146,9 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, w workl
 }
 
 // finish waits for the last bind and fills in the figures.
-func (b *bench) finish(ctx context.Context, p *process, port int, seen *binds, f figures, from account) (figures, error) {
+func (b *bench) finish(ctx context.Context, p *process, port int, seen *binds, f figures, from account) (figures,
+	error,
+) {
 	select {
 	case <-seen.all:
 	case <-ctx.Done():
@@ -206,9 +212,13 @@ func scrape(ctx context.Context, port int, names ...string) map[string]float64 {
 // get reads a path of the scheduler's secure port.
 func get(ctx context.Context, port int, path string) ([]byte, error) {
 	// The scheduler's certificate is its own, made for this run; nothing secret is read.
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: time.Minute} //nolint:gosec // loopback, self-signed
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		Timeout:   time.Minute,
+	} //nolint:gosec // loopback, self-signed
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", port, path), nil)
+	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet,
+		fmt.Sprintf("https://127.0.0.1:%d%s", port, path), nil)
 	if err != nil {
 		return nil, err
 	}

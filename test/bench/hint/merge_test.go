@@ -43,8 +43,8 @@ func kubelet(tb testing.TB, r *hint.Rule) topologymanager.Policy {
 	}
 }
 
-// told are lists as providers hand them to the kubelet.
-func told(tb testing.TB, lists []hint.List) []map[string][]topologymanager.TopologyHint {
+// asLists returns lists as providers hand them to the kubelet.
+func asLists(tb testing.TB, lists []hint.List) []map[string][]topologymanager.TopologyHint {
 	tb.Helper()
 	var providers []map[string][]topologymanager.TopologyHint
 	for i, l := range lists {
@@ -114,9 +114,10 @@ func TestMergeIsTheKubelets(t *testing.T) {
 			}
 		}
 		for _, r.Policy = range policies {
-			h, want := kubelet(t, r).Merge(logr.Discard(), told(t, lists))
+			h, want := kubelet(t, r).Merge(logr.Discard(), asLists(t, lists))
 			if got, ok := r.Merge(lists); got != answer(h) || ok != want {
-				t.Fatalf("state %d: %+v of %v: got %v, %v, the kubelet says %v, %v", state, r, lists, got, ok, answer(h), want)
+				t.Fatalf("state %d: %+v of %v: got %v, %v, the kubelet says %v, %v", state, r, lists, got, ok,
+					answer(h), want)
 			}
 		}
 	}
@@ -167,7 +168,7 @@ func BenchmarkMerge(b *testing.B) {
 					return fmt.Sprintf("by=%s/policy=%v/numa=%d/providers=3/shape=%s", by, p, n, shape)
 				}
 				if n <= 8 || p == hint.SingleNUMANode {
-					policy, providers := kubelet(b, r), told(b, lists)
+					policy, providers := kubelet(b, r), asLists(b, lists)
 					b.Run(name("kubelet"), func(b *testing.B) {
 						b.ReportAllocs()
 						for b.Loop() {

@@ -56,7 +56,7 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	if err := standInForEtcd(dir); err != nil {
+	if err := linkEtcd(dir); err != nil {
 		return 0, err
 	}
 	if err := perf.InitTests(); err != nil {
@@ -65,8 +65,8 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// standInForEtcd puts a link named etcd to this binary into dir, and dir into PATH.
-func standInForEtcd(dir string) error {
+// linkEtcd puts a link named etcd to this binary into dir, and dir into PATH.
+func linkEtcd(dir string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -107,7 +107,8 @@ func (h *harness) registry() frameworkruntime.Registry {
 				return nil, err
 			}
 			h.running.Store(&accounts{store, ctx})
-			return nodenumaresource.Factory(store, unexported, nodenumaresource.NewTracker(store, unexported, time.Now))(ctx, args, handle)
+			return nodenumaresource.Factory(store, unexported,
+				nodenumaresource.NewTracker(store, unexported, time.Now))(ctx, args, handle)
 		},
 		topologyspread.Name: topologyspread.New,
 	}
@@ -134,8 +135,8 @@ func feed(ctx context.Context, store *kube.Store, h fwk.Handle) error {
 	return nil
 }
 
-// installKinds installs our kinds before the scheduler's informers start: the harness has no hook between API server and
-// scheduler.
+// installKinds installs our kinds before the scheduler's informers start: the harness has no hook between API server
+// and scheduler.
 func installKinds(ctx context.Context, config *rest.Config) error {
 	c, err := extensionsclient.NewForConfig(config)
 	if err != nil {
@@ -146,7 +147,8 @@ func installKinds(ctx context.Context, config *rest.Config) error {
 		if err := yaml.UnmarshalStrict(doc, crd); err != nil {
 			return err
 		}
-		if _, err := c.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := c.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd,
+			metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
@@ -180,10 +182,15 @@ func pause(ctx context.Context) error {
 	}
 }
 
-var topologyResource = schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"}
+var topologyResource = schema.GroupVersionResource{
+	Group: "topology.node.k8s.io", Version: "v1alpha2",
+	Resource: "noderesourcetopologies",
+}
 
 // publishTopology gives each new node two NUMA nodes of 8 cores with 2 threads, and returns when the accounts know.
-func (h *harness) publishTopology(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *perf.Workload, nodes *corev1.NodeList) error {
+func (h *harness) publishTopology(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *perf.Workload,
+	nodes *corev1.NodeList,
+) error {
 	running := h.running.Load()
 	if !running.alive() {
 		return nil // a stock scheduler
@@ -209,7 +216,8 @@ func (h *harness) publishTopology(tCtx ktesting.TContext, _ *scheduler.Scheduler
 			}},
 			"zones": []any{},
 		}}
-		if _, err := client.Resource(topologyResource).Create(tCtx, nrt, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := client.Resource(topologyResource).Create(tCtx, nrt, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("publish topology: %w", err)
 		}
 	}

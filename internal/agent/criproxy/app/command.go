@@ -56,13 +56,15 @@ func newRunCommand() *cobra.Command {
 		},
 	}
 	addEndpoints(c.Flags(), &o)
-	c.Flags().StringVar(&o.Images, "image-endpoint", "", "the image service's unix socket, where it is not the runtime's")
+	c.Flags().StringVar(&o.Images, "image-endpoint", "",
+		"the image service's unix socket, where it is not the runtime's")
 	addVerbosity(c.Flags())
 	return c
 }
 
 func addEndpoints(fs *pflag.FlagSet, o *criproxy.Options) {
-	fs.StringVar(&o.Listen, "listen", "", "unix socket that the kubelet connects to (default "+defaultListen+"; in front of CRI-O "+crioListen+")")
+	fs.StringVar(&o.Listen, "listen", "",
+		"unix socket that the kubelet connects to (default "+defaultListen+"; in front of CRI-O "+crioListen+")")
 	fs.StringVar(&o.Runtime, "runtime", defaultRuntime, "the container runtime's unix socket")
 	fs.StringVar(&o.HooksDir, "hooks-dir", defaultHooks, "folder of hook servers' registrations")
 }
@@ -85,7 +87,7 @@ func listenFor(listen, runtime string) string {
 	return defaultListen
 }
 
-// notify tells systemd that the proxy listens, so that units that come after it may start.
+// notify reports to systemd that the proxy listens, so that units ordered after it may start.
 func notify(ctx context.Context, socket string) {
 	if socket == "" {
 		return
@@ -96,7 +98,7 @@ func notify(ctx context.Context, socket string) {
 		_ = conn.Close()
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The service manager cannot be told that the proxy listens")
+		klog.FromContext(ctx).Error(err, "Failed to notify the service manager")
 	}
 }
 

@@ -59,7 +59,8 @@ func TestRunCheckAndEnd(t *testing.T) {
 	t.Cleanup(s.Stop)
 
 	flags := []string{"--listen", at("cri.sock"), "--runtime", "unix://" + at("runtime.sock"), "--hooks-dir", dir}
-	if out, err := execute(t.Context(), append([]string{"check", "--timeout=100ms"}, flags...)...); err == nil || !strings.Contains(err.Error(), "cri.sock: Version:") {
+	if out, err := execute(t.Context(), append([]string{"check", "--timeout=100ms"}, flags...)...); err == nil ||
+		!strings.Contains(err.Error(), "cri.sock: Version:") {
 		t.Errorf("check without a proxy: got %q, %v, want an error with the socket", out, err)
 	}
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at("notify.sock"), Net: "unixgram"})
@@ -77,20 +78,22 @@ func TestRunCheckAndEnd(t *testing.T) {
 	if err := manager.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	told := make([]byte, 64)
-	n, err := manager.Read(told)
-	if err != nil || string(told[:n]) != "READY=1" {
-		t.Fatalf("the service manager was told %q, %v, want READY=1", told[:n], err)
+	received := make([]byte, 64)
+	n, err := manager.Read(received)
+	if err != nil || string(received[:n]) != "READY=1" {
+		t.Fatalf("the service manager received %q, %v, want READY=1", received[:n], err)
 	}
 
 	out, err := execute(t.Context(), append([]string{"check"}, flags...)...)
-	want := "ok    " + at("cri.sock") + ": small 7, CRI v1\nnone  " + dir + ": no hook server is registered: pods with CPUs or devices do not start\n"
+	want := "ok    " + at("cri.sock") + ": small 7, CRI v1\nnone  " + dir +
+		": no hook server is registered: pods with CPUs or devices do not start\n"
 	if err != nil || out != want {
 		t.Errorf("check: got %q, %v, want %q", out, err, want)
 	}
 	for name, content := range map[string]string{
-		"a.json": `{"remote-endpoint":"` + at("runtime.sock") + `","failure-policy":"Fail","runtime-hooks":["PreStartContainer"]}`,
-		"b.json": `{"remote-endpoint":"/nobody","failure-policy":"Ignore","runtime-hooks":["PreStartContainer"]}`,
+		"a.json": `{"remote-endpoint":"` + at("runtime.sock") +
+			`","failure-policy":"Fail","runtime-hooks":["PreStartContainer"]}`,
+		"b.json": `{"remote-endpoint":"/unused","failure-policy":"Ignore","runtime-hooks":["PreStartContainer"]}`,
 		"c.json": `{"failure-policy":"Never"}`,
 	} {
 		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
@@ -100,17 +103,19 @@ func TestRunCheckAndEnd(t *testing.T) {
 	out, err = execute(t.Context(), append([]string{"check"}, flags...)...)
 	for _, line := range []string{
 		"ok    " + at("a.json") + ": " + at("runtime.sock") + ", Fail, [PreStartContainer]",
-		"away  " + at("b.json") + ": /nobody, Ignore, [PreStartContainer]",
+		"away  " + at("b.json") + ": /unused, Ignore, [PreStartContainer]",
 	} {
 		if !strings.Contains(out, line+"\n") {
 			t.Errorf("check lacks %q:\n%s", line, out)
 		}
 	}
-	if err == nil || !strings.Contains(err.Error(), at("c.json")) || !strings.Contains(err.Error(), `"Never": want Fail or Ignore`) {
+	if err == nil || !strings.Contains(err.Error(), at("c.json")) ||
+		!strings.Contains(err.Error(), `"Never": want Fail or Ignore`) {
 		t.Errorf("check: got %v, want an error about c.json", err)
 	}
 
-	if _, err := execute(t.Context(), append([]string{"run"}, flags...)...); err == nil || !strings.Contains(err.Error(), "another process has the socket") {
+	if _, err := execute(t.Context(), append([]string{"run"}, flags...)...); err == nil ||
+		!strings.Contains(err.Error(), "another process has the socket") {
 		t.Errorf("a second proxy: got %v, want that another process has the socket", err)
 	}
 	cancel()
@@ -121,7 +126,8 @@ func TestRunCheckAndEnd(t *testing.T) {
 
 func TestWhereTheProxyListensByDefault(t *testing.T) {
 	for runtime, want := range map[string]string{
-		"unix:///run/containerd/containerd.sock": "/run/tenon/cri.sock", "unix:///var/run/crio/crio.sock": "/run/tenon/run/crio/crio.sock",
+		"unix:///run/containerd/containerd.sock": "/run/tenon/cri.sock",
+		"unix:///var/run/crio/crio.sock":         "/run/tenon/run/crio/crio.sock",
 	} {
 		if got := listenFor("", runtime); got != want {
 			t.Errorf("%s: got %s, want %s", runtime, got, want)
@@ -138,7 +144,8 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		"install --agent-socket here": `agent-socket: "here": want the absolute path`,
 		"nothing":                     "unknown command",
 	} {
-		if _, err := execute(t.Context(), strings.Fields(words)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := execute(t.Context(), strings.Fields(words)...); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", words, err, want)
 		}
 	}
@@ -148,8 +155,14 @@ func TestInstallAndUninstall(t *testing.T) {
 	root := t.TempDir()
 	for _, c := range []struct{ words, want string }{
 		{"install --root " + root, "wrote: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n"},
-		{"install --runtime unix:///run/crio/crio.sock --root " + root, "wrote: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n"},
-		{"install --runtime unix:///run/crio/crio.sock --root " + root, "unchanged: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n"},
+		{
+			"install --runtime unix:///run/crio/crio.sock --root " + root,
+			"wrote: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n",
+		},
+		{
+			"install --runtime unix:///run/crio/crio.sock --root " + root,
+			"unchanged: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n",
+		},
 		{"uninstall --root " + root, "removed: /etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf\n"},
 	} {
 		out, err := execute(t.Context(), strings.Fields(c.words)...)

@@ -1,4 +1,4 @@
-// Package setup puts the proxy into a kubelet's way and takes it out again: the drop-in of the kubelet's configuration that
-// names the proxy's endpoint, and the registration of the agent as a hook server. It writes files only; what has to be
-// restarted, and what would keep a kubelet from reading the drop-in, is told.
+// Package setup installs the proxy between a kubelet and its runtime, and removes it: the drop-in of the kubelet's
+// configuration that names the proxy's endpoint, and the registration of the agent as a hook server. It only writes
+// files, and reports what has to be restarted and what prevents a kubelet from reading the drop-in.
 package setup

@@ -38,9 +38,9 @@ type Setup struct {
 	Listen, AgentSocket string
 }
 
-// Install writes the drop-in and the registration where they are missing, and returns a line for each thing that it did and
-// that is left to do. Doing it again changes nothing. A registration that is there already is kept. The error names the
-// file.
+// Install writes the drop-in and the registration where they are missing, and returns a line for each thing that it did
+// and that is left to do. Doing it again changes nothing. A registration that is there already is kept. The error names
+// the file.
 func (s Setup) Install(ctx context.Context) ([]string, error) {
 	listen, err := socket.Path(s.Listen)
 	if err != nil {
@@ -58,15 +58,18 @@ func (s Setup) Install(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	content := fmt.Appendf(nil, "%s\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://%s\n", mark, listen)
-	again, err := s.write(s.KubeletDir, dropInName, content, func(before []byte) bool { return !bytes.Equal(before, content) })
+	content := fmt.Appendf(nil,
+		"%s\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: "+
+			"unix://%s\n", mark, listen)
+	again, err := s.write(s.KubeletDir, dropInName, content,
+		func(before []byte) bool { return !bytes.Equal(before, content) })
 	if err != nil {
 		return nil, err
 	}
 	did = append(did, again...)
 	did = append(did, s.obstacles()...)
 	if socket.Probe(ctx, filepath.Join(s.Root, listen)) != nil {
-		did = append(did, "to do: start tenon-runtime-proxy first: nobody listens on "+listen)
+		did = append(did, "to do: start tenon-runtime-proxy first: no process listens on "+listen)
 	}
 	return append(did, "to do: restart the kubelet; running containers are not touched"), nil
 }
@@ -85,7 +88,8 @@ func (s Setup) Uninstall(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	again, err := s.remove(filepath.Join(s.HooksDir, registrationName), func(content []byte) bool { return bytes.Equal(content, registration) })
+	again, err := s.remove(filepath.Join(s.HooksDir, registrationName),
+		func(content []byte) bool { return bytes.Equal(content, registration) })
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +108,8 @@ func (s Setup) registration() ([]byte, error) {
 		Endpoint: path, Policy: criproxy.Ignore,
 		Hooks: []criproxy.Hook{
 			criproxy.PreRunPodSandbox, criproxy.PreCreateContainer, criproxy.PreStartContainer,
-			criproxy.PostStartContainer, criproxy.PreUpdateContainerResources, criproxy.PostStopContainer, criproxy.PostStopPodSandbox,
+			criproxy.PostStartContainer, criproxy.PreUpdateContainerResources, criproxy.PostStopContainer,
+			criproxy.PostStopPodSandbox,
 		},
 	}, "", "  ")
 	if err != nil {
@@ -113,7 +118,7 @@ func (s Setup) registration() ([]byte, error) {
 	return append(content, '\n'), nil
 }
 
-// mayWrite refuses a drop-in that somebody else wrote.
+// mayWrite refuses a drop-in of another writer.
 func (s Setup) mayWrite(path string) error {
 	content, err := os.ReadFile(filepath.Join(s.Root, path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +128,8 @@ func (s Setup) mayWrite(path string) error {
 		return err
 	}
 	if !bytes.HasPrefix(content, []byte(mark+"\n")) {
-		return fmt.Errorf("%s was not written by tenon-runtime-proxy: its first line is not %q; move it away", path, mark)
+		return fmt.Errorf("%s was not written by tenon-runtime-proxy: its first line is not %q; move it away", path,
+			mark)
 	}
 	return nil
 }
@@ -177,13 +183,17 @@ func (s Setup) remove(path string, ours func([]byte) bool) ([]string, error) {
 
 // obstacles are what keeps kubelets from going by the drop-in.
 func (s Setup) obstacles() []string {
-	var told []string
+	var todo []string
 	for _, k := range kubelets(filepath.Join(s.Root, "proc")) {
 		if dir := k.flags["config-dir"]; filepath.Clean(dir) != filepath.Clean(s.KubeletDir) || dir == "" {
-			told = append(told, fmt.Sprintf("to do: start the kubelet (pid %s) with --config-dir=%s: it has %q", k.pid, s.KubeletDir, dir))
+			todo = append(todo, fmt.Sprintf("to do: start the kubelet (pid %s) with --config-dir=%s: it has %q", k.pid,
+				s.KubeletDir, dir))
 		}
 		if e, ok := k.flags["container-runtime-endpoint"]; ok {
-			told = append(told, fmt.Sprintf("to do: start the kubelet (pid %s) without --container-runtime-endpoint=%s: it goes before the drop-in", k.pid, e))
+			todo = append(todo,
+				fmt.Sprintf(
+					"to do: start the kubelet (pid %s) without --container-runtime-endpoint=%s: it goes before the "+
+						"drop-in", k.pid, e))
 		}
 	}
 	later, _ := filepath.Glob(filepath.Join(s.Root, s.KubeletDir, "*.conf")) // only a bad pattern is an error
@@ -196,11 +206,12 @@ func (s Setup) obstacles() []string {
 			Endpoint string `json:"containerRuntimeEndpoint"`
 		}
 		if yaml.Unmarshal(content, &config) == nil && config.Endpoint != "" {
-			told = append(told, fmt.Sprintf("to do: take containerRuntimeEndpoint out of %s: it goes before the drop-in",
-				filepath.Join(s.KubeletDir, filepath.Base(path))))
+			todo = append(todo,
+				fmt.Sprintf("to do: take containerRuntimeEndpoint out of %s: it goes before the drop-in",
+					filepath.Join(s.KubeletDir, filepath.Base(path))))
 		}
 	}
-	return told
+	return todo
 }
 
 // kubelet is a running one.

@@ -73,8 +73,9 @@ func TestInstallTwiceAndUninstallTwice(t *testing.T) {
 	put(t, s, "/etc/kubernetes/kubelet.conf.d/10-mine.conf", "maxPods: 50\n")
 	before := tree(t, s)
 	restart := "to do: restart the kubelet; running containers are not touched"
-	away := "to do: start tenon-runtime-proxy first: nobody listens on /run/tenon/cri.sock"
-	if diff := cmp.Diff([]string{"wrote: " + registration, "wrote: " + dropIn, away, restart}, install(t, s)); diff != "" {
+	away := "to do: start tenon-runtime-proxy first: no process listens on /run/tenon/cri.sock"
+	if diff := cmp.Diff([]string{"wrote: " + registration, "wrote: " + dropIn, away, restart},
+		install(t, s)); diff != "" {
 		t.Errorf("first (-want +got):\n%s", diff)
 	}
 	after := tree(t, s)
@@ -83,7 +84,8 @@ func TestInstallTwiceAndUninstallTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": "unix:///run/tenon/cri.sock",
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"containerRuntimeEndpoint": "unix:///run/tenon/cri.sock",
 	}
 	if diff := cmp.Diff(want, config); diff != "" {
 		t.Errorf("drop-in (-want +got):\n%s", diff)
@@ -92,10 +94,12 @@ func TestInstallTwiceAndUninstallTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Endpoint != "/run/tenon/hooks.sock" || r.Policy != criproxy.Ignore || !slices.Contains(r.Hooks, criproxy.PreStartContainer) {
+	if r.Endpoint != "/run/tenon/hooks.sock" || r.Policy != criproxy.Ignore ||
+		!slices.Contains(r.Hooks, criproxy.PreStartContainer) {
 		t.Errorf("registration %+v, want the agent's socket, Ignore, and PreStartContainer among the hooks", r)
 	}
-	if diff := cmp.Diff([]string{"unchanged: " + registration, "unchanged: " + dropIn, away, restart}, install(t, s)); diff != "" {
+	if diff := cmp.Diff([]string{"unchanged: " + registration, "unchanged: " + dropIn, away, restart},
+		install(t, s)); diff != "" {
 		t.Errorf("second (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(after, tree(t, s)); diff != "" {
@@ -103,7 +107,8 @@ func TestInstallTwiceAndUninstallTwice(t *testing.T) {
 	}
 	stop := "to do: restart the kubelet, and stop tenon-runtime-proxy after that"
 	for i, want := range [][]string{
-		{"removed: " + dropIn, "removed: " + registration, stop}, {"not there: " + dropIn, "not there: " + registration, stop},
+		{"removed: " + dropIn, "removed: " + registration, stop},
+		{"not there: " + dropIn, "not there: " + registration, stop},
 	} {
 		did, err := s.Uninstall(t.Context())
 		if err != nil {
@@ -123,7 +128,8 @@ func TestAnotherEndpointReplacesTheFirst(t *testing.T) {
 	install(t, s)
 	s.Listen = "unix:///run/tenon/run/crio/crio.sock"
 	install(t, s)
-	if got := tree(t, s)[dropIn]; !strings.Contains(got, "containerRuntimeEndpoint: unix:///run/tenon/run/crio/crio.sock\n") {
+	if got := tree(t, s)[dropIn]; !strings.Contains(got,
+		"containerRuntimeEndpoint: unix:///run/tenon/run/crio/crio.sock\n") {
 		t.Errorf("the drop-in is %q", got)
 	}
 }
@@ -137,12 +143,17 @@ func TestWhatOthersWroteIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := tree(t, s)[registration]; got != custom || !slices.Contains(did, "kept, as it was changed: "+registration) {
-		t.Errorf("the registration is %q, told %q, want it kept", got, did)
+	if got := tree(t, s)[registration]; got != custom ||
+		!slices.Contains(did, "kept, as it was changed: "+registration) {
+		t.Errorf("the registration is %q, reported %q, want it kept", got, did)
 	}
 	put(t, s, dropIn, "maxPods: 5\n")
-	for what, do := range map[string]func(context.Context) ([]string, error){"install": s.Install, "uninstall": s.Uninstall} {
-		if _, err := do(t.Context()); err == nil || !strings.Contains(err.Error(), dropIn) || !strings.Contains(err.Error(), "move it away") {
+	for what, do := range map[string]func(context.Context) ([]string, error){
+		"install":   s.Install,
+		"uninstall": s.Uninstall,
+	} {
+		if _, err := do(t.Context()); err == nil || !strings.Contains(err.Error(), dropIn) ||
+			!strings.Contains(err.Error(), "move it away") {
 			t.Errorf("%s over a foreign drop-in: got %v, want an error with its name", what, err)
 		}
 	}
@@ -151,7 +162,7 @@ func TestWhatOthersWroteIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsAKubeletFromTheDropInIsTold(t *testing.T) {
+func TestWhatPreventsAKubeletFromReadingTheDropInIsReported(t *testing.T) {
 	cases := map[string]struct {
 		kubelet string // words of its command line
 		other   string // another drop-in, after ours
@@ -164,18 +175,25 @@ func TestWhatKeepsAKubeletFromTheDropInIsTold(t *testing.T) {
 		},
 		"another folder": {
 			"kubelet --config-dir /other", "",
-			[]string{`to do: start the kubelet (pid 7) with --config-dir=/etc/kubernetes/kubelet.conf.d: it has "/other"`},
+			[]string{`to do: start the kubelet (pid 7) with --config-dir=/etc/kubernetes/kubelet.conf.d: it has ` +
+				`"/other"`},
 		},
 		"a flag that goes before it": {
-			"kubelet --config-dir=/etc/kubernetes/kubelet.conf.d --container-runtime-endpoint unix:///run/containerd/containerd.sock", "",
-			[]string{"to do: start the kubelet (pid 7) without --container-runtime-endpoint=unix:///run/containerd/containerd.sock: it goes before the drop-in"},
+			"kubelet --config-dir=/etc/kubernetes/kubelet.conf.d --container-runtime-endpoint " +
+				"unix:///run/containerd/containerd.sock", "",
+			[]string{"to do: start the kubelet (pid 7) without " +
+				"--container-runtime-endpoint=unix:///run/containerd/containerd.sock: it goes before the drop-in"},
 		},
 		"a later drop-in": {
 			"kubelet --config-dir=/etc/kubernetes/kubelet.conf.d", "containerRuntimeEndpoint: unix:///x\n",
-			[]string{"to do: take containerRuntimeEndpoint out of /etc/kubernetes/kubelet.conf.d/99-other.conf: it goes before the drop-in"},
+			[]string{"to do: take containerRuntimeEndpoint out of /etc/kubernetes/kubelet.conf.d/99-other.conf: it " +
+				"goes before the drop-in"},
 		},
-		"a later drop-in about other things": {"kubelet --config-dir=/etc/kubernetes/kubelet.conf.d", "maxPods: 5\n", nil},
-		"no kubelet":                         {"/usr/bin/kubelet-config-checker --x", "", nil},
+		"a later drop-in about other things": {
+			"kubelet --config-dir=/etc/kubernetes/kubelet.conf.d", "maxPods: 5\n",
+			nil,
+		},
+		"no kubelet": {"/usr/bin/kubelet-config-checker --x", "", nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

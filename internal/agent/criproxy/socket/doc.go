@@ -1,3 +1,3 @@
-// Package socket makes unix sockets that belong to one process and one user: others cannot connect at any moment, a second
-// process is refused, and what a dead one left behind is no obstacle.
+// Package socket creates unix sockets that belong to one process and one user: other users can never connect, a second
+// process gets an error, and the stale socket of a dead process is replaced.
 package socket

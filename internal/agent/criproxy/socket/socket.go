@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectLimit is the longest time to find out whether somebody listens on a unix socket.
+// connectLimit is the longest time to check whether a process listens on a unix socket.
 const connectLimit = 50 * time.Millisecond
 
 // ErrClaimed is returned by Claim when another process has the socket.
@@ -25,8 +25,8 @@ var ErrClaimed = errors.New("another process has the socket")
 // mode keeps everybody but the owner from a socket through which containers can be run.
 const mode = 0o600
 
-// Claim keeps other proxies from a socket until it is closed, or the process ends in any way. The folder of the socket is
-// made when it is missing. The error is ErrClaimed when another process has it.
+// Claim keeps other proxies from a socket until it is closed, or the process ends in any way. The folder of the socket
+// is made when it is missing. The error is ErrClaimed when another process has it.
 func Claim(socket string) (io.Closer, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		return nil, err
@@ -48,16 +48,15 @@ func Claim(socket string) (io.Closer, error) {
 	return f, nil
 }
 
-// Listen makes a unix socket that its owner alone may use. A socket that a dead process left behind is removed; one that
-// somebody listens on, and a file that is no socket, is an error.
+// Listen creates a unix socket that only its owner may use. A stale socket of a dead process is removed; a socket that
+// a process listens on, and a file that is not a socket, is an error.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := vacate(ctx, path); err != nil {
 		return nil, err
 	}
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
-		// The mode of a socket that is not bound yet becomes that of its file: there is no moment at which others could
-		// connect.
+		// The mode of a socket that is not bound yet becomes that of its file: other users can never connect.
 		err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), mode) })
 		return errors.Join(err, failed)
 	}}
@@ -71,11 +70,11 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 // restoreEvery is the time between two looks at the file of a socket.
 const restoreEvery = time.Second
 
-// Restore listens again where somebody removed the file of a listener that Listen made, or the folder around it, and gives
-// the new listener to serve. Connections that exist go on, and so does the old listener: whoever stops the server closes
-// both. What keeps the socket from being made is told to failed, once. Restore returns when ctx ends.
+// Restore listens again after the file of a listener from Listen, or its folder, was removed, and passes the new
+// listener to serve. Existing connections and the old listener remain open: the caller that stops the server closes
+// both. Restore calls failed once for each error that prevents the new socket. It returns when ctx ends.
 func Restore(ctx context.Context, l net.Listener, path string, serve func(net.Listener), failed func(error)) {
-	is, told := fileOf(path), ""
+	is, reported := fileOf(path), ""
 	tick := time.NewTicker(restoreEvery)
 	defer tick.Stop()
 	for {
@@ -89,8 +88,8 @@ func Restore(ctx context.Context, l net.Listener, path string, serve func(net.Li
 		}
 		next, err := again(ctx, path)
 		if err != nil {
-			if text := err.Error(); text != told && ctx.Err() == nil {
-				told = text
+			if text := err.Error(); text != reported && ctx.Err() == nil {
+				reported = text
 				failed(err)
 			}
 			continue
@@ -98,7 +97,7 @@ func Restore(ctx context.Context, l net.Listener, path string, serve func(net.Li
 		if old, ok := l.(*net.UnixListener); ok {
 			old.SetUnlinkOnClose(false) // the file is the new one's
 		}
-		l, is, told = next, fileOf(path), ""
+		l, is, reported = next, fileOf(path), ""
 		serve(next)
 	}
 }
@@ -129,7 +128,7 @@ func vacate(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case file.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("listen on %s: a file that is no socket is there", path)
+		return fmt.Errorf("listen on %s: a file that is not a socket exists", path)
 	}
 	switch err := Probe(ctx, path); {
 	case err == nil:
@@ -140,7 +139,7 @@ func vacate(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// Probe returns nil when somebody listens on a socket, and at once why not otherwise.
+// Probe returns nil when a process listens on a socket, and otherwise at once the reason.
 func Probe(ctx context.Context, path string) error {
 	limited, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
@@ -160,9 +159,13 @@ func Path(endpoint string) (string, error) {
 	path = strings.TrimPrefix(path, "//")
 	switch {
 	case !filepath.IsAbs(path):
-		return "", fmt.Errorf("%q: want the absolute path of a unix socket, such as /run/tenon/hooks.sock or unix:///run/tenon/hooks.sock", endpoint)
+		return "",
+			fmt.Errorf(
+				"%q: want the absolute path of a unix socket, such as /run/tenon/hooks.sock or "+
+					"unix:///run/tenon/hooks.sock", endpoint)
 	case len(path) > longest:
-		return "", fmt.Errorf("%q: has %d bytes, want %d or less, the longest path of a unix socket", endpoint, len(path), longest)
+		return "", fmt.Errorf("%q: has %d bytes, want %d or less, the longest path of a unix socket", endpoint,
+			len(path), longest)
 	}
 	return path, nil
 }

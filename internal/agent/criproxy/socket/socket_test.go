@@ -75,17 +75,17 @@ func TestWhatStandsAtTheSocketsPath(t *testing.T) {
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "a file that is no socket"},
+		}, "a file that is not a socket"},
 		"a folder": {func(t *testing.T, path string) {
 			if err := os.Mkdir(path, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "a file that is no socket"},
+		}, "a file that is not a socket"},
 		"a link": {func(t *testing.T, path string) {
 			if err := os.Symlink("/dev/null", path); err != nil {
 				t.Fatal(err)
 			}
-		}, "a file that is no socket"},
+		}, "a file that is not a socket"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

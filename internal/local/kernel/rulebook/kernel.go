@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-project/tenon/internal/local/kernel"
 )
 
-// Kernel is a cgroup kernel to which the stories can be told. Groups are paths below a folder that is the story's alone;
-// files have the names of the kernel's dialect. Refusals wrap the errno that the kernel gave.
+// Kernel is a cgroup kernel on which the stories can be run. Groups are paths below a folder that only the story
+// uses; files have the names of the kernel's dialect. Refusals wrap the errno that the kernel gave.
 type Kernel interface {
 	Mkdir(group string) error
 	Rmdir(group string) error

@@ -34,7 +34,8 @@ var child = []step{
 
 // Stories returns the table: each row of the differences between the two dialects, and what they have in common.
 func Stories() []Story {
-	return slices.Concat(cpusetStories(), offlineStories(), taskStories(), shareStories(), memoryStories(), treeStories())
+	return slices.Concat(cpusetStories(), offlineStories(), taskStories(), shareStories(), memoryStories(),
+		treeStories())
 }
 
 func cpusetStories() []Story {
@@ -95,7 +96,7 @@ func cpusetStories() []Story {
 			{do: read, at: "p/c", file: desired.CPUs},
 			{do: read, at: "p/c", file: desired.Mems},
 		}},
-		{"what is no list is refused, an unsorted one is put in order", both, []step{
+		{"a text that is not a list is refused, an unsorted list is sorted", both, []step{
 			{do: write, at: "p/c", file: desired.CPUs, text: "1-", want: syscall.EINVAL},
 			{do: write, at: "p/c", file: desired.CPUs, text: "1-0", want: syscall.EINVAL},
 			{do: write, at: "p/c", file: desired.CPUs, text: "x", want: syscall.EINVAL},
@@ -168,18 +169,21 @@ func taskStories() []Story {
 			{do: write, at: "p/c", file: subtreeControl, text: "+cpuset +cpu +memory"},
 			{do: read, at: "p/c/d", file: effectiveV2, text: "0-1"},
 		}},
-		{"a task that pinned itself is kept inside its group and gets its wish back when that is wide again", both, []step{
-			{do: write, at: "p/c", file: desired.CPUs, text: "0-1"},
-			{do: write, at: "p/c", file: desired.Mems, text: "0"},
-			{do: spawn, at: "p/c", text: "t"},
-			{do: allowed, file: "t", text: "0-1"},
-			{do: affinity, file: "t", text: "1"},
-			{do: allowed, file: "t", text: "1"},
-			{do: write, at: "p/c", file: desired.CPUs, text: "0"},
-			{do: allowed, file: "t", text: "0"},
-			{do: write, at: "p/c", file: desired.CPUs, text: "0-1"},
-			{do: allowed, file: "t", text: "1"},
-		}},
+		{
+			"a task that pinned itself is kept inside its group and gets its wish back when that is wide again", both,
+			[]step{
+				{do: write, at: "p/c", file: desired.CPUs, text: "0-1"},
+				{do: write, at: "p/c", file: desired.Mems, text: "0"},
+				{do: spawn, at: "p/c", text: "t"},
+				{do: allowed, file: "t", text: "0-1"},
+				{do: affinity, file: "t", text: "1"},
+				{do: allowed, file: "t", text: "1"},
+				{do: write, at: "p/c", file: desired.CPUs, text: "0"},
+				{do: allowed, file: "t", text: "0"},
+				{do: write, at: "p/c", file: desired.CPUs, text: "0-1"},
+				{do: allowed, file: "t", text: "1"},
+			},
+		},
 		{"the child of a task that is moved away stays where it was born", both, append(slices.Clone(child), []step{
 			{do: mkdir, at: "p/d"},
 			{do: write, at: "p/d", file: desired.CPUs, text: "0"},
@@ -240,7 +244,7 @@ func shareStories() []Story {
 			{do: write, at: "p/c", file: desired.QuotaV2, text: "max"},
 			{do: read, at: "p/c", file: desired.QuotaV2, text: "max 50000"},
 		}},
-		{"a quota or period that is too short, and one that is no number, are refused", v1, []step{
+		{"a quota or period that is too short or not a number is refused", v1, []step{
 			{do: write, at: "p/c", file: desired.QuotaV1, text: "999", want: syscall.EINVAL},
 			{do: write, at: "p/c", file: desired.QuotaV1, text: "0", want: syscall.EINVAL},
 			{do: write, at: "p/c", file: desired.QuotaV1, text: "max", want: syscall.EINVAL},
@@ -250,7 +254,7 @@ func shareStories() []Story {
 			{do: write, at: "p/c", file: desired.QuotaV1, text: "-5"},
 			{do: read, at: "p/c", file: desired.QuotaV1, text: "-1"},
 		}},
-		{"a quota or period that is too short, and one that is no number, are refused", v2, []step{
+		{"a quota or period that is too short or not a number is refused", v2, []step{
 			{do: write, at: "p/c", file: desired.QuotaV2, text: "999 100000", want: syscall.EINVAL},
 			{do: write, at: "p/c", file: desired.QuotaV2, text: "-1", want: syscall.EINVAL},
 			{do: write, at: "p/c", file: desired.QuotaV2, text: "max 999", want: syscall.EINVAL},

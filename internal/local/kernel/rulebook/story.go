@@ -43,7 +43,8 @@ const (
 
 func (v verb) String() string {
 	return [...]string{
-		"write", "read", "line", "mkdir", "rmdir", "spawn", "fork", "kill", "move", "use", "affinity", "allowed", "tasks",
+		"write", "read", "line", "mkdir", "rmdir", "spawn", "fork", "kill", "move", "use", "affinity", "allowed",
+		"tasks",
 		"unplug", "replug",
 	}[v]
 }
@@ -62,7 +63,7 @@ const (
 )
 
 // patience is how long a line may take to appear.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Tell runs the story on a kernel whose folder is empty, and leaves it empty.
 func (s Story) Tell(t *testing.T, k Kernel, d desired.Dialect) {

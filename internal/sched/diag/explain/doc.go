@@ -2,7 +2,7 @@
 //
 //	findings per node ─► New ─► Pod ─► diagnostics API (JSON) ─► command line, console
 //
-// A Pod says what refused it (obstacles, counted by code), which smallest sets of codes stand between it and a node
-// (minimal sets), which of all of these a person must hear first (root cause), and per node what it has and what the
-// pod needs. For a bound pod it says where it is and how that node was chosen. Fields are only ever added.
+// A Pod contains the refusals (obstacles, counted by code), the smallest sets of codes that keep it from a node
+// (minimal sets), the refusal that must be reported first (root cause), and per node what it has and what the pod
+// needs. For a bound pod it contains its node and how that node was chosen. Fields are only ever added.
 package explain

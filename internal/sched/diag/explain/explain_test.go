@@ -18,20 +18,27 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func pending() *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "a", UID: "u", CreationTimestamp: metav1.NewTime(time.Unix(1700000000, 0))},
-		Spec:       corev1.PodSpec{SchedulerName: "tenon-scheduler"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ml", Name: "a", UID: "u",
+			CreationTimestamp: metav1.NewTime(time.Unix(1700000000, 0)),
+		},
+		Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler"},
 	}
 }
 
 func refusal(code why.Code, node string, asked, free int64) why.Finding {
-	return why.Finding{Reason: why.Reason{Code: code, Unit: why.CPUs, Asked: asked, Free: free}, Plugin: "p", Phase: why.Filter, Object: node}
+	return why.Finding{
+		Reason: why.Reason{Code: code, Unit: why.CPUs, Asked: asked, Free: free}, Plugin: "p",
+		Phase: why.Filter, Object: node,
+	}
 }
 
-func TestWhoHoldsAPodIsToldBeforeWhatRefusesIt(t *testing.T) {
+func TestHoldIsReportedBeforeRefusals(t *testing.T) {
 	t.Parallel()
 	gated := pending()
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "x.io/a"}, {Name: "x.io/b"}}
@@ -43,11 +50,37 @@ func TestWhoHoldsAPodIsToldBeforeWhatRefusesIt(t *testing.T) {
 		want    why.Code
 		message string
 	}{
-		"nobody serves the name": {pending(), Verdict{Findings: refused}, nil, why.NoScheduler, `no scheduler serves the pod's scheduler name: nobody here serves "tenon-scheduler"`},
-		"gates hold it":          {gated, Verdict{Served: true, Findings: refused}, nil, why.SchedulingGate, "waiting for scheduling gates: x.io/a, x.io/b"},
-		"no cycle yet":           {pending(), Verdict{Served: true, Feasible: 2, Nodes: 2}, &Queue{}, why.NotAttempted, "queued, not tried yet"},
-		"a node refuses":         {pending(), Verdict{Served: true, Findings: refused, Nodes: 1}, &Queue{}, why.InsufficientExclusiveCPU, "not enough cpus available to satisfy request"},
-		"it would be placed now": {pending(), Verdict{Served: true, Feasible: 2, Nodes: 2}, &Queue{Attempts: 1}, why.None, ""},
+		"no profile has the scheduler name": {
+			pending(),
+			Verdict{Findings: refused, Names: []string{"a", "b"}},
+			nil,
+			why.NoScheduler,
+			`no scheduler serves the pod's scheduler name: spec.schedulerName is "tenon-scheduler", served are a, b`,
+		},
+		"gates hold it": {
+			gated,
+			Verdict{Served: true, Findings: refused},
+			nil, why.SchedulingGate,
+			"waiting for scheduling gates: x.io/a, x.io/b",
+		},
+		"no cycle yet": {
+			pending(),
+			Verdict{Served: true, Feasible: 2, Nodes: 2},
+			&Queue{}, why.NotAttempted,
+			"queued, no scheduling attempt yet",
+		},
+		"a node refuses": {
+			pending(),
+			Verdict{Served: true, Findings: refused, Nodes: 1},
+			&Queue{},
+			why.InsufficientExclusiveCPU, "not enough cpus available to satisfy request",
+		},
+		"it would be placed now": {
+			pending(),
+			Verdict{Served: true, Feasible: 2, Nodes: 2},
+			&Queue{Attempts: 1},
+			why.None, "",
+		},
 	} {
 		got := New(c.pod, c.verdict, c.queue)
 		switch {
@@ -55,7 +88,8 @@ func TestWhoHoldsAPodIsToldBeforeWhatRefusesIt(t *testing.T) {
 			t.Errorf("%s: got root cause %v, want none", name, got.RootCause)
 		case c.want == why.None && len(got.Notes) != 1:
 			t.Errorf("%s: got notes %v, want one", name, got.Notes)
-		case c.want != why.None && (got.RootCause == nil || got.RootCause.Code != c.want || got.RootCause.Message != c.message):
+		case c.want != why.None && (got.RootCause == nil || got.RootCause.Code != c.want ||
+			got.RootCause.Message != c.message):
 			t.Errorf("%s: got %+v, want %s %q", name, got.RootCause, c.want, c.message)
 		}
 	}
@@ -64,16 +98,22 @@ func TestWhoHoldsAPodIsToldBeforeWhatRefusesIt(t *testing.T) {
 func TestEqualNodesAreOneRowNearestMissFirst(t *testing.T) {
 	t.Parallel()
 	v := Verdict{Served: true, Nodes: 5, Findings: []why.Finding{
-		{Reason: why.Reason{Code: why.NodeAffinity}, Plugin: "NodeAffinity", Phase: why.Filter, Object: "z1", Detail: "selector"},
-		{Reason: why.Reason{Code: why.NodeAffinity}, Plugin: "NodeAffinity", Phase: why.Filter, Object: "z0", Detail: "selector"},
-		refusal(why.InsufficientExclusiveCPU, "far", 8, 1), refusal(why.InsufficientExclusiveCPU, "near", 8, 7),
+		{
+			Reason: why.Reason{Code: why.NodeAffinity}, Plugin: "NodeAffinity", Phase: why.Filter, Object: "z1",
+			Detail: "selector",
+		},
+		{
+			Reason: why.Reason{Code: why.NodeAffinity}, Plugin: "NodeAffinity", Phase: why.Filter, Object: "z0",
+			Detail: "selector",
+		},
+		refusal(why.InsufficientExclusiveCPU, "far", 8, 1), refusal(why.InsufficientExclusiveCPU, "close", 8, 7),
 		refusal(why.InsufficientExclusiveCPU, "both", 8, 7), refusal(why.InsufficientCPU, "both", 8, 7),
 	}}
 	var got []string
 	for _, c := range New(pending(), v, nil).Candidates {
 		got = append(got, fmt.Sprintf("%d %s %d %s", c.Count, c.Node, len(c.Reasons), c.Closest))
 	}
-	want := []string{"1 near 1 7/8 CPUs", "1 far 1 1/8 CPUs", "1 both 2 7/8 CPUs", "2 z0 1 "}
+	want := []string{"1 close 1 7/8 CPUs", "1 far 1 1/8 CPUs", "1 both 2 7/8 CPUs", "2 z0 1 "}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
@@ -81,11 +121,15 @@ func TestEqualNodesAreOneRowNearestMissFirst(t *testing.T) {
 
 func TestTheOrderOfNodesDoesNotMatter(t *testing.T) {
 	t.Parallel()
-	codes := []why.Code{why.SMTAlignment, why.InsufficientExclusiveCPU, why.InsufficientCPU, why.NodeAffinity, why.TopologyMissing}
+	codes := []why.Code{
+		why.SMTAlignment, why.InsufficientExclusiveCPU, why.InsufficientCPU, why.NodeAffinity,
+		why.TopologyMissing,
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		var findings []why.Finding
 		for i := range rapid.IntRange(1, 12).Draw(t, "nodes") {
-			for _, code := range rapid.SliceOfNDistinct(rapid.SampledFrom(codes), 1, 3, rapid.ID[why.Code]).Draw(t, "codes") {
+			for _, code := range rapid.SliceOfNDistinct(rapid.SampledFrom(codes), 1, 3, rapid.ID[why.Code]).Draw(t,
+				"codes") {
 				free := rapid.Int64Range(0, 3).Draw(t, "free")
 				findings = append(findings, refusal(code, fmt.Sprintf("n%d", i), 4, free))
 			}
@@ -109,10 +153,16 @@ func TestObjectsAloneStillExplain(t *testing.T) {
 	t.Parallel()
 	said := func(message string) *corev1.Pod {
 		p := pending()
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: message,
+		}}
 		return p
 	}
-	findings := []why.Finding{refusal(why.InsufficientExclusiveCPU, "n1", 8, 7), refusal(why.InsufficientExclusiveCPU, "n2", 8, 6)}
+	findings := []why.Finding{
+		refusal(why.InsufficientExclusiveCPU, "n1", 8, 7),
+		refusal(why.InsufficientExclusiveCPU, "n2", 8, 6),
+	}
 	for name, c := range map[string]struct {
 		pod     *corev1.Pod
 		code    why.Code
@@ -120,14 +170,22 @@ func TestObjectsAloneStillExplain(t *testing.T) {
 		message string
 	}{
 		"our scheduler's message": {
-			said(why.Message(findings, 2)), why.InsufficientExclusiveCPU, 2, "0/2 nodes are available: 2 not enough cpus available to satisfy request.",
+			said(why.Message(findings, 2)), why.InsufficientExclusiveCPU, 2,
+			"0/2 nodes are available: 2 not enough cpus available to satisfy request.",
 		},
-		"another scheduler's message": {said("0/3 nodes are available"), why.UpstreamFilter, 0, "0/3 nodes are available"},
+		"another scheduler's message": {
+			said("0/3 nodes are available"), why.UpstreamFilter, 0,
+			"0/3 nodes are available",
+		},
 		"a message with a broken end": {said("SMTAlignment: odd {x"), why.SMTAlignment, 0, "odd {x"},
-		"no message":                  {pending(), why.NotAttempted, 0, "no scheduler has said anything about the pod yet"},
+		"no message": {
+			pending(), why.NotAttempted, 0,
+			"no scheduler has said anything about the pod yet",
+		},
 	} {
 		got := FromObject(c.pod)
-		if got.RootCause == nil || got.RootCause.Code != c.code || got.RootCause.Nodes != c.nodes || got.RootCause.Message != c.message {
+		if got.RootCause == nil || got.RootCause.Code != c.code || got.RootCause.Nodes != c.nodes ||
+			got.RootCause.Message != c.message {
 			t.Errorf("%s: got %+v, want %s on %d nodes, %q", name, got.RootCause, c.code, c.nodes, c.message)
 		}
 	}
@@ -140,7 +198,10 @@ func machine(t *testing.T) *topo.Machine {
 	t.Helper()
 	spec := topo.Spec{Arch: "amd64"}
 	for id := range 16 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id % 8, L3: -1, Die: -1, Socket: id % 8 / 4, NUMA: id % 8 / 4})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
+			ID: id, Core: id % 8, L3: -1, Die: -1, Socket: id % 8 / 4,
+			NUMA: id % 8 / 4,
+		})
 	}
 	m, err := topo.New(spec)
 	if err != nil {
@@ -157,12 +218,18 @@ func TestPlacements(t *testing.T) {
 	}
 	v := ledger.New(facts,
 		ledger.Entry{UID: "lse", Namespace: "d", Name: "lse", Class: qos.LSE, Role: qos.Exclusive, CPUList: "0,4,8"},
-		ledger.Entry{UID: "ls", Namespace: "d", Name: "ls", Class: qos.LS, Role: qos.SharedPool, NUMAIDs: []int{1}, MilliCPU: 500},
+		ledger.Entry{
+			UID: "ls", Namespace: "d", Name: "ls", Class: qos.LS, Role: qos.SharedPool, NUMAIDs: []int{1},
+			MilliCPU: 500,
+		},
 	).View()
 	pod := func(uid, class string) *corev1.Pod {
 		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: uid, UID: types.UID(uid), Labels: map[string]string{"koordinator.sh/qosClass": class}},
-			Spec:       corev1.PodSpec{NodeName: "n"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "d", Name: uid, UID: types.UID(uid),
+				Labels: map[string]string{"koordinator.sh/qosClass": class},
+			},
+			Spec: corev1.PodSpec{NodeName: "n"},
 		}
 	}
 	for name, c := range map[string]struct {
@@ -173,11 +240,23 @@ func TestPlacements(t *testing.T) {
 			{Node: 0, Socket: 0, CPUSet: "0,8", Cores: []Core{{Core: 0, CPUSet: "0,8", Whole: true}}},
 			{Node: 1, Socket: 1, CPUSet: "4", Cores: []Core{{Core: 4, CPUSet: "4"}}},
 		}}},
-		"part of the shared pool": {"ls", "LS", Placement{Node: "n", Pool: PoolShared, PoolCPUs: "5-6,12-14", NUMA: []NUMA{{Node: 1, Socket: 1, CPUSet: "5-6,12-14"}}}},
+		"part of the shared pool": {
+			"ls", "LS",
+			Placement{
+				Node: "n", Pool: PoolShared, PoolCPUs: "5-6,12-14",
+				NUMA: []NUMA{{Node: 1, Socket: 1, CPUSet: "5-6,12-14"}},
+			},
+		},
 		"the BE pool": {"be", "BE", Placement{Node: "n", Pool: PoolBE, PoolCPUs: "1-3,5-6,9-14", NUMA: []NUMA{
 			{Node: 0, Socket: 0, CPUSet: "1-3,9-11"}, {Node: 1, Socket: 1, CPUSet: "5-6,12-14"},
 		}}},
-		"pinned by the kubelet": {"pinned", "", Placement{Node: "n", Pool: PoolKubelet, PoolCPUs: "7,15", NUMA: []NUMA{{Node: 1, Socket: 1, CPUSet: "7,15"}}}},
+		"pinned by the kubelet": {
+			"pinned", "",
+			Placement{
+				Node: "n", Pool: PoolKubelet, PoolCPUs: "7,15",
+				NUMA: []NUMA{{Node: 1, Socket: 1, CPUSet: "7,15"}},
+			},
+		},
 	} {
 		if diff := cmp.Diff(&c.want, PlacementOf(pod(c.uid, c.class), v)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

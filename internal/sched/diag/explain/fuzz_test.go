@@ -10,12 +10,16 @@ import (
 
 // FuzzCondition holds that any message of any scheduler explains a pod, and that ours come back as they were.
 func FuzzCondition(f *testing.F) {
-	f.Add(why.Message([]why.Finding{{Reason: why.Reason{Code: why.InsufficientCPU, Asked: 2, Free: 1}, Object: "n"}}, 3))
+	f.Add(why.Message([]why.Finding{{Reason: why.Reason{Code: why.InsufficientCPU, Asked: 2, Free: 1}, Object: "n"}},
+		3))
 	f.Add("0/3 nodes are available: 3 Insufficient cpu.")
 	f.Add(`SMTAlignment: x {"code":1,"nodes":"many"}`)
 	f.Fuzz(func(t *testing.T, message string) {
 		p := pending()
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: message,
+		}}
 		if got := FromObject(p); got.RootCause == nil {
 			t.Fatalf("no root cause for %q", message)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Hints tells how the NUMA nodes of one machine meet a pod: by the kubelet's hints and their merge, and, where Tenon
-// chooses, by its own enumeration. NUMA nodes are the kernel's ids.
+// Hints describes how the NUMA nodes of one machine satisfy a pod: by the kubelet's hints and their merge, and, where
+// Tenon chooses, by its own enumeration. NUMA nodes are the kernel's ids.
 type Hints struct {
 	Node string `json:"node"`
 	// Mode is Own, Follow or Blind: whose choice of CPUs holds on the node.
@@ -35,8 +35,8 @@ type KubeletHints struct {
 	Release string `json:"release"`
 	Policy  string `json:"policy"`
 	Scope   string `json:"scope"`
-	// Assumed tells that only a foreign exporter speaks of the kubelet, so that options and reserved CPUs are taken to be
-	// absent.
+	// Assumed is true if only a foreign exporter describes the kubelet, so that options and reserved CPUs are assumed
+	// to be absent.
 	Assumed bool       `json:"assumed,omitempty"`
 	Steps   []HintStep `json:"steps"`
 	// Status is status.reason of the pod that the kubelet would reject; absent when it would run it. Refusal says why.
@@ -66,7 +66,7 @@ type HintResource struct {
 	Resource string `json:"resource"`
 	// Needs is the least number of NUMA nodes that the resource prefers, 0 when it prefers none.
 	Needs int `json:"needs"`
-	// Any tells that it takes any NUMA nodes.
+	// Any is true if the resource accepts any NUMA nodes.
 	Any bool `json:"any,omitempty"`
 	// Hints are its masks, the preferred ones first, then by size. At most maxHints are listed; More counts the others.
 	Hints []Hint `json:"hints"`
@@ -151,7 +151,8 @@ func HintsOf(pod *corev1.Pod, node string, v *ledger.View, args convert.Args) Hi
 		return out
 	}
 	if f.Imported {
-		out.Notes = append(out.Notes, "only Volcano's exporter describes this node, and nobody tells how old that is: the answer may be stale")
+		out.Notes = append(out.Notes,
+			"only Volcano's exporter describes this node, which exports no time stamp: the answer may be stale")
 	}
 	out.Kubelet = kubeletHints(v, r, node)
 	if out.Kubelet == nil {
@@ -173,7 +174,8 @@ func unpredicted(f *ledger.Facts, r *place.Request) string {
 	case f.Mode == ledger.Blind:
 		return "the kubelet is not asked on this node (mode Blind)"
 	case f.Model.Node == nil:
-		return "the kubelet makes no hints here: its CPU and memory managers and its topology policy are none, or its settings are not known"
+		return "the kubelet makes no hints here: its CPU and memory managers and its topology policy are none, or " +
+			"its settings are not known"
 	case r.Kubelet == nil || !f.Model.Concerns(r.Kubelet):
 		return "the kubelet gives this pod nothing of its own: it makes no hints for it"
 	}
@@ -187,7 +189,10 @@ func kubeletHints(v *ledger.View, r *place.Request, node string) *KubeletHints {
 	}
 	m := v.Machine()
 	topology := state.Node().Config().Topology
-	out := &KubeletHints{Release: model.Release, Policy: topology.Policy.String(), Scope: "container", Assumed: model.Assumed, Steps: []HintStep{}}
+	out := &KubeletHints{
+		Release: model.Release, Policy: topology.Policy.String(), Scope: "container",
+		Assumed: model.Assumed, Steps: []HintStep{},
+	}
 	if topology.PodScope {
 		out.Scope = "pod"
 	}
@@ -202,7 +207,10 @@ func kubeletHints(v *ledger.View, r *place.Request, node string) *KubeletHints {
 }
 
 func wireOf(r why.Reason, node string) *why.Wire {
-	for _, o := range why.Obstacles([]why.Finding{{Reason: r, Plugin: "NodeNUMAResource", Phase: why.Filter, Object: node}}) {
+	for _, o := range why.Obstacles([]why.Finding{{
+		Reason: r, Plugin: "NodeNUMAResource", Phase: why.Filter,
+		Object: node,
+	}}) {
 		w := o.Wire(why.English)
 		return &w
 	}
@@ -286,7 +294,10 @@ func numaIDs(m *topo.Machine, mask hint.Mask) []int {
 }
 
 func alignmentOf(m *topo.Machine, a *place.Alignment, node string) *Alignment {
-	out := &Alignment{Policy: a.Policy.String(), Allows: a.Spread, NUMA: []int{}, Rows: []AlignmentRow{}, Chosen: []int{}}
+	out := &Alignment{
+		Policy: a.Policy.String(), Allows: a.Spread, NUMA: []int{}, Rows: []AlignmentRow{},
+		Chosen: []int{},
+	}
 	for i, n := range m.CPUNodes() {
 		out.NUMA = append(out.NUMA, m.NUMAID(n))
 		if a.Nodes>>i&1 != 0 {

@@ -63,7 +63,10 @@ func follow(t *testing.T, busy string) *ledger.View {
 	if busy == "" {
 		return ledger.New(facts).View()
 	}
-	held := &kubelet.Pod{UID: "busy", Guaranteed: true, Containers: []kubelet.Container{{Name: "c", CPUs: len(strings.Split(busy, ","))}}}
+	held := &kubelet.Pod{
+		UID: "busy", Guaranteed: true,
+		Containers: []kubelet.Container{{Name: "c", CPUs: len(strings.Split(busy, ","))}},
+	}
 	return ledger.New(facts, ledger.Entry{UID: "busy", Namespace: "ns", Name: "busy", Guest: &ledger.Guest{
 		Pod: held, Prediction: &ledger.Prediction{Model: "1.36", Held: []ledger.Held{{Container: "c", CPUList: busy}}},
 	}}).View()
@@ -109,7 +112,8 @@ func TestHintsShowEveryMaskAndTheMerge(t *testing.T) {
 	if m := step.Merged; m == nil || explain.NodeList(m.NUMA) != "8" || !m.Preferred || !m.Admitted {
 		t.Errorf("merged = %+v, want NUMA 8, preferred and admitted", step.Merged)
 	}
-	if g := step.Given; g == nil || g.CPUs != "4-7" || explain.NodeList(g.NUMA) != "8" || len(g.Memory) != 1 || g.Memory[0].Amount != 1<<30 {
+	if g := step.Given; g == nil || g.CPUs != "4-7" || explain.NodeList(g.NUMA) != "8" || len(g.Memory) != 1 ||
+		g.Memory[0].Amount != 1<<30 {
 		t.Errorf("given = %+v, want CPUs 4-7 of NUMA node 8 and 1 GiB", step.Given)
 	}
 }
@@ -121,7 +125,8 @@ func TestHintsSayWhyTheKubeletWouldRefuse(t *testing.T) {
 	if k == nil || k.Status != kubelet.TopologyAffinityError || k.Refusal == nil || k.Container != "main" {
 		t.Fatalf("kubelet = %+v, want a TopologyAffinityError of container main", k)
 	}
-	if s := k.Steps[0]; s.Merged.Admitted || s.Cause == "" || !strings.Contains(s.Text, "restricted") || s.Given != nil {
+	if s := k.Steps[0]; s.Merged.Admitted || s.Cause == "" || !strings.Contains(s.Text, "restricted") ||
+		s.Given != nil {
 		t.Errorf("step = %+v, want a refused merge with its cause", s)
 	}
 }
@@ -136,7 +141,8 @@ func TestHintsOfTenonsOwnChoice(t *testing.T) {
 	if got.Kubelet != nil || a == nil || a.Policy != "SingleNUMANode" || a.Allows != 1 || a.Refusal != nil {
 		t.Fatalf("hints = %+v, want Tenon's own choice under SingleNUMANode", got)
 	}
-	if len(a.Rows) == 0 || a.Rows[0].Resource != "cpu" || a.Rows[0].Need != 4 || len(a.Rows[0].Have) != 2 || a.Rows[0].Have[1] != 4 {
+	if len(a.Rows) == 0 || a.Rows[0].Resource != "cpu" || a.Rows[0].Need != 4 || len(a.Rows[0].Have) != 2 ||
+		a.Rows[0].Have[1] != 4 {
 		t.Errorf("rows = %+v, want 4 CPUs asked and 4 on each node", a.Rows)
 	}
 	if len(a.Chosen) != 1 {
@@ -147,26 +153,29 @@ func TestHintsOfTenonsOwnChoice(t *testing.T) {
 	}
 }
 
-func TestHintsSayThatNobodyConfinesASharedPod(t *testing.T) {
+func TestHintsNoteThatASharedPodIsNotConfined(t *testing.T) {
 	t.Parallel()
 	pod := guaranteed("1500m", "1Gi")
 	pod.Annotations = map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"SingleNUMANode"}`}
 	got := explain.HintsOf(pod, "n", follow(t, ""), convert.DefaultArgs())
-	if got.Alignment != nil || !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "confine no pod of the CPU shared pool") }) {
-		t.Errorf("hints = %+v, want no alignment and a note that nobody confines the pod", got)
+	if got.Alignment != nil || !slices.ContainsFunc(got.Notes,
+		func(n string) bool { return strings.Contains(n, "do not confine pods of the CPU shared pool") }) {
+		t.Errorf("hints = %+v, want no alignment and a note that the pod is not confined", got)
 	}
 }
 
 func TestHintsOfNothing(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]*ledger.View{"no view": nil, "no topology": ledger.New(ledger.Facts{}).View()} {
-		if got := explain.HintsOf(guaranteed("1", "1Gi"), "n", v, convert.DefaultArgs()); len(got.Notes) == 0 || got.Kubelet != nil || got.Alignment != nil {
+		if got := explain.HintsOf(guaranteed("1", "1Gi"), "n", v, convert.DefaultArgs()); len(got.Notes) == 0 ||
+			got.Kubelet != nil || got.Alignment != nil {
 			t.Errorf("%s: %+v, want a note alone", name, got)
 		}
 	}
 	bad := guaranteed("1", "1Gi")
 	bad.Labels = map[string]string{annotation.QoSClass: "GOLD"}
-	if got := explain.HintsOf(bad, "n", follow(t, ""), convert.DefaultArgs()); len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "GOLD") {
+	if got := explain.HintsOf(bad, "n", follow(t, ""), convert.DefaultArgs()); len(got.Notes) != 1 ||
+		!strings.Contains(got.Notes[0], "GOLD") {
 		t.Errorf("a pod that cannot be read: %+v, want a note that names the value", got)
 	}
 }

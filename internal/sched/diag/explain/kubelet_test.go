@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
-func TestPlacementTellsWhatTheKubeletWasPredictedToGiveAndGave(t *testing.T) {
+func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
 	behaviour, _ := kubelet.ModelOf("v1.36.0")
@@ -30,7 +30,10 @@ func TestPlacementTellsWhatTheKubeletWasPredictedToGiveAndGave(t *testing.T) {
 	}
 	entry := ledger.Entry{
 		UID: "u", Namespace: "d", Name: "p", Class: qos.LSR, Role: qos.ExclusiveWithBE, KubeletCPUs: 2,
-		Guest: &ledger.Guest{Pod: guest, Prediction: &ledger.Prediction{Model: "1.36", Gen: 1, Held: []ledger.Held{held("0,8", 0)}}},
+		Guest: &ledger.Guest{Pod: guest, Prediction: &ledger.Prediction{
+			Model: "1.36", Gen: 1,
+			Held: []ledger.Held{held("0,8", 0)},
+		}},
 	}
 	const written = `{"model":"1.36","gen":1,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"0,8"}}}`
 	placed := func(cpus string, numa int32) annotation.PlacedContainers {
@@ -64,21 +67,31 @@ func TestPlacementTellsWhatTheKubeletWasPredictedToGiveAndGave(t *testing.T) {
 			t.Parallel()
 			v := ledger.New(ledger.Facts{
 				Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: ledger.Kubelet{Static: true},
-				Model: ledger.Model{Node: node, CPUs: true, Policy: ledger.Restricted, Release: "1.36", Gen: 2, Placed: tt.report},
+				Model: ledger.Model{
+					Node: node, CPUs: true, Policy: ledger.Restricted, Release: "1.36", Gen: 2,
+					Placed: tt.report,
+				},
 			}, entry).View()
 			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "u", Annotations: map[string]string{annotation.PredictedPlacementKey: written}},
-				Spec:       corev1.PodSpec{NodeName: "n"},
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "d", Name: "p", UID: "u",
+					Annotations: map[string]string{annotation.PredictedPlacementKey: written},
+				},
+				Spec: corev1.PodSpec{NodeName: "n"},
 			}
 			if tt.pod != nil {
 				tt.pod(pod)
 			}
 			got := PlacementOf(pod, v)
-			if diff := cmp.Diff(tt.want, Placement{Predicted: got.Predicted, Actual: got.Actual, Differs: got.Differs}); diff != "" {
+			if diff := cmp.Diff(tt.want, Placement{
+				Predicted: got.Predicted, Actual: got.Actual,
+				Differs: got.Differs,
+			}); diff != "" {
 				t.Errorf("placement (-want +got):\n%s", diff)
 			}
 			if got.Pool != "" || got.CPUSet != "" {
-				t.Errorf("the kubelet has told no pin, and the pod is said to run on %s %s%s", got.Pool, got.PoolCPUs, got.CPUSet)
+				t.Errorf("the kubelet reports no CPUs, but the placement is %s %s%s", got.Pool, got.PoolCPUs,
+					got.CPUSet)
 			}
 			if alone := PlacementOf(pod, nil); !cmp.Equal(alone.Predicted, tt.want.Predicted) || alone.Actual != nil {
 				t.Errorf("without an account of the node: %+v", alone)
@@ -88,11 +101,12 @@ func TestPlacementTellsWhatTheKubeletWasPredictedToGiveAndGave(t *testing.T) {
 }
 
 // A kubelet takes back what an init container had when it has ended, and reports it no more.
-func TestAnInitContainerThatHasEndedIsNoDifference(t *testing.T) {
+func TestEndedInitContainerIsNotADifference(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
 	behaviour, _ := kubelet.ModelOf("v1.36.0")
-	node, reason := kubelet.NewNode(m, kubelet.Config{Model: behaviour, CPU: kubelet.CPU{Static: true}}, kubelet.Inventory{})
+	node, reason := kubelet.NewNode(m, kubelet.Config{Model: behaviour, CPU: kubelet.CPU{Static: true}},
+		kubelet.Inventory{})
 	if !reason.OK() {
 		t.Fatalf("NewNode: %+v", reason)
 	}
@@ -115,7 +129,10 @@ func TestAnInitContainerThatHasEndedIsNoDifference(t *testing.T) {
 	} {
 		v := ledger.New(ledger.Facts{
 			Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: ledger.Kubelet{Static: true},
-			Model: ledger.Model{Node: node, CPUs: true, Release: "1.36", Gen: 2, Placed: []ledger.Placed{{UID: "u", Held: tt.report}}},
+			Model: ledger.Model{
+				Node: node, CPUs: true, Release: "1.36", Gen: 2,
+				Placed: []ledger.Placed{{UID: "u", Held: tt.report}},
+			},
 		}, entry).View()
 		if diff := cmp.Diff(tt.want, PlacementOf(pod, v).Differs); diff != "" {
 			t.Errorf("%s: differences (-want +got):\n%s", name, diff)
@@ -123,7 +140,7 @@ func TestAnInitContainerThatHasEndedIsNoDifference(t *testing.T) {
 	}
 }
 
-func TestARejectedPodIsToldWithTheKubeletsReason(t *testing.T) {
+func TestRejectedPodHasTheKubeletsReason(t *testing.T) {
 	t.Parallel()
 	pod := func(reason string, phase corev1.PodPhase) *corev1.Pod {
 		return &corev1.Pod{
@@ -135,15 +152,23 @@ func TestARejectedPodIsToldWithTheKubeletsReason(t *testing.T) {
 		pod  *corev1.Pod
 		want *Rejection
 	}{
-		"by the topology manager":     {pod("TopologyAffinityError", corev1.PodFailed), &Rejection{Node: "n", Reason: "TopologyAffinityError", Message: "no alignment"}},
-		"by the node's other checks":  {pod("OutOfcpu", corev1.PodFailed), &Rejection{Node: "n", Reason: "OutOfcpu", Message: "no alignment"}},
+		"by the topology manager": {
+			pod("TopologyAffinityError", corev1.PodFailed),
+			&Rejection{Node: "n", Reason: "TopologyAffinityError", Message: "no alignment"},
+		},
+		"by the node's other checks": {
+			pod("OutOfcpu", corev1.PodFailed),
+			&Rejection{Node: "n", Reason: "OutOfcpu", Message: "no alignment"},
+		},
 		"failed by itself":            {pod("", corev1.PodFailed), nil},
 		"running with an odd message": {pod("TopologyAffinityError", corev1.PodRunning), nil},
 	} {
 		if diff := cmp.Diff(c.want, Head(c.pod).Rejection); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if got := PlacementOf(c.pod, ledger.New(ledger.Facts{Machine: machine(t)}).View()); c.pod.Status.Phase == corev1.PodFailed && (got.Pool != "" || got.Node != "n") {
+		if got := PlacementOf(c.pod, ledger.New(
+			ledger.Facts{Machine: machine(t)}).View()); c.pod.Status.Phase == corev1.PodFailed &&
+			(got.Pool != "" || got.Node != "n") {
 			t.Errorf("%s: a pod that has ended is said to run on %+v", name, got)
 		}
 	}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +16,12 @@ import (
 
 // Verdict is what every filter said about a pod on one snapshot.
 type Verdict struct {
-	// Served tells whether a profile has the pod's scheduler name.
+	// Served is true if a profile has the pod's scheduler name; Names are those that profiles have.
 	Served bool
+	Names  []string
 	// Findings holds all refusals: none of the filters was skipped because another had refused.
 	Findings []why.Finding
-	// Nodes is the number of nodes judged, Feasible of them would take the pod.
+	// Nodes is the number of nodes evaluated, Feasible of them would take the pod.
 	Nodes, Feasible int
 	Generation      int64
 }
@@ -29,19 +31,20 @@ func New(pod *corev1.Pod, v Verdict, queue *Queue) Pod {
 	out := Head(pod)
 	out.Queue, out.Nodes = queue, v.Nodes
 	out.Data = Data{Source: "scheduler", Generation: v.Generation}
-	findings := append(standing(pod, v, queue), v.Findings...)
+	findings := append(queueFindings(pod, v, queue), v.Findings...)
 	for _, o := range why.Obstacles(findings) {
-		out.Obstacles = append(out.Obstacles, o.Wire(why.English))
+		out.Obstacles = append(out.Obstacles, o.Wire(why.English).Advised())
 	}
 	for _, s := range why.MinimalSets(findings) {
 		out.MinimalSets = append(out.MinimalSets, newSet(s))
 	}
 	out.Candidates = candidates(findings)
 	if root := why.Root(findings); !root.OK() {
-		wire := root.Wire(why.English)
+		wire := root.Wire(why.English).Advised()
 		out.RootCause = &wire
 	} else if v.Feasible > 0 {
-		out.Notes = append(out.Notes, plural(v.Feasible, "node")+" would take the pod now; it waits for its next attempt")
+		out.Notes = append(out.Notes, plural(v.Feasible, "node")+
+			" would take the pod now; it waits for its next attempt")
 	}
 	return out
 }
@@ -49,8 +52,10 @@ func New(pod *corev1.Pod, v Verdict, queue *Queue) Pod {
 // Head is what the object itself says.
 func Head(pod *corev1.Pod) Pod {
 	out := Pod{
-		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), State: StateOf(pod), Scheduler: pod.Spec.SchedulerName,
-		QoS: qosOf(pod), Asked: asked(pod), Obstacles: []why.Wire{}, MinimalSets: []Set{}, Candidates: []Candidate{},
+		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), State: StateOf(pod),
+		Scheduler: pod.Spec.SchedulerName,
+		QoS:       qosOf(pod), Asked: asked(pod), Obstacles: []why.Wire{}, MinimalSets: []Set{},
+		Candidates: []Candidate{},
 	}
 	if reason, rejected := convert.Rejected(pod); rejected {
 		out.Rejection = &Rejection{Node: pod.Spec.NodeName, Reason: reason, Message: pod.Status.Message}
@@ -62,7 +67,7 @@ func Head(pod *corev1.Pod) Pod {
 	return out
 }
 
-// StateOf tells how far a pod has come.
+// StateOf returns the state of a pod.
 func StateOf(pod *corev1.Pod) string {
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
@@ -75,22 +80,30 @@ func StateOf(pod *corev1.Pod) string {
 	return Pending
 }
 
-// standing are the refusals that no filter gives: nobody works on the pod, or it is held before the queue.
-func standing(pod *corev1.Pod, v Verdict, queue *Queue) []why.Finding {
+// queueFindings returns the refusals that are not of a filter: no scheduler serves the pod, or it has not passed the
+// queue.
+func queueFindings(pod *corev1.Pod, v Verdict, queue *Queue) []why.Finding {
 	switch {
 	case !v.Served:
-		return []why.Finding{{
-			Reason: why.Reason{Code: why.NoScheduler}, Phase: why.PreEnqueue,
-			Detail: "nobody here serves " + strconv.Quote(pod.Spec.SchedulerName),
-		}}
+		return []why.Finding{Unserved(pod, v.Names)}
 	case len(pod.Spec.SchedulingGates) > 0:
 		return []why.Finding{{
-			Reason: why.Reason{Code: why.SchedulingGate}, Plugin: "SchedulingGates", Phase: why.PreEnqueue, Detail: GateText(pod),
+			Reason: why.Reason{Code: why.SchedulingGate}, Plugin: "SchedulingGates", Phase: why.PreEnqueue,
+			Detail: GateText(pod),
 		}}
 	case len(v.Findings) == 0 && queue != nil && queue.Attempts == 0:
 		return []why.Finding{{Reason: why.Reason{Code: why.NotAttempted}, Phase: why.PreEnqueue}}
 	}
 	return nil
+}
+
+// Unserved is the refusal of a pod whose scheduler is none of the names that are served.
+func Unserved(pod *corev1.Pod, names []string) why.Finding {
+	return why.Finding{
+		Reason: why.Reason{Code: why.NoScheduler}, Phase: why.PreEnqueue,
+		Detail: fmt.Sprintf("spec.schedulerName is %q, served are %s", pod.Spec.SchedulerName,
+			strings.Join(names, ", ")),
+	}
 }
 
 // GateText names the scheduling gates of a pod.
@@ -116,7 +129,7 @@ func newSet(s why.Set) Set {
 // missingName is the resource where the code is about a resource of the node, else the code.
 func missingName(r why.Reason) string {
 	if r.Code.Class() == why.Capacity && r.Resource != why.NoResource {
-		return r.Resource.String()
+		return string(r.Resource)
 	}
 	return r.Code.String()
 }

@@ -17,12 +17,14 @@ func FromObject(pod *corev1.Pod) Pod {
 	switch out.State {
 	case Gated:
 		out.RootCause = &why.Wire{
-			Code: why.SchedulingGate, Class: why.Gate.String(), Plugin: "SchedulingGates", Phase: why.PreEnqueue.String(), Message: GateText(pod),
+			Code: why.SchedulingGate, Class: why.Gate.String(), Plugin: "SchedulingGates",
+			Phase: why.PreEnqueue.String(), Message: GateText(pod),
 		}
 	case Pending:
 		out.RootCause = fromCondition(pod)
 	}
 	if out.RootCause != nil {
+		*out.RootCause = out.RootCause.Advised()
 		out.Obstacles = append(out.Obstacles, *out.RootCause)
 	}
 	return out
@@ -38,7 +40,10 @@ func fromCondition(pod *corev1.Pod) *why.Wire {
 		if w, ok := parseMessage(c.Message); ok {
 			return &w
 		}
-		return &why.Wire{Code: why.UpstreamFilter, Class: why.UpstreamFilter.Class().String(), Phase: why.Filter.String(), Message: c.Message}
+		return &why.Wire{
+			Code: why.UpstreamFilter, Class: why.UpstreamFilter.Class().String(),
+			Phase: why.Filter.String(), Message: c.Message,
+		}
 	}
 	return &why.Wire{
 		Code: why.NotAttempted, Class: why.Attention.String(), Phase: why.PreEnqueue.String(),

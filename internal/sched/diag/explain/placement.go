@@ -24,10 +24,13 @@ const (
 	PoolKubelet = "kubelet"
 )
 
-// MissingNode is the note for a pod that is bound to a node of which there is none.
-func MissingNode(name string) string { return "there is no node " + name + ": nobody runs the pod" }
+// MissingNode is the note for a pod that is bound to a node that does not exist.
+func MissingNode(name string) string {
+	return "node " + name + " does not exist: no kubelet runs the pod"
+}
 
-// PlacementOf tells where a bound pod is by the account of its node. v may be nil when nothing is known of the node.
+// PlacementOf returns the placement of a bound pod by the account of its node. v may be nil when nothing is known of
+// the node.
 func PlacementOf(pod *corev1.Pod, v *ledger.View) *Placement {
 	out := &Placement{Node: pod.Spec.NodeName, NUMA: []NUMA{}}
 	out.ofKubelet(pod, v)
@@ -56,7 +59,7 @@ func PlacementOf(pod *corev1.Pod, v *ledger.View) *Placement {
 	}
 	if out.Pool == "" {
 		if f := v.Facts(); f.Mode == ledger.Follow && f.Kubelet.Static && (e.Role.Binds() || e.KubeletCPUs > 0) {
-			return out // the kubelet chooses its CPUs, and has not told which
+			return out // the kubelet chooses its CPUs, and has not reported which
 		}
 		out.Pool, cpus = pool(v, e)
 	}
@@ -66,16 +69,17 @@ func PlacementOf(pod *corev1.Pod, v *ledger.View) *Placement {
 	return out
 }
 
-// ofKubelet tells what was predicted that the kubelet gives the pod, and what it gave. Without an account of the pod its
-// own object says the former.
+// ofKubelet adds the predicted and the actual allocation of the kubelet. Without an account of the pod the prediction
+// is read from the pod's annotation.
 func (p *Placement) ofKubelet(pod *corev1.Pod, v *ledger.View) {
-	if predicted, _, err := annotation.ParsePredictedPlacement(pod.Annotations[annotation.PredictedPlacementKey]); err == nil {
+	if predicted, _, err := annotation.ParsePredictedPlacement(
+		pod.Annotations[annotation.PredictedPlacementKey]); err == nil {
 		p.Predicted = predicted.Containers
 	}
 	if v == nil {
 		return
 	}
-	s, known := v.Stay(string(pod.UID))
+	s, known := v.Assignment(string(pod.UID))
 	if !known || s.Source != ledger.Reported {
 		return
 	}

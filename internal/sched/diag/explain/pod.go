@@ -23,9 +23,9 @@ type Pod struct {
 	// Asked says in words what the pod asks for.
 	Asked string `json:"asked,omitempty"`
 	Queue *Queue `json:"queue,omitempty"`
-	// RootCause is the refusal that a person must hear first; absent for pods that hold a node.
+	// RootCause is the refusal to report first; absent for pods that hold a node.
 	RootCause *why.Wire `json:"rootCause,omitempty"`
-	// Nodes is the number of nodes that were judged.
+	// Nodes is the number of nodes that were evaluated.
 	Nodes       int         `json:"nodes"`
 	Obstacles   []why.Wire  `json:"obstacles"`
 	MinimalSets []Set       `json:"minimalSets"`
@@ -61,8 +61,8 @@ type Queue struct {
 	WakesOn     []string   `json:"wakesOn,omitempty"`
 }
 
-// Set is an inclusion-minimal set of codes: lifting all of them makes the pod schedulable on one of Nodes nodes, lifting
-// fewer does not.
+// Set is an inclusion-minimal set of codes: lifting all of them makes the pod schedulable on one of Nodes nodes,
+// lifting fewer does not.
 type Set struct {
 	Codes []why.Code `json:"codes"`
 	Nodes int        `json:"nodes"`
@@ -96,8 +96,8 @@ type Placement struct {
 	PoolCPUs string `json:"poolCPUs,omitempty"`
 	NUMA     []NUMA `json:"numa"`
 	// Predicted is what the scheduler predicted that the node's kubelet gives the pod, by container; absent where it
-	// predicted nothing. Actual is what the node reports; absent while it has not. Differs says in which way they are not
-	// the same, once both are known: mask, cpus, memory, device.
+	// predicted nothing. Actual is what the node reports; absent while it has not. Differs says in which way they are
+	// not the same, once both are known: mask, cpus, memory, device.
 	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
 	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
 	Differs   []string                    `json:"differs,omitempty"`
@@ -143,7 +143,7 @@ type NUMA struct {
 type Core struct {
 	Core   int    `json:"core"`
 	CPUSet string `json:"cpuset"`
-	// Whole tells whether the pod holds every online CPU of the core.
+	// Whole is true if the pod holds every online CPU of the core.
 	Whole bool `json:"whole"`
 }
 

@@ -55,7 +55,8 @@ func mount(name string, p APIServiceProvider) (m diag.Mount, err error) {
 		c.JSON(http.StatusNotFound, gin.H{"message": "no such path " + c.Request.URL.Path})
 	})
 	engine.NoMethod(func(c *gin.Context) {
-		c.JSON(http.StatusMethodNotAllowed, gin.H{"message": "method " + c.Request.Method + " is not allowed on " + c.Request.URL.Path})
+		c.JSON(http.StatusMethodNotAllowed, gin.H{"message": "method " + c.Request.Method + " is not allowed on " +
+			c.Request.URL.Path})
 	})
 	defer func() { // gin panics on conflicting routes
 		if cause := recover(); cause != nil {

@@ -48,7 +48,10 @@ func TestProvidersAreMountedOnceWhateverTheNumberOfProfiles(t *testing.T) {
 	if calls != 1 || len(mounts) != 1 {
 		t.Fatalf("got %d calls and %d mounts, want 1 and 1", calls, len(mounts))
 	}
-	want := []diag.Route{{Method: "GET", Path: "/apis/v1/plugins/Coscheduling/gang/:name"}, {Method: "POST", Path: "/apis/v1/plugins/Coscheduling/gang/:name"}}
+	want := []diag.Route{
+		{Method: "GET", Path: "/apis/v1/plugins/Coscheduling/gang/:name"},
+		{Method: "POST", Path: "/apis/v1/plugins/Coscheduling/gang/:name"},
+	}
 	if diff := cmp.Diff(want, mounts[0].Routes); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
@@ -70,7 +73,8 @@ func TestACollisionNamesPluginAndPath(t *testing.T) {
 		"two names of one wildcard": func(g *gin.RouterGroup) { g.GET("/a/:x", hello); g.GET("/a/:y/b", hello) },
 	} {
 		_, err := Mounts([]Plugin{provider{name: "Bad", register: register}})
-		if err == nil || !strings.Contains(err.Error(), "plugin Bad") || !strings.Contains(err.Error(), "/apis/v1/plugins/Bad/a/") {
+		if err == nil || !strings.Contains(err.Error(), "plugin Bad") ||
+			!strings.Contains(err.Error(), "/apis/v1/plugins/Bad/a/") {
 			t.Errorf("%s: got %v, want an error that names plugin and path", name, err)
 		}
 	}

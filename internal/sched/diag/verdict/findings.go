@@ -60,6 +60,15 @@ func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.S
 		if f.Reason = upstream(pod, node, f.Plugin, text); f.Code.Entry().Upstream {
 			f.Detail = text
 		}
+		if node != nil && node.Node() != nil {
+			about, cordon := subject(pod, node, f.Plugin)
+			if cordon {
+				continue
+			}
+			if about != "" {
+				f.Detail += ": " + about
+			}
+		}
 		out = append(out, f)
 	}
 	return out
@@ -79,7 +88,8 @@ func upstream(pod *corev1.Pod, node fwk.NodeInfo, plugin, text string) why.Reaso
 func shortage(pod *corev1.Pod, node fwk.NodeInfo, text string) why.Reason {
 	have, used := node.GetAllocatable(), node.GetRequested()
 	if text == "Too many pods" {
-		return amount(why.InsufficientPods, why.NoResource, why.Count, 1, int64(have.GetAllowedPodNumber()-len(node.GetPods())))
+		return amount(why.InsufficientPods, why.NoResource, why.Count, 1,
+			int64(have.GetAllowedPodNumber()-len(node.GetPods())))
 	}
 	name, isResource := strings.CutPrefix(text, "Insufficient ")
 	if !isResource {
@@ -88,9 +98,11 @@ func shortage(pod *corev1.Pod, node fwk.NodeInfo, text string) why.Reason {
 	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	switch scalar := corev1.ResourceName(name); scalar {
 	case corev1.ResourceCPU:
-		return amount(why.InsufficientCPU, why.CPU, why.MilliCPU, asked.Cpu().MilliValue(), have.GetMilliCPU()-used.GetMilliCPU())
+		return amount(why.InsufficientCPU, why.CPU, why.MilliCPU, asked.Cpu().MilliValue(),
+			have.GetMilliCPU()-used.GetMilliCPU())
 	case corev1.ResourceMemory:
-		return amount(why.InsufficientMemory, why.Memory, why.Bytes, asked.Memory().Value(), have.GetMemory()-used.GetMemory())
+		return amount(why.InsufficientMemory, why.Memory, why.Bytes, asked.Memory().Value(),
+			have.GetMemory()-used.GetMemory())
 	case corev1.ResourceEphemeralStorage:
 		return amount(why.InsufficientEphemeralStorage, why.NoResource, why.Bytes,
 			asked.StorageEphemeral().Value(), have.GetEphemeralStorage()-used.GetEphemeralStorage())

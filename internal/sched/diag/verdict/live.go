@@ -3,6 +3,8 @@ package verdict
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +38,7 @@ func NewLive(c cache.Cache, build func(fwk.SharedLister) (map[string]framework.F
 	return l, nil
 }
 
-// Evaluate judges a pod on the nodes as the scheduler has them now.
+// Evaluate runs all filters for a pod on the nodes as the scheduler has them now.
 func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (explain.Verdict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +47,8 @@ func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (explain.Verdict, 
 	}
 	f, served := l.profiles[pod.Spec.SchedulerName]
 	if !served {
-		return explain.Verdict{Nodes: l.snapshot.NumNodesInPlacement(), Generation: l.round}, nil
+		names := slices.Sorted(maps.Keys(l.profiles))
+		return explain.Verdict{Names: names, Nodes: l.snapshot.NumNodesInPlacement(), Generation: l.round}, nil
 	}
 	v, err := Of(ctx, f, pod)
 	v.Generation = l.round

@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 )
 
-// Of judges a pod on every node of the framework's snapshot. The snapshot must not change meanwhile. Reserve and later
-// steps are not tried.
+// Of runs all filters for a pod on every node of the framework's snapshot. The snapshot must not change meanwhile.
+// Reserve and later steps are not tried.
 func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (explain.Verdict, error) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -49,7 +49,9 @@ func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (explain.Ve
 }
 
 // refusals runs the filters on one node again and again, each time without those that have refused, until none does.
-func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, skip sets.Set[string], pod *corev1.Pod, n fwk.NodeInfo) ([]why.Finding, error) {
+func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, skip sets.Set[string], pod *corev1.Pod,
+	n fwk.NodeInfo,
+) ([]why.Finding, error) {
 	defer state.SetSkipFilterPlugins(skip)
 	var out []why.Finding
 	heard := skip
@@ -67,8 +69,11 @@ func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, 
 	}
 }
 
-// nominated tells whether a node that would take the pod keeps its room for pods of higher or equal priority.
-func nominated(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo, refused int) []why.Finding {
+// nominated returns the refusal of a node that fits the pod only without the nominated pods of higher or equal
+// priority.
+func nominated(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo,
+	refused int,
+) []why.Finding {
 	if refused > 0 || len(f.NominatedPodsForNode(n.Node().Name)) == 0 {
 		return nil
 	}
@@ -77,8 +82,9 @@ func nominated(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		return nil
 	}
 	return []why.Finding{{
-		Reason: why.Reason{Code: why.NominatedElsewhere}, Plugin: status.Plugin(), Phase: why.Filter, Object: n.Node().Name,
-		Detail: "room is kept for a pod of higher or equal priority: " + status.Message(),
+		Reason: why.Reason{Code: why.NominatedElsewhere}, Plugin: status.Plugin(), Phase: why.Filter,
+		Object: n.Node().Name,
+		Detail: "resources are reserved for a pod of higher or equal priority: " + status.Message(),
 	}}
 }
 

@@ -39,7 +39,9 @@ func (p *plugin) PreFilterExtensions() fwk.PreFilterExtensions   { return nil }
 
 func (p *plugin) Bind(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status { return nil }
 
-func (p *plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod,
+	_ []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	if p.preFilter == nil {
 		return nil, nil
 	}
@@ -85,19 +87,24 @@ func node(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("1"),
-			"example.com/card": resource.MustParse("2"),
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+			corev1.ResourcePods: resource.MustParse("1"),
+			"example.com/card":  resource.MustParse("2"),
 		}},
 	}
 }
 
 func asking(cpu, memory string) *corev1.Pod {
 	amounts := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), "example.com/card": resource.MustParse("3"),
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		"example.com/card": resource.MustParse("3"),
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: "a"},
-		Spec:       corev1.PodSpec{SchedulerName: "tenon-scheduler", Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: amounts}}}},
+		Spec: corev1.PodSpec{
+			SchedulerName: "tenon-scheduler",
+			Containers:    []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: amounts}}},
+		},
 	}
 }
 
@@ -120,7 +127,10 @@ func TestEveryFilterIsHeardOnEveryNode(t *testing.T) {
 		if n != "n1" {
 			return nil
 		}
-		return fwk.NewStatus(fwk.Unschedulable).WithError(refusal{why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}})
+		return fwk.NewStatus(fwk.Unschedulable).WithError(refusal{why.Reason{
+			Code: why.SMTAlignment, Asked: 3,
+			Extra: 2,
+		}})
 	}
 	f := profile(t, nodes, nominations{},
 		&plugin{name: names.NodeAffinity, filter: reject("wrong label", "n0", "n1")},
@@ -132,10 +142,19 @@ func TestEveryFilterIsHeardOnEveryNode(t *testing.T) {
 	}
 	shortage := why.Reason{Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 6000, Free: 4000}
 	want := []why.Finding{
-		{Reason: why.Reason{Code: why.NodeAffinity}, Plugin: names.NodeAffinity, Phase: why.Filter, Object: "n0", Detail: "wrong label"},
-		{Reason: why.Reason{Code: why.NodeAffinity}, Plugin: names.NodeAffinity, Phase: why.Filter, Object: "n1", Detail: "wrong label"},
+		{
+			Reason: why.Reason{Code: why.NodeAffinity}, Plugin: names.NodeAffinity, Phase: why.Filter, Object: "n0",
+			Detail: "wrong label",
+		},
+		{
+			Reason: why.Reason{Code: why.NodeAffinity}, Plugin: names.NodeAffinity, Phase: why.Filter, Object: "n1",
+			Detail: "wrong label",
+		},
 		{Reason: shortage, Plugin: names.NodeResourcesFit, Phase: why.Filter, Object: "n1"},
-		{Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "Ours", Phase: why.Filter, Object: "n1", Detail: "exactly"},
+		{
+			Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "Ours", Phase: why.Filter,
+			Object: "n1", Detail: "exactly",
+		},
 		{Reason: shortage, Plugin: names.NodeResourcesFit, Phase: why.Filter, Object: "n2"},
 	}
 	slices.SortStableFunc(v.Findings, func(a, b why.Finding) int { return strings.Compare(a.Object, b.Object) })
@@ -149,11 +168,16 @@ func TestEveryFilterIsHeardOnEveryNode(t *testing.T) {
 
 func TestARefusalBeforeTheFiltersIsAskedOncePerPod(t *testing.T) {
 	nodes := cache.NewSnapshot(nil, []*corev1.Node{node("n0"), node("n1")})
-	f := profile(t, nodes, nominations{}, &plugin{name: "Ours", preFilter: func(*corev1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(refusal{why.Reason{Code: why.BadAnnotation, Extra: 7}})
-	}})
+	f := profile(t, nodes, nominations{},
+		&plugin{name: "Ours", preFilter: func(*corev1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(
+				refusal{why.Reason{Code: why.BadAnnotation, Extra: 7}})
+		}})
 	v, err := Of(t.Context(), f, asking("1", "1Gi"))
-	want := []why.Finding{{Reason: why.Reason{Code: why.BadAnnotation, Extra: 7}, Plugin: "Ours", Phase: why.PreFilter, Detail: "exactly"}}
+	want := []why.Finding{{
+		Reason: why.Reason{Code: why.BadAnnotation, Extra: 7}, Plugin: "Ours", Phase: why.PreFilter,
+		Detail: "exactly",
+	}}
 	if diff := cmp.Diff(want, v.Findings); err != nil || diff != "" {
 		t.Errorf("error %v, findings (-want +got):\n%s", err, diff)
 	}
@@ -161,9 +185,10 @@ func TestARefusalBeforeTheFiltersIsAskedOncePerPod(t *testing.T) {
 
 func TestNodesThatAPluginLeftOutBeforehandNameIt(t *testing.T) {
 	nodes := cache.NewSnapshot(nil, []*corev1.Node{node("n0"), node("n1")})
-	f := profile(t, nodes, nominations{}, &plugin{name: names.NodeAffinity, preFilter: func(*corev1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
-		return &fwk.PreFilterResult{NodeNames: sets.New("n1")}, nil
-	}})
+	f := profile(t, nodes, nominations{},
+		&plugin{name: names.NodeAffinity, preFilter: func(*corev1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
+			return &fwk.PreFilterResult{NodeNames: sets.New("n1")}, nil
+		}})
 	v, err := Of(t.Context(), f, asking("1", "1Gi"))
 	want := []why.Finding{{
 		Reason: why.Reason{Code: why.NodeAffinity}, Plugin: names.NodeAffinity, Phase: why.PreFilter, Object: "n0",
@@ -174,12 +199,15 @@ func TestNodesThatAPluginLeftOutBeforehandNameIt(t *testing.T) {
 	}
 }
 
-func TestAFaultOfAPluginIsNoRefusal(t *testing.T) {
+func TestPluginErrorIsNotARefusal(t *testing.T) {
 	nodes := cache.NewSnapshot(nil, []*corev1.Node{node("n0")})
 	broken := errors.New("disk on fire")
 	for name, p := range map[string]*plugin{
-		"in a filter":        {name: "Ours", filter: func(string) *fwk.Status { return fwk.AsStatus(broken) }},
-		"before the filters": {name: "Ours", preFilter: func(*corev1.Pod) (*fwk.PreFilterResult, *fwk.Status) { return nil, fwk.AsStatus(broken) }},
+		"in a filter": {name: "Ours", filter: func(string) *fwk.Status { return fwk.AsStatus(broken) }},
+		"before the filters": {
+			name:      "Ours",
+			preFilter: func(*corev1.Pod) (*fwk.PreFilterResult, *fwk.Status) { return nil, fwk.AsStatus(broken) },
+		},
 	} {
 		if _, err := Of(t.Context(), profile(t, nodes, nominations{}, p), asking("1", "1Gi")); !errors.Is(err, broken) {
 			t.Errorf("%s: got %v, want %v", name, err, broken)
@@ -187,7 +215,7 @@ func TestAFaultOfAPluginIsNoRefusal(t *testing.T) {
 	}
 }
 
-func TestRoomThatIsKeptForAnotherPodIsTold(t *testing.T) {
+func TestRoomReservedForNominatedPodIsReported(t *testing.T) {
 	nodes := cache.NewSnapshot(nil, []*corev1.Node{node("n0")})
 	high := asking("1", "1Gi")
 	high.UID, high.Name = "high", "high"
@@ -207,7 +235,8 @@ func TestRoomThatIsKeptForAnotherPodIsTold(t *testing.T) {
 		return nil
 	}
 	v, err := Of(t.Context(), f, asking("1", "1Gi"))
-	if err != nil || len(v.Findings) != 1 || v.Findings[0].Code != why.NominatedElsewhere || v.Findings[0].Object != "n0" || v.Feasible != 0 {
+	if err != nil || len(v.Findings) != 1 || v.Findings[0].Code != why.NominatedElsewhere ||
+		v.Findings[0].Object != "n0" || v.Feasible != 0 {
 		t.Errorf("got %+v, %v, want NominatedElsewhere on n0", v, err)
 	}
 }
@@ -216,7 +245,8 @@ func TestShortagesHaveBothNumbers(t *testing.T) {
 	info := framework.NewNodeInfo(asking("3", "6Gi"))
 	info.SetNode(node("n0"))
 	pod := asking("2", "4Gi")
-	status := fwk.NewStatus(fwk.Unschedulable, "Insufficient cpu", "Insufficient memory", "Too many pods", "Insufficient example.com/card", "odd").
+	status := fwk.NewStatus(fwk.Unschedulable, "Insufficient cpu", "Insufficient memory", "Too many pods",
+		"Insufficient example.com/card", "odd").
 		WithPlugin(names.NodeResourcesFit)
 	var got []why.Reason
 	for _, f := range Findings(pod, info, why.Filter, status, "") {
@@ -234,8 +264,70 @@ func TestShortagesHaveBothNumbers(t *testing.T) {
 	}
 	for _, s := range []*fwk.Status{nil, fwk.NewStatus(fwk.Skip), fwk.NewStatus(fwk.Wait)} {
 		if f := Findings(pod, info, why.Filter, s, ""); f != nil {
-			t.Errorf("%v is no refusal: got %v", s, f)
+			t.Errorf("%v is not a refusal: got %v", s, f)
 		}
+	}
+}
+
+func TestTaintSelectorAndPortAreNamed(t *testing.T) {
+	taken := asking("1", "1Gi")
+	taken.Spec.Containers[0].Ports = []corev1.ContainerPort{
+		{HostPort: 80, Protocol: corev1.ProtocolTCP},
+		{HostPort: 81, Protocol: corev1.ProtocolTCP},
+	}
+	info := framework.NewNodeInfo(taken)
+	n := node("n0")
+	n.Labels = map[string]string{"zone": "a", "disk": "hdd"}
+	n.Spec.Unschedulable = true
+	n.Spec.Taints = []corev1.Taint{
+		{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+		{Key: "team", Value: "x", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "known", Effect: corev1.TaintEffectNoExecute},
+		{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule},
+	}
+	info.SetNode(n)
+	pod := asking("1", "1Gi")
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: "known", Operator: corev1.TolerationOpExists}}
+	pod.Spec.NodeSelector = map[string]string{"zone": "a", "disk": "ssd"}
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{
+		{HostPort: 80, Protocol: corev1.ProtocolTCP},
+		{HostPort: 82, Protocol: corev1.ProtocolTCP},
+	}
+	affine := asking("1", "1Gi")
+	affine.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}},
+				{Key: "gpu", Operator: corev1.NodeSelectorOpExists},
+			},
+			MatchFields: []corev1.NodeSelectorRequirement{{
+				Key: "metadata.name", Operator: corev1.NodeSelectorOpIn,
+				Values: []string{"n1"},
+			}},
+		}},
+	}}}
+	for _, c := range []struct {
+		pod          *corev1.Pod
+		plugin, want string
+	}{
+		{pod, names.TaintToleration, "text: team=x:NoSchedule"},
+		{pod, names.NodeAffinity, "text: disk=ssd"},
+		{affine, names.NodeAffinity, "text: gpu Exists, metadata.name In n1"},
+		{pod, names.NodePorts, "text: 80/TCP"},
+	} {
+		got := Findings(c.pod, info, why.Filter, fwk.NewStatus(fwk.Unschedulable, "text").WithPlugin(c.plugin), "")
+		if len(got) != 1 || got[0].Detail != c.want {
+			t.Errorf("%s: got %+v, want the detail %q", c.plugin, got, c.want)
+		}
+	}
+	n.Spec.Taints = n.Spec.Taints[:1]
+	status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "text").WithPlugin(names.TaintToleration)
+	if got := Findings(pod, info, why.Filter, status, ""); len(got) != 0 {
+		t.Errorf("the taint of a cordon counts beside the cordon: %+v", got)
+	}
+	n.Spec.Unschedulable = false
+	if got := Findings(pod, info, why.Filter, status, ""); len(got) != 1 {
+		t.Errorf("the taint alone is refused: got %+v", got)
 	}
 }
 
@@ -284,7 +376,8 @@ func TestLiveFollowsTheCacheWhileManyAsk(t *testing.T) {
 	}
 	foreign := asking("1", "1Gi")
 	foreign.Spec.SchedulerName = "other"
-	if v, err := live.Evaluate(t.Context(), foreign); err != nil || v.Served || v.Nodes != 2 {
+	if v, err := live.Evaluate(t.Context(), foreign); err != nil || v.Served || v.Nodes != 2 ||
+		!slices.Equal(v.Names, []string{"tenon-scheduler"}) {
 		t.Errorf("a foreign scheduler name: got %+v, %v", v, err)
 	}
 	if n, ok := live.NodeInfo("n0"); !ok || n.Node().Name != "n0" {

@@ -1,4 +1,4 @@
-// Package cgroup is level 2 of the tests of a node: the kernel of the machine that runs them. It tells the rulebook of
+// Package cgroup is level 2 of the tests of a node: the kernel of the machine that runs them. It runs the rulebook of
 // internal/local/kernel to the simulated kernel and to this one, and lets the agent's engine work on it.
 //
 // Everything happens below one group, tenon-e2e-PID, in each hierarchy; the root group and those of others are only

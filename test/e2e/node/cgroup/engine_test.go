@@ -112,7 +112,7 @@ func (n *node) end() {
 	}
 }
 
-// bind tells the engine of a pod and makes its groups.
+// bind announces a pod to the engine and makes its groups.
 func (n *node) bind(uid string, role qos.Role, cpus string) *container {
 	n.t.Helper()
 	n.engine.Update(pod(uid, role, cpus))
@@ -188,7 +188,11 @@ func (n *node) watch(a, b *container) (ever func() []string) {
 			}
 		}
 	}()
-	return func() []string { close(stop); <-done; return common }
+	return func() []string {
+		close(stop)
+		<-done
+		return common
+	}
 }
 
 // reach is where the processes of a container may run; empty when there are none.
@@ -249,7 +253,7 @@ func TestBoundPodWaitsForTheDeathOfTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestHandMadeChangeIsToldAndRepaired(t *testing.T) {
+func TestHandMadeChangeIsReportedAndRepaired(t *testing.T) {
 	n := newNode(t)
 	n.engine.Prune(none)
 	shared, bound := n.bind("shared", qos.SharedPool, ""), n.bind("bound", qos.Exclusive, n.last)
@@ -262,13 +266,13 @@ func TestHandMadeChangeIsToldAndRepaired(t *testing.T) {
 		n.expect(shared, n.rest)
 		n.expect(bound, n.last)
 		if got := n.kinds(); !slices.Contains(got, apply.Drifted) || !slices.Contains(got, apply.DriftRepaired) {
-			t.Errorf("after %q in %s the engine told %v, want Drifted and DriftRepaired", wrong, c.group, got)
+			t.Errorf("after %q in %s the engine reported %v, want Drifted and DriftRepaired", wrong, c.group, got)
 		}
 		n.records = nil
 	}
 	n.must(n.engine.Verify())
 	if got := n.kinds(); len(got) > 0 {
-		t.Errorf("nothing changed and yet the engine told %v", got)
+		t.Errorf("nothing changed and yet the engine reported %v", got)
 	}
 }
 
@@ -317,14 +321,14 @@ func TestNextAgentTakesUpWhatRuns(t *testing.T) {
 	if err := n.engine.Verify(); !errors.Is(err, apply.ErrNotReady) {
 		t.Errorf("before the pods are known Verify answers %v, want %v", err, apply.ErrNotReady)
 	}
-	// While no agent ran, somebody deleted the bound pod by force.
+	// While no agent ran, the bound pod was deleted by force.
 	n.engine.Update(pod("shared", qos.SharedPool, ""))
 	n.engine.Prune(slices.Values([]string{"shared"}))
 	n.must(n.engine.Verify())
 	n.expect(bound, n.last)
 	n.expect(shared, n.rest)
 	if got := n.kinds(); !slices.Contains(got, apply.OrphanHeld) {
-		t.Errorf("the engine told %v, want OrphanHeld", got)
+		t.Errorf("the engine reported %v, want OrphanHeld", got)
 	}
 }
 
@@ -351,7 +355,8 @@ func (n *node) stat(group, key string) int {
 	return 0
 }
 
-// burn lets the container's process work on all CPUs until it has used so many clock ticks, and returns how many it has.
+// burn lets the container's process work on all CPUs until it has used so many clock ticks, and returns how many it
+// has.
 func (n *node) burn(c *container, ticks int) (used int) {
 	n.t.Helper()
 	began := n.ticks(c)

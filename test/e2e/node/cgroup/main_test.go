@@ -53,7 +53,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// notRun says that level 2 did not run; that is no failure and no pass.
+// notRun says that level 2 did not run; that is neither a failure nor a pass.
 func notRun(why error) int {
 	fmt.Printf("NOT RUN: level 2 (%v)\n", why)
 	return 0

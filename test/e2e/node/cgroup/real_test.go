@@ -245,7 +245,7 @@ func put(file, value string) (err error) {
 }
 
 // patience is how long a state may take to come; it is only waited for in full when a test fails.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually asks until the answer is nil, and returns the last one.
 func eventually(ask func() error) error {

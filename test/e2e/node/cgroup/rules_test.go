@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/kernel/rulebook"
 )
 
-// TestKernelsAgree tells every story to the simulated kernel in both dialects, and those of this machine's dialect to
+// TestKernelsAgree runs every story on the simulated kernel in both dialects, and those of this machine's dialect to
 // its own kernel.
 func TestKernelsAgree(t *testing.T) {
 	pair, err := topo.New(topo.Spec{

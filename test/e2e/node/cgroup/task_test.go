@@ -17,7 +17,7 @@ import (
 // taskMode is the first argument of a test binary that is to be a task in a group.
 const taskMode = "live-as-a-task"
 
-// task is a process of this binary that does what it is told and ends when nobody can tell it anything any more.
+// task is a process of this binary that follows commands and ends when its pipe is closed.
 type task struct {
 	cmd  *exec.Cmd
 	tell io.WriteCloser
@@ -110,7 +110,7 @@ func liveAsTask() {
 			}
 			children = append(children, child.tell)
 			answer = strconv.Itoa(child.pid())
-			go func() { _ = child.cmd.Wait() }() // so that it does not stay as a zombie
+			go func() { _ = child.cmd.Wait() }() // so that it does not remain as a zombie
 		default:
 			answer = "error: unknown order"
 		}

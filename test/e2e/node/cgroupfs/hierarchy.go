@@ -25,7 +25,7 @@ type Hierarchy struct {
 	Dir string
 	// Controllers are those that it is mounted with in v1, those that it offers in v2.
 	Controllers []string
-	// V2 tells a unified hierarchy from one of v1.
+	// V2 reports whether the hierarchy is unified.
 	V2 bool
 }
 

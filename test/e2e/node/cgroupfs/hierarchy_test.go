@@ -30,7 +30,9 @@ func TestMountsAreRead(t *testing.T) {
 			true,
 		},
 		"v1 with a name alone": {
-			"40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd", Hierarchy{Dir: "/sys/fs/cgroup/systemd"}, true,
+			"40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd",
+			Hierarchy{Dir: "/sys/fs/cgroup/systemd"},
+			true,
 		},
 		"v2": {
 			"41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", Hierarchy{Dir: "/sys/fs/cgroup", V2: true}, true,
@@ -51,7 +53,10 @@ func TestMountsAreRead(t *testing.T) {
 // folders are hierarchies that are plain folders.
 func folders(t *testing.T, groups ...string) Hierarchies {
 	t.Helper()
-	hs := Hierarchies{{Dir: t.TempDir(), Controllers: []string{"cpu"}}, {Dir: t.TempDir(), Controllers: []string{"memory"}}}
+	hs := Hierarchies{
+		{Dir: t.TempDir(), Controllers: []string{"cpu"}},
+		{Dir: t.TempDir(), Controllers: []string{"memory"}},
+	}
 	for _, g := range groups {
 		for _, dir := range hs.Dirs(g) {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -80,7 +85,7 @@ func TestOnlyGroupsOfTestsAreRemoved(t *testing.T) {
 	}
 	for _, dir := range hs.Dirs("kubepods/pod1") {
 		if _, err := os.Stat(dir); err != nil {
-			t.Errorf("a group of somebody else: %v", err)
+			t.Errorf("a group of another process: %v", err)
 		}
 	}
 }

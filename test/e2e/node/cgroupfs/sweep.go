@@ -14,14 +14,14 @@ import (
 // Name returns the name of the group of the tests of a process.
 func Name(pid int) string { return Prefix + strconv.Itoa(pid) }
 
-// Sweep removes what tests left behind whose process is gone. It must be called in the process id namespace of those who
-// named the groups.
+// Sweep removes what tests left behind whose process is gone. It must be called in the process id namespace of those
+// who named the groups.
 func (hs Hierarchies) Sweep() error {
 	var errs []error
 	for _, name := range hs.Left() {
 		pid, err := strconv.Atoi(strings.TrimPrefix(name, Prefix))
 		if err == nil && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			continue // somebody is at work
+			continue // its process lives
 		}
 		errs = append(errs, hs.Remove(name))
 	}

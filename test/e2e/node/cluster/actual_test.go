@@ -119,7 +119,8 @@ func (n *node) podResourcesSocket() string {
 
 // podResources asks the kubelet, by pod name and container.
 func (n *node) podResources(ctx context.Context) (map[string]map[string]given, error) {
-	conn, err := grpc.NewClient("unix://"+n.podResourcesSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+n.podResourcesSocket(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,8 @@ func addAddress(text string) error {
 		return os.NewSyscallError("socket", err)
 	}
 	defer syscall.Close(fd)
-	if err := syscall.Sendto(fd, addressMessage(address), 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+	if err := syscall.Sendto(fd, addressMessage(address), 0,
+		&syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
 		return os.NewSyscallError("sendto", err)
 	}
 	answer := make([]byte, 4096)

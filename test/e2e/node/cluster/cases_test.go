@@ -56,7 +56,8 @@ func runCases(t *testing.T, w *world) {
 	t.Run(caseFollow, func(t *testing.T) {
 		n := newNode(t, w, caseFollow, caseMachine(t, "static,reserved=0-1,memory-static,restricted,follow"))
 		for i, cpu := range []string{"4", "3", "2"} {
-			n.create(t, wish{kind: "integer", boxes: []box{{cpu: cpu, memory: "1Gi"}}}.pod(fmt.Sprintf("integer-%d", i), n.name))
+			n.create(t, wish{kind: "integer", boxes: []box{{cpu: cpu, memory: "1Gi"}}}.pod(fmt.Sprintf("integer-%d", i),
+				n.name))
 		}
 		n.create(t, wish{kind: "fractional", boxes: []box{{cpu: "1500m", memory: "64Mi"}}}.pod("fractional", n.name))
 		n.inOrder(t)
@@ -73,7 +74,10 @@ func caseMachine(t *testing.T, settings string) machine.Description {
 		{ID: 1, MemoryBytes: (memory - memory/2) << 10, Distances: []int{32, 10}},
 	}}
 	for id := range 24 {
-		parts.CPUs = append(parts.CPUs, topo.CPUSpec{ID: id, Core: id / 2, L3: id / 12, Die: id / 12, Socket: id / 12, NUMA: id / 12})
+		parts.CPUs = append(parts.CPUs, topo.CPUSpec{
+			ID: id, Core: id / 2, L3: id / 12, Die: id / 12, Socket: id / 12,
+			NUMA: id / 12,
+		})
 	}
 	m, err := machine.Of("cases", "AMD EPYC 7513 32-Core Processor", parts, settings)
 	check(t, err)
@@ -108,16 +112,17 @@ func (n *node) inOrder(t testing.TB) {
 	}
 }
 
-// restartsKubelet: under the static policy every running container gets an update, which we answer; nothing else changes.
+// restartsKubelet: under the static policy every running container gets an update, which we answer; nothing else
+// changes.
 func (n *node) restartsKubelet(t *testing.T) {
 	before := n.updates(t)
 	restarts := n.restarts(t)
 	n.kubelet.Stop(t)
 	n.startKubelet(t)
 	stage.Await(t, "the restarted kubelet to know its pods", func() error {
-		told, err := n.podResources(t.Context())
+		reported, err := n.podResources(t.Context())
 		for _, p := range n.pods(t) {
-			if _, ok := told[p.Name]; !ok && err == nil {
+			if _, ok := reported[p.Name]; !ok && err == nil {
 				err = fmt.Errorf("PodResources does not have %s", title(&p))
 			}
 		}
@@ -141,11 +146,11 @@ func (n *node) restartsKubelet(t *testing.T) {
 	}
 }
 
-// updates counts the updates that the runtime was told of each container that is no sandbox.
+// updates counts the updates that the runtime got for each container, without sandboxes.
 func (n *node) updates(t *testing.T) map[string]int {
 	t.Helper()
 	var leaves []leaf
-	stage.Await(t, "containers that nobody changes", func() (err error) {
+	stage.Await(t, "containers that no component changes", func() (err error) {
 		leaves, err = n.leaves()
 		return err
 	})
@@ -213,7 +218,8 @@ func (n *node) resizesShared(t *testing.T) {
 			return err
 		}
 		s := p.Status.ContainerStatuses[0]
-		if s.Resources == nil || s.Resources.Limits.Cpu().MilliValue() != 1000 || s.Resources.Limits.Memory().Value() != 96<<20 {
+		if s.Resources == nil || s.Resources.Limits.Cpu().MilliValue() != 1000 ||
+			s.Resources.Limits.Memory().Value() != 96<<20 {
 			return fmt.Errorf("the kubelet says %+v; %+v", s.Resources, p.Status.Conditions)
 		}
 		id := strings.TrimPrefix(s.ContainerID, "containerd://")
@@ -252,13 +258,15 @@ func (n *node) refusesResize(t *testing.T) {
 func (n *node) resize(ctx context.Context, pod, cpu, memory, cpuLimit, memoryLimit string) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
 		"name": "c0", "resources": map[string]any{
-			"requests": map[string]string{"cpu": cpu, "memory": memory}, "limits": map[string]string{"cpu": cpuLimit, "memory": memoryLimit},
+			"requests": map[string]string{"cpu": cpu, "memory": memory},
+			"limits":   map[string]string{"cpu": cpuLimit, "memory": memoryLimit},
 		},
 	}}}})
 	if err != nil {
 		return err
 	}
-	_, err = n.w.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, pod, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
+	_, err = n.w.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, pod, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "resize")
 	return err
 }
 
@@ -269,7 +277,10 @@ func (n *node) runsJob(t *testing.T) {
 	p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	jobs := n.w.client.BatchV1().Jobs(metav1.NamespaceDefault)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job"}}
-	job.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec}
+	job.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+		Labels:      p.Labels,
+		Annotations: p.Annotations,
+	}, Spec: p.Spec}
 	_, err := jobs.Create(t.Context(), job, metav1.CreateOptions{})
 	check(t, err)
 	stage.Await(t, "the job", func() error {
@@ -288,8 +299,8 @@ func (n *node) runsJob(t *testing.T) {
 	})
 }
 
-// losesPodWithoutAgent: CPUs of a pod that ends while no agent runs are shared again when one does. The runtime still has
-// the dead sandbox then.
+// losesPodWithoutAgent: CPUs of a pod that ends while no agent runs are shared again when one does. The runtime still
+// has the dead sandbox then.
 func (n *node) losesPodWithoutAgent(t *testing.T) {
 	n.stopAgent()
 	pods := n.w.client.CoreV1().Pods(metav1.NamespaceDefault)
@@ -303,7 +314,7 @@ func (n *node) losesPodWithoutAgent(t *testing.T) {
 	n.inOrder(t)
 }
 
-// gone turns the error of a Get into nil where the object does not exist any more.
+// gone converts the error of a Get into nil where the object no longer exists.
 func gone(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):

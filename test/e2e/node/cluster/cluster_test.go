@@ -131,7 +131,7 @@ func (w *world) play(t *testing.T, c combination) (o outcome) {
 		o.differences = append(o.differences, n.agree(t)...)
 		n.count(t, &o)
 		if len(o.differences) > 0 {
-			break // what follows from a difference is no other one
+			break // what follows from a difference is not another one
 		}
 	}
 	return o
@@ -171,7 +171,7 @@ func (n *node) pods(t testing.TB) []corev1.Pod {
 }
 
 // makeRoom deletes every other pod before the next wave. A kubelet takes CPUs back when the containers of an ending pod
-// are dead, and nobody else knows when that is: where CPUs are predicted, nothing is bound meanwhile.
+// are dead, and no other component knows when that is: where CPUs are predicted, nothing is bound meanwhile.
 func (n *node) makeRoom(t testing.TB, c combination) {
 	t.Helper()
 	remove := func(p *corev1.Pod) {
@@ -202,8 +202,8 @@ func (n *node) makeRoom(t testing.TB, c combination) {
 // settleLimit bounds the wait for pods that were created together.
 const settleLimit = 90 * time.Second
 
-// settle waits until every pod runs, has ended, or waits for room, and returns which the kubelet refused and which never
-// ran.
+// settle waits until every pod runs, has ended, or waits for room, and returns which the kubelet refused and which
+// never ran.
 func (n *node) settle(t testing.TB) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
@@ -213,7 +213,8 @@ func (n *node) settle(t testing.TB) []string {
 		for _, p := range n.pods(t) {
 			switch state := stateOf(&p); {
 			case p.Status.Phase == corev1.PodFailed:
-				refused = append(refused, fmt.Sprintf("%s was bound and the kubelet refused it: %s: %s", title(&p), p.Status.Reason, p.Status.Message))
+				refused = append(refused, fmt.Sprintf("%s was bound and the kubelet refused it: %s: %s", title(&p),
+					p.Status.Reason, p.Status.Message))
 			case state != "":
 				open = append(open, title(&p)+": "+state)
 			}
@@ -325,5 +326,5 @@ func conclude(t *testing.T, seed uint64, outcomes []outcome, planned int) {
 	check(t, os.WriteFile(os.Getenv(conclusionVariable), []byte(line+"\n"), 0o644))
 }
 
-// kindKey is the annotation of a pod that tells what kind of pod a test asked for.
+// kindKey is the annotation of a pod with the kind of pod that a test asked for.
 const kindKey = "test.tenon.sh/kind"

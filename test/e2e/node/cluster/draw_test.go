@@ -115,7 +115,7 @@ func (d drawer) parts(memoryKiB int64) (topo.Spec, string) {
 	return parts, fmt.Sprintf("%d×%d×%d×%d %s", nodes/perSocket, perSocket, cores, threads, numbering)
 }
 
-// share divides an amount, evenly or not; nobody gets less than half of an even share.
+// share divides an amount, evenly or not; no part is less than half of an even share.
 func (d drawer) share(amount int64, parts int) []int64 {
 	shares := make([]int64, parts)
 	left := amount
@@ -141,7 +141,8 @@ func (d drawer) settings(parts topo.Spec, follow bool) string {
 			words = append(words, "full-pcpus-only")
 		}
 		if d.chance(60) {
-			words = append(words, pick(d, "distribute-cpus-across-numa", "align-by-socket", "distribute-cpus-across-cores",
+			words = append(words, pick(d, "distribute-cpus-across-numa", "align-by-socket",
+				"distribute-cpus-across-cores",
 				"prefer-align-cpus-by-uncorecache"))
 		}
 		if d.chance(20) {
@@ -153,7 +154,8 @@ func (d drawer) settings(parts topo.Spec, follow bool) string {
 	if d.chance(50) {
 		words = append(words, "memory-static")
 	}
-	if policy := pick(d, "", "", "best-effort", "restricted", "restricted", "single-numa-node", "single-numa-node"); policy != "" {
+	if policy := pick(d, "", "", "best-effort", "restricted", "restricted", "single-numa-node",
+		"single-numa-node"); policy != "" {
 		words = append(words, policy)
 		if d.chance(40) {
 			words = append(words, "pod-scope")

@@ -14,7 +14,7 @@ import (
 )
 
 // compareFollow compares what the scheduler predicted with what the kubelet's managers recorded, with what the kubelet
-// tells through PodResources, and with the CPUs of the containers.
+// reports through PodResources, and with the CPUs of the containers.
 func (n *node) compareFollow(ctx context.Context, pods []corev1.Pod) []string {
 	var differences []string
 	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
@@ -22,13 +22,13 @@ func (n *node) compareFollow(ctx context.Context, pods []corev1.Pod) []string {
 	if err != nil {
 		return append(differences, err.Error())
 	}
-	told, err := n.podResources(ctx)
+	reported, err := n.podResources(ctx)
 	if err != nil {
 		return append(differences, err.Error())
 	}
 	for i := range pods {
 		if p := &pods[i]; p.Spec.NodeName == n.name && !ended(p) {
-			n.comparePlacement(p, state.Entries[string(p.UID)], told[p.Name], differ)
+			n.comparePlacement(p, state.Entries[string(p.UID)], reported[p.Name], differ)
 		}
 	}
 	leaves, err := n.leaves()
@@ -41,8 +41,10 @@ func (n *node) compareFollow(ctx context.Context, pods []corev1.Pod) []string {
 	return differences
 }
 
-// comparePlacement compares the containers of a pod that stay: init containers give back what they had.
-func (n *node) comparePlacement(p *corev1.Pod, recorded map[string]string, told map[string]given, differ func(string, ...any)) {
+// comparePlacement compares the long-running containers of a pod: init containers give back what they had.
+func (n *node) comparePlacement(p *corev1.Pod, recorded map[string]string, reported map[string]given,
+	differ func(string, ...any),
+) {
 	var predicted annotation.PredictedPlacement
 	if text := p.Annotations[annotation.PredictedPlacementKey]; text != "" {
 		var err error
@@ -56,7 +58,7 @@ func (n *node) comparePlacement(p *corev1.Pod, recorded map[string]string, told 
 		if got := recorded[c]; !n.sameCPUs(got, want.CPUs) {
 			differ("%s, container %s: predicted CPUs %q, cpu_manager_state has %q", title(p), c, want.CPUs, got)
 		}
-		got, ok := told[c]
+		got, ok := reported[c]
 		if !ok {
 			differ("%s, container %s: PodResources does not have it", title(p), c)
 			continue
@@ -74,7 +76,7 @@ func (n *node) comparePlacement(p *corev1.Pod, recorded map[string]string, told 
 	}
 }
 
-// lasting are the containers that stay: the usual ones and sidecars.
+// lasting are the long-running containers: the usual ones and sidecars.
 func lasting(p *corev1.Pod) []string {
 	var names []string
 	for _, c := range p.Spec.InitContainers {
@@ -112,7 +114,8 @@ func (n *node) compareFollowed(l leaf, pods []corev1.Pod, state managers, differ
 		want = state.Default
 	}
 	if !n.sameCPUs(l.virtual.CPUs, want) {
-		differ("%s, container %s: has CPUs %q, the kubelet's record says %s; told by %s", title(p), name, l.virtual.CPUs, want, history(l.log))
+		differ("%s, container %s: has CPUs %q, the kubelet's record says %s; set by %s", title(p), name,
+			l.virtual.CPUs, want, history(l.log))
 	}
 }
 

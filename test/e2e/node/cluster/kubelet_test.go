@@ -29,7 +29,10 @@ func (n *node) kubeletConfig() *kubelet.KubeletConfiguration {
 	k := n.machine.Kubelet
 	no, zero, full := false, int32(0), int32(100)
 	c := &kubelet.KubeletConfiguration{
-		TypeMeta:                 metav1.TypeMeta{APIVersion: kubelet.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: kubelet.SchemeGroupVersion.String(),
+			Kind:       "KubeletConfiguration",
+		},
 		FailCgroupV1:             &no,
 		CgroupDriver:             "cgroupfs",
 		CgroupRoot:               n.group,
@@ -45,7 +48,10 @@ func (n *node) kubeletConfig() *kubelet.KubeletConfiguration {
 		TopologyManagerPolicyOptions: k.TopologyOptions,
 		FeatureGates:                 k.Gates,
 
-		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+		EvictionHard: map[string]string{
+			"memory.available": "100Mi", "nodefs.available": "1%",
+			"imagefs.available": "1%",
+		},
 		ImageGCHighThresholdPercent: &full,
 		OOMScoreAdj:                 &zero, // -999 needs a right that containers of a build machine lack
 		MaxOpenFiles:                20000,
@@ -109,7 +115,8 @@ func (n *node) startKubelet(t testing.TB) {
 	})
 }
 
-// compareSettings compares what the agent reads of the kubelet with the configuration that the kubelet was started with.
+// compareSettings compares what the agent reads of the kubelet with the configuration that the kubelet was started
+// with.
 func (n *node) compareSettings(t testing.TB) []string {
 	t.Helper()
 	obj, err := n.w.client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
@@ -119,10 +126,11 @@ func (n *node) compareSettings(t testing.TB) []string {
 		return []string{err.Error()}
 	}
 	want := kubeletapi.Config{
-		Kubelet: n.machine.Kubelet, EvictionHard: n.config.EvictionHard, CgroupRoot: n.group, CgroupDriver: host.Cgroupfs,
+		Kubelet: n.machine.Kubelet, EvictionHard: n.config.EvictionHard, CgroupRoot: n.group,
+		CgroupDriver:    host.Cgroupfs,
 		RuntimeEndpoint: n.config.ContainerRuntimeEndpoint,
 	}
-	want.Kubelet.Version = ""           // the Node tells it
+	want.Kubelet.Version = ""           // the Node reports it
 	if n.config.SystemReserved != nil { // to which the kubelet itself adds the number of its reserved CPUs
 		reserved := n.cpus(n.machine.Kubelet.ReservedCPUs)
 		want.ReservedMilliCPU = int64(reserved.Len()) * 1000

@@ -61,7 +61,10 @@ type node struct {
 // newNode plays a machine until the test ends and returns when pods can be bound to it.
 func newNode(t *testing.T, w *world, name string, m machine.Description) *node {
 	t.Helper()
-	n := &node{w: w, name: name, follow: m.Follow, machine: m, dir: w.Path("nodes", name), group: path.Join(w.Group(), name)}
+	n := &node{
+		w: w, name: name, follow: m.Follow, machine: m, dir: w.Path("nodes", name),
+		group: path.Join(w.Group(), name),
+	}
 	n.root = host.Root{Dir: n.dir}
 	var err error
 	n.topo, err = topo.New(m.Spec())
@@ -73,8 +76,8 @@ func newNode(t *testing.T, w *world, name string, m machine.Description) *node {
 	for _, name := range []string{"sys/devices/system/cpu", "sys/devices/system/node", "proc/cpuinfo"} {
 		stage.Bind(t, filepath.Join(n.dir, name), "/"+name)
 	}
-	// A kubelet with the CPU policy none gives all CPUs to a kubepods that it makes itself, in ids that the kernel does not
-	// have; one that exists it leaves as it is, but for an update that may fail.
+	// A kubelet with the CPU policy none gives all CPUs to a kubepods that it makes itself, in ids that the kernel does
+	// not have; one that exists it leaves as it is, but for an update that may fail.
 	check(t, w.Cgroups().Make(path.Join(n.group, "kubepods")))
 	n.tree = n.newTree()
 	n.config = n.kubeletConfig()
@@ -152,7 +155,8 @@ func (n *node) awaitRegistered(t testing.TB) {
 	t.Helper()
 	stage.Await(t, "the kubelet of "+n.name, func() error {
 		if !n.kubelet.Running() {
-			t.Fatalf("the kubelet of %s (%s) ended: %v\n%s", n.name, n.machine.Name, n.kubelet.Err(), tail(n.kubelet.Log(), 4000))
+			t.Fatalf("the kubelet of %s (%s) ended: %v\n%s", n.name, n.machine.Name, n.kubelet.Err(),
+				tail(n.kubelet.Log(), 4000))
 		}
 		obj, err := n.w.client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
 		if err != nil || !n.follow {
@@ -192,7 +196,7 @@ func (n *node) awaitReady(t testing.TB) {
 			err = fmt.Errorf("published mode %q, want %q", keys[annotation.TopologyMode], want)
 		}
 		if err == nil {
-			err = n.isTold(keys)
+			err = n.isCurrent(keys)
 		}
 		if err == nil {
 			err = n.isSeen(t.Context())
@@ -201,8 +205,8 @@ func (n *node) awaitReady(t testing.TB) {
 	})
 }
 
-// isTold answers an error while what is published was made before the kubelet had told its settings.
-func (n *node) isTold(keys map[string]string) error {
+// isCurrent returns an error while what is published was made before the kubelet had reported its settings.
+func (n *node) isCurrent(keys map[string]string) error {
 	got, _, err := annotation.ParseKubelet(keys[annotation.KubeletKey])
 	if err != nil {
 		return err
@@ -227,7 +231,8 @@ func (n *node) isSeen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	address := fmt.Sprintf("http://127.0.0.1:%d/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/%s", ports[datadir.Diagnostics], n.name)
+	address := fmt.Sprintf("http://127.0.0.1:%d/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/%s",
+		ports[datadir.Diagnostics], n.name)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
@@ -244,8 +249,10 @@ func (n *node) isSeen(ctx context.Context) error {
 	if err := json.NewDecoder(answer.Body).Decode(&view); err != nil {
 		return err
 	}
-	if want := cmp.Or(n.machine.Kubelet.CPUPolicy, annotation.KubeletPolicyNone); view.CPUTopology == nil || view.Policy.Policy != want {
-		return fmt.Errorf("the scheduler sees a machine %t and the CPU policy %q, want %q", view.CPUTopology != nil, view.Policy.Policy, want)
+	if want := cmp.Or(n.machine.Kubelet.CPUPolicy, annotation.KubeletPolicyNone); view.CPUTopology == nil ||
+		view.Policy.Policy != want {
+		return fmt.Errorf("the scheduler sees a machine %t and the CPU policy %q, want %q", view.CPUTopology != nil,
+			view.Policy.Policy, want)
 	}
 	return nil
 }
@@ -291,7 +298,8 @@ func (w *world) removeSandboxes(ctx context.Context) error {
 		if _, err := w.cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
 			return err
 		}
-		if _, err := w.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
+		if _, err := w.cri.RemovePodSandbox(ctx,
+			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
 			return err
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
-// compareOwn compares what every container of the node should have with what it has. The wanted sets are reckoned from the
-// pods' allocations and the machine alone, not by the agent's code.
+// compareOwn compares what every container of the node should have with what it has. The wanted sets are computed from
+// the pods' allocations and the machine alone, not by the agent's code.
 func (n *node) compareOwn(ctx context.Context, pods []corev1.Pod) []string {
 	var differences []string
 	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
@@ -150,7 +150,7 @@ func (n *node) onNodes(status annotation.ResourceStatus) cpuset.Set {
 	return n.cpus(cpuset.FormatIDs(sorted(ids)))
 }
 
-// cpus reads a list; an empty one is no CPU.
+// cpus reads a list; an empty one is the empty set.
 func (n *node) cpus(list string) cpuset.Set {
 	set, unknown, err := n.topo.ParseList(list)
 	if err != nil || len(unknown) > 0 {
@@ -159,14 +159,15 @@ func (n *node) cpus(list string) cpuset.Set {
 	return set
 }
 
-// compareLeaf compares one group: what the runtime was told, what the kernel has, and what its processes may use.
+// compareLeaf compares one group: what was set in the runtime, what the kernel has, and what its processes may use.
 func (n *node) compareLeaf(l leaf, w wanted, differ func(string, ...any)) {
 	virtual := l.virtual.CPUs
 	if virtual == "" {
 		virtual = n.tree.all
 	}
 	if got := n.cpus(virtual); got != w.cpus {
-		differ("%s, group %.8s: has CPUs %s, want %s (%s); told by %s", title(w.pod), l.id, virtual, n.topo.FormatList(w.cpus),
+		differ("%s, group %.8s: has CPUs %s, want %s (%s); set by %s", title(w.pod), l.id, virtual,
+			n.topo.FormatList(w.cpus),
 			w.pod.Annotations[annotation.ResourceStatusKey], history(l.log))
 		return
 	}
@@ -175,16 +176,18 @@ func (n *node) compareLeaf(l leaf, w wanted, differ func(string, ...any)) {
 	}
 	folded, err := fold.CPUs(virtual, n.w.real)
 	if err != nil || folded != l.kernel {
-		differ("%s, group %.8s: the kernel has %s, want %s for %s (%v)", title(w.pod), l.id, l.kernel, folded, virtual, err)
+		differ("%s, group %.8s: the kernel has %s, want %s for %s (%v)", title(w.pod), l.id, l.kernel, folded, virtual,
+			err)
 	}
 	for _, allowed := range l.allowed {
 		if !subset(allowed, folded) {
-			differ("%s, group %.8s: a process may use CPUs %s, want no more than %s", title(w.pod), l.id, allowed, folded)
+			differ("%s, group %.8s: a process may use CPUs %s, want no more than %s", title(w.pod), l.id, allowed,
+				folded)
 		}
 	}
 }
 
-// isSandbox: memory nodes are set at creation, and the sandbox is nobody's to create.
+// isSandbox: memory nodes are set at creation, and no component sets those of a sandbox.
 func isSandbox(l leaf) bool {
 	return len(l.log) == 0 || l.log[0].By == "runc create" && l.log[0].Set == (fold.Set{})
 }
@@ -213,7 +216,10 @@ func (n *node) comparePools(ctx context.Context, want pools, differ func(string,
 		differ("%v", err)
 		return
 	}
-	for key, set := range map[string]cpuset.Set{annotation.CPUSharedPoolsKey: want.shared, annotation.BECPUSharedPoolsKey: want.be} {
+	for key, set := range map[string]cpuset.Set{
+		annotation.CPUSharedPoolsKey:   want.shared,
+		annotation.BECPUSharedPoolsKey: want.be,
+	} {
 		list, _, err := annotation.ParseCPUSharedPools(keys[key])
 		if err != nil {
 			differ("%s: %v", key, err)

@@ -12,8 +12,8 @@ import (
 )
 
 // tree is the agent's view of the real cgroups: it speaks of virtual ids and folds on the way to the kernel. What the
-// kernel shows is turned back by the store of what was asked for; a value that nobody asked for is shown as it is, and so
-// is a drift.
+// kernel shows is turned back by the store of what was asked for; a value that was not asked for is shown as it is, and
+// so is a drift.
 type tree struct {
 	apply.Cgroup
 	store fold.Store

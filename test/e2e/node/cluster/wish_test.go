@@ -77,27 +77,39 @@ func (d drawer) ownPod(cpus int) wish {
 	case 1, 2:
 		w := wish{kind: "LSR", class: "LSR", boxes: []box{{cpu: d.whole(third), memory: d.memory()}}}
 		w.spec = pick(d, "", `{"preferredCPUBindPolicy":"FullPCPUs"}`, `{"preferredCPUBindPolicy":"SpreadByPCPUs"}`,
-			`{"requiredCPUBindPolicy":"FullPCPUs"}`, `{"preferredCPUBindPolicy":"SpreadByPCPUs","preferredCPUExclusivePolicy":"PCPULevel"}`)
-		w.numa = pick(d, "", "", `{"numaTopologyPolicy":"SingleNUMANode"}`, `{"numaTopologyPolicy":"Restricted"}`, `{"numaTopologyPolicy":"BestEffort"}`)
+			`{"requiredCPUBindPolicy":"FullPCPUs"}`,
+			`{"preferredCPUBindPolicy":"SpreadByPCPUs","preferredCPUExclusivePolicy":"PCPULevel"}`)
+		w.numa = pick(d, "", "", `{"numaTopologyPolicy":"SingleNUMANode"}`, `{"numaTopologyPolicy":"Restricted"}`,
+			`{"numaTopologyPolicy":"BestEffort"}`)
 		return w
 	case 3:
 		return wish{kind: "LSR, two containers", class: "LSR", boxes: []box{
-			{cpu: "1", memory: "64Mi", init: true}, {cpu: d.whole(third / 2), memory: d.memory()}, {cpu: "1", memory: "64Mi"},
+			{cpu: "1", memory: "64Mi", init: true},
+			{cpu: d.whole(third / 2), memory: d.memory()},
+			{cpu: "1", memory: "64Mi"},
 		}}
 	case 4:
 		return wish{kind: "LS", class: "LS", boxes: []box{{cpu: "200m", memory: "64Mi", limit: "2"}}}
 	case 5:
 		return wish{kind: "LS with a sidecar", class: "LS", boxes: []box{
-			{cpu: "100m", memory: "64Mi", init: true, restarts: true}, {cpu: "1", memory: "64Mi", init: true}, {cpu: "1500m", memory: "64Mi"},
+			{cpu: "100m", memory: "64Mi", init: true, restarts: true},
+			{cpu: "1", memory: "64Mi", init: true},
+			{cpu: "1500m", memory: "64Mi"},
 		}}
 	case 6:
-		return wish{kind: "LS on one NUMA node", class: "LS", spec: `{"preferredCPUBindPolicy":"ConstrainedBurst"}`, boxes: []box{{cpu: "1", memory: "64Mi", limit: "2"}}}
+		return wish{
+			kind: "LS on one NUMA node", class: "LS", spec: `{"preferredCPUBindPolicy":"ConstrainedBurst"}`,
+			boxes: []box{{cpu: "1", memory: "64Mi", limit: "2"}},
+		}
 	case 7:
 		return wish{kind: "BE", class: "BE", boxes: []box{{}}}
 	case 8:
 		return wish{kind: "plain, integer", boxes: []box{{cpu: d.whole(third / 2), memory: d.memory()}}}
 	case 9:
-		return wish{kind: "plain, fractional", boxes: []box{{cpu: "300m", memory: "64Mi"}, {cpu: "1200m", memory: "64Mi"}}}
+		return wish{
+			kind:  "plain, fractional",
+			boxes: []box{{cpu: "300m", memory: "64Mi"}, {cpu: "1200m", memory: "64Mi"}},
+		}
 	}
 	return wish{kind: "plain, best effort", boxes: []box{{}}}
 }
@@ -109,9 +121,15 @@ func (d drawer) followPod(cpus int) wish {
 	case 0, 1, 2:
 		return wish{kind: "integer", boxes: []box{{cpu: d.whole(third), memory: d.memory()}}}
 	case 3:
-		return wish{kind: "two integer", boxes: []box{{cpu: d.whole(third / 2), memory: d.memory()}, {cpu: d.whole(third / 2), memory: d.memory()}}}
+		return wish{kind: "two integer", boxes: []box{
+			{cpu: d.whole(third / 2), memory: d.memory()},
+			{cpu: d.whole(third / 2), memory: d.memory()},
+		}}
 	case 4:
-		return wish{kind: "integer beside fractional", boxes: []box{{cpu: d.whole(third), memory: "128Mi"}, {cpu: "500m", memory: "64Mi"}}}
+		return wish{
+			kind:  "integer beside fractional",
+			boxes: []box{{cpu: d.whole(third), memory: "128Mi"}, {cpu: "500m", memory: "64Mi"}},
+		}
 	case 5:
 		return wish{kind: "integer after a larger init", boxes: []box{
 			{cpu: d.whole(third), memory: "256Mi", init: true}, {cpu: d.whole(third / 2), memory: d.memory()},
@@ -131,13 +149,20 @@ func (w wish) pod(name, node string) *corev1.Pod {
 	none := false
 	grace := int64(1) // the object goes when the kubelet has ended the containers
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{}, Annotations: map[string]string{kindKey: w.kind}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{},
+			Annotations: map[string]string{kindKey: w.kind},
+		},
 		Spec: corev1.PodSpec{
-			HostNetwork: true, EnableServiceLinks: &none, AutomountServiceAccountToken: &none, TerminationGracePeriodSeconds: &grace,
-			NodeSelector: map[string]string{corev1.LabelHostname: node},
+			HostNetwork: true, EnableServiceLinks: &none, AutomountServiceAccountToken: &none,
+			TerminationGracePeriodSeconds: &grace,
+			NodeSelector:                  map[string]string{corev1.LabelHostname: node},
 		},
 	}
-	for key, value := range map[string]string{annotation.ResourceSpecKey: w.spec, annotation.NUMATopologySpecKey: w.numa} {
+	for key, value := range map[string]string{
+		annotation.ResourceSpecKey:     w.spec,
+		annotation.NUMATopologySpecKey: w.numa,
+	} {
 		if value != "" {
 			p.Annotations[key] = value
 		}
@@ -177,7 +202,10 @@ func (b box) container(name string) corev1.Container {
 }
 
 func amounts(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory),
+	}
 }
 
 // sorted joins lists of ids.

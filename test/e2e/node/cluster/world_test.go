@@ -68,7 +68,8 @@ const wrapperVariable = "TENON_FOLDRUNC"
 // buildWrapper builds foldrunc, before the stage is entered.
 func buildWrapper(dir string) error {
 	program := filepath.Join(dir, "foldrunc")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, "github.com/tenon-project/tenon/test/e2e/node/foldrunc")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", program,
+		"github.com/tenon-project/tenon/test/e2e/node/foldrunc")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build foldrunc: %w\n%s", err, text)
@@ -119,7 +120,10 @@ func (w *world) startPlane(t *testing.T, nodes []string) {
 	check(t, err)
 	plane := w.Run(stage.Command{
 		Name: "plane", Path: stage.Binary("tenon"),
-		Args: []string{joinVerb, "--data=" + w.data.Root(), "--node=" + strings.Join(nodes, ","), "--schedulers=1", "--webhooks"},
+		Args: []string{
+			joinVerb, "--data=" + w.data.Root(), "--node=" + strings.Join(nodes, ","), "--schedulers=1",
+			"--webhooks",
+		},
 	})
 	t.Cleanup(func() {
 		plane.Stop(t)
@@ -145,7 +149,8 @@ func (w *world) startPlane(t *testing.T, nodes []string) {
 	check(t, err)
 }
 
-// The hidden verb of tenon that runs a control plane for nodes that somebody else runs, and what it prints once it serves.
+// The hidden verb of tenon that runs a control plane for nodes that another process runs, and what it prints once it
+// serves.
 const (
 	joinVerb  = "__join"
 	joinReady = "ready"

@@ -17,7 +17,7 @@ type container struct {
 	want       cpuset.Set
 	withBE     bool
 	bestEffort bool
-	// follows: a runtime lets nobody decide about it before it starts, as with the container of a sandbox.
+	// follows: a runtime lets no plugin decide about it before it starts, as with the container of a sandbox.
 	follows bool
 }
 
@@ -72,7 +72,8 @@ func outside(places []place) map[string]string {
 				continue
 			}
 			if wrong[other.name] == "" {
-				wrong[other.name] = fmt.Sprintf("%s runs on %v, of which %s has %v", other.name, other.cpus, p.name, p.want)
+				wrong[other.name] = fmt.Sprintf("%s runs on %v, of which %s has %v", other.name, other.cpus, p.name,
+					p.want)
 			}
 		}
 	}

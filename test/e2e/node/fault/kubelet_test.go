@@ -13,7 +13,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// podResources is where a kubelet tells of resources; the folder is the stage's own.
+// podResources is where a kubelet reports resources; the folder is the stage's own.
 const podResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 // kubelet is as much of a kubelet as the agent asks on its socket. It has given nothing to anybody.
@@ -61,11 +61,15 @@ func (k *kubelet) restart() {
 }
 
 // List implements podresources.PodResourcesListerServer.
-func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse,
+	error,
+) {
 	return &podresources.ListPodResourcesResponse{}, nil
 }
 
 // GetAllocatableResources implements podresources.PodResourcesListerServer.
-func (k *kubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+func (k *kubelet) GetAllocatableResources(context.Context,
+	*podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
 	return &podresources.AllocatableResourcesResponse{}, nil
 }

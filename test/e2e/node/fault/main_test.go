@@ -32,8 +32,8 @@ func (w withFigures) Run() int {
 		_ = logs.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})
 		klog.SetOutput(io.Discard)
 	}
-	// client-go's second handler waits since the last error of the process, on whose clock that ever was: the clocks here
-	// are many.
+	// client-go's second handler waits since the last error of the process, on whose clock that ever was: the clocks
+	// here are many.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	code := w.m.Run()
 	printFigures(os.Stdout)

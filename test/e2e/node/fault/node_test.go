@@ -37,8 +37,8 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
-	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -93,7 +93,8 @@ func newSimNode(t *testing.T, d desired.Dialect) *simNode {
 	must(t, err)
 	n := &simNode{
 		t: t, root: host.Root{Dir: filepath.Join(testkit.Dir(t), simName)}, exposed: newExposures(),
-		containers: map[string]*container{}, recorder: events.NewFakeRecorder(10000), registry: metrics.NewKubeRegistry(),
+		containers: map[string]*container{}, recorder: events.NewFakeRecorder(10000),
+		registry: metrics.NewKubeRegistry(),
 	}
 	must(t, description.Write(n.root.Dir))
 	reading, err := host.Read(n.root, "")
@@ -119,7 +120,8 @@ func (n *simNode) serve() {
 		Name: simName, UID: "node-uid", Labels: map[string]string{corev1.LabelArchStable: "amd64"},
 	}})
 	n.client.Resources = []*metav1.APIResourceList{{
-		GroupVersion: v1alpha2.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
+		GroupVersion: v1alpha2.GroupVersion().String(),
+		APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
 	}}
 	n.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{v1alpha2.Resource(): "NodeResourceTopologyList"})
@@ -188,6 +190,7 @@ func (n *simNode) start() (stop func()) {
 	var err error
 	n.agent, err = app.New(n.options)
 	must(n.t, err)
+	n.agent.Attach()
 	ctx, cancel := context.WithCancel(n.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- n.agent.Run(ctx) }()
@@ -236,11 +239,14 @@ func (n *simNode) observe(s kernel.State) {
 // simPod is a pod with one container.
 type simPod struct {
 	*corev1.Pod
-	hook apply.Container
+	hook hook.Container
 }
 
 func (n *simNode) pod(name, class, cpus string) *simPod {
-	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	list := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("2"),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID("uid-" + name),
@@ -256,11 +262,17 @@ func (n *simNode) pod(name, class, cpus string) *simPod {
 		c.want = cpuset.MustParse(cpus)
 	}
 	parent := "kubepods/pod" + string(p.UID)
-	s := &simPod{Pod: p, hook: apply.Container{PodUID: string(p.UID), Name: "main", PodGroup: parent, Group: parent + "/c1"}}
+	s := &simPod{Pod: p, hook: hook.Container{
+		ID: "c-" + string(p.UID), Name: "main", Cgroup: parent + "/c1",
+		Pod: hook.Pod{
+			ID: "s-" + string(p.UID), UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels,
+			Annotations: p.Annotations, Cgroup: parent,
+		},
+	}}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.containers[s.hook.Group] = c
-	n.containers[s.hook.PodGroup] = c // to which a v1 kernel moves processes whose group has no CPU left
+	n.containers[s.hook.Cgroup] = c
+	n.containers[s.hook.Pod.Cgroup] = c // to which a v1 kernel moves processes whose group has no CPU left
 	return s
 }
 
@@ -274,31 +286,43 @@ func (n *simNode) create(p *simPod) {
 // run plays the runtime: group, hooks, first process.
 func (n *simNode) run(p *simPod) error {
 	n.t.Helper()
-	if err := n.tree.MkdirAll(p.hook.Group); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := n.tree.MkdirAll(p.hook.Cgroup); err != nil && !errors.Is(err, fs.ErrExist) {
 		n.t.Fatal(err)
 	}
-	rows, err := n.agent.Hooks().Create(p.hook)
+	runtime := n.agent.Attach()
+	if err := runtime.RunPod(n.t.Context(), p.hook.Pod); err != nil {
+		return err
+	}
+	answer, _, err := runtime.Create(n.t.Context(), p.hook)
 	if err != nil {
 		return err
 	}
-	if n.options.Cgroup.Dialect() == desired.V1 {
-		must(n.t, n.tree.Write(p.hook.Group, desired.Mems, "0"))
+	dialect := n.options.Cgroup.Dialect()
+	if dialect == desired.V1 {
+		must(n.t, n.tree.Write(p.hook.Cgroup, desired.Mems, "0"))
 	}
-	for _, row := range rows {
-		must(n.t, n.tree.Write(row.Path, row.File, row.Value))
+	file, unlimited := dialect.Quota()
+	values := map[string]string{desired.CPUs: answer.CPUs, desired.Mems: answer.Mems}
+	if answer.Quota != nil && *answer.Quota < 0 {
+		values[file] = unlimited
 	}
-	if err := n.agent.Hooks().Start(n.t.Context(), p.hook); err != nil {
+	for file, value := range values {
+		if value != "" {
+			must(n.t, n.tree.Write(p.hook.Cgroup, file, value))
+		}
+	}
+	if err := runtime.Start(n.t.Context(), p.hook); err != nil {
 		return err
 	}
-	_, err = n.tree.Spawn(p.hook.Group)
+	_, err = n.tree.Spawn(p.hook.Cgroup)
 	return err
 }
 
 // end plays the runtime: the processes die.
 func (n *simNode) end(p *simPod) {
 	n.t.Helper()
-	must(n.t, n.tree.Kill(p.hook.Group))
-	n.agent.Hooks().Stop(p.hook)
+	must(n.t, n.tree.Kill(p.hook.Cgroup))
+	n.agent.Attach().Stop(p.hook)
 }
 
 // allowed returns where a pod's processes may run.
@@ -308,7 +332,7 @@ func (n *simNode) allowed(p *simPod) string {
 	if n.options.Cgroup.Dialect() == desired.V1 {
 		file = "cpuset.effective_cpus"
 	}
-	text, err := n.tree.Read(p.hook.Group, file)
+	text, err := n.tree.Read(p.hook.Cgroup, file)
 	must(n.t, err)
 	return text
 }
@@ -327,7 +351,8 @@ func (n *simNode) on(p *simPod, cpus string) func() error {
 func (n *simNode) metric(name string) float64 {
 	n.t.Helper()
 	served := httptest.NewRecorder()
-	app.Handler(n.agent.Alive, n.agent.Ready, n.registry).ServeHTTP(served, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	app.Handler(n.agent.Alive, n.agent.Ready, n.registry).ServeHTTP(served,
+		httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return valueOf(n.t, served.Body.String(), name)
 }
 
@@ -344,18 +369,18 @@ func valueOf(t testing.TB, text, name string) float64 {
 	return 0
 }
 
-// told fails the test when no Event has a reason.
-func (n *simNode) told(reason string) {
+// reported fails the test when no Event has a reason.
+func (n *simNode) reported(reason string) {
 	n.t.Helper()
-	var told []string
+	var events []string
 	for len(n.recorder.Events) > 0 {
-		told = append(told, <-n.recorder.Events)
+		events = append(events, <-n.recorder.Events)
 	}
-	for _, text := range told { // others look for theirs
+	for _, text := range events { // others look for theirs
 		n.recorder.Events <- text
 	}
-	if !slices.ContainsFunc(told, func(text string) bool { return strings.Contains(text, " "+reason+" ") }) {
-		n.t.Errorf("no Event %s was sent, but %q", reason, told)
+	if !slices.ContainsFunc(events, func(text string) bool { return strings.Contains(text, " "+reason+" ") }) {
+		n.t.Errorf("no Event %s was sent, but %q", reason, events)
 	}
 }
 

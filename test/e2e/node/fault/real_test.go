@@ -59,7 +59,8 @@ func TestAgentKilledAtRandomMoments(t *testing.T) {
 		name += fmt.Sprintf(" (containerd hung %d times)", n.hung)
 	}
 	if n.hung > mayHang {
-		t.Errorf("containerd hung %d times over %d ends of the agent, at most %d are its own fault", n.hung, kills, mayHang)
+		t.Errorf("containerd hung %d times over %d ends of the agent, at most %d are its own fault", n.hung, kills,
+			mayHang)
 	}
 	figure{
 		fault: name, times: kills, mayCrowd: away.longest + period + slack, healed: healed,
@@ -154,8 +155,8 @@ func TestPluginTooSlow(t *testing.T) {
 	}.check(t, n.exposed)
 }
 
-// TestKubeletRestarted: a kubelet with the static policy tells every container its set once more after a restart, and it
-// knows nothing of bound pods.
+// TestKubeletRestarted: a kubelet with the static policy sends every container its set once more after a restart, and
+// it knows nothing of bound pods.
 func TestKubeletRestarted(t *testing.T) {
 	var k *kubelet
 	n := newRealNode(t, stage.ContainerdOptions{}, func() { k = startKubelet(t) })
@@ -182,7 +183,8 @@ func TestKubeletRestarted(t *testing.T) {
 	n.event("KubeletRestarted")
 	figure{
 		fault: "kubelet restarted", times: times, mayCrowd: period + slack, healed: healed,
-		metric: fmt.Sprintf("kubelet_restarts_total %d, overridden_updates_total %v", times, overridden), event: "KubeletRestarted",
+		metric: fmt.Sprintf("kubelet_restarts_total %d, overridden_updates_total %v", times, overridden),
+		event:  "KubeletRestarted",
 	}.check(t, n.exposed)
 }
 
@@ -195,7 +197,8 @@ func TestCgroupsChangedByHand(t *testing.T) {
 	for changes < times {
 		n.someMoment(200 * time.Millisecond)
 		for _, c := range n.all() {
-			if n.s.Cgroups().Write(c.Group, "cpuset.cpus", []string{allCPUs, boundCPU, sharedCPU}[n.random.IntN(3)]) == nil {
+			if n.s.Cgroups().Write(c.Group, "cpuset.cpus",
+				[]string{allCPUs, boundCPU, sharedCPU}[n.random.IntN(3)]) == nil {
 				changes++
 			}
 		}
@@ -206,7 +209,8 @@ func TestCgroupsChangedByHand(t *testing.T) {
 	n.event("Drifted")
 	n.event("DriftRepaired")
 	figure{
-		fault: "cgroups changed by hand", times: changes, mayLose: period + slack, mayCrowd: period + slack, healed: healed,
+		fault: "cgroups changed by hand", times: changes, mayLose: period + slack, mayCrowd: period + slack,
+		healed: healed,
 		metric: fmt.Sprintf("drift_total %v", drifts), event: "Drifted, DriftRepaired",
 	}.check(t, n.exposed)
 }
@@ -256,7 +260,8 @@ func TestSecondAgentOnTheNode(t *testing.T) {
 	text := fmt.Sprintf("another agent works on this machine: process %d", n.agent.PID())
 	for range times {
 		second := n.s.Run(stage.Command{Name: "second", Path: stage.Binary("tenon-agent"), Args: []string{
-			"run", "--node-name=" + n.node.Name, "--kubeconfig=" + n.s.AgentKubeconfig(n.plane, n.node), "--nri-socket=" + n.s.NRISocket(),
+			"run", "--node-name=" + n.node.Name, "--kubeconfig=" + n.s.AgentKubeconfig(n.plane, n.node),
+			"--nri-socket=" + n.s.NRISocket(),
 			"--hook-socket=", "--cgroup-root=" + n.s.Group(), "--health-address=",
 		}})
 		<-second.Done()
@@ -266,7 +271,8 @@ func TestSecondAgentOnTheNode(t *testing.T) {
 	}
 	healed := n.healed()
 	stop()
-	stage.Await(t, "the refused agents to be counted", func() error { return n.metricIs("tenon_agent_refused_agents_total", times) })
+	stage.Await(t, "the refused agents to be counted",
+		func() error { return n.metricIs("tenon_agent_refused_agents_total", times) })
 	n.event("SecondAgent")
 	figure{
 		fault: "second agent", times: times, mayCrowd: period + slack, healed: healed,

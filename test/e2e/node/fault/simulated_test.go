@@ -50,43 +50,42 @@ func TestAPIServerGoneForTenMinutes(t *testing.T) {
 		later(time.Second)
 
 		// What runs is kept in order, and starts again.
-		must(n.t, n.tree.Write(bound.hook.Group, desired.CPUs, "0-31"))
+		must(n.t, n.tree.Write(bound.hook.Cgroup, desired.CPUs, "0-31"))
 		n.until("the repair", n.on(bound, "4-5"))
 		n.end(shared)
 		must(n.t, n.run(shared))
 		n.end(bound)
 		must(n.t, n.run(bound))
 
-		// What was bound meanwhile waits.
+		// A pod that was bound meanwhile starts as the runtime reports it.
 		late := n.pod("late", "LSE", "6-7")
 		n.create(late)
+		must(n.t, n.run(late))
+		n.until("the shared pool", n.on(shared, "0-3,8-31"))
 		for began := time.Now(); time.Since(began) < 10*time.Minute; later(30 * time.Second) {
-			if err := n.run(late); !errors.Is(err, apply.ErrUnknownPod) {
-				n.t.Fatalf("the start of a pod that the API could not tell of: %v, want %v", err, apply.ErrUnknownPod)
-			}
+			must(n.t, n.on(late, "6-7")())
 		}
 		age := n.metric(`tenon_topology_age_seconds{node="` + simName + `"}`)
 		if age < 500 {
 			n.t.Errorf("the published topology counts as %v s old after ten minutes without an API server", age)
 		}
 		n.cutOff(false)
-		healed := n.until("the start of the late pod", func() error { return n.run(late) })
-		n.until("the shared pool", n.on(shared, "0-3,8-31"))
-		n.until("the report", func() error {
+		healed := n.until("the report", func() error {
 			if age := n.metric(`tenon_topology_age_seconds{node="` + simName + `"}`); age > 60 {
 				return fmt.Errorf("the published topology is %v s old", age)
 			}
 			return nil
 		})
-		n.told("Drifted")
-		n.told("APIServerUnreachable")
+		n.reported("Drifted")
+		n.reported("APIServerUnreachable")
 		away := n.metric("tenon_agent_api_unreachable_seconds_total")
 		if away < 590 {
 			n.t.Errorf("the API server counts as away for %v s after ten minutes", away)
 		}
 		n.check(figure{
 			fault: fmt.Sprintf("API server gone for ten minutes (simulated %v)", d), times: 1, healed: healed,
-			metric: fmt.Sprintf("api_unreachable_seconds_total %.0f, topology_age_seconds %.0f", away, age), event: "APIServerUnreachable",
+			metric: fmt.Sprintf("api_unreachable_seconds_total %.0f, topology_age_seconds %.0f", away, age),
+			event:  "APIServerUnreachable",
 		})
 	})
 }
@@ -101,7 +100,7 @@ func TestCgroupChangedByHand(t *testing.T) {
 			if i%2 == 1 {
 				p, wrong = shared, "4-5"
 			}
-			must(n.t, n.tree.Write(p.hook.Group, desired.CPUs, wrong))
+			must(n.t, n.tree.Write(p.hook.Cgroup, desired.CPUs, wrong))
 			took := n.until("the repair", func() error {
 				return errors.Join(n.on(bound, "4-5")(), n.on(shared, "0-3,6-31")())
 			})
@@ -111,8 +110,8 @@ func TestCgroupChangedByHand(t *testing.T) {
 		if drifts != times {
 			n.t.Errorf("%v drifts are counted, want %d", drifts, times)
 		}
-		n.told("Drifted")
-		n.told("DriftRepaired")
+		n.reported("Drifted")
+		n.reported("DriftRepaired")
 		n.check(figure{
 			fault: fmt.Sprintf("cgroup changed by hand (simulated %v)", d), times: times, healed: healed,
 			metric: fmt.Sprintf("drift_total %v", drifts), event: "Drifted",
@@ -120,8 +119,8 @@ func TestCgroupChangedByHand(t *testing.T) {
 	})
 }
 
-// TestCPUTakenOffline: a bound pod that keeps a CPU stays on that; one that has none left goes to the shared pool rather
-// than to the CPUs of others, as a v2 kernel would have it; both return with the CPU.
+// TestCPUTakenOffline: a bound pod that keeps a CPU stays on that; one that has none left goes to the shared pool
+// rather than to the CPUs of others, as a v2 kernel would have it; both return with the CPU.
 func TestCPUTakenOffline(t *testing.T) {
 	eachDialect(t, func(n *simNode, d desired.Dialect) {
 		bound, shared := n.inOrder()
@@ -143,8 +142,8 @@ func TestCPUTakenOffline(t *testing.T) {
 		n.until("the pods", func() error {
 			return errors.Join(n.on(bound, "4")(), n.on(shared, "0-3,7-31")(), n.on(single, "0-3,7-31")())
 		})
-		n.told("TopologyChanged")
-		n.told("AllocationUnusable")
+		n.reported("TopologyChanged")
+		n.reported("AllocationUnusable")
 
 		later(time.Minute)
 		n.online("0-31")
@@ -168,7 +167,7 @@ func TestCPUTakenOffline(t *testing.T) {
 func (n *simNode) expect(p *simPod, cpus string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.containers[p.hook.Group].want = cpuset.MustParse(cpus)
+	n.containers[p.hook.Cgroup].want = cpuset.MustParse(cpus)
 }
 
 // online sets which CPUs are online, for the kernel and in its files.
@@ -192,7 +191,7 @@ func TestDiskFull(t *testing.T) {
 			}
 			later(time.Second)
 		}
-		must(n.t, n.tree.Write(bound.hook.Group, desired.CPUs, "0-31"))
+		must(n.t, n.tree.Write(bound.hook.Cgroup, desired.CPUs, "0-31"))
 		n.until("the repair", n.on(bound, "4-5"))
 		n.end(shared)
 		must(n.t, n.run(shared))
@@ -205,7 +204,8 @@ func TestDiskFull(t *testing.T) {
 		healed := n.until("the start of the late pod", func() error { return n.run(late) })
 		n.check(figure{
 			fault: fmt.Sprintf("disk full (simulated %v)", d), times: times, healed: healed,
-			// Here the test is who asks, and hears the refusal: with a runtime the agent sends it, see the disk on the stage.
+			// Here the test is who asks, and gets the refusal: with a runtime the agent sends it, see the disk on the
+			// stage.
 			metric: fmt.Sprintf("enforcement_failures_total %v", failures), event: "the refusal EnforcementFailed",
 		})
 	})

@@ -63,8 +63,8 @@ type realNode struct {
 	others     int            // others that have
 	refusals   map[string]int // what the runtime said, and how often
 
-	// revives: a containerd that does not answer a call within limit is started anew, and counted in hung. It happens, once
-	// in some 300 ends of a plugin, that containerd 2.4 stops to answer for good.
+	// revives: a containerd that does not answer a call within limit is started anew, and counted in hung. It happens,
+	// once in some 300 ends of a plugin, that containerd 2.4 stops to answer for good.
 	revives bool
 	hung    int
 	revived time.Time
@@ -107,7 +107,8 @@ func newRealNode(t *testing.T, o stage.ContainerdOptions, before ...func()) *rea
 
 func (n *realNode) awaitConnected() {
 	n.Helper()
-	stage.Await(n, "the agent's connection to the runtime", func() error { return n.metricIs("tenon_agent_runtime_connected", 1) })
+	stage.Await(n, "the agent's connection to the runtime",
+		func() error { return n.metricIs("tenon_agent_runtime_connected", 1) })
 }
 
 func (n *realNode) metricIs(name string, want float64, labels ...string) error {
@@ -140,7 +141,8 @@ func (n *realNode) event(reason string) {
 			return err
 		}
 		for i := range list.Items {
-			if e := &list.Items[i]; e.Reason == reason && (e.Regarding.Name == n.node.Name || e.Regarding.Kind == "Pod") {
+			if e := &list.Items[i]; e.Reason == reason &&
+				(e.Regarding.Name == n.node.Name || e.Regarding.Kind == "Pod") {
 				return nil
 			}
 		}
@@ -230,14 +232,22 @@ func (n *realNode) unregister(group string) {
 
 // spec is a pod with the container main. class is "" for a pod that uses nothing of Tenon.
 func spec(name, class string) *corev1.Pod {
-	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	amounts := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("1"),
+		corev1.ResourceMemory: resource.MustParse("64Mi"),
+	}
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", Labels: map[string]string{},
+			Annotations: map[string]string{},
+		},
 		Spec: corev1.PodSpec{
 			HostNetwork: true, RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64),
 			Containers: []corev1.Container{{
 				Name: "main", Image: "localhost/probe:1", ImagePullPolicy: corev1.PullNever,
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+				},
 			}},
 		},
 	}
@@ -298,10 +308,12 @@ func (n *realNode) sweep(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	for _, b := range list.GetItems() {
-		if _, err := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: b.GetId()}); err != nil {
+		if _, err := client.StopPodSandbox(ctx,
+			&runtimeapi.StopPodSandboxRequest{PodSandboxId: b.GetId()}); err != nil {
 			return err
 		}
-		if _, err := client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: b.GetId()}); err != nil {
+		if _, err := client.RemovePodSandbox(ctx,
+			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: b.GetId()}); err != nil {
 			return err
 		}
 	}
@@ -311,12 +323,14 @@ func (n *realNode) sweep(ctx context.Context, pod *corev1.Pod) error {
 // sweep removes what a runtime that died in the middle keeps of the pod's container.
 func (l *life) sweep(ctx context.Context) error {
 	client := l.n.runtime.Client()
-	list, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: l.b.ID}})
+	list, err := client.ListContainers(ctx,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: l.b.ID}})
 	if err != nil {
 		return err
 	}
 	for _, c := range list.GetContainers() {
-		if _, err := client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
+		if _, err := client.RemoveContainer(ctx,
+			&runtimeapi.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
 			return err
 		}
 	}
@@ -325,7 +339,10 @@ func (l *life) sweep(ctx context.Context) error {
 
 // watched is what the watch knows of a container of the pod.
 func (l *life) watched(name string, follows bool) *container {
-	c := &container{name: l.pod.Name + "/" + name, pod: l.pod.Name, follows: follows, bestEffort: l.class == "BE", withBE: l.class == "LSR"}
+	c := &container{
+		name: l.pod.Name + "/" + name, pod: l.pod.Name, follows: follows, bestEffort: l.class == "BE",
+		withBE: l.class == "LSR",
+	}
 	if isBound(l.class) {
 		c.want = cpuset.MustParse(boundCPU)
 	}
@@ -466,13 +483,14 @@ func (n *realNode) more(by int) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.bound < bound || n.others < others {
-			return fmt.Errorf("%d bound pods have started and %d others, want %d and %d", n.bound, n.others, bound, others)
+			return fmt.Errorf("%d bound pods have started and %d others, want %d and %d", n.bound, n.others, bound,
+				others)
 		}
 		return nil
 	})
 }
 
-// healed waits until bound pods start again and nobody is outside its set, and returns how long that took.
+// healed waits until bound pods start again and no container is outside its set, and returns how long that took.
 func (n *realNode) healed() time.Duration {
 	n.Helper()
 	began := time.Now()

@@ -68,7 +68,8 @@ func FuzzFoldingKeepsTheIds(f *testing.F) {
 			for _, id := range ids {
 				has = has || id%2 == bit
 			}
-			if got := strings.ContainsAny(folded, "01") && (folded == "0-1" || folded == string(rune('0'+bit))); got != has {
+			if got := strings.ContainsAny(folded, "01") &&
+				(folded == "0-1" || folded == string(rune('0'+bit))); got != has {
 				t.Fatalf("CPUs(%q, 2) = %q: has CPU %d = %v, want %v", list, folded, bit, got, has)
 			}
 		}
@@ -116,10 +117,11 @@ func TestChangesOfOneContainerExcludeEachOther(t *testing.T) {
 	inside := 0
 	for range 20 {
 		wg.Go(func() {
-			err := s.Change("c1", "test", func(old fold.Set) fold.Set { old.CPUs += "1"; return old }, func(fold.Set) error {
-				inside++ // the race detector hears of a second writer
-				return nil
-			})
+			err := s.Change("c1", "test", func(old fold.Set) fold.Set { old.CPUs += "1"; return old },
+				func(fold.Set) error {
+					inside++ // the race detector sees a second writer
+					return nil
+				})
 			if err != nil {
 				t.Error(err)
 			}
@@ -127,6 +129,7 @@ func TestChangesOfOneContainerExcludeEachOther(t *testing.T) {
 	}
 	wg.Wait()
 	if r, _, err := s.Get("c1"); err != nil || len(r.CPUs) != 20 || len(r.Log) != 20 || inside != 20 {
-		t.Errorf("after 20 changes: %d of them, %d in the log, %d writes, %v; want 20 of each", len(r.CPUs), len(r.Log), inside, err)
+		t.Errorf("after 20 changes: %d of them, %d in the log, %d writes, %v; want 20 of each", len(r.CPUs), len(r.Log),
+			inside, err)
 	}
 }

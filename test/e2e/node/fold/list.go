@@ -10,7 +10,8 @@ import (
 // maxID bounds ids, so that a list such as 0-4294967295 is refused instead of being spelled out.
 const maxID = 1 << 16
 
-// Parse reads a list of ids as the kernel writes it, such as 0-3,8; "" is no id. The ids come ascending and once.
+// Parse reads a list of ids as the kernel writes it, such as 0-3,8; "" is the empty list. The ids come ascending and
+// once.
 func Parse(list string) ([]int, error) {
 	list = strings.TrimSpace(list)
 	if list == "" {
@@ -42,11 +43,11 @@ func Parse(list string) ([]int, error) {
 
 func parseID(text string) (int, error) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
-		return 0, fmt.Errorf("%q is no id", text)
+		return 0, fmt.Errorf("%q is not an id", text)
 	}
 	id, err := strconv.Atoi(text)
 	if err != nil || id > maxID {
-		return 0, fmt.Errorf("%q is no id from 0 to %d", text, maxID)
+		return 0, fmt.Errorf("%q is not an id from 0 to %d", text, maxID)
 	}
 	return id, nil
 }
@@ -72,8 +73,8 @@ func Format(ids []int) string {
 	return b.String()
 }
 
-// CPUs returns the list of real CPUs for a list of virtual ones, on a machine with so many real CPUs, numbered from 0. ""
-// stays "": it means that nothing is asked for.
+// CPUs returns the list of real CPUs for a list of virtual ones, on a machine with so many real CPUs, numbered from 0.
+// "" stays "": it means that nothing is asked for.
 func CPUs(list string, count int) (string, error) {
 	ids, err := Parse(list)
 	if err != nil {

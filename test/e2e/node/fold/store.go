@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Store keeps, by container id, the virtual sets that were asked for. It is a folder of files, so that several processes
-// can share it: whoever writes to the kernel does it inside Change.
+// Store keeps, by container id, the virtual sets that were asked for. It is a folder of files, so that several
+// processes can share it: whoever writes to the kernel does it inside Change.
 type Store struct{ Dir string }
 
 // Set is a virtual cpuset. "" is what was never asked for: the container has what its parent has.
@@ -36,7 +36,7 @@ type Entry struct {
 	Set
 }
 
-// Get returns the record of a container; false where nobody asked for anything.
+// Get returns the record of a container; false where nothing was asked for.
 func (s Store) Get(id string) (Record, bool, error) {
 	file, err := s.file(id)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s Store) Get(id string) (Record, bool, error) {
 }
 
 // Change asks for other sets for a container: ask gets the sets in force and returns the wanted ones, then write hands
-// them to the kernel. When write fails the old sets stay in force. Changes of one container exclude each other.
+// them to the kernel. When write fails the old sets remain in force. Changes of one container exclude each other.
 func (s Store) Change(id, by string, ask func(Set) Set, write func(Set) error) error {
 	file, err := s.file(id)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s Store) Change(id, by string, ask func(Set) Set, write func(Set) error) e
 // file refuses ids that are no plain file name.
 func (s Store) file(id string) (string, error) {
 	if id == "" || id != filepath.Base(id) || strings.HasPrefix(id, ".") {
-		return "", fmt.Errorf("%q is no container id", id)
+		return "", fmt.Errorf("%q is not a container id", id)
 	}
 	return filepath.Join(s.Dir, id+".json"), nil
 }

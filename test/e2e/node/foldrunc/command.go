@@ -27,8 +27,10 @@ var verbValues = map[string][]string{
 	"create": {"bundle", "b", "console-socket", "pidfd-socket", "pid-file", "preserve-fds"},
 	"run":    {"bundle", "b", "console-socket", "pidfd-socket", "pid-file", "preserve-fds"},
 	"update": {
-		"resources", "r", "blkio-weight", "cpu-period", "cpu-quota", "cpu-burst", "cpu-share", "cpu-rt-period", "cpu-rt-runtime",
-		"cpuset-cpus", "cpuset-mems", "memory", "memory-reservation", "memory-swap", "pids-limit", "l3-cache-schema", "mem-bw-schema",
+		"resources", "r", "blkio-weight", "cpu-period", "cpu-quota", "cpu-burst", "cpu-share", "cpu-rt-period",
+		"cpu-rt-runtime",
+		"cpuset-cpus", "cpuset-mems", "memory", "memory-reservation", "memory-swap", "pids-limit", "l3-cache-schema",
+		"mem-bw-schema",
 		"cpu-idle",
 	},
 }
@@ -74,8 +76,8 @@ func parse(args []string) (command, error) {
 	return c, nil
 }
 
-// flag reads the flag at the head of args: -name, --name, --name=value, --name value. n is the number of arguments that it
-// takes; more than there are where its value is missing.
+// flag reads the flag at the head of args: -name, --name, --name=value, --name value. n is the number of arguments that
+// it takes; more than there are where its value is missing.
 func flag(args []string, withValue []string) (name, value string, n int) {
 	name, value, joined := strings.Cut(strings.TrimLeft(args[0], "-"), "=")
 	switch {

@@ -13,7 +13,10 @@ func TestCallsOfContainerdAreUnderstood(t *testing.T) {
 		want command
 	}{
 		"create": {
-			[]string{"--root", "/s/runc", "--log", "/b/log.json", "--log-format", "json", "create", "--bundle", "/b", "--pid-file", "/b/pid", "c1"},
+			[]string{
+				"--root", "/s/runc", "--log", "/b/log.json", "--log-format", "json", "create", "--bundle", "/b",
+				"--pid-file", "/b/pid", "c1",
+			},
 			command{verb: "create", id: "c1", bundle: "/b"},
 		},
 		"create in the current folder": {
@@ -58,7 +61,7 @@ func TestCallsOfContainerdAreUnderstood(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.want.flags == nil {
-				got.flags = nil // those that nobody looks at
+				got.flags = nil // those that are not compared
 			}
 			got.args = nil
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(command{})); diff != "" {
@@ -70,7 +73,12 @@ func TestCallsOfContainerdAreUnderstood(t *testing.T) {
 
 func TestCallsWithoutTheirValuesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"create"}, {"update", "--resources=-"}, {"create", "c1", "--bundle"}, {"update", "-r"}} {
+	for _, args := range [][]string{
+		{"create"},
+		{"update", "--resources=-"},
+		{"create", "c1", "--bundle"},
+		{"update", "-r"},
+	} {
 		if got, err := parse(args); err == nil {
 			t.Errorf("parse(%q) = %+v, want an error", args, got)
 		}

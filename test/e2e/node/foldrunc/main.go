@@ -1,8 +1,8 @@
-// Command foldrunc stands in for runc on a machine that has fewer CPUs than the one that is played: it folds the cpusets of
-// containers (see package fold) and hands everything else to runc untouched.
+// Command foldrunc stands in for runc on a machine that has fewer CPUs than the one that is played: it folds the
+// cpusets of containers (see package fold) and hands everything else to runc untouched.
 //
-// On create and run it rewrites config.json in the bundle, on update the resources on standard input. A JSON file beside the
-// program, named after it with .json behind, says where runc and the records are.
+// On create and run it rewrites config.json in the bundle, on update the resources on standard input. A JSON file
+// beside the program, named after it with .json behind, says where runc and the records are.
 package main
 
 import (

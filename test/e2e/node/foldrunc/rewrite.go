@@ -7,13 +7,15 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
-// object is a JSON object whose members are kept as they are until somebody asks for one: what the wrapper does not know
-// survives, numbers to the last digit.
+// object is a JSON object whose members are kept as they are until one is asked for: what the wrapper does not
+// know survives, numbers to the last digit.
 type object map[string]json.RawMessage
 
-// within replaces the member at path by what change makes of it, and returns the whole. A path that does not exist changes
-// nothing.
-func within(text json.RawMessage, path []string, change func(json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
+// within replaces the member at path by what change makes of it, and returns the whole. A path that does not exist
+// changes nothing.
+func within(text json.RawMessage, path []string,
+	change func(json.RawMessage) (json.RawMessage, error),
+) (json.RawMessage, error) {
 	if len(path) == 0 {
 		return change(text)
 	}

@@ -16,14 +16,27 @@ func TestOnlyCpusetsAreRewritten(t *testing.T) {
 		asked      fold.Set
 	}{
 		"a container with CPUs and memory nodes": {
-			`{"ociVersion":"1.2.1","linux":{"resources":{"memory":{"limit":9007199254740993},"cpu":{"shares":1024,"cpus":"2,4","mems":"1"}}}}`,
-			`{"ociVersion":"1.2.1","linux":{"resources":{"memory":{"limit":9007199254740993},"cpu":{"shares":1024,"cpus":"0","mems":"0"}}}}`,
+			`{"ociVersion":"1.2.1","linux":{"resources":{"memory":{"limit":9007199254740993},"cpu":{"shares":1024,` +
+				`"cpus":"2,4","mems":"1"}}}}`,
+			`{"ociVersion":"1.2.1","linux":{"resources":{"memory":{"limit":9007199254740993},"cpu":{"shares":1024,` +
+				`"cpus":"0","mems":"0"}}}}`,
 			fold.Set{CPUs: "2,4", Mems: "1"},
 		},
-		"a container that asks for none":      {`{"linux":{"resources":{"cpu":{"shares":2}}}}`, `{"linux":{"resources":{"cpu":{"shares":2}}}}`, fold.Set{}},
-		"a container without limits":          {`{"linux":{"resources":null}}`, `{"linux":{"resources":null}}`, fold.Set{}},
-		"a spec without Linux":                {`{"process":{"args":["a"]}}`, `{"process":{"args":["a"]}}`, fold.Set{}},
-		"values that look like ours but stay": {`{"cpus":"9","linux":{"cpus":"9","resources":{"cpu":{"cpus":"","x":[1.50]}}}}`, `{"cpus":"9","linux":{"cpus":"9","resources":{"cpu":{"cpus":"","x":[1.50]}}}}`, fold.Set{}},
+		"a container that asks for none": {
+			`{"linux":{"resources":{"cpu":{"shares":2}}}}`,
+			`{"linux":{"resources":{"cpu":{"shares":2}}}}`,
+			fold.Set{},
+		},
+		"a container without limits": {
+			`{"linux":{"resources":null}}`, `{"linux":{"resources":null}}`,
+			fold.Set{},
+		},
+		"a spec without Linux": {`{"process":{"args":["a"]}}`, `{"process":{"args":["a"]}}`, fold.Set{}},
+		"values that look like ours and are kept": {
+			`{"cpus":"9","linux":{"cpus":"9","resources":{"cpu":{"cpus":"",` +
+				`"x":[1.50]}}}}`, `{"cpus":"9","linux":{"cpus":"9","resources":{"cpu":{"cpus":"","x":[1.50]}}}}`,
+			fold.Set{},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +61,10 @@ func TestOnlyCpusetsAreRewritten(t *testing.T) {
 
 func TestSpecsThatCannotBeFoldedAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{`{`, `[]`, `{"cpu":[]}`, `{"cpu":{"cpus":7}}`, `{"cpu":{"cpus":"7-"}}`, `{"cpu":{"mems":"x"}}`} {
+	for _, text := range []string{
+		`{`, `[]`, `{"cpu":[]}`, `{"cpu":{"cpus":7}}`, `{"cpu":{"cpus":"7-"}}`,
+		`{"cpu":{"mems":"x"}}`,
+	} {
 		if got, err := folded(json.RawMessage(text), 2, "cpu"); err == nil {
 			t.Errorf("folded(%s) = %s, want an error", text, got)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
-// stub is a runc that writes its arguments, its standard input and the bundle's cpuset to a file, and ends as it is told.
+// stub is a runc that writes its arguments, its standard input and the bundle's cpuset to a file, and ends with the
+// code that it is given.
 const stub = `#!/bin/sh
 echo "$@" >> %DIR%/calls
 case "$*" in *update*) cat >> %DIR%/calls;; esac
@@ -46,7 +47,8 @@ func TestProgramFoldsAndRecords(t *testing.T) {
 	program, dir := install(t)
 	store := fold.Store{Dir: dir}
 	bundle := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(bundle, []byte(`{"linux":{"resources":{"cpu":{"cpus":"6-9","mems":"1"}}}}`), 0o600); err != nil {
+	if err := os.WriteFile(bundle, []byte(`{"linux":{"resources":{"cpu":{"cpus":"6-9","mems":"1"}}}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	call := func(in string, args ...string) error {
@@ -57,7 +59,8 @@ func TestProgramFoldsAndRecords(t *testing.T) {
 	if err := call("", "--root", "/x", "create", "--bundle", dir, "c1"); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(bundle); err != nil || !sameJSON(t, string(text), `{"linux":{"resources":{"cpu":{"cpus":"0-1","mems":"0"}}}}`) {
+	if text, err := os.ReadFile(bundle); err != nil ||
+		!sameJSON(t, string(text), `{"linux":{"resources":{"cpu":{"cpus":"0-1","mems":"0"}}}}`) {
 		t.Errorf("the bundle has %s, %v", text, err)
 	}
 	if err := call(`{"cpu":{"cpus":"12"}}`, "update", "--resources=-", "c1"); err != nil {
@@ -77,7 +80,8 @@ func TestProgramFoldsAndRecords(t *testing.T) {
 		t.Errorf("after a failed update the record is %+v, %v; want CPU 12", r, err)
 	}
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-	if err != nil || !strings.Contains(string(calls), `{"cpu":{"cpus":"0"}}`) || !strings.Contains(string(calls), `{"cpu":{"cpus":"1"}}`) {
+	if err != nil || !strings.Contains(string(calls), `{"cpu":{"cpus":"0"}}`) ||
+		!strings.Contains(string(calls), `{"cpu":{"cpus":"1"}}`) {
 		t.Errorf("runc was called so:\n%s (%v)\nwant updates to CPU 0 and CPU 1", calls, err)
 	}
 	for _, args := range [][]string{{"update", "--cpuset-cpus=3", "c1"}, {"update", "--resources", "/file", "c1"}} {

@@ -26,7 +26,7 @@ var found struct {
 	plane    *plane
 }
 
-// tally counts what the last line tells.
+// tally counts what the last line reports.
 var tally struct {
 	mu                     sync.Mutex
 	passed, failed, guests int
@@ -153,7 +153,8 @@ func begin(t *testing.T, shape vm.Shape) *vm.Guest {
 	tally.mu.Lock()
 	tally.guests++
 	tally.mu.Unlock()
-	fmt.Printf("     %s: a machine of %d CPUs on %d NUMA nodes, ready after %.1f s\n", shape.Name, shape.CPUs(), shape.Nodes(), time.Since(begun).Seconds())
+	fmt.Printf("     %s: a machine of %d CPUs on %d NUMA nodes, ready after %.1f s\n", shape.Name, shape.CPUs(),
+		shape.Nodes(), time.Since(begun).Seconds())
 	return g
 }
 
@@ -183,7 +184,7 @@ func check(t *testing.T, shape vm.Shape, name string, body func(t *testing.T)) {
 // patience bounds a wait; emulated machines beside other work are slow.
 const patience = 4 * time.Minute
 
-// await asks until there is no error any more.
+// await asks until no error is returned.
 func await(t *testing.T, what string, ask func() error) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {

@@ -52,7 +52,8 @@ func (n *node) write(ctx context.Context, folder string, files map[string][]byte
 
 // startKubelet starts the kubelet; state of an earlier one is kept.
 func (n *node) startKubelet(ctx context.Context) error {
-	_, err := n.guest.Run(ctx, spawn("kubelet", "/bin/kubelet", "--config=/etc/kubernetes/kubelet.yaml", "--config-dir="+dropIns,
+	_, err := n.guest.Run(ctx, spawn("kubelet", "/bin/kubelet", "--config=/etc/kubernetes/kubelet.yaml",
+		"--config-dir="+dropIns,
 		"--kubeconfig=/etc/kubernetes/kubelet.kubeconfig", "--hostname-override="+n.name, "--node-ip="+vm.Address,
 		"--cert-dir=/var/lib/kubelet/pki"))
 	return err
@@ -60,7 +61,10 @@ func (n *node) startKubelet(ctx context.Context) error {
 
 // startAgent starts the agent.
 func (n *node) startAgent(ctx context.Context) error {
-	arguments := []string{vm.Programs + "/tenon-agent", "run", "--kubeconfig=/etc/kubernetes/agent.kubeconfig", "--node-name=" + n.name}
+	arguments := []string{
+		vm.Programs + "/tenon-agent", "run", "--kubeconfig=/etc/kubernetes/agent.kubeconfig",
+		"--node-name=" + n.name,
+	}
 	_, err := n.guest.Run(ctx, spawn("agent", append(arguments, n.agent...)...))
 	return err
 }
@@ -77,7 +81,8 @@ func spawn(name string, command ...string) string {
 	for i, word := range command {
 		quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	return fmt.Sprintf("setsid %s >>/var/log/%[2]s.log 2>&1 </dev/null & echo $! >/run/%[2]s.pid", strings.Join(quoted, " "), name)
+	return fmt.Sprintf("setsid %s >>/var/log/%[2]s.log 2>&1 </dev/null & echo $! >/run/%[2]s.pid",
+		strings.Join(quoted, " "), name)
 }
 
 // kill ends a program of the guest by its name and a signal, and waits until it is gone.
@@ -93,7 +98,8 @@ func (n *node) configuration() []byte {
 	lines := []string{
 		"apiVersion: kubelet.config.k8s.io/v1beta1",
 		"kind: KubeletConfiguration",
-		"authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: /etc/kubernetes/ca.crt}}",
+		"authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: " +
+			"/etc/kubernetes/ca.crt}}",
 		"authorization: {mode: Webhook}",
 		"tlsCertFile: /etc/kubernetes/kubelet.crt",
 		"tlsPrivateKeyFile: /etc/kubernetes/kubelet.key",

@@ -24,7 +24,7 @@ var two = vm.Shape{
 	Name: "numa2", Sockets: 2, Dies: 1, Cores: 4, Threads: 2, MemoryMiB: 1536, Distance: [][]int{{10, 21}, {21, 10}},
 }
 
-// residents are pods that stay while everything around them is restarted.
+// residents are pods that run on while everything around them is restarted.
 type residents struct {
 	lse, lsr, ls, be, plain *corev1.Pod
 }
@@ -45,16 +45,21 @@ func (r *residents) sets(t *testing.T, n *node, others ...*corev1.Pod) map[*core
 
 func TestTwoNodes(t *testing.T) {
 	g := begin(t, two)
-	check(t, two, "cpuset partitions are only as true as what is read back", func(t *testing.T) { partitionsAreOnlyAsTrueAsReadBack(t, g) })
-	check(t, two, "the kernel's rules for cgroup v2 are those of the simulated kernel", func(t *testing.T) { kernelAgrees(t, g) })
+	check(t, two, "cpuset partitions are only as true as what is read back",
+		func(t *testing.T) { partitionsAreOnlyAsTrueAsReadBack(t, g) })
+	check(t, two, "the kernel's rules for cgroup v2 are those of the simulated kernel",
+		func(t *testing.T) { kernelAgrees(t, g) })
 	n := join(t, g, two, kubeletPolicy{cpuManager: "none", reserved: "0"}, "--resync=2s")
 
 	r := settle(t, n)
 	check(t, two, "sandboxes keep off the exclusive CPUs of others", func(t *testing.T) { sandboxesKeepOff(t, n, r) })
-	check(t, two, "pods with CPUs of their own have no CFS quota, others keep theirs", func(t *testing.T) { quotas(t, n, r) })
-	check(t, two, "memory comes from the NUMA node of the pod's CPUs", func(t *testing.T) { memoryIsLocal(t, n, r.lsr) })
+	check(t, two, "pods with CPUs of their own have no CFS quota, others keep theirs",
+		func(t *testing.T) { quotas(t, n, r) })
+	check(t, two, "memory comes from the NUMA node of the pod's CPUs",
+		func(t *testing.T) { memoryIsLocal(t, n, r.lsr) })
 	check(t, two, "a group that was changed by hand is set back", func(t *testing.T) { setBack(t, n, r) })
-	check(t, two, "while the agent is dead no pod with CPUs of its own starts, and others do", func(t *testing.T) { agentDies(t, n, r, annotation.NRIPlugin) })
+	check(t, two, "while the agent is dead no pod with CPUs of its own starts, and others do",
+		func(t *testing.T) { agentDies(t, n, r, annotation.NRIPlugin) })
 	check(t, two, "a restart of containerd changes no running pod, and new ones get their CPUs", func(t *testing.T) {
 		undisturbed(t, n, r, "after-containerd", func() error {
 			return errors.Join(n.kill(t.Context(), "KILL", "containerd"), n.startContainerd(t.Context()))
@@ -65,8 +70,10 @@ func TestTwoNodes(t *testing.T) {
 			return errors.Join(n.kill(t.Context(), "TERM", "kubelet"), n.startKubelet(t.Context()))
 		})
 	})
-	check(t, two, "pools move while pods come and go, and no CPU is ever shared that is exclusive", func(t *testing.T) { churn(t, n) })
-	check(t, two, "CPUs that go offline and come back are had by the same pods again", func(t *testing.T) { offline(t, n, r) })
+	check(t, two, "pools move while pods come and go, and no CPU is ever shared that is exclusive",
+		func(t *testing.T) { churn(t, n) })
+	check(t, two, "CPUs that go offline and come back are had by the same pods again",
+		func(t *testing.T) { offline(t, n, r) })
 }
 
 // settle is the first case of a node: a pod of each class. The others are about them.
@@ -74,7 +81,8 @@ func settle(t *testing.T, n *node) *residents {
 	t.Helper()
 	var r *residents
 	check(t, n.shape, "what the scheduler decided is what the kernel does, for each class", func(t *testing.T) {
-		n.create(t, n.pod("lse", "LSE", "4", "64Mi"), n.pod("lsr", "LSR", "2", "64Mi", oneNode), n.pod("ls", "LS", "500m", "64Mi"),
+		n.create(t, n.pod("lse", "LSE", "4", "64Mi"), n.pod("lsr", "LSR", "2", "64Mi", oneNode),
+			n.pod("ls", "LS", "500m", "64Mi"),
 			n.pod("be", "BE", "", ""), n.pod("plain", "", "100m", "64Mi"))
 		pods := n.running(t, "lse", "lsr", "ls", "be", "plain")
 		r = &residents{lse: pods[0], lsr: pods[1], ls: pods[2], be: pods[3], plain: pods[4]}
@@ -86,7 +94,7 @@ func settle(t *testing.T, n *node) *residents {
 	return r
 }
 
-// sandboxesKeepOff is polled: a runtime lets nobody set the CPUs of a sandbox, the agent follows behind.
+// sandboxesKeepOff is polled: a runtime lets no plugin set the CPUs of a sandbox, the agent follows behind.
 func sandboxesKeepOff(t *testing.T, n *node, r *residents) {
 	t.Helper()
 	exclusive := allocated(t, r.lse)
@@ -111,7 +119,10 @@ func quotas(t *testing.T, n *node, r *residents) {
 	t.Helper()
 	await(t, "the quotas", func() error {
 		groups := n.look(t)
-		for p, want := range map[*corev1.Pod]string{r.lse: "max 100000", r.lsr: "max 100000", r.ls: "50000 100000", r.plain: "10000 100000"} {
+		for p, want := range map[*corev1.Pod]string{
+			r.lse: "max 100000", r.lsr: "max 100000", r.ls: "50000 100000",
+			r.plain: "10000 100000",
+		} {
 			own, _ := containers(groups, p.UID)
 			for _, g := range own {
 				for _, name := range []string{"cpu.max", "../cpu.max"} {
@@ -145,7 +156,8 @@ func memoryIsLocal(t *testing.T, n *node, p *corev1.Pod) {
 	want := fmt.Sprint(home)
 	for _, g := range own {
 		if g.Files["cpuset.mems"] != want || g.Files["cpuset.mems.effective"] != want {
-			t.Errorf("%s: cpuset.mems %q, effective %q, want %q", g.Path, g.Files["cpuset.mems"], g.Files["cpuset.mems.effective"], want)
+			t.Errorf("%s: cpuset.mems %q, effective %q, want %q", g.Path, g.Files["cpuset.mems"],
+				g.Files["cpuset.mems.effective"], want)
 		}
 		for _, process := range g.Processes {
 			if process.Mems != want {
@@ -156,7 +168,8 @@ func memoryIsLocal(t *testing.T, n *node, p *corev1.Pod) {
 				t.Errorf("process %s has no anonymous memory on NUMA node %d: %v", process.Name, home, pages)
 			}
 			if delete(pages, home); len(pages) > 0 {
-				t.Errorf("process %s has anonymous memory on other NUMA nodes than %d: %v pages", process.Name, home, pages)
+				t.Errorf("process %s has anonymous memory on other NUMA nodes than %d: %v pages", process.Name, home,
+					pages)
 			}
 		}
 	}
@@ -167,14 +180,18 @@ func setBack(t *testing.T, n *node, r *residents) {
 	own, _ := containers(n.look(t), r.ls.UID)
 	script(t, n.guest, "echo "+n.all().String()+" >/sys/fs/cgroup"+own[0].Path+"/cpuset.cpus")
 	n.holds(t, r.sets(t, n))
-	n.told(t, r.ls.Name, func(e *corev1.Event) bool { return e.Reason == "Drifted" || e.Reason == "DriftRepaired" })
+	n.awaitEvent(t, r.ls.Name, func(e *corev1.Event) bool {
+		return e.Reason == "Drifted" ||
+			e.Reason == "DriftRepaired"
+	})
 }
 
-// told waits for an Event of a pod.
-func (n *node) told(t *testing.T, pod string, wanted func(*corev1.Event) bool) {
+// awaitEvent waits for an Event of a pod.
+func (n *node) awaitEvent(t *testing.T, pod string, wanted func(*corev1.Event) bool) {
 	t.Helper()
-	await(t, "an Event that tells of it", func() error {
-		list, err := n.plane.client.CoreV1().Events(n.name).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
+	await(t, "an Event that reports it", func() error {
+		list, err := n.plane.client.CoreV1().Events(n.name).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 		if err != nil {
 			return err
 		}
@@ -189,7 +206,7 @@ func (n *node) told(t *testing.T, pod string, wanted func(*corev1.Event) bool) {
 	})
 }
 
-// lives returns the processes of pods by what tells them from their successors.
+// lives returns the processes of pods by what distinguishes them from their successors.
 func lives(groups []wire.Group, pods []*corev1.Pod) map[string]string {
 	found := map[string]string{}
 	for _, p := range pods {
@@ -227,14 +244,15 @@ func agentDies(t *testing.T, n *node, r *residents, says string) {
 	}()
 	n.create(t, n.pod("late", "LSE", "2", "64Mi"), n.pod("meanwhile", "", "100m", "64Mi"))
 	n.running(t, "meanwhile")
-	n.told(t, "late", func(e *corev1.Event) bool {
+	n.awaitEvent(t, "late", func(e *corev1.Event) bool {
 		return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, says)
 	})
 	p, err := n.plane.client.CoreV1().Pods(n.name).Get(t.Context(), "late", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := p.Status.ContainerStatuses; len(s) == 1 && (s[0].State.Running != nil || s[0].State.Terminated != nil || s[0].RestartCount > 0) {
+	if s := p.Status.ContainerStatuses; len(s) == 1 &&
+		(s[0].State.Running != nil || s[0].State.Terminated != nil || s[0].RestartCount > 0) {
 		t.Fatalf("pod late started without the agent: %s", state(p))
 	}
 	// What runs keeps what it had.
@@ -274,7 +292,7 @@ func undisturbed(t *testing.T, n *node, r *residents, name string, restart func(
 	n.holds(t, r.sets(t, n))
 }
 
-// churn lets pods of all classes come and go while somebody looks on.
+// churn lets pods of all classes come and go under a watch.
 func churn(t *testing.T, n *node) {
 	t.Helper()
 	const rounds = 3
@@ -293,9 +311,10 @@ func churn(t *testing.T, n *node) {
 	for _, problem := range w.Problems {
 		t.Error(problem)
 	}
-	// Two owners stay all the time, and each round adds two, with pools that make room and take it back.
+	// Two owners run all the time, and each round adds two, with pools that make room and take it back.
 	if w.Owners < 2+2*rounds || len(w.Pools) < 1+rounds || w.Rounds < 100 {
-		t.Errorf("%d looks saw %d owners of CPUs and the pools %v: too few to mean anything", w.Rounds, w.Owners, w.Pools)
+		t.Errorf("%d looks saw %d owners of CPUs and the pools %v: too few to mean anything", w.Rounds, w.Owners,
+			w.Pools)
 	}
 	t.Logf("%d looks, %d owners, pools %v", w.Rounds, w.Owners, w.Pools)
 }
@@ -319,7 +338,8 @@ func offline(t *testing.T, n *node, r *residents) {
 			own, _ := containers(groups, p.UID)
 			for _, g := range own {
 				if want := cpus.Minus(gone).String(); g.Files["cpuset.cpus.effective"] != want {
-					return fmt.Errorf("pod %s: cpuset.cpus.effective of %s is %q, want %q", p.Name, g.Path, g.Files["cpuset.cpus.effective"], want)
+					return fmt.Errorf("pod %s: cpuset.cpus.effective of %s is %q, want %q", p.Name, g.Path,
+						g.Files["cpuset.cpus.effective"], want)
 				}
 			}
 		}

@@ -50,7 +50,7 @@ func TestFourNodes(t *testing.T) {
 		t.Fatal("there are no pods to take over")
 	}
 	var later *corev1.Pod
-	check(t, four, "phase 2: pods that the kubelet pinned stay as they are, later ones are ours", func(t *testing.T) {
+	check(t, four, "phase 2: pods that the kubelet pinned keep their CPUs, later ones get ours", func(t *testing.T) {
 		before := lives(n.look(t), []*corev1.Pod{pinned, burst})
 		n.agent = []string{"--resync=2s"}
 		if err := errors.Join(n.kill(t.Context(), "TERM", "tenon-agent"), n.startAgent(t.Context())); err != nil {
@@ -69,21 +69,22 @@ func TestFourNodes(t *testing.T) {
 	if later == nil {
 		t.Fatal("nothing was taken over")
 	}
-	check(t, four, "a static kubelet that starts again undoes nothing", func(t *testing.T) { kubeletInsists(t, n, later, pinned, burst) })
-	check(t, four, "shared pods that ask for it stay on one NUMA node", func(t *testing.T) {
-		n.create(t, n.pod("near", "LS", "1", "64Mi", func(p *corev1.Pod) {
+	check(t, four, "a static kubelet that starts again undoes nothing",
+		func(t *testing.T) { kubeletInsists(t, n, later, pinned, burst) })
+	check(t, four, "shared pods that ask for it run on one NUMA node only", func(t *testing.T) {
+		n.create(t, n.pod("local", "LS", "1", "64Mi", func(p *corev1.Pod) {
 			p.Annotations[annotation.ResourceSpecKey] = `{"preferredCPUBindPolicy":"ConstrainedBurst"}`
 		}))
-		near := n.running(t, "near")[0]
-		status, _, err := annotation.ParseResourceStatus(near.Annotations[annotation.ResourceStatusKey])
+		local := n.running(t, "local")[0]
+		status, _, err := annotation.ParseResourceStatus(local.Annotations[annotation.ResourceStatusKey])
 		if err != nil || len(status.CPUSharedPools) != 1 {
 			t.Fatalf("the pod was given the pools %v (%v), want that of one NUMA node", status.CPUSharedPools, err)
 		}
 		first, last := n.shape.NodeCPUs(int(status.CPUSharedPools[0].Node))
 		want := n.shares(t, later, pinned, burst)
-		want[near] = want[burst].Intersect(cpuset.Span(first, last))
+		want[local] = want[burst].Intersect(cpuset.Span(first, last))
 		n.holds(t, want)
-		n.remove(t, "near")
+		n.remove(t, "local")
 	})
 	check(t, four, "memory comes from the NUMA node of the pod's CPUs", func(t *testing.T) {
 		n.create(t, n.pod("local", "LSR", "2", "64Mi", oneNode))
@@ -198,11 +199,14 @@ func (n *node) kubeletState(t *testing.T) cpuState {
 func (n *node) shares(t *testing.T, own, pinned, shared *corev1.Pod) map[*corev1.Pod]cpuset.Set {
 	t.Helper()
 	kept := n.kubeletState(t).of(t, pinned)
-	return map[*corev1.Pod]cpuset.Set{own: allocated(t, own), pinned: kept, shared: n.all().Minus(allocated(t, own)).Minus(kept)}
+	return map[*corev1.Pod]cpuset.Set{
+		own: allocated(t, own), pinned: kept,
+		shared: n.all().Minus(allocated(t, own)).Minus(kept),
+	}
 }
 
-// kubeletInsists starts a kubelet again that sends every running container the CPUs that it would have chosen, and goes on
-// to do so whenever its shared pool changes.
+// kubeletInsists starts a kubelet again that sends every running container the CPUs that it would have chosen, and goes
+// on to do so whenever its shared pool changes.
 func kubeletInsists(t *testing.T, n *node, own, pinned, shared *corev1.Pod) {
 	t.Helper()
 	before := lives(n.look(t), []*corev1.Pod{own, pinned, shared})
@@ -226,13 +230,16 @@ func kubeletInsists(t *testing.T, n *node, own, pinned, shared *corev1.Pod) {
 // watch begins to look on in the guest.
 func (n *node) watch(t *testing.T) {
 	t.Helper()
-	script(t, n.guest, "rm -f /tmp/enough; setsid inside watch --until /tmp/enough >/tmp/watched 2>&1 </dev/null & echo $! >/run/watch.pid")
+	script(t, n.guest,
+		"rm -f /tmp/enough; setsid inside watch --until /tmp/enough >/tmp/watched 2>&1 </dev/null & echo $! "+
+			">/run/watch.pid")
 }
 
 // watched ends the watch that runs in the guest and returns what it saw.
 func (n *node) watched(t *testing.T) wire.Watched {
 	t.Helper()
-	text := script(t, n.guest, "touch /tmp/enough; while kill -0 $(cat /run/watch.pid) 2>/dev/null; do sleep 0.1; done; cat /tmp/watched")
+	text := script(t, n.guest,
+		"touch /tmp/enough; while kill -0 $(cat /run/watch.pid) 2>/dev/null; do sleep 0.1; done; cat /tmp/watched")
 	var w wire.Watched
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
 		t.Fatalf("%v: %s", err, text)

@@ -40,7 +40,10 @@ const (
 )
 
 // topologies is where nodes say what they are.
-var topologies = schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"}
+var topologies = schema.GroupVersionResource{
+	Group: "topology.node.k8s.io", Version: "v1alpha2",
+	Resource: "noderesourcetopologies",
+}
 
 // plane is a local cluster: control plane, scheduler and manager, children of the test.
 type plane struct {
@@ -77,7 +80,8 @@ func (o *output) String() string {
 func startPlane(ctx context.Context, tenon, dir string) (_ *plane, err error) {
 	p := &plane{dir: dir, ended: make(chan error, 1), out: &output{}}
 	// It is stopped by stop, in order: not by the end of ctx.
-	p.command = exec.CommandContext(context.Background(), tenon, "up", "--data", dir, "--machine", fewest, "--require-nri-plugin")
+	p.command = exec.CommandContext(context.Background(), tenon, "up", "--data", dir, "--machine", fewest,
+		"--require-nri-plugin")
 	p.command.Stdout, p.command.Stderr = p.out, p.out
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := p.command.Start(); err != nil {
@@ -152,11 +156,13 @@ func (p *plane) stop() error {
 
 // nodeFiles returns the credentials of a node's kubelet, by their names in the guest.
 func (p *plane) nodeFiles(node string) (map[string][]byte, error) {
-	user, err := p.authority.Issue("guest-kubelet-"+node, pki.Subject{User: "system:node:" + node, Groups: []string{"system:nodes"}})
+	user, err := p.authority.Issue("guest-kubelet-"+node,
+		pki.Subject{User: "system:node:" + node, Groups: []string{"system:nodes"}})
 	if err != nil {
 		return nil, err
 	}
-	serving, err := p.authority.Issue("guest-serving-"+node, pki.Subject{User: "system:node:" + node, Hosts: []string{node, vm.Address, "127.0.0.1"}})
+	serving, err := p.authority.Issue("guest-serving-"+node,
+		pki.Subject{User: "system:node:" + node, Hosts: []string{node, vm.Address, "127.0.0.1"}})
 	if err != nil {
 		return nil, err
 	}
@@ -165,26 +171,28 @@ func (p *plane) nodeFiles(node string) (map[string][]byte, error) {
 		return nil, err
 	}
 	return map[string][]byte{
-		"kubelet.kubeconfig": kubeconfig, "ca.crt": p.authority.Certificate(), "kubelet.crt": serving.Cert, "kubelet.key": serving.Key,
+		"kubelet.kubeconfig": kubeconfig, "ca.crt": p.authority.Certificate(), "kubelet.crt": serving.Cert,
+		"kubelet.key": serving.Key,
 	}, nil
 }
 
-// agentFiles returns the credentials of a node's agent. Its token is bound to the node, as a kubelet's tokens are to pods: the
-// node must be there.
+// agentFiles returns the credentials of a node's agent. Its token is bound to the node, as a kubelet's tokens are to
+// pods: the node must be there.
 func (p *plane) agentFiles(ctx context.Context, node string) (map[string][]byte, error) {
 	object, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get node: %w", err)
 	}
 	seconds := int64(tokenLife / time.Second)
-	answer, err := p.client.CoreV1().ServiceAccounts(agentSpace).CreateToken(ctx, agentAccount, &authentication.TokenRequest{
-		Spec: authentication.TokenRequestSpec{
-			ExpirationSeconds: &seconds,
-			BoundObjectRef: &authentication.BoundObjectReference{
-				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node, UID: object.UID,
+	answer, err := p.client.CoreV1().ServiceAccounts(agentSpace).CreateToken(ctx, agentAccount,
+		&authentication.TokenRequest{
+			Spec: authentication.TokenRequestSpec{
+				ExpirationSeconds: &seconds,
+				BoundObjectRef: &authentication.BoundObjectReference{
+					APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node, UID: object.UID,
+				},
 			},
-		},
-	}, metav1.CreateOptions{})
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("request token for the agent: %w", err)
 	}
@@ -195,12 +203,14 @@ func (p *plane) agentFiles(ctx context.Context, node string) (map[string][]byte,
 	return map[string][]byte{"agent.kubeconfig": kubeconfig}, nil
 }
 
-// kubeconfig leads from inside the guest to the API server on the host's loopback, whose certificate knows that name only.
+// kubeconfig leads from inside the guest to the API server on the host's loopback, whose certificate knows that name
+// only.
 func (p *plane) kubeconfig(user *api.AuthInfo) ([]byte, error) {
 	const name = "tenon"
 	return clientcmd.Write(api.Config{
 		Clusters: map[string]*api.Cluster{name: {
-			Server: "https://" + vm.Host + ":" + p.port, TLSServerName: "127.0.0.1", CertificateAuthorityData: p.authority.Certificate(),
+			Server: "https://" + vm.Host + ":" + p.port, TLSServerName: "127.0.0.1",
+			CertificateAuthorityData: p.authority.Certificate(),
 		}},
 		AuthInfos:      map[string]*api.AuthInfo{name: user},
 		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},

@@ -15,8 +15,9 @@ func TestBehindTheProxy(t *testing.T) {
 	shape := two
 	shape.Name = "proxy"
 	n := &node{
-		name: shape.Name, shape: shape, guest: g, plane: found.plane, kubelet: kubeletPolicy{cpuManager: "none", reserved: "0"},
-		agent: []string{"--resync=2s", "--nri-socket="},
+		name: shape.Name, shape: shape, guest: g, plane: found.plane,
+		kubelet: kubeletPolicy{cpuManager: "none", reserved: "0"},
+		agent:   []string{"--resync=2s", "--nri-socket="},
 	}
 	script(t, g, `set -e
 mkdir -p /etc/kubernetes/kubelet.conf.d
@@ -40,9 +41,12 @@ sed -i '/default_validator/,/enable/d' /etc/containerd/config.toml
 		script(t, g, proxy+" check && grep -q /run/tenon/cri.sock /etc/kubernetes/kubelet.conf.d/*")
 	})
 	check(t, shape, "sandboxes keep off the exclusive CPUs of others", func(t *testing.T) { sandboxesKeepOff(t, n, r) })
-	check(t, shape, "pods with CPUs of their own have no CFS quota, others keep theirs", func(t *testing.T) { quotas(t, n, r) })
-	check(t, shape, "memory comes from the NUMA node of the pod's CPUs", func(t *testing.T) { memoryIsLocal(t, n, r.lsr) })
-	check(t, shape, "while the agent is dead no pod with CPUs of its own starts, and others do", func(t *testing.T) { agentDies(t, n, r, "runtime proxy") })
+	check(t, shape, "pods with CPUs of their own have no CFS quota, others keep theirs",
+		func(t *testing.T) { quotas(t, n, r) })
+	check(t, shape, "memory comes from the NUMA node of the pod's CPUs",
+		func(t *testing.T) { memoryIsLocal(t, n, r.lsr) })
+	check(t, shape, "while the agent is dead no pod with CPUs of its own starts, and others do",
+		func(t *testing.T) { agentDies(t, n, r, "runtime proxy") })
 	check(t, shape, "a restart of the proxy changes no running pod, and new ones get their CPUs", func(t *testing.T) {
 		undisturbed(t, n, r, "after-proxy", func() error {
 			if err := n.kill(t.Context(), "KILL", "tenon-runtime-proxy"); err != nil {

@@ -22,11 +22,14 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/guest/wire"
 )
 
-// join makes a guest a node of the cluster, with an agent, and waits until both have said what they are. Pods of the node
-// live in a namespace of its name.
+// join makes a guest a node of the cluster, with an agent, and waits until both have said what they are. Pods of the
+// node live in a namespace of its name.
 func join(t *testing.T, g *vm.Guest, shape vm.Shape, kubelet kubeletPolicy, agent ...string) *node {
 	t.Helper()
-	return joinAs(t, &node{name: shape.Name, shape: shape, guest: g, plane: found.plane, kubelet: kubelet, agent: agent})
+	return joinAs(t, &node{
+		name: shape.Name, shape: shape, guest: g, plane: found.plane, kubelet: kubelet,
+		agent: agent,
+	})
 }
 
 func joinAs(t *testing.T, n *node) *node {
@@ -37,7 +40,8 @@ func joinAs(t *testing.T, n *node) *node {
 		}
 	})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
-	if _, err := n.plane.client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+	if _, err := n.plane.client.CoreV1().Namespaces().Create(t.Context(), namespace,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.join(t.Context()); err != nil {
@@ -96,7 +100,10 @@ func oneNode(p *corev1.Pod) {
 func (n *node) pod(name, class, cpu, memory string, options ...option) *corev1.Pod {
 	no, grace := false, int64(1)
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: n.name, Labels: map[string]string{}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: n.name, Labels: map[string]string{},
+			Annotations: map[string]string{},
+		},
 		Spec: corev1.PodSpec{
 			NodeSelector:                 map[string]string{corev1.LabelHostname: n.name},
 			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
@@ -182,7 +189,8 @@ func state(p *corev1.Pod) string {
 func (n *node) remove(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := n.plane.client.CoreV1().Pods(n.name).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := n.plane.client.CoreV1().Pods(n.name).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			t.Fatalf("delete pod %s: %v", name, err)
 		}
 	}
@@ -244,7 +252,8 @@ func containers(groups []wire.Group, uid types.UID) (own []wire.Group, sandbox [
 	return own, sandbox
 }
 
-// confined tells how a pod's groups and processes differ from a set of CPUs: an error that names the first difference.
+// confined reports how a pod's groups and processes differ from a set of CPUs: an error that names the first
+// difference.
 func confined(groups []wire.Group, p *corev1.Pod, want cpuset.Set) error {
 	own, _ := containers(groups, p.UID)
 	if len(own) == 0 {
@@ -258,7 +267,8 @@ func confined(groups []wire.Group, p *corev1.Pod, want cpuset.Set) error {
 		}
 		for _, process := range g.Processes {
 			if process.CPUs != want.String() {
-				return fmt.Errorf("pod %s: the kernel allows process %s the CPUs %q, want %q", p.Name, process.Name, process.CPUs, want)
+				return fmt.Errorf("pod %s: the kernel allows process %s the CPUs %q, want %q", p.Name, process.Name,
+					process.CPUs, want)
 			}
 		}
 	}

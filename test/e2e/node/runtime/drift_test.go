@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Nothing tells the agent of containers: it finds them by itself, and everything ends where it must.
+// Nothing notifies the agent of containers: it finds them by itself, and everything ends where it must.
 func TestTheReconcilerAloneIsEnough(t *testing.T) {
 	w := newWorld(t, byReconcile, options{})
 	_, plain := w.run(pod("plain"))

@@ -14,12 +14,14 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
-// environment is a hook server of somebody else that sets variables in every container.
+// environment is a hook server of another program that sets variables in every container.
 type environment struct {
 	runtimeapi.UnimplementedRuntimeHookServiceServer
 }
 
-func (environment) PreCreateContainerHook(_ context.Context, r *runtimeapi.ContainerResourceHookRequest) (*runtimeapi.ContainerResourceHookResponse, error) {
+func (environment) PreCreateContainerHook(_ context.Context,
+	r *runtimeapi.ContainerResourceHookRequest,
+) (*runtimeapi.ContainerResourceHookResponse, error) {
 	return &runtimeapi.ContainerResourceHookResponse{ContainerEnvs: map[string]string{
 		"ADDED": "by a hook", "HOME": "/replaced", "SEEN": r.GetContainerEnvs()["OWN"],
 	}}, nil
@@ -37,15 +39,20 @@ func TestAHookAddsAndReplacesEnvironmentThroughTheProxy(t *testing.T) {
 	runtimeapi.RegisterRuntimeHookServiceServer(server, environment{})
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	w.s.Register("environment", `{"remote-endpoint": "unix://`+socket+`", "failure-policy": "Fail", "runtime-hooks": ["PreCreateContainer"]}`)
+	w.s.Register("environment", `{"remote-endpoint": "unix://`+socket+
+		`", "failure-policy": "Fail", "runtime-hooks": ["PreCreateContainer"]}`)
 
 	p := pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive))
-	p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "OWN", Value: "mine"}, corev1.EnvVar{Name: "HOME", Value: "/own"})
+	p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "OWN", Value: "mine"},
+		corev1.EnvVar{Name: "HOME", Value: "/own"})
 	b := w.sandbox(p)
 	c := w.start(b, "main")
 	w.wants(c, exclusive)
 	stage.Await(t, "the probe", func() error { _, err := c.Said("ready"); return err })
-	for key, want := range map[string]string{"env:ADDED": "by a hook", "env:HOME": "/replaced", "env:OWN": "mine", "env:SEEN": "mine"} {
+	for key, want := range map[string]string{
+		"env:ADDED": "by a hook", "env:HOME": "/replaced", "env:OWN": "mine",
+		"env:SEEN": "mine",
+	} {
 		if got, err := c.Said(key); got != want {
 			t.Errorf("%s is %q, %v; want %q", key, got, err, want)
 		}

@@ -52,10 +52,12 @@ func (p *plugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Containe
 	return nil, nil
 }
 
-func (p *plugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *plugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment,
+	[]*api.ContainerUpdate, error,
+) {
 	switch p.fault {
 	case answersError:
-		return nil, nil, errors.New("told to fail")
+		return nil, nil, errors.New("fails on purpose")
 	case tooSlow:
 		<-p.over
 	case dies:
@@ -64,7 +66,7 @@ func (p *plugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 	case callsBack:
 		u := &api.ContainerUpdate{}
 		u.SetContainerId(c.GetId())
-		u.SetLinuxCPUSetCPUs(allCPUs) // what it has: the runtime writes it late, when nobody waits any more
+		u.SetLinuxCPUSetCPUs(allCPUs) // what it has: the runtime writes it late, after the caller gave up
 		_, _ = p.stub.UpdateContainers([]*api.ContainerUpdate{u})
 	}
 	a := &api.ContainerAdjustment{}
@@ -92,7 +94,8 @@ func connect(t *testing.T, s *stage.Stage, name, index string, f fault, validate
 	}
 	ended := make(chan struct{})
 	st, err := stub.New(handler,
-		stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithSocketPath(s.NRISocket()), stub.WithOnClose(func() {}), stub.WithLogger(quiet{}),
+		stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithSocketPath(s.NRISocket()),
+		stub.WithOnClose(func() {}), stub.WithLogger(quiet{}),
 		stub.WithDialer(func(path string) (net.Conn, error) {
 			conn, err := net.Dial("unix", path)
 			p.conn = conn
@@ -103,7 +106,11 @@ func connect(t *testing.T, s *stage.Stage, name, index string, f fault, validate
 	}
 	p.stub = st
 	go func() { defer close(ended); _ = st.Run(context.Background()) }()
-	t.Cleanup(func() { close(p.over); st.Stop(); <-ended })
+	t.Cleanup(func() {
+		close(p.over)
+		st.Stop()
+		<-ended
+	})
 	select {
 	case <-p.ready:
 	case <-ended:
@@ -122,8 +129,8 @@ func (quiet) Infof(context.Context, string, ...interface{})  {}
 func (quiet) Warnf(context.Context, string, ...interface{})  {}
 func (quiet) Errorf(context.Context, string, ...interface{}) {}
 
-// What a runtime does when a plugin fails, with none, either or both of the fences. A new runtime that behaves otherwise
-// changes what the agent can promise: the table is in docs/reference/testing.md.
+// What a runtime does when a plugin fails, with none, either or both of the fences. A new runtime that behaves
+// otherwise changes what the agent can promise: the table is in docs/reference/testing.md.
 func TestTheFencesOfTheRuntime(t *testing.T) {
 	type cell struct {
 		annotated, validates bool
@@ -195,7 +202,7 @@ func outcome(t *testing.T, b *stage.Sandbox) string {
 	return "starts on CPUs " + cpus
 }
 
-func TestTwoPluginsThatSetOneCpusetAreTold(t *testing.T) {
+func TestTwoPluginsThatSetOneCpusetAreReported(t *testing.T) {
 	w := newWorld(t, byNRI, options{})
 	connect(t, w.s, "stranger", "20", well, false)
 	b := w.sandbox(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))

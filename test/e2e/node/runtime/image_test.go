@@ -30,8 +30,8 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
-// TestTheAgentWorksAsItsDaemonSetRunsIt imports the agent's image and runs it with the mounts, the arguments and the few
-// rights that deploy/agent gives it: it keeps pods on their CPUs, and can write what it has to.
+// TestTheAgentWorksAsItsDaemonSetRunsIt imports the agent's image and runs it with the mounts, the arguments and the
+// few rights that deploy/agent gives it: it keeps pods on their CPUs, and can write what it has to.
 func TestTheAgentWorksAsItsDaemonSetRunsIt(t *testing.T) {
 	w := newWorld(t, byNRI, options{noAgent: true})
 	w.runDaemonSet()
@@ -46,7 +46,7 @@ func TestTheAgentWorksAsItsDaemonSetRunsIt(t *testing.T) {
 	w.inspects("bound", bound.Group, exclusive)
 	w.isWell()
 
-	// By NRI the runtime writes. What somebody else changes, the agent itself has to write.
+	// By NRI the runtime writes. What another writer changes, the agent itself has to write.
 	if err := w.s.Cgroups().Write(bound.Group, "cpuset.cpus", allCPUs); err != nil {
 		t.Fatal(err)
 	}
@@ -66,19 +66,21 @@ func (w *world) inspects(name, group, cpus string) {
 	}
 	for _, g := range p.Groups {
 		for _, v := range g.Values {
-			if strings.HasSuffix(g.Path, group) && v.File == "cpuset.cpus" && v.Got == cpus && v.Effective == cpus && v.State == inspect.Matches {
+			if strings.HasSuffix(g.Path, group) && v.File == "cpuset.cpus" && v.Got == cpus && v.Effective == cpus &&
+				v.State == inspect.Matches {
 				return
 			}
 		}
 	}
-	w.Errorf("%s is not told to be on CPUs %s: %s", group, cpus, text)
+	w.Errorf("%s does not report to be on CPUs %s: %s", group, cpus, text)
 }
 
-// isWell asks doctor about runtime and agent, as somebody does who is logged in on the node.
+// isWell asks doctor about runtime and agent, as an administrator on the node does.
 func (w *world) isWell() {
 	w.Helper()
 	text, err := exec.CommandContext(w.Context(), stage.Binary("tenon-agent"), "doctor", "-o", "json").Output()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) { // something may fail that the stage does not have
+	// something may fail that the stage does not have
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		w.Fatal(err)
 	}
 	var d doctor.Diagnosis
@@ -89,7 +91,10 @@ func (w *world) isWell() {
 	for _, f := range d.Findings {
 		got[f.Check] = f
 	}
-	for _, check := range []string{"kernel", "runtime-version", "nri", "nri-validator", "nri-socket", "writers", "agent"} {
+	for _, check := range []string{
+		"kernel", "runtime-version", "nri", "nri-validator", "nri-socket", "writers",
+		"agent",
+	} {
 		if got[check].Status != doctor.OK {
 			w.Errorf("doctor finds %+v, want %s to be ok", got[check], check)
 		}
@@ -128,7 +133,8 @@ func (w *world) runDaemonSet() {
 		},
 	})
 	if err == nil {
-		_, err = w.runtime.Client().StartContainer(w.Context(), &runtimeapi.StartContainerRequest{ContainerId: made.GetContainerId()})
+		_, err = w.runtime.Client().StartContainer(w.Context(),
+			&runtimeapi.StartContainerRequest{ContainerId: made.GetContainerId()})
 	}
 	if err != nil {
 		w.Fatalf("run the container: %v", err)
@@ -179,9 +185,11 @@ func (w *world) ask(target string) ([]byte, error) {
 func (w *world) importImage(name string) {
 	w.Helper()
 	archive := w.s.Path("agent.tar")
-	pack := exec.CommandContext(w.Context(), "go", "run", "./hack/node/pack", "-o", archive, "-arch", goruntime.GOARCH, name+"="+stage.Binary("tenon-agent"))
+	pack := exec.CommandContext(w.Context(), "go", "run", "./hack/node/pack", "-o", archive, "-arch", goruntime.GOARCH,
+		name+"="+stage.Binary("tenon-agent"))
 	pack.Dir = "../../../.."
-	imports := exec.CommandContext(w.Context(), stage.Tool("ctr"), "--address", w.s.Socket(), "--namespace", "k8s.io", "images", "import", archive)
+	imports := exec.CommandContext(w.Context(), stage.Tool("ctr"), "--address", w.s.Socket(), "--namespace", "k8s.io",
+		"images", "import", archive)
 	for _, cmd := range []*exec.Cmd{pack, imports} {
 		if text, err := cmd.CombinedOutput(); err != nil {
 			w.Fatalf("%v: %v\n%s", cmd.Args, err, text)
@@ -196,26 +204,37 @@ func (w *world) containerOf(p *corev1.Pod) *runtimeapi.ContainerConfig {
 	c := p.Spec.Containers[0]
 	seccomp := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
 	config := &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: c.Name}, Image: &runtimeapi.ImageSpec{Image: c.Image}, LogPath: "agent.log",
-		Command: c.Command, Args: append(append([]string(nil), c.Args...), "--cgroup-root="+w.s.Group(), "--resync="+time.Second.String()),
+		Metadata: &runtimeapi.ContainerMetadata{Name: c.Name}, Image: &runtimeapi.ImageSpec{Image: c.Image},
+		LogPath: "agent.log",
+		Command: c.Command, Args: append(append([]string(nil), c.Args...), "--cgroup-root="+w.s.Group(),
+			"--resync="+time.Second.String()),
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources: stage.Resources(c.Resources),
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-				NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_NODE},
-				RunAsUser:        &runtimeapi.Int64Value{Value: *c.SecurityContext.RunAsUser}, RunAsGroup: &runtimeapi.Int64Value{Value: *c.SecurityContext.RunAsGroup},
-				ReadonlyRootfs: *c.SecurityContext.ReadOnlyRootFilesystem, NoNewPrivs: !*c.SecurityContext.AllowPrivilegeEscalation,
-				Capabilities: &runtimeapi.Capability{}, Seccomp: seccomp,
+				NamespaceOptions: &runtimeapi.NamespaceOption{
+					Network: runtimeapi.NamespaceMode_NODE,
+					Pid:     runtimeapi.NamespaceMode_NODE,
+				},
+				RunAsUser:      &runtimeapi.Int64Value{Value: *c.SecurityContext.RunAsUser},
+				RunAsGroup:     &runtimeapi.Int64Value{Value: *c.SecurityContext.RunAsGroup},
+				ReadonlyRootfs: *c.SecurityContext.ReadOnlyRootFilesystem,
+				NoNewPrivs:     !*c.SecurityContext.AllowPrivilegeEscalation,
+				Capabilities:   &runtimeapi.Capability{}, Seccomp: seccomp,
 			},
 		},
 	}
 	for _, capability := range c.SecurityContext.Capabilities.Drop {
-		config.Linux.SecurityContext.Capabilities.DropCapabilities = append(config.Linux.SecurityContext.Capabilities.DropCapabilities, string(capability))
+		config.Linux.SecurityContext.Capabilities.DropCapabilities = append(
+			config.Linux.SecurityContext.Capabilities.DropCapabilities, string(capability))
 	}
 	at, err := url.Parse(w.plane.Config.Host)
 	if err != nil {
 		w.Fatal(err)
 	}
-	for name, value := range map[string]string{"NODE_NAME": p.Spec.NodeName, "KUBERNETES_SERVICE_HOST": at.Hostname(), "KUBERNETES_SERVICE_PORT": at.Port()} {
+	for name, value := range map[string]string{
+		"NODE_NAME": p.Spec.NodeName, "KUBERNETES_SERVICE_HOST": at.Hostname(),
+		"KUBERNETES_SERVICE_PORT": at.Port(),
+	} {
 		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
 	}
 	from := map[string]string{}
@@ -227,7 +246,8 @@ func (w *world) containerOf(p *corev1.Pod) *runtimeapi.ContainerConfig {
 	from["nri"] = filepath.Dir(w.s.NRISocket())
 	for _, m := range c.VolumeMounts {
 		if from[m.Name] != "" { // not the token's, which is below
-			config.Mounts = append(config.Mounts, &runtimeapi.Mount{HostPath: from[m.Name], ContainerPath: m.MountPath, Readonly: m.ReadOnly})
+			config.Mounts = append(config.Mounts,
+				&runtimeapi.Mount{HostPath: from[m.Name], ContainerPath: m.MountPath, Readonly: m.ReadOnly})
 		}
 	}
 	config.Mounts = append(config.Mounts, &runtimeapi.Mount{
@@ -239,9 +259,13 @@ func (w *world) containerOf(p *corev1.Pod) *runtimeapi.ContainerConfig {
 // serviceAccount writes the pod's token, bound to it, as a kubelet does.
 func (w *world) serviceAccount(p *corev1.Pod) string {
 	w.Helper()
-	answer, err := w.plane.Client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(w.Context(), p.Spec.ServiceAccountName, &authentication.TokenRequest{
-		Spec: authentication.TokenRequestSpec{BoundObjectRef: &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}},
-	}, metav1.CreateOptions{})
+	answer, err := w.plane.Client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(w.Context(),
+		p.Spec.ServiceAccountName, &authentication.TokenRequest{
+			Spec: authentication.TokenRequestSpec{BoundObjectRef: &authentication.BoundObjectReference{
+				APIVersion: "v1",
+				Kind:       "Pod", Name: p.Name, UID: p.UID,
+			}},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -20,7 +20,10 @@ func withOthers(p *corev1.Pod) {
 	always := corev1.ContainerRestartPolicyAlways
 	p.Spec.InitContainers = []corev1.Container{
 		{Name: "init", Image: probeImage, Args: []string{"once"}, ImagePullPolicy: corev1.PullNever, Resources: small},
-		{Name: "sidecar", Image: probeImage, ImagePullPolicy: corev1.PullNever, Resources: small, RestartPolicy: &always},
+		{
+			Name: "sidecar", Image: probeImage, ImagePullPolicy: corev1.PullNever, Resources: small,
+			RestartPolicy: &always,
+		},
 	}
 }
 
@@ -38,7 +41,8 @@ func TestEveryKindOfContainerOfABoundPodIsOnItsCPUs(t *testing.T) {
 			w := newWorld(t, by, options{})
 			_, plain := w.run(pod("plain"))
 			made := w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), withOthers))
-			made, err := w.plane.Client.CoreV1().Pods(made.Namespace).UpdateEphemeralContainers(t.Context(), made.Name, debugging(made), metav1.UpdateOptions{})
+			made, err := w.plane.Client.CoreV1().Pods(made.Namespace).UpdateEphemeralContainers(t.Context(), made.Name,
+				debugging(made), metav1.UpdateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,8 @@ func TestPoolsMoveWhenAPodIsBoundAndNotWhenItStarts(t *testing.T) {
 func (w *world) knows(c *stage.Container, cpus string) {
 	w.Helper()
 	stage.Await(w, "the runtime to store the set of "+c.Name, func() error {
-		answer, err := w.runtime.Client().ContainerStatus(w.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.ID})
+		answer, err := w.runtime.Client().ContainerStatus(w.Context(),
+			&runtimeapi.ContainerStatusRequest{ContainerId: c.ID})
 		if got := answer.GetStatus().GetResources().GetLinux().GetCpusetCpus(); err == nil && got != cpus {
 			err = fmt.Errorf("it has %q, want %q", got, cpus)
 		}

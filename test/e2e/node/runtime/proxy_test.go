@@ -24,7 +24,8 @@ func TestAProxyThatIsKilledComesBackUnderRunningContainers(t *testing.T) {
 	b, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
 	w.wants(plain, shared)
 	w.proxy.Kill()
-	if _, err := w.runtime.Client().Version(t.Context(), &runtimeapi.VersionRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := w.runtime.Client().Version(t.Context(),
+		&runtimeapi.VersionRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a proxy: got %v, want Unavailable", err)
 	}
 	w.wants(bound, exclusive)
@@ -52,7 +53,7 @@ func TestAProxyThatIsKilledComesBackUnderRunningContainers(t *testing.T) {
 	w.wants(plain, allCPUs)
 }
 
-// What a container was promised at its creation may be somebody else's at its start.
+// What a container was promised at its creation may be another pod's at its start.
 func TestAContainerThatWasCreatedBeforeThePoolsMovedStartsOnWhatIsLeft(t *testing.T) {
 	for _, by := range paths {
 		t.Run(string(by), func(t *testing.T) {
@@ -72,7 +73,7 @@ func TestAContainerThatWasCreatedBeforeThePoolsMovedStartsOnWhatIsLeft(t *testin
 	}
 }
 
-// A container that the runtime cannot start holds nobody back.
+// A container that the runtime cannot start blocks no other container.
 func TestAContainerThatCannotBeStartedHoldsNothing(t *testing.T) {
 	for _, by := range paths {
 		t.Run(string(by), func(t *testing.T) {
@@ -111,7 +112,9 @@ func TestTheRuntimeSaysTheSameThroughTheProxy(t *testing.T) {
 		"ContainerStatus": func(ctx context.Context, r runtimeapi.RuntimeServiceClient) ([]proto.Message, error) {
 			return one(r.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID, Verbose: true}))
 		},
-		"PodSandboxStatus of none": func(ctx context.Context, r runtimeapi.RuntimeServiceClient) ([]proto.Message, error) {
+		"PodSandboxStatus of none": func(ctx context.Context, r runtimeapi.RuntimeServiceClient) ([]proto.Message,
+			error,
+		) {
 			return one(r.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: b.ID + "0"}))
 		},
 		"StreamContainers": func(ctx context.Context, r runtimeapi.RuntimeServiceClient) ([]proto.Message, error) {

@@ -20,7 +20,7 @@ func TestARestartedAgentFindsEverythingInOrder(t *testing.T) {
 			w.wants(plain, shared)
 			w.agent.Kill()
 
-			_, late := w.run(pod("late")) // nobody confines it
+			_, late := w.run(pod("late")) // no agent confines it
 			w.wants(bound, exclusive)
 			w.wants(plain, shared)
 			w.agent.Start()
@@ -30,7 +30,8 @@ func TestARestartedAgentFindsEverythingInOrder(t *testing.T) {
 				w.never(bound, exclusive)
 			}
 			if n := w.count(plain, "Cpus_allowed_list="+allCPUs); n != 1 {
-				t.Errorf("the plain container was on CPUs %s %d times, want once, before the bound pod came", allCPUs, n)
+				t.Errorf("the plain container was on CPUs %s %d times, want once, before the bound pod came", allCPUs,
+					n)
 			}
 
 			if err := b.Remove(t.Context()); err != nil {

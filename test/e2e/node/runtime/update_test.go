@@ -29,7 +29,8 @@ func TestAnUpdateByTheKubeletDoesNotUndoASet(t *testing.T) {
 			w.never(bound, exclusive)
 			w.never(plain, allCPUs, shared)
 			if lines := w.count(plain, "Cpus_allowed_list="+allCPUs); lines != 1 {
-				t.Errorf("the plain container was on CPUs %s %d times, want once, before the bound pod came", allCPUs, lines)
+				t.Errorf("the plain container was on CPUs %s %d times, want once, before the bound pod came", allCPUs,
+					lines)
 			}
 		})
 	}
@@ -41,7 +42,10 @@ func TestAQuotaIsNotPutBackOnABoundContainer(t *testing.T) {
 			w := newWorld(t, by, options{})
 			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.file(bound.Group, "cpu.cfs_quota_us", "-1", "cpu.max", "max 100000")
-			if err := bound.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpuQuota: 100_000, CpuPeriod: 100_000, CpuShares: 1024}); err != nil {
+			if err := bound.Update(t.Context(), &runtimeapi.LinuxContainerResources{
+				CpuQuota:  100_000,
+				CpuPeriod: 100_000, CpuShares: 1024,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			w.file(bound.Group, "cpu.cfs_quota_us", "-1", "cpu.max", "max 100000")
@@ -56,11 +60,15 @@ func TestMemoryOfARunningContainerCanBeResized(t *testing.T) {
 			w := newWorld(t, by, options{})
 			_, ls := w.run(pod("ls", of("LS"), guaranteed("1")))
 			const limit = "134217728"
-			if err := ls.Update(t.Context(), &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20}); err != nil {
+			if err := ls.Update(t.Context(),
+				&runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20}); err != nil {
 				t.Fatal(err)
 			}
 			w.file(ls.Group, "memory.limit_in_bytes", limit, "memory.max", limit)
-			if err := ls.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpuQuota: 50_000, CpuPeriod: 100_000, CpuShares: 512}); err != nil {
+			if err := ls.Update(t.Context(), &runtimeapi.LinuxContainerResources{
+				CpuQuota: 50_000, CpuPeriod: 100_000,
+				CpuShares: 512,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			w.file(ls.Group, "cpu.cfs_quota_us", "50000", "cpu.max", "50000 100000")

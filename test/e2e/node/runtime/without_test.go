@@ -58,7 +58,8 @@ func TestABoundPodDoesNotStartWithoutTheAgent(t *testing.T) {
 		t.Run(string(by), func(t *testing.T) {
 			w := newWorld(t, by, options{})
 			w.agent.Kill()
-			b, err := w.runtime.RunPod(t.Context(), w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced)))
+			b, err := w.runtime.RunPod(t.Context(),
+				w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced)))
 			if err == nil {
 				err = w.refused(t.Context(), b, "main")
 			}

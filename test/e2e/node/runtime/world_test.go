@@ -122,13 +122,19 @@ func allocated(cpus string) podOption {
 // onNode also allocates memory on a NUMA node.
 func onNode(cpus string, node int32) podOption {
 	return func(p *corev1.Pod) {
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus, NUMANodeResources: []annotation.NUMANodeResource{{
-			Node: node, Resources: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"), corev1.ResourceCPU: resource.MustParse("1")},
-		}}}.String()
+		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{
+			CPUSet: cpus,
+			NUMANodeResources: []annotation.NUMANodeResource{{
+				Node: node, Resources: corev1.ResourceList{
+					corev1.ResourceMemory: resource.MustParse("64Mi"),
+					corev1.ResourceCPU:    resource.MustParse("1"),
+				},
+			}},
+		}.String()
 	}
 }
 
-// malformed is an allocation that nobody can read.
+// malformed is an allocation that cannot be parsed.
 func malformed(p *corev1.Pod) { p.Annotations[annotation.ResourceStatusKey] = `{"cpuset": "1` }
 
 // fenced says that no container of the pod may start without the agent, as the webhook does.
@@ -144,7 +150,10 @@ func of(class string) podOption {
 // guaranteed lets the only container ask for whole CPUs.
 func guaranteed(cpus string) podOption {
 	return func(p *corev1.Pod) {
-		amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		amounts := corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse(cpus),
+			corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
 	}
 }
@@ -152,13 +161,18 @@ func guaranteed(cpus string) podOption {
 // pod is the spec of a pod with one container, main, that runs the probe on the host's network.
 func pod(name string, options ...podOption) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", Labels: map[string]string{},
+			Annotations: map[string]string{},
+		},
 		Spec: corev1.PodSpec{
 			HostNetwork:   true,
 			RestartPolicy: corev1.RestartPolicyAlways,
 			Containers: []corev1.Container{{
 				Name: "main", Image: probeImage, ImagePullPolicy: corev1.PullNever,
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}},
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
+				},
 			}},
 		},
 	}
@@ -186,7 +200,8 @@ func (w *world) bind(p *corev1.Pod) *corev1.Pod {
 // unbind deletes a pod from the API.
 func (w *world) unbind(p *corev1.Pod) {
 	w.Helper()
-	if err := w.plane.Client.CoreV1().Pods(p.Namespace).Delete(w.Context(), p.Name, *metav1.NewDeleteOptions(0)); err != nil {
+	if err := w.plane.Client.CoreV1().Pods(p.Namespace).Delete(w.Context(), p.Name,
+		*metav1.NewDeleteOptions(0)); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -224,7 +239,7 @@ func (w *world) wants(c *stage.Container, cpus string) {
 	stage.Await(w, fmt.Sprintf("container %s to be on CPUs %s", c.Name, cpus), func() error { return on(c, cpus) })
 }
 
-// on tells when a container is not on its CPUs.
+// on reports when a container is not on its CPUs.
 func on(c *stage.Container, cpus string) error {
 	effective, err := c.CPUs()
 	if err != nil {
@@ -240,8 +255,8 @@ func on(c *stage.Container, cpus string) error {
 	return nil
 }
 
-// never fails when a container was on CPUs that are not among the allowed, from its first instruction on: the probe says
-// each change of its set.
+// never fails when a container was on CPUs that are not among the allowed, from its first instruction on: the probe
+// says each change of its set.
 func (w *world) never(c *stage.Container, allowed ...string) {
 	w.Helper()
 	lines, err := c.Lines()
@@ -335,7 +350,7 @@ func (w *world) get(name string) *corev1.Pod {
 	return p
 }
 
-// count tells how often a container has printed a line.
+// count returns how often a container has printed a line.
 func (w *world) count(c *stage.Container, line string) int {
 	w.Helper()
 	lines, err := c.Lines()

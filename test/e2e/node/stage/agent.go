@@ -71,7 +71,8 @@ func (a *Agent) Restarted() error {
 		hooks = ""
 	}
 	p, err := a.s.run(Command{Name: "agent", Path: Binary("tenon-agent"), Args: append([]string{
-		"run", "--node-name=" + a.o.Node, "--kubeconfig=" + a.o.Kubeconfig, "--nri-socket=" + nri, "--hook-socket=" + hooks,
+		"run", "--node-name=" + a.o.Node, "--kubeconfig=" + a.o.Kubeconfig, "--nri-socket=" + nri,
+		"--hook-socket=" + hooks,
 		"--cgroup-root=" + a.s.Group(), "--health-address=" + healthAddress, "--resync=" + resync.String(),
 	}, a.o.Flags...)})
 	a.Process = p

@@ -13,7 +13,7 @@ const (
 	pause    = 20 * time.Millisecond
 )
 
-// Await asks until there is no error any more. A test that waits for longer than a minute fails with the last error.
+// Await asks until no error is returned. A test that waits for longer than a minute fails with the last error.
 func Await(t testing.TB, what string, ask func() error) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(pause) {

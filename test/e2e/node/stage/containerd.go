@@ -19,9 +19,9 @@ import (
 type ContainerdOptions struct {
 	// Runc is called in place of runc; "" for runc itself.
 	Runc string
-	// NoNRI turns NRI off.
+	// NoNRI disables NRI.
 	NoNRI bool
-	// NoValidator turns the default validator off, which reads the annotation of required plugins.
+	// NoValidator disables the default validator, which reads the annotation of required plugins.
 	NoValidator bool
 	// RequestTimeout is how long a plugin may take; default 2 s.
 	RequestTimeout time.Duration
@@ -82,14 +82,15 @@ func (c *Containerd) Ready() {
 	})
 }
 
-// Stacks lets containerd write to its log what each of its goroutines does, and waits for that: a call that never ends is
-// found there. The logs of a failed test are kept where TENON_STAGE_LOGS says.
+// Stacks lets containerd write to its log what each of its goroutines does, and waits for that: a call that never ends
+// is found there. The logs of a failed test are kept where TENON_STAGE_LOGS says.
 func (c *Containerd) Stacks() {
 	c.s.t.Helper()
 	const end = "END goroutine stack dump"
 	before := strings.Count(c.Log(), end)
 	_ = c.cmd.Process.Signal(syscall.SIGUSR1) // it may have ended
-	for limit := time.Now().Add(stopLimit); c.Running() && strings.Count(c.Log(), end) == before && time.Now().Before(limit); {
+	for limit := time.Now().Add(stopLimit); c.Running() && strings.Count(c.Log(), end) == before &&
+		time.Now().Before(limit); {
 		time.Sleep(pause)
 	}
 }
@@ -102,7 +103,8 @@ func (s *Stage) NRISocket() string { return s.Path("nri", "nri.sock") }
 
 func (s *Stage) importImages() {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), Tool("ctr"), "--address", s.Socket(), "--namespace", "k8s.io", "images", "import", Tools("images.tar"))
+	cmd := exec.CommandContext(s.t.Context(), Tool("ctr"), "--address", s.Socket(), "--namespace", "k8s.io", "images",
+		"import", Tools("images.tar"))
 	if text, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("import images: %v\n%s", err, text)
 	}
@@ -125,8 +127,8 @@ func (s *Stage) containerdConfig(o ContainerdOptions) string {
 	).Replace(containerdConfig)
 }
 
-// Without CAP_SYS_RESOURCE, which containers of a build machine lack, every sandbox would end at its oom_score_adj: hence
-// restrict_oom_score_adj. The sandbox image would else be pulled.
+// Without CAP_SYS_RESOURCE, which containers of a build machine lack, every sandbox would end at its oom_score_adj:
+// hence restrict_oom_score_adj. The sandbox image would else be pulled.
 const containerdConfig = `version = 3
 root = '$W/root'
 state = '$W/state'

@@ -1,5 +1,5 @@
-// Package stage is a machine for tests of the agent: a real containerd with runc, NRI and CNI, the agent and the CRI proxy
-// as processes, an API server, and a driver that asks the runtime for pods as a kubelet does.
+// Package stage is a machine for tests of the agent: a real containerd with runc, NRI and CNI, the agent and the CRI
+// proxy as processes, an API server, and a driver that asks the runtime for pods as a kubelet does.
 //
 //	go test ──► Main: new namespaces (mount, network, process ids) ──► pid 1 reaps
 //	                                                                    └─► the test binary again: the tests
@@ -11,7 +11,7 @@
 //
 // What is needed is found by the environment:
 //
-//	TENON_NODE_TOOLS  folder with bin/, cni/ and images.tar, as hack/node/build.sh makes it; default .cache/node/current
+//	TENON_NODE_TOOLS  folder with bin/, cni/ and images.tar, built by hack/node/build.sh; default .cache/node/current
 //	TENON_NODE_BIN    folder of Tenon's binaries; without it they are built into .cache/node/bin
 //	TENON_STAGE       "here" runs the tests in the namespaces that there are
 //	TENON_STAGE_LOGS  folder that gets the logs of every stage

@@ -57,8 +57,10 @@ func look() host {
 // kept are the paths that runtime, kubelet and agent make on a machine that is theirs.
 func kept() []string {
 	return []string{
-		"/run/containerd", "/run/runc", "/run/nri", "/var/run/nri", "/run/tenon", "/run/cni", "/run/netns", "/var/run/netns",
-		"/var/lib/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/lib/tenon-agent", "/var/log/pods", "/var/log/containers",
+		"/run/containerd", "/run/runc", "/run/nri", "/var/run/nri", "/run/tenon", "/run/cni", "/run/netns",
+		"/var/run/netns",
+		"/var/lib/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/lib/tenon-agent", "/var/log/pods",
+		"/var/log/containers",
 		"/etc/cni", "/opt/cni", "/opt/containerd", "/opt/nri", "/etc/containerd",
 	}
 }
@@ -71,7 +73,7 @@ func sysctls() []string {
 	}
 }
 
-// compare tells what is there after a run that was not before, and the other way round.
+// compare reports what is there after a run that was not before, and the other way round.
 func (h host) compare(after host) []string {
 	var differences []string
 	for _, kind := range []string{"mount", "address", "path", "sysctl", "cgroup"} {

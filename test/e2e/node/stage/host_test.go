@@ -16,13 +16,19 @@ func TestWhatIsLeftBehindIsNamed(t *testing.T) {
 		want  []string
 	}{
 		"nothing": {before, nil},
-		"a mount": {host{"mount": {"/proc", "/run/stage"}, "address": {"127.0.0.1/8"}, "sysctl": {"kernel/panic=0"}}, []string{"mount /run/stage"}},
+		"a mount": {
+			host{"mount": {"/proc", "/run/stage"}, "address": {"127.0.0.1/8"}, "sysctl": {"kernel/panic=0"}},
+			[]string{"mount /run/stage"},
+		},
 		"an address that is gone and a value that changed": {
 			host{"mount": {"/proc"}, "sysctl": {"kernel/panic=10"}},
 			[]string{"address 127.0.0.1/8 is gone", "sysctl kernel/panic=10", "sysctl kernel/panic=0 is gone"},
 		},
 		"a group and a folder": {
-			host{"mount": {"/proc"}, "address": {"127.0.0.1/8"}, "sysctl": {"kernel/panic=0"}, "path": {"/var/lib/kubelet"}, "cgroup": {"tenon-e2e-1"}},
+			host{
+				"mount": {"/proc"}, "address": {"127.0.0.1/8"}, "sysctl": {"kernel/panic=0"},
+				"path": {"/var/lib/kubelet"}, "cgroup": {"tenon-e2e-1"},
+			},
 			[]string{"path /var/lib/kubelet", "cgroup tenon-e2e-1"},
 		},
 	} {

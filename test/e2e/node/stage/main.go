@@ -59,7 +59,7 @@ func (n Needs) title() string {
 // Tests is a *testing.M.
 type Tests interface{ Run() int }
 
-// Main runs the tests of a package on a stage and returns the exit code. The last line that it prints tells how many
+// Main runs the tests of a package on a stage and returns the exit code. The last line that it prints reports how many
 // cases passed: those that called Count.
 func Main(m Tests, n Needs) int {
 	switch os.Getenv(stageVariable) {
@@ -218,7 +218,7 @@ func beFirst() int {
 func furnish() error {
 	for _, dir := range ownDirs() {
 		if _, err := os.Stat(dir); err != nil {
-			continue // nobody writes where nothing is
+			continue // nothing to write to
 		}
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("mount %s: %w", dir, err)
@@ -264,7 +264,8 @@ func prepare(n Needs) error {
 	if err != nil {
 		return fmt.Errorf("tools are missing (make node-tools): %w", err)
 	}
-	wanted := append([]string{"bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/runc", "images.tar"}, n.Tools...)
+	wanted := append([]string{"bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/runc", "images.tar"},
+		n.Tools...)
 	for _, name := range wanted {
 		if !strings.Contains(name, "/") && name != "images.tar" {
 			name = "bin/" + name

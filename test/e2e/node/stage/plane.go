@@ -52,7 +52,7 @@ func startPlane() (stop func(), err error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(context.Background(), Binary("tenon"), "__join", "--data", planeDir, "--node", "nobody")
+	cmd := exec.CommandContext(context.Background(), Binary("tenon"), "__join", "--data", planeDir, "--node", "none")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -114,7 +114,8 @@ func (p *Plane) Freeze() (thaw func()) {
 func (p *Plane) Node(name string) *corev1.Node {
 	p.t.Helper()
 	amounts := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("250"),
+		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"),
+		corev1.ResourcePods: resource.MustParse("250"),
 	}
 	node, err := p.Client.CoreV1().Nodes().Create(p.t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
@@ -129,9 +130,12 @@ func (p *Plane) Node(name string) *corev1.Node {
 		}
 		node.Status = corev1.NodeStatus{
 			Capacity: amounts, Allocatable: amounts,
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+				LastHeartbeatTime: metav1.Now(),
+			}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
 		}
 		node, err = p.Client.CoreV1().Nodes().UpdateStatus(p.t.Context(), node, metav1.UpdateOptions{})
 		return err
@@ -149,7 +153,8 @@ func (p *Plane) remove(node string) {
 	}
 	now := metav1.NewDeleteOptions(0)
 	for i := range pods.Items {
-		err = errors.Join(err, ignoreGone(p.Client.CoreV1().Pods(pods.Items[i].Namespace).Delete(ctx, pods.Items[i].Name, *now)))
+		err = errors.Join(err, ignoreGone(p.Client.CoreV1().Pods(pods.Items[i].Namespace).Delete(ctx,
+			pods.Items[i].Name, *now)))
 	}
 	err = errors.Join(err, ignoreGone(p.Client.CoreV1().Nodes().Delete(ctx, node, *now)))
 	if err != nil {
@@ -157,17 +162,21 @@ func (p *Plane) remove(node string) {
 	}
 }
 
-// AgentKubeconfig writes the credential that the agent of a node has on any cluster: a token of its service account that
-// is bound to the Node.
+// AgentKubeconfig writes the credential that the agent of a node has on any cluster: a token of its service account
+// that is bound to the Node.
 func (s *Stage) AgentKubeconfig(p *Plane, node *corev1.Node) string {
 	s.t.Helper()
 	hour := int64(time.Hour / time.Second)
-	answer, err := p.Client.CoreV1().ServiceAccounts(agentNamespace).CreateToken(s.t.Context(), agentAccount, &authentication.TokenRequest{
-		Spec: authentication.TokenRequestSpec{
-			ExpirationSeconds: &hour,
-			BoundObjectRef:    &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
-		},
-	}, metav1.CreateOptions{})
+	answer, err := p.Client.CoreV1().ServiceAccounts(agentNamespace).CreateToken(s.t.Context(), agentAccount,
+		&authentication.TokenRequest{
+			Spec: authentication.TokenRequestSpec{
+				ExpirationSeconds: &hour,
+				BoundObjectRef: &authentication.BoundObjectReference{
+					APIVersion: "v1", Kind: "Node", Name: node.Name,
+					UID: node.UID,
+				},
+			},
+		}, metav1.CreateOptions{})
 	must(s.t, err)
 	config := api.NewConfig()
 	config.Clusters["stage"] = &api.Cluster{Server: p.Config.Host, CertificateAuthorityData: p.Config.CAData}

@@ -157,8 +157,11 @@ func sandboxConfig(s *Stage, pod *corev1.Pod, group string) *runtimeapi.PodSandb
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent: group,
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-				NamespaceOptions: &runtimeapi.NamespaceOption{Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER},
-				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined},
+				NamespaceOptions: &runtimeapi.NamespaceOption{
+					Network: network,
+					Pid:     runtimeapi.NamespaceMode_CONTAINER,
+				},
+				Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined},
 			},
 		},
 	}

@@ -29,15 +29,26 @@ func TestPodsHaveTheGroupsThatAKubeletGivesThem(t *testing.T) {
 		resources corev1.ResourceRequirements
 		want      string
 	}{
-		"nothing asked":       {corev1.ResourceRequirements{}, "/tenon-e2e-7/1/kubepods/besteffort/podu"},
-		"a request":           {corev1.ResourceRequirements{Requests: amounts("1", "")}, "/tenon-e2e-7/1/kubepods/burstable/podu"},
-		"limits alone":        {corev1.ResourceRequirements{Limits: amounts("1", "1Gi")}, "/tenon-e2e-7/1/kubepods/podu"},
-		"a limit of CPU only": {corev1.ResourceRequirements{Limits: amounts("1", "")}, "/tenon-e2e-7/1/kubepods/burstable/podu"},
+		"nothing asked": {corev1.ResourceRequirements{}, "/tenon-e2e-7/1/kubepods/besteffort/podu"},
+		"a request": {
+			corev1.ResourceRequirements{Requests: amounts("1", "")},
+			"/tenon-e2e-7/1/kubepods/burstable/podu",
+		},
+		"limits alone": {
+			corev1.ResourceRequirements{Limits: amounts("1", "1Gi")},
+			"/tenon-e2e-7/1/kubepods/podu",
+		},
+		"a limit of CPU only": {
+			corev1.ResourceRequirements{Limits: amounts("1", "")},
+			"/tenon-e2e-7/1/kubepods/burstable/podu",
+		},
 		"a larger limit": {
-			corev1.ResourceRequirements{Requests: amounts("1", "1Gi"), Limits: amounts("2", "1Gi")}, "/tenon-e2e-7/1/kubepods/burstable/podu",
+			corev1.ResourceRequirements{Requests: amounts("1", "1Gi"), Limits: amounts("2", "1Gi")},
+			"/tenon-e2e-7/1/kubepods/burstable/podu",
 		},
 		"equal ones": {
-			corev1.ResourceRequirements{Requests: amounts("1", "1Gi"), Limits: amounts("1", "1Gi")}, "/tenon-e2e-7/1/kubepods/podu",
+			corev1.ResourceRequirements{Requests: amounts("1", "1Gi"), Limits: amounts("1", "1Gi")},
+			"/tenon-e2e-7/1/kubepods/podu",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,9 +78,11 @@ func TestResourcesAreThoseOfAKubelet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := Resources(test.resources)
-			if got.GetCpuShares() != test.shares || got.GetCpuQuota() != test.quota || got.GetMemoryLimitInBytes() != test.memory {
+			if got.GetCpuShares() != test.shares || got.GetCpuQuota() != test.quota ||
+				got.GetMemoryLimitInBytes() != test.memory {
 				t.Errorf("shares %d, quota %d, memory %d; want %d, %d, %d",
-					got.GetCpuShares(), got.GetCpuQuota(), got.GetMemoryLimitInBytes(), test.shares, test.quota, test.memory)
+					got.GetCpuShares(), got.GetCpuQuota(), got.GetMemoryLimitInBytes(), test.shares, test.quota,
+					test.memory)
 			}
 		})
 	}

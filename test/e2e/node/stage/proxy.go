@@ -20,8 +20,9 @@ func (s *Stage) Register(name, text string) {
 }
 
 // registration is the agent's own, as tenon-runtime-proxy install writes it.
-const registration = `{"remote-endpoint": "unix://$SOCKET", "failure-policy": "Ignore", "runtime-hooks": ["PreRunPodSandbox",
-  "PostStopPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer", "PreUpdateContainerResources", "PostStopContainer"]}
+const registration = `{"remote-endpoint": "unix://$SOCKET", "failure-policy": "Ignore", "runtime-hooks": [
+  "PreRunPodSandbox", "PostStopPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer",
+  "PreUpdateContainerResources", "PostStopContainer"]}
 `
 
 // Proxy starts tenon-runtime-proxy in front of containerd, with the agent as hook server, and waits until it answers.

@@ -89,7 +89,8 @@ func (b *Sandbox) Remove(ctx context.Context) error {
 	if err := b.Stop(ctx); err != nil {
 		return err
 	}
-	if _, err := b.r.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: b.ID}); err != nil {
+	if _, err := b.r.runtime.RemovePodSandbox(ctx,
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: b.ID}); err != nil {
 		return err
 	}
 	return b.r.s.hierarchies.Remove(b.Group)
@@ -108,7 +109,8 @@ type Container struct {
 	log   string
 }
 
-// Create creates the container of a pod that has a name, as the pod's spec has it: a usual, an init or an ephemeral one.
+// Create creates the container of a pod that has a name, as the pod's spec has it: a usual, an init or an ephemeral
+// one.
 func (b *Sandbox) Create(ctx context.Context, name string) (*Container, error) {
 	spec, err := specOf(b.Pod, name)
 	if err != nil {
@@ -123,7 +125,8 @@ func (b *Sandbox) Create(ctx context.Context, name string) (*Container, error) {
 	}
 	id := answer.GetContainerId()
 	return &Container{
-		b: b, ID: id, Name: name, Group: path.Join(b.Group, id), log: path.Join(b.config.GetLogDirectory(), config.GetLogPath()),
+		b: b, ID: id, Name: name, Group: path.Join(b.Group, id),
+		log: path.Join(b.config.GetLogDirectory(), config.GetLogPath()),
 	}, nil
 }
 
@@ -147,7 +150,8 @@ func (c *Container) Start(ctx context.Context) error {
 
 // Update asks for other resources, as a kubelet does that reconciles CPUs or resizes a pod.
 func (c *Container) Update(ctx context.Context, resources *runtimeapi.LinuxContainerResources) error {
-	_, err := c.b.r.runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: c.ID, Linux: resources})
+	_, err := c.b.r.runtime.UpdateContainerResources(ctx,
+		&runtimeapi.UpdateContainerResourcesRequest{ContainerId: c.ID, Linux: resources})
 	return err
 }
 

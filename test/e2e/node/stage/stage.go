@@ -25,7 +25,8 @@ const base = "/run/stage"
 // number counts the stages of this process.
 var number atomic.Int32
 
-// Stage is one machine's worth of processes, with a folder and a cgroup of its own. Everything of it ends with the test.
+// Stage is one machine's worth of processes, with a folder and a cgroup of its own. Everything of it ends with the
+// test.
 type Stage struct {
 	t           testing.TB
 	dir         string
@@ -165,7 +166,7 @@ func (s *Stage) showLogs() {
 	}
 }
 
-// keepLogs copies the logs to where somebody asked for them.
+// keepLogs copies the logs to the folder that was asked for.
 func (s *Stage) keepLogs() {
 	to := os.Getenv(logsVariable)
 	if to == "" {

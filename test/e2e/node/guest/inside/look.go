@@ -18,7 +18,8 @@ const tree = "/sys/fs/cgroup"
 // groupFiles are the files that look reads of each group, parentFiles those of the group above.
 func groupFiles() []string {
 	return []string{
-		"cpuset.cpus", "cpuset.cpus.effective", "cpuset.mems", "cpuset.mems.effective", "cpuset.cpus.partition", "cpu.max",
+		"cpuset.cpus", "cpuset.cpus.effective", "cpuset.mems", "cpuset.mems.effective", "cpuset.cpus.partition",
+		"cpu.max",
 		"cpu.weight", "memory.max",
 	}
 }

@@ -76,7 +76,7 @@ func converse(file *os.File) {
 			}
 			writing.Lock()
 			defer writing.Unlock()
-			_, _ = file.Write(append(text, '\n')) // nobody to tell when the host is gone
+			_, _ = file.Write(append(text, '\n')) // no reader is left when the host is gone
 		}()
 	}
 }

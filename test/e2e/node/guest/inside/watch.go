@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/guest/wire"
 )
 
-// classVariable is the variable by which a container of the tests tells its class of pod.
+// classVariable is the variable with which a container of the tests reports its class of pod.
 const classVariable = "TENON_CLASS="
 
 // watch looks at all groups with processes again and again until a file appears, and prints what it saw.
@@ -60,7 +60,7 @@ type leaf struct {
 
 func (l leaf) exclusive() bool { return l.class == "LSE" || l.class == "LSR" }
 
-// mayShare tells whether o may use the CPUs of l.
+// mayShare reports whether o may use the CPUs of l.
 func (l leaf) mayShare(o leaf) bool {
 	return filepath.Dir(l.path) == filepath.Dir(o.path) || l.class == "LSR" && o.class == "BE"
 }
@@ -95,8 +95,8 @@ func (w *watcher) round() error {
 	return nil
 }
 
-// confirm reads two groups again that were not read at one instant: the owner before and after the other one. Only what the
-// owner had both times can have been shared.
+// confirm reads two groups again that were not read at one instant: the owner before and after the other one. Only what
+// the owner had both times can have been shared.
 func (w *watcher) confirm(owner, other string) {
 	before, ok1 := read(owner)
 	middle, ok2 := read(other)
@@ -106,7 +106,8 @@ func (w *watcher) confirm(owner, other string) {
 	}
 	shared := before.cpus.Intersect(after.cpus).Intersect(middle.cpus)
 	if !shared.IsEmpty() {
-		w.problems[fmt.Sprintf("%s %s (%v) and %s %s (%v) share %v", after.class, owner, after.cpus, middle.class, other, middle.cpus, shared)] = true
+		w.problems[fmt.Sprintf("%s %s (%v) and %s %s (%v) share %v", after.class, owner, after.cpus, middle.class,
+			other, middle.cpus, shared)] = true
 	}
 }
 
@@ -126,8 +127,8 @@ func (w *watcher) groups() ([]string, error) {
 	return paths, err
 }
 
-// read looks at one group; ok is false where no program of a test runs in it. A runtime that prepares a container is not one:
-// it enters the group before it sets the group's CPUs.
+// read looks at one group; ok is false where no program of a test runs in it. A runtime that prepares a container is
+// not one: it enters the group before it sets the group's CPUs.
 func read(path string) (l leaf, ok bool) {
 	procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 	if err != nil {
@@ -150,7 +151,7 @@ func read(path string) (l leaf, ok bool) {
 	return l, err == nil
 }
 
-// started tells whether a process runs the program of its container already.
+// started reports whether a process runs the program of its container already.
 func started(pid string) bool {
 	if _, err := strconv.Atoi(pid); err != nil {
 		return false

@@ -1,5 +1,5 @@
-// Package vm runs small Linux machines with NUMA nodes under QEMU's own emulation: no root, no KVM, nothing of the host is
-// touched.
+// Package vm runs small Linux machines with NUMA nodes under QEMU's own emulation: no root, no KVM, nothing of the host
+// is touched.
 //
 //	Image (kernel, first root, disk) ─ Prepare: boot once, run a script, save ─► snapshot
 //	                                                                              │ copy

@@ -34,8 +34,8 @@ type Guest struct {
 	dir     string
 }
 
-// Start resumes the guest that Prepare saved in disk. programs are put below Programs: names there to files here. The guest
-// ends with Stop, or with this process.
+// Start resumes the guest that Prepare saved in disk. programs are put below Programs: names there to files here. The
+// guest ends with Stop, or with this process.
 func (i Image) Start(ctx context.Context, s Shape, disk string, programs map[string]string) (_ *Guest, err error) {
 	dir, err := os.MkdirTemp("", workPrefix())
 	if err != nil {
@@ -46,7 +46,10 @@ func (i Image) Start(ctx context.Context, s Shape, disk string, programs map[str
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	d := disks{overlay: filepath.Join(dir, "disk.qcow2"), backing: i.file("root.ext4"), programs: filepath.Join(dir, "programs")}
+	d := disks{
+		overlay: filepath.Join(dir, "disk.qcow2"), backing: i.file("root.ext4"),
+		programs: filepath.Join(dir, "programs"),
+	}
 	if out, err := exec.CommandContext(ctx, "cp", "--reflink=auto", disk, d.overlay).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the prepared disk: %w: %s", err, out)
 	}
@@ -82,7 +85,7 @@ func greet(ctx context.Context, m *machine) (*Guest, error) {
 		return nil, err
 	}
 	p := newPort(conn)
-	// The machine may boot for a while, and what is written before somebody reads is kept.
+	// The machine may boot for a while, and what is written before a reader is there is kept.
 	if _, err := p.ask(ctx, wire.Request{Clock: time.Now().UnixNano()}); err != nil {
 		conn.Close()
 		select {
@@ -95,8 +98,8 @@ func greet(ctx context.Context, m *machine) (*Guest, error) {
 	return &Guest{machine: m, port: p}, nil
 }
 
-// Run runs a script in the guest's shell and returns what it printed, to either output. A script that fails is an error that
-// has the output in its text. What the script leaves in the background goes on.
+// Run runs a script in the guest's shell and returns what it printed, to either output. A script that fails is an error
+// that has the output in its text. What the script leaves in the background goes on.
 func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, scriptLimit)
 	defer cancel()

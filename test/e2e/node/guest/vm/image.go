@@ -39,8 +39,8 @@ func (i Image) Check() error {
 	return nil
 }
 
-// Prepare returns a disk that holds a saved guest of that shape, in which script has run. It is made where there is none for
-// the same shape and script; that takes a boot.
+// Prepare returns a disk that holds a saved guest of that shape, in which script has run. It is made where there is
+// none for the same shape and script; that takes a boot.
 func (i Image) Prepare(ctx context.Context, s Shape, script string) (string, error) {
 	if err := errors.Join(s.check(), i.Check()); err != nil {
 		return "", err
@@ -86,7 +86,8 @@ func (i Image) snapshot(ctx context.Context, s Shape, script string) (string, er
 		return "", fmt.Errorf("guest image: %w", err)
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%s\n%s\n%d\n", version, strings.Join(arguments("", i, s, disks{}, ""), "\n"), script, root.ModTime().UnixNano())
+	fmt.Fprintf(sum, "%s\n%s\n%s\n%d\n", version, strings.Join(arguments("", i, s, disks{}, ""), "\n"), script,
+		root.ModTime().UnixNano())
 	return i.file(fmt.Sprintf("%s-%s.qcow2", s.Name, hex.EncodeToString(sum.Sum(nil))[:12])), nil
 }
 
@@ -97,7 +98,10 @@ func (i Image) prepare(ctx context.Context, s Shape, script, name string) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d := disks{overlay: i.file(fmt.Sprintf("%s%d-%s", unfinished, os.Getpid(), filepath.Base(name))), backing: i.file("root.ext4"), programs: filepath.Join(dir, "programs")}
+	d := disks{
+		overlay: i.file(fmt.Sprintf("%s%d-%s", unfinished, os.Getpid(), filepath.Base(name))),
+		backing: i.file("root.ext4"), programs: filepath.Join(dir, "programs"),
+	}
 	defer func() { _ = os.Remove(d.overlay) }() // gone already where all went well
 	if err := i.overlay(ctx, d.overlay); err != nil {
 		return err
@@ -132,7 +136,8 @@ func (i Image) prepare(ctx context.Context, s Shape, script, name string) (err e
 
 // overlay makes an empty disk over the image's root.
 func (i Image) overlay(ctx context.Context, path string) error {
-	out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", i.file("root.ext4"), path).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b",
+		i.file("root.ext4"), path).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("qemu-img create: %w: %s", err, out)
 	}
@@ -167,7 +172,8 @@ func pack(ctx context.Context, path string, programs map[string]string) error {
 	if err != nil {
 		mke2fs = "/usr/sbin/mke2fs" // no folder of a plain user's PATH
 	}
-	out, err := exec.CommandContext(ctx, mke2fs, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", folder, path).CombinedOutput()
+	out, err := exec.CommandContext(ctx, mke2fs, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d",
+		folder, path).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("mke2fs: %w: %s", err, out)
 	}

@@ -75,10 +75,12 @@ func arguments(dir string, i Image, s Shape, d disks, snapshot string) []string 
 		"-kernel", i.file("vmlinuz"), "-initrd", i.file("initrd"),
 		// A panic ends the emulator instead of hanging it.
 		"-append", "console=ttyS0 panic=-1 quiet mitigations=off nokaslr", "-no-reboot",
-		"-drive", fmt.Sprintf("driver=qcow2,file.driver=file,file.filename=%s,backing.driver=raw,backing.file.driver=file,"+
+		"-drive",
+		fmt.Sprintf("driver=qcow2,file.driver=file,file.filename=%s,backing.driver=raw,backing.file.driver=file,"+
 			"backing.file.filename=%s,if=none,id=root", d.overlay, d.backing),
 		"-device", "virtio-blk-pci,drive=root,bus=pcie.0",
-		"-drive", fmt.Sprintf("driver=raw,file.driver=file,file.filename=%s,read-only=on,if=none,id=programs", d.programs),
+		"-drive", fmt.Sprintf("driver=raw,file.driver=file,file.filename=%s,read-only=on,if=none,id=programs",
+			d.programs),
 		"-device", "virtio-blk-pci,drive=programs,bus=pcie.0",
 		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,bus=pcie.0,romfile=",
 		"-device", "virtio-serial-pci,bus=pcie.0",
@@ -116,7 +118,8 @@ func (m *machine) dial(ctx context.Context, socket string) (net.Conn, error) {
 
 // fault says why the machine ended, with the last lines that it and its emulator wrote.
 func (m *machine) fault() error {
-	return fmt.Errorf("%w (%w)\n%s\n%s", ErrEnded, m.how, tail(filepath.Join(m.dir, "qemu.log")), tail(filepath.Join(m.dir, "console")))
+	return fmt.Errorf("%w (%w)\n%s\n%s", ErrEnded, m.how, tail(filepath.Join(m.dir, "qemu.log")),
+		tail(filepath.Join(m.dir, "console")))
 }
 
 // kill ends the machine at once and waits until it is gone.
@@ -128,7 +131,8 @@ func (m *machine) kill() error {
 	case <-m.ended:
 		return nil
 	case <-time.After(stopLimit):
-		return fmt.Errorf("the emulator, process %d, did not end within %v of SIGKILL", m.command.Process.Pid, stopLimit)
+		return fmt.Errorf("the emulator, process %d, did not end within %v of SIGKILL", m.command.Process.Pid,
+			stopLimit)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Shape is what a guest's hardware looks like. CPUs are numbered as QEMU does: the threads of a core are neighbours, and
-// NUMA nodes hold runs of equal length.
+// Shape is what a guest's hardware looks like. CPUs are numbered as QEMU does: the threads of a core are neighbours,
+// and NUMA nodes hold runs of equal length.
 type Shape struct {
 	Name                          string
 	Sockets, Dies, Cores, Threads int // Dies a socket, Cores a die, Threads a core
@@ -38,7 +38,8 @@ func (s Shape) check() error {
 	}
 	for i, row := range s.Distance {
 		if len(row) != s.Nodes() {
-			return fmt.Errorf("shape %s: row %d of the distances has %d values, want %d", s.Name, i, len(row), s.Nodes())
+			return fmt.Errorf("shape %s: row %d of the distances has %d values, want %d", s.Name, i, len(row),
+				s.Nodes())
 		}
 		if row[i] != 10 {
 			return errors.New("shape " + s.Name + ": the distance of a node to itself is 10")
@@ -49,7 +50,8 @@ func (s Shape) check() error {
 
 func (s Shape) arguments() []string {
 	args := []string{
-		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", s.CPUs(), s.Sockets, s.Dies, s.Cores, s.Threads),
+		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", s.CPUs(), s.Sockets, s.Dies, s.Cores,
+			s.Threads),
 		"-m", strconv.Itoa(s.MemoryMiB * s.Nodes()),
 	}
 	for i := range s.Nodes() {

@@ -18,7 +18,10 @@ import (
 )
 
 func twoNodes() Shape {
-	return Shape{Name: "s", Sockets: 2, Dies: 1, Cores: 2, Threads: 2, MemoryMiB: 512, Distance: [][]int{{10, 21}, {21, 10}}}
+	return Shape{
+		Name: "s", Sockets: 2, Dies: 1, Cores: 2, Threads: 2, MemoryMiB: 512,
+		Distance: [][]int{{10, 21}, {21, 10}},
+	}
 }
 
 func TestShapesThatCannotBeAreRefused(t *testing.T) {
@@ -27,12 +30,18 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 		change func(*Shape)
 		want   string
 	}{
-		"one that can be":            {func(*Shape) {}, ""},
-		"without a name":             {func(s *Shape) { s.Name = "" }, "must be given"},
-		"without CPUs":               {func(s *Shape) { s.Cores = 0 }, "must be given"},
-		"more nodes than fit evenly": {func(s *Shape) { s.Sockets = 1; s.Cores = 1; s.Threads = 1 }, "cannot be shared evenly"},
-		"a row that is too short":    {func(s *Shape) { s.Distance[1] = []int{21} }, "row 1 of the distances has 1 values, want 2"},
-		"a node far from itself":     {func(s *Shape) { s.Distance[1][1] = 11 }, "to itself is 10"},
+		"one that can be": {func(*Shape) {}, ""},
+		"without a name":  {func(s *Shape) { s.Name = "" }, "must be given"},
+		"without CPUs":    {func(s *Shape) { s.Cores = 0 }, "must be given"},
+		"more nodes than fit evenly": {
+			func(s *Shape) { s.Sockets, s.Cores, s.Threads = 1, 1, 1 },
+			"cannot be shared evenly",
+		},
+		"a row that is too short": {
+			func(s *Shape) { s.Distance[1] = []int{21} },
+			"row 1 of the distances has 1 values, want 2",
+		},
+		"a node far from itself": {func(s *Shape) { s.Distance[1][1] = 11 }, "to itself is 10"},
 	} {
 		s := twoNodes()
 		tt.change(&s)
@@ -43,7 +52,7 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestShapeIsToldToTheEmulator(t *testing.T) {
+func TestShapeIsPassedToTheEmulator(t *testing.T) {
 	t.Parallel()
 	args := twoNodes().arguments()
 	for _, want := range []string{
@@ -111,7 +120,8 @@ func TestWaitingEndsWithTheLineOrTheContext(t *testing.T) {
 		_, _ = bufio.NewReader(guest).ReadBytes('\n')
 		guest.Close()
 	}()
-	if _, err := p.ask(t.Context(), wire.Request{Run: "true"}); err == nil || !strings.Contains(err.Error(), "line to the guest broke") {
+	if _, err := p.ask(t.Context(), wire.Request{Run: "true"}); err == nil ||
+		!strings.Contains(err.Error(), "line to the guest broke") {
 		t.Errorf("a broken line answers %v", err)
 	}
 	if _, err := p.ask(t.Context(), wire.Request{Run: "true"}); err == nil {

@@ -8,7 +8,7 @@ type Request struct {
 	Clock int64 `json:"clock,omitempty"`
 	// Run is a script for the guest's shell; "" runs nothing.
 	Run string `json:"run,omitempty"`
-	// LimitMillis ends the script with all its children in the foreground; 0 is no limit.
+	// LimitMillis ends the script with all its children in the foreground; 0 means without limit.
 	LimitMillis int64 `json:"limitMillis,omitempty"`
 }
 
@@ -39,8 +39,8 @@ type Group struct {
 	// Path is below the root of the tree.
 	Path string `json:"path"`
 	// Files are contents without the last line break: cpuset.cpus, cpuset.cpus.effective, cpuset.mems,
-	// cpuset.mems.effective, cpuset.cpus.partition, cpu.max, cpu.weight, memory.max; those of the group above have "../"
-	// before their names.
+	// cpuset.mems.effective, cpuset.cpus.partition, cpu.max, cpu.weight, memory.max; those of the group above have
+	// "../" before their names.
 	Files     map[string]string `json:"files"`
 	Processes []Process         `json:"processes"`
 }
@@ -56,6 +56,7 @@ type Process struct {
 	Mems string `json:"mems"`
 	// Anonymous is its anonymous memory by NUMA node, in pages.
 	Anonymous map[int]int `json:"anonymous,omitempty"`
-	// Started is the moment of its start, in clock ticks since the boot; with PID it tells a process from its successor.
+	// Started is the moment of its start, in clock ticks since the boot; with PID it distinguishes a process from its
+	// successor.
 	Started string `json:"started"`
 }

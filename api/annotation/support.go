@@ -1,0 +1,200 @@
+package annotation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/api/nearest"
+)
+
+// Place is where a key is set.
+type Place string
+
+// Places of keys. KindOf is the kind of an object itself.
+const (
+	PodLabel       Place = "Pod label"
+	PodAnnotation  Place = "Pod annotation"
+	PodResource    Place = "Pod resource"
+	NodeLabel      Place = "Node label"
+	NodeAnnotation Place = "Node annotation"
+	ObjectKind     Place = "Kind"
+)
+
+// State is what this version does with a key.
+type State string
+
+// States of support.
+const (
+	Done       State = "done"
+	Planned    State = "planned"
+	NotPlanned State = "not planned"
+)
+
+// Support is what this version does with some keys of Koordinator, Volcano or the NodeResourceTopology ecosystem.
+type Support struct {
+	Feature string
+	State   State
+	Place   Place
+	// Keys are complete, or prefixes that end in *. Aliases follow the canonical key.
+	Keys []string
+}
+
+// Supports returns the keys that users of these projects set, by feature. It is the source of admission warnings, of
+// notes in `tenon explain` and of the support table in the reference.
+func Supports() []Support {
+	const koord, sched, node = "koordinator.sh/", "scheduling.koordinator.sh/", "node.koordinator.sh/"
+	return []Support{
+		{"QoS classes and priority bands", Done, PodLabel, []string{QoSClass, PriorityClass, Priority}},
+		{"CPU binding", Done, PodAnnotation, []string{ResourceSpecKey, ResourceStatusKey}},
+		{"CPU binding", Done, NodeLabel, []string{
+			NodeCPUBindPolicy, NodeCPUBindPolicyAlias, NodeNUMAAllocateStrategy,
+		}},
+		{"NUMA alignment", Done, PodAnnotation, []string{NUMATopologySpecKey, VolcanoTopologyPolicy}},
+		{"NUMA alignment", Done, NodeLabel, []string{NodeNUMATopologyPolicy, NodeNUMATopologyPolicyAlias}},
+		{"NUMA alignment", Done, ObjectKind, []string{
+			"NodeResourceTopology.topology.node.k8s.io", "Numatopology.nodeinfo.volcano.sh",
+		}},
+		{"node reservation", Done, NodeAnnotation, []string{NodeReservation, NodeSystemQoSResource}},
+		{"take-over from the kubelet", Done, NodeLabel, []string{TopologyMode}},
+		{"simulated containers", Done, PodAnnotation, []string{SimulateKey}},
+		{"allocations written by the scheduler", Done, PodAnnotation, []string{PredictedPlacementKey}},
+
+		{"devices", Planned, PodResource, []string{
+			koord + "gpu*", koord + "rdma", koord + "fpga", "kubernetes.io/gpu*", "kubernetes.io/rdma",
+			"kubernetes.io/fpga",
+		}},
+		{"devices", Planned, PodAnnotation, []string{
+			sched + "device-*", sched + "gpu-partition-spec", sched + "gpu-minors",
+		}},
+		{"devices", Planned, PodLabel, []string{koord + "gpu-isolation-provider"}},
+		{"devices", Planned, NodeLabel, []string{
+			node + "gpu-*", node + "secondary-device-well-planned", koord + "gpu-isolation-provider",
+		}},
+		{"devices", Planned, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
+		{"gang scheduling", Planned, PodAnnotation, []string{
+			"gang.scheduling.koordinator.sh/*", "pod-group.scheduling.sigs.k8s.io/*", "scheduling.k8s.io/group-name",
+		}},
+		{"gang scheduling", Planned, PodLabel, []string{
+			"pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/*", "scheduling.x-k8s.io/pod-group",
+		}},
+		{"gang scheduling", Planned, ObjectKind, []string{
+			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
+		}},
+		{"elastic quota", Planned, PodLabel, []string{"quota.scheduling.koordinator.sh/*"}},
+		{"elastic quota", Planned, ObjectKind, []string{
+			"ElasticQuota.scheduling.sigs.k8s.io", "ElasticQuotaProfile.quota.koordinator.sh",
+		}},
+		{"reservations", Planned, PodAnnotation, []string{
+			sched + "reservation-*", sched + "exact-match-reservation", sched + "reserve-pod",
+		}},
+		{"reservations", Planned, PodLabel, []string{sched + "reservation-*", sched + "operating-mode"}},
+		{"reservations", Planned, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
+		{"descheduling", Planned, PodAnnotation, []string{
+			sched + "eviction-cost", sched + "soft-eviction", "descheduler.alpha.kubernetes.io/*",
+		}},
+		{"descheduling", Planned, ObjectKind, []string{"PodMigrationJob.scheduling.koordinator.sh"}},
+		{"load-aware scheduling", Planned, PodAnnotation, []string{sched + "load-estimated-*"}},
+		{"load-aware scheduling", Planned, NodeAnnotation, []string{sched + "usage-thresholds"}},
+		{"load-aware scheduling", Planned, ObjectKind, []string{"NodeMetric.slo.koordinator.sh"}},
+		{"colocation", Planned, PodResource, []string{
+			"kubernetes.io/batch-*", "kubernetes.io/mid-*", koord + "batch-*", koord + "mid-*",
+		}},
+		{"colocation", Planned, PodAnnotation, []string{node + "extended-resource-spec"}},
+		{"colocation", Planned, NodeLabel, []string{node + "cpu-reclaim-ratio", node + "memory-reclaim-ratio"}},
+		{"colocation", Planned, NodeAnnotation, []string{node + "colocation-strategy"}},
+		{"colocation", Planned, ObjectKind, []string{
+			"ClusterColocationProfile.config.koordinator.sh",
+			"NodeSLO.slo.koordinator.sh",
+		}},
+		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
+			node + "resource-amplification-ratio", node + "raw-allocatable", node + "cpu-normalization-ratio",
+		}},
+		{"per-NUMA kubelet reservation", Planned, NodeLabel, []string{node + "enable-numa-reservation"}},
+		{
+			"preemption policies", Planned, PodLabel,
+			[]string{sched + "disable-preemptible", sched + "preemption-policy"},
+		},
+		{"scheduling hints", Planned, PodAnnotation, []string{"internal.scheduling.koordinator.sh/scheduling-hint"}},
+		{"scheduling hints", Planned, PodLabel, []string{sched + "scheduler-name"}},
+
+		{"CPU burst", NotPlanned, PodAnnotation, []string{koord + "cpuBurst"}},
+		{"memory QoS", NotPlanned, PodAnnotation, []string{koord + "memoryQOS"}},
+		{"block I/O and network QoS", NotPlanned, PodAnnotation, []string{koord + "blkioQOS", koord + "networkQOS"}},
+		{"last-level cache and memory bandwidth control", NotPlanned, PodAnnotation, []string{
+			node + "resctrl", koord + "resctrl",
+		}},
+		{"core scheduling", NotPlanned, PodLabel, []string{koord + "core-sched-*"}},
+		{"Volcano's queues and task order", NotPlanned, PodAnnotation, []string{
+			"scheduling.volcano.sh/*", "volcano.sh/task-*", "volcano.sh/queue-name", "volcano.sh/preemptable",
+			"volcano.sh/revocable-zone",
+		}},
+		{
+			"Volcano's queues and task order", NotPlanned, PodLabel,
+			[]string{"scheduling.volcano.sh/*", "volcano.sh/queue-name"},
+		},
+		{"Volcano's jobs and queues", NotPlanned, ObjectKind, []string{
+			"Job.batch.volcano.sh", "PodGroup.scheduling.volcano.sh", "Queue.scheduling.volcano.sh",
+		}},
+	}
+}
+
+// Ignored is a key that has no effect.
+type Ignored struct{ Key, Text string }
+
+// String returns the key and the text.
+func (i Ignored) String() string { return i.Key + ": " + i.Text }
+
+// IgnoredKeys returns those of keys, set at a place, that this version does not read, sorted: keys of features that it
+// does not have, and misspellings of keys that it reads.
+func IgnoredKeys(at Place, keys []string) []Ignored {
+	var out []Ignored
+	supports := Supports()
+	for _, key := range keys {
+		if text := ignored(supports, at, key); text != "" {
+			out = append(out, Ignored{key, text})
+		}
+	}
+	slices.SortFunc(out, func(a, b Ignored) int { return cmp.Compare(a.Key, b.Key) })
+	return out
+}
+
+func ignored(supports []Support, at Place, key string) string {
+	if SetByScheduler(key) && at == PodAnnotation {
+		return "" // it is removed, with a warning of its own
+	}
+	var read []string
+	elsewhere := Place("")
+	for _, s := range supports {
+		for _, k := range s.Keys {
+			switch known := matches(k, key); {
+			case known && s.Place == at && s.State == Done:
+				return ""
+			case known && at == PodResource:
+				return fmt.Sprintf("no component of Tenon provides this resource: %s: %s", s.Feature, s.State)
+			case known && s.Place == at:
+				return fmt.Sprintf("has no effect: %s: %s", s.Feature, s.State)
+			case known && s.State == Done:
+				elsewhere = s.Place
+			}
+			if s.Place == at && s.State == Done {
+				read = append(read, k)
+			}
+		}
+	}
+	if elsewhere != "" {
+		return fmt.Sprintf("has no effect here: it is a %s", elsewhere)
+	}
+	if known := nearest.Word(key, read); known != "" {
+		return fmt.Sprintf("has no effect: unknown key, did you mean %q?", known)
+	}
+	return ""
+}
+
+func matches(pattern, key string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(key, prefix)
+	}
+	return pattern == key
+}

@@ -1,0 +1,55 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+)
+
+// The sample in the reference is loaded as the scheduler loads it, names every argument and shows the defaults.
+func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/reference/scheduler-config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sample struct {
+		Profiles []struct {
+			PluginConfig []struct {
+				Name string
+				Args json.RawMessage
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &sample); err != nil {
+		t.Fatal(err)
+	}
+	args := sample.Profiles[0].PluginConfig[0].Args
+	got, err := v1alpha1.Decode(&runtime.Unknown{Raw: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.Default()
+	want.TypeMeta, want.MinSharedCPUs = got.TypeMeta, got.MinSharedCPUs // its default depends on the node
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the sample does not show the defaults (-default +sample):\n%s", diff)
+	}
+	var said map[string]any
+	if err := json.Unmarshal(args, &said); err != nil {
+		t.Fatal(err)
+	}
+	for f := range reflect.TypeFor[v1alpha1.NodeNUMAResourceArgs]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if _, ok := said[name]; name != "" && !ok {
+			t.Errorf("the sample does not name %s", name)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package nearest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Word returns the one of names that word is a misspelling of: equal but for case, - and _, else at most two edits
+// away, a swap of neighbours being one. It returns "" when there is none, or when two are equally close.
+func Word(word string, names []string) string {
+	best, distance := "", 3
+	for _, name := range names {
+		d := edits(word, name)
+		if fold(word) == fold(name) {
+			d = 0
+		}
+		switch {
+		case d < distance:
+			best, distance = name, d
+		case d == distance:
+			best = ""
+		}
+	}
+	return best
+}
+
+func fold(s string) string {
+	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
+}
+
+// edits is the optimal string alignment distance, 3 for everything farther than 2.
+func edits(a, b string) int {
+	if max(len(a)-len(b), len(b)-len(a)) > 2 {
+		return 3
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range len(b) + 1 {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return min(rows[len(a)][len(b)], 3)
+}
+
+// UnknownField is the text about a field of a JSON value that type t does not have, with the name that was meant where
+// one is similar. The path is written as the strict reader writes it: a.b, a[0].b.
+func UnknownField(t reflect.Type, path string) string {
+	parts := strings.Split(path, ".")
+	for _, part := range parts[:len(parts)-1] {
+		name, _, _ := strings.Cut(part, "[")
+		if t = fieldType(element(t), name); t == nil {
+			return "unknown field"
+		}
+	}
+	if name := Word(parts[len(parts)-1], fieldNames(element(t))); name != "" {
+		return fmt.Sprintf("unknown field, did you mean %q?", name)
+	}
+	return "unknown field"
+}
+
+// element is the type below pointers and lists.
+func element(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t
+}
+
+func fieldType(t reflect.Type, name string) reflect.Type {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {
+			return t.Field(i).Type
+		}
+	}
+	return nil
+}
+
+func fieldNames(t reflect.Type) []string {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var names []string
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

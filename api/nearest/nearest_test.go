@@ -1,0 +1,74 @@
+package nearest
+
+import (
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+func TestWord(t *testing.T) {
+	t.Parallel()
+	names := []string{"bindPolicy", "exclusivePolicy", "reserved", "cpu", "gpu"}
+	tests := map[string]struct{ word, want string }{
+		"the name itself":             {"reserved", "reserved"},
+		"a letter is missing":         {"bindPolcy", "bindPolicy"},
+		"two neighbours are swapped":  {"bindPoilcy", "bindPolicy"},
+		"two letters differ":          {"exclusivPolici", "exclusivePolicy"},
+		"case, dash and underscore":   {"EXCLUSIVE-POLICY", "exclusivePolicy"},
+		"three letters differ":        {"bndPlcie", ""},
+		"two names are equally close": {"xpu", ""},
+		"nothing is similar":          {"memory", ""},
+		"no word":                     {"", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := Word(tt.word, names); got != tt.want {
+				t.Errorf("Word(%q) = %q, want %q", tt.word, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestEditsIsADistance(t *testing.T) {
+	t.Parallel()
+	word := rapid.StringMatching(`[abc]{0,6}`)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := word.Draw(t, "a"), word.Draw(t, "b")
+		d := edits(a, b)
+		if d != edits(b, a) || (d == 0) != (a == b) || d > 3 {
+			t.Fatalf("edits(%q, %q) = %d, back %d", a, b, d, edits(b, a))
+		}
+		if i := rapid.IntRange(0, len(a)).Draw(t, "i"); edits(a, a[:i]+"x"+a[i:]) != 1 {
+			t.Fatalf("one letter more in %q at %d is %d edits", a, i, edits(a, a[:i]+"x"+a[i:]))
+		}
+	})
+}
+
+func TestUnknownField(t *testing.T) {
+	t.Parallel()
+	type inner struct {
+		Name string `json:"name,omitempty"`
+	}
+	type outer struct {
+		Embedded inner   `json:",inline"`
+		List     []inner `json:"list"`
+		Pointer  *inner  `json:"pointer"`
+		Word     string  `json:"word"`
+	}
+	for path, want := range map[string]string{
+		"lisst":        `unknown field, did you mean "list"?`,
+		"list[3].nam":  `unknown field, did you mean "name"?`,
+		"pointer.nmae": `unknown field, did you mean "name"?`,
+		"pointer.x":    "unknown field",
+		"word.x":       "unknown field",
+		"gone.name":    "unknown field",
+	} {
+		if got := UnknownField(reflect.TypeFor[outer](), path); got != want {
+			t.Errorf("UnknownField(%s) = %s, want %s", path, got, want)
+		}
+	}
+}

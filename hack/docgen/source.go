@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// program is a binary, or verbs of one, with the source that defines its flags: a folder, or one file of it.
+type program struct{ name, source string }
+
+// programs are those whose flags have a page. Flags that come from Kubernetes' own components are not repeated.
+var programs = []program{
+	{"tenon up", "internal/local/verb/up.go"},
+	{"tenon down", "internal/local/verb/down.go"},
+	{"tenon simulate", "internal/sim"},
+	{"tenon explain, topology, top, doctor, version", "internal/cli"},
+	{"tenon-scheduler (beside those of kube-scheduler)", "internal/sched/app"},
+	{"tenon-agent", "internal/agent/app"},
+	{"tenon-manager", "internal/control/app"},
+	{"tenon-runtime-proxy", "internal/agent/criproxy/app"},
+}
+
+// flagMethod matches the methods of pflag that define a flag with a name.
+var flagMethod = regexp.MustCompile(`^(String|Bool|Int|Duration|StringArray|StringSlice)?Var(P)?$`)
+
+// flags is the page of all flags, from the calls that define them.
+func flags() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString("# Flags\n\n<!-- Written by hack/docgen from the calls that define flags. -->\n")
+	for _, p := range programs {
+		var rows []string
+		folder := p.source
+		if strings.HasSuffix(folder, ".go") {
+			folder = filepath.Dir(folder)
+		}
+		constants := map[string]string{}
+		err := eachFile(folder, func(_ *token.FileSet, file *ast.File) { collect(constants, file) })
+		if err != nil {
+			return nil, err
+		}
+		err = eachFile(folder, func(files *token.FileSet, file *ast.File) {
+			if folder != p.source && files.File(file.Pos()).Name() != p.source {
+				return
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					if row := flagRow(files, constants, call); row != "" {
+						rows = append(rows, row)
+					}
+				}
+				return true
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		slices.Sort(rows)
+		fmt.Fprintf(&b, "\n## %s\n\n| Flag | Default | Meaning |\n|---|---|---|\n%s\n", p.name,
+			strings.Join(slices.Compact(rows), "\n"))
+	}
+	return b.Bytes(), nil
+}
+
+// collect adds the string constants of a file.
+func collect(constants map[string]string, file *ast.File) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			for i, value := range spec.Values {
+				if s := text(value); s != "" {
+					constants[spec.Names[i].Name] = s
+				}
+			}
+		}
+		return true
+	})
+}
+
+func flagRow(files *token.FileSet, constants map[string]string, call *ast.CallExpr) string {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !flagMethod.MatchString(method.Sel.Name) || len(call.Args) < 3 {
+		return ""
+	}
+	name := text(call.Args[1])
+	if name == "" {
+		return ""
+	}
+	name, rest := "--"+name, call.Args[2:]
+	if strings.HasSuffix(method.Sel.Name, "P") {
+		name, rest = "-"+text(rest[0])+", "+name, rest[1:]
+	}
+	value := ""
+	if len(rest) > 1 {
+		value = source(files, rest[0])
+	}
+	if constant, ok := constants[value]; ok {
+		value = constant
+	}
+	value = strings.ReplaceAll(value, " * time.Second", "s")
+	if value == `""` || value == "nil" || value == "" {
+		value = "–"
+	} else {
+		value = "`" + strings.Trim(value, `"`) + "`"
+	}
+	return fmt.Sprintf("| `%s` | %s | %s |", name, value,
+		cell(strings.ReplaceAll(joined(constants, rest[len(rest)-1]), "%d", "N")))
+}
+
+// joined is text, with constants by their value; other expressions are left out.
+func joined(constants map[string]string, e ast.Expr) string {
+	switch x := e.(type) {
+	case *ast.BinaryExpr:
+		return joined(constants, x.X) + joined(constants, x.Y)
+	case *ast.CallExpr: // fmt.Sprintf
+		if len(x.Args) > 0 {
+			return joined(constants, x.Args[0])
+		}
+	case *ast.Ident:
+		return constants[x.Name]
+	}
+	return text(e)
+}
+
+// keys is the page of the labels and annotations that Tenon reads or writes, from the constants and their comments.
+func keys() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString("# Labels and annotations\n\n<!-- Written by hack/docgen from api/annotation. -->\n\n" +
+		"[Support](support.md) lists the keys of other projects that have no effect here.\n")
+	err := eachFile("api/annotation", func(_ *token.FileSet, file *ast.File) {
+		for _, d := range file.Decls {
+			group, ok := d.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			var rows strings.Builder
+			for _, s := range group.Specs {
+				spec := s.(*ast.ValueSpec)
+				for i, value := range spec.Values {
+					key := text(value)
+					if strings.Contains(key, "/") {
+						fmt.Fprintf(&rows, "| `%s` | %s |\n", key, comment(spec.Doc, spec.Names[i].Name))
+					}
+				}
+			}
+			if rows.Len() > 0 && group.Lparen.IsValid() {
+				title, _, _ := strings.Cut(group.Doc.Text(), ".")
+				fmt.Fprintf(&b, "\n## %s\n\n| Key | Meaning |\n|---|---|\n%s", cell(title), rows.String())
+			} else if rows.Len() > 0 {
+				spec := group.Specs[0].(*ast.ValueSpec)
+				fmt.Fprintf(&b, "\n## %s\n\n`%s` %s\n", spec.Names[0].Name, text(spec.Values[0]),
+					comment(group.Doc, spec.Names[0].Name))
+			}
+		}
+	})
+	return b.Bytes(), err
+}
+
+// comment is a doc comment without the name that it begins with.
+func comment(doc *ast.CommentGroup, name string) string {
+	return cmp.Or(cell(strings.TrimPrefix(doc.Text(), name+" ")), "–")
+}
+
+// arguments is the page of the arguments of the scheduler's plugin, from the fields and their comments.
+func arguments() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString("# Arguments of the plugin NodeNUMAResource\n\n<!-- Written by hack/docgen from api/config. -->\n\n" +
+		"They are the `args` of `pluginConfig` in a KubeSchedulerConfiguration ([a sample](scheduler-config.yaml)). " +
+		"An unknown\n" +
+		"field or value is an error at the start.\n")
+	err := eachFile("api/config/v1alpha1", func(files *token.FileSet, file *ast.File) {
+		for _, d := range file.Decls {
+			decl, ok := d.(*ast.GenDecl)
+			if !ok || decl.Tok != token.TYPE {
+				continue
+			}
+			for _, s := range decl.Specs {
+				spec := s.(*ast.TypeSpec)
+				fields, ok := spec.Type.(*ast.StructType)
+				if !ok || !spec.Name.IsExported() {
+					continue
+				}
+				fmt.Fprintf(&b, "\n## %s\n\n| Field | Type | Meaning |\n|---|---|---|\n", spec.Name.Name)
+				for _, f := range fields.Fields.List {
+					if name := jsonName(f); name != "" {
+						fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", name, strings.TrimPrefix(source(files, f.Type), "*"),
+							comment(f.Doc, f.Names[0].Name))
+					}
+				}
+			}
+		}
+	})
+	return b.Bytes(), err
+}
+
+func jsonName(f *ast.Field) string {
+	if f.Tag == nil {
+		return ""
+	}
+	_, tag, _ := strings.Cut(f.Tag.Value, `json:"`)
+	name, _, _ := strings.Cut(tag, `"`)
+	name, _, _ = strings.Cut(name, ",")
+	return name
+}
+
+// eachFile parses the Go files of a folder in the order of their names, without tests and generated ones.
+func eachFile(folder string, f func(*token.FileSet, *ast.File)) error {
+	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		name := filepath.Base(path)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != folder:
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+			strings.HasPrefix(name, "zz_"):
+			return nil
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err == nil {
+			f(files, file)
+		}
+		return err
+	})
+}
+
+func source(files *token.FileSet, e ast.Expr) string {
+	var b bytes.Buffer
+	if err := printer.Fprint(&b, files, e); err != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// cell is text that fits into a cell of a table.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// unwanted are words for which the field has a standard term, and the form "is no X" for "is not an X".
+var unwanted = regexp.MustCompile(
+	`(?i)\b(told|tells|nobody|somebody|reckoned|hears|stay|stand|near|bury|judge|breathe|loose|turns|` +
+		`seeker|spill|deal|is no [a-z]+)\b`)
+
+// Names are read as their words: groupsTold, groups_told.
+var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+func words(file string, content []byte) []hit {
+	if strings.HasPrefix(file, "hack/text/") {
+		return nil // the list itself
+	}
+	var hits []hit
+	for i, line := range strings.Split(string(content), "\n") {
+		line = strings.ReplaceAll(camel.ReplaceAllString(line, "$1 $2"), "_", " ")
+		for _, word := range unwanted.FindAllString(line, -1) {
+			if strings.EqualFold(word, "is no longer") {
+				continue
+			}
+			hits = append(hits, hit{file, i + 1, word})
+		}
+	}
+	return hits
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestTheLocalClusterIsFoundWhenNothingElseNamesACluster(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files []string // below home
+		env   map[string]string
+		found bool
+	}{
+		"a local cluster alone":         {files: []string{".tenon/kubeconfig"}, found: true},
+		"nothing at all":                {},
+		"another cluster of the user's": {files: []string{".tenon/kubeconfig", ".kube/config"}},
+		"one that the environment names": {
+			files: []string{".tenon/kubeconfig"},
+			env:   map[string]string{"KUBECONFIG": "/k"},
+		},
+		"the cluster whose pod this is": {
+			files: []string{".tenon/kubeconfig"},
+			env:   map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"},
+		},
+		"a user without a home": {files: []string{".tenon/kubeconfig"}, env: map[string]string{"HOME": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := t.TempDir()
+			for _, f := range test.files {
+				f = filepath.Join(home, f)
+				if err := os.MkdirAll(filepath.Dir(f), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(f, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			env := func(key string) string {
+				if value, ok := test.env[key]; ok || key != "HOME" {
+					return value
+				}
+				return home
+			}
+			want := ""
+			if test.found {
+				want = filepath.Join(home, ".tenon/kubeconfig")
+			}
+			if got := LocalCluster(env); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}

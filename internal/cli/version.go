@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// versions are what a binary was built from.
+type versions struct {
+	Tenon string `json:"tenon"`
+	// Kubernetes is the version of the Kubernetes client that is linked.
+	Kubernetes string `json:"kubernetes"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+}
+
+func builtFrom() versions {
+	v := versions{
+		Tenon: "unknown", Kubernetes: "unknown", Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Tenon = info.Main.Version
+	}
+	for _, m := range info.Deps {
+		if m.Path == "k8s.io/client-go" {
+			v.Kubernetes = m.Version
+		}
+	}
+	return v
+}
+
+// newVersion returns the verb version.
+func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the versions of tenon, Kubernetes and Go",
+		Example: "  tenon version\n  tenon version -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			v := builtFrom()
+			return printAnswer(streams.Out, format, v, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "tenon       %s\nkubernetes  %s\ngo          %s %s\n", v.Tenon, v.Kubernetes,
+					v.Go, v.Platform)
+				return err
+			})
+		},
+	}
+	outputFlag(c, &format)
+	return c
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
+	labels := map[string]string{"app": "web"}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	three := int32(3)
+	meta := func(name, uid, owner string) metav1.ObjectMeta {
+		m := metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid), Labels: labels}
+		if owner != "" {
+			yes := true
+			m.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: &yes}}
+		}
+		return m
+	}
+	waits := func(name, owner, message string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: meta(name, "uid-"+name, owner)}
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: message,
+		}}
+		return p
+	}
+	failed := func(name, uid, message string, minute int) *corev1.Event {
+		return &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Reason: "FailedCreate", Message: message,
+			InvolvedObject: corev1.ObjectReference{UID: types.UID(uid)},
+			LastTimestamp:  metav1.NewTime(born.Add(time.Duration(minute) * time.Minute)),
+		}
+	}
+	objects := []runtime.Object{
+		&appsv1.Deployment{
+			ObjectMeta: meta("web", "d", ""),
+			Spec:       appsv1.DeploymentSpec{Replicas: &three, Selector: selector},
+		},
+		&appsv1.ReplicaSet{
+			ObjectMeta: meta("web-1", "r", "d"),
+			Spec:       appsv1.ReplicaSetSpec{Replicas: &three, Selector: selector},
+		},
+		&batchv1.Job{ObjectMeta: meta("once", "j", ""), Spec: batchv1.JobSpec{Selector: selector}},
+		waits("web-1-a", "r", "SMTAlignment: not whole cores {}"),
+		waits("web-1-b", "r", "SMTAlignment: not whole cores {}"),
+		waits("stranger", "other", "InsufficientCPU: too few {}"),
+		failed("old", "r", "an older word", 1),
+		failed("new", "r", `admission webhook "pods.tenon.sh" denied the request: CPURequestNotInteger`, 2),
+		failed("foreign", "other", "of another", 3),
+	}
+	cl := cluster{core: fake.NewClientset(objects...)}
+	for name, c := range map[string]struct {
+		ref       workloadRef
+		want, not []string
+	}{
+		"a Deployment, through its ReplicaSet": {
+			workloadRef{"deployment", "default", "web"},
+			[]string{
+				"deployment default/web   2 of 3 pods",
+				"not made      admission webhook \"pods.tenon.sh\" denied the request: CPURequestNotInteger",
+				"pod default/web-1-a   Pending", "SMTAlignment", "  do            ", "  also          default/web-1-b",
+			},
+			[]string{"stranger", "older", "pod default/web-1-b", "InsufficientCPU"},
+		},
+		"a Job without pods": {
+			workloadRef{"job", "default", "once"},
+			[]string{"job default/once   0 of 1 pod\n"},
+			[]string{"not made", "web-1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer, err := cl.explainWorkload(t.Context(), nil, io.Discard, c.ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := renderer{now: born}
+			text := r.workload(answer)
+			for _, want := range c.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("lacks %q:\n%s", want, text)
+				}
+			}
+			for _, not := range c.not {
+				if strings.Contains(text, not) {
+					t.Errorf("has %q:\n%s", not, text)
+				}
+			}
+		})
+	}
+	if _, err := cl.explainWorkload(t.Context(), nil, io.Discard,
+		workloadRef{"statefulset", "default", "web"}); err == nil ||
+		!strings.Contains(err.Error(), `statefulset "web" not found in namespace "default"`) {
+		t.Errorf("an unknown workload: got %v", err)
+	}
+}

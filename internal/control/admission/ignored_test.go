@@ -1,0 +1,59 @@
+package admission_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/internal/control/admission"
+)
+
+func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
+	t.Parallel()
+	gpu := corev1.ResourceList{"koordinator.sh/gpu-core": resource.MustParse("50"), "cpu": resource.MustParse("1")}
+	container := corev1.Container{Resources: corev1.ResourceRequirements{Requests: gpu, Limits: gpu}}
+	answer := admission.Create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{
+				"quota.scheduling.koordinator.sh/name": "team-a",
+				"koordinator.sh/qosClas":               "LSR", "app": "web",
+			},
+			Annotations: map[string]string{"gang.scheduling.koordinator.sh/name": "g", "koordinator.sh/cpuBurst": "{}"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{container, container}},
+	})
+	if !answer.Allowed() {
+		t.Fatalf("refused: %v", answer.Refusals)
+	}
+	want := []string{
+		`metadata.labels[koordinator.sh/qosClas]: has no effect: unknown key, did you mean "koordinator.sh/qosClass"?`,
+		"metadata.labels[quota.scheduling.koordinator.sh/name]: has no effect: elastic quota: planned",
+		"metadata.annotations[gang.scheduling.koordinator.sh/name]: has no effect: gang scheduling: planned",
+		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
+		"spec.containers[*].resources[koordinator.sh/gpu-core]: no component of Tenon provides this resource: " +
+			"devices: planned",
+	}
+	if diff := cmp.Diff(want, answer.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
+func TestKeysOfANodeThatHaveNoEffectAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	answer := admission.Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Labels:      map[string]string{"node.koordinator.sh/cpu-bind-polic": "None", "kubernetes.io/arch": "amd64"},
+		Annotations: map[string]string{"scheduling.koordinator.sh/usage-thresholds": "{}"},
+	}})
+	want := []string{
+		`metadata.labels[node.koordinator.sh/cpu-bind-polic]: has no effect: unknown key, did you mean ` +
+			`"node.koordinator.sh/cpu-bind-policy"?`,
+		"metadata.annotations[scheduling.koordinator.sh/usage-thresholds]: has no effect: load-aware scheduling: " +
+			"planned",
+	}
+	if diff := cmp.Diff(want, answer.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,45 @@
+package ledger_test
+
+import (
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+// TestNUMANodesAreSortedByTheirPods has 2 NUMA nodes: CPUs 0-7 and 8-15, siblings at +16.
+func TestNUMANodesAreSortedByTheirPods(t *testing.T) {
+	t.Parallel()
+	remembering := lsr("m", "0")
+	remembering.Memory = []ledger.Memory{{NUMAID: 1, Type: ledger.OrdinaryMemory, Bytes: 1}}
+	for name, c := range map[string]struct {
+		entries           []ledger.Entry
+		confined, spanned uint64
+	}{
+		"no pods":                           {},
+		"exclusive CPUs of one NUMA node":   {[]ledger.Entry{lsr("a", "8,24")}, 0b10, 0},
+		"exclusive CPUs of two":             {[]ledger.Entry{lse("a", "7-8")}, 0, 0b11},
+		"shared pool of one":                {[]ledger.Entry{confined("a", 1, 0)}, 0b01, 0},
+		"shared pools of two":               {[]ledger.Entry{confined("a", 1, 0, 1)}, 0, 0b11},
+		"memory counts":                     {[]ledger.Entry{remembering}, 0, 0b11},
+		"both kinds on a node":              {[]ledger.Entry{lsr("a", "0"), lsr("b", "1,8")}, 0b01, 0b11},
+		"the whole shared pool is no place": {[]ledger.Entry{{UID: "a", Class: qos.LS}}, 0, 0},
+	} {
+		l := ledger.New(ledger.Facts{Machine: build(t, shape{1, 2, 8, 2, 1, nil})})
+		for _, e := range c.entries {
+			l.Put(e)
+		}
+		live, rebuilt := l.View().Summary(), ledger.New(*l.View().Facts(), c.entries...).View().Summary()
+		for _, s := range []*ledger.Summary{live, rebuilt} {
+			if uint64(s.Confined) != c.confined || uint64(s.Spanned) != c.spanned {
+				t.Errorf("%s: confined %b, spanned %b; want %b, %b", name, s.Confined, s.Spanned, c.confined, c.spanned)
+			}
+		}
+		for _, e := range c.entries {
+			l.Remove(e.UID)
+		}
+		if s := l.View().Summary(); s.Confined|s.Spanned != 0 {
+			t.Errorf("%s: confined %b, spanned %b after the last pod left", name, s.Confined, s.Spanned)
+		}
+	}
+}

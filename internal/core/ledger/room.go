@@ -1,0 +1,252 @@
+package ledger
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// maxUnions is the number of sets of NUMA nodes up to which the promises of connected nodes are accounted exactly: all
+// sets of 8 nodes.
+const maxUnions = 256
+
+// mostMilli bounds what one pod counts with, so that sums over all of them are exact.
+const mostMilli = 1 << 40
+
+// Limit bounds what may still be taken of the shared pools of several NUMA nodes together.
+type Limit struct {
+	Nodes cpualloc.NodeMask
+	// Group is all NUMA nodes that confined pods connect with Nodes. Groups are disjoint.
+	Group cpualloc.NodeMask
+	Milli int64
+}
+
+// Room returns how much may still be taken of the shared pools of a set of NUMA nodes together, in milli-CPU. It is the
+// one rule for all who share pools: a pod may be confined to a set of NUMA nodes exactly when Room of the set holds its
+// request, and exclusive CPUs may leave the pools exactly when of every set of NUMA nodes no more leave than its Room.
+//
+// Why that is exact (Hall; max-flow min-cut): pods can get what they were promised exactly when every set U of NUMA
+// nodes has at least the promises to pods that may run nowhere else. slack(U) is the difference. What is taken from S
+// counts against every U that contains S, so Room(S) is the least of those slacks. Where pods were promised more than
+// there is (offline CPUs, pods of other schedulers), the most that they can get together must not become less: Room is
+// the least slack above the lowest slack of all.
+//
+// Limits hold the sets that can be the least ones: unions of the sets that pods are confined to. Room costs
+// O(limits · NUMA nodes), nothing but a sum without limits, and allocates nothing.
+func (s *Summary) Room(nodes cpualloc.NodeMask) int64 {
+	room := int64(0)
+	for i := 0; i < len(s.Limits); {
+		group := s.Limits[i].Group
+		here := nodes & group
+		nodes &^= group
+		least := s.sumRooms(here)
+		for ; i < len(s.Limits) && s.Limits[i].Group == group; i++ {
+			least = min(least, s.Limits[i].Milli+s.sumRooms(here&^s.Limits[i].Nodes))
+		}
+		room += least
+	}
+	return room + s.sumRooms(nodes)
+}
+
+func (s *Summary) sumRooms(nodes cpualloc.NodeMask) int64 {
+	sum := int64(0)
+	for ; nodes != 0; nodes &= nodes - 1 {
+		sum += s.Nodes[bits.TrailingZeros64(uint64(nodes))].PoolMilli
+	}
+	return sum
+}
+
+// KeepsPromises reports whether pods still get what they were promised when exclusive CPUs leave the shared pool.
+func (v *View) KeepsPromises(cpus *cpuset.Set) bool {
+	s := &v.summary
+	leave := func(nodes cpualloc.NodeMask) int64 {
+		sum := 0
+		for ; nodes != 0; nodes &= nodes - 1 {
+			here := v.facts.Machine.NUMACPUs(v.facts.Machine.CPUNodes()[bits.TrailingZeros64(uint64(nodes))])
+			sum += here.CountIn(cpus)
+		}
+		return 1000 * int64(sum)
+	}
+	for i := range min(len(s.Nodes), topo.MaxCPUNodes) {
+		if leave(1<<i) > s.Nodes[i].PoolMilli {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.Limits, func(l Limit) bool { return leave(l.Nodes) > l.Milli })
+}
+
+// bond is what pods were promised of a set of several NUMA nodes.
+type bond struct {
+	nodes, group cpualloc.NodeMask
+	milli        int64
+}
+
+// promise accounts for the requests of confined pods: PoolMilli of each NUMA node becomes its Room.
+func (v *View) promise() {
+	s := &v.summary
+	left := make([]int64, len(s.Nodes)) // of each pool beside promises of one NUMA node; negative where they exceed it
+	for i := range left {
+		left[i] = 1000 * int64(s.Nodes[i].PoolCPUs)
+	}
+	var bonds []bond
+	for _, a := range v.accounts {
+		if a.nodes == 0 {
+			continue
+		}
+		milli := min(a.MilliCPU, mostMilli)
+		s.PoolMilli -= milli
+		s.share(a.nodes, milli)
+		if a.nodes&(a.nodes-1) == 0 {
+			left[bits.TrailingZeros64(uint64(a.nodes))] -= milli
+		} else {
+			bonds = append(bonds, bond{nodes: a.nodes, milli: milli})
+		}
+	}
+	for i := range left {
+		s.Nodes[i].PoolMilli = max(left[i], 0)
+	}
+	for _, group := range connect(bonds) {
+		s.limit(left, group)
+	}
+}
+
+// share adds a promise to Promised of its NUMA nodes, in proportion to their pools; the lowest has what does not
+// divide.
+func (s *Summary) share(nodes cpualloc.NodeMask, milli int64) {
+	pools, rest := 0, milli
+	for m := nodes; m != 0; m &= m - 1 {
+		pools += s.Nodes[bits.TrailingZeros64(uint64(m))].PoolCPUs
+	}
+	for m := nodes; m != 0 && pools > 0; m &= m - 1 {
+		n := &s.Nodes[bits.TrailingZeros64(uint64(m))]
+		part := milli * int64(n.PoolCPUs) / int64(pools)
+		n.Promised, rest = n.Promised+part, rest-part
+	}
+	s.Nodes[bits.TrailingZeros64(uint64(nodes))].Promised += rest
+}
+
+// connect returns bonds merged by their nodes and split into groups, in ascending order.
+func connect(bonds []bond) [][]bond {
+	if len(bonds) == 0 {
+		return nil
+	}
+	slices.SortFunc(bonds, func(a, b bond) int { return cmp.Compare(a.nodes, b.nodes) })
+	merged := bonds[:1]
+	for _, b := range bonds[1:] {
+		if last := &merged[len(merged)-1]; last.nodes == b.nodes {
+			last.milli += b.milli
+		} else {
+			merged = append(merged, b)
+		}
+	}
+	for i := range merged {
+		group := merged[i].nodes
+		for before := cpualloc.NodeMask(0); before != group; {
+			before = group
+			for _, b := range merged {
+				if b.nodes&group != 0 {
+					group |= b.nodes
+				}
+			}
+		}
+		merged[i].group = group
+	}
+	slices.SortStableFunc(merged, func(a, b bond) int { return cmp.Compare(a.group, b.group) })
+	var groups [][]bond
+	for len(merged) > 0 {
+		n := 1
+		for n < len(merged) && merged[n].group == merged[0].group {
+			n++
+		}
+		groups, merged = append(groups, merged[:n]), merged[n:]
+	}
+	return groups
+}
+
+// limit computes the limits of one group, and with them the Room of its NUMA nodes.
+func (s *Summary) limit(left []int64, bonds []bond) {
+	group := bonds[0].group
+	short := cpualloc.NodeMask(0) // a set with least slack contains them
+	for m := group; m != 0; m &= m - 1 {
+		if i := bits.TrailingZeros64(uint64(m)); left[i] < 0 {
+			short |= 1 << i
+		}
+	}
+	unions := []cpualloc.NodeMask{short}
+	for _, b := range bonds {
+		for _, u := range unions {
+			if u |= b.nodes; !slices.Contains(unions, u) {
+				unions = append(unions, u)
+			}
+		}
+		if len(unions) > maxUnions {
+			s.settle(left, bonds)
+			return
+		}
+	}
+	slices.Sort(unions)
+	first, debt := len(s.Limits), int64(0)
+	for _, u := range unions {
+		slack := int64(0)
+		for m := u; m != 0; m &= m - 1 {
+			slack += left[bits.TrailingZeros64(uint64(m))]
+		}
+		for _, b := range bonds {
+			if b.nodes&^u == 0 {
+				slack -= b.milli
+			}
+		}
+		debt = max(debt, -slack)
+		s.Limits = append(s.Limits, Limit{Nodes: u, Group: group, Milli: slack})
+	}
+	limits := s.Limits[first:]
+	for i := range limits {
+		limits[i].Milli += debt
+	}
+	for m := group; m != 0; m &= m - 1 {
+		n := &s.Nodes[bits.TrailingZeros64(uint64(m))]
+		for _, l := range limits {
+			here := l.Milli
+			if l.Nodes&m&-m == 0 {
+				here += left[bits.TrailingZeros64(uint64(m))]
+			}
+			n.PoolMilli = min(n.PoolMilli, here)
+		}
+	}
+	limits = slices.DeleteFunc(limits, func(l Limit) bool { return l.Milli >= s.sumRooms(l.Nodes) })
+	s.Limits = s.Limits[:first+len(limits)]
+}
+
+// settle accounts for a group that is too large for limits: each bond is charged to its NUMA nodes for good, in
+// proportion to what is left there. That never promises too much: where a bond does not fit so, nothing more may be
+// taken from the group.
+func (s *Summary) settle(left []int64, bonds []bond) {
+	for _, b := range bonds {
+		total := int64(0)
+		for m := b.nodes; m != 0; m &= m - 1 {
+			total += max(left[bits.TrailingZeros64(uint64(m))], 0)
+		}
+		if total < b.milli {
+			for m := b.group; m != 0; m &= m - 1 {
+				s.Nodes[bits.TrailingZeros64(uint64(m))].PoolMilli = 0
+			}
+			return
+		}
+		rest := b.milli
+		for m := b.nodes; m != 0 && total > 0; m &= m - 1 {
+			i := bits.TrailingZeros64(uint64(m))
+			here := max(left[i], 0)
+			// The rest is at most what the nodes to come have: no share exceeds what is left here.
+			share := (rest*here + total - 1) / total
+			left[i], rest, total = left[i]-share, rest-share, total-here
+		}
+	}
+	for m := bonds[0].group; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(uint64(m))
+		s.Nodes[i].PoolMilli = max(left[i], 0)
+	}
+}

@@ -1,0 +1,69 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// hugepagePrefix begins a setting of the machine: hugepages-2Mi=AMOUNT, the amount of every NUMA node.
+const hugepagePrefix = "hugepages-"
+
+// hugepageSizes are the sizes of pages that a generated machine may have, in bytes.
+func hugepageSizes() map[string]int64 { return map[string]int64{"2Mi": 2 << 20, "1Gi": gib} }
+
+// isHugepageKey reports whether text is such a setting without its value.
+func isHugepageKey(text string) bool {
+	return strings.HasPrefix(text, hugepagePrefix) && !strings.Contains(text, "=")
+}
+
+// takeHugepages removes the settings of huge pages from words and gives the machine those pages.
+func (d *Description) takeHugepages(words []string) (rest []string, err error) {
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		if !isHugepageKey(key) {
+			rest = append(rest, word)
+			continue
+		}
+		if d.topology != nil {
+			return nil, fmt.Errorf("%s: the machine has the huge pages of its capture", word)
+		}
+		sizes := hugepageSizes()
+		size, ok := sizes[strings.TrimPrefix(key, hugepagePrefix)]
+		if !ok {
+			return nil, fmt.Errorf("%s: Unsupported page size: supported %s", word,
+				strings.Join(slices.Sorted(maps.Keys(sizes)), ", "))
+		}
+		amount, err := resource.ParseQuantity(value)
+		if err != nil || amount.Sign() < 0 || amount.Value()%size != 0 {
+			return nil, fmt.Errorf("%s: the amount must be a multiple of the page size, such as %s=4Gi", word, key)
+		}
+		d.shape.hugepages = maps.Clone(d.shape.hugepages)
+		if d.shape.hugepages == nil {
+			d.shape.hugepages = map[int64]int64{}
+		}
+		d.shape.hugepages[size] = amount.Value() / size
+	}
+	return rest, d.checkHugepages()
+}
+
+// checkHugepages refuses more huge pages than a NUMA node has memory.
+func (d *Description) checkHugepages() error {
+	m, err := d.machine()
+	if err != nil {
+		return err
+	}
+	for i := range m.NumNUMA() {
+		n := topo.NUMA(i)
+		if huge := hugeBytes(m, n); huge > m.MemoryBytes(n) {
+			return fmt.Errorf("NUMA node %d has %d bytes of memory, its huge pages take %d", m.NUMAID(n),
+				m.MemoryBytes(n), huge)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package verb
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/local/simnode"
+)
+
+// MachineObjects returns the Nodes and the NodeResourceTopologies of the machines that specs name, as `tenon up` starts
+// them. The error of a spec that is not allowed is a *cluster.MachineError.
+func MachineObjects(specs []string) ([]runtime.Object, error) {
+	nodes, err := cluster.Expand(specs, 0)
+	if err != nil {
+		return nil, err
+	}
+	type parsed struct {
+		machine.Description
+		read *topo.Machine
+	}
+	known := map[string]parsed{} // by spec: thousands of nodes may share one
+	objects := make([]runtime.Object, 0, 2*len(nodes))
+	for _, n := range nodes {
+		p, ok := known[n.Machine]
+		if !ok {
+			if p.Description, _, err = machine.Parse(n.Machine); err != nil {
+				return nil, &cluster.MachineError{Err: err}
+			}
+			if p.read, err = p.Read(); err != nil {
+				return nil, fmt.Errorf("machine %s: %w", n.Machine, err)
+			}
+			known[n.Machine] = p
+		}
+		node, topology, err := simnode.Objects(n.Name, p.Description, p.read)
+		if err != nil {
+			return nil, fmt.Errorf("machine %s: %w", n.Machine, err)
+		}
+		objects = append(objects, node, topology)
+	}
+	return objects, nil
+}

@@ -1,0 +1,201 @@
+package nodenumaresource
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+)
+
+// maxBindWait is how long a Binding waits while no pod ahead of it leaves the queue: a pod that waits for a permit or
+// for its volumes must not block its node.
+const maxBindWait = 2 * time.Second
+
+// bindQueues send the Bindings of one node to the API server in the order of their reservations, if its kubelet
+// chooses: it admits pods in the order in which they are bound, and the allocation of one depends on those before. If
+// the order changes nevertheless, bindQueues report whose prediction is stale. Each node has a queue of its own. The
+// zero value is ready for use.
+type bindQueues struct {
+	mu     sync.Mutex // guards byNode
+	byNode map[string]*bindQueue
+}
+
+// bindQueue contains the pods of one node that are reserved and not bound. moved is closed, and replaced, when one
+// leaves.
+type bindQueue struct {
+	pods  []queuedBinding
+	moved chan struct{}
+}
+
+type queuedBinding struct {
+	pod types.UID
+	// going: its Binding is in flight, so that it counts as bound.
+	going bool
+	// stale: a pod ahead of it was not bound, or one behind it was, so that its allocation may differ from the
+	// prediction.
+	stale bool
+}
+
+// add appends a pod to its node's queue. Its prediction is stale if any prediction in the queue is.
+func (q *bindQueues) add(node string, pod types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.byNode == nil {
+		q.byNode = map[string]*bindQueue{}
+	}
+	b := q.byNode[node]
+	if b == nil {
+		b = &bindQueue{moved: make(chan struct{})}
+		q.byNode[node] = b
+	}
+	stale := slices.ContainsFunc(b.pods, func(p queuedBinding) bool { return p.stale })
+	b.pods = append(b.pods, queuedBinding{pod: pod, stale: stale})
+}
+
+// wait returns when the pod is at the head of the queue, when no pod ahead of it has left for maxBindWait, or when ctx
+// ends. It reports whether the pod's prediction is stale. A pod that is not in a queue does not wait.
+func (q *bindQueues) wait(ctx context.Context, node string, pod types.UID) (stale bool) {
+	for {
+		moved := q.ahead(node, pod)
+		if moved == nil {
+			return q.begin(node, pod)
+		}
+		timer := time.NewTimer(maxBindWait)
+		select {
+		case <-moved:
+			timer.Stop()
+		case <-timer.C:
+			return q.begin(node, pod)
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// ahead returns a channel that is closed when a pod leaves the queue; nil if none is ahead of this one.
+func (q *bindQueues) ahead(node string, pod types.UID) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b := q.byNode[node]; b != nil && b.find(pod) > 0 {
+		return b.moved
+	}
+	return nil
+}
+
+// begin starts the pod's Binding, whatever is ahead of it. If it overtakes pods, all predictions in the queue become
+// stale.
+func (q *bindQueues) begin(node string, pod types.UID) (stale bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.byNode[node]
+	if b == nil {
+		return false
+	}
+	i := b.find(pod)
+	if i < 0 {
+		return false
+	}
+	b.pods[i].going = true
+	if slices.ContainsFunc(b.pods[:i], func(p queuedBinding) bool { return !p.going }) {
+		b.markStale(0)
+	}
+	return b.pods[i].stale
+}
+
+// isStale reports whether a pod's prediction is stale before its Binding starts.
+func (q *bindQueues) isStale(node string, pod types.UID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.byNode[node]
+	if b == nil {
+		return false
+	}
+	i := b.find(pod)
+	return i >= 0 && b.pods[i].stale
+}
+
+// bound returns a node's view as account has it, and that view with only the pods that are bound or whose Bindings are
+// in flight. A pod leaves the account before the queue: while the account changes, a pod that gave up may be in the
+// view and no longer in the queue, and would count as bound.
+func (q *bindQueues) bound(node string, account func(node string) *ledger.View) (live, bound *ledger.View) {
+	for {
+		live = account(node)
+		waiting := q.waiting(node)
+		if account(node) != live {
+			continue
+		}
+		bound = live
+		for _, uid := range waiting {
+			bound = bound.Without(string(uid))
+		}
+		return live, bound
+	}
+}
+
+// waiting returns the pods of a node whose Bindings are not in flight.
+func (q *bindQueues) waiting(node string) []types.UID {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.byNode[node]
+	if b == nil {
+		return nil
+	}
+	var pods []types.UID
+	for _, p := range b.pods {
+		if !p.going {
+			pods = append(pods, p.pod)
+		}
+	}
+	return pods
+}
+
+// leave removes a bound pod from the queue; it does nothing for a pod that is not in it.
+func (q *bindQueues) leave(node string, pod types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b := q.byNode[node]; b != nil {
+		q.remove(node, b.find(pod))
+	}
+}
+
+// giveUp removes a pod that will not be bound from the queue. The predictions behind it become stale, or all in the
+// queue if it has already left.
+func (q *bindQueues) giveUp(node string, pod types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b := q.byNode[node]; b != nil {
+		i := b.find(pod)
+		b.markStale(i + 1)
+		q.remove(node, i)
+	}
+}
+
+func (q *bindQueues) remove(node string, i int) {
+	if i < 0 {
+		return
+	}
+	b := q.byNode[node]
+	b.pods = slices.Delete(b.pods, i, i+1)
+	close(b.moved)
+	b.moved = make(chan struct{})
+	if len(b.pods) == 0 {
+		delete(q.byNode, node)
+	}
+}
+
+// find returns the pod's position, -1 if it is not in the queue.
+func (b *bindQueue) find(pod types.UID) int {
+	return slices.IndexFunc(b.pods, func(p queuedBinding) bool { return p.pod == pod })
+}
+
+// markStale marks all predictions from a position on as stale.
+func (b *bindQueue) markStale(from int) {
+	for i := from; i < len(b.pods); i++ {
+		b.pods[i].stale = true
+	}
+}

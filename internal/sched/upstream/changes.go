@@ -1,0 +1,166 @@
+package upstream
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// changesKept is the length of the log. A ranking that is further behind starts anew.
+const changesKept = 1 << 13
+
+// Changes is the log of nodes whose NodeInfo or account changed. All methods may be called from any goroutine.
+type Changes struct {
+	mu   sync.Mutex // guards everything below
+	log  [changesKept]string
+	next uint64 // entries ever written; entry i is log[i%changesKept]
+	sets uint64 // how often a node came or went
+
+	// What the snapshot in use contains. Invariant: a change that is not in the snapshot is not before seen.
+	seen, seenSets uint64
+}
+
+// Node logs a node that has changed. The change itself must be visible before the call.
+func (c *Changes) Node(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log[c.next%changesKept] = name
+	c.next++
+}
+
+func (c *Changes) nodeSet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sets++
+}
+
+// snapshot notes that a snapshot is about to be taken.
+func (c *Changes) snapshot() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen, c.seenSets = c.next, c.sets
+}
+
+// position returns up to where the snapshot in use contains the log, and its set of nodes.
+func (c *Changes) position() (seen, sets uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen, c.seenSets
+}
+
+// since appends the names logged from position from on, up to the snapshot in use. It returns false when some of them
+// are not in the log any more.
+func (c *Changes) since(from uint64, names []string) ([]string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next-from > changesKept {
+		return names, false
+	}
+	for i := from; i < c.seen; i++ {
+		names = append(names, c.log[i%changesKept])
+	}
+	return names, true
+}
+
+// watched is the scheduler's cache with a log of what changed in it.
+type watched struct {
+	schedulercache.Cache
+	changes *Changes
+}
+
+// Watch returns the cache that logs the nodes which change in it.
+func (c *Changes) Watch(inner schedulercache.Cache) schedulercache.Cache { return &watched{inner, c} }
+
+func (w *watched) AssumePod(logger klog.Logger, pod *corev1.Pod) error {
+	err := w.Cache.AssumePod(logger, pod)
+	w.changes.Node(pod.Spec.NodeName)
+	return err
+}
+
+func (w *watched) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
+	err := w.Cache.ForgetPod(logger, pod)
+	w.changes.Node(pod.Spec.NodeName)
+	return err
+}
+
+// AddPod logs nothing when it confirms an assumed pod: the node was logged then.
+func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
+	was, notFound := w.GetPod(pod)
+	err := w.Cache.AddPod(logger, pod)
+	if notFound != nil || !weighsAlike(was, pod) {
+		w.changes.Node(pod.Spec.NodeName)
+	}
+	if notFound == nil && was.Spec.NodeName != pod.Spec.NodeName {
+		w.changes.Node(was.Spec.NodeName)
+	}
+	return err
+}
+
+func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
+	err := w.Cache.UpdatePod(logger, old, pod)
+	if !weighsAlike(old, pod) {
+		w.changes.Node(pod.Spec.NodeName)
+	}
+	return err
+}
+
+func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
+	err := w.Cache.RemovePod(logger, pod)
+	w.changes.Node(pod.Spec.NodeName)
+	return err
+}
+
+func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
+	info := w.Cache.AddNode(logger, node)
+	w.changes.nodeSet()
+	return info
+}
+
+func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
+	info := w.Cache.UpdateNode(logger, old, node)
+	w.changes.Node(node.Name)
+	return info
+}
+
+func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
+	err := w.Cache.RemoveNode(logger, node)
+	w.changes.nodeSet()
+	return err
+}
+
+func (w *watched) UpdateSnapshot(logger klog.Logger, snapshot *schedulercache.Snapshot) error {
+	w.changes.snapshot()
+	return w.Cache.UpdateSnapshot(logger, snapshot)
+}
+
+// Failures returns the handler of failures that logs the nodes to which it nominates pods.
+func (c *Changes) Failures(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return func(
+		ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time,
+	) {
+		inner(ctx, f, pod, status, nominating, start)
+		if nominating != nil && nominating.NominatedNodeName != "" {
+			c.Node(nominating.NominatedNodeName)
+		}
+	}
+}
+
+// weighsAlike reports whether two states of a bound pod are the same to the pods that come after it: what it requests,
+// the labels that select it, and whether it is being deleted. Nothing else that the evaluation of a node reads can
+// change.
+func weighsAlike(a, b *corev1.Pod) bool {
+	return a.Spec.NodeName == b.Spec.NodeName && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+		maps.Equal(a.Labels, b.Labels) && len(a.Spec.ResourceClaims)+len(b.Spec.ResourceClaims) == 0 &&
+		reflect.DeepEqual((&framework.PodInfo{Pod: a}).CalculateResource(),
+			(&framework.PodInfo{Pod: b}).CalculateResource())
+}

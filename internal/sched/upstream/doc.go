@@ -1,0 +1,14 @@
+// Package upstream replaces parts of kube-scheduler.
+//
+// Profile replaces the batching of equal pods. Upstream's keeps one list of scored nodes for pods that follow each
+// other, and only while each pod fills its node. Here each signature has a ranking of its own: the raw score that every
+// plugin gave each feasible node. The next pod of the signature evaluates again only the nodes that changed since the
+// last one:
+//
+//	cache, accounts ── node ──► Changes ──► ranking: filter and score the changed nodes
+//	                                           │     normalize and total over arrays
+//	                                           ▼
+//	GetNodeHint ◄──────────────────────── best node ──► upstream runs all filters on it
+//
+// The node is a proposal, as upstream's hint is: a pod that the filters refuse goes the whole way over all nodes.
+package upstream

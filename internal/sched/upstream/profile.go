@@ -1,0 +1,280 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/lru"
+)
+
+// rankingsKept bounds the rankings of a profile; the least recently used one goes.
+const rankingsKept = 128
+
+// local are the plugins that evaluate a node by its NodeInfo alone.
+var local = []string{
+	names.NodeName, names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity, names.NodePorts,
+	names.NodeResourcesFit, names.NodeResourcesBalancedAllocation, names.ImageLocality, names.NodeDeclaredFeatures,
+}
+
+// Spreader is a plugin that scores a node by the pods of all nodes in its topology, as PodTopologySpread does.
+type Spreader interface {
+	fwk.PreScorePlugin
+	// SpreadKey returns all that its score reads of the pod, "" for a pod that it does not spread. Pods with equal keys
+	// have equal scores.
+	SpreadKey(pod *corev1.Pod) string
+	// IgnoresIncomplete reports whether nodes without all topology keys are left out.
+	IgnoresIncomplete(pod *corev1.Pod) bool
+}
+
+// scorer is a score plugin of the profile.
+type scorer struct {
+	fwk.ScorePlugin
+	pre    fwk.PreScorePlugin // nil without
+	weight int64
+}
+
+// Profile is a profile that places pods of one signature by a ranking of the nodes. It belongs to the scheduling loop
+// and is not safe for concurrent use.
+type Profile struct {
+	framework.Framework
+	// ByName chooses the first name among nodes with equal scores. Without it they are chosen round-robin.
+	ByName bool
+
+	changes  *Changes
+	usable   bool     // every score plugin is known
+	across   []string // plugins that must have nothing to say: what they say of a node depends on others
+	scorers  []scorer // that evaluate each node by itself
+	spreader Spreader // nil without
+	spreads  int64    // weight of spreader
+	affinity fwk.PreScorePlugin
+	rankings *lru.Cache // key → *ranking
+
+	// The nodes of the snapshot, by name; they hold while the log's set of nodes is the same.
+	names []string
+	ids   map[string]int
+	sets  uint64
+
+	// The cycle under way.
+	key      string // "" for a pod that is not ranked
+	feasible []fwk.NodeInfo
+	rejected atomic.Int64
+	used     *ranking // that chose the node
+}
+
+// NewProfile wraps a profile. cfg is what it was made from. localPlugins are plugins outside of kube-scheduler that
+// evaluate a node by its NodeInfo, and by what is logged as a change of the node.
+func NewProfile(
+	ctx context.Context, f framework.Framework, cfg *config.KubeSchedulerProfile, changes *Changes,
+	localPlugins ...string,
+) (*Profile, error) {
+	p := &Profile{Framework: f, changes: changes, usable: true, rankings: lru.New(rankingsKept)}
+	made := map[string]fwk.Plugin{}
+	for _, e := range f.EnqueueExtensions() {
+		made[e.Name()] = e
+	}
+	isLocal := func(name string) bool { return slices.Contains(local, name) || slices.Contains(localPlugins, name) }
+	plugins := f.ListPlugins()
+	for _, enabled := range plugins.Filter.Enabled {
+		if !isLocal(enabled.Name) {
+			p.across = append(p.across, enabled.Name)
+		}
+	}
+	for _, enabled := range plugins.Score.Enabled {
+		plugin, ok := made[enabled.Name].(fwk.ScorePlugin)
+		switch factory, inTree := frameworkplugins.NewInTreeRegistry()[enabled.Name]; {
+		case enabled.Name == names.VolumeBinding || enabled.Name == names.DynamicResources:
+			p.across = append(p.across, enabled.Name) // who passes their filter without a word has a score of 0
+			continue
+		case !ok && inTree && isLocal(enabled.Name): // a plugin that only scores: the framework does not hand it out
+			another, err := factory(ctx, argsOf(cfg, enabled.Name), f)
+			if err != nil {
+				return nil, fmt.Errorf("make %s: %w", enabled.Name, err)
+			}
+			plugin, ok = another.(fwk.ScorePlugin)
+		}
+		pre, _ := plugin.(fwk.PreScorePlugin)
+		spreader, spreads := plugin.(Spreader)
+		switch {
+		case ok && isLocal(enabled.Name):
+			p.scorers = append(p.scorers, scorer{plugin, pre, int64(enabled.Weight)})
+		case ok && enabled.Name == names.InterPodAffinity:
+			p.affinity = pre
+		case ok && spreads:
+			p.spreader, p.spreads = spreader, int64(enabled.Weight)
+		case enabled.Name != names.PodTopologySpread: // which signs no pod that it would score
+			p.usable = false
+		}
+	}
+	return p, nil
+}
+
+func argsOf(cfg *config.KubeSchedulerProfile, plugin string) runtime.Object {
+	for i := range cfg.PluginConfig {
+		if cfg.PluginConfig[i].Name == plugin {
+			return cfg.PluginConfig[i].Args
+		}
+	}
+	return nil
+}
+
+// GetNodeHint returns the best node for the pod, "" when all nodes have to be asked.
+func (p *Profile) GetNodeHint(
+	ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState, _ int64,
+) string {
+	start, result := time.Now(), "no_hint"
+	defer func() {
+		metrics.GetNodeHintDuration.WithLabelValues(result, p.ProfileName()).Observe(metrics.SinceInSeconds(start))
+	}()
+	p.used, p.feasible = nil, nil
+	p.rejected.Store(0)
+	p.key = p.keyOf(ctx, pod, signature, state)
+	if known, ok := p.rankings.Get(p.key); ok && p.key != "" {
+		r := known.(*ranking)
+		node, reason := r.best(ctx, p, state, pod)
+		if node != "" {
+			p.used, result = r, "hint"
+			return node
+		}
+		p.drop(reason)
+	}
+	p.attempted(metrics.BatchAttemptNoHint)
+	return ""
+}
+
+// keyOf returns what rankings are known by: all that is read of the pod. It is "" for pods whose place depends on more
+// than each node by itself and the pods that they are spread against.
+func (p *Profile) keyOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) string {
+	if signature == nil || !p.usable || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" {
+		return ""
+	}
+	silent := state.GetSkipFilterPlugins()
+	for _, name := range p.across {
+		if !silent.Has(name) {
+			return ""
+		}
+	}
+	// Labels are signed for the affinity of other pods alone, which has nothing to say: pods of StatefulSets and of
+	// indexed Jobs, each with a label of its own, are of one class.
+	if p.affinity != nil && !p.affinity.PreScore(ctx, state, pod, nil).IsSkip() {
+		return ""
+	}
+	labels, err := json.Marshal(pod.Labels)
+	if err != nil {
+		return ""
+	}
+	key := bytes.Replace(signature, slices.Concat([]byte(`"`+fwk.LabelsSignerName+`":`), labels), nil, 1)
+	key = strconv.AppendInt(append(key, ' '), int64(corev1helpers.PodPriority(pod)), 10) // nominated pods yield to it
+	if p.spreader != nil {
+		key = append(append(key, ' '), p.spreader.SpreadKey(pod)...)
+	}
+	return string(key)
+}
+
+// RunFilterPluginsWithNominatedPods counts the nodes that refuse.
+func (p *Profile) RunFilterPluginsWithNominatedPods(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+) *fwk.Status {
+	status := p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	if !status.IsSuccess() {
+		p.rejected.Add(1)
+	}
+	return status
+}
+
+// RunScorePlugins notes the nodes that a ranking may be made of.
+func (p *Profile) RunScorePlugins(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
+) ([]fwk.NodePluginScores, *fwk.Status) {
+	p.feasible = nodes
+	return p.Framework.RunScorePlugins(ctx, state, pod, nodes)
+}
+
+// StoreScheduleResults begins a ranking after a pass over the nodes. It is filled when a second pod asks for it.
+func (p *Profile) StoreScheduleResults(
+	_ context.Context, _ fwk.PodSignature, hinted, chosen string, _ framework.SortedScoredNodes, _ int64,
+) {
+	defer metrics.StoreScheduleResultsDuration.ObserveSince(time.Now(), p.ProfileName())()
+	switch {
+	case hinted != "" && hinted == chosen:
+		p.attempted(metrics.BatchAttemptHintUsed)
+	case hinted != "":
+		p.attempted(metrics.BatchAttemptHintNotUsed)
+		p.drop(metrics.BatchFlushPodFailed)
+	case p.key != "" && len(p.feasible) > 1:
+		if r := p.begin(); r != nil {
+			p.rankings.Add(p.key, r)
+		}
+	}
+}
+
+// begin returns an empty ranking of the nodes that the cycle found feasible, or of all nodes when it has asked all; nil
+// when the set of nodes is changing.
+func (p *Profile) begin() *ranking {
+	r := &ranking{left: len(p.feasible)}
+	r.seen, r.sets = p.changes.position()
+	all, err := p.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil
+	}
+	if p.ids == nil || p.sets != r.sets || len(p.names) != len(all) {
+		p.number(all)
+		p.sets = r.sets
+	}
+	if len(p.feasible)+int(p.rejected.Load()) == len(all) {
+		r.complete, p.feasible = true, all
+	}
+	r.members = make([]int32, len(p.feasible))
+	for m, n := range p.feasible {
+		i, known := p.ids[n.Node().Name]
+		if !known {
+			return nil
+		}
+		r.members[m] = int32(i)
+	}
+	return r
+}
+
+// number gives each node an index, and drops the rankings that know other indices.
+func (p *Profile) number(all []fwk.NodeInfo) {
+	p.rankings.Clear()
+	p.names, p.ids = make([]string, len(all)), make(map[string]int, len(all))
+	for i, n := range all {
+		p.names[i] = n.Node().Name
+		p.ids[p.names[i]] = i
+	}
+}
+
+// Proposed returns the scores by which the last pod's node was chosen, and those of the node after it. It is empty for
+// a pod that went the whole way.
+func (p *Profile) Proposed() []fwk.NodePluginScores {
+	if p.used == nil {
+		return nil
+	}
+	return p.used.proposed(p)
+}
+
+// drop forgets the ranking of the cycle under way.
+func (p *Profile) drop(reason string) {
+	metrics.BatchCacheFlushed.WithLabelValues(p.ProfileName(), reason).Inc()
+	p.rankings.Remove(p.key)
+	p.used = nil
+}
+
+func (p *Profile) attempted(result string) {
+	metrics.BatchAttemptStats.WithLabelValues(p.ProfileName(), result).Inc()
+}

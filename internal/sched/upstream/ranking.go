@@ -1,0 +1,312 @@
+package upstream
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// parallelFrom is the number of nodes from which on judging them is divided among goroutines.
+const parallelFrom = 64
+
+// ranking holds the raw score that each plugin gave each feasible node for pods of one key.
+type ranking struct {
+	members  []int32 // nodes, as indices into the profile's names
+	complete bool    // members are all nodes of the cluster; else a sample, which serves as many pods as it has nodes
+	left     int     // pods that a sample may still place
+
+	// seen and sets are the position in the log of changes up to which the scores hold.
+	seen, sets uint64
+	member     []int32 // by node: index into members, -1 for others; nil before the first use
+
+	scores   []score // in the order of the profile's scorers
+	spread   *spread // nil where no spreading acts
+	feasible []bool
+	count    int // of feasible members
+	// yielding are infeasible members that nominated pods hold: these may go without a change of the node.
+	yielding map[int]bool
+
+	total []int64
+	last  int // the chosen member
+	next  int // the best of the others, -1 for none
+}
+
+// score is what one plugin says of each node.
+type score struct {
+	active bool
+	raw    []int64
+	// normal is raw, normalized over the feasible nodes; raw itself for a plugin that does not normalize.
+	normal []int64
+	stale  atomic.Bool // normal does not follow from raw
+}
+
+// best brings the ranking up to date and returns its best node, or "" and why it cannot be used.
+func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) (node, reason string) {
+	seen, nodeSets := p.changes.position()
+	changed, logged := p.changes.since(r.seen, nil)
+	filled := r.member != nil
+	switch {
+	case !r.complete && r.left == 0:
+		return "", metrics.BatchFlushExpired
+	case !logged || r.sets != nodeSets:
+		return "", metrics.BatchFlushNodeMissing
+	}
+	if !filled && !r.fill(ctx, p, state, pod) {
+		return "", metrics.BatchFlushPodFailed
+	}
+	r.seen = seen
+	for i := range p.scorers {
+		if r.scores[i].active != p.scorers[i].prepare(ctx, state, pod) {
+			return "", metrics.BatchFlushPodIncompatible
+		}
+	}
+	if !r.evaluate(ctx, p, state, pod, r.look(ctx, p, changed, !filled)) {
+		return "", metrics.BatchFlushPodFailed
+	}
+	if r.count == 0 {
+		return "", metrics.BatchFlushEmptyList
+	}
+	if !r.sum(ctx, p, state, pod) {
+		return "", metrics.BatchFlushPodFailed
+	}
+	r.left--
+	return p.names[r.members[r.last]], ""
+}
+
+// fill prepares an empty ranking.
+func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) bool {
+	n := len(r.members)
+	r.yielding, r.member = map[int]bool{}, slices.Repeat([]int32{-1}, len(p.names))
+	for m, i := range r.members {
+		r.member[i] = int32(m)
+	}
+	r.feasible, r.total = make([]bool, n), make([]int64, n)
+	r.scores = make([]score, len(p.scorers))
+	for i := range p.scorers {
+		s := &r.scores[i]
+		if s.active = p.scorers[i].prepare(ctx, state, pod); !s.active {
+			continue
+		}
+		s.raw = make([]int64, n)
+		s.normal = s.raw
+		if p.scorers[i].ScoreExtensions() != nil {
+			s.normal = make([]int64, n)
+		}
+	}
+	if p.spreader == nil || p.spreader.SpreadKey(pod) == "" {
+		return true
+	}
+	var err error
+	if r.spread, err = newSpread(ctx, p, state, pod); r.spread != nil {
+		r.spread.normal = make([]int64, n)
+	}
+	return err == nil
+}
+
+// look counts the pods of the changed nodes again, and returns the members that have to be evaluated.
+func (r *ranking) look(ctx context.Context, p *Profile, changed []string, all bool) []int {
+	var todo []int
+	if all {
+		for m := range r.members {
+			todo = append(todo, m)
+		}
+		return todo
+	}
+	again := make(map[int]bool, len(changed)+len(r.yielding))
+	maps.Copy(again, r.yielding)
+	for _, name := range changed {
+		i, known := p.ids[name]
+		if !known {
+			continue // only pods name it
+		}
+		if node, err := p.SnapshotSharedLister().NodeInfos().Get(name); err == nil && r.spread != nil {
+			r.spread.count(ctx, i, node)
+		}
+		if m := r.member[i]; m >= 0 {
+			again[int(m)] = true
+		}
+	}
+	return slices.AppendSeq(todo, maps.Keys(again))
+}
+
+// prepare runs PreScore and reports whether the plugin has anything to say about the pod.
+func (s *scorer) prepare(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) bool {
+	return s.pre == nil || s.pre.PreScore(ctx, state, pod, nil).IsSuccess()
+}
+
+// evaluate filters and scores members.
+func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, todo []int) bool {
+	was := make([]bool, len(todo))
+	for k, m := range todo {
+		was[k] = r.feasible[m]
+	}
+	var failed atomic.Bool
+	one := func(k int) {
+		if !r.evaluateNode(ctx, p, state, pod, todo[k]) {
+			failed.Store(true)
+		}
+	}
+	if len(todo) < parallelFrom {
+		for k := range todo {
+			one(k)
+		}
+	} else {
+		p.Parallelizer().Until(ctx, len(todo), one, metrics.Score)
+	}
+	for k, m := range todo {
+		delete(r.yielding, m)
+		if !r.feasible[m] && len(p.NominatedPodsForNode(p.names[r.members[m]])) > 0 {
+			r.yielding[m] = true
+		}
+		if r.feasible[m] == was[k] {
+			continue
+		}
+		r.count++
+		if was[k] {
+			r.count -= 2
+		}
+		for i := range r.scores {
+			r.scores[i].stale.Store(true)
+		}
+		if r.spread != nil {
+			r.spread.stale = true
+		}
+	}
+	return !failed.Load() && ctx.Err() == nil
+}
+
+// evaluateNode runs all filters, and the score plugins for a node that passes them. Several nodes may be evaluated
+// concurrently.
+func (r *ranking) evaluateNode(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, i int) bool {
+	node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[r.members[i]])
+	if err != nil {
+		return false
+	}
+	status := p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	r.feasible[i] = status.IsSuccess()
+	if !status.IsSuccess() {
+		return status.IsRejected()
+	}
+	for k := range r.scores {
+		s := &r.scores[k]
+		if !s.active {
+			continue
+		}
+		raw, status := p.scorers[k].Score(ctx, state, pod, node)
+		if !status.IsSuccess() {
+			return false
+		}
+		if s.raw[i] != raw {
+			s.raw[i] = raw
+			s.stale.Store(true)
+		}
+	}
+	return true
+}
+
+// sum normalizes what is stale, adds the weighted scores of all feasible nodes and finds the best of them. It begins
+// after the node that was chosen last, so that nodes with equal scores are chosen round-robin, unless ByName is set.
+func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) bool {
+	for k := range r.scores {
+		if !r.normalize(ctx, p, state, pod, k) {
+			return false
+		}
+	}
+	clear(r.total)
+	for k := range r.scores {
+		if s := &r.scores[k]; s.active {
+			for i, v := range s.normal {
+				r.total[i] += p.scorers[k].weight * v
+			}
+		}
+	}
+	if r.spread != nil {
+		r.spread.normalize(r)
+		for i, v := range r.spread.normal {
+			r.total[i] += p.spreads * v
+		}
+	}
+	better := func(i, j int) bool {
+		return j < 0 || r.total[i] > r.total[j] ||
+			p.ByName && r.total[i] == r.total[j] && p.names[r.members[i]] < p.names[r.members[j]]
+	}
+	best, next := -1, -1
+	for k := range r.members {
+		i := r.last + 1 + k
+		if i >= len(r.members) {
+			i -= len(r.members)
+		}
+		switch {
+		case !r.feasible[i]:
+		case better(i, best):
+			best, next = i, best
+		case better(i, next):
+			next = i
+		}
+	}
+	r.last, r.next = best, next
+	return true
+}
+
+// normalize does for one plugin what upstream does after a pass, over the array of raw scores. It returns false for
+// scores that upstream refuses.
+func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, k int) bool {
+	s := &r.scores[k]
+	if !s.active || !s.stale.Swap(false) {
+		return true
+	}
+	if extensions := p.scorers[k].ScoreExtensions(); extensions != nil {
+		list := make(fwk.NodeScoreList, 0, r.count)
+		for i, feasible := range r.feasible {
+			if feasible {
+				list = append(list, fwk.NodeScore{Name: p.names[r.members[i]], Score: s.raw[i]})
+			}
+		}
+		if !extensions.NormalizeScore(ctx, state, pod, list).IsSuccess() {
+			return false
+		}
+		for i, feasible := range r.feasible {
+			if feasible {
+				s.normal[i], list = list[0].Score, list[1:]
+			}
+		}
+	}
+	for i, feasible := range r.feasible {
+		if feasible && (s.normal[i] < fwk.MinScore || s.normal[i] > fwk.MaxScore) {
+			return false
+		}
+	}
+	return true
+}
+
+// proposed returns the scores of the chosen node and of the best of the others.
+func (r *ranking) proposed(p *Profile) []fwk.NodePluginScores {
+	var out []fwk.NodePluginScores
+	for _, i := range []int{r.last, r.next} {
+		if i < 0 {
+			break
+		}
+		of := fwk.NodePluginScores{Name: p.names[r.members[i]], TotalScore: r.total[i]}
+		for k := range r.scores {
+			if s := &r.scores[k]; s.active {
+				of.Scores = append(of.Scores, fwk.PluginScore{
+					Name:  p.scorers[k].Name(),
+					Score: p.scorers[k].weight * s.normal[i],
+				})
+			}
+		}
+		if r.spread != nil {
+			of.Scores = append(of.Scores, fwk.PluginScore{
+				Name:  p.spreader.Name(),
+				Score: p.spreads * r.spread.normal[i],
+			})
+		}
+		out = append(out, of)
+	}
+	return out
+}

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// apiServer is the API server in memory, as much of it as a scheduler asks for: it binds, patches and deletes pods. It
+// delivers each change to all handlers before it answers, so that nothing happens beside the caller. Not safe for
+// concurrent use.
+type apiServer struct {
+	pods, nodes *informer
+	clock       *stepClock
+	version     int
+	// deleted is called with each pod that is deleted.
+	deleted func(*corev1.Pod)
+	// changes counts the pods that were bound or deleted: what can help others.
+	changes int
+}
+
+// informer delivers the changes of its store in the goroutine that makes them. The one that it embeds is never started.
+type informer struct {
+	cache.SharedIndexInformer
+	handlers []cache.ResourceEventHandler
+}
+
+func newPods(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	return &informer{SharedIndexInformer: coreinformers.NewPodInformer(client, metav1.NamespaceAll, resync,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+}
+
+func newNodes(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	return &informer{SharedIndexInformer: coreinformers.NewNodeInformer(client, resync, nil)}
+}
+
+func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+func (i *informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
+	_ time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+func (i *informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
+	o cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
+	i.handlers = append(i.handlers, h)
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{}, o)
+}
+
+// create stores an object under a version of its own.
+func (s *apiServer) create(i *informer, o metav1.Object) error {
+	s.stamp(o)
+	if err := i.GetStore().Add(o); err != nil {
+		return fmt.Errorf("store %T %s/%s: %w", o, o.GetNamespace(), o.GetName(), err)
+	}
+	for _, h := range i.handlers {
+		h.OnAdd(o, true)
+	}
+	return nil
+}
+
+func (s *apiServer) stamp(o metav1.Object) {
+	s.version++
+	o.SetResourceVersion(strconv.Itoa(s.version))
+}
+
+// update replaces a pod.
+func (s *apiServer) update(old, pod *corev1.Pod) (*corev1.Pod, error) {
+	s.stamp(pod)
+	if err := s.pods.GetStore().Update(pod); err != nil {
+		return nil, fmt.Errorf("store pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	for _, h := range s.pods.handlers {
+		h.OnUpdate(old, pod)
+	}
+	return pod, nil
+}
+
+// RoundTrip answers a request.
+func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		defer func() { _ = r.Body.Close() }() // it is in memory
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, fmt.Errorf("read the request: %w", err)
+		}
+	}
+	code := http.StatusOK
+	answer, err := s.serve(r, body)
+	if refused := apierrors.APIStatus(nil); errors.As(err, &refused) {
+		status := refused.Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		code, answer, err = int(status.Code), &status, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("encode the answer: %w", err)
+	}
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": []string{runtime.ContentTypeJSON}},
+		Body:   io.NopCloser(bytes.NewReader(text)),
+	}, nil
+}
+
+// serve answers requests about /api/v1/namespaces/NAMESPACE/pods/NAME and what is below.
+func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) {
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(path) < 6 || path[4] != "pods" {
+		return nil, fmt.Errorf("simulate has no API server for %s %s", r.Method, r.URL.Path)
+	}
+	o, known, err := s.pods.GetStore().GetByKey(path[3] + "/" + path[5])
+	if err != nil {
+		return nil, fmt.Errorf("look up pod %s/%s: %w", path[3], path[5], err)
+	}
+	if !known {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), path[5])
+	}
+	pod, verb := o.(*corev1.Pod), strings.Join(append([]string{r.Method}, path[6:]...), " ")
+	switch {
+	case verb == "POST binding":
+		return s.bind(pod, body)
+	case verb == "DELETE":
+		return s.remove(pod)
+	case (verb == "PATCH" || verb == "PATCH status") &&
+		r.Header.Get("Content-Type") == string(types.StrategicMergePatchType):
+		return s.patch(pod, body)
+	}
+	return nil, fmt.Errorf("simulate has no API server for %s %s", r.Method, r.URL.Path)
+}
+
+// bind gives a pod its node; its kubelet starts it at once.
+func (s *apiServer) bind(old *corev1.Pod, body []byte) (runtime.Object, error) {
+	var binding corev1.Binding
+	if err := json.Unmarshal(body, &binding); err != nil {
+		return nil, fmt.Errorf("read the binding: %w", err)
+	}
+	if old.Spec.NodeName != "" || binding.UID != "" && binding.UID != old.UID {
+		return nil, apierrors.NewConflict(corev1.Resource("pods/binding"), old.Name,
+			errors.New("the pod is another one or has a node"))
+	}
+	pod := old.DeepCopy()
+	pod.Spec.NodeName = binding.Target.Name
+	for key, value := range binding.Annotations {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+	}
+	started := metav1.NewTime(s.clock.Now())
+	pod.Status.StartTime = &started
+	s.changes++
+	if _, err := s.update(old, pod); err != nil {
+		return nil, err
+	}
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+		Code: http.StatusCreated,
+	}, nil
+}
+
+func (s *apiServer) patch(old *corev1.Pod, patch []byte) (runtime.Object, error) {
+	was, err := json.Marshal(old)
+	if err != nil {
+		return nil, fmt.Errorf("encode pod %s/%s: %w", old.Namespace, old.Name, err)
+	}
+	is, err := strategicpatch.StrategicMergePatch(was, patch, corev1.Pod{})
+	if err != nil {
+		return nil, fmt.Errorf("patch pod %s/%s: %w", old.Namespace, old.Name, err)
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(is, pod); err != nil {
+		return nil, fmt.Errorf("patch pod %s/%s: %w", old.Namespace, old.Name, err)
+	}
+	pod.Status.StartTime = old.Status.StartTime // JSON has whole seconds alone
+	return s.update(old, pod)
+}
+
+// remove deletes a pod at once.
+func (s *apiServer) remove(pod *corev1.Pod) (runtime.Object, error) {
+	if err := s.pods.GetStore().Delete(pod); err != nil {
+		return nil, fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	s.changes++
+	s.deleted(pod)
+	for _, h := range s.pods.handlers {
+		h.OnDelete(pod)
+	}
+	return pod, nil
+}

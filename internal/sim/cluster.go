@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+)
+
+// fromCluster are the kinds that --cluster reads. Workloads are not among them: their pods are.
+var fromCluster = []schema.GroupVersionResource{
+	corev1.SchemeGroupVersion.WithResource("namespaces"), corev1.SchemeGroupVersion.WithResource("nodes"),
+	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("services"),
+	schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"),
+	policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), v1alpha2.Resource(), nodeinfo.Resource(),
+}
+
+// clusterDocuments reads what a cluster has, one document for each kind. Kinds that the server does not have are left
+// out.
+func clusterDocuments(ctx context.Context, config *rest.Config) ([]document, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	var docs []document
+	for i, resource := range fromCluster {
+		list, err := client.Resource(resource).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", resource.Resource, err)
+		}
+		text, err := list.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", resource.Resource, err)
+		}
+		docs = append(docs, document{origin{file: "cluster", document: i + 1}, text})
+	}
+	return docs, nil
+}

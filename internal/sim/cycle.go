@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// profile is a profile of the scheduler whose cycles the engine follows.
+type profile struct {
+	framework.Framework
+	engine *engine
+}
+
+// RunScorePlugins lets the first name win among nodes of one score, where upstream draws lots.
+func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	nodes []fwk.NodeInfo,
+) ([]fwk.NodePluginScores, *fwk.Status) {
+	scores, status := p.Framework.RunScorePlugins(ctx, state, pod, nodes)
+	for i := range scores {
+		scores[i].Randomizer = p.engine.rank[scores[i].Name]
+	}
+	return scores, status
+}
+
+// RunPostFilterPlugins notes for whom pods are deleted.
+func (p *profile) RunPostFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	nodes fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	p.engine.preemptor = pod
+	defer func() { p.engine.preemptor = nil }()
+	return p.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
+}
+
+// RunPermitPlugins is the last step before a binding cycle begins.
+func (p *profile) RunPermitPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	node string,
+) (map[string]time.Duration, *fwk.Status) {
+	waits, status := p.Framework.RunPermitPlugins(ctx, state, pod, node)
+	p.engine.binds = status.IsSuccess() || status.IsWait()
+	for plugin := range waits {
+		waits[plugin] = forever
+	}
+	return waits, status
+}
+
+// forever is how long a permit is waited for: waiting times do not pass.
+const forever = time.Duration(math.MaxInt64)
+
+// WaitOnPermit is the first step of a binding cycle, in a goroutine of its own. The engine lets it go on.
+func (p *profile) WaitOnPermit(ctx context.Context, pod *corev1.Pod) *fwk.Status {
+	b := &bindingCycle{profile: p.Framework, pod: pod, ended: ctx.Done(), permit: make(chan *fwk.Status)}
+	p.engine.began <- b
+	select {
+	case status := <-b.permit:
+		return status
+	case <-ctx.Done():
+		return fwk.AsStatus(ctx.Err())
+	}
+}
+
+// bindingCycle is a binding cycle that has begun. Its context ends with it.
+type bindingCycle struct {
+	profile framework.Framework
+	pod     *corev1.Pod
+	permit  chan *fwk.Status
+	ended   <-chan struct{}
+}
+
+// finish lets the cycle go on and returns when it has ended.
+func (b *bindingCycle) finish(status *fwk.Status) {
+	b.permit <- status
+	<-b.ended
+}
+
+// follow ends a binding cycle that waits for no permit.
+func (e *engine) follow(b *bindingCycle) {
+	if b.profile.GetWaitingPod(b.pod.UID) == nil {
+		b.finish(nil)
+		return
+	}
+	e.waiting = append(e.waiting, b)
+}
+
+// permit ends the binding cycles whose permits were decided, one after the other: each may decide others.
+func (e *engine) permit(ctx context.Context) {
+	for again := true; again; {
+		again = false
+		for i, b := range e.waiting {
+			if status, decided := b.decided(ctx); decided {
+				e.waiting = slices.Delete(e.waiting, i, i+1)
+				b.finish(status)
+				again = true
+				break
+			}
+		}
+	}
+}
+
+// end ends the binding cycles that still wait.
+func (e *engine) end() {
+	for _, b := range e.waiting {
+		b.finish(fwk.AsStatus(context.Canceled))
+	}
+}
+
+// undecided is the plugin of a status that no plugin has given.
+const undecided = "simulate"
+
+// decided returns what the permit plugins have decided about a pod that waits. The framework has no question for that:
+// a rejection is sent, which has no effect behind a decision, and else makes way for a new wait.
+func (b *bindingCycle) decided(ctx context.Context) (*fwk.Status, bool) {
+	w := b.profile.GetWaitingPod(b.pod.UID)
+	pending := map[string]time.Duration{}
+	for _, plugin := range w.GetPendingPlugins() {
+		pending[plugin] = forever
+	}
+	w.Reject(undecided, "")
+	status := b.profile.WaitOnPermit(ctx, b.pod)
+	if status.IsSuccess() || status.Plugin() != undecided {
+		return status, true
+	}
+	b.profile.AddWaitingPod(b.pod, pending)
+	return nil, false
+}

@@ -1,0 +1,318 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/upstream"
+)
+
+// plain is a node without a topology; shared is a pod without exclusive CPUs.
+func plain(name string, cpus int) string {
+	return fmt.Sprintf(
+		"\n{apiVersion: v1, kind: Node, metadata: {name: %[1]s, labels: {kubernetes.io/hostname: %[1]s}}, "+
+			"status: {capacity: {cpu: %[2]d, memory: 64Gi, pods: 110}}}\n---", name, cpus)
+}
+
+func shared(name, cpu, head, tail string) string {
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s%s}, "+
+		"spec: {containers: [{name: c, image: i, resources: {requests: {cpu: %s, memory: 1Gi}}}]%s}}\n---", name, head,
+		cpu, tail)
+}
+
+func placements(r Result) map[string]string {
+	out := map[string]string{}
+	for _, p := range r.Pods {
+		out[p.Name] = strings.TrimSpace(p.State + " " + p.Node)
+	}
+	return out
+}
+
+// simulated decides about a text, after change has had the engine.
+func simulated(t *testing.T, in string, change func(*engine)) (Result, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(quiet(t.Context()))
+	defer cancel()
+	docs, err := readDocuments([]string{stdin}, strings.NewReader(in), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := read(docs, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEngine(ctx, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks, err := readWebhooks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(e)
+	return e.decide(ctx, w, hooks, io.Discard)
+}
+
+func TestPodsOfHigherPriorityPreempt(t *testing.T) {
+	const low, high = ", priority: 10", ", priority: 1000"
+	budget := "\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {minAvailable: 1, " +
+		"selector: {matchLabels: {app: kept}}}}\n---"
+	nodes := plain("n0", 8) + plain("n1", 8)
+	for name, c := range map[string]struct {
+		in   string
+		want map[string]string
+	}{
+		"a pod that is there is evicted": {
+			plain("n0", 8) + shared("old", "6", "", low+", nodeName: n0") + shared("new", "6", "", high),
+			map[string]string{"old": "Preempted n0", "new": "Scheduled n0"},
+		},
+		"no more pods than needed are evicted": {
+			plain("n0", 8) + shared("a", "4", "", low+", nodeName: n0") + shared("b", "4", "",
+				low+", nodeName: n0") + shared("new", "3", "", high),
+			map[string]string{"a": "Existing n0", "b": "Preempted n0", "new": "Scheduled n0"},
+		},
+		"a budget is spared": {
+			nodes + budget + shared("kept", "6", ", labels: {app: kept}", low+", nodeName: n0") + shared("other", "6",
+				"", low+", nodeName: n1") +
+				shared("new", "6", "", high),
+			map[string]string{"kept": "Existing n0", "other": "Preempted n1", "new": "Scheduled n1"},
+		},
+		"a policy of Never waits": {
+			plain("n0", 8) + shared("old", "6", "", low+", nodeName: n0") + shared("new", "6", "",
+				high+", preemptionPolicy: Never"),
+			map[string]string{"old": "Existing n0", "new": "Unschedulable"},
+		},
+		"a pod that has no node yet comes after": {
+			plain("n0", 8) + shared("late", "6", "", low) + shared("first", "6", "", high),
+			map[string]string{"late": "Unschedulable", "first": "Scheduled n0"},
+		},
+		"exclusive CPUs are freed": {
+			machine("n0") + exclusive("old", 30, "LSR", "", "\n  priority: 9000\n  nodeName: n0") + exclusive("new", 20,
+				"LSR", "", "\n  priority: 9500"),
+			map[string]string{"old": "Preempted n0", "new": "Scheduled n0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := simulate(t, c.in, "-")
+			if diff := cmp.Diff(c.want, placements(r)); diff != "" {
+				t.Errorf("states (-want +got):\n%s\nof %+v", diff, r.Pods)
+			}
+			for _, p := range r.Pods {
+				if p.State == Preempted && (len(p.Reasons) != 1 || p.Reasons[0].Code != why.Preempted ||
+					!strings.Contains(p.Reasons[0].Message, "default/new of priority")) {
+					t.Errorf("%s does not name its preemptor: %+v", p.Name, p.Reasons)
+				}
+			}
+		})
+	}
+}
+
+func TestAnInputWithoutPriorityOfItsClassIsNotPreempted(t *testing.T) {
+	in := plain("n0", 8) + shared("old", "6", "", ", priorityClassName: koord-prod, nodeName: n0") + shared("new", "6",
+		"", ", priority: 8000")
+	r, _ := simulate(t, in, "-")
+	if got := stateOf(r, "old").State; got != Existing {
+		t.Errorf("a pod of class koord-prod (9000) is %s for one of 8000", got)
+	}
+}
+
+func TestServicesCount(t *testing.T) {
+	const service = "\n{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {app: web}, ports: " +
+		"[{port: 80}]}}\n---"
+	in := plain("n0", 8) + plain("n1", 8) + shared("heavy", "4", "", ", nodeName: n1")
+	for i := range 6 {
+		in += shared(fmt.Sprintf("web%d", i), "10m", ", labels: {app: web}", ", nodeName: n0")
+	}
+	in += shared("new", "10m", ", labels: {app: web}", "")
+	for want, in := range map[string]string{"n0": in, "n1": in + service} {
+		r, warn := simulate(t, in, "-")
+		if got := stateOf(r, "new").Node; got != want || warn != "" {
+			t.Errorf("got %s, want %s; warnings %q", got, want, warn)
+		}
+	}
+}
+
+// crowd is a cluster with equal nodes and pods that fit, do not fit, evict each other and tie.
+func crowd() string {
+	var b strings.Builder
+	for i := range 4 {
+		b.WriteString(machine(fmt.Sprintf("n%d", i)))
+		for j := range 3 {
+			old := shared(fmt.Sprintf("old%d%d", i, j), "8", "", fmt.Sprintf(", priority: 10, nodeName: n%d", i))
+			// victims tie
+			b.WriteString(strings.Replace(old, "kind: Pod,", "kind: Pod, status: {startTime: 2026-03-01T12:00:00Z},",
+				1))
+		}
+	}
+	for i := range 12 {
+		b.WriteString(exclusive(fmt.Sprintf("e%d", i), 4+i%3*6, "LSR", "", ""))
+		b.WriteString(shared(fmt.Sprintf("s%d", i), "7", fmt.Sprintf(", labels: {app: a%d}", i%2),
+			fmt.Sprintf(", priority: %d", i%5*100)))
+	}
+	b.WriteString(
+		"\n{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {app: a1}, ports: [{port: 80}]}}\n---")
+	return b.String()
+}
+
+func TestEqualBytesWhateverRunsBeside(t *testing.T) {
+	in := crowd()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	var first string
+	states := map[string]int{}
+	for i := range 100 {
+		runtime.GOMAXPROCS([]int{1, 8}[i%2])
+		r, _ := simulate(t, in, "-")
+		if got := string(printed(t, r, "json")); i == 0 {
+			first = got
+		} else if diff := cmp.Diff(first, got); diff != "" {
+			t.Fatalf("run %d differs:\n%s", i, diff)
+		}
+		for _, p := range r.Pods {
+			states[p.State]++
+		}
+	}
+	for _, state := range []string{Scheduled, Unschedulable, Preempted, Existing} {
+		if states[state] == 0 {
+			t.Errorf("no pod is %s, so the test says little: %v", state, states)
+		}
+	}
+}
+
+func TestARankingPlacesAsAPassOverAllNodesDoes(t *testing.T) {
+	in := crowd() + fleet(8, 60)
+	ranked, err := simulated(t, in, func(*engine) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed, err := simulated(t, in, func(e *engine) {
+		for _, f := range e.core.Profiles {
+			p := f.(*profile)
+			p.Framework = p.Framework.(*upstream.Profile).Framework
+		}
+	})
+	if diff := cmp.Diff(passed, ranked); err != nil || diff != "" {
+		t.Errorf("error %v; with a ranking (-without +with):\n%s", err, diff)
+	}
+}
+
+func TestAPodThatMeetsErrorsIsTriedTenTimesForEachChange(t *testing.T) {
+	calls := map[string]int{}
+	_, err := simulated(t, plain("n0", 8)+shared("bad", "1", "", ", priority: 5")+shared("good", "1", "", ""),
+		func(e *engine) {
+			schedule := e.core.SchedulePod
+			e.core.SchedulePod = func(ctx context.Context, f framework.Framework, s fwk.CycleState,
+				p *framework.QueuedPodInfo,
+			) (scheduler.ScheduleResult, error) {
+				if calls[p.Pod.Name]++; p.Pod.Name == "bad" {
+					return scheduler.ScheduleResult{}, errors.New("broken on purpose")
+				}
+				return schedule(ctx, f, s, p)
+			}
+		})
+	if err == nil || !strings.Contains(err.Error(), "default/bad: broken on purpose") {
+		t.Errorf("got %v, want the error of the pod", err)
+	}
+	if want := map[string]int{"bad": 2 * maxTries, "good": 1}; !cmp.Equal(want, calls) {
+		t.Errorf("attempts: got %v, want %v", calls, want)
+	}
+}
+
+// gangOf is a profile with a permit plugin: pods named g-N wait until the last of size members is there.
+type gangOf struct {
+	framework.Framework
+	size   int
+	reject bool
+	seen   int
+}
+
+func (g *gangOf) RunPermitPlugins(_ context.Context, _ fwk.CycleState, pod *corev1.Pod,
+	_ string,
+) (map[string]time.Duration, *fwk.Status) {
+	if !strings.HasPrefix(pod.Name, "g-") {
+		return nil, nil
+	}
+	if g.seen++; g.seen < g.size {
+		return map[string]time.Duration{"Gang": time.Millisecond}, fwk.NewStatus(fwk.Wait, "for the others")
+	}
+	g.IterateOverWaitingPods(func(w fwk.WaitingPod) {
+		if g.reject {
+			w.Reject("Gang", "no")
+		} else {
+			w.Allow("Gang")
+		}
+	})
+	if g.reject {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no").WithPlugin("Gang")
+	}
+	return nil, nil
+}
+
+func TestPodsThatWaitForAPermit(t *testing.T) {
+	in := plain("n0", 8) + shared("g-0", "1", "", "") + shared("g-1", "1", "", "") + shared("x", "1", "",
+		"") + shared("g-2", "1", "", "")
+	for name, c := range map[string]struct {
+		size   int
+		reject bool
+		want   string // of all members
+		bound  []string
+	}{
+		"all are bound with the last one":  {3, false, Scheduled, []string{"x", "g-2", "g-0", "g-1"}},
+		"all fail with the last one":       {3, true, Unschedulable, []string{"x"}},
+		"a gang that is not whole waits":   {4, false, Waiting, []string{"x"}},
+		"a gang of one waits for no other": {1, false, Scheduled, []string{"g-0", "g-1", "x", "g-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bound []string
+			r, err := simulated(t, in, func(e *engine) {
+				for _, f := range e.core.Profiles {
+					p := f.(*profile)
+					p.Framework = &gangOf{Framework: p.Framework, size: c.size, reject: c.reject}
+				}
+				if _, err := e.api.pods.AddEventHandler(follower(func(p *corev1.Pod) {
+					bound = append(bound,
+						p.Name)
+				})); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 3 {
+				p := stateOf(r, fmt.Sprintf("g-%d", i))
+				if p.State != c.want || (p.Node == "") != (c.want == Unschedulable) {
+					t.Errorf("%s: got %s on %q, want %s", p.Name, p.State, p.Node, c.want)
+				}
+			}
+			if !slices.Equal(bound, c.bound) {
+				t.Errorf("bound %v, want %v", bound, c.bound)
+			}
+		})
+	}
+}
+
+// follower is called with each pod that is bound.
+type follower func(*corev1.Pod)
+
+func (follower) OnAdd(any, bool) {}
+func (follower) OnDelete(any)    {}
+
+func (f follower) OnUpdate(old, obj any) {
+	if was, is := old.(*corev1.Pod), obj.(*corev1.Pod); was.Spec.NodeName != is.Spec.NodeName {
+		f(is)
+	}
+}

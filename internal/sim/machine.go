@@ -1,0 +1,29 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Machines returns the objects of the machines that the values of --machine name. The error of a value that is not
+// allowed brings its own exit code.
+type Machines func(specs []string) ([]runtime.Object, error)
+
+// documents returns the objects as input, one document for each.
+func (m Machines) documents(specs []string) ([]document, error) {
+	objects, err := m(specs)
+	if err != nil {
+		return nil, fmt.Errorf("--machine: %w", err)
+	}
+	docs := make([]document, 0, len(objects))
+	for i, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			return nil, fmt.Errorf("--machine: encode %T: %w", o, err)
+		}
+		docs = append(docs, document{origin{file: "--machine", document: i + 1}, text})
+	}
+	return docs, nil
+}

@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	"k8s.io/utils/clock"
+)
+
+// stepClock moves on by a millisecond with each look at it: what happens later has a later time, and no waiting time
+// passes. Its timers are never used. Not safe for concurrent use.
+type stepClock struct {
+	clock.RealClock
+	now time.Time
+}
+
+func (c *stepClock) Now() time.Time {
+	c.now = c.now.Add(time.Millisecond)
+	return c.now
+}
+
+func (c *stepClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
+
+// orderVictims lets names decide where upstream's preemption leaves the choice to chance, and looks at all nodes.
+func orderVictims(f framework.Framework) {
+	for _, p := range f.PreEnqueuePlugins() {
+		if p, ok := p.(*defaultpreemption.DefaultPreemption); ok {
+			p.MoreImportantPod = moreImportant
+			p.Evaluator.Interface = victims{p.Evaluator.Interface}
+		}
+	}
+}
+
+func moreImportant(a, b *corev1.Pod) bool {
+	return cmp.Or(
+		cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)), started(a).Compare(started(b)),
+		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+	) < 0
+}
+
+// started is the time from which a pod runs; one that is not bound yet starts after all others.
+func started(p *corev1.Pod) time.Time {
+	if p.Status.StartTime == nil {
+		return time.Unix(1<<40, 0)
+	}
+	return p.Status.StartTime.Time
+}
+
+// victims is upstream's choice of the node to preempt on, with one more rule at its end.
+type victims struct{ preemption.Interface }
+
+// GetOffsetAndNumCandidates asks for all nodes, from the first on.
+func (victims) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) { return 0, nodes }
+
+// OrderedScoreFuncs returns upstream's rules, in their order: the fewest budgets violated, the lowest of the highest
+// priorities, the lowest sum of priorities, the fewest pods, the latest start; and then the first name. The first
+// victim of a node is its most important one.
+func (victims) OrderedScoreFuncs(_ context.Context, of map[string]*extenderv1.Victims) []func(node string) int64 {
+	names := make([]string, 0, len(of))
+	for node := range of {
+		names = append(names, node)
+	}
+	slices.Sort(names)
+	return []func(string) int64{
+		func(node string) int64 { return -of[node].NumPDBViolations },
+		func(node string) int64 { return -int64(corev1helpers.PodPriority(of[node].Pods[0])) },
+		func(node string) (sum int64) {
+			for _, p := range of[node].Pods {
+				sum -= int64(corev1helpers.PodPriority(p)) + 1<<31 // each pod counts, whatever its priority
+			}
+			return sum
+		},
+		func(node string) int64 { return -int64(len(of[node].Pods)) },
+		func(node string) int64 { return started(of[node].Pods[0]).UnixMilli() },
+		func(node string) int64 {
+			at, _ := slices.BinarySearch(names, node)
+			return -int64(at)
+		},
+	}
+}

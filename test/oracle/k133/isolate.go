@@ -1,1 +1,0 @@
-../k136/isolate.go

@@ -1,0 +1,70 @@
+//go:build k134
+
+package main
+
+import (
+	"context"
+	"time"
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	v1 "k8s.io/api/core/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/utils/cpuset"
+)
+
+// minor is the kubelet that this program holds. The rest of this file is what changed its form between minors.
+const minor = "1.34"
+
+func newCPUManager(m *machine, info *cadvisorapi.MachineInfo, reserved cpuset.CPUSet, reservation v1.ResourceList,
+	dir string, store topologymanager.Store,
+) (cpumanager.Manager, error) {
+	return cpumanager.NewManager(m.CPUPolicy, m.CPUOptions, time.Hour, info, reserved, reservation, dir, store)
+}
+
+func newMemoryManager(m *machine, info *cadvisorapi.MachineInfo, reservation v1.ResourceList,
+	perNode []kubeletconfig.MemoryReservation, dir string, store topologymanager.Store,
+) (memorymanager.Manager, error) {
+	return memorymanager.NewManager(context.Background(), m.MemoryPolicy, info, reservation, perNode, dir, store)
+}
+
+func addProvider(t topologymanager.Manager, p topologymanager.HintProvider) {
+	t.AddHintProvider(p)
+}
+
+func startCPU(m cpumanager.Manager, pods func() []*v1.Pod, containers containermap.ContainerMap) error {
+	return m.Start(pods, ready{}, statuses{}, noRuntime{}, containers)
+}
+
+func startMemory(m memorymanager.Manager, pods func() []*v1.Pod, containers containermap.ContainerMap) error {
+	return m.Start(context.Background(), pods, ready{}, statuses{}, noRuntime{}, containers)
+}
+
+func startDevices(m *devicemanager.ManagerImpl, pods func() []*v1.Pod) error {
+	return m.Start(pods, ready{}, containermap.NewContainerMap(), nil)
+}
+
+func stopDevices(m *devicemanager.ManagerImpl) { _ = m.Stop() }
+
+func connect(m *devicemanager.ManagerImpl, name string, p *devicePlugin) error {
+	return m.PluginConnected(name, p)
+}
+
+func listed(m *devicemanager.ManagerImpl, name string, r *pluginapi.ListAndWatchResponse) {
+	m.PluginListAndWatchReceiver(name, r)
+}
+
+func remove(c cpumanager.Manager, m memorymanager.Manager, id string) {
+	_ = c.RemoveContainer(id)
+	_ = m.RemoveContainer(context.Background(), id)
+}
+
+func blocksOf(m memorymanager.Manager, uid, name string) []state.Block {
+	return m.GetMemory(context.Background(), uid, name)
+}

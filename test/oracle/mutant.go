@@ -1,0 +1,34 @@
+package oracle
+
+// mutant is a fault of the model: the only occurrence of a text in a file of internal/core replaced by another. A run
+// of the oracle has to notice each (make mutants), or it says nothing about what that text decides.
+type mutant struct{ file, from, to string }
+
+var mutants = []mutant{
+	{"kubelet/model.go", "m.DeviceHostsOnly = m.Minor >= 36", "m.DeviceHostsOnly = m.Minor >= 37"},
+	{"kubelet/model.go", "m.L3RoundsUp = m.Minor >= 34", "m.L3RoundsUp = m.Minor >= 37"},
+	{"kubelet/pod.go", "most = max(most, plus(running, n))", "most = max(most, n)"},
+	{"kubelet/memory.go", "list[i].Mask.Len() == least", "list[i].Mask.Len() <= least+1"},
+	{"kubelet/memory.go", "z.assignments > 0 && z.group != nodes", "z.assignments > 1 && z.group != nodes"},
+	{"kubelet/memory.go", "best.Preferred && !wider.Preferred", "best.Preferred && wider.Preferred"},
+	{"kubelet/memory.go", "m.zones[i].assignments++", "m.zones[i].assignments = 1"},
+	{"kubelet/memory.go", "taken := min(bytes, m.free[t][i])", "taken := bytes / int64(group.Len())"},
+	{"kubelet/device.go", "matching += available[i] + reuse[i]", "matching += available[i]"},
+	{"kubelet/device.go", "capacity += d.Registered", "capacity += d.Healthy"},
+	{"kubelet/device.go", "int64(sum) < n {", "int64(sum) <= n {"},
+	{"kubelet/cpupolicy.go", "peak = max(peak, running+c.CPUs)", "peak = max(peak, c.CPUs)"},
+	{"kubelet/cpupolicy.go", "least := p.minNodes(n)", "least := p.minNodes(w.need)"},
+	{"kubelet/cpupolicy.go", "(least+perSocket-1)/perSocket", "least/perSocket"},
+	{"kubelet/cpuadmission.go", "available.Minus(p.unaligned)", "available.Minus(p.reserved)"},
+	{
+		"kubelet/cpuadmission.go", "inside := from.Intersect(a.policy.within(m))",
+		"inside := a.available.Intersect(a.policy.within(m))",
+	},
+	{"kubelet/cpupack.go", "int(s.free) == t.policy.perSocket", "int(s.free) == t.policy.sockets[s.unit].size"},
+	{"kubelet/cpudistribute.go", "for grown*2 < k {", "for grown*4 < k {"},
+	{"hint/reach.go", "return 1 + MaxNodes - n", "return 1 + n"},
+	{
+		"hint/hint.go", "if sa, sb := r.spread(a), r.spread(b); sa != sb {",
+		"if sa, sb := r.spread(a), r.spread(b); sa > sb {",
+	},
+}
