@@ -4,6 +4,10 @@
 # compiler (the race detector) and util-linux (lscpu, a second opinion on machines) where they are missing.
 
 export GOWORK := off
+# One set of flags for programs, tests, vet and lint, so that each package of Kubernetes is compiled once (and once more
+# for the race detector); the paths that -trimpath leaves out let several clones share what is built.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 GO        ?= go
 TAGS      := nomsgpack
 BIN       := bin
