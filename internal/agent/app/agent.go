@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -45,9 +45,9 @@ type Agent struct {
 	// outdated holds one token once the API serves a newer version of the object than the agent writes.
 	outdated chan struct{}
 
-	problems problems
-	drifts   drifts
-	api      reach
+	drifts drifts
+	api    reach
+	status *status.Reporter
 	// When the loop of follow and the engine last did something.
 	followed, passed pulse
 
@@ -74,9 +74,6 @@ type Agent struct {
 	pods, nodes, topologies cache.SharedIndexInformer
 	reporter                *report.Reporter
 	volcano                 *report.NumatopologyReporter // nil unless it is asked for
-	conditions              *conditions
-	conflicts               *conflicts // of the writers of objects
-	degraded, contradictory *conflicts // of the sources that the agent reads
 }
 
 // errStarting is what Ready says before Run has come far.
@@ -114,15 +111,19 @@ func New(o Options) (*Agent, error) {
 		o: o, machine: o.Shared.intern(reading.Machine), presence: presence, notes: reading.Notes, boot: boot,
 		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), outdated: make(chan struct{}, 1),
 		modeChanged: make(chan struct{}), applied: errStarting,
-		problems: problems{annotations: map[types.UID]string{}}, settings: known,
+		settings: known,
 	}
+	a.status = status.New(status.Options{
+		Client: o.Client, Node: o.Node, Current: a.currentNode, Recorder: o.Recorder,
+		Metrics: o.Shared.Metrics, Clock: o.Clock,
+	})
 	a.recallPins()
 	a.mode, _ = probe.ModeOf(o.Switches, a.isStatic(), "")
 	if err := a.findCgroups(); err != nil {
 		return nil, err
 	}
 	a.engine = apply.New(apply.Options{
-		Cgroup: a.o.Cgroup, Roots: a.o.CgroupRoots, Report: a.emitRecord, Timed: a.timed,
+		Cgroup: a.o.Cgroup, Roots: a.o.CgroupRoots, Report: a.record, Timed: a.timed,
 		Resync: o.Resync, Clock: o.Clock,
 		KubeletKeepsMemory:  keepsMemory(known.inForce),
 		AllowUnallocatedLSR: o.AllowUnallocatedLSR,
@@ -130,11 +131,11 @@ func New(o Options) (*Agent, error) {
 		Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
 	})
 	a.service = hook.New(hook.Options{
-		Engine: a.engine, Writes: a.writes, Degraded: a.whyDegraded, AllowDegraded: o.AllowDegraded, Report: a.trouble,
-		Clock:      o.Clock,
-		Overridden: a.o.Shared.Metrics.overridden.Inc,
+		Engine: a.engine, Writes: a.writes, Degraded: a.whyDegraded, AllowDegraded: o.AllowDegraded,
+		Report: a.status.Blocked, Clock: o.Clock,
+		Overridden: a.o.Shared.Metrics.Overridden.Inc,
 	})
-	a.api = reach{clock: a.o.Clock, lost: a.o.Shared.Metrics.unreachable.Add, back: a.reportOutage}
+	a.api = reach{clock: a.o.Clock, lost: a.o.Shared.Metrics.Unreachable.Add, back: a.reportOutage}
 	return a, nil
 }
 
@@ -216,14 +217,14 @@ func (a *Agent) Ready() error {
 func (a *Agent) Run(ctx context.Context) error {
 	held, err := lock(a.o.Root, a.o.Clock.Now())
 	if errors.Is(err, ErrSecondAgent) {
-		err = errors.Join(err, a.reportRefused(ctx, err))
+		err = errors.Join(err, a.status.Refused(ctx, err))
 	}
 	if err != nil {
 		return err
 	}
 	defer held.release()
 	a.held = held
-	a.o.Shared.Metrics.uncleanEnds.Add(float64(held.ends))
+	a.o.Shared.Metrics.UncleanEnds.Add(float64(held.ends))
 	if err := a.work(ctx); err != nil {
 		return err // the next agent reports that this one was not stopped
 	}
@@ -246,7 +247,7 @@ func (a *Agent) work(ctx context.Context) error {
 	if err := a.wire(ctx, version); err != nil {
 		return err
 	}
-	defer a.o.Shared.Metrics.age.track(a.o.Node, a.reporter.Age)()
+	defer a.o.Shared.Metrics.Age.Track(a.o.Node, a.reporter.Age)()
 	g := newGroup(ctx, cancel)
 	for _, inf := range []cache.SharedIndexInformer{a.pods, a.nodes, a.topologies} {
 		g.run(func(ctx context.Context) error { inf.RunWithContext(ctx); return nil })
@@ -271,11 +272,6 @@ func (a *Agent) work(ctx context.Context) error {
 // wire builds what needs the API's version, and connects it.
 func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	a.pods, a.nodes, a.topologies = a.podInformer(), a.nodeInformer(), a.topologyInformer(version)
-	a.conditions = &conditions{
-		client: a.o.Client, node: a.o.Node, clock: a.o.Clock, last: map[string]corev1.NodeCondition{},
-		current: a.currentNode,
-		wrote:   a.emitCondition,
-	}
 	var objects report.Objects = a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies"))
 	if version != v1alpha2.GroupVersion() {
 		objects = olderObjects{objects, a.discoverVersion, a.outdated}
@@ -285,19 +281,16 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
 			a.o.Node)
 	}
-	a.conflicts = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
-	a.degraded = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
-	a.contradictory = &conflicts{set: a.conditions.set, bySource: map[string]conflict{}}
 	a.reporter = report.New(report.Options{
 		Objects: objects, Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology,
-		SetCondition: a.conflicts.of("NodeResourceTopology"),
+		SetCondition: a.status.Source("NodeResourceTopology"),
 		Last:         last, Keep: func(r annotation.Report) error { return keepReport(a.o.Root, r) },
-		Emit: a.emitNode, Clock: a.o.Clock,
+		Emit: a.emit, Clock: a.o.Clock,
 	})
 	if a.o.PublishNumatopology {
 		a.volcano = report.NewNumatopology(report.NumatopologyOptions{
 			Objects: a.o.Dynamic.Resource(nodeinfo.Resource()), Node: a.o.Node, Source: a.Numatopology,
-			SetCondition: a.conflicts.of("Numatopology"), Clock: a.o.Clock,
+			SetCondition: a.status.Source("Numatopology"), Clock: a.o.Clock,
 		})
 	}
 	if err := a.pods.SetTransform(trim); err != nil {

@@ -39,6 +39,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -535,13 +536,13 @@ func TestWishThatCannotBeMetIsACondition(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
-			if a.Mode() != probe.Own || w.condition(app.ModeConflict) != "True" {
-				t.Errorf("mode %s, condition %q: want Own and True", a.Mode(), w.condition(app.ModeConflict))
+			if a.Mode() != probe.Own || w.condition(status.ModeConflict) != "True" {
+				t.Errorf("mode %s, condition %q: want Own and True", a.Mode(), w.condition(status.ModeConflict))
 			}
 			w.label(annotation.TopologyMode, "Own")
 			later(15 * time.Second)
-			if w.condition(app.ModeConflict) != "False" {
-				t.Errorf("condition = %q after the wish was changed, want False", w.condition(app.ModeConflict))
+			if w.condition(status.ModeConflict) != "False" {
+				t.Errorf("condition = %q after the wish was changed, want False", w.condition(status.ModeConflict))
 			}
 		})
 	})
@@ -595,8 +596,8 @@ func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
 			}
 			w.state(`{"policyName":"sta`)
 			later(15 * time.Second)
-			if w.condition(app.StateUnreadable) != "True" {
-				t.Errorf("condition = %q for a torn state file, want True", w.condition(app.StateUnreadable))
+			if w.condition(status.StateUnreadable) != "True" {
+				t.Errorf("condition = %q for a torn state file, want True", w.condition(status.StateUnreadable))
 			}
 			if got := w.published(annotation.CPUSharedPoolsKey); !strings.Contains(got, `"cpuset":"0-3,6-63"`) {
 				t.Errorf("shared pool = %s: a torn state file means that nothing is known, not that nothing is pinned",
@@ -604,9 +605,9 @@ func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
 			}
 			w.state(`{"policyName":"static","defaultCpuSet":"0-63","entries":{},"checksum":1}`)
 			later(15 * time.Second)
-			if w.condition(app.StateUnreadable) != "False" ||
+			if w.condition(status.StateUnreadable) != "False" ||
 				!strings.Contains(w.published(annotation.CPUSharedPoolsKey), `"0-63"`) {
-				t.Errorf("condition %q, pool %s after the last pinned pod ended", w.condition(app.StateUnreadable),
+				t.Errorf("condition %q, pool %s after the last pinned pod ended", w.condition(status.StateUnreadable),
 					w.published(annotation.CPUSharedPoolsKey))
 			}
 		})

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // written returns an LSR pod with an annotation as it stands.
@@ -233,7 +234,7 @@ func TestKubeletThatAssignsExclusiveCPUsIsReported(t *testing.T) {
 				`{"policyName":"static","defaultCpuSet":"0,4-31","entries":{"uid-late":{"main":"1-2"},` +
 					`"uid-lsr":{"main":"3"}},"checksum":1}`)
 			later(time.Minute)
-			if got := w.condition(app.StaticActive); got != "True" {
+			if got := w.condition(status.StaticActive); got != "True" {
 				t.Errorf("condition = %q while the kubelet takes CPU 2 for another pod's, want True", got)
 			}
 			if got := w.cpuset(lateGroup); got != "0-1,4-31" {
@@ -241,7 +242,7 @@ func TestKubeletThatAssignsExclusiveCPUsIsReported(t *testing.T) {
 			}
 			w.state(`{"policyName":"static","defaultCpuSet":"0,4-31","entries":{"uid-lsr":{"main":"3"}},"checksum":1}`)
 			later(time.Minute)
-			if got := w.condition(app.StaticActive); got != "False" {
+			if got := w.condition(status.StaticActive); got != "False" {
 				t.Errorf("condition = %q after the kubelet let go, want False", got)
 			}
 		})

@@ -1,60 +1,41 @@
 package app
 
 import (
-	"context"
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // Reasons of Events about agents, the API server and the kubelet.
 const (
-	secondAgent          = "SecondAgent"
 	agentRestarted       = "AgentRestarted"
 	apiServerUnreachable = "APIServerUnreachable"
 	kubeletRestarted     = "KubeletRestarted"
 )
 
-// lastWord is how long a refused agent waits for the API.
-const lastWord = 5 * time.Second
-
-// reportRefused sends the Event of an agent that is refused, and waits until it is sent: the process ends next. Each
-// Node has at most one such Event: the refused agent is usually restarted again and again.
-func (a *Agent) reportRefused(ctx context.Context, why error) error {
-	if a.o.Recorder == nil {
-		return nil
+// emit sends an Event of a reporter.
+func (a *Agent) emit(e report.Event) {
+	if e.Warning {
+		a.status.Warn(e.Reason, "%s", e.Note)
+	} else {
+		a.status.Event(e.Reason, "%s", e.Note)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lastWord)
-	defer cancel()
-	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.o.Node}
-	if node, err := a.o.Client.CoreV1().Nodes().Get(ctx, a.o.Node, metav1.GetOptions{}); err == nil {
-		about.UID = node.UID
-	}
-	const suffix = ".tenon-second-agent"
-	_, err := a.o.Client.EventsV1().Events(metav1.NamespaceDefault).Create(ctx, &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault,
-			Name:      a.o.Node[:min(len(a.o.Node), maxName-len(suffix))] + suffix,
-		},
-		EventTime: metav1.NewMicroTime(a.o.Clock.Now()), Regarding: about, Type: corev1.EventTypeWarning,
-		Reason: secondAgent, Action: "Start", Note: shorten("an agent was refused: %v", why),
-		ReportingController: eventController, ReportingInstance: instanceOf(a.o.Node),
-	}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create an Event on the Node: %w", err)
-	}
-	return nil
 }
 
-// maxName is the API's limit for the name of an Event.
-const maxName = 253
+// record takes what the engine found in a file of the cgroup tree, or did to it.
+func (a *Agent) record(r apply.Record) {
+	a.drifts.note(r, a.o.Clock.Now())
+	a.status.Record(r)
+}
+
+// timed takes how long a pass of the engine took.
+func (a *Agent) timed(d time.Duration) {
+	a.passed.beat(a.o.Clock.Now())
+	a.o.Shared.Metrics.Apply.WithLabelValues(status.PathReconcile).Observe(d.Seconds())
+}
 
 // reportUncleanEnd sends an Event when the previous agent was not stopped.
 func (a *Agent) reportUncleanEnd() {
@@ -62,18 +43,18 @@ func (a *Agent) reportUncleanEnd() {
 		return
 	}
 	now := a.o.Clock.Now()
-	a.emitNode(report.Event{Warning: true, Reason: agentRestarted, Note: fmt.Sprintf(
+	a.status.Warn(agentRestarted,
 		"the agent ended without being stopped: it was last known to work at %s, and is back at %s, at most %v "+
 			"later; containers kept the CPUs that they had",
-		moment(a.held.alive), moment(now), max(now.Sub(a.held.alive), 0).Round(time.Second))})
+		moment(a.held.alive), moment(now), max(now.Sub(a.held.alive), 0).Round(time.Second))
 }
 
 // reportOutage sends an Event about an outage of the API server that is over.
 func (a *Agent) reportOutage(from, to time.Time) {
-	a.emitNode(report.Event{Warning: true, Reason: apiServerUnreachable, Note: fmt.Sprintf(
+	a.status.Warn(apiServerUnreachable,
 		"the API server did not answer the agent from %s to %s, for %v: what was bound, changed or deleted meanwhile "+
 			"takes effect from now on",
-		moment(from), moment(to), to.Sub(from).Round(time.Second))})
+		moment(from), moment(to), to.Sub(from).Round(time.Second))
 }
 
 // detectKubeletRestart sends an Event when the kubelet has restarted while the agent ran.
@@ -92,10 +73,10 @@ func (a *Agent) detectKubeletRestart() {
 	if before == now || before == (host.Socket{}) {
 		return
 	}
-	a.o.Shared.Metrics.kubeletStarts.Inc()
-	a.emitNode(report.Event{Reason: kubeletRestarted, Note: fmt.Sprintf(
+	a.o.Shared.Metrics.KubeletStarts.Inc()
+	a.status.Event(kubeletRestarted,
 		"the kubelet has started anew: it made its PodResources socket at %s, the one before was of %s",
-		moment(now.Made), moment(before.Made))})
+		moment(now.Made), moment(before.Made))
 }
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }

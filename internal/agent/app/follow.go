@@ -49,13 +49,13 @@ func (a *Agent) follow(ctx context.Context) error {
 		case <-retry:
 			continue
 		case <-a.claims:
-			a.reportClaims()
+			a.status.Claims(a.engine.View())
 			continue
 		case <-a.poke:
 		case <-again:
 		case <-tick.C():
 			a.held.beat(a.o.Clock.Now())
-			a.o.Shared.Metrics.refused.Add(float64(a.held.refused()))
+			a.o.Shared.Metrics.Refused.Add(float64(a.held.refused()))
 			a.prunePods()
 			a.sweep(ctx)
 		case err := <-enforced:
@@ -67,7 +67,7 @@ func (a *Agent) follow(ctx context.Context) error {
 		if err := a.misplaced(); err != nil {
 			return err
 		}
-		a.reportClaims()
+		a.status.Claims(a.engine.View())
 	}
 }
 
@@ -182,19 +182,19 @@ func (a *Agent) keepPod(pod *corev1.Pod) {
 	defer a.touchPods()
 	if convert.Ended(pod) {
 		a.engine.Delete(desired.NodeUID(pod))
-		a.problems.forget(pod.UID)
+		a.status.ForgetPod(pod.UID)
 		return
 	}
 	a.engine.Update(desired.FromAPI(pod))
 	if a.isUnasked() {
 		a.engine.Visit(desired.NodeUID(pod))
 	}
-	a.reportAnnotations(pod)
+	a.status.Annotations(pod)
 }
 
 func (a *Agent) dropPod(pod *corev1.Pod) {
 	a.engine.Delete(desired.NodeUID(pod))
-	a.problems.forget(pod.UID)
+	a.status.ForgetPod(pod.UID)
 	a.touchPods()
 }
 
@@ -206,7 +206,7 @@ func (a *Agent) keepNode(node *corev1.Node) {
 	a.node = node
 	a.mu.Unlock()
 	if replaced {
-		a.conditions.forget()
+		a.status.Forget()
 	}
 	if !same {
 		a.touch()

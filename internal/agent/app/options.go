@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -111,7 +112,7 @@ var ErrUnsafe = errors.New("an agent that does not ask the kubelet must not writ
 
 // Shared is what the agents of one process have in common. It is safe for concurrent use.
 type Shared struct {
-	Metrics *Metrics
+	Metrics *status.Metrics
 
 	mu      sync.Mutex // guards the fields below
 	pool    topo.Pool
@@ -119,7 +120,7 @@ type Shared struct {
 }
 
 // NewShared returns a Shared with metrics that are not registered anywhere.
-func NewShared() *Shared { return &Shared{Metrics: newMetrics()} }
+func NewShared() *Shared { return &Shared{Metrics: status.NewMetrics()} }
 
 // intern makes agents of equal machines hold one topology.
 func (s *Shared) intern(m *topo.Machine) *topo.Machine {

@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -145,19 +146,19 @@ func (a *Agent) readState(ctx context.Context) error {
 	reported := errors.Join(a.reportContradiction(ctx, "record", "CPUsGivenTwice", givenTwice(recorded.CPU)),
 		a.reportContradiction(ctx, "resources", "SourcesDisagree", disputed))
 	if err != nil {
-		return errors.Join(err, reported, a.conditions.set(ctx, StateUnreadable, true, "Unusable", err.Error()))
+		return errors.Join(err, reported, a.status.Set(ctx, status.StateUnreadable, true, "Unusable", err.Error()))
 	}
-	return errors.Join(reported, a.conditions.set(ctx, StateUnreadable, false, "Readable",
+	return errors.Join(reported, a.status.Set(ctx, status.StateUnreadable, false, "Readable",
 		"what the kubelet's managers have recorded is in use"))
 }
 
 // reportContradiction keeps what one comparison says of the condition StateContradictory; "" is nothing.
 func (a *Agent) reportContradiction(ctx context.Context, source, reason, text string) error {
 	if text == "" {
-		return a.contradictory.of(source)(ctx, StateContradictory, false, "Consistent",
+		return a.status.Source(source)(ctx, status.StateContradictory, false, "Consistent",
 			"the kubelet's records agree with each other")
 	}
-	return a.contradictory.of(source)(ctx, StateContradictory, true, reason, text)
+	return a.status.Source(source)(ctx, status.StateContradictory, true, reason, text)
 }
 
 // hintMismatch asks the kubelet for its settings, once, when its record is of another CPU manager policy than they are:
@@ -189,7 +190,7 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	old := a.machine
 	a.mu.Unlock()
 	if same { // an earlier agent may have reported otherwise
-		return a.degraded.of("machine")(ctx, SourceDegraded, false, "Usable",
+		return a.status.Source("machine")(ctx, status.SourceDegraded, false, "Usable",
 			"the machine's files describe one machine")
 	}
 	var reading host.Reading
@@ -197,7 +198,7 @@ func (a *Agent) readMachine(ctx context.Context) error {
 		reading, err = host.Read(a.o.Root, a.o.Arch)
 	}
 	if err != nil {
-		return errors.Join(err, a.degraded.of("machine")(ctx, SourceDegraded, true, "Unusable",
+		return errors.Join(err, a.status.Source("machine")(ctx, status.SourceDegraded, true, "Unusable",
 			err.Error()+": the last good topology stays published"))
 	}
 	machine := a.o.Shared.intern(reading.Machine)
@@ -205,9 +206,13 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	a.machine, a.presence = machine, presence
 	a.mu.Unlock()
 	if !machine.Equal(old) {
-		a.o.Shared.Metrics.machines.Inc()
-		a.emitNode(topologyChanged(old, machine))
+		a.o.Shared.Metrics.MachineChanges.Inc()
+		a.status.Warn("TopologyChanged",
+			"the machine has CPUs %s on %d NUMA nodes, it had %s on %d: what pods hold of CPUs that are gone is left "+
+				"out",
+			machine.FormatList(machine.Online()), machine.NumNUMA(), old.FormatList(old.Online()), old.NumNUMA())
 		a.publish()
 	}
-	return a.degraded.of("machine")(ctx, SourceDegraded, false, "Usable", "the machine's files describe one machine")
+	return a.status.Source("machine")(ctx, status.SourceDegraded, false, "Usable",
+		"the machine's files describe one machine")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // message returns the text of a condition of the Node.
@@ -90,14 +91,14 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 				if got := w.published(annotation.NUMAStateKey); got != want {
 					t.Errorf("%s unusable: numa-state = %s, want the last good one", name, got)
 				}
-				if got := w.condition(app.StateUnreadable); got != "True" ||
-					!strings.Contains(w.message(app.StateUnreadable), filepath.Base(name)) {
+				if got := w.condition(status.StateUnreadable); got != "True" ||
+					!strings.Contains(w.message(status.StateUnreadable), filepath.Base(name)) {
 					t.Errorf("%s unusable: condition %q, %q; want one that names the file", name, got,
-						w.message(app.StateUnreadable))
+						w.message(status.StateUnreadable))
 				}
 				w.file(name, string(good))
 				later(time.Minute)
-				if got := w.condition(app.StateUnreadable); got != "False" {
+				if got := w.condition(status.StateUnreadable); got != "False" {
 					t.Errorf("%s usable again: condition = %q", name, got)
 				}
 			}
@@ -108,7 +109,8 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 			}
 			w.file(memoryFile, strings.Replace(memoryRecord, `"0":{"numberOf`, `"7":{"numberOf`, 1))
 			later(time.Minute)
-			if got := w.condition(app.StateUnreadable); got != "True" || w.published(annotation.NUMAStateKey) != want {
+			if got := w.condition(status.StateUnreadable); got != "True" ||
+				w.published(annotation.NUMAStateKey) != want {
 				t.Errorf("a record of another machine: condition %q, numa-state %s", got,
 					w.published(annotation.NUMAStateKey))
 			}
@@ -138,17 +140,17 @@ func TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre(t *testing.T) {
 			}
 			const message = "cpu_manager_state gives the CPUs 5 to several pods, and gives the CPUs 6 to a pod and " +
 				"has them in defaultCpuSet"
-			if got := w.message(app.StateContradictory); w.condition(app.StateContradictory) != "True" ||
+			if got := w.message(status.StateContradictory); w.condition(status.StateContradictory) != "True" ||
 				!strings.HasPrefix(got, message) {
-				t.Errorf("condition %q, %q; want %q", w.condition(app.StateContradictory), got, message)
+				t.Errorf("condition %q, %q; want %q", w.condition(status.StateContradictory), got, message)
 			}
-			if got := w.condition(app.StateUnreadable); got == "True" {
+			if got := w.condition(status.StateUnreadable); got == "True" {
 				t.Error("a record that is in use counts as unreadable")
 			}
 			w.state(
 				`{"policyName":"static","defaultCpuSet":"0-3,6-19","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
 			later(time.Minute)
-			if got := w.condition(app.StateContradictory); got != "False" {
+			if got := w.condition(status.StateContradictory); got != "False" {
 				t.Errorf("condition = %q after the other pod left", got)
 			}
 		})
@@ -176,13 +178,13 @@ func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 			}
 			w.file("sys/devices/system/cpu/online", "five")
 			later(time.Minute)
-			if w.condition(app.SourceDegraded) != "True" || w.published(annotation.CPUTopology) != before {
-				t.Errorf("unreadable files: condition %q, the report changed: %v", w.condition(app.SourceDegraded),
+			if w.condition(status.SourceDegraded) != "True" || w.published(annotation.CPUTopology) != before {
+				t.Errorf("unreadable files: condition %q, the report changed: %v", w.condition(status.SourceDegraded),
 					w.published(annotation.CPUTopology) != before)
 			}
 			w.file("sys/devices/system/cpu/online", "0-4,6-31")
 			later(time.Minute)
-			if got := w.condition(app.SourceDegraded); got != "False" {
+			if got := w.condition(status.SourceDegraded); got != "False" {
 				t.Errorf("condition = %q once the files can be read, want False", got)
 			}
 			if got := w.published(annotation.CPUTopology); strings.Contains(got, `{"id":5,`) ||

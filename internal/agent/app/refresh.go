@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -19,8 +17,7 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/report"
-	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -90,45 +87,13 @@ func nodePins(pins []ledger.Pin, pods []*corev1.Pod) []ledger.Pin {
 
 // reportOverlap keeps the condition StaticActive.
 func (a *Agent) reportOverlap(ctx context.Context) error {
-	overlap := ""
+	var assigned map[string][]int
 	if a.Mode() == probe.Own && a.isStatic() {
-		overlap = a.overlap()
+		a.mu.Lock()
+		assigned = a.state.CPU.Pods
+		a.mu.Unlock()
 	}
-	if overlap == "" {
-		return a.conditions.set(ctx, StaticActive, false, "NoOverlap",
-			"no CPU that the kubelet assigned is exclusive to another pod")
-	}
-	return a.conditions.set(ctx, StaticActive, true, "AssignmentsOverlap", overlap)
-}
-
-// overlap names the first pod whose exclusive CPUs the kubelet has assigned to another one; "" when there is none.
-func (a *Agent) overlap() string {
-	a.mu.Lock()
-	assigned := a.state.CPU.Pods
-	a.mu.Unlock()
-	view := a.engine.View()
-	machine := view.Machine()
-	if machine == nil {
-		return ""
-	}
-	for e := range view.Entries() {
-		if !e.Role.Binds() {
-			continue
-		}
-		own := view.CPUsOf(e.UID)
-		for _, uid := range slices.Sorted(maps.Keys(assigned)) {
-			theirs, _, err := machine.ParseList(cpuset.FormatIDs(assigned[uid]))
-			if taken := own.Intersect(theirs); uid != e.UID && err == nil && !taken.IsEmpty() {
-				return fmt.Sprintf(
-					"the kubelet's static policy has assigned CPUs %s, which are exclusive to pod %s/%s, to the pod "+
-						"with UID %s: "+
-						"the agent keeps that pod off them; set the kubelet's policy to none once the take-over has "+
-						"ended",
-					machine.FormatList(taken), e.Namespace, e.Name, uid)
-			}
-		}
-	}
-	return ""
+	return a.status.Overlap(ctx, a.engine.View(), assigned)
 }
 
 // decideMode applies the table of modes, and begins or ends a take-over.
@@ -170,16 +135,15 @@ func (a *Agent) decideMode(ctx context.Context) error {
 		err = errors.Join(err, a.keepPins())
 	}
 	if began {
-		a.emitNode(report.Event{
-			Reason: "TakeoverPhase",
-			Note: "phase 2: Tenon allocates the CPUs of new pods; pods that the kubelet pinned keep their CPUs until " +
-				"they end",
-		})
+		a.status.Event(takeoverPhase,
+			"phase 2: Tenon allocates the CPUs of new pods; pods that the kubelet pinned keep their CPUs until "+
+				"they end")
 	}
 	if conflict != "" {
-		return errors.Join(err, a.conditions.set(ctx, ModeConflict, true, "WishCannotBeMet", conflict))
+		return errors.Join(err, a.status.Set(ctx, status.ModeConflict, true, "WishCannotBeMet", conflict))
 	}
-	return errors.Join(err, a.conditions.set(ctx, ModeConflict, false, "WishMet", "the topology mode is "+string(mode)))
+	return errors.Join(err, a.status.Set(ctx, status.ModeConflict, false, "WishMet",
+		"the topology mode is "+string(mode)))
 }
 
 // published returns an annotation of the object in the API.

@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -81,12 +82,12 @@ func (a *Agent) readResources(ctx context.Context) error {
 		r.pace.failed(a.o.Clock.Now())
 	}
 	a.mu.Unlock()
-	set := a.degraded.of("resources")
+	set := a.status.Source("resources")
 	if err != nil {
-		return errors.Join(err, set(ctx, SourceDegraded, true, "PodResourcesUnavailable",
+		return errors.Join(err, set(ctx, status.SourceDegraded, true, "PodResourcesUnavailable",
 			err.Error()+": the last good answer and the kubelet's files count"))
 	}
-	return set(ctx, SourceDegraded, false, "Usable", "the kubelet reports the resources of its pods")
+	return set(ctx, status.SourceDegraded, false, "Usable", "the kubelet reports the resources of its pods")
 }
 
 // checkResources refuses an answer about another machine.

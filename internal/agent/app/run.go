@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inspect"
+	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // minResync is the shortest time between two comparisons of the whole tree that can be asked for.
@@ -113,12 +114,12 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 
 // serveAgent runs an agent with Events and its own HTTP endpoints until ctx ends.
 func serveAgent(ctx context.Context, o Options, address string) error {
-	broadcaster := events.NewBroadcaster(newEventSink(o.Client, o.Node))
+	broadcaster := events.NewBroadcaster(status.NewSink(o.Client, o.Node))
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("send events: %w", err)
 	}
 	defer broadcaster.Shutdown()
-	o.Recorder = broadcaster.NewRecorder(scheme.Scheme, eventController)
+	o.Recorder = broadcaster.NewRecorder(scheme.Scheme, status.Controller)
 	o.Shared = NewShared()
 	registry := metrics.NewKubeRegistry()
 	o.Shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)

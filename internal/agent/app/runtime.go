@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -17,7 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/hookserver"
 	"github.com/tenon-project/tenon/internal/agent/nri"
-	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // runtimeFlags are about the container runtime.
@@ -126,11 +125,11 @@ func (a *Agent) serveNRI(ctx context.Context) error {
 		Connected: func(r nri.Runtime) {
 			log.Info("Connected to the container runtime", "runtime", r.Name, "version", r.Version)
 			a.transports.connect(r)
-			a.o.Shared.Metrics.connected.WithLabelValues(pathNRI).Set(1)
+			a.o.Shared.Metrics.Connected.WithLabelValues(status.PathNRI).Set(1)
 			a.touch()
 		},
 		Disconnected: func(err error) { a.lost(ctx, err) },
-		Timed:        a.handled(pathNRI),
+		Timed:        a.handled(status.PathNRI),
 		Fenced: func(yes bool) {
 			if a.transports.fence(yes) {
 				a.touch()
@@ -162,13 +161,10 @@ func (a *Agent) serveHooks(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		a.o.Shared.Metrics.failures.WithLabelValues(hookSocketUnusable).Inc()
+		a.o.Shared.Metrics.Failures.WithLabelValues(status.HookSocketUnusable).Inc()
 		if text := err.Error(); text != reported {
 			reported = text
-			a.emitNode(report.Event{
-				Warning: true, Reason: hookSocketUnusable,
-				Note: "a runtime proxy cannot ask: " + text,
-			})
+			a.status.Warn(status.HookSocketUnusable, "a runtime proxy cannot ask: %s", text)
 		}
 		select {
 		case <-a.o.Clock.After(hookRetry):
@@ -181,11 +177,11 @@ func (a *Agent) serveHooks(ctx context.Context) error {
 // asked notes that a runtime proxy asks, and returns what is to be called when it has its answer.
 func (a *Agent) asked(call string) (answered func()) {
 	if a.transports.proxy() {
-		a.o.Shared.Metrics.connected.WithLabelValues(pathCRI).Set(1)
+		a.o.Shared.Metrics.Connected.WithLabelValues(status.PathCRI).Set(1)
 		a.touch()
 	}
 	began := a.o.Clock.Now()
-	return func() { a.handled(pathCRI)(call, a.o.Clock.Since(began)) }
+	return func() { a.handled(status.PathCRI)(call, a.o.Clock.Since(began)) }
 }
 
 // tried reports whether it is known how containers come by the agent.
@@ -216,7 +212,7 @@ func (t *transports) unproxy() (news bool) {
 // proxyLeft notes that no proxy is connected any more: containers may start without the agent again.
 func (a *Agent) proxyLeft() {
 	if a.transports.unproxy() {
-		a.o.Shared.Metrics.connected.WithLabelValues(pathCRI).Set(0)
+		a.o.Shared.Metrics.Connected.WithLabelValues(status.PathCRI).Set(0)
 		a.touch()
 	}
 }
@@ -248,44 +244,33 @@ func (t *transports) disconnect(err error) (news bool) {
 // lost reports, once per cause, that the runtime is not connected.
 func (a *Agent) lost(ctx context.Context, err error) {
 	m := a.o.Shared.Metrics
-	m.connected.WithLabelValues(pathNRI).Set(0)
-	m.failures.WithLabelValues(nriDisconnected).Inc()
+	m.Connected.WithLabelValues(status.PathNRI).Set(0)
+	m.Failures.WithLabelValues(status.NRIDisconnected).Inc()
 	if !a.transports.disconnect(err) {
 		return
 	}
 	klog.FromContext(ctx).Info("No NRI connection to the container runtime, will try again", "socket", a.o.NRISocket,
 		"err", err)
-	a.emitNode(report.Event{
-		Warning: true, Reason: nriDisconnected,
-		Note: fmt.Sprintf("the container runtime is not connected by NRI at %s: %v", a.o.NRISocket, err),
-	})
+	a.status.Warn(status.NRIDisconnected, "the container runtime is not connected by NRI at %s: %v", a.o.NRISocket, err)
 	a.touch()
 }
-
-// Reasons of Events, and codes: a lost NRI connection, a socket for runtime proxies that cannot be
-// had, and a call of the runtime that took longer than it waits.
-const (
-	nriDisconnected    = "NRIDisconnected"
-	hookSocketUnusable = "HookSocketUnusable"
-	runtimeCallSlow    = "RuntimeCallSlow"
-)
 
 // handled returns a function that takes the durations of the calls of a path.
 func (a *Agent) handled(path string) func(call string, d time.Duration) {
 	return func(call string, d time.Duration) {
 		m := a.o.Shared.Metrics
-		m.apply.WithLabelValues(path).Observe(d.Seconds())
+		m.Apply.WithLabelValues(path).Observe(d.Seconds())
 		if d > nri.Budget {
-			m.slow.WithLabelValues(path, call).Inc()
+			m.SlowCalls.WithLabelValues(path, call).Inc()
 		}
 		if d < nri.GuardTime {
 			return
 		}
-		m.failures.WithLabelValues(runtimeCallSlow).Inc()
-		a.emitNode(report.Event{Warning: true, Reason: runtimeCallSlow, Note: fmt.Sprintf(
+		m.Failures.WithLabelValues(status.RuntimeCallSlow).Inc()
+		a.status.Warn(status.RuntimeCallSlow,
 			"%s of the container runtime took %v: containers of pods that use Tenon are refused after %v, others go "+
 				"on without an answer",
-			call, d.Round(time.Millisecond), nri.GuardTime)})
+			call, d.Round(time.Millisecond), nri.GuardTime)
 	}
 }
 
@@ -308,21 +293,10 @@ func (a *Agent) reportDegraded(ctx context.Context) error {
 		reason, text = a.transports.degradation()
 	}
 	if reason == "" {
-		return a.conditions.set(ctx, EnforcementDegraded, false, "Enforced", "no container starts without the agent")
+		return a.status.Set(ctx, status.EnforcementDegraded, false, "Enforced", "no container starts without the agent")
 	}
 	if a.o.AllowDegraded {
 		reason = annotation.DegradedAllowed
 	}
-	return a.conditions.set(ctx, EnforcementDegraded, true, reason, text)
-}
-
-// trouble reports a container that was held back, or should have been.
-func (a *Agent) trouble(t hook.Trouble) {
-	code := t.Err.Cause.Error()
-	a.o.Shared.Metrics.failures.WithLabelValues(code).Inc()
-	note := "container %q does not start: %s"
-	if t.LetPass {
-		note = "container %q starts all the same, as its pod uses nothing of Tenon: %s"
-	}
-	a.event(podObject(t.Namespace, t.Name, types.UID(t.UID)), true, code, "Start", note, t.Container, t.Err.Detail)
+	return a.status.Set(ctx, status.EnforcementDegraded, true, reason, text)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 func TestFlagsAboutTheRuntimeThatCannotBeMeant(t *testing.T) {
@@ -66,10 +67,10 @@ func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
 		w.unasked, w.options.Recorder, w.options.NRISocket = true, recorder, w.root.Path("missing.sock")
 		w.run(func(a *app.Agent) {
 			later(time.Minute)
-			if got := w.condition(app.EnforcementDegraded); got != "True" {
+			if got := w.condition(status.EnforcementDegraded); got != "True" {
 				t.Errorf("condition = %q, want True", got)
 			}
-			if got := w.message(app.EnforcementDegraded); !strings.Contains(got, "missing.sock") {
+			if got := w.message(status.EnforcementDegraded); !strings.Contains(got, "missing.sock") {
 				t.Errorf("message = %q, want the socket's name in it", got)
 			}
 			ls := pod("ls", "LS", "1500m", "")

@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
-	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -168,13 +168,13 @@ func (a *Agent) readSettings(ctx context.Context) error {
 	}
 	source := s.source
 	a.mu.Unlock()
-	set := a.degraded.of("settings")
+	set := a.status.Source("settings")
 	if err != nil {
-		return errors.Join(err, set(ctx, SourceDegraded, true, "KubeletSettingsUnknown",
+		return errors.Join(err, set(ctx, status.SourceDegraded, true, "KubeletSettingsUnknown",
 			err.Error()+": what counts are "+source.String()))
 	}
 	return errors.Join(keepConfig(a.o.Root, config),
-		set(ctx, SourceDegraded, false, "Usable", "the kubelet reports its settings"))
+		set(ctx, status.SourceDegraded, false, "Usable", "the kubelet reports its settings"))
 }
 
 // runOf names what changes when another kubelet may run on the node.
@@ -211,10 +211,8 @@ func (a *Agent) settle(ctx context.Context) {
 		was, is := old, next
 		was.ReservedCPUs, is.ReservedCPUs = "", "" // known by and by
 		if (before == fromKubelet || before == fromKept) && policies(was) != policies(is) {
-			a.emitNode(report.Event{
-				Reason: "KubeletSettingsChanged",
-				Note:   "the kubelet's settings are " + policies(next) + ", they were " + policies(old),
-			})
+			a.status.Event("KubeletSettingsChanged", "the kubelet's settings are %s, they were %s", policies(next),
+				policies(old))
 		}
 	}
 	a.publish()

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // talker is a kubelet that can be asked.
@@ -94,9 +95,9 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 		w.ask(k)
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
-			if a.Mode() != probe.Own || w.policy().Policy != "none" || w.condition(app.ModeConflict) != "True" {
+			if a.Mode() != probe.Own || w.policy().Policy != "none" || w.condition(status.ModeConflict) != "True" {
 				t.Fatalf("mode %s, policy %q, conflict %q: want what a kubelet without policies gives", a.Mode(),
-					w.policy().Policy, w.condition(app.ModeConflict))
+					w.policy().Policy, w.condition(status.ModeConflict))
 			}
 			local := pod("local", "LSR", "4", "")
 			local.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"24-25,72-73",` +
@@ -116,9 +117,9 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 			})
 			later(time.Minute)
 			if got := w.policy(); a.Mode() != probe.Follow || got.Policy != "static" || got.ReservedCPUs != "0,48" ||
-				w.condition(app.ModeConflict) != "False" {
+				w.condition(status.ModeConflict) != "False" {
 				t.Errorf("mode %s, policy %+v, conflict %q: want Follow, and two CPUs of one core reserved", a.Mode(),
-					got, w.condition(app.ModeConflict))
+					got, w.condition(status.ModeConflict))
 			}
 			if got := w.published(annotation.KubeletKey); !strings.Contains(got, `"topology":{"policy":"restricted"`) ||
 				!strings.Contains(got, `"memory":{"policy":"Static"`) {
@@ -166,9 +167,9 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 		w.ask(k)
 		degraded := func(when, says string) {
 			t.Helper()
-			if got := w.message(app.SourceDegraded); w.condition(app.SourceDegraded) != "True" ||
+			if got := w.message(status.SourceDegraded); w.condition(status.SourceDegraded) != "True" ||
 				!strings.Contains(got, "connection refused") || !strings.Contains(got, says) {
-				t.Errorf("%s: condition %q, %q; want one that says %q", when, w.condition(app.SourceDegraded), got,
+				t.Errorf("%s: condition %q, %q; want one that says %q", when, w.condition(status.SourceDegraded), got,
 					says)
 			}
 		}
@@ -191,8 +192,8 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 				k.config.Kubelet.ReservedCPUs = "0"
 			})
 			later(3 * time.Minute)
-			if w.condition(app.SourceDegraded) != "False" || w.policy().ReservedCPUs != "0" {
-				t.Errorf("condition %q, reserved %q once it answers", w.condition(app.SourceDegraded),
+			if w.condition(status.SourceDegraded) != "False" || w.policy().ReservedCPUs != "0" {
+				t.Errorf("condition %q, reserved %q once it answers", w.condition(status.SourceDegraded),
 					w.policy().ReservedCPUs)
 			}
 			k.now(func() { k.deaf = errDown })
@@ -209,14 +210,14 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 			}
 			k.now(func() { k.deaf = nil })
 			later(3 * time.Minute)
-			if w.condition(app.SourceDegraded) != "False" {
-				t.Errorf("condition = %q once it answers", w.condition(app.SourceDegraded))
+			if w.condition(status.SourceDegraded) != "False" {
+				t.Errorf("condition = %q once it answers", w.condition(status.SourceDegraded))
 			}
 		})
 		w.file("var/lib/tenon-agent/kubelet.json", `{"Kubelet":`)
 		w.run(func(*app.Agent) {
-			if got := w.policy(); got.ReservedCPUs != "0" || w.condition(app.SourceDegraded) != "False" {
-				t.Errorf("a torn file of ours: policy = %+v, condition %q", got, w.condition(app.SourceDegraded))
+			if got := w.policy(); got.ReservedCPUs != "0" || w.condition(status.SourceDegraded) != "False" {
+				t.Errorf("a torn file of ours: policy = %+v, condition %q", got, w.condition(status.SourceDegraded))
 			}
 		})
 	})
@@ -393,14 +394,14 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 				if got := w.published(annotation.NUMAStateKey); got != want {
 					t.Errorf("%s: numa-state = %s, want the last good one", name, got)
 				}
-				if got := w.condition(app.SourceDegraded) == "True"; got != fault.degraded {
+				if got := w.condition(status.SourceDegraded) == "True"; got != fault.degraded {
 					t.Errorf("%s: SourceDegraded = %v, want %v: %s", name, got, fault.degraded,
-						w.message(app.SourceDegraded))
+						w.message(status.SourceDegraded))
 				}
 				k.now(func() { k.silent, k.resources = nil, before })
 				later(3 * time.Minute)
-				if w.condition(app.SourceDegraded) == "True" {
-					t.Errorf("%s: still degraded: %s", name, w.message(app.SourceDegraded))
+				if w.condition(status.SourceDegraded) == "True" {
+					t.Errorf("%s: still degraded: %s", name, w.message(status.SourceDegraded))
 				}
 			}
 			w.remove(a)
@@ -429,8 +430,8 @@ func TestOneRefusalOfABusyKubeletIsNotReported(t *testing.T) {
 		}
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			if asks < 3 || w.condition(app.SourceDegraded) != "" {
-				t.Errorf("condition %q after %d questions, want none", w.condition(app.SourceDegraded), asks)
+			if asks < 3 || w.condition(status.SourceDegraded) != "" {
+				t.Errorf("condition %q after %d questions, want none", w.condition(status.SourceDegraded), asks)
 			}
 		})
 	})
@@ -508,40 +509,41 @@ func TestTheKubeletsFilesFillInWhatItDoesNotReport(t *testing.T) {
 			later(time.Minute)
 			const want = `{"pods":{"uid-a":{"init":{"cpus":"6-7"},"main":{"cpus":"4-5"}},` +
 				`"uid-b":{"main":{"cpus":"8-9"}}}}`
-			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(app.StateContradictory) != "" {
-				t.Errorf("numa-state = %s (contradictory %q), want %s", got, w.message(app.StateContradictory), want)
+			if got := w.published(annotation.NUMAStateKey); got != want ||
+				w.condition(status.StateContradictory) != "" {
+				t.Errorf("numa-state = %s (contradictory %q), want %s", got, w.message(status.StateContradictory), want)
 			}
 			k.now(func() { k.resources.Pods[0].Containers = has(10, 11) })
 			later(time.Minute)
 			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, `"main":{"cpus":"10-11"}`) {
 				t.Errorf("numa-state = %s, want what the kubelet answers", got)
 			}
-			if got := w.message(app.StateContradictory); w.condition(app.StateContradictory) != "True" ||
+			if got := w.message(status.StateContradictory); w.condition(status.StateContradictory) != "True" ||
 				!strings.Contains(got,
 					"container main of the pod with UID uid-a has CPUs 10-11 by PodResources, and 4-5 by "+
 						"cpu_manager_state") {
-				t.Errorf("condition %q, %q: want one that names both", w.condition(app.StateContradictory), got)
+				t.Errorf("condition %q, %q: want one that names both", w.condition(status.StateContradictory), got)
 			}
 			k.now(func() { k.resources.Pods[0].Containers = has() })
 			later(time.Minute)
 			if got := w.published(annotation.NUMAStateKey); got != want ||
-				w.condition(app.StateContradictory) != "True" {
+				w.condition(status.StateContradictory) != "True" {
 				t.Errorf("numa-state = %s, condition %q: what only one of them knows of is given", got,
-					w.condition(app.StateContradictory))
+					w.condition(status.StateContradictory))
 			}
 			k.now(func() { k.resources.Pods[0].Containers = has(4, 5) })
 			later(time.Minute)
-			if w.condition(app.StateContradictory) != "False" {
-				t.Errorf("condition = %q once they agree", w.condition(app.StateContradictory))
+			if w.condition(status.StateContradictory) != "False" {
+				t.Errorf("condition = %q once they agree", w.condition(status.StateContradictory))
 			}
 			w.state(
 				`{"policyName":"static","defaultCpuSet":"0-3,10-63","entries":{"uid-b":{"main":"8-9"}},` +
 					`"podEntries":{"uid-a":{"cpuSet":"4-7"}},"checksum":1}`)
 			later(time.Minute)
 			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got, `"uid":"uid-a","cpuset":"4-7"`) ||
-				w.condition(app.StateContradictory) != "False" {
+				w.condition(status.StateContradictory) != "False" {
 				t.Errorf("allocations = %s, condition %q: want the whole pod's CPUs", got,
-					w.condition(app.StateContradictory))
+					w.condition(status.StateContradictory))
 			}
 		})
 	})
@@ -565,8 +567,8 @@ func TestADeviceOfAnUnlistedResourceIsItsPods(t *testing.T) {
 			later(time.Minute)
 			const want = `{"pods":{"uid-a":{"main":{"devices":{"y/gone":{"mask":[0],"count":2,"split":[{"mask":[],` +
 				`"count":1},{"mask":[0],"count":1}]}}}}}}`
-			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(app.SourceDegraded) != "" {
-				t.Errorf("numa-state = %s (%s), want %s", got, w.message(app.SourceDegraded), want)
+			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(status.SourceDegraded) != "" {
+				t.Errorf("numa-state = %s (%s), want %s", got, w.message(status.SourceDegraded), want)
 			}
 		})
 	})
@@ -670,9 +672,9 @@ func TestTheWholeTakeOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			later(time.Minute)
-			if got := takeover(); got.RemainingPods != 2 || w.condition(app.StateUnreadable) != "True" {
+			if got := takeover(); got.RemainingPods != 2 || w.condition(status.StateUnreadable) != "True" {
 				t.Errorf("its record is gone: take-over %+v, unreadable %q; want two pods that remain, and True",
-					got, w.condition(app.StateUnreadable))
+					got, w.condition(status.StateUnreadable))
 			}
 			k.now(func() { k.config = none(); k.config.Kubelet.ReservedCPUs = "0" })
 			w.state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
@@ -804,7 +806,7 @@ func TestAnAnswerThatIsAMomentOldDoesNotContradict(t *testing.T) {
 				w.create(pod("later-"+string(rune('a'+i)), "LS", "1", ""))
 			}
 			later(time.Minute)
-			if got := w.message(app.StateContradictory); got != "" {
+			if got := w.message(status.StateContradictory); got != "" {
 				t.Errorf("message = %q, want none", got)
 			}
 		})

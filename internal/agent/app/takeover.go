@@ -15,9 +15,11 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
+
+// takeoverPhase is the reason of Events about the take-over of CPUs from a static kubelet.
+const takeoverPhase = "TakeoverPhase"
 
 // takeoverFile keeps the moment of take-over below the Root: pods that a static kubelet pinned before it keep their
 // CPUs, over restarts of the agent too.
@@ -166,10 +168,8 @@ func (a *Agent) endTakeover() (since metav1.Time, err error) {
 	a.mu.Lock()
 	a.recorded.CPU, a.state.CPU, a.until = host.CPUState{}, host.CPUState{}, time.Time{}
 	a.mu.Unlock()
-	a.emitNode(report.Event{
-		Reason: "TakeoverPhase",
-		Note:   "the take-over has ended: no pod is left that the kubelet pinned, and its policy is none",
-	})
+	a.status.Event(takeoverPhase,
+		"the take-over has ended: no pod is left that the kubelet pinned, and its policy is none")
 	a.publish()
 	return metav1.Time{}, forgetTakeover(a.o.Root)
 }

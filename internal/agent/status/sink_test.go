@@ -1,4 +1,4 @@
-package app
+package status
 
 import (
 	"strings"
@@ -20,7 +20,7 @@ func TestEventsSayWhichNodesAgentTheyAreFrom(t *testing.T) {
 			ObjectMeta:        metav1.ObjectMeta{Namespace: "default", Name: "e"},
 			ReportingInstance: "tenon-agent-some-pod",
 		}
-		got, err := newEventSink(client, node).Create(t.Context(), sent)
+		got, err := NewSink(client, node).Create(t.Context(), sent)
 		if err != nil || got.ReportingInstance != want || sent.ReportingInstance != "tenon-agent-some-pod" {
 			t.Errorf("node %s: reportingInstance %q (%v), and %q of what was handed in; want %q, and no change", node,
 				got.ReportingInstance, err, sent.ReportingInstance, want)

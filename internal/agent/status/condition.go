@@ -1,16 +1,16 @@
-package app
+package status
 
 import (
 	"context"
 	gojson "encoding/json"
 	"fmt"
-	"sync"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
 )
@@ -33,33 +33,50 @@ const (
 	EnforcementDegraded = annotation.EnforcementDegraded
 )
 
-// conditions writes conditions of one Node: only what changes, and no False where there never was a True.
-type conditions struct {
-	client  kubernetes.Interface
-	node    string
-	clock   clock.PassiveClock
-	current func() *corev1.Node
-	wrote   func(corev1.NodeCondition)
+// statement is what one source says of a condition that holds.
+type statement struct{ reason, message string }
 
-	mu   sync.Mutex // guards last
-	last map[string]corev1.NodeCondition
+// Source returns Set for one of several sources that report on the same conditions.
+func (r *Reporter) Source(name string) func(ctx context.Context, kind string, holds bool, reason, message string,
+) error {
+	return func(ctx context.Context, kind string, holds bool, reason, message string) error {
+		r.mu.Lock()
+		of := r.joined[kind]
+		if of == nil {
+			of = map[string]statement{}
+			r.joined[kind] = of
+		}
+		delete(of, name)
+		if holds {
+			of[name] = statement{reason, message}
+		}
+		for i, source := range slices.Sorted(maps.Keys(of)) {
+			if i == 0 {
+				holds, reason, message = true, of[source].reason, of[source].message
+				continue
+			}
+			message += "; " + of[source].message
+		}
+		r.mu.Unlock()
+		return r.Set(ctx, kind, holds, reason, message)
+	}
 }
 
-// set makes a condition hold or not.
-func (c *conditions) set(ctx context.Context, kind string, holds bool, reason, message string) error {
+// Set makes a condition hold or not. It writes only what changes, and no False where there never was a True.
+func (r *Reporter) Set(ctx context.Context, kind string, holds bool, reason, message string) error {
 	message = shorten("%s", message) // the policy tenon-agent-own-conditions has the same limit
 	status := corev1.ConditionFalse
 	if holds {
 		status = corev1.ConditionTrue
 	}
-	old, known := c.lookup(kind)
+	old, known := r.lookup(kind)
 	if !known && !holds {
 		return nil
 	}
 	if known && old.Status == status && (!holds || old.Reason == reason && old.Message == message) {
 		return nil
 	}
-	now := metav1.NewTime(c.clock.Now())
+	now := metav1.NewTime(r.o.Clock.Now())
 	cond := corev1.NodeCondition{
 		Type: corev1.NodeConditionType(kind), Status: status, Reason: reason, Message: message,
 		LastHeartbeatTime: now, LastTransitionTime: now,
@@ -71,26 +88,30 @@ func (c *conditions) set(ctx context.Context, kind string, holds bool, reason, m
 	if err != nil {
 		return fmt.Errorf("encode condition %s: %w", kind, err)
 	}
-	_, err = c.client.CoreV1().Nodes().Patch(ctx, c.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
-		"status")
+	_, err = r.o.Client.CoreV1().Nodes().Patch(ctx, r.o.Node, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
-		return fmt.Errorf("set condition %s of Node %s: %w", kind, c.node, err)
+		return fmt.Errorf("set condition %s of Node %s: %w", kind, r.o.Node, err)
 	}
-	c.wrote(cond)
-	c.mu.Lock()
-	c.last[kind] = cond
-	c.mu.Unlock()
+	r.o.Metrics.ConditionWrites.WithLabelValues(kind).Inc()
+	if holds {
+		r.Warn(strings.TrimPrefix(kind, "tenon.sh/"), "%s", message)
+	}
+	r.mu.Lock()
+	r.written[kind] = cond
+	r.mu.Unlock()
 	return nil
 }
 
 // lookup prefers the last write to the state of the watch, which may be older.
-func (c *conditions) lookup(kind string) (corev1.NodeCondition, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cond, ok := c.last[kind]; ok {
+func (r *Reporter) lookup(kind string) (corev1.NodeCondition, bool) {
+	r.mu.Lock()
+	cond, ok := r.written[kind]
+	r.mu.Unlock()
+	if ok {
 		return cond, true
 	}
-	node := c.current()
+	node := r.o.Current()
 	if node == nil {
 		return corev1.NodeCondition{}, false
 	}
@@ -102,9 +123,9 @@ func (c *conditions) lookup(kind string) (corev1.NodeCondition, bool) {
 	return corev1.NodeCondition{}, false
 }
 
-// forget drops what was written: the Node is another one now.
-func (c *conditions) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.last)
+// Forget drops what was written: the Node is another one now.
+func (r *Reporter) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.written)
 }

@@ -1,0 +1,136 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+// Event sends an Event about the Node.
+func (r *Reporter) Event(reason, note string, args ...any) {
+	r.send(r.node(), corev1.EventTypeNormal, reason, "Publish", note, args...)
+}
+
+// Warn sends a Warning about the Node.
+func (r *Reporter) Warn(reason, note string, args ...any) {
+	r.send(r.node(), corev1.EventTypeWarning, reason, "Publish", note, args...)
+}
+
+func (r *Reporter) node() *corev1.ObjectReference {
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: r.o.Node}
+	if node := r.o.Current(); node != nil {
+		ref.UID = node.UID
+	}
+	return ref
+}
+
+// Record reports what the engine found in a file of the cgroup tree, or did to it.
+func (r *Reporter) Record(c apply.Record) {
+	kind, about := c.Kind.String(), podObject(c.Namespace, c.Name, types.UID(c.UID))
+	warn := func(note string, args ...any) {
+		if c.Name != "" { // else a group of an unknown pod
+			r.send(about, corev1.EventTypeWarning, kind, "Enforce", note, args...)
+		}
+	}
+	switch c.Kind {
+	case apply.Drifted, apply.EffectiveWiderThanDesired:
+		r.o.Metrics.Drift.WithLabelValues(kind).Inc()
+		warn("container %q: %s of %s is %q, want %q", c.Container, c.File, c.Group, c.Got, c.Want)
+	case apply.DriftRepaired:
+		if c.Name != "" {
+			r.send(about, corev1.EventTypeNormal, kind, "Enforce", "container %q: %s of %s is %q again (want %q)",
+				c.Container, c.File, c.Group, c.Got, c.Want)
+		}
+	case apply.EnforcementFailed:
+		r.o.Metrics.Failures.WithLabelValues(kind).Inc()
+		warn("container %q: %s of %s cannot be set to %q: %v", c.Container, c.File, c.Group, c.Want, c.Err)
+	case apply.AllocationRefused:
+		r.o.Metrics.Failures.WithLabelValues(kind).Inc()
+		warn("the pod keeps CPUs %s; they are not changed to %q while it runs", c.Got, c.Want)
+	case apply.CheckpointLost:
+		r.o.Metrics.Failures.WithLabelValues(kind).Inc()
+		r.Warn(kind, "the record of granted CPUs cannot be used; it is rebuilt from the cgroup tree: %v", c.Err)
+	case apply.OrphanHeld:
+		r.Event(kind, "group %s of a pod that the API does not know keeps CPUs %s until it is empty", c.Group, c.Got)
+	}
+}
+
+// Blocked reports a container that was held back, or should have been.
+func (r *Reporter) Blocked(t hook.Trouble) {
+	code := t.Err.Cause.Error()
+	r.o.Metrics.Failures.WithLabelValues(code).Inc()
+	note := "container %q does not start: %s"
+	if t.LetPass {
+		note = "container %q starts all the same, as its pod uses nothing of Tenon: %s"
+	}
+	r.send(podObject(t.Namespace, t.Name, types.UID(t.UID)), corev1.EventTypeWarning, code, "Start", note, t.Container,
+		t.Err.Detail)
+}
+
+// secondAgent is the reason of the Event about an agent that was refused.
+const secondAgent = "SecondAgent"
+
+// lastWord is how long a refused agent waits for the API.
+const lastWord = 5 * time.Second
+
+// Refused sends the Event of an agent that is refused, and waits until it is sent: the process ends next. Each Node has
+// at most one such Event: the refused agent is usually restarted again and again.
+func (r *Reporter) Refused(ctx context.Context, why error) error {
+	if r.o.Recorder == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastWord)
+	defer cancel()
+	about := *r.node()
+	if node, err := r.o.Client.CoreV1().Nodes().Get(ctx, r.o.Node, metav1.GetOptions{}); err == nil {
+		about.UID = node.UID
+	}
+	const suffix = ".tenon-second-agent"
+	_, err := r.o.Client.EventsV1().Events(metav1.NamespaceDefault).Create(ctx, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault,
+			Name:      r.o.Node[:min(len(r.o.Node), maxName-len(suffix))] + suffix,
+		},
+		EventTime: metav1.NewMicroTime(r.o.Clock.Now()), Regarding: about, Type: corev1.EventTypeWarning,
+		Reason: secondAgent, Action: "Start", Note: shorten("an agent was refused: %v", why),
+		ReportingController: Controller, ReportingInstance: instanceOf(r.o.Node),
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create an Event on the Node: %w", err)
+	}
+	return nil
+}
+
+// maxName is the API's limit for the name of an Event, maxNote that for its text.
+const (
+	maxName = 253
+	maxNote = 1024
+)
+
+func (r *Reporter) send(about *corev1.ObjectReference, kind, reason, action, note string, args ...any) {
+	if r.o.Recorder != nil {
+		r.o.Recorder.Eventf(about, nil, kind, reason, action, "%s", shorten(note, args...))
+	}
+}
+
+func shorten(note string, args ...any) string {
+	text := fmt.Sprintf(note, args...)
+	if len(text) > maxNote {
+		return strings.ToValidUTF8(text[:maxNote-len("…")], "") + "…"
+	}
+	return text
+}
+
+func podObject(namespace, name string, uid types.UID) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: uid}
+}

@@ -1,0 +1,179 @@
+package status
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+// Metrics of the agents of one process.
+type Metrics struct {
+	Apply                            *metrics.HistogramVec
+	Drift, Failures, ConditionWrites *metrics.CounterVec
+	// Connected and SlowCalls are about container runtimes.
+	Connected *metrics.GaugeVec
+	SlowCalls *metrics.CounterVec
+	// MachineChanges and the rest count what happened to the agent and to what it works with.
+	MachineChanges, UncleanEnds, Refused, Unreachable, KubeletStarts, Overridden *metrics.Counter
+	// Age is when each node's topology was last known to be up to date.
+	Age *Ages
+}
+
+// NewMetrics returns metrics that are not registered anywhere.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		Apply: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name: "tenon_agent_apply_seconds",
+			Help: "Time to bring cgroup values in order, by path: nri (one call of the container runtime), " +
+				"cri (one question of its proxy) or reconcile (all containers of the node).",
+			Buckets: metrics.ExponentialBuckets(1e-4, 4, 8),
+		}, []string{"path"}),
+		Drift: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_agent_drift_total",
+			Help: "Values of the cgroup tree that something else changed, by kind.",
+		}, []string{"kind"}),
+		Failures: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_agent_enforcement_failures_total",
+			Help: "Containers held back and values that could not be set, by code.",
+		}, []string{"code"}),
+		ConditionWrites: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_agent_condition_writes_total",
+			Help: "Writes of Node conditions, by condition.",
+		}, []string{"condition"}),
+		Connected: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "tenon_agent_runtime_connected",
+			Help: "1 while a container runtime is connected by NRI, or a proxy that has asked, by path: " +
+				"nri or cri.",
+		}, []string{"path"}),
+		SlowCalls: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_agent_slow_calls_total",
+			Help: "Calls of a container runtime that took longer than 50 ms, by path and call.",
+		}, []string{"path", "call"}),
+		MachineChanges: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "tenon_agent_machine_changes_total",
+			Help: "Times that CPUs or NUMA nodes came or went while the agent ran.",
+		}),
+		UncleanEnds: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "tenon_agent_unclean_ends_total",
+			Help: "Times that agents of this node ended without being stopped, since the first one that " +
+				"kept its state here.",
+		}),
+		Refused: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "tenon_agent_refused_agents_total",
+			Help: "Other agents that wanted to work on this machine and were refused.",
+		}),
+		Unreachable: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "tenon_agent_api_unreachable_seconds_total",
+			Help: "Time for which the API server did not answer the agent; it grows while that lasts.",
+		}),
+		KubeletStarts: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "tenon_agent_kubelet_restarts_total",
+			Help: "Times that the kubelet made its PodResources socket anew while the agent ran.",
+		}),
+		Overridden: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "tenon_agent_overridden_updates_total",
+			Help: "Updates of containers that the runtime was asked for and that the agent answered with " +
+				"other values, as those of a static kubelet.",
+		}),
+		Age: newAges(),
+	}
+}
+
+// Register makes the metrics known to a registry, those that count at zero.
+func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
+	register(m.Apply, m.Drift, m.Failures, m.ConditionWrites, m.Connected, m.SlowCalls, m.MachineChanges,
+		m.UncleanEnds, m.Refused, m.Unreachable, m.KubeletStarts, m.Overridden)
+	registerCollector(m.Age)
+	for _, path := range []string{PathNRI, PathCRI, PathReconcile} {
+		m.Apply.WithLabelValues(path)
+	}
+	for _, path := range []string{PathNRI, PathCRI} {
+		m.Connected.WithLabelValues(path)
+	}
+	for _, kind := range []apply.Kind{apply.Drifted, apply.EffectiveWiderThanDesired} {
+		m.Drift.WithLabelValues(kind.String())
+	}
+	for _, code := range failureCodes() {
+		m.Failures.WithLabelValues(code)
+	}
+}
+
+// Values of the label path: calls of a container runtime by NRI, those of its proxy, and passes over the whole tree.
+const (
+	PathNRI       = "nri"
+	PathCRI       = "cri"
+	PathReconcile = "reconcile"
+)
+
+// Reasons of Events, and values of the label code: a lost NRI connection, a socket for runtime proxies that cannot be
+// had, and a call of the runtime that took longer than it waits.
+const (
+	NRIDisconnected    = "NRIDisconnected"
+	HookSocketUnusable = "HookSocketUnusable"
+	RuntimeCallSlow    = "RuntimeCallSlow"
+)
+
+// failureCodes are the values of the label code.
+func failureCodes() []string {
+	codes := []string{apply.EnforcementFailed.String(), apply.CheckpointLost.String(), apply.AllocationRefused.String()}
+	codes = append(codes, NRIDisconnected, HookSocketUnusable, RuntimeCallSlow)
+	for _, cause := range []error{
+		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady,
+		hook.ErrDegraded,
+	} {
+		codes = append(codes, cause.Error())
+	}
+	return codes
+}
+
+// Ages is the gauge tenon_topology_age_seconds: each agent returns its own when it is read.
+type Ages struct {
+	metrics.BaseStableCollector
+	desc *metrics.Desc
+
+	mu     sync.Mutex // guards byNode
+	byNode map[string]func() (time.Duration, bool)
+}
+
+func newAges() *Ages {
+	return &Ages{
+		desc: metrics.NewDesc("tenon_topology_age_seconds",
+			"Time since the published topology was last known to be up to date.", []string{"node"}, nil, metrics.ALPHA,
+			""),
+		byNode: map[string]func() (time.Duration, bool){},
+	}
+}
+
+// Track adds a node until the returned function is called.
+func (a *Ages) Track(node string, age func() (time.Duration, bool)) (forget func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.byNode[node] = age
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.byNode, node)
+	}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (a *Ages) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- a.desc }
+
+// CollectWithStability implements metrics.StableCollector.
+func (a *Ages) CollectWithStability(ch chan<- metrics.Metric) {
+	a.mu.Lock()
+	known := make(map[string]time.Duration, len(a.byNode))
+	for node, age := range a.byNode {
+		if d, ok := age(); ok {
+			known[node] = d
+		}
+	}
+	a.mu.Unlock()
+	for node, d := range known {
+		ch <- metrics.NewLazyConstMetric(a.desc, metrics.GaugeValue, d.Seconds(), node)
+	}
+}
