@@ -42,12 +42,18 @@ var law = []rule{
 		folder: "internal/kube/convert", own: []string{"internal/core", "api"},
 		others: []string{"k8s.io/apimachinery", "k8s.io/api", "k8s.io/component-helpers/resource"},
 	},
+	{folder: "internal/view", own: []string{"internal/core"}},
+	{
+		folder: "internal/kube/describe", own: []string{"internal/core", "api", "internal/kube", "internal/view"},
+		others: []string{"k8s.io/apimachinery", "k8s.io/api", "k8s.io/component-helpers/resource"},
+	},
 	{
 		folder: "internal/kube", own: []string{"internal/core", "api", "internal/kube"},
 		others: []string{"k8s.io/apimachinery", "k8s.io/api", "k8s.io/client-go", "k8s.io/klog/v2"},
 	},
 	{
-		folder: "internal/sched", own: []string{"internal/core", "internal/kube", "api", "internal/sched"},
+		folder: "internal/sched",
+		own:    []string{"internal/core", "internal/kube", "internal/view", "api", "internal/sched"},
 		others: []string{"*"},
 	},
 	{

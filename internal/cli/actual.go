@@ -23,12 +23,12 @@ import (
 	"k8s.io/client-go/transport/spdy"
 
 	"github.com/tenon-project/tenon/internal/agent/inspect"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // explained is the answer about one pod: what the scheduler says, and what the kernel of its node has.
 type explained struct {
-	explain.Pod
+	view.Pod
 	// Actual is absent for pods without a node, and when the node's agent could not be asked.
 	Actual *inspect.Pod `json:"actual,omitempty"`
 }
@@ -205,7 +205,7 @@ func rightMissing(err error, right string) error {
 func (c cluster) addActual(ctx context.Context, flags genericclioptions.RESTClientGetter, answer *explained,
 	pod *corev1.Pod,
 ) {
-	if pod.Spec.NodeName == "" || answer.State != explain.Bound || answer.Rejection != nil {
+	if pod.Spec.NodeName == "" || answer.State != view.Bound || answer.Rejection != nil {
 		return
 	}
 	actual, err := c.actual(ctx, flags, pod)

@@ -31,7 +31,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -258,7 +259,7 @@ func TestTopAsGolden(t *testing.T) {
 	}
 }
 
-func waiting(t *testing.T) (corev1.Pod, explain.Pod) {
+func waiting(t *testing.T) (corev1.Pod, view.Pod) {
 	t.Helper()
 	p := pod("train", "LSR", "8", "", "")
 	exclusive := func(node string, free int64, numa int32) why.Finding {
@@ -288,64 +289,64 @@ func waiting(t *testing.T) (corev1.Pod, explain.Pod) {
 		})
 	}
 	last := born.Add(4 * time.Minute)
-	answer := explain.New(&p, explain.Verdict{Served: true, Findings: findings, Nodes: 112, Generation: 4211},
-		&explain.Queue{Place: "unschedulable", Attempts: 6, LastAttempt: &last})
+	verdict := view.Verdict{Served: true, Findings: findings, Nodes: 112, Generation: 4211}
+	answer := view.Explain(describe.Pod(&p), verdict,
+		&view.Queue{Place: "unschedulable", Attempts: 6, LastAttempt: &last})
 	answer.Data.Ages = map[string]float64{"topology": 3}
 	return p, answer
 }
 
-func placed() explain.Pod {
-	return explain.Pod{
-		Pod: "default/lse", UID: "uid-lse", State: explain.Bound, Since: &born, Scheduler: "tenon-scheduler",
+func placed() view.Pod {
+	return view.Pod{
+		Pod: "default/lse", UID: "uid-lse", State: view.Bound, Since: &born, Scheduler: "tenon-scheduler",
 		QoS: "LSE", Nodes: 14,
-		Placement: &explain.Placement{Node: "epyc", CPUSet: "0-2,32-33", NUMA: []explain.NUMA{{
-			Node: 0, CPUSet: "0-2,32-33", Cores: []explain.Core{
+		Placement: &view.Placement{Node: "epyc", CPUSet: "0-2,32-33", NUMA: []view.Part{{
+			Node: 0, CPUSet: "0-2,32-33", Cores: []view.CorePart{
 				{Core: 0, CPUSet: "0,32", Whole: true}, {Core: 1, CPUSet: "1,33", Whole: true}, {Core: 2, CPUSet: "2"},
 			},
 		}}},
-		Decision: &explain.Decision{
+		Decision: &view.Decision{
 			Pod: "default/lse", Node: "epyc", Feasible: 12, Of: 14,
-			Scores: []explain.Score{
-				{Node: "epyc", Total: 385, Plugins: []explain.PluginScore{
+			Scores: []view.Score{
+				{Node: "epyc", Total: 385, Plugins: []view.PluginScore{
 					{Name: "NodeNUMAResource", Score: 90},
 					{Name: "NodeResourcesFit", Score: 295},
 				}},
-				{Node: "xeon", Total: 372, Plugins: []explain.PluginScore{
+				{Node: "xeon", Total: 372, Plugins: []view.PluginScore{
 					{Name: "NodeNUMAResource", Score: 80},
 					{Name: "NodeResourcesFit", Score: 292},
 				}},
 			},
 		},
-		Data: explain.Data{Source: "scheduler", Ages: map[string]float64{"topology": 75}},
+		Data: view.Data{Source: "scheduler", Ages: map[string]float64{"topology": 75}},
 	}
 }
 
 // followed is a pod on a node whose kubelet chooses its CPUs; differs are the ways in which its choice differs
 // from the prediction.
-func followed(differs ...string) explain.Pod {
-	gave := func(cpus string, numa int32, preferred bool) annotation.PlacedContainers {
-		at := strconv.Itoa(int(numa))
-		return annotation.PlacedContainers{
+func followed(differs ...string) view.Pod {
+	gave := func(cpus string, numa int, preferred bool) view.Containers {
+		at := strconv.Itoa(numa)
+		return view.Containers{
 			"main": {
-				Mask: annotation.NUMANodes{numa}, Preferred: preferred, CPUs: cpus,
-				Memory:    map[string]resource.Quantity{at: resource.MustParse("4Gi")},
-				Hugepages: map[string]map[string]resource.Quantity{"hugepages-2Mi": {"0-1": resource.MustParse("1Gi")}},
-				Devices: map[string]annotation.PlacedDevices{"nvidia.com/gpu": {
-					Mask:  annotation.NUMANodes{numa},
-					Count: 2,
-				}, "x.io/any": {Count: 1}},
+				Mask: []int{numa}, Preferred: preferred, CPUs: cpus,
+				Memory:    map[string]string{at: "4Gi"},
+				Hugepages: map[string]map[string]string{"hugepages-2Mi": {"0-1": "1Gi"}},
+				Devices: map[string]view.Devices{
+					"nvidia.com/gpu": {Mask: []int{numa}, Count: 2}, "x.io/any": {Mask: []int{}, Count: 1},
+				},
 			},
 			"proxy": {}, "side": {CPUs: "14"},
 		}
 	}
-	p := explain.Pod{
-		Pod: "default/follow", UID: "uid-follow", State: explain.Bound, Since: &born, Scheduler: "tenon-scheduler",
+	p := view.Pod{
+		Pod: "default/follow", UID: "uid-follow", State: view.Bound, Since: &born, Scheduler: "tenon-scheduler",
 		QoS: "LSR", Nodes: 14,
-		Placement: &explain.Placement{
-			Node: "epyc", Pool: explain.PoolKubelet, PoolCPUs: "2-5",
-			NUMA: []explain.NUMA{{CPUSet: "2-5"}}, Predicted: gave("2-5", 0, true),
+		Placement: &view.Placement{
+			Node: "epyc", Pool: view.PoolKubelet, PoolCPUs: "2-5",
+			NUMA: []view.Part{{CPUSet: "2-5"}}, Predicted: gave("2-5", 0, true),
 		},
-		Data: explain.Data{Source: "scheduler"},
+		Data: view.Data{Source: "scheduler"},
 	}
 	p.Placement.Actual = p.Placement.Predicted
 	if len(differs) > 0 {
@@ -355,11 +356,11 @@ func followed(differs ...string) explain.Pod {
 }
 
 // turnedDown is a pod that its kubelet rejected.
-func turnedDown() explain.Pod {
+func turnedDown() view.Pod {
 	p := followed()
-	p.State, p.Placement.Actual, p.Placement.Pool, p.Placement.PoolCPUs, p.Placement.NUMA = explain.Finished, nil, "",
+	p.State, p.Placement.Actual, p.Placement.Pool, p.Placement.PoolCPUs, p.Placement.NUMA = view.Finished, nil, "",
 		"", nil
-	p.Rejection = &explain.Rejection{
+	p.Rejection = &view.Rejection{
 		Node: "epyc", Reason: "TopologyAffinityError", Message: "Resources cannot be allocated with Topology locality",
 		BackoffSeconds: 25,
 	}
@@ -525,7 +526,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 	pods = append(pods, blocked, other, member, pod("lost", "LSR", "2", "gone", ""))
 	api := apiServer(t, nodes, pods, topologies)
 	diagnostics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answers := map[string]explain.Pod{
+		answers := map[string]view.Pod{
 			"/apis/v1/explain/pods/default/train": pending,
 			"/apis/v1/explain/pods/default/lse":   placed(),
 		}
@@ -853,9 +854,9 @@ func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "x"}}
 	done := pod("done", "", "", "", "")
 	done.Status.Phase = corev1.PodFailed
-	var answers []explain.Pod
+	var answers []view.Pod
 	for _, p := range append(pods, gated, done) {
-		answers = append(answers, explain.FromObject(&p))
+		answers = append(answers, view.FromObject(describe.Pod(&p)))
 	}
 	groups := groupPending(answers)
 	var out strings.Builder

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // extensionName is where the kubeconfig of a local cluster keeps {"diagnostics":"http://127.0.0.1:PORT"} and, with
@@ -89,15 +89,15 @@ func addressesInKubeconfig(flags genericclioptions.RESTClientGetter) ([]string, 
 }
 
 // explain asks why a pod is where it is, or nowhere.
-func (d *diagnostics) explain(ctx context.Context, namespace, name string) (explain.Pod, error) {
-	var out explain.Pod
+func (d *diagnostics) explain(ctx context.Context, namespace, name string) (view.Pod, error) {
+	var out view.Pod
 	err := d.get(ctx, "/apis/v1/explain/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(name), &out)
 	return out, err
 }
 
 // hints asks how the NUMA nodes of a machine meet a pod.
-func (d *diagnostics) hints(ctx context.Context, namespace, name, node string) (explain.Hints, error) {
-	var out explain.Hints
+func (d *diagnostics) hints(ctx context.Context, namespace, name, node string) (view.Hints, error) {
+	var out view.Hints
 	err := d.get(ctx, "/apis/v1/explain/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(name)+"/hints/"+
 		url.PathEscape(node), &out)
 	return out, err

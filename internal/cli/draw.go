@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // coresPerRow keeps a row of two-thread cores with two-letter labels within 110 columns; narrow terminals get
@@ -115,8 +116,8 @@ func (d *drawing) head() {
 	}
 	dot := d.symbol(" · ", ", ")
 	facts := []string{
-		countText(d.CPUs, "CPU"), countText(d.Cores, "core"), countText(d.NUMANodes, "NUMA node"),
-		countText(len(d.Sockets), "socket"),
+		view.Count(d.CPUs, "CPU"), view.Count(d.Cores, "core"), view.Count(d.NUMANodes, "NUMA node"),
+		view.Count(len(d.Sockets), "socket"),
 	}
 	if d.Arch != "" {
 		facts = append(facts, d.Arch)
@@ -146,7 +147,7 @@ func (d *drawing) head() {
 }
 
 func (d *drawing) numa(n numaView) {
-	title := fmt.Sprintf("NUMA %d  free %s", n.Node, countText(n.Free, "CPU"))
+	title := fmt.Sprintf("NUMA %d  free %s", n.Node, view.Count(n.Free, "CPU"))
 	switch text := memoryText(n); {
 	case n.MemoryFree != "":
 		title += ", memory " + text
@@ -303,7 +304,7 @@ func (d *drawing) legend() {
 		}
 	}
 	if d.SharedPods+d.BEPods > 0 {
-		d.printf("  %s on the LS pool, %d on the BE pool\n", countText(d.SharedPods, "pod"), d.BEPods)
+		d.printf("  %s on the LS pool, %d on the BE pool\n", view.Count(d.SharedPods, "pod"), d.BEPods)
 	}
 	for _, p := range d.Problems {
 		for i, part := range wrap(strings.TrimSpace(p.Pod+" "+p.Text), " ", d.columns-4) {

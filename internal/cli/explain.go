@@ -17,7 +17,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // explainOptions are the flags of explain.
@@ -144,13 +145,13 @@ func (o *explainOptions) run(
 // explainPod asks the scheduler, and falls back on what the objects say. It also returns the pod.
 func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, namespace,
 	name string,
-) (explain.Pod, *corev1.Pod, error) {
+) (view.Pod, *corev1.Pod, error) {
 	pod, err := cl.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return explain.Pod{}, nil, cl.noSuchPod(ctx, namespace, name)
+		return view.Pod{}, nil, cl.noSuchPod(ctx, namespace, name)
 	}
 	if err != nil {
-		return explain.Pod{}, nil, fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
+		return view.Pod{}, nil, fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
 	}
 	if scheduler != nil {
 		answer, err := scheduler.explain(ctx, namespace, name)
@@ -160,10 +161,10 @@ func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io
 		}
 		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
 	}
-	answer := explain.FromObject(pod)
+	answer := view.FromObject(describe.Pod(pod))
 	if pod.Spec.NodeName != "" {
 		if err := cl.addPlacement(ctx, &answer, pod); err != nil {
-			return explain.Pod{}, nil, err
+			return view.Pod{}, nil, err
 		}
 	}
 	if scheduler == nil {
@@ -173,25 +174,25 @@ func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io
 }
 
 // addPlacement adds where the pod runs, according to the objects of its node.
-func (c cluster) addPlacement(ctx context.Context, answer *explain.Pod, pod *corev1.Pod) error {
+func (c cluster) addPlacement(ctx context.Context, answer *view.Pod, pod *corev1.Pod) error {
 	name := pod.Spec.NodeName
 	a, err := c.load(ctx, name, "")
 	if errors.Is(err, errNoNode) {
-		answer.Placement = explain.PlacementOf(pod, nil)
-		answer.Notes = append(answer.Notes, explain.MissingNode(name))
+		answer.Placement = describe.Placement(pod, nil)
+		answer.Notes = append(answer.Notes, view.MissingNode(name))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	answer.Placement = explain.PlacementOf(pod, a.view(name))
+	answer.Placement = describe.Placement(pod, a.view(name))
 	c.addAge(ctx, answer)
 	return nil
 }
 
 // addAge adds the age of the topology of the pod's node, or of the node that it comes closest to fitting. The answer is
 // valid without it, so errors are ignored.
-func (c cluster) addAge(ctx context.Context, answer *explain.Pod) {
+func (c cluster) addAge(ctx context.Context, answer *view.Pod) {
 	node := ""
 	switch {
 	case answer.Placement != nil:

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // masksShown bounds a mask table unless all masks are asked for.
@@ -56,14 +56,14 @@ func (o *explainOptions) hints(ctx context.Context, cl cluster, scheduler *diagn
 	return err
 }
 
-func refused(h explain.Hints) bool {
+func refused(h view.Hints) bool {
 	return h.Kubelet != nil && h.Kubelet.Refusal != nil || h.Alignment != nil && h.Alignment.Refusal != nil
 }
 
 // hintsOf asks the scheduler, whose account knows what it has just promised, and else computes from the objects.
 func hintsOf(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, pod *corev1.Pod,
 	node string,
-) (explain.Hints, error) {
+) (view.Hints, error) {
 	if scheduler != nil {
 		answer, err := scheduler.hints(ctx, pod.Namespace, pod.Name, node)
 		if err == nil {
@@ -73,9 +73,9 @@ func hintsOf(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Wr
 	}
 	a, err := cl.load(ctx, node, "")
 	if err != nil {
-		return explain.Hints{}, err
+		return view.Hints{}, err
 	}
-	answer := explain.HintsOf(pod, node, a.view(node), convert.DefaultArgs())
+	answer := describe.Hints(pod, node, a.view(node))
 	if scheduler == nil {
 		answer.Notes = append(answer.Notes, "no scheduler was asked: "+errNoDiagnostics.Error())
 	}
@@ -85,7 +85,7 @@ func hintsOf(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Wr
 // hintRenderer writes the table form of hints.
 type hintRenderer struct{ renderer }
 
-func (r *hintRenderer) hints(pod string, h explain.Hints) string {
+func (r *hintRenderer) hints(pod string, h view.Hints) string {
 	r.lines = nil
 	head := "pod " + pod + " on node " + h.Node
 	if h.Mode != "" {
@@ -123,7 +123,7 @@ func (r *hintRenderer) refusal(status, message string) {
 	r.lines = append(r.lines, r.text(red, r.symbol("✗", "x")+" "+status+": "+message))
 }
 
-func (r *hintRenderer) step(s *explain.HintStep) {
+func (r *hintRenderer) step(s *view.HintStep) {
 	whose := "the whole pod"
 	if s.Container != "" {
 		whose = "container " + s.Container
@@ -131,7 +131,7 @@ func (r *hintRenderer) step(s *explain.HintStep) {
 	r.lines = append(r.lines, "", r.text(bold, whose))
 	r.masks(s.Resources)
 	if m := s.Merged; m != nil {
-		text := "NUMA " + explain.NodeList(m.NUMA)
+		text := "NUMA " + nodeList(m.NUMA)
 		switch {
 		case m.Preferred:
 			text += ", preferred"
@@ -163,7 +163,7 @@ func (r *hintRenderer) step(s *explain.HintStep) {
 }
 
 // masks prints what every resource says of every mask that any of them names.
-func (r *hintRenderer) masks(resources []explain.HintResource) {
+func (r *hintRenderer) masks(resources []view.HintResource) {
 	if len(resources) == 0 {
 		return
 	}
@@ -179,7 +179,7 @@ func (r *hintRenderer) masks(resources []explain.HintResource) {
 		head = append(head, res.Resource)
 		more += res.More
 		for _, h := range res.Hints {
-			key := explain.NodeList(h.NUMA)
+			key := nodeList(h.NUMA)
 			known := byMask[key]
 			if known == nil {
 				known = &row{numa: h.NUMA, cells: make([]string, len(resources))}
@@ -201,7 +201,7 @@ func (r *hintRenderer) masks(resources []explain.HintResource) {
 		shown = min(shown, masksShown)
 	}
 	for _, row := range rows[:shown] {
-		cells := []string{explain.NodeList(row.numa)}
+		cells := []string{nodeList(row.numa)}
 		for i, cell := range row.cells {
 			switch {
 			case cell != "":
@@ -236,19 +236,19 @@ func (r *hintRenderer) masks(resources []explain.HintResource) {
 	}
 }
 
-func givenText(g *explain.Given) string {
+func givenText(g *view.Given) string {
 	var parts []string
 	if g.CPUs != "" {
-		parts = append(parts, "CPUs "+g.CPUs+" on NUMA "+explain.NodeList(g.NUMA))
+		parts = append(parts, "CPUs "+g.CPUs+" on NUMA "+nodeList(g.NUMA))
 	}
 	for _, b := range g.Memory {
 		if b.Amount > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s from NUMA %s", resource.NewQuantity(b.Amount, resource.BinarySI),
-				b.Resource, explain.NodeList(b.NUMA)))
+				b.Resource, nodeList(b.NUMA)))
 		}
 	}
 	for _, d := range g.Devices {
-		parts = append(parts, fmt.Sprintf("%d %s on NUMA %s", d.Amount, d.Resource, explain.NodeList(d.NUMA)))
+		parts = append(parts, fmt.Sprintf("%d %s on NUMA %s", d.Amount, d.Resource, nodeList(d.NUMA)))
 	}
 	if len(parts) == 0 {
 		return "nothing of its own"
@@ -257,7 +257,7 @@ func givenText(g *explain.Given) string {
 }
 
 // alignment prints what each NUMA node can give.
-func (r *hintRenderer) alignment(a *explain.Alignment) {
+func (r *hintRenderer) alignment(a *view.Alignment) {
 	r.lines = append(r.lines, "", r.text(bold, "Tenon's choice"))
 	policy := a.Policy
 	if policy == "None" {
@@ -290,8 +290,16 @@ func (r *hintRenderer) alignment(a *explain.Alignment) {
 		return
 	}
 	if len(a.Chosen) > 0 {
-		r.line("  chosen", "NUMA %s", explain.NodeList(a.Chosen))
+		r.line("  chosen", "NUMA %s", nodeList(a.Chosen))
 	}
+}
+
+// nodeList joins NUMA ids for a line of text: "0,2"; "any" for none.
+func nodeList(ids []int) string {
+	if len(ids) == 0 {
+		return "any"
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
 
 func nodesWord(n int) string {

@@ -5,37 +5,37 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // refusedHints is a restricted kubelet on which CPU and memory do not meet.
-func refusedHints() explain.Hints {
-	return explain.Hints{
+func refusedHints() view.Hints {
+	return view.Hints{
 		Node: "epyc-2s-0", Mode: "Follow",
-		Kubelet: &explain.KubeletHints{
+		Kubelet: &view.KubeletHints{
 			Release: "1.36", Policy: "restricted", Scope: "container", Assumed: true, Status: "TopologyAffinityError",
 			Container: "main",
-			Steps: []explain.HintStep{{
+			Steps: []view.HintStep{{
 				Container: "init",
-				Given: &explain.Given{
+				Given: &view.Given{
 					CPUs: "1", NUMA: []int{0},
-					Memory: []explain.GivenBlock{{Resource: "memory", Amount: 1 << 30, NUMA: []int{0}}},
+					Memory: []view.GivenBlock{{Resource: "memory", Amount: 1 << 30, NUMA: []int{0}}},
 				},
 			}, {
 				Container: "main", Cause: "Disjoint",
 				Text: "restricted: cpu and memory each need 1 node: no common preferred mask", Seconds: 3.2,
-				Resources: []explain.HintResource{
-					{Resource: "cpu", Needs: 1, Hints: []explain.Hint{
+				Resources: []view.HintResource{
+					{Resource: "cpu", Needs: 1, Hints: []view.Hint{
 						{NUMA: []int{0}, Preferred: true},
 						{NUMA: []int{0, 1}},
 					}},
-					{Resource: "memory", Needs: 1, Hints: []explain.Hint{
+					{Resource: "memory", Needs: 1, Hints: []view.Hint{
 						{NUMA: []int{1}, Preferred: true},
 						{NUMA: []int{0, 1}},
 					}},
-					{Resource: "nvidia.com/gpu", Any: true, Hints: []explain.Hint{}},
+					{Resource: "nvidia.com/gpu", Any: true, Hints: []view.Hint{}},
 				},
-				Merged: &explain.MergedHint{Hint: explain.Hint{NUMA: []int{0}}, Certainty: "approximate"},
+				Merged: &view.MergedHint{Hint: view.Hint{NUMA: []int{0}}, Certainty: "approximate"},
 			}},
 			Refusal: &why.Wire{
 				Code:    why.KubeletTopologyAffinity,
@@ -46,12 +46,12 @@ func refusedHints() explain.Hints {
 	}
 }
 
-func ownHints() explain.Hints {
-	return explain.Hints{
+func ownHints() view.Hints {
+	return view.Hints{
 		Node: "xeon-2s-0", Mode: "Own",
-		Alignment: &explain.Alignment{
+		Alignment: &view.Alignment{
 			Policy: "Restricted", Allows: 1, NUMA: []int{0, 8}, Chosen: []int{8},
-			Rows: []explain.AlignmentRow{
+			Rows: []view.AlignmentRow{
 				{Resource: "cpu", Need: 4, Have: []int64{2, 12}, Needs: 1},
 				{Resource: "memory", Need: 8 << 30, Have: []int64{1 << 30, 64 << 30}, Needs: 1},
 				{Resource: "pool-left", Need: 1500, Have: []int64{0, 12000}},
@@ -82,7 +82,7 @@ func TestHintsShowTwentyMasksUnlessAllAreAskedFor(t *testing.T) {
 	step := &h.Kubelet.Steps[1]
 	step.Resources[0].Hints = nil
 	for i := range 30 {
-		step.Resources[0].Hints = append(step.Resources[0].Hints, explain.Hint{NUMA: []int{i}})
+		step.Resources[0].Hints = append(step.Resources[0].Hints, view.Hint{NUMA: []int{i}})
 	}
 	r := hintRenderer{}
 	if text := r.hints("ns/p", h); !strings.Contains(text, "11 more masks: --all shows them") { // 30 and {0,1}

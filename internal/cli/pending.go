@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // pendingGroup is the pods that wait for one root cause.
@@ -42,10 +43,10 @@ func (o *explainOptions) pending(ctx context.Context, cl cluster, scheduler *dia
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
-	answers := make([]explain.Pod, len(pods.Items))
+	answers := make([]view.Pod, len(pods.Items))
 	asked := 0
 	for i := range pods.Items {
-		answers[i] = explain.FromObject(&pods.Items[i])
+		answers[i] = view.FromObject(describe.Pod(&pods.Items[i]))
 		if root := answers[i].RootCause; scheduler == nil || root == nil || root.Code != why.NotAttempted ||
 			asked == askedAtMost {
 			continue
@@ -66,7 +67,7 @@ func (o *explainOptions) pending(ctx context.Context, cl cluster, scheduler *dia
 }
 
 // groupPending groups by root cause, most pods first. Pods of a group are sorted by name.
-func groupPending(pods []explain.Pod) []pendingGroup {
+func groupPending(pods []view.Pod) []pendingGroup {
 	byCause := map[string]*pendingGroup{}
 	for _, answer := range pods {
 		if answer.RootCause == nil {

@@ -9,12 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // rowsShown bounds the table of nodes unless all are asked for.
@@ -83,9 +81,9 @@ func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 	return b.String()
 }
 
-func (r *renderer) head(p explain.Pod, phase corev1.PodPhase) {
+func (r *renderer) head(p view.Pod, phase corev1.PodPhase) {
 	state := p.State
-	if p.State == explain.Bound && phase != "" {
+	if p.State == view.Bound && phase != "" {
 		state = string(phase)
 	}
 	text := "pod " + p.Pod + "   " + state
@@ -101,7 +99,7 @@ func (r *renderer) head(p explain.Pod, phase corev1.PodPhase) {
 	r.lines = append(r.lines, text)
 }
 
-func (r *renderer) queue(q *explain.Queue) {
+func (r *renderer) queue(q *view.Queue) {
 	if q == nil {
 		return
 	}
@@ -116,10 +114,10 @@ func (r *renderer) queue(q *explain.Queue) {
 	case q.Attempts == 0:
 		parts = append(parts, "never attempted")
 	case q.LastAttempt != nil:
-		parts = append(parts, fmt.Sprintf("%s, last %s ago", countText(q.Attempts, "attempt"),
+		parts = append(parts, fmt.Sprintf("%s, last %s ago", view.Count(q.Attempts, "attempt"),
 			age(r.now.Sub(*q.LastAttempt))))
 	default:
-		parts = append(parts, countText(q.Attempts, "attempt"))
+		parts = append(parts, view.Count(q.Attempts, "attempt"))
 	}
 	if q.NextTry != nil {
 		parts = append(parts, "next in "+age(q.NextTry.Sub(r.now)))
@@ -130,7 +128,7 @@ func (r *renderer) queue(q *explain.Queue) {
 	r.line("queue", "%s", strings.Join(parts, r.symbol(" · ", " | ")))
 }
 
-func (r *renderer) cause(p explain.Pod) {
+func (r *renderer) cause(p view.Pod) {
 	c := p.RootCause
 	var where []string
 	for _, part := range []string{c.Plugin, c.Phase} {
@@ -139,7 +137,7 @@ func (r *renderer) cause(p explain.Pod) {
 		}
 	}
 	if c.Nodes > 0 {
-		where = append(where, countText(c.Nodes, "node"))
+		where = append(where, view.Count(c.Nodes, "node"))
 	}
 	text := c.Code.String()
 	if len(where) > 0 {
@@ -148,7 +146,7 @@ func (r *renderer) cause(p explain.Pod) {
 	var also []string
 	for _, o := range p.Obstacles {
 		if o.Code != c.Code && o.Nodes > 0 {
-			also = append(also, fmt.Sprintf("%s on %s", o.Code, countText(o.Nodes, "node")))
+			also = append(also, fmt.Sprintf("%s on %s", o.Code, view.Count(o.Nodes, "node")))
 		}
 	}
 	if len(also) > 0 {
@@ -166,7 +164,7 @@ func (r *renderer) cause(p explain.Pod) {
 }
 
 // remedies says what to do about the root cause, and about what else stands between the pod and a node.
-func (r *renderer) remedies(p explain.Pod) {
+func (r *renderer) remedies(p view.Pod) {
 	label := "  do"
 	if remedy := p.RootCause.Code.Entry().Remedy; remedy != "" {
 		r.line(label, "%s", remedy)
@@ -180,14 +178,7 @@ func (r *renderer) remedies(p explain.Pod) {
 	}
 }
 
-func countText(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func (r *renderer) nodes(candidates []explain.Candidate) {
+func (r *renderer) nodes(candidates []view.Candidate) {
 	if len(candidates) == 0 {
 		return
 	}
@@ -216,16 +207,16 @@ func (r *renderer) nodes(candidates []explain.Candidate) {
 	}
 	if hidden > 0 {
 		r.lines = append(r.lines, fmt.Sprintf("  %s and %s (--all shows them)", r.symbol("…", "..."),
-			countText(hidden, "more node")))
+			view.Count(hidden, "more node")))
 	}
 }
 
 var poolNames = map[string]string{
-	explain.PoolShared: "CPU shared pool", explain.PoolBE: "BE CPU shared pool", explain.PoolSystem: "system CPUs",
-	explain.PoolKubelet: "CPUs pinned by the kubelet",
+	view.PoolShared: "CPU shared pool", view.PoolBE: "BE CPU shared pool", view.PoolSystem: "system CPUs",
+	view.PoolKubelet: "CPUs pinned by the kubelet",
 }
 
-func (r *renderer) placement(p explain.Placement) {
+func (r *renderer) placement(p view.Placement) {
 	switch {
 	case p.CPUSet != "":
 		r.line("placed", "node %s, exclusive CPUs %s", p.Node, p.CPUSet)
@@ -246,7 +237,7 @@ func (r *renderer) placement(p explain.Placement) {
 }
 
 // rejection prints why the kubelet rejected the pod, and what the scheduler does about it.
-func (r *renderer) rejection(j explain.Rejection) {
+func (r *renderer) rejection(j view.Rejection) {
 	text := fmt.Sprintf("by the kubelet of node %s: %s", j.Node, j.Reason)
 	if j.Message != "" {
 		text += ": " + j.Message
@@ -259,7 +250,7 @@ func (r *renderer) rejection(j explain.Rejection) {
 }
 
 // kubelet prints the predicted and the actual allocations of the node's kubelet to the pod's containers.
-func (r *renderer) kubelet(p explain.Placement) {
+func (r *renderer) kubelet(p view.Placement) {
 	if p.Predicted == nil && p.Actual == nil {
 		return
 	}
@@ -276,7 +267,7 @@ func (r *renderer) kubelet(p explain.Placement) {
 }
 
 // containers has a line for each container that was given something.
-func (r *renderer) containers(label string, all annotation.PlacedContainers) {
+func (r *renderer) containers(label string, all view.Containers) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if text := given(all[name]); text != "" {
 			r.line(label, "%s: %s", name, text)
@@ -286,15 +277,14 @@ func (r *renderer) containers(label string, all annotation.PlacedContainers) {
 }
 
 // given lists what a container has: CPUs, memory and devices, and the NUMA nodes on which they were aligned.
-func given(c annotation.PlacedContainer) string {
+func given(c view.Container) string {
 	var parts []string
 	if c.CPUs != "" {
 		parts = append(parts, "CPUs "+c.CPUs)
 	}
-	memory := func(kind string, on map[string]resource.Quantity) {
+	memory := func(kind string, on map[string]string) {
 		for _, nodes := range slices.Sorted(maps.Keys(on)) {
-			amount := on[nodes]
-			parts = append(parts, fmt.Sprintf("%s %s on numa %s", amount.String(), kind, nodes))
+			parts = append(parts, fmt.Sprintf("%s %s on numa %s", on[nodes], kind, nodes))
 		}
 	}
 	memory("memory", c.Memory)
@@ -305,7 +295,7 @@ func given(c annotation.PlacedContainer) string {
 		d := c.Devices[name]
 		text := fmt.Sprintf("%d %s", d.Count, name)
 		if len(d.Mask) > 0 {
-			text += " on numa " + numaList(d.Mask)
+			text += " on numa " + cpuset.FormatIDs(d.Mask)
 		}
 		parts = append(parts, text)
 	}
@@ -314,21 +304,13 @@ func given(c annotation.PlacedContainer) string {
 		if c.Preferred {
 			on = "aligned on numa "
 		}
-		parts = append(parts, on+numaList(c.Mask))
+		parts = append(parts, on+cpuset.FormatIDs(c.Mask))
 	}
 	return strings.Join(parts, ", ")
 }
 
-func numaList(nodes annotation.NUMANodes) string {
-	ids := make([]int, len(nodes))
-	for i, n := range nodes {
-		ids[i] = int(n)
-	}
-	return cpuset.FormatIDs(ids)
-}
-
 // cores counts whole cores and names those that the pod shares.
-func cores(list []explain.Core) string {
+func cores(list []view.CorePart) string {
 	whole := 0
 	var parts []string
 	for _, c := range list {
@@ -339,15 +321,15 @@ func cores(list []explain.Core) string {
 		}
 	}
 	if whole > 0 {
-		parts = append([]string{countText(whole, "whole core")}, parts...)
+		parts = append([]string{view.Count(whole, "whole core")}, parts...)
 	}
 	return strings.Join(parts, ", ")
 }
 
-func (r *renderer) decision(d explain.Decision) {
-	text := fmt.Sprintf("%d of %s would have taken it", d.Feasible, countText(d.Of, "node"))
-	chosen := slices.IndexFunc(d.Scores, func(s explain.Score) bool { return s.Node == d.Node })
-	other := slices.IndexFunc(d.Scores, func(s explain.Score) bool { return s.Node != d.Node })
+func (r *renderer) decision(d view.Decision) {
+	text := fmt.Sprintf("%d of %s would have taken it", d.Feasible, view.Count(d.Of, "node"))
+	chosen := slices.IndexFunc(d.Scores, func(s view.Score) bool { return s.Node == d.Node })
+	other := slices.IndexFunc(d.Scores, func(s view.Score) bool { return s.Node != d.Node })
 	if chosen >= 0 && other >= 0 {
 		a, b := d.Scores[chosen], d.Scores[other]
 		text += fmt.Sprintf("; score %d against %d of %s", a.Total, b.Total, b.Node)
@@ -362,7 +344,7 @@ func (r *renderer) decision(d explain.Decision) {
 }
 
 // differences lists the plugins that scored two nodes apart, the largest difference first.
-func differences(a, b explain.Score) string {
+func differences(a, b view.Score) string {
 	type gap struct {
 		plugin string
 		by     int64
@@ -394,7 +376,7 @@ func abs(n int64) int64 {
 	return n
 }
 
-func (r *renderer) data(d explain.Data) {
+func (r *renderer) data(d view.Data) {
 	var parts []string
 	names := make([]string, 0, len(d.Ages))
 	for name := range d.Ages {

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // workloadKinds are the kinds whose pods explain follows.
@@ -29,8 +30,8 @@ type workload struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Desired pods are wanted at once, len(Pods) exist.
-	Desired int           `json:"desired"`
-	Pods    []explain.Pod `json:"pods"`
+	Desired int        `json:"desired"`
+	Pods    []view.Pod `json:"pods"`
 	// Refusal is the last reason for which a pod was not even made, such as a webhook's; "" when none is missing.
 	Refusal string `json:"refusal,omitempty"`
 }
@@ -48,7 +49,7 @@ func (o *explainOptions) workload(
 		return err
 	})
 	blocked := answer.Refusal != "" || slices.ContainsFunc(answer.Pods,
-		func(p explain.Pod) bool { return p.RootCause != nil })
+		func(p view.Pod) bool { return p.RootCause != nil })
 	if err == nil && o.exitCode && blocked {
 		return errNegative
 	}
@@ -58,7 +59,7 @@ func (o *explainOptions) workload(
 func (c cluster) explainWorkload(ctx context.Context, scheduler *diagnostics, warn io.Writer,
 	ref workloadRef,
 ) (workload, error) {
-	out := workload{Kind: ref.kind, Namespace: ref.namespace, Name: ref.name, Pods: []explain.Pod{}}
+	out := workload{Kind: ref.kind, Namespace: ref.namespace, Name: ref.name, Pods: []view.Pod{}}
 	uid, selector, desired, err := c.readWorkload(ctx, ref)
 	if apierrors.IsNotFound(err) {
 		return out, usagef("%s %q not found in namespace %q", ref.kind, ref.name, ref.namespace)
@@ -90,7 +91,7 @@ func (c cluster) explainWorkload(ctx context.Context, scheduler *diagnostics, wa
 		if owner == nil || !slices.Contains(owners, owner.UID) {
 			continue
 		}
-		said := explain.FromObject(pod)
+		said := view.FromObject(describe.Pod(pod))
 		if len(out.Pods) < askedAtMost {
 			if said, _, err = explainPod(ctx, c, scheduler, warn, pod.Namespace, pod.Name); err != nil {
 				return out, err
@@ -98,7 +99,7 @@ func (c cluster) explainWorkload(ctx context.Context, scheduler *diagnostics, wa
 		}
 		out.Pods = append(out.Pods, said)
 	}
-	slices.SortFunc(out.Pods, func(a, b explain.Pod) int { return strings.Compare(a.Pod, b.Pod) })
+	slices.SortFunc(out.Pods, func(a, b view.Pod) int { return strings.Compare(a.Pod, b.Pod) })
 	if len(out.Pods) < desired {
 		out.Refusal, err = c.refusal(ctx, ref.namespace, owners)
 	}
@@ -163,14 +164,14 @@ func (c cluster) refusal(ctx context.Context, namespace string, owners []types.U
 func (r *renderer) workload(w workload) string {
 	var b strings.Builder
 	r.lines = []string{fmt.Sprintf("%s %s/%s   %d of %s", w.Kind, w.Namespace, w.Name, len(w.Pods),
-		countText(w.Desired, "pod"))}
+		view.Count(w.Desired, "pod"))}
 	if w.Refusal != "" {
 		r.line(r.symbol("✗", "x")+" not made", "%s", w.Refusal)
 	}
 	b.WriteString(strings.Join(r.lines, "\n") + "\n")
 	alike := map[string][]string{}
 	var causes []string
-	first := map[string]explain.Pod{}
+	first := map[string]view.Pod{}
 	for _, p := range w.Pods {
 		cause := p.State
 		if p.RootCause != nil {

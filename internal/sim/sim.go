@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // schedulerNames are those that a simulated cluster serves.
@@ -69,7 +69,7 @@ func (e *engine) decide(ctx context.Context, w *world, hooks webhooks, warn io.W
 			r.Pods = append(r.Pods, out)
 		case !slices.Contains(schedulerNames, p.Spec.SchedulerName):
 			out := outcome(e.store, p.Pod, nil, Unschedulable)
-			out.Reasons = reasons([]why.Finding{explain.Unserved(p.Pod, schedulerNames)})
+			out.Reasons = reasons([]why.Finding{view.Unserved(p.Spec.SchedulerName, schedulerNames)})
 			r.Pods = append(r.Pods, out)
 		default:
 			queued = append(queued, p)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/sched/diag"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // scoresKept is the number of best nodes whose scores a decision remembers.
@@ -41,7 +41,7 @@ func (s *Scheduler) recordDecisions(inner schedulePod) schedulePod {
 		if profile, ok := f.(*counted); ok && len(listening.best) == 0 {
 			listening.best = best(profile.Proposed(), keep)
 		}
-		d := explain.Decision{
+		d := view.Decision{
 			Pod: pod.Pod.Namespace + "/" + pod.Pod.Name, UID: string(pod.Pod.UID), Profile: f.ProfileName(),
 			Time: time.Now(),
 			Node: result.SuggestedHost, Feasible: result.FeasibleNodes, Of: result.EvaluatedNodes,
@@ -69,7 +69,7 @@ func scorers(f framework.Framework) []string {
 type listener struct {
 	framework.Framework
 	keep int
-	best []explain.Score
+	best []view.Score
 }
 
 func (l *listener) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
@@ -83,7 +83,7 @@ func (l *listener) RunScorePlugins(ctx context.Context, state fwk.CycleState, po
 }
 
 // best copies the n highest scores, in order, in one pass.
-func best(scores []fwk.NodePluginScores, n int) []explain.Score {
+func best(scores []fwk.NodePluginScores, n int) []view.Score {
 	top := make([]int, 0, n+1)
 	for i := range scores {
 		if len(top) == n && scores[i].TotalScore <= scores[top[n-1]].TotalScore {
@@ -98,12 +98,12 @@ func best(scores []fwk.NodePluginScores, n int) []explain.Score {
 		top = slices.Insert(top, at, i)
 		top = top[:min(len(top), n)]
 	}
-	out := make([]explain.Score, len(top))
+	out := make([]view.Score, len(top))
 	for i, j := range top {
-		out[i] = explain.Score{Node: scores[j].Name, Total: scores[j].TotalScore}
-		out[i].Plugins = make([]explain.PluginScore, len(scores[j].Scores))
+		out[i] = view.Score{Node: scores[j].Name, Total: scores[j].TotalScore}
+		out[i].Plugins = make([]view.PluginScore, len(scores[j].Scores))
 		for k, p := range scores[j].Scores {
-			out[i].Plugins[k] = explain.PluginScore{Name: p.Name, Score: p.Score}
+			out[i].Plugins[k] = view.PluginScore{Name: p.Name, Score: p.Score}
 		}
 	}
 	return out

@@ -19,9 +19,9 @@ import (
 
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // rights define what a caller may read. The zero value shows everything.
@@ -55,20 +55,20 @@ func (s *Scheduler) diagnostics(ctx context.Context, may rights) (http.Handler, 
 			}
 			return pod
 		},
-		Evaluator: evaluatorFunc(func(ctx context.Context, pod *corev1.Pod) (explain.Verdict, error) {
+		Evaluator: evaluatorFunc(func(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
 			l, err := live()
 			if err != nil {
-				return explain.Verdict{}, err
+				return view.Verdict{}, err
 			}
 			return l.Evaluate(ctx, pod)
 		}),
 		Queue:     s.queued,
 		LeftAlone: s.tracker.LeftAlone,
-		Mispredictions: func() []explain.Misprediction {
+		Mispredictions: func() []diag.Misprediction {
 			records := s.tracker.Mispredictions()
-			out := make([]explain.Misprediction, len(records))
+			out := make([]diag.Misprediction, len(records))
 			for i := range records {
-				out[i] = explain.Misprediction(records[i])
+				out[i] = diag.Misprediction(records[i])
 			}
 			return out
 		},
@@ -107,9 +107,9 @@ func (s *Scheduler) rejectedPod(namespace, name string) *corev1.Pod {
 	return pod
 }
 
-type evaluatorFunc func(context.Context, *corev1.Pod) (explain.Verdict, error)
+type evaluatorFunc func(context.Context, *corev1.Pod) (view.Verdict, error)
 
-func (f evaluatorFunc) Evaluate(ctx context.Context, pod *corev1.Pod) (explain.Verdict, error) {
+func (f evaluatorFunc) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
 	return f(ctx, pod)
 }
 
@@ -156,8 +156,8 @@ func (s *Scheduler) profilesOn(ctx context.Context, nodes fwk.SharedLister) (map
 }
 
 // queued returns the state of a pod in the scheduling queue.
-func (s *Scheduler) queued(pod *corev1.Pod) *explain.Queue {
-	q := &explain.Queue{}
+func (s *Scheduler) queued(pod *corev1.Pod) *view.Queue {
+	q := &view.Queue{}
 	holds := func(pods []*corev1.Pod) int {
 		return slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.UID == pod.UID })
 	}

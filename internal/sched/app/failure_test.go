@@ -20,7 +20,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // notes records Events.
@@ -72,7 +73,7 @@ type bench struct {
 	client    *fake.Clientset
 	now       time.Time
 	// verdict is the result of all filters, evaluated counts how often they ran, takes is how long a run takes.
-	verdict   explain.Verdict
+	verdict   view.Verdict
 	evaluated int
 	takes     time.Duration
 }
@@ -91,7 +92,7 @@ func newBench(t testing.TB, nodes ...string) *bench {
 		client:    fake.NewClientset(), now: time.Unix(1e9, 0),
 	}
 	b.reporter = newReporter(b.client, newMetrics(export), func() time.Time { return b.now })
-	b.reporter.rerun.of = func(context.Context, framework.Framework, *corev1.Pod) (explain.Verdict, error) {
+	b.reporter.rerun.of = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
 		b.evaluated++
 		b.now = b.now.Add(b.takes)
 		return b.verdict, nil
@@ -227,13 +228,13 @@ func TestReportedRootCauseIsTheOneOfExplain(t *testing.T) {
 			Plugin: names.NodeResourcesFit, Phase: why.Filter, Object: node,
 		}
 	}
-	b.verdict = explain.Verdict{
+	b.verdict = view.Verdict{
 		Served: true, Nodes: 3, Feasible: 1,
 		Findings: []why.Finding{capacity("a"), exclusive("a"), capacity("b"), exclusive("b")},
 	}
 	b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": full(), "c": tainted()})
 
-	answer := explain.New(pod, explain.Verdict{Served: true, Nodes: 3, Findings: append(b.verdict.Findings,
+	answer := view.Explain(describe.Pod(pod), view.Verdict{Served: true, Nodes: 3, Findings: append(b.verdict.Findings,
 		why.Finding{
 			Reason: why.Reason{Code: why.TaintToleration}, Plugin: names.TaintToleration, Phase: why.Filter,
 			Object: "c", Detail: "node(s) had untolerated taint(s)",

@@ -10,8 +10,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // restPerWork bounds the cost of filterRerun: it rests this many times as long as it worked, so it takes at most a
@@ -21,7 +21,7 @@ const restPerWork = 9
 // filterRerun runs every filter for a pod that was just rejected. The scheduler itself stops at a node's first refusal,
 // which may hide the root cause.
 type filterRerun struct {
-	of  func(context.Context, framework.Framework, *corev1.Pod) (explain.Verdict, error)
+	of  func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
 	now func() time.Time
 
 	mu    sync.Mutex // guards rests

@@ -7,15 +7,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/ledger"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Evaluator runs all filters for a pod on every node of one snapshot.
 type Evaluator interface {
-	Evaluate(ctx context.Context, pod *corev1.Pod) (explain.Verdict, error)
+	Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error)
 }
 
 // Config is what the handlers read. Every function must be safe for concurrent use and must not wait for a scheduling
@@ -35,12 +37,12 @@ type Config struct {
 	// Evaluator answers for pods that hold no node.
 	Evaluator Evaluator
 	// Queue returns the state of a pod in the scheduling queue. Optional, and it may return nil.
-	Queue func(pod *corev1.Pod) *explain.Queue
+	Queue func(pod *corev1.Pod) *view.Queue
 	// Ages returns the age of each source of data about a node. Optional.
 	Ages func(node string) map[string]time.Duration
 
 	// Mispredictions returns the last pods that were predicted wrong, the latest first. Optional.
-	Mispredictions func() []explain.Misprediction
+	Mispredictions func() []Misprediction
 	// LeftAlone returns how much longer the node of a rejected pod is kept from pods of the same shape. Optional.
 	LeftAlone func(pod *corev1.Pod) time.Duration
 
@@ -93,13 +95,13 @@ func (c *Config) complete() error {
 		c.Ready = func() error { return nil }
 	}
 	if c.Queue == nil {
-		c.Queue = func(*corev1.Pod) *explain.Queue { return nil }
+		c.Queue = func(*corev1.Pod) *view.Queue { return nil }
 	}
 	if c.Ages == nil {
 		c.Ages = func(string) map[string]time.Duration { return nil }
 	}
 	if c.Mispredictions == nil {
-		c.Mispredictions = func() []explain.Misprediction { return nil }
+		c.Mispredictions = func() []Misprediction { return nil }
 	}
 	if c.LeftAlone == nil {
 		c.LeftAlone = func(*corev1.Pod) time.Duration { return 0 }
@@ -114,4 +116,22 @@ func (c *Config) complete() error {
 		c.Audit = func(*http.Request, string) {}
 	}
 	return errors.Join(missing...)
+}
+
+// Misprediction is a pod for which the kubelet of its node did something else than the scheduler had predicted.
+type Misprediction struct {
+	Time      time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Node      string    `json:"node"`
+	// Mode is the node's topology mode, Model the release of the kubelet that was predicted.
+	Mode  string `json:"mode"`
+	Model string `json:"model"`
+	// Kinds are rejected, mask, cpus, memory and device.
+	Kinds []string `json:"kinds"`
+	// Reason is the kubelet's, of rejected pods.
+	Reason    string                      `json:"reason,omitempty"`
+	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
+	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
 }

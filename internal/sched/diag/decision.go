@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // DecisionsKept is the number of decisions that a scheduler remembers.
@@ -16,7 +16,7 @@ const DecisionsKept = 256
 // Ring keeps the last decisions. Safe for concurrent use.
 type Ring struct {
 	mu   sync.Mutex
-	kept [DecisionsKept]explain.Decision
+	kept [DecisionsKept]view.Decision
 	next int // index of the oldest, which the next one replaces
 	size int
 }
@@ -25,7 +25,7 @@ type Ring struct {
 func NewRing() *Ring { return &Ring{} }
 
 // Add remembers d and forgets the oldest one beyond DecisionsKept. d must not be changed afterwards.
-func (r *Ring) Add(d explain.Decision) {
+func (r *Ring) Add(d view.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.kept[r.next] = d
@@ -34,10 +34,10 @@ func (r *Ring) Add(d explain.Decision) {
 }
 
 // List returns the decisions about pod (namespace/name), newest first; about all pods when pod is "".
-func (r *Ring) List(pod string) []explain.Decision {
+func (r *Ring) List(pod string) []view.Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := []explain.Decision{}
+	out := []view.Decision{}
 	for i := range r.size {
 		d := r.kept[(r.next-1-i+2*DecisionsKept)%DecisionsKept]
 		if pod == "" || d.Pod == pod {
@@ -48,18 +48,18 @@ func (r *Ring) List(pod string) []explain.Decision {
 }
 
 // Last returns the newest decision about the pod with this UID.
-func (r *Ring) Last(pod, uid string) (explain.Decision, bool) {
+func (r *Ring) Last(pod, uid string) (view.Decision, bool) {
 	for _, d := range r.List(pod) {
 		if d.UID == uid {
 			return d, true
 		}
 	}
-	return explain.Decision{}, false
+	return view.Decision{}, false
 }
 
 // RankScores orders scores as people read them: highest total first, then by node name.
-func RankScores(scores []explain.Score) {
-	slices.SortFunc(scores, func(a, b explain.Score) int {
+func RankScores(scores []view.Score) {
+	slices.SortFunc(scores, func(a, b view.Score) int {
 		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Node, b.Node))
 	})
 }
@@ -67,7 +67,7 @@ func RankScores(scores []explain.Score) {
 // ScoreTable prints the best n scores of d as a Markdown table: all score plugins in alphabetical order, weights
 // applied, so that a row's columns add up to its Score. silent names plugins of the profile that may have had nothing
 // to say about the pod: they have a column too.
-func ScoreTable(d explain.Decision, n int, silent ...string) string {
+func ScoreTable(d view.Decision, n int, silent ...string) string {
 	scores := slices.Clone(d.Scores)
 	RankScores(scores)
 	scores = scores[:min(n, len(scores))]
@@ -90,7 +90,7 @@ func ScoreTable(d explain.Decision, n int, silent ...string) string {
 	return b.String()
 }
 
-func pluginNames(scores []explain.Score, silent []string) []string {
+func pluginNames(scores []view.Score, silent []string) []string {
 	names := slices.Clone(silent)
 	for _, s := range scores {
 		for _, p := range s.Plugins {
@@ -101,7 +101,7 @@ func pluginNames(scores []explain.Score, silent []string) []string {
 	return slices.Compact(names)
 }
 
-func scoreOf(s explain.Score, plugin string) int64 {
+func scoreOf(s view.Score, plugin string) int64 {
 	for _, p := range s.Plugins {
 		if p.Name == plugin {
 			return p.Score

@@ -8,14 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // The first two rows of seed 003's table.
-func seedDecision() explain.Decision {
-	row := func(node string, total int64, load, balanced, fit int64) explain.Score {
-		return explain.Score{Node: node, Total: total, Plugins: []explain.PluginScore{
+func seedDecision() view.Decision {
+	row := func(node string, total int64, load, balanced, fit int64) view.Score {
+		return view.Score{Node: node, Total: total, Plugins: []view.PluginScore{
 			{Name: "TaintToleration", Score: 100},
 			{Name: "PodTopologySpread", Score: 200},
 			{Name: "Reservation"},
@@ -28,9 +28,9 @@ func seedDecision() explain.Decision {
 			{Name: "NodeResourcesFit", Score: fit},
 		}}
 	}
-	return explain.Decision{
+	return view.Decision{
 		Pod: "default/curlimage-545745d8f8-rngp7",
-		Scores: []explain.Score{
+		Scores: []view.Score{
 			row("cn-hangzhou.10.0.4.50", 574, 85, 96, 93), row("cn-hangzhou.10.0.4.51", 577, 87, 96, 94),
 		},
 	}
@@ -50,7 +50,7 @@ func TestScoreTableOfTheSeed(t *testing.T) {
 	}
 	for i := range d.Scores { // the framework leaves out plugins that skip the pod
 		d.Scores[i].Plugins = slices.DeleteFunc(d.Scores[i].Plugins,
-			func(p explain.PluginScore) bool { return p.Score == 0 })
+			func(p view.PluginScore) bool { return p.Score == 0 })
 	}
 	silent := []string{
 		"Reservation", "NodeNUMAResource", "ImageLocality", "InterPodAffinity", "NodeAffinity",
@@ -72,7 +72,7 @@ func TestTheRingKeepsTheLastDecisionsNewestFirst(t *testing.T) {
 		var all []string
 		for i := range n {
 			name := fmt.Sprintf("ns/p%d", i)
-			r.Add(explain.Decision{Pod: name, UID: name})
+			r.Add(view.Decision{Pod: name, UID: name})
 			all = append(all, name)
 		}
 		slices.Reverse(all)

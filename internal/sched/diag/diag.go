@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // PluginPrefix is where plugins' endpoints live.
@@ -192,7 +192,7 @@ func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	mayRead := s.reader(r)
-	writeJSON(w, slices.DeleteFunc(s.Decisions.List(pod), func(d explain.Decision) bool {
+	writeJSON(w, slices.DeleteFunc(s.Decisions.List(pod), func(d view.Decision) bool {
 		namespace, _ := namespaceOf(d.Pod)
 		return !mayRead(namespace)
 	}))
@@ -201,9 +201,9 @@ func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 // mispredictions leaves out the pods that the caller may not read.
 func (s *server) mispredictions(w http.ResponseWriter, r *http.Request) {
 	mayRead := s.reader(r)
-	all := slices.DeleteFunc(s.Mispredictions(), func(m explain.Misprediction) bool { return !mayRead(m.Namespace) })
+	all := slices.DeleteFunc(s.Mispredictions(), func(m Misprediction) bool { return !mayRead(m.Namespace) })
 	if all == nil {
-		all = []explain.Misprediction{}
+		all = []Misprediction{}
 	}
 	writeJSON(w, all)
 }

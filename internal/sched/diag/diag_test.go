@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // example is the machine of seed 000's worked example: 2 sockets, 4 NUMA nodes, 16 cores of 2 threads (c and c+16); the
@@ -78,18 +78,18 @@ func boundPod() *corev1.Pod {
 	}
 }
 
-type verdicts map[string]explain.Verdict
+type verdicts map[string]view.Verdict
 
-func (v verdicts) Evaluate(_ context.Context, pod *corev1.Pod) (explain.Verdict, error) {
+func (v verdicts) Evaluate(_ context.Context, pod *corev1.Pod) (view.Verdict, error) {
 	out, ok := v[pod.Name]
 	if !ok {
-		return explain.Verdict{}, errors.New("the snapshot is broken")
+		return view.Verdict{}, errors.New("the snapshot is broken")
 	}
 	return out, nil
 }
 
 func config(t *testing.T) Config {
-	view := example(t)
+	account := example(t)
 	pending := boundPod()
 	pending.Name, pending.UID, pending.Spec.NodeName = "waits", "u-waits", ""
 	broken := pending.DeepCopy()
@@ -111,19 +111,19 @@ func config(t *testing.T) Config {
 	})
 	node.Generation = 42
 	ring := NewRing()
-	ring.Add(explain.Decision{
+	ring.Add(view.Decision{
 		Pod: "default/lse", UID: "u-lse", Profile: "tenon-scheduler", Time: time.Unix(1700000000, 0).UTC(),
 		Node: "node-1", Feasible: 2, Of: 3,
-		Scores: []explain.Score{{
+		Scores: []view.Score{{
 			Node: "node-1", Total: 7,
-			Plugins: []explain.PluginScore{{Name: "NodeNUMAResource", Score: 7}},
+			Plugins: []view.PluginScore{{Name: "NodeNUMAResource", Score: 7}},
 		}},
 	})
 	return Config{
 		View: func(name string) *ledger.View {
 			switch name {
 			case "node-1":
-				return view
+				return account
 			case "bare":
 				return ledger.New(ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}}).View()
 			}
@@ -151,7 +151,7 @@ func config(t *testing.T) Config {
 				},
 			},
 		}},
-		Queue: func(*corev1.Pod) *explain.Queue { return &explain.Queue{Place: "unschedulable", Attempts: 6} },
+		Queue: func(*corev1.Pod) *view.Queue { return &view.Queue{Place: "unschedulable", Attempts: 6} },
 		Ages: func(string) map[string]time.Duration {
 			return map[string]time.Duration{"topology": 3 * time.Second}
 		},
@@ -164,9 +164,9 @@ func TestMispredictionsOfPodsThatTheCallerMayNotReadAreLeftOut(t *testing.T) {
 	t.Parallel()
 	c := config(t)
 	c.MayRead = func(_ *http.Request, namespace string) bool { return namespace == "default" }
-	c.Mispredictions = func() []explain.Misprediction {
+	c.Mispredictions = func() []Misprediction {
 		at := time.Unix(1700000000, 0).UTC()
-		return []explain.Misprediction{
+		return []Misprediction{
 			{
 				Time: at, Namespace: "default", Name: "b", UID: "u-b", Node: "n", Mode: "Follow", Model: "1.36",
 				Kinds:     []string{"cpus"},

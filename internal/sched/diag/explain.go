@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 func (s *server) explain(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +30,7 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusInternalServerError, "evaluate pod %s/%s: %v", namespace, name, err)
 		return
 	}
-	answer := explain.New(pod, verdict, s.Queue(pod))
+	answer := view.Explain(describe.Pod(pod), verdict, s.Queue(pod))
 	if len(answer.Candidates) > 0 {
 		answer.Data.Ages = seconds(s.Ages(answer.Candidates[0].Node))
 	}
@@ -54,19 +54,19 @@ func (s *server) hints(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, "cannot find node %s", node)
 		return
 	}
-	writeJSON(w, explain.HintsOf(pod, node, v, convert.DefaultArgs()))
+	writeJSON(w, describe.Hints(pod, node, v))
 }
 
 // bound explains a pod that holds a node.
-func (s *server) bound(pod *corev1.Pod) explain.Pod {
-	out := explain.Head(pod)
-	out.Placement = explain.PlacementOf(pod, s.View(pod.Spec.NodeName))
-	out.Data = explain.Data{Source: "scheduler", Ages: seconds(s.Ages(pod.Spec.NodeName))}
+func (s *server) bound(pod *corev1.Pod) view.Pod {
+	out := describe.Pod(pod).Head
+	out.Placement = describe.Placement(pod, s.View(pod.Spec.NodeName))
+	out.Data = view.Data{Source: "scheduler", Ages: seconds(s.Ages(pod.Spec.NodeName))}
 	if out.Rejection != nil {
 		out.Rejection.BackoffSeconds = int64(s.LeftAlone(pod).Round(time.Second).Seconds())
 	}
 	if n, ok := s.NodeInfo(pod.Spec.NodeName); !ok || n.Node() == nil {
-		out.Notes = append(out.Notes, explain.MissingNode(pod.Spec.NodeName))
+		out.Notes = append(out.Notes, view.MissingNode(pod.Spec.NodeName))
 	}
 	if d, ok := s.Decisions.Last(out.Pod, out.UID); ok {
 		out.Decision = &d

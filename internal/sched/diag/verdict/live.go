@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Live evaluates pods beside a running scheduler. Safe for concurrent use; evaluations wait for each other.
@@ -39,16 +39,16 @@ func NewLive(c cache.Cache, build func(fwk.SharedLister) (map[string]framework.F
 }
 
 // Evaluate runs all filters for a pod on the nodes as the scheduler has them now.
-func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (explain.Verdict, error) {
+func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.refresh(ctx); err != nil {
-		return explain.Verdict{}, err
+		return view.Verdict{}, err
 	}
 	f, served := l.profiles[pod.Spec.SchedulerName]
 	if !served {
 		names := slices.Sorted(maps.Keys(l.profiles))
-		return explain.Verdict{Names: names, Nodes: l.snapshot.NumNodesInPlacement(), Generation: l.round}, nil
+		return view.Verdict{Names: names, Nodes: l.snapshot.NumNodesInPlacement(), Generation: l.round}, nil
 	}
 	v, err := Of(ctx, f, pod)
 	v.Generation = l.round

@@ -11,22 +11,22 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Of runs all filters for a pod on every node of the framework's snapshot. The snapshot must not change meanwhile.
 // Reserve and later steps are not tried.
-func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (explain.Verdict, error) {
+func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdict, error) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return explain.Verdict{}, fmt.Errorf("list the snapshot's nodes: %w", err)
+		return view.Verdict{}, fmt.Errorf("list the snapshot's nodes: %w", err)
 	}
-	v := explain.Verdict{Served: true, Nodes: len(nodes)}
+	v := view.Verdict{Served: true, Nodes: len(nodes)}
 	state := framework.NewCycleState()
 	allowed, status, narrowing := f.RunPreFilterPlugins(ctx, state, pod)
 	if !status.IsSuccess() {
 		if !status.IsRejected() {
-			return explain.Verdict{}, fmt.Errorf("prepare the filters: %w", status.AsError())
+			return view.Verdict{}, fmt.Errorf("prepare the filters: %w", status.AsError())
 		}
 		v.Findings = Findings(pod, nil, why.PreFilter, status, "")
 		return v, nil
@@ -35,7 +35,7 @@ func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (explain.Ve
 	for _, n := range nodes {
 		findings, err := refusals(ctx, f, state, skip, pod, n)
 		if err != nil {
-			return explain.Verdict{}, err
+			return view.Verdict{}, err
 		}
 		if !allowed.AllNodes() && !allowed.NodeNames.Has(n.Node().Name) {
 			findings = append(findings, narrowed(pod, n, narrowing, findings)...)

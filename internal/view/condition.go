@@ -1,27 +1,25 @@
-package explain
+package view
 
 import (
 	"encoding/json"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // FromObject explains a pod by what its object says, for when no scheduler can be asked: its gates, and the condition
 // that the scheduler left.
-func FromObject(pod *corev1.Pod) Pod {
-	out := Head(pod)
+func FromObject(s Subject) Pod {
+	out := s.Head
 	out.Data = Data{Source: "objects"}
 	switch out.State {
 	case Gated:
 		out.RootCause = &why.Wire{
 			Code: why.SchedulingGate, Class: why.Gate.String(), Plugin: "SchedulingGates",
-			Phase: why.PreEnqueue.String(), Message: GateText(pod),
+			Phase: why.PreEnqueue.String(), Message: s.gateText(),
 		}
 	case Pending:
-		out.RootCause = fromCondition(pod)
+		out.RootCause = fromCondition(s.Said)
 	}
 	if out.RootCause != nil {
 		*out.RootCause = out.RootCause.Advised()
@@ -30,24 +28,21 @@ func FromObject(pod *corev1.Pod) Pod {
 	return out
 }
 
-// fromCondition reads the scheduler's last word. Its message ends in the JSON of the root cause; a message of another
+// fromCondition reads the scheduler's last message. It ends in the JSON of the root cause; a message of another
 // scheduler has none, and is shown as it is.
-func fromCondition(pod *corev1.Pod) *why.Wire {
-	for _, c := range pod.Status.Conditions {
-		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
-			continue
-		}
-		if w, ok := parseMessage(c.Message); ok {
-			return &w
-		}
+func fromCondition(said *string) *why.Wire {
+	if said == nil {
 		return &why.Wire{
-			Code: why.UpstreamFilter, Class: why.UpstreamFilter.Class().String(),
-			Phase: why.Filter.String(), Message: c.Message,
+			Code: why.NotAttempted, Class: why.Attention.String(), Phase: why.PreEnqueue.String(),
+			Message: "no scheduler has said anything about the pod yet",
 		}
 	}
+	if w, ok := parseMessage(*said); ok {
+		return &w
+	}
 	return &why.Wire{
-		Code: why.NotAttempted, Class: why.Attention.String(), Phase: why.PreEnqueue.String(),
-		Message: "no scheduler has said anything about the pod yet",
+		Code: why.UpstreamFilter, Class: why.UpstreamFilter.Class().String(),
+		Phase: why.Filter.String(), Message: *said,
 	}
 }
 

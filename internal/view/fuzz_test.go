@@ -1,4 +1,4 @@
-package explain
+package view_test
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // FuzzCondition holds that any message of any scheduler explains a pod, and that ours come back as they were.
@@ -20,7 +22,7 @@ func FuzzCondition(f *testing.F) {
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 			Message: message,
 		}}
-		if got := FromObject(p); got.RootCause == nil {
+		if got := view.FromObject(describe.Pod(p)); got.RootCause == nil {
 			t.Fatalf("no root cause for %q", message)
 		}
 	})

@@ -1,11 +1,7 @@
-package explain
+package view
 
 import (
 	"slices"
-	"strconv"
-	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -13,7 +9,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Hints describes how the NUMA nodes of one machine satisfy a pod: by the kubelet's hints and their merge, and, where
@@ -126,9 +121,9 @@ type AlignmentRow struct {
 // maxHints bounds the masks that one resource lists: 8 NUMA nodes have 255.
 const maxHints = 255
 
-// HintsOf explains pod on the node of v. A pod that holds the node already is taken off first: the answer is what would
-// be decided now.
-func HintsOf(pod *corev1.Pod, node string, v *ledger.View, args convert.Args) Hints {
+// HintsOf explains the pod of r on the node of v. A pod that holds the node already is taken off first: the answer is
+// what would be decided now. r is nil for a pod whose request cannot be read; detail then says why.
+func HintsOf(node string, v *ledger.View, r *place.Request, detail string) Hints {
 	out := Hints{Node: node}
 	if v == nil {
 		out.Notes = append(out.Notes, "nothing is known of node "+node)
@@ -136,8 +131,7 @@ func HintsOf(pod *corev1.Pod, node string, v *ledger.View, args convert.Args) Hi
 	}
 	f := v.Facts()
 	out.Mode = f.Mode.String()
-	r, reason, detail := convert.Request(pod, args)
-	if !reason.OK() {
+	if r == nil {
 		out.Notes = append(out.Notes, detail)
 		return out
 	}
@@ -311,16 +305,4 @@ func alignmentOf(m *topo.Machine, a *place.Alignment, node string) *Alignment {
 		out.Refusal = wireOf(a.Reason, node)
 	}
 	return out
-}
-
-// NodeList joins NUMA ids for a line of text: "0,2"; "any" for none.
-func NodeList(ids []int) string {
-	if len(ids) == 0 {
-		return "any"
-	}
-	parts := make([]string, len(ids))
-	for i, id := range ids {
-		parts[i] = strconv.Itoa(id)
-	}
-	return strings.Join(parts, ",")
 }

@@ -1,4 +1,4 @@
-package explain
+package view_test
 
 import (
 	"encoding/json"
@@ -18,7 +18,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/describe"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 func pending() *corev1.Pod {
@@ -45,44 +47,44 @@ func TestHoldIsReportedBeforeRefusals(t *testing.T) {
 	refused := []why.Finding{refusal(why.InsufficientExclusiveCPU, "n", 8, 7)}
 	for name, c := range map[string]struct {
 		pod     *corev1.Pod
-		verdict Verdict
-		queue   *Queue
+		verdict view.Verdict
+		queue   *view.Queue
 		want    why.Code
 		message string
 	}{
 		"no profile has the scheduler name": {
 			pending(),
-			Verdict{Findings: refused, Names: []string{"a", "b"}},
+			view.Verdict{Findings: refused, Names: []string{"a", "b"}},
 			nil,
 			why.NoScheduler,
 			`no scheduler serves the pod's scheduler name: spec.schedulerName is "tenon-scheduler", served are a, b`,
 		},
 		"gates hold it": {
 			gated,
-			Verdict{Served: true, Findings: refused},
+			view.Verdict{Served: true, Findings: refused},
 			nil, why.SchedulingGate,
 			"waiting for scheduling gates: x.io/a, x.io/b",
 		},
 		"no cycle yet": {
 			pending(),
-			Verdict{Served: true, Feasible: 2, Nodes: 2},
-			&Queue{}, why.NotAttempted,
+			view.Verdict{Served: true, Feasible: 2, Nodes: 2},
+			&view.Queue{}, why.NotAttempted,
 			"queued, no scheduling attempt yet",
 		},
 		"a node refuses": {
 			pending(),
-			Verdict{Served: true, Findings: refused, Nodes: 1},
-			&Queue{},
+			view.Verdict{Served: true, Findings: refused, Nodes: 1},
+			&view.Queue{},
 			why.InsufficientExclusiveCPU, "not enough cpus available to satisfy request",
 		},
 		"it would be placed now": {
 			pending(),
-			Verdict{Served: true, Feasible: 2, Nodes: 2},
-			&Queue{Attempts: 1},
+			view.Verdict{Served: true, Feasible: 2, Nodes: 2},
+			&view.Queue{Attempts: 1},
 			why.None, "",
 		},
 	} {
-		got := New(c.pod, c.verdict, c.queue)
+		got := view.Explain(describe.Pod(c.pod), c.verdict, c.queue)
 		switch {
 		case c.want == why.None && got.RootCause != nil:
 			t.Errorf("%s: got root cause %v, want none", name, got.RootCause)
@@ -97,7 +99,7 @@ func TestHoldIsReportedBeforeRefusals(t *testing.T) {
 
 func TestEqualNodesAreOneRowNearestMissFirst(t *testing.T) {
 	t.Parallel()
-	v := Verdict{Served: true, Nodes: 5, Findings: []why.Finding{
+	v := view.Verdict{Served: true, Nodes: 5, Findings: []why.Finding{
 		{
 			Reason: why.Reason{Code: why.NodeAffinity}, Plugin: "NodeAffinity", Phase: why.Filter, Object: "z1",
 			Detail: "selector",
@@ -110,7 +112,7 @@ func TestEqualNodesAreOneRowNearestMissFirst(t *testing.T) {
 		refusal(why.InsufficientExclusiveCPU, "both", 8, 7), refusal(why.InsufficientCPU, "both", 8, 7),
 	}}
 	var got []string
-	for _, c := range New(pending(), v, nil).Candidates {
+	for _, c := range view.Explain(describe.Pod(pending()), v, nil).Candidates {
 		got = append(got, fmt.Sprintf("%d %s %d %s", c.Count, c.Node, len(c.Reasons), c.Closest))
 	}
 	want := []string{"1 close 1 7/8 CPUs", "1 far 1 1/8 CPUs", "1 both 2 7/8 CPUs", "2 z0 1 "}
@@ -135,11 +137,12 @@ func TestTheOrderOfNodesDoesNotMatter(t *testing.T) {
 			}
 		}
 		shuffled := rapid.Permutation(slices.Clone(findings)).Draw(t, "order")
-		one, err := json.Marshal(New(pending(), Verdict{Served: true, Findings: findings}, nil))
+		subject := describe.Pod(pending())
+		one, err := json.Marshal(view.Explain(subject, view.Verdict{Served: true, Findings: findings}, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := json.Marshal(New(pending(), Verdict{Served: true, Findings: shuffled}, nil))
+		other, err := json.Marshal(view.Explain(subject, view.Verdict{Served: true, Findings: shuffled}, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,13 +186,14 @@ func TestObjectsAloneStillExplain(t *testing.T) {
 			"no scheduler has said anything about the pod yet",
 		},
 	} {
-		got := FromObject(c.pod)
+		got := view.FromObject(describe.Pod(c.pod))
 		if got.RootCause == nil || got.RootCause.Code != c.code || got.RootCause.Nodes != c.nodes ||
 			got.RootCause.Message != c.message {
 			t.Errorf("%s: got %+v, want %s on %d nodes, %q", name, got.RootCause, c.code, c.nodes, c.message)
 		}
 	}
-	if got := FromObject(said(why.Message(findings, 2))).RootCause.Params; got["asked"] != 8.0 || got["free"] != 7.0 {
+	root := view.FromObject(describe.Pod(said(why.Message(findings, 2)))).RootCause
+	if got := root.Params; got["asked"] != 8.0 || got["free"] != 7.0 {
 		t.Errorf("params: got %v, want asked 8, free 7", got)
 	}
 }
@@ -234,35 +238,42 @@ func TestPlacements(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		uid, class string
-		want       Placement
+		want       view.Placement
 	}{
-		"exclusive CPUs by NUMA node and core": {"lse", "LSE", Placement{Node: "n", CPUSet: "0,4,8", NUMA: []NUMA{
-			{Node: 0, Socket: 0, CPUSet: "0,8", Cores: []Core{{Core: 0, CPUSet: "0,8", Whole: true}}},
-			{Node: 1, Socket: 1, CPUSet: "4", Cores: []Core{{Core: 4, CPUSet: "4"}}},
-		}}},
+		"exclusive CPUs by NUMA node and core": {
+			"lse", "LSE",
+			view.Placement{Node: "n", CPUSet: "0,4,8", NUMA: []view.Part{
+				{Node: 0, Socket: 0, CPUSet: "0,8", Cores: []view.CorePart{{Core: 0, CPUSet: "0,8", Whole: true}}},
+				{Node: 1, Socket: 1, CPUSet: "4", Cores: []view.CorePart{{Core: 4, CPUSet: "4"}}},
+			}},
+		},
 		"part of the shared pool": {
 			"ls", "LS",
-			Placement{
-				Node: "n", Pool: PoolShared, PoolCPUs: "5-6,12-14",
-				NUMA: []NUMA{{Node: 1, Socket: 1, CPUSet: "5-6,12-14"}},
+			view.Placement{
+				Node: "n", Pool: view.PoolShared, PoolCPUs: "5-6,12-14",
+				NUMA: []view.Part{{Node: 1, Socket: 1, CPUSet: "5-6,12-14"}},
 			},
 		},
-		"the BE pool": {"be", "BE", Placement{Node: "n", Pool: PoolBE, PoolCPUs: "1-3,5-6,9-14", NUMA: []NUMA{
-			{Node: 0, Socket: 0, CPUSet: "1-3,9-11"}, {Node: 1, Socket: 1, CPUSet: "5-6,12-14"},
-		}}},
+		"the BE pool": {
+			"be", "BE",
+			view.Placement{Node: "n", Pool: view.PoolBE, PoolCPUs: "1-3,5-6,9-14", NUMA: []view.Part{
+				{Node: 0, Socket: 0, CPUSet: "1-3,9-11"}, {Node: 1, Socket: 1, CPUSet: "5-6,12-14"},
+			}},
+		},
 		"pinned by the kubelet": {
 			"pinned", "",
-			Placement{
-				Node: "n", Pool: PoolKubelet, PoolCPUs: "7,15",
-				NUMA: []NUMA{{Node: 1, Socket: 1, CPUSet: "7,15"}},
+			view.Placement{
+				Node: "n", Pool: view.PoolKubelet, PoolCPUs: "7,15",
+				NUMA: []view.Part{{Node: 1, Socket: 1, CPUSet: "7,15"}},
 			},
 		},
 	} {
-		if diff := cmp.Diff(&c.want, PlacementOf(pod(c.uid, c.class), v)); diff != "" {
+		if diff := cmp.Diff(&c.want, describe.Placement(pod(c.uid, c.class), v)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if diff := cmp.Diff(&Placement{Node: "n", NUMA: []NUMA{}}, PlacementOf(pod("x", ""), nil)); diff != "" {
+	unknown := &view.Placement{Node: "n", NUMA: []view.Part{}}
+	if diff := cmp.Diff(unknown, describe.Placement(pod("x", ""), nil)); diff != "" {
 		t.Errorf("nothing known of the node (-want +got):\n%s", diff)
 	}
 }

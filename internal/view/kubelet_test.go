@@ -1,4 +1,4 @@
-package explain
+package view_test
 
 import (
 	"testing"
@@ -12,6 +12,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
@@ -36,30 +38,30 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 		}},
 	}
 	const written = `{"model":"1.36","gen":1,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"0,8"}}}`
-	placed := func(cpus string, numa int32) annotation.PlacedContainers {
-		return annotation.PlacedContainers{"c": {Mask: annotation.NUMANodes{numa}, Preferred: true, CPUs: cpus}}
+	placed := func(cpus string, numa int) view.Containers {
+		return view.Containers{"c": {Mask: []int{numa}, Preferred: true, CPUs: cpus}}
 	}
 	tests := map[string]struct {
 		report []ledger.Placed // nil: the node has not reported the pod
 		pod    func(*corev1.Pod)
-		want   Placement
+		want   view.Placement
 	}{
-		"predicted, not reported yet": {want: Placement{Predicted: placed("0,8", 0)}},
+		"predicted, not reported yet": {want: view.Placement{Predicted: placed("0,8", 0)}},
 		"reported as predicted": {
 			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("0,8", 0)}}},
-			want:   Placement{Predicted: placed("0,8", 0), Actual: placed("0,8", 0)},
+			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("0,8", 0)},
 		},
 		"reported with other CPUs of the same NUMA node": {
 			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("1,9", 0)}}},
-			want:   Placement{Predicted: placed("0,8", 0), Actual: placed("1,9", 0), Differs: []string{"cpus"}},
+			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("1,9", 0), Differs: []string{"cpus"}},
 		},
 		"reported on another NUMA node": {
 			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("4,12", 1)}}},
-			want:   Placement{Predicted: placed("0,8", 0), Actual: placed("4,12", 1), Differs: []string{"mask"}},
+			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("4,12", 1), Differs: []string{"mask"}},
 		},
 		"an annotation that cannot be read": {
 			pod:  func(p *corev1.Pod) { p.Annotations[annotation.PredictedPlacementKey] = "{" },
-			want: Placement{},
+			want: view.Placement{},
 		},
 	}
 	for name, tt := range tests {
@@ -82,8 +84,8 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 			if tt.pod != nil {
 				tt.pod(pod)
 			}
-			got := PlacementOf(pod, v)
-			if diff := cmp.Diff(tt.want, Placement{
+			got := describe.Placement(pod, v)
+			if diff := cmp.Diff(tt.want, view.Placement{
 				Predicted: got.Predicted, Actual: got.Actual,
 				Differs: got.Differs,
 			}); diff != "" {
@@ -93,7 +95,8 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 				t.Errorf("the kubelet reports no CPUs, but the placement is %s %s%s", got.Pool, got.PoolCPUs,
 					got.CPUSet)
 			}
-			if alone := PlacementOf(pod, nil); !cmp.Equal(alone.Predicted, tt.want.Predicted) || alone.Actual != nil {
+			alone := describe.Placement(pod, nil)
+			if !cmp.Equal(alone.Predicted, tt.want.Predicted) || alone.Actual != nil {
 				t.Errorf("without an account of the node: %+v", alone)
 			}
 		})
@@ -134,7 +137,7 @@ func TestEndedInitContainerIsNotADifference(t *testing.T) {
 				Placed: []ledger.Placed{{UID: "u", Held: tt.report}},
 			},
 		}, entry).View()
-		if diff := cmp.Diff(tt.want, PlacementOf(pod, v).Differs); diff != "" {
+		if diff := cmp.Diff(tt.want, describe.Placement(pod, v).Differs); diff != "" {
 			t.Errorf("%s: differences (-want +got):\n%s", name, diff)
 		}
 	}
@@ -150,23 +153,23 @@ func TestRejectedPodHasTheKubeletsReason(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
-		want *Rejection
+		want *view.Rejection
 	}{
 		"by the topology manager": {
 			pod("TopologyAffinityError", corev1.PodFailed),
-			&Rejection{Node: "n", Reason: "TopologyAffinityError", Message: "no alignment"},
+			&view.Rejection{Node: "n", Reason: "TopologyAffinityError", Message: "no alignment"},
 		},
 		"by the node's other checks": {
 			pod("OutOfcpu", corev1.PodFailed),
-			&Rejection{Node: "n", Reason: "OutOfcpu", Message: "no alignment"},
+			&view.Rejection{Node: "n", Reason: "OutOfcpu", Message: "no alignment"},
 		},
 		"failed by itself":            {pod("", corev1.PodFailed), nil},
 		"running with an odd message": {pod("TopologyAffinityError", corev1.PodRunning), nil},
 	} {
-		if diff := cmp.Diff(c.want, Head(c.pod).Rejection); diff != "" {
+		if diff := cmp.Diff(c.want, describe.Pod(c.pod).Head.Rejection); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if got := PlacementOf(c.pod, ledger.New(
+		if got := describe.Placement(c.pod, ledger.New(
 			ledger.Facts{Machine: machine(t)}).View()); c.pod.Status.Phase == corev1.PodFailed &&
 			(got.Pool != "" || got.Node != "n") {
 			t.Errorf("%s: a pod that has ended is said to run on %+v", name, got)

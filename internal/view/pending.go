@@ -1,4 +1,4 @@
-package explain
+package view
 
 import (
 	"cmp"
@@ -7,11 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Verdict is what every filter said about a pod on one snapshot.
@@ -26,12 +22,12 @@ type Verdict struct {
 	Generation      int64
 }
 
-// New explains a pod that holds no node. queue may be nil.
-func New(pod *corev1.Pod, v Verdict, queue *Queue) Pod {
-	out := Head(pod)
+// Explain returns why a pod that holds no node holds none. queue may be nil.
+func Explain(s Subject, v Verdict, queue *Queue) Pod {
+	out := s.Head
 	out.Queue, out.Nodes = queue, v.Nodes
 	out.Data = Data{Source: "scheduler", Generation: v.Generation}
-	findings := append(queueFindings(pod, v, queue), v.Findings...)
+	findings := append(queueFindings(s, v, queue), v.Findings...)
 	for _, o := range why.Obstacles(findings) {
 		out.Obstacles = append(out.Obstacles, o.Wire(why.English).Advised())
 	}
@@ -43,53 +39,22 @@ func New(pod *corev1.Pod, v Verdict, queue *Queue) Pod {
 		wire := root.Wire(why.English).Advised()
 		out.RootCause = &wire
 	} else if v.Feasible > 0 {
-		out.Notes = append(out.Notes, plural(v.Feasible, "node")+
+		out.Notes = append(out.Notes, Count(v.Feasible, "node")+
 			" would take the pod now; it waits for its next attempt")
 	}
 	return out
 }
 
-// Head is what the object itself says.
-func Head(pod *corev1.Pod) Pod {
-	out := Pod{
-		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), State: StateOf(pod),
-		Scheduler: pod.Spec.SchedulerName,
-		QoS:       qosOf(pod), Asked: asked(pod), Obstacles: []why.Wire{}, MinimalSets: []Set{},
-		Candidates: []Candidate{},
-	}
-	if reason, rejected := convert.Rejected(pod); rejected {
-		out.Rejection = &Rejection{Node: pod.Spec.NodeName, Reason: reason, Message: pod.Status.Message}
-	}
-	if t := pod.CreationTimestamp; !t.IsZero() {
-		since := t.UTC()
-		out.Since = &since
-	}
-	return out
-}
-
-// StateOf returns the state of a pod.
-func StateOf(pod *corev1.Pod) string {
-	switch {
-	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return Finished
-	case pod.Spec.NodeName != "":
-		return Bound
-	case len(pod.Spec.SchedulingGates) > 0:
-		return Gated
-	}
-	return Pending
-}
-
 // queueFindings returns the refusals that are not of a filter: no scheduler serves the pod, or it has not passed the
 // queue.
-func queueFindings(pod *corev1.Pod, v Verdict, queue *Queue) []why.Finding {
+func queueFindings(s Subject, v Verdict, queue *Queue) []why.Finding {
 	switch {
 	case !v.Served:
-		return []why.Finding{Unserved(pod, v.Names)}
-	case len(pod.Spec.SchedulingGates) > 0:
+		return []why.Finding{Unserved(s.Head.Scheduler, v.Names)}
+	case len(s.Gates) > 0:
 		return []why.Finding{{
 			Reason: why.Reason{Code: why.SchedulingGate}, Plugin: "SchedulingGates", Phase: why.PreEnqueue,
-			Detail: GateText(pod),
+			Detail: s.gateText(),
 		}}
 	case len(v.Findings) == 0 && queue != nil && queue.Attempts == 0:
 		return []why.Finding{{Reason: why.Reason{Code: why.NotAttempted}, Phase: why.PreEnqueue}}
@@ -98,21 +63,15 @@ func queueFindings(pod *corev1.Pod, v Verdict, queue *Queue) []why.Finding {
 }
 
 // Unserved is the refusal of a pod whose scheduler is none of the names that are served.
-func Unserved(pod *corev1.Pod, names []string) why.Finding {
+func Unserved(scheduler string, served []string) why.Finding {
 	return why.Finding{
 		Reason: why.Reason{Code: why.NoScheduler}, Phase: why.PreEnqueue,
-		Detail: fmt.Sprintf("spec.schedulerName is %q, served are %s", pod.Spec.SchedulerName,
-			strings.Join(names, ", ")),
+		Detail: fmt.Sprintf("spec.schedulerName is %q, served are %s", scheduler, strings.Join(served, ", ")),
 	}
 }
 
-// GateText names the scheduling gates of a pod.
-func GateText(pod *corev1.Pod) string {
-	names := make([]string, len(pod.Spec.SchedulingGates))
-	for i, g := range pod.Spec.SchedulingGates {
-		names[i] = g.Name
-	}
-	return "waiting for scheduling gates: " + strings.Join(names, ", ")
+func (s *Subject) gateText() string {
+	return "waiting for scheduling gates: " + strings.Join(s.Gates, ", ")
 }
 
 func newSet(s why.Set) Set {
@@ -138,9 +97,9 @@ func missingAmount(r why.Reason) string {
 	n := r.Asked - max(r.Free, 0)
 	switch r.Unit {
 	case why.MilliCPU:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+		return CPUText(n)
 	case why.Bytes:
-		return resource.NewQuantity(n, resource.BinarySI).String()
+		return BytesText(n)
 	}
 	return strconv.FormatInt(n, 10)
 }
@@ -228,7 +187,8 @@ func shortfall(r why.Reason) float64 {
 	return float64(r.Asked-max(r.Free, 0)) / float64(r.Asked)
 }
 
-func plural(n int, what string) string {
+// Count writes a number of things: "1 node", "2 nodes".
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -1,4 +1,4 @@
-package explain_test
+package view_test
 
 import (
 	"slices"
@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
-	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/sched/diag/explain"
+	"github.com/tenon-project/tenon/internal/kube/describe"
 )
 
 // sparse has NUMA nodes 0 and 8 with 4 CPUs and 4 GiB each.
@@ -84,7 +84,7 @@ func guaranteed(cpu, memory string) *corev1.Pod {
 
 func TestHintsShowEveryMaskAndTheMerge(t *testing.T) {
 	t.Parallel()
-	got := explain.HintsOf(guaranteed("4", "1Gi"), "n", follow(t, ""), convert.DefaultArgs())
+	got := describe.Hints(guaranteed("4", "1Gi"), "n", follow(t, ""))
 	if got.Mode != "Follow" || got.Kubelet == nil || len(got.Kubelet.Steps) != 1 || len(got.Notes) != 0 {
 		t.Fatalf("hints = %+v, want one step of the kubelet in mode Follow", got)
 	}
@@ -97,7 +97,7 @@ func TestHintsShowEveryMaskAndTheMerge(t *testing.T) {
 	for _, r := range step.Resources {
 		var all []string
 		for _, h := range r.Hints {
-			text := explain.NodeList(h.NUMA)
+			text := cpuset.FormatIDs(h.NUMA)
 			if h.Preferred {
 				text += "*"
 			}
@@ -109,10 +109,10 @@ func TestHintsShowEveryMaskAndTheMerge(t *testing.T) {
 	if masks["cpu"] != "8* 0,8" || masks["memory"] != "0* 8* 0,8" {
 		t.Errorf("masks = %q, want cpu 8* 0,8 and memory 0* 8* 0,8", masks)
 	}
-	if m := step.Merged; m == nil || explain.NodeList(m.NUMA) != "8" || !m.Preferred || !m.Admitted {
+	if m := step.Merged; m == nil || cpuset.FormatIDs(m.NUMA) != "8" || !m.Preferred || !m.Admitted {
 		t.Errorf("merged = %+v, want NUMA 8, preferred and admitted", step.Merged)
 	}
-	if g := step.Given; g == nil || g.CPUs != "4-7" || explain.NodeList(g.NUMA) != "8" || len(g.Memory) != 1 ||
+	if g := step.Given; g == nil || g.CPUs != "4-7" || cpuset.FormatIDs(g.NUMA) != "8" || len(g.Memory) != 1 ||
 		g.Memory[0].Amount != 1<<30 {
 		t.Errorf("given = %+v, want CPUs 4-7 of NUMA node 8 and 1 GiB", step.Given)
 	}
@@ -120,7 +120,7 @@ func TestHintsShowEveryMaskAndTheMerge(t *testing.T) {
 
 func TestHintsSayWhyTheKubeletWouldRefuse(t *testing.T) {
 	t.Parallel()
-	got := explain.HintsOf(guaranteed("4", "1Gi"), "n", follow(t, "4"), convert.DefaultArgs())
+	got := describe.Hints(guaranteed("4", "1Gi"), "n", follow(t, "4"))
 	k := got.Kubelet
 	if k == nil || k.Status != kubelet.TopologyAffinityError || k.Refusal == nil || k.Container != "main" {
 		t.Fatalf("kubelet = %+v, want a TopologyAffinityError of container main", k)
@@ -136,7 +136,7 @@ func TestHintsOfTenonsOwnChoice(t *testing.T) {
 	pod := guaranteed("4", "1Gi")
 	pod.Labels = map[string]string{annotation.QoSClass: "LSR"}
 	view := ledger.New(ledger.Facts{Machine: sparse(t), MinSharedCPUs: 0, Topology: ledger.SingleNUMANode}).View()
-	got := explain.HintsOf(pod, "n", view, convert.DefaultArgs())
+	got := describe.Hints(pod, "n", view)
 	a := got.Alignment
 	if got.Kubelet != nil || a == nil || a.Policy != "SingleNUMANode" || a.Allows != 1 || a.Refusal != nil {
 		t.Fatalf("hints = %+v, want Tenon's own choice under SingleNUMANode", got)
@@ -157,7 +157,7 @@ func TestHintsNoteThatASharedPodIsNotConfined(t *testing.T) {
 	t.Parallel()
 	pod := guaranteed("1500m", "1Gi")
 	pod.Annotations = map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"SingleNUMANode"}`}
-	got := explain.HintsOf(pod, "n", follow(t, ""), convert.DefaultArgs())
+	got := describe.Hints(pod, "n", follow(t, ""))
 	if got.Alignment != nil || !slices.ContainsFunc(got.Notes,
 		func(n string) bool { return strings.Contains(n, "do not confine pods of the CPU shared pool") }) {
 		t.Errorf("hints = %+v, want no alignment and a note that the pod is not confined", got)
@@ -167,14 +167,14 @@ func TestHintsNoteThatASharedPodIsNotConfined(t *testing.T) {
 func TestHintsOfNothing(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]*ledger.View{"no view": nil, "no topology": ledger.New(ledger.Facts{}).View()} {
-		if got := explain.HintsOf(guaranteed("1", "1Gi"), "n", v, convert.DefaultArgs()); len(got.Notes) == 0 ||
+		if got := describe.Hints(guaranteed("1", "1Gi"), "n", v); len(got.Notes) == 0 ||
 			got.Kubelet != nil || got.Alignment != nil {
 			t.Errorf("%s: %+v, want a note alone", name, got)
 		}
 	}
 	bad := guaranteed("1", "1Gi")
 	bad.Labels = map[string]string{annotation.QoSClass: "GOLD"}
-	if got := explain.HintsOf(bad, "n", follow(t, ""), convert.DefaultArgs()); len(got.Notes) != 1 ||
+	if got := describe.Hints(bad, "n", follow(t, "")); len(got.Notes) != 1 ||
 		!strings.Contains(got.Notes[0], "GOLD") {
 		t.Errorf("a pod that cannot be read: %+v, want a note that names the value", got)
 	}

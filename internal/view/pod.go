@@ -1,11 +1,9 @@
-package explain
+package view
 
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -38,6 +36,23 @@ type Pod struct {
 	Data      Data       `json:"data"`
 	// Notes are sentences about the answer itself: what it could not look at, and why.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Subject is a pod as its object has it: what an answer about the pod begins with, and what the account of its node is
+// asked with.
+type Subject struct {
+	Head Pod
+	// Node is the node that the pod is bound to, "" for none.
+	Node string
+	// Gates are the pod's scheduling gates.
+	Gates []string
+	// Said is the message that the last scheduler to try left on the pod; nil for none.
+	Said *string
+	// Ended pods hold nothing any more.
+	Ended bool
+	Class qos.Pod
+	// Predicted is what the pod's scheduler wrote on it.
+	Predicted Containers
 }
 
 // States of a pod.
@@ -94,13 +109,37 @@ type Placement struct {
 	// Pool names the pool of a pod without exclusive CPUs: "shared", "be", "system", "kubelet".
 	Pool     string `json:"pool,omitempty"`
 	PoolCPUs string `json:"poolCPUs,omitempty"`
-	NUMA     []NUMA `json:"numa"`
+	NUMA     []Part `json:"numa"`
 	// Predicted is what the scheduler predicted that the node's kubelet gives the pod, by container; absent where it
 	// predicted nothing. Actual is what the node reports; absent while it has not. Differs says in which way they are
 	// not the same, once both are known: mask, cpus, memory, device.
-	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
-	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
-	Differs   []string                    `json:"differs,omitempty"`
+	Predicted Containers `json:"predicted,omitempty"`
+	Actual    Containers `json:"actual,omitempty"`
+	Differs   []string   `json:"differs,omitempty"`
+}
+
+// Containers is what the containers of a pod have, by name.
+type Containers map[string]Container
+
+// Container is what the managers of a kubelet gave to a container, or will give as far as can be predicted.
+type Container struct {
+	// Mask are the NUMA nodes of the merged hint; Preferred is true when fewer would not have sufficed.
+	Mask      []int  `json:"mask,omitempty"`
+	Preferred bool   `json:"preferred,omitempty"`
+	CPUs      string `json:"cpus,omitempty"`
+	// Memory is ordinary memory by the NUMA nodes that it is taken from together, in list format; Hugepages is the same
+	// for each kind.
+	Memory    map[string]string            `json:"memory,omitempty"`
+	Hugepages map[string]map[string]string `json:"hugepages,omitempty"`
+	Devices   map[string]Devices           `json:"devices,omitempty"`
+}
+
+// Devices are devices of one resource, with the NUMA nodes to which they are attached.
+type Devices struct {
+	Mask  []int `json:"mask"`
+	Count int   `json:"count"`
+	// Split lists the devices by the NUMA nodes of each, where these differ.
+	Split []Devices `json:"split,omitempty"`
 }
 
 // Rejection is why a kubelet did not run a pod.
@@ -113,34 +152,16 @@ type Rejection struct {
 	BackoffSeconds int64 `json:"backoffSeconds,omitempty"`
 }
 
-// Misprediction is a pod for which the kubelet of its node did something else than the scheduler had predicted.
-type Misprediction struct {
-	Time      time.Time `json:"time"`
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	UID       types.UID `json:"uid"`
-	Node      string    `json:"node"`
-	// Mode is the node's topology mode, Model the release of the kubelet that was predicted.
-	Mode  string `json:"mode"`
-	Model string `json:"model"`
-	// Kinds are rejected, mask, cpus, memory and device.
-	Kinds []string `json:"kinds"`
-	// Reason is the kubelet's, of rejected pods.
-	Reason    string                      `json:"reason,omitempty"`
-	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
-	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
+// Part is the part of a placement on one NUMA node, in the kernel's ids.
+type Part struct {
+	Node   int        `json:"node"`
+	Socket int        `json:"socket"`
+	CPUSet string     `json:"cpuset"`
+	Cores  []CorePart `json:"cores,omitempty"`
 }
 
-// NUMA is the part of a placement on one NUMA node, in the kernel's ids.
-type NUMA struct {
-	Node   int    `json:"node"`
-	Socket int    `json:"socket"`
-	CPUSet string `json:"cpuset"`
-	Cores  []Core `json:"cores,omitempty"`
-}
-
-// Core is the part of a placement on one physical core.
-type Core struct {
+// CorePart is the part of a placement on one physical core.
+type CorePart struct {
 	Core   int    `json:"core"`
 	CPUSet string `json:"cpuset"`
 	// Whole is true if the pod holds every online CPU of the core.

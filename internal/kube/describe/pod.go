@@ -1,0 +1,161 @@
+package describe
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// Pod returns what the object of a pod says.
+func Pod(pod *corev1.Pod) view.Subject {
+	out := view.Subject{
+		Head: view.Pod{
+			Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), State: stateOf(pod),
+			Scheduler: pod.Spec.SchedulerName,
+			QoS:       qosOf(pod), Asked: asked(pod), Obstacles: []why.Wire{}, MinimalSets: []view.Set{},
+			Candidates: []view.Candidate{},
+		},
+		Node: pod.Spec.NodeName, Ended: convert.Ended(pod), Class: Class(pod),
+	}
+	if reason, rejected := convert.Rejected(pod); rejected {
+		out.Head.Rejection = &view.Rejection{Node: pod.Spec.NodeName, Reason: reason, Message: pod.Status.Message}
+	}
+	if t := pod.CreationTimestamp; !t.IsZero() {
+		since := t.UTC()
+		out.Head.Since = &since
+	}
+	for _, g := range pod.Spec.SchedulingGates {
+		out.Gates = append(out.Gates, g.Name)
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			out.Said = &c.Message
+		}
+	}
+	if predicted, _, err := annotation.ParsePredictedPlacement(
+		pod.Annotations[annotation.PredictedPlacementKey]); err == nil {
+		out.Predicted = Containers(predicted.Containers)
+	}
+	return out
+}
+
+// Class returns what the role of a pod follows from.
+func Class(pod *corev1.Pod) qos.Pod {
+	class, band, kubeClass := convert.PodQoS(pod)
+	requests := requests(pod)
+	return qos.Pod{Class: class, Band: band, Kube: kubeClass, MilliCPU: requests.Cpu().MilliValue()}
+}
+
+// Placement returns where a bound pod runs, by the account of its node. v may be nil when nothing is known of the node.
+func Placement(pod *corev1.Pod, v *ledger.View) *view.Placement {
+	out := view.PlacementOf(Pod(pod), v)
+	if v == nil {
+		return out
+	}
+	if a, known := v.Assignment(string(pod.UID)); known && a.Source == ledger.Reported {
+		out.Actual = Containers(convert.Placed(ledger.HeldOf(v.Machine(), a.Placement)))
+	}
+	return out
+}
+
+// Hints explains how the NUMA nodes of the node of v satisfy a pod.
+func Hints(pod *corev1.Pod, node string, v *ledger.View) view.Hints {
+	r, reason, detail := convert.Request(pod, convert.DefaultArgs())
+	if !reason.OK() {
+		r = nil
+	}
+	return view.HintsOf(node, v, r, detail)
+}
+
+// Containers returns what containers have in the form of the view, whose JSON is the annotation's.
+func Containers(placed annotation.PlacedContainers) (out view.Containers) {
+	text, err := json.Marshal(placed)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("describe: names, numbers and quantities always encode: %v", err))
+	}
+	return out
+}
+
+func stateOf(pod *corev1.Pod) string {
+	switch {
+	case convert.Ended(pod):
+		return view.Finished
+	case pod.Spec.NodeName != "":
+		return view.Bound
+	case len(pod.Spec.SchedulingGates) > 0:
+		return view.Gated
+	}
+	return view.Pending
+}
+
+// qosOf is the class that the pod's label gives it, or the one that Kubernetes' class amounts to.
+func qosOf(pod *corev1.Pod) string {
+	class, _, kubeClass := convert.PodQoS(pod)
+	if class != qos.None {
+		return class.String()
+	}
+	return [...]string{"BestEffort", "Burstable", "Guaranteed"}[kubeClass]
+}
+
+// asked says what the pod wants of a machine.
+func asked(pod *corev1.Pod) string {
+	r, reason, _ := convert.Request(pod, convert.DefaultArgs())
+	if r == nil || !reason.OK() {
+		return ""
+	}
+	requests := requests(pod)
+	memory := ""
+	if !requests.Memory().IsZero() {
+		memory = requests.Memory().String() + " memory"
+	}
+	if !r.Role.Binds() {
+		cpu := ""
+		if milli := requests.Cpu().MilliValue(); milli > 0 {
+			cpu = view.CPUText(milli) + " CPU"
+		}
+		return joined(cpu, ", ", memory)
+	}
+	text := view.Count(r.CPUs, "exclusive CPU")
+	switch {
+	case r.Required != place.NoWish:
+		text += fmt.Sprintf(", %s required", wish(r.Required))
+	case r.Preferred != place.NoWish:
+		text += fmt.Sprintf(", %s preferred", wish(r.Preferred))
+	}
+	if r.Exclusive != 0 {
+		text += ", away from other pods of " + r.Exclusive.String()
+	}
+	if r.Topology != ledger.NoTopology {
+		text += ", NUMA policy " + r.Topology.String()
+	}
+	return joined(text, "; ", memory)
+}
+
+func joined(a, separator, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + separator + b
+}
+
+func wish(w place.BindWish) string {
+	return [...]string{"", "FullPCPUs", "SpreadByPCPUs"}[w]
+}
+
+// requests are the pod's as the scheduler counts them.
+func requests(pod *corev1.Pod) corev1.ResourceList {
+	return resource.PodRequests(pod, resource.PodResourcesOptions{})
+}

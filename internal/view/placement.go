@@ -1,0 +1,129 @@
+package view
+
+import (
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Pools of pods without exclusive CPUs.
+const (
+	PoolShared  = "shared"
+	PoolBE      = "be"
+	PoolSystem  = "system"
+	PoolKubelet = "kubelet"
+)
+
+// MissingNode is the note for a pod that is bound to a node that does not exist.
+func MissingNode(name string) string {
+	return "node " + name + " does not exist: no kubelet runs the pod"
+}
+
+// PlacementOf returns the placement of a bound pod by the account of its node, without Actual. v may be nil when
+// nothing is known of the node.
+func PlacementOf(s Subject, v *ledger.View) *Placement {
+	out := &Placement{Node: s.Node, NUMA: []Part{}, Predicted: s.Predicted}
+	if v == nil {
+		return out
+	}
+	uid := s.Head.UID
+	if a, known := v.Assignment(uid); known && a.Source == ledger.Reported {
+		out.Differs = a.Difference(v.Machine()).Kinds()
+	}
+	if s.Ended {
+		return out
+	}
+	m := v.Machine()
+	e, known := v.Entry(uid)
+	if !known {
+		e = ledger.Entry{Role: qos.RoleOf(s.Class)}
+	}
+	if e.Role.Binds() && (e.CPUList != "" || v.Facts().Mode != ledger.Follow) {
+		out.CPUSet = e.CPUList
+		if m != nil {
+			cpus := v.CPUsOf(e.UID)
+			out.CPUSet, out.NUMA = m.FormatList(cpus), byNUMA(m, cpus, true)
+		}
+		return out
+	}
+	cpus := cpuset.Set{}
+	for _, pin := range v.Pins() {
+		if pin.UID == uid {
+			out.Pool, cpus = PoolKubelet, pin.CPUs
+		}
+	}
+	if out.Pool == "" {
+		if f := v.Facts(); f.Mode == ledger.Follow && f.Kubelet.Static && (e.Role.Binds() || e.KubeletCPUs > 0) {
+			return out // the kubelet chooses its CPUs, and has not reported which
+		}
+		out.Pool, cpus = pool(v, e)
+	}
+	if m != nil {
+		out.PoolCPUs, out.NUMA = m.FormatList(cpus), byNUMA(m, cpus, false)
+	}
+	return out
+}
+
+func pool(v *ledger.View, e ledger.Entry) (string, cpuset.Set) {
+	if v.Machine() == nil {
+		return map[qos.Role]string{qos.BEPool: PoolBE, qos.SystemPool: PoolSystem}[e.Role], cpuset.Set{}
+	}
+	switch {
+	case e.Role == qos.BEPool:
+		return PoolBE, v.BEPool()
+	case e.Role == qos.SystemPool && v.Facts().System != cpuset.Set{}:
+		return PoolSystem, v.Facts().System
+	}
+	return PoolShared, v.SharedPool().Intersect(nodesOf(v.Machine(), e.NUMAIDs))
+}
+
+// nodesOf is the CPUs of the given NUMA nodes (kernel ids), all CPUs when none is named.
+func nodesOf(m *topo.Machine, ids []int) cpuset.Set {
+	if len(ids) == 0 {
+		return m.All()
+	}
+	var cpus cpuset.Set
+	for _, id := range ids {
+		if n, ok := m.NUMAByID(id); ok {
+			cpus = cpus.Union(m.NUMACPUs(n))
+		}
+	}
+	return cpus
+}
+
+func byNUMA(m *topo.Machine, cpus cpuset.Set, withCores bool) []Part {
+	out := []Part{}
+	for _, n := range m.CPUNodes() {
+		on := m.NUMACPUs(n).Intersect(cpus)
+		if on.IsEmpty() {
+			continue
+		}
+		part := Part{Node: m.NUMAID(n), Socket: m.SocketID(m.NUMASocket(n)), CPUSet: m.FormatList(on)}
+		if withCores {
+			part.Cores = byCore(m, n, on)
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+func byCore(m *topo.Machine, n topo.NUMA, cpus cpuset.Set) []CorePart {
+	var out []CorePart
+	for _, c := range m.NUMACores(n) {
+		var held, online cpuset.Set
+		for _, cpu := range m.CoreCPUs(c) {
+			if all := m.Online(); all.Has(int(cpu)) {
+				online.Add(int(cpu))
+			}
+			if cpus.Has(int(cpu)) {
+				held.Add(int(cpu))
+			}
+		}
+		if !held.IsEmpty() {
+			first := m.CoreCPUs(c)[0]
+			out = append(out, CorePart{Core: m.CoreID(first), CPUSet: m.FormatList(held), Whole: held == online})
+		}
+	}
+	return out
+}
