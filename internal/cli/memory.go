@@ -66,10 +66,10 @@ func (b memoryBook) account(v *ledger.View) {
 	m, summary := v.Machine(), v.Summary()
 	for i := range summary.Memory {
 		kind := &summary.Memory[i]
-		for position, n := range m.CPUNodes() {
+		for _, n := range m.CPUNodes() {
 			id := m.NUMAID(n)
-			if view, ok := b.amounts[id][kind.Type]; ok && position < len(kind.Free) {
-				view.Free = resource.NewQuantity(kind.Free[position], resource.BinarySI).String()
+			if view, ok := b.amounts[id][kind.Type]; ok {
+				view.Free = resource.NewQuantity(kind.Free[n], resource.BinarySI).String()
 				b.put(id, kind.Type, view)
 			}
 		}

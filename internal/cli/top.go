@@ -212,11 +212,11 @@ func numaLoads(v *ledger.View, node string) []numaLoad {
 	}
 	lse, lsr, kubelet := v.LSE(), v.LSR(), v.KubeletStatic()
 	var out []numaLoad
-	for i, n := range m.CPUNodes() {
+	for _, n := range m.CPUNodes() {
 		cpus := m.NUMACPUs(n).Intersect(m.Online())
-		s := v.Summary().Nodes[i]
+		s := v.Summary().Nodes[n]
 		out = append(out, numaLoad{
-			Node: node, NUMA: m.NUMAID(n), Socket: m.SocketID(s.Socket), CPUs: cpus.Len(),
+			Node: node, NUMA: m.NUMAID(n), Socket: m.SocketID(m.NUMASocket(n)), CPUs: cpus.Len(),
 			LSE: lse.CountIn(&cpus), LSR: lsr.CountIn(&cpus), Kubelet: kubelet.CountIn(&cpus),
 			SharedPool: s.PoolCPUs, Committed: milliText(s.Promised),
 			Free: s.Free, FreeCores: wholeCores(v, n),

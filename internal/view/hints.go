@@ -261,12 +261,7 @@ func resourceOf(m *topo.Machine, named hint.Named, lines []hint.Line) HintResour
 }
 
 func givenOf(m *topo.Machine, g *kubelet.Given) *Given {
-	out := &Given{CPUs: m.FormatList(g.CPUs), NUMA: []int{}}
-	for _, n := range m.CPUNodes() {
-		if cpus := m.NUMACPUs(n); cpus.Overlaps(&g.CPUs) {
-			out.NUMA = append(out.NUMA, m.NUMAID(n))
-		}
-	}
+	out := &Given{CPUs: m.FormatList(g.CPUs), NUMA: numaIDs(m, m.NodesOf(&g.CPUs))}
 	for _, b := range g.Memory {
 		out.Memory = append(out.Memory, GivenBlock{b.Type, b.Bytes, numaIDs(m, b.Nodes)})
 	}
@@ -276,27 +271,13 @@ func givenOf(m *topo.Machine, g *kubelet.Given) *Given {
 	return out
 }
 
-// numaIDs are the kernel's ids of a mask of dense indices.
-func numaIDs(m *topo.Machine, mask hint.Mask) []int {
-	ids := []int{}
-	for i := range m.NumNUMA() {
-		if mask.Has(i) {
-			ids = append(ids, m.NUMAID(topo.NUMA(i)))
-		}
-	}
-	return ids
-}
+// numaIDs are the kernel's ids of NUMA nodes; [] for none.
+func numaIDs(m *topo.Machine, nodes topo.NodeSet) []int { return append([]int{}, m.NodeIDs(nodes)...) }
 
 func alignmentOf(m *topo.Machine, a *place.Alignment, node string) *Alignment {
 	out := &Alignment{
-		Policy: a.Policy.String(), Allows: a.Spread, NUMA: []int{}, Rows: []AlignmentRow{},
-		Chosen: []int{},
-	}
-	for i, n := range m.CPUNodes() {
-		out.NUMA = append(out.NUMA, m.NUMAID(n))
-		if a.Nodes>>i&1 != 0 {
-			out.Chosen = append(out.Chosen, m.NUMAID(n))
-		}
+		Policy: a.Policy.String(), Allows: a.Spread, NUMA: numaIDs(m, m.NodesWithCPUs()), Rows: []AlignmentRow{},
+		Chosen: numaIDs(m, a.Nodes),
 	}
 	for _, r := range a.Rows {
 		out.Rows = append(out.Rows, AlignmentRow{Resource: r.Resource, Need: r.Need, Have: r.Have, Needs: r.Least})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -313,7 +315,7 @@ func (o *model) mayChoose(p *Pod) bool {
 
 // spread reports whether devices of a resource are on different NUMA nodes.
 func (o *model) spread(resource string) bool {
-	sets := map[hint.Mask]bool{}
+	sets := map[topo.NodeSet]bool{}
 	for key, nodes := range o.devices {
 		if strings.HasPrefix(key, resource+" ") {
 			sets[nodes] = true

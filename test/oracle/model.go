@@ -17,7 +17,7 @@ type model struct {
 	machine *topo.Machine
 	node    *kubelet.Node
 	state   *kubelet.State
-	devices map[string]hint.Mask // NUMA nodes of a device by resource and id
+	devices map[string]topo.NodeSet // NUMA nodes of a device by resource and id
 	// aligns: there is a topology policy, so containers have merged hints.
 	aligns bool
 	// stubborn: device plugins do not take what the model predicts.
@@ -61,7 +61,7 @@ func newModel(minor string, m *Machine) (*model, why.Reason, error) {
 	if err != nil {
 		return nil, why.Reason{}, err
 	}
-	out := &model{machine: machine, devices: map[string]hint.Mask{}}
+	out := &model{machine: machine, devices: map[string]topo.NodeSet{}}
 	config, err := out.config(minor, m)
 	if err != nil {
 		return nil, why.Reason{}, err
@@ -166,12 +166,12 @@ func (o *model) reserved() string {
 	return o.machine.FormatList(c.CPU.Reserved)
 }
 
-// mask is the dense mask of NUMA ids.
-func (o *model) mask(ids []int) (hint.Mask, error) {
-	var m hint.Mask
+// mask is the set of the nodes with NUMA ids.
+func (o *model) mask(ids []int) (topo.NodeSet, error) {
+	var m topo.NodeSet
 	for _, id := range ids {
 		i, ok := o.machine.NUMAByID(id)
-		if !ok || i >= hint.MaxNodes {
+		if !ok || i >= topo.MaxNodes {
 			return 0, fmt.Errorf("no NUMA node %d", id)
 		}
 		m |= 1 << i
@@ -179,16 +179,8 @@ func (o *model) mask(ids []int) (hint.Mask, error) {
 	return m, nil
 }
 
-// ids are the NUMA ids of a dense mask.
-func (o *model) ids(m hint.Mask) []int {
-	var ids []int
-	for i := range o.machine.NumNUMA() {
-		if m.Has(i) {
-			ids = append(ids, o.machine.NUMAID(topo.NUMA(i)))
-		}
-	}
-	return ids
-}
+// ids are the NUMA ids of a set of nodes.
+func (o *model) ids(s topo.NodeSet) []int { return o.machine.NodeIDs(s) }
 
 // placement reads what the kubelet gave.
 func (o *model) placement(given []Given) (kubelet.Placement, error) {

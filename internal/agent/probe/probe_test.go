@@ -237,7 +237,7 @@ func TestOfflineCPUsAreNotPublished(t *testing.T) {
 func TestMachineOfTooManyNUMANodesIsStillPublished(t *testing.T) {
 	t.Parallel()
 	spec := topo.Spec{}
-	for c := range topo.MaxCPUNodes + 1 {
+	for c := range topo.MaxNodes + 1 {
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, Die: -1, NUMA: c})
 	}
 	m, err := topo.New(spec)
@@ -245,7 +245,7 @@ func TestMachineOfTooManyNUMANodesIsStillPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own})
-	if len(out.Topology.Zones) != topo.MaxCPUNodes+1 || out.Topology.Annotations[annotation.CPUTopology] == "" {
+	if len(out.Topology.Zones) != topo.MaxNodes+1 || out.Topology.Annotations[annotation.CPUTopology] == "" {
 		t.Errorf("%d zones, topology %q", len(out.Topology.Zones), out.Topology.Annotations[annotation.CPUTopology])
 	}
 	if got := out.Topology.Annotations[annotation.CPUSharedPoolsKey]; got != "[]" {

@@ -184,11 +184,6 @@ func free(v *ledger.View, numaID int) zoneFree {
 	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Kubelet.Reserved)
 	open := v.Allocatable().Intersect(usable)
 	z := zoneFree{allocatable: usable.Len(), availableMilli: 1000 * int64(open.Len())}
-	i, ok := slices.BinarySearch(m.CPUNodes(), n)
-	if !ok || i >= len(v.Summary().Nodes) {
-		return z
-	}
-	s := v.Summary().Nodes[i]
-	z.availableMilli = max(0, z.availableMilli-s.Promised)
+	z.availableMilli = max(0, z.availableMilli-v.Summary().Nodes[n].Promised)
 	return z
 }

@@ -15,12 +15,8 @@ func Allocate(s State, req Request) (Result, why.Reason) {
 		s = s.Limited(req.Bind)
 	}
 	var counts [maxNodes]NodeCount
-	nodes := s.Machine.CPUNodes()
-	if len(nodes) > topo.MaxCPUNodes {
-		return Result{}, Feasible(make([]NodeCount, len(nodes)), s.Machine.ThreadsPerCore(), req)
-	}
 	known := CountNodes(counts[:0], s.Machine, &s.Free)
-	if r := Feasible(known, s.Machine.ThreadsPerCore(), req); !r.OK() {
+	if r := Feasible(known, s.Machine, req); !r.OK() {
 		return Result{}, r
 	}
 
@@ -30,28 +26,27 @@ func Allocate(s State, req Request) (Result, why.Reason) {
 	v.survey(known)
 	choice := v.chooseNodes()
 	v.fill(&choice)
-	return Result{CPUs: v.taken, Stage: choice.stage, NUMANodes: choice.nodes.len()}, why.Reason{}
+	return Result{CPUs: v.taken, Stage: choice.stage, NUMANodes: choice.nodes.Len()}, why.Reason{}
 }
 
-const maxNodes = topo.MaxCPUNodes
+const maxNodes = topo.MaxNodes
 
 // solver is the working state of one Allocate. It lives on the stack.
 type solver struct {
 	m       *topo.Machine
 	state   State
 	req     Request
-	nodes   []topo.NUMA // by bit of NodeMask
 	threads int
-	mask    NodeMask // nodes that may be used
+	mask    topo.NodeSet // nodes that may be used
 	source  source
-	forced  NodeMask // nodes that every answer touches, because it takes their preferred CPUs
+	forced  topo.NodeSet // nodes that every answer touches, because it takes their preferred CPUs
 
 	node [maxNodes]nodeTally
 	core [topo.MaxCPUs]coreTally
 
 	even      even
-	heldNodes NodeMask // nodes with a holder of NUMANodeLevel
-	held      bool     // some core has a holder that the request avoids
+	heldNodes topo.NodeSet // nodes with a holder of NUMANodeLevel
+	held      bool         // some core has a holder that the request avoids
 
 	// The state of fill.
 	taken    cpuSet
@@ -63,9 +58,8 @@ type solver struct {
 func (v *solver) init(s *State, req Request) {
 	v.m, v.state, v.req = s.Machine, *s, req
 	v.state.Preferred = s.Preferred.Intersect(s.Free)
-	v.nodes = s.Machine.CPUNodes()
 	v.threads = s.Machine.ThreadsPerCore()
-	v.mask = req.mask() & allOf(len(v.nodes))
+	v.mask = req.mask() & s.Machine.NodesWithCPUs()
 }
 
 func (v *solver) requires(b Bind) bool { return v.req.Required && v.req.Bind == b }

@@ -140,8 +140,8 @@ func TestAllocate(t *testing.T) {
 		"the mask confines the answer": {
 			req: cpualloc.Request{Count: 4, Bind: full, Nodes: 1 << 2}, want: "8-9,24-25",
 		},
-		"the mask counts NUMA nodes with CPUs only": {
-			spec: &cpuless, req: cpualloc.Request{Count: 4, Bind: full, Nodes: 1 << 2}, want: "8-9,24-25",
+		"the node set counts NUMA nodes without CPUs too": {
+			spec: &cpuless, req: cpualloc.Request{Count: 4, Bind: full, Nodes: 1 << 3}, want: "8-9,24-25",
 		},
 		"SingleNUMANode under DistributeEvenly": {
 			taken: "0", req: cpualloc.Request{Count: 8, Bind: spread, Strategy: evenly, SingleNUMANode: true},
@@ -316,7 +316,7 @@ func TestAllocateRefuses(t *testing.T) {
 				t.Errorf("Allocate(%+v) refused and gave %s", tt.req, got.CPUs)
 			}
 			counts := cpualloc.CountNodes(nil, m, &s.Free)
-			if diff := cmp.Diff(tt.want, cpualloc.Feasible(counts, m.ThreadsPerCore(), tt.req)); diff != "" {
+			if diff := cmp.Diff(tt.want, cpualloc.Feasible(counts, m, tt.req)); diff != "" {
 				t.Errorf("Feasible(%+v) (-want +got):\n%s", tt.req, diff)
 			}
 		})

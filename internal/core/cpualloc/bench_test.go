@@ -88,7 +88,7 @@ func BenchmarkFeasible(b *testing.B) {
 			req := cpualloc.Request{Count: 16, Required: true, SingleNUMANode: true}
 			b.ReportAllocs()
 			for b.Loop() {
-				cpualloc.Feasible(counts, m.ThreadsPerCore(), req)
+				cpualloc.Feasible(counts, m, req)
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func TestAllocateAllocatesNoMemory(t *testing.T) {
 		}
 		counts := cpualloc.CountNodes(nil, m, &s.Free)
 		if got := testing.AllocsPerRun(10, func() {
-			cpualloc.Feasible(counts, m.ThreadsPerCore(), cpualloc.Request{Count: 64, SingleNUMANode: true})
+			cpualloc.Feasible(counts, m, cpualloc.Request{Count: 64, SingleNUMANode: true})
 		}); got != 0 {
 			t.Errorf("%s: Feasible made %v allocations, want 0", name, got)
 		}

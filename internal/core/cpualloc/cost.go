@@ -1,5 +1,7 @@
 package cpualloc
 
+import "github.com/tenon-project/tenon/internal/core/topo"
+
 // cost is what a set of NUMA nodes costs: rows 2 to 7 of the quality order, smaller is better. Sets that are compared
 // have the same number of nodes (row 1).
 type cost [rows]int64
@@ -16,7 +18,7 @@ const (
 
 // choice is a set of NUMA nodes with what follows from it.
 type choice struct {
-	nodes NodeMask
+	nodes topo.NodeSet
 	cost  cost
 	stage int
 	// spare: held cores are left out.
@@ -25,13 +27,13 @@ type choice struct {
 
 // evaluate computes the choice of nodes. It stops, and returns false, as soon as the set is known to be worse than
 // best (nil: none yet).
-func (v *solver) evaluate(nodes NodeMask, best *choice) (choice, bool) {
+func (v *solver) evaluate(nodes topo.NodeSet, best *choice) (choice, bool) {
 	c := choice{nodes: nodes}
-	c.cost[rowSockets] = int64(v.sockets(nodes))
+	c.cost[rowSockets] = int64(v.m.SocketsOf(nodes))
 	if best != nil && c.cost[rowSockets] > best.cost[rowSockets] {
 		return c, false
 	}
-	c.cost[rowDistance] = v.distance(nodes)
+	c.cost[rowDistance] = v.m.DistanceWithin(nodes)
 	if best != nil && c.fartherThan(best) {
 		return c, false
 	}
@@ -54,7 +56,7 @@ func (c *choice) betterThan(o *choice) bool {
 			return c.cost[i] < o.cost[i]
 		}
 	}
-	return c.nodes.lowerThan(o.nodes)
+	return c.nodes.Before(o.nodes)
 }
 
 // evaluateCores fills in the rows after the distance. s is the sum of the nodes.
@@ -81,7 +83,7 @@ func (v *solver) evaluateEven(c *choice) int64 {
 	v.shares(c.nodes, &share)
 	all, spare := outcome{ok: true}, outcome{ok: true}
 	deviation := int64(0)
-	for i := range c.nodes.all() {
+	for i := range c.nodes.All() {
 		s := v.sumOf(1 << i)
 		all.add(v.expect(&s, &s.all, int(share[i])))
 		if v.held && spare.ok {
@@ -130,16 +132,16 @@ type sum struct {
 	baseHeld                         int // nodes with a base CPU on a held core
 }
 
-func (v *solver) sumOf(nodes NodeMask) sum {
+func (v *solver) sumOf(nodes topo.NodeSet) sum {
 	var s sum
-	for i := range nodes.all() {
+	for i := range nodes.All() {
 		s.add(v, i, +1)
 	}
 	return s
 }
 
 // add adds node i (sign +1), or takes it out again (−1).
-func (s *sum) add(v *solver, i int, sign int16) {
+func (s *sum) add(v *solver, i topo.NUMA, sign int16) {
 	n := &v.node[i]
 	s.all.add(&n.all, sign, v.threads, v.source)
 	if v.held {
@@ -233,26 +235,6 @@ func expectFull(t *tally, n, baseParts int64, threads int) outcome {
 	return o
 }
 
-func (v *solver) sockets(nodes NodeMask) int {
-	count := 0
-	for nodes != 0 {
-		nodes &^= v.node[nodes.first()].siblings
-		count++
-	}
-	return count
-}
-
-// distance is the sum of the SLIT distances between all ordered pairs of different nodes.
-func (v *solver) distance(nodes NodeMask) int64 {
-	total := int64(0)
-	for i := range nodes.all() {
-		for j := range (nodes &^ (1<<(i+1) - 1)).all() {
-			total += v.between(i, j)
-		}
-	}
-	return total
-}
-
-func (v *solver) between(i, j int) int64 {
-	return int64(v.m.Distance(v.nodes[i], v.nodes[j]) + v.m.Distance(v.nodes[j], v.nodes[i]))
+func (v *solver) between(i, j topo.NUMA) int64 {
+	return int64(v.m.Distance(i, j) + v.m.Distance(j, i))
 }

@@ -12,23 +12,21 @@ const MaxThreads = 8
 
 // NodeCount is what one NUMA node has to give, the figures from which Feasible decides.
 type NodeCount struct {
-	// ID is the kernel's id of the node. Feasible only repeats it in a reason.
-	ID int32
 	// Free counts the free CPUs, FreeWhole those of them on whole free cores, FreeCores the cores with a free CPU.
 	Free, FreeWhole, FreeCores int32
 }
 
-// CountNodes appends one NodeCount for each node of m.CPUNodes() to dst. It allocates only when dst is too small.
+// CountNodes appends one NodeCount for each NUMA node of m to dst. It allocates only when dst is too small.
 func CountNodes(dst []NodeCount, m *topo.Machine, free *cpuset.Set) []NodeCount {
-	for _, n := range m.CPUNodes() {
-		dst = append(dst, CountNode(m, n, free))
+	for n := range m.NumNUMA() {
+		dst = append(dst, CountNode(m, topo.NUMA(n), free))
 	}
 	return dst
 }
 
 // CountNode counts one NUMA node. A ledger that changes the CPUs of one node needs to count only that one again.
 func CountNode(m *topo.Machine, n topo.NUMA, free *cpuset.Set) NodeCount {
-	count := NodeCount{ID: int32(m.NUMAID(n))}
+	var count NodeCount
 	for _, c := range m.NUMACores(n) {
 		freeHere := int32(0)
 		for _, cpu := range m.CoreCPUs(c) {

@@ -1,6 +1,10 @@
 package cpualloc
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
 
 // even is a request for an even split (DistributeEvenly): k NUMA nodes give floor CPUs each, and the rest goes, one
 // group at a time, to the node with the most left. This is the kubelet's criterion (KEP-2902,
@@ -22,7 +26,7 @@ func (v *solver) evenSplit() even {
 	}
 	var sorted [maxNodes]int32
 	weights := sorted[:0]
-	for i := range v.mask.all() {
+	for i := range v.mask.All() {
 		weights = append(weights, v.node[i].weight)
 	}
 	slices.Sort(weights)
@@ -58,15 +62,15 @@ func (e *even) groups(weights []int32) int {
 
 // shares writes the share of each of the nodes. Of nodes with equally much left the lowest gets the group, whatever its
 // cores look like: shares are a matter of counts.
-func (v *solver) shares(nodes NodeMask, share *[maxNodes]int32) {
+func (v *solver) shares(nodes topo.NodeSet, share *[maxNodes]int32) {
 	e := &v.even
-	for i := range nodes.all() {
+	for i := range nodes.All() {
 		share[i] = int32(e.floor)
 	}
 	for range e.extra() {
-		fullest := -1
-		for i := range nodes.all() {
-			if fullest < 0 || v.node[i].weight-share[i] > v.node[fullest].weight-share[fullest] {
+		fullest := nodes.First()
+		for i := range nodes.All() {
+			if v.node[i].weight-share[i] > v.node[fullest].weight-share[fullest] {
 				fullest = i
 			}
 		}

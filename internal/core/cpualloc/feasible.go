@@ -5,23 +5,24 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Feasible reports, from counts alone, whether Allocate would grant req, with the same reason when not. counts are in
-// the order of Machine.CPUNodes(), as CountNodes returns them; threads is Machine.ThreadsPerCore(). It costs O(NUMA
-// nodes) and allocates nothing. Exclusive, Strategy, PreferL3 and State.Preferred never decide whether a request fits.
+// Feasible reports, from counts alone, whether Allocate would grant req, with the same reason when not. counts are
+// those of m's NUMA nodes, as CountNodes returns them. It costs O(NUMA nodes) and allocates nothing. Exclusive,
+// Strategy, PreferL3 and State.Preferred never decide whether a request fits.
 //
 // A request fits when the NUMA nodes it may use (one of them under SingleNUMANode) hold Count CPUs of the kind that its
 // policy asks for: CPUs on whole free cores for required FullPCPUs, where Count must also be a multiple of threads;
 // cores with a free CPU for required SpreadByPCPUs; else any free CPUs.
 //
-// Reasons: InvalidTopology for machines above topo.MaxCPUNodes or MaxThreads (Extra: the number of nodes or threads);
+// Reasons: InvalidTopology for machines that are TooWide or above MaxThreads (Extra: the number of nodes or threads);
 // SMTAlignment (Extra: threads); TopologyPolicy when the machine would do but the NUMA nodes that the request is
 // confined to do not; InsufficientExclusiveCPU. Where is the best NUMA node under SingleNUMANode.
-func Feasible(counts []NodeCount, threads int, req Request) why.Reason {
+func Feasible(counts []NodeCount, m *topo.Machine, req Request) why.Reason {
+	threads := m.ThreadsPerCore()
 	switch {
 	case req.Count <= 0:
 		return why.Reason{}
-	case len(counts) > topo.MaxCPUNodes:
-		return why.Reason{Code: why.InvalidTopology, Resource: why.CPU, Extra: int64(len(counts))}
+	case m.TooWide():
+		return why.Reason{Code: why.InvalidTopology, Resource: why.CPU, Extra: int64(len(m.CPUNodes()))}
 	case threads > MaxThreads:
 		return why.Reason{Code: why.InvalidTopology, Resource: why.CPU, Extra: int64(threads)}
 	case req.Required && req.Bind == FullPCPUs && req.Count%threads != 0:
@@ -31,22 +32,22 @@ func Feasible(counts []NodeCount, threads int, req Request) why.Reason {
 		}
 	}
 	mask := req.mask()
-	total, open, best, bestNode := int64(0), int64(0), int64(0), -1
-	for i := range counts {
-		offer := counts[i].offers(req)
+	total, open, best, bestNode := int64(0), int64(0), int64(-1), topo.NUMA(0)
+	for n := range m.NodesWithCPUs().All() {
+		offer := counts[n].offers(req)
 		total += offer
-		if mask&(1<<i) == 0 {
+		if !mask.Has(n) {
 			continue
 		}
 		open += offer
-		if offer > best || bestNode < 0 {
-			best, bestNode = offer, i
+		if offer > best {
+			best, bestNode = offer, n
 		}
 	}
 	asked := int64(req.Count)
 	free := open
 	if req.SingleNUMANode {
-		free = best
+		free = max(best, 0)
 	}
 	if free >= asked {
 		return why.Reason{}
@@ -58,8 +59,8 @@ func Feasible(counts []NodeCount, threads int, req Request) why.Reason {
 	if total >= asked {
 		r.Code = why.TopologyPolicy
 	}
-	if req.SingleNUMANode && bestNode >= 0 {
-		r.Where = why.Where{Scope: why.NUMA, Index: counts[bestNode].ID}
+	if req.SingleNUMANode && best >= 0 {
+		r.Where = why.Where{Scope: why.NUMA, Index: int32(m.NUMAID(bestNode))}
 	}
 	return r
 }
@@ -76,9 +77,9 @@ func (c *NodeCount) offers(req Request) int64 {
 	}
 }
 
-func (r *Request) mask() NodeMask {
+func (r *Request) mask() topo.NodeSet {
 	if r.Nodes == 0 {
-		return AllNodes
+		return topo.FirstNodes(maxNodes)
 	}
 	return r.Nodes
 }

@@ -14,8 +14,8 @@ func (v *solver) fill(c *choice) {
 	if v.even.k > 0 {
 		var share [maxNodes]int32
 		v.shares(c.nodes, &share)
-		for i := range c.nodes.all() {
-			order := [1]int{i}
+		for i := range c.nodes.All() {
+			order := [1]topo.NUMA{i}
 			v.fillNodes(order[:], int(share[i]))
 		}
 		return
@@ -24,11 +24,11 @@ func (v *solver) fill(c *choice) {
 	if v.source == preferredFirst {
 		n -= v.takeBase(c.nodes)
 	}
-	var order [maxNodes]int
+	var order [maxNodes]topo.NUMA
 	v.fillNodes(v.inOrder(c.nodes, order[:0]), n)
 }
 
-func (v *solver) fillNodes(order []int, n int) {
+func (v *solver) fillNodes(order []topo.NUMA, n int) {
 	if v.req.Bind == FullPCPUs {
 		n = v.fillFull(order, n)
 	} else {
@@ -39,11 +39,11 @@ func (v *solver) fillNodes(order []int, n int) {
 	}
 }
 
-func (v *solver) inOrder(nodes NodeMask, order []int) []int {
-	for i := range nodes.all() {
+func (v *solver) inOrder(nodes topo.NodeSet, order []topo.NUMA) []topo.NUMA {
+	for i := range nodes.All() {
 		order = append(order, i)
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
+	slices.SortStableFunc(order, func(a, b topo.NUMA) int {
 		if v.req.Strategy == LeastAllocated {
 			a, b = b, a
 		}
@@ -53,11 +53,11 @@ func (v *solver) inOrder(nodes NodeMask, order []int) []int {
 }
 
 // takeBase takes the preferred CPUs of the nodes and returns how many.
-func (v *solver) takeBase(nodes NodeMask) int {
+func (v *solver) takeBase(nodes topo.NodeSet) int {
 	took := 0
 	v.round = 1
-	for i := range nodes.all() {
-		for _, id := range v.m.NUMACores(v.nodes[i]) {
+	for i := range nodes.All() {
+		for _, id := range v.m.NUMACores(i) {
 			if c := &v.core[id]; c.base > 0 {
 				took += v.take(id, int(c.base), &v.state.Preferred)
 			}
@@ -94,7 +94,7 @@ func (v *solver) giving() *cpuSet {
 }
 
 // fillFull takes n CPUs of the nodes, whole cores first, and returns what is missing. expectFull foretells it.
-func (v *solver) fillFull(order []int, n int) int {
+func (v *solver) fillFull(order []topo.NUMA, n int) int {
 	if v.source == preferredFirst {
 		for need := 1; need < v.threads; need++ {
 			n = v.takeCores(order, want{kind: started, open: uint8(need)}, n)
@@ -119,7 +119,7 @@ func (v *solver) fillFull(order []int, n int) int {
 }
 
 // takeCores takes all open CPUs of as many wanted cores as n holds, and returns the rest of n.
-func (v *solver) takeCores(order []int, w want, n int) int {
+func (v *solver) takeCores(order []topo.NUMA, w want, n int) int {
 	for _, i := range order {
 		have := int(v.tally(i).byOpen[w.kind][w.open])
 		cores := min(have, n/int(w.open))
@@ -137,9 +137,9 @@ func (v *solver) takeCores(order []int, w want, n int) int {
 }
 
 // takeOpened takes what is open on cores that base has opened, lowest ids first, and returns the rest of n.
-func (v *solver) takeOpened(order []int, n int) int {
+func (v *solver) takeOpened(order []topo.NUMA, n int) int {
 	for _, i := range order {
-		cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(v.state.Free)
+		cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
 		for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
 			id := v.m.CoreOf(topo.CPU(cpu))
 			c := &v.core[id]
@@ -153,7 +153,7 @@ func (v *solver) takeOpened(order []int, n int) int {
 }
 
 // anyBroken reports whether a broken core of the nodes has n open CPUs.
-func (v *solver) anyBroken(order []int, n int) bool {
+func (v *solver) anyBroken(order []topo.NUMA, n int) bool {
 	for _, i := range order {
 		for open := n; open <= v.threads; open++ {
 			if v.tally(i).byOpen[broken][open] > 0 {
@@ -166,7 +166,7 @@ func (v *solver) anyBroken(order []int, n int) bool {
 
 // takeGrouped takes each CPUs of cores of the have wanted cores of a node, from the fewest L3 groups that hold grouped
 // of them.
-func (v *solver) takeGrouped(i int, w want, cores, grouped, have, each int) {
+func (v *solver) takeGrouped(i topo.NUMA, w want, cores, grouped, have, each int) {
 	if cores < have && v.m.NumL3() > 1 {
 		groups := v.fewestL3(i, w, grouped)
 		w.groups = &groups
@@ -175,8 +175,8 @@ func (v *solver) takeGrouped(i int, w want, cores, grouped, have, each int) {
 }
 
 // takeLowest takes each CPUs of the first wanted cores, by their lowest CPU that can be taken.
-func (v *solver) takeLowest(i int, w want, cores, each int) {
-	cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(*v.giving())
+func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
+	cpus := v.m.NUMACPUs(i).Intersect(*v.giving())
 	for cpu := cpus.First(); cpu >= 0 && cores > 0; cpu = cpus.Next(cpu + 1) {
 		id := v.m.CoreOf(topo.CPU(cpu))
 		if !v.taken.Has(cpu) && v.matches(id, &w) {
@@ -189,10 +189,10 @@ func (v *solver) takeLowest(i int, w want, cores, each int) {
 // openOne takes n CPUs of one core that has that many and more: one that is broken up already before a whole one, in an
 // L3 group that is used already before another; the other way round under PreferL3. It returns false when no core has
 // n.
-func (v *solver) openOne(order []int, n int) bool {
+func (v *solver) openOne(order []topo.NUMA, n int) bool {
 	best, bestScore := topo.Core(0), noScore
 	for _, i := range order {
-		cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(*v.giving())
+		cpus := v.m.NUMACPUs(i).Intersect(*v.giving())
 		for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
 			id := v.m.CoreOf(topo.CPU(cpu))
 			c := &v.core[id]
@@ -230,7 +230,7 @@ func (v *solver) openScore(id topo.Core) int {
 }
 
 // fillSpread takes n CPUs of the nodes, one of each core before a second of any, and returns what is missing.
-func (v *solver) fillSpread(order []int, n int) int {
+func (v *solver) fillSpread(order []topo.NUMA, n int) int {
 	v.round = 1
 	for _, i := range order {
 		have := int(v.tally(i).fresh)
@@ -254,7 +254,7 @@ func (v *solver) fillSpread(order []int, n int) int {
 
 // takeFresh takes one CPU of some of the untouched cores of a node: those with the most free threads, in few L3 groups;
 // the other way round under PreferL3.
-func (v *solver) takeFresh(i, cores int) {
+func (v *solver) takeFresh(i topo.NUMA, cores int) {
 	w := want{fresh: true}
 	if v.req.PreferL3 {
 		groups := v.fewestL3(i, w, cores)
@@ -274,8 +274,8 @@ func (v *solver) takeFresh(i, cores int) {
 }
 
 // takeAnother takes at most one more CPU of each core of a node, lowest ids first, and returns the rest of n.
-func (v *solver) takeAnother(i, n int) int {
-	cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(*v.giving())
+func (v *solver) takeAnother(i topo.NUMA, n int) int {
+	cpus := v.m.NUMACPUs(i).Intersect(*v.giving())
 	for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
 		id := v.m.CoreOf(topo.CPU(cpu))
 		c := &v.core[id]
@@ -288,7 +288,7 @@ func (v *solver) takeAnother(i, n int) int {
 }
 
 // tally returns what a node had to give before fill began.
-func (v *solver) tally(i int) *tally {
+func (v *solver) tally(i topo.NUMA) *tally {
 	if v.skipHeld {
 		return &v.node[i].spare
 	}

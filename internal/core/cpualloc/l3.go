@@ -28,9 +28,9 @@ func (v *solver) matches(id topo.Core, w *want) bool {
 }
 
 // wanted counts the wanted cores of a node.
-func (v *solver) wanted(i int, w *want) int {
+func (v *solver) wanted(i topo.NUMA, w *want) int {
 	n := 0
-	for _, id := range v.m.NUMACores(v.nodes[i]) {
+	for _, id := range v.m.NUMACores(i) {
 		if v.matches(id, w) {
 			n++
 		}
@@ -40,12 +40,12 @@ func (v *solver) wanted(i int, w *want) int {
 
 // fewestL3 returns the L3 groups from which to take some of the wanted cores of a node: those in use already, and as
 // few others as possible. Of these the ones with the lowest CPUs come first.
-func (v *solver) fewestL3(i int, w want, cores int) l3Set {
+func (v *solver) fewestL3(i topo.NUMA, w want, cores int) l3Set {
 	var groupOf [topo.MaxCPUs]uint16 // cores wanted in an L3 group
 	var order [topo.MaxCPUs]topo.L3  // groups by the lowest CPU they can give
 	groups, inUse := order[:0], 0
 	var seen coreSet
-	cpus := v.m.NUMACPUs(v.nodes[i]).Intersect(*v.giving())
+	cpus := v.m.NUMACPUs(i).Intersect(*v.giving())
 	for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
 		id := v.m.CoreOf(topo.CPU(cpu))
 		if v.taken.Has(cpu) || seen.has(id) || !v.matches(id, &w) {

@@ -9,10 +9,8 @@ import (
 // exactly that many remain free, chosen so that the bind policy loses least: whole cores first for FullPCPUs, one CPU
 // of each core first for SpreadByPCPUs; then the lowest ids.
 func (s State) Limited(bind Bind) State {
-	for i, n := range s.Machine.CPUNodes() {
-		if i < len(s.Caps) {
-			s.Free = limitNode(s.Machine, n, s.Free, s.Caps[i], bind)
-		}
+	for n, limit := range s.Caps {
+		s.Free = limitNode(s.Machine, topo.NUMA(n), s.Free, limit, bind)
 	}
 	s.Caps = nil
 	s.Preferred = s.Preferred.Intersect(s.Free)

@@ -21,7 +21,7 @@ func TestLimitedKeepsWhatTheBindPolicyCanUse(t *testing.T) {
 			t.Skip(err)
 		}
 		s := drawState(t, m)
-		for range m.CPUNodes() {
+		for range m.NumNUMA() {
 			s.Caps = append(s.Caps, rapid.IntRange(0, 6).Draw(t, "cap"))
 		}
 		full, spread := s.Limited(cpualloc.FullPCPUs), s.Limited(cpualloc.SpreadByPCPUs)
@@ -31,7 +31,8 @@ func TestLimitedKeepsWhatTheBindPolicyCanUse(t *testing.T) {
 					limited.Caps)
 			}
 		}
-		for i, n := range m.CPUNodes() {
+		for i := range m.NumNUMA() {
+			n := topo.NUMA(i)
 			before, limit := cpualloc.CountNode(m, n, &s.Free), int32(s.Caps[i])
 			got := cpualloc.CountNode(m, n, &full.Free)
 			got.FreeCores = cpualloc.CountNode(m, n, &spread.Free).FreeCores

@@ -1,8 +1,9 @@
 package cpualloc
 
 import (
-	"math/bits"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // maxSubsets is the number of sets of NUMA nodes up to which all are evaluated: every k on 8 nodes (at most 70 sets),
@@ -13,7 +14,7 @@ const maxSubsets = 128
 type quest struct {
 	k     int
 	need  int32
-	open  NodeMask // nodes that may be added to v.forced
+	open  topo.NodeSet // nodes that may be added to v.forced
 	worth [maxNodes]int32
 }
 
@@ -25,7 +26,7 @@ func (v *solver) chooseNodes() choice {
 	} else {
 		v.seekPacked(&q)
 	}
-	if subsets(q.open.len(), q.k-v.forced.len()) <= maxSubsets {
+	if q.open.Choices(q.k-v.forced.Len(), maxSubsets) <= maxSubsets {
 		return v.evaluateAll(&q)
 	}
 	return v.climb(&q, v.fewestSockets(&q))
@@ -33,14 +34,14 @@ func (v *solver) chooseNodes() choice {
 
 // seekPacked asks for the fewest nodes, counted by the largest ones first.
 func (v *solver) seekPacked(q *quest) {
-	q.k, q.need = v.forced.len(), int32(v.req.Count)
+	q.k, q.need = v.forced.Len(), int32(v.req.Count)
 	var sorted [maxNodes]int32
 	weights := sorted[:0]
 	sum := int32(0)
-	for i := range v.mask.all() {
+	for i := range v.mask.All() {
 		q.worth[i] = v.node[i].weight
 		switch {
-		case v.forced.has(i):
+		case v.forced.Has(i):
 			sum += q.worth[i]
 		case q.worth[i] > 0:
 			q.open |= 1 << i
@@ -57,7 +58,7 @@ func (v *solver) seekPacked(q *quest) {
 // seekEven asks for as many nodes as the split has, by their groups above its floor.
 func (v *solver) seekEven(q *quest) {
 	q.k, q.need = v.even.k, int32(v.even.extra())
-	for i := range v.mask.all() {
+	for i := range v.mask.All() {
 		if w := int(v.node[i].weight); w >= max(v.even.floor, 1) {
 			q.open |= 1 << i
 			q.worth[i] = int32((w - v.even.floor) / v.even.group)
@@ -65,43 +66,21 @@ func (v *solver) seekEven(q *quest) {
 	}
 }
 
-// subsets is n over k, or a number above maxSubsets.
-func subsets(n, k int) int {
-	k = min(k, n-k)
-	total := 1
-	for i := 1; i <= k && total <= maxSubsets; i++ {
-		total = total * (n - k + i) / i
-	}
-	return total
-}
-
 // evaluateAll evaluates every set: the optimum of rows 1 to 6.
 func (v *solver) evaluateAll(q *quest) choice {
-	var position [maxNodes]int
-	n := 0
-	for i := range q.open.all() {
-		position[n] = i
-		n++
-	}
 	var best choice
 	found := false
-	add := q.k - v.forced.len()
-	for subset := uint64(1)<<add - 1; ; subset = nextSubset(subset) {
-		nodes := v.forced
-		for s := subset; s != 0; s &= s - 1 {
-			nodes |= 1 << position[bits.TrailingZeros64(s)]
+	for added := range q.open.Subsets(q.k - v.forced.Len()) {
+		nodes := v.forced | added
+		if q.worthOf(nodes) < q.need {
+			continue
 		}
-		if q.worthOf(nodes) >= q.need {
-			rival := &best
-			if !found {
-				rival = nil
-			}
-			if c, better := v.evaluate(nodes, rival); better {
-				best, found = c, true
-			}
+		rival := &best
+		if !found {
+			rival = nil
 		}
-		if subset>>(n-add) == 1<<add-1 {
-			break // the last one: all at the top
+		if c, better := v.evaluate(nodes, rival); better {
+			best, found = c, true
 		}
 	}
 	if !found {
@@ -110,16 +89,9 @@ func (v *solver) evaluateAll(q *quest) choice {
 	return best
 }
 
-// nextSubset is the next larger number with as many bits (Gosper).
-func nextSubset(s uint64) uint64 {
-	low := s & -s
-	ripple := s + low
-	return ripple | (s^ripple)>>2/low
-}
-
-func (q *quest) worthOf(nodes NodeMask) int32 {
+func (q *quest) worthOf(nodes topo.NodeSet) int32 {
 	sum := int32(0)
-	for i := range nodes.all() {
+	for i := range nodes.All() {
 		sum += q.worth[i]
 	}
 	return sum
@@ -132,7 +104,7 @@ const noSet = "cpualloc: no set of NUMA nodes holds a feasible request"
 type reach struct {
 	sum   int32
 	found bool
-	nodes NodeMask
+	nodes topo.NodeSet
 }
 
 // reaches is a knapsack over sockets: at [j][c] is what c nodes of exactly j sockets hold. The nodes and sockets in
@@ -140,13 +112,13 @@ type reach struct {
 type reaches [maxNodes + 1][maxNodes + 1]reach
 
 // fewestSockets returns a set of q.k nodes that holds the request on as few sockets as possible.
-func (v *solver) fewestSockets(q *quest) NodeMask {
+func (v *solver) fewestSockets(q *quest) topo.NodeSet {
 	var best reaches
-	add := q.k - v.forced.len()
+	add := q.k - v.forced.Len()
 	best[0][0] = reach{found: true, nodes: v.forced, sum: q.worthOf(v.forced)}
 	sockets := 0
 	for left := q.open; left != 0; {
-		siblings := v.node[left.first()].siblings
+		siblings := v.m.Siblings(left.First())
 		step := 1
 		if v.forced&siblings != 0 {
 			step = 0 // the socket is in use already
@@ -164,13 +136,13 @@ func (v *solver) fewestSockets(q *quest) NodeMask {
 }
 
 // addSocket lets each set take the nodes of one more socket, those with the largest worth first.
-func (b *reaches) addSocket(q *quest, nodes NodeMask, sockets, step, add int) {
-	var order [maxNodes]int
+func (b *reaches) addSocket(q *quest, nodes topo.NodeSet, sockets, step, add int) {
+	var order [maxNodes]topo.NUMA
 	group := order[:0]
-	for i := range nodes.all() {
+	for i := range nodes.All() {
 		group = append(group, i)
 	}
-	slices.SortStableFunc(group, func(a, b int) int { return int(q.worth[b] - q.worth[a]) })
+	slices.SortStableFunc(group, func(a, b topo.NUMA) int { return int(q.worth[b] - q.worth[a]) })
 	// Downwards, so that what is read has not taken this socket yet.
 	for j := sockets; j >= step; j-- {
 		for c := add; c > 0; c-- {
@@ -193,22 +165,22 @@ const maxSweeps = 16
 
 // climb improves a set by exchanging one node at a time until no exchange helps. Rows 1 and 2 are optimal from the
 // start; the later ones are as good as exchanges get. A sweep evaluates k·(N−k) sets.
-func (v *solver) climb(q *quest, nodes NodeMask) choice {
+func (v *solver) climb(q *quest, nodes topo.NodeSet) choice {
 	best, _ := v.evaluate(nodes, nil)
 	var distances [maxNodes]int64 // distance of each node to the set, its own left out
-	for i := range (nodes | q.open).all() {
-		for j := range (nodes &^ (1 << i)).all() {
+	for i := range (nodes | q.open).All() {
+		for j := range (nodes &^ (1 << i)).All() {
 			distances[i] += v.between(i, j)
 		}
 	}
 	for range maxSweeps {
 		before := best.nodes
-		for out := range (before &^ v.forced).all() {
-			in := v.exchange(q, &best, out, &distances)
-			if in < 0 {
+		for out := range (before &^ v.forced).All() {
+			in, ok := v.exchange(q, &best, out, &distances)
+			if !ok {
 				continue
 			}
-			for i := range (before | q.open).all() {
+			for i := range (before | q.open).All() {
 				if i != in {
 					distances[i] += v.between(i, in)
 				}
@@ -224,19 +196,20 @@ func (v *solver) climb(q *quest, nodes NodeMask) choice {
 	return best
 }
 
-// exchange replaces node out of best by the node that improves it most, and returns that node; −1 when none does.
-func (v *solver) exchange(q *quest, best *choice, out int, distances *[maxNodes]int64) int {
+// exchange replaces node out of best by the node that improves it most, and returns that node; false when none does.
+func (v *solver) exchange(
+	q *quest, best *choice, out topo.NUMA, distances *[maxNodes]int64,
+) (taken topo.NUMA, ok bool) {
 	from := *best
 	others := from.nodes &^ (1 << out)
 	rest := v.sumOf(others)
 	worth := q.worthOf(others)
-	taken := -1
-	for in := range (q.open &^ from.nodes).all() {
+	for in := range (q.open &^ from.nodes).All() {
 		if worth+q.worth[in] < q.need {
 			continue
 		}
 		c := choice{nodes: others | 1<<in}
-		c.cost[rowSockets] = int64(v.sockets(c.nodes))
+		c.cost[rowSockets] = int64(v.m.SocketsOf(c.nodes))
 		c.cost[rowDistance] = from.cost[rowDistance] - distances[out] + distances[in] - v.between(in, out)
 		if c.fartherThan(best) {
 			continue
@@ -245,8 +218,8 @@ func (v *solver) exchange(q *quest, best *choice, out int, distances *[maxNodes]
 		s.add(v, in, +1)
 		v.evaluateCores(&c, &s)
 		if c.betterThan(best) {
-			*best, taken = c, in
+			*best, taken, ok = c, in, true
 		}
 	}
-	return taken
+	return taken, ok
 }

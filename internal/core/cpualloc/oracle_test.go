@@ -65,8 +65,8 @@ func newOracle(m *topo.Machine) *oracle {
 		}
 		o.l3[m.L3Of(cpu)] |= 1 << c
 	}
-	for _, n := range m.CPUNodes() {
-		o.nodes = append(o.nodes, bitsOf(m.NUMACPUs(n)))
+	for n := range m.NumNUMA() {
+		o.nodes = append(o.nodes, bitsOf(m.NUMACPUs(topo.NUMA(n))))
 	}
 	t := m.ThreadsPerCore()
 	for _, size := range []int{1, 2, 4, 8, t} {
@@ -254,7 +254,7 @@ func (q *query) priceNodes(r uint16, p *price) {
 		if r&cpus == 0 {
 			continue
 		}
-		n := q.m.CPUNodes()[i]
+		n := topo.NUMA(i)
 		p[rowNodes]++
 		if s := q.m.NUMASocket(n); !seen[s] {
 			seen[s] = true
@@ -262,7 +262,7 @@ func (q *query) priceNodes(r uint16, p *price) {
 		}
 		for j, other := range q.nodes {
 			if j != i && r&other != 0 {
-				p[rowDistance] += q.m.Distance(n, q.m.CPUNodes()[j])
+				p[rowDistance] += q.m.Distance(n, topo.NUMA(j))
 			}
 		}
 		if q.req.Strategy == cpualloc.LeastAllocated {
@@ -505,7 +505,7 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 	q := o.query(s, req)
 	got, reason := cpualloc.Allocate(s, req)
 	counts := cpualloc.CountNodes(nil, o.m, &s.Free)
-	if f := cpualloc.Feasible(counts, o.m.ThreadsPerCore(), req); f != reason {
+	if f := cpualloc.Feasible(counts, o.m, req); f != reason {
 		return false, fmt.Sprintf("Allocate %+v, Feasible %+v", reason, f)
 	}
 	r := bitsOf(got.CPUs)
@@ -643,7 +643,7 @@ func randomState(rng *rand.Rand, m *topo.Machine) (cpualloc.State, cpualloc.Requ
 	}
 	req.SingleNUMANode = rng.IntN(5) == 0
 	if rng.IntN(6) == 0 {
-		req.Nodes = cpualloc.NodeMask(rng.IntN(16))
+		req.Nodes = topo.NodeSet(rng.IntN(16))
 	}
 	return s, req
 }

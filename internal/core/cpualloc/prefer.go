@@ -15,14 +15,14 @@ func (v *solver) prefer(counts []NodeCount) {
 	}
 	var per [maxNodes]int
 	total, best := 0, 0
-	for i := range v.mask.all() {
-		per[i] = min(v.preferredIn(v.nodes[i]), v.req.Count)
+	for i := range v.mask.All() {
+		per[i] = min(v.preferredIn(i), v.req.Count)
 		total += per[i]
 		best = max(best, per[i])
 	}
 	if v.req.SingleNUMANode {
 		total = best
-		for i := range v.mask.all() {
+		for i := range v.mask.All() {
 			if per[i] < best {
 				v.mask &^= 1 << i
 			}
@@ -43,7 +43,7 @@ func (v *solver) prefer(counts []NodeCount) {
 
 // keepHolding drops the nodes that cannot hold the request alone.
 func (v *solver) keepHolding(counts []NodeCount) {
-	for i := range v.mask.all() {
+	for i := range v.mask.All() {
 		if counts[i].offers(v.req) < int64(v.req.Count) {
 			v.mask &^= 1 << i
 		}

@@ -78,7 +78,7 @@ func drawRequest(t *rapid.T, s cpualloc.State) cpualloc.Request {
 		PreferL3:       rapid.Bool().Draw(t, "l3"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "masked") == 0 {
-		req.Nodes = cpualloc.NodeMask(rapid.Uint64().Draw(t, "mask"))
+		req.Nodes = topo.NodeSet(rapid.Uint64().Draw(t, "mask"))
 	}
 	return req
 }
@@ -88,8 +88,8 @@ func allowed(s cpualloc.State, req cpualloc.Request) cpuset.Set {
 		return s.Free
 	}
 	var own cpuset.Set
-	for i, n := range s.Machine.CPUNodes() {
-		if req.Nodes>>i&1 == 1 {
+	for _, n := range s.Machine.CPUNodes() {
+		if req.Nodes.Has(n) {
 			own = own.Union(s.Machine.NUMACPUs(n))
 		}
 	}
@@ -136,7 +136,7 @@ func TestAnswersHoldWhatTheyPromise(t *testing.T) {
 		req := drawRequest(t, s)
 		got, reason := cpualloc.Allocate(s, req)
 		counts := cpualloc.CountNodes(nil, m, &s.Free)
-		if f := cpualloc.Feasible(counts, m.ThreadsPerCore(), req); f != reason {
+		if f := cpualloc.Feasible(counts, m, req); f != reason {
 			t.Fatalf("Feasible %+v, Allocate %+v", f, reason)
 		}
 		if !reason.OK() {
@@ -387,13 +387,13 @@ func TestEvenSplits(t *testing.T) {
 		}
 		floor := req.Count / (k * group) * group
 		highest, lowest := -1, 1<<20 // left free by nodes that could take a group more, by nodes above the floor
-		for i, n := range m.CPUNodes() {
+		for _, n := range m.CPUNodes() {
 			cpus := m.NUMACPUs(n)
 			share := cpus.CountIn(&got.CPUs)
 			if share == 0 {
 				continue
 			}
-			left := weight(counts[i], req) - share
+			left := weight(counts[n], req) - share
 			if share < floor {
 				t.Fatalf("%+v on %s: a share of %s is below %d", req, s.Free, got.CPUs, floor)
 			}
@@ -471,7 +471,7 @@ func fewestByMasks(m *topo.Machine, counts []cpualloc.NodeCount, req cpualloc.Re
 		for i, c := range counts {
 			if mask>>i&1 == 1 {
 				sum += weight(c, req)
-				seen[m.NUMASocket(m.CPUNodes()[i])] = true
+				seen[m.NUMASocket(topo.NUMA(i))] = true
 			}
 		}
 		k := bits.OnesCount(mask)
@@ -531,9 +531,9 @@ func TestNoMoreNUMANodesThanNeededOnLargeMachines(t *testing.T) {
 
 // nodesOf returns the NUMA nodes that cpus touch, as a mask.
 func nodesOf(m *topo.Machine, cpus cpuset.Set) (mask uint64) {
-	for i, n := range m.CPUNodes() {
+	for _, n := range m.CPUNodes() {
 		if own := m.NUMACPUs(n); own.Overlaps(&cpus) {
-			mask |= 1 << i
+			mask |= 1 << n
 		}
 	}
 	return mask
@@ -547,7 +547,7 @@ func fewestBySockets(s cpualloc.State, counts []cpualloc.NodeCount, req cpualloc
 		var weights []int
 		sum, k, whole := 0, 0, true
 		for i, c := range counts {
-			inSet := set>>m.NUMASocket(m.CPUNodes()[i])&1 == 1
+			inSet := set>>m.NUMASocket(topo.NUMA(i))&1 == 1
 			switch {
 			case forced>>i&1 == 1:
 				sum += weight(c, req)
@@ -583,7 +583,7 @@ func checkExchanges(t *testing.T, s cpualloc.State, counts []cpualloc.NodeCount,
 	for i, c := range counts {
 		if nodes>>i&1 == 1 {
 			sum += int(c.Free)
-			perSocket[m.NUMASocket(m.CPUNodes()[i])]++
+			perSocket[m.NUMASocket(topo.NUMA(i))]++
 		}
 	}
 	for out := range counts {
@@ -591,7 +591,7 @@ func checkExchanges(t *testing.T, s cpualloc.State, counts []cpualloc.NodeCount,
 			if (nodes&^forced)>>out&1 == 0 || nodes>>in&1 == 1 {
 				continue
 			}
-			from, to := m.NUMASocket(m.CPUNodes()[out]), m.NUMASocket(m.CPUNodes()[in])
+			from, to := m.NUMASocket(topo.NUMA(out)), m.NUMASocket(topo.NUMA(in))
 			if from != to && perSocket[to] == 0 && perSocket[from] > 1 {
 				continue // one socket more
 			}

@@ -47,12 +47,6 @@ func (s Strategy) String() string {
 	return [...]string{"MostAllocated", "LeastAllocated", "DistributeEvenly"}[s]
 }
 
-// NodeMask is a set of NUMA nodes with CPUs: bit i is topo.Machine.CPUNodes()[i].
-type NodeMask uint64
-
-// AllNodes leaves every NUMA node open.
-const AllNodes = ^NodeMask(0)
-
 // State is what the machine has to give. All sets are subsets of the machine's online CPUs.
 type State struct {
 	Machine *topo.Machine
@@ -62,8 +56,8 @@ type State struct {
 	PCPUHeld, NUMAHeld cpuset.Set
 	// Preferred CPUs (of a reservation or of victims) are taken first. Invariant: Preferred ⊆ Free.
 	Preferred cpuset.Set
-	// Caps limits how many CPUs may be taken from each NUMA node (position in CPUNodes, as NodeMask), besides what is
-	// free there; nil = no limit. It is set where LS pods were promised a part of a node's shared pool. Limited, which
+	// Caps limits how many CPUs may be taken from each NUMA node , besides what is free there; nil = no
+	// limit. It is set where LS pods were promised a part of a node's shared pool. Limited, which
 	// Allocate begins with, converts it into fewer free CPUs. The slice must not be changed.
 	Caps []int
 }
@@ -75,8 +69,8 @@ type Request struct {
 	Required  bool // the bind policy must hold or the request is refused
 	Exclusive Exclusive
 	Strategy  Strategy
-	// Nodes limits the answer to these NUMA nodes. The zero value is treated as AllNodes.
-	Nodes NodeMask
+	// Nodes limits the answer to these NUMA nodes. The zero value is treated as all of them.
+	Nodes topo.NodeSet
 	// SingleNUMANode refuses an answer that needs more than one NUMA node.
 	SingleNUMANode bool
 	// PreferL3 counts the L3 groups before broken cores (kubelet option prefer-align-cpus-by-uncorecache).

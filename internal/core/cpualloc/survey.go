@@ -100,8 +100,7 @@ type nodeTally struct {
 	weight int32 // base + open
 	// baseCores counts the cores with base CPUs, baseParts those of them that base alone leaves incomplete.
 	baseCores, baseParts int32
-	baseHeld             bool     // a base CPU is on a held core
-	siblings             NodeMask // the nodes of its socket that may be used, itself included
+	baseHeld             bool // a base CPU is on a held core
 	all                  tally
 	spare                tally // all, without held cores; filled only when solver.held
 }
@@ -109,15 +108,10 @@ type nodeTally struct {
 // survey fills the tallies of all nodes of v.mask.
 func (v *solver) survey(counts []NodeCount) {
 	avoid := v.avoid()
-	var socket [topo.MaxCPUs]NodeMask
-	for i := range v.mask.all() {
-		socket[v.m.NUMASocket(v.nodes[i])] |= 1 << i
-	}
-	for i := range v.mask.all() {
+	for i := range v.mask.All() {
 		n := &v.node[i]
 		n.free = counts[i].Free
-		n.siblings = socket[v.m.NUMASocket(v.nodes[i])]
-		for _, c := range v.m.NUMACores(v.nodes[i]) {
+		for _, c := range v.m.NUMACores(i) {
 			v.surveyCore(n, c, &avoid)
 		}
 		n.weight = n.base + int32(n.all.open)
@@ -197,8 +191,8 @@ func (v *solver) avoid() cpuSet {
 		v.held = !v.state.PCPUHeld.IsEmpty()
 		return v.state.PCPUHeld
 	case NUMANodeLevel:
-		for i := range v.mask.all() {
-			cpus := v.m.NUMACPUs(v.nodes[i])
+		for i := range v.mask.All() {
+			cpus := v.m.NUMACPUs(i)
 			if cpus.Overlaps(&v.state.NUMAHeld) {
 				v.heldNodes |= 1 << i
 			}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/tenon-project/tenon/internal/core/hint"
 )
 
@@ -12,7 +14,7 @@ import (
 func benchNode(p hint.Policy, n int, shape string) (*hint.Summary, *hint.Request) {
 	var resources []hint.Resource
 	for _, each := range []int64{32, 8} {
-		r := hint.Resource{Walked: hint.All(n)}
+		r := hint.Resource{Walked: topo.FirstNodes(n)}
 		for i := range n {
 			r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: each})
 		}

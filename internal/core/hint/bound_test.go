@@ -3,14 +3,16 @@ package hint_test
 import (
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/tenon-project/tenon/internal/core/hint"
 )
 
 // every returns the unpreferred hints of all masks of 1 to size nodes.
 func every(nodes, size int) hint.List {
 	var list hint.List
-	var add func(from, left int, m hint.Mask)
-	add = func(from, left int, m hint.Mask) {
+	var add func(from, left int, m topo.NodeSet)
+	add = func(from, left int, m topo.NodeSet) {
 		if m != 0 {
 			list = append(list, hint.Hint{Mask: m})
 		}
@@ -29,7 +31,7 @@ func TestAnswersBeyondTheBudgetSaySo(t *testing.T) {
 		return s.Verdict(q, nil)
 	}
 	pairs := func(p hint.Policy) hint.Answer { // units that belong to two of 40 nodes each
-		r := hint.Resource{Walked: hint.All(40)}
+		r := hint.Resource{Walked: topo.FirstNodes(40)}
 		for i := range 40 {
 			r.Places = append(r.Places, hint.Place{Nodes: 1<<i | 1<<((i*7+3)%40), Capacity: 1})
 		}
@@ -76,7 +78,7 @@ func TestAnswersBeyondTheBudgetSaySo(t *testing.T) {
 		},
 		"three long lists of more": {
 			lists(hint.WalkNodes+1, 3), hint.Answer{
-				Hint: hint.Hint{Mask: hint.All(hint.WalkNodes + 1)}, Admitted: true,
+				Hint: hint.Hint{Mask: topo.FirstNodes(hint.WalkNodes + 1)}, Admitted: true,
 				Certainty: hint.Unknown,
 			},
 		},
@@ -111,7 +113,7 @@ func TestBestEffortOnManyNodesEnds(t *testing.T) {
 			}
 			var resources []hint.Resource
 			for range 3 {
-				r := hint.Resource{Walked: hint.All(n)}
+				r := hint.Resource{Walked: topo.FirstNodes(n)}
 				for i := range n {
 					r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: 100})
 				}

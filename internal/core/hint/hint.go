@@ -1,11 +1,15 @@
 package hint
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
 
 // Hint is one answer of a provider: the NUMA nodes that would serve the request, and whether fewer could not. Mask 0 is
 // the kubelet's nil affinity: any nodes.
 type Hint struct {
-	Mask      Mask
+	Mask      topo.NodeSet
 	Preferred bool
 }
 
@@ -81,7 +85,7 @@ type Answer struct {
 // Rule is how one kubelet merges. It is immutable in use and may be shared.
 type Rule struct {
 	Policy Policy
-	// Nodes is the number of NUMA nodes of the machine, at most MaxNodes.
+	// Nodes is the number of NUMA nodes of the machine, at most topo.MaxNodes.
 	Nodes int
 	// Distances, when it is not nil, are the SLIT distances by dense index: masks of equal size are ranked by their
 	// mean over all ordered pairs, a node with itself included (option prefer-closest-numa-nodes). A missing one counts
@@ -91,19 +95,19 @@ type Rule struct {
 
 // spread ranks masks of equal size as the kubelet's mean distance does: it is the sum of which the mean is taken. Both
 // order alike, in float64 too, while sums are below 2^52.
-func (r *Rule) spread(m Mask) int64 {
+func (r *Rule) spread(m topo.NodeSet) int64 {
 	if r.Distances == nil || r.Policy == SingleNUMANode {
 		return 0
 	}
 	var sum int64
 	for from := m; from != 0; from &= from - 1 {
-		i := from.First()
+		i := int(from.First())
 		if i >= len(r.Distances) {
 			break
 		}
 		row := r.Distances[i]
 		for to := m; to != 0; to &= to - 1 {
-			if j := to.First(); j < len(row) {
+			if j := int(to.First()); j < len(row) {
 				sum += int64(row[j])
 			}
 		}
@@ -112,7 +116,7 @@ func (r *Rule) spread(m Mask) int64 {
 }
 
 // closer reports whether a goes before b, both of one size.
-func (r *Rule) closer(a, b Mask) bool {
+func (r *Rule) closer(a, b topo.NodeSet) bool {
 	if sa, sb := r.spread(a), r.spread(b); sa != sb {
 		return sa < sb
 	}
@@ -121,7 +125,7 @@ func (r *Rule) closer(a, b Mask) bool {
 
 // finish converts the best candidate into the policy's answer; found = false: there is none.
 func (r *Rule) finish(best Hint, found bool, c Certainty) Answer {
-	all := All(r.Nodes)
+	all := topo.FirstNodes(r.Nodes)
 	if !found {
 		best = Hint{Mask: all}
 	}

@@ -3,6 +3,8 @@ package hint_test
 import (
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -22,23 +24,6 @@ func TestPoliciesAreSpelledAsTheKubeletDoes(t *testing.T) {
 		if got, ok := hint.ParsePolicy(want); ok != (p < 9) || ok && got != p {
 			t.Errorf("ParsePolicy(%s) = %v, %v", want, got, ok)
 		}
-	}
-}
-
-func TestMaskListsItsNodes(t *testing.T) {
-	t.Parallel()
-	for m, want := range map[hint.Mask]string{0: "{}", 1: "{0}", 1<<63 | 6: "{1,2,63}"} {
-		if got := m.String(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	for n, want := range map[int]int{-1: 0, 0: 0, 1: 1, 63: 63, 64: 64, 65: 64} {
-		if got := hint.All(n).Len(); got != want {
-			t.Errorf("All(%d) has %d nodes, want %d", n, got, want)
-		}
-	}
-	if m := hint.All(64); m.Has(64) || m.Has(-1) || !m.Has(63) {
-		t.Errorf("%v has nodes that do not exist", m)
 	}
 }
 
@@ -134,32 +119,32 @@ func TestMergeIsIndifferentToGapsBetweenNodes(t *testing.T) {
 		}
 		wide := dense
 		wide.Nodes = 40
-		move := func(m hint.Mask) hint.Mask { // node i becomes node 7·i + 2
-			var moved hint.Mask
+		move := func(m topo.NodeSet) topo.NodeSet { // node i becomes node 7·i + 2
+			var moved topo.NodeSet
 			for i := range dense.Nodes {
-				if m.Has(i) {
+				if m.Has(topo.NUMA(i)) {
 					moved |= 1 << (7*i + 2)
 				}
 			}
 			return moved
 		}
 		lists := drawLists(t, &dense, 4, 12)
-		lists = append(lists, hint.List{{Mask: hint.All(dense.Nodes)}})
+		lists = append(lists, hint.List{{Mask: topo.FirstNodes(dense.Nodes)}})
 		moved := make([]hint.List, len(lists))
 		for i, l := range lists {
 			if l != nil {
 				moved[i] = hint.List{}
 			}
 			for j, h := range l {
-				lists[i][j].Mask &= hint.All(dense.Nodes)
+				lists[i][j].Mask &= topo.FirstNodes(dense.Nodes)
 				moved[i] = append(moved[i], hint.Hint{Mask: move(lists[i][j].Mask), Preferred: h.Preferred})
 			}
 		}
 		want := dense.Answer(lists, nil)
 		want.Hint.Mask = move(want.Hint.Mask)
 		got := wide.Answer(moved, nil)
-		if got.Hint.Mask == hint.All(wide.Nodes) { // no mask at all: every node of the machine
-			got.Hint.Mask = move(hint.All(dense.Nodes))
+		if got.Hint.Mask == topo.FirstNodes(wide.Nodes) { // no mask at all: every node of the machine
+			got.Hint.Mask = move(topo.FirstNodes(dense.Nodes))
 		}
 		if got != want {
 			t.Fatalf("%v: got %+v, want %+v", lists, got, want)
@@ -210,7 +195,7 @@ func TestNothingPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		amount := rapid.Int64()
 		index := rapid.IntRange(-2, 70)
-		mask := rapid.Map(rapid.Uint64(), func(m uint64) hint.Mask { return hint.Mask(m) })
+		mask := rapid.Map(rapid.Uint64(), func(m uint64) topo.NodeSet { return topo.NodeSet(m) })
 		r := hint.Rule{Policy: hint.Policy(rapid.Uint8Range(0, 5).Draw(t, "policy")), Nodes: index.Draw(t, "nodes")}
 		if rapid.Bool().Draw(t, "closest") {
 			r.Distances = rapid.SliceOfN(rapid.SliceOfN(rapid.Int(), 0, 9), 0, 9).Draw(t, "distances")

@@ -1,5 +1,7 @@
 package hint
 
+import "github.com/tenon-project/tenon/internal/core/topo"
+
 // Merge returns the best hint of the lists and whether the policy admits it, exactly as the kubelet's merge does, also
 // of hints that it refuses. Under None the answer is the empty hint, which is not preferred, and true.
 func (r *Rule) Merge(lists []List) (Hint, bool) {
@@ -43,8 +45,8 @@ func indifferent(l List) bool {
 
 // preferred returns the best mask that every list prefers. The kubelet compares masks before it drops nodes that the
 // machine does not have, so masks are counted as they come.
-func (r *Rule) preferred(lists []List, w *Scratch) (Mask, bool) {
-	all := All(r.Nodes)
+func (r *Rule) preferred(lists []List, w *Scratch) (topo.NodeSet, bool) {
+	all := topo.FirstNodes(r.Nodes)
 	imposing := 0
 	votes := w.votes(r.Nodes)
 	for _, l := range lists {
@@ -58,8 +60,8 @@ func (r *Rule) preferred(lists []List, w *Scratch) (Mask, bool) {
 		}
 		imposing++
 	}
-	best, found := Mask(0), false
-	offer := func(m Mask) {
+	best, found := topo.NodeSet(0), false
+	offer := func(m topo.NodeSet) {
 		if m &= all; m != 0 && (!found || r.better(m, best)) {
 			best, found = m, true
 		}
@@ -85,7 +87,7 @@ func (r *Rule) preferred(lists []List, w *Scratch) (Mask, bool) {
 }
 
 // better ranks preferred masks.
-func (r *Rule) better(a, b Mask) bool {
+func (r *Rule) better(a, b topo.NodeSet) bool {
 	if la, lb := a.Len(), b.Len(); la != lb {
 		return la < lb
 	}
@@ -110,7 +112,7 @@ const WalkNodes = 19
 // ballot counts, mask by mask, how many lists in a row want it.
 type ballot struct {
 	small []uint32
-	large map[Mask]uint32
+	large map[topo.NodeSet]uint32
 }
 
 func (w *Scratch) votes(nodes int) *ballot {
@@ -123,7 +125,7 @@ func (w *Scratch) votes(nodes int) *ballot {
 }
 
 // add gives m the vote of the list after so many, once.
-func (b *ballot) add(m Mask, before int) {
+func (b *ballot) add(m topo.NodeSet, before int) {
 	if b.of(m) != before {
 		return
 	}
@@ -132,12 +134,12 @@ func (b *ballot) add(m Mask, before int) {
 		return
 	}
 	if b.large == nil {
-		b.large = map[Mask]uint32{}
+		b.large = map[topo.NodeSet]uint32{}
 	}
 	b.large[m]++
 }
 
-func (b *ballot) of(m Mask) int {
+func (b *ballot) of(m topo.NodeSet) int {
 	if uint64(m) < uint64(len(b.small)) {
 		return int(b.small[m])
 	}

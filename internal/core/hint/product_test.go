@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -14,7 +16,7 @@ func product(r *hint.Rule, lists []hint.List) (hint.Hint, bool) {
 	if r.Policy == hint.None {
 		return hint.Hint{}, true
 	}
-	all := hint.All(r.Nodes)
+	all := topo.FirstNodes(r.Nodes)
 	var offered [][]hint.Hint
 	for _, l := range lists {
 		own := slices.Clone(l)
@@ -55,7 +57,7 @@ func product(r *hint.Rule, lists []hint.List) (hint.Hint, bool) {
 			return
 		}
 		out := hint.Hint{Mask: all, Preferred: true}
-		var masks []hint.Mask
+		var masks []topo.NodeSet
 		for _, h := range taken {
 			out.Preferred = out.Preferred && h.Preferred
 			if h.Mask != 0 {
@@ -80,7 +82,7 @@ func product(r *hint.Rule, lists []hint.List) (hint.Hint, bool) {
 type key struct {
 	class, size int
 	distance    float64
-	mask        hint.Mask
+	mask        topo.NodeSet
 }
 
 func keyOf(r *hint.Rule, widest int, h hint.Hint) key {
@@ -114,7 +116,7 @@ func less(a, b key) bool {
 }
 
 // mean is the kubelet's arithmetic: float64 sums in the order of node ids.
-func mean(distances [][]int, m hint.Mask) float64 {
+func mean(distances [][]int, m topo.NodeSet) float64 {
 	sum, pairs := 0.0, 0.0
 	for i := range distances {
 		for j := range distances {
@@ -156,12 +158,12 @@ func drawLists(t *rapid.T, r *hint.Rule, maxLists, maxHints int) []hint.List {
 		case 1:
 			return hint.List{}
 		}
-		masks := rapid.Uint64Range(0, uint64(hint.All(r.Nodes)))
+		masks := rapid.Uint64Range(0, uint64(topo.FirstNodes(r.Nodes)))
 		if rapid.IntRange(0, 9).Draw(t, "foreign") == 0 {
-			masks = rapid.Uint64Range(0, uint64(hint.All(r.Nodes+2)))
+			masks = rapid.Uint64Range(0, uint64(topo.FirstNodes(r.Nodes+2)))
 		}
 		return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) hint.Hint {
-			return hint.Hint{Mask: hint.Mask(masks.Draw(t, "mask")), Preferred: rapid.Bool().Draw(t, "preferred")}
+			return hint.Hint{Mask: topo.NodeSet(masks.Draw(t, "mask")), Preferred: rapid.Bool().Draw(t, "preferred")}
 		}), 1, maxHints).Draw(t, "hints")
 	})
 	lists := rapid.SliceOfN(one, 0, maxLists).Draw(t, "lists")
@@ -184,10 +186,10 @@ func drawDense(t *rapid.T, r *hint.Rule) []hint.List {
 		size := rapid.IntRange(0, 4).Draw(t, "size")
 		holes := rapid.Uint32().Draw(t, "holes") & rapid.Uint32().Draw(t, "of these")
 		lists[i] = hint.List{}
-		for m := hint.Mask(1); m <= hint.All(r.Nodes); m++ {
+		for m := topo.NodeSet(1); m <= topo.FirstNodes(r.Nodes); m++ {
 			sum := 0
 			for node, n := range free {
-				if m.Has(node) {
+				if m.Has(topo.NUMA(node)) {
 					sum += n
 				}
 			}

@@ -1,6 +1,10 @@
 package hint
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
 
 // ranking orders hints that are not preferred: of size best, then below it from large to small, then above it from
 // small to large.
@@ -9,18 +13,18 @@ type ranking struct {
 	best int
 }
 
-func (k ranking) class(m Mask) int {
+func (k ranking) class(m topo.NodeSet) int {
 	switch n := m.Len(); {
 	case n == k.best:
 		return 0
 	case n < k.best:
-		return 1 + MaxNodes - n
+		return 1 + topo.MaxNodes - n
 	default:
-		return 1 + MaxNodes + n
+		return 1 + topo.MaxNodes + n
 	}
 }
 
-func (k ranking) before(a, b Mask) bool {
+func (k ranking) before(a, b topo.NodeSet) bool {
 	if ca, cb := k.class(a), k.class(b); ca != cb {
 		return ca < cb
 	}
@@ -29,13 +33,13 @@ func (k ranking) before(a, b Mask) bool {
 
 // reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty, or,
 // with Unknown, they are of more than WalkNodes nodes.
-func (r *Rule) reachable(lists []List, w *Scratch) (Mask, bool, Certainty) {
-	active, key := All(r.Nodes), ranking{rule: r}
+func (r *Rule) reachable(lists []List, w *Scratch) (topo.NodeSet, bool, Certainty) {
+	active, key := topo.FirstNodes(r.Nodes), ranking{rule: r}
 	for _, l := range lists {
-		union, narrowest := Mask(0), 0
+		union, narrowest := topo.NodeSet(0), 0
 		for _, h := range l {
 			if h.Mask == 0 {
-				union = ^Mask(0)
+				union = ^topo.NodeSet(0)
 				continue
 			}
 			union |= h.Mask
@@ -68,7 +72,7 @@ func (r *Rule) reachable(lists []List, w *Scratch) (Mask, bool, Certainty) {
 // fold is the set of masks that lists come to, one after the other. Nodes that some list never has are left out: masks
 // inside are of the active nodes only, closed up.
 type fold struct {
-	active Mask
+	active topo.NodeSet
 	fresh  bool // no list yet: any nodes
 	masks  []uint32
 	list   []uint32 // of the list that is being added, without duplicates
@@ -78,7 +82,7 @@ type fold struct {
 }
 
 // folded returns the fold of no list. active are at most WalkNodes nodes.
-func (w *Scratch) folded(active Mask) *fold {
+func (w *Scratch) folded(active topo.NodeSet) *fold {
 	f := &w.fold
 	f.active, f.fresh = active, true
 	f.masks, f.list = f.masks[:0], f.list[:0]
@@ -87,7 +91,7 @@ func (w *Scratch) folded(active Mask) *fold {
 }
 
 // add adds a mask to the list that is being added; 0 = any nodes.
-func (f *fold) add(m Mask) {
+func (f *fold) add(m topo.NodeSet) {
 	if m == 0 {
 		m = f.active
 	}
@@ -102,7 +106,7 @@ func (f *fold) addClosed(m uint32) {
 	}
 }
 
-func (f *fold) closeUp(m Mask) uint32 {
+func (f *fold) closeUp(m topo.NodeSet) uint32 {
 	if f.active&(f.active+1) == 0 {
 		return uint32(m)
 	}
@@ -115,13 +119,13 @@ func (f *fold) closeUp(m Mask) uint32 {
 	return closed
 }
 
-func (f *fold) spreadOut(closed uint32) Mask {
+func (f *fold) spreadOut(closed uint32) topo.NodeSet {
 	if f.active&(f.active+1) == 0 {
-		return Mask(closed)
+		return topo.NodeSet(closed)
 	}
-	var m Mask
+	var m topo.NodeSet
 	for rest := f.active; rest != 0; rest &= rest - 1 {
-		m |= Mask(closed&1) << rest.First()
+		m |= topo.NodeSet(closed&1) << rest.First()
 		closed >>= 1
 	}
 	return m
@@ -232,11 +236,11 @@ func unsumSupersets(v []uint32) {
 }
 
 // pick returns the best mask of the set.
-func (f *fold) pick(key ranking) (Mask, bool) {
+func (f *fold) pick(key ranking) (topo.NodeSet, bool) {
 	if f.fresh {
 		return f.active, f.active != 0
 	}
-	best, found := Mask(0), false
+	best, found := topo.NodeSet(0), false
 	for _, closed := range f.masks {
 		if m := f.spreadOut(closed); !found || key.before(m, best) {
 			best, found = m, true

@@ -3,13 +3,15 @@ package hint
 import (
 	"math/bits"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // reachable returns the best mask, not preferred, of those that the providers' hints come to; false: all are empty. It
 // lists the masks of each provider as places in a vector and folds them. Unknown: they are of more than WalkNodes
 // nodes.
-func (p *problem) reachable(w *Scratch) (Mask, bool, Certainty) {
-	active, key := All(p.s.c.rule.Nodes), ranking{rule: &p.s.c.rule}
+func (p *problem) reachable(w *Scratch) (topo.NodeSet, bool, Certainty) {
+	active, key := topo.FirstNodes(p.s.c.rule.Nodes), ranking{rule: &p.s.c.rule}
 	least := func(k int, _ bool) { key.best = max(key.best, k) } // known for all walks of WalkNodes nodes
 	var offered uint32                                           // rows of resources with a hint at all
 	for i := range p.rows[:p.resources] {
@@ -53,12 +55,12 @@ func (p *problem) narrowest(r *row) (int, bool) {
 }
 
 // fewest counts the nodes that reach need: must and then the largest.
-func fewest(free []int64, nodes, must Mask, need int64) int {
+func fewest(free []int64, nodes, must topo.NodeSet, need int64) int {
 	k := must.Len()
 	for rest := must; rest != 0; rest &= rest - 1 {
 		need -= free[rest.First()]
 	}
-	var buf [MaxNodes]int64
+	var buf [topo.MaxNodes]int64
 	others := buf[:0]
 	for rest := nodes &^ must; rest != 0; rest &= rest - 1 {
 		others = append(others, free[rest.First()])
@@ -72,8 +74,8 @@ func fewest(free []int64, nodes, must Mask, need int64) int {
 }
 
 // memoryNodes are the nodes of all memory hints.
-func (p *problem) memoryNodes() Mask {
-	var m Mask
+func (p *problem) memoryNodes() topo.NodeSet {
+	var m topo.NodeSet
 	for i := range p.s.group {
 		if p.offers(1 << i) {
 			m |= 1 << i
@@ -102,7 +104,7 @@ func (p *problem) narrowestMemory() (int, bool) {
 			return 1, true
 		}
 	}
-	k, known := MaxNodes+1, true
+	k, known := topo.MaxNodes+1, true
 	if rows := p.rows[p.resources:p.n]; p.unused.Len() > 1 && fits(rows, p.unused) {
 		low := 2
 		for i := range rows {
@@ -149,7 +151,7 @@ func (w *Scratch) addRow(f *fold, r *row) {
 }
 
 // sum fills w.sums with what each mask of active nodes has together with outer.
-func (w *Scratch) sum(f *fold, free []int64, outer Mask) {
+func (w *Scratch) sum(f *fold, free []int64, outer topo.NodeSet) {
 	w.sums = grow(w.sums, 1<<f.active.Len())
 	w.sums[0] = 0
 	for ; outer != 0; outer &= outer - 1 {

@@ -1,12 +1,16 @@
 package hint
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
 
 // Resource is what a machine has of one resource that the CPU manager or the device manager counts.
 type Resource struct {
 	// Walked are the nodes whose subsets the provider walks: for CPUs those with CPUs; for devices those that host one
 	// of them, and all nodes before Kubernetes 1.36.
-	Walked Mask
+	Walked topo.NodeSet
 	// Places hold the units by the nodes they belong to.
 	Places []Place
 	// BySocket: the preference is not by size alone (align-by-socket). Requests for it are answered ByLists.
@@ -16,7 +20,7 @@ type Resource struct {
 // Place is the units of a resource that belong to the same nodes. A mask that contains any of these nodes contains the
 // units; units of no node are in no mask.
 type Place struct {
-	Nodes Mask
+	Nodes topo.NodeSet
 	// Capacity counts all units: reserved, used and unhealthy ones too.
 	Capacity int64
 }
@@ -24,7 +28,7 @@ type Place struct {
 // Block is memory of one type that a pod's finished init containers hold: it can be used again by exactly these nodes.
 type Block struct {
 	Type  int
-	Nodes Mask
+	Nodes topo.NodeSet
 	Bytes int64
 }
 
@@ -68,12 +72,12 @@ type resource struct {
 
 // stock is a capacity by node.
 type stock struct {
-	walked Mask
+	walked topo.NodeSet
 	// most[k] is the largest capacity of k walked nodes, -1 where it took too long to find.
 	most   []int64
 	byNode []int64 // units on several nodes count at each
 	// hosts are the nodes with any capacity.
-	hosts Mask
+	hosts topo.NodeSet
 }
 
 // least is the smallest number of walked nodes with the capacity for amount: all of them if nothing suffices; false if
@@ -98,9 +102,9 @@ func (s *stock) least(amount int64) (int, bool) {
 // takes part. Nodes outside the rule's, negative amounts and missing entries count nothing; amounts above 2^56 count as
 // 2^56.
 func NewCapacity(rule Rule, resources []Resource, memory [][]int64) *Capacity {
-	rule.Nodes = min(max(rule.Nodes, 0), MaxNodes)
+	rule.Nodes = min(max(rule.Nodes, 0), topo.MaxNodes)
 	c := &Capacity{rule: rule}
-	all := All(rule.Nodes)
+	all := topo.FirstNodes(rule.Nodes)
 	for _, r := range resources {
 		own := resource{places: make([]Place, len(r.Places)), additive: true, bySocket: r.BySocket}
 		own.walked = r.Walked & all
@@ -138,10 +142,10 @@ type Summary struct {
 	free   []freeUnits
 	memory [][]int64 // free bytes by type and node; Invariant: 0 ≤ free ≤ allocatable
 	// group is the memory group of each node, the node itself if it is in none.
-	group    []Mask
-	groups   []Mask // the distinct ones of two nodes and more, ascending
-	grouped  Mask   // nodes of such groups
-	assigned Mask   // nodes with memory assignments
+	group    []topo.NodeSet
+	groups   []topo.NodeSet // the distinct ones of two nodes and more, ascending
+	grouped  topo.NodeSet   // nodes of such groups
+	assigned topo.NodeSet   // nodes with memory assignments
 }
 
 // freeUnits counts one resource. Invariant: 0 ≤ free ≤ capacity, place by place.
@@ -152,7 +156,7 @@ type freeUnits struct {
 
 // Summary returns the counters of the machine with nothing given to anybody.
 func (c *Capacity) Summary() *Summary {
-	s := &Summary{c: c, group: make([]Mask, c.rule.Nodes)}
+	s := &Summary{c: c, group: make([]topo.NodeSet, c.rule.Nodes)}
 	for i := range c.resources {
 		r := &c.resources[i]
 		f := freeUnits{byPlace: make([]int64, len(r.places)), byNode: slices.Clone(r.byNode)}
@@ -212,7 +216,7 @@ func (s *Summary) SetMemory(kind, node int, free int64) {
 }
 
 // SetGroup sets the memory group of a node, and whether memory of the node is assigned to anybody.
-func (s *Summary) SetGroup(node int, group Mask, assigned bool) {
+func (s *Summary) SetGroup(node int, group topo.NodeSet, assigned bool) {
 	if uint(node) >= uint(len(s.group)) {
 		return
 	}
@@ -234,7 +238,7 @@ func (s *Summary) SetGroup(node int, group Mask, assigned bool) {
 
 // mayHold reports whether the memory manager would offer m if it is large enough: not one node of a group, and of
 // several nodes only those that no container uses, or exactly a group.
-func (s *Summary) mayHold(m Mask) bool {
+func (s *Summary) mayHold(m topo.NodeSet) bool {
 	if m&(m-1) == 0 {
 		return m&s.grouped == 0
 	}
@@ -250,8 +254,8 @@ func (s *Summary) mayHold(m Mask) bool {
 func clamp(v, top int64) int64 { return min(max(v, 0), top) }
 
 // hosts returns the nodes that have any.
-func hosts(byNode []int64) Mask {
-	var m Mask
+func hosts(byNode []int64) topo.NodeSet {
+	var m topo.NodeSet
 	for i, n := range byNode {
 		if n > 0 {
 			m |= 1 << i
@@ -261,7 +265,7 @@ func hosts(byNode []int64) Mask {
 }
 
 // largest sums the k largest of the walked nodes, for every k.
-func largest(byNode []int64, walked Mask) []int64 {
+func largest(byNode []int64, walked topo.NodeSet) []int64 {
 	var own []int64
 	for rest := walked; rest != 0; rest &= rest - 1 {
 		own = append(own, byNode[rest.First()])

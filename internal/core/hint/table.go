@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Named is the list of one resource.
@@ -24,7 +26,7 @@ type Line struct {
 	// Least is the size of the smallest mask that it prefers, 0 if it prefers none; Smallest that of all its masks.
 	Least, Smallest int
 	// Preferred are the masks that it prefers, by size and number, each once.
-	Preferred []Mask
+	Preferred []topo.NodeSet
 }
 
 // Cause is why nothing preferred came out of a merge.
@@ -110,7 +112,7 @@ func lineOf(n Named) Line {
 	return l
 }
 
-func bySize(a, b Mask) int {
+func bySize(a, b topo.NodeSet) int {
 	return cmp.Or(cmp.Compare(a.Len(), b.Len()), cmp.Compare(a, b))
 }
 
@@ -161,11 +163,11 @@ func (t *Table) alone(c Cause, l *Line) bool {
 }
 
 // wanted are the masks of the resource that can be preferred under the policy.
-func (t *Table) wanted(l *Line) []Mask {
+func (t *Table) wanted(l *Line) []topo.NodeSet {
 	if t.Policy != SingleNUMANode {
 		return l.Preferred
 	}
-	several := slices.IndexFunc(l.Preferred, func(m Mask) bool { return m.Len() > 1 })
+	several := slices.IndexFunc(l.Preferred, func(m topo.NodeSet) bool { return m.Len() > 1 })
 	if several < 0 {
 		return l.Preferred
 	}
@@ -173,7 +175,7 @@ func (t *Table) wanted(l *Line) []Mask {
 }
 
 // meet reports whether two sets in bySize order have a common mask.
-func meet(a, b []Mask) bool {
+func meet(a, b []topo.NodeSet) bool {
 	for len(a) > 0 && len(b) > 0 {
 		switch c := bySize(a[0], b[0]); {
 		case c == 0:
@@ -240,7 +242,7 @@ func nodes(n int) string {
 }
 
 // some lists the first masks and counts the others.
-func some(masks []Mask) string {
+func some(masks []topo.NodeSet) string {
 	const most = 4
 	var words []string
 	for _, m := range masks[:min(most, len(masks))] {

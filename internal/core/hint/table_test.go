@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -15,8 +17,8 @@ func TestExplainReportsWhyNoPreferredHintResulted(t *testing.T) {
 	named := func(resource string, hints ...hint.Hint) hint.Named {
 		return hint.Named{Resource: resource, List: append(hint.List{}, hints...)}
 	}
-	yes := func(m hint.Mask) hint.Hint { return hint.Hint{Mask: m, Preferred: true} }
-	no := func(m hint.Mask) hint.Hint { return hint.Hint{Mask: m} }
+	yes := func(m topo.NodeSet) hint.Hint { return hint.Hint{Mask: m, Preferred: true} }
+	no := func(m topo.NodeSet) hint.Hint { return hint.Hint{Mask: m} }
 	tests := map[string]struct {
 		policy    hint.Policy
 		lists     []hint.Named
@@ -122,7 +124,7 @@ func TestExplainCountsWhatEachResourceOffers(t *testing.T) {
 		{Resource: "memory"},
 	})
 	want := []hint.Line{
-		{Resource: "cpu", Care: true, Hints: 4, Least: 2, Smallest: 1, Preferred: []hint.Mask{3, 6}},
+		{Resource: "cpu", Care: true, Hints: 4, Least: 2, Smallest: 1, Preferred: []topo.NodeSet{3, 6}},
 		{Resource: "gpu", Care: true},
 		{Resource: "memory"},
 	}

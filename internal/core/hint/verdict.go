@@ -1,5 +1,7 @@
 package hint
 
+import "github.com/tenon-project/tenon/internal/core/topo"
+
 // problem is one request put to one state.
 type problem struct {
 	s    *Summary
@@ -7,12 +9,12 @@ type problem struct {
 	// Rows of resources come first, then those of memory types. Invariant: every row needs 1 or more.
 	resources, n int
 	// walked are the nodes that every resource's provider walks; hosts those of them where each has a unit.
-	walked, hosts Mask
-	must          Mask // of all resources
+	walked, hosts topo.NodeSet
+	must          topo.NodeSet // of all resources
 	q             *Request
 	// memory: the memory manager offers some mask. Without one it does not care.
 	memory bool
-	unused Mask // nodes that a memory hint of several nodes may have, unless it is a group
+	unused topo.NodeSet // nodes that a memory hint of several nodes may have, unless it is a group
 }
 
 // Verdict answers what Rule.Answer answers to the lists that the providers would make for the request, but for two
@@ -49,7 +51,7 @@ func (s *Summary) Verdict(q *Request, w *Scratch) Answer {
 // load reads the request; false if it cannot be answered by counting.
 func (p *problem) load(w *Scratch) bool {
 	c := p.s.c
-	p.walked = All(c.rule.Nodes)
+	p.walked = topo.FirstNodes(c.rule.Nodes)
 	p.hosts = p.walked
 	if w != nil {
 		w.units = w.units[:0]
@@ -91,7 +93,7 @@ func (p *problem) load(w *Scratch) bool {
 		p.rows[p.n] = row{stock: &c.memory[t], need: need, free: p.s.memory[t]}
 		p.n++
 	}
-	p.unused = All(c.rule.Nodes) &^ p.s.assigned
+	p.unused = topo.FirstNodes(c.rule.Nodes) &^ p.s.assigned
 	p.memory = p.n > p.resources && p.offersMemory()
 	if !p.memory {
 		p.n = p.resources
@@ -160,12 +162,12 @@ func (p *problem) offersMemory() bool {
 }
 
 // offers reports whether m is one of the memory manager's masks.
-func (p *problem) offers(m Mask) bool {
-	return m != 0 && m.Within(All(p.s.c.rule.Nodes)) && p.s.mayHold(m) && p.holdsMemory(m)
+func (p *problem) offers(m topo.NodeSet) bool {
+	return m != 0 && m.Within(topo.FirstNodes(p.s.c.rule.Nodes)) && p.s.mayHold(m) && p.holdsMemory(m)
 }
 
 // holdsMemory reports whether m has the memory of every type, blocks that can be used again included.
-func (p *problem) holdsMemory(m Mask) bool {
+func (p *problem) holdsMemory(m topo.NodeSet) bool {
 	at := p.resources
 	for t, need := range p.q.Memory {
 		if need <= 0 {
@@ -192,10 +194,10 @@ func (p *problem) holdsMemory(m Mask) bool {
 }
 
 // preferred finds the best mask that every provider prefers. known = false: the budget ended before one was found.
-func (p *problem) preferred() (m Mask, found, known bool) {
+func (p *problem) preferred() (m topo.NodeSet, found, known bool) {
 	rule := &p.s.c.rule
 	if p.n == 0 {
-		return All(rule.Nodes), rule.Nodes > 0, true
+		return topo.FirstNodes(rule.Nodes), rule.Nodes > 0, true
 	}
 	k, same, known := p.size()
 	switch {
@@ -256,13 +258,13 @@ func (p *problem) memorySize(low int) (int, bool) {
 	for i := range rows[:n] {
 		rows[i].free = rows[i].stock.byNode
 	}
-	all := All(p.s.c.rule.Nodes)
+	all := topo.FirstNodes(p.s.c.rule.Nodes)
 	return leastOf(rows[:n], all, 0, low)
 }
 
 // leastOf returns the size, from low on, of the smallest mask that contains must and holds every amount: the number of
 // nodes if none does; false if the budget ends before.
-func leastOf(rows []row, nodes, must Mask, low int) (int, bool) {
+func leastOf(rows []row, nodes, must topo.NodeSet, low int) (int, bool) {
 	left := walkBudget
 	for k := max(low, 1); k < nodes.Len(); k++ {
 		w := walk{rows: rows, left: left}
@@ -278,9 +280,9 @@ func leastOf(rows []row, nodes, must Mask, low int) (int, bool) {
 }
 
 // oneNode finds the best single node.
-func (p *problem) oneNode() (Mask, bool) {
+func (p *problem) oneNode() (topo.NodeSet, bool) {
 	rule := &p.s.c.rule
-	best, found := Mask(0), false
+	best, found := topo.NodeSet(0), false
 	for rest := p.hosts; rest != 0; rest &= rest - 1 {
 		m := rest & -rest
 		if !p.must.Within(m) || !fits(p.rows[:p.resources], m) || p.memory && !p.offers(m) {
@@ -297,7 +299,7 @@ func (p *problem) oneNode() (Mask, bool) {
 }
 
 // ofSize finds the best mask of k nodes, two or more.
-func (p *problem) ofSize(k int) (m Mask, found, known bool) {
+func (p *problem) ofSize(k int) (m topo.NodeSet, found, known bool) {
 	rule := &p.s.c.rule
 	w := walk{rule: rule, rows: p.rows[:p.n], ranked: rule.Distances != nil, left: walkBudget}
 	nodes := p.hosts
@@ -317,7 +319,7 @@ func (p *problem) ofSize(k int) (m Mask, found, known bool) {
 }
 
 // propose offers m to the walk if all providers do.
-func (p *problem) propose(w *walk, m Mask, k int) {
+func (p *problem) propose(w *walk, m topo.NodeSet, k int) {
 	if m.Len() == k && m.Within(p.walked) && p.must.Within(m) && p.offers(m) && fits(p.rows[:p.resources], m) {
 		w.offer(m)
 	}

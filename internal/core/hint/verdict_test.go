@@ -3,6 +3,8 @@ package hint_test
 import (
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -15,7 +17,7 @@ type machine struct {
 	free      [][]int64 // by resource and place
 	memory    [][]int64 // allocatable by type and node
 	spare     [][]int64 // free by type and node
-	group     []hint.Mask
+	group     []topo.NodeSet
 	assigned  []bool
 }
 
@@ -44,7 +46,7 @@ func (m *machine) units(a hint.Ask) hint.List {
 	}
 	r := m.resources[a.Resource]
 	list, size := hint.List{}, r.Walked.Len()
-	for mask := hint.Mask(1); mask <= hint.All(m.rule.Nodes); mask++ {
+	for mask := topo.NodeSet(1); mask <= topo.FirstNodes(m.rule.Nodes); mask++ {
 		if !mask.Within(r.Walked) {
 			continue
 		}
@@ -89,7 +91,7 @@ func (m *machine) bytes(q *hint.Request) []hint.List {
 	if types == 0 {
 		return nil
 	}
-	for mask := hint.Mask(1); mask <= hint.All(m.rule.Nodes); mask++ {
+	for mask := topo.NodeSet(1); mask <= topo.FirstNodes(m.rule.Nodes); mask++ {
 		enough, large := true, true
 		for t, need := range q.Memory {
 			if need <= 0 {
@@ -97,7 +99,7 @@ func (m *machine) bytes(q *hint.Request) []hint.List {
 			}
 			capacity, free := int64(0), int64(0)
 			for i := range m.group {
-				if mask.Has(i) && t < len(m.memory) {
+				if mask.Has(topo.NUMA(i)) && t < len(m.memory) {
 					capacity += m.memory[t][i]
 					free += m.spare[t][i]
 				}
@@ -116,7 +118,7 @@ func (m *machine) bytes(q *hint.Request) []hint.List {
 		size = min(size, mask.Len())
 		for i := range m.group {
 			switch {
-			case !mask.Has(i):
+			case !mask.Has(topo.NUMA(i)):
 			case mask.Len() == 1:
 				enough = enough && m.group[i].Len() <= 1
 			case m.assigned[i]:
@@ -152,7 +154,7 @@ func drawMachine(t *rapid.T, maxNodes int) *machine {
 		return rapid.SliceOfN(rapid.Int64Range(0, top), n, n).Draw(t, what)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "resources") {
-		r := hint.Resource{Walked: hint.All(n)}
+		r := hint.Resource{Walked: topo.FirstNodes(n)}
 		top := rapid.Int64Range(1, 4).Draw(t, "top")
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0: // equal nodes
@@ -161,7 +163,7 @@ func drawMachine(t *rapid.T, maxNodes int) *machine {
 			}
 		case 1: // units of several nodes, or of none
 			for _, c := range amounts("capacity", rapid.IntRange(0, 4).Draw(t, "places"), top) {
-				nodes := hint.Mask(rapid.Uint64Range(0, uint64(hint.All(n))).Draw(t, "nodes"))
+				nodes := topo.NodeSet(rapid.Uint64Range(0, uint64(topo.FirstNodes(n))).Draw(t, "nodes"))
 				r.Places = append(r.Places, hint.Place{Nodes: nodes, Capacity: c})
 			}
 		default:
@@ -196,14 +198,14 @@ func drawMachine(t *rapid.T, maxNodes int) *machine {
 		}
 		m.memory, m.spare = append(m.memory, allocatable), append(m.spare, spare)
 	}
-	m.group, m.assigned = make([]hint.Mask, n), make([]bool, n)
+	m.group, m.assigned = make([]topo.NodeSet, n), make([]bool, n)
 	for i := range m.group {
 		m.group[i], m.assigned[i] = 1<<i, rapid.IntRange(0, 3).Draw(t, "assigned") == 0
 	}
 	if rapid.Bool().Draw(t, "grouped") {
-		g := hint.Mask(rapid.Uint64Range(1, uint64(hint.All(n))).Draw(t, "group"))
+		g := topo.NodeSet(rapid.Uint64Range(1, uint64(topo.FirstNodes(n))).Draw(t, "group"))
 		for i := range m.group {
-			if g.Has(i) {
+			if g.Has(topo.NUMA(i)) {
 				m.group[i], m.assigned[i] = g, rapid.IntRange(0, 9).Draw(t, "in use") > 0
 			}
 		}
@@ -236,11 +238,11 @@ func (m *machine) drawRequest(t *rapid.T) *hint.Request {
 		for range rapid.IntRange(0, 2).Draw(t, "blocks") {
 			b := hint.Block{
 				Type:  rapid.IntRange(0, len(m.memory)-1).Draw(t, "type"),
-				Nodes: hint.Mask(rapid.Uint64Range(1, uint64(hint.All(m.rule.Nodes))).Draw(t, "nodes")),
+				Nodes: topo.NodeSet(rapid.Uint64Range(1, uint64(topo.FirstNodes(m.rule.Nodes))).Draw(t, "nodes")),
 			}
 			used := int64(0)
 			for i := range m.group {
-				if b.Nodes.Has(i) {
+				if b.Nodes.Has(topo.NUMA(i)) {
 					used += m.memory[b.Type][i] - m.spare[b.Type][i]
 				}
 			}

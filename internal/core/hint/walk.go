@@ -1,6 +1,10 @@
 package hint
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
 
 // maxRows bounds the amounts that one walk checks. Requests with more are answered by lists.
 const maxRows = 16
@@ -9,7 +13,7 @@ const maxRows = 16
 type row struct {
 	stock *stock
 	need  int64
-	must  Mask // a mask has to contain it
+	must  topo.NodeSet // a mask has to contain it
 	// free by node; where units belong to several nodes this is the most that a node adds.
 	free []int64
 	// places and left, by place, are set where units belong to several nodes; hold are the places that a mask must
@@ -20,7 +24,7 @@ type row struct {
 }
 
 // of counts what m holds.
-func (r *row) of(m Mask) int64 {
+func (r *row) of(m topo.NodeSet) int64 {
 	var sum int64
 	if r.places == nil {
 		for ; m != 0; m &= m - 1 {
@@ -37,13 +41,13 @@ func (r *row) of(m Mask) int64 {
 }
 
 // adds counts what node adds to m.
-func (r *row) adds(node int, m Mask) int64 {
+func (r *row) adds(node int, m topo.NodeSet) int64 {
 	if r.places == nil {
 		return r.free[node]
 	}
 	var sum int64
 	for i, p := range r.places {
-		if p.Nodes.Has(node) && p.Nodes&m == 0 {
+		if p.Nodes.Has(topo.NUMA(node)) && p.Nodes&m == 0 {
 			sum += r.left[i]
 		}
 	}
@@ -51,7 +55,7 @@ func (r *row) adds(node int, m Mask) int64 {
 }
 
 // reaches reports whether m has a node of every place that must be reached.
-func (r *row) reaches(m Mask) bool {
+func (r *row) reaches(m topo.NodeSet) bool {
 	if r.places == nil {
 		return true
 	}
@@ -64,7 +68,7 @@ func (r *row) reaches(m Mask) bool {
 }
 
 // fits reports whether m holds every amount.
-func fits(rows []row, m Mask) bool {
+func fits(rows []row, m topo.NodeSet) bool {
 	for i := range rows {
 		if r := &rows[i]; r.of(m) < r.need || !r.reaches(m) {
 			return false
@@ -83,15 +87,15 @@ type walk struct {
 	ranked bool
 	left   int // of the budget
 
-	nodes  [MaxNodes]uint8 // to choose from, ascending
+	nodes  [topo.MaxNodes]uint8 // to choose from, ascending
 	n      int
-	best   Mask
+	best   topo.NodeSet
 	spread int64
 	found  bool
 }
 
 // start looks at the masks of size k within nodes that contain must.
-func (w *walk) start(nodes, must Mask, k int) {
+func (w *walk) start(nodes, must topo.NodeSet, k int) {
 	const small = 160
 	if (2*nodes.Len()+2)*len(w.rows) <= small {
 		var buf [small]int64
@@ -102,13 +106,13 @@ func (w *walk) start(nodes, must Mask, k int) {
 }
 
 //go:noinline
-func (w *walk) startLarge(nodes, must Mask, k int) {
-	var buf [(2*MaxNodes + 2) * maxRows]int64
+func (w *walk) startLarge(nodes, must topo.NodeSet, k int) {
+	var buf [(2*topo.MaxNodes + 2) * maxRows]int64
 	w.run(nodes, must, k, buf[:])
 }
 
 // run is start with a buffer of (2·nodes + 2)·rows numbers.
-func (w *walk) run(nodes, must Mask, k int, buf []int64) {
+func (w *walk) run(nodes, must topo.NodeSet, k int, buf []int64) {
 	k -= must.Len()
 	if k < 0 || !must.Within(nodes) {
 		return
@@ -161,7 +165,7 @@ func (w *walk) additive() bool {
 }
 
 // runTable looks at every mask of k of at most eight nodes in two tables for each row.
-func (w *walk) runTable(must Mask, k int, table []int64) {
+func (w *walk) runTable(must topo.NodeSet, k int, table []int64) {
 	const both = 2 * halfTable
 	table = table[:len(w.rows)*both]
 	for r := range w.rows {
@@ -206,7 +210,7 @@ func nextOfSize(c uint) uint {
 
 // descend chooses left more nodes among the first so many; false ends the walk. sums[depth][row] is what the chosen
 // nodes hold, peaks[i][row] the largest amount of one of the nodes before i.
-func (w *walk) descend(sums, peaks []int64, left, among int, m Mask) bool {
+func (w *walk) descend(sums, peaks []int64, left, among int, m topo.NodeSet) bool {
 	rows := len(w.rows)
 	have, next := sums[left*rows:(left+1)*rows], sums[(left-1)*rows:left*rows]
 	for i := left - 1; i < among; i++ {
@@ -248,7 +252,7 @@ func (w *walk) descend(sums, peaks []int64, left, among int, m Mask) bool {
 }
 
 // offer keeps m if it is the best so far. Masks of one walk have one size.
-func (w *walk) offer(m Mask) {
+func (w *walk) offer(m topo.NodeSet) {
 	var spread int64
 	if w.ranked {
 		spread = w.rule.spread(m)

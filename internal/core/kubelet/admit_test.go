@@ -28,10 +28,10 @@ const gpu = "example.com/gpu"
 func TestAdmissions(t *testing.T) {
 	t.Parallel()
 	type given struct {
-		Mask      hint.Mask
+		Mask      topo.NodeSet
 		Preferred bool
 		CPUs      int // how many
-		Memory    hint.Mask
+		Memory    topo.NodeSet
 		Devices   []kubelet.Devices
 	}
 	tests := map[string]struct {

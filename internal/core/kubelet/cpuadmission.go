@@ -3,6 +3,8 @@ package kubelet
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 )
@@ -79,7 +81,7 @@ func (a *cpuAdmission) keep(has *cpuset.Set, n int) hint.List {
 
 // allocate gives a container its CPUs: inside m as far as that goes, the rest from anywhere; m = 0 is anywhere at once.
 // It returns what the container has; the empty set without a fault when the policy does not care for it.
-func (a *cpuAdmission) allocate(c *Container, m hint.Mask) (cpuset.Set, cpuFault) {
+func (a *cpuAdmission) allocate(c *Container, m topo.NodeSet) (cpuset.Set, cpuFault) {
 	n := a.policy.request(a.pod, c)
 	if n == 0 {
 		return cpuset.Set{}, cpuOK
@@ -105,7 +107,7 @@ func (a *cpuAdmission) allocate(c *Container, m hint.Mask) (cpuset.Set, cpuFault
 	return cpus, cpuOK
 }
 
-func (a *cpuAdmission) take(n int, m hint.Mask) (cpuset.Set, cpuFault) {
+func (a *cpuAdmission) take(n int, m topo.NodeSet) (cpuset.Set, cpuFault) {
 	from := a.available.Union(a.reuse)
 	var taken cpuset.Set
 	if m != 0 {

@@ -141,12 +141,12 @@ func sortDescending(v []uint16) {
 }
 
 // prefers reports whether a hint of n CPUs for a mask is preferred, when the smallest mask has size least.
-func (p *cpuPolicy) prefers(m hint.Mask, least int) bool {
+func (p *cpuPolicy) prefers(m topo.NodeSet, least int) bool {
 	return m.Len() == least || p.settings.AlignBySocket && p.socketAligned(m, least)
 }
 
 // socketAligned reports whether m is on no more and no fewer sockets than least nodes need.
-func (p *cpuPolicy) socketAligned(m hint.Mask, least int) bool {
+func (p *cpuPolicy) socketAligned(m topo.NodeSet, least int) bool {
 	perSocket := len(p.nodes) / len(p.sockets)
 	if perSocket == 0 {
 		return false
@@ -156,10 +156,10 @@ func (p *cpuPolicy) socketAligned(m hint.Mask, least int) bool {
 }
 
 // socketsOf is the set of positions in sockets.
-func (p *cpuPolicy) socketsOf(m hint.Mask) cpuset.Set {
+func (p *cpuPolicy) socketsOf(m topo.NodeSet) cpuset.Set {
 	var sockets cpuset.Set
 	for i := range p.nodes {
-		if m.Has(p.nodes[i].id) {
+		if m.Has(topo.NUMA(p.nodes[i].id)) {
 			for _, part := range p.nodes[i].sockets {
 				sockets.Add(int(part.unit))
 			}
@@ -169,7 +169,7 @@ func (p *cpuPolicy) socketsOf(m hint.Mask) cpuset.Set {
 }
 
 // within returns the online CPUs inside m: of its nodes, or with align-by-socket of its sockets.
-func (p *cpuPolicy) within(m hint.Mask) cpuset.Set {
+func (p *cpuPolicy) within(m topo.NodeSet) cpuset.Set {
 	var cpus cpuset.Set
 	if p.settings.AlignBySocket {
 		for s := range p.socketsOf(m).All() {
@@ -178,7 +178,7 @@ func (p *cpuPolicy) within(m hint.Mask) cpuset.Set {
 		return cpus
 	}
 	for i := range p.nodes {
-		if m.Has(p.nodes[i].id) {
+		if m.Has(topo.NUMA(p.nodes[i].id)) {
 			cpus.Include(&p.nodes[i].cpus)
 		}
 	}
@@ -191,7 +191,7 @@ func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int) hint.List {
 	w := cpuWalk{need: n - reuse.Len(), list: make(hint.List, 0, 1<<min(len(p.nodes), 8))}
 	for i := range p.nodes {
 		node := &p.nodes[i]
-		w.nodes[i] = cpuWalkNode{hint.Mask(1) << node.id, node.cpus.CountIn(free)}
+		w.nodes[i] = cpuWalkNode{topo.NodeSet(1) << node.id, node.cpus.CountIn(free)}
 		if node.cpus.Overlaps(reuse) {
 			w.must |= w.nodes[i].bit
 		}
@@ -206,19 +206,19 @@ func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int) hint.List {
 
 // cpuWalk goes through all masks.
 type cpuWalk struct {
-	nodes [hint.MaxNodes]cpuWalkNode
-	must  hint.Mask
+	nodes [topo.MaxNodes]cpuWalkNode
+	must  topo.NodeSet
 	need  int
 	list  hint.List
 }
 
 type cpuWalkNode struct {
-	bit  hint.Mask
+	bit  topo.NodeSet
 	free int
 }
 
 // from lists the feasible masks that add nodes i…n-1 to m, which has free CPUs.
-func (w *cpuWalk) from(n, i int, m hint.Mask, free int) {
+func (w *cpuWalk) from(n, i int, m topo.NodeSet, free int) {
 	for ; i < n; i++ {
 		m, free := m|w.nodes[i].bit, free+w.nodes[i].free
 		if free >= w.need && w.must.Within(m) {

@@ -35,7 +35,7 @@ func (b *book) hints(free, reuse cpuset.Set, n int) hint.List {
 	least := len(nodes)
 	list := hint.List{}
 	for i := 1; i < 1<<len(nodes); i++ {
-		var m hint.Mask
+		var m topo.NodeSet
 		var cpus cpuset.Set
 		for bit, node := range nodes {
 			if i>>bit&1 != 0 {
@@ -62,10 +62,10 @@ func (b *book) hints(free, reuse cpuset.Set, n int) hint.List {
 }
 
 // inside are the CPUs of a set in the nodes of a mask, or in the sockets of those nodes.
-func (b *book) inside(m hint.Mask, of cpuset.Set, wholeSockets bool) cpuset.Set {
+func (b *book) inside(m topo.NodeSet, of cpuset.Set, wholeSockets bool) cpuset.Set {
 	var set cpuset.Set
-	for node := range hint.MaxNodes {
-		if m.Has(node) {
+	for node := range topo.MaxNodes {
+		if m.Has(topo.NUMA(node)) {
 			cpus := b.in(byNode, node, b.all())
 			if wholeSockets {
 				for _, s := range b.units(bySocket, cpus) {
@@ -97,7 +97,7 @@ func (b *book) aligned(n int) cpuFault {
 }
 
 // give allocates n CPUs, those inside a mask first.
-func (b *book) give(n int, m hint.Mask, reuse cpuset.Set) (cpuset.Set, cpuFault) {
+func (b *book) give(n int, m topo.NodeSet, reuse cpuset.Set) (cpuset.Set, cpuFault) {
 	from := b.available().Union(reuse)
 	var taken cpuset.Set
 	if m != 0 {
@@ -272,7 +272,7 @@ func (b *book) nests(inner, outer level) bool {
 
 // checkGrant: what is given is free or may be reused, is not reserved, is as many as asked, and lies inside the mask as
 // far as that goes.
-func (b *book) checkGrant(t *rapid.T, c *Container, got cpuset.Set, m hint.Mask, reuse cpuset.Set) {
+func (b *book) checkGrant(t *rapid.T, c *Container, got cpuset.Set, m topo.NodeSet, reuse cpuset.Set) {
 	from := b.available().Union(reuse)
 	if !got.SubsetOf(&from) || got.Len() != c.CPUs || got.Overlaps(&b.config.CPU.Reserved) {
 		t.Fatalf("%s asks %d and gets %s of %s, reserved %s", c.Name, c.CPUs, got, from, b.config.CPU.Reserved)
@@ -284,11 +284,11 @@ func (b *book) checkGrant(t *rapid.T, c *Container, got cpuset.Set, m hint.Mask,
 }
 
 // drawMask draws what a merge may come to: a hint, no mask, any other mask.
-func drawMask(t *rapid.T, list hint.List, b *book) hint.Mask {
+func drawMask(t *rapid.T, list hint.List, b *book) topo.NodeSet {
 	if len(list) > 0 && rapid.IntRange(0, 3).Draw(t, "hint") > 0 {
 		return rapid.SampledFrom(list).Draw(t, "mask").Mask
 	}
-	var m hint.Mask
+	var m topo.NodeSet
 	for _, node := range b.units(byNode, b.all()) {
 		if rapid.Bool().Draw(t, "node") {
 			m |= 1 << node
@@ -547,7 +547,7 @@ func TestAdmissionOfCPUs(t *testing.T) {
 		others     string
 		given      []cpuGrant
 		containers []Container
-		mask       hint.Mask
+		mask       topo.NodeSet
 		want       []string // by container
 		fault      cpuFault // of the last container
 	}{

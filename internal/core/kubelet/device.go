@@ -3,6 +3,8 @@ package kubelet
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -79,7 +81,7 @@ func (p *Pod) roleOf(container string) Role {
 
 // setOf finds the set that a report is about. Nodes that no set has go to the first set of the resource that shares one
 // of them, else to the first: counted somewhere beats not counted.
-func (n *Node) setOf(resource string, nodes hint.Mask) (int, bool) {
+func (n *Node) setOf(resource string, nodes topo.NodeSet) (int, bool) {
 	k, known := n.kindOf(resource)
 	if !known {
 		return 0, false
@@ -115,7 +117,7 @@ func (a *deviceAdmission) kindHints(k *kind, available, reuse []int, n int64) hi
 	list := hint.List{}
 	least := k.walked.Len()
 	sets := a.node.sets[k.first:k.last]
-	eachSubset(k.walked, func(m hint.Mask) bool {
+	for m := range k.walked.AllSubsets() {
 		capacity, matching, reached := 0, 0, true
 		for i, d := range sets {
 			if d.Nodes&m != 0 {
@@ -131,8 +133,7 @@ func (a *deviceAdmission) kindHints(k *kind, available, reuse []int, n int64) hi
 		if reached && int64(matching) >= n {
 			list = append(list, hint.Hint{Mask: m})
 		}
-		return true
-	})
+	}
 	for i := range list {
 		list[i].Preferred = list[i].Mask.Len() == least
 	}
@@ -176,7 +177,7 @@ func (a *deviceAdmission) available(k *kind) []int {
 
 // allocate gives a container n devices of a kind: reusable ones, then those on m, then others, at last those without
 // topology.
-func (a *deviceAdmission) allocate(k *kind, n int64, m hint.Mask) ([]Devices, why.Reason) {
+func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices, why.Reason) {
 	available := a.available(k)
 	free := int64(0)
 	for _, count := range available {
@@ -189,7 +190,7 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m hint.Mask) ([]Devices, wh
 			Extra: int64(why.DevicesUnhealthy),
 		}
 	}
-	need.from(slices.Clone(a.reuse[k.first:k.last]), func(hint.Mask) bool { return true })
+	need.from(slices.Clone(a.reuse[k.first:k.last]), func(topo.NodeSet) bool { return true })
 	if free < need.left {
 		return nil, why.Reason{
 			Code: why.KubeletAdmission, Unit: why.Count, Asked: need.left, Free: free, Extra: int64(why.DevicesShort),
@@ -197,13 +198,13 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m hint.Mask) ([]Devices, wh
 	}
 	reused := slices.Clone(need.count())
 	if m == 0 || k.hosts == 0 {
-		need.from(available, func(hint.Mask) bool { return true })
+		need.from(available, func(topo.NodeSet) bool { return true })
 	} else {
-		need.from(available, func(nodes hint.Mask) bool { return nodes&m != 0 })
+		need.from(available, func(nodes topo.NodeSet) bool { return nodes&m != 0 })
 		// A plugin with preferences chooses among all that are left; else those with a topology go first.
 		need.choose(available)
-		need.from(available, func(nodes hint.Mask) bool { return nodes != 0 })
-		need.from(available, func(hint.Mask) bool { return true })
+		need.from(available, func(nodes topo.NodeSet) bool { return nodes != 0 })
+		need.from(available, func(topo.NodeSet) bool { return true })
 	}
 	for i, count := range need.count() {
 		a.given[k.first+i] += count - reused[i]
@@ -253,7 +254,7 @@ func (d *deviceTaking) choose(stock []int) {
 }
 
 // from takes from the sets that suit, in ascending order of their nodes.
-func (d *deviceTaking) from(stock []int, suits func(hint.Mask) bool) {
+func (d *deviceTaking) from(stock []int, suits func(topo.NodeSet) bool) {
 	fit := make([]int, len(stock))
 	for i := range stock {
 		if suits(d.node.sets[d.kind.first+i].Nodes) {

@@ -224,11 +224,11 @@ func (w *world) drawNode() *kubelet.Node {
 		}
 		inv.Zones = append(inv.Zones, z)
 	}
-	all := int(hint.All(m.NumNUMA()))
+	all := int(topo.FirstNodes(m.NumNUMA()))
 	for _, name := range []string{"example.com/gpu", "example.com/nic"}[:w.upTo(2, "kinds")] {
 		w.kinds = append(w.kinds, name)
 		for range w.upTo(4, "sets") {
-			nodes := hint.Mask(w.upTo(all, "device nodes"))
+			nodes := topo.NodeSet(w.upTo(all, "device nodes"))
 			if w.flip("on one node") {
 				nodes = 1 << w.upTo(m.NumNUMA()-1, "device node")
 			}

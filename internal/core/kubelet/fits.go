@@ -3,6 +3,8 @@ package kubelet
 import (
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -218,8 +220,8 @@ func (c *counters) sequence(p *Pod, t *sums) (why.Reason, bool) {
 }
 
 // take takes what t asks from one node, if that node has it and nothing else could be taken.
-func (c *counters) take(t *sums, m hint.Mask) bool {
-	node := m.First()
+func (c *counters) take(t *sums, m topo.NodeSet) bool {
+	node := int(m.First())
 	if m.Len() != 1 || int64(c.cpus[node]) < t.cpus || t.bytes && !c.memory.has(t, m) {
 		return false
 	}
@@ -247,7 +249,7 @@ func (c *counters) take(t *sums, m hint.Mask) bool {
 }
 
 // takeUnits takes devices on m; false if there is a choice.
-func (c *counters) takeUnits(k *kind, at int, units int64, m hint.Mask) bool {
+func (c *counters) takeUnits(k *kind, at int, units int64, m topo.NodeSet) bool {
 	own := -1
 	for set := k.first; set < k.last; set++ {
 		if c.devices.free(c.node, set) == 0 || k.hosts != 0 && c.node.sets[set].Nodes&m == 0 {
@@ -288,7 +290,7 @@ func (c *counters) decide(t *sums) (why.Reason, bool) {
 // counted.
 func (c *counters) cost(t *sums) time.Duration {
 	n, all, counted := c.node, uint64(1), uint64(1)
-	walked := func(nodes hint.Mask, copies int) {
+	walked := func(nodes topo.NodeSet, copies int) {
 		for range copies {
 			all = times(all, n.masks(nodes.Len()))
 		}
@@ -474,7 +476,7 @@ func (c *counters) blameOne(t *sums, only int) why.Reason {
 }
 
 // allocate reports whether the managers would allocate what the merge admits.
-func (c *counters) allocate(t *sums, m hint.Mask) (why.Reason, bool) {
+func (c *counters) allocate(t *sums, m topo.NodeSet) (why.Reason, bool) {
 	n := c.node
 	for i := range t.kinds {
 		k, free := &n.kinds[t.kind[i]], int64(0)
@@ -525,7 +527,7 @@ func (c *counters) allocateCPUs(t *sums) cpuFault {
 
 // quick decides whether memory on the nodes of a merged hint is given. Where the manager would look for other nodes it
 // does not decide, unless there are none.
-func (m *memoryState) quick(t *sums, nodes hint.Mask) (why.Reason, bool) {
+func (m *memoryState) quick(t *sums, nodes topo.NodeSet) (why.Reason, bool) {
 	switch {
 	case nodes == 0 || t.users > 1 && !m.has(t, nodes):
 		return why.Reason{}, false
@@ -541,7 +543,7 @@ func (m *memoryState) quick(t *sums, nodes hint.Mask) (why.Reason, bool) {
 }
 
 // shortest is what is asked of the first type that the nodes are short of.
-func (m *memoryState) shortest(t *sums, nodes hint.Mask) int64 {
+func (m *memoryState) shortest(t *sums, nodes topo.NodeSet) int64 {
 	for typ := range m.free {
 		var sum int64
 		for rest := nodes; rest != 0; rest &= rest - 1 {
@@ -555,7 +557,7 @@ func (m *memoryState) shortest(t *sums, nodes hint.Mask) int64 {
 }
 
 // has reports whether the nodes have all that is asked.
-func (m *memoryState) has(t *sums, nodes hint.Mask) bool {
+func (m *memoryState) has(t *sums, nodes topo.NodeSet) bool {
 	for typ := range m.free {
 		var sum int64
 		for rest := nodes; rest != 0; rest &= rest - 1 {
@@ -570,7 +572,7 @@ func (m *memoryState) has(t *sums, nodes hint.Mask) bool {
 
 // offers reports whether the memory manager has any hint: one node outside groups, a group, or all unused nodes.
 func (m *memoryState) offers(t *sums) bool {
-	var unused hint.Mask
+	var unused topo.NodeSet
 	for i := range m.zones {
 		z := &m.zones[i]
 		if (z.group.Len() == 1 || m.allowed(z.group)) && m.has(t, z.group) {

@@ -3,6 +3,8 @@ package kubelet
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -19,7 +21,7 @@ type memoryState struct {
 type zone struct {
 	assignments int
 	// group are the nodes that memory of this node was last given together with, itself included.
-	group hint.Mask
+	group topo.NodeSet
 }
 
 func (n *Node) emptyMemory() memoryState {
@@ -142,16 +144,15 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 	}
 	var list hint.List
 	least, wants := a.node.nodes, a.node.wants(ask)
-	eachSubset(a.node.all, func(m hint.Mask) bool {
+	for m := range a.node.all.AllSubsets() {
 		if !a.holds(a.node.allocatable, wants, m, false) {
-			return true
+			continue
 		}
 		least = min(least, m.Len())
 		if a.allowed(m) && a.holds(a.free, wants, m, true) {
 			list = append(list, hint.Hint{Mask: m})
 		}
-		return true
-	})
+	}
 	for i := range list {
 		list[i].Preferred = list[i].Mask.Len() == least
 	}
@@ -159,7 +160,7 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 }
 
 // holds reports whether the nodes of m have all asked types, with what the pod can reuse there or without it.
-func (a *memoryAdmission) holds(byType [][]int64, wants []want, m hint.Mask, reuse bool) bool {
+func (a *memoryAdmission) holds(byType [][]int64, wants []want, m topo.NodeSet, reuse bool) bool {
 	for _, w := range wants {
 		var sum int64
 		for rest := m; rest != 0; rest &= rest - 1 {
@@ -177,7 +178,7 @@ func (a *memoryAdmission) holds(byType [][]int64, wants []want, m hint.Mask, reu
 
 // allowed is the rule of groups: one node must not be in a group, and of several each must be unused or they must be
 // its group.
-func (m *memoryState) allowed(nodes hint.Mask) bool {
+func (m *memoryState) allowed(nodes topo.NodeSet) bool {
 	if nodes.Len() == 1 {
 		return m.zones[nodes.First()].group.Len() == 1
 	}
@@ -189,7 +190,7 @@ func (m *memoryState) allowed(nodes hint.Mask) bool {
 	return true
 }
 
-func (a *memoryAdmission) reusable(name string, m hint.Mask) int64 {
+func (a *memoryAdmission) reusable(name string, m topo.NodeSet) int64 {
 	for _, b := range a.reuse {
 		if b.Type == name && b.Nodes == m {
 			return b.Bytes
@@ -228,7 +229,7 @@ func (a *memoryAdmission) allocate(c *Container, h hint.Hint, before Placement) 
 }
 
 // choose converts the merged hint into the nodes that the blocks come from.
-func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (hint.Mask, why.AllocationCause) {
+func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (topo.NodeSet, why.AllocationCause) {
 	best, wants := h, a.node.wants(ask)
 	if best.Mask == 0 {
 		own, found := a.best(wants, 0)
@@ -259,15 +260,15 @@ func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (hint.Mask, why.Allo
 // best is the memory manager's own choice among its hints that include some nodes: preferred ones first, then the
 // narrowest, then the lowest. As the preferred ones are the narrowest that an empty machine could offer, that is the
 // first by size.
-func (a *memoryAdmission) best(wants []want, include hint.Mask) (hint.Hint, bool) {
+func (a *memoryAdmission) best(wants []want, include topo.NodeSet) (hint.Hint, bool) {
 	if len(wants) == 0 {
 		return hint.Hint{}, false
 	}
-	var best hint.Mask
+	var best topo.NodeSet
 	least := 0
-	eachSubset(a.node.all, func(m hint.Mask) bool {
+	for m := range a.node.all.AllSubsets() {
 		if best != 0 && m.Len() > best.Len() {
-			return false
+			break
 		}
 		if a.holds(a.node.allocatable, wants, m, false) {
 			if least == 0 {
@@ -277,8 +278,7 @@ func (a *memoryAdmission) best(wants []want, include hint.Mask) (hint.Hint, bool
 				best = m
 			}
 		}
-		return true
-	})
+	}
 	return hint.Hint{Mask: best, Preferred: best.Len() == least}, best != 0
 }
 
@@ -318,7 +318,7 @@ func (a *memoryAdmission) giveUp(b Block, before Placement) {
 }
 
 // short is the reason for a cause. It names the first type that is short on the nodes, or the first.
-func (a *memoryAdmission) short(c *Container, m hint.Mask, cause why.AllocationCause) why.Reason {
+func (a *memoryAdmission) short(c *Container, m topo.NodeSet, cause why.AllocationCause) why.Reason {
 	r := why.Reason{Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Extra: int64(cause)}
 	if m == 0 {
 		m = a.node.all

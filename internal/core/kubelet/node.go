@@ -23,7 +23,7 @@ type Zone struct {
 type DeviceSet struct {
 	Resource string
 	// Nodes are the NUMA nodes; 0 = without topology.
-	Nodes hint.Mask
+	Nodes topo.NodeSet
 	// Registered counts all of them, Healthy those that work. A resource whose plugin has registered without any device
 	// is one set with 0 of both.
 	Registered, Healthy int
@@ -42,8 +42,8 @@ type Node struct {
 	machine *topo.Machine
 	config  Config
 	rule    hint.Rule
-	nodes   int       // NUMA nodes of the machine
-	all     hint.Mask // all of them
+	nodes   int          // NUMA nodes of the machine
+	all     topo.NodeSet // all of them
 
 	types       []string  // of memory, ascending; empty: the memory manager takes no part
 	allocatable [][]int64 // by type and node
@@ -52,7 +52,7 @@ type Node struct {
 	kinds []kind      // of devices, ascending by resource
 
 	cpus     *cpuPolicy
-	cpuNodes hint.Mask // with online CPUs
+	cpuNodes topo.NodeSet // with online CPUs
 	// uniform: cpuPolicy.uniform. Elsewhere the CPU manager takes the average for the size, or counts units twice, and
 	// may give CPUs that it should not (kubernetes#140495).
 	uniform bool
@@ -70,8 +70,8 @@ type kind struct {
 	first, last int // its sets: Node.sets[first:last]
 	healthy     int
 	// hosts are the nodes with a device of it; none: no device has a topology, and it gives no hints.
-	hosts  hint.Mask
-	walked hint.Mask // the nodes whose subsets are tried
+	hosts  topo.NodeSet
+	walked topo.NodeSet // the nodes whose subsets are tried
 }
 
 // The kubelet's default of max-allowable-numa-nodes.
@@ -82,7 +82,7 @@ const defaultMaxNodes = 8
 // an inventory that does not suit the machine: zones for another number of nodes, devices on nodes that it does not
 // have, a negative amount, more healthy devices than registered ones.
 func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
-	n := &Node{machine: m, config: c, nodes: m.NumNUMA(), all: hint.All(m.NumNUMA())}
+	n := &Node{machine: m, config: c, nodes: m.NumNUMA(), all: topo.FirstNodes(m.NumNUMA())}
 	if reason := n.guard(inv); !reason.OK() {
 		return nil, reason
 	}
@@ -113,7 +113,7 @@ func (n *Node) guard(inv Inventory) why.Reason {
 		highest := n.machine.NUMAID(topo.NUMA(n.nodes - 1))
 		ranked := c.Topology.PreferClosest &&
 			(c.Topology.Policy == hint.BestEffort || c.Topology.Policy == hint.Restricted)
-		if highest >= hint.MaxNodes || ranked && highest >= n.nodes {
+		if highest >= topo.MaxNodes || ranked && highest >= n.nodes {
 			return why.Reason{Code: why.KubeletPanics, Extra: int64(highest)}
 		}
 	}
@@ -126,13 +126,13 @@ func (n *Node) guard(inv Inventory) why.Reason {
 // nodeLimit is the number of NUMA nodes from which on the kubelet does not start, or the model ends.
 func (n *Node) nodeLimit() int {
 	if n.config.Topology.Policy == hint.None {
-		return hint.MaxNodes
+		return topo.MaxNodes
 	}
 	limit := n.config.Topology.MaxNodes
 	if limit == 0 {
 		limit = defaultMaxNodes
 	}
-	return min(limit, hint.MaxNodes)
+	return min(limit, topo.MaxNodes)
 }
 
 func (inv *Inventory) suits(nodes int) bool {
@@ -147,7 +147,7 @@ func (inv *Inventory) suits(nodes int) bool {
 		}
 	}
 	return !slices.ContainsFunc(inv.Devices, func(d DeviceSet) bool {
-		return d.Resource == "" || d.Healthy < 0 || d.Registered < d.Healthy || !d.Nodes.Within(hint.All(nodes))
+		return d.Resource == "" || d.Healthy < 0 || d.Registered < d.Healthy || !d.Nodes.Within(topo.FirstNodes(nodes))
 	})
 }
 
@@ -222,7 +222,7 @@ func (n *Node) addDevices(sets []DeviceSet) {
 
 // count prepares the counters that answer without hint lists.
 func (n *Node) count() {
-	if n.nodes > hint.MaxNodes {
+	if n.nodes > topo.MaxNodes {
 		return
 	}
 	resources := []hint.Resource{n.cpuPlaces()}

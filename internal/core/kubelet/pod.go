@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 )
@@ -52,7 +54,7 @@ type Pod struct {
 // Block is memory of one type that was given from a set of NUMA nodes.
 type Block struct {
 	Type  string
-	Nodes hint.Mask
+	Nodes topo.NodeSet
 	// Bytes is 0 for what an init container had and a later container of the pod uses: it still counts as an
 	// assignment.
 	Bytes int64
@@ -61,7 +63,7 @@ type Block struct {
 // Devices is the number of devices of one resource that were given from devices with the same NUMA nodes.
 type Devices struct {
 	Resource string
-	Nodes    hint.Mask // of the devices; 0 = without topology
+	Nodes    topo.NodeSet // of the devices; 0 = without topology
 	Count    int
 	// Open: the kubelet may take other ones of the resource instead, because several sets would do and the choice among
 	// them is the device plugin's or chance. Predictions take sets of lower nodes first.

@@ -76,7 +76,7 @@ func TestFitsGoesFromContainerToContainer(t *testing.T) {
 		}
 		if w.flip("devices elsewhere") {
 			inv.Devices = append(inv.Devices, kubelet.DeviceSet{
-				Resource: gpu, Nodes: hint.Mask(w.upTo(1<<nodes-1, "on")), Registered: 1, Healthy: 1,
+				Resource: gpu, Nodes: topo.NodeSet(w.upTo(1<<nodes-1, "on")), Registered: 1, Healthy: 1,
 			})
 		}
 		inv.Devices = append(inv.Devices, kubelet.DeviceSet{Resource: "example.com/any", Registered: 4, Healthy: 4})
@@ -168,11 +168,11 @@ func TestHintsAreTheirDefinition(t *testing.T) {
 }
 
 // byMask converts a list into a map, nil into nil.
-func byMask(l hint.List) map[hint.Mask]bool {
+func byMask(l hint.List) map[topo.NodeSet]bool {
 	if l == nil {
 		return nil
 	}
-	m := map[hint.Mask]bool{}
+	m := map[topo.NodeSet]bool{}
 	for _, h := range l {
 		m[h.Mask] = h.Preferred
 	}
@@ -180,7 +180,7 @@ func byMask(l hint.List) map[hint.Mask]bool {
 }
 
 // literal is the list of one resource for the only container of a new pod.
-func (w *world) literal(p *kubelet.Pod, resource string) map[hint.Mask]bool {
+func (w *world) literal(p *kubelet.Pod, resource string) map[topo.NodeSet]bool {
 	c := &p.Containers[0]
 	config := w.node.Config()
 	managed := p.Guaranteed && (!p.PodLevel || config.Model.Minor == 33)
@@ -206,14 +206,14 @@ func (w *world) literal(p *kubelet.Pod, resource string) map[hint.Mask]bool {
 
 // sift makes hints of masks: those that fit, preferred if as narrow as any with capacity, which no mask wider than
 // widest needs to be.
-func sift(masks []hint.Mask, widest int, capable, fit func(hint.Mask) bool) map[hint.Mask]bool {
+func sift(masks []topo.NodeSet, widest int, capable, fit func(topo.NodeSet) bool) map[topo.NodeSet]bool {
 	least := widest
 	for _, m := range masks {
 		if capable(m) {
 			least = min(least, m.Len())
 		}
 	}
-	list := map[hint.Mask]bool{}
+	list := map[topo.NodeSet]bool{}
 	for _, m := range masks {
 		if fit(m) {
 			list[m] = m.Len() == least
@@ -222,9 +222,9 @@ func sift(masks []hint.Mask, widest int, capable, fit func(hint.Mask) bool) map[
 	return list
 }
 
-func subsets(of hint.Mask) []hint.Mask {
-	var masks []hint.Mask
-	for m := hint.Mask(1); m <= of; m++ {
+func subsets(of topo.NodeSet) []topo.NodeSet {
+	var masks []topo.NodeSet
+	for m := topo.NodeSet(1); m <= of; m++ {
 		if m.Within(of) {
 			masks = append(masks, m)
 		}
@@ -232,26 +232,26 @@ func subsets(of hint.Mask) []hint.Mask {
 	return masks
 }
 
-func (w *world) literalCPUs(n int) map[hint.Mask]bool {
+func (w *world) literalCPUs(n int) map[topo.NodeSet]bool {
 	m := w.node.Machine()
-	var walked hint.Mask
+	var walked topo.NodeSet
 	for _, i := range m.CPUNodes() {
 		walked |= 1 << i
 	}
-	capacity := func(mask hint.Mask) int {
+	capacity := func(mask topo.NodeSet) int {
 		sum := 0
 		for i := range m.NumNUMA() {
-			if mask.Has(i) {
+			if mask.Has(topo.NUMA(i)) {
 				cpus := m.NUMACPUs(topo.NUMA(i))
 				sum += cpus.Len()
 			}
 		}
 		return sum
 	}
-	free := func(mask hint.Mask) int {
+	free := func(mask topo.NodeSet) int {
 		sum := 0
 		for i := range m.NumNUMA() {
-			if mask.Has(i) {
+			if mask.Has(topo.NUMA(i)) {
 				u := w.state.Usage(topo.NUMA(i))
 				sum += u.Free.Len()
 			}
@@ -259,7 +259,7 @@ func (w *world) literalCPUs(n int) map[hint.Mask]bool {
 		return sum
 	}
 	list := sift(subsets(walked), walked.Len(),
-		func(m hint.Mask) bool { return capacity(m) >= n }, func(m hint.Mask) bool { return free(m) >= n })
+		func(m topo.NodeSet) bool { return capacity(m) >= n }, func(m topo.NodeSet) bool { return free(m) >= n })
 	if !w.node.Config().CPU.AlignBySocket {
 		return list
 	}
@@ -273,7 +273,7 @@ func (w *world) literalCPUs(n int) map[hint.Mask]bool {
 		sockets, all := map[topo.Socket]bool{}, map[topo.Socket]bool{}
 		for c := range m.NumCPUs() {
 			all[m.SocketOf(topo.CPU(c))] = true
-			if mask.Has(int(m.NUMAOf(topo.CPU(c)))) {
+			if mask.Has(m.NUMAOf(topo.CPU(c))) {
 				sockets[m.SocketOf(topo.CPU(c))] = true
 			}
 		}
@@ -284,20 +284,20 @@ func (w *world) literalCPUs(n int) map[hint.Mask]bool {
 	return list
 }
 
-func (w *world) literalMemory(ask []kubelet.Amount) map[hint.Mask]bool {
+func (w *world) literalMemory(ask []kubelet.Amount) map[topo.NodeSet]bool {
 	nodes := w.node.Machine().NumNUMA()
-	sum := func(m hint.Mask, of func(kubelet.Quantity) int64, name string) int64 {
+	sum := func(m topo.NodeSet, of func(kubelet.Quantity) int64, name string) int64 {
 		var total int64
 		for i := range nodes {
 			for _, q := range w.state.Usage(topo.NUMA(i)).Memory {
-				if m.Has(i) && q.Type == name {
+				if m.Has(topo.NUMA(i)) && q.Type == name {
 					total += of(q)
 				}
 			}
 		}
 		return total
 	}
-	has := func(m hint.Mask, of func(kubelet.Quantity) int64) bool {
+	has := func(m topo.NodeSet, of func(kubelet.Quantity) int64) bool {
 		for _, a := range ask {
 			if sum(m, of, a.Name) < a.N {
 				return false
@@ -306,10 +306,10 @@ func (w *world) literalMemory(ask []kubelet.Amount) map[hint.Mask]bool {
 		return true
 	}
 	// The three families: single nodes outside groups, existing groups, and sets of unassigned nodes.
-	family := func(m hint.Mask) bool {
+	family := func(m topo.NodeSet) bool {
 		group, unused := false, true
 		for i := range nodes {
-			if u := w.state.Usage(topo.NUMA(i)); m.Has(i) {
+			if u := w.state.Usage(topo.NUMA(i)); m.Has(topo.NUMA(i)) {
 				if m.Len() == 1 {
 					return u.Group.Len() == 1
 				}
@@ -324,9 +324,9 @@ func (w *world) literalMemory(ask []kubelet.Amount) map[hint.Mask]bool {
 		}
 		return group || unused
 	}
-	list := sift(subsets(hint.All(nodes)), nodes,
-		func(m hint.Mask) bool { return has(m, func(q kubelet.Quantity) int64 { return q.Allocatable }) },
-		func(m hint.Mask) bool {
+	list := sift(subsets(topo.FirstNodes(nodes)), nodes,
+		func(m topo.NodeSet) bool { return has(m, func(q kubelet.Quantity) int64 { return q.Allocatable }) },
+		func(m topo.NodeSet) bool {
 			return family(m) && has(m, func(q kubelet.Quantity) int64 { return q.Allocatable }) &&
 				has(m, func(q kubelet.Quantity) int64 { return q.Free })
 		})
@@ -336,8 +336,8 @@ func (w *world) literalMemory(ask []kubelet.Amount) map[hint.Mask]bool {
 	return list
 }
 
-func (w *world) literalDevices(resource string, n int) map[hint.Mask]bool {
-	var hosts hint.Mask
+func (w *world) literalDevices(resource string, n int) map[topo.NodeSet]bool {
+	var hosts topo.NodeSet
 	free := 0
 	for _, d := range w.state.Devices() {
 		if d.Resource == resource {
@@ -351,13 +351,13 @@ func (w *world) literalDevices(resource string, n int) map[hint.Mask]bool {
 		return nil
 	}
 	if free < n {
-		return map[hint.Mask]bool{}
+		return map[topo.NodeSet]bool{}
 	}
-	walked := hint.All(w.node.Machine().NumNUMA())
+	walked := topo.FirstNodes(w.node.Machine().NumNUMA())
 	if w.node.Config().Model.Minor >= 36 {
 		walked = hosts
 	}
-	sum := func(m hint.Mask, of func(kubelet.DeviceUsage) int) int {
+	sum := func(m topo.NodeSet, of func(kubelet.DeviceUsage) int) int {
 		total := 0
 		for _, d := range w.state.Devices() {
 			if d.Resource == resource && d.Nodes&m != 0 {
@@ -367,8 +367,8 @@ func (w *world) literalDevices(resource string, n int) map[hint.Mask]bool {
 		return total
 	}
 	return sift(subsets(walked), walked.Len(),
-		func(m hint.Mask) bool { return sum(m, func(d kubelet.DeviceUsage) int { return d.Registered }) >= n },
-		func(m hint.Mask) bool { return sum(m, func(d kubelet.DeviceUsage) int { return d.Free }) >= n })
+		func(m topo.NodeSet) bool { return sum(m, func(d kubelet.DeviceUsage) int { return d.Registered }) >= n },
+		func(m topo.NodeSet) bool { return sum(m, func(d kubelet.DeviceUsage) int { return d.Free }) >= n })
 }
 
 // TestPolicesAreOrdered: on the hints alone, what single-numa-node admits restricted admits, and best-effort all.
@@ -715,7 +715,7 @@ func TestNothingPanics(t *testing.T) {
 				for i := range zones {
 					zones[i] = kubelet.ZoneState{
 						Free:  map[string]int64{"memory": rapid.Int64().Draw(t, "free")},
-						Group: hint.Mask(rapid.Uint64().Draw(t, "group")), Assignments: w.upTo(3, "assignments") - 1,
+						Group: topo.NodeSet(rapid.Uint64().Draw(t, "group")), Assignments: w.upTo(3, "assignments") - 1,
 					}
 				}
 				w.state = w.state.WithZones(zones)
@@ -735,7 +735,8 @@ func TestNothingPanics(t *testing.T) {
 					t.Fatalf("node %d has %d of %d bytes free", i, q.Free, q.Allocatable)
 				}
 			}
-			if u.Assignments < 0 || !u.Group.Has(i) && u.Group != 0 || u.Assignments == 0 && u.Group.Len() > 1 {
+			if u.Assignments < 0 || !u.Group.Has(topo.NUMA(i)) && u.Group != 0 ||
+				u.Assignments == 0 && u.Group.Len() > 1 {
 				t.Fatalf("node %d is %+v", i, u)
 			}
 			if !u.Free.SubsetOf(&u.CPUs) {
@@ -777,7 +778,7 @@ func (w *world) drawLargeNode() *kubelet.Node {
 	inv := kubelet.Inventory{Zones: memoryZones(nodes, rapid.SampledFrom([]int64{0, 10, 1 << 62}).Draw(w.T, "memory"))}
 	for range w.upTo(3, "sets") {
 		inv.Devices = append(inv.Devices, kubelet.DeviceSet{
-			Resource: "example.com/gpu", Nodes: hint.Mask(rapid.Uint64().Draw(w.T, "on")) & hint.All(nodes),
+			Resource: "example.com/gpu", Nodes: topo.NodeSet(rapid.Uint64().Draw(w.T, "on")) & topo.FirstNodes(nodes),
 			Registered: 2, Healthy: 2,
 		})
 	}
@@ -802,13 +803,13 @@ func (w *world) drawReport(p *kubelet.Pod) kubelet.Placement {
 		for range w.upTo(2, "blocks") {
 			g.Memory = append(g.Memory, kubelet.Block{
 				Type:  rapid.SampledFrom([]string{"memory", "", "hugepages-1Gi"}).Draw(w.T, "type"),
-				Nodes: hint.Mask(rapid.Uint64().Draw(w.T, "of")), Bytes: rapid.Int64().Draw(w.T, "bytes"),
+				Nodes: topo.NodeSet(rapid.Uint64().Draw(w.T, "of")), Bytes: rapid.Int64().Draw(w.T, "bytes"),
 			})
 		}
 		for range w.upTo(2, "devices") {
 			g.Devices = append(g.Devices, kubelet.Devices{
 				Resource: rapid.SampledFrom([]string{"example.com/gpu", "x"}).Draw(w.T, "resource"),
-				Nodes:    hint.Mask(rapid.Uint64().Draw(w.T, "at")), Count: w.upTo(5, "count") - 1,
+				Nodes:    topo.NodeSet(rapid.Uint64().Draw(w.T, "at")), Count: w.upTo(5, "count") - 1,
 			})
 		}
 		pl = append(pl, g)

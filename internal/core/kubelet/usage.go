@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -15,7 +14,7 @@ type Usage struct {
 	Memory []Quantity
 	// Group are the nodes that memory of this node was last given together with, itself included, and Assignments the
 	// blocks that it has a part in. 0 and 0 where the memory manager takes no part.
-	Group       hint.Mask
+	Group       topo.NodeSet
 	Assignments int
 	// Devices are the sets on this node, whether or not they are on others too, ascending by resource and nodes.
 	Devices []DeviceUsage
@@ -52,7 +51,7 @@ func (s *State) Usage(i topo.NUMA) Usage {
 		}
 	}
 	for set, d := range n.sets {
-		if d.Nodes.Has(int(i)) {
+		if d.Nodes.Has(i) {
 			u.Devices = append(u.Devices, DeviceUsage{d, s.devices.free(n, set)})
 		}
 	}
@@ -80,7 +79,7 @@ func (s *State) Devices() []DeviceUsage {
 // ZoneState is what the kubelet reports of the memory of one NUMA node.
 type ZoneState struct {
 	Free        map[string]int64 // bytes by type
-	Group       hint.Mask        // "cells"; 0 = the node itself
+	Group       topo.NodeSet     // "cells"; 0 = the node itself
 	Assignments int
 }
 
@@ -97,7 +96,7 @@ func (s *State) WithZones(zones []ZoneState) *State {
 		own := zone{group: 1 << i}
 		if z.Assignments > 0 {
 			own.assignments = z.Assignments
-			if group := z.Group & s.node.all; group.Has(i) {
+			if group := z.Group & s.node.all; group.Has(topo.NUMA(i)) {
 				own.group = group
 			}
 		}

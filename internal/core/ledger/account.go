@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -14,11 +13,11 @@ type account struct {
 	// cpus are the exclusive CPUs that the pod really holds: known to the machine and online.
 	cpus cpuset.Set
 	// nodes are the NUMA nodes with CPUs that a SharedPool pod is constrained to; 0 = the whole pool.
-	nodes cpualloc.NodeMask
+	nodes topo.NodeSet
 	// memory is what the pod holds on NUMA nodes with CPUs.
 	memory []holding
 	// uses are the NUMA nodes of cpus, nodes and memory together.
-	uses cpualloc.NodeMask
+	uses topo.NodeSet
 	// predicted is Guest.Prediction on this machine; nil without.
 	predicted kubelet.Placement
 }
@@ -34,18 +33,9 @@ func newAccount(m *topo.Machine, e Entry) *account {
 			a.cpus = cpus.Intersect(m.Online())
 		}
 	}
-	for _, id := range a.NUMAIDs {
-		if i := cpuNode(m, id); i >= 0 {
-			a.nodes |= 1 << i
-		}
-	}
+	a.nodes = m.NodesByID(a.NUMAIDs) & m.NodesWithCPUs()
 	a.memory = holdingsOf(m, a.Memory)
-	a.uses = a.nodes
-	for i, n := range m.CPUNodes() {
-		if here := m.NUMACPUs(n); i < topo.MaxCPUNodes && here.Overlaps(&a.cpus) {
-			a.uses |= 1 << i
-		}
-	}
+	a.uses = a.nodes | m.NodesOf(&a.cpus)
 	for i := range a.memory {
 		a.uses |= 1 << a.memory[i].node
 	}
@@ -60,16 +50,8 @@ func newAccount(m *topo.Machine, e Entry) *account {
 // runs on what the kubelet pinned, and no other pod may have that.
 func (a *account) decides() bool { return a.CPUList != "" || a.Class == qos.LS || a.Class == qos.BE }
 
-// cpuNode returns the position of a NUMA node among those with CPUs; -1 when it is not one of the first 64.
-func cpuNode(m *topo.Machine, id int) int {
+// cpuNode returns a NUMA node by the kernel's id; false when it is not one with CPUs.
+func cpuNode(m *topo.Machine, id int) (topo.NUMA, bool) {
 	n, ok := m.NUMAByID(id)
-	if !ok {
-		return -1
-	}
-	for i, node := range m.CPUNodes() {
-		if node == n && i < topo.MaxCPUNodes {
-			return i
-		}
-	}
-	return -1
+	return n, ok && m.NodesWithCPUs().Has(n)
 }

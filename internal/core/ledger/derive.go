@@ -1,11 +1,8 @@
 package ledger
 
 import (
-	"math/bits"
-
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -91,14 +88,13 @@ func (v *View) summarize() {
 	shared := v.SharedPool()
 	free := shared.Minus(v.kubeletReserved)
 	s.Capacity, s.CoreCapacity = v.capacity, v.coreCapacity
-	s.Nodes = make([]NodeSummary, len(m.CPUNodes()))
+	s.Nodes = make([]NodeSummary, m.NumNUMA())
 	s.Usable = cpualloc.CountNodes(make([]cpualloc.NodeCount, 0, len(s.Nodes)), m, &free)
-	for i, n := range m.CPUNodes() {
-		cpus, count := m.NUMACPUs(n), &s.Usable[i]
+	for n := range s.Nodes {
+		cpus, count := m.NUMACPUs(topo.NUMA(n)), &s.Usable[n]
 		pool := cpus.CountIn(&shared)
-		s.Nodes[i] = NodeSummary{
-			Free: int(count.Free), FreeWhole: int(count.FreeWhole), FreeCores: int(count.FreeCores),
-			PoolCPUs: pool, Socket: m.NUMASocket(n),
+		s.Nodes[n] = NodeSummary{
+			Free: int(count.Free), FreeWhole: int(count.FreeWhole), FreeCores: int(count.FreeCores), PoolCPUs: pool,
 		}
 		s.Free += int(count.Free)
 		s.FreeWhole += int(count.FreeWhole)
@@ -112,7 +108,7 @@ func (v *View) summarize() {
 	for i := range s.Nodes {
 		if limit := int(s.Nodes[i].PoolMilli / 1000); int(s.Usable[i].Free) > limit {
 			s.Committed = true
-			s.Usable[i] = s.Usable[i].Limited(m, m.CPUNodes()[i], &free, limit)
+			s.Usable[i] = s.Usable[i].Limited(m, topo.NUMA(i), &free, limit)
 		}
 		s.UsableTotal.Free += s.Usable[i].Free
 		s.UsableTotal.FreeWhole += s.Usable[i].FreeWhole
@@ -120,8 +116,8 @@ func (v *View) summarize() {
 	}
 	for i := range s.Limits {
 		usable := int64(0)
-		for m := s.Limits[i].Nodes; m != 0; m &= m - 1 {
-			usable += int64(s.Usable[bits.TrailingZeros64(uint64(m))].Free)
+		for n := range s.Limits[i].Nodes.All() {
+			usable += int64(s.Usable[n].Free)
 		}
 		s.Committed = s.Committed || usable > s.Limits[i].Milli/1000
 	}
@@ -146,21 +142,10 @@ func (v *View) classify() {
 }
 
 // given returns the NUMA nodes with CPUs that a placement uses.
-func (v *View) given(p kubelet.Placement) cpualloc.NodeMask {
-	var mask hint.Mask
+func (v *View) given(p kubelet.Placement) topo.NodeSet {
+	var mask topo.NodeSet
 	for i := range p {
 		mask |= NodesOf(v.facts.Machine, &p[i])
 	}
-	return CPUNodesOf(v.facts.Machine, mask)
-}
-
-// CPUNodesOf turns dense indices into positions among the NUMA nodes with CPUs.
-func CPUNodesOf(m *topo.Machine, mask hint.Mask) cpualloc.NodeMask {
-	var nodes cpualloc.NodeMask
-	for i, n := range m.CPUNodes() {
-		if i < topo.MaxCPUNodes && int(n) < hint.MaxNodes && mask.Has(int(n)) {
-			nodes |= 1 << i
-		}
-	}
-	return nodes
+	return mask & v.facts.Machine.NodesWithCPUs()
 }

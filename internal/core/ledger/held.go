@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -57,14 +56,14 @@ func HeldOf(m *topo.Machine, p kubelet.Placement) []Held {
 	for i := range p {
 		g := &p[i]
 		h := Held{
-			Container: g.Container, NUMAIDs: idsOf(m, g.Hint.Mask), Preferred: g.Hint.Preferred,
+			Container: g.Container, NUMAIDs: m.NodeIDs(g.Hint.Mask), Preferred: g.Hint.Preferred,
 			CPUList: m.FormatList(g.CPUs),
 		}
 		for _, b := range g.Memory {
-			h.Memory = append(h.Memory, HeldMemory{b.Type, idsOf(m, b.Nodes), b.Bytes})
+			h.Memory = append(h.Memory, HeldMemory{b.Type, m.NodeIDs(b.Nodes), b.Bytes})
 		}
 		for _, d := range g.Devices {
-			h.Devices = append(h.Devices, HeldDevices{d.Resource, idsOf(m, d.Nodes), d.Count})
+			h.Devices = append(h.Devices, HeldDevices{d.Resource, m.NodeIDs(d.Nodes), d.Count})
 		}
 		slices.SortStableFunc(h.Memory, func(a, b HeldMemory) int {
 			return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.NUMAIDs, b.NUMAIDs))
@@ -77,48 +76,27 @@ func HeldOf(m *topo.Machine, p kubelet.Placement) []Held {
 	return out
 }
 
-// idsOf returns the kernel's ids of NUMA nodes, ascending; nil for none.
-func idsOf(m *topo.Machine, nodes hint.Mask) []int {
-	var ids []int
-	for ; nodes != 0; nodes &= nodes - 1 {
-		if n := bits.TrailingZeros64(uint64(nodes)); n < m.NumNUMA() {
-			ids = append(ids, m.NUMAID(topo.NUMA(n)))
-		}
-	}
-	return ids
-}
-
 // placementOf translates what a pod holds to m. CPUs and NUMA nodes that the machine does not have are left out, and so
 // is what would be on such nodes alone.
 func placementOf(m *topo.Machine, held []Held) kubelet.Placement {
 	p := make(kubelet.Placement, 0, len(held))
 	for _, h := range held {
 		g := kubelet.Given{Container: h.Container, Hint: hint.Hint{Preferred: h.Preferred}}
-		g.Hint.Mask, _ = maskOf(m, h.NUMAIDs)
+		g.Hint.Mask = m.NodesByID(h.NUMAIDs)
 		g.CPUs = cpusOf(m, h.CPUList)
 		for _, b := range h.Memory {
-			if nodes, ok := maskOf(m, b.NUMAIDs); ok && nodes != 0 {
+			if nodes := m.NodesByID(b.NUMAIDs); nodes != 0 {
 				g.Memory = append(g.Memory, kubelet.Block{Type: b.Type, Nodes: nodes, Bytes: b.Bytes})
 			}
 		}
 		for _, d := range h.Devices {
-			if nodes, ok := maskOf(m, d.NUMAIDs); ok {
+			if nodes := m.NodesByID(d.NUMAIDs); nodes != 0 || len(d.NUMAIDs) == 0 {
 				g.Devices = append(g.Devices, kubelet.Devices{Resource: d.Resource, Nodes: nodes, Count: d.Count})
 			}
 		}
 		p = append(p, g)
 	}
 	return p
-}
-
-// maskOf is false when ids names nodes and the machine has none of them.
-func maskOf(m *topo.Machine, ids []int) (mask hint.Mask, ok bool) {
-	for _, id := range ids {
-		if n, known := m.NUMAByID(id); known && int(n) < hint.MaxNodes {
-			mask |= 1 << n
-		}
-	}
-	return mask, mask != 0 || len(ids) == 0
 }
 
 func cpusOf(m *topo.Machine, list string) cpuset.Set {
@@ -192,13 +170,8 @@ func CompareOn(m *topo.Machine, predicted, actual kubelet.Placement) Difference 
 }
 
 // NodesOf returns the NUMA nodes of a container's CPUs and memory, by dense index.
-func NodesOf(m *topo.Machine, g *kubelet.Given) hint.Mask {
-	var mask hint.Mask
-	for c := range g.CPUs.All() {
-		if n := m.NUMAOf(topo.CPU(c)); int(n) < hint.MaxNodes {
-			mask |= 1 << n
-		}
-	}
+func NodesOf(m *topo.Machine, g *kubelet.Given) topo.NodeSet {
+	mask := m.NodesOf(&g.CPUs)
 	for _, b := range g.Memory {
 		mask |= b.Nodes
 	}
@@ -240,7 +213,7 @@ func sameBlocks(a, b []kubelet.Block) bool {
 // sameDevices compares counts by resource; devices with topology must touch the nodes that were predicted.
 func sameDevices(predicted kubelet.Given, actual []kubelet.Devices) bool {
 	counts := map[string]int{}
-	nodes := map[string]hint.Mask{}
+	nodes := map[string]topo.NodeSet{}
 	for _, d := range predicted.Devices {
 		counts[d.Resource] += d.Count
 		nodes[d.Resource] |= d.Nodes

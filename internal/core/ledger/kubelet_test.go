@@ -383,7 +383,7 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	m := worked(t)
-	given := func(cpus string, nodes hint.Mask, bytes int64, devices ...kubelet.Devices) kubelet.Placement {
+	given := func(cpus string, nodes topo.NodeSet, bytes int64, devices ...kubelet.Devices) kubelet.Placement {
 		g := kubelet.Given{Container: "c", Hint: hint.Hint{Mask: nodes}, CPUs: cpuset.MustParse(cpus), Devices: devices}
 		if bytes > 0 {
 			g.Memory = []kubelet.Block{{Type: "memory", Nodes: nodes, Bytes: bytes}}

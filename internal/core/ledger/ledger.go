@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -133,10 +132,10 @@ func (l *Ledger) Revert(o Offer) {
 // Offer is an entry computed on a view, ready to be committed.
 type Offer struct {
 	Entry   Entry
-	CPUs    cpuset.Set        // exclusive CPUs, empty for shared-pool offers
-	Nodes   cpualloc.NodeMask // NUMA nodes that the pod uses; 0 = not constrained
-	Stage   int               // cpualloc.Result.Stage
-	Version uint64            // of the view
+	CPUs    cpuset.Set   // exclusive CPUs, empty for shared-pool offers
+	Nodes   topo.NodeSet // NUMA nodes that the pod uses; 0 = not constrained
+	Stage   int          // cpualloc.Result.Stage
+	Version uint64       // of the view
 }
 
 // accountsOf translates entries; of entries with equal UID the last one counts.

@@ -749,7 +749,7 @@ func check(t *rapid.T, l *ledger.Ledger, md *model) {
 	var total ledger.NodeSummary
 	rooms := md.rooms()
 	for set, want := range rooms {
-		if got := v.Summary().Room(cpualloc.NodeMask(set)); got != want {
+		if got := v.Summary().Room(topo.NodeSet(set)); got != want {
 			t.Fatalf("NUMA nodes %b have room for %d, want %d: %+v", set, got, want, v.Summary())
 		}
 	}
@@ -759,21 +759,21 @@ func check(t *rapid.T, l *ledger.Ledger, md *model) {
 			promised += e.MilliCPU
 		}
 	}
-	for i, n := range m.CPUNodes() { // L7
+	for _, n := range m.CPUNodes() { // L7
 		want := md.node(n)
-		want.PoolMilli, want.Promised = rooms[1<<i], v.Summary().Nodes[i].Promised
+		want.PoolMilli, want.Promised = rooms[1<<n], v.Summary().Nodes[n].Promised
 		promised -= want.Promised
-		if diff := cmp.Diff(want, v.Summary().Nodes[i]); diff != "" {
-			t.Fatalf("NUMA node %d (-want +got):\n%s", i, diff)
+		if diff := cmp.Diff(want, v.Summary().Nodes[n]); diff != "" {
+			t.Fatalf("NUMA node %d (-want +got):\n%s", n, diff)
 		}
 		total.Free += want.Free
 		total.FreeWhole += want.FreeWhole
 		total.FreeCores += want.FreeCores
 		total.PoolCPUs += want.PoolCPUs
-		usable := v.Summary().Usable[i]
+		usable := v.Summary().Usable[n]
 		if limit := int(want.PoolMilli / 1000); int(usable.Free) != min(want.Free, limit) ||
 			int(usable.FreeCores) != min(want.FreeCores, limit) || int(usable.FreeWhole) > limit {
-			t.Fatalf("NUMA node %d: usable %+v of %+v", i, usable, want)
+			t.Fatalf("NUMA node %d: usable %+v of %+v", n, usable, want)
 		}
 	}
 	s := v.Summary()

@@ -27,8 +27,8 @@ type Memory struct {
 	Bytes  int64
 }
 
-// MemorySummary is one type of memory in a Summary. Positions are those of Machine.CPUNodes: memory of NUMA nodes
-// without CPUs takes no part.
+// MemorySummary is one type of memory in a Summary. Memory of NUMA nodes without CPUs takes no
+// part.
 type MemorySummary struct {
 	Type string
 	// Page is what the type is handed out in: the size of a hugepage in bytes, 1 for ordinary memory.
@@ -123,16 +123,15 @@ func normalMemory(list []Memory) []Memory {
 // memoryTypes adds up what the facts say of each type by NUMA node with CPUs.
 func memoryTypes(m *topo.Machine, list []Memory) []MemorySummary {
 	var types []MemorySummary
-	nodes := min(len(m.CPUNodes()), topo.MaxCPUNodes)
 	for _, a := range normalMemory(list) {
-		node := cpuNode(m, a.NUMAID)
-		if node < 0 {
+		node, ok := cpuNode(m, a.NUMAID)
+		if !ok {
 			continue
 		}
 		i, ok := slices.BinarySearchFunc(types, a.Type,
 			func(t MemorySummary, kind string) int { return compareTypes(t.Type, kind) })
 		if !ok {
-			fresh := MemorySummary{Type: a.Type, Page: PageSize(a.Type), Free: make([]int64, nodes)}
+			fresh := MemorySummary{Type: a.Type, Page: PageSize(a.Type), Free: make([]int64, m.NumNUMA())}
 			types = slices.Insert(types, i, fresh)
 		}
 		types[i].Free[node] = min(a.Bytes, mostBytes) / types[i].Page * types[i].Page
@@ -141,13 +140,14 @@ func memoryTypes(m *topo.Machine, list []Memory) []MemorySummary {
 	for i := range types {
 		types[i].Capacity = slices.Clone(types[i].Free)
 		largestFirst(types[i].Capacity)
+		types[i].Capacity = types[i].Capacity[:m.NodesWithCPUs().Len()]
 	}
 	return types
 }
 
 // holding is one amount of an entry translated to a machine.
 type holding struct {
-	node  int // position in CPUNodes
+	node  topo.NUMA
 	kind  string
 	bytes int64
 }
@@ -155,7 +155,7 @@ type holding struct {
 func holdingsOf(m *topo.Machine, list []Memory) []holding {
 	var out []holding
 	for _, a := range list {
-		if node := cpuNode(m, a.NUMAID); node >= 0 {
+		if node, ok := cpuNode(m, a.NUMAID); ok {
 			out = append(out, holding{node, a.Type, a.Bytes})
 		}
 	}

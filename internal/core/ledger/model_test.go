@@ -79,7 +79,7 @@ func (md *model) pools() pools {
 // node recomputes one NUMA node of the summary.
 func (md *model) node(n topo.NUMA) ledger.NodeSummary {
 	m, p := md.facts.Machine, md.pools()
-	out := ledger.NodeSummary{Socket: m.NUMASocket(n)}
+	var out ledger.NodeSummary
 	online := m.Online()
 	for _, core := range m.NUMACores(n) {
 		here, alive := 0, 0
@@ -110,11 +110,11 @@ func (md *model) node(n topo.NUMA) ledger.NodeSummary {
 // negative.
 func (md *model) rooms() []int64 {
 	m := md.facts.Machine
-	slack := make([]int64, 1<<len(m.CPUNodes()))
-	for i, n := range m.CPUNodes() {
+	slack := make([]int64, 1<<m.NumNUMA())
+	for _, n := range m.CPUNodes() {
 		pool := 1000 * int64(md.node(n).PoolCPUs)
 		for set := range slack {
-			if set&(1<<i) != 0 {
+			if set&(1<<n) != 0 {
 				slack[set] += pool
 			}
 		}
@@ -142,9 +142,9 @@ func (md *model) rooms() []int64 {
 // confinedTo is the NUMA nodes with CPUs that an entry is confined to.
 func (md *model) confinedTo(e ledger.Entry) int {
 	nodes := 0
-	for i, n := range md.facts.Machine.CPUNodes() {
+	for _, n := range md.facts.Machine.CPUNodes() {
 		if e.Role == qos.SharedPool && slices.Contains(e.NUMAIDs, md.facts.Machine.NUMAID(n)) {
-			nodes |= 1 << i
+			nodes |= 1 << n
 		}
 	}
 	return nodes

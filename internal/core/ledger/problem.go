@@ -63,7 +63,7 @@ func (v *View) Problems() []Problem {
 func (v *View) strangers(a *account) []int {
 	var ids []int
 	for _, id := range a.NUMAIDs {
-		if cpuNode(v.facts.Machine, id) < 0 {
+		if _, ok := cpuNode(v.facts.Machine, id); !ok {
 			ids = append(ids, id)
 		}
 	}

@@ -2,10 +2,8 @@ package ledger
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -19,9 +17,9 @@ const mostMilli = 1 << 40
 
 // Limit bounds what may still be taken of the shared pools of several NUMA nodes together.
 type Limit struct {
-	Nodes cpualloc.NodeMask
+	Nodes topo.NodeSet
 	// Group is all NUMA nodes that confined pods connect with Nodes. Groups are disjoint.
-	Group cpualloc.NodeMask
+	Group topo.NodeSet
 	Milli int64
 }
 
@@ -37,7 +35,7 @@ type Limit struct {
 //
 // Limits hold the sets that can be the least ones: unions of the sets that pods are confined to. Room costs
 // O(limits · NUMA nodes), nothing but a sum without limits, and allocates nothing.
-func (s *Summary) Room(nodes cpualloc.NodeMask) int64 {
+func (s *Summary) Room(nodes topo.NodeSet) int64 {
 	room := int64(0)
 	for i := 0; i < len(s.Limits); {
 		group := s.Limits[i].Group
@@ -52,10 +50,10 @@ func (s *Summary) Room(nodes cpualloc.NodeMask) int64 {
 	return room + s.sumRooms(nodes)
 }
 
-func (s *Summary) sumRooms(nodes cpualloc.NodeMask) int64 {
+func (s *Summary) sumRooms(nodes topo.NodeSet) int64 {
 	sum := int64(0)
 	for ; nodes != 0; nodes &= nodes - 1 {
-		sum += s.Nodes[bits.TrailingZeros64(uint64(nodes))].PoolMilli
+		sum += s.Nodes[nodes.First()].PoolMilli
 	}
 	return sum
 }
@@ -63,16 +61,16 @@ func (s *Summary) sumRooms(nodes cpualloc.NodeMask) int64 {
 // KeepsPromises reports whether pods still get what they were promised when exclusive CPUs leave the shared pool.
 func (v *View) KeepsPromises(cpus *cpuset.Set) bool {
 	s := &v.summary
-	leave := func(nodes cpualloc.NodeMask) int64 {
+	leave := func(nodes topo.NodeSet) int64 {
 		sum := 0
-		for ; nodes != 0; nodes &= nodes - 1 {
-			here := v.facts.Machine.NUMACPUs(v.facts.Machine.CPUNodes()[bits.TrailingZeros64(uint64(nodes))])
+		for n := range nodes.All() {
+			here := v.facts.Machine.NUMACPUs(n)
 			sum += here.CountIn(cpus)
 		}
 		return 1000 * int64(sum)
 	}
-	for i := range min(len(s.Nodes), topo.MaxCPUNodes) {
-		if leave(1<<i) > s.Nodes[i].PoolMilli {
+	for n := range s.Nodes {
+		if leave(1<<n) > s.Nodes[n].PoolMilli {
 			return false
 		}
 	}
@@ -81,7 +79,7 @@ func (v *View) KeepsPromises(cpus *cpuset.Set) bool {
 
 // bond is what pods were promised of a set of several NUMA nodes.
 type bond struct {
-	nodes, group cpualloc.NodeMask
+	nodes, group topo.NodeSet
 	milli        int64
 }
 
@@ -101,7 +99,7 @@ func (v *View) promise() {
 		s.PoolMilli -= milli
 		s.share(a.nodes, milli)
 		if a.nodes&(a.nodes-1) == 0 {
-			left[bits.TrailingZeros64(uint64(a.nodes))] -= milli
+			left[a.nodes.First()] -= milli
 		} else {
 			bonds = append(bonds, bond{nodes: a.nodes, milli: milli})
 		}
@@ -116,17 +114,17 @@ func (v *View) promise() {
 
 // share adds a promise to Promised of its NUMA nodes, in proportion to their pools; the lowest has what does not
 // divide.
-func (s *Summary) share(nodes cpualloc.NodeMask, milli int64) {
+func (s *Summary) share(nodes topo.NodeSet, milli int64) {
 	pools, rest := 0, milli
-	for m := nodes; m != 0; m &= m - 1 {
-		pools += s.Nodes[bits.TrailingZeros64(uint64(m))].PoolCPUs
+	for n := range nodes.All() {
+		pools += s.Nodes[n].PoolCPUs
 	}
 	for m := nodes; m != 0 && pools > 0; m &= m - 1 {
-		n := &s.Nodes[bits.TrailingZeros64(uint64(m))]
+		n := &s.Nodes[m.First()]
 		part := milli * int64(n.PoolCPUs) / int64(pools)
 		n.Promised, rest = n.Promised+part, rest-part
 	}
-	s.Nodes[bits.TrailingZeros64(uint64(nodes))].Promised += rest
+	s.Nodes[nodes.First()].Promised += rest
 }
 
 // connect returns bonds merged by their nodes and split into groups, in ascending order.
@@ -145,7 +143,7 @@ func connect(bonds []bond) [][]bond {
 	}
 	for i := range merged {
 		group := merged[i].nodes
-		for before := cpualloc.NodeMask(0); before != group; {
+		for before := topo.NodeSet(0); before != group; {
 			before = group
 			for _, b := range merged {
 				if b.nodes&group != 0 {
@@ -170,13 +168,13 @@ func connect(bonds []bond) [][]bond {
 // limit computes the limits of one group, and with them the Room of its NUMA nodes.
 func (s *Summary) limit(left []int64, bonds []bond) {
 	group := bonds[0].group
-	short := cpualloc.NodeMask(0) // a set with least slack contains them
-	for m := group; m != 0; m &= m - 1 {
-		if i := bits.TrailingZeros64(uint64(m)); left[i] < 0 {
-			short |= 1 << i
+	short := topo.NodeSet(0) // a set with least slack contains them
+	for n := range group.All() {
+		if left[n] < 0 {
+			short |= 1 << n
 		}
 	}
-	unions := []cpualloc.NodeMask{short}
+	unions := []topo.NodeSet{short}
 	for _, b := range bonds {
 		for _, u := range unions {
 			if u |= b.nodes; !slices.Contains(unions, u) {
@@ -192,11 +190,11 @@ func (s *Summary) limit(left []int64, bonds []bond) {
 	first, debt := len(s.Limits), int64(0)
 	for _, u := range unions {
 		slack := int64(0)
-		for m := u; m != 0; m &= m - 1 {
-			slack += left[bits.TrailingZeros64(uint64(m))]
+		for n := range u.All() {
+			slack += left[n]
 		}
 		for _, b := range bonds {
-			if b.nodes&^u == 0 {
+			if b.nodes.Within(u) {
 				slack -= b.milli
 			}
 		}
@@ -207,14 +205,13 @@ func (s *Summary) limit(left []int64, bonds []bond) {
 	for i := range limits {
 		limits[i].Milli += debt
 	}
-	for m := group; m != 0; m &= m - 1 {
-		n := &s.Nodes[bits.TrailingZeros64(uint64(m))]
+	for n := range group.All() {
 		for _, l := range limits {
 			here := l.Milli
-			if l.Nodes&m&-m == 0 {
-				here += left[bits.TrailingZeros64(uint64(m))]
+			if !l.Nodes.Has(n) {
+				here += left[n]
 			}
-			n.PoolMilli = min(n.PoolMilli, here)
+			s.Nodes[n].PoolMilli = min(s.Nodes[n].PoolMilli, here)
 		}
 	}
 	limits = slices.DeleteFunc(limits, func(l Limit) bool { return l.Milli >= s.sumRooms(l.Nodes) })
@@ -227,26 +224,25 @@ func (s *Summary) limit(left []int64, bonds []bond) {
 func (s *Summary) settle(left []int64, bonds []bond) {
 	for _, b := range bonds {
 		total := int64(0)
-		for m := b.nodes; m != 0; m &= m - 1 {
-			total += max(left[bits.TrailingZeros64(uint64(m))], 0)
+		for n := range b.nodes.All() {
+			total += max(left[n], 0)
 		}
 		if total < b.milli {
-			for m := b.group; m != 0; m &= m - 1 {
-				s.Nodes[bits.TrailingZeros64(uint64(m))].PoolMilli = 0
+			for n := range b.group.All() {
+				s.Nodes[n].PoolMilli = 0
 			}
 			return
 		}
 		rest := b.milli
 		for m := b.nodes; m != 0 && total > 0; m &= m - 1 {
-			i := bits.TrailingZeros64(uint64(m))
+			i := m.First()
 			here := max(left[i], 0)
 			// The rest is at most what the nodes to come have: no share exceeds what is left here.
 			share := (rest*here + total - 1) / total
 			left[i], rest, total = left[i]-share, rest-share, total-here
 		}
 	}
-	for m := bonds[0].group; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros64(uint64(m))
-		s.Nodes[i].PoolMilli = max(left[i], 0)
+	for n := range bonds[0].group.All() {
+		s.Nodes[n].PoolMilli = max(left[n], 0)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// Summary is what Filter reads: per NUMA node with CPUs (dense position in Machine.CPUNodes) and in total.
+// Summary is what Filter reads: per NUMA node, those without CPUs too, and in total.
 type Summary struct {
 	Nodes []NodeSummary
 	// Usable is what exclusive pods may take of each NUMA node: what is free there, within what is left of its shared
 	// pool beside the LS pods that are confined to NUMA nodes. Committed reports that the latter is less on some node
-	// or on several together (Limits). UsableTotal is their sum, without an ID.
+	// or on several together (Limits). UsableTotal is their sum.
 	Usable      []cpualloc.NodeCount
 	UsableTotal cpualloc.NodeCount
 	Committed   bool
@@ -30,12 +30,12 @@ type Summary struct {
 	// Limits bound what may still be taken of the pools of several NUMA nodes, by Group and Nodes; see Room.
 	Limits []Limit
 	// Confined are the NUMA nodes that pods use which use no other, Spanned those of pods that use several.
-	Confined, Spanned cpualloc.NodeMask
+	Confined, Spanned topo.NodeSet
 }
 
 // Mixed returns the NUMA nodes on which a pod that uses span of them would meet a pod of the other kind: one that uses
 // several, or for a pod that itself uses several one that is confined to one.
-func (s *Summary) Mixed(span int) cpualloc.NodeMask {
+func (s *Summary) Mixed(span int) topo.NodeSet {
 	if span > 1 {
 		return s.Confined
 	}
@@ -53,7 +53,6 @@ type NodeSummary struct {
 	// Promised is what LS pods were promised of this node: of a pod on several nodes a share in proportion to their
 	// pools. It is for people; Room decides.
 	Promised int64
-	Socket   topo.Socket
 }
 
 func (s *Summary) equal(o *Summary) bool {

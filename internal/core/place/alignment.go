@@ -1,7 +1,6 @@
 package place
 
 import (
-	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -14,8 +13,8 @@ type Alignment struct {
 	// Spread is the number of NUMA nodes that the policy allows.
 	Spread int
 	Rows   []AlignmentRow
-	// Nodes are what Try takes, by position among the NUMA nodes with CPUs; 0 when it refuses.
-	Nodes cpualloc.NodeMask
+	// Nodes are what Try takes, 0 when it refuses.
+	Nodes topo.NodeSet
 	// Reason is the refusal.
 	Reason why.Reason
 }
@@ -37,7 +36,7 @@ type AlignmentRow struct {
 func Align(v *ledger.View, r *Request) (Alignment, bool) {
 	f := v.Facts()
 	r = r.On(f)
-	if f.Machine == nil || len(v.Summary().Nodes) > topo.MaxCPUNodes || r.followed(f) {
+	if f.Machine == nil || f.Machine.TooWide() || r.followed(f) {
 		return Alignment{}, false
 	}
 	var j joint
@@ -67,5 +66,9 @@ func Align(v *ledger.View, r *Request) (Alignment, bool) {
 }
 
 func (j *joint) show(name string, need int64, have []int64, least int) AlignmentRow {
-	return AlignmentRow{Resource: name, Need: need, Have: append([]int64{}, have[:len(j.nodes)]...), Least: least}
+	row := AlignmentRow{Resource: name, Need: need, Least: least}
+	for n := range j.machine.NodesWithCPUs().All() {
+		row.Have = append(row.Have, have[n])
+	}
+	return row
 }

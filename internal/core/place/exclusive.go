@@ -1,8 +1,6 @@
 package place
 
 import (
-	"math/bits"
-
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -31,11 +29,11 @@ func checkCPUs(v *ledger.View, r *Request) (order, why.Reason) {
 		return order{}, reason
 	}
 	o := order{Effect: effect, req: effect.request(r.CPUs, f)}
-	o.spread = max(len(s.Nodes), 1)
-	if !o.clearlyFits(s, f.Machine.ThreadsPerCore()) {
+	o.spread = max(len(s.Capacity), 1)
+	if !o.clearlyFits(s, f.Machine) {
 		plain := o.req
 		plain.SingleNUMANode = false // align checks it, with a reason of its own
-		if reason = cpualloc.Feasible(s.Usable, f.Machine.ThreadsPerCore(), plain); !reason.OK() {
+		if reason = cpualloc.Feasible(s.Usable, f.Machine, plain); !reason.OK() {
 			return o, o.shortage(v, r, reason)
 		}
 	}
@@ -59,9 +57,9 @@ func (j *joint) exclusive(v *ledger.View, r *Request, o *order) {
 	j.begin(v, r)
 	j.policy, j.spread = o.Topology, o.spread
 	j.leading, j.needs[0] = 1, int64(o.req.Count)
-	for i := range j.nodes {
-		j.cpus[i] = int64(o.offer(v.Summary(), i, fromUsable))
-		j.open |= 1 << i
+	j.open = j.machine.NodesWithCPUs()
+	for n := range j.open.All() {
+		j.cpus[n] = int64(o.offer(v.Summary(), n, fromUsable))
 	}
 	if j.limits = j.summary.Limits; len(j.limits) > 0 && o.req.Required && o.req.Bind == cpualloc.FullPCPUs {
 		j.cores, j.free, j.usable = true, v.Allocatable(), j.summary.Usable
@@ -70,8 +68,9 @@ func (j *joint) exclusive(v *ledger.View, r *Request, o *order) {
 }
 
 // clearlyFits says in O(1), from the totals, what cpualloc.Feasible would say of an ordinary request that fits.
-func (o *order) clearlyFits(s *ledger.Summary, threads int) bool {
-	if len(s.Nodes) > topo.MaxCPUNodes || threads > cpualloc.MaxThreads {
+func (o *order) clearlyFits(s *ledger.Summary, m *topo.Machine) bool {
+	threads := m.ThreadsPerCore()
+	if m.TooWide() || threads > cpualloc.MaxThreads {
 		return false
 	}
 	switch {
@@ -122,8 +121,8 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 		return reason
 	}
 	if s.Committed {
-		for i := range j.nodes {
-			j.cpus[i] = int64(o.offer(s, i, fromFree))
+		for n := range j.machine.NodesWithCPUs().All() {
+			j.cpus[n] = int64(o.offer(s, n, fromFree))
 		}
 		j.types, j.limits, j.wants = 0, nil, ShareNUMANodes
 		if j.check().OK() {
@@ -158,9 +157,9 @@ const (
 	fromFree
 )
 
-// offer is what NUMA node i holds of the request, as its bind policy counts.
-func (o *order) offer(s *ledger.Summary, i int, from source) int {
-	node, count := &s.Nodes[i], &s.Usable[i]
+// offer is what NUMA node n holds of the request, as its bind policy counts.
+func (o *order) offer(s *ledger.Summary, n topo.NUMA, from source) int {
+	node, count := &s.Nodes[n], &s.Usable[n]
 	switch {
 	case !o.req.Required && from == fromFree:
 		return node.Free
@@ -187,8 +186,8 @@ func (o *order) most(v *ledger.View, r *Request) int {
 // all is the sum of the offers of all NUMA nodes.
 func (o *order) all(s *ledger.Summary, from source) int {
 	sum := 0
-	for i := range s.Nodes {
-		sum += o.offer(s, i, from)
+	for n := range s.Nodes {
+		sum += o.offer(s, topo.NUMA(n), from)
 	}
 	return sum
 }
@@ -206,13 +205,13 @@ func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []ledger.Memo
 		req.Strategy = cpualloc.MostAllocated
 		result, reason = cpualloc.Allocate(state, req)
 	}
-	nodes := nodesOf(state.Machine, &result)
+	nodes := state.Machine.NodesOf(&result.CPUs)
 	if reason.OK() && !(j.holds(nodes) && v.KeepsPromises(&result.CPUs)) {
 		nodes = j.choose()
 		if _, limited := j.most(nodes); limited {
-			state.Caps = make([]int, len(j.nodes))
-			for i := range state.Caps {
-				state.Caps[i] = int(j.shares[i])
+			state.Caps = make([]int, j.machine.NumNUMA())
+			for n := range j.machine.NodesWithCPUs().All() {
+				state.Caps[n] = int(j.shares[n])
 			}
 		}
 		result, reason = cpualloc.Allocate(state, o.within(&j, nodes))
@@ -226,44 +225,23 @@ func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []ledger.Memo
 	if !reason.OK() {
 		return result, nil, reason
 	}
-	return result, j.place(nodesOf(state.Machine, &result), nodes), reason
+	return result, j.place(state.Machine.NodesOf(&result.CPUs), nodes), reason
 }
 
 // allows reports whether an answer keeps to the topology policy and to what other pods were promised, and has the
 // memory on its NUMA nodes.
 func (o *order) allows(v *ledger.View, j *joint, result *cpualloc.Result, reason why.Reason) bool {
-	return reason.OK() && result.NUMANodes <= o.spread && j.holds(nodesOf(j.machine, result)) &&
+	return reason.OK() && result.NUMANodes <= o.spread && j.holds(j.machine.NodesOf(&result.CPUs)) &&
 		v.KeepsPromises(&result.CPUs)
 }
 
 // within is the request on a set of NUMA nodes that holds the pod. Where one node is enough the allocator chooses among
 // all that are: it knows more about cores than the rank of a set.
-func (o *order) within(j *joint, nodes cpualloc.NodeMask) cpualloc.Request {
+func (o *order) within(j *joint, nodes topo.NodeSet) cpualloc.Request {
 	req := o.req
 	req.Nodes = nodes
-	if bits.OnesCount64(uint64(nodes)) == 1 {
+	if nodes.Len() == 1 {
 		req.Nodes, req.SingleNUMANode = j.alone(), true
 	}
 	return req
-}
-
-// nodesOf returns the NUMA nodes of an answer.
-func nodesOf(m *topo.Machine, result *cpualloc.Result) cpualloc.NodeMask {
-	var mask cpualloc.NodeMask
-	for i, n := range m.CPUNodes() {
-		cpus := m.NUMACPUs(n)
-		if result.CPUs.Overlaps(&cpus) {
-			mask |= 1 << i
-		}
-	}
-	return mask
-}
-
-// ids returns the kernel's ids of the NUMA nodes in mask, ascending.
-func ids(m *topo.Machine, mask cpualloc.NodeMask) []int {
-	out := make([]int, 0, bits.OnesCount64(uint64(mask)))
-	for ; mask != 0; mask &= mask - 1 {
-		out = append(out, m.NUMAID(m.CPUNodes()[bits.TrailingZeros64(uint64(mask))]))
-	}
-	return out
 }

@@ -1,11 +1,8 @@
 package place
 
 import (
-	"math/bits"
-
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -77,8 +74,8 @@ func predict(v *ledger.View, r *Request) (kubelet.Placement, why.Reason) {
 	if reason = aligned(v, placement, effect.Topology); !reason.OK() || !r.apart(v, effect.Topology) {
 		return placement, reason
 	}
-	nodes := ledger.CPUNodesOf(v.Machine(), touched(v.Machine(), placement))
-	if span := bits.OnesCount64(uint64(nodes)); nodes&v.Summary().Mixed(span) != 0 {
+	nodes := touched(v.Machine(), placement) & v.Machine().NodesWithCPUs()
+	if span := nodes.Len(); nodes&v.Summary().Mixed(span) != 0 {
 		return nil, why.Reason{Code: why.NUMANodeShared, Resource: why.CPU, Extra: int64(span)}
 	}
 	return placement, why.Reason{}
@@ -124,8 +121,8 @@ func pinnedBy(p kubelet.Placement) cpuset.Set {
 
 // touched returns the NUMA nodes, by dense index, on which a placement is. Devices that belong to several nodes
 // count where nothing else is known.
-func touched(m *topo.Machine, p kubelet.Placement) hint.Mask {
-	var mask hint.Mask
+func touched(m *topo.Machine, p kubelet.Placement) topo.NodeSet {
+	var mask topo.NodeSet
 	for i := range p {
 		mask |= ledger.NodesOf(m, &p[i])
 	}
@@ -164,13 +161,13 @@ func aligned(v *ledger.View, p kubelet.Placement, policy ledger.TopologyPolicy) 
 
 // most is the largest number of cpus that k NUMA nodes have.
 func most(m *topo.Machine, cpus cpuset.Set, k int) int {
-	sum, taken := 0, hint.Mask(0)
+	sum, taken := 0, topo.NodeSet(0)
 	for range k {
 		best, at := 0, -1
-		for i, n := range m.CPUNodes() {
+		for n := range (m.NodesWithCPUs() &^ taken).All() {
 			on := m.NUMACPUs(n)
-			if count := on.CountIn(&cpus); i < hint.MaxNodes && !taken.Has(i) && count > best {
-				best, at = count, i
+			if count := on.CountIn(&cpus); count > best {
+				best, at = count, int(n)
 			}
 		}
 		if at < 0 {
@@ -251,7 +248,7 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 		Held: ledger.HeldOf(f.Machine, placement),
 	}
 	if r.followed(f) {
-		o.Nodes = ledger.CPUNodesOf(f.Machine, touched(f.Machine, placement))
+		o.Nodes = touched(f.Machine, placement) & f.Machine.NodesWithCPUs()
 	}
 	return o, why.Reason{}
 }
@@ -267,10 +264,10 @@ func risky(v *ledger.View, r *Request) bool {
 
 // followedOn returns the NUMA nodes on which the kubelet places a followed pod, the first one where its kubelet has no
 // model; 0 when it is refused.
-func followedOn(v *ledger.View, r *Request) cpualloc.NodeMask {
+func followedOn(v *ledger.View, r *Request) topo.NodeSet {
 	placement, reason := predict(v, r)
 	if !reason.OK() {
 		return 0
 	}
-	return max(ledger.CPUNodesOf(v.Machine(), touched(v.Machine(), placement)), 1)
+	return max(touched(v.Machine(), placement)&v.Machine().NodesWithCPUs(), 1)
 }

@@ -1,8 +1,6 @@
 package place
 
 import (
-	"math/bits"
-
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -18,18 +16,17 @@ import (
 type joint struct {
 	machine  *topo.Machine
 	summary  *ledger.Summary
-	nodes    []ledger.NodeSummary
 	strategy cpualloc.Strategy
 	policy   ledger.TopologyPolicy
 	// spread is the number of NUMA nodes that the policy allows.
 	spread int
-	open   cpualloc.NodeMask // NUMA nodes that may take part
+	open   topo.NodeSet // NUMA nodes that may take part
 	wants  NUMAExclusive
 
 	// cpus and milli are the rows of CPU: those that the bind policy counts, or the size of shared pools and what of
 	// them is not promised. The rows of memory follow them.
 	needs       [2]int64
-	cpus, milli [topo.MaxCPUNodes]int64
+	cpus, milli [topo.MaxNodes]int64
 	leading     int   // rows of CPU in use, 1 or 2
 	poolNeed    int64 // needs[0] of shared pools in milli-CPU, as the user wrote it
 	memory      [ledger.MaxMemoryTypes]memoryRow
@@ -37,7 +34,7 @@ type joint struct {
 
 	// limits bound exclusive CPUs of several NUMA nodes together; shares is what most found where they do.
 	limits []ledger.Limit
-	shares [topo.MaxCPUNodes]int64
+	shares [topo.MaxNodes]int64
 	// cores: only whole cores count, of which free and usable know the sizes.
 	cores  bool
 	free   cpuset.Set
@@ -52,7 +49,6 @@ type memoryRow struct {
 func (j *joint) begin(v *ledger.View, r *Request) {
 	j.wants = r.NUMAExclusive
 	j.machine, j.summary, j.strategy = v.Machine(), v.Summary(), v.Facts().Strategy
-	j.nodes = j.summary.Nodes
 }
 
 // ask adds the rows of memory. Without a policy memory takes no part, nor does a type that the machine does not
@@ -77,12 +73,12 @@ func (j *joint) ask(v *ledger.View, r *Request) {
 	}
 }
 
-func (m *memoryRow) sum(nodes cpualloc.NodeMask) int64 { return sumOver(m.Free, nodes) }
+func (m *memoryRow) sum(nodes topo.NodeSet) int64 { return sumOver(m.Free, nodes) }
 
-func sumOver(have []int64, nodes cpualloc.NodeMask) int64 {
+func sumOver(have []int64, nodes topo.NodeSet) int64 {
 	total := int64(0)
 	for ; nodes != 0; nodes &= nodes - 1 {
-		total += have[bits.TrailingZeros64(uint64(nodes))]
+		total += have[nodes.First()]
 	}
 	return total
 }
@@ -92,7 +88,7 @@ func (m *memoryRow) least() int { return leastOf(m.Capacity, m.need) }
 
 // reach is how far a set of NUMA nodes comes: the rows that it holds, in order, and what it has of the first other one.
 type reach struct {
-	nodes cpualloc.NodeMask
+	nodes topo.NodeSet
 	rows  int
 	have  int64
 }
@@ -103,7 +99,7 @@ func (r reach) fartherThan(o reach) bool {
 
 func (j *joint) rows() int { return j.leading + j.types }
 
-func (j *joint) reach(nodes cpualloc.NodeMask) reach {
+func (j *joint) reach(nodes topo.NodeSet) reach {
 	r := reach{nodes: nodes}
 	if r.have, _ = j.most(nodes); r.have < j.needs[0] {
 		return r
@@ -124,8 +120,8 @@ func (j *joint) reach(nodes cpualloc.NodeMask) reach {
 	return r
 }
 
-func (j *joint) holds(nodes cpualloc.NodeMask) bool {
-	return nodes&^j.open == 0 && j.reach(nodes).rows == j.rows()
+func (j *joint) holds(nodes topo.NodeSet) bool {
+	return nodes.Within(j.open) && j.reach(nodes).rows == j.rows()
 }
 
 // separate leaves the NUMA nodes with pods of the other kind out, where the pod wants that and the policy says how many
@@ -137,7 +133,7 @@ func (j *joint) separate() (ok, whole bool) {
 		return true, true
 	}
 	j.open &^= j.summary.Mixed(j.spread)
-	best, whole := j.farthest(min(j.spread, bits.OnesCount64(uint64(j.open))))
+	best, whole := j.farthest(min(j.spread, j.open.Len()))
 	if ok = best.rows == j.rows(); !ok && j.wants == PreferNUMAExclusive {
 		j.open, ok = open, true
 	}
@@ -157,7 +153,7 @@ func (j *joint) check() why.Reason {
 	if !alone.OK() {
 		j.types = 0 // no set is feasible; it remains to check whether CPU alone is short
 	}
-	best, whole := j.farthest(min(j.spread, bits.OnesCount64(uint64(j.open))))
+	best, whole := j.farthest(min(j.spread, j.open.Len()))
 	held := best.rows == j.rows()
 	if held && alone.OK() {
 		held, whole = j.separate()
@@ -180,7 +176,7 @@ func (j *joint) farthest(k int) (best reach, whole bool) {
 	if first.rows == j.rows() || first.rows == 0 && len(j.limits) == 0 {
 		return first, true // no set has more of the first row
 	}
-	whole = j.sets(k, func(nodes cpualloc.NodeMask) bool {
+	whole = j.sets(k, func(nodes topo.NodeSet) bool {
 		if r := j.reach(nodes); best.nodes == 0 || r.fartherThan(best) {
 			best = r
 		}
@@ -190,13 +186,13 @@ func (j *joint) farthest(k int) (best reach, whole bool) {
 }
 
 // largest returns the k open nodes that have most of the first row, the lowest of equals.
-func (j *joint) largest(k int) cpualloc.NodeMask {
-	var nodes cpualloc.NodeMask
+func (j *joint) largest(k int) topo.NodeSet {
+	var nodes topo.NodeSet
 	for range k {
-		at := -1
-		for m := j.open &^ nodes; m != 0; m &= m - 1 {
-			if i := bits.TrailingZeros64(uint64(m)); at < 0 || j.cpus[i] > j.cpus[at] {
-				at = i
+		at := (j.open &^ nodes).First()
+		for n := range (j.open &^ nodes).All() {
+			if j.cpus[n] > j.cpus[at] {
+				at = n
 			}
 		}
 		nodes |= 1 << at
@@ -219,15 +215,14 @@ func (j *joint) short(best reach) why.Reason {
 		reason.Unit, reason.Asked, reason.Free = why.MilliCPU, j.needs[1], best.have
 	}
 	if j.spread == 1 {
-		node := j.machine.CPUNodes()[bits.TrailingZeros64(uint64(best.nodes))]
-		reason.Where = why.Where{Scope: why.NUMA, Index: int32(j.machine.NUMAID(node))}
+		reason.Where = why.Where{Scope: why.NUMA, Index: int32(j.machine.NUMAID(best.nodes.First()))}
 	}
 	return reason
 }
 
 // check looks at one type alone. Under Restricted no set is preferred by all resources when they need different numbers
 // of NUMA nodes: such a pod never fits.
-func (m *memoryRow) check(open cpualloc.NodeMask, policy ledger.TopologyPolicy, spread int) why.Reason {
+func (m *memoryRow) check(open topo.NodeSet, policy ledger.TopologyPolicy, spread int) why.Reason {
 	possible := len(m.Capacity) > 0 && m.Capacity[len(m.Capacity)-1] >= m.need
 	if k := m.least(); policy == ledger.Restricted && possible && k != spread {
 		return why.Reason{
@@ -263,8 +258,8 @@ func (r rank) betterThan(o rank) bool {
 
 // rankOf ranks a set: fewest sockets, smallest distances, then the strategy: MostAllocated and DistributeEvenly leave
 // the NUMA nodes with more free CPU whole, LeastAllocated takes them.
-func (j *joint) rankOf(nodes cpualloc.NodeMask) rank {
-	r := rank{sockets: socketsOf(j.nodes, nodes), distance: distanceOf(j.machine, nodes)}
+func (j *joint) rankOf(nodes topo.NodeSet) rank {
+	r := rank{sockets: j.machine.SocketsOf(nodes), distance: j.machine.DistanceWithin(nodes)}
 	if r.strategy = sumOver(j.cpus[:], nodes); j.leading > 1 {
 		r.strategy = sumOver(j.milli[:], nodes)
 	}
@@ -276,15 +271,15 @@ func (j *joint) rankOf(nodes cpualloc.NodeMask) rank {
 
 // choose returns the best set of NUMA nodes that holds the pod: fewest of them, then rank, then the lowest ids; 0 =
 // none.
-func (j *joint) choose() cpualloc.NodeMask {
+func (j *joint) choose() topo.NodeSet {
 	for k := 1; k <= j.spread; k++ {
-		var chosen cpualloc.NodeMask
+		var chosen topo.NodeSet
 		var best rank
-		j.sets(k, func(nodes cpualloc.NodeMask) bool {
+		j.sets(k, func(nodes topo.NodeSet) bool {
 			if !j.holds(nodes) {
 				return true
 			}
-			if r := j.rankOf(nodes); chosen == 0 || r.betterThan(best) || r == best && lower(nodes, chosen) {
+			if r := j.rankOf(nodes); chosen == 0 || r.betterThan(best) || r == best && nodes.Before(chosen) {
 				chosen, best = nodes, r
 			}
 			return true
@@ -297,41 +292,12 @@ func (j *joint) choose() cpualloc.NodeMask {
 }
 
 // alone returns the single NUMA nodes that hold the pod.
-func (j *joint) alone() cpualloc.NodeMask {
-	var nodes cpualloc.NodeMask
+func (j *joint) alone() topo.NodeSet {
+	var nodes topo.NodeSet
 	for m := j.open; m != 0; m &= m - 1 {
 		if one := m & -m; j.holds(one) {
 			nodes |= one
 		}
 	}
 	return nodes
-}
-
-// lower orders sets of equal size by their lowest node that is not in both.
-func lower(a, b cpualloc.NodeMask) bool { return a&((a^b)&-(a^b)) != 0 }
-
-func socketsOf(all []ledger.NodeSummary, nodes cpualloc.NodeMask) int {
-	n := 0
-	var seen [topo.MaxCPUs / 64]uint64
-	for ; nodes != 0; nodes &= nodes - 1 {
-		socket := all[bits.TrailingZeros64(uint64(nodes))].Socket
-		if seen[socket/64]&(1<<(socket%64)) == 0 {
-			seen[socket/64] |= 1 << (socket % 64)
-			n++
-		}
-	}
-	return n
-}
-
-// distanceOf is the sum of the SLIT distances between all ordered pairs of different nodes.
-func distanceOf(m *topo.Machine, nodes cpualloc.NodeMask) int64 {
-	total := int64(0)
-	for a := nodes; a != 0; a &= a - 1 {
-		from := m.CPUNodes()[bits.TrailingZeros64(uint64(a))]
-		for b := a & (a - 1); b != 0; b &= b - 1 {
-			to := m.CPUNodes()[bits.TrailingZeros64(uint64(b))]
-			total += int64(m.Distance(from, to) + m.Distance(to, from))
-		}
-	}
-	return total
 }

@@ -1,16 +1,13 @@
 package place
 
 import (
-	"math/bits"
-
-	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // most returns how many exclusive CPUs a set of NUMA nodes can give while every set of NUMA nodes keeps what pods of
 // the shared pool were promised; it looks no further once that is enough. limited reports that this is less than the
 // sum of what each can give; j.shares then holds the amounts.
-func (j *joint) most(nodes cpualloc.NodeMask) (most int64, limited bool) {
+func (j *joint) most(nodes topo.NodeSet) (most int64, limited bool) {
 	for i := range j.limits {
 		l := &j.limits[i]
 		if sumOver(j.cpus[:], nodes&l.Nodes) > l.Milli/1000 {
@@ -28,20 +25,20 @@ func (j *joint) most(nodes cpualloc.NodeMask) (most int64, limited bool) {
 // first try can miss a few. A search that runs out of steps keeps the best amounts so far: it never promises too much.
 type division struct {
 	*joint
-	shares, best [topo.MaxCPUNodes]int64
+	shares, best [topo.MaxNodes]int64
 	sum, most    int64
 	steps        int
 }
 
 // extend divides over rest beside what is given already.
-func (d *division) extend(rest cpualloc.NodeMask) {
+func (d *division) extend(rest topo.NodeSet) {
 	if d.sum > d.most {
 		d.most, d.best = d.sum, d.shares
 	}
 	if rest == 0 {
 		return
 	}
-	i := bits.TrailingZeros64(uint64(rest))
+	i := rest.First()
 	others := rest & (rest - 1)
 	for give := d.whole(i, d.bound(rest&-rest)); give >= 0; give = d.whole(i, give-1) {
 		if d.steps--; d.steps < 0 || d.most >= d.needs[0] {
@@ -60,7 +57,7 @@ func (d *division) extend(rest cpualloc.NodeMask) {
 }
 
 // bound is an amount that rest cannot exceed beside what is given already.
-func (d *division) bound(rest cpualloc.NodeMask) int64 {
+func (d *division) bound(rest topo.NodeSet) int64 {
 	bound := sumOver(d.cpus[:], rest)
 	for i := range d.limits {
 		l := &d.limits[i]
@@ -71,11 +68,10 @@ func (d *division) bound(rest cpualloc.NodeMask) int64 {
 	return bound
 }
 
-// whole is the largest amount up to most that NUMA node i can give: of whole cores where these are required.
-func (j *joint) whole(i int, most int64) int64 {
+// whole is the largest amount up to most that NUMA node n can give: of whole cores where these are required.
+func (j *joint) whole(n topo.NUMA, most int64) int64 {
 	if !j.cores || most <= 0 {
 		return most
 	}
-	n := j.machine.CPUNodes()[i]
-	return int64(j.usable[i].Limited(j.machine, n, &j.free, int(most)).FreeWhole)
+	return int64(j.usable[n].Limited(j.machine, n, &j.free, int(most)).FreeWhole)
 }

@@ -61,15 +61,15 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		}
 		offer.Entry.CPUList = v.Machine().FormatList(result.CPUs)
 		offer.Entry.Exclusive, offer.Entry.Memory = r.Exclusive, memory
-		offer.CPUs, offer.Nodes, offer.Stage = result.CPUs, nodesOf(v.Machine(), &result)|holding(v.Machine(), memory),
-			result.Stage
+		offer.CPUs, offer.Stage = result.CPUs, result.Stage
+		offer.Nodes = v.Machine().NodesOf(&result.CPUs) | holding(v.Machine(), memory)
 	} else if r.wantsPool() {
 		var j joint
 		if j.pool(v, r) {
 			j.separate()
 			offer.Nodes = j.choose()
 			offer.Entry.Memory = j.place(offer.Nodes, offer.Nodes)
-			offer.Entry.NUMAIDs, offer.Entry.MilliCPU = ids(v.Machine(), offer.Nodes), r.RequestMilli
+			offer.Entry.NUMAIDs, offer.Entry.MilliCPU = v.Machine().NodeIDs(offer.Nodes), r.RequestMilli
 		}
 	}
 	return complete(v, r, offer)

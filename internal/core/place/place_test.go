@@ -2,7 +2,6 @@ package place_test
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"testing"
 
@@ -540,7 +539,7 @@ func TestScoreStaysInRangeAndFollowsTheNumberOfNUMANodes(t *testing.T) {
 		r = r.On(v.Facts())
 		effect, _ := place.EffectOn(v, r)
 		exclusive := r.NUMAExclusive != place.ShareNUMANodes && effect.Topology >= ledger.BestEffort
-		mixed := exclusive && offer.Nodes&v.Summary().Mixed(bits.OnesCount64(uint64(offer.Nodes))) != 0
+		mixed := exclusive && offer.Nodes&v.Summary().Mixed(offer.Nodes.Len()) != 0
 		broken := r.CPUs > 0 && (effect.Broken || mixed)
 		if r.CPUs > 0 && broken != (got == 0) && !(exclusive && effect.Topology == ledger.BestEffort) {
 			t.Fatalf("score %d, broken preference %v", got, broken)

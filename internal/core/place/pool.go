@@ -2,7 +2,6 @@ package place
 
 import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -27,20 +26,20 @@ func (j *joint) pool(v *ledger.View, r *Request) bool {
 	f, s := v.Facts(), v.Summary()
 	j.policy = max(f.Topology, r.Topology)
 	if !confines(f) || !r.wantsPool() || !r.ConstrainedBurst && j.policy < ledger.Restricted ||
-		f.Machine == nil || len(s.Nodes) > topo.MaxCPUNodes {
+		f.Machine == nil || f.Machine.TooWide() {
 		return false
 	}
 	j.begin(v, r)
 	j.poolNeed = r.poolNeed()
 	j.leading, j.needs = 2, [2]int64{(j.poolNeed + 999) / 1000, r.RequestMilli}
-	switch j.spread = len(s.Nodes); j.policy {
+	switch j.spread = len(s.Capacity); j.policy {
 	case ledger.SingleNUMANode:
 		j.spread = 1
 	case ledger.Restricted:
 		j.spread = leastOf(s.Capacity, int(j.needs[0]))
 	}
-	for i := range j.nodes {
-		if n := &j.nodes[i]; n.PoolCPUs > 0 {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.PoolCPUs > 0 {
 			j.open |= 1 << i
 			j.cpus[i], j.milli[i] = int64(n.PoolCPUs), n.PoolMilli
 		}

@@ -248,7 +248,7 @@ func checkPool(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 		t.Fatalf("NUMA nodes %b do not hold the pod: %+v", o.Nodes, s.Nodes)
 	}
 	for mask := uint64(1); mask < 1<<len(s.Nodes); mask++ {
-		if bits.OnesCount64(mask) < bits.OnesCount64(uint64(o.Nodes)) && holds(mask) {
+		if bits.OnesCount64(mask) < o.Nodes.Len() && holds(mask) {
 			t.Fatalf("NUMA nodes %b would do, got %b", mask, o.Nodes)
 		}
 	}

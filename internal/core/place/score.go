@@ -1,7 +1,7 @@
 package place
 
 import (
-	"math/bits"
+	"github.com/tenon-project/tenon/internal/core/topo"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -40,7 +40,7 @@ func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 	if !ok {
 		return 0
 	}
-	span := max(bits.OnesCount64(uint64(nodes)), 1)
+	span := max(nodes.Len(), 1)
 	if r.NUMAExclusive != ShareNUMANodes && max(v.Facts().Topology, r.Topology) >= ledger.BestEffort &&
 		nodes&v.Summary().Mixed(span) != 0 {
 		return 0
@@ -58,7 +58,7 @@ func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 
 // targetNodes returns the NUMA nodes on which r will be placed, 0 where none are chosen for it; false where it does not
 // fit, or only by breaking what it prefers.
-func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes cpualloc.NodeMask, ok bool) {
+func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes topo.NodeSet, ok bool) {
 	if r.followed(v.Facts()) {
 		j.begin(v, r)
 		nodes = followedOn(v, r)
@@ -84,10 +84,10 @@ func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes cpualloc.NodeMask
 // 50–100, on two 25–50 and so on; within that the upper quarter is for nodes that are as close as those of one package,
 // the next for those as far as the kernel assumes where the firmware does not say, and so on; within that the
 // strategy.
-func (j *joint) proximity(nodes cpualloc.NodeMask, rank int64) int64 {
-	sockets := min(socketsOf(j.nodes, nodes), 6)
-	k := int64(bits.OnesCount64(uint64(nodes)))
-	mean := distanceOf(j.machine, nodes) / (k * (k - 1))
+func (j *joint) proximity(nodes topo.NodeSet, rank int64) int64 {
+	sockets := min(j.machine.SocketsOf(nodes), 6)
+	k := int64(nodes.Len())
+	mean := j.machine.DistanceWithin(nodes) / (k * (k - 1))
 	band := min(max(mean-10, 0)/8, 3) // SLIT: 10 is the node itself; 12 to 17 one package, 20 to 25 the other socket
 	low, high := int64(10_000)>>sockets, int64(10_000)>>(sockets-1)
 	quarter := (high - low) / 4

@@ -2,10 +2,8 @@ package place
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -22,72 +20,23 @@ const (
 // bounds above. Beyond, the nodes with most of each resource on each socket and on the machine come first, then a
 // search that leaves out what cannot hold the pod; whole is false when it has run out of steps. Equal questions get
 // equal sets in equal order.
-func (j *joint) sets(k int, yield func(cpualloc.NodeMask) bool) (whole bool) {
-	n := bits.OnesCount64(uint64(j.open))
+func (j *joint) sets(k int, yield func(topo.NodeSet) bool) (whole bool) {
 	switch {
-	case k < 1 || k > n:
+	case k < 1 || k > j.open.Len():
 		return true
-	case choices(n, k) <= allSets:
-		j.every(k, yield)
+	case j.open.Choices(k, allSets) <= allSets:
+		j.open.Subsets(k)(yield)
 		return true
 	}
 	return j.some(k, yield)
 }
 
-// choices is n over k, or a number above allSets.
-func choices(n, k int) int {
-	k = min(k, n-k)
-	total := 1
-	for i := 1; i <= k && total <= allSets; i++ {
-		total = total * (n - k + i) / i
-	}
-	return total
-}
-
-// every yields all sets of k open nodes, k at least 1, those of the lowest ids first.
-func (j *joint) every(k int, yield func(cpualloc.NodeMask) bool) {
-	var open [topo.MaxCPUNodes]uint8
-	n := 0
-	for m := j.open; m != 0; m &= m - 1 {
-		open[n] = uint8(bits.TrailingZeros64(uint64(m)))
-		n++
-	}
-	if k == 1 {
-		for _, i := range open[:n] {
-			if !yield(1 << i) {
-				return
-			}
-		}
-		return
-	}
-	dense := j.open == 1<<n-1
-	for set, last := uint64(1)<<k-1, (uint64(1)<<k-1)<<(n-k); ; set = next(set) {
-		nodes := cpualloc.NodeMask(set)
-		if !dense {
-			nodes = 0
-			for m := set; m != 0; m &= m - 1 {
-				nodes |= 1 << open[bits.TrailingZeros64(m)]
-			}
-		}
-		if !yield(nodes) || set == last {
-			return
-		}
-	}
-}
-
-// next returns the next larger number with as many one bits (Gosper).
-func next(x uint64) uint64 {
-	low := x & -x
-	ripple := x + low
-	return ripple | (x^ripple)>>2/low
-}
-
 // some is sets for machines with more of them than are looked at.
-func (j *joint) some(k int, yield func(cpualloc.NodeMask) bool) (whole bool) {
+func (j *joint) some(k int, yield func(topo.NodeSet) bool) (whole bool) {
 	s := setSearch{joint: j, steps: searchSteps, yield: yield}
 	possible := s.prepare(k)
 	for left := j.open; left != 0; {
-		socket := onSocket(j.nodes, left, j.nodes[bits.TrailingZeros64(uint64(left))].Socket)
+		socket := left & j.machine.Siblings(left.First())
 		left &^= socket
 		if !s.largest(k, socket) {
 			return true
@@ -108,13 +57,13 @@ type sums [maxRows]int64
 // setSearch walks sets of NUMA nodes, those with most CPU first, and leaves out what can no longer hold the pod.
 type setSearch struct {
 	*joint
-	yield func(cpualloc.NodeMask) bool
+	yield func(topo.NodeSet) bool
 	steps int
 	done  bool
 
-	byRow [maxRows][topo.MaxCPUNodes]uint8 // open nodes, those with most first and the lowest of equals
+	byRow [maxRows][topo.MaxNodes]topo.NUMA // open nodes, those with most first and the lowest of equals
 	n     int
-	top   [maxRows][topo.MaxCPUNodes + 1]int64 // sums of the first c of byRow
+	top   [maxRows][topo.MaxNodes + 1]int64 // sums of the first c of byRow
 }
 
 func (j *joint) row(row int) []int64 {
@@ -137,13 +86,15 @@ func (j *joint) need(row int) int64 {
 // prepare sorts the nodes by each row. It is not possible that k of them hold the pod when not even those with most of
 // some row do.
 func (s *setSearch) prepare(k int) (possible bool) {
-	s.n, possible = bits.OnesCount64(uint64(s.open)), true
+	s.n, possible = s.open.Len(), true
 	for row := range s.rows() {
 		have, order := s.row(row), s.byRow[row][:0]
-		for m := s.open; m != 0; m &= m - 1 {
-			order = append(order, uint8(bits.TrailingZeros64(uint64(m))))
+		for n := range s.open.All() {
+			order = append(order, n)
 		}
-		slices.SortFunc(order, func(a, b uint8) int { return cmp.Or(cmp.Compare(have[b], have[a]), cmp.Compare(a, b)) })
+		slices.SortFunc(order, func(a, b topo.NUMA) int {
+			return cmp.Or(cmp.Compare(have[b], have[a]), cmp.Compare(a, b))
+		})
 		for c, node := range order {
 			s.top[row][c+1] = s.top[row][c] + have[node]
 		}
@@ -153,15 +104,15 @@ func (s *setSearch) prepare(k int) (possible bool) {
 }
 
 // largest yields, for each row, the k nodes of mask with most of it; false when yield returned it.
-func (s *setSearch) largest(k int, mask cpualloc.NodeMask) bool {
-	if bits.OnesCount64(uint64(mask)) < k {
+func (s *setSearch) largest(k int, mask topo.NodeSet) bool {
+	if mask.Len() < k {
 		return true
 	}
 	for row := range s.rows() {
-		var nodes cpualloc.NodeMask
+		var nodes topo.NodeSet
 		left := k
 		for _, i := range s.byRow[row][:s.n] {
-			if left > 0 && mask&(1<<i) != 0 {
+			if left > 0 && mask.Has(i) {
 				nodes |= 1 << i
 				left--
 			}
@@ -174,7 +125,7 @@ func (s *setSearch) largest(k int, mask cpualloc.NodeMask) bool {
 }
 
 // add adds k of the nodes from place i on to a set with the given sums.
-func (s *setSearch) add(i, k int, nodes cpualloc.NodeMask, have sums) {
+func (s *setSearch) add(i, k int, nodes topo.NodeSet, have sums) {
 	if s.steps--; s.steps <= 0 {
 		s.done = true
 		return
@@ -196,15 +147,4 @@ func (s *setSearch) add(i, k int, nodes cpualloc.NodeMask, have sums) {
 		}
 		s.add(i+1, k-1, nodes|1<<node, more)
 	}
-}
-
-// onSocket returns the nodes of a set that are on a socket.
-func onSocket(all []ledger.NodeSummary, mask cpualloc.NodeMask, socket topo.Socket) cpualloc.NodeMask {
-	var on cpualloc.NodeMask
-	for ; mask != 0; mask &= mask - 1 {
-		if i := bits.TrailingZeros64(uint64(mask)); all[i].Socket == socket {
-			on |= 1 << i
-		}
-	}
-	return on
 }

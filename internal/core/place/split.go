@@ -2,9 +2,7 @@ package place
 
 import (
 	"math/bits"
-	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -15,17 +13,17 @@ const wholeUnit = 1 << 20
 // place says what of each type of memory goes where: to the NUMA nodes with CPUs of the pod first, in proportion to
 // what is free there; what they do not have goes to the others of nodes in the same way. Together, preferred and nodes
 // hold the pod. Hugepages are not split.
-func (j *joint) place(preferred, nodes cpualloc.NodeMask) []ledger.Memory {
+func (j *joint) place(preferred, nodes topo.NodeSet) []ledger.Memory {
 	var list []ledger.Memory
 	for i := range j.types {
 		row := &j.memory[i]
-		var shares [topo.MaxCPUNodes]int64
+		var shares [topo.MaxNodes]int64
 		left := row.spread(preferred, row.need, &shares)
 		row.spread(nodes&^preferred, left, &shares)
 		for m := preferred | nodes; m != 0; m &= m - 1 {
-			n := bits.TrailingZeros64(uint64(m))
+			n := m.First()
 			if shares[n] > 0 {
-				id := j.machine.NUMAID(j.machine.CPUNodes()[n])
+				id := j.machine.NUMAID(n)
 				list = append(list, ledger.Memory{NUMAID: id, Type: row.Type, Bytes: shares[n]})
 			}
 		}
@@ -34,18 +32,17 @@ func (j *joint) place(preferred, nodes cpualloc.NodeMask) []ledger.Memory {
 }
 
 // holding returns the NUMA nodes that a list puts memory on.
-func holding(m *topo.Machine, list []ledger.Memory) cpualloc.NodeMask {
-	var nodes cpualloc.NodeMask
-	for i, n := range m.CPUNodes() {
-		if slices.ContainsFunc(list, func(a ledger.Memory) bool { return a.NUMAID == m.NUMAID(n) }) {
-			nodes |= 1 << i
-		}
+func holding(m *topo.Machine, list []ledger.Memory) topo.NodeSet {
+	var nodes topo.NodeSet
+	for i := range list {
+		n, _ := m.NUMAByID(list[i].NUMAID)
+		nodes |= 1 << n
 	}
 	return nodes
 }
 
 // spread adds up to need bytes to the shares of nodes and returns what they do not have.
-func (m *memoryRow) spread(nodes cpualloc.NodeMask, need int64, shares *[topo.MaxCPUNodes]int64) (left int64) {
+func (m *memoryRow) spread(nodes topo.NodeSet, need int64, shares *[topo.MaxNodes]int64) (left int64) {
 	unit := m.Page
 	if m.Type == ledger.OrdinaryMemory {
 		unit = wholeUnit
@@ -53,12 +50,12 @@ func (m *memoryRow) spread(nodes cpualloc.NodeMask, need int64, shares *[topo.Ma
 	free := m.sum(nodes)
 	left = need
 	for rest := nodes; rest != 0 && free > 0; rest &= rest - 1 {
-		n := bits.TrailingZeros64(uint64(rest))
+		n := rest.First()
 		shares[n] = proportion(min(need, free), m.Free[n], free) / unit * unit
 		left -= shares[n]
 	}
 	for rest := nodes; rest != 0; rest &= rest - 1 { // what did not divide
-		n := bits.TrailingZeros64(uint64(rest))
+		n := rest.First()
 		more := min(left, m.Free[n]-shares[n])
 		shares[n] += more
 		left -= more

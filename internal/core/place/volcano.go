@@ -1,8 +1,6 @@
 package place
 
 import (
-	"math/bits"
-
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -52,5 +50,5 @@ func Span(v *ledger.View, r *Request) (numaNodes int, ok bool) {
 	if ok && nodes == 0 {
 		return len(v.Machine().CPUNodes()), true
 	}
-	return bits.OnesCount64(uint64(nodes)), ok
+	return nodes.Len(), ok
 }

@@ -15,8 +15,6 @@ import (
 const (
 	MaxCPUs      = cpuset.MaxCPUs
 	MaxNUMANodes = 256
-	// MaxCPUNodes is the number of NUMA nodes with CPUs up to which CPU sets are allocated.
-	MaxCPUNodes = 64
 )
 
 // Dense indices of one machine, each 0…count-1.
@@ -99,6 +97,7 @@ type numaRow struct {
 	cpus      cpuset.Set
 	cores     []Core
 	socket    Socket
+	siblings  NodeSet
 	dist      []int
 }
 
@@ -116,7 +115,8 @@ type Machine struct {
 
 	all, online, isolated cpuset.Set
 	cpuNodes              []NUMA // NUMA nodes that have CPUs, ascending
-	identity              bool   // kernel ids are 0…n-1
+	withCPUs              NodeSet
+	identity              bool // kernel ids are 0…n-1
 	byID                  map[int]CPU
 	numaByID              map[int]NUMA
 	fingerprint           uint64
@@ -311,6 +311,16 @@ func (m *Machine) seal() {
 		if first := n.cpus.First(); first >= 0 {
 			n.socket = m.cpus[first].socket
 			m.cpuNodes = append(m.cpuNodes, NUMA(i))
+			m.withCPUs |= 1 << i
+		}
+	}
+	for i := range m.numa {
+		n := &m.numa[i]
+		n.siblings = 1 << i
+		for o := range m.withCPUs.All() {
+			if m.numa[o].socket == n.socket {
+				n.siblings |= 1 << o
+			}
 		}
 	}
 	m.fingerprint = m.hash()

@@ -351,7 +351,7 @@ func kubeletFault(fault why.Reason) error {
 	case why.KubeletPanics:
 		return fmt.Errorf(
 			"NUMA node id %d: the kubelet's managers take ids up to %d, and with %s ids below the number of NUMA nodes",
-			fault.Extra, hint.MaxNodes-1, annotation.OptionPreferClosest)
+			fault.Extra, topo.MaxNodes-1, annotation.OptionPreferClosest)
 	}
 	return errors.New("amounts of memory or devices that no kubelet of this machine has")
 }
@@ -528,10 +528,10 @@ func bytesOf(list corev1.ResourceList) map[string]int64 {
 }
 
 // numaMask is false when one of the nodes is not on the machine.
-func numaMask(m *topo.Machine, nodes annotation.NUMANodes) (mask hint.Mask, known bool) {
+func numaMask(m *topo.Machine, nodes annotation.NUMANodes) (mask topo.NodeSet, known bool) {
 	for _, id := range nodes {
 		n, ok := m.NUMAByID(int(id))
-		if !ok || int(n) >= hint.MaxNodes {
+		if !ok || int(n) >= topo.MaxNodes {
 			return 0, false
 		}
 		mask |= 1 << n

@@ -13,7 +13,7 @@ import (
 )
 
 // Machine builds the machine that a CPU topology describes. It refuses what contradicts itself and machines on which
-// CPU sets cannot be allocated: those with more than topo.MaxCPUNodes NUMA nodes with CPUs.
+// CPU sets cannot be allocated: those with more than topo.MaxNodes NUMA nodes with CPUs.
 func Machine(d annotation.CPUTopologyDetail, arch string) (*topo.Machine, error) {
 	return machineOf(d, arch, nil)
 }
@@ -36,8 +36,9 @@ func machineOf(d annotation.CPUTopologyDetail, arch string, zones []v1alpha2.Zon
 	if err != nil {
 		return nil, err
 	}
-	if n := len(m.CPUNodes()); n > topo.MaxCPUNodes {
-		return nil, fmt.Errorf("machine has %d NUMA nodes with CPUs, at most %d are supported", n, topo.MaxCPUNodes)
+	if m.TooWide() {
+		return nil, fmt.Errorf("machine has %d NUMA nodes with CPUs, at most %d are supported", len(m.CPUNodes()),
+			topo.MaxNodes)
 	}
 	return m, nil
 }

@@ -146,7 +146,7 @@ func TestMachineKeepsDistancesAndNUMANodesWithoutCPUs(t *testing.T) {
 func TestMachineRefusesMoreNUMANodesThanCanBeAllocated(t *testing.T) {
 	t.Parallel()
 	var d annotation.CPUTopologyDetail
-	for i := range int32(topo.MaxCPUNodes + 1) {
+	for i := range int32(topo.MaxNodes + 1) {
 		d.Detail = append(d.Detail, annotation.CPUInfo{ID: i, Core: i, Node: i})
 	}
 	_, err := convert.Machine(d, "amd64")

@@ -179,9 +179,9 @@ func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string
 	out.CPUs = out.availableCPUs.Allocated
 	out.SharedPool, out.BESharedPool = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool())
 	exclusive := v.LSE().Union(v.LSR()).Union(v.KubeletStatic())
-	for i, n := range m.CPUNodes() {
+	for _, n := range m.CPUNodes() {
 		cpus := m.NUMACPUs(n).Intersect(m.Online())
-		s := v.Summary().Nodes[i]
+		s := v.Summary().Nodes[n]
 		total := int64(cpus.Len()) * 1000
 		used := int64(exclusive.CountIn(&cpus))*1000 + s.Promised
 		out.Total = append(out.Total, cpuOn(m.NUMAID(n), total))

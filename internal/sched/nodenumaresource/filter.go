@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -143,7 +144,7 @@ func allMemory(v *ledger.View, r *place.Request) []ledger.Memory {
 			continue
 		}
 		for i, free := range t.Free {
-			all = append(all, ledger.Memory{NUMAID: m.NUMAID(m.CPUNodes()[i]), Type: asked.Type, Bytes: free})
+			all = append(all, ledger.Memory{NUMAID: m.NUMAID(topo.NUMA(i)), Type: asked.Type, Bytes: free})
 		}
 	}
 	return all

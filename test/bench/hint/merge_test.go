@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/topo"
+
 	"github.com/go-logr/logr"
 	cadvisor "github.com/google/cadvisor/info/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
@@ -56,10 +58,8 @@ func asLists(tb testing.TB, lists []hint.List) []map[string][]topologymanager.To
 			own := topologymanager.TopologyHint{Preferred: h.Preferred}
 			if h.Mask != 0 {
 				var nodes []int
-				for n := range hint.MaxNodes {
-					if h.Mask.Has(n) {
-						nodes = append(nodes, n)
-					}
+				for n := range h.Mask.All() {
+					nodes = append(nodes, int(n))
 				}
 				mask, err := bitmask.NewBitMask(nodes...)
 				if err != nil {
@@ -108,7 +108,7 @@ func TestMergeIsTheKubelets(t *testing.T) {
 				lists[i] = hint.List{}
 			default:
 				for range 1 + random.IntN(8) {
-					h := hint.Hint{Mask: hint.Mask(random.IntN(2 << r.Nodes)), Preferred: random.IntN(3) == 0}
+					h := hint.Hint{Mask: topo.NodeSet(random.IntN(2 << r.Nodes)), Preferred: random.IntN(3) == 0}
 					lists[i] = append(lists[i], h)
 				}
 			}
@@ -137,13 +137,13 @@ func node(p hint.Policy, n int, shape string) (*hint.Rule, []hint.List, *hint.Su
 	for i := range each {
 		least := int((asked[i] + each[i] - 1) / each[i])
 		list := hint.List{}
-		for m := hint.Mask(1); m <= hint.All(n); m++ {
+		for m := topo.NodeSet(1); m <= topo.FirstNodes(n); m++ {
 			if m.Len() >= least {
 				list = append(list, hint.Hint{Mask: m, Preferred: m.Len() == least})
 			}
 		}
 		lists = append(lists, list)
-		own := hint.Resource{Walked: hint.All(n)}
+		own := hint.Resource{Walked: topo.FirstNodes(n)}
 		for node := range n {
 			own.Places = append(own.Places, hint.Place{Nodes: 1 << node, Capacity: each[i]})
 		}
