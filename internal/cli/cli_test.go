@@ -351,6 +351,7 @@ func followed(differs ...string) view.Pod {
 	p.Placement.Actual = p.Placement.Predicted
 	if len(differs) > 0 {
 		p.Placement.Actual, p.Placement.Differs = gave("8-11", 1, false), differs
+		p.Placement.Assumed = []string{"kubelet 1.38 is newer than the newest model, 1.37"}
 	}
 	return p
 }

@@ -96,8 +96,8 @@ func (r *hintRenderer) hints(pod string, h view.Hints) string {
 	}
 	r.lines = append(r.lines, r.text(bold, head))
 	if k := h.Kubelet; k != nil {
-		if k.Assumed {
-			r.line("  assumed", "only a foreign exporter speaks of this kubelet: no options, no reserved CPUs")
+		for _, assumption := range k.Assumed {
+			r.line("  assumed", "%s", assumption)
 		}
 		for i := range k.Steps {
 			r.step(&k.Steps[i])

@@ -13,8 +13,11 @@ func refusedHints() view.Hints {
 	return view.Hints{
 		Node: "epyc-2s-0", Mode: "Follow",
 		Kubelet: &view.KubeletHints{
-			Release: "1.36", Policy: "restricted", Scope: "container", Assumed: true, Status: "TopologyAffinityError",
+			Release: "1.36", Policy: "restricted", Scope: "container", Status: "TopologyAffinityError",
 			Container: "main",
+			Assumed: []string{
+				"kubelet 1.38 is newer than the newest model, 1.37", "CPU manager option pack=true is not known",
+			},
 			Steps: []view.HintStep{{
 				Container: "init",
 				Given: &view.Given{

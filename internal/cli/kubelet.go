@@ -71,7 +71,7 @@ type kubeletView struct {
 	Model string `json:"model,omitempty"`
 	// Fault is why they cannot be predicted although they should be.
 	Fault string `json:"fault,omitempty"`
-	// Assumed names the settings that no source reports.
+	// Assumed names what is taken for granted: settings that no source reports, and what the model does not know.
 	Assumed string `json:"assumed,omitempty"`
 }
 
@@ -84,10 +84,6 @@ type managerView struct {
 	Reserved string `json:"reserved,omitempty"`
 	From     origin `json:"from"`
 }
-
-// onlyForeign is Assumed of a kubelet that Tenon's agent does not describe.
-const onlyForeign = "only another exporter describes this kubelet: options, reserved CPUs and the memory manager are " +
-	"assumed absent where it does not report them"
 
 func newModeView(n *corev1.Node, t *v1alpha2.NodeResourceTopology) modeView {
 	v := modeView{Mode: annotation.ModeOwn, From: origin{Source: fromAssumption}}
@@ -113,7 +109,7 @@ func newKubeletView(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *ledger.
 			Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer,
 			From: unknown,
 		},
-		Model: m.Release,
+		Model: m.Release, Assumed: strings.Join(m.Assumed, "; "),
 	}
 	if !m.Fault.OK() {
 		v.Fault = m.Fault.Code.String()
@@ -187,8 +183,8 @@ func (v *kubeletView) foreign(t *v1alpha2.NodeResourceTopology) {
 		}
 		spoken = true
 	}
-	if spoken {
-		v.Assumed = onlyForeign
+	if spoken && v.Assumed == "" {
+		v.Assumed = convert.AssumedForeign
 	}
 }
 

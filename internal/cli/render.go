@@ -251,6 +251,7 @@ func (r *renderer) rejection(j view.Rejection) {
 
 // kubelet prints the predicted and the actual allocations of the node's kubelet to the pod's containers.
 func (r *renderer) kubelet(p view.Placement) {
+	defer r.assumptions(p.Assumed)
 	if p.Predicted == nil && p.Actual == nil {
 		return
 	}
@@ -263,6 +264,13 @@ func (r *renderer) kubelet(p view.Placement) {
 	}
 	if len(p.Differs) > 0 {
 		r.line("", "the kubelet did not do what was predicted: %s", strings.Join(p.Differs, ", "))
+	}
+}
+
+// assumptions has a line for each.
+func (r *renderer) assumptions(assumed []string) {
+	for _, assumption := range assumed {
+		r.line("assumed", "%s", assumption)
 	}
 }
 

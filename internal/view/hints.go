@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -30,9 +31,9 @@ type KubeletHints struct {
 	Release string `json:"release"`
 	Policy  string `json:"policy"`
 	Scope   string `json:"scope"`
-	// Assumed is true if only a foreign exporter describes the kubelet, so that options and reserved CPUs are assumed
-	// to be absent.
-	Assumed bool       `json:"assumed,omitempty"`
+	// Assumed is what the prediction takes for granted, a phrase each: a release, an option or a feature gate that the
+	// model does not know, settings that only a foreign exporter reports.
+	Assumed []string   `json:"assumed,omitempty"`
 	Steps   []HintStep `json:"steps"`
 	// Status is status.reason of the pod that the kubelet would reject; absent when it would run it. Refusal says why.
 	Status    string    `json:"status,omitempty"`
@@ -167,6 +168,8 @@ func unpredicted(f *ledger.Facts, r *place.Request) string {
 		return "the kubelet cannot run such pods: " + (&why.Finding{Reason: f.Model.Fault}).Phrase(why.English)
 	case f.Mode == ledger.Blind:
 		return "the kubelet is not asked on this node (mode Blind)"
+	case f.Model.Node == nil && len(f.Model.Assumed) > 0:
+		return "the kubelet's answers are not predicted: " + strings.Join(f.Model.Assumed, "; ")
 	case f.Model.Node == nil:
 		return "the kubelet makes no hints here: its CPU and memory managers and its topology policy are none, or " +
 			"its settings are not known"

@@ -164,6 +164,23 @@ func TestHintsNoteThatASharedPodIsNotConfined(t *testing.T) {
 	}
 }
 
+// TestHintsOfAGuessedKubeletSayThatTheyAreGuesses: what the model does not know of a kubelet was not shown anywhere.
+func TestHintsOfAGuessedKubeletSayThatTheyAreGuesses(t *testing.T) {
+	t.Parallel()
+	assumed := []string{"kubelet 1.38 is newer than the newest model, 1.37"}
+	facts := *follow(t, "").Facts()
+	facts.Model.Assumed = assumed
+	got := describe.Hints(guaranteed("1", "1Gi"), "n", ledger.New(facts).View())
+	if got.Kubelet == nil || !slices.Equal(got.Kubelet.Assumed, assumed) {
+		t.Errorf("hints = %+v, want the assumption", got.Kubelet)
+	}
+	facts.Model = ledger.Model{Assumed: []string{"kubelet 1.32 has no model"}}
+	got = describe.Hints(guaranteed("1", "1Gi"), "n", ledger.New(facts).View())
+	if len(got.Notes) == 0 || !strings.Contains(got.Notes[0], "not predicted: kubelet 1.32 has no model") {
+		t.Errorf("notes = %q, want the kubelet's release", got.Notes)
+	}
+}
+
 func TestHintsOfNothing(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]*ledger.View{"no view": nil, "no topology": ledger.New(ledger.Facts{}).View()} {

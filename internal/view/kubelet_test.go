@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,7 +72,7 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 				Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: ledger.Kubelet{Static: true},
 				Model: ledger.Model{
 					Node: node, CPUs: true, Policy: ledger.Restricted, Release: "1.36", Gen: 2,
-					Placed: tt.report,
+					Placed: tt.report, Assumed: []string{"a guess"},
 				},
 			}, entry).View()
 			pod := &corev1.Pod{
@@ -90,6 +91,9 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 				Differs: got.Differs,
 			}); diff != "" {
 				t.Errorf("placement (-want +got):\n%s", diff)
+			}
+			if !slices.Equal(got.Assumed, []string{"a guess"}) {
+				t.Errorf("assumed %q, want what is taken for granted of the kubelet", got.Assumed)
 			}
 			if got.Pool != "" || got.CPUSet != "" {
 				t.Errorf("the kubelet reports no CPUs, but the placement is %s %s%s", got.Pool, got.PoolCPUs,

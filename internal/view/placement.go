@@ -28,8 +28,12 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 		return out
 	}
 	uid := s.Head.UID
-	if a, known := v.Assignment(uid); known && a.Source == ledger.Reported {
+	a, given := v.Assignment(uid)
+	if given && a.Source == ledger.Reported {
 		out.Differs = a.Difference(v.Machine()).Kinds()
+	}
+	if e, _ := v.Entry(uid); given || v.Facts().Mode == ledger.Follow && e.KubeletCPUs > 0 {
+		out.Assumed = v.Facts().Model.Assumed
 	}
 	if s.Ended {
 		return out

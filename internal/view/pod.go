@@ -116,6 +116,9 @@ type Placement struct {
 	Predicted Containers `json:"predicted,omitempty"`
 	Actual    Containers `json:"actual,omitempty"`
 	Differs   []string   `json:"differs,omitempty"`
+	// Assumed is what predictions for the node's kubelet take for granted, a phrase each; absent where the model knows
+	// it.
+	Assumed []string `json:"assumed,omitempty"`
 }
 
 // Containers is what the containers of a pod have, by name.

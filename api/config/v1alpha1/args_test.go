@@ -35,12 +35,13 @@ func TestDecode(t *testing.T) {
 				ContentType: runtime.ContentTypeYAML,
 				Raw: []byte(
 					"minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nstrictSpreadAvoidance: true\nvolcanoScore: " +
-						"true\nvolcanoStrictPolicyMatch: true\ndefaultNUMATopologyPolicy: BestEffort\n"),
+						"true\nvolcanoStrictPolicyMatch: true\ndefaultNUMATopologyPolicy: BestEffort\n" +
+						"followAssumedKubelets: Refuse\n"),
 			},
 			want: func(a *v1alpha1.NodeNUMAResourceArgs) {
 				a.MinSharedCPUs, a.BindAllPodsOnPolicyNodes, a.StrictSpreadAvoidance = &floor, true, true
 				a.VolcanoScore, a.VolcanoStrictPolicyMatch = true, true
-				a.DefaultNUMATopologyPolicy = "BestEffort"
+				a.DefaultNUMATopologyPolicy, a.FollowAssumedKubelets = "BestEffort", v1alpha1.FollowRefuse
 			},
 		},
 		"weights that say the default in other words": {
@@ -118,6 +119,11 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 			`{"defaultNUMATopologyPolicy":"single-numa-node"}`,
 			[]string{`defaultNUMATopologyPolicy: Unsupported value: "single-numa-node": supported values: "None", ` +
 				`"BestEffort", "Restricted", "SingleNUMANode"`},
+		},
+		"an unknown trust": {
+			`{"followAssumedKubelets":"Never"}`,
+			[]string{`followAssumedKubelets: Unsupported value: "Never": supported values: "Refuse", ` +
+				`"RankLast", "Trust"`},
 		},
 		"an unknown strategy": {
 			`{"numaScoringStrategy":{"type":"DistributeEvenly"}}`,

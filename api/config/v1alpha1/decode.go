@@ -79,6 +79,7 @@ func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
 	check(field.NewPath("defaultCPUExclusivePolicy"), a.DefaultCPUExclusivePolicy, "None", "PCPULevel", "NUMANodeLevel")
 	check(field.NewPath("defaultNUMATopologyPolicy"), a.DefaultNUMATopologyPolicy, "None", "BestEffort", "Restricted",
 		"SingleNUMANode")
+	check(field.NewPath("followAssumedKubelets"), a.FollowAssumedKubelets, FollowRefuse, FollowRankLast, FollowTrust)
 	for _, s := range []struct {
 		path     *field.Path
 		strategy *ScoringStrategy

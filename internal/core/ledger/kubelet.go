@@ -43,13 +43,29 @@ type Model struct {
 	PodScope bool
 	// Release is the kubelet's minor version: 1.36.
 	Release string
-	// Assumed: only another project's exporter describes the kubelet; options and reserved CPUs that it does not report
-	// are assumed to be absent.
-	Assumed bool
+	// Assumed is what predictions of this kubelet take for granted, a phrase each: a release, an option or a feature
+	// gate that the model does not know, settings that only another project's exporter reports. None: the model knows
+	// it.
+	Assumed []string
+	// Trust is what an assumed kubelet is good for in mode Follow; Trusted for all others.
+	Trust Trust
 	// Gen is the generation of the node's report, 0 = there is none; Placed what it says that pods have.
 	Gen    int64
 	Placed []Placed
 }
+
+// Trust is what pods meet whose CPUs a kubelet chooses.
+type Trust uint8
+
+// Degrees of trust.
+const (
+	// Trusted: its predictions count as any other's.
+	Trusted Trust = iota
+	// Doubted: its node ranks behind others.
+	Doubted
+	// Distrusted: it gets no such pods.
+	Distrusted
+)
 
 // Placed is what the node reports of one pod.
 type Placed struct {
@@ -79,8 +95,8 @@ func (m *Model) Concerns(p *kubelet.Pod) bool {
 func (m *Model) equal(o *Model) bool {
 	return sameKubelet(m.Node, o.Node) && m.Fault == o.Fault && m.CPUs == o.CPUs && m.Memory == o.Memory &&
 		slices.Equal(m.Devices, o.Devices) &&
-		m.Policy == o.Policy && m.PodScope == o.PodScope && m.Release == o.Release && m.Assumed == o.Assumed &&
-		m.Gen == o.Gen &&
+		m.Policy == o.Policy && m.PodScope == o.PodScope && m.Release == o.Release &&
+		slices.Equal(m.Assumed, o.Assumed) && m.Trust == o.Trust && m.Gen == o.Gen &&
 		slices.EqualFunc(sortedPlaced(m.Placed), sortedPlaced(o.Placed), func(a, b Placed) bool {
 			return a.UID == b.UID && slices.EqualFunc(a.Held, b.Held, Held.Equal)
 		})

@@ -20,6 +20,9 @@ func (r *Request) followed(f *ledger.Facts) bool {
 
 // fitsFollowed reports whether the kubelet would give r what it is promised.
 func fitsFollowed(v *ledger.View, r *Request) why.Reason {
+	if v.Facts().Model.Trust == ledger.Distrusted {
+		return why.Reason{Code: why.KubeletAssumed, Resource: why.CPU}
+	}
 	if r.KubeletCPUs < r.CPUs {
 		// The kubelet pins Guaranteed containers with whole CPUs alone, and no other component gives CPUs here.
 		return why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}

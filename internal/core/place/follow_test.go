@@ -305,3 +305,49 @@ func TestAKubeletsChoiceKeepsToSingleNUMANodeExclusive(t *testing.T) {
 		}
 	}
 }
+
+// TestPodsDoNotLandOnGuessedKubeletsAsOnKnownOnes: a kubelet that the model does not know was ranked, and believed,
+// like one that it knows.
+func TestPodsDoNotLandOnGuessedKubeletsAsOnKnownOnes(t *testing.T) {
+	t.Parallel()
+	facts := func(mode ledger.Mode, trust ledger.Trust) ledger.Facts {
+		f := guardedFacts(t, 2, mode, hint.BestEffort)
+		f.Model.Trust = trust
+		return f
+	}
+	followed := func(trust ledger.Trust) ledger.Facts { return facts(ledger.Follow, trust) }
+	usage := place.Usage{MilliCPU: 4000, AllocatableMilliCPU: 16_000, AllocatableMemory: 200}
+	score := func(f ledger.Facts, r *place.Request) int64 {
+		return place.Score(ledger.New(f).View(), r, usage, place.ScoreLeastAllocated)
+	}
+	one, two, none := pinnedRequest("u", 4, 0), pinnedRequest("u", 10, 0), pinnedRequest("u", 0, 4)
+	for name, tt := range map[string]struct {
+		facts   ledger.Facts
+		request *place.Request
+		code    why.Code
+		behind  bool
+	}{
+		"a known kubelet":                        {followed(ledger.Trusted), one, why.None, false},
+		"a guessed one":                          {followed(ledger.Doubted), one, why.None, true},
+		"a guessed one, on two NUMA nodes":       {followed(ledger.Doubted), two, why.None, true},
+		"a guessed one that is refused":          {followed(ledger.Distrusted), one, why.KubeletAssumed, false},
+		"a pod that it gives no CPUs":            {followed(ledger.Distrusted), none, why.None, false},
+		"a guessed one where Tenon chooses CPUs": {facts(ledger.Own, ledger.Distrusted), one, why.None, false},
+	} {
+		v := ledger.New(tt.facts).View()
+		fits := place.Fits(v, tt.request)
+		if _, tried := place.Try(v, tt.request); fits.Code != tt.code || tried.Code != tt.code {
+			t.Errorf("%s: Fits %v, Try %v, want %v", name, fits, tried, tt.code)
+		}
+		if tt.code != why.None {
+			continue
+		}
+		known := score(facts(tt.facts.Mode, ledger.Trusted), tt.request)
+		if got := score(tt.facts, tt.request); tt.behind && (got < 1 || got > known/10) || !tt.behind && got != known {
+			t.Errorf("%s: score %d of %d, behind %v", name, got, known, tt.behind)
+		}
+	}
+	if a, b := score(followed(ledger.Doubted), one), score(followed(ledger.Doubted), two); a <= b {
+		t.Errorf("among guessed kubelets one NUMA node scores %d, two %d", a, b)
+	}
+}

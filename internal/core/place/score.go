@@ -24,8 +24,8 @@ const (
 
 // Score ranks a node that Fits: 0–100, fewer NUMA nodes first, then the strategy. A node that honours the pod's
 // preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly, NUMA nodes that pods of the other kind use) scores 0,
-// and so does one whose kubelet may still meet many pods in another order. It allocates nothing, unless the kubelet
-// chooses the CPUs and must be predicted.
+// and so does one whose kubelet may still meet many pods in another order. One whose kubelet chooses and is not known
+// has a tenth. It allocates nothing, unless the kubelet chooses the CPUs and must be predicted.
 //
 // One NUMA node scores 50–100, two 25–49, three 12–24 and so on: each number of NUMA nodes has a range of its own.
 // Inside it fewer sockets rank first, then smaller distances, then the strategy, as far as whole points distinguish
@@ -53,7 +53,11 @@ func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 	if span > 1 {
 		within = j.proximity(nodes, within)
 	}
-	return max(low+within*(high-low)/100, 1)
+	score := low + within*(high-low)/100
+	if r.followed(v.Facts()) && v.Facts().Model.Trust == ledger.Doubted {
+		score /= 10
+	}
+	return max(score, 1)
 }
 
 // targetNodes returns the NUMA nodes on which r will be placed, 0 where none are chosen for it; false where it does not

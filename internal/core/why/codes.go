@@ -51,6 +51,7 @@ const (
 	KubeletWouldHang
 	KubeletRejected
 	EnforcementDegraded
+	KubeletAssumed
 
 	// Capacity.
 	InsufficientCPU

@@ -341,6 +341,14 @@ var registry = [numCodes]Entry{
 			"so an LSE pod could share its CPUs for a while.",
 		Remedy: "Connect NRI or the runtime proxy on the node; or start its agent with --allow-degraded-enforcement.",
 	},
+	KubeletAssumed: {
+		Code: KubeletAssumed, Name: "KubeletAssumed", Class: Placement, Plugin: numaPlugin,
+		Text: "node(s) kubelet is not one that the model knows", Chinese: "模型不了解节点的 kubelet",
+		Cause: "In mode Follow the kubelet chooses the CPUs, and this kubelet's release, options or feature gates " +
+			"are not in the model (condition tenon.sh/KubeletAssumed), so what it chooses is a guess.",
+		Remedy: "Run a kubelet that the model knows, remove the option or gate that the node's condition names, or " +
+			"set the plugin argument followAssumedKubelets to RankLast or Trust.",
+	},
 
 	InsufficientCPU: {
 		Code: InsufficientCPU, Name: "InsufficientCPU", Class: Capacity, Plugin: fitPlugin, Resolvable: true,

@@ -26,6 +26,8 @@ type Args struct {
 	StrictSpreadAvoidance bool
 	// FilterLSROnDegradedNodes treats LSR pods as LSE pods on nodes with the condition EnforcementDegraded.
 	FilterLSROnDegradedNodes bool
+	// Assumed is what kubelets that the model does not know are good for in mode Follow.
+	Assumed ledger.Trust
 	// VolcanoScore ranks nodes for pods with Volcano's annotation by the number of NUMA nodes alone (seed 004).
 	VolcanoScore bool
 	// VolcanoStrictPolicyMatch lets such pods onto nodes with their own topology policy alone.
@@ -56,6 +58,12 @@ func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
 	args.BindAllPodsOnPolicyNodes = a.BindAllPodsOnPolicyNodes
 	args.StrictSpreadAvoidance = a.StrictSpreadAvoidance
 	args.FilterLSROnDegradedNodes = a.FilterLSROnDegradedNodes
+	switch a.FollowAssumedKubelets {
+	case v1alpha1.FollowRefuse:
+		args.Assumed = ledger.Distrusted
+	case v1alpha1.FollowRankLast:
+		args.Assumed = ledger.Doubted
+	}
 	args.VolcanoScore, args.VolcanoStrictPolicyMatch = a.VolcanoScore, a.VolcanoStrictPolicyMatch
 	return args
 }

@@ -671,6 +671,7 @@ func TestFacts(t *testing.T) {
 				tt.want(&want)
 			}
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Facts{}, "Machine"),
+				cmpopts.IgnoreFields(ledger.Model{}, "Assumed", "Trust"), // see TestKubeletOfANode
 				cmp.Transformer("list", cpuset.Set.String)); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
 			}
@@ -778,7 +779,11 @@ func TestNewArgs(t *testing.T) {
 	}{
 		"defaults": {
 			v1alpha1.NodeNUMAResourceArgs{},
-			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1},
+			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1, Assumed: ledger.Doubted},
+		},
+		"kubelets that are not known are refused": {
+			v1alpha1.NodeNUMAResourceArgs{FollowAssumedKubelets: v1alpha1.FollowRefuse},
+			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1, Assumed: ledger.Distrusted},
 		},
 		"everything else": {
 			v1alpha1.NodeNUMAResourceArgs{
@@ -787,7 +792,7 @@ func TestNewArgs(t *testing.T) {
 				ScoringStrategy:          &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
 				NUMAScoringStrategy:      &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
 				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true,
-				VolcanoStrictPolicyMatch: true,
+				VolcanoStrictPolicyMatch: true, FollowAssumedKubelets: v1alpha1.FollowTrust,
 			},
 			convert.Args{
 				DefaultBind: cpualloc.SpreadByPCPUs, DefaultExclusive: cpualloc.NUMANodeLevel, MinSharedCPUs: 3,

@@ -55,7 +55,7 @@ func facts(s Sources, args Args, read machineReader, newNode nodeMaker) (ledger.
 		nrt = &v1alpha2.NodeResourceTopology{}
 		nrt.Name = node.Name
 	}
-	r := factReader{node: node, nrt: nrt}
+	r := factReader{node: node, nrt: nrt, trust: args.Assumed}
 	if _, ok := nrt.Annotations[annotation.CPUTopology]; !ok && s.Numatopology != nil {
 		r.numa, r.facts.Imported = s.Numatopology, true
 	}
@@ -83,6 +83,7 @@ type factReader struct {
 	exported Exported
 	topology string // the kubelet's topology policy; "" if unknown
 	assumed  bool   // only a foreign exporter describes the kubelet
+	trust    ledger.Trust
 	problems []Problem
 }
 

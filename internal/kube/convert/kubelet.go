@@ -312,7 +312,15 @@ func (r *factReader) model(newNode nodeMaker) {
 		version = importedVersion
 	}
 	behaviour, known := kubelet.ModelOf(version)
-	if !active || !known {
+	if !active {
+		return
+	}
+	m := &r.facts.Model
+	m.Assumed = r.assumptions(&settings, version)
+	if len(m.Assumed) > 0 {
+		m.Trust = r.trust
+	}
+	if !known {
 		return
 	}
 	config := r.config(&settings)
@@ -320,7 +328,6 @@ func (r *factReader) model(newNode nodeMaker) {
 	state := r.numaState()
 	inventory := r.inventory(&settings, &state)
 
-	m := &r.facts.Model
 	m.Node, m.Fault = newNode(r.facts.Machine, config, inventory)
 	switch {
 	case m.Fault.OK():
@@ -337,8 +344,23 @@ func (r *factReader) model(newNode nodeMaker) {
 	m.Devices = slices.Compact(m.Devices)
 	m.Policy, m.PodScope = policyOf(config.Topology.Policy), config.Topology.PodScope
 	m.Release = "1." + strconv.Itoa(behaviour.Minor)
-	m.Assumed = r.assumed
 	r.placed(&state)
+}
+
+// AssumedForeign is the assumption about a kubelet that only another project's exporter describes.
+const AssumedForeign = "only another exporter describes this kubelet: options, reserved CPUs and the memory manager " +
+	"are assumed absent where it does not report them"
+
+func (r *factReader) assumptions(settings *annotation.Kubelet, version string) []string {
+	said := kubelet.Settings{
+		Version: version, CPUOptions: settings.CPU.Options, TopologyOptions: settings.Topology.Options,
+		Gates: settings.Gates,
+	}
+	out := said.Assumptions()
+	if r.assumed {
+		out = append([]string{AssumedForeign}, out...)
+	}
+	return out
 }
 
 // kubeletFault returns the error for a machine that the kubelet does not support, with the number that exceeds the

@@ -75,12 +75,13 @@ func TestKubeletOfANode(t *testing.T) {
 		Config          kubelet.Config
 		Fault           why.Code
 		Release         string
-		Assumed         bool
+		Assumed         []string
 		Gen             int64
 		Memory, Devices []string
 		Placed          []ledger.Placed
 	}
 	behaviour, _ := kubelet.ModelOf(versioned)
+	beyond, _ := kubelet.ModelOf("v1.38.0")
 	settings := kubelet.Config{
 		Model:    behaviour,
 		CPU:      kubelet.CPU{Static: true, FullPCPUsOnly: true, Reserved: cpuset.MustParse("0,8")},
@@ -127,9 +128,37 @@ func TestKubeletOfANode(t *testing.T) {
 		},
 		"a kubelet of 1.32 has no model": {
 			version: "v1.32.0", annotations: map[string]string{annotation.KubeletKey: staticKubelet},
+			want: model{Assumed: []string{"kubelet 1.32 has no model, the oldest is 1.33: only CPUs are counted"}},
+		},
+		"a newer kubelet is predicted by the newest model, and says so": {
+			version: "v1.38.0-alpha.1", predicted: true,
+			annotations: map[string]string{annotation.KubeletKey: `{"cpu":{"policy":"static"},` +
+				`"topology":{"policy":"restricted"}}`},
+			want: model{
+				Release: "1.37", Assumed: []string{"kubelet 1.38 is newer than the newest model, 1.37"},
+				Config: kubelet.Config{
+					Model: beyond, CPU: kubelet.CPU{Static: true}, Topology: kubelet.Topology{Policy: hint.Restricted},
+				},
+			},
+		},
+		"options and gates that the model does not know": {
+			version: versioned, predicted: true,
+			annotations: map[string]string{annotation.KubeletKey: `{"cpu":{"policy":"static",` +
+				`"options":{"pack":"true"}},"gates":{"PodLevelResourceManagers":true,"MemoryQoS":true}}`},
+			want: model{
+				Release: "1.36", Assumed: []string{
+					"CPU manager option pack=true is not known",
+					"feature gate PodLevelResourceManagers=true is not in the model",
+				},
+				Config: kubelet.Config{Model: behaviour, CPU: kubelet.CPU{Static: true}},
+			},
+		},
+		"a newer kubelet whose managers are off is as good as any": {
+			version: "v1.38.0", annotations: map[string]string{annotation.KubeletKey: `{}`},
 		},
 		"a kubelet of unknown version has no model": {
 			annotations: map[string]string{annotation.KubeletKey: `{"cpu":{"policy":"static"}}`},
+			want:        model{Assumed: []string{"the kubelet's version is not known: only CPUs are counted"}},
 		},
 		"managers that are off are not predicted": {
 			version: versioned, annotations: map[string]string{
@@ -145,7 +174,7 @@ func TestKubeletOfANode(t *testing.T) {
 				n.TopologyPolicies = []string{"SingleNUMANodePodLevel"} //nolint:staticcheck // deprecated, and still what exporters write
 			},
 			want: model{
-				Assumed: true, Release: "1.36",
+				Assumed: []string{convert.AssumedForeign}, Release: "1.36",
 				Config: kubelet.Config{
 					Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")},
 					Topology: kubelet.Topology{Policy: hint.SingleNUMANode, PodScope: true},
@@ -162,7 +191,7 @@ func TestKubeletOfANode(t *testing.T) {
 					{Name: "topologyManagerMaxNUMANodes", Value: "12"},
 				}
 			},
-			want: model{Assumed: true, Release: "1.36", Config: kubelet.Config{
+			want: model{Assumed: []string{convert.AssumedForeign}, Release: "1.36", Config: kubelet.Config{
 				Model: behaviour, Topology: kubelet.Topology{Policy: hint.Restricted, PodScope: true, MaxNodes: 12},
 			}},
 			problems: []string{
@@ -253,6 +282,9 @@ func TestKubeletOfANode(t *testing.T) {
 			}
 			if (m.Node != nil) != tt.predicted {
 				t.Errorf("predicted = %v, want %v", m.Node != nil, tt.predicted)
+			}
+			if want := len(m.Assumed) > 0; (m.Trust == ledger.Doubted) != want {
+				t.Errorf("trust %v of a kubelet with assumptions %q", m.Trust, m.Assumed)
 			}
 			if diff := cmp.Diff(tt.want, got, cmp.Transformer("list", cpuset.Set.String)); diff != "" {
 				t.Errorf("model (-want +got):\n%s", diff)

@@ -180,7 +180,7 @@ func TestImportedFacts(t *testing.T) {
 					f.Machine.NumNUMA())
 			}
 			got := read{
-				Mode: f.Mode, Static: f.Kubelet.Static, Assumed: f.Model.Assumed, Topology: f.Topology,
+				Mode: f.Mode, Static: f.Kubelet.Static, Assumed: len(f.Model.Assumed) > 0, Topology: f.Topology,
 				Release:  f.Model.Release,
 				Reserved: f.Machine.FormatList(f.Kubelet.Reserved), Unclaimed: f.Machine.FormatList(f.Unclaimed),
 				Pins: f.Pins,
