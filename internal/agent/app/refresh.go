@@ -37,6 +37,9 @@ func (a *Agent) refresh(ctx context.Context) {
 		log.Error(err, "Cannot learn what the kubelet gave to whom, the last good answer counts", "node", a.o.Node)
 	}
 	a.settle(ctx)
+	if err := a.reportAssumed(ctx); err != nil {
+		log.Error(err, "Cannot report what is assumed of the kubelet", "node", a.o.Node)
+	}
 	if err := a.readState(ctx); err != nil {
 		log.Error(err, "Cannot use what the kubelet's managers recorded, the last good record counts", "node", a.o.Node)
 	}

@@ -812,3 +812,50 @@ func TestAnAnswerThatIsAMomentOldDoesNotContradict(t *testing.T) {
 		})
 	})
 }
+
+// TestAKubeletThatTheModelDoesNotKnowIsACondition: it was taken for the newest that the model knows, and
+// nothing said so.
+func TestAKubeletThatTheModelDoesNotKnowIsACondition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "arm64-1s")
+		k := &talker{config: none()}
+		w.ask(k)
+		runs := func(version string) {
+			t.Helper()
+			node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			node.Status.NodeInfo.KubeletVersion = version
+			if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			later(time.Minute)
+		}
+		w.run(func(*app.Agent) {
+			runs("v1.38.0")
+			if got := w.condition(status.KubeletAssumed); got != "" {
+				t.Errorf("condition %q of a kubelet whose managers are off", got)
+			}
+			k.now(func() {
+				k.config = static()
+				k.config.Kubelet.CPUOptions = map[string]string{"pack": "true"}
+				k.config.Kubelet.Gates = map[string]bool{"PodLevelResourceManagers": true}
+			})
+			later(3 * time.Minute)
+			const want = "kubelet 1.38 is newer than the newest model, 1.37; " +
+				"CPU manager option pack=true is not known; " +
+				"feature gate PodLevelResourceManagers=true is not in the model"
+			if got := w.message(status.KubeletAssumed); w.condition(status.KubeletAssumed) != "True" || got != want {
+				t.Errorf("condition %q, %q, want %q", w.condition(status.KubeletAssumed), got, want)
+			}
+			k.now(func() { k.config = static() })
+			later(3 * time.Minute)
+			runs("v1.36.3")
+			if got := w.condition(status.KubeletAssumed); got != "False" {
+				t.Errorf("condition %q of a kubelet that the model knows", got)
+			}
+		})
+	})
+}

@@ -157,6 +157,8 @@ func meaning(kind string) string {
 		return "pods share CPUs that the kubelet gave to each of them alone"
 	case "KubeletStaticActive":
 		return "the kubelet gives CPUs away that are a pod's of Tenon"
+	case "KubeletAssumed":
+		return "the scheduler's predictions for this kubelet are guesses: the node ranks last in mode Follow"
 	case "TopologyWriterConflict":
 		return "another program writes the same object: the agent has stopped"
 	}

@@ -29,6 +29,9 @@ const (
 	// StaticActive: a static kubelet has recorded CPUs for one pod that are exclusive to another. The agent's values
 	// hold.
 	StaticActive = "tenon.sh/KubeletStaticActive"
+	// KubeletAssumed: the scheduler's model does not know this kubelet's release, options or feature gates, so that
+	// predictions take something for granted.
+	KubeletAssumed = "tenon.sh/KubeletAssumed"
 	// EnforcementDegraded: containers may start without the agent.
 	EnforcementDegraded = annotation.EnforcementDegraded
 )
