@@ -6,8 +6,8 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
-	"github.com/tenon-project/tenon/internal/local/kernel/rulebook"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/test/e2e/node/cgroup/rulebook"
 )
 
 // pair has CPUs 0 and 1 on one NUMA node.

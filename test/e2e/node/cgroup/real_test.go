@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/local/kernel/rulebook"
+	"github.com/tenon-project/tenon/test/e2e/node/cgroup/rulebook"
 	"github.com/tenon-project/tenon/test/e2e/node/cgroupfs"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
-	"github.com/tenon-project/tenon/internal/local/kernel/rulebook"
+	"github.com/tenon-project/tenon/test/e2e/node/cgroup/rulebook"
 )
 
 // TestKernelsAgree runs every story on the simulated kernel in both dialects, and those of this machine's dialect to
