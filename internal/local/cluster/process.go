@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -334,19 +335,14 @@ func isReady(n *corev1.Node) bool {
 
 // awaitDefaultAccount waits for what every pod needs that names no service account.
 func awaitDefaultAccount(ctx context.Context, client kubernetes.Interface) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the default service account: %w", ctx.Err())
-		case <-tick.C:
-		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the default service account: %w", err)
 	}
+	return nil
 }
 
 // get returns a readiness check that asks a URL; authority is PEM and signs the server's certificate.

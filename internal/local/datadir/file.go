@@ -5,35 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 )
 
-// WriteFile replaces a file in one step: a reader, or a start after a crash, sees the old text or the new one.
+// WriteFile replaces a file in one step: a reader, or a start after a crash, sees the old text or the new one. A file
+// has one writer at a time.
 func WriteFile(path string, text []byte, mode os.FileMode) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	temporary := path + ".new"
+	err := os.WriteFile(temporary, text, mode)
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() { _ = os.Remove(temporary.Name()) }()
-	if err := fill(temporary, text, mode); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(temporary.Name(), path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.RemoveAll(temporary))
 	}
 	return nil
-}
-
-func fill(f *os.File, text []byte, mode os.FileMode) error {
-	if err := f.Chmod(mode); err != nil {
-		_ = f.Close()
-		return err
-	}
-	if _, err := f.Write(text); err != nil {
-		_ = f.Close()
-		return err
-	}
-	return f.Close()
 }
 
 // Corrupt is the error of a file of the data folder that cannot be read as what it is.

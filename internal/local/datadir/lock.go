@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
+
+	"github.com/prometheus/procfs"
 )
 
 // Owner is the process that runs a cluster.
@@ -62,18 +62,17 @@ func (d Dir) Running() (Owner, bool, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return Owner{}, false, nil
 	}
-	if err != nil {
-		return Owner{}, false, fmt.Errorf("read lock of data folder: %w", err)
+	if err == nil {
+		defer func() { _ = f.Close() }()
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	}
-	defer func() { _ = f.Close() }()
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return readOwner(f), true, nil
 	}
 	if err != nil {
-		return Owner{}, false, fmt.Errorf("read lock of data folder: %w", err)
+		err = fmt.Errorf("read lock of data folder: %w", err)
 	}
-	return Owner{}, false, nil
+	return Owner{}, false, err
 }
 
 // Alive reports whether the very process that o names still exists.
@@ -103,28 +102,19 @@ func record(f *os.File) error {
 }
 
 func readOwner(f *os.File) Owner {
-	text, err := io.ReadAll(io.NewSectionReader(f, 0, 64))
-	if err != nil {
-		return Owner{}
-	}
 	var o Owner
-	if _, err := fmt.Sscanf(string(text), "%d %d", &o.PID, &o.Start); err != nil {
+	if _, err := fmt.Fscanf(io.NewSectionReader(f, 0, 64), "%d %d", &o.PID, &o.Start); err != nil {
 		return Owner{}
 	}
 	return o
 }
 
-// startTime reads field 22 of /proc/PID/stat. The name in field 2 may hold spaces and brackets, so fields are counted
-// from the last bracket.
+// startTime returns when a process started, in clock ticks since boot.
 func startTime(pid int) (uint64, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	_, rest, ok := strings.Cut(string(text)[strings.LastIndexByte(string(text), ')')+1:], " ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 20 {
-		return 0, fmt.Errorf("unexpected form of /proc/%d/stat", pid)
-	}
-	return strconv.ParseUint(fields[19], 10, 64)
+	s, err := p.Stat()
+	return s.Starttime, err
 }

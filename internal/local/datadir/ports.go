@@ -50,7 +50,6 @@ type Ports struct {
 	Moved []Move // services that did not get their port of the last start
 
 	listeners map[Service]net.Listener
-	served    map[Service]bool // handed over by Listener
 	ephemeral portRange
 }
 
@@ -98,10 +97,7 @@ func (d Dir) Ports() (*Ports, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Ports{
-		listeners: make(map[Service]net.Listener, len(Services())), served: map[Service]bool{},
-		ephemeral: ephemeralPorts(),
-	}
+	p := &Ports{listeners: make(map[Service]net.Listener, len(Services())), ephemeral: ephemeralPorts()}
 	for _, s := range Services() {
 		if err := p.open(s, saved[s]); err != nil {
 			p.Close()
@@ -121,21 +117,16 @@ func (p *Ports) Port(s Service) int { return p.listeners[s].Addr().(*net.TCPAddr
 // Address returns 127.0.0.1:PORT of a service.
 func (p *Ports) Address(s Service) string { return p.listeners[s].Addr().String() }
 
-// Listener hands over the open listener of a service that this process serves itself; whoever serves closes it.
-func (p *Ports) Listener(s Service) net.Listener {
-	p.served[s] = true
-	return p.listeners[s]
-}
+// Listener returns the open listener of a service that this process serves itself.
+func (p *Ports) Listener(s Service) net.Listener { return p.listeners[s] }
 
 // Release closes the port of a service so that a child may open it. The number stays known.
 func (p *Ports) Release(s Service) error { return p.listeners[s].Close() }
 
-// Close closes every port that was not handed over.
+// Close closes every port; whatever serves one must have ended.
 func (p *Ports) Close() {
-	for s, l := range p.listeners {
-		if !p.served[s] {
-			_ = l.Close()
-		}
+	for _, l := range p.listeners {
+		_ = l.Close() // a second time where it was served
 	}
 }
 

@@ -9,16 +9,13 @@ import (
 	"time"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -28,23 +25,17 @@ const (
 )
 
 // Applier writes objects by server-side apply.
-type Applier struct {
-	objects dynamic.Interface
-	mapper  *restmapper.DeferredDiscoveryRESTMapper
-}
+type Applier struct{ client client.Client }
 
 // NewApplier returns an Applier for the cluster that config leads to.
 func NewApplier(config *rest.Config) (*Applier, error) {
-	objects, err := dynamic.NewForConfig(config)
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.WarningLogger{} // the default one needs a logger that nothing here sets
+	c, err := client.New(config, client.Options{FieldOwner: fieldManager})
 	if err != nil {
 		return nil, fmt.Errorf("make client for manifests: %w", err)
 	}
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make client for manifests: %w", err)
-	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(typed.Discovery()))
-	return &Applier{objects: objects, mapper: mapper}, nil
+	return &Applier{c}, nil
 }
 
 // Parse reads manifests: each text may hold several documents.
@@ -69,15 +60,19 @@ func Parse(texts ...[]byte) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Apply writes the objects in their order. Fields of other owners that the objects name are taken over.
+// Apply writes the objects in their order. Fields of other owners that the objects name are taken over. An object of a
+// namespaced kind that names no namespace goes into the default one.
 func (a *Applier) Apply(ctx context.Context, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
-		client, err := a.client(o)
+		namespaced, err := a.client.IsObjectNamespaced(o)
 		if err != nil {
-			return err
+			return fmt.Errorf("find the resource of %s: %w", o.GroupVersionKind(), err)
 		}
-		if _, err := client.Apply(ctx, o.GetName(), o,
-			metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+		if namespaced && o.GetNamespace() == "" {
+			o.SetNamespace(metav1.NamespaceDefault)
+		}
+		err = a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.ForceOwnership)
+		if err != nil {
 			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
@@ -90,53 +85,15 @@ func (a *Applier) AwaitEstablished(ctx context.Context, objects []*unstructured.
 		if o.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
-		if err := a.await(ctx, o, established); err != nil {
+		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+			err := a.client.Get(ctx, client.ObjectKeyFromObject(o), o)
+			return err == nil && established(o), err
+		})
+		if err != nil {
 			return fmt.Errorf("wait for CustomResourceDefinition %s: %w", o.GetName(), err)
 		}
 	}
-	a.mapper.Reset()
 	return nil
-}
-
-func (a *Applier) await(ctx context.Context, o *unstructured.Unstructured,
-	done func(*unstructured.Unstructured) bool,
-) error {
-	client, err := a.client(o)
-	if err != nil {
-		return err
-	}
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		got, err := client.Get(ctx, o.GetName(), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if done(got) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-}
-
-func (a *Applier) client(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
-	kind := o.GroupVersionKind()
-	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil, fmt.Errorf("find the resource of %s: %w", kind, err)
-	}
-	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
-		return a.objects.Resource(mapping.Resource), nil
-	}
-	namespace := o.GetNamespace()
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
-	}
-	return a.objects.Resource(mapping.Resource).Namespace(namespace), nil
 }
 
 func established(o *unstructured.Unstructured) bool {

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -17,6 +18,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
 )
@@ -34,7 +37,7 @@ type Authority struct {
 	dir  string
 	now  time.Time
 	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  crypto.Signer
 	pem  []byte
 }
 
@@ -123,7 +126,7 @@ func (a *Authority) Issue(name string, s Subject) (Pair, error) {
 func (a *Authority) TokenKey() (Pair, error) {
 	kept, err := a.read("service-account")
 	if err == nil {
-		if _, err := parseKey(kept.Key); err != nil {
+		if _, err := keyutil.ParsePrivateKeyPEM(kept.Key); err != nil {
 			return Pair{}, &Broken{File: kept.KeyFile, Err: err}
 		}
 		return kept, nil
@@ -206,14 +209,11 @@ func (a *Authority) read(name string) (Pair, error) {
 
 // write stores the key first: a certificate on disk always has its key beside it.
 func (a *Authority) write(name string, der []byte, key *ecdsa.PrivateKey) (Pair, error) {
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("encode key of %s: %w", name, err)
 	}
-	p := Pair{
-		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-	}
+	p := Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}
 	p.CertFile, p.KeyFile = a.files(name)
 	if err := datadir.WriteFile(p.KeyFile, p.Key, 0o600); err != nil {
 		return Pair{}, err
@@ -222,40 +222,12 @@ func (a *Authority) write(name string, der []byte, key *ecdsa.PrivateKey) (Pair,
 }
 
 // parse returns certificate and key, and an error unless they belong together.
-func (p Pair) parse() (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(p.Cert)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, nil, errors.New("not a PEM certificate")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+func (p Pair) parse() (*x509.Certificate, crypto.Signer, error) {
+	pair, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := parseKey(p.Key)
-	if err != nil {
-		return nil, nil, err
-	}
-	public, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !public.Equal(key.Public()) {
-		return nil, nil, errors.New("certificate and key do not belong together")
-	}
-	return cert, key, nil
-}
-
-func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, errors.New("not a PEM key")
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	ec, ok := key.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, errors.New("not an ECDSA key")
-	}
-	return ec, nil
+	return pair.Leaf, pair.PrivateKey.(crypto.Signer), nil // any key that tls accepts signs
 }
 
 func splitHosts(hosts []string) (names []string, addresses []net.IP) {

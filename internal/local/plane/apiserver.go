@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -138,30 +139,19 @@ func (p *Plane) awaitReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make client of the API server: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiServerLimit)
-	defer cancel()
-	// The listener is open long before anybody accepts: a request hangs rather than fails.
-	ask := func() error {
+	var last error
+	ask := func(ctx context.Context) (bool, error) {
+		// The listener is open long before anybody accepts: a request hangs rather than fails.
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return err
+		_, last = client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return last == nil, p.Err()
 	}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ask()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-p.Broken():
-			return p.Err()
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the API server: %w", errors.Join(ctx.Err(), err))
-		}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, apiServerLimit, true, ask)
+	if err != nil && p.Err() == nil {
+		return fmt.Errorf("wait for the API server: %w", errors.Join(err, last))
 	}
+	return err
 }
 
 // parse gives the flags of one component to a set of its own: the process-wide one would meet the names twice.

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -35,8 +33,7 @@ type Spec struct {
 	Name    string
 	Path    string // of the binary
 	Args    []string
-	Env     []string // beside the parent's
-	LogFile string   // gets standard output and standard error; appended to
+	LogFile string // gets standard output and standard error; appended to
 
 	// Ready returns nil when the process serves. It is asked again until it does.
 	Ready func(context.Context) error
@@ -49,7 +46,6 @@ type Ended func(name string, how error, pause time.Duration)
 type Child struct {
 	spec  Spec
 	ended Ended
-	clock clock.WithTicker
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -62,14 +58,9 @@ type Child struct {
 // Start starts the process and returns when it is ready. It gives up when the process ends three times before that; the
 // error then holds the end of its log.
 func Start(ctx context.Context, spec Spec, ended Ended) (*Child, error) {
-	return start(ctx, spec, ended, clock.RealClock{})
-}
-
-func start(ctx context.Context, spec Spec, ended Ended, clk clock.WithTicker) (*Child, error) {
 	run, stop := context.WithCancel(context.Background())
 	c := &Child{
-		spec: spec, ended: ended, clock: clk, stop: stop, done: make(chan struct{}),
-		dead: make(chan error, startAttempts),
+		spec: spec, ended: ended, stop: stop, done: make(chan struct{}), dead: make(chan error, startAttempts),
 	}
 	go c.supervise(run)
 	if err := c.awaitReady(ctx); err != nil {
@@ -102,13 +93,13 @@ func (c *Child) awaitReady(ctx context.Context) error {
 			if deaths++; deaths == startAttempts {
 				return fmt.Errorf("%s does not start: %w%s", c.spec.Name, how, lastLines(c.spec.LogFile))
 			}
-		case <-c.clock.After(pause):
-			begun := c.clock.Now()
+		case <-time.After(pause):
+			begun := time.Now()
 			if c.PID() != 0 && c.spec.Ready(ctx) == nil {
 				return nil
 			}
 			// To find out may be work that the child waits for.
-			pause = max(pollInterval, readyShare*c.clock.Since(begun))
+			pause = max(pollInterval, readyShare*time.Since(begun))
 		}
 	}
 }
@@ -120,12 +111,12 @@ func (c *Child) supervise(ctx context.Context) {
 	defer close(c.done)
 	pause := firstPause
 	for {
-		begun := c.clock.Now()
+		begun := time.Now()
 		how := c.run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if c.clock.Since(begun) > calm {
+		if time.Since(begun) > calm {
 			pause = firstPause
 		}
 		select {
@@ -136,7 +127,7 @@ func (c *Child) supervise(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.clock.After(pause):
+		case <-time.After(pause):
 		}
 		pause = min(2*pause, lastPause)
 	}
@@ -149,21 +140,12 @@ func (c *Child) run(ctx context.Context) error {
 		return fmt.Errorf("open log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	lifeline, parent, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("make lifeline: %w", err)
-	}
-	defer func() { _ = parent.Close() }()
 	cmd := exec.CommandContext(ctx, c.spec.Path, c.spec.Args...)
-	cmd.Env = append(os.Environ(), c.spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{lifeline}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopLimit
-	err = cmd.Start()
-	_ = lifeline.Close()
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	c.setPID(cmd.Process.Pid)

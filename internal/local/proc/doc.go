@@ -1,6 +1,5 @@
 // Package proc keeps the child processes of a local cluster alive, and never longer than their parent.
 //
-// A child that ends is started again after a growing pause. It learns of the end of its parent twice: the kernel kills
-// it, and the pipe it was given closes. It is a process group of its own, so that Ctrl-C reaches the parent alone,
-// which then stops its children in the right order.
+// A child that ends is started again after a growing pause. The kernel kills it when its parent ends. It is a process
+// group of its own, so that Ctrl-C reaches the parent alone, which then stops its children in the right order.
 package proc

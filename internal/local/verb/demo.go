@@ -12,8 +12,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/deploy/examples"
@@ -86,33 +88,26 @@ func placed(pods []corev1.Pod) string {
 			continue
 		}
 		node = p.Spec.NodeName
-		if c := class(p); c == "LSE" || c == "LSR" {
+		if c := p.Labels[annotation.QoSClass]; c == "LSE" || c == "LSR" {
 			break
 		}
 	}
 	return node
 }
 
-// awaitSettled returns the demo's pods once every one of them exists and is either running, done or refused.
+// awaitSettled returns the demo's pods once every one of them exists and is running, done or refused by the scheduler.
 func awaitSettled(ctx context.Context, client kubernetes.Interface) ([]corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, demoLimit)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		pods, waiting, err := look(ctx, client)
-		if err != nil {
-			return nil, err
-		}
-		if waiting == "" {
-			return pods, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for the demo's pods: %w: %s", ctx.Err(), waiting)
-		case <-tick.C:
-		}
+	var pods []corev1.Pod
+	var waiting string
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, demoLimit, true,
+		func(ctx context.Context) (done bool, err error) {
+			pods, waiting, err = look(ctx, client)
+			return err == nil && waiting == "", err
+		})
+	if err != nil {
+		return nil, fmt.Errorf("wait for the demo's pods: %w: %s", err, waiting)
 	}
+	return pods, nil
 }
 
 // look returns the demo's pods, and what is still to come.
@@ -162,24 +157,6 @@ func settled(p *corev1.Pod) bool {
 	case corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed:
 		return true
 	}
-	return refusal(p) != nil
-}
-
-// refusal returns the condition that says why the scheduler found no node.
-func refusal(p *corev1.Pod) *corev1.PodCondition {
-	for i := range p.Status.Conditions {
-		c := &p.Status.Conditions[i]
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
-			c.Reason == corev1.PodReasonUnschedulable {
-			return c
-		}
-	}
-	return nil
-}
-
-func class(p *corev1.Pod) string {
-	if c := p.Labels[annotation.QoSClass]; c != "" {
-		return c
-	}
-	return "-"
+	_, c := podutil.GetPodCondition(&p.Status, corev1.PodScheduled)
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
@@ -67,22 +68,14 @@ func stop(ctx context.Context, dir datadir.Dir, owner datadir.Owner) error {
 	if err := owner.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop the cluster on %s: %w", dir.Root(), err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, downLimit)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("process %d still runs the cluster after %v; its log is %s", owner.PID, downLimit,
-					dir.Log("up"))
-			}
-			return ctx.Err()
-		case <-tick.C:
-		}
-		if _, running, err := dir.Running(); err != nil || !running {
-			return err
-		}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, downLimit, false,
+		func(context.Context) (bool, error) {
+			_, running, err := dir.Running()
+			return !running, err
+		})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("process %d still runs the cluster after %v; its log is %s", owner.PID, downLimit,
+			dir.Log("up"))
 	}
+	return err
 }

@@ -1,15 +1,16 @@
 package verb
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
-	"github.com/tenon-project/tenon/internal/local/proc"
 )
 
 // JoinVerb is the hidden verb of a control plane for nodes that are not simulated: those of the agent's tests.
@@ -20,36 +21,25 @@ const joinReady = "ready"
 
 // newJoin returns the command that runs a control plane without simulated nodes until it is ended.
 func newJoin() *cobra.Command {
-	var data string
 	var nodes []string
 	var schedulers int
 	var webhooks bool
-	c := &cobra.Command{
-		Use:    JoinVerb,
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			proc.FollowParent()
-			dir, err := datadir.Resolve(data)
-			if err != nil {
-				return err
-			}
-			binary, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find the binary to start the components with: %w", err)
-			}
-			o := cluster.Options{
-				Dir: dir, Joined: nodes, Schedulers: schedulers, Binary: binary, Manifests: manifests(),
-				RequireNRIPlugin: true,
-				Report:           func(s cluster.Step) { fmt.Fprintf(c.OutOrStdout(), "%s (%v)\n", s.Text, s.Took) },
-			}
-			if webhooks {
-				o.Admission = admission()
-			}
-			return runJoin(c, o)
-		},
-	}
-	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data")
+	var c *cobra.Command
+	c = hidden(JoinVerb, func(ctx context.Context, dir datadir.Dir) error {
+		binary, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find the binary to start the components with: %w", err)
+		}
+		o := cluster.Options{
+			Dir: dir, Joined: nodes, Schedulers: schedulers, Binary: binary, Manifests: manifests(),
+			RequireNRIPlugin: true,
+			Report:           func(s cluster.Step) { fmt.Fprintf(c.OutOrStdout(), "%s (%v)\n", s.Text, s.Took) },
+		}
+		if webhooks {
+			o.Admission = admission()
+		}
+		return runJoin(ctx, o, c.OutOrStdout())
+	})
 	c.Flags().StringSliceVar(&nodes, "node", nil,
 		"names of the nodes, which get the credentials of a kubelet and an agent")
 	c.Flags().IntVar(&schedulers, "schedulers", 0, "number of schedulers")
@@ -57,15 +47,15 @@ func newJoin() *cobra.Command {
 	return c
 }
 
-func runJoin(c *cobra.Command, o cluster.Options) error {
+func runJoin(ctx context.Context, o cluster.Options, out io.Writer) error {
 	if len(o.Joined) == 0 {
 		return fmt.Errorf("%s: --node is missing", JoinVerb)
 	}
-	running, err := cluster.Start(c.Context(), o)
+	running, err := cluster.Start(ctx, o)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(c.OutOrStdout(), joinReady)
-	err = running.Wait(c.Context())
+	fmt.Fprintln(out, joinReady)
+	err = running.Wait(ctx)
 	return errors.Join(err, running.Stop())
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
-	"github.com/tenon-project/tenon/internal/local/proc"
 	"github.com/tenon-project/tenon/internal/local/simnode"
 	schedapp "github.com/tenon-project/tenon/internal/sched/app"
 )
@@ -41,7 +40,6 @@ func hidden(verb string, run func(ctx context.Context, dir datadir.Dir) error) *
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			proc.FollowParent()
 			dir, err := datadir.Resolve(data)
 			if err != nil {
 				return err
