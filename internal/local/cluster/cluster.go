@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
+	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/plane"
 	"github.com/tenon-project/tenon/internal/local/proc"
 )
@@ -150,7 +151,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		case <-ctx.Done():
 		}
 	}()
-	client, err := kubernetes.NewForConfig(id.adminConfig())
+	client, err := kubernetes.NewForConfig(kubeconf.BuiltIn(id.adminConfig()))
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}

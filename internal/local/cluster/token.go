@@ -24,10 +24,7 @@ const (
 	tokenLife     = time.Hour
 	tokenInterval = 250 * time.Millisecond // between looks for nodes without a token, at the start
 	tokenPause    = 10 * time.Second       // once all have one
-	// tokenRequests is how many requests are sent at once, and tokenShare the share of the time that may go into
-	// looking for nodes, as a divisor: with many nodes a look is work that the nodes' own start waits for.
-	tokenRequests = 16
-	tokenShare    = 5
+	tokenRequests = 16                     // sent at once
 )
 
 // tokens keeps a token for the agent of each node, as a kubelet does for the pods it runs: bound to the Node object, so
@@ -55,7 +52,8 @@ func (t *tokens) run(ctx context.Context) {
 			logger.Error(err, "Failed to renew tokens of agents, will retry")
 		}
 		if len(t.held) < len(t.nodes) {
-			pause = max(tokenInterval, time.Since(begun)/tokenShare)
+			// With many nodes a look is work that the nodes' own start waits for.
+			pause = max(tokenInterval, time.Since(begun))
 		}
 		select {
 		case <-ctx.Done():

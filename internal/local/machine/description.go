@@ -23,7 +23,7 @@ type Description struct {
 	arch, model string
 	shape       shape
 	capture     string        // archive or folder; "" for a machine that is generated
-	topology    *topo.Machine // what the capture's files say, or the parts that Of was given; nil for a preset
+	topology    *topo.Machine // what the capture's files say, the parts that Of was given, or the shape
 }
 
 // Of describes a machine that is not a preset: its parts, the CPU's model as /proc/cpuinfo has it, and kubelet settings
@@ -45,22 +45,22 @@ func (d Description) Write(dir string) error {
 	if err := makeEmpty(dir); err != nil {
 		return fmt.Errorf("write machine %s: %w", d.Name, err)
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("write machine %s: %w", d.Name, err)
-	}
-	defer func() { _ = root.Close() }()
-	if err := d.writeTree(newStore(root)); err != nil {
+	if err := d.writeTree(dir); err != nil {
 		return fmt.Errorf("write machine %s: %w", d.Name, err)
 	}
 	return nil
 }
 
-func (d Description) writeTree(s *store) error {
-	if d.capture != "" {
-		return unpackCapture(d.capture, s)
+func (d Description) writeTree(dir string) error {
+	if d.capture == "" {
+		return d.generate(newStore(plainFolder(dir)))
 	}
-	return d.generate(s)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return unpackCapture(d.capture, newStore(root))
 }
 
 // Arch returns the GOARCH to assume where the tree does not tell.
@@ -74,8 +74,8 @@ func (d Description) Spec() topo.Spec {
 	return d.shape.spec(d.arch)
 }
 
-// machine builds the described machine.
-func (d Description) machine() (*topo.Machine, error) {
+// Topology returns the machine that an agent reads from the written tree.
+func (d Description) Topology() (*topo.Machine, error) {
 	if d.topology != nil {
 		return d.topology, nil
 	}
@@ -100,12 +100,7 @@ func (d Description) readIn(scratch string) (*topo.Machine, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	if err := d.writeTree(newStore(root)); err != nil {
+	if err := d.writeTree(dir); err != nil {
 		return nil, err
 	}
 	r, err := host.Read(host.Root{Dir: dir}, d.arch)

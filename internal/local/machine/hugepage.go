@@ -54,7 +54,7 @@ func (d *Description) takeHugepages(words []string) (rest []string, err error) {
 
 // checkHugepages refuses more huge pages than a NUMA node has memory.
 func (d *Description) checkHugepages() error {
-	m, err := d.machine()
+	m, err := d.Topology()
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (d *Description) configure(settings string) error {
 	if err != nil {
 		return err
 	}
-	m, err := d.machine()
+	m, err := d.Topology()
 	if err != nil {
 		return err
 	}
@@ -61,6 +61,7 @@ func (d *Description) configure(settings string) error {
 		return err
 	}
 	d.settle(m)
+	d.topology = m
 	return d.check(m)
 }
 

@@ -130,9 +130,9 @@ func (k *kubelet) takeUp(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) *box
 	case live && r != nil:
 		b.stage, b.id, b.began = running, id, r.StartedAt.Time
 	case live: // killed between the start and the status
-		b.stage, b.id, b.began = running, id, k.n.o.Clock.Now()
+		b.stage, b.id, b.began = running, id, time.Now()
 	case r != nil: // it died with the machine's files
-		b.stage, b.id, b.began, b.ended = exited, id, r.StartedAt.Time, k.n.o.Clock.Now()
+		b.stage, b.id, b.began, b.ended = exited, id, r.StartedAt.Time, time.Now()
 		b.exitCode, b.reason = 137, "ContainerStatusUnknown"
 	}
 	return b
@@ -161,7 +161,7 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 	}
 	made.Running = true
 	k.keep(made)
-	b.stage, b.id, b.began = running, made.ID, k.n.o.Clock.Now()
+	b.stage, b.id, b.began = running, made.ID, time.Now()
 	b.reason, b.detail, b.tries = "", "", 0
 	return nil
 }
@@ -297,7 +297,7 @@ func (k *kubelet) stop(p *pod, name string, b *box, exitCode int32, reason strin
 		return
 	}
 	k.discard(containerOf(sandboxOf(p, nil), name, b.id))
-	b.stage, b.ended, b.exitCode, b.reason = exited, k.n.o.Clock.Now(), exitCode, reason
+	b.stage, b.ended, b.exitCode, b.reason = exited, time.Now(), exitCode, reason
 }
 
 // tearDown ends all containers of a pod and removes its groups.

@@ -145,7 +145,7 @@ func (g *gate) decide(ctx context.Context, uid types.UID) error {
 	if obj == nil || obj.DeletionTimestamp != nil || ended(obj.Status.Phase) {
 		return nil
 	}
-	g.work(&task{pod: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, since: g.k.n.o.Clock.Now()})
+	g.work(&task{pod: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, since: time.Now()})
 	defer g.work(nil)
 	refusal, err := g.managers.Admit(obj)
 	if err != nil {

@@ -1,6 +1,7 @@
 package simnode
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -315,9 +317,14 @@ func TestNodeSaysWhatItsMachineIs(t *testing.T) {
 			t.Errorf("kubelet %s, labels %v; want v1.36.1 and the wish to follow", s.NodeInfo.KubeletVersion,
 				got.Labels)
 		}
-		if _, err := b.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "n0",
-			metav1.GetOptions{}); err != nil {
-			t.Error(err)
+		go b.n.lease().Run(t.Context())
+		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
+			func(ctx context.Context) (bool, error) {
+				leases := b.client.CoordinationV1().Leases("kube-node-lease")
+				l, err := leases.Get(ctx, "n0", metav1.GetOptions{})
+				return err == nil && *l.Spec.LeaseDurationSeconds == leaseSeconds, nil
+			}); err != nil {
+			t.Error("the node has no lease")
 		}
 	})
 }

@@ -67,8 +67,7 @@ type pod struct {
 func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 	k := &kubelet{
 		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{}, boxes: map[string]hook.Container{},
-		queue: workqueue.NewTypedDelayingQueueWithConfig(
-			workqueue.TypedDelayingQueueConfig[types.UID]{Clock: n.o.Clock}),
+		queue: workqueue.NewTypedDelayingQueue[types.UID](),
 	}
 	var err error
 	if k.reserved, _, err = m.ParseList(n.Machine.Kubelet.ReservedCPUs); err != nil {
@@ -183,7 +182,7 @@ func (k *kubelet) open(ctx context.Context) (wait func()) {
 	return func() {
 		select {
 		case <-done:
-		case <-k.n.o.Clock.After(leaveStuck):
+		case <-time.After(leaveStuck):
 			klog.FromContext(ctx).Info("The kubelet is left behind in the middle of a decision", "node", k.n.Name)
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -101,8 +100,8 @@ func (b *bench) boot() {
 		b.t.Fatal(err)
 	}
 	o := Options{
-		Clock: clock.RealClock{}, Reconcile: 5 * time.Millisecond,
-		Nodes: []Node{{Name: "n0", Machine: d, Dir: b.dir, Client: b.client}},
+		Reconcile: 5 * time.Millisecond,
+		Nodes:     []Node{{Name: "n0", Machine: d, Dir: b.dir, Client: b.client}},
 	}
 	if b.n, err = open(o, 0, 10250); err != nil {
 		b.t.Fatal(err)

@@ -4,18 +4,19 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -38,18 +39,16 @@ func (n *node) register(ctx context.Context) error {
 	want := n.object()
 	nodes := n.Client.CoreV1().Nodes()
 	_, err := nodes.Create(ctx, want, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create node: %w", err)
+	if apierrors.IsAlreadyExists(err) {
+		err = n.patchStatus(ctx, want.Status)
 	}
 	if err != nil {
-		if err := n.patchStatus(ctx, want.Status); err != nil {
-			return err
-		}
+		return fmt.Errorf("register node: %w", err)
 	}
 	n.mu.Lock()
 	n.ready = want.Status.Conditions[0]
 	n.mu.Unlock()
-	return n.renew(ctx)
+	return nil
 }
 
 // wish labels an existing Node whose machine requests Follow mode and which has no label for another mode.
@@ -80,7 +79,7 @@ func (n *node) wish(ctx context.Context) error {
 func (n *node) tellReady(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c := n.kubelet.gate.ready(n.o.Clock.Now())
+	c := n.kubelet.gate.ready(time.Now())
 	if n.ready.Status == c.Status && n.ready.Reason == c.Reason && n.ready.Message == c.Message {
 		return nil
 	}
@@ -107,7 +106,7 @@ func (n *node) patchStatus(ctx context.Context, status any) error {
 // object is the Node as it is created.
 func (n *node) object() *corev1.Node {
 	out := NodeOf(n.Name, n.Machine, n.kubelet.machine, n.kubelet.reserved)
-	now := metav1.NewTime(n.o.Clock.Now())
+	now := metav1.NewTime(time.Now())
 	out.Status.Conditions = []corev1.NodeCondition{
 		n.kubelet.gate.ready(now.Time),
 		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "simulated", now),
@@ -136,8 +135,9 @@ func NodeOf(name string, d machine.Description, m *topo.Machine, reserved cpuset
 	addHugepages(capacity, m)
 	arch := m.Arch()
 	labels := map[string]string{
-		corev1.LabelHostname: name, corev1.LabelOSStable: "linux",
-		corev1.LabelArchStable: arch,
+		corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: arch,
+		// A controller would patch each node to add these.
+		kubeletapis.LabelOS: "linux", kubeletapis.LabelArch: arch,
 	}
 	if d.Follow {
 		labels[annotation.TopologyMode] = annotation.ModeFollow
@@ -200,47 +200,29 @@ func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, rea
 	}
 }
 
-// heartbeat keeps the Lease fresh and, rarely, the Ready condition.
+// heartbeat keeps the condition Ready true to the kubelet and, rarely, renews the whole status.
 func (n *node) heartbeat(ctx context.Context) {
-	lease := n.o.Clock.NewTicker(leaseInterval)
-	defer lease.Stop()
-	status := n.o.Clock.NewTicker(statusInterval)
+	ready, status := time.NewTicker(leaseInterval), time.NewTicker(statusInterval)
+	defer ready.Stop()
 	defer status.Stop()
-	log := klog.FromContext(ctx)
 	for {
+		var err error
 		select {
-		case <-lease.C():
-			if err := errors.Join(n.renew(ctx), n.tellReady(ctx)); err != nil && ctx.Err() == nil {
-				log.Error(err, "Cannot renew the node's lease or condition, will be tried again", "node", n.Name)
-			}
-		case <-status.C():
-			if err := n.register(ctx); err != nil && ctx.Err() == nil {
-				log.Error(err, "Cannot renew the node's status, will be tried again", "node", n.Name)
-			}
+		case <-ready.C:
+			err = n.tellReady(ctx)
+		case <-status.C:
+			err = n.register(ctx)
 		case <-ctx.Done():
 			return
+		}
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot renew the node's status, will be tried again", "node", n.Name)
 		}
 	}
 }
 
-// renew creates or renews the node's Lease.
-func (n *node) renew(ctx context.Context) error {
-	leases := n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	now := metav1.NewMicroTime(n.o.Clock.Now())
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
-		"renewTime": now, "holderIdentity": n.Name, "leaseDurationSeconds": leaseSeconds,
-	}})
-	if err != nil {
-		return err
-	}
-	_, err = leases.Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if !apierrors.IsNotFound(err) {
-		return err
-	}
-	seconds := int32(leaseSeconds)
-	_, err = leases.Create(ctx, &coordination.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Namespace: corev1.NamespaceNodeLease},
-		Spec:       coordination.LeaseSpec{HolderIdentity: &n.Name, LeaseDurationSeconds: &seconds, RenewTime: &now},
-	}, metav1.CreateOptions{})
-	return err
+// lease keeps the node's Lease as a kubelet does.
+func (n *node) lease() lease.Controller {
+	return lease.NewController(clock.RealClock{}, n.Client, n.Name, leaseSeconds, nil, leaseInterval, n.Name,
+		corev1.NamespaceNodeLease, nil)
 }

@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 )
@@ -57,8 +57,6 @@ type Options struct {
 	Reconcile time.Duration
 	// AllowUnallocatedLSR is the agents' option of that name.
 	AllowUnallocatedLSR bool
-	// Clock is the real one when nil.
-	Clock clock.WithTicker
 }
 
 // kubeletVersion is what nodes say they run where their settings name no other: the release whose managers run here.
@@ -69,9 +67,6 @@ const kubeletVersion = "v1.36.3"
 func Run(ctx context.Context, o Options) error {
 	if o.Resync <= 0 {
 		o.Resync = 10 * time.Second
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
 	}
 	if len(o.Nodes) == 0 {
 		return errors.New("simulated nodes: none was given")
@@ -164,35 +159,36 @@ type node struct {
 func open(o Options, index, port int) (*node, error) {
 	n := &node{Node: o.Nodes[index], o: o, index: index, port: port}
 	n.root = host.Root{Dir: n.Dir}
-	if err := generate(n.Machine, n.Dir); err != nil {
-		return nil, fmt.Errorf("node %s: %w", n.Name, err)
-	}
-	reading, err := host.Read(n.root, n.Machine.Arch())
+	m, err := take(n.Machine, n.root)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	n.tree, err = kernel.Open(kernel.Options{Dir: n.root.Cgroup(), Dialect: desired.V2, Machine: reading.Machine})
+	n.tree, err = kernel.Open(kernel.Options{Dir: n.root.Cgroup(), Dialect: desired.V2, Machine: m})
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	n.kubelet, err = newKubelet(n, reading.Machine)
+	n.kubelet, err = newKubelet(n, m)
 	return n, err
 }
 
-// generate writes the machine under a temporary name first: a process that is killed leaves a whole machine or none.
-func generate(d machine.Description, dir string) error {
-	_, err := os.Stat(filepath.Join(dir, "sys"))
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+// take reads the machine of an earlier start, or generates it, under a temporary name first: a process that is killed
+// leaves a whole machine or none.
+func take(d machine.Description, root host.Root) (*topo.Machine, error) {
+	if _, err := os.Stat(root.Path("sys")); !errors.Is(err, fs.ErrNotExist) {
+		reading, err := host.Read(root, d.Arch())
+		return reading.Machine, err
 	}
-	half := dir + ".new"
-	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
-		return err
+	half := root.Dir + ".new"
+	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(root.Dir), os.MkdirAll(filepath.Dir(half), 0o755)); err != nil {
+		return nil, err
 	}
 	if err := d.Write(half); err != nil {
-		return err
+		return nil, err
 	}
-	return os.Rename(half, dir)
+	if err := os.Rename(half, root.Dir); err != nil {
+		return nil, err
+	}
+	return d.Topology()
 }
 
 // run plays the node until ctx ends.
@@ -203,6 +199,7 @@ func (n *node) run(ctx context.Context) {
 		return
 	}
 	wg.Go(func() { n.heartbeat(ctx) })
+	wg.Go(func() { n.lease().Run(ctx) })
 	wg.Go(func() { n.kubelet.run(ctx) })
 	for {
 		err := n.runAgent(ctx)
@@ -231,7 +228,7 @@ func (n *node) runAgent(ctx context.Context) error {
 				Kubelet: n.Machine.Kubelet, Switches: switches(),
 				AllowUnallocatedLSR: n.o.AllowUnallocatedLSR, Cgroup: n.tree, Resync: n.o.Resync,
 				Recorder: n.agentEvents,
-				Shared:   n.shared, Clock: n.o.Clock,
+				Shared:   n.shared,
 			})
 		})
 		if !started {
@@ -262,13 +259,13 @@ const (
 // keepTrying repeats f until it succeeds; false when ctx ended before. What is still missing after quietWait is logged
 // once and then once a minute: another part of the cluster may just be later, and a thousand nodes wait for it.
 func (n *node) keepTrying(ctx context.Context, what string, f func(context.Context) error) bool {
-	due := n.o.Clock.Now().Add(quietWait)
+	due := time.Now().Add(quietWait)
 	for wait := firstPause; ; wait = min(2*wait, lastPause) {
 		err := f(ctx)
 		if err == nil {
 			return true
 		}
-		if now := n.o.Clock.Now(); !now.Before(due) && ctx.Err() == nil {
+		if now := time.Now(); !now.Before(due) && ctx.Err() == nil {
 			due = now.Add(logInterval)
 			klog.FromContext(ctx).Error(err, "Start of a node is delayed, will retry", "node", n.Name, "step", what)
 		}
@@ -281,7 +278,7 @@ func (n *node) keepTrying(ctx context.Context, what string, f func(context.Conte
 // pause waits; false when ctx ended.
 func (n *node) pause(ctx context.Context, wait time.Duration) bool {
 	select {
-	case <-n.o.Clock.After(wait):
+	case <-time.After(wait):
 		return true
 	case <-ctx.Done():
 		return false

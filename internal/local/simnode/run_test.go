@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/local/pki"
@@ -54,7 +53,7 @@ func TestNodesThatWaitDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := 0
 		ctx := klog.NewContext(t.Context(), logr.New(lines{&written}))
-		n := &node{Node: Node{Name: "n0"}, o: Options{Clock: clock.RealClock{}}}
+		n := &node{Node: Node{Name: "n0"}}
 		begun := time.Now()
 		missing := func(context.Context) error {
 			if time.Since(begun) < 10*time.Minute {

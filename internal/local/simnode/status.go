@@ -43,7 +43,7 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 		s.StartTime = p.sent.StartTime
 	}
 	if s.StartTime == nil {
-		now := metav1.NewTime(k.n.o.Clock.Now().Truncate(time.Second))
+		now := metav1.NewTime(time.Now().Truncate(time.Second))
 		s.StartTime = &now
 	}
 	if r := p.refusal; r != nil {
@@ -110,7 +110,7 @@ func (k *kubelet) condition(p *pod, kind corev1.PodConditionType, holds bool, wh
 	if old, ok := p.since[kind]; ok && old.Status == c.Status {
 		c.LastTransitionTime = old.LastTransitionTime
 	} else {
-		c.LastTransitionTime = metav1.NewTime(k.n.o.Clock.Now().Truncate(time.Second))
+		c.LastTransitionTime = metav1.NewTime(time.Now().Truncate(time.Second))
 	}
 	p.since[kind] = c
 	return c

@@ -19,6 +19,7 @@ import (
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/local/simnode"
 	schedapp "github.com/tenon-project/tenon/internal/sched/app"
@@ -162,7 +163,7 @@ func simulated(dir datadir.Dir, name string, m machine.Description) (simnode.Nod
 	}
 	// a kubelet's own defaults; client-go's would hold up a node full of pods for a minute
 	config.QPS, config.Burst = 50, 100
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(kubeconf.BuiltIn(config))
 	if err != nil {
 		return simnode.Node{}, fmt.Errorf("make client of the kubelet of %s: %w", name, err)
 	}
@@ -176,7 +177,7 @@ func simulated(dir datadir.Dir, name string, m machine.Description) (simnode.Nod
 			if err != nil {
 				return nil, nil, fmt.Errorf("read credential of the agent of %s: %w", name, err)
 			}
-			client, err := kubernetes.NewForConfig(config)
+			client, err := kubernetes.NewForConfig(kubeconf.BuiltIn(config))
 			if err != nil {
 				return nil, nil, fmt.Errorf("make client of the agent of %s: %w", name, err)
 			}
