@@ -118,11 +118,6 @@ func (k *kubelet) agent() *hook.Service {
 	defer k.connecting.Unlock()
 	k.mu.Lock()
 	service, synced := k.service, k.synced
-	pods, containers := map[string]hook.Pod{}, make([]hook.Container, 0, len(k.boxes))
-	for _, c := range k.boxes {
-		pods[c.Pod.ID] = c.Pod
-		containers = append(containers, c)
-	}
 	k.mu.Unlock()
 	if service == nil || !service.Ready() {
 		return nil
@@ -130,6 +125,13 @@ func (k *kubelet) agent() *hook.Service {
 	if synced {
 		return service
 	}
+	k.mu.Lock()
+	pods, containers := map[string]hook.Pod{}, make([]hook.Container, 0, len(k.boxes))
+	for _, c := range k.boxes {
+		pods[c.Pod.ID] = c.Pod
+		containers = append(containers, c)
+	}
+	k.mu.Unlock()
 	// A new agent moves what runs here by itself: nothing is to be written.
 	if _, err := service.Sync(context.Background(), slices.Collect(maps.Values(pods)), containers); err != nil {
 		return nil
@@ -275,7 +277,20 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 		return 0, k.report(ctx, p, obj)
 	}
 	wait := k.advance(ctx, p, obj)
+	if wait == 0 && p.runs() && k.agent() == nil {
+		wait = lastRefusal // a new agent learns from the runtime what runs, by name
+	}
 	return wait, k.report(ctx, p, obj)
+}
+
+// runs reports whether a container of the pod runs.
+func (p *pod) runs() bool {
+	for _, b := range p.boxes {
+		if b.stage == running {
+			return true
+		}
+	}
+	return false
 }
 
 // passes reports whether it is decided whether a pod may run here.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -425,6 +426,32 @@ func TestRestartedProcessTakesContainersUp(t *testing.T) {
 		if old.ContainerID != now.ContainerID || now.RestartCount != 0 || before.Status.PodIP != after.Status.PodIP {
 			t.Errorf("the container was %s on %s, is %s on %s after %d restarts", old.ContainerID, before.Status.PodIP,
 				now.ContainerID, after.Status.PodIP, now.RestartCount)
+		}
+	})
+}
+
+func TestContainersKeepTheirNamesAfterTheProcessIsKilled(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		b.bind(podOf("bound", "4", class("LSE"), allocated("0-3")))
+		b.bind(podOf("shared", "1", class("LS")))
+		names := func(pod string) (out []string) {
+			sights, err := b.engine.Inspect("uid-" + pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range sights {
+				out = append(out, s.Container)
+			}
+			return out
+		}
+		was := map[string][]string{"bound": names("bound"), "shared": names("shared")}
+		b.stop()
+		b.boot()
+		b.after(time.Minute, "bound")
+		for pod, want := range was {
+			if got := names(pod); !slices.Contains(want, "main") || !slices.Equal(got, want) {
+				t.Errorf("pod %s: the containers of its groups were %q, are %q", pod, want, got)
+			}
 		}
 	})
 }
