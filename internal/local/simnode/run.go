@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -179,7 +178,7 @@ func take(d machine.Description, root host.Root) (*topo.Machine, error) {
 		return reading.Machine, err
 	}
 	half := root.Dir + ".new"
-	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(root.Dir), os.MkdirAll(filepath.Dir(half), 0o755)); err != nil {
+	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(root.Dir)); err != nil {
 		return nil, err
 	}
 	if err := d.Write(half); err != nil {
