@@ -3,13 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -22,8 +21,11 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubelet"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/agent/source"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -34,6 +36,7 @@ type Agent struct {
 	o      Options
 	notes  []string
 	boot   string
+	dir    statedir.Dir
 	engine *apply.Engine
 	// mounted: the cgroup tree is the kernel's, or files that replace it in tests.
 	mounted bool
@@ -45,35 +48,31 @@ type Agent struct {
 	// outdated holds one token once the API serves a newer version of the object than the agent writes.
 	outdated chan struct{}
 
-	drifts drifts
-	api    reach
-	status *status.Reporter
+	status  *status.Reporter
+	machine *source.Source[reading]
+	kubelet *kubelet.Observer
+	drifts  drifts
+	api     reach
 	// When the loop of follow and the engine last did something.
 	followed, passed pulse
 
 	mu          sync.Mutex // guards the fields below; never held across a call out of the package
-	machine     *topo.Machine
-	presence    string // what the kernel said of its parts when machine was read
 	node        *corev1.Node
-	mode        probe.Mode
-	modeChanged chan struct{} // closed and replaced when mode changes
-	settings    settings
-	resources   resources
-	recorded    probe.KubeletState // by the kubelet's files alone
-	state       probe.KubeletState
-	since       metav1.Time // when take-over phase 2 began
-	// when the static kubelet whose pins are left was gone; zero while there is one, or none was
-	until    time.Time
-	mismatch string      // the policy that the kubelet's record names against its settings
-	socket   host.Socket // the last PodResources socket seen
-	facts    ledger.Facts
-	applied  error // why the cgroup tree is not in order yet; nil once it was
+	modeChanged chan struct{} // closed and replaced when the mode changes
+	facts       ledger.Facts
+	applied     error // why the cgroup tree is not in order yet; nil once it was
 
 	// Set once at the beginning of Run.
-	held                    *held
+	lock                    *statedir.Lock
 	pods, nodes, topologies cache.SharedIndexInformer
 	reporter                *report.Reporter
 	volcano                 *report.NumatopologyReporter // nil unless it is asked for
+}
+
+// reading is the machine, and what the kernel said of its parts when it was read.
+type reading struct {
+	machine  *topo.Machine
+	presence string
 }
 
 // errStarting is what Ready says before Run has come far.
@@ -81,9 +80,13 @@ var errStarting = errors.New("the node's pods and its topology are not known yet
 
 var errUnpublished = errors.New("the node's topology is not published yet")
 
-// grantsFile keeps, below the Root, which pods were given exclusive CPUs: after a restart the engine holds them for
-// pods that are gone from the API while their processes still live.
-const grantsFile = "var/lib/tenon-agent/grants.json"
+// Files in the agent's folder: grantsFile has which pods were given exclusive CPUs, which the engine holds for them
+// while their processes live, reportFile the generation of what was published last, which grows over a restart also
+// when the object was deleted meanwhile.
+const (
+	grantsFile = "grants.json"
+	reportFile = "report.json"
+)
 
 // New reads the machine and returns its agent. It refuses options that are incomplete or unsafe, and a machine whose
 // files contradict themselves.
@@ -95,39 +98,51 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	reading, err := host.Read(o.Root, o.Arch)
+	found, err := host.Read(o.Root, o.Arch)
 	if err != nil {
 		return nil, err
-	}
-	known := begin(&o)
-	if err := known.inForce.Runs(reading.Machine); err != nil {
-		reading.Notes = append(reading.Notes, "a kubelet with these settings would not start here: "+err.Error())
 	}
 	boot, err := host.BootID(o.Root)
 	if err != nil {
 		return nil, err
 	}
 	a := &Agent{
-		o: o, machine: o.Shared.intern(reading.Machine), presence: presence, notes: reading.Notes, boot: boot,
+		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
 		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), outdated: make(chan struct{}, 1),
 		modeChanged: make(chan struct{}), applied: errStarting,
-		settings: known,
 	}
 	a.status = status.New(status.Options{
 		Client: o.Client, Node: o.Node, Current: a.currentNode, Recorder: o.Recorder,
 		Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
-	a.recallPins()
-	a.mode, _ = probe.ModeOf(o.Switches, a.isStatic(), "")
+	a.machine = source.New(reading{o.Shared.intern(found.Machine), presence}, source.Options[reading]{
+		Report: a.status.Condition(status.SourceDegraded, "machine"), Failed: "Unusable",
+		Usable: "Usable", Text: "the machine's files describe one machine",
+		Instead: func() string { return "the last good topology stays published" }, Clock: o.Clock,
+	})
+	a.kubelet = kubelet.New(kubelet.Options{
+		Node: o.Node, Root: o.Root, Boot: boot, Switches: o.Switches, Settings: o.Kubelet,
+		AskSettings: o.AskKubelet, AskResources: o.AskResources, Devices: o.Devices,
+		CurrentNode: a.currentNode, Machine: a.Machine, Pods: a.podList, Published: a.published,
+		Status: a.status, Metrics: o.Shared.Metrics, Resync: o.Resync, Clock: o.Clock,
+	})
+	if o.AskKubelet != nil && o.CgroupRoot == "" && len(o.CgroupRoots) == 0 {
+		a.o.CgroupRoot, _ = a.kubelet.CgroupRoot()
+		a.o.guessesRoot = true
+	}
+	known := a.kubelet.State()
+	if err := known.Settings.Runs(found.Machine); err != nil {
+		a.notes = append(a.notes, "a kubelet with these settings would not start here: "+err.Error())
+	}
 	if err := a.findCgroups(); err != nil {
 		return nil, err
 	}
 	a.engine = apply.New(apply.Options{
 		Cgroup: a.o.Cgroup, Roots: a.o.CgroupRoots, Report: a.record, Timed: a.timed,
 		Resync: o.Resync, Clock: o.Clock,
-		KubeletKeepsMemory:  keepsMemory(known.inForce),
+		KubeletKeepsMemory:  known.KeepsMemory(),
 		AllowUnallocatedLSR: o.AllowUnallocatedLSR,
-		Checkpoint:          apply.File(o.Root.Path(grantsFile)),
+		Checkpoint:          apply.File(a.dir.Path(grantsFile)),
 		Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
 	})
 	a.service = hook.New(hook.Options{
@@ -167,33 +182,14 @@ func kubepods(root string) []string {
 	return []string{path.Join(root, "kubepods"), hook.PodGroup(strings.TrimPrefix(slice+"-kubepods.slice", "-"))}
 }
 
-func (a *Agent) isStatic() bool { return a.kubelet().CPUPolicy == annotation.KubeletPolicyStatic }
-
-// keepsRecords reports whether the kubelet records something of most pods that it admits, or has left some pinned.
-func (a *Agent) keepsRecords() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	k := a.settings.inForce
-	return k.CPUPolicy == annotation.KubeletPolicyStatic || k.MemoryPolicy == annotation.KubeletMemoryStatic ||
-		a.o.Devices != nil || len(a.resources.devices) > 0 || !a.until.IsZero()
-}
-
 // Machine returns the node's machine.
-func (a *Agent) Machine() *topo.Machine {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.machine
-}
+func (a *Agent) Machine() *topo.Machine { return a.machine.Value().machine }
 
 // Table returns the desired state of the cgroup tree of this moment.
 func (a *Agent) Table() desired.Table { return a.engine.Table() }
 
 // Mode returns whose CPU assignments hold now.
-func (a *Agent) Mode() probe.Mode {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.mode
-}
+func (a *Agent) Mode() probe.Mode { return a.kubelet.State().Mode }
 
 // writes reports whether the agent writes cpusets now.
 func (a *Agent) writes() bool { return a.o.Switches.Writes(a.Mode()) }
@@ -213,22 +209,22 @@ func (a *Agent) Ready() error {
 }
 
 // Run works until ctx ends and returns nil then; the cgroup tree stays as it is. It must be called once. It answers
-// ErrSecondAgent at once where another agent works on the machine.
+// statedir.ErrSecondAgent at once where another agent works on the machine.
 func (a *Agent) Run(ctx context.Context) error {
-	held, err := lock(a.o.Root, a.o.Clock.Now())
-	if errors.Is(err, ErrSecondAgent) {
+	lock, err := a.dir.Lock(a.o.Clock.Now())
+	if errors.Is(err, statedir.ErrSecondAgent) {
 		err = errors.Join(err, a.status.Refused(ctx, err))
 	}
 	if err != nil {
 		return err
 	}
-	defer held.release()
-	a.held = held
-	a.o.Shared.Metrics.UncleanEnds.Add(float64(held.ends))
+	defer lock.Release()
+	a.lock = lock
+	a.o.Shared.Metrics.UncleanEnds.Add(float64(lock.Ends))
 	if err := a.work(ctx); err != nil {
 		return err // the next agent reports that this one was not stopped
 	}
-	held.stopped()
+	lock.Stop()
 	return nil
 }
 
@@ -276,21 +272,21 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	if version != v1alpha2.GroupVersion() {
 		objects = olderObjects{objects, a.discoverVersion, a.outdated}
 	}
-	last, err := keptReport(a.o.Root)
+	last, err := a.lastReport()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
 			a.o.Node)
 	}
 	a.reporter = report.New(report.Options{
 		Objects: objects, Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology,
-		SetCondition: a.status.Source("NodeResourceTopology"),
-		Last:         last, Keep: func(r annotation.Report) error { return keepReport(a.o.Root, r) },
+		SetConflict: a.status.Condition(status.WriterConflict, "NodeResourceTopology"),
+		Last:        last, Keep: func(r annotation.Report) error { return a.dir.Write(reportFile, r.String()) },
 		Emit: a.emit, Clock: a.o.Clock,
 	})
 	if a.o.PublishNumatopology {
 		a.volcano = report.NewNumatopology(report.NumatopologyOptions{
 			Objects: a.o.Dynamic.Resource(nodeinfo.Resource()), Node: a.o.Node, Source: a.Numatopology,
-			SetCondition: a.status.Source("Numatopology"), Clock: a.o.Clock,
+			SetConflict: a.status.Condition(status.WriterConflict, "Numatopology"), Clock: a.o.Clock,
 		})
 	}
 	if err := a.pods.SetTransform(trim); err != nil {
@@ -304,6 +300,25 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 	}
 	_, err = handle(a.topologies, a.reporter.Observe, func(*unstructured.Unstructured) { a.reporter.Observe(nil) })
 	return err
+}
+
+// lastReport returns the report that was kept last; the zero Report when there is none that can be read.
+func (a *Agent) lastReport() (annotation.Report, error) {
+	text, err := a.dir.Read(reportFile)
+	if err != nil || text == "" {
+		return annotation.Report{}, err
+	}
+	r, _, err := annotation.ParseReport(text)
+	if err != nil {
+		return annotation.Report{}, fmt.Errorf("%s: %w", a.dir.Path(reportFile), err)
+	}
+	return r, nil
+}
+
+// hintKubelet makes the agent ask the kubelet soon: it may have restarted, or has recorded something.
+func (a *Agent) hintKubelet(restarted bool) {
+	a.kubelet.Hint(restarted)
+	a.touch()
 }
 
 // watchKubelet asks the kubelet again when its files change. Without a watch, as on a machine that has no inotify

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -52,9 +53,9 @@ func TestWhoIsAskedFollowsFromTheFlags(t *testing.T) {
 		"a bad place in phase 1": {[]string{"--kubelet-endpoint=x"}, true, false, false, "--kubelet-endpoint"},
 	}
 	kubeconfig := t.TempDir() + "/kubeconfig"
-	if err := keepFile(kubeconfig,
+	if err := os.WriteFile(kubeconfig, []byte(
 		"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: \"https://127.0.0.1:1\"}}]\n"+
-			"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"); err != nil {
+			"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range tests {

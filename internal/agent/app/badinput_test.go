@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
@@ -259,9 +260,9 @@ func TestSecondAgentOfAMachineIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = second.Run(t.Context())
-			if !errors.Is(err, app.ErrSecondAgent) ||
+			if !errors.Is(err, statedir.ErrSecondAgent) ||
 				!strings.Contains(err.Error(), "another agent works on this machine: process ") {
-				t.Errorf("Run of a second agent = %v, want %v", err, app.ErrSecondAgent)
+				t.Errorf("Run of a second agent = %v, want %v", err, statedir.ErrSecondAgent)
 			}
 		})
 		w.run(func(a *app.Agent) { // the first one has ended

@@ -24,6 +24,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
 )
 
 // heard is the Events and metrics of an agent.
@@ -74,8 +75,8 @@ func TestARefusedAgentIsReportedByItselfAndCountedByTheFirst(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := second.Run(t.Context()); !errors.Is(err, app.ErrSecondAgent) {
-					t.Errorf("Run of a second agent = %v, want %v", err, app.ErrSecondAgent)
+				if err := second.Run(t.Context()); !errors.Is(err, statedir.ErrSecondAgent) {
+					t.Errorf("Run of a second agent = %v, want %v", err, statedir.ErrSecondAgent)
 				}
 			}
 			list, err := w.client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
@@ -108,8 +109,8 @@ func TestARefusedAgentThatCannotTellSaysWhy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := second.Run(t.Context()); !errors.Is(err, app.ErrSecondAgent) || !errors.Is(err, errDown) {
-				t.Errorf("Run = %v, want %v and %v", err, app.ErrSecondAgent, errDown)
+			if err := second.Run(t.Context()); !errors.Is(err, statedir.ErrSecondAgent) || !errors.Is(err, errDown) {
+				t.Errorf("Run = %v, want %v and %v", err, statedir.ErrSecondAgent, errDown)
 			}
 		})
 	})

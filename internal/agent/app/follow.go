@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -42,7 +44,7 @@ func (a *Agent) follow(ctx context.Context) error {
 			retry = a.o.Clock.After(firstApplyRetry)
 		}
 		var again <-chan time.Time
-		if wait, wanted := a.askAgain(); wanted {
+		if wait, wanted := a.kubelet.Wait(); wanted {
 			again = a.o.Clock.After(wait)
 		}
 		select {
@@ -54,8 +56,8 @@ func (a *Agent) follow(ctx context.Context) error {
 		case <-a.poke:
 		case <-again:
 		case <-tick.C():
-			a.held.beat(a.o.Clock.Now())
-			a.o.Shared.Metrics.Refused.Add(float64(a.held.refused()))
+			a.lock.Beat(a.o.Clock.Now())
+			a.o.Shared.Metrics.Refused.Add(float64(a.lock.Refused()))
 			a.prunePods()
 			a.sweep(ctx)
 		case err := <-enforced:
@@ -124,13 +126,27 @@ func (a *Agent) watchGroups(ctx context.Context) error {
 	return nil
 }
 
+// ErrCgroupRoot is returned by Run when the kubelet keeps its pods below another cgroup than the agent works on. The
+// agent must restart to use the right one.
+var ErrCgroupRoot = errors.New("the kubelet keeps its pods below another cgroup")
+
+// misplaced returns ErrCgroupRoot when the kubelet's pods are below another cgroup than the agent's.
+func (a *Agent) misplaced() error {
+	root, said := a.kubelet.CgroupRoot()
+	is, used := path.Clean("/"+root), path.Clean("/"+a.o.CgroupRoot)
+	if !said || !a.o.guessesRoot || is == used {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, and not %s", ErrCgroupRoot, is, used)
+}
+
 // enforce lets the engine work while the mode is Own. It returns when ctx ends.
 func (a *Agent) enforce(ctx context.Context) error {
 	for ctx.Err() == nil {
 		a.mu.Lock()
-		mode, changed := a.mode, a.modeChanged
+		changed := a.modeChanged
 		a.mu.Unlock()
-		if !a.o.Switches.Writes(mode) {
+		if !a.writes() {
 			select {
 			case <-changed:
 			case <-ctx.Done():
@@ -244,8 +260,8 @@ func (a *Agent) touchPods() {
 	case a.claims <- struct{}{}:
 	default:
 	}
-	if a.keepsRecords() {
-		a.wantResources()
+	if a.kubelet.RecordsPods() {
+		a.kubelet.Want()
 		a.touch()
 		return
 	}

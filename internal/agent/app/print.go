@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubelet"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 func newProbeCommand() *cobra.Command {
@@ -43,7 +44,7 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	given, err := host.ParseKubelet(f.kubelet)
+	settings, err := host.ParseKubelet(f.kubelet)
 	if err != nil {
 		return nil, err
 	}
@@ -58,23 +59,22 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 	for _, note := range reading.Notes {
 		fmt.Fprintln(notes, "note:", note)
 	}
-	kubelet := given
 	if f.kubelet == "" && switches.QueryKubelet {
-		var source settingsSource
-		if kubelet, source = f.known(reading.Machine, given); source != fromDefault {
-			fmt.Fprintf(notes, "note: of the kubelet count %s; --kubelet says others\n", source)
+		if known, how := kubelet.Known(f.hostRoot(), reading.Machine); how != "" {
+			settings = known
+			fmt.Fprintf(notes, "note: of the kubelet count %s; --kubelet says others\n", how)
 		}
 	}
-	mode, _ := probe.ModeOf(switches, kubelet.CPUPolicy == "static", "")
+	mode, _ := probe.ModeOf(switches, settings.CPUPolicy == annotation.KubeletPolicyStatic, "")
 	in := probe.Input{
-		NodeName: name, Machine: reading.Machine, Kubelet: kubelet, Mode: mode,
+		NodeName: name, Machine: reading.Machine, Kubelet: settings, Mode: mode,
 		Writer: "tenon-agent/" + version(),
 	}
-	if err := kubelet.Runs(reading.Machine); err != nil {
+	if err := settings.Runs(reading.Machine); err != nil {
 		fmt.Fprintln(notes, "note: a kubelet with these settings would not start here:", err)
 	}
 	if switches.QueryKubelet {
-		if in.State, err = records(f.hostRoot(), kubelet, reading.Machine, in.State); err != nil {
+		if in.State, err = kubelet.Records(f.hostRoot(), settings, reading.Machine, in.State); err != nil {
 			fmt.Fprintln(notes, "note: what the kubelet's managers have recorded cannot be used:", err)
 		}
 	}
@@ -115,17 +115,4 @@ func printObjects(w io.Writer, format string, objects []any) error {
 		return nil
 	}
 	return fmt.Errorf("output %q: want yaml or json", format)
-}
-
-// known returns the settings of the kubelet according to the machine's files: those that it reported to an agent, else
-// the policies of its records, else given ones.
-func (f *common) known(m *topo.Machine, given host.Kubelet) (host.Kubelet, settingsSource) {
-	if config, ok := keptConfig(f.hostRoot()); ok {
-		k, _ := withReserved(config, config.Kubelet.Version, m, nil)
-		return k, fromKept
-	}
-	if k, ok := shown(f.hostRoot()); ok {
-		return k, fromFiles
-	}
-	return given, fromDefault
 }

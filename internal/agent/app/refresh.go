@@ -2,51 +2,47 @@ package app
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// refresh reads the machine and the kubelet's state, decides the mode and gives the engine the facts that follow.
-// Errors are reported as conditions and logged; the last known state is kept.
+// refresh reads the machine and the kubelet's state, and gives the engine the facts that follow. Errors are reported as
+// conditions and logged; the last known state is kept.
 func (a *Agent) refresh(ctx context.Context) {
 	log := klog.FromContext(ctx)
-	a.detectKubeletRestart()
 	if err := a.readMachine(ctx); err != nil {
 		log.Error(err, "Cannot use the machine's files, the last good topology counts", "node", a.o.Node)
 	}
-	if err := a.readSettings(ctx); err != nil {
-		log.Error(err, "Cannot learn the kubelet's settings, the last good ones count", "node", a.o.Node)
+	mode := a.Mode()
+	changed := a.kubelet.Refresh(ctx)
+	state := a.kubelet.State()
+	if changed {
+		a.engine.KubeletKeepsMemory(state.KeepsMemory())
+		a.publish()
 	}
-	if err := a.readResources(ctx); err != nil {
-		log.Error(err, "Cannot learn what the kubelet gave to whom, the last good answer counts", "node", a.o.Node)
+	if state.Mode != mode {
+		a.mu.Lock()
+		close(a.modeChanged)
+		a.modeChanged = make(chan struct{})
+		a.mu.Unlock()
 	}
-	a.settle(ctx)
-	if err := a.reportAssumed(ctx); err != nil {
-		log.Error(err, "Cannot report what is assumed of the kubelet", "node", a.o.Node)
+	var assigned map[string][]int
+	if state.Mode == probe.Own && state.IsStatic() {
+		assigned = state.Records.CPU.Pods
 	}
-	if err := a.readState(ctx); err != nil {
-		log.Error(err, "Cannot use what the kubelet's managers recorded, the last good record counts", "node", a.o.Node)
-	}
-	if err := a.decideMode(ctx); err != nil {
-		log.Error(err, "Cannot report the topology mode", "node", a.o.Node)
-	}
-	if err := a.reportOverlap(ctx); err != nil {
+	if err := a.status.Overlap(ctx, a.engine.View(), assigned); err != nil {
 		log.Error(err, "Cannot report whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
 	}
 	if err := a.reportDegraded(ctx); err != nil {
@@ -70,6 +66,31 @@ func (a *Agent) refresh(ctx context.Context) {
 	a.publish()
 }
 
+// readMachine takes the machine anew when CPUs or NUMA nodes have come or gone. Files that contradict themselves leave
+// the last good machine in force.
+func (a *Agent) readMachine(ctx context.Context) error {
+	old := a.Machine()
+	err := a.machine.Refresh(ctx, func(last reading) (reading, error) {
+		presence, err := host.Presence(a.o.Root)
+		if err != nil || presence == last.presence {
+			return last, err
+		}
+		found, err := host.Read(a.o.Root, a.o.Arch)
+		if err != nil {
+			return last, err
+		}
+		return reading{a.o.Shared.intern(found.Machine), presence}, nil
+	})
+	if now := a.Machine(); !now.Equal(old) {
+		a.o.Shared.Metrics.MachineChanges.Inc()
+		a.status.Warn("TopologyChanged",
+			"the machine has CPUs %s on %d NUMA nodes, it had %s on %d: what pods hold of CPUs that are gone is left "+
+				"out", now.FormatList(now.Online()), now.NumNUMA(), old.FormatList(old.Online()), old.NumNUMA())
+		a.publish()
+	}
+	return err
+}
+
 // nodePins are pins with the UIDs by which the engine knows pods: those of the node, where the published ones are the
 // API's.
 func nodePins(pins []ledger.Pin, pods []*corev1.Pod) []ledger.Pin {
@@ -88,67 +109,6 @@ func nodePins(pins []ledger.Pin, pods []*corev1.Pod) []ledger.Pin {
 	return pins
 }
 
-// reportOverlap keeps the condition StaticActive.
-func (a *Agent) reportOverlap(ctx context.Context) error {
-	var assigned map[string][]int
-	if a.Mode() == probe.Own && a.isStatic() {
-		a.mu.Lock()
-		assigned = a.state.CPU.Pods
-		a.mu.Unlock()
-	}
-	return a.status.Overlap(ctx, a.engine.View(), assigned)
-}
-
-// decideMode applies the table of modes, and begins or ends a take-over.
-func (a *Agent) decideMode(ctx context.Context) error {
-	wish := ""
-	if node := a.currentNode(); node != nil {
-		wish = node.Labels[annotation.TopologyMode]
-	}
-	static := a.isStatic()
-	mode, conflict := probe.ModeOf(a.o.Switches, static, wish)
-	var since metav1.Time
-	var err error
-	began := false
-	switch {
-	case mode == probe.Own && !static:
-		since, err = a.endTakeover()
-	case mode != probe.Own:
-		// What the kubelet pins from here on is older than the next take-over.
-		err = forgetTakeover(a.o.Root)
-	case a.Mode() != probe.Own: // what is published may still be of the last one
-		since, began, err = takeoverSince(a.o.Root, "", a.o.Clock.Now())
-	default:
-		since, began, err = takeoverSince(a.o.Root, a.published(annotation.TakeoverKey), a.o.Clock.Now())
-	}
-	a.mu.Lock()
-	if !since.IsZero() || mode != probe.Own || !static {
-		a.since = since
-	}
-	if mode != probe.Own || static {
-		a.until = time.Time{}
-	}
-	if mode != a.mode {
-		a.mode = mode
-		close(a.modeChanged)
-		a.modeChanged = make(chan struct{})
-	}
-	a.mu.Unlock()
-	if mode == probe.Own && static {
-		err = errors.Join(err, a.keepPins())
-	}
-	if began {
-		a.status.Event(takeoverPhase,
-			"phase 2: Tenon allocates the CPUs of new pods; pods that the kubelet pinned keep their CPUs until "+
-				"they end")
-	}
-	if conflict != "" {
-		return errors.Join(err, a.status.Set(ctx, status.ModeConflict, true, "WishCannotBeMet", conflict))
-	}
-	return errors.Join(err, a.status.Set(ctx, status.ModeConflict, false, "WishMet",
-		"the topology mode is "+string(mode)))
-}
-
 // published returns an annotation of the object in the API.
 func (a *Agent) published(key string) string {
 	obj, ok, err := a.topologies.GetStore().GetByKey(a.o.Node)
@@ -160,18 +120,12 @@ func (a *Agent) published(key string) string {
 
 // input gathers what is published of this moment, but for what the pods hold.
 func (a *Agent) input(pods []*corev1.Pod) probe.Input {
-	a.mu.Lock()
-	in := probe.Input{
-		NodeName: a.o.Node, Node: a.node, Machine: a.machine, Kubelet: a.settings.inForce, Mode: a.mode,
-		Writer: "tenon-agent/" + a.o.Version, Since: a.since, Pods: pods, State: a.state,
+	state := a.kubelet.State()
+	return probe.Input{
+		NodeName: a.o.Node, Node: a.currentNode(), Machine: a.Machine(), Kubelet: state.Settings, Mode: state.Mode,
+		Writer: "tenon-agent/" + a.o.Version, Since: state.Since, Pods: pods, State: state.Records,
+		Pins: state.Pins(pods),
 	}
-	until := a.until
-	a.mu.Unlock()
-	in.Pins = probe.Pins(in.State.CPU, pods, in.Mode, in.Since.Time)
-	if !until.IsZero() {
-		in.Pins = probe.Left(in.Pins, pods, until)
-	}
-	return in
 }
 
 // podList returns the pods by namespace and name.

@@ -124,13 +124,21 @@ func (s *CPUState) addID(id, list string) error {
 
 func (s *CPUState) add(uid, container, list string) error {
 	ids, err := parseList(list)
-	if err != nil || len(ids) == 0 {
-		return err
+	if err == nil && len(ids) > 0 {
+		s.Put(uid, container, ids)
 	}
-	s.Pods[uid] = ascending(slices.Concat(s.Pods[uid], ids))
-	if s.Containers[uid] == nil {
-		s.Containers[uid] = map[string][]int{}
+	return err
+}
+
+// Put records CPUs of a container, ascending. Records that share what they have of a pod are not affected.
+func (s *CPUState) Put(uid, container string, ids []int) {
+	if s.Containers == nil {
+		s.Pods, s.Containers = map[string][]int{}, map[string]map[string][]int{}
 	}
-	s.Containers[uid][container] = ids
-	return nil
+	of := maps.Clone(s.Containers[uid])
+	if of == nil {
+		of = map[string][]int{}
+	}
+	of[container] = ids
+	s.Containers[uid], s.Pods[uid] = of, ascending(slices.Concat(slices.Collect(maps.Values(of))...))
 }

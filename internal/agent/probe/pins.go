@@ -80,7 +80,7 @@ func Attribute(state host.CPUState, pods []*corev1.Pod) host.CPUState {
 		return state
 	}
 	rest := maps.Clone(state.ByID)
-	state.Pods, state.Containers = map[string][]int{}, map[string]map[string][]int{}
+	state.Pods, state.Containers = nil, nil
 	for _, pod := range pods {
 		uid := StateUID(pod)
 		for _, statuses := range [][]corev1.ContainerStatus{
@@ -94,13 +94,7 @@ func Attribute(state host.CPUState, pods []*corev1.Pod) host.CPUState {
 					continue
 				}
 				delete(rest, id)
-				if state.Containers[uid] == nil {
-					state.Containers[uid] = map[string][]int{}
-				}
-				state.Containers[uid][s.Name] = cpus
-				all := slices.Concat(state.Pods[uid], cpus)
-				slices.Sort(all)
-				state.Pods[uid] = slices.Compact(all)
+				state.Put(uid, s.Name, cpus)
 			}
 		}
 	}

@@ -38,8 +38,8 @@ type NumatopologyOptions struct {
 	Node    string
 	// Source returns what is to be published now, without the annotation timestamp; nil while it is not known.
 	Source func() *nodeinfo.Numatopology
-	// SetCondition sets a condition of the Node, as that of Options does.
-	SetCondition func(ctx context.Context, kind string, holds bool, reason, message string) error
+	// SetConflict is that of Options.
+	SetConflict func(ctx context.Context, holds bool, reason, message string) error
 	// Clock is the real one when nil.
 	Clock clock.Clock
 }
@@ -81,7 +81,7 @@ func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured
 	writer, wrote := otherWriter(object)
 	if free := wrote.Add(liveWriter); writer != "" && free.After(now) {
 		r.again(free)
-		return r.o.SetCondition(ctx, Conflict, true, "ForeignWriter", fmt.Sprintf(
+		return r.o.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
 			"the spec of Numatopology %s was written by %q at %s: tenon-agent does not write it. Stop that program "+
 				"on this node, or take --publish-numatopology off",
 			r.o.Node, writer, wrote.UTC().Format(time.RFC3339)))
@@ -96,11 +96,11 @@ func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured
 }
 
 func (r *NumatopologyReporter) calm(ctx context.Context) error {
-	return r.o.SetCondition(ctx, Conflict, false, "OnlyWriter", "no other program writes what the agent reports")
+	return r.o.SetConflict(ctx, false, "OnlyWriter", "no other program writes what the agent reports")
 }
 
 func (r *NumatopologyReporter) stuck(ctx context.Context, conflict error) error {
-	return r.o.SetCondition(ctx, Conflict, true, "WriteConflict", fmt.Sprintf(
+	return r.o.SetConflict(ctx, true, "WriteConflict", fmt.Sprintf(
 		"Numatopology %s changes faster than tenon-agent can write it: %v", r.o.Node, conflict))
 }
 

@@ -131,7 +131,7 @@ func inVolcano(t *testing.T, play func(*volcano)) {
 				defer v.mu.Unlock()
 				return v.source
 			},
-			SetCondition: func(_ context.Context, _ string, holds bool, reason, message string) error {
+			SetConflict: func(_ context.Context, holds bool, reason, message string) error {
 				v.mu.Lock()
 				defer v.mu.Unlock()
 				v.condition = "False"

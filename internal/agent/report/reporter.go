@@ -16,9 +16,6 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
 
-// Conflict is the Node condition that says that another writer keeps the agent from its object.
-const Conflict = "tenon.sh/TopologyWriterConflict"
-
 // Event is something that a Node's owner should hear of.
 type Event struct {
 	Warning bool
@@ -48,9 +45,9 @@ type Options struct {
 	Keep func(annotation.Report) error
 	// Source returns what is to be published now; nil while it is not known.
 	Source func() *v1alpha2.NodeResourceTopology
-	// SetCondition sets a condition of the Node. It writes nothing when the Node has it already, and no False where
-	// there never was a True.
-	SetCondition func(ctx context.Context, kind string, holds bool, reason, message string) error
+	// SetConflict sets the Node's condition that says that another writer keeps the agent from its object. It writes
+	// nothing when the Node has it already, and no False where there never was a True.
+	SetConflict func(ctx context.Context, holds bool, reason, message string) error
 	// Emit sends an Event; nil drops it. It must not block.
 	Emit func(Event)
 	// Clock is the real one when nil.
@@ -109,7 +106,7 @@ func (r *Reporter) Writes() int {
 
 // stuck reports a conflict that no claim explains.
 func (r *Reporter) stuck(ctx context.Context, conflict error) error {
-	return r.o.SetCondition(ctx, Conflict, true, "ApplyConflict", fmt.Sprintf(
+	return r.o.SetConflict(ctx, true, "ApplyConflict", fmt.Sprintf(
 		"NodeResourceTopology %s cannot be applied beside another manager: %v", r.o.Node, conflict))
 }
 
@@ -141,7 +138,7 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 		return err
 	}
 	if restore && r.pace.restored(now) {
-		return r.o.SetCondition(ctx, Conflict, true, "ContentVanishes", fmt.Sprintf(
+		return r.o.SetConflict(ctx, true, "ContentVanishes", fmt.Sprintf(
 			"the content of NodeResourceTopology %s was taken away %d times within %s: another program removes or "+
 				"replaces it",
 			r.o.Node, disputeCount, disputeWindow))
@@ -155,7 +152,7 @@ func (r *Reporter) calm(ctx context.Context) error {
 		r.again(r.o.Clock.Now().Add(disputeWindow))
 		return nil
 	}
-	return r.o.SetCondition(ctx, Conflict, false, "OnlyWriter", "no other program writes what the agent reports")
+	return r.o.SetConflict(ctx, false, "OnlyWriter", "no other program writes what the agent reports")
 }
 
 // yield leaves the object to another writer, as long as that is live.
@@ -163,7 +160,7 @@ func (r *Reporter) yield(ctx context.Context, c claim) error {
 	if !c.since.IsZero() {
 		r.again(c.since.Add(silence))
 	}
-	return r.o.SetCondition(ctx, Conflict, true, "ForeignWriter", fmt.Sprintf(
+	return r.o.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
 		"the annotations of NodeResourceTopology %s are written by %q (last at %s): tenon-agent has stopped writing, "+
 			"until that program has been silent for %v. Stop it on this node; delete the object to not wait",
 		r.o.Node, c.owner, c.since.UTC().Format(time.RFC3339), silence))

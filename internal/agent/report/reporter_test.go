@@ -30,16 +30,16 @@ type world struct {
 	server   *server
 	reporter *report.Reporter
 
-	mu         sync.Mutex
-	source     *v1alpha2.NodeResourceTopology
-	conditions map[string]string // kind to "True: reason" or "False"
-	events     []string
+	mu       sync.Mutex
+	source   *v1alpha2.NodeResourceTopology
+	conflict string // the condition: "reason: message" or "False"
+	events   []string
 }
 
 func inWorld(t *testing.T, gv schema.GroupVersion, play func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, server: newServer(t, gv), conditions: map[string]string{}, source: topology("0-3")}
+		w := &world{t: t, server: newServer(t, gv), source: topology("0-3")}
 		w.reporter = report.New(report.Options{
 			Objects: w.server, Version: gv, Node: "n0", Boot: "boot-1",
 			Source: func() *v1alpha2.NodeResourceTopology {
@@ -47,12 +47,12 @@ func inWorld(t *testing.T, gv schema.GroupVersion, play func(*world)) {
 				defer w.mu.Unlock()
 				return w.source
 			},
-			SetCondition: func(_ context.Context, kind string, holds bool, reason, message string) error {
+			SetConflict: func(_ context.Context, holds bool, reason, message string) error {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.conditions[kind] = "False"
+				w.conflict = "False"
 				if holds {
-					w.conditions[kind] = reason + ": " + message
+					w.conflict = reason + ": " + message
 				}
 				return nil
 			},
@@ -100,7 +100,7 @@ func (w *world) set(nrt *v1alpha2.NodeResourceTopology) {
 func (w *world) condition() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.conditions[report.Conflict]
+	return w.conflict
 }
 
 func (w *world) applies() int { _, n := w.server.state(); return n }
@@ -186,8 +186,8 @@ func TestRestartOverAnEqualObjectWritesNothingAndKeepsTheGeneration(t *testing.T
 
 		second := report.New(report.Options{
 			Objects: w.server, Version: v1alpha2.GroupVersion(), Node: "n0", Boot: "boot-1",
-			Source:       func() *v1alpha2.NodeResourceTopology { return topology("0-1") },
-			SetCondition: func(context.Context, string, bool, string, string) error { return nil },
+			Source:      func() *v1alpha2.NodeResourceTopology { return topology("0-1") },
+			SetConflict: func(context.Context, bool, string, string) error { return nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -520,9 +520,9 @@ func TestGenerationGrowsByOneForEachChangeOverRestartsAndDeletions(t *testing.T)
 		life := func(play func(*report.Reporter)) {
 			r := report.New(report.Options{
 				Objects: w.server, Version: v1alpha2.GroupVersion(), Node: "n0", Boot: "boot-1", Last: kept,
-				Keep:         func(r annotation.Report) error { kept = r; return nil },
-				Source:       func() *v1alpha2.NodeResourceTopology { return topology(pool) },
-				SetCondition: func(context.Context, string, bool, string, string) error { return nil },
+				Keep:        func(r annotation.Report) error { kept = r; return nil },
+				Source:      func() *v1alpha2.NodeResourceTopology { return topology(pool) },
+				SetConflict: func(context.Context, bool, string, string) error { return nil },
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)

@@ -15,8 +15,10 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-// Conditions of a Node, besides report.Conflict.
+// Conditions of a Node.
 const (
+	// WriterConflict: another writer keeps the agent from an object that it publishes.
+	WriterConflict = "tenon.sh/TopologyWriterConflict"
 	// ModeConflict: the wish in the label topology-mode cannot be met.
 	ModeConflict = "tenon.sh/TopologyModeConflict"
 	// SourceDegraded: the machine's files contradict themselves or cannot be read; the last good topology counts.
@@ -39,26 +41,25 @@ const (
 // statement is what one source says of a condition that holds.
 type statement struct{ reason, message string }
 
-// Source returns Set for one of several sources that report on the same conditions.
-func (r *Reporter) Source(name string) func(ctx context.Context, kind string, holds bool, reason, message string,
-) error {
-	return func(ctx context.Context, kind string, holds bool, reason, message string) error {
+// Condition returns Set for one of the sources that report on a condition.
+func (r *Reporter) Condition(kind, source string) func(ctx context.Context, holds bool, reason, message string) error {
+	return func(ctx context.Context, holds bool, reason, message string) error {
 		r.mu.Lock()
 		of := r.joined[kind]
 		if of == nil {
 			of = map[string]statement{}
 			r.joined[kind] = of
 		}
-		delete(of, name)
+		delete(of, source)
 		if holds {
-			of[name] = statement{reason, message}
+			of[source] = statement{reason, message}
 		}
-		for i, source := range slices.Sorted(maps.Keys(of)) {
+		for i, other := range slices.Sorted(maps.Keys(of)) {
 			if i == 0 {
-				holds, reason, message = true, of[source].reason, of[source].message
+				holds, reason, message = true, of[other].reason, of[other].message
 				continue
 			}
-			message += "; " + of[source].message
+			message += "; " + of[other].message
 		}
 		r.mu.Unlock()
 		return r.Set(ctx, kind, holds, reason, message)

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -246,8 +247,8 @@ func TestSecondAgentEndsAtOnce(t *testing.T) {
 		for range times {
 			second, err := app.New(n.options)
 			must(n.t, err)
-			if err := second.Run(n.t.Context()); !errors.Is(err, app.ErrSecondAgent) {
-				n.t.Fatalf("a second agent: %v, want %v", err, app.ErrSecondAgent)
+			if err := second.Run(n.t.Context()); !errors.Is(err, statedir.ErrSecondAgent) {
+				n.t.Fatalf("a second agent: %v, want %v", err, statedir.ErrSecondAgent)
 			}
 		}
 		must(n.t, n.on(bound, "4-5")())

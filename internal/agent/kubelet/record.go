@@ -1,10 +1,10 @@
-package app
+package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -15,9 +15,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// records reads what the managers of a node's kubelet have recorded. A record that cannot be used leaves the last good
+// Records reads what the managers of a node's kubelet have recorded. A record that cannot be used leaves the last good
 // one of its manager in force; the error names all of them.
-func records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.KubeletState) (probe.KubeletState, error) {
+func Records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.KubeletState) (probe.KubeletState, error) {
 	next := last
 	var errs []error
 	if k.CPUPolicy == annotation.KubeletPolicyStatic {
@@ -120,99 +120,48 @@ func checkMemory(state host.MemoryState, m *topo.Machine) error {
 	return nil
 }
 
-// readState reads what the kubelet's managers recorded, and what devices there are.
-func (a *Agent) readState(ctx context.Context) error {
-	if !a.o.Switches.QueryKubelet {
+// readRecords reads what the kubelet's managers recorded, and what devices there are.
+func (b *Observer) readRecords(ctx context.Context, state *State) error {
+	if !b.o.Switches.QueryKubelet {
 		return nil
 	}
-	a.hintMismatch()
-	a.mu.Lock()
-	last, machine, k := a.recorded, a.machine, a.settings.inForce
-	a.mu.Unlock()
-	recorded, err := records(a.o.Root, k, machine, last)
-	inventory := a.inventory()
+	b.hintMismatch(state)
+	err := b.records.Refresh(ctx, func(last probe.KubeletState) (probe.KubeletState, error) {
+		return Records(b.o.Root, state.Settings, b.o.Machine(), last)
+	})
+	recorded, answered := b.records.Value(), b.resources.Value()
 	attributed := recorded
-	attributed.CPU = probe.Attribute(recorded.CPU, a.podList())
-	a.mu.Lock()
-	state, disputed := a.resources.overlay(attributed, k)
-	state.Inventory = inventory
-	disputed = a.resources.dispute(disputed)
-	changed := !reflect.DeepEqual(a.state, state)
-	a.recorded, a.state = recorded, state
-	a.mu.Unlock()
-	if changed {
-		a.publish()
+	attributed.CPU = probe.Attribute(recorded.CPU, b.o.Pods())
+	next, disputed := answered.over(attributed, state.Settings)
+	next.Inventory = answered.devices
+	if b.o.Devices != nil {
+		next.Inventory = b.o.Devices()
 	}
-	reported := errors.Join(a.reportContradiction(ctx, "record", "CPUsGivenTwice", givenTwice(recorded.CPU)),
-		a.reportContradiction(ctx, "resources", "SourcesDisagree", disputed))
-	if err != nil {
-		return errors.Join(err, reported, a.status.Set(ctx, status.StateUnreadable, true, "Unusable", err.Error()))
-	}
-	return errors.Join(reported, a.status.Set(ctx, status.StateUnreadable, false, "Readable",
-		"what the kubelet's managers have recorded is in use"))
+	state.Records = next
+	return errors.Join(err, b.reportContradiction(ctx, "record", "CPUsGivenTwice", givenTwice(recorded.CPU)),
+		b.reportContradiction(ctx, "resources", "SourcesDisagree", b.dispute.lasting(disputed, answered.answers)))
 }
 
 // reportContradiction keeps what one comparison says of the condition StateContradictory; "" is nothing.
-func (a *Agent) reportContradiction(ctx context.Context, source, reason, text string) error {
-	if text == "" {
-		return a.status.Source(source)(ctx, status.StateContradictory, false, "Consistent",
-			"the kubelet's records agree with each other")
+func (b *Observer) reportContradiction(ctx context.Context, source, reason, text string) error {
+	holds := text != ""
+	if !holds {
+		reason, text = "Consistent", "the kubelet's records agree with each other"
 	}
-	return a.status.Source(source)(ctx, status.StateContradictory, true, reason, text)
+	return b.o.Status.Condition(status.StateContradictory, source)(ctx, holds, reason, text)
 }
 
 // hintMismatch asks the kubelet for its settings, once, when its record is of another CPU manager policy than they are:
 // it may have been restarted with other ones.
-func (a *Agent) hintMismatch() {
-	if a.o.AskKubelet == nil {
-		return
-	}
-	record, err := host.ReadCPUState(a.o.Root)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (b *Observer) hintMismatch(state *State) {
+	record, err := host.ReadCPUState(b.o.Root)
 	other := ""
 	if err == nil && record.Policy != "" &&
-		record.Policy != orNone(a.settings.inForce.CPUPolicy, annotation.KubeletPolicyNone) {
+		record.Policy != cmp.Or(state.Settings.CPUPolicy, annotation.KubeletPolicyNone) {
 		other = record.Policy
 	}
-	if other != "" && other != a.mismatch {
-		a.settings.pace.hint()
+	if other != "" && other != b.mismatch {
+		b.settings.Hint()
 	}
-	a.mismatch = other
-}
-
-// readMachine takes the machine anew when CPUs or NUMA nodes have come or gone. Files that contradict themselves leave
-// the last good machine in force.
-func (a *Agent) readMachine(ctx context.Context) error {
-	presence, err := host.Presence(a.o.Root)
-	a.mu.Lock()
-	same := err == nil && presence == a.presence
-	old := a.machine
-	a.mu.Unlock()
-	if same { // an earlier agent may have reported otherwise
-		return a.status.Source("machine")(ctx, status.SourceDegraded, false, "Usable",
-			"the machine's files describe one machine")
-	}
-	var reading host.Reading
-	if err == nil {
-		reading, err = host.Read(a.o.Root, a.o.Arch)
-	}
-	if err != nil {
-		return errors.Join(err, a.status.Source("machine")(ctx, status.SourceDegraded, true, "Unusable",
-			err.Error()+": the last good topology stays published"))
-	}
-	machine := a.o.Shared.intern(reading.Machine)
-	a.mu.Lock()
-	a.machine, a.presence = machine, presence
-	a.mu.Unlock()
-	if !machine.Equal(old) {
-		a.o.Shared.Metrics.MachineChanges.Inc()
-		a.status.Warn("TopologyChanged",
-			"the machine has CPUs %s on %d NUMA nodes, it had %s on %d: what pods hold of CPUs that are gone is left "+
-				"out",
-			machine.FormatList(machine.Online()), machine.NumNUMA(), old.FormatList(old.Online()), old.NumNUMA())
-		a.publish()
-	}
-	return a.status.Source("machine")(ctx, status.SourceDegraded, false, "Usable",
-		"the machine's files describe one machine")
+	b.mismatch = other
 }

@@ -1,0 +1,233 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/source"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
+	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Options are what an Observer needs.
+type Options struct {
+	Node string
+	Root host.Root
+	// Boot is the kernel's boot id.
+	Boot     string
+	Switches probe.Switches
+	// Settings count for good, unless AskSettings is there.
+	Settings host.Kubelet
+	// AskSettings asks the kubelet for its settings, AskResources what it gave to whom. They must end soon; nil where
+	// the kubelet is not asked.
+	AskSettings  func(context.Context, *corev1.Node) (kubeletapi.Config, error)
+	AskResources func(context.Context) (kubeletapi.Resources, error)
+	// Devices returns the devices of the node's device plugins; nil where only AskResources has them.
+	Devices func() []host.Device
+	// What is known of the node: its Node, nil while that is not known, its machine, its pods by namespace and name,
+	// and an annotation of the published topology. They must not block.
+	CurrentNode func() *corev1.Node
+	Machine     func() *topo.Machine
+	Pods        func() []*corev1.Pod
+	Published   func(key string) string
+
+	Status  *status.Reporter
+	Metrics *status.Metrics
+	Resync  time.Duration
+	Clock   clock.PassiveClock
+}
+
+// State is what is known of a kubelet at one moment. It is not changed any more.
+type State struct {
+	// Settings are those in force, with the CPUs that the static policy keeps for itself.
+	Settings host.Kubelet
+	// Mode says whose CPU assignments hold.
+	Mode probe.Mode
+	// Since is when take-over phase 2 began; zero without a take-over.
+	Since metav1.Time
+	// Until is when the static kubelet whose pins are left was gone; zero while there is one, or none was.
+	Until time.Time
+	// Records are what the kubelet gave to whom, by its files and its answers.
+	Records probe.KubeletState
+}
+
+// IsStatic reports whether the kubelet's CPU manager policy is static.
+func (s *State) IsStatic() bool { return s.Settings.CPUPolicy == annotation.KubeletPolicyStatic }
+
+// KeepsMemory reports whether the kubelet's memory manager is at work.
+func (s *State) KeepsMemory() bool {
+	return s.Settings.MemoryPolicy != "" && s.Settings.MemoryPolicy != annotation.KubeletMemoryNone
+}
+
+// Pins are the pods that the kubelet has pinned and still decides about.
+func (s *State) Pins(pods []*corev1.Pod) []annotation.PodCPUAlloc {
+	pins := probe.Pins(s.Records.CPU, pods, s.Mode, s.Since.Time)
+	if !s.Until.IsZero() {
+		pins = probe.Left(pins, pods, s.Until)
+	}
+	return pins
+}
+
+// Observer observes one kubelet. Refresh has one caller at a time; the other methods are safe for concurrent use.
+type Observer struct {
+	o         Options
+	dir       statedir.Dir
+	settings  *source.Source[settings]
+	resources *source.Source[resources]
+	records   *source.Source[probe.KubeletState] // by the kubelet's files alone
+
+	// Owned by Refresh.
+	asked    string         // what of the Node says that another kubelet may run since; "" before the first question
+	settled  settingsSource // of the settings in force
+	mismatch string         // the policy that the kubelet's record names against its settings
+	dispute  dispute
+	socket   host.Socket // the last PodResources socket seen
+
+	mu    sync.Mutex // guards the field below
+	state State
+}
+
+// New returns an Observer that knows what can be known before the kubelet is asked: what it said to an earlier agent,
+// else what its files show.
+func New(o Options) *Observer {
+	known := begin(&o)
+	b := &Observer{o: o, dir: statedir.Of(o.Root), settled: known.source}
+	pace := source.Pace{Least: kubeletapi.Interval, Resync: o.Resync}
+	b.settings = source.New(known, source.Options[settings]{
+		Report: o.Status.Condition(status.SourceDegraded, "settings"), Failed: "KubeletSettingsUnknown",
+		Usable: "Usable", Text: "the kubelet reports its settings",
+		Instead: func() string { return "what counts are " + b.settings.Value().source.String() },
+		Pace:    pace, Clock: o.Clock,
+	})
+	b.resources = source.New(resources{}, source.Options[resources]{
+		Report: o.Status.Condition(status.SourceDegraded, "resources"), Failed: "PodResourcesUnavailable",
+		Usable: "Usable", Text: "the kubelet reports the resources of its pods",
+		Instead: func() string { return "the last good answer and the kubelet's files count" },
+		Excused: func(err error) bool { return errors.Is(err, kubeletapi.ErrBusy) },
+		Pace:    pace, Clock: o.Clock,
+	})
+	b.records = source.New(probe.KubeletState{}, source.Options[probe.KubeletState]{
+		Report: o.Status.Condition(status.StateUnreadable, "records"),
+		Failed: "Unusable", Usable: "Readable", Text: "what the kubelet's managers have recorded is in use",
+		Clock: o.Clock,
+	})
+	b.state.Settings = known.config.Kubelet
+	if o.AskSettings != nil && !b.state.IsStatic() {
+		b.state.Settings.ReservedCPUs = ""
+	}
+	b.recallPins(&b.state)
+	b.state.Mode, _ = probe.ModeOf(o.Switches, b.state.IsStatic(), "")
+	return b
+}
+
+// State returns what is known now.
+func (b *Observer) State() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state
+}
+
+// CgroupRoot returns the cgroup below which the kubelet keeps its pods; "" while it has never said. said: it has, to
+// this agent.
+func (b *Observer) CgroupRoot() (root string, said bool) {
+	s := b.settings.Value()
+	return s.config.CgroupRoot, s.source == fromKubelet
+}
+
+// RecordsPods reports whether the kubelet records something of most pods that it admits, or has left some pinned.
+func (b *Observer) RecordsPods() bool {
+	s := b.State()
+	return s.IsStatic() || s.Settings.MemoryPolicy == annotation.KubeletMemoryStatic || b.o.Devices != nil ||
+		len(b.resources.Value().devices) > 0 || !s.Until.IsZero()
+}
+
+// Hint makes the next Refresh ask the kubelet as soon as that may be: it has recorded something, or restarted.
+func (b *Observer) Hint(restarted bool) {
+	b.resources.Hint()
+	if restarted {
+		b.settings.Hint()
+	}
+}
+
+// Want makes the next Refresh ask for resources, once the kubelet answers: pods have changed.
+func (b *Observer) Want() { b.resources.Want() }
+
+// Wait returns how long until a source wants to be asked before the next resync; false when none wants to be.
+func (b *Observer) Wait() (least time.Duration, found bool) {
+	if !b.o.Switches.QueryKubelet {
+		return 0, false
+	}
+	if b.o.AskSettings != nil && b.o.CurrentNode() != nil {
+		least, found = b.settings.Wait()
+	}
+	if b.o.AskResources != nil {
+		if wait, wanted := b.resources.Wait(); wanted && (!found || wait < least) {
+			least, found = wait, true
+		}
+	}
+	return least, found
+}
+
+// Refresh reads what is due, decides the mode and reports whether the state has changed. Errors are reported as
+// conditions and logged; the last known state is kept.
+func (b *Observer) Refresh(ctx context.Context) (changed bool) {
+	log := klog.FromContext(ctx)
+	b.detectRestart()
+	if err := b.readSettings(ctx); err != nil {
+		log.Error(err, "Cannot learn the kubelet's settings, the last good ones count", "node", b.o.Node)
+	}
+	if err := b.readResources(ctx); err != nil {
+		log.Error(err, "Cannot learn what the kubelet gave to whom, the last good answer counts", "node", b.o.Node)
+	}
+	before := b.State()
+	next := before
+	b.settle(ctx, &next)
+	if err := b.reportAssumed(ctx, &next); err != nil {
+		log.Error(err, "Cannot report what is assumed of the kubelet", "node", b.o.Node)
+	}
+	if err := b.readRecords(ctx, &next); err != nil {
+		log.Error(err, "Cannot use what the kubelet's managers recorded, the last good record counts", "node", b.o.Node)
+	}
+	if err := b.decideMode(ctx, &next); err != nil {
+		log.Error(err, "Cannot report the topology mode", "node", b.o.Node)
+	}
+	b.mu.Lock()
+	b.state = next
+	b.mu.Unlock()
+	return !reflect.DeepEqual(before, next)
+}
+
+// detectRestart sends an Event when the kubelet has restarted while the agent ran.
+func (b *Observer) detectRestart() {
+	if !b.o.Switches.QueryKubelet {
+		return
+	}
+	now, found := host.PodResourcesSocket(b.o.Root)
+	if !found {
+		return // it is on its way, or does not serve it
+	}
+	before := b.socket
+	b.socket = now
+	if before == now || before == (host.Socket{}) {
+		return
+	}
+	b.o.Metrics.KubeletStarts.Inc()
+	b.o.Status.Event("KubeletRestarted",
+		"the kubelet has started anew: it made its PodResources socket at %s, the one before was of %s",
+		moment(now.Made), moment(before.Made))
+}
+
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }

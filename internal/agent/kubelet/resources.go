@@ -1,0 +1,156 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// resources are what the kubelet allocated to each pod, from the PodResources API. They are not changed any more.
+type resources struct {
+	// cpus are those that a static kubelet may give; nil while it has not said.
+	cpus []int
+	// devices are all that plugins have, those that the kubelet keeps back as Unhealthy; nil while it has not said.
+	devices []host.Device
+	// pods maps the UID by which the kubelet knows a pod to what it has.
+	pods map[string]podResources
+	// answers counts the good ones.
+	answers int
+}
+
+// podResources is what the kubelet reported of one pod. Invariant: it is not of another pod of that name.
+type podResources struct {
+	containers map[string]kubeletapi.Container
+	// named: the last answer named the pod; else an earlier one did.
+	named bool
+}
+
+// readResources asks the kubelet for the resources of its pods when that is due. A failure never means that nothing is
+// allocated.
+func (b *Observer) readResources(ctx context.Context) error {
+	if b.o.AskResources == nil || !b.o.Switches.QueryKubelet {
+		return nil
+	}
+	return b.resources.Refresh(ctx, func(last resources) (resources, error) {
+		at, machine, node := b.o.Clock.Now(), b.o.Machine(), b.o.CurrentNode()
+		answer, err := b.o.AskResources(ctx)
+		if err == nil {
+			err = checkResources(answer, machine)
+		}
+		if err != nil {
+			return last, err
+		}
+		return last.with(answer, b.o.Pods(), at, node), nil
+	})
+}
+
+// checkResources refuses an answer about another machine.
+func checkResources(r kubeletapi.Resources, m *topo.Machine) error {
+	known := func(ids []int, whose string) error {
+		for _, id := range ids {
+			if _, ok := m.CPUByID(id); !ok {
+				return fmt.Errorf("PodResources: %s CPU %d, which the machine does not have", whose, id)
+			}
+		}
+		return nil
+	}
+	if err := known(r.CPUs, "the kubelet may give"); err != nil {
+		return err
+	}
+	for _, p := range r.Pods {
+		for name, c := range p.Containers {
+			if err := known(c.CPUs, "container "+name+" of pod "+p.Namespace+"/"+p.Name+" has"); err != nil {
+				return err
+			}
+			for _, b := range c.Memory {
+				for _, id := range b.NUMAIDs {
+					if _, ok := m.NUMAByID(id); !ok {
+						return fmt.Errorf(
+							"PodResources: container %s of pod %s/%s has memory of NUMA node %d, which the machine "+
+								"does not have", name, p.Namespace, p.Name, id)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// with returns the resources after an answer to a question of a moment. A pod that the answer does not name, because it
+// is not of that moment or because the kubelet has just been restarted, keeps what was known of it until it ends.
+func (r resources) with(answer kubeletapi.Resources, pods []*corev1.Pod, at time.Time, node *corev1.Node) resources {
+	r.answers++
+	if len(answer.CPUs) > 0 { // before its managers have started a static kubelet reports none
+		r.cpus = answer.CPUs
+	}
+	r.devices = withLost(answer.Devices, r.devices, node)
+	named := map[string]map[string]kubeletapi.Container{}
+	twice := map[string]bool{} // a pod and one that was deleted by force: the names are equal
+	for _, p := range answer.Pods {
+		key := p.Namespace + "/" + p.Name
+		_, again := named[key]
+		twice[key] = twice[key] || again
+		named[key] = p.Containers
+	}
+	next := map[string]podResources{}
+	for _, pod := range pods {
+		if convert.Ended(pod) {
+			continue
+		}
+		uid := probe.StateUID(pod)
+		key := pod.Namespace + "/" + pod.Name
+		containers, ok := named[key]
+		if ok && !twice[key] && startedBefore(pod, at) {
+			next[uid] = podResources{containers, true}
+		} else if old, kept := r.pods[uid]; kept {
+			next[uid] = podResources{old.containers, false}
+		}
+	}
+	r.pods = next
+	return r
+}
+
+// startedBefore reports whether the kubelet had begun with a pod before a moment for sure: an answer of that moment
+// cannot be about an earlier pod of the same name. The API has whole seconds.
+func startedBefore(pod *corev1.Pod, at time.Time) bool {
+	return pod.Status.StartTime != nil && !pod.Status.StartTime.Add(time.Second).After(at)
+}
+
+// withLost adds, as unhealthy, the devices that were reported before, as long as the Node's capacity counts them: the
+// kubelet reports only healthy ones.
+func withLost(now, before []host.Device, node *corev1.Node) []host.Device {
+	type unit struct{ resource, id string }
+	have := map[unit]bool{}
+	counts := map[string]int64{}
+	for _, d := range now {
+		have[unit{d.Resource, d.ID}] = true
+		counts[d.Resource]++
+	}
+	all := slices.Clone(now)
+	for _, d := range before {
+		if node == nil || have[unit{d.Resource, d.ID}] {
+			continue
+		}
+		capacity := node.Status.Capacity[corev1.ResourceName(d.Resource)]
+		if counts[d.Resource] >= capacity.Value() {
+			continue
+		}
+		counts[d.Resource]++
+		d.Unhealthy = true
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b host.Device) int {
+		return strings.Compare(a.Resource+"\x00"+a.ID, b.Resource+"\x00"+b.ID)
+	})
+	return all
+}

@@ -1,0 +1,85 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/utils/clock"
+)
+
+// Options are what a Source of T needs.
+type Options[T any] struct {
+	// Report sets the condition of the source: with Failed while the last reading failed, else with Usable and Text.
+	Report func(ctx context.Context, holds bool, reason, message string) error
+	Failed string
+	Usable string
+	Text   string
+	// Instead says what counts while the last reading failed, behind the error; nil says nothing.
+	Instead func() string
+	// Excused errors are not reported when they come alone; nil excuses none.
+	Excused func(error) bool
+	// Pace is how often the source is read; the zero Pace reads it at each Refresh.
+	Pace  Pace
+	Clock clock.PassiveClock
+}
+
+// Source is one thing that is read, and its last good value. Refresh has one caller at a time; the other methods are
+// safe for concurrent use.
+type Source[T any] struct {
+	o Options[T]
+
+	mu      sync.Mutex // guards the fields below; never held across a call out of the package
+	value   T
+	pace    state
+	excused bool // since the last good reading
+}
+
+// New returns a Source with the value that counts before the first good reading.
+func New[T any](value T, o Options[T]) *Source[T] { return &Source[T]{o: o, value: value} }
+
+// Value returns the last good value. It must not be changed.
+func (s *Source[T]) Value() T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.value
+}
+
+// Put replaces the value.
+func (s *Source[T]) Put(value T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.value = value
+}
+
+// Refresh reads the source where that is due, and reports how that went. The last good value goes into read; what read
+// returns is the next one, also beside an error. The error of Refresh is what read or the report failed with.
+func (s *Source[T]) Refresh(ctx context.Context, read func(last T) (T, error)) error {
+	s.mu.Lock()
+	due, last := s.o.Pace.due(&s.pace, s.o.Clock.Now()), s.value
+	s.mu.Unlock()
+	if !due {
+		return nil
+	}
+	value, err := read(last)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the agent ends: not the source's fault
+	}
+	s.mu.Lock()
+	s.value = value
+	s.pace = s.o.Pace.next(s.pace, s.o.Clock.Now(), err)
+	excused := err != nil && !s.excused && s.o.Excused != nil && s.o.Excused(err)
+	s.excused = err != nil && (s.excused || excused)
+	s.mu.Unlock()
+	switch {
+	case excused:
+		return nil
+	case err == nil:
+		return s.o.Report(ctx, false, s.o.Usable, s.o.Text)
+	}
+	text := err.Error()
+	if s.o.Instead != nil {
+		text += ": " + s.o.Instead()
+	}
+	return errors.Join(err, s.o.Report(ctx, true, s.o.Failed, text))
+}

@@ -1,0 +1,52 @@
+package statedir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+)
+
+// Dir is the path of the folder of one machine's agent.
+type Dir string
+
+// Of returns the folder below a Root.
+func Of(root host.Root) Dir { return Dir(root.Path("var/lib/tenon-agent")) }
+
+// Path returns the path of a file in the folder.
+func (d Dir) Path(name string) string { return filepath.Join(string(d), name) }
+
+// Read returns the text of a file; "" for one that is missing.
+func (d Dir) Read(name string) (string, error) {
+	text, err := os.ReadFile(d.Path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return string(text), err
+}
+
+// Write makes a file hold a text, or leaves it as it was. An equal text is not written again.
+func (d Dir) Write(name, text string) error {
+	file := d.Path(name)
+	if old, err := os.ReadFile(file); err == nil && string(old) == text {
+		return nil
+	}
+	if err := os.MkdirAll(string(d), 0o755); err != nil {
+		return err
+	}
+	temporary := file + ".new"
+	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, file)
+}
+
+// Remove removes a file that may be missing.
+func (d Dir) Remove(name string) error {
+	if err := os.Remove(d.Path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
