@@ -27,7 +27,7 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	}
 	wanted := make(map[string]claim, len(pods))
 	pending := map[string]bool{}
-	exclusive := s.arguments().DefaultExclusive
+	exclusive := s.Args().DefaultExclusive
 	for _, p := range pods {
 		if p.Spec.NodeName == "" {
 			pending[string(p.UID)] = true

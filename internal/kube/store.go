@@ -240,7 +240,7 @@ func (s *Store) PutPod(p *corev1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
 	}
-	entry, concerns := convert.EntryUnder(s.arguments().DefaultExclusive, p)
+	entry, concerns := convert.EntryUnder(s.Args().DefaultExclusive, p)
 	if node, was, held := s.Holder(entry.UID); held && node == p.Spec.NodeName {
 		entry = convert.Keeping(entry, was)
 		concerns = concerns || entry.Equal(was)
@@ -304,14 +304,14 @@ func (s *Store) change(node string, f func(*record)) {
 
 // facts reads a node's facts; equal machines, and equal kubelets, come out as one value.
 func (s *Store) facts(sources convert.Sources) (ledger.Facts, []convert.Problem) {
-	args := s.arguments()
+	args := s.Args()
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	return s.known.Read(sources, args)
 }
 
-// arguments returns the arguments, which must not change after the call.
-func (s *Store) arguments() convert.Args {
+// Args returns the arguments, which must not change after the call.
+func (s *Store) Args() convert.Args {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sealed = true

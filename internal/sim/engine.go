@@ -27,7 +27,9 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
@@ -114,10 +116,10 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	if err != nil {
 		return err
 	}
-	unregistered, start, all := nodenumaresource.NewMetrics(func(...metrics.Registerable) {}), e.api.clock.now,
-		int32(100)
-	tracker := nodenumaresource.NewTracker(e.store, unregistered, func() time.Time { return start })
-	registry, changes := app.Registry(e.store, unregistered, tracker), &upstream.Changes{}
+	unregistered, start, all := func(...metrics.Registerable) {}, e.api.clock.now, int32(100)
+	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), func() time.Time { return start })
+	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
+	registry, changes := app.Registry(decisions), &upstream.Changes{}
 	registry[topologyspread.Name] = topologyspread.NewSpreading
 	e.core, err = scheduler.New(ctx, client, factory, nil, func(string) events.EventRecorderLogger { return silent{} },
 		scheduler.WithProfiles(profiles...),

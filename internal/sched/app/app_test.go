@@ -31,7 +31,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/follow"
 )
 
 func TestOptionsRefuse(t *testing.T) {
@@ -177,8 +177,8 @@ func TestAccountsHearOfEveryEventBeforeTheSchedulersCache(t *testing.T) {
 // newGated is as much of a scheduler as its gate needs.
 func newGated() *Scheduler {
 	store := kube.NewStore()
-	return &Scheduler{store: store, tracker: nodenumaresource.NewTracker(store,
-		nodenumaresource.NewMetrics(func(...metrics.Registerable) {}), time.Now)}
+	return &Scheduler{store: store, tracker: follow.NewTracker(store,
+		follow.NewMetrics(func(...metrics.Registerable) {}), time.Now)}
 }
 
 func TestNothingIsDecidedBeforeAllIsKnown(t *testing.T) {

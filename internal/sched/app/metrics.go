@@ -13,17 +13,19 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
 // metricSet is what the scheduler measures besides upstream's scheduler_ metrics.
 type metricSet struct {
-	plugin   *nodenumaresource.Metrics
-	refusals *metrics.CounterVec
-	dropped  *metrics.CounterVec
-	rebuild  *metrics.Histogram
-	mismatch *metrics.Counter
-	config   *metrics.GaugeVec
+	placement *placement.Metrics
+	follow    *follow.Metrics
+	refusals  *metrics.CounterVec
+	dropped   *metrics.CounterVec
+	rebuild   *metrics.Histogram
+	mismatch  *metrics.Counter
+	config    *metrics.GaugeVec
 }
 
 // export makes metrics visible at /metrics. Of several schedulers in one process the first one's are.
@@ -37,7 +39,7 @@ func export(all ...metrics.Registerable) {
 
 func newMetrics(register func(...metrics.Registerable)) *metricSet {
 	m := &metricSet{
-		plugin: nodenumaresource.NewMetrics(register),
+		placement: placement.NewMetrics(register), follow: follow.NewMetrics(register),
 		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "tenon_refusals_total",
 			Help:           "Codes that refused a pod, counted once for each attempt, by plugin and code.",

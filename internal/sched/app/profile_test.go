@@ -18,7 +18,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
 
@@ -27,9 +29,9 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	t.Helper()
 	metrics.Register() // upstream's; the framework cannot do without
 	registry := frameworkplugins.NewInTreeRegistry()
-	store, measured := kube.NewStore(), newMetrics(export).plugin
-	if err := registry.Merge(Registry(store, measured,
-		nodenumaresource.NewTracker(store, measured, time.Now))); err != nil {
+	store, measured := kube.NewStore(), newMetrics(export)
+	tracker := follow.NewTracker(store, measured.follow, time.Now)
+	if err := registry.Merge(Registry(placement.NewDecisions(store, measured.placement, tracker))); err != nil {
 		t.Fatal(err)
 	}
 	profile := cfg.Profiles[0].DeepCopy()

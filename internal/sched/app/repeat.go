@@ -73,7 +73,7 @@ func (r *reporter) again(pod *framework.QueuedPodInfo, c causes) (attempt, bool)
 
 // count counts one refused attempt.
 func (r *reporter) count(root string, refusals []refusal) {
-	r.metrics.plugin.Decided(root, "refused")
+	r.metrics.placement.Decided(root, "refused")
 	for _, refused := range refusals {
 		r.metrics.refusals.WithLabelValues(refused.plugin, refused.code).Inc()
 	}

@@ -21,7 +21,9 @@ import (
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
@@ -36,7 +38,7 @@ type Scheduler struct {
 	store    *kube.Store
 	metrics  *metricSet
 	reporter *reporter
-	tracker  *nodenumaresource.Tracker
+	tracker  *follow.Tracker
 	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
 	decisions *diag.Ring
@@ -47,10 +49,10 @@ type Scheduler struct {
 	cycle atomic.Int64
 }
 
-// Registry returns our plugins by name, on one store, whose bound pods t follows.
-func Registry(store *kube.Store, m *nodenumaresource.Metrics, t *nodenumaresource.Tracker) frameworkruntime.Registry {
+// Registry returns our plugins by name.
+func Registry(d *placement.Decisions) frameworkruntime.Registry {
 	return frameworkruntime.Registry{
-		nodenumaresource.Name: nodenumaresource.Factory(store, m, t),
+		nodenumaresource.Name: nodenumaresource.Factory(d),
 		topologyspread.Name:   topologyspread.New,
 	}
 }
@@ -82,9 +84,9 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		decisions: diag.NewRing(), flags: &diag.Flags{},
 	}
 	s.metrics.configured(&cc.ComponentConfig)
-	s.tracker = nodenumaresource.NewTracker(store, s.metrics.plugin, time.Now)
+	s.tracker = follow.NewTracker(store, s.metrics.follow, time.Now)
 	s.failed = kube.NewRejectionInformer(cc.Client)
-	s.registry = Registry(store, s.metrics.plugin, s.tracker)
+	s.registry = Registry(placement.NewDecisions(store, s.metrics.placement, s.tracker))
 	s.registry[topologyspread.Name] = topologyspread.NewSpreading // wire's profiles ask for what spreads a pod
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func TestABindingWhoseAnswerIsLostKeepsItsCPUs(t *testing.T) {
 			answer: apierrors.NewServiceUnavailable("shutting down"), away: time.Minute, wantBound: true,
 			wantAfter: time.Minute,
 		},
-		"never written":                  {answer: lost, arrives: -1, wantAfter: lateWrite},
+		"never written":                  {answer: lost, arrives: -1, wantAfter: 10 * time.Second},
 		"never written, API server away": {answer: lost, arrives: -1, away: time.Minute, wantAfter: time.Minute},
 		"refused": {
 			answer:  apierrors.NewConflict(pods, "p", errors.New("assigned")),

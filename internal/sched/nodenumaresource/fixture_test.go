@@ -30,21 +30,27 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
 // fixture is the plugin in a real framework, over a store with two-thread machines.
 type fixture struct {
 	*Plugin
 	framework framework.Framework
+	factory   frameworkruntime.PluginFactory
 	client    *fake.Clientset
 	store     *kube.Store
 	events    chan string
 	clock     *manual
 	woken     *woken
 	nominated nominated
+	tracker   *follow.Tracker
+	metrics   basemetrics.KubeRegistry
 }
 
 // nominated are the pods that are nominated to nodes.
@@ -96,10 +102,11 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 	registry := frameworkplugins.NewInTreeRegistry()
 	activator, promised := &woken{}, nominated{byNode: map[string][]fwk.PodInfo{}}
 	clock := &manual{now: time.Unix(1_800_000_000, 0)}
-	measured := NewMetrics(created)
-	tracker := NewTracker(store, measured, clock.Now)
+	measured := basemetrics.NewKubeRegistry()
+	tracker := follow.NewTracker(store, follow.NewMetrics(measured.MustRegister), clock.Now)
 	tracker.Lead()
-	registry[Name] = Factory(store, measured, tracker)
+	factory := Factory(placement.NewDecisions(store, placement.NewMetrics(measured.MustRegister), tracker))
+	registry[Name] = factory
 	enabled := func(names ...string) (set config.PluginSet) {
 		for _, n := range names {
 			set.Enabled = append(set.Enabled, config.Plugin{Name: n, Weight: 1})
@@ -128,13 +135,13 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Factory(store, measured, tracker)(t.Context(), pluginArgs(profile), f)
+	p, err := factory(t.Context(), pluginArgs(profile), f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &fixture{
-		Plugin: p.(*Plugin), framework: f, client: client, store: store, events: recorder.Events, clock: clock,
-		woken: activator, nominated: promised,
+		Plugin: p.(*Plugin), framework: f, factory: factory, client: client, store: store, events: recorder.Events, clock: clock,
+		woken: activator, nominated: promised, tracker: tracker, metrics: measured,
 	}
 }
 
@@ -145,11 +152,54 @@ func pluginArgs(p *config.KubeSchedulerProfile) runtime.Object {
 	return p.PluginConfig[0].Args
 }
 
-// created makes metrics usable without exporting them.
-func created(all ...basemetrics.Registerable) {
-	for _, m := range all {
-		m.Create(nil)
+// after returns the hint for events of a resource.
+func (f *fixture) after(t *testing.T, resource fwk.EventResource) fwk.QueueingHintFn {
+	t.Helper()
+	events, err := f.EventsToRegister(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
+	i := slices.IndexFunc(events, func(e fwk.ClusterEventWithHint) bool { return e.Event.Resource == resource })
+	if i < 0 {
+		t.Fatalf("no event of %s", resource)
+	}
+	return events[i].QueueingHintFn
+}
+
+const (
+	topologies     fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
+	numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
+)
+
+// request reads a pod as the plugin does.
+func (f *fixture) request(t *testing.T, pod *corev1.Pod) *place.Request {
+	t.Helper()
+	r, reason, detail := convert.Request(pod, f.store.Args())
+	if !reason.OK() {
+		t.Fatalf("pod %s: %v %s", pod.Name, reason, detail)
+	}
+	return r
+}
+
+// counted returns a counter by its name and the values of its labels, in the order of the labels' names.
+func (f *fixture) counted(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := f.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var values []string
+			for _, label := range m.GetLabel() {
+				values = append(values, label.GetValue())
+			}
+			if family.GetName() == name && slices.Equal(values, labels) {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 // machine has numa NUMA nodes of cores cores; the second thread of core c is CPU c + numa·cores.
@@ -290,7 +340,7 @@ func (f *fixture) schedule(t *testing.T, pod *corev1.Pod, n fwk.NodeInfo) string
 			t.Fatalf("schedule %s: %s", pod.Name, s.Message())
 		}
 	}
-	status, _, err := annotation.ParseResourceStatus(allocation(cs)[annotation.ResourceStatusKey])
+	status, _, err := annotation.ParseResourceStatus(placement.Read(cs).Record()[annotation.ResourceStatusKey])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package nodenumaresource
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -9,14 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
 // predicted makes a node whose kubelet of 1.36 has these settings and whose mode is the given one.
@@ -63,7 +64,7 @@ func (f *fixture) bind(t *testing.T, pod *corev1.Pod, n fwk.NodeInfo) map[string
 			t.Fatalf("schedule %s: %s", pod.Name, s.Message())
 		}
 	}
-	record := allocation(cs)
+	record := placement.Read(cs).Record()
 	if s := f.Bind(t.Context(), cs, pod, n.Node().Name); !s.IsSuccess() && !s.IsSkip() {
 		t.Fatalf("bind %s: %s", pod.Name, s.Message())
 	}
@@ -281,13 +282,13 @@ func TestReportsAreHeldAgainstPredictions(t *testing.T) {
 	for _, name := range []string{"right", "other", "far"} {
 		f.bind(t, guaranteed(name, 2), n)
 	}
-	if got := counted(t, f.metrics.predictions.WithLabelValues("Follow", "1.36")); got != 3 {
+	if got := f.counted(t, "tenon_topology_predictions_total", "Follow", "1.36"); got != 3 {
 		t.Errorf("%v predictions counted, want 3", got)
 	}
 	f.report(t, "n", 2, `"right":{"c":{"cpus":"1,9"}},"other":{"c":{"cpus":"3,11"}},"far":{"c":{"cpus":"5,13"}}`)
 	f.report(t, "n", 3, `"right":{"c":{"cpus":"1,9"}},"other":{"c":{"cpus":"3,11"}},"far":{"c":{"cpus":"5,13"}}`)
 	for kind, want := range map[string]float64{"cpus": 1, "mask": 1, "memory": 0, "device": 0, "rejected": 0} {
-		if got := counted(t, f.metrics.mispredictions.WithLabelValues("Follow", "1.36", kind)); got != want {
+		if got := f.counted(t, "tenon_topology_mispredict_total", kind, "Follow", "1.36"); got != want {
 			t.Errorf("%v mispredictions of kind %s, want %v", got, kind, want)
 		}
 	}
@@ -300,13 +301,17 @@ func TestReportsAreHeldAgainstPredictions(t *testing.T) {
 	}
 }
 
-func counted(t *testing.T, c metrics.CounterMetric) float64 {
-	t.Helper()
-	got, err := testutil.GetCounterMetricValue(c)
-	if err != nil {
-		t.Fatal(err)
+// remembered counts what a tracker and its order still know, by field.
+func remembered(t *follow.Tracker) map[string]int {
+	left := map[string]int{}
+	for _, v := range []reflect.Value{reflect.ValueOf(t).Elem(), reflect.ValueOf(&t.Order).Elem()} {
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Kind() == reflect.Map && f.Len() > 0 {
+				left[v.Type().Field(i).Name] = f.Len()
+			}
+		}
 	}
-	return got
+	return left
 }
 
 func rejection(pod *corev1.Pod, node, reason string) *corev1.Pod {
@@ -365,14 +370,14 @@ func TestARejectedPodsReplacementDoesNotLoop(t *testing.T) {
 			t.Fatalf("rejection %d woke %v, want the pod that waited", i, names)
 		}
 	}
-	if got := counted(t, f.metrics.rejections.WithLabelValues("TopologyAffinityError")); got != 7 {
+	if got := f.counted(t, "tenon_kubelet_rejections_total", "TopologyAffinityError"); got != 7 {
 		t.Errorf("%v rejections counted, want 7", got)
 	}
-	if got := counted(t, f.metrics.mispredictions.WithLabelValues("Follow", "1.36", "rejected")); got != 7 {
+	if got := f.counted(t, "tenon_topology_mispredict_total", "rejected", "Follow", "1.36"); got != 7 {
 		t.Errorf("%v mispredictions counted, want 7", got)
 	}
-	if f.tracker.waits.Load() != 0 {
-		t.Errorf("%d back-offs in force, want none", f.tracker.waits.Load())
+	if f.tracker.LeavesAlone() {
+		t.Error("back-offs are in force, want none")
 	}
 }
 
@@ -415,7 +420,7 @@ func TestRejectionsThatAreNotOurs(t *testing.T) {
 			func(p *corev1.Pod) { p.Annotations[annotation.PredictedPlacementKey] = "{}" }), "n", "Error"),
 	} {
 		f.tracker.Rejected(t.Context(), pod)
-		if f.tracker.waits.Load() != 0 {
+		if f.tracker.LeavesAlone() {
 			t.Errorf("%s: the node is left alone", name)
 		}
 	}
@@ -445,8 +450,8 @@ func TestThreeRejectionsMakeTheModelSuspect(t *testing.T) {
 	if got := score(); got != 0 {
 		t.Errorf("a suspect node scores %d, want 0", got)
 	}
-	if e := <-f.events; !strings.Contains(e, kubeletModelSuspect) {
-		t.Errorf("event %q, want %s", e, kubeletModelSuspect)
+	if e := <-f.events; !strings.Contains(e, "KubeletModelSuspect") {
+		t.Errorf("event %q, want %s", e, "KubeletModelSuspect")
 	}
 	f.clock.advance(10 * time.Minute)
 	if score() == 0 {
@@ -469,7 +474,7 @@ func TestRankingsLearnWhenANodeIsLeftAloneOrSuspect(t *testing.T) {
 	for _, step := range []struct {
 		after time.Duration
 		what  string
-	}{{firstBackoff, "the end of a back-off"}, {suspectTime, "the end of doubt"}} {
+	}{{30 * time.Second, "the end of a back-off"}, {10 * time.Minute, "the end of doubt"}} {
 		reported = false
 		f.clock.advance(step.after)
 		f.tracker.Tick(t.Context())
@@ -481,14 +486,16 @@ func TestRankingsLearnWhenANodeIsLeftAloneOrSuspect(t *testing.T) {
 		t.Errorf("the node is open: got %v and after the back-off %v", allowed, verdict())
 	}
 	reported = false
-	f.tracker.markSuspect("n", "1.36")
-	if !reported {
-		t.Error("doubt is not reported")
-	}
-	reported = false
-	f.tracker.leaveAlone("n", pod)
-	if !reported {
-		t.Error("a back-off is not reported")
+	ours := func(p *corev1.Pod) { p.Annotations[annotation.PredictedPlacementKey] = "{}" }
+	for what, rejected := range map[string]*corev1.Pod{
+		"doubt":      rejection(guaranteed("unreadable", 1, ours, qosClass("none")), "n", "TopologyAffinityError"),
+		"a back-off": rejection(guaranteed("readable", 1, ours), "n", "OutOfcpu"),
+	} {
+		reported = false
+		f.tracker.Rejected(t.Context(), rejected)
+		if !reported {
+			t.Errorf("%s is not reported", what)
+		}
 	}
 }
 
@@ -519,8 +526,8 @@ func TestPodThatIsNotStartedIsReported(t *testing.T) {
 	if len(f.events) != 1 {
 		t.Fatalf("%d events, want one for the pod that was not started", len(f.events))
 	}
-	if e := <-f.events; !strings.Contains(e, placementUnconfirmed) {
-		t.Errorf("event %q, want %s", e, placementUnconfirmed)
+	if e := <-f.events; !strings.Contains(e, "PlacementUnconfirmed") {
+		t.Errorf("event %q, want %s", e, "PlacementUnconfirmed")
 	}
 }
 
@@ -546,17 +553,17 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 			f.store.RemovePod(pod)
 		},
 		"deleted long after it was due": func(t *testing.T, f *fixture, pod *corev1.Pod) {
-			f.clock.advance(overdueTime + time.Minute)
+			f.clock.advance(6 * time.Minute)
 			f.tracker.Tick(t.Context())
 			f.store.RemovePod(pod)
 		},
 		"rejected": func(t *testing.T, f *fixture, pod *corev1.Pod) {
 			f.store.RemovePod(pod)
 			f.tracker.Rejected(t.Context(), rejection(pod, "n", "TopologyAffinityError"))
-			if got := counted(t, f.metrics.rejections.WithLabelValues("TopologyAffinityError")); got != 1 {
+			if got := f.counted(t, "tenon_kubelet_rejections_total", "TopologyAffinityError"); got != 1 {
 				t.Errorf("%v rejections counted, want 1", got)
 			}
-			f.tracker.forget(pod.UID)
+			f.tracker.Forget(pod.UID)
 		},
 		"confirmed": func(t *testing.T, f *fixture, pod *corev1.Pod) {
 			f.report(t, "n", 2, fmt.Sprintf(`%q:{"c":{"cpus":"1,9"}}`, pod.UID))
@@ -572,8 +579,8 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 				n := f.addNode("n", machine(t, "amd64", 2, 4, 2), options...)
 				pod := lsr("p", 2)
 				record := f.bind(t, pod, n)
-				if len(f.tracker.bound) != 1 {
-					t.Fatalf("bound are %v, want the pod", f.tracker.bound)
+				if left := remembered(f.tracker); left["bound"] != 1 {
+					t.Fatalf("remembered are %v, want the pod", left)
 				}
 				pod.Spec.NodeName = "n"
 				for k, v := range record {
@@ -588,13 +595,13 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 					t.Fatal(err)
 				}
 				happens(t, f, pod)
-				f.clock.advance(departedTime + time.Second)
+				f.clock.advance(61 * time.Second)
 				f.tracker.Tick(t.Context())
-				k := f.tracker
-				if left := len(k.bound) + len(k.departed) + len(k.seen) + len(k.held) + len(k.waiting) + len(
-					k.overdue) + len(k.queues.byNode); left > 0 {
-					t.Errorf("remain: bound %v, departed %v, seen %v, held %v, waiting %v, overdue %v, queues %v",
-						k.bound, k.departed, k.seen, k.held, k.waiting, k.overdue, k.queues.byNode)
+				left := remembered(f.tracker)
+				delete(left, "backoffs") // kept for the next rejection
+				delete(left, "rejected")
+				if len(left) > 0 {
+					t.Errorf("remain: %v", left)
 				}
 				if e, found := f.store.View("n").Entry("p"); found {
 					t.Errorf("the account has %+v", e)
@@ -608,10 +615,10 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 func TestAPodThatBeginsToWaitWhenTheBackoffIsOverIsWoken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
-	f.tracker.wait(guaranteed("late", 2), "n", "a shape that is not left alone any more")
+	f.tracker.Wait(guaranteed("late", 2), "n", "a shape that is not left alone any more")
 	f.tracker.Tick(t.Context())
-	if names := f.woken.names; len(names) != 1 || len(f.tracker.waiting) != 0 {
-		t.Errorf("woken are %v, want the pod; %d wait", names, len(f.tracker.waiting))
+	if names, left := f.woken.names, remembered(f.tracker); len(names) != 1 || len(left) != 0 {
+		t.Errorf("woken are %v, want the pod; %v wait", names, left)
 	}
 }
 
@@ -647,9 +654,9 @@ func TestReservationsInParallelAgreeWithTheKubelets(t *testing.T) {
 						continue
 					}
 					done = true
-					s := read(cs)
+					offer := placement.Read(cs).Offer()
 					mu.Lock()
-					bound[at] = append(bound[at], bind{s.offer.Version, s.offer})
+					bound[at] = append(bound[at], bind{offer.Version, offer})
 					mu.Unlock()
 				}
 				if !done {

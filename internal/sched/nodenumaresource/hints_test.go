@@ -41,32 +41,33 @@ func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
 	smaller := lsr("other", 2, bound("roomy", "0"))
 	nominated := lsr("nominated", 2)
 	nominated.Status.NominatedNodeName = "roomy"
+	afterNode, afterTopology, afterPod := f.after(t, fwk.Node), f.after(t, topologies), f.after(t, fwk.Pod)
 	tests := map[string]struct {
 		hint     func(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error)
 		old, obj any
 		want     fwk.QueueingHint
 	}{
-		"a node with room appears":           {f.afterNode, nil, roomy, fwk.Queue},
-		"a full node appears":                {f.afterNode, nil, full, fwk.QueueSkip},
-		"a node without topology appears":    {f.afterNode, nil, bare, fwk.QueueSkip},
-		"the topology of a node with room":   {f.afterTopology, nil, nrt("roomy"), fwk.Queue},
-		"the topology of a full node":        {f.afterTopology, nrt("full"), nrt("full"), fwk.QueueSkip},
-		"a topology that says nothing new":   {f.afterTopology, nrt("roomy"), nrt("roomy"), fwk.QueueSkip},
-		"a topology that says something new": {f.afterTopology, nrt("roomy"), pinned, fwk.Queue},
+		"a node with room appears":           {afterNode, nil, roomy, fwk.Queue},
+		"a full node appears":                {afterNode, nil, full, fwk.QueueSkip},
+		"a node without topology appears":    {afterNode, nil, bare, fwk.QueueSkip},
+		"the topology of a node with room":   {afterTopology, nil, nrt("roomy"), fwk.Queue},
+		"the topology of a full node":        {afterTopology, nrt("full"), nrt("full"), fwk.QueueSkip},
+		"a topology that says nothing new":   {afterTopology, nrt("roomy"), nrt("roomy"), fwk.QueueSkip},
+		"a topology that says something new": {afterTopology, nrt("roomy"), pinned, fwk.Queue},
 		"room on a node that the pod's selector bars": {
-			f.afterPod, lsr("gone", 2, bound("barred", "0,8")), nil,
+			afterPod, lsr("gone", 2, bound("barred", "0,8")), nil,
 			fwk.QueueSkip,
 		},
-		"a pod goes from a node that then has room":    {f.afterPod, gone("roomy"), nil, fwk.Queue},
-		"a pod goes from a node that is still full":    {f.afterPod, gone("full"), nil, fwk.QueueSkip},
-		"an unbound pod goes":                          {f.afterPod, lsr("gone", 2), nil, fwk.QueueSkip},
-		"a nominated pod goes":                         {f.afterPod, nominated, nil, fwk.Queue},
-		"the pod itself is edited":                     {f.afterPod, pod, edited, fwk.Queue},
-		"the pod itself gets its refusal":              {f.afterPod, pod, refused, fwk.QueueSkip},
-		"another pod's status changes":                 {f.afterPod, gone("roomy"), gone("roomy"), fwk.QueueSkip},
-		"another pod's CPUs change on a roomy node":    {f.afterPod, gone("roomy"), smaller, fwk.Queue},
-		"another pod appears, unbound":                 {f.afterPod, nil, lsr("new", 2), fwk.QueueSkip},
-		"an object of another kind under our resource": {f.afterTopology, nil, full, fwk.Queue},
+		"a pod goes from a node that then has room":    {afterPod, gone("roomy"), nil, fwk.Queue},
+		"a pod goes from a node that is still full":    {afterPod, gone("full"), nil, fwk.QueueSkip},
+		"an unbound pod goes":                          {afterPod, lsr("gone", 2), nil, fwk.QueueSkip},
+		"a nominated pod goes":                         {afterPod, nominated, nil, fwk.Queue},
+		"the pod itself is edited":                     {afterPod, pod, edited, fwk.Queue},
+		"the pod itself gets its refusal":              {afterPod, pod, refused, fwk.QueueSkip},
+		"another pod's status changes":                 {afterPod, gone("roomy"), gone("roomy"), fwk.QueueSkip},
+		"another pod's CPUs change on a roomy node":    {afterPod, gone("roomy"), smaller, fwk.Queue},
+		"another pod appears, unbound":                 {afterPod, nil, lsr("new", 2), fwk.QueueSkip},
+		"an object of another kind under our resource": {afterTopology, nil, full, fwk.Queue},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +107,7 @@ func TestSignaturesAreEqualExactlyWhenEveryNodeAnswersEqually(t *testing.T) {
 	}
 	for _, a := range pods {
 		for _, b := range pods {
-			ra, _ := f.request(a)
-			rb, _ := f.request(b)
+			ra, rb := f.request(t, a), f.request(t, b)
 			alike := ra.Concerns() == rb.Concerns() && (!ra.Concerns() || ra.Signature() == rb.Signature())
 			if (sign(a) == sign(b)) != alike {
 				t.Errorf("%s and %s: signatures %q and %q, want equal = %t", a.Name, b.Name, sign(a), sign(b), alike)

@@ -3,7 +3,6 @@ package nodenumaresource
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/kube"
 )
 
 func TestPodsThatAskForNothingOfOursAreSkippedEverywhere(t *testing.T) {
@@ -380,13 +378,8 @@ func TestARestartedSchedulerFindsTheSameAccount(t *testing.T) {
 
 func TestProfilesWithUnequalArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
-	store, metrics := kube.NewStore(), NewMetrics(created)
-	build := Factory(store, metrics, NewTracker(store, metrics, time.Now))
 	f := newFixture(t, "")
-	if _, err := build(t.Context(), nil, f.framework); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := build(t.Context(), unknown(`{"minSharedCPUs":4}`), f.framework); err == nil {
+	if _, err := f.factory(t.Context(), unknown(`{"minSharedCPUs":4}`), f.framework); err == nil {
 		t.Error("other arguments on the same accounts must be refused")
 	}
 }
@@ -397,7 +390,8 @@ func unknown(text string) runtime.Object {
 
 func TestUnknownArgumentStopsTheStart(t *testing.T) {
 	t.Parallel()
-	if _, err := decodeArgs(unknown(`{"minSharedCPU":4}`)); err == nil {
+	f := newFixture(t, "")
+	if _, err := f.factory(t.Context(), unknown(`{"minSharedCPU":4}`), f.framework); err == nil {
 		t.Error("a misspelt argument must be refused")
 	}
 }
@@ -478,7 +472,7 @@ func TestLSEPodsDoNotGoWhereTheirCPUsCannotBeEnforced(t *testing.T) {
 			if got := verdict(f.Filter(t.Context(), cs, tt.pod, n)); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			hint, err := f.afterNode(klog.Background(), tt.pod, nil, n.Node())
+			hint, err := f.after(t, fwk.Node)(klog.Background(), tt.pod, nil, n.Node())
 			if want := tt.want == ""; err != nil || (hint == fwk.Queue) != want {
 				t.Errorf("the node's update wakes the pod: %v (%v), want %t", hint, err, want)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
 // On a SingleNUMANode node only CPUs of one NUMA node help: two victims on different ones do not.
@@ -133,10 +134,10 @@ func TestReserveLeavesANominatedPodItsNUMANode(t *testing.T) {
 				f.nominated.byNode["n"] = []fwk.PodInfo{podInfo(t, tt.nominated)}
 			}
 			cs := f.reserve(t, lsr("p", 4), n)
-			s := read(cs)
-			got := s.offer.Entry.CPUList
-			if follows(s.offer) {
-				got = s.offer.Entry.Guest.Prediction.Held[0].CPUList
+			e := placement.Read(cs).Offer().Entry
+			got := e.CPUList
+			if e.Guest != nil && e.Guest.Prediction != nil {
+				got = e.Guest.Prediction.Held[0].CPUList
 			}
 			if got != tt.want {
 				t.Errorf("reserved %s, want %s", got, tt.want)
@@ -183,11 +184,11 @@ func TestNominatedPodKeepsItsMemory(t *testing.T) {
 			if s := f.AddPod(t.Context(), dry, pod, podInfo(t, lsr("nominated", 8)), n); !s.IsSuccess() {
 				t.Fatal(s.Message())
 			}
-			s := read(dry)
+			s := placement.Read(dry)
 			if s == nil {
 				t.Fatal("the cycle has no state")
 			}
-			held, _ := s.changed.Entry("nominated")
+			held, _ := s.View("n").Entry("nominated")
 			if diff := cmp.Diff(tc.want, held.Memory); diff != "" {
 				t.Errorf("memory of the nominated pod (-want +got):\n%s", diff)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
 // reserve runs a cycle up to Reserve, which is repeated, as by the queue, while the account moves under it.
@@ -99,7 +100,7 @@ func TestPodsBehindOneThatIsNotBoundArePredictedAnew(t *testing.T) {
 	for _, pod := range pods {
 		states = append(states, f.reserve(t, pod, n))
 	}
-	before := allocation(states[1])[annotation.PredictedPlacementKey]
+	before := placement.Read(states[1]).Record()[annotation.PredictedPlacementKey]
 	if s := f.Bind(t.Context(), states[0], pods[0], "n"); s.IsSuccess() {
 		t.Fatal("the Binding of a succeeds")
 	}
@@ -130,7 +131,7 @@ func TestAPodGivenUpWhileAnotherIsPredictedAnewDoesNotCountAsBound(t *testing.T)
 	f.Unreserve(t.Context(), gone, first, "n")
 	passing := f.reserve(t, third, n)
 	var giveUp sync.Once
-	_, view := f.tracker.queues.bound("n", func(node string) *ledger.View {
+	_, view := f.tracker.Order.Bound("n", func(node string) *ledger.View {
 		v := f.store.View(node)
 		giveUp.Do(func() { f.Unreserve(t.Context(), passing, third, node) })
 		return v
@@ -142,7 +143,7 @@ func TestAPodGivenUpWhileAnotherIsPredictedAnewDoesNotCountAsBound(t *testing.T)
 		t.Fatal(s.Message())
 	}
 	const want = `{"model":"1.36","gen":1,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"1-2,8-10"}}}`
-	if got := allocation(renewed)[annotation.PredictedPlacementKey]; got != want {
+	if got := placement.Read(renewed).Record()[annotation.PredictedPlacementKey]; got != want {
 		t.Errorf("the Binding carries %s, want %s", got, want)
 	}
 }
@@ -186,8 +187,8 @@ func TestAPodThatDoesNotFitWhenItIsPredictedAnewIsTriedAgain(t *testing.T) {
 		t.Fatalf("Bind: %v with %d Bindings, want an error and none", s, len(*bound))
 	}
 	f.Unreserve(t.Context(), second, b, "n")
-	if len(f.tracker.queues.byNode) != 0 {
-		t.Errorf("queues are left: %v", f.tracker.queues.byNode)
+	if left := remembered(f.tracker); left["byNode"] != 0 {
+		t.Errorf("queues are left: %v", left)
 	}
 }
 
@@ -223,8 +224,8 @@ func TestBindingsThatFailLeaveNoStalePredictions(t *testing.T) {
 			t.Errorf("seed %d: only %d pods are bound", seed, len(*bound))
 		}
 		f.checkBound(t, "n", *bound)
-		if len(f.tracker.queues.byNode) != 0 {
-			t.Errorf("seed %d: queues are left: %v", seed, f.tracker.queues.byNode)
+		if left := remembered(f.tracker); left["byNode"] != 0 {
+			t.Errorf("seed %d: queues are left: %v", seed, left)
 		}
 		if t.Failed() {
 			t.Fatalf("with seed %d", seed)

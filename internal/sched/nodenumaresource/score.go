@@ -8,16 +8,37 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
+
+const stateKey fwk.StateKey = "PreScore" + Name
+
+// scoring is what the scores of one cycle are made of: the cycle, and the pod's requests (memory in bytes).
+type scoring struct {
+	*placement.Cycle
+	milliCPU, memory int64
+}
+
+// Clone returns s, which is never changed.
+func (s *scoring) Clone() fwk.StateData { return s }
+
+func read(cs fwk.CycleState) *scoring {
+	data, err := cs.Read(stateKey)
+	if err != nil {
+		return nil
+	}
+	s, _ := data.(*scoring)
+	return s
+}
 
 // PreScore skips pods that are scored as any other.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	s := read(cs)
-	if s == nil {
+	cycle := placement.Read(cs)
+	if cycle == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	s.milliCPU, s.memory = asked.Cpu().MilliValue(), asked.Memory().Value()
+	cs.Write(stateKey, &scoring{cycle, asked.Cpu().MilliValue(), asked.Memory().Value()})
 	return nil
 }
 
@@ -28,17 +49,17 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 	if s == nil {
 		return 0, nil
 	}
-	if p.ranksAsVolcano(s.request) {
-		return p.spanOn(s, n.Node().Name), nil
+	name := n.Node().Name
+	if p.ranksAsVolcano(s.Request()) {
+		return p.spanOn(s, name), nil
+	}
+	if p.Suspects(s.Cycle, name) {
+		return 0, nil
 	}
 	used, room := n.GetRequested(), n.GetAllocatable()
 	usage := place.Usage{
 		MilliCPU: used.GetMilliCPU() + s.milliCPU, AllocatableMilliCPU: room.GetMilliCPU(),
 		Memory: used.GetMemory() + s.memory, AllocatableMemory: room.GetMemory(),
 	}
-	view := p.viewOf(s, n.Node().Name)
-	if view.Facts().Model.Concerns(s.request.Kubelet) && p.tracker.suspects(n.Node().Name) {
-		return 0, nil
-	}
-	return place.Score(view, s.request, usage, p.args.Scoring), nil
+	return place.Score(s.View(name), s.Request(), usage, p.args.Scoring), nil
 }

@@ -21,10 +21,9 @@ func (p *Plugin) ranksAsVolcano(r *place.Request) bool {
 // last, and does not affect the score of other nodes.
 const lastSpan = math.MaxInt64
 
-func (p *Plugin) spanOn(s *state, node string) int64 {
-	view := p.viewOf(s, node)
-	span, ok := place.Span(view, s.request)
-	if !ok || view.Facts().Model.Concerns(s.request.Kubelet) && p.tracker.suspects(node) {
+func (p *Plugin) spanOn(s *scoring, node string) int64 {
+	span, ok := place.Span(s.View(node), s.Request())
+	if !ok || p.Suspects(s.Cycle, node) {
 		return lastSpan
 	}
 	return int64(span)
@@ -43,7 +42,7 @@ func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions {
 func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod,
 	scores fwk.NodeScoreList,
 ) *fwk.Status {
-	if s := read(cs); s == nil || !p.ranksAsVolcano(s.request) {
+	if s := read(cs); s == nil || !p.ranksAsVolcano(s.Request()) {
 		return nil
 	}
 	most := int64(0)

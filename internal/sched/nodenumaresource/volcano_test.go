@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
 func volcano(policy string) podOption {
@@ -103,11 +104,7 @@ func TestVolcanosScore(t *testing.T) {
 
 func (f *fixture) ranksNormally(t *testing.T, pod *corev1.Pod) bool {
 	t.Helper()
-	r, refused := f.request(pod)
-	if refused != nil {
-		t.Fatal(refused)
-	}
-	return !f.ranksAsVolcano(r)
+	return !f.ranksAsVolcano(f.request(t, pod))
 }
 
 func TestPodsThatAreRankedAsVolcanoDoesAreSigned(t *testing.T) {
@@ -156,7 +153,7 @@ func TestPodsOnNodesThatVolcanoDescribes(t *testing.T) {
 			t.Fatalf("schedule the first pod: %s", s.Message())
 		}
 	}
-	if record := allocation(cs); record[annotation.PredictedPlacementKey] == "" ||
+	if record := placement.Read(cs).Record(); record[annotation.PredictedPlacementKey] == "" ||
 		record[annotation.ResourceStatusKey] != "" {
 		t.Errorf("the Binding carries %v, want a prediction and no CPUs of ours", record)
 	}
@@ -200,7 +197,7 @@ func TestNumatopologyWakesPodsOfItsNode(t *testing.T) {
 		"a time stamp":              {roomy, stamped, fwk.QueueSkip},
 		"an object of another type": {nil, &corev1.Pod{}, fwk.Queue},
 	} {
-		if got, err := f.afterNumatopology(klog.Background(), pod, c.old, c.obj); err != nil || got != c.want {
+		if got, err := f.after(t, numatopologies)(klog.Background(), pod, c.old, c.obj); err != nil || got != c.want {
 			t.Errorf("%s: got %v, %v; want %v", name, got, err, c.want)
 		}
 	}

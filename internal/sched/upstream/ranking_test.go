@@ -36,7 +36,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
 
@@ -88,10 +90,10 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 			m.Create(nil)
 		}
 	}
-	measured := nodenumaresource.NewMetrics(created)
 	registry := frameworkplugins.NewInTreeRegistry()
-	registry[nodenumaresource.Name] = nodenumaresource.Factory(c.store, measured,
-		nodenumaresource.NewTracker(c.store, measured, time.Now))
+	tracker := follow.NewTracker(c.store, follow.NewMetrics(created), time.Now)
+	registry[nodenumaresource.Name] = nodenumaresource.Factory(
+		placement.NewDecisions(c.store, placement.NewMetrics(created), tracker))
 	registry[topologyspread.Name] = topologyspread.NewSpreading
 	for _, name := range []string{"all", "part"} {
 		cfg := profileOf(t, name)

@@ -33,7 +33,9 @@ import (
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
 
@@ -96,7 +98,7 @@ func (a *accounts) alive() bool { return a != nil && a.ctx.Err() == nil }
 
 // registry makes Tenon's plugins. Each scheduler has accounts of its own, fed from its own informers.
 func (h *harness) registry() frameworkruntime.Registry {
-	unexported := nodenumaresource.NewMetrics(func(...metrics.Registerable) {}) // the harness has its own
+	unexported := func(...metrics.Registerable) {} // the harness has its own
 	return frameworkruntime.Registry{
 		nodenumaresource.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			if err := installKinds(ctx, handle.KubeConfig()); err != nil {
@@ -107,8 +109,9 @@ func (h *harness) registry() frameworkruntime.Registry {
 				return nil, err
 			}
 			h.running.Store(&accounts{store, ctx})
-			return nodenumaresource.Factory(store, unexported,
-				nodenumaresource.NewTracker(store, unexported, time.Now))(ctx, args, handle)
+			tracker := follow.NewTracker(store, follow.NewMetrics(unexported), time.Now)
+			decisions := placement.NewDecisions(store, placement.NewMetrics(unexported), tracker)
+			return nodenumaresource.Factory(decisions)(ctx, args, handle)
 		},
 		topologyspread.Name: topologyspread.New,
 	}

@@ -1,8 +1,9 @@
-package nodenumaresource
+package placement
 
 import (
 	"context"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -23,38 +24,53 @@ const topologies fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.n
 // numatopologies is Volcano's Numatopology in the same way.
 const numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
 
-// EventsToRegister names the events that can lift a refusal. Each is about one node, and its hint asks that node: a pod
-// is woken only when the node would take it now.
+// EventsToRegister names the events that can lift a refusal: those of accounts, and those that the decision's names have
+// brought. The framework asks the hints of the name alone that refused, so each name registers all.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	events := p.ofAccounts()
+	for _, name := range slices.Sorted(maps.Keys(p.events)) {
+		events = append(events, p.events[name]...)
+	}
+	return events, nil
+}
+
+// Listen adds events that may lift a refusal of the decision. It must be called before the profile is complete.
+func (p *Plugin) Listen(events ...fwk.ClusterEventWithHint) {
+	p.events[p.name] = events
+}
+
+// ofAccounts are the events that change accounts. Each is about one node, and its hint asks that node: a pod is woken
+// only when the node would take it now.
+func (d *decision) ofAccounts() []fwk.ClusterEventWithHint {
 	return []fwk.ClusterEventWithHint{
 		{
 			Event: fwk.ClusterEvent{
 				Resource:   fwk.Node,
 				ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation | fwk.UpdateNodeTaint | fwk.UpdateNodeCondition,
 			},
-			QueueingHintFn: p.afterNode,
+			QueueingHintFn: d.afterNode,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: topologies, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: p.afterTopology,
+			QueueingHintFn: d.afterTopology,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: numatopologies, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: p.afterNumatopology,
+			QueueingHintFn: d.afterNumatopology,
 		},
 		// Update, not a narrower event: annotations of the refused pod itself count.
-		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.Update}, QueueingHintFn: p.afterPod},
-	}, nil
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.Update}, QueueingHintFn: d.afterPod},
+	}
 }
 
-func (p *Plugin) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.QueueingHint, error) {
+func (d *decision) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.QueueingHint, error) {
 	if n, ok := obj.(*corev1.Node); ok {
-		return p.hint(pod, n.Name)
+		return d.hint(pod, n.Name)
 	}
 	return fwk.QueueSkip, nil
 }
 
-func (p *Plugin) afterTopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+func (d *decision) afterTopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
 	is, ok := obj.(*v1alpha2.NodeResourceTopology)
 	if !ok {
 		return fwk.Queue, nil // another owner's cache: its objects are not ours to read
@@ -62,10 +78,10 @@ func (p *Plugin) afterTopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fw
 	if was, ok := old.(*v1alpha2.NodeResourceTopology); ok && kube.SameTopology(was, is) {
 		return fwk.QueueSkip, nil // the agent reported what the account knew
 	}
-	return p.hint(pod, is.Name)
+	return d.hint(pod, is.Name)
 }
 
-func (p *Plugin) afterNumatopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+func (d *decision) afterNumatopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
 	is, ok := obj.(*nodeinfo.Numatopology)
 	if !ok {
 		return fwk.Queue, nil // another owner's cache, as above
@@ -73,10 +89,10 @@ func (p *Plugin) afterNumatopology(_ klog.Logger, pod *corev1.Pod, old, obj any)
 	if was, ok := old.(*nodeinfo.Numatopology); ok && kube.SameNumatopology(was, is) {
 		return fwk.QueueSkip, nil // its time stamp
 	}
-	return p.hint(pod, is.Name)
+	return d.hint(pod, is.Name)
 }
 
-func (p *Plugin) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
 	was, _ := old.(*corev1.Pod)
 	is, _ := obj.(*corev1.Pod)
 	switch {
@@ -90,11 +106,11 @@ func (p *Plugin) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Que
 		was.Annotations[annotation.PredictedPlacementKey] == is.Annotations[annotation.PredictedPlacementKey]:
 		return fwk.QueueSkip, nil
 	case is != nil:
-		return p.hint(pod, is.Spec.NodeName)
+		return d.hint(pod, is.Spec.NodeName)
 	case was != nil && was.Spec.NodeName == "":
-		return p.hint(pod, was.Status.NominatedNodeName)
+		return d.hint(pod, was.Status.NominatedNodeName)
 	case was != nil:
-		return p.hint(pod, was.Spec.NodeName)
+		return d.hint(pod, was.Spec.NodeName)
 	}
 	return fwk.QueueSkip, nil
 }
@@ -107,15 +123,15 @@ func edited(was, is *corev1.Pod) bool {
 
 // hint checks whether the node fits the pod by its current account, if the pod may run there at all. The store receives
 // every event before the queue does.
-func (p *Plugin) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) {
+func (d *decision) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) {
 	if node == "" {
 		return fwk.QueueSkip, nil
 	}
-	known, _ := p.store.Node(node)
-	r, refused := p.request(pod)
-	if refused == nil && place.Fits(p.store.View(node), r).OK() && p.tracker.welcomes(node, r) &&
+	known, _ := d.store.Node(node)
+	r, refused := d.request(pod)
+	if refused == nil && place.Fits(d.store.View(node), r).OK() && d.tracker.Welcomes(node, r) &&
 		admits(known.Object, pod) &&
-		p.enforced(known.Object, r).OK() {
+		d.enforced(known.Object, r).OK() {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil

@@ -1,22 +1,21 @@
-package nodenumaresource
+package placement
 
 import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
-const stateKey fwk.StateKey = Name
+const stateKey fwk.StateKey = "Placement"
 
-// state is what one scheduling cycle knows of its pod. A cycle without it does not concern us.
-type state struct {
+// Cycle is what one scheduling cycle knows of its pod. A cycle without it does not concern us.
+type Cycle struct {
+	store   *kube.Store
 	request *place.Request
 	// signature is the request's, while some node is left alone for some shape; else "".
 	signature string
-
-	// milliCPU and memory (bytes) are the pod's requests, known from PreScore on.
-	milliCPU, memory int64
 
 	// changed is the view of node in a dry run: without victims, with nominated pods. The framework clones the state
 	// for each node that it tries.
@@ -32,24 +31,31 @@ type state struct {
 }
 
 // Clone copies the state for a dry run. Requests, views and offers are never changed in place.
-func (s *state) Clone() fwk.StateData {
-	c := *s
-	return &c
+func (c *Cycle) Clone() fwk.StateData {
+	copied := *c
+	return &copied
 }
 
-func read(cs fwk.CycleState) *state {
+// Read returns what a scheduling cycle knows of its pod, nil for a pod that does not concern us.
+func Read(cs fwk.CycleState) *Cycle {
 	data, err := cs.Read(stateKey)
 	if err != nil {
 		return nil
 	}
-	s, _ := data.(*state)
-	return s
+	c, _ := data.(*Cycle)
+	return c
 }
 
-// viewOf returns the view that the cycle must use for the node.
-func (p *Plugin) viewOf(s *state, node string) *ledger.View {
-	if s.changed != nil && s.node == node {
-		return s.changed
+// Request is what the pod asks for. It must not be changed.
+func (c *Cycle) Request() *place.Request { return c.request }
+
+// View returns the view that the cycle must use for the node.
+func (c *Cycle) View(node string) *ledger.View {
+	if c.changed != nil && c.node == node {
+		return c.changed
 	}
-	return p.store.View(node)
+	return c.store.View(node)
 }
+
+// Offer is what was reserved for the pod.
+func (c *Cycle) Offer() ledger.Offer { return c.offer }

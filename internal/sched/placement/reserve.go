@@ -1,4 +1,4 @@
-package nodenumaresource
+package placement
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const reserveAttempts = 2
 // another node may still do and no event would wake the pod: that is an error, which the queue retries, and not a
 // refusal.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	s := read(cs)
+	s := Read(cs)
 	if s == nil {
 		return nil
 	}
@@ -45,17 +45,17 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 			continue
 		}
 		if follows(offer) { // before others can see its entry: they must know that it is not bound
-			p.tracker.queues.add(node, pod.UID)
+			p.tracker.Order.Add(node, pod.UID)
 		}
 		err := p.store.Commit(node, offer)
 		if err == nil {
 			p.metrics.commit(committedOK)
-			p.metrics.Decided(Name, "granted")
+			p.metrics.Decided(p.name, "granted")
 			s.offer, s.view, s.reserved = offer, view, node
-			p.tracker.reserved(pod.UID, node, view, offer)
+			p.tracker.Reserved(pod.UID, node, view, offer)
 			return nil
 		}
-		p.tracker.queues.leave(node, pod.UID)
+		p.tracker.Order.Leave(node, pod.UID)
 		if !errors.Is(err, ledger.ErrExpired) {
 			return fwk.AsStatus(err)
 		}
@@ -67,9 +67,9 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 
 // try makes an offer on the view: where there is one, an offer beside what the pods get that are nominated to the node
 // and that Filter counted too. A kubelet that chooses by itself knows nothing of them.
-func (p *Plugin) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node string) (ledger.Offer, why.Reason) {
+func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node string) (ledger.Offer, why.Reason) {
 	promised := v
-	for _, info := range p.handle.NominatedPodsForNode(node) {
+	for _, info := range d.handle.NominatedPodsForNode(node) {
 		nominated := info.GetPod()
 		if nominated.UID == pod.UID || corev1helpers.PodPriority(nominated) < corev1helpers.PodPriority(pod) {
 			continue
@@ -77,7 +77,7 @@ func (p *Plugin) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node str
 		if _, held := v.Entry(string(nominated.UID)); held {
 			continue
 		}
-		if e, ok := p.expect(promised, nominated); ok {
+		if e, ok := d.expect(promised, nominated); ok {
 			promised = promised.With(e)
 		}
 	}
@@ -93,7 +93,7 @@ func (p *Plugin) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node str
 // Unreserve takes the reservation back; a second call, or one without reservation, does nothing. After another binder
 // has failed, a read decides whether the pod is bound nevertheless: then it keeps what it has.
 func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
-	s := read(cs)
+	s := Read(cs)
 	if s == nil || s.reserved == "" {
 		return
 	}
@@ -101,9 +101,9 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.P
 		return
 	}
 	p.store.Revert(s.reserved, s.offer)
-	p.tracker.unreserved(pod.UID)
+	p.tracker.Unreserved(pod.UID)
 	if follows(s.offer) {
-		p.tracker.queues.giveUp(s.reserved, pod.UID)
+		p.tracker.Order.GiveUp(s.reserved, pod.UID)
 	}
 	s.offer, s.view, s.reserved = ledger.Offer{}, nil, ""
 }
@@ -116,10 +116,10 @@ const renewAttempts = 8
 
 // renew predicts a reserved pod once more, on those that are bound and not on those that wait: pods that the kubelet
 // was to meet before it do not come, or come later. After an error the pod must be tried anew.
-func (p *Plugin) renew(s *state) error {
+func (d *decision) renew(s *Cycle) error {
 	err := ledger.ErrExpired
 	for range renewAttempts {
-		view, bound := p.tracker.queues.bound(s.reserved, p.store.View)
+		view, bound := d.tracker.Order.Bound(s.reserved, d.store.View)
 		offer, reason := place.Try(bound.Without(s.request.UID), s.request)
 		if !reason.OK() {
 			return &refusal{Reason: reason}
@@ -131,7 +131,7 @@ func (p *Plugin) renew(s *state) error {
 			return nil
 		}
 		offer.Version = view.Version()
-		if err = p.store.Amend(s.reserved, s.offer, offer); err == nil {
+		if err = d.store.Amend(s.reserved, s.offer, offer); err == nil {
 			s.offer = offer
 			return nil
 		}

@@ -1,4 +1,4 @@
-package nodenumaresource
+package placement
 
 import (
 	"context"
@@ -25,8 +25,8 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if !p.concerns(r) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	s := &state{request: r}
-	if p.tracker.waits.Load() > 0 {
+	s := &Cycle{store: p.store, request: r}
+	if p.tracker.LeavesAlone() {
 		s.signature = r.Signature()
 	}
 	cs.Write(stateKey, s)
@@ -38,20 +38,20 @@ func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
 // Filter asks the node's summary, and whether the node's kubelet has just rejected such a pod.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
-	s := read(cs)
+	s := Read(cs)
 	if s == nil {
 		return nil
 	}
 	if s.signature != "" {
-		if reason := p.tracker.refuses(n.Node().Name, s.signature); !reason.OK() {
-			p.tracker.wait(pod, n.Node().Name, s.signature)
+		if reason := p.tracker.Refuses(n.Node().Name, s.signature); !reason.OK() {
+			p.tracker.Wait(pod, n.Node().Name, s.signature)
 			return (&refusal{Reason: reason}).status()
 		}
 	}
 	if reason := p.enforced(n.Node(), s.request); !reason.OK() {
 		return (&refusal{Reason: reason}).status()
 	}
-	if reason := p.fits(p.viewOf(s, n.Node().Name), s.request); !reason.OK() {
+	if reason := p.fits(s.View(n.Node().Name), s.request); !reason.OK() {
 		return (&refusal{Reason: reason}).status()
 	}
 	return nil
@@ -59,8 +59,8 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 
 // enforced refuses pods that must be alone on their CPUs where a container may start on all CPUs before the agent
 // confines it, unless the node's agent is configured to accept that.
-func (p *Plugin) enforced(node *corev1.Node, r *place.Request) why.Reason {
-	if node == nil || r.Role != qos.Exclusive && !(p.args.FilterLSROnDegradedNodes && r.Role == qos.ExclusiveWithBE) {
+func (d *decision) enforced(node *corev1.Node, r *place.Request) why.Reason {
+	if node == nil || r.Role != qos.Exclusive && !(d.args().FilterLSROnDegradedNodes && r.Role == qos.ExclusiveWithBE) {
 		return why.Reason{}
 	}
 	for i := range node.Status.Conditions {
@@ -77,12 +77,12 @@ func (p *Plugin) enforced(node *corev1.Node, r *place.Request) why.Reason {
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo,
 	n fwk.NodeInfo,
 ) *fwk.Status {
-	s := read(cs)
+	s := Read(cs)
 	if s == nil {
 		return nil
 	}
 	name := n.Node().Name
-	s.node, s.changed = name, p.viewOf(s, name).Without(string(victim.GetPod().UID))
+	s.node, s.changed = name, s.View(name).Without(string(victim.GetPod().UID))
 	return nil
 }
 
@@ -91,12 +91,12 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo,
 	n fwk.NodeInfo,
 ) *fwk.Status {
-	s := read(cs)
+	s := Read(cs)
 	if s == nil {
 		return nil
 	}
 	name, pod := n.Node().Name, added.GetPod()
-	view := p.viewOf(s, name)
+	view := s.View(name)
 	entry, held := p.store.View(name).Entry(string(pod.UID))
 	if !held {
 		entry, held = p.expect(view, pod)
@@ -109,9 +109,9 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 
 // expect returns the entry that a nominated pod will have on the node. Where it does not fit yet, because its victims
 // are still there, it takes all that is free: nothing that it waits for may be given away in the meantime.
-func (p *Plugin) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) {
-	r, refused := p.request(pod)
-	if refused != nil || !p.concerns(r) || v.Machine() == nil {
+func (d *decision) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) {
+	r, refused := d.request(pod)
+	if refused != nil || !d.concerns(r) || v.Machine() == nil {
 		return ledger.Entry{}, false
 	}
 	if offer, reason := place.Try(v, r); reason.OK() {

@@ -1,4 +1,4 @@
-package nodenumaresource
+package follow
 
 import (
 	"context"
@@ -63,10 +63,6 @@ const (
 
 // Tracker follows what becomes of pods after they were bound: whether the node confirms what was predicted, whether the
 // kubelet rejects them, whether it starts them at all. All profiles of a scheduler share one.
-//
-//	Reserve ─► bound ─ report ──► right | mispredicted
-//	                 ├ rejected ► entry dropped, units held for a while, node left alone for that shape
-//	                 └ nothing ─► overdue
 type Tracker struct {
 	store   *kube.Store
 	metrics *Metrics
@@ -76,12 +72,11 @@ type Tracker struct {
 	leading atomic.Bool
 	// waits counts the back-offs in force: while it is 0, back-offs are not looked up.
 	waits atomic.Int32
-	// queues order the Bindings of nodes whose kubelet chooses.
-	queues bindQueues
+	// Order is that of the Bindings of nodes whose kubelet chooses.
+	Order Order
 
 	mu       sync.Mutex // guards everything below
 	handle   fwk.Handle
-	args     convert.Args
 	bound    map[types.UID]binding
 	departed map[types.UID]departure
 	seen     map[types.UID]struct{} // rejected pods that have been counted
@@ -156,12 +151,12 @@ func NewTracker(store *kube.Store, m *Metrics, now func() time.Time) *Tracker {
 	return t
 }
 
-// attach makes the tracker speak through the scheduler of a profile.
-func (t *Tracker) attach(h fwk.Handle, args convert.Args) {
+// Attach makes the tracker speak through the scheduler of a profile.
+func (t *Tracker) Attach(h fwk.Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.handle == nil {
-		t.handle, t.args = h, args
+		t.handle = h
 	}
 }
 
@@ -183,7 +178,7 @@ func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) err
 				obj = gone.Obj
 			}
 			if pod, ok := obj.(*corev1.Pod); ok {
-				t.forget(pod.UID)
+				t.Forget(pod.UID)
 			}
 		},
 	}); err != nil {
@@ -207,17 +202,17 @@ func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) err
 	}
 }
 
-// reserved notes that this scheduler chose the node for a pod, and unreserved that it did not after all.
-func (t *Tracker) reserved(uid types.UID, node string, v *ledger.View, o ledger.Offer) {
+// Reserved notes that this scheduler chose the node for a pod, and Unreserved that it did not after all.
+func (t *Tracker) Reserved(uid types.UID, node string, v *ledger.View, o ledger.Offer) {
 	if model := &v.Facts().Model; model.Node != nil && o.Entry.Guest != nil && model.Concerns(o.Entry.Guest.Pod) {
-		t.metrics.predicted(v.Facts().Mode, model.Release)
+		t.metrics.predictions.WithLabelValues(v.Facts().Mode.String(), model.Release).Inc()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bound[uid] = binding{node, t.now()}
 }
 
-func (t *Tracker) unreserved(uid types.UID) {
+func (t *Tracker) Unreserved(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.bound, uid)
@@ -235,7 +230,8 @@ func (t *Tracker) left(node string, e ledger.Entry) {
 	}
 }
 
-func (t *Tracker) forget(uid types.UID) {
+// Forget takes note that a failed pod was deleted.
+func (t *Tracker) Forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.seen, uid)
@@ -266,7 +262,7 @@ func (t *Tracker) confirmed(node string, c ledger.Confirmation) {
 // record counts and keeps a misprediction.
 func (t *Tracker) record(m Misprediction) {
 	for _, kind := range m.Kinds {
-		t.metrics.mispredicted(m.Mode, m.Model, kind)
+		t.metrics.mispredictions.WithLabelValues(m.Mode, m.Model, kind).Inc()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -311,7 +307,7 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	if model == "" {
 		model = "none"
 	}
-	t.metrics.rejected(reason)
+	t.metrics.rejections.WithLabelValues(reason).Inc()
 	m := Misprediction{
 		Time: t.now(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node, Mode: facts.Mode.String(),
 		Model: model,
@@ -382,8 +378,8 @@ func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
-// suspects reports whether the node's kubelet has lately rejected so much that its model is in doubt.
-func (t *Tracker) suspects(node string) bool {
+// Suspects reports whether the node's kubelet has lately rejected so much that its model is in doubt.
+func (t *Tracker) Suspects(node string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	recent := t.rejected[node]
@@ -392,10 +388,7 @@ func (t *Tracker) suspects(node string) bool {
 
 // leaveAlone begins or prolongs the back-off of a node for pods of this shape.
 func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
-	t.mu.Lock()
-	args := t.args
-	t.mu.Unlock()
-	r, reason, _ := convert.Request(pod, args)
+	r, reason, _ := convert.Request(pod, t.store.Args())
 	if !reason.OK() {
 		return
 	}
@@ -423,22 +416,22 @@ func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
 // LeftAlone returns how long from now on the node of a rejected pod is still left alone for pods of its shape; 0 when
 // it is not.
 func (t *Tracker) LeftAlone(pod *corev1.Pod) time.Duration {
-	if t.waits.Load() == 0 {
+	if !t.LeavesAlone() {
 		return 0
 	}
-	t.mu.Lock()
-	args := t.args
-	t.mu.Unlock()
-	r, reason, _ := convert.Request(pod, args)
+	r, reason, _ := convert.Request(pod, t.store.Args())
 	if !reason.OK() {
 		return 0
 	}
-	return time.Duration(t.refuses(pod.Spec.NodeName, r.Signature()).Extra) * time.Second
+	return time.Duration(t.Refuses(pod.Spec.NodeName, r.Signature()).Extra) * time.Second
 }
 
-// refuses returns KubeletRejected while the node is left alone for pods of this shape.
-func (t *Tracker) refuses(node, request string) why.Reason {
-	if t.waits.Load() == 0 {
+// LeavesAlone reports whether any node is left alone for any shape.
+func (t *Tracker) LeavesAlone() bool { return t.waits.Load() > 0 }
+
+// Refuses returns KubeletRejected while the node is left alone for pods of this shape.
+func (t *Tracker) Refuses(node, request string) why.Reason {
+	if !t.LeavesAlone() {
 		return why.Reason{}
 	}
 	t.mu.Lock()
@@ -454,13 +447,13 @@ func (t *Tracker) refuses(node, request string) why.Reason {
 	return why.Reason{Code: why.KubeletRejected, Extra: int64((left + time.Second - 1) / time.Second)}
 }
 
-// welcomes reports that the node is not left alone for such pods; the end of a back-off wakes them by itself.
-func (t *Tracker) welcomes(node string, r *place.Request) bool {
-	return t.waits.Load() == 0 || t.refuses(node, r.Signature()).OK()
+// Welcomes reports that the node is not left alone for such pods; the end of a back-off wakes them by itself.
+func (t *Tracker) Welcomes(node string, r *place.Request) bool {
+	return !t.LeavesAlone() || t.Refuses(node, r.Signature()).OK()
 }
 
-// wait remembers a pod that a back-off refused, to wake it when that ends.
-func (t *Tracker) wait(pod *corev1.Pod, node, request string) {
+// Wait remembers a pod that a back-off refused, to wake it when that ends.
+func (t *Tracker) Wait(pod *corev1.Pod, node, request string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.waiting) < waitingKept {

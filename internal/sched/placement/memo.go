@@ -1,4 +1,4 @@
-package nodenumaresource
+package placement
 
 import (
 	"k8s.io/component-base/metrics"
@@ -25,12 +25,12 @@ func newMemo(register func(...metrics.Registerable)) memo {
 }
 
 // fits asks a node's account, which remembers the last answers.
-func (p *Plugin) fits(v *ledger.View, r *place.Request) why.Reason {
+func (d *decision) fits(v *ledger.View, r *place.Request) why.Reason {
 	reason, remembered := place.Recall(v, r)
 	if remembered {
-		p.metrics.memo.hit.Inc()
+		d.metrics.memo.hit.Inc()
 	} else {
-		p.metrics.memo.miss.Inc()
+		d.metrics.memo.miss.Inc()
 	}
 	return reason
 }

@@ -1,22 +1,18 @@
-package nodenumaresource
+package placement
 
 import (
 	"time"
 
 	"k8s.io/component-base/metrics"
-
-	"github.com/tenon-project/tenon/internal/core/ledger"
 )
 
-// Metrics of the plugin, shared by all profiles.
+// Metrics of the decisions, shared by all profiles.
 type Metrics struct {
 	memo       memo
 	mismatches *metrics.Counter
 	commits    *metrics.CounterVec
 	place      *metrics.HistogramVec
 	decisions  *metrics.CounterVec
-	// predictions and mispredictions are about kubelets, rejections about pods that these refused.
-	predictions, mispredictions, rejections *metrics.CounterVec
 }
 
 // Results of a commit.
@@ -54,39 +50,12 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "result"}),
 	}
-	m.predictions = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "tenon_topology_predictions_total",
-		Help: "Pods reserved on a node whose kubelet is predicted, by mode of the node and model (kubelet " +
-			"release).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"mode", "model"})
-	m.mispredictions = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "tenon_topology_mispredict_total",
-		Help: "Pods whose kubelet did something else than was predicted, by mode, model and kind: " +
-			"rejected, mask, cpus, memory, device.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"mode", "model", "kind"})
-	m.rejections = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "tenon_kubelet_rejections_total",
-		Help:           "Pods bound by this scheduler that their kubelet rejected, by the kubelet's reason.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"reason"})
-	register(m.mismatches, m.commits, m.place, m.decisions, m.predictions, m.mispredictions, m.rejections)
+	register(m.mismatches, m.commits, m.place, m.decisions)
 	return m
 }
 
 // Decided counts an attempt for the plugin that decided it.
 func (m *Metrics) Decided(plugin, result string) { m.decisions.WithLabelValues(plugin, result).Inc() }
-
-func (m *Metrics) predicted(mode ledger.Mode, model string) {
-	m.predictions.WithLabelValues(mode.String(), model).Inc()
-}
-
-func (m *Metrics) mispredicted(mode, model, kind string) {
-	m.mispredictions.WithLabelValues(mode, model, kind).Inc()
-}
-
-func (m *Metrics) rejected(reason string) { m.rejections.WithLabelValues(reason).Inc() }
 
 func (m *Metrics) mismatch()            { m.mismatches.Inc() }
 func (m *Metrics) commit(result string) { m.commits.WithLabelValues(result).Inc() }

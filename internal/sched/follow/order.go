@@ -1,4 +1,4 @@
-package nodenumaresource
+package follow
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 // for its volumes must not block its node.
 const maxBindWait = 2 * time.Second
 
-// bindQueues send the Bindings of one node to the API server in the order of their reservations, if its kubelet
+// Order sends the Bindings of one node to the API server in the order of their reservations, if its kubelet
 // chooses: it admits pods in the order in which they are bound, and the allocation of one depends on those before. If
-// the order changes nevertheless, bindQueues report whose prediction is stale. Each node has a queue of its own. The
+// the order changes nevertheless, it reports whose prediction is stale. Each node has a queue of its own. The
 // zero value is ready for use.
-type bindQueues struct {
+type Order struct {
 	mu     sync.Mutex // guards byNode
 	byNode map[string]*bindQueue
 }
@@ -40,8 +40,8 @@ type queuedBinding struct {
 	stale bool
 }
 
-// add appends a pod to its node's queue. Its prediction is stale if any prediction in the queue is.
-func (q *bindQueues) add(node string, pod types.UID) {
+// Add appends a pod to its node's queue. Its prediction is stale if any prediction in the queue is.
+func (q *Order) Add(node string, pod types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.byNode == nil {
@@ -56,9 +56,9 @@ func (q *bindQueues) add(node string, pod types.UID) {
 	b.pods = append(b.pods, queuedBinding{pod: pod, stale: stale})
 }
 
-// wait returns when the pod is at the head of the queue, when no pod ahead of it has left for maxBindWait, or when ctx
+// Wait returns when the pod is at the head of the queue, when no pod ahead of it has left for maxBindWait, or when ctx
 // ends. It reports whether the pod's prediction is stale. A pod that is not in a queue does not wait.
-func (q *bindQueues) wait(ctx context.Context, node string, pod types.UID) (stale bool) {
+func (q *Order) Wait(ctx context.Context, node string, pod types.UID) (stale bool) {
 	for {
 		moved := q.ahead(node, pod)
 		if moved == nil {
@@ -78,7 +78,7 @@ func (q *bindQueues) wait(ctx context.Context, node string, pod types.UID) (stal
 }
 
 // ahead returns a channel that is closed when a pod leaves the queue; nil if none is ahead of this one.
-func (q *bindQueues) ahead(node string, pod types.UID) <-chan struct{} {
+func (q *Order) ahead(node string, pod types.UID) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if b := q.byNode[node]; b != nil && b.find(pod) > 0 {
@@ -89,7 +89,7 @@ func (q *bindQueues) ahead(node string, pod types.UID) <-chan struct{} {
 
 // begin starts the pod's Binding, whatever is ahead of it. If it overtakes pods, all predictions in the queue become
 // stale.
-func (q *bindQueues) begin(node string, pod types.UID) (stale bool) {
+func (q *Order) begin(node string, pod types.UID) (stale bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.byNode[node]
@@ -107,8 +107,8 @@ func (q *bindQueues) begin(node string, pod types.UID) (stale bool) {
 	return b.pods[i].stale
 }
 
-// isStale reports whether a pod's prediction is stale before its Binding starts.
-func (q *bindQueues) isStale(node string, pod types.UID) bool {
+// IsStale reports whether a pod's prediction is stale before its Binding starts.
+func (q *Order) IsStale(node string, pod types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.byNode[node]
@@ -119,10 +119,10 @@ func (q *bindQueues) isStale(node string, pod types.UID) bool {
 	return i >= 0 && b.pods[i].stale
 }
 
-// bound returns a node's view as account has it, and that view with only the pods that are bound or whose Bindings are
+// Bound returns a node's view as account has it, and that view with only the pods that are bound or whose Bindings are
 // in flight. A pod leaves the account before the queue: while the account changes, a pod that gave up may be in the
 // view and no longer in the queue, and would count as bound.
-func (q *bindQueues) bound(node string, account func(node string) *ledger.View) (live, bound *ledger.View) {
+func (q *Order) Bound(node string, account func(node string) *ledger.View) (live, bound *ledger.View) {
 	for {
 		live = account(node)
 		waiting := q.waiting(node)
@@ -138,7 +138,7 @@ func (q *bindQueues) bound(node string, account func(node string) *ledger.View) 
 }
 
 // waiting returns the pods of a node whose Bindings are not in flight.
-func (q *bindQueues) waiting(node string) []types.UID {
+func (q *Order) waiting(node string) []types.UID {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.byNode[node]
@@ -154,8 +154,8 @@ func (q *bindQueues) waiting(node string) []types.UID {
 	return pods
 }
 
-// leave removes a bound pod from the queue; it does nothing for a pod that is not in it.
-func (q *bindQueues) leave(node string, pod types.UID) {
+// Leave removes a bound pod from the queue; it does nothing for a pod that is not in it.
+func (q *Order) Leave(node string, pod types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if b := q.byNode[node]; b != nil {
@@ -163,9 +163,9 @@ func (q *bindQueues) leave(node string, pod types.UID) {
 	}
 }
 
-// giveUp removes a pod that will not be bound from the queue. The predictions behind it become stale, or all in the
+// GiveUp removes a pod that will not be bound from the queue. The predictions behind it become stale, or all in the
 // queue if it has already left.
-func (q *bindQueues) giveUp(node string, pod types.UID) {
+func (q *Order) GiveUp(node string, pod types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if b := q.byNode[node]; b != nil {
@@ -175,7 +175,7 @@ func (q *bindQueues) giveUp(node string, pod types.UID) {
 	}
 }
 
-func (q *bindQueues) remove(node string, i int) {
+func (q *Order) remove(node string, i int) {
 	if i < 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package nodenumaresource
+package placement
 
 import (
 	fwk "k8s.io/kube-scheduler/framework"

@@ -1,4 +1,4 @@
-package nodenumaresource
+package follow
 
 import (
 	"context"
@@ -16,23 +16,23 @@ import (
 // queue.
 func TestBindingsOfANodeGoInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all bindQueues
+		var all Order
 		var mu sync.Mutex
 		gone := map[string][]int{}
 		var running sync.WaitGroup
 		for i := range 50 {
-			all.add(fmt.Sprintf("n%d", i%2), types.UID(fmt.Sprint(i)))
+			all.Add(fmt.Sprintf("n%d", i%2), types.UID(fmt.Sprint(i)))
 		}
 		for i := range 50 {
 			node, uid := fmt.Sprintf("n%d", i%2), types.UID(fmt.Sprint(i))
 			running.Go(func() {
 				time.Sleep(time.Duration(97*i%50) * time.Millisecond) //nolint:forbidigo // the clock is the bubble's
-				all.wait(t.Context(), node, uid)
+				all.Wait(t.Context(), node, uid)
 				mu.Lock()
 				gone[node] = append(gone[node], i)
 				mu.Unlock()
 				time.Sleep(time.Millisecond) //nolint:forbidigo // the write
-				all.leave(node, uid)
+				all.Leave(node, uid)
 			})
 		}
 		running.Wait()
@@ -49,28 +49,28 @@ func TestBindingsOfANodeGoInOrder(t *testing.T) {
 
 func TestNoPodWaitsLongForABlockedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all bindQueues
+		var all Order
 		for _, uid := range []types.UID{"stuck", "given-up", "next", "last"} {
-			all.add("n", uid)
+			all.Add("n", uid)
 		}
-		all.leave("n", "given-up") // unreserved
+		all.Leave("n", "given-up") // unreserved
 		begin := time.Now()
-		all.wait(t.Context(), "n", "next")
+		all.Wait(t.Context(), "n", "next")
 		if waited := time.Since(begin); waited != maxBindWait {
 			t.Errorf("waited %v for a pod that does not move, want %v", waited, maxBindWait)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		all.wait(ctx, "n", "last")
-		all.wait(t.Context(), "n", "stranger")
-		all.wait(t.Context(), "elsewhere", "stranger")
-		all.leave("elsewhere", "stranger")
+		all.Wait(ctx, "n", "last")
+		all.Wait(t.Context(), "n", "stranger")
+		all.Wait(t.Context(), "elsewhere", "stranger")
+		all.Leave("elsewhere", "stranger")
 		if waited := time.Since(begin); waited != maxBindWait {
 			t.Errorf("waited %v more without a reason", waited-maxBindWait)
 		}
-		all.leave("n", "stuck")
-		all.leave("n", "stuck")
-		all.wait(t.Context(), "n", "next")
+		all.Leave("n", "stuck")
+		all.Leave("n", "stuck")
+		all.Wait(t.Context(), "n", "next")
 		if waited := time.Since(begin); waited != maxBindWait {
 			t.Errorf("the head of the queue waited %v", waited-maxBindWait)
 		}
@@ -80,56 +80,56 @@ func TestNoPodWaitsLongForABlockedOne(t *testing.T) {
 // What was predicted for a pod counts as long as exactly those before it are bound before it.
 func TestAPredictionIsStaleWhenTheOrderIsAnother(t *testing.T) {
 	t.Parallel()
-	newQueues := func() *bindQueues {
-		var all bindQueues
+	newQueues := func() *Order {
+		var all Order
 		for _, uid := range []types.UID{"a", "b", "c", "d"} {
-			all.add("n", uid)
+			all.Add("n", uid)
 		}
-		all.add("elsewhere", "e")
+		all.Add("elsewhere", "e")
 		return &all
 	}
 	tests := map[string]struct {
-		happens func(*bindQueues)
+		happens func(*Order)
 		stale   []types.UID
 	}{
-		"all are bound in order": {func(all *bindQueues) {
+		"all are bound in order": {func(all *Order) {
 			all.begin("n", "a")
-			all.leave("n", "a")
+			all.Leave("n", "a")
 			all.begin("n", "b")
-			all.leave("n", "b")
+			all.Leave("n", "b")
 		}, nil},
 		"one gives up: those behind it": {
-			func(all *bindQueues) { all.giveUp("n", "b") },
+			func(all *Order) { all.GiveUp("n", "b") },
 			[]types.UID{"c", "d"},
 		},
-		"the last one gives up": {func(all *bindQueues) { all.giveUp("n", "d") }, nil},
+		"the last one gives up": {func(all *Order) { all.GiveUp("n", "d") }, nil},
 		"one gives up that left the queue: all": {
-			func(all *bindQueues) { all.leave("n", "a"); all.giveUp("n", "a") },
+			func(all *Order) { all.Leave("n", "a"); all.GiveUp("n", "a") },
 			[]types.UID{"b", "c", "d"},
 		},
 		"one overtakes others that wait: all": {
-			func(all *bindQueues) { all.begin("n", "c") },
+			func(all *Order) { all.begin("n", "c") },
 			[]types.UID{"a", "b", "c", "d"},
 		},
 		"one comes after another that is not done yet": {
-			func(all *bindQueues) { all.begin("n", "a"); all.begin("n", "b") },
+			func(all *Order) { all.begin("n", "a"); all.begin("n", "b") },
 			nil,
 		},
-		"one comes while another is stale": {func(all *bindQueues) {
-			all.leave("n", "d")
-			all.giveUp("n", "b")
-			all.add("n", "d")
+		"one comes while another is stale": {func(all *Order) {
+			all.Leave("n", "d")
+			all.GiveUp("n", "b")
+			all.Add("n", "d")
 		}, []types.UID{"c", "d"}},
-		"one comes when none is stale any more": {func(all *bindQueues) {
-			all.giveUp("n", "c")
-			all.leave("n", "d")
-			all.add("n", "d")
+		"one comes when none is stale any more": {func(all *Order) {
+			all.GiveUp("n", "c")
+			all.Leave("n", "d")
+			all.Add("n", "d")
 		}, nil},
-		"a stranger": {func(all *bindQueues) {
+		"a stranger": {func(all *Order) {
 			all.begin("n", "x")
-			all.leave("n", "x")
+			all.Leave("n", "x")
 			all.begin("nowhere", "a")
-			all.giveUp("nowhere", "a")
+			all.GiveUp("nowhere", "a")
 		}, nil},
 	}
 	for name, tt := range tests {
@@ -137,14 +137,14 @@ func TestAPredictionIsStaleWhenTheOrderIsAnother(t *testing.T) {
 		tt.happens(all)
 		var stale []types.UID
 		for _, uid := range []types.UID{"a", "b", "c", "d"} {
-			if all.isStale("n", uid) {
+			if all.IsStale("n", uid) {
 				stale = append(stale, uid)
 			}
 		}
 		if !slices.Equal(stale, tt.stale) {
 			t.Errorf("%s: stale are %v, want %v", name, stale, tt.stale)
 		}
-		if all.isStale("elsewhere", "e") || all.isStale("n", "e") || all.isStale("nowhere", "a") {
+		if all.IsStale("elsewhere", "e") || all.IsStale("n", "e") || all.IsStale("nowhere", "a") {
 			t.Errorf("%s: another node's pod is stale", name)
 		}
 	}

@@ -1,4 +1,4 @@
-package nodenumaresource
+package placement
 
 import (
 	"context"
@@ -22,10 +22,9 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// allocation returns the annotations that record what was reserved, nil when there is nothing to record.
-func allocation(cs fwk.CycleState) map[string]string {
-	s := read(cs)
-	if s == nil || s.reserved == "" || s.view.Machine() == nil {
+// Record returns the annotations that record what was reserved, nil when there is nothing to record.
+func (c *Cycle) Record() map[string]string {
+	if c == nil || c.reserved == "" || c.view.Machine() == nil {
 		return nil
 	}
 	var record map[string]string
@@ -35,11 +34,11 @@ func allocation(cs fwk.CycleState) map[string]string {
 		}
 		record[key] = value.String()
 	}
-	status := convert.Status(s.view.Machine(), s.view, s.request, s.offer)
+	status := convert.Status(c.view.Machine(), c.view, c.request, c.offer)
 	if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
 		put(annotation.ResourceStatusKey, status)
 	}
-	if predicted, ok := convert.Predicted(s.offer); ok {
+	if predicted, ok := convert.Predicted(c.offer); ok {
 		put(annotation.PredictedPlacementKey, predicted)
 	}
 	return record
@@ -50,15 +49,16 @@ func allocation(cs fwk.CycleState) map[string]string {
 // when one of them is not bound after all, those behind it are predicted again. Unreserve unblocks them after an error.
 // If the response is not definite, Bind reads the pod until it knows.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	record := allocation(cs)
+	s := Read(cs)
+	record := s.Record()
 	if record == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if p.tracker.queues.wait(ctx, node, pod.UID) {
-		if err := p.renew(read(cs)); err != nil {
+	if p.tracker.Order.Wait(ctx, node, pod.UID) {
+		if err := p.renew(s); err != nil {
 			return fwk.AsStatus(err)
 		}
-		record = allocation(cs)
+		record = s.Record()
 	}
 	klog.FromContext(ctx).V(3).Info("Binding pod with its CPUs", "pod", klog.KObj(pod), "node", node,
 		"resourceStatus", record[annotation.ResourceStatusKey], "predictedPlacement",
@@ -71,17 +71,17 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		!(open && p.isBound(ctx, pod, node, time.Now().Add(lateWrite))) {
 		return fwk.AsStatus(err)
 	}
-	p.tracker.queues.leave(node, pod.UID)
-	p.warnIgnored(cs, pod, node)
+	p.tracker.Order.Leave(node, pod.UID)
+	p.warnIgnored(s, pod, node)
 	return nil
 }
 
 // send writes a Binding. open reports that after the error the API server may have it all the same, or may still get
 // it.
-func (p *Plugin) send(ctx context.Context, binding *corev1.Binding) (open bool, err error) {
-	cacher := p.handle.APICacher()
+func (d *decision) send(ctx context.Context, binding *corev1.Binding) (open bool, err error) {
+	cacher := d.handle.APICacher()
 	if cacher == nil {
-		err = p.handle.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+		err = d.handle.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 		return isOpen(err), err
 	}
 	done, err := cacher.BindPod(binding)
@@ -113,10 +113,10 @@ const (
 
 // isBound reads a pod until it is known whether it is bound to the node. That it is not counts from the given time on.
 // While the API server does not answer, the pod keeps its reservation.
-func (p *Plugin) isBound(ctx context.Context, pod *corev1.Pod, node string, from time.Time) bool {
+func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, from time.Time) bool {
 	for {
 		late := !time.Now().Before(from)
-		is, err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		is, err := d.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return false
@@ -139,10 +139,9 @@ const ignoredPolicy = "ExclusivePolicyIgnored"
 
 // warnIgnored warns when the node's architecture does not have the pod's exclusive policy: the pod runs, and something
 // that its owner asked for does not hold.
-func (p *Plugin) warnIgnored(cs fwk.CycleState, pod *corev1.Pod, node string) {
-	s := read(cs)
+func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
 	if effect, _ := place.EffectOn(s.view, s.request); effect.Ignored {
-		p.handle.EventRecorder().Eventf(pod, nil, corev1.EventTypeWarning, ignoredPolicy, "Binding",
+		d.handle.EventRecorder().Eventf(pod, nil, corev1.EventTypeWarning, ignoredPolicy, "Binding",
 			"%s: preferredCPUExclusivePolicy %s does not exist on arm64, so other pods may share cores with this one "+
 				"on node %s",
 			ignoredPolicy, s.request.Exclusive, node)
@@ -153,7 +152,7 @@ func (p *Plugin) warnIgnored(cs fwk.CycleState, pod *corev1.Pod, node string) {
 func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	_ string,
 ) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if read(cs) == nil || p.binds(pod) || allocation(cs) == nil {
+	if s := Read(cs); s == nil || p.binds(pod) || s.Record() == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
@@ -163,15 +162,16 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *cor
 // nodes for expected binds, so PreBind decides again. The other binder has no order: PreBind does not wait in the
 // queue.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	if read(cs) == nil || p.binds(pod) {
+	s := Read(cs)
+	if s == nil || p.binds(pod) {
 		return nil
 	}
-	if p.tracker.queues.isStale(node, pod.UID) {
-		if err := p.renew(read(cs)); err != nil {
+	if p.tracker.Order.IsStale(node, pod.UID) {
+		if err := p.renew(s); err != nil {
 			return fwk.AsStatus(err)
 		}
 	}
-	record := allocation(cs)
+	record := s.Record()
 	if record == nil {
 		return nil
 	}
@@ -179,32 +179,36 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}
-	read(cs).recorded = true
+	s.recorded = true
 	_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{})
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}
-	p.tracker.queues.leave(node, pod.UID)
+	p.tracker.Order.Leave(node, pod.UID)
 	return nil
 }
 
 // binds reports whether Bind of this plugin is the one that will bind the pod.
-func (p *Plugin) binds(pod *corev1.Pod) bool {
-	for _, e := range p.handle.Extenders() {
+func (d *decision) binds(pod *corev1.Pod) bool {
+	for _, e := range d.handle.Extenders() {
 		if e.IsBinder() && e.IsInterested(pod) {
 			return false
 		}
 	}
-	return p.bindsFirst()
+	return d.bindsFirst()
 }
 
-// bindsFirst reports whether the profile asks this plugin to bind before any other that binds every pod.
-func bindsFirst(h fwk.Handle) bool {
-	profile, ok := h.(interface{ ListPlugins() *config.Plugins })
+// isFirstBinder reports whether the profile asks the decision to bind before any other that binds every pod.
+func (d *decision) isFirstBinder() bool {
+	profile, ok := d.handle.(interface{ ListPlugins() *config.Plugins })
 	if !ok {
 		return false
 	}
 	binders := profile.ListPlugins().Bind.Enabled
-	return len(binders) > 0 && binders[0].Name == Name
+	if len(binders) == 0 {
+		return false
+	}
+	_, ours := d.events[binders[0].Name]
+	return ours
 }

@@ -1,4 +1,4 @@
-package nodenumaresource
+package placement
 
 import (
 	"sync"
@@ -26,17 +26,17 @@ type parsed struct {
 }
 
 // request parses the pod, or returns why it cannot be scheduled as it is written. The request must not be changed.
-func (p *Plugin) request(pod *corev1.Pod) (*place.Request, *refusal) {
-	if r := p.requests.get(pod); r != nil {
+func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
+	if r := d.requests.get(pod); r != nil {
 		return r, nil
 	}
-	r, reason, detail := convert.Request(pod, p.args)
+	r, reason, detail := convert.Request(pod, d.args())
 	if !reason.OK() {
 		return nil, &refusal{Reason: reason, detail: detail}
 	}
 	if r.Concerns() {
 		r.Seal()
-		p.requests.put(pod, r)
+		d.requests.put(pod, r)
 	}
 	return r, nil
 }

@@ -1,0 +1,35 @@
+package follow
+
+import (
+	"k8s.io/component-base/metrics"
+)
+
+// Metrics are about pods whose kubelet is predicted.
+type Metrics struct {
+	predictions, mispredictions, rejections *metrics.CounterVec
+}
+
+// NewMetrics returns the metrics, registered by register.
+func NewMetrics(register func(...metrics.Registerable)) *Metrics {
+	m := &Metrics{
+		predictions: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_topology_predictions_total",
+			Help: "Pods reserved on a node whose kubelet is predicted, by mode of the node and model (kubelet " +
+				"release).",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"mode", "model"}),
+		mispredictions: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_topology_mispredict_total",
+			Help: "Pods whose kubelet did something else than was predicted, by mode, model and kind: " +
+				"rejected, mask, cpus, memory, device.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"mode", "model", "kind"}),
+		rejections: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "tenon_kubelet_rejections_total",
+			Help:           "Pods bound by this scheduler that their kubelet rejected, by the kubelet's reason.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"reason"}),
+	}
+	register(m.predictions, m.mispredictions, m.rejections)
+	return m
+}

@@ -1,0 +1,134 @@
+package placement
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/follow"
+)
+
+// Decisions makes the decision of each profile, on the accounts of one store.
+type Decisions struct {
+	store   *kube.Store
+	metrics *Metrics
+	tracker *follow.Tracker
+
+	mu        sync.Mutex // guards byProfile
+	byProfile map[fwk.Handle]*decision
+}
+
+// NewDecisions returns decisions on store, whose bound pods t follows.
+func NewDecisions(store *kube.Store, m *Metrics, t *follow.Tracker) *Decisions {
+	return &Decisions{store: store, metrics: m, tracker: t, byProfile: map[fwk.Handle]*decision{}}
+}
+
+// Configure sets the arguments of all profiles, which must be equal.
+func (d *Decisions) Configure(args convert.Args) error { return d.store.Configure(args) }
+
+// Join returns the decision of the profile that h is the handle of, under a name.
+func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := d.byProfile[h]
+	if of == nil {
+		of = &decision{
+			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker,
+			args: sync.OnceValue(d.store.Args), events: map[string][]fwk.ClusterEventWithHint{},
+		}
+		of.bindsFirst = sync.OnceValue(of.isFirstBinder)
+		d.byProfile[h] = of
+		d.tracker.Attach(h)
+	}
+	of.events[name] = nil
+	return &Plugin{of, name}
+}
+
+// decision is what all names of one profile have in common.
+type decision struct {
+	handle   fwk.Handle
+	store    *kube.Store
+	metrics  *Metrics
+	tracker  *follow.Tracker
+	args     func() convert.Args
+	requests requests
+	// events are those that may lift a refusal, by the name that brought them. They are complete when all plugins of
+	// the profile are made.
+	events map[string][]fwk.ClusterEventWithHint
+	// bindsFirst reports whether a pod's Binding is written by the decision.
+	bindsFirst func() bool
+}
+
+// Plugin is a decision under one name.
+type Plugin struct {
+	*decision
+	name string
+}
+
+var (
+	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions = (*Plugin)(nil)
+	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.PreBindPlugin       = (*Plugin)(nil)
+	_ fwk.BindPlugin          = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
+	_ fwk.SignPlugin          = (*Plugin)(nil)
+)
+
+// Name returns the name.
+func (p *Plugin) Name() string { return p.name }
+
+// Suspects reports whether the model of the node's kubelet concerns the request and is in doubt.
+func (p *Plugin) Suspects(c *Cycle, node string) bool {
+	return c.View(node).Facts().Model.Concerns(c.request.Kubelet) && p.tracker.Suspects(node)
+}
+
+// concerns reports whether some node of the cluster as it is now could treat the request differently from a pod that
+// asks for nothing of ours.
+func (d *decision) concerns(r *place.Request) bool {
+	if !r.Concerns() {
+		return false
+	}
+	if r.Role.Binds() || r.ConstrainedBurst || r.Topology != 0 || r.OnPolicyNodes != nil {
+		return true
+	}
+	return r.Role == qos.SharedPool && d.store.AnyConstrained() || d.mayBeRefused(r)
+}
+
+// mayBeRefused reports whether the managers of some node's kubelet could have a say about the pod.
+func (d *decision) mayBeRefused(r *place.Request) bool {
+	if len(r.Containers) > 0 && d.store.AnyStaticKubelet() {
+		return true
+	}
+	if r.Kubelet == nil {
+		return false
+	}
+	memory, devices := d.store.AnyMemoryManager(), d.store.AnyDevices()
+	for i := range r.Kubelet.Containers {
+		c := &r.Kubelet.Containers[i]
+		if memory && len(c.Memory) > 0 || devices && len(c.Devices) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// SignPod signs what is read of the pod, once under all names. The signature depends on the pod alone, never on the
+// cluster.
+func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	r, refused := p.request(pod)
+	if refused != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that cannot be read is not signed")
+	}
+	if !r.Concerns() {
+		return nil, nil
+	}
+	return []fwk.SignFragment{{Key: "tenon.sh/placement", Value: r.Signature()}}, nil
+}
