@@ -24,8 +24,8 @@ const topologies fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.n
 // numatopologies is Volcano's Numatopology in the same way.
 const numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
 
-// EventsToRegister names the events that can lift a refusal: those of accounts, and those that the decision's names have
-// brought. The framework asks the hints of the name alone that refused, so each name registers all.
+// EventsToRegister names the events that can lift a refusal: those of accounts, and those that the decision's names
+// have brought. The framework asks the hints of the name alone that refused, so each name registers all.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	events := p.ofAccounts()
 	for _, name := range slices.Sorted(maps.Keys(p.events)) {
@@ -45,8 +45,9 @@ func (d *decision) ofAccounts() []fwk.ClusterEventWithHint {
 	return []fwk.ClusterEventWithHint{
 		{
 			Event: fwk.ClusterEvent{
-				Resource:   fwk.Node,
-				ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation | fwk.UpdateNodeTaint | fwk.UpdateNodeCondition,
+				Resource: fwk.Node,
+				ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation | fwk.UpdateNodeTaint |
+					fwk.UpdateNodeCondition,
 			},
 			QueueingHintFn: d.afterNode,
 		},
