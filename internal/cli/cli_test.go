@@ -172,7 +172,7 @@ func example(t *testing.T) ([]corev1.Node, []corev1.Pod, []v1alpha2.NodeResource
 func pictures(a *account, p paint) string {
 	var drawn []string
 	for _, n := range a.nodes {
-		drawn = append(drawn, drawMachine(newMachineView(a, n.Name), p, 0))
+		drawn = append(drawn, drawMachine(a.node(n.Name), p, 0))
 	}
 	return strings.Join(drawn, "\n")
 }
@@ -218,7 +218,7 @@ func TestNoPictureIsWiderThanTheTerminal(t *testing.T) {
 			pods, []v1alpha2.NodeResourceTopology{topology(t, "a-node-with-a-long-name.example.com", s, nil)})
 		for _, width := range []int{60, 80, 100, 200} {
 			for _, ascii := range []bool{false, true} {
-				picture := drawMachine(newMachineView(a, "a-node-with-a-long-name.example.com"), paint{ascii: ascii},
+				picture := drawMachine(a.node("a-node-with-a-long-name.example.com"), paint{ascii: ascii},
 					width)
 				for _, line := range strings.Split(picture, "\n") {
 					if n := utf8.RuneCountInString(line); n > width {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +25,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // cluster reads API objects.
@@ -60,12 +61,12 @@ func connect(flags genericclioptions.RESTClientGetter) (cluster, error) {
 type account struct {
 	store *kube.Store
 	nodes []*corev1.Node // by name
-	// pods holds the live pods of each node, by namespace and name.
-	pods map[string][]*corev1.Pod
+	// pods holds the live pods of each node, by UID.
+	pods map[string]map[string]qos.Pod
 }
 
 func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *account {
-	a := &account{store: kube.NewStore(), pods: map[string][]*corev1.Pod{}}
+	a := &account{store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}}
 	for i := range nodes {
 		a.nodes = append(a.nodes, &nodes[i])
 		a.store.PutNode(&nodes[i])
@@ -76,14 +77,14 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 	for i := range pods {
 		p := &pods[i]
 		a.store.PutPod(p)
-		if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-			a.pods[p.Spec.NodeName] = append(a.pods[p.Spec.NodeName], p)
+		if node := p.Spec.NodeName; node != "" && !convert.Ended(p) {
+			if a.pods[node] == nil {
+				a.pods[node] = map[string]qos.Pod{}
+			}
+			a.pods[node][string(p.UID)] = describe.Class(p)
 		}
 	}
 	slices.SortFunc(a.nodes, func(x, y *corev1.Node) int { return strings.Compare(x.Name, y.Name) })
-	for _, list := range a.pods {
-		slices.SortFunc(list, comparePods)
-	}
 	return a
 }
 
@@ -98,16 +99,18 @@ func lastWrite(t *v1alpha2.NodeResourceTopology) time.Time {
 	return last
 }
 
-func comparePods(a, b *corev1.Pod) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-}
-
 // view returns the account of a node; a node that nothing is known of has an empty one.
 func (a *account) view(node string) *ledger.View {
 	if v := a.store.View(node); v != nil {
 		return v
 	}
 	return ledger.New(ledger.Facts{}).View()
+}
+
+// node describes a node.
+func (a *account) node(name string) view.Node {
+	known, _ := a.store.Node(name)
+	return describe.Node(known, a.pods[name])
 }
 
 // load reads one node and its pods, or, when node is "", all nodes with the labels of a selector.
@@ -201,18 +204,4 @@ func decodeTopologies(items []unstructured.Unstructured) ([]v1alpha2.NodeResourc
 		}
 	}
 	return out, nil
-}
-
-// roleOf returns the role of a pod that runs on the node of v.
-func roleOf(v *ledger.View, p *corev1.Pod) qos.Role {
-	e, known := v.Entry(string(p.UID))
-	if known && e.Role.Binds() {
-		return e.Role
-	}
-	pinned := slices.ContainsFunc(v.Pins(), func(pin ledger.Pin) bool { return pin.UID == string(p.UID) })
-	class, band, kubeClass := convert.PodQoS(p)
-	return qos.RoleOf(qos.Pod{
-		Class: class, Band: band, Kube: kubeClass, MilliCPU: milliCPU(p),
-		PinnedByKubelet: pinned,
-	})
 }

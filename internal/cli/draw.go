@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -25,23 +26,25 @@ type mark struct {
 }
 
 var marks = map[string]mark{
-	cpuFree:            {"·", ".", plain, "shared pool, free for exclusive pods"},
-	cpuKubeletReserved: {":", ":", dim, "shared pool, reserved by the kubelet"},
-	cpuReserved:        {"%", "%", dim, "reserved on the node, in no pool"},
-	cpuSystem:          {"$", "$", dim, "system pods only"},
-	cpuOffline:         {"-", "-", dim, "offline"},
-	cpuTwice:           {"!", "!", red, "held by two pods: a fault"},
+	view.CPUFree:            {"·", ".", plain, "shared pool, free for exclusive pods"},
+	view.CPUKubeletReserved: {":", ":", dim, "shared pool, reserved by the kubelet"},
+	view.CPUReserved:        {"%", "%", dim, "reserved on the node, in no pool"},
+	view.CPUSystem:          {"$", "$", dim, "system pods only"},
+	view.CPUOffline:         {"-", "-", dim, "offline"},
+	view.CPUTwice:           {"!", "!", red, "held by two pods: a fault"},
 }
 
 // markOrder is the order of the legend.
-var markOrder = []string{cpuFree, cpuKubeletReserved, cpuReserved, cpuSystem, cpuOffline, cpuTwice}
+var markOrder = []string{
+	view.CPUFree, view.CPUKubeletReserved, view.CPUReserved, view.CPUSystem, view.CPUOffline, view.CPUTwice,
+}
 
 var classTints = map[string]tint{"LSE": red, "LSR": yellow, "kubelet": magenta}
 
 // drawing is the picture of one machine.
 type drawing struct {
 	paint
-	machineView
+	view.Node
 	labels  map[string]string // namespace/name of a pod that holds CPUs to its label
 	width   int               // columns of a label
 	columns int               // of the terminal, 0 = unlimited
@@ -52,8 +55,8 @@ type drawing struct {
 // drawMachine draws sockets ▸ NUMA nodes ▸ cores ▸ threads. A core is a group of labels, one for each thread; a
 // capital is an LSE pod, a small letter one that shares its CPUs (LSR with BE pods). Nothing is wider than the
 // terminal's columns; 0 is unlimited.
-func drawMachine(v machineView, p paint, columns int) string {
-	d := &drawing{paint: p, machineView: v, columns: columns, used: map[string]bool{}}
+func drawMachine(v view.Node, p paint, columns int) string {
+	d := &drawing{paint: p, Node: v, columns: columns, used: map[string]bool{}}
 	d.label()
 	d.head()
 	for _, s := range v.Sockets {
@@ -81,8 +84,8 @@ func (d *drawing) wrapped(indent int, separator, text string) {
 // label gives every pod that holds CPUs a letter, or a letter and a digit when letters do not suffice, in the order of
 // their lowest CPU.
 func (d *drawing) label() {
-	holders := slices.DeleteFunc(slices.Clone(d.Pods), func(p podView) bool { return p.CPUSet == "" })
-	slices.SortStableFunc(holders, func(a, b podView) int { return cmp.Compare(firstCPU(a), firstCPU(b)) })
+	holders := slices.DeleteFunc(slices.Clone(d.Pods), func(p view.Holder) bool { return p.CPUSet == "" })
+	slices.SortStableFunc(holders, func(a, b view.Holder) int { return cmp.Compare(firstCPU(a), firstCPU(b)) })
 	d.labels, d.width = map[string]string{}, 1
 	const letters = 26
 	if len(holders) > letters {
@@ -100,7 +103,7 @@ func (d *drawing) label() {
 	}
 }
 
-func firstCPU(p podView) int {
+func firstCPU(p view.Holder) int {
 	ids, err := cpuset.ParseIDs(p.CPUSet)
 	if err != nil || len(ids) == 0 {
 		return -1
@@ -109,7 +112,7 @@ func firstCPU(p podView) int {
 }
 
 func (d *drawing) head() {
-	d.printf("%s", d.paint.text(bold, "node "+d.Node))
+	d.printf("%s", d.paint.text(bold, "node "+d.Name))
 	if d.Fault != "" {
 		d.printf("  no CPU topology (%s): pods with exclusive CPUs cannot run here\n", d.Fault)
 		return
@@ -123,19 +126,19 @@ func (d *drawing) head() {
 		facts = append(facts, d.Arch)
 	}
 	text := strings.Join(facts, dot)
-	if d.columns > 0 && utf8.RuneCountInString("node "+d.Node+"  "+text) > d.columns {
+	if d.columns > 0 && utf8.RuneCountInString("node "+d.Name+"  "+text) > d.columns {
 		d.printf("\n")
 		d.wrapped(2, dot, text)
 	} else {
 		d.printf("  %s\n", text)
 	}
-	from := d.Policies.From
-	policies := fmt.Sprintf("policies: allocate %s (%s), NUMA %s (%s)", d.Policies.NUMAAllocate, from["numaAllocate"],
-		d.Policies.NUMATopology, from["numaTopology"])
+	from := func(policy string) string { return originText(d.Policies.From[policy]) }
+	policies := fmt.Sprintf("policies: allocate %s (%s), NUMA %s (%s)", d.Policies.NUMAAllocate, from("numaAllocate"),
+		d.Policies.NUMATopology, from("numaTopology"))
 	if d.Policies.CPUBind != "" {
-		policies += fmt.Sprintf(", bind %s (%s)", d.Policies.CPUBind, from["cpuBind"])
+		policies += fmt.Sprintf(", bind %s (%s)", d.Policies.CPUBind, from("cpuBind"))
 	}
-	for _, line := range []string{d.Mode.line(), d.Kubelet.line(), policies} {
+	for _, line := range []string{modeText(d.Mode), kubeletText(d.Kubelet), policies} {
 		d.wrapped(2, " ", line)
 	}
 	if d.Kubelet.Fault != "" {
@@ -146,7 +149,7 @@ func (d *drawing) head() {
 	}
 }
 
-func (d *drawing) numa(n numaView) {
+func (d *drawing) numa(n view.NUMA) {
 	title := fmt.Sprintf("NUMA %d  free %s", n.Node, view.Count(n.Free, "CPU"))
 	switch text := memoryText(n); {
 	case n.MemoryFree != "":
@@ -186,8 +189,8 @@ func (d *drawing) numa(n numaView) {
 }
 
 // memoryText is what is free of the memory that pods may have, and how much there is in all.
-func memoryText(n numaView) string {
-	of := func(m memoryView) string {
+func memoryText(n view.NUMA) string {
+	of := func(m view.Memory) string {
 		if m.Free == "" || m.Allocatable == "" {
 			return m.Capacity
 		}
@@ -197,7 +200,7 @@ func memoryText(n numaView) string {
 		}
 		return text
 	}
-	text := of(memoryView{n.Memory, n.MemoryAllocatable, n.MemoryFree})
+	text := of(view.Memory{Capacity: n.Memory, Allocatable: n.MemoryAllocatable, Free: n.MemoryFree})
 	for _, size := range slices.Sorted(maps.Keys(n.Hugepages)) {
 		text += ", " + size + " " + of(n.Hugepages[size])
 	}
@@ -209,7 +212,7 @@ func memoryText(n numaView) string {
 
 // rows cuts the cores of a NUMA node into rows that fit the terminal, each with the name of its CPUs; wide is the
 // longest name.
-func (d *drawing) rows(cores []coreView) (rows [][]coreView, names []string, wide int) {
+func (d *drawing) rows(cores []view.Core) (rows [][]view.Core, names []string, wide int) {
 	for per := coresPerRow; ; per /= 2 {
 		rows, names, wide = slices.Collect(slices.Chunk(cores, per)), nil, 0
 		cells := 0
@@ -225,7 +228,7 @@ func (d *drawing) rows(cores []coreView) (rows [][]coreView, names []string, wid
 }
 
 // cells is the width of a row of cores.
-func (d *drawing) cells(row []coreView) int {
+func (d *drawing) cells(row []view.Core) int {
 	n := 0
 	for j, core := range row {
 		if j > 0 && core.L3 != row[j-1].L3 {
@@ -236,7 +239,7 @@ func (d *drawing) cells(row []coreView) int {
 	return n
 }
 
-func cpuList(cores []coreView) string {
+func cpuList(cores []view.Core) string {
 	var ids []int
 	for _, c := range cores {
 		for _, cpu := range c.CPUs {
@@ -254,7 +257,7 @@ func orNone(cpus string) string {
 	return cpus
 }
 
-func (d *drawing) cpu(c cpuView) string {
+func (d *drawing) cpu(c view.CPU) string {
 	d.used[c.State] = true
 	text, colour := "?", plain
 	if m, ok := marks[c.State]; ok {
@@ -315,4 +318,78 @@ func (d *drawing) legend() {
 			d.printf("  %s %s\n", mark, d.fit(part, d.columns-4))
 		}
 	}
+}
+
+// originText is the source of a setting in a few words.
+func originText(o view.Origin) string {
+	switch o.Source {
+	case view.FromLabel:
+		return "node label"
+	case view.FromAnnotation:
+		return "agent"
+	case view.FromAttribute, view.FromPolicies:
+		return "NodeResourceTopology"
+	case view.FromNumatopology:
+		return "Numatopology"
+	case view.FromArgument:
+		return "scheduler's default"
+	}
+	return view.FromAssumption
+}
+
+// managerText describes a manager in one phrase.
+func managerText(name string, m view.Manager) string {
+	text := name + " " + m.Policy
+	if m.Policy == annotation.KubeletTopologyNone || m.Policy == annotation.KubeletMemoryNone {
+		return text
+	}
+	if m.Scope != "" {
+		text += ", scope " + m.Scope
+	}
+	for _, option := range slices.Sorted(maps.Keys(m.Options)) {
+		text += ", " + option
+		if value := m.Options[option]; value != "true" {
+			text += "=" + value
+		}
+	}
+	if m.Reserved != "" {
+		text += ", reserved " + m.Reserved
+	}
+	return text
+}
+
+// kubeletText describes the kubelet with the sources; a source that all three managers share is named once.
+func kubeletText(v view.Kubelet) string {
+	managers := []struct {
+		name string
+		view.Manager
+	}{{"CPU", v.CPU}, {"memory", v.Memory}, {"topology", v.Topology}}
+	source := originText(v.CPU.From)
+	shared := source == originText(v.Memory.From) && source == originText(v.Topology.From)
+	var parts []string
+	for _, m := range managers {
+		part := managerText(m.name, m.Manager)
+		if !shared {
+			part += fmt.Sprintf(" (%s)", originText(m.From))
+		}
+		parts = append(parts, part)
+	}
+	text := "kubelet:"
+	if v.Version != "" {
+		text = "kubelet " + v.Version + ":"
+	}
+	text += " " + strings.Join(parts, "; ")
+	if shared {
+		text += " (" + source + ")"
+	}
+	return text
+}
+
+// modeText describes whose CPU assignments hold.
+func modeText(v view.Mode) string {
+	text := fmt.Sprintf("mode: %s (%s)", v.Mode, originText(v.From))
+	if v.Wish != "" {
+		text += fmt.Sprintf(", the node's label asks for %s", v.Wish)
+	}
+	return text
 }

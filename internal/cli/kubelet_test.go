@@ -9,6 +9,8 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // kubelets is a cluster of three nodes: the agent of the first reports all settings of the kubelet that it follows,
@@ -73,54 +75,54 @@ func TestEverySettingSaysWhereItComesFrom(t *testing.T) {
 	a := kubelets(t)
 	for name, test := range map[string]struct {
 		node string
-		of   func(machineView) origin
-		want origin
+		of   func(view.Node) view.Origin
+		want view.Origin
 	}{
 		"a mode that the agent reports": {
-			"followed", func(v machineView) origin { return v.Mode.From },
-			origin{"annotation", "node.tenon.sh/topology-mode"},
+			"followed", func(v view.Node) view.Origin { return v.Mode.From },
+			view.Origin{Source: "annotation", Key: "node.tenon.sh/topology-mode"},
 		},
 		"a mode that is not reported": {
-			"foreign", func(v machineView) origin { return v.Mode.From },
-			origin{"assumed", ""},
+			"foreign", func(v view.Node) view.Origin { return v.Mode.From },
+			view.Origin{Source: "assumed"},
 		},
 		"the CPU manager, by the agent": {
-			"followed", func(v machineView) origin { return v.Kubelet.CPU.From },
-			origin{"annotation", "node.tenon.sh/kubelet"},
+			"followed", func(v view.Node) view.Origin { return v.Kubelet.CPU.From },
+			view.Origin{Source: "annotation", Key: "node.tenon.sh/kubelet"},
 		},
 		"the memory manager of a foreign exporter's node": {
-			"foreign", func(v machineView) origin { return v.Kubelet.Memory.From }, origin{"assumed", ""},
+			"foreign", func(v view.Node) view.Origin { return v.Kubelet.Memory.From }, view.Origin{Source: "assumed"},
 		},
 		"an attribute, which is newer than topologyPolicies": {
-			"foreign", func(v machineView) origin { return v.Kubelet.Topology.From },
-			origin{"attribute", "topologyManagerPolicy"},
+			"foreign", func(v view.Node) view.Origin { return v.Kubelet.Topology.From },
+			view.Origin{Source: "attribute", Key: "topologyManagerPolicy"},
 		},
 		"a policy of which two lists speak": {
 			"foreign",
-			func(v machineView) origin { return v.Policies.From["numaTopology"] },
-			origin{"attribute", "topologyManagerPolicy"},
+			func(v view.Node) view.Origin { return v.Policies.From["numaTopology"] },
+			view.Origin{Source: "attribute", Key: "topologyManagerPolicy"},
 		},
 		"a policy by label": {
 			"wished",
-			func(v machineView) origin { return v.Policies.From["numaTopology"] },
-			origin{"nodeLabel", annotation.NodeNUMATopologyPolicy},
+			func(v view.Node) view.Origin { return v.Policies.From["numaTopology"] },
+			view.Origin{Source: "nodeLabel", Key: annotation.NodeNUMATopologyPolicy},
 		},
 		"a strategy by label": {
 			"followed",
-			func(v machineView) origin { return v.Policies.From["numaAllocate"] },
-			origin{"nodeLabel", annotation.NodeNUMAAllocateStrategy},
+			func(v view.Node) view.Origin { return v.Policies.From["numaAllocate"] },
+			view.Origin{Source: "nodeLabel", Key: annotation.NodeNUMAAllocateStrategy},
 		},
 		"a strategy by no one": {
 			"wished",
-			func(v machineView) origin { return v.Policies.From["numaAllocate"] },
-			origin{"pluginArgument", ""},
+			func(v view.Node) view.Origin { return v.Policies.From["numaAllocate"] },
+			view.Origin{Source: "pluginArgument"},
 		},
 	} {
-		if got := test.of(newMachineView(a, test.node)); got != test.want {
+		if got := test.of(a.node(test.node)); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
-	if v := newMachineView(a, "wished"); v.Mode.Mode != "Own" || v.Mode.Wish != "Follow" {
+	if v := a.node("wished"); v.Mode.Mode != "Own" || v.Mode.Wish != "Follow" {
 		t.Errorf("the mode is %+v, want Own while the label asks for Follow", v.Mode)
 	}
 }
@@ -129,8 +131,8 @@ func TestUnreadableAnnotationsCountAsAbsent(t *testing.T) {
 	nrt := topology(t, "n", shape{1, 1, 2, 2}, map[string]string{
 		annotation.KubeletKey: "{", annotation.TopologyMode: "Both", annotation.NUMAStateKey: `{"memory":[]}`,
 	})
-	v := newMachineView(newAccount([]corev1.Node{node("n", "4", nil)}, nil, []v1alpha2.NodeResourceTopology{nrt}), "n")
-	if v.Mode.From.Source != fromAssumption || v.Kubelet.CPU.From.Source != fromAssumption ||
+	v := newAccount([]corev1.Node{node("n", "4", nil)}, nil, []v1alpha2.NodeResourceTopology{nrt}).node("n")
+	if v.Mode.From.Source != view.FromAssumption || v.Kubelet.CPU.From.Source != view.FromAssumption ||
 		v.Sockets[0].NUMA[0].MemoryFree == "" {
 		t.Errorf("mode %+v, kubelet %+v, memory %q: want assumptions where nothing is reported", v.Mode, v.Kubelet,
 			v.Sockets[0].NUMA[0].MemoryFree)
@@ -177,8 +179,8 @@ func TestWhatOtherExportersTellOfTheTopologyManager(t *testing.T) {
 		nrt := topology(t, "n", shape{1, 1, 2, 2}, nil)
 		//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 		nrt.TopologyPolicies, nrt.Attributes = test.words, test.attributes
-		m := newMachineView(newAccount([]corev1.Node{node("n", "4", nil)}, nil, []v1alpha2.NodeResourceTopology{nrt}),
-			"n").Kubelet.Topology
+		a := newAccount([]corev1.Node{node("n", "4", nil)}, nil, []v1alpha2.NodeResourceTopology{nrt})
+		m := a.node("n").Kubelet.Topology
 		if got := m.Policy + " " + m.Scope + " " + m.From.Source; got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // volcanos is a node of 8 CPUs on two NUMA nodes that Volcano's exporter alone describes.
@@ -54,15 +55,15 @@ func TestTopologyOfANodeThatVolcanoDescribes(t *testing.T) {
 			t.Errorf("%q is missing:\n%s", want, out.String())
 		}
 	}
-	v := newMachineView(volcanos("static"), "n")
-	if got := v.Policies.From["numaTopology"]; got.Source != fromNuma || v.Policies.NUMATopology != "Restricted" {
+	v := volcanos("static").node("n")
+	if got := v.Policies.From["numaTopology"]; got.Source != view.FromNumatopology || v.Policies.NUMATopology != "Restricted" {
 		t.Errorf("the policy %s is from %+v, want Restricted from the Numatopology", v.Policies.NUMATopology, got)
 	}
 	if len(v.Pods) != 1 || v.Pods[0].Name != "u" || v.Pods[0].CPUSet != "6" {
 		t.Errorf("pods %+v, want the one of which only the UID is known", v.Pods)
 	}
-	if got := newMachineView(volcanos("none"), "n"); got.Mode.Mode != "Blind" ||
-		got.Kubelet.CPU.From.Source != fromNuma {
+	if got := volcanos("none").node("n"); got.Mode.Mode != "Blind" ||
+		got.Kubelet.CPU.From.Source != view.FromNumatopology {
 		t.Errorf("without the static policy: mode %+v, CPU manager %+v; want Blind by the Numatopology", got.Mode,
 			got.Kubelet.CPU)
 	}

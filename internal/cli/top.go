@@ -6,16 +6,10 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/ledger"
-	"github.com/tenon-project/tenon/internal/core/place"
-	"github.com/tenon-project/tenon/internal/core/qos"
-	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // NewTop returns the verb top.
@@ -27,8 +21,8 @@ func NewTop(flags genericclioptions.RESTClientGetter, streams genericiooptions.I
 		Long: `Show allocated and free CPUs, and the largest pod that would still get exclusive CPUs.
 
 REQ is the sum of all requests. LSE and LSR are CPUs that pods hold exclusively, PINNED those that a static kubelet
-allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that new
-exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one NUMA node.`,
+allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that
+new exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one NUMA node.`,
 		Example: `  # a row for each node
   tenon top
 
@@ -81,94 +75,23 @@ func topSubject(args []string) (string, error) {
 
 func printTop(out io.Writer, a *account, what, format string, width int) error {
 	if what == "numa" {
-		rows := []numaLoad{}
+		rows := []view.NUMALoad{}
 		for _, n := range a.nodes {
-			rows = append(rows, numaLoads(a.view(n.Name), n.Name)...)
+			rows = append(rows, view.NUMALoadsOf(a.view(n.Name), n.Name)...)
 		}
 		return printAnswer(out, format, newList("NUMATopList", rows),
 			func(w io.Writer) error { return numaTable(w, rows, width) })
 	}
-	rows := []nodeLoad{}
+	rows := []view.Load{}
 	for _, n := range a.nodes {
-		rows = append(rows, loadOf(a, n))
+		cpu := n.Status.Allocatable.Cpu().MilliValue()
+		rows = append(rows, view.LoadOf(n.Name, cpu, a.view(n.Name), a.pods[n.Name]))
 	}
 	return printAnswer(out, format, newList("NodeTopList", rows),
 		func(w io.Writer) error { return nodeTable(w, rows, width) })
 }
 
-// nodeLoad is the CPU account of one node. Quantities are canonical strings.
-type nodeLoad struct {
-	Node        string `json:"node"`
-	Allocatable string `json:"allocatable"`
-	Requested   string `json:"requested"`
-	Pods        int    `json:"pods"`
-	// LSE, LSR and Kubelet are whole CPUs held exclusively, LS and BE the requests of the pods of the two pools.
-	LSE     int    `json:"lse"`
-	LSR     int    `json:"lsr"`
-	Kubelet int    `json:"kubelet"`
-	LS      string `json:"ls"`
-	BE      string `json:"be"`
-	// SharedPool is the number of CPUs of the LS pool, Free those that new exclusive pods may get.
-	SharedPool int `json:"sharedPool"`
-	Free       int `json:"free"`
-	// LargestFit is the most exclusive CPUs that one more pod would get, LargestOnOneNUMANode when they must be on one
-	// NUMA node.
-	LargestFit           int    `json:"largestFit"`
-	LargestOnOneNUMANode int    `json:"largestOnOneNUMANode"`
-	Fault                string `json:"fault,omitempty"`
-}
-
-func loadOf(a *account, n *corev1.Node) nodeLoad {
-	v := a.view(n.Name)
-	out := nodeLoad{Node: n.Name, Pods: len(a.pods[n.Name])}
-	var requested, ls, be int64
-	for _, p := range a.pods[n.Name] {
-		milli := milliCPU(p)
-		requested += milli
-		switch roleOf(v, p) {
-		case qos.SharedPool:
-			ls += milli
-		case qos.BEPool:
-			be += milli
-		}
-	}
-	allocatable := n.Status.Allocatable.Cpu().MilliValue()
-	out.Allocatable, out.Requested = milliText(allocatable), milliText(requested)
-	out.LS, out.BE = milliText(ls), milliText(be)
-	if v.Machine() == nil {
-		out.Fault = v.Facts().Fault.Code.String()
-		return out
-	}
-	out.LSE, out.LSR, out.Kubelet = setLen(v.LSE()), setLen(v.LSR()), setLen(v.KubeletStatic())
-	out.SharedPool, out.Free = setLen(v.SharedPool()), setLen(v.Allocatable())
-	room := min(int64(out.Free), (allocatable-requested)/1000)
-	out.LargestFit = largestFit(v, int(room), ledger.NoTopology)
-	out.LargestOnOneNUMANode = largestFit(v, int(room), ledger.SingleNUMANode)
-	return out
-}
-
-// largestFit asks the scheduler's own filter from the largest request downwards: what fits is not monotone where whole
-// cores are required.
-func largestFit(v *ledger.View, room int, policy ledger.TopologyPolicy) int {
-	for n := room; n > 0; n-- {
-		r := &place.Request{
-			Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUs: n, Containers: []int{n}, KubeletCPUs: n, Topology: policy,
-			RequestMilli: int64(n) * 1000, LimitMilli: int64(n) * 1000,
-		}
-		if place.Fits(v, r).OK() {
-			return n
-		}
-	}
-	return 0
-}
-
-func setLen(s cpuset.Set) int { return s.Len() }
-
-func milliText(milli int64) string {
-	return resource.NewMilliQuantity(milli, resource.DecimalSI).String()
-}
-
-func nodeTable(w io.Writer, rows []nodeLoad, width int) error {
+func nodeTable(w io.Writer, rows []view.Load, width int) error {
 	t := columns{width: width, right: map[int]bool{
 		1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true,
 		8: true, 9: true, 10: true, 11: true,
@@ -188,64 +111,7 @@ func nodeTable(w io.Writer, rows []nodeLoad, width int) error {
 	return t.write(w)
 }
 
-// numaLoad is the CPU account of one NUMA node.
-type numaLoad struct {
-	Node   string `json:"node"`
-	NUMA   int    `json:"numaNode"`
-	Socket int    `json:"socket"`
-	CPUs   int    `json:"cpus"`
-	LSE    int    `json:"lse"`
-	LSR    int    `json:"lsr"`
-	// Kubelet is the CPUs that a static kubelet pinned.
-	Kubelet int `json:"kubelet"`
-	// SharedPool is the CPUs of the LS pool; Committed of them are promised to pods that are bound to this NUMA node.
-	SharedPool int    `json:"sharedPool"`
-	Committed  string `json:"committed"`
-	Free       int    `json:"free"`
-	FreeCores  int    `json:"freeWholeCores"`
-}
-
-func numaLoads(v *ledger.View, node string) []numaLoad {
-	m := v.Machine()
-	if m == nil {
-		return nil
-	}
-	lse, lsr, kubelet := v.LSE(), v.LSR(), v.KubeletStatic()
-	var out []numaLoad
-	for _, n := range m.CPUNodes() {
-		cpus := m.NUMACPUs(n).Intersect(m.Online())
-		s := v.Summary().Nodes[n]
-		out = append(out, numaLoad{
-			Node: node, NUMA: m.NUMAID(n), Socket: m.SocketID(m.NUMASocket(n)), CPUs: cpus.Len(),
-			LSE: lse.CountIn(&cpus), LSR: lsr.CountIn(&cpus), Kubelet: kubelet.CountIn(&cpus),
-			SharedPool: s.PoolCPUs, Committed: milliText(s.Promised),
-			Free: s.Free, FreeCores: wholeCores(v, n),
-		})
-	}
-	return out
-}
-
-// wholeCores counts the cores of a NUMA node of which every online CPU is free.
-func wholeCores(v *ledger.View, n topo.NUMA) int {
-	m, free := v.Machine(), v.Allocatable()
-	online := m.Online()
-	count := 0
-	for _, core := range m.NUMACores(n) {
-		whole, some := true, false
-		for _, c := range m.CoreCPUs(core) {
-			if online.Has(int(c)) {
-				some = true
-				whole = whole && free.Has(int(c))
-			}
-		}
-		if whole && some {
-			count++
-		}
-	}
-	return count
-}
-
-func numaTable(w io.Writer, rows []numaLoad, width int) error {
+func numaTable(w io.Writer, rows []view.NUMALoad, width int) error {
 	t := columns{width: width, right: map[int]bool{
 		1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true,
 		8: true, 9: true, 10: true,

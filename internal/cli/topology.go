@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // NewTopology returns the verb topology.
@@ -26,9 +28,9 @@ Without a name: a line for each node. FREE are the CPUs that new exclusive pods 
 or are confined to NUMA nodes.
 
 With a name: the map of the machine. Above it are its mode (Follow: the kubelet chooses CPUs and NUMA nodes; Own: Tenon
-chooses), the managers of its kubelet with their policies, scope and options, and the policies of the scheduler, each with
-its source: a label of the node, its agent, another exporter's NodeResourceTopology, the scheduler's default, or none
-(assumed). A NUMA node shows the free part of its CPUs and memory, and its row of the distances.`,
+chooses), the managers of its kubelet with their policies, scope and options, and the policies of the scheduler, each
+with its source: a label of the node, its agent, another exporter's NodeResourceTopology, the scheduler's default, or
+none (assumed). A NUMA node shows the free part of its CPUs and memory, and its row of the distances.`,
 		Example: `  # a line for each node of the cluster
   tenon topology -o wide
 
@@ -70,9 +72,9 @@ its source: a label of the node, its agent, another exporter's NodeResourceTopol
 
 // printTopology shows the map of one node, or a line for each of them.
 func printTopology(out io.Writer, a *account, node, format string, p paint, width int) error {
-	var views []machineView
+	var views []view.Node
 	for _, n := range a.nodes {
-		views = append(views, newMachineView(a, n.Name))
+		views = append(views, a.node(n.Name))
 	}
 	if node != "" && len(views) == 1 {
 		return printAnswer(out, format, topologyObject{apiVersion, "Topology", views[0]}, func(w io.Writer) error {
@@ -86,7 +88,7 @@ func printTopology(out io.Writer, a *account, node, format string, p paint, widt
 }
 
 // machineTable writes a line for each node; more adds the columns that few ask for.
-func machineTable(w io.Writer, views []machineView, p paint, width int, more bool) error {
+func machineTable(w io.Writer, views []view.Node, p paint, width int, more bool) error {
 	if len(views) == 0 {
 		_, err := fmt.Fprintln(w, "no nodes")
 		return err
@@ -99,8 +101,8 @@ func machineTable(w io.Writer, views []machineView, p paint, width int, more boo
 	t.add(head...)
 	for _, v := range views {
 		row := []string{
-			v.Node, strconv.Itoa(v.CPUs), strconv.Itoa(v.Cores), strconv.Itoa(v.NUMANodes), strconv.Itoa(v.free()),
-			strconv.Itoa(len(v.Pods)), v.Mode.Mode, v.KubeletPolicy, cmp.Or(v.problem(), "-"),
+			v.Name, strconv.Itoa(v.CPUs), strconv.Itoa(v.Cores), strconv.Itoa(v.NUMANodes), strconv.Itoa(freeCPUs(v)),
+			strconv.Itoa(len(v.Pods)), v.Mode.Mode, v.KubeletPolicy, cmp.Or(problemOf(v), "-"),
 		}
 		if more {
 			row = append(row, v.Arch, v.Policies.NUMATopology, cmp.Or(v.Policies.CPUBind, "None"), v.SharedPool)
@@ -110,10 +112,10 @@ func machineTable(w io.Writer, views []machineView, p paint, width int, more boo
 	return t.write(w)
 }
 
-// free is the number of CPUs that new exclusive pods may get.
-func (o *machineView) free() int {
+// freeCPUs is the number of CPUs that new exclusive pods may get.
+func freeCPUs(v view.Node) int {
 	free := 0
-	for _, s := range o.Sockets {
+	for _, s := range v.Sockets {
 		for _, n := range s.NUMA {
 			free += n.Free
 		}
@@ -121,16 +123,16 @@ func (o *machineView) free() int {
 	return free
 }
 
-// problem is the first thing that is wrong with a node.
-func (o *machineView) problem() string {
-	if o.Fault != "" || len(o.Problems) == 0 {
-		return o.Fault
+// problemOf is the first thing that is wrong with a node.
+func problemOf(v view.Node) string {
+	if v.Fault != "" || len(v.Problems) == 0 {
+		return v.Fault
 	}
-	return strings.TrimSpace(o.Problems[0].Pod + " " + o.Problems[0].Text)
+	return strings.TrimSpace(v.Problems[0].Pod + " " + v.Problems[0].Text)
 }
 
 type topologyObject struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	machineView
+	view.Node
 }

@@ -272,21 +272,11 @@ func outcome(store *kube.Store, p *corev1.Pod, wrote map[string]string, state st
 	switch {
 	case e.Role.Binds() && m != nil:
 		cpus := v.CPUsOf(e.UID)
-		out.CPUSet, out.NUMANodes = m.FormatList(cpus), numaNodes(m, cpus)
+		out.CPUSet, out.NUMANodes = m.FormatList(cpus), view.NUMAIDs(m, cpus)
 	case e.Role.Binds():
 		out.CPUSet = e.CPUList
 	case len(e.NUMAIDs) > 0:
 		out.NUMANodes = e.NUMAIDs
-	}
-	return out
-}
-
-func numaNodes(m *topo.Machine, cpus cpuset.Set) []int {
-	out := []int{}
-	for _, n := range m.CPUNodes() {
-		if on := m.NUMACPUs(n); on.Overlaps(&cpus) {
-			out = append(out, m.NUMAID(n))
-		}
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package cli
+package describe
 
 import (
 	"fmt"
@@ -10,25 +10,19 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/view"
 )
-
-// memoryView is one type of memory of a NUMA node.
-type memoryView struct {
-	Capacity    string `json:"capacity,omitempty"`
-	Allocatable string `json:"allocatable,omitempty"`
-	Free        string `json:"free,omitempty"`
-}
 
 // memoryBook is what is known of the memory of NUMA nodes, by the kernel's id and the type.
 type memoryBook struct {
-	amounts map[int]map[string]memoryView
+	amounts map[int]map[string]view.Memory
 	groups  map[int][]int
 }
 
 // newMemoryBook reads memory. What is free is what the kubelet's memory manager has recorded, else what the account
 // leaves, else what the zones say.
 func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook {
-	b := memoryBook{amounts: map[int]map[string]memoryView{}, groups: map[int][]int{}}
+	b := memoryBook{amounts: map[int]map[string]view.Memory{}, groups: map[int][]int{}}
 	if t == nil {
 		return b
 	}
@@ -39,7 +33,7 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 		}
 		for _, r := range z.Resources {
 			if r.Name == string(corev1.ResourceMemory) || strings.HasPrefix(r.Name, corev1.ResourceHugePagesPrefix) {
-				b.put(id, r.Name, memoryView{
+				b.put(id, r.Name, view.Memory{
 					Capacity: amount(r.Capacity), Allocatable: amount(r.Allocatable),
 					Free: amount(r.Available),
 				})
@@ -54,9 +48,9 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 	return b
 }
 
-func (b memoryBook) put(id int, kind string, m memoryView) {
+func (b memoryBook) put(id int, kind string, m view.Memory) {
 	if b.amounts[id] == nil {
-		b.amounts[id] = map[string]memoryView{}
+		b.amounts[id] = map[string]view.Memory{}
 	}
 	b.amounts[id][kind] = m
 }
@@ -68,9 +62,9 @@ func (b memoryBook) account(v *ledger.View) {
 		kind := &summary.Memory[i]
 		for _, n := range m.CPUNodes() {
 			id := m.NUMAID(n)
-			if view, ok := b.amounts[id][kind.Type]; ok {
-				view.Free = resource.NewQuantity(kind.Free[n], resource.BinarySI).String()
-				b.put(id, kind.Type, view)
+			if memory, ok := b.amounts[id][kind.Type]; ok {
+				memory.Free = view.BytesText(kind.Free[n])
+				b.put(id, kind.Type, memory)
 			}
 		}
 	}
@@ -80,10 +74,10 @@ func (b memoryBook) account(v *ledger.View) {
 func (b memoryBook) recorded(state annotation.NUMAState) {
 	for id, m := range state.Memory {
 		for name, q := range m.Allocatable {
-			view := b.amounts[int(id)][string(name)]
+			memory := b.amounts[int(id)][string(name)]
 			free := m.Free[name]
-			view.Allocatable, view.Free = q.String(), free.String()
-			b.put(int(id), string(name), view)
+			memory.Allocatable, memory.Free = q.String(), free.String()
+			b.put(int(id), string(name), memory)
 		}
 		if len(m.Group) > 1 {
 			for _, n := range m.Group {
@@ -101,7 +95,7 @@ func amount(q resource.Quantity) string {
 }
 
 // fill writes the memory of a NUMA node into its view.
-func (b memoryBook) fill(n *numaView) {
+func (b memoryBook) fill(n *view.NUMA) {
 	for kind, m := range b.amounts[n.Node] {
 		if kind == string(corev1.ResourceMemory) {
 			n.Memory, n.MemoryAllocatable, n.MemoryFree = m.Capacity, m.Allocatable, m.Free
@@ -111,7 +105,7 @@ func (b memoryBook) fill(n *numaView) {
 			continue
 		}
 		if n.Hugepages == nil {
-			n.Hugepages = map[string]memoryView{}
+			n.Hugepages = map[string]view.Memory{}
 		}
 		n.Hugepages[kind] = m
 	}

@@ -1,0 +1,133 @@
+package view
+
+import (
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Load is the CPU account of one node. Quantities are canonical strings.
+type Load struct {
+	Node        string `json:"node"`
+	Allocatable string `json:"allocatable"`
+	Requested   string `json:"requested"`
+	Pods        int    `json:"pods"`
+	// LSE, LSR and Kubelet are whole CPUs held exclusively, LS and BE the requests of the pods of the two pools.
+	LSE     int    `json:"lse"`
+	LSR     int    `json:"lsr"`
+	Kubelet int    `json:"kubelet"`
+	LS      string `json:"ls"`
+	BE      string `json:"be"`
+	// SharedPool is the number of CPUs of the LS pool, Free those that new exclusive pods may get.
+	SharedPool int `json:"sharedPool"`
+	Free       int `json:"free"`
+	// LargestFit is the most exclusive CPUs that one more pod would get, LargestOnOneNUMANode when they must be on one
+	// NUMA node.
+	LargestFit           int    `json:"largestFit"`
+	LargestOnOneNUMANode int    `json:"largestOnOneNUMANode"`
+	Fault                string `json:"fault,omitempty"`
+}
+
+// LoadOf returns the CPU account of a node with so much allocatable CPU, whose pods are given by their UIDs.
+func LoadOf(name string, allocatable int64, v *ledger.View, pods map[string]qos.Pod) Load {
+	out := Load{Node: name, Pods: len(pods)}
+	var requested, ls, be int64
+	for uid, class := range pods {
+		requested += class.MilliCPU
+		switch roleOf(v, uid, class) {
+		case qos.SharedPool:
+			ls += class.MilliCPU
+		case qos.BEPool:
+			be += class.MilliCPU
+		}
+	}
+	out.Allocatable, out.Requested = CPUText(allocatable), CPUText(requested)
+	out.LS, out.BE = CPUText(ls), CPUText(be)
+	if v.Machine() == nil {
+		out.Fault = v.Facts().Fault.Code.String()
+		return out
+	}
+	out.LSE, out.LSR, out.Kubelet = setLen(v.LSE()), setLen(v.LSR()), setLen(v.KubeletStatic())
+	out.SharedPool, out.Free = setLen(v.SharedPool()), setLen(v.Allocatable())
+	room := min(int64(out.Free), (allocatable-requested)/1000)
+	out.LargestFit = largestFit(v, int(room), ledger.NoTopology)
+	out.LargestOnOneNUMANode = largestFit(v, int(room), ledger.SingleNUMANode)
+	return out
+}
+
+// largestFit asks the scheduler's own filter from the largest request downwards: what fits is not monotone where whole
+// cores are required.
+func largestFit(v *ledger.View, room int, policy ledger.TopologyPolicy) int {
+	for n := room; n > 0; n-- {
+		r := &place.Request{
+			Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUs: n, Containers: []int{n}, KubeletCPUs: n, Topology: policy,
+			RequestMilli: int64(n) * 1000, LimitMilli: int64(n) * 1000,
+		}
+		if place.Fits(v, r).OK() {
+			return n
+		}
+	}
+	return 0
+}
+
+func setLen(s cpuset.Set) int { return s.Len() }
+
+// NUMALoad is the CPU account of one NUMA node.
+type NUMALoad struct {
+	Node   string `json:"node"`
+	NUMA   int    `json:"numaNode"`
+	Socket int    `json:"socket"`
+	CPUs   int    `json:"cpus"`
+	LSE    int    `json:"lse"`
+	LSR    int    `json:"lsr"`
+	// Kubelet is the CPUs that a static kubelet pinned.
+	Kubelet int `json:"kubelet"`
+	// SharedPool is the CPUs of the LS pool; Committed of them are promised to pods that are bound to this NUMA node.
+	SharedPool int    `json:"sharedPool"`
+	Committed  string `json:"committed"`
+	Free       int    `json:"free"`
+	FreeCores  int    `json:"freeWholeCores"`
+}
+
+// NUMALoadsOf returns the CPU accounts of the NUMA nodes of a node; none where it has no CPU topology.
+func NUMALoadsOf(v *ledger.View, node string) []NUMALoad {
+	m := v.Machine()
+	if m == nil {
+		return nil
+	}
+	lse, lsr, kubelet := v.LSE(), v.LSR(), v.KubeletStatic()
+	var out []NUMALoad
+	for _, n := range m.CPUNodes() {
+		cpus := m.NUMACPUs(n).Intersect(m.Online())
+		s := v.Summary().Nodes[n]
+		out = append(out, NUMALoad{
+			Node: node, NUMA: m.NUMAID(n), Socket: m.SocketID(m.NUMASocket(n)), CPUs: cpus.Len(),
+			LSE: lse.CountIn(&cpus), LSR: lsr.CountIn(&cpus), Kubelet: kubelet.CountIn(&cpus),
+			SharedPool: s.PoolCPUs, Committed: CPUText(s.Promised),
+			Free: s.Free, FreeCores: wholeCores(v, n),
+		})
+	}
+	return out
+}
+
+// wholeCores counts the cores of a NUMA node of which every online CPU is free.
+func wholeCores(v *ledger.View, n topo.NUMA) int {
+	m, free := v.Machine(), v.Allocatable()
+	online := m.Online()
+	count := 0
+	for _, core := range m.NUMACores(n) {
+		whole, some := true, false
+		for _, c := range m.CoreCPUs(core) {
+			if online.Has(int(c)) {
+				some = true
+				whole = whole && free.Has(int(c))
+			}
+		}
+		if whole && some {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,404 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// States of a CPU, in `tenon topology -o json`.
+const (
+	CPUFree            = "free"            // in the shared pools, may be given away
+	CPULSE             = "lse"             // held by an LSE pod alone
+	CPULSR             = "lsr"             // held by an LSR pod, shared with BE
+	CPUKubelet         = "kubelet"         // pinned by a static kubelet
+	CPUKubeletReserved = "kubeletReserved" // in the shared pools, never given away
+	CPUReserved        = "reserved"        // reserved by the node's annotation
+	CPUSystem          = "system"
+	CPUOffline         = "offline"
+	CPUTwice           = "heldTwice" // a fault
+)
+
+// Node is one node as `tenon topology` shows it. Ids are the kernel's.
+type Node struct {
+	Name           string `json:"node"`
+	Arch           string `json:"arch,omitempty"`
+	CPUs           int    `json:"cpus"`
+	Cores          int    `json:"cores"`
+	ThreadsPerCore int    `json:"threadsPerCore"`
+	NUMANodes      int    `json:"numaNodes"`
+	// KubeletPolicy is the CPU manager's policy as far as it counts: a policy that cannot be read counts as none.
+	KubeletPolicy string   `json:"kubeletPolicy"`
+	Mode          Mode     `json:"mode"`
+	Kubelet       Kubelet  `json:"kubelet"`
+	Policies      Policies `json:"policies"`
+	SharedPool    string   `json:"sharedPool"`
+	BESharedPool  string   `json:"beSharedPool"`
+	Allocatable   string   `json:"allocatable"`
+	Fault         string   `json:"fault,omitempty"`
+	Sockets       []Socket `json:"sockets"`
+	Pods          []Holder `json:"pods"`
+	// SharedPods and BEPods count the pods of the two pools that are not bound to any CPU or NUMA node.
+	SharedPods int       `json:"sharedPods"`
+	BEPods     int       `json:"bePods"`
+	Problems   []Problem `json:"problems"`
+}
+
+// Policies are those of the scheduler for the node.
+type Policies struct {
+	CPUBind      string `json:"cpuBind,omitempty"`
+	NUMAAllocate string `json:"numaAllocate"`
+	NUMATopology string `json:"numaTopology"`
+	// From has the names of the other fields as keys.
+	From map[string]Origin `json:"from"`
+}
+
+// Socket is one socket with its part of the NUMA nodes.
+type Socket struct {
+	Socket int    `json:"socket"`
+	NUMA   []NUMA `json:"numaNodes"`
+}
+
+// NUMA is one NUMA node.
+type NUMA struct {
+	Node int `json:"node"`
+	// Memory is the capacity, MemoryAllocatable what pods may request, MemoryFree what no pod holds; "" when unknown.
+	Memory            string `json:"memory,omitempty"`
+	MemoryAllocatable string `json:"memoryAllocatable,omitempty"`
+	MemoryFree        string `json:"memoryFree,omitempty"`
+	// Hugepages is the same by size, for sizes of which there are pages.
+	Hugepages map[string]Memory `json:"hugepages,omitempty"`
+	// MemoryGroup are the NUMA nodes that the kubelet's memory manager serves requests from together with this one.
+	MemoryGroup []int `json:"memoryGroup,omitempty"`
+	// Distances is the node's row of the SLIT matrix.
+	Distances    []int  `json:"distances"`
+	SharedPool   string `json:"sharedPool"`
+	BESharedPool string `json:"beSharedPool"`
+	Free         int    `json:"free"`
+	Cores        []Core `json:"cores"`
+}
+
+// Core is one physical core.
+type Core struct {
+	Core int    `json:"core"`
+	L3   int    `json:"l3"`
+	Kind string `json:"kind,omitempty"`
+	CPUs []CPU  `json:"cpus"`
+}
+
+// CPU is one logical CPU; Pods are those that hold it.
+type CPU struct {
+	CPU   int      `json:"cpu"`
+	State string   `json:"state"`
+	Pods  []string `json:"pods,omitempty"`
+}
+
+// Holder is a pod that holds CPUs or is bound to NUMA nodes.
+type Holder struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	QoS       string `json:"qos"`
+	CPUSet    string `json:"cpuset,omitempty"`
+	Exclusive string `json:"cpuExclusivePolicy,omitempty"`
+	NUMANodes []int  `json:"numaNodes"`
+	// Pool is "shared" for a pod of a shared pool that is bound to NUMANodes.
+	Pool string `json:"pool,omitempty"`
+}
+
+// Problem is what is wrong with a node or with a pod on it.
+type Problem struct {
+	Pod  string `json:"pod,omitempty"`
+	Text string `json:"text"`
+}
+
+// Origin is where a setting comes from.
+type Origin struct {
+	// Source is nodeLabel, annotation, attribute or topologyPolicies (of the NodeResourceTopology), numatopology
+	// (Volcano's object), pluginArgument (of the scheduler; its default is shown), or assumed.
+	Source string `json:"source"`
+	// Key is the label's, annotation's or attribute's.
+	Key string `json:"key,omitempty"`
+}
+
+// Sources of a setting.
+const (
+	FromLabel        = "nodeLabel"
+	FromAnnotation   = "annotation"
+	FromAttribute    = "attribute"
+	FromPolicies     = "topologyPolicies"
+	FromNumatopology = "numatopology"
+	FromArgument     = "pluginArgument"
+	FromAssumption   = "assumed"
+)
+
+// Mode is whose CPU assignments hold.
+type Mode struct {
+	Mode string `json:"mode"`
+	From Origin `json:"from"`
+	// Wish is the node's label, when it says something else or the agent has not answered it.
+	Wish string `json:"wish,omitempty"`
+}
+
+// Kubelet is what is known of a node's kubelet.
+type Kubelet struct {
+	Version  string  `json:"version,omitempty"`
+	CPU      Manager `json:"cpuManager"`
+	Memory   Manager `json:"memoryManager"`
+	Topology Manager `json:"topologyManager"`
+	// Model is the release whose answers are predicted; "" while none are.
+	Model string `json:"model,omitempty"`
+	// Fault is why they cannot be predicted although they should be.
+	Fault string `json:"fault,omitempty"`
+	// Assumed names what is taken for granted: settings that no source reports, and what the model does not know.
+	Assumed string `json:"assumed,omitempty"`
+}
+
+// Manager is one manager of a kubelet.
+type Manager struct {
+	Policy  string            `json:"policy"`
+	Scope   string            `json:"scope,omitempty"`
+	Options map[string]string `json:"options,omitempty"`
+	// Reserved are CPUs in list format, or amounts of memory by NUMA node: "0: 1Gi".
+	Reserved string `json:"reserved,omitempty"`
+	From     Origin `json:"from"`
+}
+
+// Memory is one type of memory of a NUMA node.
+type Memory struct {
+	Capacity    string `json:"capacity,omitempty"`
+	Allocatable string `json:"allocatable,omitempty"`
+	Free        string `json:"free,omitempty"`
+}
+
+// NodeOf returns a node by its account, whose pods are given by their UIDs. What API objects alone say is left out:
+// Mode, Kubelet, the origins of policies, memory.
+func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
+	f, m := v.Facts(), v.Machine()
+	out := Node{
+		Name: name, KubeletPolicy: "none", Policies: Policies{
+			CPUBind:      bindName(f.Bind),
+			NUMAAllocate: f.Strategy.String(), NUMATopology: f.Topology.String(),
+		},
+		Sockets: []Socket{}, Pods: []Holder{}, Problems: []Problem{},
+	}
+	if f.Kubelet.Static {
+		out.KubeletPolicy = "static"
+	}
+	for uid, class := range pods {
+		out.count(v, uid, class)
+	}
+	if m == nil {
+		out.Fault = f.Fault.Code.String()
+		return out
+	}
+	out.Arch, out.CPUs, out.Cores = m.Arch(), m.NumCPUs(), m.NumCores()
+	out.ThreadsPerCore, out.NUMANodes = m.ThreadsPerCore(), m.NumNUMA()
+	out.SharedPool, out.BESharedPool, out.Allocatable = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool()),
+		m.FormatList(v.Allocatable())
+	out.addPods(v)
+	out.addProblems(v)
+	states := newCPUStates(v)
+	for s := range m.NumSockets() {
+		out.Sockets = append(out.Sockets, states.socket(topo.Socket(s)))
+	}
+	return out
+}
+
+func bindName(b ledger.NodeBind) string {
+	return [...]string{"", "None", "FullPCPUsOnly", "SpreadByPCPUs"}[b]
+}
+
+func (o *Node) count(v *ledger.View, uid string, class qos.Pod) {
+	if e, ok := v.Entry(uid); ok && len(e.NUMAIDs) > 0 {
+		return
+	}
+	switch roleOf(v, uid, class) {
+	case qos.SharedPool:
+		o.SharedPods++
+	case qos.BEPool:
+		o.BEPods++
+	}
+}
+
+func (o *Node) addPods(v *ledger.View) {
+	m := v.Machine()
+	for e := range v.Entries() {
+		p := Holder{Namespace: e.Namespace, Name: e.Name, QoS: e.Class.String(), NUMANodes: []int{}}
+		switch {
+		case e.Role.Binds():
+			cpus := v.CPUsOf(e.UID)
+			p.CPUSet, p.NUMANodes = m.FormatList(cpus), NUMAIDs(m, cpus)
+			if e.Exclusive != 0 {
+				p.Exclusive = e.Exclusive.String()
+			}
+		case len(e.NUMAIDs) > 0:
+			p.Pool, p.NUMANodes = "shared", e.NUMAIDs
+		default:
+			continue
+		}
+		o.Pods = append(o.Pods, p)
+	}
+	for _, pin := range v.Pins() {
+		if e, ok := v.Entry(pin.UID); ok && e.Role.Binds() {
+			continue
+		}
+		namespace, name := holderOf(v, pin)
+		o.Pods = append(o.Pods, Holder{
+			Namespace: namespace, Name: name, QoS: "kubelet", CPUSet: m.FormatList(pin.CPUs),
+			NUMANodes: NUMAIDs(m, pin.CPUs),
+		})
+	}
+	slices.SortFunc(o.Pods, func(a, b Holder) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// NUMAIDs are the kernel's ids of the NUMA nodes of CPUs.
+func NUMAIDs(m *topo.Machine, cpus cpuset.Set) []int { return numaIDs(m, m.NodesOf(&cpus)) }
+
+func (o *Node) addProblems(v *ledger.View) {
+	for _, p := range v.Problems() {
+		text := "CPUs " + p.CPUs + ": " + p.Kind
+		if p.Other != "" {
+			text += " with " + entryName(v, p.Other)
+		}
+		o.Problems = append(o.Problems, Problem{Pod: entryName(v, p.UID), Text: text})
+	}
+}
+
+func entryName(v *ledger.View, uid string) string {
+	if e, ok := v.Entry(uid); ok {
+		return e.Namespace + "/" + e.Name
+	}
+	return uid
+}
+
+// cpuStates determines the use of each CPU of a view.
+type cpuStates struct {
+	v       *ledger.View
+	m       *topo.Machine
+	holders map[int][]string // dense CPU index to namespace/name
+	fixed   []struct {
+		state string
+		cpus  cpuset.Set
+	}
+}
+
+func newCPUStates(v *ledger.View) *cpuStates {
+	s := &cpuStates{v: v, m: v.Machine(), holders: map[int][]string{}}
+	hold := func(name string, cpus cpuset.Set) {
+		for c := range cpus.All() {
+			s.holders[c] = append(s.holders[c], name)
+		}
+	}
+	for e := range v.Entries() {
+		if e.Role.Binds() {
+			hold(e.Namespace+"/"+e.Name, v.CPUsOf(e.UID))
+		}
+	}
+	for _, pin := range v.Pins() {
+		if e, ok := v.Entry(pin.UID); !ok || !e.Role.Binds() {
+			namespace, name := holderOf(v, pin)
+			hold(namespace+"/"+name, pin.CPUs)
+		}
+	}
+	f := v.Facts()
+	s.fixed = []struct {
+		state string
+		cpus  cpuset.Set
+	}{
+		{CPUOffline, s.m.All().Minus(s.m.Online())},
+		{CPULSE, v.LSE()},
+		{CPULSR, v.LSR()},
+		{CPUKubelet, v.KubeletStatic()},
+		{CPUReserved, f.NodeReserved},
+		{CPUSystem, f.System},
+		{CPUKubeletReserved, f.Kubelet.Reserved},
+	}
+	return s
+}
+
+func (s *cpuStates) cpu(c topo.CPU) CPU {
+	out := CPU{CPU: s.m.CPUID(c), State: CPUFree, Pods: s.holders[int(c)]}
+	if len(out.Pods) > 1 {
+		out.State = CPUTwice
+		return out
+	}
+	for _, f := range s.fixed {
+		if f.cpus.Has(int(c)) {
+			out.State = f.state
+			return out
+		}
+	}
+	return out
+}
+
+// socket lists the NUMA nodes that have cores on the socket; one that spans sockets appears under each with its part.
+func (s *cpuStates) socket(socket topo.Socket) Socket {
+	out := Socket{Socket: s.m.SocketID(socket), NUMA: []NUMA{}}
+	for n := range s.m.NumNUMA() {
+		numa := topo.NUMA(n)
+		view := s.numa(numa, socket)
+		memoryOnly := s.m.NUMACPUs(numa) == cpuset.Set{} && s.m.NUMASocket(numa) == socket
+		if len(view.Cores) > 0 || memoryOnly {
+			out.NUMA = append(out.NUMA, view)
+		}
+	}
+	return out
+}
+
+func (s *cpuStates) numa(n topo.NUMA, socket topo.Socket) NUMA {
+	cpus := s.m.NUMACPUs(n)
+	free := s.v.Allocatable().Intersect(cpus)
+	out := NUMA{
+		Node: s.m.NUMAID(n), Distances: []int{}, Cores: []Core{}, Free: free.Len(),
+		SharedPool:   s.m.FormatList(s.v.SharedPool().Intersect(cpus)),
+		BESharedPool: s.m.FormatList(s.v.BEPool().Intersect(cpus)),
+	}
+	for other := range s.m.NumNUMA() {
+		out.Distances = append(out.Distances, s.m.Distance(n, topo.NUMA(other)))
+	}
+	for _, c := range s.m.NUMACores(n) {
+		if s.m.CoreSocket(c) == socket {
+			out.Cores = append(out.Cores, s.core(c))
+		}
+	}
+	return out
+}
+
+func (s *cpuStates) core(c topo.Core) Core {
+	cpus := s.m.CoreCPUs(c)
+	out := Core{Core: s.m.CoreID(cpus[0]), L3: int(s.m.CoreL3(c))}
+	if kind := s.m.KindOf(cpus[0]); kind != topo.Uniform {
+		out.Kind = kind.String()
+	}
+	for _, cpu := range cpus {
+		out.CPUs = append(out.CPUs, s.cpu(cpu))
+	}
+	return out
+}
+
+// roleOf returns the role of a pod on the node of v.
+func roleOf(v *ledger.View, uid string, class qos.Pod) qos.Role {
+	if e, known := v.Entry(uid); known && e.Role.Binds() {
+		return e.Role
+	}
+	class.PinnedByKubelet = slices.ContainsFunc(v.Pins(), func(pin ledger.Pin) bool { return pin.UID == uid })
+	return qos.RoleOf(class)
+}
+
+// holderOf names the pod of a pin: exporters tell its UID alone, or its name alone.
+func holderOf(v *ledger.View, pin ledger.Pin) (namespace, name string) {
+	if e, known := v.Entry(pin.UID); known {
+		return e.Namespace, e.Name
+	}
+	if pin.Name == "" {
+		return "", pin.UID
+	}
+	return pin.Namespace, pin.Name
+}
