@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 
-	"github.com/tenon-project/tenon/internal/agent/inspect"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -30,7 +29,7 @@ import (
 type explained struct {
 	view.Pod
 	// Actual is absent for pods without a node, and when the node's agent could not be asked.
-	Actual *inspect.Pod `json:"actual,omitempty"`
+	Actual *view.Cgroups `json:"actual,omitempty"`
 }
 
 // Where the agents of a real cluster are, and their address inside their pods.
@@ -45,12 +44,12 @@ const actualTimeout = 5 * time.Second
 
 // actual asks the agent of the pod's node what the kernel has. In a local cluster the simulated kubelets answer for the
 // agents; elsewhere a port is forwarded to the agent's pod, with the rights of the user.
-func (c cluster) actual(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) (inspect.Pod,
+func (c cluster) actual(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) (view.Cgroups,
 	error,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, actualTimeout)
 	defer cancel()
-	var out inspect.Pod
+	var out view.Cgroups
 	text, err := c.askAgent(ctx, flags, pod)
 	if err != nil {
 		return out, err
@@ -67,7 +66,7 @@ func (c cluster) actual(ctx context.Context, flags genericclioptions.RESTClientG
 func (c cluster) askAgent(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) ([]byte,
 	error,
 ) {
-	target := inspect.Path(pod.Namespace, pod.Name)
+	target := view.CgroupsPath(pod.Namespace, pod.Name)
 	_, err := addressesInKubeconfig(flags)
 	switch {
 	case err == nil: // a local cluster
@@ -217,7 +216,7 @@ func (c cluster) addActual(ctx context.Context, flags genericclioptions.RESTClie
 }
 
 // actual has two lines for each container: what its files have, and where they are.
-func (r *renderer) actual(p inspect.Pod) {
+func (r *renderer) actual(p view.Cgroups) {
 	label := "actual"
 	for _, g := range p.Groups {
 		who := g.Container + ": "
@@ -231,7 +230,7 @@ func (r *renderer) actual(p inspect.Pod) {
 		}
 		mark := ""
 		for _, v := range g.Values {
-			if v.State == inspect.Differs || v.State == inspect.Unreadable {
+			if v.State == view.Differs || v.State == view.Unreadable {
 				mark = r.symbol("✗", "x") + " "
 			}
 			r.line(mark+label, "%s", who+valueText(v))
@@ -248,7 +247,7 @@ func (r *renderer) actual(p inspect.Pod) {
 	}
 }
 
-func valueText(v inspect.Value) string {
+func valueText(v view.CgroupValue) string {
 	has := v.File + " " + v.Got
 	if v.Got == "" {
 		has = v.File + " is empty"
@@ -257,21 +256,21 @@ func valueText(v inspect.Value) string {
 		has += " (effective " + v.Effective + ")"
 	}
 	switch v.State {
-	case inspect.Matches:
+	case view.Matches:
 		return fmt.Sprintf("%s, as wanted (%s)", has, v.Cause)
-	case inspect.Differs:
+	case view.Differs:
 		text := fmt.Sprintf("%s, wanted %s (%s)", has, v.Want, v.Cause)
 		if v.AtCreation {
 			text += ": set when the container is created, and left alone"
 		}
 		return text
-	case inspect.Unreadable:
+	case view.Unreadable:
 		return fmt.Sprintf("%s cannot be read: %s", v.File, v.Error)
 	}
 	return fmt.Sprintf("%s, %s", has, v.Cause)
 }
 
-func (r *renderer) driftText(d inspect.Drift) string {
+func (r *renderer) driftText(d view.Drift) string {
 	text := fmt.Sprintf("drifted %s ago: another program set %s to %q instead of %q", age(r.now.Sub(d.Seen)), d.File,
 		d.Got, d.Want)
 	if d.Repaired != nil {

@@ -17,29 +17,30 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/agent/inspect"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // kept is a pod whose container has what is wanted.
-func kept() *inspect.Pod {
-	return &inspect.Pod{
+func kept() *view.Cgroups {
+	return &view.Cgroups{
 		Namespace: "default", Name: "lse", UID: "uid-lse", Node: "epyc", Mode: "Own", Cgroup: "v2",
 		Read: born.Add(time.Minute),
-		Groups: []inspect.Group{
-			{Path: "/sys/fs/cgroup/kubepods/poduid-lse", Values: []inspect.Value{
+		Groups: []view.Cgroup{
+			{Path: "/sys/fs/cgroup/kubepods/poduid-lse", Values: []view.CgroupValue{
 				{
-					File: "cpu.max", Want: "max", Got: "max 100000", State: inspect.Matches,
+					File: "cpu.max", Want: "max", Got: "max 100000", State: view.Matches,
 					Cause: "no quota beside a cpuset",
 				},
 			}},
-			{Container: "app", Path: "/sys/fs/cgroup/kubepods/poduid-lse/c1", Values: []inspect.Value{
+			{Container: "app", Path: "/sys/fs/cgroup/kubepods/poduid-lse/c1", Values: []view.CgroupValue{
 				{
-					File: "cpu.max", Want: "max", Got: "max 100000", State: inspect.Matches,
+					File: "cpu.max", Want: "max", Got: "max 100000", State: view.Matches,
 					Cause: "no quota beside a cpuset",
 				},
 				{
 					File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-2,32-33", Effective: "0-2,32-33",
-					State: inspect.Matches, Cause: "CPUs of the pod's allocation",
+					State: view.Matches, Cause: "CPUs of the pod's allocation",
 				},
 			}},
 		},
@@ -47,45 +48,45 @@ func kept() *inspect.Pod {
 }
 
 // drifted is a pod with everything that can be wrong.
-func drifted() *inspect.Pod {
+func drifted() *view.Cgroups {
 	repaired := born.Add(3 * time.Minute)
-	return &inspect.Pod{
+	return &view.Cgroups{
 		Namespace: "default", Name: "lse", UID: "uid-lse", Node: "epyc", Mode: "Own", Cgroup: "v1",
 		Read: born.Add(time.Minute),
-		Groups: []inspect.Group{
+		Groups: []view.Cgroup{
 			{
 				Container: "app", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c1",
-				Values: []inspect.Value{
+				Values: []view.CgroupValue{
 					{
-						File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-63", Effective: "0-63", State: inspect.Differs,
+						File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-63", Effective: "0-63", State: view.Differs,
 						Cause: "CPUs of the pod's allocation",
 					},
 					{
-						File: "cpuset.mems", Want: "0", Got: "0-1", State: inspect.Differs,
+						File: "cpuset.mems", Want: "0", Got: "0-1", State: view.Differs,
 						Cause: "NUMA nodes of the pod's memory", AtCreation: true,
 					},
 				},
-				Drift: &inspect.Drift{
+				Drift: &view.Drift{
 					File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-63",
 					Seen: born.Add(4 * time.Minute),
 				},
 			},
 			{
 				Container: "side", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c2",
-				Values: []inspect.Value{{
+				Values: []view.CgroupValue{{
 					File: "cpuset.cpus", Want: "0-2,32-33", Got: "0-2,32-33", Effective: "0-1",
-					State: inspect.Differs, Cause: "CPUs of the pod's allocation",
+					State: view.Differs, Cause: "CPUs of the pod's allocation",
 				}},
-				Drift: &inspect.Drift{
+				Drift: &view.Drift{
 					File: "cpuset.cpus", Want: "0-2,32-33", Got: "", Seen: born.Add(2 * time.Minute),
 					Repaired: &repaired,
 				},
 			},
-			{Container: "late", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c3", Values: []inspect.Value{
-				{File: "cpuset.cpus", State: inspect.Unmanaged, Cause: "must not run: UnallocatedExclusivePod"},
+			{Container: "late", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c3", Values: []view.CgroupValue{
+				{File: "cpuset.cpus", State: view.Unmanaged, Cause: "must not run: UnallocatedExclusivePod"},
 			}},
-			{Container: "torn", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c4", Values: []inspect.Value{
-				{File: "cpuset.cpus", Want: "4", State: inspect.Unreadable, Error: "permission denied"},
+			{Container: "torn", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c4", Values: []view.CgroupValue{
+				{File: "cpuset.cpus", Want: "4", State: view.Unreadable, Error: "permission denied"},
 			}},
 			{Container: "ended", Path: "/sys/fs/cgroup/cpuset/kubepods/poduid-lse/c5", Gone: true},
 		},
@@ -97,7 +98,7 @@ func drifted() *inspect.Pod {
 func simulatedKubelet(t *testing.T) *net.TCPAddr {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+inspect.Pattern, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+view.CgroupsPattern, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			t.Error("the kubelet is shown a credential")
 		}
@@ -181,11 +182,11 @@ func TestTheAgentIsAskedThroughItsPod(t *testing.T) {
 	pods = append(pods, agentPod())
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case inspect.Path("default", "lse"):
+		case view.CgroupsPath("default", "lse"):
 			_, _ = w.Write([]byte(
 				`{"uid":"uid-lse","groups":[{"container":"app","path":"/g","values":[{"file":"cpuset.cpus",` +
 					`"want":"1","got":"2","state":"differs","cause":"c"}]}]}`))
-		case inspect.Path("default", "lsr"):
+		case view.CgroupsPath("default", "lsr"):
 			_, _ = w.Write([]byte(`{"uid":"another"}`))
 		default:
 			w.WriteHeader(http.StatusNotFound)

@@ -508,7 +508,7 @@ func kubeconfig(t *testing.T, server string, replicas ...string) string {
 func run(t *testing.T, name string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
-	code = Run(t.Context(), NewRoot(name, streams), args, stderr)
+	code = Run(t.Context(), NewRoot(name, streams, doctors), args, stderr)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -874,7 +874,7 @@ func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
 
 func TestEveryVerbHasThreeExamples(t *testing.T) {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	for _, verb := range NewRoot("tenon", streams).Commands() {
+	for _, verb := range NewRoot("tenon", streams, doctors).Commands() {
 		if verb.Name() == "help" || verb.Name() == "completion" || verb.Name() == "version" {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,9 +13,34 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/tenon-project/tenon/internal/agent/doctor"
-	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
+
+// Doctor is what examines machines and nodes for the verb doctor.
+type Doctor struct {
+	// Machine examines the files of a machine below a folder, and asks the agent at an address, if it is not "".
+	Machine func(ctx context.Context, root, agent string) (Diagnosis, error)
+	// Node examines what the API says of a node.
+	Node func(NodeObjects) Diagnosis
+}
+
+// Diagnosis is what a Doctor found; its JSON is the answer for programs.
+type Diagnosis interface {
+	Print(w io.Writer) error
+	Healthy() bool
+}
+
+// NodeObjects is what the API says of a node.
+type NodeObjects struct {
+	Node *corev1.Node
+	// Topology is nil where the node has none; Written is when it was last written.
+	Topology *v1alpha2.NodeResourceTopology
+	Written  time.Time
+	// Agent is the agent's pod on the node; nil where there is none. AgentUnknown says why it could not be looked for.
+	Agent        *corev1.Pod
+	AgentUnknown error
+	Now          time.Time
+}
 
 // doctorOptions are the flags of doctor.
 type doctorOptions struct {
@@ -22,7 +48,7 @@ type doctorOptions struct {
 }
 
 // NewDoctor returns the verb doctor.
-func NewDoctor(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+func NewDoctor(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams, of Doctor) *cobra.Command {
 	var o doctorOptions
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -47,7 +73,7 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 			if o.node != "" && c.Flags().Changed("root") {
 				return usagef("--root and --node exclude each other: one is about files, the other about the API")
 			}
-			d, err := o.diagnose(c.Context(), flags)
+			d, err := o.diagnose(c.Context(), flags, of)
 			if err != nil {
 				return err
 			}
@@ -67,33 +93,33 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 	return c
 }
 
-func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RESTClientGetter) (doctor.Diagnosis,
+func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RESTClientGetter, of Doctor) (Diagnosis,
 	error,
 ) {
 	if o.node == "" {
-		d, err := doctor.OfMachine(ctx, host.Root{Dir: o.root}, o.agent)
+		d, err := of.Machine(ctx, o.root, o.agent)
 		if err != nil {
-			return d, usagef("--root: %v", err)
+			return nil, usagef("--root: %v", err)
 		}
 		return d, nil
 	}
 	cl, err := connect(flags)
 	if err != nil {
-		return doctor.Diagnosis{}, err
+		return nil, err
 	}
-	v := doctor.NodeView{Now: time.Now()}
+	v := NodeObjects{Now: time.Now()}
 	nodes, err := cl.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return doctor.Diagnosis{}, fmt.Errorf("list nodes: %w", err)
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	named, err := only(nodes.Items, o.node)
 	if err != nil {
-		return doctor.Diagnosis{}, err
+		return nil, err
 	}
 	v.Node = &named[0]
 	topologies, err := cl.topologies(ctx, o.node)
 	if err != nil {
-		return doctor.Diagnosis{}, err
+		return nil, err
 	}
 	for i := range topologies {
 		if topologies[i].Name == o.node {
@@ -101,7 +127,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RE
 		}
 	}
 	v.Agent, v.AgentUnknown = cl.agentPod(ctx, flags, o.node)
-	return doctor.NewDiagnosis("node "+o.node, doctor.Node(v)), nil
+	return of.Node(v), nil
 }
 
 // agentPod returns the agent's pod of a node; nil where there is none. The error is why it cannot be looked for.

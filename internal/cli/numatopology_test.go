@@ -56,7 +56,8 @@ func TestTopologyOfANodeThatVolcanoDescribes(t *testing.T) {
 		}
 	}
 	v := volcanos("static").node("n")
-	if got := v.Policies.From["numaTopology"]; got.Source != view.FromNumatopology || v.Policies.NUMATopology != "Restricted" {
+	got := v.Policies.From["numaTopology"]
+	if got.Source != view.FromNumatopology || v.Policies.NUMATopology != "Restricted" {
 		t.Errorf("the policy %s is from %+v, want Restricted from the Numatopology", v.Policies.NUMATopology, got)
 	}
 	if len(v.Pods) != 1 || v.Pods[0].Name != "u" || v.Pods[0].CPUSet != "6" {

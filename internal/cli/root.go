@@ -12,9 +12,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// NewRoot returns the command named name ("tenon", or "kubectl-tenon" as kubectl starts it) with the reading verbs and
-// those of others.
-func NewRoot(name string, streams genericiooptions.IOStreams, others ...*cobra.Command) *cobra.Command {
+// NewRoot returns the command named name ("tenon", or "kubectl-tenon" as kubectl starts it) with the reading verbs,
+// doctor and those of others.
+func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, others ...*cobra.Command) *cobra.Command {
 	flags := genericclioptions.NewConfigFlags(true)
 	display := "tenon"
 	if strings.HasPrefix(name, "kubectl-") {
@@ -41,7 +41,7 @@ func NewRoot(name string, streams genericiooptions.IOStreams, others ...*cobra.C
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	for _, verb := range []*cobra.Command{
 		NewExplain(flags, streams), NewTopology(flags, streams),
-		NewTop(flags, streams), NewDoctor(flags, streams),
+		NewTop(flags, streams), NewDoctor(flags, streams, doctor),
 	} {
 		addVerb(root, verb, flags, display)
 	}

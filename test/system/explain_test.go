@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenon-project/tenon/internal/agent/inspect"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // TestExplainShowsChangesOfACgroupByHand writes another set into the cgroup of a pod, as a person would by hand:
@@ -40,17 +40,17 @@ func TestExplainShowsChangesOfACgroupByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	// app returns what explain says of the container's cpuset.
-	app := func() (inspect.Group, inspect.Value, error) {
+	app := func() (view.Cgroup, view.CgroupValue, error) {
 		var answer struct {
-			Actual *inspect.Pod `json:"actual"`
-			Notes  []string     `json:"notes"`
+			Actual *view.Cgroups `json:"actual"`
+			Notes  []string      `json:"notes"`
 		}
 		text, err := l.explain("-o", "json")
 		if err == nil {
 			err = json.Unmarshal(text, &answer)
 		}
 		if err != nil || answer.Actual == nil {
-			return inspect.Group{}, inspect.Value{}, fmt.Errorf("no actual: %w, %v", err, answer.Notes)
+			return view.Cgroup{}, view.CgroupValue{}, fmt.Errorf("no actual: %w, %v", err, answer.Notes)
 		}
 		for _, g := range answer.Actual.Groups {
 			for _, v := range g.Values {
@@ -59,12 +59,12 @@ func TestExplainShowsChangesOfACgroupByHand(t *testing.T) {
 				}
 			}
 		}
-		return inspect.Group{}, inspect.Value{}, fmt.Errorf("no cpuset of the container: %+v", answer.Actual)
+		return view.Cgroup{}, view.CgroupValue{}, fmt.Errorf("no cpuset of the container: %+v", answer.Actual)
 	}
-	var group inspect.Group
+	var group view.Cgroup
 	waitFor(t, time.Minute, "the container on its CPUs", func() error {
 		g, v, err := app()
-		if group = g; err == nil && (v.State != inspect.Matches || v.Got != "0-3") {
+		if group = g; err == nil && (v.State != view.Matches || v.Got != "0-3") {
 			err = fmt.Errorf("%+v", v)
 		}
 		return err
@@ -75,7 +75,7 @@ func TestExplainShowsChangesOfACgroupByHand(t *testing.T) {
 	}
 	waitFor(t, time.Minute, "the drift and its repair to be reported", func() error {
 		g, v, err := app()
-		if err == nil && (v.State != inspect.Matches || g.Drift == nil || g.Drift.Got != "0-63" ||
+		if err == nil && (v.State != view.Matches || g.Drift == nil || g.Drift.Got != "0-63" ||
 			g.Drift.Repaired == nil) {
 			err = fmt.Errorf("%+v, drift %+v", v, g.Drift)
 		}

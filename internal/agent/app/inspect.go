@@ -14,14 +14,14 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/agent/inspect"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // drifts remembers the last change of each group by another program.
 type drifts struct {
 	mu   sync.Mutex // guards the field below
-	last map[string]inspect.Drift
+	last map[string]view.Drift
 }
 
 // maxDrifts bounds what is remembered; the oldest goes first.
@@ -34,9 +34,9 @@ func (d *drifts) note(r apply.Record, now time.Time) {
 	switch r.Kind {
 	case apply.Drifted:
 		if d.last == nil {
-			d.last = map[string]inspect.Drift{}
+			d.last = map[string]view.Drift{}
 		}
-		d.last[r.Group] = inspect.Drift{File: r.File, Want: r.Want, Got: r.Got, Seen: now}
+		d.last[r.Group] = view.Drift{File: r.File, Want: r.Want, Got: r.Got, Seen: now}
 		d.bound()
 	case apply.DriftRepaired:
 		if last, ok := d.last[r.Group]; ok && last.File == r.File && last.Repaired == nil {
@@ -59,7 +59,7 @@ func (d *drifts) bound() {
 	delete(d.last, oldest)
 }
 
-func (d *drifts) of(group string) *inspect.Drift {
+func (d *drifts) of(group string) *view.Drift {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if last, ok := d.last[group]; ok {
@@ -69,15 +69,15 @@ func (d *drifts) of(group string) *inspect.Drift {
 }
 
 // Inspect returns what the kernel has for a pod of the node at this moment; false when the node has no such pod.
-func (a *Agent) Inspect(namespace, name string) (inspect.Pod, bool) {
+func (a *Agent) Inspect(namespace, name string) (view.Cgroups, bool) {
 	pod := a.findPod(namespace, name)
 	if pod == nil {
-		return inspect.Pod{}, false
+		return view.Cgroups{}, false
 	}
 	mode := a.Mode()
-	out := inspect.Pod{
+	out := view.Cgroups{
 		Namespace: namespace, Name: name, UID: string(pod.UID), Node: a.o.Node, Mode: string(mode),
-		Cgroup: a.o.Cgroup.Dialect().String(), Read: a.o.Clock.Now(), Groups: []inspect.Group{},
+		Cgroup: a.o.Cgroup.Dialect().String(), Read: a.o.Clock.Now(), Groups: []view.Cgroup{},
 	}
 	if !a.o.Switches.Writes(mode) {
 		out.Notes = append(out.Notes, fmt.Sprintf("the agent writes no cpusets here (mode %s): the kubelet chooses",
@@ -113,21 +113,21 @@ func (a *Agent) findPod(namespace, name string) *corev1.Pod {
 	return nil
 }
 
-func (a *Agent) group(s apply.Sight) inspect.Group {
-	g := inspect.Group{Container: s.Container, Path: a.folder(s.Path), Gone: s.Vanished, Drift: a.drifts.of(s.Path)}
+func (a *Agent) group(s apply.Sight) view.Cgroup {
+	g := view.Cgroup{Container: s.Container, Path: a.folder(s.Path), Gone: s.Vanished, Drift: a.drifts.of(s.Path)}
 	for _, v := range s.Values {
-		value := inspect.Value{
-			File: v.File, Want: v.Want, Got: v.Got, Effective: v.Effective, State: inspect.Unmanaged,
+		value := view.CgroupValue{
+			File: v.File, Want: v.Want, Got: v.Got, Effective: v.Effective, State: view.Unmanaged,
 			AtCreation: v.AtCreation,
 			Cause:      "left to the kubelet",
 		}
 		switch {
 		case v.Unreadable != nil:
-			value.State, value.Error = inspect.Unreadable, v.Unreadable.Error()
+			value.State, value.Error = view.Unreadable, v.Unreadable.Error()
 		case v.Differs:
-			value.State = inspect.Differs
+			value.State = view.Differs
 		case v.Wanted:
-			value.State = inspect.Matches
+			value.State = view.Matches
 		}
 		if v.Wanted {
 			value.Cause = v.Cause.String()

@@ -12,18 +12,18 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/agent/inspect"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // inspected asks an agent over HTTP.
-func inspected(t *testing.T, a *app.Agent, namespace, name string) (int, inspect.Pod) {
+func inspected(t *testing.T, a *app.Agent, namespace, name string) (int, view.Cgroups) {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle("GET "+inspect.Pattern, app.InspectHandler(func() []*app.Agent { return []*app.Agent{a} }))
+	mux.Handle("GET "+view.CgroupsPattern, app.InspectHandler(func() []*app.Agent { return []*app.Agent{a} }))
 	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, inspect.Path(namespace, name), nil))
-	var p inspect.Pod
+	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, view.CgroupsPath(namespace, name), nil))
+	var p view.Cgroups
 	if err := gojson.Unmarshal(w.Body.Bytes(), &p); err != nil {
 		t.Fatalf("%s: %v", w.Body, err)
 	}
@@ -51,7 +51,7 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			leaf := func() inspect.Group {
+			leaf := func() view.Cgroup {
 				t.Helper()
 				code, got := inspected(t, a, "default", "lsr")
 				if code != http.StatusOK || got.UID != string(p.UID) || got.Node != nodeName || got.Mode != "Own" ||
@@ -64,15 +64,15 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 					}
 				}
 				t.Fatalf("no group %s in %+v", w.root.Cgroup(c.Cgroup), got.Groups)
-				return inspect.Group{}
+				return view.Cgroup{}
 			}
-			value := func(got, state string) inspect.Value {
-				return inspect.Value{
+			value := func(got, state string) view.CgroupValue {
+				return view.CgroupValue{
 					File: desired.CPUs, Want: "0-3", Got: got, Effective: got, State: state,
 					Cause: "CPUs of the pod's allocation",
 				}
 			}
-			check := func(want inspect.Value) inspect.Group {
+			check := func(want view.CgroupValue) view.Cgroup {
 				t.Helper()
 				g := leaf()
 				if diff := cmp.Diff(want, g.Values[len(g.Values)-1]); diff != "" {
@@ -80,15 +80,15 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 				}
 				return g
 			}
-			check(value("0-3", inspect.Matches))
+			check(value("0-3", view.Matches))
 			if err := w.tree.Write(c.Cgroup, desired.CPUs, "0-63"); err != nil {
 				t.Fatal(err)
 			}
-			if g := check(value("0-63", inspect.Differs)); g.Drift != nil {
+			if g := check(value("0-63", view.Differs)); g.Drift != nil {
 				t.Errorf("drift before the agent looked: %+v", g.Drift)
 			}
 			later(15 * time.Second)
-			if g := check(value("0-3", inspect.Matches)); g.Drift == nil || g.Drift.Got != "0-63" ||
+			if g := check(value("0-3", view.Matches)); g.Drift == nil || g.Drift.Got != "0-63" ||
 				g.Drift.Repaired == nil {
 				t.Errorf("drift after the repair: %+v", g.Drift)
 			}

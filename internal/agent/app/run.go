@@ -22,8 +22,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
-	"github.com/tenon-project/tenon/internal/agent/inspect"
 	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // minResync is the shortest time between two comparisons of the whole tree that can be asked for.
@@ -128,7 +128,7 @@ func serveAgent(ctx context.Context, o Options, address string) error {
 		return err
 	}
 	h := Handler(a.Alive, a.Ready, registry)
-	h.Handle("GET "+inspect.Pattern, InspectHandler(func() []*Agent { return []*Agent{a} }))
+	h.Handle("GET "+view.CgroupsPattern, InspectHandler(func() []*Agent { return []*Agent{a} }))
 	stop, err := serveHealth(ctx, address, h)
 	if err != nil {
 		return err

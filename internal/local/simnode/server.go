@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/internal/agent/app"
-	"github.com/tenon-project/tenon/internal/agent/inspect"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // What kubectl shows.
@@ -88,7 +88,7 @@ func handler(registry metrics.KubeRegistry, working *agents) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	mux.Handle("GET /metrics", metrics.HandlerFor(registry, metrics.HandlerOpts{}))
-	mux.Handle("GET "+inspect.Pattern, app.InspectHandler(working.all))
+	mux.Handle("GET "+view.CgroupsPattern, app.InspectHandler(working.all))
 	mux.HandleFunc("/containerLogs/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, noLogs) })
 	for _, path := range []string{"/exec/", "/attach/", "/portForward/", "/run/"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter,

@@ -26,7 +26,7 @@ import (
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/agent/doctor"
-	"github.com/tenon-project/tenon/internal/agent/inspect"
+	"github.com/tenon-project/tenon/internal/view"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -56,18 +56,18 @@ func TestTheAgentWorksAsItsDaemonSetRunsIt(t *testing.T) {
 // inspects checks what the agent says of the only container of a pod.
 func (w *world) inspects(name, group, cpus string) {
 	w.Helper()
-	text, err := w.ask(inspect.Path("default", name))
+	text, err := w.ask(view.CgroupsPath("default", name))
 	if err != nil {
 		w.Fatal(err)
 	}
-	var p inspect.Pod
+	var p view.Cgroups
 	if err := json.Unmarshal(text, &p); err != nil {
 		w.Fatalf("%v in %s", err, text)
 	}
 	for _, g := range p.Groups {
 		for _, v := range g.Values {
 			if strings.HasSuffix(g.Path, group) && v.File == "cpuset.cpus" && v.Got == cpus && v.Effective == cpus &&
-				v.State == inspect.Matches {
+				v.State == view.Matches {
 				return
 			}
 		}

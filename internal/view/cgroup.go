@@ -1,12 +1,13 @@
-package inspect
+package view
 
 import (
 	"net/url"
 	"time"
 )
 
-// Pod is the answer about one pod. Fields are only ever added.
-type Pod struct {
+// Cgroups is what the kernel lets a pod run on: the cgroups of its containers, what each of their files is to have and
+// what it has. Fields are only ever added.
+type Cgroups struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
@@ -17,23 +18,23 @@ type Pod struct {
 	Cgroup string `json:"cgroup"`
 	// Read is when the kernel was asked.
 	Read   time.Time `json:"read"`
-	Groups []Group   `json:"groups"`
+	Groups []Cgroup  `json:"groups"`
 	Notes  []string  `json:"notes,omitempty"`
 }
 
-// Group is one cgroup.
-type Group struct {
+// Cgroup is one cgroup of a pod.
+type Cgroup struct {
 	// Container is absent for a sandbox, and for the group of the pod itself.
 	Container string `json:"container,omitempty"`
 	// Path is the folder of the group, in the hierarchy of cpusets where each controller has its own.
 	Path string `json:"path"`
 	// Gone groups are not in the tree any more.
-	Gone   bool    `json:"gone,omitempty"`
-	Values []Value `json:"values,omitempty"`
-	Drift  *Drift  `json:"drift,omitempty"`
+	Gone   bool          `json:"gone,omitempty"`
+	Values []CgroupValue `json:"values,omitempty"`
+	Drift  *Drift        `json:"drift,omitempty"`
 }
 
-// State of a Value.
+// States of a CgroupValue.
 const (
 	// Matches: the kernel has what is wanted.
 	Matches = "matches"
@@ -45,8 +46,8 @@ const (
 	Unreadable = "unreadable"
 )
 
-// Value is one file of a group.
-type Value struct {
+// CgroupValue is one file of a group.
+type CgroupValue struct {
 	File string `json:"file"`
 	// Want is absent where State is Unmanaged.
 	Want string `json:"want,omitempty"`
@@ -71,10 +72,10 @@ type Drift struct {
 	Repaired *time.Time `json:"repaired,omitempty"`
 }
 
-// Pattern is the path under which an agent serves the answer, for http.ServeMux.
-const Pattern = "/apis/v1/pods/{namespace}/{name}/cgroups"
+// CgroupsPattern is the path under which an agent serves Cgroups, for http.ServeMux.
+const CgroupsPattern = "/apis/v1/pods/{namespace}/{name}/cgroups"
 
-// Path returns where an agent serves the answer about a pod.
-func Path(namespace, name string) string {
+// CgroupsPath returns where an agent serves the Cgroups of a pod.
+func CgroupsPath(namespace, name string) string {
 	return "/apis/v1/pods/" + url.PathEscape(namespace) + "/" + url.PathEscape(name) + "/cgroups"
 }
