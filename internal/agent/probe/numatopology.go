@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -70,12 +69,11 @@ func Numatopology(in Input) *nodeinfo.Numatopology {
 // podAllocations are the pods with CPUs or memory of their own, by namespace, name and UID.
 func podAllocations(in Input, v *ledger.View) []nodeinfo.PodAllocation {
 	list := []nodeinfo.PodAllocation{}
-	pinned := pinnedUIDs(in)
 	for _, pod := range in.Pods {
 		if convert.Ended(pod) {
 			continue
 		}
-		containers := containerAllocations(in, pod, pinned)
+		containers := containerAllocations(in, pod)
 		if e, ok := v.Entry(string(pod.UID)); ok && e.Role.Binds() && e.CPUList != "" {
 			containers = ownAllocations(pod, e.CPUList, containers)
 		}
@@ -95,12 +93,15 @@ func podAllocations(in Input, v *ledger.View) []nodeinfo.PodAllocation {
 	return list
 }
 
-// containerAllocations is what the kubelet's managers gave to a pod's containers: CPU ids, amounts of memory.
-func containerAllocations(in Input, pod *corev1.Pod, pinned map[types.UID]bool) map[string]map[string]string {
+// containerAllocations is what the kubelet's managers gave to a pod's containers: CPU ids where the kubelet decides
+// about them, amounts of memory.
+func containerAllocations(in Input, pod *corev1.Pod) map[string]map[string]string {
+	decides := in.Mode == Follow ||
+		slices.ContainsFunc(in.Pins, func(p annotation.PodCPUAlloc) bool { return p.UID == pod.UID })
 	out := map[string]map[string]string{}
-	for name, c := range placedContainers(in, pod, pinned) {
+	for name, c := range placedContainers(in, pod) {
 		allocations := map[string]string{}
-		if c.CPUs != "" {
+		if c.CPUs != "" && decides {
 			allocations[string(corev1.ResourceCPU)] = c.CPUs
 		}
 		if len(c.Memory) > 0 {

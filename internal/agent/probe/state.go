@@ -94,12 +94,11 @@ func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
 			NUMA: nodeIDs(g.numa), Total: int32(g.total), Free: int32(g.free), Unhealthy: int32(g.unhealthy),
 		})
 	}
-	pinned := pinnedUIDs(in)
 	for _, pod := range in.Pods {
 		if convert.Ended(pod) {
 			continue
 		}
-		if placed := placedContainers(in, pod, pinned); len(placed) > 0 {
+		if placed := placedContainers(in, pod); len(placed) > 0 {
 			if s.Pods == nil {
 				s.Pods = map[types.UID]annotation.PlacedContainers{}
 			}
@@ -125,18 +124,9 @@ func nodeIDs(ids []int) annotation.NUMANodes {
 	return nodes
 }
 
-// pinnedUIDs are the pods whose CPUs the kubelet decides about.
-func pinnedUIDs(in Input) map[types.UID]bool {
-	pinned := make(map[types.UID]bool, len(in.Pins))
-	for _, p := range in.Pins {
-		pinned[p.UID] = true
-	}
-	return pinned
-}
-
-// placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode the CPUs count only
-// where the kubelet still decides about them.
-func placedContainers(in Input, pod *corev1.Pod, pinned map[types.UID]bool) annotation.PlacedContainers {
+// placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode CPUs that the kubelet
+// does not decide about are reported too: its answer to the next pod depends on them.
+func placedContainers(in Input, pod *corev1.Pod) annotation.PlacedContainers {
 	uid := StateUID(pod)
 	placed := annotation.PlacedContainers{}
 	put := func(container string, change func(*annotation.PlacedContainer)) {
@@ -144,10 +134,8 @@ func placedContainers(in Input, pod *corev1.Pod, pinned map[types.UID]bool) anno
 		change(&c)
 		placed[container] = c
 	}
-	if in.Mode == Follow || pinned[pod.UID] {
-		for name, cpus := range in.State.CPU.Containers[uid] {
-			put(name, func(c *annotation.PlacedContainer) { c.CPUs = cpuset.FormatIDs(cpus) })
-		}
+	for name, cpus := range in.State.CPU.Containers[uid] {
+		put(name, func(c *annotation.PlacedContainer) { c.CPUs = cpuset.FormatIDs(cpus) })
 	}
 	for name, blocks := range in.State.Memory.Pods[uid] {
 		put(name, func(c *annotation.PlacedContainer) {

@@ -168,16 +168,22 @@ func TestReservedMemoryIsNotAllocatableBeforeTheKubeletHasRecordedAnything(t *te
 	}
 }
 
-func TestOwnModeReportsTheKubeletsCPUsOnlyWhereTheyHold(t *testing.T) {
+// In Own mode the kubelet's record does not say where pods run, but what the kubelet will answer to the next pod: a
+// scheduler that does not know it predicts from another state.
+func TestOwnModeReportsTheKubeletsRecordToo(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
 	in.Mode, in.Pins = probe.Own, nil
-	state, _, err := annotation.ParseNUMAState(probe.Topology(in).Topology.Annotations[annotation.NUMAStateKey])
+	out := probe.Topology(in).Topology
+	state, _, err := annotation.ParseNUMAState(out.Annotations[annotation.NUMAStateKey])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := state.Pods["a"]["main"]; c.CPUs != "" || len(c.Memory) != 1 || len(c.Devices) != 1 {
-		t.Errorf("container = %+v, want memory and devices without CPUs", c)
+	if c := state.Pods["a"]["main"]; c.CPUs != "4-5" || len(c.Memory) != 1 || len(c.Devices) != 1 {
+		t.Errorf("container = %+v, want its CPUs, memory and devices", c)
+	}
+	if text := out.Annotations[annotation.PodCPUAllocsKey]; text != "[]" {
+		t.Errorf("pods with CPUs of their own: %s, want none", text)
 	}
 }
 

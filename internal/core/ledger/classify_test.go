@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -40,6 +41,32 @@ func TestNUMANodesAreSortedByTheirPods(t *testing.T) {
 		}
 		if s := l.View().Summary(); s.Confined|s.Spanned != 0 {
 			t.Errorf("%s: confined %b, spanned %b after the last pod left", name, s.Confined, s.Spanned)
+		}
+	}
+}
+
+// In Own mode a pod of the shared pool does not run on the CPUs that a static kubelet has recorded for it, but it uses
+// the memory that the kubelet gave it.
+func TestCPUsOfTheKubeletDoNotConfineInOwnMode(t *testing.T) {
+	t.Parallel()
+	memory := ledger.HeldMemory{NUMAIDs: []int{1}, Type: "memory", Bytes: gibi}
+	held := []ledger.Held{{Container: "c", CPUList: "1", Memory: []ledger.HeldMemory{memory}}}
+	for name, test := range map[string]struct {
+		mode              ledger.Mode
+		pins              []ledger.Pin
+		confined, spanned uint64
+	}{
+		"own":             {ledger.Own, nil, 0b10, 0},
+		"own, and pinned": {ledger.Own, []ledger.Pin{pin("p", "1")}, 0, 0b11},
+		"follow":          {ledger.Follow, nil, 0, 0b11},
+	} {
+		facts := follows(t, build(t, shape{1, 2, 8, 2, 1, nil}), hint.Restricted)
+		facts.Mode, facts.Pins = test.mode, test.pins
+		facts.Model.Placed = []ledger.Placed{{UID: "p", Held: held}}
+		s := ledger.New(facts, entryOf(guaranteed("p", 1, gibi, 0), 1, nil)).View().Summary()
+		if uint64(s.Confined) != test.confined || uint64(s.Spanned) != test.spanned {
+			t.Errorf("%s: confined %b, spanned %b; want %b, %b", name, s.Confined, s.Spanned, test.confined,
+				test.spanned)
 		}
 	}
 }

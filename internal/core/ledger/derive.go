@@ -130,7 +130,7 @@ func (v *View) classify() {
 		uses := a.uses
 		if v.tenancy != nil && (v.facts.Mode == Follow || !a.decides()) {
 			if i, ok := v.tenancy.find(a.UID); ok {
-				uses |= v.given(v.tenancy.assignments[i].placement)
+				uses |= v.given(a, v.tenancy.assignments[i].placement)
 			}
 		}
 		if uses&(uses-1) == 0 {
@@ -141,11 +141,16 @@ func (v *View) classify() {
 	}
 }
 
-// given returns the NUMA nodes with CPUs that a placement uses.
-func (v *View) given(p kubelet.Placement) topo.NodeSet {
+// given returns the NUMA nodes with CPUs that a pod uses by what the kubelet gave it: in Own mode those of its memory,
+// and of its CPUs only where the kubelet pinned it.
+func (v *View) given(a *account, p kubelet.Placement) topo.NodeSet {
+	pinned := v.facts.Mode == Follow || v.pinOf(a.UID) != cpuset.Set{}
 	var mask topo.NodeSet
-	for i := range p {
-		mask |= NodesOf(v.facts.Machine, &p[i])
+	for _, g := range p {
+		if !pinned {
+			g.CPUs = cpuset.Set{}
+		}
+		mask |= NodesOf(v.facts.Machine, &g)
 	}
 	return mask & v.facts.Machine.NodesWithCPUs()
 }
