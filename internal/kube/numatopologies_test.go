@@ -99,7 +99,7 @@ func TestNumatopologyStandsInForAReport(t *testing.T) {
 	s.PutNumatopology(n)
 	v := s.View("n")
 	if f := v.Facts(); f.Machine == nil || !f.Imported || f.Mode != ledger.Follow || f.Topology != ledger.Restricted ||
-		f.Unclaimed.Len() != 2 {
+		len(f.Given) != 1 || f.Given[0].CPUs.Len() != 2 {
 		t.Fatalf("facts from an exporter: %+v", f)
 	}
 	if !s.AnyStaticKubelet() {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -18,7 +19,7 @@ import (
 // goroutine that updates the store; they must not block.
 type Listener struct {
 	// Confirmed: a node has reported what a pod has, for the first time since the store is complete.
-	Confirmed func(node string, c ledger.Confirmation)
+	Confirmed func(node string, c kubelet.Confirmation)
 	// Left: a pod has no entry any more, because it is gone, has ended, or takes nothing on its node that is accounted
 	// for.
 	Left func(node string, e ledger.Entry)
@@ -27,7 +28,7 @@ type Listener struct {
 // SetListener makes l the store's listener, in place of any other.
 func (s *Store) SetListener(l Listener) { s.listener.Store(&l) }
 
-func (s *Store) notifyConfirmed(node string, news []ledger.Confirmation) {
+func (s *Store) notifyConfirmed(node string, news []kubelet.Confirmation) {
 	l := s.listener.Load()
 	if l == nil || !s.IsSynced() {
 		return // a former leader was notified of what was there before

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -54,9 +55,9 @@ func following(name, on string, gen int, cpus string) *corev1.Pod {
 
 func staysOf(v *ledger.View) []string {
 	var out []string
-	for s := range v.Assignments() {
-		out = append(out, fmt.Sprintf("%s %s %v %s", s.Entry.UID, s.Source, s.Refused,
-			fmt.Sprint(ledger.HeldOf(v.Machine(), s.Placement))))
+	for _, s := range v.Tenancy().Assignments() {
+		out = append(out, fmt.Sprintf("%s %s %v %s", s.UID, s.Source, s.Refused,
+			fmt.Sprint(kubelet.HeldOf(v.Machine(), s.Placement))))
 	}
 	return out
 }
@@ -119,7 +120,7 @@ func TestLiveKubeletsEqualARebuild(t *testing.T) {
 			if !a.Equal(b) {
 				rt.Fatalf("account of %s (-rebuilt +live):\n%s", name, cmp.Diff(staysOf(a), staysOf(b)))
 			}
-			for s := range b.Assignments() {
+			for _, s := range b.Tenancy().Assignments() {
 				seen[s.Source.String()] = true
 			}
 		}
@@ -140,8 +141,8 @@ func TestListenerIsNotifiedOnceOfEachOutcome(t *testing.T) {
 	s := kube.NewStore()
 	var notified []string
 	s.SetListener(kube.Listener{
-		Confirmed: func(node string, c ledger.Confirmation) {
-			notified = append(notified, fmt.Sprintf("%s on %s differs %t", c.Entry.UID, node, c.Difference != 0))
+		Confirmed: func(node string, c kubelet.Confirmation) {
+			notified = append(notified, fmt.Sprintf("%s on %s differs %t", c.UID, node, c.Difference != 0))
 		},
 		Left: func(node string, e ledger.Entry) { notified = append(notified, e.UID+" left "+node) },
 	})

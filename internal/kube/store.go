@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -210,11 +211,11 @@ func (s *Store) RemoveNode(name string) {
 
 // PutTopology records the NodeResourceTopology of the node of the same name.
 func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
-	var news []ledger.Confirmation
+	var news []kubelet.Confirmation
 	s.create(t.Name, func(r *record) {
 		before := r.ledger.View()
 		r.setTopology(s, t)
-		news = r.ledger.View().Confirmations(before)
+		news = r.ledger.View().Tenancy().Confirmations(before.Tenancy())
 	})
 	s.notifyConfirmed(t.Name, news)
 }
@@ -321,14 +322,14 @@ func (s *Store) Args() convert.Args {
 // count moves the cluster-wide counters from the facts that were to those that are.
 func (s *Store) count(was, is *ledger.Facts) {
 	s.static.Add(one(pins(is)) - one(pins(was)))
-	s.memory.Add(one(is.Model.Memory) - one(was.Model.Memory))
+	s.memory.Add(one(is.Model.Config.Memory.Static) - one(was.Model.Config.Memory.Static))
 	s.devices.Add(one(len(is.Model.Devices) > 0) - one(len(was.Model.Devices) > 0))
 	s.constrained.Add(one(constrains(is)) - one(constrains(was)))
 }
 
 func constrains(f *ledger.Facts) bool { return f.Mode == ledger.Own && f.Topology >= ledger.Restricted }
 
-func pins(f *ledger.Facts) bool { return f.Kubelet.Static || f.Model.CPUs }
+func pins(f *ledger.Facts) bool { return f.Kubelet.Static || f.Model.Config.CPU.Static }
 
 func one(b bool) int64 {
 	if b {

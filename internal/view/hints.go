@@ -187,7 +187,7 @@ func kubeletHints(v *ledger.View, r *place.Request, node string) *KubeletHints {
 	m := v.Machine()
 	topology := state.Node().Config().Topology
 	out := &KubeletHints{
-		Release: model.Release, Policy: topology.Policy.String(), Scope: "container",
+		Release: model.Release(), Policy: topology.Policy.String(), Scope: "container",
 		Assumed: model.Assumed, Steps: []HintStep{},
 	}
 	if topology.PodScope {

@@ -57,8 +57,8 @@ func follow(t *testing.T, busy string) *ledger.View {
 	}
 	facts := ledger.Facts{
 		Machine: m, Mode: ledger.Follow, MinSharedCPUs: -1, Topology: ledger.Restricted,
-		Kubelet: ledger.Kubelet{Static: true, Reserved: reserved},
-		Model:   ledger.Model{Node: node, CPUs: true, Memory: true, Policy: ledger.Restricted, Release: "1.36"},
+		Kubelet: kubelet.CPU{Static: true, Reserved: reserved},
+		Model:   kubelet.Facts{Node: node, Config: node.Config()},
 	}
 	if busy == "" {
 		return ledger.New(facts).View()
@@ -67,8 +67,11 @@ func follow(t *testing.T, busy string) *ledger.View {
 		UID: "busy", Guaranteed: true,
 		Containers: []kubelet.Container{{Name: "c", CPUs: len(strings.Split(busy, ","))}},
 	}
-	return ledger.New(facts, ledger.Entry{UID: "busy", Namespace: "ns", Name: "busy", Guest: &ledger.Guest{
-		Pod: held, Prediction: &ledger.Prediction{Model: "1.36", Held: []ledger.Held{{Container: "c", CPUList: busy}}},
+	return ledger.New(facts, ledger.Entry{UID: "busy", Namespace: "ns", Name: "busy", Guest: &kubelet.Guest{
+		Pod: held,
+		Prediction: &kubelet.Prediction{
+			Model: "1.36", Held: []kubelet.Held{{Container: "c", CPUList: busy}},
+		},
 	}}).View()
 }
 
@@ -174,7 +177,7 @@ func TestHintsOfAGuessedKubeletSayThatTheyAreGuesses(t *testing.T) {
 	if got.Kubelet == nil || !slices.Equal(got.Kubelet.Assumed, assumed) {
 		t.Errorf("hints = %+v, want the assumption", got.Kubelet)
 	}
-	facts.Model = ledger.Model{Assumed: []string{"kubelet 1.32 has no model"}}
+	facts.Model = kubelet.Facts{Assumed: []string{"kubelet 1.32 has no model"}}
 	got = describe.Hints(guaranteed("1", "1Gi"), "n", ledger.New(facts).View())
 	if len(got.Notes) == 0 || !strings.Contains(got.Notes[0], "not predicted: kubelet 1.32 has no model") {
 		t.Errorf("notes = %q, want the kubelet's release", got.Notes)

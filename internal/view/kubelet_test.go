@@ -28,14 +28,14 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 		t.Fatalf("NewNode: %+v", reason)
 	}
 	guest := &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{{Name: "c", CPUs: 2}}}
-	held := func(cpus string, numa ...int) ledger.Held {
-		return ledger.Held{Container: "c", NUMAIDs: numa, Preferred: true, CPUList: cpus}
+	held := func(cpus string, numa ...int) kubelet.Held {
+		return kubelet.Held{Container: "c", NUMAIDs: numa, Preferred: true, CPUList: cpus}
 	}
 	entry := ledger.Entry{
 		UID: "u", Namespace: "d", Name: "p", Class: qos.LSR, Role: qos.ExclusiveWithBE, KubeletCPUs: 2,
-		Guest: &ledger.Guest{Pod: guest, Prediction: &ledger.Prediction{
+		Guest: &kubelet.Guest{Pod: guest, Prediction: &kubelet.Prediction{
 			Model: "1.36", Gen: 1,
-			Held: []ledger.Held{held("0,8", 0)},
+			Held: []kubelet.Held{held("0,8", 0)},
 		}},
 	}
 	const written = `{"model":"1.36","gen":1,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"0,8"}}}`
@@ -43,21 +43,21 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 		return view.Containers{"c": {Mask: []int{numa}, Preferred: true, CPUs: cpus}}
 	}
 	tests := map[string]struct {
-		report []ledger.Placed // nil: the node has not reported the pod
+		report []kubelet.Grant // nil: the node has not reported the pod
 		pod    func(*corev1.Pod)
 		want   view.Placement
 	}{
 		"predicted, not reported yet": {want: view.Placement{Predicted: placed("0,8", 0)}},
 		"reported as predicted": {
-			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("0,8", 0)}}},
+			report: []kubelet.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("0,8", 0)})}},
 			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("0,8", 0)},
 		},
 		"reported with other CPUs of the same NUMA node": {
-			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("1,9", 0)}}},
+			report: []kubelet.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("1,9", 0)})}},
 			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("1,9", 0), Differs: []string{"cpus"}},
 		},
 		"reported on another NUMA node": {
-			report: []ledger.Placed{{UID: "u", Held: []ledger.Held{held("4,12", 1)}}},
+			report: []kubelet.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("4,12", 1)})}},
 			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("4,12", 1), Differs: []string{"mask"}},
 		},
 		"an annotation that cannot be read": {
@@ -69,11 +69,11 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := ledger.New(ledger.Facts{
-				Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: ledger.Kubelet{Static: true},
-				Model: ledger.Model{
-					Node: node, CPUs: true, Policy: ledger.Restricted, Release: "1.36", Gen: 2,
-					Placed: tt.report, Assumed: []string{"a guess"},
+				Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: kubelet.CPU{Static: true},
+				Model: kubelet.Facts{
+					Node: node, Config: node.Config(), Gen: 2, Assumed: []string{"a guess"},
 				},
+				Given: tt.report,
 			}, entry).View()
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{
@@ -120,26 +120,26 @@ func TestEndedInitContainerIsNotADifference(t *testing.T) {
 	guest := &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{
 		{Name: "i", Role: kubelet.Init, CPUs: 4}, {Name: "c", CPUs: 2},
 	}}
-	held := func(container, cpus string) ledger.Held { return ledger.Held{Container: container, CPUList: cpus} }
-	entry := ledger.Entry{UID: "u", KubeletCPUs: 4, Guest: &ledger.Guest{Pod: guest, Prediction: &ledger.Prediction{
-		Model: "1.36", Gen: 1, Held: []ledger.Held{held("i", "0-1,8-9"), held("c", "0,8")},
+	held := func(container, cpus string) kubelet.Held { return kubelet.Held{Container: container, CPUList: cpus} }
+	entry := ledger.Entry{UID: "u", KubeletCPUs: 4, Guest: &kubelet.Guest{Pod: guest, Prediction: &kubelet.Prediction{
+		Model: "1.36", Gen: 1, Held: []kubelet.Held{held("i", "0-1,8-9"), held("c", "0,8")},
 	}}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{NodeName: "n"}}
 	for name, tt := range map[string]struct {
-		report []ledger.Held
+		report []kubelet.Held
 		want   []string
 	}{
-		"it runs":           {[]ledger.Held{held("i", "0-1,8-9"), held("c", "0,8")}, nil},
-		"it has ended":      {[]ledger.Held{held("c", "0,8")}, nil},
-		"it runs elsewhere": {[]ledger.Held{held("i", "2-3,10-11"), held("c", "0,8")}, []string{"cpus"}},
-		"it has ended, and another one is elsewhere": {[]ledger.Held{held("c", "2,10")}, []string{"cpus"}},
+		"it runs":           {[]kubelet.Held{held("i", "0-1,8-9"), held("c", "0,8")}, nil},
+		"it has ended":      {[]kubelet.Held{held("c", "0,8")}, nil},
+		"it runs elsewhere": {[]kubelet.Held{held("i", "2-3,10-11"), held("c", "0,8")}, []string{"cpus"}},
+		"it has ended, and another one is elsewhere": {[]kubelet.Held{held("c", "2,10")}, []string{"cpus"}},
 	} {
 		v := ledger.New(ledger.Facts{
-			Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: ledger.Kubelet{Static: true},
-			Model: ledger.Model{
-				Node: node, CPUs: true, Release: "1.36", Gen: 2,
-				Placed: []ledger.Placed{{UID: "u", Held: tt.report}},
+			Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: kubelet.CPU{Static: true},
+			Model: kubelet.Facts{
+				Node: node, Config: node.Config(), Gen: 2,
 			},
+			Given: []kubelet.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, tt.report)}},
 		}, entry).View()
 		if diff := cmp.Diff(tt.want, describe.Placement(pod, v).Differs); diff != "" {
 			t.Errorf("%s: differences (-want +got):\n%s", name, diff)

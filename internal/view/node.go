@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -243,7 +244,7 @@ func (o *Node) addPods(v *ledger.View) {
 		}
 		o.Pods = append(o.Pods, p)
 	}
-	for _, pin := range v.Pins() {
+	for pin := range v.Pins() {
 		if e, ok := v.Entry(pin.UID); ok && e.Role.Binds() {
 			continue
 		}
@@ -301,7 +302,7 @@ func newCPUStates(v *ledger.View) *cpuStates {
 			hold(e.Namespace+"/"+e.Name, v.CPUsOf(e.UID))
 		}
 	}
-	for _, pin := range v.Pins() {
+	for pin := range v.Pins() {
 		if e, ok := v.Entry(pin.UID); !ok || !e.Role.Binds() {
 			namespace, name := holderOf(v, pin)
 			hold(namespace+"/"+name, pin.CPUs)
@@ -388,12 +389,14 @@ func roleOf(v *ledger.View, uid string, class qos.Pod) qos.Role {
 	if e, known := v.Entry(uid); known && e.Role.Binds() {
 		return e.Role
 	}
-	class.PinnedByKubelet = slices.ContainsFunc(v.Pins(), func(pin ledger.Pin) bool { return pin.UID == uid })
+	for pin := range v.Pins() {
+		class.PinnedByKubelet = class.PinnedByKubelet || pin.UID == uid
+	}
 	return qos.RoleOf(class)
 }
 
 // holderOf names the pod of a pin: exporters tell its UID alone, or its name alone.
-func holderOf(v *ledger.View, pin ledger.Pin) (namespace, name string) {
+func holderOf(v *ledger.View, pin kubelet.Grant) (namespace, name string) {
 	if e, known := v.Entry(pin.UID); known {
 		return e.Namespace, e.Name
 	}

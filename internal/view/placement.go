@@ -2,6 +2,7 @@ package view
 
 import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -28,11 +29,11 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 		return out
 	}
 	uid := s.Head.UID
-	a, given := v.Assignment(uid)
-	if given && a.Source == ledger.Reported {
+	a := v.Tenancy().Assignment(uid)
+	if a != nil && a.Source == kubelet.Reported {
 		out.Differs = a.Difference(v.Machine()).Kinds()
 	}
-	if e, _ := v.Entry(uid); given || v.Facts().Mode == ledger.Follow && e.KubeletCPUs > 0 {
+	if e, _ := v.Entry(uid); a != nil || v.Facts().Mode == ledger.Follow && e.KubeletCPUs > 0 {
 		out.Assumed = v.Facts().Model.Assumed
 	}
 	if s.Ended {
@@ -52,7 +53,7 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 		return out
 	}
 	cpus := cpuset.Set{}
-	for _, pin := range v.Pins() {
+	for pin := range v.Pins() {
 		if pin.UID == uid {
 			out.Pool, cpus = PoolKubelet, pin.CPUs
 		}

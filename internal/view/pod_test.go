@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -217,8 +218,8 @@ func machine(t *testing.T) *topo.Machine {
 func TestPlacements(t *testing.T) {
 	t.Parallel()
 	facts := ledger.Facts{
-		Machine: machine(t), MinSharedCPUs: -1, Kubelet: ledger.Kubelet{Static: true},
-		Pins: []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("7,15")}},
+		Machine: machine(t), MinSharedCPUs: -1, Kubelet: kubelet.CPU{Static: true},
+		Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("7,15")}},
 	}
 	v := ledger.New(facts,
 		ledger.Entry{UID: "lse", Namespace: "d", Name: "lse", Class: qos.LSE, Role: qos.Exclusive, CPUList: "0,4,8"},

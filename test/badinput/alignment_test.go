@@ -619,7 +619,7 @@ func numatopology(spec string) func(*testing.T) string {
 			"{apiVersion: nodeinfo.volcano.sh/v1alpha1, kind: Numatopology, metadata: {name: n0}, spec: {"+spec+"}}"))
 		known, _ := store.Node("n0")
 		f := known.View.Facts()
-		if f.Machine != nil && f.Machine.NumCPUs() != 2 || f.Machine == nil && f.Fault.OK() || len(f.Pins) > 0 {
+		if f.Machine != nil && f.Machine.NumCPUs() != 2 || f.Machine == nil && f.Fault.OK() || len(f.Given) > 0 {
 			t.Errorf("facts %+v", f)
 		}
 		return problems(known.Problems)

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -51,7 +51,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	pods := a.podList()
 	facts, problems := probe.Facts(a.input(pods))
 	facts.Machine = a.o.Shared.intern(facts.Machine)
-	facts.Pins = nodePins(facts.Pins, pods)
+	facts.Given = nodeGrants(facts.Given, pods)
 	a.mu.Lock()
 	same := reflect.DeepEqual(a.facts, facts)
 	a.facts = facts
@@ -91,22 +91,22 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	return err
 }
 
-// nodePins are pins with the UIDs by which the engine knows pods: those of the node, where the published ones are the
-// API's.
-func nodePins(pins []ledger.Pin, pods []*corev1.Pod) []ledger.Pin {
+// nodeGrants are grants with the UIDs by which the engine knows pods: those of the node, where the published ones are
+// the API's.
+func nodeGrants(given []kubelet.Grant, pods []*corev1.Pod) []kubelet.Grant {
 	static := map[string]string{}
 	for _, pod := range pods {
 		if uid := desired.NodeUID(pod); uid != string(pod.UID) {
 			static[string(pod.UID)] = uid
 		}
 	}
-	pins = slices.Clone(pins)
-	for i := range pins {
-		if uid, ok := static[pins[i].UID]; ok {
-			pins[i].UID = uid
+	given = slices.Clone(given)
+	for i := range given {
+		if uid, ok := static[given[i].UID]; ok {
+			given[i].UID = uid
 		}
 	}
-	return pins
+	return given
 }
 
 // published returns an annotation of the object in the API.

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -131,8 +132,8 @@ func TestWhoAsksWhatIsWantedDoesNotDisturbAPass(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.engine.SetFacts(ledger.Facts{
-		Machine: smallMachine(t), MinSharedCPUs: -1, Kubelet: ledger.Kubelet{Static: true},
-		Pins: []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}},
+		Machine: smallMachine(t), MinSharedCPUs: -1, Kubelet: kubelet.CPU{Static: true},
+		Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}},
 	})
 	r.complete()
 	r.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pinned"}, Pinnable: true})

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/local/kernel"
@@ -437,8 +438,8 @@ func TestSandboxesOfPinnedPodsMakeRoom(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.engine.SetFacts(ledger.Facts{
-				Machine: smallMachine(t), MinSharedCPUs: -1, Kubelet: ledger.Kubelet{Static: true},
-				Pins: []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("2,8")}},
+				Machine: smallMachine(t), MinSharedCPUs: -1, Kubelet: kubelet.CPU{Static: true},
+				Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("2,8")}},
 			})
 			r.engine.Update(desired.Pod{
 				Pinnable: true,

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/local/kernel"
@@ -57,8 +58,8 @@ func (w *world) pinOne() {
 		Entry:    ledger.Entry{UID: "static", Namespace: "ns", Name: "static", Role: qos.SharedPool},
 	}}
 	w.pods["static"] = p
-	w.facts.Pins = []ledger.Pin{{UID: "static", CPUs: cpuset.MustParse("2,8")}}
-	w.facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0,6")}
+	w.facts.Given = []kubelet.Grant{{UID: "static", CPUs: cpuset.MustParse("2,8")}}
+	w.facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,6")}
 	l := w.mkdir(p)
 	w.must(w.tree.Write(l.Group, desired.Mems, "0-1"))
 	w.must(w.tree.Write(l.Group, desired.CPUs, "2,8"))

@@ -15,6 +15,9 @@ import (
 func FromAPI(pod *corev1.Pod) Pod {
 	e, _ := convert.Entry(pod)
 	e.UID = NodeUID(pod)
+	if e.Guest != nil {
+		e.Guest.Pod.UID = e.UID
+	}
 	p := Pod{
 		Entry: e, Pinnable: e.KubeletCPUs > 0 && MayBePinned(e),
 		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod),

@@ -133,14 +133,10 @@ func newDecider(in Input) *decider {
 	return d
 }
 
-// Pinned returns the CPUs of the pods that the account says the kubelet pinned, by UID; nil when there are none.
+// Pinned returns the CPUs of the pods that the account says the kubelet pinned, by UID.
 func Pinned(v *ledger.View) map[string]cpuset.Set {
-	pins := v.Facts().Pins
-	if len(pins) == 0 {
-		return nil
-	}
-	cpus := make(map[string]cpuset.Set, len(pins))
-	for _, pin := range pins {
+	cpus := map[string]cpuset.Set{}
+	for pin := range v.Pins() {
 		cpus[pin.UID] = pin.CPUs
 	}
 	return cpus

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -48,8 +49,8 @@ func node(tb testing.TB, more ...ledger.Entry) *ledger.View {
 	tb.Helper()
 	facts := ledger.Facts{
 		Machine: example(tb), MinSharedCPUs: -1,
-		Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0,16")},
-		Pins:    []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("3,19")}},
+		Kubelet: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,16")},
+		Given:   []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("3,19")}},
 	}
 	return ledger.New(facts, append(more,
 		entry("lse", qos.LSE, qos.Exclusive, "1,17"), entry("lsr", qos.LSR, qos.ExclusiveWithBE, "2,18"),
@@ -228,8 +229,8 @@ func TestTableHoldsItsPromises(t *testing.T) {
 			return s
 		}
 		if rapid.Bool().Draw(t, "static") {
-			facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("31")}
-			facts.Pins = []ledger.Pin{{UID: "static", CPUs: take(2)}}
+			facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("31")}
+			facts.Given = []kubelet.Grant{{UID: "static", CPUs: take(2)}}
 		}
 		var pods []desired.Pod
 		var entries []ledger.Entry
@@ -265,7 +266,7 @@ func TestTableHoldsItsPromises(t *testing.T) {
 			if r.Value == "" {
 				t.Fatalf("%s has an empty value: it would mean all CPUs", r.Path)
 			}
-			if r.UID == "static" && len(facts.Pins) > 0 {
+			if r.UID == "static" && len(facts.Given) > 0 {
 				t.Fatalf("the kubelet's pod has a row: %+v", r)
 			}
 			if r.File != desired.CPUs {

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -342,8 +343,8 @@ func TestAnLSEPodThatRunsIsUpdatedWithoutFences(t *testing.T) {
 func TestUpdatesOfTheKubeletUndoNothing(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
-	n.facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0")}
-	n.facts.Pins = []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
+	n.facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
+	n.facts.Given = []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	lse, ls, pinned := in(sandbox("a", "LSE", "6-7"), "c1"), in(sandbox("b", "LS", ""), "c2"),
 		in(sandbox("pinned", "", ""), "c3")
@@ -585,8 +586,8 @@ func TestAStaticPodIsOnePod(t *testing.T) {
 func TestAPodThatTheKubeletPinnedIsLeftAloneThoughOnlyTheRuntimeKnowsIt(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
-	n.facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0")}
-	n.facts.Pins = []ledger.Pin{{UID: "static", CPUs: cpuset.MustParse("1")}}
+	n.facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
+	n.facts.Given = []kubelet.Grant{{UID: "static", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	p := sandbox("static", "", "")
 	p.Cgroup = "/kubepods/podstatic"
@@ -606,7 +607,7 @@ func TestAPodThatTheKubeletPinnedIsLeftAloneThoughOnlyTheRuntimeKnowsIt(t *testi
 func TestAContainerThatRestartsAfterTheStaticKubeletHasThePoolOfItsClass(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
-	n.facts.Pins = []ledger.Pin{
+	n.facts.Given = []kubelet.Grant{
 		{UID: "pinned", CPUs: cpuset.MustParse("1")},
 		{UID: "entitled", CPUs: cpuset.MustParse("2")},
 	}
@@ -730,8 +731,8 @@ func TestAnAgentThatWritesNoCPUSetsSaysNothing(t *testing.T) {
 func TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes(t *testing.T) {
 	t.Parallel()
 	n := ready(t, func(n *node, _ *hook.Options) { n.writes = false })
-	n.facts.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0")}
-	n.facts.Pins = []ledger.Pin{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
+	n.facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
+	n.facts.Given = []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	p := sandbox("pinned", "", "")
 	n.engine.Update(desired.Pod{

@@ -18,8 +18,8 @@ type account struct {
 	memory []holding
 	// uses are the NUMA nodes of cpus, nodes and memory together.
 	uses topo.NodeSet
-	// predicted is Guest.Prediction on this machine; nil without.
-	predicted kubelet.Placement
+	// tenant is the pod as the machine's kubelet sees it; nil without Guest.
+	tenant *kubelet.Tenant
 }
 
 // newAccount translates e. Without a machine the entry is kept and holds nothing.
@@ -39,8 +39,8 @@ func newAccount(m *topo.Machine, e Entry) *account {
 	for i := range a.memory {
 		a.uses |= 1 << a.memory[i].node
 	}
-	if a.Guest != nil && a.Guest.Prediction != nil {
-		a.predicted = placementOf(m, a.Guest.Prediction.Held)
+	if a.Guest != nil {
+		a.tenant = kubelet.NewTenant(m, a.UID, a.Namespace, a.Name, a.Guest)
 	}
 	return a
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -49,20 +50,20 @@ func TestNUMANodesAreSortedByTheirPods(t *testing.T) {
 // the memory that the kubelet gave it.
 func TestCPUsOfTheKubeletDoNotConfineInOwnMode(t *testing.T) {
 	t.Parallel()
-	memory := ledger.HeldMemory{NUMAIDs: []int{1}, Type: "memory", Bytes: gibi}
-	held := []ledger.Held{{Container: "c", CPUList: "1", Memory: []ledger.HeldMemory{memory}}}
+	memory := kubelet.HeldMemory{NUMAIDs: []int{1}, Type: "memory", Bytes: gibi}
+	held := []kubelet.Held{{Container: "c", CPUList: "1", Memory: []kubelet.HeldMemory{memory}}}
 	for name, test := range map[string]struct {
 		mode              ledger.Mode
-		pins              []ledger.Pin
+		pins              []kubelet.Grant
 		confined, spanned uint64
 	}{
 		"own":             {ledger.Own, nil, 0b10, 0},
-		"own, and pinned": {ledger.Own, []ledger.Pin{pin("p", "1")}, 0, 0b11},
+		"own, and pinned": {ledger.Own, []kubelet.Grant{pin("p", "1")}, 0, 0b11},
 		"follow":          {ledger.Follow, nil, 0, 0b11},
 	} {
 		facts := follows(t, build(t, shape{1, 2, 8, 2, 1, nil}), hint.Restricted)
-		facts.Mode, facts.Pins = test.mode, test.pins
-		facts.Model.Placed = []ledger.Placed{{UID: "p", Held: held}}
+		facts.Mode = test.mode
+		facts.Given = append(test.pins, kubelet.Grant{UID: "p", Placement: kubelet.PlacementOf(facts.Machine, held)})
 		s := ledger.New(facts, entryOf(guaranteed("p", 1, gibi, 0), 1, nil)).View().Summary()
 		if uint64(s.Confined) != test.confined || uint64(s.Spanned) != test.spanned {
 			t.Errorf("%s: confined %b, spanned %b; want %b, %b", name, s.Confined, s.Spanned, test.confined,

@@ -16,9 +16,11 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	if fr.facts.Machine == nil {
 		return v
 	}
-	v.pins = v.named()
+	if v.given = fr.facts.Given; fr.nameless() {
+		v.given = kubelet.Named(v.given, v.tenants())
+	}
 	v.hold()
-	v.settle(c.before, c.was, c.is)
+	v.settle(c)
 	v.settleKubelet()
 	v.summarize()
 	return v
@@ -43,39 +45,77 @@ func (v *View) hold() {
 	}
 }
 
-// settleKubelet walks pins and entries, both sorted by UID: pins of pods that Tenon does not decide about are KSTATIC;
-// entries of which the kubelet has reported no pin yet will take CPUs of it at admission.
+// settle computes what the kubelet has given to whom: from the view before, which differs by one account and shares the
+// frame, or anew.
+func (v *View) settle(c change) {
+	if v.facts.Model.Node == nil {
+		return
+	}
+	if c.before != nil && c.before.tenancy != nil {
+		if next, ok := c.before.tenancy.Change(c.was.guest(), c.is.guest()); ok {
+			v.tenancy = next
+			return
+		}
+	}
+	v.tenancy = kubelet.Settle(kubelet.Report{
+		Facts: &v.facts.Model, Given: v.given, Nameless: v.nameless(), Imported: v.facts.Imported,
+	}, v.tenants())
+}
+
+// tenants are the pods that have a part in what the kubelet gives, by UID.
+func (v *View) tenants() []*kubelet.Tenant {
+	tenants := make([]*kubelet.Tenant, 0, len(v.accounts))
+	for _, a := range v.accounts {
+		if a.tenant != nil {
+			tenants = append(tenants, a.tenant)
+		}
+	}
+	return tenants
+}
+
+// guest is the account's tenant; nil without an account too.
+func (a *account) guest() *kubelet.Tenant {
+	if a == nil {
+		return nil
+	}
+	return a.tenant
+}
+
+// nameless reports whether the node reports something without the UID of its pod.
+func (fr *frame) nameless() bool { return len(fr.facts.Given) > 0 && fr.facts.Given[0].UID == "" }
+
+// settleKubelet walks grants and entries, both sorted by UID: CPUs of pods that Tenon does not decide about are
+// KSTATIC; entries of which the kubelet has reported none yet will take CPUs of it at admission.
 func (v *View) settleKubelet() {
 	if v.tenancy != nil && v.facts.Mode == Follow {
-		v.kubeletStatic = v.tenancy.cpus()
+		v.kubeletStatic = v.tenancy.CPUs()
 	}
-	pins, online := v.pins, v.facts.Machine.Online()
-	unclaimed := v.facts.Unclaimed.Intersect(online)
-	v.kubeletStatic.Include(&unclaimed)
-	if len(pins) == 0 && !v.facts.Kubelet.Static {
+	given, online := v.given, v.facts.Machine.Online()
+	if len(given) == 0 && !v.facts.Kubelet.Static {
 		return
 	}
 	free := v.kubeletFree
-	i, nameless := 0, unclaimed.Len() // some of the pods without a pin have them
-	keep := func(p *Pin) { v.kubeletStatic = v.kubeletStatic.Union(p.CPUs.Intersect(online)) }
+	unclaimed := kubelet.Unclaimed(given).Intersect(online)
+	i, nameless := 0, unclaimed.Len() // some of the pods without CPUs have them
+	keep := func(g *kubelet.Grant) { v.kubeletStatic = v.kubeletStatic.Union(g.CPUs.Intersect(online)) }
 	for _, a := range v.accounts {
-		for i < len(pins) && pins[i].UID < a.UID {
-			keep(&pins[i])
+		for i < len(given) && given[i].UID < a.UID {
+			keep(&given[i])
 			i++
 		}
 		var pinned cpuset.Set
-		for ; i < len(pins) && pins[i].UID == a.UID; i++ {
-			pinned = pinned.Union(pins[i].CPUs)
+		for ; i < len(given) && given[i].UID == a.UID; i++ {
+			pinned = pinned.Union(given[i].CPUs)
 			if !a.decides() {
-				keep(&pins[i])
+				keep(&given[i])
 			}
 		}
 		coming := max(a.KubeletCPUs-pinned.Len(), 0)
 		had := min(coming, nameless)
 		nameless, free = nameless-had, free-coming+had
 	}
-	for ; i < len(pins); i++ {
-		keep(&pins[i])
+	for ; i < len(given); i++ {
+		keep(&given[i])
 	}
 	if v.facts.Kubelet.Static {
 		v.summary.KubeletFree = max(free, 0)
@@ -129,8 +169,8 @@ func (v *View) classify() {
 	for _, a := range v.accounts {
 		uses := a.uses
 		if v.tenancy != nil && (v.facts.Mode == Follow || !a.decides()) {
-			if i, ok := v.tenancy.find(a.UID); ok {
-				uses |= v.given(a, v.tenancy.assignments[i].placement)
+			if s := v.tenancy.Assignment(a.UID); s != nil {
+				uses |= v.usedBy(s)
 			}
 		}
 		if uses&(uses-1) == 0 {
@@ -141,16 +181,16 @@ func (v *View) classify() {
 	}
 }
 
-// given returns the NUMA nodes with CPUs that a pod uses by what the kubelet gave it: in Own mode those of its memory,
+// usedBy returns the NUMA nodes with CPUs that a pod uses by what the kubelet gave it: in Own mode those of its memory,
 // and of its CPUs only where the kubelet pinned it.
-func (v *View) given(a *account, p kubelet.Placement) topo.NodeSet {
-	pinned := v.facts.Mode == Follow || v.pinOf(a.UID) != cpuset.Set{}
+func (v *View) usedBy(s *kubelet.Assignment) topo.NodeSet {
+	pinned := v.facts.Mode == Follow || v.tenancy.PinOf(s.UID) != cpuset.Set{}
 	var mask topo.NodeSet
-	for _, g := range p {
+	for _, g := range s.Placement {
 		if !pinned {
 			g.CPUs = cpuset.Set{}
 		}
-		mask |= NodesOf(v.facts.Machine, &g)
+		mask |= g.NodesOn(v.facts.Machine)
 	}
 	return mask & v.facts.Machine.NodesWithCPUs()
 }

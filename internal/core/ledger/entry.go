@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
@@ -27,7 +28,7 @@ type Entry struct {
 	// containers with integer CPU, whatever Tenon decided about it.
 	KubeletCPUs int
 	// Guest is the pod as the kubelet sees it; nil when no kubelet would give it anything of its own.
-	Guest *Guest
+	Guest *kubelet.Guest
 }
 
 // Equal reports whether two entries say the same.

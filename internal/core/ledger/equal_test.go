@@ -22,7 +22,7 @@ func TestFactsDifferByEveryField(t *testing.T) {
 	if !reason.OK() {
 		t.Fatal(reason)
 	}
-	facts := ledger.Facts{Machine: m, Model: ledger.Model{Node: node}}
+	facts := ledger.Facts{Machine: m, Model: kubelet.Facts{Node: node}}
 	kinds := vary.Whole(other, another, cpuset.Of(5))
 	vary.Fill(&facts, kinds)
 	same := facts

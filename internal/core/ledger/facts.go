@@ -1,11 +1,12 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -37,21 +38,25 @@ func (p TopologyPolicy) String() string {
 	return [...]string{"None", "BestEffort", "Restricted", "SingleNUMANode"}[p]
 }
 
-// Kubelet is what the node's kubelet does with CPUs.
-type Kubelet struct {
-	Static               bool // CPU manager policy static
-	FullPCPUsOnly        bool
-	DistributeAcrossNUMA bool
-	StrictReservation    bool
-	AlignL3              bool
-	Reserved             cpuset.Set // RESERVED_K; empty unless Static
-}
+// Mode says whose CPU assignments hold on a node.
+type Mode uint8
 
-// Pin is a pod that the kubelet's static policy pinned, as the agent reports it. It counts as KSTATIC unless the
-// pod's own entry says that Tenon decides about it. A pin without UID is that of the pod of its namespace and name.
-type Pin struct {
-	UID, Namespace, Name string
-	CPUs                 cpuset.Set
+// Modes.
+const (
+	// Own: the scheduler chooses, the agent enforces.
+	Own Mode = iota
+	// Follow: the kubelet chooses, the scheduler predicts what.
+	Follow
+	// Blind: the kubelet is not modelled; nothing is known of it.
+	Blind
+)
+
+// String returns the annotation's spelling.
+func (m Mode) String() string { return [...]string{"Own", "Follow", "Blind"}[m] }
+
+// PolicyOf returns the policy that a kubelet's Topology Manager is set to.
+func PolicyOf(p hint.Policy) TopologyPolicy {
+	return [...]TopologyPolicy{NoTopology, BestEffort, Restricted, SingleNUMANode}[p]
 }
 
 // Facts is all that is known of a node besides its pods. The zero value is a node without topology.
@@ -60,17 +65,18 @@ type Facts struct {
 	Machine *topo.Machine
 	Fault   why.Reason
 	// ARM64: only FullPCPUs and NUMANodeLevel exist there (seed 000).
-	ARM64   bool
-	Kubelet Kubelet
+	ARM64 bool
+	// Kubelet is what the node's kubelet does with CPUs; the zero value unless its CPU manager is static.
+	Kubelet kubelet.CPU
 	// Mode says whose CPU assignments hold; Model is the kubelet as far as its answers can be predicted.
 	Mode  Mode
-	Model Model
-	Pins  []Pin
+	Model kubelet.Facts
+	// Given is what the node reports that its kubelet has given away. A pod with CPUs counts as KSTATIC unless its own
+	// entry says that Tenon decides about it.
+	Given []kubelet.Grant
 	// Imported: the object of another exporter replaces the report of our agent. Its age is unknown, and only the
 	// kubelet gives pods CPUs there.
 	Imported bool
-	// Unclaimed are CPUs that the kubelet has given to pods that the node does not name.
-	Unclaimed cpuset.Set
 	// NodeReserved is RESERVED_N, System the system CPUs when they are exclusive.
 	NodeReserved, System cpuset.Set
 	Bind                 NodeBind
@@ -86,14 +92,17 @@ type Facts struct {
 	MinSharedCPUs int
 }
 
-// Equal reports whether two facts say the same; the order of Pins and Memory does not matter.
+// KubeletPolicy is the topology policy of the node's kubelet as far as its answers are predicted.
+func (f *Facts) KubeletPolicy() TopologyPolicy { return PolicyOf(f.Model.Config.Topology.Policy) }
+
+// Equal reports whether two facts say the same; the order of Given and Memory does not matter.
 func (f *Facts) Equal(o *Facts) bool {
 	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 && f.Kubelet == o.Kubelet &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
 		f.StrategyByLabel == o.StrategyByLabel &&
-		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.equal(&o.Model) &&
-		f.Imported == o.Imported && f.Unclaimed == o.Unclaimed &&
-		slices.Equal(sortedPins(f.Pins), sortedPins(o.Pins)) &&
+		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.Equal(&o.Model) &&
+		f.Imported == o.Imported &&
+		slices.EqualFunc(kubelet.Sorted(f.Given), kubelet.Sorted(o.Given), kubelet.Grant.Equal) &&
 		slices.Equal(normalMemory(f.Memory), normalMemory(o.Memory))
 }
 
@@ -102,14 +111,4 @@ func (f *Facts) sameMachine(o *Facts) bool {
 		return f.Machine == o.Machine
 	}
 	return f.Machine.Equal(o.Machine)
-}
-
-// sortedPins returns pins by UID; pins itself where they are sorted already.
-func sortedPins(pins []Pin) []Pin {
-	byUID := func(a, b Pin) int { return cmp.Compare(a.UID, b.UID) }
-	if !slices.IsSortedFunc(pins, byUID) {
-		pins = slices.Clone(pins)
-		slices.SortStableFunc(pins, byUID)
-	}
-	return pins
 }

@@ -11,29 +11,26 @@ import (
 
 // frame is what follows from the facts alone. Views of the same facts share one.
 type frame struct {
-	facts Facts // Invariant: Pins are sorted by UID.
+	facts Facts // Invariant: Given is sorted by UID.
 
 	// base is ONLINE without what no pod ever gets: the LS pool of an empty node before KSTATIC.
 	base cpuset.Set
 	// kubeletReserved is RESERVED_K, empty unless the kubelet is static.
 	kubeletReserved cpuset.Set
 	floor           int
-	// kubeletFree is what a static kubelet could pin besides Pins, before pods of which no pin is known; -1 when its
-	// policy is not static.
+	// kubeletFree is what a static kubelet could pin besides what is reported, before pods of which nothing is; -1 when
+	// its policy is not static.
 	kubeletFree int
 
 	// capacity and coreCapacity hold, at k-1, the most online CPUs and cores that k NUMA nodes can have.
 	capacity, coreCapacity []int
 	// memory is each type of memory while no pod holds any.
 	memory []MemorySummary
-	// placed is facts.Model.Placed on this machine, one for one.
-	placed []kubelet.Placement
 }
 
 func newFrame(f Facts) *frame {
 	m := f.Machine
-	f.Pins, f.Memory = slices.Clone(sortedPins(f.Pins)), slices.Clone(normalMemory(f.Memory))
-	f.Model.Placed = slices.Clone(sortedPlaced(f.Model.Placed))
+	f.Given, f.Memory = slices.Clone(kubelet.Sorted(f.Given)), slices.Clone(normalMemory(f.Memory))
 	fr := &frame{facts: f, kubeletFree: -1}
 	if m == nil {
 		return fr
@@ -62,9 +59,6 @@ func newFrame(f Facts) *frame {
 	largestFirst(fr.capacity)
 	largestFirst(fr.coreCapacity)
 	fr.memory = memoryTypes(m, f.Memory)
-	if f.Model.Node != nil {
-		fr.placed = placementsOf(m, f.Model.Placed)
-	}
 	return fr
 }
 
@@ -75,9 +69,9 @@ func (fr *frame) freeForKubelet() int {
 	if !f.Kubelet.Static {
 		return -1
 	}
-	free := m.Online().Minus(fr.kubeletReserved).Minus(f.Unclaimed)
-	for i := range f.Pins {
-		free = free.Minus(f.Pins[i].CPUs)
+	free := m.Online().Minus(fr.kubeletReserved)
+	for i := range f.Given {
+		free = free.Minus(f.Given[i].CPUs)
 	}
 	if !f.Kubelet.FullPCPUsOnly {
 		return free.Len()

@@ -38,14 +38,10 @@ func follows(tb interface{ Fatalf(string, ...any) }, m *topo.Machine, policy hin
 		tb.Fatalf("the kubelet of the test is refused: %+v", reason)
 	}
 	return ledger.Facts{
-		Machine: m, Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.Of(0)}, Mode: ledger.Follow,
+		Machine: m, Kubelet: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)}, Mode: ledger.Follow,
 		MinSharedCPUs: -1,
-		Model: ledger.Model{
-			Node: node, CPUs: true, Memory: true, Devices: []string{"x.io/d"}, Release: "1.36", Gen: 1,
-			Policy: [...]ledger.TopologyPolicy{
-				ledger.NoTopology, ledger.BestEffort, ledger.Restricted,
-				ledger.SingleNUMANode,
-			}[policy],
+		Model: kubelet.Facts{
+			Node: node, Config: node.Config(), Devices: []string{"x.io/d"}, Gen: 1,
 		},
 	}
 }
@@ -62,10 +58,10 @@ func guaranteed(uid string, cpus int, bytes int64, devices int64) *kubelet.Pod {
 	return &kubelet.Pod{UID: uid, Guaranteed: true, Containers: []kubelet.Container{c}}
 }
 
-func entryOf(p *kubelet.Pod, created int64, prediction *ledger.Prediction) ledger.Entry {
+func entryOf(p *kubelet.Pod, created int64, prediction *kubelet.Prediction) ledger.Entry {
 	return ledger.Entry{
 		UID: p.UID, Namespace: "ns", Name: p.UID, KubeletCPUs: p.Containers[0].CPUs,
-		Guest: &ledger.Guest{Pod: p, Created: created, Prediction: prediction},
+		Guest: &kubelet.Guest{Pod: p, Created: created, Prediction: prediction},
 	}
 }
 
@@ -78,7 +74,7 @@ func predict(v *ledger.View, p *kubelet.Pod, created int64) (ledger.Offer, bool)
 	m := &v.Facts().Model
 	return ledger.Offer{
 		Entry: entryOf(p, created,
-			&ledger.Prediction{Model: m.Release, Gen: m.Gen, Held: ledger.HeldOf(v.Machine(), placement)}),
+			&kubelet.Prediction{Model: m.Release(), Gen: m.Gen, Held: kubelet.HeldOf(v.Machine(), placement)}),
 		Version: v.Version(),
 	}, true
 }
@@ -90,7 +86,7 @@ func answers(v *ledger.View) map[string]string {
 		return out
 	}
 	for uid, p := range v.Kubelet().Placements() {
-		out["has "+uid] = fmt.Sprintf("%+v", ledger.HeldOf(v.Machine(), p))
+		out["has "+uid] = fmt.Sprintf("%+v", kubelet.HeldOf(v.Machine(), p))
 	}
 	for _, probe := range []*kubelet.Pod{
 		guaranteed("p1", 1, gibi, 0), guaranteed("p2", 3, 2*gibi, 1), guaranteed("p3", 6, 9*gibi, 0),
@@ -100,7 +96,7 @@ func answers(v *ledger.View) map[string]string {
 		if refusal != nil {
 			out["asks "+probe.UID] = fmt.Sprintf("%s %+v", refusal.Status, refusal.Reason)
 		} else {
-			out["asks "+probe.UID] = fmt.Sprintf("%+v", ledger.HeldOf(v.Machine(), p))
+			out["asks "+probe.UID] = fmt.Sprintf("%+v", kubelet.HeldOf(v.Machine(), p))
 		}
 	}
 	return out
@@ -155,7 +151,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 					t.Fatalf("the same offer again: %v, want ErrExpired", err)
 				}
 				offers[p.UID], entries[p.UID] = o, o.Entry
-				if s, ok := live.View().Assignment(p.UID); ok && s.Source != ledger.Predicted {
+				if s := live.View().Tenancy().Assignment(p.UID); s != nil && s.Source != kubelet.Predicted {
 					t.Fatalf("a pod that was just reserved is %s", s.Source)
 				}
 			case 2: // unreserve: the identity, right after
@@ -181,15 +177,15 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 			case 4: // the pod ends
 				if uid, ok := some(); ok {
 					others := map[string]string{}
-					for s := range before.Assignments() {
-						if s.Source <= ledger.Predicted && s.Source != ledger.Pinned && s.Entry.UID != uid {
-							others[s.Entry.UID] = fmt.Sprint(s.Placement)
+					for _, s := range before.Tenancy().Assignments() {
+						if s.Source <= kubelet.Predicted && s.Source != kubelet.Pinned && s.UID != uid {
+							others[s.UID] = fmt.Sprint(s.Placement)
 						}
 					}
 					live.Remove(uid)
 					delete(entries, uid)
 					for other, had := range others { // L5
-						if s, _ := live.View().Assignment(other); s.Source <= ledger.Predicted &&
+						if s := live.View().Tenancy().Assignment(other); s.Source <= kubelet.Predicted &&
 							fmt.Sprint(s.Placement) != had {
 							t.Fatalf("when %s ended %s changed from %s to %v", uid, other, had, s.Placement)
 						}
@@ -198,24 +194,26 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 			case 5, 6: // a report, right or wrong
 				f := facts
 				f.Model.Gen = history[len(history)-1].Model.Gen + 1
-				f.Model.Placed, f.Pins = nil, nil
-				for s := range before.Assignments() {
-					held := ledger.HeldOf(m, s.Placement)
-					switch rapid.IntRange(0, 5).Draw(t, "report "+s.Entry.UID) {
+				f.Given = nil
+				for _, s := range before.Tenancy().Assignments() {
+					held := kubelet.HeldOf(m, s.Placement)
+					switch rapid.IntRange(0, 5).Draw(t, "report "+s.UID) {
 					case 0: // not yet
 						continue
 					case 1:
-						held = []ledger.Held{{Container: "c", CPUList: m.FormatList(drawCPUs(t, m))}}
+						held = []kubelet.Held{{Container: "c", CPUList: m.FormatList(drawCPUs(t, m))}}
 						seen["wrong"]++
 					case 2:
-						f.Pins = append(f.Pins, ledger.Pin{UID: s.Entry.UID, CPUs: drawCPUs(t, m)})
+						f.Given = append(f.Given, kubelet.Grant{UID: s.UID, CPUs: drawCPUs(t, m)})
 						continue
 					}
-					f.Model.Placed = append(f.Model.Placed, ledger.Placed{UID: s.Entry.UID, Held: held})
+					f.Given = append(f.Given, kubelet.Grant{UID: s.UID, Placement: kubelet.PlacementOf(m, held)})
 				}
 				if rapid.Bool().Draw(t, "an unknown pod") {
-					f.Model.Placed = append(f.Model.Placed,
-						ledger.Placed{UID: "stranger", Held: []ledger.Held{{Container: "c", CPUList: "1"}}})
+					f.Given = append(f.Given, kubelet.Grant{
+						UID:       "stranger",
+						Placement: kubelet.PlacementOf(m, []kubelet.Held{{Container: "c", CPUList: "1"}}),
+					})
 				}
 				facts = f
 				history = append(history, f)
@@ -254,11 +252,11 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 				seen["stale"]++
 			}
 			v := live.View()
-			for s := range v.Assignments() {
+			for _, s := range v.Tenancy().Assignments() {
 				seen[s.Source.String()]++
-				if p := s.Entry.Guest.Prediction; s.Source == ledger.Reported && p != nil && facts.Model.Gen <= p.Gen {
+				if p := s.Prediction; s.Source == kubelet.Reported && p != nil && facts.Model.Gen <= p.Gen {
 					// L4
-					t.Fatalf("%s was predicted on report %d and counts as reported by %d", s.Entry.UID, p.Gen,
+					t.Fatalf("%s was predicted on report %d and counts as reported by %d", s.UID, p.Gen,
 						facts.Model.Gen)
 				}
 			}
@@ -271,7 +269,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 				t.Fatalf("the kubelet answers otherwise (-rebuilt +live):\n%s", diff)
 			}
 			taken := cpuset.Set{} // L1: what is taken is what the entries have
-			for s := range v.Assignments() {
+			for _, s := range v.Tenancy().Assignments() {
 				for _, g := range s.Placement {
 					taken.Include(&g.CPUs)
 				}
@@ -300,8 +298,8 @@ func drawCPUs(t *rapid.T, m *topo.Machine) cpuset.Set {
 
 func assignmentsOf(v *ledger.View) []string {
 	var out []string
-	for s := range v.Assignments() {
-		out = append(out, fmt.Sprintf("%s %s %v %v", s.Entry.UID, s.Source, s.Refused, s.Placement))
+	for _, s := range v.Tenancy().Assignments() {
+		out = append(out, fmt.Sprintf("%s %s %v %v", s.UID, s.Source, s.Refused, s.Placement))
 	}
 	return out
 }
@@ -322,21 +320,21 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 	}
 	where := func() string {
 		out := ""
-		for s := range l.View().Assignments() {
-			out += fmt.Sprintf("%s %s %s; ", s.Entry.UID, s.Source, m.FormatList(s.Placement[0].CPUs))
+		for _, s := range l.View().Tenancy().Assignments() {
+			out += fmt.Sprintf("%s %s %s; ", s.UID, s.Source, m.FormatList(s.Placement[0].CPUs))
 		}
 		return out
 	}
-	report := func(gen int64, placed ...ledger.Placed) {
+	report := func(gen int64, placed ...kubelet.Grant) {
 		f := facts
-		f.Model.Gen, f.Model.Placed = gen, placed
+		f.Model.Gen, f.Given = gen, placed
 		l.SetFacts(f)
 	}
-	actual := func(uid, cpus string) ledger.Placed {
-		return ledger.Placed{UID: uid, Held: []ledger.Held{{
+	actual := func(uid, cpus string) kubelet.Grant {
+		return kubelet.Grant{UID: uid, Placement: kubelet.PlacementOf(m, []kubelet.Held{{
 			Container: "c", CPUList: cpus,
-			Memory: []ledger.HeldMemory{{Type: "memory", NUMAIDs: []int{0}, Bytes: gibi}},
-		}}}
+			Memory: []kubelet.HeldMemory{{Type: "memory", NUMAIDs: []int{0}, Bytes: gibi}},
+		}})}
 	}
 	steps := []struct {
 		name   string
@@ -371,10 +369,10 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 		if got := where(); got != s.want {
 			t.Errorf("%s:\n got %s\nwant %s", s.name, got, s.want)
 		}
-		for _, c := range l.View().Confirmations(before) {
+		for _, c := range l.View().Tenancy().Confirmations(before.Tenancy()) {
 			if right := c.Difference == 0; right != (s.name == "a right report leaves the other prediction" ||
-				c.Entry.UID == "b" && s.name == steps[5].name) {
-				t.Errorf("%s: %s differs by %d", s.name, c.Entry.UID, c.Difference)
+				c.UID == "b" && s.name == steps[5].name) {
+				t.Errorf("%s: %s differs by %d", s.name, c.UID, c.Difference)
 			}
 		}
 	}
@@ -392,34 +390,34 @@ func TestCompare(t *testing.T) {
 	}
 	tests := map[string]struct {
 		predicted, actual kubelet.Placement
-		want              ledger.Difference
+		want              kubelet.Difference
 	}{
 		"the same":               {given("1-2", 1, gibi), given("1-2", 1, gibi), 0},
-		"other CPUs of the node": {given("1-2", 1, gibi), given("2-3", 1, gibi), ledger.DifferentCPUs},
-		"another node":           {given("1-2", 1, gibi), given("4-5", 2, gibi), ledger.DifferentMask},
+		"other CPUs of the node": {given("1-2", 1, gibi), given("2-3", 1, gibi), kubelet.DifferentCPUs},
+		"another node":           {given("1-2", 1, gibi), given("4-5", 2, gibi), kubelet.DifferentMask},
 		"less memory": {
 			given("1-2", 1, gibi), given("1-2", 1, gibi/2),
-			ledger.DifferentMemory,
+			kubelet.DifferentMemory,
 		},
-		"nothing at all": {given("1-2", 1, 0), nil, ledger.DifferentMask},
+		"nothing at all": {given("1-2", 1, 0), nil, kubelet.DifferentMask},
 		"another device of the mask": {
 			given("", 3, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
 			given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), 0,
 		},
 		"a device outside of the mask": {
 			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
-			given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), ledger.DifferentDevices,
+			given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), kubelet.DifferentDevices,
 		},
 		"one device more": {
 			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
-			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 2}), ledger.DifferentDevices,
+			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 2}), kubelet.DifferentDevices,
 		},
 		"a hint that is missing from the report does not differ": {given("1", 1, 0), given("1", 0, 0), 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := ledger.CompareOn(m, tt.predicted, tt.actual); got != tt.want {
+			if got := kubelet.CompareOn(m, tt.predicted, tt.actual); got != tt.want {
 				t.Errorf("CompareOn(%v, %v) = %b, want %b", tt.predicted, tt.actual, got, tt.want)
 			}
 		})
@@ -470,29 +468,31 @@ func TestAReportOfAPodThatIsHalfAdmittedIsNone(t *testing.T) {
 		t.Fatal("the pod of the test is refused")
 	}
 	l.Put(offer.Entry)
-	held := map[string]ledger.Held{}
+	held := map[string]kubelet.Held{}
 	for _, h := range offer.Entry.Guest.Prediction.Held {
 		held[h.Container] = h
 	}
 	before := l.View()
 	facts.Model.Gen = 2
-	facts.Model.Placed = []ledger.Placed{{UID: "p", Held: []ledger.Held{held["main"]}}}
+	facts.Given = []kubelet.Grant{{UID: "p", Placement: kubelet.PlacementOf(m, []kubelet.Held{held["main"]})}}
 	l.SetFacts(facts)
-	if s, _ := l.View().Assignment("p"); s.Source != ledger.Predicted ||
+	if s := l.View().Tenancy().Assignment("p"); s.Source != kubelet.Predicted ||
 		l.View().KubeletStatic() != before.KubeletStatic() {
 		t.Errorf("half a report counts: the pod is %s, taken are %s of %s", s.Source,
 			m.FormatList(l.View().KubeletStatic()), m.FormatList(before.KubeletStatic()))
 	}
-	if news := l.View().Confirmations(before); len(news) != 0 {
+	if news := l.View().Tenancy().Confirmations(before.Tenancy()); len(news) != 0 {
 		t.Errorf("half a report confirms or contradicts: %+v", news)
 	}
 	facts.Model.Gen = 3
-	facts.Model.Placed = []ledger.Placed{{UID: "p", Held: []ledger.Held{held["main"], held["side"]}}}
+	facts.Given = []kubelet.Grant{{
+		UID: "p", Placement: kubelet.PlacementOf(m, []kubelet.Held{held["main"], held["side"]}),
+	}}
 	l.SetFacts(facts)
-	if s, _ := l.View().Assignment("p"); s.Source != ledger.Reported {
+	if s := l.View().Tenancy().Assignment("p"); s.Source != kubelet.Reported {
 		t.Errorf("a report without the init container, which has ended, does not count: the pod is %s", s.Source)
 	}
-	if news := l.View().Confirmations(before); len(news) != 1 || news[0].Difference != 0 {
+	if news := l.View().Tenancy().Confirmations(before.Tenancy()); len(news) != 1 || news[0].Difference != 0 {
 		t.Errorf("the whole report does not confirm the prediction: %+v", news)
 	}
 }

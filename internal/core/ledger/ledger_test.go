@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -48,15 +49,15 @@ func confined(uid string, milli int64, numa ...int) ledger.Entry {
 	}
 }
 
-func pin(uid, cpus string) ledger.Pin {
-	return ledger.Pin{UID: uid, Namespace: "ns", Name: uid, CPUs: cpuset.MustParse(cpus)}
+func pin(uid, cpus string) kubelet.Grant {
+	return kubelet.Grant{UID: uid, Namespace: "ns", Name: uid, CPUs: cpuset.MustParse(cpus)}
 }
 
 func TestPools(t *testing.T) {
 	t.Parallel()
 	static := func(options func(*ledger.Facts)) func(*ledger.Facts) {
 		return func(f *ledger.Facts) {
-			f.Kubelet = ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("0,16")}
+			f.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,16")}
 			f.MinSharedCPUs = -1
 			if options != nil {
 				options(f)
@@ -71,7 +72,7 @@ func TestPools(t *testing.T) {
 		floor, kubeletFree      int
 	}{
 		"the worked example": {
-			facts:   static(func(f *ledger.Facts) { f.Pins = []ledger.Pin{pin("k", "3,19")} }),
+			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("k", "3,19")} }),
 			entries: []ledger.Entry{lse("e", "1,17"), lsr("r", "2,18")},
 			shared:  "0,4-16,20-31", be: "0,2,4-16,18,20-31", allocatable: "4-15,20-31", kstatic: "3,19",
 			floor: 2, kubeletFree: 28,
@@ -82,25 +83,25 @@ func TestPools(t *testing.T) {
 		},
 		"a reservation counts for nothing while the kubelet is not static": {
 			facts: func(f *ledger.Facts) {
-				f.Kubelet = ledger.Kubelet{Reserved: cpuset.MustParse("0,16")}
+				f.Kubelet = kubelet.CPU{Reserved: cpuset.MustParse("0,16")}
 				f.MinSharedCPUs = -1
 			},
 			shared: "0-31", be: "0-31", allocatable: "0-31", floor: 2, kubeletFree: -1,
 		},
 		"a pin of a pod that Tenon decides about is not KSTATIC": {
-			facts:   static(func(f *ledger.Facts) { f.Pins = []ledger.Pin{pin("ls", "3,19"), pin("g", "4,20")} }),
+			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("ls", "3,19"), pin("g", "4,20")} }),
 			entries: []ledger.Entry{{UID: "ls", Class: qos.LS}, {UID: "g", Role: qos.KubeletPinned, KubeletCPUs: 2}},
 			shared:  "0-3,5-19,21-31", be: "0-3,5-19,21-31", allocatable: "1-3,5-15,17-19,21-31", kstatic: "4,20",
 			floor: 2, kubeletFree: 26,
 		},
 		"a pod of class LSR that another scheduler bound keeps what the kubelet pinned": {
-			facts:   static(func(f *ledger.Facts) { f.Pins = []ledger.Pin{pin("r", "3,19")} }),
+			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("r", "3,19")} }),
 			entries: []ledger.Entry{{UID: "r", Class: qos.LSR, Role: qos.ExclusiveWithBE, KubeletCPUs: 2}},
 			shared:  "0-2,4-18,20-31", be: "0-2,4-18,20-31", allocatable: "1-2,4-15,17-18,20-31", kstatic: "3,19",
 			floor: 2, kubeletFree: 28,
 		},
 		"what the kubelet pinned for a pod with CPUs of ours is not KSTATIC": {
-			facts:   static(func(f *ledger.Facts) { f.Pins = []ledger.Pin{pin("r", "3,19")} }),
+			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("r", "3,19")} }),
 			entries: []ledger.Entry{lsr("r", "2,18")},
 			shared:  "0-1,3-17,19-31", be: "0-31", allocatable: "1,3-15,17,19-31", floor: 2, kubeletFree: 28,
 		},
@@ -113,7 +114,7 @@ func TestPools(t *testing.T) {
 			facts: static(func(f *ledger.Facts) {
 				f.Kubelet.FullPCPUsOnly = true
 				f.Kubelet.Reserved = cpuset.MustParse("0")
-				f.Pins = []ledger.Pin{pin("old", "5")}
+				f.Given = []kubelet.Grant{pin("old", "5")}
 			}),
 			shared: "0-4,6-31", be: "0-4,6-31", allocatable: "1-4,6-31", kstatic: "5", floor: 1, kubeletFree: 28,
 		},
@@ -207,9 +208,11 @@ func TestCommit(t *testing.T) {
 func TestAmend(t *testing.T) {
 	t.Parallel()
 	guarded := func(e ledger.Entry, cpus string) ledger.Entry {
-		e.Guest = &ledger.Guest{
-			Pod:        guaranteed(e.UID, 2, 0, 0),
-			Prediction: &ledger.Prediction{Model: "1.36", Gen: 1, Held: []ledger.Held{{Container: "c", CPUList: cpus}}},
+		e.Guest = &kubelet.Guest{
+			Pod: guaranteed(e.UID, 2, 0, 0),
+			Prediction: &kubelet.Prediction{
+				Model: "1.36", Gen: 1, Held: []kubelet.Held{{Container: "c", CPUList: cpus}},
+			},
 		}
 		return e
 	}
@@ -338,8 +341,8 @@ func TestProblems(t *testing.T) {
 	m := build(t, shape{1, 2, 4, 1, 1, map[int]bool{3: true}})
 	f := ledger.Facts{
 		Machine: m, NodeReserved: cpuset.MustParse("0"),
-		Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.MustParse("1")},
-		Pins:    []ledger.Pin{pin("pinned", "6")},
+		Kubelet: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("1")},
+		Given:   []kubelet.Grant{pin("pinned", "6")},
 	}
 	v := ledger.New(f, lse("a", "0,2-4,99"), lsr("b", "4-6"), lse("c", "x"), confined("d", 1000, 1, 7),
 		lse("ok", "7")).View()
@@ -403,7 +406,7 @@ func TestEntriesAreReadBack(t *testing.T) {
 
 func TestEqualFactsChangeNothing(t *testing.T) {
 	t.Parallel()
-	facts := func(pins ...ledger.Pin) ledger.Facts { return ledger.Facts{Machine: worked(t), Pins: pins} }
+	facts := func(pins ...kubelet.Grant) ledger.Facts { return ledger.Facts{Machine: worked(t), Given: pins} }
 	l := ledger.New(facts(pin("a", "1"), pin("b", "2")))
 	before := l.View()
 	if l.SetFacts(facts(pin("b", "2"), pin("a", "1"))); l.View() != before {
@@ -600,14 +603,14 @@ func drawFacts(t *rapid.T, m *topo.Machine) ledger.Facts {
 		NodeReserved:  drawSet(t, m, "node reserved", 2),
 		System:        drawSet(t, m, "system", 1),
 		MinSharedCPUs: rapid.IntRange(-1, 3).Draw(t, "min shared"),
-		Kubelet: ledger.Kubelet{
+		Kubelet: kubelet.CPU{
 			Static: rapid.Bool().Draw(t, "static"), FullPCPUsOnly: rapid.Bool().Draw(t, "full-pcpus-only"),
 			StrictReservation: rapid.Bool().Draw(t, "strict reservation"),
 			Reserved:          drawSet(t, m, "kubelet reserved", 2),
 		},
 	}
 	for _, uid := range rapid.SliceOfNDistinct(rapid.SampledFrom(uids), 0, 2, rapid.ID).Draw(t, "pins") {
-		f.Pins = append(f.Pins, ledger.Pin{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
+		f.Given = append(f.Given, kubelet.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
 	}
 	f.Memory = drawMemory(t, 9)
 	return f

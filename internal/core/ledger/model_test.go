@@ -46,7 +46,7 @@ func (md *model) pools() pools {
 		}
 	}
 	pinned := map[int]bool{}
-	for _, p := range f.Pins {
+	for _, p := range f.Given {
 		if e, ok := md.entries[p.UID]; ok &&
 			(e.Role.Binds() && e.CPUList != "" || e.Class == qos.LS || e.Class == qos.BE) {
 			continue

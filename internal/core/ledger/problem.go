@@ -49,9 +49,9 @@ func (v *View) Problems() []Problem {
 		for _, b := range v.accounts[i+1:] {
 			report(HeldTwice, b.UID, m.FormatList(a.cpus.Intersect(b.cpus)))
 		}
-		for _, p := range v.facts.Pins {
-			if p.UID != a.UID {
-				report(HeldTwice, p.UID, m.FormatList(a.cpus.Intersect(p.CPUs).Intersect(v.kubeletStatic)))
+		for _, g := range v.facts.Given {
+			if g.UID != a.UID {
+				report(HeldTwice, g.UID, m.FormatList(a.cpus.Intersect(g.CPUs).Intersect(v.kubeletStatic)))
 			}
 		}
 	}

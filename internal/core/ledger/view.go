@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -16,12 +17,12 @@ type View struct {
 	accounts []*account // Invariant: ascending UID, each once.
 	version  uint64
 
-	// pins are the facts', each with the UID of its pod as far as the pod is known. Invariant: sorted by UID.
-	pins []Pin
+	// given is that of the facts, each with the UID of its pod as far as the pod is known. Invariant: sorted by UID.
+	given []kubelet.Grant
 
 	lse, lsr, kubeletStatic cpuset.Set
 	// tenancy is nil while the kubelet is not predicted.
-	tenancy *tenancy
+	tenancy *kubelet.Tenancy
 	summary Summary
 	memo    Memo
 }
@@ -53,9 +54,23 @@ func (v *View) Allocatable() cpuset.Set { return v.SharedPool().Minus(v.kubeletR
 // KubeletStatic returns KSTATIC: what the kubelet pinned for pods that Tenon does not decide about.
 func (v *View) KubeletStatic() cpuset.Set { return v.kubeletStatic }
 
-// Pins returns the facts' pins, each with the UID of its pod as far as the pod is known, by UID; they must not be
-// changed.
-func (v *View) Pins() []Pin { return v.pins }
+// Pins yields the pods of which the node reports CPUs alone, and those CPUs, each with the UID of its pod as far as the
+// pod is known, by UID.
+func (v *View) Pins() iter.Seq[kubelet.Grant] {
+	return func(yield func(kubelet.Grant) bool) {
+		for _, g := range v.given {
+			if g.UID+g.Name != "" && g.Placement == nil && !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+// Tenancy returns what the node's kubelet has given to whom; nil while the kubelet is not predicted.
+func (v *View) Tenancy() *kubelet.Tenancy { return v.tenancy }
+
+// Kubelet returns the state of the node's kubelet; nil while it is not predicted.
+func (v *View) Kubelet() *kubelet.State { return v.tenancy.Kubelet() }
 
 // LSE returns the CPUs of LSE pods.
 func (v *View) LSE() cpuset.Set { return v.lse }
@@ -161,7 +176,7 @@ func (v *View) Equal(o *View) bool {
 	return v.facts.Equal(&o.facts) && v.base == o.base && v.floor == o.floor &&
 		v.kubeletReserved == o.kubeletReserved && v.kubeletFree == o.kubeletFree &&
 		v.lse == o.lse && v.lsr == o.lsr && v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) &&
-		v.tenancy.equal(o.tenancy) &&
+		v.tenancy.Equal(o.tenancy) &&
 		slices.EqualFunc(v.accounts, o.accounts, func(a, b *account) bool {
 			return a == b || a.Entry.Equal(b.Entry) && a.cpus == b.cpus && a.nodes == b.nodes
 		})

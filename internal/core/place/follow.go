@@ -20,7 +20,7 @@ func (r *Request) followed(f *ledger.Facts) bool {
 
 // fitsFollowed reports whether the kubelet would give r what it is promised.
 func fitsFollowed(v *ledger.View, r *Request) why.Reason {
-	if v.Facts().Model.Trust == ledger.Distrusted {
+	if v.Facts().Model.Trust == kubelet.Distrusted {
 		return why.Reason{Code: why.KubeletAssumed, Resource: why.CPU}
 	}
 	if r.KubeletCPUs < r.CPUs {
@@ -41,7 +41,7 @@ func fitsFollowed(v *ledger.View, r *Request) why.Reason {
 
 // demanding reports whether r asks more of its placement than the kubelet's own policy grants.
 func (r *Request) demanding(v *ledger.View, e *Effect) bool {
-	return r.CPUs > 0 && e.Required || e.Topology >= ledger.Restricted && e.Topology > v.Facts().Model.Policy ||
+	return r.CPUs > 0 && e.Required || e.Topology >= ledger.Restricted && e.Topology > v.Facts().KubeletPolicy() ||
 		r.apart(v, e.Topology)
 }
 
@@ -95,7 +95,7 @@ func unpredictable(v *ledger.View, r *Request) why.Reason {
 
 // laidOut reports whether CPUs keep to a bind policy: whole cores, or one CPU of each core.
 func laidOut(m *topo.Machine, p kubelet.Placement, bind cpualloc.Bind) bool {
-	cpus, online := pinnedBy(p), m.Online()
+	cpus, online := p.CPUs(), m.Online()
 	for c := range cpus.All() {
 		has, alive := 0, 0
 		for _, sibling := range m.CoreCPUs(m.CoreOf(topo.CPU(c))) {
@@ -113,21 +113,12 @@ func laidOut(m *topo.Machine, p kubelet.Placement, bind cpualloc.Bind) bool {
 	return true
 }
 
-// pinnedBy returns all CPUs of a placement.
-func pinnedBy(p kubelet.Placement) cpuset.Set {
-	var cpus cpuset.Set
-	for i := range p {
-		cpus.Include(&p[i].CPUs)
-	}
-	return cpus
-}
-
 // touched returns the NUMA nodes, by dense index, on which a placement is. Devices that belong to several nodes
 // count where nothing else is known.
 func touched(m *topo.Machine, p kubelet.Placement) topo.NodeSet {
 	var mask topo.NodeSet
 	for i := range p {
-		mask |= ledger.NodesOf(m, &p[i])
+		mask |= p[i].NodesOn(m)
 	}
 	for i := range p {
 		for _, d := range p[i].Devices {
@@ -141,11 +132,11 @@ func touched(m *topo.Machine, p kubelet.Placement) topo.NodeSet {
 
 // aligned applies a topology policy that is tighter than the kubelet's to what it gives.
 func aligned(v *ledger.View, p kubelet.Placement, policy ledger.TopologyPolicy) why.Reason {
-	if policy < ledger.Restricted || policy <= v.Facts().Model.Policy {
+	if policy < ledger.Restricted || policy <= v.Facts().KubeletPolicy() {
 		return why.Reason{}
 	}
 	m, s := v.Machine(), v.Summary()
-	cpus := pinnedBy(p)
+	cpus := p.CPUs()
 	spread := 1
 	if policy == ledger.Restricted {
 		for spread < len(s.Capacity) && s.Capacity[spread-1] < cpus.Len() {
@@ -196,7 +187,7 @@ func guard(v *ledger.View, r *Request) why.Reason {
 		return reason
 	}
 	if pods, atRisk := orderRisk(v); atRisk && len(pods) <= robustOrders {
-		return inEveryOrder(v.Confirmed(), append(pods, r.Kubelet))
+		return inEveryOrder(v.Tenancy().Confirmed(), append(pods, r.Kubelet))
 	}
 	return why.Reason{}
 }
@@ -207,11 +198,11 @@ func modelled(f *ledger.Facts) bool { return f.Model.Node != nil || !f.Model.Fau
 // orderRisk returns the pods that the kubelet has not confirmed, at most one more than all orders of are tried, where
 // the order of admission can decide: under policies that refuse, on nodes that report.
 func orderRisk(v *ledger.View) (pods []*kubelet.Pod, atRisk bool) {
-	m := &v.Facts().Model
-	if m.Policy < ledger.Restricted || m.Gen == 0 {
+	f := v.Facts()
+	if f.KubeletPolicy() < ledger.Restricted || f.Model.Gen == 0 {
 		return nil, false
 	}
-	pods = v.Unconfirmed(robustOrders + 1)
+	pods = v.Tenancy().Unconfirmed(robustOrders + 1)
 	return pods, len(pods) > 0
 }
 
@@ -237,7 +228,7 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 	if r.Kubelet == nil {
 		return o, why.Reason{}
 	}
-	guest := &ledger.Guest{Pod: r.Kubelet, Created: r.Created}
+	guest := &kubelet.Guest{Pod: r.Kubelet, Created: r.Created}
 	o.Entry.Guest = guest
 	if f.Mode != ledger.Follow || f.Model.Node == nil || !f.Model.Concerns(r.Kubelet) {
 		return o, why.Reason{}
@@ -246,9 +237,9 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 	if !reason.OK() {
 		return ledger.Offer{}, reason
 	}
-	guest.Prediction = &ledger.Prediction{
-		Model: f.Model.Release, Gen: f.Model.Gen,
-		Held: ledger.HeldOf(f.Machine, placement),
+	guest.Prediction = &kubelet.Prediction{
+		Model: f.Model.Release(), Gen: f.Model.Gen,
+		Held: kubelet.HeldOf(f.Machine, placement),
 	}
 	if r.followed(f) {
 		o.Nodes = touched(f.Machine, placement) & f.Machine.NodesWithCPUs()

@@ -43,13 +43,9 @@ func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger
 		tb.Fatalf("NewNode: %+v", reason)
 	}
 	return ledger.Facts{
-		Machine: m, Mode: mode, Kubelet: ledger.Kubelet{Static: true, Reserved: cpuset.Of(0)},
-		Model: ledger.Model{
-			Node: node, CPUs: true, Memory: true, Release: "1.36", Gen: 5,
-			Policy: [...]ledger.TopologyPolicy{
-				ledger.NoTopology, ledger.BestEffort, ledger.Restricted,
-				ledger.SingleNUMANode,
-			}[policy],
+		Machine: m, Mode: mode, Kubelet: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)},
+		Model: kubelet.Facts{
+			Node: node, Config: node.Config(), Gen: 5,
 		},
 	}
 }
@@ -143,7 +139,7 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 					o.Entry.NUMAIDs)
 			}
 			if p := o.Entry.Guest.Prediction; p != nil {
-				if got, want := fmt.Sprint(ledger.HeldOf(facts.Machine, placement)),
+				if got, want := fmt.Sprint(kubelet.HeldOf(facts.Machine, placement)),
 					fmt.Sprint(p.Held); got != want || p.Gen != 5 || p.Model != "1.36" {
 					t.Fatalf("the kubelet gives %s, predicted was %s by %s on %d", got, want, p.Model, p.Gen)
 				}
@@ -196,7 +192,7 @@ func TestFewUnconfirmedPodsAreTriedInEveryOrder(t *testing.T) {
 		r := pinnedRequest("p", rapid.IntRange(1, 8).Draw(t, "cpus"), int64(rapid.IntRange(1, 60).Draw(t, "bytes")))
 		want := l.View().Kubelet().Fits(r.Kubelet).OK()
 		robust := want
-		if facts.Model.Policy >= ledger.Restricted && len(pods) <= 3 {
+		if facts.KubeletPolicy() >= ledger.Restricted && len(pods) <= 3 {
 			permute(append(pods, r.Kubelet), func(order []*kubelet.Pod) {
 				state := facts.Model.Node.Empty()
 				for _, p := range order {
@@ -215,7 +211,7 @@ func TestFewUnconfirmedPodsAreTriedInEveryOrder(t *testing.T) {
 		if want && !robust {
 			fragile++
 		}
-		last := len(pods) > 3 && facts.Model.Policy >= ledger.Restricted && want
+		last := len(pods) > 3 && facts.KubeletPolicy() >= ledger.Restricted && want
 		if got := place.Score(l.View(), r, place.Usage{}, place.ScoreLeastAllocated); robust && (got == 0) != last {
 			t.Fatalf("with %d unconfirmed pods the score is %d", len(pods), got)
 		}
@@ -310,12 +306,12 @@ func TestAKubeletsChoiceKeepsToSingleNUMANodeExclusive(t *testing.T) {
 // like one that it knows.
 func TestPodsDoNotLandOnGuessedKubeletsAsOnKnownOnes(t *testing.T) {
 	t.Parallel()
-	facts := func(mode ledger.Mode, trust ledger.Trust) ledger.Facts {
+	facts := func(mode ledger.Mode, trust kubelet.Trust) ledger.Facts {
 		f := guardedFacts(t, 2, mode, hint.BestEffort)
 		f.Model.Trust = trust
 		return f
 	}
-	followed := func(trust ledger.Trust) ledger.Facts { return facts(ledger.Follow, trust) }
+	followed := func(trust kubelet.Trust) ledger.Facts { return facts(ledger.Follow, trust) }
 	usage := place.Usage{MilliCPU: 4000, AllocatableMilliCPU: 16_000, AllocatableMemory: 200}
 	score := func(f ledger.Facts, r *place.Request) int64 {
 		return place.Score(ledger.New(f).View(), r, usage, place.ScoreLeastAllocated)
@@ -327,12 +323,12 @@ func TestPodsDoNotLandOnGuessedKubeletsAsOnKnownOnes(t *testing.T) {
 		code    why.Code
 		behind  bool
 	}{
-		"a known kubelet":                        {followed(ledger.Trusted), one, why.None, false},
-		"a guessed one":                          {followed(ledger.Doubted), one, why.None, true},
-		"a guessed one, on two NUMA nodes":       {followed(ledger.Doubted), two, why.None, true},
-		"a guessed one that is refused":          {followed(ledger.Distrusted), one, why.KubeletAssumed, false},
-		"a pod that it gives no CPUs":            {followed(ledger.Distrusted), none, why.None, false},
-		"a guessed one where Tenon chooses CPUs": {facts(ledger.Own, ledger.Distrusted), one, why.None, false},
+		"a known kubelet":                        {followed(kubelet.Trusted), one, why.None, false},
+		"a guessed one":                          {followed(kubelet.Doubted), one, why.None, true},
+		"a guessed one, on two NUMA nodes":       {followed(kubelet.Doubted), two, why.None, true},
+		"a guessed one that is refused":          {followed(kubelet.Distrusted), one, why.KubeletAssumed, false},
+		"a pod that it gives no CPUs":            {followed(kubelet.Distrusted), none, why.None, false},
+		"a guessed one where Tenon chooses CPUs": {facts(ledger.Own, kubelet.Distrusted), one, why.None, false},
 	} {
 		v := ledger.New(tt.facts).View()
 		fits := place.Fits(v, tt.request)
@@ -342,12 +338,12 @@ func TestPodsDoNotLandOnGuessedKubeletsAsOnKnownOnes(t *testing.T) {
 		if tt.code != why.None {
 			continue
 		}
-		known := score(facts(tt.facts.Mode, ledger.Trusted), tt.request)
+		known := score(facts(tt.facts.Mode, kubelet.Trusted), tt.request)
 		if got := score(tt.facts, tt.request); tt.behind && (got < 1 || got > known/10) || !tt.behind && got != known {
 			t.Errorf("%s: score %d of %d, behind %v", name, got, known, tt.behind)
 		}
 	}
-	if a, b := score(followed(ledger.Doubted), one), score(followed(ledger.Doubted), two); a <= b {
+	if a, b := score(followed(kubelet.Doubted), one), score(followed(kubelet.Doubted), two); a <= b {
 		t.Errorf("among guessed kubelets one NUMA node scores %d, two %d", a, b)
 	}
 }

@@ -55,7 +55,7 @@ func newOracle(v *ledger.View) *oracle {
 		o.shared &^= reserved
 	}
 	pinned, pins := map[string]uint{}, uint(0)
-	for _, p := range o.f.Pins {
+	for _, p := range o.f.Given {
 		pinned[p.UID] |= bitsOf(p.CPUs)
 		pins |= bitsOf(p.CPUs)
 	}

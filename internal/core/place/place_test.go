@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -99,7 +100,7 @@ func unit(r why.Reason, u why.Unit) why.Reason {
 
 var conflict = why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
 
-func static(options ...func(*ledger.Kubelet)) func(*ledger.Facts) {
+func static(options ...func(*kubelet.CPU)) func(*ledger.Facts) {
 	return func(f *ledger.Facts) {
 		f.Kubelet.Static = true
 		for _, o := range options {
@@ -108,7 +109,7 @@ func static(options ...func(*ledger.Kubelet)) func(*ledger.Facts) {
 	}
 }
 
-func fullPCPUsOnly(k *ledger.Kubelet) { k.FullPCPUsOnly = true }
+func fullPCPUsOnly(k *kubelet.CPU) { k.FullPCPUsOnly = true }
 
 func TestTryOnTheWorkedExample(t *testing.T) {
 	t.Parallel()
@@ -635,7 +636,7 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 			request: remembering(binding(40, numaExclusive(place.RequireNUMAExclusive)), 100, 0),
 		},
 		"static kubelet": {
-			facts:   ledger.Facts{Kubelet: ledger.Kubelet{Static: true}},
+			facts:   ledger.Facts{Kubelet: kubelet.CPU{Static: true}},
 			request: sharing(4000, containers(2, 2)),
 		},
 	}

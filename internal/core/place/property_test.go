@@ -348,7 +348,7 @@ func TestPromisesToLSPodsAreKept(t *testing.T) {
 	confined, exclusive, refused, spanning, indebted := 0, 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawView(t).Facts()
-		f.Kubelet.Static, f.Pins = false, nil
+		f.Kubelet.Static, f.Given = false, nil
 		account := ledger.New(*f)
 		var uids []string
 		for i := range rapid.IntRange(1, 12).Draw(t, "pods") {

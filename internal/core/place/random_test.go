@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -103,7 +104,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 		Strategy:      rapid.SampledFrom([]cpualloc.Strategy{0, 1, 2}).Draw(t, "strategy"),
 		Topology:      rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 1, 2, 2, 3}).Draw(t, "node policy"),
 		MinSharedCPUs: rapid.IntRange(-1, 3).Draw(t, "min shared"),
-		Kubelet: ledger.Kubelet{
+		Kubelet: kubelet.CPU{
 			Static: rapid.Bool().Draw(t, "static"), FullPCPUsOnly: rapid.Bool().Draw(t, "full-pcpus-only"),
 			AlignL3: rapid.Bool().Draw(t, "align L3"), Reserved: drawSet(t, m, "kubelet reserved", 2),
 			StrictReservation: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "strict reservation"),
@@ -115,7 +116,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 	f.Memory = drawMemory(t, m, 20)
 	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "pins") {
 		uid := rapid.SampledFrom([]string{"kubelet-0", "pod-0", "pod-1"}).Draw(t, "pinned pod")
-		f.Pins = append(f.Pins, ledger.Pin{UID: uid, CPUs: drawSet(t, m, "pin", 2)})
+		f.Given = append(f.Given, kubelet.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 2)})
 	}
 	var entries []ledger.Entry
 	var taken cpuset.Set

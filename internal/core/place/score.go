@@ -4,6 +4,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 )
 
@@ -54,7 +55,7 @@ func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 		within = j.proximity(nodes, within)
 	}
 	score := low + within*(high-low)/100
-	if r.followed(v.Facts()) && v.Facts().Model.Trust == ledger.Doubted {
+	if r.followed(v.Facts()) && v.Facts().Model.Trust == kubelet.Doubted {
 		score /= 10
 	}
 	return max(score, 1)

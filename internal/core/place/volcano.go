@@ -25,7 +25,7 @@ func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
 	}
 	decides, policy := f.Mode == ledger.Follow || f.Imported, f.Topology
 	if decides && modelled(f) {
-		policy = f.Model.Policy // a label on the node does not change what its kubelet does
+		policy = f.KubeletPolicy() // a label on the node does not change what its kubelet does
 	}
 	switch {
 	case decides && !f.Kubelet.Static:

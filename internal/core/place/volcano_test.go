@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -62,7 +63,7 @@ func TestVolcanosTable(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/pod=%s/node=%s", name, pod, node), func(t *testing.T) {
 					t.Parallel()
 					facts := guardedFacts(t, 2, ledger.Follow, node)
-					facts.Topology, facts.Model.Gen = facts.Model.Policy, 0
+					facts.Topology, facts.Model.Gen = facts.KubeletPolicy(), 0
 					l := ledger.New(facts)
 					for i, n := range s.fill {
 						o, reason := place.Try(l.View(), pinnedRequest(fmt.Sprintf("f%d", i), n, 1))
@@ -71,7 +72,7 @@ func TestVolcanosTable(t *testing.T) {
 						}
 					}
 					got := place.Fits(l.View(), annotated("p", s.cpus, s.bytes, pod))
-					if want := s.want[pod][facts.Model.Policy]; got.Code != want {
+					if want := s.want[pod][facts.KubeletPolicy()]; got.Code != want {
 						t.Errorf("Fits = %s (%s), want %s", got.Code, got.Text(why.English), want)
 					}
 				})
@@ -108,21 +109,21 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 			policy: ledger.BestEffort,
 		},
 		"an imported node whose kubelet pins nothing": {
-			facts:  func(f *ledger.Facts) { f.Mode, f.Imported, f.Kubelet = ledger.Blind, true, ledger.Kubelet{} },
+			facts:  func(f *ledger.Facts) { f.Mode, f.Imported, f.Kubelet = ledger.Blind, true, kubelet.CPU{} },
 			policy: ledger.Restricted, want: why.CPUManagerNotStatic, text: "cpu manager policy isn't static",
 		},
 		"best-effort runs there": {
 			facts: func(f *ledger.Facts) {
-				f.Mode, f.Imported, f.Kubelet, f.Model = ledger.Blind, true, ledger.Kubelet{}, ledger.Model{}
+				f.Mode, f.Imported, f.Kubelet, f.Model = ledger.Blind, true, kubelet.CPU{}, kubelet.Facts{}
 			},
 			policy: ledger.BestEffort,
 		},
 		"in Own mode the node's policy may be another": {
-			facts:  func(f *ledger.Facts) { f.Mode, f.Kubelet, f.Model = ledger.Own, ledger.Kubelet{}, ledger.Model{} },
+			facts:  func(f *ledger.Facts) { f.Mode, f.Kubelet, f.Model = ledger.Own, kubelet.CPU{}, kubelet.Facts{} },
 			policy: ledger.Restricted,
 		},
 		"unless it must be the same": {
-			facts:  func(f *ledger.Facts) { f.Mode, f.Kubelet, f.Model = ledger.Own, ledger.Kubelet{}, ledger.Model{} },
+			facts:  func(f *ledger.Facts) { f.Mode, f.Kubelet, f.Model = ledger.Own, kubelet.CPU{}, kubelet.Facts{} },
 			policy: ledger.Restricted, strict: true, want: why.TopologyPolicyDiffers,
 			text: "task topology policy[restricted] is different with node[none]",
 		},
@@ -133,7 +134,7 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 		},
 		"best-effort must be the same too": {
 			facts: func(f *ledger.Facts) {
-				f.Mode, f.Model, f.Topology = ledger.Own, ledger.Model{},
+				f.Mode, f.Model, f.Topology = ledger.Own, kubelet.Facts{},
 					ledger.Restricted
 			},
 			policy: ledger.BestEffort, strict: true, want: why.TopologyPolicyDiffers,
@@ -165,7 +166,7 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 func TestImportedNodesGiveCPUsOnlyThroughTheirKubelet(t *testing.T) {
 	t.Parallel()
 	facts := guardedFacts(t, 2, ledger.Blind, hint.None)
-	facts.Imported, facts.Kubelet, facts.Model = true, ledger.Kubelet{}, ledger.Model{}
+	facts.Imported, facts.Kubelet, facts.Model = true, kubelet.CPU{}, kubelet.Facts{}
 	v := ledger.New(facts).View()
 	lsr := pinnedRequest("lsr", 2, 1)
 	lsr.Class, lsr.Role, lsr.CPUs = qos.LSR, qos.ExclusiveWithBE, 2
@@ -187,7 +188,7 @@ func TestSpanCountsTheNUMANodesOfAPlacement(t *testing.T) {
 	t.Parallel()
 	follow := guardedFacts(t, 3, ledger.Follow, hint.BestEffort)
 	own := guardedFacts(t, 3, ledger.Own, hint.None)
-	own.Kubelet, own.Model = ledger.Kubelet{}, ledger.Model{}
+	own.Kubelet, own.Model = kubelet.CPU{}, kubelet.Facts{}
 	lsr := func(n int) *place.Request {
 		r := annotated("p", n, 1, ledger.BestEffort)
 		r.Class, r.Role, r.CPUs = qos.LSR, qos.ExclusiveWithBE, n

@@ -4,6 +4,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 )
@@ -27,7 +28,7 @@ type Args struct {
 	// FilterLSROnDegradedNodes treats LSR pods as LSE pods on nodes with the condition EnforcementDegraded.
 	FilterLSROnDegradedNodes bool
 	// Assumed is what kubelets that the model does not know are good for in mode Follow.
-	Assumed ledger.Trust
+	Assumed kubelet.Trust
 	// VolcanoScore ranks nodes for pods with Volcano's annotation by the number of NUMA nodes alone (seed 004).
 	VolcanoScore bool
 	// VolcanoStrictPolicyMatch lets such pods onto nodes with their own topology policy alone.
@@ -60,9 +61,9 @@ func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
 	args.FilterLSROnDegradedNodes = a.FilterLSROnDegradedNodes
 	switch a.FollowAssumedKubelets {
 	case v1alpha1.FollowRefuse:
-		args.Assumed = ledger.Distrusted
+		args.Assumed = kubelet.Distrusted
 	case v1alpha1.FollowRankLast:
-		args.Assumed = ledger.Doubted
+		args.Assumed = kubelet.Doubted
 	}
 	args.VolcanoScore, args.VolcanoStrictPolicyMatch = a.VolcanoScore, a.VolcanoStrictPolicyMatch
 	return args

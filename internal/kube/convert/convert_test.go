@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -509,7 +510,7 @@ func TestFacts(t *testing.T) {
 					`"prefer-align-cpus-by-uncorecache":"true"}}`}),
 			machine: true,
 			want: func(f *ledger.Facts) {
-				f.Kubelet = ledger.Kubelet{
+				f.Kubelet = kubelet.CPU{
 					Static: true, FullPCPUsOnly: true, DistributeAcrossNUMA: true,
 					StrictReservation: true, AlignL3: true, Reserved: set("0"),
 				}
@@ -528,7 +529,7 @@ func TestFacts(t *testing.T) {
 					`{"namespace":"d","name":"b","uid":"ub","cpuset":"2"}]`}),
 			machine: true,
 			want: func(f *ledger.Facts) {
-				f.Pins = []ledger.Pin{{UID: "ua", Namespace: "d", Name: "a", CPUs: set("1")}}
+				f.Given = []kubelet.Grant{{UID: "ua", Namespace: "d", Name: "a", CPUs: set("1")}}
 			},
 			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/pod-cpu-allocs: CPUs 9 are not on the " +
 				"node or offline"},
@@ -629,7 +630,7 @@ func TestFacts(t *testing.T) {
 			machine: true,
 			want: func(f *ledger.Facts) {
 				f.Bind, f.Strategy, f.StrategyByLabel = ledger.NoPolicy, cpualloc.MostAllocated, true
-				f.Kubelet = ledger.Kubelet{Static: true, DistributeAcrossNUMA: true}
+				f.Kubelet = kubelet.CPU{Static: true, DistributeAcrossNUMA: true}
 			},
 		},
 		"labels that cannot be used count as absent": {
@@ -671,7 +672,7 @@ func TestFacts(t *testing.T) {
 				tt.want(&want)
 			}
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Facts{}, "Machine"),
-				cmpopts.IgnoreFields(ledger.Model{}, "Assumed", "Trust"), // see TestKubeletOfANode
+				cmpopts.IgnoreFields(kubelet.Facts{}, "Assumed", "Trust"), // see TestKubeletOfANode
 				cmp.Transformer("list", cpuset.Set.String)); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
 			}
@@ -779,11 +780,11 @@ func TestNewArgs(t *testing.T) {
 	}{
 		"defaults": {
 			v1alpha1.NodeNUMAResourceArgs{},
-			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1, Assumed: ledger.Doubted},
+			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1, Assumed: kubelet.Doubted},
 		},
 		"kubelets that are not known are refused": {
 			v1alpha1.NodeNUMAResourceArgs{FollowAssumedKubelets: v1alpha1.FollowRefuse},
-			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1, Assumed: ledger.Distrusted},
+			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1, Assumed: kubelet.Distrusted},
 		},
 		"everything else": {
 			v1alpha1.NodeNUMAResourceArgs{

@@ -83,7 +83,7 @@ type factReader struct {
 	exported Exported
 	topology string // the kubelet's topology policy; "" if unknown
 	assumed  bool   // only a foreign exporter describes the kubelet
-	trust    ledger.Trust
+	trust    kubelet.Trust
 	problems []Problem
 }
 
@@ -164,7 +164,7 @@ func (r *factReader) kubelet() {
 	if !kube.Static() {
 		return // its options and its reservation mean nothing then
 	}
-	r.facts.Kubelet = ledger.Kubelet{
+	r.facts.Kubelet = kubelet.CPU{
 		Static:               true,
 		FullPCPUsOnly:        kube.Has(annotation.OptionFullPCPUsOnly),
 		DistributeAcrossNUMA: kube.Has(annotation.OptionDistributeAcrossNUMA),
@@ -194,7 +194,7 @@ func (r *factReader) pins() {
 		}
 		set := r.cpus(a.CPUSet, func(err error) { r.onNRT(annotation.PodCPUAllocsKey, a.CPUSet, err) })
 		if !set.IsEmpty() {
-			r.facts.Pins = append(r.facts.Pins, ledger.Pin{
+			r.facts.Given = append(r.facts.Given, kubelet.Grant{
 				UID: string(a.UID), Namespace: a.Namespace, Name: a.Name,
 				CPUs: set,
 			})
@@ -302,7 +302,7 @@ func (r *factReader) topologyPolicy(label annotation.NUMATopologyPolicy, otherwi
 		r.facts.Topology = topologyPolicy(label)
 	case r.topology != "":
 		p, _ := hint.ParsePolicy(r.topology)
-		r.facts.Topology = policyOf(p)
+		r.facts.Topology = ledger.PolicyOf(p)
 	default:
 		r.facts.Topology = otherwise
 	}

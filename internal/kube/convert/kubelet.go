@@ -133,18 +133,18 @@ func created(pod *corev1.Pod) int64 {
 
 // guest is what a bound pod is to its node's kubelet; nil for a pod that no kubelet gives anything of its own. What the
 // scheduler predicted is left out where it cannot be read.
-func guest(pod *corev1.Pod, kube qos.Kube) *ledger.Guest {
+func guest(pod *corev1.Pod, kube qos.Kube) *kubelet.Guest {
 	p := kubeletPod(pod, kube)
 	if p == nil {
 		return nil
 	}
-	g := &ledger.Guest{Pod: p, Created: created(pod)}
+	g := &kubelet.Guest{Pod: p, Created: created(pod)}
 	g.Prediction, _ = prediction(pod, p)
 	return g
 }
 
 // prediction reads what the scheduler wrote; nil without it.
-func prediction(pod *corev1.Pod, p *kubelet.Pod) (*ledger.Prediction, error) {
+func prediction(pod *corev1.Pod, p *kubelet.Pod) (*kubelet.Prediction, error) {
 	text, ok := pod.Annotations[annotation.PredictedPlacementKey]
 	if !ok {
 		return nil, nil
@@ -160,8 +160,8 @@ func prediction(pod *corev1.Pod, p *kubelet.Pod) (*ledger.Prediction, error) {
 	at := func(container string) int {
 		return slices.IndexFunc(p.Containers, func(c kubelet.Container) bool { return c.Name == container })
 	}
-	slices.SortStableFunc(held, func(a, b ledger.Held) int { return cmp.Compare(at(a.Container), at(b.Container)) })
-	return &ledger.Prediction{Model: read.Model, Gen: read.Gen, Held: held}, nil
+	slices.SortStableFunc(held, func(a, b kubelet.Held) int { return cmp.Compare(at(a.Container), at(b.Container)) })
+	return &kubelet.Prediction{Model: read.Model, Gen: read.Gen, Held: held}, nil
 }
 
 // Predicted is what an offer writes on its pod of what the kubelet will give it; false when nothing was predicted.
@@ -176,7 +176,7 @@ func Predicted(o ledger.Offer) (annotation.PredictedPlacement, bool) {
 }
 
 // Placed writes what containers have as annotations do.
-func Placed(held []ledger.Held) annotation.PlacedContainers {
+func Placed(held []kubelet.Held) annotation.PlacedContainers {
 	out := make(annotation.PlacedContainers, len(held))
 	for i := range held {
 		h := &held[i]
@@ -237,11 +237,11 @@ func numaNodes(ids []int) annotation.NUMANodes {
 }
 
 // heldOf reads what containers have, by name. Lists that cannot be read are an error that names the container.
-func heldOf(placed annotation.PlacedContainers) ([]ledger.Held, error) {
-	out := make([]ledger.Held, 0, len(placed))
+func heldOf(placed annotation.PlacedContainers) ([]kubelet.Held, error) {
+	out := make([]kubelet.Held, 0, len(placed))
 	for _, name := range slices.Sorted(maps.Keys(placed)) {
 		c := placed[name]
-		h := ledger.Held{Container: name, NUMAIDs: ids(c.Mask), Preferred: c.Preferred}
+		h := kubelet.Held{Container: name, NUMAIDs: ids(c.Mask), Preferred: c.Preferred}
 		cpus, err := cpuset.ParseIDs(c.CPUs)
 		if err != nil {
 			return nil, fmt.Errorf("container %s: cpus: %w", name, err)
@@ -257,10 +257,10 @@ func heldOf(placed annotation.PlacedContainers) ([]ledger.Held, error) {
 					return nil, fmt.Errorf("container %s: %s: NUMA nodes %q: %w", name, kind, nodes,
 						cmp.Or(err, errors.New("want a list")))
 				}
-				h.Memory = append(h.Memory, ledger.HeldMemory{Type: kind, NUMAIDs: numa, Bytes: amount.Value()})
+				h.Memory = append(h.Memory, kubelet.HeldMemory{Type: kind, NUMAIDs: numa, Bytes: amount.Value()})
 			}
 		}
-		slices.SortStableFunc(h.Memory, func(a, b ledger.HeldMemory) int {
+		slices.SortStableFunc(h.Memory, func(a, b kubelet.HeldMemory) int {
 			return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.NUMAIDs, b.NUMAIDs))
 		})
 		for _, resource := range slices.Sorted(maps.Keys(c.Devices)) {
@@ -269,13 +269,13 @@ func heldOf(placed annotation.PlacedContainers) ([]ledger.Held, error) {
 				parts = []annotation.PlacedDevices{c.Devices[resource]}
 			}
 			for _, d := range parts {
-				h.Devices = append(h.Devices, ledger.HeldDevices{
+				h.Devices = append(h.Devices, kubelet.HeldDevices{
 					Resource: resource, NUMAIDs: ids(d.Mask),
 					Count: int(d.Count),
 				})
 			}
 		}
-		slices.SortStableFunc(h.Devices, func(a, b ledger.HeldDevices) int {
+		slices.SortStableFunc(h.Devices, func(a, b kubelet.HeldDevices) int {
 			return cmp.Or(cmp.Compare(a.Resource, b.Resource), slices.Compare(a.NUMAIDs, b.NUMAIDs))
 		})
 		out = append(out, h)
@@ -336,14 +336,12 @@ func (r *factReader) model(newNode nodeMaker) {
 	default:
 		r.onNRT("zones", "", kubeletFault(m.Fault))
 	}
-	m.CPUs, m.Memory = config.CPU.Static, config.Memory.Static
+	m.Config = config
 	for _, d := range inventory.Devices {
 		m.Devices = append(m.Devices, d.Resource)
 	}
 	slices.Sort(m.Devices)
 	m.Devices = slices.Compact(m.Devices)
-	m.Policy, m.PodScope = policyOf(config.Topology.Policy), config.Topology.PodScope
-	m.Release = "1." + strconv.Itoa(behaviour.Minor)
 	r.placed(&state)
 }
 
@@ -444,10 +442,6 @@ func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 		}
 	}
 	return k, known
-}
-
-func policyOf(p hint.Policy) ledger.TopologyPolicy {
-	return [...]ledger.TopologyPolicy{ledger.NoTopology, ledger.BestEffort, ledger.Restricted, ledger.SingleNUMANode}[p]
 }
 
 // config converts the kubelet's settings to the machine's indices. Options of a policy that is off are ignored.
@@ -622,7 +616,9 @@ func (r *factReader) placed(state *annotation.NUMAState) {
 			r.onNRT(annotation.NUMAStateKey, string(uid), fmt.Errorf("pods[%s]: %w", uid, err))
 			continue
 		}
-		m.Placed = append(m.Placed, ledger.Placed{UID: string(uid), Held: held})
+		r.facts.Given = append(r.facts.Given, kubelet.Grant{
+			UID: string(uid), Placement: kubelet.PlacementOf(r.facts.Machine, held),
+		})
 	}
 }
 

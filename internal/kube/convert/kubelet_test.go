@@ -78,7 +78,7 @@ func TestKubeletOfANode(t *testing.T) {
 		Assumed         []string
 		Gen             int64
 		Memory, Devices []string
-		Placed          []ledger.Placed
+		Placed          []kubelet.Grant
 	}
 	behaviour, _ := kubelet.ModelOf(versioned)
 	beyond, _ := kubelet.ModelOf("v1.38.0")
@@ -88,12 +88,12 @@ func TestKubeletOfANode(t *testing.T) {
 		Memory:   kubelet.Memory{Static: true},
 		Topology: kubelet.Topology{Policy: hint.Restricted, PodScope: true, PreferClosest: true, MaxNodes: 16},
 	}
-	placed := []ledger.Placed{{UID: "u", Held: []ledger.Held{
-		{Container: "a", Devices: []ledger.HeldDevices{{Resource: "nvidia.com/gpu", NUMAIDs: []int{0}, Count: 1}}},
-		{Container: "b", CPUList: "2-3", Memory: []ledger.HeldMemory{{
-			Type: "memory", NUMAIDs: []int{0, 1},
-			Bytes: 1 << 30,
-		}}},
+	placed := []kubelet.Grant{{UID: "u", Placement: kubelet.Placement{
+		{Container: "a", Devices: []kubelet.Devices{{Resource: "nvidia.com/gpu", Nodes: 0b1, Count: 1}}},
+		{
+			Container: "b", CPUs: cpuset.MustParse("2-3"),
+			Memory: []kubelet.Block{{Type: "memory", Nodes: 0b11, Bytes: 1 << 30}},
+		},
 	}}}
 	tests := map[string]struct {
 		version     string
@@ -274,8 +274,8 @@ func TestKubeletOfANode(t *testing.T) {
 			facts, problems := convert.Facts(nodeOf(tt.version), nrt, convert.DefaultArgs())
 			m := facts.Model
 			got := model{
-				Mode: facts.Mode, Fault: m.Fault.Code, Release: m.Release, Assumed: m.Assumed, Gen: m.Gen,
-				Devices: m.Devices, Placed: m.Placed,
+				Mode: facts.Mode, Fault: m.Fault.Code, Release: m.Release(), Assumed: m.Assumed, Gen: m.Gen,
+				Devices: m.Devices, Placed: facts.Given,
 			}
 			if m.Node != nil {
 				got.Config = m.Node.Config()
@@ -283,7 +283,7 @@ func TestKubeletOfANode(t *testing.T) {
 			if (m.Node != nil) != tt.predicted {
 				t.Errorf("predicted = %v, want %v", m.Node != nil, tt.predicted)
 			}
-			if want := len(m.Assumed) > 0; (m.Trust == ledger.Doubted) != want {
+			if want := len(m.Assumed) > 0; (m.Trust == kubelet.Doubted) != want {
 				t.Errorf("trust %v of a kubelet with assumptions %q", m.Trust, m.Assumed)
 			}
 			if diff := cmp.Diff(tt.want, got, cmp.Transformer("list", cpuset.Set.String)); diff != "" {

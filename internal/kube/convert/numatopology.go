@@ -17,7 +17,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -174,14 +173,16 @@ func (r *factReader) importPins() {
 			r.onNuma(fmt.Sprintf("spec.podAllocations[%d]", i), "",
 				errors.New("want the uid of a pod, or its namespace and name"))
 		default:
-			r.facts.Pins = append(r.facts.Pins, ledger.Pin{
+			r.facts.Given = append(r.facts.Given, kubelet.Grant{
 				UID: p.UID, Namespace: p.Namespace, Name: p.Name,
 				CPUs: cpus,
 			})
 			known.Include(&cpus)
 		}
 	}
-	r.facts.Unclaimed = r.busy().Minus(known)
+	if unclaimed := r.busy().Minus(known); !unclaimed.IsEmpty() {
+		r.facts.Given = append(r.facts.Given, kubelet.Grant{CPUs: unclaimed})
+	}
 }
 
 // importedTopologyPolicy returns the kubelet's topology policy; false if it is not exported.

@@ -58,10 +58,10 @@ func TestImportedFacts(t *testing.T) {
 		Scope               string
 		Release             string
 		Reserved, Unclaimed string
-		Pins                []ledger.Pin
+		Pins                []kubelet.Grant
 		Problems            []string
 	}
-	set := func(f *ledger.Facts, list string) (out ledger.Pin) {
+	set := func(f *ledger.Facts, list string) (out kubelet.Grant) {
 		out.CPUs, _, _ = f.Machine.ParseList(list)
 		return out
 	}
@@ -181,12 +181,17 @@ func TestImportedFacts(t *testing.T) {
 			}
 			got := read{
 				Mode: f.Mode, Static: f.Kubelet.Static, Assumed: len(f.Model.Assumed) > 0, Topology: f.Topology,
-				Release:  f.Model.Release,
-				Reserved: f.Machine.FormatList(f.Kubelet.Reserved), Unclaimed: f.Machine.FormatList(f.Unclaimed),
-				Pins: f.Pins,
+				Release:   f.Model.Release(),
+				Reserved:  f.Machine.FormatList(f.Kubelet.Reserved),
+				Unclaimed: f.Machine.FormatList(kubelet.Unclaimed(f.Given)),
+			}
+			for _, g := range f.Given {
+				if g.UID+g.Name != "" {
+					got.Pins = append(got.Pins, g)
+				}
 			}
 			if f.Model.Node != nil {
-				if got.Scope = annotation.TopologyScopeContainer; f.Model.PodScope {
+				if got.Scope = annotation.TopologyScopeContainer; f.Model.Config.Topology.PodScope {
 					got.Scope = annotation.TopologyScopePod
 				}
 			}
@@ -197,12 +202,12 @@ func TestImportedFacts(t *testing.T) {
 				got.Problems = append(got.Problems, p.Key)
 			}
 			if list, ok := c.pins["a"]; ok {
-				c.want.Pins = append(c.want.Pins, ledger.Pin{UID: "a", CPUs: set(&f, list).CPUs})
+				c.want.Pins = append(c.want.Pins, kubelet.Grant{UID: "a", CPUs: set(&f, list).CPUs})
 			}
 			if list, ok := c.pins["b"]; ok {
-				c.want.Pins = append(c.want.Pins, ledger.Pin{Namespace: "ns", Name: "b", CPUs: set(&f, list).CPUs})
+				c.want.Pins = append(c.want.Pins, kubelet.Grant{Namespace: "ns", Name: "b", CPUs: set(&f, list).CPUs})
 			}
-			if diff := cmp.Diff(c.want, got, cmp.Comparer(func(a, b ledger.Pin) bool { return a == b })); diff != "" {
+			if diff := cmp.Diff(c.want, got, cmp.Comparer(kubelet.Grant.Equal)); diff != "" {
 				t.Errorf("facts (-want +got):\n%s\n%v", diff, problems)
 			}
 			var known convert.Known
@@ -329,8 +334,8 @@ func FuzzImportedFacts(f *testing.F) {
 			}
 			return
 		}
-		all := facts.Kubelet.Reserved.Union(facts.Unclaimed)
-		for _, p := range facts.Pins {
+		all := facts.Kubelet.Reserved
+		for _, p := range facts.Given {
 			all.Include(&p.CPUs)
 		}
 		if stranger := all.Minus(facts.Machine.Online()); !stranger.IsEmpty() {

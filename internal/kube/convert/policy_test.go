@@ -86,8 +86,8 @@ func TestTheTopologyPolicyComesFromTheFirstThatSaysOne(t *testing.T) {
 			t.Errorf("label, agent, attribute, topologyPolicies, Numatopology, plugin say %v: the policy is %s", choice,
 				f.Topology)
 		}
-		if f.Machine != nil && f.Model.Policy != ledger.TopologyPolicy(max(kubelet, 0)) {
-			t.Errorf("%v: the model's policy is %s, want %d", choice, f.Model.Policy, kubelet)
+		if f.Machine != nil && f.KubeletPolicy() != ledger.TopologyPolicy(max(kubelet, 0)) {
+			t.Errorf("%v: the model's policy is %s, want %d", choice, f.KubeletPolicy(), kubelet)
 		}
 		contradicts := func(a, b int) bool { return a != silent && b != silent && a != b }
 		exported := attribute

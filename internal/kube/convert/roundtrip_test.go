@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -53,7 +54,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 			Machine:  drawMachine(t),
 			Bind:     rapid.SampledFrom([]ledger.NodeBind{0, 1, 2, 3}).Draw(t, "node bind"),
 			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 1, 2, 3}).Draw(t, "node policy"),
-			Kubelet:  ledger.Kubelet{Static: rapid.Bool().Draw(t, "static")},
+			Kubelet:  kubelet.CPU{Static: rapid.Bool().Draw(t, "static")},
 		}
 		for n := range facts.Machine.NumNUMA() {
 			if gib := rapid.SampledFrom([]int64{0, 1, 2, 5}).Draw(t, "memory"); gib > 0 {

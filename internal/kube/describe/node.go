@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -61,7 +62,7 @@ func modeOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology) view.Mode {
 
 // kubeletOf reads the settings in the order in which the scheduler does: the agent's annotations first, then
 // those of other exporters.
-func kubeletOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *ledger.Model) view.Kubelet {
+func kubeletOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *kubelet.Facts) view.Kubelet {
 	unknown := view.Origin{Source: view.FromAssumption}
 	v := view.Kubelet{
 		CPU:    view.Manager{Policy: annotation.KubeletPolicyNone, From: unknown},
@@ -70,7 +71,7 @@ func kubeletOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *ledger.Model
 			Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer,
 			From: unknown,
 		},
-		Model: m.Release, Assumed: strings.Join(m.Assumed, "; "),
+		Model: m.Release(), Assumed: strings.Join(m.Assumed, "; "),
 	}
 	if !m.Fault.OK() {
 		v.Fault = m.Fault.Code.String()

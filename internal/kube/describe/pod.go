@@ -8,6 +8,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -62,8 +63,8 @@ func Placement(pod *corev1.Pod, v *ledger.View) *view.Placement {
 	if v == nil {
 		return out
 	}
-	if a, known := v.Assignment(string(pod.UID)); known && a.Source == ledger.Reported {
-		out.Actual = Containers(convert.Placed(ledger.HeldOf(v.Machine(), a.Placement)))
+	if a := v.Tenancy().Assignment(string(pod.UID)); a != nil && a.Source == kubelet.Reported {
+		out.Actual = Containers(convert.Placed(kubelet.HeldOf(v.Machine(), a.Placement)))
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -205,7 +206,7 @@ func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) err
 // Reserved notes that this scheduler chose the node for a pod, and Unreserved that it did not after all.
 func (t *Tracker) Reserved(uid types.UID, node string, v *ledger.View, o ledger.Offer) {
 	if model := &v.Facts().Model; model.Node != nil && o.Entry.Guest != nil && model.Concerns(o.Entry.Guest.Pod) {
-		t.metrics.predictions.WithLabelValues(v.Facts().Mode.String(), model.Release).Inc()
+		t.metrics.predictions.WithLabelValues(v.Facts().Mode.String(), model.Release()).Inc()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -238,16 +239,16 @@ func (t *Tracker) Forget(uid types.UID) {
 }
 
 // confirmed counts what a prediction was worth.
-func (t *Tracker) confirmed(node string, c ledger.Confirmation) {
+func (t *Tracker) confirmed(node string, c kubelet.Confirmation) {
 	t.mu.Lock()
-	delete(t.bound, types.UID(c.Entry.UID))
+	delete(t.bound, types.UID(c.UID))
 	t.mu.Unlock()
 	if c.Difference == 0 {
 		return
 	}
-	p := c.Entry.Guest.Prediction
+	p := c.Prediction
 	m := Misprediction{
-		Time: t.now(), Namespace: c.Entry.Namespace, Name: c.Entry.Name, UID: types.UID(c.Entry.UID), Node: node,
+		Time: t.now(), Namespace: c.Namespace, Name: c.Name, UID: types.UID(c.UID), Node: node,
 		Mode: t.store.View(node).Facts().Mode.String(), Model: p.Model, Kinds: c.Difference.Kinds(),
 		Predicted: convert.Placed(p.Held), Actual: convert.Placed(c.Actual),
 	}
@@ -303,7 +304,7 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 		delete(t.held, pod.UID)
 		t.mu.Unlock()
 	}
-	model := facts.Model.Release
+	model := facts.Model.Release()
 	if model == "" {
 		model = "none"
 	}
@@ -552,16 +553,16 @@ func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 		if !ok {
 			continue
 		}
-		for s := range node.View.Assignments() {
-			uid := types.UID(s.Entry.UID)
-			if s.Source != ledger.Predicted {
+		for _, s := range node.View.Tenancy().Assignments() {
+			uid := types.UID(s.UID)
+			if s.Source != kubelet.Predicted {
 				continue
 			}
 			if _, ok := reported[uid]; ok {
 				still[uid] = struct{}{}
 				continue
 			}
-			pod, err := lister.Pods(s.Entry.Namespace).Get(s.Entry.Name)
+			pod, err := lister.Pods(s.Namespace).Get(s.Name)
 			if !isReady(node.Object) || err != nil || pod.UID != uid || pod.Status.StartTime != nil ||
 				!boundFor(pod, now, overdueTime) {
 				continue

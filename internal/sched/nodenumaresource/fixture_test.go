@@ -232,7 +232,7 @@ func labelled(key, value string) nodeOption {
 	return func(n *corev1.Node, _ *v1alpha2.NodeResourceTopology) { n.Labels[key] = value }
 }
 
-func kubelet(settings string) nodeOption {
+func cpuManager(settings string) nodeOption {
 	return func(_ *corev1.Node, t *v1alpha2.NodeResourceTopology) {
 		t.Annotations[annotation.KubeletCPUManagerPolicy] = settings
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/follow"
@@ -691,7 +692,7 @@ func TestReservationsInParallelAgreeWithTheKubelets(t *testing.T) {
 			if refusal != nil {
 				t.Fatalf("node %d rejects %s with %s", i, o.Entry.Name, refusal.Status)
 			}
-			got, want := convert.Placed(ledger.HeldOf(v.Machine(), placement)),
+			got, want := convert.Placed(kubelet.HeldOf(v.Machine(), placement)),
 				convert.Placed(o.Entry.Guest.Prediction.Held)
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Fatalf("node %d gives %s %v, predicted was %v", i, o.Entry.Name, got, want)

@@ -58,7 +58,7 @@ func TestPodsConcernUsOnceTheClusterHasNodesThatTreatThemSpecially(t *testing.T)
 		pod  *corev1.Pod
 		node nodeOption
 	}{
-		"guaranteed whole CPUs and a static kubelet": {newPod("a", asks("2", "2")), kubelet(`{"policy":"static"}`)},
+		"guaranteed whole CPUs and a static kubelet": {newPod("a", asks("2", "2")), cpuManager(`{"policy":"static"}`)},
 		"LS and a Restricted node": {
 			newPod("b", qosClass("LS"), asks("2", "2")),
 			labelled(annotation.NodeNUMATopologyPolicy, "Restricted"),
@@ -85,7 +85,7 @@ func TestPodsConcernUsOnceTheClusterHasNodesThatTreatThemSpecially(t *testing.T)
 
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	full := kubelet(`{"policy":"static","options":{"full-pcpus-only":"true"},"reservedCPUs":"0,8"}`)
+	full := cpuManager(`{"policy":"static","options":{"full-pcpus-only":"true"},"reservedCPUs":"0,8"}`)
 	tests := map[string]struct {
 		pod     *corev1.Pod
 		arch    string

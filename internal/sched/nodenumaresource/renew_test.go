@@ -16,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -80,7 +81,7 @@ func (f *fixture) checkBound(t *testing.T, node string, bound []*corev1.Binding)
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := fmt.Sprint(convert.Placed(ledger.HeldOf(v.Machine(), placement)))
+		given := fmt.Sprint(convert.Placed(kubelet.HeldOf(v.Machine(), placement)))
 		if got := fmt.Sprint(carried.Containers); got != given {
 			t.Errorf("the Binding of %s carries %s, the kubelet gives %s", b.Name, got, given)
 		}

@@ -157,8 +157,8 @@ func TestPodsOnNodesThatVolcanoDescribes(t *testing.T) {
 		record[annotation.ResourceStatusKey] != "" {
 		t.Errorf("the Binding carries %v, want a prediction and no CPUs of ours", record)
 	}
-	bound, found := f.store.View("n").Assignment("a")
-	if !found || len(bound.Placement) != 1 ||
+	bound := f.store.View("n").Tenancy().Assignment("a")
+	if bound == nil || len(bound.Placement) != 1 ||
 		f.store.View("n").Machine().FormatList(bound.Placement[0].CPUs) != "8-13" &&
 			f.store.View("n").Machine().FormatList(bound.Placement[0].CPUs) != "1-6" {
 		t.Errorf("predicted %+v, want six CPUs of one NUMA node", bound.Placement)

@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -152,7 +153,7 @@ func allMemory(v *ledger.View, r *place.Request) []ledger.Memory {
 
 // expectOfKubelet is a pod to which the kubelet gives all CPUs that it has left.
 func expectOfKubelet(v *ledger.View, r *place.Request) ledger.Entry {
-	all := ledger.Held{CPUList: v.Machine().FormatList(v.State().Free)}
+	all := kubelet.Held{CPUList: v.Machine().FormatList(v.State().Free)}
 	for i := range r.Kubelet.Containers {
 		if c := &r.Kubelet.Containers[i]; c.CPUs > 0 {
 			all.Container = c.Name
@@ -161,8 +162,8 @@ func expectOfKubelet(v *ledger.View, r *place.Request) ledger.Entry {
 	model := &v.Facts().Model
 	return ledger.Entry{
 		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role,
-		Guest: &ledger.Guest{Pod: r.Kubelet, Created: r.Created, Prediction: &ledger.Prediction{
-			Model: model.Release, Gen: model.Gen, Held: []ledger.Held{all},
+		Guest: &kubelet.Guest{Pod: r.Kubelet, Created: r.Created, Prediction: &kubelet.Prediction{
+			Model: model.Release(), Gen: model.Gen, Held: []kubelet.Held{all},
 		}},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -127,7 +128,8 @@ func (d *decision) renew(s *Cycle) error {
 		if !follows(offer) {
 			break // the node is another one now
 		}
-		if slices.EqualFunc(offer.Entry.Guest.Prediction.Held, s.offer.Entry.Guest.Prediction.Held, ledger.Held.Equal) {
+		is, was := offer.Entry.Guest.Prediction, s.offer.Entry.Guest.Prediction
+		if slices.EqualFunc(is.Held, was.Held, kubelet.Held.Equal) {
 			return nil
 		}
 		offer.Version = view.Version()

@@ -1,4 +1,4 @@
-package ledger
+package kubelet
 
 import (
 	"cmp"
@@ -6,11 +6,10 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// Held is what one container has of a kubelet, in the kernel's ids, as the API says it: kubelet.Given for a machine
+// Held is what one container has of a kubelet, in the kernel's ids, as the API says it: Given for a machine
 // that may not be known yet.
 type Held struct {
 	Container string
@@ -51,7 +50,7 @@ func (h Held) Equal(o Held) bool {
 }
 
 // HeldOf translates a placement on m to the kernel's ids.
-func HeldOf(m *topo.Machine, p kubelet.Placement) []Held {
+func HeldOf(m *topo.Machine, p Placement) []Held {
 	out := make([]Held, 0, len(p))
 	for i := range p {
 		g := &p[i]
@@ -76,22 +75,22 @@ func HeldOf(m *topo.Machine, p kubelet.Placement) []Held {
 	return out
 }
 
-// placementOf translates what a pod holds to m. CPUs and NUMA nodes that the machine does not have are left out, and so
+// PlacementOf translates what a pod holds to m. CPUs and NUMA nodes that the machine does not have are left out, and so
 // is what would be on such nodes alone.
-func placementOf(m *topo.Machine, held []Held) kubelet.Placement {
-	p := make(kubelet.Placement, 0, len(held))
+func PlacementOf(m *topo.Machine, held []Held) Placement {
+	p := make(Placement, 0, len(held))
 	for _, h := range held {
-		g := kubelet.Given{Container: h.Container, Hint: hint.Hint{Preferred: h.Preferred}}
+		g := Given{Container: h.Container, Hint: hint.Hint{Preferred: h.Preferred}}
 		g.Hint.Mask = m.NodesByID(h.NUMAIDs)
 		g.CPUs = cpusOf(m, h.CPUList)
 		for _, b := range h.Memory {
 			if nodes := m.NodesByID(b.NUMAIDs); nodes != 0 {
-				g.Memory = append(g.Memory, kubelet.Block{Type: b.Type, Nodes: nodes, Bytes: b.Bytes})
+				g.Memory = append(g.Memory, Block{Type: b.Type, Nodes: nodes, Bytes: b.Bytes})
 			}
 		}
 		for _, d := range h.Devices {
 			if nodes := m.NodesByID(d.NUMAIDs); nodes != 0 || len(d.NUMAIDs) == 0 {
-				g.Devices = append(g.Devices, kubelet.Devices{Resource: d.Resource, Nodes: nodes, Count: d.Count})
+				g.Devices = append(g.Devices, Devices{Resource: d.Resource, Nodes: nodes, Count: d.Count})
 			}
 		}
 		p = append(p, g)
@@ -138,7 +137,7 @@ func (d Difference) Kinds() []string {
 
 // Compare holds an actual placement against the predicted one. Which of equal devices a container gets, and how they
 // are split over the nodes of a mask, is decided by the device plugin: it does not count as a difference.
-func Compare(predicted, actual kubelet.Placement) Difference {
+func Compare(predicted, actual Placement) Difference {
 	var d Difference
 	for _, c := range containersOf(predicted, actual) {
 		p, a := givenTo(predicted, c), givenTo(actual, c)
@@ -156,21 +155,21 @@ func Compare(predicted, actual kubelet.Placement) Difference {
 }
 
 // CompareOn is Compare, where CPUs and memory on other NUMA nodes of m are reported as DifferentMask alone.
-func CompareOn(m *topo.Machine, predicted, actual kubelet.Placement) Difference {
+func CompareOn(m *topo.Machine, predicted, actual Placement) Difference {
 	d := Compare(predicted, actual)
 	if d&(DifferentCPUs|DifferentMemory) == 0 {
 		return d
 	}
 	for _, c := range containersOf(predicted, actual) {
-		if p, a := givenTo(predicted, c), givenTo(actual, c); NodesOf(m, &p) != NodesOf(m, &a) {
+		if p, a := givenTo(predicted, c), givenTo(actual, c); p.NodesOn(m) != a.NodesOn(m) {
 			return d&^(DifferentCPUs|DifferentMemory) | DifferentMask
 		}
 	}
 	return d
 }
 
-// NodesOf returns the NUMA nodes of a container's CPUs and memory, by dense index.
-func NodesOf(m *topo.Machine, g *kubelet.Given) topo.NodeSet {
+// NodesOn returns the NUMA nodes of m that the container's CPUs and memory are on.
+func (g *Given) NodesOn(m *topo.Machine) topo.NodeSet {
 	mask := m.NodesOf(&g.CPUs)
 	for _, b := range g.Memory {
 		mask |= b.Nodes
@@ -178,7 +177,7 @@ func NodesOf(m *topo.Machine, g *kubelet.Given) topo.NodeSet {
 	return mask
 }
 
-func containersOf(predicted, actual kubelet.Placement) []string {
+func containersOf(predicted, actual Placement) []string {
 	names := make([]string, 0, len(predicted))
 	for i := range predicted {
 		names = append(names, predicted[i].Container)
@@ -191,17 +190,15 @@ func containersOf(predicted, actual kubelet.Placement) []string {
 	return names
 }
 
-func givenTo(p kubelet.Placement, container string) kubelet.Given {
-	for i := range p {
-		if p[i].Container == container {
-			return p[i]
-		}
+func givenTo(p Placement, container string) Given {
+	if g := p.find(container); g != nil {
+		return *g
 	}
-	return kubelet.Given{Container: container}
+	return Given{Container: container}
 }
 
-func sameBlocks(a, b []kubelet.Block) bool {
-	order := func(x, y kubelet.Block) int {
+func sameBlocks(a, b []Block) bool {
+	order := func(x, y Block) int {
 		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Nodes, y.Nodes))
 	}
 	a, b = slices.Clone(a), slices.Clone(b)
@@ -211,7 +208,7 @@ func sameBlocks(a, b []kubelet.Block) bool {
 }
 
 // sameDevices compares counts by resource; devices with topology must touch the nodes that were predicted.
-func sameDevices(predicted kubelet.Given, actual []kubelet.Devices) bool {
+func sameDevices(predicted Given, actual []Devices) bool {
 	counts := map[string]int{}
 	nodes := map[string]topo.NodeSet{}
 	for _, d := range predicted.Devices {
