@@ -15,18 +15,19 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
-	"github.com/tenon-project/tenon/internal/agent/kubelet"
+	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/source"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/agent/transport"
+	"github.com/tenon-project/tenon/internal/agent/watch"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -42,17 +43,15 @@ type Agent struct {
 	mounted bool
 	// service answers container runtimes.
 	service    *hook.Service
-	transports transports
+	transports *transport.Transports
 	poke       chan struct{} // holds one token while facts may have changed
 	claims     chan struct{} // holds one token while what pods claim may have changed
-	// outdated holds one token once the API serves a newer version of the object than the agent writes.
-	outdated chan struct{}
 
 	status  *status.Reporter
 	machine *source.Source[reading]
-	kubelet *kubelet.Observer
+	kubelet *observe.Observer
 	drifts  drifts
-	api     reach
+	api     *watch.API
 	// When the loop of follow and the engine last did something.
 	followed, passed pulse
 
@@ -108,7 +107,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a := &Agent{
 		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
-		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), outdated: make(chan struct{}, 1),
+		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1),
 		modeChanged: make(chan struct{}), applied: errStarting,
 	}
 	a.status = status.New(status.Options{
@@ -120,7 +119,7 @@ func New(o Options) (*Agent, error) {
 		Usable: "Usable", Text: "the machine's files describe one machine",
 		Instead: func() string { return "the last good topology stays published" }, Clock: o.Clock,
 	})
-	a.kubelet = kubelet.New(kubelet.Options{
+	a.kubelet = observe.New(observe.Options{
 		Node: o.Node, Root: o.Root, Boot: boot, Switches: o.Switches, Settings: o.Kubelet,
 		AskSettings: o.AskKubelet, AskResources: o.AskResources, Devices: o.Devices,
 		CurrentNode: a.currentNode, Machine: a.Machine, Pods: a.podList, Published: a.published,
@@ -145,12 +144,20 @@ func New(o Options) (*Agent, error) {
 		Checkpoint:          apply.File(a.dir.Path(grantsFile)),
 		Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
 	})
+	a.transports = transport.New(transport.Options{
+		NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded, Changed: a.touch,
+		Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
+	})
 	a.service = hook.New(hook.Options{
-		Engine: a.engine, Writes: a.writes, Degraded: a.whyDegraded, AllowDegraded: o.AllowDegraded,
+		Engine: a.engine, Writes: a.writes, Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock,
 		Overridden: a.o.Shared.Metrics.Overridden.Inc,
 	})
-	a.api = reach{clock: a.o.Clock, lost: a.o.Shared.Metrics.Unreachable.Add, back: a.reportOutage}
+	a.api = watch.New(watch.Options{
+		Client: o.Client, Dynamic: o.Dynamic, Node: o.Node,
+		Lost: o.Shared.Metrics.Unreachable.Add, Back: a.reportOutage,
+		Shared: &o.Shared.api, Clock: o.Clock,
+	})
 	return a, nil
 }
 
@@ -184,6 +191,13 @@ func kubepods(root string) []string {
 
 // Machine returns the node's machine.
 func (a *Agent) Machine() *topo.Machine { return a.machine.Value().machine }
+
+// Attach connects a container runtime of this process: it asks the service that it gets once that is ready, as NRI and
+// the runtime proxy do. It may be called from the time of New on.
+func (a *Agent) Attach() *hook.Service {
+	a.transports.Attach()
+	return a.service
+}
 
 // Table returns the desired state of the cgroup tree of this moment.
 func (a *Agent) Table() desired.Table { return a.engine.Table() }
@@ -236,7 +250,7 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, note := range a.notes {
 		log.Info("The machine's files leave something open", "node", a.o.Node, "note", note)
 	}
-	version, err := a.servedVersion(ctx)
+	version, err := a.api.TopologyVersion(ctx)
 	if err != nil {
 		return nil // ctx has ended while waiting
 	}
@@ -250,15 +264,15 @@ func (a *Agent) work(ctx context.Context) error {
 	}
 	g.run(a.reporter.Run)
 	g.run(a.follow)
-	g.run(a.watchVersion)
+	g.run(a.api.Outdated)
 	if a.o.WatchKubelet {
 		g.run(a.watchKubelet)
 	}
 	if a.mounted {
 		g.run(a.watchGroups)
 	}
-	g.run(a.serveNRI)
-	g.run(a.serveHooks)
+	g.run(func(ctx context.Context) error { return a.transports.ServeNRI(ctx, a.service) })
+	g.run(func(ctx context.Context) error { return a.transports.ServeHooks(ctx, a.service) })
 	if a.volcano != nil {
 		g.run(a.publishNumatopology)
 	}
@@ -267,18 +281,18 @@ func (a *Agent) work(ctx context.Context) error {
 
 // wire builds what needs the API's version, and connects it.
 func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
-	a.pods, a.nodes, a.topologies = a.podInformer(), a.nodeInformer(), a.topologyInformer(version)
-	var objects report.Objects = a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies"))
-	if version != v1alpha2.GroupVersion() {
-		objects = olderObjects{objects, a.discoverVersion, a.outdated}
+	var err error
+	if a.pods, err = a.api.Pods(); err != nil {
+		return err
 	}
+	a.nodes, a.topologies = a.api.Node(), a.api.Object(version.WithResource("noderesourcetopologies"))
 	last, err := a.lastReport()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
 			a.o.Node)
 	}
 	a.reporter = report.New(report.Options{
-		Objects: objects, Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology,
+		Objects: a.api.Topologies(version), Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology,
 		SetConflict: a.status.Condition(status.WriterConflict, "NodeResourceTopology"),
 		Last:        last, Keep: func(r annotation.Report) error { return a.dir.Write(reportFile, r.String()) },
 		Emit: a.emit, Clock: a.o.Clock,
@@ -289,17 +303,32 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
 			SetConflict: a.status.Condition(status.WriterConflict, "Numatopology"), Clock: a.o.Clock,
 		})
 	}
-	if err := a.pods.SetTransform(trim); err != nil {
+	return errors.Join(watch.Handle(a.pods, a.keepPod, a.dropPod),
+		watch.Handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }),
+		watch.Handle(a.topologies, a.reporter.Observe, func(*unstructured.Unstructured) { a.reporter.Observe(nil) }))
+}
+
+// publishNumatopology waits until the API serves Numatopologies, then keeps the node's until ctx ends.
+func (a *Agent) publishNumatopology(ctx context.Context) error {
+	if a.api.WaitServed(ctx, nodeinfo.Resource()) != nil ||
+		!cache.WaitForCacheSync(ctx.Done(), a.pods.HasSynced, a.nodes.HasSynced) {
+		return nil
+	}
+	inf := a.api.Object(nodeinfo.Resource())
+	err := watch.Handle(inf, a.volcano.Observe, func(*unstructured.Unstructured) { a.volcano.Observe(nil) })
+	if err != nil {
 		return err
 	}
-	if _, err := handle(a.pods, a.keepPod, a.dropPod); err != nil {
-		return err
+	watched := make(chan struct{})
+	go func() { defer close(watched); inf.RunWithContext(ctx) }()
+	defer func() { <-watched }()
+	if !cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) {
+		return nil
 	}
-	if _, err := handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }); err != nil {
-		return err
+	if len(inf.GetStore().ListKeys()) == 0 {
+		a.volcano.Observe(nil)
 	}
-	_, err = handle(a.topologies, a.reporter.Observe, func(*unstructured.Unstructured) { a.reporter.Observe(nil) })
-	return err
+	return a.volcano.Run(ctx)
 }
 
 // lastReport returns the report that was kept last; the zero Report when there is none that can be read.
@@ -328,14 +357,4 @@ func (a *Agent) watchKubelet(ctx context.Context) error {
 		klog.FromContext(ctx).Error(err, "Changes of the kubelet are seen at the next resync", "node", a.o.Node)
 	}
 	return nil
-}
-
-// watchVersion ends the agent when the API has come to serve a newer version of its object.
-func (a *Agent) watchVersion(ctx context.Context) error {
-	select {
-	case <-a.outdated:
-		return ErrOutdated
-	case <-ctx.Done():
-		return nil
-	}
 }

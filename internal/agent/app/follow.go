@@ -99,13 +99,6 @@ func (a *Agent) prunePods() {
 	a.engine.Prune(maps.Keys(live))
 }
 
-// isUnasked reports whether containers start without the agent: then what happens to a pod is seen in the cgroup tree
-// alone.
-func (a *Agent) isUnasked() bool {
-	reason, _ := a.transports.degradation()
-	return reason == noTransport
-}
-
 // watchGroups lets the engine look for new groups as soon as they appear, while no runtime or proxy asks before
 // containers start. Without a watch, as on a machine that has no inotify instance left, pod events and the resync are
 // what remains.
@@ -115,7 +108,7 @@ func (a *Agent) watchGroups(ctx context.Context) error {
 		folders = append(folders, a.folder(root))
 	}
 	err := host.WatchGroups(ctx, folders, func(string) {
-		if a.isUnasked() {
+		if a.transports.IsUnasked() {
 			a.engine.Scan()
 		}
 	})
@@ -202,7 +195,7 @@ func (a *Agent) keepPod(pod *corev1.Pod) {
 		return
 	}
 	a.engine.Update(desired.FromAPI(pod))
-	if a.isUnasked() {
+	if a.transports.IsUnasked() {
 		a.engine.Visit(desired.NodeUID(pod))
 	}
 	a.status.Annotations(pod)

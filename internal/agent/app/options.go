@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
@@ -19,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/agent/watch"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -114,9 +114,10 @@ var ErrUnsafe = errors.New("an agent that does not ask the kubelet must not writ
 type Shared struct {
 	Metrics *status.Metrics
 
-	mu      sync.Mutex // guards the fields below
-	pool    topo.Pool
-	version schema.GroupVersion // of topology.node.k8s.io, once it is known
+	api watch.Shared
+
+	mu   sync.Mutex // guards the field below
+	pool topo.Pool
 }
 
 // NewShared returns a Shared with metrics that are not registered anywhere.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
-	"github.com/tenon-project/tenon/internal/agent/kubelet"
+	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 )
 
@@ -60,7 +60,7 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 		fmt.Fprintln(notes, "note:", note)
 	}
 	if f.kubelet == "" && switches.QueryKubelet {
-		if known, how := kubelet.Known(f.hostRoot(), reading.Machine); how != "" {
+		if known, how := observe.Known(f.hostRoot(), reading.Machine); how != "" {
 			settings = known
 			fmt.Fprintf(notes, "note: of the kubelet count %s; --kubelet says others\n", how)
 		}
@@ -74,7 +74,7 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 		fmt.Fprintln(notes, "note: a kubelet with these settings would not start here:", err)
 	}
 	if switches.QueryKubelet {
-		if in.State, err = kubelet.Records(f.hostRoot(), settings, reading.Machine, in.State); err != nil {
+		if in.State, err = observe.Records(f.hostRoot(), settings, reading.Machine, in.State); err != nil {
 			fmt.Fprintln(notes, "note: what the kubelet's managers have recorded cannot be used:", err)
 		}
 	}

@@ -45,7 +45,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	if err := a.status.Overlap(ctx, a.engine.View(), assigned); err != nil {
 		log.Error(err, "Cannot report whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
 	}
-	if err := a.reportDegraded(ctx); err != nil {
+	if err := a.transports.Report(ctx, a.writes()); err != nil {
 		log.Error(err, "Cannot report whether containers may start without the agent", "node", a.o.Node)
 	}
 	pods := a.podList()

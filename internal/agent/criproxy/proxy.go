@@ -17,7 +17,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
+	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
 // crioSuffix ends every endpoint of CRI-O by which a kubelet knows that it is CRI-O's.

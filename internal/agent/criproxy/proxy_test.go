@@ -18,7 +18,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
-	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
+	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
 func TestOptionsThatAreWrong(t *testing.T) {

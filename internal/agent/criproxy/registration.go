@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
+	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
 // Hook is a moment at which hook servers are asked.

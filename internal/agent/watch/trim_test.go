@@ -1,17 +1,12 @@
-package app
+package watch
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -69,23 +64,4 @@ func TestATrimmedPodIsTheSameToTheAgent(t *testing.T) {
 	if got, err := trim(&corev1.Node{}); err != nil || got == nil {
 		t.Errorf("another object becomes %v, %v", got, err)
 	}
-}
-
-func TestMemoryOfTheStartIsReleasedOnceReady(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		began, asked := time.Now(), 0
-		releaseStart(t.Context(), clock.RealClock{}, func() error {
-			if asked++; asked < 3 {
-				return errors.New("not yet")
-			}
-			return nil
-		})
-		if asked != 3 || time.Since(began) != 2*readyPoll {
-			t.Errorf("asked %d times in %v, want 3 in %v", asked, time.Since(began), 2*readyPoll)
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		releaseStart(ended, clock.RealClock{}, func() error { return errors.New("never") })
-	})
 }

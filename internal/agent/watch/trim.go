@@ -1,46 +1,9 @@
-package app
+package watch
 
-import (
-	"context"
-	"os"
-	"runtime/debug"
-	"time"
+import corev1 "k8s.io/api/core/v1"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
-)
-
-// What keeps the agent small: it runs on every node.
-const (
-	// gcPercent is how much the heap may grow before it is collected, where the environment does not say. The heap is
-	// small and little happens, so that collecting twice as often costs nothing that can be measured.
-	gcPercent = 50
-	// readyPoll is the time between two questions whether the start is over.
-	readyPoll = time.Second
-	// lastApplied is what kubectl leaves on objects: the object once more.
-	lastApplied = corev1.LastAppliedConfigAnnotation
-)
-
-// collectOften makes the garbage collector prefer memory over CPU, unless the operator has decided.
-func collectOften() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
-// releaseStart waits until ready answers nil, or ctx ends. Then it gives back the memory that only the start needed.
-func releaseStart(ctx context.Context, c clock.WithTicker, ready func() error) {
-	tick := c.NewTicker(readyPoll)
-	defer tick.Stop()
-	for ready() != nil {
-		select {
-		case <-tick.C():
-		case <-ctx.Done():
-			return
-		}
-	}
-	debug.FreeOSMemory()
-}
+// lastApplied is what kubectl leaves on objects: the object once more.
+const lastApplied = corev1.LastAppliedConfigAnnotation
 
 // trim drops, before a pod is cached, the fields that the agent does not read: most of it, where pods have sidecars and
 // long environments.

@@ -1,4 +1,4 @@
-package app
+package watch
 
 import (
 	"context"
@@ -8,29 +8,23 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/clock"
 )
 
 // minOutage is the shortest outage of the API server that is reported as an Event: a shorter one is the end of a watch.
 const minOutage = 10 * time.Second
 
-// reach is whether the API server answers.
-type reach struct {
-	clock clock.PassiveClock
-	// lost is called with the seconds that an outage lasted since the last call, back with an outage that is over.
-	lost func(seconds float64)
-	back func(from, to time.Time)
-
+// outage is the current one, as far as it was reported; zero while the server answers.
+type outage struct {
 	mu          sync.Mutex // guards the fields below; never held across a call out
-	from, until time.Time  // of the current outage, as far as it was reported; zero while the server answers
+	from, until time.Time
 }
 
 // note takes the outcome of a request.
-func (r *reach) note(err error) {
+func (r *outage) note(o Options, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the caller did not wait for an answer
 	}
-	now, away := r.clock.Now(), !answered(err)
+	now, away := o.Clock.Now(), !answered(err)
 	r.mu.Lock()
 	from, more := r.from, time.Duration(0)
 	switch {
@@ -43,10 +37,10 @@ func (r *reach) note(err error) {
 	}
 	r.mu.Unlock()
 	if more > 0 {
-		r.lost(more.Seconds())
+		o.Lost(more.Seconds())
 	}
 	if !away && !from.IsZero() && now.Sub(from) >= minOutage {
-		r.back(from, now)
+		o.Back(from, now)
 	}
 }
 

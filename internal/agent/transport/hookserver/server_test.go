@@ -24,9 +24,9 @@ import (
 
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
-	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
 	"github.com/tenon-project/tenon/internal/agent/hook"
-	"github.com/tenon-project/tenon/internal/agent/hookserver"
+	"github.com/tenon-project/tenon/internal/agent/socket"
+	"github.com/tenon-project/tenon/internal/agent/transport/hookserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/hook"
-	"github.com/tenon-project/tenon/internal/agent/nri"
+	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 )
 
 func want(t *testing.T, what, got, want string) {

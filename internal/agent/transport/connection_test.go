@@ -1,54 +1,54 @@
-package app
+package transport
 
 import (
 	"errors"
 	"testing"
 
-	"github.com/tenon-project/tenon/internal/agent/nri"
+	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 )
 
 func TestWhyANodePromisesNothing(t *testing.T) {
 	t.Parallel()
-	connected := func(version string) func(*transports) {
-		return func(t *transports) { t.connect(nri.ParseRuntime("containerd", version)) }
+	connected := func(version string) func(*connections) {
+		return func(t *connections) { t.connect(nri.ParseRuntime("containerd", version)) }
 	}
 	tests := map[string]struct {
-		steps  []func(*transports)
+		steps  []func(*connections)
 		reason string
 	}{
 		"nothing has happened yet": {nil, "NoTransport"},
-		"no runtime answers": {[]func(*transports){func(t *transports) {
+		"no runtime answers": {[]func(*connections){func(t *connections) {
 			t.disconnect(
 				errors.New("no such file"))
 		}}, "NoTransport"},
-		"a runtime that promises": {[]func(*transports){connected("v2.4.2")}, ""},
-		"a runtime that does not": {[]func(*transports){connected("v2.1.5")}, "OldRuntime"},
-		"a runtime without its fence": {[]func(*transports){
+		"a runtime that promises": {[]func(*connections){connected("v2.4.2")}, ""},
+		"a runtime that does not": {[]func(*connections){connected("v2.1.5")}, "OldRuntime"},
+		"a runtime without its fence": {[]func(*connections){
 			connected("v2.4.2"),
-			func(t *transports) { t.fence(false) },
+			func(t *connections) { t.fence(false) },
 		}, "FenceDisabled"},
-		"the fence is up again": {[]func(*transports){
+		"the fence is up again": {[]func(*connections){
 			connected("v2.4.2"),
-			func(t *transports) { t.fence(false); t.fence(true) },
+			func(t *connections) { t.fence(false); t.fence(true) },
 		}, ""},
-		"a connection that was lost": {[]func(*transports){
+		"a connection that was lost": {[]func(*connections){
 			connected("v2.4.2"),
-			func(t *transports) { t.disconnect(errors.New("closed")) },
+			func(t *connections) { t.disconnect(errors.New("closed")) },
 		}, "NoTransport"},
-		"a proxy in place of NRI": {[]func(*transports){func(t *transports) { t.proxy() }}, ""},
+		"a proxy in place of NRI": {[]func(*connections){func(t *connections) { t.proxy() }}, ""},
 		"a proxy that is gone again": {
-			[]func(*transports){func(t *transports) { t.proxy(); t.unproxy() }},
+			[]func(*connections){func(t *connections) { t.proxy(); t.unproxy() }},
 			"NoTransport",
 		},
 		"a proxy before an old runtime": {
-			[]func(*transports){connected("v1.7.2"), func(t *transports) { t.proxy() }},
+			[]func(*connections){connected("v1.7.2"), func(t *connections) { t.proxy() }},
 			"",
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var at transports
+			var at connections
 			for _, step := range tt.steps {
 				step(&at)
 			}
@@ -61,7 +61,7 @@ func TestWhyANodePromisesNothing(t *testing.T) {
 
 func TestChangeOfTheRuntimeIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	var at transports
+	var at connections
 	for i, step := range []struct {
 		what string
 		news bool

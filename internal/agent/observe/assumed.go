@@ -1,4 +1,4 @@
-package kubelet
+package observe
 
 import (
 	"cmp"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/status"
-	model "github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 )
 
 // reportAssumed keeps the condition KubeletAssumed: what the scheduler's predictions take for granted of this kubelet.
@@ -20,7 +20,7 @@ func (b *Observer) reportAssumed(ctx context.Context, state *State) error {
 	var assumed []string
 	if state.IsStatic() || state.KeepsMemory() ||
 		cmp.Or(k.TopologyPolicy, annotation.KubeletTopologyNone) != annotation.KubeletTopologyNone {
-		s := model.Settings{
+		s := kubelet.Settings{
 			Version: b.version(), CPUOptions: k.CPUOptions, TopologyOptions: k.TopologyOptions, Gates: k.Gates,
 		}
 		assumed = s.Assumptions()

@@ -1,4 +1,4 @@
-package kubelet
+package observe
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	model "github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -212,8 +212,8 @@ func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocata
 	if k.ReservedCPUs != "" || c.ReservedMilliCPU == 0 {
 		return k, ""
 	}
-	known, _ := model.ModelOf(version)
-	set, ok := model.ReservedCPUs(m, model.Config{Model: known, CPU: model.StaticCPU(k.CPUOptions)},
+	known, _ := kubelet.ModelOf(version)
+	set, ok := kubelet.ReservedCPUs(m, kubelet.Config{Model: known, CPU: kubelet.StaticCPU(k.CPUOptions)},
 		c.ReservedMilliCPU)
 	if !ok {
 		return k, fmt.Sprintf("a reservation of %d milli-CPU cannot be met on this machine", c.ReservedMilliCPU)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
-	"github.com/tenon-project/tenon/internal/agent/criproxy/socket"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
 // drainLimit is how long questions under way may take when the server ends: more than a proxy waits for one.

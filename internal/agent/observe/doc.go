@@ -1,4 +1,4 @@
-// Package kubelet observes the kubelet of a node: its settings, what it gave to which pod, what its managers have
+// Package observe follows the kubelet of a node: its settings, what it gave to which pod, what its managers have
 // recorded, and how far Tenon has taken the CPUs over from it.
 //
 //	/configz ─────► settings  ─┐
@@ -6,4 +6,4 @@
 //	state files ──► records   ─┘
 //
 // Each of the three is a source.Source: its last good value counts while it cannot be read.
-package kubelet
+package observe

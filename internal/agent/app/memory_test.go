@@ -1,0 +1,30 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+func TestMemoryOfTheStartIsReleasedOnceReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, asked := time.Now(), 0
+		releaseStart(t.Context(), clock.RealClock{}, func() error {
+			if asked++; asked < 3 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		if asked != 3 || time.Since(began) != 2*readyPoll {
+			t.Errorf("asked %d times in %v, want 3 in %v", asked, time.Since(began), 2*readyPoll)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		releaseStart(ended, clock.RealClock{}, func() error { return errors.New("never") })
+	})
+}

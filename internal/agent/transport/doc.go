@@ -1,0 +1,3 @@
+// Package transport connects the agent to what starts containers: the container runtime by NRI, a runtime proxy by the
+// hooks' socket, or a runtime of the same process. It knows whether containers may start without the agent.
+package transport

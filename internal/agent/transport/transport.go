@@ -1,0 +1,180 @@
+package transport
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/agent/transport/hookserver"
+	"github.com/tenon-project/tenon/internal/agent/transport/nri"
+)
+
+// Options are what Transports need.
+type Options struct {
+	// NRISocket is the runtime's, HookSocket the one on which a proxy asks; "" for none.
+	NRISocket, HookSocket string
+	// AllowDegraded: LSE pods start where it cannot be promised that no container starts without the agent.
+	AllowDegraded bool
+	// Changed is called when containers have come to start with the agent, or without. It must not block.
+	Changed func()
+
+	Status  *status.Reporter
+	Metrics *status.Metrics
+	Clock   clock.WithTicker
+}
+
+// Transports are the ways by which containers come to the agent before they start. They are safe for concurrent use.
+type Transports struct {
+	o Options
+	connections
+}
+
+// New returns Transports that are not connected.
+func New(o Options) *Transports { return &Transports{o: o} }
+
+// ServeNRI keeps a service connected to the container runtime until ctx ends.
+func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error {
+	if t.o.NRISocket == "" {
+		return nil
+	}
+	log := klog.FromContext(ctx).WithName("nri")
+	client := nri.New(nri.Options{
+		Socket: t.o.NRISocket, Handler: service, Pushes: service, Ready: service.Ready, Clock: t.o.Clock,
+		Connected: func(r nri.Runtime) {
+			log.Info("Connected to the container runtime", "runtime", r.Name, "version", r.Version)
+			t.connect(r)
+			t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(1)
+			t.o.Changed()
+		},
+		Disconnected: func(err error) { t.disconnected(ctx, err) },
+		Timed:        func(call string, d time.Duration) { t.handled(status.PathNRI, call, d) },
+		Fenced: func(yes bool) {
+			if t.fence(yes) {
+				t.o.Changed()
+			}
+		},
+	})
+	return client.Run(ctx)
+}
+
+// disconnected reports, once per cause, that the runtime is not connected.
+func (t *Transports) disconnected(ctx context.Context, err error) {
+	t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(0)
+	t.o.Metrics.Failures.WithLabelValues(status.NRIDisconnected).Inc()
+	if !t.disconnect(err) {
+		return
+	}
+	klog.FromContext(ctx).Info("No NRI connection to the container runtime, will try again", "socket", t.o.NRISocket,
+		"err", err)
+	t.o.Status.Warn(status.NRIDisconnected, "the container runtime is not connected by NRI at %s: %v", t.o.NRISocket,
+		err)
+	t.o.Changed()
+}
+
+// hookRetry is the time between two attempts to listen for a runtime proxy.
+const hookRetry = 5 * time.Second
+
+// ServeHooks lets a runtime proxy ask a service until ctx ends. A socket that cannot be used is reported and retried:
+// an agent without a proxy does not need it.
+func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) error {
+	if t.o.HookSocket == "" {
+		return nil
+	}
+	server, err := hookserver.New(hookserver.Options{
+		Socket: t.o.HookSocket, Handler: service, Asked: t.asked, Left: t.proxyLeft,
+	})
+	if err != nil {
+		return err
+	}
+	reported := ""
+	for ctx.Err() == nil {
+		err := server.Run(ctx)
+		if err == nil {
+			return nil
+		}
+		t.o.Metrics.Failures.WithLabelValues(status.HookSocketUnusable).Inc()
+		if text := err.Error(); text != reported {
+			reported = text
+			t.o.Status.Warn(status.HookSocketUnusable, "a runtime proxy cannot ask: %s", text)
+		}
+		select {
+		case <-t.o.Clock.After(hookRetry):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// asked notes that a runtime proxy asks, and returns what is to be called when it has its answer.
+func (t *Transports) asked(call string) (answered func()) {
+	if t.proxy() {
+		t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(1)
+		t.o.Changed()
+	}
+	began := t.o.Clock.Now()
+	return func() { t.handled(status.PathCRI, call, t.o.Clock.Since(began)) }
+}
+
+// proxyLeft notes that no proxy is connected any more: containers may start without the agent again.
+func (t *Transports) proxyLeft() {
+	if t.unproxy() {
+		t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(0)
+		t.o.Changed()
+	}
+}
+
+// handled takes the duration of a call of a path.
+func (t *Transports) handled(path, call string, d time.Duration) {
+	m := t.o.Metrics
+	m.Apply.WithLabelValues(path).Observe(d.Seconds())
+	if d > nri.Budget {
+		m.SlowCalls.WithLabelValues(path, call).Inc()
+	}
+	if d < nri.GuardTime {
+		return
+	}
+	m.Failures.WithLabelValues(status.RuntimeCallSlow).Inc()
+	t.o.Status.Warn(status.RuntimeCallSlow,
+		"%s of the container runtime took %v: containers of pods that use Tenon are refused after %v, others go "+
+			"on without an answer", call, d.Round(time.Millisecond), nri.GuardTime)
+}
+
+// WhyDegraded says why LSE pods are to be refused; "" when they are not. Who is asked has a transport.
+func (t *Transports) WhyDegraded() string {
+	if reason, text := t.degradation(); reason != noTransport {
+		return text
+	}
+	return ""
+}
+
+// IsUnasked reports whether containers start without the agent: then what happens to a pod is seen in the cgroup tree
+// alone.
+func (t *Transports) IsUnasked() bool {
+	reason, _ := t.degradation()
+	return reason == noTransport
+}
+
+// Report sets the condition EnforcementDegraded. It is False for an agent that writes no cpusets; an agent that has not
+// tried to connect yet does not change it, so that a restart is not reported.
+func (t *Transports) Report(ctx context.Context, writes bool) error {
+	if t.o.NRISocket != "" && !t.tried() {
+		return nil
+	}
+	reason, text := "", ""
+	if writes {
+		reason, text = t.degradation()
+	}
+	if reason == "" {
+		return t.o.Status.Set(ctx, status.EnforcementDegraded, false, "Enforced",
+			"no container starts without the agent")
+	}
+	if t.o.AllowDegraded {
+		reason = annotation.DegradedAllowed
+	}
+	return t.o.Status.Set(ctx, status.EnforcementDegraded, true, reason, text)
+}

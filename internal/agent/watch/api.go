@@ -1,0 +1,127 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
+
+// Options are what an API needs.
+type Options struct {
+	Client  kubernetes.Interface
+	Dynamic dynamic.Interface
+	// Node is the Node's name.
+	Node string
+	// Lost is called with the seconds that an outage of the API server lasted since the last call, Back with an outage
+	// that is over.
+	Lost func(seconds float64)
+	Back func(from, to time.Time)
+	// Shared is what the agents of one process have in common.
+	Shared *Shared
+	Clock  clock.Clock
+}
+
+// Shared is what agents of one process know of their API server. It is safe for concurrent use.
+type Shared struct {
+	mu      sync.Mutex          // guards the field below
+	version schema.GroupVersion // of topology.node.k8s.io, once it is known
+}
+
+// API is the API server as the agent of one node sees it. It is safe for concurrent use.
+type API struct {
+	o Options
+	outage
+	// outdated holds one token once the API serves a newer version of the object than the agent writes.
+	outdated chan struct{}
+}
+
+// New returns an API that was not asked anything yet.
+func New(o Options) *API { return &API{o: o, outdated: make(chan struct{}, 1)} }
+
+// serveRetry is the time between two looks for a CustomResourceDefinition.
+const serveRetry = 5 * time.Second
+
+// TopologyVersion returns the version of topology.node.k8s.io to use: v1alpha2 where it is served, else v1alpha1. It
+// waits while neither is.
+func (a *API) TopologyVersion(ctx context.Context) (schema.GroupVersion, error) {
+	s := a.o.Shared
+	s.mu.Lock()
+	version := s.version
+	s.mu.Unlock()
+	if !version.Empty() {
+		return version, nil
+	}
+	err := a.poll(ctx, "NodeResourceTopology", func() (found bool, err error) {
+		version, err = a.discover()
+		return !version.Empty(), err
+	})
+	if err == nil && version == v1alpha2.GroupVersion() { // v1alpha1 may be replaced by it
+		s.mu.Lock()
+		s.version = version
+		s.mu.Unlock()
+	}
+	return version, err
+}
+
+func (a *API) discover() (schema.GroupVersion, error) {
+	for _, gv := range []schema.GroupVersion{v1alpha2.GroupVersion(), v1alpha1.GroupVersion()} {
+		if found, err := a.serves(gv.WithResource("noderesourcetopologies")); err != nil || found {
+			return gv, err
+		}
+	}
+	return schema.GroupVersion{}, nil
+}
+
+// WaitServed returns once the API serves a resource; the error of ctx when that ends before.
+func (a *API) WaitServed(ctx context.Context, resource schema.GroupVersionResource) error {
+	return a.poll(ctx, resource.Resource, func() (bool, error) { return a.serves(resource) })
+}
+
+func (a *API) serves(resource schema.GroupVersionResource) (bool, error) {
+	gv := resource.GroupVersion()
+	list, err := a.o.Client.Discovery().ServerResourcesForGroupVersion(gv.String())
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("discover %s: %w", gv, err)
+	}
+	for _, r := range list.APIResources {
+		if r.Name == resource.Resource {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// poll looks until something is found.
+func (a *API) poll(ctx context.Context, kind string, look func() (found bool, err error)) error {
+	for logged := false; ; logged = true {
+		found, err := look()
+		a.note(a.o, err)
+		if err == nil && found {
+			return nil
+		}
+		if !logged {
+			klog.FromContext(ctx).Info("The API does not serve what the agent publishes, will look again", "kind", kind,
+				"node", a.o.Node, "err", err)
+		}
+		select {
+		case <-a.o.Clock.After(serveRetry):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

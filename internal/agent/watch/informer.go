@@ -1,0 +1,83 @@
+package watch
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Pods follows the pods of the node and nothing else. They are cached without what the agent does not read.
+func (a *API) Pods() (cache.SharedIndexInformer, error) {
+	of := fields.OneTermEqualSelector("spec.nodeName", a.o.Node)
+	inf := informer(a, a.o.Client, a.o.Client.CoreV1().Pods(metav1.NamespaceAll), &corev1.Pod{}, of)
+	return inf, inf.SetTransform(trim)
+}
+
+// Node follows the Node.
+func (a *API) Node() cache.SharedIndexInformer {
+	return informer(a, a.o.Client, a.o.Client.CoreV1().Nodes(), &corev1.Node{}, a.named())
+}
+
+// Object follows the object of a resource that has the node's name.
+func (a *API) Object(resource schema.GroupVersionResource) cache.SharedIndexInformer {
+	return informer(a, a.o.Dynamic, a.o.Dynamic.Resource(resource), &unstructured.Unstructured{}, a.named())
+}
+
+func (a *API) named() fields.Selector { return fields.OneTermEqualSelector("metadata.name", a.o.Node) }
+
+// lister is the API of one kind of object.
+type lister[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// informer follows selected objects, and notes whether the API server answers.
+func informer[L runtime.Object](a *API, client any, objects lister[L], example runtime.Object, only fields.Selector,
+) cache.SharedIndexInformer {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = only.String()
+			found, err := objects.List(ctx, o)
+			a.note(a.o, err)
+			return found, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = only.String()
+			w, err := objects.Watch(ctx, o)
+			a.note(a.o, err)
+			return w, err
+		},
+	}
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), example, 0,
+		cache.Indexers{})
+}
+
+// Handle registers callbacks; forget gets the object's last known state. An object that was deleted and made anew under
+// its name while nothing was watched arrives as an update: the old one is forgotten first.
+func Handle[T metav1.Object](inf cache.SharedIndexInformer, keep, forget func(T)) error {
+	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { keep(obj.(T)) },
+		UpdateFunc: func(old, obj any) {
+			if last := old.(T); last.GetUID() != obj.(T).GetUID() {
+				forget(last)
+			}
+			keep(obj.(T))
+		},
+		DeleteFunc: func(obj any) {
+			if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tomb.Obj
+			}
+			if last, ok := obj.(T); ok {
+				forget(last)
+			}
+		},
+	})
+	return err
+}

@@ -1,0 +1,60 @@
+package watch
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/agent/report"
+)
+
+// ErrOutdated ends an agent when the API has come to serve v1alpha2 of its object: a write of v1alpha1 would take the
+// attributes of other programs away. The agent has to start anew.
+var ErrOutdated = errors.New("topology.node.k8s.io/v1alpha2 is served now")
+
+// Topologies returns the API of NodeResourceTopology in a version. Writes of v1alpha1 fail once v1alpha2 is served.
+func (a *API) Topologies(version schema.GroupVersion) report.Objects {
+	objects := a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies"))
+	if version == v1alpha2.GroupVersion() {
+		return objects
+	}
+	return olderObjects{objects, a}
+}
+
+// Outdated waits until a write has found that v1alpha2 is served, and returns ErrOutdated; nil when ctx ends before.
+func (a *API) Outdated(ctx context.Context) error {
+	select {
+	case <-a.outdated:
+		return ErrOutdated
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// olderObjects writes v1alpha1, as long as nothing else is served.
+type olderObjects struct {
+	report.Objects
+	api *API
+}
+
+// Apply implements report.Objects.
+func (o olderObjects) Apply(ctx context.Context, name string, object *unstructured.Unstructured,
+	options metav1.ApplyOptions, subresources ...string,
+) (*unstructured.Unstructured, error) {
+	served, err := o.api.discover()
+	if err != nil {
+		return nil, err
+	}
+	if served == v1alpha2.GroupVersion() {
+		select {
+		case o.api.outdated <- struct{}{}:
+		default:
+		}
+		return nil, ErrOutdated
+	}
+	return o.Objects.Apply(ctx, name, object, options, subresources...)
+}
