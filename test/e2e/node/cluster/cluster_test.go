@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // How many combinations of each mode a run draws.
@@ -29,6 +30,7 @@ const (
 type outcome struct {
 	combination
 	pods, ran, exclusive, waiting int
+	counted                       map[types.UID]bool
 	differences                   []string
 	took                          time.Duration
 }
@@ -73,9 +75,6 @@ func chosenSeed(t *testing.T) uint64 {
 	}
 }
 
-// usualSeed is that of a run that names none: a change is judged by itself.
-const usualSeed = 20261120
-
 // drawn draws the combinations of a run.
 func drawn(t *testing.T, seed uint64) []combination {
 	t.Helper()
@@ -114,7 +113,7 @@ func machineMemory(t *testing.T) int64 {
 // play runs one combination.
 func (w *world) play(t *testing.T, c combination) (o outcome) {
 	t.Helper()
-	o.combination = c
+	o.combination, o.counted = c, map[types.UID]bool{}
 	begun := time.Now()
 	defer func() { o.took = time.Since(begun) }()
 	n := newNode(t, w, c.name, c.machine)
@@ -127,8 +126,7 @@ func (w *world) play(t *testing.T, c combination) (o outcome) {
 			n.create(t, wish.pod(fmt.Sprintf("%s-%d-%d", c.name, number, i), n.name))
 			o.pods++
 		}
-		o.differences = append(o.differences, n.settle(t)...)
-		o.differences = append(o.differences, n.agree(t)...)
+		o.differences = append(o.differences, n.rest(t)...)
 		n.count(t, &o)
 		if len(o.differences) > 0 {
 			break // what follows from a difference is not another one
@@ -137,20 +135,72 @@ func (w *world) play(t *testing.T, c combination) (o outcome) {
 	return o
 }
 
-// count counts what became of the pods that are there.
+// count counts what became of the pods that are there; one that runs since an earlier wave is not counted again.
 func (n *node) count(t *testing.T, o *outcome) {
 	t.Helper()
 	for _, p := range n.pods(t) {
 		switch {
+		case o.counted[p.UID]:
 		case p.Spec.NodeName == "":
 			o.waiting++
 		case p.Status.Phase == corev1.PodRunning:
 			o.ran++
+			o.counted[p.UID] = true
 			if isExclusive(&p) {
 				o.exclusive++
 			}
 		}
 	}
+}
+
+// restLimit bounds the wait for a scheduler that looks at a pod again: its longest back-off is ten seconds.
+const restLimit = 30 * time.Second
+
+// rest waits until nothing moves any more and returns what differs then: what a kubelet refuses, CPUs that are not as
+// they should be, and pods that wait although there is room for them.
+func (n *node) rest(t testing.TB) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), restLimit)
+	defer cancel()
+	for {
+		if differences := append(n.settle(t), n.agree(t)...); len(differences) > 0 {
+			return differences
+		}
+		differences := n.waitInVain(t)
+		if len(differences) == 0 || ctx.Err() != nil {
+			return differences
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// waitInVain returns the pods that wait although there is room for them. Those that must wait are logged with the
+// reason.
+func (n *node) waitInVain(t testing.TB) []string {
+	t.Helper()
+	object, err := n.w.client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
+	check(t, err)
+	var differences []string
+	pods := n.pods(t)
+	j := newReview(t, n.machine, n.kubeletDir(), object, pods)
+	for i := range pods {
+		p := &pods[i]
+		if p.Spec.NodeName != "" {
+			continue
+		}
+		why, says := j.why(t, p), ""
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled {
+				says = c.Message
+			}
+		}
+		if why == "" {
+			differences = append(differences, fmt.Sprintf("%s waits and there is room for it: %s", title(p), says))
+			continue
+		}
+		t.Logf("%s waits: %s; the scheduler: %s", title(p), why, says)
+	}
+	return differences
 }
 
 // create makes a pod by the API, through our webhooks.
@@ -296,10 +346,13 @@ func isExclusive(p *corev1.Pod) bool {
 		strings.Contains(p.Annotations["tenon.sh/predicted-placement"], `"cpus"`)
 }
 
+// leastExclusive is how many pods with CPUs of their own every combination runs.
+const leastExclusive = 2
+
 // conclude prints the table and the last line, and fails where a run shows nothing.
 func conclude(t *testing.T, seed uint64, outcomes []outcome, planned int) {
 	t.Helper()
-	differences, ran, exclusive := 0, 0, 0
+	differences, ran, exclusive, waiting := 0, 0, 0, 0
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "COMBINATION\tMACHINE\tKUBELET\tPODS\tRUN\tEXCLUSIVE\tWAIT\tDIFFERENCES\tTIME")
@@ -307,6 +360,10 @@ func conclude(t *testing.T, seed uint64, outcomes []outcome, planned int) {
 		differences += len(o.differences)
 		ran += o.ran
 		exclusive += o.exclusive
+		waiting += o.waiting
+		if o.exclusive < leastExclusive {
+			t.Errorf("%s: %d pods ran on CPUs of their own, want at least %d", o.name, o.exclusive, leastExclusive)
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1fs\n",
 			o.name, o.shape, o.settings, o.pods, o.ran, o.exclusive, o.waiting, len(o.differences), o.took.Seconds())
 	}
@@ -316,15 +373,10 @@ func conclude(t *testing.T, seed uint64, outcomes []outcome, planned int) {
 		t.Errorf("%d of %d combinations could not be played to their end", unplayed, planned)
 		differences += unplayed
 	}
-	if ran < 2*len(outcomes) || exclusive < len(outcomes)/2 {
-		t.Errorf("only %d pods ran, %d of them with CPUs of their own: the run shows nothing", ran, exclusive)
-	}
+	fmt.Printf("%d pods ran, %d of them on CPUs of their own; %d had to wait\n", ran, exclusive, waiting)
 	line := fmt.Sprintf("level %d: %d combinations, %d differences", level, planned, differences)
 	if t.Failed() {
 		line += ", FAILED"
 	}
 	check(t, os.WriteFile(os.Getenv(conclusionVariable), []byte(line+"\n"), 0o644))
 }
-
-// kindKey is the annotation of a pod with the kind of pod that a test asked for.
-const kindKey = "test.tenon.sh/kind"

@@ -9,8 +9,10 @@
 //
 // Each combination of a machine and a kubelet's policies is a node of its own, with its own kubelet and agent. In own
 // mode the wanted CPUs of every container are compared with what runtime and kernel have, in follow mode the placement
-// that the scheduler predicted with what the kubelet recorded; in both the kubelet must refuse nothing that was bound.
+// that the scheduler predicted with what the kubelet recorded; in both the kubelet must refuse nothing that was bound,
+// and the scheduler must bind what there is room for.
 //
-// The tests have the build tag e2e_cluster and need root. TENON_SEED=N draws others, TENON_SEED=random fresh
-// ones, TENON_COMBINATIONS=OWN,FOLLOW another number of combinations.
+// Without a build tag the tests compare the review of pods that wait with the scheduler's decisions, in one process.
+// The others have the build tag e2e_cluster and need root. TENON_SEED=N draws others, TENON_SEED=random fresh ones,
+// TENON_COMBINATIONS=OWN,FOLLOW another number of combinations.
 package fabricated

@@ -1,5 +1,3 @@
-//go:build linux && e2e_cluster
-
 package fabricated
 
 import (
@@ -10,6 +8,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
 // combination is a machine, the policies of its kubelet, and pods.
@@ -31,15 +30,21 @@ func (c combination) mode() string {
 }
 
 // drawer draws from one seed.
-type drawer struct{ *rand.Rand }
+type drawer struct {
+	*rand.Rand
+	unit int // CPUs in which a kubelet with full-pcpus-only gives them out
+}
 
-func newDrawer(seed, stream uint64) drawer { return drawer{rand.New(rand.NewPCG(seed, stream))} }
+func newDrawer(seed, stream uint64) drawer { return drawer{rand.New(rand.NewPCG(seed, stream)), 1} }
 
 func (d drawer) chance(percent int) bool { return d.IntN(100) < percent }
 
 func (d drawer) between(first, last int) int { return first + d.IntN(last-first+1) }
 
 func pick[T any](d drawer, choices ...T) T { return choices[d.IntN(len(choices))] }
+
+// usualSeed is that of a run that names none: a change is judged by itself.
+const usualSeed = 20261120
 
 // drawCombination draws number i of a run. memoryKiB is what the NUMA nodes must add up to.
 func drawCombination(seed uint64, i int, follow bool, memoryKiB int64) (combination, error) {
@@ -55,12 +60,30 @@ func drawCombination(seed uint64, i int, follow bool, memoryKiB int64) (combinat
 		parts, c.shape = d.parts(memoryKiB)
 		c.settings = d.settings(parts, follow)
 		var err error
-		if c.machine, err = machine.Of(c.name, "AMD EPYC 7513 32-Core Processor", parts, c.settings); err == nil {
+		c.machine, err = machine.Of(c.name, "AMD EPYC 7513 32-Core Processor", parts, c.settings)
+		if err == nil && hasRoom(c.machine) {
+			if c.machine.Kubelet.CPUOptions["full-pcpus-only"] == "true" {
+				d.unit = threadsOf(c.machine)
+			}
 			c.waves = d.pods(c.machine, follow)
 			return c, nil
 		}
 	}
 	return c, fmt.Errorf("seed %d, combination %s: no settings were found with which a kubelet starts", seed, c.name)
+}
+
+// hasRoom reports whether reserved CPUs and as many for the shared pool leave most of the machine to pods.
+func hasRoom(m machine.Description) bool {
+	reserved, err := fold.Parse(m.Kubelet.ReservedCPUs)
+	return err == nil && 4*len(reserved) <= len(m.Spec().CPUs)
+}
+
+func threadsOf(m machine.Description) int {
+	cores := map[int]bool{}
+	for _, c := range m.Spec().CPUs {
+		cores[c.Core] = true
+	}
+	return len(m.Spec().CPUs) / len(cores)
 }
 
 // parts draws a machine with 8 to 48 CPUs and one to four NUMA nodes.

@@ -235,10 +235,6 @@ func (n *node) comparePools(ctx context.Context, want pools, differ func(string,
 	}
 }
 
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
 // requested is what a pod's containers ask for together, in whole CPUs; init containers that end ask for less in these
 // tests.
 func requested(p *corev1.Pod) int64 {
@@ -248,5 +244,3 @@ func requested(p *corev1.Pod) int64 {
 	}
 	return milli / 1000
 }
-
-func title(p *corev1.Pod) string { return fmt.Sprintf("pod %s (%s)", p.Name, p.Annotations[kindKey]) }

@@ -1,5 +1,3 @@
-//go:build linux && e2e_cluster
-
 package fabricated
 
 import (
@@ -56,7 +54,8 @@ func (d drawer) pods(m machine.Description, follow bool) [][]wish {
 
 // first draws the pod that comes first: it finds room for CPUs of its own.
 func (d drawer) first(cpus int, follow bool) wish {
-	w := wish{kind: "integer", boxes: []box{{cpu: d.whole(cpus / 4), memory: "64Mi"}}}
+	n := d.units(d.between(1, max(1, cpus/4)))
+	w := wish{kind: "integer", boxes: []box{{cpu: fmt.Sprint(n), memory: "64Mi"}}}
 	if !follow {
 		w.class = pick(d, "LSE", "LSR")
 		w.kind = w.class
@@ -64,7 +63,17 @@ func (d drawer) first(cpus int, follow bool) wish {
 	return w
 }
 
-func (d drawer) whole(most int) string { return fmt.Sprint(d.between(1, max(1, most))) }
+// whole draws a number of CPUs, now and then one that is not a multiple of the unit.
+func (d drawer) whole(most int) string {
+	n := d.between(1, max(1, most))
+	if d.chance(85) {
+		n = d.units(n)
+	}
+	return fmt.Sprint(n)
+}
+
+// units rounds up to whole units.
+func (d drawer) units(n int) int { return (n + d.unit - 1) / d.unit * d.unit }
 
 func (d drawer) memory() string { return pick(d, "64Mi", "64Mi", "128Mi", "256Mi", "1Gi", "2Gi") }
 
@@ -136,7 +145,8 @@ func (d drawer) followPod(cpus int) wish {
 		}}
 	case 6:
 		return wish{kind: "integer with an integer sidecar", boxes: []box{
-			{cpu: "1", memory: "64Mi", init: true, restarts: true}, {cpu: d.whole(third / 2), memory: d.memory()},
+			{cpu: d.whole(1), memory: "64Mi", init: true, restarts: true},
+			{cpu: d.whole(third / 2), memory: d.memory()},
 		}}
 	case 7:
 		return wish{kind: "fractional", boxes: []box{{cpu: "1500m", memory: "128Mi"}}}

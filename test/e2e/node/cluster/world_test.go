@@ -169,10 +169,3 @@ func (w *world) showPlane(t *testing.T) {
 		}
 	}
 }
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
