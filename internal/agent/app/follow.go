@@ -37,6 +37,7 @@ func (a *Agent) follow(ctx context.Context) error {
 	go func() { enforced <- a.enforce(ctx) }()
 	tick := a.o.Clock.NewTicker(a.o.Resync)
 	defer tick.Stop()
+	var claims <-chan time.Time // runs while a contradiction is to be looked at again
 	for applied := false; ; {
 		a.followed.beat(a.o.Clock.Now())
 		var retry <-chan time.Time
@@ -51,7 +52,10 @@ func (a *Agent) follow(ctx context.Context) error {
 		case <-retry:
 			continue
 		case <-a.claims:
-			a.status.Claims(a.engine.View())
+			claims = a.reportClaims()
+			continue
+		case <-claims:
+			claims = a.reportClaims()
 			continue
 		case <-a.poke:
 		case <-again:
@@ -69,8 +73,19 @@ func (a *Agent) follow(ctx context.Context) error {
 		if err := a.misplaced(); err != nil {
 			return err
 		}
-		a.status.Claims(a.engine.View())
+		claims = a.reportClaims()
 	}
+}
+
+// claimRetry is the time between two looks at a contradiction that is not settled.
+const claimRetry = time.Second
+
+// reportClaims reports what pods' allocations contradict, and returns when to look again; nil when nothing is open.
+func (a *Agent) reportClaims() <-chan time.Time {
+	if a.status.Claims(a.engine.View(), a.livePods()) {
+		return nil
+	}
+	return a.o.Clock.After(claimRetry)
 }
 
 // adopt takes the Node from the cache: the informer is ahead of its handlers.
@@ -89,14 +104,17 @@ func (a *Agent) syncPods() {
 }
 
 // prunePods deletes from the engine the pods that the API does not have.
-func (a *Agent) prunePods() {
+func (a *Agent) prunePods() { a.engine.Prune(maps.Keys(a.livePods())) }
+
+// livePods are the UIDs, as the node knows them, of the pods that the API has and that have not ended.
+func (a *Agent) livePods() map[string]bool {
 	live := map[string]bool{}
 	for _, pod := range a.podList() {
 		if !convert.Ended(pod) {
 			live[desired.NodeUID(pod)] = true
 		}
 	}
-	a.engine.Prune(maps.Keys(live))
+	return live
 }
 
 // watchGroups lets the engine look for new groups as soon as they appear, while no runtime or proxy asks before

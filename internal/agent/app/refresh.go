@@ -42,7 +42,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	if state.Mode == probe.Own && state.IsStatic() {
 		assigned = state.Records.CPU.Pods
 	}
-	if err := a.status.Overlap(ctx, a.engine.View(), assigned); err != nil {
+	if err := a.status.Overlap(ctx, a.engine.View(), assigned, a.livePods()); err != nil {
 		log.Error(err, "Cannot report whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
 	}
 	if err := a.transports.Report(ctx, a.writes()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,20 +50,45 @@ func (r *Reporter) ForgetPod(uid types.UID) {
 	delete(r.annotations, uid)
 }
 
-// Claims sends Events on each pod about what its allocation contradicts.
-func (r *Reporter) Claims(view *ledger.View) {
-	now := map[ledger.Problem]bool{}
-	for _, p := range view.Problems() {
-		now[p] = true
-	}
+// conflictAge is how long two pods must both be there before a conflict between them is reported: of two changes that
+// happened one after the other a list may show the later one first.
+const conflictAge = 2 * time.Second
+
+// claim is a contradiction that was met.
+type claim struct {
+	since    time.Time
+	reported bool
+}
+
+// Claims sends Events on each pod about what its allocation contradicts. A conflict of two pods needs both to be live,
+// UIDs of the pods that the API has: the processes of a pod that was deleted may still end on CPUs that are another's
+// by now. settled is false while a conflict is not old enough: Claims is to be called again.
+func (r *Reporter) Claims(view *ledger.View, live map[string]bool) (settled bool) {
+	settled = true
+	now, next := r.o.Clock.Now(), map[ledger.Problem]claim{}
+	var fresh []ledger.Problem
 	r.mu.Lock()
-	before := r.claims
-	r.claims = now
-	r.mu.Unlock()
-	for p := range maps.Keys(now) {
-		if before[p] {
+	for _, p := range view.Problems() {
+		if p.Other != "" && !(live[p.UID] && live[p.Other]) {
 			continue
 		}
+		c, known := r.claims[p]
+		if !known {
+			c.since = now
+		}
+		switch {
+		case c.reported:
+		case p.Other != "" && now.Sub(c.since) < conflictAge:
+			settled = false
+		default:
+			c.reported = true
+			fresh = append(fresh, p)
+		}
+		next[p] = c
+	}
+	r.claims = next
+	r.mu.Unlock()
+	for _, p := range fresh {
 		for _, uid := range []string{p.UID, p.Other} {
 			if e, ok := view.Entry(uid); ok {
 				reason, note := describe(p)
@@ -71,6 +97,7 @@ func (r *Reporter) Claims(view *ledger.View) {
 			}
 		}
 	}
+	return settled
 }
 
 // describe returns the reason and the text of a contradiction.
@@ -96,9 +123,10 @@ func describe(p ledger.Problem) (reason, note string) {
 }
 
 // Overlap keeps the condition StaticActive: whether the kubelet has assigned CPUs, by UID, that are exclusive to
-// another pod of the account.
-func (r *Reporter) Overlap(ctx context.Context, view *ledger.View, assigned map[string][]int) error {
-	text := overlap(view, assigned)
+// another pod of the account. Both are among the live pods: a kubelet's record may name one that is gone.
+func (r *Reporter) Overlap(ctx context.Context, view *ledger.View, assigned map[string][]int, live map[string]bool,
+) error {
+	text := overlap(view, assigned, live)
 	if text == "" {
 		return r.Set(ctx, StaticActive, false, "NoOverlap",
 			"no CPU that the kubelet assigned is exclusive to another pod")
@@ -107,19 +135,19 @@ func (r *Reporter) Overlap(ctx context.Context, view *ledger.View, assigned map[
 }
 
 // overlap names the first pod whose exclusive CPUs the kubelet has assigned to another one; "" when there is none.
-func overlap(view *ledger.View, assigned map[string][]int) string {
+func overlap(view *ledger.View, assigned map[string][]int, live map[string]bool) string {
 	machine := view.Machine()
 	if machine == nil || len(assigned) == 0 {
 		return ""
 	}
 	for e := range view.Entries() {
-		if !e.Role.Binds() {
+		if !e.Role.Binds() || !live[e.UID] {
 			continue
 		}
 		own := view.CPUsOf(e.UID)
 		for _, uid := range slices.Sorted(maps.Keys(assigned)) {
 			theirs, _, err := machine.ParseList(cpuset.FormatIDs(assigned[uid]))
-			if taken := own.Intersect(theirs); uid != e.UID && err == nil && !taken.IsEmpty() {
+			if taken := own.Intersect(theirs); uid != e.UID && live[uid] && err == nil && !taken.IsEmpty() {
 				return fmt.Sprintf(
 					"the kubelet's static policy has assigned CPUs %s, which are exclusive to pod %s/%s, to the pod "+
 						"with UID %s: "+

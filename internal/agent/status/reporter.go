@@ -35,7 +35,7 @@ type Reporter struct {
 	joined map[string]map[string]statement
 	// annotations is what was reported of each pod's annotations, claims what of its allocation.
 	annotations map[types.UID]string
-	claims      map[ledger.Problem]bool
+	claims      map[ledger.Problem]claim
 }
 
 // New returns a Reporter that has reported nothing.
