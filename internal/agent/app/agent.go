@@ -55,14 +55,23 @@ type Agent struct {
 	// When the loop of follow and the engine last did something.
 	followed, passed pulse
 
+	wired  chan struct{} // closed once the fields below wired are set
+	engage func()        // lets the engine work, from its first call on
+	// engaged is closed by engage.
+	engaged chan struct{}
+
+	beginning sync.Mutex // guards the field below, and the first facts of the engine
+	joined    bool       // the API's objects are known
+
 	mu          sync.Mutex // guards the fields below; never held across a call out of the package
 	node        *corev1.Node
 	modeChanged chan struct{} // closed and replaced when the mode changes
 	facts       ledger.Facts
 	applied     error // why the cgroup tree is not in order yet; nil once it was
 
-	// Set once at the beginning of Run.
-	lock                    *statedir.Lock
+	lock *statedir.Lock // set once at the beginning of Run
+
+	// Set once, before wired is closed.
 	pods, nodes, topologies cache.SharedIndexInformer
 	reporter                *report.Reporter
 	volcano                 *report.NumatopologyReporter // nil unless it is asked for
@@ -108,8 +117,10 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{
 		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
 		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1),
+		wired: make(chan struct{}), engaged: make(chan struct{}),
 		modeChanged: make(chan struct{}), applied: errStarting,
 	}
+	a.engage = sync.OnceFunc(func() { close(a.engaged) })
 	a.status = status.New(status.Options{
 		Client: o.Client, Node: o.Node, Current: a.currentNode, Recorder: o.Recorder,
 		Metrics: o.Shared.Metrics, Clock: o.Clock,
@@ -250,15 +261,28 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, note := range a.notes {
 		log.Info("The machine's files leave something open", "node", a.o.Node, "note", note)
 	}
+	g := newGroup(ctx, cancel)
+	g.run(func(ctx context.Context) error { return a.transports.ServeNRI(ctx, a.service) })
+	g.run(func(ctx context.Context) error { return a.transports.ServeHooks(ctx, a.service) })
+	if a.mounted {
+		g.run(a.watchGroups)
+	}
+	g.run(a.enforce)
+	g.run(a.bridge)
+	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
+	return g.wait()
+}
+
+// join waits for the API and runs in a group what needs it.
+func (a *Agent) join(ctx context.Context, g *group) error {
 	version, err := a.api.TopologyVersion(ctx)
 	if err != nil {
-		return nil // ctx has ended while waiting
+		return nil //nolint:nilerr // ctx has ended while waiting
 	}
 	if err := a.wire(ctx, version); err != nil {
 		return err
 	}
-	defer a.o.Shared.Metrics.Age.Track(a.o.Node, a.reporter.Age)()
-	g := newGroup(ctx, cancel)
+	close(a.wired)
 	for _, inf := range []cache.SharedIndexInformer{a.pods, a.nodes, a.topologies} {
 		g.run(func(ctx context.Context) error { inf.RunWithContext(ctx); return nil })
 	}
@@ -268,15 +292,12 @@ func (a *Agent) work(ctx context.Context) error {
 	if a.o.WatchKubelet {
 		g.run(a.watchKubelet)
 	}
-	if a.mounted {
-		g.run(a.watchGroups)
-	}
-	g.run(func(ctx context.Context) error { return a.transports.ServeNRI(ctx, a.service) })
-	g.run(func(ctx context.Context) error { return a.transports.ServeHooks(ctx, a.service) })
 	if a.volcano != nil {
 		g.run(a.publishNumatopology)
 	}
-	return g.wait()
+	defer a.o.Shared.Metrics.Age.Track(a.o.Node, a.reporter.Age)()
+	<-ctx.Done()
+	return nil
 }
 
 // wire builds what needs the API's version, and connects it.

@@ -28,13 +28,15 @@ func (a *Agent) follow(ctx context.Context) error {
 	}
 	a.adopt()
 	a.reportUncleanEnd()
+	a.beginning.Lock()
+	a.joined = true
 	a.refresh(ctx)
 	a.syncPods()
+	a.beginning.Unlock()
 	if len(a.topologies.GetStore().ListKeys()) == 0 {
 		a.reporter.Observe(nil)
 	}
-	enforced := make(chan error, 1)
-	go func() { enforced <- a.enforce(ctx) }()
+	a.engage()
 	tick := a.o.Clock.NewTicker(a.o.Resync)
 	defer tick.Stop()
 	var claims <-chan time.Time // runs while a contradiction is to be looked at again
@@ -64,10 +66,8 @@ func (a *Agent) follow(ctx context.Context) error {
 			a.o.Shared.Metrics.Refused.Add(float64(a.lock.Refused()))
 			a.prunePods()
 			a.sweep(ctx)
-		case err := <-enforced:
-			return err
 		case <-ctx.Done():
-			return <-enforced
+			return nil
 		}
 		a.refresh(ctx)
 		if err := a.misplaced(); err != nil {
@@ -151,8 +151,12 @@ func (a *Agent) misplaced() error {
 	return fmt.Errorf("%w: %s, and not %s", ErrCgroupRoot, is, used)
 }
 
-// enforce lets the engine work while the mode is Own. It returns when ctx ends.
+// enforce lets the engine work, once it may, while the mode is Own. It returns when ctx ends.
 func (a *Agent) enforce(ctx context.Context) error {
+	select {
+	case <-a.engaged:
+	case <-ctx.Done():
+	}
 	for ctx.Err() == nil {
 		a.mu.Lock()
 		changed := a.modeChanged

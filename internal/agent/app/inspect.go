@@ -2,7 +2,6 @@ package app
 
 import (
 	gojson "encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -99,12 +98,6 @@ func (a *Agent) Inspect(namespace, name string) (view.Cgroups, bool) {
 
 // findPod returns a pod of this node that has not ended.
 func (a *Agent) findPod(namespace, name string) *corev1.Pod {
-	a.mu.Lock()
-	starting := errors.Is(a.applied, errStarting) // the watches may not be there yet
-	a.mu.Unlock()
-	if starting {
-		return nil
-	}
 	for _, pod := range a.podList() {
 		if pod.Namespace == namespace && pod.Name == name && !convert.Ended(pod) {
 			return pod

@@ -25,6 +25,9 @@ func (a *Agent) refresh(ctx context.Context) {
 	if err := a.readMachine(ctx); err != nil {
 		log.Error(err, "Cannot use the machine's files, the last good topology counts", "node", a.o.Node)
 	}
+	if err := a.recordNode(); err != nil {
+		log.Error(err, "The next agent cannot begin without the API server", "node", a.o.Node)
+	}
 	mode := a.Mode()
 	changed := a.kubelet.Refresh(ctx)
 	state := a.kubelet.State()
@@ -128,8 +131,21 @@ func (a *Agent) input(pods []*corev1.Pod) probe.Input {
 	}
 }
 
-// podList returns the pods by namespace and name.
+// isWired reports whether the API's objects are followed, and published.
+func (a *Agent) isWired() bool {
+	select {
+	case <-a.wired:
+		return true
+	default:
+		return false
+	}
+}
+
+// podList returns the pods by namespace and name; none before the API has answered.
 func (a *Agent) podList() []*corev1.Pod {
+	if !a.isWired() {
+		return nil
+	}
 	var pods []*corev1.Pod
 	for _, key := range slices.Sorted(slices.Values(a.pods.GetStore().ListKeys())) {
 		if obj, ok, err := a.pods.GetStore().GetByKey(key); ok && err == nil {
@@ -141,6 +157,9 @@ func (a *Agent) podList() []*corev1.Pod {
 
 // publish asks the reporters to look whether there is something new.
 func (a *Agent) publish() {
+	if !a.isWired() {
+		return
+	}
 	a.reporter.Changed()
 	if a.volcano != nil {
 		a.volcano.Changed()

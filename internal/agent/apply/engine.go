@@ -47,7 +47,7 @@ type Options struct {
 // Engine keeps the cgroup tree of one machine equal to the desired table. All methods are safe for concurrent use.
 //
 // Nothing is written before SetFacts has named a machine and Prune has completed the list of pods: until then a group
-// that looks unknown may belong to a pod that was not added yet.
+// that looks unknown may belong to a pod that was not added yet. Begin lifts the second condition.
 type Engine struct {
 	o     Options
 	dirty chan struct{} // holds one token while something is to do
@@ -71,6 +71,7 @@ type Engine struct {
 	pods     map[string]*pod
 	leaves   map[string]*leaf // by path
 	complete bool
+	begun    bool            // Begin was called, and the list of pods is not complete yet
 	recheck  bool            // the tree is to be read anew
 	visits   map[string]bool // UIDs of pods whose groups are to be looked for anew
 	unpinned map[*leaf]bool  // as of the last plan, see findUnpinned
@@ -307,6 +308,23 @@ func (e *Engine) Prune(uids iter.Seq[string]) {
 		}
 	}
 	e.complete = true
+	if e.begun {
+		e.begun = false
+		for _, p := range e.pods {
+			if p.orphan == classified {
+				p.orphan = found // to be reported, now that it is one
+			}
+		}
+	}
+	e.wake()
+}
+
+// Begin lets the Engine work before the list of pods is complete: for the pods that the runtime reports, with what the
+// checkpoint says held back. Groups of other pods are left as they are until Prune. It has no effect after Prune.
+func (e *Engine) Begin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begun = !e.complete
 	e.wake()
 }
 
@@ -346,7 +364,7 @@ func (e *Engine) input() (desired.Input, bool) {
 	for uid, p := range e.pods {
 		d := p.Pod
 		d.Leaves = byPod[uid]
-		if len(d.Leaves) == 0 {
+		if len(d.Leaves) == 0 || e.begun && p.orphan != known {
 			continue
 		}
 		in.Pods = append(in.Pods, d)

@@ -140,7 +140,7 @@ func (e *Engine) ready() (*topo.Machine, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := e.account.View().Machine()
-	return m, m != nil && e.complete
+	return m, m != nil && (e.complete || e.begun)
 }
 
 // lookAround reads the leaves that are not known yet, or all of them.
@@ -184,7 +184,9 @@ func (e *Engine) classifyOrphans(m *topo.Machine) {
 		}
 		if exclusive && g.CPUs != "" {
 			p.Entry.Class, p.Entry.Role, p.Entry.CPUList = g.Class, roleOf(g.Class), g.CPUs
-			e.outbox = append(e.outbox, Record{Kind: OrphanHeld, UID: uid, Group: p.Cgroup, Got: g.CPUs})
+			if !e.begun {
+				e.outbox = append(e.outbox, Record{Kind: OrphanHeld, UID: uid, Group: p.Cgroup, Got: g.CPUs})
+			}
 		}
 		e.account.Put(p.Entry)
 	}

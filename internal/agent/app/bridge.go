@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	gojson "encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/agent/probe"
+)
+
+// nodeFile keeps, in the agent's folder, what the pools of the machine depend on of the Node.
+const nodeFile = "node.json"
+
+// bridgeAfter is how long the API server may take to answer before the agent goes by what an earlier one kept.
+const bridgeAfter = 5 * time.Second
+
+// bridge serves containers while the API server does not answer a new agent: with the pools of the Node that an earlier
+// agent kept, and the CPUs of its checkpoint held for their pods. It does nothing where CPUs may be a static kubelet's:
+// which of its pods still run only the API knows.
+func (a *Agent) bridge(ctx context.Context) error {
+	select {
+	case <-a.o.Clock.After(bridgeAfter):
+	case <-ctx.Done():
+		return nil
+	}
+	a.beginning.Lock()
+	defer a.beginning.Unlock()
+	state := a.kubelet.State()
+	if a.joined || !a.writes() || state.IsStatic() || !state.Until.IsZero() {
+		return nil
+	}
+	log := klog.FromContext(ctx)
+	node, err := a.keptNode()
+	if err != nil {
+		log.Error(err, "Containers wait for the API server", "node", a.o.Node)
+		return nil
+	}
+	if node == nil {
+		return nil // no agent has worked here before
+	}
+	in := a.input(nil)
+	in.Node = node
+	facts, _ := probe.Facts(in) // its problems were reported when it was kept
+	facts.Machine = a.o.Shared.intern(facts.Machine)
+	a.engine.SetFacts(facts)
+	a.engine.Begin()
+	a.engage()
+	log.Info("The API server does not answer, containers get what an earlier agent has recorded", "node", a.o.Node)
+	return nil
+}
+
+// recordNode keeps the Node for the next agent.
+func (a *Agent) recordNode() error {
+	node := a.currentNode()
+	if node == nil {
+		return nil
+	}
+	text, err := gojson.Marshal(corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, Labels: node.Labels, Annotations: node.Annotations,
+		},
+		Status: corev1.NodeStatus{NodeInfo: node.Status.NodeInfo},
+	})
+	if err == nil {
+		err = a.dir.Write(nodeFile, string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("keep the Node: %w", err)
+	}
+	return nil
+}
+
+// keptNode returns the Node that an earlier agent kept; nil where there is none, or no checkpoint beside it.
+func (a *Agent) keptNode() (*corev1.Node, error) {
+	grants, err := a.dir.Read(grantsFile)
+	if err != nil || grants == "" {
+		return nil, err
+	}
+	text, err := a.dir.Read(nodeFile)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	node := &corev1.Node{}
+	if err := gojson.Unmarshal([]byte(text), node); err != nil {
+		return nil, fmt.Errorf("%s: %w", a.dir.Path(nodeFile), err)
+	}
+	return node, nil
+}
