@@ -74,6 +74,7 @@ type Kubelet struct {
 	handlers []lifecycle.PodAdmitHandler
 	settled  atomic.Bool
 	closed   atomic.Bool
+	ended    chan struct{} // closed when the managers' own goroutine has ended
 
 	mu   sync.Mutex // guards the field below
 	pods map[types.UID]record
@@ -143,7 +144,7 @@ func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 			err = &Panic{value}
 		}
 	}()
-	k = &Kubelet{o: o, pods: map[types.UID]record{}}
+	k = &Kubelet{o: o, pods: map[types.UID]record{}, ended: make(chan struct{})}
 	log, info, s := klog.FromContext(ctx), machineInfo(o.Machine), o.Settings
 	k.topology, err = topologymanager.NewManager(info.Topology, cmp.Or(s.TopologyPolicy, topologymanager.PolicyNone),
 		cmp.Or(s.TopologyScope, topologymanager.ContainerTopologyScope), s.TopologyOptions)
@@ -189,6 +190,9 @@ func (k *Kubelet) start(ctx context.Context) error {
 	}
 	if err := k.cpus.Start(ctx, k.active, sources{&k.settled}, statuses{k}, updates{k}, running.Clone()); err != nil {
 		return &staleState{err}
+	}
+	if cmp.Or(k.o.Settings.CPUPolicy, string(cpumanager.PolicyNone)) == string(cpumanager.PolicyNone) {
+		close(k.ended) // it has nothing to reconcile, and so no goroutine
 	}
 	return nil
 }
@@ -300,10 +304,14 @@ func (k *Kubelet) Removed(id string) error { return k.topology.RemoveContainer(i
 // Close ends the managers' own goroutine at its next turn. Nothing may be admitted after it.
 func (k *Kubelet) Close() { k.closed.Store(true) }
 
+// Ended is closed when, after Close, the managers' goroutine has ended: until then a turn of it may write state files.
+func (k *Kubelet) Ended() <-chan struct{} { return k.ended }
+
 // active is asked by the managers for the pods whose resources must be kept.
 func (k *Kubelet) active() []*corev1.Pod {
 	if k.closed.Load() {
 		// The CPU manager reconciles for ever, in a goroutine that has no stop signal; this ends it.
+		close(k.ended)
 		runtime.Goexit()
 	}
 	k.mu.Lock()

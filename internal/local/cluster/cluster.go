@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
@@ -163,7 +164,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		return err
 	}
 	c.startTokens(client, id)
-	return c.together(
+	return utilerrors.AggregateGoroutines(
 		func() error { return c.startManager(ctx, o, applier, id) },
 		func() error { return c.startNodes(ctx, o, client) },
 		func() error { return c.startSchedulers(ctx, o, id) },
@@ -258,17 +259,6 @@ func (c *Cluster) startTokens(client kubernetes.Interface, id *identities) {
 		defer close(c.tokensDone)
 		t.run(ctx)
 	}()
-}
-
-// together runs the steps at the same time and returns all their errors.
-func (c *Cluster) together(steps ...func() error) error {
-	errs := make([]error, len(steps))
-	var wait sync.WaitGroup
-	for i, step := range steps {
-		wait.Go(func() { errs[i] = step() })
-	}
-	wait.Wait()
-	return errors.Join(errs...)
 }
 
 func (c *Cluster) done(text string) { c.report(Step{Text: text, Took: time.Since(c.begun)}) }

@@ -30,7 +30,9 @@ func TestErrorsThatPeopleMeetSayWhatToDo(t *testing.T) {
 		},
 		"a folder that another user owns": {
 			&datadir.NotPrivate{Folder: "/data", Owner: 1001, User: 1000, Mode: 0o755},
-			[]string{"/data is owned by user 1001 with mode 0755", "must be owned by user 1000", "another folder with --data"},
+			[]string{
+				"/data is owned by user 1001 with mode 0755", "must be owned by user 1000", "another folder with --data",
+			},
 		},
 		"a folder that others may write": {
 			&datadir.NotPrivate{Folder: "/data/pki", Owner: 1000, User: 1000, Mode: 0o777},

@@ -2,9 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -33,7 +30,7 @@ func Expand(specs []string, count int) ([]datadir.Node, error) {
 			return nil, &MachineError{err}
 		}
 		for range n {
-			list = append(list, datadir.Node{Name: d.Name, Machine: lasting(spec, n)})
+			list = append(list, datadir.Node{Name: d.Name, Machine: d.Lasting})
 		}
 	}
 	if count < 0 || count > machine.MaxCount {
@@ -52,30 +49,4 @@ func Expand(specs []string, count int) ([]datadir.Node, error) {
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
-}
-
-// lasting returns a spec in its one canonical spelling, without its count, and with an absolute path in place of a
-// relative one: a later start may happen in another folder.
-func lasting(spec string, count int) string {
-	spec = machine.Canonical(spec)
-	if count > 1 { // "=1" may as well be the end of a setting, and does no harm as a count
-		spec = strings.TrimSuffix(spec, fmt.Sprintf("=%d", count))
-	}
-	name, settings, found := strings.Cut(spec, "@")
-	for _, preset := range machine.Presets() {
-		if preset.Name == name {
-			return spec
-		}
-	}
-	if _, err := os.Stat(name); err != nil {
-		return spec
-	}
-	absolute, err := filepath.Abs(name)
-	if err != nil {
-		return spec
-	}
-	if found {
-		absolute += "@" + settings
-	}
-	return absolute
 }

@@ -2,13 +2,9 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
+	"k8s.io/kubernetes/pkg/util/taints"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/local/datadir"
@@ -131,7 +132,7 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 	if len(o.Admission) == 0 {
 		return nil
 	}
-	ready := get("http://"+c.ports.Address(datadir.ManagerHealth)+"/readyz", nil)
+	ready := readyz("http://"+c.ports.Address(datadir.ManagerHealth), nil)
 	if err := c.run(ctx, o, ManagerVerb, managerName, ready,
 		"--require-nri-plugin="+strconv.FormatBool(o.RequireNRIPlugin)); err != nil {
 		return err
@@ -177,7 +178,7 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 	for replica := range start {
 		start[replica] = func() error { return c.startScheduler(ctx, o, id, replica) }
 	}
-	if err := c.together(start...); err != nil {
+	if err := utilerrors.AggregateGoroutines(start...); err != nil {
 		return err
 	}
 	if o.Schedulers > 1 {
@@ -193,7 +194,7 @@ func (c *Cluster) startScheduler(ctx context.Context, o Options, id *identities,
 	if err := c.release(secure, datadir.Diagnostics.Of(replica)); err != nil {
 		return err
 	}
-	ready := get("https://"+c.ports.Address(secure)+"/readyz", id.authority.Certificate())
+	ready := readyz("https://"+c.ports.Address(secure), id.authority.Certificate())
 	args := []string{"--replica", strconv.Itoa(replica)}
 	if o.Schedulers > 1 {
 		args = append(args, "--elect")
@@ -290,7 +291,10 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (
 	}
 	for i := range list.Items {
 		n := &list.Items[i]
-		if alive[n.Name] && topologies[n.Name] && isReady(n) {
+		// Pods would wait for the taints with which a node is born.
+		tainted := taints.TaintKeyExists(n.Spec.Taints, corev1.TaintNodeNotReady) ||
+			taints.TaintKeyExists(n.Spec.Taints, corev1.TaintNodeUnreachable)
+		if alive[n.Name] && topologies[n.Name] && !tainted && nodeutil.IsNodeReady(n) {
 			ready++
 		}
 	}
@@ -318,21 +322,6 @@ func (c *Cluster) topologies(ctx context.Context, client kubernetes.Interface) (
 	return names, nil
 }
 
-// isReady also wants the taints gone with which a node is born: pods would wait for them.
-func isReady(n *corev1.Node) bool {
-	for _, t := range n.Spec.Taints {
-		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
-			return false
-		}
-	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // awaitDefaultAccount waits for what every pod needs that names no service account.
 func awaitDefaultAccount(ctx context.Context, client kubernetes.Interface) error {
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -345,28 +334,17 @@ func awaitDefaultAccount(ctx context.Context, client kubernetes.Interface) error
 	return nil
 }
 
-// get returns a readiness check that asks a URL; authority is PEM and signs the server's certificate.
-func get(url string, authority []byte) func(context.Context) error {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority)
-	client := &http.Client{
-		Timeout:   2 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true},
+// readyz returns a readiness check that asks a server; authority is PEM and signs the server's certificate.
+func readyz(server string, authority []byte) func(context.Context) error {
+	config := &rest.Config{
+		Host: server, QPS: -1, Timeout: 2 * time.Second, TLSClientConfig: rest.TLSClientConfig{CAData: authority},
+		ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs},
 	}
+	client, err := rest.UnversionedRESTClientFor(config)
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err
 		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = response.Body.Close() }()
-		if response.StatusCode != http.StatusOK {
-			text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // the status alone is an answer
-			return fmt.Errorf("%s: %s", response.Status, text)
-		}
-		return nil
+		return client.Get().AbsPath("/readyz").Do(ctx).Error()
 	}
 }

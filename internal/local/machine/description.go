@@ -14,6 +14,9 @@ type Description struct {
 	Name string
 	// Summary is one line for people.
 	Summary string
+	// Lasting is the one canonical spelling of the spec that Parse read: without a count and, as a later start may
+	// happen in another folder, with an absolute path.
+	Lasting string
 	// Kubelet is how the simulated kubelet handles CPUs and topology.
 	Kubelet host.Kubelet
 	// Follow asks, by the node's label, that the scheduler predicts what the kubelet will choose and leaves it the

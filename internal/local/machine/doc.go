@@ -2,7 +2,7 @@
 //
 //	--machine epyc-2s@static,restricted=2     preset, kubelet settings, count; also epyc-2s,kubelet=static+restricted=2
 //	              │
-//	            Parse ─► Description ─ Write ─► DIR/{sys,proc}, which host.Read and lscpu --sysroot understand
+//	            Parse ─► Description ─ Write ─► DIR/{sys,proc}, for host.Read and lscpu --sysroot
 //	              │
 //	--machine ./capture.tar.bz2               a captured machine: an archive or a folder
 //

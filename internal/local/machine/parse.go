@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +24,7 @@ const MaxCount = 10_000
 // What the settings leave open is filled in as the machine needs it, see settle. A machine on which the kubelet itself
 // would not start, would panic or would never answer is refused.
 func Parse(spec string) (Description, int, error) {
-	d, count, err := parse(Canonical(spec))
+	d, count, err := parse(canonical(spec))
 	if err != nil {
 		return Description{}, 0, fmt.Errorf("machine %q: %w", spec, err)
 	}
@@ -35,10 +36,14 @@ func parse(spec string) (Description, int, error) {
 	if err != nil {
 		return Description{}, 0, err
 	}
-	name, settings, _ := strings.Cut(body, "@")
+	name, settings, found := strings.Cut(body, "@")
 	d, err := find(name)
 	if err != nil {
 		return Description{}, 0, err
+	}
+	d.Lasting = cmp.Or(d.capture, d.Name)
+	if found {
+		d.Lasting += "@" + settings
 	}
 	return d, count, d.configure(settings)
 }
@@ -68,8 +73,8 @@ func (d *Description) configure(settings string) error {
 // settingsAlias is another spelling of "@".
 const settingsAlias = ",kubelet="
 
-// Canonical returns a spec with the settings behind "@" and separated by commas.
-func Canonical(spec string) string {
+// canonical returns a spec with the settings behind "@" and separated by commas.
+func canonical(spec string) string {
 	if name, settings, ok := strings.Cut(spec, settingsAlias); ok && !strings.Contains(name, "@") {
 		spec = name + "@" + settings
 	}

@@ -111,15 +111,7 @@ func (a *Authority) Issue(name string, s Subject) (Pair, error) {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		template.DNSNames, template.IPAddresses = splitHosts(s.Hosts)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Pair{}, fmt.Errorf("make key for %s: %w", name, err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return Pair{}, fmt.Errorf("sign certificate of %s: %w", name, err)
-	}
-	return a.write(name, der, key)
+	return a.make(name, template)
 }
 
 // TokenKey returns the pair of files that service account tokens are signed and checked with.
@@ -137,25 +129,18 @@ func (a *Authority) TokenKey() (Pair, error) {
 	return a.Issue("service-account", Subject{User: "service-account-signer"})
 }
 
+// create makes the authority itself: what signs is nothing yet.
 func (a *Authority) create() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return fmt.Errorf("make key of the authority: %w", err)
-	}
 	template := a.template(pkix.Name{CommonName: "tenon-local"}, authorityLife)
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
 	template.IsCA = true
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return fmt.Errorf("sign certificate of the authority: %w", err)
-	}
-	pair, err := a.write("ca", der, key)
+	pair, err := a.make("ca", template)
 	if err != nil {
 		return err
 	}
-	a.key, a.pem = key, pair.Cert
-	a.cert, err = x509.ParseCertificate(der)
+	a.pem = pair.Cert
+	a.cert, a.key, err = pair.parse()
 	return err
 }
 
@@ -207,8 +192,21 @@ func (a *Authority) read(name string) (Pair, error) {
 	return p, nil
 }
 
-// write stores the key first: a certificate on disk always has its key beside it.
-func (a *Authority) write(name string, der []byte, key *ecdsa.PrivateKey) (Pair, error) {
+// make signs a new key, with itself where there is no authority yet, and stores it before its certificate: a
+// certificate on disk always has its key beside it.
+func (a *Authority) make(name string, template *x509.Certificate) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("make key for %s: %w", name, err)
+	}
+	parent, signer := a.cert, a.key
+	if template.IsCA {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign certificate of %s: %w", name, err)
+	}
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("encode key of %s: %w", name, err)

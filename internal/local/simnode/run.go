@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	shared := app.NewShared()
 	registry := metrics.NewKubeRegistry()
 	shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)
-	working := &agents{}
+	working := make(agents, len(o.Nodes))
 	port, stop, err := serve(ctx, o, registry, working)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func Run(ctx context.Context, o Options) error {
 				cancel(err)
 				return
 			}
-			n.shared, n.working, n.starts = shared, working, starts
+			n.shared, n.working, n.starts = shared, &working[i], starts
 			n.events = broadcaster.NewRecorder(scheme.Scheme, "kubelet")
 			n.agentEvents = broadcaster.NewRecorder(scheme.Scheme, "tenon-agent")
 			n.run(ctx)
@@ -145,7 +146,7 @@ type node struct {
 	tree        *kernel.Tree
 	root        host.Root
 	shared      *app.Shared
-	working     *agents
+	working     *atomic.Pointer[app.Agent] // the agent, for others to see
 	events      events.EventRecorder
 	agentEvents events.EventRecorder
 	kubelet     *kubelet
@@ -240,7 +241,8 @@ func (n *node) runAgent(ctx context.Context) error {
 	}
 	n.kubelet.connect(a.Attach())
 	defer n.kubelet.connect(nil)
-	defer n.working.add(a)()
+	n.working.Store(a)
+	defer n.working.Store(nil)
 	return a.Run(ctx)
 }
 

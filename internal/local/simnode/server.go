@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -24,7 +23,7 @@ const (
 )
 
 // serve starts the kubelets' endpoint and returns its port; 0 when there is none. It listens before it returns.
-func serve(ctx context.Context, o Options, registry metrics.KubeRegistry, working *agents) (port int, stop func(),
+func serve(ctx context.Context, o Options, registry metrics.KubeRegistry, working agents) (port int, stop func(),
 	err error,
 ) {
 	if o.Address == "" {
@@ -58,33 +57,21 @@ func serve(ctx context.Context, o Options, registry metrics.KubeRegistry, workin
 	return l.Addr().(*net.TCPAddr).Port, stop, nil
 }
 
-// agents are those that work at the moment.
-type agents struct {
-	mu   sync.Mutex // guards the field below
-	list []*app.Agent
-}
+// agents are those that work at the moment: one per node.
+type agents []atomic.Pointer[app.Agent]
 
-// add makes an agent known until leave is called.
-func (a *agents) add(agent *app.Agent) (leave func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.list = append(a.list, agent)
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.list = slices.DeleteFunc(a.list, func(other *app.Agent) bool { return other == agent })
+func (a agents) all() (working []*app.Agent) {
+	for i := range a {
+		if agent := a[i].Load(); agent != nil {
+			working = append(working, agent)
+		}
 	}
-}
-
-func (a *agents) all() []*app.Agent {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.list)
+	return working
 }
 
 // handler answers what kubectl asks a kubelet for, with a clear text, and what the agents of all nodes serve. There is
 // nothing behind it that would need authentication.
-func handler(registry metrics.KubeRegistry, working *agents) http.Handler {
+func handler(registry metrics.KubeRegistry, working agents) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	mux.Handle("GET /metrics", metrics.HandlerFor(registry, metrics.HandlerOpts{}))

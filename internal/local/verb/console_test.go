@@ -50,7 +50,7 @@ func TestADetachedStartIsReported(t *testing.T) {
 		_, err := report(t, func(c *console) {
 			_ = c.end(&cluster.MachineError{Err: errors.New("no such machine")})
 		})
-		var failed *startError
+		var failed *exitError
 		if !errors.As(err, &failed) || failed.Error() != "no such machine" || failed.ExitCode() != 2 {
 			t.Errorf("got %#v, want the text with exit code 2", err)
 		}

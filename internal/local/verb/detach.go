@@ -15,16 +15,14 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 )
 
-// startError is the error of a start in another process.
-type startError struct {
-	text string
+// exitError is an error with the exit code of the program.
+type exitError struct {
+	error
 	code int
 }
 
-func (e *startError) Error() string { return e.text }
-
-// ExitCode is what the other process would have exited with.
-func (e *startError) ExitCode() int { return e.code }
+// ExitCode implements what the command line asks its errors for.
+func (e *exitError) ExitCode() int { return e.code }
 
 // detach starts the cluster in a process of a session of its own, passes on what it reports, and returns when it is
 // ready.
@@ -99,7 +97,7 @@ func follow(reports io.Reader, out io.Writer) error {
 		case l.Ready:
 			return nil
 		case l.Error != "":
-			return &startError{text: l.Error, code: l.Code}
+			return &exitError{errors.New(l.Error), l.Code}
 		}
 		_, _ = fmt.Fprintln(out, l.Text) // nowhere else to tell
 	}

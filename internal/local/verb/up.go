@@ -29,12 +29,6 @@ type upFlags struct {
 	report   int // descriptor that a detached start reports on; 0 in the foreground
 }
 
-// usageError is the error of a flag with a value that is not allowed.
-type usageError struct{ error }
-
-// ExitCode is that of bad input.
-func (e *usageError) ExitCode() int { return 2 }
-
 func newUp() *cobra.Command {
 	f := &upFlags{}
 	c := &cobra.Command{
@@ -113,8 +107,8 @@ func up(ctx context.Context, f upFlags, out io.Writer) error {
 		return err
 	}
 	if f.replicas < 1 || f.replicas > datadir.MaxSchedulers {
-		return &usageError{fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas,
-			datadir.MaxSchedulers)}
+		return &exitError{fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas,
+			datadir.MaxSchedulers), 2}
 	}
 	nodes, err := f.choose()
 	if err != nil {
