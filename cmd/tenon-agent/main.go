@@ -8,12 +8,12 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/command"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := app.NewCommand().ExecuteContext(ctx)
+	err := command.New().ExecuteContext(ctx)
 	stop()
 	var own interface{ ExitCode() int }
 	switch {

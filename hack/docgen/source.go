@@ -25,7 +25,7 @@ var programs = []program{
 	{"tenon simulate", "internal/sim"},
 	{"tenon explain, topology, top, doctor, version", "internal/cli"},
 	{"tenon-scheduler (beside those of kube-scheduler)", "internal/sched/app"},
-	{"tenon-agent", "internal/agent/app"},
+	{"tenon-agent", "internal/agent/command"},
 	{"tenon-manager", "internal/control/app"},
 	{"tenon-runtime-proxy", "internal/agent/criproxy/app"},
 }

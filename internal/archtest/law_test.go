@@ -118,7 +118,8 @@ var private = map[string][]string{
 	"internal/local":               {"cmd", "internal/local", "test"},
 	"internal/sched/app":           {"cmd", "internal/local", "internal/sched/app", "internal/sim", "test"},
 	"internal/control/app":         {"cmd", "internal/local", "internal/control/app", "test"},
-	"internal/agent/app":           {"cmd", "internal/local", "internal/agent/app", "test"},
+	"internal/agent/app":           {"internal/local", "internal/agent/app", "internal/agent/command", "test"},
+	"internal/agent/command":       {"cmd", "internal/agent/command", "test"},
 	"internal/agent/criproxy/app":  {"cmd", "internal/agent/criproxy/app", "test"},
 	"internal/sched/diag/ginroute": {"internal/sched"},
 }

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	agent "github.com/tenon-project/tenon/internal/agent/app"
+	agent "github.com/tenon-project/tenon/internal/agent/command"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -147,7 +147,7 @@ func captured(t *testing.T) string {
 func agentFails(t *testing.T, dir string, args ...string) (answer string) {
 	t.Helper()
 	unchanged(t, dir, func() {
-		c := agent.NewCommand()
+		c := agent.New()
 		var out, errs bytes.Buffer
 		c.SetOut(&out)
 		c.SetErr(&errs)

@@ -25,7 +25,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/deploy"
-	agent "github.com/tenon-project/tenon/internal/agent/app"
+	agent "github.com/tenon-project/tenon/internal/agent/command"
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
@@ -200,7 +200,7 @@ func (c *cluster) daemonSet(t *testing.T) {
 // flags checks that the agent knows every argument.
 func flags(t *testing.T, container corev1.Container) {
 	t.Helper()
-	command, rest, err := agent.NewCommand().Find(container.Args)
+	command, rest, err := agent.New().Find(container.Args)
 	check(t, err)
 	if command.Name() != "run" || container.Command[0] != "/tenon-agent" {
 		t.Fatalf("the container starts %v %v", container.Command, container.Args)

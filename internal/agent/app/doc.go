@@ -1,5 +1,5 @@
 // Package app is the agent of one node, wired: it reads the machine, watches the node's pods, keeps the cgroup tree
-// equal to their allocations and publishes the node's topology.
+// equal to their allocations and publishes the node's topology. Package command has its flags.
 //
 //	host.Root ─► machine ─┐                         ┌─► apply.Engine ─► cgroup tree
 //	kubelet state ────────┼─► facts, entries ───────┤       ▲ hooks: Create, Start, Stop, Remove

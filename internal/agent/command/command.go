@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 )
@@ -18,8 +19,8 @@ import (
 // CPUSetAllocator is the feature gate under which the agent writes cpusets (seed 000).
 const CPUSetAllocator = "CPUSetAllocator"
 
-// NewCommand returns the command line of tenon-agent.
-func NewCommand() *cobra.Command {
+// New returns the command line of tenon-agent.
+func New() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tenon-agent",
 		Short: "Publishes what a node is and keeps its containers on the CPUs that were allocated to them",
@@ -66,7 +67,7 @@ func (f *common) switches() (probe.Switches, error) {
 	}
 	if !s.Valid() {
 		return s, fmt.Errorf("--disable-query-kubelet-config needs --feature-gates=%s=false: %w", CPUSetAllocator,
-			ErrUnsafe)
+			app.ErrUnsafe)
 	}
 	return s, nil
 }

@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
@@ -29,7 +30,7 @@ func (f *runtimeFlags) add(fs *pflag.FlagSet) {
 }
 
 // wire puts the flags into options, and refuses what cannot be meant.
-func (f *runtimeFlags) wire(o *Options) error {
+func (f *runtimeFlags) wire(o *app.Options) error {
 	for _, s := range []struct {
 		flag, value string
 		to          *string

@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 )
@@ -48,7 +49,7 @@ func (f *askFlags) valid(fs *pflag.FlagSet, root host.Root) error {
 
 // wire fills the options that ask the kubelet: unless settings are given by --kubelet, or
 // --disable-query-kubelet-config asks for nothing.
-func (f *askFlags) wire(o *Options, fs *pflag.FlagSet, kubeconfig string) error {
+func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) error {
 	socket, err := f.socketBelow(o.Root, fs)
 	if err != nil || !o.Switches.QueryKubelet {
 		return err

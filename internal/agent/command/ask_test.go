@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 )
@@ -69,7 +70,7 @@ func TestWhoIsAskedFollowsFromTheFlags(t *testing.T) {
 			if err := fs.Parse(tt.args); err != nil {
 				t.Fatal(err)
 			}
-			o := Options{
+			o := app.Options{
 				Node: "n0", Root: host.Root{Dir: "/"},
 				Switches: probe.Switches{QueryKubelet: !tt.blind, CPUSetAllocator: !tt.blind},
 			}

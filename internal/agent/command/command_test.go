@@ -1,4 +1,4 @@
-package app_test
+package command_test
 
 import (
 	"bytes"
@@ -19,14 +19,24 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/command"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+const (
+	memoryFile = "var/lib/kubelet/memory_manager_state"
+
+	memoryRecord = `{"policyName":"Static","machineState":{` +
+		`"0":{"numberOfAssignments":1,"memoryMap":{"memory":{"total":8192,"systemReserved":0,"allocatable":8192,` +
+		`"reserved":4096,"free":4096}},"cells":[0]}},` +
+		`"entries":{"uid-a":{"main":[{"numaAffinity":[0],"type":"memory","size":4096}]}},"checksum":1}`
 )
 
 // run executes tenon-agent with arguments.
 func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	c := app.NewCommand()
+	c := command.New()
 	var out, errs bytes.Buffer
 	c.SetArgs(args)
 	c.SetOut(&out)

@@ -1,4 +1,4 @@
-package app_test
+package command_test
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/command"
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 )
 
@@ -15,7 +15,7 @@ func TestDoctorReportsFailuresByItsExitCode(t *testing.T) {
 	t.Parallel()
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		c := app.NewCommand()
+		c := command.New()
 		c.SetOut(&out)
 		c.SetErr(&bytes.Buffer{})
 		c.SetArgs(append([]string{"doctor"}, args...))

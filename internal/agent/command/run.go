@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/view"
@@ -77,8 +78,8 @@ func newRunCommand() *cobra.Command {
 }
 
 // options returns an Agent's options from the flags.
-func (f *common) options(kubeconfig string) (Options, error) {
-	o := Options{Root: f.hostRoot(), Arch: f.arch(), Version: version(), PublishNumatopology: f.volcano}
+func (f *common) options(kubeconfig string) (app.Options, error) {
+	o := app.Options{Root: f.hostRoot(), Arch: f.arch(), Version: version(), PublishNumatopology: f.volcano}
 	var err error
 	if o.Switches, err = f.switches(); err != nil {
 		return o, err
@@ -113,22 +114,22 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 // serveAgent runs an agent with Events and its own HTTP endpoints until ctx ends.
-func serveAgent(ctx context.Context, o Options, address string) error {
+func serveAgent(ctx context.Context, o app.Options, address string) error {
 	broadcaster := events.NewBroadcaster(status.NewSink(o.Client, o.Node))
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("send events: %w", err)
 	}
 	defer broadcaster.Shutdown()
 	o.Recorder = broadcaster.NewRecorder(scheme.Scheme, status.Controller)
-	o.Shared = NewShared()
+	o.Shared = app.NewShared()
 	registry := metrics.NewKubeRegistry()
 	o.Shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)
-	a, err := New(o)
+	a, err := app.New(o)
 	if err != nil {
 		return err
 	}
-	h := Handler(a.Alive, a.Ready, registry)
-	h.Handle("GET "+view.CgroupsPattern, InspectHandler(func() []*Agent { return []*Agent{a} }))
+	h := app.Handler(a.Alive, a.Ready, registry)
+	h.Handle("GET "+view.CgroupsPattern, app.InspectHandler(func() []*app.Agent { return []*app.Agent{a} }))
 	stop, err := serveHealth(ctx, address, h)
 	if err != nil {
 		return err
@@ -143,22 +144,6 @@ func serveAgent(ctx context.Context, o Options, address string) error {
 	defer cancel()
 	released.Go(func() { releaseStart(ctx, clock.RealClock{}, a.Ready) })
 	return a.Run(ctx)
-}
-
-// Handler serves /healthz and /livez as alive says, /readyz as ready says, and the metrics of a registry.
-func Handler(alive, ready func() error, registry metrics.KubeRegistry) *http.ServeMux {
-	mux := http.NewServeMux()
-	for path, check := range map[string]func() error{"/healthz": alive, "/livez": alive, "/readyz": ready} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			if err := check(); err != nil {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-			fmt.Fprintln(w, "ok")
-		})
-	}
-	mux.Handle("GET /metrics", metrics.HandlerFor(registry, metrics.HandlerOpts{}))
-	return mux
 }
 
 // serveHealth listens on an address; "" is none.

@@ -1,0 +1,2 @@
+// Package command is the command line of tenon-agent: its verbs run, probe and doctor, and their flags.
+package command
