@@ -42,7 +42,7 @@ func newLocalNode(t *testing.T, c combination) *localNode {
 	t.Helper()
 	parts, err := topo.New(c.machine.Spec())
 	check(t, err)
-	d := &localNode{machine: c.machine, parts: parts, root: t.TempDir()}
+	d := &localNode{machine: c.machine, parts: parts, root: folder(t)}
 	memory := int64(0)
 	for _, n := range c.machine.Spec().NUMA {
 		memory += n.MemoryBytes - c.machine.Kubelet.ReservedMemory[n.ID]["memory"]

@@ -38,7 +38,7 @@ const notReviewed = "not reviewed: no kubelet starts over a record without a sha
 // newReview reads a node at rest. dir is its kubelet's folder.
 func newReview(t testing.TB, m machine.Description, dir string, object *corev1.Node, pods []corev1.Pod) review {
 	t.Helper()
-	copied := t.TempDir()
+	copied := folder(t)
 	before := records(t, dir)
 	for name, text := range before {
 		check(t, os.WriteFile(filepath.Join(copied, name), []byte(text), 0o600))
@@ -109,6 +109,25 @@ func startManagers(t testing.TB, m machine.Description, dir string, object *core
 	check(t, err)
 	t.Cleanup(k.Close)
 	return k
+}
+
+// folder is t.TempDir for managers: their goroutine may be in the middle of a last write when the test ends.
+func folder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tenon-review-")
+	check(t, err)
+	t.Cleanup(func() {
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if err = os.RemoveAll(dir); err == nil {
+				return
+			}
+			if time.Now().After(end) {
+				t.Errorf("remove the records of managers: %v", err)
+				return
+			}
+		}
+	})
+	return dir
 }
 
 // records are the files of a kubelet's managers.
