@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/tenon-project/tenon/internal/core/topo"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -27,12 +24,19 @@ func (p *prediction) panics() bool {
 	return p.refusal != nil && p.refusal.Reason.Code == why.KubeletPanics
 }
 
+// uncertain reports whether the prediction says that it may be wrong, and why is not the devices of one container.
+func (p *prediction) uncertain() bool {
+	return p.refusal != nil && p.refusal.Uncertain ||
+		slices.ContainsFunc(p.served, func(g kubelet.Given) bool { return g.Certainty == hint.Uncertain })
+}
+
 // documented is a difference that is known and accepted. A difference that a model could follow is not accepted.
 type documented struct {
 	name, reason, issue string
 }
 
-// Differences that are known. The kubelet itself answers these differently from run to run.
+// Differences that are known. The kubelet itself answers these differently from run to run, and each is accepted only
+// where the prediction says so itself: Devices.Open, and hint.Uncertain for what follows.
 var (
 	deviceChoice = &documented{
 		name: "device-choice",
@@ -81,29 +85,26 @@ func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
 		differ("placement: %v", err)
 		return v
 	}
+	free := deviceChoice
+	if o.stubborn {
+		free = pluginChoice
+	}
 	// A free choice of devices comes first: what follows it differs for that reason.
-	if o.choseOthers(p, pred.served, actual) {
-		v.known = deviceChoice
-		differ("devices: the kubelet took others of the reusable ones")
+	container, open := choseOthers(pred.served, actual)
+	switch {
+	case container == "":
+	case !open:
+		differ("container %s, devices: kubelet and model differ where the model has one choice only", container)
+		return v
+	case !o.stubborn || container != p.Containers[len(p.Containers)-1].Name:
+		v.known = free
+		differ("devices of %s: others were taken", container)
 		return v
 	}
-	if o.stubborn {
-		container, open := o.pluginChose(pred.served, actual)
-		switch {
-		case container == "":
-		case !open:
-			differ("container %s, devices: kubelet and model differ where the model has one choice only", container)
-			return v
-		case container != p.Containers[len(p.Containers)-1].Name:
-			v.known = pluginChoice
-			differ("devices of %s: the plugin took others", container)
-			return v
-		}
+	if pred.uncertain() {
+		v.known = free
 	}
 	if a.Admitted != (pred.refusal == nil) {
-		if o.mayChoose(p) {
-			v.known = deviceChoice
-		}
 		differ("verdict: kubelet admitted=%v (%s %s), model admitted=%v %s", a.Admitted, a.Reason, a.Message,
 			pred.refusal == nil, describe(pred.refusal))
 		return v
@@ -114,9 +115,6 @@ func (o *model) compare(p *Pod, pred prediction, a *Answer) verdict {
 		}
 		if a.Last != pred.refusal.Container {
 			differ("the kubelet refuses at container %q, model %s", a.Last, describe(pred.refusal))
-		}
-		if len(v.differences) > 0 && o.mayChoose(p) {
-			v.known = deviceChoice
 		}
 		return v
 	}
@@ -238,39 +236,9 @@ func describe(r *kubelet.Refusal) string {
 	return fmt.Sprintf("(%s, container %q: %v)", r.Status, r.Container, r.Reason)
 }
 
-// choseOthers reports whether the two sides part, in the first container where their devices differ, over which of the
-// devices to take that the pod's init containers left: both take the same number, all of them reusable, and fewer than
-// there are.
-func (o *model) choseOthers(p *Pod, served, actual kubelet.Placement) bool {
-	for i, c := range p.Containers {
-		if len(c.Devices) == 0 || i >= len(actual) {
-			continue
-		}
-		j := slices.IndexFunc(served, func(g kubelet.Given) bool { return g.Container == c.Name })
-		if j < 0 {
-			return false
-		}
-		want, got := sortedDevices(actual[i].Devices), sortedDevices(served[j].Devices)
-		if slices.Equal(want, got) {
-			continue
-		}
-		for resource, n := range c.Devices {
-			w, g := of(want, resource), of(got, resource)
-			if slices.Equal(w, g) {
-				continue
-			}
-			if total(w) != total(g) || int64(total(w)) != n || int64(reusable(p, actual, i, resource)) <= n {
-				return false
-			}
-		}
-		return true
-	}
-	return false
-}
-
-// pluginChose returns the first container that got other devices than predicted, and whether the model left all of them
+// choseOthers returns the first container that got other devices than predicted, and whether the model left all of them
 // open: as many of each resource, from sets of which it predicted no single one.
-func (o *model) pluginChose(served, actual kubelet.Placement) (container string, open bool) {
+func choseOthers(served, actual kubelet.Placement) (container string, open bool) {
 	for _, got := range actual {
 		i := slices.IndexFunc(served, func(g kubelet.Given) bool { return g.Container == got.Container })
 		if i < 0 {
@@ -294,36 +262,6 @@ func (o *model) pluginChose(served, actual kubelet.Placement) (container string,
 	return "", true
 }
 
-// mayChoose reports whether a container of the pod asks fewer devices than are left to it, of a resource that is on
-// different NUMA nodes. A refused pod leaves no placement to look at.
-func (o *model) mayChoose(p *Pod) bool {
-	asked := make(kubelet.Placement, len(p.Containers))
-	for i, c := range p.Containers {
-		for resource, n := range c.Devices {
-			asked[i].Devices = append(asked[i].Devices, kubelet.Devices{Resource: resource, Count: int(n)})
-		}
-	}
-	for i, c := range p.Containers {
-		for resource, n := range c.Devices {
-			if o.spread(resource) && int64(reusable(p, asked, i, resource)) > n {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// spread reports whether devices of a resource are on different NUMA nodes.
-func (o *model) spread(resource string) bool {
-	sets := map[topo.NodeSet]bool{}
-	for key, nodes := range o.devices {
-		if strings.HasPrefix(key, resource+" ") {
-			sets[nodes] = true
-		}
-	}
-	return len(sets) > 1
-}
-
 func of(list []kubelet.Devices, resource string) []kubelet.Devices {
 	return slices.DeleteFunc(slices.Clone(list), func(d kubelet.Devices) bool { return d.Resource != resource })
 }
@@ -334,18 +272,4 @@ func total(list []kubelet.Devices) int {
 		n += d.Count
 	}
 	return n
-}
-
-// reusable is the number of devices of a resource that the containers before i left to container i.
-func reusable(p *Pod, actual kubelet.Placement, i int, resource string) int {
-	pool := 0
-	for j := range i {
-		n := total(of(actual[j].Devices, resource))
-		if p.Containers[j].Role == RoleInit {
-			pool = max(pool, n)
-		} else {
-			pool = max(0, pool-n)
-		}
-	}
-	return pool
 }

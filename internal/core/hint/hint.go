@@ -61,11 +61,14 @@ const (
 	Unknown
 	// ByLists: counters do not decide this request; build the lists and ask Rule.Answer. Nothing else is set.
 	ByLists
+	// Uncertain: it follows from something that the kubelet does in random order, or that a device plugin chose, and
+	// that no report has shown yet.
+	Uncertain
 
 	numCertainties
 )
 
-var certaintyNames = [numCertainties]string{"exact", "unknown", "by-lists"}
+var certaintyNames = [numCertainties]string{"exact", "unknown", "by-lists", "uncertain"}
 
 // String returns the word for texts and JSON.
 func (c Certainty) String() string {

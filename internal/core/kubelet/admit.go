@@ -15,6 +15,8 @@ type Refusal struct {
 	// Container is the one that failed; "" for pod scope.
 	Container string
 	Reason    why.Reason
+	// Uncertain: the kubelet may admit the pod all the same, see hint.Uncertain.
+	Uncertain bool
 }
 
 // Statuses by which the kubelet rejects.
@@ -24,8 +26,8 @@ const (
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
 )
 
-func refuse(container string, reason why.Reason) *Refusal {
-	r := &Refusal{Container: container, Reason: reason}
+func (a *admission) refuse(container string, reason why.Reason) *Refusal {
+	r := &Refusal{Container: container, Reason: reason, Uncertain: a.uncertain}
 	switch reason.Code {
 	case why.KubeletTopologyAffinity:
 		r.Status = TopologyAffinityError
@@ -65,10 +67,12 @@ type admission struct {
 	memory  memoryAdmission
 	devices deviceAdmission
 	given   Placement // by container
+	// uncertain: what comes from here on follows from something that is not known, see hint.Uncertain.
+	uncertain bool
 }
 
 func (s *State) admission(p *Pod) *admission {
-	a := &admission{start: s, node: s.node, pod: p, cpus: s.cpus.admit(p)}
+	a := &admission{start: s, node: s.node, pod: p, cpus: s.cpus.admit(p), uncertain: s.Uncertain(p)}
 	a.own, _ = s.Placement(p.UID)
 	a.memory = memoryAdmission{node: s.node, pod: p, memoryState: s.memory.clone()}
 	a.devices = deviceAdmission{node: s.node, given: slices.Clone(s.devices)}
@@ -87,23 +91,27 @@ func (a *admission) run(w watch) *Refusal {
 	if topology.Policy != hint.None && topology.PodScope {
 		answer, reason := a.merge(nil, w)
 		if !reason.OK() {
-			return refuse("", reason)
+			return a.refuse("", reason)
 		}
 		whole = answer
 	}
 	for i := range a.pod.Containers {
 		c := &a.pod.Containers[i]
+		a.uncertain = a.uncertain || a.devices.isOpen(c.Devices)
 		answer := whole
 		if topology.Policy != hint.None && !topology.PodScope {
 			own, reason := a.merge(c, w)
 			if !reason.OK() {
-				return refuse(c.Name, reason)
+				return a.refuse(c.Name, reason)
 			}
 			answer = own
 		}
+		if a.uncertain { // without a merge too
+			answer.Certainty = hint.Uncertain
+		}
 		a.given = append(a.given, Given{Container: c.Name, Hint: answer.Hint, Certainty: answer.Certainty})
 		if reason := a.allocate(c, &a.given[i]); !reason.OK() {
-			return refuse(c.Name, reason)
+			return a.refuse(c.Name, reason)
 		}
 	}
 	return nil
@@ -174,6 +182,7 @@ func (a *admission) state() *State {
 		node: s.node, cpus: a.cpus.state(), memory: a.memory.memoryState, devices: a.devices.given,
 		held: s.held,
 	}
+	next.memory.released = nil
 	h := holder{uid: a.pod.UID, given: a.given, devices: counts(a.devices.fresh)}
 	if i, known := s.find(h.uid); known {
 		h.devices = join(s.held[i].devices, h.devices)

@@ -106,6 +106,16 @@ type deviceAdmission struct {
 	given deviceState
 	// fresh is what the pod takes that was free, reuse what its finished init containers leave to later ones; by set.
 	fresh, reuse []int
+	// open are the resources of which the pod was given devices that may be others.
+	open []string
+}
+
+// isOpen reports whether which devices are left for one of the asks is not known.
+func (a *deviceAdmission) isOpen(asks []Amount) bool {
+	return slices.ContainsFunc(a.open, func(resource string) bool {
+		_, asked := amountOf(asks, resource)
+		return asked
+	})
 }
 
 // kindHints is the list for n devices of a kind, of which each set has so many available and reusable: nil when the
@@ -205,6 +215,9 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 		need.choose(available)
 		need.from(available, func(nodes topo.NodeSet) bool { return nodes != 0 })
 		need.from(available, func(topo.NodeSet) bool { return true })
+	}
+	if need.open {
+		a.open = append(a.open, k.resource)
 	}
 	for i, count := range need.count() {
 		a.given[k.first+i] += count - reused[i]

@@ -15,6 +15,11 @@ type memoryState struct {
 	free  [][]int64 // by type and node. Invariant: 0 ≤ free ≤ Node.allocatable
 	// exceeded: some blocks were assigned where less was free. release then gives back more than they took.
 	exceeded bool
+	// unordered: free follows from the order in which blocks came or went, and that is not known: those of a report
+	// came in any order, and stale ones go in that of a Go map. It matters where a node is in several groups of nodes.
+	unordered bool
+	// released are the nodes of blocks that went since the last admission, which releases all of them at once.
+	released []topo.NodeSet
 }
 
 // zone is the state of one NUMA node. Invariant: assignments ≥ 0; with none of them, group is the node itself.
@@ -39,7 +44,8 @@ func (n *Node) emptyMemory() memoryState {
 }
 
 func (m *memoryState) clone() memoryState {
-	c := memoryState{zones: slices.Clone(m.zones), free: slices.Clone(m.free), exceeded: m.exceeded}
+	c := *m
+	c.zones, c.free = slices.Clone(m.zones), slices.Clone(m.free)
 	for t := range c.free {
 		c.free[t] = slices.Clone(c.free[t])
 	}
@@ -65,10 +71,17 @@ func (m *memoryState) assign(n *Node, b Block, bytes int64) {
 	m.exceeded = m.exceeded || bytes > 0 && group != 0
 }
 
-// assignAll enters the blocks of a pod.
+// assignAll enters the blocks of a pod that may have come before or after the others.
 func (m *memoryState) assignAll(n *Node, p Placement) {
 	for _, g := range p {
 		for _, b := range g.Memory {
+			if _, known := n.typeOf(b.Type); !known {
+				continue
+			}
+			for rest := b.Nodes & n.all; rest != 0; rest &= rest - 1 {
+				z := m.zones[rest.First()]
+				m.unordered = m.unordered || z.assignments > 0 && z.group != b.Nodes&n.all
+			}
 			m.assign(n, b, b.Bytes)
 		}
 	}
@@ -80,8 +93,12 @@ func (m *memoryState) release(n *Node, b Block) {
 	if !known {
 		return
 	}
-	bytes := max(b.Bytes, 0)
-	for rest := b.Nodes & n.all; rest != 0; rest &= rest - 1 {
+	group, bytes := b.Nodes&n.all, max(b.Bytes, 0)
+	m.unordered = m.unordered || slices.ContainsFunc(m.released, func(other topo.NodeSet) bool {
+		return other != group && other&group != 0
+	})
+	m.released = append(slices.Clip(m.released), group)
+	for rest := group; rest != 0; rest &= rest - 1 {
 		i := rest.First()
 		if m.zones[i].assignments--; m.zones[i].assignments <= 0 {
 			m.zones[i] = zone{group: 1 << i}

@@ -23,6 +23,9 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 		return hint.Answer{}, reason
 	}
 	answer := a.answer(&q)
+	if a.uncertain {
+		answer.Certainty = hint.Uncertain
+	}
 	if w != nil {
 		w(c, a.lists(&q), answer)
 	}

@@ -252,6 +252,10 @@ func (n *Node) cpuPlaces() hint.Resource {
 // Machine returns the machine.
 func (n *Node) Machine() *topo.Machine { return n.machine }
 
+// GivesCPUsOnce is false where cores or sockets differ in size: there the CPU manager may give CPUs that it has given
+// to another pod, or that are reserved (kubernetes#140495).
+func (n *Node) GivesCPUsOnce() bool { return n.uniform }
+
 // Config returns the kubelet's configuration.
 func (n *Node) Config() Config { return n.config }
 

@@ -75,7 +75,7 @@ type Given struct {
 	Container string
 	// Hint is the merged hint; Mask 0 = none.
 	Hint hint.Hint
-	// Certainty says how a predicted Hint relates to the kubelet's.
+	// Certainty says how a predicted Hint relates to the kubelet's; Uncertain is about all that follows, too.
 	Certainty hint.Certainty
 	CPUs      cpuset.Set
 	Memory    []Block
@@ -102,6 +102,14 @@ func amountOf(list []Amount, name string) (int64, bool) {
 		return 0, false
 	}
 	return list[i].N, true
+}
+
+// asksDevice reports whether a container of p asks for devices of a resource.
+func (p *Pod) asksDevice(resource string) bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool {
+		_, asked := amountOf(c.Devices, resource)
+		return asked
+	})
 }
 
 // peak is what the pod needs at once of each name: the larger of what runs for long (app containers and sidecars) and

@@ -84,6 +84,9 @@ func (s *State) With(p *Pod, pl Placement) *State {
 			grants = append(grants, cpuGrant{g.Container, g.CPUs})
 		}
 	}
+	if !held {
+		next.memory.released = nil // the kubelet has admitted the pod since
+	}
 	if !keepsMemory {
 		next.memory.assignAll(next.node, given)
 	}
@@ -116,7 +119,9 @@ func (s *State) Without(uid string) *State {
 	next.held = append(append(make([]holder, 0, len(s.held)-1), s.held[:i]...), s.held[i+1:]...)
 	next.cpus = next.cpus.without(uid)
 	if next.memory.exceeded {
+		unordered := next.memory.unordered
 		next.memory = next.node.emptyMemory()
+		next.memory.unordered = unordered
 		for i := range next.held {
 			next.memory.assignAll(next.node, next.held[i].given)
 		}
@@ -138,6 +143,25 @@ func (s *State) clone() *State {
 	next.memory = s.memory.clone()
 	next.devices = slices.Clone(s.devices)
 	return &next
+}
+
+// Uncertain reports whether what p would get follows from something that s does not know: what the kubelet released in
+// random order, or devices that a plugin chose and no report has shown.
+func (s *State) Uncertain(p *Pod) bool {
+	if s.memory.unordered && s.node.managesMemory(p) &&
+		slices.ContainsFunc(p.Containers, func(c Container) bool { return len(c.Memory) > 0 }) {
+		return true
+	}
+	if s.node.config.Topology.Policy == hint.None {
+		return false // no merge asks where devices are
+	}
+	return slices.ContainsFunc(s.held, func(h holder) bool {
+		return slices.ContainsFunc(h.given, func(g Given) bool {
+			return g.Certainty == hint.Uncertain || slices.ContainsFunc(g.Devices, func(d Devices) bool {
+				return d.Open && p.asksDevice(d.Resource)
+			})
+		})
+	})
 }
 
 // insert replaces held by one with h.
