@@ -61,8 +61,8 @@ func predict(v *ledger.View, r *Request) (kubelet.Placement, why.Reason) {
 	if refusal != nil {
 		return nil, refusal.Reason
 	}
-	if !r.followed(v.Facts()) {
-		return placement, why.Reason{}
+	if reason := shared(state, r.Kubelet, placement); !reason.OK() || !r.followed(v.Facts()) {
+		return placement, reason
 	}
 	effect, reason := EffectOn(v, r)
 	if !reason.OK() {
@@ -82,6 +82,27 @@ func predict(v *ledger.View, r *Request) (kubelet.Placement, why.Reason) {
 		return nil, why.Reason{Code: why.NUMANodeShared, Resource: why.CPU, Extra: int64(span)}
 	}
 	return placement, why.Reason{}
+}
+
+// shared refuses a placement with CPUs that the kubelet has given to another pod.
+func shared(state *kubelet.State, p *kubelet.Pod, placement kubelet.Placement) why.Reason {
+	if state.Node().GivesCPUsOnce() {
+		return why.Reason{}
+	}
+	cpus, twice := placement.CPUs(), cpuset.Set{}
+	for uid, other := range state.Placements() {
+		if uid != p.UID {
+			own := other.CPUs()
+			twice = twice.Union(own.Intersect(cpus))
+		}
+	}
+	if twice.IsEmpty() {
+		return why.Reason{}
+	}
+	asked, taken := int64(cpus.Len()), int64(twice.Len())
+	return why.Reason{
+		Code: why.KubeletSharesCPUs, Resource: why.CPU, Unit: why.CPUs, Asked: asked, Free: asked - taken, Extra: taken,
+	}
 }
 
 // unpredictable refuses what needs to know the placement on a node whose kubelet has no model.
@@ -186,6 +207,12 @@ func guard(v *ledger.View, r *Request) why.Reason {
 	if reason := state.Fits(r.Kubelet); !reason.OK() {
 		return reason
 	}
+	if !state.Node().GivesCPUsOnce() {
+		_, placement, _ := state.Admit(r.Kubelet)
+		if reason := shared(state, r.Kubelet, placement); !reason.OK() {
+			return reason
+		}
+	}
 	if pods, atRisk := orderRisk(v); atRisk && len(pods) <= robustOrders {
 		return inEveryOrder(v.Tenancy().Confirmed(), append(pods, r.Kubelet))
 	}
@@ -247,13 +274,14 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 	return o, why.Reason{}
 }
 
-// risky reports that more pods are unconfirmed than all orders of are tried: such a node ranks last.
+// risky reports that more pods are unconfirmed than all orders of are tried, or that what the kubelet answers follows
+// from something that is not known: such a node ranks last.
 func risky(v *ledger.View, r *Request) bool {
 	if !v.Facts().Model.Concerns(r.Kubelet) {
 		return false
 	}
 	pods, _ := orderRisk(v)
-	return len(pods) > robustOrders
+	return len(pods) > robustOrders || v.Kubelet() != nil && v.Kubelet().Uncertain(r.Kubelet)
 }
 
 // followedOn returns the NUMA nodes on which the kubelet places a followed pod, the first one where its kubelet has no

@@ -347,3 +347,47 @@ func TestPodsDoNotLandOnGuessedKubeletsAsOnKnownOnes(t *testing.T) {
 		t.Errorf("among guessed kubelets one NUMA node scores %d, two %d", a, b)
 	}
 }
+
+// TestAPodDoesNotGetCPUsThatAnotherPodHas: of 2 cores with 2 threads and 4 with one, the kubelet takes a core for free
+// of which one thread is, and gives both.
+func TestAPodDoesNotGetCPUsThatAnotherPodHas(t *testing.T) {
+	t.Parallel()
+	var s topo.Spec
+	for c, core := range []int{0, 0, 1, 1, 2, 3, 4, 5} {
+		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: core, L3: -1, Die: -1})
+	}
+	m, err := topo.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behaviour, _ := kubelet.ModelOf("v1.36.3")
+	node, reason := kubelet.NewNode(m, kubelet.Config{
+		Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(7)},
+	}, kubelet.Inventory{})
+	if !reason.OK() {
+		t.Fatalf("NewNode: %+v", reason)
+	}
+	for _, mode := range []ledger.Mode{ledger.Follow, ledger.Own} {
+		facts := guardedFacts(t, 2, mode, hint.None)
+		facts.Machine, facts.Kubelet.Reserved, facts.Model.Node = m, cpuset.Of(7), node
+		l := ledger.New(facts)
+		commit := func(uid string, cpus int) {
+			t.Helper()
+			offer, reason := place.Try(l.View(), pinnedRequest(uid, cpus, 0))
+			if err := l.Commit(offer); err != nil || !reason.OK() {
+				t.Fatalf("%v, pod %s: %v, %+v", mode, uid, err, reason)
+			}
+		}
+		commit("small cores", 3)
+		commit("a thread", 1)
+		want := why.Reason{
+			Code: why.KubeletSharesCPUs, Resource: why.CPU, Unit: why.CPUs, Asked: 2, Free: 1, Extra: 1,
+		}
+		r := pinnedRequest("two", 2, 0)
+		_, tried := place.Try(l.View(), r)
+		if fits := place.Fits(l.View(), r); fits != want || tried != want {
+			t.Errorf("%v: Fits %+v, Try %+v, want %+v", mode, fits, tried, want)
+		}
+		commit("one", 1)
+	}
+}

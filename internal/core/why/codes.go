@@ -49,6 +49,7 @@ const (
 	KubeletSMTAlignment
 	KubeletAdmission
 	KubeletWouldHang
+	KubeletSharesCPUs
 	KubeletRejected
 	EnforcementDegraded
 	KubeletAssumed

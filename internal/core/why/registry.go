@@ -326,6 +326,16 @@ var registry = [numCodes]Entry{
 			"container, use the kubelet's policy single-numa-node or fewer NUMA nodes in the firmware; with seconds " +
 			"0, reserve whole cores on that node, or disable one of the two options.",
 	},
+	KubeletSharesCPUs: {
+		Code: KubeletSharesCPUs, Name: "KubeletSharesCPUs", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Extra: "sharedCPUs", ExtraMeaning: "CPUs that the pod would get and another pod has",
+		Text: "node(s) kubelet would give CPUs of another pod", Chinese: "kubelet 会分配其他 Pod 已占用的 CPU",
+		Cause: "The machine's cores have different numbers of threads (a hybrid machine, or threads that are " +
+			"offline), where the kubelet's CPU manager takes a core for free when only one of its threads is " +
+			"(kubernetes#140495, #124066).",
+		Remedy: "Wait for the other pod to end; or disable SMT, or set the threads that are offline online, so that " +
+			"all cores are alike.",
+	},
 	KubeletRejected: {
 		Code: KubeletRejected, Name: "KubeletRejected", Class: Placement, Plugin: numaPlugin, Resolvable: true,
 		Extra: "backoffSeconds", ExtraMeaning: "seconds until the node is tried again for pods of this shape",
