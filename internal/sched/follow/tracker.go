@@ -33,7 +33,7 @@ const (
 	// lastBackoff, forgotten when none came for lastBackoff after the last one ended.
 	firstBackoff = 30 * time.Second
 	lastBackoff  = 10 * time.Minute
-	// A node with suspectAfter rejections within suspectTime ranks last.
+	// A node with suspectAfter surprises within suspectTime ranks last.
 	suspectAfter = 3
 	suspectTime  = 10 * time.Minute
 	// A bound pod that its kubelet has not started for overdueTime is reported.
@@ -76,18 +76,18 @@ type Tracker struct {
 	// Order is that of the Bindings of nodes whose kubelet chooses.
 	Order Order
 
-	mu       sync.Mutex // guards everything below
-	handle   fwk.Handle
-	bound    map[types.UID]binding
-	departed map[types.UID]departure
-	seen     map[types.UID]struct{} // rejected pods that have been counted
-	held     map[types.UID]hold
-	backoffs map[shape]*backoff
-	waiting  map[types.UID]waiter
-	rejected map[string][]time.Time // by node, within suspectTime
-	overdue  map[types.UID]struct{} // pods that have been reported; replaced, never written to
-	looked   time.Time              // for overdue pods
-	records  []Misprediction        // oldest first
+	mu        sync.Mutex // guards everything below
+	handle    fwk.Handle
+	bound     map[types.UID]binding
+	departed  map[types.UID]departure
+	seen      map[types.UID]struct{} // rejected pods that have been counted
+	held      map[types.UID]hold
+	backoffs  map[shape]*backoff
+	waiting   map[types.UID]waiter
+	surprises map[string][]surprise  // by node, within suspectTime
+	overdue   map[types.UID]struct{} // pods that have been reported; replaced, never written to
+	looked    time.Time              // for overdue pods
+	records   []Misprediction        // oldest first
 }
 
 type binding struct {
@@ -146,7 +146,7 @@ func NewTracker(store *kube.Store, m *Metrics, now func() time.Time) *Tracker {
 		store: store, metrics: m, now: now,
 		bound: map[types.UID]binding{}, departed: map[types.UID]departure{}, seen: map[types.UID]struct{}{},
 		held: map[types.UID]hold{}, backoffs: map[shape]*backoff{}, waiting: map[types.UID]waiter{},
-		rejected: map[string][]time.Time{}, overdue: map[types.UID]struct{}{},
+		surprises: map[string][]surprise{}, overdue: map[types.UID]struct{}{},
 	}
 	store.SetListener(kube.Listener{Confirmed: t.confirmed, Left: t.left})
 	return t
@@ -253,6 +253,7 @@ func (t *Tracker) confirmed(node string, c kubelet.Confirmation) {
 		Predicted: convert.Placed(p.Held), Actual: convert.Placed(c.Actual),
 	}
 	t.record(m)
+	t.distrust(node, p.Model, p.Gen)
 	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
 		placementMispredicted, "Confirming",
 		"the kubelet of node %s placed the pod otherwise than predicted (%s): see the diagnostics of the scheduler "+
@@ -322,7 +323,7 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 		"reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
 	if convert.Misaligned(reason) {
 		t.record(m)
-		t.markSuspect(node, model)
+		t.distrust(node, model, 0)
 	}
 	t.leaveAlone(node, pod)
 }
@@ -352,21 +353,37 @@ func (t *Tracker) take(pod *corev1.Pod) (node string, entry ledger.Entry, ours b
 	return pod.Spec.NodeName, held, true
 }
 
-// markSuspect marks a node whose kubelet keeps rejecting what the model admits.
-func (t *Tracker) markSuspect(node, model string) {
+// surprise is a kubelet that rejected a pod which its model admits, or placed one otherwise than predicted.
+type surprise struct {
+	at time.Time
+	// report is the generation of the report that the prediction was made on; 0 for a rejection.
+	report int64
+}
+
+// distrust notes a surprise. Predictions on one report build on each other, so only the first that was wrong counts.
+func (t *Tracker) distrust(node, model string, report int64) {
 	t.mu.Lock()
 	now := t.now()
-	recent := slices.DeleteFunc(t.rejected[node], func(at time.Time) bool { return now.Sub(at) > suspectTime })
-	recent = append(recent, now)
-	t.rejected[node] = recent
+	recent := within(t.surprises[node], now)
+	if report > 0 && slices.ContainsFunc(recent, func(s surprise) bool { return s.report == report }) {
+		t.mu.Unlock()
+		return
+	}
+	recent = append(recent, surprise{now, report})
+	t.surprises[node] = recent
 	t.mu.Unlock()
 	t.store.Touch(node)
 	if len(recent) == suspectAfter {
 		t.event(nodeReference(node), kubeletModelSuspect, "Confirming",
-			"the kubelet rejected %d pods within %s that the model of release %s admits: the node ranks last for "+
-				"pods that it concerns",
-			suspectAfter, suspectTime, model)
+			"the kubelet rejected or placed pods otherwise than the model of release %s predicts, %d times within %s: "+
+				"the node ranks last for pods that it concerns",
+			model, suspectAfter, suspectTime)
 	}
+}
+
+// within returns the surprises that still count.
+func within(all []surprise, now time.Time) []surprise {
+	return slices.DeleteFunc(all, func(s surprise) bool { return now.Sub(s.at) > suspectTime })
 }
 
 // Repaired sends the Event of an account that had to be repaired.
@@ -379,12 +396,13 @@ func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
-// Suspects reports whether the node's kubelet has lately rejected so much that its model is in doubt.
+// Suspects reports whether the node's kubelet has lately done so much that was not predicted that its model is in
+// doubt.
 func (t *Tracker) Suspects(node string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	recent := t.rejected[node]
-	return len(recent) >= suspectAfter && t.now().Sub(recent[len(recent)-suspectAfter]) <= suspectTime
+	recent := t.surprises[node]
+	return len(recent) >= suspectAfter && t.now().Sub(recent[len(recent)-suspectAfter].at) <= suspectTime
 }
 
 // leaveAlone begins or prolongs the back-off of a node for pods of this shape.
@@ -529,13 +547,13 @@ func (t *Tracker) prune(now time.Time) {
 			delete(t.departed, uid)
 		}
 	}
-	for node, at := range t.rejected {
-		recent := slices.DeleteFunc(at, func(at time.Time) bool { return now.Sub(at) > suspectTime })
-		if len(recent) < len(at) {
+	for node, all := range t.surprises {
+		recent := within(all, now)
+		if len(recent) < len(all) {
 			t.store.Touch(node)
 		}
-		if t.rejected[node] = recent; len(recent) == 0 {
-			delete(t.rejected, node)
+		if t.surprises[node] = recent; len(recent) == 0 {
+			delete(t.surprises, node)
 		}
 	}
 }

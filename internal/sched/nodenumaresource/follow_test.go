@@ -460,6 +460,48 @@ func TestThreeRejectionsMakeTheModelSuspect(t *testing.T) {
 	}
 }
 
+// TestThreeMispredictedPlacementsMakeTheModelSuspect: only rejections did, so a node whose kubelet never did what was
+// predicted was believed for ever.
+func TestThreeMispredictedPlacementsMakeTheModelSuspect(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	f.store.MarkSynced()
+	n := f.addNode("n", machine(t, "amd64", 2, 8, 2), predicted("Follow", restricted))
+	score := func() int64 {
+		pod := guaranteed("p", 1)
+		cs, _ := f.preFilter(t, pod)
+		f.PreScore(t.Context(), cs, pod, nil)
+		got, _ := f.Score(t.Context(), cs, pod, n)
+		return got
+	}
+	reported := ""
+	report := func(gen int64, names ...string) {
+		for _, name := range names { // the last CPUs, where the first are predicted
+			f.bind(t, guaranteed(name, 2), n)
+			cpu := 15 - strings.Count(reported, "cpus")
+			reported += fmt.Sprintf(`,%q:{"c":{"cpus":"%d,%d"}}`, name, cpu, cpu+16)
+		}
+		f.report(t, "n", gen, strings.TrimPrefix(reported, ","))
+	}
+	report(2, "a", "b", "c", "d")
+	if score() == 0 {
+		t.Error("predictions on one report build on each other: the first that was wrong says all")
+	}
+	report(3, "e")
+	if score() == 0 {
+		t.Error("after two the node ranks last")
+	}
+	report(4, "f")
+	if got := score(); got != 0 {
+		t.Errorf("a suspect node scores %d, want 0", got)
+	}
+	f.clock.advance(11 * time.Minute)
+	f.tracker.Tick(t.Context())
+	if score() == 0 {
+		t.Error("a node is suspect for 10 minutes")
+	}
+}
+
 func TestRankingsLearnWhenANodeIsLeftAloneOrSuspect(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
@@ -600,7 +642,7 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 				f.tracker.Tick(t.Context())
 				left := remembered(f.tracker)
 				delete(left, "backoffs") // kept for the next rejection
-				delete(left, "rejected")
+				delete(left, "surprises")
 				if len(left) > 0 {
 					t.Errorf("remain: %v", left)
 				}
