@@ -72,6 +72,9 @@ type PlacedContainer struct {
 	Hugepages map[string]map[string]resource.Quantity `json:"hugepages,omitempty"`
 	// Devices of device plugins, by resource.
 	Devices map[string]PlacedDevices `json:"devices,omitempty"`
+	// Uncertain, of a prediction: it follows from something that the kubelet does in random order, or that a device
+	// plugin chooses.
+	Uncertain bool `json:"uncertain,omitempty"`
 }
 
 // PlacedDevices are devices of one resource.
@@ -81,6 +84,8 @@ type PlacedDevices struct {
 	Count int32     `json:"count"`
 	// Split lists the devices by the NUMA nodes of each, where these differ: its counts add up to Count.
 	Split []PlacedDevices `json:"split,omitempty"`
+	// Open, of a prediction: other devices of the resource would do, and the device plugin or chance decides.
+	Open bool `json:"open,omitempty"`
 }
 
 // String returns the canonical JSON.
@@ -187,6 +192,7 @@ type placedContainersInput map[string]struct {
 	Memory    nodeAmounts              `json:"memory"`
 	Hugepages map[string]nodeAmounts   `json:"hugepages"`
 	Devices   map[string]PlacedDevices `json:"devices"`
+	Uncertain bool                     `json:"uncertain"`
 }
 
 func (in placedContainersInput) read(v *values) PlacedContainers {
@@ -196,6 +202,7 @@ func (in placedContainersInput) read(v *values) PlacedContainers {
 		v.ids("mask", c.Mask)
 		p := PlacedContainer{
 			Mask: c.Mask, Preferred: c.Preferred, CPUs: c.CPUs, Memory: c.Memory.read(v, "memory"), Devices: c.Devices,
+			Uncertain: c.Uncertain,
 		}
 		for _, kind := range sorted(c.Hugepages) {
 			if p.Hugepages == nil {

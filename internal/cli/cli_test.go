@@ -350,6 +350,10 @@ func followed(differs ...string) view.Pod {
 	}
 	p.Placement.Actual = p.Placement.Predicted
 	if len(differs) > 0 {
+		p.Placement.Predicted = gave("2-5", 0, true)
+		p.Placement.Predicted["side"] = view.Container{
+			CPUs: "14", Uncertain: true, Devices: map[string]view.Devices{"x.io/any": {Count: 1, Open: true}},
+		}
 		p.Placement.Actual, p.Placement.Differs = gave("8-11", 1, false), differs
 		p.Placement.Assumed = []string{"kubelet 1.38 is newer than the newest model, 1.37"}
 	}

@@ -305,6 +305,9 @@ func given(c view.Container) string {
 		if len(d.Mask) > 0 {
 			text += " on numa " + cpuset.FormatIDs(d.Mask)
 		}
+		if d.Open {
+			text += " (or others)"
+		}
 		parts = append(parts, text)
 	}
 	if len(c.Mask) > 0 {
@@ -313,6 +316,9 @@ func given(c view.Container) string {
 			on = "aligned on numa "
 		}
 		parts = append(parts, on+cpuset.FormatIDs(c.Mask))
+	}
+	if c.Uncertain {
+		parts = append(parts, "uncertain")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -135,6 +135,9 @@ type Container struct {
 	Memory    map[string]string            `json:"memory,omitempty"`
 	Hugepages map[string]map[string]string `json:"hugepages,omitempty"`
 	Devices   map[string]Devices           `json:"devices,omitempty"`
+	// Uncertain, of a prediction: it follows from something that the kubelet does in random order, or that a device
+	// plugin chooses.
+	Uncertain bool `json:"uncertain,omitempty"`
 }
 
 // Devices are devices of one resource, with the NUMA nodes to which they are attached.
@@ -143,6 +146,8 @@ type Devices struct {
 	Count int   `json:"count"`
 	// Split lists the devices by the NUMA nodes of each, where these differ.
 	Split []Devices `json:"split,omitempty"`
+	// Open, of a prediction: other devices of the resource would do.
+	Open bool `json:"open,omitempty"`
 }
 
 // Rejection is why a kubelet did not run a pod.

@@ -21,6 +21,8 @@ type Held struct {
 	// Memory is sorted by type, then NUMA nodes; Devices by resource, then NUMA nodes.
 	Memory  []HeldMemory
 	Devices []HeldDevices
+	// Uncertain is what Given.Certainty says, of a prediction.
+	Uncertain bool
 }
 
 // HeldMemory is memory of one type that is taken from NUMA nodes together.
@@ -35,18 +37,28 @@ type HeldDevices struct {
 	Resource string
 	NUMAIDs  []int
 	Count    int
+	Open     bool // as in Devices
 }
 
 // Equal reports whether two containers hold the same.
 func (h Held) Equal(o Held) bool {
 	return h.Container == o.Container && h.Preferred == o.Preferred && h.CPUList == o.CPUList &&
+		h.Uncertain == o.Uncertain &&
 		slices.Equal(h.NUMAIDs, o.NUMAIDs) &&
 		slices.EqualFunc(h.Memory, o.Memory, func(a, b HeldMemory) bool {
 			return a.Type == b.Type && a.Bytes == b.Bytes && slices.Equal(a.NUMAIDs, b.NUMAIDs)
 		}) &&
 		slices.EqualFunc(h.Devices, o.Devices, func(a, b HeldDevices) bool {
-			return a.Resource == b.Resource && a.Count == b.Count && slices.Equal(a.NUMAIDs, b.NUMAIDs)
+			return a.Resource == b.Resource && a.Count == b.Count && a.Open == b.Open &&
+				slices.Equal(a.NUMAIDs, b.NUMAIDs)
 		})
+}
+
+// isCertain reports whether no part of a prediction may be something else by chance.
+func (p *Prediction) isCertain() bool {
+	return !slices.ContainsFunc(p.Held, func(h Held) bool {
+		return h.Uncertain || slices.ContainsFunc(h.Devices, func(d HeldDevices) bool { return d.Open })
+	})
 }
 
 // HeldOf translates a placement on m to the kernel's ids.
@@ -56,13 +68,13 @@ func HeldOf(m *topo.Machine, p Placement) []Held {
 		g := &p[i]
 		h := Held{
 			Container: g.Container, NUMAIDs: m.NodeIDs(g.Hint.Mask), Preferred: g.Hint.Preferred,
-			CPUList: m.FormatList(g.CPUs),
+			CPUList: m.FormatList(g.CPUs), Uncertain: g.Certainty == hint.Uncertain,
 		}
 		for _, b := range g.Memory {
 			h.Memory = append(h.Memory, HeldMemory{b.Type, m.NodeIDs(b.Nodes), b.Bytes})
 		}
 		for _, d := range g.Devices {
-			h.Devices = append(h.Devices, HeldDevices{d.Resource, m.NodeIDs(d.Nodes), d.Count})
+			h.Devices = append(h.Devices, HeldDevices{d.Resource, m.NodeIDs(d.Nodes), d.Count, d.Open})
 		}
 		slices.SortStableFunc(h.Memory, func(a, b HeldMemory) int {
 			return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.NUMAIDs, b.NUMAIDs))
@@ -83,6 +95,9 @@ func PlacementOf(m *topo.Machine, held []Held) Placement {
 		g := Given{Container: h.Container, Hint: hint.Hint{Preferred: h.Preferred}}
 		g.Hint.Mask = m.NodesByID(h.NUMAIDs)
 		g.CPUs = cpusOf(m, h.CPUList)
+		if h.Uncertain {
+			g.Certainty = hint.Uncertain
+		}
 		for _, b := range h.Memory {
 			if nodes := m.NodesByID(b.NUMAIDs); nodes != 0 {
 				g.Memory = append(g.Memory, Block{Type: b.Type, Nodes: nodes, Bytes: b.Bytes})
@@ -90,7 +105,9 @@ func PlacementOf(m *topo.Machine, held []Held) Placement {
 		}
 		for _, d := range h.Devices {
 			if nodes := m.NodesByID(d.NUMAIDs); nodes != 0 || len(d.NUMAIDs) == 0 {
-				g.Devices = append(g.Devices, Devices{Resource: d.Resource, Nodes: nodes, Count: d.Count})
+				g.Devices = append(g.Devices, Devices{
+					Resource: d.Resource, Nodes: nodes, Count: d.Count, Open: d.Open,
+				})
 			}
 		}
 		p = append(p, g)

@@ -539,6 +539,8 @@ type Confirmation struct {
 	Actual []Held
 	// Difference is 0 when the prediction was right.
 	Difference Difference
+	// Surprise: it was wrong, and had not said that it might be.
+	Surprise bool
 }
 
 // Confirmations returns what t knows of predictions that before did not: the pods that the node has reported since, by
@@ -554,7 +556,9 @@ func (t *Tenancy) Confirmations(before *Tenancy) []Confirmation {
 			continue
 		}
 		m := t.Node.machine
-		out = append(out, Confirmation{Tenant: s.Tenant, Actual: HeldOf(m, s.Placement), Difference: s.Difference(m)})
+		c := Confirmation{Tenant: s.Tenant, Actual: HeldOf(m, s.Placement), Difference: s.Difference(m)}
+		c.Surprise = c.Difference != 0 && s.Prediction.isCertain()
+		out = append(out, c)
 	}
 	return out
 }

@@ -180,7 +180,9 @@ func Placed(held []kubelet.Held) annotation.PlacedContainers {
 	out := make(annotation.PlacedContainers, len(held))
 	for i := range held {
 		h := &held[i]
-		c := annotation.PlacedContainer{Mask: numaNodes(h.NUMAIDs), Preferred: h.Preferred, CPUs: h.CPUList}
+		c := annotation.PlacedContainer{
+			Mask: numaNodes(h.NUMAIDs), Preferred: h.Preferred, CPUs: h.CPUList, Uncertain: h.Uncertain,
+		}
 		for _, m := range h.Memory {
 			amount := *apiresource.NewQuantity(m.Bytes, apiresource.BinarySI)
 			into := &c.Memory
@@ -206,7 +208,7 @@ func Placed(held []kubelet.Held) annotation.PlacedContainers {
 				c.Devices = map[string]annotation.PlacedDevices{}
 			}
 			c.Devices[d.Resource] = join(c.Devices[d.Resource],
-				annotation.PlacedDevices{Mask: numaNodes(d.NUMAIDs), Count: int32(d.Count)})
+				annotation.PlacedDevices{Mask: numaNodes(d.NUMAIDs), Count: int32(d.Count), Open: d.Open})
 		}
 		out[h.Container] = c
 	}
@@ -225,6 +227,7 @@ func join(all, part annotation.PlacedDevices) annotation.PlacedDevices {
 	slices.Sort(mask)
 	return annotation.PlacedDevices{
 		Mask: slices.Compact(mask), Count: all.Count + part.Count, Split: append(slices.Clip(all.Split), part),
+		Open: all.Open || part.Open,
 	}
 }
 
@@ -241,7 +244,9 @@ func heldOf(placed annotation.PlacedContainers) ([]kubelet.Held, error) {
 	out := make([]kubelet.Held, 0, len(placed))
 	for _, name := range slices.Sorted(maps.Keys(placed)) {
 		c := placed[name]
-		h := kubelet.Held{Container: name, NUMAIDs: ids(c.Mask), Preferred: c.Preferred}
+		h := kubelet.Held{
+			Container: name, NUMAIDs: ids(c.Mask), Preferred: c.Preferred, Uncertain: c.Uncertain,
+		}
 		cpus, err := cpuset.ParseIDs(c.CPUs)
 		if err != nil {
 			return nil, fmt.Errorf("container %s: cpus: %w", name, err)
@@ -271,7 +276,7 @@ func heldOf(placed annotation.PlacedContainers) ([]kubelet.Held, error) {
 			for _, d := range parts {
 				h.Devices = append(h.Devices, kubelet.HeldDevices{
 					Resource: resource, NUMAIDs: ids(d.Mask),
-					Count: int(d.Count),
+					Count: int(d.Count), Open: d.Open,
 				})
 			}
 		}

@@ -253,7 +253,9 @@ func (t *Tracker) confirmed(node string, c kubelet.Confirmation) {
 		Predicted: convert.Placed(p.Held), Actual: convert.Placed(c.Actual),
 	}
 	t.record(m)
-	t.distrust(node, p.Model, p.Gen)
+	if c.Surprise {
+		t.distrust(node, p.Model, p.Gen)
+	}
 	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
 		placementMispredicted, "Confirming",
 		"the kubelet of node %s placed the pod otherwise than predicted (%s): see the diagnostics of the scheduler "+
