@@ -44,9 +44,9 @@ type NodeNUMAResourceArgs struct {
 	// tenon.sh/EnforcementDegraded). Default: LSE pods alone.
 	FilterLSROnDegradedNodes bool `json:"filterLSROnDegradedNodes,omitempty"`
 	// FollowAssumedKubelets says what becomes of pods whose CPUs the kubelet chooses (mode Follow) on nodes whose
-	// kubelet is not one that the model knows: a newer or older release, an unknown option or feature gate, settings
-	// that only another exporter reports (condition tenon.sh/KubeletAssumed). RankLast (default) predicts with the
-	// newest model and puts such nodes behind others, Refuse keeps the pods off them, Trust treats them as all others.
+	// kubelet is not one that the model knows: a newer or older release, an unknown option or feature gate (condition
+	// tenon.sh/KubeletAssumed). RankLast (default) predicts with the newest model and puts such nodes behind others,
+	// Refuse keeps the pods off them, Trust treats them as all others.
 	FollowAssumedKubelets string `json:"followAssumedKubelets,omitempty"`
 	// VolcanoScore scores nodes for pods with the annotation volcano.sh/numa-topology-policy as Volcano does: 100 on
 	// the fewest NUMA nodes down to 0 on the most among the nodes that fit, times the plugin's weight in the profile.

@@ -321,9 +321,12 @@ func (r *factReader) model(newNode nodeMaker) {
 		return
 	}
 	m := &r.facts.Model
-	m.Assumed = r.assumptions(&settings, version)
+	m.Assumed = assumptions(&settings, version)
 	if len(m.Assumed) > 0 {
 		m.Trust = r.trust
+	}
+	if r.assumed {
+		m.Assumed = append([]string{AssumedForeign}, m.Assumed...)
 	}
 	if !known {
 		return
@@ -354,16 +357,13 @@ func (r *factReader) model(newNode nodeMaker) {
 const AssumedForeign = "only another exporter describes this kubelet: options, reserved CPUs and the memory manager " +
 	"are assumed absent where it does not report them"
 
-func (r *factReader) assumptions(settings *annotation.Kubelet, version string) []string {
+// assumptions is what no model knows of a kubelet with these settings.
+func assumptions(settings *annotation.Kubelet, version string) []string {
 	said := kubelet.Settings{
 		Version: version, CPUOptions: settings.CPU.Options, TopologyOptions: settings.Topology.Options,
 		Gates: settings.Gates,
 	}
-	out := said.Assumptions()
-	if r.assumed {
-		out = append([]string{AssumedForeign}, out...)
-	}
-	return out
+	return said.Assumptions()
 }
 
 // kubeletFault returns the error for a machine that the kubelet does not support, with the number that exceeds the

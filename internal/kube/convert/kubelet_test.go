@@ -283,7 +283,8 @@ func TestKubeletOfANode(t *testing.T) {
 			if (m.Node != nil) != tt.predicted {
 				t.Errorf("predicted = %v, want %v", m.Node != nil, tt.predicted)
 			}
-			if want := len(m.Assumed) > 0; (m.Trust == kubelet.Doubted) != want {
+			foreign := slices.Contains(m.Assumed, convert.AssumedForeign)
+			if want := len(m.Assumed) > 1 || len(m.Assumed) > 0 && !foreign; (m.Trust == kubelet.Doubted) != want {
 				t.Errorf("trust %v of a kubelet with assumptions %q", m.Trust, m.Assumed)
 			}
 			if diff := cmp.Diff(tt.want, got, cmp.Transformer("list", cpuset.Set.String)); diff != "" {
