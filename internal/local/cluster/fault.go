@@ -43,62 +43,47 @@ func Explain(err error, dir datadir.Dir) error {
 		store      *plane.StoreError
 		fault      *Fault
 	)
+	elsewhere := "choose another folder with --data"
 	switch {
 	case err == nil, errors.As(err, &fault):
 		return err
 	case errors.As(err, &inUse):
-		return &Fault{
-			What:   inUse.Error(),
-			Remedy: fmt.Sprintf("stop it with: tenon down%s, or choose another folder with --data", dataFlag(dir)),
-			Err:    err,
-		}
+		fault = &Fault{inUse.Error(), fmt.Sprintf("stop it with: tenon down%s, or %s", dataFlag(dir), elsewhere), err}
 	case errors.As(err, &notPrivate):
-		remedy := "choose another folder with --data"
 		if notPrivate.Owner == notPrivate.User {
-			remedy = fmt.Sprintf("look for files of others in it, then: chmod go-w %s; or %s", notPrivate.Folder,
-				remedy)
+			elsewhere = fmt.Sprintf("look for files of others in it, then: chmod go-w %s; or %s", notPrivate.Folder,
+				elsewhere)
 		}
-		return &Fault{What: notPrivate.Error(), Remedy: remedy, Err: err}
+		fault = &Fault{notPrivate.Error(), elsewhere, err}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return &Fault{
-			What:   fmt.Sprintf("the disk that holds %s is full (%v)", dir.Root(), err),
-			Remedy: "free some space and start again: what was written is kept; or choose another folder with --data",
-			Err:    err,
+		fault = &Fault{
+			fmt.Sprintf("the disk that holds %s is full (%v)", dir.Root(), err),
+			"free some space and start again: what was written is kept; or " + elsewhere, err,
 		}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return &Fault{
-			What:   fmt.Sprintf("%s cannot be written (%v)", dir.Root(), err),
-			Remedy: "make it writable for this user, or choose another folder with --data",
-			Err:    err,
+		fault = &Fault{
+			fmt.Sprintf("%s cannot be written (%v)", dir.Root(), err),
+			"make it writable for this user, or " + elsewhere, err,
 		}
 	case errors.Is(err, syscall.ENOTDIR):
-		return &Fault{
-			What:   fmt.Sprintf("%s is not a folder (%v)", dir.Root(), err),
-			Remedy: "choose another folder with --data",
-			Err:    err,
-		}
+		fault = &Fault{fmt.Sprintf("%s is not a folder (%v)", dir.Root(), err), elsewhere, err}
 	case errors.As(err, &corrupt):
-		return &Fault{
-			What:   corrupt.Error(),
-			Remedy: "remove the file: it is made anew, nothing of the cluster is lost",
-			Err:    err,
-		}
+		fault = &Fault{corrupt.Error(), "remove the file: it is made anew, nothing of the cluster is lost", err}
 	case errors.As(err, &broken):
-		return &Fault{
-			What: fmt.Sprintf("the cluster's certificates are damaged: %v", broken),
-			Remedy: fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working",
-				dir.PKI()),
-			Err: err,
+		fault = &Fault{
+			fmt.Sprintf("the cluster's certificates are damaged: %v", broken),
+			fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working", dir.PKI()), err,
 		}
 	case errors.As(err, &store):
-		return &Fault{
-			What: fmt.Sprintf("the cluster's store is damaged: %v", store),
-			Remedy: fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)",
-				dataFlag(dir)),
-			Err: err,
+		fault = &Fault{
+			fmt.Sprintf("the cluster's store is damaged: %v", store),
+			fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)", dataFlag(dir)),
+			err,
 		}
+	default:
+		return err
 	}
-	return err
+	return fault
 }
 
 // checkSpace refuses a start that would fill the disk half way.

@@ -50,7 +50,7 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	s.SecureServing.Listener = p.config.Listener
 
-	p.stopAPI, p.api = p.supervise("API server", func(ctx context.Context) error { return runAPIServer(ctx, s) })
+	p.supervise("API server", func(ctx context.Context) error { return runAPIServer(ctx, s) })
 	return p.awaitReady(ctx)
 }
 

@@ -61,6 +61,6 @@ func (p *Plane) StartControllers(ctx context.Context, kubeconfig string) error {
 		return fmt.Errorf("configure controllers: %w", err)
 	}
 	complete := config.Complete()
-	p.stopCtl, p.ctl = p.supervise("controllers", func(ctx context.Context) error { return app.Run(ctx, complete) })
+	p.supervise("controllers", func(ctx context.Context) error { return app.Run(ctx, complete) })
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -26,14 +27,18 @@ type Config struct {
 
 // Plane is a running control plane.
 type Plane struct {
-	config  Config
-	store   *store
-	stopAPI context.CancelFunc
-	api     <-chan error
-	stopCtl context.CancelFunc
-	ctl     <-chan error
-	broken  context.Context // ends with the first failure as its cause
-	fail    context.CancelCauseFunc
+	config Config
+	store  *store
+	parts  []part          // what runs over the store, in the order of the starts
+	broken context.Context // ends with the first failure as its cause
+	fail   context.CancelCauseFunc
+}
+
+// part is a component that runs.
+type part struct {
+	name string
+	stop context.CancelFunc
+	done chan error
 }
 
 // stopLimit bounds the wait for one component at Stop.
@@ -63,18 +68,13 @@ func (p *Plane) Err() error { return context.Cause(p.broken) }
 
 // Stop stops controllers, API server and etcd, in this order.
 func (p *Plane) Stop() error {
-	if p.store != nil && p.store.broken.Load() {
-		p.abandon()
-		return nil
-	}
 	var errs []error
-	if p.stopCtl != nil {
-		p.stopCtl()
-		errs = append(errs, await("controllers", p.ctl))
-	}
-	if p.stopAPI != nil {
-		p.stopAPI()
-		errs = append(errs, await("API server", p.api))
+	for _, part := range slices.Backward(p.parts) {
+		part.stop()
+		// A user of a failed store would wait for an answer that never comes. The process is about to end.
+		if !p.store.broken.Load() {
+			errs = append(errs, await(part.name, part.done))
+		}
 	}
 	if p.store != nil {
 		errs = append(errs, p.store.stop())
@@ -82,20 +82,9 @@ func (p *Plane) Stop() error {
 	return errors.Join(errs...)
 }
 
-// abandon stops all components and does not wait for them: a user of a failed store would wait for an answer that never
-// comes. The process is about to end.
-func (p *Plane) abandon() {
-	if p.stopCtl != nil {
-		p.stopCtl()
-	}
-	if p.stopAPI != nil {
-		p.stopAPI()
-	}
-}
-
 // supervise runs a component until its context ends. An end before that is a failure of the plane; what a component
 // returns after it is of no interest.
-func (p *Plane) supervise(name string, run func(context.Context) error) (context.CancelFunc, <-chan error) {
+func (p *Plane) supervise(name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -108,7 +97,7 @@ func (p *Plane) supervise(name string, run func(context.Context) error) (context
 		}
 		done <- nil
 	}()
-	return cancel, done
+	p.parts = append(p.parts, part{name, cancel, done})
 }
 
 func await(name string, done <-chan error) error {

@@ -12,9 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -80,21 +79,10 @@ func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 
 // podInformer watches the pods of the node: a kubelet's credential allows no others.
 func (k *kubelet) podInformer() cache.SharedIndexInformer {
-	pods := k.n.Client.CoreV1().Pods(metav1.NamespaceAll)
-	only := fields.OneTermEqualSelector("spec.nodeName", k.n.Name).String()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = only
-			return pods.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = only
-			return pods.Watch(ctx, o)
-		},
-	}
-	inf := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, k.n.Client), &corev1.Pod{}, 0,
-		cache.Indexers{})
-	return inf
+	return informers.NewFilteredPodInformer(k.n.Client, metav1.NamespaceAll, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", k.n.Name).String()
+		})
 }
 
 // connect gives the kubelet the container service of the agent that runs now; nil when it ended.

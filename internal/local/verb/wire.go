@@ -157,15 +157,10 @@ func newNodes() *cobra.Command {
 
 // simulated gives a node its machine and the credentials of its kubelet and its agent.
 func simulated(dir datadir.Dir, name string, m machine.Description) (simnode.Node, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", dir.Credential(cluster.KubeletCredential(name)))
-	if err != nil {
-		return simnode.Node{}, fmt.Errorf("read credential of the kubelet of %s: %w", name, err)
-	}
 	// a kubelet's own defaults; client-go's would hold up a node full of pods for a minute
-	config.QPS, config.Burst = 50, 100
-	client, err := kubernetes.NewForConfig(kubeconf.BuiltIn(config))
+	client, _, err := clients(dir.Credential(cluster.KubeletCredential(name)), 50, 100)
 	if err != nil {
-		return simnode.Node{}, fmt.Errorf("make client of the kubelet of %s: %w", name, err)
+		return simnode.Node{}, err
 	}
 	return simnode.Node{
 		Name:    name,
@@ -173,18 +168,24 @@ func simulated(dir datadir.Dir, name string, m machine.Description) (simnode.Nod
 		Dir:     dir.Node(name),
 		Client:  client,
 		Agent: func() (kubernetes.Interface, dynamic.Interface, error) {
-			config, err := clientcmd.BuildConfigFromFlags("", dir.Credential(cluster.AgentCredential(name)))
-			if err != nil {
-				return nil, nil, fmt.Errorf("read credential of the agent of %s: %w", name, err)
-			}
-			client, err := kubernetes.NewForConfig(kubeconf.BuiltIn(config))
-			if err != nil {
-				return nil, nil, fmt.Errorf("make client of the agent of %s: %w", name, err)
-			}
-			objects, err := dynamic.NewForConfig(config)
-			return client, objects, err
+			return clients(dir.Credential(cluster.AgentCredential(name)), 0, 0)
 		},
 	}, nil
+}
+
+// clients returns the clients of built-in and of other kinds for a credential; 0 means client-go's limits.
+func clients(credential string, qps float32, burst int) (kubernetes.Interface, dynamic.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", credential)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read credential: %w", err)
+	}
+	config.QPS, config.Burst = qps, burst
+	client, err := kubernetes.NewForConfig(kubeconf.BuiltIn(config))
+	if err != nil {
+		return nil, nil, fmt.Errorf("make client with %s: %w", credential, err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	return client, objects, err
 }
 
 // buildVersion is what the binary was built from, as far as the Go tool knew.
