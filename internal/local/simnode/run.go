@@ -11,7 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -90,19 +92,20 @@ func Run(ctx context.Context, o Options) error {
 	defer broadcaster.Shutdown()
 
 	var wg sync.WaitGroup
-	starts := make(slots, startsPerCPU*runtime.GOMAXPROCS(0))
+	starts := semaphore.NewWeighted(int64(startsPerCPU * runtime.GOMAXPROCS(0)))
 	for i := range o.Nodes {
 		wg.Go(func() {
-			var n *node
-			var err error
-			if !starts.use(ctx, func() { n, err = open(o, i, port) }) {
+			if starts.Acquire(ctx, 1) != nil {
 				return
 			}
+			started := sync.OnceFunc(func() { starts.Release(1) })
+			defer time.AfterFunc(startLimit, started).Stop()
+			n, err := open(o, i, port)
 			if err != nil {
 				cancel(err)
 				return
 			}
-			n.shared, n.working, n.starts = shared, &working[i], starts
+			n.shared, n.working, n.started = shared, &working[i], started
 			n.events = broadcaster.NewRecorder(scheme.Scheme, "kubelet")
 			n.agentEvents = broadcaster.NewRecorder(scheme.Scheme, "tenon-agent")
 			n.run(ctx)
@@ -116,31 +119,18 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// startsPerCPU bounds the nodes that do the costly parts of their start at the same time. All of a thousand at once
-// would keep those that have started from renewing their leases.
-const startsPerCPU = 2
-
-// slots are taken by what must not happen too often at the same time. A nil one has room for all.
-type slots chan struct{}
-
-// use calls f in a slot; false when ctx ended before one was free.
-func (s slots) use(ctx context.Context, f func()) bool {
-	if s != nil {
-		select {
-		case s <- struct{}{}:
-		case <-ctx.Done():
-			return false
-		}
-		defer func() { <-s }()
-	}
-	f()
-	return true
-}
+// A node counts as starting until its agent has published the machine, at most for startLimit. startsPerCPU bounds the
+// nodes that start at the same time: each comes up as a whole while later ones wait, and those that have started find
+// the time to renew their leases.
+const (
+	startsPerCPU = 16
+	startLimit   = 10 * time.Second
+)
 
 // node is a Node at work.
 type node struct {
 	Node
-	starts      slots
+	started     func() // to be called once the agent has published the machine
 	o           Options
 	index, port int
 	tree        *kernel.Tree
@@ -201,16 +191,11 @@ func (n *node) run(ctx context.Context) {
 	wg.Go(func() { n.heartbeat(ctx) })
 	wg.Go(func() { n.lease().Run(ctx) })
 	wg.Go(func() { n.kubelet.run(ctx) })
-	for {
-		err := n.runAgent(ctx)
-		if ctx.Err() != nil {
-			return
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := n.runAgent(ctx); ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "The agent ended, it is started again", "node", n.Name)
 		}
-		klog.FromContext(ctx).Error(err, "The agent ended, it is started again", "node", n.Name)
-		if !n.pause(ctx, time.Second) {
-			return
-		}
-	}
+	}, time.Second)
 }
 
 // runAgent starts the agent when its credential is there and waits for its end.
@@ -221,19 +206,14 @@ func (n *node) runAgent(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		started := n.starts.use(ctx, func() {
-			a, err = app.New(app.Options{
-				Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client,
-				Dynamic: objects,
-				Kubelet: n.Machine.Kubelet, Switches: switches(),
-				AllowUnallocatedLSR: n.o.AllowUnallocatedLSR, Cgroup: n.tree, Resync: n.o.Resync,
-				Recorder: n.agentEvents,
-				Shared:   n.shared,
-			})
+		a, err = app.New(app.Options{
+			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client,
+			Dynamic: objects,
+			Kubelet: n.Machine.Kubelet, Switches: switches(),
+			AllowUnallocatedLSR: n.o.AllowUnallocatedLSR, Cgroup: n.tree, Resync: n.o.Resync,
+			Recorder: n.agentEvents,
+			Shared:   n.shared,
 		})
-		if !started {
-			return ctx.Err()
-		}
 		return err
 	})
 	if !ok {
@@ -243,6 +223,11 @@ func (n *node) runAgent(ctx context.Context) error {
 	defer n.kubelet.connect(nil)
 	n.working.Store(a)
 	defer n.working.Store(nil)
+	go func() {
+		_ = wait.PollUntilContextCancel(ctx, readyPause, false, // its error is the end of ctx
+			func(context.Context) (bool, error) { return a.Ready() == nil, nil })
+		n.started()
+	}()
 	return a.Run(ctx)
 }
 
@@ -250,6 +235,7 @@ func (n *node) runAgent(ctx context.Context) error {
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
+	readyPause = 100 * time.Millisecond // between looks whether an agent is ready
 )
 
 const (
@@ -261,27 +247,14 @@ const (
 // once and then once a minute: another part of the cluster may just be later, and a thousand nodes wait for it.
 func (n *node) keepTrying(ctx context.Context, what string, f func(context.Context) error) bool {
 	due := time.Now().Add(quietWait)
-	for wait := firstPause; ; wait = min(2*wait, lastPause) {
+	pauses := wait.Backoff{Duration: firstPause, Factor: 2, Steps: 10, Cap: lastPause}
+	err := pauses.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := f(ctx)
-		if err == nil {
-			return true
-		}
-		if now := time.Now(); !now.Before(due) && ctx.Err() == nil {
+		if now := time.Now(); err != nil && !now.Before(due) && ctx.Err() == nil {
 			due = now.Add(logInterval)
 			klog.FromContext(ctx).Error(err, "Start of a node is delayed, will retry", "node", n.Name, "step", what)
 		}
-		if !n.pause(ctx, wait) {
-			return false
-		}
-	}
-}
-
-// pause waits; false when ctx ended.
-func (n *node) pause(ctx context.Context, wait time.Duration) bool {
-	select {
-	case <-time.After(wait):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+		return err == nil, nil
+	})
+	return err == nil
 }
