@@ -152,9 +152,11 @@ func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
 func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	_ string,
 ) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if s := Read(cs); s == nil || p.binds(pod) || s.Record() == nil {
+	s := Read(cs)
+	if s == nil || s.recorder != "" || p.binds(pod) || s.Record() == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	s.recorder = p.name
 	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
 }
 
@@ -163,7 +165,7 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *cor
 // queue.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
-	if s == nil || p.binds(pod) {
+	if s == nil || s.recorder != "" && s.recorder != p.name || p.binds(pod) {
 		return nil
 	}
 	if p.tracker.Order.IsStale(node, pod.UID) {
@@ -179,7 +181,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}
-	s.recorded = true
+	s.recorder, s.recorded = p.name, true
 	_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{})
 	if err != nil {

@@ -26,6 +26,9 @@ type Cycle struct {
 	offer    ledger.Offer
 	view     *ledger.View // that the offer was computed on
 	reserved string
+	// recorder is the name under which PreBind writes the allocation. Invariant: it is set before PreBind runs under
+	// more than one name at a time.
+	recorder string
 	// recorded: PreBind has written the allocation, so that another binder may have bound the pod with it.
 	recorded bool
 }

@@ -15,10 +15,14 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// PreFilter reads the pod. A pod that no node can treat specially costs nothing from here on.
+// PreFilter reads the pod. A pod that no node can treat specially costs nothing from here on. The name that comes first
+// takes the cycle: the framework asks no filter of the others.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	_ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
+	if Read(cs) != nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
 	r, refused := p.request(pod)
 	if refused != nil {
 		return nil, refused.status()

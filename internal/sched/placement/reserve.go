@@ -21,12 +21,12 @@ import (
 // the pod should be tried anew.
 const reserveAttempts = 2
 
-// Reserve chooses the exact CPUs on the live account and takes them. When the account has moved under the cycle,
-// another node may still do and no event would wake the pod: that is an error, which the queue retries, and not a
-// refusal.
+// Reserve chooses the exact CPUs on the live account and takes them, under the name that comes first. When the account
+// has moved under the cycle, another node may still do and no event would wake the pod: that is an error, which the
+// queue retries, and not a refusal.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
-	if s == nil {
+	if s == nil || s.reserved != "" {
 		return nil
 	}
 	start := time.Now()
