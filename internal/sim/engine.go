@@ -118,6 +118,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	}
 	unregistered, start, all := func(...metrics.Registerable) {}, e.api.clock.now, int32(100)
 	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), func() time.Time { return start })
+	tracker.Order.NoWait = true // a pod ahead waits for a permit, which only the next pods can bring
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
 	registry, changes := app.Registry(decisions), &upstream.Changes{}
 	registry[topologyspread.Name] = topologyspread.NewSpreading

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
@@ -314,5 +315,50 @@ func (follower) OnDelete(any)    {}
 func (f follower) OnUpdate(old, obj any) {
 	if was, is := old.(*corev1.Pod), obj.(*corev1.Pod); was.Spec.NodeName != is.Spec.NodeName {
 		f(is)
+	}
+}
+
+// A pod that waits for a permit is ahead of others in the order of the Bindings of a node whose kubelet chooses. No
+// time passes while it waits.
+func TestAPodThatWaitsForAPermitHoldsUpNoBinding(t *testing.T) {
+	var cpus []string
+	for c := range 8 {
+		cpus = append(cpus, fmt.Sprintf(`{"id":%d,"core":%d,"socket":0,"node":%d}`, c, c, c/4))
+	}
+	in := fmt.Sprintf("\n{apiVersion: v1, kind: Node, metadata: {name: n0, labels: {kubernetes.io/arch: amd64}}, "+
+		"status: {nodeInfo: {kubeletVersion: v1.36.3}, capacity: {cpu: 8, memory: 64Gi, pods: 110}}}\n---"+
+		"\n{apiVersion: topology.node.k8s.io/v1alpha2, kind: NodeResourceTopology, metadata: {name: n0, annotations: {"+
+		"%s: '{\"detail\":[%s]}', %s: Follow, %s: '{\"gen\":1}', "+
+		"%s: '{\"cpu\":{\"policy\":\"static\",\"reserved\":\"0\"},\"topology\":{\"policy\":\"restricted\"}}'}}}\n---",
+		annotation.CPUTopology, strings.Join(cpus, ","), annotation.TopologyMode, annotation.ReportKey,
+		annotation.KubeletKey)
+	for _, name := range []string{"g-0", "x", "g-1"} {
+		in += fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, "+
+			"image: i, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}]}}\n---", name)
+	}
+	began := time.Now()
+	r, err := simulated(t, in, func(e *engine) {
+		for _, f := range e.core.Profiles {
+			p := f.(*profile)
+			p.Framework = &gangOf{Framework: p.Framework, size: 2}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %v: a Binding has waited", took)
+	}
+	got := map[string]string{}
+	for _, p := range r.Pods {
+		got[p.Name] = p.State + " " + p.Annotations[annotation.PredictedPlacementKey]
+	}
+	const prediction = `Scheduled {"model":"1.36","gen":1,"containers":{"c":{"mask":[%d],"preferred":true,"cpus":%q}}}`
+	want := map[string]string{ // in the order of the Bindings: x is bound while g-0 waits, and g-1 allows g-0
+		"x": fmt.Sprintf(prediction, 0, "1-2"), "g-1": fmt.Sprintf(prediction, 1, "4-5"),
+		"g-0": fmt.Sprintf(prediction, 1, "6-7"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
 	}
 }
