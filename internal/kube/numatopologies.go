@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -20,7 +21,7 @@ import (
 // NewNumatopologyInformer returns an informer of Volcano's Numatopologies. Its cache holds *nodeinfo.Numatopology with
 // name and spec. As with topologies, a cluster without the resource looks like one without objects until it is
 // installed.
-func NewNumatopologyInformer(client dynamic.Interface) cache.SharedIndexInformer {
+func NewNumatopologyInformer(client rest.Interface) cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(&numatopologySource{client: client}, &nodeinfo.Numatopology{}, 0,
 		cache.Indexers{})
 }
@@ -28,7 +29,7 @@ func NewNumatopologyInformer(client dynamic.Interface) cache.SharedIndexInformer
 // numatopologySource lists and watches Numatopologies. Equal machines share one map of CPUs: the map of 256 CPUs is
 // larger than everything else together.
 type numatopologySource struct {
-	client dynamic.Interface
+	client rest.Interface
 	absence
 
 	mu       sync.Mutex // guards machines
@@ -54,10 +55,9 @@ func (s *numatopologySource) ListWithContext(ctx context.Context, options metav1
 	all := &nodeinfo.NumatopologyList{}
 	s.forget()
 	var err error
-	all.ResourceVersion, err = pages(ctx, s.client.Resource(nodeinfo.Resource()), options,
-		func(u *unstructured.Unstructured) {
-			all.Items = append(all.Items, *s.read(u))
-		})
+	all.ResourceVersion, err = pages(ctx, s.client, nodeinfo.Resource(), options, func(object *map[string]any) {
+		all.Items = append(all.Items, *s.read(&unstructured.Unstructured{Object: *object}))
+	})
 	if apierrors.IsNotFound(err) {
 		s.begin()
 		return &nodeinfo.NumatopologyList{}, nil
@@ -73,7 +73,7 @@ func (s *numatopologySource) WatchWithContext(ctx context.Context, options metav
 	if s.holds() {
 		return s.rest()
 	}
-	w, err := s.client.Resource(nodeinfo.Resource()).Watch(ctx, options)
+	w, err := dynamic.New(s.client).Resource(nodeinfo.Resource()).Watch(ctx, options)
 	if err != nil {
 		return nil, err
 	}

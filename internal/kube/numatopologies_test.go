@@ -2,16 +2,12 @@ package kube_test
 
 import (
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -37,13 +33,9 @@ func exported(name, free string) *unstructured.Unstructured {
 	}}
 }
 
-func numaClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
-	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{nodeinfo.Resource(): "NumatopologyList"}, objects...)
-}
-
 func TestNumatopologyCacheKeepsTheSpecAndSharesMachines(t *testing.T) {
-	i := kube.NewNumatopologyInformer(numaClient(exported("a", "0-7"), exported("b", "4-7")))
+	c, _ := client(t, exported("a", "0-7"), exported("b", "4-7"))
+	i := kube.NewNumatopologyInformer(c)
 	start(t, i)
 	a, _, _ := i.GetStore().GetByKey("a")
 	b, _, _ := i.GetStore().GetByKey("b")
@@ -60,16 +52,9 @@ func TestNumatopologyCacheKeepsTheSpecAndSharesMachines(t *testing.T) {
 
 func TestNumatopologiesThatAreNotInstalledYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := numaClient(exported("a", "0-7"))
-		installed := make(chan struct{})
-		c.PrependReactor("list", "numatopologies", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			select {
-			case <-installed:
-				return false, nil, nil
-			default:
-				return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
-			}
-		})
+		c, server := client(t, exported("a", "0-7"))
+		var installed atomic.Bool
+		server.hidden = func() bool { return !installed.Load() }
 		s := kube.NewStore()
 		i := kube.First(s.NumatopologyHandler(), kube.NewNumatopologyInformer(c))
 		if _, err := i.AddEventHandler(s.NumatopologyHandler()); err != nil {
@@ -79,7 +64,7 @@ func TestNumatopologiesThatAreNotInstalledYet(t *testing.T) {
 		if s.Has("a") {
 			t.Fatal("an object is there before its resource")
 		}
-		close(installed)
+		installed.Store(true)
 		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 		synctest.Wait()
 		if s.View("a").Machine() == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -15,8 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -31,14 +33,14 @@ const topologyPage = 100
 // NewTopologyInformer returns an informer of NodeResourceTopologies. Its cache holds *v1alpha2.NodeResourceTopology
 // with what the scheduler reads, whichever version the server has. A cluster without the resource looks like one
 // without objects; when the CRD is installed later its objects appear.
-func NewTopologyInformer(client dynamic.Interface) cache.SharedIndexInformer {
+func NewTopologyInformer(client rest.Interface) cache.SharedIndexInformer {
 	source := &topologySource{client: client}
 	return cache.NewSharedIndexInformer(source, &v1alpha2.NodeResourceTopology{}, 0, cache.Indexers{})
 }
 
 // topologySource lists and watches, trimming each object before the next page is read.
 type topologySource struct {
-	client dynamic.Interface
+	client rest.Interface
 	old    atomic.Bool // the server has only v1alpha1, whose fields are a subset
 	absence
 	models models
@@ -56,12 +58,12 @@ func (s *topologySource) Watch(options metav1.ListOptions) (watch.Interface, err
 	return s.WatchWithContext(context.Background(), options)
 }
 
-func (s *topologySource) resource() dynamic.ResourceInterface {
+func (s *topologySource) resource() schema.GroupVersionResource {
 	gvr := v1alpha2.Resource()
 	if s.old.Load() {
 		gvr.Version = "v1alpha1"
 	}
-	return s.client.Resource(gvr)
+	return gvr
 }
 
 // ListWithContext returns all topologies.
@@ -85,8 +87,8 @@ func (s *topologySource) list(ctx context.Context, options metav1.ListOptions) (
 	all := &v1alpha2.NodeResourceTopologyList{}
 	s.models.forget()
 	var err error
-	all.ResourceVersion, err = pages(ctx, s.resource(), options, func(u *unstructured.Unstructured) {
-		all.Items = append(all.Items, *s.read(u))
+	all.ResourceVersion, err = pages(ctx, s.client, s.resource(), options, func(read *publishedTopology) {
+		all.Items = append(all.Items, *s.trim(read))
 	})
 	return all, err
 }
@@ -96,26 +98,55 @@ func (s *topologySource) WatchWithContext(ctx context.Context, options metav1.Li
 	if s.holds() {
 		return s.rest()
 	}
-	w, err := s.resource().Watch(ctx, options)
+	w, err := dynamic.New(s.client).Resource(s.resource()).Watch(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	return trim(w, func(u *unstructured.Unstructured) runtime.Object { return s.read(u) }), nil
 }
 
-// read takes from u what the scheduler reads. It works field by field, so that one odd object of another writer cannot
-// stop the watch.
+// publishedTopology is what is read of an object in any version. Each part is read by itself, so that one odd object of
+// another writer cannot stop the list or the watch.
+type publishedTopology struct {
+	Metadata struct {
+		Name              string                     `json:"name"`
+		UID               types.UID                  `json:"uid"`
+		ResourceVersion   string                     `json:"resourceVersion"`
+		Generation        int64                      `json:"generation"`
+		CreationTimestamp metav1.Time                `json:"creationTimestamp"`
+		Annotations       map[string]json.RawMessage `json:"annotations"`
+	} `json:"metadata"`
+	TopologyPolicies json.RawMessage `json:"topologyPolicies"`
+	Attributes       json.RawMessage `json:"attributes"`
+	Zones            json.RawMessage `json:"zones"`
+}
+
 func (s *topologySource) read(u *unstructured.Unstructured) *v1alpha2.NodeResourceTopology {
+	var p publishedTopology
+	if text, err := json.Marshal(u.Object); err == nil {
+		_ = json.Unmarshal(text, &p) // what does not fit the type is left out
+	}
+	return s.trim(&p)
+}
+
+// trim returns what the scheduler reads of an object.
+func (s *topologySource) trim(p *publishedTopology) *v1alpha2.NodeResourceTopology {
+	m := &p.Metadata
 	t := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
-		Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(),
-		CreationTimestamp: u.GetCreationTimestamp(), Annotations: u.GetAnnotations(),
+		Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
+		CreationTimestamp: m.CreationTimestamp, Annotations: make(map[string]string, len(m.Annotations)),
 	}}
+	for key, text := range m.Annotations {
+		switch key {
+		case annotation.CPUTopology, annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey:
+		default:
+			t.Annotations[key] = unquoted(text)
+		}
+	}
 	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
-	t.TopologyPolicies, _, _ = unstructured.NestedStringSlice(u.Object, "topologyPolicies")
-	s.convert(u, "attributes", &t.Attributes)
-	s.convert(u, "zones", &t.Zones)
-	delete(t.Annotations, annotation.CPUSharedPoolsKey)
-	delete(t.Annotations, annotation.BECPUSharedPoolsKey)
+	readPart(p.TopologyPolicies, &t.TopologyPolicies)
+	readPart(p.Attributes, &t.Attributes)
+	readPart(p.Zones, &t.Zones)
 	keepKubeletPins(t.Annotations)
 	for i := range t.Zones {
 		z := &t.Zones[i]
@@ -126,10 +157,23 @@ func (s *topologySource) read(u *unstructured.Unstructured) *v1alpha2.NodeResour
 			z.Resources[j].Available = resource.Quantity{} // moves with every pod; the account knows better
 		}
 	}
-	if text, ok := t.Annotations[annotation.CPUTopology]; ok {
+	if text, ok := m.Annotations[annotation.CPUTopology]; ok {
 		t.Annotations[annotation.CPUTopology], t.Zones = s.models.share(text, t.Zones)
 	}
 	return t
+}
+
+// readPart reads a list; what does not fit its type is left out.
+func readPart(text json.RawMessage, into any) {
+	if len(text) > 0 {
+		_ = json.Unmarshal(text, into)
+	}
+}
+
+// unquoted returns the string in a JSON text, "" for any other text.
+func unquoted(text json.RawMessage) (s string) {
+	readPart(text, &s)
+	return s
 }
 
 // keepKubeletPins drops the pods that Tenon bound itself: the account knew them before the report did, and a report
@@ -147,21 +191,11 @@ func keepKubeletPins(annotations map[string]string) {
 	annotations[annotation.PodCPUAllocsKey] = allocs.String()
 }
 
-func (s *topologySource) convert(u *unstructured.Unstructured, field string, into any) {
-	list, ok, _ := unstructured.NestedFieldNoCopy(u.Object, field)
-	if !ok {
-		return
-	}
-	text, err := json.Marshal(list)
-	if err == nil {
-		_ = json.Unmarshal(text, into) // what does not fit the type is left out
-	}
-}
-
-// models keeps one copy of what equal machines have in common.
+// models keeps one copy of what equal machines have in common. The text of a machine is by far the largest part of an
+// object, so it is compared as it comes and unquoted once.
 type models struct {
 	mu     sync.Mutex
-	byText map[string]*model
+	byText map[string]*model // by the JSON of text
 }
 
 type model struct {
@@ -176,16 +210,16 @@ func (m *models) forget() {
 	m.byText = nil
 }
 
-func (m *models) share(text string, zones v1alpha2.ZoneList) (string, v1alpha2.ZoneList) {
+func (m *models) share(text json.RawMessage, zones v1alpha2.ZoneList) (string, v1alpha2.ZoneList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.byText[text]
+	known := m.byText[string(text)]
 	if known == nil {
 		if m.byText == nil {
 			m.byText = map[string]*model{}
 		}
-		known = &model{text: strings.Clone(text)}
-		m.byText[known.text] = known
+		known = &model{text: unquoted(text)}
+		m.byText[string(text)] = known
 	}
 	for _, z := range known.zones {
 		if equality.Semantic.DeepEqual(z, zones) {

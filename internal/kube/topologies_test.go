@@ -3,17 +3,13 @@ package kube_test
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -40,17 +36,6 @@ func object(t *testing.T, version, name, text string) *unstructured.Unstructured
 	}}
 }
 
-func client(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
-	kinds := map[schema.GroupVersionResource]string{}
-	for _, version := range []string{"v1alpha1", "v1alpha2"} {
-		kinds[schema.GroupVersionResource{
-			Group: v1alpha2.GroupName, Version: version,
-			Resource: "noderesourcetopologies",
-		}] = "NodeResourceTopologyList"
-	}
-	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
-}
-
 // start runs an informer until the test ends.
 func start(t *testing.T, i cache.SharedIndexInformer) {
 	t.Helper()
@@ -65,7 +50,8 @@ func start(t *testing.T, i cache.SharedIndexInformer) {
 
 func TestTopologyCacheKeepsOnlyWhatIsReadAndSharesTheRest(t *testing.T) {
 	text := convert.Topology(machine(t, 2, 4)).String()
-	i := kube.NewTopologyInformer(client(object(t, "v1alpha2", "a", text), object(t, "v1alpha2", "b", text)))
+	c, _ := client(t, object(t, "v1alpha2", "a", text), object(t, "v1alpha2", "b", text))
+	i := kube.NewTopologyInformer(c)
 	start(t, i)
 	var kept []*v1alpha2.NodeResourceTopology
 	for _, o := range i.GetStore().List() {
@@ -89,11 +75,7 @@ func TestTopologyCacheKeepsOnlyWhatIsReadAndSharesTheRest(t *testing.T) {
 }
 
 func TestTopologiesOfAServerWithTheOldVersionAlone(t *testing.T) {
-	c := client(object(t, "v1alpha1", "a", "{}"))
-	c.PrependReactor("list", "noderesourcetopologies", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		gvr := a.GetResource()
-		return gvr.Version == "v1alpha2", nil, apierrors.NewNotFound(gvr.GroupResource(), "")
-	})
+	c, _ := client(t, object(t, "v1alpha1", "a", "{}"))
 	i := kube.NewTopologyInformer(c)
 	start(t, i)
 	if got := i.GetStore().ListKeys(); !slices.Equal(got, []string{"a"}) {
@@ -103,22 +85,15 @@ func TestTopologiesOfAServerWithTheOldVersionAlone(t *testing.T) {
 
 func TestMissingResourceHasNoObjectsUntilInstalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := client(object(t, "v1alpha2", "a", "{}"))
-		installed := make(chan struct{})
-		c.PrependReactor("list", "noderesourcetopologies", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			select {
-			case <-installed:
-				return false, nil, nil
-			default:
-				return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
-			}
-		})
+		c, server := client(t, object(t, "v1alpha2", "a", "{}"))
+		var installed atomic.Bool
+		server.hidden = func() bool { return !installed.Load() }
 		i := kube.NewTopologyInformer(c)
 		start(t, i)
 		if got := i.GetStore().ListKeys(); len(got) != 0 {
 			t.Fatalf("got %v before the resource exists", got)
 		}
-		close(installed)
+		installed.Store(true)
 		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 		synctest.Wait()
 		if got := i.GetStore().ListKeys(); !slices.Equal(got, []string{"a"}) {
@@ -132,7 +107,8 @@ func TestOneOddObjectDoesNotHideTheOthers(t *testing.T) {
 	odd.Object["zones"] = "none"
 	odd.Object["attributes"] = map[string]any{"a": int64(1)}
 	odd.Object["topologyPolicies"] = int64(7)
-	i := kube.NewTopologyInformer(client(odd, object(t, "v1alpha2", "fine", "{}")))
+	c, _ := client(t, odd, object(t, "v1alpha2", "fine", "{}"))
+	i := kube.NewTopologyInformer(c)
 	start(t, i)
 	got := i.GetStore().ListKeys()
 	slices.Sort(got)
@@ -143,8 +119,8 @@ func TestOneOddObjectDoesNotHideTheOthers(t *testing.T) {
 
 func TestFirstHasEachEventBeforeTheQueue(t *testing.T) {
 	s := kube.NewStore()
-	i := kube.First(s.TopologyHandler(),
-		kube.NewTopologyInformer(client(object(t, "v1alpha2", "a", convert.Topology(machine(t, 1, 2)).String()))))
+	c, _ := client(t, object(t, "v1alpha2", "a", convert.Topology(machine(t, 1, 2)).String()))
+	i := kube.First(s.TopologyHandler(), kube.NewTopologyInformer(c))
 	seen := make(chan bool, 1)
 	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 		seen <- s.View(obj.(metav1.Object).GetName()).Machine() != nil

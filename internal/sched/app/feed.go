@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -96,7 +96,7 @@ type resources struct {
 }
 
 func newResources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store,
-	client dynamic.Interface,
+	client rest.Interface,
 ) *resources {
 	return &resources{
 		DynamicSharedInformerFactory: upstream,

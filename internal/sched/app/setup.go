@@ -7,7 +7,6 @@ import (
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -71,7 +70,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, o.inFile(err)
 	}
-	client, err := dynamic.NewForConfig(c.KubeConfig)
+	client, err := kube.NewClient(c.KubeConfig)
 	if err != nil {
 		return nil, fmt.Errorf("client for NodeResourceTopology and Numatopology: %w", err)
 	}

@@ -119,7 +119,7 @@ func (h *harness) registry() frameworkruntime.Registry {
 
 // feed keeps the accounts up to date until ctx, the scheduler's, ends.
 func feed(ctx context.Context, store *kube.Store, h fwk.Handle) error {
-	client, err := dynamic.NewForConfig(h.KubeConfig())
+	client, err := kube.NewClient(h.KubeConfig())
 	if err != nil {
 		return err
 	}

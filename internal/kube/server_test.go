@@ -1,0 +1,83 @@
+package kube_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+// server is an API server that has some resources, by path. It answers pages of lists; its watches never send anything.
+type server struct {
+	items  map[string][][]byte
+	hidden func() bool // for a while, all resources are missing
+}
+
+// client returns a client of a server that has these objects, and the server.
+func client(tb testing.TB, objects ...*unstructured.Unstructured) (rest.Interface, *server) {
+	tb.Helper()
+	s := &server{items: map[string][][]byte{}, hidden: func() bool { return false }}
+	for _, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		plural := map[string]string{
+			"NodeResourceTopology": "noderesourcetopologies", "Numatopology": "numatopologies",
+		}[o.GetKind()]
+		path := "/apis/" + o.GetAPIVersion() + "/" + plural
+		s.items[path] = append(s.items[path], text)
+	}
+	return s.client(tb), s
+}
+
+func (s *server) client(tb testing.TB) rest.Interface {
+	tb.Helper()
+	c, err := kube.NewClient(&rest.Config{Host: "http://server.invalid", Transport: s, QPS: -1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := func(code int, text []byte) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(bytes.NewReader(text)), Request: r,
+		}, nil
+	}
+	items, found := s.items[r.URL.Path]
+	if !found || s.hidden() {
+		return answer(http.StatusNotFound, []byte(
+			`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`))
+	}
+	q := r.URL.Query()
+	if q.Get("watch") != "" {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	from, _ := strconv.Atoi(q.Get("continue"))
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil {
+		limit = len(items)
+	}
+	to, next := min(from+limit, len(items)), ""
+	if to < len(items) {
+		next = strconv.Itoa(to)
+	}
+	version := strings.TrimPrefix(r.URL.Path[:strings.LastIndex(r.URL.Path, "/")], "/apis/")
+	text := fmt.Appendf(nil, `{"apiVersion":%q,"kind":"List","metadata":{"resourceVersion":"1","continue":%q},`+
+		`"items":[`, version, next)
+	text = append(text, bytes.Join(items[from:to], []byte(","))...)
+	return answer(http.StatusOK, append(text, "]}"...))
+}

@@ -1,0 +1,106 @@
+package kube_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/kube"
+	local "github.com/tenon-project/tenon/internal/local/machine"
+)
+
+const topologiesPath = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+
+// published returns n topologies as the agents of simulated machines write them, through an API server.
+func published(b *testing.B, spec string, n int) *server {
+	b.Helper()
+	d, _, err := local.Parse(spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := d.Read()
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &server{items: map[string][][]byte{}, hidden: func() bool { return false }}
+	switches := probe.Switches{QueryKubelet: true, CPUSetAllocator: true}
+	mode, _ := probe.ModeOf(switches, d.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic, "")
+	for i := range n {
+		name := fmt.Sprintf("node-%d", i)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		t := probe.Topology(probe.Input{
+			NodeName: name, Node: node, Machine: m, Kubelet: d.Kubelet, Mode: mode, Writer: "tenon-agent",
+		}).Topology
+		t.APIVersion, t.Kind = "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"
+		t.ResourceVersion, t.Generation = "1", 1
+		t.Annotations[annotation.ReportKey] = `{"gen":1}`
+		t.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "tenon-agent", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			FieldsV1: &metav1.FieldsV1{Raw: fieldsOf(t.Annotations)},
+		}}
+		text, err := json.Marshal(t)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.items[topologiesPath] = append(s.items[topologiesPath], text)
+	}
+	return s
+}
+
+func fieldsOf(annotations map[string]string) []byte {
+	keys := map[string]any{".": struct{}{}}
+	for key := range annotations {
+		keys["f:"+key] = struct{}{}
+	}
+	text, _ := json.Marshal(map[string]any{"f:metadata": map[string]any{"f:annotations": keys}, "f:zones": struct{}{}})
+	return text
+}
+
+// BenchmarkStart reads all topologies of a cluster into the accounts, as a scheduler does when it starts.
+func BenchmarkStart(b *testing.B) {
+	for _, spec := range []string{"epyc-2s", "epyc-2s@static"} {
+		b.Run("machine="+spec+"/nodes=5000", func(b *testing.B) {
+			all := published(b, spec, 5000)
+			b.ReportAllocs()
+			var used time.Duration
+			for b.Loop() {
+				began := cpuTime(b)
+				store := kube.NewStore()
+				i := kube.NewTopologyInformer(all.client(b))
+				fed, err := i.AddEventHandler(store.TopologyHandler())
+				if err != nil {
+					b.Fatal(err)
+				}
+				stop := make(chan struct{})
+				go i.Run(stop)
+				if !cache.WaitForCacheSync(stop, fed.HasSynced) {
+					b.Fatal("the cache does not sync")
+				}
+				used += cpuTime(b) - began
+				if v := store.View("node-4999"); v.Machine() == nil {
+					b.Fatalf("the account has no machine: %v", v.Facts().Fault)
+				}
+				close(stop)
+			}
+			b.ReportMetric(used.Seconds()/float64(b.N), "CPU-s/start")
+		})
+	}
+}
+
+// cpuTime is what the process has used.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
