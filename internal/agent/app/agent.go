@@ -3,26 +3,23 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path"
-	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/tenon-project/tenon/api/annotation"
-	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/enforce"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/agent/publish"
 	"github.com/tenon-project/tenon/internal/agent/source"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
@@ -34,13 +31,11 @@ import (
 
 // Agent is the agent of one node. Its methods are safe for concurrent use.
 type Agent struct {
-	o      Options
-	notes  []string
-	boot   string
-	dir    statedir.Dir
-	engine *apply.Engine
-	// mounted: the cgroup tree is the kernel's, or files that replace it in tests.
-	mounted bool
+	o     Options
+	notes []string
+	boot  string
+	dir   statedir.Dir
+	tree  *enforce.Tree
 	// service answers container runtimes.
 	service    *hook.Service
 	transports *transport.Transports
@@ -50,31 +45,24 @@ type Agent struct {
 	status  *status.Reporter
 	machine *source.Source[reading]
 	kubelet *observe.Observer
-	drifts  drifts
 	api     *watch.API
-	// When the loop of follow and the engine last did something.
-	followed, passed pulse
-
-	wired  chan struct{} // closed once the fields below wired are set
-	engage func()        // lets the engine work, from its first call on
-	// engaged is closed by engage.
-	engaged chan struct{}
+	// followed is when the loop of follow last did something; nil before.
+	followed atomic.Pointer[time.Time]
+	wired    chan struct{} // closed once the fields below wired are set
 
 	beginning sync.Mutex // guards the field below, and the first facts of the engine
 	joined    bool       // the API's objects are known
 
-	mu          sync.Mutex // guards the fields below; never held across a call out of the package
-	node        *corev1.Node
-	modeChanged chan struct{} // closed and replaced when the mode changes
-	facts       ledger.Facts
-	applied     error // why the cgroup tree is not in order yet; nil once it was
+	mu      sync.Mutex // guards the fields below; never held across a call out of the package
+	node    *corev1.Node
+	facts   ledger.Facts
+	applied error // why the cgroup tree is not in order yet; nil once it was
 
 	lock *statedir.Lock // set once at the beginning of Run
 
 	// Set once, before wired is closed.
-	pods, nodes, topologies cache.SharedIndexInformer
-	reporter                *report.Reporter
-	volcano                 *report.NumatopologyReporter // nil unless it is asked for
+	pods, nodes cache.SharedIndexInformer
+	publisher   *publish.Publisher
 }
 
 // reading is the machine, and what the kernel said of its parts when it was read.
@@ -88,13 +76,9 @@ var errStarting = errors.New("the node's pods and its topology are not known yet
 
 var errUnpublished = errors.New("the node's topology is not published yet")
 
-// Files in the agent's folder: grantsFile has which pods were given exclusive CPUs, which the engine holds for them
-// while their processes live, reportFile the generation of what was published last, which grows over a restart also
-// when the object was deleted meanwhile.
-const (
-	grantsFile = "grants.json"
-	reportFile = "report.json"
-)
+// grantsFile has, in the agent's folder, which pods were given exclusive CPUs: after a restart the engine holds them
+// for pods that are gone from the API while their processes live.
+const grantsFile = "grants.json"
 
 // New reads the machine and returns its agent. It refuses options that are incomplete or unsafe, and a machine whose
 // files contradict themselves.
@@ -117,10 +101,8 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{
 		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
 		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1),
-		wired: make(chan struct{}), engaged: make(chan struct{}),
-		modeChanged: make(chan struct{}), applied: errStarting,
+		wired: make(chan struct{}), applied: errStarting,
 	}
-	a.engage = sync.OnceFunc(func() { close(a.engaged) })
 	a.status = status.New(status.Options{
 		Client: o.Client, Node: o.Node, Current: a.currentNode, Recorder: o.Recorder,
 		Metrics: o.Shared.Metrics, Clock: o.Clock,
@@ -133,8 +115,9 @@ func New(o Options) (*Agent, error) {
 	a.kubelet = observe.New(observe.Options{
 		Node: o.Node, Root: o.Root, Boot: boot, Switches: o.Switches, Settings: o.Kubelet,
 		AskSettings: o.AskKubelet, AskResources: o.AskResources, Devices: o.Devices,
-		CurrentNode: a.currentNode, Machine: a.Machine, Pods: a.podList, Published: a.published,
-		Status: a.status, Metrics: o.Shared.Metrics, Resync: o.Resync, Clock: o.Clock,
+		CurrentNode: a.currentNode, Machine: a.Machine, Pods: a.podList,
+		Published: func(key string) string { return a.publisher.Published(key) },
+		Status:    a.status, Metrics: o.Shared.Metrics, Resync: o.Resync, Clock: o.Clock,
 	})
 	if o.AskKubelet != nil && o.CgroupRoot == "" && len(o.CgroupRoots) == 0 {
 		a.o.CgroupRoot, _ = a.kubelet.CgroupRoot()
@@ -144,60 +127,36 @@ func New(o Options) (*Agent, error) {
 	if err := known.Settings.Runs(found.Machine); err != nil {
 		a.notes = append(a.notes, "a kubelet with these settings would not start here: "+err.Error())
 	}
-	if err := a.findCgroups(); err != nil {
+	a.tree, err = enforce.New(enforce.Options{
+		Node: o.Node, Root: o.Root, CgroupRoot: a.o.CgroupRoot, Allowed: o.Switches.CPUSetAllocator,
+		Engine: apply.Options{
+			Cgroup: o.Cgroup, Roots: o.CgroupRoots, Resync: o.Resync, Clock: o.Clock,
+			KubeletKeepsMemory:  known.KeepsMemory(),
+			AllowUnallocatedLSR: o.AllowUnallocatedLSR,
+			Checkpoint:          apply.File(a.dir.Path(grantsFile)),
+			Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
+		},
+		Writes: a.writes, Unasked: func() bool { return a.transports.IsUnasked() },
+		Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
+	})
+	if err != nil {
 		return nil, err
 	}
-	a.engine = apply.New(apply.Options{
-		Cgroup: a.o.Cgroup, Roots: a.o.CgroupRoots, Report: a.record, Timed: a.timed,
-		Resync: o.Resync, Clock: o.Clock,
-		KubeletKeepsMemory:  known.KeepsMemory(),
-		AllowUnallocatedLSR: o.AllowUnallocatedLSR,
-		Checkpoint:          apply.File(a.dir.Path(grantsFile)),
-		Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
-	})
 	a.transports = transport.New(transport.Options{
 		NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded, Changed: a.touch,
 		Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
 	a.service = hook.New(hook.Options{
-		Engine: a.engine, Writes: a.writes, Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
+		Engine: a.tree.Engine, Writes: a.writes, Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock,
 		Overridden: a.o.Shared.Metrics.Overridden.Inc,
 	})
 	a.api = watch.New(watch.Options{
 		Client: o.Client, Dynamic: o.Dynamic, Node: o.Node,
-		Lost: o.Shared.Metrics.Unreachable.Add, Back: a.reportOutage,
+		Lost: o.Shared.Metrics.Unreachable.Add, Back: a.status.Outage,
 		Shared: &o.Shared.api, Clock: o.Clock,
 	})
 	return a, nil
-}
-
-// findCgroups fills the options that describe the cgroup tree. An agent that never writes needs none.
-func (a *Agent) findCgroups() error {
-	if a.o.Cgroup != nil {
-		return nil
-	}
-	layout, err := host.Cgroups(a.o.Root)
-	if err != nil && a.o.Switches.CPUSetAllocator {
-		return err
-	}
-	dialect := desired.V2
-	if layout.Version == 1 {
-		dialect = desired.V1
-	}
-	a.o.Cgroup, a.mounted = apply.Mounted(a.o.Root.Cgroup(), dialect), a.o.Switches.CPUSetAllocator
-	if len(a.o.CgroupRoots) == 0 {
-		a.o.CgroupRoots = kubepods(a.o.CgroupRoot)
-	}
-	return nil
-}
-
-// kubepods returns where a kubelet keeps its pods below its cgroupRoot: with the cgroupfs driver, and with the systemd
-// driver, where a slice's name contains the names of its parents. One of them is missing.
-func kubepods(root string) []string {
-	root = strings.Trim(path.Clean("/"+root), "/")
-	slice := strings.ReplaceAll(strings.ReplaceAll(root, "-", "_"), "/", "-")
-	return []string{path.Join(root, "kubepods"), hook.PodGroup(strings.TrimPrefix(slice+"-kubepods.slice", "-"))}
 }
 
 // Machine returns the node's machine.
@@ -211,7 +170,7 @@ func (a *Agent) Attach() *hook.Service {
 }
 
 // Table returns the desired state of the cgroup tree of this moment.
-func (a *Agent) Table() desired.Table { return a.engine.Table() }
+func (a *Agent) Table() desired.Table { return a.tree.Table() }
 
 // Mode returns whose CPU assignments hold now.
 func (a *Agent) Mode() probe.Mode { return a.kubelet.State().Mode }
@@ -227,7 +186,7 @@ func (a *Agent) Ready() error {
 	if err != nil {
 		return err
 	}
-	if _, published := a.reporter.Age(); !published {
+	if _, published := a.publisher.Age(); !published {
 		return errUnpublished
 	}
 	return nil
@@ -264,10 +223,8 @@ func (a *Agent) work(ctx context.Context) error {
 	g := newGroup(ctx, cancel)
 	g.run(func(ctx context.Context) error { return a.transports.ServeNRI(ctx, a.service) })
 	g.run(func(ctx context.Context) error { return a.transports.ServeHooks(ctx, a.service) })
-	if a.mounted {
-		g.run(a.watchGroups)
-	}
-	g.run(a.enforce)
+	g.run(a.tree.Watch)
+	g.run(a.tree.Run)
 	g.run(a.bridge)
 	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
 	return g.wait()
@@ -283,86 +240,34 @@ func (a *Agent) join(ctx context.Context, g *group) error {
 		return err
 	}
 	close(a.wired)
-	for _, inf := range []cache.SharedIndexInformer{a.pods, a.nodes, a.topologies} {
+	for _, inf := range []cache.SharedIndexInformer{a.pods, a.nodes} {
 		g.run(func(ctx context.Context) error { inf.RunWithContext(ctx); return nil })
 	}
-	g.run(a.reporter.Run)
+	for _, part := range a.publisher.Parts() {
+		g.run(part)
+	}
 	g.run(a.follow)
-	g.run(a.api.Outdated)
 	if a.o.WatchKubelet {
 		g.run(a.watchKubelet)
 	}
-	if a.volcano != nil {
-		g.run(a.publishNumatopology)
-	}
-	defer a.o.Shared.Metrics.Age.Track(a.o.Node, a.reporter.Age)()
+	defer a.o.Shared.Metrics.Age.Track(a.o.Node, a.publisher.Age)()
 	<-ctx.Done()
 	return nil
 }
 
 // wire builds what needs the API's version, and connects it.
-func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) error {
-	var err error
+func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err error) {
 	if a.pods, err = a.api.Pods(); err != nil {
 		return err
 	}
-	a.nodes, a.topologies = a.api.Node(), a.api.Object(version.WithResource("noderesourcetopologies"))
-	last, err := a.lastReport()
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
-			a.o.Node)
-	}
-	a.reporter = report.New(report.Options{
-		Objects: a.api.Topologies(version), Version: version, Node: a.o.Node, Boot: a.boot, Source: a.Topology,
-		SetConflict: a.status.Condition(status.WriterConflict, "NodeResourceTopology"),
-		Last:        last, Keep: func(r annotation.Report) error { return a.dir.Write(reportFile, r.String()) },
-		Emit: a.emit, Clock: a.o.Clock,
+	a.nodes = a.api.Node()
+	a.publisher, err = publish.New(ctx, publish.Options{
+		Node: a.o.Node, Boot: a.boot, Version: version, Numatopology: a.o.PublishNumatopology,
+		Source: a.whole, Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
+		API: a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
 	})
-	if a.o.PublishNumatopology {
-		a.volcano = report.NewNumatopology(report.NumatopologyOptions{
-			Objects: a.o.Dynamic.Resource(nodeinfo.Resource()), Node: a.o.Node, Source: a.Numatopology,
-			SetConflict: a.status.Condition(status.WriterConflict, "Numatopology"), Clock: a.o.Clock,
-		})
-	}
-	return errors.Join(watch.Handle(a.pods, a.keepPod, a.dropPod),
-		watch.Handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }),
-		watch.Handle(a.topologies, a.reporter.Observe, func(*unstructured.Unstructured) { a.reporter.Observe(nil) }))
-}
-
-// publishNumatopology waits until the API serves Numatopologies, then keeps the node's until ctx ends.
-func (a *Agent) publishNumatopology(ctx context.Context) error {
-	if a.api.WaitServed(ctx, nodeinfo.Resource()) != nil ||
-		!cache.WaitForCacheSync(ctx.Done(), a.pods.HasSynced, a.nodes.HasSynced) {
-		return nil
-	}
-	inf := a.api.Object(nodeinfo.Resource())
-	err := watch.Handle(inf, a.volcano.Observe, func(*unstructured.Unstructured) { a.volcano.Observe(nil) })
-	if err != nil {
-		return err
-	}
-	watched := make(chan struct{})
-	go func() { defer close(watched); inf.RunWithContext(ctx) }()
-	defer func() { <-watched }()
-	if !cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) {
-		return nil
-	}
-	if len(inf.GetStore().ListKeys()) == 0 {
-		a.volcano.Observe(nil)
-	}
-	return a.volcano.Run(ctx)
-}
-
-// lastReport returns the report that was kept last; the zero Report when there is none that can be read.
-func (a *Agent) lastReport() (annotation.Report, error) {
-	text, err := a.dir.Read(reportFile)
-	if err != nil || text == "" {
-		return annotation.Report{}, err
-	}
-	r, _, err := annotation.ParseReport(text)
-	if err != nil {
-		return annotation.Report{}, fmt.Errorf("%s: %w", a.dir.Path(reportFile), err)
-	}
-	return r, nil
+	return errors.Join(err, watch.Handle(a.pods, a.keepPod, a.dropPod),
+		watch.Handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }))
 }
 
 // hintKubelet makes the agent ask the kubelet soon: it may have restarted, or has recorded something.

@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	gojson "encoding/json"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,9 +45,9 @@ func (a *Agent) bridge(ctx context.Context) error {
 	in.Node = node
 	facts, _ := probe.Facts(in) // its problems were reported when it was kept
 	facts.Machine = a.o.Shared.intern(facts.Machine)
-	a.engine.SetFacts(facts)
-	a.engine.Begin()
-	a.engage()
+	a.tree.SetFacts(facts)
+	a.tree.Begin()
+	a.tree.Engage()
 	log.Info("The API server does not answer, containers get what an earlier agent has recorded", "node", a.o.Node)
 	return nil
 }
@@ -60,34 +58,22 @@ func (a *Agent) recordNode() error {
 	if node == nil {
 		return nil
 	}
-	text, err := gojson.Marshal(corev1.Node{
+	return a.dir.Save(nodeFile, corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, Labels: node.Labels, Annotations: node.Annotations,
 		},
 		Status: corev1.NodeStatus{NodeInfo: node.Status.NodeInfo},
 	})
-	if err == nil {
-		err = a.dir.Write(nodeFile, string(text))
-	}
-	if err != nil {
-		return fmt.Errorf("keep the Node: %w", err)
-	}
-	return nil
 }
 
 // keptNode returns the Node that an earlier agent kept; nil where there is none, or no checkpoint beside it.
 func (a *Agent) keptNode() (*corev1.Node, error) {
-	grants, err := a.dir.Read(grantsFile)
-	if err != nil || grants == "" {
-		return nil, err
-	}
-	text, err := a.dir.Read(nodeFile)
-	if err != nil || text == "" {
+	if grants, err := a.dir.Read(grantsFile); err != nil || grants == "" {
 		return nil, err
 	}
 	node := &corev1.Node{}
-	if err := gojson.Unmarshal([]byte(text), node); err != nil {
-		return nil, fmt.Errorf("%s: %w", a.dir.Path(nodeFile), err)
+	if found, err := a.dir.Load(nodeFile, node); err != nil || !found {
+		return nil, err
 	}
 	return node, nil
 }

@@ -11,10 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -23,25 +21,26 @@ const firstApplyRetry = time.Second
 
 // follow waits until everything is known, then keeps facts and mode up to date until ctx ends.
 func (a *Agent) follow(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), a.pods.HasSynced, a.nodes.HasSynced, a.topologies.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), a.pods.HasSynced, a.nodes.HasSynced, a.publisher.Synced) {
 		return nil
 	}
 	a.adopt()
-	a.reportUncleanEnd()
+	if a.lock.Unclean {
+		a.status.Restarted(a.lock.Alive)
+	}
 	a.beginning.Lock()
 	a.joined = true
 	a.refresh(ctx)
 	a.syncPods()
 	a.beginning.Unlock()
-	if len(a.topologies.GetStore().ListKeys()) == 0 {
-		a.reporter.Observe(nil)
-	}
-	a.engage()
+	a.publisher.Begin()
+	a.tree.Engage()
 	tick := a.o.Clock.NewTicker(a.o.Resync)
 	defer tick.Stop()
 	var claims <-chan time.Time // runs while a contradiction is to be looked at again
 	for applied := false; ; {
-		a.followed.beat(a.o.Clock.Now())
+		now := a.o.Clock.Now()
+		a.followed.Store(&now)
 		var retry <-chan time.Time
 		if applied = applied || a.applyFirst(); !applied {
 			retry = a.o.Clock.After(firstApplyRetry)
@@ -65,7 +64,7 @@ func (a *Agent) follow(ctx context.Context) error {
 			a.lock.Beat(a.o.Clock.Now())
 			a.o.Shared.Metrics.Refused.Add(float64(a.lock.Refused()))
 			a.prunePods()
-			a.sweep(ctx)
+			a.tree.Sweep(ctx)
 		case <-ctx.Done():
 			return nil
 		}
@@ -82,7 +81,7 @@ const claimRetry = time.Second
 
 // reportClaims reports what pods' allocations contradict, and returns when to look again; nil when nothing is open.
 func (a *Agent) reportClaims() <-chan time.Time {
-	if a.status.Claims(a.engine.View(), a.livePods()) {
+	if a.status.Claims(a.tree.View(), a.livePods()) {
 		return nil
 	}
 	return a.o.Clock.After(claimRetry)
@@ -104,7 +103,7 @@ func (a *Agent) syncPods() {
 }
 
 // prunePods deletes from the engine the pods that the API does not have.
-func (a *Agent) prunePods() { a.engine.Prune(maps.Keys(a.livePods())) }
+func (a *Agent) prunePods() { a.tree.Prune(maps.Keys(a.livePods())) }
 
 // livePods are the UIDs, as the node knows them, of the pods that the API has and that have not ended.
 func (a *Agent) livePods() map[string]bool {
@@ -115,26 +114,6 @@ func (a *Agent) livePods() map[string]bool {
 		}
 	}
 	return live
-}
-
-// watchGroups lets the engine look for new groups as soon as they appear, while no runtime or proxy asks before
-// containers start. Without a watch, as on a machine that has no inotify instance left, pod events and the resync are
-// what remains.
-func (a *Agent) watchGroups(ctx context.Context) error {
-	var folders []string
-	for _, root := range a.o.CgroupRoots {
-		folders = append(folders, a.folder(root))
-	}
-	err := host.WatchGroups(ctx, folders, func(string) {
-		if a.transports.IsUnasked() {
-			a.engine.Scan()
-		}
-	})
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot watch cgroups: new ones are seen at pod events and at the next resync",
-			"node", a.o.Node)
-	}
-	return nil
 }
 
 // ErrCgroupRoot is returned by Run when the kubelet keeps its pods below another cgroup than the agent works on. The
@@ -151,58 +130,9 @@ func (a *Agent) misplaced() error {
 	return fmt.Errorf("%w: %s, and not %s", ErrCgroupRoot, is, used)
 }
 
-// enforce lets the engine work, once it may, while the mode is Own. It returns when ctx ends.
-func (a *Agent) enforce(ctx context.Context) error {
-	select {
-	case <-a.engaged:
-	case <-ctx.Done():
-	}
-	for ctx.Err() == nil {
-		a.mu.Lock()
-		changed := a.modeChanged
-		a.mu.Unlock()
-		if !a.writes() {
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
-			continue
-		}
-		a.passed.beat(a.o.Clock.Now())
-		run, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- a.engine.Run(run) }()
-		var err error
-		select {
-		case <-changed:
-			stop()
-			err = <-done
-		case err = <-done:
-			stop()
-		}
-		if err != nil {
-			return fmt.Errorf("keep the cgroup tree: %w", err)
-		}
-	}
-	return nil
-}
-
-// sweep keeps the engine from remembering every pod that ever ran here, while it does not work on the tree.
-func (a *Agent) sweep(ctx context.Context) {
-	if a.writes() {
-		return
-	}
-	if err := a.engine.Sweep(); err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot find the pods whose processes have ended", "node", a.o.Node, "err", err)
-	}
-}
-
 // applyFirst brings the tree in order for the first time; false when it has to be tried again.
 func (a *Agent) applyFirst() bool {
-	var err error
-	if a.writes() {
-		err = a.engine.Reconcile()
-	}
+	err := a.tree.First()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.applied = err
@@ -212,19 +142,19 @@ func (a *Agent) applyFirst() bool {
 func (a *Agent) keepPod(pod *corev1.Pod) {
 	defer a.touchPods()
 	if convert.Ended(pod) {
-		a.engine.Delete(desired.NodeUID(pod))
+		a.tree.Delete(desired.NodeUID(pod))
 		a.status.ForgetPod(pod.UID)
 		return
 	}
-	a.engine.Update(desired.FromAPI(pod))
+	a.tree.Update(desired.FromAPI(pod))
 	if a.transports.IsUnasked() {
-		a.engine.Visit(desired.NodeUID(pod))
+		a.tree.Visit(desired.NodeUID(pod))
 	}
 	a.status.Annotations(pod)
 }
 
 func (a *Agent) dropPod(pod *corev1.Pod) {
-	a.engine.Delete(desired.NodeUID(pod))
+	a.tree.Delete(desired.NodeUID(pod))
 	a.status.ForgetPod(pod.UID)
 	a.touchPods()
 }

@@ -11,9 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -218,8 +221,16 @@ func TestNUMANodeWithoutCPUsAndABadDistanceRow(t *testing.T) {
 		for _, n := range []string{"0", "1", "2", "3", "4"} {
 			w.file("sys/devices/system/node/node"+n+"/distance", "10 20 20 20") // four distances, five nodes
 		}
-		w.run(func(a *app.Agent) {
-			o := a.Topology()
+		w.run(func(*app.Agent) {
+			object, err := w.objects.Tracker().Get(v1alpha2.Resource(), "", nodeName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := &v1alpha2.NodeResourceTopology{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(
+				object.(*unstructured.Unstructured).Object, o); err != nil {
+				t.Fatal(err)
+			}
 			if len(o.Zones) != 5 || o.Zones[4].Name != "node-4" {
 				t.Fatalf("zones = %+v, want five", o.Zones)
 			}

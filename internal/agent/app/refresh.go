@@ -6,15 +6,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -32,20 +28,17 @@ func (a *Agent) refresh(ctx context.Context) {
 	changed := a.kubelet.Refresh(ctx)
 	state := a.kubelet.State()
 	if changed {
-		a.engine.KubeletKeepsMemory(state.KeepsMemory())
+		a.tree.KubeletKeepsMemory(state.KeepsMemory())
 		a.publish()
 	}
 	if state.Mode != mode {
-		a.mu.Lock()
-		close(a.modeChanged)
-		a.modeChanged = make(chan struct{})
-		a.mu.Unlock()
+		a.tree.Changed()
 	}
 	var assigned map[string][]int
 	if state.Mode == probe.Own && state.IsStatic() {
 		assigned = state.Records.CPU.Pods
 	}
-	if err := a.status.Overlap(ctx, a.engine.View(), assigned, a.livePods()); err != nil {
+	if err := a.status.Overlap(ctx, a.tree.View(), assigned, a.livePods()); err != nil {
 		log.Error(err, "Cannot report whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
 	}
 	if err := a.transports.Report(ctx, a.writes()); err != nil {
@@ -54,7 +47,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	pods := a.podList()
 	facts, problems := probe.Facts(a.input(pods))
 	facts.Machine = a.o.Shared.intern(facts.Machine)
-	facts.Given = nodeGrants(facts.Given, pods)
+	facts.Given = desired.NodeGrants(facts.Given, pods)
 	a.mu.Lock()
 	same := reflect.DeepEqual(a.facts, facts)
 	a.facts = facts
@@ -65,7 +58,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	for _, p := range problems {
 		log.Info("Part of the node's configuration cannot be used", "node", a.o.Node, "problem", p.String())
 	}
-	a.engine.SetFacts(facts)
+	a.tree.SetFacts(facts)
 	a.publish()
 }
 
@@ -92,33 +85,6 @@ func (a *Agent) readMachine(ctx context.Context) error {
 		a.publish()
 	}
 	return err
-}
-
-// nodeGrants are grants with the UIDs by which the engine knows pods: those of the node, where the published ones are
-// the API's.
-func nodeGrants(given []kubelet.Grant, pods []*corev1.Pod) []kubelet.Grant {
-	static := map[string]string{}
-	for _, pod := range pods {
-		if uid := desired.NodeUID(pod); uid != string(pod.UID) {
-			static[string(pod.UID)] = uid
-		}
-	}
-	given = slices.Clone(given)
-	for i := range given {
-		if uid, ok := static[given[i].UID]; ok {
-			given[i].UID = uid
-		}
-	}
-	return given
-}
-
-// published returns an annotation of the object in the API.
-func (a *Agent) published(key string) string {
-	obj, ok, err := a.topologies.GetStore().GetByKey(a.o.Node)
-	if !ok || err != nil {
-		return ""
-	}
-	return obj.(*unstructured.Unstructured).GetAnnotations()[key]
 }
 
 // input gathers what is published of this moment, but for what the pods hold.
@@ -155,46 +121,21 @@ func (a *Agent) podList() []*corev1.Pod {
 	return pods
 }
 
-// publish asks the reporters to look whether there is something new.
+// publish asks for a look whether there is something new to be published.
 func (a *Agent) publish() {
-	if !a.isWired() {
-		return
-	}
-	a.reporter.Changed()
-	if a.volcano != nil {
-		a.volcano.Changed()
+	if a.isWired() {
+		a.publisher.Changed()
 	}
 }
 
-// whole is input with what the pods hold; false while the Node is not known, without which an object has no owner.
-func (a *Agent) whole() (probe.Input, bool) {
+// whole is input with what the pods hold.
+func (a *Agent) whole() probe.Input {
 	pods := a.podList()
 	in := a.input(pods)
-	if in.Node == nil {
-		return in, false
-	}
 	for _, pod := range pods {
 		if e, concerns := convert.Entry(pod); concerns {
 			in.Entries = append(in.Entries, e)
 		}
 	}
-	return in, true
-}
-
-// Topology returns what is to be published; nil while it is not known.
-func (a *Agent) Topology() *v1alpha2.NodeResourceTopology {
-	in, ok := a.whole()
-	if !ok {
-		return nil
-	}
-	return probe.Topology(in).Topology
-}
-
-// Numatopology returns what is to be published for Volcano; nil while it is not known, or the kubelet is not asked.
-func (a *Agent) Numatopology() *nodeinfo.Numatopology {
-	in, ok := a.whole()
-	if !ok {
-		return nil
-	}
-	return probe.Numatopology(in)
+	return in
 }

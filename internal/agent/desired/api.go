@@ -1,11 +1,13 @@
 package desired
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -44,6 +46,23 @@ func NodeUID(pod *corev1.Pod) string {
 		return static
 	}
 	return string(pod.UID)
+}
+
+// NodeGrants are grants with the UIDs by which the node knows pods, where the published ones are the API's.
+func NodeGrants(given []kubelet.Grant, pods []*corev1.Pod) []kubelet.Grant {
+	static := map[string]string{}
+	for _, pod := range pods {
+		if uid := NodeUID(pod); uid != string(pod.UID) {
+			static[string(pod.UID)] = uid
+		}
+	}
+	given = slices.Clone(given)
+	for i := range given {
+		if uid, ok := static[given[i].UID]; ok {
+			given[i].UID = uid
+		}
+	}
+	return given
 }
 
 // Uses reports whether labels and annotations of a pod request something of Tenon, or contain its decision.

@@ -227,7 +227,5 @@ func (b *Observer) detectRestart() {
 	b.o.Metrics.KubeletStarts.Inc()
 	b.o.Status.Event("KubeletRestarted",
 		"the kubelet has started anew: it made its PodResources socket at %s, the one before was of %s",
-		moment(now.Made), moment(before.Made))
+		status.Moment(now.Made), status.Moment(before.Made))
 }
-
-func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -3,7 +3,6 @@ package observe
 import (
 	"cmp"
 	"context"
-	gojson "encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -94,24 +93,11 @@ func shown(root host.Root) (host.Kubelet, bool) {
 }
 
 // kept returns what was kept of the last answer; false when nothing that can be read was.
-func kept(root host.Root) (kubeletapi.Config, bool) {
-	var c kubeletapi.Config
-	text, err := statedir.Of(root).Read(configFile)
-	if err != nil || gojson.Unmarshal([]byte(text), &c) != nil || c.Kubelet.CPUPolicy == "" {
+func kept(root host.Root) (c kubeletapi.Config, known bool) {
+	if found, err := statedir.Of(root).Load(configFile, &c); err != nil || !found || c.Kubelet.CPUPolicy == "" {
 		return kubeletapi.Config{}, false
 	}
 	return c, true
-}
-
-func (b *Observer) keep(c kubeletapi.Config) error {
-	text, err := gojson.Marshal(c)
-	if err == nil {
-		err = b.dir.Write(configFile, string(text))
-	}
-	if err != nil {
-		return fmt.Errorf("keep the kubelet's settings: %w", err)
-	}
-	return nil
 }
 
 // readSettings asks the kubelet for its settings when that is due, or another kubelet may run.
@@ -131,7 +117,7 @@ func (b *Observer) readSettings(ctx context.Context) error {
 		if err != nil {
 			return last, err
 		}
-		keeping = b.keep(config)
+		keeping = b.dir.Save(configFile, config)
 		return settings{config, fromKubelet}, nil
 	})
 	return errors.Join(keeping, err)

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	gojson "encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -125,8 +124,7 @@ func (b *Observer) recallPins(state *State) {
 		return
 	}
 	var kept pinned
-	text, err := b.dir.Read(pinnedFile)
-	if err != nil || gojson.Unmarshal([]byte(text), &kept) != nil || kept.Boot != b.o.Boot {
+	if found, err := b.dir.Load(pinnedFile, &kept); err != nil || !found || kept.Boot != b.o.Boot {
 		return
 	}
 	if cpu, err := kept.state(); err == nil {
@@ -156,14 +154,7 @@ func (b *Observer) keepPins(state *State) error {
 			kept.Pods[uid][name] = cpuset.FormatIDs(ids)
 		}
 	}
-	text, err := gojson.Marshal(kept)
-	if err == nil {
-		err = b.dir.Write(pinnedFile, string(text))
-	}
-	if err != nil {
-		return fmt.Errorf("keep the CPUs of pinned pods: %w", err)
-	}
-	return nil
+	return b.dir.Save(pinnedFile, kept)
 }
 
 // endTakeover looks after the pods that a static kubelet has left pinned: its policy is none now. The take-over ends

@@ -1,7 +1,9 @@
 package statedir
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,6 +43,30 @@ func (d Dir) Write(name, text string) error {
 		return err
 	}
 	return os.Rename(temporary, file)
+}
+
+// Save is Write of a value as JSON. Its error names the file.
+func (d Dir) Save(name string, value any) error {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = d.Write(name, string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", d.Path(name), err)
+	}
+	return nil
+}
+
+// Load reads what Save wrote into a value; false when the file is missing. Its error names the file.
+func (d Dir) Load(name string, into any) (found bool, err error) {
+	text, err := d.Read(name)
+	if err != nil || text == "" {
+		return false, err
+	}
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		return false, fmt.Errorf("%s: %w", d.Path(name), err)
+	}
+	return true, nil
 }
 
 // Remove removes a file that may be missing.

@@ -111,6 +111,32 @@ func (r *Reporter) Refused(ctx context.Context, why error) error {
 	return nil
 }
 
+// Reasons of Events about what happened while nothing could be reported.
+const (
+	agentRestarted       = "AgentRestarted"
+	apiServerUnreachable = "APIServerUnreachable"
+)
+
+// Restarted reports that the previous agent was not stopped, and was last known to work at a time.
+func (r *Reporter) Restarted(alive time.Time) {
+	now := r.o.Clock.Now()
+	r.Warn(agentRestarted,
+		"the agent ended without being stopped: it was last known to work at %s, and is back at %s, at most %v "+
+			"later; containers kept the CPUs that they had",
+		Moment(alive), Moment(now), max(now.Sub(alive), 0).Round(time.Second))
+}
+
+// Outage reports an outage of the API server that is over.
+func (r *Reporter) Outage(from, to time.Time) {
+	r.Warn(apiServerUnreachable,
+		"the API server did not answer the agent from %s to %s, for %v: what was bound, changed or deleted meanwhile "+
+			"takes effect from now on",
+		Moment(from), Moment(to), to.Sub(from).Round(time.Second))
+}
+
+// Moment writes a time as Events have it.
+func Moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
 // maxName is the API's limit for the name of an Event, maxNote that for its text.
 const (
 	maxName = 253

@@ -1,0 +1,183 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
+	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/agent/watch"
+)
+
+// reportFile has the generation of what was published last: it grows over a restart also when the object was deleted
+// meanwhile.
+const reportFile = "report.json"
+
+// Options are what a Publisher needs.
+type Options struct {
+	Node string
+	// Boot is the kernel's boot id.
+	Boot string
+	// Version is that of NodeResourceTopology to use.
+	Version schema.GroupVersion
+	// Numatopology: the node's Numatopology is published too.
+	Numatopology bool
+	// Source returns what is known now; Known whether all of the node is.
+	Source func() probe.Input
+	Known  func() bool
+
+	API     *watch.API
+	Dynamic dynamic.Interface
+	Dir     statedir.Dir
+	Status  *status.Reporter
+	Clock   clock.Clock
+}
+
+// Publisher publishes one node. It is safe for concurrent use.
+type Publisher struct {
+	o          Options
+	topologies cache.SharedIndexInformer
+	reporter   *report.Reporter
+	volcano    *report.NumatopologyReporter // nil unless it is asked for
+}
+
+// New returns a Publisher whose parts do not run yet.
+func New(ctx context.Context, o Options) (*Publisher, error) {
+	p := &Publisher{o: o, topologies: o.API.Object(o.Version.WithResource("noderesourcetopologies"))}
+	last, err := p.last()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
+			o.Node)
+	}
+	p.reporter = report.New(report.Options{
+		Objects: o.API.Topologies(o.Version), Version: o.Version, Node: o.Node, Boot: o.Boot, Source: p.topology,
+		SetConflict: o.Status.Condition(status.WriterConflict, "NodeResourceTopology"),
+		Last:        last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
+		Emit: p.emit, Clock: o.Clock,
+	})
+	if o.Numatopology {
+		p.volcano = report.NewNumatopology(report.NumatopologyOptions{
+			Objects: o.Dynamic.Resource(nodeinfo.Resource()), Node: o.Node, Source: p.numatopology,
+			SetConflict: o.Status.Condition(status.WriterConflict, "Numatopology"), Clock: o.Clock,
+		})
+	}
+	return p, watch.Handle(p.topologies, p.reporter.Observe,
+		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })
+}
+
+// last returns the report that was kept last; the zero Report when there is none that can be read.
+func (p *Publisher) last() (annotation.Report, error) {
+	text, err := p.o.Dir.Read(reportFile)
+	if err != nil || text == "" {
+		return annotation.Report{}, err
+	}
+	r, _, err := annotation.ParseReport(text)
+	if err != nil {
+		return annotation.Report{}, fmt.Errorf("%s: %w", p.o.Dir.Path(reportFile), err)
+	}
+	return r, nil
+}
+
+// Parts are what runs until its context ends.
+func (p *Publisher) Parts() []func(context.Context) error {
+	parts := []func(context.Context) error{
+		func(ctx context.Context) error { p.topologies.RunWithContext(ctx); return nil },
+		p.reporter.Run, p.o.API.Outdated,
+	}
+	if p.volcano != nil {
+		parts = append(parts, p.runNumatopology)
+	}
+	return parts
+}
+
+// runNumatopology waits until the API serves Numatopologies, then keeps the node's until ctx ends.
+func (p *Publisher) runNumatopology(ctx context.Context) error {
+	if p.o.API.WaitServed(ctx, nodeinfo.Resource()) != nil || !cache.WaitForCacheSync(ctx.Done(), p.o.Known) {
+		return nil
+	}
+	inf := p.o.API.Object(nodeinfo.Resource())
+	err := watch.Handle(inf, p.volcano.Observe, func(*unstructured.Unstructured) { p.volcano.Observe(nil) })
+	if err != nil {
+		return err
+	}
+	watched := make(chan struct{})
+	go func() { defer close(watched); inf.RunWithContext(ctx) }()
+	defer func() { <-watched }()
+	if !cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) {
+		return nil
+	}
+	if len(inf.GetStore().ListKeys()) == 0 {
+		p.volcano.Observe(nil)
+	}
+	return p.volcano.Run(ctx)
+}
+
+// Synced reports whether the object in the API, or its absence, is known.
+func (p *Publisher) Synced() bool { return p.topologies.HasSynced() }
+
+// Begin lets the first object be written where the API has none.
+func (p *Publisher) Begin() {
+	if len(p.topologies.GetStore().ListKeys()) == 0 {
+		p.reporter.Observe(nil)
+	}
+}
+
+// Changed asks for a look whether there is something new.
+func (p *Publisher) Changed() {
+	p.reporter.Changed()
+	if p.volcano != nil {
+		p.volcano.Changed()
+	}
+}
+
+// Age returns how long ago the published topology was last known to be up to date; false while it never was.
+func (p *Publisher) Age() (time.Duration, bool) { return p.reporter.Age() }
+
+// Published returns an annotation of the object in the API.
+func (p *Publisher) Published(key string) string {
+	obj, ok, err := p.topologies.GetStore().GetByKey(p.o.Node)
+	if !ok || err != nil {
+		return ""
+	}
+	return obj.(*unstructured.Unstructured).GetAnnotations()[key]
+}
+
+// emit sends an Event of a reporter.
+func (p *Publisher) emit(e report.Event) {
+	if e.Warning {
+		p.o.Status.Warn(e.Reason, "%s", e.Note)
+	} else {
+		p.o.Status.Event(e.Reason, "%s", e.Note)
+	}
+}
+
+// topology returns what is to be published; nil while the Node is not known, without which an object has no owner.
+func (p *Publisher) topology() *v1alpha2.NodeResourceTopology {
+	in := p.o.Source()
+	if in.Node == nil {
+		return nil
+	}
+	return probe.Topology(in).Topology
+}
+
+// numatopology returns what is to be published for Volcano; nil while it is not known, or the kubelet is not asked.
+func (p *Publisher) numatopology() *nodeinfo.Numatopology {
+	in := p.o.Source()
+	if in.Node == nil {
+		return nil
+	}
+	return probe.Numatopology(in)
+}
