@@ -116,4 +116,8 @@ func Lookup(m map[string]string, keys ...string) (value, key string, found bool)
 const (
 	EnforcementDegraded = "tenon.sh/EnforcementDegraded"
 	DegradedAllowed     = "DegradedAllowed"
+	// KubeletStateContradictory is the condition of a Node whose kubelet's records contradict themselves; its reason is
+	// CPUsGivenTwice where CPUs are given to two pods, or given and free at once.
+	KubeletStateContradictory = "tenon.sh/KubeletStateContradictory"
+	CPUsGivenTwice            = "CPUsGivenTwice"
 )

@@ -28,7 +28,8 @@ func sameNode(a, b *corev1.Node) bool {
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		a.Status.NodeInfo.Architecture == b.Status.NodeInfo.Architecture &&
 		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion &&
-		sameMemoryTypes(a.Status.Capacity, b.Status.Capacity)
+		sameMemoryTypes(a.Status.Capacity, b.Status.Capacity) &&
+		convert.CPUsGivenTwice(a) == convert.CPUsGivenTwice(b)
 }
 
 // sameMemoryTypes reports whether both lists name the same types of memory, in whatever amounts.

@@ -138,7 +138,7 @@ func (b *Observer) readRecords(ctx context.Context, state *State) error {
 		next.Inventory = b.o.Devices()
 	}
 	state.Records = next
-	return errors.Join(err, b.reportContradiction(ctx, "record", "CPUsGivenTwice", givenTwice(recorded.CPU)),
+	return errors.Join(err, b.reportContradiction(ctx, "record", annotation.CPUsGivenTwice, givenTwice(recorded.CPU)),
 		b.reportContradiction(ctx, "resources", "SourcesDisagree", b.dispute.lasting(disputed, answered.answers)))
 }
 

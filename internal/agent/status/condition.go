@@ -27,7 +27,7 @@ const (
 	StateUnreadable = "tenon.sh/KubeletStateUnreadable"
 	// StateContradictory: the kubelet has recorded CPUs as given to two pods, or as given and free at once. The record
 	// is used as it is: those CPUs are not allocated to other pods.
-	StateContradictory = "tenon.sh/KubeletStateContradictory"
+	StateContradictory = annotation.KubeletStateContradictory
 	// StaticActive: a static kubelet has recorded CPUs for one pod that are exclusive to another. The agent's values
 	// hold.
 	StaticActive = "tenon.sh/KubeletStaticActive"

@@ -322,6 +322,9 @@ func (r *factReader) model(newNode nodeMaker) {
 	}
 	m := &r.facts.Model
 	m.Assumed = assumptions(&settings, version)
+	if CPUsGivenTwice(r.node) {
+		m.Assumed = append(m.Assumed, "the kubelet has given CPUs to two pods, or has them free and given at once")
+	}
 	if len(m.Assumed) > 0 {
 		m.Trust = r.trust
 	}
@@ -364,6 +367,15 @@ func assumptions(settings *annotation.Kubelet, version string) []string {
 		Gates: settings.Gates,
 	}
 	return said.Assumptions()
+}
+
+// CPUsGivenTwice reports whether the node's agent found CPUs in the kubelet's record that are given twice. Which of
+// them the kubelet takes for free when one of the pods ends is not reported.
+func CPUsGivenTwice(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == annotation.KubeletStateContradictory && c.Status == corev1.ConditionTrue &&
+			c.Reason == annotation.CPUsGivenTwice
+	})
 }
 
 // kubeletFault returns the error for a machine that the kubelet does not support, with the number that exceeds the

@@ -301,6 +301,32 @@ func TestKubeletOfANode(t *testing.T) {
 	}
 }
 
+// TestAKubeletThatGaveCPUsTwiceIsNotPredictedAsKnown: when one of the two pods ends, the kubelet takes the CPU of the
+// other for free, and no report shows it.
+func TestAKubeletThatGaveCPUsTwiceIsNotPredictedAsKnown(t *testing.T) {
+	t.Parallel()
+	condition := corev1.NodeCondition{
+		Type: annotation.KubeletStateContradictory, Status: corev1.ConditionTrue, Reason: annotation.CPUsGivenTwice,
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.NodeCondition)
+		want   int
+	}{
+		"it did":                     {func(*corev1.NodeCondition) {}, 1},
+		"it did, and no longer does": {func(c *corev1.NodeCondition) { c.Status = corev1.ConditionFalse }, 0},
+		"two sources disagree":       {func(c *corev1.NodeCondition) { c.Reason = "SourcesDisagree" }, 0},
+	} {
+		node, c := nodeOf(versioned), condition
+		tt.change(&c)
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, c}
+		facts, _ := convert.Facts(node, nrtOf(pairOf(t, 1), map[string]string{annotation.KubeletKey: staticKubelet}),
+			convert.DefaultArgs())
+		if got := facts.Model.Assumed; len(got) != tt.want || (facts.Model.Trust == kubelet.Doubted) != (tt.want > 0) {
+			t.Errorf("%s: assumed %q, trust %v", name, got, facts.Model.Trust)
+		}
+	}
+}
+
 func TestEqualNodesShareOneKubelet(t *testing.T) {
 	t.Parallel()
 	var known convert.Known
