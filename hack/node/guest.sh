@@ -6,11 +6,16 @@
 #   IMAGES  docker archive with localhost/pause:1 and localhost/probe:1
 #   OUT     folder to make: vmlinuz, initrd, root.ext4, kernel (the package's version)
 #
+# A guest boots busybox's init, or systemd where its kernel's command line has "systemd".
+#
 # guest.sh --key prints what of the result does not come from the repository: the resolved versions of Debian's packages.
 # No root is needed and nothing is installed: packages are unpacked, file systems are written from folders.
 set -euo pipefail
 
 meta=linux-image-6.12-cloud-amd64
+# systemd and the libraries that it and systemctl load. Without dbus: root speaks to systemd's own socket.
+systemd="systemd libsystemd-shared libacl1 libapparmor1 libaudit1 libblkid1 libc6 libcap-ng0 libcap2 libcrypt1 libgcrypt20
+ libgpg-error0 libip4tc2 libkmod2 liblz4-1 liblzma5 libmount1 libpam0g libpcre2-8-0 libseccomp2 libselinux1 libssl3 libzstd1"
 
 # resolve prints "PACKAGE VERSION" of the kernel image that the meta package resolves to today.
 resolve() {
@@ -26,6 +31,8 @@ resolve() {
 if [ "${1:-}" = --key ]; then
   resolve
   dpkg-query -W -f '${Package} ${Version}\n' busybox-static qemu-system-x86 | sort
+  # shellcheck disable=SC2086 # a list of words
+  apt-cache policy $systemd | grep -E '^[a-z]|Candidate'
   exit
 fi
 [ $# = 4 ] || { echo "usage: guest.sh BIN CNI IMAGES OUT | guest.sh --key" >&2; exit 2; }
@@ -71,7 +78,11 @@ cp "$(command -v busybox)" "$first/bin/busybox"
   modules "$first" virtio_blk | sed 's|^|/bin/busybox insmod |'
   echo '/bin/busybox mount -t ext4 /dev/vda /disk'
   echo '/bin/busybox mount --move /dev /disk/dev'
-  echo 'exec /bin/busybox switch_root /disk /sbin/init'
+  echo '/bin/busybox mount -t proc proc /proc'
+  echo 'init=/sbin/init'
+  echo 'if /bin/busybox grep -qw systemd /proc/cmdline; then init=/lib/systemd/systemd; fi'
+  echo '/bin/busybox umount /proc'
+  echo 'exec /bin/busybox switch_root /disk $init'
 } >"$first/init"
 chmod 755 "$first/init"
 (cd "$first" && find . | LC_ALL=C sort | cpio -o -H newc --quiet -R 0:0 | gzip -9n) >"$out/initrd"
@@ -79,6 +90,15 @@ chmod 755 "$first/init"
 # The root of the guest.
 root=$work/root
 mkdir -p "$root"/{bin,sbin,dev,proc,sys,run,tmp,root,var/log,var/lib,opt/cni/bin,opt/tenon,usr/bin,usr/sbin,lib/modules}
+# shellcheck disable=SC2086 # a list of words
+(mkdir "$work/debs" && cd "$work/debs" && apt-get download -qq -o APT::Sandbox::User=root $systemd)
+for deb in "$work"/debs/*.deb; do
+  dpkg-deb -x "$deb" "$work/systemd"
+done
+rm -r "$work"/systemd/usr/share "$work"/systemd/etc "$work"/systemd/var "$work"/systemd/lib/systemd/system
+mv "$work"/systemd/bin/systemctl "$root/bin/"
+rm -rf "$work"/systemd/{bin,sbin,usr/bin,usr/sbin}
+cp -a "$work/systemd/." "$root/"
 cp -r "$here/test/e2e/node/guest/root/." "$root/"
 cp "$(command -v busybox)" "$root/bin/busybox"
 "$root/bin/busybox" --list | while read -r applet; do

@@ -134,7 +134,11 @@ func moduleRoot() (string, error) {
 func begin(t *testing.T, shape vm.Shape) *vm.Guest {
 	t.Helper()
 	begun := time.Now()
-	disk, err := found.image.Prepare(t.Context(), shape, ready)
+	script := ready
+	if shape.Systemd {
+		script = "sed -i 's/SystemdCgroup = false/SystemdCgroup = true/' /etc/containerd/config.toml\n" + ready
+	}
+	disk, err := found.image.Prepare(t.Context(), shape, script)
 	if err != nil {
 		t.Fatal(err)
 	}

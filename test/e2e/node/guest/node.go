@@ -38,6 +38,14 @@ type node struct {
 	agent []string
 }
 
+// root is the group of all pods.
+func (n *node) root() string {
+	if n.shape.Systemd {
+		return "kubepods.slice"
+	}
+	return "kubepods"
+}
+
 // write puts files below a folder of the guest.
 func (n *node) write(ctx context.Context, folder string, files map[string][]byte) error {
 	const end = "end-of-the-file"
@@ -95,6 +103,10 @@ while kill -0 $pid 2>/dev/null; do sleep 0.05; done`, signal, name))
 
 // configuration is the kubelet's.
 func (n *node) configuration() []byte {
+	driver := "cgroupfs"
+	if n.shape.Systemd {
+		driver = "systemd"
+	}
 	lines := []string{
 		"apiVersion: kubelet.config.k8s.io/v1beta1",
 		"kind: KubeletConfiguration",
@@ -104,7 +116,7 @@ func (n *node) configuration() []byte {
 		"tlsCertFile: /etc/kubernetes/kubelet.crt",
 		"tlsPrivateKeyFile: /etc/kubernetes/kubelet.key",
 		"containerRuntimeEndpoint: unix:///run/containerd/containerd.sock",
-		"cgroupDriver: cgroupfs",
+		"cgroupDriver: " + driver,
 		"cpuManagerPolicy: " + n.kubelet.cpuManager,
 		"cpuManagerReconcilePeriod: 5s",
 		"reservedSystemCPUs: \"" + n.kubelet.reserved + "\"",

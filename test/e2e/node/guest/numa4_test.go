@@ -230,9 +230,8 @@ func kubeletInsists(t *testing.T, n *node, own, pinned, shared *corev1.Pod) {
 // watch begins to look on in the guest.
 func (n *node) watch(t *testing.T) {
 	t.Helper()
-	script(t, n.guest,
-		"rm -f /tmp/enough; setsid inside watch --until /tmp/enough >/tmp/watched 2>&1 </dev/null & echo $! "+
-			">/run/watch.pid")
+	script(t, n.guest, "rm -f /tmp/enough; setsid inside watch --root /sys/fs/cgroup/"+n.root()+
+		" --until /tmp/enough >/tmp/watched 2>&1 </dev/null & echo $! >/run/watch.pid")
 }
 
 // watched ends the watch that runs in the guest and returns what it saw.

@@ -19,24 +19,10 @@ func TestBehindTheProxy(t *testing.T) {
 		kubelet: kubeletPolicy{cpuManager: "none", reserved: "0"},
 		agent:   []string{"--resync=2s", "--nri-socket="},
 	}
-	script(t, g, `set -e
-mkdir -p /etc/kubernetes/kubelet.conf.d
-cat >>/etc/containerd/config.toml <<'end'
-  disable = true
-end
-sed -i '/default_validator/,/enable/d' /etc/containerd/config.toml
-`)
-	if err := errors.Join(n.kill(t.Context(), "TERM", "containerd"), n.startContainerd(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	proxy := vm.Programs + "/tenon-runtime-proxy"
-	script(t, g, spawn("proxy", proxy, "run"))
-	await(t, "the proxy", func() error {
-		_, err := g.Run(t.Context(), proxy+" install")
-		return err
-	})
+	installProxy(t, n)
 	joinAs(t, n)
 	r := settle(t, n)
+	proxy := vm.Programs + "/tenon-runtime-proxy"
 	check(t, shape, "the kubelet talks to the proxy as it was installed", func(t *testing.T) {
 		script(t, g, proxy+" check && grep -q /run/tenon/cri.sock /etc/kubernetes/kubelet.conf.d/*")
 	})
@@ -55,5 +41,32 @@ sed -i '/default_validator/,/enable/d' /etc/containerd/config.toml
 			_, err := g.Run(t.Context(), spawn("proxy", proxy, "run"))
 			return err
 		})
+	})
+}
+
+// withoutNRI starts containerd again with NRI off.
+func withoutNRI(t *testing.T, n *node) {
+	t.Helper()
+	script(t, n.guest, `set -e
+mkdir -p /etc/kubernetes/kubelet.conf.d
+cat >>/etc/containerd/config.toml <<'end'
+  disable = true
+end
+sed -i '/default_validator/,/enable/d' /etc/containerd/config.toml
+`)
+	if err := errors.Join(n.kill(t.Context(), "TERM", "containerd"), n.startContainerd(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// installProxy puts the proxy between the kubelet, which does not run yet, and a containerd without NRI.
+func installProxy(t *testing.T, n *node) {
+	t.Helper()
+	withoutNRI(t, n)
+	proxy := vm.Programs + "/tenon-runtime-proxy"
+	script(t, n.guest, spawn("proxy", proxy, "run"))
+	await(t, "the proxy", func() error {
+		_, err := n.guest.Run(t.Context(), proxy+" install")
+		return err
 	})
 }

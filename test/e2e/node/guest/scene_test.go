@@ -231,7 +231,7 @@ func parse(t *testing.T, list string) cpuset.Set {
 func (n *node) look(t *testing.T) []wire.Group {
 	t.Helper()
 	var groups []wire.Group
-	if err := json.Unmarshal([]byte(script(t, n.guest, "inside look")), &groups); err != nil {
+	if err := json.Unmarshal([]byte(script(t, n.guest, "inside look "+n.root())), &groups); err != nil {
 		t.Fatal(err)
 	}
 	return groups
@@ -240,7 +240,7 @@ func (n *node) look(t *testing.T) []wire.Group {
 // containers returns the groups of a pod's containers: of those that run a program of the tests, and of the sandbox.
 func containers(groups []wire.Group, uid types.UID) (own []wire.Group, sandbox []wire.Group) {
 	for _, g := range groups {
-		if !strings.Contains(g.Path, string(uid)) {
+		if !strings.Contains(strings.ReplaceAll(g.Path, "_", "-"), string(uid)) { // systemd's names have no dashes
 			continue
 		}
 		if g.Processes[0].Class != "" || g.Processes[0].Name == "probe" {

@@ -71,10 +71,14 @@ func arguments(dir string, i Image, s Shape, d disks, snapshot string) []string 
 		"-cpu", "max,vendor=GenuineIntel",
 	}
 	args = append(args, s.arguments()...)
+	// A panic ends the emulator instead of hanging it.
+	kernel := "console=ttyS0 panic=-1 quiet mitigations=off nokaslr"
+	if s.Systemd {
+		kernel += " systemd"
+	}
 	args = append(args,
 		"-kernel", i.file("vmlinuz"), "-initrd", i.file("initrd"),
-		// A panic ends the emulator instead of hanging it.
-		"-append", "console=ttyS0 panic=-1 quiet mitigations=off nokaslr", "-no-reboot",
+		"-append", kernel, "-no-reboot",
 		"-drive",
 		fmt.Sprintf("driver=qcow2,file.driver=file,file.filename=%s,backing.driver=raw,backing.file.driver=file,"+
 			"backing.file.filename=%s,if=none,id=root", d.overlay, d.backing),

@@ -13,6 +13,8 @@ type Shape struct {
 	Sockets, Dies, Cores, Threads int // Dies a socket, Cores a die, Threads a core
 	// MemoryMiB is that of each NUMA node.
 	MemoryMiB int
+	// Systemd makes systemd the first process, in place of busybox's init.
+	Systemd bool
 	// Distance[i][j] is that from NUMA node i to j, 10 on the diagonal; its length is the number of nodes.
 	Distance [][]int
 }
