@@ -134,8 +134,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	if err != nil {
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
-	e.store.OnChange(changes.Node)
-	e.core.Cache = app.Feed(changes.Watch(e.core.Cache), e.store)
+	e.core.Cache = changes.Watch(e.core.Cache, e.store)
 	e.core.NextPod = e.limit(e.core.NextPod)
 	e.core.FailureHandler = changes.Failures(e.note(e.core.FailureHandler))
 	for i := range profiles {

@@ -26,12 +26,12 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
-	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
 
 func TestOptionsRefuse(t *testing.T) {
@@ -93,7 +93,7 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	}}
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("128")}
 	client := fake.NewClientset(node)
-	factory := ourInformers(client, scheduler.NewInformerFactory(client, 0))
+	factory := upstream.Informers(client, scheduler.NewInformerFactory(client, 0))
 	seen := make(chan string, 1)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { seen <- obj.(*corev1.Node).Status.Allocatable.Cpu().String() },
@@ -104,74 +104,6 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	if got := <-seen; got != "96" {
 		t.Errorf("allocatable are %s CPUs of 128 with 32 reserved, want 96", got)
 	}
-}
-
-// innerCache fails the test when the store is behind.
-type innerCache struct {
-	schedulercache.Cache
-	check func()
-}
-
-func (c *innerCache) AddPod(klog.Logger, *corev1.Pod) error           { c.check(); return nil }
-func (c *innerCache) UpdatePod(_ klog.Logger, _, _ *corev1.Pod) error { c.check(); return nil }
-func (c *innerCache) RemovePod(klog.Logger, *corev1.Pod) error        { c.check(); return nil }
-func (c *innerCache) RemoveNode(klog.Logger, *corev1.Node) error      { c.check(); return nil }
-func (c *innerCache) AddNode(klog.Logger, *corev1.Node) *framework.NodeInfo {
-	c.check()
-	return nil
-}
-
-func (c *innerCache) UpdateNode(klog.Logger, *corev1.Node, *corev1.Node) *framework.NodeInfo {
-	c.check()
-	return nil
-}
-
-func TestAccountsHearOfEveryEventBeforeTheSchedulersCache(t *testing.T) {
-	store := kube.NewStore()
-	inner := &innerCache{}
-	c := &feeding{Cache: inner, store: store}
-	logger := klog.Background()
-	pod := testPod("p")
-	pod.Labels = map[string]string{annotation.QoSClass: "LSR"}
-	pod.Spec.NodeName = "n"
-	pod.Annotations = map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-1"}`}
-	other := pod.DeepCopy()
-	other.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"2-3"}`
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	labelled := node.DeepCopy()
-	labelled.Labels = map[string]string{annotation.NodeNUMATopologyPolicy: "Restricted"}
-	held := func(want string) func() {
-		return func() {
-			e, _ := store.View("n").Entry("p")
-			if e.CPUList != want {
-				t.Errorf("the account holds %q, want %q", e.CPUList, want)
-			}
-		}
-	}
-	inner.check = func() {
-		if !slices.Contains(store.Nodes(), "n") {
-			t.Error("the account does not know the node")
-		}
-	}
-	c.AddNode(logger, node)
-	inner.check = held("0-1")
-	_ = c.AddPod(logger, pod)
-	inner.check = held("2-3")
-	_ = c.UpdatePod(logger, pod, other)
-	inner.check = func() {
-		if !store.AnyConstrained() {
-			t.Error("the account does not know the label")
-		}
-	}
-	c.UpdateNode(logger, node, labelled)
-	inner.check = held("")
-	_ = c.RemovePod(logger, other)
-	inner.check = func() {
-		if store.Has("n") {
-			t.Error("the account outlives its node")
-		}
-	}
-	_ = c.RemoveNode(logger, node)
 }
 
 // newGated is as much of a scheduler as its gate needs.
@@ -185,7 +117,7 @@ func TestNothingIsDecidedBeforeAllIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newGated()
 		asked := make(chan struct{}, 1)
-		next := s.gate(t.Context(), newBindings(), func(klog.Logger) (*framework.QueuedPodInfo, error) {
+		next := s.gate(t.Context(), upstream.NewBindings(), func(klog.Logger) (*framework.QueuedPodInfo, error) {
 			asked <- struct{}{}
 			return nil, nil
 		})

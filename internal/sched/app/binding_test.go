@@ -26,9 +26,9 @@ func (f *slowBinder) RunBindPlugins(context.Context, fwk.CycleState, *corev1.Pod
 
 func TestNoPodIsTakenWhileTheBindingsOnTheirWayAreTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bindings := newBindings()
+		bindings := upstream.NewBindings()
 		slow := &slowBinder{released: make(chan struct{})}
-		profile := &counted{&upstream.Profile{Framework: slow}, bindings}
+		profile := &upstream.Profile{Framework: slow, Bindings: bindings}
 		s := newGated()
 		s.store.MarkSynced()
 		taken := 0
@@ -36,7 +36,7 @@ func TestNoPodIsTakenWhileTheBindingsOnTheirWayAreTooMany(t *testing.T) {
 			taken++
 			return nil, nil
 		})
-		for range bindingsInFlight {
+		for range upstream.BindingsInFlight {
 			go profile.RunBindPlugins(t.Context(), nil, nil, "n")
 		}
 		synctest.Wait()
@@ -51,19 +51,5 @@ func TestNoPodIsTakenWhileTheBindingsOnTheirWayAreTooMany(t *testing.T) {
 			t.Errorf("got %d pods, want one for the Binding that ended", taken)
 		}
 		close(slow.released)
-		synctest.Wait()
-		if n := bindings.count.Load(); n != 0 {
-			t.Errorf("got %d Bindings on their way, want none", n)
-		}
 	})
-}
-
-func TestWaitForABindingEndsWithTheContext(t *testing.T) {
-	bindings := newBindings()
-	for range bindingsInFlight {
-		bindings.begin()
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	bindings.wait(ctx)
 }

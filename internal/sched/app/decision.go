@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/sched/upstream"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -38,7 +39,7 @@ func (s *Scheduler) recordDecisions(inner schedulePod) schedulePod {
 			}
 			return result, err
 		}
-		if profile, ok := f.(*counted); ok && len(listening.best) == 0 {
+		if profile, ok := f.(*upstream.Profile); ok && len(listening.best) == 0 {
 			listening.best = best(profile.Proposed(), keep)
 		}
 		d := view.Decision{

@@ -75,8 +75,8 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, fmt.Errorf("client for NodeResourceTopology and Numatopology: %w", err)
 	}
 	store := kube.NewStore()
-	c.InformerFactory = ourInformers(c.Client, c.InformerFactory)
-	c.DynInformerFactory = newResources(c.DynInformerFactory, store, client)
+	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory)
+	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, client)
 	cc := c.Complete()
 	s := &Scheduler{
 		options: o, config: &cc, store: store, metrics: newMetrics(export),
@@ -126,18 +126,18 @@ func (s *Scheduler) build(ctx context.Context) error {
 // wire puts our parts around the core. The core reads these fields on each use, and nothing runs yet.
 func (s *Scheduler) wire(ctx context.Context) error {
 	changes := &upstream.Changes{}
-	s.store.OnChange(changes.Node)
-	s.core.Cache = Feed(changes.Watch(s.core.Cache), s.store)
+	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.core.FailureHandler = changes.Failures(s.reporter.wrap(s.core.FailureHandler))
 	s.core.SchedulePod = s.recordDecisions(s.core.SchedulePod)
-	bindings := newBindings()
+	bindings := upstream.NewBindings()
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
 		ranked, err := upstream.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name)
 		if err != nil {
 			return err
 		}
-		s.core.Profiles[cfg.SchedulerName] = &counted{ranked, bindings}
+		ranked.Bindings = bindings
+		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
 	s.core.NextPod = s.gate(ctx, bindings, s.core.NextPod)
 	s.reporter.forgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
@@ -150,7 +150,7 @@ type nextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
 
 // gate takes no pod from the queue before all accounts are known, nor while enough are on their way, and feeds the
 // watchdog.
-func (s *Scheduler) gate(ctx context.Context, bindings *bindings, next nextPod) nextPod {
+func (s *Scheduler) gate(ctx context.Context, bindings *upstream.Bindings, next nextPod) nextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 		s.cycle.Store(0)
 		s.leading.Store(true)
@@ -159,7 +159,7 @@ func (s *Scheduler) gate(ctx context.Context, bindings *bindings, next nextPod) 
 		case <-s.store.Synced():
 		case <-ctx.Done():
 		}
-		bindings.wait(ctx)
+		bindings.Wait(ctx)
 		pod, err := next(logger)
 		s.cycle.Store(time.Now().UnixNano())
 		return pod, err

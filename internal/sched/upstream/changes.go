@@ -13,6 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // changesKept is the length of the log. A ranking that is further behind starts anew.
@@ -71,14 +73,19 @@ func (c *Changes) since(from uint64, names []string) ([]string, bool) {
 	return names, true
 }
 
-// watched is the scheduler's cache with a log of what changed in it.
+// watched is the scheduler's cache with the accounts in front and a log of what changed in it. Each event reaches the
+// accounts first, then the cache and the log, and only then wakes pods.
 type watched struct {
 	schedulercache.Cache
+	store   *kube.Store
 	changes *Changes
 }
 
-// Watch returns the cache that logs the nodes which change in it.
-func (c *Changes) Watch(inner schedulercache.Cache) schedulercache.Cache { return &watched{inner, c} }
+// Watch returns the cache that feeds the accounts of store and logs the nodes which change in either.
+func (c *Changes) Watch(inner schedulercache.Cache, store *kube.Store) schedulercache.Cache {
+	store.OnChange(c.Node)
+	return &watched{inner, store, c}
+}
 
 func (w *watched) AssumePod(logger klog.Logger, pod *corev1.Pod) error {
 	err := w.Cache.AssumePod(logger, pod)
@@ -94,6 +101,7 @@ func (w *watched) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 
 // AddPod logs nothing when it confirms an assumed pod: the node was logged then.
 func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
+	w.store.PutPod(pod)
 	was, notFound := w.GetPod(pod)
 	err := w.Cache.AddPod(logger, pod)
 	if notFound != nil || !weighsAlike(was, pod) {
@@ -106,6 +114,7 @@ func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 }
 
 func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
+	w.store.PutPod(pod)
 	err := w.Cache.UpdatePod(logger, old, pod)
 	if !weighsAlike(old, pod) {
 		w.changes.Node(pod.Spec.NodeName)
@@ -114,24 +123,28 @@ func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
 }
 
 func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
+	w.store.RemovePod(pod)
 	err := w.Cache.RemovePod(logger, pod)
 	w.changes.Node(pod.Spec.NodeName)
 	return err
 }
 
 func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
+	w.store.PutNode(node)
 	info := w.Cache.AddNode(logger, node)
 	w.changes.nodeSet()
 	return info
 }
 
 func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
+	w.store.PutNode(node)
 	info := w.Cache.UpdateNode(logger, old, node)
 	w.changes.Node(node.Name)
 	return info
 }
 
 func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
+	w.store.RemoveNode(node.Name)
 	err := w.Cache.RemoveNode(logger, node)
 	w.changes.nodeSet()
 	return err

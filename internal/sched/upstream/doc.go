@@ -1,4 +1,8 @@
-// Package upstream replaces parts of kube-scheduler.
+// Package upstream replaces parts of kube-scheduler. A test holds that kube-scheduler calls each of them, and the sums
+// in testdata that the functions around them are those that were read.
+//
+// The cache (Changes.Watch) and the informers (Informers, Resources) give each event to the accounts before the
+// scheduler's queue has it. Bindings bounds the Bindings on their way.
 //
 // Profile replaces the batching of equal pods. Upstream's keeps one list of scored nodes for pods that follow each
 // other, and only while each pod fills its node. Here each signature has a ranking of its own: the raw score that every

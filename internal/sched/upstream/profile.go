@@ -54,6 +54,8 @@ type Profile struct {
 	framework.Framework
 	// ByName chooses the first name among nodes with equal scores. Without it they are chosen round-robin.
 	ByName bool
+	// Bindings counts those of the profile; nil counts none.
+	Bindings *Bindings
 
 	changes  *Changes
 	usable   bool     // every score plugin is known

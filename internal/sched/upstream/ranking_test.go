@@ -83,8 +83,7 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 		profiles: map[string]*Profile{}, sampled: map[string]bool{"part": true},
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, nominated: map[string][]fwk.PodInfo{},
 	}
-	c.cache = c.changes.Watch(schedulercache.New(t.Context(), nil, false))
-	c.store.OnChange(c.changes.Node)
+	c.cache = c.changes.Watch(schedulercache.New(t.Context(), nil, false), c.store)
 	created := func(all ...basemetrics.Registerable) {
 		for _, m := range all {
 			m.Create(nil)
@@ -172,7 +171,6 @@ func (c *cluster) addNode() {
 		corev1.ResourcePods: resource.MustParse("20"),
 	}
 	c.nodes[n.Name] = n
-	c.store.PutNode(n)
 	c.cache.AddNode(klog.Background(), n)
 	c.putTopology(n.Name)
 }
@@ -462,7 +460,6 @@ func (c *cluster) schedule(ctx context.Context, pod *corev1.Pod) {
 		status := annotation.ResourceStatus{CPUSet: entry.CPUList}
 		bound.Annotations = map[string]string{annotation.ResourceStatusKey: status.String()}
 	}
-	c.store.PutPod(bound)
 	if err := c.cache.AddPod(logger, bound); err != nil {
 		c.t.Fatal(err)
 	}
@@ -499,14 +496,12 @@ func (c *cluster) disturb() {
 		case 4:
 			is.Labels["app"] = fmt.Sprintf("app-%d", c.rnd.IntN(workloads))
 		default:
-			c.store.RemovePod(was)
 			if err := c.cache.RemovePod(logger, was); err != nil {
 				c.t.Fatal(err)
 			}
 			delete(c.pods, uid)
 			return
 		}
-		c.store.PutPod(is)
 		if err := c.cache.UpdatePod(logger, was, is); err != nil {
 			c.t.Fatal(err)
 		}
@@ -527,12 +522,10 @@ func (c *cluster) disturb() {
 		}
 		for uid, p := range c.pods {
 			if p.Spec.NodeName == name {
-				c.store.RemovePod(p)
 				_ = c.cache.RemovePod(logger, p)
 				delete(c.pods, uid)
 			}
 		}
-		c.store.RemoveNode(name)
 		if err := c.cache.RemoveNode(logger, c.nodes[name]); err != nil {
 			c.t.Fatal(err)
 		}
@@ -543,7 +536,6 @@ func (c *cluster) disturb() {
 		was := c.nodes[name]
 		is := was.DeepCopy()
 		c.relabel(is)
-		c.store.PutNode(is)
 		c.cache.UpdateNode(logger, was, is)
 		c.nodes[name] = is
 	case 10, 11:

@@ -1,4 +1,4 @@
-package app
+package upstream
 
 import (
 	"sync"
@@ -12,9 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -22,52 +19,10 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// feeding is the scheduler's cache with the accounts in front: each event reaches them first, then the cache, and only
-// then wakes pods.
-type feeding struct {
-	schedulercache.Cache
-	store *kube.Store
-}
-
-// Feed returns a scheduler's cache with the accounts of store in front.
-func Feed(c schedulercache.Cache, store *kube.Store) schedulercache.Cache {
-	return &feeding{Cache: c, store: store}
-}
-
-func (c *feeding) AddPod(logger klog.Logger, pod *corev1.Pod) error {
-	c.store.PutPod(pod)
-	return c.Cache.AddPod(logger, pod)
-}
-
-func (c *feeding) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
-	c.store.PutPod(pod)
-	return c.Cache.UpdatePod(logger, old, pod)
-}
-
-func (c *feeding) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
-	c.store.RemovePod(pod)
-	return c.Cache.RemovePod(logger, pod)
-}
-
-func (c *feeding) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
-	c.store.PutNode(node)
-	return c.Cache.AddNode(logger, node)
-}
-
-func (c *feeding) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
-	c.store.PutNode(node)
-	return c.Cache.UpdateNode(logger, old, node)
-}
-
-func (c *feeding) RemoveNode(logger klog.Logger, node *corev1.Node) error {
-	c.store.RemoveNode(node.Name)
-	return c.Cache.RemoveNode(logger, node)
-}
-
-// ourInformers returns a factory with upstream's informers of pods and nodes. Namesakes are kept apart: upstream's
+// Informers returns a factory with upstream's informers of pods and nodes. Namesakes are kept apart: upstream's
 // handlers take an update from a bound pod to its pending namesake for a corrupted cache, and end the process. Nodes
 // come without what is reserved on them.
-func ourInformers(client kubernetes.Interface,
+func Informers(client kubernetes.Interface,
 	upstream informers.SharedInformerFactory,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
@@ -95,9 +50,10 @@ type resources struct {
 	running sync.WaitGroup
 }
 
-func newResources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store,
+// Resources returns a factory with the objects that describe nodes, which client reads and store has first.
+func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store,
 	client rest.Interface,
-) *resources {
+) dynamicinformer.DynamicSharedInformerFactory {
 	return &resources{
 		DynamicSharedInformerFactory: upstream,
 		ours: map[schema.GroupVersionResource]cache.SharedIndexInformer{
