@@ -216,6 +216,27 @@ func TestNodeLabelChangesTheFactsAndTheVersion(t *testing.T) {
 	}
 }
 
+// TestCPUsGivenTwiceAreNoticedWithTheCondition: conditions come with heartbeats, which cost no parse.
+func TestCPUsGivenTwiceAreNoticedWithTheCondition(t *testing.T) {
+	t.Parallel()
+	s := kube.NewStore()
+	s.PutNode(node("n", nil))
+	nrt := topology(t, "n", machine(t, 2, 4))
+	nrt.Annotations[annotation.KubeletKey] = `{"version":"v1.36.3","cpu":{"policy":"static","reserved":"0"}}`
+	s.PutTopology(nrt)
+	if got := s.View("n").Facts().Model.Assumed; len(got) > 0 {
+		t.Fatalf("assumed %q of a known kubelet", got)
+	}
+	contradictory := node("n", nil)
+	contradictory.Status.Conditions = []corev1.NodeCondition{{
+		Type: annotation.KubeletStateContradictory, Status: corev1.ConditionTrue, Reason: annotation.CPUsGivenTwice,
+	}}
+	s.PutNode(contradictory)
+	if got := s.View("n").Facts().Model.Assumed; len(got) != 1 {
+		t.Errorf("assumed %q, want what the condition says", got)
+	}
+}
+
 func TestClusterWideCountersFollowTheFacts(t *testing.T) {
 	t.Parallel()
 	s := kube.NewStore()
