@@ -30,14 +30,8 @@ func (e *Engine) Admit(ctx context.Context, c Container, cpus string) error {
 			pass = e.verify
 		}
 		err := pass("")
-		if errors.Is(err, ErrNotReady) {
-			return &Blocked{c, ErrNotReady, notReady}
-		}
-		if errors.Is(err, errAnotherMachine) {
-			return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
-		}
-		if u, ok := errors.AsType[*unreadable](err); ok {
-			return &Blocked{c, ErrEnforcement, u.Error()}
+		if blocked := unbegun(c, err); blocked != nil {
+			return blocked
 		}
 		it, err := e.expected(c)
 		if it == nil || err != nil {

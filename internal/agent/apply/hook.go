@@ -183,17 +183,25 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 		} else {
 			err = e.reconcile(c.Group)
 		}
-		if errors.Is(err, ErrNotReady) {
-			return &Blocked{c, ErrNotReady, notReady}
-		}
-		if errors.Is(err, errAnotherMachine) {
-			return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
-		}
-		if u, ok := errors.AsType[*unreadable](err); ok {
-			return &Blocked{c, ErrEnforcement, u.Error()}
+		if blocked := unbegun(c, err); blocked != nil {
+			return blocked
 		}
 		return e.gate(ctx, c, err)
 	})
+}
+
+// unbegun is the verdict on a container after a pass that did not begin; nil when it did.
+func unbegun(c Container, err error) error {
+	if errors.Is(err, ErrNotReady) {
+		return &Blocked{c, ErrNotReady, notReady}
+	}
+	if errors.Is(err, errAnotherMachine) {
+		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+	}
+	if u, ok := errors.AsType[*unreadable](err); ok {
+		return &Blocked{c, ErrEnforcement, u.Error()}
+	}
+	return nil
 }
 
 // locate finds the group of a container that is known by its id alone: the one below its pod's whose name has the id.

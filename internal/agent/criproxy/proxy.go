@@ -162,50 +162,13 @@ func (p *Proxy) serve(ctx context.Context, l net.Listener) error {
 		// Whether pings are too many is for the kubelet and the runtime to say.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var more sync.WaitGroup
-	defer more.Wait()
-	restored := make(chan struct{})
-	go func() {
-		defer close(restored)
-		socket.Restore(ctx, l, p.o.Listen,
-			func(l net.Listener) {
-				klog.FromContext(ctx).Info("Proxy listens again: its socket was removed", "endpoint", p.o.Listen)
-				more.Go(func() { _ = s.Serve(l) })
-			},
-			func(err error) {
-				klog.FromContext(ctx).Error(err, "Proxy's socket was removed and cannot be made again")
-			})
-	}()
-	select {
-	case err := <-served:
-		cancel()
-		<-restored
-		s.Stop()
-		return fmt.Errorf("serve %s: %w", p.o.Listen, err)
-	case <-ctx.Done():
+	log := klog.FromContext(ctx)
+	service := socket.Service{
+		Server: s, Listener: l, Path: p.o.Listen, Drain: p.drain,
+		Again:  func() { log.Info("Proxy listens again: its socket was removed", "endpoint", p.o.Listen) },
+		Failed: func(err error) { log.Error(err, "Proxy's socket was removed and cannot be made again") },
 	}
-	<-restored // the server's listeners are all there
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		s.GracefulStop()
-	}()
-	limit := time.NewTimer(p.drain)
-	defer limit.Stop()
-	select {
-	case <-drained:
-	case <-limit.C:
-		s.Stop() // streams of events never end by themselves
-		<-drained
-	}
-	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // which it is when it had not begun
-		return fmt.Errorf("serve %s: %w", p.o.Listen, err)
-	}
-	return nil
+	return service.Serve(ctx)
 }
 
 // handle answers any call.

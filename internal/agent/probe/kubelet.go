@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -9,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 )
 
-func policyOf(k host.Kubelet) string { return or(k.CPUPolicy, annotation.KubeletPolicyNone) }
+func policyOf(k host.Kubelet) string { return cmp.Or(k.CPUPolicy, annotation.KubeletPolicyNone) }
 
 // policyWord is the kubelet's topology policy and scope as one value of topologyPolicies.
 func policyWord(k host.Kubelet) string {
@@ -33,13 +35,13 @@ const defaultMaxNUMANodes = "8"
 
 // attributes are those that every reader of the object knows. A kubelet with the policy none does not read options.
 func attributes(k host.Kubelet) v1alpha2.AttributeList {
-	policy := or(k.TopologyPolicy, annotation.KubeletTopologyNone)
+	policy := cmp.Or(k.TopologyPolicy, annotation.KubeletTopologyNone)
 	list := v1alpha2.AttributeList{
 		{Name: annotation.AttributeTopologyPolicy, Value: policy},
-		{Name: annotation.AttributeTopologyScope, Value: or(k.TopologyScope, annotation.TopologyScopeContainer)},
+		{Name: annotation.AttributeTopologyScope, Value: cmp.Or(k.TopologyScope, annotation.TopologyScopeContainer)},
 	}
 	if policy != annotation.KubeletTopologyNone {
-		most := or(k.TopologyOptions[annotation.OptionMaxNUMANodes], defaultMaxNUMANodes)
+		most := cmp.Or(k.TopologyOptions[annotation.OptionMaxNUMANodes], defaultMaxNUMANodes)
 		list = append(list, v1alpha2.AttributeInfo{Name: annotation.AttributeMaxNUMANodes, Value: most})
 	}
 	return list
@@ -56,12 +58,12 @@ func kubelet(in Input) annotation.Kubelet {
 		Version: version,
 		CPU:     annotation.KubeletCPU{Policy: policyOf(k), Options: k.CPUOptions, Reserved: k.ReservedCPUs},
 		Memory: annotation.KubeletMemory{
-			Policy:   or(k.MemoryPolicy, annotation.KubeletMemoryNone),
+			Policy:   cmp.Or(k.MemoryPolicy, annotation.KubeletMemoryNone),
 			Reserved: reservedMemory(k),
 		},
 		Topology: annotation.KubeletTopology{
-			Policy:  or(k.TopologyPolicy, annotation.KubeletTopologyNone),
-			Scope:   or(k.TopologyScope, annotation.TopologyScopeContainer),
+			Policy:  cmp.Or(k.TopologyPolicy, annotation.KubeletTopologyNone),
+			Scope:   cmp.Or(k.TopologyScope, annotation.TopologyScopeContainer),
 			Options: k.TopologyOptions,
 		},
 		Gates: k.Gates,

@@ -140,13 +140,6 @@ func ownedBy(node string, uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: uid}}
 }
 
-func or(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
-}
-
 // pools are the parts of a pool by NUMA node. A node whose part is empty is published with cpuset "".
 func pools(m *topo.Machine, pool cpuset.Set) annotation.CPUSharedPools {
 	list := annotation.CPUSharedPools{}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -77,38 +75,15 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	g := grpc.NewServer(grpc.StatsHandler(&connections{left: s.o.Left}))
 	v1alpha1.RegisterRuntimeHookServiceServer(g, s)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(l) }()
 	log := klog.FromContext(ctx)
 	log.Info("Hook server listens", "socket", s.o.Socket)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var more sync.WaitGroup
-	defer more.Wait()
-	restored := make(chan struct{})
-	go func() {
-		defer close(restored)
-		socket.Restore(ctx, l, s.o.Socket,
-			func(l net.Listener) {
-				log.Info("Hook server listens again: its socket was removed", "socket", s.o.Socket)
-				more.Go(func() { _ = g.Serve(l) })
-			},
-			func(err error) { log.Error(err, "Hook server's socket was removed and cannot be made again") })
-	}()
-	select {
-	case err := <-served:
-		cancel()
-		<-restored
-		g.Stop()
-		return fmt.Errorf("hook server: serve %s: %w", s.o.Socket, err)
-	case <-ctx.Done():
+	service := socket.Service{
+		Server: g, Listener: l, Path: s.o.Socket, Drain: drainLimit,
+		Again:  func() { log.Info("Hook server listens again: its socket was removed", "socket", s.o.Socket) },
+		Failed: func(err error) { log.Error(err, "Hook server's socket was removed and cannot be made again") },
 	}
-	<-restored // the server's listeners are all there
-	late := time.AfterFunc(drainLimit, g.Stop)
-	defer late.Stop()
-	g.GracefulStop()
-	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // which it is when it had not begun
-		return fmt.Errorf("hook server: serve %s: %w", s.o.Socket, err)
+	if err := service.Serve(ctx); err != nil {
+		return fmt.Errorf("hook server: %w", err)
 	}
 	return nil
 }
