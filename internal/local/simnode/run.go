@@ -124,7 +124,7 @@ func Run(ctx context.Context, o Options) error {
 // the time to renew their leases.
 const (
 	startsPerCPU = 16
-	startLimit   = 10 * time.Second
+	startLimit   = time.Minute
 )
 
 // node is a Node at work.
