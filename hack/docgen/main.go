@@ -25,6 +25,7 @@ func write(dir string) error {
 	for name, page := range map[string]func() ([]byte, error){
 		"reasons.md":   func() ([]byte, error) { return reasons(), nil },
 		"support.md":   func() ([]byte, error) { return support(), nil },
+		"events.md":    func() ([]byte, error) { return events(), nil },
 		"metrics.md":   func() ([]byte, error) { return metrics("internal") },
 		"flags.md":     flags,
 		"keys.md":      keys,

@@ -164,9 +164,12 @@ func keys() ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// orDash is text for a cell; a dash for none.
+func orDash(text string) string { return cmp.Or(cell(text), "–") }
+
 // comment is a doc comment without the name that it begins with.
 func comment(doc *ast.CommentGroup, name string) string {
-	return cmp.Or(cell(strings.TrimPrefix(doc.Text(), name+" ")), "–")
+	return orDash(strings.TrimPrefix(doc.Text(), name+" "))
 }
 
 // arguments is the page of the arguments of the scheduler's plugin, from the fields and their comments.

@@ -22,7 +22,8 @@ func inspected(t *testing.T, a *app.Agent, namespace, name string) (int, view.Cg
 	mux := http.NewServeMux()
 	mux.Handle("GET "+view.CgroupsPattern, app.InspectHandler(func() []*app.Agent { return []*app.Agent{a} }))
 	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, view.CgroupsPath(namespace, name), nil))
+	path := view.CgroupsPath(namespace, name)
+	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 	var p view.Cgroups
 	if err := gojson.Unmarshal(w.Body.Bytes(), &p); err != nil {
 		t.Fatalf("%s: %v", w.Body, err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
@@ -79,7 +80,7 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	})
 	if now := a.Machine(); !now.Equal(old) {
 		a.o.Shared.Metrics.MachineChanges.Inc()
-		a.status.Warn("TopologyChanged",
+		a.status.Event(event.TopologyChanged,
 			"the machine has CPUs %s on %d NUMA nodes, it had %s on %d: what pods hold of CPUs that are gone is left "+
 				"out", now.FormatList(now.Online()), now.NumNUMA(), old.FormatList(old.Online()), old.NumNUMA())
 		a.publish()

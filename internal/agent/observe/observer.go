@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
@@ -225,7 +226,7 @@ func (b *Observer) detectRestart() {
 		return
 	}
 	b.o.Metrics.KubeletStarts.Inc()
-	b.o.Status.Event("KubeletRestarted",
+	b.o.Status.Event(event.KubeletRestarted,
 		"the kubelet has started anew: it made its PodResources socket at %s, the one before was of %s",
 		status.Moment(now.Made), status.Moment(before.Made))
 }

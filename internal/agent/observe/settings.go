@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
@@ -153,7 +154,7 @@ func (b *Observer) settle(ctx context.Context, state *State) {
 	was, is := old, next
 	was.ReservedCPUs, is.ReservedCPUs = "", "" // known by and by
 	if (before == fromKubelet || before == fromKept) && policies(was) != policies(is) {
-		b.o.Status.Event("KubeletSettingsChanged", "the kubelet's settings are %s, they were %s", policies(next),
+		b.o.Status.Event(event.KubeletSettingsChanged, "the kubelet's settings are %s, they were %s", policies(next),
 			policies(old))
 	}
 }

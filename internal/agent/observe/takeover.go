@@ -10,14 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
-
-// takeoverPhase is the reason of Events about the take-over of CPUs from a static kubelet.
-const takeoverPhase = "TakeoverPhase"
 
 // takeoverFile keeps the moment of take-over: pods that a static kubelet pinned before it keep their CPUs, over
 // restarts of the agent too.
@@ -73,7 +71,7 @@ func (b *Observer) takeOver(state *State, published string) error {
 	if err != nil {
 		err = fmt.Errorf("keep the moment of take-over: %w", err)
 	} else if began {
-		b.o.Status.Event(takeoverPhase,
+		b.o.Status.Event(event.TakeoverPhase,
 			"phase 2: Tenon allocates the CPUs of new pods; pods that the kubelet pinned keep their CPUs until they "+
 				"end")
 	}
@@ -181,7 +179,7 @@ func (b *Observer) endTakeover(state *State) error {
 	recorded.CPU = host.CPUState{}
 	b.records.Put(recorded)
 	state.Since, state.Until, state.Records.CPU = metav1.Time{}, time.Time{}, host.CPUState{}
-	b.o.Status.Event(takeoverPhase,
+	b.o.Status.Event(event.TakeoverPhase,
 		"the take-over has ended: no pod is left that the kubelet pinned, and its policy is none")
 	return b.forgetTakeover()
 }

@@ -66,7 +66,7 @@ func New(ctx context.Context, o Options) (*Publisher, error) {
 		Objects: o.API.Topologies(o.Version), Version: o.Version, Node: o.Node, Boot: o.Boot, Source: p.topology,
 		SetConflict: o.Status.Condition(status.WriterConflict, "NodeResourceTopology"),
 		Last:        last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
-		Emit: p.emit, Clock: o.Clock,
+		Emit: o.Status.Event, Clock: o.Clock,
 	})
 	if o.Numatopology {
 		p.volcano = report.NewNumatopology(report.NumatopologyOptions{
@@ -153,15 +153,6 @@ func (p *Publisher) Published(key string) string {
 		return ""
 	}
 	return obj.(*unstructured.Unstructured).GetAnnotations()[key]
-}
-
-// emit sends an Event of a reporter.
-func (p *Publisher) emit(e report.Event) {
-	if e.Warning {
-		p.o.Status.Warn(e.Reason, "%s", e.Note)
-	} else {
-		p.o.Status.Event(e.Reason, "%s", e.Note)
-	}
 }
 
 // topology returns what is to be published; nil while the Node is not known, without which an object has no owner.

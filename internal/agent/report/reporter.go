@@ -13,15 +13,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
-
-// Event is something that a Node's owner should hear of.
-type Event struct {
-	Warning bool
-	Reason  string
-	Note    string
-}
 
 // Objects is the API of NodeResourceTopology in one version: a dynamic.ResourceInterface.
 type Objects interface {
@@ -49,7 +43,7 @@ type Options struct {
 	// nothing when the Node has it already, and no False where there never was a True.
 	SetConflict func(ctx context.Context, holds bool, reason, message string) error
 	// Emit sends an Event; nil drops it. It must not block.
-	Emit func(Event)
+	Emit func(reason event.Reason, note string, args ...any)
 	// Clock is the real one when nil.
 	Clock clock.Clock
 }
@@ -67,7 +61,7 @@ type Reporter struct {
 	lastHash string            // of the last acknowledged write
 
 	// Owned by Run.
-	warned    map[string]string // hash of the last content of which each Event was sent
+	warned    map[event.Reason]string // hash of the last content of which each Event was sent
 	published bool
 }
 
@@ -77,9 +71,9 @@ func New(o Options) *Reporter {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Emit == nil {
-		o.Emit = func(Event) {}
+		o.Emit = func(event.Reason, string, ...any) {}
 	}
-	r := &Reporter{o: o, last: o.Last, warned: map[string]string{}}
+	r := &Reporter{o: o, last: o.Last, warned: map[event.Reason]string{}}
 	r.loop = &loop{
 		get: o.Objects.Get, kind: "NodeResourceTopology", node: o.Node, clock: o.Clock, wake: make(chan struct{}, 1),
 		look: r.publish, stuck: r.stuck,
@@ -182,7 +176,7 @@ func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, 
 			return content{}, err
 		}
 		if n := want.bytes() + foreign; n < size {
-			r.warn("TopologyCut", want.hash,
+			r.warn(event.TopologyCut, want.hash,
 				"annotations of %d bytes, at most %d are published: what each container holds is left out", size,
 				refuseBytes)
 			size = n
@@ -190,25 +184,27 @@ func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, 
 	}
 	switch {
 	case size > refuseBytes:
-		r.warn("TopologyTooLarge", want.hash, "annotations of %d bytes, at most %d are published", size, refuseBytes)
+		r.warn(event.TopologyTooLarge, want.hash, "annotations of %d bytes, at most %d are published", size,
+			refuseBytes)
 		return content{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, refuseBytes)
 	case size > warnBytes:
-		if _, warned := r.warned["TopologyLarge"]; !warned {
+		if _, warned := r.warned[event.TopologyLarge]; !warned {
 			klog.FromContext(ctx).Info("The node's topology is large", "node", r.o.Node, "bytes", size, "limit",
 				refuseBytes)
-			r.warn("TopologyLarge", want.hash, "annotations of %d bytes; more than %d are refused", size, refuseBytes)
+			r.warn(event.TopologyLarge, want.hash, "annotations of %d bytes; more than %d are refused", size,
+				refuseBytes)
 		}
 	}
 	return want, nil
 }
 
 // warn sends a Warning once for one content.
-func (r *Reporter) warn(reason, hash, note string, args ...any) {
+func (r *Reporter) warn(reason event.Reason, hash, note string, args ...any) {
 	if r.warned[reason] == hash {
 		return
 	}
 	r.warned[reason] = hash
-	r.o.Emit(Event{Warning: true, Reason: reason, Note: fmt.Sprintf(note, args...)})
+	r.o.Emit(reason, note, args...)
 }
 
 // isRestore reports whether the API lost content that it had acknowledged.
@@ -276,10 +272,7 @@ func (r *Reporter) apply(ctx context.Context, want content, object *unstructured
 	r.acknowledge(want, got)
 	if !r.published {
 		r.published = true
-		r.o.Emit(Event{
-			Reason: "TopologyPublished",
-			Note:   fmt.Sprintf("%d NUMA nodes, generation %d", len(want.nrt.Zones), number.Gen),
-		})
+		r.o.Emit(event.TopologyPublished, "%d NUMA nodes, generation %d", len(want.nrt.Zones), number.Gen)
 	}
 	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.o.Node, "gen", number.Gen, "hash",
 		want.hash)

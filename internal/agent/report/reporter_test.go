@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/report"
@@ -56,10 +57,10 @@ func inWorld(t *testing.T, gv schema.GroupVersion, play func(*world)) {
 				}
 				return nil
 			},
-			Emit: func(e report.Event) {
+			Emit: func(reason event.Reason, _ string, _ ...any) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.events = append(w.events, e.Reason)
+				w.events = append(w.events, reason.String())
 			},
 		})
 		w.server.onWrite = w.reporter.Observe

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 )
 
 // Conditions of a Node.
@@ -99,7 +100,8 @@ func (r *Reporter) Set(ctx context.Context, kind string, holds bool, reason, mes
 	}
 	r.o.Metrics.ConditionWrites.WithLabelValues(kind).Inc()
 	if holds {
-		r.Warn(strings.TrimPrefix(kind, "tenon.sh/"), "%s", message)
+		reason, _ := event.Parse(strings.TrimPrefix(kind, "tenon.sh/")) // a test holds that each condition is listed
+		r.Event(reason, "%s", message)
 	}
 	r.mu.Lock()
 	r.written[kind] = cond

@@ -12,18 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
 // Event sends an Event about the Node.
-func (r *Reporter) Event(reason, note string, args ...any) {
-	r.send(r.node(), corev1.EventTypeNormal, reason, "Publish", note, args...)
-}
-
-// Warn sends a Warning about the Node.
-func (r *Reporter) Warn(reason, note string, args ...any) {
-	r.send(r.node(), corev1.EventTypeWarning, reason, "Publish", note, args...)
+func (r *Reporter) Event(reason event.Reason, note string, args ...any) {
+	r.send(r.node(), reason, "Publish", note, args...)
 }
 
 func (r *Reporter) node() *corev1.ObjectReference {
@@ -36,49 +32,44 @@ func (r *Reporter) node() *corev1.ObjectReference {
 
 // Record reports what the engine found in a file of the cgroup tree, or did to it.
 func (r *Reporter) Record(c apply.Record) {
-	kind, about := c.Kind.String(), podObject(c.Namespace, c.Name, types.UID(c.UID))
-	warn := func(note string, args ...any) {
+	kind := c.Kind.String()
+	reason, _ := event.Parse(kind) // a test holds that each kind is listed
+	send := func(note string, args ...any) {
 		if c.Name != "" { // else a group of an unknown pod
-			r.send(about, corev1.EventTypeWarning, kind, "Enforce", note, args...)
+			r.send(podObject(c.Namespace, c.Name, types.UID(c.UID)), reason, "Enforce", note, args...)
 		}
 	}
 	switch c.Kind {
 	case apply.Drifted, apply.EffectiveWiderThanDesired:
 		r.o.Metrics.Drift.WithLabelValues(kind).Inc()
-		warn("container %q: %s of %s is %q, want %q", c.Container, c.File, c.Group, c.Got, c.Want)
+		send("container %q: %s of %s is %q, want %q", c.Container, c.File, c.Group, c.Got, c.Want)
 	case apply.DriftRepaired:
-		if c.Name != "" {
-			r.send(about, corev1.EventTypeNormal, kind, "Enforce", "container %q: %s of %s is %q again (want %q)",
-				c.Container, c.File, c.Group, c.Got, c.Want)
-		}
+		send("container %q: %s of %s is %q again (want %q)", c.Container, c.File, c.Group, c.Got, c.Want)
 	case apply.EnforcementFailed:
 		r.o.Metrics.Failures.WithLabelValues(kind).Inc()
-		warn("container %q: %s of %s cannot be set to %q: %v", c.Container, c.File, c.Group, c.Want, c.Err)
+		send("container %q: %s of %s cannot be set to %q: %v", c.Container, c.File, c.Group, c.Want, c.Err)
 	case apply.AllocationRefused:
 		r.o.Metrics.Failures.WithLabelValues(kind).Inc()
-		warn("the pod keeps CPUs %s; they are not changed to %q while it runs", c.Got, c.Want)
+		send("the pod keeps CPUs %s; they are not changed to %q while it runs", c.Got, c.Want)
 	case apply.CheckpointLost:
 		r.o.Metrics.Failures.WithLabelValues(kind).Inc()
-		r.Warn(kind, "the record of granted CPUs cannot be used; it is rebuilt from the cgroup tree: %v", c.Err)
+		r.Event(reason, "the record of granted CPUs cannot be used; it is rebuilt from the cgroup tree: %v", c.Err)
 	case apply.OrphanHeld:
-		r.Event(kind, "group %s of a pod that the API does not know keeps CPUs %s until it is empty", c.Group, c.Got)
+		r.Event(reason, "group %s of a pod that the API does not know keeps CPUs %s until it is empty", c.Group, c.Got)
 	}
 }
 
 // Blocked reports a container that was held back, or should have been.
 func (r *Reporter) Blocked(t hook.Trouble) {
 	code := t.Err.Cause.Error()
+	reason, _ := event.Parse(code) // a test holds that each cause is listed
 	r.o.Metrics.Failures.WithLabelValues(code).Inc()
 	note := "container %q does not start: %s"
 	if t.LetPass {
 		note = "container %q starts all the same, as its pod uses nothing of Tenon: %s"
 	}
-	r.send(podObject(t.Namespace, t.Name, types.UID(t.UID)), corev1.EventTypeWarning, code, "Start", note, t.Container,
-		t.Err.Detail)
+	r.send(podObject(t.Namespace, t.Name, types.UID(t.UID)), reason, "Start", note, t.Container, t.Err.Detail)
 }
-
-// secondAgent is the reason of the Event about an agent that was refused.
-const secondAgent = "SecondAgent"
 
 // lastWord is how long a refused agent waits for the API.
 const lastWord = 5 * time.Second
@@ -101,8 +92,8 @@ func (r *Reporter) Refused(ctx context.Context, why error) error {
 			Namespace: metav1.NamespaceDefault,
 			Name:      r.o.Node[:min(len(r.o.Node), maxName-len(suffix))] + suffix,
 		},
-		EventTime: metav1.NewMicroTime(r.o.Clock.Now()), Regarding: about, Type: corev1.EventTypeWarning,
-		Reason: secondAgent, Action: "Start", Note: shorten("an agent was refused: %v", why),
+		EventTime: metav1.NewMicroTime(r.o.Clock.Now()), Regarding: about, Type: event.SecondAgent.Type(),
+		Reason: event.SecondAgent.String(), Action: "Start", Note: shorten("an agent was refused: %v", why),
 		ReportingController: Controller, ReportingInstance: instanceOf(r.o.Node),
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -111,16 +102,10 @@ func (r *Reporter) Refused(ctx context.Context, why error) error {
 	return nil
 }
 
-// Reasons of Events about what happened while nothing could be reported.
-const (
-	agentRestarted       = "AgentRestarted"
-	apiServerUnreachable = "APIServerUnreachable"
-)
-
 // Restarted reports that the previous agent was not stopped, and was last known to work at a time.
 func (r *Reporter) Restarted(alive time.Time) {
 	now := r.o.Clock.Now()
-	r.Warn(agentRestarted,
+	r.Event(event.AgentRestarted,
 		"the agent ended without being stopped: it was last known to work at %s, and is back at %s, at most %v "+
 			"later; containers kept the CPUs that they had",
 		Moment(alive), Moment(now), max(now.Sub(alive), 0).Round(time.Second))
@@ -128,7 +113,7 @@ func (r *Reporter) Restarted(alive time.Time) {
 
 // Outage reports an outage of the API server that is over.
 func (r *Reporter) Outage(from, to time.Time) {
-	r.Warn(apiServerUnreachable,
+	r.Event(event.APIServerUnreachable,
 		"the API server did not answer the agent from %s to %s, for %v: what was bound, changed or deleted meanwhile "+
 			"takes effect from now on",
 		Moment(from), Moment(to), to.Sub(from).Round(time.Second))
@@ -143,9 +128,9 @@ const (
 	maxNote = 1024
 )
 
-func (r *Reporter) send(about *corev1.ObjectReference, kind, reason, action, note string, args ...any) {
+func (r *Reporter) send(about *corev1.ObjectReference, reason event.Reason, action, note string, args ...any) {
 	if r.o.Recorder != nil {
-		r.o.Recorder.Eventf(about, nil, kind, reason, action, "%s", shorten(note, args...))
+		r.o.Recorder.Eventf(about, nil, reason.Type(), reason.String(), action, "%s", shorten(note, args...))
 	}
 }
 

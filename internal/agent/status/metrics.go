@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
-	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
 // Metrics of the agents of one process.
@@ -109,23 +109,15 @@ const (
 	PathReconcile = "reconcile"
 )
 
-// Reasons of Events, and values of the label code: a lost NRI connection, a socket for runtime proxies that cannot be
-// had, and a call of the runtime that took longer than it waits.
-const (
-	NRIDisconnected    = "NRIDisconnected"
-	HookSocketUnusable = "HookSocketUnusable"
-	RuntimeCallSlow    = "RuntimeCallSlow"
-)
-
 // failureCodes are the values of the label code.
 func failureCodes() []string {
-	codes := []string{apply.EnforcementFailed.String(), apply.CheckpointLost.String(), apply.AllocationRefused.String()}
-	codes = append(codes, NRIDisconnected, HookSocketUnusable, RuntimeCallSlow)
-	for _, cause := range []error{
-		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady,
-		hook.ErrDegraded,
+	var codes []string
+	for _, reason := range []event.Reason{
+		event.EnforcementFailed, event.CheckpointLost, event.AllocationRefused, event.NRIDisconnected,
+		event.HookSocketUnusable, event.RuntimeCallSlow, event.CPUHandOverPending, event.UnallocatedExclusivePod,
+		event.UnknownPod, event.BadAnnotation, event.AgentNotReady, event.EnforcementDegraded,
 	} {
-		codes = append(codes, cause.Error())
+		codes = append(codes, reason.String())
 	}
 	return codes
 }

@@ -10,17 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
-)
-
-// Reasons of Events about what is written on a pod.
-const (
-	badAnnotation      = "BadAnnotation"
-	allocationUnusable = "AllocationUnusable"
-	allocationConflict = "AllocationConflict"
-	boundCPUOffline    = "BoundCPUOffline"
 )
 
 // Annotations sends an Event on a pod about its annotations that cannot be used.
@@ -38,8 +31,7 @@ func (r *Reporter) Annotations(pod *corev1.Pod) {
 	}
 	r.mu.Unlock()
 	if text != "" && text != reported {
-		r.send(podObject(pod.Namespace, pod.Name, pod.UID), corev1.EventTypeWarning, badAnnotation, "Read", "%s",
-			text[len("; "):])
+		r.send(podObject(pod.Namespace, pod.Name, pod.UID), event.BadAnnotation, "Read", "%s", text[len("; "):])
 	}
 }
 
@@ -92,8 +84,7 @@ func (r *Reporter) Claims(view *ledger.View, live map[string]bool) (settled bool
 		for _, uid := range []string{p.UID, p.Other} {
 			if e, ok := view.Entry(uid); ok {
 				reason, note := describe(p)
-				r.send(podObject(e.Namespace, e.Name, types.UID(uid)), corev1.EventTypeWarning, reason, "Read", "%s",
-					note)
+				r.send(podObject(e.Namespace, e.Name, types.UID(uid)), reason, "Read", "%s", note)
 			}
 		}
 	}
@@ -101,25 +92,26 @@ func (r *Reporter) Claims(view *ledger.View, live map[string]bool) (settled bool
 }
 
 // describe returns the reason and the text of a contradiction.
-func describe(p ledger.Problem) (reason, note string) {
+func describe(p ledger.Problem) (reason event.Reason, note string) {
 	switch p.Kind {
 	case ledger.HeldTwice:
-		return allocationConflict, fmt.Sprintf(
+		return event.AllocationConflict, fmt.Sprintf(
 			"CPUs %s are allocated to two pods: the one that has them first keeps them, the other one does not start "+
 				"on them", p.CPUs)
 	case ledger.Reserved:
-		return allocationConflict, fmt.Sprintf("CPUs %s of the pod's allocation are reserved on this node", p.CPUs)
+		return event.AllocationConflict, fmt.Sprintf(
+			"CPUs %s of the pod's allocation are reserved on this node", p.CPUs)
 	case ledger.Offline:
-		return boundCPUOffline, fmt.Sprintf(
+		return event.BoundCPUOffline, fmt.Sprintf(
 			"CPUs %s of the pod's allocation are offline: it runs on the rest of them until they are back", p.CPUs)
 	case ledger.UnknownNUMA:
-		return allocationUnusable, fmt.Sprintf("this machine has no CPUs on NUMA nodes %s of the pod's allocation",
-			p.CPUs)
+		return event.AllocationUnusable, fmt.Sprintf(
+			"this machine has no CPUs on NUMA nodes %s of the pod's allocation", p.CPUs)
 	case ledger.Malformed:
-		return allocationUnusable, fmt.Sprintf("the pod's allocation %q is not a list of CPUs", p.CPUs)
+		return event.AllocationUnusable, fmt.Sprintf("the pod's allocation %q is not a list of CPUs", p.CPUs)
 	}
-	return allocationUnusable, fmt.Sprintf("CPUs %s of the pod's allocation are left out: %s on this machine", p.CPUs,
-		p.Kind)
+	return event.AllocationUnusable, fmt.Sprintf(
+		"CPUs %s of the pod's allocation are left out: %s on this machine", p.CPUs, p.Kind)
 }
 
 // Overlap keeps the condition StaticActive: whether the kubelet has assigned CPUs, by UID, that are exclusive to

@@ -24,7 +24,7 @@ func TestWhatAllocationsContradictIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reason, note := describe(tt.problem)
-			if reason != tt.reason || !strings.Contains(note, "5") {
+			if reason.String() != tt.reason || !strings.Contains(note, "5") {
 				t.Errorf("describe = %q, %q, want %q and the CPUs", reason, note, tt.reason)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport/hookserver"
@@ -65,13 +66,13 @@ func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error 
 // disconnected reports, once per cause, that the runtime is not connected.
 func (t *Transports) disconnected(ctx context.Context, err error) {
 	t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(0)
-	t.o.Metrics.Failures.WithLabelValues(status.NRIDisconnected).Inc()
+	t.o.Metrics.Failures.WithLabelValues(event.NRIDisconnected.String()).Inc()
 	if !t.disconnect(err) {
 		return
 	}
 	klog.FromContext(ctx).Info("No NRI connection to the container runtime, will try again", "socket", t.o.NRISocket,
 		"err", err)
-	t.o.Status.Warn(status.NRIDisconnected, "the container runtime is not connected by NRI at %s: %v", t.o.NRISocket,
+	t.o.Status.Event(event.NRIDisconnected, "the container runtime is not connected by NRI at %s: %v", t.o.NRISocket,
 		err)
 	t.o.Changed()
 }
@@ -97,10 +98,10 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 		if err == nil {
 			return nil
 		}
-		t.o.Metrics.Failures.WithLabelValues(status.HookSocketUnusable).Inc()
+		t.o.Metrics.Failures.WithLabelValues(event.HookSocketUnusable.String()).Inc()
 		if text := err.Error(); text != reported {
 			reported = text
-			t.o.Status.Warn(status.HookSocketUnusable, "a runtime proxy cannot ask: %s", text)
+			t.o.Status.Event(event.HookSocketUnusable, "a runtime proxy cannot ask: %s", text)
 		}
 		select {
 		case <-t.o.Clock.After(hookRetry):
@@ -138,8 +139,8 @@ func (t *Transports) handled(path, call string, d time.Duration) {
 	if d < nri.GuardTime {
 		return
 	}
-	m.Failures.WithLabelValues(status.RuntimeCallSlow).Inc()
-	t.o.Status.Warn(status.RuntimeCallSlow,
+	m.Failures.WithLabelValues(event.RuntimeCallSlow.String()).Inc()
+	t.o.Status.Event(event.RuntimeCallSlow,
 		"%s of the container runtime took %v: containers of pods that use Tenon are refused after %v, others go "+
 			"on without an answer", call, d.Round(time.Millisecond), nri.GuardTime)
 }

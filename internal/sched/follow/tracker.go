@@ -17,6 +17,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -48,18 +49,6 @@ const (
 	mispredictionsKept = 256
 	shapesKept         = 1 << 14
 	waitingKept        = 1 << 12
-)
-
-// Reasons of Events.
-const (
-	// placementUnconfirmed: the kubelet has not started a pod that was bound long ago.
-	placementUnconfirmed = "PlacementUnconfirmed"
-	// placementMispredicted: the kubelet gave a pod something else than was predicted.
-	placementMispredicted = "PlacementMispredicted"
-	// kubeletModelSuspect: the kubelet of a node rejects what the model admits.
-	kubeletModelSuspect = "KubeletModelSuspect"
-	// accountRepaired: the scheduler's account of a node differed from the pods of the API server.
-	accountRepaired = "AccountRepaired"
 )
 
 // Tracker follows what becomes of pods after they were bound: whether the node confirms what was predicted, whether the
@@ -257,7 +246,7 @@ func (t *Tracker) confirmed(node string, c kubelet.Confirmation) {
 		t.distrust(node, p.Model, p.Gen)
 	}
 	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
-		placementMispredicted, "Confirming",
+		event.PlacementMispredicted, "Confirming",
 		"the kubelet of node %s placed the pod otherwise than predicted (%s): see the diagnostics of the scheduler "+
 			"for both placements",
 		node, strings.Join(m.Kinds, ", "))
@@ -376,7 +365,7 @@ func (t *Tracker) distrust(node, model string, report int64) {
 	t.mu.Unlock()
 	t.store.Touch(node)
 	if len(recent) == suspectAfter {
-		t.event(nodeReference(node), kubeletModelSuspect, "Confirming",
+		t.event(nodeReference(node), event.KubeletModelSuspect, "Confirming",
 			"the kubelet rejected or placed pods otherwise than the model of release %s predicts, %d times within %s: "+
 				"the node ranks last for pods that it concerns",
 			model, suspectAfter, suspectTime)
@@ -390,7 +379,7 @@ func within(all []surprise, now time.Time) []surprise {
 
 // Repaired sends the Event of an account that had to be repaired.
 func (t *Tracker) Repaired(d kube.Difference) {
-	t.event(nodeReference(d.Node), accountRepaired, "Auditing",
+	t.event(nodeReference(d.Node), event.AccountRepaired, "Auditing",
 		"the scheduler's account of the node differed from the pod with UID %s for a minute and was repaired", d.UID)
 }
 
@@ -588,7 +577,7 @@ func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 				continue
 			}
 			still[uid] = struct{}{}
-			t.event(pod, placementUnconfirmed, "Confirming",
+			t.event(pod, event.PlacementUnconfirmed, "Confirming",
 				"the kubelet of node %s has not started the pod for %s after it was bound; what it was predicted to "+
 					"get stays reserved", name, overdueTime)
 		}
@@ -624,11 +613,11 @@ func boundFor(pod *corev1.Pod, now time.Time, d time.Duration) bool {
 func (t *Tracker) Lead() { t.leading.Store(true) }
 
 // event sends an Event for o, if this scheduler is the leader and a profile has registered its handle.
-func (t *Tracker) event(o runtime.Object, reason, action, format string, args ...any) {
+func (t *Tracker) event(o runtime.Object, reason event.Reason, action, format string, args ...any) {
 	t.mu.Lock()
 	handle := t.handle
 	t.mu.Unlock()
 	if handle != nil && t.leading.Load() {
-		handle.EventRecorder().Eventf(o, nil, corev1.EventTypeWarning, reason, action, format, args...)
+		handle.EventRecorder().Eventf(o, nil, reason.Type(), reason.String(), action, format, args...)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -134,17 +135,15 @@ func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, fr
 	}
 }
 
-// ignoredPolicy is the reason of the Event for an exclusive policy without effect.
-const ignoredPolicy = "ExclusivePolicyIgnored"
-
 // warnIgnored warns when the node's architecture does not have the pod's exclusive policy: the pod runs, and something
 // that its owner asked for does not hold.
 func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
 	if effect, _ := place.EffectOn(s.view, s.request); effect.Ignored {
-		d.handle.EventRecorder().Eventf(pod, nil, corev1.EventTypeWarning, ignoredPolicy, "Binding",
+		reason := event.ExclusivePolicyIgnored
+		d.handle.EventRecorder().Eventf(pod, nil, reason.Type(), reason.String(), "Binding",
 			"%s: preferredCPUExclusivePolicy %s does not exist on arm64, so other pods may share cores with this one "+
 				"on node %s",
-			ignoredPolicy, s.request.Exclusive, node)
+			reason, s.request.Exclusive, node)
 	}
 }
 

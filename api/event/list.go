@@ -1,0 +1,318 @@
+package event
+
+// Reasons, in the order of the list.
+const (
+	none Reason = iota
+	Drifted
+	DriftRepaired
+	EnforcementFailed
+	EffectiveWiderThanDesired
+	CPUHandOverPending
+	UnallocatedExclusivePod
+	AllocationRefused
+	AllocationConflict
+	AllocationUnusable
+	BoundCPUOffline
+	BadAnnotation
+	AgentNotReady
+	UnknownPod
+	EnforcementDegraded
+	NRIDisconnected
+	HookSocketUnusable
+	RuntimeCallSlow
+	AgentRestarted
+	SecondAgent
+	APIServerUnreachable
+	KubeletRestarted
+	KubeletSettingsChanged
+	KubeletStateUnreadable
+	KubeletStateContradictory
+	KubeletStaticActive
+	KubeletAssumed
+	TopologyModeConflict
+	TopologySourceDegraded
+	TopologyWriterConflict
+	TopologyChanged
+	TopologyPublished
+	TopologyLarge
+	TopologyCut
+	TopologyTooLarge
+	TakeoverPhase
+	OrphanHeld
+	CheckpointLost
+	ExclusivePolicyIgnored
+	PlacementMispredicted
+	PlacementUnconfirmed
+	KubeletModelSuspect
+	AccountRepaired
+)
+
+const (
+	agent     = "tenon-agent"
+	scheduler = "tenon-scheduler"
+)
+
+var entries = [...]Entry{
+	none: {},
+	Drifted: {
+		Name: "Drifted", From: agent, On: "Pod",
+		Means: "Another program changed a cpuset of the pod.",
+		Does: "It restores it at the next comparison; of two exclusive pods whose sets were swapped, it leaves both " +
+			"where they are until one of them ends.",
+		Do: "Find the other writer: tenon doctor names those that it knows.",
+	},
+	DriftRepaired: {
+		Name: "DriftRepaired", From: agent, On: "Pod", Normal: true,
+		Means: "A cpuset that another program had changed is as wanted again.",
+	},
+	EnforcementFailed: {
+		Name: "EnforcementFailed", From: agent, On: "Pod",
+		Means: "The kernel does not take a value, or the CPUs of an exclusive pod cannot be recorded because the disk" +
+			" is full.",
+		Does: "It keeps trying, with pauses; a container whose CPUs are not set or not recorded does not start.",
+		Do:   "The text has the file and the kernel's answer.",
+	},
+	EffectiveWiderThanDesired: {
+		Name: "EffectiveWiderThanDesired", From: agent, On: "Pod",
+		Means: "The kernel takes a set and gives the group more CPUs than that.",
+		Does:  "It keeps trying; a container does not start so.",
+		Do:    "Look for another writer of the groups above the pod's.",
+	},
+	CPUHandOverPending: {
+		Name: "CPUHandOverPending", From: agent, On: "Pod",
+		Means: "Exclusive CPUs of the pod are still in use by a pod that ends.",
+		Does:  "The new container does not start until they are free.",
+		Do:    "Wait; the kubelet tries again.",
+	},
+	UnallocatedExclusivePod: {
+		Name: "UnallocatedExclusivePod", From: agent, On: "Pod",
+		Means: "An LSE or LSR pod was bound without CPUs, as by another scheduler.",
+		Does:  "It does not start.",
+		Do:    "Set spec.schedulerName and create the pod anew.",
+	},
+	AllocationRefused: {
+		Name: "AllocationRefused", From: agent, On: "Pod",
+		Means: "The allocation of a running pod was changed.",
+		Does:  "The pod keeps what it was granted until it ends.",
+		Do:    "Delete the pod to place it anew.",
+	},
+	AllocationConflict: {
+		Name: "AllocationConflict", From: agent, On: "Pod",
+		Means: "An allocation names CPUs that another pod has, or that are reserved on the node.",
+		Does:  "The pod that had them first keeps them; the other one does not start on them. Both have the Event.",
+		Do:    "Delete the pod that does not start.",
+	},
+	AllocationUnusable: {
+		Name: "AllocationUnusable", From: agent, On: "Pod",
+		Means: "An allocation names CPUs or NUMA nodes that the machine does not have, or all its CPUs went offline.",
+		Does: "It leaves them out. A running pod without any CPU left runs on the CPU shared pool until they are " +
+			"back; new containers of it do not start.",
+		Do: "Bring the CPUs back, or delete the pod to place it anew.",
+	},
+	BoundCPUOffline: {
+		Name: "BoundCPUOffline", From: agent, On: "Pod",
+		Means: "Some CPUs of an allocation are offline.",
+		Does:  "The pod runs on the rest of them until they are back.",
+		Do:    "Bring the CPUs back.",
+	},
+	BadAnnotation: {
+		Name: "BadAnnotation", From: agent, On: "Pod",
+		Means: "An annotation of the pod cannot be read; the text names the place.",
+		Does:  "It treats it as absent; with an allocation that cannot be read no container of the pod starts.",
+		Do:    "Find who edited it, and create the pod anew.",
+	},
+	AgentNotReady: {
+		Name: "AgentNotReady", From: agent, On: "Pod",
+		Means: "A container is created before the agent knows its node.",
+		Does: "It does not start, if its pod uses Tenon. While the API server does not answer an agent that starts, " +
+			"it serves after 5 s the containers that the runtime reports, with the pools of the Node as it was last" +
+			" known; CPUs in the record of granted ones are held for their pods, groups of pods that the runtime " +
+			"does not report are not changed. Where the kubelet's CPU manager is static, or no agent has worked " +
+			"here before, containers wait.",
+		Do: "Wait; the kubelet tries again.",
+	},
+	UnknownPod: {
+		Name: "UnknownPod", From: agent, On: "Pod",
+		Means: "A container is created of a pod that the API does not have.",
+		Does:  "It does not start, if its pod uses Tenon.",
+		Do:    "Wait; the kubelet tries again.",
+	},
+	EnforcementDegraded: {
+		Name: "EnforcementDegraded", From: agent, On: "Node, Pod", Condition: true,
+		Means: "Containers may start without the agent. Reasons of the condition: NoTransport (neither NRI nor a " +
+			"runtime proxy is connected), OldRuntime (the runtime continues when the agent does not answer in " +
+			"time), FenceDisabled (the runtime does not read the annotation of required plugins), DegradedAllowed " +
+			"(one of those, with --allow-degraded-enforcement).",
+		Does: "Containers are set right after their start. LSE pods do not start, unless --allow-degraded-enforcement" +
+			" allows them; such a pod has the Event, too.",
+		Do: "Run tenon doctor on the node. For OldRuntime update the runtime or install the proxy; for FenceDisabled " +
+			"enable the default validator.",
+	},
+	NRIDisconnected: {
+		Name: "NRIDisconnected", From: agent, On: "Node",
+		Means: "The container runtime is not connected by NRI, or restarts.",
+		Does:  "It keeps trying; the comparison of the cgroup tree goes on.",
+		Do:    "Wait; if it persists, run tenon doctor on the node.",
+	},
+	HookSocketUnusable: {
+		Name: "HookSocketUnusable", From: agent, On: "Node",
+		Means: "The hook socket cannot be created: a runtime proxy cannot ask.",
+		Does:  "It keeps trying.",
+		Do:    "The text has the file and the cause.",
+	},
+	RuntimeCallSlow: {
+		Name: "RuntimeCallSlow", From: agent, On: "Node",
+		Means: "The agent did not answer a call of the runtime within 1.5 s.",
+		Does:  "It refuses the step for a pod that uses Tenon, before the runtime would continue without an answer.",
+		Do:    "Look at the load of the node.",
+	},
+	AgentRestarted: {
+		Name: "AgentRestarted", From: agent, On: "Node",
+		Means: "The agent was killed, or ended with an error; the text has the longest time without an agent.",
+		Does:  "The next one adopts what it finds. An end that was asked for has no Event.",
+		Do:    "Look for its end: the kernel's log for a kill, kubectl -n tenon-system logs --previous.",
+	},
+	SecondAgent: {
+		Name: "SecondAgent", From: agent, On: "Node",
+		Means: "Another agent was started on the machine; the text names the process that works.",
+		Does:  "The second one ends at once. One Event is kept at a time.",
+		Do:    "Stop one of them: a second DaemonSet, or a unit of systemd.",
+	},
+	APIServerUnreachable: {
+		Name: "APIServerUnreachable", From: agent, On: "Node",
+		Means: "The API server did not answer for 10 s or more; sent once it answers again.",
+		Does: "Meanwhile it keeps what runs in order and starts it again; pods that the kubelet starts get what their" +
+			" annotations say.",
+		Do: "Look at the API server and the network.",
+	},
+	KubeletRestarted: {
+		Name: "KubeletRestarted", From: agent, On: "Node", Normal: true,
+		Means: "The kubelet has started anew.",
+		Does:  "It asks the kubelet again; what a static one then sets on running containers is overridden.",
+		Do:    "Nothing, unless it comes again and again.",
+	},
+	KubeletSettingsChanged: {
+		Name: "KubeletSettingsChanged", From: agent, On: "Node", Normal: true,
+		Means: "The kubelet's policies or options have changed.",
+		Does:  "It follows, and publishes them.",
+	},
+	KubeletStateUnreadable: {
+		Name: "KubeletStateUnreadable", From: agent, On: "Node", Condition: true,
+		Means: "A record of the kubelet (cpu_manager_state, memory_manager_state, the device checkpoint) cannot be " +
+			"used, or was there and is removed.",
+		Does: "The last good one of that manager counts.",
+		Do:   "The message names the record.",
+	},
+	KubeletStateContradictory: {
+		Name: "KubeletStateContradictory", From: agent, On: "Node", Condition: true,
+		Means: "A static kubelet records one CPU for two pods, as it does where cores differ in threads " +
+			"(kubernetes#140495), or PodResources and a record differ about a container.",
+		Does: "It publishes the record as it is; no other pod gets that CPU.",
+		Do:   "The message names it.",
+	},
+	KubeletStaticActive: {
+		Name: "KubeletStaticActive", From: agent, On: "Node", Condition: true,
+		Means: "A static kubelet records CPUs for one pod that are exclusive to another.",
+		Does:  "It keeps the pod off them: Tenon's values hold.",
+		Do:    "Leave the static policy, or label the node Follow.",
+	},
+	KubeletAssumed: {
+		Name: "KubeletAssumed", From: agent, On: "Node", Condition: true,
+		Means: "The scheduler's model does not know this kubelet's release, options or feature gates.",
+		Does:  "It reports it; the plugin argument followAssumedKubelets says what follows in mode Follow.",
+		Do:    "The message names what is not known; the guide NUMA alignment says what it means for predictions.",
+	},
+	TopologyModeConflict: {
+		Name: "TopologyModeConflict", From: agent, On: "Node", Condition: true,
+		Means: "The label asks for a topology mode that is not possible.",
+		Does:  "It keeps its own.",
+		Do:    "Change the label.",
+	},
+	TopologySourceDegraded: {
+		Name: "TopologySourceDegraded", From: agent, On: "Node", Condition: true,
+		Means: "The machine's files contradict each other or cannot be read, or the kubelet does not answer or " +
+			"contradicts itself.",
+		Does: "The last good topology or answer counts, as the message says; at its start the agent ends with the " +
+			"file's name.",
+		Do: "The message names the file or the right.",
+	},
+	TopologyWriterConflict: {
+		Name: "TopologyWriterConflict", From: agent, On: "Node", Condition: true,
+		Means: "Another program writes the annotations of the NodeResourceTopology (koordlet), the Numatopology, or " +
+			"removes again and again what the agent wrote.",
+		Does: "It stops writing. Zones, attributes and policies that another program writes (NFD, a topology " +
+			"exporter) are left to it, without an Event.",
+		Do: "Stop one of the two.",
+	},
+	TopologyChanged: {
+		Name: "TopologyChanged", From: agent, On: "Node",
+		Means: "CPUs or NUMA nodes came or went while the agent runs.",
+		Does:  "It publishes the machine anew; what pods hold of CPUs that are gone is left out.",
+		Do:    "Find who took them offline.",
+	},
+	TopologyPublished: {
+		Name: "TopologyPublished", From: agent, On: "Node", Normal: true,
+		Means: "The node's topology is published for the first time since the agent's start.",
+	},
+	TopologyLarge: {
+		Name: "TopologyLarge", From: agent, On: "Node",
+		Means: "The annotations of the NodeResourceTopology come to more than 128 KiB.",
+		Does:  "It publishes them.",
+	},
+	TopologyCut: {
+		Name: "TopologyCut", From: agent, On: "Node",
+		Means: "The annotations come to more than 240 KiB.",
+		Does:  "It leaves out what each container holds.",
+	},
+	TopologyTooLarge: {
+		Name: "TopologyTooLarge", From: agent, On: "Node",
+		Means: "The annotations come to more than 240 KiB without what each container holds.",
+		Does:  "It does not publish them; the last ones remain.",
+	},
+	TakeoverPhase: {
+		Name: "TakeoverPhase", From: agent, On: "Node", Normal: true,
+		Means: "The take-over of CPUs from a static kubelet has reached its next phase.",
+		Does:  "The text says which.",
+	},
+	OrphanHeld: {
+		Name: "OrphanHeld", From: agent, On: "Node", Normal: true,
+		Means: "A pod was deleted by force while its processes live; sent after a restart of the agent.",
+		Does:  "Its CPUs remain its own until its group is empty.",
+		Do:    "Look for the processes in the group that the text names.",
+	},
+	CheckpointLost: {
+		Name: "CheckpointLost", From: agent, On: "Node",
+		Means: "The agent's record of granted CPUs cannot be used.",
+		Does:  "It uses the cgroup tree: CPUs that no shared pool uses count as exclusive.",
+	},
+	ExclusivePolicyIgnored: {
+		Name: "ExclusivePolicyIgnored", From: scheduler, On: "Pod",
+		Means: "The pod's exclusive policy does not exist on the architecture of its node.",
+		Does:  "It binds the pod; other pods may share cores with it.",
+		Do:    "Leave the policy out, or select other nodes.",
+	},
+	PlacementMispredicted: {
+		Name: "PlacementMispredicted", From: scheduler, On: "Pod",
+		Means: "The kubelet of a Follow node gave the pod something else than was predicted.",
+		Does:  "It accounts what the kubelet reports.",
+		Do:    "tenon explain shows both placements; if it repeats, report it with both.",
+	},
+	PlacementUnconfirmed: {
+		Name: "PlacementUnconfirmed", From: scheduler, On: "Pod",
+		Means: "The kubelet has not started a pod that was bound long ago.",
+		Does:  "What it was predicted to get remains reserved.",
+		Do:    "Look at the kubelet of the node.",
+	},
+	KubeletModelSuspect: {
+		Name: "KubeletModelSuspect", From: scheduler, On: "Node",
+		Means: "The kubelet rejected pods again and again that its model admits.",
+		Does:  "The node ranks last for pods that the kubelet's managers concern.",
+		Do:    "Compare the node's kubelet settings with what tenon topology shows.",
+	},
+	AccountRepaired: {
+		Name: "AccountRepaired", From: scheduler, On: "Node",
+		Means: "The scheduler's account of the node differed from the API for a minute.",
+		Does:  "It repaired the account.",
+		Do:    "Report it with the scheduler's log.",
+	},
+}

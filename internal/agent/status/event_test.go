@@ -1,0 +1,47 @@
+package status
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+// What other packages name by a text is in the list of Events.
+func TestEveryRecordCauseAndConditionIsAnEvent(t *testing.T) {
+	t.Parallel()
+	for kind := apply.Drifted; kind <= apply.AllocationRefused; kind++ {
+		if _, ok := event.Parse(kind.String()); !ok {
+			t.Errorf("records of kind %s are not in the list of Events", kind)
+		}
+	}
+	for _, cause := range []error{
+		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady,
+		apply.ErrEnforcement, hook.ErrDegraded,
+	} {
+		if _, ok := event.Parse(cause.Error()); !ok {
+			t.Errorf("the cause %v is not in the list of Events", cause)
+		}
+	}
+	listed := 0
+	for _, e := range event.List() {
+		if e.Condition {
+			listed++
+		}
+	}
+	conditions := []string{
+		WriterConflict, ModeConflict, SourceDegraded, StateUnreadable, StateContradictory, StaticActive, KubeletAssumed,
+		EnforcementDegraded,
+	}
+	for _, c := range conditions {
+		r, ok := event.Parse(strings.TrimPrefix(c, "tenon.sh/"))
+		if !ok || !r.Entry().Condition {
+			t.Errorf("%s is not in the list as a condition", c)
+		}
+	}
+	if listed != len(conditions) {
+		t.Errorf("the list has %d conditions, the agent sets %d", listed, len(conditions))
+	}
+}
