@@ -21,6 +21,8 @@ fi
 
 "${controller_gen[@]}" crd paths=./api/node/... paths=./api/nodeinfo/... output:crd:dir="$crds"
 go run ./hack/docgen "$pages"
+# The page of flags is written by a test, which links every program; the tests check it.
+[ "${1:-}" = --check ] || go test -tags "${TAGS:-nomsgpack}" ./cmd/tenon -run Flags -update
 out=$(realpath "$protocol")
 (cd hack/tools/protobuf && go run . ../../.. api/runtime/v1alpha1/api.proto "$out")
 

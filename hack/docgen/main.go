@@ -27,7 +27,6 @@ func write(dir string) error {
 		"support.md":   func() ([]byte, error) { return support(), nil },
 		"events.md":    func() ([]byte, error) { return events(), nil },
 		"metrics.md":   func() ([]byte, error) { return metrics("internal") },
-		"flags.md":     flags,
 		"keys.md":      keys,
 		"arguments.md": arguments,
 	} {

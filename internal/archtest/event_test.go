@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// unlisted returns the places in a file where an Event is made whose reason is not a value of api/event: calls of Eventf,
-// and literals of the API's Event.
+// unlisted returns the places in a file where an Event is made whose reason is not a value of api/event: calls of
+// Eventf, and literals of the API's Event.
 func unlisted(files *token.FileSet, file *ast.File) []string {
 	var bad []string
 	report := func(n ast.Node, reason ast.Expr) {
