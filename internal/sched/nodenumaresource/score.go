@@ -53,7 +53,8 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 	if p.ranksAsVolcano(s.Request()) {
 		return p.spanOn(s, name), nil
 	}
-	if p.Suspects(s.Cycle, name) {
+	view := s.View(name)
+	if p.Suspects(view, s.Request(), name) {
 		return 0, nil
 	}
 	used, room := n.GetRequested(), n.GetAllocatable()
@@ -61,5 +62,5 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 		MilliCPU: used.GetMilliCPU() + s.milliCPU, AllocatableMilliCPU: room.GetMilliCPU(),
 		Memory: used.GetMemory() + s.memory, AllocatableMemory: room.GetMemory(),
 	}
-	return place.Score(s.View(name), s.Request(), usage, p.args.Scoring), nil
+	return place.Score(view, s.Request(), usage, p.args.Scoring), nil
 }

@@ -22,8 +22,9 @@ func (p *Plugin) ranksAsVolcano(r *place.Request) bool {
 const lastSpan = math.MaxInt64
 
 func (p *Plugin) spanOn(s *scoring, node string) int64 {
-	span, ok := place.Span(s.View(node), s.Request())
-	if !ok || p.Suspects(s.Cycle, node) {
+	view := s.View(node)
+	span, ok := place.Span(view, s.Request())
+	if !ok || p.Suspects(view, s.Request(), node) {
 		return lastSpan
 	}
 	return int64(span)

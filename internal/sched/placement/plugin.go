@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -85,9 +86,9 @@ var (
 // Name returns the name.
 func (p *Plugin) Name() string { return p.name }
 
-// Suspects reports whether the model of the node's kubelet concerns the request and is in doubt.
-func (p *Plugin) Suspects(c *Cycle, node string) bool {
-	return c.View(node).Facts().Model.Concerns(c.request.Kubelet) && p.tracker.Suspects(node)
+// Suspects reports whether the model of the node's kubelet, as v has it, concerns the request and is in doubt.
+func (p *Plugin) Suspects(v *ledger.View, r *place.Request, node string) bool {
+	return v.Facts().Model.Concerns(r.Kubelet) && p.tracker.Suspects(node)
 }
 
 // concerns reports whether some node of the cluster as it is now could treat the request differently from a pod that
