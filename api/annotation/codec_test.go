@@ -132,7 +132,7 @@ func TestParse(t *testing.T) {
 				`"remainingPods":3}`,
 			want: Takeover{
 				Phase: 2, Since: metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Local()},
-				KubeletPolicy: "static", KubeletFreeCPUs: "2-5", RemainingPods: 3,
+				KubeletPolicy: "static", PinnableCPUs: "2-5", RemainingPods: 3,
 			},
 		},
 		"how a simulated pod runs": {

@@ -14,8 +14,8 @@ type Takeover struct {
 	Since metav1.Time `json:"since,omitzero"`
 	// KubeletPolicy is the kubelet's CPU manager policy now.
 	KubeletPolicy string `json:"kubeletPolicy,omitempty"`
-	// KubeletFreeCPUs are the CPUs that the kubelet can still pin, in Linux list format.
-	KubeletFreeCPUs string `json:"kubeletFreeCPUs,omitempty"`
+	// PinnableCPUs are the CPUs that the kubelet can still pin, in Linux list format.
+	PinnableCPUs string `json:"kubeletFreeCPUs,omitempty"`
 	// RemainingPods counts the pods that the kubelet still pins.
 	RemainingPods int32 `json:"remainingPods"`
 }

@@ -587,7 +587,7 @@ func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
 		w.run(func(*app.Agent) {
 			takeover, _, err := annotation.ParseTakeover(w.published(annotation.TakeoverKey))
 			if err != nil || takeover.Phase != 2 || takeover.RemainingPods != 1 ||
-				takeover.KubeletFreeCPUs != "1-3,6-63" {
+				takeover.PinnableCPUs != "1-3,6-63" {
 				t.Errorf("takeover = %+v, %v", takeover, err)
 			}
 			since = takeover.Since.String()

@@ -657,7 +657,7 @@ func TestTheWholeTakeOver(t *testing.T) {
 		w.run(func(a *app.Agent) {
 			later(time.Minute)
 			if got := takeover(); got.Phase != 2 || got.RemainingPods != 2 || got.KubeletPolicy != "static" ||
-				got.KubeletFreeCPUs != "1-3,8-63" {
+				got.PinnableCPUs != "1-3,8-63" {
 				t.Errorf("phase 2: take-over %+v, want two pods that remain", got)
 			}
 			young := pod("young", "", "2", "")
@@ -680,7 +680,7 @@ func TestTheWholeTakeOver(t *testing.T) {
 			w.state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 			later(time.Minute)
 			if got := takeover(); got.Phase != 2 || got.RemainingPods != 2 || got.KubeletPolicy != "none" ||
-				got.KubeletFreeCPUs != "" || !got.Since.Equal(&began) {
+				got.PinnableCPUs != "" || !got.Since.Equal(&began) {
 				t.Errorf("the policy is none: take-over %+v, want two pods that remain", got)
 			}
 			if got := w.published(annotation.CPUSharedPoolsKey); !strings.Contains(got, `"cpuset":"0-3,8-63"`) ||

@@ -195,7 +195,7 @@ func takeover(in Input, v *ledger.View) (string, bool) {
 				free = free.Minus(set)
 			}
 		}
-		t.KubeletFreeCPUs = m.FormatList(free)
+		t.PinnableCPUs = m.FormatList(free)
 	}
 	return t.String(), true
 }
