@@ -168,9 +168,9 @@ func unpredicted(f *ledger.Facts, r *place.Request) string {
 		return "the kubelet cannot run such pods: " + (&why.Finding{Reason: f.Model.Fault}).Phrase(why.English)
 	case f.Mode == ledger.Blind:
 		return "the kubelet is not asked on this node (mode Blind)"
-	case f.Model.Node == nil && len(f.Model.Assumed) > 0:
+	case !f.Model.Predicts() && len(f.Model.Assumed) > 0:
 		return "the kubelet's answers are not predicted: " + strings.Join(f.Model.Assumed, "; ")
-	case f.Model.Node == nil:
+	case !f.Model.Predicts():
 		return "the kubelet makes no hints here: its CPU and memory managers and its topology policy are none, or " +
 			"its settings are not known"
 	case r.Kubelet == nil || !f.Model.Concerns(r.Kubelet):

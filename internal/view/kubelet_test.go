@@ -32,7 +32,7 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 		return kubelet.Held{Container: "c", NUMAIDs: numa, Preferred: true, CPUList: cpus}
 	}
 	entry := ledger.Entry{
-		UID: "u", Namespace: "d", Name: "p", Class: qos.LSR, Role: qos.ExclusiveWithBE, KubeletCPUs: 2,
+		UID: "u", Namespace: "d", Name: "p", Class: qos.LSR, Role: qos.ExclusiveWithBE,
 		Guest: &kubelet.Guest{Pod: guest, Prediction: &kubelet.Prediction{
 			Model: "1.36", Gen: 1,
 			Held: []kubelet.Held{held("0,8", 0)},
@@ -121,7 +121,7 @@ func TestEndedInitContainerIsNotADifference(t *testing.T) {
 		{Name: "i", Role: kubelet.Init, CPUs: 4}, {Name: "c", CPUs: 2},
 	}}
 	held := func(container, cpus string) kubelet.Held { return kubelet.Held{Container: container, CPUList: cpus} }
-	entry := ledger.Entry{UID: "u", KubeletCPUs: 4, Guest: &kubelet.Guest{Pod: guest, Prediction: &kubelet.Prediction{
+	entry := ledger.Entry{UID: "u", Guest: &kubelet.Guest{Pod: guest, Prediction: &kubelet.Prediction{
 		Model: "1.36", Gen: 1, Held: []kubelet.Held{held("i", "0-1,8-9"), held("c", "0,8")},
 	}}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{NodeName: "n"}}

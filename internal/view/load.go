@@ -2,6 +2,7 @@ package view
 
 import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -62,8 +63,9 @@ func LoadOf(name string, allocatable int64, v *ledger.View, pods map[string]qos.
 func largestFit(v *ledger.View, room int, policy ledger.TopologyPolicy) int {
 	for n := room; n > 0; n-- {
 		r := &place.Request{
-			Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUs: n, Containers: []int{n}, KubeletCPUs: n, Topology: policy,
+			Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUs: n, Topology: policy,
 			RequestMilli: int64(n) * 1000, LimitMilli: int64(n) * 1000,
+			Kubelet: &kubelet.Pod{Guaranteed: true, Containers: []kubelet.Container{{Name: "c", CPUs: n}}},
 		}
 		if place.Fits(v, r).OK() {
 			return n

@@ -33,7 +33,7 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 	if a != nil && a.Source == kubelet.Reported {
 		out.Differs = a.Difference(v.Machine()).Kinds()
 	}
-	if e, _ := v.Entry(uid); a != nil || v.Facts().Mode == ledger.Follow && e.KubeletCPUs > 0 {
+	if e, _ := v.Entry(uid); a != nil || v.Facts().Mode == ledger.Follow && e.Guest.CPUs() > 0 {
 		out.Assumed = v.Facts().Model.Assumed
 	}
 	if s.Ended {
@@ -59,7 +59,7 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 		}
 	}
 	if out.Pool == "" {
-		if f := v.Facts(); f.Mode == ledger.Follow && f.Kubelet.Static && (e.Role.Binds() || e.KubeletCPUs > 0) {
+		if f := v.Facts(); f.Mode == ledger.Follow && f.Kubelet.Static && (e.Role.Binds() || e.Guest.CPUs() > 0) {
 			return out // the kubelet chooses its CPUs, and has not reported which
 		}
 		out.Pool, cpus = pool(v, e)

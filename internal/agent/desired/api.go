@@ -21,7 +21,7 @@ func FromAPI(pod *corev1.Pod) Pod {
 		e.Guest.Pod.UID = e.UID
 	}
 	p := Pod{
-		Entry: e, Pinnable: e.KubeletCPUs > 0 && MayBePinned(e),
+		Entry: e, Pinnable: e.Guest.CPUs() > 0 && MayBePinned(e),
 		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod),
 	}
 	status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -124,7 +125,7 @@ func (a *admission) allocate(c *Container, g *Given) why.Reason {
 	}
 	cpus, fault := a.cpus.allocate(c, g.Hint.Mask)
 	if fault != cpuOK {
-		return a.node.cpus.reason(c.CPUs, fault)
+		return a.node.cpus.reason(&a.cpus.available, c.CPUs, fault)
 	}
 	g.CPUs = cpus
 	return a.allocateMemory(c, g)
@@ -215,8 +216,17 @@ func total(devices []Devices) int64 {
 }
 
 // reason says what a fault of the CPU manager means to the pod.
-func (p *cpuPolicy) reason(cpus int, fault cpuFault) why.Reason {
+func (p *cpuPolicy) reason(available *cpuset.Set, cpus int, fault cpuFault) why.Reason {
 	r := why.Reason{Code: why.KubeletAdmission, Resource: why.CPU, Unit: why.CPUs, Asked: int64(cpus)}
+	if p.model.Minor == 0 {
+		if r.Code = why.InsufficientKubeletCPU; fault == cpuOddThreads {
+			r.Code, r.Extra = why.SMTAlignment, int64(p.perCore)
+		} else if r.Free = int64(available.Len()); p.settings.FullPCPUsOnly {
+			whole := available.Minus(p.unaligned)
+			r.Free = int64(whole.Len())
+		}
+		return r
+	}
 	switch fault {
 	case cpuOddThreads, cpuNoWholeCores:
 		r.Code, r.Extra = why.KubeletSMTAlignment, int64(p.perCore)

@@ -97,21 +97,12 @@ func (p *cpuPolicy) request(pod *Pod, c *Container) int {
 	return c.CPUs
 }
 
-// podRequest is the CPUs that the pod needs at once, 0 for none: sidecars run beside all that starts after them.
+// podRequest is the CPUs that the pod needs at once, 0 for none.
 func (p *cpuPolicy) podRequest(pod *Pod) int {
 	if !p.manages(pod) {
 		return 0
 	}
-	peak, running := 0, 0
-	for i := range pod.Containers {
-		c := &pod.Containers[i]
-		if c.Role == Init {
-			peak = max(peak, running+c.CPUs)
-		} else {
-			running += c.CPUs
-		}
-	}
-	return max(peak, running)
+	return pod.peakCPUs()
 }
 
 // minNodes is the size of the smallest mask whose capacity holds n CPUs, reserved and given ones included; the number

@@ -12,8 +12,8 @@ import (
 // Facts is what is known of a node's kubelet besides the pods, as far as its answers can be predicted. The zero value
 // predicts nothing, and costs nothing.
 type Facts struct {
-	// Node is the kubelet before it has allocated anything; nil while all its managers are off, its version has no
-	// model, or the machine is not known. Equal facts share one.
+	// Node is the kubelet before it has allocated anything; nil while all its managers are off, or the machine is not
+	// known. One of a Counting configuration predicts nothing. Equal facts share one.
 	Node *Node
 	// Fault says, while Node is nil, why the kubelet can run no pod that takes part.
 	Fault why.Reason
@@ -52,8 +52,15 @@ func (f *Facts) Release() string {
 	return "1." + strconv.Itoa(f.Config.Model.Minor)
 }
 
-// Concerns reports whether the kubelet gives p anything of its own, or would have to.
-func (f *Facts) Concerns(p *Pod) bool {
+// Predicts reports whether it is known what the kubelet gives, and not only how much it can.
+func (f *Facts) Predicts() bool { return f.Node != nil && f.Config.Model.Minor > 0 }
+
+// Concerns reports whether a kubelet that is predicted, or can run no pod, gives p anything of its own, or would have
+// to.
+func (f *Facts) Concerns(p *Pod) bool { return (f.Predicts() || !f.Fault.OK()) && f.Gives(p) }
+
+// Gives reports whether the kubelet gives p anything of its own, or would have to, whether or not it is known what.
+func (f *Facts) Gives(p *Pod) bool {
 	if p == nil || f.Node == nil && f.Fault.OK() {
 		return false
 	}
@@ -73,7 +80,7 @@ func (f *Facts) Concerns(p *Pod) bool {
 
 // Equal reports whether two facts say the same.
 func (f *Facts) Equal(o *Facts) bool {
-	return (f.Node == o.Node || f.Node != nil && o.Node != nil && f.Node.Equal(o.Node)) && f.Fault == o.Fault &&
+	return f.Node.Equal(o.Node) && f.Fault == o.Fault &&
 		f.Config == o.Config && slices.Equal(f.Devices, o.Devices) && slices.Equal(f.Assumed, o.Assumed) &&
 		f.Trust == o.Trust && f.Gen == o.Gen
 }

@@ -163,6 +163,12 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 		len(n.types) > maxTypes {
 		return why.Reason{}, false
 	}
+	if _, held := s.find(p.UID); held {
+		return why.Reason{}, false
+	}
+	if n.onlyCounts() && n.cpus.podRequest(p) <= s.cpus.available.Len() {
+		return why.Reason{}, true
+	}
 	t.clear()
 	for i := range p.Containers {
 		if !t.add(n, p, &p.Containers[i]) {
@@ -171,9 +177,6 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	}
 	if t.users == 0 {
 		return why.Reason{}, true
-	}
-	if _, held := s.find(p.UID); held {
-		return why.Reason{}, false
 	}
 	c := s.counters()
 	c.merge = &w.merge
@@ -188,6 +191,12 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	w.left.copyOf(&c)
 	w.left.merge = &w.merge
 	return w.left.sequence(p, t)
+}
+
+// onlyCounts reports whether nothing but the number of CPUs matters: they need not be on certain cores or NUMA nodes,
+// and nothing else is given.
+func (n *Node) onlyCounts() bool {
+	return n.rule.Policy == hint.None && len(n.types) == 0 && len(n.kinds) == 0 && !n.config.CPU.FullPCPUsOnly
 }
 
 // sequence decides container by container. It goes on as long as each gets a single NUMA node, of which it is known
@@ -502,7 +511,7 @@ func (c *counters) allocate(t *sums, m topo.NodeSet) (why.Reason, bool) {
 			if t.users > 1 {
 				return why.Reason{}, false
 			}
-			return n.cpus.reason(int(t.cpus), fault), true
+			return n.cpus.reason(c.available, int(t.cpus), fault), true
 		}
 	}
 	if !t.bytes {

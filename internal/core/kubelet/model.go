@@ -18,7 +18,7 @@ const (
 // some mixture. Two fixes to distributed allocation are merged but not in a release yet, so they are not modelled:
 // that it keeps at least as many nodes as the mask has (PR #139456), and that its round robin always ends (PR #140730).
 type Model struct {
-	// Minor is the release that the model follows, 33 to 37.
+	// Minor is the release that the model follows, 33 to 37; 0 while only CPUs are counted.
 	Minor int
 	// Beyond: the kubelet is newer than the newest model.
 	Beyond bool
@@ -64,12 +64,15 @@ const (
 // String returns "alpha", "beta" or "GA".
 func (s Stage) String() string { return [...]string{"alpha", "beta", "GA"}[s] }
 
+// counted is the model of every kubelet whose behaviour is not known: see Counting.
+var counted = Model{SkipsPodLevel: true} //nolint:gochecknoglobals // never written
+
 // ModelOf chooses the model by status.nodeInfo.kubeletVersion ("v1.36.3"); false for a version that cannot be read or
-// is below 1.33, of which only capacities are checked.
+// is below 1.33, of which only CPUs are counted.
 func ModelOf(version string) (Model, bool) {
 	minor, ok := minorOf(version)
 	if !ok || minor < oldestMinor {
-		return Model{}, false
+		return counted, false
 	}
 	m := Model{Minor: min(minor, newestMinor), Beyond: minor > newestMinor}
 	m.DeviceHostsOnly = m.Minor >= 36
@@ -129,6 +132,12 @@ type CPU struct {
 	AlignL3               bool
 	// Reserved are the CPUs of reservedSystemCPUs, or those that kubeReserved and systemReserved come to.
 	Reserved cpuset.Set
+}
+
+// Counting is the configuration of a static kubelet whose behaviour is not known. A Node of it counts: it refuses what
+// exceeds its CPUs, and with full-pcpus-only what does not fill cores. Which CPUs it gives predicts nothing.
+func Counting(c CPU) Config {
+	return Config{Model: counted, CPU: CPU{Static: c.Static, FullPCPUsOnly: c.FullPCPUsOnly, Reserved: c.Reserved}}
 }
 
 // StaticCPU reads the options of CPU policy static. A value other than "true" and an option that is not known mean

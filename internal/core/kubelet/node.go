@@ -272,10 +272,10 @@ func (n *Node) typeOf(name string) (int, bool) { return slices.BinarySearch(n.ty
 // Fingerprint is equal for equal nodes. Use Equal to be sure.
 func (n *Node) Fingerprint() uint64 { return n.prints }
 
-// Equal reports whether both would answer alike: equal machines, settings and inventories.
+// Equal reports whether both would answer alike: equal machines, settings and inventories. nil equals nil alone.
 func (n *Node) Equal(o *Node) bool {
-	if n == o {
-		return true
+	if n == o || n == nil || o == nil {
+		return n == o
 	}
 	return n.prints == o.prints && n.config == o.config && n.machine.Equal(o.machine) &&
 		slices.Equal(n.sets, o.sets) && slices.Equal(n.types, o.types) &&

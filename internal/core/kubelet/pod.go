@@ -51,6 +51,28 @@ type Pod struct {
 	Containers []Container
 }
 
+// CPUs is how many a static CPU manager gives the pod at once, 0 for none: sidecars run beside all that starts after
+// them, and what init containers had is used again. p may be nil.
+func (p *Pod) CPUs() int {
+	if p == nil || !p.Guaranteed || p.PodLevel {
+		return 0
+	}
+	return p.peakCPUs()
+}
+
+func (p *Pod) peakCPUs() int {
+	peak, running := 0, 0
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Role == Init {
+			peak = max(peak, running+c.CPUs)
+		} else {
+			running += c.CPUs
+		}
+	}
+	return max(peak, running)
+}
+
 // Block is memory of one type that was given from a set of NUMA nodes.
 type Block struct {
 	Type  string

@@ -26,6 +26,14 @@ type Prediction struct {
 	Held []Held
 }
 
+// CPUs is how many a static CPU manager gives the pod; 0 without a guest.
+func (g *Guest) CPUs() int {
+	if g == nil {
+		return 0
+	}
+	return g.Pod.CPUs()
+}
+
 // Equal reports whether two guests are the same.
 func (g *Guest) Equal(o *Guest) bool {
 	if g == nil || o == nil {
@@ -168,7 +176,7 @@ func (t *Tenancy) Change(was, is *Tenant) (*Tenancy, bool) {
 	if !left && !entered {
 		return t, true
 	}
-	if t.Nameless || left && t.surprising(was) || entered && t.surprising(is) {
+	if t.Nameless || left && t.isShared(was) || entered && t.isShared(is) {
 		return nil, false
 	}
 	next := *t
@@ -183,7 +191,13 @@ func (t *Tenancy) Change(was, is *Tenant) (*Tenancy, bool) {
 	return &next, t.wide == 0 && next.wide == 0
 }
 
-func (r *Report) concerns(t *Tenant) bool { return t != nil && r.Facts.Concerns(t.Pod) }
+// isShared reports whether what others have follows from whether a pod is there: the node contradicts what was
+// predicted for it, or has given CPUs to it that count all the same while it is not known.
+func (t *Tenancy) isShared(g *Tenant) bool {
+	return t.surprising(g) || !t.Predicts() && t.PinOf(g.UID) != cpuset.Set{}
+}
+
+func (r *Report) concerns(t *Tenant) bool { return t != nil && r.Facts.Gives(t.Pod) }
 
 // Named returns grants with the UID of the pod of their namespace and name where they have none, by UID. Of two pods of
 // one name the one with the lower UID has it: an exporter that reports no UID cannot distinguish them either.
@@ -323,7 +337,7 @@ func (t *Tenancy) assignmentOf(g *Tenant) *Assignment {
 	switch p := g.Prediction; {
 	case reported:
 		s.Source, s.Placement = Reported, inOrder(g.Pod, actual)
-	case pinned && (t.Imported || p == nil):
+	case pinned && (t.Imported || p == nil || !t.Predicts()):
 		s.Source = Pinned
 	case p != nil && (!t.surprised || p.Gen >= t.Gen):
 		s.Source, s.Placement = Predicted, g.Predicted
@@ -414,12 +428,10 @@ func byAdmission(a, b *Assignment) int {
 const namelessUID = "unclaimed/"
 
 // share assigns the CPUs that the kubelet has allocated to unknown pods to the pods of which nothing else is known, in
-// the order of admission. Which of them has which CPUs does not matter: what is free does.
+// the order of admission. Which of them has which CPUs does not matter: what is free does. Where CPUs are counted,
+// those of reported pods that are not known count too.
 func (t *Tenancy) share() {
 	left := Unclaimed(t.Given).Intersect(t.Node.machine.Online())
-	if left.IsEmpty() {
-		return
-	}
 	for _, s := range t.assignments {
 		if s.Source == Pinned {
 			left = left.Minus(t.PinOf(s.UID))
@@ -434,10 +446,15 @@ func (t *Tenancy) share() {
 		}
 	}
 	slices.SortFunc(t.queue, byAdmission)
-	if t.nameless = left; left.IsEmpty() {
-		return
+	t.nameless = left
+	for _, g := range t.Given {
+		if _, known := t.find(g.UID); !known && g.UID+g.Name != "" && !t.Predicts() {
+			left.Include(&g.CPUs)
+		}
 	}
-	t.base = t.base.With(&Pod{UID: namelessUID, Guaranteed: true}, Placement{{CPUs: left}})
+	if !left.IsEmpty() {
+		t.base = t.base.With(&Pod{UID: namelessUID, Guaranteed: true}, Placement{{CPUs: left}})
+	}
 }
 
 // Unclaimed are the CPUs that grants give to pods that the node does not name.

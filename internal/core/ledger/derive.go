@@ -12,7 +12,6 @@ import (
 // constant number of allocations. With c, the kubelet state changes by one pod instead of being recomputed.
 func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	v := &View{frame: fr, accounts: accounts, version: version}
-	v.summary.KubeletFree = fr.kubeletFree
 	if fr.facts.Machine == nil {
 		return v
 	}
@@ -21,7 +20,7 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	}
 	v.hold()
 	v.settle(c)
-	v.settleKubelet()
+	v.pin()
 	v.summarize()
 	return v
 }
@@ -84,42 +83,18 @@ func (a *account) guest() *kubelet.Tenant {
 // nameless reports whether the node reports something without the UID of its pod.
 func (fr *frame) nameless() bool { return len(fr.facts.Given) > 0 && fr.facts.Given[0].UID == "" }
 
-// settleKubelet walks grants and entries, both sorted by UID: CPUs of pods that Tenon does not decide about are
-// KSTATIC; entries of which the kubelet has reported none yet will take CPUs of it at admission.
-func (v *View) settleKubelet() {
-	if v.tenancy != nil && v.facts.Mode == Follow {
+// pin computes KSTATIC: what the kubelet gave to pods that Tenon does not decide about, and in Follow mode all that it
+// gives.
+func (v *View) pin() {
+	if v.facts.Mode == Follow && v.facts.Model.Predicts() {
 		v.kubeletStatic = v.tenancy.CPUs()
 	}
-	given, online := v.given, v.facts.Machine.Online()
-	if len(given) == 0 && !v.facts.Kubelet.Static {
-		return
-	}
-	free := v.kubeletFree
-	unclaimed := kubelet.Unclaimed(given).Intersect(online)
-	i, nameless := 0, unclaimed.Len() // some of the pods without CPUs have them
-	keep := func(g *kubelet.Grant) { v.kubeletStatic = v.kubeletStatic.Union(g.CPUs.Intersect(online)) }
-	for _, a := range v.accounts {
-		for i < len(given) && given[i].UID < a.UID {
-			keep(&given[i])
-			i++
+	for i := range v.given {
+		if at, known := v.find(v.given[i].UID); !known || !v.accounts[at].decides() {
+			v.kubeletStatic.Include(&v.given[i].CPUs)
 		}
-		var pinned cpuset.Set
-		for ; i < len(given) && given[i].UID == a.UID; i++ {
-			pinned = pinned.Union(given[i].CPUs)
-			if !a.decides() {
-				keep(&given[i])
-			}
-		}
-		coming := max(a.KubeletCPUs-pinned.Len(), 0)
-		had := min(coming, nameless)
-		nameless, free = nameless-had, free-coming+had
 	}
-	for ; i < len(given); i++ {
-		keep(&given[i])
-	}
-	if v.facts.Kubelet.Static {
-		v.summary.KubeletFree = max(free, 0)
-	}
+	v.kubeletStatic = v.kubeletStatic.Intersect(v.facts.Machine.Online())
 }
 
 // summarize counts the pools by NUMA node.
@@ -168,8 +143,8 @@ func (v *View) summarize() {
 func (v *View) classify() {
 	for _, a := range v.accounts {
 		uses := a.uses
-		if v.tenancy != nil && (v.facts.Mode == Follow || !a.decides()) {
-			if s := v.tenancy.Assignment(a.UID); s != nil {
+		if v.facts.Mode == Follow || !a.decides() {
+			if s := v.Tenancy().Assignment(a.UID); s != nil {
 				uses |= v.usedBy(s)
 			}
 		}

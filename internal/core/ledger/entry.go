@@ -24,10 +24,8 @@ type Entry struct {
 	// Memory is what the pod holds on each NUMA node: of pods with CPUList or NUMAIDs that were placed under a topology
 	// policy.
 	Memory []Memory
-	// KubeletCPUs is the number of CPUs that a static kubelet takes for this pod at admission: the sum over Guaranteed
-	// containers with integer CPU, whatever Tenon decided about it.
-	KubeletCPUs int
-	// Guest is the pod as the kubelet sees it; nil when no kubelet would give it anything of its own.
+	// Guest is the pod as the kubelet sees it, whatever Tenon decided about it; nil when no kubelet would give it
+	// anything of its own.
 	Guest *kubelet.Guest
 }
 
@@ -36,7 +34,7 @@ func (e Entry) Equal(o Entry) bool {
 	e, o = e.normal(), o.normal()
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
-		e.MilliCPU == o.MilliCPU && e.KubeletCPUs == o.KubeletCPUs && e.Guest.Equal(o.Guest) &&
+		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) &&
 		slices.Equal(e.Memory, o.Memory)
 }
 

@@ -60,7 +60,7 @@ func guaranteed(uid string, cpus int, bytes int64, devices int64) *kubelet.Pod {
 
 func entryOf(p *kubelet.Pod, created int64, prediction *kubelet.Prediction) ledger.Entry {
 	return ledger.Entry{
-		UID: p.UID, Namespace: "ns", Name: p.UID, KubeletCPUs: p.Containers[0].CPUs,
+		UID: p.UID, Namespace: "ns", Name: p.UID,
 		Guest: &kubelet.Guest{Pod: p, Created: created, Prediction: prediction},
 	}
 }

@@ -53,6 +53,34 @@ func pin(uid, cpus string) kubelet.Grant {
 	return kubelet.Grant{UID: uid, Namespace: "ns", Name: uid, CPUs: cpuset.MustParse(cpus)}
 }
 
+// taking is a guest to which a static kubelet gives some CPUs.
+func taking(cpus int) *kubelet.Guest { return &kubelet.Guest{Pod: guaranteed("g", cpus, 0, 0)} }
+
+// count makes a static kubelet one whose behaviour is not known.
+func count(tb interface{ Fatalf(string, ...any) }, f *ledger.Facts) {
+	if f.Machine == nil || !f.Kubelet.Static {
+		return
+	}
+	f.Model.Config = kubelet.Counting(f.Kubelet)
+	f.Model.Node, f.Model.Fault = kubelet.NewNode(f.Machine, f.Model.Config, kubelet.Inventory{})
+	if !f.Model.Fault.OK() {
+		tb.Fatalf("the kubelet of the test is refused: %+v", f.Model.Fault)
+	}
+}
+
+// freeOfKubelet is the largest number of CPUs that a kubelet still gives to a pod; -1 when it gives none to any.
+func freeOfKubelet(v *ledger.View) int {
+	fits := func(n int) bool { return v.Admits(guaranteed("new", n, 0, 0)).OK() }
+	n := v.Machine().NumCPUs() + 1
+	if fits(n) {
+		return -1
+	}
+	for !fits(n) {
+		n--
+	}
+	return n
+}
+
 func TestPools(t *testing.T) {
 	t.Parallel()
 	static := func(options func(*ledger.Facts)) func(*ledger.Facts) {
@@ -90,13 +118,13 @@ func TestPools(t *testing.T) {
 		},
 		"a pin of a pod that Tenon decides about is not KSTATIC": {
 			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("ls", "3,19"), pin("g", "4,20")} }),
-			entries: []ledger.Entry{{UID: "ls", Class: qos.LS}, {UID: "g", Role: qos.KubeletPinned, KubeletCPUs: 2}},
+			entries: []ledger.Entry{{UID: "ls", Class: qos.LS}, {UID: "g", Role: qos.KubeletPinned, Guest: taking(2)}},
 			shared:  "0-3,5-19,21-31", be: "0-3,5-19,21-31", allocatable: "1-3,5-15,17-19,21-31", kstatic: "4,20",
 			floor: 2, kubeletFree: 26,
 		},
 		"a pod of class LSR that another scheduler bound keeps what the kubelet pinned": {
 			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("r", "3,19")} }),
-			entries: []ledger.Entry{{UID: "r", Class: qos.LSR, Role: qos.ExclusiveWithBE, KubeletCPUs: 2}},
+			entries: []ledger.Entry{{UID: "r", Class: qos.LSR, Role: qos.ExclusiveWithBE, Guest: taking(2)}},
 			shared:  "0-2,4-18,20-31", be: "0-2,4-18,20-31", allocatable: "1-2,4-15,17-18,20-31", kstatic: "3,19",
 			floor: 2, kubeletFree: 28,
 		},
@@ -107,7 +135,7 @@ func TestPools(t *testing.T) {
 		},
 		"the kubelet counts a pod before it has pinned it": {
 			facts:   static(nil),
-			entries: []ledger.Entry{{UID: "g", KubeletCPUs: 4}},
+			entries: []ledger.Entry{{UID: "g", Guest: taking(4)}},
 			shared:  "0-31", be: "0-31", allocatable: "1-15,17-31", floor: 2, kubeletFree: 26,
 		},
 		"with full-pcpus-only a broken core is nothing to the kubelet": {
@@ -130,10 +158,11 @@ func TestPools(t *testing.T) {
 			t.Parallel()
 			f := ledger.Facts{Machine: worked(t)}
 			test.facts(&f)
+			count(t, &f)
 			v := ledger.New(f, test.entries...).View()
 			got := map[string]any{
 				"shared": v.SharedPool().String(), "be": v.BEPool().String(), "allocatable": v.Allocatable().String(),
-				"kstatic": v.KubeletStatic().String(), "floor": v.Floor(), "kubelet free": v.Summary().KubeletFree,
+				"kstatic": v.KubeletStatic().String(), "floor": v.Floor(), "kubelet free": freeOfKubelet(v),
 			}
 			want := map[string]any{
 				"shared": test.shared, "be": test.be, "allocatable": test.allocatable, "kstatic": test.kstatic,
@@ -613,6 +642,7 @@ func drawFacts(t *rapid.T, m *topo.Machine) ledger.Facts {
 		f.Given = append(f.Given, kubelet.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
 	}
 	f.Memory = drawMemory(t, 9)
+	count(t, &f)
 	return f
 }
 
@@ -621,7 +651,13 @@ var uids = []string{"a", "b", "c", "d", "e", "f", "g"}
 // drawEntry draws any entry, with unknown and offline ids, overlaps and NUMA nodes that are not there.
 func drawEntry(t *rapid.T) ledger.Entry {
 	uid := rapid.SampledFrom(uids).Draw(t, "uid")
-	e := ledger.Entry{UID: uid, Namespace: "ns", Name: uid, KubeletCPUs: rapid.IntRange(0, 2).Draw(t, "kubelet CPUs")}
+	e := ledger.Entry{UID: uid, Namespace: "ns", Name: uid}
+	if cpus := rapid.IntRange(0, 2).Draw(t, "kubelet CPUs"); cpus > 0 {
+		e.Guest = &kubelet.Guest{
+			Pod:     guaranteed(uid, cpus, 0, 0),
+			Created: int64(rapid.IntRange(0, 1).Draw(t, "created")),
+		}
+	}
 	switch rapid.IntRange(0, 4).Draw(t, "kind") {
 	case 0, 1:
 		e.Class, e.Role = qos.LSR, qos.ExclusiveWithBE

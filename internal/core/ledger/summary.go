@@ -21,8 +21,6 @@ type Summary struct {
 	// PoolCPUs is |LS pool|, PoolMilli 1000·PoolCPUs − Σ constrained requests.
 	PoolCPUs  int
 	PoolMilli int64
-	// KubeletFree is the number of CPUs that a static kubelet can still pin; -1 when its policy is not static.
-	KubeletFree int
 	// Capacity and CoreCapacity hold, at k-1, the most online CPUs and cores that k NUMA nodes of the machine have.
 	Capacity, CoreCapacity []int
 	// Memory is each type of memory that is known of the machine, ordinary memory first.
@@ -59,7 +57,7 @@ func (s *Summary) equal(o *Summary) bool {
 	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal &&
 		s.Committed == o.Committed &&
 		s.Free == o.Free && s.FreeWhole == o.FreeWhole && s.FreeCores == o.FreeCores && s.PoolCPUs == o.PoolCPUs &&
-		s.PoolMilli == o.PoolMilli && s.KubeletFree == o.KubeletFree &&
+		s.PoolMilli == o.PoolMilli &&
 		slices.Equal(s.Capacity, o.Capacity) && slices.Equal(s.CoreCapacity, o.CoreCapacity) &&
 		slices.Equal(s.Limits, o.Limits) && s.Confined == o.Confined && s.Spanned == o.Spanned &&
 		slices.EqualFunc(s.Memory, o.Memory, func(a, b MemorySummary) bool { return a.equal(&b) })

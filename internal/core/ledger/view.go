@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // View is an immutable state of the account. Everything but facts and entries is derived, once, in derive.
@@ -67,10 +68,26 @@ func (v *View) Pins() iter.Seq[kubelet.Grant] {
 }
 
 // Tenancy returns what the node's kubelet has given to whom; nil while the kubelet is not predicted.
-func (v *View) Tenancy() *kubelet.Tenancy { return v.tenancy }
+func (v *View) Tenancy() *kubelet.Tenancy {
+	if !v.facts.Model.Predicts() {
+		return nil
+	}
+	return v.tenancy
+}
 
 // Kubelet returns the state of the node's kubelet; nil while it is not predicted.
-func (v *View) Kubelet() *kubelet.State { return v.tenancy.Kubelet() }
+func (v *View) Kubelet() *kubelet.State { return v.Tenancy().Kubelet() }
+
+// Admits says why the node's kubelet would not run p, as far as it is known: of some only the CPUs are counted.
+func (v *View) Admits(p *kubelet.Pod) why.Reason {
+	switch m := &v.facts.Model; {
+	case !m.Gives(p):
+		return why.Reason{}
+	case m.Node == nil:
+		return m.Fault
+	}
+	return v.tenancy.Kubelet().Fits(p)
+}
 
 // LSE returns the CPUs of LSE pods.
 func (v *View) LSE() cpuset.Set { return v.lse }
@@ -174,7 +191,7 @@ func (v *View) remove(i int, version uint64) *View {
 // Equal reports whether two views are the same account, whatever their versions.
 func (v *View) Equal(o *View) bool {
 	return v.facts.Equal(&o.facts) && v.base == o.base && v.floor == o.floor &&
-		v.kubeletReserved == o.kubeletReserved && v.kubeletFree == o.kubeletFree &&
+		v.kubeletReserved == o.kubeletReserved &&
 		v.lse == o.lse && v.lsr == o.lsr && v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) &&
 		v.tenancy.Equal(o.tenancy) &&
 		slices.EqualFunc(v.accounts, o.accounts, func(a, b *account) bool {

@@ -15,7 +15,7 @@ const robustOrders = 3
 
 // followed reports whether the node's kubelet chooses r's CPUs: the node's mode is Follow, and r has CPUs to get.
 func (r *Request) followed(f *ledger.Facts) bool {
-	return f.Mode == ledger.Follow && f.Kubelet.Static && f.Machine != nil && (r.CPUs > 0 || len(r.Containers) > 0)
+	return f.Mode == ledger.Follow && f.Kubelet.Static && f.Machine != nil && (r.CPUs > 0 || r.Kubelet.CPUs() > 0)
 }
 
 // fitsFollowed reports whether the kubelet would give r what it is promised.
@@ -23,11 +23,11 @@ func fitsFollowed(v *ledger.View, r *Request) why.Reason {
 	if v.Facts().Model.Trust == kubelet.Distrusted {
 		return why.Reason{Code: why.KubeletAssumed, Resource: why.CPU}
 	}
-	if r.KubeletCPUs < r.CPUs {
+	if r.Kubelet.CPUs() < r.CPUs {
 		// The kubelet pins Guaranteed containers with whole CPUs alone, and no other component gives CPUs here.
 		return why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
 	}
-	if reason := fitsKubelet(v, r); !reason.OK() {
+	if reason := guard(v, r); !reason.OK() {
 		return reason
 	}
 	if effect, reason := EffectOn(v, r); !reason.OK() {
@@ -47,7 +47,7 @@ func (r *Request) demanding(v *ledger.View, e *Effect) bool {
 
 // apart reports whether r requires NUMA nodes without pods of the other kind where some are known to use NUMA nodes.
 func (r *Request) apart(v *ledger.View, policy ledger.TopologyPolicy) bool {
-	return r.NUMAExclusive == RequireNUMAExclusive && policy >= ledger.Restricted && v.Facts().Model.Node != nil &&
+	return r.NUMAExclusive == RequireNUMAExclusive && policy >= ledger.Restricted && v.Facts().Model.Predicts() &&
 		v.Summary().Confined|v.Summary().Spanned != 0
 }
 
@@ -196,18 +196,10 @@ func most(m *topo.Machine, cpus cpuset.Set, k int) int {
 
 // guard reports whether the node's kubelet would run r, whoever chooses the CPUs.
 func guard(v *ledger.View, r *Request) why.Reason {
-	model := &v.Facts().Model
-	if !model.Concerns(r.Kubelet) {
-		return why.Reason{}
-	}
-	state := v.Kubelet()
-	if state == nil {
-		return model.Fault
-	}
-	if reason := state.Fits(r.Kubelet); !reason.OK() {
+	if reason := v.Admits(r.Kubelet); !reason.OK() || !v.Facts().Model.Concerns(r.Kubelet) {
 		return reason
 	}
-	if !state.Node().GivesCPUsOnce() {
+	if state := v.Kubelet(); !state.Node().GivesCPUsOnce() {
 		_, placement, _ := state.Admit(r.Kubelet)
 		if reason := shared(state, r.Kubelet, placement); !reason.OK() {
 			return reason
@@ -218,9 +210,6 @@ func guard(v *ledger.View, r *Request) why.Reason {
 	}
 	return why.Reason{}
 }
-
-// modelled reports whether the kubelet's answers are predicted; else only its CPUs are counted.
-func modelled(f *ledger.Facts) bool { return f.Model.Node != nil || !f.Model.Fault.OK() }
 
 // orderRisk returns the pods that the kubelet has not confirmed, at most one more than all orders of are tried, where
 // the order of admission can decide: under policies that refuse, on nodes that report.
@@ -257,7 +246,7 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 	}
 	guest := &kubelet.Guest{Pod: r.Kubelet, Created: r.Created}
 	o.Entry.Guest = guest
-	if f.Mode != ledger.Follow || f.Model.Node == nil || !f.Model.Concerns(r.Kubelet) {
+	if f.Mode != ledger.Follow || !f.Model.Concerns(r.Kubelet) {
 		return o, why.Reason{}
 	}
 	placement, reason := predict(v, r)

@@ -62,10 +62,7 @@ func guestOf(uid string, cpus int, bytes int64) *kubelet.Pod {
 func pinnedRequest(uid string, n int, bytes int64) *place.Request {
 	r := &place.Request{
 		UID: uid, Namespace: "ns", Name: uid, RequestMilli: int64(n) * 1000,
-		LimitMilli: int64(n) * 1000, KubeletCPUs: n, Kubelet: guestOf(uid, n, bytes),
-	}
-	if n > 0 {
-		r.Containers = []int{n}
+		LimitMilli: int64(n) * 1000, Kubelet: guestOf(uid, n, bytes),
 	}
 	return r
 }
@@ -94,8 +91,8 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 		for i := range rapid.IntRange(1, 6).Draw(t, "pods") {
 			r := pinnedRequest(fmt.Sprintf("p%d", i), rapid.IntRange(0, 9).Draw(t, "cpus"),
 				int64(rapid.SampledFrom([]int{1, 20, 60, 150}).Draw(t, "bytes")))
-			if r.KubeletCPUs > 0 && rapid.Bool().Draw(t, "binds") {
-				r.Class, r.Role, r.CPUs = qos.LSR, qos.ExclusiveWithBE, r.KubeletCPUs
+			if r.Kubelet.CPUs() > 0 && rapid.Bool().Draw(t, "binds") {
+				r.Class, r.Role, r.CPUs = qos.LSR, qos.ExclusiveWithBE, r.Kubelet.CPUs()
 				r.Required = rapid.SampledFrom([]place.BindWish{
 					0, place.WantFullPCPUs,
 					place.WantSpreadByPCPUs,
@@ -134,7 +131,7 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 			if mode != ledger.Follow {
 				continue
 			}
-			if r.KubeletCPUs > 0 && (o.Entry.CPUList != "" || o.Entry.NUMAIDs != nil) {
+			if r.Kubelet.CPUs() > 0 && (o.Entry.CPUList != "" || o.Entry.NUMAIDs != nil) {
 				t.Fatalf("in Follow mode the offer names CPUs %q and nodes %v of ours", o.Entry.CPUList,
 					o.Entry.NUMAIDs)
 			}

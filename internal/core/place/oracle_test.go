@@ -2,6 +2,7 @@ package place_test
 
 import (
 	"cmp"
+	"fmt"
 	"math/bits"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -26,7 +28,6 @@ type oracle struct {
 	online uint
 	// shared is the LS pool, free what exclusive pods may get of it.
 	shared, free uint
-	kubeletFree  int
 	*pact
 }
 
@@ -54,38 +55,20 @@ func newOracle(v *ledger.View) *oracle {
 	if o.f.Kubelet.StrictReservation {
 		o.shared &^= reserved
 	}
-	pinned, pins := map[string]uint{}, uint(0)
-	for _, p := range o.f.Given {
-		pinned[p.UID] |= bitsOf(p.CPUs)
-		pins |= bitsOf(p.CPUs)
-	}
 	ours := map[string]bool{}
-	announced := 0
 	for e := range v.Entries() {
 		if e.Role.Binds() {
 			cpus, _, _ := o.m.ParseList(e.CPUList)
 			o.shared &^= bitsOf(cpus)
 		}
 		ours[e.UID] = e.CPUList != "" || e.Class == qos.LS || e.Class == qos.BE
-		announced += max(e.KubeletCPUs-bits.OnesCount(pinned[e.UID]), 0)
 	}
-	for uid, cpus := range pinned {
-		if !ours[uid] {
-			o.shared &^= cpus
+	for _, g := range o.f.Given {
+		if !ours[g.UID] {
+			o.shared &^= bitsOf(g.CPUs)
 		}
 	}
 	o.free = o.shared &^ reserved
-	theirs := o.online &^ reserved &^ pins
-	o.kubeletFree = bits.OnesCount(theirs)
-	if o.f.Kubelet.FullPCPUsOnly {
-		o.kubeletFree = 0
-		for core := range o.m.NumCores() {
-			if cpus := o.core(core); cpus&theirs == cpus {
-				o.kubeletFree += bits.OnesCount(cpus)
-			}
-		}
-	}
-	o.kubeletFree = max(o.kubeletFree-announced, 0)
 	var pools []int64
 	for i := range o.m.CPUNodes() {
 		pools = append(pools, 1000*int64(bits.OnesCount(o.shared&o.node(i))))
@@ -533,18 +516,47 @@ func (o *oracle) decide(r *place.Request) (code why.Code, best quality) {
 	default:
 		code, best = o.pool(r)
 	}
-	if code != why.None || !o.f.Kubelet.Static || len(r.Containers) == 0 {
+	if code != why.None || !o.f.Kubelet.Static || r.Kubelet.CPUs() == 0 {
 		return code, best
 	}
-	for _, n := range r.Containers {
-		if o.f.Kubelet.FullPCPUsOnly && n%o.m.ThreadsPerCore() != 0 {
-			return why.SMTAlignment, best
+	return o.ofKubelet(r.Kubelet), best
+}
+
+// ofKubelet asks the kubelet pod after pod: those with reported CPUs have them, whoever they are, and it admits the
+// others by UID. Where CPUs are all that it looks at, and cores are alike, that is a count.
+func (o *oracle) ofKubelet(pod *kubelet.Pod) why.Code {
+	node, _ := kubelet.NewNode(o.m, kubelet.Counting(o.f.Kubelet), kubelet.Inventory{})
+	state, free, pinned := node.Empty(), o.online&^bitsOf(o.f.Kubelet.Reserved), map[string]cpuset.Set{}
+	for _, g := range o.f.Given {
+		if !g.CPUs.IsEmpty() {
+			pinned[g.UID] = g.CPUs.Union(pinned[g.UID])
+			free &^= bitsOf(g.CPUs)
 		}
 	}
-	if r.KubeletCPUs > o.kubeletFree {
-		return why.InsufficientKubeletCPU, best
+	for uid, cpus := range pinned {
+		state = state.With(&kubelet.Pod{UID: uid, Guaranteed: true}, kubelet.Placement{{CPUs: cpus}})
 	}
-	return why.None, best
+	count := bits.OnesCount(free)
+	for e := range o.v.Entries() {
+		if _, reported := pinned[e.UID]; reported || e.Guest == nil {
+			continue
+		}
+		if after, _, refusal := state.Admit(e.Guest.Pod); refusal == nil {
+			state = after
+		}
+		if e.Guest.CPUs() <= count {
+			count -= e.Guest.CPUs()
+		}
+	}
+	code := why.None
+	if _, _, refusal := state.Admit(pod); refusal != nil {
+		code = refusal.Reason.Code
+	}
+	alike := o.m.NumCores()*o.m.ThreadsPerCore() == bits.OnesCount(o.online)
+	if alike && !o.f.Kubelet.FullPCPUsOnly && (code == why.None) != (pod.CPUs() <= count) {
+		panic(fmt.Sprintf("%d CPUs are left for %d, and the kubelet says %v", count, pod.CPUs(), code))
+	}
+	return code
 }
 
 // TestTryDecidesAsBruteForceDoes compares code and quality of the NUMA nodes: policies of node and pod, options of the

@@ -33,7 +33,7 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 			}
 		}
 	}
-	return fitsKubelet(v, r)
+	return guard(v, r)
 }
 
 // Try computes the offer for r, or says why there is none. A pod that neither binds nor is confined gets an offer too:
@@ -46,7 +46,7 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 	r = r.On(v.Facts())
 	offer := ledger.Offer{
 		Entry: ledger.Entry{
-			UID: uid, Namespace: namespace, Name: name, Class: r.Class, Role: r.Role, KubeletCPUs: r.KubeletCPUs,
+			UID: uid, Namespace: namespace, Name: name, Class: r.Class, Role: r.Role,
 		},
 		Version: v.Version(),
 	}
@@ -73,37 +73,4 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		}
 	}
 	return complete(v, r, offer)
-}
-
-// fitsKubelet predicts the admission of a static kubelet, which pins every Guaranteed container with whole CPUs,
-// whatever Tenon decides about it: with full-pcpus-only each container must fill its cores, and its own account must
-// have enough left.
-func fitsKubelet(v *ledger.View, r *Request) why.Reason {
-	f := v.Facts()
-	if modelled(f) {
-		return guard(v, r)
-	}
-	if len(r.Containers) == 0 || !f.Kubelet.Static || f.Machine == nil {
-		return why.Reason{}
-	}
-	if f.Kubelet.FullPCPUsOnly {
-		threads, odd := f.Machine.ThreadsPerCore(), 0
-		for _, n := range r.Containers {
-			if n%threads != 0 && (odd == 0 || n < odd) {
-				odd = n
-			}
-		}
-		if odd > 0 {
-			return why.Reason{
-				Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: int64(odd), Extra: int64(threads),
-			}
-		}
-	}
-	asked, left := r.KubeletCPUs, v.Summary().KubeletFree
-	if asked > left {
-		return why.Reason{
-			Code: why.InsufficientKubeletCPU, Resource: why.CPU, Unit: why.CPUs, Asked: int64(asked), Free: int64(left),
-		}
-	}
-	return why.Reason{}
 }

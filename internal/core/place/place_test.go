@@ -47,12 +47,27 @@ func policy(p ledger.TopologyPolicy) func(*place.Request) {
 
 func containers(n ...int) func(*place.Request) {
 	return func(r *place.Request) {
-		r.Containers = n
-		for _, cpus := range n {
-			r.KubeletCPUs += cpus
+		r.Kubelet = guestOf(r.UID, 0, 0)
+		r.Kubelet.Containers = nil
+		for i, cpus := range n {
+			c := kubelet.Container{Name: string(rune('a' + i)), CPUs: cpus}
+			r.Kubelet.Containers = append(r.Kubelet.Containers, c)
 		}
 	}
 }
+
+// count makes a static kubelet one whose behaviour is not known.
+func count(tb interface{ Fatalf(string, ...any) }, f *ledger.Facts) {
+	if f.Machine == nil || !f.Kubelet.Static {
+		return
+	}
+	f.Model.Config = kubelet.Counting(f.Kubelet)
+	f.Model.Node, f.Model.Fault = kubelet.NewNode(f.Machine, f.Model.Config, kubelet.Inventory{})
+	if !f.Model.Fault.OK() {
+		tb.Fatalf("the kubelet of the test is refused: %+v", f.Model.Fault)
+	}
+}
+
 func strict(r *place.Request) { r.StrictSpreadAvoidance = true }
 
 func sharing(milli int64, changes ...func(*place.Request)) *place.Request {
@@ -191,7 +206,7 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 		// The kubelet's admission.
 		"full-pcpus-only admits by container: 3+1 is refused though the pod's sum is even": {
 			facts: static(fullPCPUsOnly), request: binding(4, containers(3, 1)),
-			reason: cpuReason(why.SMTAlignment, 1, 0, 2),
+			reason: cpuReason(why.SMTAlignment, 3, 0, 2),
 		},
 		"full-pcpus-only refuses an odd Guaranteed pod without QoS label too, whatever the label says": {
 			facts: func(f *ledger.Facts) {
@@ -201,11 +216,12 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			request: sharing(3000, containers(3)), reason: cpuReason(why.SMTAlignment, 3, 0, 2),
 		},
 		"a static kubelet without free CPUs would reject the pod": {
-			facts: static(), entries: []ledger.Entry{{UID: "g", KubeletCPUs: 30}},
+			facts: static(), entries: []ledger.Entry{{UID: "g", Guest: &kubelet.Guest{Pod: guestOf("g", 30, 0)}}},
 			request: sharing(4000, containers(4)), reason: cpuReason(why.InsufficientKubeletCPU, 4, 2, 0),
 		},
 		"a kubelet that is not static rejects nothing": {
-			facts: none, entries: []ledger.Entry{{UID: "g", KubeletCPUs: 30}}, request: sharing(4000, containers(4)),
+			facts: none, entries: []ledger.Entry{{UID: "g", Guest: &kubelet.Guest{Pod: guestOf("g", 30, 0)}}},
+			request: sharing(4000, containers(4)),
 		},
 
 		// Amounts.
@@ -370,6 +386,9 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			t.Parallel()
 			f := ledger.Facts{Machine: worked(t)}
 			test.facts(&f)
+			if f.Model.Node == nil {
+				count(t, &f)
+			}
 			v := ledger.New(f, test.entries...).View()
 			offer, reason := place.Try(v, test.request)
 			if diff := cmp.Diff(test.reason, reason); diff != "" {

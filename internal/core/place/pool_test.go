@@ -42,7 +42,7 @@ func TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets(t *testing.T) {
 		},
 		"a pod that the kubelet places, Restricted": {
 			func(r *place.Request) {
-				r.Containers, r.KubeletCPUs, r.Kubelet, r.Topology = []int{1}, 1, guestOf("p", 1, 0), ledger.Restricted
+				r.Kubelet, r.Topology = guestOf("p", 1, 0), ledger.Restricted
 			}, true, why.None,
 		},
 	}
@@ -67,7 +67,7 @@ func TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets(t *testing.T) {
 					if mode != ledger.Own {
 						want, confined = tt.want, false
 					}
-					if mode == ledger.Blind && r.KubeletCPUs > 0 {
+					if mode == ledger.Blind && r.Kubelet.CPUs() > 0 {
 						want = why.PoolNotConfined // the choice of its kubelet is not predicted there
 					}
 					if reason.Code != want || (offer.Entry.NUMAIDs != nil) != confined {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -328,7 +329,7 @@ func TestConcernsNamesWhoIsTreatedSpecially(t *testing.T) {
 		v, r := drawView(t), drawRequest(t)
 		f := v.Facts()
 		everywhere := r.CPUs > 0 || r.ConstrainedBurst || r.Topology >= ledger.Restricted
-		here := everywhere || r.OnPolicyNodes != nil || f.Topology >= ledger.Restricted || len(r.Containers) > 0 &&
+		here := everywhere || r.OnPolicyNodes != nil || f.Topology >= ledger.Restricted || r.Kubelet != nil &&
 			f.Kubelet.Static
 		if r.Concerns() && here {
 			return
@@ -348,7 +349,7 @@ func TestPromisesToLSPodsAreKept(t *testing.T) {
 	confined, exclusive, refused, spanning, indebted := 0, 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawView(t).Facts()
-		f.Kubelet.Static, f.Given = false, nil
+		f.Kubelet.Static, f.Model, f.Given = false, kubelet.Facts{}, nil
 		account := ledger.New(*f)
 		var uids []string
 		for i := range rapid.IntRange(1, 12).Draw(t, "pods") {

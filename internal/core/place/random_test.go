@@ -113,6 +113,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 	if rapid.Bool().Draw(t, "reserves") {
 		f.NodeReserved, f.System = drawSet(t, m, "node reserved", 2), drawSet(t, m, "system", 1)
 	}
+	count(t, &f)
 	f.Memory = drawMemory(t, m, 20)
 	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "pins") {
 		uid := rapid.SampledFrom([]string{"kubelet-0", "pod-0", "pod-1"}).Draw(t, "pinned pod")
@@ -132,10 +133,13 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 			continue
 		}
 		entries = append(entries, ledger.Entry{
-			UID: uid, Class: qos.LS, Role: qos.SharedPool, KubeletCPUs: rapid.IntRange(0, 2).Draw(t, "kubelet CPUs"),
+			UID: uid, Class: qos.LS, Role: qos.SharedPool,
 			NUMAIDs:  rapid.SliceOfN(rapid.IntRange(0, m.NumNUMA()-1), 0, 2).Draw(t, "NUMA"),
 			MilliCPU: int64(rapid.IntRange(0, 4000).Draw(t, "milli")),
 		})
+		if cpus := rapid.IntRange(0, 2).Draw(t, "kubelet CPUs"); cpus > 0 {
+			entries[len(entries)-1].Guest = &kubelet.Guest{Pod: guestOf(uid, cpus, 0)}
+		}
 	}
 	for i := range entries {
 		if rapid.Bool().Draw(t, "holds memory") {
@@ -171,9 +175,10 @@ func drawRequest(t *rapid.T) *place.Request {
 		{{Type: "memory", Bytes: 5 * mib}, {Type: "hugepages-2Mi", Bytes: 24 * mib}},
 	}).Draw(t, "memory asked")
 	if rapid.Bool().Draw(t, "guaranteed") {
-		r.Containers = rapid.SliceOfN(rapid.IntRange(1, 4), 1, 2).Draw(t, "containers")
-		// init containers' are used again
-		r.KubeletCPUs = rapid.IntRange(slices.Max(r.Containers), sum(r.Containers)).Draw(t, "kubelet CPUs")
+		containers(rapid.SliceOfN(rapid.IntRange(1, 4), 1, 2).Draw(t, "containers")...)(r)
+		if rapid.Bool().Draw(t, "init container") { // its CPUs are used again
+			r.Kubelet.Containers[0].Role = kubelet.Init
+		}
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 0, 1:
@@ -208,12 +213,4 @@ func boundOf(r *place.Request) *place.Request {
 		b.CPUs = int(r.RequestMilli / 1000)
 	}
 	return &b
-}
-
-func sum(numbers []int) int {
-	total := 0
-	for _, n := range numbers {
-		total += n
-	}
-	return total
 }

@@ -1,7 +1,6 @@
 package place
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
@@ -64,10 +63,6 @@ type Request struct {
 	// volcanoStrictPolicyMatch).
 	Volcano    ledger.TopologyPolicy
 	SamePolicy bool
-	// Containers are the CPUs of each Guaranteed container with an integer request, for the kubelet's SMT check.
-	Containers []int
-	// KubeletCPUs is what a static kubelet takes for all of them together: CPUs of init containers are used again.
-	KubeletCPUs int
 	// Kubelet is the pod as a node's kubelet sees it; nil when no kubelet would give it anything of its own. Created is
 	// when it was made, in seconds since the epoch.
 	Kubelet *kubelet.Pod
@@ -95,10 +90,10 @@ func (r *Request) On(f *ledger.Facts) *Request {
 // a static kubelet, nor could a node's topology policy constrain it.
 //
 // A pod that does not bind and has neither ConstrainedBurst nor a topology policy of its own concerns only nodes whose
-// policy is Restricted or tighter, when it has Containers also nodes with a static kubelet, and when it has
+// policy is Restricted or tighter, when it has CPUs of a kubelet also nodes with a static kubelet, and when it has
 // OnPolicyNodes those.
 func (r *Request) Concerns() bool {
-	return r.CPUs > 0 || r.wantsPool() || len(r.Containers) > 0 || r.Kubelet != nil
+	return r.CPUs > 0 || r.wantsPool() || r.Kubelet != nil
 }
 
 // wantsPool reports whether a topology policy or ConstrainedBurst can confine r to the shared pools of some NUMA nodes.
@@ -163,10 +158,6 @@ func (r *Request) sign(b []byte) []byte {
 	if r.Volcano != 0 && r.SamePolicy {
 		field('e', 1)
 	}
-	for _, n := range slices.Sorted(slices.Values(r.Containers)) {
-		field('k', int64(n))
-	}
-	field('a', int64(r.KubeletCPUs))
 	if r.Kubelet != nil {
 		b = signGuest(b, r.Kubelet)
 	}

@@ -24,7 +24,7 @@ func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
 		return f.Fault
 	}
 	decides, policy := f.Mode == ledger.Follow || f.Imported, f.Topology
-	if decides && modelled(f) {
+	if decides && (f.Model.Predicts() || !f.Model.Fault.OK()) {
 		policy = f.KubeletPolicy() // a label on the node does not change what its kubelet does
 	}
 	switch {

@@ -6,8 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
-
-	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
 // containers yields init containers, then containers.
@@ -121,10 +119,4 @@ func pinnable(c *corev1.Container) int64 {
 		return milli / 1000
 	}
 	return 0
-}
-
-// kubeletPins reports whether a static kubelet pins CPUs for this pod's containers; it skips pods with pod-level
-// resources.
-func kubeletPins(pod *corev1.Pod, kube qos.Kube) bool {
-	return kube == qos.Guaranteed && !resource.IsPodLevelResourcesSet(pod)
 }

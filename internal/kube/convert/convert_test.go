@@ -1,6 +1,7 @@
 package convert_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,31 @@ func initContainer(cpu string, sidecar bool) podOption {
 	}
 }
 
+// pinned is a pod of app containers to which a static kubelet gives CPUs.
+func pinned(cpus ...int) *kubelet.Pod {
+	p := &kubelet.Pod{Guaranteed: true}
+	for _, n := range cpus {
+		p.Containers = append(p.Containers, kubelet.Container{CPUs: n})
+	}
+	return p
+}
+
+// pinnedAlike compares what a static kubelet gives to containers, and to the pod.
+func pinnedAlike(a, b *kubelet.Pod) bool {
+	each := func(p *kubelet.Pod) (cpus []int) {
+		if p.CPUs() == 0 {
+			return nil
+		}
+		for _, c := range p.Containers {
+			if c.CPUs > 0 {
+				cpus = append(cpus, c.CPUs)
+			}
+		}
+		return cpus
+	}
+	return a.CPUs() == b.CPUs() && slices.Equal(each(a), each(b))
+}
+
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	base := place.Request{UID: "u", Namespace: "default", Name: "p"}
@@ -110,29 +136,29 @@ func TestRequest(t *testing.T) {
 		"an LSR pod of four CPUs": {
 			pod: newPod(class("LSR"), container("4")),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR,
-					qos.ExclusiveWithBE, 4, 4000, 4000, []int{4}, 4
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.LSR,
+					qos.ExclusiveWithBE, 4, 4000, 4000, pinned(4)
 			}),
 		},
 		"a class in another case": {
 			pod: newPod(class("lse"), container("1")),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSE,
-					qos.Exclusive, 1, 1000, 1000, []int{1}, 1
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.LSE,
+					qos.Exclusive, 1, 1000, 1000, pinned(1)
 			}),
 		},
 		"an LSR pod of a lower band does not bind": {
 			pod: newPod(class("LSR"), container("4"), priority(5500)),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR, qos.SharedPool,
-					4000, 4000, []int{4}, 4
+				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.LSR, qos.SharedPool,
+					4000, 4000, pinned(4)
 			}),
 		},
 		"the label of the class beats the priority": {
 			pod: newPod(class("LSR"), container("2"), priority(5500), label(annotation.PriorityClass, "koord-prod")),
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR,
-					qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.LSR,
+					qos.ExclusiveWithBE, 2, 2000, 2000, pinned(2)
 			}),
 		},
 		"policies of pod and arguments": {
@@ -145,8 +171,8 @@ func TestRequest(t *testing.T) {
 					true
 			},
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR,
-					qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.LSR,
+					qos.ExclusiveWithBE, 2, 2000, 2000, pinned(2)
 				r.Required, r.Preferred, r.Default = place.WantSpreadByPCPUs, place.WantFullPCPUs,
 					cpualloc.SpreadByPCPUs
 				r.Exclusive, r.StrictSpreadAvoidance, r.Topology = cpualloc.PCPULevel, true, ledger.SingleNUMANode
@@ -158,8 +184,8 @@ func TestRequest(t *testing.T) {
 				annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"None"}`)),
 			args: func(a *convert.Args) { a.DefaultExclusive = cpualloc.PCPULevel },
 			want: with(1, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.LSR,
-					qos.ExclusiveWithBE, 2, 2000, 2000, []int{2}, 2
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.LSR,
+					qos.ExclusiveWithBE, 2, 2000, 2000, pinned(2)
 			}),
 		},
 		"constrained burst": {
@@ -173,9 +199,10 @@ func TestRequest(t *testing.T) {
 		"sidecars run beside the rest, init containers alone": {
 			pod: newPod(class("LSR"), initContainer("1", true), initContainer("4", false), container("2")),
 			want: with(2, func(r *place.Request) {
-				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Containers = qos.LSR, qos.ExclusiveWithBE, 5,
-					5000, 5000, []int{1, 4, 2}
-				r.KubeletCPUs = 5 // the CPUs of the init container are used again
+				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.LSR, qos.ExclusiveWithBE, 5,
+					5000, 5000, pinned(1, 4, 2)
+				// the CPUs of the init container are used again
+				r.Kubelet.Containers[0].Role, r.Kubelet.Containers[1].Role = kubelet.Sidecar, kubelet.Init
 			}),
 		},
 		"bindAllPodsOnPolicyNodes says what the pod asks of nodes with a policy": {
@@ -203,8 +230,8 @@ func TestRequest(t *testing.T) {
 			pod:  newPod(class("BE"), bounded("2", "2")),
 			args: func(a *convert.Args) { a.BindAllPodsOnPolicyNodes = true },
 			want: with(0, func(r *place.Request) {
-				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.BE, qos.BEPool, 2000,
-					2000, []int{2}, 2
+				r.Class, r.Role, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.BE, qos.BEPool, 2000,
+					2000, pinned(2)
 			}),
 		},
 		"fractions that add up to whole CPUs": {
@@ -222,8 +249,8 @@ func TestRequest(t *testing.T) {
 		"a Guaranteed pod without class is what the kubelet may pin": {
 			pod: newPod(container("2"), container("500m")),
 			want: with(2, func(r *place.Request) {
-				r.Role, r.RequestMilli, r.LimitMilli, r.Containers, r.KubeletCPUs = qos.SharedPool, 2500, 2500,
-					[]int{2}, 2
+				r.Role, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.SharedPool, 2500, 2500,
+					pinned(2)
 			}),
 		},
 	}
@@ -238,7 +265,7 @@ func TestRequest(t *testing.T) {
 			if !reason.OK() {
 				t.Fatalf("refused: %v %s", reason, detail)
 			}
-			if diff := cmp.Diff(tt.want, *got, cmpopts.IgnoreFields(place.Request{}, "Kubelet")); diff != "" {
+			if diff := cmp.Diff(tt.want, *got, cmp.Comparer(pinnedAlike)); diff != "" {
 				t.Errorf("request (-want +got):\n%s", diff)
 			}
 		})
@@ -340,8 +367,8 @@ func TestEntry(t *testing.T) {
 			pod: newPod(onNode, class("LSE"), container("2"), annot(annotation.ResourceStatusKey, `{"cpuset":"3, 1"}`),
 				annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"PCPULevel"}`)),
 			want: with(func(e *ledger.Entry) {
-				e.Class, e.Role, e.CPUList, e.Exclusive, e.KubeletCPUs = qos.LSE, qos.Exclusive, "1,3",
-					cpualloc.PCPULevel, 2
+				e.Class, e.Role, e.CPUList, e.Exclusive, e.Guest = qos.LSE, qos.Exclusive, "1,3",
+					cpualloc.PCPULevel, &kubelet.Guest{Pod: pinned(2)}
 			}),
 		},
 		"CPUs that another scheduler gave to a pod without class": {
@@ -367,7 +394,7 @@ func TestEntry(t *testing.T) {
 		},
 		"a Guaranteed pod of one CPU counts for the kubelet": {
 			pod:  newPod(onNode, container("1")),
-			want: with(func(e *ledger.Entry) { e.Role, e.KubeletCPUs = qos.SharedPool, 1 }),
+			want: with(func(e *ledger.Entry) { e.Role, e.Guest = qos.SharedPool, &kubelet.Guest{Pod: pinned(1)} }),
 		},
 		"shared pools beat amounts by NUMA node": {
 			pod: newPod(onNode, class("LS"), bounded("3", "4"), annot(annotation.ResourceStatusKey,
@@ -396,20 +423,24 @@ func TestEntry(t *testing.T) {
 		"a Guaranteed pod counts for the kubelet": {
 			pod: newPod(onNode, container("2"), container("500m"), initContainer("3", false)),
 			want: with(func(e *ledger.Entry) {
-				e.Role, e.KubeletCPUs = qos.SharedPool, 3
+				e.Role, e.Guest = qos.SharedPool, &kubelet.Guest{Pod: pinned(3)}
 			}),
 		},
 		"a status that cannot be read": {
 			pod: newPod(onNode, class("LSR"), bounded("2", "2"),
 				annot(annotation.ResourceStatusKey, `{"cpuset":7}`)),
-			want: with(func(e *ledger.Entry) { e.Class, e.Role, e.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2 }),
+			want: with(func(e *ledger.Entry) {
+				e.Class, e.Role, e.Guest = qos.LSR, qos.ExclusiveWithBE, &kubelet.Guest{Pod: pinned(2)}
+			}),
 			problems: []string{"Pod/default/p: scheduling.koordinator.sh/resource-status: byte 11: cpuset: want a " +
 				"string, got number"},
 		},
 		"a CPU list that cannot be read": {
 			pod: newPod(onNode, class("LSR"), bounded("2", "2"),
 				annot(annotation.ResourceStatusKey, `{"cpuset":"3-1"}`)),
-			want: with(func(e *ledger.Entry) { e.Class, e.Role, e.KubeletCPUs = qos.LSR, qos.ExclusiveWithBE, 2 }),
+			want: with(func(e *ledger.Entry) {
+				e.Class, e.Role, e.Guest = qos.LSR, qos.ExclusiveWithBE, &kubelet.Guest{Pod: pinned(2)}
+			}),
 			problems: []string{`Pod/default/p: scheduling.koordinator.sh/resource-status: cpu list item "3-1": the ` +
 				`end is below the start`},
 		},
@@ -422,8 +453,12 @@ func TestEntry(t *testing.T) {
 				t.Fatalf("concerns = %v, entry %+v", concerns, got)
 			}
 			if tt.want != nil {
-				got.Guest = nil // has a test of its own
-				if diff := cmp.Diff(*tt.want, got); diff != "" {
+				want := *tt.want
+				if got, want := got.Guest.CPUs(), want.Guest.CPUs(); got != want {
+					t.Errorf("a static kubelet gives it %d CPUs, want %d", got, want)
+				}
+				got.Guest, want.Guest = nil, nil // has a test of its own
+				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("entry (-want +got):\n%s", diff)
 				}
 			}
@@ -672,7 +707,7 @@ func TestFacts(t *testing.T) {
 				tt.want(&want)
 			}
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Facts{}, "Machine"),
-				cmpopts.IgnoreFields(kubelet.Facts{}, "Assumed", "Trust"), // see TestKubeletOfANode
+				cmpopts.IgnoreFields(ledger.Facts{}, "Model"), // see TestKubeletOfANode
 				cmp.Transformer("list", cpuset.Set.String)); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
 			}

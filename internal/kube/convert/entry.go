@@ -34,9 +34,6 @@ func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, 
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
 		Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
 	}
-	if kubeletPins(pod, kube) {
-		e.KubeletCPUs = int(together(pod, pinnable))
-	}
 	status, _ := readStatus(pod)
 	switch {
 	case status.CPUSet != "":
@@ -52,7 +49,7 @@ func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, 
 		}
 	}
 	e.Guest = guest(pod, kube)
-	return e, e.CPUList != "" || e.NUMAIDs != nil || e.KubeletCPUs > 0 || e.Guest != nil
+	return e, e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil
 }
 
 // Keeping returns e with what was, an earlier entry of the same pod on the same node, held by its resource-status,

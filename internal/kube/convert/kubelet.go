@@ -302,13 +302,24 @@ func ids(nodes annotation.NUMANodes) []int {
 type nodeMaker func(*topo.Machine, kubelet.Config, kubelet.Inventory) (*kubelet.Node, why.Reason)
 
 // model reads how the node's kubelet handles CPUs, memory and topology, and what it has given to whom. It needs the
-// machine and the kubelet's version; without them only CPUs are counted.
+// machine; without the kubelet's version only CPUs are counted.
 func (r *factReader) model(newNode nodeMaker) {
 	r.mode()
 	settings, ok := r.kubeletSettings()
-	if !ok || r.facts.Machine == nil {
+	if r.facts.Machine == nil {
 		return
 	}
+	if ok {
+		r.predicted(&settings, newNode)
+	}
+	if m := &r.facts.Model; m.Node == nil && m.Fault.OK() && r.facts.Kubelet.Static {
+		m.Config = kubelet.Counting(r.facts.Kubelet)
+		m.Node, m.Fault = newNode(r.facts.Machine, m.Config, kubelet.Inventory{})
+	}
+}
+
+// predicted reads the model of a kubelet of a known version.
+func (r *factReader) predicted(settings *annotation.Kubelet, newNode nodeMaker) {
 	active := settings.CPU.Policy == annotation.KubeletPolicyStatic ||
 		settings.Memory.Policy == annotation.KubeletMemoryStatic ||
 		settings.Topology.Policy != annotation.KubeletTopologyNone
@@ -321,7 +332,7 @@ func (r *factReader) model(newNode nodeMaker) {
 		return
 	}
 	m := &r.facts.Model
-	m.Assumed = assumptions(&settings, version)
+	m.Assumed = assumptions(settings, version)
 	if CPUsGivenTwice(r.node) {
 		m.Assumed = append(m.Assumed, "the kubelet has given CPUs to two pods, or has them free and given at once")
 	}
@@ -334,10 +345,10 @@ func (r *factReader) model(newNode nodeMaker) {
 	if !known {
 		return
 	}
-	config := r.config(&settings)
+	config := r.config(settings)
 	config.Model = behaviour
 	state := r.numaState()
-	inventory := r.inventory(&settings, &state)
+	inventory := r.inventory(settings, &state)
 
 	m.Node, m.Fault = newNode(r.facts.Machine, config, inventory)
 	switch {

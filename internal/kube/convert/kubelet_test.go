@@ -277,11 +277,13 @@ func TestKubeletOfANode(t *testing.T) {
 				Mode: facts.Mode, Fault: m.Fault.Code, Release: m.Release(), Assumed: m.Assumed, Gen: m.Gen,
 				Devices: m.Devices, Placed: facts.Given,
 			}
-			if m.Node != nil {
+			if m.Predicts() {
 				got.Config = m.Node.Config()
+			} else if counted := m.Node != nil; counted != (facts.Kubelet.Static && m.Fault.OK()) {
+				t.Errorf("its CPUs are counted: %v, static: %v", counted, facts.Kubelet.Static)
 			}
-			if (m.Node != nil) != tt.predicted {
-				t.Errorf("predicted = %v, want %v", m.Node != nil, tt.predicted)
+			if m.Predicts() != tt.predicted {
+				t.Errorf("predicted = %v, want %v", m.Predicts(), tt.predicted)
 			}
 			foreign := slices.Contains(m.Assumed, convert.AssumedForeign)
 			if want := len(m.Assumed) > 1 || len(m.Assumed) > 0 && !foreign; (m.Trust == kubelet.Doubted) != want {

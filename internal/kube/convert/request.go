@@ -31,14 +31,6 @@ func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 	}
 	r.LimitMilli, _ = podLimitMilli(pod)
 	r.Role = qos.RoleOf(qos.Pod{Class: class, Band: bandOf(pod), Kube: kube, MilliCPU: r.RequestMilli})
-	if kubeletPins(pod, kube) {
-		for c := range containers(pod) {
-			if n := pinnable(c); n > 0 {
-				r.Containers = append(r.Containers, int(n))
-			}
-		}
-		r.KubeletCPUs = int(together(pod, pinnable))
-	}
 	r.Kubelet, r.Created = kubeletPod(pod, kube), created(pod)
 	if reason, detail := readSpec(pod, r, args); !reason.OK() {
 		return nil, reason, detail

@@ -83,8 +83,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		if diff := cmp.Diff(want, entry); diff != "" && !want.Equal(entry) {
 			t.Fatalf("status %v is read as another entry (-committed +read):\n%s", status, diff)
 		}
-		if holds := want.CPUList != "" || want.NUMAIDs != nil || want.KubeletCPUs > 0 ||
-			want.Guest != nil; holds != concerns {
+		if holds := want.CPUList != "" || want.NUMAIDs != nil || want.Guest != nil; holds != concerns {
 			t.Fatalf("the account needs %+v: %v, got %v", want, holds, concerns)
 		}
 		if problems := convert.EntryProblems(pod); problems != nil {

@@ -194,7 +194,7 @@ func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) err
 
 // Reserved notes that this scheduler chose the node for a pod, and Unreserved that it did not after all.
 func (t *Tracker) Reserved(uid types.UID, node string, v *ledger.View, o ledger.Offer) {
-	if model := &v.Facts().Model; model.Node != nil && o.Entry.Guest != nil && model.Concerns(o.Entry.Guest.Pod) {
+	if model := &v.Facts().Model; model.Predicts() && o.Entry.Guest != nil && model.Concerns(o.Entry.Guest.Pod) {
 		t.metrics.predictions.WithLabelValues(v.Facts().Mode.String(), model.Release()).Inc()
 	}
 	t.mu.Lock()

@@ -123,7 +123,7 @@ func (d *decision) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) 
 		return offer.Entry, true
 	}
 	r = r.On(v.Facts())
-	if v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.KubeletCPUs > 0 {
+	if v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.Kubelet.CPUs() > 0 {
 		return expectOfKubelet(v, r), true
 	}
 	if !r.Role.Binds() {

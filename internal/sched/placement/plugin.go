@@ -105,7 +105,7 @@ func (d *decision) concerns(r *place.Request) bool {
 
 // mayBeRefused reports whether the managers of some node's kubelet could have a say about the pod.
 func (d *decision) mayBeRefused(r *place.Request) bool {
-	if len(r.Containers) > 0 && d.store.AnyStaticKubelet() {
+	if r.Kubelet.CPUs() > 0 && d.store.AnyStaticKubelet() {
 		return true
 	}
 	if r.Kubelet == nil {
