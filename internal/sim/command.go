@@ -26,15 +26,16 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 	c := &cobra.Command{
 		Use:   "simulate [--cluster] [--machine MACHINE…] [-f FILE|DIR…]",
 		Short: "Say where the pods of manifests would go, with no cluster",
-		Long: `Say where the pods of manifests would go, with no cluster. Nothing is started; the same input gives the same bytes.
+		Long: `Say where the pods of manifests would go, with no cluster. Nothing is started; the same input gives the
+same bytes.
 
 Input: Node, NodeResourceTopology, Numatopology, Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob,
 Service, Namespace, PriorityClass, PodDisruptionBudget and v1 List. Pods with spec.nodeName are taken as they are; the
-others are refused as the webhooks would, then tried by priority, highest first, and in the order of the input within one
-priority, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
+others are refused as the webhooks would, then tried by priority, highest first, and in the order of the input within
+one priority, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
 
-MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It adds
-the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,
+MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It
+adds the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,
 		Example: `  # a machine and pods for it
   tenon simulate -f nodes.yaml -f pods.yaml
 

@@ -192,7 +192,8 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				return
 			}
 			p.edited = true
-			p.Entry.CPUList = rapid.SampledFrom([]string{"1", "2-3", "4,10", "7-9", "", "40", p.Entry.CPUList}).Draw(t, "cpus")
+			lists := []string{"1", "2-3", "4,10", "7-9", "", "40", p.Entry.CPUList}
+			p.Entry.CPUList = rapid.SampledFrom(lists).Draw(t, "cpus")
 			w.engine.Update(p.Pod)
 		},
 		"reconcile": func(t *rapid.T) { w.disturbed(t, func() { _ = w.engine.Reconcile() }) },

@@ -94,7 +94,9 @@ func requiredArchs(terms ...[]string) podOption {
 					{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: values},
 				}})
 		}
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector}}
+		p.Spec.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector},
+		}
 	}
 }
 
@@ -522,10 +524,13 @@ func TestNodeWarnsAndNeverRefuses(t *testing.T) {
 				"node.koordinator.sh/numa-topology-policy " +
 				"and its alias node.koordinator.sh/numa-topology-alignment-policy; the alias is ignored",
 		}},
-		"a CPU list that is none": {annotations: map[string]string{annotation.NodeSystemQoSResource: `{"cpuset":"0..3"}`}, want: []string{
-			`metadata.annotations[node.koordinator.sh/system-qos-resource]: cpu list item "0..3": want an id like 3 ` +
-				`or a range like 0-3; the annotation is ignored`,
-		}},
+		"a CPU list that is none": {
+			annotations: map[string]string{annotation.NodeSystemQoSResource: `{"cpuset":"0..3"}`},
+			want: []string{
+				`metadata.annotations[node.koordinator.sh/system-qos-resource]: cpu list item "0..3": want an id ` +
+					`like 3 or a range like 0-3; the annotation is ignored`,
+			},
+		},
 		"a reservation that is not JSON": {
 			annotations: map[string]string{annotation.NodeReservation: `0-1`},
 			want: []string{

@@ -1,6 +1,7 @@
 // Package kubelet predicts what the kubelet of a node answers to a pod, and what it gives it.
 //
-//	Node (machine, settings, what is registered) ─► State (what is given to whom) ─ Admit(pod) ─► State, Placement | Refusal
+//	Node (machine, settings, what is registered) ─► State (what is given to whom)
+//	State ─ Admit(pod) ─► State, Placement | Refusal
 //
 // It holds the state of the kubelet's CPU manager (static), memory manager (Static) and device manager, generates their
 // hints, merges them by package hint, and allocates as they do: the same verdict, mask, CPU ids, memory blocks and
@@ -9,7 +10,8 @@
 //	Admit ─► container by container, or once for the pod:
 //	  hints:    devices (device.go), CPUs (cpu*.go), memory (memory.go)     counted (count.go) or listed (merge.go)
 //	  merge:    package hint                                                refused: TopologyAffinityError
-//	  allocate: devices ─► CPUs ─► memory                                   refused: SMTAlignmentError, UnexpectedAdmissionError
+//	  allocate: devices ─► CPUs ─► memory                                   refused: SMTAlignmentError,
+//	                                                                        UnexpectedAdmissionError
 //
 // Fits (fits.go) is the verdict alone, from counters where they decide. With and Without record what a kubelet reports.
 // What cannot be predicted is marked: Devices.Open for devices that the plugin chooses, Given.Certainty for a mask.

@@ -83,7 +83,8 @@ func (r *factReader) exporter() {
 // words reads topologyPolicies: the first word that is known counts.
 func (r *factReader) words() {
 	known := topologyWords()
-	for _, word := range r.nrt.TopologyPolicies { //nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+	for _, word := range r.nrt.TopologyPolicies {
 		i := slices.IndexFunc(known, func(w topologyWord) bool {
 			return w.word == word || w.policy == word &&
 				w.scope == ""

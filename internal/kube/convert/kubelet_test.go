@@ -171,7 +171,8 @@ func TestKubeletOfANode(t *testing.T) {
 			annotations: map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static",` +
 				`"reservedCPUs":"0"}`},
 			change: func(n *v1alpha2.NodeResourceTopology) {
-				n.TopologyPolicies = []string{"SingleNUMANodePodLevel"} //nolint:staticcheck // deprecated, and still what exporters write
+				//nolint:staticcheck // deprecated, and still what exporters write
+				n.TopologyPolicies = []string{"SingleNUMANodePodLevel"}
 			},
 			want: model{
 				Assumed: []string{convert.AssumedForeign}, Release: "1.36",
@@ -184,7 +185,8 @@ func TestKubeletOfANode(t *testing.T) {
 		"attributes beat the words of topologyPolicies": {
 			version: versioned, predicted: true,
 			change: func(n *v1alpha2.NodeResourceTopology) {
-				n.TopologyPolicies = []string{"BestEffort"} //nolint:staticcheck // deprecated, and still what exporters write
+				//nolint:staticcheck // deprecated, and still what exporters write
+				n.TopologyPolicies = []string{"BestEffort"}
 				n.Attributes = v1alpha2.AttributeList{
 					{Name: "topologyManagerPolicy", Value: "restricted"},
 					{Name: "topologyManagerScope", Value: "pod"},

@@ -31,7 +31,8 @@ func TestErrorsThatPeopleMeetSayWhatToDo(t *testing.T) {
 		"a folder that another user owns": {
 			&datadir.NotPrivate{Folder: "/data", Owner: 1001, User: 1000, Mode: 0o755},
 			[]string{
-				"/data is owned by user 1001 with mode 0755", "must be owned by user 1000", "another folder with --data",
+				"/data is owned by user 1001 with mode 0755", "must be owned by user 1000",
+				"another folder with --data",
 			},
 		},
 		"a folder that others may write": {

@@ -224,7 +224,8 @@ func TestPortWithoutAuthenticationChangesNothing(t *testing.T) {
 			}
 			body, _ := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
-			if answer.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(string(body), "use the secure port") {
+			if answer.StatusCode != http.StatusMethodNotAllowed ||
+				!strings.Contains(string(body), "use the secure port") {
 				t.Errorf("%s %s: %d %s, want 405 with the port to use", method, path, answer.StatusCode, body)
 			}
 		}

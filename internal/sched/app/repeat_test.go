@@ -67,9 +67,8 @@ func TestARepeatedRefusalIsCountedAndNotReadAgain(t *testing.T) {
 		t.Error("after a minute the numbers must be read again")
 	}
 	b.reporter.forget(pod.UID)
-	if _,
-		again := b.reporter.again(
-		&framework.QueuedPodInfo{PodInfo: &framework.PodInfo{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}}}}, first.causes); again {
+	gone := &framework.PodInfo{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}}}
+	if _, again := b.reporter.again(&framework.QueuedPodInfo{PodInfo: gone}, first.causes); again {
 		t.Error("a pod that is gone must not come back")
 	}
 }

@@ -118,7 +118,8 @@ func ReadOnly(h http.Handler, remedy string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", http.MethodGet)
-			writeError(w, http.StatusMethodNotAllowed, "method %s is not allowed on %s: %s", r.Method, r.URL.Path, remedy)
+			writeError(w, http.StatusMethodNotAllowed, "method %s is not allowed on %s: %s", r.Method, r.URL.Path,
+				remedy)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -71,9 +71,11 @@ func boundPod() *corev1.Pod {
 			NodeName: "node-1", SchedulerName: "tenon-scheduler",
 			Containers: []corev1.Container{{
 				Name: "app", Image: "app:1", Env: []corev1.EnvVar{{Name: "TOKEN", Value: "hush"}},
-				Command:   []string{"run"},
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
-				Ports:     []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}},
+				Command: []string{"run"},
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+				},
+				Ports: []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}},
 			}},
 		},
 	}

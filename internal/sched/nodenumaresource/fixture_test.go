@@ -140,8 +140,8 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 		t.Fatal(err)
 	}
 	return &fixture{
-		Plugin: p.(*Plugin), framework: f, factory: factory, client: client, store: store, events: recorder.Events, clock: clock,
-		woken: activator, nominated: promised, tracker: tracker, metrics: measured,
+		Plugin: p.(*Plugin), framework: f, factory: factory, client: client, store: store, events: recorder.Events,
+		clock: clock, woken: activator, nominated: promised, tracker: tracker, metrics: measured,
 	}
 }
 

@@ -19,11 +19,14 @@ func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
 	bare := f.addNode("bare", nil).Node()
 	f.store.PutPod(lsr("holder", 12, bound("full", "0-5,8-13")))
 	pod := lsr("p", 4, func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		selector := &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 				{Key: "pool", Operator: corev1.NodeSelectorOpDoesNotExist},
 			}}},
-		}}}
+		}
+		p.Spec.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector},
+		}
 	})
 	nrt := func(name string) *v1alpha2.NodeResourceTopology {
 		n := &v1alpha2.NodeResourceTopology{}

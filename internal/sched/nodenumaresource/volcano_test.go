@@ -173,8 +173,8 @@ func TestPodsOnNodesThatVolcanoDescribes(t *testing.T) {
 	strict := newFixture(t, `{"volcanoStrictPolicyMatch":true}`)
 	n, _ = strict.importedNode("n", "best-effort", "0-15")
 	cs, _ = strict.preFilter(t, pod)
-	if got, want := verdict(strict.Filter(t.Context(), cs, pod, n)),
-		"UnschedulableAndUnresolvable: task topology policy[restricted] is different with node[best-effort]"; got != want {
+	const want = "UnschedulableAndUnresolvable: task topology policy[restricted] is different with node[best-effort]"
+	if got := verdict(strict.Filter(t.Context(), cs, pod, n)); got != want {
 		t.Errorf("with the strict match: got %q, want %q", got, want)
 	}
 }

@@ -294,7 +294,7 @@ func TestTaintSelectorAndPortAreNamed(t *testing.T) {
 		{HostPort: 82, Protocol: corev1.ProtocolTCP},
 	}
 	affine := asking("1", "1Gi")
-	affine.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+	selector := &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{
 				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}},
@@ -305,7 +305,10 @@ func TestTaintSelectorAndPortAreNamed(t *testing.T) {
 				Values: []string{"n1"},
 			}},
 		}},
-	}}}
+	}
+	affine.Spec.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector},
+	}
 	for _, c := range []struct {
 		pod          *corev1.Pod
 		plugin, want string
