@@ -7,7 +7,12 @@ folder=$1
 shift
 export CGO_ENABLED=0
 mkdir -p "$folder"
-build=("$GO" build -tags "$TAGS" -trimpath -ldflags '-s -w' -o "$folder/")
+# The linker writes into Kubernetes' own code which release it is, as a release build of Kubernetes does.
+release=$("$GO" list -m -f '{{.Version}}' k8s.io/kubernetes)
+IFS=. read -r major minor _ <<<"${release#v}"
+at=k8s.io/component-base/version
+stamp="-X $at.gitVersion=$release -X $at.gitMajor=$major -X $at.gitMinor=$minor -X $at.gitCommit= -X $at.gitTreeState=clean"
+build=("$GO" build -tags "$TAGS" -trimpath -ldflags "-s -w $stamp" -o "$folder/")
 missing=
 for package in "$@"; do
   [ -x "$folder/${package##*/}" ] || missing=yes

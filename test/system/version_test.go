@@ -1,0 +1,35 @@
+package system
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestKubectlNamesTheReleaseThatItIs(t *testing.T) {
+	bin := os.Getenv("TENON_BIN")
+	if bin == "" {
+		t.Skip("NOT RUN: whole-system test: TENON_BIN does not name the built binary (make test sets it)")
+	}
+	text, err := exec.CommandContext(t.Context(), bin, "kubectl", "version", "--client", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct {
+		ClientVersion struct{ GitVersion, Major, Minor string }
+	}
+	if err := json.Unmarshal(text, &said); err != nil {
+		t.Fatal(err)
+	}
+	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	release, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := said.ClientVersion, strings.TrimSpace(string(release))
+	if got.GitVersion != want || "v"+got.Major+"."+got.Minor != want[:strings.LastIndex(want, ".")] {
+		t.Errorf("kubectl says it is %+v, want %s", got, want)
+	}
+}
