@@ -58,8 +58,10 @@ func (j *joint) exclusive(v *ledger.View, r *Request, o *order) {
 	j.policy, j.spread = o.Topology, o.spread
 	j.leading, j.needs[0] = 1, int64(o.req.Count)
 	j.open = j.machine.NodesWithCPUs()
-	for n := range j.open.All() {
-		j.cpus[n] = int64(o.offer(v.Summary(), n, fromUsable))
+	s := v.Summary()
+	for rest := j.open; rest != 0; rest &= rest - 1 {
+		n := rest.First()
+		j.cpus[n] = int64(o.offer(s, n, fromUsable))
 	}
 	if j.limits = j.summary.Limits; len(j.limits) > 0 && o.req.Required && o.req.Bind == cpualloc.FullPCPUs {
 		j.cores, j.free, j.usable = true, v.Allocatable(), j.summary.Usable

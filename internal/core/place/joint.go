@@ -190,8 +190,8 @@ func (j *joint) largest(k int) topo.NodeSet {
 	var nodes topo.NodeSet
 	for range k {
 		at := (j.open &^ nodes).First()
-		for n := range (j.open &^ nodes).All() {
-			if j.cpus[n] > j.cpus[at] {
+		for rest := j.open &^ nodes; rest != 0; rest &= rest - 1 {
+			if n := rest.First(); j.cpus[n] > j.cpus[at] {
 				at = n
 			}
 		}

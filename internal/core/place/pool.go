@@ -38,8 +38,9 @@ func (j *joint) pool(v *ledger.View, r *Request) bool {
 	case ledger.Restricted:
 		j.spread = leastOf(s.Capacity, int(j.needs[0]))
 	}
-	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.PoolCPUs > 0 {
+	nodes := s.Nodes
+	for i := range nodes {
+		if n := &nodes[i]; n.PoolCPUs > 0 {
 			j.open |= 1 << i
 			j.cpus[i], j.milli[i] = int64(n.PoolCPUs), n.PoolMilli
 		}
