@@ -27,13 +27,13 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	}
 	wanted := make(map[string]claim, len(pods))
 	pending := map[string]bool{}
-	exclusive := s.Args().DefaultExclusive
+	args := s.Args()
 	for _, p := range pods {
 		if p.Spec.NodeName == "" {
 			pending[string(p.UID)] = true
 			continue
 		}
-		if e, concerns := convert.EntryUnder(exclusive, p); e.UID != "" {
+		if e, concerns := convert.EntryUnder(args, p); e.UID != "" {
 			wanted[e.UID] = claim{p.Spec.NodeName, e, concerns}
 		}
 	}

@@ -52,10 +52,11 @@ func NewStore() *Store {
 }
 
 // Configure sets the arguments that a node's facts depend on. There is one account per machine, whichever profile
-// schedules onto it, so every caller must bring equal arguments, before the first object.
+// schedules onto it, so every caller must bring equal arguments, before the first object. The resources are Serve's.
 func (s *Store) Configure(args convert.Args) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	args.Resources = s.args.Resources
 	if s.sealed && args != s.args {
 		return fmt.Errorf("all profiles must give the plugin NodeNUMAResource equal arguments: got %+v after %+v", args,
 			s.args)
@@ -63,6 +64,9 @@ func (s *Store) Configure(args convert.Args) error {
 	s.args, s.sealed = args, true
 	return nil
 }
+
+// Serve sets the resources that have rows besides memory, before Configure and the first object.
+func (s *Store) Serve(r *convert.Resources) { s.args.Resources = r }
 
 // OnChange makes f learn of each node whose account has changed, after the change can be seen, in place of any other.
 // It is called outside of the store's locks and must not block.
@@ -241,7 +245,7 @@ func (s *Store) PutPod(p *corev1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
 	}
-	entry, concerns := convert.EntryUnder(s.Args().DefaultExclusive, p)
+	entry, concerns := convert.EntryUnder(s.Args(), p)
 	if node, was, held := s.Holder(entry.UID); held && node == p.Spec.NodeName {
 		entry = convert.Keeping(entry, was)
 		concerns = concerns || entry.Equal(was)

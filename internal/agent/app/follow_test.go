@@ -10,9 +10,11 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -29,30 +31,30 @@ func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := func(numa int, kind string, gib int64) ledger.Memory {
-		return ledger.Memory{NUMAID: numa, Type: kind, Bytes: gib << 30}
+	pages := func(numa int, kind why.Resource, gib int64) align.Amount {
+		return align.Amount{NUMAID: numa, Resource: kind, N: gib << 30}
 	}
 	tests := map[string]struct {
 		class, policy string
-		memory        []ledger.Memory
+		memory        []align.Amount
 		want          []int
 	}{
 		"exclusive CPUs": {
 			"LSR", "SingleNUMANode",
-			[]ledger.Memory{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)},
+			[]align.Amount{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)},
 			[]int{1},
 		},
 		"shared pools": {
 			"LS", "SingleNUMANode",
-			[]ledger.Memory{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)},
+			[]align.Amount{pages(0, "memory", 1), pages(1, "memory", 4), pages(1, "hugepages-1Gi", 2)},
 			[]int{1},
 		},
 		"hugepages apart": {
 			"LSR", "BestEffort",
-			[]ledger.Memory{pages(0, "memory", 4), pages(1, "hugepages-1Gi", 2)},
+			[]align.Amount{pages(0, "memory", 4), pages(1, "hugepages-1Gi", 2)},
 			[]int{0, 1},
 		},
-		"no policy": {"LSR", "", []ledger.Memory{pages(0, "memory", 4), pages(1, "memory", 4)}, nil},
+		"no policy": {"LSR", "", []align.Amount{pages(0, "memory", 4), pages(1, "memory", 4)}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +76,7 @@ func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 			if !reason.OK() {
 				t.Fatalf("refused: %v %s", reason, detail)
 			}
-			view := ledger.New(ledger.Facts{Machine: m, Memory: tt.memory}).View()
+			view := ledger.New(ledger.Facts{Machine: m, Amounts: tt.memory}).View()
 			offer, reason := place.Try(view, r)
 			if !reason.OK() {
 				t.Fatalf("refused: %+v", reason)

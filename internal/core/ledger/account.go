@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -14,9 +15,9 @@ type account struct {
 	cpus cpuset.Set
 	// nodes are the NUMA nodes with CPUs that a SharedPool pod is constrained to; 0 = the whole pool.
 	nodes topo.NodeSet
-	// memory is what the pod holds on NUMA nodes with CPUs.
-	memory []holding
-	// uses are the NUMA nodes of cpus, nodes and memory together.
+	// holds are Amounts on NUMA nodes with CPUs.
+	holds []align.Hold
+	// uses are the NUMA nodes of cpus, nodes and holds together.
 	uses topo.NodeSet
 	// tenant is the pod as the machine's kubelet sees it; nil without Guest.
 	tenant *kubelet.Tenant
@@ -34,10 +35,10 @@ func newAccount(m *topo.Machine, e Entry) *account {
 		}
 	}
 	a.nodes = m.NodesByID(a.NUMAIDs) & m.NodesWithCPUs()
-	a.memory = holdingsOf(m, a.Memory)
+	a.holds = align.Holds(m, a.Amounts)
 	a.uses = a.nodes | m.NodesOf(&a.cpus)
-	for i := range a.memory {
-		a.uses |= 1 << a.memory[i].node
+	for i := range a.holds {
+		a.uses |= 1 << a.holds[i].Node
 	}
 	if a.Guest != nil {
 		a.tenant = kubelet.NewTenant(m, a.UID, a.Namespace, a.Name, a.Guest)
@@ -49,9 +50,3 @@ func newAccount(m *topo.Machine, e Entry) *account {
 // it has CPUs of us, or its class says that it runs on a pool. A pod of class LSE or LSR that another scheduler bound
 // runs on what the kubelet pinned, and no other pod may have that.
 func (a *account) decides() bool { return a.CPUList != "" || a.Class == qos.LS || a.Class == qos.BE }
-
-// cpuNode returns a NUMA node by the kernel's id; false when it is not one with CPUs.
-func cpuNode(m *topo.Machine, id int) (topo.NUMA, bool) {
-	n, ok := m.NUMAByID(id)
-	return n, ok && m.NodesWithCPUs().Has(n)
-}

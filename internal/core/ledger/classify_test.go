@@ -3,17 +3,19 @@ package ledger_test
 import (
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // TestNUMANodesAreSortedByTheirPods has 2 NUMA nodes: CPUs 0-7 and 8-15, siblings at +16.
 func TestNUMANodesAreSortedByTheirPods(t *testing.T) {
 	t.Parallel()
 	remembering := lsr("m", "0")
-	remembering.Memory = []ledger.Memory{{NUMAID: 1, Type: ledger.OrdinaryMemory, Bytes: 1}}
+	remembering.Amounts = []align.Amount{{NUMAID: 1, Resource: why.Memory, N: 1}}
 	for name, c := range map[string]struct {
 		entries           []ledger.Entry
 		confined, spanned uint64

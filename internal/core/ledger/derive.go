@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -118,7 +119,7 @@ func (v *View) summarize() {
 	}
 	s.PoolMilli = 1000 * int64(s.PoolCPUs)
 	v.promise()
-	v.chargeMemory()
+	s.Rows = align.Leave(v.rows, m, v.holds)
 	v.classify()
 	for i := range s.Nodes {
 		if limit := int(s.Nodes[i].PoolMilli / 1000); int(s.Usable[i].Free) > limit {
@@ -135,6 +136,15 @@ func (v *View) summarize() {
 			usable += int64(s.Usable[n].Free)
 		}
 		s.Committed = s.Committed || usable > s.Limits[i].Milli/1000
+	}
+}
+
+// holds yields what each pod holds of rows.
+func (v *View) holds(yield func([]align.Hold) bool) {
+	for _, a := range v.accounts {
+		if len(a.holds) > 0 && !yield(a.holds) {
+			return
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -21,9 +22,9 @@ type Entry struct {
 	NUMAIDs []int
 	// MilliCPU is the CPU request that is constrained to NUMAIDs.
 	MilliCPU int64
-	// Memory is what the pod holds on each NUMA node: of pods with CPUList or NUMAIDs that were placed under a topology
-	// policy.
-	Memory []Memory
+	// Amounts are what the pod holds of rows on each NUMA node: of pods with CPUList or NUMAIDs that were placed under
+	// a topology policy.
+	Amounts []align.Amount
 	// Guest is the pod as the kubelet sees it, whatever Tenon decided about it; nil when no kubelet would give it
 	// anything of its own.
 	Guest *kubelet.Guest
@@ -35,7 +36,7 @@ func (e Entry) Equal(o Entry) bool {
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
 		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) &&
-		slices.Equal(e.Memory, o.Memory)
+		slices.Equal(e.Amounts, o.Amounts)
 }
 
 // predictedLike reports whether two entries are the same but for their predictions.
@@ -48,16 +49,16 @@ func (e Entry) predictedLike(o Entry) bool {
 	return e.Equal(o)
 }
 
-// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs and Memory, so that entries that
+// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs and Amounts, so that entries that
 // mean the same are the same.
 func (e Entry) normal() Entry {
 	if !e.Role.Binds() {
 		e.CPUList, e.Exclusive = "", cpualloc.NotExclusive
 	}
 	if e.CPUList == "" && (e.Role != qos.SharedPool || len(e.NUMAIDs) == 0) {
-		e.Memory = nil
+		e.Amounts = nil
 	}
-	e.Memory = slices.Clone(normalMemory(e.Memory))
+	e.Amounts = slices.Clone(align.Normal(e.Amounts))
 	if e.Role != qos.SharedPool || len(e.NUMAIDs) == 0 {
 		e.NUMAIDs, e.MilliCPU = nil, 0
 		return e

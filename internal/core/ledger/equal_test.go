@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -23,7 +24,7 @@ func TestFactsDifferByEveryField(t *testing.T) {
 		t.Fatal(reason)
 	}
 	facts := ledger.Facts{Machine: m, Model: kubelet.Facts{Node: node}}
-	kinds := vary.Whole(other, another, cpuset.Of(5))
+	kinds := vary.Whole(other, another, cpuset.Of(5), align.Kind{Page: 2})
 	vary.Fill(&facts, kinds)
 	same := facts
 	if !facts.Equal(&same) {

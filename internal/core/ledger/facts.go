@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -85,9 +86,10 @@ type Facts struct {
 	// StrategyByLabel: the node's own label says the strategy. Then it ranks the node among others too.
 	StrategyByLabel bool
 	Topology        TopologyPolicy
-	// Memory is what each NUMA node has for pods (allocatable). Types that it does not name take no part in any
-	// decision.
-	Memory []Memory
+	// Amounts are what each NUMA node has for pods (allocatable), of resources in Table. Those that they do not name
+	// take no part in any decision.
+	Amounts []align.Amount
+	Table   *align.Table
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
 	MinSharedCPUs int
 }
@@ -95,7 +97,7 @@ type Facts struct {
 // KubeletPolicy is the topology policy of the node's kubelet as far as its answers are predicted.
 func (f *Facts) KubeletPolicy() TopologyPolicy { return PolicyOf(f.Model.Config.Topology.Policy) }
 
-// Equal reports whether two facts say the same; the order of Given and Memory does not matter.
+// Equal reports whether two facts say the same; the order of Given and Amounts does not matter.
 func (f *Facts) Equal(o *Facts) bool {
 	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 && f.Kubelet == o.Kubelet &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
@@ -103,7 +105,7 @@ func (f *Facts) Equal(o *Facts) bool {
 		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.Equal(&o.Model) &&
 		f.Imported == o.Imported &&
 		slices.EqualFunc(kubelet.Sorted(f.Given), kubelet.Sorted(o.Given), kubelet.Grant.Equal) &&
-		slices.Equal(normalMemory(f.Memory), normalMemory(o.Memory))
+		f.Table == o.Table && slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
 }
 
 func (f *Facts) sameMachine(o *Facts) bool {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -20,13 +21,13 @@ type frame struct {
 
 	// capacity and coreCapacity hold, at k-1, the most online CPUs and cores that k NUMA nodes can have.
 	capacity, coreCapacity []int
-	// memory is each type of memory while no pod holds any.
-	memory []MemorySummary
+	// rows are those of resources while no pod holds any.
+	rows []align.Row
 }
 
 func newFrame(f Facts) *frame {
 	m := f.Machine
-	f.Given, f.Memory = slices.Clone(kubelet.Sorted(f.Given)), slices.Clone(normalMemory(f.Memory))
+	f.Given, f.Amounts = slices.Clone(kubelet.Sorted(f.Given)), slices.Clone(align.Normal(f.Amounts))
 	fr := &frame{facts: f}
 	if m == nil {
 		return fr
@@ -51,17 +52,8 @@ func newFrame(f Facts) *frame {
 		fr.capacity = append(fr.capacity, int(count.Free))
 		fr.coreCapacity = append(fr.coreCapacity, int(count.FreeCores))
 	}
-	largestFirst(fr.capacity)
-	largestFirst(fr.coreCapacity)
-	fr.memory = memoryTypes(m, f.Memory)
+	align.LargestFirst(fr.capacity)
+	align.LargestFirst(fr.coreCapacity)
+	fr.rows = align.Rows(f.Table, m, f.Amounts)
 	return fr
-}
-
-// largestFirst replaces counts by the sums of the k largest, k = 1….
-func largestFirst[T int | int64](counts []T) {
-	slices.Sort(counts)
-	slices.Reverse(counts)
-	for i := 1; i < len(counts); i++ {
-		counts[i] += counts[i-1]
-	}
 }

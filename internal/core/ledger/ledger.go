@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -96,7 +97,7 @@ func (l *Ledger) Commit(o Offer) error {
 	case !v.KeepsPromises(&a.cpus), a.nodes != 0 && a.MilliCPU > v.summary.Room(a.nodes):
 		return fmt.Errorf("commit offer for pod %s/%s: %w: its shared pool is promised to other pods", a.Namespace,
 			a.Name, ErrTaken)
-	case !v.holdsMemory(a):
+	case !align.Has(v.summary.Rows, a.holds):
 		return fmt.Errorf("commit offer for pod %s/%s: %w: its memory is not free", a.Namespace, a.Name, ErrTaken)
 	}
 	l.view = v.put(a, v.version+1)

@@ -641,7 +641,7 @@ func drawFacts(t *rapid.T, m *topo.Machine) ledger.Facts {
 	for _, uid := range rapid.SliceOfNDistinct(rapid.SampledFrom(uids), 0, 2, rapid.ID).Draw(t, "pins") {
 		f.Given = append(f.Given, kubelet.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
 	}
-	f.Memory = drawMemory(t, 9)
+	f.Amounts = drawMemory(t, 9)
 	count(t, &f)
 	return f
 }
@@ -676,7 +676,7 @@ func drawEntry(t *rapid.T) ledger.Entry {
 		e.Role = rapid.SampledFrom([]qos.Role{qos.BEPool, qos.KubeletPinned, qos.SystemPool}).Draw(t, "role")
 		e.Class = map[qos.Role]qos.Class{qos.BEPool: qos.BE, qos.SystemPool: qos.System}[e.Role]
 	}
-	e.Memory = drawMemory(t, 4)
+	e.Amounts = drawMemory(t, 4)
 	return e
 }
 

@@ -10,17 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // drawMemory draws amounts on NUMA nodes that may not be there, some of nothing, some twice, in any order.
-func drawMemory(t *rapid.T, most int) []ledger.Memory {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.Memory {
-		return ledger.Memory{
-			NUMAID: rapid.IntRange(0, 6).Draw(t, "NUMA id"),
-			Type:   rapid.SampledFrom([]string{"memory", "hugepages-8", "hugepages-2Ki"}).Draw(t, "type"),
-			Bytes:  rapid.SampledFrom([]int64{-1, 0, 7, 8, 100, 4096, 5000}).Draw(t, "bytes"),
+func drawMemory(t *rapid.T, most int) []align.Amount {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) align.Amount {
+		return align.Amount{
+			NUMAID:   rapid.IntRange(0, 6).Draw(t, "NUMA id"),
+			Resource: rapid.SampledFrom([]why.Resource{"memory", "hugepages-8", "hugepages-2Ki"}).Draw(t, "resource"),
+			N:        rapid.SampledFrom([]int64{-1, 0, 7, 8, 100, 4096, 5000}).Draw(t, "bytes"),
 		}
 	}), 0, most).Draw(t, "memory")
 }
@@ -28,35 +30,37 @@ func drawMemory(t *rapid.T, most int) []ledger.Memory {
 // checkMemory recomputes what is free of each type, node by node and pod by pod.
 func checkMemory(t *rapid.T, v *ledger.View, md *model) {
 	m := v.Machine()
-	page := map[string]int64{"memory": 1, "hugepages-8": 8, "hugepages-2Ki": 2048}
-	amount := func(list []ledger.Memory, id int, kind string) int64 {
+	page := map[why.Resource]int64{"memory": 1, "hugepages-8": 8, "hugepages-2Ki": 2048}
+	amount := func(list []align.Amount, id int, kind why.Resource) int64 {
 		sum := int64(0)
 		for _, a := range list {
-			if a.NUMAID == id && a.Type == kind && a.Bytes > 0 {
-				sum += a.Bytes
+			if a.NUMAID == id && a.Resource == kind && a.N > 0 {
+				sum += a.N
 			}
 		}
 		return sum
 	}
-	named := map[string]bool{}
+	named := map[why.Resource]bool{}
 	for _, n := range m.CPUNodes() {
 		for kind := range page {
-			named[kind] = named[kind] || amount(md.facts.Memory, m.NUMAID(n), kind) > 0
+			named[kind] = named[kind] || amount(md.facts.Amounts, m.NUMAID(n), kind) > 0
 		}
 	}
-	var want []ledger.MemorySummary
-	for _, kind := range []string{"memory", "hugepages-2Ki", "hugepages-8"} {
+	var want []align.Row
+	for _, kind := range []why.Resource{"memory", "hugepages-2Ki", "hugepages-8"} {
 		if !named[kind] {
 			continue
 		}
-		s := ledger.MemorySummary{Type: kind, Page: page[kind]}
+		s := align.Row{Kind: align.Kind{
+			Resource: kind, Page: page[kind], Unit: why.Bytes, Short: why.InsufficientMemory,
+		}}
 		var all []int64
 		for _, n := range m.CPUNodes() {
-			has := amount(md.facts.Memory, m.NUMAID(n), kind) / page[kind] * page[kind]
+			has := amount(md.facts.Amounts, m.NUMAID(n), kind) / page[kind] * page[kind]
 			held := int64(0)
 			for _, e := range md.entries {
 				if e.CPUList != "" && e.Role.Binds() || e.Role == qos.SharedPool && len(e.NUMAIDs) > 0 {
-					held += amount(e.Memory, m.NUMAID(n), kind)
+					held += amount(e.Amounts, m.NUMAID(n), kind)
 				}
 			}
 			all = append(all, has)
@@ -71,39 +75,25 @@ func checkMemory(t *rapid.T, v *ledger.View, md *model) {
 		}
 		want = append(want, s)
 	}
-	if diff := cmp.Diff(want, v.Summary().Memory); diff != "" {
+	if diff := cmp.Diff(want, v.Summary().Rows); diff != "" {
 		t.Fatalf("memory (-want +got):\n%s", diff)
 	}
 }
 
-func TestPageSize(t *testing.T) {
-	t.Parallel()
-	for kind, want := range map[string]int64{
-		"memory": 1, "hugepages-2Mi": 2 << 20, "hugepages-1Gi": 1 << 30, "hugepages-64Ki": 64 << 10,
-		"hugepages-1Ti":  1 << 40,
-		"hugepages-4096": 4096, "hugepages-": 1, "hugepages-x": 1, "hugepages-0Mi": 1, "hugepages-99999999999999Ti": 1,
-		"hugepages--2Mi": 1,
-	} {
-		if got := ledger.PageSize(kind); got != want {
-			t.Errorf("%s: got %d, want %d", kind, got, want)
-		}
-	}
-}
-
-func withMemory(e ledger.Entry, memory ...ledger.Memory) ledger.Entry {
-	e.Memory = memory
+func withMemory(e ledger.Entry, memory ...align.Amount) ledger.Entry {
+	e.Amounts = memory
 	return e
 }
 
-func gib(numa int, n int64) ledger.Memory {
-	return ledger.Memory{NUMAID: numa, Type: "memory", Bytes: n << 30}
+func gib(numa int, n int64) align.Amount {
+	return align.Amount{NUMAID: numa, Resource: "memory", N: n << 30}
 }
 
 func TestMemoryIsHeldOnNUMANodes(t *testing.T) {
 	t.Parallel()
-	f := ledger.Facts{Machine: worked(t), Memory: []ledger.Memory{gib(0, 64), gib(1, 64), gib(2, 32), gib(3, 32)}}
+	f := ledger.Facts{Machine: worked(t), Amounts: []align.Amount{gib(0, 64), gib(1, 64), gib(2, 32), gib(3, 32)}}
 	l := ledger.New(f)
-	free := func() []int64 { return l.View().Summary().MemoryOf("memory").Free }
+	free := func() []int64 { return align.Find(l.View().Summary().Rows, "memory").Free }
 
 	offer := offerOf(l, withMemory(lsr("a", "0-1"), gib(0, 40), gib(1, 8)))
 	if err := l.Commit(offer); err != nil {
@@ -121,7 +111,7 @@ func TestMemoryIsHeldOnNUMANodes(t *testing.T) {
 	if diff := cmp.Diff([]int64{64 << 30, 64 << 30, 2 << 30, 32 << 30}, free()); diff != "" {
 		t.Errorf("after an update with other memory (-want +got):\n%s", diff)
 	}
-	f.Memory = []ledger.Memory{gib(0, 64), gib(1, 64), gib(2, 16)}
+	f.Amounts = []align.Amount{gib(0, 64), gib(1, 64), gib(2, 16)}
 	l.SetFacts(f)
 	if diff := cmp.Diff([]int64{64 << 30, 64 << 30, 0, 0}, free()); diff != "" {
 		t.Errorf("after a machine has lost memory (-want +got):\n%s", diff)
@@ -134,7 +124,7 @@ func TestMemoryIsHeldOnNUMANodes(t *testing.T) {
 
 func TestMemoryOnUnknownNUMANodesIsReported(t *testing.T) {
 	t.Parallel()
-	v := ledger.New(ledger.Facts{Machine: worked(t), Memory: []ledger.Memory{gib(0, 64)}},
+	v := ledger.New(ledger.Facts{Machine: worked(t), Amounts: []align.Amount{gib(0, 64)}},
 		withMemory(lsr("a", "0-1"), gib(9, 1), gib(0, 1), gib(7, 1)),
 		withMemory(confined("b", 1000, 1, 7), gib(7, 1))).View()
 	want := []ledger.Problem{
@@ -144,7 +134,7 @@ func TestMemoryOnUnknownNUMANodesIsReported(t *testing.T) {
 	if diff := cmp.Diff(want, v.Problems()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
-	if got := v.Summary().MemoryOf("memory").Free[0]; got != 63<<30 {
+	if got := align.Find(v.Summary().Rows, "memory").Free[0]; got != 63<<30 {
 		t.Errorf("NUMA node 0 has %d bytes free, want 63Gi", got)
 	}
 }
@@ -152,17 +142,17 @@ func TestMemoryOnUnknownNUMANodesIsReported(t *testing.T) {
 // TestAbsurdAmountsOfMemoryDoNotOverflow: annotations and zones are written by others.
 func TestAbsurdAmountsOfMemoryDoNotOverflow(t *testing.T) {
 	t.Parallel()
-	huge := func(numa int) ledger.Memory { return ledger.Memory{NUMAID: numa, Type: "memory", Bytes: math.MaxInt64} }
-	f := ledger.Facts{Machine: worked(t), Memory: []ledger.Memory{huge(0), huge(1), huge(2), huge(3)}}
+	huge := func(numa int) align.Amount { return align.Amount{NUMAID: numa, Resource: "memory", N: math.MaxInt64} }
+	f := ledger.Facts{Machine: worked(t), Amounts: []align.Amount{huge(0), huge(1), huge(2), huge(3)}}
 	for i := range 20 {
-		f.Memory = append(f.Memory, ledger.Memory{Type: "hugepages-" + strconv.Itoa(i), Bytes: 1})
+		f.Amounts = append(f.Amounts, align.Amount{Resource: why.Resource("hugepages-" + strconv.Itoa(i)), N: 1})
 	}
 	v := ledger.New(f, withMemory(lsr("a", "0-1"), huge(0), huge(0), huge(1))).View()
 	s := v.Summary()
-	if len(s.Memory) != ledger.MaxMemoryTypes || s.Memory[0].Type != "memory" {
-		t.Errorf("%d types, the first %q; want %d and memory", len(s.Memory), s.Memory[0].Type, ledger.MaxMemoryTypes)
+	if len(s.Rows) != align.MaxRows || s.Rows[0].Resource != "memory" {
+		t.Errorf("%d types, the first %q; want %d and memory", len(s.Rows), s.Rows[0].Resource, align.MaxRows)
 	}
-	if got := s.Memory[0]; got.Free[0] != 0 || got.Free[1] != 0 || got.Free[2] <= 0 ||
+	if got := s.Rows[0]; got.Free[0] != 0 || got.Free[1] != 0 || got.Free[2] <= 0 ||
 		got.Capacity[3] <= got.Capacity[2] {
 		t.Errorf("free %v, capacity %v", got.Free, got.Capacity)
 	}

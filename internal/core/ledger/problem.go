@@ -63,11 +63,11 @@ func (v *View) Problems() []Problem {
 func (v *View) strangers(a *account) []int {
 	var ids []int
 	for _, id := range a.NUMAIDs {
-		if _, ok := cpuNode(v.facts.Machine, id); !ok {
+		if _, ok := v.facts.Machine.CPUNodeByID(id); !ok {
 			ids = append(ids, id)
 		}
 	}
-	for _, m := range a.Memory {
+	for _, m := range a.Amounts {
 		if _, known := v.facts.Machine.NUMAByID(m.NUMAID); !known {
 			ids = append(ids, m.NUMAID)
 		}

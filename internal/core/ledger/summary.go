@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -23,8 +24,8 @@ type Summary struct {
 	PoolMilli int64
 	// Capacity and CoreCapacity hold, at k-1, the most online CPUs and cores that k NUMA nodes of the machine have.
 	Capacity, CoreCapacity []int
-	// Memory is each type of memory that is known of the machine, ordinary memory first.
-	Memory []MemorySummary
+	// Rows are the resources that are known of the machine's NUMA nodes, ordinary memory first.
+	Rows []align.Row
 	// Limits bound what may still be taken of the pools of several NUMA nodes, by Group and Nodes; see Room.
 	Limits []Limit
 	// Confined are the NUMA nodes that pods use which use no other, Spanned those of pods that use several.
@@ -60,5 +61,5 @@ func (s *Summary) equal(o *Summary) bool {
 		s.PoolMilli == o.PoolMilli &&
 		slices.Equal(s.Capacity, o.Capacity) && slices.Equal(s.CoreCapacity, o.CoreCapacity) &&
 		slices.Equal(s.Limits, o.Limits) && s.Confined == o.Confined && s.Spanned == o.Spanned &&
-		slices.EqualFunc(s.Memory, o.Memory, func(a, b MemorySummary) bool { return a.equal(&b) })
+		slices.EqualFunc(s.Rows, o.Rows, func(a, b align.Row) bool { return a.Equal(&b) })
 }

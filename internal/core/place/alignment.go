@@ -22,7 +22,7 @@ type Alignment struct {
 // AlignmentRow is one resource.
 type AlignmentRow struct {
 	// Resource is "cpu", "pool" (CPUs of the shared pool), "pool-left" (milli-CPU of it that is not promised to any
-	// pod), "memory" or a type of hugepages.
+	// pod), or the name of another resource.
 	Resource string
 	// Need is the request, Have what each NUMA node with CPUs can give of it: CPUs, milli-CPU or bytes.
 	Need int64
@@ -56,9 +56,9 @@ func Align(v *ledger.View, r *Request) (Alignment, bool) {
 		a.Rows = append(a.Rows, j.show("pool", j.needs[0], j.cpus[:], 0),
 			j.show("pool-left", j.needs[1], j.milli[:], 0))
 	}
-	for i := range j.types {
-		m := &j.memory[i]
-		a.Rows = append(a.Rows, j.show(m.Type, m.need, m.Free, m.least()))
+	for i := range j.others {
+		d := &j.more[i]
+		a.Rows = append(a.Rows, j.show(string(d.Resource), d.need, d.Free, d.least()))
 	}
 	offer, reason := Try(v, r)
 	a.Nodes, a.Reason = offer.Nodes, reason

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -126,7 +127,7 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 		for n := range j.machine.NodesWithCPUs().All() {
 			j.cpus[n] = int64(o.offer(s, n, fromFree))
 		}
-		j.types, j.limits, j.wants = 0, nil, ShareNUMANodes
+		j.others, j.limits, j.wants = 0, nil, ShareNUMANodes
 		if j.check().OK() {
 			reason.Code, reason.Extra = why.SharedPoolCommitted, 0
 		}
@@ -194,9 +195,9 @@ func (o *order) all(s *ledger.Summary, from source) int {
 	return sum
 }
 
-// take computes the CPUs, and where the memory that takes part goes. An even spread is dropped where it needs more NUMA
-// nodes than the topology policy allows, or others than have the memory.
-func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []ledger.Memory, why.Reason) {
+// take computes the CPUs, and where the other rows go. An even spread is dropped where it needs more NUMA nodes than
+// the topology policy allows, or others than have the rest.
+func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []align.Amount, why.Reason) {
 	var j joint
 	j.exclusive(v, r, o)
 	j.separate()
@@ -231,7 +232,7 @@ func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []ledger.Memo
 }
 
 // allows reports whether an answer keeps to the topology policy and to what other pods were promised, and has the
-// memory on its NUMA nodes.
+// other rows on its NUMA nodes.
 func (o *order) allows(v *ledger.View, j *joint, result *cpualloc.Result, reason why.Reason) bool {
 	return reason.OK() && result.NUMANodes <= o.spread && j.holds(j.machine.NodesOf(&result.CPUs)) &&
 		v.KeepsPromises(&result.CPUs)

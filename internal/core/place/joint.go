@@ -1,6 +1,7 @@
 package place
 
 import (
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -24,13 +25,13 @@ type joint struct {
 	wants  NUMAExclusive
 
 	// cpus and milli are the rows of CPU: those that the bind policy counts, or the size of shared pools and what of
-	// them is not promised. The rows of memory follow them.
+	// them is not promised. The other rows follow them.
 	needs       [2]int64
 	cpus, milli [topo.MaxNodes]int64
 	leading     int   // rows of CPU in use, 1 or 2
 	poolNeed    int64 // needs[0] of shared pools in milli-CPU, as the user wrote it
-	memory      [ledger.MaxMemoryTypes]memoryRow
-	types       int // of memory, in use
+	more        [align.MaxRows]demand
+	others      int // rows of more in use
 
 	// limits bound exclusive CPUs of several NUMA nodes together; shares is what most found where they do.
 	limits []ledger.Limit
@@ -41,8 +42,9 @@ type joint struct {
 	usable []cpualloc.NodeCount
 }
 
-type memoryRow struct {
-	*ledger.MemorySummary
+// demand is a row besides CPU.
+type demand struct {
+	*align.Row
 	need int64
 }
 
@@ -51,29 +53,29 @@ func (j *joint) begin(v *ledger.View, r *Request) {
 	j.machine, j.summary, j.strategy = v.Machine(), v.Summary(), v.Facts().Strategy
 }
 
-// ask adds the rows of memory. Without a policy memory takes no part, nor does a type that the machine does not
-// report. BestEffort never refuses: there a type of which the NUMA nodes have not enough is left out, and so remains
-// unbound.
+// ask adds the rows besides CPU. Without a policy they take no part, nor does a resource that the machine does not
+// report. BestEffort never refuses: there a resource of which the NUMA nodes have not enough is left out, and so
+// remains unbound.
 func (j *joint) ask(v *ledger.View, r *Request) {
 	if j.policy == ledger.NoTopology {
 		return
 	}
 	s := v.Summary()
-	for i := range r.Memory {
-		known := s.MemoryOf(r.Memory[i].Type)
-		if known == nil || j.types == len(j.memory) {
+	for i := range r.Needs {
+		known := align.Find(s.Rows, r.Needs[i].Resource)
+		if known == nil || j.others == len(j.more) {
 			continue
 		}
-		row := memoryRow{known, r.Memory[i].Bytes}
+		row := demand{known, r.Needs[i].N}
 		if j.policy == ledger.BestEffort && row.sum(j.open) < row.need {
 			continue
 		}
-		j.memory[j.types] = row
-		j.types++
+		j.more[j.others] = row
+		j.others++
 	}
 }
 
-func (m *memoryRow) sum(nodes topo.NodeSet) int64 { return sumOver(m.Free, nodes) }
+func (d *demand) sum(nodes topo.NodeSet) int64 { return sumOver(d.Free, nodes) }
 
 func sumOver(have []int64, nodes topo.NodeSet) int64 {
 	total := int64(0)
@@ -83,8 +85,8 @@ func sumOver(have []int64, nodes topo.NodeSet) int64 {
 	return total
 }
 
-// least is the number of NUMA nodes that the type needs on an empty machine.
-func (m *memoryRow) least() int { return leastOf(m.Capacity, m.need) }
+// least is the number of NUMA nodes that the resource needs on an empty machine.
+func (d *demand) least() int { return leastOf(d.Capacity, d.need) }
 
 // reach is how far a set of NUMA nodes comes: the rows that it holds, in order, and what it has of the first other one.
 type reach struct {
@@ -97,7 +99,7 @@ func (r reach) fartherThan(o reach) bool {
 	return r.rows > o.rows || r.rows == o.rows && r.have > o.have
 }
 
-func (j *joint) rows() int { return j.leading + j.types }
+func (j *joint) rows() int { return j.leading + j.others }
 
 func (j *joint) reach(nodes topo.NodeSet) reach {
 	r := reach{nodes: nodes}
@@ -111,8 +113,8 @@ func (j *joint) reach(nodes topo.NodeSet) reach {
 		}
 		r.rows++
 	}
-	for i := range j.types {
-		if r.have = j.memory[i].sum(nodes); r.have < j.memory[i].need {
+	for i := range j.others {
+		if r.have = j.more[i].sum(nodes); r.have < j.more[i].need {
 			return r
 		}
 		r.rows++
@@ -141,17 +143,17 @@ func (j *joint) separate() (ok, whole bool) {
 }
 
 // check decides whether the policy finds NUMA nodes for the pod. The first row that is short names the resource: CPU,
-// then each type of memory. check may drop rows of memory: j must not be used to choose NUMA nodes afterwards.
+// then each other row. check may drop rows: j must not be used to choose NUMA nodes afterwards.
 func (j *joint) check() why.Reason {
 	if j.policy < ledger.Restricted {
 		return why.Reason{}
 	}
 	var alone why.Reason
-	for i := 0; i < j.types && alone.OK(); i++ {
-		alone = j.memory[i].check(j.open, j.policy, j.spread)
+	for i := 0; i < j.others && alone.OK(); i++ {
+		alone = j.more[i].check(j.open, j.policy, j.spread)
 	}
 	if !alone.OK() {
-		j.types = 0 // no set is feasible; it remains to check whether CPU alone is short
+		j.others = 0 // no set is feasible; it remains to check whether CPU alone is short
 	}
 	best, whole := j.farthest(min(j.spread, j.open.Len()))
 	held := best.rows == j.rows()
@@ -205,8 +207,8 @@ func (j *joint) short(best reach) why.Reason {
 	reason := why.Reason{Code: why.TopologyPolicy, Resource: why.CPU, Extra: int64(j.spread)}
 	switch row := best.rows; {
 	case row >= j.leading:
-		m := &j.memory[row-j.leading]
-		reason.Resource, reason.Unit, reason.Asked, reason.Free = why.Resource(m.Type), why.Bytes, m.need, best.have
+		d := &j.more[row-j.leading]
+		reason.Resource, reason.Unit, reason.Asked, reason.Free = d.Resource, d.Unit, d.need, best.have
 	case j.leading == 1:
 		reason.Unit, reason.Asked, reason.Free = why.CPUs, j.needs[0], best.have
 	case row == 0:
@@ -220,21 +222,15 @@ func (j *joint) short(best reach) why.Reason {
 	return reason
 }
 
-// check looks at one type alone. Under Restricted no set is preferred by all resources when they need different numbers
-// of NUMA nodes: such a pod never fits.
-func (m *memoryRow) check(open topo.NodeSet, policy ledger.TopologyPolicy, spread int) why.Reason {
-	possible := len(m.Capacity) > 0 && m.Capacity[len(m.Capacity)-1] >= m.need
-	if k := m.least(); policy == ledger.Restricted && possible && k != spread {
-		return why.Reason{
-			Code: why.TopologyMismatch, Resource: why.Resource(m.Type), Asked: int64(k),
-			Free: int64(spread),
-		}
+// check looks at one resource alone. Under Restricted no set is preferred by all resources when they need different
+// numbers of NUMA nodes: such a pod never fits.
+func (d *demand) check(open topo.NodeSet, policy ledger.TopologyPolicy, spread int) why.Reason {
+	possible := len(d.Capacity) > 0 && d.Capacity[len(d.Capacity)-1] >= d.need
+	if k := d.least(); policy == ledger.Restricted && possible && k != spread {
+		return why.Reason{Code: why.TopologyMismatch, Resource: d.Resource, Asked: int64(k), Free: int64(spread)}
 	}
-	if free := m.sum(open); free < m.need {
-		return why.Reason{
-			Code: why.InsufficientMemory, Resource: why.Resource(m.Type), Unit: why.Bytes, Asked: m.need,
-			Free: free,
-		}
+	if free := d.sum(open); free < d.need {
+		return why.Reason{Code: d.Short, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free}
 	}
 	return why.Reason{}
 }

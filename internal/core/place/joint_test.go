@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -15,18 +16,18 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-func asking(memory ...place.Memory) func(*place.Request) {
-	return func(r *place.Request) { r.Memory = memory }
+func asking(memory ...align.Need) func(*place.Request) {
+	return func(r *place.Request) { r.Needs = memory }
 }
 
-func gib(n int64) place.Memory { return place.Memory{Type: "memory", Bytes: n << 30} }
+func gib(n int64) align.Need { return align.Need{Resource: "memory", N: n << 30} }
 
-func pages(n int64) place.Memory { return place.Memory{Type: "hugepages-1Gi", Bytes: n << 30} }
+func pages(n int64) align.Need { return align.Need{Resource: "hugepages-1Gi", N: n << 30} }
 
-func on4(gib ...int64) []ledger.Memory {
-	var list []ledger.Memory
+func on4(gib ...int64) []align.Amount {
+	var list []align.Amount
 	for i, n := range gib {
-		list = append(list, ledger.Memory{NUMAID: i, Type: "memory", Bytes: n << 30})
+		list = append(list, align.Amount{NUMAID: i, Resource: "memory", N: n << 30})
 	}
 	return list
 }
@@ -43,28 +44,28 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 	t.Parallel()
 	single, restricted, bestEffort := policy(ledger.SingleNUMANode), policy(ledger.Restricted),
 		policy(ledger.BestEffort)
-	takes := func(id int, list string, memory ...ledger.Memory) ledger.Entry {
+	takes := func(id int, list string, memory ...align.Amount) ledger.Entry {
 		e := held(list)
-		e.UID, e.Memory = fmt.Sprint("held-", id), memory
+		e.UID, e.Amounts = fmt.Sprint("held-", id), memory
 		return e
 	}
-	mem := func(numa int, n int64) ledger.Memory {
-		return ledger.Memory{NUMAID: numa, Type: "memory", Bytes: n << 30}
+	mem := func(numa int, n int64) align.Amount {
+		return align.Amount{NUMAID: numa, Resource: "memory", N: n << 30}
 	}
-	huge := func(numa int, n int64) ledger.Memory {
-		return ledger.Memory{NUMAID: numa, Type: "hugepages-1Gi", Bytes: n << 30}
+	huge := func(numa int, n int64) align.Amount {
+		return align.Amount{NUMAID: numa, Resource: "hugepages-1Gi", N: n << 30}
 	}
 	tests := map[string]struct {
-		memory  []ledger.Memory
+		memory  []align.Amount
 		entries []ledger.Entry
 		request *place.Request
-		cpus    string          // wanted
-		placed  []ledger.Memory // wanted
+		cpus    string         // wanted
+		placed  []align.Amount // wanted
 		reason  why.Reason
 	}{
 		"exclusive CPUs go where the memory is": {
 			memory: on4(4, 4, 4, 32), request: binding(4, single, asking(gib(16))), cpus: "12-13,28-29",
-			placed: []ledger.Memory{mem(3, 16)},
+			placed: []align.Amount{mem(3, 16)},
 		},
 		"memory that is short on the only NUMA node with the CPUs is named as memory": {
 			memory: on4(4, 32, 32, 32), entries: []ledger.Entry{takes(1, "4-15,20-31")},
@@ -91,7 +92,7 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 		"Restricted takes two NUMA nodes where both resources need two": {
 			memory: on4(8, 8, 8, 8), entries: []ledger.Entry{takes(1, "0", mem(0, 5))},
 			request: binding(12, restricted, asking(gib(12))),
-			cpus:    "8-13,24-29", placed: []ledger.Memory{mem(2, 6), mem(3, 6)},
+			cpus:    "8-13,24-29", placed: []align.Amount{mem(2, 6), mem(3, 6)},
 		},
 		"Restricted is refused while no two NUMA nodes have both": {
 			memory: on4(8, 8, 8, 8), entries: []ledger.Entry{takes(1, "8-15,24-31"), takes(2, "0", mem(0, 5))},
@@ -101,7 +102,7 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 		"hugepage sizes are distinguished": {
 			memory:  append(on4(32, 32, 32, 32), huge(0, 1), huge(1, 1), huge(2, 4)),
 			request: binding(4, restricted, asking(gib(4), pages(2))),
-			cpus:    "8-9,24-25", placed: []ledger.Memory{huge(2, 2), mem(2, 4)},
+			cpus:    "8-9,24-25", placed: []align.Amount{huge(2, 2), mem(2, 4)},
 		},
 		"hugepages that are short are named": {
 			memory:  append(on4(32, 32, 32, 32), huge(0, 1), huge(1, 1), huge(2, 4)),
@@ -111,15 +112,15 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 		},
 		"a type that the machine does not report takes no part": {
 			memory: on4(32, 32, 32, 32), request: binding(4, single, asking(gib(4), pages(2))), cpus: "0-1,16-17",
-			placed: []ledger.Memory{mem(0, 4)},
+			placed: []align.Amount{mem(0, 4)},
 		},
 		"BestEffort spans the NUMA nodes that it needs, of one socket, and fills where the CPUs are": {
 			memory: on4(8, 8, 8, 8), request: binding(4, bestEffort, asking(gib(12))), cpus: "0-1,16-17",
-			placed: []ledger.Memory{mem(0, 8), mem(1, 4)},
+			placed: []align.Amount{mem(0, 8), mem(1, 4)},
 		},
 		"BestEffort goes where fewest NUMA nodes do": {
 			memory: on4(8, 8, 8, 16), request: binding(4, bestEffort, asking(gib(12))), cpus: "12-13,28-29",
-			placed: []ledger.Memory{mem(3, 12)},
+			placed: []align.Amount{mem(3, 12)},
 		},
 		"BestEffort leaves out memory that is not there": {
 			memory: on4(8, 8, 8, 8), request: binding(4, bestEffort, asking(gib(33))), cpus: "0-1,16-17",
@@ -129,11 +130,11 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 		},
 		"memory is split in proportion to what is free": {
 			memory: on4(9, 6, 3, 3), request: binding(16, restricted, asking(gib(10))), cpus: "0-7,16-23",
-			placed: []ledger.Memory{mem(0, 6), mem(1, 4)},
+			placed: []align.Amount{mem(0, 6), mem(1, 4)},
 		},
 		"shared pools go where the memory is": {
 			memory: on4(4, 4, 4, 32), request: sharing(4000, single, asking(gib(16))),
-			placed: []ledger.Memory{mem(3, 16)},
+			placed: []align.Amount{mem(3, 16)},
 		},
 		"shared pools without the memory": {
 			memory: on4(4, 4, 4, 15), request: sharing(4000, single, asking(gib(15))),
@@ -144,7 +145,7 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := ledger.New(ledger.Facts{Machine: worked(t), Memory: test.memory, MinSharedCPUs: 0},
+			v := ledger.New(ledger.Facts{Machine: worked(t), Amounts: test.memory, MinSharedCPUs: 0},
 				test.entries...).View()
 			offer, reason := place.Try(v, test.request)
 			if reason != test.reason {
@@ -156,10 +157,10 @@ func TestCPUAndMemoryMeet(t *testing.T) {
 			got := offer.Entry
 			if diff := cmp.Diff(ledger.Entry{
 				CPUList: got.CPUList, Role: got.Role, NUMAIDs: got.NUMAIDs,
-				Memory: test.placed,
+				Amounts: test.placed,
 			}, ledger.Entry{
 				CPUList: got.CPUList, Role: got.Role, NUMAIDs: got.NUMAIDs,
-				Memory: got.Memory,
+				Amounts: got.Amounts,
 			},
 				cmp.Comparer(ledger.Entry.Equal)); diff != "" {
 				t.Errorf("memory (-want +got):\n%s", diff)
@@ -181,7 +182,7 @@ func TestClosestNUMANodesAreChosen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := ledger.Facts{Machine: m, Topology: ledger.Restricted, Memory: on4(8, 2, 8, 8)}
+	f := ledger.Facts{Machine: m, Topology: ledger.Restricted, Amounts: on4(8, 2, 8, 8)}
 	offer, reason := place.Try(ledger.New(f).View(), binding(12, asking(gib(12))))
 	if !reason.OK() || offer.Nodes != 0b1001 {
 		t.Errorf("exclusive: got %b (%+v), want 1001: 0 and 2 are far from each other", offer.Nodes, reason)
@@ -190,7 +191,7 @@ func TestClosestNUMANodesAreChosen(t *testing.T) {
 	if !reason.OK() || offer.Nodes != 0b1001 {
 		t.Errorf("shared: got %b (%+v), want 1001", offer.Nodes, reason)
 	}
-	f.Memory = nil
+	f.Amounts = nil
 	offer, reason = place.Try(ledger.New(f, confined(4000, 1)).View(), sharing(12000))
 	if !reason.OK() || offer.Nodes != 0b11 {
 		t.Errorf("shared without memory: got %b (%+v), want 11", offer.Nodes, reason)
@@ -223,7 +224,7 @@ func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.Restricted, Memory: on4(8, 8)}).View()
+		v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.Restricted, Amounts: on4(8, 8)}).View()
 		r := binding(12, asking(gib(12)))
 		high, low := place.Score(v, r, best, place.ScoreLeastAllocated),
 			place.Score(v, r, worst, place.ScoreLeastAllocated)
@@ -238,7 +239,7 @@ func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.BestEffort, Memory: on4(4, 4, 4)}).View()
+	v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.BestEffort, Amounts: on4(4, 4, 4)}).View()
 	if got := place.Score(v, binding(2, asking(gib(9))), best, place.ScoreLeastAllocated); got < 12 || got > 24 {
 		t.Errorf("CPUs on one NUMA node, memory on three: %d, want 12 to 24", got)
 	}
@@ -282,7 +283,7 @@ func TestFreeMemoryNeverRefuses(t *testing.T) {
 		entries := entriesOf(v)
 		for i := range entries {
 			if rapid.Bool().Draw(t, "lets go") {
-				entries[i].Memory = nil
+				entries[i].Amounts = nil
 			}
 		}
 		if reason := place.Fits(ledger.New(*v.Facts(), entries...).View(), r); !reason.OK() {
@@ -307,10 +308,10 @@ func TestCommittedMemoryComesBack(t *testing.T) {
 		if err := account.Commit(offer); err != nil {
 			t.Fatal(err)
 		}
-		for _, a := range offer.Entry.Memory {
-			was, is := before.Summary().MemoryOf(a.Type).Free[a.NUMAID],
-				account.View().Summary().MemoryOf(a.Type).Free[a.NUMAID]
-			if was-is != a.Bytes {
+		for _, a := range offer.Entry.Amounts {
+			was, is := align.Find(before.Summary().Rows, a.Resource).Free[a.NUMAID],
+				align.Find(account.View().Summary().Rows, a.Resource).Free[a.NUMAID]
+			if was-is != a.N {
 				t.Fatalf("%+v took %d bytes", a, was-is)
 			}
 			held++
@@ -338,7 +339,7 @@ func TestManyNUMANodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := ledger.Facts{
-			Machine: m, Memory: drawMemory(t, m, 30),
+			Machine: m, Amounts: drawMemory(t, m, 30),
 			Strategy: rapid.SampledFrom([]cpualloc.Strategy{0, 1}).Draw(t, "strategy"),
 			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{1, 2, 2, 3}).Draw(t, "policy"),
 		}
@@ -346,7 +347,7 @@ func TestManyNUMANodes(t *testing.T) {
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 			entries = append(entries, ledger.Entry{
 				UID: fmt.Sprint("pod-", i), Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: fmt.Sprint(i),
-				Memory: drawMemory(t, m, 9),
+				Amounts: drawMemory(t, m, 9),
 			})
 		}
 		v, r := ledger.New(f, entries...).View(), drawRequest(t)
@@ -362,7 +363,7 @@ func TestManyNUMANodes(t *testing.T) {
 		}
 		if reason.OK() {
 			checkMemory(t, v, r, offer)
-			if len(offer.Entry.Memory) > 0 {
+			if len(offer.Entry.Amounts) > 0 {
 				granted++
 			}
 		}
@@ -379,22 +380,22 @@ func TestTheSearchOfManyNUMANodesSaysWhereItEnds(t *testing.T) {
 	t.Parallel()
 	f := ledger.Facts{Machine: machine(t, 4, 10, 4, 1), Topology: ledger.Restricted}
 	var entries []ledger.Entry
-	amounts := func(numa int, ordinary, huge int64) []ledger.Memory {
-		return []ledger.Memory{
-			{NUMAID: numa, Type: "memory", Bytes: ordinary},
-			{NUMAID: numa, Type: "hugepages-1", Bytes: huge},
+	amounts := func(numa int, ordinary, huge int64) []align.Amount {
+		return []align.Amount{
+			{NUMAID: numa, Resource: "memory", N: ordinary},
+			{NUMAID: numa, Resource: "hugepages-1", N: huge},
 		}
 	}
 	for i := range 40 {
-		f.Memory = append(f.Memory, amounts(i, 750, 750)...)
+		f.Amounts = append(f.Amounts, amounts(i, 750, 750)...)
 		free := 550 + int64(i*37%200)
 		entries = append(entries, ledger.Entry{
 			UID: fmt.Sprint("pod-", i), Class: qos.LS, Role: qos.SharedPool, NUMAIDs: []int{i},
-			Memory: amounts(i, 750-free, free-550),
+			Amounts: amounts(i, 750-free, free-550),
 		})
 	}
 	v := ledger.New(f, entries...).View()
-	r := binding(32, asking(place.Memory{Type: "memory", Bytes: 5251}, place.Memory{Type: "hugepages-1", Bytes: 5251}))
+	r := binding(32, asking(align.Need{Resource: "memory", N: 5251}, align.Need{Resource: "hugepages-1", N: 5251}))
 	want := why.Reason{Code: why.TopologyUndecided, Resource: why.CPU, Extra: 8}
 	if reason := place.Fits(v, r); reason != want {
 		t.Errorf("Fits says %+v, want %+v", reason, want)
@@ -402,7 +403,7 @@ func TestTheSearchOfManyNUMANodesSaysWhereItEnds(t *testing.T) {
 	if _, reason := place.Try(v, r); reason != want {
 		t.Errorf("Try says %+v, want %+v", reason, want)
 	}
-	r.Memory[1].Bytes = 5200
+	r.Needs[1].N = 5200
 	f.Topology = ledger.BestEffort
 	if offer, reason := place.Try(ledger.New(f, entries...).View(), r); !reason.OK() ||
 		offer.Nodes.Len() > 9 {

@@ -3,6 +3,7 @@ package place_test
 import (
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -72,10 +73,10 @@ func TestSingleNUMANodeExclusiveIsObeyed(t *testing.T) {
 			request: sharing(2000, policy(single), require), code: why.NUMANodeShared, span: 1,
 		},
 		"memory on a second NUMA node makes a pod span": {
-			facts: ledger.Facts{Memory: memoryOn(4, 64, 0)},
+			facts: ledger.Facts{Amounts: memoryOn(4, 64, 0)},
 			holders: []ledger.Entry{func() ledger.Entry {
 				e := held("0")
-				e.Memory = []ledger.Memory{{NUMAID: 1, Type: "memory", Bytes: 1 << 30}}
+				e.Amounts = []align.Amount{{NUMAID: 1, Resource: "memory", N: 1 << 30}}
 				return e
 			}()},
 			request: binding(2, policy(single), require), nodes: 0b0100,

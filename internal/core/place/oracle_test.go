@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -225,20 +226,20 @@ func (o *oracle) qualityOf(nodes uint) quality {
 }
 
 // has is what a set of NUMA nodes has of a type of memory: what of it pods leave, or all of it.
-func (o *oracle) has(nodes uint, kind string, minusPods bool) int64 {
-	page := map[string]int64{"memory": 1, "hugepages-2Mi": 2 << 20, "hugepages-1Gi": 1 << 30}[kind]
+func (o *oracle) has(nodes uint, kind why.Resource, minusPods bool) int64 {
+	page := map[why.Resource]int64{"memory": 1, "hugepages-2Mi": 2 << 20, "hugepages-1Gi": 1 << 30}[kind]
 	total := int64(0)
 	for i, n := range o.m.CPUNodes() {
 		here := int64(0)
-		for _, a := range o.f.Memory {
-			if nodes&(1<<i) != 0 && a.NUMAID == o.m.NUMAID(n) && a.Type == kind {
-				here = a.Bytes / page * page
+		for _, a := range o.f.Amounts {
+			if nodes&(1<<i) != 0 && a.NUMAID == o.m.NUMAID(n) && a.Resource == kind {
+				here = a.N / page * page
 			}
 		}
 		for e := range o.v.Entries() {
-			for _, a := range e.Memory {
-				if minusPods && a.NUMAID == o.m.NUMAID(n) && a.Type == kind {
-					here -= a.Bytes
+			for _, a := range e.Amounts {
+				if minusPods && a.NUMAID == o.m.NUMAID(n) && a.Resource == kind {
+					here -= a.N
 				}
 			}
 		}
@@ -254,29 +255,29 @@ func (o *oracle) join(r *place.Request, open uint, limit int, holds func(nodes u
 ) {
 	policy := max(o.f.Topology, r.Topology)
 	all := uint(1)<<len(o.m.CPUNodes()) - 1
-	var asked []place.Memory
-	for _, a := range r.Memory {
-		known := slices.ContainsFunc(o.f.Memory, func(m ledger.Memory) bool { return m.Type == a.Type })
+	var asked []align.Need
+	for _, a := range r.Needs {
+		known := slices.ContainsFunc(o.f.Amounts, func(m align.Amount) bool { return m.Resource == a.Resource })
 		if policy == ledger.NoTopology || !known {
 			continue
 		}
-		if policy == ledger.BestEffort && o.has(open, a.Type, true) < a.Bytes {
+		if policy == ledger.BestEffort && o.has(open, a.Resource, true) < a.N {
 			continue
 		}
 		asked = append(asked, a)
 	}
 	for _, a := range asked {
-		if policy == ledger.Restricted && o.has(all, a.Type, false) >= a.Bytes &&
-			o.allowed(r, func(nodes uint) bool { return o.has(nodes, a.Type, false) >= a.Bytes }) != limit {
+		if policy == ledger.Restricted && o.has(all, a.Resource, false) >= a.N &&
+			o.allowed(r, func(nodes uint) bool { return o.has(nodes, a.Resource, false) >= a.N }) != limit {
 			return why.TopologyMismatch, quality{}
 		}
-		if o.has(open, a.Type, true) < a.Bytes {
+		if o.has(open, a.Resource, true) < a.N {
 			return why.InsufficientMemory, quality{}
 		}
 	}
 	var apart quality // of the sets on which r meets no pod of the other kind
 	for nodes := uint(1); nodes <= all; nodes++ {
-		lacks := func(a place.Memory) bool { return o.has(nodes, a.Type, true) < a.Bytes }
+		lacks := func(a align.Need) bool { return o.has(nodes, a.Resource, true) < a.N }
 		if nodes&^open != 0 || bits.OnesCount(nodes) > limit || !holds(nodes) || slices.ContainsFunc(asked, lacks) {
 			continue
 		}
@@ -319,7 +320,7 @@ func (o *oracle) uses(e *ledger.Entry) uint {
 	for i, n := range o.m.CPUNodes() {
 		id, here := o.m.NUMAID(n), o.m.NUMACPUs(n)
 		if cpus.Overlaps(&here) || slices.Contains(e.NUMAIDs, id) ||
-			slices.ContainsFunc(e.Memory, func(a ledger.Memory) bool { return a.NUMAID == id }) {
+			slices.ContainsFunc(e.Amounts, func(a align.Amount) bool { return a.NUMAID == id }) {
 			uses |= 1 << i
 		}
 	}
@@ -588,7 +589,7 @@ func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 		if nodes := uint(offer.Nodes); reason.OK() && exclusive && best.nodes > 0 && !o.meetsOtherKind(nodes) {
 			apart++
 		}
-		if reason.OK() && best.nodes > 1 && len(offer.Entry.Memory) > 0 {
+		if reason.OK() && best.nodes > 1 && len(offer.Entry.Amounts) > 0 {
 			spread++
 		}
 	})

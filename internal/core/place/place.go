@@ -55,20 +55,20 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 	}
 	if r.CPUs > 0 {
 		o, _ := checkCPUs(v, r)
-		result, memory, reason := o.take(v, r)
+		result, held, reason := o.take(v, r)
 		if !reason.OK() {
 			return ledger.Offer{}, reason
 		}
 		offer.Entry.CPUList = v.Machine().FormatList(result.CPUs)
-		offer.Entry.Exclusive, offer.Entry.Memory = r.Exclusive, memory
+		offer.Entry.Exclusive, offer.Entry.Amounts = r.Exclusive, held
 		offer.CPUs, offer.Stage = result.CPUs, result.Stage
-		offer.Nodes = v.Machine().NodesOf(&result.CPUs) | holding(v.Machine(), memory)
+		offer.Nodes = v.Machine().NodesOf(&result.CPUs) | holding(v.Machine(), held)
 	} else if r.wantsPool() {
 		var j joint
 		if j.pool(v, r) {
 			j.separate()
 			offer.Nodes = j.choose()
-			offer.Entry.Memory = j.place(offer.Nodes, offer.Nodes)
+			offer.Entry.Amounts = j.place(offer.Nodes, offer.Nodes)
 			offer.Entry.NUMAIDs, offer.Entry.MilliCPU = v.Machine().NodeIDs(offer.Nodes), r.RequestMilli
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -635,23 +636,23 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 		"constrained burst":  {facts: ledger.Facts{Topology: ledger.Restricted}, request: sharing(20000, burst(90000))},
 		"LS, SingleNUMANode": {facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: sharing(90000)},
 		"memory": {
-			facts:   ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1)},
+			facts:   ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1)},
 			request: remembering(binding(40), 200, 12),
 		},
 		"memory, refused": {
-			facts:   ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(64, 64, 4)},
+			facts:   ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(64, 64, 4)},
 			request: remembering(binding(60), 900, 12),
 		},
 		"memory, BestEffort": {
-			facts:   ledger.Facts{Topology: ledger.BestEffort, Memory: memoryOn(64, 1, 4)},
+			facts:   ledger.Facts{Topology: ledger.BestEffort, Amounts: memoryOn(64, 1, 4)},
 			request: remembering(binding(4), 7, 12),
 		},
 		"memory of LS": {
-			facts:   ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4)},
+			facts:   ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4)},
 			request: remembering(sharing(20000, burst(60000)), 100, 0),
 		},
 		"NUMA nodes without pods of the other kind": {
-			facts:   ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4)},
+			facts:   ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4)},
 			request: remembering(binding(40, numaExclusive(place.RequireNUMAExclusive)), 100, 0),
 		},
 		"static kubelet": {
@@ -677,23 +678,23 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 
 // remembering is a request that asks for GiB of ordinary memory and for hugepages besides.
 func remembering(r *place.Request, gib, hugepages int64) *place.Request {
-	r.Memory = []place.Memory{{Type: "memory", Bytes: gib << 30}}
+	r.Needs = []align.Need{{Resource: "memory", N: gib << 30}}
 	if hugepages > 0 {
-		r.Memory = append(r.Memory, place.Memory{Type: "hugepages-1Gi", Bytes: hugepages << 30})
+		r.Needs = append(r.Needs, align.Need{Resource: "hugepages-1Gi", N: hugepages << 30})
 	}
 	return r
 }
 
 // memoryOn has GiB of ordinary memory and of hugepages on each of n NUMA nodes, on the large ones twice as much.
-func memoryOn(n int, gib, hugepages int64, large ...int) []ledger.Memory {
-	var list []ledger.Memory
+func memoryOn(n int, gib, hugepages int64, large ...int) []align.Amount {
+	var list []align.Amount
 	for i := range n {
 		more := int64(1)
 		if slices.Contains(large, i) {
 			more = 2
 		}
-		list = append(list, ledger.Memory{NUMAID: i, Type: "memory", Bytes: more * gib << 30},
-			ledger.Memory{NUMAID: i, Type: "hugepages-1Gi", Bytes: more * hugepages << 30})
+		list = append(list, align.Amount{NUMAID: i, Resource: "memory", N: more * gib << 30},
+			align.Amount{NUMAID: i, Resource: "hugepages-1Gi", N: more * hugepages << 30})
 	}
 	return list
 }
@@ -724,37 +725,37 @@ func BenchmarkFits(b *testing.B) {
 		},
 		{
 			"policy=SingleNUMANode/memory/kind=exclusive", 8,
-			ledger.Facts{Topology: ledger.SingleNUMANode, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: ledger.SingleNUMANode, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(binding(4), 48, 0),
 		},
 		{
 			"policy=Restricted/memory/kind=exclusive", 8,
-			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(binding(40), 200, 0),
 		},
 		{
 			"policy=Restricted/memory/kind=exclusive,two types", 8,
-			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(binding(40), 200, 12),
 		},
 		{
 			"policy=Restricted/memory/kind=exclusive,refused", 8,
-			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1, 2, 3)},
+			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1, 2, 3)},
 			remembering(binding(60), 200, 12),
 		},
 		{
 			"policy=BestEffort/memory/kind=exclusive", 8,
-			ledger.Facts{Topology: ledger.BestEffort, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: ledger.BestEffort, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(binding(40), 200, 0),
 		},
 		{
 			"policy=Restricted/memory/kind=burst", 8,
-			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(sharing(4000, burst(60000)), 200, 0),
 		},
 		{
 			"policy=Restricted/memory/kind=exclusive", 64,
-			ledger.Facts{Topology: ledger.Restricted, Memory: memoryOn(64, 8, 4)},
+			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(64, 8, 4)},
 			remembering(binding(40), 150, 0),
 		},
 		{"policy=Restricted/kind=exclusive,refused", 64, ledger.Facts{Topology: ledger.Restricted}, binding(100)},
@@ -776,9 +777,9 @@ func BenchmarkFilter5000Nodes(b *testing.B) {
 	m := machine(b, 2, 4, 16, 2)
 	views := make([]*ledger.View, nodes)
 	for i := range views {
-		f := ledger.Facts{Machine: m, Topology: ledger.Restricted, Memory: memoryOn(8, 64, 4, 0, 1, 2, 3)}
+		f := ledger.Facts{Machine: m, Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1, 2, 3)}
 		if i%2 == 0 {
-			f.Memory = memoryOn(8, 64, 4, 4, 5, 6, 7)
+			f.Amounts = memoryOn(8, 64, 4, 4, 5, 6, 7)
 		}
 		var entries []ledger.Entry
 		for c := range 16 {

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -108,9 +109,9 @@ func checkOffer(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 		if taken > 0 {
 			nodes++
 		}
-		remembers := slices.ContainsFunc(o.Entry.Memory, func(a ledger.Memory) bool { return a.NUMAID == m.NUMAID(n) })
+		remembers := slices.ContainsFunc(o.Entry.Amounts, func(a align.Amount) bool { return a.NUMAID == m.NUMAID(n) })
 		if got := taken > 0 || remembers; got != (o.Nodes&(1<<i) != 0) {
-			t.Fatalf("NUMA node %d: %d CPUs taken, memory %v, mask %b", i, taken, o.Entry.Memory, o.Nodes)
+			t.Fatalf("NUMA node %d: %d CPUs taken, memory %v, mask %b", i, taken, o.Entry.Amounts, o.Nodes)
 		}
 		if s := v.Summary().Nodes[i]; taken > 0 && s.PoolMilli < 1000*int64(taken) {
 			t.Fatalf("NUMA node %d has %d milli-CPU left and gives %d CPUs", i, s.PoolMilli, taken)
@@ -147,31 +148,31 @@ func checkOffer(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 // checkMemory holds the memory of an offer: all of each type that takes part, inside what is free, in whole pages.
 func checkMemory(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 	policy := max(v.Facts().Topology, r.Topology)
-	got := map[string]int64{}
-	for _, a := range o.Entry.Memory {
-		got[a.Type] += a.Bytes
-		free := v.Summary().MemoryOf(a.Type)
+	got := map[why.Resource]int64{}
+	for _, a := range o.Entry.Amounts {
+		got[a.Resource] += a.N
+		free := align.Find(v.Summary().Rows, a.Resource)
 		// ids of these machines are positions
-		if free == nil || free.Free[a.NUMAID] < a.Bytes || a.Bytes <= 0 || a.Bytes%free.Page != 0 {
+		if free == nil || free.Free[a.NUMAID] < a.N || a.N <= 0 || a.N%free.Page != 0 {
 			t.Fatalf("%+v of %+v", a, free)
 		}
 		if o.Nodes&(1<<a.NUMAID) == 0 {
 			t.Fatalf("memory on NUMA node %d, which is not in %b", a.NUMAID, o.Nodes)
 		}
 	}
-	for _, a := range r.Memory {
-		known := v.Summary().MemoryOf(a.Type) != nil
+	for _, a := range r.Needs {
+		known := align.Find(v.Summary().Rows, a.Resource) != nil
 		want := int64(0)
-		if policy >= ledger.Restricted && known && o.Nodes != 0 || got[a.Type] != 0 {
-			want = a.Bytes
+		if policy >= ledger.Restricted && known && o.Nodes != 0 || got[a.Resource] != 0 {
+			want = a.N
 		}
-		if got[a.Type] != want {
-			t.Fatalf("%d bytes of %s, want %d: %+v", got[a.Type], a.Type, want, o.Entry.Memory)
+		if got[a.Resource] != want {
+			t.Fatalf("%d bytes of %s, want %d: %+v", got[a.Resource], a.Resource, want, o.Entry.Amounts)
 		}
-		delete(got, a.Type)
+		delete(got, a.Resource)
 	}
-	if len(got) > 0 || policy == ledger.NoTopology && len(o.Entry.Memory) > 0 {
-		t.Fatalf("memory that was not asked, or without a policy: %+v", o.Entry.Memory)
+	if len(got) > 0 || policy == ledger.NoTopology && len(o.Entry.Amounts) > 0 {
+		t.Fatalf("memory that was not asked, or without a policy: %+v", o.Entry.Amounts)
 	}
 }
 
@@ -228,10 +229,10 @@ func checkPool(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 				cpus += s.Nodes[i].PoolCPUs
 			}
 		}
-		for _, a := range r.Memory {
-			s, left := v.Summary().MemoryOf(a.Type), a.Bytes
-			if s == nil || !slices.ContainsFunc(o.Entry.Memory,
-				func(m ledger.Memory) bool { return m.Type == a.Type }) {
+		for _, a := range r.Needs {
+			s, left := align.Find(v.Summary().Rows, a.Resource), a.N
+			if s == nil || !slices.ContainsFunc(o.Entry.Amounts,
+				func(m align.Amount) bool { return m.Resource == a.Resource }) {
 				continue // takes no part
 			}
 			for i, free := range s.Free {

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -14,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // machine is a regular machine: CPU c of thread 0 has its sibling at c+cores, as Linux numbers x86.
@@ -73,18 +75,18 @@ func drawDistances(t *rapid.T, s *topo.Spec) {
 const mib = 1 << 20
 
 // drawMemory draws amounts on the NUMA nodes of m: ordinary memory, hugepages of one size, both or nothing.
-func drawMemory(t *rapid.T, m *topo.Machine, most int) []ledger.Memory {
-	var list []ledger.Memory
-	kinds := rapid.SampledFrom([][]string{nil, {"memory"}, {"memory"}, {"memory", "hugepages-2Mi"}}).Draw(t,
+func drawMemory(t *rapid.T, m *topo.Machine, most int) []align.Amount {
+	var list []align.Amount
+	kinds := rapid.SampledFrom([][]why.Resource{nil, {"memory"}, {"memory"}, {"memory", "hugepages-2Mi"}}).Draw(t,
 		"types of memory")
 	for _, kind := range kinds {
 		for n := range m.NumNUMA() {
-			bytes := int64(rapid.IntRange(0, most).Draw(t, kind)) * mib
+			bytes := int64(rapid.IntRange(0, most).Draw(t, string(kind))) * mib
 			if kind == "memory" {
 				bytes += rapid.SampledFrom([]int64{0, 0, 1, mib - 1}).Draw(t, "odd bytes")
 			}
 			if bytes > 0 {
-				list = append(list, ledger.Memory{NUMAID: n, Type: kind, Bytes: bytes})
+				list = append(list, align.Amount{NUMAID: n, Resource: kind, N: bytes})
 			}
 		}
 	}
@@ -114,7 +116,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 		f.NodeReserved, f.System = drawSet(t, m, "node reserved", 2), drawSet(t, m, "system", 1)
 	}
 	count(t, &f)
-	f.Memory = drawMemory(t, m, 20)
+	f.Amounts = drawMemory(t, m, 20)
 	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "pins") {
 		uid := rapid.SampledFrom([]string{"kubelet-0", "pod-0", "pod-1"}).Draw(t, "pinned pod")
 		f.Given = append(f.Given, kubelet.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 2)})
@@ -143,7 +145,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 	}
 	for i := range entries {
 		if rapid.Bool().Draw(t, "holds memory") {
-			entries[i].Memory = drawMemory(t, m, 8)
+			entries[i].Amounts = drawMemory(t, m, 8)
 		}
 	}
 	return ledger.New(f, entries...).View()
@@ -164,15 +166,15 @@ func drawRequest(t *rapid.T) *place.Request {
 		Default:  rapid.SampledFrom([]cpualloc.Bind{0, 1}).Draw(t, "default"),
 	}
 	r.NUMAExclusive = rapid.SampledFrom([]place.NUMAExclusive{0, 0, 1, 2, 2}).Draw(t, "NUMA exclusive")
-	r.Memory = rapid.SampledFrom([][]place.Memory{
+	r.Needs = rapid.SampledFrom([][]align.Need{
 		nil, nil,
-		{{Type: "memory", Bytes: 1}},
-		{{Type: "memory", Bytes: 10 * mib}},
-		{{Type: "memory", Bytes: 25*mib + 1}},
-		{{Type: "hugepages-2Mi", Bytes: 8 * mib}},
-		{{Type: "hugepages-1Gi", Bytes: 1 << 30}},
-		{{Type: "memory", Bytes: 20 * mib}, {Type: "hugepages-2Mi", Bytes: 4 * mib}},
-		{{Type: "memory", Bytes: 5 * mib}, {Type: "hugepages-2Mi", Bytes: 24 * mib}},
+		{{Resource: "memory", N: 1}},
+		{{Resource: "memory", N: 10 * mib}},
+		{{Resource: "memory", N: 25*mib + 1}},
+		{{Resource: "hugepages-2Mi", N: 8 * mib}},
+		{{Resource: "hugepages-1Gi", N: 1 << 30}},
+		{{Resource: "memory", N: 20 * mib}, {Resource: "hugepages-2Mi", N: 4 * mib}},
+		{{Resource: "memory", N: 5 * mib}, {Resource: "hugepages-2Mi", N: 24 * mib}},
 	}).Draw(t, "memory asked")
 	if rapid.Bool().Draw(t, "guaranteed") {
 		containers(rapid.SliceOfN(rapid.IntRange(1, 4), 1, 2).Draw(t, "containers")...)(r)

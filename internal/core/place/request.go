@@ -3,6 +3,7 @@ package place
 import (
 	"strconv"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -31,12 +32,6 @@ const (
 	RequireNUMAExclusive
 )
 
-// Memory is an amount of one type of memory.
-type Memory struct {
-	Type  string // as ledger.Memory
-	Bytes int64
-}
-
 // Request is what a pod asks of one machine. Build it with convert.Request; it does not depend on the node.
 type Request struct {
 	UID, Namespace, Name string
@@ -51,9 +46,9 @@ type Request struct {
 	// ConstrainedBurst asks for a shared pool that holds LimitMilli.
 	ConstrainedBurst         bool
 	RequestMilli, LimitMilli int64
-	// Memory is the pod's request of each type, ordinary memory first; each type once, more than 0 bytes and hugepages
-	// in whole pages. It takes part where a topology policy of BestEffort or tighter places the pod.
-	Memory []Memory
+	// Needs are what the pod asks of rows, ordinary memory first; each resource once, more than 0 and in whole pages.
+	// They take part where a topology policy of BestEffort or tighter places the pod.
+	Needs []align.Need
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
 	Topology ledger.TopologyPolicy
 	// NUMAExclusive keeps pods that use one NUMA node and pods that use several off each other's NUMA nodes.
@@ -149,9 +144,9 @@ func (r *Request) sign(b []byte) []byte {
 		field('h', int64(r.NUMAExclusive))
 	}
 	if r.CPUs > 0 || r.wantsPool() {
-		for _, m := range r.Memory {
-			b = append(append(append(b, 'm'), m.Type...), '=')
-			b = strconv.AppendInt(b, m.Bytes, 10)
+		for _, n := range r.Needs {
+			b = append(append(append(b, 'm'), n.Resource...), '=')
+			b = strconv.AppendInt(b, n.N, 10)
 		}
 	}
 	field('o', int64(r.Volcano))

@@ -1,11 +1,10 @@
 package place
 
 import (
-	"github.com/tenon-project/tenon/internal/core/topo"
-
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Usage is the node's load as the scheduler accounts it, r included.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -49,7 +49,7 @@ func (j *joint) some(k int, yield func(topo.NodeSet) bool) (whole bool) {
 }
 
 // maxRows is the number of rows of a joint.
-const maxRows = 2 + ledger.MaxMemoryTypes
+const maxRows = 2 + align.MaxRows
 
 // sums are what a set of NUMA nodes has, by row.
 type sums [maxRows]int64
@@ -73,14 +73,14 @@ func (j *joint) row(row int) []int64 {
 	case row < j.leading:
 		return j.milli[:]
 	}
-	return j.memory[row-j.leading].Free
+	return j.more[row-j.leading].Free
 }
 
 func (j *joint) need(row int) int64 {
 	if row < j.leading {
 		return j.needs[row]
 	}
-	return j.memory[row-j.leading].need
+	return j.more[row-j.leading].need
 }
 
 // prepare sorts the nodes by each row. It is not possible that k of them hold the pod when not even those with most of

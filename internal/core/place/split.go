@@ -3,36 +3,36 @@ package place
 import (
 	"math/bits"
 
-	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // wholeUnit is what ordinary memory is split in, so that shares read well.
 const wholeUnit = 1 << 20
 
-// place says what of each type of memory goes where: to the NUMA nodes with CPUs of the pod first, in proportion to
+// place says what of each row goes where: to the NUMA nodes with CPUs of the pod first, in proportion to
 // what is free there; what they do not have goes to the others of nodes in the same way. Together, preferred and nodes
 // hold the pod. Hugepages are not split.
-func (j *joint) place(preferred, nodes topo.NodeSet) []ledger.Memory {
-	var list []ledger.Memory
-	for i := range j.types {
-		row := &j.memory[i]
+func (j *joint) place(preferred, nodes topo.NodeSet) []align.Amount {
+	var list []align.Amount
+	for i := range j.others {
+		row := &j.more[i]
 		var shares [topo.MaxNodes]int64
 		left := row.spread(preferred, row.need, &shares)
 		row.spread(nodes&^preferred, left, &shares)
 		for m := preferred | nodes; m != 0; m &= m - 1 {
 			n := m.First()
 			if shares[n] > 0 {
-				id := j.machine.NUMAID(n)
-				list = append(list, ledger.Memory{NUMAID: id, Type: row.Type, Bytes: shares[n]})
+				list = append(list, row.Choose(j.machine, n, shares[n])...)
 			}
 		}
 	}
 	return list
 }
 
-// holding returns the NUMA nodes that a list puts memory on.
-func holding(m *topo.Machine, list []ledger.Memory) topo.NodeSet {
+// holding returns the NUMA nodes that a list puts amounts on.
+func holding(m *topo.Machine, list []align.Amount) topo.NodeSet {
 	var nodes topo.NodeSet
 	for i := range list {
 		n, _ := m.NUMAByID(list[i].NUMAID)
@@ -41,22 +41,22 @@ func holding(m *topo.Machine, list []ledger.Memory) topo.NodeSet {
 	return nodes
 }
 
-// spread adds up to need bytes to the shares of nodes and returns what they do not have.
-func (m *memoryRow) spread(nodes topo.NodeSet, need int64, shares *[topo.MaxNodes]int64) (left int64) {
-	unit := m.Page
-	if m.Type == ledger.OrdinaryMemory {
+// spread adds up to need to the shares of nodes and returns what they do not have.
+func (d *demand) spread(nodes topo.NodeSet, need int64, shares *[topo.MaxNodes]int64) (left int64) {
+	unit := d.Page
+	if d.Resource == why.Memory {
 		unit = wholeUnit
 	}
-	free := m.sum(nodes)
+	free := d.sum(nodes)
 	left = need
 	for rest := nodes; rest != 0 && free > 0; rest &= rest - 1 {
 		n := rest.First()
-		shares[n] = proportion(min(need, free), m.Free[n], free) / unit * unit
+		shares[n] = proportion(min(need, free), d.Free[n], free) / unit * unit
 		left -= shares[n]
 	}
 	for rest := nodes; rest != 0; rest &= rest - 1 { // what did not divide
 		n := rest.First()
-		more := min(left, m.Free[n]-shares[n])
+		more := min(left, d.Free[n]-shares[n])
 		shares[n] += more
 		left -= more
 	}

@@ -141,6 +141,12 @@ func (m *Machine) NodesByID(ids []int) NodeSet {
 	return s
 }
 
+// CPUNodeByID returns the NUMA node with a kernel's id; false when the machine has no such one with CPUs.
+func (m *Machine) CPUNodeByID(id int) (NUMA, bool) {
+	n, ok := m.numaByID[id]
+	return n, ok && m.withCPUs.Has(n)
+}
+
 // NodeIDs returns the kernel's ids of NUMA nodes, ascending; nil for none. Nodes that the machine does not have are
 // left out.
 func (m *Machine) NodeIDs(s NodeSet) []int {

@@ -33,6 +33,8 @@ type Args struct {
 	VolcanoScore bool
 	// VolcanoStrictPolicyMatch lets such pods onto nodes with their own topology policy alone.
 	VolcanoStrictPolicyMatch bool
+	// Resources have rows besides memory.
+	Resources *Resources
 }
 
 // DefaultArgs returns what holds without configuration.

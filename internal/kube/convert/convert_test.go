@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -119,7 +120,7 @@ func TestRequest(t *testing.T) {
 	with := func(gib int64, change func(*place.Request)) place.Request {
 		r := base
 		if gib > 0 {
-			r.Memory = []place.Memory{{Type: "memory", Bytes: gib << 30}}
+			r.Needs = []align.Need{{Resource: "memory", N: gib << 30}}
 		}
 		change(&r)
 		return r
@@ -417,7 +418,7 @@ func TestEntry(t *testing.T) {
 				`{"numaNodeResources":[{"node":1,"resources":{"cpu":"3"}},{"node":2,"resources":{"memory":"1Gi"}}]}`)),
 			want: with(func(e *ledger.Entry) {
 				e.Class, e.Role, e.NUMAIDs, e.MilliCPU = qos.LS, qos.SharedPool, []int{1}, 3000
-				e.Memory = []ledger.Memory{{NUMAID: 2, Type: "memory", Bytes: 1 << 30}}
+				e.Amounts = []align.Amount{{NUMAID: 2, Resource: "memory", N: 1 << 30}}
 			}),
 		},
 		"a Guaranteed pod counts for the kubelet": {

@@ -17,14 +17,15 @@ import (
 // concerns is false when the node's account does not need the pod: it is not bound or has ended, and e is zero, or it
 // holds nothing.
 func Entry(pod *corev1.Pod) (e ledger.Entry, concerns bool) {
-	return EntryUnder(DefaultExclusive, pod)
+	return EntryUnder(Args{DefaultExclusive: DefaultExclusive}, pod)
 }
 
 // DefaultExclusive is the exclusive policy of pods that declare none, unless the plugin's arguments say otherwise.
 const DefaultExclusive = cpualloc.NotExclusive
 
-// EntryUnder is Entry for a scheduler whose arguments give pods that declare none another exclusive policy.
-func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, concerns bool) {
+// EntryUnder is Entry for a scheduler with arguments: they give pods that declare none another exclusive policy, and
+// have the resources that pods hold.
+func EntryUnder(args Args, pod *corev1.Pod) (e ledger.Entry, concerns bool) {
 	if pod.Spec.NodeName == "" || Ended(pod) {
 		return ledger.Entry{}, false
 	}
@@ -40,12 +41,12 @@ func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, 
 		e.Role = holderRole(e.Role, class)
 		if e.Role.Binds() {
 			e.CPUList = status.CPUSet
-			e.Exclusive = declaredExclusive(pod, otherwise)
-			e.Memory = heldMemory(status)
+			e.Exclusive = declaredExclusive(pod, args.DefaultExclusive)
+			e.Amounts = held(pod, status, args.Resources)
 		}
 	case e.Role == qos.SharedPool:
 		if e.NUMAIDs = poolNodes(status); e.NUMAIDs != nil {
-			e.MilliCPU, e.Memory = milli, heldMemory(status)
+			e.MilliCPU, e.Amounts = milli, held(pod, status, args.Resources)
 		}
 	}
 	e.Guest = guest(pod, kube)
@@ -58,7 +59,7 @@ func EntryUnder(otherwise cpualloc.Exclusive, pod *corev1.Pod) (e ledger.Entry, 
 func Keeping(e, was ledger.Entry) ledger.Entry {
 	if e.CPUList == "" && e.NUMAIDs == nil && (was.CPUList != "" || was.NUMAIDs != nil) {
 		e.Role, e.CPUList, e.Exclusive = was.Role, was.CPUList, was.Exclusive
-		e.NUMAIDs, e.MilliCPU, e.Memory = was.NUMAIDs, was.MilliCPU, was.Memory
+		e.NUMAIDs, e.MilliCPU, e.Amounts = was.NUMAIDs, was.MilliCPU, was.Amounts
 	}
 	return e
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -127,7 +128,7 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 		text      string
 		policy    ledger.TopologyPolicy
 		config    kubelet.Config
-		memory    []ledger.Memory
+		memory    []align.Amount
 		devices   []string
 		distances [4]int
 		idle      bool // nothing to predict
@@ -135,19 +136,19 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 		"node-feature-discovery": {
 			text: nfdObject, policy: ledger.SingleNUMANode,
 			config: kubelet.Config{Topology: kubelet.Topology{Policy: hint.SingleNUMANode, PodScope: true}},
-			memory: []ledger.Memory{
-				{NUMAID: 0, Type: "memory", Bytes: 7 * gi},
-				{NUMAID: 0, Type: "hugepages-2Mi", Bytes: gi},
-				{NUMAID: 1, Type: "memory", Bytes: 8 * gi},
+			memory: []align.Amount{
+				{NUMAID: 0, Resource: "memory", N: 7 * gi},
+				{NUMAID: 0, Resource: "hugepages-2Mi", N: gi},
+				{NUMAID: 1, Resource: "memory", N: 8 * gi},
 			},
 			devices: []string{"vendor/nic1"}, distances: [4]int{10, 21, 31, 10},
 		},
 		"resource-topology-exporter": {
 			text: rteObject, policy: ledger.Restricted,
 			config: kubelet.Config{Topology: kubelet.Topology{Policy: hint.Restricted, MaxNodes: 8}},
-			memory: []ledger.Memory{
-				{NUMAID: 1, Type: "memory", Bytes: 8 * gi},
-				{NUMAID: 0, Type: "memory", Bytes: 6 * gi},
+			memory: []align.Amount{
+				{NUMAID: 1, Resource: "memory", N: 8 * gi},
+				{NUMAID: 0, Resource: "memory", N: 6 * gi},
 			}, distances: [4]int{10, 20, 20, 10},
 		},
 		"the example of scheduler-plugins": {
@@ -161,9 +162,9 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 				CPU:      kubelet.CPU{Static: true, FullPCPUsOnly: true},
 				Topology: kubelet.Topology{Policy: hint.BestEffort},
 			},
-			memory: []ledger.Memory{
-				{NUMAID: 0, Type: "memory", Bytes: 8 * gi},
-				{NUMAID: 1, Type: "memory", Bytes: 8 * gi},
+			memory: []align.Amount{
+				{NUMAID: 0, Resource: "memory", N: 8 * gi},
+				{NUMAID: 1, Resource: "memory", N: 8 * gi},
 			}, distances: [4]int{10, 20, 20, 10},
 		},
 		"nri-plugins": {text: balloonObject, policy: ledger.NoTopology, distances: [4]int{10, 20, 20, 10}, idle: true},
@@ -179,7 +180,7 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 				t.Errorf("problems %v", problems)
 			}
 			if bare.Machine != nil || bare.Fault.Code != why.TopologyMissing || bare.Topology != tt.policy ||
-				bare.Model.Node != nil || len(bare.Memory) > 0 {
+				bare.Model.Node != nil || len(bare.Amounts) > 0 {
 				t.Errorf("without CPUs: %+v, want policy %v and TopologyMissing", bare, tt.policy)
 			}
 
@@ -195,7 +196,7 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 			if facts.Topology != tt.policy {
 				t.Errorf("policy %v, want %v", facts.Topology, tt.policy)
 			}
-			if diff := cmp.Diff(tt.memory, facts.Memory); diff != "" {
+			if diff := cmp.Diff(tt.memory, facts.Amounts); diff != "" {
 				t.Errorf("memory (-want +got):\n%s", diff)
 			}
 			var distances [4]int
@@ -233,8 +234,8 @@ func TestNodeWithoutZonesKnowsNoMemoryOfNUMANodes(t *testing.T) {
 	nrt := exporterObject(t, "{metadata: {name: n, annotations: {node.koordinator.sh/cpu-topology: '"+cpusOfTwoNodes+
 		"'}}, zones: []}")
 	facts, problems := convert.Facts(nil, nrt, convert.DefaultArgs())
-	if facts.Machine == nil || len(facts.Memory) > 0 || len(problems) > 0 || facts.Machine.MemoryBytes(0) != 0 {
-		t.Errorf("memory %v, problems %v; want none", facts.Memory, problems)
+	if facts.Machine == nil || len(facts.Amounts) > 0 || len(problems) > 0 || facts.Machine.MemoryBytes(0) != 0 {
+		t.Errorf("memory %v, problems %v; want none", facts.Amounts, problems)
 	}
 }
 

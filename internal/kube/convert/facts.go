@@ -63,7 +63,7 @@ func facts(s Sources, args Args, read machineReader, newNode nodeMaker) (ledger.
 	r.facts.ARM64 = archOf(node) == "arm64"
 	r.exporter()
 	r.machine(read)
-	r.memory()
+	r.amounts(s, args)
 	r.kubelet()
 	r.pins()
 	r.reserved()

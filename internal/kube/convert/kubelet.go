@@ -587,9 +587,9 @@ func numaMask(m *topo.Machine, nodes annotation.NUMANodes) (mask topo.NodeSet, k
 // reservation.
 func (r *factReader) zoneMemory(id int, reserved corev1.ResourceList) map[string]int64 {
 	out := map[string]int64{}
-	for _, a := range r.facts.Memory {
+	for _, a := range r.facts.Amounts {
 		if a.NUMAID == id {
-			out[a.Type] = a.Bytes
+			out[string(a.Resource)] = a.N
 		}
 	}
 	for zone, z := range nodeZones(r.nrt.Zones) {

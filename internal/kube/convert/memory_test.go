@@ -12,8 +12,10 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -52,14 +54,14 @@ func TestMemoryIsWhatTheSchedulerCounts(t *testing.T) {
 		if !reason.OK() {
 			t.Fatalf("refused: %v %s", reason, detail)
 		}
-		var want []place.Memory
+		var want []align.Need
 		requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 		for _, name := range []corev1.ResourceName{"memory", "hugepages-2Mi", "hugepages-1Gi"} {
 			if q := requests[name]; !q.IsZero() {
-				want = append(want, place.Memory{Type: string(name), Bytes: q.Value()})
+				want = append(want, align.Need{Resource: why.Resource(name), N: q.Value()})
 			}
 		}
-		if diff := cmp.Diff(want, r.Memory); diff != "" {
+		if diff := cmp.Diff(want, r.Needs); diff != "" {
 			t.Fatalf("memory (-want +got):\n%s\nof %+v", diff, pod.Spec)
 		}
 	})
@@ -74,12 +76,12 @@ func TestHugepagesAreRoundedUpToWholePages(t *testing.T) {
 	if !reason.OK() {
 		t.Fatalf("refused: %v %s", reason, detail)
 	}
-	want := []place.Memory{
-		{Type: "memory", Bytes: 1 << 30},
-		{Type: "hugepages-2Mi", Bytes: 4 << 20},
-		{Type: "hugepages-1Gi", Bytes: 1<<63 - 1<<30},
+	want := []align.Need{
+		{Resource: "memory", N: 1 << 30},
+		{Resource: "hugepages-2Mi", N: 4 << 20},
+		{Resource: "hugepages-1Gi", N: 1<<63 - 1<<30},
 	}
-	if diff := cmp.Diff(want, r.Memory); diff != "" {
+	if diff := cmp.Diff(want, r.Needs); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
 	}
 }
@@ -108,12 +110,12 @@ func TestFactsReadTheMemoryOfZones(t *testing.T) {
 		zone("balloon-0", "balloon", "memory", "1Gi", "1Gi"),
 	}
 	facts, problems := convert.Facts(nil, nrt, convert.DefaultArgs())
-	want := []ledger.Memory{
-		{NUMAID: 0, Type: "memory", Bytes: 60 << 30},
-		{NUMAID: 0, Type: "hugepages-2Mi", Bytes: 4 << 30},
-		{NUMAID: 4, Type: "memory", Bytes: 64 << 30},
+	want := []align.Amount{
+		{NUMAID: 0, Resource: "memory", N: 60 << 30},
+		{NUMAID: 0, Resource: "hugepages-2Mi", N: 4 << 30},
+		{NUMAID: 4, Resource: "memory", N: 64 << 30},
 	}
-	if diff := cmp.Diff(want, facts.Memory); diff != "" {
+	if diff := cmp.Diff(want, facts.Amounts); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
 	}
 	if len(problems) != 2 || problems[0].Key != "zones[node-0]" ||

@@ -45,7 +45,7 @@ func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 		r.CPUs = int(r.RequestMilli / 1000)
 	}
 	if r.CPUs > 0 || r.Role == qos.SharedPool {
-		r.Memory = podMemory(pod)
+		r.Needs = needs(pod, args.Resources.table())
 	}
 	if args.BindAllPodsOnPolicyNodes && r.Role == qos.SharedPool && r.RequestMilli > 0 {
 		r.OnPolicyNodes = bound(r)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -58,9 +59,9 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		}
 		for n := range facts.Machine.NumNUMA() {
 			if gib := rapid.SampledFrom([]int64{0, 1, 2, 5}).Draw(t, "memory"); gib > 0 {
-				facts.Memory = append(facts.Memory, ledger.Memory{
-					NUMAID: facts.Machine.NUMAID(topo.NUMA(n)),
-					Type:   "memory", Bytes: gib<<30 + 7,
+				facts.Amounts = append(facts.Amounts, align.Amount{
+					NUMAID:   facts.Machine.NUMAID(topo.NUMA(n)),
+					Resource: "memory", N: gib<<30 + 7,
 				})
 			}
 		}
@@ -78,7 +79,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		if text := status.String(); text != "{}" {
 			annot(annotation.ResourceStatusKey, text)(pod)
 		}
-		entry, concerns := convert.EntryUnder(args.DefaultExclusive, pod)
+		entry, concerns := convert.EntryUnder(args, pod)
 		want := offer.Entry
 		if diff := cmp.Diff(want, entry); diff != "" && !want.Equal(entry) {
 			t.Fatalf("status %v is read as another entry (-committed +read):\n%s", status, diff)
@@ -89,7 +90,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		if problems := convert.EntryProblems(pod); problems != nil {
 			t.Fatalf("our own annotation has problems: %v", problems)
 		}
-		if len(want.Memory) > 0 {
+		if len(want.Amounts) > 0 {
 			remembered++
 		}
 		switch {

@@ -1,10 +1,13 @@
 package convert
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -12,7 +15,8 @@ import (
 
 // Status is what an offer writes on its pod: exclusive CPUs, or the shared pools that it is constrained to with its CPU
 // request spread over them in proportion to their size; and on each NUMA node its memory, beside its CPU there, where
-// memory took part in the decision. The zero value, which is not written, is an offer of neither.
+// memory took part in the decision. Records has the units that it holds. The zero value, which is not written, is an
+// offer of neither.
 func Status(m *topo.Machine, v *ledger.View, r *place.Request, o ledger.Offer) annotation.ResourceStatus {
 	var s annotation.ResourceStatus
 	if o.Entry.CPUList != "" {
@@ -21,10 +25,10 @@ func Status(m *topo.Machine, v *ledger.View, r *place.Request, o ledger.Offer) a
 	} else {
 		s.CPUSharedPools, s.NUMANodeResources = pools(m, v, r, o.Entry.NUMAIDs)
 	}
-	for _, held := range o.Entry.Memory {
+	for _, held := range o.Entry.Amounts {
 		for _, n := range s.NUMANodeResources {
-			if int(n.Node) == held.NUMAID {
-				n.Resources[corev1.ResourceName(held.Type)] = *resource.NewQuantity(held.Bytes, resource.BinarySI)
+			if int(n.Node) == held.NUMAID && held.Unit == "" {
+				n.Resources[corev1.ResourceName(held.Resource)] = *resource.NewQuantity(held.N, resource.BinarySI)
 			}
 		}
 	}
@@ -34,27 +38,19 @@ func Status(m *topo.Machine, v *ledger.View, r *place.Request, o ledger.Offer) a
 // exclusiveResources are the CPUs of an offer by NUMA node, of those where it has CPUs or memory; none when memory took
 // no part: the CPU set says it all then.
 func exclusiveResources(m *topo.Machine, o *ledger.Offer) []annotation.NUMANodeResource {
-	if len(o.Entry.Memory) == 0 {
+	if !slices.ContainsFunc(o.Entry.Amounts, func(a align.Amount) bool { return a.Unit == "" }) {
 		return nil
 	}
 	var list []annotation.NUMANodeResource
 	for _, n := range m.CPUNodes() {
 		on, id := m.NUMACPUs(n), m.NUMAID(n)
 		cpus := int64(o.CPUs.CountIn(&on))
-		if cpus > 0 || holdsMemoryOn(&o.Entry, id) {
+		holds := func(a align.Amount) bool { return a.NUMAID == id && a.Unit == "" }
+		if cpus > 0 || slices.ContainsFunc(o.Entry.Amounts, holds) {
 			list = append(list, cpuOn(id, *resource.NewQuantity(cpus, resource.DecimalSI)))
 		}
 	}
 	return list
-}
-
-func holdsMemoryOn(e *ledger.Entry, numaID int) bool {
-	for _, held := range e.Memory {
-		if held.NUMAID == numaID {
-			return true
-		}
-	}
-	return false
 }
 
 func cpuOn(numaID int, amount resource.Quantity) annotation.NUMANodeResource {

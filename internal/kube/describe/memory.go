@@ -58,13 +58,13 @@ func (b memoryBook) put(id int, kind string, m view.Memory) {
 // account takes what the pods leave that hold memory of NUMA nodes.
 func (b memoryBook) account(v *ledger.View) {
 	m, summary := v.Machine(), v.Summary()
-	for i := range summary.Memory {
-		kind := &summary.Memory[i]
+	for i := range summary.Rows {
+		row := &summary.Rows[i]
 		for _, n := range m.CPUNodes() {
 			id := m.NUMAID(n)
-			if memory, ok := b.amounts[id][kind.Type]; ok {
-				memory.Free = view.BytesText(kind.Free[n])
-				b.put(id, kind.Type, memory)
+			if memory, ok := b.amounts[id][string(row.Resource)]; ok {
+				memory.Free = view.BytesText(row.Free[n])
+				b.put(id, string(row.Resource), memory)
 			}
 		}
 	}

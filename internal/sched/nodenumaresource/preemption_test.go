@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 )
@@ -165,10 +165,10 @@ func TestNominatedPodKeepsItsMemory(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		policy string
-		want   []ledger.Memory
+		want   []align.Amount
 	}{
-		"a policy puts memory on nodes": {"SingleNUMANode", []ledger.Memory{
-			{NUMAID: 0, Type: "memory", Bytes: 2 << 30}, {NUMAID: 1, Type: "memory", Bytes: 2 << 30},
+		"a policy puts memory on nodes": {"SingleNUMANode", []align.Amount{
+			{NUMAID: 0, Resource: "memory", N: 2 << 30}, {NUMAID: 1, Resource: "memory", N: 2 << 30},
 		}},
 		"none does": {"None", nil},
 	} {
@@ -189,7 +189,7 @@ func TestNominatedPodKeepsItsMemory(t *testing.T) {
 				t.Fatal("the cycle has no state")
 			}
 			held, _ := s.View("n").Entry("nominated")
-			if diff := cmp.Diff(tc.want, held.Memory); diff != "" {
+			if diff := cmp.Diff(tc.want, held.Amounts); diff != "" {
 				t.Errorf("memory of the nominated pod (-want +got):\n%s", diff)
 			}
 		})

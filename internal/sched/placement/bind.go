@@ -29,18 +29,21 @@ func (c *Cycle) Record() map[string]string {
 		return nil
 	}
 	var record map[string]string
-	put := func(key string, value fmt.Stringer) {
+	put := func(key, value string) {
 		if record == nil {
 			record = map[string]string{}
 		}
-		record[key] = value.String()
+		record[key] = value
 	}
 	status := convert.Status(c.view.Machine(), c.view, c.request, c.offer)
 	if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
-		put(annotation.ResourceStatusKey, status)
+		put(annotation.ResourceStatusKey, status.String())
+	}
+	for key, value := range c.store.Args().Resources.Records(c.offer) {
+		put(key, value)
 	}
 	if predicted, ok := convert.Predicted(c.offer); ok {
-		put(annotation.PredictedPlacementKey, predicted)
+		put(annotation.PredictedPlacementKey, predicted.String())
 	}
 	return record
 }

@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -131,25 +132,25 @@ func (d *decision) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) 
 	}
 	return ledger.Entry{
 		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role,
-		CPUList: v.Machine().FormatList(v.State().Free), Memory: allMemory(v, r),
+		CPUList: v.Machine().FormatList(v.State().Free), Amounts: allMemory(v, r),
 	}, true
 }
 
 // allMemory is what NUMA nodes have left of the memory that a pod asks for; nil where no topology policy puts it on
 // any.
-func allMemory(v *ledger.View, r *place.Request) []ledger.Memory {
+func allMemory(v *ledger.View, r *place.Request) []align.Amount {
 	if max(r.Topology, v.Facts().Topology) == ledger.NoTopology {
 		return nil
 	}
 	m, summary := v.Machine(), v.Summary()
-	var all []ledger.Memory
-	for _, asked := range r.Memory {
-		t := summary.MemoryOf(asked.Type)
+	var all []align.Amount
+	for _, asked := range r.Needs {
+		t := align.Find(summary.Rows, asked.Resource)
 		if t == nil {
 			continue
 		}
 		for i, free := range t.Free {
-			all = append(all, ledger.Memory{NUMAID: m.NUMAID(topo.NUMA(i)), Type: asked.Type, Bytes: free})
+			all = append(all, align.Amount{NUMAID: m.NUMAID(topo.NUMA(i)), Resource: asked.Resource, N: free})
 		}
 	}
 	return all

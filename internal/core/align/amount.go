@@ -1,0 +1,88 @@
+package align
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Need is an amount of a resource that a pod asks for, wherever it is.
+type Need struct {
+	Resource why.Resource
+	N        int64
+}
+
+// Amount is an amount of a resource on one NUMA node: what there is, or what a pod holds.
+type Amount struct {
+	NUMAID   int // kernel id
+	Resource why.Resource
+	Unit     string // id; "" of resources without units
+	N        int64  // bytes of memory; else as the Kind counts
+}
+
+// Hold is an amount that a pod holds, on a known machine.
+type Hold struct {
+	Node topo.NUMA
+	Amount
+}
+
+// Holds translates amounts to a machine. What is on NUMA nodes without CPUs, or unknown ones, is left out.
+func Holds(m *topo.Machine, amounts []Amount) []Hold {
+	var out []Hold
+	for _, a := range amounts {
+		if node, ok := m.CPUNodeByID(a.NUMAID); ok {
+			out = append(out, Hold{node, a})
+		}
+	}
+	return out
+}
+
+// compare orders by NUMA node, then resource, ordinary memory first, then unit.
+func compare(a, b Amount) int {
+	return cmp.Or(cmp.Compare(a.NUMAID, b.NUMAID), compareResources(a.Resource, b.Resource),
+		cmp.Compare(a.Unit, b.Unit))
+}
+
+func compareResources(a, b why.Resource) int {
+	if a != b && (a == why.Memory || b == why.Memory) {
+		if a == why.Memory {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(a, b)
+}
+
+// Normal sorts a list, adds up what it says twice, and drops amounts of nothing. It returns list itself where that is
+// so already.
+func Normal(list []Amount) []Amount {
+	if len(list) == 0 {
+		return nil
+	}
+	normal := list[0].N > 0
+	for i := 1; i < len(list) && normal; i++ {
+		normal = list[i].N > 0 && compare(list[i-1], list[i]) < 0
+	}
+	if normal {
+		return list
+	}
+	sorted := slices.Clone(list)
+	slices.SortStableFunc(sorted, compare)
+	out := sorted[:0]
+	for _, a := range sorted {
+		switch last := len(out) - 1; {
+		case a.N <= 0:
+		case last >= 0 && compare(out[last], a) == 0:
+			out[last].N += min(a.N, math.MaxInt64-out[last].N)
+		default:
+			out = append(out, a)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
