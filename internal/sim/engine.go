@@ -81,6 +81,7 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 		began: make(chan *bindingCycle),
 		tries: map[types.UID]tries{}, failed: map[types.UID]failure{}, preempted: map[types.UID]loss{},
 	}
+	e.store.Serve(w.resources)
 	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = loss{p, e.preemptor} }
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	if err != nil {

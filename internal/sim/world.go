@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // pod is one pod of the input.
@@ -46,6 +47,8 @@ type world struct {
 	budgets  []*policyv1.PodDisruptionBudget
 	existing []pod
 	pending  []pod
+	// resources have rows on NUMA nodes besides memory.
+	resources *convert.Resources
 
 	seen map[string]origin
 }
