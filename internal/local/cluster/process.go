@@ -80,7 +80,7 @@ func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interfac
 	if err != nil {
 		return err
 	}
-	c.report(Step{Text: fmt.Sprintf("removed %s of the last start and its %s: %s", count(len(removed), "node"),
+	c.report(Step{Text: fmt.Sprintf("removed %s of the last start with %s: %s", count(len(removed), "node"),
 		count(pods, "pod"),
 		Few(slices.Sorted(maps.Keys(removed))))})
 	return nil

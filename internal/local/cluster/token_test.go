@@ -156,7 +156,7 @@ func TestNodesOfAnEarlierStartAreRemoved(t *testing.T) {
 	if err := c.removeOldNodes(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"removed 1 node of the last start and its 1 pod: old"}, news); diff != "" {
+	if diff := cmp.Diff([]string{"removed 1 node of the last start with 1 pod: old"}, news); diff != "" {
 		t.Errorf("news (-want +got):\n%s", diff)
 	}
 	pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
