@@ -44,7 +44,7 @@ func published(b *testing.B, spec string, n int) *server {
 		t.Annotations[annotation.ReportKey] = `{"gen":1}`
 		t.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: "tenon-agent", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: fieldsOf(t.Annotations)},
+			FieldsV1: metav1.NewFieldsV1(string(fieldsOf(t.Annotations))),
 		}}
 		text, err := json.Marshal(t)
 		if err != nil {

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/align"
@@ -65,7 +66,8 @@ func TestCPUsOfTheKubeletDoNotConfineInOwnMode(t *testing.T) {
 	} {
 		facts := follows(t, build(t, shape{1, 2, 8, 2, 1, nil}), hint.Restricted)
 		facts.Mode = test.mode
-		facts.Given = append(test.pins, kubelet.Grant{UID: "p", Placement: kubelet.PlacementOf(facts.Machine, held)})
+		granted := kubelet.Grant{UID: "p", Placement: kubelet.PlacementOf(facts.Machine, held)}
+		facts.Given = append(slices.Clone(test.pins), granted)
 		s := ledger.New(facts, entryOf(guaranteed("p", 1, gibi, 0), 1, nil)).View().Summary()
 		if uint64(s.Confined) != test.confined || uint64(s.Spanned) != test.spanned {
 			t.Errorf("%s: confined %b, spanned %b; want %b, %b", name, s.Confined, s.Spanned, test.confined,

@@ -192,7 +192,7 @@ func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) err
 	}
 }
 
-// Reserved notes that this scheduler chose the node for a pod, and Unreserved that it did not after all.
+// Reserved records that this scheduler chose the node for a pod.
 func (t *Tracker) Reserved(uid types.UID, node string, v *ledger.View, o ledger.Offer) {
 	if model := &v.Facts().Model; model.Predicts() && o.Entry.Guest != nil && model.Concerns(o.Entry.Guest.Pod) {
 		t.metrics.predictions.WithLabelValues(v.Facts().Mode.String(), model.Release()).Inc()
@@ -202,6 +202,7 @@ func (t *Tracker) Reserved(uid types.UID, node string, v *ledger.View, o ledger.
 	t.bound[uid] = binding{node, t.now()}
 }
 
+// Unreserved records that a pod does not get the node that was reserved for it.
 func (t *Tracker) Unreserved(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
