@@ -16,7 +16,7 @@ var mutants = []mutant{
 	{"kubelet/device.go", "matching += available[i] + reuse[i]", "matching += available[i]"},
 	{"kubelet/device.go", "capacity += d.Registered", "capacity += d.Healthy"},
 	{"kubelet/device.go", "int64(sum) < n {", "int64(sum) <= n {"},
-	{"kubelet/cpupolicy.go", "peak = max(peak, running+c.CPUs)", "peak = max(peak, c.CPUs)"},
+	{"kubelet/pod.go", "peak = max(peak, running+c.CPUs)", "peak = max(peak, c.CPUs)"},
 	{"kubelet/cpupolicy.go", "least := p.minNodes(n)", "least := p.minNodes(w.need)"},
 	{"kubelet/cpupolicy.go", "(least+perSocket-1)/perSocket", "least/perSocket"},
 	{"kubelet/cpuadmission.go", "available.Minus(p.unaligned)", "available.Minus(p.reserved)"},

@@ -239,8 +239,8 @@ func TestASchedulerThatRefusesTooMuchIsFound(t *testing.T) {
 		"requires one NUMA node": {request: func(r *place.Request) { r.Topology = ledger.SingleNUMANode }},
 		"keeps NUMA nodes apart": {request: func(r *place.Request) { r.NUMAExclusive = place.RequireNUMAExclusive }},
 		"counts memory twice": {request: func(r *place.Request) {
-			for i := range r.Memory {
-				r.Memory[i].Bytes *= 2
+			for i := range r.Needs {
+				r.Needs[i].N *= 2
 			}
 		}},
 		"promises the shared pool twice": {request: func(r *place.Request) {
