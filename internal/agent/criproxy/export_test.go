@@ -11,7 +11,7 @@ var (
 	ParentGroup = parentGroup
 )
 
-// SetDrain changes how long calls under way may take at the end.
+// SetDrain changes how long calls under way may take at the end. The proxy must not run yet.
 func (p *Proxy) SetDrain(d time.Duration) { p.drain = d }
 
 // SetHookLimit changes how long a hook may take. No hook may be under way.

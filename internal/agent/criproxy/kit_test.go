@@ -258,6 +258,12 @@ type proxy struct {
 // newProxy starts a proxy in front of a runtime, with an empty hooks folder.
 func newProxy(t testing.TB, runtimeSocket string, change ...func(*criproxy.Options)) *proxy {
 	t.Helper()
+	return start(t, newOptions(t, runtimeSocket, change...))
+}
+
+// newOptions has an empty hooks folder.
+func newOptions(t testing.TB, runtimeSocket string, change ...func(*criproxy.Options)) criproxy.Options {
+	t.Helper()
 	dir := folder(t)
 	o := criproxy.Options{
 		Listen: filepath.Join(dir, "cri.sock"), Runtime: "unix://" + runtimeSocket,
@@ -269,16 +275,21 @@ func newProxy(t testing.TB, runtimeSocket string, change ...func(*criproxy.Optio
 	if err := os.MkdirAll(o.HooksDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, o)
+	return o
 }
 
 func start(t testing.TB, o criproxy.Options) *proxy {
+	t.Helper()
+	return startDraining(t, o, 50*time.Millisecond)
+}
+
+func startDraining(t testing.TB, o criproxy.Options, drain time.Duration) *proxy {
 	t.Helper()
 	p, err := criproxy.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.SetDrain(50 * time.Millisecond)
+	p.SetDrain(drain)
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- p.Run(ctx, func() { close(ready) }) }()

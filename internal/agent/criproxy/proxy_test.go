@@ -75,7 +75,7 @@ func TestOptionsThatAreWrong(t *testing.T) {
 
 func TestCallsUnderWayEndBeforeTheProxyDoes(t *testing.T) {
 	rt := newRuntime(t)
-	p := newProxy(t, rt.socket)
+	p := startDraining(t, newOptions(t, rt.socket), patience)
 	arrived, release := make(chan struct{}), make(chan struct{})
 	rt.on(cri.RuntimeService_ExecSync_FullMethodName, func(s grpc.ServerStream) error {
 		close(arrived)
@@ -83,7 +83,6 @@ func TestCallsUnderWayEndBeforeTheProxyDoes(t *testing.T) {
 		w := wire("done")
 		return s.SendMsg(&w)
 	})
-	p.SetDrain(patience)
 	conn := connect(t, p.socket)
 	type result struct {
 		out []wire
