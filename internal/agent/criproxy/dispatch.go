@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
@@ -37,6 +39,8 @@ type dispatcher struct {
 	limit    time.Duration // the longest time that a hook may take
 	// background counts the hook calls in the background.
 	background sync.WaitGroup
+	// greeted is when greet last looked, in nanoseconds since the epoch.
+	greeted atomic.Int64
 
 	mu    sync.Mutex // guards the fields below
 	peers map[string]*peer
@@ -80,6 +84,32 @@ func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question)
 		}
 	}
 	return nil
+}
+
+// greetEvery is the shortest time between two looks for hook servers that are not connected.
+const greetEvery = time.Second
+
+// greet asks hook servers that are not connected for their health, in the background and no matter what they answer. A
+// proxy that only connected with its first container would be unknown until then, and an agent that knows of no proxy
+// keeps pods away whose first container that would be.
+func (d *dispatcher) greet() {
+	now, last := time.Now().UnixNano(), d.greeted.Load()
+	if now-last < int64(greetEvery) || !d.greeted.CompareAndSwap(last, now) {
+		return
+	}
+	for _, s := range d.registry.servers(PreCreateContainer) {
+		p, err := d.peer(s.Endpoint)
+		if err != nil || p.conn.GetState() == connectivity.Ready { // which it became by a call
+			continue
+		}
+		d.background.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), d.limit)
+			defer cancel()
+			if p.awake(ctx, s.Endpoint) == nil {
+				_, _ = healthpb.NewHealthClient(p.conn).Check(ctx, &healthpb.HealthCheckRequest{})
+			}
+		})
+	}
 }
 
 // announce calls a hook in the background, also after its caller has gone; no answer is awaited. Every announced call

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -351,6 +352,8 @@ type hooks struct {
 	socket string
 	server *grpc.Server
 	done   chan struct{}
+	// greetings counts the calls that belong to no hook.
+	greetings atomic.Int32
 
 	mu sync.Mutex // guards the fields below
 	// pods and containers are the questions so far, by hook.
@@ -378,7 +381,10 @@ func (h *hooks) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.server = grpc.NewServer()
+	h.server = grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		h.greetings.Add(1)
+		return status.Error(codes.Unimplemented, "it knows hooks alone")
+	}))
 	v1alpha1.RegisterRuntimeHookServiceServer(h.server, h)
 	done := make(chan struct{})
 	h.done = done

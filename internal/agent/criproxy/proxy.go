@@ -177,6 +177,7 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 	if !ok {
 		return status.Error(codes.Internal, "runtime proxy: a call without a method")
 	}
+	p.hooks.greet()
 	if step, ok := p.steps[method]; ok {
 		return p.intercept(method, step, down)
 	}

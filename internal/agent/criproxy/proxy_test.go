@@ -112,6 +112,31 @@ func TestCallsUnderWayEndBeforeTheProxyDoes(t *testing.T) {
 	<-stopped
 }
 
+// A scheduler keeps exclusive pods off a node whose agent knows of no proxy: the proxy must not wait for such a pod.
+func TestAHookServerKnowsTheProxyBeforeAContainerStarts(t *testing.T) {
+	rt, h := newRuntime(t), newHooks(t)
+	p := newProxy(t, rt.socket)
+	p.register(t, "a.json", h.registration(criproxy.Ignore))
+	kubelet := p.kubelet(t)
+	greeted := func(agent string) {
+		t.Helper()
+		before := h.greetings.Load()
+		eventually(t, agent+" is greeted", func() error {
+			if _, err := kubelet.Version(t.Context(), &cri.VersionRequest{}); err != nil {
+				return err
+			}
+			if h.greetings.Load() == before {
+				return errors.New("no call")
+			}
+			return nil
+		})
+	}
+	greeted("the first agent")
+	h.stop()
+	h.start()
+	greeted("the agent that is started anew")
+}
+
 func TestAStreamOfEventsDoesNotKeepTheProxy(t *testing.T) {
 	rt := newRuntime(t)
 	p := newProxy(t, rt.socket)

@@ -87,7 +87,7 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 		return nil
 	}
 	server, err := hookserver.New(hookserver.Options{
-		Socket: t.o.HookSocket, Handler: service, Asked: t.asked, Left: t.proxyLeft,
+		Socket: t.o.HookSocket, Handler: service, Asked: t.asked, Joined: t.proxyJoined, Left: t.proxyLeft,
 	})
 	if err != nil {
 		return err
@@ -111,12 +111,16 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 	return nil
 }
 
-// asked notes that a runtime proxy asks, and returns what is to be called when it has its answer.
-func (t *Transports) asked(call string) (answered func()) {
+// proxyJoined records that a runtime proxy is connected.
+func (t *Transports) proxyJoined() {
 	if t.proxy() {
 		t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(1)
 		t.o.Changed()
 	}
+}
+
+// asked measures a call of a runtime proxy, and returns what is to be called when it has its answer.
+func (t *Transports) asked(call string) (answered func()) {
 	began := t.o.Clock.Now()
 	return func() { t.handled(status.PathCRI, call, t.o.Clock.Since(began)) }
 }

@@ -7,10 +7,11 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// connections reports when the last connection of a server has ended. A proxy keeps its connection open until it exits.
+// connections reports requests, and when the last connection of a server has ended. A proxy keeps its connection open
+// until it exits.
 type connections struct {
-	open atomic.Int64
-	left func()
+	open         atomic.Int64
+	joined, left func()
 }
 
 var _ stats.Handler = (*connections)(nil)
@@ -34,4 +35,8 @@ func (c *connections) HandleConn(_ context.Context, s stats.ConnStats) {
 func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // HandleRPC implements stats.Handler.
-func (*connections) HandleRPC(context.Context, stats.RPCStats) {}
+func (c *connections) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if _, ok := s.(*stats.InHeader); ok {
+		c.joined()
+	}
+}

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
@@ -31,8 +33,10 @@ type Options struct {
 	// belongs to; the function that it returns is called when the request is answered. It must not block; nil drops
 	// them.
 	Asked func(call string) (answered func())
-	// Left is called when the last connection has ended: no more requests follow. It must not block; nil drops it.
-	Left func()
+	// Joined is called at the beginning of each request, also of one for the server's health, with which a proxy says
+	// that it is there before a container starts. Left is called when the last connection has ended: no more requests
+	// follow. They must not block; nil drops them.
+	Joined, Left func()
 }
 
 // Server is the hook server of the agent.
@@ -54,6 +58,9 @@ func New(o Options) (*Server, error) {
 	if o.Asked == nil {
 		o.Asked = func(string) func() { return func() {} }
 	}
+	if o.Joined == nil {
+		o.Joined = func() {}
+	}
 	if o.Left == nil {
 		o.Left = func() {}
 	}
@@ -73,7 +80,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("hook server: %w", err)
 	}
-	g := grpc.NewServer(grpc.StatsHandler(&connections{left: s.o.Left}))
+	g := grpc.NewServer(grpc.StatsHandler(&connections{joined: s.o.Joined, left: s.o.Left}))
+	healthpb.RegisterHealthServer(g, health.NewServer())
 	v1alpha1.RegisterRuntimeHookServiceServer(g, s)
 	log := klog.FromContext(ctx)
 	log.Info("Hook server listens", "socket", s.o.Socket)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 	"k8s.io/klog/v2"
@@ -340,6 +341,23 @@ func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
 	defer mu.Unlock()
 	if !slices.Equal(asked, want) || !slices.Equal(answered, want) {
 		t.Errorf("asked %v, answered %v, want %v", asked, answered, want)
+	}
+}
+
+func TestAProxyIsKnownBeforeItsFirstContainer(t *testing.T) {
+	joined := make(chan struct{}, 9)
+	_, path := serve(t, &book{}, func(o *hookserver.Options) { o.Joined = func() { joined <- struct{}{} } })
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	}
+	if len(joined) != 1 {
+		t.Errorf("joined was called %d times, want once", len(joined))
 	}
 }
 
