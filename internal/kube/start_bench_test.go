@@ -38,7 +38,7 @@ func published(b *testing.B, spec string, n int) *server {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		t := probe.Topology(probe.Input{
 			NodeName: name, Node: node, Machine: m, Kubelet: d.Kubelet, Mode: mode, Writer: "tenon-agent",
-		}).Topology
+		})
 		t.APIVersion, t.Kind = "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"
 		t.ResourceVersion, t.Generation = "1", 1
 		t.Annotations[annotation.ReportKey] = `{"gen":1}`

@@ -48,6 +48,7 @@ type Agent struct {
 	api     *watch.API
 	// followed is when the loop of follow last did something; nil before.
 	followed atomic.Pointer[time.Time]
+	recorded *corev1.Node  // the last one that was kept for the next agent; owned by refresh
 	wired    chan struct{} // closed once the fields below wired are set
 
 	beginning sync.Mutex // guards the field below, and the first facts of the engine
@@ -55,6 +56,7 @@ type Agent struct {
 
 	mu      sync.Mutex // guards the fields below; never held across a call out of the package
 	node    *corev1.Node
+	draft   *probe.Draft
 	facts   ledger.Facts
 	applied error // why the cgroup tree is not in order yet; nil once it was
 

@@ -43,9 +43,7 @@ func (a *Agent) bridge(ctx context.Context) error {
 	}
 	in := a.input(nil)
 	in.Node = node
-	facts, _ := probe.Facts(in) // its problems were reported when it was kept
-	facts.Machine = a.o.Shared.intern(facts.Machine)
-	a.tree.SetFacts(facts)
+	a.tree.SetFacts(probe.NewDraft(in, a.o.Shared.facts).Facts) // its problems were reported when it was kept
 	a.tree.Begin()
 	a.tree.Engage()
 	log.Info("The API server does not answer, containers get what an earlier agent has recorded", "node", a.o.Node)
@@ -55,15 +53,19 @@ func (a *Agent) bridge(ctx context.Context) error {
 // recordNode keeps the Node for the next agent.
 func (a *Agent) recordNode() error {
 	node := a.currentNode()
-	if node == nil {
+	if node == nil || node == a.recorded {
 		return nil
 	}
-	return a.dir.Save(nodeFile, corev1.Node{
+	err := a.dir.Save(nodeFile, corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, Labels: node.Labels, Annotations: node.Annotations,
 		},
 		Status: corev1.NodeStatus{NodeInfo: node.Status.NodeInfo},
 	})
+	if err == nil {
+		a.recorded = node
+	}
+	return err
 }
 
 // keptNode returns the Node that an earlier agent kept; nil where there is none, or no checkpoint beside it.

@@ -13,13 +13,16 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/watch"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Options are what an Agent needs. Node, Root, Client and Dynamic are required.
@@ -116,18 +119,25 @@ type Shared struct {
 
 	api watch.Shared
 
-	mu   sync.Mutex // guards the field below
-	pool topo.Pool
+	mu    sync.Mutex // guards the fields below
+	pool  topo.Pool
+	known convert.Known
 }
 
 // NewShared returns a Shared with metrics that are not registered anywhere.
 func NewShared() *Shared { return &Shared{Metrics: status.NewMetrics()} }
 
+// facts is convert.Facts: agents of equal machines read them once.
+func (s *Shared) facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args convert.Args) (
+	ledger.Facts, []convert.Problem,
+) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.Facts(node, nrt, args)
+}
+
 // intern makes agents of equal machines hold one topology.
 func (s *Shared) intern(m *topo.Machine) *topo.Machine {
-	if m == nil {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pool.Intern(m)

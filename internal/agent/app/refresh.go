@@ -46,8 +46,8 @@ func (a *Agent) refresh(ctx context.Context) {
 		log.Error(err, "Cannot report whether containers may start without the agent", "node", a.o.Node)
 	}
 	pods := a.podList()
-	facts, problems := probe.Facts(a.input(pods))
-	facts.Machine = a.o.Shared.intern(facts.Machine)
+	in := a.input(pods)
+	facts := in.Draft.Facts
 	facts.Given = desired.NodeGrants(facts.Given, pods)
 	a.mu.Lock()
 	same := reflect.DeepEqual(a.facts, facts)
@@ -56,7 +56,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	if same {
 		return
 	}
-	for _, p := range problems {
+	for _, p := range in.Draft.Problems {
 		log.Info("Part of the node's configuration cannot be used", "node", a.o.Node, "problem", p.String())
 	}
 	a.tree.SetFacts(facts)
@@ -91,11 +91,21 @@ func (a *Agent) readMachine(ctx context.Context) error {
 // input gathers what is published of this moment, but for what the pods hold.
 func (a *Agent) input(pods []*corev1.Pod) probe.Input {
 	state := a.kubelet.State()
-	return probe.Input{
+	in := probe.Input{
 		NodeName: a.o.Node, Node: a.currentNode(), Machine: a.Machine(), Kubelet: state.Settings, Mode: state.Mode,
 		Writer: "tenon-agent/" + a.o.Version, Since: state.Since, Pods: pods, State: state.Records,
 		Pins: state.Pins(pods),
 	}
+	a.mu.Lock()
+	in.Draft = a.draft
+	a.mu.Unlock()
+	if !in.Draft.IsOf(in) {
+		in.Draft = probe.NewDraft(in, a.o.Shared.facts)
+		a.mu.Lock()
+		a.draft = in.Draft
+		a.mu.Unlock()
+	}
+	return in
 }
 
 // isWired reports whether the API's objects are followed, and published.

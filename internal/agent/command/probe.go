@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 func newProbeCommand() *cobra.Command {
@@ -78,11 +79,11 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 			fmt.Fprintln(notes, "note: what the kubelet's managers have recorded cannot be used:", err)
 		}
 	}
-	out := probe.Topology(in)
-	for _, p := range out.Problems {
+	in.Draft = probe.NewDraft(in, convert.Facts)
+	for _, p := range in.Draft.Problems {
 		fmt.Fprintln(notes, "note:", p)
 	}
-	objects := []any{out.Topology}
+	objects := []any{probe.Topology(in)}
 	if f.volcano {
 		if o := probe.Numatopology(in); o != nil {
 			objects = append(objects, o)

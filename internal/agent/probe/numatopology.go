@@ -26,7 +26,7 @@ func Numatopology(in Input) *nodeinfo.Numatopology {
 	if in.Mode == Blind {
 		return nil
 	}
-	facts, _ := Facts(in)
+	facts := in.drafted().Facts
 	v := ledger.New(facts, in.Entries...).View()
 	m := v.Machine()
 	if m == nil {

@@ -78,7 +78,7 @@ func example(tb testing.TB) probe.Input {
 
 func TestWorkedExampleIsPublishedAsSeed000HasIt(t *testing.T) {
 	t.Parallel()
-	nrt := probe.Topology(example(t)).Topology
+	nrt := probe.Topology(example(t))
 	want := map[string]string{
 		annotation.KubeletCPUManagerPolicy: `{"policy":"static","options":{"full-pcpus-only":"true"},` +
 			`"reservedCPUs":"0,16"}`,
@@ -131,7 +131,7 @@ func TestZonesSayWhatANodeHasGivesAndHasLeft(t *testing.T) {
 		UID: "b", Name: "burst", Class: qos.LS, NUMAIDs: []int{1},
 		MilliCPU: 2500,
 	})
-	zones := probe.Topology(in).Topology.Zones
+	zones := probe.Topology(in).Zones
 	type row struct{ Capacity, Allocatable, Available string }
 	got := map[string]map[string]row{}
 	for _, z := range zones {
@@ -165,7 +165,7 @@ func TestPhaseOnePublishesTheTopologyAlone(t *testing.T) {
 	t.Parallel()
 	in := example(t)
 	in.Mode = probe.Blind
-	nrt := probe.Topology(in).Topology
+	nrt := probe.Topology(in)
 	got := slices.Sorted(maps.Keys(nrt.Annotations))
 	want := []string{annotation.CPUTopology, annotation.TakeoverKey, annotation.TopologyMode, annotation.Writer}
 	slices.Sort(want)
@@ -187,7 +187,7 @@ func TestNodeReservationIsCopiedAndTakenOff(t *testing.T) {
 		annotation.NodeReservation:       `{"reservedCPUs":"4-7"}`,
 		annotation.NodeSystemQoSResource: `{"cpuset":"20-23"}`,
 	})
-	nrt := probe.Topology(in).Topology
+	nrt := probe.Topology(in)
 	for _, key := range []string{annotation.NodeReservation, annotation.NodeSystemQoSResource} {
 		if nrt.Annotations[key] != in.Node.Annotations[key] {
 			t.Errorf("%s = %q, want the Node's", key, nrt.Annotations[key])
@@ -212,7 +212,7 @@ func TestOfflineCPUsAreNotPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own}).Topology
+	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own})
 	d, _, err := annotation.ParseCPUTopologyDetail(nrt.Annotations[annotation.CPUTopology])
 	if err != nil {
 		t.Fatal(err)
@@ -244,15 +244,17 @@ func TestMachineOfTooManyNUMANodesIsStillPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own})
-	if len(out.Topology.Zones) != topo.MaxNodes+1 || out.Topology.Annotations[annotation.CPUTopology] == "" {
-		t.Errorf("%d zones, topology %q", len(out.Topology.Zones), out.Topology.Annotations[annotation.CPUTopology])
+	in := probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own}
+	in.Draft = probe.NewDraft(in, convert.Facts)
+	nrt := probe.Topology(in)
+	if len(nrt.Zones) != topo.MaxNodes+1 || nrt.Annotations[annotation.CPUTopology] == "" {
+		t.Errorf("%d zones, topology %q", len(nrt.Zones), nrt.Annotations[annotation.CPUTopology])
 	}
-	if got := out.Topology.Annotations[annotation.CPUSharedPoolsKey]; got != "[]" {
+	if got := nrt.Annotations[annotation.CPUSharedPoolsKey]; got != "[]" {
 		t.Errorf("shared pools = %s of a machine on which CPU sets cannot be allocated, want none", got)
 	}
-	if len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Text, "at most 64 are supported") {
-		t.Errorf("problems = %v, want one that names the limit", out.Problems)
+	if len(in.Draft.Problems) != 1 || !strings.Contains(in.Draft.Problems[0].Text, "at most 64 are supported") {
+		t.Errorf("problems = %v, want one that names the limit", in.Draft.Problems)
 	}
 }
 
@@ -284,7 +286,7 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 		if rapid.Bool().Draw(t, "pinned") {
 			in.Pins = []annotation.PodCPUAlloc{{UID: "k", CPUSet: take("pin"), ManagedByKubelet: true}}
 		}
-		nrt := probe.Topology(in).Topology
+		nrt := probe.Topology(in)
 		facts, problems := convert.Facts(in.Node, nrt, convert.DefaultArgs())
 		if len(problems) > 0 {
 			t.Fatalf("the published object has problems: %v", problems)

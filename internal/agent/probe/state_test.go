@@ -90,7 +90,7 @@ func recorded(tb testing.TB) probe.Input {
 
 func TestWhatTheKubeletsManagersHoldIsPublished(t *testing.T) {
 	t.Parallel()
-	nrt := probe.Topology(recorded(t)).Topology
+	nrt := probe.Topology(recorded(t))
 	want := `{"memory":{` +
 		`"0":{"allocatable":{"hugepages-2Mi":"1Gi","memory":"2Gi"},"free":{"hugepages-2Mi":"0","memory":"1Gi"},` +
 		`"group":[0,1],"assignments":2},` +
@@ -135,7 +135,7 @@ func TestZonesCountTheKubeletsBlocksAndDevices(t *testing.T) {
 	in.Pods[0].Annotations = map[string]string{annotation.ResourceStatusKey: `{"numaNodeResources":[{"node":1,` +
 		`"resources":{"memory":"2Gi"}}]}`}
 	got := map[string]map[string]string{}
-	for _, z := range probe.Topology(in).Topology.Zones {
+	for _, z := range probe.Topology(in).Zones {
 		got[z.Name] = map[string]string{}
 		for _, r := range z.Resources {
 			got[z.Name][r.Name] = r.Capacity.String() + " " + r.Allocatable.String() + " " + r.Available.String()
@@ -156,7 +156,7 @@ func TestReservedMemoryIsNotAllocatableBeforeTheKubeletHasRecordedAnything(t *te
 	t.Parallel()
 	in := recorded(t)
 	in.State = probe.KubeletState{}
-	out := probe.Topology(in).Topology
+	out := probe.Topology(in)
 	for _, r := range out.Zones[0].Resources {
 		if r.Name == "memory" && (r.Allocatable.String() != "2Gi" || r.Capacity.String() != "4Gi") {
 			t.Errorf("memory of node 0: %s of %s allocatable, want 2Gi of 4Gi: 1Gi are hugepages, 1Gi is reserved",
@@ -174,7 +174,7 @@ func TestOwnModeReportsTheKubeletsRecordToo(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
 	in.Mode, in.Pins = probe.Own, nil
-	out := probe.Topology(in).Topology
+	out := probe.Topology(in)
 	state, _, err := annotation.ParseNUMAState(out.Annotations[annotation.NUMAStateKey])
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestPhaseOneReportsNothingThatTheKubeletRecorded(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
 	in.Mode = probe.Blind
-	out := probe.Topology(in).Topology
+	out := probe.Topology(in)
 	for _, key := range []string{annotation.NUMAStateKey, annotation.KubeletKey} {
 		if text, ok := out.Annotations[key]; ok {
 			t.Errorf("%s = %s in phase 1", key, text)
@@ -211,7 +211,7 @@ func TestVersionIsTheNodesWhereTheSettingsDoNotSay(t *testing.T) {
 	in := recorded(t)
 	in.Kubelet.Version = ""
 	in.Node.Status.NodeInfo.KubeletVersion = "v1.35.1"
-	k, _, err := annotation.ParseKubelet(probe.Topology(in).Topology.Annotations[annotation.KubeletKey])
+	k, _, err := annotation.ParseKubelet(probe.Topology(in).Annotations[annotation.KubeletKey])
 	if err != nil || k.Version != "v1.35.1" {
 		t.Errorf("version = %q, %v, want that of the Node", k.Version, err)
 	}
@@ -256,7 +256,7 @@ func TestZonesNeverPromiseMoreThanThereIs(t *testing.T) {
 				Unhealthy: rapid.Bool().Draw(t, "unhealthy"),
 			})
 		}
-		out := probe.Topology(in).Topology
+		out := probe.Topology(in)
 		for _, z := range out.Zones {
 			for _, r := range z.Resources {
 				if r.Available.Sign() < 0 || r.Available.Cmp(r.Allocatable) > 0 || r.Allocatable.Cmp(r.Capacity) > 0 {
@@ -265,7 +265,7 @@ func TestZonesNeverPromiseMoreThanThereIs(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(texts(out), texts(probe.Topology(in).Topology)); diff != "" {
+		if diff := cmp.Diff(texts(out), texts(probe.Topology(in))); diff != "" {
 			t.Fatalf("the same input gives other bytes:\n%s", diff)
 		}
 	})

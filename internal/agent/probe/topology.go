@@ -2,6 +2,7 @@ package probe
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,25 +39,56 @@ type Input struct {
 	Pods []*corev1.Pod
 	// State is what the kubelet's managers have recorded.
 	State KubeletState
+	// Draft is the one of this input; nil to make it.
+	Draft *Draft
 }
 
-// Output is what Topology computes.
-type Output struct {
-	Topology *v1alpha2.NodeResourceTopology
+// Draft is the part of the object that does not depend on allocations. It is not changed any more.
+type Draft struct {
 	// Facts are those of the node's account: what the scheduler will read out of the published object.
 	Facts ledger.Facts
 	// Problems is what the Node's annotations or labels say that cannot be used.
 	Problems []convert.Problem
+
+	of       Input
+	topology *v1alpha2.NodeResourceTopology
+}
+
+// Reader reads the facts of a node out of its objects, as convert.Facts does.
+type Reader func(*corev1.Node, *v1alpha2.NodeResourceTopology, convert.Args) (ledger.Facts, []convert.Problem)
+
+// NewDraft writes the draft of an input and reads its facts. That is nearly all that a topology costs.
+func NewDraft(in Input, read Reader) *Draft {
+	in.Entries, in.Pods, in.State, in.Draft = nil, nil, KubeletState{}, nil
+	d := &Draft{of: in, topology: draft(in)}
+	d.Facts, d.Problems = read(in.Node, d.topology, convert.DefaultArgs())
+	return d
+}
+
+// IsOf reports whether the draft of an input is this one. A Node or a machine that is another object is taken for a
+// changed one.
+func (d *Draft) IsOf(in Input) bool {
+	return d != nil && d.of.Node == in.Node && d.of.Machine == in.Machine && d.of.Mode == in.Mode &&
+		d.of.NodeName == in.NodeName && d.of.Writer == in.Writer && reflect.DeepEqual(d.of.Kubelet, in.Kubelet) &&
+		slices.Equal(d.of.Pins, in.Pins)
+}
+
+// drafted returns the draft of the input.
+func (in *Input) drafted() *Draft {
+	if in.Draft != nil {
+		return in.Draft
+	}
+	return NewDraft(*in, convert.Facts)
 }
 
 // Topology computes the object that is published: everything but the annotation report, which counts the writes.
-func Topology(in Input) Output {
+func Topology(in Input) *v1alpha2.NodeResourceTopology {
+	d := in.drafted()
 	if in.Mode == Blind { // nothing is known of a kubelet that is not asked
 		in.Kubelet, in.State = host.Kubelet{}, KubeletState{}
 	}
-	nrt := draft(in)
-	facts, problems := convert.Facts(in.Node, nrt, convert.DefaultArgs())
-	v := ledger.New(facts, in.Entries...).View()
+	nrt := d.topology.DeepCopy()
+	v := ledger.New(d.Facts, in.Entries...).View()
 	devices := devicesOf(in.State)
 	held := heldMemory(in)
 	for i, n := range machineNodes(in.Machine) {
@@ -73,15 +105,10 @@ func Topology(in Input) Output {
 	if text, ok := takeover(in, v); ok {
 		nrt.Annotations[annotation.TakeoverKey] = text
 	}
-	return Output{Topology: nrt, Facts: facts, Problems: problems}
+	return nrt
 }
 
-// Facts is Topology for a caller that needs the account's facts alone.
-func Facts(in Input) (ledger.Facts, []convert.Problem) {
-	return convert.Facts(in.Node, draft(in), convert.DefaultArgs())
-}
-
-// draft is the part of the object that does not depend on allocations.
+// draft writes the topology of a Draft.
 func draft(in Input) *v1alpha2.NodeResourceTopology {
 	nrt := &v1alpha2.NodeResourceTopology{}
 	nrt.APIVersion, nrt.Kind = v1alpha2.GroupVersion().String(), "NodeResourceTopology"

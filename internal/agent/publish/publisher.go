@@ -161,7 +161,7 @@ func (p *Publisher) topology() *v1alpha2.NodeResourceTopology {
 	if in.Node == nil {
 		return nil
 	}
-	return probe.Topology(in).Topology
+	return probe.Topology(in)
 }
 
 // numatopology returns what is to be published for Volcano; nil while it is not known, or the kubelet is not asked.

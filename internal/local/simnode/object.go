@@ -28,8 +28,8 @@ func Objects(name string, d machine.Description, m *topo.Machine) (
 	node.APIVersion, node.Kind = "v1", "Node"
 	static := d.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic
 	mode, _ := probe.ModeOf(switches(), static, node.Labels[annotation.TopologyMode])
-	out := probe.Topology(probe.Input{
+	topology := probe.Topology(probe.Input{
 		NodeName: name, Node: node, Machine: m, Kubelet: d.Kubelet, Mode: mode, Writer: "tenon-agent",
 	})
-	return node, out.Topology, nil
+	return node, topology, nil
 }
