@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -83,7 +84,7 @@ func TestNumatopologyStandsInForAReport(t *testing.T) {
 	n := kube.ReadNumatopology(exported("n", "0-5"))
 	s.PutNumatopology(n)
 	v := s.View("n")
-	if f := v.Facts(); f.Machine == nil || !f.Imported || f.Mode != ledger.Follow || f.Topology != ledger.Restricted ||
+	if f := v.Facts(); f.Machine == nil || !f.Imported || f.Mode != ledger.Follow || f.Topology != hint.Restricted ||
 		len(f.Given) != 1 || f.Given[0].CPUs.Len() != 2 {
 		t.Fatalf("facts from an exporter: %+v", f)
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -331,7 +332,7 @@ func (s *Store) count(was, is *ledger.Facts) {
 	s.constrained.Add(one(constrains(is)) - one(constrains(was)))
 }
 
-func constrains(f *ledger.Facts) bool { return f.Mode == ledger.Own && f.Topology >= ledger.Restricted }
+func constrains(f *ledger.Facts) bool { return f.Mode == ledger.Own && f.Topology >= hint.Restricted }
 
 func pins(f *ledger.Facts) bool { return f.Kubelet.Static || f.Model.Config.CPU.Static }
 

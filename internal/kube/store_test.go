@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -210,7 +211,7 @@ func TestNodeLabelChangesTheFactsAndTheVersion(t *testing.T) {
 		t.Error("a heartbeat must not move the version")
 	}
 	s.PutNode(node("n", map[string]string{annotation.NodeNUMATopologyPolicy: "SingleNUMANode"}))
-	if got := s.View("n"); got.Facts().Topology != ledger.SingleNUMANode || got.Version() == before.Version() {
+	if got := s.View("n"); got.Facts().Topology != hint.SingleNUMANode || got.Version() == before.Version() {
 		t.Errorf("got policy %s at version %d, want SingleNUMANode after version %d", got.Facts().Topology,
 			got.Version(), before.Version())
 	}

@@ -279,7 +279,7 @@ func numaIDs(m *topo.Machine, nodes topo.NodeSet) []int { return append([]int{},
 
 func alignmentOf(m *topo.Machine, a *place.Alignment, node string) *Alignment {
 	out := &Alignment{
-		Policy: a.Policy.String(), Allows: a.Spread, NUMA: numaIDs(m, m.NodesWithCPUs()), Rows: []AlignmentRow{},
+		Policy: a.Policy.Label(), Allows: a.Spread, NUMA: numaIDs(m, m.NodesWithCPUs()), Rows: []AlignmentRow{},
 		Chosen: numaIDs(m, a.Nodes),
 	}
 	for _, r := range a.Rows {

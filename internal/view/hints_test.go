@@ -56,7 +56,7 @@ func follow(t *testing.T, busy string) *ledger.View {
 		t.Fatal(reason)
 	}
 	facts := ledger.Facts{
-		Machine: m, Mode: ledger.Follow, MinSharedCPUs: -1, Topology: ledger.Restricted,
+		Machine: m, Mode: ledger.Follow, MinSharedCPUs: -1, Topology: hint.Restricted,
 		Kubelet: kubelet.CPU{Static: true, Reserved: reserved},
 		Model:   kubelet.Facts{Node: node, Config: node.Config()},
 	}
@@ -138,7 +138,7 @@ func TestHintsOfTenonsOwnChoice(t *testing.T) {
 	t.Parallel()
 	pod := guaranteed("4", "1Gi")
 	pod.Labels = map[string]string{annotation.QoSClass: "LSR"}
-	view := ledger.New(ledger.Facts{Machine: sparse(t), MinSharedCPUs: 0, Topology: ledger.SingleNUMANode}).View()
+	view := ledger.New(ledger.Facts{Machine: sparse(t), MinSharedCPUs: 0, Topology: hint.SingleNUMANode}).View()
 	got := describe.Hints(pod, "n", view)
 	a := got.Alignment
 	if got.Kubelet != nil || a == nil || a.Policy != "SingleNUMANode" || a.Allows != 1 || a.Refusal != nil {

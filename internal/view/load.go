@@ -2,6 +2,7 @@ package view
 
 import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -53,14 +54,14 @@ func LoadOf(name string, allocatable int64, v *ledger.View, pods map[string]qos.
 	out.LSE, out.LSR, out.Kubelet = setLen(v.LSE()), setLen(v.LSR()), setLen(v.KubeletStatic())
 	out.SharedPool, out.Free = setLen(v.SharedPool()), setLen(v.Allocatable())
 	room := min(int64(out.Free), (allocatable-requested)/1000)
-	out.LargestFit = largestFit(v, int(room), ledger.NoTopology)
-	out.LargestOnOneNUMANode = largestFit(v, int(room), ledger.SingleNUMANode)
+	out.LargestFit = largestFit(v, int(room), hint.None)
+	out.LargestOnOneNUMANode = largestFit(v, int(room), hint.SingleNUMANode)
 	return out
 }
 
 // largestFit asks the scheduler's own filter from the largest request downwards: what fits is not monotone where whole
 // cores are required.
-func largestFit(v *ledger.View, room int, policy ledger.TopologyPolicy) int {
+func largestFit(v *ledger.View, room int, policy hint.Policy) int {
 	for n := room; n > 0; n-- {
 		r := &place.Request{
 			Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUs: n, Topology: policy,

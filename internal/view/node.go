@@ -183,7 +183,7 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 	out := Node{
 		Name: name, KubeletPolicy: "none", Policies: Policies{
 			CPUBind:      bindName(f.Bind),
-			NUMAAllocate: f.Strategy.String(), NUMATopology: f.Topology.String(),
+			NUMAAllocate: f.Strategy.String(), NUMATopology: f.Topology.Label(),
 		},
 		Sockets: []Socket{}, Pods: []Holder{}, Problems: []Problem{},
 	}

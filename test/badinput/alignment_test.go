@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sim"
@@ -123,7 +123,7 @@ func (e exported) keepsOff(t *testing.T) string {
 }
 
 // read puts the objects into the account of a node and returns what is reported of them; policy is what counts then.
-func (e exported) read(policy ledger.TopologyPolicy) func(*testing.T) string {
+func (e exported) read(policy hint.Policy) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
 		store := kube.NewStore()
@@ -189,7 +189,7 @@ func alignmentCases() []bad {
 		// Unknown policies, wherever one is written.
 		{
 			"alignment: a topology policy label that does not exist",
-			exported{labels: numaLabel + ": Strict"}.read(ledger.NoTopology),
+			exported{labels: numaLabel + ": Strict"}.read(hint.None),
 			[]string{
 				"Node/n0", numaLabel, `Unsupported value "Strict"`,
 				"None, BestEffort, Restricted, SingleNUMANode",
@@ -205,12 +205,12 @@ func alignmentCases() []bad {
 		},
 		{
 			"alignment: a label and its alias that differ",
-			exported{labels: numaLabel + ": Restricted, " + numaAliasLabel + ": BestEffort"}.read(ledger.Restricted),
+			exported{labels: numaLabel + ": Restricted, " + numaAliasLabel + ": BestEffort"}.read(hint.Restricted),
 			[]string{numaAliasLabel, "conflicting values", numaLabel},
 		},
 		{
 			"alignment: a label that means nothing beside an alias that does",
-			exported{labels: numaLabel + ": Strict, " + numaAliasLabel + ": BestEffort"}.read(ledger.NoTopology),
+			exported{labels: numaLabel + ": Strict, " + numaAliasLabel + ": BestEffort"}.read(hint.None),
 			[]string{`Unsupported value "Strict"`, "conflicting values"},
 		},
 		{
@@ -242,7 +242,7 @@ func alignmentCases() []bad {
 		{
 			"alignment: topologyPolicies and an attribute that differ",
 			exported{policies: "BestEffort", attributes: "{name: topologyManagerPolicy, value: restricted}"}.read(
-				ledger.Restricted),
+				hint.Restricted),
 			[]string{
 				"topologyPolicies", "says best-effort and the attribute topologyManagerPolicy says restricted",
 				"the attribute counts",

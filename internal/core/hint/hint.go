@@ -30,7 +30,10 @@ const (
 	numPolicies
 )
 
-var policyNames = [numPolicies]string{"none", "best-effort", "restricted", "single-numa-node"}
+var (
+	policyNames  = [numPolicies]string{"none", "best-effort", "restricted", "single-numa-node"}
+	policyLabels = [numPolicies]string{"None", "BestEffort", "Restricted", "SingleNUMANode"}
+)
 
 // String returns the kubelet's spelling.
 func (p Policy) String() string {
@@ -39,6 +42,9 @@ func (p Policy) String() string {
 	}
 	return "Policy(" + strconv.Itoa(int(p)) + ")"
 }
+
+// Label returns the spelling of node labels and pod annotations.
+func (p Policy) Label() string { return policyLabels[p] }
 
 // ParsePolicy reads the kubelet's spelling; false for any other word.
 func ParsePolicy(s string) (Policy, bool) {

@@ -23,22 +23,6 @@ const (
 	SpreadByPCPUs
 )
 
-// TopologyPolicy is a NUMA topology policy, ordered from the least to the most strict.
-type TopologyPolicy uint8
-
-// Topology policies.
-const (
-	NoTopology TopologyPolicy = iota
-	BestEffort
-	Restricted
-	SingleNUMANode
-)
-
-// String returns the policy as the node label spells it; "None" for NoTopology.
-func (p TopologyPolicy) String() string {
-	return [...]string{"None", "BestEffort", "Restricted", "SingleNUMANode"}[p]
-}
-
 // Mode says whose CPU assignments hold on a node.
 type Mode uint8
 
@@ -54,11 +38,6 @@ const (
 
 // String returns the annotation's spelling.
 func (m Mode) String() string { return [...]string{"Own", "Follow", "Blind"}[m] }
-
-// PolicyOf returns the policy that a kubelet's Topology Manager is set to.
-func PolicyOf(p hint.Policy) TopologyPolicy {
-	return [...]TopologyPolicy{NoTopology, BestEffort, Restricted, SingleNUMANode}[p]
-}
 
 // Facts is all that is known of a node besides its pods. The zero value is a node without topology.
 type Facts struct {
@@ -85,7 +64,7 @@ type Facts struct {
 	Strategy cpualloc.Strategy
 	// StrategyByLabel: the node's own label says the strategy. Then it ranks the node among others too.
 	StrategyByLabel bool
-	Topology        TopologyPolicy
+	Topology        hint.Policy
 	// Amounts are what each NUMA node has for pods (allocatable), of resources in Table. Those that they do not name
 	// take no part in any decision.
 	Amounts []align.Amount
@@ -93,9 +72,6 @@ type Facts struct {
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
 	MinSharedCPUs int
 }
-
-// KubeletPolicy is the topology policy of the node's kubelet as far as its answers are predicted.
-func (f *Facts) KubeletPolicy() TopologyPolicy { return PolicyOf(f.Model.Config.Topology.Policy) }
 
 // Equal reports whether two facts say the same; the order of Given and Amounts does not matter.
 func (f *Facts) Equal(o *Facts) bool {

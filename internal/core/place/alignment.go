@@ -1,6 +1,7 @@
 package place
 
 import (
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -9,7 +10,7 @@ import (
 // Alignment shows how a request meets the NUMA nodes of one machine where Tenon chooses: the rows of the enumeration
 // that Fits and Try evaluate. It is for display only.
 type Alignment struct {
-	Policy ledger.TopologyPolicy
+	Policy hint.Policy
 	// Spread is the number of NUMA nodes that the policy allows.
 	Spread int
 	Rows   []AlignmentRow

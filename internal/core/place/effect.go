@@ -2,6 +2,7 @@ package place
 
 import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -13,7 +14,7 @@ type Effect struct {
 	Required  bool
 	Exclusive cpualloc.Exclusive
 	Strategy  cpualloc.Strategy
-	Topology  ledger.TopologyPolicy
+	Topology  hint.Policy
 	// Broken: the pod prefers SpreadByPCPUs and gets whole cores, because the node allows nothing else.
 	Broken bool
 	// Ignored: the exclusive policy does not exist on this architecture.
@@ -88,6 +89,6 @@ func (w BindWish) bind() cpualloc.Bind {
 func (e *Effect) request(n int, f *ledger.Facts) cpualloc.Request {
 	return cpualloc.Request{
 		Count: n, Bind: e.Bind, Required: e.Required, Exclusive: e.Exclusive, Strategy: e.Strategy,
-		SingleNUMANode: e.Topology == ledger.SingleNUMANode, PreferL3: f.Kubelet.AlignL3,
+		SingleNUMANode: e.Topology == hint.SingleNUMANode, PreferL3: f.Kubelet.AlignL3,
 	}
 }

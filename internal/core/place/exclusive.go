@@ -3,6 +3,7 @@ package place
 import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -110,9 +111,9 @@ func (o *order) shortage(v *ledger.View, r *Request, reason why.Reason) why.Reas
 func (o *order) align(v *ledger.View, r *Request) why.Reason {
 	s := v.Summary()
 	switch o.Topology {
-	case ledger.SingleNUMANode:
+	case hint.SingleNUMANode:
 		o.spread = 1
-	case ledger.Restricted:
+	case hint.Restricted:
 		o.spread = o.fewest(s)
 	default:
 		return why.Reason{}

@@ -3,6 +3,7 @@ package place
 import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -41,13 +42,14 @@ func fitsFollowed(v *ledger.View, r *Request) why.Reason {
 
 // demanding reports whether r asks more of its placement than the kubelet's own policy grants.
 func (r *Request) demanding(v *ledger.View, e *Effect) bool {
-	return r.CPUs > 0 && e.Required || e.Topology >= ledger.Restricted && e.Topology > v.Facts().KubeletPolicy() ||
+	return r.CPUs > 0 && e.Required ||
+		e.Topology >= hint.Restricted && e.Topology > v.Facts().Model.Config.Topology.Policy ||
 		r.apart(v, e.Topology)
 }
 
 // apart reports whether r requires NUMA nodes without pods of the other kind where some are known to use NUMA nodes.
-func (r *Request) apart(v *ledger.View, policy ledger.TopologyPolicy) bool {
-	return r.NUMAExclusive == RequireNUMAExclusive && policy >= ledger.Restricted && v.Facts().Model.Predicts() &&
+func (r *Request) apart(v *ledger.View, policy hint.Policy) bool {
+	return r.NUMAExclusive == RequireNUMAExclusive && policy >= hint.Restricted && v.Facts().Model.Predicts() &&
 		v.Summary().Confined|v.Summary().Spanned != 0
 }
 
@@ -152,14 +154,14 @@ func touched(m *topo.Machine, p kubelet.Placement) topo.NodeSet {
 }
 
 // aligned applies a topology policy that is tighter than the kubelet's to what it gives.
-func aligned(v *ledger.View, p kubelet.Placement, policy ledger.TopologyPolicy) why.Reason {
-	if policy < ledger.Restricted || policy <= v.Facts().KubeletPolicy() {
+func aligned(v *ledger.View, p kubelet.Placement, policy hint.Policy) why.Reason {
+	if policy < hint.Restricted || policy <= v.Facts().Model.Config.Topology.Policy {
 		return why.Reason{}
 	}
 	m, s := v.Machine(), v.Summary()
 	cpus := p.CPUs()
 	spread := 1
-	if policy == ledger.Restricted {
+	if policy == hint.Restricted {
 		for spread < len(s.Capacity) && s.Capacity[spread-1] < cpus.Len() {
 			spread++
 		}
@@ -215,7 +217,7 @@ func guard(v *ledger.View, r *Request) why.Reason {
 // the order of admission can decide: under policies that refuse, on nodes that report.
 func orderRisk(v *ledger.View) (pods []*kubelet.Pod, atRisk bool) {
 	f := v.Facts()
-	if f.KubeletPolicy() < ledger.Restricted || f.Model.Gen == 0 {
+	if f.Model.Config.Topology.Policy < hint.Restricted || f.Model.Gen == 0 {
 		return nil, false
 	}
 	pods = v.Tenancy().Unconfirmed(robustOrders + 1)

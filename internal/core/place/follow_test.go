@@ -80,9 +80,9 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 		}).Draw(t, "policy")
 		mode := rapid.SampledFrom([]ledger.Mode{ledger.Follow, ledger.Follow, ledger.Own}).Draw(t, "mode")
 		facts := guardedFacts(t, rapid.IntRange(1, 3).Draw(t, "NUMA nodes"), mode, policy)
-		facts.Topology = rapid.SampledFrom([]ledger.TopologyPolicy{
-			0, 0, ledger.Restricted,
-			ledger.SingleNUMANode,
+		facts.Topology = rapid.SampledFrom([]hint.Policy{
+			0, 0, hint.Restricted,
+			hint.SingleNUMANode,
 		}).Draw(t, "node policy")
 		facts.Bind = rapid.SampledFrom([]ledger.NodeBind{0, 0, ledger.FullPCPUsOnly, ledger.SpreadByPCPUs}).Draw(t,
 			"node bind")
@@ -98,9 +98,9 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 					place.WantSpreadByPCPUs,
 				}).Draw(t, "required")
 			}
-			r.Topology = rapid.SampledFrom([]ledger.TopologyPolicy{
-				0, 0, ledger.Restricted,
-				ledger.SingleNUMANode,
+			r.Topology = rapid.SampledFrom([]hint.Policy{
+				0, 0, hint.Restricted,
+				hint.SingleNUMANode,
 			}).Draw(t, "pod policy")
 			r.NUMAExclusive = rapid.SampledFrom([]place.NUMAExclusive{0, 0, 1, 2}).Draw(t, "NUMA exclusive")
 			v := l.View()
@@ -189,7 +189,7 @@ func TestFewUnconfirmedPodsAreTriedInEveryOrder(t *testing.T) {
 		r := pinnedRequest("p", rapid.IntRange(1, 8).Draw(t, "cpus"), int64(rapid.IntRange(1, 60).Draw(t, "bytes")))
 		want := l.View().Kubelet().Fits(r.Kubelet).OK()
 		robust := want
-		if facts.KubeletPolicy() >= ledger.Restricted && len(pods) <= 3 {
+		if facts.Model.Config.Topology.Policy >= hint.Restricted && len(pods) <= 3 {
 			permute(append(pods, r.Kubelet), func(order []*kubelet.Pod) {
 				state := facts.Model.Node.Empty()
 				for _, p := range order {
@@ -208,7 +208,7 @@ func TestFewUnconfirmedPodsAreTriedInEveryOrder(t *testing.T) {
 		if want && !robust {
 			fragile++
 		}
-		last := len(pods) > 3 && facts.KubeletPolicy() >= ledger.Restricted && want
+		last := len(pods) > 3 && facts.Model.Config.Topology.Policy >= hint.Restricted && want
 		if got := place.Score(l.View(), r, place.Usage{}, place.ScoreLeastAllocated); robust && (got == 0) != last {
 			t.Fatalf("with %d unconfirmed pods the score is %d", len(pods), got)
 		}
@@ -288,7 +288,7 @@ func TestAKubeletsChoiceKeepsToSingleNUMANodeExclusive(t *testing.T) {
 			}
 		}
 		r := pinnedRequest("new", 2, 1)
-		r.Topology, r.NUMAExclusive = ledger.SingleNUMANode, c.want
+		r.Topology, r.NUMAExclusive = hint.SingleNUMANode, c.want
 		if _, reason := place.Try(l.View(), r); reason.Code != c.code {
 			t.Errorf("%s: got %+v, want %v", name, reason, c.code)
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -18,7 +19,7 @@ type joint struct {
 	machine  *topo.Machine
 	summary  *ledger.Summary
 	strategy cpualloc.Strategy
-	policy   ledger.TopologyPolicy
+	policy   hint.Policy
 	// spread is the number of NUMA nodes that the policy allows.
 	spread int
 	open   topo.NodeSet // NUMA nodes that may take part
@@ -57,7 +58,7 @@ func (j *joint) begin(v *ledger.View, r *Request) {
 // report. BestEffort never refuses: there a resource of which the NUMA nodes have not enough is left out, and so
 // remains unbound.
 func (j *joint) ask(v *ledger.View, r *Request) {
-	if j.policy == ledger.NoTopology {
+	if j.policy == hint.None {
 		return
 	}
 	s := v.Summary()
@@ -67,7 +68,7 @@ func (j *joint) ask(v *ledger.View, r *Request) {
 			continue
 		}
 		row := demand{known, r.Needs[i].N}
-		if j.policy == ledger.BestEffort && row.sum(j.open) < row.need {
+		if j.policy == hint.BestEffort && row.sum(j.open) < row.need {
 			continue
 		}
 		j.more[j.others] = row
@@ -131,7 +132,7 @@ func (j *joint) holds(nodes topo.NodeSet) bool {
 // pod any more, or none was found (whole is false): a preference is dropped then.
 func (j *joint) separate() (ok, whole bool) {
 	open := j.open
-	if j.wants == ShareNUMANodes || j.policy < ledger.Restricted || open&j.summary.Mixed(j.spread) == 0 {
+	if j.wants == ShareNUMANodes || j.policy < hint.Restricted || open&j.summary.Mixed(j.spread) == 0 {
 		return true, true
 	}
 	j.open &^= j.summary.Mixed(j.spread)
@@ -145,7 +146,7 @@ func (j *joint) separate() (ok, whole bool) {
 // check decides whether the policy finds NUMA nodes for the pod. The first row that is short names the resource: CPU,
 // then each other row. check may drop rows: j must not be used to choose NUMA nodes afterwards.
 func (j *joint) check() why.Reason {
-	if j.policy < ledger.Restricted {
+	if j.policy < hint.Restricted {
 		return why.Reason{}
 	}
 	var alone why.Reason
@@ -224,9 +225,9 @@ func (j *joint) short(best reach) why.Reason {
 
 // check looks at one resource alone. Under Restricted no set is preferred by all resources when they need different
 // numbers of NUMA nodes: such a pod never fits.
-func (d *demand) check(open topo.NodeSet, policy ledger.TopologyPolicy, spread int) why.Reason {
+func (d *demand) check(open topo.NodeSet, policy hint.Policy, spread int) why.Reason {
 	possible := len(d.Capacity) > 0 && d.Capacity[len(d.Capacity)-1] >= d.need
-	if k := d.least(); policy == ledger.Restricted && possible && k != spread {
+	if k := d.least(); policy == hint.Restricted && possible && k != spread {
 		return why.Reason{Code: why.TopologyMismatch, Resource: d.Resource, Asked: int64(k), Free: int64(spread)}
 	}
 	if free := d.sum(open); free < d.need {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -42,8 +43,8 @@ func memoryReason(code why.Code, resource why.Resource, asked, free, extra int64
 // TestCPUAndMemoryMeet is on the worked example: NUMA nodes 0 and 1 on socket 0, 2 and 3 on socket 1, 8 CPUs each.
 func TestCPUAndMemoryMeet(t *testing.T) {
 	t.Parallel()
-	single, restricted, bestEffort := policy(ledger.SingleNUMANode), policy(ledger.Restricted),
-		policy(ledger.BestEffort)
+	single, restricted, bestEffort := policy(hint.SingleNUMANode), policy(hint.Restricted),
+		policy(hint.BestEffort)
 	takes := func(id int, list string, memory ...align.Amount) ledger.Entry {
 		e := held(list)
 		e.UID, e.Amounts = fmt.Sprint("held-", id), memory
@@ -182,7 +183,7 @@ func TestClosestNUMANodesAreChosen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := ledger.Facts{Machine: m, Topology: ledger.Restricted, Amounts: on4(8, 2, 8, 8)}
+	f := ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: on4(8, 2, 8, 8)}
 	offer, reason := place.Try(ledger.New(f).View(), binding(12, asking(gib(12))))
 	if !reason.OK() || offer.Nodes != 0b1001 {
 		t.Errorf("exclusive: got %b (%+v), want 1001: 0 and 2 are far from each other", offer.Nodes, reason)
@@ -224,7 +225,7 @@ func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.Restricted, Amounts: on4(8, 8)}).View()
+		v := ledger.New(ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: on4(8, 8)}).View()
 		r := binding(12, asking(gib(12)))
 		high, low := place.Score(v, r, best, place.ScoreLeastAllocated),
 			place.Score(v, r, worst, place.ScoreLeastAllocated)
@@ -239,7 +240,7 @@ func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := ledger.New(ledger.Facts{Machine: m, Topology: ledger.BestEffort, Amounts: on4(4, 4, 4)}).View()
+	v := ledger.New(ledger.Facts{Machine: m, Topology: hint.BestEffort, Amounts: on4(4, 4, 4)}).View()
 	if got := place.Score(v, binding(2, asking(gib(9))), best, place.ScoreLeastAllocated); got < 12 || got > 24 {
 		t.Errorf("CPUs on one NUMA node, memory on three: %d, want 12 to 24", got)
 	}
@@ -252,19 +253,19 @@ func TestSingleNUMANodeIsTheTightest(t *testing.T) {
 		drawn, r := drawView(t), drawRequest(t)
 		r.OnPolicyNodes = nil
 		f := *drawn.Facts()
-		try := func(p ledger.TopologyPolicy) (ledger.Offer, why.Reason) {
+		try := func(p hint.Policy) (ledger.Offer, why.Reason) {
 			f.Topology, r.Topology = p, p
 			return place.Try(ledger.New(f, entriesOf(drawn)...).View(), r)
 		}
-		if _, reason := try(ledger.SingleNUMANode); !reason.OK() {
+		if _, reason := try(hint.SingleNUMANode); !reason.OK() {
 			return
 		}
-		for _, p := range []ledger.TopologyPolicy{ledger.Restricted, ledger.BestEffort} {
+		for _, p := range []hint.Policy{hint.Restricted, hint.BestEffort} {
 			offer, reason := try(p)
 			if !reason.OK() {
 				t.Fatalf("%v refuses what SingleNUMANode grants: %+v", p, reason)
 			}
-			even := f.Strategy == cpualloc.DistributeEvenly && p == ledger.BestEffort // splits where it can
+			even := f.Strategy == cpualloc.DistributeEvenly && p == hint.BestEffort // splits where it can
 			if offer.Nodes.Len() > 1 && !even {
 				t.Fatalf("%v takes NUMA nodes %b where one would do", p, offer.Nodes)
 			}
@@ -341,7 +342,7 @@ func TestManyNUMANodes(t *testing.T) {
 		f := ledger.Facts{
 			Machine: m, Amounts: drawMemory(t, m, 30),
 			Strategy: rapid.SampledFrom([]cpualloc.Strategy{0, 1}).Draw(t, "strategy"),
-			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{1, 2, 2, 3}).Draw(t, "policy"),
+			Topology: rapid.SampledFrom([]hint.Policy{1, 2, 2, 3}).Draw(t, "policy"),
 		}
 		var entries []ledger.Entry
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
@@ -378,7 +379,7 @@ func TestManyNUMANodes(t *testing.T) {
 // more it has of the other, so that no bound cuts the search short.
 func TestTheSearchOfManyNUMANodesSaysWhereItEnds(t *testing.T) {
 	t.Parallel()
-	f := ledger.Facts{Machine: machine(t, 4, 10, 4, 1), Topology: ledger.Restricted}
+	f := ledger.Facts{Machine: machine(t, 4, 10, 4, 1), Topology: hint.Restricted}
 	var entries []ledger.Entry
 	amounts := func(numa int, ordinary, huge int64) []align.Amount {
 		return []align.Amount{
@@ -404,7 +405,7 @@ func TestTheSearchOfManyNUMANodesSaysWhereItEnds(t *testing.T) {
 		t.Errorf("Try says %+v, want %+v", reason, want)
 	}
 	r.Needs[1].N = 5200
-	f.Topology = ledger.BestEffort
+	f.Topology = hint.BestEffort
 	if offer, reason := place.Try(ledger.New(f, entries...).View(), r); !reason.OK() ||
 		offer.Nodes.Len() > 9 {
 		t.Errorf("BestEffort takes %b (%+v), want at most 9 NUMA nodes", offer.Nodes, reason)

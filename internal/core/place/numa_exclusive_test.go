@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/align"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -12,7 +13,7 @@ import (
 // TestSingleNUMANodeExclusiveIsObeyed has 4 NUMA nodes of 4 cores on 2 sockets: CPUs 0-15, siblings at +16.
 func TestSingleNUMANodeExclusiveIsObeyed(t *testing.T) {
 	t.Parallel()
-	const single, restricted = ledger.SingleNUMANode, ledger.Restricted
+	const single, restricted = hint.SingleNUMANode, hint.Restricted
 	require, prefer := numaExclusive(place.RequireNUMAExclusive), numaExclusive(place.PreferNUMAExclusive)
 	spanning, oneEach := []ledger.Entry{held("0-1,4-5")}, []ledger.Entry{held("0"), held("4"), held("8"), held("12")}
 	for name, c := range map[string]struct {
@@ -61,7 +62,7 @@ func TestSingleNUMANodeExclusiveIsObeyed(t *testing.T) {
 			holders: []ledger.Entry{held("0,4,8,12")}, request: binding(2, require), nodes: 0b0001,
 		},
 		"BestEffort never refuses, its score is 0": {
-			facts: ledger.Facts{Topology: ledger.BestEffort}, holders: []ledger.Entry{held("0,4,8,12")},
+			facts: ledger.Facts{Topology: hint.BestEffort}, holders: []ledger.Entry{held("0,4,8,12")},
 			request: binding(2, require), nodes: 0b0001, zero: true,
 		},
 		"a pod of the shared pool": {

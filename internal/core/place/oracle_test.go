@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -173,9 +174,9 @@ func subsets(set uint, k int, yield func(uint) bool) {
 func (o *oracle) allowed(r *place.Request, holds func(nodes uint) bool) int {
 	all := len(o.m.CPUNodes())
 	switch max(o.f.Topology, r.Topology) {
-	case ledger.SingleNUMANode:
+	case hint.SingleNUMANode:
 		return 1
-	case ledger.Restricted:
+	case hint.Restricted:
 		for k := 1; k < all; k++ {
 			found := false
 			subsets(1<<all-1, k, func(nodes uint) bool {
@@ -258,16 +259,16 @@ func (o *oracle) join(r *place.Request, open uint, limit int, holds func(nodes u
 	var asked []align.Need
 	for _, a := range r.Needs {
 		known := slices.ContainsFunc(o.f.Amounts, func(m align.Amount) bool { return m.Resource == a.Resource })
-		if policy == ledger.NoTopology || !known {
+		if policy == hint.None || !known {
 			continue
 		}
-		if policy == ledger.BestEffort && o.has(open, a.Resource, true) < a.N {
+		if policy == hint.BestEffort && o.has(open, a.Resource, true) < a.N {
 			continue
 		}
 		asked = append(asked, a)
 	}
 	for _, a := range asked {
-		if policy == ledger.Restricted && o.has(all, a.Resource, false) >= a.N &&
+		if policy == hint.Restricted && o.has(all, a.Resource, false) >= a.N &&
 			o.allowed(r, func(nodes uint) bool { return o.has(nodes, a.Resource, false) >= a.N }) != limit {
 			return why.TopologyMismatch, quality{}
 		}
@@ -292,7 +293,7 @@ func (o *oracle) join(r *place.Request, open uint, limit int, holds func(nodes u
 	switch {
 	case best.nodes == 0:
 		return why.TopologyPolicy, best
-	case policy < ledger.Restricted || r.NUMAExclusive == place.ShareNUMANodes:
+	case policy < hint.Restricted || r.NUMAExclusive == place.ShareNUMANodes:
 	case apart.nodes > 0:
 		return why.None, apart
 	case r.NUMAExclusive == place.RequireNUMAExclusive:
@@ -460,7 +461,7 @@ func (o *oracle) pool(r *place.Request) (code why.Code, best quality) {
 		need = max(need, r.LimitMilli)
 	}
 	if r.Role != qos.SharedPool || need == 0 || !r.ConstrainedBurst &&
-		max(o.f.Topology, r.Topology) < ledger.Restricted {
+		max(o.f.Topology, r.Topology) < hint.Restricted {
 		return why.None, best
 	}
 	cpus := int((need + 999) / 1000)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -42,7 +43,7 @@ func numaExclusive(n place.NUMAExclusive) func(*place.Request) {
 	return func(r *place.Request) { r.NUMAExclusive = n }
 }
 
-func policy(p ledger.TopologyPolicy) func(*place.Request) {
+func policy(p hint.Policy) func(*place.Request) {
 	return func(r *place.Request) { r.Topology = p }
 }
 
@@ -130,7 +131,7 @@ func fullPCPUsOnly(k *kubelet.CPU) { k.FullPCPUsOnly = true }
 func TestTryOnTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	label := func(b ledger.NodeBind) func(*ledger.Facts) { return func(f *ledger.Facts) { f.Bind = b } }
-	numa := func(p ledger.TopologyPolicy) func(*ledger.Facts) { return func(f *ledger.Facts) { f.Topology = p } }
+	numa := func(p hint.Policy) func(*ledger.Facts) { return func(f *ledger.Facts) { f.Topology = p } }
 	arm := func(f *ledger.Facts) { f.ARM64 = true }
 	none := func(*ledger.Facts) {}
 	tests := map[string]struct {
@@ -263,43 +264,43 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 		// Topology policies.
 		"without a policy a pod may cross NUMA nodes": {facts: none, request: binding(10), cpus: "0-4,16-20"},
 		"SingleNUMANode refuses what needs two NUMA nodes": {
-			facts: numa(ledger.SingleNUMANode), request: binding(10),
+			facts: numa(hint.SingleNUMANode), request: binding(10),
 			reason: at(cpuReason(why.TopologyPolicy, 10, 8, 1), on(0)),
 		},
 		"SingleNUMANode takes the one NUMA node that has room": {
-			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{held("0"), held("4"), held("8")},
+			facts: numa(hint.SingleNUMANode), entries: []ledger.Entry{held("0"), held("4"), held("8")},
 			request: binding(8),
 			cpus:    "12-15,28-31",
 		},
 		"Restricted lets a large pod have the two NUMA nodes it needs": {
-			facts: numa(ledger.Restricted), request: binding(10), cpus: "0-4,16-20",
+			facts: numa(hint.Restricted), request: binding(10), cpus: "0-4,16-20",
 		},
 		"Restricted refuses to spread what would fit into fewer NUMA nodes of an empty machine": {
-			facts: numa(ledger.Restricted), entries: []ledger.Entry{held("0,4,8,12")}, request: binding(8),
+			facts: numa(hint.Restricted), entries: []ledger.Entry{held("0,4,8,12")}, request: binding(8),
 			reason: at(cpuReason(why.TopologyPolicy, 8, 7, 1), on(0)),
 		},
 		"Restricted says how much two NUMA nodes have": {
-			facts: numa(ledger.Restricted), entries: []ledger.Entry{held("0,4,8,12")}, request: binding(16),
+			facts: numa(hint.Restricted), entries: []ledger.Entry{held("0,4,8,12")}, request: binding(16),
 			reason: cpuReason(why.TopologyPolicy, 16, 14, 2),
 		},
 		"Restricted counts cores for a required spread": {
-			facts: numa(ledger.Restricted), request: binding(5, required(place.WantSpreadByPCPUs)), cpus: "0-4",
+			facts: numa(hint.Restricted), request: binding(5, required(place.WantSpreadByPCPUs)), cpus: "0-4",
 		},
 		"Restricted gives up an even spread that needs more NUMA nodes": {
-			facts:   func(f *ledger.Facts) { f.Topology, f.Strategy = ledger.Restricted, cpualloc.DistributeEvenly },
+			facts:   func(f *ledger.Facts) { f.Topology, f.Strategy = hint.Restricted, cpualloc.DistributeEvenly },
 			entries: []ledger.Entry{held("0-2,16-18")}, request: binding(16),
 			cpus: "8-15,24-31",
 		},
 		"the pod's policy tightens the node's": {
-			facts: numa(ledger.Restricted), request: binding(10, policy(ledger.SingleNUMANode)),
+			facts: numa(hint.Restricted), request: binding(10, policy(hint.SingleNUMANode)),
 			reason: at(cpuReason(why.TopologyPolicy, 10, 8, 1), on(0)),
 		},
 		"the pod's policy does not loosen the node's": {
-			facts: numa(ledger.SingleNUMANode), request: binding(10, policy(ledger.BestEffort)),
+			facts: numa(hint.SingleNUMANode), request: binding(10, policy(hint.BestEffort)),
 			reason: at(cpuReason(why.TopologyPolicy, 10, 8, 1), on(0)),
 		},
 		"a promise to LS pods that breaks the alignment is named": {
-			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{
+			facts: numa(hint.SingleNUMANode), entries: []ledger.Entry{
 				confined(1000, 0), confined(1000, 1),
 				confined(1000, 2), confined(1000, 3),
 			},
@@ -309,23 +310,23 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 		// LS pods and shared pools.
 		"an LS pod without any policy uses the whole pool": {facts: none, request: sharing(2000)},
 		"an LS pod on a SingleNUMANode node gets the fullest pool that holds its request": {
-			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{held("4-6")}, request: sharing(2000),
+			facts: numa(hint.SingleNUMANode), entries: []ledger.Entry{held("4-6")}, request: sharing(2000),
 			numa: []int{1},
 		},
 		"LeastAllocated gives it the emptiest": {
-			facts:   func(f *ledger.Facts) { f.Topology, f.Strategy = ledger.SingleNUMANode, cpualloc.LeastAllocated },
+			facts:   func(f *ledger.Facts) { f.Topology, f.Strategy = hint.SingleNUMANode, cpualloc.LeastAllocated },
 			entries: []ledger.Entry{held("4-6"), confined(500, 0)}, request: sharing(2000), numa: []int{2},
 		},
 		"an LS pod larger than one NUMA node is refused by SingleNUMANode": {
-			facts: numa(ledger.SingleNUMANode), entries: []ledger.Entry{confined(500, 0)}, request: sharing(8500),
+			facts: numa(hint.SingleNUMANode), entries: []ledger.Entry{confined(500, 0)}, request: sharing(8500),
 			reason: at(unit(cpuReason(why.TopologyPolicy, 8500, 8000, 1), why.MilliCPU), on(0)),
 		},
 		"an LS pod larger than one NUMA node gets two of one socket under Restricted": {
-			facts: numa(ledger.Restricted), entries: []ledger.Entry{confined(500, 0)}, request: sharing(8500),
+			facts: numa(hint.Restricted), entries: []ledger.Entry{confined(500, 0)}, request: sharing(8500),
 			numa: []int{0, 1},
 		},
 		"Restricted does not widen beyond what an empty machine needs": {
-			facts: numa(ledger.Restricted), entries: []ledger.Entry{
+			facts: numa(hint.Restricted), entries: []ledger.Entry{
 				confined(7000, 0), confined(7000, 1),
 				confined(7000, 2), confined(7500, 3),
 			},
@@ -339,7 +340,7 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			facts: none, request: sharing(2000, burst(9000)), numa: []int{0, 1},
 		},
 		"ConstrainedBurst under SingleNUMANode does not widen": {
-			facts: none, request: sharing(2000, burst(9000), policy(ledger.SingleNUMANode)),
+			facts: none, request: sharing(2000, burst(9000), policy(hint.SingleNUMANode)),
 			reason: at(unit(cpuReason(why.TopologyPolicy, 9000, 8000, 1), why.MilliCPU), on(0)),
 		},
 		"a limit above the whole pool filters the node": {
@@ -377,10 +378,10 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			facts: static(fullPCPUsOnly), request: sharing(100, bindsOnPolicyNodes),
 		},
 		"where all pods bind, a node without the label still confines": {
-			facts: numa(ledger.SingleNUMANode), request: sharing(2000, bindsOnPolicyNodes), numa: []int{0},
+			facts: numa(hint.SingleNUMANode), request: sharing(2000, bindsOnPolicyNodes), numa: []int{0},
 		},
 
-		"a Burstable pod without a request is not confined": {facts: numa(ledger.SingleNUMANode), request: sharing(0)},
+		"a Burstable pod without a request is not confined": {facts: numa(hint.SingleNUMANode), request: sharing(0)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -423,7 +424,7 @@ func TestTryOnOtherMachines(t *testing.T) {
 			reason: why.InvalidTopology,
 		},
 		"without a topology an LS pod runs": {
-			facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: sharing(2000, burst(4000)),
+			facts: ledger.Facts{Topology: hint.SingleNUMANode}, request: sharing(2000, burst(4000)),
 		},
 		"64 NUMA nodes are served": {
 			facts: ledger.Facts{Machine: wide(64)}, request: binding(3),
@@ -559,10 +560,10 @@ func TestScoreStaysInRangeAndFollowsTheNumberOfNUMANodes(t *testing.T) {
 		}
 		r = r.On(v.Facts())
 		effect, _ := place.EffectOn(v, r)
-		exclusive := r.NUMAExclusive != place.ShareNUMANodes && effect.Topology >= ledger.BestEffort
+		exclusive := r.NUMAExclusive != place.ShareNUMANodes && effect.Topology >= hint.BestEffort
 		mixed := exclusive && offer.Nodes&v.Summary().Mixed(offer.Nodes.Len()) != 0
 		broken := r.CPUs > 0 && (effect.Broken || mixed)
-		if r.CPUs > 0 && broken != (got == 0) && !(exclusive && effect.Topology == ledger.BestEffort) {
+		if r.CPUs > 0 && broken != (got == 0) && !(exclusive && effect.Topology == hint.BestEffort) {
 			t.Fatalf("score %d, broken preference %v", got, broken)
 		}
 		if offer.Nodes != 0 && offer.Nodes&(offer.Nodes-1) == 0 && !broken && !exclusive && got < 50 {
@@ -596,7 +597,7 @@ func TestPoolsOfManyNUMANodes(t *testing.T) {
 		r.LimitMilli = r.RequestMilli + int64(rapid.IntRange(0, 9000).Draw(t, "burst room"))
 		v := ledger.New(ledger.Facts{
 			Machine:  m,
-			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 2, 3}).Draw(t, "policy"),
+			Topology: rapid.SampledFrom([]hint.Policy{0, 2, 3}).Draw(t, "policy"),
 		}, entries...).View()
 		offer, reason := place.Try(v, r)
 		if fits := place.Fits(v, r); fits != reason {
@@ -631,28 +632,28 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 		"no policy":          {request: binding(4)},
 		"refused":            {request: binding(200)},
 		"required":           {request: binding(4, required(place.WantFullPCPUs))},
-		"Restricted":         {facts: ledger.Facts{Topology: ledger.Restricted}, request: binding(40)},
-		"SingleNUMANode":     {facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: binding(400)},
-		"constrained burst":  {facts: ledger.Facts{Topology: ledger.Restricted}, request: sharing(20000, burst(90000))},
-		"LS, SingleNUMANode": {facts: ledger.Facts{Topology: ledger.SingleNUMANode}, request: sharing(90000)},
+		"Restricted":         {facts: ledger.Facts{Topology: hint.Restricted}, request: binding(40)},
+		"SingleNUMANode":     {facts: ledger.Facts{Topology: hint.SingleNUMANode}, request: binding(400)},
+		"constrained burst":  {facts: ledger.Facts{Topology: hint.Restricted}, request: sharing(20000, burst(90000))},
+		"LS, SingleNUMANode": {facts: ledger.Facts{Topology: hint.SingleNUMANode}, request: sharing(90000)},
 		"memory": {
-			facts:   ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1)},
+			facts:   ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1)},
 			request: remembering(binding(40), 200, 12),
 		},
 		"memory, refused": {
-			facts:   ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(64, 64, 4)},
+			facts:   ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(64, 64, 4)},
 			request: remembering(binding(60), 900, 12),
 		},
 		"memory, BestEffort": {
-			facts:   ledger.Facts{Topology: ledger.BestEffort, Amounts: memoryOn(64, 1, 4)},
+			facts:   ledger.Facts{Topology: hint.BestEffort, Amounts: memoryOn(64, 1, 4)},
 			request: remembering(binding(4), 7, 12),
 		},
 		"memory of LS": {
-			facts:   ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4)},
+			facts:   ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4)},
 			request: remembering(sharing(20000, burst(60000)), 100, 0),
 		},
 		"NUMA nodes without pods of the other kind": {
-			facts:   ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4)},
+			facts:   ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4)},
 			request: remembering(binding(40, numaExclusive(place.RequireNUMAExclusive)), 100, 0),
 		},
 		"static kubelet": {
@@ -708,57 +709,57 @@ func BenchmarkFits(b *testing.B) {
 	}{
 		{"policy=none/kind=exclusive", 8, ledger.Facts{}, binding(4)},
 		{"policy=none/kind=shared", 8, ledger.Facts{}, sharing(4000)},
-		{"policy=SingleNUMANode/kind=exclusive", 8, ledger.Facts{Topology: ledger.SingleNUMANode}, binding(4)},
-		{"policy=Restricted/kind=exclusive", 8, ledger.Facts{Topology: ledger.Restricted}, binding(40)},
-		{"policy=Restricted/kind=exclusive", 64, ledger.Facts{Topology: ledger.Restricted}, binding(40)},
-		{"policy=SingleNUMANode/kind=shared", 8, ledger.Facts{Topology: ledger.SingleNUMANode}, sharing(4000)},
-		{"policy=Restricted/kind=burst", 8, ledger.Facts{Topology: ledger.Restricted}, sharing(4000, burst(60000))},
+		{"policy=SingleNUMANode/kind=exclusive", 8, ledger.Facts{Topology: hint.SingleNUMANode}, binding(4)},
+		{"policy=Restricted/kind=exclusive", 8, ledger.Facts{Topology: hint.Restricted}, binding(40)},
+		{"policy=Restricted/kind=exclusive", 64, ledger.Facts{Topology: hint.Restricted}, binding(40)},
+		{"policy=SingleNUMANode/kind=shared", 8, ledger.Facts{Topology: hint.SingleNUMANode}, sharing(4000)},
+		{"policy=Restricted/kind=burst", 8, ledger.Facts{Topology: hint.Restricted}, sharing(4000, burst(60000))},
 		{
 			"policy=Restricted/kind=burst,refused", 8,
-			ledger.Facts{Topology: ledger.Restricted},
+			ledger.Facts{Topology: hint.Restricted},
 			sharing(4000, burst(110000)),
 		},
 		{
 			"policy=Restricted/kind=burst,refused", 64,
-			ledger.Facts{Topology: ledger.Restricted},
+			ledger.Facts{Topology: hint.Restricted},
 			sharing(4000, burst(110000)),
 		},
 		{
 			"policy=SingleNUMANode/memory/kind=exclusive", 8,
-			ledger.Facts{Topology: ledger.SingleNUMANode, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: hint.SingleNUMANode, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(binding(4), 48, 0),
 		},
 		{
 			"policy=Restricted/memory/kind=exclusive", 8,
-			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(binding(40), 200, 0),
 		},
 		{
 			"policy=Restricted/memory/kind=exclusive,two types", 8,
-			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(binding(40), 200, 12),
 		},
 		{
 			"policy=Restricted/memory/kind=exclusive,refused", 8,
-			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1, 2, 3)},
+			ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1, 2, 3)},
 			remembering(binding(60), 200, 12),
 		},
 		{
 			"policy=BestEffort/memory/kind=exclusive", 8,
-			ledger.Facts{Topology: ledger.BestEffort, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: hint.BestEffort, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(binding(40), 200, 0),
 		},
 		{
 			"policy=Restricted/memory/kind=burst", 8,
-			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
+			ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4, 1, 3, 5, 7)},
 			remembering(sharing(4000, burst(60000)), 200, 0),
 		},
 		{
 			"policy=Restricted/memory/kind=exclusive", 64,
-			ledger.Facts{Topology: ledger.Restricted, Amounts: memoryOn(64, 8, 4)},
+			ledger.Facts{Topology: hint.Restricted, Amounts: memoryOn(64, 8, 4)},
 			remembering(binding(40), 150, 0),
 		},
-		{"policy=Restricted/kind=exclusive,refused", 64, ledger.Facts{Topology: ledger.Restricted}, binding(100)},
+		{"policy=Restricted/kind=exclusive,refused", 64, ledger.Facts{Topology: hint.Restricted}, binding(100)},
 	} {
 		b.Run(fmt.Sprintf("%s/numa=%d", bench.name, bench.numa), func(b *testing.B) {
 			v := eightNodes(b, bench.numa, bench.facts)
@@ -777,7 +778,7 @@ func BenchmarkFilter5000Nodes(b *testing.B) {
 	m := machine(b, 2, 4, 16, 2)
 	views := make([]*ledger.View, nodes)
 	for i := range views {
-		f := ledger.Facts{Machine: m, Topology: ledger.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1, 2, 3)}
+		f := ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1, 2, 3)}
 		if i%2 == 0 {
 			f.Amounts = memoryOn(8, 64, 4, 4, 5, 6, 7)
 		}
@@ -860,7 +861,7 @@ func BenchmarkFitsWorst(b *testing.B) {
 		entries = append(entries, confined(32000, i),
 			held(fmt.Sprintf("%d-%d,%d-%d", 64+16*i, 75+16*i, 192+16*i, 203+16*i)))
 	}
-	v := ledger.New(ledger.Facts{Machine: machine(b, 2, 4, 16, 2), Topology: ledger.Restricted}, entries...).View()
+	v := ledger.New(ledger.Facts{Machine: machine(b, 2, 4, 16, 2), Topology: hint.Restricted}, entries...).View()
 	r := sharing(25000, burst(105000))
 	if reason := place.Fits(v, r); reason.Code != why.TopologyPolicy {
 		b.Fatalf("got %+v", reason)

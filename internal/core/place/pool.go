@@ -1,6 +1,7 @@
 package place
 
 import (
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -14,7 +15,7 @@ func confines(f *ledger.Facts) bool { return f.Mode == ledger.Own }
 // gives the pod may still be aligned: then that decides.
 func (r *Request) unconfined(f *ledger.Facts) why.Reason {
 	if f.Machine == nil || confines(f) || r.followed(f) || !r.wantsPool() || !r.ConstrainedBurst &&
-		r.Topology < ledger.Restricted {
+		r.Topology < hint.Restricted {
 		return why.Reason{}
 	}
 	return why.Reason{Code: why.PoolNotConfined, Resource: why.CPU}
@@ -25,7 +26,7 @@ func (r *Request) unconfined(f *ledger.Facts) why.Reason {
 func (j *joint) pool(v *ledger.View, r *Request) bool {
 	f, s := v.Facts(), v.Summary()
 	j.policy = max(f.Topology, r.Topology)
-	if !confines(f) || !r.wantsPool() || !r.ConstrainedBurst && j.policy < ledger.Restricted ||
+	if !confines(f) || !r.wantsPool() || !r.ConstrainedBurst && j.policy < hint.Restricted ||
 		f.Machine == nil || f.Machine.TooWide() {
 		return false
 	}
@@ -33,9 +34,9 @@ func (j *joint) pool(v *ledger.View, r *Request) bool {
 	j.poolNeed = r.poolNeed()
 	j.leading, j.needs = 2, [2]int64{(j.poolNeed + 999) / 1000, r.RequestMilli}
 	switch j.spread = len(s.Capacity); j.policy {
-	case ledger.SingleNUMANode:
+	case hint.SingleNUMANode:
 		j.spread = 1
-	case ledger.Restricted:
+	case hint.Restricted:
 		j.spread = leastOf(s.Capacity, int(j.needs[0]))
 	}
 	nodes := s.Nodes

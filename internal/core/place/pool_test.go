@@ -22,33 +22,33 @@ func TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets(t *testing.T) {
 		want   why.Code
 	}{
 		"a pod that asks for nothing": {func(*place.Request) {}, true, why.None},
-		"a pod with BestEffort":       {func(r *place.Request) { r.Topology = ledger.BestEffort }, true, why.None},
+		"a pod with BestEffort":       {func(r *place.Request) { r.Topology = hint.BestEffort }, true, why.None},
 		"a pod with Restricted": {
-			func(r *place.Request) { r.Topology = ledger.Restricted }, true,
+			func(r *place.Request) { r.Topology = hint.Restricted }, true,
 			why.PoolNotConfined,
 		},
 		"a pod with SingleNUMANode": {
-			func(r *place.Request) { r.Topology = ledger.SingleNUMANode }, true,
+			func(r *place.Request) { r.Topology = hint.SingleNUMANode }, true,
 			why.PoolNotConfined,
 		},
 		"a pod with ConstrainedBurst": {burst(2000), true, why.PoolNotConfined},
 		"a pod of BE with Restricted": {
-			func(r *place.Request) { r.Role, r.Topology = qos.BEPool, ledger.Restricted },
+			func(r *place.Request) { r.Role, r.Topology = qos.BEPool, hint.Restricted },
 			false, why.None,
 		},
 		"a pod that requests no CPU": {
-			func(r *place.Request) { r.RequestMilli, r.Topology = 0, ledger.Restricted },
+			func(r *place.Request) { r.RequestMilli, r.Topology = 0, hint.Restricted },
 			false, why.None,
 		},
 		"a pod that the kubelet places, Restricted": {
 			func(r *place.Request) {
-				r.Kubelet, r.Topology = guestOf("p", 1, 0), ledger.Restricted
+				r.Kubelet, r.Topology = guestOf("p", 1, 0), hint.Restricted
 			}, true, why.None,
 		},
 	}
 	for name, tt := range tests {
 		for _, mode := range []ledger.Mode{ledger.Own, ledger.Follow, ledger.Blind} {
-			for _, node := range []ledger.TopologyPolicy{ledger.Restricted, ledger.SingleNUMANode} {
+			for _, node := range []hint.Policy{hint.Restricted, hint.SingleNUMANode} {
 				t.Run(fmt.Sprintf("%s, mode %s, node %s", name, mode, node), func(t *testing.T) {
 					t.Parallel()
 					facts := guardedFacts(t, 2, mode, hint.Restricted)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -163,7 +164,7 @@ func checkMemory(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 	for _, a := range r.Needs {
 		known := align.Find(v.Summary().Rows, a.Resource) != nil
 		want := int64(0)
-		if policy >= ledger.Restricted && known && o.Nodes != 0 || got[a.Resource] != 0 {
+		if policy >= hint.Restricted && known && o.Nodes != 0 || got[a.Resource] != 0 {
 			want = a.N
 		}
 		if got[a.Resource] != want {
@@ -171,7 +172,7 @@ func checkMemory(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 		}
 		delete(got, a.Resource)
 	}
-	if len(got) > 0 || policy == ledger.NoTopology && len(o.Entry.Amounts) > 0 {
+	if len(got) > 0 || policy == hint.None && len(o.Entry.Amounts) > 0 {
 		t.Fatalf("memory that was not asked, or without a policy: %+v", o.Entry.Amounts)
 	}
 }
@@ -181,9 +182,9 @@ func allowedNodes(v *ledger.View, r *place.Request, e place.Effect) int {
 	m := v.Machine()
 	nodes := len(m.CPUNodes())
 	switch e.Topology {
-	case ledger.SingleNUMANode:
+	case hint.SingleNUMANode:
 		return 1
-	case ledger.Restricted:
+	case hint.Restricted:
 	default:
 		return nodes
 	}
@@ -271,7 +272,7 @@ func TestAskingForWhatIsThereRemovesTheCode(t *testing.T) {
 		}
 		effect, _ := place.EffectOn(v, r)
 		// which allows less to who asks less
-		if r.CPUs == 0 || reason.Resource != why.CPU || reason.Free == 0 || effect.Topology == ledger.Restricted {
+		if r.CPUs == 0 || reason.Resource != why.CPU || reason.Free == 0 || effect.Topology == hint.Restricted {
 			return
 		}
 		less := *r
@@ -329,8 +330,8 @@ func TestConcernsNamesWhoIsTreatedSpecially(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v, r := drawView(t), drawRequest(t)
 		f := v.Facts()
-		everywhere := r.CPUs > 0 || r.ConstrainedBurst || r.Topology >= ledger.Restricted
-		here := everywhere || r.OnPolicyNodes != nil || f.Topology >= ledger.Restricted || r.Kubelet != nil &&
+		everywhere := r.CPUs > 0 || r.ConstrainedBurst || r.Topology >= hint.Restricted
+		here := everywhere || r.OnPolicyNodes != nil || f.Topology >= hint.Restricted || r.Kubelet != nil &&
 			f.Kubelet.Static
 		if r.Concerns() && here {
 			return

@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -104,7 +105,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 		ARM64:         rapid.SampledFrom([]bool{false, false, true}).Draw(t, "arm64"),
 		Bind:          rapid.SampledFrom([]ledger.NodeBind{0, 0, 1, 2, 3}).Draw(t, "node bind"),
 		Strategy:      rapid.SampledFrom([]cpualloc.Strategy{0, 1, 2}).Draw(t, "strategy"),
-		Topology:      rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 1, 2, 2, 3}).Draw(t, "node policy"),
+		Topology:      rapid.SampledFrom([]hint.Policy{0, 0, 1, 2, 2, 3}).Draw(t, "node policy"),
 		MinSharedCPUs: rapid.IntRange(-1, 3).Draw(t, "min shared"),
 		Kubelet: kubelet.CPU{
 			Static: rapid.Bool().Draw(t, "static"), FullPCPUsOnly: rapid.Bool().Draw(t, "full-pcpus-only"),
@@ -162,7 +163,7 @@ func drawSet(t *rapid.T, m *topo.Machine, label string, most int) cpuset.Set {
 func drawRequest(t *rapid.T) *place.Request {
 	r := &place.Request{
 		UID: "new", Namespace: "ns", Name: "new",
-		Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 0, 1, 2, 3}).Draw(t, "policy"),
+		Topology: rapid.SampledFrom([]hint.Policy{0, 0, 0, 1, 2, 3}).Draw(t, "policy"),
 		Default:  rapid.SampledFrom([]cpualloc.Bind{0, 1}).Draw(t, "default"),
 	}
 	r.NUMAExclusive = rapid.SampledFrom([]place.NUMAExclusive{0, 0, 1, 2, 2}).Draw(t, "NUMA exclusive")

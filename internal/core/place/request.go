@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -50,13 +51,13 @@ type Request struct {
 	// They take part where a topology policy of BestEffort or tighter places the pod.
 	Needs []align.Need
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
-	Topology ledger.TopologyPolicy
+	Topology hint.Policy
 	// NUMAExclusive keeps pods that use one NUMA node and pods that use several off each other's NUMA nodes.
 	NUMAExclusive NUMAExclusive
 	// Volcano is Topology where the pod's annotation of Volcano says it, else NoTopology: such a pod asks something of
 	// the node's kubelet too. SamePolicy: the node's policy must be no other (plugin argument
 	// volcanoStrictPolicyMatch).
-	Volcano    ledger.TopologyPolicy
+	Volcano    hint.Policy
 	SamePolicy bool
 	// Kubelet is the pod as a node's kubelet sees it; nil when no kubelet would give it anything of its own. Created is
 	// when it was made, in seconds since the epoch.

@@ -2,6 +2,7 @@ package place
 
 import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -41,7 +42,7 @@ func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 		return 0
 	}
 	span := max(nodes.Len(), 1)
-	if r.NUMAExclusive != ShareNUMANodes && max(v.Facts().Topology, r.Topology) >= ledger.BestEffort &&
+	if r.NUMAExclusive != ShareNUMANodes && max(v.Facts().Topology, r.Topology) >= hint.BestEffort &&
 		nodes&v.Summary().Mixed(span) != 0 {
 		return 0
 	}

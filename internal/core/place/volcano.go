@@ -1,6 +1,7 @@
 package place
 
 import (
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -11,10 +12,10 @@ import (
 // best-effort takes any.
 func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
 	if f.Imported && f.Machine != nil && !f.Kubelet.Static &&
-		(r.CPUs > 0 || r.wantsPool() && r.Topology >= ledger.Restricted) {
+		(r.CPUs > 0 || r.wantsPool() && r.Topology >= hint.Restricted) {
 		return why.Reason{Code: why.CPUManagerNotStatic, Resource: why.CPU}
 	}
-	if r.Volcano == ledger.NoTopology || r.Volcano == ledger.BestEffort && !r.SamePolicy {
+	if r.Volcano == hint.None || r.Volcano == hint.BestEffort && !r.SamePolicy {
 		return why.Reason{}
 	}
 	if f.Machine == nil {
@@ -25,12 +26,12 @@ func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
 	}
 	decides, policy := f.Mode == ledger.Follow || f.Imported, f.Topology
 	if decides && (f.Model.Predicts() || !f.Model.Fault.OK()) {
-		policy = f.KubeletPolicy() // a label on the node does not change what its kubelet does
+		policy = f.Model.Config.Topology.Policy // a label on the node does not change what its kubelet does
 	}
 	switch {
 	case decides && !f.Kubelet.Static:
 		return why.Reason{Code: why.CPUManagerNotStatic, Resource: why.CPU}
-	case decides && policy == ledger.NoTopology, r.SamePolicy && policy != r.Volcano:
+	case decides && policy == hint.None, r.SamePolicy && policy != r.Volcano:
 		return why.Reason{
 			Code: why.TopologyPolicyDiffers, Resource: why.CPU, Extra: why.Policies(uint8(r.Volcano), uint8(policy)),
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // annotated is a Guaranteed pod with Volcano's annotation.
-func annotated(uid string, n int, bytes int64, policy ledger.TopologyPolicy) *place.Request {
+func annotated(uid string, n int, bytes int64, policy hint.Policy) *place.Request {
 	r := pinnedRequest(uid, n, bytes)
 	r.Role, r.Topology, r.Volcano = qos.SharedPool, policy, policy
 	return r
@@ -25,8 +25,8 @@ func annotated(uid string, n int, bytes int64, policy ledger.TopologyPolicy) *pl
 func TestVolcanosTable(t *testing.T) {
 	t.Parallel()
 	const (
-		none, bestEffort, restricted, single = ledger.NoTopology, ledger.BestEffort, ledger.Restricted,
-			ledger.SingleNUMANode
+		none, bestEffort, restricted, single = hint.None, hint.BestEffort, hint.Restricted,
+			hint.SingleNUMANode
 		granted, misplaced, refused, differs = why.None, why.TopologyPolicy, why.KubeletTopologyAffinity,
 			why.TopologyPolicyDiffers
 	)
@@ -63,7 +63,7 @@ func TestVolcanosTable(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/pod=%s/node=%s", name, pod, node), func(t *testing.T) {
 					t.Parallel()
 					facts := guardedFacts(t, 2, ledger.Follow, node)
-					facts.Topology, facts.Model.Gen = facts.KubeletPolicy(), 0
+					facts.Topology, facts.Model.Gen = facts.Model.Config.Topology.Policy, 0
 					l := ledger.New(facts)
 					for i, n := range s.fill {
 						o, reason := place.Try(l.View(), pinnedRequest(fmt.Sprintf("f%d", i), n, 1))
@@ -72,7 +72,7 @@ func TestVolcanosTable(t *testing.T) {
 						}
 					}
 					got := place.Fits(l.View(), annotated("p", s.cpus, s.bytes, pod))
-					if want := s.want[pod][facts.KubeletPolicy()]; got.Code != want {
+					if want := s.want[pod][facts.Model.Config.Topology.Policy]; got.Code != want {
 						t.Errorf("Fits = %s (%s), want %s", got.Code, got.Text(why.English), want)
 					}
 				})
@@ -85,62 +85,62 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		facts  func(*ledger.Facts)
-		policy ledger.TopologyPolicy
+		policy hint.Policy
 		strict bool
 		want   why.Code
 		text   string
 	}{
 		"the node's CPUs are unknown": {
 			facts:  func(f *ledger.Facts) { *f = ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}} },
-			policy: ledger.Restricted, want: why.NUMAInfoEmpty, text: "numa info is empty",
+			policy: hint.Restricted, want: why.NUMAInfoEmpty, text: "numa info is empty",
 		},
 		"their report is wrong": {
 			facts:  func(f *ledger.Facts) { *f = ledger.Facts{Fault: why.Reason{Code: why.InvalidTopology}} },
-			policy: ledger.SingleNUMANode, want: why.InvalidTopology, text: "node(s) invalid CPU Topology",
+			policy: hint.SingleNUMANode, want: why.InvalidTopology, text: "node(s) invalid CPU Topology",
 		},
 		"the report of an exporter is wrong": {
 			facts: func(f *ledger.Facts) {
 				*f = ledger.Facts{Imported: true, Mode: ledger.Blind, Fault: why.Reason{Code: why.InvalidTopology}}
 			},
-			policy: ledger.Restricted, want: why.InvalidTopology, text: "node(s) invalid CPU Topology",
+			policy: hint.Restricted, want: why.InvalidTopology, text: "node(s) invalid CPU Topology",
 		},
 		"best-effort needs to know nothing": {
 			facts:  func(f *ledger.Facts) { *f = ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}} },
-			policy: ledger.BestEffort,
+			policy: hint.BestEffort,
 		},
 		"an imported node whose kubelet pins nothing": {
 			facts:  func(f *ledger.Facts) { f.Mode, f.Imported, f.Kubelet = ledger.Blind, true, kubelet.CPU{} },
-			policy: ledger.Restricted, want: why.CPUManagerNotStatic, text: "cpu manager policy isn't static",
+			policy: hint.Restricted, want: why.CPUManagerNotStatic, text: "cpu manager policy isn't static",
 		},
 		"best-effort runs there": {
 			facts: func(f *ledger.Facts) {
 				f.Mode, f.Imported, f.Kubelet, f.Model = ledger.Blind, true, kubelet.CPU{}, kubelet.Facts{}
 			},
-			policy: ledger.BestEffort,
+			policy: hint.BestEffort,
 		},
 		"in Own mode the node's policy may be another": {
 			facts:  func(f *ledger.Facts) { f.Mode, f.Kubelet, f.Model = ledger.Own, kubelet.CPU{}, kubelet.Facts{} },
-			policy: ledger.Restricted,
+			policy: hint.Restricted,
 		},
 		"unless it must be the same": {
 			facts:  func(f *ledger.Facts) { f.Mode, f.Kubelet, f.Model = ledger.Own, kubelet.CPU{}, kubelet.Facts{} },
-			policy: ledger.Restricted, strict: true, want: why.TopologyPolicyDiffers,
+			policy: hint.Restricted, strict: true, want: why.TopologyPolicyDiffers,
 			text: "task topology policy[restricted] is different with node[none]",
 		},
 		"the kubelet's policy counts and not the label's": {
-			facts:  func(f *ledger.Facts) { f.Topology = ledger.SingleNUMANode },
-			policy: ledger.SingleNUMANode, strict: true, want: why.TopologyPolicyDiffers,
+			facts:  func(f *ledger.Facts) { f.Topology = hint.SingleNUMANode },
+			policy: hint.SingleNUMANode, strict: true, want: why.TopologyPolicyDiffers,
 			text: "task topology policy[single-numa-node] is different with node[best-effort]",
 		},
 		"best-effort must be the same too": {
 			facts: func(f *ledger.Facts) {
 				f.Mode, f.Model, f.Topology = ledger.Own, kubelet.Facts{},
-					ledger.Restricted
+					hint.Restricted
 			},
-			policy: ledger.BestEffort, strict: true, want: why.TopologyPolicyDiffers,
+			policy: hint.BestEffort, strict: true, want: why.TopologyPolicyDiffers,
 			text: "task topology policy[best-effort] is different with node[restricted]",
 		},
-		"the same policy is the same": {policy: ledger.BestEffort, strict: true},
+		"the same policy is the same": {policy: hint.BestEffort, strict: true},
 		"none asks nothing":           {strict: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestImportedNodesGiveCPUsOnlyThroughTheirKubelet(t *testing.T) {
 	lsr := pinnedRequest("lsr", 2, 1)
 	lsr.Class, lsr.Role, lsr.CPUs = qos.LSR, qos.ExclusiveWithBE, 2
 	aligned := pinnedRequest("aligned", 2, 1)
-	aligned.Role, aligned.Topology = qos.SharedPool, ledger.SingleNUMANode
+	aligned.Role, aligned.Topology = qos.SharedPool, hint.SingleNUMANode
 	for _, r := range []*place.Request{lsr, aligned} {
 		if got := place.Fits(v, r).Code; got != why.CPUManagerNotStatic {
 			t.Errorf("Fits(%s) = %s, want %s: no agent would enforce its CPUs", r.UID, got, why.CPUManagerNotStatic)
@@ -190,7 +190,7 @@ func TestSpanCountsTheNUMANodesOfAPlacement(t *testing.T) {
 	own := guardedFacts(t, 3, ledger.Own, hint.None)
 	own.Kubelet, own.Model = kubelet.CPU{}, kubelet.Facts{}
 	lsr := func(n int) *place.Request {
-		r := annotated("p", n, 1, ledger.BestEffort)
+		r := annotated("p", n, 1, hint.BestEffort)
 		r.Class, r.Role, r.CPUs = qos.LSR, qos.ExclusiveWithBE, n
 		return r
 	}
@@ -200,13 +200,13 @@ func TestSpanCountsTheNUMANodesOfAPlacement(t *testing.T) {
 		want  int
 		ok    bool
 	}{
-		"the kubelet takes one":           {follow, annotated("p", 4, 1, ledger.BestEffort), 1, true},
-		"the kubelet takes two":           {follow, annotated("p", 12, 1, ledger.BestEffort), 2, true},
+		"the kubelet takes one":           {follow, annotated("p", 4, 1, hint.BestEffort), 1, true},
+		"the kubelet takes two":           {follow, annotated("p", 12, 1, hint.BestEffort), 2, true},
 		"we take three":                   {own, lsr(18), 3, true},
-		"a pod of the pool is everywhere": {own, annotated("p", 4, 1, ledger.BestEffort), 3, true},
-		"a confined pod of the pool":      {own, annotated("p", 4, 1, ledger.SingleNUMANode), 1, true},
-		"nothing is known of the node":    {ledger.Facts{}, annotated("p", 4, 1, ledger.BestEffort), 0, false},
-		"it does not fit":                 {follow, annotated("p", 40, 1, ledger.BestEffort), 0, false},
+		"a pod of the pool is everywhere": {own, annotated("p", 4, 1, hint.BestEffort), 3, true},
+		"a confined pod of the pool":      {own, annotated("p", 4, 1, hint.SingleNUMANode), 1, true},
+		"nothing is known of the node":    {ledger.Facts{}, annotated("p", 4, 1, hint.BestEffort), 0, false},
+		"it does not fit":                 {follow, annotated("p", 40, 1, hint.BestEffort), 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -220,9 +220,9 @@ func TestSpanCountsTheNUMANodesOfAPlacement(t *testing.T) {
 
 func TestSignaturesTellVolcanosPodsApart(t *testing.T) {
 	t.Parallel()
-	plain, ours, strict := pinnedRequest("p", 2, 1), annotated("p", 2, 1, ledger.Restricted),
-		annotated("p", 2, 1, ledger.Restricted)
-	plain.Role, plain.Topology = qos.SharedPool, ledger.Restricted
+	plain, ours, strict := pinnedRequest("p", 2, 1), annotated("p", 2, 1, hint.Restricted),
+		annotated("p", 2, 1, hint.Restricted)
+	plain.Role, plain.Topology = qos.SharedPool, hint.Restricted
 	strict.SamePolicy = true
 	if a, b, c := plain.Signature(), ours.Signature(), strict.Signature(); a == b || b == c || a == c {
 		t.Errorf("three pods that nodes answer differently are signed %q, %q, %q", a, b, c)

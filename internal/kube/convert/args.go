@@ -4,8 +4,8 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 )
 
@@ -17,7 +17,7 @@ type Args struct {
 	Strategy cpualloc.Strategy
 	Scoring  place.Scoring
 	// Topology applies to nodes whose policy is set neither by a label nor by the kubelet.
-	Topology ledger.TopologyPolicy
+	Topology hint.Policy
 	// MinSharedCPUs is the floor of every node's LS pool; negative = the default.
 	MinSharedCPUs int
 	// BindAllPodsOnPolicyNodes binds every pod of the CPU shared pool with a CPU request on nodes with a label

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -176,7 +177,7 @@ func TestRequest(t *testing.T) {
 					qos.ExclusiveWithBE, 2, 2000, 2000, pinned(2)
 				r.Required, r.Preferred, r.Default = place.WantSpreadByPCPUs, place.WantFullPCPUs,
 					cpualloc.SpreadByPCPUs
-				r.Exclusive, r.StrictSpreadAvoidance, r.Topology = cpualloc.PCPULevel, true, ledger.SingleNUMANode
+				r.Exclusive, r.StrictSpreadAvoidance, r.Topology = cpualloc.PCPULevel, true, hint.SingleNUMANode
 				r.NUMAExclusive = place.RequireNUMAExclusive
 			}),
 		},
@@ -630,7 +631,7 @@ func TestFacts(t *testing.T) {
 			}),
 			want: func(f *ledger.Facts) {
 				f.Fault, f.Bind = why.Reason{Code: why.TopologyMissing}, ledger.SpreadByPCPUs
-				f.Strategy, f.StrategyByLabel, f.Topology = cpualloc.DistributeEvenly, true, ledger.BestEffort
+				f.Strategy, f.StrategyByLabel, f.Topology = cpualloc.DistributeEvenly, true, hint.BestEffort
 			},
 		},
 		"whole cores and the emptiest NUMA node": {
@@ -643,7 +644,7 @@ func TestFacts(t *testing.T) {
 			want: func(f *ledger.Facts) {
 				f.StrategyByLabel = true
 				f.Fault, f.Bind, f.Topology = why.Reason{Code: why.TopologyMissing}, ledger.FullPCPUsOnly,
-					ledger.SingleNUMANode
+					hint.SingleNUMANode
 			},
 		},
 		"system CPUs that are not exclusive": {
@@ -675,7 +676,7 @@ func TestFacts(t *testing.T) {
 				annotation.NodeNUMATopologyPolicy: "Restricted", annotation.NodeNUMATopologyPolicyAlias: "None",
 			}),
 			want: func(f *ledger.Facts) {
-				f.Fault, f.Topology = why.Reason{Code: why.TopologyMissing}, ledger.Restricted
+				f.Fault, f.Topology = why.Reason{Code: why.TopologyMissing}, hint.Restricted
 			},
 			problems: []string{
 				`Node/n: node.koordinator.sh/cpu-bind-policy: Unsupported value "Full": supported None, ` +
@@ -725,17 +726,17 @@ func TestFacts(t *testing.T) {
 
 func TestFactsReadEveryTopologyPolicy(t *testing.T) {
 	t.Parallel()
-	tests := map[string]ledger.TopologyPolicy{
-		"None": ledger.NoTopology, "BestEffort": ledger.BestEffort, "BestEffortContainerLevel": ledger.BestEffort,
-		"BestEffortPodLevel": ledger.BestEffort, "Restricted": ledger.Restricted,
-		"RestrictedContainerLevel": ledger.Restricted,
-		"RestrictedPodLevel":       ledger.Restricted, "SingleNUMANode": ledger.SingleNUMANode,
-		"SingleNUMANodePodLevel": ledger.SingleNUMANode, "SingleNUMANodeContainerLevel": ledger.SingleNUMANode,
-		"none": ledger.NoTopology, "best-effort": ledger.BestEffort, "single-numa-node": ledger.SingleNUMANode,
-		"Other,Restricted": ledger.Restricted, "Other": ledger.NoTopology, "": ledger.NoTopology,
-		"attribute none": ledger.NoTopology, "attribute best-effort": ledger.BestEffort,
-		"attribute restricted": ledger.Restricted, "attribute single-numa-node": ledger.SingleNUMANode,
-		"attribute other": ledger.NoTopology,
+	tests := map[string]hint.Policy{
+		"None": hint.None, "BestEffort": hint.BestEffort, "BestEffortContainerLevel": hint.BestEffort,
+		"BestEffortPodLevel": hint.BestEffort, "Restricted": hint.Restricted,
+		"RestrictedContainerLevel": hint.Restricted,
+		"RestrictedPodLevel":       hint.Restricted, "SingleNUMANode": hint.SingleNUMANode,
+		"SingleNUMANodePodLevel": hint.SingleNUMANode, "SingleNUMANodeContainerLevel": hint.SingleNUMANode,
+		"none": hint.None, "best-effort": hint.BestEffort, "single-numa-node": hint.SingleNUMANode,
+		"Other,Restricted": hint.Restricted, "Other": hint.None, "": hint.None,
+		"attribute none": hint.None, "attribute best-effort": hint.BestEffort,
+		"attribute restricted": hint.Restricted, "attribute single-numa-node": hint.SingleNUMANode,
+		"attribute other": hint.None,
 	}
 	for text, want := range tests {
 		t.Run(text, func(t *testing.T) {

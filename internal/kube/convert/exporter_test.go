@@ -13,7 +13,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -126,7 +125,7 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 	behaviour, _ := kubelet.ModelOf("v1.36.3")
 	tests := map[string]struct {
 		text      string
-		policy    ledger.TopologyPolicy
+		policy    hint.Policy
 		config    kubelet.Config
 		memory    []align.Amount
 		devices   []string
@@ -134,7 +133,7 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 		idle      bool // nothing to predict
 	}{
 		"node-feature-discovery": {
-			text: nfdObject, policy: ledger.SingleNUMANode,
+			text: nfdObject, policy: hint.SingleNUMANode,
 			config: kubelet.Config{Topology: kubelet.Topology{Policy: hint.SingleNUMANode, PodScope: true}},
 			memory: []align.Amount{
 				{NUMAID: 0, Resource: "memory", N: 7 * gi},
@@ -144,7 +143,7 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 			devices: []string{"vendor/nic1"}, distances: [4]int{10, 21, 31, 10},
 		},
 		"resource-topology-exporter": {
-			text: rteObject, policy: ledger.Restricted,
+			text: rteObject, policy: hint.Restricted,
 			config: kubelet.Config{Topology: kubelet.Topology{Policy: hint.Restricted, MaxNodes: 8}},
 			memory: []align.Amount{
 				{NUMAID: 1, Resource: "memory", N: 8 * gi},
@@ -152,12 +151,12 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 			}, distances: [4]int{10, 20, 20, 10},
 		},
 		"the example of scheduler-plugins": {
-			text: exampleObject, policy: ledger.SingleNUMANode,
+			text: exampleObject, policy: hint.SingleNUMANode,
 			config:  kubelet.Config{Topology: kubelet.Topology{Policy: hint.SingleNUMANode}},
 			devices: []string{"vendor/nic1"}, distances: [4]int{10, 20, 20, 10},
 		},
 		"koordlet": {
-			text: koordletObject, policy: ledger.BestEffort,
+			text: koordletObject, policy: hint.BestEffort,
 			config: kubelet.Config{
 				CPU:      kubelet.CPU{Static: true, FullPCPUsOnly: true},
 				Topology: kubelet.Topology{Policy: hint.BestEffort},
@@ -167,7 +166,7 @@ func TestObjectsOfOtherExporters(t *testing.T) {
 				{NUMAID: 1, Resource: "memory", N: 8 * gi},
 			}, distances: [4]int{10, 20, 20, 10},
 		},
-		"nri-plugins": {text: balloonObject, policy: ledger.NoTopology, distances: [4]int{10, 20, 20, 10}, idle: true},
+		"nri-plugins": {text: balloonObject, policy: hint.None, distances: [4]int{10, 20, 20, 10}, idle: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

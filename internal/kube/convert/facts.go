@@ -296,17 +296,16 @@ func (r *factReader) policies(args Args) {
 
 // topologyPolicy chooses the node's policy: the label's, else the kubelet's if it is known, else the plugin's. An
 // explicit None counts as a choice.
-func (r *factReader) topologyPolicy(label annotation.NUMATopologyPolicy, otherwise ledger.TopologyPolicy) {
+func (r *factReader) topologyPolicy(label annotation.NUMATopologyPolicy, otherwise hint.Policy) {
 	switch {
 	case label != "":
 		r.facts.Topology = topologyPolicy(label)
 	case r.topology != "":
-		p, _ := hint.ParsePolicy(r.topology)
-		r.facts.Topology = ledger.PolicyOf(p)
+		r.facts.Topology, _ = hint.ParsePolicy(r.topology)
 	default:
 		r.facts.Topology = otherwise
 	}
-	if label != "" && r.facts.Topology >= ledger.Restricted && r.facts.Mode != ledger.Own {
+	if label != "" && r.facts.Topology >= hint.Restricted && r.facts.Mode != ledger.Own {
 		r.problems = append(r.problems, Problem{
 			Object: "Node/" + r.node.Name, Key: annotation.NodeNUMATopologyPolicy, Value: label, Kind: PartlyInForce,
 			Text: fmt.Sprintf(

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -54,7 +55,7 @@ func TestImportedFacts(t *testing.T) {
 	type read struct {
 		Mode                ledger.Mode
 		Static, Assumed     bool
-		Topology            ledger.TopologyPolicy
+		Topology            hint.Policy
 		Scope               string
 		Release             string
 		Reserved, Unclaimed string
@@ -75,21 +76,21 @@ func TestImportedFacts(t *testing.T) {
 		"an exporter's object": {
 			version: versioned, pins: map[string]string{"a": "4,12", "b": "6"},
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: hint.Restricted,
 				Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "7",
 			},
 		},
 		"the kubelet's version decides its model": {
 			version: "v1.34.1", pins: map[string]string{"a": "4,12", "b": "6"},
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: hint.Restricted,
 				Scope: "container", Release: "1.34", Reserved: "0,8", Unclaimed: "7",
 			},
 		},
 		"an old exporter exports no pods": {
 			change: func(s *nodeinfo.NumatopoSpec) { s.PodAllocations = nil },
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: hint.Restricted,
 				Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "4,6-7,12",
 			},
 		},
@@ -97,7 +98,7 @@ func TestImportedFacts(t *testing.T) {
 			change: func(s *nodeinfo.NumatopoSpec) { s.ResReserved = map[string]string{"cpu": "0"} },
 			pins:   map[string]string{"a": "4,12", "b": "6"},
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: hint.Restricted,
 				Scope: "container", Release: "1.36", Reserved: "7",
 			},
 		},
@@ -108,7 +109,7 @@ func TestImportedFacts(t *testing.T) {
 		"CPUs are free if free CPUs are not exported": {
 			change: func(s *nodeinfo.NumatopoSpec) { s.NumaResMap, s.PodAllocations = nil, nil },
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: hint.Restricted,
 				Scope: "container", Release: "1.36", Reserved: "0,8",
 			},
 		},
@@ -117,7 +118,7 @@ func TestImportedFacts(t *testing.T) {
 				s.NumaResMap["cpu"], s.PodAllocations = nodeinfo.ResourceInfo{Capacity: 16}, nil
 			},
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted,
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: hint.Restricted,
 				Scope: "container", Release: "1.36", Reserved: "0,8", Unclaimed: "1-7,9-15",
 			},
 		},
@@ -131,7 +132,7 @@ func TestImportedFacts(t *testing.T) {
 			},
 			pins: map[string]string{"a": "4,12", "b": "6"},
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.SingleNUMANode, Scope: "pod",
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: hint.SingleNUMANode, Scope: "pod",
 				Release: "1.36", Reserved: "0,8", Unclaimed: "7",
 			},
 		},
@@ -162,7 +163,7 @@ func TestImportedFacts(t *testing.T) {
 		"more is reserved than there is": {
 			change: func(s *nodeinfo.NumatopoSpec) { s.ResReserved["cpu"], s.PodAllocations = "17", nil },
 			want: read{
-				Mode: ledger.Follow, Static: true, Assumed: true, Topology: ledger.Restricted, Scope: "container",
+				Mode: ledger.Follow, Static: true, Assumed: true, Topology: hint.Restricted, Scope: "container",
 				Release: "1.36", Unclaimed: "4,6-7,12",
 				Problems: []string{"spec.resReserved[cpu]"},
 			},

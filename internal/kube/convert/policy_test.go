@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestTheTopologyPolicyComesFromTheFirstThatSaysOne(t *testing.T) {
 	t.Parallel()
 	const silent = -1
-	says := []int{silent, int(ledger.NoTopology), int(ledger.Restricted), int(ledger.SingleNUMANode)}
+	says := []int{silent, int(hint.None), int(hint.Restricted), int(hint.SingleNUMANode)}
 	labels := []string{"None", "BestEffort", "Restricted", "SingleNUMANode"}
 	kubelets := []string{"none", "best-effort", "restricted", "single-numa-node"}
 	machine := convert.Topology(pairOf(t, 1)).String()
@@ -82,12 +82,12 @@ func TestTheTopologyPolicyComesFromTheFirstThatSaysOne(t *testing.T) {
 			}
 		}
 		f, problems := sources.Facts(convert.NewArgs(args))
-		if f.Topology != ledger.TopologyPolicy(max(want, 0)) {
+		if f.Topology != hint.Policy(max(want, 0)) {
 			t.Errorf("label, agent, attribute, topologyPolicies, Numatopology, plugin say %v: the policy is %s", choice,
 				f.Topology)
 		}
-		if f.Machine != nil && f.KubeletPolicy() != ledger.TopologyPolicy(max(kubelet, 0)) {
-			t.Errorf("%v: the model's policy is %s, want %d", choice, f.KubeletPolicy(), kubelet)
+		if f.Machine != nil && f.Model.Config.Topology.Policy != hint.Policy(max(kubelet, 0)) {
+			t.Errorf("%v: the model's policy is %s, want %d", choice, f.Model.Config.Topology.Policy, kubelet)
 		}
 		contradicts := func(a, b int) bool { return a != silent && b != silent && a != b }
 		exported := attribute

@@ -8,7 +8,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -125,16 +125,13 @@ func readTopology(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, str
 }
 
 // topologyPolicy translates a name that its codec has checked.
-func topologyPolicy(name string) ledger.TopologyPolicy {
-	switch name {
-	case annotation.TopologyBestEffort:
-		return ledger.BestEffort
-	case annotation.TopologyRestricted:
-		return ledger.Restricted
-	case annotation.TopologySingleNUMANode:
-		return ledger.SingleNUMANode
+func topologyPolicy(name string) hint.Policy {
+	for p := hint.BestEffort; p <= hint.SingleNUMANode; p++ {
+		if p.Label() == name {
+			return p
+		}
 	}
-	return ledger.NoTopology
+	return hint.None
 }
 
 func numaExclusive(spec annotation.NUMATopologySpec) place.NUMAExclusive {

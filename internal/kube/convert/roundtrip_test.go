@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -54,7 +55,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		facts := ledger.Facts{
 			Machine:  drawMachine(t),
 			Bind:     rapid.SampledFrom([]ledger.NodeBind{0, 1, 2, 3}).Draw(t, "node bind"),
-			Topology: rapid.SampledFrom([]ledger.TopologyPolicy{0, 0, 1, 2, 3}).Draw(t, "node policy"),
+			Topology: rapid.SampledFrom([]hint.Policy{0, 0, 1, 2, 3}).Draw(t, "node policy"),
 			Kubelet:  kubelet.CPU{Static: rapid.Bool().Draw(t, "static")},
 		}
 		for n := range facts.Machine.NumNUMA() {

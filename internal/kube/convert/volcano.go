@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -30,7 +30,7 @@ func readVolcano(pod *corev1.Pod, own annotation.NUMATopologyPolicy, r *place.Re
 				annotation.NUMATopologySpecKey, annotation.VolcanoTopologyPolicy, own, policy))
 	}
 	r.Topology = topologyPolicy(policy)
-	if r.Topology == ledger.NoTopology {
+	if r.Topology == hint.None {
 		return why.Reason{}, ""
 	}
 	r.Volcano, r.SamePolicy = r.Topology, args.VolcanoStrictPolicyMatch

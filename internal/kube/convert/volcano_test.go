@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -24,39 +24,39 @@ func TestVolcanosPolicyIsAnAlias(t *testing.T) {
 		pod    *corev1.Pod
 		strict bool
 		// topology and volcano are what the request gets.
-		topology, volcano ledger.TopologyPolicy
+		topology, volcano hint.Policy
 	}{
 		"absent":               {pod: newPod(container("2"))},
 		"none filters nothing": {pod: newPod(container("500m"), volcano("none"))},
 		"best-effort": {
-			pod: newPod(container("2"), volcano("best-effort")), topology: ledger.BestEffort,
-			volcano: ledger.BestEffort,
+			pod: newPod(container("2"), volcano("best-effort")), topology: hint.BestEffort,
+			volcano: hint.BestEffort,
 		},
 		"restricted": {
-			pod: newPod(container("2"), volcano("restricted")), topology: ledger.Restricted,
-			volcano: ledger.Restricted,
+			pod: newPod(container("2"), volcano("restricted")), topology: hint.Restricted,
+			volcano: hint.Restricted,
 		},
 		"single-numa-node": {
 			pod:      newPod(container("2"), volcano("single-numa-node")),
-			topology: ledger.SingleNUMANode, volcano: ledger.SingleNUMANode,
+			topology: hint.SingleNUMANode, volcano: hint.SingleNUMANode,
 		},
 		"strict match is passed on": {
 			pod: newPod(container("2"), volcano("restricted")), strict: true,
-			topology: ledger.Restricted, volcano: ledger.Restricted,
+			topology: hint.Restricted, volcano: hint.Restricted,
 		},
 		"both say the same": {
 			pod:      newPod(container("2"), volcano("restricted"), alignment("Restricted")),
-			topology: ledger.Restricted, volcano: ledger.Restricted,
+			topology: hint.Restricted, volcano: hint.Restricted,
 		},
 		"the other one names none": {
 			pod: newPod(container("2"), volcano("restricted"),
 				annot(annotation.NUMATopologySpecKey, `{"singleNUMANodeExclusive":"Preferred"}`)),
-			topology: ledger.Restricted, volcano: ledger.Restricted,
+			topology: hint.Restricted, volcano: hint.Restricted,
 		},
 		"sidecars and init containers have whole CPUs": {
 			pod: newPod(container("2"), initContainer("1", true), initContainer("3", false),
 				volcano("restricted")),
-			topology: ledger.Restricted, volcano: ledger.Restricted,
+			topology: hint.Restricted, volcano: hint.Restricted,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -139,8 +140,8 @@ func asked(pod *corev1.Pod) string {
 	if r.Exclusive != 0 {
 		text += ", away from other pods of " + r.Exclusive.String()
 	}
-	if r.Topology != ledger.NoTopology {
-		text += ", NUMA policy " + r.Topology.String()
+	if r.Topology != hint.None {
+		text += ", NUMA policy " + r.Topology.Label()
 	}
 	return joined(text, "; ", memory)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -46,7 +47,7 @@ func example(t *testing.T) *ledger.View {
 		t.Fatal(err)
 	}
 	f := ledger.Facts{
-		Machine: m, MinSharedCPUs: -1, Topology: ledger.Restricted,
+		Machine: m, MinSharedCPUs: -1, Topology: hint.Restricted,
 		Kubelet: kubelet.CPU{Static: true, FullPCPUsOnly: true, Reserved: cpuset.MustParse("0,16")},
 	}
 	return ledger.New(f,

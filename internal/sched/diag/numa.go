@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -169,8 +170,8 @@ func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string
 		Pods: []allocatedPod{},
 		CPUs: map[string]cpuDetail{},
 	}
-	if p := v.Facts().Topology; p != ledger.NoTopology {
-		out.Policy = p.String()
+	if p := v.Facts().Topology; p != hint.None {
+		out.Policy = p.Label()
 	}
 	m := v.Machine()
 	if m == nil {

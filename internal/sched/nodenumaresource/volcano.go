@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/place"
 )
 
 // ranksAsVolcano reports whether nodes are ranked for the pod by the formula of seed 004: the plugin's volcanoScore is
 // on and the pod has Volcano's annotation with a policy.
 func (p *Plugin) ranksAsVolcano(r *place.Request) bool {
-	return p.args.VolcanoScore && r.Volcano != ledger.NoTopology
+	return p.args.VolcanoScore && r.Volcano != hint.None
 }
 
 // lastSpan is the score of a node whose number of NUMA nodes is unknown, or whose kubelet's model is suspect: it ranks

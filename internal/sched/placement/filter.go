@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/align"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -139,7 +140,7 @@ func (d *decision) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) 
 // allMemory is what NUMA nodes have left of the memory that a pod asks for; nil where no topology policy puts it on
 // any.
 func allMemory(v *ledger.View, r *place.Request) []align.Amount {
-	if max(r.Topology, v.Facts().Topology) == ledger.NoTopology {
+	if max(r.Topology, v.Facts().Topology) == hint.None {
 		return nil
 	}
 	m, summary := v.Machine(), v.Summary()

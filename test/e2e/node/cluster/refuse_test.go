@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -236,7 +237,7 @@ func TestASchedulerThatRefusesTooMuchIsFound(t *testing.T) {
 			facts: func(f *ledger.Facts) { f.MinSharedCPUs = f.Kubelet.Reserved.Len() + 2 },
 		},
 		"requires whole cores":   {request: func(r *place.Request) { r.Required = place.WantFullPCPUs }},
-		"requires one NUMA node": {request: func(r *place.Request) { r.Topology = ledger.SingleNUMANode }},
+		"requires one NUMA node": {request: func(r *place.Request) { r.Topology = hint.SingleNUMANode }},
 		"keeps NUMA nodes apart": {request: func(r *place.Request) { r.NUMAExclusive = place.RequireNUMAExclusive }},
 		"counts memory twice": {request: func(r *place.Request) {
 			for i := range r.Needs {
