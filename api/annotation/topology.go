@@ -62,9 +62,6 @@ type KubeletCPUManager struct {
 // Static reports whether the kubelet pins Guaranteed containers with integer CPU requests.
 func (k KubeletCPUManager) Static() bool { return k.Policy == KubeletPolicyStatic }
 
-// Has reports whether an option is on.
-func (k KubeletCPUManager) Has(option string) bool { return k.Options[option] == "true" }
-
 // String returns the canonical JSON.
 func (k KubeletCPUManager) String() string { return encode(k) }
 

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -100,7 +100,7 @@ func TestNumatopologyStandsInForAReport(t *testing.T) {
 		t.Error("a new time stamp made a new account")
 	}
 	s.PutTopology(topology(t, "n", machine(t, 2, 2)))
-	if f := s.View("n").Facts(); f.Imported || f.Machine.NumNUMA() != 2 || f.Kubelet.Static {
+	if f := s.View("n").Facts(); f.Imported || f.Machine.NumNUMA() != 2 || f.Model.Config.CPU.Static {
 		t.Errorf("the agent's report does not count before the exporter's: %+v", f)
 	}
 	s.RemoveTopology("n")

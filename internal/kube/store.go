@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -326,15 +326,13 @@ func (s *Store) Args() convert.Args {
 
 // count moves the cluster-wide counters from the facts that were to those that are.
 func (s *Store) count(was, is *ledger.Facts) {
-	s.static.Add(one(pins(is)) - one(pins(was)))
+	s.static.Add(one(is.Model.Config.CPU.Static) - one(was.Model.Config.CPU.Static))
 	s.memory.Add(one(is.Model.Config.Memory.Static) - one(was.Model.Config.Memory.Static))
 	s.devices.Add(one(len(is.Model.Devices) > 0) - one(len(was.Model.Devices) > 0))
 	s.constrained.Add(one(constrains(is)) - one(constrains(was)))
 }
 
 func constrains(f *ledger.Facts) bool { return f.Mode == ledger.Own && f.Topology >= hint.Restricted }
-
-func pins(f *ledger.Facts) bool { return f.Kubelet.Static || f.Model.Config.CPU.Static }
 
 func one(b bool) int64 {
 	if b {

@@ -57,8 +57,7 @@ func follow(t *testing.T, busy string) *ledger.View {
 	}
 	facts := ledger.Facts{
 		Machine: m, Mode: ledger.Follow, MinSharedCPUs: -1, Topology: hint.Restricted,
-		Kubelet: kubelet.CPU{Static: true, Reserved: reserved},
-		Model:   kubelet.Facts{Node: node, Config: node.Config()},
+		Model: kubelet.Facts{Node: node, Config: node.Config()},
 	}
 	if busy == "" {
 		return ledger.New(facts).View()

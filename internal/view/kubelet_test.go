@@ -69,7 +69,7 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := ledger.New(ledger.Facts{
-				Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: kubelet.CPU{Static: true},
+				Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow,
 				Model: kubelet.Facts{
 					Node: node, Config: node.Config(), Gen: 2, Assumed: []string{"a guess"},
 				},
@@ -135,7 +135,7 @@ func TestEndedInitContainerIsNotADifference(t *testing.T) {
 		"it has ended, and another one is elsewhere": {[]kubelet.Held{held("c", "2,10")}, []string{"cpus"}},
 	} {
 		v := ledger.New(ledger.Facts{
-			Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow, Kubelet: kubelet.CPU{Static: true},
+			Machine: m, MinSharedCPUs: -1, Mode: ledger.Follow,
 			Model: kubelet.Facts{
 				Node: node, Config: node.Config(), Gen: 2,
 			},

@@ -187,7 +187,7 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 		},
 		Sockets: []Socket{}, Pods: []Holder{}, Problems: []Problem{},
 	}
-	if f.Kubelet.Static {
+	if f.Model.Config.CPU.Static {
 		out.KubeletPolicy = "static"
 	}
 	for uid, class := range pods {
@@ -319,7 +319,7 @@ func newCPUStates(v *ledger.View) *cpuStates {
 		{CPUKubelet, v.KubeletStatic()},
 		{CPUReserved, f.NodeReserved},
 		{CPUSystem, f.System},
-		{CPUKubeletReserved, f.Kubelet.Reserved},
+		{CPUKubeletReserved, f.Model.Config.CPU.Reserved},
 	}
 	return s
 }

@@ -59,7 +59,8 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 		}
 	}
 	if out.Pool == "" {
-		if f := v.Facts(); f.Mode == ledger.Follow && f.Kubelet.Static && (e.Role.Binds() || e.Guest.CPUs() > 0) {
+		if f := v.Facts(); f.Mode == ledger.Follow && f.Model.Config.CPU.Static &&
+			(e.Role.Binds() || e.Guest.CPUs() > 0) {
 			return out // the kubelet chooses its CPUs, and has not reported which
 		}
 		out.Pool, cpus = pool(v, e)

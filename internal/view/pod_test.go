@@ -218,7 +218,8 @@ func machine(t *testing.T) *topo.Machine {
 func TestPlacements(t *testing.T) {
 	t.Parallel()
 	facts := ledger.Facts{
-		Machine: machine(t), MinSharedCPUs: -1, Kubelet: kubelet.CPU{Static: true},
+		Machine: machine(t), MinSharedCPUs: -1,
+		Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{Static: true}}},
 		Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("7,15")}},
 	}
 	v := ledger.New(facts,

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sim"

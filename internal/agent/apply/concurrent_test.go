@@ -132,7 +132,8 @@ func TestWhoAsksWhatIsWantedDoesNotDisturbAPass(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.engine.SetFacts(ledger.Facts{
-		Machine: smallMachine(t), MinSharedCPUs: -1, Kubelet: kubelet.CPU{Static: true},
+		Machine: smallMachine(t), MinSharedCPUs: -1,
+		Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{Static: true}}},
 		Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}},
 	})
 	r.complete()

@@ -389,7 +389,7 @@ func (e *Engine) findUnpinned(v *ledger.View) map[*leaf]bool {
 	out := map[*leaf]bool{}
 	for _, l := range e.leaves {
 		cpus, pinned := pins[l.uid]
-		if pinned && l.phase == created && l.container != "" && !v.Facts().Kubelet.Static {
+		if pinned && l.phase == created && l.container != "" && !v.Facts().Model.Config.CPU.Static {
 			out[l] = true
 			continue
 		}

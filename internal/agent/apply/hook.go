@@ -80,7 +80,7 @@ func (e *Engine) Peek(c Container) ([]desired.Row, error) {
 // newcomer is a pod as its next container has it. Once the kubelet pins no more, those that run keep what it gave them,
 // and those that start later get none from it: without a set of its pod's class one would run on the CPUs of others.
 func newcomer(v *ledger.View, p desired.Pod) desired.Pod {
-	p.Pinnable = p.Pinnable && v.Facts().Kubelet.Static
+	p.Pinnable = p.Pinnable && v.Facts().Model.Config.CPU.Static
 	return p
 }
 

@@ -59,7 +59,7 @@ func (w *world) pinOne() {
 	}}
 	w.pods["static"] = p
 	w.facts.Given = []kubelet.Grant{{UID: "static", CPUs: cpuset.MustParse("2,8")}}
-	w.facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,6")}
+	w.facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,6")}
 	l := w.mkdir(p)
 	w.must(w.tree.Write(l.Group, desired.Mems, "0-1"))
 	w.must(w.tree.Write(l.Group, desired.CPUs, "2,8"))

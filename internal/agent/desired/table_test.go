@@ -49,8 +49,10 @@ func node(tb testing.TB, more ...ledger.Entry) *ledger.View {
 	tb.Helper()
 	facts := ledger.Facts{
 		Machine: example(tb), MinSharedCPUs: -1,
-		Kubelet: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,16")},
-		Given:   []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("3,19")}},
+		Model: kubelet.Facts{Config: kubelet.Config{
+			CPU: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,16")},
+		}},
+		Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("3,19")}},
 	}
 	return ledger.New(facts, append(more,
 		entry("lse", qos.LSE, qos.Exclusive, "1,17"), entry("lsr", qos.LSR, qos.ExclusiveWithBE, "2,18"),
@@ -229,7 +231,7 @@ func TestTableHoldsItsPromises(t *testing.T) {
 			return s
 		}
 		if rapid.Bool().Draw(t, "static") {
-			facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("31")}
+			facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("31")}
 			facts.Given = []kubelet.Grant{{UID: "static", CPUs: take(2)}}
 		}
 		var pods []desired.Pod

@@ -343,7 +343,7 @@ func TestAnLSEPodThatRunsIsUpdatedWithoutFences(t *testing.T) {
 func TestUpdatesOfTheKubeletUndoNothing(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
-	n.facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
+	n.facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
 	n.facts.Given = []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	lse, ls, pinned := in(sandbox("a", "LSE", "6-7"), "c1"), in(sandbox("b", "LS", ""), "c2"),
@@ -586,7 +586,7 @@ func TestAStaticPodIsOnePod(t *testing.T) {
 func TestAPodThatTheKubeletPinnedIsLeftAloneThoughOnlyTheRuntimeKnowsIt(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
-	n.facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
+	n.facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
 	n.facts.Given = []kubelet.Grant{{UID: "static", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	p := sandbox("static", "", "")
@@ -731,7 +731,7 @@ func TestAnAgentThatWritesNoCPUSetsSaysNothing(t *testing.T) {
 func TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes(t *testing.T) {
 	t.Parallel()
 	n := ready(t, func(n *node, _ *hook.Options) { n.writes = false })
-	n.facts.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
+	n.facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
 	n.facts.Given = []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	p := sandbox("pinned", "", "")

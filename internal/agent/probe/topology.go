@@ -216,7 +216,7 @@ func takeover(in Input, v *ledger.View) (string, bool) {
 		Phase: 2, Since: in.Since, KubeletPolicy: policyOf(in.Kubelet), RemainingPods: int32(len(in.Pins)),
 	}
 	if m := v.Machine(); m != nil && t.KubeletPolicy == annotation.KubeletPolicyStatic {
-		free := m.Online().Minus(v.Facts().Kubelet.Reserved)
+		free := m.Online().Minus(v.Facts().Model.Config.CPU.Reserved)
 		for _, p := range in.Pins {
 			if set, _, err := m.ParseList(p.CPUSet); err == nil {
 				free = free.Minus(set)

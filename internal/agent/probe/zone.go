@@ -181,7 +181,7 @@ func free(v *ledger.View, numaID int) zoneFree {
 		return zoneFree{}
 	}
 	facts, cpus := v.Facts(), m.NUMACPUs(n)
-	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Kubelet.Reserved)
+	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Model.Config.CPU.Reserved)
 	open := v.Allocatable().Intersect(usable)
 	z := zoneFree{allocatable: usable.Len(), availableMilli: 1000 * int64(open.Len())}
 	z.availableMilli = max(0, z.availableMilli-v.Summary().Nodes[n].Promised)

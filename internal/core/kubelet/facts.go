@@ -17,7 +17,8 @@ type Facts struct {
 	Node *Node
 	// Fault says, while Node is nil, why the kubelet can run no pod that takes part.
 	Fault why.Reason
-	// Config is that of Node, also while there is a Fault; else zero.
+	// Config is that of Node, also while there is a Fault. Where CPUs alone are counted it is CPU alone, with all
+	// options; CPU is set wherever a static CPU manager is reported, also while the machine is not known.
 	Config Config
 	// Devices are the resources that the device manager knows, sorted.
 	Devices []string

@@ -46,9 +46,8 @@ type Facts struct {
 	Fault   why.Reason
 	// ARM64: only FullPCPUs and NUMANodeLevel exist there (seed 000).
 	ARM64 bool
-	// Kubelet is what the node's kubelet does with CPUs; the zero value unless its CPU manager is static.
-	Kubelet kubelet.CPU
-	// Mode says whose CPU assignments hold; Model is the kubelet as far as its answers can be predicted.
+	// Mode says whose CPU assignments hold; Model is the kubelet as far as its answers can be predicted, and what its
+	// CPU manager is set to in any case.
 	Mode  Mode
 	Model kubelet.Facts
 	// Given is what the node reports that its kubelet has given away. A pod with CPUs counts as KSTATIC unless its own
@@ -75,7 +74,7 @@ type Facts struct {
 
 // Equal reports whether two facts say the same; the order of Given and Amounts does not matter.
 func (f *Facts) Equal(o *Facts) bool {
-	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 && f.Kubelet == o.Kubelet &&
+	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
 		f.StrategyByLabel == o.StrategyByLabel &&
 		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.Equal(&o.Model) &&

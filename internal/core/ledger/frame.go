@@ -33,11 +33,12 @@ func newFrame(f Facts) *frame {
 		return fr
 	}
 	online := m.Online()
-	if f.Kubelet.Static {
-		fr.kubeletReserved = f.Kubelet.Reserved.Intersect(online)
+	cpu := &f.Model.Config.CPU
+	if cpu.Static {
+		fr.kubeletReserved = cpu.Reserved.Intersect(online)
 	}
 	fr.base = online.Minus(f.NodeReserved).Minus(f.System)
-	if f.Kubelet.StrictReservation {
+	if cpu.StrictReservation {
 		fr.base = fr.base.Minus(fr.kubeletReserved)
 	}
 	fr.floor = f.MinSharedCPUs

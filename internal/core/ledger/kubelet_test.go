@@ -38,7 +38,7 @@ func follows(tb interface{ Fatalf(string, ...any) }, m *topo.Machine, policy hin
 		tb.Fatalf("the kubelet of the test is refused: %+v", reason)
 	}
 	return ledger.Facts{
-		Machine: m, Kubelet: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)}, Mode: ledger.Follow,
+		Machine: m, Mode: ledger.Follow,
 		MinSharedCPUs: -1,
 		Model: kubelet.Facts{
 			Node: node, Config: node.Config(), Devices: []string{"x.io/d"}, Gen: 1,

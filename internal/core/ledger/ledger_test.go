@@ -58,11 +58,10 @@ func taking(cpus int) *kubelet.Guest { return &kubelet.Guest{Pod: guaranteed("g"
 
 // count makes a static kubelet one whose behaviour is not known.
 func count(tb interface{ Fatalf(string, ...any) }, f *ledger.Facts) {
-	if f.Machine == nil || !f.Kubelet.Static {
+	if f.Machine == nil || !f.Model.Config.CPU.Static {
 		return
 	}
-	f.Model.Config = kubelet.Counting(f.Kubelet)
-	f.Model.Node, f.Model.Fault = kubelet.NewNode(f.Machine, f.Model.Config, kubelet.Inventory{})
+	f.Model.Node, f.Model.Fault = kubelet.NewNode(f.Machine, kubelet.Counting(f.Model.Config.CPU), kubelet.Inventory{})
 	if !f.Model.Fault.OK() {
 		tb.Fatalf("the kubelet of the test is refused: %+v", f.Model.Fault)
 	}
@@ -85,7 +84,7 @@ func TestPools(t *testing.T) {
 	t.Parallel()
 	static := func(options func(*ledger.Facts)) func(*ledger.Facts) {
 		return func(f *ledger.Facts) {
-			f.Kubelet = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,16")}
+			f.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,16")}
 			f.MinSharedCPUs = -1
 			if options != nil {
 				options(f)
@@ -106,12 +105,12 @@ func TestPools(t *testing.T) {
 			floor: 2, kubeletFree: 28,
 		},
 		"a strict kubelet reservation leaves both pools": {
-			facts:  static(func(f *ledger.Facts) { f.Kubelet.StrictReservation = true }),
+			facts:  static(func(f *ledger.Facts) { f.Model.Config.CPU.StrictReservation = true }),
 			shared: "1-15,17-31", be: "1-15,17-31", allocatable: "1-15,17-31", floor: 2, kubeletFree: 30,
 		},
 		"a reservation counts for nothing while the kubelet is not static": {
 			facts: func(f *ledger.Facts) {
-				f.Kubelet = kubelet.CPU{Reserved: cpuset.MustParse("0,16")}
+				f.Model.Config.CPU = kubelet.CPU{Reserved: cpuset.MustParse("0,16")}
 				f.MinSharedCPUs = -1
 			},
 			shared: "0-31", be: "0-31", allocatable: "0-31", floor: 2, kubeletFree: -1,
@@ -140,8 +139,8 @@ func TestPools(t *testing.T) {
 		},
 		"with full-pcpus-only a broken core is nothing to the kubelet": {
 			facts: static(func(f *ledger.Facts) {
-				f.Kubelet.FullPCPUsOnly = true
-				f.Kubelet.Reserved = cpuset.MustParse("0")
+				f.Model.Config.CPU.FullPCPUsOnly = true
+				f.Model.Config.CPU.Reserved = cpuset.MustParse("0")
 				f.Given = []kubelet.Grant{pin("old", "5")}
 			}),
 			shared: "0-4,6-31", be: "0-4,6-31", allocatable: "1-4,6-31", kstatic: "5", floor: 1, kubeletFree: 28,
@@ -370,8 +369,10 @@ func TestProblems(t *testing.T) {
 	m := build(t, shape{1, 2, 4, 1, 1, map[int]bool{3: true}})
 	f := ledger.Facts{
 		Machine: m, NodeReserved: cpuset.MustParse("0"),
-		Kubelet: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("1")},
-		Given:   []kubelet.Grant{pin("pinned", "6")},
+		Model: kubelet.Facts{Config: kubelet.Config{
+			CPU: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("1")},
+		}},
+		Given: []kubelet.Grant{pin("pinned", "6")},
 	}
 	v := ledger.New(f, lse("a", "0,2-4,99"), lsr("b", "4-6"), lse("c", "x"), confined("d", 1000, 1, 7),
 		lse("ok", "7")).View()
@@ -632,11 +633,11 @@ func drawFacts(t *rapid.T, m *topo.Machine) ledger.Facts {
 		NodeReserved:  drawSet(t, m, "node reserved", 2),
 		System:        drawSet(t, m, "system", 1),
 		MinSharedCPUs: rapid.IntRange(-1, 3).Draw(t, "min shared"),
-		Kubelet: kubelet.CPU{
+		Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{
 			Static: rapid.Bool().Draw(t, "static"), FullPCPUsOnly: rapid.Bool().Draw(t, "full-pcpus-only"),
 			StrictReservation: rapid.Bool().Draw(t, "strict reservation"),
 			Reserved:          drawSet(t, m, "kubelet reserved", 2),
-		},
+		}}},
 	}
 	for _, uid := range rapid.SliceOfNDistinct(rapid.SampledFrom(uids), 0, 2, rapid.ID).Draw(t, "pins") {
 		f.Given = append(f.Given, kubelet.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
@@ -772,7 +773,7 @@ func check(t *rapid.T, l *ledger.Ledger, md *model) {
 	shared, be, online := v.SharedPool(), v.BEPool(), m.Online()
 	held := v.LSE().Union(v.LSR()).Union(v.KubeletStatic()).Union(v.Facts().NodeReserved.Intersect(online)).
 		Union(v.Facts().System.Intersect(online))
-	if k := v.Facts().Kubelet; k.Static && k.StrictReservation {
+	if k := v.Facts().Model.Config.CPU; k.Static && k.StrictReservation {
 		held = held.Union(k.Reserved.Intersect(online))
 	}
 	if shared.Union(held) != online || shared.Overlaps(&held) { // L2

@@ -80,7 +80,7 @@ func TestUnclaimedCPUsBelongToThePodsThatHaveNone(t *testing.T) {
 					v.Machine().FormatList(c.want))
 			}
 			facts := *v.Facts()
-			facts.Model = kubelet.Facts{}
+			facts.Model = kubelet.Facts{Config: kubelet.Config{CPU: facts.Model.Config.CPU}}
 			count(t, &facts)
 			if free := freeOfKubelet(ledger.New(facts, c.entries...).View()); free != 7-c.want.Len() {
 				t.Errorf("counted without the model %d CPUs are left, want %d", free, 7-c.want.Len())

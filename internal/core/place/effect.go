@@ -72,7 +72,7 @@ func nodeWish(f *ledger.Facts) BindWish {
 	case ledger.NoPolicy:
 		return NoWish
 	}
-	if f.Kubelet.Static && f.Kubelet.FullPCPUsOnly {
+	if f.Model.Config.CPU.Static && f.Model.Config.CPU.FullPCPUsOnly {
 		return WantFullPCPUs
 	}
 	return NoWish
@@ -89,6 +89,6 @@ func (w BindWish) bind() cpualloc.Bind {
 func (e *Effect) request(n int, f *ledger.Facts) cpualloc.Request {
 	return cpualloc.Request{
 		Count: n, Bind: e.Bind, Required: e.Required, Exclusive: e.Exclusive, Strategy: e.Strategy,
-		SingleNUMANode: e.Topology == hint.SingleNUMANode, PreferL3: f.Kubelet.AlignL3,
+		SingleNUMANode: e.Topology == hint.SingleNUMANode, PreferL3: f.Model.Config.CPU.AlignL3,
 	}
 }

@@ -16,7 +16,8 @@ const robustOrders = 3
 
 // followed reports whether the node's kubelet chooses r's CPUs: the node's mode is Follow, and r has CPUs to get.
 func (r *Request) followed(f *ledger.Facts) bool {
-	return f.Mode == ledger.Follow && f.Kubelet.Static && f.Machine != nil && (r.CPUs > 0 || r.Kubelet.CPUs() > 0)
+	return f.Mode == ledger.Follow && f.Model.Config.CPU.Static && f.Machine != nil &&
+		(r.CPUs > 0 || r.Kubelet.CPUs() > 0)
 }
 
 // fitsFollowed reports whether the kubelet would give r what it is promised.

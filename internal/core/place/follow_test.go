@@ -43,7 +43,7 @@ func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger
 		tb.Fatalf("NewNode: %+v", reason)
 	}
 	return ledger.Facts{
-		Machine: m, Mode: mode, Kubelet: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)},
+		Machine: m, Mode: mode,
 		Model: kubelet.Facts{
 			Node: node, Config: node.Config(), Gen: 5,
 		},
@@ -366,7 +366,7 @@ func TestAPodDoesNotGetCPUsThatAnotherPodHas(t *testing.T) {
 	}
 	for _, mode := range []ledger.Mode{ledger.Follow, ledger.Own} {
 		facts := guardedFacts(t, 2, mode, hint.None)
-		facts.Machine, facts.Kubelet.Reserved, facts.Model.Node = m, cpuset.Of(7), node
+		facts.Machine, facts.Model.Config.CPU.Reserved, facts.Model.Node = m, cpuset.Of(7), node
 		l := ledger.New(facts)
 		commit := func(uid string, cpus int) {
 			t.Helper()

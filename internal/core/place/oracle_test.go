@@ -50,11 +50,11 @@ func newOracle(v *ledger.View) *oracle {
 	o := &oracle{v: v, f: v.Facts(), m: v.Machine()}
 	o.online = bitsOf(o.m.Online())
 	reserved := uint(0)
-	if o.f.Kubelet.Static {
-		reserved = bitsOf(o.f.Kubelet.Reserved) & o.online
+	if o.f.Model.Config.CPU.Static {
+		reserved = bitsOf(o.f.Model.Config.CPU.Reserved) & o.online
 	}
 	o.shared = o.online &^ bitsOf(o.f.NodeReserved) &^ bitsOf(o.f.System)
-	if o.f.Kubelet.StrictReservation {
+	if o.f.Model.Config.CPU.StrictReservation {
 		o.shared &^= reserved
 	}
 	ours := map[string]bool{}
@@ -99,7 +99,7 @@ func (o *oracle) bind(r *place.Request) (must place.BindWish, ok bool) {
 	var node place.BindWish
 	switch {
 	case o.f.Bind == ledger.FullPCPUsOnly,
-		o.f.Bind == ledger.Unset && o.f.Kubelet.Static && o.f.Kubelet.FullPCPUsOnly:
+		o.f.Bind == ledger.Unset && o.f.Model.Config.CPU.Static && o.f.Model.Config.CPU.FullPCPUsOnly:
 		node = place.WantFullPCPUs
 	case o.f.Bind == ledger.SpreadByPCPUs && !o.f.ARM64:
 		node = place.WantSpreadByPCPUs
@@ -365,7 +365,8 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 	floor := o.f.MinSharedCPUs
 	if floor < 0 {
 		floor = o.m.ThreadsPerCore()
-		if reserved := o.f.Kubelet.Reserved.Intersect(o.m.Online()); o.f.Kubelet.Static && !reserved.IsEmpty() {
+		cpu := &o.f.Model.Config.CPU
+		if reserved := cpu.Reserved.Intersect(o.m.Online()); cpu.Static && !reserved.IsEmpty() {
 			floor = reserved.Len()
 		}
 	}
@@ -518,7 +519,7 @@ func (o *oracle) decide(r *place.Request) (code why.Code, best quality) {
 	default:
 		code, best = o.pool(r)
 	}
-	if code != why.None || !o.f.Kubelet.Static || r.Kubelet.CPUs() == 0 {
+	if code != why.None || !o.f.Model.Config.CPU.Static || r.Kubelet.CPUs() == 0 {
 		return code, best
 	}
 	return o.ofKubelet(r.Kubelet), best
@@ -527,8 +528,8 @@ func (o *oracle) decide(r *place.Request) (code why.Code, best quality) {
 // ofKubelet asks the kubelet pod after pod: those with reported CPUs have them, whoever they are, and it admits the
 // others by UID. Where CPUs are all that it looks at, and cores are alike, that is a count.
 func (o *oracle) ofKubelet(pod *kubelet.Pod) why.Code {
-	node, _ := kubelet.NewNode(o.m, kubelet.Counting(o.f.Kubelet), kubelet.Inventory{})
-	state, free, pinned := node.Empty(), o.online&^bitsOf(o.f.Kubelet.Reserved), map[string]cpuset.Set{}
+	node, _ := kubelet.NewNode(o.m, kubelet.Counting(o.f.Model.Config.CPU), kubelet.Inventory{})
+	state, free, pinned := node.Empty(), o.online&^bitsOf(o.f.Model.Config.CPU.Reserved), map[string]cpuset.Set{}
 	for _, g := range o.f.Given {
 		if !g.CPUs.IsEmpty() {
 			pinned[g.UID] = g.CPUs.Union(pinned[g.UID])
@@ -555,7 +556,7 @@ func (o *oracle) ofKubelet(pod *kubelet.Pod) why.Code {
 		code = refusal.Reason.Code
 	}
 	alike := o.m.NumCores()*o.m.ThreadsPerCore() == bits.OnesCount(o.online)
-	if alike && !o.f.Kubelet.FullPCPUsOnly && (code == why.None) != (pod.CPUs() <= count) {
+	if alike && !o.f.Model.Config.CPU.FullPCPUsOnly && (code == why.None) != (pod.CPUs() <= count) {
 		panic(fmt.Sprintf("%d CPUs are left for %d, and the kubelet says %v", count, pod.CPUs(), code))
 	}
 	return code

@@ -60,11 +60,10 @@ func containers(n ...int) func(*place.Request) {
 
 // count makes a static kubelet one whose behaviour is not known.
 func count(tb interface{ Fatalf(string, ...any) }, f *ledger.Facts) {
-	if f.Machine == nil || !f.Kubelet.Static {
+	if f.Machine == nil || !f.Model.Config.CPU.Static {
 		return
 	}
-	f.Model.Config = kubelet.Counting(f.Kubelet)
-	f.Model.Node, f.Model.Fault = kubelet.NewNode(f.Machine, f.Model.Config, kubelet.Inventory{})
+	f.Model.Node, f.Model.Fault = kubelet.NewNode(f.Machine, kubelet.Counting(f.Model.Config.CPU), kubelet.Inventory{})
 	if !f.Model.Fault.OK() {
 		tb.Fatalf("the kubelet of the test is refused: %+v", f.Model.Fault)
 	}
@@ -119,9 +118,9 @@ var conflict = why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
 
 func static(options ...func(*kubelet.CPU)) func(*ledger.Facts) {
 	return func(f *ledger.Facts) {
-		f.Kubelet.Static = true
+		f.Model.Config.CPU.Static = true
 		for _, o := range options {
-			o(&f.Kubelet)
+			o(&f.Model.Config.CPU)
 		}
 	}
 }
@@ -190,7 +189,8 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			request: binding(3), cpus: "0-1,16",
 		},
 		"full-pcpus-only counts for nothing under the policy none": {
-			facts: func(f *ledger.Facts) { f.Kubelet.FullPCPUsOnly = true }, request: binding(3), cpus: "0-1,16",
+			facts:   func(f *ledger.Facts) { f.Model.Config.CPU.FullPCPUsOnly = true },
+			request: binding(3), cpus: "0-1,16",
 		},
 
 		// ARM.
@@ -657,7 +657,7 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 			request: remembering(binding(40, numaExclusive(place.RequireNUMAExclusive)), 100, 0),
 		},
 		"static kubelet": {
-			facts:   ledger.Facts{Kubelet: kubelet.CPU{Static: true}},
+			facts:   ledger.Facts{Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{Static: true}}}},
 			request: sharing(4000, containers(2, 2)),
 		},
 	}

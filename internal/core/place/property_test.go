@@ -332,7 +332,7 @@ func TestConcernsNamesWhoIsTreatedSpecially(t *testing.T) {
 		f := v.Facts()
 		everywhere := r.CPUs > 0 || r.ConstrainedBurst || r.Topology >= hint.Restricted
 		here := everywhere || r.OnPolicyNodes != nil || f.Topology >= hint.Restricted || r.Kubelet != nil &&
-			f.Kubelet.Static
+			f.Model.Config.CPU.Static
 		if r.Concerns() && here {
 			return
 		}
@@ -351,7 +351,7 @@ func TestPromisesToLSPodsAreKept(t *testing.T) {
 	confined, exclusive, refused, spanning, indebted := 0, 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawView(t).Facts()
-		f.Kubelet.Static, f.Model, f.Given = false, kubelet.Facts{}, nil
+		f.Model, f.Given = kubelet.Facts{}, nil
 		account := ledger.New(*f)
 		var uids []string
 		for i := range rapid.IntRange(1, 12).Draw(t, "pods") {
@@ -452,8 +452,8 @@ func TestExclusiveCPUsAreHeldOnce(t *testing.T) {
 			}
 			v := account.View()
 			held := f.NodeReserved.Union(f.System).Union(v.KubeletStatic())
-			if f.Kubelet.Static {
-				held = held.Union(f.Kubelet.Reserved)
+			if f.Model.Config.CPU.Static {
+				held = held.Union(f.Model.Config.CPU.Reserved)
 			}
 			for e := range v.Entries() {
 				cpus := v.CPUsOf(e.UID)

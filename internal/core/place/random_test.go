@@ -107,11 +107,11 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 		Strategy:      rapid.SampledFrom([]cpualloc.Strategy{0, 1, 2}).Draw(t, "strategy"),
 		Topology:      rapid.SampledFrom([]hint.Policy{0, 0, 1, 2, 2, 3}).Draw(t, "node policy"),
 		MinSharedCPUs: rapid.IntRange(-1, 3).Draw(t, "min shared"),
-		Kubelet: kubelet.CPU{
+		Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{
 			Static: rapid.Bool().Draw(t, "static"), FullPCPUsOnly: rapid.Bool().Draw(t, "full-pcpus-only"),
 			AlignL3: rapid.Bool().Draw(t, "align L3"), Reserved: drawSet(t, m, "kubelet reserved", 2),
 			StrictReservation: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "strict reservation"),
-		},
+		}}},
 	}
 	if rapid.Bool().Draw(t, "reserves") {
 		f.NodeReserved, f.System = drawSet(t, m, "node reserved", 2), drawSet(t, m, "system", 1)

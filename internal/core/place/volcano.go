@@ -11,7 +11,7 @@ import (
 // Volcano's annotation requires the same of every kubelet that decides (seed 004), and that it aligns at all;
 // best-effort takes any.
 func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
-	if f.Imported && f.Machine != nil && !f.Kubelet.Static &&
+	if f.Imported && f.Machine != nil && !f.Model.Config.CPU.Static &&
 		(r.CPUs > 0 || r.wantsPool() && r.Topology >= hint.Restricted) {
 		return why.Reason{Code: why.CPUManagerNotStatic, Resource: why.CPU}
 	}
@@ -29,7 +29,7 @@ func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
 		policy = f.Model.Config.Topology.Policy // a label on the node does not change what its kubelet does
 	}
 	switch {
-	case decides && !f.Kubelet.Static:
+	case decides && !f.Model.Config.CPU.Static:
 		return why.Reason{Code: why.CPUManagerNotStatic, Resource: why.CPU}
 	case decides && policy == hint.None, r.SamePolicy && policy != r.Volcano:
 		return why.Reason{

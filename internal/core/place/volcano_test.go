@@ -109,21 +109,23 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 			policy: hint.BestEffort,
 		},
 		"an imported node whose kubelet pins nothing": {
-			facts:  func(f *ledger.Facts) { f.Mode, f.Imported, f.Kubelet = ledger.Blind, true, kubelet.CPU{} },
+			facts: func(f *ledger.Facts) {
+				f.Mode, f.Imported, f.Model.Config.CPU = ledger.Blind, true, kubelet.CPU{}
+			},
 			policy: hint.Restricted, want: why.CPUManagerNotStatic, text: "cpu manager policy isn't static",
 		},
 		"best-effort runs there": {
 			facts: func(f *ledger.Facts) {
-				f.Mode, f.Imported, f.Kubelet, f.Model = ledger.Blind, true, kubelet.CPU{}, kubelet.Facts{}
+				f.Mode, f.Imported, f.Model = ledger.Blind, true, kubelet.Facts{}
 			},
 			policy: hint.BestEffort,
 		},
 		"in Own mode the node's policy may be another": {
-			facts:  func(f *ledger.Facts) { f.Mode, f.Kubelet, f.Model = ledger.Own, kubelet.CPU{}, kubelet.Facts{} },
+			facts:  func(f *ledger.Facts) { f.Mode, f.Model = ledger.Own, kubelet.Facts{} },
 			policy: hint.Restricted,
 		},
 		"unless it must be the same": {
-			facts:  func(f *ledger.Facts) { f.Mode, f.Kubelet, f.Model = ledger.Own, kubelet.CPU{}, kubelet.Facts{} },
+			facts:  func(f *ledger.Facts) { f.Mode, f.Model = ledger.Own, kubelet.Facts{} },
 			policy: hint.Restricted, strict: true, want: why.TopologyPolicyDiffers,
 			text: "task topology policy[restricted] is different with node[none]",
 		},
@@ -166,7 +168,7 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 func TestImportedNodesGiveCPUsOnlyThroughTheirKubelet(t *testing.T) {
 	t.Parallel()
 	facts := guardedFacts(t, 2, ledger.Blind, hint.None)
-	facts.Imported, facts.Kubelet, facts.Model = true, kubelet.CPU{}, kubelet.Facts{}
+	facts.Imported, facts.Model = true, kubelet.Facts{}
 	v := ledger.New(facts).View()
 	lsr := pinnedRequest("lsr", 2, 1)
 	lsr.Class, lsr.Role, lsr.CPUs = qos.LSR, qos.ExclusiveWithBE, 2
@@ -188,7 +190,7 @@ func TestSpanCountsTheNUMANodesOfAPlacement(t *testing.T) {
 	t.Parallel()
 	follow := guardedFacts(t, 3, ledger.Follow, hint.BestEffort)
 	own := guardedFacts(t, 3, ledger.Own, hint.None)
-	own.Kubelet, own.Model = kubelet.CPU{}, kubelet.Facts{}
+	own.Model = kubelet.Facts{}
 	lsr := func(n int) *place.Request {
 		r := annotated("p", n, 1, hint.BestEffort)
 		r.Class, r.Role, r.CPUs = qos.LSR, qos.ExclusiveWithBE, n

@@ -547,7 +547,7 @@ func TestFacts(t *testing.T) {
 					`"prefer-align-cpus-by-uncorecache":"true"}}`}),
 			machine: true,
 			want: func(f *ledger.Facts) {
-				f.Kubelet = kubelet.CPU{
+				f.Model.Config.CPU = kubelet.CPU{
 					Static: true, FullPCPUsOnly: true, DistributeAcrossNUMA: true,
 					StrictReservation: true, AlignL3: true, Reserved: set("0"),
 				}
@@ -608,7 +608,7 @@ func TestFacts(t *testing.T) {
 			nrt: topology(
 				map[string]string{annotation.KubeletCPUManagerPolicy: `{"policy":"static","reservedCPUs":"a"}`}),
 			machine: true,
-			want:    func(f *ledger.Facts) { f.Kubelet.Static = true },
+			want:    func(f *ledger.Facts) { f.Model.Config.CPU.Static = true },
 			problems: []string{
 				`NodeResourceTopology/n: kubelet.koordinator.sh/cpu-manager-policy: cpu list item "a": want an id ` +
 					`like 3 or a range like 0-3`,
@@ -667,7 +667,7 @@ func TestFacts(t *testing.T) {
 			machine: true,
 			want: func(f *ledger.Facts) {
 				f.Bind, f.Strategy, f.StrategyByLabel = ledger.NoPolicy, cpualloc.MostAllocated, true
-				f.Kubelet = kubelet.CPU{Static: true, DistributeAcrossNUMA: true}
+				f.Model.Config.CPU = kubelet.CPU{Static: true, DistributeAcrossNUMA: true}
 			},
 		},
 		"labels that cannot be used count as absent": {

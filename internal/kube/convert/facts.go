@@ -144,34 +144,29 @@ func (r *factReader) cpus(list string, report func(error)) cpuset.Set {
 func (r *factReader) kubelet() {
 	text, key, ok := annotation.Lookup(r.nrt.Annotations, annotation.KubeletCPUManagerPolicy,
 		annotation.KubeletCPUManagerPolicyAlias1, annotation.KubeletCPUManagerPolicyAlias2)
-	var kube annotation.KubeletCPUManager
-	if ok {
-		var err error
-		if kube, _, err = annotation.ParseKubeletCPUManager(text); err != nil {
-			r.onNRT(key, text, err)
-			return
-		}
-	} else if settings, _, err := annotation.ParseKubelet(r.nrt.Annotations[annotation.KubeletKey]); err == nil {
+	kube, _, err := annotation.ParseKubeletCPUManager(text)
+	if ok && err != nil {
+		r.onNRT(key, text, err)
+	}
+	if !ok || err != nil {
 		key = annotation.KubeletKey
-		kube = annotation.KubeletCPUManager{
-			Policy: settings.CPU.Policy, Options: settings.CPU.Options,
-			ReservedCPUs: settings.CPU.Reserved,
+		settings, _, err := annotation.ParseKubelet(r.nrt.Annotations[key])
+		switch {
+		case err == nil:
+			kube = annotation.KubeletCPUManager{
+				Policy: settings.CPU.Policy, Options: settings.CPU.Options, ReservedCPUs: settings.CPU.Reserved,
+			}
+		case r.numa != nil:
+			kube = r.importedCPUManager()
 		}
-	} else if r.numa != nil {
-		kube = r.importedCPUManager()
 	}
 	r.kube = kube
 	if !kube.Static() {
 		return // its options and its reservation mean nothing then
 	}
-	r.facts.Kubelet = kubelet.CPU{
-		Static:               true,
-		FullPCPUsOnly:        kube.Has(annotation.OptionFullPCPUsOnly),
-		DistributeAcrossNUMA: kube.Has(annotation.OptionDistributeAcrossNUMA),
-		StrictReservation:    kube.Has(annotation.OptionStrictCPUReservation),
-		AlignL3:              kube.Has(annotation.OptionPreferAlignByL3),
-		Reserved:             r.cpus(kube.ReservedCPUs, func(err error) { r.onNRT(key, text, err) }),
-	}
+	cpu := &r.facts.Model.Config.CPU
+	*cpu = kubelet.StaticCPU(kube.Options)
+	cpu.Reserved = r.cpus(kube.ReservedCPUs, func(err error) { r.onNRT(key, text, err) })
 }
 
 func (r *factReader) pins() {
@@ -284,7 +279,7 @@ func (r *factReader) policies(args Args) {
 		r.facts.Strategy = cpualloc.MostAllocated
 	case labels.NUMAAllocate == annotation.StrategyLeastAllocated:
 		r.facts.Strategy = cpualloc.LeastAllocated
-	case labels.NUMAAllocate == annotation.StrategyDistributeEvenly || r.facts.Kubelet.DistributeAcrossNUMA:
+	case labels.NUMAAllocate == annotation.StrategyDistributeEvenly || r.facts.Model.Config.CPU.DistributeAcrossNUMA:
 		r.facts.Strategy = cpualloc.DistributeEvenly
 	default:
 		r.facts.Strategy = args.Strategy

@@ -312,15 +312,14 @@ func (r *factReader) model(newNode nodeMaker) {
 	if ok {
 		r.predicted(&settings, newNode)
 	}
-	if m := &r.facts.Model; m.Node == nil && m.Fault.OK() && r.facts.Kubelet.Static {
-		m.Config = kubelet.Counting(r.facts.Kubelet)
-		m.Node, m.Fault = newNode(r.facts.Machine, m.Config, kubelet.Inventory{})
+	if m := &r.facts.Model; m.Node == nil && m.Fault.OK() && m.Config.CPU.Static {
+		m.Node, m.Fault = newNode(r.facts.Machine, kubelet.Counting(m.Config.CPU), kubelet.Inventory{})
 	}
 }
 
 // predicted reads the model of a kubelet of a known version.
 func (r *factReader) predicted(settings *annotation.Kubelet, newNode nodeMaker) {
-	active := settings.CPU.Policy == annotation.KubeletPolicyStatic ||
+	active := r.facts.Model.Config.CPU.Static ||
 		settings.Memory.Policy == annotation.KubeletMemoryStatic ||
 		settings.Topology.Policy != annotation.KubeletTopologyNone
 	version := cmp.Or(r.node.Status.NodeInfo.KubeletVersion, settings.Version)
@@ -346,7 +345,7 @@ func (r *factReader) predicted(settings *annotation.Kubelet, newNode nodeMaker) 
 		return
 	}
 	config := r.config(settings)
-	config.Model = behaviour
+	config.Model, config.CPU = behaviour, m.Config.CPU
 	state := r.numaState()
 	inventory := r.inventory(settings, &state)
 
@@ -408,7 +407,7 @@ func (r *factReader) mode() {
 	text, ok := r.nrt.Annotations[annotation.TopologyMode]
 	if r.numa != nil { // no agent of ours enforces anything there
 		r.facts.Mode = ledger.Blind
-		if r.facts.Kubelet.Static {
+		if r.facts.Model.Config.CPU.Static {
 			r.facts.Mode = ledger.Follow
 		}
 		return
@@ -472,17 +471,9 @@ func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
 	return k, known
 }
 
-// config converts the kubelet's settings to the machine's indices. Options of a policy that is off are ignored.
+// config converts the settings of the memory and topology managers. Options of a policy that is off are ignored.
 func (r *factReader) config(settings *annotation.Kubelet) kubelet.Config {
 	var c kubelet.Config
-	if settings.CPU.Policy == annotation.KubeletPolicyStatic {
-		c.CPU = kubelet.StaticCPU(settings.CPU.Options)
-		c.CPU.Reserved = r.cpus(settings.CPU.Reserved, func(err error) {
-			if settings.CPU.Reserved != r.kube.ReservedCPUs { // else it has been reported
-				r.onNRT(annotation.KubeletKey, settings.CPU.Reserved, fmt.Errorf("cpu.reserved: %w", err))
-			}
-		})
-	}
 	c.Memory.Static = settings.Memory.Policy == annotation.KubeletMemoryStatic
 	c.Topology.Policy, _ = hint.ParsePolicy(settings.Topology.Policy)
 	if c.Topology.Policy == hint.None {

@@ -281,8 +281,8 @@ func TestKubeletOfANode(t *testing.T) {
 			}
 			if m.Predicts() {
 				got.Config = m.Node.Config()
-			} else if counted := m.Node != nil; counted != (facts.Kubelet.Static && m.Fault.OK()) {
-				t.Errorf("its CPUs are counted: %v, static: %v", counted, facts.Kubelet.Static)
+			} else if counted := m.Node != nil; counted != (facts.Model.Config.CPU.Static && m.Fault.OK()) {
+				t.Errorf("its CPUs are counted: %v, static: %v", counted, facts.Model.Config.CPU.Static)
 			}
 			if m.Predicts() != tt.predicted {
 				t.Errorf("predicted = %v, want %v", m.Predicts(), tt.predicted)

@@ -150,13 +150,13 @@ func (r *factReader) allocated() cpuset.Set {
 
 // importPins reads which pods the kubelet has given which CPUs, and which CPUs are gone without a word of the pod.
 func (r *factReader) importPins() {
-	if r.facts.Machine == nil || !r.facts.Kubelet.Static {
+	if r.facts.Machine == nil || !r.facts.Model.Config.CPU.Static {
 		return
 	}
 	if cpu := r.numa.Spec.NumaResMap[string(corev1.ResourceCPU)]; cpu.Allocatable != "" {
 		r.cpus(cpu.Allocatable, func(err error) { r.onNuma("spec.numares[cpu].allocatable", cpu.Allocatable, err) })
 	}
-	known := r.facts.Kubelet.Reserved
+	known := r.facts.Model.Config.CPU.Reserved
 	for i := range r.numa.Spec.PodAllocations {
 		p := &r.numa.Spec.PodAllocations[i]
 		var cpus cpuset.Set

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -181,9 +181,10 @@ func TestImportedFacts(t *testing.T) {
 					f.Machine.NumNUMA())
 			}
 			got := read{
-				Mode: f.Mode, Static: f.Kubelet.Static, Assumed: len(f.Model.Assumed) > 0, Topology: f.Topology,
+				Mode: f.Mode, Static: f.Model.Config.CPU.Static,
+				Assumed: len(f.Model.Assumed) > 0, Topology: f.Topology,
 				Release:   f.Model.Release(),
-				Reserved:  f.Machine.FormatList(f.Kubelet.Reserved),
+				Reserved:  f.Machine.FormatList(f.Model.Config.CPU.Reserved),
 				Unclaimed: f.Machine.FormatList(kubelet.Unclaimed(f.Given)),
 			}
 			for _, g := range f.Given {
@@ -227,8 +228,9 @@ func TestImportedReservationIsTheKubelets(t *testing.T) {
 		n := exported(t, func(s *nodeinfo.NumatopoSpec) { s.ResReserved["cpu"], s.PodAllocations = amount, nil })
 		f, _ := convert.Sources{Node: nodeOf(versioned), Numatopology: n}.Facts(convert.DefaultArgs())
 		want, ok := kubelet.ReservedCPUs(f.Machine, kubelet.Config{Model: model, CPU: kubelet.CPU{Static: true}}, milli)
-		if !ok || f.Kubelet.Reserved != want {
-			t.Errorf("with %s the reserved CPUs are %s, want %s", amount, f.Machine.FormatList(f.Kubelet.Reserved),
+		if !ok || f.Model.Config.CPU.Reserved != want {
+			t.Errorf("with %s the reserved CPUs are %s, want %s", amount,
+				f.Machine.FormatList(f.Model.Config.CPU.Reserved),
 				f.Machine.FormatList(want))
 		}
 	}
@@ -335,7 +337,7 @@ func FuzzImportedFacts(f *testing.F) {
 			}
 			return
 		}
-		all := facts.Kubelet.Reserved
+		all := facts.Model.Config.CPU.Reserved
 		for _, p := range facts.Given {
 			all.Include(&p.CPUs)
 		}

@@ -176,7 +176,7 @@ func FuzzFacts(f *testing.F) {
 		}
 		online := facts.Machine.Online()
 		if !facts.NodeReserved.SubsetOf(&online) || !facts.System.SubsetOf(&online) ||
-			!facts.Kubelet.Reserved.SubsetOf(&online) {
+			!facts.Model.Config.CPU.Reserved.SubsetOf(&online) {
 			t.Fatalf("CPUs that the machine does not have: %+v", facts)
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/core/hint"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 

@@ -56,7 +56,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 			Machine:  drawMachine(t),
 			Bind:     rapid.SampledFrom([]ledger.NodeBind{0, 1, 2, 3}).Draw(t, "node bind"),
 			Topology: rapid.SampledFrom([]hint.Policy{0, 0, 1, 2, 3}).Draw(t, "node policy"),
-			Kubelet:  kubelet.CPU{Static: rapid.Bool().Draw(t, "static")},
+			Model:    kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{Static: rapid.Bool().Draw(t, "static")}}},
 		}
 		for n := range facts.Machine.NumNUMA() {
 			if gib := rapid.SampledFrom([]int64{0, 1, 2, 5}).Draw(t, "memory"); gib > 0 {

@@ -182,7 +182,7 @@ func originsOf(n *corev1.Node, f *ledger.Facts, k *view.Kubelet) map[string]view
 	switch {
 	case labels.NUMAAllocate != "":
 		out["numaAllocate"] = view.Origin{Source: view.FromLabel, Key: annotation.NodeNUMAAllocateStrategy}
-	case f.Kubelet.DistributeAcrossNUMA:
+	case f.Model.Config.CPU.DistributeAcrossNUMA:
 		out["numaAllocate"] = k.CPU.From
 	default:
 		out["numaAllocate"] = view.Origin{Source: view.FromArgument}
@@ -216,7 +216,7 @@ func setImported(o *view.Node, n *nodeinfo.Numatopology, f *ledger.Facts) {
 			From:   from,
 		}
 		if f.Machine != nil {
-			k.CPU.Reserved = f.Machine.FormatList(f.Kubelet.Reserved)
+			k.CPU.Reserved = f.Machine.FormatList(f.Model.Config.CPU.Reserved)
 		}
 	}
 	if k.Topology.From.Source == view.FromAssumption {

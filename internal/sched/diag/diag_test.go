@@ -48,7 +48,9 @@ func example(t *testing.T) *ledger.View {
 	}
 	f := ledger.Facts{
 		Machine: m, MinSharedCPUs: -1, Topology: hint.Restricted,
-		Kubelet: kubelet.CPU{Static: true, FullPCPUsOnly: true, Reserved: cpuset.MustParse("0,16")},
+		Model: kubelet.Facts{Config: kubelet.Config{
+			CPU: kubelet.CPU{Static: true, FullPCPUsOnly: true, Reserved: cpuset.MustParse("0,16")},
+		}},
 	}
 	return ledger.New(f,
 		ledger.Entry{

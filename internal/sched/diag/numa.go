@@ -87,7 +87,7 @@ func topologyOptionsOf(v *ledger.View) topologyOptions {
 		return out
 	}
 	online := m.Online()
-	out.ReservedCPUs = m.FormatList(f.Kubelet.Reserved.Union(f.NodeReserved).Union(f.System))
+	out.ReservedCPUs = m.FormatList(f.Model.Config.CPU.Reserved.Union(f.NodeReserved).Union(f.System))
 	out.CPUTopology = &cpuTopology{
 		NumCPUs: online.Len(), NumCores: m.NumCores(), NumNodes: m.NumNUMA(), NumSockets: m.NumSockets(),
 		CPUDetails: details(m, online),
@@ -97,22 +97,23 @@ func topologyOptionsOf(v *ledger.View) topologyOptions {
 
 // policyOf writes the options that the ledger knows back in the kubelet's spelling.
 func policyOf(f *ledger.Facts) cpuPolicy {
-	if !f.Kubelet.Static {
+	cpu := &f.Model.Config.CPU
+	if !cpu.Static {
 		return cpuPolicy{Policy: "none"}
 	}
 	p := cpuPolicy{Policy: "static", Options: map[string]string{}}
 	for name, on := range map[string]bool{
-		"full-pcpus-only":                  f.Kubelet.FullPCPUsOnly,
-		"distribute-cpus-across-numa":      f.Kubelet.DistributeAcrossNUMA,
-		"strict-cpu-reservation":           f.Kubelet.StrictReservation,
-		"prefer-align-cpus-by-uncorecache": f.Kubelet.AlignL3,
+		"full-pcpus-only":                  cpu.FullPCPUsOnly,
+		"distribute-cpus-across-numa":      cpu.DistributeAcrossNUMA,
+		"strict-cpu-reservation":           cpu.StrictReservation,
+		"prefer-align-cpus-by-uncorecache": cpu.AlignL3,
 	} {
 		if on {
 			p.Options[name] = "true"
 		}
 	}
 	if f.Machine != nil {
-		p.ReservedCPUs = f.Machine.FormatList(f.Kubelet.Reserved)
+		p.ReservedCPUs = f.Machine.FormatList(cpu.Reserved)
 	}
 	return p
 }

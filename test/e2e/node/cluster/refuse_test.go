@@ -234,7 +234,7 @@ func TestASchedulerThatRefusesTooMuchIsFound(t *testing.T) {
 			}
 		}},
 		"leaves the shared pool more than its floor": {
-			facts: func(f *ledger.Facts) { f.MinSharedCPUs = f.Kubelet.Reserved.Len() + 2 },
+			facts: func(f *ledger.Facts) { f.MinSharedCPUs = f.Model.Config.CPU.Reserved.Len() + 2 },
 		},
 		"requires whole cores":   {request: func(r *place.Request) { r.Required = place.WantFullPCPUs }},
 		"requires one NUMA node": {request: func(r *place.Request) { r.Topology = hint.SingleNUMANode }},
