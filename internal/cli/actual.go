@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
@@ -42,78 +40,56 @@ const (
 // actualTimeout bounds the question: the rest of the answer is there already.
 const actualTimeout = 5 * time.Second
 
-// actual asks the agent of the pod's node what the kernel has. In a local cluster the simulated kubelets answer for the
-// agents; elsewhere a port is forwarded to the agent's pod, with the rights of the user.
-func (c cluster) actual(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) (view.Cgroups,
-	error,
-) {
+// askAgent asks the agent of the pod's node what the kernel has. In a local cluster the simulated kubelets answer for
+// the agents; elsewhere a port is forwarded to the agent's pod, with the rights of the user.
+func (e *explanation) askAgent(ctx context.Context, pod *corev1.Pod) (*view.Cgroups, error) {
 	ctx, cancel := context.WithTimeout(ctx, actualTimeout)
 	defer cancel()
-	var out view.Cgroups
-	text, err := c.askAgent(ctx, flags, pod)
-	if err != nil {
-		return out, err
+	var status int
+	var text []byte
+	target := view.CgroupsPath(pod.Namespace, pod.Name)
+	_, err := addressesInKubeconfig(e.flags)
+	switch {
+	case err == nil: // a local cluster
+		status, text, err = e.askKubelet(ctx, pod.Spec.NodeName, target)
+	case errors.Is(err, errNoDiagnostics):
+		status, text, err = e.forward(ctx, pod.Spec.NodeName, target)
 	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		return out, fmt.Errorf("read the agent's answer: %w", err)
+	if err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK {
+		return nil, fmt.Errorf("the agent answers: %s", said(status, text))
+	}
+	out := &view.Cgroups{}
+	if err := json.Unmarshal(text, out); err != nil {
+		return nil, fmt.Errorf("read the agent's answer: %w", err)
 	}
 	if out.UID != string(pod.UID) {
-		return out, errors.New("the agent reports another pod of that name")
+		return nil, errors.New("the agent reports another pod of that name")
 	}
 	return out, nil
 }
 
-func (c cluster) askAgent(ctx context.Context, flags genericclioptions.RESTClientGetter, pod *corev1.Pod) ([]byte,
-	error,
-) {
-	target := view.CgroupsPath(pod.Namespace, pod.Name)
-	_, err := addressesInKubeconfig(flags)
-	switch {
-	case err == nil: // a local cluster
-		return c.askKubelet(ctx, pod.Spec.NodeName, target)
-	case !errors.Is(err, errNoDiagnostics):
-		return nil, err
-	}
-	agent, err := c.agentOn(ctx, pod.Spec.NodeName)
-	if err != nil {
-		return nil, err
-	}
-	return c.forward(ctx, agent, target)
-}
-
 // askKubelet asks the simulated kubelet of a node: its API server does not pass on what concerns loopback addresses.
 // The kubelet shows a certificate of the cluster's authority, and is shown no credential.
-func (c cluster) askKubelet(ctx context.Context, name, target string) ([]byte, error) {
+func (c cluster) askKubelet(ctx context.Context, name, target string) (status int, text []byte, err error) {
 	node, err := c.core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, rightMissing(err, "get on nodes")
+		return 0, nil, rightMissing(err, "get on nodes")
 	}
 	address := slices.IndexFunc(node.Status.Addresses,
 		func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
 	port := node.Status.DaemonEndpoints.KubeletEndpoint.Port
 	if address < 0 || port == 0 {
-		return nil, fmt.Errorf("node %s does not say where its kubelet listens", name)
+		return 0, nil, fmt.Errorf("node %s does not say where its kubelet listens", name)
 	}
 	client, err := rest.HTTPClientFor(rest.AnonymousClientConfig(c.config))
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return 0, nil, fmt.Errorf("make a client: %w", err)
 	}
 	at := net.JoinHostPort(node.Status.Addresses[address].Address, strconv.Itoa(int(port)))
-	return fetch(ctx, client, "https://"+at+target)
-}
-
-// agentOn returns the pod of the agent of a node.
-func (c cluster) agentOn(ctx context.Context, node string) (string, error) {
-	pods, err := c.agentPods(ctx, node)
-	if err != nil {
-		return "", err
-	}
-	for _, p := range pods {
-		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
-			return p.Name, nil
-		}
-	}
-	return "", fmt.Errorf("no agent runs on node %s (namespace %s, label %s)", node, agentNamespace, agentSelector)
+	return fetch(ctx, client, "the agent", "https://"+at+target)
 }
 
 func (c cluster) agentPods(ctx context.Context, node string) ([]corev1.Pod, error) {
@@ -126,70 +102,45 @@ func (c cluster) agentPods(ctx context.Context, node string) ([]corev1.Pod, erro
 	return pods.Items, nil
 }
 
-// forward asks an agent over a port of its pod.
-func (c cluster) forward(ctx context.Context, agent, target string) ([]byte, error) {
+// forward asks the agent of a node over a port of its pod.
+func (c cluster) forward(ctx context.Context, node, target string) (status int, text []byte, err error) {
+	pods, err := c.agentPods(ctx, node)
+	if err != nil {
+		return 0, nil, err
+	}
+	running := slices.IndexFunc(pods,
+		func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil })
+	if running < 0 {
+		return 0, nil, fmt.Errorf("no agent runs on node %s (namespace %s, label %s)", node, agentNamespace,
+			agentSelector)
+	}
+	agent := pods[running].Name
 	transport, upgrader, err := spdy.RoundTripperFor(c.config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return 0, nil, fmt.Errorf("make a client: %w", err)
 	}
 	at := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(agentNamespace).Name(agent).SubResource(
 		"portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
-	stop, ready := make(chan struct{}), make(chan struct{})
+	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	defer close(stop)
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"},
 		[]string{fmt.Sprintf("0:%d", agentPort)}, stop, ready, io.Discard, io.Discard)
+	var ports []portforward.ForwardedPort
+	if err == nil {
+		go func() { ended <- forwarder.ForwardPorts() }()
+		select {
+		case <-ready:
+			ports, err = forwarder.GetPorts()
+		case err = <-ended:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
+		return 0, nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- forwarder.ForwardPorts() }()
-	defer func() { close(stop) }()
-	select {
-	case <-ready:
-	case err := <-ended:
-		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
-	case <-ctx.Done():
-		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, ctx.Err())
-	}
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		return nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
-	}
-	return fetch(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, target))
-}
-
-// maxAnswer bounds what an agent may say about one pod.
-const maxAnswer = 4 << 20
-
-func fetch(ctx context.Context, client *http.Client, target string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return nil, fmt.Errorf("ask the agent: %w", err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask the agent: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }() // reading is done
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("ask the agent: %w", err)
-	}
-	if response.StatusCode == http.StatusOK {
-		return text, nil
-	}
-	return nil, fmt.Errorf("the agent answers: %s", cmp.Or(said(text), response.Status))
-}
-
-// said is the message in the JSON of an error; "" when there is none.
-func said(text []byte) string {
-	var e struct {
-		Message string `json:"message"`
-	}
-	if json.Unmarshal(text, &e) != nil {
-		return ""
-	}
-	return e.Message
+	return fetch(ctx, http.DefaultClient, "the agent", fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, target))
 }
 
 // rightMissing names the right that a refusal is about.
@@ -201,18 +152,16 @@ func rightMissing(err error, right string) error {
 }
 
 // addActual asks the node's agent about a bound pod. A missing answer becomes a note; the rest of the answer is valid.
-func (c cluster) addActual(ctx context.Context, flags genericclioptions.RESTClientGetter, answer *explained,
-	pod *corev1.Pod,
-) {
+func (e *explanation) addActual(ctx context.Context, answer *explained, pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" || answer.State != view.Bound || answer.Rejection != nil {
 		return
 	}
-	actual, err := c.actual(ctx, flags, pod)
+	actual, err := e.askAgent(ctx, pod)
 	if err != nil {
 		answer.Notes = append(answer.Notes, "what the kernel has is not known: "+err.Error())
 		return
 	}
-	answer.Actual = &actual
+	answer.Actual = actual
 }
 
 // actual has two lines for each container: what its files have, and where they are.
@@ -231,7 +180,7 @@ func (r *renderer) actual(p view.Cgroups) {
 		mark := ""
 		for _, v := range g.Values {
 			if v.State == view.Differs || v.State == view.Unreadable {
-				mark = r.symbol("✗", "x") + " "
+				mark = r.cross()
 			}
 			r.line(mark+label, "%s", who+valueText(v))
 			label, mark = "", ""

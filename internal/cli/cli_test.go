@@ -865,11 +865,7 @@ func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
 	}
 	groups := groupPending(answers)
 	var out strings.Builder
-	if err := pendingTable(&out, groups, born.Add(time.Hour), paint{}, 0); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "pending.txt", out.String())
-	out.Reset()
+	golden(t, "pending.txt", (&renderer{now: born.Add(time.Hour)}).pending(groups))
 	if err := printAnswer(&out, "json", newList("PendingList", groups), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -136,8 +137,15 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 	if err != nil {
 		return nil, err
 	}
+	numatopologies, err := c.objects(ctx, nodeinfo.Resource(), node)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list numatopologies: %w", err)
+	}
 	a := newAccount(nodes.Items, pods.Items, topologies)
-	return a, c.addNumatopologies(ctx, a, node)
+	for i := range numatopologies {
+		a.store.PutNumatopology(kube.ReadNumatopology(&numatopologies[i]))
+	}
+	return a, nil
 }
 
 // errNoNode means that the API has no node of the name.
@@ -155,48 +163,27 @@ func only(nodes []corev1.Node, name string) ([]corev1.Node, error) {
 	return nil, usagef("node %q %w%s", name, errNoNode, suggest(name, names))
 }
 
-// topologies reads the NodeResourceTopologies in the version that the server has; a server without the kind has none.
+// topology reads the NodeResourceTopology of a node; nil where there is none.
+func (c cluster) topology(ctx context.Context, node string) (*v1alpha2.NodeResourceTopology, error) {
+	topologies, err := c.topologies(ctx, node)
+	i := slices.IndexFunc(topologies, func(t v1alpha2.NodeResourceTopology) bool { return t.Name == node })
+	if err != nil || i < 0 {
+		return nil, err
+	}
+	return &topologies[i], nil
+}
+
+// topologies reads the NodeResourceTopologies in the version that the server has.
 func (c cluster) topologies(ctx context.Context, node string) ([]v1alpha2.NodeResourceTopology, error) {
-	options := metav1.ListOptions{}
-	if node != "" {
-		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
-	}
 	resource := v1alpha2.Resource()
-	for _, version := range []string{resource.Version, "v1alpha1"} {
-		resource.Version = version
-		found, err := c.dynamic.Resource(resource).List(ctx, options)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list node resource topologies: %w", err)
-		}
-		return decodeTopologies(found.Items)
-	}
-	return nil, nil
-}
-
-// addNumatopologies reads Volcano's objects, which count where no topology has CPUs; a server without the kind has
-// none.
-func (c cluster) addNumatopologies(ctx context.Context, a *account, node string) error {
-	options := metav1.ListOptions{}
-	if node != "" {
-		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
-	}
-	found, err := c.dynamic.Resource(nodeinfo.Resource()).List(ctx, options)
+	items, err := c.objects(ctx, resource, node)
 	if apierrors.IsNotFound(err) {
-		return nil
+		resource.Version = "v1alpha1"
+		items, err = c.objects(ctx, resource, node)
 	}
-	if err != nil {
-		return fmt.Errorf("list numatopologies: %w", err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list node resource topologies: %w", err)
 	}
-	for i := range found.Items {
-		a.store.PutNumatopology(kube.ReadNumatopology(&found.Items[i]))
-	}
-	return nil
-}
-
-func decodeTopologies(items []unstructured.Unstructured) ([]v1alpha2.NodeResourceTopology, error) {
 	out := make([]v1alpha2.NodeResourceTopology, len(items))
 	for i, u := range items {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &out[i]); err != nil {
@@ -204,4 +191,18 @@ func decodeTopologies(items []unstructured.Unstructured) ([]v1alpha2.NodeResourc
 		}
 	}
 	return out, nil
+}
+
+// objects reads the objects of a custom kind, or only the one with a node's name.
+func (c cluster) objects(ctx context.Context, kind schema.GroupVersionResource, node string,
+) ([]unstructured.Unstructured, error) {
+	options := metav1.ListOptions{}
+	if node != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
+	}
+	found, err := c.dynamic.Resource(kind).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return found.Items, nil
 }

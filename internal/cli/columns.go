@@ -2,47 +2,48 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 )
 
 // columns aligns rows of cells, two spaces apart. Colour codes must be applied after alignment, so cells are plain.
 type columns struct {
+	paint
+	width  int // of the terminal, 0 = unlimited: longer lines are cut
 	indent string
+	right  int // columns 1 to right are aligned to the right
 	rows   [][]string
-	// width is that of the terminal, 0 = unlimited: longer lines are cut.
-	width int
-	paint paint
-	// right holds the columns that are aligned to the right.
-	right map[int]bool
 }
 
-func (c *columns) add(cells ...string) { c.rows = append(c.rows, cells) }
+func (c *columns) add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = fmt.Sprint(cell)
+	}
+	c.rows = append(c.rows, row)
+}
 
-func (c *columns) write(w io.Writer) error {
+func (c *columns) lines() []string {
 	var widths []int
 	for _, row := range c.rows {
+		widths = append(widths, make([]int, max(0, len(row)-len(widths)))...)
 		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	for _, row := range c.rows {
+	lines := make([]string, len(c.rows))
+	for i, row := range c.rows {
 		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if c.right[i] {
-				line.WriteString(pad + cell + "  ")
-			} else {
-				line.WriteString(cell + pad + "  ")
+		for j, cell := range row {
+			width := -widths[j]
+			if 0 < j && j <= c.right {
+				width = widths[j]
 			}
+			fmt.Fprintf(&line, "%*s  ", width, cell)
 		}
-		if _, err := fmt.Fprintln(w, c.paint.fit(c.indent+strings.TrimRight(line.String(), " "), c.width)); err != nil {
-			return err
-		}
+		lines[i] = c.fit(c.indent+strings.TrimRight(line.String(), " "), c.width)
 	}
-	return nil
+	return lines
 }
+
+func (c *columns) String() string { return strings.Join(append(c.lines(), ""), "\n") }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/tenon-project/tenon/internal/view"
 )
 
 // extensionName is where the kubeconfig of a local cluster keeps {"diagnostics":"http://127.0.0.1:PORT"} and, with
@@ -88,29 +87,18 @@ func addressesInKubeconfig(flags genericclioptions.RESTClientGetter) ([]string, 
 	return append([]string{extension.Diagnostics}, extension.Standby...), nil
 }
 
-// explain asks why a pod is where it is, or nowhere.
-func (d *diagnostics) explain(ctx context.Context, namespace, name string) (view.Pod, error) {
-	var out view.Pod
-	err := d.get(ctx, "/apis/v1/explain/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(name), &out)
-	return out, err
-}
-
-// hints asks how the NUMA nodes of a machine meet a pod.
-func (d *diagnostics) hints(ctx context.Context, namespace, name, node string) (view.Hints, error) {
-	var out view.Hints
-	err := d.get(ctx, "/apis/v1/explain/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(name)+"/hints/"+
-		url.PathEscape(node), &out)
-	return out, err
-}
-
 // errWaiting is the answer of a replica that does not lead.
 var errWaiting = errors.New("waits for leadership")
 
-// get asks one replica after the other until one answers that leads: which one does is theirs to know.
-func (d *diagnostics) get(ctx context.Context, path string, into any) error {
+// get asks for the explanation of a pod, whose namespace and name the path begins with: one replica after the other
+// until one answers that leads.
+func (d *diagnostics) get(ctx context.Context, into any, path ...string) error {
+	for i := range path {
+		path[i] = url.PathEscape(path[i])
+	}
 	var silent []string
 	for _, replica := range d.replicas {
-		err := d.ask(ctx, replica.JoinPath(path).String(), into)
+		err := d.ask(ctx, replica.JoinPath("/apis/v1/explain/pods").JoinPath(path...), into)
 		var network *url.Error
 		if err == nil || ctx.Err() != nil || !errors.Is(err, errWaiting) && !errors.As(err, &network) {
 			return err
@@ -120,35 +108,49 @@ func (d *diagnostics) get(ctx context.Context, path string, into any) error {
 	return errors.New(strings.Join(silent, "; "))
 }
 
-func (d *diagnostics) ask(ctx context.Context, target string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return fmt.Errorf("ask %s: %w", target, err)
+func (d *diagnostics) ask(ctx context.Context, target *url.URL, into any) error {
+	status, text, err := fetch(ctx, d.client, "the scheduler", target.String())
+	switch {
+	case err != nil:
+		return err
+	case status == http.StatusServiceUnavailable:
+		return fmt.Errorf("the scheduler at %s %w: %s", target.Host, errWaiting, said(status, text))
+	case status != http.StatusOK:
+		return fmt.Errorf("the scheduler answers: %s", said(status, text))
 	}
-	response, err := d.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("ask the scheduler: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }() // reading is done
-	const limit = 64 << 20
-	body, err := io.ReadAll(io.LimitReader(response.Body, limit))
-	if err != nil {
-		return fmt.Errorf("ask the scheduler: %w", err)
-	}
-	if response.StatusCode != http.StatusOK {
-		var said struct {
-			Message string `json:"message"`
-		}
-		if json.Unmarshal(body, &said) != nil || said.Message == "" {
-			said.Message = response.Status
-		}
-		if response.StatusCode == http.StatusServiceUnavailable {
-			return fmt.Errorf("the scheduler at %s %w: %s", response.Request.URL.Host, errWaiting, said.Message)
-		}
-		return fmt.Errorf("the scheduler answers: %s", said.Message)
-	}
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("read the scheduler's answer from %s: %w", target, err)
 	}
 	return nil
+}
+
+// maxAnswer bounds an answer.
+const maxAnswer = 64 << 20
+
+// fetch asks whom errors name.
+func fetch(ctx context.Context, client *http.Client, whom, target string) (status int, text []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask %s: %w", whom, err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask %s: %w", whom, err)
+	}
+	defer func() { _ = response.Body.Close() }() // reading is done
+	if text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer)); err != nil {
+		return 0, nil, fmt.Errorf("ask %s: %w", whom, err)
+	}
+	return response.StatusCode, text, nil
+}
+
+// said is the message in the JSON of an error, else the status.
+func said(status int, text []byte) string {
+	var e struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(text, &e) != nil || e.Message == "" {
+		return fmt.Sprintf("%d %s", status, http.StatusText(status))
+	}
+	return e.Message
 }

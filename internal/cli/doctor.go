@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -77,7 +79,11 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 			if err != nil {
 				return err
 			}
-			err = printAnswer(streams.Out, o.format, d, d.Print)
+			err = printAnswer(streams.Out, o.format, d, func() string {
+				var text strings.Builder
+				_ = d.Print(&text) // a Builder takes everything
+				return text.String()
+			})
 			if err == nil && !d.Healthy() {
 				return errUnhealthy
 			}
@@ -87,7 +93,7 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 	outputFlag(c, &o.format)
 	c.Flags().StringVar(&o.root, "root", "/", "directory that stands in for the machine's /")
 	c.Flags().StringVar(&o.node, "node", "", "diagnose this node of the cluster from the API")
-	completeFlag(c, "node", fromCluster(flags, nodeNames))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, "nodes")))
 	c.Flags().StringVar(&o.agent, "health-address", "127.0.0.1:10271",
 		"where the machine's agent answers; empty to ask none")
 	return c
@@ -107,7 +113,6 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RE
 	if err != nil {
 		return nil, err
 	}
-	v := NodeObjects{Now: time.Now()}
 	nodes, err := cl.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
@@ -116,15 +121,12 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RE
 	if err != nil {
 		return nil, err
 	}
-	v.Node = &named[0]
-	topologies, err := cl.topologies(ctx, o.node)
-	if err != nil {
+	v := NodeObjects{Node: &named[0], Now: time.Now()}
+	if v.Topology, err = cl.topology(ctx, o.node); err != nil {
 		return nil, err
 	}
-	for i := range topologies {
-		if topologies[i].Name == o.node {
-			v.Topology, v.Written = &topologies[i], lastWrite(&topologies[i])
-		}
+	if v.Topology != nil {
+		v.Written = lastWrite(v.Topology)
 	}
 	v.Agent, v.AgentUnknown = cl.agentPod(ctx, flags, o.node)
 	return of.Node(v), nil

@@ -45,10 +45,11 @@ var classTints = map[string]tint{"LSE": red, "LSR": yellow, "kubelet": magenta}
 type drawing struct {
 	paint
 	view.Node
-	labels  map[string]string // namespace/name of a pod that holds CPUs to its label
-	width   int               // columns of a label
-	columns int               // of the terminal, 0 = unlimited
-	used    map[string]bool   // states that occur
+	labels  map[string]string // of the pods that hold CPUs, by namespace/name
+	tints   map[string]tint
+	width   int             // columns of a label
+	columns int             // of the terminal, 0 = unlimited
+	used    map[string]bool // states that occur
 	text    strings.Builder
 }
 
@@ -56,7 +57,10 @@ type drawing struct {
 // capital is an LSE pod, a small letter one that shares its CPUs (LSR with BE pods). Nothing is wider than the
 // terminal's columns; 0 is unlimited.
 func drawMachine(v view.Node, p paint, columns int) string {
-	d := &drawing{paint: p, Node: v, columns: columns, used: map[string]bool{}}
+	d := &drawing{
+		paint: p, Node: v, columns: columns, labels: map[string]string{}, tints: map[string]tint{},
+		used: map[string]bool{},
+	}
 	d.label()
 	d.head()
 	for _, s := range v.Sockets {
@@ -86,7 +90,7 @@ func (d *drawing) wrapped(indent int, separator, text string) {
 func (d *drawing) label() {
 	holders := slices.DeleteFunc(slices.Clone(d.Pods), func(p view.Holder) bool { return p.CPUSet == "" })
 	slices.SortStableFunc(holders, func(a, b view.Holder) int { return cmp.Compare(firstCPU(a), firstCPU(b)) })
-	d.labels, d.width = map[string]string{}, 1
+	d.width = 1
 	const letters = 26
 	if len(holders) > letters {
 		d.width = 2
@@ -99,7 +103,8 @@ func (d *drawing) label() {
 		if p.QoS != "LSE" {
 			text = strings.ToLower(text)
 		}
-		d.labels[p.Namespace+"/"+p.Name] = text
+		name := p.Namespace + "/" + p.Name
+		d.labels[name], d.tints[name] = text, classTints[p.QoS]
 	}
 }
 
@@ -179,7 +184,7 @@ func (d *drawing) numa(n view.NUMA) {
 		}
 		d.printf("\n")
 	}
-	ls, be := "LS pool "+orNone(n.SharedPool), "BE pool "+orNone(n.BESharedPool)
+	ls, be := "LS pool "+cmp.Or(n.SharedPool, "none"), "BE pool "+cmp.Or(n.BESharedPool, "none")
 	if both := fmt.Sprintf("    %-32s %s", ls, be); d.columns <= 0 || len(both) <= d.columns {
 		d.printf("%s\n", both)
 		return
@@ -250,20 +255,13 @@ func cpuList(cores []view.Core) string {
 	return cpuset.FormatIDs(ids)
 }
 
-func orNone(cpus string) string {
-	if cpus == "" {
-		return "none"
-	}
-	return cpus
-}
-
 func (d *drawing) cpu(c view.CPU) string {
 	d.used[c.State] = true
 	text, colour := "?", plain
 	if m, ok := marks[c.State]; ok {
 		text, colour = d.symbol(m.symbol, m.ascii), m.tint
 	} else if len(c.Pods) == 1 {
-		text, colour = d.labels[c.Pods[0]], d.tintOf(c.Pods[0])
+		text, colour = d.labels[c.Pods[0]], d.tints[c.Pods[0]]
 	}
 	if len(text) < d.width || d.width == 2 && len([]rune(text)) == 1 {
 		text += strings.Repeat(text, d.width-1)
@@ -271,35 +269,19 @@ func (d *drawing) cpu(c view.CPU) string {
 	return d.paint.text(colour, text)
 }
 
-func (d *drawing) tintOf(pod string) tint {
-	for _, p := range d.Pods {
-		if p.Namespace+"/"+p.Name == pod {
-			return classTints[p.QoS]
-		}
-	}
-	return plain
-}
-
 func (d *drawing) legend() {
 	t := columns{indent: "  ", width: d.columns, paint: d.paint}
-	var tints []tint
 	for _, p := range d.Pods {
 		name := p.Namespace + "/" + p.Name
-		where := "numa " + strings.Trim(strings.ReplaceAll(fmt.Sprint(p.NUMANodes), " ", ","), "[]")
-		switch {
-		case p.CPUSet != "":
+		where := "numa " + idList(p.NUMANodes)
+		if p.CPUSet != "" {
 			t.add(d.labels[name], name, p.QoS, p.CPUSet, where, p.Exclusive)
-		default:
-			t.add(d.symbol("~", "~"), name, cmp.Or(p.QoS, "LS"), "shared pool", where, "")
+		} else {
+			t.add("~", name, cmp.Or(p.QoS, "LS"), "shared pool", where, "")
 		}
-		tints = append(tints, classTints[p.QoS])
 	}
-	var lines strings.Builder
-	_ = t.write(&lines) // a Builder does not fail
-	for i, line := range strings.SplitAfter(lines.String(), "\n") {
-		if line != "" {
-			d.printf("%s\n", d.paint.text(tints[i], strings.TrimSuffix(line, "\n")))
-		}
+	for i, line := range t.lines() {
+		d.printf("%s\n", d.paint.text(classTints[d.Pods[i].QoS], line))
 	}
 	for _, state := range markOrder {
 		if d.used[state] {

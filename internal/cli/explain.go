@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -64,18 +65,23 @@ job: of a workload, its pods, and why pods of it were never made.`,
 				return err
 			}
 			if (name == "" || kind != "pod") && (o.hintTable || o.node != "") {
-				return usagef("%v", errHintsNeedAPod)
+				return usagef("--hints and --node need a pod: tenon explain pod/NAME --node NODE --hints")
 			}
 			if o.node != "" && !o.hintTable {
 				return usagef("--node is read with --hints: without it all nodes are shown")
 			}
 			return repeat(c.Context(), o.list.watch, watchInterval, streams.Out, func(w io.Writer) error {
-				return o.run(c.Context(), flags, streams, w, kind, name)
+				e, err := newExplanation(&o, flags, streams)
+				if err != nil {
+					return err
+				}
+				e.out = w
+				return e.explain(c.Context(), kind, name)
 			})
 		},
 	}
 	o.list.add(c, "pods")
-	c.ValidArgsFunction = fromCluster(flags, podNames)
+	c.ValidArgsFunction = fromCluster(flags, "pods")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
 		"address of the scheduler's diagnostics (default: from the kubeconfig)")
@@ -84,110 +90,146 @@ job: of a workload, its pods, and why pods of it were never made.`,
 		"show all nodes instead of the ten nearest, all masks instead of twenty")
 	c.Flags().BoolVar(&o.hintTable, "hints", false, "show the NUMA hints of each resource on a node, and their merge")
 	c.Flags().StringVar(&o.node, "node", "", "with --hints: the node (default: the node of the pod)")
-	completeFlag(c, "node", fromCluster(flags, nodeNames))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, "nodes")))
 	c.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 3 while a pod is blocked")
 	return c
 }
 
-func (o *explainOptions) run(
-	ctx context.Context, flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams, out io.Writer,
-	kind, name string,
-) error {
+// explanation is one run of explain.
+type explanation struct {
+	*explainOptions
+	cluster
+	flags     genericclioptions.RESTClientGetter
+	scheduler *diagnostics // nil where no address of one is known
+	namespace string
+	out, warn io.Writer
+	render    renderer
+}
+
+func newExplanation(o *explainOptions, flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams,
+) (*explanation, error) {
 	p, err := newPaint(o.color, streams.Out, os.Getenv)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cl, err := connect(flags)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig: %w", err)
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	scheduler, err := findDiagnostics(flags, o.address)
 	if err != nil && !errors.Is(err, errNoDiagnostics) {
-		return err
+		return nil, err
 	}
-	if name == "" {
-		if o.allNamespaces {
-			namespace = metav1.NamespaceAll
-		}
-		return o.pending(ctx, cl, scheduler, out, p, namespace, o.list.width(streams.Out))
+	return &explanation{
+		explainOptions: o, cluster: cl, flags: flags, scheduler: scheduler, namespace: namespace,
+		out: streams.Out, warn: streams.ErrOut,
+		render: renderer{paint: p, now: time.Now(), width: o.list.width(streams.Out), everything: o.everything},
+	}, nil
+}
+
+func (e *explanation) explain(ctx context.Context, kind, name string) error {
+	switch {
+	case name == "":
+		return e.pending(ctx)
+	case kind != "pod":
+		return e.workload(ctx, kind, name)
 	}
-	if kind != "pod" {
-		r := renderer{paint: p, now: time.Now(), width: o.list.width(streams.Out), everything: o.everything}
-		return o.workload(ctx, cl, scheduler, out, streams.ErrOut, r, workloadRef{kind, namespace, name})
-	}
-	if o.hintTable {
-		return o.hints(ctx, cl, scheduler, out, streams.ErrOut, p, namespace, name, o.list.width(streams.Out))
-	}
-	said, pod, err := explainPod(ctx, cl, scheduler, streams.ErrOut, namespace, name)
+	pod, err := e.readPod(ctx, name)
 	if err != nil {
 		return err
 	}
-	for _, key := range convert.Ignored(pod) {
-		said.Notes = append(said.Notes, key.String())
+	if e.hintTable {
+		return e.hints(ctx, pod)
 	}
-	answer := explained{Pod: said}
-	cl.addActual(ctx, flags, &answer, pod)
-	r := renderer{paint: p, now: time.Now(), width: o.list.width(streams.Out), everything: o.everything}
-	err = printAnswer(out, o.list.format, answer, func(w io.Writer) error {
-		_, err := io.WriteString(w, r.pod(answer, pod.Status.Phase))
+	answer := explained{}
+	if answer.Pod, err = e.explainPod(ctx, pod); err != nil {
 		return err
-	})
-	if err == nil && o.exitCode && answer.RootCause != nil {
+	}
+	for _, key := range convert.Ignored(pod) {
+		answer.Notes = append(answer.Notes, key.String())
+	}
+	e.addActual(ctx, &answer, pod)
+	return e.print(answer, answer.RootCause != nil, func() string { return e.render.pod(answer, pod.Status.Phase) })
+}
+
+// print prints an answer, or its table. A negative answer sets the exit code where that was asked for.
+func (e *explanation) print(answer any, negative bool, table func() string) error {
+	err := printAnswer(e.out, e.list.format, answer, table)
+	if err == nil && e.exitCode && negative {
 		return errNegative
 	}
 	return err
 }
 
-// explainPod asks the scheduler, and falls back on what the objects say. It also returns the pod.
-func explainPod(ctx context.Context, cl cluster, scheduler *diagnostics, warn io.Writer, namespace,
-	name string,
-) (view.Pod, *corev1.Pod, error) {
-	pod, err := cl.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return view.Pod{}, nil, cl.noSuchPod(ctx, namespace, name)
+// readPod returns a pod. The error about one that does not exist names another namespace with a pod of that name, or
+// else a similar name.
+func (e *explanation) readPod(ctx context.Context, name string) (*corev1.Pod, error) {
+	pod, err := e.core.CoreV1().Pods(e.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		return pod, nil
 	}
-	if err != nil {
-		return view.Pod{}, nil, fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read pod %s/%s: %w", e.namespace, name, err)
 	}
-	if scheduler != nil {
-		answer, err := scheduler.explain(ctx, namespace, name)
-		if err == nil {
-			cl.addAge(ctx, &answer)
-			return answer, pod, nil
-		}
-		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
+	elsewhere, err := e.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: 1,
+	})
+	if err == nil && len(elsewhere.Items) > 0 {
+		other := elsewhere.Items[0].Namespace
+		return nil, usagef("pod %q not found in namespace %q; it exists in namespace %q (try -n %s)", name, e.namespace,
+			other, other)
 	}
-	answer := view.FromObject(describe.Pod(pod))
-	if pod.Spec.NodeName != "" {
-		if err := cl.addPlacement(ctx, &answer, pod); err != nil {
-			return view.Pod{}, nil, err
-		}
-	}
-	if scheduler == nil {
-		answer.Notes = append(answer.Notes, "no scheduler was asked: "+errNoDiagnostics.Error())
-	}
-	return answer, pod, nil
+	return nil, usagef("pod %q not found in namespace %q%s", name, e.namespace,
+		suggest(name, e.names(ctx, "pods", e.namespace)))
 }
 
-// addPlacement adds where the pod runs, according to the objects of its node.
-func (c cluster) addPlacement(ctx context.Context, answer *view.Pod, pod *corev1.Pod) error {
-	name := pod.Spec.NodeName
-	a, err := c.load(ctx, name, "")
-	if errors.Is(err, errNoNode) {
-		answer.Placement = describe.Placement(pod, nil)
-		answer.Notes = append(answer.Notes, view.MissingNode(name))
+// ask asks the scheduler. It returns false where the objects must do, and warns if the scheduler failed to answer.
+func (e *explanation) ask(ctx context.Context, answer any, path ...string) bool {
+	if e.scheduler == nil {
+		return false
+	}
+	err := e.scheduler.get(ctx, answer, path...)
+	if err != nil {
+		_, _ = fmt.Fprintf(e.warn, "warning: %v; this is what the objects say\n", err)
+	}
+	return err == nil
+}
+
+// unasked is the note of an answer without a scheduler.
+func (e *explanation) unasked() []string {
+	if e.scheduler != nil {
 		return nil
 	}
-	if err != nil {
-		return err
+	return []string{"no scheduler was asked: " + errNoDiagnostics.Error()}
+}
+
+// explainPod asks the scheduler, and falls back on what the objects say.
+func (e *explanation) explainPod(ctx context.Context, pod *corev1.Pod) (view.Pod, error) {
+	var answer view.Pod
+	if e.ask(ctx, &answer, pod.Namespace, pod.Name) {
+		e.addAge(ctx, &answer)
+		return answer, nil
 	}
-	answer.Placement = describe.Placement(pod, a.view(name))
-	c.addAge(ctx, answer)
-	return nil
+	answer = view.FromObject(describe.Pod(pod))
+	if name := pod.Spec.NodeName; name != "" {
+		a, err := e.load(ctx, name, "")
+		switch {
+		case errors.Is(err, errNoNode):
+			answer.Placement = describe.Placement(pod, nil)
+			answer.Notes = append(answer.Notes, view.MissingNode(name))
+		case err != nil:
+			return view.Pod{}, err
+		default:
+			answer.Placement = describe.Placement(pod, a.view(name))
+			e.addAge(ctx, &answer)
+		}
+	}
+	answer.Notes = append(answer.Notes, e.unasked()...)
+	return answer, nil
 }
 
 // addAge adds the age of the topology of the pod's node, or of the node that it comes closest to fitting. The answer is
@@ -203,36 +245,12 @@ func (c cluster) addAge(ctx context.Context, answer *view.Pod) {
 	if _, known := answer.Data.Ages["topology"]; known || node == "" {
 		return
 	}
-	topologies, err := c.topologies(ctx, node)
-	if err != nil {
+	topology, err := c.topology(ctx, node)
+	if err != nil || topology == nil {
 		return
 	}
-	for i := range topologies {
-		if topologies[i].Name == node {
-			if answer.Data.Ages == nil {
-				answer.Data.Ages = map[string]float64{}
-			}
-			answer.Data.Ages["topology"] = time.Since(lastWrite(&topologies[i])).Round(time.Second).Seconds()
-		}
+	if answer.Data.Ages == nil {
+		answer.Data.Ages = map[string]float64{}
 	}
-}
-
-// noSuchPod returns an error that names another namespace with a pod of that name, or else a similar name.
-func (c cluster) noSuchPod(ctx context.Context, namespace, name string) error {
-	elsewhere, err := c.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: 1,
-	})
-	if err == nil && len(elsewhere.Items) > 0 {
-		other := elsewhere.Items[0].Namespace
-		return usagef("pod %q not found in namespace %q; it exists in namespace %q (try -n %s)", name, namespace, other,
-			other)
-	}
-	here, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	var names []string
-	if err == nil {
-		for _, p := range here.Items {
-			names = append(names, p.Name)
-		}
-	}
-	return usagef("pod %q not found in namespace %q%s", name, namespace, suggest(name, names))
+	answer.Data.Ages["topology"] = time.Since(lastWrite(topology)).Round(time.Second).Seconds()
 }

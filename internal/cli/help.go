@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
@@ -17,7 +18,7 @@ func addVerb(root, verb *cobra.Command, global *genericclioptions.ConfigFlags, d
 	shared := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	global.AddFlags(shared)
 	verb.Flags().AddFlagSet(shared)
-	completeFlag(verb, "namespace", fromCluster(global, namespaceNames))
+	utilruntime.Must(verb.RegisterFlagCompletionFunc("namespace", fromCluster(global, "namespaces")))
 	verb.Example = strings.ReplaceAll(verb.Example, "\n  tenon ", "\n  "+display+" ")
 	verb.SetUsageFunc(func(c *cobra.Command) error {
 		_, err := fmt.Fprint(c.OutOrStderr(), usage(c, own, shared))

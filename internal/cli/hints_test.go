@@ -64,7 +64,7 @@ func ownHints() view.Hints {
 }
 
 func TestHintsAsGolden(t *testing.T) {
-	r := hintRenderer{}
+	r := renderer{}
 	golden(t, "hints-refused.txt", r.hints("ns/p", refusedHints()))
 	golden(t, "hints-own.txt", r.hints("ns/p", ownHints()))
 	var out strings.Builder
@@ -87,7 +87,7 @@ func TestHintsShowTwentyMasksUnlessAllAreAskedFor(t *testing.T) {
 	for i := range 30 {
 		step.Resources[0].Hints = append(step.Resources[0].Hints, view.Hint{NUMA: []int{i}})
 	}
-	r := hintRenderer{}
+	r := renderer{}
 	if text := r.hints("ns/p", h); !strings.Contains(text, "11 more masks: --all shows them") { // 30 and {0,1}
 		t.Errorf("masks are not cut:\n%s", text)
 	}

@@ -15,11 +15,12 @@ import (
 // formats of -o that every reading verb knows.
 var formats = []string{"table", "json", "yaml"}
 
-func checkFormat(format string) error {
-	if slices.Contains(formats, format) {
+func checkFormat(format string, more ...string) error {
+	allowed := append(more, formats...)
+	if slices.Contains(allowed, format) {
 		return nil
 	}
-	return usagef("-o %s is not allowed: use %s", format, strings.Join(formats, ", "))
+	return usagef("-o %s is not allowed: use %s", format, strings.Join(allowed, ", "))
 }
 
 // listFlags are the flags of verbs that list things.
@@ -40,11 +41,8 @@ func (f *listFlags) add(c *cobra.Command, what string) {
 
 // check refuses what the flags may not be; name is the argument of the verb.
 func (f *listFlags) check(name string) error {
-	if f.format != wide {
-		if err := checkFormat(f.format); err != nil {
-			return usagef("-o %s is not allowed: use %s", f.format,
-				strings.Join(append([]string{wide}, formats...), ", "))
-		}
+	if err := checkFormat(f.format, wide); err != nil {
+		return err
 	}
 	if _, err := labels.Parse(f.selector); err != nil {
 		return usagef("-l %s is not a label selector: %v", f.selector, err)
@@ -84,23 +82,22 @@ func newList[T any](kind string, items []T) list[T] {
 	return list[T]{apiVersion, kind, items}
 }
 
-// printAnswer writes v as JSON or YAML, or calls table.
-func printAnswer(w io.Writer, format string, v any, table func(io.Writer) error) error {
+// printAnswer writes v as JSON or YAML, or the text of table.
+func printAnswer(w io.Writer, format string, v any, table func() string) error {
+	var text []byte
+	var err error
 	switch format {
 	case "json":
-		text, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode the answer: %w", err)
-		}
-		_, err = fmt.Fprintf(w, "%s\n", text)
-		return err
+		text, err = json.MarshalIndent(v, "", "  ")
+		text = append(text, '\n')
 	case "yaml":
-		text, err := yaml.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("encode the answer: %w", err)
-		}
-		_, err = w.Write(text)
-		return err
+		text, err = yaml.Marshal(v)
+	default:
+		text = []byte(table())
 	}
-	return table(w)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	_, err = w.Write(text)
+	return err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"slices"
@@ -28,14 +29,8 @@ func newPaint(when string, out io.Writer, env func(string) string) (paint, error
 	if !slices.Contains([]string{colorAuto, colorAlways, colorNever}, when) {
 		return paint{}, usagef("--color %s is not allowed: use auto, always, never", when)
 	}
-	p := paint{ascii: !speaksUTF8(env)}
-	switch when {
-	case colorAlways:
-		p.on = true
-	case colorAuto:
-		p.on = isTerminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
-	}
-	return p, nil
+	able := isTerminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
+	return paint{on: when == colorAlways || when == colorAuto && able, ascii: !speaksUTF8(env)}, nil
 }
 
 func isTerminal(out io.Writer) bool {
@@ -45,12 +40,8 @@ func isTerminal(out io.Writer) bool {
 
 // speaksUTF8 follows the precedence of POSIX locales. An environment that says nothing is taken as able.
 func speaksUTF8(env func(string) string) bool {
-	for _, key := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := strings.ToLower(env(key)); v != "" {
-			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
-		}
-	}
-	return true
+	locale := strings.ToLower(cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG"), "utf-8"))
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
 // tint is an ANSI colour; colour is never the only sign.

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,12 +31,13 @@ type pendingGroup struct {
 const askedAtMost = 20
 
 // pending shows what waits, by what the pods' conditions say: one request, whatever the size of the cluster. The
-// scheduler, which may be nil, is asked about the first few pods that carry no word of any.
-func (o *explainOptions) pending(ctx context.Context, cl cluster, scheduler *diagnostics, out io.Writer, p paint,
-	namespace string, width int,
-) error {
-	pods, err := cl.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String(), LabelSelector: o.list.selector,
+// scheduler is asked about the first few pods whose conditions say nothing.
+func (e *explanation) pending(ctx context.Context) error {
+	if e.allNamespaces {
+		e.namespace = metav1.NamespaceAll
+	}
+	pods, err := e.core.CoreV1().Pods(e.namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String(), LabelSelector: e.list.selector,
 	})
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
@@ -47,23 +46,19 @@ func (o *explainOptions) pending(ctx context.Context, cl cluster, scheduler *dia
 	asked := 0
 	for i := range pods.Items {
 		answers[i] = view.FromObject(describe.Pod(&pods.Items[i]))
-		if root := answers[i].RootCause; scheduler == nil || root == nil || root.Code != why.NotAttempted ||
+		if root := answers[i].RootCause; e.scheduler == nil || root == nil || root.Code != why.NotAttempted ||
 			asked == askedAtMost {
 			continue
 		}
 		asked++
-		if a, err := scheduler.explain(ctx, pods.Items[i].Namespace, pods.Items[i].Name); err == nil &&
-			a.RootCause != nil {
-			answers[i] = a
+		var said view.Pod
+		err := e.scheduler.get(ctx, &said, pods.Items[i].Namespace, pods.Items[i].Name)
+		if err == nil && said.RootCause != nil {
+			answers[i] = said
 		}
 	}
 	groups := groupPending(answers)
-	err = printAnswer(out, o.list.format, newList("PendingList", groups),
-		func(w io.Writer) error { return pendingTable(w, groups, time.Now(), p, width) })
-	if err == nil && o.exitCode && len(groups) > 0 {
-		return errNegative
-	}
-	return err
+	return e.print(newList("PendingList", groups), len(groups) > 0, func() string { return e.render.pending(groups) })
 }
 
 // groupPending groups by root cause, most pods first. Pods of a group are sorted by name.
@@ -100,15 +95,14 @@ func groupPending(pods []view.Pod) []pendingGroup {
 	return groups
 }
 
-func pendingTable(w io.Writer, groups []pendingGroup, now time.Time, p paint, width int) error {
+func (r *renderer) pending(groups []pendingGroup) string {
 	if len(groups) == 0 {
-		_, err := fmt.Fprintln(w, "no pod is pending")
-		return err
+		return "no pod is pending\n"
 	}
-	t := columns{right: map[int]bool{1: true}, width: width, paint: p}
+	t := columns{right: 1, width: r.width, paint: r.paint}
 	t.add("ROOT CAUSE", "PODS", "OLDEST", "EXAMPLE", "MESSAGE")
 	for _, g := range groups {
-		t.add(g.RootCause, strconv.Itoa(g.Count), age(now.Sub(g.Oldest)), g.Pods[0], g.Message)
+		t.add(g.RootCause, g.Count, age(r.now.Sub(g.Oldest)), g.Pods[0], g.Message)
 	}
-	return t.write(w)
+	return t.String()
 }

@@ -24,7 +24,13 @@ type renderer struct {
 	now        time.Time
 	width      int // of the terminal, 0 = unlimited
 	everything bool
-	lines      []string
+	lines      []styled
+}
+
+// styled is a line in one colour.
+type styled struct {
+	tint tint
+	text string
 }
 
 func age(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
@@ -35,13 +41,35 @@ const labelWidth = 16
 // line adds a labelled line, on several where the terminal is narrow.
 func (r *renderer) line(label, format string, args ...any) {
 	for _, part := range wrap(fmt.Sprintf(format, args...), " ", r.width-labelWidth) {
-		r.lines = append(r.lines, fmt.Sprintf("%-*s%s", labelWidth, label, part))
+		colour := plain
+		if strings.HasPrefix(label, r.cross()) {
+			colour = red
+		}
+		r.add(colour, fmt.Sprintf("%-*s%s", labelWidth, label, part))
 		label = ""
 	}
 }
 
-func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
+// cross marks what is wrong.
+func (p paint) cross() string { return p.symbol("✗", "x") + " " }
+
+func (r *renderer) add(colour tint, lines ...string) {
+	for _, text := range lines {
+		r.lines = append(r.lines, styled{colour, text})
+	}
+}
+
+// take returns the lines, and forgets them.
+func (r *renderer) take() string {
+	var b strings.Builder
+	for _, l := range r.lines {
+		b.WriteString(r.text(l.tint, r.fit(strings.TrimRight(l.text, " "), r.width)) + "\n")
+	}
 	r.lines = nil
+	return b.String()
+}
+
+func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 	r.head(p.Pod, phase)
 	r.queue(p.Queue)
 	if p.RootCause != nil {
@@ -67,18 +95,7 @@ func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 	for _, n := range p.Notes {
 		r.line("  note", "%s", n)
 	}
-	var b strings.Builder
-	for i, l := range r.lines {
-		l = r.fit(strings.TrimRight(l, " "), r.width)
-		switch {
-		case i == 0:
-			l = r.text(bold, l)
-		case strings.HasPrefix(l, r.symbol("✗", "x")+" "):
-			l = r.text(red, l)
-		}
-		b.WriteString(l + "\n")
-	}
-	return b.String()
+	return r.take()
 }
 
 func (r *renderer) head(p view.Pod, phase corev1.PodPhase) {
@@ -96,29 +113,28 @@ func (r *renderer) head(p view.Pod, phase corev1.PodPhase) {
 	if p.Scheduler != "" {
 		text += "   scheduler " + p.Scheduler
 	}
-	r.lines = append(r.lines, text)
+	r.add(bold, text)
 }
 
 func (r *renderer) queue(q *view.Queue) {
 	if q == nil {
 		return
 	}
-	parts := []string{}
+	var parts []string
 	if q.Place != "" {
 		parts = append(parts, q.Place)
 	}
 	if q.Position > 0 {
 		parts = append(parts, fmt.Sprintf("position %d of %d", q.Position, q.Length))
 	}
+	attempts := view.Count(q.Attempts, "attempt")
 	switch {
 	case q.Attempts == 0:
-		parts = append(parts, "never attempted")
+		attempts = "never attempted"
 	case q.LastAttempt != nil:
-		parts = append(parts, fmt.Sprintf("%s, last %s ago", view.Count(q.Attempts, "attempt"),
-			age(r.now.Sub(*q.LastAttempt))))
-	default:
-		parts = append(parts, view.Count(q.Attempts, "attempt"))
+		attempts += ", last " + age(r.now.Sub(*q.LastAttempt)) + " ago"
 	}
+	parts = append(parts, attempts)
 	if q.NextTry != nil {
 		parts = append(parts, "next in "+age(q.NextTry.Sub(r.now)))
 	}
@@ -130,12 +146,7 @@ func (r *renderer) queue(q *view.Queue) {
 
 func (r *renderer) cause(p view.Pod) {
 	c := p.RootCause
-	var where []string
-	for _, part := range []string{c.Plugin, c.Phase} {
-		if part != "" {
-			where = append(where, part)
-		}
-	}
+	where := slices.DeleteFunc([]string{c.Plugin, c.Phase}, func(part string) bool { return part == "" })
 	if c.Nodes > 0 {
 		where = append(where, view.Count(c.Nodes, "node"))
 	}
@@ -152,7 +163,7 @@ func (r *renderer) cause(p view.Pod) {
 	if len(also) > 0 {
 		text += "   also " + strings.Join(also, ", ")
 	}
-	r.line(r.symbol("✗", "x")+" root cause", "%s", text)
+	r.line(r.cross()+"root cause", "%s", text)
 	r.line("  says", "%s", c.Message)
 	if cause := c.Code.Entry().Cause; cause != "" {
 		r.line("  means", "%s", cause)
@@ -194,20 +205,18 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 			name = fmt.Sprintf("%d nodes like %s", c.Count, c.Node)
 		}
 		for _, reason := range c.Reasons {
-			t.add(name, reason.Code.String(), cmp.Or(reason.HaveNeed, r.symbol("–", "-")), reason.Message)
+			t.add(name, reason.Code, cmp.Or(reason.HaveNeed, r.symbol("–", "-")), reason.Message)
 			name = ""
 		}
 	}
-	var b strings.Builder
-	_ = t.write(&b) // a Builder does not fail
-	r.lines = append(r.lines, strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
+	r.add(plain, t.lines()...)
 	hidden := 0
 	for _, c := range candidates[len(shown):] {
 		hidden += c.Count
 	}
 	if hidden > 0 {
-		r.lines = append(r.lines, fmt.Sprintf("  %s and %s (--all shows them)", r.symbol("…", "..."),
-			view.Count(hidden, "more node")))
+		more := view.Count(hidden, "more node")
+		r.add(plain, fmt.Sprintf("  %s and %s (--all shows them)", r.symbol("…", "..."), more))
 	}
 }
 
@@ -217,16 +226,14 @@ var poolNames = map[string]string{
 }
 
 func (r *renderer) placement(p view.Placement) {
+	text := "node " + p.Node
 	switch {
 	case p.CPUSet != "":
-		r.line("placed", "node %s, exclusive CPUs %s", p.Node, p.CPUSet)
-	case p.Pool != "" && p.PoolCPUs != "":
-		r.line("placed", "node %s, %s %s", p.Node, poolNames[p.Pool], p.PoolCPUs)
+		text += ", exclusive CPUs " + p.CPUSet
 	case p.Pool != "":
-		r.line("placed", "node %s, %s", p.Node, poolNames[p.Pool])
-	default:
-		r.line("placed", "node %s", p.Node)
+		text += ", " + strings.TrimSpace(poolNames[p.Pool]+" "+p.PoolCPUs)
 	}
+	r.line("placed", "%s", text)
 	for _, n := range p.NUMA {
 		text := fmt.Sprintf("numa %d (socket %d): %s", n.Node, n.Socket, n.CPUSet)
 		if len(n.Cores) > 0 {
@@ -242,7 +249,7 @@ func (r *renderer) rejection(j view.Rejection) {
 	if j.Message != "" {
 		text += ": " + j.Message
 	}
-	r.line(r.symbol("✗", "x")+" rejected", "%s", text)
+	r.line(r.cross()+"rejected", "%s", text)
 	if j.BackoffSeconds > 0 {
 		r.line("", "no pod of this shape is placed on that node for another %s",
 			age(time.Duration(j.BackoffSeconds)*time.Second))
@@ -251,10 +258,6 @@ func (r *renderer) rejection(j view.Rejection) {
 
 // kubelet prints the predicted and the actual allocations of the node's kubelet to the pod's containers.
 func (r *renderer) kubelet(p view.Placement) {
-	defer r.assumptions(p.Assumed)
-	if p.Predicted == nil && p.Actual == nil {
-		return
-	}
 	r.containers("predicted", p.Predicted)
 	switch {
 	case p.Actual != nil && p.Predicted != nil && len(p.Differs) == 0:
@@ -265,11 +268,7 @@ func (r *renderer) kubelet(p view.Placement) {
 	if len(p.Differs) > 0 {
 		r.line("", "the kubelet did not do what was predicted: %s", strings.Join(p.Differs, ", "))
 	}
-}
-
-// assumptions has a line for each.
-func (r *renderer) assumptions(assumed []string) {
-	for _, assumption := range assumed {
+	for _, assumption := range p.Assumed {
 		r.line("assumed", "%s", assumption)
 	}
 }
@@ -375,7 +374,7 @@ func differences(a, b view.Score) string {
 			gaps = append(gaps, gap{p.Name, by})
 		}
 	}
-	slices.SortStableFunc(gaps, func(x, y gap) int { return int(abs(y.by) - abs(x.by)) })
+	slices.SortStableFunc(gaps, func(x, y gap) int { return cmp.Compare(max(y.by, -y.by), max(x.by, -x.by)) })
 	parts := make([]string, len(gaps))
 	for i, g := range gaps {
 		parts[i] = fmt.Sprintf("%s %+d", g.plugin, g.by)
@@ -383,21 +382,9 @@ func differences(a, b view.Score) string {
 	return strings.Join(parts, ", ")
 }
 
-func abs(n int64) int64 {
-	if n < 0 {
-		return -n
-	}
-	return n
-}
-
 func (r *renderer) data(d view.Data) {
 	var parts []string
-	names := make([]string, 0, len(d.Ages))
-	for name := range d.Ages {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(d.Ages)) {
 		parts = append(parts, fmt.Sprintf("%s %s old", name, age(time.Duration(d.Ages[name]*float64(time.Second)))))
 	}
 	if d.Generation > 0 {

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -79,53 +77,38 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 		for _, n := range a.nodes {
 			rows = append(rows, view.NUMALoadsOf(a.view(n.Name), n.Name)...)
 		}
-		return printAnswer(out, format, newList("NUMATopList", rows),
-			func(w io.Writer) error { return numaTable(w, rows, width) })
+		return printAnswer(out, format, newList("NUMATopList", rows), func() string { return numaTable(rows, width) })
 	}
 	rows := []view.Load{}
 	for _, n := range a.nodes {
 		cpu := n.Status.Allocatable.Cpu().MilliValue()
 		rows = append(rows, view.LoadOf(n.Name, cpu, a.view(n.Name), a.pods[n.Name]))
 	}
-	return printAnswer(out, format, newList("NodeTopList", rows),
-		func(w io.Writer) error { return nodeTable(w, rows, width) })
+	return printAnswer(out, format, newList("NodeTopList", rows), func() string { return nodeTable(rows, width) })
 }
 
-func nodeTable(w io.Writer, rows []view.Load, width int) error {
-	t := columns{width: width, right: map[int]bool{
-		1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true,
-		8: true, 9: true, 10: true, 11: true,
-	}}
+func nodeTable(rows []view.Load, width int) string {
+	t := columns{width: width, right: 11}
 	t.add("NODE", "CPU", "REQ", "PODS", "LSE", "LSR", "PINNED", "LS", "BE", "POOL", "FREE", "FIT", "FIT/NUMA")
 	for _, r := range rows {
 		if r.Fault != "" {
-			t.add(r.Node, r.Allocatable, r.Requested, strconv.Itoa(r.Pods), "-", "-", "-", r.LS, r.BE, "-", "-", "-",
-				r.Fault)
+			t.add(r.Node, r.Allocatable, r.Requested, r.Pods, "-", "-", "-", r.LS, r.BE, "-", "-", "-", r.Fault)
 			continue
 		}
-		t.add(r.Node, r.Allocatable, r.Requested, strconv.Itoa(r.Pods), strconv.Itoa(r.LSE), strconv.Itoa(r.LSR),
-			strconv.Itoa(r.Kubelet),
-			r.LS, r.BE, strconv.Itoa(r.SharedPool), strconv.Itoa(r.Free), strconv.Itoa(r.LargestFit),
-			strconv.Itoa(r.LargestOnOneNUMANode))
+		t.add(r.Node, r.Allocatable, r.Requested, r.Pods, r.LSE, r.LSR, r.Kubelet, r.LS, r.BE, r.SharedPool, r.Free,
+			r.LargestFit, r.LargestOnOneNUMANode)
 	}
-	return t.write(w)
+	return t.String()
 }
 
-func numaTable(w io.Writer, rows []view.NUMALoad, width int) error {
-	t := columns{width: width, right: map[int]bool{
-		1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true,
-		8: true, 9: true, 10: true,
-	}}
+func numaTable(rows []view.NUMALoad, width int) string {
+	if len(rows) == 0 {
+		return "no node has a CPU topology\n"
+	}
+	t := columns{width: width, right: 10}
 	t.add("NODE", "NUMA", "SOCKET", "CPUS", "LSE", "LSR", "PINNED", "POOL", "COMMITTED", "FREE", "FREE CORES")
 	for _, r := range rows {
-		t.add(r.Node, strconv.Itoa(r.NUMA), strconv.Itoa(r.Socket), strconv.Itoa(r.CPUs), strconv.Itoa(r.LSE),
-			strconv.Itoa(r.LSR),
-			strconv.Itoa(r.Kubelet), strconv.Itoa(r.SharedPool), r.Committed, strconv.Itoa(r.Free),
-			strconv.Itoa(r.FreeCores))
+		t.add(r.Node, r.NUMA, r.Socket, r.CPUs, r.LSE, r.LSR, r.Kubelet, r.SharedPool, r.Committed, r.Free, r.FreeCores)
 	}
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(w, "no node has a CPU topology")
-		return err
-	}
-	return t.write(w)
+	return t.String()
 }

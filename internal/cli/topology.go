@@ -2,10 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,7 +63,7 @@ none (assumed). A NUMA node shows the free part of its CPUs and memory, and its 
 		},
 	}
 	list.add(c, "nodes")
-	c.ValidArgsFunction = fromCluster(flags, nodeNames)
+	c.ValidArgsFunction = fromCluster(flags, "nodes")
 	c.Flags().StringVar(&color, "color", colorAuto, "auto, always or never")
 	return c
 }
@@ -77,62 +75,47 @@ func printTopology(out io.Writer, a *account, node, format string, p paint, widt
 		views = append(views, a.node(n.Name))
 	}
 	if node != "" && len(views) == 1 {
-		return printAnswer(out, format, topologyObject{apiVersion, "Topology", views[0]}, func(w io.Writer) error {
-			_, err := io.WriteString(w, drawMachine(views[0], p, width))
-			return err
-		})
+		answer := struct {
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+			view.Node
+		}{apiVersion, "Topology", views[0]}
+		return printAnswer(out, format, answer, func() string { return drawMachine(views[0], p, width) })
 	}
-	return printAnswer(out, format, newList("TopologyList", views), func(w io.Writer) error {
-		return machineTable(w, views, p, width, format == wide)
+	return printAnswer(out, format, newList("TopologyList", views), func() string {
+		if len(views) == 0 {
+			return "no nodes\n"
+		}
+		t := columns{width: width, paint: p, right: 5}
+		addMachines(&t, views, format == wide)
+		return t.String()
 	})
 }
 
-// machineTable writes a line for each node; more adds the columns that few ask for.
-func machineTable(w io.Writer, views []view.Node, p paint, width int, more bool) error {
-	if len(views) == 0 {
-		_, err := fmt.Fprintln(w, "no nodes")
-		return err
-	}
-	t := columns{width: width, paint: p, right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true}}
-	head := []string{"NODE", "CPUS", "CORES", "NUMA", "FREE", "HOLDERS", "MODE", "KUBELET", "PROBLEM"}
+// addMachines adds a line for each node; more adds the columns that few ask for.
+func addMachines(t *columns, views []view.Node, more bool) {
+	head := []any{"NODE", "CPUS", "CORES", "NUMA", "FREE", "HOLDERS", "MODE", "KUBELET", "PROBLEM"}
 	if more {
 		head = append(head, "ARCH", "TOPOLOGY POLICY", "CPU BIND POLICY", "LS POOL")
 	}
 	t.add(head...)
 	for _, v := range views {
-		row := []string{
-			v.Name, strconv.Itoa(v.CPUs), strconv.Itoa(v.Cores), strconv.Itoa(v.NUMANodes), strconv.Itoa(freeCPUs(v)),
-			strconv.Itoa(len(v.Pods)), v.Mode.Mode, v.KubeletPolicy, cmp.Or(problemOf(v), "-"),
+		free := 0 // CPUs that new exclusive pods may get
+		for _, s := range v.Sockets {
+			for _, n := range s.NUMA {
+				free += n.Free
+			}
+		}
+		problem := v.Fault
+		if problem == "" && len(v.Problems) > 0 {
+			problem = strings.TrimSpace(v.Problems[0].Pod + " " + v.Problems[0].Text)
+		}
+		row := []any{
+			v.Name, v.CPUs, v.Cores, v.NUMANodes, free, len(v.Pods), v.Mode.Mode, v.KubeletPolicy, cmp.Or(problem, "-"),
 		}
 		if more {
 			row = append(row, v.Arch, v.Policies.NUMATopology, cmp.Or(v.Policies.CPUBind, "None"), v.SharedPool)
 		}
 		t.add(row...)
 	}
-	return t.write(w)
-}
-
-// freeCPUs is the number of CPUs that new exclusive pods may get.
-func freeCPUs(v view.Node) int {
-	free := 0
-	for _, s := range v.Sockets {
-		for _, n := range s.NUMA {
-			free += n.Free
-		}
-	}
-	return free
-}
-
-// problemOf is the first thing that is wrong with a node.
-func problemOf(v view.Node) string {
-	if v.Fault != "" || len(v.Problems) == 0 {
-		return v.Fault
-	}
-	return strings.TrimSpace(v.Problems[0].Pod + " " + v.Problems[0].Text)
-}
-
-type topologyObject struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	view.Node
 }

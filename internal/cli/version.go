@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -52,10 +51,9 @@ func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
 				return err
 			}
 			v := builtFrom()
-			return printAnswer(streams.Out, format, v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "tenon       %s\nkubernetes  %s\ngo          %s %s\n", v.Tenon, v.Kubernetes,
-					v.Go, v.Platform)
-				return err
+			return printAnswer(streams.Out, format, v, func() string {
+				return fmt.Sprintf("tenon       %s\nkubernetes  %s\ngo          %s %s\n", v.Tenon, v.Kubernetes, v.Go,
+					v.Platform)
 			})
 		},
 	}

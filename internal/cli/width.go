@@ -11,11 +11,10 @@ import (
 
 // terminalWidth is 0 off a terminal.
 func terminalWidth(out io.Writer) int {
-	f, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(out) {
 		return 0
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
+	width, _, err := term.GetSize(int(out.(*os.File).Fd()))
 	if err != nil {
 		return 0
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
@@ -20,9 +20,6 @@ import (
 
 // workloadKinds are the kinds whose pods explain follows.
 var workloadKinds = []string{"deployment", "replicaset", "statefulset", "daemonset", "job"}
-
-// workloadRef names a workload.
-type workloadRef struct{ kind, namespace, name string }
 
 // workload explains the pods of a workload.
 type workload struct {
@@ -37,41 +34,30 @@ type workload struct {
 }
 
 // workload shows the pods of a workload: one of each root cause in full, the others by name.
-func (o *explainOptions) workload(
-	ctx context.Context, cl cluster, scheduler *diagnostics, out, warn io.Writer, r renderer, ref workloadRef,
-) error {
-	answer, err := cl.explainWorkload(ctx, scheduler, warn, ref)
+func (e *explanation) workload(ctx context.Context, kind, name string) error {
+	answer, err := e.explainWorkload(ctx, kind, name)
 	if err != nil {
 		return err
 	}
-	err = printAnswer(out, o.list.format, answer, func(w io.Writer) error {
-		_, err := io.WriteString(w, r.workload(answer))
-		return err
-	})
 	blocked := answer.Refusal != "" || slices.ContainsFunc(answer.Pods,
 		func(p view.Pod) bool { return p.RootCause != nil })
-	if err == nil && o.exitCode && blocked {
-		return errNegative
-	}
-	return err
+	return e.print(answer, blocked, func() string { return e.render.workload(answer) })
 }
 
-func (c cluster) explainWorkload(ctx context.Context, scheduler *diagnostics, warn io.Writer,
-	ref workloadRef,
-) (workload, error) {
-	out := workload{Kind: ref.kind, Namespace: ref.namespace, Name: ref.name, Pods: []view.Pod{}}
-	uid, selector, desired, err := c.readWorkload(ctx, ref)
+func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (workload, error) {
+	out := workload{Kind: kind, Namespace: e.namespace, Name: name, Pods: []view.Pod{}}
+	uid, selector, desired, err := e.readWorkload(ctx, kind, name)
 	if apierrors.IsNotFound(err) {
-		return out, usagef("%s %q not found in namespace %q", ref.kind, ref.name, ref.namespace)
+		return out, usagef("%s %q not found in namespace %q", kind, name, e.namespace)
 	}
 	if err != nil {
-		return out, fmt.Errorf("read %s %s/%s: %w", ref.kind, ref.namespace, ref.name, err)
+		return out, fmt.Errorf("read %s %s/%s: %w", kind, e.namespace, name, err)
 	}
 	out.Desired = desired
 	options := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)}
 	owners := []types.UID{uid}
-	if ref.kind == "deployment" {
-		sets, err := c.core.AppsV1().ReplicaSets(ref.namespace).List(ctx, options)
+	if kind == "deployment" {
+		sets, err := e.core.AppsV1().ReplicaSets(e.namespace).List(ctx, options)
 		if err != nil {
 			return out, fmt.Errorf("list replica sets: %w", err)
 		}
@@ -81,7 +67,7 @@ func (c cluster) explainWorkload(ctx context.Context, scheduler *diagnostics, wa
 			}
 		}
 	}
-	pods, err := c.core.CoreV1().Pods(ref.namespace).List(ctx, options)
+	pods, err := e.core.CoreV1().Pods(e.namespace).List(ctx, options)
 	if err != nil {
 		return out, fmt.Errorf("list pods: %w", err)
 	}
@@ -93,7 +79,7 @@ func (c cluster) explainWorkload(ctx context.Context, scheduler *diagnostics, wa
 		}
 		said := view.FromObject(describe.Pod(pod))
 		if len(out.Pods) < askedAtMost {
-			if said, _, err = explainPod(ctx, c, scheduler, warn, pod.Namespace, pod.Name); err != nil {
+			if said, err = e.explainPod(ctx, pod); err != nil {
 				return out, err
 			}
 		}
@@ -101,48 +87,42 @@ func (c cluster) explainWorkload(ctx context.Context, scheduler *diagnostics, wa
 	}
 	slices.SortFunc(out.Pods, func(a, b view.Pod) int { return strings.Compare(a.Pod, b.Pod) })
 	if len(out.Pods) < desired {
-		out.Refusal, err = c.refusal(ctx, ref.namespace, owners)
+		out.Refusal, err = e.refusal(ctx, owners)
 	}
 	return out, err
 }
 
 // readWorkload returns what a workload's pods are known by, and how many it wants at once.
-func (c cluster) readWorkload(ctx context.Context, ref workloadRef) (uid types.UID, selector *metav1.LabelSelector,
-	desired int, err error,
+func (e *explanation) readWorkload(ctx context.Context, kind, name string) (uid types.UID,
+	selector *metav1.LabelSelector, desired int, err error,
 ) {
-	count := func(n *int32) int {
-		if n == nil {
-			return 1
-		}
-		return int(*n)
-	}
-	apps, get := c.core.AppsV1(), metav1.GetOptions{}
-	switch ref.kind {
+	apps, get := e.core.AppsV1(), metav1.GetOptions{}
+	switch kind {
 	case "deployment":
-		w, err := apps.Deployments(ref.namespace).Get(ctx, ref.name, get)
-		return w.UID, w.Spec.Selector, count(w.Spec.Replicas), err
+		w, err := apps.Deployments(e.namespace).Get(ctx, name, get)
+		return w.UID, w.Spec.Selector, int(ptr.Deref(w.Spec.Replicas, 1)), err
 	case "replicaset":
-		w, err := apps.ReplicaSets(ref.namespace).Get(ctx, ref.name, get)
-		return w.UID, w.Spec.Selector, count(w.Spec.Replicas), err
+		w, err := apps.ReplicaSets(e.namespace).Get(ctx, name, get)
+		return w.UID, w.Spec.Selector, int(ptr.Deref(w.Spec.Replicas, 1)), err
 	case "statefulset":
-		w, err := apps.StatefulSets(ref.namespace).Get(ctx, ref.name, get)
-		return w.UID, w.Spec.Selector, count(w.Spec.Replicas), err
+		w, err := apps.StatefulSets(e.namespace).Get(ctx, name, get)
+		return w.UID, w.Spec.Selector, int(ptr.Deref(w.Spec.Replicas, 1)), err
 	case "daemonset":
-		w, err := apps.DaemonSets(ref.namespace).Get(ctx, ref.name, get)
+		w, err := apps.DaemonSets(e.namespace).Get(ctx, name, get)
 		return w.UID, w.Spec.Selector, int(w.Status.DesiredNumberScheduled), err
 	}
-	w, err := c.core.BatchV1().Jobs(ref.namespace).Get(ctx, ref.name, get)
-	desired = count(w.Spec.Parallelism)
+	w, err := e.core.BatchV1().Jobs(e.namespace).Get(ctx, name, get)
+	wanted := ptr.Deref(w.Spec.Parallelism, 1)
 	if w.Spec.Completions != nil {
-		desired = min(desired, int(*w.Spec.Completions-w.Status.Succeeded))
+		wanted = min(wanted, *w.Spec.Completions-w.Status.Succeeded)
 	}
-	return w.UID, w.Spec.Selector, desired, err
+	return w.UID, w.Spec.Selector, int(wanted), err
 }
 
 // refusal returns what the newest Event of one of the owners says about a pod that could not be made.
-func (c cluster) refusal(ctx context.Context, namespace string, owners []types.UID) (string, error) {
+func (e *explanation) refusal(ctx context.Context, owners []types.UID) (string, error) {
 	const reason = "FailedCreate"
-	found, err := c.core.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+	found, err := e.core.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("reason", reason).String(),
 	})
 	if err != nil {
@@ -162,13 +142,12 @@ func (c cluster) refusal(ctx context.Context, namespace string, owners []types.U
 
 // workload draws the pods of a workload.
 func (r *renderer) workload(w workload) string {
-	var b strings.Builder
-	r.lines = []string{fmt.Sprintf("%s %s/%s   %d of %s", w.Kind, w.Namespace, w.Name, len(w.Pods),
-		view.Count(w.Desired, "pod"))}
+	r.add(plain, fmt.Sprintf("%s %s/%s   %d of %s", w.Kind, w.Namespace, w.Name, len(w.Pods),
+		view.Count(w.Desired, "pod")))
 	if w.Refusal != "" {
-		r.line(r.symbol("✗", "x")+" not made", "%s", w.Refusal)
+		r.line(r.cross()+"not made", "%s", w.Refusal)
 	}
-	b.WriteString(strings.Join(r.lines, "\n") + "\n")
+	text := r.take()
 	alike := map[string][]string{}
 	var causes []string
 	first := map[string]view.Pod{}
@@ -189,12 +168,11 @@ func (r *renderer) workload(w workload) string {
 		alike[cause] = append(alike[cause], name)
 	}
 	for _, cause := range causes {
-		b.WriteString("\n" + r.pod(explained{Pod: first[cause]}, ""))
+		text += "\n" + r.pod(explained{Pod: first[cause]}, "")
 		if others := alike[cause]; len(others) > 0 {
-			r.lines = nil
 			r.line("  also", "%s", strings.Join(others, ", "))
-			b.WriteString(strings.Join(r.lines, "\n") + "\n")
+			text += r.take()
 		}
 	}
-	return b.String()
+	return text
 }

@@ -59,13 +59,13 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 		failed("new", "r", `admission webhook "pods.tenon.sh" denied the request: CPURequestNotInteger`, 2),
 		failed("foreign", "other", "of another", 3),
 	}
-	cl := cluster{core: fake.NewClientset(objects...)}
-	for name, c := range map[string]struct {
-		ref       workloadRef
-		want, not []string
+	e := explanation{cluster: cluster{core: fake.NewClientset(objects...)}, namespace: "default", warn: io.Discard}
+	for title, c := range map[string]struct {
+		kind, name string
+		want, not  []string
 	}{
 		"a Deployment, through its ReplicaSet": {
-			workloadRef{"deployment", "default", "web"},
+			"deployment", "web",
 			[]string{
 				"deployment default/web   2 of 3 pods",
 				"not made      admission webhook \"pods.tenon.sh\" denied the request: CPURequestNotInteger",
@@ -74,13 +74,13 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 			[]string{"stranger", "older", "pod default/web-1-b", "InsufficientCPU"},
 		},
 		"a Job without pods": {
-			workloadRef{"job", "default", "once"},
+			"job", "once",
 			[]string{"job default/once   0 of 1 pod\n"},
 			[]string{"not made", "web-1"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			answer, err := cl.explainWorkload(t.Context(), nil, io.Discard, c.ref)
+		t.Run(title, func(t *testing.T) {
+			answer, err := e.explainWorkload(t.Context(), c.kind, c.name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,8 +98,7 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 			}
 		})
 	}
-	if _, err := cl.explainWorkload(t.Context(), nil, io.Discard,
-		workloadRef{"statefulset", "default", "web"}); err == nil ||
+	if _, err := e.explainWorkload(t.Context(), "statefulset", "web"); err == nil ||
 		!strings.Contains(err.Error(), `statefulset "web" not found in namespace "default"`) {
 		t.Errorf("an unknown workload: got %v", err)
 	}
