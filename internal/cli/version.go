@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -32,7 +33,7 @@ func builtFrom() versions {
 	}
 	for _, m := range info.Deps {
 		if m.Path == "k8s.io/client-go" {
-			v.Kubernetes = m.Version
+			v.Kubernetes = strings.Replace(m.Version, "v0.", "v1.", 1) // 1.36.3 is in the modules of v0.36.3
 		}
 	}
 	return v
