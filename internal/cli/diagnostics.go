@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-
 )
 
 // extensionName is where the kubeconfig of a local cluster keeps {"diagnostics":"http://127.0.0.1:PORT"} and, with

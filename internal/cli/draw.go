@@ -273,7 +273,7 @@ func (d *drawing) legend() {
 	t := columns{indent: "  ", width: d.columns, paint: d.paint}
 	for _, p := range d.Pods {
 		name := p.Namespace + "/" + p.Name
-		where := "numa " + idList(p.NUMANodes)
+		where := "numa " + view.IDs(p.NUMANodes)
 		if p.CPUSet != "" {
 			t.add(d.labels[name], name, p.QoS, p.CPUSet, where, p.Exclusive)
 		} else {

@@ -183,7 +183,7 @@ func givenText(g *view.Given) string {
 	}
 	for _, b := range g.Memory {
 		if b.Amount > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s from NUMA %s", view.BytesText(b.Amount), b.Resource, nodeList(b.NUMA)))
+			parts = append(parts, view.BytesText(b.Amount)+" "+b.Resource+" from NUMA "+nodeList(b.NUMA))
 		}
 	}
 	for _, d := range g.Devices {
@@ -229,13 +229,8 @@ func (r *renderer) alignment(a *view.Alignment) {
 	}
 }
 
-// idList joins ids: "0,2".
-func idList(ids []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
-}
-
 // nodeList joins the ids of NUMA nodes; "any" for none.
-func nodeList(ids []int) string { return cmp.Or(idList(ids), "any") }
+func nodeList(ids []int) string { return cmp.Or(view.IDs(ids), "any") }
 
 // amountOf writes an amount of an alignment's row.
 func amountOf(name string, n int64) string {

@@ -2,8 +2,8 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +15,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // NewCommand returns the verb simulate, whose flag --machine adds machines.
@@ -98,46 +100,40 @@ adds the Node and the NodeResourceTopology that a local cluster would have; the 
 	return c
 }
 
-// Print writes a result as table, json or yaml.
+// Print writes a result as json, yaml or a table.
 func Print(out io.Writer, r Result, format string) error {
+	var text []byte
+	var err error
 	switch format {
 	case "json":
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode the result: %w", err)
-		}
-		_, err = fmt.Fprintf(out, "%s\n", text)
-		return err
+		text, err = json.MarshalIndent(r, "", "  ")
+		text = append(text, '\n')
 	case "yaml":
-		text, err := yaml.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("encode the result: %w", err)
-		}
-		_, err = out.Write(text)
-		return err
-	case "table":
-		return table(out, r)
+		text, err = yaml.Marshal(r)
+	default:
+		text = table(r)
 	}
-	return errors.New("unknown format " + format)
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	_, err = out.Write(text)
+	return err
 }
 
-func table(out io.Writer, r Result) error {
-	var text bytes.Buffer
+func table(r Result) []byte {
+	var text, out bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	row := func(cells ...string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) } // into memory
-	row("NAMESPACE", "NAME", "STATE", "NODE", "CPUS", "NUMA", "REASON")
+	_, _ = fmt.Fprintln(w, "NAMESPACE\tNAME\tSTATE\tNODE\tCPUS\tNUMA\tREASON") // into memory
 	counts := map[string]int{}
 	for _, p := range r.Pods {
 		counts[p.State]++
-		row(p.Namespace, p.Name, p.State, dash(p.Node), dash(p.CPUSet), dash(join(p.NUMANodes)), reasonText(p.Reasons))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Namespace, p.Name, p.State, cmp.Or(p.Node, "-"),
+			cmp.Or(p.CPUSet, "-"), cmp.Or(view.IDs(p.NUMANodes), "-"), reasonText(p.Reasons))
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(text.String()) { // the last column leaves padding
-		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
+	_ = w.Flush()
+	for line := range bytes.Lines(text.Bytes()) { // the last column leaves padding
+		out.Write(bytes.TrimRight(line, " \n"))
+		out.WriteByte('\n')
 	}
 	var sums []string
 	for _, state := range []string{Scheduled, Unschedulable, Waiting, Preempted, Refused, Existing} {
@@ -145,39 +141,19 @@ func table(out io.Writer, r Result) error {
 			sums = append(sums, strconv.Itoa(n)+" "+strings.ToLower(state))
 		}
 	}
-	if len(sums) == 0 {
-		sums = []string{"no pods"}
-	}
-	nodes := "nodes"
-	if len(r.Nodes) == 1 {
-		nodes = "node"
-	}
-	_, err := fmt.Fprintf(out, "\n%s on %d %s\n", strings.Join(sums, ", "), len(r.Nodes), nodes)
-	return err
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-func join(ids []int) string {
-	parts := make([]string, len(ids))
-	for i, id := range ids {
-		parts[i] = strconv.Itoa(id)
-	}
-	return strings.Join(parts, ",")
+	pods := cmp.Or(strings.Join(sums, ", "), "no pods")
+	fmt.Fprintf(&out, "\n%s on %s\n", pods, view.Count(len(r.Nodes), "node"))
+	return out.Bytes()
 }
 
 func reasonText(reasons []Reason) string {
 	parts := make([]string, len(reasons))
 	for i, r := range reasons {
-		parts[i] = r.Code.String() + ": " + r.Message
+		parts[i] = r.Code.String() + ": "
 		if r.Nodes > 0 {
-			parts[i] = r.Code.String() + ": " + strconv.Itoa(r.Nodes) + " " + r.Message
+			parts[i] += strconv.Itoa(r.Nodes) + " "
 		}
+		parts[i] += r.Message
 	}
 	return strings.Join(parts, "; ")
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install" // the API server's own defaults and conversions
@@ -101,10 +104,7 @@ type header struct {
 }
 
 func (h header) String() string {
-	name := h.Metadata.Name
-	if name == "" {
-		name = h.Metadata.GenerateName
-	}
+	name := cmp.Or(h.Metadata.Name, h.Metadata.GenerateName)
 	if h.Metadata.Namespace != "" {
 		name = h.Metadata.Namespace + "/" + name
 	}
@@ -115,43 +115,24 @@ func (h header) String() string {
 type decoder struct {
 	problems
 	codec   runtime.Decoder
-	schemes []*runtime.Scheme
 	objects []object
 	// unused counts the irrelevant objects by kind.
 	unused map[string]int
 }
 
-func newDecoder() (*decoder, error) {
-	scheme := runtime.NewScheme()
+// scheme is the API server's, with our kinds.
+var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, v1alpha2.AddToScheme,
-		nodeinfo.AddToScheme,
+		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("register our kinds: %w", err)
-		}
+		utilruntime.Must(add(legacyscheme.Scheme))
 	}
-	strict := func(s *runtime.Scheme) runtime.Decoder {
-		return serializer.NewCodecFactory(s, serializer.EnableStrict).UniversalDeserializer()
-	}
-	return &decoder{
-		codec:   either{strict(legacyscheme.Scheme), strict(scheme)},
-		schemes: []*runtime.Scheme{legacyscheme.Scheme, scheme},
-		unused:  map[string]int{},
-	}, nil
-}
+	return legacyscheme.Scheme
+})
 
-// either decodes what the first scheme does not know by the second.
-type either struct{ first, second runtime.Decoder }
-
-func (e either) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
-	*schema.GroupVersionKind, error,
-) {
-	out, kind, err := e.first.Decode(data, defaults, into)
-	if err != nil && runtime.IsNotRegisteredError(err) {
-		return e.second.Decode(data, defaults, into)
-	}
-	return out, kind, err
+func newDecoder() *decoder {
+	codecs := serializer.NewCodecFactory(scheme(), serializer.EnableStrict)
+	return &decoder{codec: codecs.UniversalDeserializer(), unused: map[string]int{}}
 }
 
 func (d *decoder) document(doc document) {
@@ -220,13 +201,14 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		d.add(at, "kind: %s (%s) is not supported: the input may hold %s", h.Kind, h.APIVersion, supportedKinds)
 		return
 	}
-	if t, old := out.(*v1alpha1.NodeResourceTopology); old {
-		if out, err = upgrade(t); err != nil {
-			d.add(at, "%v", err)
+	if _, old := out.(*v1alpha1.NodeResourceTopology); old { // its fields are a subset of the newer version's
+		out = &v1alpha2.NodeResourceTopology{}
+		if err := json.Unmarshal(text, out); err != nil {
+			d.add(at, "read version v1alpha1: %v", err)
 			return
 		}
 	}
-	legacyscheme.Scheme.Default(out)
+	scheme().Default(out)
 	d.objects = append(d.objects, object{at, out})
 }
 
@@ -242,30 +224,21 @@ func (d *decoder) refuse(at origin, h header, kind schema.GroupVersionKind, text
 		}
 		return
 	}
-	bad := d.quantities(kind, text)
+	var bad []string
+	var value any
+	if typed, unknown := scheme().New(kind); unknown == nil && json.Unmarshal(text, &value) == nil {
+		bad = badQuantities(reflect.TypeOf(typed), value, nil)
+	}
+	if len(bad) == 0 {
+		bad = []string{fieldOf(err)}
+	}
 	for _, problem := range bad {
 		d.add(at, "%s", problem)
 	}
-	if len(bad) == 0 {
-		d.add(at, "%s", fieldOf(err))
-	}
 }
 
-// quantities names the fields of an object whose quantities cannot be read, which the decoder's error leaves out.
-func (d *decoder) quantities(kind schema.GroupVersionKind, text []byte) []string {
-	var value any
-	if json.Unmarshal(text, &value) != nil {
-		return nil
-	}
-	for _, scheme := range d.schemes {
-		if o, err := scheme.New(kind); err == nil {
-			return badQuantities(reflect.TypeOf(o), value, nil)
-		}
-	}
-	return nil
-}
-
-// badQuantities walks a value along its type.
+// badQuantities walks a value along its type, and names the fields whose quantities cannot be read: the decoder's error
+// does not.
 func badQuantities(t reflect.Type, value any, path *field.Path) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -291,36 +264,16 @@ func badQuantities(t reflect.Type, value any, path *field.Path) []string {
 			case reflect.Map:
 				out = append(out, badQuantities(t.Elem(), v[key], path.Key(key))...)
 			case reflect.Struct:
-				if f := fieldNamed(t, key); f != nil {
-					out = append(out, badQuantities(f, v[key], child(path, key))...)
+				for _, f := range reflect.VisibleFields(t) {
+					if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == key {
+						out = append(out, badQuantities(f.Type, v[key], path.Child(key))...)
+						break
+					}
 				}
 			}
 		}
 	}
 	return out
-}
-
-func child(path *field.Path, name string) *field.Path {
-	if path == nil {
-		return field.NewPath(name)
-	}
-	return path.Child(name)
-}
-
-// fieldNamed returns the type of the field with a name in JSON, nil without one.
-func fieldNamed(t reflect.Type, name string) reflect.Type {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		switch tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); {
-		case tag == name:
-			return f.Type
-		case tag == "" && f.Anonymous && f.Type.Kind() == reflect.Struct:
-			if inner := fieldNamed(f.Type, name); inner != nil {
-				return inner
-			}
-		}
-	}
-	return nil
 }
 
 // fieldOf brings the path of the field to the front of a type error.
@@ -332,16 +285,3 @@ func fieldOf(err error) string {
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-// upgrade reads the older version, whose fields are a subset.
-func upgrade(t *v1alpha1.NodeResourceTopology) (*v1alpha2.NodeResourceTopology, error) {
-	text, err := json.Marshal(t)
-	if err != nil {
-		return nil, fmt.Errorf("read version v1alpha1: %w", err)
-	}
-	out := &v1alpha2.NodeResourceTopology{}
-	if err := json.Unmarshal(text, out); err != nil {
-		return nil, fmt.Errorf("read version v1alpha1: %w", err)
-	}
-	return out, nil
-}

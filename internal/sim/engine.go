@@ -140,7 +140,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	e.core.FailureHandler = changes.Failures(e.note(e.core.FailureHandler))
 	for i := range profiles {
 		name := profiles[i].SchedulerName
-		orderVictims(e.core.Profiles[name])
+		orderVictims(e.core.Profiles[name], e.rank)
 		ranked, err := upstream.NewProfile(ctx, e.core.Profiles[name], &profiles[i], changes, nodenumaresource.Name)
 		if err != nil {
 			return err
@@ -153,9 +153,12 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 
 // load gives the scheduler what is there already.
 func (e *engine) load(factory informers.SharedInformerFactory, w *world) error {
-	for _, o := range w.listed(factory) {
-		if err := o.into.GetStore().Add(o.object); err != nil {
-			return fmt.Errorf("store %T: %w", o.object, err)
+	for _, n := range w.namespaces {
+		w.listed = append(w.listed, n)
+	}
+	for _, o := range w.listed {
+		if err := informerOf(o, factory).GetStore().Add(o); err != nil {
+			return fmt.Errorf("store %T: %w", o, err)
 		}
 	}
 	for i, n := range w.nodes {

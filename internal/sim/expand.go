@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
+	"k8s.io/utils/ptr"
 )
 
 // expand makes the pods of a workload, named OWNER-0, OWNER-1….
@@ -21,85 +22,76 @@ func (w *world) expand(o object, p *problems) {
 		// Its pods belong to a ReplicaSet, which default spread constraints look up.
 		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name}}
 		set.Spec.Selector = t.Spec.Selector
-		w.replicaSets = append(w.replicaSets, set)
-		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "ReplicaSet", t.Name), t.Spec.Template, 0,
-			count(t.Spec.Replicas), p)
+		w.listed = append(w.listed, set)
+		w.replicate(o.origin, ownedBy(t, "ReplicaSet"), t.Spec.Template, 0, t.Spec.Replicas, p)
 	case *appsv1.ReplicaSet:
-		w.replicaSets = append(w.replicaSets, t)
-		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "ReplicaSet", t.Name), t.Spec.Template, 0,
-			count(t.Spec.Replicas), p)
+		w.listed = append(w.listed, t)
+		w.replicate(o.origin, ownedBy(t, "ReplicaSet"), t.Spec.Template, 0, t.Spec.Replicas, p)
 	case *appsv1.StatefulSet:
 		if len(t.Spec.VolumeClaimTemplates) > 0 {
 			p.add(o.origin, "spec.volumeClaimTemplates: persistent volumes are not supported yet")
 			return
 		}
-		first := 0
+		var first int32
 		if t.Spec.Ordinals != nil {
-			first = int(t.Spec.Ordinals.Start)
+			first = t.Spec.Ordinals.Start
 		}
-		w.statefulSets = append(w.statefulSets, t)
-		w.replicate(o.origin, t.ObjectMeta, ownedBy("apps/v1", "StatefulSet", t.Name), t.Spec.Template, first,
-			count(t.Spec.Replicas), p)
+		w.listed = append(w.listed, t)
+		w.replicate(o.origin, ownedBy(t, "StatefulSet"), t.Spec.Template, first, t.Spec.Replicas, p)
 	case *appsv1.DaemonSet:
 		w.daemons(o.origin, t, p)
 	case *batchv1.Job:
-		w.job(o.origin, t.ObjectMeta, t.Spec, p)
+		w.job(o.origin, ownedBy(t, "Job"), t.Spec, p)
 	case *batchv1.CronJob:
-		if t.Spec.Suspend == nil || !*t.Spec.Suspend {
-			w.job(o.origin, t.ObjectMeta, t.Spec.JobTemplate.Spec, p)
+		if !ptr.Deref(t.Spec.Suspend, false) {
+			w.job(o.origin, ownedBy(t, "Job"), t.Spec.JobTemplate.Spec, p)
 		}
 	}
 }
 
-func count(replicas *int32) int {
-	if replicas == nil {
-		return 1
-	}
-	return int(*replicas)
-}
+// owner is the workload that pods belong to.
+type owner struct{ namespace, name, kind string }
 
-func ownedBy(apiVersion, kind, name string) metav1.OwnerReference {
-	yes := true
-	return metav1.OwnerReference{
-		APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("simulated/" + kind + "/" + name),
-		Controller: &yes,
-	}
-}
+func ownedBy(o metav1.Object, kind string) owner { return owner{o.GetNamespace(), o.GetName(), kind} }
 
 // job makes the pods that run at once.
-func (w *world) job(at origin, owner metav1.ObjectMeta, spec batchv1.JobSpec, p *problems) {
-	if spec.Suspend != nil && *spec.Suspend {
+func (w *world) job(at origin, of owner, spec batchv1.JobSpec, p *problems) {
+	if ptr.Deref(spec.Suspend, false) {
 		return
 	}
-	n := count(spec.Parallelism)
-	if spec.Completions != nil {
-		n = min(n, int(*spec.Completions))
-	}
-	w.replicate(at, owner, ownedBy("batch/v1", "Job", owner.Name), spec.Template, 0, n, p)
+	n := ptr.Deref(spec.Parallelism, 1)
+	n = min(n, ptr.Deref(spec.Completions, n))
+	w.replicate(at, of, spec.Template, 0, &n, p)
 }
 
 // maxPods bounds what one input may expand to; beyond it a typing error is likelier than a cluster.
 const maxPods = 200_000
 
-func (w *world) replicate(at origin, owner metav1.ObjectMeta, ref metav1.OwnerReference,
-	template corev1.PodTemplateSpec, first, n int, p *problems,
+func (w *world) replicate(at origin, of owner, template corev1.PodTemplateSpec, first int32, replicas *int32,
+	p *problems,
 ) {
+	n := int(ptr.Deref(replicas, 1))
 	if total := len(w.existing) + len(w.pending) + n; total > maxPods {
 		p.add(at, "%d replicas are too many: %d pods in all, at most %d are simulated", n, total, maxPods)
 		return
 	}
 	for i := range n {
-		w.member(at, owner, ref, template, first+i, p)
+		w.member(at, of, template, int(first)+i, p)
 	}
 }
 
 // member makes one pod of a workload.
-func (w *world) member(at origin, owner metav1.ObjectMeta, ref metav1.OwnerReference, template corev1.PodTemplateSpec,
-	i int, p *problems,
-) {
+func (w *world) member(at origin, of owner, template corev1.PodTemplateSpec, i int, p *problems) {
 	t := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	t.Namespace, t.Name = owner.Namespace, fmt.Sprintf("%s-%d", owner.Name, i)
-	t.OwnerReferences = []metav1.OwnerReference{ref}
+	t.Namespace, t.Name = of.namespace, fmt.Sprintf("%s-%d", of.name, i)
+	group := appsv1.SchemeGroupVersion
+	if of.kind == "Job" {
+		group = batchv1.SchemeGroupVersion
+	}
+	t.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: group.String(), Kind: of.kind, Name: of.name, Controller: ptr.To(true),
+		UID: types.UID("simulated/" + of.kind + "/" + of.name),
+	}}
 	at.object += fmt.Sprintf(", pod %d", i)
 	if t.Spec.NodeName != "" {
 		p.add(at, "spec.template.spec.nodeName: a template that names a node is not supported")
@@ -120,7 +112,7 @@ func (w *world) daemons(at origin, t *appsv1.DaemonSet, p *problems) {
 			continue
 		}
 		template.Spec.Affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(template.Spec.Affinity, node.Name)
-		w.member(at, t.ObjectMeta, ownedBy("apps/v1", "DaemonSet", t.Name), template, i, p)
+		w.member(at, ownedBy(t, "DaemonSet"), template, i, p)
 		i++
 	}
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,11 +30,11 @@ func (c *stepClock) Now() time.Time {
 func (c *stepClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 
 // orderVictims lets names decide where upstream's preemption leaves the choice to chance, and looks at all nodes.
-func orderVictims(f framework.Framework) {
+func orderVictims(f framework.Framework, rank map[string]int) {
 	for _, p := range f.PreEnqueuePlugins() {
 		if p, ok := p.(*defaultpreemption.DefaultPreemption); ok {
 			p.MoreImportantPod = moreImportant
-			p.Evaluator.Interface = victims{p.Evaluator.Interface}
+			p.Evaluator.Interface = victims{p.Evaluator.Interface, rank}
 		}
 	}
 }
@@ -56,7 +55,10 @@ func started(p *corev1.Pod) time.Time {
 }
 
 // victims is upstream's choice of the node to preempt on, with one more rule at its end.
-type victims struct{ preemption.Interface }
+type victims struct {
+	preemption.Interface
+	rank map[string]int // of the nodes, the first by name highest
+}
 
 // GetOffsetAndNumCandidates asks for all nodes, from the first on.
 func (victims) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) { return 0, nodes }
@@ -64,12 +66,7 @@ func (victims) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32)
 // OrderedScoreFuncs returns upstream's rules, in their order: the fewest budgets violated, the lowest of the highest
 // priorities, the lowest sum of priorities, the fewest pods, the latest start; and then the first name. The first
 // victim of a node is its most important one.
-func (victims) OrderedScoreFuncs(_ context.Context, of map[string]*extenderv1.Victims) []func(node string) int64 {
-	names := make([]string, 0, len(of))
-	for node := range of {
-		names = append(names, node)
-	}
-	slices.Sort(names)
+func (v victims) OrderedScoreFuncs(_ context.Context, of map[string]*extenderv1.Victims) []func(node string) int64 {
 	return []func(string) int64{
 		func(node string) int64 { return -of[node].NumPDBViolations },
 		func(node string) int64 { return -int64(corev1helpers.PodPriority(of[node].Pods[0])) },
@@ -81,9 +78,6 @@ func (victims) OrderedScoreFuncs(_ context.Context, of map[string]*extenderv1.Vi
 		},
 		func(node string) int64 { return -int64(len(of[node].Pods)) },
 		func(node string) int64 { return started(of[node].Pods[0]).UnixMilli() },
-		func(node string) int64 {
-			at, _ := slices.BinarySearch(names, node)
-			return -int64(at)
-		},
+		func(node string) int64 { return int64(v.rank[node]) },
 	}
 }

@@ -12,12 +12,13 @@ const (
 	Existing      = "Existing"  // the input already had spec.nodeName
 )
 
-// Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out.
+// Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out. Nothing
+// fills Quotas, Gangs and a pod's Devices yet.
 type Result struct {
-	Pods   []Pod   `json:"pods"`
-	Quotas []Quota `json:"quotas"`
-	Gangs  []Gang  `json:"gangs"`
-	Nodes  []Node  `json:"nodes"`
+	Pods   []Pod      `json:"pods"`
+	Quotas []struct{} `json:"quotas"`
+	Gangs  []struct{} `json:"gangs"`
+	Nodes  []Node     `json:"nodes"`
 }
 
 // Pod is where one pod went, or why it went nowhere.
@@ -27,9 +28,9 @@ type Pod struct {
 	State     string `json:"state"`
 	Node      string `json:"node,omitempty"`
 	// CPUSet is the exclusive CPUs, NUMANodes the NUMA nodes that they or the pod's shared pools are on.
-	CPUSet    string              `json:"cpuset,omitempty"`
-	NUMANodes []int               `json:"numaNodes"`
-	Devices   map[string][]Device `json:"devices"`
+	CPUSet    string                `json:"cpuset,omitempty"`
+	NUMANodes []int                 `json:"numaNodes"`
+	Devices   map[string][]struct{} `json:"devices"`
 	// Annotations are those that the scheduler or a webhook wrote.
 	Annotations map[string]string `json:"annotations"`
 	Reasons     []Reason          `json:"reasons"`
@@ -55,12 +56,3 @@ type SharedPool struct {
 	Node   int    `json:"node"`
 	CPUSet string `json:"cpuset"`
 }
-
-// Device keeps its place in the answer; nothing fills it yet.
-type Device struct{}
-
-// Quota keeps its place in the answer; nothing fills it yet.
-type Quota struct{}
-
-// Gang keeps its place in the answer; nothing fills it yet.
-type Gang struct{}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/view"
@@ -57,20 +55,17 @@ func run(ctx context.Context, docs []document, warn io.Writer) (Result, error) {
 // decide admits and schedules all pods of the world that have no node.
 func (e *engine) decide(ctx context.Context, w *world, hooks webhooks, warn io.Writer) (Result, error) {
 	defer e.end()
-	r := Result{Pods: []Pod{}, Quotas: []Quota{}, Gangs: []Gang{}, Nodes: []Node{}}
+	r := Result{Pods: []Pod{}, Quotas: []struct{}{}, Gangs: []struct{}{}, Nodes: []Node{}}
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
 		p.given = maps.Clone(p.Annotations)
 		refused := hooks.admit(p.Pod, w.namespace(p.Namespace), warn)
 		switch {
 		case len(refused) > 0:
-			out := outcome(e.store, p.Pod, nil, Refused)
-			out.Reasons = refused
-			r.Pods = append(r.Pods, out)
+			r.Pods = append(r.Pods, e.outcome(p.Pod, Refused, refused...))
 		case !slices.Contains(schedulerNames, p.Spec.SchedulerName):
-			out := outcome(e.store, p.Pod, nil, Unschedulable)
-			out.Reasons = reasons([]why.Finding{view.Unserved(p.Spec.SchedulerName, schedulerNames)})
-			r.Pods = append(r.Pods, out)
+			r.Pods = append(r.Pods, e.outcome(p.Pod, Unschedulable,
+				reasons([]why.Finding{view.Unserved(p.Spec.SchedulerName, schedulerNames)})...))
 		default:
 			queued = append(queued, p)
 		}
@@ -105,10 +100,7 @@ func (e *engine) decide(ctx context.Context, w *world, hooks webhooks, warn io.W
 
 // read parses the input into a world.
 func read(docs []document, warn io.Writer) (*world, error) {
-	d, err := newDecoder()
-	if err != nil {
-		return nil, err
-	}
+	d := newDecoder()
 	for _, doc := range docs {
 		d.document(doc)
 	}
@@ -123,20 +115,15 @@ func read(docs []document, warn io.Writer) (*world, error) {
 	if len(w.nodes) == 0 {
 		return nil, inputErrorf("no Node in the input: give nodes with -f, machines with --machine, or --cluster")
 	}
-	if text := unusedText(d.unused); text != "" {
-		warnf(warn, "ignored: %s: they do not change where pods go", text)
+	var unused []string
+	for _, kind := range slices.Sorted(maps.Keys(d.unused)) {
+		unused = append(unused, fmt.Sprintf("%s (%d)", kind, d.unused[kind]))
+	}
+	if len(unused) > 0 {
+		warnf(warn, "ignored: %s: they do not change where pods go", strings.Join(unused, ", "))
 	}
 	w.warn(warn)
 	return w, nil
-}
-
-func unusedText(unused map[string]int) string {
-	kinds := make([]string, 0, len(unused))
-	for kind, n := range unused {
-		kinds = append(kinds, kind+" ("+strconv.Itoa(n)+")")
-	}
-	slices.Sort(kinds)
-	return strings.Join(kinds, ", ")
 }
 
 func warnf(warn io.Writer, format string, args ...any) {
@@ -148,19 +135,13 @@ func (w *world) warn(warn io.Writer) {
 	known := map[string]bool{}
 	for _, n := range w.nodes {
 		known[n.Name] = true
-		answer := admission.Node(n)
-		for _, text := range answer.Warnings {
+		for _, text := range admission.Node(n).Warnings {
 			warnf(warn, "warning: Node %s: %s", n.Name, text)
 		}
 	}
-	for _, t := range w.topologies {
-		if !known[t.Name] {
-			warnf(warn, "warning: NodeResourceTopology %s: no Node has that name", t.Name)
-		}
-	}
-	for _, n := range w.numatopologies {
-		if !known[n.Name] {
-			warnf(warn, "warning: Numatopology %s: no Node has that name", n.Name)
+	for _, d := range w.descriptions() {
+		if !known[d.node] {
+			warnf(warn, "warning: %s %s: no Node has that name", d.kind, d.node)
 		}
 	}
 	for _, p := range w.existing {
@@ -170,21 +151,26 @@ func (w *world) warn(warn io.Writer) {
 	}
 }
 
-// warnTopologies reports the fields of a topology that the scheduler cannot use.
-func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
+// description is an object that describes the CPUs of a node and has its name.
+type description struct{ kind, node string }
+
+func (w *world) descriptions() (out []description) {
 	for _, t := range w.topologies {
-		known, _ := store.Node(t.Name)
-		for _, p := range known.Problems {
-			if p.Object == "NodeResourceTopology/"+t.Name {
-				warnf(warn, "warning: NodeResourceTopology %s: %s: %s", t.Name, p.Field(), p.Text)
-			}
-		}
+		out = append(out, description{"NodeResourceTopology", t.Name})
 	}
 	for _, n := range w.numatopologies {
-		known, _ := store.Node(n.Name)
+		out = append(out, description{"Numatopology", n.Name})
+	}
+	return out
+}
+
+// warnTopologies reports the fields of a topology that the scheduler cannot use.
+func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
+	for _, d := range w.descriptions() {
+		known, _ := store.Node(d.node)
 		for _, p := range known.Problems {
-			if p.Object == "Numatopology/"+n.Name {
-				warnf(warn, "warning: Numatopology %s: %s: %s", n.Name, p.Key, p.Text)
+			if p.Object == d.kind+"/"+d.node {
+				warnf(warn, "warning: %s %s: %s: %s", d.kind, d.node, p.Field(), p.Text)
 			}
 		}
 	}
@@ -194,16 +180,20 @@ func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
 func (e *engine) place(p pod, state string) Pod {
 	lost, gone := e.preempted[p.UID]
 	if !gone {
-		return outcome(e.store, p.Pod, wrote(p), state)
+		out := e.outcome(p.Pod, state)
+		for key, value := range p.Annotations { // those that a webhook or the scheduler wrote
+			if p.given[key] != value {
+				out.Annotations[key] = value
+			}
+		}
+		return out
 	}
-	out := outcome(e.store, lost.pod, nil, Preempted)
 	text := "preempted"
 	if by := lost.preemptor; by != nil {
 		text = fmt.Sprintf("preempted by pod %s/%s of priority %d", by.Namespace, by.Name,
 			corev1helpers.PodPriority(by))
 	}
-	out.Reasons = []Reason{{Code: why.Preempted, Message: text}}
-	return out
+	return e.outcome(lost.pod, Preempted, Reason{Code: why.Preempted, Message: text})
 }
 
 // result is what became of a pod that the scheduler tried.
@@ -216,7 +206,7 @@ func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
 		return e.place(p, Scheduled), nil
 	}
 	if i := slices.IndexFunc(e.waiting, func(b *bindingCycle) bool { return b.pod.UID == p.UID }); i >= 0 {
-		return outcome(e.store, e.waiting[i].pod, nil, Waiting), nil
+		return e.outcome(e.waiting[i].pod, Waiting), nil
 	}
 	failed := e.failed[p.UID]
 	if held := e.held(ctx, now); len(held) > 0 {
@@ -225,58 +215,38 @@ func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
 	if failed.err != nil {
 		return Pod{}, fmt.Errorf("schedule pod %s: %w", klog.KObj(now), failed.err)
 	}
-	out := outcome(e.store, now, nil, Unschedulable)
-	out.Reasons = reasons(failed.findings)
-	return out, nil
+	return e.outcome(now, Unschedulable, reasons(failed.findings)...), nil
 }
 
-// wrote returns the annotations that a webhook or the scheduler wrote.
-func wrote(p pod) map[string]string {
-	out := map[string]string{}
-	for key, value := range p.Annotations {
-		if p.given[key] != value {
-			out[key] = value
-		}
-	}
-	return out
-}
-
-func reasons(findings []why.Finding) []Reason {
-	out := []Reason{}
+func reasons(findings []why.Finding) (out []Reason) {
 	for _, o := range why.Obstacles(findings) {
 		out = append(out, Reason{Code: o.Code, Message: o.Phrase(why.English), Nodes: o.Nodes})
 	}
 	return out
 }
 
-func outcome(store *kube.Store, p *corev1.Pod, wrote map[string]string, state string) Pod {
+func (e *engine) outcome(p *corev1.Pod, state string, reasons ...Reason) Pod {
 	out := Pod{
-		Namespace: p.Namespace, Name: p.Name, State: state, Node: p.Spec.NodeName,
-		NUMANodes: []int{}, Devices: map[string][]Device{}, Annotations: wrote, Reasons: []Reason{},
+		Namespace: p.Namespace, Name: p.Name, State: state, Node: p.Spec.NodeName, NUMANodes: []int{},
+		Devices: map[string][]struct{}{}, Annotations: map[string]string{}, Reasons: append([]Reason{}, reasons...),
 	}
-	if out.Annotations == nil {
-		out.Annotations = map[string]string{}
-	}
-	if out.Node == "" {
+	v := e.store.View(out.Node)
+	if out.Node == "" || v == nil {
 		return out
 	}
-	v := store.View(p.Spec.NodeName)
-	if v == nil {
-		return out
-	}
-	e, ok := v.Entry(string(p.UID))
+	held, ok := v.Entry(string(p.UID))
 	if !ok {
 		return out
 	}
 	m := v.Machine()
 	switch {
-	case e.Role.Binds() && m != nil:
-		cpus := v.CPUsOf(e.UID)
+	case held.Role.Binds() && m != nil:
+		cpus := v.CPUsOf(held.UID)
 		out.CPUSet, out.NUMANodes = m.FormatList(cpus), view.NUMAIDs(m, cpus)
-	case e.Role.Binds():
-		out.CPUSet = e.CPUList
-	case len(e.NUMAIDs) > 0:
-		out.NUMANodes = e.NUMAIDs
+	case held.Role.Binds():
+		out.CPUSet = held.CPUList
+	case len(held.NUMAIDs) > 0:
+		out.NUMANodes = held.NUMAIDs
 	}
 	return out
 }
@@ -288,16 +258,16 @@ func pools(store *kube.Store, node string) Node {
 	if v == nil || v.Machine() == nil {
 		return out
 	}
-	out.SharedPools, out.BESharedPool = byNUMA(v.Machine(), v.SharedPool()), byNUMA(v.Machine(), v.BEPool())
-	return out
-}
-
-func byNUMA(m *topo.Machine, cpus cpuset.Set) []SharedPool {
-	out := []SharedPool{}
+	m := v.Machine()
 	for _, n := range m.CPUNodes() {
-		out = append(out, SharedPool{
-			Socket: m.SocketID(m.NUMASocket(n)), Node: m.NUMAID(n), CPUSet: m.FormatList(m.NUMACPUs(n).Intersect(cpus)),
-		})
+		part := func(pool cpuset.Set) SharedPool {
+			return SharedPool{
+				Socket: m.SocketID(m.NUMASocket(n)), Node: m.NUMAID(n),
+				CPUSet: m.FormatList(m.NUMACPUs(n).Intersect(pool)),
+			}
+		}
+		out.SharedPools = append(out.SharedPools, part(v.SharedPool()))
+		out.BESharedPool = append(out.BESharedPool, part(v.BEPool()))
 	}
 	return out
 }

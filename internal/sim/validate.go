@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	appsvalidation "k8s.io/kubernetes/pkg/apis/apps/validation"
@@ -49,42 +49,38 @@ func validate(o runtime.Object) field.ErrorList {
 			return append(named(b.Name), policyvalidation.ValidatePodDisruptionBudget(b,
 				policyvalidation.PodDisruptionBudgetValidationOptions{})...)
 		})
-	case *v1alpha2.NodeResourceTopology:
-		return named(t.Name)
-	case *nodeinfo.Numatopology:
-		return named(t.Name)
+	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology:
+		return named(t.(metav1.Object).GetName())
 	}
 	return validateWorkload(o)
 }
 
 func validateWorkload(o runtime.Object) field.ErrorList {
+	options := func(t *core.PodTemplateSpec) corevalidation.PodValidationOptions {
+		return podutil.GetValidationOptionsFromPodTemplate(t, nil)
+	}
 	switch t := o.(type) {
 	case *appsv1.Deployment:
 		return check(t, &apps.Deployment{}, func(w *apps.Deployment) field.ErrorList {
-			return appsvalidation.ValidateDeployment(w,
-				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
+			return appsvalidation.ValidateDeployment(w, options(&w.Spec.Template))
 		})
 	case *appsv1.ReplicaSet:
 		return check(t, &apps.ReplicaSet{}, func(w *apps.ReplicaSet) field.ErrorList {
-			return appsvalidation.ValidateReplicaSet(w,
-				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
+			return appsvalidation.ValidateReplicaSet(w, options(&w.Spec.Template))
 		})
 	case *appsv1.StatefulSet:
 		return check(t, &apps.StatefulSet{}, func(w *apps.StatefulSet) field.ErrorList {
-			return appsvalidation.ValidateStatefulSet(w,
-				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
+			return appsvalidation.ValidateStatefulSet(w, options(&w.Spec.Template))
 		})
 	case *appsv1.DaemonSet:
 		return check(t, &apps.DaemonSet{}, func(w *apps.DaemonSet) field.ErrorList {
-			return appsvalidation.ValidateDaemonSet(w,
-				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.Template, nil))
+			return appsvalidation.ValidateDaemonSet(w, options(&w.Spec.Template))
 		})
 	case *batchv1.Job:
 		return jobTemplate(&t.Spec, t.Name, field.NewPath("spec", "template"))
 	case *batchv1.CronJob:
 		return check(t, &batch.CronJob{}, func(w *batch.CronJob) field.ErrorList {
-			return batchvalidation.ValidateCronJobCreate(w,
-				podutil.GetValidationOptionsFromPodTemplate(&w.Spec.JobTemplate.Spec.Template, nil))
+			return batchvalidation.ValidateCronJobCreate(w, options(&w.Spec.JobTemplate.Spec.Template))
 		})
 	}
 	return nil
@@ -94,7 +90,7 @@ func validateWorkload(o runtime.Object) field.ErrorList {
 func jobTemplate(s *batchv1.JobSpec, name string, path *field.Path) field.ErrorList {
 	errs := named(name)
 	template := &core.PodTemplateSpec{}
-	if err := legacyscheme.Scheme.Convert(&s.Template, template, nil); err != nil {
+	if err := scheme().Convert(&s.Template, template, nil); err != nil {
 		return append(errs, field.InternalError(path, err))
 	}
 	opts := podutil.GetValidationOptionsFromPodTemplate(template, nil)
@@ -115,7 +111,7 @@ func named(name string) field.ErrorList {
 
 // check converts to the API server's internal type and validates that.
 func check[T runtime.Object](versioned runtime.Object, internal T, validate func(T) field.ErrorList) field.ErrorList {
-	if err := legacyscheme.Scheme.Convert(versioned, internal, nil); err != nil {
+	if err := scheme().Convert(versioned, internal, nil); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	return validate(internal)

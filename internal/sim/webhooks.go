@@ -23,38 +23,27 @@ type webhooks struct {
 	mutated, validated labels.Selector
 }
 
-func readWebhooks() (webhooks, error) {
-	var out webhooks
+func readWebhooks() (out webhooks, err error) {
 	for _, text := range deploy.Webhooks() {
-		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal(text, &kind); err != nil {
-			return webhooks{}, fmt.Errorf("read the webhooks: %w", err)
+		// A validating configuration has all the fields of a mutating one that are read here.
+		var c admissionv1.MutatingWebhookConfiguration
+		if err := yaml.Unmarshal(text, &c); err != nil {
+			return out, fmt.Errorf("read the webhooks: %w", err)
 		}
-		var err error
-		switch kind.Kind {
-		case "MutatingWebhookConfiguration":
-			var c admissionv1.MutatingWebhookConfiguration
-			err = yaml.UnmarshalStrict(text, &c)
-			for _, w := range c.Webhooks {
-				if err == nil && createsPods(w.Rules) {
-					out.mutated, err = metav1.LabelSelectorAsSelector(w.NamespaceSelector)
-				}
+		into := map[string]*labels.Selector{
+			"MutatingWebhookConfiguration": &out.mutated, "ValidatingWebhookConfiguration": &out.validated,
+		}[c.Kind]
+		for _, w := range c.Webhooks {
+			if into == nil || !createsPods(w.Rules) {
+				continue
 			}
-		case "ValidatingWebhookConfiguration":
-			var c admissionv1.ValidatingWebhookConfiguration
-			err = yaml.UnmarshalStrict(text, &c)
-			for _, w := range c.Webhooks {
-				if err == nil && createsPods(w.Rules) {
-					out.validated, err = metav1.LabelSelectorAsSelector(w.NamespaceSelector)
-				}
+			if *into, err = metav1.LabelSelectorAsSelector(w.NamespaceSelector); err != nil {
+				return out, fmt.Errorf("read the webhooks: %w", err)
 			}
-		}
-		if err != nil {
-			return webhooks{}, fmt.Errorf("read the webhooks: %w", err)
 		}
 	}
 	if out.mutated == nil || out.validated == nil {
-		return webhooks{}, errors.New("read the webhooks: none is about creating pods")
+		return out, errors.New("read the webhooks: none is about creating pods")
 	}
 	return out, nil
 }

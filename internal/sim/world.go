@@ -39,12 +39,9 @@ type world struct {
 	numatopologies []*nodeinfo.Numatopology
 	namespaces     map[string]*corev1.Namespace
 	classes        map[string]*schedulingv1.PriorityClass
-	// owners are what default spread constraints look up.
-	services     []*corev1.Service
-	replicaSets  []*appsv1.ReplicaSet
-	statefulSets []*appsv1.StatefulSet
-	// budgets are what preemption spares.
-	budgets  []*policyv1.PodDisruptionBudget
+	// listed are the objects of which no plugin waits for events: what default spread constraints look up, and the
+	// budgets that preemption spares.
+	listed   []runtime.Object
 	existing []pod
 	pending  []pod
 	// resources have rows on NUMA nodes besides memory.
@@ -76,24 +73,21 @@ func newWorld(objects []object, p *problems) (*world, error) {
 }
 
 func (w *world) add(o object, p *problems) {
-	if meta, ok := o.Object.(metav1.Object); ok && namespaced(o.Object) && meta.GetNamespace() == "" {
+	meta := o.Object.(metav1.Object)
+	if namespaced(o.Object) && meta.GetNamespace() == "" {
 		meta.SetNamespace(metav1.NamespaceDefault)
 	}
-	if invalid := validate(o.Object); len(invalid) > 0 {
-		for _, err := range invalid {
-			p.add(o.origin, "%s", err.Error())
-		}
-		return
+	invalid := validate(o.Object)
+	for _, err := range invalid {
+		p.add(o.origin, "%s", err.Error())
 	}
-	if !w.unique(o, p) {
+	if len(invalid) > 0 || !w.claim(o.origin, fmt.Sprintf("%T", o.Object), meta.GetNamespace(), meta.GetName(), p) {
 		return
 	}
 	switch t := o.Object.(type) {
 	case *corev1.Node: // is in
-	case *policyv1.PodDisruptionBudget:
-		w.budgets = append(w.budgets, t)
-	case *corev1.Service:
-		w.services = append(w.services, t)
+	case *policyv1.PodDisruptionBudget, *corev1.Service:
+		w.listed = append(w.listed, o.Object)
 	case *corev1.Namespace:
 		w.namespaces[t.Name] = t
 	case *schedulingv1.PriorityClass:
@@ -118,15 +112,7 @@ func namespaced(o runtime.Object) bool {
 	return true
 }
 
-// unique refuses a second object of the same kind and name.
-func (w *world) unique(o object, p *problems) bool {
-	meta, ok := o.Object.(metav1.Object)
-	if !ok {
-		return true
-	}
-	return w.claim(o.origin, fmt.Sprintf("%T", o.Object), meta.GetNamespace(), meta.GetName(), p)
-}
-
+// claim refuses a second object of the same kind and name.
 func (w *world) claim(at origin, kind, namespace, name string, p *problems) bool {
 	key := kind + " " + namespace + "/" + name
 	if first, taken := w.seen[key]; taken {
@@ -149,13 +135,13 @@ func (w *world) addPod(at origin, t *corev1.Pod, p *problems) {
 		w.existing = append(w.existing, entry)
 		return
 	}
-	if unsupported := unsupportedFields(&t.Spec); len(unsupported) > 0 {
-		for _, text := range unsupported {
-			p.add(at, "%s", text)
-		}
-		return
+	unsupported := unsupportedFields(&t.Spec)
+	for _, text := range unsupported {
+		p.add(at, "%s", text)
 	}
-	w.pending = append(w.pending, entry)
+	if len(unsupported) == 0 {
+		w.pending = append(w.pending, entry)
+	}
 }
 
 // unsupportedFields names what would need objects that the input cannot hold.
@@ -221,31 +207,19 @@ func (w *world) prioritize(p *problems) {
 	}
 }
 
-// listed is an object and the cache that the scheduler's plugins read it from.
-type listed struct {
-	object any
-	into   cache.SharedIndexInformer
-}
-
-// listed returns the objects of which no plugin waits for events.
-func (w *world) listed(f informers.SharedInformerFactory) []listed {
-	var out []listed
-	for _, n := range w.namespaces {
-		out = append(out, listed{n, f.Core().V1().Namespaces().Informer()})
+// informerOf returns the cache that the scheduler's plugins read objects of a kind from.
+func informerOf(o runtime.Object, f informers.SharedInformerFactory) cache.SharedIndexInformer {
+	switch o.(type) {
+	case *corev1.Service:
+		return f.Core().V1().Services().Informer()
+	case *appsv1.ReplicaSet:
+		return f.Apps().V1().ReplicaSets().Informer()
+	case *appsv1.StatefulSet:
+		return f.Apps().V1().StatefulSets().Informer()
+	case *policyv1.PodDisruptionBudget:
+		return f.Policy().V1().PodDisruptionBudgets().Informer()
 	}
-	for _, s := range w.services {
-		out = append(out, listed{s, f.Core().V1().Services().Informer()})
-	}
-	for _, s := range w.replicaSets {
-		out = append(out, listed{s, f.Apps().V1().ReplicaSets().Informer()})
-	}
-	for _, s := range w.statefulSets {
-		out = append(out, listed{s, f.Apps().V1().StatefulSets().Informer()})
-	}
-	for _, b := range w.budgets {
-		out = append(out, listed{b, f.Policy().V1().PodDisruptionBudgets().Informer()})
-	}
-	return out
+	return f.Core().V1().Namespaces().Informer()
 }
 
 // latest returns the last time that a pod of the input knows: what is decided now comes after it.

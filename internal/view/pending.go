@@ -187,6 +187,9 @@ func shortfall(r why.Reason) float64 {
 	return float64(r.Asked-max(r.Free, 0)) / float64(r.Asked)
 }
 
+// IDs writes ids: "0,2".
+func IDs(ids []int) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]") }
+
 // Count writes a number of things: "1 node", "2 nodes".
 func Count(n int, what string) string {
 	if n == 1 {
