@@ -192,7 +192,7 @@ func account(status string) func(*testing.T) string {
 			t.Errorf("exclusive CPUs went from %v to %v", before.LSR(), after.LSR())
 		}
 		var answer []string
-		for _, p := range convert.EntryProblems(bad) {
+		for _, p := range convert.ReadPod(bad).Problems {
 			answer = append(answer, p.Object+" "+p.Key+": "+p.Text+" in "+p.Value)
 		}
 		return strings.Join(answer, "\n")

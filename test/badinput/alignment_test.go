@@ -604,7 +604,7 @@ func predicted(text string) func(*testing.T) string {
 		if got := store.View("n0"); got.SharedPool() != want.SharedPool() || got.Allocatable() != want.Allocatable() {
 			t.Errorf("the pool is %s, want %s as without a prediction", got.SharedPool(), want.SharedPool())
 		}
-		return problems(convert.EntryProblems(bad))
+		return problems(convert.ReadPod(bad).Problems)
 	}
 }
 

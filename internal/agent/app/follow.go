@@ -109,8 +109,8 @@ func (a *Agent) prunePods() { a.tree.Prune(maps.Keys(a.livePods())) }
 func (a *Agent) livePods() map[string]bool {
 	live := map[string]bool{}
 	for _, pod := range a.podList() {
-		if !convert.Ended(pod) {
-			live[desired.NodeUID(pod)] = true
+		if !convert.Ended(pod.Pod) {
+			live[convert.NodeUID(pod.Pod)] = true
 		}
 	}
 	return live
@@ -139,22 +139,21 @@ func (a *Agent) applyFirst() bool {
 	return err == nil
 }
 
-func (a *Agent) keepPod(pod *corev1.Pod) {
-	defer a.touchPods()
-	if convert.Ended(pod) {
-		a.tree.Delete(desired.NodeUID(pod))
-		a.status.ForgetPod(pod.UID)
+func (a *Agent) keepPod(pod *convert.Pod) {
+	if convert.Ended(pod.Pod) {
+		a.dropPod(pod)
 		return
 	}
+	defer a.touchPods()
 	a.tree.Update(desired.FromAPI(pod))
 	if a.transports.IsUnasked() {
-		a.tree.Visit(desired.NodeUID(pod))
+		a.tree.Visit(convert.NodeUID(pod.Pod))
 	}
 	a.status.Annotations(pod)
 }
 
-func (a *Agent) dropPod(pod *corev1.Pod) {
-	a.tree.Delete(desired.NodeUID(pod))
+func (a *Agent) dropPod(pod *convert.Pod) {
+	a.tree.Delete(convert.NodeUID(pod.Pod))
 	a.status.ForgetPod(pod.UID)
 	a.touchPods()
 }

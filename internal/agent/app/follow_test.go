@@ -83,7 +83,7 @@ func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 			}
 			pod.Spec.NodeName = "n"
 			pod.Annotations[annotation.ResourceStatusKey] = convert.Status(m, view, r, offer).String()
-			if got := desired.FromAPI(pod).MemoryNUMAIDs; !slices.Equal(got, tt.want) {
+			if got := desired.FromAPI(convert.ReadPod(pod)).MemoryNUMAIDs; !slices.Equal(got, tt.want) {
 				t.Errorf("memory on NUMA nodes %v, want %v: %s", got, tt.want,
 					pod.Annotations[annotation.ResourceStatusKey])
 			}

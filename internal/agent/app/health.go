@@ -46,8 +46,8 @@ func Handler(alive, ready func() error, registry metrics.KubeRegistry) *http.Ser
 // Inspect returns what the kernel has for a pod of the node at this moment; false when the node has no such pod.
 func (a *Agent) Inspect(namespace, name string) (view.Cgroups, bool) {
 	for _, pod := range a.podList() {
-		if pod.Namespace == namespace && pod.Name == name && !convert.Ended(pod) {
-			return a.tree.Describe(pod, a.Mode()), true
+		if pod.Namespace == namespace && pod.Name == name && !convert.Ended(pod.Pod) {
+			return a.tree.Describe(pod.Pod, a.Mode()), true
 		}
 	}
 	return view.Cgroups{}, false

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/event"
@@ -89,7 +88,7 @@ func (a *Agent) readMachine(ctx context.Context) error {
 }
 
 // input gathers what is published of this moment, but for what the pods hold.
-func (a *Agent) input(pods []*corev1.Pod) probe.Input {
+func (a *Agent) input(pods []*convert.Pod) probe.Input {
 	state := a.kubelet.State()
 	in := probe.Input{
 		NodeName: a.o.Node, Node: a.currentNode(), Machine: a.Machine(), Kubelet: state.Settings, Mode: state.Mode,
@@ -119,14 +118,14 @@ func (a *Agent) isWired() bool {
 }
 
 // podList returns the pods by namespace and name; none before the API has answered.
-func (a *Agent) podList() []*corev1.Pod {
+func (a *Agent) podList() []*convert.Pod {
 	if !a.isWired() {
 		return nil
 	}
-	var pods []*corev1.Pod
+	var pods []*convert.Pod
 	for _, key := range slices.Sorted(slices.Values(a.pods.GetStore().ListKeys())) {
 		if obj, ok, err := a.pods.GetStore().GetByKey(key); ok && err == nil {
-			pods = append(pods, obj.(*corev1.Pod))
+			pods = append(pods, obj.(*convert.Pod))
 		}
 	}
 	return pods
@@ -144,8 +143,8 @@ func (a *Agent) whole() probe.Input {
 	pods := a.podList()
 	in := a.input(pods)
 	for _, pod := range pods {
-		if e, concerns := convert.Entry(pod); concerns {
-			in.Entries = append(in.Entries, e)
+		if pod.Concerns {
+			in.Entries = append(in.Entries, pod.Entry)
 		}
 	}
 	return in

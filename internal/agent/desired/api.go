@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -14,21 +12,18 @@ import (
 )
 
 // FromAPI translates a bound pod. Its UID is the one that the kubelet and the runtime know it by.
-func FromAPI(pod *corev1.Pod) Pod {
-	e, _ := convert.Entry(pod)
-	e.UID = NodeUID(pod)
+func FromAPI(pod *convert.Pod) Pod {
+	e := pod.Entry
+	e.UID = convert.NodeUID(pod.Pod)
 	if e.Guest != nil {
-		e.Guest.Pod.UID = e.UID
+		guest, of := *e.Guest, *e.Guest.Pod
+		of.UID, guest.Pod, e.Guest = e.UID, &of, &guest
 	}
 	p := Pod{
 		Entry: e, Pinnable: e.Guest.CPUs() > 0 && MayBePinned(e),
-		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod),
+		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod.Problems),
 	}
-	status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])
-	if err != nil {
-		return p // convert has dropped it too: the pod holds nothing
-	}
-	for _, n := range status.NUMANodeResources {
+	for _, n := range pod.Allocation.NUMANodeResources {
 		for name, q := range n.Resources {
 			if convert.IsMemory(name) && !q.IsZero() {
 				p.MemoryNUMAIDs = append(p.MemoryNUMAIDs, int(n.Node))
@@ -39,20 +34,11 @@ func FromAPI(pod *corev1.Pod) Pod {
 	return p
 }
 
-// NodeUID returns the UID that the kubelet and the runtime know a pod by. That of a static pod is not its API object's:
-// the object is a mirror, which names the pod.
-func NodeUID(pod *corev1.Pod) string {
-	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
-		return static
-	}
-	return string(pod.UID)
-}
-
 // NodeGrants are grants with the UIDs by which the node knows pods, where the published ones are the API's.
-func NodeGrants(given []kubelet.Grant, pods []*corev1.Pod) []kubelet.Grant {
+func NodeGrants(given []kubelet.Grant, pods []*convert.Pod) []kubelet.Grant {
 	static := map[string]string{}
 	for _, pod := range pods {
-		if uid := NodeUID(pod); uid != string(pod.UID) {
+		if uid := convert.NodeUID(pod.Pod); uid != string(pod.UID) {
 			static[string(pod.UID)] = uid
 		}
 	}
@@ -85,8 +71,8 @@ func Uses(labels, annotations map[string]string) bool {
 }
 
 // malformed says what is wrong with the allocation that the scheduler wrote; "" when nothing is.
-func malformed(pod *corev1.Pod) string {
-	for _, p := range convert.EntryProblems(pod) {
+func malformed(problems []convert.Problem) string {
+	for _, p := range problems {
 		if p.Key == annotation.ResourceStatusKey {
 			return "annotation " + p.Key + ": " + p.Text + ": " + p.Value
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 func TestWhatAPodUsesOfTenon(t *testing.T) {
@@ -98,7 +99,7 @@ func TestAPodIsTranslatedForItsNode(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := desired.FromAPI(tt.pod)
+			got := desired.FromAPI(convert.ReadPod(tt.pod))
 			if got.Entry.UID != tt.uid || got.Entry.CPUList != tt.cpus || got.Entry.Role != tt.role ||
 				got.Uses != tt.uses || (got.Malformed != "") != tt.malformed {
 				t.Errorf("FromAPI = %+v, want UID %s, CPUs %q, %v, uses %v, malformed %v", got, tt.uid, tt.cpus,

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
-	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -74,7 +74,7 @@ func (t *Tree) Describe(pod *corev1.Pod, mode probe.Mode) view.Cgroups {
 			mode))
 		return out
 	}
-	sights, err := t.Inspect(desired.NodeUID(pod))
+	sights, err := t.Inspect(convert.NodeUID(pod))
 	if err != nil {
 		out.Notes = append(out.Notes, err.Error())
 	}

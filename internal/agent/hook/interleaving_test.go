@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -132,7 +133,7 @@ func (r *runtime) finish(c *simContainer, i int) {
 func (r *runtime) actions() map[string]func(*rapid.T) {
 	runs := func(c *simContainer) bool { return c.runs }
 	return map[string]func(*rapid.T){
-		"bind":   func(*rapid.T) { r.engine.Update(desired.FromAPI(object(r.pod()))) },
+		"bind":   func(*rapid.T) { r.engine.Update(desired.FromAPI(convert.ReadPod(object(r.pod())))) },
 		"delete": func(*rapid.T) { r.engine.Delete(r.pod().UID) },
 		"create": func(t *rapid.T) {
 			p := r.pod()

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // ErrDegraded holds back LSE pods on a node that cannot promise to keep others off their CPUs.
@@ -526,7 +527,7 @@ func introduced(p *Pod) desired.Pod {
 		}}}},
 		Status: corev1.PodStatus{QOSClass: kubeClass(group)},
 	}
-	d := desired.FromAPI(pod)
+	d := desired.FromAPI(convert.ReadPod(pod))
 	d.Cgroup = group
 	// A kubelet's record of pinned CPUs counts, whatever the pod asks for.
 	d.Pinnable = pod.Status.QOSClass == corev1.PodQOSGuaranteed && desired.MayBePinned(d.Entry)

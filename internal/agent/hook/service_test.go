@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 )
 
@@ -475,7 +476,7 @@ func TestChangedSetsArePushedToTheRuntime(t *testing.T) {
 	if pushed := n.drain(); len(pushed) > 0 {
 		t.Fatalf("pushed %v, want nothing: the runtime has what it was answered", pushed)
 	}
-	n.engine.Update(desired.FromAPI(object(sandbox("x", "LSE", "6-7"))))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(object(sandbox("x", "LSE", "6-7")))))
 	n.must(n.engine.Reconcile())
 	if diff := cmp.Diff(map[string]string{"c1": "0-5", "c2": "0-5"}, n.drain()); diff != "" {
 		t.Errorf("pushed (-want +got):\n%s", diff)
@@ -517,7 +518,7 @@ func TestOthersLeaveBeforeTheKernelHasHeardOfThePod(t *testing.T) {
 	n.must(n.run(ls))
 	n.must(n.run(be))
 	lsr := sandbox("c", "LSR", "6-7")
-	n.engine.Update(desired.FromAPI(object(lsr))) // and no pass comes
+	n.engine.Update(desired.FromAPI(convert.ReadPod(object(lsr)))) // and no pass comes
 	_, updates, err := n.create(in(lsr, "c3"))
 	n.must(err)
 	if diff := cmp.Diff([]hook.Update{{ContainerID: "c1", Resources: hook.Resources{CPUs: "0-5"}}},
@@ -555,7 +556,7 @@ func TestWhatTheAPISaysCountsMoreThanWhatTheRuntimeSays(t *testing.T) {
 	p := sandbox("a", "LSE", "6-7")
 	moved := object(p)
 	moved.Annotations = map[string]string{annotation.ResourceStatusKey: `{"cpuset":"4-5"}`}
-	n.engine.Update(desired.FromAPI(moved))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(moved)))
 	n.must(n.service.RunPod(t.Context(), p))
 	a, _, err := n.create(in(p, "c1"))
 	n.must(err)
@@ -575,7 +576,7 @@ func TestAStaticPodIsOnePod(t *testing.T) {
 	mirror.Annotations = maps.Clone(p.Annotations)
 	mirror.Annotations[corev1.MirrorPodAnnotationKey] = "0123abcd"
 	n.must(n.run(in(p, "c1")))
-	n.engine.Update(desired.FromAPI(mirror))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(mirror)))
 	n.must(n.engine.Verify())
 	if got := slices.Collect(n.engine.View().Entries()); len(got) != 1 || got[0].UID != "0123abcd" {
 		t.Errorf("the account has %v, want the static pod once", got)
@@ -678,7 +679,7 @@ func TestAResynchronisationIsTheWholeTruth(t *testing.T) {
 	if pushed := n.drain(); len(pushed) > 0 {
 		t.Errorf("pushed %v, want nothing", pushed)
 	}
-	n.engine.Update(desired.FromAPI(object(sandbox("c", "LSE", "4-5"))))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(object(sandbox("c", "LSE", "4-5")))))
 	n.must(n.engine.Reconcile())
 	if diff := cmp.Diff(map[string]string{"c2": "0-3,6-7"}, n.drain()); diff != "" {
 		t.Errorf("pushed (-want +got):\n%s", diff)
@@ -779,7 +780,7 @@ func TestNoSetsArePushedForContainersThatHaveEnded(t *testing.T) {
 			n.must(n.tree.Rmdir("kubepods/burstable/poda/c1"))
 			n.must(n.engine.Verify())
 			lse := in(sandbox("x", "LSE", "6-7"), "c3")
-			n.engine.Update(desired.FromAPI(object(lse.Pod))) // and no pass comes
+			n.engine.Update(desired.FromAPI(convert.ReadPod(object(lse.Pod)))) // and no pass comes
 			_, updates, err := n.create(lse)
 			n.must(err)
 			if diff := cmp.Diff([]hook.Update{{ContainerID: "c2", Resources: hook.Resources{CPUs: "0-5"}}},
@@ -797,7 +798,7 @@ func TestNoSetsArePushedWhileTheAgentWritesNothing(t *testing.T) {
 	n := ready(t)
 	ls := in(sandbox("a", "LS", ""), "c1")
 	n.must(n.run(ls))
-	n.engine.Update(desired.FromAPI(object(sandbox("x", "LSE", "6-7"))))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(object(sandbox("x", "LSE", "6-7")))))
 	n.must(n.engine.Reconcile())
 	n.writes = false
 	if pushed := n.drain(); len(pushed) > 0 {

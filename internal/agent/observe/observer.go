@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Options are what an Observer needs.
@@ -42,7 +43,7 @@ type Options struct {
 	// and an annotation of the published topology. They must not block.
 	CurrentNode func() *corev1.Node
 	Machine     func() *topo.Machine
-	Pods        func() []*corev1.Pod
+	Pods        func() []*convert.Pod
 	Published   func(key string) string
 
 	Status  *status.Reporter
@@ -74,7 +75,7 @@ func (s *State) KeepsMemory() bool {
 }
 
 // Pins are the pods that the kubelet has pinned and still decides about.
-func (s *State) Pins(pods []*corev1.Pod) []annotation.PodCPUAlloc {
+func (s *State) Pins(pods []*convert.Pod) []annotation.PodCPUAlloc {
 	pins := probe.Pins(s.Records.CPU, pods, s.Mode, s.Since.Time)
 	if !s.Until.IsZero() {
 		pins = probe.Left(pins, pods, s.Until)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
-	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -88,7 +87,7 @@ func checkResources(r kubeletapi.Resources, m *topo.Machine) error {
 
 // with returns the resources after an answer to a question of a moment. A pod that the answer does not name, because it
 // is not of that moment or because the kubelet has just been restarted, keeps what was known of it until it ends.
-func (r resources) with(answer kubeletapi.Resources, pods []*corev1.Pod, at time.Time, node *corev1.Node) resources {
+func (r resources) with(answer kubeletapi.Resources, pods []*convert.Pod, at time.Time, node *corev1.Node) resources {
 	r.answers++
 	if len(answer.CPUs) > 0 { // before its managers have started a static kubelet reports none
 		r.cpus = answer.CPUs
@@ -104,13 +103,13 @@ func (r resources) with(answer kubeletapi.Resources, pods []*corev1.Pod, at time
 	}
 	next := map[string]podResources{}
 	for _, pod := range pods {
-		if convert.Ended(pod) {
+		if convert.Ended(pod.Pod) {
 			continue
 		}
-		uid := probe.StateUID(pod)
+		uid := convert.NodeUID(pod.Pod)
 		key := pod.Namespace + "/" + pod.Name
 		containers, ok := named[key]
-		if ok && !twice[key] && startedBefore(pod, at) {
+		if ok && !twice[key] && startedBefore(pod.Pod, at) {
 			next[uid] = podResources{containers, true}
 		} else if old, kept := r.pods[uid]; kept {
 			next[uid] = podResources{old.containers, false}

@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // takeoverFile keeps the moment of take-over: pods that a static kubelet pinned before it keep their CPUs, over
@@ -146,7 +147,7 @@ func (b *Observer) keepPins(state *State) error {
 		if !uids[pod.UID] {
 			continue
 		}
-		uid := probe.StateUID(pod)
+		uid := convert.NodeUID(pod.Pod)
 		kept.Pods[uid] = map[string]string{}
 		for name, ids := range state.Records.CPU.Containers[uid] {
 			kept.Pods[uid][name] = cpuset.FormatIDs(ids)

@@ -17,7 +17,7 @@ import (
 // TestADraftIsOfAllThatItIsMadeOf: every field counts, those added later too, but for what only allocations depend on.
 func TestADraftIsOfAllThatItIsMadeOf(t *testing.T) {
 	t.Parallel()
-	kinds := vary.Whole(&corev1.Node{}, &topo.Machine{}, metav1.Now(), []ledger.Entry{{}}, []*corev1.Pod{{}},
+	kinds := vary.Whole(&corev1.Node{}, &topo.Machine{}, metav1.Now(), []ledger.Entry{{}}, []*convert.Pod{{}},
 		probe.KubeletState{CPU: recorded(t).State.CPU}, &probe.Draft{}, map[string]string{"other": "x"},
 		map[string]bool{"other": true}, map[int]map[string]int64{7: nil})
 	in := example(t)

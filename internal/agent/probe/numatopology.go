@@ -70,12 +70,12 @@ func Numatopology(in Input) *nodeinfo.Numatopology {
 func podAllocations(in Input, v *ledger.View) []nodeinfo.PodAllocation {
 	list := []nodeinfo.PodAllocation{}
 	for _, pod := range in.Pods {
-		if convert.Ended(pod) {
+		if convert.Ended(pod.Pod) {
 			continue
 		}
 		containers := containerAllocations(in, pod)
 		if e, ok := v.Entry(string(pod.UID)); ok && e.Role.Binds() && e.CPUList != "" {
-			containers = ownAllocations(pod, e.CPUList, containers)
+			containers = ownAllocations(pod.Pod, e.CPUList, containers)
 		}
 		if len(containers) == 0 {
 			continue
@@ -95,7 +95,7 @@ func podAllocations(in Input, v *ledger.View) []nodeinfo.PodAllocation {
 
 // containerAllocations is what the kubelet's managers gave to a pod's containers: CPU ids where the kubelet decides
 // about them, amounts of memory.
-func containerAllocations(in Input, pod *corev1.Pod) map[string]map[string]string {
+func containerAllocations(in Input, pod *convert.Pod) map[string]map[string]string {
 	decides := in.Mode == Follow ||
 		slices.ContainsFunc(in.Pins, func(p annotation.PodCPUAlloc) bool { return p.UID == pod.UID })
 	out := map[string]map[string]string{}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -27,7 +28,7 @@ func TestNumatopologyIsAsVolcanoReadsIt(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "lsr", UID: "o"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "x"}, {Name: "y"}}},
 	}
-	in.Pods = append(in.Pods, ours)
+	in.Pods = append(in.Pods, convert.ReadPod(ours))
 	in.Entries = []ledger.Entry{{
 		UID: "o", Namespace: "apps", Name: "lsr", Class: qos.LSR, Role: qos.ExclusiveWithBE,
 		CPUList: "2,18",
@@ -107,10 +108,10 @@ func TestNumatopologyNeverOffersACPUTwice(t *testing.T) {
 		taken, _ := cpuset.ParseIDs(in.Kubelet.ReservedCPUs)
 		held := list(take("pod"))
 		in.Entries = []ledger.Entry{{UID: "o", Role: qos.Exclusive, Class: qos.LSE, CPUList: held}}
-		in.Pods = []*corev1.Pod{{
+		in.Pods = []*convert.Pod{convert.ReadPod(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{UID: "o"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
-		}}
+		})}
 		pinned := list(take("pin"))
 		in.Pins = []annotation.PodCPUAlloc{{UID: "k", CPUSet: pinned, ManagedByKubelet: true}}
 		if rapid.Bool().Draw(t, "the pinned pod has a label") {

@@ -19,20 +19,15 @@ import (
 // Pins are the pods whose CPUs the kubelet decides about: those in its state that the API knows and that carry no
 // allocation of Tenon. In Own mode a pod with a QoS label that says where it runs is not pinned, and neither is one
 // that started after the take-over began: their CPUs are the shared pool's, whatever the kubelet recorded for them.
-func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) []annotation.PodCPUAlloc {
+func Pins(state host.CPUState, pods []*convert.Pod, mode Mode, since time.Time) []annotation.PodCPUAlloc {
 	if mode == Blind {
 		return nil
 	}
 	var pins []annotation.PodCPUAlloc
 	for _, pod := range pods {
-		cpus := state.Pods[StateUID(pod)]
-		if len(cpus) == 0 || convert.Ended(pod) {
-			continue
-		}
-		if e, _ := convert.Entry(pod); e.CPUList != "" {
-			continue
-		}
-		if mode == Own && !ownLeaves(pod, since) {
+		cpus := state.Pods[convert.NodeUID(pod.Pod)]
+		if len(cpus) == 0 || convert.Ended(pod.Pod) || pod.Entry.CPUList != "" ||
+			mode == Own && !ownLeaves(pod, since) {
 			continue
 		}
 		pins = append(pins, annotation.PodCPUAlloc{
@@ -45,10 +40,10 @@ func Pins(state host.CPUState, pods []*corev1.Pod, mode Mode, since time.Time) [
 
 // Left are the pins of a static kubelet that have outlived it: those of pods whose containers all run since before it
 // was gone. A container that starts later gets the CPUs of its class, and its pod with it.
-func Left(pins []annotation.PodCPUAlloc, pods []*corev1.Pod, until time.Time) []annotation.PodCPUAlloc {
+func Left(pins []annotation.PodCPUAlloc, pods []*convert.Pod, until time.Time) []annotation.PodCPUAlloc {
 	outlived := map[types.UID]bool{}
 	for _, pod := range pods {
-		outlived[pod.UID] = runsSince(pod, until)
+		outlived[pod.UID] = runsSince(pod.Pod, until)
 	}
 	return slices.DeleteFunc(slices.Clone(pins), func(p annotation.PodCPUAlloc) bool { return !outlived[p.UID] })
 }
@@ -75,14 +70,14 @@ func runsSince(pod *corev1.Pod, t time.Time) bool {
 
 // Attribute returns a record of a kubelet before 1.18, which has the ids of containers alone, by pod and container.
 // What the API does not know yet stays under its id.
-func Attribute(state host.CPUState, pods []*corev1.Pod) host.CPUState {
+func Attribute(state host.CPUState, pods []*convert.Pod) host.CPUState {
 	if len(state.ByID) == 0 {
 		return state
 	}
 	rest := maps.Clone(state.ByID)
 	state.Pods, state.Containers = nil, nil
 	for _, pod := range pods {
-		uid := StateUID(pod)
+		uid := convert.NodeUID(pod.Pod)
 		for _, statuses := range [][]corev1.ContainerStatus{
 			pod.Status.ContainerStatuses,
 			pod.Status.InitContainerStatuses,
@@ -103,18 +98,9 @@ func Attribute(state host.CPUState, pods []*corev1.Pod) host.CPUState {
 }
 
 // ownLeaves reports whether a pod of a static kubelet keeps the kubelet's CPUs in Own mode.
-func ownLeaves(pod *corev1.Pod, since time.Time) bool {
-	class, _, _ := convert.PodQoS(pod)
-	return (class == qos.None || class == qos.LSE || class == qos.LSR) && (since.IsZero() || startedBefore(pod, since))
-}
-
-// StateUID is the UID that the kubelet knows a pod by: that of a static pod is its own, and the mirror in the API names
-// it.
-func StateUID(pod *corev1.Pod) string {
-	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
-		return uid
-	}
-	return string(pod.UID)
+func ownLeaves(pod *convert.Pod, since time.Time) bool {
+	class, _, _ := convert.PodQoS(pod.Pod)
+	return (class == qos.None || class == qos.LSE || class == qos.LSR) && (since.IsZero() || startedBefore(pod.Pod, since))
 }
 
 // startedBefore reports whether a container of the pod started before t, or in its second: the API has whole seconds,

@@ -437,7 +437,7 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pins := probe.Pins(state, []*corev1.Pod{pod(test.change)}, test.mode, since)
+			pins := probe.Pins(state, []*convert.Pod{convert.ReadPod(pod(test.change))}, test.mode, since)
 			if (len(pins) == 1) != test.pinned {
 				t.Fatalf("pins = %+v, want one: %v", pins, test.pinned)
 			}
@@ -460,7 +460,7 @@ func TestRecordsByContainerAreThoseOfTheirPods(t *testing.T) {
 		InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", ContainerID: "docker://03"}},
 	}}
 	state := host.CPUState{Policy: "static", ByID: map[string][]int{"01": {4, 5}, "03": {4, 6}, "later": {8}}}
-	got := probe.Attribute(state, []*corev1.Pod{pod})
+	got := probe.Attribute(state, []*convert.Pod{convert.ReadPod(pod)})
 	want := host.CPUState{
 		Policy: "static", ByID: map[string][]int{"later": {8}}, Pods: map[string][]int{"u": {4, 5, 6}},
 		Containers: map[string]map[string][]int{"u": {"a": {4, 5}, "init": {4, 6}}},

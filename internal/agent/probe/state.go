@@ -95,7 +95,7 @@ func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
 		})
 	}
 	for _, pod := range in.Pods {
-		if convert.Ended(pod) {
+		if convert.Ended(pod.Pod) {
 			continue
 		}
 		if placed := placedContainers(in, pod); len(placed) > 0 {
@@ -126,8 +126,8 @@ func nodeIDs(ids []int) annotation.NUMANodes {
 
 // placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode CPUs that the kubelet
 // does not decide about are reported too: its answer to the next pod depends on them.
-func placedContainers(in Input, pod *corev1.Pod) annotation.PlacedContainers {
-	uid := StateUID(pod)
+func placedContainers(in Input, pod *convert.Pod) annotation.PlacedContainers {
+	uid := convert.NodeUID(pod.Pod)
 	placed := annotation.PlacedContainers{}
 	put := func(container string, change func(*annotation.PlacedContainer)) {
 		c := placed[container]

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 const gib = 1 << 30
@@ -31,12 +32,12 @@ func recorded(tb testing.TB) probe.Input {
 		Namespace: "default", Name: "p", UID: "a", CPUSet: "4-5",
 		ManagedByKubelet: true,
 	}}
-	in.Pods = []*corev1.Pod{
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "a"}},
-		{
+	in.Pods = []*convert.Pod{
+		convert.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "a"}}),
+		convert.ReadPod(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "over", UID: "b"},
 			Status:     corev1.PodStatus{Phase: corev1.PodFailed},
-		},
+		}),
 	}
 	memory := func(allocatable, free int64) host.MemoryAmount {
 		return host.MemoryAmount{Total: 4 * gib, Allocatable: allocatable, Free: free}
@@ -124,16 +125,17 @@ func TestWhatTheKubeletsManagersHoldIsPublished(t *testing.T) {
 func TestZonesCountTheKubeletsBlocksAndDevices(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
-	in.Pods = append(in.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+	in.Pods = append(in.Pods, convert.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "ours", UID: "o",
 		Annotations: map[string]string{
 			annotation.ResourceStatusKey: `{"numaNodeResources":[{"node":2,"resources":{"cpu":"1","memory":"1Gi"}},` +
 				`{"node":3,"resources":{"memory":"9Gi"}}]}`,
 		},
-	}})
+	}}))
 	// A pod that both have recorded counts once, as the kubelet has it.
 	in.Pods[0].Annotations = map[string]string{annotation.ResourceStatusKey: `{"numaNodeResources":[{"node":1,` +
 		`"resources":{"memory":"2Gi"}}]}`}
+	in.Pods[0] = convert.ReadPod(in.Pods[0].Pod)
 	got := map[string]map[string]string{}
 	for _, z := range probe.Topology(in).Zones {
 		got[z.Name] = map[string]string{}
@@ -243,10 +245,10 @@ func TestZonesNeverPromiseMoreThanThereIs(t *testing.T) {
 					"memory": *quantity(rapid.Int64Range(0, 8*gib).Draw(t, "memory")), "hugepages-2Mi": *quantity(gib),
 				},
 			}}}
-			in.Pods = append(in.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			in.Pods = append(in.Pods, convert.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				UID:         types.UID(rune('p' + i)),
 				Annotations: map[string]string{annotation.ResourceStatusKey: status.String()},
-			}})
+			}}))
 		}
 		in.State.Inventory = nil
 		for i := range rapid.IntRange(0, 6).Draw(t, "devices") {

@@ -36,7 +36,7 @@ type Input struct {
 	// Entries are what the node's pods hold.
 	Entries []ledger.Entry
 	// Pods are the node's pods, by namespace and name.
-	Pods []*corev1.Pod
+	Pods []*convert.Pod
 	// State is what the kubelet's managers have recorded.
 	State KubeletState
 	// Draft is the one of this input; nil to make it.

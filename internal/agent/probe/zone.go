@@ -48,14 +48,10 @@ type memoryKey struct {
 func heldMemory(in Input) map[memoryKey]int64 {
 	held := map[memoryKey]int64{}
 	for _, pod := range in.Pods {
-		if convert.Ended(pod) || len(in.State.Memory.Pods[StateUID(pod)]) > 0 {
+		if convert.Ended(pod.Pod) || len(in.State.Memory.Pods[convert.NodeUID(pod.Pod)]) > 0 {
 			continue
 		}
-		status, _, err := annotation.ParseResourceStatus(pod.Annotations[annotation.ResourceStatusKey])
-		if err != nil {
-			continue // reported where pods are read
-		}
-		for _, n := range status.NUMANodeResources {
+		for _, n := range pod.Allocation.NUMANodeResources {
 			for name, q := range n.Resources {
 				if name != corev1.ResourceCPU {
 					held[memoryKey{int(n.Node), string(name)}] += q.Value()

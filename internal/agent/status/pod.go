@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/event"
@@ -17,9 +16,9 @@ import (
 )
 
 // Annotations sends an Event on a pod about its annotations that cannot be used.
-func (r *Reporter) Annotations(pod *corev1.Pod) {
+func (r *Reporter) Annotations(pod *convert.Pod) {
 	text := ""
-	for _, p := range convert.EntryProblems(pod) {
+	for _, p := range pod.Problems {
 		text += fmt.Sprintf("; annotation %s is not used: %s: %s", p.Key, p.Text, p.Value)
 	}
 	r.mu.Lock()

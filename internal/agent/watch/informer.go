@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Pods follows the pods of the node and nothing else. They are cached without what the agent does not read.
+// Pods follows the pods of the node and nothing else. They are cached as convert.Pod, without what the agent does not
+// read.
 func (a *API) Pods() (cache.SharedIndexInformer, error) {
 	of := fields.OneTermEqualSelector("spec.nodeName", a.o.Node)
 	inf := informer(a, a.o.Client, a.o.Client.CoreV1().Pods(metav1.NamespaceAll), &corev1.Pod{}, of)

@@ -1,12 +1,16 @@
 package watch
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
 
 // lastApplied is what kubectl leaves on objects: the object once more.
 const lastApplied = corev1.LastAppliedConfigAnnotation
 
 // trim drops, before a pod is cached, the fields that the agent does not read: most of it, where pods have sidecars and
-// long environments.
+// long environments. What it returns is a convert.Pod.
 func trim(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -24,7 +28,7 @@ func trim(obj any) (any, error) {
 		Containers:          trimContainers(s.Containers),
 		EphemeralContainers: trimEphemeral(s.EphemeralContainers),
 	}
-	return pod, nil
+	return convert.ReadPod(pod), nil
 }
 
 func trimContainers(all []corev1.Container) []corev1.Container {

@@ -465,7 +465,7 @@ func TestEntry(t *testing.T) {
 				}
 			}
 			var problems []string
-			for _, p := range convert.EntryProblems(tt.pod) {
+			for _, p := range convert.ReadPod(tt.pod).Problems {
 				problems = append(problems, p.String())
 			}
 			if diff := cmp.Diff(tt.problems, problems); diff != "" {

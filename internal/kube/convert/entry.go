@@ -13,7 +13,52 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
-// Entry translates what a bound pod holds, as far as its annotations can be parsed; EntryProblems returns the rest.
+// Pod is a bound pod with its annotations parsed, once for all who look at it. It is not changed any more.
+type Pod struct {
+	*corev1.Pod
+	// Entry is what the pod holds and Concerns whether the node's account needs it, as Entry returns them.
+	Entry    ledger.Entry
+	Concerns bool
+	// Allocation is the resource-status, empty where it cannot be parsed.
+	Allocation annotation.ResourceStatus
+	// Problems is what could not be parsed.
+	Problems []Problem
+}
+
+// ReadPod parses the annotations of a pod.
+func ReadPod(pod *corev1.Pod) *Pod {
+	p := &Pod{Pod: pod}
+	add := func(key string, err error) {
+		if err != nil {
+			p.Problems = append(p.Problems, Problem{
+				Object: "Pod/" + pod.Namespace + "/" + pod.Name, Key: key,
+				Value: cut(pod.Annotations[key]), Text: err.Error(),
+			})
+		}
+	}
+	var err error
+	p.Allocation, err = readStatus(pod)
+	add(annotation.ResourceStatusKey, err)
+	p.Entry, p.Concerns = entryOf(Args{DefaultExclusive: DefaultExclusive}, pod, p.Allocation)
+	_, err = prediction(pod, &kubelet.Pod{})
+	add(annotation.PredictedPlacementKey, err)
+	if text, ok := pod.Annotations[annotation.ResourceSpecKey]; ok {
+		_, _, err := annotation.ParseResourceSpec(text)
+		add(annotation.ResourceSpecKey, err)
+	}
+	return p
+}
+
+// NodeUID returns the UID that the kubelet and the runtime know a pod by. That of a static pod is not its API object's:
+// the object is a mirror, which names the pod.
+func NodeUID(pod *corev1.Pod) string {
+	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
+		return static
+	}
+	return string(pod.UID)
+}
+
+// Entry translates what a bound pod holds, as far as its annotations can be parsed.
 // concerns is false when the node's account does not need the pod: it is not bound or has ended, and e is zero, or it
 // holds nothing.
 func Entry(pod *corev1.Pod) (e ledger.Entry, concerns bool) {
@@ -26,6 +71,11 @@ const DefaultExclusive = cpualloc.NotExclusive
 // EntryUnder is Entry for a scheduler with arguments: they give pods that declare none another exclusive policy, and
 // have the resources that pods hold.
 func EntryUnder(args Args, pod *corev1.Pod) (e ledger.Entry, concerns bool) {
+	status, _ := readStatus(pod)
+	return entryOf(args, pod, status)
+}
+
+func entryOf(args Args, pod *corev1.Pod, status annotation.ResourceStatus) (e ledger.Entry, concerns bool) {
 	if pod.Spec.NodeName == "" || Ended(pod) {
 		return ledger.Entry{}, false
 	}
@@ -35,7 +85,6 @@ func EntryUnder(args Args, pod *corev1.Pod) (e ledger.Entry, concerns bool) {
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
 		Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
 	}
-	status, _ := readStatus(pod)
 	switch {
 	case status.CPUSet != "":
 		e.Role = holderRole(e.Role, class)
@@ -123,26 +172,4 @@ func poolNodes(status annotation.ResourceStatus) []int {
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
-}
-
-// EntryProblems returns what Entry could not parse.
-func EntryProblems(pod *corev1.Pod) []Problem {
-	var problems []Problem
-	add := func(key string, err error) {
-		if err != nil {
-			problems = append(problems, Problem{
-				Object: "Pod/" + pod.Namespace + "/" + pod.Name, Key: key,
-				Value: cut(pod.Annotations[key]), Text: err.Error(),
-			})
-		}
-	}
-	_, err := readStatus(pod)
-	add(annotation.ResourceStatusKey, err)
-	_, err = prediction(pod, &kubelet.Pod{})
-	add(annotation.PredictedPlacementKey, err)
-	if text, ok := pod.Annotations[annotation.ResourceSpecKey]; ok {
-		_, _, err := annotation.ParseResourceSpec(text)
-		add(annotation.ResourceSpecKey, err)
-	}
-	return problems
 }

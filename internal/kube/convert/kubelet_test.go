@@ -529,7 +529,7 @@ func TestAPredictionIsReadBackAsItWasMade(t *testing.T) {
 		if text := convert.Status(m, view, r, offer).String(); text != "{}" { // a pod of the shared pool
 			annot(annotation.ResourceStatusKey, text)(pod)
 		}
-		if problems := convert.EntryProblems(pod); problems != nil {
+		if problems := convert.ReadPod(pod).Problems; problems != nil {
 			t.Fatalf("our own annotation has problems: %v", problems)
 		}
 		entry, concerns := convert.Entry(pod)

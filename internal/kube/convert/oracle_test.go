@@ -192,7 +192,7 @@ func FuzzEntry(f *testing.F) {
 		if entry.CPUList != "" && !entry.Role.Binds() {
 			t.Fatalf("%+v holds CPUs without a role that binds", entry)
 		}
-		convert.EntryProblems(pod)
+		convert.ReadPod(pod)
 		if r, reason, detail := convert.Request(pod, convert.DefaultArgs()); (r == nil) == reason.OK() ||
 			(r == nil) == (detail == "") {
 			t.Fatalf("request %v, reason %v, detail %q", r, reason, detail)

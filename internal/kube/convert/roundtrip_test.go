@@ -88,7 +88,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		if holds := want.CPUList != "" || want.NUMAIDs != nil || want.Guest != nil; holds != concerns {
 			t.Fatalf("the account needs %+v: %v, got %v", want, holds, concerns)
 		}
-		if problems := convert.EntryProblems(pod); problems != nil {
+		if problems := convert.ReadPod(pod).Problems; problems != nil {
 			t.Fatalf("our own annotation has problems: %v", problems)
 		}
 		if len(want.Amounts) > 0 {

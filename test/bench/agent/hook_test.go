@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -132,7 +133,7 @@ func newService(t *testing.T) *hook.Service {
 	engine := apply.New(apply.Options{Cgroup: tree})
 	engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	for i := range pods {
-		d := desired.FromAPI(apiPod(i))
+		d := desired.FromAPI(convert.ReadPod(apiPod(i)))
 		engine.Update(d)
 		group := fmt.Sprintf("kubepods/pod%d/c", i)
 		must(t, tree.MkdirAll(group))

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
@@ -37,8 +37,8 @@ func (n *node) compareOwn(ctx context.Context, pods []corev1.Pod) []string {
 		n.compareLeaf(l, w, differ)
 	}
 	for i := range pods {
-		if p := &pods[i]; p.Status.Phase == corev1.PodRunning && seen[desired.NodeUID(p)] < 1+len(p.Spec.Containers) {
-			differ("%s runs, and has %d groups with a process", title(p), seen[desired.NodeUID(p)])
+		if p := &pods[i]; p.Status.Phase == corev1.PodRunning && seen[convert.NodeUID(p)] < 1+len(p.Spec.Containers) {
+			differ("%s runs, and has %d groups with a process", title(p), seen[convert.NodeUID(p)])
 		}
 	}
 	n.comparePools(ctx, pools, differ)
@@ -79,7 +79,7 @@ func (n *node) wanted(pods []corev1.Pod, differ func(string, ...any)) (map[strin
 			differ("%s asked for %d CPUs and was given %s", title(p), asked, status.CPUSet)
 		}
 		taken = taken.Union(own)
-		exclusive[desired.NodeUID(p)] = own
+		exclusive[convert.NodeUID(p)] = own
 		all.shared = all.shared.Minus(own)
 		if p.Labels[annotation.QoSClass] == "LSE" {
 			all.be = all.be.Minus(own)
@@ -94,7 +94,7 @@ func (n *node) wanted(pods []corev1.Pod, differ func(string, ...any)) (map[strin
 		w := wanted{pod: p, cpus: all.shared}
 		status := n.status(p, differ)
 		class := p.Labels[annotation.QoSClass]
-		switch own, binds := exclusive[desired.NodeUID(p)]; {
+		switch own, binds := exclusive[convert.NodeUID(p)]; {
 		case binds:
 			w.cpus = own
 		case class == "LSE" || class == "LSR":
@@ -107,7 +107,7 @@ func (n *node) wanted(pods []corev1.Pod, differ func(string, ...any)) (map[strin
 			}
 		}
 		w.mems = n.memoryNodes(status)
-		want[desired.NodeUID(p)] = w
+		want[convert.NodeUID(p)] = w
 	}
 	return want, all
 }

@@ -86,9 +86,10 @@ func (d *localNode) view(t *testing.T, change func(*ledger.Facts)) *ledger.View 
 	in.State.Memory, err = host.ReadMemoryState(root)
 	check(t, err)
 	for i := range d.pods {
-		in.Pods = append(in.Pods, &d.pods[i])
-		if e, concerns := convert.Entry(&d.pods[i]); concerns {
-			in.Entries = append(in.Entries, e)
+		pod := convert.ReadPod(&d.pods[i])
+		in.Pods = append(in.Pods, pod)
+		if pod.Concerns {
+			in.Entries = append(in.Entries, pod.Entry)
 		}
 	}
 	in.Pins = probe.Pins(in.State.CPU, in.Pods, in.Mode, in.Since.Time)
