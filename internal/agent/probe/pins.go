@@ -48,22 +48,22 @@ func Left(pins []annotation.PodCPUAlloc, pods []*convert.Pod, until time.Time) [
 	return slices.DeleteFunc(slices.Clone(pins), func(p annotation.PodCPUAlloc) bool { return !outlived[p.UID] })
 }
 
+// started are the containers of a pod that the kubelet may record CPUs of.
+func started(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
+}
+
 // runsSince reports whether all running containers of a pod, and at least one, started no later than t.
 func runsSince(pod *corev1.Pod, t time.Time) bool {
 	running := false
-	for _, statuses := range [][]corev1.ContainerStatus{
-		pod.Status.ContainerStatuses,
-		pod.Status.InitContainerStatuses,
-	} {
-		for _, s := range statuses {
-			if s.State.Running == nil {
-				continue
-			}
-			if s.State.Running.StartedAt.After(t) {
-				return false
-			}
-			running = true
+	for _, s := range started(pod) {
+		if s.State.Running == nil {
+			continue
 		}
+		if s.State.Running.StartedAt.After(t) {
+			return false
+		}
+		running = true
 	}
 	return running
 }
@@ -78,16 +78,9 @@ func Attribute(state host.CPUState, pods []*convert.Pod) host.CPUState {
 	state.Pods, state.Containers = nil, nil
 	for _, pod := range pods {
 		uid := convert.NodeUID(pod.Pod)
-		for _, statuses := range [][]corev1.ContainerStatus{
-			pod.Status.ContainerStatuses,
-			pod.Status.InitContainerStatuses,
-		} {
-			for _, s := range statuses {
-				_, id, _ := strings.Cut(s.ContainerID, "://")
-				cpus, ok := rest[id]
-				if !ok {
-					continue
-				}
+		for _, s := range started(pod.Pod) {
+			_, id, _ := strings.Cut(s.ContainerID, "://")
+			if cpus, ok := rest[id]; ok {
 				delete(rest, id)
 				state.Put(uid, s.Name, cpus)
 			}
@@ -100,21 +93,17 @@ func Attribute(state host.CPUState, pods []*convert.Pod) host.CPUState {
 // ownLeaves reports whether a pod of a static kubelet keeps the kubelet's CPUs in Own mode.
 func ownLeaves(pod *convert.Pod, since time.Time) bool {
 	class, _, _ := convert.PodQoS(pod.Pod)
-	return (class == qos.None || class == qos.LSE || class == qos.LSR) && (since.IsZero() || startedBefore(pod.Pod, since))
+	return (class == qos.None || class == qos.LSE || class == qos.LSR) &&
+		(since.IsZero() || startedBefore(pod.Pod, since))
 }
 
 // startedBefore reports whether a container of the pod started before t, or in its second: the API has whole seconds,
 // and a pod that runs is not moved.
 func startedBefore(pod *corev1.Pod, t time.Time) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{
-		pod.Status.ContainerStatuses,
-		pod.Status.InitContainerStatuses,
-	} {
-		for _, s := range statuses {
-			for _, at := range []time.Time{runningSince(s.State), runningSince(s.LastTerminationState)} {
-				if !at.IsZero() && !at.After(t) {
-					return true
-				}
+	for _, s := range started(pod) {
+		for _, at := range []time.Time{runningSince(s.State), runningSince(s.LastTerminationState)} {
+			if !at.IsZero() && !at.After(t) {
+				return true
 			}
 		}
 	}
