@@ -1,6 +1,7 @@
 package cpualloc
 
 import (
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -20,9 +21,10 @@ func Allocate(s State, req Request) (Result, why.Reason) {
 		return Result{}, r
 	}
 
-	var v solver
-	v.init(&s, req)
-	v.prefer(known)
+	v := solver{
+		m: s.Machine, state: s, req: req, threads: s.Machine.ThreadsPerCore(),
+		mask: req.mask() & s.Machine.NodesWithCPUs(),
+	}
 	v.survey(known)
 	choice := v.chooseNodes()
 	v.fill(&choice)
@@ -38,8 +40,6 @@ type solver struct {
 	req     Request
 	threads int
 	mask    topo.NodeSet // nodes that may be used
-	source  source
-	forced  topo.NodeSet // nodes that every answer touches, because it takes their preferred CPUs
 
 	node [maxNodes]nodeTally
 	core [topo.MaxCPUs]coreTally
@@ -49,17 +49,8 @@ type solver struct {
 	held      bool         // some core has a holder that the request avoids
 
 	// The state of fill.
-	taken    cpuSet
-	usedL3   l3Set
+	taken    cpuset.Set
+	usedL3   cpuset.Set // of topo.L3
 	round    uint8
 	skipHeld bool
 }
-
-func (v *solver) init(s *State, req Request) {
-	v.m, v.state, v.req = s.Machine, *s, req
-	v.state.Preferred = s.Preferred.Intersect(s.Free)
-	v.threads = s.Machine.ThreadsPerCore()
-	v.mask = req.mask() & s.Machine.NodesWithCPUs()
-}
-
-func (v *solver) requires(b Bind) bool { return v.req.Required && v.req.Bind == b }

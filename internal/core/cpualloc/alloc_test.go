@@ -54,7 +54,6 @@ func TestAllocate(t *testing.T) {
 		spec       *topo.Spec // nil = seed000
 		taken      string
 		pcpu, numa string // CPUs of holders; they are taken too
-		preferred  string
 		req        cpualloc.Request
 		want       string
 		stage      int // 0 = 1
@@ -160,21 +159,6 @@ func TestAllocate(t *testing.T) {
 			taken: "4,20", req: cpualloc.Request{Count: 12, Bind: full, Strategy: least, Nodes: 3},
 			want: "0-3,5-6,16-19,21-22",
 		},
-		"preferred CPUs come first, on another NUMA node than the best": {
-			taken: "0,16", preferred: "8-9,24-25", req: cpualloc.Request{Count: 4, Bind: full}, want: "8-9,24-25",
-		},
-		"a request above its preferred CPUs takes the rest beside them": {
-			preferred: "9,25", req: cpualloc.Request{Count: 4, Bind: full}, want: "8-9,24-25",
-		},
-		"a half preferred core is completed": {
-			preferred: "9", req: cpualloc.Request{Count: 2, Bind: full}, want: "9,25",
-		},
-		"required FullPCPUs counts a preferred core as a whole": {
-			preferred: "9,10,26", req: cpualloc.Request{Count: 2, Bind: full, Required: true}, want: "10,26",
-		},
-		"SingleNUMANode takes the NUMA node with most preferred CPUs": {
-			preferred: "0,4-5", req: cpualloc.Request{Count: 8, Bind: full, SingleNUMANode: true}, want: "4-7,20-23",
-		},
 		"PreferL3 keeps a remainder in the group in use": {
 			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "6",
 			req: cpualloc.Request{Count: 3, Bind: full, PreferL3: true}, want: "0-1,4",
@@ -227,7 +211,6 @@ func TestAllocate(t *testing.T) {
 			m := machine(t, spec)
 			s := cpualloc.State{
 				Machine: m, PCPUHeld: cpuset.MustParse(tt.pcpu), NUMAHeld: cpuset.MustParse(tt.numa),
-				Preferred: cpuset.MustParse(tt.preferred),
 			}
 			s.Free = m.Online().Minus(cpuset.MustParse(tt.taken)).Minus(s.PCPUHeld).Minus(s.NUMAHeld)
 			got, reason := cpualloc.Allocate(s, tt.req)

@@ -26,20 +26,20 @@ type choice struct {
 }
 
 // evaluate computes the choice of nodes. It stops, and returns false, as soon as the set is known to be worse than
-// best (nil: none yet).
+// best (of no nodes: none yet).
 func (v *solver) evaluate(nodes topo.NodeSet, best *choice) (choice, bool) {
 	c := choice{nodes: nodes}
 	c.cost[rowSockets] = int64(v.m.SocketsOf(nodes))
-	if best != nil && c.cost[rowSockets] > best.cost[rowSockets] {
+	if best.nodes != 0 && c.cost[rowSockets] > best.cost[rowSockets] {
 		return c, false
 	}
 	c.cost[rowDistance] = v.m.DistanceWithin(nodes)
-	if best != nil && c.fartherThan(best) {
+	if best.nodes != 0 && c.fartherThan(best) {
 		return c, false
 	}
 	s := v.sumOf(nodes)
 	v.evaluateCores(&c, &s)
-	return c, best == nil || c.betterThan(best)
+	return c, best.nodes == 0 || c.betterThan(best)
 }
 
 // fartherThan compares the rows that need no look at the cores.
@@ -65,10 +65,10 @@ func (v *solver) evaluateCores(c *choice, s *sum) {
 		c.cost[rowStrategy] = v.evaluateEven(c)
 		return
 	}
-	all := v.expect(s, &s.all, v.req.Count)
+	all := v.expect(&s.all, v.req.Count)
 	spare := outcome{}
-	if v.held && s.baseHeld == 0 {
-		spare = v.expect(s, &s.spare, v.req.Count)
+	if v.held {
+		spare = v.expect(&s.spare, v.req.Count)
 	}
 	v.settle(c, all, spare)
 	c.cost[rowStrategy] = s.free
@@ -79,18 +79,18 @@ func (v *solver) evaluateCores(c *choice, s *sum) {
 
 // evaluateEven is evaluateCores for an even split, in which each node has its own share. It returns the deviation.
 func (v *solver) evaluateEven(c *choice) int64 {
-	var share [maxNodes]int32
+	var share [maxNodes]int
 	v.shares(c.nodes, &share)
 	all, spare := outcome{ok: true}, outcome{ok: true}
 	deviation := int64(0)
 	for i := range c.nodes.All() {
-		s := v.sumOf(1 << i)
-		all.add(v.expect(&s, &s.all, int(share[i])))
+		all.add(v.expect(&v.node[i].all, share[i]))
 		if v.held && spare.ok {
-			spare.add(v.expect(&s, &s.spare, int(share[i])))
+			spare.add(v.expect(&v.node[i].spare, share[i]))
 		}
-		before, left := int64(v.node[i].weight), int64(v.node[i].weight-share[i])
-		deviation += left*left - before*before
+		before := v.node[i].all.open
+		left := before - share[i]
+		deviation += int64(left*left - before*before)
 	}
 	if !v.held {
 		spare.ok = false
@@ -127,33 +127,25 @@ func (v *solver) settle(c *choice, all, spare outcome) {
 
 // sum is the tally of a set of nodes.
 type sum struct {
-	all, spare                       tally
-	base, baseCores, baseParts, free int64
-	baseHeld                         int // nodes with a base CPU on a held core
+	all, spare tally
+	free       int64
 }
 
 func (v *solver) sumOf(nodes topo.NodeSet) sum {
 	var s sum
 	for i := range nodes.All() {
-		s.add(v, i, +1)
+		s.add(v, i)
 	}
 	return s
 }
 
-// add adds node i (sign +1), or takes it out again (−1).
-func (s *sum) add(v *solver, i topo.NUMA, sign int16) {
+func (s *sum) add(v *solver, i topo.NUMA) {
 	n := &v.node[i]
-	s.all.add(&n.all, sign, v.threads, v.source)
+	s.all.add(&n.all, v.threads)
 	if v.held {
-		s.spare.add(&n.spare, sign, v.threads, v.source)
+		s.spare.add(&n.spare, v.threads)
 	}
-	s.base += int64(sign) * int64(n.base)
-	s.baseCores += int64(sign) * int64(n.baseCores)
-	s.baseParts += int64(sign) * int64(n.baseParts)
-	s.free += int64(sign) * int64(n.free)
-	if n.baseHeld {
-		s.baseHeld += int(sign)
-	}
+	s.free += int64(n.free)
 }
 
 // outcome is what fill will make of cores.
@@ -171,14 +163,14 @@ func (o *outcome) add(p outcome) {
 	o.damage += p.damage
 }
 
-// expect foretells what fill makes of the cores of t, a tally of s, for count CPUs, base included.
-func (v *solver) expect(s *sum, t *tally, count int) outcome {
-	n := int64(count) - s.base
+// expect foretells what fill makes of the cores of t for count CPUs.
+func (v *solver) expect(t *tally, count int) outcome {
+	n := int64(count)
 	if v.req.Bind == FullPCPUs {
-		return expectFull(t, n, s.baseParts, v.threads)
+		return expectFull(t, n, v.threads)
 	}
-	o := outcome{ok: int64(t.open) >= n, distinct: s.baseCores + min(n, int64(t.fresh))}
-	left := min(n, int64(t.fresh))
+	left := min(n, int64(t.cores))
+	o := outcome{ok: int64(t.open) >= n, distinct: left}
 	for free := v.threads; free > 0 && left > 0; free-- {
 		cores := min(left, int64(t.byFree[free]))
 		o.damage -= cores * int64(free)
@@ -187,34 +179,21 @@ func (v *solver) expect(s *sum, t *tally, count int) outcome {
 	return o
 }
 
-// expectFull follows the steps of fillFull by numbers: complete started cores, give entire cores from the largest size
-// down, take more of what base has opened, then open as few others as possible.
+// expectFull follows the steps of fillFull by numbers: give entire cores from the largest size down, then open as few
+// others as possible.
 //
 // Sizes of entire cores divide each other, so going down from the largest gives the largest sum that is ≤ n; when
 // entire cores are left over, each is larger than what is still missing and one of them is enough.
-func expectFull(t *tally, n, baseParts int64, threads int) outcome {
-	o := outcome{ok: int64(t.open) >= n, partial: baseParts}
+func expectFull(t *tally, n int64, threads int) outcome {
+	o := outcome{ok: int64(t.open) >= n}
 	if !o.ok {
 		return o
-	}
-	opened := int64(0) // CPUs on cores that base has opened
-	for need := 1; need < threads; need++ {
-		cores := min(int64(t.byOpen[started][need]), n/int64(need))
-		n -= cores * int64(need)
-		o.partial -= cores
-		opened += (int64(t.byOpen[started][need]) - cores) * int64(need)
 	}
 	leftOver := false
 	for size := threads; size > 0; size-- {
 		cores := min(int64(t.byOpen[entire][size]), n/int64(size))
 		n -= cores * int64(size)
 		leftOver = leftOver || cores < int64(t.byOpen[entire][size])
-	}
-	for size := 1; size <= threads; size++ {
-		opened += int64(t.byOpen[begun][size]) * int64(size)
-	}
-	if n -= min(n, opened); n == 0 {
-		return o
 	}
 	for size := threads; size > 0 && n > 0; size-- {
 		cores := int64(t.byOpen[broken][size])

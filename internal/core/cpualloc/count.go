@@ -13,7 +13,14 @@ const MaxThreads = 8
 // NodeCount is what one NUMA node has to give, the figures from which Feasible decides.
 type NodeCount struct {
 	// Free counts the free CPUs, FreeWhole those of them on whole free cores, FreeCores the cores with a free CPU.
-	Free, FreeWhole, FreeCores int32
+	Free, FreeWhole, FreeCores int
+}
+
+// Add adds what another node has.
+func (c *NodeCount) Add(o NodeCount) {
+	c.Free += o.Free
+	c.FreeWhole += o.FreeWhole
+	c.FreeCores += o.FreeCores
 }
 
 // CountNodes appends one NodeCount for each NUMA node of m to dst. It allocates only when dst is too small.
@@ -28,19 +35,14 @@ func CountNodes(dst []NodeCount, m *topo.Machine, free *cpuset.Set) []NodeCount 
 func CountNode(m *topo.Machine, n topo.NUMA, free *cpuset.Set) NodeCount {
 	var count NodeCount
 	for _, c := range m.NUMACores(n) {
-		freeHere := int32(0)
-		for _, cpu := range m.CoreCPUs(c) {
-			if free.Has(int(cpu)) {
-				freeHere++
-			}
-		}
-		if freeHere == 0 {
+		here := freeOf(m, c, free)
+		if here == 0 {
 			continue
 		}
-		count.Free += freeHere
+		count.Free += here
 		count.FreeCores++
-		if size := wholeSize(m, c); int(freeHere) == size {
-			count.FreeWhole += freeHere
+		if here == wholeSize(m, c) {
+			count.FreeWhole += here
 		}
 	}
 	return count

@@ -3,7 +3,6 @@
 // Allocate is a pure function: equal input, equal output. Its answers are optimal in a lexicographic order, not merely
 // greedy (seed 000):
 //
-//	P  most preferred CPUs (of a reservation, of victims)
 //	1  fewest NUMA nodes, or the smallest even split (DistributeEvenly)
 //	2  fewest sockets
 //	3  smallest sum of SLIT distances
@@ -15,16 +14,15 @@
 //
 // The work is done in three steps:
 //
-//	survey ─ what each core and NUMA node has to give, preferred CPUs set apart (survey.go, prefer.go)
+//	survey ─ what each core and NUMA node has to give (survey.go)
 //	choose ─ the set of NUMA nodes, by what taking them would cost (nodes.go, cost.go, even.go)
 //	fill   ─ core by core, from the best kind of core to the worst (fill.go, l3.go)
 //
-// Rows P to 2 hold on every machine of up to 64 NUMA nodes with CPUs. Rows 3 to 6 hold where at most 128 sets of nodes
+// Rows 1 and 2 hold on every machine of up to 64 NUMA nodes with CPUs. Rows 3 to 6 hold where at most 128 sets of nodes
 // come into question, which is always so on 8 nodes; beyond, the answer is as good as exchanging one node for another
 // makes it. Rows 7 and 8 hold within one NUMA node for whole cores and for spreading on cores of up to two threads;
 // between sets of nodes that are equal so far the lowest nodes win. On cores of different sizes the larger ones are
-// given first, and under required FullPCPUs a preference that leaves no multiple of the full size is dropped.
-// oracle_test.go proves it against a search of all subsets of the free CPUs.
+// given first. oracle_test.go proves it against a search of all subsets of the free CPUs.
 //
 // Whether a request fits is a question of three counts per NUMA node: Feasible answers it for Filter, exactly as
 // Allocate does.

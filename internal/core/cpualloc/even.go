@@ -14,20 +14,20 @@ type even struct {
 	k, floor, group, count int
 }
 
-// evenSplit finds the smallest k that can be split evenly. The request is packed when there is none, when count is no
-// multiple of the group, and when it outgrows its preferred CPUs, which decide the nodes then.
+// evenSplit finds the smallest k that can be split evenly. The request is packed when there is none, and when count is
+// not a multiple of the group.
 func (v *solver) evenSplit() even {
 	group := 1
 	if v.req.Bind == FullPCPUs {
 		group = v.threads
 	}
-	if v.req.Strategy != DistributeEvenly || v.source == preferredFirst || v.req.Count%group != 0 {
+	if v.req.Strategy != DistributeEvenly || v.req.Count%group != 0 {
 		return even{}
 	}
-	var sorted [maxNodes]int32
+	var sorted [maxNodes]int
 	weights := sorted[:0]
 	for i := range v.mask.All() {
-		weights = append(weights, v.node[i].weight)
+		weights = append(weights, v.node[i].all.open)
 	}
 	slices.Sort(weights)
 	slices.Reverse(weights)
@@ -49,31 +49,31 @@ func (v *solver) evenSplit() even {
 func (e *even) extra() int { return (e.count - e.floor*e.k) / e.group }
 
 // groups counts the groups that nodes of these weights have above the floor; -1 when one is below it.
-func (e *even) groups(weights []int32) int {
+func (e *even) groups(weights []int) int {
 	total := 0
 	for _, w := range weights {
-		if int(w) < e.floor {
+		if w < e.floor {
 			return -1
 		}
-		total += (int(w) - e.floor) / e.group
+		total += (w - e.floor) / e.group
 	}
 	return total
 }
 
 // shares writes the share of each of the nodes. Of nodes with equally much left the lowest gets the group, whatever its
 // cores look like: shares are a matter of counts.
-func (v *solver) shares(nodes topo.NodeSet, share *[maxNodes]int32) {
+func (v *solver) shares(nodes topo.NodeSet, share *[maxNodes]int) {
 	e := &v.even
 	for i := range nodes.All() {
-		share[i] = int32(e.floor)
+		share[i] = e.floor
 	}
 	for range e.extra() {
 		fullest := nodes.First()
 		for i := range nodes.All() {
-			if v.node[i].weight-share[i] > v.node[fullest].weight-share[fullest] {
+			if v.node[i].all.open-share[i] > v.node[fullest].all.open-share[fullest] {
 				fullest = i
 			}
 		}
-		share[fullest] += int32(e.group)
+		share[fullest] += e.group
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // Feasible reports, from counts alone, whether Allocate would grant req, with the same reason when not. counts are
 // those of m's NUMA nodes, as CountNodes returns them. It costs O(NUMA nodes) and allocates nothing. Exclusive,
-// Strategy, PreferL3 and State.Preferred never decide whether a request fits.
+// Strategy and PreferL3 never decide whether a request fits.
 //
 // A request fits when the NUMA nodes it may use (one of them under SingleNUMANode) hold Count CPUs of the kind that its
 // policy asks for: CPUs on whole free cores for required FullPCPUs, where Count must also be a multiple of threads;
@@ -32,9 +32,9 @@ func Feasible(counts []NodeCount, m *topo.Machine, req Request) why.Reason {
 		}
 	}
 	mask := req.mask()
-	total, open, best, bestNode := int64(0), int64(0), int64(-1), topo.NUMA(0)
+	total, open, best, bestNode := 0, 0, -1, topo.NUMA(0)
 	for n := range m.NodesWithCPUs().All() {
-		offer := counts[n].offers(req)
+		offer := counts[n].Offers(&req)
 		total += offer
 		if !mask.Has(n) {
 			continue
@@ -44,19 +44,20 @@ func Feasible(counts []NodeCount, m *topo.Machine, req Request) why.Reason {
 			best, bestNode = offer, n
 		}
 	}
-	asked := int64(req.Count)
 	free := open
 	if req.SingleNUMANode {
 		free = max(best, 0)
 	}
-	if free >= asked {
+	if free >= req.Count {
 		return why.Reason{}
 	}
-	r := why.Reason{Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: asked, Free: free}
+	r := why.Reason{
+		Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: int64(req.Count), Free: int64(free),
+	}
 	if req.Required && req.Bind == SpreadByPCPUs {
 		r.Unit = why.Cores
 	}
-	if total >= asked {
+	if total >= req.Count {
 		r.Code = why.TopologyPolicy
 	}
 	if req.SingleNUMANode && best >= 0 {
@@ -65,16 +66,15 @@ func Feasible(counts []NodeCount, m *topo.Machine, req Request) why.Reason {
 	return r
 }
 
-// offers is how much of Request.Count the node can hold.
-func (c *NodeCount) offers(req Request) int64 {
+// Offers is how much of Request.Count the node can hold.
+func (c *NodeCount) Offers(req *Request) int {
 	switch {
 	case !req.Required:
-		return int64(c.Free)
+		return c.Free
 	case req.Bind == FullPCPUs:
-		return int64(c.FreeWhole)
-	default:
-		return int64(c.FreeCores)
+		return c.FreeWhole
 	}
+	return c.FreeCores
 }
 
 func (r *Request) mask() topo.NodeSet {

@@ -12,20 +12,16 @@ import (
 func (v *solver) fill(c *choice) {
 	v.skipHeld = c.spare
 	if v.even.k > 0 {
-		var share [maxNodes]int32
+		var share [maxNodes]int
 		v.shares(c.nodes, &share)
 		for i := range c.nodes.All() {
 			order := [1]topo.NUMA{i}
-			v.fillNodes(order[:], int(share[i]))
+			v.fillNodes(order[:], share[i])
 		}
 		return
 	}
-	n := v.req.Count
-	if v.source == preferredFirst {
-		n -= v.takeBase(c.nodes)
-	}
 	var order [maxNodes]topo.NUMA
-	v.fillNodes(v.inOrder(c.nodes, order[:0]), n)
+	v.fillNodes(v.inOrder(c.nodes, order[:0]), v.req.Count)
 }
 
 func (v *solver) fillNodes(order []topo.NUMA, n int) {
@@ -47,64 +43,29 @@ func (v *solver) inOrder(nodes topo.NodeSet, order []topo.NUMA) []topo.NUMA {
 		if v.req.Strategy == LeastAllocated {
 			a, b = b, a
 		}
-		return int(v.node[a].free - v.node[b].free)
+		return v.node[a].free - v.node[b].free
 	})
 	return order
 }
 
-// takeBase takes the preferred CPUs of the nodes and returns how many.
-func (v *solver) takeBase(nodes topo.NodeSet) int {
-	took := 0
-	v.round = 1
-	for i := range nodes.All() {
-		for _, id := range v.m.NUMACores(i) {
-			if c := &v.core[id]; c.base > 0 {
-				took += v.take(id, int(c.base), &v.state.Preferred)
-			}
-		}
-	}
-	return took
-}
-
-// take takes the n lowest CPUs of a core that are in from.
-func (v *solver) take(id topo.Core, n int, from *cpuSet) int {
-	took := 0
+// take takes the n lowest free CPUs of a core.
+func (v *solver) take(id topo.Core, n int) {
+	c := &v.core[id]
 	for _, cpu := range v.m.CoreCPUs(id) {
-		if took < n && from.Has(int(cpu)) && !v.taken.Has(int(cpu)) {
+		if n > 0 && v.state.Free.Has(int(cpu)) && !v.taken.Has(int(cpu)) {
 			v.taken.Add(int(cpu))
-			took++
+			c.open--
+			n--
 		}
 	}
-	v.core[id].round = v.round
-	v.usedL3.add(v.m.CoreL3(id))
-	return took
-}
-
-// takeOpen takes n of a core's open CPUs.
-func (v *solver) takeOpen(id topo.Core, n int) {
-	v.core[id].open -= uint8(v.take(id, n, v.giving()))
-}
-
-// giving is the set that open CPUs are taken from.
-func (v *solver) giving() *cpuSet {
-	if v.source == preferredOnly {
-		return &v.state.Preferred
-	}
-	return &v.state.Free
+	c.round = v.round
+	v.usedL3.Add(int(v.m.CoreL3(id)))
 }
 
 // fillFull takes n CPUs of the nodes, whole cores first, and returns what is missing. expectFull foretells it.
 func (v *solver) fillFull(order []topo.NUMA, n int) int {
-	if v.source == preferredFirst {
-		for need := 1; need < v.threads; need++ {
-			n = v.takeCores(order, want{kind: started, open: uint8(need)}, n)
-		}
-	}
 	for size := v.threads; size > 0; size-- {
 		n = v.takeCores(order, want{kind: entire, open: uint8(size)}, n)
-	}
-	if v.source == preferredFirst {
-		n = v.takeOpened(order, n)
 	}
 	for size := v.threads; size > 0 && n > 0; size-- {
 		if v.openOne(order, n) {
@@ -136,22 +97,6 @@ func (v *solver) takeCores(order []topo.NUMA, w want, n int) int {
 	return n
 }
 
-// takeOpened takes what is open on cores that base has opened, lowest ids first, and returns the rest of n.
-func (v *solver) takeOpened(order []topo.NUMA, n int) int {
-	for _, i := range order {
-		cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
-		for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
-			id := v.m.CoreOf(topo.CPU(cpu))
-			c := &v.core[id]
-			if c.base > 0 && c.open > 0 && !v.taken.Has(cpu) && !(v.skipHeld && c.held) {
-				v.takeOpen(id, 1)
-				n--
-			}
-		}
-	}
-	return n
-}
-
 // anyBroken reports whether a broken core of the nodes has n open CPUs.
 func (v *solver) anyBroken(order []topo.NUMA, n int) bool {
 	for _, i := range order {
@@ -176,11 +121,11 @@ func (v *solver) takeGrouped(i topo.NUMA, w want, cores, grouped, have, each int
 
 // takeLowest takes each CPUs of the first wanted cores, by their lowest CPU that can be taken.
 func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
-	cpus := v.m.NUMACPUs(i).Intersect(*v.giving())
+	cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
 	for cpu := cpus.First(); cpu >= 0 && cores > 0; cpu = cpus.Next(cpu + 1) {
 		id := v.m.CoreOf(topo.CPU(cpu))
 		if !v.taken.Has(cpu) && v.matches(id, &w) {
-			v.takeOpen(id, each)
+			v.take(id, each)
 			cores--
 		}
 	}
@@ -192,7 +137,7 @@ func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
 func (v *solver) openOne(order []topo.NUMA, n int) bool {
 	best, bestScore := topo.Core(0), noScore
 	for _, i := range order {
-		cpus := v.m.NUMACPUs(i).Intersect(*v.giving())
+		cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
 		for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
 			id := v.m.CoreOf(topo.CPU(cpu))
 			c := &v.core[id]
@@ -207,7 +152,7 @@ func (v *solver) openOne(order []topo.NUMA, n int) bool {
 	if bestScore == noScore {
 		return false
 	}
-	v.takeOpen(best, n)
+	v.take(best, n)
 	return true
 }
 
@@ -220,7 +165,7 @@ func (v *solver) openScore(id topo.Core) int {
 	if c.breaks() {
 		breaks = 1
 	}
-	if !v.usedL3.has(v.m.CoreL3(id)) {
+	if !v.usedL3.Has(int(v.m.CoreL3(id))) {
 		strange = 1
 	}
 	if v.req.PreferL3 {
@@ -233,7 +178,7 @@ func (v *solver) openScore(id topo.Core) int {
 func (v *solver) fillSpread(order []topo.NUMA, n int) int {
 	v.round = 1
 	for _, i := range order {
-		have := int(v.tally(i).fresh)
+		have := v.tally(i).cores
 		cores := min(have, n)
 		n -= cores
 		switch cores {
@@ -275,12 +220,12 @@ func (v *solver) takeFresh(i topo.NUMA, cores int) {
 
 // takeAnother takes at most one more CPU of each core of a node, lowest ids first, and returns the rest of n.
 func (v *solver) takeAnother(i topo.NUMA, n int) int {
-	cpus := v.m.NUMACPUs(i).Intersect(*v.giving())
+	cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
 	for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
 		id := v.m.CoreOf(topo.CPU(cpu))
 		c := &v.core[id]
 		if c.open > 0 && c.round < v.round && !v.taken.Has(cpu) && !(v.skipHeld && c.held) {
-			v.takeOpen(id, 1)
+			v.take(id, 1)
 			n--
 		}
 	}

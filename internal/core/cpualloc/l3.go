@@ -1,6 +1,9 @@
 package cpualloc
 
-import "github.com/tenon-project/tenon/internal/core/topo"
+import (
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
 
 // want describes cores that a step of fill takes.
 type want struct {
@@ -11,7 +14,7 @@ type want struct {
 	fresh bool
 	free  uint8
 	// groups limits them to L3 groups; nil = all.
-	groups *l3Set
+	groups *cpuset.Set // of topo.L3
 }
 
 func (v *solver) matches(id topo.Core, w *want) bool {
@@ -19,12 +22,12 @@ func (v *solver) matches(id topo.Core, w *want) bool {
 	switch {
 	case c.open == 0, v.skipHeld && c.held:
 		return false
-	case w.fresh && (c.base > 0 || c.round > 0 || w.free > 0 && c.free != w.free):
+	case w.fresh && (c.round > 0 || w.free > 0 && c.free != w.free):
 		return false
 	case !w.fresh && (c.open != w.open || c.kind() != w.kind):
 		return false
 	}
-	return w.groups == nil || w.groups.has(v.m.CoreL3(id))
+	return w.groups == nil || w.groups.Has(int(v.m.CoreL3(id)))
 }
 
 // wanted counts the wanted cores of a node.
@@ -40,20 +43,20 @@ func (v *solver) wanted(i topo.NUMA, w *want) int {
 
 // fewestL3 returns the L3 groups from which to take some of the wanted cores of a node: those in use already, and as
 // few others as possible. Of these the ones with the lowest CPUs come first.
-func (v *solver) fewestL3(i topo.NUMA, w want, cores int) l3Set {
+func (v *solver) fewestL3(i topo.NUMA, w want, cores int) cpuset.Set {
 	var groupOf [topo.MaxCPUs]uint16 // cores wanted in an L3 group
 	var order [topo.MaxCPUs]topo.L3  // groups by the lowest CPU they can give
 	groups, inUse := order[:0], 0
-	var seen coreSet
-	cpus := v.m.NUMACPUs(i).Intersect(*v.giving())
+	var seen cpuset.Set // of topo.Core
+	cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
 	for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
 		id := v.m.CoreOf(topo.CPU(cpu))
-		if v.taken.Has(cpu) || seen.has(id) || !v.matches(id, &w) {
+		if v.taken.Has(cpu) || seen.Has(int(id)) || !v.matches(id, &w) {
 			continue
 		}
-		seen.add(id)
+		seen.Add(int(id))
 		l := v.m.CoreL3(id)
-		if v.usedL3.has(l) {
+		if v.usedL3.Has(int(l)) {
 			inUse++
 			continue
 		}
@@ -76,7 +79,7 @@ func (v *solver) fewestL3(i topo.NUMA, w want, cores int) l3Set {
 		size := int(groupOf[l])
 		open.count[size]--
 		if need > 0 && open.fewest(need-size) < left {
-			chosen.add(l)
+			chosen.Add(int(l))
 			need -= size
 			left--
 		}

@@ -13,19 +13,17 @@ func (s State) Limited(bind Bind) State {
 		s.Free = limitNode(s.Machine, topo.NUMA(n), s.Free, limit, bind)
 	}
 	s.Caps = nil
-	s.Preferred = s.Preferred.Intersect(s.Free)
 	return s
 }
 
 // Limited returns what CountNode would say of the free CPUs that State.Limited leaves on node n when limit is its cap,
 // for each figure under the bind policy that reads it. c is the count of free.
 func (c NodeCount) Limited(m *topo.Machine, n topo.NUMA, free *cpuset.Set, limit int) NodeCount {
-	if int(c.Free) <= limit {
+	if c.Free <= limit {
 		return c
 	}
-	c.Free = int32(limit)
-	c.FreeCores = min(c.FreeCores, int32(limit))
-	if int(c.FreeWhole) <= limit {
+	c.Free, c.FreeCores = limit, min(c.FreeCores, limit)
+	if c.FreeWhole <= limit {
 		return c
 	}
 	var whole [MaxThreads + 1]int // whole free cores by size
@@ -38,7 +36,7 @@ func (c NodeCount) Limited(m *topo.Machine, n topo.NUMA, free *cpuset.Set, limit
 	for size := MaxThreads; size > 0; size-- {
 		left -= size * min(whole[size], left/size)
 	}
-	c.FreeWhole = int32(limit - left)
+	c.FreeWhole = limit - left
 	return c
 }
 

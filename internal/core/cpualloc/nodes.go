@@ -13,9 +13,9 @@ const maxSubsets = 128
 // quest is the search for k nodes whose worths add up to need.
 type quest struct {
 	k     int
-	need  int32
-	open  topo.NodeSet // nodes that may be added to v.forced
-	worth [maxNodes]int32
+	need  int
+	open  topo.NodeSet // nodes that have a worth
+	worth [maxNodes]int
 }
 
 // chooseNodes finds the best set of NUMA nodes. The request is feasible, so there is one.
@@ -26,7 +26,7 @@ func (v *solver) chooseNodes() choice {
 	} else {
 		v.seekPacked(&q)
 	}
-	if q.open.Choices(q.k-v.forced.Len(), maxSubsets) <= maxSubsets {
+	if q.open.Choices(q.k, maxSubsets) <= maxSubsets {
 		return v.evaluateAll(&q)
 	}
 	return v.climb(&q, v.fewestSockets(&q))
@@ -34,34 +34,28 @@ func (v *solver) chooseNodes() choice {
 
 // seekPacked asks for the fewest nodes, counted by the largest ones first.
 func (v *solver) seekPacked(q *quest) {
-	q.k, q.need = v.forced.Len(), int32(v.req.Count)
-	var sorted [maxNodes]int32
+	q.need = v.req.Count
+	var sorted [maxNodes]int
 	weights := sorted[:0]
-	sum := int32(0)
 	for i := range v.mask.All() {
-		q.worth[i] = v.node[i].weight
-		switch {
-		case v.forced.Has(i):
-			sum += q.worth[i]
-		case q.worth[i] > 0:
+		if q.worth[i] = v.node[i].all.open; q.worth[i] > 0 {
 			q.open |= 1 << i
 			weights = append(weights, q.worth[i])
 		}
 	}
 	slices.Sort(weights)
-	for i := len(weights) - 1; i >= 0 && sum < q.need; i-- {
-		sum += weights[i]
-		q.k++
+	for sum := 0; sum < q.need; q.k++ {
+		sum += weights[len(weights)-1-q.k]
 	}
 }
 
 // seekEven asks for as many nodes as the split has, by their groups above its floor.
 func (v *solver) seekEven(q *quest) {
-	q.k, q.need = v.even.k, int32(v.even.extra())
+	q.k, q.need = v.even.k, v.even.extra()
 	for i := range v.mask.All() {
-		if w := int(v.node[i].weight); w >= max(v.even.floor, 1) {
+		if w := v.node[i].all.open; w >= max(v.even.floor, 1) {
 			q.open |= 1 << i
-			q.worth[i] = int32((w - v.even.floor) / v.even.group)
+			q.worth[i] = (w - v.even.floor) / v.even.group
 		}
 	}
 }
@@ -69,28 +63,22 @@ func (v *solver) seekEven(q *quest) {
 // evaluateAll evaluates every set: the optimum of rows 1 to 6.
 func (v *solver) evaluateAll(q *quest) choice {
 	var best choice
-	found := false
-	for added := range q.open.Subsets(q.k - v.forced.Len()) {
-		nodes := v.forced | added
+	for nodes := range q.open.Subsets(q.k) {
 		if q.worthOf(nodes) < q.need {
 			continue
 		}
-		rival := &best
-		if !found {
-			rival = nil
-		}
-		if c, better := v.evaluate(nodes, rival); better {
-			best, found = c, true
+		if c, better := v.evaluate(nodes, &best); better {
+			best = c
 		}
 	}
-	if !found {
+	if best.nodes == 0 {
 		panic(noSet)
 	}
 	return best
 }
 
-func (q *quest) worthOf(nodes topo.NodeSet) int32 {
-	sum := int32(0)
+func (q *quest) worthOf(nodes topo.NodeSet) int {
+	sum := 0
 	for i := range nodes.All() {
 		sum += q.worth[i]
 	}
@@ -102,33 +90,27 @@ const noSet = "cpualloc: no set of NUMA nodes holds a feasible request"
 
 // reach is the most that some count of sockets and nodes hold together, and one set that does.
 type reach struct {
-	sum   int32
+	sum   int
 	found bool
 	nodes topo.NodeSet
 }
 
-// reaches is a knapsack over sockets: at [j][c] is what c nodes of exactly j sockets hold. The nodes and sockets in
-// v.forced are in all of them and are not counted.
+// reaches is a knapsack over sockets: at [j][c] is what c nodes of exactly j sockets hold.
 type reaches [maxNodes + 1][maxNodes + 1]reach
 
 // fewestSockets returns a set of q.k nodes that holds the request on as few sockets as possible.
 func (v *solver) fewestSockets(q *quest) topo.NodeSet {
 	var best reaches
-	add := q.k - v.forced.Len()
-	best[0][0] = reach{found: true, nodes: v.forced, sum: q.worthOf(v.forced)}
+	best[0][0].found = true
 	sockets := 0
 	for left := q.open; left != 0; {
 		siblings := v.m.Siblings(left.First())
-		step := 1
-		if v.forced&siblings != 0 {
-			step = 0 // the socket is in use already
-		}
-		sockets += step
-		best.addSocket(q, left&siblings, sockets, step, add)
+		sockets++
+		best.addSocket(q, left&siblings, sockets)
 		left &^= siblings
 	}
 	for j := range best {
-		if r := &best[j][add]; r.found && r.sum >= q.need {
+		if r := &best[j][q.k]; r.found && r.sum >= q.need {
 			return r.nodes
 		}
 	}
@@ -136,21 +118,21 @@ func (v *solver) fewestSockets(q *quest) topo.NodeSet {
 }
 
 // addSocket lets each set take the nodes of one more socket, those with the largest worth first.
-func (b *reaches) addSocket(q *quest, nodes topo.NodeSet, sockets, step, add int) {
+func (b *reaches) addSocket(q *quest, nodes topo.NodeSet, sockets int) {
 	var order [maxNodes]topo.NUMA
 	group := order[:0]
 	for i := range nodes.All() {
 		group = append(group, i)
 	}
-	slices.SortStableFunc(group, func(a, b topo.NUMA) int { return int(q.worth[b] - q.worth[a]) })
+	slices.SortStableFunc(group, func(a, b topo.NUMA) int { return q.worth[b] - q.worth[a] })
 	// Downwards, so that what is read has not taken this socket yet.
-	for j := sockets; j >= step; j-- {
-		for c := add; c > 0; c-- {
+	for j := sockets; j > 0; j-- {
+		for c := q.k; c > 0; c-- {
 			here, more := b[j][c], reach{}
 			for took := 1; took <= min(c, len(group)); took++ {
 				more.sum += q.worth[group[took-1]]
 				more.nodes |= 1 << group[took-1]
-				from := &b[j-step][c-took]
+				from := &b[j-1][c-took]
 				if sum := from.sum + more.sum; from.found && (!here.found || sum > here.sum) {
 					here = reach{sum: sum, found: true, nodes: from.nodes | more.nodes}
 				}
@@ -166,7 +148,7 @@ const maxSweeps = 16
 // climb improves a set by exchanging one node at a time until no exchange helps. Rows 1 and 2 are optimal from the
 // start; the later ones are as good as exchanges get. A sweep evaluates k·(N−k) sets.
 func (v *solver) climb(q *quest, nodes topo.NodeSet) choice {
-	best, _ := v.evaluate(nodes, nil)
+	best, _ := v.evaluate(nodes, &choice{})
 	var distances [maxNodes]int64 // distance of each node to the set, its own left out
 	for i := range (nodes | q.open).All() {
 		for j := range (nodes &^ (1 << i)).All() {
@@ -175,7 +157,7 @@ func (v *solver) climb(q *quest, nodes topo.NodeSet) choice {
 	}
 	for range maxSweeps {
 		before := best.nodes
-		for out := range (before &^ v.forced).All() {
+		for out := range before.All() {
 			in, ok := v.exchange(q, &best, out, &distances)
 			if !ok {
 				continue
@@ -215,7 +197,7 @@ func (v *solver) exchange(
 			continue
 		}
 		s := rest
-		s.add(v, in, +1)
+		s.add(v, in)
 		v.evaluateCores(&c, &s)
 		if c.betterThan(best) {
 			*best, taken, ok = c, in, true

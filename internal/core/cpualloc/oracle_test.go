@@ -17,7 +17,6 @@ import (
 // that costs least, row by row. Rows:
 //
 //	0  the request holds: count, mask, SingleNUMANode, required bind policy, even split where one exists
-//	P  most preferred CPUs
 //	1  fewest NUMA nodes
 //	2  fewest sockets
 //	3  smallest sum of SLIT distances
@@ -30,8 +29,7 @@ import (
 // Rows 0 to 6 must be equal. Rows 7 and 8 must be where definesSeven says, for an answer on one NUMA node, against the
 // answers on that same node.
 const (
-	rowP = iota
-	rowNodes
+	rowNodes = iota
 	rowSockets
 	rowDistance
 	rowBind
@@ -98,15 +96,15 @@ func count(b uint16) int { return bits.OnesCount16(b) }
 // query is a state and a request in bit masks.
 type query struct {
 	*oracle
-	req                              cpualloc.Request
-	free, pcpu, numa, preferred, own uint16 // own: CPUs of req.Nodes
-	uniform                          bool
+	req                   cpualloc.Request
+	free, pcpu, numa, own uint16 // own: CPUs of req.Nodes
+	uniform               bool
 }
 
 func (o *oracle) query(s cpualloc.State, req cpualloc.Request) *query {
 	q := &query{
 		oracle: o, req: req, free: bitsOf(s.Free), pcpu: bitsOf(s.PCPUHeld), numa: bitsOf(s.NUMAHeld),
-		preferred: bitsOf(s.Preferred), uniform: true,
+		uniform: true,
 	}
 	for i, n := range o.nodes {
 		if req.Nodes == 0 || req.Nodes>>i&1 == 1 {
@@ -160,9 +158,6 @@ func (q *query) touched(r uint16) int {
 // offer is what node i holds of the request.
 func (q *query) offer(i int) int {
 	free := q.free & q.nodes[i]
-	if q.preferredHolds() {
-		free &= q.preferred
-	}
 	if !q.req.Required {
 		return count(free)
 	}
@@ -177,32 +172,6 @@ func (q *query) offer(i int) int {
 		}
 	}
 	return n
-}
-
-// inPreferred is row P of a set.
-func (q *query) inPreferred(r uint16) int {
-	if !q.req.Required || q.req.Bind == cpualloc.SpreadByPCPUs {
-		return count(r & q.preferred)
-	}
-	n := 0
-	for _, c := range q.cores {
-		if c != 0 && q.preferred&c == c && q.whole[count(c)] {
-			n += count(r & c)
-		}
-	}
-	return n
-}
-
-// preferredHolds reports whether the preferred CPUs can be the whole answer.
-func (q *query) preferredHolds() bool {
-	found := false
-	if q.preferred != 0 {
-		q.subsets(q.preferred&q.own, func(r uint16) bool {
-			found = found || q.holds(r)
-			return !found
-		})
-	}
-	return found
 }
 
 // subsets yields the sets of Count CPUs of cpus.
@@ -233,9 +202,6 @@ func (q *query) subsets(cpus uint16, yield func(uint16) bool) {
 
 func (q *query) price(r uint16, even bool) price {
 	var p price
-	if !q.yields() {
-		p[rowP] = -q.inPreferred(r)
-	}
 	q.priceNodes(r, &p)
 	q.priceCores(r, &p)
 	if even {
@@ -346,8 +312,7 @@ func (q *query) evenShares() [][]int {
 	if q.req.Bind == cpualloc.FullPCPUs {
 		group = q.m.ThreadsPerCore()
 	}
-	outgrows := q.preferred != 0 && !q.preferredHolds() && q.bestPreferred() > 0
-	if q.req.Strategy != cpualloc.DistributeEvenly || q.req.Count%group != 0 || outgrows {
+	if q.req.Strategy != cpualloc.DistributeEvenly || q.req.Count%group != 0 {
 		return nil
 	}
 	offers := make([]int, len(q.nodes))
@@ -403,18 +368,6 @@ func (q *query) evenShares() [][]int {
 		}
 	}
 	return nil
-}
-
-// bestPreferred is the best row P of any answer.
-func (q *query) bestPreferred() int {
-	best := 0
-	q.subsets(q.free&q.own, func(r uint16) bool {
-		if q.holds(r) {
-			best = max(best, q.inPreferred(r))
-		}
-		return true
-	})
-	return best
 }
 
 func (q *query) splits(r uint16, shares [][]int) bool {
@@ -487,9 +440,8 @@ func TestOracle(t *testing.T) {
 						if diff != "" {
 							differences++
 							if differences <= 10 {
-								t.Errorf("machine %d/%d %s\nfree %s held %s %s preferred %s\nrequest %+v\n%s", part, i,
-									describe(m), s.Free,
-									s.PCPUHeld, s.NUMAHeld, s.Preferred, req, diff)
+								t.Errorf("machine %d/%d %s\nfree %s held %s %s\nrequest %+v\n%s", part, i,
+									describe(m), s.Free, s.PCPUHeld, s.NUMAHeld, req, diff)
 							}
 						}
 						mu.Unlock()
@@ -529,7 +481,7 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 		return true, fmt.Sprintf("%s is not an even split, want one of %v", got.CPUs, shares)
 	}
 	p := q.price(r, shares != nil)
-	if !q.yields() && !slices.Equal(p[:rowSeven], least[:rowSeven]) {
+	if !slices.Equal(p[:rowSeven], least[:rowSeven]) {
 		return true, fmt.Sprintf("got %s %v, want %v (for one on the same nodes: %s)", got.CPUs, p, least, setOf(twin))
 	}
 	stage := p[rowBindNext]
@@ -546,17 +498,11 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 	return true, ""
 }
 
-// yields reports the one case in which preference is best effort: required FullPCPUs on cores of different sizes, where
-// taking a preferred core may leave a rest that no whole cores hold.
-func (q *query) yields() bool {
-	return q.preferred != 0 && !q.uniform && q.req.Required && q.req.Bind == cpualloc.FullPCPUs
-}
-
 // definesSeven reports whether rows 7 and 8 must be equal.
 func (q *query) definesSeven() bool {
 	t := q.m.ThreadsPerCore()
 	switch {
-	case q.preferred != 0, !q.uniform, t > 2:
+	case !q.uniform, t > 2:
 		return false
 	case q.req.Bind == cpualloc.FullPCPUs:
 		return q.req.Count%t == 0
@@ -614,15 +560,12 @@ func randomMachine(t *testing.T, rng *rand.Rand) *topo.Machine {
 func randomState(rng *rand.Rand, m *topo.Machine) (cpualloc.State, cpualloc.Request) {
 	s := cpualloc.State{Machine: m}
 	freeOf := 3 + rng.IntN(6)
-	withHeld, withPreferred := rng.IntN(2) == 0, rng.IntN(4) == 0
+	withHeld := rng.IntN(2) == 0
 	online := m.Online()
 	for c := range online.All() {
 		switch {
 		case rng.IntN(8) < freeOf:
 			s.Free.Add(c)
-			if withPreferred && rng.IntN(2) == 0 {
-				s.Preferred.Add(c)
-			}
 		case withHeld && rng.IntN(2) == 0:
 			s.PCPUHeld.Add(c)
 		case withHeld:

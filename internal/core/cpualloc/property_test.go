@@ -46,15 +46,11 @@ func drawState(t *rapid.T, m *topo.Machine) cpualloc.State {
 	s := cpualloc.State{Machine: m}
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	freeOf := rapid.IntRange(2, 8).Draw(t, "freeOf8")
-	prefer := rapid.IntRange(0, 2).Draw(t, "prefer") == 0
 	online := m.Online()
 	for c := range online.All() {
 		switch {
 		case rng.IntN(8) < freeOf:
 			s.Free.Add(c)
-			if prefer && rng.IntN(4) == 0 {
-				s.Preferred.Add(c)
-			}
 		default:
 			switch rng.IntN(4) {
 			case 0:
@@ -162,12 +158,6 @@ func TestAnswersHoldWhatTheyPromise(t *testing.T) {
 		if req.SingleNUMANode && got.NUMANodes != 1 {
 			t.Fatalf("%s touches %d NUMA nodes", got.CPUs, got.NUMANodes)
 		}
-		if !req.Required || req.Bind == spread {
-			want := min(req.Count, s.Preferred.CountIn(&open))
-			if have := got.CPUs.CountIn(&s.Preferred); !req.Required && !req.SingleNUMANode && have != want {
-				t.Fatalf("%s takes %d preferred CPUs of %s, want %d", got.CPUs, have, s.Preferred, want)
-			}
-		}
 	})
 }
 
@@ -245,7 +235,6 @@ func TestRelabellingKeepsTheOptimum(t *testing.T) {
 		}
 		moved := cpualloc.State{
 			Machine: m, Free: move(s.Free), PCPUHeld: move(s.PCPUHeld), NUMAHeld: move(s.NUMAHeld),
-			Preferred: move(s.Preferred),
 		}
 		a, reasonA := cpualloc.Allocate(s, req)
 		b, reasonB := cpualloc.Allocate(moved, req)
@@ -256,12 +245,9 @@ func TestRelabellingKeepsTheOptimum(t *testing.T) {
 			return
 		}
 		costA, costB := figures(s, a), figures(moved, b)
-		if req.Required && req.Bind == full {
-			costA[0], costB[0] = 0, 0 // threads of partly preferred cores do not count there
-		}
 		if req.Strategy == evenly {
 			// Which of two equal nodes gets the odd group is decided by id, and the cores of the two may differ.
-			costA, costB = [7]int{0, costA[1], costA[2]}, [7]int{0, costB[1], costB[2]}
+			costA, costB = [6]int{costA[0], costA[1]}, [6]int{costB[0], costB[1]}
 		}
 		if costA != costB {
 			t.Fatalf("%s costs %v, relabelled %s costs %v", a.CPUs, costA, b.CPUs, costB)
@@ -297,7 +283,7 @@ func relabel(t *rapid.T, g grid) []int {
 }
 
 // figures are the rows of the order that do not speak of ids.
-func figures(s cpualloc.State, r cpualloc.Result) [7]int {
+func figures(s cpualloc.State, r cpualloc.Result) [6]int {
 	m := s.Machine
 	partly, _, cores := cuts(m, r.CPUs)
 	free, sockets := 0, map[topo.Socket]bool{}
@@ -308,7 +294,7 @@ func figures(s cpualloc.State, r cpualloc.Result) [7]int {
 			sockets[m.NUMASocket(n)] = true
 		}
 	}
-	return [7]int{r.CPUs.CountIn(&s.Preferred), r.NUMANodes, len(sockets), r.Stage, partly, cores, free}
+	return [6]int{r.NUMANodes, len(sockets), r.Stage, partly, cores, free}
 }
 
 // TestNoMoreNUMANodesThanNeeded is A3 for rows 1 and 2 on larger machines. It counts, for requests on machines of 2 × 4
@@ -343,10 +329,10 @@ func TestNoMoreNUMANodesThanNeeded(t *testing.T) {
 				}
 				requests++
 				nodes, sockets := fewestByMasks(m, counts, req)
-				if got.NUMANodes != nodes || figures(s, got)[2] != sockets {
+				if got.NUMANodes != nodes || figures(s, got)[1] != sockets {
 					excess++
 					t.Errorf("%+v on %s: %d NUMA nodes %d sockets, want %d and %d", req, s.Free, got.NUMANodes,
-						figures(s, got)[2], nodes, sockets)
+						figures(s, got)[1], nodes, sockets)
 				}
 			}
 			t.Logf("%d requests, %d span more than needed", requests, excess)
@@ -483,7 +469,7 @@ func fewestByMasks(m *topo.Machine, counts []cpualloc.NodeCount, req cpualloc.Re
 }
 
 // TestNoMoreNUMANodesThanNeededOnLargeMachines is A3 for rows 1 and 2 on up to 64 NUMA nodes. It compares with a search
-// over all sets of sockets: of one such set the largest nodes are enough, besides those with preferred CPUs.
+// over all sets of sockets: of one such set the largest nodes are enough.
 func TestNoMoreNUMANodesThanNeededOnLargeMachines(t *testing.T) {
 	t.Parallel()
 	for name, g := range map[string]grid{
@@ -496,32 +482,18 @@ func TestNoMoreNUMANodesThanNeededOnLargeMachines(t *testing.T) {
 			t.Parallel()
 			m := g.machine(t)
 			rng := rand.New(rand.NewPCG(8, 8))
-			for i := range 1000 {
+			for range 1000 {
 				s := scattered(rng, m)
-				if i%2 == 0 {
-					free := s.Free.Slice()
-					for range min(3, len(free)-1) {
-						s.Preferred.Add(free[rng.IntN(len(free))])
-					}
-				}
-				low := s.Preferred.Len() + 1
-				if low > s.Free.Len() {
-					continue
-				}
 				counts := cpualloc.CountNodes(nil, m, &s.Free)
-				req := cpualloc.Request{
-					Count:    low + rng.IntN(s.Free.Len()-low+1),
-					Strategy: cpualloc.Strategy(rng.IntN(2)),
-				}
+				req := cpualloc.Request{Count: 1 + rng.IntN(s.Free.Len()), Strategy: cpualloc.Strategy(rng.IntN(2))}
 				got, reason := cpualloc.Allocate(s, req)
 				if !reason.OK() {
 					t.Fatalf("%+v on %s: %+v", req, s.Free, reason)
 				}
 				nodes, sockets := fewestBySockets(s, counts, req)
-				if got.NUMANodes != nodes || figures(s, got)[2] != sockets || !s.Preferred.SubsetOf(&got.CPUs) {
-					t.Errorf("%+v on %s preferred %s: %s on %d NUMA nodes and %d sockets, want %d and %d", req, s.Free,
-						s.Preferred,
-						got.CPUs, got.NUMANodes, figures(s, got)[2], nodes, sockets)
+				if got.NUMANodes != nodes || figures(s, got)[1] != sockets {
+					t.Errorf("%+v on %s: %s on %d NUMA nodes and %d sockets, want %d and %d", req, s.Free, got.CPUs,
+						got.NUMANodes, figures(s, got)[1], nodes, sockets)
 				}
 				checkExchanges(t, s, counts, req, got)
 			}
@@ -542,18 +514,11 @@ func nodesOf(m *topo.Machine, cpus cpuset.Set) (mask uint64) {
 func fewestBySockets(s cpualloc.State, counts []cpualloc.NodeCount, req cpualloc.Request) (nodes, sockets int) {
 	m := s.Machine
 	nodes, sockets = 65, 65
-	forced := nodesOf(m, s.Preferred)
 	for set := range uint(1) << m.NumSockets() {
 		var weights []int
-		sum, k, whole := 0, 0, true
+		sum, k := 0, 0
 		for i, c := range counts {
-			inSet := set>>m.NUMASocket(topo.NUMA(i))&1 == 1
-			switch {
-			case forced>>i&1 == 1:
-				sum += weight(c, req)
-				k++
-				whole = whole && inSet
-			case inSet:
+			if set>>m.NUMASocket(topo.NUMA(i))&1 == 1 {
 				weights = append(weights, weight(c, req))
 			}
 		}
@@ -564,7 +529,7 @@ func fewestBySockets(s cpualloc.State, counts []cpualloc.NodeCount, req cpualloc
 			k++
 		}
 		j := bits.OnesCount(set)
-		if whole && sum >= req.Count && (k < nodes || k == nodes && j < sockets) {
+		if sum >= req.Count && (k < nodes || k == nodes && j < sockets) {
 			nodes, sockets = k, j
 		}
 	}
@@ -578,7 +543,7 @@ func checkExchanges(t *testing.T, s cpualloc.State, counts []cpualloc.NodeCount,
 ) {
 	t.Helper()
 	m := s.Machine
-	nodes, forced, sum := nodesOf(m, got.CPUs), nodesOf(m, s.Preferred), 0
+	nodes, sum := nodesOf(m, got.CPUs), 0
 	perSocket := map[topo.Socket]int{}
 	for i, c := range counts {
 		if nodes>>i&1 == 1 {
@@ -588,7 +553,7 @@ func checkExchanges(t *testing.T, s cpualloc.State, counts []cpualloc.NodeCount,
 	}
 	for out := range counts {
 		for in := range counts {
-			if (nodes&^forced)>>out&1 == 0 || nodes>>in&1 == 1 {
+			if nodes>>out&1 == 0 || nodes>>in&1 == 1 {
 				continue
 			}
 			from, to := m.NUMASocket(topo.NUMA(out)), m.NUMASocket(topo.NUMA(in))

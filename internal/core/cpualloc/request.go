@@ -54,8 +54,6 @@ type State struct {
 	Free cpuset.Set
 	// PCPUHeld, NUMAHeld: CPUs of live pods that declared PCPULevel, NUMANodeLevel.
 	PCPUHeld, NUMAHeld cpuset.Set
-	// Preferred CPUs (of a reservation or of victims) are taken first. Invariant: Preferred ⊆ Free.
-	Preferred cpuset.Set
 	// Caps limits how many CPUs may be taken from each NUMA node , besides what is free there; nil = no
 	// limit. It is set where LS pods were promised a part of a node's shared pool. Limited, which
 	// Allocate begins with, converts it into fewer free CPUs. The slice must not be changed.

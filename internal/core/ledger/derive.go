@@ -107,28 +107,21 @@ func (v *View) summarize() {
 	s.Nodes = make([]NodeSummary, m.NumNUMA())
 	s.Usable = cpualloc.CountNodes(make([]cpualloc.NodeCount, 0, len(s.Nodes)), m, &free)
 	for n := range s.Nodes {
-		cpus, count := m.NUMACPUs(topo.NUMA(n)), &s.Usable[n]
-		pool := cpus.CountIn(&shared)
-		s.Nodes[n] = NodeSummary{
-			Free: int(count.Free), FreeWhole: int(count.FreeWhole), FreeCores: int(count.FreeCores), PoolCPUs: pool,
-		}
-		s.Free += int(count.Free)
-		s.FreeWhole += int(count.FreeWhole)
-		s.FreeCores += int(count.FreeCores)
-		s.PoolCPUs += pool
+		cpus := m.NUMACPUs(topo.NUMA(n))
+		s.Nodes[n] = NodeSummary{NodeCount: s.Usable[n], PoolCPUs: cpus.CountIn(&shared)}
+		s.Add(s.Usable[n])
+		s.PoolCPUs += s.Nodes[n].PoolCPUs
 	}
 	s.PoolMilli = 1000 * int64(s.PoolCPUs)
 	v.promise()
 	s.Rows = align.Leave(v.rows, m, v.holds)
 	v.classify()
 	for i := range s.Nodes {
-		if limit := int(s.Nodes[i].PoolMilli / 1000); int(s.Usable[i].Free) > limit {
+		if limit := int(s.Nodes[i].PoolMilli / 1000); s.Usable[i].Free > limit {
 			s.Committed = true
 			s.Usable[i] = s.Usable[i].Limited(m, topo.NUMA(i), &free, limit)
 		}
-		s.UsableTotal.Free += s.Usable[i].Free
-		s.UsableTotal.FreeWhole += s.Usable[i].FreeWhole
-		s.UsableTotal.FreeCores += s.Usable[i].FreeCores
+		s.UsableTotal.Add(s.Usable[i])
 	}
 	for i := range s.Limits {
 		usable := int64(0)

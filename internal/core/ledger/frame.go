@@ -50,8 +50,8 @@ func newFrame(f Facts) *frame {
 	}
 	for _, n := range m.CPUNodes() {
 		count := cpualloc.CountNode(m, n, &online)
-		fr.capacity = append(fr.capacity, int(count.Free))
-		fr.coreCapacity = append(fr.coreCapacity, int(count.FreeCores))
+		fr.capacity = append(fr.capacity, count.Free)
+		fr.coreCapacity = append(fr.coreCapacity, count.FreeCores)
 	}
 	align.LargestFirst(fr.capacity)
 	align.LargestFirst(fr.coreCapacity)

@@ -14,11 +14,10 @@ type Summary struct {
 	// Usable is what exclusive pods may take of each NUMA node: what is free there, within what is left of its shared
 	// pool beside the LS pods that are confined to NUMA nodes. Committed reports that the latter is less on some node
 	// or on several together (Limits). UsableTotal is their sum.
-	Usable      []cpualloc.NodeCount
-	UsableTotal cpualloc.NodeCount
-	Committed   bool
-	// Free and FreeWhole are CPUs; FreeCores counts cores with at least one free CPU.
-	Free, FreeWhole, FreeCores int
+	Usable             []cpualloc.NodeCount
+	UsableTotal        cpualloc.NodeCount
+	Committed          bool
+	cpualloc.NodeCount // of all ALLOCATABLE CPUs
 	// PoolCPUs is |LS pool|, PoolMilli 1000·PoolCPUs − Σ constrained requests.
 	PoolCPUs  int
 	PoolMilli int64
@@ -43,9 +42,8 @@ func (s *Summary) Mixed(span int) topo.NodeSet {
 
 // NodeSummary is one NUMA node of a Summary.
 type NodeSummary struct {
-	// Free counts ALLOCATABLE CPUs, FreeWhole those of them on wholly free cores.
-	Free, FreeWhole, FreeCores int
-	PoolCPUs                   int
+	cpualloc.NodeCount // of ALLOCATABLE CPUs
+	PoolCPUs           int
 	// PoolMilli is the Room of this node: what may still be promised to a pod that is confined to it alone, or leave
 	// the pool for exclusive pods. Never negative.
 	PoolMilli int64
@@ -57,7 +55,7 @@ type NodeSummary struct {
 func (s *Summary) equal(o *Summary) bool {
 	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal &&
 		s.Committed == o.Committed &&
-		s.Free == o.Free && s.FreeWhole == o.FreeWhole && s.FreeCores == o.FreeCores && s.PoolCPUs == o.PoolCPUs &&
+		s.NodeCount == o.NodeCount && s.PoolCPUs == o.PoolCPUs &&
 		s.PoolMilli == o.PoolMilli &&
 		slices.Equal(s.Capacity, o.Capacity) && slices.Equal(s.CoreCapacity, o.CoreCapacity) &&
 		slices.Equal(s.Limits, o.Limits) && s.Confined == o.Confined && s.Spanned == o.Spanned &&

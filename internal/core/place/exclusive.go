@@ -63,7 +63,7 @@ func (j *joint) exclusive(v *ledger.View, r *Request, o *order) {
 	s := v.Summary()
 	for rest := j.open; rest != 0; rest &= rest - 1 {
 		n := rest.First()
-		j.cpus[n] = int64(o.offer(s, n, fromUsable))
+		j.cpus[n] = int64(s.Usable[n].Offers(&o.req))
 	}
 	if j.limits = j.summary.Limits; len(j.limits) > 0 && o.req.Required && o.req.Bind == cpualloc.FullPCPUs {
 		j.cores, j.free, j.usable = true, v.Allocatable(), j.summary.Usable
@@ -77,13 +77,8 @@ func (o *order) clearlyFits(s *ledger.Summary, m *topo.Machine) bool {
 	if m.TooWide() || threads > cpualloc.MaxThreads {
 		return false
 	}
-	switch {
-	case !o.req.Required:
-		return o.req.Count <= int(s.UsableTotal.Free)
-	case o.req.Bind == cpualloc.FullPCPUs:
-		return o.req.Count <= int(s.UsableTotal.FreeWhole) && o.req.Count%threads == 0
-	}
-	return o.req.Count <= int(s.UsableTotal.FreeCores)
+	whole := !o.req.Required || o.req.Bind == cpualloc.SpreadByPCPUs || o.req.Count%threads == 0
+	return whole && o.req.Count <= s.UsableTotal.Offers(&o.req)
 }
 
 // shortage refines the allocator's reason: CPUs that only LS pods' promises keep back, and the policy that was
@@ -93,7 +88,7 @@ func (o *order) shortage(v *ledger.View, r *Request, reason why.Reason) why.Reas
 	if reason.Code != why.InsufficientExclusiveCPU {
 		return reason
 	}
-	if s.Committed && o.all(s, fromFree) >= o.req.Count {
+	if s.Committed && s.Offers(&o.req) >= o.req.Count {
 		reason.Code, reason.Free = why.SharedPoolCommitted, int64(o.most(v, r))
 		return reason
 	}
@@ -126,7 +121,7 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 	}
 	if s.Committed {
 		for n := range j.machine.NodesWithCPUs().All() {
-			j.cpus[n] = int64(o.offer(s, n, fromFree))
+			j.cpus[n] = int64(s.Nodes[n].Offers(&o.req))
 		}
 		j.others, j.limits, j.wants = 0, nil, ShareNUMANodes
 		if j.check().OK() {
@@ -153,47 +148,12 @@ func (o *order) fewest(s *ledger.Summary) int {
 	return leastOf(s.Capacity, o.req.Count)
 }
 
-// source says which figure of a NUMA node counts: what is free there, or what of it may be taken.
-type source uint8
-
-const (
-	fromUsable source = iota
-	fromFree
-)
-
-// offer is what NUMA node n holds of the request, as its bind policy counts.
-func (o *order) offer(s *ledger.Summary, n topo.NUMA, from source) int {
-	node, count := &s.Nodes[n], &s.Usable[n]
-	switch {
-	case !o.req.Required && from == fromFree:
-		return node.Free
-	case !o.req.Required:
-		return int(count.Free)
-	case o.req.Bind == cpualloc.FullPCPUs && from == fromFree:
-		return node.FreeWhole
-	case o.req.Bind == cpualloc.FullPCPUs:
-		return int(count.FreeWhole)
-	case from == fromFree:
-		return node.FreeCores
-	}
-	return int(count.FreeCores)
-}
-
 // most is how much of the request the machine holds, as the bind policy counts.
 func (o *order) most(v *ledger.View, r *Request) int {
 	var j joint
 	j.exclusive(v, r, o)
 	most, _ := j.most(j.open)
 	return int(most)
-}
-
-// all is the sum of the offers of all NUMA nodes.
-func (o *order) all(s *ledger.Summary, from source) int {
-	sum := 0
-	for n := range s.Nodes {
-		sum += o.offer(s, topo.NUMA(n), from)
-	}
-	return sum
 }
 
 // take computes the CPUs, and where the other rows go. An even spread is dropped where it needs more NUMA nodes than
