@@ -273,11 +273,15 @@ func TestSingleNUMANodeIsTheTightest(t *testing.T) {
 	})
 }
 
-// TestFreeMemoryNeverRefuses: a pod that fits still does when other pods let go of their memory.
+// TestFreeMemoryNeverRefuses: a pod that fits still does when other pods let go of their memory. One that minds other
+// pods is left out: a pod whose memory was all that it had on a NUMA node becomes one of the other kind.
 func TestFreeMemoryNeverRefuses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		v, r := drawView(t), drawRequest(t)
+		if r.NUMAExclusive = place.ShareNUMANodes; r.OnPolicyNodes != nil {
+			r.OnPolicyNodes.NUMAExclusive = place.ShareNUMANodes
+		}
 		if !place.Fits(v, r).OK() {
 			return
 		}
