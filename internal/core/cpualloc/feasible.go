@@ -52,7 +52,8 @@ func Feasible(counts []NodeCount, m *topo.Machine, req Request) why.Reason {
 		return why.Reason{}
 	}
 	r := why.Reason{
-		Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: int64(req.Count), Free: int64(free),
+		Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs,
+		Asked: int64(req.Count), Free: int64(free),
 	}
 	if req.Required && req.Bind == SpreadByPCPUs {
 		r.Unit = why.Cores

@@ -179,7 +179,11 @@ func (j *joint) farthest(k int) (best reach, whole bool) {
 	if first.rows == j.rows() || first.rows == 0 && len(j.limits) == 0 {
 		return first, true // no set has more of the first row
 	}
-	whole = j.sets(k, func(nodes topo.NodeSet) bool {
+	least := int64(0)
+	if first.rows > 0 {
+		least = j.needs[0] // sets without it come less far
+	}
+	whole = j.sets(k, least, func(nodes topo.NodeSet) bool {
 		if r := j.reach(nodes); best.nodes == 0 || r.fartherThan(best) {
 			best = r
 		}
@@ -272,7 +276,7 @@ func (j *joint) choose() topo.NodeSet {
 	for k := 1; k <= j.spread; k++ {
 		var chosen topo.NodeSet
 		var best rank
-		j.sets(k, func(nodes topo.NodeSet) bool {
+		j.sets(k, j.needs[0], func(nodes topo.NodeSet) bool {
 			if !j.holds(nodes) {
 				return true
 			}

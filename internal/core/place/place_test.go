@@ -854,21 +854,32 @@ func TestRecallAnswersAsFitsDoes(t *testing.T) {
 	}
 }
 
-// BenchmarkFitsWorst refuses a pod after a look at every set of four NUMA nodes: the large pools have nothing left.
+// BenchmarkFitsWorst refuses pods that no four NUMA nodes hold: the large pools have nothing left, or all pools are
+// large and have too little left, so that every set of four is looked at.
 func BenchmarkFitsWorst(b *testing.B) {
-	var entries []ledger.Entry
-	for i := range 4 {
-		entries = append(entries, confined(32000, i),
-			held(fmt.Sprintf("%d-%d,%d-%d", 64+16*i, 75+16*i, 192+16*i, 203+16*i)))
-	}
-	v := ledger.New(ledger.Facts{Machine: machine(b, 2, 4, 16, 2), Topology: hint.Restricted}, entries...).View()
-	r := sharing(25000, burst(105000))
-	if reason := place.Fits(v, r); reason.Code != why.TopologyPolicy {
-		b.Fatalf("got %+v", reason)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		place.Fits(v, r)
+	for name, pools := range map[string]struct {
+		promised int64
+		large    int
+	}{"pools=large": {32000, 4}, "pools=equal": {26000, 8}} {
+		b.Run(name, func(b *testing.B) {
+			var entries []ledger.Entry
+			for i := range pools.large {
+				entries = append(entries, confined(pools.promised, i))
+			}
+			for i := pools.large; i < 8; i++ {
+				entries = append(entries, held(fmt.Sprintf("%d-%d,%d-%d", 16*i, 16*i+11, 128+16*i, 128+16*i+11)))
+			}
+			f := ledger.Facts{Machine: machine(b, 2, 4, 16, 2), Topology: hint.Restricted}
+			v := ledger.New(f, entries...).View()
+			r := sharing(25000, burst(105000))
+			if reason := place.Fits(v, r); reason.Code != why.TopologyPolicy {
+				b.Fatalf("got %+v", reason)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				place.Fits(v, r)
+			}
+		})
 	}
 }
 

@@ -16,19 +16,39 @@ const (
 	searchSteps = 4096
 )
 
-// sets yields sets of k open NUMA nodes until yield returns false: among them all sets that hold the pod, up to the
-// bounds above. Beyond, the nodes with most of each resource on each socket and on the machine come first, then a
-// search that leaves out what cannot hold the pod; whole is false when it has run out of steps. Equal questions get
-// equal sets in equal order.
-func (j *joint) sets(k int, yield func(topo.NodeSet) bool) (whole bool) {
+// sets yields sets of k open NUMA nodes until yield returns false: up to the bounds above all that have least of the
+// first row, in the order of topo.NodeSet.Before. Beyond, the nodes with most of each resource on each socket and on
+// the machine come first, then a search that leaves out what cannot hold the pod; whole is false when it has run out
+// of steps. Equal questions get equal sets in equal order.
+func (j *joint) sets(k int, least int64, yield func(topo.NodeSet) bool) (whole bool) {
 	switch {
 	case k < 1 || k > j.open.Len():
 		return true
 	case j.open.Choices(k, allSets) <= allSets:
-		j.open.Subsets(k)(yield)
+		most := int64(0)
+		for rest := j.open; rest != 0; rest &= rest - 1 {
+			most = max(most, j.cpus[rest.First()])
+		}
+		j.extend(0, j.open, k, least, most, yield)
 		return true
 	}
 	return j.some(k, yield)
+}
+
+// extend yields nodes with k of rest in every way that adds least of the first row, of which no node has more than
+// most; false when yield returned it.
+func (j *joint) extend(nodes, rest topo.NodeSet, k int, least, most int64, yield func(topo.NodeSet) bool) bool {
+	if k == 0 {
+		return yield(nodes)
+	}
+	for ; rest.Len() >= k; rest &= rest - 1 {
+		n := rest.First()
+		if left := least - j.cpus[n]; left <= int64(k-1)*most &&
+			!j.extend(nodes|1<<n, rest&(rest-1), k-1, left, most, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // some is sets for machines with more of them than are looked at.
