@@ -30,7 +30,6 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
-	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
 
@@ -122,7 +121,6 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	tracker.Order.NoWait = true // a pod ahead waits for a permit, which only the next pods can bring
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
 	registry, changes := app.Registry(decisions), &upstream.Changes{}
-	registry[topologyspread.Name] = topologyspread.NewSpreading
 	e.core, err = scheduler.New(ctx, client, factory, nil, func(string) events.EventRecorderLogger { return silent{} },
 		scheduler.WithProfiles(profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(registry),

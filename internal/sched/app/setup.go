@@ -86,7 +86,6 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	s.tracker = follow.NewTracker(store, s.metrics.follow, time.Now)
 	s.failed = kube.NewRejectionInformer(cc.Client)
 	s.registry = Registry(placement.NewDecisions(store, s.metrics.placement, s.tracker))
-	s.registry[topologyspread.Name] = topologyspread.NewSpreading // wire's profiles ask for what spreads a pod
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}

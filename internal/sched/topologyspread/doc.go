@@ -1,8 +1,8 @@
-// Package topologyspread is upstream's PodTopologySpread with a narrower refusal to sign.
+// Package topologyspread is upstream's PodTopologySpread for a scheduler that compares SpreadKey besides the signature
+// of pods.
 //
-// Upstream signs no pod at all while default spread constraints are configured, which they are unless an administrator
+// Upstream signs no pod while default spread constraints are configured, which they are unless an administrator
 // disables them; one plugin that does not sign keeps the whole profile from reusing results (opportunistic batching).
-// But default constraints act only on pods that a Service, ReplicationController, ReplicaSet or StatefulSet selects.
-// Jobs, gangs and bare pods are signed here; every other decision is upstream's own code. A scheduler that compares
-// SpreadKey besides the signature gets all pods signed.
+// Here all pods are signed, and SpreadKey has what a constraint reads of them; every other decision is upstream's own
+// code.
 package topologyspread

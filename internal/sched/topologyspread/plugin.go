@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -25,11 +24,9 @@ import (
 // In a profile it stands in the place of PodTopologySpread and takes its arguments.
 const Name = "TenonPodTopologySpread"
 
-// Plugin is PodTopologySpread with a SignPod of its own.
+// Plugin is PodTopologySpread, and signs all pods.
 type Plugin struct {
 	*podtopologyspread.PodTopologySpread
-	// spreading means that whoever reuses the scores of signed pods asks for SpreadKey as well.
-	spreading    bool
 	args         *config.PodTopologySpreadArgs
 	services     corelisters.ServiceLister
 	controllers  corelisters.ReplicationControllerLister
@@ -46,16 +43,7 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// NewSpreading makes the plugin for a scheduler that knows SpreadKey: it signs all pods.
-func NewSpreading(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-	made, err := New(ctx, args, h)
-	if p, ok := made.(*Plugin); ok {
-		p.spreading = true
-	}
-	return made, err
-}
-
-// New makes the plugin for a profile. args are those of PodTopologySpread, in a configuration file too; nil are
+// New makes the plugin for a scheduler that compares SpreadKey besides the signature. args are those of PodTopologySpread, in a configuration file too; nil are
 // upstream's defaults.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	args, err := decode(args)
@@ -133,36 +121,7 @@ func (p *Plugin) IgnoresIncomplete(pod *corev1.Pod) bool {
 
 func (p *Plugin) systemDefaults() bool { return p.args.DefaultingType == config.SystemDefaulting }
 
-// SignPod signs pods that no constraint acts on, neither their own nor a default one. Nothing of such a pod is read by
-// this plugin, so there is nothing to put into the signature.
-func (p *Plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if p.spreading {
-		return nil, nil
-	}
-	if fragments, s := p.PodTopologySpread.SignPod(ctx, pod); s.IsSuccess() {
-		return fragments, s // there are no default constraints
-	}
-	if len(pod.Spec.TopologySpreadConstraints) > 0 {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "the pod has topology spread constraints")
-	}
-	if spreads(metav1.GetControllerOf(pod)) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "default topology spread constraints act on the pod's owner")
-	}
-	if !helper.DefaultSelector(pod, p.services, p.controllers, p.replicaSets, p.statefulSets).Empty() {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "default topology spread constraints act on the pod's service")
-	}
+// SignPod signs every pod with nothing: SpreadKey has what is read of it.
+func (*Plugin) SignPod(context.Context, *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	return nil, nil
-}
-
-// spreads reports whether default constraints may act on pods of such an owner. The kind alone decides: the lister may
-// not have the owner yet.
-func spreads(owner *metav1.OwnerReference) bool {
-	if owner == nil {
-		return false
-	}
-	switch owner.Kind {
-	case "ReplicationController", "ReplicaSet", "StatefulSet":
-		return true
-	}
-	return false
 }

@@ -61,55 +61,6 @@ func ownedBy(kind string) func(*corev1.Pod) {
 	}
 }
 
-func TestSignsExactlyThePodsThatNoConstraintActsOn(t *testing.T) {
-	service := func(selector map[string]string) runtime.Object {
-		return &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
-			Spec:       corev1.ServiceSpec{Selector: selector},
-		}
-	}
-	owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "o"}}
-	none := &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}
-	tests := map[string]struct {
-		args    runtime.Object
-		objects []runtime.Object
-		pod     *corev1.Pod
-		signed  bool
-	}{
-		"a bare pod":  {pod: pod(nil), signed: true},
-		"a Job's pod": {pod: pod(ownedBy("Job")), signed: true},
-		"a pod of a service": {
-			objects: []runtime.Object{service(map[string]string{"app": "a"})},
-			pod:     pod(nil),
-		},
-		"a pod beside a service of others": {
-			objects: []runtime.Object{service(map[string]string{"app": "b"})},
-			pod:     pod(nil), signed: true,
-		},
-		"a ReplicaSet's pod": {objects: []runtime.Object{owner}, pod: pod(ownedBy("ReplicaSet"))},
-
-		"a ReplicaSet's pod before its owner is known":   {pod: pod(ownedBy("ReplicaSet"))},
-		"a StatefulSet's pod":                            {pod: pod(ownedBy("StatefulSet"))},
-		"a ReplicaSet's pod without default constraints": {args: none, pod: pod(ownedBy("ReplicaSet")), signed: true},
-
-		"a pod with constraints of its own": {args: none, pod: pod(func(p *corev1.Pod) {
-			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1}}
-		})},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			p := newPlugin(t, tc.args, tc.objects...)
-			fragments, status := p.SignPod(t.Context(), tc.pod)
-			if status.IsSuccess() != tc.signed || len(fragments) != 0 {
-				t.Errorf("got %v %s, want signed = %t with nothing in it", fragments, status.Message(), tc.signed)
-			}
-			if !tc.signed && status.Code() != fwk.Unschedulable {
-				t.Errorf("got code %s, want Unschedulable: not an error", status.Code())
-			}
-		})
-	}
-}
-
 func TestSpreadKeyHasAllThatTheScoreReads(t *testing.T) {
 	owner := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "o"},
@@ -152,13 +103,10 @@ func TestSpreadKeyHasAllThatTheScoreReads(t *testing.T) {
 	}
 }
 
-func TestWhoKnowsSpreadKeyGetsAllPodsSigned(t *testing.T) {
-	made, err := NewSpreading(t.Context(), nil, newHandle(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestAllPodsAreSigned(t *testing.T) {
+	p := newPlugin(t, nil)
 	for _, change := range []func(*corev1.Pod){nil, ownedBy("ReplicaSet")} {
-		if _, status := made.(*Plugin).SignPod(t.Context(), pod(change)); !status.IsSuccess() {
+		if _, status := p.SignPod(t.Context(), pod(change)); !status.IsSuccess() {
 			t.Errorf("got %s", status.Message())
 		}
 	}

@@ -93,7 +93,7 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 	tracker := follow.NewTracker(c.store, follow.NewMetrics(created), time.Now)
 	registry[nodenumaresource.Name] = nodenumaresource.Factory(
 		placement.NewDecisions(c.store, placement.NewMetrics(created), tracker))
-	registry[topologyspread.Name] = topologyspread.NewSpreading
+	registry[topologyspread.Name] = topologyspread.New
 	for _, name := range []string{"all", "part"} {
 		cfg := profileOf(t, name)
 		f, err := frameworkruntime.NewFramework(t.Context(), registry, cfg,
