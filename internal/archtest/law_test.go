@@ -103,8 +103,7 @@ var reserved = map[string][]string{
 		"internal/sched", "internal/local", "internal/sim", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test",
 	},
 	"sigs.k8s.io/controller-runtime": {
-		"internal/control", "internal/desched", "internal/local", "cmd/tenon", "cmd/tenon-manager", "internal/pins",
-		"test",
+		"internal/control", "internal/local", "cmd/tenon", "cmd/tenon-manager", "internal/pins", "test",
 	},
 	"github.com/google/cadvisor": {"internal/local", "cmd/tenon", "test"},
 	"github.com/gin-gonic/gin": {
@@ -274,7 +273,7 @@ func TestTheCommandLineReachesNoComponent(t *testing.T) {
 	for _, dep := range cli.Deps {
 		for _, component := range []string{
 			module + "/internal/sched", module + "/internal/agent", module + "/internal/control",
-			module + "/internal/desched", module + "/internal/local", module + "/internal/sim", "k8s.io/kubernetes",
+			module + "/internal/local", module + "/internal/sim", "k8s.io/kubernetes",
 		} {
 			if below(dep, component) {
 				t.Errorf("internal/cli reaches %s", dep)
@@ -303,8 +302,8 @@ func TestTheRuntimeProxyHasNoAPIClient(t *testing.T) {
 
 // within are the folders of internal/sched that others there may import; app may import all.
 var within = map[string][]string{
-	"diag":      {"upstream"},
-	"follow":    {"placement"},
+	"diag":      {"upstream", "nodenumaresource"},
+	"follow":    {"placement", "nodenumaresource"},
 	"placement": {"nodenumaresource"},
 }
 
@@ -323,6 +322,25 @@ func TestPluginsNeverImportEachOther(t *testing.T) {
 				t.Errorf("%s imports %s: only app knows all plugins", folder, imported)
 			}
 		}
+	}
+}
+
+// Plugins mount their own endpoints: what serves them reaches no plugin, and not the decision that they share.
+func TestDiagnosticsReachNoPlugin(t *testing.T) {
+	found := 0
+	for importPath, p := range load(t) {
+		if folder, ok := folderOf(importPath); !ok || !below(folder, "internal/sched/diag") {
+			continue
+		}
+		found++
+		for _, dep := range p.Deps {
+			if folder, ours := folderOf(dep); ours && below(folder, "internal/sched") && partOf(folder) != "diag" {
+				t.Errorf("%s reaches %s", importPath, folder)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no package internal/sched/diag")
 	}
 }
 

@@ -40,22 +40,22 @@ func (s *Store) Watch(nodes, pods, topologies cache.SharedIndexInformer) (hasSyn
 
 // TopologyHandler puts NodeResourceTopologies.
 func (s *Store) TopologyHandler() cache.ResourceEventHandler {
-	return handler(s.PutTopology, func(t *v1alpha2.NodeResourceTopology) { s.RemoveTopology(t.Name) })
+	return Handler(s.PutTopology, func(t *v1alpha2.NodeResourceTopology) { s.RemoveTopology(t.Name) })
 }
 
 // NumatopologyHandler puts Numatopologies.
 func (s *Store) NumatopologyHandler() cache.ResourceEventHandler {
-	return handler(s.PutNumatopology, func(n *nodeinfo.Numatopology) { s.RemoveNumatopology(n.Name) })
+	return Handler(s.PutNumatopology, func(n *nodeinfo.Numatopology) { s.RemoveNumatopology(n.Name) })
 }
 
 func (s *Store) nodeHandler() cache.ResourceEventHandler {
-	return handler(s.PutNode, func(n *corev1.Node) { s.RemoveNode(n.Name) })
+	return Handler(s.PutNode, func(n *corev1.Node) { s.RemoveNode(n.Name) })
 }
 
-func (s *Store) podHandler() cache.ResourceEventHandler { return handler(s.PutPod, s.RemovePod) }
+func (s *Store) podHandler() cache.ResourceEventHandler { return Handler(s.PutPod, s.RemovePod) }
 
-// handler calls put with what is and remove with what was, unwrapping the tombstones of missed deletions.
-func handler[T any](put, remove func(T)) cache.ResourceEventHandler {
+// Handler calls put with what is and remove with what was, unwrapping the tombstones of missed deletions.
+func Handler[T any](put, remove func(T)) cache.ResourceEventHandler {
 	onPut := func(obj any) {
 		if o, ok := obj.(T); ok {
 			put(o)

@@ -62,7 +62,7 @@ func TestNumatopologiesThatAreNotInstalledYet(t *testing.T) {
 			t.Fatal(err)
 		}
 		start(t, i)
-		if s.Has("a") {
+		if s.Known("a") != nil {
 			t.Fatal("an object is there before its resource")
 		}
 		installed.Store(true)
@@ -109,7 +109,7 @@ func TestNumatopologyStandsInForAReport(t *testing.T) {
 	}
 	s.RemoveNumatopology("n")
 	s.RemoveNode("n")
-	if s.Has("n") || s.AnyStaticKubelet() {
+	if s.Known("n") != nil || s.AnyStaticKubelet() {
 		t.Error("the node is not forgotten")
 	}
 }

@@ -106,18 +106,20 @@ func (s *Store) IsSynced() bool {
 }
 
 // View returns the account of a node without taking a lock. A node of which nothing is known has an empty account
-// without topology; Has distinguishes the two.
+// without topology.
 func (s *Store) View(node string) *ledger.View {
-	if r, ok := s.nodes.Load(node); ok {
-		return r.(*record).view.Load()
+	if v := s.Known(node); v != nil {
+		return v
 	}
 	return s.unknown
 }
 
-// Has reports whether some object names the node.
-func (s *Store) Has(node string) bool {
-	_, ok := s.nodes.Load(node)
-	return ok
+// Known returns the account of a node without taking a lock, nil when no object names the node.
+func (s *Store) Known(node string) *ledger.View {
+	if r, ok := s.nodes.Load(node); ok {
+		return r.(*record).view.Load()
+	}
+	return nil
 }
 
 // Nodes returns the names of the nodes that have a Node object, sorted.

@@ -293,7 +293,7 @@ func TestCommitOnANodeThatIsGoneIsExpired(t *testing.T) {
 	if err := s.Commit("n", offer); !errors.Is(err, ledger.ErrExpired) {
 		t.Errorf("got %v, want ErrExpired", err)
 	}
-	if s.Has("n") {
+	if s.Known("n") != nil {
 		t.Error("a node that nothing names is forgotten")
 	}
 }
@@ -405,8 +405,8 @@ func TestLiveStoreEqualsARebuild(t *testing.T) {
 			if diff := cmp.Diff(accountOf(rebuilt.View(name)), accountOf(live.View(name))); diff != "" {
 				rt.Fatalf("account of %s (-rebuilt +live):\n%s", name, diff)
 			}
-			if rebuilt.Has(name) != live.Has(name) {
-				rt.Fatalf("Has(%s): rebuilt %t, live %t", name, rebuilt.Has(name), live.Has(name))
+			if (rebuilt.Known(name) == nil) != (live.Known(name) == nil) {
+				rt.Fatalf("Known(%s): rebuilt %v, live %v", name, rebuilt.Known(name), live.Known(name))
 			}
 		}
 		if rebuilt.AnyConstrained() != live.AnyConstrained() || rebuilt.AnyStaticKubelet() != live.AnyStaticKubelet() {

@@ -251,7 +251,7 @@ func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandle
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
-		findings, err := app.Refusals(ctx, f, pod.Pod, status)
+		findings, err := verdict.Refusals(ctx, f, pod.Pod, status)
 		if err == nil && len(findings) == 0 {
 			err = status.AsError()
 		}

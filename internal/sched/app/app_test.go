@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -242,7 +240,7 @@ func TestPortWithoutAuthenticationChangesNothing(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	s := newScheduler(t)
-	diagnostics, err := s.diagnostics(t.Context(), rights{})
+	diagnostics, err := s.diagnostics(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,34 +290,6 @@ func TestEndpoints(t *testing.T) {
 	}
 	expect("/apis/v1/explain/pods/default/rejected", 200, `"rejection":{"node":"n","reason":"TopologyAffinityError"}`)
 	expect("/apis/v1/explain/pods/default/crashed", 404, "cannot find pod")
-}
-
-func TestDecisionsRememberTheBestScores(t *testing.T) {
-	scores := []fwk.NodePluginScores{
-		{Name: "a", TotalScore: 10},
-		{Name: "b", TotalScore: 30, Scores: []fwk.PluginScore{{Name: "x", Score: 30}}},
-		{Name: "c", TotalScore: 20},
-		{Name: "d", TotalScore: 5},
-		{Name: "e", TotalScore: 30},
-	}
-	var got []string
-	for _, s := range best(scores, 3) {
-		got = append(got, s.Node)
-	}
-	if want := []string{"b", "e", "c"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestBackoffDoublesUpToItsBound(t *testing.T) {
-	s := newScheduler(t)
-	var got []time.Duration
-	for attempts := range 7 {
-		got = append(got, s.backoff(attempts)/time.Second)
-	}
-	if want := []time.Duration{1, 1, 2, 4, 8, 10, 10}; !slices.Equal(got, want) {
-		t.Errorf("got %v seconds, want %v", got, want)
-	}
 }
 
 func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	componentconfig "k8s.io/component-base/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -19,6 +18,16 @@ const (
 	clientBurst = 2000
 )
 
+// DefaultProfiles returns the profiles that hold without --config, one for each scheduler name, for those who decide as
+// this scheduler does without running it.
+func DefaultProfiles(schedulerNames []string) ([]config.KubeSchedulerProfile, error) {
+	cfg, err := defaultConfig(schedulerNames)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Profiles, nil
+}
+
 // defaultConfig is what holds without --config: upstream's defaults with our plugins, once under each name.
 func defaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration, error) {
 	cfg, err := latest.Default()
@@ -26,7 +35,8 @@ func defaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 		return nil, fmt.Errorf("upstream's default configuration: %w", err)
 	}
 	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = clientQPS, clientBurst
-	cfg.LeaderElection = leaderElection(cfg.LeaderElection)
+	// With upstream's lock, the cluster's own scheduler would keep this one waiting for ever.
+	cfg.LeaderElection.ResourceName = SchedulerName
 	profile := cfg.Profiles[0]
 	extend(&profile)
 	cfg.Profiles = nil
@@ -36,13 +46,6 @@ func defaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 		cfg.Profiles = append(cfg.Profiles, *p)
 	}
 	return cfg, nil
-}
-
-// leaderElection gives the lock a name of its own: with upstream's, the cluster's own scheduler would keep this one
-// waiting for ever.
-func leaderElection(le componentconfig.LeaderElectionConfiguration) componentconfig.LeaderElectionConfiguration {
-	le.ResourceName = SchedulerName
-	return le
 }
 
 // extend adds our plugins to a profile that has upstream's defaults.

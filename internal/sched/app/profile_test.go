@@ -29,9 +29,10 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	t.Helper()
 	metrics.Register() // upstream's; the framework cannot do without
 	registry := frameworkplugins.NewInTreeRegistry()
-	store, measured := kube.NewStore(), newMetrics(export)
-	tracker := follow.NewTracker(store, measured.follow, time.Now)
-	if err := registry.Merge(Registry(placement.NewDecisions(store, measured.placement, tracker))); err != nil {
+	store := kube.NewStore()
+	tracker := follow.NewTracker(store, follow.NewMetrics(export), time.Now)
+	decisions := placement.NewDecisions(store, placement.NewMetrics(export), tracker)
+	if err := registry.Merge(Registry(decisions)); err != nil {
 		t.Fatal(err)
 	}
 	profile := cfg.Profiles[0].DeepCopy()

@@ -19,7 +19,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return err
 	}
 	go s.markSynced(ctx)
-	go s.audit(ctx)
+	go s.tracker.Audit(ctx, s.pods())
 	go s.track(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil
@@ -41,7 +41,7 @@ func (s *Scheduler) markSynced(ctx context.Context) {
 		return // ctx has ended
 	}
 	s.store.MarkSynced()
-	s.metrics.rebuild.Observe(time.Since(start).Seconds())
+	s.rebuild.Observe(time.Since(start).Seconds())
 	klog.FromContext(ctx).Info("All accounts are known", "nodes", len(s.store.Nodes()), "took",
 		time.Since(start).String())
 }

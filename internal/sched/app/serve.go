@@ -38,7 +38,7 @@ const shutdownTimeout = 5 * time.Second
 // serve starts the secure server and, when asked for, the plain one. A server that dies ends the process.
 func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if s.config.SecureServing != nil {
-		diagnostics, err := s.diagnostics(ctx, rights{pods: s.mayReadPods, node: s.mayReadNode})
+		diagnostics, err := s.diagnostics(ctx, s.config.Authorization.Authorizer)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) e
 
 // servePlain serves diagnostics on a loopback address, without authentication and so read-only.
 func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFunc) error {
-	diagnostics, err := s.diagnostics(ctx, rights{})
+	diagnostics, err := s.diagnostics(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *Scheduler) endpoints(ctx context.Context, diagnostics http.Handler) htt
 	healthz.InstallReadyzHandler(m, append(live, ready...)...)
 	configz.InstallHandler(m)
 	m.Handle("/metrics", legacyregistry.HandlerWithReset())
-	pods := resourcemetrics.Handler(s.config.InformerFactory.Core().V1().Pods().Lister())
+	pods := resourcemetrics.Handler(s.pods())
 	m.HandleFunc("/metrics/resources", func(w http.ResponseWriter, r *http.Request) {
 		if s.leading.Load() {
 			pods.ServeHTTP(w, r)

@@ -9,6 +9,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
@@ -33,10 +34,10 @@ type Scheduler struct {
 	config   *config.CompletedConfig
 	core     *scheduler.Scheduler
 	registry frameworkruntime.Registry
-	plugins  plugins
+	plugins  diag.Plugins
 	store    *kube.Store
-	metrics  *metricSet
-	reporter *reporter
+	rebuild  *metrics.Histogram
+	reporter *upstream.Reporter
 	tracker  *follow.Tracker
 	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
@@ -79,17 +80,19 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, client)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, metrics: newMetrics(export),
-		decisions: diag.NewRing(), flags: &diag.Flags{},
+		options: o, config: &cc, store: store, rebuild: newRebuildSeconds(),
+		failed:    kube.NewRejectionInformer(cc.Client),
+		decisions: &diag.Ring{}, flags: &diag.Flags{},
 	}
-	s.metrics.configured(&cc.ComponentConfig)
-	s.tracker = follow.NewTracker(store, s.metrics.follow, time.Now)
-	s.failed = kube.NewRejectionInformer(cc.Client)
-	s.registry = Registry(placement.NewDecisions(store, s.metrics.placement, s.tracker))
+	export(s.rebuild)
+	exportInfo(&cc.ComponentConfig)
+	s.tracker = follow.NewTracker(store, follow.NewMetrics(export), time.Now)
+	placed := placement.NewMetrics(export)
+	s.registry = Registry(placement.NewDecisions(store, placed, s.tracker))
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
-	s.reporter = newReporter(cc.Client, s.metrics, time.Now)
+	s.reporter = upstream.NewReporter(cc.Client, export, placed.Decided, time.Now)
 	if err := s.build(ctx); err != nil {
 		return nil, o.inFile(err)
 	}
@@ -106,7 +109,7 @@ func (s *Scheduler) build(ctx context.Context) error {
 		scheduler.WithKubeConfig(cc.KubeConfig),
 		scheduler.WithProfiles(cc.ComponentConfig.Profiles...),
 		scheduler.WithPercentageOfNodesToScore(cc.ComponentConfig.PercentageOfNodesToScore),
-		scheduler.WithFrameworkOutOfTreeRegistry(s.plugins.watch(s.registry)),
+		scheduler.WithFrameworkOutOfTreeRegistry(s.plugins.Watch(s.registry)),
 		scheduler.WithPodMaxBackoffSeconds(cc.ComponentConfig.PodMaxBackoffSeconds),
 		scheduler.WithPodInitialBackoffSeconds(cc.ComponentConfig.PodInitialBackoffSeconds),
 		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
@@ -126,8 +129,8 @@ func (s *Scheduler) build(ctx context.Context) error {
 func (s *Scheduler) wire(ctx context.Context) error {
 	changes := &upstream.Changes{}
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
-	s.core.FailureHandler = changes.Failures(s.reporter.wrap(s.core.FailureHandler))
-	s.core.SchedulePod = s.recordDecisions(s.core.SchedulePod)
+	s.core.FailureHandler = changes.Failures(s.reporter.Wrap(s.core.FailureHandler))
+	s.core.SchedulePod = s.decisions.Record(s.flags, s.core.SchedulePod)
 	bindings := upstream.NewBindings()
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
@@ -139,9 +142,9 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
 	s.core.NextPod = s.gate(ctx, bindings, s.core.NextPod)
-	s.reporter.forgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
+	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
-	_ = legacyregistry.CustomRegister(newUnschedulable(s.reporter.byCode))
+	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())
 	return nil
 }
 

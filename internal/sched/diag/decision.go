@@ -13,16 +13,13 @@ import (
 // DecisionsKept is the number of decisions that a scheduler remembers.
 const DecisionsKept = 256
 
-// Ring keeps the last decisions. Safe for concurrent use.
+// Ring keeps the last decisions. The zero value is empty. Safe for concurrent use.
 type Ring struct {
 	mu   sync.Mutex
 	kept [DecisionsKept]view.Decision
 	next int // index of the oldest, which the next one replaces
 	size int
 }
-
-// NewRing returns an empty ring.
-func NewRing() *Ring { return &Ring{} }
 
 // Add remembers d and forgets the oldest one beyond DecisionsKept. d must not be changed afterwards.
 func (r *Ring) Add(d view.Decision) {

@@ -68,7 +68,7 @@ func TestTheRingKeepsTheLastDecisionsNewestFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 3*DecisionsKept).Draw(t, "decisions")
-		r := NewRing()
+		r := &Ring{}
 		var all []string
 		for i := range n {
 			name := fmt.Sprintf("ns/p%d", i)

@@ -1,47 +1,40 @@
 package diag
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 // PluginPrefix is where plugins' endpoints live.
 const PluginPrefix = "/apis/v1/plugins/"
 
-const numaPlugin = "NodeNUMAResource"
-
-// pluginAliases are spellings of plugin names that old documents use (seed 003's curl line). They are served and not
-// listed.
-var pluginAliases = map[string]string{"NodeNUMAResources": numaPlugin}
-
-// New returns the handler of all diagnostics paths. It fails when a required field is missing or two plugins want the
-// same path.
+// New returns the handler of all diagnostics paths. It fails when two plugins want the same path.
 func New(c Config) (http.Handler, error) {
-	if err := c.complete(); err != nil {
-		return nil, err
+	s := &server{
+		Config: c, mux: http.NewServeMux(), services: map[string][]string{}, owners: map[string]string{},
+		aliases: map[string]string{},
 	}
-	s := &server{Config: c, mux: http.NewServeMux(), services: map[string][]string{}, owners: map[string]string{}}
 	s.native("/apis/v1/__services__", s.listServices)
 	s.native("/apis/v1/nodes/{nodeName}", s.ofNode(s.node))
-	s.native(PluginPrefix+numaPlugin+"/cpuTopologyOptions/{nodeName}",
-		s.view(func(_ *http.Request, v *ledger.View) any { return topologyOptionsOf(v) }))
-	s.native(PluginPrefix+numaPlugin+"/availableCPUs/{nodeName}",
-		s.view(func(_ *http.Request, v *ledger.View) any { return availableCPUsOf(v) }))
-	s.native(PluginPrefix+numaPlugin+"/nodes/{nodeName}", s.view(func(r *http.Request, v *ledger.View) any {
-		return nodeAllocationOf(r.PathValue("nodeName"), v, s.reader(r))
-	}))
-	s.native(PluginPrefix+numaPlugin+"/mispredictions", s.mispredictions)
-	s.native("/apis/v1/explain/pods/{namespace}/{name}", s.explain)
-	s.native("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.ofNode(s.hints))
+	s.native("/apis/v1/explain/pods/{namespace}/{name}", s.ofPod(s.explain))
+	s.native("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.ofNode(s.ofPod(s.hints)))
 	s.native("/apis/v1/decisions", s.decisions)
+	for _, p := range c.Plugins {
+		if provider, ok := p.(Provider); ok {
+			s.provide(p.Name(), provider.Diagnostics())
+		}
+	}
 	for _, m := range c.Mounts {
 		if err := s.mount(m); err != nil {
 			return nil, err
@@ -63,11 +56,12 @@ type server struct {
 	mux      *http.ServeMux
 	services map[string][]string // method to paths, sorted
 	owners   map[string]string   // "METHOD path" to plugin
+	aliases  map[string]string   // of plugins' names
 }
 
 // ServeHTTP answers what needs the leader with 503 on any other instance.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r = canonical(r)
+	r = s.canonical(r)
 	if strings.HasPrefix(r.URL.Path, "/apis/") {
 		if !s.Leading() {
 			writeRaw(w, http.StatusServiceUnavailable, []byte(`{"message": "the instance is not leader"}`))
@@ -86,14 +80,14 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // canonical rewrites aliases of paths to the listed ones.
-func canonical(r *http.Request) *http.Request {
+func (s *server) canonical(r *http.Request) *http.Request {
 	path := r.URL.Path
 	if path == "/apis/v1/__services__/" {
 		path = strings.TrimSuffix(path, "/")
 	}
 	if rest, ok := strings.CutPrefix(path, PluginPrefix); ok {
 		name, tail, _ := strings.Cut(rest, "/")
-		if listed, ok := pluginAliases[name]; ok {
+		if listed, ok := s.aliases[name]; ok {
 			path = PluginPrefix + listed + "/" + tail
 		}
 	}
@@ -111,6 +105,27 @@ func (s *server) native(pattern string, h http.HandlerFunc) {
 	s.services[http.MethodGet] = append(s.services[http.MethodGet], path)
 	s.owners[http.MethodGet+" "+path] = "tenon"
 	s.mux.Handle(pattern, ReadOnly(h, "use GET"))
+}
+
+// provide registers the endpoints of one of our own plugins.
+func (s *server) provide(plugin string, of Service) {
+	for _, alias := range of.Aliases {
+		s.aliases[alias] = plugin
+	}
+	for _, e := range of.Endpoints {
+		serve := func(w http.ResponseWriter, r *http.Request) {
+			body := e.Answer(r, s.reader(r))
+			if body == nil {
+				writeError(w, http.StatusNotFound, "cannot find node %s", r.PathValue("nodeName"))
+				return
+			}
+			writeJSON(w, body)
+		}
+		if strings.Contains(e.Path, "{nodeName}") {
+			serve = s.ofNode(serve)
+		}
+		s.native(PluginPrefix+plugin+"/"+e.Path, serve)
+	}
 }
 
 // ReadOnly passes on GET and HEAD alone; other methods are answered with 405 and the remedy.
@@ -153,7 +168,8 @@ func (s *server) listServices(w http.ResponseWriter, _ *http.Request) { writeJSO
 // ofNode authorizes requests for data about the node that the path names.
 func (s *server) ofNode(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if name := r.PathValue("nodeName"); !s.MayReadNode(r, name) {
+		name := r.PathValue("nodeName")
+		if !s.mayGet(r, authorizer.AttributesRecord{Name: name, Resource: "nodes"}) {
 			writeError(w, http.StatusForbidden, "node %s cannot be read: get on nodes is missing", name)
 			return
 		}
@@ -171,19 +187,6 @@ func (s *server) node(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, nodeStateOf(n, s.reader(r)))
 }
 
-// view serves what is derived from the account of the node that the path names.
-func (s *server) view(body func(r *http.Request, v *ledger.View) any) http.HandlerFunc {
-	return s.ofNode(func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("nodeName")
-		v := s.View(name)
-		if v == nil {
-			writeError(w, http.StatusNotFound, "cannot find node %s", name)
-			return
-		}
-		writeJSON(w, body(r, v))
-	})
-}
-
 func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 	pod := r.URL.Query().Get("pod")
 	if pod != "" {
@@ -199,27 +202,38 @@ func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// mispredictions leaves out the pods that the caller may not read.
-func (s *server) mispredictions(w http.ResponseWriter, r *http.Request) {
-	mayRead := s.reader(r)
-	all := slices.DeleteFunc(s.Mispredictions(), func(m Misprediction) bool { return !mayRead(m.Namespace) })
-	if all == nil {
-		all = []Misprediction{}
-	}
-	writeJSON(w, all)
-}
-
 // reader answers for one request whether its caller may read a namespace, asking once for each.
 func (s *server) reader(r *http.Request) func(namespace string) bool {
 	known := map[string]bool{}
 	return func(namespace string) bool {
 		may, ok := known[namespace]
 		if !ok {
-			may = s.MayRead(r, namespace)
+			may = s.mayReadPods(r, namespace)
 			known[namespace] = may
 		}
 		return may
 	}
+}
+
+func (s *server) mayReadPods(r *http.Request, namespace string) bool {
+	return s.mayGet(r, authorizer.AttributesRecord{Namespace: namespace, Resource: "pods"})
+}
+
+// mayGet asks the API server whether the caller may get an object of the core API. The permission to get the path does
+// not suffice: Kubernetes gives every user that of paths under /apis.
+func (s *server) mayGet(r *http.Request, object authorizer.AttributesRecord) bool {
+	if s.Authorizer == nil {
+		return true
+	}
+	user, ok := request.UserFrom(r.Context())
+	if !ok {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	defer cancel()
+	object.User, object.Verb, object.APIVersion, object.ResourceRequest = user, "get", "v1", true
+	decision, _, err := s.Authorizer.Authorize(ctx, object)
+	return err == nil && decision == authorizer.DecisionAllow
 }
 
 // namespaceOf reads namespace/name; ok is false for anything else.

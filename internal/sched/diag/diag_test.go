@@ -15,10 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -84,14 +86,43 @@ func boundPod() *corev1.Pod {
 	}
 }
 
-type verdicts map[string]view.Verdict
-
-func (v verdicts) Evaluate(_ context.Context, pod *corev1.Pod) (view.Verdict, error) {
-	out, ok := v[pod.Name]
-	if !ok {
+// verdicts returns an evaluation that ends with these verdicts, by the pod's name.
+func verdicts(v map[string]view.Verdict) func(context.Context, *corev1.Pod) (view.Verdict, error) {
+	return func(_ context.Context, pod *corev1.Pod) (view.Verdict, error) {
+		if out, ok := v[pod.Name]; ok {
+			return out, nil
+		}
 		return view.Verdict{}, errors.New("the snapshot is broken")
 	}
-	return out, nil
+}
+
+// counter is a plugin with diagnostics of its own.
+type counter struct{}
+
+func (counter) Name() string { return "Counter" }
+
+func (counter) Diagnostics() Service {
+	return Service{Aliases: []string{"Counters"}, Endpoints: []Endpoint{
+		{Path: "pods/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
+			if r.PathValue("nodeName") == "nope" {
+				return nil
+			}
+			return map[string]bool{"default": mayRead("default"), "secret": mayRead("secret")}
+		}},
+		{Path: "total", Answer: func(*http.Request, func(string) bool) any { return 7 }},
+	}}
+}
+
+// allow is an authorizer that lets the caller get what f says.
+func allow(f func(a authorizer.Attributes) bool) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string,
+		error,
+	) {
+		if a.GetVerb() == "get" && a.GetAPIGroup() == "" && a.IsResourceRequest() && f(a) {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
 }
 
 func config(t *testing.T) Config {
@@ -116,7 +147,7 @@ func config(t *testing.T) Config {
 		}},
 	})
 	node.Generation = 42
-	ring := NewRing()
+	ring := &Ring{}
 	ring.Add(view.Decision{
 		Pod: "default/lse", UID: "u-lse", Profile: "tenon-scheduler", Time: time.Unix(1700000000, 0).UTC(),
 		Node: "node-1", Feasible: 2, Of: 3,
@@ -126,6 +157,8 @@ func config(t *testing.T) Config {
 		}},
 	})
 	return Config{
+		Leading: func() bool { return true }, Ready: func() error { return nil }, Audit: func(*http.Request, string) {},
+		Plugins: []fwk.Plugin{counter{}},
 		View: func(name string) *ledger.View {
 			switch name {
 			case "node-1":
@@ -137,7 +170,7 @@ func config(t *testing.T) Config {
 		},
 		NodeInfo: func(name string) (fwk.NodeInfo, bool) { return node, name == "node-1" },
 		Pod:      func(namespace, name string) *corev1.Pod { return pods[namespace+"/"+name] },
-		Evaluator: verdicts{"waits": {
+		Evaluate: verdicts(map[string]view.Verdict{"waits": {
 			Served: true, Nodes: 3, Generation: 9,
 			Findings: []why.Finding{
 				{
@@ -156,47 +189,10 @@ func config(t *testing.T) Config {
 					Plugin: "NodeResourcesFit", Phase: why.Filter, Object: "node-3",
 				},
 			},
-		}},
-		Queue: func(*corev1.Pod) *view.Queue { return &view.Queue{Place: "unschedulable", Attempts: 6} },
-		Ages: func(string) map[string]time.Duration {
-			return map[string]time.Duration{"topology": 3 * time.Second}
-		},
+		}}),
+		Queue:     func(*corev1.Pod) *view.Queue { return &view.Queue{Place: "unschedulable", Attempts: 6} },
 		LeftAlone: func(*corev1.Pod) time.Duration { return 30 * time.Second },
 		Decisions: ring, Flags: &Flags{},
-	}
-}
-
-func TestMispredictionsOfPodsThatTheCallerMayNotReadAreLeftOut(t *testing.T) {
-	t.Parallel()
-	c := config(t)
-	c.MayRead = func(_ *http.Request, namespace string) bool { return namespace == "default" }
-	c.Mispredictions = func() []Misprediction {
-		at := time.Unix(1700000000, 0).UTC()
-		return []Misprediction{
-			{
-				Time: at, Namespace: "default", Name: "b", UID: "u-b", Node: "n", Mode: "Follow", Model: "1.36",
-				Kinds:     []string{"cpus"},
-				Predicted: annotation.PlacedContainers{"c": {CPUs: "2-3"}},
-				Actual:    annotation.PlacedContainers{"c": {CPUs: "4-5"}},
-			},
-			{
-				Time: at, Namespace: "secret", Name: "s", UID: "u-s", Node: "n", Mode: "Follow", Model: "1.36",
-				Kinds: []string{"cpus"},
-			},
-			{
-				Time: at, Namespace: "default", Name: "a", UID: "u-a", Node: "n", Mode: "Own", Model: "1.36",
-				Kinds: []string{"rejected"}, Reason: "TopologyAffinityError",
-			},
-		}
-	}
-	status, got, _ := ask(serve(t, c), http.MethodGet, "/apis/v1/plugins/NodeNUMAResource/mispredictions", "")
-	const want = `[{"time":"2023-11-14T22:13:20Z","namespace":"default","name":"b","uid":"u-b","node":"n",` +
-		`"mode":"Follow","model":"1.36","kinds":["cpus"],` +
-		`"predicted":{"c":{"cpus":"2-3"}},"actual":{"c":{"cpus":"4-5"}}},` +
-		`{"time":"2023-11-14T22:13:20Z","namespace":"default","name":"a","uid":"u-a","node":"n","mode":"Own",` +
-		`"model":"1.36","kinds":["rejected"],"reason":"TopologyAffinityError"}]`
-	if status != http.StatusOK || got != want {
-		t.Errorf("status %d, got\n%s\nwant\n%s", status, got, want)
 	}
 }
 
@@ -210,38 +206,28 @@ func serve(t *testing.T, c Config) http.Handler {
 }
 
 func ask(h http.Handler, method, path, body string) (status int, answer, contentType string) {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(body))
+	h.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "someone"})))
 	text, _ := io.ReadAll(w.Result().Body)
 	return w.Code, string(text), w.Header().Get("Content-Type")
 }
 
 func TestBodiesByteByByte(t *testing.T) {
 	t.Parallel()
-	const numa = "/apis/v1/plugins/NodeNUMAResource/"
-	const allocated = `"1":{"cpuID":1,"coreID":1,"nodeID":0,"socketID":0,"refCount":1,"exclusivePolicy":"PCPULevel"},` +
-		`"17":{"cpuID":17,"coreID":1,"nodeID":0,"socketID":0,"refCount":1,"exclusivePolicy":"PCPULevel"},` +
-		`"18":{"cpuID":18,"coreID":2,"nodeID":0,"socketID":0,"refCount":1,"exclusivePolicy":""},` +
-		`"2":{"cpuID":2,"coreID":2,"nodeID":0,"socketID":0,"refCount":1,"exclusivePolicy":""}`
 	h := serve(t, config(t))
 	for path, want := range map[string]string{
 		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions",` +
 			`"/apis/v1/explain/pods/:namespace/:name",` +
 			`"/apis/v1/explain/pods/:namespace/:name/hints/:nodeName","/apis/v1/nodes/:nodeName",` +
-			`"/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName",` +
-			`"/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",` +
-			`"/apis/v1/plugins/NodeNUMAResource/mispredictions","/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName"]}`,
-		numa + "mispredictions": `[]`,
+			`"/apis/v1/plugins/Counter/pods/:nodeName","/apis/v1/plugins/Counter/total"]}`,
+		"/apis/v1/plugins/Counter/total":       `7`,
+		"/apis/v1/plugins/Counters/total":      `7`,
+		"/apis/v1/plugins/Counter/pods/node-1": `{"default":true,"secret":true}`,
 		"/apis/v1/explain/pods/default/rejected": `{"pod":"default/rejected","uid":"u-rejected","state":"Finished",` +
 			`"scheduler":"tenon-scheduler","qos":"LSE","nodes":0,"obstacles":[],"minimalSets":[],"candidates":[],` +
 			`"placement":{"node":"node-1","numa":[]},"rejection":{"node":"node-1","reason":"SMTAlignmentError",` +
-			`"message":"odd","backoffSeconds":30},"data":{"ages":{"topology":3},"source":"scheduler"},` +
+			`"message":"odd","backoffSeconds":30},"data":{"source":"scheduler"},` +
 			`"notes":["the decision is not among the last ones that this scheduler remembers"]}`,
-		numa + "availableCPUs/node-1": `{"availableCPUs":"3-15,19-31","allocated":{` + allocated + `}}`,
-		numa + "availableCPUs/bare":   `{"availableCPUs":"","allocated":{}}`,
-		numa +
-			"cpuTopologyOptions/bare": `{"cpuTopology":null,"reservedCPUs":"","maxRefCount":1,` +
-			`"policy":{"policy":"none"},"fault":"TopologyMissing"}`,
 		"/apis/v1/decisions?pod=default/lse": `[{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler",` +
 			`"time":"2023-11-14T22:13:20Z","node":"node-1",` +
 			`"feasible":2,"of":3,"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource",` +
@@ -268,7 +254,7 @@ func TestBodiesByteByByte(t *testing.T) {
 			`{"node":"node-1","count":2,"reasons":[{"code":"SMTAlignment","class":"Placement",` +
 			`"plugin":"NodeNUMAResource","phase":"Filter","params":{"asked":3,"threadsPerCore":2},"message":"node(s) ` +
 			`requested cpus not multiple cpus per core"}]}],` +
-			`"data":{"generation":9,"ages":{"topology":3},"source":"scheduler"}}`,
+			`"data":{"generation":9,"source":"scheduler"}}`,
 		"/apis/v1/explain/pods/default/lse": `{"pod":"default/lse","uid":"u-lse","state":"Bound",` +
 			`"scheduler":"tenon-scheduler","qos":"LSE","nodes":3,"obstacles":[],"minimalSets":[],"candidates":[],` +
 			`"placement":{"node":"node-1","cpuset":"1,17","numa":[{"node":0,"socket":0,"cpuset":"1,17",` +
@@ -276,7 +262,7 @@ func TestBodiesByteByByte(t *testing.T) {
 			`"decision":{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler","time":"2023-11-14T22:13:20Z",` +
 			`"node":"node-1","feasible":2,"of":3,` +
 			`"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource","score":7}]}]},` +
-			`"data":{"ages":{"topology":3},"source":"scheduler"}}`,
+			`"data":{"source":"scheduler"}}`,
 	} {
 		want = strings.Replace(want, `"asked":"",`, "", 1)
 		status, got, contentType := ask(h, http.MethodGet, path, "")
@@ -285,64 +271,6 @@ func TestBodiesByteByByte(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("GET %s (-want +got):\n%s", path, diff)
-		}
-	}
-}
-
-func TestTopologyOptionsHaveTheContractsFields(t *testing.T) {
-	t.Parallel()
-	h := serve(t, config(t))
-	_, body, _ := ask(h, http.MethodGet, "/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/node-1", "")
-	const head = `{"cpuTopology":{"numCPUs":32,"numCores":16,"numNodes":4,"numSockets":2,` +
-		`"cpuDetails":{"0":{"cpuID":0,"coreID":0,"nodeID":0,"socketID":0,"refCount":0,"exclusivePolicy":""},`
-	const tail = `}},"reservedCPUs":"0,16","maxRefCount":1,"policy":{"policy":"static",` +
-		`"options":{"full-pcpus-only":"true"},"reservedCPUs":"0,16"}}`
-	if !strings.HasPrefix(body, head) || !strings.HasSuffix(body, tail) {
-		t.Errorf("got\n%s\nwant it to begin with\n%s\nand to end with\n%s", body, head, tail)
-	}
-	_, aliased, _ := ask(h, http.MethodGet, "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/node-1", "")
-	if aliased != body {
-		t.Errorf("the seed's spelling of the plugin answers\n%s", aliased)
-	}
-	if _, services, _ := ask(h, http.MethodGet, "/apis/v1/__services__/", ""); strings.Contains(services,
-		"NodeNUMAResources") {
-		t.Errorf("aliases must not be listed: %s", services)
-	}
-}
-
-func TestNodeAllocationHidesNamesThatTheCallerMayNotRead(t *testing.T) {
-	t.Parallel()
-	c := config(t)
-	c.MayRead = func(_ *http.Request, namespace string) bool { return namespace == "default" }
-	_, body, _ := ask(serve(t, c), http.MethodGet, "/apis/v1/plugins/NodeNUMAResource/nodes/node-1", "")
-	var got struct {
-		Name      string                     `json:"name"`
-		Available string                     `json:"availableCPUs"`
-		Policy    string                     `json:"numaTopologyPolicy"`
-		Total     []numaResource             `json:"numaNodeResources"`
-		Remaining []numaResource             `json:"remainingNUMANodeResources"`
-		Allocated []numaResource             `json:"allocatedNUMANodeResources"`
-		CPUs      map[string]json.RawMessage `json:"allocatedCPUs"`
-		Pods      []allocatedPod             `json:"allocatedPods"`
-		Hidden    int                        `json:"podsHidden"`
-	}
-	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatalf("%v in %s", err, body)
-	}
-	amount := func(node int, cpu string) numaResource {
-		return numaResource{Node: node, Resources: map[string]string{"cpu": cpu}}
-	}
-	for name, pair := range map[string][2]any{
-		"total":     {[]numaResource{amount(0, "8"), amount(1, "8"), amount(2, "8"), amount(3, "8")}, got.Total},
-		"allocated": {[]numaResource{amount(0, "4"), amount(1, "0"), amount(2, "0"), amount(3, "0")}, got.Allocated},
-		"remaining": {[]numaResource{amount(0, "4"), amount(1, "8"), amount(2, "8"), amount(3, "8")}, got.Remaining},
-		"pods":      {[]allocatedPod{{"u-lse", "default", "lse", "1,17", "PCPULevel"}}, got.Pods},
-		"hidden":    {1, got.Hidden},
-		"policy":    {"Restricted", got.Policy},
-		"CPUs held": {4, len(got.CPUs)},
-	} {
-		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -386,8 +314,10 @@ func TestEveryListedPathAnswers(t *testing.T) {
 func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	c := config(t)
-	c.MayRead = func(_ *http.Request, namespace string) bool { return namespace != "secret" }
-	c.MayReadNode = func(_ *http.Request, node string) bool { return node != "node-2" }
+	c.Authorizer = allow(func(a authorizer.Attributes) bool {
+		return a.GetResource() == "pods" && a.GetNamespace() != "secret" ||
+			a.GetResource() == "nodes" && a.GetName() != "node-2"
+	})
 	h := serve(t, c)
 	for name, q := range map[string]struct {
 		method, path string
@@ -395,9 +325,15 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 		want         string
 	}{
 		"unknown node": {"GET", "/apis/v1/nodes/nope", 404, `{"message":"cannot find node nope"}`},
-		"unknown NUMA node": {
-			"GET", "/apis/v1/plugins/NodeNUMAResource/availableCPUs/nope", 404,
-			`{"message":"cannot find node nope"}`,
+		"unknown node of a plugin": {
+			"GET", "/apis/v1/plugins/Counter/pods/nope", 404, `{"message":"cannot find node nope"}`,
+		},
+		"forbidden namespace of a plugin": {
+			"GET", "/apis/v1/plugins/Counter/pods/node-1", 200, `{"default":true,"secret":false}`,
+		},
+		"wrong method of a plugin": {
+			"POST", "/apis/v1/plugins/Counter/total", 405,
+			`{"message":"method POST is not allowed on /apis/v1/plugins/Counter/total: use GET"}`,
 		},
 		"unknown pod": {
 			"GET", "/apis/v1/explain/pods/default/nope", 404,
@@ -411,8 +347,8 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 			"GET", "/apis/v1/nodes/node-2", 403,
 			`{"message":"node node-2 cannot be read: get on nodes is missing"}`,
 		},
-		"forbidden account": {
-			"GET", "/apis/v1/plugins/NodeNUMAResource/nodes/node-2", 403,
+		"forbidden node of a plugin": {
+			"GET", "/apis/v1/plugins/Counter/pods/node-2", 403,
 			`{"message":"node node-2 cannot be read: get on nodes is missing"}`,
 		},
 		"broken evaluation": {
@@ -537,24 +473,14 @@ func TestMountsOfPlugins(t *testing.T) {
 	for name, bad := range map[string][]Mount{
 		"twice": {mine, mine},
 		"one of ours": {{
-			Plugin: "NodeNUMAResource", Handler: answer,
-			Routes: []Route{{"GET", "/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName"}},
+			Plugin: "Counter", Handler: answer,
+			Routes: []Route{{"GET", "/apis/v1/plugins/Counter/total"}},
 		}},
 		"outside of its path": {{Plugin: "Mine", Handler: answer, Routes: []Route{{"GET", "/apis/v1/nodes"}}}},
 	} {
 		c.Mounts = bad
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), bad[0].Plugin) {
 			t.Errorf("%s: got %v, want an error that names the plugin", name, err)
-		}
-	}
-}
-
-func TestMissingPartsAreNamed(t *testing.T) {
-	t.Parallel()
-	_, err := New(Config{})
-	for _, field := range []string{"View", "NodeInfo", "Pod", "Evaluator", "Decisions", "Flags"} {
-		if err == nil || !strings.Contains(err.Error(), "Config."+field+" is required") {
-			t.Errorf("got %v, want Config.%s named", err, field)
 		}
 	}
 }

@@ -10,45 +10,40 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-func (s *server) explain(w http.ResponseWriter, r *http.Request) {
-	namespace, name := r.PathValue("namespace"), r.PathValue("name")
-	if !s.MayRead(r, namespace) {
-		writeError(w, http.StatusForbidden, "pods in namespace %s cannot be read: get on pods is missing", namespace)
-		return
+// ofPod serves what is derived from the pod that the path names, which the caller must be allowed to read.
+func (s *server) ofPod(h func(w http.ResponseWriter, r *http.Request, pod *corev1.Pod)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		namespace, name := r.PathValue("namespace"), r.PathValue("name")
+		if !s.mayReadPods(r, namespace) {
+			writeError(w, http.StatusForbidden, "pods in namespace %s cannot be read: get on pods is missing",
+				namespace)
+			return
+		}
+		pod := s.Pod(namespace, name)
+		if pod == nil {
+			writeError(w, http.StatusNotFound, "cannot find pod %s/%s", namespace, name)
+			return
+		}
+		h(w, r, pod)
 	}
-	pod := s.Pod(namespace, name)
-	if pod == nil {
-		writeError(w, http.StatusNotFound, "cannot find pod %s/%s", namespace, name)
-		return
-	}
+}
+
+func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
 	if pod.Spec.NodeName != "" {
 		writeJSON(w, s.bound(pod))
 		return
 	}
-	verdict, err := s.Evaluator.Evaluate(r.Context(), pod)
+	verdict, err := s.Evaluate(r.Context(), pod)
 	if err != nil {
-		writeError(w, http.StatusInternalServerError, "evaluate pod %s/%s: %v", namespace, name, err)
+		writeError(w, http.StatusInternalServerError, "evaluate pod %s/%s: %v", pod.Namespace, pod.Name, err)
 		return
 	}
-	answer := view.Explain(describe.Pod(pod), verdict, s.Queue(pod))
-	if len(answer.Candidates) > 0 {
-		answer.Data.Ages = seconds(s.Ages(answer.Candidates[0].Node))
-	}
-	writeJSON(w, answer)
+	writeJSON(w, view.Explain(describe.Pod(pod), verdict, s.Queue(pod)))
 }
 
 // hints serves how the NUMA nodes of one machine satisfy a pod.
-func (s *server) hints(w http.ResponseWriter, r *http.Request) {
-	namespace, name, node := r.PathValue("namespace"), r.PathValue("name"), r.PathValue("nodeName")
-	if !s.MayRead(r, namespace) {
-		writeError(w, http.StatusForbidden, "pods in namespace %s cannot be read: get on pods is missing", namespace)
-		return
-	}
-	pod := s.Pod(namespace, name)
-	if pod == nil {
-		writeError(w, http.StatusNotFound, "cannot find pod %s/%s", namespace, name)
-		return
-	}
+func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
+	node := r.PathValue("nodeName")
 	v := s.View(node)
 	if v == nil {
 		writeError(w, http.StatusNotFound, "cannot find node %s", node)
@@ -61,7 +56,7 @@ func (s *server) hints(w http.ResponseWriter, r *http.Request) {
 func (s *server) bound(pod *corev1.Pod) view.Pod {
 	out := describe.Pod(pod).Head
 	out.Placement = describe.Placement(pod, s.View(pod.Spec.NodeName))
-	out.Data = view.Data{Source: "scheduler", Ages: seconds(s.Ages(pod.Spec.NodeName))}
+	out.Data = view.Data{Source: "scheduler"}
 	if out.Rejection != nil {
 		out.Rejection.BackoffSeconds = int64(s.LeftAlone(pod).Round(time.Second).Seconds())
 	}
@@ -73,17 +68,6 @@ func (s *server) bound(pod *corev1.Pod) view.Pod {
 		out.Nodes = d.Of
 	} else {
 		out.Notes = append(out.Notes, "the decision is not among the last ones that this scheduler remembers")
-	}
-	return out
-}
-
-func seconds(ages map[string]time.Duration) map[string]float64 {
-	if len(ages) == 0 {
-		return nil
-	}
-	out := make(map[string]float64, len(ages))
-	for name, age := range ages {
-		out[name] = age.Round(time.Second).Seconds()
 	}
 	return out
 }

@@ -4,9 +4,10 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics are about pods whose kubelet is predicted.
+// Metrics are about bound pods.
 type Metrics struct {
 	predictions, mispredictions, rejections *metrics.CounterVec
+	mismatches                              *metrics.Counter
 }
 
 // NewMetrics returns the metrics, registered by register.
@@ -16,20 +17,22 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 			Name: "tenon_topology_predictions_total",
 			Help: "Pods reserved on a node whose kubelet is predicted, by mode of the node and model (kubelet " +
 				"release).",
-			StabilityLevel: metrics.ALPHA,
 		}, []string{"mode", "model"}),
 		mispredictions: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_topology_mispredict_total",
 			Help: "Pods whose kubelet did something else than was predicted, by mode, model and kind: " +
 				"rejected, mask, cpus, memory, device.",
-			StabilityLevel: metrics.ALPHA,
 		}, []string{"mode", "model", "kind"}),
 		rejections: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "tenon_kubelet_rejections_total",
-			Help:           "Pods bound by this scheduler that their kubelet rejected, by the kubelet's reason.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "tenon_kubelet_rejections_total",
+			Help: "Pods bound by this scheduler that their kubelet rejected, by the kubelet's reason.",
 		}, []string{"reason"}),
+		mismatches: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "tenon_ledger_mismatch_total",
+			Help: "Pods about which an account and the API server's objects differed for a minute; each is " +
+				"repaired. Always 0.",
+		}),
 	}
-	register(m.predictions, m.mispredictions, m.rejections)
+	register(m.predictions, m.mispredictions, m.rejections, m.mismatches)
 	return m
 }

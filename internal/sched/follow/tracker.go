@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -112,21 +113,22 @@ type waiter struct {
 	shape shape
 }
 
-// Misprediction is a pod for which a node did something else than was predicted.
+// Misprediction is a pod for which the kubelet of its node did something else than the scheduler had predicted.
 type Misprediction struct {
-	Time      time.Time
-	Namespace string
-	Name      string
-	UID       types.UID
-	Node      string
-	Mode      string
-	Model     string
+	Time      time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Node      string    `json:"node"`
+	// Mode is the node's topology mode, Model the release of the kubelet that was predicted.
+	Mode  string `json:"mode"`
+	Model string `json:"model"`
 	// Kinds are rejected, mask, cpus, memory and device.
-	Kinds []string
+	Kinds []string `json:"kinds"`
 	// Reason is the kubelet's, of rejected pods.
-	Reason    string
-	Predicted annotation.PlacedContainers
-	Actual    annotation.PlacedContainers
+	Reason    string                      `json:"reason,omitempty"`
+	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
+	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
 }
 
 // NewTracker returns a tracker of the pods on store's nodes, which it makes its listener.
@@ -152,44 +154,23 @@ func (t *Tracker) Attach(h fwk.Handle) {
 
 // Run follows failed, the informer of kube.NewRejectionInformer, which it runs, until ctx ends.
 func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) error {
+	pods := kube.Handler(func(pod *corev1.Pod) { t.Rejected(ctx, pod) }, func(pod *corev1.Pod) { t.Forget(pod.UID) })
 	if _, err := failed.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			if pod, ok := obj.(*corev1.Pod); ok && !initial { // a former leader handled what failed before
-				t.Rejected(ctx, pod)
+			if !initial { // a former leader handled what failed before
+				pods.OnAdd(obj, initial)
 			}
 		},
-		UpdateFunc: func(_, obj any) {
-			if pod, ok := obj.(*corev1.Pod); ok {
-				t.Rejected(ctx, pod)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			if pod, ok := obj.(*corev1.Pod); ok {
-				t.Forget(pod.UID)
-			}
-		},
+		UpdateFunc: pods.OnUpdate,
+		DeleteFunc: pods.OnDelete,
 	}); err != nil {
 		return fmt.Errorf("watch rejected pods: %w", err)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		failed.RunWithContext(ctx)
-	}()
-	defer func() { <-done }()
-	ticker := time.NewTicker(tickTime)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			t.Tick(ctx)
-		}
-	}
+	var running sync.WaitGroup
+	running.Go(func() { failed.RunWithContext(ctx) })
+	wait.UntilWithContext(ctx, t.Tick, tickTime)
+	running.Wait()
+	return nil
 }
 
 // Reserved records that this scheduler chose the node for a pod.
@@ -266,11 +247,11 @@ func (t *Tracker) record(m Misprediction) {
 	t.records = append(t.records, m)
 }
 
-// Mispredictions returns the last of them, the latest first.
+// Mispredictions returns the last of them, the latest first; the caller may change the list, which is never nil.
 func (t *Tracker) Mispredictions() []Misprediction {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := slices.Clone(t.records)
+	out := append([]Misprediction{}, t.records...)
 	slices.Reverse(out)
 	return out
 }
@@ -376,12 +357,6 @@ func (t *Tracker) distrust(node, model string, report int64) {
 // within returns the surprises that still count.
 func within(all []surprise, now time.Time) []surprise {
 	return slices.DeleteFunc(all, func(s surprise) bool { return now.Sub(s.at) > suspectTime })
-}
-
-// Repaired sends the Event of an account that had to be repaired.
-func (t *Tracker) Repaired(d kube.Difference) {
-	t.event(nodeReference(d.Node), event.AccountRepaired, "Auditing",
-		"the scheduler's account of the node differed from the pod with UID %s for a minute and was repaired", d.UID)
 }
 
 func nodeReference(name string) *corev1.ObjectReference {

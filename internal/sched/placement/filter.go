@@ -49,19 +49,32 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	if s == nil {
 		return nil
 	}
+	name := n.Node().Name
 	if s.signature != "" {
-		if reason := p.tracker.Refuses(n.Node().Name, s.signature); !reason.OK() {
-			p.tracker.Wait(pod, n.Node().Name, s.signature)
+		if reason := p.tracker.Refuses(name, s.signature); !reason.OK() {
+			p.tracker.Wait(pod, name, s.signature)
 			return (&refusal{Reason: reason}).status()
 		}
 	}
-	if reason := p.enforced(n.Node(), s.request); !reason.OK() {
-		return (&refusal{Reason: reason}).status()
+	reason := p.enforced(n.Node(), s.request)
+	if reason.OK() {
+		reason = p.fits(s.View(name), s.request)
 	}
-	if reason := p.fits(s.View(n.Node().Name), s.request); !reason.OK() {
+	if !reason.OK() {
 		return (&refusal{Reason: reason}).status()
 	}
 	return nil
+}
+
+// fits asks a node's account, which remembers the last answers.
+func (d *decision) fits(v *ledger.View, r *place.Request) why.Reason {
+	reason, remembered := place.Recall(v, r)
+	if remembered {
+		d.metrics.hit.Inc()
+	} else {
+		d.metrics.miss.Inc()
+	}
+	return reason
 }
 
 // enforced refuses pods that must be alone on their CPUs where a container may start on all CPUs before the agent

@@ -91,6 +91,12 @@ func (p *Plugin) Suspects(v *ledger.View, r *place.Request, node string) bool {
 	return v.Facts().Model.Concerns(r.Kubelet) && p.tracker.Suspects(node)
 }
 
+// Account returns the account of a node, nil when no object names the node.
+func (p *Plugin) Account(node string) *ledger.View { return p.store.Known(node) }
+
+// Mispredictions returns the last pods that were predicted wrong, the latest first; the caller may change the list.
+func (p *Plugin) Mispredictions() []follow.Misprediction { return p.tracker.Mispredictions() }
+
 // concerns reports whether some node of the cluster as it is now could treat the request differently from a pod that
 // asks for nothing of ours.
 func (d *decision) concerns(r *place.Request) bool {

@@ -30,7 +30,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		return nil
 	}
 	start := time.Now()
-	defer func() { p.metrics.observePlace("Reserve", time.Since(start)) }()
+	defer func() { p.metrics.place.WithLabelValues("Reserve").Observe(time.Since(start).Seconds()) }()
 	status := fwk.AsStatus(ledger.ErrExpired)
 	for range reserveAttempts {
 		view := p.store.View(node)
@@ -39,10 +39,10 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 			refused := &refusal{Reason: reason}
 			status = fwk.AsStatus(refused)
 			if fits := place.Fits(view, s.request); fits.OK() {
-				p.metrics.mismatch() // the summary promised what the exact answer refuses
+				p.metrics.mismatches.Inc() // the summary promised what the exact answer refuses
 				status = refused.status()
 			}
-			p.metrics.commit(committedRefused)
+			p.metrics.commit("refused")
 			continue
 		}
 		if follows(offer) { // before others can see its entry: they must know that it is not bound
@@ -50,7 +50,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		}
 		err := p.store.Commit(node, offer)
 		if err == nil {
-			p.metrics.commit(committedOK)
+			p.metrics.commit("ok")
 			p.metrics.Decided(p.name, "granted")
 			s.offer, s.view, s.reserved = offer, view, node
 			p.tracker.Reserved(pod.UID, node, view, offer)
@@ -60,7 +60,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		if !errors.Is(err, ledger.ErrExpired) {
 			return fwk.AsStatus(err)
 		}
-		p.metrics.commit(committedExpired)
+		p.metrics.commit("expired")
 		status = fwk.AsStatus(err)
 	}
 	return status

@@ -43,8 +43,8 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// New makes the plugin for a scheduler that compares SpreadKey besides the signature. args are those of PodTopologySpread, in a configuration file too; nil are
-// upstream's defaults.
+// New makes the plugin for a scheduler that compares SpreadKey besides the signature. args are those of
+// PodTopologySpread, in a configuration file too; nil are upstream's defaults.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	args, err := decode(args)
 	if err != nil {

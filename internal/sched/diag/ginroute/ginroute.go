@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/gin-gonic/gin"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
 )
@@ -19,30 +18,18 @@ type APIServiceProvider interface {
 	RegisterEndpoints(group *gin.RouterGroup)
 }
 
-// Plugin is a scheduler plugin, as the framework has it.
-type Plugin interface{ Name() string }
-
-// Mounts collects the endpoints of those plugins that implement APIServiceProvider. Plugins of equal name, one per
-// profile, count once. An endpoint that is registered twice is an error that names plugin, path and owner.
-func Mounts(plugins []Plugin) ([]diag.Mount, error) {
+// Mounts collects the endpoints of those plugins that implement APIServiceProvider. An endpoint that is registered
+// twice is an error that names plugin, path and owner.
+func Mounts(plugins []fwk.Plugin) ([]diag.Mount, error) {
 	gin.SetMode(gin.ReleaseMode)
 	gin.DefaultWriter, gin.DefaultErrorWriter = io.Discard, io.Discard
-	plugins = slices.Clone(plugins)
-	slices.SortStableFunc(plugins, func(a, b Plugin) int { return strings.Compare(a.Name(), b.Name()) })
-
 	var mounts []diag.Mount
 	var errs []error
-	for i, p := range plugins {
-		provider, ok := p.(APIServiceProvider)
-		if !ok || i > 0 && plugins[i-1].Name() == p.Name() {
-			continue
+	for _, p := range plugins {
+		if provider, ok := p.(APIServiceProvider); ok {
+			m, err := mount(p.Name(), provider)
+			mounts, errs = append(mounts, m), append(errs, err)
 		}
-		m, err := mount(p.Name(), provider)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		mounts = append(mounts, m)
 	}
 	return mounts, errors.Join(errs...)
 }

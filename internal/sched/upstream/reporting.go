@@ -1,4 +1,4 @@
-package app
+package upstream
 
 import (
 	"context"
@@ -6,11 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // reporting wraps the framework for upstream's failure handler: Event and condition contain the root cause, and are
@@ -18,7 +21,7 @@ import (
 type reporting struct {
 	framework.Framework
 	ctx      context.Context // of the one call that the value lives for
-	reporter *reporter
+	reporter *Reporter
 	message  string
 	report   bool
 }
@@ -46,7 +49,7 @@ func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, actio
 		return
 	}
 	if !t.reporter.budget.TryAccept() {
-		t.reporter.metrics.dropped.WithLabelValues(reason).Inc()
+		t.reporter.dropped.WithLabelValues(reason).Inc()
 		return
 	}
 	r.EventRecorderLogger.Eventf(regarding, related, kind, reason, action, "%s", t.message)
@@ -83,4 +86,25 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 		return nil, nil
 	}
 	return nil, schedutil.PatchPodStatus(t.ctx, t.reporter.client, pod.Name, pod.Namespace, &pod.Status, status)
+}
+
+// unschedulable exports the pods that are refused, by root cause, as count sees them at each scrape.
+type unschedulable struct {
+	metrics.BaseStableCollector
+	count func() map[why.Code]int
+	desc  *metrics.Desc
+}
+
+// Unschedulable returns the metric of the refused pods.
+func (r *Reporter) Unschedulable() metrics.StableCollector {
+	return &unschedulable{count: r.byCode, desc: metrics.NewDesc("tenon_unschedulable_pods",
+		"Pods whose last attempt was refused, by root cause.", []string{"code"}, nil, metrics.ALPHA, "")}
+}
+
+func (u *unschedulable) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- u.desc }
+
+func (u *unschedulable) CollectWithStability(ch chan<- metrics.Metric) {
+	for code, n := range u.count() {
+		ch <- metrics.NewLazyConstMetric(u.desc, metrics.GaugeValue, float64(n), code.String())
+	}
 }

@@ -1,4 +1,4 @@
-package app
+package follow
 
 import (
 	"context"
@@ -6,38 +6,33 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // auditEvery is the time between two comparisons of the accounts with the pods.
 const auditEvery = time.Minute
 
-// audit compares the accounts with the pods for as long as ctx lives. What two comparisons in a row find is a mistake
-// of ours: it is repaired, counted and reported.
-func (s *Scheduler) audit(ctx context.Context) {
-	select {
-	case <-s.store.Synced():
-	case <-ctx.Done():
-		return
-	}
-	tick := time.NewTicker(auditEvery)
-	defer tick.Stop()
-	a := &auditor{store: s.store, pods: s.config.InformerFactory.Core().V1().Pods().Lister()}
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+// Audit compares the accounts with the pods for as long as ctx lives, from when the store is complete. What two
+// comparisons in a row find is a mistake of ours: it is repaired, counted and reported.
+func (t *Tracker) Audit(ctx context.Context, pods corelisters.PodLister) {
+	a := &auditor{store: t.store, pods: pods}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if !t.store.IsSynced() {
 			return
 		}
 		for _, d := range a.repair() {
-			s.metrics.mismatch.Inc()
-			s.tracker.Repaired(d)
+			t.metrics.mismatches.Inc()
+			t.event(nodeReference(d.Node), event.AccountRepaired, "Auditing",
+				"the scheduler's account of the node differed from the pod with UID %s for a minute and was repaired",
+				d.UID)
 			klog.FromContext(ctx).Error(nil, "Account differed from its pods", "node", d.Node, "podUID", d.UID)
 		}
-	}
+	}, auditEvery)
 }
 
 // auditor remembers what the last comparison found.

@@ -1,4 +1,4 @@
-package app
+package diag
 
 import (
 	"context"
@@ -11,47 +11,47 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/core/ledger"
-	"github.com/tenon-project/tenon/internal/sched/diag"
-	"github.com/tenon-project/tenon/internal/sched/upstream"
+	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 // scoresKept is the number of best nodes whose scores a decision remembers.
 const scoresKept = 3
 
-type schedulePod = func(context.Context, framework.Framework, fwk.CycleState,
+// SchedulePod is the step of kube-scheduler's cycle that chooses a node.
+type SchedulePod = func(context.Context, framework.Framework, fwk.CycleState,
 	*framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
 
-// recordDecisions remembers each choice of a node, with the best scores.
-func (s *Scheduler) recordDecisions(inner schedulePod) schedulePod {
+// Record remembers in r each choice of a node, with the best scores, and prints what the flags ask for.
+func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
-		keep := max(scoresKept, s.flags.TopScores())
+		keep := max(scoresKept, flags.TopScores())
 		listening := &listener{Framework: f, keep: keep}
 		result, err := inner(ctx, listening, state, pod)
 		if err != nil {
-			if s.flags.FilterFailures() {
-				findings, _ := findingsOf(f, pod.Pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
+			if flags.FilterFailures() {
+				findings, _ := verdict.Attempt(f, pod.Pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
 				// lines: a structured logger would quote them
-				klog.Info("Pod refused\n" + diag.FailureLines(pod.Pod.Namespace+"/"+pod.Pod.Name, findings))
+				klog.Info("Pod refused\n" + FailureLines(pod.Pod.Namespace+"/"+pod.Pod.Name, findings))
 			}
 			return result, err
 		}
-		if profile, ok := f.(*upstream.Profile); ok && len(listening.best) == 0 {
-			listening.best = best(profile.Proposed(), keep)
+		// a profile that ranks nodes has scores without running the plugins
+		ranked, ok := f.(interface{ Proposed() []fwk.NodePluginScores })
+		if ok && len(listening.best) == 0 {
+			listening.best = best(ranked.Proposed(), keep)
 		}
 		d := view.Decision{
 			Pod: pod.Pod.Namespace + "/" + pod.Pod.Name, UID: string(pod.Pod.UID), Profile: f.ProfileName(),
-			Time: time.Now(),
-			Node: result.SuggestedHost, Feasible: result.FeasibleNodes, Of: result.EvaluatedNodes,
+			Time: time.Now(), Node: result.SuggestedHost, Feasible: result.FeasibleNodes, Of: result.EvaluatedNodes,
 			Scores: listening.best,
 		}
-		s.decisions.Add(d)
-		if n := s.flags.TopScores(); n > 0 {
+		r.Add(d)
+		if n := flags.TopScores(); n > 0 {
 			// a table to copy: a structured logger would quote it
-			klog.Info("Scores\n" + diag.ScoreTable(d, n, scorers(f)...))
+			klog.Info("Scores\n" + ScoreTable(d, n, scorers(f)...))
 		}
 		return result, nil
 	}
@@ -108,12 +108,4 @@ func best(scores []fwk.NodePluginScores, n int) []view.Score {
 		}
 	}
 	return out
-}
-
-// knownView returns a node's account, nil when no object names the node.
-func (s *Scheduler) knownView(node string) *ledger.View {
-	if !s.store.Has(node) {
-		return nil
-	}
-	return s.store.View(node)
 }

@@ -1,6 +1,8 @@
-package diag
+package nodenumaresource
 
 import (
+	"net/http"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,7 +12,38 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/sched/follow"
 )
+
+// Diagnostics are the endpoints of seed 003 about the account of a node, and the pods that were predicted wrong. The
+// alias is in the seed's curl line.
+func (p *Plugin) Diagnostics() diag.Service { return endpoints(p.Account, p.Mispredictions) }
+
+// endpoints serves what account, nil for a node that is not known, and wrong return.
+func endpoints(account func(node string) *ledger.View, wrong func() []follow.Misprediction) diag.Service {
+	type reader = func(namespace string) bool
+	ofNode := func(path string, body func(node string, v *ledger.View, mayRead reader) any) diag.Endpoint {
+		return diag.Endpoint{Path: path + "/{nodeName}", Answer: func(r *http.Request, mayRead reader) any {
+			node := r.PathValue("nodeName")
+			v := account(node)
+			if v == nil {
+				return nil
+			}
+			return body(node, v, mayRead)
+		}}
+	}
+	return diag.Service{Aliases: []string{"NodeNUMAResources"}, Endpoints: []diag.Endpoint{
+		ofNode("cpuTopologyOptions", func(_ string, v *ledger.View, _ reader) any { return topologyOptionsOf(v) }),
+		ofNode("availableCPUs", func(_ string, v *ledger.View, _ reader) any { return availableCPUsOf(v) }),
+		ofNode("nodes", func(node string, v *ledger.View, mayRead reader) any {
+			return nodeAllocationOf(node, v, mayRead)
+		}),
+		{Path: "mispredictions", Answer: func(_ *http.Request, mayRead reader) any {
+			return slices.DeleteFunc(wrong(), func(m follow.Misprediction) bool { return !mayRead(m.Namespace) })
+		}},
+	}}
+}
 
 // The types below are the JSON of seed 003's NodeNUMAResource endpoints: field names are contract.
 

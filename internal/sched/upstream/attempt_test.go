@@ -1,4 +1,4 @@
-package app
+package upstream
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 )
 
 func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
@@ -53,7 +55,7 @@ func TestPreemptionIsReportedWithTheRerunFilters(t *testing.T) {
 		Pod: pod, NumAllNodes: 1,
 		Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewNodeToStatus(statuses, nil)},
 	}
-	b.verdict.Findings, _ = findingsOf(b.framework, pod, fwk.NewStatus(fwk.Unschedulable).WithError(fit))
+	b.verdict.Findings, _ = verdict.Attempt(b.framework, pod, fwk.NewStatus(fwk.Unschedulable).WithError(fit))
 	b.refuseAfterPreemption(t, pod, statuses,
 		"preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")
 	if message := b.condition(t, "p"); !strings.Contains(message,

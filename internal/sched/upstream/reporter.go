@@ -1,0 +1,302 @@
+package upstream
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+const (
+	// repeatAfter is the shortest interval between reports of a pod that is rejected again for the same cause. It is
+	// reported again only if the message differs.
+	repeatAfter = time.Minute
+	// restPerWork bounds the cost of running all filters for a rejected pod: they rest this many times as long as they
+	// worked, so they take at most a tenth of the scheduler's time.
+	restPerWork = 9
+	// Events of refusals, for the whole process.
+	eventsPerSecond = 10
+	eventsBurst     = 100
+)
+
+// Reporter reports why a pod was rejected: by root cause, once for each cause.
+type Reporter struct {
+	client            clientset.Interface
+	refusals, dropped *metrics.CounterVec
+	decided           func(plugin, result string)
+	now               func() time.Time
+	budget            flowcontrol.RateLimiter
+	filters           func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
+	rests             time.Time // until when no filters are run again; of the scheduling cycle alone
+
+	mu      sync.Mutex // guards pending
+	pending map[types.UID]attempt
+}
+
+// attempt is the last refusal of a pod.
+type attempt struct {
+	analysis
+	causes   causes
+	counted  []refusal
+	attempts int
+	at       time.Time
+	read     time.Time // when the nodes' refusals were last read one by one
+	said     string    // the message that was reported last
+	reported time.Time // when said, or a message before it with the same code, was reported
+}
+
+// analysis is the result of all filters for an attempt in which first was the message of each node's first refusal. It
+// is valid until first changes, for at most a minute.
+type analysis struct {
+	first   string
+	root    why.Obstacle
+	message string
+	made    time.Time // zero: the other filters were not run
+}
+
+// refusal is one label pair of tenon_refusals_total.
+type refusal struct{ plugin, code string }
+
+// clock is the reporter's time for the budget of its Events.
+type clock struct{ now func() time.Time }
+
+func (c clock) Now() time.Time { return c.now() }
+
+func (c clock) Since(t time.Time) time.Duration { return c.now().Sub(t) }
+
+// Sleep waits by the real clock. A budget that is only asked, never waited for, does not call it.
+func (clock) Sleep(d time.Duration) { <-time.After(d) }
+
+// NewReporter returns a reporter with metrics that register registers. decided is called with the plugin that refused
+// an attempt.
+func NewReporter(client clientset.Interface, register func(...metrics.Registerable),
+	decided func(plugin, result string), now func() time.Time,
+) *Reporter {
+	r := &Reporter{
+		client: client, decided: decided, now: now, filters: verdict.Of, pending: map[types.UID]attempt{},
+		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock{now}),
+		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_refusals_total",
+			Help: "Codes that refused a pod, counted once for each attempt, by plugin and code.",
+		}, []string{"plugin", "code"}),
+		dropped: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_events_dropped_total", Help: "Events not sent because too many were due, by reason.",
+		}, []string{"reason"}),
+	}
+	register(r.refusals, r.dropped)
+	return r
+}
+
+// Wrap lets upstream's handler do its work and replaces what it writes.
+func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time,
+	) {
+		causes := causesOf(f, status)
+		if r.repeats(pod, causes) {
+			f = &reporting{Framework: f, ctx: ctx, reporter: r}
+		} else if findings, nodes := verdict.Attempt(f, pod.Pod, status); len(findings) > 0 {
+			found := r.analyze(ctx, f, pod.Pod, status, findings, nodes)
+			report := r.remember(pod, found, causes, findings)
+			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
+		}
+		inner(ctx, f, pod, status, nominating, start)
+	}
+}
+
+// repeats reports whether an attempt failed like the one before it, for which all filters ran less than a minute ago:
+// nothing would be reported, so nothing needs to be read. The attempt is counted.
+func (r *Reporter) repeats(pod *framework.QueuedPodInfo, c causes) bool {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, known := r.pending[pod.Pod.UID]
+	if !known || c == 0 || last.causes != c || last.made.IsZero() || now.Sub(last.read) >= repeatAfter {
+		return false
+	}
+	last.attempts, last.at = pod.Attempts, now
+	r.pending[pod.Pod.UID] = last
+	r.count(last)
+	return true
+}
+
+// count counts one refused attempt.
+func (r *Reporter) count(a attempt) {
+	r.decided(a.root.Plugin, "refused")
+	for _, c := range a.counted {
+		r.refusals.WithLabelValues(c.plugin, c.code).Inc()
+	}
+}
+
+// analyze adds the refusals of the other filters to each node's first refusal, so that Event and condition name the
+// root cause that explain finds: the scheduler stops at a node's first refusal, which may hide it. It reuses the
+// analysis of the same refusals from less than a minute ago, and skips the other filters while they rest. A node that
+// none of them rejects keeps its first finding. Filters refuse in the scheduling cycle alone, where the snapshot does
+// not change.
+func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
+	findings []why.Finding, nodes int,
+) analysis {
+	first := why.Message(findings, nodes)
+	found := analysis{first: first, root: why.Root(findings), message: first}
+	if verdict.ByFilters(status) == nil {
+		return found
+	}
+	start := r.now()
+	if last, _ := r.last(pod.UID); !last.made.IsZero() && last.first == first && start.Sub(last.made) < repeatAfter {
+		return last.analysis
+	}
+	if start.Before(r.rests) {
+		return found
+	}
+	v, err := r.filters(ctx, f, pod)
+	end := r.now()
+	r.rests = end.Add(restPerWork * end.Sub(start))
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod), "err", err)
+		return found
+	}
+	all := verdict.Completed(v.Findings, findings)
+	return analysis{first: first, root: why.Root(all), message: why.Message(all, nodes), made: end}
+}
+
+// remember records the refusal and decides whether it is reported.
+func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c causes, findings []why.Finding) bool {
+	now := r.now()
+	next := attempt{
+		analysis: found, causes: c, attempts: pod.Attempts, at: now, read: now, said: found.message, reported: now,
+	}
+	for _, o := range why.Obstacles(findings) {
+		next.counted = append(next.counted, refusal{o.Plugin, o.Code.String()})
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(next)
+	last, known := r.pending[pod.Pod.UID]
+	report := !known || last.root.Code != found.root.Code ||
+		last.said != found.message && now.Sub(last.reported) >= repeatAfter
+	if !report {
+		next.said, next.reported = last.said, last.reported
+	}
+	r.pending[pod.Pod.UID] = next
+	return report
+}
+
+// last returns the last refusal of a pod that is still pending.
+func (r *Reporter) last(uid types.UID) (attempt, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.pending[uid]
+	return a, ok
+}
+
+func (r *Reporter) forget(pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pending, pod.UID)
+}
+
+// byCode counts the refused pods by root cause.
+func (r *Reporter) byCode() map[why.Code]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := map[why.Code]int{}
+	for _, a := range r.pending {
+		counts[a.root.Code]++
+	}
+	return counts
+}
+
+// ForgetDeleted forgets pods that are deleted before they are bound, or bound by another scheduler.
+func (r *Reporter) ForgetDeleted(pods cache.SharedIndexInformer) {
+	bound := func(pod *corev1.Pod) {
+		if pod.Spec.NodeName != "" {
+			r.forget(pod)
+		}
+	}
+	_, _ = pods.AddEventHandler(kube.Handler(bound, r.forget)) // fails only on an informer that has ended
+}
+
+// Queued returns the state of a pod in the scheduling queue q, whose back-offs c sets.
+func (r *Reporter) Queued(pod *corev1.Pod, q queue.SchedulingQueue, c *config.KubeSchedulerConfiguration) *view.Queue {
+	holds := func(pods []*corev1.Pod) bool {
+		return slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == pod.UID })
+	}
+	active := q.PodsInActiveQ()
+	out := &view.Queue{Length: len(active)}
+	switch {
+	case holds(active):
+		out.Place = "active"
+	case holds(q.PodsInBackoffQ()):
+		out.Place = "backoff"
+	case holds(q.UnschedulablePods()) && len(pod.Spec.SchedulingGates) > 0:
+		out.Place = "gated"
+	case holds(q.UnschedulablePods()):
+		out.Place = "unschedulable"
+	case holds(q.InFlightPods()):
+		out.Place = "scheduling"
+	}
+	if last, ok := r.last(pod.UID); ok {
+		out.Attempts, out.LastAttempt = last.attempts, &last.at
+		if out.Place == "backoff" {
+			next := last.at.Add(backoff(c, last.attempts))
+			out.NextTry = &next
+		}
+	}
+	return out
+}
+
+// backoff is how long the queue holds a pod back after so many attempts.
+func backoff(c *config.KubeSchedulerConfiguration, attempts int) time.Duration {
+	d, most := time.Duration(c.PodInitialBackoffSeconds)*time.Second, time.Duration(c.PodMaxBackoffSeconds)*time.Second
+	for ; attempts > 1 && d < most; attempts-- {
+		d *= 2
+	}
+	return min(d, most)
+}
+
+// causes is a hash of the refusals of nodes, by plugin, reason and number of nodes, without numbers and names: as long
+// as it is the same, so is the reported cause. Reading every node's refusal costs ten times as much. 0 means that the
+// attempt failed for another reason.
+type causes uint64
+
+var causeSeed = maphash.MakeSeed()
+
+func causesOf(f framework.Framework, status *fwk.Status) causes {
+	fit := verdict.ByFilters(status)
+	if fit == nil {
+		return 0
+	}
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return 0
+	}
+	sum := maphash.String(causeSeed, fit.Diagnosis.PostFilterMsg)
+	for _, n := range nodes {
+		refused := fit.Diagnosis.NodeToStatus.Get(n.Node().Name)
+		cause := maphash.String(causeSeed, refused.Plugin())
+		for _, text := range refused.Reasons() {
+			cause = 31*cause + maphash.String(causeSeed, text)
+		}
+		sum += cause // a sum: the order of nodes is of no account
+	}
+	return causes(max(sum, 1))
+}
