@@ -32,12 +32,7 @@ const deviceStateFile = "var/lib/kubelet/device-plugins/kubelet_internal_checkpo
 // ReadDeviceState reads the checkpoint of the kubelet's device manager below root; the zero DeviceState when there is
 // none. Its error names the file: the caller keeps what it read before.
 func ReadDeviceState(root Root) (DeviceState, error) {
-	var state DeviceState
-	err := readState(root, deviceStateFile, func(text []byte) (err error) {
-		state, err = parseDeviceState(text)
-		return err
-	})
-	return state, err
+	return readState(root, deviceStateFile, parseDeviceState)
 }
 
 func parseDeviceState(text []byte) (DeviceState, error) {
@@ -60,9 +55,7 @@ func parseDeviceState(text []byte) (DeviceState, error) {
 	}
 	s := DeviceState{Registered: map[string][]string{}, Pods: map[string]map[string]map[string][]Device{}}
 	for name, ids := range file.Data.RegisteredDevices {
-		sorted := slices.Clone(ids)
-		slices.Sort(sorted)
-		s.Registered[name] = slices.Compact(sorted)
+		s.Registered[name] = ascending(ids)
 	}
 	owners := map[[2]string]string{}
 	for i, e := range file.Data.PodDeviceEntries {
@@ -83,13 +76,11 @@ func parseDeviceState(text []byte) (DeviceState, error) {
 }
 
 func (s *DeviceState) give(uid, container string, d Device) {
-	if s.Pods[uid] == nil {
-		s.Pods[uid] = map[string]map[string][]Device{}
-	}
-	if s.Pods[uid][container] == nil {
-		s.Pods[uid][container] = map[string][]Device{}
-	}
-	s.Pods[uid][container][d.Resource] = append(s.Pods[uid][container][d.Resource], d)
+	containers := s.Pods[uid]
+	devices := containers[container]
+	put(&devices, d.Resource, append(devices[d.Resource], d))
+	put(&containers, container, devices)
+	s.Pods[uid] = containers
 }
 
 // deviceIDs are the NUMA nodes of each device, nil for a device without. The kubelet writes ids by NUMA node, -1 for

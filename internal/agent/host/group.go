@@ -8,7 +8,7 @@ import (
 
 // groupCores builds cores from the thread siblings, or from package and core id where a kernel has no siblings. A CPU
 // without topology, offline ones among them, is a core of its own.
-func (s *survey) groupCores() error {
+func (s *survey) groupCores() {
 	leader := make([]int, len(s.cpu)) // position of the core's lowest CPU
 	type coreKey struct{ pkg, core int }
 	byID := map[coreKey]int{}
@@ -17,17 +17,17 @@ func (s *survey) groupCores() error {
 		leader[i] = i
 		switch {
 		case len(c.threads) > 0:
-			if !contains(c.threads, c.id) {
-				return s.fault(c.threadsFile, fmt.Errorf("does not name CPU %d itself", c.id))
+			if !contains(c.threads, c.ID) {
+				s.fail(c.threadsFile, fmt.Errorf("does not name CPU %d itself", c.ID))
 			}
 			for _, other := range c.threads {
 				j, ok := s.at[other]
 				if !ok || len(s.cpu[j].threads) == 0 { // not present, or offline
 					continue
 				}
-				if !contains(s.cpu[j].threads, c.id) {
-					return s.fault(c.threadsFile, fmt.Errorf("names CPU %d, whose own siblings do not name CPU %d",
-						other, c.id))
+				if !contains(s.cpu[j].threads, c.ID) {
+					s.fail(c.threadsFile, fmt.Errorf("names CPU %d, whose own siblings do not name CPU %d",
+						other, c.ID))
 				}
 				leader[i] = min(leader[i], j)
 			}
@@ -42,19 +42,17 @@ func (s *survey) groupCores() error {
 	}
 	cores := 0
 	for i := range s.cpu {
+		s.cpu[i].Core = s.cpu[leader[i]].Core
 		if leader[i] == i {
-			s.cpu[i].core = cores
+			s.cpu[i].Core = cores
 			cores++
-		} else {
-			s.cpu[i].core = s.cpu[leader[i]].core
 		}
 	}
-	return nil
 }
 
 // groupSockets takes the package id; where the kernel does not know it, the packages are the groups of core siblings,
 // with ids above all known ones. An offline CPU counts to the socket of its NUMA node.
-func (s *survey) groupSockets() error {
+func (s *survey) groupSockets() {
 	next := 0
 	for _, c := range s.cpu {
 		next = max(next, c.packageID+1)
@@ -65,7 +63,7 @@ func (s *survey) groupSockets() error {
 		c := &s.cpu[i]
 		switch {
 		case c.packageID >= 0:
-			c.socket = c.packageID
+			c.Socket = c.packageID
 		case c.packageGroup >= 0:
 			bySiblings++
 			id, ok := groups[c.packageGroup]
@@ -74,30 +72,30 @@ func (s *survey) groupSockets() error {
 				groups[c.packageGroup] = id
 				next++
 			}
-			c.socket = id
+			c.Socket = id
 		default:
-			c.socket = -1
+			c.Socket = -1
 		}
 	}
 	ofNode := map[int]int{}
 	for _, c := range s.cpu {
-		if _, ok := ofNode[c.numa]; !ok && c.socket >= 0 {
-			ofNode[c.numa] = c.socket
+		if _, ok := ofNode[c.NUMA]; !ok && c.Socket >= 0 {
+			ofNode[c.NUMA] = c.Socket
 		}
 	}
 	fallback := max(0, slices.MinFunc(s.cpu,
-		func(a, b cpuFacts) int { return cmp.Compare(uint(a.socket), uint(b.socket)) }).socket)
+		func(a, b cpuFacts) int { return cmp.Compare(uint(a.Socket), uint(b.Socket)) }).Socket)
 	for i := range s.cpu {
 		c := &s.cpu[i]
-		if c.socket >= 0 {
+		if c.Socket >= 0 {
 			continue
 		}
-		socket, ok := ofNode[c.numa]
+		socket, ok := ofNode[c.NUMA]
 		if !ok {
 			socket = fallback
 		}
-		c.socket = socket
-		if !c.offline {
+		c.Socket = socket
+		if !c.Offline {
 			homeless++
 		}
 	}
@@ -108,5 +106,4 @@ func (s *survey) groupSockets() error {
 		s.note("%d online CPUs have neither package id nor core siblings: they count to the socket of their NUMA node",
 			homeless)
 	}
-	return nil
 }

@@ -6,47 +6,39 @@ import "github.com/tenon-project/tenon/internal/core/topo"
 // folders of hybrid x86 machines; cpu_capacity, where the CPUs of the highest one are the performance ones; a base
 // frequency that falls together with the lack of SMT (a base frequency alone may also differ on servers with speed
 // select).
-func (s *survey) readKinds() error {
-	fast, err := s.idList("sys/devices/cpu_core/cpus")
-	if err != nil {
-		return err
-	}
-	slow, err := s.idList("sys/devices/cpu_atom/cpus")
-	if err != nil {
-		return err
-	}
+func (s *survey) readKinds() {
+	fast, slow := s.list("sys/devices/cpu_core/cpus"), s.list("sys/devices/cpu_atom/cpus")
 	if fast != nil && slow != nil {
-		s.splitKinds(func(c cpuFacts) bool { return contains(fast, c.id) },
-			func(c cpuFacts) bool { return contains(slow, c.id) })
-		return nil
+		s.splitKinds(func(c cpuFacts) bool { return contains(fast, c.ID) },
+			func(c cpuFacts) bool { return contains(slow, c.ID) })
+		return
 	}
 	if most, least := span(s.cpu, func(c cpuFacts) int64 { return c.capacity }); most != least {
 		s.splitKinds(func(c cpuFacts) bool { return c.capacity == most },
 			func(c cpuFacts) bool { return c.capacity > 0 })
-		return nil
+		return
 	}
 	most, least := span(s.cpu, func(c cpuFacts) int64 { return c.baseKHz })
 	if most == least {
-		return nil
+		return
 	}
 	for _, c := range s.cpu {
 		if known := c.baseKHz > 0; known && (c.baseKHz != most && c.baseKHz != least ||
 			(len(c.threads) > 1) != (c.baseKHz == most)) {
-			return nil
+			return
 		}
 	}
 	s.splitKinds(func(c cpuFacts) bool { return c.baseKHz == most },
 		func(c cpuFacts) bool { return c.baseKHz == least })
-	return nil
 }
 
 func (s *survey) splitKinds(fast, slow func(cpuFacts) bool) {
 	for i := range s.cpu {
 		switch {
 		case fast(s.cpu[i]):
-			s.cpu[i].kind = topo.Performance
+			s.cpu[i].Kind = topo.Performance
 		case slow(s.cpu[i]):
-			s.cpu[i].kind = topo.Efficiency
+			s.cpu[i].Kind = topo.Efficiency
 		}
 	}
 }

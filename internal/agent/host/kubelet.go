@@ -132,27 +132,6 @@ func (k *Kubelet) openGates() {
 
 // Runs returns an error that says why a kubelet with these settings would not start on a machine; nil where it would.
 func (k *Kubelet) Runs(m *topo.Machine) error {
-	if err := k.checkCPUs(m); err != nil {
-		return err
-	}
-	if err := k.checkMemory(m); err != nil {
-		return err
-	}
-	if k.TopologyPolicy == "" || k.TopologyPolicy == policyNone {
-		return nil
-	}
-	most := defaultMaxNUMA
-	if n, ok := parseMaxNUMA(k.TopologyOptions[maxAllowableNUMA]); ok {
-		most = n
-	}
-	if n := m.NumNUMA(); n > most {
-		return fmt.Errorf("the topology policy %s takes at most %d NUMA nodes (%s), the machine has %d",
-			k.TopologyPolicy, most, maxAllowableNUMA, n)
-	}
-	return nil
-}
-
-func (k *Kubelet) checkCPUs(m *topo.Machine) error {
 	set, unknown, err := m.ParseList(k.ReservedCPUs)
 	if err != nil {
 		return fmt.Errorf("kubelet setting reserved: %w", err)
@@ -165,10 +144,6 @@ func (k *Kubelet) checkCPUs(m *topo.Machine) error {
 		return fmt.Errorf("%s needs a machine with no more sockets than NUMA nodes: it has %d and %d", alignBySocket,
 			m.NumSockets(), m.NumNUMA())
 	}
-	return nil
-}
-
-func (k *Kubelet) checkMemory(m *topo.Machine) error {
 	for id, types := range k.ReservedMemory {
 		n, ok := m.NUMAByID(id)
 		if !ok {
@@ -178,6 +153,14 @@ func (k *Kubelet) checkMemory(m *topo.Machine) error {
 			return fmt.Errorf("kubelet setting reserved-memory takes %d bytes of NUMA node %d, which has %d", bytes, id,
 				m.MemoryBytes(n))
 		}
+	}
+	most, ok := parseMaxNUMA(k.TopologyOptions[maxAllowableNUMA])
+	if !ok {
+		most = defaultMaxNUMA
+	}
+	if n := m.NumNUMA(); n > most && k.TopologyPolicy != "" && k.TopologyPolicy != policyNone {
+		return fmt.Errorf("the topology policy %s takes at most %d NUMA nodes (%s), the machine has %d",
+			k.TopologyPolicy, most, maxAllowableNUMA, n)
 	}
 	return nil
 }

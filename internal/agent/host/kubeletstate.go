@@ -27,14 +27,7 @@ const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
 
 // ReadCPUState reads the kubelet's cpu_manager_state below root; the zero CPUState when there is none. Its error names
 // the file: the caller keeps what it read before. CPUs that are given twice are no error (GivenTwice).
-func ReadCPUState(root Root) (CPUState, error) {
-	var state CPUState
-	err := readState(root, cpuStateFile, func(text []byte) (err error) {
-		state, err = parseCPUState(text)
-		return err
-	})
-	return state, err
-}
+func ReadCPUState(root Root) (CPUState, error) { return readState(root, cpuStateFile, parseCPUState) }
 
 // parseCPUState reads versions 1 to 3: entries by container id, entries by pod and container, and in version 3 also
 // podEntries. The checksum is over the text of a structure of Go's: it is not checked, as the kubelet takes 0 for any.
@@ -115,10 +108,7 @@ func (s *CPUState) addID(id, list string) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	if s.ByID == nil {
-		s.ByID = map[string][]int{}
-	}
-	s.ByID[id] = ids
+	put(&s.ByID, id, ids)
 	return nil
 }
 
@@ -132,13 +122,8 @@ func (s *CPUState) add(uid, container, list string) error {
 
 // Put records CPUs of a container, ascending. Records that share what they have of a pod are not affected.
 func (s *CPUState) Put(uid, container string, ids []int) {
-	if s.Containers == nil {
-		s.Pods, s.Containers = map[string][]int{}, map[string]map[string][]int{}
-	}
 	of := maps.Clone(s.Containers[uid])
-	if of == nil {
-		of = map[string][]int{}
-	}
-	of[container] = ids
-	s.Containers[uid], s.Pods[uid] = of, ascending(slices.Concat(slices.Collect(maps.Values(of))...))
+	put(&of, container, ids)
+	put(&s.Containers, uid, of)
+	put(&s.Pods, uid, ascending(slices.Concat(slices.Collect(maps.Values(of))...)))
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,11 +28,11 @@ const WholePod = ""
 // MemoryZone is one NUMA node of a MemoryState.
 type MemoryZone struct {
 	// Assignments counts the blocks that touch the node, once per type.
-	Assignments int
+	Assignments int `json:"numberOfAssignments"`
 	// Group are the nodes that serve blocks together with this one, itself among them, ascending.
-	Group []int
+	Group []int `json:"cells"`
 	// Types are "memory" and "hugepages-SIZE".
-	Types map[string]MemoryAmount
+	Types map[string]MemoryAmount `json:"memoryMap"`
 }
 
 // MemoryAmount is one type of memory on one NUMA node. Invariant: 0 ≤ Free ≤ Allocatable ≤ Total.
@@ -39,9 +40,9 @@ type MemoryAmount struct{ Total, SystemReserved, Allocatable, Reserved, Free int
 
 // MemoryBlock is memory of one type that was given from a set of NUMA nodes.
 type MemoryBlock struct {
-	NUMAIDs []int // ascending, at least one
-	Type    string
-	Bytes   int64
+	NUMAIDs []int  `json:"numaAffinity"` // ascending, at least one
+	Type    string `json:"type"`
+	Bytes   int64  `json:"size"`
 }
 
 const memoryStateFile = "var/lib/kubelet/memory_manager_state"
@@ -49,57 +50,29 @@ const memoryStateFile = "var/lib/kubelet/memory_manager_state"
 // ReadMemoryState reads the kubelet's memory_manager_state below root; the zero MemoryState when there is none. Its
 // error names the file: the caller keeps what it read before.
 func ReadMemoryState(root Root) (MemoryState, error) {
-	var state MemoryState
-	err := readState(root, memoryStateFile, func(text []byte) (err error) {
-		state, err = parseMemoryState(text)
-		return err
+	return readState(root, memoryStateFile, parseMemoryState)
+}
+
+// readState parses a file of the kubelet; one that is missing or empty is the zero value.
+func readState[T any](root Root, name string, parse func([]byte) (T, error)) (state T, err error) {
+	err = within(root, func(t *tree) {
+		if text := t.text(name); text != "" {
+			var bad error
+			state, bad = parse([]byte(text))
+			t.fail(name, bad)
+		}
 	})
 	return state, err
 }
 
-// readState gives the content of a file of the kubelet to parse; a file that is missing or empty has none.
-func readState(root Root, name string, parse func([]byte) error) error {
-	t, err := open(root)
-	if err != nil {
-		return err
-	}
-	defer t.close()
-	text, err := t.text(name)
-	if err != nil || text == "" {
-		return err
-	}
-	if err := parse([]byte(text)); err != nil {
-		return t.fault(name, err)
-	}
-	return nil
-}
-
 // memoryFile is the file in its versions 1 and 2, which adds podEntries.
 type memoryFile struct {
-	PolicyName   string `json:"policyName"`
-	MachineState map[string]struct {
-		NumberOfAssignments int                     `json:"numberOfAssignments"`
-		MemoryMap           map[string]memoryAmount `json:"memoryMap"`
-		Cells               []int                   `json:"cells"`
-	} `json:"machineState"`
-	Entries    map[string]map[string][]memoryBlock `json:"entries"`
-	PodEntries map[string]struct {
-		MemoryBlocks []memoryBlock `json:"memoryBlocks"`
+	PolicyName   string                              `json:"policyName"`
+	MachineState map[string]MemoryZone               `json:"machineState"`
+	Entries      map[string]map[string][]MemoryBlock `json:"entries"`
+	PodEntries   map[string]struct {
+		MemoryBlocks []MemoryBlock `json:"memoryBlocks"`
 	} `json:"podEntries"`
-}
-
-type memoryAmount struct {
-	Total          int64 `json:"total"`
-	SystemReserved int64 `json:"systemReserved"`
-	Allocatable    int64 `json:"allocatable"`
-	Reserved       int64 `json:"reserved"`
-	Free           int64 `json:"free"`
-}
-
-type memoryBlock struct {
-	NUMAAffinity []int  `json:"numaAffinity"`
-	Type         string `json:"type"`
-	Size         int64  `json:"size"`
 }
 
 func parseMemoryState(text []byte) (MemoryState, error) {
@@ -111,18 +84,12 @@ func parseMemoryState(text []byte) (MemoryState, error) {
 		return MemoryState{}, errors.New("has no policyName")
 	}
 	s := MemoryState{Policy: file.PolicyName, Zones: map[int]MemoryZone{}, Pods: map[string]map[string][]MemoryBlock{}}
-	for key, in := range file.MachineState {
+	for key, z := range file.MachineState {
 		id, err := strconv.Atoi(key)
 		if err != nil || id < 0 || id > cpuset.MaxID || strconv.Itoa(id) != key {
 			return MemoryState{}, fmt.Errorf("machineState[%q]: want the id of a NUMA node", key)
 		}
-		z := MemoryZone{
-			Assignments: in.NumberOfAssignments, Group: ascending(in.Cells),
-			Types: map[string]MemoryAmount{},
-		}
-		for kind, amount := range in.MemoryMap {
-			z.Types[kind] = MemoryAmount(amount)
-		}
+		z.Group = ascending(z.Group)
 		s.Zones[id] = z
 	}
 	for uid, containers := range file.Entries {
@@ -139,17 +106,16 @@ func parseMemoryState(text []byte) (MemoryState, error) {
 	return s, s.contradiction()
 }
 
-func (s *MemoryState) add(uid, container string, blocks []memoryBlock) {
+func (s *MemoryState) add(uid, container string, blocks []MemoryBlock) {
 	if len(blocks) == 0 {
 		return
 	}
-	if s.Pods[uid] == nil {
-		s.Pods[uid] = map[string][]MemoryBlock{}
+	for i := range blocks {
+		blocks[i].NUMAIDs = ascending(blocks[i].NUMAIDs)
 	}
-	for _, b := range blocks {
-		s.Pods[uid][container] = append(s.Pods[uid][container],
-			MemoryBlock{NUMAIDs: ascending(b.NUMAAffinity), Type: b.Type, Bytes: b.Size})
-	}
+	of := s.Pods[uid]
+	put(&of, container, blocks)
+	s.Pods[uid] = of
 }
 
 // contradiction returns what in a record cannot be true.
@@ -200,9 +166,17 @@ func (s *MemoryState) unknown(ids []int) (int, bool) {
 	return 0, false
 }
 
-// ascending returns distinct ids in ascending order.
-func ascending(ids []int) []int {
-	sorted := slices.Clone(ids)
+// ascending returns distinct values in ascending order.
+func ascending[T cmp.Ordered](values []T) []T {
+	sorted := slices.Clone(values)
 	slices.Sort(sorted)
 	return slices.Compact(sorted)
+}
+
+// put sets a key of a map that may not exist yet.
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
 }

@@ -23,16 +23,8 @@ func (r Root) Path(elem ...string) string {
 	return filepath.Join(append([]string{r.Dir}, elem...)...)
 }
 
-// Sys returns a path below Dir/sys.
-func (r Root) Sys(elem ...string) string { return r.Path(append([]string{"sys"}, elem...)...) }
-
-// Proc returns a path below Dir/proc.
-func (r Root) Proc(elem ...string) string { return r.Path(append([]string{"proc"}, elem...)...) }
-
 // Cgroup returns a path below Dir/sys/fs/cgroup.
-func (r Root) Cgroup(elem ...string) string {
-	return r.Sys(append([]string{"fs", "cgroup"}, elem...)...)
-}
+func (r Root) Cgroup(elem ...string) string { return r.Path("sys/fs/cgroup", filepath.Join(elem...)) }
 
 // errNotRegular refuses a pipe or a device in place of a file: it might never end.
 var errNotRegular = errors.New("is not a regular file")
@@ -40,29 +32,31 @@ var errNotRegular = errors.New("is not a regular file")
 // maxFileBytes bounds every file that is read: /proc/cpuinfo of 1,024 CPUs is 1.5 MB.
 const maxFileBytes = 8 << 20
 
-// tree reads files below a Root and below nothing else.
+// tree reads files below a Root and below nothing else. It keeps its first error; files that are read after that are
+// missing.
 type tree struct {
 	dir  string
 	root *os.Root
+	err  error
 	// folder is the folder of the file that was read last, its path below root, nil before the first one. Files of one
 	// folder are read one after the other, and a path from the root costs a system call for each of its parts.
 	folder *os.Root
 	path   string
 }
 
-func open(r Root) (*tree, error) {
+// within lets f read below a Root, and returns the first error of a file.
+func within(r Root, f func(*tree)) error {
 	root, err := os.OpenRoot(r.Path())
 	if err != nil {
-		return nil, fmt.Errorf("open machine root: %w", err)
+		return fmt.Errorf("open machine root: %w", err)
 	}
-	return &tree{dir: r.Path(), root: root}, nil
-}
-
-func (t *tree) close() {
+	t := &tree{dir: r.Path(), root: root}
+	f(t)
 	if t.folder != nil {
 		_ = t.folder.Close()
 	}
 	_ = t.root.Close()
+	return t.err
 }
 
 // open opens a file through its folder. A symbolic link in place of the file may lead out of the folder, though not out
@@ -94,33 +88,45 @@ func openFile(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// fault says which file an error is about.
-func (t *tree) fault(name string, err error) error {
-	return fmt.Errorf("%s: %w", filepath.Join(t.dir, name), err)
+// fail keeps the first error, with the file that it is about. It has no effect for nil.
+func (t *tree) fail(name string, err error) {
+	if err == nil || t.err != nil {
+		return
+	}
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pe.Err // without its path: the whole one is added
+	}
+	t.err = fmt.Errorf("%s: %w", filepath.Join(t.dir, name), err)
 }
 
 // text returns a file's content without surrounding white space and NULs, "" for a missing file. Some kernels end
 // values in NUL.
-func (t *tree) text(name string) (string, error) {
+func (t *tree) text(name string) string {
+	if t.err != nil {
+		return ""
+	}
 	f, err := t.open(name)
+	if isMissing(err) {
+		return ""
+	}
 	if err != nil {
-		if isMissing(err) {
-			return "", nil
-		}
-		return "", t.fault(name, bare(err))
+		t.fail(name, err)
+		return ""
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", t.fault(name, errors.Join(err, errNotRegular))
+		t.fail(name, errors.Join(err, errNotRegular))
+		return ""
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err == nil && len(b) > maxFileBytes {
+		err = fmt.Errorf("is larger than %d bytes", maxFileBytes)
+	}
 	if err != nil {
-		return "", t.fault(name, bare(err))
+		t.fail(name, err)
+		return ""
 	}
-	if len(b) > maxFileBytes {
-		return "", t.fault(name, fmt.Errorf("is larger than %d bytes", maxFileBytes))
-	}
-	return trim(string(b)), nil
+	return trim(string(b))
 }
 
 // has reports whether a file or folder exists.
@@ -130,68 +136,64 @@ func (t *tree) has(name string) bool {
 }
 
 // number reads a file that holds one integer; ok is false when the file is missing or empty.
-func (t *tree) number(name string) (n int64, ok bool, err error) {
-	s, err := t.text(name)
-	if err != nil || s == "" {
-		return 0, false, err
+func (t *tree) number(name string) (n int64, ok bool) {
+	s := t.text(name)
+	if s == "" {
+		return 0, false
 	}
-	n, err = parseNumber(s)
-	if err != nil {
-		return 0, false, t.fault(name, err)
+	n, err := parseNumber(s)
+	t.fail(name, err)
+	return n, err == nil
+}
+
+// list reads a file in list format; nil when missing or empty.
+func (t *tree) list(name string) []int { return t.ids(name, parseList) }
+
+func (t *tree) ids(name string, parse func(string) ([]int, error)) []int {
+	s := t.text(name)
+	if s == "" {
+		return nil
 	}
-	return n, true, nil
+	ids, err := parse(s)
+	t.fail(name, err)
+	return ids
 }
 
 // cpus reads the first file of names that exists and is not empty: a CPU list, or a CPU map when its name does not end
 // in "list". nil when there is none.
-func (t *tree) cpus(dir string, names ...string) ([]int, error) {
+func (t *tree) cpus(dir string, names ...string) []int {
 	for _, name := range names {
-		file := path.Join(dir, name)
-		s, err := t.text(file)
-		if err != nil {
-			return nil, err
-		}
-		if s == "" {
-			continue
-		}
 		parse := parseMap
 		if strings.HasSuffix(name, "list") {
 			parse = parseList
 		}
-		ids, err := parse(s)
-		if err != nil {
-			return nil, t.fault(file, err)
-		}
-		if len(ids) > 0 {
-			return ids, nil
+		if ids := t.ids(path.Join(dir, name), parse); len(ids) > 0 {
+			return ids
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // numbered lists the entries of a folder that are a prefix and a number, in ascending order; none for a missing folder.
-func (t *tree) numbered(dir, prefix string) ([]int, error) {
+func (t *tree) numbered(dir, prefix string) []int { return numbersAfter(prefix, t.names(dir)) }
+
+// names lists the entries of a folder in any order; none for a missing folder.
+func (t *tree) names(dir string) []string {
+	if t.err != nil {
+		return nil
+	}
 	f, err := t.root.Open(dir)
+	if isMissing(err) {
+		return nil
+	}
 	if err != nil {
-		if isMissing(err) {
-			return nil, nil
-		}
-		return nil, t.fault(dir, bare(err))
+		t.fail(dir, err)
+		return nil
 	}
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return nil, t.fault(dir, bare(err))
-	}
-	return numbersAfter(prefix, names), nil
+	t.fail(dir, err)
+	return names
 }
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-
-// bare drops the path that os errors carry: fault adds the whole one.
-func bare(err error) error {
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		return pe.Err
-	}
-	return err
-}

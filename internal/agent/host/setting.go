@@ -27,83 +27,63 @@ func (r *settingReader) take() string {
 	return token
 }
 
-// once rejects a second, different value of a setting.
-func (r *settingReader) once(what, value string) error {
+// once sets a value, and rejects a second, different one.
+func (r *settingReader) once(what string, to *string, value string) error {
 	if old, ok := r.said[what]; ok && old != value {
 		return fmt.Errorf("kubelet settings name the %s %s and %s", what, old, value)
 	}
-	r.said[what] = value
+	*to, r.said[what] = value, value
 	return nil
 }
 
 // next reads one setting, with the rest of its list.
 func (r *settingReader) next() error {
 	token, k := r.take(), r.kubelet
-	switch {
-	case token == policyNone || token == policyStatic:
-		k.CPUPolicy = token
-		return r.once("CPU policies", token)
-	case token == "memory-static":
-		k.MemoryPolicy = memoryStatic
-	case token == "pod-scope":
-		k.TopologyScope = scopePod
-		return r.once("topology scopes", scopePod)
-	case token == preferClosest:
-		k.setTopologyOption(token, "true")
-	case slices.Contains(cpuOptions(), token):
-		if k.CPUOptions == nil {
-			k.CPUOptions = map[string]string{}
-		}
-		k.CPUOptions[token] = "true"
-	case slices.Contains(topologyPolicies(), token):
-		k.TopologyPolicy = token
-		return r.once("topology policies", token)
-	default:
-		key, value, ok := strings.Cut(token, "=")
-		if !ok {
-			return &UnknownSetting{Setting: token}
-		}
-		return r.valued(key, value, token)
+	key, value, valued := strings.Cut(token, "=")
+	if valued {
+		key += "="
 	}
-	return nil
-}
-
-// valued reads a setting that has a value.
-func (r *settingReader) valued(key, value, token string) error {
-	k := r.kubelet
 	switch key {
-	case "scope":
+	case policyNone, policyStatic:
+		return r.once("CPU policies", &k.CPUPolicy, token)
+	case "memory-static":
+		k.MemoryPolicy = memoryStatic
+		return nil
+	case "pod-scope":
+		return r.once("topology scopes", &k.TopologyScope, scopePod)
+	case preferClosest:
+		put(&k.TopologyOptions, token, "true")
+		return nil
+	case "scope=":
 		if value != scopeContainer && value != scopePod {
 			return fmt.Errorf("kubelet setting scope=%s: want %s or %s", value, scopeContainer, scopePod)
 		}
-		k.TopologyScope = value
-		return r.once("topology scopes", value)
-	case "version":
+		return r.once("topology scopes", &k.TopologyScope, value)
+	case "version=":
 		canonical, ok := canonicalVersion(value)
 		if !ok {
 			return fmt.Errorf("kubelet setting version=%s: want 1.MINOR or v1.MINOR.PATCH, such as 1.36", value)
 		}
-		k.Version = canonical
-		return r.once("versions", canonical)
-	case maxAllowableNUMA:
+		return r.once("versions", &k.Version, canonical)
+	case maxAllowableNUMA + "=":
 		if _, ok := parseMaxNUMA(value); !ok {
-			return fmt.Errorf("kubelet setting %s=%s: want a number from %d on", key, value, defaultMaxNUMA)
+			return fmt.Errorf("kubelet setting %s: want a number from %d on", token, defaultMaxNUMA)
 		}
-		k.setTopologyOption(key, value)
-		return r.once(key, value)
-	case "reserved":
+		put(&k.TopologyOptions, maxAllowableNUMA, value)
+		return r.once(maxAllowableNUMA, &value, value)
+	case "reserved=":
 		return r.reservedCPUs(value)
-	case "reserved-memory":
+	case "reserved-memory=":
 		return r.reservedMemory(value)
 	}
-	return &UnknownSetting{Setting: token}
-}
-
-func (k *Kubelet) setTopologyOption(name, value string) {
-	if k.TopologyOptions == nil {
-		k.TopologyOptions = map[string]string{}
+	switch {
+	case slices.Contains(cpuOptions(), token):
+		put(&k.CPUOptions, token, "true")
+		return nil
+	case slices.Contains(topologyPolicies(), token):
+		return r.once("topology policies", &k.TopologyPolicy, token)
 	}
-	k.TopologyOptions[name] = value
+	return &UnknownSetting{Setting: token}
 }
 
 func (r *settingReader) reservedCPUs(list string) error {
@@ -117,8 +97,7 @@ func (r *settingReader) reservedCPUs(list string) error {
 	if len(ids) == 0 {
 		return fmt.Errorf("kubelet setting reserved= names no CPU")
 	}
-	r.kubelet.ReservedCPUs = cpuset.FormatIDs(ids)
-	return r.once("reserved CPUs", r.kubelet.ReservedCPUs)
+	return r.once("reserved CPUs", &r.kubelet.ReservedCPUs, cpuset.FormatIDs(ids))
 }
 
 func isListItem(token string) bool {
@@ -128,9 +107,8 @@ func isListItem(token string) bool {
 
 // reservedMemory reads items NODE[:TYPE]:AMOUNT; a type that is missing is "memory".
 func (r *settingReader) reservedMemory(item string) error {
-	k := r.kubelet
 	for {
-		if err := k.reserveMemory(item); err != nil {
+		if err := r.kubelet.reserveMemory(item); err != nil {
 			return fmt.Errorf("kubelet setting reserved-memory: %q: %w", item, err)
 		}
 		if len(r.tokens) == 0 || !isMemoryItem(r.tokens[0]) {
@@ -165,13 +143,9 @@ func (k *Kubelet) reserveMemory(item string) error {
 	if _, twice := k.ReservedMemory[id][kind]; twice {
 		return fmt.Errorf("%s of node %d is said twice", kind, id)
 	}
-	if k.ReservedMemory == nil {
-		k.ReservedMemory = map[int]map[string]int64{}
-	}
-	if k.ReservedMemory[id] == nil {
-		k.ReservedMemory[id] = map[string]int64{}
-	}
-	k.ReservedMemory[id][kind] = q.Value()
+	types := k.ReservedMemory[id]
+	put(&types, kind, q.Value())
+	put(&k.ReservedMemory, id, types)
 	return nil
 }
 

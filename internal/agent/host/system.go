@@ -1,18 +1,14 @@
 package host
 
 import (
-	"fmt"
+	"errors"
 	"path"
 )
 
 // BootID returns the kernel's boot id, which changes with every boot; "" when the tree has none.
-func BootID(root Root) (string, error) {
-	t, err := open(root)
-	if err != nil {
-		return "", err
-	}
-	defer t.close()
-	return t.text("proc/sys/kernel/random/boot_id")
+func BootID(root Root) (id string, err error) {
+	err = within(root, func(t *tree) { id = t.text("proc/sys/kernel/random/boot_id") })
+	return id, err
 }
 
 // Driver is how the kubelet names cgroups.
@@ -34,22 +30,21 @@ type Layout struct {
 
 // Cgroups detects the cgroup version by the hierarchy that has the cpuset controller, and the driver by the top group
 // that the kubelet made.
-func Cgroups(root Root) (Layout, error) {
-	t, err := open(root)
-	if err != nil {
-		return Layout{}, err
-	}
-	defer t.close()
-	const base = "sys/fs/cgroup"
-	switch {
-	case t.has(path.Join(base, "cpuset")):
-		return Layout{Version: 1, Driver: t.driver(path.Join(base, "cpuset"))}, nil
-	case t.has(path.Join(base, "cgroup.controllers")):
-		return Layout{Version: 2, Driver: t.driver(base)}, nil
-	case !t.has(base):
-		return Layout{}, fmt.Errorf("%s: is missing: no cgroup hierarchy is mounted", root.Cgroup())
-	}
-	return Layout{}, fmt.Errorf("%s: has neither a cpuset hierarchy nor cgroup.controllers", root.Cgroup())
+func Cgroups(root Root) (l Layout, err error) {
+	err = within(root, func(t *tree) {
+		const base = "sys/fs/cgroup"
+		switch {
+		case t.has(path.Join(base, "cpuset")):
+			l = Layout{Version: 1, Driver: t.driver(path.Join(base, "cpuset"))}
+		case t.has(path.Join(base, "cgroup.controllers")):
+			l = Layout{Version: 2, Driver: t.driver(base)}
+		case !t.has(base):
+			t.fail(base, errors.New("is missing: no cgroup hierarchy is mounted"))
+		default:
+			t.fail(base, errors.New("has neither a cpuset hierarchy nor cgroup.controllers"))
+		}
+	})
+	return l, err
 }
 
 func (t *tree) driver(dir string) Driver {

@@ -334,10 +334,10 @@ func TestNothingOutsideOfTheRootIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := write(t, small())
-			if err := os.Remove(root.Sys("devices/system/cpu/online")); err != nil {
+			if err := os.Remove(root.Path("sys/devices/system/cpu/online")); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Symlink(target, root.Sys("devices/system/cpu/online")); err != nil {
+			if err := os.Symlink(target, root.Path("sys/devices/system/cpu/online")); err != nil {
 				t.Fatal(err)
 			}
 			if r, err := host.Read(root, ""); err == nil {
