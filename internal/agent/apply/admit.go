@@ -3,10 +3,9 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
@@ -25,12 +24,7 @@ func (e *Engine) Admit(ctx context.Context, c Container, cpus string) error {
 		}
 		// A pass that fails elsewhere says nothing about this container: the check comes after it. As in Start, only
 		// who is to be alone needs to know what everybody has.
-		pass := e.reconcile
-		if e.Binds(c.PodUID) {
-			pass = e.verify
-		}
-		err := pass("")
-		if blocked := unbegun(c, err); blocked != nil {
+		if blocked := unbegun(c, e.run("", e.Binds(c.PodUID))); blocked != nil {
 			return blocked
 		}
 		it, err := e.expected(c)
@@ -43,73 +37,57 @@ func (e *Engine) Admit(ctx context.Context, c Container, cpus string) error {
 
 // expected is the leaf that a container will have; nil for one that the table has no set for.
 func (e *Engine) expected(c Container) (*item, error) {
-	view, pod, err := e.meet(c)
+	in, err := e.newcomer(c)
 	if err != nil {
 		return nil, err
 	}
-	pod = newcomer(view, pod)
-	t := e.tableOf(c, view, pod)
-	if len(t.Refused) > 0 {
-		return nil, refused(c, t.Refused[0].Reason)
+	rows, err := rows(c, in)
+	if err != nil {
+		return nil, err
 	}
-	for _, row := range t.Rows {
-		if row.Path != c.Group || row.File != desired.CPUs {
-			continue
-		}
-		it := &item{leaf: &leaf{uid: c.PodUID, container: c.Name}, role: pod.Entry.Role, want: row.CPUs, has: true}
-		if row.Cause == desired.UnallocatedShared {
-			it.role = qos.SharedPool
-		}
-		return it, nil
+	i := slices.IndexFunc(rows, func(r desired.Row) bool { return r.File == desired.CPUs })
+	if i < 0 {
+		return nil, nil
 	}
-	return nil, nil
+	role := in.Pods[0].Entry.Role
+	if rows[i].Cause == desired.UnallocatedShared {
+		role = qos.SharedPool
+	}
+	return &item{leaf: &leaf{uid: c.PodUID, container: c.Name}, role: role, want: rows[i].CPUs, has: true}, nil
 }
 
-// clear refuses a future leaf on whose CPUs another pod can run, or that the runtime will give other CPUs. The caller
-// holds turn.
+// clear refuses a future leaf on whose CPUs another pod can run, or that the runtime will give other CPUs. Exclusive
+// CPUs are the pod's from here on. The caller holds turn.
 func (e *Engine) clear(c Container, it *item, cpus string) error {
 	m := e.machine
 	p := e.plan(m, "")
 	if p.foreign() {
-		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+		return c.Blocked(ErrNotReady, "%v", errAnotherMachine)
 	}
 	given, _, err := m.ParseList(cpus)
 	if err != nil || cpus == "" {
-		return &Blocked{c, ErrEnforcement, fmt.Sprintf("the runtime is to write cpuset.cpus %q, want %q", cpus,
-			m.FormatList(it.want))}
+		return c.Blocked(ErrEnforcement, "the runtime is to write cpuset.cpus %q, want %q", cpus, m.FormatList(it.want))
 	}
 	if it.role.Binds() {
-		return e.clearOwn(c, it, p, given)
+		if err := p.own(c, it); err != nil {
+			return err
+		}
+		if given != it.want {
+			return c.Blocked(ErrEnforcement, "the runtime is to write cpuset.cpus %q, want %q", m.FormatList(given),
+				m.FormatList(it.want))
+		}
+		if err := e.remember(it.uid, e.grantOf(it)); err != nil {
+			return c.Blocked(ErrEnforcement, "%v", err)
+		}
+		return nil
 	}
 	free, ok := p.free(it)
 	switch {
 	case !ok:
-		return &Blocked{c, ErrHandOverPending, "no CPU of its pool is free yet"}
+		return c.Blocked(ErrHandOverPending, "no CPU of its pool is free yet")
 	case !given.SubsetOf(&free):
-		return &Blocked{
-			c, ErrHandOverPending,
-			fmt.Sprintf("the runtime is to write cpuset.cpus %q, and only %q is free",
-				cpus, m.FormatList(free)),
-		}
-	}
-	return nil
-}
-
-// clearOwn is clear for exclusive CPUs. They are the pod's from here on.
-func (e *Engine) clearOwn(c Container, it *item, p *pass, given cpuset.Set) error {
-	if x := p.conflict(it); x != nil {
-		claim := x.claim()
-		return &Blocked{
-			c, ErrHandOverPending,
-			fmt.Sprintf("%s still has CPUs %s", x.path, p.m.FormatList(claim.Intersect(it.want))),
-		}
-	}
-	if given != it.want {
-		return &Blocked{c, ErrEnforcement, fmt.Sprintf("the runtime is to write cpuset.cpus %q, want %q",
-			p.m.FormatList(given), p.m.FormatList(it.want))}
-	}
-	if err := e.remember(it.uid, e.grantOf(it)); err != nil {
-		return &Blocked{c, ErrEnforcement, err.Error()}
+		return c.Blocked(ErrHandOverPending, "the runtime is to write cpuset.cpus %q, and only %q is free", cpus,
+			m.FormatList(free))
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func effectiveFile(d desired.Dialect) string {
 	return effectiveV2
 }
 
-// Tree is the Cgroup of a mounted cgroup filesystem.
+// Tree is the Cgroup of a mounted cgroup filesystem. Package os repeats calls that a signal interrupted.
 type Tree struct {
 	dir     string
 	dialect desired.Dialect

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -145,15 +146,6 @@ func New(o Options) *Engine {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Report == nil {
-		o.Report = func(Record) {}
-	}
-	if o.Moved == nil {
-		o.Moved = func(uint64, []Moved) {}
-	}
-	if o.Timed == nil {
-		o.Timed = func(time.Duration) {}
-	}
 	return &Engine{
 		o:       o,
 		dirty:   make(chan struct{}, 1),
@@ -169,13 +161,16 @@ func New(o Options) *Engine {
 	}
 }
 
-// SetFacts replaces what is known of the machine.
-func (e *Engine) SetFacts(f ledger.Facts) {
+// change changes what the Engine knows, and asks for a pass.
+func (e *Engine) change(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.account.SetFacts(f)
+	f()
 	e.wake()
 }
+
+// SetFacts replaces what is known of the machine.
+func (e *Engine) SetFacts(f ledger.Facts) { e.change(func() { e.account.SetFacts(f) }) }
 
 // Update adds or changes a pod of this node. Its Leaves are ignored: the Engine finds them by itself.
 func (e *Engine) Update(p desired.Pod) {
@@ -221,29 +216,23 @@ func (e *Engine) Introduce(p desired.Pod) {
 }
 
 // Withdraw is Delete for a pod that is known only from the runtime.
-func (e *Engine) Withdraw(uid string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if p := e.pods[uid]; p != nil && p.introduced && !p.gone {
-		p.gone = true
-		e.wake()
-	}
-}
+func (e *Engine) Withdraw(uid string) { e.end(uid, func(p *pod) bool { return p.introduced }) }
 
 // Uses reports whether a pod that the Engine knows uses something of Tenon.
 func (e *Engine) Uses(uid string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p := e.pods[uid]
-	return p != nil && p.Uses
+	return e.ofPod(uid, func(p *pod) bool { return p.Uses })
 }
 
 // Binds reports whether a pod that the Engine knows has CPUs of its own.
 func (e *Engine) Binds(uid string) bool {
+	return e.ofPod(uid, func(p *pod) bool { return p.Entry.Role.Binds() })
+}
+
+func (e *Engine) ofPod(uid string, is func(*pod) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.pods[uid]
-	return p != nil && p.Entry.Role.Binds()
+	return p != nil && is(p)
 }
 
 // Ready reports whether the machine and the list of pods are known.
@@ -253,12 +242,7 @@ func (e *Engine) Ready() bool {
 }
 
 // Recheck asks for a look at the whole tree in the next pass.
-func (e *Engine) Recheck() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.recheck = true
-	e.wake()
-}
+func (e *Engine) Recheck() { e.change(func() { e.recheck = true }) }
 
 // anyPod stands for a UID in visits where the new group may be any pod's.
 const anyPod = ""
@@ -267,12 +251,7 @@ const anyPod = ""
 func (e *Engine) Scan() { e.Visit(anyPod) }
 
 // Visit asks for a look for new groups of a pod.
-func (e *Engine) Visit(uid string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.visits[uid] = true
-	e.wake()
-}
+func (e *Engine) Visit(uid string) { e.change(func() { e.visits[uid] = true }) }
 
 // Excludes reports whether containers of the pod other must not run on the CPUs of the pod uid.
 func (e *Engine) Excludes(uid, other string) bool {
@@ -284,10 +263,12 @@ func (e *Engine) Excludes(uid, other string) bool {
 
 // Delete removes a pod that is gone from the API or has ended. Its CPUs are held while a process lives in its groups.
 // Unknown pods are ignored.
-func (e *Engine) Delete(uid string) {
+func (e *Engine) Delete(uid string) { e.end(uid, func(*pod) bool { return true }) }
+
+func (e *Engine) end(uid string, ends func(*pod) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p := e.pods[uid]; p != nil && !p.gone {
+	if p := e.pods[uid]; p != nil && !p.gone && ends(p) {
 		p.gone = true
 		e.wake()
 	}
@@ -321,11 +302,16 @@ func (e *Engine) Prune(uids iter.Seq[string]) {
 
 // Begin lets the Engine work before the list of pods is complete: for the pods that the runtime reports, with what the
 // checkpoint says held back. Groups of other pods are left as they are until Prune. It has no effect after Prune.
-func (e *Engine) Begin() {
+func (e *Engine) Begin() { e.change(func() { e.begun = !e.complete }) }
+
+// KubeletKeepsMemory replaces the option of that name: a kubelet may be restarted with another memory manager.
+func (e *Engine) KubeletKeepsMemory(keeps bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.begun = !e.complete
-	e.wake()
+	if e.o.KubeletKeepsMemory != keeps {
+		e.o.KubeletKeepsMemory = keeps
+		e.wake()
+	}
 }
 
 // View returns the account: the pools are what groups may use now, with the CPUs of pods that have not died yet held
@@ -338,21 +324,24 @@ func (e *Engine) View() *ledger.View {
 
 // Table returns the desired table of this moment.
 func (e *Engine) Table() desired.Table {
+	t, _ := e.compute()
+	return t
+}
+
+// compute returns the table and its machine; nil while that is unknown.
+func (e *Engine) compute() (desired.Table, *topo.Machine) {
 	e.mu.Lock()
 	in, ready := e.input()
 	e.mu.Unlock()
 	if !ready {
-		return desired.Table{}
+		return desired.Table{}, nil
 	}
-	return desired.Compute(in)
+	return desired.Compute(in), in.View.Machine()
 }
 
 // input returns what the table is computed from; false while the machine is unknown. The caller holds mu.
 func (e *Engine) input() (desired.Input, bool) {
-	in := desired.Input{
-		View: e.account.View(), Dialect: e.o.Cgroup.Dialect(),
-		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
-	}
+	in := e.inputOf()
 	if in.View.Machine() == nil {
 		return in, false
 	}
@@ -370,6 +359,14 @@ func (e *Engine) input() (desired.Input, bool) {
 		in.Pods = append(in.Pods, d)
 	}
 	return in, true
+}
+
+// inputOf is the input for a table of some pods. The caller holds mu.
+func (e *Engine) inputOf(pods ...desired.Pod) desired.Input {
+	return desired.Input{
+		View: e.account.View(), Dialect: e.o.Cgroup.Dialect(), Pods: pods,
+		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
+	}
 }
 
 // findUnpinned returns the leaves of pinned pods that the kubelet did not pin: sandboxes, to which it assigns no CPUs,
@@ -430,10 +427,12 @@ func (e *Engine) inTurn(ctx context.Context, f func() error) error {
 	}
 	clear(e.moved)
 	<-e.turn
-	for _, r := range out {
-		e.o.Report(r)
+	if e.o.Report != nil {
+		for _, r := range out {
+			e.o.Report(r)
+		}
 	}
-	if len(sets) > 0 {
+	if len(sets) > 0 && e.o.Moved != nil {
 		e.o.Moved(pass, sets)
 	}
 	return err
@@ -447,10 +446,5 @@ func depth(path string) int { return strings.Count(path, "/") }
 
 // sortedLeaves returns the leaves by path. The caller holds mu.
 func (e *Engine) sortedLeaves() []*leaf {
-	out := make([]*leaf, 0, len(e.leaves))
-	for _, l := range e.leaves {
-		out = append(out, l)
-	}
-	slices.SortFunc(out, func(a, b *leaf) int { return strings.Compare(a.path, b.path) })
-	return out
+	return slices.SortedFunc(maps.Values(e.leaves), func(a, b *leaf) int { return strings.Compare(a.path, b.path) })
 }

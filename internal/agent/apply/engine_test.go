@@ -243,22 +243,6 @@ func TestDriftIsRepairedAndReported(t *testing.T) {
 	}
 }
 
-func TestInterruptedCallsAreRepeatedAtOnce(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.complete()
-	left := 3
-	r.wire.before = func(op kernel.Op, _, _ string) error {
-		if op == kernel.OpWrite && left > 0 {
-			left--
-			return syscall.EINTR
-		}
-		return nil
-	}
-	r.must(r.run(r.bind("s", qos.SharedPool, "")))
-	r.must(r.engine.Verify())
-}
-
 func TestRefusedWriteIsReportedOnceAndTriedAgainLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -63,26 +63,3 @@ func (e *Engine) nextRetry() (time.Duration, bool) {
 
 // isGone reports whether a group vanished: its file is not there, or was removed while it was open.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
-
-// interruptions is how often a call that a signal interrupted is repeated at once.
-const interruptions = 5
-
-func (e *Engine) read(group, name string) (text string, err error) {
-	for range interruptions {
-		text, err = e.o.Cgroup.Read(group, name)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	return text, err
-}
-
-func (e *Engine) write(group, name, value string) (err error) {
-	for range interruptions {
-		err = e.o.Cgroup.Write(group, name, value)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	return err
-}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -57,75 +56,84 @@ func (b *Blocked) Error() string {
 // Unwrap returns the cause.
 func (b *Blocked) Unwrap() error { return b.Cause }
 
+// Blocked is the error of the container for a cause.
+func (c Container) Blocked(cause error, format string, args ...any) *Blocked {
+	return &Blocked{c, cause, fmt.Sprintf(format, args...)}
+}
+
 // Create answers, from memory and without touching the tree, the values that the runtime must set on a container before
 // its first process. No rows mean that the container is none of the Engine's business. Where the container's group is
 // not known yet the rows have no path. Its cost does not depend on the number of pods. The error is a *Blocked.
 func (e *Engine) Create(c Container) ([]desired.Row, error) {
-	view, p, err := e.meet(c)
+	in, err := e.newcomer(c)
 	if err != nil {
 		return nil, err
 	}
-	return e.rows(c, view, newcomer(view, p))
+	return rows(c, in)
 }
 
 // Peek is Create for a container that exists already.
 func (e *Engine) Peek(c Container) ([]desired.Row, error) {
-	view, p, err := e.meet(Container{PodUID: c.PodUID, Name: c.Name})
+	in, err := e.meet(Container{PodUID: c.PodUID, Name: c.Name})
 	if err != nil {
 		return nil, err
 	}
-	return e.rows(c, view, p)
+	in.Pods[0].Leaves[0].Path = c.Group
+	return rows(c, in)
 }
 
-// newcomer is a pod as its next container has it. Once the kubelet pins no more, those that run keep what it gave them,
-// and those that start later get none from it: without a set of its pod's class one would run on the CPUs of others.
-func newcomer(v *ledger.View, p desired.Pod) desired.Pod {
-	p.Pinnable = p.Pinnable && v.Facts().Model.Config.CPU.Static
-	return p
+// newcomer is meet for a container that is to start. Once the kubelet pins no more, those that run keep what it gave
+// them, and those that start later get none from it: without a set of its pod's class one would run on the CPUs of
+// others.
+func (e *Engine) newcomer(c Container) (desired.Input, error) {
+	in, err := e.meet(c)
+	if err == nil {
+		in.Pods[0].Pinnable = in.Pods[0].Pinnable && in.View.Facts().Model.Config.CPU.Static
+	}
+	return in, err
 }
 
-func (e *Engine) rows(c Container, view *ledger.View, p desired.Pod) ([]desired.Row, error) {
-	t := e.tableOf(c, view, p)
+// rows are those of the container that an input is of.
+func rows(c Container, in desired.Input) ([]desired.Row, error) {
+	t := desired.Compute(in)
 	if len(t.Refused) > 0 {
 		return nil, refused(c, t.Refused[0].Reason)
 	}
 	return slices.DeleteFunc(t.Rows, func(r desired.Row) bool { return r.Path != c.Group }), nil
 }
 
-// tableOf is the table of one container of a pod.
-func (e *Engine) tableOf(c Container, view *ledger.View, p desired.Pod) desired.Table {
-	p.Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
-	e.mu.Lock()
-	keeps := e.o.KubeletKeepsMemory
-	e.mu.Unlock()
-	return desired.Compute(desired.Input{
-		View: view, Dialect: e.o.Cgroup.Dialect(), Pods: []desired.Pod{p},
-		KubeletKeepsMemory: keeps, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
-	})
-}
-
-// meet registers the group of a container, and returns its pod with the account of this moment.
-func (e *Engine) meet(c Container) (*ledger.View, desired.Pod, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// podOf returns the pod of a container that may start. The caller holds mu.
+func (e *Engine) podOf(c Container, unknown string) (*pod, error) {
 	p := e.pods[c.PodUID]
 	if p == nil || p.gone {
-		return nil, desired.Pod{}, &Blocked{c, ErrUnknownPod, "the agent has not received this pod from the API yet"}
+		return nil, &Blocked{c, ErrUnknownPod, unknown}
 	}
 	if p.Malformed != "" {
-		return nil, desired.Pod{}, &Blocked{c, ErrMalformed, p.Malformed}
+		return nil, &Blocked{c, ErrMalformed, p.Malformed}
 	}
 	if c.PodGroup != "" {
 		p.Cgroup = c.PodGroup
 	}
+	return p, nil
+}
+
+// meet registers the group of a container, and returns the input for its own table at this moment.
+func (e *Engine) meet(c Container) (desired.Input, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, err := e.podOf(c, "the agent has not received this pod from the API yet")
+	if err != nil {
+		return desired.Input{}, err
+	}
 	if c.Group != "" && e.leaves[c.Group] == nil {
 		e.leaves[c.Group] = &leaf{path: c.Group, uid: c.PodUID, container: c.Name}
 	}
-	view := e.account.View()
-	if view.Machine() == nil {
-		return nil, desired.Pod{}, &Blocked{c, ErrNotReady, notReady}
+	in := e.inputOf(p.Pod)
+	if in.View.Machine() == nil {
+		return in, &Blocked{c, ErrNotReady, notReady}
 	}
-	return view, p.Pod, nil
+	in.Pods[0].Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
+	return in, nil
 }
 
 // Know adds a container that the runtime started before the Engine was asked: its group has its pod and its name from
@@ -150,12 +158,10 @@ func (e *Engine) Know(c Container, ended bool) {
 
 func refused(c Container, r why.Reason) *Blocked {
 	if r.Code == why.UnallocatedExclusivePod {
-		return &Blocked{
-			c, ErrUnallocated,
-			"no resource-status with CPUs of this machine: it was not bound by Tenon's scheduler",
-		}
+		return c.Blocked(ErrUnallocated,
+			"no resource-status with CPUs of this machine: it was not bound by Tenon's scheduler")
 	}
-	return &Blocked{c, ErrHandOverPending, "no CPU of its pool is free"}
+	return c.Blocked(ErrHandOverPending, "no CPU of its pool is free")
 }
 
 // Start is the last gate before a container's first process. It sets and reads back the container's values and returns
@@ -173,16 +179,11 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 			}
 			c.Group = found
 		}
-		verdict, exclusive := e.enter(c)
-		if verdict != nil {
-			return verdict
+		exclusive, err := e.enter(c)
+		if err != nil {
+			return err
 		}
-		var err error
-		if exclusive {
-			err = e.verify(c.Group)
-		} else {
-			err = e.reconcile(c.Group)
-		}
+		err = e.run(c.Group, exclusive)
 		if blocked := unbegun(c, err); blocked != nil {
 			return blocked
 		}
@@ -196,10 +197,10 @@ func unbegun(c Container, err error) error {
 		return &Blocked{c, ErrNotReady, notReady}
 	}
 	if errors.Is(err, errAnotherMachine) {
-		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+		return c.Blocked(ErrNotReady, "%v", errAnotherMachine)
 	}
 	if u, ok := errors.AsType[*unreadable](err); ok {
-		return &Blocked{c, ErrEnforcement, u.Error()}
+		return c.Blocked(ErrEnforcement, "%v", u)
 	}
 	return nil
 }
@@ -213,36 +214,28 @@ func (e *Engine) locate(c Container) (string, error) {
 	}
 	e.mu.Unlock()
 	if parent == "" || c.ID == "" {
-		return "", &Blocked{
-			c, ErrEnforcement,
-			"the runtime does not report its cgroup, and neither the pod's nor the container's id",
-		}
+		return "", c.Blocked(ErrEnforcement,
+			"the runtime does not report its cgroup, and neither the pod's nor the container's id")
 	}
 	names, err := e.o.Cgroup.Children(parent)
 	if err != nil {
-		return "", &Blocked{c, ErrEnforcement, err.Error()}
+		return "", c.Blocked(ErrEnforcement, "%v", err)
 	}
 	for _, name := range names {
 		if strings.Contains(name, c.ID) {
 			return path.Join(parent, name), nil
 		}
 	}
-	return "", &Blocked{c, ErrNoGroup, fmt.Sprintf("%s has no group of container %s", parent, c.ID)}
+	return "", c.Blocked(ErrNoGroup, "%s has no group of container %s", parent, c.ID)
 }
 
 // enter registers a container whose Create another agent process may have answered.
-func (e *Engine) enter(c Container) (blocked error, exclusive bool) {
+func (e *Engine) enter(c Container) (exclusive bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := e.pods[c.PodUID]
-	if p == nil || p.gone {
-		return &Blocked{c, ErrUnknownPod, "the API does not have this pod"}, false
-	}
-	if p.Malformed != "" {
-		return &Blocked{c, ErrMalformed, p.Malformed}, false
-	}
-	if c.PodGroup != "" {
-		p.Cgroup = c.PodGroup
+	p, err := e.podOf(c, "the API does not have this pod")
+	if err != nil {
+		return false, err
 	}
 	l := e.leaves[c.Group]
 	if l == nil {
@@ -251,46 +244,40 @@ func (e *Engine) enter(c Container) (blocked error, exclusive bool) {
 	}
 	l.container, l.phase = c.Name, created
 	e.visits[c.PodUID] = true
-	return nil, p.Entry.Role.Binds()
+	return p.Entry.Role.Binds(), nil
 }
 
 // gate decides after the pass. The leaf counts as started from here on, unless whoever asked has given up.
 func (e *Engine) gate(ctx context.Context, c Container, passErr error) error {
-	m := e.machine
-	p := e.plan(m, c.Group)
+	p := e.plan(e.machine, c.Group)
 	if p.foreign() {
-		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+		return c.Blocked(ErrNotReady, "%v", errAnotherMachine)
 	}
-	var it *item
-	for i := range p.items {
-		if p.items[i].path == c.Group {
-			it = &p.items[i]
-		}
+	at := slices.IndexFunc(p.items, func(it *item) bool { return it.path == c.Group })
+	if at < 0 {
+		return c.Blocked(ErrEnforcement, "its cgroup does not exist")
 	}
+	it := p.items[at]
 	switch {
-	case it == nil:
-		return &Blocked{c, ErrEnforcement, "its cgroup does not exist"}
 	case !it.has && it.role != qos.KubeletPinned:
 		return e.whyRefused(c)
 	case it.role.Binds():
-		if x := p.conflict(it); x != nil {
-			claim := x.claim()
-			return &Blocked{c, ErrHandOverPending, fmt.Sprintf("%s still has CPUs %s", x.path,
-				m.FormatList(claim.Intersect(it.want)))}
+		if err := p.own(c, it); err != nil {
+			return err
 		}
 		if !it.settled() {
-			return e.notEnforced(c, it, p, passErr)
+			return notEnforced(c, it, p, passErr)
 		}
 		if err := e.remember(it.uid, e.grantOf(it)); err != nil {
-			return &Blocked{c, ErrEnforcement, err.Error()}
+			return c.Blocked(ErrEnforcement, "%v", err)
 		}
 	case it.has:
 		free, ok := p.free(it)
 		if !ok {
-			return &Blocked{c, ErrHandOverPending, "no CPU of its pool is free yet"}
+			return c.Blocked(ErrHandOverPending, "no CPU of its pool is free yet")
 		}
 		if it.kernel.cpus.IsEmpty() || !it.kernel.effective.SubsetOf(&free) {
-			return e.notEnforced(c, it, p, passErr)
+			return notEnforced(c, it, p, passErr)
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -302,28 +289,34 @@ func (e *Engine) gate(ctx context.Context, c Container, passErr error) error {
 	return nil
 }
 
-func (e *Engine) whyRefused(c Container) error {
-	e.mu.Lock()
-	in, ready := e.input()
-	e.mu.Unlock()
-	if !ready {
-		return &Blocked{c, ErrNotReady, errAnotherMachine.Error()}
+// own blocks an exclusive container while another pod has a claim on CPUs of its row.
+func (p *pass) own(c Container, it *item) error {
+	if x := p.conflict(it); x != nil {
+		return c.Blocked(ErrHandOverPending, "%s", p.overlap(x, it))
 	}
-	for _, r := range desired.Compute(in).Refused {
+	return nil
+}
+
+func (e *Engine) whyRefused(c Container) error {
+	t, m := e.compute()
+	if m == nil {
+		return c.Blocked(ErrNotReady, "%v", errAnotherMachine)
+	}
+	for _, r := range t.Refused {
 		if r.UID == c.PodUID {
 			return refused(c, r.Reason)
 		}
 	}
-	return &Blocked{c, ErrUnknownPod, "the pod went away"}
+	return c.Blocked(ErrUnknownPod, "the pod went away")
 }
 
-func (e *Engine) notEnforced(c Container, it *item, p *pass, passErr error) error {
+func notEnforced(c Container, it *item, p *pass, passErr error) error {
 	detail := fmt.Sprintf("cpuset.cpus is %q (effective %q), want %q", p.m.FormatList(it.kernel.cpus),
 		p.m.FormatList(it.kernel.effective), p.m.FormatList(it.want))
 	if passErr != nil {
 		detail += ": " + passErr.Error()
 	}
-	return &Blocked{c, ErrEnforcement, detail}
+	return c.Blocked(ErrEnforcement, "%s", detail)
 }
 
 // Stop records that a container's processes have ended.
@@ -337,9 +330,4 @@ func (e *Engine) Stop(c Container) {
 }
 
 // Remove drops a container whose cgroup is gone.
-func (e *Engine) Remove(c Container) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.leaves, c.Group)
-	e.wake()
-}
+func (e *Engine) Remove(c Container) { e.change(func() { delete(e.leaves, c.Group) }) }

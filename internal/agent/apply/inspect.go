@@ -1,116 +1,96 @@
 package apply
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/topo"
-	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/view"
 )
-
-// Sight is one group of a pod at one moment: what the table wants and what the kernel has.
-type Sight struct {
-	// Path is relative to the root of the tree. Container is "" for a sandbox and for the pod's own group.
-	Path, Container string
-	// Vanished groups are not in the tree any more; they have no values.
-	Vanished bool
-	// Values are the files of the group that Tenon writes, and cpuset.cpus of every container, by file.
-	Values []Seen
-}
-
-// Seen is one file of a group. Wanted is false where only the kubelet decides its value.
-type Seen struct {
-	File        string
-	Wanted      bool
-	Want, Got   string
-	Cause       desired.Cause
-	AtCreation  bool
-	Effective   string // of cpuset.cpus: what the kernel lets the group use
-	Differs     bool   // Wanted, and the kernel has something else
-	Unreadable  error
-	Constrained why.Reason // why the pod has no values; the zero Reason when it has
-}
 
 // Inspect reads the groups of a pod anew and returns what it finds beside what the table wants, by path; nothing for a
 // pod that the Engine does not know. It writes nothing, and does not wait. The error is ErrNotReady.
-func (e *Engine) Inspect(uid string) ([]Sight, error) {
+func (e *Engine) Inspect(uid string) ([]view.Cgroup, error) {
+	t, m := e.compute()
+	if m == nil {
+		return nil, ErrNotReady
+	}
+	var own []view.Cgroup
 	e.mu.Lock()
-	in, ready := e.input()
-	var own []Sight
 	for _, l := range e.sortedLeaves() {
 		if l.uid == uid {
-			own = append(own, Sight{Path: l.path, Container: l.container})
+			own = append(own, view.Cgroup{Path: l.path, Container: l.container})
 		}
 	}
 	if p := e.pods[uid]; p != nil && p.Cgroup != "" {
-		own = append(own, Sight{Path: p.Cgroup})
+		own = append(own, view.Cgroup{Path: p.Cgroup})
 	}
 	e.mu.Unlock()
-	if !ready {
-		return nil, ErrNotReady
-	}
-	t := desired.Compute(in)
 	for i := range own {
-		e.see(in.View.Machine(), &own[i], uid, t)
+		e.see(m, &own[i], uid, t)
 	}
 	// A pod's own group is shown where something is wanted of it.
-	own = slices.DeleteFunc(own, func(s Sight) bool { return len(s.Values) == 0 && !s.Vanished })
-	slices.SortFunc(own, func(a, b Sight) int { return strings.Compare(a.Path, b.Path) })
+	own = slices.DeleteFunc(own, func(g view.Cgroup) bool { return len(g.Values) == 0 && !g.Gone })
+	slices.SortFunc(own, func(a, b view.Cgroup) int { return strings.Compare(a.Path, b.Path) })
 	return own, nil
 }
 
 // see reads the files of one group.
-func (e *Engine) see(m *topo.Machine, s *Sight, uid string, t desired.Table) {
-	byFile := map[string]Seen{}
+func (e *Engine) see(m *topo.Machine, g *view.Cgroup, uid string, t desired.Table) {
+	byFile := map[string]view.CgroupValue{}
 	for _, row := range t.Rows {
-		if row.Path == s.Path {
-			byFile[row.File] = Seen{
-				File: row.File, Wanted: true, Want: row.Value, Cause: row.Cause,
+		if row.Path == g.Path {
+			byFile[row.File] = view.CgroupValue{
+				File: row.File, Want: row.Value, State: view.Matches, Cause: row.Cause.String(),
 				AtCreation: row.AtCreation,
 			}
 		}
 	}
 	e.mu.Lock()
-	leaf := e.leaves[s.Path] != nil
+	leaf := e.leaves[g.Path] != nil
 	e.mu.Unlock()
 	if _, wanted := byFile[desired.CPUs]; leaf && !wanted {
-		unwanted := Seen{File: desired.CPUs}
+		unwanted := view.CgroupValue{File: desired.CPUs, State: view.Unmanaged, Cause: "left to the kubelet"}
 		for _, r := range t.Refused {
 			if r.UID == uid {
-				unwanted.Constrained = r.Reason
+				unwanted.Cause = "must not run: " + r.Reason.Code.String()
 			}
 		}
 		byFile[desired.CPUs] = unwanted
 	}
-	for _, v := range byFile {
-		err := e.compare(m, s.Path, &v)
+	for _, file := range slices.Sorted(maps.Keys(byFile)) {
+		v := byFile[file]
+		err := e.compare(m, g.Path, &v)
 		if isGone(err) {
-			s.Vanished, s.Values = true, nil
+			g.Gone, g.Values = true, nil
 			return
 		}
-		v.Unreadable = err
-		s.Values = append(s.Values, v)
+		if err != nil {
+			v.State, v.Error = view.Unreadable, err.Error()
+		}
+		g.Values = append(g.Values, v)
 	}
-	slices.SortFunc(s.Values, func(a, b Seen) int { return strings.Compare(a.File, b.File) })
 }
 
-// compare reads one file and says whether the kernel has what is wanted.
-func (e *Engine) compare(m *topo.Machine, group string, v *Seen) error {
+// compare reads one file, and marks it where the kernel has something else than what is wanted.
+func (e *Engine) compare(m *topo.Machine, group string, v *view.CgroupValue) error {
 	var err error
-	if v.Got, err = e.read(group, v.File); err != nil {
+	if v.Got, err = e.o.Cgroup.Read(group, v.File); err != nil {
 		return err
 	}
 	if v.File != desired.CPUs {
-		first, _, _ := strings.Cut(v.Got, " ") // cpu.max shows the period behind the quota
-		v.Differs = v.Wanted && first != v.Want
+		if quotaOf(v.Got) != v.Want {
+			v.State = view.Differs
+		}
 		return nil
 	}
 	got, _, err := m.ParseList(v.Got)
 	if err != nil {
 		return err
 	}
-	if v.Effective, err = e.read(group, effectiveFile(e.o.Cgroup.Dialect())); err != nil {
+	if v.Effective, err = e.o.Cgroup.Read(group, effectiveFile(e.o.Cgroup.Dialect())); err != nil {
 		return err
 	}
 	effective, _, err := m.ParseList(v.Effective)
@@ -118,6 +98,14 @@ func (e *Engine) compare(m *topo.Machine, group string, v *Seen) error {
 		return err
 	}
 	want, _, err := m.ParseList(v.Want)
-	v.Differs = v.Wanted && (got != want || effective != want)
+	if v.State == view.Matches && (got != want || effective != want) {
+		v.State = view.Differs
+	}
 	return err
+}
+
+// quotaOf returns the quota in a file: cpu.max shows the period behind it.
+func quotaOf(text string) string {
+	quota, _, _ := strings.Cut(text, " ")
+	return quota
 }

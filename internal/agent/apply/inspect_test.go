@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // sights writes what Inspect says of a pod, one line for each file.
@@ -23,18 +24,18 @@ func (r *rig) sights(uid string) []string {
 	r.must(err)
 	var lines []string
 	for _, s := range all {
-		if s.Vanished {
+		if s.Gone {
 			lines = append(lines, s.Path+" is gone")
 		}
 		for _, v := range s.Values {
 			line := fmt.Sprintf("%s %s: %q of %q", s.Path, v.File, v.Got, v.Want)
-			switch {
-			case v.Unreadable != nil:
+			switch v.State {
+			case view.Unreadable:
 				line = fmt.Sprintf("%s %s: unreadable", s.Path, v.File)
-			case v.Differs:
+			case view.Differs:
 				line += fmt.Sprintf(" differs, effective %q", v.Effective)
-			case !v.Wanted:
-				line += " unmanaged " + v.Constrained.Code.String()
+			case view.Unmanaged:
+				line += " " + v.Cause
 			}
 			lines = append(lines, line)
 		}
@@ -67,8 +68,8 @@ func TestInspectComparesTheKernelWithTheTable(t *testing.T) {
 	check("x", `kubepods/podx cpu.max: "max 100000" of "max"`,
 		`kubepods/podx/c cpu.max: "max 100000" of "max"`, `kubepods/podx/c cpuset.cpus: "1,7" of "1,7"`)
 	check("s", `kubepods/pods/c cpuset.cpus: "0,2-6,8-11" of "0,2-6,8-11"`)
-	check("k", `kubepods/podk/c cpuset.cpus: "" of "" unmanaged None`)
-	check("w", `kubepods/podw/c cpuset.cpus: "" of "" unmanaged UnallocatedExclusivePod`)
+	check("k", `kubepods/podk/c cpuset.cpus: "" of "" left to the kubelet`)
+	check("w", `kubepods/podw/c cpuset.cpus: "" of "" must not run: UnallocatedExclusivePod`)
 	check("unknown")
 
 	r.must(r.wire.Tree.Write(exclusive.Group, desired.CPUs, "0-11"))

@@ -266,7 +266,7 @@ func (w *world) start(t *rapid.T, l *simLeaf) {
 	}
 }
 
-// disturbed runs f while the tree misbehaves: interrupted calls, refusals, groups that vanish, containers that die and
+// disturbed runs f while the tree misbehaves: unreadable files, refusals, groups that vanish, containers that die and
 // strangers that write old values in between, and at last the agent's own death.
 func (w *world) disturbed(t *rapid.T, f func()) bool {
 	budget := rapid.IntRange(0, 3).Draw(t, "disturbances")
@@ -277,7 +277,7 @@ func (w *world) disturbed(t *rapid.T, f func()) bool {
 		budget--
 		switch rapid.IntRange(0, 5).Draw(t, "disturbance") {
 		case 0:
-			return syscall.EINTR
+			return syscall.EIO
 		case 1:
 			if op == kernel.OpWrite {
 				return syscall.EBUSY

@@ -8,12 +8,12 @@ import (
 
 // Reconcile does one pass over what changed.
 func (e *Engine) Reconcile() error {
-	return e.timed(func() error { return e.reconcile("") })
+	return e.timed(func() error { return e.run("", false) })
 }
 
 // Verify reads the whole tree, repairs and reports drift.
 func (e *Engine) Verify() error {
-	return e.timed(func() error { return e.verify("") })
+	return e.timed(func() error { return e.run("", true) })
 }
 
 // Sweep releases pods that are gone and whose processes have ended, as each pass does, and writes nothing: it is for
@@ -34,7 +34,7 @@ func (e *Engine) Sweep() error {
 func (e *Engine) timed(pass func() error) error {
 	began := e.o.Clock.Now()
 	err := e.inTurn(context.Background(), pass)
-	if !errors.Is(err, ErrNotReady) {
+	if e.o.Timed != nil && !errors.Is(err, ErrNotReady) {
 		e.o.Timed(e.o.Clock.Since(began))
 	}
 	return err
@@ -46,8 +46,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer resync.Stop()
 	fresh := true
 	for {
-		wait := e.step(fresh)
-		retry := e.o.Clock.NewTimer(wait)
+		retry := e.o.Clock.NewTimer(e.step(fresh))
 		fresh = false
 		select {
 		case <-e.dirty:
@@ -62,26 +61,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// asked reports whether Recheck was called since it was asked last.
-func (e *Engine) asked() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	asked := e.recheck
-	e.recheck = false
-	return asked
-}
-
 // step does one pass and returns when to do the next one if nothing else happens. Errors are kept as faults, reported,
 // and tried again; those that belong to no file, such as an unreadable tree, after the shortest time.
 func (e *Engine) step(fresh bool) (wait time.Duration) {
 	_ = e.timed(func() error {
-		var err error
-		whole := e.asked() || fresh
-		if whole {
-			err = e.verify("")
-		} else {
-			err = e.reconcile("")
-		}
+		e.mu.Lock()
+		whole := e.recheck || fresh
+		e.recheck = false
+		e.mu.Unlock()
+		err := e.run("", whole)
 		next, retry := e.nextRetry()
 		_, blind := errors.AsType[*unreadable](err)
 		switch {

@@ -1,13 +1,11 @@
 package apply
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -54,7 +52,7 @@ func maySee(r, other qos.Role) bool { return r == qos.ExclusiveWithBE && other =
 type pass struct {
 	e     *Engine
 	m     *topo.Machine
-	items []item
+	items []*item
 	rows  []desired.Row // of files other than cpuset.cpus
 	errs  []error
 	focus string // a leaf that is looked at anew and tried without back-off
@@ -62,13 +60,8 @@ type pass struct {
 	view  *ledger.View
 }
 
-// reconcile brings the tree to the table, as far as it is safe right now. It trusts what it knows of the tree.
-func (e *Engine) reconcile(focus string) error { return e.run(focus, false) }
-
-// verify is reconcile after reading the whole tree anew.
-func (e *Engine) verify(focus string) error { return e.run(focus, true) }
-
-// run does one pass; the caller holds turn.
+// run does one pass: it brings the tree to the table, as far as it is safe right now. It trusts what it knows of the
+// tree unless fresh asks for reading all of it anew. The caller holds turn.
 func (e *Engine) run(focus string, fresh bool) error {
 	m, ready := e.ready()
 	if !ready {
@@ -118,8 +111,8 @@ func (e *Engine) run(focus string, fresh bool) error {
 
 // reportAllSets passes every set of the table to Moved, not only those that changed.
 func (p *pass) reportAllSets() {
-	for i := range p.items {
-		if it := &p.items[i]; it.has && !it.kernel.vanished && !it.kernel.cpus.IsEmpty() {
+	for _, it := range p.items {
+		if it.has && !it.kernel.vanished && !it.kernel.cpus.IsEmpty() {
 			p.e.moved[it.path] = p.m.FormatList(it.kernel.cpus)
 		}
 	}
@@ -225,36 +218,28 @@ func (e *Engine) reaches(uid string) (own, shared, be cpuset.Set) {
 
 // releaseEnded releases the pods that are gone and whose processes have all ended: groups grow only after that.
 func (e *Engine) releaseEnded() error {
+	dead := map[string]bool{}
 	e.mu.Lock()
-	byPod := map[string][]*leaf{}
 	for uid, p := range e.pods {
 		if p.gone {
-			byPod[uid] = nil
+			dead[uid] = true
 		}
 	}
-	for _, l := range e.sortedLeaves() {
-		if _, gone := byPod[l.uid]; gone {
-			byPod[l.uid] = append(byPod[l.uid], l)
-		}
-	}
+	leaves := e.sortedLeaves()
 	e.mu.Unlock()
-	var dead []string
+	leaves = slices.DeleteFunc(leaves, func(l *leaf) bool { return !dead[l.uid] })
 	var errs []error
-	for _, uid := range slices.Sorted(maps.Keys(byPod)) {
-		alive := false
-		for _, l := range byPod[uid] {
-			err := e.lookPopulated(l, l.kernel.cpus)
-			if isGone(err) {
-				l.kernel.vanished, l.kernel.populated, err = true, false, nil
-			}
-			errs = append(errs, err)
-			alive = alive || err != nil || e.breathes(l)
+	for _, l := range leaves {
+		err := e.lookPopulated(l, l.kernel.cpus)
+		if isGone(err) {
+			l.kernel.vanished, l.kernel.populated, err = true, false, nil
 		}
-		if !alive {
-			dead = append(dead, uid)
+		errs = append(errs, err)
+		if err != nil || e.breathes(l) {
+			delete(dead, l.uid)
 		}
 	}
-	e.forget(dead)
+	e.forget(slices.Collect(maps.Keys(dead)))
 	return errors.Join(errs...)
 }
 
@@ -280,11 +265,7 @@ func (e *Engine) forget(dead []string) {
 		delete(e.pods, uid)
 		e.account.Remove(uid)
 	}
-	for at, l := range e.leaves {
-		if e.pods[l.uid] == nil {
-			delete(e.leaves, at)
-		}
-	}
+	maps.DeleteFunc(e.leaves, func(_ string, l *leaf) bool { return e.pods[l.uid] == nil })
 }
 
 // plan joins the table with the leaves. One that is foreign has no rows.
@@ -293,13 +274,13 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 	e.unpinned = e.findUnpinned(e.account.View())
 	in, _ := e.input()
 	leaves := e.sortedLeaves()
-	p := &pass{e: e, m: m, view: in.View, items: make([]item, 0, len(leaves)), focus: focus}
+	p := &pass{e: e, m: m, view: in.View, items: make([]*item, 0, len(leaves)), focus: focus}
 	kstatic := desired.Pinned(in.View)
 	for _, l := range leaves {
 		if l.kernel.vanished {
 			continue
 		}
-		it := item{leaf: l, phase: l.phase}
+		it := &item{leaf: l, phase: l.phase}
 		if owner := e.pods[l.uid]; owner != nil {
 			it.role, it.orphan = owner.Entry.Role, owner.orphan != known
 			if _, pinned := kstatic[l.uid]; pinned && owner.Pinnable {
@@ -315,19 +296,19 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 	if p.foreign() {
 		return p
 	}
-	byPath := make(map[string]int, len(p.items))
-	for i := range p.items {
-		byPath[p.items[i].path] = i
+	byPath := make(map[string]*item, len(p.items))
+	for _, it := range p.items {
+		byPath[it.path] = it
 	}
 	for _, row := range desired.Compute(in).Rows {
 		if row.File != desired.CPUs {
 			p.rows = append(p.rows, row)
 			continue
 		}
-		if i, ok := byPath[row.Path]; ok {
-			p.items[i].want, p.items[i].has = row.CPUs, true
+		if it := byPath[row.Path]; it != nil {
+			it.want, it.has = row.CPUs, true
 			if row.Cause == desired.UnallocatedShared {
-				p.items[i].role = qos.SharedPool
+				it.role = qos.SharedPool
 			}
 		}
 	}
@@ -340,8 +321,7 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 // pods. New ones do not start.
 func (p *pass) fallBackToPool() {
 	pool := p.view.SharedPool()
-	for i := range p.items {
-		it := &p.items[i]
+	for _, it := range p.items {
 		if it.has || it.orphan || !it.role.Binds() || !it.kernel.populated || pool.IsEmpty() {
 			continue
 		}
@@ -380,17 +360,15 @@ const grantRecord = "the record of granted CPUs"
 // A failure to save them, as on a full disk, is reported and retried, and does not fail the pass: the tree can be in
 // sync all the same, and an agent that is not ready would leave the node unmanaged.
 func (p *pass) remember() {
-	for i := range p.items {
-		if it := &p.items[i]; !it.orphan && it.has && it.occupies() {
-			f := file{it.path, grantRecord}
-			if p.e.resting(f) {
-				continue
-			}
-			g := p.e.grantOf(it)
-			if err := p.e.remember(it.uid, g); err != nil {
-				p.e.failed(f, Record{UID: it.uid, Container: it.container, Want: g.CPUs}, err)
-				return
-			}
+	for _, it := range p.items {
+		f := file{it.path, grantRecord}
+		if it.orphan || !it.has || !it.occupies() || p.e.resting(f) {
+			continue
+		}
+		g := p.e.grantOf(it)
+		if err := p.e.remember(it.uid, g); err != nil {
+			p.e.failed(f, Record{UID: it.uid, Container: it.container, Want: g.CPUs}, err)
+			return
 		}
 	}
 }
@@ -440,7 +418,13 @@ func (p *pass) grow() {
 		if c := depth(a.path) - depth(b.path); c != 0 {
 			return c
 		}
-		return cmp.Compare(bit(b.role.Binds()), bit(a.role.Binds()))
+		switch {
+		case a.role.Binds() == b.role.Binds():
+			return 0
+		case a.role.Binds():
+			return -1
+		}
+		return 1
 	})
 	for _, it := range order {
 		if it.settled() || it.orphan || !it.has {
@@ -453,19 +437,9 @@ func (p *pass) grow() {
 	}
 }
 
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // order returns the items sorted by cmp, then by path.
 func (p *pass) order(by func(a, b *item) int) []*item {
-	out := make([]*item, len(p.items))
-	for i := range p.items {
-		out[i] = &p.items[i]
-	}
+	out := slices.Clone(p.items)
 	slices.SortStableFunc(out, by)
 	return out
 }
@@ -477,8 +451,7 @@ func (p *pass) free(it *item) (cpuset.Set, bool) {
 		return it.want, p.conflict(it) == nil
 	}
 	free := it.want
-	for i := range p.items {
-		x := &p.items[i]
+	for _, x := range p.items {
 		if x.uid != it.uid && x.occupies() && !maySee(x.role, it.role) {
 			free = free.Minus(x.kernel.reach())
 		}
@@ -499,8 +472,7 @@ func (it *item) claim() cpuset.Set {
 // conflict returns a leaf of another pod that has a claim on CPUs of the row of the exclusive leaf it, nil when there
 // is none.
 func (p *pass) conflict(it *item) *item {
-	for i := range p.items {
-		x := &p.items[i]
+	for _, x := range p.items {
 		if x.uid == it.uid || maySee(it.role, x.role) || x.role.Binds() && !x.occupies() {
 			continue
 		}
@@ -511,11 +483,16 @@ func (p *pass) conflict(it *item) *item {
 	return nil
 }
 
+// overlap says in words what x claims of the row of it.
+func (p *pass) overlap(x, it *item) string {
+	claim := x.claim()
+	return fmt.Sprintf("%s still has CPUs %s", x.path, p.m.FormatList(claim.Intersect(it.want)))
+}
+
 // reportStuck reports, once per cause, the exclusive leaves that run outside of their rows and cannot get in, as after
 // a swap of two pods' sets by another program. They remain where they are until the other one ends.
 func (p *pass) reportStuck() {
-	for i := range p.items {
-		it := &p.items[i]
+	for _, it := range p.items {
 		reach := it.kernel.reach()
 		if !it.role.Binds() || !it.has || it.orphan || !it.occupies() || reach.IsEmpty() || reach.Overlaps(&it.want) {
 			continue
@@ -525,11 +502,10 @@ func (p *pass) reportStuck() {
 			continue
 		}
 		it.kernel.stuckOn = x.path
-		claim := x.claim()
 		p.e.record(Record{
 			Kind: EnforcementFailed, UID: it.uid, Container: it.container, Group: it.path, File: desired.CPUs,
 			Want: p.m.FormatList(it.want), Got: p.m.FormatList(it.kernel.cpus),
-			Err: fmt.Errorf("%s still has CPUs %s", x.path, p.m.FormatList(claim.Intersect(it.want))),
+			Err: errors.New(p.overlap(x, it)),
 		})
 	}
 }
@@ -556,12 +532,11 @@ func (p *pass) plain() {
 }
 
 func (e *Engine) setPlain(row desired.Row) error {
-	got, err := e.read(row.Path, row.File)
+	got, err := e.o.Cgroup.Read(row.Path, row.File)
 	if err != nil {
 		return err
 	}
-	// cpu.max shows the period behind the quota.
-	if first, _, _ := strings.Cut(got, " "); first == row.Value {
+	if quotaOf(got) == row.Value {
 		return nil
 	}
 	r := Record{
@@ -572,7 +547,7 @@ func (e *Engine) setPlain(row desired.Row) error {
 	if drifted {
 		e.record(r)
 	}
-	if err := e.write(row.Path, row.File, row.Value); err != nil {
+	if err := e.o.Cgroup.Write(row.Path, row.File, row.Value); err != nil {
 		return err
 	}
 	if drifted {
@@ -587,8 +562,8 @@ func (e *Engine) setPlain(row desired.Row) error {
 func (p *pass) close() {
 	e := p.e
 	e.mu.Lock()
-	for i := range p.items {
-		if it := &p.items[i]; it.kernel.vanished && it.leaf.phase != created {
+	for _, it := range p.items {
+		if it.kernel.vanished && it.leaf.phase != created {
 			delete(e.leaves, it.path)
 			e.wake()
 		}
@@ -599,14 +574,6 @@ func (p *pass) close() {
 	}
 	e.mu.Unlock()
 	now := e.o.Clock.Now()
-	for f, x := range e.faults {
-		if !groups[f.group] || !x.next.After(now) {
-			delete(e.faults, f)
-		}
-	}
-	for f := range e.plain {
-		if !groups[f.group] {
-			delete(e.plain, f)
-		}
-	}
+	maps.DeleteFunc(e.faults, func(f file, x *fault) bool { return !groups[f.group] || !x.next.After(now) })
+	maps.DeleteFunc(e.plain, func(f file, _ string) bool { return !groups[f.group] })
 }

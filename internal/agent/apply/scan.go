@@ -3,8 +3,8 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -53,11 +53,9 @@ func (e *Engine) discover() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	clear(e.visits)
-	for at, l := range e.leaves {
-		if !seen[at] && (l.kernel.known || l.phase != created) {
-			delete(e.leaves, at)
-		}
-	}
+	maps.DeleteFunc(e.leaves, func(at string, l *leaf) bool {
+		return !seen[at] && (l.kernel.known || l.phase != created)
+	})
 	return nil
 }
 
@@ -67,8 +65,7 @@ func (e *Engine) outside() map[string]string {
 	defer e.mu.Unlock()
 	out := map[string]string{}
 	for uid, p := range e.pods {
-		if p.Cgroup != "" && !slices.ContainsFunc(e.o.Roots,
-			func(root string) bool { return strings.HasPrefix(p.Cgroup, root+"/") }) {
+		if p.Cgroup != "" && !e.holdsPods(p.Cgroup) {
 			out[uid] = p.Cgroup
 		}
 	}
@@ -113,36 +110,33 @@ func (e *Engine) visit() error {
 
 // walk looks for pods in dir and, one level below the roots, in the directories of the QoS classes.
 func (e *Engine) walk(dir string, level int, seen map[string]bool) error {
-	names, err := e.o.Cgroup.Children(dir)
-	if err != nil {
-		if isGone(err) {
-			return nil
-		}
-		return err
-	}
+	names, err := e.children(dir)
 	for _, name := range names {
 		group := path.Join(dir, name)
-		uid, isPod := podUID(dir, name)
-		switch {
-		case isPod:
-			if err := e.walkPod(group, uid, seen); err != nil {
-				return err
-			}
-		case level == 0:
-			if err := e.walk(group, 1, seen); err != nil {
-				return err
-			}
+		if uid, isPod := podUID(dir, name); isPod {
+			err = e.walkPod(group, uid, seen)
+		} else if level == 0 {
+			err = e.walk(group, 1, seen)
+		}
+		if err != nil {
+			break
 		}
 	}
-	return nil
+	return err
+}
+
+// children returns the names of the groups below a group; none below one that is gone.
+func (e *Engine) children(group string) ([]string, error) {
+	names, err := e.o.Cgroup.Children(group)
+	if isGone(err) {
+		return nil, nil
+	}
+	return names, err
 }
 
 func (e *Engine) walkPod(group, uid string, seen map[string]bool) error {
-	names, err := e.o.Cgroup.Children(group)
-	if err != nil {
-		if isGone(err) {
-			return nil
-		}
+	names, err := e.children(group)
+	if err != nil || len(names) == 0 {
 		return err
 	}
 	e.mu.Lock()
@@ -237,7 +231,7 @@ func (e *Engine) ran(l *leaf) bool {
 // where else none live. They run on all that it has.
 func (e *Engine) lookStrays(l *leaf) error {
 	above := path.Dir(l.path)
-	text, err := e.read(above, procsFile)
+	text, err := e.o.Cgroup.Read(above, procsFile)
 	if err != nil || text == "" {
 		return err
 	}
@@ -250,7 +244,7 @@ func (e *Engine) lookStrays(l *leaf) error {
 // fetch puts a leaf's strays back.
 func (e *Engine) fetch(l *leaf) error {
 	for _, pid := range l.kernel.strays {
-		if err := e.write(l.path, procsFile, pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := e.o.Cgroup.Write(l.path, procsFile, pid); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("process %s: %w", pid, err)
 		}
 	}
@@ -259,7 +253,7 @@ func (e *Engine) fetch(l *leaf) error {
 }
 
 func (e *Engine) readSet(m *topo.Machine, group, name string) (cpuset.Set, error) {
-	text, err := e.read(group, name)
+	text, err := e.o.Cgroup.Read(group, name)
 	if err != nil {
 		return cpuset.Set{}, err
 	}
@@ -270,10 +264,10 @@ func (e *Engine) readSet(m *topo.Machine, group, name string) (cpuset.Set, error
 // populated reports whether a process lives in group or below it.
 func (e *Engine) populated(group string) (bool, error) {
 	if e.o.Cgroup.Dialect() == desired.V2 {
-		text, err := e.read(group, eventsV2)
+		text, err := e.o.Cgroup.Read(group, eventsV2)
 		return strings.Contains(text, "populated 1"), err
 	}
-	text, err := e.read(group, procsFile)
+	text, err := e.o.Cgroup.Read(group, procsFile)
 	if err != nil || text != "" {
 		return text != "", err
 	}

@@ -77,10 +77,10 @@ func (p *pass) put(group string, want cpuset.Set, text string) error {
 	if err := p.insideParent(group, want); err != nil {
 		return err
 	}
-	err := p.e.write(group, desired.CPUs, text)
+	err := p.e.o.Cgroup.Write(group, desired.CPUs, text)
 	if errors.Is(err, syscall.EACCES) {
 		if err = p.widenAbove(group, want); err == nil {
-			err = p.e.write(group, desired.CPUs, text)
+			err = p.e.o.Cgroup.Write(group, desired.CPUs, text)
 		}
 	}
 	if !errors.Is(err, syscall.EBUSY) {
@@ -103,7 +103,7 @@ func (p *pass) widenAbove(group string, want cpuset.Set) error {
 	if err != nil || want.SubsetOf(&has) {
 		return err
 	}
-	return p.e.write(above, desired.CPUs, p.m.FormatList(has.Union(want)))
+	return p.e.o.Cgroup.Write(above, desired.CPUs, p.m.FormatList(has.Union(want)))
 }
 
 // holdsPods reports whether a group is one of those below which pods live, or lies below one.
@@ -154,7 +154,7 @@ func (p *pass) putNested(group string, want cpuset.Set, text string) error {
 			return err
 		}
 		both := old.Union(want)
-		if err := p.e.write(group, desired.CPUs, p.m.FormatList(both)); err != nil {
+		if err := p.e.o.Cgroup.Write(group, desired.CPUs, p.m.FormatList(both)); err != nil {
 			return err
 		}
 	}
@@ -166,5 +166,5 @@ func (p *pass) putNested(group string, want cpuset.Set, text string) error {
 			return err
 		}
 	}
-	return p.e.write(group, desired.CPUs, text)
+	return p.e.o.Cgroup.Write(group, desired.CPUs, text)
 }

@@ -74,41 +74,16 @@ func (t *Tree) Describe(pod *corev1.Pod, mode probe.Mode) view.Cgroups {
 			mode))
 		return out
 	}
-	sights, err := t.Inspect(convert.NodeUID(pod))
+	groups, err := t.Inspect(convert.NodeUID(pod))
 	if err != nil {
 		out.Notes = append(out.Notes, err.Error())
 	}
-	for _, s := range sights {
-		out.Groups = append(out.Groups, t.group(s))
+	for _, g := range groups {
+		g.Path, g.Drift = t.folder(g.Path), t.drifts.of(g.Path)
+		out.Groups = append(out.Groups, g)
 	}
-	if len(sights) == 0 && err == nil {
+	if len(groups) == 0 && err == nil {
 		out.Notes = append(out.Notes, "no container of the pod has a cgroup yet")
 	}
 	return out
-}
-
-func (t *Tree) group(s apply.Sight) view.Cgroup {
-	g := view.Cgroup{Container: s.Container, Path: t.folder(s.Path), Gone: s.Vanished, Drift: t.drifts.of(s.Path)}
-	for _, v := range s.Values {
-		value := view.CgroupValue{
-			File: v.File, Want: v.Want, Got: v.Got, Effective: v.Effective, State: view.Unmanaged,
-			AtCreation: v.AtCreation,
-			Cause:      "left to the kubelet",
-		}
-		switch {
-		case v.Unreadable != nil:
-			value.State, value.Error = view.Unreadable, v.Unreadable.Error()
-		case v.Differs:
-			value.State = view.Differs
-		case v.Wanted:
-			value.State = view.Matches
-		}
-		if v.Wanted {
-			value.Cause = v.Cause.String()
-		} else if !v.Constrained.OK() {
-			value.Cause = "must not run: " + v.Constrained.Code.String()
-		}
-		g.Values = append(g.Values, value)
-	}
-	return g
 }
