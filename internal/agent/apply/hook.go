@@ -38,7 +38,8 @@ var (
 	ErrMalformed = errors.New("BadAnnotation")
 )
 
-const notReady = "the agent does not know the machine and all its pods yet"
+// NotReady is the detail of a Blocked with ErrNotReady.
+const NotReady = "the agent does not know the machine and all its pods yet"
 
 // Blocked is the error of a container that must not start now. The runtime or kubelet tries again. errors.Is finds its
 // cause, whose text is the reason of the Event.
@@ -130,7 +131,7 @@ func (e *Engine) meet(c Container) (desired.Input, error) {
 	}
 	in := e.inputOf(p.Pod)
 	if in.View.Machine() == nil {
-		return in, &Blocked{c, ErrNotReady, notReady}
+		return in, &Blocked{c, ErrNotReady, NotReady}
 	}
 	in.Pods[0].Leaves = []desired.Leaf{{Path: c.Group, Container: c.Name}}
 	return in, nil
@@ -194,7 +195,7 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 // unbegun is the verdict on a container after a pass that did not begin; nil when it did.
 func unbegun(c Container, err error) error {
 	if errors.Is(err, ErrNotReady) {
-		return &Blocked{c, ErrNotReady, notReady}
+		return &Blocked{c, ErrNotReady, NotReady}
 	}
 	if errors.Is(err, errAnotherMachine) {
 		return c.Blocked(ErrNotReady, "%v", errAnotherMachine)

@@ -49,13 +49,14 @@ type Update struct {
 	Resources
 }
 
-// Handler is what the transports ask at the steps of a container's life. Its methods are safe for concurrent use,
-// answer from memory but for Start, and never call back into a transport. An error means that the step must not happen
-// now; it is an *apply.Blocked where a pod is held back.
+// Handler is what the transports ask at the steps of a container's life, and what it sends unasked. Its methods are
+// safe for concurrent use, answer from memory but for Start, and never call back into a transport. An error means that
+// the step must not happen now; it is an *apply.Blocked where a pod is held back.
 type Handler interface {
-	// Sync replaces all earlier state with what a runtime has, and returns the required changes. Pods and containers
-	// come in any order.
-	Sync(ctx context.Context, pods []Pod, containers []Container) ([]Update, error)
+	// Ready reports whether containers can be decided about: a transport connects no earlier.
+	Ready() bool
+	// Sync replaces all earlier state with what a runtime has. Pods and containers come in any order.
+	Sync(pods []Pod, containers []Container)
 	// RunPod comes before a sandbox is run; its containers follow.
 	RunPod(ctx context.Context, p Pod) error
 	// RemovePod reports that a sandbox and all its containers are removed.
@@ -76,4 +77,9 @@ type Handler interface {
 	// Stop reports that the processes have ended, Remove that the container is removed.
 	Stop(c Container)
 	Remove(c Container)
+	// News has a token while there are updates to send to the runtime without a request of its own. Next returns those
+	// to send next; none when there are no more. Sent reports that the runtime has taken them, or never will.
+	News() <-chan struct{}
+	Next() []Update
+	Sent(updates []Update)
 }

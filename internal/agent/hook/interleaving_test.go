@@ -234,8 +234,7 @@ func (r *runtime) connect() {
 		c.Has.CPUs, c.Running = c.stored, c.runs
 		pods, all = append(pods, c.Pod), append(all, c.Container)
 	}
-	_, err := r.service.Sync(r.t.Context(), pods, all)
-	r.must(err)
+	r.service.Sync(pods, all)
 }
 
 // settle lets all of it come to rest: the kernel has what is wanted, and the runtime what the kernel has.

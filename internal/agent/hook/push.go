@@ -2,7 +2,6 @@ package hook
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -46,10 +45,10 @@ func (c *container) isNews() bool {
 	return !c.ended && c.kernel != "" && c.kernel != c.stored && c.flights[pushed].cpus == ""
 }
 
-// News has a token while there are sets to push to the runtime.
+// News implements Handler.
 func (s *Service) News() <-chan struct{} { return s.news }
 
-// Next returns the updates to push next; none when the runtime has all sets, or while the agent writes nothing.
+// Next implements Handler. There are none while the agent writes nothing.
 func (s *Service) Next() []Update {
 	if !s.o.Writes() {
 		return nil
@@ -66,7 +65,7 @@ func (s *Service) Next() []Update {
 	return out
 }
 
-// Sent reports that the runtime has written what Next returned. An update that it did not take is not pushed again
+// Sent implements Handler. An update that it did not take is not pushed again
 // until the container's set changes.
 func (s *Service) Sent(updates []Update) {
 	for _, u := range updates {
@@ -126,8 +125,8 @@ func (s *Service) landingOn(c *Container) error {
 	s.mu.Unlock()
 	for id, uid := range threats {
 		if s.o.Engine.Excludes(c.UID, uid) {
-			return &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrHandOverPending, Detail: fmt.Sprintf(
-				"the runtime is still writing an older set of container %s, with CPUs of %s", id, cpus)}
+			return engineContainer(c).Blocked(apply.ErrHandOverPending,
+				"the runtime is still writing an older set of container %s, with CPUs of %s", id, cpus)
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package hook
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,17 +108,8 @@ func New(o Options) *Service {
 	if o.Writes == nil {
 		o.Writes = func() bool { return true }
 	}
-	if o.Degraded == nil {
-		o.Degraded = func() string { return "" }
-	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
-	}
-	if o.Report == nil {
-		o.Report = func(Trouble) {}
-	}
-	if o.Overridden == nil {
-		o.Overridden = func() {}
 	}
 	return &Service{
 		o: o, news: make(chan struct{}, 1),
@@ -127,11 +117,11 @@ func New(o Options) *Service {
 	}
 }
 
-// Ready reports whether containers can be decided about: a transport connects no earlier.
+// Ready implements Handler.
 func (s *Service) Ready() bool { return !s.o.Writes() || s.o.Engine.Ready() }
 
 // Sync implements Handler. The tree itself is brought in order by the engine, which looks at all of it anew.
-func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([]Update, error) {
+func (s *Service) Sync(pods []Pod, containers []Container) {
 	s.mu.Lock()
 	lost, ended := map[string]bool{}, s.containers
 	for _, uid := range s.sandboxes {
@@ -169,7 +159,6 @@ func (s *Service) Sync(_ context.Context, pods []Pod, containers []Container) ([
 		s.o.Engine.Stop(apply.Container{PodUID: c.uid, ID: id, Name: c.name, Group: c.group})
 	}
 	s.o.Engine.Recheck()
-	return nil, nil
 }
 
 // RunPod implements Handler.
@@ -255,29 +244,23 @@ func (s *Service) rows(c *Container, pod desired.Pod, by func(apply.Container) (
 		return nil, nil
 	}
 	s.o.Engine.Introduce(pod)
+	e := engineContainer(c)
 	if !s.o.Engine.Ready() {
-		return nil, &apply.Blocked{
-			Container: engineContainer(c), Cause: apply.ErrNotReady,
-			Detail: "the agent does not know the machine and all its pods yet",
-		}
+		return nil, e.Blocked(apply.ErrNotReady, apply.NotReady)
 	}
-	return by(engineContainer(c))
+	return by(e)
 }
 
 // refuseDegraded rejects LSE pods where their exclusive CPUs cannot be guaranteed.
 func (s *Service) refuseDegraded(c *Container, d desired.Pod) error {
-	if d.Entry.Role != qos.Exclusive || s.o.AllowDegraded {
+	if d.Entry.Role != qos.Exclusive || s.o.AllowDegraded || s.o.Degraded == nil {
 		return nil
 	}
-	why := s.o.Degraded()
-	if why == "" {
-		return nil
+	if why := s.o.Degraded(); why != "" {
+		return engineContainer(c).Blocked(ErrDegraded,
+			"LSE pods are refused here without --allow-degraded-enforcement: %s", why)
 	}
-	return &apply.Blocked{
-		Container: engineContainer(c), Cause: ErrDegraded,
-		Detail: "LSE pods are refused here without " +
-			"--allow-degraded-enforcement: " + why,
-	}
+	return nil
 }
 
 // Check implements Handler.
@@ -303,9 +286,8 @@ func (s *Service) Check(_ context.Context, c Container) error {
 }
 
 func differs(c *Container, file, got, want string) error {
-	return &apply.Blocked{Container: engineContainer(c), Cause: apply.ErrEnforcement, Detail: fmt.Sprintf(
-		"%s is to be created with %q, want %q: the agent was not asked, or another writer sets it too",
-		file, got, want)}
+	return engineContainer(c).Blocked(apply.ErrEnforcement,
+		"%s is to be created with %q, want %q: the agent was not asked, or another writer sets it too", file, got, want)
 }
 
 // Start implements Handler.
@@ -376,7 +358,7 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answe
 	if asked.Quota != nil {
 		a.Quota = want.Quota
 	}
-	if overrides(a.Resources, asked) {
+	if s.o.Overridden != nil && overrides(a.Resources, asked) {
 		s.o.Overridden()
 	}
 	if a.CPUs == "" && asked.CPUs == "" {
@@ -437,9 +419,11 @@ func (s *Service) reportBlocked(c *Container, err error) error {
 		return err
 	}
 	pass := !desired.Uses(c.Labels, c.Annotations) && !s.o.Engine.Uses(c.UID)
-	s.o.Report(Trouble{
-		UID: c.UID, Namespace: c.Namespace, Name: c.Pod.Name, Container: c.Name, Err: blocked, LetPass: pass,
-	})
+	if s.o.Report != nil {
+		s.o.Report(Trouble{
+			UID: c.UID, Namespace: c.Namespace, Name: c.Pod.Name, Container: c.Name, Err: blocked, LetPass: pass,
+		})
+	}
 	if pass {
 		return nil
 	}
@@ -518,31 +502,26 @@ func engineContainer(c *Container) apply.Container {
 // that a pod of class LSE or LSR does not run on the shared pool before the API has said that it may.
 func introduced(p *Pod) desired.Pod {
 	group := PodGroup(p.Cgroup)
-	pod := &corev1.Pod{
+	class := corev1.PodQOSGuaranteed
+	switch {
+	case strings.Contains(group, "besteffort"):
+		class = corev1.PodQOSBestEffort
+	case strings.Contains(group, "burstable"):
+		class = corev1.PodQOSBurstable
+	}
+	d := desired.FromAPI(convert.ReadPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: types.UID(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations,
 		},
 		Spec: corev1.PodSpec{NodeName: "this", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(1, resource.DecimalSI)},
 		}}}},
-		Status: corev1.PodStatus{QOSClass: kubeClass(group)},
-	}
-	d := desired.FromAPI(convert.ReadPod(pod))
+		Status: corev1.PodStatus{QOSClass: class},
+	}))
 	d.Cgroup = group
 	// A kubelet's record of pinned CPUs counts, whatever the pod asks for.
-	d.Pinnable = pod.Status.QOSClass == corev1.PodQOSGuaranteed && desired.MayBePinned(d.Entry)
+	d.Pinnable = class == corev1.PodQOSGuaranteed && desired.MayBePinned(d.Entry)
 	return d
-}
-
-// kubeClass derives the QoS class of a pod from the path of its group.
-func kubeClass(group string) corev1.PodQOSClass {
-	switch {
-	case strings.Contains(group, "besteffort"):
-		return corev1.PodQOSBestEffort
-	case strings.Contains(group, "burstable"):
-		return corev1.PodQOSBurstable
-	}
-	return corev1.PodQOSGuaranteed
 }
 
 // resources are the rows of one container in the terms of runtimes.
@@ -555,16 +534,12 @@ func resources(rows []desired.Row) Resources {
 		case desired.Mems:
 			r.Mems = row.Value
 		case desired.QuotaV1, desired.QuotaV2:
-			r.Quota = quota(row.Value)
+			quota, err := strconv.ParseInt(row.Value, 10, 64)
+			if err != nil {
+				quota = -1 // "max"
+			}
+			r.Quota = &quota
 		}
 	}
 	return r
-}
-
-func quota(value string) *int64 {
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		n = -1 // "max"
-	}
-	return &n
 }

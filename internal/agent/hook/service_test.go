@@ -626,8 +626,7 @@ func TestAContainerThatRestartsAfterTheStaticKubeletHasThePoolOfItsClass(t *test
 	_, err := n.tree.Spawn("kubepods/burstable/podpinned/c1")
 	n.must(err)
 	runs.Running = true
-	_, err = n.service.Sync(t.Context(), []hook.Pod{p}, []hook.Container{runs})
-	n.must(err)
+	n.service.Sync([]hook.Pod{p}, []hook.Container{runs})
 	n.must(n.engine.Verify())
 
 	a, _, err := n.create(restarted)
@@ -668,11 +667,7 @@ func TestAResynchronisationIsTheWholeTruth(t *testing.T) {
 	n.must(n.run(stays))
 	n.must(n.tree.Kill("kubepods/burstable/poda/c1"))
 	stays.Running, stays.Has.CPUs = true, "0-7"
-	updates, err := n.service.Sync(t.Context(), []hook.Pod{stays.Pod}, []hook.Container{stays})
-	n.must(err)
-	if len(updates) > 0 {
-		t.Errorf("updates = %v, want none: the engine writes by itself", updates)
-	}
+	n.service.Sync([]hook.Pod{stays.Pod}, []hook.Container{stays})
 	n.must(n.engine.Verify())
 	n.must(n.engine.Verify())
 	want(t, "the shared container's set", n.cpus(stays), "0-7")
@@ -697,8 +692,7 @@ func TestADeadSandboxHoldsNoCPUs(t *testing.T) {
 	n.must(n.tree.Write("kubepods/burstable/podc/c3", desired.CPUs, "2-3"))
 	_, err := n.tree.Spawn("kubepods/burstable/podc/c3")
 	n.must(err)
-	_, err = n.service.Sync(t.Context(), []hook.Pod{dead.Pod, empty, lives.Pod}, []hook.Container{dead, lives})
-	n.must(err)
+	n.service.Sync([]hook.Pod{dead.Pod, empty, lives.Pod}, []hook.Container{dead, lives})
 	n.must(n.engine.Verify())
 	if got := n.engine.View().SharedPool(); got != cpuset.MustParse("0-1,4-7") {
 		t.Errorf("the shared pool is %v, want 0-1,4-7: all but those of the pod that lives", got)
@@ -762,8 +756,7 @@ func TestNoSetsArePushedForContainersThatHaveEnded(t *testing.T) {
 		"the runtime reported the end": func(n *node, ended, _ hook.Container) { n.service.Stop(ended) },
 		"it found out when it connected": func(n *node, ended, runs hook.Container) {
 			ended.Ended, runs.Running, ended.Has.CPUs, runs.Has.CPUs = true, true, "0-7", "0-7"
-			_, err := n.service.Sync(n.t.Context(), []hook.Pod{runs.Pod}, []hook.Container{ended, runs})
-			n.must(err)
+			n.service.Sync([]hook.Pod{runs.Pod}, []hook.Container{ended, runs})
 		},
 	}
 	for name, end := range ends {

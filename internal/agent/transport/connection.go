@@ -13,11 +13,11 @@ const noTransport = "NoTransport"
 // connections are what is connected. Methods that change them report whether that is news.
 type connections struct {
 	mu sync.Mutex // guards the fields below
-	// runtime is the one that is connected by NRI; nil while none is. proxied: a proxy that has asked is connected to
+	// runtime is the one that is connected by NRI; nil while none is. hasProxy: a proxy that has asked is connected to
 	// the hooks' socket; hadProxy: one was.
-	runtime           *nri.Runtime
-	proxied, hadProxy bool
-	attached          bool // a runtime of this process asks
+	runtime            *nri.Runtime
+	hasProxy, hadProxy bool
+	attached           bool // a runtime of this process asks
 	// unfenced: the runtime was seen not to check the annotation that names required plugins.
 	unfenced bool
 	lost     error // why NRI is not connected; nil while it is, and before the first attempt
@@ -29,13 +29,14 @@ func (c *connections) degradation() (reason, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.proxied || c.attached:
+	case c.hasProxy || c.attached:
 		return "", ""
-	case c.runtime == nil && c.lost != nil:
-		return noTransport, "neither NRI nor a runtime proxy is connected, cpusets follow after the start: " +
-			c.lost.Error()
 	case c.runtime == nil:
-		return noTransport, "neither NRI nor a runtime proxy is connected, cpusets follow after the start"
+		text = "neither NRI nor a runtime proxy is connected, cpusets follow after the start"
+		if c.lost != nil {
+			text += ": " + c.lost.Error()
+		}
+		return noTransport, text
 	}
 	if old := c.runtime.Old(); old != "" {
 		return "OldRuntime", old
@@ -62,21 +63,12 @@ func (c *connections) tried() bool {
 	return c.attached || c.hadProxy || c.runtime != nil || c.lost != nil
 }
 
-// proxy notes that a proxy asks.
-func (c *connections) proxy() (news bool) {
+// proxy takes whether a proxy asks.
+func (c *connections) proxy(asks bool) (news bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	news = !c.proxied
-	c.proxied, c.hadProxy = true, true
-	return news
-}
-
-// unproxy notes that no proxy is connected.
-func (c *connections) unproxy() (news bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	news = c.proxied
-	c.proxied = false
+	news = c.hasProxy != asks
+	c.hasProxy, c.hadProxy = asks, asks || c.hadProxy
 	return news
 }
 

@@ -35,13 +35,13 @@ func TestWhyANodePromisesNothing(t *testing.T) {
 			connected("v2.4.2"),
 			func(t *connections) { t.disconnect(errors.New("closed")) },
 		}, "NoTransport"},
-		"a proxy in place of NRI": {[]func(*connections){func(t *connections) { t.proxy() }}, ""},
+		"a proxy in place of NRI": {[]func(*connections){func(t *connections) { t.proxy(true) }}, ""},
 		"a proxy that is gone again": {
-			[]func(*connections){func(t *connections) { t.proxy(); t.unproxy() }},
+			[]func(*connections){func(t *connections) { t.proxy(true); t.proxy(false) }},
 			"NoTransport",
 		},
 		"a proxy before an old runtime": {
-			[]func(*connections){connected("v1.7.2"), func(t *connections) { t.proxy() }},
+			[]func(*connections){connected("v1.7.2"), func(t *connections) { t.proxy(true) }},
 			"",
 		},
 	}
@@ -73,10 +73,10 @@ func TestChangeOfTheRuntimeIsReportedOnce(t *testing.T) {
 		{"the fence is up", at.fence(true), false},
 		{"the fence is down", at.fence(false), true},
 		{"and still is", at.fence(false), false},
-		{"a proxy asks", at.proxy(), true},
-		{"a proxy asks again", at.proxy(), false},
-		{"the proxy is gone", at.unproxy(), true},
-		{"and still is", at.unproxy(), false},
+		{"a proxy asks", at.proxy(true), true},
+		{"a proxy asks again", at.proxy(true), false},
+		{"the proxy is gone", at.proxy(false), true},
+		{"and still is", at.proxy(false), false},
 	} {
 		if step.news != step.want {
 			t.Errorf("step %d, %s: news %v, want %v", i, step.what, step.news, step.want)

@@ -45,7 +45,7 @@ func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error 
 	}
 	log := klog.FromContext(ctx).WithName("nri")
 	client := nri.New(nri.Options{
-		Socket: t.o.NRISocket, Handler: service, Pushes: service, Ready: service.Ready, Clock: t.o.Clock,
+		Socket: t.o.NRISocket, Handler: service, Clock: t.o.Clock,
 		Connected: func(r nri.Runtime) {
 			log.Info("Connected to the container runtime", "runtime", r.Name, "version", r.Version)
 			t.connect(r)
@@ -87,7 +87,7 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 		return nil
 	}
 	server, err := hookserver.New(hookserver.Options{
-		Socket: t.o.HookSocket, Handler: service, Asked: t.asked, Joined: t.proxyJoined, Left: t.proxyLeft,
+		Socket: t.o.HookSocket, Handler: service, Asked: t.asked, Proxied: t.proxied,
 	})
 	if err != nil {
 		return err
@@ -111,26 +111,23 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 	return nil
 }
 
-// proxyJoined records that a runtime proxy is connected.
-func (t *Transports) proxyJoined() {
-	if t.proxy() {
-		t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(1)
-		t.o.Changed()
+// proxied records whether a runtime proxy is connected: without one, containers may start without the agent again.
+func (t *Transports) proxied(is bool) {
+	if !t.proxy(is) {
+		return
 	}
+	connected := 0.0
+	if is {
+		connected = 1
+	}
+	t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(connected)
+	t.o.Changed()
 }
 
 // asked measures a call of a runtime proxy, and returns what is to be called when it has its answer.
 func (t *Transports) asked(call string) (answered func()) {
 	began := t.o.Clock.Now()
 	return func() { t.handled(status.PathCRI, call, t.o.Clock.Since(began)) }
-}
-
-// proxyLeft notes that no proxy is connected any more: containers may start without the agent again.
-func (t *Transports) proxyLeft() {
-	if t.unproxy() {
-		t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(0)
-		t.o.Changed()
-	}
 }
 
 // handled takes the duration of a call of a path.

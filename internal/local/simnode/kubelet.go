@@ -121,9 +121,7 @@ func (k *kubelet) agent() *hook.Service {
 	}
 	k.mu.Unlock()
 	// A new agent moves what runs here by itself: nothing is to be written.
-	if _, err := service.Sync(context.Background(), slices.Collect(maps.Values(pods)), containers); err != nil {
-		return nil
-	}
+	service.Sync(slices.Collect(maps.Values(pods)), containers)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.synced = k.service == service

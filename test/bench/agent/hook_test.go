@@ -67,7 +67,8 @@ func TestCreateContainerHook(t *testing.T) {
 	var once sync.Once
 	client := nri.New(nri.Options{
 		Socket: with.socket, Handler: service, Timed: timed,
-		Connected: func(nri.Runtime) { once.Do(func() { close(connected) }) },
+		Connected:    func(nri.Runtime) { once.Do(func() { close(connected) }) },
+		Disconnected: func(error) {}, Fenced: func(bool) {},
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- client.Run(ctx) }()

@@ -10,8 +10,8 @@ import (
 // connections reports requests, and when the last connection of a server has ended. A proxy keeps its connection open
 // until it exits.
 type connections struct {
-	open         atomic.Int64
-	joined, left func()
+	open    atomic.Int64
+	proxied func(bool)
 }
 
 var _ stats.Handler = (*connections)(nil)
@@ -26,7 +26,7 @@ func (c *connections) HandleConn(_ context.Context, s stats.ConnStats) {
 		c.open.Add(1)
 	case *stats.ConnEnd:
 		if c.open.Add(-1) == 0 {
-			c.left()
+			c.proxied(false)
 		}
 	}
 }
@@ -37,6 +37,6 @@ func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Con
 // HandleRPC implements stats.Handler.
 func (c *connections) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if _, ok := s.(*stats.InHeader); ok {
-		c.joined()
+		c.proxied(true)
 	}
 }

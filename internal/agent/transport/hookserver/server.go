@@ -23,20 +23,19 @@ import (
 // drainLimit is how long questions under way may take when the server ends: more than a proxy waits for one.
 const drainLimit = 2 * time.Second
 
-// Options are what a Server needs. Socket and Handler are required.
+// Options are what a Server needs.
 type Options struct {
 	// Socket is the unix socket that the proxy connects to: an absolute path. It belongs to root alone.
 	Socket string
 	// Handler decides.
 	Handler hook.Handler
 	// Asked is called for each request except those after a stop, with the call of the container runtime that it
-	// belongs to; the function that it returns is called when the request is answered. It must not block; nil drops
-	// them.
+	// belongs to; the function that it returns is called when the request is answered. It must not block.
 	Asked func(call string) (answered func())
-	// Joined is called at the beginning of each request, also of one for the server's health, with which a proxy says
-	// that it is there before a container starts. Left is called when the last connection has ended: no more requests
-	// follow. They must not block; nil drops them.
-	Joined, Left func()
+	// Proxied is called with true at the beginning of each request, also of one for the server's health, with which a
+	// proxy says that it is there before a container starts, and with false when the last connection has ended. It must
+	// not block.
+	Proxied func(bool)
 }
 
 // Server is the hook server of the agent.
@@ -51,18 +50,6 @@ func New(o Options) (*Server, error) {
 	path, err := socket.Path(o.Socket)
 	if err != nil {
 		return nil, fmt.Errorf("hook-socket: %w", err)
-	}
-	if o.Handler == nil {
-		return nil, errors.New("hook server: the handler is missing")
-	}
-	if o.Asked == nil {
-		o.Asked = func(string) func() { return func() {} }
-	}
-	if o.Joined == nil {
-		o.Joined = func() {}
-	}
-	if o.Left == nil {
-		o.Left = func() {}
 	}
 	o.Socket = path
 	return &Server{o}, nil
@@ -80,7 +67,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("hook server: %w", err)
 	}
-	g := grpc.NewServer(grpc.StatsHandler(&connections{joined: s.o.Joined, left: s.o.Left}))
+	g := grpc.NewServer(grpc.StatsHandler(&connections{proxied: s.o.Proxied}))
 	healthpb.RegisterHealthServer(g, health.NewServer())
 	v1alpha1.RegisterRuntimeHookServiceServer(g, s)
 	log := klog.FromContext(ctx)
@@ -101,10 +88,7 @@ func (s *Server) PreRunPodSandboxHook(ctx context.Context,
 	r *v1alpha1.PodSandboxHookRequest,
 ) (*v1alpha1.PodSandboxHookResponse, error) {
 	defer s.o.Asked("RunPodSandbox")()
-	if err := s.o.Handler.RunPod(ctx, podOf(r)); err != nil {
-		return nil, refusal(err)
-	}
-	return &v1alpha1.PodSandboxHookResponse{}, nil
+	return &v1alpha1.PodSandboxHookResponse{}, refusal(s.o.Handler.RunPod(ctx, podOf(r)))
 }
 
 // PostStopPodSandboxHook implements RuntimeHookServiceServer.
@@ -122,10 +106,7 @@ func (s *Server) PreCreateContainerHook(ctx context.Context,
 ) (*v1alpha1.ContainerResourceHookResponse, error) {
 	defer s.o.Asked("CreateContainer")()
 	answer, _, err := s.o.Handler.Create(ctx, containerOf(r))
-	if err != nil {
-		return nil, refusal(err)
-	}
-	return response(answer), nil
+	return response(answer), refusal(err)
 }
 
 // PreStartContainerHook implements RuntimeHookServiceServer. The set of a container may have changed since it was
@@ -143,11 +124,8 @@ func (s *Server) PreStartContainerHook(ctx context.Context,
 	if answer.Quota != nil {
 		c.Has.Quota = answer.Quota
 	}
-	if err := s.o.Handler.Start(ctx, c); err != nil {
-		return nil, refusal(err)
-	}
 	answer.Env = nil
-	return response(answer), nil
+	return response(answer), refusal(s.o.Handler.Start(ctx, c))
 }
 
 // PostStartContainerHook implements RuntimeHookServiceServer. Runtimes that make a container's group with its first
@@ -158,13 +136,11 @@ func (s *Server) PostStartContainerHook(ctx context.Context,
 	defer s.o.Asked("StartContainer")()
 	c := containerOf(r)
 	c.Running = true
-	switch err := s.o.Handler.Start(ctx, c); {
-	case errors.Is(err, apply.ErrNotReady): // the agent was started anew meanwhile: no reason to stop what it let start
+	err := s.o.Handler.Start(ctx, c)
+	if errors.Is(err, apply.ErrNotReady) { // the agent was started anew meanwhile: no reason to stop what it let start
 		return nil, status.Error(codes.Unavailable, err.Error())
-	case err != nil:
-		return nil, refusal(err)
 	}
-	return &v1alpha1.ContainerResourceHookResponse{}, nil
+	return &v1alpha1.ContainerResourceHookResponse{}, refusal(err)
 }
 
 // PreUpdateContainerResourcesHook implements RuntimeHookServiceServer.
@@ -176,10 +152,7 @@ func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context,
 	asked := c.Has
 	c.Has = hook.Resources{}
 	answer, err := s.o.Handler.Update(ctx, c, asked)
-	if err != nil {
-		return nil, refusal(err)
-	}
-	return response(answer), nil
+	return response(answer), refusal(err)
 }
 
 // PostStopContainerHook implements RuntimeHookServiceServer.
@@ -190,8 +163,11 @@ func (s *Server) PostStopContainerHook(_ context.Context,
 	return &v1alpha1.ContainerResourceHookResponse{}, nil
 }
 
-// refusal is the answer to a step that is rejected. A timeout is not a refusal.
+// refusal is the answer to a step that is rejected; nil to one that is not. A timeout is not a refusal.
 func refusal(err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return status.FromContextError(err).Err()
 	}
@@ -199,29 +175,23 @@ func refusal(err error) error {
 }
 
 func podOf(r *v1alpha1.PodSandboxHookRequest) hook.Pod {
-	return hook.Pod{
-		ID: sandboxID(r.GetPodMeta()), UID: r.GetPodMeta().GetUid(), Namespace: r.GetPodMeta().GetNamespace(),
-		Name: r.GetPodMeta().GetName(), Labels: r.GetLabels(), Annotations: r.GetAnnotations(),
-		Cgroup: r.GetCgroupParent(),
-	}
+	return sandbox(r.GetPodMeta(), r.GetLabels(), r.GetAnnotations(), r.GetCgroupParent())
 }
 
 func containerOf(r *v1alpha1.ContainerResourceHookRequest) hook.Container {
 	return hook.Container{
-		Pod: hook.Pod{
-			ID: sandboxID(r.GetPodMeta()), UID: r.GetPodMeta().GetUid(), Namespace: r.GetPodMeta().GetNamespace(),
-			Name: r.GetPodMeta().GetName(), Labels: r.GetPodLabels(), Annotations: r.GetPodAnnotations(),
-			Cgroup: r.GetPodCgroupParent(),
-		},
-		ID: r.GetContainerMeta().GetId(), Name: r.GetContainerMeta().GetName(),
+		Pod: sandbox(r.GetPodMeta(), r.GetPodLabels(), r.GetPodAnnotations(), r.GetPodCgroupParent()),
+		ID:  r.GetContainerMeta().GetId(), Name: r.GetContainerMeta().GetName(),
 		Has: resourcesOf(r.GetContainerResources()),
 	}
 }
 
-// sandboxID names a sandbox: the protocol does not contain its id, but two sandboxes of a pod never have the same
-// attempt.
-func sandboxID(m *v1alpha1.PodSandboxMetadata) string {
-	return fmt.Sprintf("%s/%d", m.GetUid(), m.GetAttempt())
+// sandbox is a pod's. The protocol does not contain its id, but two sandboxes of a pod never have the same attempt.
+func sandbox(m *v1alpha1.PodSandboxMetadata, labels, annotations map[string]string, cgroup string) hook.Pod {
+	return hook.Pod{
+		ID: fmt.Sprintf("%s/%d", m.GetUid(), m.GetAttempt()), UID: m.GetUid(), Namespace: m.GetNamespace(),
+		Name: m.GetName(), Labels: labels, Annotations: annotations, Cgroup: cgroup,
+	}
 }
 
 func resourcesOf(r *v1alpha1.LinuxContainerResources) hook.Resources {

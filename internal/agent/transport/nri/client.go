@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ const (
 func (c *Client) Run(ctx context.Context) error {
 	wait := firstWait
 	for ctx.Err() == nil {
-		if !c.o.Ready() {
+		if !c.o.Handler.Ready() {
 			c.pause(ctx, readyWait)
 			continue
 		}
@@ -69,7 +70,7 @@ func (c *Client) connect(ctx context.Context) (held bool, err error) {
 	go func() { ended <- s.Run(ctx) }()
 	select {
 	case err = <-ended:
-		return false, closed(err)
+		return false, cmp.Or(err, errClosed)
 	case <-p.synced:
 	}
 	pushed := make(chan struct{})
@@ -80,29 +81,19 @@ func (c *Client) connect(ctx context.Context) (held bool, err error) {
 	err = <-ended
 	cancel()
 	<-pushed
-	return true, closed(err)
-}
-
-func closed(err error) error {
-	if err == nil {
-		return errClosed
-	}
-	return err
+	return true, cmp.Or(err, errClosed)
 }
 
 // push sends the pending updates to the runtime. It runs beside the handlers, never inside one, which would deadlock
 // the runtime.
 func (c *Client) push(ctx context.Context, s stub.Stub) {
-	if c.o.Pushes == nil {
-		return
-	}
 	for {
 		select {
-		case <-c.o.Pushes.News():
+		case <-c.o.Handler.News():
 		case <-ctx.Done():
 			return
 		}
-		for updates := c.o.Pushes.Next(); len(updates) > 0 && ctx.Err() == nil; updates = c.o.Pushes.Next() {
+		for updates := c.o.Handler.Next(); len(updates) > 0 && ctx.Err() == nil; updates = c.o.Handler.Next() {
 			c.send(ctx, s, updates)
 		}
 	}
@@ -116,5 +107,5 @@ func (c *Client) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
 		klog.FromContext(ctx).V(stubLevel).Info("The runtime did not take sets", "asked", len(updates), "failed",
 			len(failed), "err", err)
 	}
-	c.o.Pushes.Sent(updates)
+	c.o.Handler.Sent(updates)
 }

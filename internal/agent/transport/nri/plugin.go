@@ -29,15 +29,11 @@ const (
 	Budget = 50 * time.Millisecond
 )
 
-// Options are what a Client needs. Socket and Handler are required.
+// Options are what a Client needs.
 type Options struct {
 	// Socket is the path of the runtime's NRI socket.
 	Socket  string
 	Handler hook.Handler
-	// Pushes are the updates that are sent to a runtime without a request of its own; nil is none.
-	Pushes Pushes
-	// Ready is asked before a connection is made, so that the first answers are right; nil is always.
-	Ready func() bool
 	// Connected is called for each connection that the runtime accepted, Disconnected with the reason why one ended or
 	// could not be made.
 	Connected    func(Runtime)
@@ -51,36 +47,11 @@ type Options struct {
 	Clock clock.WithTicker
 }
 
-// Pushes are updates that the agent sends without a request from the runtime.
-type Pushes interface {
-	// News has a token while there are some.
-	News() <-chan struct{}
-	// Next returns the next updates to send; none when there are no more.
-	Next() []hook.Update
-	// Sent reports that the runtime has taken the updates, or never will.
-	Sent(updates []hook.Update)
-}
-
 // Client keeps the plugin connected to a runtime.
 type Client struct{ o Options }
 
 // New returns a Client that is not connected yet.
 func New(o Options) *Client {
-	if o.Ready == nil {
-		o.Ready = func() bool { return true }
-	}
-	if o.Connected == nil {
-		o.Connected = func(Runtime) {}
-	}
-	if o.Disconnected == nil {
-		o.Disconnected = func(error) {}
-	}
-	if o.Timed == nil {
-		o.Timed = func(string, time.Duration) {}
-	}
-	if o.Fenced == nil {
-		o.Fenced = func(bool) {}
-	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -125,7 +96,7 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	containers []*api.Container,
 ) ([]*api.ContainerUpdate, error) {
-	updates, err := guarded(ctx, p, "Synchronize", nil, func(ctx context.Context) ([]hook.Update, error) {
+	err := p.step(ctx, "Synchronize", nil, func(context.Context) error {
 		sandboxes := make(map[string]*api.PodSandbox, len(pods))
 		known := make([]hook.Pod, 0, len(pods))
 		for _, pod := range pods {
@@ -138,14 +109,15 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 				held = append(held, containerOf(pod, c))
 			}
 		}
-		return p.o.Handler.Sync(ctx, known, held)
+		p.o.Handler.Sync(known, held)
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.o.Connected(p.runtime) // before the first container
 	close(p.synced)
-	return toAPI(updates), nil
+	return nil, nil
 }
 
 // RunPodSandbox implements stub.RunPodInterface.

@@ -230,12 +230,22 @@ func TestAPodThatUsesNothingStartsBesideAnAgentThatKnowsNothing(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	r := newRuntime(t, tree)
-	startAgent(t, r, nil, func(o *nri.Options) { o.Ready = nil })
+	startAgent(t, r, nil, func(o *nri.Options) {
+		o.Handler = asking{o.Handler, func() bool { return true }}
+	})
 	_, err := r.deploy(pod("a", "", ""), "c1")
 	must(t, err)
 	_, err = r.deploy(pod("b", "LS", ""), "c2")
 	wantRefusal(t, err, "AgentNotReady")
 }
+
+// asking is a Handler with its own word on whether it is ready.
+type asking struct {
+	hook.Handler
+	ready func() bool
+}
+
+func (a asking) Ready() bool { return a.ready() }
 
 func TestAnAgentThatKnowsNothingDoesNotConnect(t *testing.T) {
 	t.Parallel()
@@ -243,7 +253,9 @@ func TestAnAgentThatKnowsNothingDoesNotConnect(t *testing.T) {
 	r := newRuntime(t, tree)
 	var asked atomic.Int64
 	before := r.synced.Load()
-	c := nri.New(nri.Options{Socket: r.socket, Ready: func() bool { asked.Add(1); return false }})
+	c := nri.New(nri.Options{
+		Socket: r.socket, Handler: asking{ready: func() bool { asked.Add(1); return false }},
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

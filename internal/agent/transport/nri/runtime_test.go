@@ -366,7 +366,7 @@ func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*nri.O
 	a.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	a.engine.Prune(func(func(string) bool) {})
 	o := nri.Options{
-		Socket: r.front.Addr().String(), Handler: a.service, Pushes: a.service, Ready: a.service.Ready,
+		Socket: r.front.Addr().String(), Handler: a.service, Timed: func(string, time.Duration) {},
 		Connected:    func(x nri.Runtime) { a.runtime.Store(&x) },
 		Disconnected: func(error) { a.lost.Add(1) },
 		Fenced: func(yes bool) {

@@ -26,8 +26,7 @@ func containerOf(p *api.PodSandbox, c *api.Container) hook.Container {
 	}
 }
 
-func resourcesOf(r *api.LinuxResources) hook.Resources {
-	var out hook.Resources
+func resourcesOf(r *api.LinuxResources) (out hook.Resources) {
 	adjust(&out, r)
 	return out
 }
@@ -51,19 +50,29 @@ func adjustment(a hook.Answer) *api.ContainerAdjustment {
 		return nil
 	}
 	out := &api.ContainerAdjustment{}
-	if a.CPUs != "" {
-		out.SetLinuxCPUSetCPUs(a.CPUs)
-	}
-	if a.Mems != "" {
-		out.SetLinuxCPUSetMems(a.Mems)
-	}
-	if a.Quota != nil {
-		out.SetLinuxCPUQuota(*a.Quota)
-	}
+	set(out, a.Resources)
 	for _, key := range slices.Sorted(maps.Keys(a.Env)) {
 		out.AddEnv(key, a.Env[key])
 	}
 	return out
+}
+
+// set puts resources into an adjustment or an update.
+func set(to interface {
+	SetLinuxCPUSetCPUs(string)
+	SetLinuxCPUSetMems(string)
+	SetLinuxCPUQuota(int64)
+}, r hook.Resources,
+) {
+	if r.CPUs != "" {
+		to.SetLinuxCPUSetCPUs(r.CPUs)
+	}
+	if r.Mems != "" {
+		to.SetLinuxCPUSetMems(r.Mems)
+	}
+	if r.Quota != nil {
+		to.SetLinuxCPUQuota(*r.Quota)
+	}
 }
 
 // toAPI translates updates. An update of a container that was removed meanwhile does not fail the call.
@@ -72,15 +81,7 @@ func toAPI(updates []hook.Update) []*api.ContainerUpdate {
 	for _, u := range updates {
 		x := &api.ContainerUpdate{}
 		x.SetContainerId(u.ContainerID)
-		if u.CPUs != "" {
-			x.SetLinuxCPUSetCPUs(u.CPUs)
-		}
-		if u.Mems != "" {
-			x.SetLinuxCPUSetMems(u.Mems)
-		}
-		if u.Quota != nil {
-			x.SetLinuxCPUQuota(*u.Quota)
-		}
+		set(x, u.Resources)
 		x.SetIgnoreFailure()
 		out = append(out, x)
 	}
