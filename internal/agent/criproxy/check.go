@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -11,50 +12,45 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
-// Version asks for the version of a runtime, through a proxy or not, and returns it as text. An error means that
-// kubelets would get no answer either.
-func Version(ctx context.Context, endpoint string) (string, error) {
-	path, err := socket.Path(endpoint)
+// Check asks for the version of the runtime behind a proxy and reads the registrations of its hook servers: it prints
+// one line for the runtime and one for each registration. An error means that kubelets would get no answer, or names
+// the registrations that cannot be used.
+func Check(ctx context.Context, out io.Writer, listen, hooksDir string) error {
+	path, err := socket.Path(listen)
 	if err != nil {
-		return "", err
+		return err
 	}
 	conn, err := dial(path)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { _ = conn.Close() }()
 	v, err := cri.NewRuntimeServiceClient(conn).Version(ctx, &cri.VersionRequest{})
 	if err != nil {
-		return "", fmt.Errorf("%s: Version: %w", path, err)
+		return fmt.Errorf("%s: Version: %w", path, err)
 	}
-	return fmt.Sprintf("%s %s, CRI %s", v.GetRuntimeName(), v.GetRuntimeVersion(), v.GetRuntimeApiVersion()), nil
-}
-
-// Registered is a registration and the file that it stands in.
-type Registered struct {
-	*Registration
-	File string
-	// Answers reports whether a process listens on its endpoint.
-	Answers bool
-}
-
-// ReadRegistrations reads the files of a hooks folder, in the order in which their servers are asked. Those that cannot
-// be used are in the error.
-func ReadRegistrations(ctx context.Context, dir string) ([]Registered, error) {
-	names, err := registrations(dir)
+	fmt.Fprintf(out, "ok    %s: %s %s, CRI %s\n", listen, v.GetRuntimeName(), v.GetRuntimeVersion(),
+		v.GetRuntimeApiVersion())
+	names, err := registrations(hooksDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var found []Registered
+	if len(names) == 0 {
+		fmt.Fprintf(out, "none  %s: no hook server is registered: pods with CPUs or devices do not start\n", hooksDir)
+	}
 	var bad []error
 	for _, name := range names {
-		path := filepath.Join(dir, name)
-		r, err := ReadRegistration(path)
+		file := filepath.Join(hooksDir, name)
+		r, err := readRegistration(file)
 		if err != nil {
 			bad = append(bad, err)
 			continue
 		}
-		found = append(found, Registered{r, path, socket.Probe(ctx, r.Endpoint) == nil})
+		state := "ok   "
+		if socket.Probe(ctx, r.Endpoint) != nil {
+			state = "away "
+		}
+		fmt.Fprintf(out, "%s %s: %s, %s, %v\n", state, file, r.Endpoint, r.Policy, r.Hooks)
 	}
-	return found, errors.Join(bad...)
+	return errors.Join(bad...)
 }

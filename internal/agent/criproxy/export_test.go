@@ -7,8 +7,9 @@ import (
 
 // What tests reach into.
 var (
-	MustEnforce = mustEnforce
-	ParentGroup = parentGroup
+	MustEnforce      = mustEnforce
+	ParentGroup      = parentGroup
+	ReadRegistration = readRegistration
 )
 
 // SetDrain changes how long calls under way may take at the end. The proxy must not run yet.

@@ -86,7 +86,7 @@ type Proxy struct {
 	runtime, images *grpc.ClientConn
 	state           *state
 	hooks           *dispatcher
-	steps           map[string]func(*exchange, context.Context) error
+	steps           map[string]step
 	drain           time.Duration
 }
 

@@ -1,11 +1,11 @@
 package criproxy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +29,6 @@ type registry struct {
 
 // registered is a file of the folder.
 type registered struct {
-	name string
 	// is identifies the content.
 	is identity
 	// last is what the file said when it could be read last; nil when it never could.
@@ -59,12 +58,11 @@ func (r *registry) servers(h Hook) []server {
 	defer r.mu.Unlock()
 	r.refresh()
 	var found []server
-	for _, f := range r.files {
-		if f.last != nil && slices.Contains(f.last.Hooks, h) {
-			found = append(found, server{f.name, f.last})
+	for _, name := range slices.Sorted(maps.Keys(r.files)) {
+		if last := r.files[name].last; last != nil && slices.Contains(last.Hooks, h) {
+			found = append(found, server{name, last})
 		}
 	}
-	slices.SortFunc(found, func(a, b server) int { return cmp.Compare(a.file, b.file) })
 	return found
 }
 
@@ -106,11 +104,11 @@ func (r *registry) look(name string) {
 		return
 	}
 	if f == nil {
-		f = &registered{name: name}
+		f = &registered{}
 		r.files[name] = f
 	}
 	f.is = is
-	read, err := ReadRegistration(path)
+	read, err := readRegistration(path)
 	if err != nil {
 		r.log.Error(err, "Hook server's registration cannot be used", "file", path, "lastGoodIsUsed", f.last != nil)
 		return
@@ -120,8 +118,8 @@ func (r *registry) look(name string) {
 		read.Hooks)
 }
 
-// ReadRegistration reads a file of the hooks folder. The error names the file and every field that is wrong.
-func ReadRegistration(path string) (*Registration, error) {
+// readRegistration reads a file of the hooks folder. The error names the file and every field that is wrong.
+func readRegistration(path string) (*Registration, error) {
 	content, err := readFile(path)
 	if err != nil {
 		return nil, err

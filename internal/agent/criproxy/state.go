@@ -49,42 +49,33 @@ type state struct {
 	runtime cri.RuntimeServiceClient
 
 	mu         sync.Mutex // guards the fields below
-	sandboxes  map[string]entry[sandbox]
-	containers map[string]entry[container]
-	// now counts what was put in.
-	now uint64
-}
-
-type entry[T any] struct {
-	it    *T
-	since uint64
+	sandboxes  map[string]*sandbox
+	containers map[string]*container
 }
 
 func newState(runtime cri.RuntimeServiceClient) *state {
-	return &state{runtime: runtime, sandboxes: map[string]entry[sandbox]{}, containers: map[string]entry[container]{}}
+	return &state{runtime: runtime, sandboxes: map[string]*sandbox{}, containers: map[string]*container{}}
 }
 
 func (s *state) putSandbox(b *sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now++
-	s.sandboxes[b.id] = entry[sandbox]{b, s.now}
+	s.sandboxes[b.id] = b
 }
 
 func (s *state) putContainer(c *container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now++
-	s.containers[c.id] = entry[container]{c, s.now}
+	s.containers[c.id] = c
 }
 
 // sandbox returns the sandbox of an id; nil when the runtime has none.
 func (s *state) sandbox(ctx context.Context, id string) (*sandbox, error) {
 	s.mu.Lock()
-	known, ok := s.sandboxes[id]
+	known := s.sandboxes[id]
 	s.mu.Unlock()
-	if ok || id == "" {
-		return known.it, nil
+	if known != nil || id == "" {
+		return known, nil
 	}
 	answer, err := s.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
 	if err != nil || len(answer.GetItems()) != 1 {
@@ -96,10 +87,9 @@ func (s *state) sandbox(ctx context.Context, id string) (*sandbox, error) {
 // container returns the container of an id with its sandbox; nil when the runtime does not have them.
 func (s *state) container(ctx context.Context, id string) (*container, *sandbox, error) {
 	s.mu.Lock()
-	known, ok := s.containers[id]
+	c := s.containers[id]
 	s.mu.Unlock()
-	c := known.it
-	if !ok && id != "" {
+	if c == nil && id != "" {
 		answer, err := s.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
 		if err != nil {
 			return nil, nil, err
@@ -147,31 +137,30 @@ func (s *state) list(ctx context.Context) ([]*cri.PodSandbox, []*cri.Container, 
 
 // sweep forgets what the runtime no longer has. What comes meanwhile stays.
 func (s *state) sweep(ctx context.Context) error {
+	gone := map[string]bool{}
 	s.mu.Lock()
-	before := s.now
+	for id := range s.sandboxes {
+		gone[id] = true
+	}
+	for id := range s.containers {
+		gone[id] = true
+	}
 	s.mu.Unlock()
 	sandboxes, containers, err := s.list(ctx)
 	if err != nil {
 		return err
 	}
-	there := map[string]bool{}
 	for _, b := range sandboxes {
-		there[b.GetId()] = true
+		delete(gone, b.GetId())
 	}
 	for _, c := range containers {
-		there[c.GetId()] = true
+		delete(gone, c.GetId())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, b := range s.sandboxes {
-		if !there[id] && b.since <= before {
-			delete(s.sandboxes, id)
-		}
-	}
-	for id, c := range s.containers {
-		if !there[id] && c.since <= before {
-			delete(s.containers, id)
-		}
+	for id := range gone {
+		delete(s.sandboxes, id)
+		delete(s.containers, id)
 	}
 	return nil
 }
@@ -197,7 +186,7 @@ func (s *state) meetSandbox(ctx context.Context, listed *cri.PodSandbox) *sandbo
 	b.cgroup = parentGroup(answer.GetInfo()["info"])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return meet(s, s.sandboxes, b.id, b)
+	return meet(s.sandboxes, b.id, b)
 }
 
 func (s *state) meetContainer(listed *cri.Container) *container {
@@ -207,17 +196,16 @@ func (s *state) meetContainer(listed *cri.Container) *container {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return meet(s, s.containers, c.id, c)
+	return meet(s.containers, c.id, c)
 }
 
 // meet stores an item of a list of the runtime, unless more is known: callers may use a prefix of an id, which the
 // runtime completes. The caller holds mu.
-func meet[T any](s *state, known map[string]entry[T], id string, it *T) *T {
-	if old, ok := known[id]; ok {
-		return old.it
+func meet[T any](known map[string]*T, id string, it *T) *T {
+	if old := known[id]; old != nil {
+		return old
 	}
-	s.now++
-	known[id] = entry[T]{it, s.now}
+	known[id] = it
 	return it
 }
 

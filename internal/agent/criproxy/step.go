@@ -1,6 +1,7 @@
 package criproxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -28,38 +29,47 @@ type exchange struct {
 // endLimit is the longest time that it may take to end a container.
 const endLimit = 30 * time.Second
 
-// steps are the calls around which hook servers are asked.
-func steps() map[string]func(*exchange, context.Context) error {
-	return map[string]func(*exchange, context.Context) error{
-		cri.RuntimeService_RunPodSandbox_FullMethodName:            (*exchange).runPodSandbox,
-		cri.RuntimeService_StopPodSandbox_FullMethodName:           (*exchange).stopPodSandbox,
-		cri.RuntimeService_CreateContainer_FullMethodName:          (*exchange).createContainer,
-		cri.RuntimeService_StartContainer_FullMethodName:           (*exchange).startContainer,
-		cri.RuntimeService_UpdateContainerResources_FullMethodName: (*exchange).updateContainerResources,
-		cri.RuntimeService_StopContainer_FullMethodName:            (*exchange).stopContainer,
+// step answers a call around which hook servers are asked.
+type step func(*exchange, context.Context) error
+
+func steps() map[string]step {
+	return map[string]step{
+		cri.RuntimeService_RunPodSandbox_FullMethodName:            decoded((*exchange).runPodSandbox),
+		cri.RuntimeService_StopPodSandbox_FullMethodName:           decoded((*exchange).stopPodSandbox),
+		cri.RuntimeService_CreateContainer_FullMethodName:          decoded((*exchange).createContainer),
+		cri.RuntimeService_StartContainer_FullMethodName:           decoded((*exchange).startContainer),
+		cri.RuntimeService_UpdateContainerResources_FullMethodName: decoded((*exchange).updateContainerResources),
+		cri.RuntimeService_StopContainer_FullMethodName:            decoded((*exchange).stopContainer),
+	}
+}
+
+// decoded is a step that is given its request. A malformed one is refused: its pod is not known.
+func decoded[T any, R interface {
+	*T
+	proto.Message
+}](f func(*exchange, context.Context, R) error,
+) step {
+	return func(x *exchange, ctx context.Context) error {
+		req := R(new(T))
+		if err := x.in.decode(req); err != nil {
+			return status.Errorf(codes.InvalidArgument, "runtime proxy: %s: %v", x.method, err)
+		}
+		return f(x, ctx, req)
 	}
 }
 
 // intercept answers a call around which hook servers are asked.
-func (p *Proxy) intercept(method string, step func(*exchange, context.Context) error, down grpc.ServerStream) error {
+func (p *Proxy) intercept(method string, s step, down grpc.ServerStream) error {
 	x := &exchange{p: p, method: method, down: down}
 	if err := down.RecvMsg(&x.in); errors.Is(err, io.EOF) {
 		return status.Errorf(codes.Internal, "runtime proxy: %s without a request", method)
 	} else if err != nil {
 		return err
 	}
-	if err := step(x, down.Context()); err != nil {
+	if err := s(x, down.Context()); err != nil {
 		return err
 	}
 	return down.SendMsg(&x.out)
-}
-
-// decode reads the request. A malformed one is refused: its pod is not known.
-func (x *exchange) decode(m proto.Message) error {
-	if err := x.in.decode(m); err != nil {
-		return status.Errorf(codes.InvalidArgument, "runtime proxy: %s: %v", x.method, err)
-	}
-	return nil
 }
 
 // forward lets the runtime answer; m is what hooks made of the request, nil when that is still what the caller sent.
@@ -82,16 +92,12 @@ func (x *exchange) forward(ctx context.Context, m proto.Message) error {
 	return err
 }
 
-func (x *exchange) runPodSandbox(ctx context.Context) error {
-	req := &cri.RunPodSandboxRequest{}
-	if err := x.decode(req); err != nil {
-		return err
-	}
-	enforced := sandboxOf(req.GetConfig(), req.GetRuntimeHandler()).enforced()
+func (x *exchange) runPodSandbox(ctx context.Context, req *cri.RunPodSandboxRequest) error {
+	asked := func() *sandbox { return sandboxOf(req.GetConfig(), req.GetRuntimeHandler()) }
 	var changed proto.Message
-	err := x.p.hooks.ask(ctx, PreRunPodSandbox, enforced,
+	err := x.p.hooks.ask(ctx, PreRunPodSandbox, asked().enforced(),
 		func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
-			answer, err := c.PreRunPodSandboxHook(ctx, sandboxOf(req.GetConfig(), req.GetRuntimeHandler()).request())
+			answer, err := c.PreRunPodSandboxHook(ctx, asked().request())
 			if err == nil && mergeSandbox(req, answer) {
 				changed = req
 			}
@@ -105,7 +111,7 @@ func (x *exchange) runPodSandbox(ctx context.Context) error {
 	}
 	answer := &cri.RunPodSandboxResponse{}
 	if x.out.decode(answer) == nil {
-		b := sandboxOf(req.GetConfig(), req.GetRuntimeHandler())
+		b := asked()
 		b.id = answer.GetPodSandboxId()
 		x.p.state.putSandbox(b)
 	}
@@ -114,32 +120,22 @@ func (x *exchange) runPodSandbox(ctx context.Context) error {
 
 // mergeSandbox takes over what a hook server answered.
 func mergeSandbox(req *cri.RunPodSandboxRequest, answer *v1alpha1.PodSandboxHookResponse) bool {
-	config := req.GetConfig()
-	if config == nil {
-		config = &cri.PodSandboxConfig{}
-	}
-	changed := mergeMap(&config.Labels, answer.GetLabels())
-	changed = mergeMap(&config.Annotations, answer.GetAnnotations()) || changed
-	linux := config.GetLinux()
-	if linux == nil {
-		linux = &cri.LinuxPodSandboxConfig{}
-	}
+	config := cmp.Or(req.GetConfig(), &cri.PodSandboxConfig{})
+	linux := cmp.Or(config.GetLinux(), &cri.LinuxPodSandboxConfig{})
 	within := mergeField(&linux.CgroupParent, answer.GetCgroupParent())
 	within = mergeResources(&linux.Resources, answer.GetResources()) || within
 	if within {
 		config.Linux = linux
 	}
-	if changed || within {
+	changed := mergeMap(&config.Labels, answer.GetLabels()) || within
+	changed = mergeMap(&config.Annotations, answer.GetAnnotations()) || changed
+	if changed {
 		req.Config = config
 	}
-	return changed || within
+	return changed
 }
 
-func (x *exchange) createContainer(ctx context.Context) error {
-	req := &cri.CreateContainerRequest{}
-	if err := x.decode(req); err != nil {
-		return err
-	}
+func (x *exchange) createContainer(ctx context.Context, req *cri.CreateContainerRequest) error {
 	b, err := x.p.state.sandbox(ctx, req.GetPodSandboxId())
 	if err != nil {
 		return err
@@ -181,12 +177,7 @@ func (x *exchange) createContainer(ctx context.Context) error {
 // completed is a sandbox with the fields that only requests contain.
 func (s *sandbox) completed(asked *sandbox) *sandbox {
 	b := *s
-	if b.cgroup == "" {
-		b.cgroup = asked.cgroup
-	}
-	if b.resources == nil {
-		b.resources = asked.resources
-	}
+	b.cgroup, b.resources = cmp.Or(b.cgroup, asked.cgroup), cmp.Or(b.resources, asked.resources)
 	return &b
 }
 
@@ -201,19 +192,10 @@ func containerOf(req *cri.CreateContainerRequest) *container {
 
 // mergeContainer takes over what a hook server answered.
 func mergeContainer(req *cri.CreateContainerRequest, answer *v1alpha1.ContainerResourceHookResponse) bool {
-	config := req.GetConfig()
-	if config == nil {
-		config = &cri.ContainerConfig{}
-	}
+	config := cmp.Or(req.GetConfig(), &cri.ContainerConfig{})
 	changed := mergeMap(&config.Annotations, answer.GetContainerAnnotations())
-	if envs, more := mergeEnvs(config.GetEnvs(), answer.GetContainerEnvs()); more {
-		config.Envs = envs
-		changed = true
-	}
-	linux := config.GetLinux()
-	if linux == nil {
-		linux = &cri.LinuxContainerConfig{}
-	}
+	changed = mergeEnvs(&config.Envs, answer.GetContainerEnvs()) || changed
+	linux := cmp.Or(config.GetLinux(), &cri.LinuxContainerConfig{})
 	if mergeResources(&linux.Resources, answer.GetContainerResources()) {
 		config.Linux = linux
 		changed = true
@@ -228,21 +210,13 @@ func mergeParent(req *cri.CreateContainerRequest, group string) bool {
 	if group == "" || req.GetSandboxConfig().GetLinux().GetCgroupParent() == group {
 		return false
 	}
-	if req.SandboxConfig == nil {
-		req.SandboxConfig = &cri.PodSandboxConfig{}
-	}
-	if req.SandboxConfig.Linux == nil {
-		req.SandboxConfig.Linux = &cri.LinuxPodSandboxConfig{}
-	}
+	req.SandboxConfig = cmp.Or(req.SandboxConfig, &cri.PodSandboxConfig{})
+	req.SandboxConfig.Linux = cmp.Or(req.SandboxConfig.Linux, &cri.LinuxPodSandboxConfig{})
 	req.SandboxConfig.Linux.CgroupParent = group
 	return true
 }
 
-func (x *exchange) startContainer(ctx context.Context) error {
-	req := &cri.StartContainerRequest{}
-	if err := x.decode(req); err != nil {
-		return err
-	}
+func (x *exchange) startContainer(ctx context.Context, req *cri.StartContainerRequest) error {
 	c, b, err := x.p.state.container(ctx, req.GetContainerId())
 	if err != nil {
 		return err
@@ -327,11 +301,7 @@ func (x *exchange) afterStop(ctx context.Context, c *container, b *sandbox) {
 		})
 }
 
-func (x *exchange) updateContainerResources(ctx context.Context) error {
-	req := &cri.UpdateContainerResourcesRequest{}
-	if err := x.decode(req); err != nil {
-		return err
-	}
+func (x *exchange) updateContainerResources(ctx context.Context, req *cri.UpdateContainerResourcesRequest) error {
 	c, b, err := x.p.state.container(ctx, req.GetContainerId())
 	if err != nil {
 		return err
@@ -372,11 +342,7 @@ func (c *container) updated(r *cri.LinuxContainerResources) *container {
 	return &u
 }
 
-func (x *exchange) stopContainer(ctx context.Context) error {
-	req := &cri.StopContainerRequest{}
-	if err := x.decode(req); err != nil {
-		return err
-	}
+func (x *exchange) stopContainer(ctx context.Context, req *cri.StopContainerRequest) error {
 	// What cannot be found out keeps nothing from stopping.
 	c, b, _ := x.p.state.container(ctx, req.GetContainerId())
 	if err := x.forward(ctx, nil); err != nil || c == nil {
@@ -386,11 +352,7 @@ func (x *exchange) stopContainer(ctx context.Context) error {
 	return nil
 }
 
-func (x *exchange) stopPodSandbox(ctx context.Context) error {
-	req := &cri.StopPodSandboxRequest{}
-	if err := x.decode(req); err != nil {
-		return err
-	}
+func (x *exchange) stopPodSandbox(ctx context.Context, req *cri.StopPodSandboxRequest) error {
 	b, _ := x.p.state.sandbox(ctx, req.GetPodSandboxId())
 	if err := x.forward(ctx, nil); err != nil || b == nil {
 		return err

@@ -1,6 +1,7 @@
 package criproxy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"unicode/utf8"
@@ -56,10 +57,10 @@ func envsOf(envs []*cri.KeyValue) map[string]string {
 }
 
 // mergeEnvs sets variables over an environment: those that are there keep their place, the rest follows by name.
-func mergeEnvs(envs []*cri.KeyValue, set map[string]string) ([]*cri.KeyValue, bool) {
+func mergeEnvs(envs *[]*cri.KeyValue, set map[string]string) bool {
 	changed := false
 	left := maps.Clone(set)
-	for _, e := range envs {
+	for _, e := range *envs {
 		value, ok := set[e.GetKey()]
 		if !ok {
 			continue
@@ -71,10 +72,10 @@ func mergeEnvs(envs []*cri.KeyValue, set map[string]string) ([]*cri.KeyValue, bo
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(left)) {
-		envs = append(envs, &cri.KeyValue{Key: key, Value: []byte(left[key])})
+		*envs = append(*envs, &cri.KeyValue{Key: key, Value: []byte(left[key])})
 		changed = true
 	}
-	return envs, changed
+	return changed
 }
 
 // mergeMap sets keys over a map.
@@ -108,10 +109,7 @@ func mergeResources(into **cri.LinuxContainerResources, set *v1alpha1.LinuxConta
 	if set == nil {
 		return false
 	}
-	r := *into
-	if r == nil {
-		r = &cri.LinuxContainerResources{}
-	}
+	r := cmp.Or(*into, &cri.LinuxContainerResources{})
 	changed := mergeField(&r.CpuPeriod, set.GetCpuPeriod())
 	changed = mergeField(&r.CpuQuota, set.GetCpuQuota()) || changed
 	changed = mergeField(&r.CpuShares, set.GetCpuShares()) || changed

@@ -36,7 +36,7 @@ func (s *Service) Serve(ctx context.Context) error {
 	restored := make(chan struct{})
 	go func() {
 		defer close(restored)
-		Restore(ctx, s.Listener, s.Path, func(l net.Listener) {
+		restore(ctx, s.Listener, s.Path, func(l net.Listener) {
 			s.Again()
 			more.Go(func() { _ = s.Server.Serve(l) })
 		}, s.Failed)

@@ -37,15 +37,14 @@ func Claim(socket string) (io.Closer, error) {
 		return nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		_ = f.Close()
-		return nil, fmt.Errorf("%w: it holds %s", ErrClaimed, path)
-	case err != nil:
-		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+	if err == nil {
+		return f, nil
 	}
-	return f, nil
+	_ = f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%w: it holds %s", ErrClaimed, path)
+	}
+	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
 // Listen creates a unix socket that only its owner may use. A stale socket of a dead process is removed; a socket that
@@ -60,21 +59,18 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 		err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), mode) })
 		return errors.Join(err, failed)
 	}}
-	l, err := config.Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
+	return config.Listen(ctx, "unix", path)
 }
 
 // restoreEvery is the time between two looks at the file of a socket.
 const restoreEvery = time.Second
 
-// Restore listens again after the file of a listener from Listen, or its folder, was removed, and passes the new
+// restore listens again after the file of a listener from Listen, or its folder, was removed, and passes the new
 // listener to serve. Existing connections and the old listener remain open: the caller that stops the server closes
-// both. Restore calls failed once for each error that prevents the new socket. It returns when ctx ends.
-func Restore(ctx context.Context, l net.Listener, path string, serve func(net.Listener), failed func(error)) {
-	is, reported := fileOf(path), ""
+// both. It calls failed once for each error that prevents the new socket, and returns when ctx ends.
+func restore(ctx context.Context, l net.Listener, path string, serve func(net.Listener), failed func(error)) {
+	is, _ := os.Lstat(path)
+	reported := ""
 	tick := time.NewTicker(restoreEvery)
 	defer tick.Stop()
 	for {
@@ -83,10 +79,14 @@ func Restore(ctx context.Context, l net.Listener, path string, serve func(net.Li
 			return
 		case <-tick.C:
 		}
-		if now := fileOf(path); is != nil && now != nil && os.SameFile(is, now) {
+		if now, err := os.Lstat(path); err == nil && is != nil && os.SameFile(is, now) {
 			continue
 		}
-		next, err := again(ctx, path)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		var next net.Listener
+		if err == nil {
+			next, err = Listen(ctx, path)
+		}
 		if err != nil {
 			if text := err.Error(); text != reported && ctx.Err() == nil {
 				reported = text
@@ -97,26 +97,10 @@ func Restore(ctx context.Context, l net.Listener, path string, serve func(net.Li
 		if old, ok := l.(*net.UnixListener); ok {
 			old.SetUnlinkOnClose(false) // the file is the new one's
 		}
-		l, is, reported = next, fileOf(path), ""
+		l, reported = next, ""
+		is, _ = os.Lstat(path)
 		serve(next)
 	}
-}
-
-// fileOf returns a file; nil when it cannot be seen.
-func fileOf(path string) fs.FileInfo {
-	file, err := os.Lstat(path)
-	if err != nil {
-		return nil
-	}
-	return file
-}
-
-// again is Listen where the folder may be gone too.
-func again(ctx context.Context, path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	return Listen(ctx, path)
 }
 
 // vacate removes what a dead process left at a socket's path.
@@ -159,10 +143,8 @@ func Path(endpoint string) (string, error) {
 	path = strings.TrimPrefix(path, "//")
 	switch {
 	case !filepath.IsAbs(path):
-		return "",
-			fmt.Errorf(
-				"%q: want the absolute path of a unix socket, such as /run/tenon/hooks.sock or "+
-					"unix:///run/tenon/hooks.sock", endpoint)
+		return "", fmt.Errorf("%q: want the absolute path of a unix socket, such as /run/tenon/hooks.sock or "+
+			"unix:///run/tenon/hooks.sock", endpoint)
 	case len(path) > longest:
 		return "", fmt.Errorf("%q: has %d bytes, want %d or less, the longest path of a unix socket", endpoint,
 			len(path), longest)

@@ -36,7 +36,9 @@ func NewCommand() *cobra.Command {
 
 		SilenceUsage: true,
 	}
-	c.AddCommand(newRunCommand(), newCheckCommand(), newInstallCommand(), newUninstallCommand())
+	c.AddCommand(newRunCommand(), newCheckCommand(),
+		newSetupCommand("install", "Put the proxy into the kubelet's way", setup.Setup.Install),
+		newSetupCommand("uninstall", "Take the proxy out of the kubelet's way", setup.Setup.Uninstall))
 	return c
 }
 
@@ -58,7 +60,9 @@ func newRunCommand() *cobra.Command {
 	addEndpoints(c.Flags(), &o)
 	c.Flags().StringVar(&o.Images, "image-endpoint", "",
 		"the image service's unix socket, where it is not the runtime's")
-	addVerbosity(c.Flags())
+	var all flag.FlagSet
+	klog.InitFlags(&all)
+	c.Flags().AddGoFlag(all.Lookup("v")) // the one flag of the log that is worth it
 	return c
 }
 
@@ -67,13 +71,6 @@ func addEndpoints(fs *pflag.FlagSet, o *criproxy.Options) {
 		"unix socket that the kubelet connects to (default "+defaultListen+"; in front of CRI-O "+crioListen+")")
 	fs.StringVar(&o.Runtime, "runtime", defaultRuntime, "the container runtime's unix socket")
 	fs.StringVar(&o.HooksDir, "hooks-dir", defaultHooks, "folder of hook servers' registrations")
-}
-
-// addVerbosity adds -v, the one flag of the log that is worth it.
-func addVerbosity(fs *pflag.FlagSet) {
-	var all flag.FlagSet
-	klog.InitFlags(&all)
-	fs.AddGoFlag(all.Lookup("v"))
 }
 
 // listenFor returns the socket to listen on where none was asked for.
@@ -113,41 +110,12 @@ func newCheckCommand() *cobra.Command {
 			o.Listen = listenFor(o.Listen, o.Runtime)
 			ctx, cancel := context.WithTimeout(c.Context(), timeout)
 			defer cancel()
-			return check(ctx, c.OutOrStdout(), o)
+			return criproxy.Check(ctx, c.OutOrStdout(), o.Listen, o.HooksDir)
 		},
 	}
 	addEndpoints(c.Flags(), &o)
 	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long the runtime may take")
 	return c
-}
-
-// check prints one line for the runtime and one for each registration.
-func check(ctx context.Context, out io.Writer, o criproxy.Options) error {
-	v, err := criproxy.Version(ctx, o.Listen)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "ok    %s: %s\n", o.Listen, v)
-	found, err := criproxy.ReadRegistrations(ctx, o.HooksDir)
-	for _, f := range found {
-		state := "ok   "
-		if !f.Answers {
-			state = "away "
-		}
-		fmt.Fprintf(out, "%s %s: %s, %s, %v\n", state, f.File, f.Endpoint, f.Policy, f.Hooks)
-	}
-	if len(found) == 0 && err == nil {
-		fmt.Fprintf(out, "none  %s: no hook server is registered: pods with CPUs or devices do not start\n", o.HooksDir)
-	}
-	return err
-}
-
-func newInstallCommand() *cobra.Command {
-	return newSetupCommand("install", "Put the proxy into the kubelet's way", setup.Setup.Install)
-}
-
-func newUninstallCommand() *cobra.Command {
-	return newSetupCommand("uninstall", "Take the proxy out of the kubelet's way", setup.Setup.Uninstall)
 }
 
 func newSetupCommand(use, short string, do func(setup.Setup, context.Context) ([]string, error)) *cobra.Command {
