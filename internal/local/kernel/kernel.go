@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -41,7 +42,7 @@ type Options struct {
 // Tree is a simulated cgroup tree. It is safe for concurrent use.
 type Tree struct {
 	o     Options
-	rules rules
+	files []file
 
 	mu      sync.Mutex // guards the fields below and the files
 	online  cpuset.Set
@@ -61,7 +62,7 @@ type group struct {
 	shares                  int64 // v1: cpu.shares, v2: cpu.weight, while the group is not idle
 	idle                    bool
 	memoryLimit, memoryUsed int64
-	oomKills                int
+	oomKills                int64
 	controllers             bool // v2: subtree_control names all controllers
 	tasks                   map[int]cpuset.Set
 	files                   map[string]string // as last written to disk
@@ -74,7 +75,7 @@ const (
 
 // Open returns the tree below o.Dir. What an earlier Tree left there is taken up, with its tasks.
 func Open(o Options) (*Tree, error) {
-	t := &Tree{o: o, rules: rulesOf(o.Dialect), online: o.Machine.Online(), groups: map[string]*group{}, nextPID: 1000}
+	t := &Tree{o: o, files: filesOf(o.Dialect), online: o.Machine.Online(), groups: map[string]*group{}, nextPID: 1000}
 	root := t.add("", nil)
 	root.controllers = true
 	for n := range o.Machine.NumNUMA() {
@@ -86,11 +87,12 @@ func Open(o Options) (*Tree, error) {
 		root.mems.Add(0)
 	}
 	root.cpus = t.online
-	if err := errors.Join(t.makeDirs(root), t.load(root)); err != nil {
-		return nil, fmt.Errorf("open cgroup tree: %w", err)
+	err := errors.Join(t.makeDirs(root), t.load(root))
+	if err == nil {
+		t.refresh(root)
+		err = t.flush(root)
 	}
-	t.refresh(root)
-	if err := t.flush(root); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("open cgroup tree: %w", err)
 	}
 	return t, nil
@@ -99,7 +101,7 @@ func Open(o Options) (*Tree, error) {
 func (t *Tree) add(at string, parent *group) *group {
 	g := &group{
 		path: at, parent: parent, children: map[string]*group{}, limit: unlimited, period: defaultPeriod,
-		shares: t.rules.defaultShares(), memoryLimit: unlimited,
+		shares: t.defaultShares(), memoryLimit: unlimited,
 		tasks: map[int]cpuset.Set{}, files: map[string]string{},
 	}
 	t.groups[at] = g
@@ -109,28 +111,44 @@ func (t *Tree) add(at string, parent *group) *group {
 	return g
 }
 
+func (t *Tree) remove(g *group) {
+	delete(t.groups, g.path)
+	delete(g.parent.children, path.Base(g.path))
+}
+
 // Dialect returns the tree's dialect.
 func (t *Tree) Dialect() desired.Dialect { return t.o.Dialect }
+
+// with calls f with a group, under the lock. Refusals wrap the errno that the kernel would give.
+func (t *Tree) with(op, at, file string, f func(*group) error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := fs.ErrNotExist
+	if g := t.groups[at]; g != nil {
+		err = f(g)
+	}
+	return refused(op, path.Join(at, file), err)
+}
 
 // Mkdir makes a group; its parent must exist. Making one that exists is fs.ErrExist.
 func (t *Tree) Mkdir(at string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.mkdir(at)
+	return refused("mkdir", at, t.mkdir(at))
 }
 
 func (t *Tree) mkdir(at string) error {
-	if t.groups[at] != nil {
-		return &fs.PathError{Op: "mkdir", Path: at, Err: fs.ErrExist}
-	}
-	parent := t.groups[parentOf(at)]
-	if parent == nil {
-		return &fs.PathError{Op: "mkdir", Path: at, Err: fs.ErrNotExist}
+	dir, _ := path.Split(at)
+	parent := t.groups[strings.TrimSuffix(dir, "/")]
+	switch {
+	case t.groups[at] != nil:
+		return fs.ErrExist
+	case parent == nil:
+		return fs.ErrNotExist
 	}
 	g := t.add(at, parent)
 	if err := t.makeDirs(g); err != nil {
-		delete(t.groups, at)
-		delete(parent.children, path.Base(at))
+		t.remove(g)
 		return err
 	}
 	t.refresh(g)
@@ -144,20 +162,18 @@ func (t *Tree) MkdirAll(at string) error {
 	defer t.mu.Unlock()
 	parts := strings.Split(at, "/")
 	for i := range parts {
-		group := strings.Join(parts[:i+1], "/")
-		if t.groups[group] == nil {
-			if err := t.mkdir(group); err != nil {
-				return err
+		name := strings.Join(parts[:i+1], "/")
+		var err error
+		if t.groups[name] == nil {
+			err = t.mkdir(name)
+		}
+		if g := t.groups[name]; err == nil && i+1 < len(parts) {
+			if err = t.open(g); err == nil {
+				err = t.changed(g)
 			}
 		}
-		if g := t.groups[group]; i+1 < len(parts) {
-			if err := t.rules.open(g); err != nil {
-				return refused("mkdir", group, err)
-			}
-			t.refresh(g)
-			if err := t.changed(g); err != nil {
-				return err
-			}
+		if err != nil {
+			return refused("mkdir", name, err)
 		}
 	}
 	return nil
@@ -165,64 +181,52 @@ func (t *Tree) MkdirAll(at string) error {
 
 // Rmdir removes an empty group.
 func (t *Tree) Rmdir(at string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groups[at]
-	if g == nil {
-		return &fs.PathError{Op: "rmdir", Path: at, Err: fs.ErrNotExist}
-	}
-	if len(g.children) > 0 || len(g.tasks) > 0 || g.parent == nil {
-		return refused("rmdir", at, errBusy)
-	}
-	if err := t.removeDirs(g); err != nil {
-		return err
-	}
-	delete(t.groups, at)
-	delete(g.parent.children, path.Base(at))
-	t.observe()
-	return nil
+	return t.with("rmdir", at, "", func(g *group) error {
+		if len(g.children) > 0 || len(g.tasks) > 0 || g.parent == nil {
+			return errBusy
+		}
+		for _, dir := range t.dirs(g) {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+		t.remove(g)
+		t.observe()
+		return nil
+	})
 }
 
 // Children returns the names of the groups below a group, sorted.
-func (t *Tree) Children(at string) ([]string, error) {
+func (t *Tree) Children(at string) (names []string, err error) {
 	if err := t.fault(OpList, at, ""); err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groups[at]
-	if g == nil {
-		return nil, &fs.PathError{Op: "readdir", Path: at, Err: fs.ErrNotExist}
-	}
-	names := make([]string, 0, len(g.children))
-	for name := range g.children {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	err = t.with("readdir", at, "", func(g *group) error {
+		names = slices.Sorted(maps.Keys(g.children))
+		return nil
+	})
+	return names, err
 }
 
 // Read returns what a file says.
-func (t *Tree) Read(at, file string) (string, error) {
+func (t *Tree) Read(at, file string) (text string, err error) {
 	if err := t.fault(OpRead, at, file); err != nil {
 		return "", err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groups[at]
-	if g == nil {
-		return "", &fs.PathError{Op: "read", Path: path.Join(at, file), Err: fs.ErrNotExist}
-	}
-	if strings.HasPrefix(file, "cpuset.") {
-		if err := t.adopt(g); err != nil {
-			return "", err
+	err = t.with("read", at, file, func(g *group) error {
+		f := t.find(g, file)
+		if f == nil || f.read == nil {
+			return fs.ErrNotExist
 		}
-	}
-	text, ok := t.content(g)[file]
-	if !ok {
-		return "", &fs.PathError{Op: "read", Path: path.Join(at, file), Err: fs.ErrNotExist}
-	}
-	return text, nil
+		if strings.HasPrefix(file, "cpuset.") {
+			if err := t.adopt(g); err != nil {
+				return err
+			}
+		}
+		text = f.read(t, g)
+		return nil
+	})
+	return text, err
 }
 
 // Write hands a value to a file. Refusals wrap the errno that the kernel would give.
@@ -230,46 +234,29 @@ func (t *Tree) Write(at, file, value string) error {
 	if err := t.fault(OpWrite, at, file); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groups[at]
-	if g == nil {
-		return &fs.PathError{Op: "write", Path: path.Join(at, file), Err: fs.ErrNotExist}
-	}
-	if err := t.set(g, file, strings.TrimSpace(value)); err != nil {
-		return refused("write", path.Join(at, file), err)
-	}
-	return t.changed(g)
-}
-
-// adopt takes a hand-made change of cpuset.cpus as a write, or undoes it.
-func (t *Tree) adopt(g *group) error {
-	if t.o.Dir == "" {
-		return nil
-	}
-	b, err := os.ReadFile(t.place(g.path, desired.CPUs))
-	text := strings.TrimSpace(string(b))
-	readable := err == nil // a file that someone deleted comes back with the next change
-	if !readable || text == g.files[desired.CPUs] {
-		return nil
-	}
-	g.files[desired.CPUs] = text
-	if t.set(g, desired.CPUs, text) != nil {
-		return t.flush(g)
-	}
-	return t.changed(g)
+	return t.with("write", at, file, func(g *group) error {
+		f := t.find(g, file)
+		if f == nil {
+			return fs.ErrNotExist
+		}
+		if err := f.write(t, g, strings.TrimSpace(value)); err != nil {
+			return err
+		}
+		return t.changed(g)
+	})
 }
 
 // Online sets the online CPUs, which the machine must have.
 func (t *Tree) Online(cpus cpuset.Set) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.online = cpus.Intersect(t.o.Machine.All())
-	root := t.groups[""]
-	root.cpus = t.online
-	t.rules.unplug(root, t.online)
-	t.refresh(root)
-	return t.changed(root)
+	return t.with("online", "", "", func(root *group) error {
+		t.online = cpus.Intersect(t.o.Machine.All())
+		root.cpus = t.online
+		if t.o.Dialect == desired.V1 {
+			root.unplug(t.online)
+		}
+		t.refresh(root)
+		return t.changed(root)
+	})
 }
 
 func (t *Tree) fault(op Op, at, file string) error {
@@ -292,12 +279,9 @@ func (t *Tree) observe() {
 	}
 }
 
-func parentOf(at string) string {
-	dir := path.Dir(at)
-	if dir == "." {
-		return ""
+func refused(op, at string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return dir
+	return &fs.PathError{Op: op, Path: at, Err: err}
 }
-
-func refused(op, at string, err error) error { return &fs.PathError{Op: op, Path: at, Err: err} }

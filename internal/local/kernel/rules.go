@@ -1,6 +1,10 @@
 package kernel
 
 import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -16,79 +20,217 @@ const (
 	errRange   = syscall.ERANGE
 )
 
-// rules are what the two dialects do differently.
-type rules interface {
-	// hierarchies are the directories below the mount point, one per controller; "" is the mount point itself.
-	hierarchies() []string
-	// names of the effective files, the memory limit and the group switch.
-	effectiveCPUs() string
-	effectiveMems() string
-	// defaultShares is the share of CPU time of a new group, in the dialect's scale.
-	defaultShares() int64
-	// cpus, mems, quota, share and memory check a write and, when they return nil, do it.
-	cpus(g *group, want, online cpuset.Set) error
-	mems(g *group, want cpuset.Set) error
-	quota(g *group, want, period int64) error
-	share(g *group, want int64) error
-	memory(g *group, limit int64) error
-	// effective returns what the tasks of g get.
-	effective(g *group, online cpuset.Set) (cpus, mems cpuset.Set)
-	// attach checks that a task may enter g.
-	attach(g *group) error
-	// open makes g fit to have children whose tasks run.
-	open(g *group) error
-	// unplug applies a change of the online CPUs to g; it is called for the root first.
-	unplug(g *group, online cpuset.Set)
-}
+// Bounds of values, in microseconds and bytes.
+const (
+	minQuota, maxPeriod = 1000, 1000000
+	page                = 4096
+	// noLimit is how a v1 kernel shows a memory limit that is none.
+	noLimit = 1<<63 - page
+)
 
-func rulesOf(d desired.Dialect) rules {
-	if d == desired.V1 {
-		return v1{}
+// field is one of a group's sets.
+type field func(*group) *cpuset.Set
+
+func (g *group) cpuSet() *cpuset.Set { return &g.cpus }
+func (g *group) memSet() *cpuset.Set { return &g.mems }
+
+// each calls f with g and every group below it, parents first.
+func (g *group) each(f func(*group)) {
+	f(g)
+	for _, child := range g.children {
+		child.each(f)
 	}
-	return v2{}
 }
 
-// v2: a group may ask for anything; what it gets is cut to its parent's, and all of its parent's when nothing is left.
-type v2 struct{}
+func (t *Tree) setCPUs(g *group, value string) error {
+	want, unknown, err := t.o.Machine.ParseList(value)
+	switch {
+	case err != nil:
+		return errInvalid
+	case len(unknown) > 0:
+		return errRange
+	case t.o.Dialect == desired.V1 && g.parent != nil && !want.SubsetOf(&t.online):
+		return errInvalid
+	}
+	return t.assign(g, (*group).cpuSet, want)
+}
 
-func (v2) hierarchies() []string { return []string{""} }
-func (v2) effectiveCPUs() string { return "cpuset.cpus.effective" }
-func (v2) effectiveMems() string { return "cpuset.mems.effective" }
+func (t *Tree) setMems(g *group, value string) error {
+	ids, err := cpuset.ParseIDs(value)
+	if err != nil {
+		return errInvalid
+	}
+	var want cpuset.Set
+	for _, id := range ids {
+		n, ok := t.o.Machine.NUMAByID(id)
+		if !ok || !t.groups[""].mems.Has(int(n)) {
+			return errInvalid
+		}
+		want.Add(int(n))
+	}
+	return t.assign(g, (*group).memSet, want)
+}
 
-func (v2) defaultShares() int64 { return 100 }
-
-func (v2) cpus(g *group, want, _ cpuset.Set) error {
-	if want.IsEmpty() && !g.cpus.IsEmpty() && g.populated() {
+// assign sets the CPUs or memory nodes of a group. v2: it may ask for anything. v1: only for what its parent has, and
+// it may only give up what no child has.
+func (t *Tree) assign(g *group, of field, want cpuset.Set) error {
+	if g.parent == nil {
+		return errAccess
+	}
+	if t.o.Dialect == desired.V1 {
+		for _, child := range g.children {
+			if !of(child).SubsetOf(&want) {
+				return errBusy
+			}
+		}
+		if !want.SubsetOf(of(g.parent)) {
+			return errAccess
+		}
+	}
+	if want.IsEmpty() && !of(g).IsEmpty() && g.populated() {
 		return errNoSpace
 	}
-	g.cpus = want
+	*of(g) = want
+	t.refresh(g)
 	return nil
 }
 
-func (v2) mems(g *group, want cpuset.Set) error {
-	if want.IsEmpty() && !g.mems.IsEmpty() && g.populated() {
+// refresh computes the effective sets of g and of everything below it: what its tasks get. v2: what the group asks for,
+// cut to its parent's, and all of its parent's when nothing is left.
+func (t *Tree) refresh(g *group) {
+	g.each(func(g *group) {
+		g.effective, g.effectiveMems = g.cpus.Intersect(t.online), g.mems
+		if t.o.Dialect == desired.V1 || g.parent == nil {
+			return
+		}
+		g.effective, g.effectiveMems = g.cpus.Intersect(g.parent.effective), g.mems.Intersect(g.parent.effectiveMems)
+		if g.effective.IsEmpty() {
+			g.effective = g.parent.effective
+		}
+		if g.effectiveMems.IsEmpty() {
+			g.effectiveMems = g.parent.effectiveMems
+		}
+	})
+}
+
+// attach checks that a task may enter g.
+func (t *Tree) attach(g *group) error {
+	switch {
+	case t.o.Dialect == desired.V1 && (g.cpus.IsEmpty() || g.mems.IsEmpty()):
 		return errNoSpace
+	case t.o.Dialect == desired.V2 && g.controllers && g.parent != nil:
+		return errBusy // no internal processes
 	}
-	g.mems = want
 	return nil
 }
 
-func (v2) quota(g *group, want, period int64) error {
-	g.limit, g.period = want, period
+// open makes g fit to have children whose tasks run. A v2 kernel lets a group with tasks enable cpu and cpuset alone;
+// container runtimes and kubelets enable all, and so that is refused here too.
+func (t *Tree) open(g *group) error {
+	switch {
+	case g.parent == nil:
+	case t.o.Dialect == desired.V1:
+		for _, of := range []field{(*group).cpuSet, (*group).memSet} {
+			if of(g).IsEmpty() {
+				*of(g) = *of(g.parent)
+			}
+		}
+	case len(g.tasks) > 0:
+		return errBusy
+	}
+	g.controllers = true
+	t.refresh(g)
 	return nil
 }
 
-func (v2) share(g *group, want int64) error {
-	if want < 1 || want > 10000 {
+func (t *Tree) setControllers(g *group, value string) error {
+	for name := range strings.FieldsSeq(value) {
+		if name = strings.TrimPrefix(name, "+"); !slices.Contains(strings.Fields(available), name) {
+			return errInvalid
+		}
+	}
+	return t.open(g)
+}
+
+// unplug takes offline CPUs out of every v1 group for good; tasks of a group that is left with nothing move to the
+// nearest group above that has CPUs. A v2 group remembers an offline CPU, which returns by itself.
+func (g *group) unplug(online cpuset.Set) {
+	g.each(func(g *group) {
+		g.cpus = g.cpus.Intersect(online)
+		if !g.cpus.IsEmpty() || g.parent == nil {
+			return
+		}
+		to := g.parent
+		for to.parent != nil && to.cpus.IsEmpty() {
+			to = to.parent
+		}
+		maps.Copy(to.tasks, g.tasks)
+		clear(g.tasks)
+	})
+}
+
+// populated reports whether a task lives in g or below.
+func (g *group) populated() bool {
+	tasks := 0
+	g.each(func(g *group) { tasks += len(g.tasks) })
+	return tasks > 0
+}
+
+func (t *Tree) setIdle(g *group, value string) error {
+	if value != "0" && value != "1" {
+		return errInvalid
+	}
+	g.idle, g.shares = value == "1", t.defaultShares()
+	return nil
+}
+
+// defaultShares is the share of CPU time of a new group, in the dialect's scale.
+func (t *Tree) defaultShares() int64 {
+	if t.o.Dialect == desired.V1 {
+		return 1024
+	}
+	return 100
+}
+
+// setShares: a v1 kernel takes every number and moves it into its limits.
+func (g *group) setShares(n int64) error {
+	if g.idle {
+		return errInvalid
+	}
+	g.shares = min(max(n, 2), 262144)
+	return nil
+}
+
+func (g *group) setWeight(n int64) error {
+	switch {
+	case g.idle:
+		return errInvalid
+	case n < 1 || n > 10000:
 		return errRange
 	}
-	g.shares = want
+	g.shares = n
 	return nil
 }
 
-// memory: usage above a new limit is reclaimed; what cannot be ends in an OOM kill inside the group.
-func (v2) memory(g *group, limit int64) error {
-	g.memoryLimit = limit
+// setMemoryV1 refuses a limit below the usage.
+func (g *group) setMemoryV1(limit int64) error {
+	switch {
+	case limit < unlimited:
+		return errInvalid
+	case limit != unlimited && g.memoryUsed > limit:
+		return errBusy
+	}
+	g.memoryLimit = wholePages(limit)
+	return nil
+}
+
+// setMemoryV2: usage above a new limit is reclaimed; what cannot be ends in an OOM kill inside the group.
+func (g *group) setMemoryV2(value string) error {
+	limit, err := parseMax(value)
+	if err != nil {
+		return err
+	}
+	g.memoryLimit = wholePages(limit)
 	if limit != unlimited && g.memoryUsed > limit {
 		g.oomKills++
 		g.memoryUsed = 0
@@ -97,189 +239,70 @@ func (v2) memory(g *group, limit int64) error {
 	return nil
 }
 
-func (v2) effective(g *group, online cpuset.Set) (cpus, mems cpuset.Set) {
-	if g.parent == nil {
-		return online, g.mems
+// wholePages is a memory limit as the kernel keeps it.
+func wholePages(n int64) int64 {
+	if n == unlimited {
+		return n
 	}
-	cpus, mems = g.cpus.Intersect(g.parent.effective), g.mems.Intersect(g.parent.effectiveMems)
-	if cpus.IsEmpty() {
-		cpus = g.parent.effective
-	}
-	if mems.IsEmpty() {
-		mems = g.parent.effectiveMems
-	}
-	return cpus, mems
+	return n / page * page
 }
 
-func (v2) attach(g *group) error {
-	if g.controllers && g.parent != nil {
-		return errBusy // no internal processes
+func parseMax(value string) (int64, error) {
+	if value == "max" {
+		return unlimited, nil
 	}
-	return nil
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		return 0, errInvalid
+	}
+	return n, nil
 }
 
-// open: a kernel lets a group with tasks enable cpu and cpuset alone; container runtimes and kubelets enable all, and
-// so that is refused here too.
-func (v2) open(g *group) error {
-	if len(g.tasks) > 0 && g.parent != nil {
-		return errBusy
+func setQuotaV2(_ *Tree, g *group, value string) error {
+	quota, period, given := strings.Cut(value, " ")
+	n, err := parseMax(quota)
+	length := g.period
+	if given && err == nil {
+		length, err = strconv.ParseInt(period, 10, 64)
 	}
-	g.controllers = true
-	return nil
-}
-
-// unplug changes nothing: an offline CPU is remembered and returns by itself.
-func (v2) unplug(*group, cpuset.Set) {}
-
-// v1: a group may only ask for what its parent has, and only give up what no child has.
-type v1 struct{}
-
-func (v1) hierarchies() []string { return []string{"cpuset", "cpu", "memory"} }
-func (v1) effectiveCPUs() string { return "cpuset.effective_cpus" }
-func (v1) effectiveMems() string { return "cpuset.effective_mems" }
-
-func (v1) defaultShares() int64 { return 1024 }
-
-func (v1) cpus(g *group, want, online cpuset.Set) error {
-	if !want.SubsetOf(&online) {
+	if err != nil {
 		return errInvalid
 	}
-	err := nested(g, want, func(x *group) cpuset.Set { return x.cpus })
-	if err == nil {
-		g.cpus = want
-	}
-	return err
+	return g.setQuota(n, length)
 }
 
-func (v1) mems(g *group, want cpuset.Set) error {
-	err := nested(g, want, func(x *group) cpuset.Set { return x.mems })
-	if err == nil {
-		g.mems = want
-	}
-	return err
-}
-
-func nested(g *group, want cpuset.Set, of func(*group) cpuset.Set) error {
-	if g.parent == nil {
-		return errAccess
-	}
-	for _, child := range g.children {
-		if has := of(child); !has.SubsetOf(&want) {
-			return errBusy
+// setQuotaV1: a child's share may not exceed its parent's, whichever of the two is written.
+func (g *group) setQuotaV1(quota, period int64) error {
+	if asked := ratio(quota, period); asked != unlimited {
+		below := int64(0)
+		for _, child := range g.children {
+			child.each(func(x *group) { below = max(below, ratio(x.limit, x.period)) })
 		}
-	}
-	if parent := of(g.parent); !want.SubsetOf(&parent) {
-		return errAccess
-	}
-	if old := of(g); want.IsEmpty() && !old.IsEmpty() && len(g.tasks) > 0 {
-		return errNoSpace
-	}
-	return nil
-}
-
-// quota: a child's share may not exceed its parent's, whichever of the two is written.
-func (v1) quota(g *group, want, period int64) error {
-	if want != unlimited {
-		asked := ratio(want, period)
-		if above := g.boundAbove(); above != unlimited && asked > above || g.widestBelow() > asked {
+		if asked < below {
 			return errInvalid
 		}
-	}
-	g.limit, g.period = want, period
-	return nil
-}
-
-// share: the kernel takes every number and moves it into its limits.
-func (v1) share(g *group, want int64) error {
-	g.shares = min(max(want, 2), 262144)
-	return nil
-}
-
-func (v1) memory(g *group, limit int64) error {
-	if limit != unlimited && g.memoryUsed > limit {
-		return errBusy
-	}
-	g.memoryLimit = limit
-	return nil
-}
-
-func (v1) effective(g *group, online cpuset.Set) (cpus, mems cpuset.Set) {
-	return g.cpus.Intersect(online), g.mems
-}
-
-func (v1) attach(g *group) error {
-	if g.cpus.IsEmpty() || g.mems.IsEmpty() {
-		return errNoSpace
-	}
-	return nil
-}
-
-func (v1) open(g *group) error {
-	if g.parent != nil && g.cpus.IsEmpty() {
-		g.cpus = g.parent.cpus
-	}
-	if g.parent != nil && g.mems.IsEmpty() {
-		g.mems = g.parent.mems
-	}
-	return nil
-}
-
-// unplug takes offline CPUs out of every group for good; tasks of a group that is left with nothing move to the nearest
-// group above that has CPUs.
-func (r v1) unplug(g *group, online cpuset.Set) {
-	g.cpus = g.cpus.Intersect(online)
-	if g.cpus.IsEmpty() && g.parent != nil {
-		to := g.parent
-		for to.parent != nil && to.cpus.IsEmpty() {
-			to = to.parent
-		}
-		for pid, mask := range g.tasks {
-			to.tasks[pid] = mask
-		}
-		clear(g.tasks)
-	}
-	for _, child := range g.children {
-		r.unplug(child, online)
-	}
-}
-
-// populated reports whether a task lives in g or below.
-func (g *group) populated() bool {
-	if len(g.tasks) > 0 {
-		return true
-	}
-	for _, child := range g.children {
-		if child.populated() {
-			return true
+		for up := g.parent; up != nil; up = up.parent {
+			if above := ratio(up.limit, up.period); above != unlimited && asked > above {
+				return errInvalid
+			}
 		}
 	}
-	return false
+	return g.setQuota(quota, period)
+}
+
+// setQuota checks what both dialects ask of a quota.
+func (g *group) setQuota(quota, period int64) error {
+	if quota != unlimited && quota < minQuota || period < minQuota || period > maxPeriod {
+		return errInvalid
+	}
+	g.limit, g.period = quota, period
+	return nil
 }
 
 // ratio is what quotas are compared by: the part of one CPU, in units of 2^-20.
 func ratio(quota, period int64) int64 {
-	if quota == unlimited {
+	if quota == unlimited || period <= 0 {
 		return unlimited
 	}
 	return quota << 20 / period
-}
-
-// boundAbove returns the ratio of the tightest quota above g, or unlimited.
-func (g *group) boundAbove() int64 {
-	bound := int64(unlimited)
-	for p := g.parent; p != nil; p = p.parent {
-		if above := ratio(p.limit, p.period); above != unlimited && (bound == unlimited || above < bound) {
-			bound = above
-		}
-	}
-	return bound
-}
-
-// widestBelow returns the largest ratio below g; 0 when no group below has a quota.
-func (g *group) widestBelow() int64 {
-	widest := int64(0)
-	for _, child := range g.children {
-		widest = max(widest, ratio(child.limit, child.period), child.widestBelow())
-	}
-	return widest
 }

@@ -1,10 +1,10 @@
 package kernel
 
 import (
-	"io/fs"
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -12,19 +12,14 @@ import (
 
 // Spawn starts a task in a group and returns its number.
 func (t *Tree) Spawn(at string) (pid int, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groups[at]
-	if g == nil {
-		return 0, refused("spawn", at, syscall.ENOENT)
-	}
-	if err := t.rules.attach(g); err != nil {
-		return 0, refused("spawn", at, err)
-	}
-	pid = t.nextPID
-	t.nextPID++
-	g.tasks[pid] = cpuset.Set{}
-	return pid, t.changed(g)
+	err = t.with("spawn", at, "", func(g *group) error {
+		if err := t.attach(g); err != nil {
+			return err
+		}
+		pid = t.born(g, cpuset.Set{})
+		return t.changed(g)
+	})
+	return pid, err
 }
 
 // Fork starts a task as the child of another one: in its group, with its affinity. It returns the child's number.
@@ -33,52 +28,39 @@ func (t *Tree) Fork(pid int) (child int, err error) {
 	defer t.mu.Unlock()
 	g := t.groupOf(pid)
 	if g == nil {
-		return 0, &fs.PathError{Op: "fork", Err: syscall.ESRCH}
+		return 0, refused("fork", "", syscall.ESRCH)
 	}
-	child = t.nextPID
-	t.nextPID++
-	g.tasks[child] = g.tasks[pid]
-	return child, t.changed(g)
+	return t.born(g, g.tasks[pid]), t.changed(g)
 }
 
-// Exit ends a task. Unknown tasks are ignored.
-func (t *Tree) Exit(pid int) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groupOf(pid)
-	if g == nil {
-		return nil
-	}
-	delete(g.tasks, pid)
-	return t.changed(g)
+func (t *Tree) born(g *group, affinity cpuset.Set) (pid int) {
+	pid = t.nextPID
+	t.nextPID++
+	g.tasks[pid] = affinity
+	return pid
 }
 
 // Kill ends every task of a group and of the groups below it.
 func (t *Tree) Kill(at string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g := t.groups[at]
-	if g == nil {
-		return refused("kill", at, syscall.ENOENT)
-	}
-	g.killAll()
-	return t.changed(g)
+	return t.with("kill", at, "", func(g *group) error {
+		g.kill()
+		return t.changed(g)
+	})
 }
 
-func (g *group) killAll() {
-	clear(g.tasks)
-	for _, child := range g.children {
-		child.killAll()
-	}
-}
+func (g *group) kill() { g.each(func(g *group) { clear(g.tasks) }) }
 
 // move puts a task into another group.
-func (t *Tree) move(pid int, to *group) error {
+func (t *Tree) move(to *group, value string) error {
+	pid, err := strconv.Atoi(value)
+	if err != nil {
+		return errInvalid
+	}
 	from := t.groupOf(pid)
 	if from == nil {
 		return syscall.ESRCH
 	}
-	if err := t.rules.attach(to); err != nil {
+	if err := t.attach(to); err != nil {
 		return err
 	}
 	to.tasks[pid] = from.tasks[pid]
