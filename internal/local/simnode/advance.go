@@ -3,11 +3,13 @@ package simnode
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -31,17 +33,12 @@ type play struct {
 	exitCode int32
 }
 
-func playOf(obj *corev1.Pod) play {
-	var p play
+func playOf(obj *corev1.Pod) (p play) {
 	if owner := metav1.GetControllerOf(obj); owner != nil && owner.Kind == "Job" {
 		p.runFor = jobRun
 	}
-	text, ok := obj.Annotations[annotation.SimulateKey]
-	if !ok {
-		return p
-	}
-	s, _, err := annotation.ParseSimulate(text)
-	if err != nil {
+	s, _, err := annotation.ParseSimulate(obj.Annotations[annotation.SimulateKey])
+	if err != nil { // most pods have none
 		return p
 	}
 	if s.RunFor != nil {
@@ -57,46 +54,33 @@ func (k *kubelet) advance(ctx context.Context, p *pod, obj *corev1.Pod) time.Dur
 	t := &turn{k: k, ctx: ctx, p: p, obj: obj, now: time.Now(), play: playOf(obj)}
 	for i := range obj.Spec.InitContainers {
 		c := &obj.Spec.InitContainers[i]
-		if isSidecar(c) {
-			if !t.keep(c, play{}, corev1.RestartPolicyAlways) {
-				return t.wait
-			}
-			continue
+		proceed := t.complete
+		if podutil.IsRestartableInitContainer(c) {
+			proceed = func(c *corev1.Container) bool { return t.keep(c, play{}) }
 		}
-		if !t.complete(c) {
+		if !proceed(c) {
 			return t.wait
 		}
 	}
 	for i := range obj.Spec.Containers {
-		t.keep(&obj.Spec.Containers[i], t.play, obj.Spec.RestartPolicy)
+		t.keep(&obj.Spec.Containers[i], t.play)
 	}
-	if finished(p, obj) {
-		for i := range obj.Spec.InitContainers {
-			c := &obj.Spec.InitContainers[i]
-			k.stop(p, c.Name, p.boxes[c.Name], 0, "Completed")
-		}
-		return 0
+	if !finished(p, obj) {
+		return t.wait
 	}
-	return t.wait
-}
-
-func isSidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	for i := range obj.Spec.InitContainers {
+		name := obj.Spec.InitContainers[i].Name
+		k.stop(p, name, p.boxes[name], 0, "Completed")
+	}
+	return 0
 }
 
 // finished reports whether every main container has ended for good.
 func finished(p *pod, obj *corev1.Pod) bool {
-	for i := range obj.Spec.Containers {
-		b := p.boxes[obj.Spec.Containers[i].Name]
-		if b.stage != exited || restarts(obj.Spec.RestartPolicy, b.exitCode) {
-			return false
-		}
-	}
-	return true
-}
-
-func restarts(policy corev1.RestartPolicy, exitCode int32) bool {
-	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
+	return !slices.ContainsFunc(obj.Spec.Containers, func(c corev1.Container) bool {
+		b := p.boxes[c.Name]
+		return b.stage != exited || podutil.ContainerShouldRestart(c, obj.Spec, b.exitCode)
+	})
 }
 
 // turn is one advance of one pod.
@@ -117,12 +101,12 @@ func (t *turn) lookIn(d time.Duration) {
 	}
 }
 
-// keep starts a container, ends it when it has run long enough, and restarts it as policy says. It reports whether the
-// container runs.
-func (t *turn) keep(c *corev1.Container, how play, policy corev1.RestartPolicy) bool {
+// keep starts a container, ends it when it has run long enough, and restarts it as its policy says. It reports whether
+// the container runs.
+func (t *turn) keep(c *corev1.Container, how play) bool {
 	b := t.p.boxes[c.Name]
 	t.expire(c, b, how)
-	if b.stage == exited && restarts(policy, b.exitCode) {
+	if b.stage == exited && podutil.ContainerShouldRestart(*c, t.obj.Spec, b.exitCode) {
 		b.last = b.terminated()
 		b.stage, b.id = waiting, ""
 		b.next = t.now.Add(crashPause(b.restarts))
@@ -131,7 +115,9 @@ func (t *turn) keep(c *corev1.Container, how play, policy corev1.RestartPolicy) 
 	}
 	if b.stage == waiting {
 		t.try(c, b)
-		t.expireLater(b, how)
+		if b.stage == running && how.runFor > 0 {
+			t.lookIn(b.began.Add(how.runFor).Sub(t.now))
+		}
 	}
 	return b.stage == running
 }
@@ -161,17 +147,19 @@ func (t *turn) try(c *corev1.Container, b *box) {
 	b.next = t.now.Add(pause)
 	b.reason, b.detail = reasonOf(err), err.Error()
 	t.lookIn(pause)
-	if b.tries > quietTries || !passes(err) {
-		t.k.tell(t.p, t.obj, b.reason, b.detail)
+	if b.tries <= quietTries && transient(err) || t.p.reported == b.reason {
+		return
 	}
+	t.p.reported = b.reason
+	t.k.warn(t.obj, b.reason, "Start", b.detail)
 }
 
 // quietTries is how often a start that is refused for a mostly transient reason is retried before the pod gets an
 // Event.
 const quietTries = 4
 
-// passes reports whether the agent just needs a moment: it starts, or has not heard of the pod yet.
-func passes(err error) bool {
+// transient reports whether the agent just needs a moment: it starts, or has not heard of the pod yet.
+func transient(err error) bool {
 	return errors.Is(err, apply.ErrUnknownPod) || errors.Is(err, apply.ErrNotReady) || errors.Is(err, errNoAgent)
 }
 
@@ -191,23 +179,15 @@ func reasonOf(err error) string {
 
 // expire ends a container that has run for its time.
 func (t *turn) expire(c *corev1.Container, b *box, how play) {
-	if b.stage != running || how.runFor == 0 {
-		return
-	}
-	if t.now.Sub(b.began) < how.runFor {
-		t.expireLater(b, how)
-		return
-	}
-	reason := "Completed"
-	if how.exitCode != 0 {
-		reason = "Error"
-	}
-	t.k.stop(t.p, c.Name, b, how.exitCode, reason)
-}
-
-func (t *turn) expireLater(b *box, how play) {
-	if b.stage == running && how.runFor > 0 {
-		t.lookIn(b.began.Add(how.runFor).Sub(t.now))
+	left := how.runFor - t.now.Sub(b.began)
+	switch {
+	case b.stage != running || how.runFor == 0:
+	case left > 0:
+		t.lookIn(left)
+	case how.exitCode != 0:
+		t.k.stop(t.p, c.Name, b, how.exitCode, "Error")
+	default:
+		t.k.stop(t.p, c.Name, b, 0, "Completed")
 	}
 }
 
@@ -219,20 +199,9 @@ func crashPause(n int32) time.Duration {
 	return min(firstCrash<<min(n-1, 10), lastCrash)
 }
 
-// tell sends an Event about a container that cannot start, once per cause.
-func (k *kubelet) tell(p *pod, obj *corev1.Pod, reason, detail string) {
-	if p.reported == reason {
-		return
-	}
-	p.reported = reason
-	k.n.events.Eventf(podReference(obj), nil, corev1.EventTypeWarning, reason, "Start", "%s", detail)
-}
-
-func podReference(obj *corev1.Pod) *corev1.ObjectReference {
-	return &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: obj.Namespace, Name: obj.Name,
-		UID: obj.UID,
-	}
+// warn sends an Event about a pod.
+func (k *kubelet) warn(obj *corev1.Pod, reason, action, text string) {
+	k.n.events.Eventf(obj, nil, corev1.EventTypeWarning, reason, action, "%s", text)
 }
 
 func ignoreGone(err error) error {

@@ -68,17 +68,20 @@ func containerOf(s hook.Pod, name, id string) hook.Container {
 func (k *kubelet) findRunning() {
 	for _, item := range k.informer.GetStore().List() {
 		obj := item.(*corev1.Pod)
-		s := sandboxOf(&pod{
-			ref: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, uid: obj.UID,
-			group: groupOf(obj),
-		}, obj)
 		for _, status := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
-			c := containerOf(s, status.Name, idOf(obj.UID, status.Name, status.RestartCount))
-			if c.Running = k.lives(c.Cgroup); c.Running {
-				k.keep(c)
-			}
+			k.find(newPod(obj), obj, status)
 		}
 	}
+}
+
+// find takes up a container that an earlier process may have left running, and reports whether it does run.
+func (k *kubelet) find(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) (id string, runs bool) {
+	c := containerOf(sandboxOf(p, obj), s.Name, idOf(p.uid, s.Name, s.RestartCount))
+	tasks, err := k.n.tree.Read(c.Cgroup, "cgroup.procs")
+	if c.Running = err == nil && tasks != ""; c.Running {
+		k.keep(c)
+	}
+	return c.ID, c.Running
 }
 
 // keep remembers a container that runs.
@@ -120,27 +123,19 @@ func (k *kubelet) takeUp(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) *box
 		b.began, b.ended, b.id = t.StartedAt.Time, t.FinishedAt.Time, idOf(p.uid, s.Name, s.RestartCount)
 		return b
 	}
-	id := idOf(p.uid, s.Name, s.RestartCount)
-	c := containerOf(sandboxOf(p, obj), s.Name, id)
-	live := k.lives(c.Cgroup)
-	if c.Running = live; live {
-		k.keep(c)
+	id, live := k.find(p, obj, s)
+	reported := s.State.Running
+	if !live && reported == nil {
+		return b
 	}
-	switch r := s.State.Running; {
-	case live && r != nil:
-		b.stage, b.id, b.began = running, id, r.StartedAt.Time
-	case live: // killed between the start and the status
-		b.stage, b.id, b.began = running, id, time.Now()
-	case r != nil: // it died with the machine's files
-		b.stage, b.id, b.began, b.ended = exited, id, r.StartedAt.Time, time.Now()
-		b.exitCode, b.reason = 137, "ContainerStatusUnknown"
+	b.stage, b.id, b.began = running, id, time.Now() // killed between the start and the status
+	if reported != nil {
+		b.began = reported.StartedAt.Time
+	}
+	if !live { // it died with the machine's files
+		b.stage, b.ended, b.exitCode, b.reason = exited, time.Now(), 137, "ContainerStatusUnknown"
 	}
 	return b
-}
-
-func (k *kubelet) lives(group string) bool {
-	text, err := k.n.tree.Read(group, "cgroup.procs")
-	return err == nil && text != ""
 }
 
 // start runs a container once. The error says why it does not run; nothing of it is left then.
@@ -154,7 +149,7 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 		k.discard(made)
 		return err
 	}
-	k.gate.started(obj, c, made.ID)
+	k.gate.kubelet().Added(obj, c, made.ID)
 	if _, err := k.n.tree.Spawn(made.Cgroup); err != nil {
 		k.discard(made)
 		return err
@@ -183,7 +178,7 @@ func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *
 	if err := k.makeGroups(obj, c, made); err != nil {
 		return err
 	}
-	made.Has = k.gate.affinity(obj, c)
+	made.Has.CPUs, made.Has.Mems = k.gate.kubelet().Affinity(obj, c)
 	answer, updates, err := agent.Create(ctx, *made)
 	if err != nil {
 		return err
@@ -213,15 +208,11 @@ func (k *kubelet) set(group string, r hook.Resources) error {
 			quota = strconv.FormatInt(*r.Quota, 10)
 		}
 	}
-	for _, v := range []struct{ file, value string }{
-		{desired.Mems, r.Mems},
-		{desired.CPUs, r.CPUs},
-		{desired.QuotaV2, quota},
-	} {
-		if v.value == "" {
+	for _, v := range [][2]string{{desired.Mems, r.Mems}, {desired.CPUs, r.CPUs}, {desired.QuotaV2, quota}} {
+		if v[1] == "" {
 			continue
 		}
-		if err := k.n.tree.Write(group, v.file, v.value); err != nil {
+		if err := k.n.tree.Write(group, v[0], v[1]); err != nil {
 			return err
 		}
 	}
@@ -235,32 +226,27 @@ func (k *kubelet) makeGroups(obj *corev1.Pod, c *corev1.Container, made *hook.Co
 	if err := k.n.tree.MkdirAll(made.Cgroup); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if sum := limitOf(obj.Spec.Containers...); fresh && sum > 0 {
-		if err := k.n.tree.Write(made.Pod.Cgroup, desired.QuotaV2, quota(sum)); err != nil {
+	if fresh {
+		if err := k.limit(made.Pod.Cgroup, obj.Spec.Containers...); err != nil {
 			return err
 		}
 	}
-	if limit := limitOf(*c); limit > 0 {
-		return k.n.tree.Write(made.Cgroup, desired.QuotaV2, quota(limit))
-	}
-	return nil
+	return k.limit(made.Cgroup, *c)
 }
 
-// limitOf sums CPU limits in milli-CPU; 0 when a container has none.
-func limitOf(containers ...corev1.Container) int64 {
-	sum := int64(0)
+// limit gives a group the sum of the CPU limits of containers, in microseconds of CPU per period. There is none where a
+// container has no limit.
+func (k *kubelet) limit(group string, containers ...corev1.Container) error {
+	milli := int64(0)
 	for i := range containers {
 		limit := containers[i].Resources.Limits.Cpu().MilliValue()
 		if limit == 0 {
-			return 0
+			return nil
 		}
-		sum += limit
+		milli += limit
 	}
-	return sum
+	return k.n.tree.Write(group, desired.QuotaV2, strconv.FormatInt(milli*100, 10)+" 100000")
 }
-
-// quota is a limit as cpu.max has it: microseconds of CPU per period.
-func quota(milli int64) string { return strconv.FormatInt(milli*100, 10) + " 100000" }
 
 // discard removes a container that never ran, or has ended.
 func (k *kubelet) discard(c hook.Container) {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/local/admit"
@@ -24,27 +25,14 @@ type gate struct {
 	k       *kubelet
 	arrived chan struct{} // has room for one
 
-	mu       sync.Mutex     // guards the fields below
-	managers *admit.Kubelet // nil until it runs
-	waiting  []types.UID    // pods that have arrived
-	verdicts map[types.UID]verdict
-	fault    *fault // why nothing is decided any more
-	busy     *task
-}
-
-// verdict is what was decided; a nil refusal lets the pod in.
-type verdict struct{ refusal *admit.Refusal }
-
-// fault is what broke the kubelet.
-type fault struct {
-	reason string
-	err    error
-}
-
-// task is the decision at work.
-type task struct {
-	pod   types.NamespacedName
-	since time.Time
+	mu       sync.Mutex                   // guards the fields below
+	managers *admit.Kubelet               // nil until it runs
+	waiting  []types.UID                  // pods that have arrived
+	verdicts map[types.UID]*admit.Refusal // nil lets the pod in
+	broken   string                       // the reason why nothing is decided any more
+	fault    error                        // what broke the kubelet
+	busy     types.NamespacedName         // the pod that is decided about
+	since    time.Time                    // when that began; zero while nothing is decided
 }
 
 const (
@@ -52,10 +40,12 @@ const (
 	slowDecision = 30 * time.Second
 	// leaveStuck is how long the end of the node waits for a decision at work. Nothing can stop the kubelet's merge.
 	leaveStuck = 2 * time.Second
+	// kubeletDir is the kubelet's folder below the machine's root.
+	kubeletDir = "var/lib/kubelet"
 )
 
 func newGate(k *kubelet) *gate {
-	return &gate{k: k, arrived: make(chan struct{}, 1), verdicts: map[types.UID]verdict{}}
+	return &gate{k: k, arrived: make(chan struct{}, 1), verdicts: map[types.UID]*admit.Refusal{}}
 }
 
 // expect queues a pod that has arrived.
@@ -73,16 +63,15 @@ func (g *gate) expect(uid types.UID) {
 func (g *gate) verdict(uid types.UID) (*admit.Refusal, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	v, ok := g.verdicts[uid]
-	return v.refusal, ok
+	refusal, decided := g.verdicts[uid]
+	return refusal, decided
 }
 
 // run decides until ctx ends. The pods that are there when it starts come first, in the order of their creation.
 func (g *gate) run(ctx context.Context) {
 	managers, err := admit.Open(ctx, admit.Options{
 		Machine: g.k.machine, Settings: g.k.n.Machine.Kubelet, Dir: g.k.n.root.Path(kubeletDir), Node: g.node,
-		Update:  g.update,
-		Running: g.running(), Reconcile: g.k.n.o.Reconcile,
+		Update: g.update, Running: g.running(), Reconcile: g.k.n.o.Reconcile,
 	})
 	if err != nil {
 		g.fail(ctx, "KubeletDoesNotStart", err)
@@ -91,7 +80,7 @@ func (g *gate) run(ctx context.Context) {
 	defer managers.Close()
 	g.mu.Lock()
 	g.managers = managers
-	slices.SortStableFunc(g.waiting, g.byCreation)
+	slices.SortStableFunc(g.waiting, func(a, b types.UID) int { return g.created(a).Compare(g.created(b)) })
 	g.mu.Unlock()
 	for settled := false; ; settled = true {
 		for uid, ok := g.next(); ok; uid, ok = g.next() {
@@ -114,27 +103,20 @@ func (g *gate) run(ctx context.Context) {
 	}
 }
 
-// kubeletDir is the kubelet's folder below the machine's root.
-const kubeletDir = "var/lib/kubelet"
-
-func (g *gate) byCreation(a, b types.UID) int {
-	created := func(uid types.UID) time.Time {
-		if obj := g.k.objectOf(uid); obj != nil {
-			return obj.CreationTimestamp.Time
-		}
-		return time.Time{}
+func (g *gate) created(uid types.UID) time.Time {
+	if obj := g.k.objectOf(uid); obj != nil {
+		return obj.CreationTimestamp.Time
 	}
-	return created(a).Compare(created(b))
+	return time.Time{}
 }
 
-func (g *gate) next() (types.UID, bool) {
+func (g *gate) next() (uid types.UID, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.waiting) == 0 {
 		return "", false
 	}
-	uid := g.waiting[0]
-	g.waiting = g.waiting[1:]
+	uid, g.waiting = g.waiting[0], g.waiting[1:]
 	return uid, true
 }
 
@@ -142,23 +124,22 @@ func (g *gate) next() (types.UID, bool) {
 // are not asked about.
 func (g *gate) decide(ctx context.Context, uid types.UID) error {
 	obj := g.k.objectOf(uid)
-	if obj == nil || obj.DeletionTimestamp != nil || ended(obj.Status.Phase) {
+	if obj == nil || obj.DeletionTimestamp != nil || podutil.IsPodTerminal(obj) {
 		return nil
 	}
-	g.work(&task{pod: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, since: time.Now()})
-	defer g.work(nil)
+	g.work(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, time.Now())
+	defer g.work(types.NamespacedName{}, time.Time{})
 	refusal, err := g.managers.Admit(obj)
 	if err != nil {
 		return fmt.Errorf("admit pod %s/%s: %w", obj.Namespace, obj.Name, err)
 	}
 	g.mu.Lock()
-	g.verdicts[uid] = verdict{refusal}
+	g.verdicts[uid] = refusal
 	g.mu.Unlock()
 	if refusal != nil {
 		klog.FromContext(ctx).Info("The kubelet does not admit a pod", "node", g.k.n.Name, "pod", klog.KObj(obj),
 			"reason", refusal.Reason)
-		g.k.n.events.Eventf(podReference(obj), nil, corev1.EventTypeWarning, refusal.Reason, "Admit", "%s",
-			refusal.Message)
+		g.k.warn(obj, refusal.Reason, "Admit", refusal.Message)
 	}
 	if g.k.objectOf(uid) == nil { // it went while it was decided about, and was forgotten before it counted
 		g.forget(uid)
@@ -167,17 +148,17 @@ func (g *gate) decide(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-func (g *gate) work(t *task) {
+func (g *gate) work(pod types.NamespacedName, since time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.busy = t
+	g.busy, g.since = pod, since
 }
 
 // fail stops all admission: pods that are not admitted remain Pending, and the node's condition says why.
 func (g *gate) fail(ctx context.Context, reason string, err error) {
 	klog.FromContext(ctx).Error(err, "The kubelet's managers do not work", "node", g.k.n.Name)
 	g.mu.Lock()
-	g.fault = &fault{reason, err}
+	g.broken, g.fault = reason, err
 	g.mu.Unlock()
 	if err := g.k.n.tellReady(ctx); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot tell that the node is not ready, will be tried again", "node",
@@ -187,20 +168,18 @@ func (g *gate) fail(ctx context.Context, reason string, err error) {
 
 // ready is the node's condition.
 func (g *gate) ready(now time.Time) corev1.NodeCondition {
-	const text = "the simulated kubelet is ready"
-	stamp := metav1.NewTime(now)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	c := condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "the simulated kubelet is ready",
+		now)
 	switch {
 	case g.fault != nil:
-		return condition(corev1.NodeReady, corev1.ConditionFalse, g.fault.reason, g.fault.err.Error(), stamp)
-	case g.busy != nil && now.Sub(g.busy.since) > slowDecision:
-		return condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", fmt.Sprintf(
-			"%s; it has been deciding about pod %s since %s: the kubelet's merge of hints takes that long, and other "+
-				"pods of the node wait",
-			text, g.busy.pod, g.busy.since.UTC().Format(time.TimeOnly)), stamp)
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, g.broken, g.fault.Error()
+	case !g.since.IsZero() && now.Sub(g.since) > slowDecision:
+		c.Message += fmt.Sprintf("; it has been deciding about pod %s since %s: the kubelet's merge of hints takes "+
+			"that long, and other pods of the node wait", g.busy, g.since.UTC().Format(time.TimeOnly))
 	}
-	return condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", text, stamp)
+	return c
 }
 
 // node returns the Node that pods must fit on; only the API's knows the labels that people gave it.
@@ -243,21 +222,11 @@ func (g *gate) update(id, cpus string) error {
 	return g.k.set(c.Cgroup, hook.Resources{CPUs: cmp.Or(answer.CPUs, cpus)})
 }
 
-// affinity returns what the kubelet wants of a container that is being created.
-func (g *gate) affinity(obj *corev1.Pod, c *corev1.Container) (r hook.Resources) {
-	r.CPUs, r.Mems = g.kubelet().Affinity(obj, c)
-	return r
-}
-
+// kubelet returns the managers; nil while they do not run, and then no pod of this process was admitted.
 func (g *gate) kubelet() *admit.Kubelet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.managers
-}
-
-// started registers a container that starts.
-func (g *gate) started(obj *corev1.Pod, c *corev1.Container, id string) {
-	g.kubelet().Added(obj, c, id)
 }
 
 // stopped unregisters a container that has ended.
@@ -267,20 +236,12 @@ func (g *gate) stopped(id string) {
 	}
 }
 
-// observe passes on the status of a pod.
-func (g *gate) observe(uid types.UID, status *corev1.PodStatus) {
-	if managers := g.kubelet(); managers != nil {
-		managers.Observe(uid, status)
-	}
-}
-
 // forget removes a pod of which nothing runs any more.
 func (g *gate) forget(uid types.UID) {
 	g.mu.Lock()
-	managers := g.managers
 	delete(g.verdicts, uid)
 	g.mu.Unlock()
-	if managers != nil {
+	if managers := g.kubelet(); managers != nil {
 		managers.Forget(uid)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -267,7 +268,7 @@ func TestSlowDecisionIsSaid(t *testing.T) {
 	t.Parallel()
 	g := newGate(nil)
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	g.work(&task{since: began})
+	g.work(types.NamespacedName{}, began)
 	if c := g.ready(began.Add(5 * time.Second)); strings.Contains(c.Message, "deciding") {
 		t.Errorf("after five seconds: %s", c.Message)
 	}
@@ -275,7 +276,7 @@ func TestSlowDecisionIsSaid(t *testing.T) {
 		!strings.Contains(c.Message, "since 10:00:00") {
 		t.Errorf("after a minute: %+v", c)
 	}
-	g.work(nil)
+	g.work(types.NamespacedName{}, time.Time{})
 	if c := g.ready(began.Add(time.Minute)); strings.Contains(c.Message, "deciding") {
 		t.Errorf("afterwards: %s", c.Message)
 	}

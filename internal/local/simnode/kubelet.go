@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -73,26 +74,19 @@ func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 		return nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
 	k.gate = newGate(k)
-	k.informer = k.podInformer()
-	return k, nil
-}
-
-// podInformer watches the pods of the node: a kubelet's credential allows no others.
-func (k *kubelet) podInformer() cache.SharedIndexInformer {
-	return informers.NewFilteredPodInformer(k.n.Client, metav1.NamespaceAll, 0, cache.Indexers{},
+	// A kubelet's credential allows no pods of other nodes.
+	k.informer = informers.NewFilteredPodInformer(n.Client, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", k.n.Name).String()
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.Name).String()
 		})
+	return k, nil
 }
 
 // connect gives the kubelet the container service of the agent that runs now; nil when it ended.
 func (k *kubelet) connect(s *hook.Service) {
 	k.mu.Lock()
 	k.service, k.synced = s, false
-	var all []types.UID
-	for uid := range k.pods {
-		all = append(all, uid)
-	}
+	all := slices.Collect(maps.Keys(k.pods))
 	k.mu.Unlock()
 	for _, uid := range all {
 		k.queue.Add(uid)
@@ -136,12 +130,7 @@ func (k *kubelet) run(ctx context.Context) {
 	seen, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    k.see,
 		UpdateFunc: func(_, obj any) { k.see(obj) },
-		DeleteFunc: func(obj any) {
-			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = last.Obj
-			}
-			k.see(obj)
-		},
+		DeleteFunc: k.see,
 	})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot watch pods", "node", k.n.Name)
@@ -153,48 +142,45 @@ func (k *kubelet) run(ctx context.Context) {
 	}
 	k.sweep()
 	k.findRunning()
-	defer k.open(ctx)()
+	decided := make(chan struct{})
+	go func() {
+		defer close(decided)
+		k.gate.run(ctx)
+	}()
 	for range workers {
 		wg.Go(func() { k.work(ctx) })
 	}
 	<-ctx.Done()
-}
-
-// open starts the gate; the function that it returns waits for its end, but not for a decision that does not end.
-func (k *kubelet) open(ctx context.Context) (wait func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		k.gate.run(ctx)
-	}()
-	return func() {
-		select {
-		case <-done:
-		case <-time.After(leaveStuck):
-			klog.FromContext(ctx).Info("The kubelet is left behind in the middle of a decision", "node", k.n.Name)
-		}
+	select {
+	case <-decided:
+	case <-time.After(leaveStuck):
+		klog.FromContext(ctx).Info("The kubelet is left behind in the middle of a decision", "node", k.n.Name)
 	}
 }
 
 // see queues a pod.
 func (k *kubelet) see(obj any) {
-	p, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
 	}
+	p := obj.(*corev1.Pod) // the informer has nothing else
 	k.mu.Lock()
 	fresh := k.pods[p.UID] == nil
 	if fresh {
-		k.pods[p.UID] = &pod{
-			ref: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, uid: p.UID, group: groupOf(p),
-			boxes: map[string]*box{}, since: map[corev1.PodConditionType]corev1.PodCondition{},
-		}
+		k.pods[p.UID] = newPod(p)
 	}
 	k.mu.Unlock()
 	if fresh {
 		k.gate.expect(p.UID)
 	}
 	k.queue.Add(p.UID)
+}
+
+func newPod(obj *corev1.Pod) *pod {
+	return &pod{
+		ref: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, uid: obj.UID, group: groupOf(obj),
+		boxes: map[string]*box{}, since: map[corev1.PodConditionType]corev1.PodCondition{},
+	}
 }
 
 // groupOf returns the pod's group as the kubelet's cgroupfs driver names it.
@@ -233,9 +219,7 @@ const errorPause = 500 * time.Millisecond
 
 // sync brings one pod a step further and returns when to look again; 0 when only an event can change anything.
 func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
-	k.mu.Lock()
-	p := k.pods[uid]
-	k.mu.Unlock()
+	p := k.pod(uid)
 	if p == nil {
 		return 0, nil
 	}
@@ -251,7 +235,7 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 	switch {
 	case obj.DeletionTimestamp != nil:
 		return 0, k.finish(ctx, p, obj)
-	case ended(obj.Status.Phase):
+	case podutil.IsPodTerminal(obj):
 		k.tearDown(p)
 		return 0, nil
 	}
@@ -288,8 +272,10 @@ func (k *kubelet) passes(p *pod) bool {
 	return p.admitted || p.refusal != nil
 }
 
-func ended(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+func (k *kubelet) pod(uid types.UID) *pod {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pods[uid]
 }
 
 // object returns the pod as the API has it; nil when it is gone or was replaced by another one of its name.
@@ -306,19 +292,16 @@ func (k *kubelet) object(p *pod) *corev1.Pod {
 
 // objectOf is object for a pod of which only the UID is at hand.
 func (k *kubelet) objectOf(uid types.UID) *corev1.Pod {
-	k.mu.Lock()
-	p := k.pods[uid]
-	k.mu.Unlock()
-	if p == nil {
-		return nil
+	if p := k.pod(uid); p != nil {
+		return k.object(p)
 	}
-	return k.object(p)
+	return nil
 }
 
 // finish stops a pod that is being deleted and takes it out of the API.
 func (k *kubelet) finish(ctx context.Context, p *pod, obj *corev1.Pod) error {
 	k.tearDown(p)
-	if len(obj.Finalizers) > 0 && !ended(obj.Status.Phase) {
+	if len(obj.Finalizers) > 0 && !podutil.IsPodTerminal(obj) {
 		// A controller that counts pods waits for the last word on this one.
 		if err := k.report(ctx, p, obj); err != nil {
 			return err

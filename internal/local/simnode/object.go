@@ -24,7 +24,7 @@ func Objects(name string, d machine.Description, m *topo.Machine) (
 	if err != nil {
 		return nil, nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
-	node := NodeOf(name, d, m, reserved)
+	node := nodeOf(name, d, m, reserved)
 	node.APIVersion, node.Kind = "v1", "Node"
 	static := d.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic
 	mode, _ := probe.ModeOf(switches(), static, node.Labels[annotation.TopologyMode])

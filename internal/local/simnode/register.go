@@ -40,7 +40,7 @@ func (n *node) register(ctx context.Context) error {
 	nodes := n.Client.CoreV1().Nodes()
 	_, err := nodes.Create(ctx, want, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		err = n.patchStatus(ctx, want.Status)
+		err = n.patch(ctx, map[string]any{"status": want.Status}, "status")
 	}
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
@@ -65,14 +65,7 @@ func (n *node) wish(ctx context.Context) error {
 		return nil
 	}
 	labels := map[string]string{annotation.TopologyMode: annotation.ModeFollow}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
-	if err != nil {
-		return err
-	}
-	if _, err := nodes.Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("label node: %w", err)
-	}
-	return nil
+	return n.patch(ctx, map[string]any{"metadata": map[string]any{"labels": labels}})
 }
 
 // tellReady writes the condition Ready when it is not what was written last.
@@ -83,32 +76,33 @@ func (n *node) tellReady(ctx context.Context) error {
 	if n.ready.Status == c.Status && n.ready.Reason == c.Reason && n.ready.Message == c.Message {
 		return nil
 	}
-	if err := n.patchStatus(ctx, map[string]any{"conditions": []corev1.NodeCondition{c}}); err != nil {
+	status := map[string]any{"conditions": []corev1.NodeCondition{c}}
+	if err := n.patch(ctx, map[string]any{"status": status}, "status"); err != nil {
 		return err
 	}
 	n.ready = c
 	return nil
 }
 
-func (n *node) patchStatus(ctx context.Context, status any) error {
-	patch, err := json.Marshal(map[string]any{"status": status})
+func (n *node) patch(ctx context.Context, change map[string]any, subresources ...string) error {
+	patch, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
 	_, err = n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
-		"status")
+		subresources...)
 	if err != nil {
-		return fmt.Errorf("patch node status: %w", err)
+		return fmt.Errorf("patch node: %w", err)
 	}
 	return nil
 }
 
 // object is the Node as it is created.
 func (n *node) object() *corev1.Node {
-	out := NodeOf(n.Name, n.Machine, n.kubelet.machine, n.kubelet.reserved)
-	now := metav1.NewTime(time.Now())
+	out := nodeOf(n.Name, n.Machine, n.kubelet.machine, n.kubelet.reserved)
+	now := time.Now()
 	out.Status.Conditions = []corev1.NodeCondition{
-		n.kubelet.gate.ready(now.Time),
+		n.kubelet.gate.ready(now),
 		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "simulated", now),
 		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "simulated", now),
 		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "simulated", now),
@@ -118,21 +112,22 @@ func (n *node) object() *corev1.Node {
 	return out
 }
 
-// NodeOf returns the Node of a simulated machine whose kubelet reserves CPUs, without what only a process knows:
+// nodeOf returns the Node of a simulated machine whose kubelet reserves CPUs, without what only a process knows:
 // conditions, port and version of the runtime.
-func NodeOf(name string, d machine.Description, m *topo.Machine, reserved cpuset.Set) *corev1.Node {
-	memory := int64(0)
-	for i := range m.NumNUMA() {
-		memory += m.MemoryBytes(topo.NUMA(i))
-	}
+func nodeOf(name string, d machine.Description, m *topo.Machine, reserved cpuset.Set) *corev1.Node {
 	online := m.Online()
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(online.Len()), resource.DecimalSI),
-		corev1.ResourceMemory:           *resource.NewQuantity(memory, resource.BinarySI),
+		corev1.ResourceMemory:           *resource.NewQuantity(0, resource.BinarySI),
 		corev1.ResourcePods:             *resource.NewQuantity(maxPods, resource.DecimalSI),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
-	addHugepages(capacity, m)
+	for i := range m.NumNUMA() {
+		add(capacity, corev1.ResourceMemory, m.MemoryBytes(topo.NUMA(i)))
+		for size, pages := range m.Hugepages(topo.NUMA(i)) {
+			add(capacity, v1helper.HugePageResourceName(*resource.NewQuantity(size, resource.BinarySI)), size*pages)
+		}
+	}
 	arch := m.Arch()
 	labels := map[string]string{
 		corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: arch,
@@ -157,46 +152,39 @@ func NodeOf(name string, d machine.Description, m *topo.Machine, reserved cpuset
 	}
 }
 
-// addHugepages adds a resource for every size of huge pages that the machine has.
-func addHugepages(capacity corev1.ResourceList, m *topo.Machine) {
-	for i := range m.NumNUMA() {
-		for size, pages := range m.Hugepages(topo.NUMA(i)) {
-			name := v1helper.HugePageResourceName(*resource.NewQuantity(size, resource.BinarySI))
-			sum := capacity[name]
-			sum.Add(*resource.NewQuantity(size*pages, resource.BinarySI))
-			capacity[name] = sum
-		}
+// add adds an amount, of bytes where the resource is new, to a resource.
+func add(list corev1.ResourceList, name corev1.ResourceName, amount int64) {
+	sum, known := list[name]
+	if !known {
+		sum.Format = resource.BinarySI
 	}
+	sum.Add(*resource.NewQuantity(amount, sum.Format))
+	list[name] = sum
 }
 
 // allocatable is the capacity without what the kubelet keeps; huge pages are no memory for anything else.
 func allocatable(capacity corev1.ResourceList, d machine.Description, reserved cpuset.Set) corev1.ResourceList {
 	out := capacity.DeepCopy()
-	take := func(name corev1.ResourceName, amount resource.Quantity) {
-		q := out[name]
-		q.Sub(amount)
-		out[name] = q
-	}
 	for name, amount := range capacity {
 		if v1helper.IsHugePageResourceName(name) {
-			take(corev1.ResourceMemory, amount)
+			add(out, corev1.ResourceMemory, -amount.Value())
 		}
 	}
-	take(corev1.ResourceCPU, *resource.NewQuantity(int64(reserved.Len()), resource.DecimalSI))
+	add(out, corev1.ResourceCPU, -int64(reserved.Len()))
 	for _, types := range d.Kubelet.ReservedMemory {
 		for name, bytes := range types {
-			take(corev1.ResourceName(name), *resource.NewQuantity(bytes, resource.BinarySI))
+			add(out, corev1.ResourceName(name), -bytes)
 		}
 	}
 	return out
 }
 
 func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, text string,
-	now metav1.Time,
+	now time.Time,
 ) corev1.NodeCondition {
 	return corev1.NodeCondition{
-		Type: kind, Status: status, Reason: reason, Message: text, LastHeartbeatTime: now,
-		LastTransitionTime: now,
+		Type: kind, Status: status, Reason: reason, Message: text, LastHeartbeatTime: metav1.NewTime(now),
+		LastTransitionTime: metav1.NewTime(now),
 	}
 }
 

@@ -57,8 +57,6 @@ type Options struct {
 	// Reconcile is the time between two looks of a kubelet's CPU manager at all containers; default 10 s, as the
 	// kubelet's.
 	Reconcile time.Duration
-	// AllowUnallocatedLSR is the agents' option of that name.
-	AllowUnallocatedLSR bool
 }
 
 // kubeletVersion is what nodes say they run where their settings name no other: the release whose managers run here.
@@ -147,18 +145,18 @@ type node struct {
 
 // open generates the machine where it is missing and opens its cgroup tree.
 func open(o Options, index, port int) (*node, error) {
-	n := &node{Node: o.Nodes[index], o: o, index: index, port: port}
-	n.root = host.Root{Dir: n.Dir}
+	n := &node{Node: o.Nodes[index], o: o, index: index, port: port, root: host.Root{Dir: o.Nodes[index].Dir}}
 	m, err := take(n.Machine, n.root)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	n.tree, err = kernel.Open(kernel.Options{Dir: n.root.Cgroup(), Dialect: desired.V2, Machine: m})
+	if n.tree, err = kernel.Open(kernel.Options{Dir: n.root.Cgroup(), Dialect: desired.V2, Machine: m}); err == nil {
+		n.kubelet, err = newKubelet(n, m)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	n.kubelet, err = newKubelet(n, m)
-	return n, err
+	return n, nil
 }
 
 // take reads the machine of an earlier start, or generates it, under a temporary name first: a process that is killed
@@ -169,13 +167,14 @@ func take(d machine.Description, root host.Root) (*topo.Machine, error) {
 		return reading.Machine, err
 	}
 	half := root.Dir + ".new"
-	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(root.Dir)); err != nil {
-		return nil, err
+	err := errors.Join(os.RemoveAll(half), os.RemoveAll(root.Dir))
+	if err == nil {
+		err = d.Write(half)
 	}
-	if err := d.Write(half); err != nil {
-		return nil, err
+	if err == nil {
+		err = os.Rename(half, root.Dir)
 	}
-	if err := os.Rename(half, root.Dir); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return d.Topology()
@@ -207,12 +206,9 @@ func (n *node) runAgent(ctx context.Context) error {
 			return err
 		}
 		a, err = app.New(app.Options{
-			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client,
-			Dynamic: objects,
+			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client, Dynamic: objects,
 			Kubelet: n.Machine.Kubelet, Switches: switches(),
-			AllowUnallocatedLSR: n.o.AllowUnallocatedLSR, Cgroup: n.tree, Resync: n.o.Resync,
-			Recorder: n.agentEvents,
-			Shared:   n.shared,
+			Cgroup: n.tree, Resync: n.o.Resync, Recorder: n.agentEvents, Shared: n.shared,
 		})
 		return err
 	})
@@ -231,14 +227,11 @@ func (n *node) runAgent(ctx context.Context) error {
 	return a.Run(ctx)
 }
 
-// Pauses between attempts.
+// Pauses between attempts, and when those that fail are logged.
 const (
-	firstPause = 100 * time.Millisecond
-	lastPause  = 5 * time.Second
-	readyPause = 100 * time.Millisecond // between looks whether an agent is ready
-)
-
-const (
+	firstPause  = 100 * time.Millisecond
+	lastPause   = 5 * time.Second
+	readyPause  = 100 * time.Millisecond // between looks whether an agent is ready
 	quietWait   = 30 * time.Second
 	logInterval = time.Minute
 )

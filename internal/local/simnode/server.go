@@ -78,9 +78,7 @@ func handler(registry metrics.KubeRegistry, working agents) http.Handler {
 	mux.Handle("GET "+view.CgroupsPattern, app.InspectHandler(working.all))
 	mux.HandleFunc("/containerLogs/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, noLogs) })
 	for _, path := range []string{"/exec/", "/attach/", "/portForward/", "/run/"} {
-		mux.HandleFunc(path, func(w http.ResponseWriter,
-			_ *http.Request,
-		) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, noExec, http.StatusNotImplemented)
 		})
 	}

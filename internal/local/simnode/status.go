@@ -1,6 +1,7 @@
 package simnode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // report writes the pod's status when it differs from the last written one. Conditions of other writers are kept: a
@@ -29,7 +31,9 @@ func (k *kubelet) report(ctx context.Context, p *pod, obj *corev1.Pod) error {
 		return fmt.Errorf("patch status of pod %s: %w", p.ref, err)
 	}
 	p.sent = &status
-	k.gate.observe(p.uid, status.DeepCopy())
+	if managers := k.gate.kubelet(); managers != nil {
+		managers.Observe(p.uid, status.DeepCopy())
+	}
 	return nil
 }
 
@@ -43,8 +47,7 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 		s.StartTime = p.sent.StartTime
 	}
 	if s.StartTime == nil {
-		now := metav1.NewTime(time.Now().Truncate(time.Second))
-		s.StartTime = &now
+		s.StartTime = new(second(time.Now()))
 	}
 	if r := p.refusal; r != nil {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, r.Reason, r.Message
@@ -59,9 +62,9 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 	for i := range obj.Spec.InitContainers {
 		c := &obj.Spec.InitContainers[i]
 		b := p.boxes[c.Name]
-		done := b.stage == exited && b.exitCode == 0 || isSidecar(c) && b.stage == running
-		initialized = initialized && done
-		ran = ran || b.stage == running && isSidecar(c)
+		sidecar := b.stage == running && podutil.IsRestartableInitContainer(c)
+		done := b.stage == exited && b.exitCode == 0 || sidecar
+		initialized, ran = initialized && done, ran || sidecar
 		s.InitContainerStatuses = append(s.InitContainerStatuses, b.status(c, done))
 	}
 	for i := range obj.Spec.Containers {
@@ -84,44 +87,35 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 	case ran && initialized:
 		s.Phase = corev1.PodRunning
 	}
-	why := ""
+	why := "ContainersNotReady"
 	if s.Phase == corev1.PodSucceeded {
 		why = "PodCompleted"
 	}
-	s.Conditions = []corev1.PodCondition{
-		k.condition(p, corev1.PodReadyToStartContainers, !ended(s.Phase), ""),
-		k.condition(p, corev1.PodInitialized, initialized, ""),
-		k.condition(p, corev1.PodReady, ready, why),
-		k.condition(p, corev1.ContainersReady, ready, why),
-	}
+	p.setCondition(&s, corev1.PodReadyToStartContainers, !podutil.IsPodPhaseTerminal(s.Phase), "ContainersNotReady")
+	p.setCondition(&s, corev1.PodInitialized, initialized, "ContainersNotReady")
+	p.setCondition(&s, corev1.PodReady, ready, why)
+	p.setCondition(&s, corev1.ContainersReady, ready, why)
 	return s
 }
 
-// condition keeps the time of the last change.
-func (k *kubelet) condition(p *pod, kind corev1.PodConditionType, holds bool, why string) corev1.PodCondition {
-	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue}
+// setCondition adds a condition with the time of its last change; why says why it does not hold.
+func (p *pod) setCondition(s *corev1.PodStatus, kind corev1.PodConditionType, holds bool, why string) {
+	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: second(time.Now())}
 	if !holds {
-		c.Status = corev1.ConditionFalse
-		c.Reason = why
-		if why == "" {
-			c.Reason = "ContainersNotReady"
-		}
+		c.Status, c.Reason = corev1.ConditionFalse, why
 	}
 	if old, ok := p.since[kind]; ok && old.Status == c.Status {
 		c.LastTransitionTime = old.LastTransitionTime
-	} else {
-		c.LastTransitionTime = metav1.NewTime(time.Now().Truncate(time.Second))
 	}
 	p.since[kind] = c
-	return c
+	s.Conditions = append(s.Conditions, c)
 }
 
 // status returns the container's status.
 func (b *box) status(c *corev1.Container, ready bool) corev1.ContainerStatus {
-	started := b.stage == running
 	s := corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: "tenon://" + c.Image, RestartCount: b.restarts, Ready: ready,
-		Started: &started,
+		Started: new(b.stage == running),
 	}
 	s.LastTerminationState.Terminated = b.last
 	switch b.stage {
@@ -132,11 +126,9 @@ func (b *box) status(c *corev1.Container, ready bool) corev1.ContainerStatus {
 		s.ContainerID = runtimeID(b.id)
 		s.State.Terminated = b.terminated()
 	default:
-		reason := b.reason
-		if reason == "" {
-			reason = "ContainerCreating"
+		s.State.Waiting = &corev1.ContainerStateWaiting{
+			Reason: cmp.Or(b.reason, "ContainerCreating"), Message: b.detail,
 		}
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: b.detail}
 	}
 	return s
 }
