@@ -11,7 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 )
 
@@ -29,65 +29,44 @@ var parts = []string{
 	"proc/cpuinfo", "proc/meminfo", "proc/stat", "proc/cmdline", "proc/version",
 }
 
-// describes reports whether a path below the root is in parts and says something of CPUs or NUMA nodes: of the folder
-// of a CPU that is its state, topology, speed and caches above the first level; of a NUMA node not its memory blocks.
-func describes(name string) bool {
-	if !slices.ContainsFunc(parts, func(part string) bool {
-		return name == part ||
-			strings.HasPrefix(name, part+"/")
-	}) {
-		return false
-	}
-	if rest, ok := strings.CutPrefix(name, nodeDir+"/"); ok {
-		_, inside, _ := strings.Cut(rest, "/")
-		base, _, _ := strings.Cut(inside, "/")
-		return !isNumbered(base, "memory") && !strings.HasPrefix(base, "access")
-	}
-	rest, ok := strings.CutPrefix(name, cpuDir+"/")
-	if !ok {
-		return true
-	}
-	cpu, rest, inside := strings.Cut(rest, "/")
-	if !inside {
-		return true
-	}
-	if !isNumbered(cpu, "cpu") {
-		return cpu == "cpufreq" && (!strings.Contains(rest, "/") || path.Base(rest) == "base_frequency")
-	}
-	folder, rest, inside := strings.Cut(rest, "/")
-	if !inside {
-		return slices.Contains([]string{"online", "cpu_capacity", "topology", "cache", "cpufreq"}, folder) ||
-			isNumbered(folder, "node")
-	}
-	switch folder {
-	case "topology":
-		return true
-	case "cpufreq":
-		return rest == "base_frequency"
-	case "cache":
-		index, file, _ := strings.Cut(rest, "/")
-		return index != "index0" && index != "index1" && slices.Contains(
-			[]string{"", "id", "level", "type", "size", "shared_cpu_map", "shared_cpu_list"}, file)
-	}
-	return false
-}
+// described matches the paths in parts that say something of CPUs or NUMA nodes: of the folder of a CPU that is its
+// state, topology, speed and caches. Of these, omitted are first level caches, and memory blocks of NUMA nodes.
+var (
+	described = regexp.MustCompile(`^(sys/devices/(system/node|cpu_core|cpu_atom)(/.*)?|` +
+		`sys/kernel/mm/hugepages(/.*)?|proc/(cpuinfo|meminfo|stat|cmdline|version)|` +
+		`sys/devices/system/cpu(/[^/]+|/cpufreq/[^/]+|/cpufreq/.*/base_frequency|` +
+		`/cpu\d+/(online|cpu_capacity|node\d+|cpufreq(/base_frequency)?|topology(/.*)?|` +
+		`cache(/[^/]+(/(id|level|type|size|shared_cpu_map|shared_cpu_list))?)?))?)$`)
+	omitted = regexp.MustCompile(
+		`^sys/devices/system/(cpu/cpu\d+/cache/index[01]|node/[^/]+/(memory\d+|access[^/]*))(/|$)`)
+)
 
-// isNumbered reports whether name is prefix and a number.
-func isNumbered(name, prefix string) bool {
-	digits, ok := strings.CutPrefix(name, prefix)
-	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
-}
+func describes(name string) bool { return described.MatchString(name) && !omitted.MatchString(name) }
 
-// Unpack extracts a captured machine (tar, tar.gz, tar.bz2) into dir, which must exist: the folder that the archive
-// wraps around sys and proc is taken off. Only what describes the machine is kept. Nothing is written outside of dir;
-// an entry or a link that leads out of it is an error.
-func Unpack(archive, dir string) error {
+// Unpack brings a captured machine, an archive (tar, tar.gz, tar.bz2) or a folder, into dir, which must exist: the
+// folder that an archive wraps around sys and proc is taken off. Only what describes the machine is kept. Nothing is
+// written outside of dir; an entry or a link of an archive that leads out of it is an error.
+func Unpack(capture, dir string) error {
+	info, err := os.Stat(capture)
+	if err != nil {
+		return err
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	return unpack(archive, newStore(root))
+	bring := unpack
+	if info.IsDir() {
+		bring = copyTree
+	}
+	if err := bring(capture, newStore(root)); err != nil {
+		return fmt.Errorf("%s: %w", capture, err)
+	}
+	if _, err := root.Stat(cpuDir); err != nil {
+		return fmt.Errorf("%s: holds no %s: not a captured machine", capture, cpuDir)
+	}
+	return nil
 }
 
 func unpack(archive string, into *store) error {
@@ -102,16 +81,10 @@ func unpack(archive string, into *store) error {
 		r = bzip2.NewReader(f)
 	case strings.HasSuffix(archive, ".gz"), strings.HasSuffix(archive, ".tgz"):
 		if r, err = gzip.NewReader(f); err != nil {
-			return fmt.Errorf("%s: %w", archive, err)
+			return err
 		}
 	}
-	if err := extract(tar.NewReader(io.LimitReader(r, maxCaptureBytes)), into); err != nil {
-		return fmt.Errorf("%s: %w", archive, err)
-	}
-	if _, err := into.root.Stat(cpuDir); err != nil {
-		return fmt.Errorf("%s: holds no %s: not a captured machine", archive, cpuDir)
-	}
-	return nil
+	return extract(tar.NewReader(io.LimitReader(r, maxCaptureBytes)), into)
 }
 
 // extract writes the entries of one archive.
@@ -171,7 +144,7 @@ func put(h *tar.Header, name string, content io.Reader, into *store) error {
 	case tar.TypeSymlink:
 		// A link may dangle, as captures are partial, but must not lead out: readers follow it below dir only, other
 		// programs would not care.
-		if path.IsAbs(h.Linkname) || !filepath.IsLocal(path.Join(path.Dir(name), h.Linkname)) {
+		if leadsOut(name, h.Linkname) {
 			return fmt.Errorf("link to %q leads out of the archive", h.Linkname)
 		}
 		return into.link(name, h.Linkname)
@@ -179,19 +152,9 @@ func put(h *tar.Header, name string, content io.Reader, into *store) error {
 	return nil
 }
 
-// unpackCapture brings a captured machine, archive or folder, into a store.
-func unpackCapture(capture string, into *store) error {
-	info, err := os.Stat(capture)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return unpack(capture, into)
-	}
-	if _, err := os.Stat(filepath.Join(capture, cpuDir)); err != nil {
-		return fmt.Errorf("%s: holds no %s: not a captured machine", capture, cpuDir)
-	}
-	return copyTree(capture, into)
+// leadsOut reports whether the target of a link is outside of the tree that the link is in.
+func leadsOut(link, target string) bool {
+	return path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(link), target))
 }
 
 // copyTree copies the parts of a folder that describe the machine: of a live "/" copying all of sys would never end.
@@ -203,7 +166,7 @@ func copyTree(from string, into *store) error {
 	defer func() { _ = src.Close() }()
 	for _, part := range parts {
 		if err := copyPart(src, into, part); err != nil {
-			return fmt.Errorf("%s: %w", from, err)
+			return err
 		}
 	}
 	return nil
@@ -226,7 +189,7 @@ func copyPart(src *os.Root, into *store, part string) error {
 			return into.folder(name)
 		case e.Type()&fs.ModeSymlink != 0:
 			target, err := src.Readlink(name)
-			if err != nil || path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(name), target)) {
+			if err != nil || leadsOut(name, target) {
 				return err // links out of the tree are of no use to a simulated machine
 			}
 			return into.link(name, target)

@@ -45,25 +45,27 @@ func Of(name, model string, parts topo.Spec, settings string) (Description, erro
 
 // Write creates the machine's tree under dir, which must not exist or be empty: dir/sys and dir/proc.
 func (d Description) Write(dir string) error {
-	if err := makeEmpty(dir); err != nil {
-		return fmt.Errorf("write machine %s: %w", d.Name, err)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var entries []os.DirEntry
+		if entries, err = os.ReadDir(dir); len(entries) > 0 {
+			err = fmt.Errorf("%s is not empty", dir)
+		}
 	}
-	if err := d.writeTree(dir); err != nil {
+	if err == nil {
+		err = d.writeTree(dir)
+	}
+	if err != nil {
 		return fmt.Errorf("write machine %s: %w", d.Name, err)
 	}
 	return nil
 }
 
 func (d Description) writeTree(dir string) error {
-	if d.capture == "" {
-		return d.generate(newStore(plainFolder(dir)))
+	if d.capture != "" {
+		return Unpack(d.capture, dir)
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	return unpackCapture(d.capture, newStore(root))
+	return d.generate(newStore(plainFolder(dir)))
 }
 
 // Arch returns the GOARCH to assume where the tree does not tell.
@@ -85,16 +87,15 @@ func (d Description) Topology() (*topo.Machine, error) {
 	return topo.New(d.Spec())
 }
 
-// inMemory is where Linux keeps a file system in memory: a capture is unpacked there in a tenth of the time.
-const inMemory = "/dev/shm"
-
 // Read writes the machine's tree to a temporary folder and returns the machine that an agent reads from it.
 func (d Description) Read() (*topo.Machine, error) {
-	m, err := d.readIn(inMemory)
-	if err == nil {
-		return m, nil
+	// Where Linux keeps a file system in memory a capture is unpacked in a tenth of the time. There may be too little
+	// memory, or none of this kind.
+	m, err := d.readIn("/dev/shm")
+	if err != nil {
+		m, err = d.readIn("")
 	}
-	return d.readIn("") // there may be too little memory, or none of this kind
+	return m, err
 }
 
 func (d Description) readIn(scratch string) (*topo.Machine, error) {
@@ -108,19 +109,4 @@ func (d Description) readIn(scratch string) (*topo.Machine, error) {
 	}
 	r, err := host.Read(host.Root{Dir: dir}, d.arch)
 	return r.Machine, err
-}
-
-// makeEmpty creates dir and refuses one with content.
-func makeEmpty(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("%s is not empty", dir)
-	}
-	return nil
 }

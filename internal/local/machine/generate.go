@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,13 @@ func (w *writer) file(name, content string) {
 	}
 }
 
+// files writes the files of one folder.
+func (w *writer) files(dir string, content map[string]string) {
+	for name, text := range content {
+		w.file(dir+"/"+name, text)
+	}
+}
+
 func (w *writer) link(name, target string) {
 	if w.err == nil {
 		w.err = w.store.link(name, target)
@@ -63,20 +71,21 @@ func (w *writer) ids(yes func(topo.CPUSpec) bool) []int {
 	return ids
 }
 
+func (w *writer) all() []int { return w.ids(func(topo.CPUSpec) bool { return true }) }
+
+func (w *writer) kind(k topo.Kind) string {
+	return cpuset.FormatIDs(w.ids(func(c topo.CPUSpec) bool { return c.Kind == k }))
+}
+
 func (w *writer) cpuFiles() {
-	all := w.ids(func(topo.CPUSpec) bool { return true })
-	list := cpuset.FormatIDs(all)
-	w.file(cpuDir+"/possible", list)
-	w.file(cpuDir+"/present", list)
-	w.file(cpuDir+"/online", list)
-	w.file(cpuDir+"/offline", "")
-	w.file(cpuDir+"/isolated", "")
-	w.file(cpuDir+"/kernel_max", strconv.Itoa(topo.MaxCPUs-1))
-	fast := w.ids(func(c topo.CPUSpec) bool { return c.Kind == topo.Performance })
-	slow := w.ids(func(c topo.CPUSpec) bool { return c.Kind == topo.Efficiency })
-	if len(slow) > 0 {
-		w.file("sys/devices/cpu_core/cpus", cpuset.FormatIDs(fast))
-		w.file("sys/devices/cpu_atom/cpus", cpuset.FormatIDs(slow))
+	list := cpuset.FormatIDs(w.all())
+	w.files(cpuDir, map[string]string{
+		"possible": list, "present": list, "online": list, "offline": "", "isolated": "",
+		"kernel_max": strconv.Itoa(topo.MaxCPUs - 1),
+	})
+	if slow := w.kind(topo.Efficiency); slow != "" {
+		w.file("sys/devices/cpu_core/cpus", w.kind(topo.Performance))
+		w.file("sys/devices/cpu_atom/cpus", slow)
 	}
 }
 
@@ -90,17 +99,17 @@ func (w *writer) cpu(c topo.CPUSpec) {
 		w.link(dir, fmt.Sprintf("cpu%d", core[0]))
 		return
 	}
-	pkg := w.ids(func(o topo.CPUSpec) bool { return o.Socket == c.Socket })
+	w.files(dir+"/topology", map[string]string{
+		"core_id": strconv.Itoa(w.coreID(c)), "physical_package_id": strconv.Itoa(c.Socket), "die_id": "0",
+		"thread_siblings": w.bits(core), "thread_siblings_list": cpuset.FormatIDs(core),
+		"core_siblings": w.bits(w.ids(func(o topo.CPUSpec) bool { return o.Socket == c.Socket })),
+	})
 	l3 := w.ids(func(o topo.CPUSpec) bool { return o.L3 == c.L3 })
-	t := dir + "/topology"
-	w.file(t+"/core_id", strconv.Itoa(w.coreID(c)))
-	w.file(t+"/physical_package_id", strconv.Itoa(c.Socket))
-	w.file(t+"/die_id", "0")
-	w.file(t+"/thread_siblings", formatMap(core, len(w.spec.CPUs)))
-	w.file(t+"/thread_siblings_list", cpuset.FormatIDs(core))
-	w.file(t+"/core_siblings", formatMap(pkg, len(w.spec.CPUs)))
 	if c.ID == l3[0] {
-		w.cache(dir+"/cache/index3", c.L3, l3)
+		w.files(dir+"/cache/index3", map[string]string{
+			"id": strconv.Itoa(c.L3), "level": "3", "type": "Unified", "size": "32768K",
+			"shared_cpu_map": w.bits(l3), "shared_cpu_list": cpuset.FormatIDs(l3),
+		})
 	} else {
 		w.link(dir+"/cache", fmt.Sprintf("../cpu%d/cache", l3[0]))
 	}
@@ -118,37 +127,21 @@ func (w *writer) coreID(c topo.CPUSpec) int {
 	return c.Core - first
 }
 
-func (w *writer) cache(dir string, id int, shared []int) {
-	w.file(dir+"/id", strconv.Itoa(id))
-	w.file(dir+"/level", "3")
-	w.file(dir+"/type", "Unified")
-	w.file(dir+"/size", "32768K")
-	w.file(dir+"/shared_cpu_map", formatMap(shared, len(w.spec.CPUs)))
-	w.file(dir+"/shared_cpu_list", cpuset.FormatIDs(shared))
-}
-
 func (w *writer) node(i int) {
 	n := w.spec.NUMA[i]
 	dir := fmt.Sprintf("%s/node%d", nodeDir, n.ID)
 	cpus := w.ids(func(c topo.CPUSpec) bool { return c.NUMA == n.ID })
-	w.file(dir+"/cpumap", formatMap(cpus, len(w.spec.CPUs)))
-	w.file(dir+"/cpulist", cpuset.FormatIDs(cpus))
-	row := make([]string, len(n.Distances))
-	for j, d := range n.Distances {
-		row[j] = strconv.Itoa(d)
-	}
-	w.file(dir+"/distance", strings.Join(row, " "))
 	kib := n.MemoryBytes >> 10
-	w.file(dir+"/meminfo",
-		fmt.Sprintf("Node %d MemTotal: %15d kB\nNode %d MemFree:  %15d kB\nNode %d MemUsed:  %15d kB",
-			n.ID, kib, n.ID, kib-kib/50, n.ID, kib/50))
+	w.files(dir, map[string]string{
+		"cpumap": w.bits(cpus), "cpulist": cpuset.FormatIDs(cpus),
+		"distance": strings.Trim(fmt.Sprint(n.Distances), "[]"),
+		"meminfo": fmt.Sprintf("Node %d MemTotal: %15d kB\nNode %d MemFree:  %15d kB\nNode %d MemUsed:  %15d kB",
+			n.ID, kib, n.ID, kib-kib/50, n.ID, kib/50),
+	})
 	pages := map[int64]int64{2 << 20: 0, gib: 0}
-	for size, count := range n.Hugepages {
-		pages[size] = count
-	}
+	maps.Copy(pages, n.Hugepages)
 	for size, count := range pages {
-		huge := fmt.Sprintf("%s/hugepages/hugepages-%dkB", dir, size>>10)
-		w.file(huge+"/nr_hugepages", strconv.FormatInt(count, 10))
+		w.file(fmt.Sprintf("%s/hugepages/hugepages-%dkB/nr_hugepages", dir, size>>10), strconv.FormatInt(count, 10))
 	}
 	for _, c := range cpus {
 		w.link(fmt.Sprintf("%s/cpu%d", dir, c), fmt.Sprintf("../../cpu/cpu%d", c))
@@ -156,21 +149,23 @@ func (w *writer) node(i int) {
 }
 
 func (w *writer) nodeFiles() {
-	var all, withCPU, withMemory []int
-	for _, n := range w.spec.NUMA {
-		all = append(all, n.ID)
-		if slices.ContainsFunc(w.spec.CPUs, func(c topo.CPUSpec) bool { return c.NUMA == n.ID }) {
-			withCPU = append(withCPU, n.ID)
+	having := func(has func(topo.NUMASpec) bool) string {
+		var ids []int
+		for _, n := range w.spec.NUMA {
+			if has(n) {
+				ids = append(ids, n.ID)
+			}
 		}
-		if n.MemoryBytes > 0 {
-			withMemory = append(withMemory, n.ID)
-		}
+		return cpuset.FormatIDs(ids)
 	}
-	for name, ids := range map[string][]int{
-		"possible": all, "online": all, "has_cpu": withCPU, "has_memory": withMemory, "has_normal_memory": withMemory,
-	} {
-		w.file(nodeDir+"/"+name, cpuset.FormatIDs(ids))
-	}
+	all := having(func(topo.NUMASpec) bool { return true })
+	memory := having(func(n topo.NUMASpec) bool { return n.MemoryBytes > 0 })
+	w.files(nodeDir, map[string]string{
+		"possible": all, "online": all, "has_memory": memory, "has_normal_memory": memory,
+		"has_cpu": having(func(n topo.NUMASpec) bool {
+			return slices.ContainsFunc(w.spec.CPUs, func(c topo.CPUSpec) bool { return c.NUMA == n.ID })
+		}),
+	})
 }
 
 func (w *writer) proc(model string) {
@@ -178,18 +173,18 @@ func (w *writer) proc(model string) {
 	for _, n := range w.spec.NUMA {
 		memory += n.MemoryBytes >> 10
 	}
-	w.file("proc/meminfo", fmt.Sprintf("MemTotal:       %d kB\nMemFree:        %d kB\nMemAvailable:   %d kB",
-		memory, memory-memory/50, memory-memory/50))
-	w.file("proc/cpuinfo", w.cpuinfo(model))
-	w.file("proc/stat", "btime 1735689600")
-	w.file("proc/cmdline", "BOOT_IMAGE=/vmlinuz ro")
-	w.file("proc/version", "Linux version 6.12.0-simulated")
-	w.file("proc/sys/kernel/random/boot_id", string(uuid.NewUUID())) // this tree is one boot of the machine
+	w.files("proc", map[string]string{
+		"meminfo": fmt.Sprintf("MemTotal:       %d kB\nMemFree:        %d kB\nMemAvailable:   %d kB",
+			memory, memory-memory/50, memory-memory/50),
+		"cpuinfo": w.cpuinfo(model), "stat": "btime 1735689600", "cmdline": "BOOT_IMAGE=/vmlinuz ro",
+		"version":                   "Linux version 6.12.0-simulated",
+		"sys/kernel/random/boot_id": string(uuid.NewUUID()), // this tree is one boot of the machine
+	})
 }
 
 func (w *writer) cpuinfo(model string) string {
 	var b strings.Builder
-	for _, id := range w.ids(func(topo.CPUSpec) bool { return true }) {
+	for _, id := range w.all() {
 		c := w.spec.CPUs[slices.IndexFunc(w.spec.CPUs, func(c topo.CPUSpec) bool { return c.ID == id })]
 		fmt.Fprintf(&b, "processor\t: %d\n", id)
 		if w.spec.Arch == "arm64" {
@@ -211,15 +206,15 @@ func (w *writer) cpuinfo(model string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// formatMap writes CPU ids as the kernel's map: words of 32 bits in hexadecimal, the highest first.
-func formatMap(ids []int, cpus int) string {
-	words := make([]uint32, (cpus+31)/32)
+// bits writes CPU ids as the kernel's map: words of 32 bits in hexadecimal, the highest first.
+func (w *writer) bits(ids []int) string {
+	words := make([]uint32, (len(w.spec.CPUs)+31)/32)
 	for _, id := range ids {
 		words[id/32] |= 1 << (id % 32)
 	}
 	text := make([]string, len(words))
-	for i, w := range words {
-		text[len(words)-1-i] = fmt.Sprintf("%08x", w)
+	for i, word := range words {
+		text[len(words)-1-i] = fmt.Sprintf("%08x", word)
 	}
 	return strings.Join(text, ",")
 }

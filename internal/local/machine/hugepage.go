@@ -14,9 +14,6 @@ import (
 // hugepagePrefix begins a setting of the machine: hugepages-2Mi=AMOUNT, the amount of every NUMA node.
 const hugepagePrefix = "hugepages-"
 
-// hugepageSizes are the sizes of pages that a generated machine may have, in bytes.
-func hugepageSizes() map[string]int64 { return map[string]int64{"2Mi": 2 << 20, "1Gi": gib} }
-
 // isHugepageKey reports whether text is such a setting without its value.
 func isHugepageKey(text string) bool {
 	return strings.HasPrefix(text, hugepagePrefix) && !strings.Contains(text, "=")
@@ -24,6 +21,7 @@ func isHugepageKey(text string) bool {
 
 // takeHugepages removes the settings of huge pages from words and gives the machine those pages.
 func (d *Description) takeHugepages(words []string) (rest []string, err error) {
+	sizes := map[string]int64{"2Mi": 2 << 20, "1Gi": gib}
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
 		if !isHugepageKey(key) {
@@ -33,7 +31,6 @@ func (d *Description) takeHugepages(words []string) (rest []string, err error) {
 		if d.topology != nil {
 			return nil, fmt.Errorf("%s: the machine has the huge pages of its capture", word)
 		}
-		sizes := hugepageSizes()
 		size, ok := sizes[strings.TrimPrefix(key, hugepagePrefix)]
 		if !ok {
 			return nil, fmt.Errorf("%s: Unsupported page size: supported %s", word,

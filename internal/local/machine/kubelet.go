@@ -32,8 +32,8 @@ func complete(words []string) []string {
 	return append(words, annotation.KubeletPolicyStatic)
 }
 
-// RunsManagers reports whether the kubelet's settings ask for decisions about CPUs, memory or topology.
-func (d Description) RunsManagers() bool {
+// runsManagers reports whether the kubelet's settings ask for decisions about CPUs, memory or topology.
+func (d Description) runsManagers() bool {
 	k := d.Kubelet
 	return d.pins() || d.keepsMemory() || k.TopologyPolicy != "" && k.TopologyPolicy != annotation.KubeletTopologyNone
 }
@@ -96,7 +96,7 @@ func (d Description) check(m *topo.Machine) error {
 	if d.Follow && !d.pins() {
 		return fmt.Errorf("%s needs the CPU policy static: a kubelet that pins nothing cannot be followed", follow)
 	}
-	if !d.RunsManagers() {
+	if !d.runsManagers() {
 		return nil
 	}
 	if err := d.Kubelet.Runs(m); err != nil {
@@ -115,10 +115,8 @@ func (d Description) checkVersion(*topo.Machine) error {
 		return nil
 	}
 	if v, err := version.ParseSemantic(d.Kubelet.Version); err != nil || v.Minor() != ManagersMinor {
-		return fmt.Errorf(
-			"version=%s: a simulated kubelet that decides about CPUs, memory or topology runs the managers of "+
-				"Kubernetes 1.%d: "+
-				"leave version= out, or those policies", d.Kubelet.Version, ManagersMinor)
+		return fmt.Errorf("version=%s: a simulated kubelet that decides about CPUs, memory or topology runs the "+
+			"managers of Kubernetes 1.%d: leave version= out, or those policies", d.Kubelet.Version, ManagersMinor)
 	}
 	return nil
 }
@@ -159,9 +157,8 @@ func (d Description) checkIDs(m *topo.Machine) error {
 	byDistance := k.TopologyOptions["prefer-closest-numa-nodes"] == "true" &&
 		k.TopologyPolicy != annotation.KubeletTopologySingleNUMA
 	if byDistance && highest >= m.NumNUMA() {
-		return fmt.Errorf(
-			"prefer-closest-numa-nodes: the kubelet panics on the NUMA node id %d of %d nodes, it takes ids for "+
-				"positions", highest, m.NumNUMA())
+		return fmt.Errorf("prefer-closest-numa-nodes: the kubelet panics on the NUMA node id %d of %d nodes, it takes "+
+			"ids for positions", highest, m.NumNUMA())
 	}
 	return nil
 }
@@ -179,17 +176,11 @@ func (d Description) checkHang(m *topo.Machine) error {
 	}
 	for c := range m.NumCores() {
 		core := m.CoreCPUs(topo.Core(c))
-		taken := 0
-		for _, cpu := range core {
-			if reserved.Has(int(cpu)) {
-				taken++
-			}
-		}
-		if taken > 0 && taken < len(core) {
-			return fmt.Errorf(
-				"distribute-cpus-across-numa with full-pcpus-only: reserved=%s splits a core, and then the kubelet's "+
-					"CPU manager "+
-					"never returns from some requests: reserve whole cores", d.Kubelet.ReservedCPUs)
+		taken := slices.DeleteFunc(slices.Clone(core), func(cpu topo.CPU) bool { return !reserved.Has(int(cpu)) })
+		if len(taken) > 0 && len(taken) < len(core) {
+			return fmt.Errorf("distribute-cpus-across-numa with full-pcpus-only: reserved=%s splits a core, and then "+
+				"the kubelet's CPU manager never returns from some requests: reserve whole cores",
+				d.Kubelet.ReservedCPUs)
 		}
 	}
 	return nil

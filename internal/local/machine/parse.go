@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,12 +71,9 @@ func (d *Description) configure(settings string) error {
 	return d.check(m)
 }
 
-// settingsAlias is another spelling of "@".
-const settingsAlias = ",kubelet="
-
 // canonical returns a spec with the settings behind "@" and separated by commas.
 func canonical(spec string) string {
-	if name, settings, ok := strings.Cut(spec, settingsAlias); ok && !strings.Contains(name, "@") {
+	if name, settings, ok := strings.Cut(spec, ",kubelet="); ok && !strings.Contains(name, "@") {
 		spec = name + "@" + settings
 	}
 	name, settings, ok := strings.Cut(spec, "@")
@@ -145,21 +143,11 @@ func nodeName(base string) string {
 	for _, suffix := range []string{".bz2", ".gz", ".tgz", ".tar"} {
 		base = strings.TrimSuffix(base, suffix)
 	}
-	name := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r - 'A' + 'a'
-		}
-		return '-'
-	}, base)
-	name = strings.Trim(name[:min(len(name), 50)], "-")
-	if name == "" {
-		return "machine"
-	}
-	return name
+	name := unfit.ReplaceAllString(strings.ToLower(base), "-")
+	return cmp.Or(strings.Trim(name[:min(len(name), 50)], "-"), "machine")
 }
+
+var unfit = regexp.MustCompile(`[^a-z0-9]`)
 
 // parseKubelet reads settings and, for one that is unknown, names those that are known and which one may be meant.
 func parseKubelet(settings string) (host.Kubelet, error) {
