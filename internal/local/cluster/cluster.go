@@ -100,7 +100,7 @@ func (c *Cluster) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-c.plane.Broken():
+	case <-c.plane.Broken().Done():
 		return Explain(c.plane.Err(), c.dir)
 	}
 }
@@ -145,13 +145,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-c.plane.Broken():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(c.plane.Broken(), cancel)()
 	client, err := kubernetes.NewForConfig(kubeconf.BuiltIn(id.adminConfig()))
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
@@ -208,12 +202,12 @@ func (c *Cluster) chooseNodes(asked []datadir.Node) ([]datadir.Node, error) {
 	}
 	nodes := asked
 	if len(nodes) == 0 && len(c.joined) == 0 {
-		nodes = saved
-	}
-	if len(nodes) == 0 && len(c.joined) == 0 {
-		if nodes, err = Expand(DefaultMachines(), 0); err != nil {
-			return nil, err
+		if nodes = saved; len(nodes) == 0 {
+			nodes, err = Expand(DefaultMachines(), 0)
 		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, old := range saved {
 		if slices.Contains(nodes, old) {
@@ -238,11 +232,8 @@ func (c *Cluster) nodeNames() []string {
 func (c *Cluster) startPlane(ctx context.Context, id *identities) error {
 	var err error
 	c.plane, err = plane.Start(ctx, plane.Config{
-		Dir:      c.dir,
-		PKI:      id.authority,
-		Listener: c.ports.Listener(datadir.APIServer),
-		Log:      c.log,
-		Admin:    id.adminConfig(),
+		Dir: c.dir, PKI: id.authority, Listener: c.ports.Listener(datadir.APIServer), Log: c.log,
+		Admin: id.adminConfig(),
 	})
 	if err != nil {
 		return err

@@ -3,8 +3,8 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -27,7 +28,11 @@ import (
 	"github.com/tenon-project/tenon/internal/local/proc"
 )
 
-const pollInterval = 100 * time.Millisecond
+const (
+	pollInterval = 100 * time.Millisecond
+	// progressInterval is the least time between two lines about nodes that become ready.
+	progressInterval = 5 * time.Second
+)
 
 // install applies what must be there before anybody of Tenon starts.
 func (c *Cluster) install(ctx context.Context, applier *install.Applier, client kubernetes.Interface,
@@ -50,63 +55,49 @@ func (c *Cluster) install(ctx context.Context, applier *install.Applier, client 
 	return nil
 }
 
-// removeOldNodes deletes the Nodes of an earlier start whose machines this one does not have, and their pods: no
+// removeOldNodes deletes the Nodes of an earlier start whose machines this one does not have, and their pods at once: no
 // kubelet would ever end them.
 func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interface) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	wanted := make(map[string]bool, len(c.nodes))
-	for _, name := range c.nodeNames() {
-		wanted[name] = true
-	}
-	removed := map[string]bool{}
+	wanted, removed := sets.New(c.nodeNames()...), sets.New[string]()
 	for i := range list.Items {
 		name := list.Items[i].Name
-		if wanted[name] {
+		if wanted.Has(name) {
 			continue
 		}
-		removed[name] = true
-		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
-			!apierrors.IsNotFound(err) {
+		removed.Insert(name)
+		err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete node %s of an earlier start: %w", name, err)
 		}
 	}
 	if len(removed) == 0 {
 		return nil
 	}
-	pods, err := deletePods(ctx, client, removed)
-	if err != nil {
-		return err
-	}
-	c.report(Step{Text: fmt.Sprintf("removed %s of the last start with %s: %s", count(len(removed), "node"),
-		count(pods, "pod"),
-		Few(slices.Sorted(maps.Keys(removed))))})
-	return nil
-}
-
-// deletePods deletes the pods of nodes at once and returns how many there were.
-func deletePods(ctx context.Context, client kubernetes.Interface, nodes map[string]bool) (deleted int, err error) {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("list pods: %w", err)
+		return fmt.Errorf("list pods: %w", err)
 	}
-	zero := int64(0)
+	deleted := 0
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if !nodes[p.Spec.NodeName] {
+		if !removed.Has(p.Spec.NodeName) {
 			continue
 		}
+		deleted++
 		err := client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID},
+			GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(p.UID)),
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return deleted, fmt.Errorf("delete pod %s/%s of node %s: %w", p.Namespace, p.Name, p.Spec.NodeName, err)
+			return fmt.Errorf("delete pod %s/%s of node %s: %w", p.Namespace, p.Name, p.Spec.NodeName, err)
 		}
-		deleted++
 	}
-	return deleted, nil
+	c.report(Step{Text: fmt.Sprintf("removed %s of the last start with %s: %s", count(len(removed), "node"),
+		count(deleted, "pod"), Few(sets.List(removed)))})
+	return nil
 }
 
 func count(n int, noun string) string {
@@ -159,8 +150,19 @@ func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.I
 	if len(c.nodes) == 0 {
 		return nil
 	}
-	p := &progress{c: c, client: client, last: time.Now()}
-	if err := c.run(ctx, o, NodesVerb, nodesName, p.ready); err != nil {
+	last := time.Now() // of the last line
+	if err := c.run(ctx, o, NodesVerb, nodesName, func(ctx context.Context) error {
+		ready, err := c.readyNodes(ctx, client)
+		if err != nil || ready == len(c.nodes) {
+			return err
+		}
+		text := fmt.Sprintf("%d of %d simulated nodes are ready", ready, len(c.nodes))
+		if now := time.Now(); now.Sub(last) >= progressInterval {
+			last = now
+			c.done(text)
+		}
+		return errors.New(text)
+	}); err != nil {
 		return err
 	}
 	c.done(fmt.Sprintf("%d simulated nodes", len(c.nodes)))
@@ -181,11 +183,11 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 	if err := utilerrors.AggregateGoroutines(start...); err != nil {
 		return err
 	}
+	text := "scheduler"
 	if o.Schedulers > 1 {
-		c.done(fmt.Sprintf("%d schedulers, one leads", o.Schedulers))
-	} else {
-		c.done("scheduler")
+		text = fmt.Sprintf("%d schedulers, one leads", o.Schedulers)
 	}
+	c.done(text)
 	return nil
 }
 
@@ -214,14 +216,12 @@ func (c *Cluster) run(ctx context.Context, o Options, verb, name string, ready f
 	more ...string,
 ) error {
 	child, err := proc.Start(ctx, proc.Spec{
-		Name:    name,
-		Path:    o.Binary,
-		Args:    append([]string{verb, "--data", c.dir.Root()}, more...),
-		LogFile: c.dir.Log(name),
-		Ready:   ready,
-	}, func(name string, how error, pause time.Duration) {
-		c.report(Step{Text: fmt.Sprintf("%s ended (%v); it is started again in %v, its log is %s", name, how, pause,
-			c.dir.Log(name))})
+		Name: name, Path: o.Binary, Args: append([]string{verb, "--data", c.dir.Root()}, more...),
+		LogFile: c.dir.Log(name), Ready: ready,
+		Ended: func(how error, pause time.Duration) {
+			c.report(Step{Text: fmt.Sprintf("%s ended (%v); it is started again in %v, its log is %s", name, how, pause,
+				c.dir.Log(name))})
+		},
 	})
 	if err != nil {
 		return err
@@ -242,32 +242,6 @@ func (c *Cluster) release(services ...datadir.Service) error {
 	return nil
 }
 
-// progressInterval is the least time between two lines about nodes that become ready.
-const progressInterval = 5 * time.Second
-
-// progress is how far the nodes of a start are.
-type progress struct {
-	c      *Cluster
-	client kubernetes.Interface
-	last   time.Time // of the last line
-}
-
-// ready returns an error while nodes are not ready, and reports how many are.
-func (p *progress) ready(ctx context.Context) error {
-	ready, err := p.c.readyNodes(ctx, p.client)
-	if err != nil {
-		return err
-	}
-	if ready == len(p.c.nodes) {
-		return nil
-	}
-	if now := time.Now(); now.Sub(p.last) >= progressInterval {
-		p.last = now
-		p.c.done(fmt.Sprintf("%d of %d simulated nodes are ready", ready, len(p.c.nodes)))
-	}
-	return fmt.Errorf("%d of %d nodes are ready", ready, len(p.c.nodes))
-}
-
 // readyNodes counts the nodes that are ready for pods.
 func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (ready int, err error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -280,12 +254,13 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (
 		return 0, fmt.Errorf("list leases of nodes: %w", err)
 	}
 	// The last status of a node of an earlier start is still there, and was "ready".
-	alive := make(map[string]bool, len(leases.Items))
+	alive := sets.New[string]()
 	for i := range leases.Items {
-		l := &leases.Items[i]
-		alive[l.Name] = l.Spec.RenewTime != nil && l.Spec.RenewTime.After(c.begun)
+		if l := &leases.Items[i]; l.Spec.RenewTime != nil && l.Spec.RenewTime.After(c.begun) {
+			alive.Insert(l.Name)
+		}
 	}
-	topologies, err := c.topologies(ctx, client)
+	published, err := topologies(ctx, client)
 	if err != nil {
 		return 0, err
 	}
@@ -294,7 +269,7 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (
 		// Pods would wait for the taints with which a node is born.
 		tainted := taints.TaintKeyExists(n.Spec.Taints, corev1.TaintNodeNotReady) ||
 			taints.TaintKeyExists(n.Spec.Taints, corev1.TaintNodeUnreachable)
-		if alive[n.Name] && topologies[n.Name] && !tainted && nodeutil.IsNodeReady(n) {
+		if alive.Has(n.Name) && published.Has(n.Name) && !tainted && nodeutil.IsNodeReady(n) {
 			ready++
 		}
 	}
@@ -302,22 +277,22 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (
 }
 
 // topologies returns the names of the nodes whose agent has published the machine.
-func (c *Cluster) topologies(ctx context.Context, client kubernetes.Interface) (map[string]bool, error) {
+func topologies(ctx context.Context, client kubernetes.Interface) (sets.Set[string], error) {
 	text, err := client.CoreV1().RESTClient().Get().
 		AbsPath("/apis", v1alpha2.GroupName, v1alpha2.GroupVersion().Version, "noderesourcetopologies").
 		Param("resourceVersion", "0").
 		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").
 		DoRaw(ctx)
+	var list metav1.PartialObjectMetadataList
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list topologies: %w", err)
 	}
-	var list metav1.PartialObjectMetadataList
-	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("list topologies: %w", err)
-	}
-	names := make(map[string]bool, len(list.Items))
+	names := sets.New[string]()
 	for i := range list.Items {
-		names[list.Items[i].Name] = true
+		names.Insert(list.Items[i].Name)
 	}
 	return names, nil
 }

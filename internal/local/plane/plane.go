@@ -60,8 +60,8 @@ func Start(ctx context.Context, c Config) (*Plane, error) {
 	return p, nil
 }
 
-// Broken is closed when a component has ended without being asked to. The plane is then of no use any more.
-func (p *Plane) Broken() <-chan struct{} { return p.broken.Done() }
+// Broken ends when a component has ended without being asked to. The plane is then of no use any more.
+func (p *Plane) Broken() context.Context { return p.broken }
 
 // Err returns why the plane is broken, nil while it is not.
 func (p *Plane) Err() error { return context.Cause(p.broken) }

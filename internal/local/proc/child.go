@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -37,31 +37,25 @@ type Spec struct {
 
 	// Ready returns nil when the process serves. It is asked again until it does.
 	Ready func(context.Context) error
+	// Ended is called each time the process ends without being asked to: how, and when it is started again.
+	Ended func(how error, pause time.Duration)
 }
-
-// Ended is called each time a child ends without being asked to: how, and when it is started again.
-type Ended func(name string, how error, pause time.Duration)
 
 // Child is a supervised process.
 type Child struct {
-	spec  Spec
-	ended Ended
-
+	spec Spec
 	stop context.CancelFunc
 	done chan struct{}
 	dead chan error // how the process ended, until it was ready for the first time
 
-	mu  sync.Mutex // guards pid
-	pid int
+	pid atomic.Int64
 }
 
 // Start starts the process and returns when it is ready. It gives up when the process ends three times before that; the
 // error then holds the end of its log.
-func Start(ctx context.Context, spec Spec, ended Ended) (*Child, error) {
+func Start(ctx context.Context, spec Spec) (*Child, error) {
 	run, stop := context.WithCancel(context.Background())
-	c := &Child{
-		spec: spec, ended: ended, stop: stop, done: make(chan struct{}), dead: make(chan error, startAttempts),
-	}
+	c := &Child{spec: spec, stop: stop, done: make(chan struct{}), dead: make(chan error, startAttempts)}
 	go c.supervise(run)
 	if err := c.awaitReady(ctx); err != nil {
 		c.Stop()
@@ -71,11 +65,7 @@ func Start(ctx context.Context, spec Spec, ended Ended) (*Child, error) {
 }
 
 // PID returns the id of the running process, 0 between two of them.
-func (c *Child) PID() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pid
-}
+func (c *Child) PID() int { return int(c.pid.Load()) }
 
 // Stop asks the process to end, and makes it end when it does not within seconds.
 func (c *Child) Stop() {
@@ -123,7 +113,7 @@ func (c *Child) supervise(ctx context.Context) {
 		case c.dead <- how:
 		default: // no reader counts them any more
 		}
-		c.ended(c.spec.Name, how, pause)
+		c.spec.Ended(how, pause)
 		select {
 		case <-ctx.Done():
 			return
@@ -148,18 +138,12 @@ func (c *Child) run(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	c.setPID(cmd.Process.Pid)
-	defer c.setPID(0)
+	c.pid.Store(int64(cmd.Process.Pid))
+	defer c.pid.Store(0)
 	if err := cmd.Wait(); err != nil {
 		return err
 	}
 	return errors.New("ended by itself")
-}
-
-func (c *Child) setPID(pid int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pid = pid
 }
 
 // lastLines returns the end of a log for an error text, on lines of their own.
@@ -170,11 +154,8 @@ func lastLines(file string) string {
 		return ""
 	}
 	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return ""
-	}
-	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-window), window))
+	end, _ := f.Seek(0, io.SeekEnd)
+	text, err := io.ReadAll(io.NewSectionReader(f, max(0, end-window), window))
 	if err != nil || len(text) == 0 {
 		return ""
 	}

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func parent(dir string) {
-	c, err := Start(context.Background(), shell(dir, "sleep 600", nil), func(string, error, time.Duration) {})
+	c, err := Start(context.Background(), shell(dir, "sleep 600", nil))
 	if err != nil {
 		panic(err)
 	}
@@ -41,7 +41,7 @@ func shell(dir, script string, ready func(context.Context) error) Spec {
 	}
 	return Spec{
 		Name: "child", Path: "/bin/sh", Args: []string{"-c", script}, LogFile: filepath.Join(dir, "log"),
-		Ready: ready,
+		Ready: ready, Ended: func(error, time.Duration) {},
 	}
 }
 
@@ -54,8 +54,9 @@ func TestAChildThatDiesIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ended := make(chan error, 1)
-	c, err := Start(t.Context(), shell(dir, "exec sleep 600", nil),
-		func(_ string, how error, _ time.Duration) { ended <- how })
+	spec := shell(dir, "exec sleep 600", nil)
+	spec.Ended = func(how error, _ time.Duration) { ended <- how }
+	c, err := Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +74,7 @@ func TestAChildThatDiesIsStartedAgain(t *testing.T) {
 func TestAChildThatNeverStartsIsGivenUpWithItsLastWords(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	_, err := Start(t.Context(), shell(dir, "echo the port is taken; exit 3", exists("/never")),
-		func(string, error, time.Duration) {})
+	_, err := Start(t.Context(), shell(dir, "echo the port is taken; exit 3", exists("/never")))
 	if err == nil {
 		t.Fatal("a child that always ends was started")
 	}
@@ -89,7 +89,7 @@ func TestABinaryThatIsNotThereIsNamed(t *testing.T) {
 	t.Parallel()
 	spec := shell(t.TempDir(), "", nil)
 	spec.Path = "/no/such/binary"
-	_, err := Start(t.Context(), spec, func(string, error, time.Duration) {})
+	_, err := Start(t.Context(), spec)
 	if err == nil || !strings.Contains(err.Error(), "/no/such/binary") {
 		t.Errorf("got %v, want an error that names the binary", err)
 	}
@@ -100,8 +100,9 @@ func TestStopAsksFirst(t *testing.T) {
 	dir := t.TempDir()
 	ready, done := filepath.Join(dir, "ready"), filepath.Join(dir, "done")
 	script := "trap 'touch " + done + "; exit 0' TERM; touch " + ready + "; while :; do sleep 0.1; done"
-	c, err := Start(t.Context(), shell(dir, script, exists(ready)),
-		func(string, error, time.Duration) { t.Error("a stop is reported as an end") })
+	spec := shell(dir, script, exists(ready))
+	spec.Ended = func(error, time.Duration) { t.Error("a stop is reported as an end") }
+	c, err := Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
 		}
 		return errors.New("not yet")
 	}
-	_, err := Start(ctx, shell(dir, "echo $$ > "+pid+"; exec sleep 600", ready), func(string, error, time.Duration) {})
+	_, err := Start(ctx, shell(dir, "echo $$ > "+pid+"; exec sleep 600", ready))
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want canceled", err)
 	}

@@ -29,42 +29,24 @@ type line struct {
 	Ready bool   `json:"ready,omitempty"` // the last one of a good start
 }
 
-func newConsole(out io.Writer, reportFD int) *console {
-	c := &console{out: out}
-	if reportFD != 0 {
-		c.report = os.NewFile(uintptr(reportFD), "report")
-	}
-	return c
-}
-
 func (c *console) step(s cluster.Step) {
-	if s.Took == 0 {
-		c.say(s.Text)
-		return
+	if s.Took != 0 {
+		s.Text = fmt.Sprintf("%6.1f s  %s", s.Took.Seconds(), s.Text)
 	}
-	c.say(fmt.Sprintf("%6.1f s  %s", s.Took.Seconds(), s.Text))
+	c.say(s.Text)
 }
 
 func (c *console) say(text string) { c.send(line{Text: text}) }
 
-// ready ends the report of a detached start.
-func (c *console) ready(dir datadir.Dir, running *cluster.Cluster, took time.Duration) {
-	c.say(summary(dir, running, took))
-	c.send(line{Ready: true})
-}
-
 // end passes the error of a detached start to the user's process; it returns err.
 func (c *console) end(err error) error {
-	if err != nil && c.reporting() {
+	c.mu.Lock()
+	reporting := c.report != nil
+	c.mu.Unlock()
+	if err != nil && reporting {
 		c.send(line{Error: err.Error(), Code: codeOf(err)})
 	}
 	return err
-}
-
-func (c *console) reporting() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.report != nil
 }
 
 func (c *console) send(l line) {
@@ -86,7 +68,11 @@ func (c *console) send(l line) {
 
 func summary(dir datadir.Dir, c *cluster.Cluster, took time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Ready in %.1f s: %s\n", took.Seconds(), countNodes(c.Nodes()))
+	names := make([]string, len(c.Nodes()))
+	for i, n := range c.Nodes() {
+		names[i] = n.Name
+	}
+	fmt.Fprintf(&b, "Ready in %.1f s: %d nodes (%s)\n", took.Seconds(), len(names), cluster.Few(names))
 	fmt.Fprintf(&b, "  export KUBECONFIG=%s\n", dir.Kubeconfig())
 	fmt.Fprintf(&b, "  look   %[1]s topology · %[1]s top · %[1]s explain · %[1]s kubectl get pods\n", name())
 	fmt.Fprintf(&b, "  stop   %[1]s down, %[1]s down --purge (removes the data)", name())
@@ -95,12 +81,3 @@ func summary(dir datadir.Dir, c *cluster.Cluster, took time.Duration) string {
 
 // name returns what the user calls this program.
 func name() string { return os.Args[0] }
-
-// countNodes names the nodes while they are few.
-func countNodes(nodes []datadir.Node) string {
-	names := make([]string, len(nodes))
-	for i, n := range nodes {
-		names[i] = n.Name
-	}
-	return fmt.Sprintf("%d nodes (%s)", len(nodes), cluster.Few(names))
-}

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -47,7 +46,7 @@ func demo(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	if err := applier.Apply(ctx, objects); err != nil {
 		return err
 	}
-	pods, err := awaitSettled(ctx, client)
+	pods, err := awaitSettled(ctx, client, podsOf(objects))
 	if err != nil {
 		return err
 	}
@@ -95,61 +94,40 @@ func placed(pods []corev1.Pod) string {
 	return node
 }
 
-// awaitSettled returns the demo's pods once every one of them exists and is running, done or refused by the scheduler.
-func awaitSettled(ctx context.Context, client kubernetes.Interface) ([]corev1.Pod, error) {
-	var pods []corev1.Pod
-	var waiting string
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, demoLimit, true,
-		func(ctx context.Context) (done bool, err error) {
-			pods, waiting, err = look(ctx, client)
-			return err == nil && waiting == "", err
+// podsOf counts the pods that objects ask for.
+func podsOf(objects []*unstructured.Unstructured) (pods int) {
+	fields := map[string]string{"Deployment": "replicas", "Job": "completions"}
+	for _, o := range objects {
+		n := 1.0
+		if field, many := fields[o.GetKind()]; many {
+			n, _, _ = unstructured.NestedNumberAsFloat64(o.Object, "spec", field) // the manifest is ours
+		}
+		pods += int(n)
+	}
+	return pods
+}
+
+// awaitSettled returns the demo's pods once that many exist and every one is running, done or refused by the scheduler.
+func awaitSettled(ctx context.Context, client kubernetes.Interface, want int) (pods []corev1.Pod, err error) {
+	waiting := ""
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, demoLimit, true,
+		func(ctx context.Context) (bool, error) {
+			list, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx,
+				metav1.ListOptions{LabelSelector: examples.DemoLabel})
+			if err != nil {
+				return false, fmt.Errorf("list pods: %w", err)
+			}
+			pods, waiting = list.Items, fmt.Sprintf("%d of %d pods exist", len(list.Items), want)
+			i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return !settled(&p) })
+			if i >= 0 {
+				waiting = "pod " + pods[i].Name
+			}
+			return len(pods) >= want && i < 0, nil
 		})
 	if err != nil {
 		return nil, fmt.Errorf("wait for the demo's pods: %w: %s", err, waiting)
 	}
 	return pods, nil
-}
-
-// look returns the demo's pods, and what is still to come.
-func look(ctx context.Context, client kubernetes.Interface) (pods []corev1.Pod, waiting string, err error) {
-	selector := metav1.ListOptions{LabelSelector: examples.DemoLabel}
-	list, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, selector)
-	if err != nil {
-		return nil, "", fmt.Errorf("list pods: %w", err)
-	}
-	deployments, err := client.AppsV1().Deployments(metav1.NamespaceDefault).List(ctx, selector)
-	if err != nil {
-		return nil, "", fmt.Errorf("list deployments: %w", err)
-	}
-	jobs, err := client.BatchV1().Jobs(metav1.NamespaceDefault).List(ctx, selector)
-	if err != nil {
-		return nil, "", fmt.Errorf("list jobs: %w", err)
-	}
-	for i := range deployments.Items {
-		if d := &deployments.Items[i]; !complete(d) {
-			return nil, "deployment " + d.Name, nil
-		}
-	}
-	for i := range jobs.Items {
-		if j := &jobs.Items[i]; !started(j) {
-			return nil, "job " + j.Name, nil
-		}
-	}
-	for i := range list.Items {
-		if p := &list.Items[i]; !settled(p) {
-			return nil, "pod " + p.Name, nil
-		}
-	}
-	return list.Items, "", nil
-}
-
-func complete(d *appsv1.Deployment) bool {
-	return d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil &&
-		d.Status.Replicas == *d.Spec.Replicas
-}
-
-func started(j *batchv1.Job) bool {
-	return j.Spec.Completions != nil && j.Status.Active+j.Status.Succeeded+j.Status.Failed >= *j.Spec.Completions
 }
 
 func settled(p *corev1.Pod) bool {

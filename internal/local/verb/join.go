@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 )
@@ -26,6 +26,9 @@ func newJoin() *cobra.Command {
 	var webhooks bool
 	var c *cobra.Command
 	c = hidden(JoinVerb, func(ctx context.Context, dir datadir.Dir) error {
+		if len(nodes) == 0 {
+			return fmt.Errorf("%s: --node is missing", JoinVerb)
+		}
 		binary, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("find the binary to start the components with: %w", err)
@@ -36,26 +39,18 @@ func newJoin() *cobra.Command {
 			Report:           func(s cluster.Step) { fmt.Fprintf(c.OutOrStdout(), "%s (%v)\n", s.Text, s.Took) },
 		}
 		if webhooks {
-			o.Admission = admission()
+			o.Admission = deploy.Webhooks()
 		}
-		return runJoin(ctx, o, c.OutOrStdout())
+		running, err := cluster.Start(ctx, o)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(c.OutOrStdout(), joinReady)
+		return errors.Join(running.Wait(ctx), running.Stop())
 	})
 	c.Flags().StringSliceVar(&nodes, "node", nil,
 		"names of the nodes, which get the credentials of a kubelet and an agent")
 	c.Flags().IntVar(&schedulers, "schedulers", 0, "number of schedulers")
 	c.Flags().BoolVar(&webhooks, "webhooks", false, "start the manager with its webhooks")
 	return c
-}
-
-func runJoin(ctx context.Context, o cluster.Options, out io.Writer) error {
-	if len(o.Joined) == 0 {
-		return fmt.Errorf("%s: --node is missing", JoinVerb)
-	}
-	running, err := cluster.Start(ctx, o)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(out, joinReady)
-	err = running.Wait(ctx)
-	return errors.Join(err, running.Stop())
 }

@@ -18,24 +18,21 @@ func MachineObjects(specs []string) ([]runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	type parsed struct {
-		machine.Description
-		read *topo.Machine
-	}
-	known := map[string]parsed{} // by spec: thousands of nodes may share one
+	known := map[string]machine.Description{} // by spec: thousands of nodes may share one
+	read := map[string]*topo.Machine{}
 	objects := make([]runtime.Object, 0, 2*len(nodes))
 	for _, n := range nodes {
-		p, ok := known[n.Machine]
-		if !ok {
-			if p.Description, _, err = machine.Parse(n.Machine); err != nil {
+		if read[n.Machine] == nil {
+			d, _, err := machine.Parse(n.Machine)
+			if err != nil {
 				return nil, &cluster.MachineError{Err: err}
 			}
-			if p.read, err = p.Read(); err != nil {
+			if read[n.Machine], err = d.Read(); err != nil {
 				return nil, fmt.Errorf("machine %s: %w", n.Machine, err)
 			}
-			known[n.Machine] = p
+			known[n.Machine] = d
 		}
-		node, topology, err := simnode.Objects(n.Name, p.Description, p.read)
+		node, topology, err := simnode.Objects(n.Name, known[n.Machine], read[n.Machine])
 		if err != nil {
 			return nil, fmt.Errorf("machine %s: %w", n.Machine, err)
 		}

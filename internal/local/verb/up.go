@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -110,13 +111,21 @@ func up(ctx context.Context, f upFlags, out io.Writer) error {
 		return &exitError{fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas,
 			datadir.MaxSchedulers), 2}
 	}
-	nodes, err := f.choose()
-	if err != nil {
-		return err
+	machines := f.machines
+	if len(machines) == 0 && f.nodes != 0 {
+		machines = cluster.DefaultMachines()
 	}
-	show := func() error { return nil }
-	if f.demo {
-		show = func() error { return demo(ctx, dir, out) }
+	var nodes []datadir.Node // none where the user named neither machines nor a number
+	if len(machines) > 0 {
+		if nodes, err = cluster.Expand(machines, f.nodes); err != nil {
+			return err
+		}
+	}
+	show := func() error {
+		if !f.demo {
+			return nil
+		}
+		return demo(ctx, dir, out)
 	}
 	if f.detach {
 		if err := detach(ctx, dir, f, out); err != nil {
@@ -124,20 +133,11 @@ func up(ctx context.Context, f upFlags, out io.Writer) error {
 		}
 		return show()
 	}
-	console := newConsole(out, f.report)
-	return console.end(run(ctx, dir, nodes, f, console, show))
-}
-
-// choose returns no nodes when the user named neither machines nor a number.
-func (f upFlags) choose() ([]datadir.Node, error) {
-	machines := f.machines
-	if len(machines) == 0 {
-		if f.nodes == 0 {
-			return nil, nil
-		}
-		machines = cluster.DefaultMachines()
+	console := &console{out: out}
+	if f.report != 0 {
+		console.report = os.NewFile(uintptr(f.report), "report")
 	}
-	return cluster.Expand(machines, f.nodes)
+	return console.end(run(ctx, dir, nodes, f, console, show))
 }
 
 // run keeps a cluster up until ctx ends or it breaks. It calls show once all is ready.
@@ -150,19 +150,14 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	}
 	begun := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
-		Dir:              dir,
-		Nodes:            nodes,
-		Schedulers:       f.replicas,
-		Binary:           binary,
-		Manifests:        manifests(),
-		Admission:        admission(),
-		RequireNRIPlugin: f.fences,
-		Report:           console.step,
+		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: manifests(),
+		Admission: deploy.Webhooks(), RequireNRIPlugin: f.fences, Report: console.step,
 	})
 	if err != nil {
 		return err
 	}
-	console.ready(dir, c, time.Since(begun))
+	console.say(summary(dir, c, time.Since(begun)))
+	console.send(line{Ready: true})
 	if err = show(); err == nil {
 		err = c.Wait(ctx)
 	}

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
@@ -29,9 +28,6 @@ import (
 func manifests() [][]byte {
 	return slices.Concat(deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses())
 }
-
-// admission is what may be in the cluster only while the manager answers.
-func admission() [][]byte { return deploy.Webhooks() }
 
 // hidden returns the command of a child process.
 func hidden(verb string, run func(ctx context.Context, dir datadir.Dir) error) *cobra.Command {
@@ -66,7 +62,8 @@ func newScheduler() *cobra.Command {
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
-			"--serve-scheduler-names=" + strings.Join(schedulerNames(), ","),
+			// The first name is what a pod says that names none, the last one what manifests for Koordinator say.
+			"--serve-scheduler-names=default-scheduler,tenon-scheduler,koord-scheduler",
 			// One alone must not wait after a crash for the lease of the last. Replicas wait less than on a real
 			// cluster.
 			"--leader-elect=" + strconv.FormatBool(elect),
@@ -110,12 +107,6 @@ func newManager() *cobra.Command {
 	return child
 }
 
-// schedulerNames are the names under which pods may ask for the scheduler. The first one is what a pod says that names
-// none, the last one what manifests say that were written for Koordinator.
-func schedulerNames() []string {
-	return []string{"default-scheduler", "tenon-scheduler", "koord-scheduler"}
-}
-
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func newNodes() *cobra.Command {
@@ -144,13 +135,14 @@ func newNodes() *cobra.Command {
 			}
 			nodes = append(nodes, n)
 		}
+		version := "(devel)"
+		if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
+			version = build.Main.Version
+		}
 		serving := dir.Pair(cluster.KubeletServing)
 		return simnode.Run(ctx, simnode.Options{
-			Nodes:    nodes,
-			Address:  address(ports[datadir.Kubelets]),
-			CertFile: serving.CertFile,
-			KeyFile:  serving.KeyFile,
-			Version:  buildVersion(),
+			Nodes: nodes, Address: address(ports[datadir.Kubelets]), CertFile: serving.CertFile,
+			KeyFile: serving.KeyFile, Version: version,
 		})
 	})
 }
@@ -163,10 +155,7 @@ func simulated(dir datadir.Dir, name string, m machine.Description) (simnode.Nod
 		return simnode.Node{}, err
 	}
 	return simnode.Node{
-		Name:    name,
-		Machine: m,
-		Dir:     dir.Node(name),
-		Client:  client,
+		Name: name, Machine: m, Dir: dir.Node(name), Client: client,
 		Agent: func() (kubernetes.Interface, dynamic.Interface, error) {
 			return clients(dir.Credential(cluster.AgentCredential(name)), 0, 0)
 		},
@@ -186,12 +175,4 @@ func clients(credential string, qps float32, burst int) (kubernetes.Interface, d
 	}
 	objects, err := dynamic.NewForConfig(config)
 	return client, objects, err
-}
-
-// buildVersion is what the binary was built from, as far as the Go tool knew.
-func buildVersion() string {
-	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
-		return build.Main.Version
-	}
-	return "(devel)"
 }

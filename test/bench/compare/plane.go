@@ -71,7 +71,7 @@ func servePlane(ctx context.Context, path string) error {
 	select {
 	case <-ctx.Done():
 		return p.Stop()
-	case <-p.Broken():
+	case <-p.Broken().Done():
 		return p.Err()
 	}
 }
