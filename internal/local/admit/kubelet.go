@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -86,16 +87,10 @@ type record struct {
 	status *corev1.PodStatus
 }
 
-const (
-	cpuStateFile    = "cpu_manager_state"
-	memoryStateFile = "memory_manager_state"
-	reconcilePeriod = 10 * time.Second
-)
-
 // discard removes the state files of a kubelet: those of another one than the one that starts next.
 func discard(dir string) error {
 	var errs []error
-	for _, name := range []string{cpuStateFile, memoryStateFile} {
+	for _, name := range []string{"cpu_manager_state", "memory_manager_state"} {
 		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -108,7 +103,7 @@ func discard(dir string) error {
 // a kubelet with these settings would not start on this machine.
 func Open(ctx context.Context, o Options) (*Kubelet, error) {
 	if o.Reconcile <= 0 {
-		o.Reconcile = reconcilePeriod
+		o.Reconcile = 10 * time.Second
 	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, err
@@ -119,10 +114,9 @@ func Open(ctx context.Context, o Options) (*Kubelet, error) {
 		}
 	}
 	k, err := open(ctx, o)
-	var stale *staleState
-	if errors.As(err, &stale) {
+	if errors.Is(err, errStaleState) {
 		klog.FromContext(ctx).Info("The kubelet's state files do not go with its settings, they are removed", "dir",
-			o.Dir, "err", stale.err)
+			o.Dir, "err", err)
 		if err := discard(o.Dir); err != nil {
 			return nil, err
 		}
@@ -131,12 +125,8 @@ func Open(ctx context.Context, o Options) (*Kubelet, error) {
 	return k, err
 }
 
-// staleState is the error of managers that do not start with the state that they find.
-type staleState struct{ err error }
-
-func (s *staleState) Error() string { return "start the kubelet's managers: " + s.err.Error() }
-
-func (s *staleState) Unwrap() error { return s.err }
+// errStaleState is the error of managers that do not start with the state that they find.
+var errStaleState = errors.New("start the kubelet's managers")
 
 func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 	defer func() {
@@ -185,11 +175,13 @@ func (k *Kubelet) start(ctx context.Context) error {
 	for _, c := range k.o.Running {
 		running.Add(string(c.Pod), c.Name, c.ID)
 	}
-	if err := k.memory.Start(ctx, k.active, sources{&k.settled}, statuses{k}, updates{k}, running.Clone()); err != nil {
-		return &staleState{err}
+	s := seams{k}
+	err := k.memory.Start(ctx, k.active, s, s, s, running.Clone())
+	if err == nil {
+		err = k.cpus.Start(ctx, k.active, s, s, s, running.Clone())
 	}
-	if err := k.cpus.Start(ctx, k.active, sources{&k.settled}, statuses{k}, updates{k}, running.Clone()); err != nil {
-		return &staleState{err}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errStaleState, err)
 	}
 	if cmp.Or(k.o.Settings.CPUPolicy, string(cpumanager.PolicyNone)) == string(cpumanager.PolicyNone) {
 		close(k.ended) // it has nothing to reconcile, and so no goroutine
@@ -207,10 +199,8 @@ func reservation(cpus kcpuset.CPUSet, memory map[int]map[string]int64) (corev1.R
 		limits := corev1.ResourceList{}
 		for name, bytes := range types {
 			limits[corev1.ResourceName(name)] = *resource.NewQuantity(bytes, resource.BinarySI)
-			sum := all[corev1.ResourceName(name)]
-			sum.Add(*resource.NewQuantity(bytes, resource.BinarySI))
-			all[corev1.ResourceName(name)] = sum
 		}
+		all = quota.Add(all, limits)
 		perNode = append(perNode, config.MemoryReservation{NumaNode: int32(node), Limits: limits})
 	}
 	slices.SortFunc(perNode, func(a, b config.MemoryReservation) int { return cmp.Compare(a.NumaNode, b.NumaNode) })
@@ -319,16 +309,14 @@ func (k *Kubelet) active() []*corev1.Pod {
 	return k.list()
 }
 
-// sources says whether all pods that were there at the start are known.
-type sources struct{ settled *atomic.Bool }
+// seams are what the managers ask of the rest of a kubelet: whether all pods that were there at the start are known, the
+// ids of containers, and the runtime.
+type seams struct{ k *Kubelet }
 
-func (sources) AddSource(string) {}
-func (s sources) AllReady() bool { return s.settled.Load() }
+func (seams) AddSource(string) {}
+func (s seams) AllReady() bool { return s.k.settled.Load() }
 
-// statuses gives the CPU manager the containers' ids.
-type statuses struct{ k *Kubelet }
-
-func (s statuses) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
+func (s seams) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	s.k.mu.Lock()
 	defer s.k.mu.Unlock()
 	r, ok := s.k.pods[uid]
@@ -338,12 +326,9 @@ func (s statuses) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return *r.status, true
 }
 
-// updates plays the container runtime.
-type updates struct{ k *Kubelet }
-
-func (u updates) UpdateContainerResources(_ context.Context, id string, r *cri.ContainerResources) error {
+func (s seams) UpdateContainerResources(_ context.Context, id string, r *cri.ContainerResources) error {
 	if r.Linux == nil || r.Linux.CpusetCpus == "" {
 		return nil
 	}
-	return u.k.o.Update(id, r.Linux.CpusetCpus)
+	return s.k.o.Update(id, r.Linux.CpusetCpus)
 }

@@ -327,7 +327,7 @@ func (w *world) recorded(t failer) (map[types.UID]allocation, []int) {
 	if err != nil || cpu.Policy != "static" {
 		t.Fatalf("read cpu_manager_state: %+v, %v", cpu, err)
 	}
-	text, err := os.ReadFile(filepath.Join(w.dir, memoryStateFile))
+	text, err := os.ReadFile(filepath.Join(w.dir, "memory_manager_state"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,9 +92,6 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 // Nodes returns the simulated machines.
 func (c *Cluster) Nodes() []datadir.Node { return c.nodes }
 
-// Diagnostics returns the address of the scheduler's diagnostics.
-func (c *Cluster) Diagnostics() string { return "http://" + c.ports.Address(datadir.Diagnostics) }
-
 // Wait returns nil when ctx ends, and an error when the control plane breaks before that.
 func (c *Cluster) Wait(ctx context.Context) error {
 	select {

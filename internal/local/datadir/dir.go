@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -45,12 +46,9 @@ func (d Dir) PKI() string { return d.path("pki") }
 // Credential returns the path of a component's kubeconfig.
 func (d Dir) Credential(component string) string { return d.path("pki", component+".kubeconfig") }
 
-// Pair is where a certificate and its key are.
-type Pair struct{ CertFile, KeyFile string }
-
-// Pair returns the files of the certificate called name.
-func (d Dir) Pair(name string) Pair {
-	return Pair{CertFile: d.path("pki", name+".crt"), KeyFile: d.path("pki", name+".key")}
+// Pair returns the files of the certificate called name and of its key.
+func (d Dir) Pair(name string) (cert, key string) {
+	return d.path("pki", name+".crt"), d.path("pki", name+".key")
 }
 
 // Etcd returns the folder of the cluster's store.
@@ -107,12 +105,13 @@ func (d Dir) Socket(name string) (string, error) {
 		return p, nil
 	}
 	short := d.socketFolder()
-	if err := os.MkdirAll(short, 0o700); err != nil {
-		return "", fmt.Errorf("make socket folder: %w", err)
+	err := os.MkdirAll(short, 0o700)
+	var info os.FileInfo
+	if err == nil {
+		info, err = os.Stat(short)
 	}
-	info, err := os.Stat(short)
 	if err != nil {
-		return "", fmt.Errorf("check socket folder: %w", err)
+		return "", fmt.Errorf("make socket folder: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("socket folder %s is open to other users (mode %v)", short, info.Mode().Perm())
@@ -156,10 +155,7 @@ func (d Dir) Purge() error {
 // socketFolder is named after the data folder, so that two clusters never share it.
 func (d Dir) socketFolder() string {
 	sum := sha256.Sum256([]byte(d.root))
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	if base == "" {
-		base = os.TempDir()
-	}
+	base := cmp.Or(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir())
 	return filepath.Join(base, "tenon-"+strconv.Itoa(os.Getuid())+"-"+hex.EncodeToString(sum[:6]))
 }
 

@@ -64,21 +64,16 @@ const (
 	lastPort  = 65_535
 )
 
-// portRangeFile is where Linux keeps the range.
-const portRangeFile = "/proc/sys/net/ipv4/ip_local_port_range"
-
 // ephemeralPorts reads the kernel's range; Linux's default where it cannot be read.
-func ephemeralPorts() portRange {
-	r := portRange{first: 32768, last: 60999}
-	text, err := os.ReadFile(portRangeFile)
+func ephemeralPorts() (r portRange) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &r.first, &r.last)
+	}
 	if err != nil {
-		return r
+		return portRange{first: 32768, last: 60999}
 	}
-	var read portRange
-	if _, err := fmt.Sscan(string(text), &read.first, &read.last); err != nil {
-		return r
-	}
-	return read
+	return r
 }
 
 // Move is a service that did not get the port it had.
@@ -99,12 +94,14 @@ func (d Dir) Ports() (*Ports, error) {
 	}
 	p := &Ports{listeners: make(map[Service]net.Listener, len(Services())), ephemeral: ephemeralPorts()}
 	for _, s := range Services() {
-		if err := p.open(s, saved[s]); err != nil {
-			p.Close()
-			return nil, err
+		if err == nil {
+			err = p.open(s, saved[s])
 		}
 	}
-	if err := d.writeJSON("ports.json", p.numbers()); err != nil {
+	if err == nil {
+		err = d.writeJSON("ports.json", p.numbers())
+	}
+	if err != nil {
 		p.Close()
 		return nil, err
 	}

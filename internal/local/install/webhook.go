@@ -17,16 +17,16 @@ func PointWebhooks(objects []*unstructured.Unstructured, server string, authorit
 			continue
 		}
 		webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
-		if err != nil {
-			return fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
-		}
 		for _, w := range webhooks {
-			if err := point(w, server, authority); err != nil {
-				return fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
+			if err == nil {
+				err = point(w, server, authority)
 			}
 		}
-		if err := unstructured.SetNestedSlice(o.Object, webhooks, "webhooks"); err != nil {
-			return fmt.Errorf("write %s %s: %w", o.GetKind(), o.GetName(), err)
+		if err == nil {
+			err = unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
+		}
+		if err != nil {
+			return fmt.Errorf("point %s %s to %s: %w", o.GetKind(), o.GetName(), server, err)
 		}
 	}
 	return nil
@@ -38,15 +38,11 @@ func point(webhook any, server string, authority []byte) error {
 		return fmt.Errorf("webhooks[]: want an object, got %T", webhook)
 	}
 	path, found, err := unstructured.NestedString(fields, "clientConfig", "service", "path")
-	if err != nil {
-		return err
-	}
-	if !found {
-		return fmt.Errorf("webhook %v names no service path", fields["name"])
+	if err == nil && !found {
+		err = fmt.Errorf("webhook %v names no service path", fields["name"])
 	}
 	fields["clientConfig"] = map[string]any{
-		"url":      server + path,
-		"caBundle": base64.StdEncoding.EncodeToString(authority),
+		"url": server + path, "caBundle": base64.StdEncoding.EncodeToString(authority),
 	}
-	return nil
+	return err
 }

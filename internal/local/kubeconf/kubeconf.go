@@ -22,11 +22,12 @@ const Extension = "tenon.sh"
 
 // Cluster is the API server that a kubeconfig leads to.
 type Cluster struct {
-	Server      string // https://127.0.0.1:PORT
-	Authority   []byte // PEM
-	Diagnostics string // http://127.0.0.1:PORT of the scheduler's diagnostics; may be empty
-	// Standby are the addresses of further replicas; any of the scheduler's replicas may come to lead.
-	Standby []string
+	Server    string `json:"-"` // https://127.0.0.1:PORT
+	Authority []byte `json:"-"` // PEM
+	// Diagnostics is http://127.0.0.1:PORT of the scheduler's diagnostics; may be empty. Standby are the addresses of
+	// further replicas; any of the scheduler's replicas may come to lead.
+	Diagnostics string   `json:"diagnostics"`
+	Standby     []string `json:"standby,omitempty"`
 }
 
 // WriteCertificate writes a kubeconfig, data embedded, whose user is the holder of a client certificate.
@@ -42,10 +43,7 @@ func WriteToken(path string, c Cluster, tokenFile string) error {
 func write(path string, c Cluster, user *api.AuthInfo) error {
 	cluster := &api.Cluster{Server: c.Server, CertificateAuthorityData: c.Authority}
 	if c.Diagnostics != "" {
-		address, err := json.Marshal(struct {
-			Diagnostics string   `json:"diagnostics"`
-			Standby     []string `json:"standby,omitempty"`
-		}{c.Diagnostics, c.Standby})
+		address, err := json.Marshal(c)
 		if err != nil {
 			return fmt.Errorf("encode diagnostics address: %w", err)
 		}

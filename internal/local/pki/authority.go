@@ -19,6 +19,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
@@ -73,23 +74,22 @@ func Open(dir string, now time.Time) (*Authority, error) {
 	}
 	a := &Authority{dir: dir, now: now}
 	pair, err := a.read("ca")
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return a, a.create()
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
 	}
-	cert, key, err := pair.parse()
+	a.pem = pair.Cert
+	if a.cert, a.key, err = pair.parse(); err == nil && !a.cert.IsCA {
+		err = errors.New("not the certificate of an authority")
+	}
 	if err != nil {
 		return nil, &Broken{File: pair.CertFile, Err: err}
 	}
-	if !cert.IsCA {
-		return nil, &Broken{File: pair.CertFile, Err: errors.New("not the certificate of an authority")}
-	}
-	if a.expires(cert) {
+	if a.expires(a.cert) {
 		return a, a.create()
 	}
-	a.cert, a.key, a.pem = cert, key, pair.Cert
 	return a, nil
 }
 
@@ -117,16 +117,16 @@ func (a *Authority) Issue(name string, s Subject) (Pair, error) {
 // TokenKey returns the pair of files that service account tokens are signed and checked with.
 func (a *Authority) TokenKey() (Pair, error) {
 	kept, err := a.read("service-account")
-	if err == nil {
-		if _, err := keyutil.ParsePrivateKeyPEM(kept.Key); err != nil {
-			return Pair{}, &Broken{File: kept.KeyFile, Err: err}
-		}
-		return kept, nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return a.Issue("service-account", Subject{User: "service-account-signer"})
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return Pair{}, err
 	}
-	return a.Issue("service-account", Subject{User: "service-account-signer"})
+	if _, err := keyutil.ParsePrivateKeyPEM(kept.Key); err != nil {
+		return Pair{}, &Broken{File: kept.KeyFile, Err: err}
+	}
+	return kept, nil
 }
 
 // create makes the authority itself: what signs is nothing yet.
@@ -151,10 +151,7 @@ func (a *Authority) template(subject pkix.Name, life time.Duration) *x509.Certif
 		panic(fmt.Sprintf("pki: system randomness: %v", err))
 	}
 	return &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      subject,
-		NotBefore:    a.now.Add(-backdate),
-		NotAfter:     a.now.Add(life),
+		SerialNumber: serial, Subject: subject, NotBefore: a.now.Add(-backdate), NotAfter: a.now.Add(life),
 	}
 }
 
@@ -165,29 +162,26 @@ func (a *Authority) vouches(p Pair, s Subject) bool {
 		return false
 	}
 	names, addresses := splitHosts(s.Hosts)
-	return cert.Subject.CommonName == s.User &&
-		slices.Equal(slices.Sorted(slices.Values(cert.Subject.Organization)), slices.Sorted(slices.Values(s.Groups))) &&
-		slices.Equal(cert.DNSNames, names) &&
-		slices.EqualFunc(cert.IPAddresses, addresses, net.IP.Equal)
+	return cert.Subject.CommonName == s.User && sets.New(cert.Subject.Organization...).Equal(sets.New(s.Groups...)) &&
+		slices.Equal(cert.DNSNames, names) && slices.EqualFunc(cert.IPAddresses, addresses, net.IP.Equal)
 }
 
 func (a *Authority) expires(cert *x509.Certificate) bool {
 	return cert.NotAfter.Before(a.now.Add(renewBefore))
 }
 
-func (a *Authority) files(name string) (cert, key string) {
-	return filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
+// pair names the files of a pair.
+func (a *Authority) pair(name string) Pair {
+	return Pair{CertFile: filepath.Join(a.dir, name+".crt"), KeyFile: filepath.Join(a.dir, name+".key")}
 }
 
-func (a *Authority) read(name string) (Pair, error) {
-	p := Pair{}
-	p.CertFile, p.KeyFile = a.files(name)
-	var err error
-	if p.Cert, err = os.ReadFile(p.CertFile); err != nil {
-		return Pair{}, fmt.Errorf("read certificate: %w", err)
+func (a *Authority) read(name string) (p Pair, err error) {
+	p = a.pair(name)
+	if p.Cert, err = os.ReadFile(p.CertFile); err == nil {
+		p.Key, err = os.ReadFile(p.KeyFile)
 	}
-	if p.Key, err = os.ReadFile(p.KeyFile); err != nil {
-		return Pair{}, fmt.Errorf("read key: %w", err)
+	if err != nil {
+		return Pair{}, fmt.Errorf("read certificate or key: %w", err)
 	}
 	return p, nil
 }
@@ -207,12 +201,11 @@ func (a *Authority) make(name string, template *x509.Certificate) (Pair, error) 
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign certificate of %s: %w", name, err)
 	}
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
+	p := a.pair(name)
+	p.Cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if p.Key, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
 		return Pair{}, fmt.Errorf("encode key of %s: %w", name, err)
 	}
-	p := Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}
-	p.CertFile, p.KeyFile = a.files(name)
 	if err := datadir.WriteFile(p.KeyFile, p.Key, 0o600); err != nil {
 		return Pair{}, err
 	}

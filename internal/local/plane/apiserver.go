@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/compatibility"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
@@ -25,26 +26,15 @@ const apiServerLimit = 2 * time.Minute
 // serviceRange is the range of service addresses; its first one is the API server's own.
 const serviceRange = "10.0.0.0/16"
 
-// apiServerHosts are the names under which the API server is known inside a cluster and on this machine.
-func apiServerHosts() []string {
-	return []string{
-		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-		"kubernetes.default.svc.cluster.local",
-		"127.0.0.1", "::1", "10.0.0.1",
-	}
-}
-
 func (p *Plane) startAPIServer(ctx context.Context) error {
 	flags, err := p.apiServerFlags()
 	if err != nil {
 		return err
 	}
 	s := options.NewServerRunOptions()
-	if err := parse(s.Flags().FlagSets, append(flags, p.config.Flags...)); err != nil {
+	err = parse(s.Flags().FlagSets, append(flags, p.config.Flags...), s.GenericServerRunOptions.ComponentGlobalsRegistry)
+	if err != nil {
 		return fmt.Errorf("API server: %w", err)
-	}
-	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
-		return fmt.Errorf("set feature gates of the API server: %w", err)
 	}
 	// The server's own clients would log the warnings that it sends them.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
@@ -85,7 +75,11 @@ func runAPIServer(ctx context.Context, s *options.ServerRunOptions) error {
 }
 
 func (p *Plane) apiServerFlags() ([]string, error) {
-	serving, err := p.config.PKI.Issue("apiserver", pki.Subject{User: "kube-apiserver", Hosts: apiServerHosts()})
+	// The names under which the API server is known inside a cluster and on this machine.
+	serving, err := p.config.PKI.Issue("apiserver", pki.Subject{User: "kube-apiserver", Hosts: []string{
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local", "127.0.0.1", "::1", "10.0.0.1",
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -98,14 +92,10 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, ok := p.config.Listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return nil, fmt.Errorf("API server: %v is not a TCP address", p.config.Listener.Addr())
-	}
 	ca := p.config.PKI.CertificateFile()
 	return []string{
 		"--etcd-servers=" + p.store.endpoint,
-		"--secure-port=" + strconv.Itoa(address.Port),
+		"--secure-port=" + strconv.Itoa(p.config.Listener.Addr().(*net.TCPAddr).Port),
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		// Service endpoints refuse loopback addresses, so the kubernetes service has none.
@@ -154,14 +144,18 @@ func (p *Plane) awaitReady(ctx context.Context) error {
 	return err
 }
 
-// parse gives the flags of one component to a set of its own: the process-wide one would meet the names twice.
-func parse(sets map[string]*pflag.FlagSet, arguments []string) error {
+// parse gives the flags of one component to a set of its own, as the process-wide one would meet the names twice, and
+// sets its feature gates.
+func parse(sets map[string]*pflag.FlagSet, arguments []string, gates compatibility.ComponentGlobalsRegistry) error {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, set := range sets {
 		flags.AddFlagSet(set)
 	}
 	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("parse flags: %w", err)
+	}
+	if err := gates.Set(); err != nil {
+		return fmt.Errorf("set feature gates: %w", err)
 	}
 	return nil
 }

@@ -50,11 +50,8 @@ func (p *Plane) StartControllers(ctx context.Context, kubeconfig string) error {
 		"--service-account-private-key-file=" + tokens.KeyFile,
 		"--root-ca-file=" + p.config.PKI.CertificateFile(),
 		"--controllers=" + strings.Join(controllers(), ","),
-	}); err != nil {
+	}, o.ComponentGlobalsRegistry); err != nil {
 		return fmt.Errorf("controllers: %w", err)
-	}
-	if err := o.ComponentGlobalsRegistry.Set(); err != nil {
-		return fmt.Errorf("set feature gates of the controllers: %w", err)
 	}
 	config, err := o.Config(ctx, app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases())
 	if err != nil {

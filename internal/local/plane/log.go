@@ -14,15 +14,11 @@ func logTo(w io.Writer) {
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
-	for name, value := range map[string]string{
-		"logtostderr":     "false",
-		"alsologtostderr": "false",
-		"stderrthreshold": "FATAL",
-		"one_output":      "true", // else an error is written once for each severity below it
-	} {
-		if err := flags.Set(name, value); err != nil {
-			panic("plane: klog lost its flag " + name)
-		}
+	if err := flags.Parse([]string{
+		"-logtostderr=false", "-alsologtostderr=false", "-stderrthreshold=FATAL",
+		"-one_output", // else an error is written once for each severity below it
+	}); err != nil {
+		panic("plane: klog lost a flag: " + err.Error())
 	}
 	klog.SetOutput(w)
 }

@@ -38,7 +38,7 @@ type Plane struct {
 type part struct {
 	name string
 	stop context.CancelFunc
-	done chan error
+	done chan struct{}
 }
 
 // stopLimit bounds the wait for one component at Stop.
@@ -86,24 +86,25 @@ func (p *Plane) Stop() error {
 // returns after it is of no interest.
 func (p *Plane) supervise(name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		err := run(ctx)
-		if ctx.Err() == nil {
-			if err == nil {
-				err = errors.New("ended without an error")
-			}
-			p.fail(fmt.Errorf("%s: %w", name, err))
+		if ctx.Err() != nil {
+			return
 		}
-		done <- nil
+		if err == nil {
+			err = errors.New("ended without an error")
+		}
+		p.fail(fmt.Errorf("%s: %w", name, err))
 	}()
 	p.parts = append(p.parts, part{name, cancel, done})
 }
 
-func await(name string, done <-chan error) error {
+func await(name string, done <-chan struct{}) error {
 	select {
-	case err := <-done:
-		return err
+	case <-done:
+		return nil
 	case <-time.After(stopLimit):
 		return fmt.Errorf("stop %s: still running after %v", name, stopLimit)
 	}

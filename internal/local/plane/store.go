@@ -84,11 +84,10 @@ func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, fail func(e
 		started <- err
 	}()
 	select {
-	case err := <-started:
-		if err != nil {
-			return nil, err
-		}
-	case err := <-failed:
+	case err = <-started:
+	case err = <-failed:
+	}
+	if err != nil {
 		return nil, err
 	}
 	select {
@@ -133,21 +132,18 @@ func (s *store) stop() error {
 	if s.etcd == nil || s.broken.Load() {
 		return nil // it holds locks that are never released
 	}
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
 		s.etcd.Close()
-		done <- nil
+		close(done)
 	}()
 	return await("etcd", done)
 }
 
 func storeConfig(dir datadir.Dir) (*embed.Config, error) {
 	client, err := dir.Socket("etcd.sock")
-	if err != nil {
-		return nil, err
-	}
-	peer, err := dir.Socket("etcd-peer.sock")
-	if err != nil {
+	peer, peerErr := dir.Socket("etcd-peer.sock")
+	if err := errors.Join(err, peerErr); err != nil {
 		return nil, err
 	}
 	c := embed.NewConfig()
@@ -165,11 +161,10 @@ func storeConfig(dir datadir.Dir) (*embed.Config, error) {
 	return c, nil
 }
 
-func storeLogger(w io.Writer, broken func(error)) *zap.Logger {
+func storeLogger(w io.Writer, broken endGoroutine) *zap.Logger {
 	encoder := zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig())
 	core := zapcore.NewCore(encoder, zapcore.AddSync(w), zapcore.ErrorLevel)
-	hook := endGoroutine(broken)
-	return zap.New(core, zap.WithFatalHook(hook), zap.WithPanicHook(hook)).Named("etcd")
+	return zap.New(core, zap.WithFatalHook(broken), zap.WithPanicHook(broken)).Named("etcd")
 }
 
 // endGoroutine stands in for the end of the process after a fatal log line.

@@ -20,11 +20,12 @@ func tellVersion(c *app.Config) error {
 	if err != nil {
 		return err
 	}
-	generic := c.KubeAPIs.ControlPlane.Generic
-	aggregator, extensions := c.Aggregator.GenericConfig, c.ApiExtensions.GenericConfig
-	generic.EffectiveVersion = released{generic.EffectiveVersion, release}
-	aggregator.EffectiveVersion = released{aggregator.EffectiveVersion, release}
-	extensions.EffectiveVersion = released{extensions.EffectiveVersion, release}
+	for _, v := range []*compatibility.EffectiveVersion{
+		&c.KubeAPIs.ControlPlane.Generic.EffectiveVersion, &c.Aggregator.GenericConfig.EffectiveVersion,
+		&c.ApiExtensions.GenericConfig.EffectiveVersion,
+	} {
+		*v = released{*v, release}
+	}
 	return nil
 }
 
@@ -37,11 +38,7 @@ func kubernetesRelease() (*version.Version, error) {
 	}
 	for _, module := range build.Deps {
 		if module.Path == "k8s.io/kubernetes" {
-			v, err := version.ParseSemantic(module.Version)
-			if err != nil {
-				return nil, fmt.Errorf("read build information: %w", err)
-			}
-			return v, nil
+			return version.ParseSemantic(module.Version)
 		}
 	}
 	return nil, errors.New("read build information: k8s.io/kubernetes is not listed")

@@ -56,7 +56,8 @@ func newScheduler() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		kubeconfig, serving := dir.Credential(cluster.Scheduler), dir.Pair(cluster.SchedulerServing)
+		kubeconfig := dir.Credential(cluster.Scheduler)
+		certFile, keyFile := dir.Pair(cluster.SchedulerServing)
 		c := schedapp.NewCommand()
 		c.SetArgs([]string{
 			"--kubeconfig=" + kubeconfig,
@@ -72,8 +73,8 @@ func newScheduler() *cobra.Command {
 			"--leader-elect-retry-period=500ms",
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(ports[datadir.SchedulerSecure.Of(replica)]),
-			"--tls-cert-file=" + serving.CertFile,
-			"--tls-private-key-file=" + serving.KeyFile,
+			"--tls-cert-file=" + certFile,
+			"--tls-private-key-file=" + keyFile,
 			"--legacy-debug-address=" + address(ports[datadir.Diagnostics.Of(replica)]),
 		})
 		return c.ExecuteContext(ctx)
@@ -90,14 +91,14 @@ func newManager() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		serving := dir.Pair(cluster.Webhooks)
+		certFile, keyFile := dir.Pair(cluster.Webhooks)
 		logger := klog.Background()
 		manager.UseLogger(logger)
 		return manager.Run(klog.NewContext(ctx, logger), manager.Options{
 			Kubeconfig:          dir.Credential(cluster.Manager),
 			WebhookAddress:      address(ports[datadir.Webhooks]),
-			CertFile:            serving.CertFile,
-			KeyFile:             serving.KeyFile,
+			CertFile:            certFile,
+			KeyFile:             keyFile,
 			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
 			RequireNRIPlugin:    fences,
 			HealthAddress:       address(ports[datadir.ManagerHealth]),
@@ -139,10 +140,10 @@ func newNodes() *cobra.Command {
 		if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
 			version = build.Main.Version
 		}
-		serving := dir.Pair(cluster.KubeletServing)
+		certFile, keyFile := dir.Pair(cluster.KubeletServing)
 		return simnode.Run(ctx, simnode.Options{
-			Nodes: nodes, Address: address(ports[datadir.Kubelets]), CertFile: serving.CertFile,
-			KeyFile: serving.KeyFile, Version: version,
+			Nodes: nodes, Address: address(ports[datadir.Kubelets]), CertFile: certFile,
+			KeyFile: keyFile, Version: version,
 		})
 	})
 }
