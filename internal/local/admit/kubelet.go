@@ -309,8 +309,8 @@ func (k *Kubelet) active() []*corev1.Pod {
 	return k.list()
 }
 
-// seams are what the managers ask of the rest of a kubelet: whether all pods that were there at the start are known, the
-// ids of containers, and the runtime.
+// seams are what the managers ask of the rest of a kubelet: whether all pods that were there at the start are known,
+// the ids of containers, and the runtime.
 type seams struct{ k *Kubelet }
 
 func (seams) AddSource(string) {}

@@ -55,8 +55,8 @@ func (c *Cluster) install(ctx context.Context, applier *install.Applier, client 
 	return nil
 }
 
-// removeOldNodes deletes the Nodes of an earlier start whose machines this one does not have, and their pods at once: no
-// kubelet would ever end them.
+// removeOldNodes deletes the Nodes of an earlier start whose machines this one does not have, and their pods at once:
+// no kubelet would ever end them.
 func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interface) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

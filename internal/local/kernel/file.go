@@ -66,8 +66,8 @@ func filesOf(d desired.Dialect) []file {
 				number(func(g *group, n int64) error { return g.setQuotaV1(max(n, unlimited), g.period) }),
 			},
 			{
-				"memory.limit_in_bytes", controlled, func(_ *Tree, g *group) string { return formatLimit(g.memoryLimit) },
-				number((*group).setMemoryV1),
+				"memory.limit_in_bytes", controlled,
+				func(_ *Tree, g *group) string { return formatLimit(g.memoryLimit) }, number((*group).setMemoryV1),
 			},
 			{"cpu.shares", controlled, shares("3"), number((*group).setShares)},
 		}...)

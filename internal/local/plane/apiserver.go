@@ -32,7 +32,8 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 		return err
 	}
 	s := options.NewServerRunOptions()
-	err = parse(s.Flags().FlagSets, append(flags, p.config.Flags...), s.GenericServerRunOptions.ComponentGlobalsRegistry)
+	gates := s.GenericServerRunOptions.ComponentGlobalsRegistry
+	err = parse(s.Flags().FlagSets, append(flags, p.config.Flags...), gates)
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)
 	}
