@@ -220,7 +220,7 @@ func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
 
 func reasons(findings []why.Finding) (out []Reason) {
 	for _, o := range why.Obstacles(findings) {
-		out = append(out, Reason{Code: o.Code, Message: o.Phrase(why.English), Nodes: o.Nodes})
+		out = append(out, Reason{Code: o.Code, Message: o.Phrase(), Nodes: o.Nodes})
 	}
 	return out
 }

@@ -142,7 +142,7 @@ func HintsOf(node string, v *ledger.View, r *place.Request, detail string) Hints
 	}
 	m := v.Machine()
 	if m == nil {
-		out.Notes = append(out.Notes, (&why.Finding{Reason: f.Fault, Object: node}).Phrase(why.English))
+		out.Notes = append(out.Notes, (&why.Finding{Reason: f.Fault, Object: node}).Phrase())
 		return out
 	}
 	if f.Imported {
@@ -156,7 +156,7 @@ func HintsOf(node string, v *ledger.View, r *place.Request, detail string) Hints
 	if a, ok := place.Align(v, r); ok {
 		out.Alignment = alignmentOf(m, &a, node)
 	} else if reason := place.Fits(v, r); reason.Code == why.PoolNotConfined {
-		out.Notes = append(out.Notes, (&why.Finding{Reason: reason, Object: node}).Phrase(why.English))
+		out.Notes = append(out.Notes, (&why.Finding{Reason: reason, Object: node}).Phrase())
 	}
 	return out
 }
@@ -165,7 +165,7 @@ func HintsOf(node string, v *ledger.View, r *place.Request, detail string) Hints
 func unpredicted(f *ledger.Facts, r *place.Request) string {
 	switch {
 	case !f.Model.Fault.OK():
-		return "the kubelet cannot run such pods: " + (&why.Finding{Reason: f.Model.Fault}).Phrase(why.English)
+		return "the kubelet cannot run such pods: " + (&why.Finding{Reason: f.Model.Fault}).Phrase()
 	case f.Mode == ledger.Blind:
 		return "the kubelet is not asked on this node (mode Blind)"
 	case !f.Model.Predicts() && len(f.Model.Assumed) > 0:
@@ -208,7 +208,7 @@ func wireOf(r why.Reason, node string) *why.Wire {
 		Reason: r, Plugin: "NodeNUMAResource", Phase: why.Filter,
 		Object: node,
 	}}) {
-		w := o.Wire(why.English)
+		w := o.Wire()
 		return &w
 	}
 	return nil

@@ -29,14 +29,14 @@ func Explain(s Subject, v Verdict, queue *Queue) Pod {
 	out.Data = Data{Source: "scheduler", Generation: v.Generation}
 	findings := append(queueFindings(s, v, queue), v.Findings...)
 	for _, o := range why.Obstacles(findings) {
-		out.Obstacles = append(out.Obstacles, o.Wire(why.English).Advised())
+		out.Obstacles = append(out.Obstacles, o.Wire().Advised())
 	}
 	for _, s := range why.MinimalSets(findings) {
 		out.MinimalSets = append(out.MinimalSets, newSet(s))
 	}
 	out.Candidates = candidates(findings)
 	if root := why.Root(findings); !root.OK() {
-		wire := root.Wire(why.English).Advised()
+		wire := root.Wire().Advised()
 		out.RootCause = &wire
 	} else if v.Feasible > 0 {
 		out.Notes = append(out.Notes, Count(v.Feasible, "node")+
@@ -158,7 +158,7 @@ func newGroup(node string, findings []why.Finding) *group {
 	for i := range g.obstacles {
 		o := &g.obstacles[i]
 		o.Nodes, o.Example = 0, ""
-		key.WriteString(o.Flat() + "|" + o.Phrase(why.English) + "|")
+		key.WriteString(o.Flat() + "|" + o.Phrase() + "|")
 		if o.Code.Class() == why.Constraint {
 			g.constrained = 1
 		}
@@ -171,7 +171,7 @@ func newGroup(node string, findings []why.Finding) *group {
 func (g *group) candidate() Candidate {
 	c := Candidate{Node: g.node, Count: g.count}
 	for _, o := range g.obstacles {
-		c.Reasons = append(c.Reasons, Refusal{o.Wire(why.English), o.HaveNeed()})
+		c.Reasons = append(c.Reasons, Refusal{o.Wire(), o.HaveNeed()})
 		if c.Closest == "" {
 			c.Closest = o.HaveNeed()
 		}

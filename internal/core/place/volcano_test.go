@@ -73,7 +73,7 @@ func TestVolcanosTable(t *testing.T) {
 					}
 					got := place.Fits(l.View(), annotated("p", s.cpus, s.bytes, pod))
 					if want := s.want[pod][facts.Model.Config.Topology.Policy]; got.Code != want {
-						t.Errorf("Fits = %s (%s), want %s", got.Code, got.Text(why.English), want)
+						t.Errorf("Fits = %s (%s), want %s", got.Code, got.Text(), want)
 					}
 				})
 			}
@@ -155,8 +155,8 @@ func TestWhatVolcanosPodsAskOfANode(t *testing.T) {
 			r.SamePolicy = c.strict
 			v := ledger.New(facts).View()
 			got := place.Fits(v, r)
-			if got.Code != c.want || got.Text(why.English) != c.text {
-				t.Errorf("Fits = %s %q, want %s %q", got.Code, got.Text(why.English), c.want, c.text)
+			if got.Code != c.want || got.Text() != c.text {
+				t.Errorf("Fits = %s %q, want %s %q", got.Code, got.Text(), c.want, c.text)
 			}
 			if _, tried := place.Try(v, r); tried != got {
 				t.Errorf("Try says %+v, Fits %+v", tried, got)

@@ -34,57 +34,45 @@ const (
 	OtherAmountHeld
 )
 
-// What crashes a kubelet: panicPhrases by whether the reason names a resource.
-var panicPhrases = map[bool]phrase{
-	false: {" on the machine's NUMA node ids", "(NUMA 节点编号)"},
-	true:  {" on a hugepage size that the machine does not have", "(机器没有该大小的大页)"},
+var affinityPhrases = [...]string{
+	NoRoom:          " (no NUMA nodes have enough free)",
+	NotNarrow:       " (free only on more NUMA nodes than capacity needs)",
+	DifferentWidths: " (resources need different numbers of NUMA nodes)",
+	NoCommonNodes:   " (no NUMA nodes in common)",
+	ManyNodes:       " (more than one NUMA node needed)",
 }
 
-// tooLong is what a KubeletWouldHang with a time adds.
-var tooLong = phrase{" (merging its NUMA hints takes too long)", "(合并 NUMA 提示耗时过长)"}
-
-// phrase is what a cause adds to the text of its code.
-type phrase struct{ English, Chinese string }
-
-var affinityPhrases = [...]phrase{
-	{},
-	{" (no NUMA nodes have enough free)", "(没有 NUMA 节点有足够的空闲资源)"},
-	{" (free only on more NUMA nodes than capacity needs)", "(只能占用比容量所需更多的 NUMA 节点)"},
-	{" (resources need different numbers of NUMA nodes)", "(各资源需要的 NUMA 节点数不同)"},
-	{" (no NUMA nodes in common)", "(各资源没有共同的 NUMA 节点)"},
-	{" (more than one NUMA node needed)", "(需要多于一个 NUMA 节点)"},
+var allocationPhrases = [...]string{
+	CPUsShort:        " (not enough CPUs)",
+	MemoryShort:      " (not enough memory)",
+	MemoryGroupShort: " (not enough memory in the group of the chosen NUMA nodes)",
+	MemoryTooWide:    " (memory only on more NUMA nodes than necessary)",
+	MemoryGrouped:    " (memory of the NUMA nodes belongs to another group)",
+	DevicesShort:     " (not enough devices)",
+	DevicesUnhealthy: " (no healthy device)",
+	OtherAmountHeld:  " (the container already holds another amount)",
 }
 
-var allocationPhrases = [...]phrase{
-	{},
-	{" (not enough CPUs)", "(CPU 不足)"},
-	{" (not enough memory)", "(内存不足)"},
-	{" (not enough memory in the group of the chosen NUMA nodes)", "(包含所选 NUMA 节点的组内存不足)"},
-	{" (memory only on more NUMA nodes than necessary)", "(内存只能占用更多的 NUMA 节点)"},
-	{" (memory of the NUMA nodes belongs to another group)", "(NUMA 节点的内存已属于其他组)"},
-	{" (not enough devices)", "(设备不足)"},
-	{" (no healthy device)", "(没有健康的设备)"},
-	{" (the container already holds another amount)", "(容器已持有不同的数量)"},
-}
-
-// cause returns the phrase of r.Extra for the codes whose Extra is a cause.
-func (r Reason) cause() phrase {
-	var phrases []phrase
+// cause is what Extra adds to the text of codes that have a cause.
+func (r Reason) cause() string {
+	var phrases []string
 	switch r.Code {
 	case KubeletWouldHang:
 		if r.Extra > 0 {
-			return tooLong
+			return " (merging its NUMA hints takes too long)"
 		}
-		return phrase{}
 	case KubeletPanics:
-		return panicPhrases[r.Resource != NoResource]
+		if r.Resource != NoResource {
+			return " on a hugepage size that the machine does not have"
+		}
+		return " on the machine's NUMA node ids"
 	case KubeletTopologyAffinity:
 		phrases = affinityPhrases[:]
 	case KubeletAdmission:
 		phrases = allocationPhrases[:]
 	}
 	if r.Extra < 0 || r.Extra >= int64(len(phrases)) {
-		return phrase{}
+		return ""
 	}
 	return phrases[r.Extra]
 }

@@ -27,18 +27,9 @@ func Message(findings []Finding, nodes int) string {
 	return head + summary(findings, root, nodes, MaxMessage-len(head)-len(tail)) + tail
 }
 
-// Summary is Message without the code in front and the JSON behind: what follows "0/98 nodes are available".
-func Summary(findings []Finding, nodes int) string {
-	root := Root(findings)
-	if root.OK() {
-		return ""
-	}
-	return summary(findings, root, nodes, MaxMessage)
-}
-
 func summary(findings []Finding, root Obstacle, nodes, room int) string {
 	if root.Nodes == 0 {
-		return clip(oneLine(root.Phrase(English)), room-1) + "."
+		return clip(oneLine(root.Phrase()), room-1) + "."
 	}
 	head := fmt.Sprintf("0/%d nodes are available: ", nodes)
 	clauses := clausesOf(findings, false)
@@ -67,7 +58,7 @@ func clausesOf(findings []Finding, preemption bool) []string {
 		if f.OK() || f.Object == "" || (f.Phase == Preemption) != preemption {
 			continue
 		}
-		phrase := oneLine(f.Phrase(English))
+		phrase := oneLine(f.Phrase())
 		if nodesOf[phrase] == nil {
 			nodesOf[phrase] = map[string]bool{}
 		}

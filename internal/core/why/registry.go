@@ -8,7 +8,6 @@ import (
 // Entry describes a code. The registry is the source of the documentation of codes, of the metric's label
 // set and of every text.
 type Entry struct {
-	Code  Code
 	Name  string
 	Class Class
 	// Plugin is the plugin that refuses, "any" when several do.
@@ -62,7 +61,7 @@ var registry = [numCodes]Entry{
 	None: {Name: "None", Text: "granted", Chinese: "已满足"},
 
 	BadAnnotation: {
-		Code: BadAnnotation, Name: "BadAnnotation", Class: Request, Plugin: "any",
+		Name: "BadAnnotation", Class: Request, Plugin: "any",
 		Extra: "offset", ExtraMeaning: "byte offset of the error in the value",
 		Text: "invalid annotation", Chinese: "注解无效",
 		Cause: "A label or annotation of the pod cannot be parsed: its JSON is malformed, or a value has the wrong " +
@@ -71,48 +70,47 @@ var registry = [numCodes]Entry{
 			"creation.",
 	},
 	CPURequestNotInteger: {
-		Code: CPURequestNotInteger, Name: "CPURequestNotInteger", Class: Request, Plugin: numaPlugin,
+		Name: "CPURequestNotInteger", Class: Request, Plugin: numaPlugin,
 		Text: "the requested CPUs must be integer", Chinese: "请求的 CPU 数必须是整数",
-		Cause: "An LSE or LSR pod, or any pod on a node that binds all pods, requests a fraction of a CPU; " +
-			"exclusive CPUs are whole CPUs.",
+		Cause: "An LSE or LSR pod, or any pod on a node that binds all pods, requests a fraction of a CPU; exclusive " +
+			"CPUs are whole CPUs.",
 		Remedy: "Request a multiple of 1000m, or use QoS LS and nodes without the label cpu-bind-policy.",
 	},
 	InvalidField: {
-		Code: InvalidField, Name: "InvalidField", Class: Request, Plugin: "webhook",
+		Name: "InvalidField", Class: Request, Plugin: "webhook",
 		Text: "invalid field", Chinese: "字段无效",
 		Cause:  "A field has a value that the rule named in the message does not allow.",
 		Remedy: "Use one of the allowed values in the message.",
 	},
 	RequestLimitMismatch: {
-		Code: RequestLimitMismatch, Name: "RequestLimitMismatch", Class: Request, Plugin: "any",
+		Name: "RequestLimitMismatch", Class: Request, Plugin: "any",
 		Text: "requests must equal limits", Chinese: "request 必须等于 limit",
 		Cause:  "LSE and LSR pods have guaranteed resources, so their requests must equal their limits.",
 		Remedy: "Set limits equal to requests for cpu and memory of every container.",
 	},
 
 	NoScheduler: {
-		Code: NoScheduler, Name: "NoScheduler", Class: Attention, Plugin: "any", Resolvable: true,
+		Name: "NoScheduler", Class: Attention, Plugin: "any", Resolvable: true,
 		Text: "no scheduler serves the pod's scheduler name", Chinese: "没有调度器负责该 Pod 的 schedulerName",
 		Cause:  "No running scheduler serves spec.schedulerName, or none of its replicas is the leader.",
 		Remedy: "Start the scheduler, or correct spec.schedulerName.",
 	},
 	NotAttempted: {
-		Code: NotAttempted, Name: "NotAttempted", Class: Attention, Plugin: "any", Resolvable: true,
+		Name: "NotAttempted", Class: Attention, Plugin: "any", Resolvable: true,
 		Text: "queued, no scheduling attempt yet", Chinese: "已入队,尚未尝试调度",
 		Cause:  "The pod is in the scheduling queue and no scheduling cycle has attempted it yet.",
 		Remedy: "Wait. If it persists, check the queue and the pods of higher priority.",
 	},
 
 	SchedulingGate: {
-		Code: SchedulingGate, Name: "SchedulingGate", Class: Gate, Plugin: "SchedulingGates", Resolvable: true,
-		Upstream: true,
-		Text:     "waiting for scheduling gates", Chinese: "等待调度门(scheduling gates)移除",
+		Name: "SchedulingGate", Class: Gate, Plugin: "SchedulingGates", Resolvable: true, Upstream: true,
+		Text: "waiting for scheduling gates", Chinese: "等待调度门(scheduling gates)移除",
 		Cause:  "spec.schedulingGates keeps the pod out of the scheduling queue.",
 		Remedy: "The controller that set the gates must remove them.",
 	},
 
 	InvalidTopology: {
-		Code: InvalidTopology, Name: "InvalidTopology", Class: Data, Plugin: numaPlugin,
+		Name: "InvalidTopology", Class: Data, Plugin: numaPlugin,
 		Extra:        "count",
 		ExtraMeaning: "NUMA nodes with CPUs, or threads of a core, where the machine has more than are supported",
 		Text:         "node(s) invalid CPU Topology", Chinese: "节点的 CPU 拓扑无效",
@@ -121,27 +119,27 @@ var registry = [numCodes]Entry{
 		Remedy: "Check the annotations of the NodeResourceTopology and the agent's log on that node.",
 	},
 	TopologyMissing: {
-		Code: TopologyMissing, Name: "TopologyMissing", Class: Data, Plugin: numaPlugin,
+		Name: "TopologyMissing", Class: Data, Plugin: numaPlugin,
 		Text: "node(s) invalid CPU Topology", Chinese: "节点没有 CPU 拓扑数据",
 		Cause:  "The node has no NodeResourceTopology, so exclusive CPUs cannot be chosen.",
 		Remedy: "Run the agent on the node.",
 	},
 	NUMAInfoEmpty: {
-		Code: NUMAInfoEmpty, Name: "NUMAInfoEmpty", Class: Data, Plugin: numaPlugin,
+		Name: "NUMAInfoEmpty", Class: Data, Plugin: numaPlugin,
 		Text: "numa info is empty", Chinese: "节点没有 NUMA 信息",
 		Cause: "The pod's volcano.sh/numa-topology-policy is restricted or single-numa-node, and no agent or " +
 			"exporter reports the NUMA nodes of the node's CPUs.",
 		Remedy: "Run the agent, or Volcano's exporter, on the node.",
 	},
 	TopologyStale: {
-		Code: TopologyStale, Name: "TopologyStale", Class: Data, Plugin: numaPlugin, Resolvable: true,
+		Name: "TopologyStale", Class: Data, Plugin: numaPlugin, Resolvable: true,
 		Extra: "ageSeconds", ExtraMeaning: "age of the data in seconds",
 		Text: "node(s) stale CPU Topology", Chinese: "节点的 CPU 拓扑数据过期",
 		Cause:  "The node's NodeResourceTopology has not been confirmed for too long.",
 		Remedy: "Check that the agent on the node runs and reaches the API server.",
 	},
 	TooManyNUMANodes: {
-		Code: TooManyNUMANodes, Name: "TooManyNUMANodes", Class: Data, Plugin: numaPlugin,
+		Name: "TooManyNUMANodes", Class: Data, Plugin: numaPlugin,
 		Extra: "allowed", ExtraMeaning: "NUMA nodes that the kubelet's setting or the model allows",
 		Text: "node(s) with more NUMA nodes than their kubelet allows", Chinese: "节点的 NUMA 节点数超过 kubelet 允许的上限",
 		Cause: "A kubelet with a topology policy does not start on a machine with more NUMA nodes than " +
@@ -149,18 +147,18 @@ var registry = [numCodes]Entry{
 		Remedy: "Raise max-allowable-numa-nodes, or set the topology policy of the kubelet to none.",
 	},
 	KubeletPanics: {
-		Code: KubeletPanics, Name: "KubeletPanics", Class: Data, Plugin: numaPlugin,
+		Name: "KubeletPanics", Class: Data, Plugin: numaPlugin,
 		Extra: "numaID", ExtraMeaning: "the NUMA node id that the kubelet cannot handle, -1 for a hugepage size",
 		Text: "node(s) kubelet would crash", Chinese: "kubelet 会崩溃",
 		Cause: "The kubelet would crash when it admits the pod: its topology manager does not support NUMA node ids " +
 			"of 64 and more, or gaps between ids with prefer-closest-numa-nodes, and its memory manager does not " +
 			"support hugepage sizes that the machine does not have, in any amount, including 0.",
-		Remedy: "Set the topology policy of the kubelet to none, or disable prefer-closest-numa-nodes where ids " +
-			"have gaps; remove hugepages of that size from the pod.",
+		Remedy: "Set the topology policy of the kubelet to none, or disable prefer-closest-numa-nodes where ids have " +
+			"gaps; remove hugepages of that size from the pod.",
 	},
 
 	SMTAlignment: {
-		Code: SMTAlignment, Name: "SMTAlignment", Class: Placement, Plugin: numaPlugin,
+		Name: "SMTAlignment", Class: Placement, Plugin: numaPlugin,
 		Extra: "threadsPerCore", ExtraMeaning: "CPUs of one physical core",
 		Text: "node(s) requested cpus not multiple cpus per core", Chinese: "请求的 CPU 数不是每核线程数的整数倍",
 		Cause: "The node or the pod requires whole physical cores, and the CPUs of the pod or of one of its " +
@@ -168,30 +166,29 @@ var registry = [numCodes]Entry{
 		Remedy: "Request a multiple of threadsPerCore in every container.",
 	},
 	BindPolicyConflict: {
-		Code: BindPolicyConflict, Name: "BindPolicyConflict", Class: Placement, Plugin: numaPlugin,
+		Name: "BindPolicyConflict", Class: Placement, Plugin: numaPlugin,
 		Text:    "node(s) cpu bind policy conflicts with pod's required cpu bind policy",
 		Chinese: "节点的 CPU 绑定策略与 Pod 要求的策略冲突",
 		Cause:   "The node's CPU bind policy, or its architecture, does not allow the policy that the pod requires.",
 		Remedy:  "Prefer the policy instead of requiring it, or choose nodes with another policy.",
 	},
 	TopologyPolicy: {
-		Code: TopologyPolicy, Name: "TopologyPolicy", Class: Placement, Plugin: numaPlugin, Resolvable: true,
-		Amount: true,
-		Extra:  "numaNodes", ExtraMeaning: "the number of NUMA nodes that the policy allows the pod to span",
+		Name: "TopologyPolicy", Class: Placement, Plugin: numaPlugin, Resolvable: true, Amount: true,
+		Extra: "numaNodes", ExtraMeaning: "the number of NUMA nodes that the policy allows the pod to span",
 		Text: "node(s) NUMA Topology policy not match", Chinese: "不满足节点的 NUMA 拓扑策略",
-		Cause: "The CPUs and the memory are free, but not together on as few NUMA nodes as the policy of the node " +
-			"or pod allows.",
+		Cause: "The CPUs and the memory are free, but not together on as few NUMA nodes as the policy of the node or " +
+			"pod allows.",
 		Remedy: "Request amounts that fit the allowed number of NUMA nodes, or use a less strict policy.",
 	},
 	TopologyMismatch: {
-		Code: TopologyMismatch, Name: "TopologyMismatch", Class: Placement, Plugin: numaPlugin,
+		Name: "TopologyMismatch", Class: Placement, Plugin: numaPlugin,
 		Text: "node(s) NUMA Topology policy not match", Chinese: "不满足节点的 NUMA 拓扑策略",
-		Cause: "Restricted requires every resource on the same NUMA nodes, and on as few of them as an empty " +
-			"machine needs; these resources need different numbers of NUMA nodes.",
+		Cause: "Restricted requires every resource on the same NUMA nodes, and on as few of them as an empty machine " +
+			"needs; these resources need different numbers of NUMA nodes.",
 		Remedy: "Request amounts that need the same number of NUMA nodes, or use BestEffort.",
 	},
 	TopologyUndecided: {
-		Code: TopologyUndecided, Name: "TopologyUndecided", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Name: "TopologyUndecided", Class: Placement, Plugin: numaPlugin, Resolvable: true,
 		Extra: "numaNodes", ExtraMeaning: "the number of NUMA nodes that the policy allows the pod to span",
 		Text: "node(s) with too many NUMA node sets to search", Chinese: "NUMA 节点组合过多,无法全部搜索",
 		Cause: "The machine has more than 8 NUMA nodes, and none of the NUMA node sets that were searched holds the " +
@@ -199,7 +196,7 @@ var registry = [numCodes]Entry{
 		Remedy: "Request amounts that fit one NUMA node, use BestEffort, or free CPUs and memory.",
 	},
 	NUMANodeShared: {
-		Code: NUMANodeShared, Name: "NUMANodeShared", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Name: "NUMANodeShared", Class: Placement, Plugin: numaPlugin, Resolvable: true,
 		Extra: "numaNodes", ExtraMeaning: "the number of NUMA nodes that the pod needs",
 		Text:    "node(s) NUMA nodes are used by pods that the pod must not share them with",
 		Chinese: "NUMA 节点已被不允许与该 Pod 共享的 Pod 使用",
@@ -210,7 +207,7 @@ var registry = [numCodes]Entry{
 			"pods of the other kind.",
 	},
 	PoolNotConfined: {
-		Code: PoolNotConfined, Name: "PoolNotConfined", Class: Placement, Plugin: numaPlugin,
+		Name: "PoolNotConfined", Class: Placement, Plugin: numaPlugin,
 		Text:    "node(s) do not confine pods of the CPU shared pool to NUMA nodes",
 		Chinese: "节点不会把 CPU 共享池中的 Pod 限制在 NUMA 节点内",
 		Cause: "The pod runs on the CPU shared pool and requests ConstrainedBurst or a NUMA topology policy of its " +
@@ -219,15 +216,15 @@ var registry = [numCodes]Entry{
 			"kubelet's CPU manager is static.",
 	},
 	CPUManagerNotStatic: {
-		Code: CPUManagerNotStatic, Name: "CPUManagerNotStatic", Class: Placement, Plugin: numaPlugin,
+		Name: "CPUManagerNotStatic", Class: Placement, Plugin: numaPlugin,
 		Text: "cpu manager policy isn't static", Chinese: "kubelet 的 CPU 管理策略不是 static",
 		Cause: "Only the node's kubelet assigns CPUs to pods, and its CPU manager policy is not static: a placement " +
 			"on NUMA nodes would not be enforced.",
-		Remedy: "Set the CPU manager policy of that kubelet to static, run the agent there, or choose nodes where " +
-			"it is static.",
+		Remedy: "Set the CPU manager policy of that kubelet to static, run the agent there, or choose nodes where it " +
+			"is static.",
 	},
 	TopologyPolicyDiffers: {
-		Code: TopologyPolicyDiffers, Name: "TopologyPolicyDiffers", Class: Placement, Plugin: numaPlugin,
+		Name: "TopologyPolicyDiffers", Class: Placement, Plugin: numaPlugin,
 		Extra: "policies",
 		ExtraMeaning: "4 × the pod's policy + the node's; 0 = none, 1 = best-effort, 2 = restricted, 3 = " +
 			"single-numa-node",
@@ -238,62 +235,54 @@ var registry = [numCodes]Entry{
 			"as the pod.",
 	},
 	InsufficientExclusiveCPU: {
-		Code: InsufficientExclusiveCPU, Name: "InsufficientExclusiveCPU", Class: Placement, Plugin: numaPlugin,
-		Resolvable: true, Amount: true,
+		Name: "InsufficientExclusiveCPU", Class: Placement, Plugin: numaPlugin, Resolvable: true, Amount: true,
 		Extra: "requiredBindPolicy", ExtraMeaning: "1 = FullPCPUs, 2 = SpreadByPCPUs was required; 0 = none",
 		Text: "not enough cpus available to satisfy request", Chinese: "没有足够的可独占 CPU",
-		Cause: "Other pods and reservations hold too many of the node's CPUs, or too many cores are partly " +
-			"allocated for the required bind policy.",
+		Cause: "Other pods and reservations hold too many of the node's CPUs, or too many cores are partly allocated " +
+			"for the required bind policy.",
 		Remedy: "Wait, or free CPUs; where the pod requires a bind policy, prefer it instead.",
 	},
 	SharedPoolTooSmall: {
-		Code: SharedPoolTooSmall, Name: "SharedPoolTooSmall", Class: Placement, Plugin: numaPlugin, Resolvable: true,
-		Amount: true,
-		Text:   "node(s) CPU shared pool too small", Chinese: "节点的 CPU 共享池太小",
+		Name: "SharedPoolTooSmall", Class: Placement, Plugin: numaPlugin, Resolvable: true, Amount: true,
+		Text: "node(s) CPU shared pool too small", Chinese: "节点的 CPU 共享池太小",
 		Cause:  "No set of NUMA nodes has a shared pool large enough for the pod's CPU limit and CPU request.",
 		Remedy: "Lower the CPU limit, or free exclusive CPUs on the node.",
 	},
 	SharedPoolCommitted: {
-		Code: SharedPoolCommitted, Name: "SharedPoolCommitted", Class: Placement, Plugin: numaPlugin, Resolvable: true,
-		Amount: true,
-		Text:   "node(s) CPU shared pool committed to LS pods", Chinese: "CPU 共享池已承诺给 LS Pod",
+		Name: "SharedPoolCommitted", Class: Placement, Plugin: numaPlugin, Resolvable: true, Amount: true,
+		Text: "node(s) CPU shared pool committed to LS pods", Chinese: "CPU 共享池已承诺给 LS Pod",
 		Cause: "A part of the shared pool of those NUMA nodes is committed to LS pods; more exclusive CPUs would " +
 			"leave them less than that.",
 		Remedy: "Wait for those LS pods to end, or request fewer CPUs.",
 	},
 	SharedPoolFloor: {
-		Code: SharedPoolFloor, Name: "SharedPoolFloor", Class: Placement, Plugin: numaPlugin, Resolvable: true,
-		Amount: true,
-		Extra:  "floor", ExtraMeaning: "CPUs that the shared pool must keep",
+		Name: "SharedPoolFloor", Class: Placement, Plugin: numaPlugin, Resolvable: true, Amount: true,
+		Extra: "floor", ExtraMeaning: "CPUs that the shared pool must keep",
 		Text: "node(s) CPU shared pool would fall below its floor", Chinese: "CPU 共享池将低于下限",
 		Cause: "The CPUs are free, but allocating them would leave the node's shared pool with fewer CPUs than its " +
 			"minimum.",
 		Remedy: "Request fewer CPUs, or lower minSharedCPUs of the plugin.",
 	},
 	InsufficientKubeletCPU: {
-		Code: InsufficientKubeletCPU, Name: "InsufficientKubeletCPU", Class: Placement, Plugin: numaPlugin,
-		Resolvable: true,
-		Amount:     true,
-		Text:       "node(s) kubelet does not have enough free CPUs to pin", Chinese: "kubelet 没有足够的可绑定 CPU",
+		Name: "InsufficientKubeletCPU", Class: Placement, Plugin: numaPlugin, Resolvable: true, Amount: true,
+		Text: "node(s) kubelet does not have enough free CPUs to pin", Chinese: "kubelet 没有足够的可绑定 CPU",
 		Cause: "The kubelet's static CPU manager pins every Guaranteed container with whole CPUs and does not have " +
 			"enough free CPUs: it would reject the pod.",
 		Remedy: "Wait for pinned pods to end, or switch the kubelet's CPU manager policy to none.",
 	},
 	KubeletTopologyAffinity: {
-		Code: KubeletTopologyAffinity, Name: "KubeletTopologyAffinity", Class: Placement, Plugin: numaPlugin,
-		Resolvable: true,
-		Extra:      "cause",
+		Name: "KubeletTopologyAffinity", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Extra: "cause",
 		ExtraMeaning: "1 = not enough free on any NUMA nodes, 2 = free only on more NUMA nodes than capacity needs, " +
 			"3 = resources need different numbers of nodes, 4 = no nodes in common, 5 = more than one node needed",
-		Text:    "node(s) kubelet would reject: TopologyAffinityError",
-		Chinese: "kubelet 会拒绝:TopologyAffinityError",
+		Text: "node(s) kubelet would reject: TopologyAffinityError", Chinese: "kubelet 会拒绝:TopologyAffinityError",
 		Cause: "The kubelet's topology manager finds no set of NUMA nodes that its policy accepts for all resources " +
 			"of the pod or of one of its containers.",
-		Remedy: "Request less than one NUMA node has free, or inspect the hints with tenon explain --hints; " +
-			"reserved CPUs and unhealthy devices count as capacity there.",
+		Remedy: "Request less than one NUMA node has free, or inspect the hints with tenon explain --hints; reserved " +
+			"CPUs and unhealthy devices count as capacity there.",
 	},
 	KubeletSMTAlignment: {
-		Code: KubeletSMTAlignment, Name: "KubeletSMTAlignment", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Name: "KubeletSMTAlignment", Class: Placement, Plugin: numaPlugin, Resolvable: true,
 		Extra: "threadsPerCore", ExtraMeaning: "CPUs of one core as the kubelet counts them",
 		Text: "node(s) kubelet would reject: SMTAlignmentError", Chinese: "kubelet 会拒绝:SMTAlignmentError",
 		Cause: "The kubelet runs with full-pcpus-only, and a container's CPUs are not a multiple of the threads per " +
@@ -301,33 +290,31 @@ var registry = [numCodes]Entry{
 		Remedy: "Request a multiple of threadsPerCore in every container, or wait for pinned pods to end.",
 	},
 	KubeletAdmission: {
-		Code: KubeletAdmission, Name: "KubeletAdmission", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Name: "KubeletAdmission", Class: Placement, Plugin: numaPlugin, Resolvable: true,
 		Extra: "cause",
 		ExtraMeaning: "1 = not enough CPUs, 2 = not enough memory, 3 = not enough memory in the group of the chosen " +
 			"NUMA nodes, 4 = memory only on more NUMA nodes than necessary, 5 = memory of the NUMA nodes belongs to " +
 			"another group, 6 = not enough devices, 7 = no healthy device, 8 = the container already holds another " +
 			"amount",
-		Text:    "node(s) kubelet would reject: UnexpectedAdmissionError",
-		Chinese: "kubelet 会拒绝:UnexpectedAdmissionError",
-		Cause: "The kubelet's topology manager admits the pod, but one of its resource managers cannot allocate " +
-			"what a container requests.",
+		Text: "node(s) kubelet would reject: UnexpectedAdmissionError", Chinese: "kubelet 会拒绝:UnexpectedAdmissionError",
+		Cause: "The kubelet's topology manager admits the pod, but one of its resource managers cannot allocate what " +
+			"a container requests.",
 		Remedy: "Request less, wait for pods to end, or inspect the allocation with tenon explain --hints.",
 	},
 	KubeletWouldHang: {
-		Code: KubeletWouldHang, Name: "KubeletWouldHang", Class: Placement, Plugin: numaPlugin,
+		Name: "KubeletWouldHang", Class: Placement, Plugin: numaPlugin,
 		Extra:        "seconds",
 		ExtraMeaning: "about how long the merge of NUMA hints takes; 0 = the CPU manager never returns",
 		Text:         "node(s) kubelet would hang", Chinese: "kubelet 会卡死",
-		Cause: "The node would admit no other pod for more than 30 s. Either the kubelet evaluates every " +
-			"combination of the NUMA hints of the pod's resources (kubernetes#131738), or, with " +
-			"distribute-cpus-across-numa, full-pcpus-only and cores of which one thread is reserved, its CPU " +
-			"manager never returns.",
+		Cause: "The node would admit no other pod for more than 30 s. Either the kubelet evaluates every combination " +
+			"of the NUMA hints of the pod's resources (kubernetes#131738), or, with distribute-cpus-across-numa, " +
+			"full-pcpus-only and cores of which one thread is reserved, its CPU manager never returns.",
 		Remedy: "Request fewer kinds of resources that have hints (hugepages and each device count) in one " +
 			"container, use the kubelet's policy single-numa-node or fewer NUMA nodes in the firmware; with seconds " +
 			"0, reserve whole cores on that node, or disable one of the two options.",
 	},
 	KubeletSharesCPUs: {
-		Code: KubeletSharesCPUs, Name: "KubeletSharesCPUs", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Name: "KubeletSharesCPUs", Class: Placement, Plugin: numaPlugin, Resolvable: true,
 		Extra: "sharedCPUs", ExtraMeaning: "CPUs that the pod would get and another pod has",
 		Text: "node(s) kubelet would give CPUs of another pod", Chinese: "kubelet 会分配其他 Pod 已占用的 CPU",
 		Cause: "The machine's cores have different numbers of threads (a hybrid machine, or threads that are " +
@@ -337,7 +324,7 @@ var registry = [numCodes]Entry{
 			"all cores are alike.",
 	},
 	KubeletRejected: {
-		Code: KubeletRejected, Name: "KubeletRejected", Class: Placement, Plugin: numaPlugin, Resolvable: true,
+		Name: "KubeletRejected", Class: Placement, Plugin: numaPlugin, Resolvable: true,
 		Extra: "backoffSeconds", ExtraMeaning: "seconds until the node is tried again for pods of this shape",
 		Text: "node(s) kubelet rejected a pod of this shape", Chinese: "kubelet 刚拒绝过同样形状的 Pod",
 		Cause: "The node's kubelet rejected a pod with the same requests although it was predicted to fit, so the " +
@@ -345,14 +332,14 @@ var registry = [numCodes]Entry{
 		Remedy: "Wait for the back-off to end. If it repeats, compare the node's report with its kubelet.",
 	},
 	EnforcementDegraded: {
-		Code: EnforcementDegraded, Name: "EnforcementDegraded", Class: Placement, Plugin: numaPlugin,
+		Name: "EnforcementDegraded", Class: Placement, Plugin: numaPlugin,
 		Text: "node(s) cannot enforce exclusive CPUs from a container's start", Chinese: "节点无法从容器启动起就保证独占 CPU",
 		Cause: "The node's condition tenon.sh/EnforcementDegraded is True: containers may start without the agent, " +
 			"so an LSE pod could share its CPUs for a while.",
 		Remedy: "Connect NRI or the runtime proxy on the node; or start its agent with --allow-degraded-enforcement.",
 	},
 	KubeletAssumed: {
-		Code: KubeletAssumed, Name: "KubeletAssumed", Class: Placement, Plugin: numaPlugin,
+		Name: "KubeletAssumed", Class: Placement, Plugin: numaPlugin,
 		Text: "node(s) kubelet is not one that the model knows", Chinese: "模型不了解节点的 kubelet",
 		Cause: "In mode Follow the kubelet chooses the CPUs, and this kubelet's release, options or feature gates " +
 			"are not in the model (condition tenon.sh/KubeletAssumed), so what it chooses is a guess.",
@@ -361,132 +348,122 @@ var registry = [numCodes]Entry{
 	},
 
 	InsufficientCPU: {
-		Code: InsufficientCPU, Name: "InsufficientCPU", Class: Capacity, Plugin: fitPlugin, Resolvable: true,
-		Amount: true,
-		Text:   "Insufficient cpu", Chinese: "CPU 不足",
+		Name: "InsufficientCPU", Class: Capacity, Plugin: fitPlugin, Resolvable: true, Amount: true,
+		Text: "Insufficient cpu", Chinese: "CPU 不足",
 		Cause:  "The requests of the pods on the node leave too little CPU.",
 		Remedy: "Wait, free CPU, or add a node.",
 	},
 	InsufficientMemory: {
-		Code: InsufficientMemory, Name: "InsufficientMemory", Class: Capacity, Plugin: "any", Resolvable: true,
-		Amount: true,
-		Text:   "Insufficient memory", Chinese: "内存不足",
+		Name: "InsufficientMemory", Class: Capacity, Plugin: "any", Resolvable: true, Amount: true,
+		Text: "Insufficient memory", Chinese: "内存不足",
 		Cause:  "The requests of the pods on the node leave too little memory.",
 		Remedy: "Wait, free memory, or add a node.",
 	},
 	InsufficientEphemeralStorage: {
-		Code: InsufficientEphemeralStorage, Name: "InsufficientEphemeralStorage", Class: Capacity, Plugin: fitPlugin,
-		Resolvable: true, Amount: true,
+		Name: "InsufficientEphemeralStorage", Class: Capacity, Plugin: fitPlugin, Resolvable: true, Amount: true,
 		Text: "Insufficient ephemeral-storage", Chinese: "临时存储不足",
 		Cause:  "The requests of the pods on the node leave too little ephemeral storage.",
 		Remedy: "Wait, free storage, or add a node.",
 	},
 	InsufficientPods: {
-		Code: InsufficientPods, Name: "InsufficientPods", Class: Capacity, Plugin: fitPlugin, Resolvable: true,
-		Amount: true,
-		Text:   "Too many pods", Chinese: "节点上的 Pod 太多",
+		Name: "InsufficientPods", Class: Capacity, Plugin: fitPlugin, Resolvable: true, Amount: true,
+		Text: "Too many pods", Chinese: "节点上的 Pod 太多",
 		Cause:  "The node runs as many pods as its kubelet allows.",
 		Remedy: "Wait, remove pods, or add a node.",
 	},
 	InsufficientExtended: {
-		Code: InsufficientExtended, Name: "InsufficientExtended", Class: Capacity, Plugin: fitPlugin, Resolvable: true,
-		Amount: true, Upstream: true,
-		Text: "Insufficient extended resource", Chinese: "扩展资源不足",
+		Name: "InsufficientExtended", Class: Capacity, Plugin: fitPlugin, Resolvable: true, Amount: true,
+		Upstream: true,
+		Text:     "Insufficient extended resource", Chinese: "扩展资源不足",
 		Cause:  "The node has too little of an extended resource that the message names.",
 		Remedy: "Wait, free the resource, or add a node that has it.",
 	},
 
 	NodeAffinity: {
-		Code: NodeAffinity, Name: "NodeAffinity", Class: Constraint, Plugin: "NodeAffinity", Upstream: true,
+		Name: "NodeAffinity", Class: Constraint, Plugin: "NodeAffinity", Upstream: true,
 		Text: "node(s) didn't match Pod's node affinity/selector", Chinese: "节点不满足 Pod 的 nodeAffinity/nodeSelector",
 		Cause:  "spec.nodeSelector or the node affinity of the pod excludes the node.",
 		Remedy: "Correct the selector, or label a node.",
 	},
 	NodeName: {
-		Code: NodeName, Name: "NodeName", Class: Constraint, Plugin: "NodeName", Upstream: true,
+		Name: "NodeName", Class: Constraint, Plugin: "NodeName", Upstream: true,
 		Text: "node(s) didn't match the requested node name", Chinese: "节点名与请求的不符",
 		Cause:  "spec.nodeName asks for another node.",
 		Remedy: "Remove spec.nodeName.",
 	},
 	NodeUnschedulable: {
-		Code: NodeUnschedulable, Name: "NodeUnschedulable", Class: Constraint, Plugin: "NodeUnschedulable",
-		Upstream: true,
-		Text:     "node(s) were unschedulable", Chinese: "节点被标记为不可调度",
+		Name: "NodeUnschedulable", Class: Constraint, Plugin: "NodeUnschedulable", Upstream: true,
+		Text: "node(s) were unschedulable", Chinese: "节点被标记为不可调度",
 		Cause:  "The node is cordoned.",
 		Remedy: "Uncordon the node when its maintenance is done.",
 	},
 	TaintToleration: {
-		Code: TaintToleration, Name: "TaintToleration", Class: Constraint, Plugin: "TaintToleration", Upstream: true,
+		Name: "TaintToleration", Class: Constraint, Plugin: "TaintToleration", Upstream: true,
 		Text: "node(s) had untolerated taint(s)", Chinese: "节点有 Pod 不容忍的污点",
 		Cause:  "The node has a taint that the pod does not tolerate.",
 		Remedy: "Add a toleration, or remove the taint.",
 	},
 	NodePorts: {
-		Code: NodePorts, Name: "NodePorts", Class: Constraint, Plugin: "NodePorts", Resolvable: true, Upstream: true,
+		Name: "NodePorts", Class: Constraint, Plugin: "NodePorts", Resolvable: true, Upstream: true,
 		Text: "node(s) didn't have free ports for the requested pod ports", Chinese: "节点上所需的主机端口已被占用",
 		Cause:  "Another pod on the node uses a host port that the pod requests.",
 		Remedy: "Use another host port, or none.",
 	},
 	PodAffinity: {
-		Code: PodAffinity, Name: "PodAffinity", Class: Constraint, Plugin: "InterPodAffinity", Resolvable: true,
-		Upstream: true,
-		Text:     "node(s) didn't match pod affinity/anti-affinity rules", Chinese: "不满足 Pod 亲和/反亲和规则",
+		Name: "PodAffinity", Class: Constraint, Plugin: "InterPodAffinity", Resolvable: true, Upstream: true,
+		Text: "node(s) didn't match pod affinity/anti-affinity rules", Chinese: "不满足 Pod 亲和/反亲和规则",
 		Cause:  "The pods in the node's topology domain do not match the pod's affinity or anti-affinity, or theirs.",
 		Remedy: "Correct the rules, or wait for the pods they name.",
 	},
 	PodTopologySpread: {
-		Code: PodTopologySpread, Name: "PodTopologySpread", Class: Constraint, Plugin: "PodTopologySpread",
-		Resolvable: true,
-		Upstream:   true,
-		Text:       "node(s) didn't match pod topology spread constraints", Chinese: "不满足拓扑分布约束",
+		Name: "PodTopologySpread", Class: Constraint, Plugin: "PodTopologySpread", Resolvable: true, Upstream: true,
+		Text: "node(s) didn't match pod topology spread constraints", Chinese: "不满足拓扑分布约束",
 		Cause:  "Placing the pod there would exceed maxSkew of a topology spread constraint.",
 		Remedy: "Raise maxSkew, or add nodes in the domains with the fewest pods.",
 	},
 	Volume: {
-		Code: Volume, Name: "Volume", Class: Constraint, Plugin: "any", Upstream: true,
+		Name: "Volume", Class: Constraint, Plugin: "any", Upstream: true,
 		Text: "node(s) cannot serve the pod's volumes", Chinese: "节点无法提供 Pod 的存储卷",
 		Cause:  "A volume of the pod cannot be bound or attached on the node.",
 		Remedy: "Check the persistent volume claims that the message names.",
 	},
 	UpstreamFilter: {
-		Code: UpstreamFilter, Name: "UpstreamFilter", Class: Constraint, Plugin: "any", Upstream: true,
+		Name: "UpstreamFilter", Class: Constraint, Plugin: "any", Upstream: true,
 		Text: "node(s) rejected by another plugin", Chinese: "被其他插件拒绝",
 		Cause:  "A scheduler plugin that Tenon does not know rejected the node with its own message.",
 		Remedy: "Read the plugin's name and text in the message.",
 	},
 
 	NoVictims: {
-		Code: NoVictims, Name: "NoVictims", Class: Victims, Plugin: defaultPreemp, Resolvable: true, Upstream: true,
+		Name: "NoVictims", Class: Victims, Plugin: defaultPreemp, Resolvable: true, Upstream: true,
 		Text: "No preemption victims found for incoming pod", Chinese: "没有可抢占的 Pod",
 		Cause:  "Evicting all pods of lower priority would not make the pod fit on any node.",
 		Remedy: "Raise the pod's priority, or fix the root cause.",
 	},
 	VictimsTerminating: {
-		Code: VictimsTerminating, Name: "VictimsTerminating", Class: Victims, Plugin: defaultPreemp, Resolvable: true,
-		Upstream: true,
-		Text:     "waiting for preempted pods to terminate", Chinese: "等待被抢占的 Pod 退出",
+		Name: "VictimsTerminating", Class: Victims, Plugin: defaultPreemp, Resolvable: true, Upstream: true,
+		Text: "waiting for preempted pods to terminate", Chinese: "等待被抢占的 Pod 退出",
 		Cause:  "Pods were evicted for this pod and are still terminating.",
 		Remedy: "Wait for their grace period to end.",
 	},
 	NominatedElsewhere: {
-		Code: NominatedElsewhere, Name: "NominatedElsewhere", Class: Victims, Plugin: defaultPreemp, Resolvable: true,
-		Upstream: true,
-		Text:     "resources are reserved for a pod of higher priority", Chinese: "资源已预留给更高优先级的 Pod",
+		Name: "NominatedElsewhere", Class: Victims, Plugin: defaultPreemp, Resolvable: true, Upstream: true,
+		Text: "resources are reserved for a pod of higher priority", Chinese: "资源已预留给更高优先级的 Pod",
 		Cause:  "The resources that would fit the pod are reserved for a nominated pod of higher or equal priority.",
 		Remedy: "Wait until that pod is bound.",
 	},
 	Preempted: {
-		Code: Preempted, Name: "Preempted", Class: Victims, Plugin: defaultPreemp, Resolvable: true, Upstream: true,
+		Name: "Preempted", Class: Victims, Plugin: defaultPreemp, Resolvable: true, Upstream: true,
 		Text: "evicted for a pod of higher priority", Chinese: "已被更高优先级的 Pod 抢占",
 		Cause:  "tenon simulate: a pod of higher priority fits only without this one.",
 		Remedy: "Raise the pod's priority, or add a node.",
 	},
 
 	UnallocatedExclusivePod: {
-		Code: UnallocatedExclusivePod, Name: "UnallocatedExclusivePod", Class: Enforcement, Plugin: "agent",
+		Name: "UnallocatedExclusivePod", Class: Enforcement, Plugin: "agent",
 		Text: "exclusive pod without allocated CPUs", Chinese: "独占 Pod 没有分配到 CPU",
-		Cause: "An LSE or LSR pod reached the node without an allocation: a scheduler that does not know Tenon " +
-			"bound it.",
+		Cause: "An LSE or LSR pod reached the node without an allocation: a scheduler that does not know Tenon bound " +
+			"it.",
 		Remedy: "Use a scheduler name that Tenon serves, or start the agent with --allow-unallocated-lsr for LSR.",
 	},
 }

@@ -6,15 +6,6 @@ import (
 	"strings"
 )
 
-// Lang is the language of a text.
-type Lang string
-
-// Languages. Any other value reads as English.
-const (
-	English Lang = "en"
-	Chinese Lang = "zh"
-)
-
 var unitNames = [...]string{"", "milliCPU", "CPUs", "cores", "bytes", "percent", "count"}
 
 // String returns the unit's name in JSON; "" for none.
@@ -33,53 +24,37 @@ func (w Where) String() string {
 // Text states the unmet condition in one phrase, without numbers; "" when r is OK. Nodes that refuse for the same
 // reason return equal phrases, so that they can be counted. Texts of upstream schedulers are kept verbatim: users
 // search for them.
-func (r Reason) Text(lang Lang) string {
+func (r Reason) Text() string {
 	if r.OK() {
 		return ""
 	}
-	e := r.Code.Entry()
-	switch {
+	text := r.Code.Entry().Text
+	switch policies := int64(len(policyNames)); {
 	case r.Code == TopologyMismatch:
-		return e.text(lang) + r.spans(lang)
-	case r.Code == TopologyPolicy && r.Resource != CPU && r.Resource != NoResource:
-		return e.text(lang) + ": " + string(r.Resource)
-	}
-	if r.Code == TopologyPolicyDiffers {
-		return r.differing(lang)
-	}
-	if lang == Chinese {
-		return e.Chinese + r.cause().Chinese
-	}
-	if r.Code == InsufficientExclusiveCPU {
-		switch RequiredBind(r.Extra) {
-		case RequiredFullPCPUs:
-			return "insufficient CPUs to satisfy required cpu bind policy FullPCPUs"
-		case RequiredSpreadByPCPUs:
-			return "insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs"
+		// These numbers are the condition itself and equal on nodes of one shape, so they belong to the phrase.
+		noun := "NUMA nodes"
+		if r.Free == 1 {
+			noun = "NUMA node"
 		}
+		return fmt.Sprintf("%s: cpu needs %d %s, %s needs %d", text, r.Free, noun, r.Resource, r.Asked)
+	case r.Code == TopologyPolicy && r.Resource != CPU && r.Resource != NoResource:
+		return text + ": " + string(r.Resource)
+	case r.Code == TopologyPolicyDiffers && r.Extra >= 0 && r.Extra < policies*policies: // Volcano's words
+		return fmt.Sprintf("task topology policy[%s] is different with node[%s]", policyNames[r.Extra/policies],
+			policyNames[r.Extra%policies])
+	case r.Code == InsufficientExclusiveCPU && r.Extra == int64(RequiredFullPCPUs):
+		return "insufficient CPUs to satisfy required cpu bind policy FullPCPUs"
+	case r.Code == InsufficientExclusiveCPU && r.Extra == int64(RequiredSpreadByPCPUs):
+		return "insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs"
 	}
-	return e.Text + r.cause().English
+	return text + r.cause()
 }
 
-func (e Entry) text(lang Lang) string {
-	if lang == Chinese {
-		return e.Chinese
-	}
-	return e.Text
-}
+var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-node"}
 
-// spans states how many NUMA nodes each resource of a TopologyMismatch needs. These numbers are the condition itself
-// and equal on nodes of one shape, so they belong to the phrase.
-func (r Reason) spans(lang Lang) string {
-	if lang == Chinese {
-		return fmt.Sprintf(":cpu 需要 %d 个 NUMA 节点,%s 需要 %d 个", r.Free, r.Resource, r.Asked)
-	}
-	noun := "NUMA nodes"
-	if r.Free == 1 {
-		noun = "NUMA node"
-	}
-	return fmt.Sprintf(": cpu needs %d %s, %s needs %d", r.Free, noun, r.Resource, r.Asked)
-}
+// Policies is Extra of TopologyPolicyDiffers: the topology policies of a pod and of a node, each 0 to 3 from the
+// least to the most strict.
+func Policies(pod, node uint8) int64 { return int64(len(policyNames))*int64(pod) + int64(node) }
 
 // RequiredBind is Extra of InsufficientExclusiveCPU.
 type RequiredBind int64

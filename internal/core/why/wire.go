@@ -26,25 +26,25 @@ func (w Wire) Advised() Wire {
 	return w
 }
 
-// Wire returns the JSON form of o with its message in the given language.
-func (o Obstacle) Wire(lang Lang) Wire {
+// Wire returns the JSON form of o.
+func (o Obstacle) Wire() Wire {
 	return Wire{
 		Code: o.Code, Class: o.Code.Class().String(), Plugin: o.Plugin, Phase: o.Phase.String(),
-		Nodes: o.Nodes, Example: o.Example, Where: o.Where.String(), Params: o.Params(), Message: o.Phrase(lang),
+		Nodes: o.Nodes, Example: o.Example, Where: o.Where.String(), Params: o.Params(), Message: o.Phrase(),
 	}
 }
 
 // Phrase is the text of the example: the plugin's own where it has one, else the registry's.
-func (o Obstacle) Phrase(lang Lang) string { return o.finding().Phrase(lang) }
+func (o Obstacle) Phrase() string { return o.finding().Phrase() }
 
 // Phrase is the plugin's own text for codes of upstream plugins, else the registry's text, followed by the detail
 // where there is one.
-func (f Finding) Phrase(lang Lang) string {
-	text := f.Reason.Text(lang)
+func (f Finding) Phrase() string {
+	text := f.Reason.Text()
 	switch {
 	case f.Detail == "":
 		return text
-	case f.Code.Entry().Upstream && lang != Chinese:
+	case f.Code.Entry().Upstream:
 		return f.Detail
 	}
 	return text + ": " + f.Detail

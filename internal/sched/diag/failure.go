@@ -18,7 +18,7 @@ func FailureLines(pod string, findings []why.Finding) string {
 	type key struct{ plugin, text string }
 	nodes := map[key][]string{}
 	for _, f := range findings {
-		k := key{f.Plugin, f.Phrase(why.English)}
+		k := key{f.Plugin, f.Phrase()}
 		nodes[k] = append(nodes[k], f.Object)
 	}
 	keys := make([]key, 0, len(nodes))

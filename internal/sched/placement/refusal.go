@@ -15,7 +15,7 @@ type refusal struct {
 
 // Error returns the text without numbers: the framework counts nodes by it.
 func (r *refusal) Error() string {
-	text := r.Text(why.English)
+	text := r.Text()
 	if r.detail != "" {
 		return text + ": " + r.detail
 	}

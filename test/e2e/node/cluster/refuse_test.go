@@ -21,7 +21,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
-	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/admit"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -135,7 +134,7 @@ func (d *localNode) decide(t *testing.T, p *corev1.Pod, f fault) (*ledger.View, 
 	}
 	offer, reason := place.Try(v, r)
 	if !reason.OK() {
-		return v, r, offer, reason.Text(why.English)
+		return v, r, offer, reason.Text()
 	}
 	return v, r, offer, ""
 }
