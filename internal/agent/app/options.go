@@ -120,7 +120,7 @@ type Shared struct {
 	api watch.Shared
 
 	mu    sync.Mutex // guards the fields below
-	pool  topo.Pool
+	pool  topo.Pool[*topo.Machine]
 	known convert.Known
 }
 

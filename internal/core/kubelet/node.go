@@ -2,8 +2,6 @@ package kubelet
 
 import (
 	"cmp"
-	"encoding/binary"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"sync"
@@ -60,7 +58,6 @@ type Node struct {
 	// capacity counts CPUs as resource 0, place i being NUMA node i, then kinds in order, place j being their set j.
 	// nil where the machine has more nodes than a mask holds.
 	capacity *hint.Capacity
-	prints   uint64
 	pool     sync.Pool // of *scratch
 }
 
@@ -95,7 +92,6 @@ func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
 	n.cpus = newCPUPolicy(m, c)
 	n.uniform = n.cpus.uniform()
 	n.count()
-	n.prints = n.hash()
 	return n, why.Reason{}
 }
 
@@ -269,61 +265,12 @@ func (n *Node) kindOf(resource string) (int, bool) {
 // typeOf finds a memory type.
 func (n *Node) typeOf(name string) (int, bool) { return slices.BinarySearch(n.types, name) }
 
-// Fingerprint is equal for equal nodes. Use Equal to be sure.
-func (n *Node) Fingerprint() uint64 { return n.prints }
-
 // Equal reports whether both would answer alike: equal machines, settings and inventories. nil equals nil alone.
 func (n *Node) Equal(o *Node) bool {
 	if n == o || n == nil || o == nil {
 		return n == o
 	}
-	return n.prints == o.prints && n.config == o.config && n.machine.Equal(o.machine) &&
+	return n.config == o.config && n.machine.Equal(o.machine) &&
 		slices.Equal(n.sets, o.sets) && slices.Equal(n.types, o.types) &&
 		slices.EqualFunc(n.allocatable, o.allocatable, slices.Equal)
-}
-
-func (n *Node) hash() uint64 {
-	h := fnv.New64a()
-	var b [8]byte
-	put := func(v uint64) {
-		binary.LittleEndian.PutUint64(b[:], v)
-		h.Write(b[:])
-	}
-	put(n.machine.Fingerprint())
-	put(uint64(n.config.Model.Minor)<<8 | uint64(n.config.Topology.Policy))
-	for c := range n.config.CPU.Reserved.All() {
-		put(uint64(c))
-	}
-	for _, d := range n.sets {
-		h.Write([]byte(d.Resource))
-		put(uint64(d.Nodes))
-		put(uint64(d.Registered)<<32 | uint64(d.Healthy))
-	}
-	for i, name := range n.types {
-		h.Write([]byte(name))
-		for _, bytes := range n.allocatable[i] {
-			put(uint64(bytes))
-		}
-	}
-	return h.Sum64()
-}
-
-// Pool makes equal nodes share one value. The zero value is ready. It is not safe for concurrent use: the adapter that
-// owns it holds its lock.
-type Pool struct {
-	byFingerprint map[uint64][]*Node
-}
-
-// Intern returns the pooled node that equals n, or keeps and returns n.
-func (p *Pool) Intern(n *Node) *Node {
-	if p.byFingerprint == nil {
-		p.byFingerprint = map[uint64][]*Node{}
-	}
-	for _, known := range p.byFingerprint[n.prints] {
-		if known.Equal(n) {
-			return known
-		}
-	}
-	p.byFingerprint[n.prints] = append(p.byFingerprint[n.prints], n)
-	return n
 }

@@ -2,9 +2,7 @@ package topo
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 
@@ -119,7 +117,6 @@ type Machine struct {
 	identity              bool // kernel ids are 0…n-1
 	byID                  map[int]CPU
 	numaByID              map[int]NUMA
-	fingerprint           uint64
 }
 
 // New validates a Spec. It refuses, naming the CPU or node: no CPU at all, more than MaxCPUs CPUs or MaxNUMANodes
@@ -323,41 +320,6 @@ func (m *Machine) seal() {
 			}
 		}
 	}
-	m.fingerprint = m.hash()
-}
-
-func (m *Machine) hash() uint64 {
-	h := fnv.New64a()
-	var b [8]byte
-	put := func(v int64) {
-		binary.LittleEndian.PutUint64(b[:], uint64(v))
-		h.Write(b[:])
-	}
-	h.Write([]byte(m.arch))
-	for i, c := range m.cpus {
-		put(int64(c.id))
-		put(int64(c.core)<<48 | int64(c.l3)<<32 | int64(c.die)<<16 | int64(c.socket))
-		put(int64(c.numa)<<8 | int64(c.kind))
-		put(int64(c.coreID)<<2 | int64(bit(m.online.Has(i)))<<1 | int64(bit(m.isolated.Has(i))))
-	}
-	for _, n := range m.numa {
-		put(int64(n.id))
-		put(n.memory)
-		for _, size := range sortedKeys(n.hugepages) {
-			put(size)
-			put(n.hugepages[size])
-		}
-		for _, d := range n.dist {
-			put(int64(d))
-		}
-	}
-	for _, s := range m.sockets {
-		put(int64(s))
-	}
-	for _, id := range m.l3s {
-		put(int64(id))
-	}
-	return h.Sum64()
 }
 
 // dense hands out indices in order of first sight.
@@ -370,20 +332,4 @@ func (d dense[T]) of(id int) T {
 		d[id] = i
 	}
 	return i
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func sortedKeys(m map[int64]int64) []int64 {
-	keys := make([]int64, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

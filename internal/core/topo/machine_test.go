@@ -185,7 +185,7 @@ func TestCachesKeepTheKernelsIDsOrNone(t *testing.T) {
 	}
 	other := m.Spec()
 	other.CPUs[1].L3 = 3
-	if o := build(t, other); o.Equal(m) || o.Fingerprint() == m.Fingerprint() {
+	if o := build(t, other); o.Equal(m) {
 		t.Error("machines whose caches have other ids are equal")
 	}
 }
@@ -384,7 +384,7 @@ func TestSpecRoundTrips(t *testing.T) {
 		if err != nil {
 			t.Fatalf("New(m.Spec()): %v", err)
 		}
-		if !m.Equal(again) || m.Fingerprint() != again.Fingerprint() {
+		if !m.Equal(again) {
 			t.Fatalf("the machine built from its own Spec differs:\n%s", cmp.Diff(m.Spec(), again.Spec()))
 		}
 		if diff := cmp.Diff(m.Spec(), again.Spec()); diff != "" {

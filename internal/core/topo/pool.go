@@ -5,24 +5,19 @@ import (
 	"slices"
 )
 
-// Pool makes equal machines share one value. The zero value is ready. It is not safe for concurrent use: the adapter
-// that owns it holds its lock.
-type Pool struct {
-	byFingerprint map[uint64][]*Machine
+// Pool makes equal values share one. The zero value is ready. It is not safe for concurrent use: the adapter that owns
+// it holds its lock.
+type Pool[T interface{ Equal(T) bool }] struct {
+	known []T
 }
 
-// Intern returns the pooled machine that equals m, or keeps and returns m.
-func (p *Pool) Intern(m *Machine) *Machine {
-	if p.byFingerprint == nil {
-		p.byFingerprint = map[uint64][]*Machine{}
+// Intern returns the pooled value that equals v, or keeps and returns v.
+func (p *Pool[T]) Intern(v T) T {
+	if i := slices.IndexFunc(p.known, v.Equal); i >= 0 {
+		return p.known[i]
 	}
-	for _, known := range p.byFingerprint[m.fingerprint] {
-		if known.Equal(m) {
-			return known
-		}
-	}
-	p.byFingerprint[m.fingerprint] = append(p.byFingerprint[m.fingerprint], m)
-	return m
+	p.known = append(p.known, v)
+	return v
 }
 
 // Equal reports whether m and o describe the same machine: whether their Specs would be equal. Distances that were left
@@ -32,7 +27,7 @@ func (m *Machine) Equal(o *Machine) bool {
 		return true
 	}
 	// Everything else of a Machine is derived from these.
-	return m.fingerprint == o.fingerprint && m.arch == o.arch &&
+	return m.arch == o.arch &&
 		m.online == o.online && m.isolated == o.isolated &&
 		slices.Equal(m.cpus, o.cpus) && slices.Equal(m.sockets, o.sockets) && slices.Equal(m.l3s, o.l3s) &&
 		slices.EqualFunc(m.numa, o.numa, func(a, b numaRow) bool {

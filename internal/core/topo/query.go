@@ -152,9 +152,6 @@ func (m *Machine) FormatList(s cpuset.Set) string {
 	return cpuset.FormatIDs(ids)
 }
 
-// Fingerprint is equal for equal machines. Use Equal to be sure.
-func (m *Machine) Fingerprint() uint64 { return m.fingerprint }
-
 // Spec returns a description from which New builds an equal machine. It allocates.
 func (m *Machine) Spec() Spec {
 	spec := Spec{Arch: m.arch}

@@ -77,7 +77,7 @@ func (r *factReader) exporter() {
 			fmt.Errorf("says %s and the attribute %s says %s: the attribute counts",
 				word.Policy, annotation.AttributeTopologyPolicy, attribute))
 	}
-	r.zones()
+	r.readZones()
 }
 
 // words reads topologyPolicies: the first word that is known counts.
@@ -136,20 +136,19 @@ func topologyPolicyNames() []string {
 	}
 }
 
-// zones reports problems of the zones that are NUMA nodes. nodeZones leaves the same zones out, and distances the costs
-// that are invalid.
-func (r *factReader) zones() {
+// readZones reads the shape of the zones that are NUMA nodes. What cannot be used is left out and reported: zones may
+// have another writer, and CPU sets do not depend on distances.
+func (r *factReader) readZones() {
 	list := r.nrt.Zones
 	if n := countNodes(list); n > topo.MaxNUMANodes {
 		r.onNRT("zones", "", fmt.Errorf("%d zones of type %s, at most %d are supported: none is used", n,
 			annotation.ZoneTypeNode, topo.MaxNUMANodes))
 		return
 	}
-	var specs []topo.NUMASpec
 	for id := range nodeZones(list) {
-		specs = append(specs, topo.NUMASpec{ID: id})
+		r.zones = append(r.zones, topo.NUMASpec{ID: id})
 	}
-	slices.SortFunc(specs, func(a, b topo.NUMASpec) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(r.zones, func(a, b topo.NUMASpec) int { return cmp.Compare(a.ID, b.ID) })
 	seen := map[int]bool{}
 	for _, z := range list {
 		if z.Type != annotation.ZoneTypeNode {
@@ -170,10 +169,17 @@ func (r *factReader) zones() {
 		if len(z.Costs) == 0 {
 			continue
 		}
-		if _, err := distances(specs, z.Costs); err != nil {
+		row, err := distances(r.zones, z.Costs)
+		if err != nil {
 			r.onNRT(field+".costs", "", fmt.Errorf("%w: 10 to itself and 20 to others are assumed", err))
 		}
+		i, _ := indexOf(r.zones, id)
+		r.zones[i].Distances = row
 	}
+}
+
+func indexOf(specs []topo.NUMASpec, id int) (int, bool) {
+	return slices.BinarySearchFunc(specs, id, func(s topo.NUMASpec, id int) int { return cmp.Compare(s.ID, id) })
 }
 
 func countNodes(zones v1alpha2.ZoneList) int {
@@ -221,29 +227,12 @@ func zoneID(name string) (int, bool) {
 // ZoneName is the name of the zone of a NUMA node.
 func ZoneName(numaID int) string { return annotation.ZoneNamePrefix + strconv.Itoa(numaID) }
 
-// numaSpecs reads the zones that are NUMA nodes; others, and distances that do not name every one of them, are left
-// out: zones may have another writer, and CPU sets do not depend on them.
-func numaSpecs(zones []v1alpha2.Zone) []topo.NUMASpec {
-	var specs []topo.NUMASpec
-	costs := map[int]v1alpha2.CostList{}
-	for id, z := range nodeZones(zones) {
-		costs[id] = z.Costs
-		specs = append(specs, topo.NUMASpec{ID: id})
-	}
-	slices.SortFunc(specs, func(a, b topo.NUMASpec) int { return cmp.Compare(a.ID, b.ID) })
-	for i := range specs {
-		specs[i].Distances, _ = distances(specs, costs[specs[i].ID])
-	}
-	return specs
-}
-
 // distances returns a full row in the order of specs, or an error if the costs are invalid.
 func distances(specs []topo.NUMASpec, costs v1alpha2.CostList) ([]int, error) {
 	row := make([]int, len(specs))
 	for _, c := range costs {
 		id, ok := zoneID(c.Name)
-		i, known := slices.BinarySearchFunc(specs, id,
-			func(s topo.NUMASpec, id int) int { return cmp.Compare(s.ID, id) })
+		i, known := indexOf(specs, id)
 		switch {
 		case !ok || !known:
 			return nil, fmt.Errorf("%q is not a zone of type %s", c.Name, annotation.ZoneTypeNode)

@@ -35,11 +35,10 @@ type Sources struct {
 }
 
 // Facts is the package's Facts, of all sources.
-func (s Sources) Facts(args Args) (ledger.Facts, []Problem) {
-	return facts(s, args, readMachine, kubelet.NewNode)
-}
+func (s Sources) Facts(args Args) (ledger.Facts, []Problem) { return new(Known).Read(s, args) }
 
-func facts(s Sources, args Args, read machineReader, newNode nodeMaker) (ledger.Facts, []Problem) {
+// Read is Facts of all sources.
+func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 	node, nrt := s.Node, s.Topology
 	if node == nil {
 		node = &corev1.Node{}
@@ -50,39 +49,40 @@ func facts(s Sources, args Args, read machineReader, newNode nodeMaker) (ledger.
 			node.Name = s.Numatopology.Name
 		}
 	}
-	missing := nrt == nil
-	if missing {
+	if nrt == nil {
 		nrt = &v1alpha2.NodeResourceTopology{}
 		nrt.Name = node.Name
 	}
-	r := factReader{node: node, nrt: nrt, trust: args.Assumed}
+	r := factReader{known: k, node: node, nrt: nrt, trust: args.Assumed}
 	if _, ok := nrt.Annotations[annotation.CPUTopology]; !ok && s.Numatopology != nil {
 		r.numa, r.facts.Imported = s.Numatopology, true
 	}
 	r.facts.MinSharedCPUs = args.MinSharedCPUs
 	r.facts.ARM64 = archOf(node) == "arm64"
 	r.exporter()
-	r.machine(read)
+	r.machine()
 	r.amounts(s, args)
 	r.kubelet()
 	r.pins()
 	r.reserved()
 	r.system()
-	r.model(newNode)
+	r.model()
 	r.policies(args)
 	return r.facts, r.problems
 }
 
 // factReader gathers the facts of one node.
 type factReader struct {
+	known    *Known
 	node     *corev1.Node
 	nrt      *v1alpha2.NodeResourceTopology
 	numa     *nodeinfo.Numatopology // nil unless it is read in place of our agent's report
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
 	exported Exported
-	topology string // the kubelet's topology policy; "" if unknown
-	assumed  bool   // only a foreign exporter describes the kubelet
+	zones    []topo.NUMASpec // those of nrt that are NUMA nodes
+	topology string          // the kubelet's topology policy; "" if unknown
+	assumed  bool            // only a foreign exporter describes the kubelet
 	trust    kubelet.Trust
 	problems []Problem
 }
@@ -106,9 +106,9 @@ func (r *factReader) report(object, key, value string, err error) {
 	r.problems = append(r.problems, Problem{Object: object, Key: key, Value: cut(value), Text: err.Error()})
 }
 
-func (r *factReader) machine(read machineReader) {
+func (r *factReader) machine() {
 	if r.numa != nil {
-		r.importMachine(read)
+		r.importMachine()
 		return
 	}
 	text, ok := r.nrt.Annotations[annotation.CPUTopology]
@@ -117,7 +117,7 @@ func (r *factReader) machine(read machineReader) {
 		return
 	}
 	var err error
-	if r.facts.Machine, err = read(text, archOf(r.node), r.nrt.Zones); err != nil {
+	if r.facts.Machine, err = r.known.machine(text, archOf(r.node), r.zones); err != nil {
 		r.facts.Fault = why.Reason{Code: why.InvalidTopology}
 		r.onNRT(annotation.CPUTopology, text, err)
 		r.problems[len(r.problems)-1].Kind = BadTopology

@@ -298,27 +298,24 @@ func ids(nodes annotation.NUMANodes) []int {
 	return slices.Compact(out)
 }
 
-// nodeMaker makes kubelets; one that remembers them hands out one value for equal ones.
-type nodeMaker func(*topo.Machine, kubelet.Config, kubelet.Inventory) (*kubelet.Node, why.Reason)
-
 // model reads how the node's kubelet handles CPUs, memory and topology, and what it has given to whom. It needs the
 // machine; without the kubelet's version only CPUs are counted.
-func (r *factReader) model(newNode nodeMaker) {
+func (r *factReader) model() {
 	r.mode()
 	settings, ok := r.kubeletSettings()
 	if r.facts.Machine == nil {
 		return
 	}
 	if ok {
-		r.predicted(&settings, newNode)
+		r.predicted(&settings)
 	}
 	if m := &r.facts.Model; m.Node == nil && m.Fault.OK() && m.Config.CPU.Static {
-		m.Node, m.Fault = newNode(r.facts.Machine, kubelet.Counting(m.Config.CPU), kubelet.Inventory{})
+		m.Node, m.Fault = r.known.kubelet(r.facts.Machine, kubelet.Counting(m.Config.CPU), kubelet.Inventory{})
 	}
 }
 
 // predicted reads the model of a kubelet of a known version.
-func (r *factReader) predicted(settings *annotation.Kubelet, newNode nodeMaker) {
+func (r *factReader) predicted(settings *annotation.Kubelet) {
 	active := r.facts.Model.Config.CPU.Static ||
 		settings.Memory.Policy == annotation.KubeletMemoryStatic ||
 		settings.Topology.Policy != annotation.KubeletTopologyNone
@@ -331,7 +328,11 @@ func (r *factReader) predicted(settings *annotation.Kubelet, newNode nodeMaker) 
 		return
 	}
 	m := &r.facts.Model
-	m.Assumed = assumptions(settings, version)
+	said := kubelet.Settings{
+		Version: version, CPUOptions: settings.CPU.Options, TopologyOptions: settings.Topology.Options,
+		Gates: settings.Gates,
+	}
+	m.Assumed = said.Assumptions()
 	if CPUsGivenTwice(r.node) {
 		m.Assumed = append(m.Assumed, "the kubelet has given CPUs to two pods, or has them free and given at once")
 	}
@@ -349,7 +350,7 @@ func (r *factReader) predicted(settings *annotation.Kubelet, newNode nodeMaker) 
 	state := r.numaState()
 	inventory := r.inventory(settings, &state)
 
-	m.Node, m.Fault = newNode(r.facts.Machine, config, inventory)
+	m.Node, m.Fault = r.known.kubelet(r.facts.Machine, config, inventory)
 	switch {
 	case m.Fault.OK():
 	case r.numa != nil:
@@ -369,15 +370,6 @@ func (r *factReader) predicted(settings *annotation.Kubelet, newNode nodeMaker) 
 // AssumedForeign is the assumption about a kubelet that only another project's exporter describes.
 const AssumedForeign = "only another exporter describes this kubelet: options, reserved CPUs and the memory manager " +
 	"are assumed absent where it does not report them"
-
-// assumptions is what no model knows of a kubelet with these settings.
-func assumptions(settings *annotation.Kubelet, version string) []string {
-	said := kubelet.Settings{
-		Version: version, CPUOptions: settings.CPU.Options, TopologyOptions: settings.Topology.Options,
-		Gates: settings.Gates,
-	}
-	return said.Assumptions()
-}
 
 // CPUsGivenTwice reports whether the node's agent found CPUs in the kubelet's record that are given twice. Which of
 // them the kubelet takes for free when one of the pods ends is not reported.

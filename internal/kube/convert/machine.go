@@ -7,21 +7,16 @@ import (
 	"slices"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Machine builds the machine that a CPU topology describes. It refuses what contradicts itself and machines on which
-// CPU sets cannot be allocated: those with more than topo.MaxNodes NUMA nodes with CPUs.
-func Machine(d annotation.CPUTopologyDetail, arch string) (*topo.Machine, error) {
-	return machineOf(d, arch, nil)
-}
-
-// machineOf adds what the zones of a NodeResourceTopology know of the machine's shape: distances, and NUMA nodes
-// without CPUs. Amounts of memory are not part of it: nodes that differ by a few pages share one machine.
-func machineOf(d annotation.CPUTopologyDetail, arch string, zones []v1alpha2.Zone) (*topo.Machine, error) {
-	spec := topo.Spec{Arch: arch, CPUs: make([]topo.CPUSpec, 0, len(d.Detail)), NUMA: numaSpecs(zones)}
+// CPU sets cannot be allocated: those with more than topo.MaxNodes NUMA nodes with CPUs. zones is what a
+// NodeResourceTopology knows of its shape: distances, and NUMA nodes without CPUs. Amounts of memory are not part of
+// it: nodes that differ by a few pages share one machine.
+func Machine(d annotation.CPUTopologyDetail, arch string, zones []topo.NUMASpec) (*topo.Machine, error) {
+	spec := topo.Spec{Arch: arch, CPUs: make([]topo.CPUSpec, 0, len(d.Detail)), NUMA: zones}
 	for _, c := range d.Detail {
 		l3 := -1
 		if c.L3 != nil {
@@ -41,17 +36,6 @@ func machineOf(d annotation.CPUTopologyDetail, arch string, zones []v1alpha2.Zon
 			topo.MaxNodes)
 	}
 	return m, nil
-}
-
-// machineReader builds the machine of a topology annotation and the zones beside it.
-type machineReader func(text, arch string, zones []v1alpha2.Zone) (*topo.Machine, error)
-
-func readMachine(text, arch string, zones []v1alpha2.Zone) (*topo.Machine, error) {
-	detail, _, err := annotation.ParseCPUTopologyDetail(text)
-	if err != nil {
-		return nil, err
-	}
-	return machineOf(detail, arch, zones)
 }
 
 // Topology describes a machine's online CPUs. Cores are written as dense indices: the kernel's repeat per socket.

@@ -30,11 +30,11 @@ func (r *factReader) onNuma(key, value string, err error) {
 
 // importMachine reads the machine from spec.cpuDetail. Where that contradicts itself, or the free CPUs cannot be read,
 // nothing of the object is believed.
-func (r *factReader) importMachine(read machineReader) {
+func (r *factReader) importMachine() {
 	detail, err := cpuDetail(r.numa.Spec.CPUDetail)
 	key := "spec.cpuDetail"
 	if err == nil {
-		r.facts.Machine, err = read(detail.String(), archOf(r.node), r.nrt.Zones)
+		r.facts.Machine, err = r.known.machine(detail.String(), archOf(r.node), r.zones)
 	}
 	if err == nil {
 		if _, err = cpuset.ParseIDs(r.numa.Spec.NumaResMap[string(corev1.ResourceCPU)].Allocatable); err != nil {

@@ -51,7 +51,7 @@ func TestTopologyThenMachineIsTheSameMachine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
-		again, err := convert.Machine(convert.Topology(m), m.Arch())
+		again, err := convert.Machine(convert.Topology(m), m.Arch(), nil)
 		if err != nil {
 			t.Fatalf("machine of %v: %v", convert.Topology(m), err)
 		}
@@ -149,7 +149,7 @@ func TestMachineRefusesMoreNUMANodesThanCanBeAllocated(t *testing.T) {
 	for i := range int32(topo.MaxNodes + 1) {
 		d.Detail = append(d.Detail, annotation.CPUInfo{ID: i, Core: i, Node: i})
 	}
-	_, err := convert.Machine(d, "amd64")
+	_, err := convert.Machine(d, "amd64", nil)
 	if want := "machine has 65 NUMA nodes with CPUs, at most 64 are supported"; err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}
