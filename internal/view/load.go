@@ -7,7 +7,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
-	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Load is the CPU account of one node. Quantities are canonical strings.
@@ -100,37 +99,22 @@ func NUMALoadsOf(v *ledger.View, node string) []NUMALoad {
 	if m == nil {
 		return nil
 	}
-	lse, lsr, kubelet := v.LSE(), v.LSR(), v.KubeletStatic()
+	lse, lsr, kubelet, free := v.LSE(), v.LSR(), v.KubeletStatic(), v.Allocatable()
 	var out []NUMALoad
 	for _, n := range m.CPUNodes() {
-		cpus := m.NUMACPUs(n).Intersect(m.Online())
+		cpus, wholeCores := m.NUMACPUs(n).Intersect(m.Online()), 0
+		for _, c := range byCore(m, n, free) {
+			if c.Whole {
+				wholeCores++
+			}
+		}
 		s := v.Summary().Nodes[n]
 		out = append(out, NUMALoad{
 			Node: node, NUMA: m.NUMAID(n), Socket: m.SocketID(m.NUMASocket(n)), CPUs: cpus.Len(),
 			LSE: lse.CountIn(&cpus), LSR: lsr.CountIn(&cpus), Kubelet: kubelet.CountIn(&cpus),
 			SharedPool: s.PoolCPUs, Committed: CPUText(s.Promised),
-			Free: s.Free, FreeCores: wholeCores(v, n),
+			Free: s.Free, FreeCores: wholeCores,
 		})
 	}
 	return out
-}
-
-// wholeCores counts the cores of a NUMA node of which every online CPU is free.
-func wholeCores(v *ledger.View, n topo.NUMA) int {
-	m, free := v.Machine(), v.Allocatable()
-	online := m.Online()
-	count := 0
-	for _, core := range m.NUMACores(n) {
-		whole, some := true, false
-		for _, c := range m.CoreCPUs(core) {
-			if online.Has(int(c)) {
-				some = true
-				whole = whole && free.Has(int(c))
-			}
-		}
-		if whole && some {
-			count++
-		}
-	}
-	return count
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -201,9 +200,9 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 	out.ThreadsPerCore, out.NUMANodes = m.ThreadsPerCore(), m.NumNUMA()
 	out.SharedPool, out.BESharedPool, out.Allocatable = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool()),
 		m.FormatList(v.Allocatable())
-	out.addPods(v)
-	out.addProblems(v)
 	states := newCPUStates(v)
+	out.Pods, states.holders = holders(v)
+	out.addProblems(v)
 	for s := range m.NumSockets() {
 		out.Sockets = append(out.Sockets, states.socket(topo.Socket(s)))
 	}
@@ -226,37 +225,47 @@ func (o *Node) count(v *ledger.View, uid string, class qos.Pod) {
 	}
 }
 
-func (o *Node) addPods(v *ledger.View) {
-	m := v.Machine()
+// holders returns the pods that hold CPUs or are bound to NUMA nodes, and the names of those that hold a CPU, by its
+// dense index.
+func holders(v *ledger.View) ([]Holder, map[int][]string) {
+	m, pods, of := v.Machine(), []Holder{}, map[int][]string{}
+	hold := func(p Holder, cpus cpuset.Set) {
+		p.CPUSet, p.NUMANodes = m.FormatList(cpus), NUMAIDs(m, cpus)
+		pods = append(pods, p)
+		for c := range cpus.All() {
+			of[c] = append(of[c], p.Namespace+"/"+p.Name)
+		}
+	}
 	for e := range v.Entries() {
-		p := Holder{Namespace: e.Namespace, Name: e.Name, QoS: e.Class.String(), NUMANodes: []int{}}
+		p := Holder{Namespace: e.Namespace, Name: e.Name, QoS: e.Class.String()}
 		switch {
 		case e.Role.Binds():
-			cpus := v.CPUsOf(e.UID)
-			p.CPUSet, p.NUMANodes = m.FormatList(cpus), NUMAIDs(m, cpus)
 			if e.Exclusive != 0 {
 				p.Exclusive = e.Exclusive.String()
 			}
+			hold(p, v.CPUsOf(e.UID))
 		case len(e.NUMAIDs) > 0:
 			p.Pool, p.NUMANodes = "shared", e.NUMAIDs
-		default:
-			continue
+			pods = append(pods, p)
 		}
-		o.Pods = append(o.Pods, p)
 	}
 	for pin := range v.Pins() {
-		if e, ok := v.Entry(pin.UID); ok && e.Role.Binds() {
+		e, known := v.Entry(pin.UID)
+		p := Holder{Namespace: pin.Namespace, Name: pin.Name, QoS: "kubelet"}
+		switch { // exporters tell a pod's UID alone, or its name alone
+		case e.Role.Binds():
 			continue
+		case known:
+			p.Namespace, p.Name = e.Namespace, e.Name
+		case pin.Name == "":
+			p.Namespace, p.Name = "", pin.UID
 		}
-		namespace, name := holderOf(v, pin)
-		o.Pods = append(o.Pods, Holder{
-			Namespace: namespace, Name: name, QoS: "kubelet", CPUSet: m.FormatList(pin.CPUs),
-			NUMANodes: NUMAIDs(m, pin.CPUs),
-		})
+		hold(p, pin.CPUs)
 	}
-	slices.SortFunc(o.Pods, func(a, b Holder) int {
+	slices.SortFunc(pods, func(a, b Holder) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
+	return pods, of
 }
 
 // NUMAIDs are the kernel's ids of the NUMA nodes of CPUs.
@@ -284,57 +293,34 @@ type cpuStates struct {
 	v       *ledger.View
 	m       *topo.Machine
 	holders map[int][]string // dense CPU index to namespace/name
-	fixed   []struct {
-		state string
-		cpus  cpuset.Set
-	}
+	fixed   []cpuState
+}
+
+type cpuState struct {
+	state string
+	cpus  cpuset.Set
 }
 
 func newCPUStates(v *ledger.View) *cpuStates {
-	s := &cpuStates{v: v, m: v.Machine(), holders: map[int][]string{}}
-	hold := func(name string, cpus cpuset.Set) {
-		for c := range cpus.All() {
-			s.holders[c] = append(s.holders[c], name)
-		}
-	}
-	for e := range v.Entries() {
-		if e.Role.Binds() {
-			hold(e.Namespace+"/"+e.Name, v.CPUsOf(e.UID))
-		}
-	}
-	for pin := range v.Pins() {
-		if e, ok := v.Entry(pin.UID); !ok || !e.Role.Binds() {
-			namespace, name := holderOf(v, pin)
-			hold(namespace+"/"+name, pin.CPUs)
-		}
-	}
-	f := v.Facts()
-	s.fixed = []struct {
-		state string
-		cpus  cpuset.Set
-	}{
-		{CPUOffline, s.m.All().Minus(s.m.Online())},
+	f, m := v.Facts(), v.Machine()
+	return &cpuStates{v: v, m: m, fixed: []cpuState{
+		{CPUOffline, m.All().Minus(m.Online())},
 		{CPULSE, v.LSE()},
 		{CPULSR, v.LSR()},
 		{CPUKubelet, v.KubeletStatic()},
 		{CPUReserved, f.NodeReserved},
 		{CPUSystem, f.System},
 		{CPUKubeletReserved, f.Model.Config.CPU.Reserved},
-	}
-	return s
+	}}
 }
 
 func (s *cpuStates) cpu(c topo.CPU) CPU {
 	out := CPU{CPU: s.m.CPUID(c), State: CPUFree, Pods: s.holders[int(c)]}
+	if i := slices.IndexFunc(s.fixed, func(f cpuState) bool { return f.cpus.Has(int(c)) }); i >= 0 {
+		out.State = s.fixed[i].state
+	}
 	if len(out.Pods) > 1 {
 		out.State = CPUTwice
-		return out
-	}
-	for _, f := range s.fixed {
-		if f.cpus.Has(int(c)) {
-			out.State = f.state
-			return out
-		}
 	}
 	return out
 }
@@ -393,15 +379,4 @@ func roleOf(v *ledger.View, uid string, class qos.Pod) qos.Role {
 		class.PinnedByKubelet = class.PinnedByKubelet || pin.UID == uid
 	}
 	return qos.RoleOf(class)
-}
-
-// holderOf names the pod of a pin: exporters tell its UID alone, or its name alone.
-func holderOf(v *ledger.View, pin kubelet.Grant) (namespace, name string) {
-	if e, known := v.Entry(pin.UID); known {
-		return e.Namespace, e.Name
-	}
-	if pin.Name == "" {
-		return "", pin.UID
-	}
-	return pin.Namespace, pin.Name
 }

@@ -28,23 +28,22 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 	if v == nil {
 		return out
 	}
-	uid := s.Head.UID
+	uid, m, f := s.Head.UID, v.Machine(), v.Facts()
 	a := v.Tenancy().Assignment(uid)
 	if a != nil && a.Source == kubelet.Reported {
-		out.Differs = a.Difference(v.Machine()).Kinds()
+		out.Differs = a.Difference(m).Kinds()
 	}
-	if e, _ := v.Entry(uid); a != nil || v.Facts().Mode == ledger.Follow && e.Guest.CPUs() > 0 {
-		out.Assumed = v.Facts().Model.Assumed
+	e, known := v.Entry(uid)
+	if a != nil || f.Mode == ledger.Follow && e.Guest.CPUs() > 0 {
+		out.Assumed = f.Model.Assumed
 	}
 	if s.Ended {
 		return out
 	}
-	m := v.Machine()
-	e, known := v.Entry(uid)
 	if !known {
 		e = ledger.Entry{Role: qos.RoleOf(s.Class)}
 	}
-	if e.Role.Binds() && (e.CPUList != "" || v.Facts().Mode != ledger.Follow) {
+	if e.Role.Binds() && (e.CPUList != "" || f.Mode != ledger.Follow) {
 		out.CPUSet = e.CPUList
 		if m != nil {
 			cpus := v.CPUsOf(e.UID)
@@ -59,7 +58,7 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 		}
 	}
 	if out.Pool == "" {
-		if f := v.Facts(); f.Mode == ledger.Follow && f.Model.Config.CPU.Static &&
+		if f.Mode == ledger.Follow && f.Model.Config.CPU.Static &&
 			(e.Role.Binds() || e.Guest.CPUs() > 0) {
 			return out // the kubelet chooses its CPUs, and has not reported which
 		}
@@ -117,18 +116,14 @@ func byNUMA(m *topo.Machine, cpus cpuset.Set, withCores bool) []Part {
 func byCore(m *topo.Machine, n topo.NUMA, cpus cpuset.Set) []CorePart {
 	var out []CorePart
 	for _, c := range m.NUMACores(n) {
-		var held, online cpuset.Set
+		var core cpuset.Set
 		for _, cpu := range m.CoreCPUs(c) {
-			if all := m.Online(); all.Has(int(cpu)) {
-				online.Add(int(cpu))
-			}
-			if cpus.Has(int(cpu)) {
-				held.Add(int(cpu))
-			}
+			core.Add(int(cpu))
 		}
-		if !held.IsEmpty() {
-			first := m.CoreCPUs(c)[0]
-			out = append(out, CorePart{Core: m.CoreID(first), CPUSet: m.FormatList(held), Whole: held == online})
+		if held := core.Intersect(cpus); !held.IsEmpty() {
+			out = append(out, CorePart{
+				Core: m.CoreID(m.CoreCPUs(c)[0]), CPUSet: m.FormatList(held), Whole: held == core.Intersect(m.Online()),
+			})
 		}
 	}
 	return out

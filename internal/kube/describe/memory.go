@@ -13,16 +13,22 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// memoryBook is what is known of the memory of NUMA nodes, by the kernel's id and the type.
+// memoryBook is what is known of the memory of NUMA nodes.
 type memoryBook struct {
-	amounts map[int]map[string]view.Memory
-	groups  map[int][]int
+	amounts map[memoryOf]view.Memory
+	groups  map[int][]int // by the kernel's id of a NUMA node
+}
+
+// memoryOf is a type of memory of a NUMA node, by the kernel's id.
+type memoryOf struct {
+	numa int
+	kind string
 }
 
 // newMemoryBook reads memory. What is free is what the kubelet's memory manager has recorded, else what the account
 // leaves, else what the zones say.
 func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook {
-	b := memoryBook{amounts: map[int]map[string]view.Memory{}, groups: map[int][]int{}}
+	b := memoryBook{amounts: map[memoryOf]view.Memory{}, groups: map[int][]int{}}
 	if t == nil {
 		return b
 	}
@@ -33,14 +39,22 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 		}
 		for _, r := range z.Resources {
 			if r.Name == string(corev1.ResourceMemory) || strings.HasPrefix(r.Name, corev1.ResourceHugePagesPrefix) {
-				b.put(id, r.Name, view.Memory{
-					Capacity: amount(r.Capacity), Allocatable: amount(r.Allocatable),
-					Free: amount(r.Available),
-				})
+				b.amounts[memoryOf{id, r.Name}] = view.Memory{
+					Capacity: amount(r.Capacity), Allocatable: amount(r.Allocatable), Free: amount(r.Available),
+				}
 			}
 		}
 	}
-	b.account(v)
+	m, rows := v.Machine(), v.Summary().Rows
+	for i := range rows {
+		for _, n := range m.CPUNodes() {
+			of := memoryOf{m.NUMAID(n), string(rows[i].Resource)}
+			if memory, ok := b.amounts[of]; ok {
+				memory.Free = view.BytesText(rows[i].Free[n])
+				b.amounts[of] = memory
+			}
+		}
+	}
 	text, _ := annotationOf(t, annotation.NUMAStateKey)
 	if state, _, err := annotation.ParseNUMAState(text); text != "" && err == nil {
 		b.recorded(state)
@@ -48,36 +62,12 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 	return b
 }
 
-func (b memoryBook) put(id int, kind string, m view.Memory) {
-	if b.amounts[id] == nil {
-		b.amounts[id] = map[string]view.Memory{}
-	}
-	b.amounts[id][kind] = m
-}
-
-// account takes what the pods leave that hold memory of NUMA nodes.
-func (b memoryBook) account(v *ledger.View) {
-	m, summary := v.Machine(), v.Summary()
-	for i := range summary.Rows {
-		row := &summary.Rows[i]
-		for _, n := range m.CPUNodes() {
-			id := m.NUMAID(n)
-			if memory, ok := b.amounts[id][string(row.Resource)]; ok {
-				memory.Free = view.BytesText(row.Free[n])
-				b.put(id, string(row.Resource), memory)
-			}
-		}
-	}
-}
-
 // recorded takes what the kubelet's memory manager counts.
 func (b memoryBook) recorded(state annotation.NUMAState) {
 	for id, m := range state.Memory {
 		for name, q := range m.Allocatable {
-			memory := b.amounts[int(id)][string(name)]
-			free := m.Free[name]
-			memory.Allocatable, memory.Free = q.String(), free.String()
-			b.put(int(id), string(name), memory)
+			of, free := memoryOf{int(id), string(name)}, m.Free[name]
+			b.amounts[of] = view.Memory{Capacity: b.amounts[of].Capacity, Allocatable: q.String(), Free: free.String()}
 		}
 		if len(m.Group) > 1 {
 			for _, n := range m.Group {
@@ -96,18 +86,17 @@ func amount(q resource.Quantity) string {
 
 // fill writes the memory of a NUMA node into its view.
 func (b memoryBook) fill(n *view.NUMA) {
-	for kind, m := range b.amounts[n.Node] {
-		if kind == string(corev1.ResourceMemory) {
-			n.Memory, n.MemoryAllocatable, n.MemoryFree = m.Capacity, m.Allocatable, m.Free
-			continue
-		}
-		if m.Capacity == "" || m.Capacity == "0" {
-			continue
-		}
-		if n.Hugepages == nil {
-			n.Hugepages = map[string]view.Memory{}
-		}
-		n.Hugepages[kind] = m
-	}
 	n.MemoryGroup = b.groups[n.Node]
+	for of, m := range b.amounts {
+		switch {
+		case of.numa != n.Node:
+		case of.kind == string(corev1.ResourceMemory):
+			n.Memory, n.MemoryAllocatable, n.MemoryFree = m.Capacity, m.Allocatable, m.Free
+		case m.Capacity != "" && m.Capacity != "0":
+			if n.Hugepages == nil {
+				n.Hugepages = map[string]view.Memory{}
+			}
+			n.Hugepages[of.kind] = m
+		}
+	}
 }

@@ -2,9 +2,9 @@ package describe
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,105 +49,92 @@ func Node(n kube.Node, pods map[string]qos.Pod) view.Node {
 
 func modeOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology) view.Mode {
 	v := view.Mode{Mode: annotation.ModeOwn, From: view.Origin{Source: view.FromAssumption}}
-	if text, ok := annotationOf(t, annotation.TopologyMode); ok {
-		if mode, _, err := annotation.ParseMode(text); err == nil {
-			v.Mode, v.From = mode, view.Origin{Source: view.FromAnnotation, Key: annotation.TopologyMode}
-		}
+	text, ok := annotationOf(t, annotation.TopologyMode)
+	if mode, _, err := annotation.ParseMode(text); ok && err == nil {
+		v.Mode, v.From = mode, view.Origin{Source: view.FromAnnotation, Key: annotation.TopologyMode}
 	}
-	if n != nil && n.Labels[annotation.TopologyMode] != v.Mode {
-		v.Wish = n.Labels[annotation.TopologyMode]
+	if wish := n.Labels[annotation.TopologyMode]; wish != v.Mode {
+		v.Wish = wish
 	}
 	return v
 }
 
-// kubeletOf reads the settings in the order in which the scheduler does: the agent's annotations first, then
-// those of other exporters.
+// origins are those of the settings of a kubelet's managers.
+type origins struct{ cpu, memory, topology view.Origin }
+
+// kubeletOf returns the settings of a kubelet.
 func kubeletOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *kubelet.Facts) view.Kubelet {
-	unknown := view.Origin{Source: view.FromAssumption}
+	k, from := settings(t)
 	v := view.Kubelet{
-		CPU:    view.Manager{Policy: annotation.KubeletPolicyNone, From: unknown},
-		Memory: view.Manager{Policy: annotation.KubeletMemoryNone, From: unknown},
+		Version: cmp.Or(n.Status.NodeInfo.KubeletVersion, k.Version),
+		CPU: view.Manager{
+			Policy: k.CPU.Policy, Options: k.CPU.Options, Reserved: k.CPU.Reserved, From: from.cpu,
+		},
+		Memory: view.Manager{Policy: k.Memory.Policy, Reserved: reservedText(k.Memory.Reserved), From: from.memory},
 		Topology: view.Manager{
-			Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer,
-			From: unknown,
+			Policy: k.Topology.Policy, Scope: k.Topology.Scope, Options: k.Topology.Options, From: from.topology,
 		},
 		Model: m.Release(), Assumed: strings.Join(m.Assumed, "; "),
 	}
 	if !m.Fault.OK() {
 		v.Fault = m.Fault.Code.String()
 	}
-	if n != nil {
-		v.Version = n.Status.NodeInfo.KubeletVersion
+	// The agent reports all three managers; another exporter one or two of them, and never the memory manager.
+	if foreign := from.memory.Source == view.FromAssumption && from.cpu != from.topology; foreign && v.Assumed == "" {
+		v.Assumed = convert.AssumedForeign
 	}
-	if t == nil {
-		return v
-	}
-	if text, ok := annotationOf(t, annotation.KubeletKey); ok {
-		if k, _, err := annotation.ParseKubelet(text); err == nil {
-			setReported(&v, k)
-			return v
-		}
-	}
-	setForeign(&v, t)
 	return v
 }
 
-// setReported sets the settings that the agent reports.
-func setReported(v *view.Kubelet, k annotation.Kubelet) {
-	from := view.Origin{Source: view.FromAnnotation, Key: annotation.KubeletKey}
-	v.Version = cmp.Or(v.Version, k.Version)
-	v.CPU = view.Manager{Policy: k.CPU.Policy, Options: k.CPU.Options, Reserved: k.CPU.Reserved, From: from}
-	v.Topology = view.Manager{
-		Policy: k.Topology.Policy, Scope: k.Topology.Scope, Options: k.Topology.Options,
-		From: from,
+// settings reads the settings in the order in which the scheduler does: the agent's annotation first, then what other
+// exporters say.
+func settings(t *v1alpha2.NodeResourceTopology) (annotation.Kubelet, origins) {
+	text, ok := annotationOf(t, annotation.KubeletKey)
+	if k, _, err := annotation.ParseKubelet(text); ok && err == nil {
+		from := view.Origin{Source: view.FromAnnotation, Key: annotation.KubeletKey}
+		return k, origins{from, from, from}
 	}
-	v.Memory = view.Manager{Policy: k.Memory.Policy, From: from}
+	unknown := view.Origin{Source: view.FromAssumption}
+	k, from := annotation.Kubelet{}, origins{unknown, unknown, unknown}
+	k.CPU.Policy, k.Memory.Policy = annotation.KubeletPolicyNone, annotation.KubeletMemoryNone
+	k.Topology.Policy, k.Topology.Scope = annotation.KubeletTopologyNone, annotation.TopologyScopeContainer
+	if t == nil {
+		return k, from
+	}
+	text, key, ok := annotation.Lookup(t.Annotations, annotation.KubeletCPUManagerPolicy,
+		annotation.KubeletCPUManagerPolicyAlias1, annotation.KubeletCPUManagerPolicyAlias2)
+	if cpu, _, err := annotation.ParseKubeletCPUManager(text); ok && err == nil && cpu.Policy != "" {
+		k.CPU = annotation.KubeletCPU{Policy: cpu.Policy, Options: cpu.Options, Reserved: cpu.ReservedCPUs}
+		from.cpu = view.Origin{Source: view.FromAnnotation, Key: key}
+	}
+	if e := convert.ReadExported(t); e.Policy != "" {
+		k.Topology.Policy, k.Topology.Scope = e.Policy, cmp.Or(e.Scope, annotation.TopologyScopeContainer)
+		from.topology = view.Origin{Source: view.FromPolicies}
+		if e.Attribute != "" {
+			from.topology = view.Origin{Source: view.FromAttribute, Key: e.Attribute}
+		}
+		if e.MaxNUMANodes != "" {
+			k.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: e.MaxNUMANodes}
+		}
+	}
+	return k, from
+}
+
+// reservedText lists the memory that is reserved on NUMA nodes: "0: 1Gi, 0: 64Mi hugepages-2Mi".
+func reservedText(reserved map[int32]corev1.ResourceList) string {
 	var parts []string
-	for _, id := range slices.Sorted(maps.Keys(k.Memory.Reserved)) {
+	for _, id := range slices.Sorted(maps.Keys(reserved)) {
 		// memory before its huge pages
-		for _, name := range slices.Backward(slices.Sorted(maps.Keys(k.Memory.Reserved[id]))) {
-			amount := k.Memory.Reserved[id][name]
-			text := strconv.Itoa(int(id)) + ": " + amount.String()
+		for _, name := range slices.Backward(slices.Sorted(maps.Keys(reserved[id]))) {
+			amount := reserved[id][name]
+			text := fmt.Sprintf("%d: %s", id, &amount)
 			if name != corev1.ResourceMemory {
 				text += " " + string(name)
 			}
 			parts = append(parts, text)
 		}
 	}
-	v.Memory.Reserved = strings.Join(parts, ", ")
-}
-
-// setForeign fills in what exporters other than the agent say.
-func setForeign(v *view.Kubelet, t *v1alpha2.NodeResourceTopology) {
-	spoken := false
-	text, key, ok := annotation.Lookup(t.Annotations, annotation.KubeletCPUManagerPolicy,
-		annotation.KubeletCPUManagerPolicyAlias1, annotation.KubeletCPUManagerPolicyAlias2)
-	if ok {
-		if k, _, err := annotation.ParseKubeletCPUManager(text); err == nil && k.Policy != "" {
-			v.CPU = view.Manager{
-				Policy: k.Policy, Options: k.Options, Reserved: k.ReservedCPUs,
-				From: view.Origin{Source: view.FromAnnotation, Key: key},
-			}
-			spoken = true
-		}
-	}
-	e := convert.ReadExported(t)
-	if e.Policy != "" {
-		v.Topology = view.Manager{
-			Policy: e.Policy, Scope: cmp.Or(e.Scope, annotation.TopologyScopeContainer),
-			From: view.Origin{Source: view.FromPolicies},
-		}
-		if e.Attribute != "" {
-			v.Topology.From = view.Origin{Source: view.FromAttribute, Key: e.Attribute}
-		}
-		if e.MaxNUMANodes != "" {
-			v.Topology.Options = map[string]string{annotation.OptionMaxNUMANodes: e.MaxNUMANodes}
-		}
-		spoken = true
-	}
-	if spoken && v.Assumed == "" {
-		v.Assumed = convert.AssumedForeign
-	}
+	return strings.Join(parts, ", ")
 }
 
 func annotationOf(t *v1alpha2.NodeResourceTopology, key string) (string, bool) {
@@ -160,24 +147,16 @@ func annotationOf(t *v1alpha2.NodeResourceTopology, key string) (string, bool) {
 
 // originsOf returns the origins of a node's effective policies, by their names in view.Policies.
 func originsOf(n *corev1.Node, f *ledger.Facts, k *view.Kubelet) map[string]view.Origin {
-	var labels annotation.NodeLabels
-	var keys map[string]string
-	if n != nil {
-		labels, _ = annotation.ParseNodeLabels(n.Labels)
-		keys = n.Labels
-	}
-	present := func(names ...string) string {
-		for _, name := range names {
-			if _, ok := keys[name]; ok {
-				return name
-			}
+	labels, _ := annotation.ParseNodeLabels(n.Labels)
+	label := func(name, alias string) view.Origin {
+		if _, ok := n.Labels[name]; !ok {
+			name = alias
 		}
-		return ""
+		return view.Origin{Source: view.FromLabel, Key: name}
 	}
 	out := map[string]view.Origin{}
 	if f.Bind != ledger.Unset {
-		key := present(annotation.NodeCPUBindPolicy, annotation.NodeCPUBindPolicyAlias)
-		out["cpuBind"] = view.Origin{Source: view.FromLabel, Key: key}
+		out["cpuBind"] = label(annotation.NodeCPUBindPolicy, annotation.NodeCPUBindPolicyAlias)
 	}
 	switch {
 	case labels.NUMAAllocate != "":
@@ -187,22 +166,20 @@ func originsOf(n *corev1.Node, f *ledger.Facts, k *view.Kubelet) map[string]view
 	default:
 		out["numaAllocate"] = view.Origin{Source: view.FromArgument}
 	}
-	out["numaTopology"] = k.Topology.From
-	if labels.NUMATopology != "" {
-		out["numaTopology"] = view.Origin{
-			Source: view.FromLabel,
-			Key:    present(annotation.NodeNUMATopologyPolicy, annotation.NodeNUMATopologyPolicyAlias),
-		}
-	} else if k.Topology.From.Source == view.FromAssumption {
+	switch {
+	case labels.NUMATopology != "":
+		out["numaTopology"] = label(annotation.NodeNUMATopologyPolicy, annotation.NodeNUMATopologyPolicyAlias)
+	case k.Topology.From.Source == view.FromAssumption:
 		out["numaTopology"] = view.Origin{Source: view.FromArgument}
+	default:
+		out["numaTopology"] = k.Topology.From
 	}
 	return out
 }
 
 // onlyVolcano is Assumed of a node that only Volcano's exporter describes.
 const onlyVolcano = "only Volcano's exporter describes this node; the age of its data is not known, so it may be " +
-	"stale. " +
-	"Options of the kubelet, its scope, its memory manager and the ids of its reserved CPUs are assumed"
+	"stale. Options of the kubelet, its scope, its memory manager and the ids of its reserved CPUs are assumed"
 
 // setImported sets the fields that a Numatopology reports and no other source does.
 func setImported(o *view.Node, n *nodeinfo.Numatopology, f *ledger.Facts) {
