@@ -1,11 +1,7 @@
 package sim
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -28,91 +24,61 @@ import (
 // validate asks the API server's own rules. A pod with a node is loaded as it is: only its name and node must be there.
 func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
+	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology:
+		return named(t)
 	case *corev1.Pod:
 		if t.Spec.NodeName != "" {
-			return named(t.Name)
+			return named(t)
 		}
-		return check(t, &core.Pod{}, func(p *core.Pod) field.ErrorList {
-			return corevalidation.ValidatePodCreate(p,
-				podutil.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil))
-		})
-	case *corev1.Node:
-		return check(t, &core.Node{}, corevalidation.ValidateNode)
-	case *corev1.Service:
-		return check(t, &core.Service{}, corevalidation.ValidateServiceCreate)
-	case *corev1.Namespace:
-		return check(t, &core.Namespace{}, corevalidation.ValidateNamespace)
-	case *schedulingv1.PriorityClass:
-		return check(t, &scheduling.PriorityClass{}, schedulingvalidation.ValidatePriorityClass)
-	case *policyv1.PodDisruptionBudget:
-		return check(t, &policy.PodDisruptionBudget{}, func(b *policy.PodDisruptionBudget) field.ErrorList {
-			return append(named(b.Name), policyvalidation.ValidatePodDisruptionBudget(b,
-				policyvalidation.PodDisruptionBudgetValidationOptions{})...)
-		})
-	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology:
-		return named(t.(metav1.Object).GetName())
 	}
-	return validateWorkload(o)
-}
-
-func validateWorkload(o runtime.Object) field.ErrorList {
+	internal, err := scheme().ConvertToVersion(o, runtime.InternalGroupVersioner)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
 	options := func(t *core.PodTemplateSpec) corevalidation.PodValidationOptions {
 		return podutil.GetValidationOptionsFromPodTemplate(t, nil)
 	}
-	switch t := o.(type) {
-	case *appsv1.Deployment:
-		return check(t, &apps.Deployment{}, func(w *apps.Deployment) field.ErrorList {
-			return appsvalidation.ValidateDeployment(w, options(&w.Spec.Template))
-		})
-	case *appsv1.ReplicaSet:
-		return check(t, &apps.ReplicaSet{}, func(w *apps.ReplicaSet) field.ErrorList {
-			return appsvalidation.ValidateReplicaSet(w, options(&w.Spec.Template))
-		})
-	case *appsv1.StatefulSet:
-		return check(t, &apps.StatefulSet{}, func(w *apps.StatefulSet) field.ErrorList {
-			return appsvalidation.ValidateStatefulSet(w, options(&w.Spec.Template))
-		})
-	case *appsv1.DaemonSet:
-		return check(t, &apps.DaemonSet{}, func(w *apps.DaemonSet) field.ErrorList {
-			return appsvalidation.ValidateDaemonSet(w, options(&w.Spec.Template))
-		})
-	case *batchv1.Job:
-		return jobTemplate(&t.Spec, t.Name, field.NewPath("spec", "template"))
-	case *batchv1.CronJob:
-		return check(t, &batch.CronJob{}, func(w *batch.CronJob) field.ErrorList {
-			return batchvalidation.ValidateCronJobCreate(w, options(&w.Spec.JobTemplate.Spec.Template))
-		})
+	switch t := internal.(type) {
+	case *core.Pod:
+		return corevalidation.ValidatePodCreate(t,
+			podutil.GetValidationOptionsFromPodSpecAndMeta(&t.Spec, nil, &t.ObjectMeta, nil))
+	case *core.Node:
+		return corevalidation.ValidateNode(t)
+	case *core.Service:
+		return corevalidation.ValidateServiceCreate(t)
+	case *core.Namespace:
+		return corevalidation.ValidateNamespace(t)
+	case *scheduling.PriorityClass:
+		return schedulingvalidation.ValidatePriorityClass(t)
+	case *policy.PodDisruptionBudget:
+		return append(named(o), policyvalidation.ValidatePodDisruptionBudget(t,
+			policyvalidation.PodDisruptionBudgetValidationOptions{})...)
+	case *apps.Deployment:
+		return appsvalidation.ValidateDeployment(t, options(&t.Spec.Template))
+	case *apps.ReplicaSet:
+		return appsvalidation.ValidateReplicaSet(t, options(&t.Spec.Template))
+	case *apps.StatefulSet:
+		return appsvalidation.ValidateStatefulSet(t, options(&t.Spec.Template))
+	case *apps.DaemonSet:
+		return appsvalidation.ValidateDaemonSet(t, options(&t.Spec.Template))
+	case *batch.CronJob:
+		return batchvalidation.ValidateCronJobCreate(t, options(&t.Spec.JobTemplate.Spec.Template))
+	case *batch.Job: // without the selector and the labels that the API server makes at creation
+		path := field.NewPath("spec", "template")
+		errs := append(named(o), corevalidation.ValidatePodTemplateSpec(&t.Spec.Template, path,
+			options(&t.Spec.Template))...)
+		if given := t.Spec.Template.Spec.RestartPolicy; given == core.RestartPolicyAlways {
+			errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), given,
+				[]core.RestartPolicy{core.RestartPolicyOnFailure, core.RestartPolicyNever}))
+		}
+		return errs
 	}
 	return nil
 }
 
-// jobTemplate checks a Job without the selector and the labels that the API server makes at creation.
-func jobTemplate(s *batchv1.JobSpec, name string, path *field.Path) field.ErrorList {
-	errs := named(name)
-	template := &core.PodTemplateSpec{}
-	if err := scheme().Convert(&s.Template, template, nil); err != nil {
-		return append(errs, field.InternalError(path, err))
-	}
-	opts := podutil.GetValidationOptionsFromPodTemplate(template, nil)
-	errs = append(errs, corevalidation.ValidatePodTemplateSpec(template, path, opts)...)
-	if s.Template.Spec.RestartPolicy == corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), s.Template.Spec.RestartPolicy,
-			[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
-	}
-	return errs
-}
-
-func named(name string) field.ErrorList {
-	if name == "" {
+func named(o runtime.Object) field.ErrorList {
+	if o.(metav1.Object).GetName() == "" {
 		return field.ErrorList{field.Required(field.NewPath("metadata", "name"), "")}
 	}
 	return nil
-}
-
-// check converts to the API server's internal type and validates that.
-func check[T runtime.Object](versioned runtime.Object, internal T, validate func(T) field.ErrorList) field.ErrorList {
-	if err := scheme().Convert(versioned, internal, nil); err != nil {
-		return field.ErrorList{field.InternalError(nil, err)}
-	}
-	return validate(internal)
 }
