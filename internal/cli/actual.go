@@ -168,32 +168,34 @@ func (e *explanation) addActual(ctx context.Context, answer *explained, pod *cor
 func (r *renderer) actual(p view.Cgroups) {
 	label := "actual"
 	for _, g := range p.Groups {
-		who := g.Container + ": "
-		if g.Container == "" {
-			who = ""
+		who := ""
+		if g.Container != "" {
+			who = g.Container + ": "
 		}
 		if g.Gone {
-			r.line(label, "%sits cgroup is gone: %s", who, g.Path)
+			r.line(label, who+"its cgroup is gone: "+g.Path)
 			label = ""
 			continue
 		}
-		mark := ""
 		for _, v := range g.Values {
 			if v.State == view.Differs || v.State == view.Unreadable {
-				mark = r.cross()
+				label = r.cross() + label
 			}
-			r.line(mark+label, "%s", who+valueText(v))
-			label, mark = "", ""
+			r.line(label, who+valueText(v))
+			label = ""
 		}
-		r.line("", "  %s", g.Path)
-		if g.Drift != nil {
-			r.line("", "  %s", r.driftText(*g.Drift))
+		r.line("", "  "+g.Path)
+		if d := g.Drift; d != nil {
+			text := fmt.Sprintf("  drifted %s ago: another program set %s to %q instead of %q", age(r.now.Sub(d.Seen)),
+				d.File, d.Got, d.Want)
+			if d.Repaired != nil {
+				r.line("", text+", set back "+age(r.now.Sub(*d.Repaired))+" ago")
+			} else {
+				r.line("", text+", not set back yet")
+			}
 		}
 	}
-	for _, n := range p.Notes {
-		r.line(label, "%s", n)
-		label = ""
-	}
+	r.line(label, p.Notes...)
 }
 
 func valueText(v view.CgroupValue) string {
@@ -217,13 +219,4 @@ func valueText(v view.CgroupValue) string {
 		return fmt.Sprintf("%s cannot be read: %s", v.File, v.Error)
 	}
 	return fmt.Sprintf("%s, %s", has, v.Cause)
-}
-
-func (r *renderer) driftText(d view.Drift) string {
-	text := fmt.Sprintf("drifted %s ago: another program set %s to %q instead of %q", age(r.now.Sub(d.Seen)), d.File,
-		d.Got, d.Want)
-	if d.Repaired != nil {
-		return text + ", set back " + age(r.now.Sub(*d.Repaired)) + " ago"
-	}
-	return text + ", not set back yet"
 }

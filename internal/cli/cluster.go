@@ -37,7 +37,7 @@ type cluster struct {
 	config  *rest.Config
 }
 
-func connect(flags genericclioptions.RESTClientGetter) (cluster, error) {
+func connect(flags *genericclioptions.ConfigFlags) (cluster, error) {
 	config, err := flags.ToRESTConfig()
 	if err != nil {
 		return cluster{}, failure{

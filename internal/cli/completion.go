@@ -15,7 +15,7 @@ const completionLimit = 3 * time.Second
 
 // fromCluster completes a first argument, or a flag, with the names of a core resource. A cluster that does not answer
 // offers no names.
-func fromCluster(flags genericclioptions.RESTClientGetter, resource string) cobra.CompletionFunc {
+func fromCluster(flags *genericclioptions.ConfigFlags, resource string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,7 @@ type diagnostics struct {
 }
 
 // findDiagnostics reads the address from the flag, else all of them from the cluster's extension in the kubeconfig.
-func findDiagnostics(flags genericclioptions.RESTClientGetter, address string) (*diagnostics, error) {
+func findDiagnostics(flags *genericclioptions.ConfigFlags, address string) (*diagnostics, error) {
 	addresses := []string{address}
 	if address == "" {
 		var err error
@@ -48,21 +49,13 @@ func findDiagnostics(flags genericclioptions.RESTClientGetter, address string) (
 	return d, nil
 }
 
-func addressesInKubeconfig(flags genericclioptions.RESTClientGetter) ([]string, error) {
+func addressesInKubeconfig(flags *genericclioptions.ConfigFlags) ([]string, error) {
 	config, err := flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	current, chosen := config.CurrentContext, ""
-	if f, ok := flags.(*genericclioptions.ConfigFlags); ok {
-		if f.Context != nil && *f.Context != "" {
-			current = *f.Context
-		}
-		if f.ClusterName != nil {
-			chosen = *f.ClusterName
-		}
-	}
-	if c := config.Contexts[current]; chosen == "" && c != nil {
+	chosen := *flags.ClusterName
+	if c := config.Contexts[cmp.Or(*flags.Context, config.CurrentContext)]; chosen == "" && c != nil {
 		chosen = c.Cluster
 	}
 	cluster := config.Clusters[chosen]

@@ -50,7 +50,7 @@ type doctorOptions struct {
 }
 
 // NewDoctor returns the verb doctor.
-func NewDoctor(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams, of Doctor) *cobra.Command {
+func NewDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, of Doctor) *cobra.Command {
 	var o doctorOptions
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -99,7 +99,7 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 	return c
 }
 
-func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RESTClientGetter, of Doctor) (Diagnosis,
+func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.ConfigFlags, of Doctor) (Diagnosis,
 	error,
 ) {
 	if o.node == "" {
@@ -128,20 +128,13 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags genericclioptions.RE
 	if v.Topology != nil {
 		v.Written = lastWrite(v.Topology)
 	}
-	v.Agent, v.AgentUnknown = cl.agentPod(ctx, flags, o.node)
-	return of.Node(v), nil
-}
-
-// agentPod returns the agent's pod of a node; nil where there is none. The error is why it cannot be looked for.
-func (c cluster) agentPod(ctx context.Context, flags genericclioptions.RESTClientGetter, node string) (*corev1.Pod,
-	error,
-) {
 	if _, err := addressesInKubeconfig(flags); err == nil {
-		return nil, errors.New("in a local cluster the simulated node runs it itself")
+		v.AgentUnknown = errors.New("in a local cluster the simulated node runs it itself")
+		return of.Node(v), nil
 	}
-	pods, err := c.agentPods(ctx, node)
-	if err != nil || len(pods) == 0 {
-		return nil, err
+	agents, err := cl.agentPods(ctx, o.node)
+	if v.AgentUnknown = err; len(agents) > 0 {
+		v.Agent = &agents[0]
 	}
-	return &pods[0], nil
+	return of.Node(v), nil
 }

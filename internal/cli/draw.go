@@ -20,23 +20,19 @@ const coresPerRow = 16
 
 // mark is how one kind of CPU is drawn.
 type mark struct {
-	symbol, ascii string
-	tint          tint
-	meaning       string
+	state, symbol, ascii string
+	tint                 tint
+	meaning              string
 }
 
-var marks = map[string]mark{
-	view.CPUFree:            {"·", ".", plain, "shared pool, free for exclusive pods"},
-	view.CPUKubeletReserved: {":", ":", dim, "shared pool, reserved by the kubelet"},
-	view.CPUReserved:        {"%", "%", dim, "reserved on the node, in no pool"},
-	view.CPUSystem:          {"$", "$", dim, "system pods only"},
-	view.CPUOffline:         {"-", "-", dim, "offline"},
-	view.CPUTwice:           {"!", "!", red, "held by two pods: a fault"},
-}
-
-// markOrder is the order of the legend.
-var markOrder = []string{
-	view.CPUFree, view.CPUKubeletReserved, view.CPUReserved, view.CPUSystem, view.CPUOffline, view.CPUTwice,
+// marks are in the order of the legend.
+var marks = []mark{
+	{view.CPUFree, "·", ".", plain, "shared pool, free for exclusive pods"},
+	{view.CPUKubeletReserved, ":", ":", dim, "shared pool, reserved by the kubelet"},
+	{view.CPUReserved, "%", "%", dim, "reserved on the node, in no pool"},
+	{view.CPUSystem, "$", "$", dim, "system pods only"},
+	{view.CPUOffline, "-", "-", dim, "offline"},
+	{view.CPUTwice, "!", "!", red, "held by two pods: a fault"},
 }
 
 var classTints = map[string]tint{"LSE": red, "LSR": yellow, "kubelet": magenta}
@@ -137,7 +133,7 @@ func (d *drawing) head() {
 	} else {
 		d.printf("  %s\n", text)
 	}
-	from := func(policy string) string { return originText(d.Policies.From[policy]) }
+	from := func(policy string) string { return sourceTexts[d.Policies.From[policy].Source] }
 	policies := fmt.Sprintf("policies: allocate %s (%s), NUMA %s (%s)", d.Policies.NUMAAllocate, from("numaAllocate"),
 		d.Policies.NUMATopology, from("numaTopology"))
 	if d.Policies.CPUBind != "" {
@@ -258,13 +254,13 @@ func cpuList(cores []view.Core) string {
 func (d *drawing) cpu(c view.CPU) string {
 	d.used[c.State] = true
 	text, colour := "?", plain
-	if m, ok := marks[c.State]; ok {
-		text, colour = d.symbol(m.symbol, m.ascii), m.tint
+	if i := slices.IndexFunc(marks, func(m mark) bool { return m.state == c.State }); i >= 0 {
+		text, colour = d.symbol(marks[i].symbol, marks[i].ascii), marks[i].tint
 	} else if len(c.Pods) == 1 {
 		text, colour = d.labels[c.Pods[0]], d.tints[c.Pods[0]]
 	}
-	if len(text) < d.width || d.width == 2 && len([]rune(text)) == 1 {
-		text += strings.Repeat(text, d.width-1)
+	if utf8.RuneCountInString(text) < d.width {
+		text += text
 	}
 	return d.paint.text(colour, text)
 }
@@ -283,9 +279,9 @@ func (d *drawing) legend() {
 	for i, line := range t.lines() {
 		d.printf("%s\n", d.paint.text(classTints[d.Pods[i].QoS], line))
 	}
-	for _, state := range markOrder {
-		if d.used[state] {
-			d.printf("  %s  %s\n", d.symbol(marks[state].symbol, marks[state].ascii), marks[state].meaning)
+	for _, m := range marks {
+		if d.used[m.state] {
+			d.printf("  %s  %s\n", d.symbol(m.symbol, m.ascii), m.meaning)
 		}
 	}
 	if d.SharedPods+d.BEPods > 0 {
@@ -302,21 +298,11 @@ func (d *drawing) legend() {
 	}
 }
 
-// originText is the source of a setting in a few words.
-func originText(o view.Origin) string {
-	switch o.Source {
-	case view.FromLabel:
-		return "node label"
-	case view.FromAnnotation:
-		return "agent"
-	case view.FromAttribute, view.FromPolicies:
-		return "NodeResourceTopology"
-	case view.FromNumatopology:
-		return "Numatopology"
-	case view.FromArgument:
-		return "scheduler's default"
-	}
-	return view.FromAssumption
+// sourceTexts has the sources of settings in a few words.
+var sourceTexts = map[string]string{
+	view.FromLabel: "node label", view.FromAnnotation: "agent", view.FromAttribute: "NodeResourceTopology",
+	view.FromPolicies: "NodeResourceTopology", view.FromNumatopology: "Numatopology",
+	view.FromArgument: "scheduler's default", view.FromAssumption: "assumed",
 }
 
 // managerText describes a manager in one phrase.
@@ -346,13 +332,13 @@ func kubeletText(v view.Kubelet) string {
 		name string
 		view.Manager
 	}{{"CPU", v.CPU}, {"memory", v.Memory}, {"topology", v.Topology}}
-	source := originText(v.CPU.From)
-	shared := source == originText(v.Memory.From) && source == originText(v.Topology.From)
+	source := sourceTexts[v.CPU.From.Source]
+	shared := source == sourceTexts[v.Memory.From.Source] && source == sourceTexts[v.Topology.From.Source]
 	var parts []string
 	for _, m := range managers {
 		part := managerText(m.name, m.Manager)
 		if !shared {
-			part += fmt.Sprintf(" (%s)", originText(m.From))
+			part += fmt.Sprintf(" (%s)", sourceTexts[m.From.Source])
 		}
 		parts = append(parts, part)
 	}
@@ -369,7 +355,7 @@ func kubeletText(v view.Kubelet) string {
 
 // modeText describes whose CPU assignments hold.
 func modeText(v view.Mode) string {
-	text := fmt.Sprintf("mode: %s (%s)", v.Mode, originText(v.From))
+	text := fmt.Sprintf("mode: %s (%s)", v.Mode, sourceTexts[v.From.Source])
 	if v.Wish != "" {
 		text += fmt.Sprintf(", the node's label asks for %s", v.Wish)
 	}

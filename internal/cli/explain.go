@@ -32,7 +32,7 @@ type explainOptions struct {
 }
 
 // NewExplain returns the verb explain.
-func NewExplain(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+func NewExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var o explainOptions
 	c := &cobra.Command{
 		Use:     "explain [POD | KIND/NAME]",
@@ -99,14 +99,14 @@ job: of a workload, its pods, and why pods of it were never made.`,
 type explanation struct {
 	*explainOptions
 	cluster
-	flags     genericclioptions.RESTClientGetter
+	flags     *genericclioptions.ConfigFlags
 	scheduler *diagnostics // nil where no address of one is known
 	namespace string
 	out, warn io.Writer
 	render    renderer
 }
 
-func newExplanation(o *explainOptions, flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams,
+func newExplanation(o *explainOptions, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams,
 ) (*explanation, error) {
 	p, err := newPaint(o.color, streams.Out, os.Getenv)
 	if err != nil {

@@ -50,7 +50,7 @@ func (r *renderer) hints(pod string, h view.Hints) string {
 	r.add(bold, head)
 	if k := h.Kubelet; k != nil {
 		for _, assumption := range k.Assumed {
-			r.line("  assumed", "%s", assumption)
+			r.line("  assumed", assumption)
 		}
 		for i := range k.Steps {
 			r.step(&k.Steps[i])
@@ -63,7 +63,7 @@ func (r *renderer) hints(pod string, h view.Hints) string {
 		r.alignment(h.Alignment)
 	}
 	for _, n := range h.Notes {
-		r.line("  note", "%s", n)
+		r.line("  note", n)
 	}
 	return r.take()
 }
@@ -94,17 +94,17 @@ func (r *renderer) step(s *view.HintStep) {
 		if m.Certainty != "exact" {
 			text += " (" + m.Certainty + ")"
 		}
-		r.line("  merge", "%s", text)
+		r.line("  merge", text)
 	}
 	if s.Cause != "" {
-		r.line("  because", "%s", s.Text)
+		r.line("  because", s.Text)
 	}
 	if s.Seconds >= 1 {
-		r.line("  warning", "the kubelet takes about %s for this merge, and admits no other pod meanwhile",
-			time.Duration(s.Seconds*float64(time.Second)).Round(time.Second))
+		r.line("  warning", fmt.Sprintf("the kubelet takes about %s for this merge, and admits no other pod meanwhile",
+			time.Duration(s.Seconds*float64(time.Second)).Round(time.Second)))
 	}
 	if g := s.Given; g != nil {
-		r.line("  gives", "%s", givenText(g))
+		r.line("  gives", givenText(g))
 	}
 }
 
@@ -203,7 +203,7 @@ func (r *renderer) alignment(a *view.Alignment) {
 	if policy == "None" {
 		policy = "no policy"
 	}
-	r.line("  policy", "%s: at most %s", policy, view.Count(a.Allows, "NUMA node"))
+	r.line("  policy", policy+": at most "+view.Count(a.Allows, "NUMA node"))
 	t := columns{indent: "  ", width: r.width, paint: r.paint, right: 2 + len(a.NUMA)}
 	head := []any{"RESOURCE", "ASKED", "NEEDS"}
 	for _, id := range a.NUMA {
@@ -225,7 +225,7 @@ func (r *renderer) alignment(a *view.Alignment) {
 	case a.Refusal != nil:
 		r.add(red, r.cross()+a.Refusal.Code.String()+": "+a.Refusal.Message)
 	case len(a.Chosen) > 0:
-		r.line("  chosen", "NUMA %s", nodeList(a.Chosen))
+		r.line("  chosen", "NUMA "+nodeList(a.Chosen))
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
 )
 
@@ -59,6 +61,23 @@ func (f *listFlags) width(out io.Writer) int {
 		return 0
 	}
 	return terminalWidth(out)
+}
+
+// show prints what the API says of a node, or of all nodes for "", with --watch again and again.
+func (f *listFlags) show(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.Writer, node string,
+	print func(io.Writer, *account) error,
+) error {
+	cl, err := connect(flags)
+	if err != nil {
+		return err
+	}
+	return repeat(ctx, f.watch, watchInterval, out, func(w io.Writer) error {
+		a, err := cl.load(ctx, node, f.selector)
+		if err != nil {
+			return err
+		}
+		return print(w, a)
+	})
 }
 
 func outputFlag(c *cobra.Command, format *string) {

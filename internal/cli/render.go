@@ -38,15 +38,21 @@ func age(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
 // labelWidth is that of the first column, its gap included.
 const labelWidth = 16
 
-// line adds a labelled line, on several where the terminal is narrow.
-func (r *renderer) line(label, format string, args ...any) {
-	for _, part := range wrap(fmt.Sprintf(format, args...), " ", r.width-labelWidth) {
-		colour := plain
-		if strings.HasPrefix(label, r.cross()) {
-			colour = red
+// line adds a line for each text that is not empty, on several where the terminal is narrow; the first one has the
+// label.
+func (r *renderer) line(label string, texts ...string) {
+	for _, text := range texts {
+		if text == "" {
+			continue
 		}
-		r.add(colour, fmt.Sprintf("%-*s%s", labelWidth, label, part))
-		label = ""
+		for _, part := range wrap(text, " ", r.width-labelWidth) {
+			colour := plain
+			if strings.HasPrefix(label, r.cross()) {
+				colour = red
+			}
+			r.add(colour, fmt.Sprintf("%-*s%s", labelWidth, label, part))
+			label = ""
+		}
 	}
 }
 
@@ -93,7 +99,7 @@ func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 	}
 	r.data(p.Data)
 	for _, n := range p.Notes {
-		r.line("  note", "%s", n)
+		r.line("  note", n)
 	}
 	return r.take()
 }
@@ -141,7 +147,7 @@ func (r *renderer) queue(q *view.Queue) {
 	if len(q.WakesOn) > 0 {
 		parts = append(parts, "wakes on "+strings.Join(q.WakesOn, ", "))
 	}
-	r.line("queue", "%s", strings.Join(parts, r.symbol(" · ", " | ")))
+	r.line("queue", strings.Join(parts, r.symbol(" · ", " | ")))
 }
 
 func (r *renderer) cause(p view.Pod) {
@@ -163,30 +169,17 @@ func (r *renderer) cause(p view.Pod) {
 	if len(also) > 0 {
 		text += "   also " + strings.Join(also, ", ")
 	}
-	r.line(r.cross()+"root cause", "%s", text)
-	r.line("  says", "%s", c.Message)
-	if cause := c.Code.Entry().Cause; cause != "" {
-		r.line("  means", "%s", cause)
-	}
-	if p.Asked != "" {
-		r.line("  asked", "%s", p.Asked)
-	}
-	r.remedies(p)
-}
-
-// remedies says what to do about the root cause, and about what else stands between the pod and a node.
-func (r *renderer) remedies(p view.Pod) {
-	label := "  do"
-	if remedy := p.RootCause.Code.Entry().Remedy; remedy != "" {
-		r.line(label, "%s", remedy)
-		label = ""
-	}
+	r.line(r.cross()+"root cause", text)
+	r.line("  says", c.Message)
+	r.line("  means", c.Code.Entry().Cause)
+	r.line("  asked", p.Asked)
+	remedies := []string{c.Code.Entry().Remedy}
 	for _, o := range p.Obstacles {
-		if remedy := o.Code.Entry().Remedy; remedy != "" && o.Code != p.RootCause.Code {
-			r.line(label, "%s: %s", o.Code, remedy)
-			label = ""
+		if remedy := o.Code.Entry().Remedy; remedy != "" && o.Code != c.Code {
+			remedies = append(remedies, o.Code.String()+": "+remedy)
 		}
 	}
+	r.line("  do", remedies...)
 }
 
 func (r *renderer) nodes(candidates []view.Candidate) {
@@ -233,13 +226,13 @@ func (r *renderer) placement(p view.Placement) {
 	case p.Pool != "":
 		text += ", " + strings.TrimSpace(poolNames[p.Pool]+" "+p.PoolCPUs)
 	}
-	r.line("placed", "%s", text)
+	r.line("placed", text)
 	for _, n := range p.NUMA {
 		text := fmt.Sprintf("numa %d (socket %d): %s", n.Node, n.Socket, n.CPUSet)
 		if len(n.Cores) > 0 {
 			text += ", " + cores(n.Cores)
 		}
-		r.line("", "%s", text)
+		r.line("", text)
 	}
 }
 
@@ -249,9 +242,9 @@ func (r *renderer) rejection(j view.Rejection) {
 	if j.Message != "" {
 		text += ": " + j.Message
 	}
-	r.line(r.cross()+"rejected", "%s", text)
+	r.line(r.cross()+"rejected", text)
 	if j.BackoffSeconds > 0 {
-		r.line("", "no pod of this shape is placed on that node for another %s",
+		r.line("", "no pod of this shape is placed on that node for another "+
 			age(time.Duration(j.BackoffSeconds)*time.Second))
 	}
 }
@@ -266,21 +259,22 @@ func (r *renderer) kubelet(p view.Placement) {
 		r.containers("actual", p.Actual)
 	}
 	if len(p.Differs) > 0 {
-		r.line("", "the kubelet did not do what was predicted: %s", strings.Join(p.Differs, ", "))
+		r.line("", "the kubelet did not do what was predicted: "+strings.Join(p.Differs, ", "))
 	}
 	for _, assumption := range p.Assumed {
-		r.line("assumed", "%s", assumption)
+		r.line("assumed", assumption)
 	}
 }
 
 // containers has a line for each container that was given something.
 func (r *renderer) containers(label string, all view.Containers) {
+	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if text := given(all[name]); text != "" {
-			r.line(label, "%s: %s", name, text)
-			label = ""
+			texts = append(texts, name+": "+text)
 		}
 	}
+	r.line(label, texts...)
 }
 
 // given lists what a container has: CPUs, memory and devices, and the NUMA nodes on which they were aligned.
@@ -353,7 +347,7 @@ func (r *renderer) decision(d view.Decision) {
 			text += ": " + diff
 		}
 	}
-	r.line("why here", "%s", text)
+	r.line("why here", text)
 }
 
 // differences lists the plugins that scored two nodes apart, the largest difference first.
@@ -393,7 +387,5 @@ func (r *renderer) data(d view.Data) {
 	if d.Source == "objects" {
 		parts = append(parts, "from API objects alone")
 	}
-	if len(parts) > 0 {
-		r.line("  data", "%s", strings.Join(parts, ", "))
-	}
+	r.line("  data", strings.Join(parts, ", "))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // NewTop returns the verb top.
-func NewTop(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+func NewTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
 	c := &cobra.Command{
 		Use:   "top [node | numa]",
@@ -38,15 +38,7 @@ new exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one o
 			if err := list.check(""); err != nil {
 				return err
 			}
-			cl, err := connect(flags)
-			if err != nil {
-				return err
-			}
-			return repeat(c.Context(), list.watch, watchInterval, streams.Out, func(w io.Writer) error {
-				a, err := cl.load(c.Context(), "", list.selector)
-				if err != nil {
-					return err
-				}
+			return list.show(c.Context(), flags, streams.Out, "", func(w io.Writer, a *account) error {
 				return printTop(w, a, what, list.format, list.width(streams.Out))
 			})
 		},

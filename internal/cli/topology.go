@@ -14,7 +14,7 @@ import (
 )
 
 // NewTopology returns the verb topology.
-func NewTopology(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+func NewTopology(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
 	var color string
 	c := &cobra.Command{
@@ -49,15 +49,7 @@ none (assumed). A NUMA node shows the free part of its CPUs and memory, and its 
 			if err != nil {
 				return err
 			}
-			cl, err := connect(flags)
-			if err != nil {
-				return err
-			}
-			return repeat(c.Context(), list.watch, watchInterval, streams.Out, func(w io.Writer) error {
-				a, err := cl.load(c.Context(), node, list.selector)
-				if err != nil {
-					return err
-				}
+			return list.show(c.Context(), flags, streams.Out, node, func(w io.Writer, a *account) error {
 				return printTopology(w, a, node, list.format, p, list.width(streams.Out))
 			})
 		},

@@ -145,7 +145,7 @@ func (r *renderer) workload(w workload) string {
 	r.add(plain, fmt.Sprintf("%s %s/%s   %d of %s", w.Kind, w.Namespace, w.Name, len(w.Pods),
 		view.Count(w.Desired, "pod")))
 	if w.Refusal != "" {
-		r.line(r.cross()+"not made", "%s", w.Refusal)
+		r.line(r.cross()+"not made", w.Refusal)
 	}
 	text := r.take()
 	alike := map[string][]string{}
@@ -170,7 +170,7 @@ func (r *renderer) workload(w workload) string {
 	for _, cause := range causes {
 		text += "\n" + r.pod(explained{Pod: first[cause]}, "")
 		if others := alike[cause]; len(others) > 0 {
-			r.line("  also", "%s", strings.Join(others, ", "))
+			r.line("  also", strings.Join(others, ", "))
 			text += r.take()
 		}
 	}
