@@ -242,13 +242,13 @@ func resourceOf(m *topo.Machine, named hint.Named, lines []hint.Line) HintResour
 	}
 	list := slices.Clone(named.List)
 	slices.SortStableFunc(list, func(a, b hint.Hint) int {
-		if a.Preferred != b.Preferred {
-			if a.Preferred {
-				return -1
-			}
-			return 1
+		switch {
+		case a.Preferred == b.Preferred:
+			return a.Mask.Len() - b.Mask.Len()
+		case a.Preferred:
+			return -1
 		}
-		return a.Mask.Len() - b.Mask.Len()
+		return 1
 	})
 	for i, h := range list {
 		if h.Mask == 0 {

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,69 +115,52 @@ func candidates(findings []why.Finding) []Candidate {
 	}
 	groups := map[string]*group{}
 	for node, list := range byNode {
-		g := newGroup(node, list)
-		if known := groups[g.key]; known != nil {
-			known.count++
-			known.node = min(known.node, node)
+		key, g := newGroup(node, list)
+		if known := groups[key]; known != nil {
+			known.Count++
+			known.Node = min(known.Node, node)
 			continue
 		}
-		groups[g.key] = g
+		groups[key] = g
 	}
-	sorted := make([]*group, 0, len(groups))
-	for _, g := range groups {
-		sorted = append(sorted, g)
-	}
-	slices.SortFunc(sorted, func(a, b *group) int {
+	sorted := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
 		return cmp.Or(
-			cmp.Compare(a.constrained, b.constrained), cmp.Compare(len(a.obstacles), len(b.obstacles)),
-			cmp.Compare(a.shortfall, b.shortfall), cmp.Compare(b.count, a.count), strings.Compare(a.node, b.node),
+			cmp.Compare(a.constrained, b.constrained), cmp.Compare(len(a.Reasons), len(b.Reasons)),
+			cmp.Compare(a.shortfall, b.shortfall), cmp.Compare(b.Count, a.Count), strings.Compare(a.Node, b.Node),
 		)
 	})
 	out := make([]Candidate, len(sorted))
 	for i, g := range sorted {
-		out[i] = g.candidate()
+		out[i] = g.Candidate
 	}
 	return out
 }
 
-// group is a set of nodes that answer alike.
+// group is a set of nodes that answer alike, under the first of their names.
 type group struct {
-	key         string
-	node        string // the first by name
-	count       int
-	obstacles   []why.Obstacle
+	Candidate
 	constrained int     // 1 when a rule keeps the pod off whatever becomes free
 	shortfall   float64 // the largest over the reasons
 }
 
-func newGroup(node string, findings []why.Finding) *group {
-	g := &group{node: node, count: 1, obstacles: why.Obstacles(findings)}
-	slices.SortFunc(g.obstacles, func(a, b why.Obstacle) int {
+// newGroup returns the group of one node, and what equal groups have in common.
+func newGroup(node string, findings []why.Finding) (key string, g *group) {
+	g = &group{Candidate: Candidate{Node: node, Count: 1}}
+	obstacles := why.Obstacles(findings)
+	slices.SortFunc(obstacles, func(a, b why.Obstacle) int {
 		return cmp.Or(cmp.Compare(a.Code.Class(), b.Code.Class()), strings.Compare(a.Code.String(), b.Code.String()))
 	})
-	var key strings.Builder
-	for i := range g.obstacles {
-		o := &g.obstacles[i]
+	for _, o := range obstacles {
 		o.Nodes, o.Example = 0, ""
-		key.WriteString(o.Flat() + "|" + o.Phrase() + "|")
+		key += o.Flat() + "|" + o.Phrase() + "|"
+		g.Reasons = append(g.Reasons, Refusal{o.Wire(), o.HaveNeed()})
+		g.Closest = cmp.Or(g.Closest, o.HaveNeed())
 		if o.Code.Class() == why.Constraint {
 			g.constrained = 1
 		}
 		g.shortfall = max(g.shortfall, shortfall(o.Reason))
 	}
-	g.key = key.String()
-	return g
-}
-
-func (g *group) candidate() Candidate {
-	c := Candidate{Node: g.node, Count: g.count}
-	for _, o := range g.obstacles {
-		c.Reasons = append(c.Reasons, Refusal{o.Wire(), o.HaveNeed()})
-		if c.Closest == "" {
-			c.Closest = o.HaveNeed()
-		}
-	}
-	return c
+	return key, g
 }
 
 // shortfall is the missing part of what was asked, 1 for a code that is not about an amount.
