@@ -54,12 +54,6 @@ func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
 }
 
-func (i *informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
-	_ time.Duration,
-) (cache.ResourceEventHandlerRegistration, error) {
-	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
-}
-
 func (i *informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
 	o cache.HandlerOptions,
 ) (cache.ResourceEventHandlerRegistration, error) {
@@ -185,12 +179,12 @@ func (s *apiServer) patch(old *corev1.Pod, patch []byte) (runtime.Object, error)
 	if err != nil {
 		return nil, fmt.Errorf("encode pod %s/%s: %w", old.Namespace, old.Name, err)
 	}
-	is, err := strategicpatch.StrategicMergePatch(was, patch, corev1.Pod{})
-	if err != nil {
-		return nil, fmt.Errorf("patch pod %s/%s: %w", old.Namespace, old.Name, err)
-	}
 	pod := &corev1.Pod{}
-	if err := json.Unmarshal(is, pod); err != nil {
+	is, err := strategicpatch.StrategicMergePatch(was, patch, corev1.Pod{})
+	if err == nil {
+		err = json.Unmarshal(is, pod)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("patch pod %s/%s: %w", old.Namespace, old.Name, err)
 	}
 	pod.Status.StartTime = old.Status.StartTime // JSON has whole seconds alone

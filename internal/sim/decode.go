@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install" // the API server's own defaults and conversions
@@ -59,16 +60,11 @@ var notBuilt = map[string]string{
 }
 
 // irrelevant kinds cannot change where a pod goes.
-var irrelevant = map[string]bool{
-	"APIService": true, "CertificateSigningRequest": true, "ClusterRole": true, "ClusterRoleBinding": true,
-	"ConfigMap":          true,
-	"ControllerRevision": true, "CustomResourceDefinition": true, "Endpoints": true, "EndpointSlice": true,
-	"Event":      true,
-	"FlowSchema": true, "HorizontalPodAutoscaler": true, "Ingress": true, "IngressClass": true, "Lease": true,
-	"MutatingWebhookConfiguration": true, "NetworkPolicy": true, "PriorityLevelConfiguration": true, "Role": true,
-	"RoleBinding": true, "Secret": true, "ServiceAccount": true, "ValidatingAdmissionPolicy": true,
-	"ValidatingAdmissionPolicyBinding": true, "ValidatingWebhookConfiguration": true,
-}
+var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ConfigMap",
+	"ControllerRevision", "CustomResourceDefinition", "Endpoints", "EndpointSlice", "Event", "FlowSchema",
+	"HorizontalPodAutoscaler", "Ingress", "IngressClass", "Lease", "MutatingWebhookConfiguration", "NetworkPolicy",
+	"PriorityLevelConfiguration", "Role", "RoleBinding", "Secret", "ServiceAccount", "ValidatingAdmissionPolicy",
+	"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")
 
 // ofKubernetes reports whether an API group is one of Kubernetes itself. Others use the same kinds for other things.
 func ofKubernetes(group string) bool {
@@ -188,7 +184,7 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		d.add(at, "kind: %s (%s) is not supported yet: it is about %s", h.Kind, h.APIVersion, feature)
 		return
 	}
-	if irrelevant[h.Kind] && ofKubernetes(kind.Group) {
+	if irrelevant.Has(h.Kind) && ofKubernetes(kind.Group) {
 		d.unused[h.Kind]++
 		return
 	}

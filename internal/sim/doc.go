@@ -6,5 +6,5 @@
 // Every decision is made by the code that makes it in a cluster: the API server's defaulting and validation, the
 // functions behind the webhooks, the scheduler's profile with all its plugins, and the Binding that it would send. Pods
 // are tried by priority, then in the order of the documents; every node is evaluated and ties go to the first name, so
-// the same input gives the same bytes. No pod is preempted.
+// the same input gives the same bytes.
 package sim

@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
@@ -121,7 +120,8 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	tracker.Order.NoWait = true // a pod ahead waits for a permit, which only the next pods can bring
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
 	registry, changes := app.Registry(decisions), &upstream.Changes{}
-	e.core, err = scheduler.New(ctx, client, factory, nil, func(string) events.EventRecorderLogger { return silent{} },
+	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result says what happened
+	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
 		scheduler.WithProfiles(profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(registry),
 		scheduler.WithPercentageOfNodesToScore(&all),
@@ -278,13 +278,6 @@ func (e *engine) held(ctx context.Context, p *corev1.Pod) []why.Finding {
 	}
 	return nil
 }
-
-// silent is the recorder of Events: what happened is in the result.
-type silent struct{}
-
-func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
-
-func (s silent) WithLogger(klog.Logger) events.EventRecorderLogger { return s }
 
 // quiet is a context whose logger says nothing.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
