@@ -79,7 +79,7 @@ type Hint struct {
 type MergedHint struct {
 	Hint
 	Admitted bool `json:"admitted"`
-	// Certainty is exact, approximate or unknown.
+	// Certainty is exact or uncertain.
 	Certainty string `json:"certainty"`
 }
 
@@ -223,7 +223,10 @@ func stepOf(m *topo.Machine, s *kubelet.Step) HintStep {
 		answer := s.Table.Answer
 		out.Merged = &MergedHint{
 			Hint:     Hint{NUMA: numaIDs(m, answer.Hint.Mask), Preferred: answer.Hint.Preferred},
-			Admitted: answer.Admitted, Certainty: answer.Certainty.String(),
+			Admitted: answer.Admitted, Certainty: "exact",
+		}
+		if s.Uncertain {
+			out.Merged.Certainty = "uncertain"
 		}
 		out.Cause, out.Text = s.Table.Cause.String(), s.Table.String()
 	}

@@ -27,7 +27,7 @@ func (p *prediction) panics() bool {
 // uncertain reports whether the prediction says that it may be wrong, and why is not the devices of one container.
 func (p *prediction) uncertain() bool {
 	return p.refusal != nil && p.refusal.Uncertain ||
-		slices.ContainsFunc(p.served, func(g kubelet.Given) bool { return g.Certainty == hint.Uncertain })
+		slices.ContainsFunc(p.served, func(g kubelet.Given) bool { return g.Uncertain })
 }
 
 // documented is a difference that is known and accepted. A difference that a model could follow is not accepted.
@@ -36,7 +36,7 @@ type documented struct {
 }
 
 // Differences that are known. The kubelet itself answers these differently from run to run, and each is accepted only
-// where the prediction says so itself: Devices.Open, and hint.Uncertain for what follows.
+// where the prediction says so itself: Devices.Open, and Given.Uncertain for what follows.
 var (
 	deviceChoice = &documented{
 		name: "device-choice",

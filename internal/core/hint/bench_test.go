@@ -2,6 +2,7 @@ package hint_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -14,11 +15,9 @@ import (
 func benchNode(p hint.Policy, n int, shape string) (*hint.Summary, *hint.Request) {
 	var resources []hint.Resource
 	for _, each := range []int64{32, 8} {
-		r := hint.Resource{Walked: topo.FirstNodes(n)}
-		for i := range n {
-			r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: each})
-		}
-		resources = append(resources, r)
+		resources = append(resources, hint.Resource{
+			Walked: topo.FirstNodes(n), Capacity: slices.Repeat([]int64{each}, n),
+		})
 	}
 	memory := make([]int64, n)
 	for i := range memory {

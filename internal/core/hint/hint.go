@@ -56,39 +56,10 @@ func ParsePolicy(s string) (Policy, bool) {
 	return None, false
 }
 
-// Certainty says how an answer relates to the kubelet's.
-type Certainty uint8
-
-// Certainties.
-const (
-	// Exact: verdict, preference and mask are the kubelet's.
-	Exact Certainty = iota
-	// Unknown: the walk would have passed its budget before a preferred mask was found. It counts as "not preferred".
-	Unknown
-	// ByLists: counters do not decide this request; build the lists and ask Rule.Answer. Nothing else is set.
-	ByLists
-	// Uncertain: it follows from something that the kubelet does in random order, or that a device plugin chose, and
-	// that no report has shown yet.
-	Uncertain
-
-	numCertainties
-)
-
-var certaintyNames = [numCertainties]string{"exact", "unknown", "by-lists", "uncertain"}
-
-// String returns the word for texts and JSON.
-func (c Certainty) String() string {
-	if c < numCertainties {
-		return certaintyNames[c]
-	}
-	return "Certainty(" + strconv.Itoa(int(c)) + ")"
-}
-
 // Answer is what a merge comes to.
 type Answer struct {
-	Hint      Hint
-	Admitted  bool
-	Certainty Certainty
+	Hint     Hint
+	Admitted bool
 }
 
 // Rule is how one kubelet merges. It is immutable in use and may be shared.
@@ -97,8 +68,8 @@ type Rule struct {
 	// Nodes is the number of NUMA nodes of the machine, at most topo.MaxNodes.
 	Nodes int
 	// Distances, when it is not nil, are the SLIT distances by dense index: masks of equal size are ranked by their
-	// mean over all ordered pairs, a node with itself included (option prefer-closest-numa-nodes). A missing one counts
-	// 0. SingleNUMANode ignores it.
+	// mean over all ordered pairs, a node with itself included (option prefer-closest-numa-nodes). SingleNUMANode
+	// ignores it.
 	Distances [][]int
 }
 
@@ -110,15 +81,9 @@ func (r *Rule) spread(m topo.NodeSet) int64 {
 	}
 	var sum int64
 	for from := m; from != 0; from &= from - 1 {
-		i := int(from.First())
-		if i >= len(r.Distances) {
-			break
-		}
-		row := r.Distances[i]
+		row := r.Distances[from.First()]
 		for to := m; to != 0; to &= to - 1 {
-			if j := int(to.First()); j < len(row) {
-				sum += int64(row[j])
-			}
+			sum += int64(row[to.First()])
 		}
 	}
 	return sum
@@ -133,7 +98,7 @@ func (r *Rule) closer(a, b topo.NodeSet) bool {
 }
 
 // finish converts the best candidate into the policy's answer; found = false: there is none.
-func (r *Rule) finish(best Hint, found bool, c Certainty) Answer {
+func (r *Rule) finish(best Hint, found bool) Answer {
 	all := topo.FirstNodes(r.Nodes)
 	if !found {
 		best = Hint{Mask: all}
@@ -141,5 +106,5 @@ func (r *Rule) finish(best Hint, found bool, c Certainty) Answer {
 	if r.Policy == SingleNUMANode && best.Mask == all {
 		best.Mask = 0
 	}
-	return Answer{Hint: best, Admitted: best.Preferred || r.Policy == BestEffort, Certainty: c}
+	return Answer{Hint: best, Admitted: best.Preferred || r.Policy == BestEffort}
 }

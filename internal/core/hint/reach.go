@@ -2,6 +2,7 @@ package hint
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -31,9 +32,10 @@ func (k ranking) before(a, b topo.NodeSet) bool {
 	return k.rule.closer(a, b)
 }
 
-// reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty, or,
-// with Unknown, they are of more than WalkNodes nodes.
-func (r *Rule) reachable(lists []List, w *Scratch) (topo.NodeSet, bool, Certainty) {
+// reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty, or they
+// are of more than WalkNodes nodes.
+func (r *Rule) reachable(lists []List, w *Scratch) (topo.NodeSet, bool) {
+	lists = slices.DeleteFunc(slices.Clone(lists), func(l List) bool { return len(l) == 0 })
 	active, key := topo.FirstNodes(r.Nodes), ranking{rule: r}
 	for _, l := range lists {
 		union, narrowest := topo.NodeSet(0), 0
@@ -47,33 +49,30 @@ func (r *Rule) reachable(lists []List, w *Scratch) (topo.NodeSet, bool, Certaint
 				narrowest = n
 			}
 		}
-		if len(l) > 0 {
-			active &= union
-		}
+		active &= union
 		key.best = max(key.best, narrowest)
 	}
+	if len(lists) == 0 {
+		return active, active != 0
+	}
 	if active.Len() > WalkNodes {
-		return 0, false, Unknown
+		return 0, false
 	}
 	f := w.folded(active)
 	for _, l := range lists {
-		if len(l) == 0 {
-			continue
-		}
 		for _, h := range l {
 			f.add(h.Mask)
 		}
 		f.meet()
 	}
-	m, found := f.pick(key)
-	return m, found, Exact
+	return f.pick(key)
 }
 
 // fold is the set of masks that lists come to, one after the other. Nodes that some list never has are left out: masks
 // inside are of the active nodes only, closed up.
 type fold struct {
 	active topo.NodeSet
-	fresh  bool // no list yet: any nodes
+	fresh  bool // no list yet
 	masks  []uint32
 	list   []uint32 // of the list that is being added, without duplicates
 	out    []uint32
@@ -177,12 +176,12 @@ func (f *fold) meetVectors() {
 	for _, m := range f.list {
 		f.y[m] = 1
 	}
-	sumSupersets(f.x)
-	sumSupersets(f.y)
+	sumSupersets(f.x, 1)
+	sumSupersets(f.y, 1)
 	for m := range f.x {
 		f.x[m] *= f.y[m]
 	}
-	unsumSupersets(f.x)
+	sumSupersets(f.x, ^uint32(0))
 	f.masks = f.masks[:0]
 	for m := 1; m < len(f.x); m++ {
 		if f.x[m] != 0 {
@@ -191,45 +190,13 @@ func (f *fold) meetVectors() {
 	}
 }
 
-// sumSupersets replaces v[m] by the sum over all masks that contain m. The two lowest nodes are done in one pass.
-func sumSupersets(v []uint32) {
-	half := 1
-	if len(v) >= 4 {
-		half = 4
-		for at := 0; at < len(v); at += 4 {
-			q := (*[4]uint32)(v[at:])
-			q[0] += q[1] + q[2] + q[3]
-			q[1] += q[3]
-			q[2] += q[3]
-		}
-	}
-	for ; half < len(v); half <<= 1 {
+// sumSupersets replaces v[m] by the sum over all masks that contain m, with sign 1; with sign 2^32-1 it undoes that.
+func sumSupersets(v []uint32, sign uint32) {
+	for half := 1; half < len(v); half <<= 1 {
 		for at := 0; at < len(v); at += 2 * half {
 			without, with := v[at:at+half], v[at+half:at+2*half]
 			for i := range without {
-				without[i] += with[i]
-			}
-		}
-	}
-}
-
-// unsumSupersets undoes sumSupersets.
-func unsumSupersets(v []uint32) {
-	half := 1
-	if len(v) >= 4 {
-		half = 4
-		for at := 0; at < len(v); at += 4 {
-			q := (*[4]uint32)(v[at:])
-			q[1] -= q[3]
-			q[2] -= q[3]
-			q[0] -= q[1] + q[2] + q[3]
-		}
-	}
-	for ; half < len(v); half <<= 1 {
-		for at := 0; at < len(v); at += 2 * half {
-			without, with := v[at:at+half], v[at+half:at+2*half]
-			for i := range without {
-				without[i] -= with[i]
+				without[i] += sign * with[i]
 			}
 		}
 	}
@@ -237,9 +204,6 @@ func unsumSupersets(v []uint32) {
 
 // pick returns the best mask of the set.
 func (f *fold) pick(key ranking) (topo.NodeSet, bool) {
-	if f.fresh {
-		return f.active, f.active != 0
-	}
 	best, found := topo.NodeSet(0), false
 	for _, closed := range f.masks {
 		if m := f.spreadOut(closed); !found || key.before(m, best) {

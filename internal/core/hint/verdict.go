@@ -5,278 +5,145 @@ import "github.com/tenon-project/tenon/internal/core/topo"
 // problem is one request put to one state.
 type problem struct {
 	s    *Summary
+	w    *Scratch
 	rows [maxRows]row
 	// Rows of resources come first, then those of memory types. Invariant: every row needs 1 or more.
 	resources, n int
 	// walked are the nodes that every resource's provider walks; hosts those of them where each has a unit.
 	walked, hosts topo.NodeSet
-	must          topo.NodeSet // of all resources
-	q             *Request
 	// memory: the memory manager offers some mask. Without one it does not care.
 	memory bool
 	unused topo.NodeSet // nodes that a memory hint of several nodes may have, unless it is a group
 }
 
-// Verdict answers what Rule.Answer answers to the lists that the providers would make for the request, but for two
-// things: the mask of a hint that the policy refuses is 0, and Certainty may be Unknown or ByLists. It allocates
-// nothing if a preferred hint decides, or w has served a request of this size; w may be nil.
+// Verdict answers what Rule.Answer answers to the lists that the providers would make for the request, but that the
+// mask of a hint that the policy refuses is 0. It allocates nothing if w has served a request of this size.
 func (s *Summary) Verdict(q *Request, w *Scratch) Answer {
 	rule := &s.c.rule
 	if rule.Policy == None {
 		return Answer{Admitted: true}
 	}
-	p := problem{s: s, q: q}
-	if !p.load(w) {
-		return Answer{Certainty: ByLists}
-	}
-	m, found, known := p.preferred()
+	p := problem{s: s, w: w}
+	p.load(q)
+	m, found := p.preferred()
 	switch {
 	case found:
-		return rule.finish(Hint{Mask: m, Preferred: true}, true, Exact)
-	case rule.Policy != BestEffort && known:
-		return Answer{}
+		return rule.finish(Hint{Mask: m, Preferred: true}, true)
 	case rule.Policy != BestEffort:
-		return Answer{Certainty: Unknown}
+		return Answer{}
 	}
-	if w == nil {
-		w = new(Scratch)
-	}
-	best, found, c := p.reachable(w)
-	if !known {
-		c = Unknown
-	}
-	return rule.finish(Hint{Mask: best}, found, c)
+	best, found := p.reachable()
+	return rule.finish(Hint{Mask: best}, found)
 }
 
-// load reads the request; false if it cannot be answered by counting.
-func (p *problem) load(w *Scratch) bool {
+func (p *problem) load(q *Request) {
 	c := p.s.c
-	p.walked = topo.FirstNodes(c.rule.Nodes)
-	p.hosts = p.walked
-	if w != nil {
-		w.units = w.units[:0]
-	}
-	for i := range p.q.Asks {
-		a := &p.q.Asks[i]
-		if a.Amount <= 0 {
-			continue
+	all := topo.FirstNodes(c.rule.Nodes)
+	p.walked, p.hosts = all, all
+	for _, a := range q.Asks {
+		if a.Amount > 0 {
+			stock := &c.resources[a.Resource]
+			p.rows[p.n] = row{stock, a.Amount, p.s.free[a.Resource]}
+			p.n++
+			p.walked &= stock.walked
+			p.hosts &= stock.hosts
 		}
-		if uint(a.Resource) >= uint(len(c.resources)) || p.n == maxRows || c.resources[a.Resource].bySocket {
-			return false
-		}
-		res, f := &c.resources[a.Resource], &p.s.free[a.Resource]
-		r := row{stock: &res.stock, need: a.Amount, free: f.byNode}
-		if !res.additive {
-			r.places, r.left = res.places, f.byPlace
-		}
-		if a.Reuse != nil {
-			p.reuse(&r, res, f, a.Reuse, w)
-		}
-		p.rows[p.n] = r
-		p.n++
-		p.walked &= res.walked
-		p.hosts &= res.hosts
-		p.must |= r.must
 	}
 	p.resources = p.n
-	for t, need := range p.q.Memory {
-		if need <= 0 {
-			continue
+	for t, need := range q.Memory {
+		if need > 0 {
+			p.rows[p.n] = row{&c.memory[t], need, p.s.memory[t]}
+			p.n++
 		}
-		if t >= len(c.memory) { // no node has any of it, so no mask is offered at all
-			p.n = p.resources
-			return true
-		}
-		if p.n == maxRows {
-			return false
-		}
-		p.rows[p.n] = row{stock: &c.memory[t], need: need, free: p.s.memory[t]}
-		p.n++
 	}
-	p.unused = topo.FirstNodes(c.rule.Nodes) &^ p.s.assigned
-	p.memory = p.n > p.resources && p.offersMemory()
-	if !p.memory {
+	p.unused = all &^ p.s.assigned
+	if p.memory = p.n > p.resources && (p.holdsUnused() || p.memoryNodes() != 0); !p.memory {
 		p.n = p.resources
 	}
-	return true
 }
 
-// reuse adds the units that the pod can use again to a row.
-func (p *problem) reuse(r *row, res *resource, f *freeUnits, again []int64, w *Scratch) {
-	var units []int64
-	if w != nil {
-		units = w.units
-	}
-	from := len(units)
-	for i, place := range res.places {
-		n := f.byPlace[i]
-		if i < len(again) && again[i] > 0 {
-			n = min(n+min(again[i], maxAmount), place.Capacity)
-			if res.additive {
-				r.must |= place.Nodes
-			}
-		}
-		units = append(units, n)
-	}
-	left := units[from:]
-	at := len(units)
-	for range f.byNode {
-		units = append(units, 0)
-	}
-	byNode := units[at:]
-	for i, place := range res.places {
-		for rest := place.Nodes; rest != 0; rest &= rest - 1 {
-			byNode[rest.First()] += left[i]
-		}
-	}
-	r.free = byNode
-	if !res.additive {
-		r.left, r.hold = left, again[:min(len(again), len(left))]
-	}
-	if w != nil {
-		w.units = units
-	}
-}
-
-// offersMemory reports whether the memory manager offers any mask.
-func (p *problem) offersMemory() bool {
-	if p.unused.Len() > 1 && p.holdsMemory(p.unused) {
-		return true
-	}
+// offered yields the memory manager's masks but those of several unused nodes: single nodes and groups.
+func (p *problem) offered(yield func(topo.NodeSet) bool) {
 	for i := range p.s.group {
-		if p.offers(1 << i) {
-			return true
+		if m := topo.NodeSet(1) << i; p.offers(m) && !yield(m) {
+			return
 		}
 	}
 	for _, g := range p.s.groups {
-		if p.offers(g) {
-			return true
+		if p.offers(g) && !yield(g) {
+			return
 		}
 	}
-	for _, b := range p.q.Blocks {
-		if p.offers(b.Nodes) {
-			return true
-		}
-	}
-	return false
 }
 
 // offers reports whether m is one of the memory manager's masks.
 func (p *problem) offers(m topo.NodeSet) bool {
-	return m != 0 && m.Within(topo.FirstNodes(p.s.c.rule.Nodes)) && p.s.mayHold(m) && p.holdsMemory(m)
+	return m.Within(topo.FirstNodes(p.s.c.rule.Nodes)) && p.s.mayHold(m) && p.holdsMemory(m)
 }
 
-// holdsMemory reports whether m has the memory of every type, blocks that can be used again included.
-func (p *problem) holdsMemory(m topo.NodeSet) bool {
-	at := p.resources
-	for t, need := range p.q.Memory {
-		if need <= 0 {
-			continue
-		}
-		r := &p.rows[at]
-		at++
-		capacity, free := int64(0), int64(0)
-		for rest := m; rest != 0; rest &= rest - 1 {
-			i := rest.First()
-			capacity += r.stock.byNode[i]
-			free += r.free[i]
-		}
-		for _, b := range p.q.Blocks {
-			if b.Type == t && b.Nodes == m {
-				free += clamp(b.Bytes, maxAmount)
-			}
-		}
-		if capacity < need || free < need {
-			return false
-		}
-	}
-	return true
-}
+// holdsUnused reports whether all unused nodes together are a mask of several that the memory manager offers.
+func (p *problem) holdsUnused() bool { return p.unused.Len() > 1 && p.holdsMemory(p.unused) }
 
-// preferred finds the best mask that every provider prefers. known = false: the budget ended before one was found.
-func (p *problem) preferred() (m topo.NodeSet, found, known bool) {
+// holdsMemory reports whether m has the memory of every type.
+func (p *problem) holdsMemory(m topo.NodeSet) bool { return fits(p.rows[p.resources:p.n], m) }
+
+// preferred finds the best mask that every provider prefers.
+func (p *problem) preferred() (topo.NodeSet, bool) {
 	rule := &p.s.c.rule
 	if p.n == 0 {
-		return topo.FirstNodes(rule.Nodes), rule.Nodes > 0, true
+		return topo.FirstNodes(rule.Nodes), rule.Nodes > 0
 	}
-	k, same, known := p.size()
+	k, same := p.size()
 	switch {
-	case !same || rule.Policy == SingleNUMANode && (k > 1 || !known): // what one node can do is always known
-		return 0, false, true
-	case !known:
-		return 0, false, false
+	case !same || rule.Policy == SingleNUMANode && k > 1:
+		return 0, false
 	case k == 1:
-		m, found = p.oneNode()
-		return m, found, true
+		return p.oneNode()
 	}
 	return p.ofSize(k)
 }
 
-// size returns the one mask size that every provider prefers; same = false: two differ.
-func (p *problem) size() (k int, same, known bool) {
-	known = true
+// size returns the one mask size that every provider prefers; false when two differ.
+func (p *problem) size() (int, bool) {
+	k := 0
 	for i := range p.rows[:p.resources] {
-		r := &p.rows[i]
-		own, ok := r.stock.least(r.need)
-		switch {
-		case own == 0 && ok: // no node is walked
-			return 0, false, true
-		case !ok:
-			known = false
-		case k == 0:
-			k = own
-		case k != own:
-			return 0, false, true
-		}
-	}
-	if !p.memory {
-		return k, true, known
-	}
-	low := 0
-	for i := range p.rows[p.resources:p.n] {
-		r := &p.rows[p.resources+i]
-		own, _ := r.stock.least(r.need) // sums by node never take too long
-		low = max(low, own)
-	}
-	if k > 0 && low > k {
-		return 0, false, true
-	}
-	own, ok := low, true
-	if p.n-p.resources > 1 {
-		own, ok = p.memorySize(low)
-	}
-	if ok && k > 0 && own != k {
-		return 0, false, true
-	}
-	return own, true, known && ok
-}
-
-// memorySize is the least number of nodes, from low on, that can have all types at once.
-func (p *problem) memorySize(low int) (int, bool) {
-	var rows [maxRows]row
-	n := copy(rows[:], p.rows[p.resources:p.n])
-	for i := range rows[:n] {
-		rows[i].free = rows[i].stock.byNode
-	}
-	all := topo.FirstNodes(p.s.c.rule.Nodes)
-	return leastOf(rows[:n], all, 0, low)
-}
-
-// leastOf returns the size, from low on, of the smallest mask that contains must and holds every amount: the number of
-// nodes if none does; false if the budget ends before.
-func leastOf(rows []row, nodes, must topo.NodeSet, low int) (int, bool) {
-	left := walkBudget
-	for k := max(low, 1); k < nodes.Len(); k++ {
-		w := walk{rows: rows, left: left}
-		w.start(nodes, must, k)
-		if w.found {
-			return k, true
-		}
-		if left = w.left; left < 0 {
+		own := p.rows[i].stock.least(p.rows[i].need)
+		if own == 0 || k > 0 && k != own { // 0: no node is walked
 			return 0, false
 		}
+		k = own
 	}
-	return nodes.Len(), true
+	if !p.memory {
+		return k, true
+	}
+	types, low := p.rows[p.resources:p.n], 0
+	for i := range types {
+		low = max(low, types[i].stock.least(types[i].need))
+	}
+	if k > 0 && low > k {
+		return 0, false
+	}
+	if len(types) > 1 {
+		var empty [maxRows]row // with all that is allocatable
+		n := copy(empty[:], types)
+		for i := range empty[:n] {
+			empty[i].free = empty[i].stock.byNode
+		}
+		low = p.w.leastOf(empty[:n], topo.FirstNodes(p.s.c.rule.Nodes), low)
+	}
+	return low, k == 0 || low == k
+}
+
+// leastOf returns the size, from low on, of the smallest set of nodes that holds every amount: the number of nodes if
+// none does.
+func (w *Scratch) leastOf(rows []row, nodes topo.NodeSet, low int) int {
+	for k := max(low, 1); k < nodes.Len(); k++ {
+		walk := walk{rows: rows, w: w}
+		if walk.start(nodes, k); walk.found {
+			return k
+		}
+	}
+	return nodes.Len()
 }
 
 // oneNode finds the best single node.
@@ -285,7 +152,7 @@ func (p *problem) oneNode() (topo.NodeSet, bool) {
 	best, found := topo.NodeSet(0), false
 	for rest := p.hosts; rest != 0; rest &= rest - 1 {
 		m := rest & -rest
-		if !p.must.Within(m) || !fits(p.rows[:p.resources], m) || p.memory && !p.offers(m) {
+		if !fits(p.rows[:p.resources], m) || p.memory && !p.offers(m) {
 			continue
 		}
 		if !found || rule.closer(m, best) {
@@ -299,28 +166,18 @@ func (p *problem) oneNode() (topo.NodeSet, bool) {
 }
 
 // ofSize finds the best mask of k nodes, two or more.
-func (p *problem) ofSize(k int) (m topo.NodeSet, found, known bool) {
+func (p *problem) ofSize(k int) (topo.NodeSet, bool) {
 	rule := &p.s.c.rule
-	w := walk{rule: rule, rows: p.rows[:p.n], ranked: rule.Distances != nil, left: walkBudget}
+	w := walk{rule: rule, rows: p.rows[:p.n], ranked: rule.Distances != nil, w: p.w}
 	nodes := p.hosts
-	if p.memory {
-		// Groups, and nodes of which blocks can be used again, are looked at one by one; all others consist of unused
-		// nodes.
+	if p.memory { // groups are looked at one by one; all other masks consist of unused nodes
 		for _, g := range p.s.groups {
-			p.propose(&w, g, k)
-		}
-		for _, b := range p.q.Blocks {
-			p.propose(&w, b.Nodes, k)
+			if g.Len() == k && g.Within(p.walked) && p.offers(g) && fits(p.rows[:p.resources], g) {
+				w.offer(g)
+			}
 		}
 		nodes &= p.unused
 	}
-	w.start(nodes, p.must, k)
-	return w.best, w.found && w.left >= 0, w.left >= 0
-}
-
-// propose offers m to the walk if all providers do.
-func (p *problem) propose(w *walk, m topo.NodeSet, k int) {
-	if m.Len() == k && m.Within(p.walked) && p.must.Within(m) && p.offers(m) && fits(p.rows[:p.resources], m) {
-		w.offer(m)
-	}
+	w.start(nodes, k)
+	return w.best, w.found
 }

@@ -1,6 +1,7 @@
 package hint_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -14,7 +15,7 @@ import (
 type machine struct {
 	rule      hint.Rule
 	resources []hint.Resource
-	free      [][]int64 // by resource and place
+	free      [][]int64 // by resource and node
 	memory    [][]int64 // allocatable by type and node
 	spare     [][]int64 // free by type and node
 	group     []topo.NodeSet
@@ -50,26 +51,15 @@ func (m *machine) units(a hint.Ask) hint.List {
 		if !mask.Within(r.Walked) {
 			continue
 		}
-		capacity, free, reached := int64(0), int64(0), true
-		for p, place := range r.Places {
-			again := int64(0)
-			if a.Reuse != nil {
-				again = a.Reuse[p]
-			}
-			if place.Nodes == 0 {
-				continue
-			}
-			if place.Nodes&mask == 0 {
-				reached = reached && again == 0
-				continue
-			}
-			capacity += place.Capacity
-			free += m.free[a.Resource][p] + again
+		capacity, free := int64(0), int64(0)
+		for i := range mask.All() {
+			capacity += r.Capacity[i]
+			free += m.free[a.Resource][i]
 		}
 		if capacity >= a.Amount {
 			size = min(size, mask.Len())
 		}
-		if reached && free >= a.Amount {
+		if free >= a.Amount {
 			list = append(list, hint.Hint{Mask: mask})
 		}
 	}
@@ -99,14 +89,9 @@ func (m *machine) bytes(q *hint.Request) []hint.List {
 			}
 			capacity, free := int64(0), int64(0)
 			for i := range m.group {
-				if mask.Has(topo.NUMA(i)) && t < len(m.memory) {
+				if mask.Has(topo.NUMA(i)) {
 					capacity += m.memory[t][i]
 					free += m.spare[t][i]
-				}
-			}
-			for _, b := range q.Blocks {
-				if b.Type == t && b.Nodes == mask {
-					free += b.Bytes
 				}
 			}
 			large = large && capacity >= need
@@ -156,35 +141,17 @@ func drawMachine(t *rapid.T, maxNodes int) *machine {
 	for range rapid.IntRange(0, 3).Draw(t, "resources") {
 		r := hint.Resource{Walked: topo.FirstNodes(n)}
 		top := rapid.Int64Range(1, 4).Draw(t, "top")
-		switch rapid.IntRange(0, 3).Draw(t, "kind") {
-		case 0: // equal nodes
-			for i := range n {
-				r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: top})
-			}
-		case 1: // units of several nodes, or of none
-			for _, c := range amounts("capacity", rapid.IntRange(0, 4).Draw(t, "places"), top) {
-				nodes := topo.NodeSet(rapid.Uint64Range(0, uint64(topo.FirstNodes(n))).Draw(t, "nodes"))
-				r.Places = append(r.Places, hint.Place{Nodes: nodes, Capacity: c})
-			}
-		default:
-			for i, c := range amounts("capacity", n, top) {
-				r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: c})
-			}
+		if r.Capacity = slices.Repeat([]int64{top}, n); rapid.Bool().Draw(t, "unequal") {
+			r.Capacity = amounts("capacity", n, top)
 		}
-		if rapid.Bool().Draw(t, "hosts only") {
-			r.Walked = 0
-			for _, p := range r.Places {
-				if p.Capacity > 0 {
-					r.Walked |= p.Nodes
-				}
-			}
-		}
-		free := make([]int64, len(r.Places))
-		used := rapid.Bool().Draw(t, "used")
-		for i, p := range r.Places {
-			free[i] = p.Capacity
+		free := slices.Clone(r.Capacity)
+		used, hostsOnly := rapid.Bool().Draw(t, "used"), rapid.Bool().Draw(t, "hosts only")
+		for i, c := range r.Capacity {
 			if used {
-				free[i] = rapid.Int64Range(0, p.Capacity).Draw(t, "free")
+				free[i] = rapid.Int64Range(0, c).Draw(t, "free")
+			}
+			if hostsOnly && c == 0 {
+				r.Walked &^= 1 << i
 			}
 		}
 		m.resources = append(m.resources, r)
@@ -215,40 +182,11 @@ func drawMachine(t *rapid.T, maxNodes int) *machine {
 
 func (m *machine) drawRequest(t *rapid.T) *hint.Request {
 	q := &hint.Request{}
-	again := rapid.IntRange(0, 2).Draw(t, "reuse") == 0
-	for i, r := range m.resources {
-		a := hint.Ask{Resource: i, Amount: rapid.Int64Range(0, 7).Draw(t, "amount")}
-		if again {
-			a.Reuse = make([]int64, len(r.Places))
-			for p, place := range r.Places {
-				if rapid.IntRange(0, 3).Draw(t, "here") == 0 {
-					a.Reuse[p] = rapid.Int64Range(0, place.Capacity-m.free[i][p]).Draw(t, "again")
-				}
-			}
-		}
-		q.Asks = append(q.Asks, a)
+	for i := range m.resources {
+		q.Asks = append(q.Asks, hint.Ask{Resource: i, Amount: rapid.Int64Range(0, 7).Draw(t, "amount")})
 	}
 	for range m.memory {
 		q.Memory = append(q.Memory, rapid.Int64Range(0, 6).Draw(t, "bytes"))
-	}
-	if rapid.IntRange(0, 9).Draw(t, "unknown type") == 0 {
-		q.Memory = append(q.Memory, 1)
-	}
-	if again && len(m.memory) > 0 {
-		for range rapid.IntRange(0, 2).Draw(t, "blocks") {
-			b := hint.Block{
-				Type:  rapid.IntRange(0, len(m.memory)-1).Draw(t, "type"),
-				Nodes: topo.NodeSet(rapid.Uint64Range(1, uint64(topo.FirstNodes(m.rule.Nodes))).Draw(t, "nodes")),
-			}
-			used := int64(0)
-			for i := range m.group {
-				if b.Nodes.Has(topo.NUMA(i)) {
-					used += m.memory[b.Type][i] - m.spare[b.Type][i]
-				}
-			}
-			b.Bytes = rapid.Int64Range(0, used).Draw(t, "held")
-			q.Blocks = append(q.Blocks, b)
-		}
 	}
 	return q
 }
@@ -271,7 +209,6 @@ func TestVerdictIsTheMergeOfTheListsThatProvidersMake(t *testing.T) {
 		q := m.drawRequest(t)
 		want := m.rule.Answer(m.lists(q), nil)
 		agree(t, m, q, m.summary().Verdict(q, &w), want)
-		agree(t, m, q, m.summary().Verdict(q, nil), want)
 	})
 }
 
@@ -281,6 +218,6 @@ func TestVerdictIsTheProductOfTheListsThatProvidersMake(t *testing.T) {
 		m := drawMachine(t, 3)
 		q := m.drawRequest(t)
 		h, admitted := product(&m.rule, m.lists(q))
-		agree(t, m, q, m.summary().Verdict(q, nil), hint.Answer{Hint: h, Admitted: admitted})
+		agree(t, m, q, m.summary().Verdict(q, new(hint.Scratch)), hint.Answer{Hint: h, Admitted: admitted})
 	})
 }

@@ -16,7 +16,7 @@ type Refusal struct {
 	// Container is the one that failed; "" for pod scope.
 	Container string
 	Reason    why.Reason
-	// Uncertain: the kubelet may admit the pod all the same, see hint.Uncertain.
+	// Uncertain: the kubelet may admit the pod all the same, see Given.
 	Uncertain bool
 }
 
@@ -68,7 +68,7 @@ type admission struct {
 	memory  memoryAdmission
 	devices deviceAdmission
 	given   Placement // by container
-	// uncertain: what comes from here on follows from something that is not known, see hint.Uncertain.
+	// uncertain: what comes from here on follows from something that is not known, see Given.
 	uncertain bool
 }
 
@@ -107,10 +107,7 @@ func (a *admission) run(w watch) *Refusal {
 			}
 			answer = own
 		}
-		if a.uncertain { // without a merge too
-			answer.Certainty = hint.Uncertain
-		}
-		a.given = append(a.given, Given{Container: c.Name, Hint: answer.Hint, Certainty: answer.Certainty})
+		a.given = append(a.given, Given{Container: c.Name, Hint: answer.Hint, Uncertain: a.uncertain})
 		if reason := a.allocate(c, &a.given[i]); !reason.OK() {
 			return a.refuse(c.Name, reason)
 		}

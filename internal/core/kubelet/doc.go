@@ -14,7 +14,7 @@
 //	                                                                        UnexpectedAdmissionError
 //
 // Fits (fits.go) is the verdict alone, from counters where they decide. With and Without record what a kubelet reports.
-// What cannot be predicted is marked: Devices.Open for devices that the plugin chooses, Given.Certainty for a mask.
+// What cannot be predicted is marked: Devices.Open for devices that the plugin chooses, Given.Uncertain for a mask.
 //
 // A Tenancy is the state of a node. In it every pod that the kubelet gives something of its own has one Source: what
 // the node reports counts, else what was predicted when the pod was bound, else what the model computes (Computed). The

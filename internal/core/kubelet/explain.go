@@ -25,8 +25,11 @@ type Step struct {
 	// policy. Table is what came of them.
 	Lists []hint.Named
 	Table hint.Table
-	// Cost is about how long the kubelet takes for the merge.
+	// Cost is about how long the kubelet takes for the merge: 0.17 µs for each candidate of the product of all lists
+	// (kubernetes#131738, #137700), math.MaxInt64 is for ever.
 	Cost time.Duration
+	// Uncertain is as in Given.
+	Uncertain bool
 	// Given is what the container got; nil when it got nothing because the admission ended here or before.
 	Given *Given
 }
@@ -37,8 +40,8 @@ func (s *State) Explain(p *Pod) Explanation {
 	var e Explanation
 	a := s.admission(p)
 	e.Refusal = a.run(func(c *Container, lists []hint.Named, answer hint.Answer) {
-		q := a.question(c)
-		step := Step{Lists: lists, Cost: a.cost(&q)}
+		q := a.node.question(a.pod, c)
+		step := Step{Lists: lists, Cost: a.cost(&q), Uncertain: a.uncertain}
 		if c != nil {
 			step.Container = c.Name
 		}
@@ -102,30 +105,7 @@ func times(a, b uint64) uint64 {
 	return math.MaxUint64
 }
 
-// MergeCost predicts how long a kubelet would take to merge the hints of p on an empty node: the product of all lists
-// at about 0.17 µs a candidate (kubernetes#131738, #137700). Every admission of such a pod costs it that, and blocks
-// all others meanwhile. 0 without a topology policy, math.MaxInt64 is for ever. An admission of which a merge takes
-// more than 30 s is refused as KubeletWouldHang.
-func (n *Node) MergeCost(p *Pod) time.Duration {
-	topology := &n.config.Topology
-	if topology.Policy == hint.None {
-		return 0
-	}
-	a := n.Empty().admission(p)
-	if topology.PodScope {
-		q := a.question(nil)
-		return a.cost(&q)
-	}
-	var sum time.Duration
-	for i := range p.Containers {
-		q := a.question(&p.Containers[i])
-		if sum += a.cost(&q); sum < 0 {
-			return slowest
-		}
-	}
-	return sum
-}
-
+// cost is the Cost of a merge.
 func (a *admission) cost(q *question) time.Duration {
 	if a.node.tooWide(a.widest(q)) {
 		return slowest

@@ -105,7 +105,7 @@ func (g Grant) Equal(o Grant) bool {
 // Equal reports whether containers have the same, in the same order.
 func (pl Placement) Equal(o Placement) bool {
 	return slices.EqualFunc(pl, o, func(a, b Given) bool {
-		return a.Container == b.Container && a.Hint == b.Hint && a.Certainty == b.Certainty && a.CPUs == b.CPUs &&
+		return a.Container == b.Container && a.Hint == b.Hint && a.Uncertain == b.Uncertain && a.CPUs == b.CPUs &&
 			slices.Equal(a.Memory, b.Memory) && slices.Equal(a.Devices, b.Devices)
 	})
 }

@@ -89,6 +89,8 @@ type sums struct {
 	units  [maxKinds]int64
 	memory [maxTypes]int64
 	bytes  bool // some memory is asked
+	// byLists: preferences are not by size alone, or devices are on several nodes, so that counters decide no merge.
+	byLists bool
 
 	request hint.Request
 	asks    [maxKinds + 1]hint.Ask
@@ -96,19 +98,19 @@ type sums struct {
 
 // clear makes t the sums of no container.
 func (t *sums) clear() {
-	t.users, t.pinned, t.cpus, t.kinds, t.bytes = 0, 0, 0, 0, false
+	t.users, t.pinned, t.cpus, t.kinds, t.bytes, t.byLists = 0, 0, 0, 0, false, false
 	t.memory = [maxTypes]int64{}
 }
 
-// add adds a container up; false for one that sums do not describe.
-func (t *sums) add(n *Node, p *Pod, c *Container) bool {
-	uses := false
-	if cpus := n.cpus.request(p, c); cpus > 0 {
-		t.cpus += int64(cpus)
+// add adds up what q asks; false for what sums do not describe.
+func (t *sums) add(n *Node, q *question) bool {
+	uses := q.cpus > 0
+	if uses {
+		t.cpus += int64(q.cpus)
 		t.pinned++
-		uses = true
+		t.byLists = t.byLists || n.config.CPU.AlignBySocket
 	}
-	for _, ask := range c.Devices {
+	for _, ask := range q.devices {
 		kind, known := n.kindOf(ask.Name)
 		if !known {
 			continue
@@ -116,25 +118,20 @@ func (t *sums) add(n *Node, p *Pod, c *Container) bool {
 		if !t.addUnits(kind, ask.N) {
 			return false
 		}
-		uses = true
+		uses, t.byLists = true, t.byLists || n.kinds[kind].spread
 	}
-	if n.managesMemory(p) {
-		if len(c.Memory) == 0 && !n.config.Model.SkipsEmptyMemory {
+	for _, ask := range q.memory {
+		typ, known := n.typeOf(ask.Name)
+		if !known || ask.N <= 0 || ask.N > maxBytes || len(n.types) > maxTypes {
 			return false
 		}
-		for _, ask := range c.Memory {
-			typ, known := n.typeOf(ask.Name)
-			if !known || ask.N <= 0 || ask.N > maxBytes {
-				return false
-			}
-			t.memory[typ] += ask.N
-			t.bytes, uses = true, true
-		}
+		t.memory[typ] += ask.N
+		t.bytes, uses = true, true
 	}
 	if uses {
 		t.users++
 	}
-	return !uses || c.Role == App
+	return true
 }
 
 func (t *sums) addUnits(kind int, units int64) bool {
@@ -159,8 +156,7 @@ func (t *sums) addUnits(kind int, units int64) bool {
 func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	n, t := s.node, &w.sums
 	// Distributed allocation may hang or lose count.
-	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || n.tooWide(n.nodes) ||
-		len(n.types) > maxTypes {
+	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || n.tooWide(n.nodes) {
 		return why.Reason{}, false
 	}
 	if _, held := s.find(p.UID); held {
@@ -171,7 +167,10 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	}
 	t.clear()
 	for i := range p.Containers {
-		if !t.add(n, p, &p.Containers[i]) {
+		c, others := &p.Containers[i], t.users
+		q := n.question(p, c)
+		if !t.add(n, &q) || t.users > others && c.Role != App ||
+			n.managesMemory(p) && len(c.Memory) == 0 && !n.config.Model.SkipsEmptyMemory {
 			return why.Reason{}, false
 		}
 	}
@@ -180,13 +179,12 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	}
 	c := s.counters()
 	c.merge = &w.merge
-	switch whole := n.config.Topology.PodScope; {
-	case t.users == 1:
-		return c.decide(t)
-	case n.rule.Policy == hint.None || t.pinned > 1 && n.config.CPU.FullPCPUsOnly:
+	if t.users > 1 && (n.rule.Policy == hint.None || t.pinned > 1 && n.config.CPU.FullPCPUsOnly) {
 		return why.Reason{}, false
-	case whole:
-		return c.decide(t)
+	}
+	if t.users == 1 || n.config.Topology.PodScope {
+		_, reason, decided := c.decide(t)
+		return reason, decided
 	}
 	w.left.copyOf(&c)
 	w.left.merge = &w.merge
@@ -204,24 +202,15 @@ func (n *Node) onlyCounts() bool {
 func (c *counters) sequence(p *Pod, t *sums) (why.Reason, bool) {
 	for i := range p.Containers {
 		t.clear()
-		t.add(c.node, p, &p.Containers[i])
-		if t.users == 0 {
+		q := c.node.question(p, &p.Containers[i])
+		if t.add(c.node, &q); t.users == 0 {
 			continue
 		}
-		if cost := c.cost(t); cost > hangs {
-			return tooLong(cost), c.node.rule.Policy != hint.SingleNUMANode // which looks at fewer than are counted
-		}
-		answer := c.verdict(t, every)
-		if answer.Certainty == hint.ByLists {
-			return why.Reason{}, false
-		}
-		if !answer.Admitted {
-			return c.blame(t), true
-		}
-		if reason, decided := c.allocate(t, answer.Hint.Mask); !decided || !reason.OK() {
+		m, reason, decided := c.decide(t)
+		if !decided || !reason.OK() {
 			return reason, decided
 		}
-		if i < len(p.Containers)-1 && !c.take(t, answer.Hint.Mask) {
+		if i < len(p.Containers)-1 && !c.take(t, m) {
 			return why.Reason{}, false
 		}
 	}
@@ -273,26 +262,28 @@ func (c *counters) takeUnits(k *kind, at int, units int64, m topo.NodeSet) bool 
 		return false
 	}
 	c.devices[own] += int(units)
-	c.free.SetFree(at+1, own-k.first, int64(c.devices.free(c.node, own)))
+	if nodes := c.node.sets[own].Nodes; nodes != 0 {
+		c.free.SetFree(at+1, int(nodes.First()), int64(c.devices.free(c.node, own)))
+	}
 	return true
 }
 
-// decide is one merge for all that t sums up, with its allocation.
-func (c *counters) decide(t *sums) (why.Reason, bool) {
+// decide is one merge for all that t sums up, with its allocation on the nodes that it returns.
+func (c *counters) decide(t *sums) (topo.NodeSet, why.Reason, bool) {
 	var answer hint.Answer
 	if c.node.rule.Policy != hint.None {
+		if t.byLists {
+			return 0, why.Reason{}, false
+		}
 		if cost := c.cost(t); cost > hangs {
-			return tooLong(cost), c.node.rule.Policy != hint.SingleNUMANode // which looks at fewer than are counted
+			return 0, tooLong(cost), c.node.rule.Policy != hint.SingleNUMANode // which looks at fewer than are counted
 		}
-		answer = c.verdict(t, every)
-		if answer.Certainty == hint.ByLists {
-			return why.Reason{}, false
-		}
-		if !answer.Admitted {
-			return c.blame(t), true
+		if answer = c.verdict(t, every); !answer.Admitted {
+			return 0, c.blame(t), true
 		}
 	}
-	return c.allocate(t, answer.Hint.Mask)
+	reason, decided := c.allocate(t, answer.Hint.Mask)
+	return answer.Hint.Mask, reason, decided
 }
 
 // cost is what the merge of what t asks takes the kubelet: as if every list were full, and only if that is too long,
@@ -323,8 +314,11 @@ func (c *counters) cost(t *sums) time.Duration {
 	for i := range t.kinds {
 		counted = times(counted, c.unitHints(t, i))
 	}
-	for memory := c.memoryHints(t, types); types > 0; types-- {
-		counted = times(counted, memory)
+	if types > 0 {
+		memory := c.memoryHints(t)
+		for range types {
+			counted = times(counted, memory)
+		}
 	}
 	return took(counted)
 }
@@ -340,48 +334,49 @@ func (t *sums) types() int {
 	return count
 }
 
-// cpuHints, unitHints and memoryHints count the hints of one list, 1 for one without any.
+// cpuHints, unitHints and memoryHints count the hints of one list.
 func (c *counters) cpuHints(t *sums) uint64 {
-	count := uint64(0)
-	for m := c.node.cpuNodes; m != 0; m = (m - 1) & c.node.cpuNodes {
-		sum := int64(0)
-		for rest := m; rest != 0; rest &= rest - 1 {
-			sum += int64(c.cpus[rest.First()])
-		}
-		if sum >= t.cpus {
-			count++
-		}
-	}
-	return max(count, 1)
+	return offers(c.node.cpuNodes, func(m topo.NodeSet) bool { return sumOn(c.cpus, m) >= t.cpus })
 }
 
 func (c *counters) unitHints(t *sums, i int) uint64 {
-	k, count := &c.node.kinds[t.kind[i]], uint64(0)
+	k := &c.node.kinds[t.kind[i]]
 	if k.hosts == 0 {
 		return 1
 	}
-	for m := k.walked; m != 0; m = (m - 1) & k.walked {
+	return offers(k.walked, func(m topo.NodeSet) bool {
 		sum := int64(0)
 		for set := k.first; set < k.last; set++ {
 			if c.node.sets[set].Nodes&m != 0 {
 				sum += int64(c.devices.free(c.node, set))
 			}
 		}
-		if sum >= t.units[i] {
+		return sum >= t.units[i]
+	})
+}
+
+func (c *counters) memoryHints(t *sums) uint64 {
+	return offers(c.node.all, func(m topo.NodeSet) bool { return c.memory.allowed(m) && c.memory.has(t, m) })
+}
+
+// offers counts the masks that suit, 1 for none.
+func offers(walked topo.NodeSet, suits func(topo.NodeSet) bool) uint64 {
+	count := uint64(0)
+	for m := walked; m != 0; m = (m - 1) & walked {
+		if suits(m) {
 			count++
 		}
 	}
 	return max(count, 1)
 }
 
-func (c *counters) memoryHints(t *sums, types int) uint64 {
-	count := uint64(0)
-	for m := c.node.all; m != 0 && types > 0; m = (m - 1) & c.node.all {
-		if c.memory.allowed(m) && c.memory.has(t, m) {
-			count++
-		}
+// sumOn is what the nodes of m have together.
+func sumOn[T uint16 | int64](byNode []T, m topo.NodeSet) int64 {
+	var sum int64
+	for ; m != 0; m &= m - 1 {
+		sum += int64(byNode[m.First()])
 	}
-	return max(count, 1)
+	return sum
 }
 
 // every asks for all resources of a pod at once.
@@ -456,9 +451,7 @@ func (c *counters) blameOne(t *sums, only int) why.Reason {
 	switch only {
 	case 0:
 		r.Resource, r.Unit, r.Asked = why.CPU, why.CPUs, t.cpus
-		for _, cpus := range c.cpus {
-			free += int64(cpus)
-		}
+		free = sumOn(c.cpus, c.node.cpuNodes)
 	case t.kinds + 1:
 		// A shortage of memory does not refuse: it produces no hints.
 		r.Resource, r.Unit = why.Memory, why.Bytes
@@ -524,11 +517,7 @@ func (c *counters) allocateCPUs(t *sums) cpuFault {
 	if fault := c.node.cpus.smt(c.available, int(t.cpus)); fault != cpuOK {
 		return fault
 	}
-	free := int64(0)
-	for _, cpus := range c.cpus {
-		free += int64(cpus)
-	}
-	if free < t.cpus {
+	if sumOn(c.cpus, c.node.cpuNodes) < t.cpus {
 		return cpuShort
 	}
 	return cpuOK
@@ -546,19 +535,15 @@ func (m *memoryState) quick(t *sums, nodes topo.NodeSet) (why.Reason, bool) {
 		return why.Reason{}, false
 	}
 	return why.Reason{
-		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: m.shortest(t, nodes),
+		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: m.short(t, nodes),
 		Extra: int64(why.MemoryGroupShort),
 	}, true
 }
 
-// shortest is what is asked of the first type that the nodes are short of.
-func (m *memoryState) shortest(t *sums, nodes topo.NodeSet) int64 {
+// short is what is asked of the first type that the nodes are short of, 0 if they have all.
+func (m *memoryState) short(t *sums, nodes topo.NodeSet) int64 {
 	for typ := range m.free {
-		var sum int64
-		for rest := nodes; rest != 0; rest &= rest - 1 {
-			sum += m.free[typ][rest.First()]
-		}
-		if sum < t.memory[typ] {
+		if sumOn(m.free[typ], nodes) < t.memory[typ] {
 			return t.memory[typ]
 		}
 	}
@@ -566,18 +551,7 @@ func (m *memoryState) shortest(t *sums, nodes topo.NodeSet) int64 {
 }
 
 // has reports whether the nodes have all that is asked.
-func (m *memoryState) has(t *sums, nodes topo.NodeSet) bool {
-	for typ := range m.free {
-		var sum int64
-		for rest := nodes; rest != 0; rest &= rest - 1 {
-			sum += m.free[typ][rest.First()]
-		}
-		if sum < t.memory[typ] {
-			return false
-		}
-	}
-	return true
-}
+func (m *memoryState) has(t *sums, nodes topo.NodeSet) bool { return m.short(t, nodes) == 0 }
 
 // offers reports whether the memory manager has any hint: one node outside groups, a group, or all unused nodes.
 func (m *memoryState) offers(t *sums) bool {

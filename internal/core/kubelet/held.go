@@ -21,7 +21,7 @@ type Held struct {
 	// Memory is sorted by type, then NUMA nodes; Devices by resource, then NUMA nodes.
 	Memory  []HeldMemory
 	Devices []HeldDevices
-	// Uncertain is what Given.Certainty says, of a prediction.
+	// Uncertain is as in Given.
 	Uncertain bool
 }
 
@@ -68,7 +68,7 @@ func HeldOf(m *topo.Machine, p Placement) []Held {
 		g := &p[i]
 		h := Held{
 			Container: g.Container, NUMAIDs: m.NodeIDs(g.Hint.Mask), Preferred: g.Hint.Preferred,
-			CPUList: m.FormatList(g.CPUs), Uncertain: g.Certainty == hint.Uncertain,
+			CPUList: m.FormatList(g.CPUs), Uncertain: g.Uncertain,
 		}
 		for _, b := range g.Memory {
 			h.Memory = append(h.Memory, HeldMemory{b.Type, m.NodeIDs(b.Nodes), b.Bytes})
@@ -92,12 +92,9 @@ func HeldOf(m *topo.Machine, p Placement) []Held {
 func PlacementOf(m *topo.Machine, held []Held) Placement {
 	p := make(Placement, 0, len(held))
 	for _, h := range held {
-		g := Given{Container: h.Container, Hint: hint.Hint{Preferred: h.Preferred}}
+		g := Given{Container: h.Container, Hint: hint.Hint{Preferred: h.Preferred}, Uncertain: h.Uncertain}
 		g.Hint.Mask = m.NodesByID(h.NUMAIDs)
 		g.CPUs = cpusOf(m, h.CPUList)
-		if h.Uncertain {
-			g.Certainty = hint.Uncertain
-		}
 		for _, b := range h.Memory {
 			if nodes := m.NodesByID(b.NUMAIDs); nodes != 0 {
 				g.Memory = append(g.Memory, Block{Type: b.Type, Nodes: nodes, Bytes: b.Bytes})

@@ -179,10 +179,7 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 // holds reports whether the nodes of m have all asked types, with what the pod can reuse there or without it.
 func (a *memoryAdmission) holds(byType [][]int64, wants []want, m topo.NodeSet, reuse bool) bool {
 	for _, w := range wants {
-		var sum int64
-		for rest := m; rest != 0; rest &= rest - 1 {
-			sum += byType[w.typ][rest.First()]
-		}
+		sum := sumOn(byType[w.typ], m)
 		if reuse {
 			sum += a.reusable(w.name, m)
 		}

@@ -12,7 +12,7 @@ const hangs = 30 * time.Second
 
 // merge is what the Topology Manager answers for a container, or for the whole pod (nil).
 func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
-	q := a.question(c)
+	q := a.node.question(a.pod, c)
 	if reason := a.crashes(&q); !reason.OK() {
 		return hint.Answer{}, reason
 	}
@@ -23,9 +23,6 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 		return hint.Answer{}, reason
 	}
 	answer := a.answer(&q)
-	if a.uncertain {
-		answer.Certainty = hint.Uncertain
-	}
 	if w != nil {
 		w(c, a.lists(&q), answer)
 	}
@@ -72,17 +69,18 @@ type question struct {
 	devices   []Amount   // sorted by name
 }
 
-func (a *admission) question(c *Container) question {
-	var q question
+// question is what the managers are asked for a container of p, or for all of p (nil).
+func (n *Node) question(p *Pod, c *Container) question {
+	q := question{container: c}
 	if c == nil {
-		q.cpus, q.devices = a.node.cpus.podRequest(a.pod), a.pod.devices()
-		if a.node.managesMemory(a.pod) {
-			q.memory = a.pod.memory()
+		q.cpus, q.devices = n.cpus.podRequest(p), p.devices()
+		if n.managesMemory(p) {
+			q.memory = p.memory()
 		}
 		return q
 	}
-	q.container, q.cpus, q.devices = c, a.node.cpus.request(a.pod, c), c.Devices
-	if a.node.managesMemory(a.pod) {
+	q.cpus, q.devices = n.cpus.request(p, c), c.Devices
+	if n.managesMemory(p) {
 		q.memory = c.Memory
 	}
 	return q

@@ -55,7 +55,7 @@ type Node struct {
 	// may give CPUs that it should not (kubernetes#140495).
 	uniform bool
 
-	// capacity counts CPUs as resource 0, place i being NUMA node i, then kinds in order, place j being their set j.
+	// capacity counts CPUs as resource 0, then kinds in order; those that are spread count nothing.
 	// nil where the machine has more nodes than a mask holds.
 	capacity *hint.Capacity
 	pool     sync.Pool // of *scratch
@@ -69,6 +69,8 @@ type kind struct {
 	// hosts are the nodes with a device of it; none: no device has a topology, and it gives no hints.
 	hosts  topo.NodeSet
 	walked topo.NodeSet // the nodes whose subsets are tried
+	// spread: some devices are on several nodes, which counters do not describe.
+	spread bool
 }
 
 // The kubelet's default of max-allowable-numa-nodes.
@@ -91,6 +93,11 @@ func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
 	n.addDevices(inv.Devices)
 	n.cpus = newCPUPolicy(m, c)
 	n.uniform = n.cpus.uniform()
+	for i, cpus := range n.cpus.capacity {
+		if cpus > 0 {
+			n.cpuNodes |= 1 << i
+		}
+	}
 	n.count()
 	return n, why.Reason{}
 }
@@ -203,6 +210,7 @@ func (n *Node) addDevices(sets []DeviceSet) {
 		k := &n.kinds[len(n.kinds)-1]
 		k.last = i + 1
 		k.healthy += d.Healthy
+		k.spread = k.spread || d.Nodes.Len() > 1
 		if d.Registered > 0 {
 			k.hosts |= d.Nodes
 		}
@@ -221,28 +229,21 @@ func (n *Node) count() {
 	if n.nodes > topo.MaxNodes {
 		return
 	}
-	resources := []hint.Resource{n.cpuPlaces()}
+	cpus := hint.Resource{Walked: n.cpuNodes, Capacity: make([]int64, n.nodes)}
+	for i, count := range n.cpus.capacity {
+		cpus.Capacity[i] = int64(count)
+	}
+	resources := []hint.Resource{cpus}
 	for _, k := range n.kinds {
-		r := hint.Resource{Walked: k.walked}
+		r := hint.Resource{Walked: k.walked, Capacity: make([]int64, n.nodes)}
 		for _, d := range n.sets[k.first:k.last] {
-			r.Places = append(r.Places, hint.Place{Nodes: d.Nodes, Capacity: int64(d.Registered)})
+			if d.Nodes.Len() == 1 {
+				r.Capacity[d.Nodes.First()] = int64(d.Registered)
+			}
 		}
 		resources = append(resources, r)
 	}
 	n.capacity = hint.NewCapacity(n.rule, resources, n.allocatable)
-}
-
-// cpuPlaces are the CPUs that the kubelet knows.
-func (n *Node) cpuPlaces() hint.Resource {
-	r := hint.Resource{BySocket: n.config.CPU.AlignBySocket}
-	for i, cpus := range n.cpus.capacity {
-		if cpus > 0 {
-			r.Walked |= 1 << i
-			n.cpuNodes |= 1 << i
-		}
-		r.Places = append(r.Places, hint.Place{Nodes: 1 << i, Capacity: int64(cpus)})
-	}
-	return r
 }
 
 // Machine returns the machine.

@@ -97,8 +97,9 @@ type Given struct {
 	Container string
 	// Hint is the merged hint; Mask 0 = none.
 	Hint hint.Hint
-	// Certainty says how a predicted Hint relates to the kubelet's; Uncertain is about all that follows, too.
-	Certainty hint.Certainty
+	// Uncertain: a predicted Hint, and all that follows, comes from something that the kubelet does in random order, or
+	// that a device plugin chose, and that no report has shown yet.
+	Uncertain bool
 	CPUs      cpuset.Set
 	Memory    []Block
 	Devices   []Devices

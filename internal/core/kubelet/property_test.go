@@ -119,11 +119,9 @@ func TestCountersAndListsMergeAlike(t *testing.T) {
 			for _, l := range step.Lists {
 				lists = append(lists, l.List)
 			}
-			want, admitted := rule.Merge(lists)
-			got := step.Table.Answer
-			if got.Admitted != admitted || admitted && got.Hint != want {
-				t.Fatalf("container %q: counted %+v, lists come to %+v, %v\n%+v", step.Container, got, want, admitted,
-					step.Lists)
+			want, got := rule.Answer(lists, nil), step.Table.Answer
+			if got.Admitted != want.Admitted || want.Admitted && got != want {
+				t.Fatalf("container %q: counted %+v, lists come to %+v\n%+v", step.Container, got, want, step.Lists)
 			}
 		}
 	})
@@ -385,8 +383,7 @@ func TestPoliciesAreOrdered(t *testing.T) {
 			rule := ruleOf(w.node)
 			admitted := func(policy hint.Policy) bool {
 				rule.Policy = policy
-				_, ok := rule.Merge(lists)
-				return ok
+				return rule.Answer(lists, nil).Admitted
 			}
 			if !admitted(hint.BestEffort) {
 				t.Fatalf("best-effort refuses %+v", step.Lists)

@@ -157,7 +157,7 @@ func (s *State) Uncertain(p *Pod) bool {
 	}
 	return slices.ContainsFunc(s.held, func(h holder) bool {
 		return slices.ContainsFunc(h.given, func(g Given) bool {
-			return g.Certainty == hint.Uncertain || slices.ContainsFunc(g.Devices, func(d Devices) bool {
+			return g.Uncertain || slices.ContainsFunc(g.Devices, func(d Devices) bool {
 				return d.Open && p.asksDevice(d.Resource)
 			})
 		})
@@ -195,7 +195,9 @@ func (n *Node) fill(f *hint.Summary, cpus []uint16, devices deviceState, memory 
 	}
 	for i, k := range n.kinds {
 		for set := k.first; set < k.last; set++ {
-			f.SetFree(i+1, set-k.first, int64(devices.free(n, set)))
+			if nodes := n.sets[set].Nodes; nodes.Len() == 1 {
+				f.SetFree(i+1, int(nodes.First()), int64(devices.free(n, set)))
+			}
 		}
 	}
 	for i, z := range memory.zones {

@@ -57,7 +57,7 @@ func TestMemoryThatIsReleasedInRandomOrderIsNotPredictedAsExact(t *testing.T) {
 	s, _ := admitted(t, node.Empty(), pod("a", 12))
 	s, _ = admitted(t, s, pod("b", 6))
 	s, placement := admitted(t, s.Without("a"), pod("c", 4, amounts("d", 1)...))
-	if got := placement[0]; got.Certainty != hint.Exact || got.Memory[0].Nodes != 1 {
+	if got := placement[0]; got.Uncertain || got.Memory[0].Nodes != 1 {
 		t.Fatalf("c has %+v, want memory of node 0 for certain", got)
 	}
 	probe := pod("p", 18)
@@ -73,8 +73,8 @@ func TestMemoryThatIsReleasedInRandomOrderIsNotPredictedAsExact(t *testing.T) {
 		if refusal != nil && !refusal.Uncertain {
 			t.Errorf("%v: refused for certain: %+v", order, refusal)
 		}
-		if refusal == nil && placement[0].Certainty != hint.Uncertain {
-			t.Errorf("%v: admitted with certainty %v", order, placement[0].Certainty)
+		if refusal == nil && !placement[0].Uncertain {
+			t.Errorf("%v: admitted as certain", order)
 		}
 		if !both.Uncertain(probe) || both.Uncertain(&kubelet.Pod{UID: "q", Guaranteed: true}) {
 			t.Errorf("%v: want pods with memory, and only those, to be uncertain", order)
@@ -115,10 +115,10 @@ func TestWhatFollowsDevicesTakenByChanceIsNotPredictedAsExact(t *testing.T) {
 		container("last", kubelet.App, 1, 0),
 	}}
 	s, placement := admitted(t, node.Empty(), p)
-	want := map[string]hint.Certainty{"second": hint.Uncertain, "last": hint.Uncertain}
+	want := map[string]bool{"second": true, "last": true}
 	for _, g := range placement {
-		if g.Certainty != want[g.Container] {
-			t.Errorf("container %s has certainty %v, want %v", g.Container, g.Certainty, want[g.Container])
+		if g.Uncertain != want[g.Container] {
+			t.Errorf("container %s is uncertain: %v, want %v", g.Container, g.Uncertain, want[g.Container])
 		}
 	}
 	next := &kubelet.Pod{UID: "q", Guaranteed: true, Containers: []kubelet.Container{container("c", kubelet.App, 1, 0)}}
@@ -126,7 +126,7 @@ func TestWhatFollowsDevicesTakenByChanceIsNotPredictedAsExact(t *testing.T) {
 		t.Error("which CPUs are left follows from devices that were taken by chance")
 	}
 	for i := range placement { // as a report says it
-		placement[i].Certainty = hint.Exact
+		placement[i].Uncertain = false
 		for j := range placement[i].Devices {
 			placement[i].Devices[j].Open = false
 		}

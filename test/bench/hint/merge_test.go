@@ -3,6 +3,7 @@ package hint_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -115,9 +116,9 @@ func TestMergeIsTheKubelets(t *testing.T) {
 		}
 		for _, r.Policy = range policies {
 			h, want := kubelet(t, r).Merge(logr.Discard(), asLists(t, lists))
-			if got, ok := r.Merge(lists); got != answer(h) || ok != want {
-				t.Fatalf("state %d: %+v of %v: got %v, %v, the kubelet says %v, %v", state, r, lists, got, ok,
-					answer(h), want)
+			if got := r.Answer(lists, nil); got != (hint.Answer{Hint: answer(h), Admitted: want}) {
+				t.Fatalf("state %d: %+v of %v: got %v, %v, the kubelet says %v, %v", state, r, lists, got.Hint,
+					got.Admitted, answer(h), want)
 			}
 		}
 	}
@@ -143,11 +144,9 @@ func node(p hint.Policy, n int, shape string) (*hint.Rule, []hint.List, *hint.Su
 			}
 		}
 		lists = append(lists, list)
-		own := hint.Resource{Walked: topo.FirstNodes(n)}
-		for node := range n {
-			own.Places = append(own.Places, hint.Place{Nodes: 1 << node, Capacity: each[i]})
-		}
-		resources = append(resources, own)
+		resources = append(resources, hint.Resource{
+			Walked: topo.FirstNodes(n), Capacity: slices.Repeat(each[i:i+1], n),
+		})
 	}
 	memory := make([]int64, n)
 	for i := range memory {
