@@ -5,10 +5,10 @@ package oracle
 type mutant struct{ file, from, to string }
 
 var mutants = []mutant{
-	{"kubelet/model.go", "m.DeviceHostsOnly = m.Minor >= 36", "m.DeviceHostsOnly = m.Minor >= 37"},
-	{"kubelet/model.go", "m.L3RoundsUp = m.Minor >= 34", "m.L3RoundsUp = m.Minor >= 37"},
+	{"kubelet/model.go", "DeviceHostsOnly:  m >= 36", "DeviceHostsOnly:  m >= 37"},
+	{"kubelet/model.go", "L3RoundsUp:       m >= 34", "L3RoundsUp:       m >= 37"},
 	{"kubelet/pod.go", "most = max(most, plus(running, n))", "most = max(most, n)"},
-	{"kubelet/memory.go", "list[i].Mask.Len() == least", "list[i].Mask.Len() <= least+1"},
+	{"kubelet/merge.go", "list[i].Mask.Len() == least", "list[i].Mask.Len() <= least+1"},
 	{"kubelet/memory.go", "z.assignments > 0 && z.group != nodes", "z.assignments > 1 && z.group != nodes"},
 	{"kubelet/memory.go", "best.Preferred && !wider.Preferred", "best.Preferred && wider.Preferred"},
 	{"kubelet/memory.go", "m.zones[i].assignments++", "m.zones[i].assignments = 1"},
@@ -17,7 +17,7 @@ var mutants = []mutant{
 	{"kubelet/device.go", "capacity += d.Registered", "capacity += d.Healthy"},
 	{"kubelet/device.go", "int64(sum) < n {", "int64(sum) <= n {"},
 	{"kubelet/pod.go", "peak = max(peak, running+c.CPUs)", "peak = max(peak, c.CPUs)"},
-	{"kubelet/cpupolicy.go", "least := p.minNodes(n)", "least := p.minNodes(w.need)"},
+	{"kubelet/cpupolicy.go", "sumOn(p.capacity, m) >= int64(n)", "sumOn(p.capacity, m) >= need"},
 	{"kubelet/cpupolicy.go", "(least+perSocket-1)/perSocket", "least/perSocket"},
 	{"kubelet/cpuadmission.go", "available.Minus(p.unaligned)", "available.Minus(p.reserved)"},
 	{

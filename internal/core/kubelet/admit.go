@@ -77,7 +77,7 @@ func (s *State) admission(p *Pod) *admission {
 	a.own, _ = s.Placement(p.UID)
 	a.memory = memoryAdmission{node: s.node, pod: p, memoryState: s.memory.clone()}
 	a.devices = deviceAdmission{node: s.node, given: slices.Clone(s.devices)}
-	a.devices.fresh, a.devices.reuse = make([]int, len(s.devices)), make([]int, len(s.devices))
+	a.devices.reuse = make([]int, len(s.devices))
 	a.given = make(Placement, 0, len(p.Containers))
 	return a
 }
@@ -138,16 +138,10 @@ func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 		k := &a.node.kinds[at]
 		if kept := has.devicesOf(ask.Name); len(kept) > 0 {
 			if sum := total(kept); sum != ask.N {
-				return why.Reason{
-					Code: why.KubeletAdmission, Unit: why.Count, Asked: ask.N, Free: sum,
-					Extra: int64(why.OtherAmountHeld),
-				}
+				return devicesRefused(why.OtherAmountHeld, ask.N, sum)
 			}
 			if k.healthy == 0 {
-				return why.Reason{
-					Code: why.KubeletAdmission, Unit: why.Count, Asked: ask.N,
-					Extra: int64(why.DevicesUnhealthy),
-				}
+				return devicesRefused(why.DevicesUnhealthy, ask.N, 0)
 			}
 			g.Devices = append(g.Devices, kept...)
 			continue
@@ -181,9 +175,10 @@ func (a *admission) state() *State {
 		held: s.held,
 	}
 	next.memory.released = nil
-	h := holder{uid: a.pod.UID, given: a.given, devices: counts(a.devices.fresh)}
+	h := holder{uid: a.pod.UID, given: a.given, devices: slices.Clone(next.devices)}
+	h.devices.add(s.devices, -1)
 	if i, known := s.find(h.uid); known {
-		h.devices = join(s.held[i].devices, h.devices)
+		h.devices.add(s.held[i].devices, 1)
 	}
 	next.insert(h)
 	next.count()

@@ -108,22 +108,20 @@ func (s *cpuSpread) span() (least, most int) {
 	return (needed-1)/perNode + 1, min(needed, s.listed)
 }
 
-// search evaluates the combinations of k nodes in lexicographic order.
+// search evaluates the combinations of k nodes.
 func (s *cpuSpread) search(k int) {
 	s.best = cpuChoice{balance: worst}
-	s.combine(k, 0)
+	combinations(s.nodes, s.combination[:0], k, s.visit)
 }
 
-// combine completes the combination from s.nodes[from:]; false ends the search.
-func (s *cpuSpread) combine(k, from int) bool {
-	if len(s.combination) == k {
-		return s.visit()
+// combinations visits every k of units, behind what is chosen, in lexicographic order, until visit returns false. What
+// it is given is overwritten by the next.
+func combinations(units, chosen []uint16, k int, visit func([]uint16) bool) bool {
+	if len(chosen) == k {
+		return visit(chosen)
 	}
-	for i := from; i <= len(s.nodes)-(k-len(s.combination)); i++ {
-		s.combination = append(s.combination, s.nodes[i])
-		again := s.combine(k, i+1)
-		s.combination = s.combination[:len(s.combination)-1]
-		if !again {
+	for i := range len(units) - (k - len(chosen)) + 1 {
+		if !combinations(units[i+1:], append(chosen, units[i]), k, visit) {
 			return false
 		}
 	}
@@ -145,8 +143,8 @@ func overwrites(earlier, nodes []uint16) bool {
 	return k > grown+1 && slices.Equal(earlier[:grown+1], nodes[:grown+1])
 }
 
-func (s *cpuSpread) visit() bool {
-	combination := s.combination
+func (s *cpuSpread) visit(combination []uint16) bool {
+	s.combination = combination
 	if s.visited += len(combination); s.visited > maxVisited {
 		s.hangs = true
 		return false
@@ -236,7 +234,7 @@ func (s *cpuSpread) remainder(share int) (cpuBalance, []uint16) {
 	}
 	r := cpuRemainder{cpuSpread: s, rest: rest, squares: squares, best: worst}
 	for k := len(s.over); k >= 1 && !s.hangs; k-- {
-		r.combine(k, 0)
+		combinations(s.over, s.subset, k, r.visit)
 	}
 	return r.best, r.nodes
 }
@@ -264,56 +262,43 @@ type cpuRemainder struct {
 	nodes   []uint16
 }
 
-// combine completes the subset from s.over[from:], in lexicographic order.
-func (r *cpuRemainder) combine(k, from int) {
-	if len(r.subset) == k {
-		r.visit()
-		return
-	}
-	for i := from; i <= len(r.over)-(k-len(r.subset)) && !r.hangs; i++ {
-		r.subset = append(r.subset, r.over[i])
-		r.combine(k, i+1)
-		r.subset = r.subset[:len(r.subset)-1]
-	}
-}
-
-func (r *cpuRemainder) visit() {
-	if r.visited += len(r.subset); r.visited > maxVisited {
+func (r *cpuRemainder) visit(subset []uint16) bool {
+	if r.visited += len(subset); r.visited > maxVisited {
 		r.hangs = true
-		return
+		return false
 	}
-	if overwrites(r.nodes, r.subset) {
-		copy(r.nodes, r.subset)
+	if overwrites(r.nodes, subset) {
+		copy(r.nodes, subset)
 	}
 	free := 0
-	for _, node := range r.subset {
+	for _, node := range subset {
 		free += r.shared[node]
 	}
 	if free < r.rest {
-		return
+		return true
 	}
-	squares, ok := r.distributeRest()
+	squares, ok := r.distributeRest(subset)
 	if !ok {
 		r.hangs = true
-		return
+		return false
 	}
 	if balance := r.balance(squares, r.best); balance.deviation < r.best.deviation {
-		r.best = balance
-		r.nodes = append(r.nodes[:0:0], r.subset...)
+		r.best, r.nodes = balance, slices.Clone(subset)
 	}
+	return true
 }
 
 // distributeRest takes the rest from the nodes of the subset round-robin, one group at a time, and returns the
 // resulting sum of squares; false when no node has a group left before the rest is distributed: the kubelet then loops
 // forever.
-func (r *cpuRemainder) distributeRest() (int, bool) {
-	for _, node := range r.subset {
+func (r *cpuRemainder) distributeRest(subset []uint16) (int, bool) {
+	for _, node := range subset {
 		r.left[node] = r.shared[node]
 	}
 	squares, rest, progress := r.squares, r.rest, true
 	for rest > 0 && progress {
 		progress = false
-		for _, node := range r.subset {
+		for _, node := range subset {
 			if rest == 0 {
 				break
 			}

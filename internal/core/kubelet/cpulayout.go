@@ -26,8 +26,6 @@ type cpuLayout struct {
 	// maxThreads is the most online CPUs that one core has.
 	maxThreads int
 
-	// nodeAt is the position in nodes by dense NUMA index, -1 for a node without online CPUs.
-	nodeAt []int16
 	// capacity counts online CPUs by dense NUMA index.
 	capacity []uint16
 }
@@ -69,12 +67,8 @@ func newCPULayout(m *topo.Machine) *cpuLayout {
 	l.perSocket = l.online.Len() / len(l.sockets)
 	l.perL3 = l.online.Len() / len(l.l3s)
 	l.socketFirst = len(l.sockets) < len(l.nodes)
-	l.nodeAt, l.capacity = make([]int16, m.NumNUMA()), make([]uint16, m.NumNUMA())
-	for i := range l.nodeAt {
-		l.nodeAt[i] = -1
-	}
+	l.capacity = make([]uint16, m.NumNUMA())
 	for i := range l.nodes {
-		l.nodeAt[l.nodes[i].id] = int16(i)
 		l.capacity[l.nodes[i].id] = uint16(l.nodes[i].size)
 	}
 	return l

@@ -78,46 +78,40 @@ func (t *cpuTaking) order(units []cpuUnit) []ranked {
 	return order
 }
 
-// inside appends the units that have a free CPU in the parts of one unit, by (free CPUs anywhere, id).
-func (t *cpuTaking) inside(order []ranked, parts []cpuPart, units []cpuUnit) []ranked {
-	first := len(order)
-	for i := range parts {
-		if parts[i].cpus.Overlaps(&t.free) {
-			order = append(order, ranked{parts[i].unit, uint16(units[parts[i].unit].cpus.CountIn(&t.free))})
+// inside lists, outer unit by outer unit, the units that have a free CPU in their parts of it, by (free CPUs anywhere,
+// id).
+func (t *cpuTaking) inside(outer []ranked, parts func(outer uint16) []cpuPart, units []cpuUnit) []ranked {
+	var order []ranked
+	for _, o := range outer {
+		first := len(order)
+		for _, part := range parts(o.unit) {
+			if part.cpus.Overlaps(&t.free) {
+				order = append(order, ranked{part.unit, uint16(units[part.unit].cpus.CountIn(&t.free))})
+			}
 		}
+		slices.SortFunc(order[first:], byFree)
 	}
-	slices.SortFunc(order[first:], byFree)
 	return order
 }
 
 func (t *cpuTaking) sockets() []ranked {
-	if t.policy.socketFirst {
-		return t.order(t.policy.sockets)
+	p := t.policy
+	if p.socketFirst {
+		return t.order(p.sockets)
 	}
-	var order []ranked
-	for _, n := range t.order(t.policy.nodes) {
-		order = t.inside(order, t.policy.nodes[n.unit].sockets, t.policy.sockets)
-	}
-	return order
+	return t.inside(t.order(p.nodes), func(node uint16) []cpuPart { return p.nodes[node].sockets }, p.sockets)
 }
 
 func (t *cpuTaking) nodes() []ranked {
-	if !t.policy.socketFirst {
-		return t.order(t.policy.nodes)
+	p := t.policy
+	if !p.socketFirst {
+		return t.order(p.nodes)
 	}
-	var order []ranked
-	for _, s := range t.order(t.policy.sockets) {
-		order = t.inside(order, t.policy.sockets[s.unit].nodes, t.policy.nodes)
-	}
-	return order
+	return t.inside(t.order(p.sockets), func(socket uint16) []cpuPart { return p.sockets[socket].nodes }, p.nodes)
 }
 
 func (t *cpuTaking) l3s() []ranked {
-	var order []ranked
-	for _, n := range t.nodes() {
-		order = t.inside(order, t.policy.nodes[n.unit].l3s, t.policy.l3s)
-	}
-	return order
+	return t.inside(t.nodes(), func(node uint16) []cpuPart { return t.policy.nodes[node].l3s }, t.policy.l3s)
 }
 
 // coreGroups are the units inside which cores are ordered, and their order.

@@ -105,37 +105,6 @@ func (p *cpuPolicy) podRequest(pod *Pod) int {
 	return pod.peakCPUs()
 }
 
-// minNodes is the size of the smallest mask whose capacity holds n CPUs, reserved and given ones included; the number
-// of nodes with CPUs when none does.
-func (p *cpuPolicy) minNodes(n int) int {
-	var least [topo.MaxNUMANodes]uint16
-	sizes := least[:0]
-	for i := range p.nodes {
-		sizes = append(sizes, uint16(p.nodes[i].size))
-	}
-	sortDescending(sizes)
-	for i, size := range sizes {
-		if n -= int(size); n <= 0 {
-			return i + 1
-		}
-	}
-	return len(p.nodes)
-}
-
-// sortDescending is an insertion sort: machines have few nodes, mostly equal ones.
-func sortDescending(v []uint16) {
-	for i := 1; i < len(v); i++ {
-		for j := i; j > 0 && v[j-1] < v[j]; j-- {
-			v[j-1], v[j] = v[j], v[j-1]
-		}
-	}
-}
-
-// prefers reports whether a hint of n CPUs for a mask is preferred, when the smallest mask has size least.
-func (p *cpuPolicy) prefers(m topo.NodeSet, least int) bool {
-	return m.Len() == least || p.settings.AlignBySocket && p.socketAligned(m, least)
-}
-
 // socketAligned reports whether m is on no more and no fewer sockets than least nodes need.
 func (p *cpuPolicy) socketAligned(m topo.NodeSet, least int) bool {
 	perSocket := len(p.nodes) / len(p.sockets)
@@ -179,42 +148,22 @@ func (p *cpuPolicy) within(m topo.NodeSet) cpuset.Set {
 // hints lists the masks of nodes that hold n CPUs of free and reuse, with all of reuse: 2^nodes masks are walked, so
 // the caller bounds the nodes. The list is not nil; its order says nothing.
 func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int) hint.List {
-	w := cpuWalk{need: n - reuse.Len(), list: make(hint.List, 0, 1<<min(len(p.nodes), 8))}
+	var all, must topo.NodeSet
+	var left [topo.MaxNodes]uint16
 	for i := range p.nodes {
 		node := &p.nodes[i]
-		w.nodes[i] = cpuWalkNode{topo.NodeSet(1) << node.id, node.cpus.CountIn(free)}
+		all |= 1 << node.id
+		left[node.id] = uint16(node.cpus.CountIn(free))
 		if node.cpus.Overlaps(reuse) {
-			w.must |= w.nodes[i].bit
+			must |= 1 << node.id
 		}
 	}
-	w.from(len(p.nodes), 0, 0, 0)
-	least := p.minNodes(n)
-	for i := range w.list {
-		w.list[i].Preferred = p.prefers(w.list[i].Mask, least)
+	need := int64(n - reuse.Len())
+	list, least := hintsOf(all,
+		func(m topo.NodeSet) bool { return sumOn(p.capacity, m) >= int64(n) },
+		func(m topo.NodeSet) bool { return must.Within(m) && sumOn(left[:], m) >= need })
+	for i := range list {
+		list[i].Preferred = list[i].Preferred || p.settings.AlignBySocket && p.socketAligned(list[i].Mask, least)
 	}
-	return w.list
-}
-
-// cpuWalk goes through all masks.
-type cpuWalk struct {
-	nodes [topo.MaxNodes]cpuWalkNode
-	must  topo.NodeSet
-	need  int
-	list  hint.List
-}
-
-type cpuWalkNode struct {
-	bit  topo.NodeSet
-	free int
-}
-
-// from lists the feasible masks that add nodes i…n-1 to m, which has free CPUs.
-func (w *cpuWalk) from(n, i int, m topo.NodeSet, free int) {
-	for ; i < n; i++ {
-		m, free := m|w.nodes[i].bit, free+w.nodes[i].free
-		if free >= w.need && w.must.Within(m) {
-			w.list = append(w.list, hint.Hint{Mask: m})
-		}
-		w.from(n, i+1, m, free)
-	}
+	return list
 }

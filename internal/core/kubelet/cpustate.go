@@ -52,14 +52,6 @@ func (s *cpuState) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(s.pods, uid, func(p cpuPod, uid string) int { return cmp.Compare(p.uid, uid) })
 }
 
-// grants returns what a pod has, in the order in which it was given; nil for an unknown one.
-func (s *cpuState) grants(uid string) []cpuGrant {
-	if i, ok := s.find(uid); ok {
-		return s.pods[i].grants
-	}
-	return nil
-}
-
 // without returns s where the pod has nothing.
 //
 // The kubelet frees what the pod had, even CPUs that another pod has too: on machines whose cores differ it gives CPUs

@@ -12,22 +12,19 @@ import (
 // deviceState counts the devices that are given, by set of the node.
 type deviceState []int
 
-// setCount is a number of devices of one set.
-type setCount struct{ set, count int }
-
 // free counts the devices of a set that can be given.
 func (d deviceState) free(n *Node, set int) int { return max(n.sets[set].Healthy-d[set], 0) }
 
-func (d deviceState) add(counts []setCount, sign int) {
-	for _, c := range counts {
-		d[c.set] += sign * c.count
+func (d deviceState) add(counts deviceState, sign int) {
+	for set, count := range counts {
+		d[set] += sign * count
 	}
 }
 
 // taken counts what a pod has by set. A container takes what finished init containers have before it takes anything
 // new, so of what both have the smaller number is the same devices.
-func (n *Node) taken(p *Pod, pl Placement) []setCount {
-	reuse, sum := make([]int, len(n.sets)), make([]int, len(n.sets))
+func (n *Node) taken(p *Pod, pl Placement) deviceState {
+	reuse, sum := make([]int, len(n.sets)), make(deviceState, len(n.sets))
 	for i := range pl {
 		role := p.roleOf(pl[i].Container)
 		for _, d := range pl[i].Devices {
@@ -42,29 +39,6 @@ func (n *Node) taken(p *Pod, pl Placement) []setCount {
 			} else {
 				reuse[set] -= again
 			}
-		}
-	}
-	return counts(sum)
-}
-
-func counts(bySet []int) []setCount {
-	var list []setCount
-	for set, count := range bySet {
-		if count > 0 {
-			list = append(list, setCount{set, count})
-		}
-	}
-	return list
-}
-
-// join adds counts up by set.
-func join(a, b []setCount) []setCount {
-	sum := slices.Clone(a)
-	for _, c := range b {
-		if i := slices.IndexFunc(sum, func(o setCount) bool { return o.set == c.set }); i >= 0 {
-			sum[i].count += c.count
-		} else {
-			sum = append(sum, c)
 		}
 	}
 	return sum
@@ -104,8 +78,8 @@ func (n *Node) setOf(resource string, nodes topo.NodeSet) (int, bool) {
 type deviceAdmission struct {
 	node  *Node
 	given deviceState
-	// fresh is what the pod takes that was free, reuse what its finished init containers leave to later ones; by set.
-	fresh, reuse []int
+	// reuse is what finished init containers of the pod leave to later ones, by set.
+	reuse []int
 	// open are the resources of which the pod was given devices that may be others.
 	open []string
 }
@@ -124,29 +98,26 @@ func (a *deviceAdmission) kindHints(k *kind, available, reuse []int, n int64) hi
 	if k.hosts == 0 {
 		return nil
 	}
-	list := hint.List{}
-	least := k.walked.Len()
 	sets := a.node.sets[k.first:k.last]
-	for m := range k.walked.AllSubsets() {
-		capacity, matching, reached := 0, 0, true
-		for i, d := range sets {
+	list, _ := hintsOf(k.walked, func(m topo.NodeSet) bool {
+		capacity := 0
+		for _, d := range sets {
 			if d.Nodes&m != 0 {
 				capacity += d.Registered
-				matching += available[i] + reuse[i]
-			} else if d.Nodes != 0 && reuse[i] > 0 {
-				reached = false
 			}
 		}
-		if int64(capacity) >= n {
-			least = min(least, m.Len())
+		return int64(capacity) >= n
+	}, func(m topo.NodeSet) bool {
+		matching := 0
+		for i, d := range sets {
+			if d.Nodes&m != 0 {
+				matching += available[i] + reuse[i]
+			} else if d.Nodes != 0 && reuse[i] > 0 {
+				return false
+			}
 		}
-		if reached && int64(matching) >= n {
-			list = append(list, hint.Hint{Mask: m})
-		}
-	}
-	for i := range list {
-		list[i].Preferred = list[i].Mask.Len() == least
-	}
+		return int64(matching) >= n
+	})
 	return list
 }
 
@@ -195,16 +166,11 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	}
 	need := deviceTaking{node: a.node, kind: k, left: n}
 	if k.healthy == 0 {
-		return nil, why.Reason{
-			Code: why.KubeletAdmission, Unit: why.Count, Asked: n,
-			Extra: int64(why.DevicesUnhealthy),
-		}
+		return nil, devicesRefused(why.DevicesUnhealthy, n, 0)
 	}
 	need.from(slices.Clone(a.reuse[k.first:k.last]), func(topo.NodeSet) bool { return true })
 	if free < need.left {
-		return nil, why.Reason{
-			Code: why.KubeletAdmission, Unit: why.Count, Asked: need.left, Free: free, Extra: int64(why.DevicesShort),
-		}
+		return nil, devicesRefused(why.DevicesShort, need.left, free)
 	}
 	reused := slices.Clone(need.count())
 	if m == 0 || k.hosts == 0 {
@@ -221,9 +187,12 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	}
 	for i, count := range need.count() {
 		a.given[k.first+i] += count - reused[i]
-		a.fresh[k.first+i] += count - reused[i]
 	}
 	return need.devices(), why.Reason{}
+}
+
+func devicesRefused(cause why.AllocationCause, asked, free int64) why.Reason {
+	return why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: asked, Free: free, Extra: int64(cause)}
 }
 
 // settle keeps what later containers may use again.

@@ -493,10 +493,7 @@ func (c *counters) allocate(t *sums, m topo.NodeSet) (why.Reason, bool) {
 			if t.users > 1 {
 				return why.Reason{}, false // which container fails, and with what, takes the whole admission
 			}
-			return why.Reason{
-				Code: why.KubeletAdmission, Unit: why.Count, Asked: t.units[i], Free: free,
-				Extra: int64(cause),
-			}, true
+			return devicesRefused(cause, t.units[i], free), true
 		}
 	}
 	if t.cpus > 0 {

@@ -159,19 +159,13 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 	if len(ask) == 0 {
 		return nil
 	}
-	var list hint.List
-	least, wants := a.node.nodes, a.node.wants(ask)
-	for m := range a.node.all.AllSubsets() {
-		if !a.holds(a.node.allocatable, wants, m, false) {
-			continue
-		}
-		least = min(least, m.Len())
-		if a.allowed(m) && a.holds(a.free, wants, m, true) {
-			list = append(list, hint.Hint{Mask: m})
-		}
-	}
-	for i := range list {
-		list[i].Preferred = list[i].Mask.Len() == least
+	wants := a.node.wants(ask)
+	capable := func(m topo.NodeSet) bool { return a.holds(a.node.allocatable, wants, m, false) }
+	list, _ := hintsOf(a.node.all, capable, func(m topo.NodeSet) bool {
+		return capable(m) && a.allowed(m) && a.holds(a.free, wants, m, true)
+	})
+	if len(list) == 0 {
+		return nil
 	}
 	return list
 }

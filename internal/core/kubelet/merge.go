@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -119,6 +120,24 @@ func (a *admission) lists(q *question) []hint.Named {
 	return append(named, a.memoryLists(q)...)
 }
 
+// hintsOf lists the masks of walked nodes that have what is asked, and returns the size of the preferred ones: of the
+// smallest that would have it with all its units free, of all nodes when none would. The list is not nil.
+func hintsOf(walked topo.NodeSet, capable, has func(topo.NodeSet) bool) (hint.List, int) {
+	list, least := hint.List{}, walked.Len()
+	for m := range walked.AllSubsets() {
+		if m.Len() < least && capable(m) {
+			least = m.Len()
+		}
+		if has(m) {
+			list = append(list, hint.Hint{Mask: m})
+		}
+	}
+	for i := range list {
+		list[i].Preferred = list[i].Mask.Len() == least
+	}
+	return list, least
+}
+
 func bare(named []hint.Named) []hint.List {
 	lists := make([]hint.List, len(named))
 	for i := range named {
@@ -146,11 +165,9 @@ func (a *admission) held(q *question, k *kind) []int {
 	has, some := make([]int, k.last-k.first), false
 	if q.container == nil {
 		i, _ := a.start.find(a.pod.UID)
-		for _, c := range a.start.held[i].devices {
-			if c.set >= k.first && c.set < k.last {
-				has[c.set-k.first] += c.count
-				some = some || c.count > 0
-			}
+		for at, count := range a.start.held[i].devices[k.first:k.last] {
+			has[at] = count
+			some = some || count > 0
 		}
 	} else {
 		for _, d := range a.own.find(q.container.Name).devicesOf(k.resource) {

@@ -28,9 +28,6 @@ type Model struct {
 	DeviceHostsOnly bool
 	// L3RoundsUp: the L3 step of the CPU allocation counts an odd rest as one more core; 1.33 leaves it out.
 	L3RoundsUp bool
-	// StatusRequests: for a container that has a status, the managers read status.allocatedResources and not the spec
-	// (1.33 and 1.34). Whoever makes a Container of a running pod fills it from there.
-	StatusRequests bool
 	// SkipsPodLevel: pods with spec.resources get no hints, CPUs or memory blocks; 1.33 treats them as if they had
 	// none.
 	SkipsPodLevel bool
@@ -42,27 +39,7 @@ type Model struct {
 	// SkipsEmptyMemory: a container that asks for no memory type at all is none of the memory manager's business
 	// (1.37). Before, its allocation ran with nothing to allocate, and could fail.
 	SkipsEmptyMemory bool
-
-	// MaxNodesStage and StrictStage are the stages of max-allowable-numa-nodes and strict-cpu-reservation, L3Stage the
-	// one of prefer-align-cpus-by-uncorecache. An alpha or beta option needs its feature gate, else the kubelet does
-	// not start.
-	MaxNodesStage, StrictStage, L3Stage Stage
-	// Checkpoint is the newest version of cpu_manager_state that this kubelet may write.
-	Checkpoint int
 }
-
-// Stage is how far an option of the kubelet has come.
-type Stage uint8
-
-// Stages.
-const (
-	Alpha Stage = iota
-	Beta
-	GA
-)
-
-// String returns "alpha", "beta" or "GA".
-func (s Stage) String() string { return [...]string{"alpha", "beta", "GA"}[s] }
 
 // counted is the model of every kubelet whose behaviour is not known: see Counting.
 var counted = Model{SkipsPodLevel: true} //nolint:gochecknoglobals // never written
@@ -74,29 +51,16 @@ func ModelOf(version string) (Model, bool) {
 	if !ok || minor < oldestMinor {
 		return counted, false
 	}
-	m := Model{Minor: min(minor, newestMinor), Beyond: minor > newestMinor}
-	m.DeviceHostsOnly = m.Minor >= 36
-	m.L3RoundsUp = m.Minor >= 34
-	m.StatusRequests = m.Minor <= 34
-	m.SkipsPodLevel = m.Minor >= 34
-	m.ChecksPinned = m.Minor <= 36
-	m.OneSocketFirst = m.Minor >= 37
-	m.SkipsEmptyMemory = m.Minor >= 37
-	m.MaxNodesStage, m.StrictStage, m.L3Stage = GA, GA, GA
-	if m.Minor <= 34 {
-		m.MaxNodesStage, m.StrictStage = Beta, Beta
-	}
-	switch m.Minor {
-	case 33:
-		m.L3Stage = Alpha
-	case 34, 35:
-		m.L3Stage = Beta
-	}
-	m.Checkpoint = 2
-	if m.Minor >= 36 {
-		m.Checkpoint = 3
-	}
-	return m, true
+	m := min(minor, newestMinor)
+	return Model{
+		Minor: m, Beyond: minor > newestMinor,
+		DeviceHostsOnly:  m >= 36,
+		L3RoundsUp:       m >= 34,
+		SkipsPodLevel:    m >= 34,
+		ChecksPinned:     m <= 36,
+		OneSocketFirst:   m >= 37,
+		SkipsEmptyMemory: m >= 37,
+	}, true
 }
 
 // minorOf reads the 36 of "v1.36.3-gke.1".

@@ -47,28 +47,18 @@ func TestModels(t *testing.T) {
 	flags := map[string]func(kubelet.Model) any{
 		"device hints of hosting nodes only": func(m kubelet.Model) any { return m.DeviceHostsOnly },
 		"L3 step rounds up":                  func(m kubelet.Model) any { return m.L3RoundsUp },
-		"requests come from the status":      func(m kubelet.Model) any { return m.StatusRequests },
 		"pod-level resources are skipped":    func(m kubelet.Model) any { return m.SkipsPodLevel },
 		"pinned containers are checked":      func(m kubelet.Model) any { return m.ChecksPinned },
 		"one socket first":                   func(m kubelet.Model) any { return m.OneSocketFirst },
 		"empty memory is skipped":            func(m kubelet.Model) any { return m.SkipsEmptyMemory },
-		"max-allowable-numa-nodes":           func(m kubelet.Model) any { return m.MaxNodesStage.String() },
-		"strict-cpu-reservation":             func(m kubelet.Model) any { return m.StrictStage.String() },
-		"prefer-align-cpus-by-uncorecache":   func(m kubelet.Model) any { return m.L3Stage.String() },
-		"cpu_manager_state":                  func(m kubelet.Model) any { return m.Checkpoint },
 	}
 	want := map[string][]any{ // 1.33 … 1.37
 		"device hints of hosting nodes only": {false, false, false, true, true},
 		"L3 step rounds up":                  {false, true, true, true, true},
-		"requests come from the status":      {true, true, false, false, false},
 		"pod-level resources are skipped":    {false, true, true, true, true},
 		"pinned containers are checked":      {true, true, true, true, false},
 		"one socket first":                   {false, false, false, false, true},
 		"empty memory is skipped":            {false, false, false, false, true},
-		"max-allowable-numa-nodes":           {"beta", "beta", "GA", "GA", "GA"},
-		"strict-cpu-reservation":             {"beta", "beta", "GA", "GA", "GA"},
-		"prefer-align-cpus-by-uncorecache":   {"alpha", "beta", "beta", "GA", "GA"},
-		"cpu_manager_state":                  {2, 2, 2, 3, 3},
 	}
 	got := map[string][]any{}
 	for name, flag := range flags {
@@ -362,7 +352,7 @@ func TestExplain(t *testing.T) {
 		names = append(names, fmt.Sprint(l.Resource, " ", l.List))
 	}
 	want := []string{
-		gpu + " [{{0} true} {{1} true} {{0,1} false}]", "cpu [{{0} true} {{0,1} false} {{1} true}]",
+		gpu + " [{{0} true} {{1} true} {{0,1} false}]", "cpu [{{0} true} {{1} true} {{0,1} false}]",
 		"memory [{{0} true} {{1} true} {{0,1} false}]",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {

@@ -25,7 +25,7 @@ type holder struct {
 	given Placement
 	// devices is how many of each set of the node the pod takes: an init container's that a later container uses count
 	// once.
-	devices []setCount
+	devices deviceState
 }
 
 // Empty returns the state of a node that holds no pod.
