@@ -76,12 +76,25 @@ func (d *Diagnosis) Print(w io.Writer) error {
 	return err
 }
 
-func ok(check, where, found string, args ...any) Finding {
-	return Finding{Check: check, Status: OK, Where: where, Found: fmt.Sprintf(found, args...)}
+// findings are those of one subject, in the order of their checks.
+type findings []Finding
+
+// add takes what a check found; a zero Finding is a check that had nothing to look at.
+func (all *findings) add(check string, found ...Finding) {
+	for _, f := range found {
+		if f.Status != "" {
+			f.Check = check
+			*all = append(*all, f)
+		}
+	}
 }
 
-func unknown(check, where, found string, args ...any) Finding {
-	return Finding{Check: check, Status: Unknown, Where: where, Found: fmt.Sprintf(found, args...)}
+func ok(where, found string, args ...any) Finding {
+	return Finding{Status: OK, Where: where, Found: fmt.Sprintf(found, args...)}
+}
+
+func unknown(where, found string, args ...any) Finding {
+	return Finding{Status: Unknown, Where: where, Found: fmt.Sprintf(found, args...)}
 }
 
 func (f Finding) because(status Status, why, remedy string) Finding {

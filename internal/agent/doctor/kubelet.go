@@ -109,54 +109,50 @@ func (k *kubeletFile) parse(fields table) error {
 	return err
 }
 
-func (m *machine) kubeletConfig() []Finding {
-	const check = "kubelet-config"
+func (m *machine) kubeletConfig() Finding {
 	k := m.kubelet
 	switch {
 	case !k.known:
-		return []Finding{unknown(check, k.where, "no kubelet configuration file was found")}
+		return unknown(k.where, "no kubelet configuration file was found")
 	case k.err != nil:
-		return []Finding{ok(check, k.where, "%v", k.err).because(Fail,
+		return ok(k.where, "%v", k.err).because(Fail,
 			"the kubelet cannot use it either, or has values that Tenon does not know",
-			"correct the field or line that is named")}
+			"correct the field or line that is named")
 	}
 	c := k.config.Kubelet
-	return []Finding{ok(check, k.where, "CPU manager %s, memory manager %s, Topology Manager %s", c.CPUPolicy,
-		c.MemoryPolicy, c.TopologyPolicy)}
+	return ok(k.where, "CPU manager %s, memory manager %s, Topology Manager %s", c.CPUPolicy,
+		c.MemoryPolicy, c.TopologyPolicy)
 }
 
 // usable reports whether the kubelet's configuration says something.
 func (k *kubeletFile) usable() bool { return k.known && k.err == nil }
 
-func (m *machine) cpuPolicy() []Finding {
-	const check = "cpu-manager"
+func (m *machine) cpuPolicy() Finding {
 	state, err := host.ReadCPUState(m.o.Root)
-	out := m.stateAgrees(check, "cpu_manager_state", "cpuManagerPolicy", m.kubelet.config.Kubelet.CPUPolicy, "none",
-		state.Policy, err)
-	if !m.kubelet.usable() || m.kubelet.config.Kubelet.CPUPolicy != "static" || out[0].Status == Fail {
-		return out
-	}
 	c := m.kubelet.config
+	f := m.stateAgrees("cpu_manager_state", "cpuManagerPolicy", c.Kubelet.CPUPolicy, "none", state.Policy, err)
+	if !m.kubelet.usable() || c.Kubelet.CPUPolicy != "static" || f.Status == Fail {
+		return f
+	}
 	switch {
 	case c.Kubelet.ReservedCPUs == "" && c.ReservedMilliCPU == 0:
-		return []Finding{ok(check, m.kubelet.where, "static, and no CPU is reserved").because(Fail,
+		return ok(m.kubelet.where, "static, and no CPU is reserved").because(Fail,
 			"a kubelet with the policy static does not start without reserved CPUs",
-			"set reservedSystemCPUs in "+m.kubelet.where)}
+			"set reservedSystemCPUs in "+m.kubelet.where)
 	case c.Kubelet.ReservedCPUs == "":
-		return []Finding{ok(check, m.kubelet.where, "static, %dm reserved without saying which CPUs",
-			c.ReservedMilliCPU).because(Warn,
+		return ok(m.kubelet.where, "static, %dm reserved without saying which CPUs", c.ReservedMilliCPU).because(Warn,
 			"the kubelet chooses which CPUs it reserves; Tenon learns them only from its record",
-			"set reservedSystemCPUs in "+m.kubelet.where)}
+			"set reservedSystemCPUs in "+m.kubelet.where)
 	}
 	if missing := m.notOnline(c.Kubelet); missing != nil {
-		return []Finding{ok(check, m.kubelet.where, "%v", missing).because(Fail, "the kubelet does not start",
-			"correct reservedSystemCPUs in "+m.kubelet.where)}
+		return ok(m.kubelet.where, "%v", missing).because(Fail, "the kubelet does not start",
+			"correct reservedSystemCPUs in "+m.kubelet.where)
 	}
-	return []Finding{ok(check, m.kubelet.where, "static, reserved %s", c.Kubelet.ReservedCPUs).because(Warn,
+	return ok(m.kubelet.where, "static, reserved %s", c.Kubelet.ReservedCPUs).because(Warn,
 		"pods that this kubelet pinned keep their CPUs beside Tenon's until they end (take-over), or it chooses in "+
 			"mode Follow",
 		"set cpuManagerPolicy: none, drain the node, delete /var/lib/kubelet/cpu_manager_state and restart the "+
-			"kubelet, unless the node is to follow its kubelet")}
+			"kubelet, unless the node is to follow its kubelet")
 }
 
 // notOnline says why the kubelet would not start on this machine; nil when it would, or when the machine cannot be
@@ -169,86 +165,81 @@ func (m *machine) notOnline(k host.Kubelet) error {
 	return k.Runs(reading.Machine)
 }
 
-func (m *machine) memoryPolicy() []Finding {
+func (m *machine) memoryPolicy() Finding {
 	state, err := host.ReadMemoryState(m.o.Root)
-	return m.stateAgrees("memory-manager", "memory_manager_state", "memoryManagerPolicy",
+	return m.stateAgrees("memory_manager_state", "memoryManagerPolicy",
 		m.kubelet.config.Kubelet.MemoryPolicy, "None", state.Policy, err)
 }
 
 // stateAgrees compares the policy of a kubelet's manager with the one that its record was written under.
-func (m *machine) stateAgrees(check, file, field, policy, plain, recorded string, err error) []Finding {
+func (m *machine) stateAgrees(file, field, policy, plain, recorded string, err error) Finding {
 	where := "/var/lib/kubelet/" + file
 	remedy := fmt.Sprintf("drain the node, stop the kubelet, delete %s, start the kubelet", where)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return []Finding{unknown(check, where, "the record cannot be read: %v", bare(err))}
+		return unknown(where, "the record cannot be read: %v", bare(err))
 	case err != nil:
-		return []Finding{ok(check, "", "%v", err).because(Fail,
-			"the kubelet does not start with a record that it cannot read", remedy)}
+		return ok("", "%v", err).because(Fail, "the kubelet does not start with a record that it cannot read", remedy)
 	case !m.kubelet.usable():
-		return []Finding{unknown(check, m.kubelet.where, "the policy is not known")}
+		return unknown(m.kubelet.where, "the policy is not known")
 	case recorded != "" && recorded != policy:
-		return []Finding{ok(check, where, "the record is of the policy %s, %s is %s", recorded, field,
-			policy).because(Fail,
+		return ok(where, "the record is of the policy %s, %s is %s", recorded, field, policy).because(Fail,
 			fmt.Sprintf("the kubelet ends at its start: configured policy %q differs from state checkpoint policy %q",
-				policy, recorded), remedy)}
+				policy, recorded), remedy)
 	case policy == plain:
-		return []Finding{ok(check, m.kubelet.where, "%s %s: Tenon alone decides", field, policy)}
+		return ok(m.kubelet.where, "%s %s: Tenon alone decides", field, policy)
 	}
-	f := ok(check, m.kubelet.where, "%s %s", field, policy)
-	if check == "memory-manager" {
+	f := ok(m.kubelet.where, "%s %s", field, policy)
+	if field == "memoryManagerPolicy" {
 		f = f.because(Warn, "the kubelet chooses memory nodes and may refuse a pod at its admission; Tenon predicts it",
 			"set memoryManagerPolicy: None on nodes that Tenon keeps (mode Own), drain the node and delete "+where)
 	}
-	return []Finding{f}
+	return f
 }
 
-func (m *machine) topologyPolicy() []Finding {
-	const check = "topology-manager"
+func (m *machine) topologyPolicy() Finding {
 	if !m.kubelet.usable() {
-		return []Finding{unknown(check, m.kubelet.where, "the policy is not known")}
+		return unknown(m.kubelet.where, "the policy is not known")
 	}
 	k := m.kubelet.config.Kubelet
-	f := ok(check, m.kubelet.where, "topologyManagerPolicy %s", k.TopologyPolicy)
+	f := ok(m.kubelet.where, "topologyManagerPolicy %s", k.TopologyPolicy)
 	if k.TopologyPolicy == "restricted" || k.TopologyPolicy == "single-numa-node" {
 		f = f.because(Warn,
 			"the kubelet refuses pods that its managers cannot align; Tenon predicts that before it binds",
 			"set topologyManagerPolicy: none unless the node is to follow its kubelet")
 	}
-	return []Finding{f}
+	return f
 }
 
-func (m *machine) cgroupDriver() []Finding {
-	const check = "cgroup-driver"
+func (m *machine) cgroupDriver() Finding {
 	layout, err := host.Cgroups(m.o.Root)
 	want := m.kubelet.config.CgroupDriver
 	switch {
 	case err != nil || !m.kubelet.usable():
-		return []Finding{unknown(check, m.kubelet.where, "the kubelet's driver is not known")}
+		return unknown(m.kubelet.where, "the kubelet's driver is not known")
 	case m.runtime.driver != "" && m.runtime.driver != want:
-		f := ok(check, m.runtime.driverWhere, "the kubelet uses %s, the runtime %s", want, m.runtime.driver)
+		f := ok(m.runtime.driverWhere, "the kubelet uses %s, the runtime %s", want, m.runtime.driver)
 		remedy := fmt.Sprintf("set %s in %s", m.runtime.driverSetting(want), m.runtime.driverWhere)
 		if m.runtime.reportsDriver() {
-			return []Finding{f.because(Warn,
-				"a kubelet from 1.31 on takes the driver of the runtime, an older one does not find its pods", remedy)}
+			return f.because(Warn,
+				"a kubelet from 1.31 on takes the driver of the runtime, an older one does not find its pods", remedy)
 		}
-		return []Finding{f.because(Fail,
-			"pods and containers are put into two hierarchies: no pod starts, or none is found", remedy)}
+		return f.because(Fail,
+			"pods and containers are put into two hierarchies: no pod starts, or none is found", remedy)
 	case layout.Driver != host.UnknownDriver && layout.Driver != want && m.kubelet.config.CgroupRoot == "":
-		return []Finding{ok(check, below("sys/fs/cgroup"), "the kubelet uses %s, the tree has groups of %s", want,
+		return ok(below("sys/fs/cgroup"), "the kubelet uses %s, the tree has groups of %s", want,
 			layout.Driver).because(Warn,
-			"groups of an earlier driver remain: pods in them would not be found", "drain the node and boot it again")}
+			"groups of an earlier driver remain: pods in them would not be found", "drain the node and boot it again")
 	}
-	return []Finding{ok(check, m.kubelet.where, "%s", want)}
+	return ok(m.kubelet.where, "%s", want)
 }
 
-func (m *machine) endpoint() []Finding {
-	const check = "runtime-endpoint"
+func (m *machine) endpoint() Finding {
 	if !m.kubelet.usable() {
-		return []Finding{unknown(check, m.kubelet.where, "the kubelet's endpoint is not known")}
+		return unknown(m.kubelet.where, "the kubelet's endpoint is not known")
 	}
 	endpoint := m.kubelet.config.RuntimeEndpoint
-	f := ok(check, m.kubelet.where, "%s", endpoint)
+	f := ok(m.kubelet.where, "%s", endpoint)
 	if endpoint == "" {
 		f.Found = "the default, unix:///run/containerd/containerd.sock"
 	}
@@ -256,13 +247,13 @@ func (m *machine) endpoint() []Finding {
 	socket := strings.TrimPrefix(endpoint, "unix://")
 	switch {
 	case through && !m.has(socket, fs.ModeSocket):
-		return []Finding{f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on "+socket,
-			"start tenon-runtime-proxy, or take it out of the kubelet's way: tenon-runtime-proxy uninstall")}
+		return f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on "+socket,
+			"start tenon-runtime-proxy, or take it out of the kubelet's way: tenon-runtime-proxy uninstall")
 	case through && m.runtime.nriOn && m.disconnected() == nil:
-		return []Finding{f.because(Warn, "the runtime has NRI as well: every container is judged twice",
-			"take the proxy out of the kubelet's way: tenon-runtime-proxy uninstall")}
+		return f.because(Warn, "the runtime has NRI as well: every container is judged twice",
+			"take the proxy out of the kubelet's way: tenon-runtime-proxy uninstall")
 	}
-	return []Finding{f}
+	return f
 }
 
 // bare drops the path that errors of files carry: the finding has it.

@@ -29,15 +29,25 @@ func Machine(o Options) []Finding {
 	m.processes()
 	m.kubelet = m.readKubelet()
 	m.runtime = m.readRuntime()
-	var out []Finding
-	for _, check := range []func() []Finding{
-		m.kernel, m.cgroups, m.runtimeVersion, m.nri, m.validator, m.nriSocket, m.cgroupDriver,
-		m.kubeletConfig, m.cpuPolicy, m.memoryPolicy, m.topologyPolicy, m.offline, m.endpoint, m.hookServers, m.cdi,
-		m.writers, m.agent,
-	} {
-		out = append(out, check()...)
-	}
-	return out
+	var all findings
+	all.add("kernel", m.kernel())
+	all.add("cgroup", m.cgroups())
+	all.add("runtime-version", m.runtimeVersion())
+	all.add("nri", m.nri())
+	all.add("nri-validator", m.validator())
+	all.add("nri-socket", m.nriSocket())
+	all.add("cgroup-driver", m.cgroupDriver())
+	all.add("kubelet-config", m.kubeletConfig())
+	all.add("cpu-manager", m.cpuPolicy())
+	all.add("memory-manager", m.memoryPolicy())
+	all.add("topology-manager", m.topologyPolicy())
+	all.add("cpus-offline", m.offline())
+	all.add("runtime-endpoint", m.endpoint())
+	all.add("hook-servers", m.hookServers())
+	all.add("cdi", m.cdi())
+	all.add("writers", m.writers()...)
+	all.add("agent", m.agent())
+	return all
 }
 
 // machine is what was read of a machine.
@@ -95,7 +105,6 @@ func (m *machine) names(dir string) []string {
 	for _, e := range entries {
 		out = append(out, e.Name())
 	}
-	slices.Sort(out)
 	return out
 }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -24,23 +25,29 @@ type NodeView struct {
 
 // Node checks a node by what the API says of it.
 func Node(v NodeView) []Finding {
-	out := []Finding{v.ready(), v.runtime(), v.topology(), v.mode(), v.agent()}
-	return append(out, v.conditions()...)
+	var all findings
+	all.add("node-ready", v.ready())
+	all.add("runtime-version", v.runtime())
+	all.add("topology", v.topology())
+	all.add("mode", v.mode())
+	all.add("agent", v.agent())
+	all.add("condition", v.conditions()...)
+	return all
 }
 
 func (v *NodeView) ready() Finding {
-	const check, field = "node-ready", "status.conditions[Ready]"
+	const field = "status.conditions[Ready]"
 	for _, c := range v.Node.Status.Conditions {
 		if c.Type != corev1.NodeReady {
 			continue
 		}
 		if c.Status == corev1.ConditionTrue {
-			return ok(check, field, "kubelet %s", v.Node.Status.NodeInfo.KubeletVersion)
+			return ok(field, "kubelet %s", v.Node.Status.NodeInfo.KubeletVersion)
 		}
-		return ok(check, field, "%s: %s", c.Reason, c.Message).because(Fail, "no pod starts here",
+		return ok(field, "%s: %s", c.Reason, c.Message).because(Fail, "no pod starts here",
 			"see the kubelet's log on the node: journalctl -u kubelet")
 	}
-	return unknown(check, field, "the kubelet has said nothing yet")
+	return unknown(field, "the kubelet has said nothing yet")
 }
 
 func (v *NodeView) runtime() Finding {
@@ -48,12 +55,12 @@ func (v *NodeView) runtime() Finding {
 	text := v.Node.Status.NodeInfo.ContainerRuntimeVersion
 	name, version, found := strings.Cut(text, "://")
 	if !found {
-		return unknown("runtime-version", field, "%q", text)
+		return unknown(field, "%q", text)
 	}
 	if name == simulated {
-		return ok("runtime-version", field, "%s: a simulated node", text)
+		return ok(field, "%s: a simulated node", text)
 	}
-	return VersionFinding(field, name, version)
+	return versionFinding(field, name, version)
 }
 
 // simulated is the runtime of the nodes of a local cluster.
@@ -64,14 +71,14 @@ const simulated = "tenon"
 const staleAfter = 24 * time.Hour
 
 func (v *NodeView) topology() Finding {
-	const check, where = "topology", "noderesourcetopologies.topology.node.k8s.io"
+	const where = "noderesourcetopologies.topology.node.k8s.io"
 	if v.Topology == nil {
-		return ok(check, where, "none").because(Fail,
+		return ok(where, "none").because(Fail,
 			"the scheduler does not know the node's CPUs: pods that want CPUs of their own never land here",
 			"run the agent on the node: kubectl apply -f deploy/agent")
 	}
 	age := v.Now.Sub(v.Written)
-	f := ok(check, where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second),
+	f := ok(where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second),
 		v.Topology.Annotations[annotation.Writer])
 	if age > staleAfter && v.Agent == nil && v.AgentUnknown == nil {
 		return f.because(Warn, "no agent updates it: the scheduler may use stale data",
@@ -81,15 +88,15 @@ func (v *NodeView) topology() Finding {
 }
 
 func (v *NodeView) mode() Finding {
-	const check, key = "mode", annotation.TopologyMode
+	const key = annotation.TopologyMode
 	if v.Topology == nil {
-		return unknown(check, key, "no agent has reported it")
+		return unknown(key, "no agent has reported it")
 	}
 	mode := v.Topology.Annotations[key]
-	f := ok(check, key, "%s", mode)
+	f := ok(key, "%s", mode)
 	switch mode {
 	case "":
-		return unknown(check, key, "the topology does not say it: another program wrote it")
+		return unknown(key, "the topology does not say it: another program wrote it")
 	case "Blind":
 		return f.because(Warn, "take-over phase 1: the agent publishes the topology and enforces nothing",
 			"start the agent without --disable-query-kubelet-config when you are ready for phase 2")
@@ -106,22 +113,20 @@ func (v *NodeView) mode() Finding {
 }
 
 func (v *NodeView) agent() Finding {
-	const check, where = "agent", "pods of namespace tenon-system"
+	const where = "pods of namespace tenon-system"
 	switch {
 	case v.AgentUnknown != nil:
-		return unknown(check, where, "cannot be looked for: %v", v.AgentUnknown)
+		return unknown(where, "cannot be looked for: %v", v.AgentUnknown)
 	case v.Agent == nil:
-		return ok(check, where, "no pod of tenon-agent on this node").because(Warn,
-			"nothing is enforced here, unless the agent runs as a service of the host",
-			"kubectl apply -f deploy/agent")
+		return ok(where, "no pod of tenon-agent on this node").because(Warn,
+			"nothing is enforced here, unless the agent runs as a service of the host", "kubectl apply -f deploy/agent")
 	}
 	for _, c := range v.Agent.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			return ok(check, v.Agent.Name, "ready")
+			return ok(v.Agent.Name, "ready")
 		}
 	}
-	return ok(check, v.Agent.Name, "not ready").because(Fail,
-		"pods with CPUs of their own do not start while it is away",
+	return ok(v.Agent.Name, "not ready").because(Fail, "pods with CPUs of their own do not start while it is away",
 		"kubectl -n tenon-system logs "+v.Agent.Name)
 }
 
@@ -133,34 +138,26 @@ func (v *NodeView) conditions() []Finding {
 		if !ours || c.Status != corev1.ConditionTrue {
 			continue
 		}
-		out = append(out, ok("condition", string(c.Type), "%s: %s", c.Reason, c.Message).because(Warn, meaning(kind),
-			"see "+kind+` in the guide "Run the agent on your nodes"`))
+		out = append(out, ok(string(c.Type), "%s: %s", c.Reason, c.Message).because(Warn,
+			cmp.Or(meanings()[kind], "the agent complains"), "see "+kind+` in the guide "Run the agent on your nodes"`))
 	}
 	if len(out) == 0 {
-		out = append(out, ok("condition", "status.conditions", "none of Tenon's holds"))
+		out = append(out, ok("status.conditions", "none of Tenon's holds"))
 	}
 	return out
 }
 
-// meaning says what a condition has for a consequence.
-func meaning(kind string) string {
-	switch kind {
-	case "EnforcementDegraded":
-		return "containers may start before the agent has put them on their CPUs"
-	case "TopologyModeConflict":
-		return "the mode that the label asks for cannot be"
-	case "TopologySourceDegraded":
-		return "the last good topology stays published"
-	case "KubeletStateUnreadable":
-		return "the last good record of the kubelet counts"
-	case "KubeletStateContradictory":
-		return "pods share CPUs that the kubelet gave to each of them alone"
-	case "KubeletStaticActive":
-		return "the kubelet gives CPUs away that are a pod's of Tenon"
-	case "KubeletAssumed":
-		return "the scheduler's predictions for this kubelet are guesses: the node ranks last in mode Follow"
-	case "TopologyWriterConflict":
-		return "another program writes the same object: the agent has stopped"
+// meanings are the consequences of conditions.
+func meanings() map[string]string {
+	return map[string]string{
+		"EnforcementDegraded":       "containers may start before the agent has put them on their CPUs",
+		"TopologyModeConflict":      "the mode that the label asks for cannot be",
+		"TopologySourceDegraded":    "the last good topology stays published",
+		"KubeletStateUnreadable":    "the last good record of the kubelet counts",
+		"KubeletStateContradictory": "pods share CPUs that the kubelet gave to each of them alone",
+		"KubeletStaticActive":       "the kubelet gives CPUs away that are a pod's of Tenon",
+		"KubeletAssumed": "the scheduler's predictions for this kubelet are guesses: the node ranks last in mode " +
+			"Follow",
+		"TopologyWriterConflict": "another program writes the same object: the agent has stopped",
 	}
-	return "the agent complains"
 }

@@ -11,76 +11,74 @@ import (
 )
 
 // The releases from which on a runtime asks validators, so that a container without its CPUs does not start.
-var validators = map[string][2]int{"containerd": {2, 2}, "cri-o": {1, 34}} //nolint:gochecknoglobals // a constant
+var validators = map[string]string{"containerd": "2.2", "cri-o": "1.34"} //nolint:gochecknoglobals // a constant
 
-// VersionFinding judges a runtime's release, as CRI and the Node spell it.
-func VersionFinding(where, name, version string) Finding {
-	const check = "runtime-version"
-	f := ok(check, where, "%s %s", name, version)
+// versionFinding judges a runtime's release, as CRI and the Node spell it.
+func versionFinding(where, name, version string) Finding {
+	f := ok(where, "%s %s", name, version)
 	since, known := validators[name]
-	v, readable := twoNumbers(version)
+	old, readable := false, false
+	if known {
+		old, readable = isBefore(version, since)
+	}
 	switch {
-	case !known || !readable:
+	case !readable:
 		return f.because(Unknown,
 			"it is not known whether a container of this runtime starts although the agent did not answer",
 			"run containerd 2.2, CRI-O 1.34 or newer")
-	case slices.Compare(v[:], since[:]) < 0:
-		return f.because(Warn,
-			fmt.Sprintf(
-				"%s before %d.%d starts a container although the agent did not answer in time: the node is reported "+
-					"as degraded and takes LSE pods only with --allow-degraded-enforcement", name, since[0], since[1]),
-			fmt.Sprintf("update %s to %d.%d or newer", name, since[0], since[1]))
+	case old:
+		return f.because(Warn, fmt.Sprintf(
+			"%s before %s starts a container although the agent did not answer in time: the node is reported "+
+				"as degraded and takes LSE pods only with --allow-degraded-enforcement", name, since),
+			fmt.Sprintf("update %s to %s or newer", name, since))
 	}
 	return f
 }
 
-func (m *machine) runtimeVersion() []Finding {
-	const check = "runtime-version"
+func (m *machine) runtimeVersion() Finding {
 	r := m.runtime
 	where := strings.Join(r.sockets(), ", ")
 	switch {
 	case r.name == "":
-		return []Finding{unknown(check, below(containerdFile)+", "+below(crioDir),
-			"neither containerd nor CRI-O is found")}
+		return unknown(below(containerdFile)+", "+below(crioDir), "neither containerd nor CRI-O is found")
 	case r.asked != nil:
-		return []Finding{unknown(check, below(where), "%s does not report its version: %v", r.name, r.asked)}
+		return unknown(below(where), "%s does not report its version: %v", r.name, r.asked)
 	}
-	return []Finding{VersionFinding(below(where), r.name, r.version)}
+	return versionFinding(below(where), r.name, r.version)
 }
 
-func (m *machine) nri() []Finding {
-	const check = "nri"
+func (m *machine) nri() Finding {
 	r := m.runtime
 	switch {
 	case r.name == "":
-		return nil
+		return Finding{}
 	case r.unseen != "":
-		return []Finding{unknown(check, r.unseen, "%s is started with a file that is not seen from here", r.name)}
+		return unknown(r.unseen, "%s is started with a file that is not seen from here", r.name)
 	case r.err != nil:
-		return []Finding{ok(check, "", "%v", r.err).because(Fail,
+		return ok("", "%v", r.err).because(Fail,
 			"the runtime does not start with this file, or runs with settings that are not in it",
-			"correct the line that is named")}
+			"correct the line that is named")
 	case !r.nriOn && m.throughProxy():
-		return []Finding{ok(check, r.nriWhere, "off; the kubelet asks tenon-runtime-proxy")}
+		return ok(r.nriWhere, "off; the kubelet asks tenon-runtime-proxy")
 	case !r.nriOn:
-		return []Finding{ok(check, r.nriWhere, "off").because(Fail,
-			"containers start on all CPUs, and are put right only when the agent sees them", m.nriRemedy())}
+		return ok(r.nriWhere, "off").because(Fail,
+			"containers start on all CPUs, and are put right only when the agent sees them", m.nriRemedy())
 	case !r.connections:
-		return []Finding{ok(check, r.nriWhere, "on, but plugins may not connect").because(Fail,
+		return ok(r.nriWhere, "on, but plugins may not connect").because(Fail,
 			"the agent is a plugin that connects from outside",
 			"set "+map[string]string{"containerd": "disable_connections", "cri-o": "nri_disable_connections"}[r.name]+
-				" = false there and restart "+r.name)}
+				" = false there and restart "+r.name)
 	case r.strayNRI != "":
-		return []Finding{ok(check, r.nriWhere, "on; %s is not a table of the runtime", r.strayNRI).because(Warn,
+		return ok(r.nriWhere, "on; %s is not a table of the runtime", r.strayNRI).because(Warn,
 			"the runtime silently ignores an unknown table",
-			fmt.Sprintf("move its settings into [plugins.%q]", nriTable))}
+			fmt.Sprintf("move its settings into [plugins.%q]", nriTable))
 	}
 	if d, err := time.ParseDuration(r.timeout); err != nil || d < minTimeout {
-		return []Finding{ok(check, r.nriWhere, "on, plugin_request_timeout %q", r.timeout).because(Fail,
+		return ok(r.nriWhere, "on, plugin_request_timeout %q", r.timeout).because(Fail,
 			"the runtime drops the agent when it does not answer in that time, and starts the container without it",
-			"set it to 2s or more, and restart "+r.name)}
+			"set it to 2s or more, and restart "+r.name)
 	}
-	return []Finding{ok(check, r.nriWhere, "on, requests may take %s", r.timeout)}
+	return ok(r.nriWhere, "on, requests may take %s", r.timeout)
 }
 
 // minTimeout leaves room for the agent's own guard, which answers after 1.5 s.
@@ -99,13 +97,13 @@ func (m *machine) throughProxy() bool {
 	return m.kubelet.usable() && strings.HasPrefix(m.kubelet.config.RuntimeEndpoint, "unix:///run/tenon/")
 }
 
-func (m *machine) validator() []Finding {
-	const check = "nri-validator"
+func (m *machine) validator() Finding {
 	r := m.runtime
-	since := validators[r.name]
-	if v, ok := twoNumbers(r.version); r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" || ok &&
-		slices.Compare(v[:], since[:]) < 0 {
-		return nil // runtime-version reports what an old one lacks
+	if r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" {
+		return Finding{}
+	}
+	if old, _ := isBefore(r.version, validators[r.name]); old {
+		return Finding{} // runtime-version reports what an old one lacks
 	}
 	setting := fmt.Sprintf("set enable = true in [plugins.%q.default_validator] and restart containerd", nriTable)
 	if r.name == "cri-o" {
@@ -114,23 +112,22 @@ func (m *machine) validator() []Finding {
 	disconnected := m.disconnected()
 	switch {
 	case disconnected != nil && r.validator:
-		return []Finding{ok(check, fmt.Sprintf("process %d", disconnected.pid),
+		return ok(fmt.Sprintf("process %d", disconnected.pid),
 			"on, and tenon-agent runs with an empty --nri-socket").because(Fail,
 			"the validator waits for the plugin tenon-agent, which never connects: pods with CPUs of their own do "+
-				"not start",
-			"take --nri-socket out of the agent's arguments and start it again")}
+				"not start", "take --nri-socket out of the agent's arguments and start it again")
 	case disconnected != nil && m.throughProxy():
-		return []Finding{ok(check, r.nriWhere, "the default validator is off; the kubelet asks tenon-runtime-proxy")}
+		return ok(r.nriWhere, "the default validator is off; the kubelet asks tenon-runtime-proxy")
 	case !r.validator:
-		return []Finding{ok(check, r.nriWhere, "the default validator is off").because(Fail,
+		return ok(r.nriWhere, "the default validator is off").because(Fail,
 			"the annotation required-plugins.noderesource.dev is not read: while the agent is away, pods with CPUs "+
-				"of their own start on all CPUs", setting)}
+				"of their own start on all CPUs", setting)
 	case slices.Contains(r.required, "tenon-agent"):
-		return []Finding{ok(check, r.nriWhere, "on, and every container requires tenon-agent").because(Warn,
+		return ok(r.nriWhere, "on, and every container requires tenon-agent").because(Warn,
 			"static pods, the API server's among them, and the agent's own pod do not start while the agent is away",
-			"take tenon-agent out of the list of required plugins: the webhook requires it where it matters")}
+			"take tenon-agent out of the list of required plugins: the webhook requires it where it matters")
 	}
-	return []Finding{ok(check, r.nriWhere, "the default validator is on")}
+	return ok(r.nriWhere, "the default validator is on")
 }
 
 // disconnected returns the agent that runs without connecting to NRI; nil where none does.
@@ -143,24 +140,23 @@ func (m *machine) disconnected() *process {
 	return nil
 }
 
-func (m *machine) nriSocket() []Finding {
-	const check = "nri-socket"
+func (m *machine) nriSocket() Finding {
 	r := m.runtime
 	if r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" {
-		return nil
+		return Finding{}
 	}
 	for _, name := range []string{r.nriSocket, strings.TrimPrefix(r.nriSocket, "/var")} { // /var/run is a link to /run
 		if m.has(name, fs.ModeSocket) {
-			return []Finding{ok(check, r.nriSocket, "is there")}
+			return ok(r.nriSocket, "is there")
 		}
 	}
-	return []Finding{ok(check, r.nriSocket, "is not there").because(Fail, "the agent cannot connect to the runtime",
-		"restart "+r.name+" so that it reads its configuration; see its log for NRI")}
+	return ok(r.nriSocket, "is not there").because(Fail, "the agent cannot connect to the runtime",
+		"restart "+r.name+" so that it reads its configuration; see its log for NRI")
 }
 
 // hookServers reads the registrations that tenon-runtime-proxy goes by.
-func (m *machine) hookServers() []Finding {
-	const check, dir = "hook-servers", "etc/runtime/hookserver.d"
+func (m *machine) hookServers() Finding {
+	const dir = "etc/runtime/hookserver.d"
 	through, ours := m.throughProxy(), false
 	for _, name := range m.names(dir) {
 		if !strings.HasSuffix(name, ".json") {
@@ -177,31 +173,30 @@ func (m *machine) hookServers() []Finding {
 			err = json.Unmarshal(text, &r)
 		}
 		if err != nil {
-			return []Finding{ok(check, below(where), "%v", bare(err)).because(Fail,
-				"the proxy cannot use the registration", "correct the file, or remove it")}
+			return ok(below(where), "%v", bare(err)).because(Fail,
+				"the proxy cannot use the registration", "correct the file, or remove it")
 		}
 		ours = ours || strings.HasSuffix(r.Endpoint, "/tenon/hooks.sock")
 	}
 	switch {
 	case through && !ours:
-		return []Finding{ok(check, below(dir), "the agent is not registered").because(Fail,
+		return ok(below(dir), "the agent is not registered").because(Fail,
 			"the proxy does not call the agent: containers start on all CPUs",
-			"register it: tenon-runtime-proxy install")}
+			"register it: tenon-runtime-proxy install")
 	case ours:
-		return []Finding{ok(check, below(dir), "the agent is registered")}
+		return ok(below(dir), "the agent is registered")
 	}
-	return nil
+	return Finding{}
 }
 
 // cdi reports whether devices can be requested by name. Tenon does not need it yet.
-func (m *machine) cdi() []Finding {
-	const check = "cdi"
+func (m *machine) cdi() Finding {
 	for _, dir := range []string{"etc/cdi", "var/run/cdi", "run/cdi"} {
 		if m.has(dir, fs.ModeDir) {
-			return []Finding{ok(check, below(dir), "%d specifications", len(m.names(dir)))}
+			return ok(below(dir), "%d specifications", len(m.names(dir)))
 		}
 	}
-	return []Finding{ok(check, "", "no folder of device specifications: pods here get no CDI devices")}
+	return ok("", "no folder of device specifications: pods here get no CDI devices")
 }
 
 // foreignWriters are programs that set cpusets themselves.
@@ -216,11 +211,10 @@ func foreignWriters() map[string]string {
 }
 
 func (m *machine) writers() []Finding {
-	const check = "writers"
 	var out []Finding
 	for i, p := range m.agents() {
 		if i > 0 {
-			out = append(out, ok(check, fmt.Sprintf("process %d", p.pid), "a second tenon-agent").because(Fail,
+			out = append(out, ok(fmt.Sprintf("process %d", p.pid), "a second tenon-agent").because(Fail,
 				"one of them ends at once, as two would undo each other's writes",
 				"keep either the DaemonSet or the service of the host"))
 		}
@@ -229,7 +223,7 @@ func (m *machine) writers() []Finding {
 		where := fmt.Sprintf("process %d", p.pid)
 		for name, remedy := range foreignWriters() {
 			if strings.HasPrefix(p.name(), name) {
-				out = append(out, ok(check, where, "%s runs", p.name()).because(Fail,
+				out = append(out, ok(where, "%s runs", p.name()).because(Fail,
 					"it writes cpusets too: each undoes what the other wrote", remedy))
 			}
 		}
@@ -237,23 +231,22 @@ func (m *machine) writers() []Finding {
 	switch {
 	case len(out) > 0:
 	case len(m.procs) == 0:
-		out = append(out, unknown(check, below("proc"), "the machine's processes are not seen from here"))
+		out = append(out, unknown(below("proc"), "the machine's processes are not seen from here"))
 	default:
-		out = append(out, ok(check, below("proc"), "no other process writes cpusets"))
+		out = append(out, ok(below("proc"), "no other process writes cpusets"))
 	}
 	return out
 }
 
-func (m *machine) agent() []Finding {
-	const check = "agent"
+func (m *machine) agent() Finding {
 	if m.o.AskAgent == nil {
-		return []Finding{unknown(check, "", "it was not asked")}
+		return unknown("", "it was not asked")
 	}
 	if err := m.o.AskAgent(); err != nil {
-		return []Finding{ok(check, "", "not ready: %v", err).because(Warn,
+		return ok("", "not ready: %v", err).because(Warn,
 			"nothing is enforced or reported while the agent is not ready",
 			"see the log of its pod; kubectl -n tenon-system get pods -l app.kubernetes.io/name=tenon-agent -o wide "+
-				"names it")}
+				"names it")
 	}
-	return []Finding{ok(check, "", "ready")}
+	return ok("", "ready")
 }

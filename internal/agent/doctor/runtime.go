@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,9 +51,8 @@ func (r *runtimeFiles) driverSetting(d host.Driver) string {
 
 // reportsDriver reports whether kubelets can query this runtime for its cgroup driver.
 func (r *runtimeFiles) reportsDriver() bool {
-	since, known := map[string][2]int{"containerd": {2, 0}, "cri-o": {1, 28}}[r.name]
-	v, readable := twoNumbers(r.version)
-	return known && readable && slices.Compare(v[:], since[:]) >= 0
+	old, readable := isBefore(r.version, map[string]string{"containerd": "2.0", "cri-o": "1.28"}[r.name])
+	return readable && !old
 }
 
 const (
@@ -60,6 +60,7 @@ const (
 	crioFile       = "etc/crio/crio.conf"
 	crioDir        = "etc/crio/crio.conf.d"
 	nriTable       = "io.containerd.nri.v1.nri"
+	nriSocket      = "/var/run/nri/nri.sock"
 )
 
 // sockets are where the runtimes listen.
@@ -96,11 +97,8 @@ func (m *machine) readRuntime() runtimeFiles {
 	}
 	m.askRuntime(&r)
 	if r.name == "containerd" && !r.nriSet { // off in 1.x, on from 2.0 on
-		major := int(r.format) - 1
-		if v, ok := twoNumbers(r.version); ok {
-			major = v[0]
-		}
-		r.nriOn = major >= 2
+		old, readable := isBefore(r.version, "2.0")
+		r.nriOn = !old && (readable || r.format >= 3)
 	}
 	return r
 }
@@ -177,17 +175,13 @@ func (m *machine) parseTOML(name string) (table, error) {
 }
 
 func (m *machine) readContainerd(file string) runtimeFiles {
-	r := runtimeFiles{
-		name: "containerd", format: 3, nriSocket: "/var/run/nri/nri.sock", timeout: "2s",
-		connections: true,
-	}
+	r := runtimeFiles{name: "containerd", format: 3, nriSocket: nriSocket, timeout: "2s", connections: true}
 	all := table{}
 	if _, err := m.read(file); missing(err) {
+		r.nriWhere = "the defaults: there is no " + below(file)
 		if file != containerdFile {
 			r.unseen = below(file)
-		}
-		r.nriWhere = "the defaults: there is no " + below(file)
-		if r.unseen == "" {
+		} else {
 			r.driver, r.driverWhere = host.Cgroupfs, below(file)
 		}
 		return r
@@ -196,9 +190,9 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 	if r.err != nil {
 		return r
 	}
-	r.format = 1
-	if v, ok := all["version"].(int64); ok {
-		r.format = v
+	var set bool
+	if r.format, set = all["version"].(int64); !set {
+		r.format = 1
 	}
 	r.socket = all.at("grpc").text("address")
 	plugins := all.at("plugins")
@@ -206,7 +200,7 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 	off, said := nri.truth("disable")
 	r.nriOn, r.nriSet = !off, said
 	r.nriWhere = fmt.Sprintf("plugins.%q of %s", nriTable, strings.Join(r.files, ", "))
-	r.readNRI(nri)
+	r.readNRI(nri, "socket_path", "plugin_request_timeout", "disable_connections", "enable", "required_plugins")
 	for _, key := range []string{"nri", "io.containerd.nri.v1", "io.containerd.nri.v1.nri.default_validator"} {
 		if _, ok := plugins[key]; ok {
 			r.strayNRI = fmt.Sprintf("plugins.%q", key)
@@ -223,17 +217,15 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 	return r
 }
 
-func (r *runtimeFiles) readNRI(nri table) {
-	if s := nri.text("socket_path"); s != "" {
-		r.nriSocket = s
-	}
-	if s := nri.text("plugin_request_timeout"); s != "" {
-		r.timeout = s
-	}
-	closed, _ := nri.truth("disable_connections")
-	r.connections = !closed
-	r.validator, _ = nri.at("default_validator").truth("enable")
-	r.required = words(nri.at("default_validator")["required_plugins"])
+// readNRI reads the settings of NRI, which each runtime spells in its own way.
+func (r *runtimeFiles) readNRI(nri table, socket, timeout, closed, validator, required string) {
+	r.nriSocket = cmp.Or(nri.text(socket), r.nriSocket)
+	r.timeout = cmp.Or(nri.text(timeout), r.timeout)
+	isClosed, _ := nri.truth(closed)
+	r.connections = !isClosed
+	checks := nri.at("default_validator")
+	r.validator, _ = checks.truth(validator)
+	r.required = words(checks[required])
 }
 
 func words(list any) []string {
@@ -282,7 +274,7 @@ func (m *machine) gather(file string, all table, read *[]string) error {
 
 func (m *machine) readCRIO() runtimeFiles {
 	r := runtimeFiles{
-		name: "cri-o", nriOn: true, nriSocket: "/var/run/nri/nri.sock", timeout: "2s", connections: true,
+		name: "cri-o", nriOn: true, nriSocket: nriSocket, timeout: "2s", connections: true,
 		driver: host.Systemd, driverWhere: below(crioFile),
 	}
 	all := table{}
@@ -302,25 +294,14 @@ func (m *machine) readCRIO() runtimeFiles {
 		r.files = append(r.files, below(file))
 		all.merge(t)
 	}
-	if len(r.files) > 0 {
-		r.driverWhere = strings.Join(r.files, ", ")
-	}
+	r.driverWhere = cmp.Or(strings.Join(r.files, ", "), r.driverWhere)
 	r.socket = all.at("crio", "api").text("listen")
 	nri := all.at("crio", "nri")
 	r.nriWhere = "[crio.nri] of " + r.driverWhere
-	if on, set := nri.truth("enable_nri"); set {
-		r.nriOn = on
-	}
-	if s := nri.text("nri_listen"); s != "" {
-		r.nriSocket = s
-	}
-	if s := nri.text("nri_plugin_request_timeout"); s != "" {
-		r.timeout = s
-	}
-	closed, _ := nri.truth("nri_disable_connections")
-	r.connections = !closed
-	r.validator, _ = nri.at("default_validator").truth("nri_enable_default_validator")
-	r.required = words(nri.at("default_validator")["nri_validator_required_plugins"])
+	on, set := nri.truth("enable_nri")
+	r.nriOn = on || !set
+	r.readNRI(nri, "nri_listen", "nri_plugin_request_timeout", "nri_disable_connections",
+		"nri_enable_default_validator", "nri_validator_required_plugins")
 	if all.at("crio", "runtime").text("cgroup_manager") == string(host.Cgroupfs) {
 		r.driver = host.Cgroupfs
 	}
