@@ -24,6 +24,9 @@ func (r Reason) String() string { return entries[r].Name }
 // Entry returns what the list says of r.
 func (r Reason) Entry() Entry { return entries[r] }
 
+// Condition returns the type of the Node's condition.
+func (r Reason) Condition() string { return "tenon.sh/" + entries[r].Name }
+
 // Type returns the type of r's Events.
 func (r Reason) Type() string {
 	if entries[r].Normal {

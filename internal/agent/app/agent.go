@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/enforce"
@@ -110,7 +111,7 @@ func New(o Options) (*Agent, error) {
 		Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
 	a.machine = source.New(reading{o.Shared.intern(found.Machine), presence}, source.Options[reading]{
-		Report: a.status.Condition(status.SourceDegraded, "machine"), Failed: "Unusable",
+		Report: a.status.Condition(event.TopologySourceDegraded, "machine"), Failed: "Unusable",
 		Usable: "Usable", Text: "the machine's files describe one machine",
 		Instead: func() string { return "the last good topology stays published" }, Clock: o.Clock,
 	})

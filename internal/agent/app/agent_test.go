@@ -32,6 +32,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -39,13 +40,20 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const nodeName = "n0"
+
+// Conditions that tests look at often.
+const (
+	sourceDegraded = event.TopologySourceDegraded
+	modeConflict   = event.TopologyModeConflict
+	unreadable     = event.KubeletStateUnreadable
+	contradictory  = event.KubeletStateContradictory
+)
 
 // world is one node: a generated machine with a simulated kernel, and an API server in memory.
 type world struct {
@@ -150,13 +158,13 @@ func (w *world) published(key string) string {
 	return o.(*unstructured.Unstructured).GetAnnotations()[key]
 }
 
-func (w *world) condition(kind string) string {
+func (w *world) condition(kind event.Reason) string {
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, c := range node.Status.Conditions {
-		if string(c.Type) == kind {
+		if string(c.Type) == kind.Condition() {
 			return string(c.Status)
 		}
 	}
@@ -536,13 +544,13 @@ func TestWishThatCannotBeMetIsACondition(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
-			if a.Mode() != probe.Own || w.condition(status.ModeConflict) != "True" {
-				t.Errorf("mode %s, condition %q: want Own and True", a.Mode(), w.condition(status.ModeConflict))
+			if a.Mode() != probe.Own || w.condition(modeConflict) != "True" {
+				t.Errorf("mode %s, condition %q: want Own and True", a.Mode(), w.condition(modeConflict))
 			}
 			w.label(annotation.TopologyMode, "Own")
 			later(15 * time.Second)
-			if w.condition(status.ModeConflict) != "False" {
-				t.Errorf("condition = %q after the wish was changed, want False", w.condition(status.ModeConflict))
+			if w.condition(modeConflict) != "False" {
+				t.Errorf("condition = %q after the wish was changed, want False", w.condition(modeConflict))
 			}
 		})
 	})
@@ -596,8 +604,8 @@ func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
 			}
 			w.state(`{"policyName":"sta`)
 			later(15 * time.Second)
-			if w.condition(status.StateUnreadable) != "True" {
-				t.Errorf("condition = %q for a torn state file, want True", w.condition(status.StateUnreadable))
+			if w.condition(unreadable) != "True" {
+				t.Errorf("condition = %q for a torn state file, want True", w.condition(unreadable))
 			}
 			if got := w.published(annotation.CPUSharedPoolsKey); !strings.Contains(got, `"cpuset":"0-3,6-63"`) {
 				t.Errorf("shared pool = %s: a torn state file means that nothing is known, not that nothing is pinned",
@@ -605,9 +613,9 @@ func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
 			}
 			w.state(`{"policyName":"static","defaultCpuSet":"0-63","entries":{},"checksum":1}`)
 			later(15 * time.Second)
-			if w.condition(status.StateUnreadable) != "False" ||
+			if w.condition(unreadable) != "False" ||
 				!strings.Contains(w.published(annotation.CPUSharedPoolsKey), `"0-63"`) {
-				t.Errorf("condition %q, pool %s after the last pinned pod ended", w.condition(status.StateUnreadable),
+				t.Errorf("condition %q, pool %s after the last pinned pod ended", w.condition(unreadable),
 					w.published(annotation.CPUSharedPoolsKey))
 			}
 		})

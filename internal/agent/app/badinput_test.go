@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
-	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // written returns an LSR pod with an annotation as it stands.
@@ -235,7 +235,7 @@ func TestKubeletThatAssignsExclusiveCPUsIsReported(t *testing.T) {
 				`{"policyName":"static","defaultCpuSet":"0,4-31","entries":{"uid-late":{"main":"1-2"},` +
 					`"uid-lsr":{"main":"3"}},"checksum":1}`)
 			later(time.Minute)
-			if got := w.condition(status.StaticActive); got != "True" {
+			if got := w.condition(event.KubeletStaticActive); got != "True" {
 				t.Errorf("condition = %q while the kubelet takes CPU 2 for another pod's, want True", got)
 			}
 			if got := w.cpuset(lateGroup); got != "0-1,4-31" {
@@ -243,7 +243,7 @@ func TestKubeletThatAssignsExclusiveCPUsIsReported(t *testing.T) {
 			}
 			w.state(`{"policyName":"static","defaultCpuSet":"0,4-31","entries":{"uid-lsr":{"main":"3"}},"checksum":1}`)
 			later(time.Minute)
-			if got := w.condition(status.StaticActive); got != "False" {
+			if got := w.condition(event.KubeletStaticActive); got != "False" {
 				t.Errorf("condition = %q after the kubelet let go, want False", got)
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/app"
-	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame: the CPUs of a pod that was deleted go to the next one, while
@@ -71,13 +71,13 @@ func TestARecordOfAPodThatIsGoneIsNoOverlap(t *testing.T) {
 			w.state(
 				`{"policyName":"static","defaultCpuSet":"0,4-31","entries":{"uid-old":{"main":"1-2"}},"checksum":1}`)
 			later(time.Minute)
-			if got := w.condition(status.StaticActive); got != "" {
+			if got := w.condition(event.KubeletStaticActive); got != "" {
 				t.Errorf("condition = %q, %q beside the record of a pod that is gone, want none", got,
-					w.message(status.StaticActive))
+					w.message(event.KubeletStaticActive))
 			}
 			w.create(pod("old", "", "2", ""))
 			later(time.Minute)
-			if got := w.message(status.StaticActive); !strings.Contains(got, "uid-old") {
+			if got := w.message(event.KubeletStaticActive); !strings.Contains(got, "uid-old") {
 				t.Errorf("message %q once the API has the pod, want its UID in it", got)
 			}
 		})

@@ -16,24 +16,24 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // message returns the text of a condition of the Node.
-func (w *world) message(kind string) string {
+func (w *world) message(kind event.Reason) string {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, c := range node.Status.Conditions {
-		if string(c.Type) == kind {
+		if string(c.Type) == kind.Condition() {
 			return c.Message
 		}
 	}
@@ -94,14 +94,14 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 				if got := w.published(annotation.NUMAStateKey); got != want {
 					t.Errorf("%s unusable: numa-state = %s, want the last good one", name, got)
 				}
-				if got := w.condition(status.StateUnreadable); got != "True" ||
-					!strings.Contains(w.message(status.StateUnreadable), filepath.Base(name)) {
+				if got := w.condition(unreadable); got != "True" ||
+					!strings.Contains(w.message(unreadable), filepath.Base(name)) {
 					t.Errorf("%s unusable: condition %q, %q; want one that names the file", name, got,
-						w.message(status.StateUnreadable))
+						w.message(unreadable))
 				}
 				w.file(name, string(good))
 				later(time.Minute)
-				if got := w.condition(status.StateUnreadable); got != "False" {
+				if got := w.condition(unreadable); got != "False" {
 					t.Errorf("%s usable again: condition = %q", name, got)
 				}
 			}
@@ -112,7 +112,7 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 			}
 			w.file(memoryFile, strings.Replace(memoryRecord, `"0":{"numberOf`, `"7":{"numberOf`, 1))
 			later(time.Minute)
-			if got := w.condition(status.StateUnreadable); got != "True" ||
+			if got := w.condition(unreadable); got != "True" ||
 				w.published(annotation.NUMAStateKey) != want {
 				t.Errorf("a record of another machine: condition %q, numa-state %s", got,
 					w.published(annotation.NUMAStateKey))
@@ -143,17 +143,17 @@ func TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre(t *testing.T) {
 			}
 			const message = "cpu_manager_state gives the CPUs 5 to several pods, and gives the CPUs 6 to a pod and " +
 				"has them in defaultCpuSet"
-			if got := w.message(status.StateContradictory); w.condition(status.StateContradictory) != "True" ||
+			if got := w.message(contradictory); w.condition(contradictory) != "True" ||
 				!strings.HasPrefix(got, message) {
-				t.Errorf("condition %q, %q; want %q", w.condition(status.StateContradictory), got, message)
+				t.Errorf("condition %q, %q; want %q", w.condition(contradictory), got, message)
 			}
-			if got := w.condition(status.StateUnreadable); got == "True" {
+			if got := w.condition(unreadable); got == "True" {
 				t.Error("a record that is in use counts as unreadable")
 			}
 			w.state(
 				`{"policyName":"static","defaultCpuSet":"0-3,6-19","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
 			later(time.Minute)
-			if got := w.condition(status.StateContradictory); got != "False" {
+			if got := w.condition(contradictory); got != "False" {
 				t.Errorf("condition = %q after the other pod left", got)
 			}
 		})
@@ -181,13 +181,13 @@ func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 			}
 			w.file("sys/devices/system/cpu/online", "five")
 			later(time.Minute)
-			if w.condition(status.SourceDegraded) != "True" || w.published(annotation.CPUTopology) != before {
-				t.Errorf("unreadable files: condition %q, the report changed: %v", w.condition(status.SourceDegraded),
+			if w.condition(sourceDegraded) != "True" || w.published(annotation.CPUTopology) != before {
+				t.Errorf("unreadable files: condition %q, the report changed: %v", w.condition(sourceDegraded),
 					w.published(annotation.CPUTopology) != before)
 			}
 			w.file("sys/devices/system/cpu/online", "0-4,6-31")
 			later(time.Minute)
-			if got := w.condition(status.SourceDegraded); got != "False" {
+			if got := w.condition(sourceDegraded); got != "False" {
 				t.Errorf("condition = %q once the files can be read, want False", got)
 			}
 			if got := w.published(annotation.CPUTopology); strings.Contains(got, `{"id":5,`) ||

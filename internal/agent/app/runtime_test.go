@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
-	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // TestANodeWhoseRuntimeIsNotConnectedSaysSo: the rest of the agent works, and the cause is reported once.
@@ -28,10 +28,10 @@ func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
 		w.unasked, w.options.Recorder, w.options.NRISocket = true, recorder, w.root.Path("missing.sock")
 		w.run(func(a *app.Agent) {
 			later(time.Minute)
-			if got := w.condition(status.EnforcementDegraded); got != "True" {
+			if got := w.condition(event.EnforcementDegraded); got != "True" {
 				t.Errorf("condition = %q, want True", got)
 			}
-			if got := w.message(status.EnforcementDegraded); !strings.Contains(got, "missing.sock") {
+			if got := w.message(event.EnforcementDegraded); !strings.Contains(got, "missing.sock") {
 				t.Errorf("message = %q, want the socket's name in it", got)
 			}
 			ls := pod("ls", "LS", "1500m", "")

@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
 // talker is a kubelet that can be asked.
@@ -95,9 +95,9 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 		w.ask(k)
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
-			if a.Mode() != probe.Own || w.policy().Policy != "none" || w.condition(status.ModeConflict) != "True" {
+			if a.Mode() != probe.Own || w.policy().Policy != "none" || w.condition(modeConflict) != "True" {
 				t.Fatalf("mode %s, policy %q, conflict %q: want what a kubelet without policies gives", a.Mode(),
-					w.policy().Policy, w.condition(status.ModeConflict))
+					w.policy().Policy, w.condition(modeConflict))
 			}
 			local := pod("local", "LSR", "4", "")
 			local.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"24-25,72-73",` +
@@ -117,9 +117,9 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 			})
 			later(time.Minute)
 			if got := w.policy(); a.Mode() != probe.Follow || got.Policy != "static" || got.ReservedCPUs != "0,48" ||
-				w.condition(status.ModeConflict) != "False" {
+				w.condition(modeConflict) != "False" {
 				t.Errorf("mode %s, policy %+v, conflict %q: want Follow, and two CPUs of one core reserved", a.Mode(),
-					got, w.condition(status.ModeConflict))
+					got, w.condition(modeConflict))
 			}
 			if got := w.published(annotation.KubeletKey); !strings.Contains(got, `"topology":{"policy":"restricted"`) ||
 				!strings.Contains(got, `"memory":{"policy":"Static"`) {
@@ -167,9 +167,9 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 		w.ask(k)
 		degraded := func(when, says string) {
 			t.Helper()
-			if got := w.message(status.SourceDegraded); w.condition(status.SourceDegraded) != "True" ||
+			if got := w.message(sourceDegraded); w.condition(sourceDegraded) != "True" ||
 				!strings.Contains(got, "connection refused") || !strings.Contains(got, says) {
-				t.Errorf("%s: condition %q, %q; want one that says %q", when, w.condition(status.SourceDegraded), got,
+				t.Errorf("%s: condition %q, %q; want one that says %q", when, w.condition(sourceDegraded), got,
 					says)
 			}
 		}
@@ -192,8 +192,8 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 				k.config.Kubelet.ReservedCPUs = "0"
 			})
 			later(3 * time.Minute)
-			if w.condition(status.SourceDegraded) != "False" || w.policy().ReservedCPUs != "0" {
-				t.Errorf("condition %q, reserved %q once it answers", w.condition(status.SourceDegraded),
+			if w.condition(sourceDegraded) != "False" || w.policy().ReservedCPUs != "0" {
+				t.Errorf("condition %q, reserved %q once it answers", w.condition(sourceDegraded),
 					w.policy().ReservedCPUs)
 			}
 			k.now(func() { k.deaf = errDown })
@@ -210,14 +210,14 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 			}
 			k.now(func() { k.deaf = nil })
 			later(3 * time.Minute)
-			if w.condition(status.SourceDegraded) != "False" {
-				t.Errorf("condition = %q once it answers", w.condition(status.SourceDegraded))
+			if w.condition(sourceDegraded) != "False" {
+				t.Errorf("condition = %q once it answers", w.condition(sourceDegraded))
 			}
 		})
 		w.file("var/lib/tenon-agent/kubelet.json", `{"Kubelet":`)
 		w.run(func(*app.Agent) {
-			if got := w.policy(); got.ReservedCPUs != "0" || w.condition(status.SourceDegraded) != "False" {
-				t.Errorf("a torn file of ours: policy = %+v, condition %q", got, w.condition(status.SourceDegraded))
+			if got := w.policy(); got.ReservedCPUs != "0" || w.condition(sourceDegraded) != "False" {
+				t.Errorf("a torn file of ours: policy = %+v, condition %q", got, w.condition(sourceDegraded))
 			}
 		})
 	})
@@ -394,14 +394,14 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 				if got := w.published(annotation.NUMAStateKey); got != want {
 					t.Errorf("%s: numa-state = %s, want the last good one", name, got)
 				}
-				if got := w.condition(status.SourceDegraded) == "True"; got != fault.degraded {
+				if got := w.condition(sourceDegraded) == "True"; got != fault.degraded {
 					t.Errorf("%s: SourceDegraded = %v, want %v: %s", name, got, fault.degraded,
-						w.message(status.SourceDegraded))
+						w.message(sourceDegraded))
 				}
 				k.now(func() { k.silent, k.resources = nil, before })
 				later(3 * time.Minute)
-				if w.condition(status.SourceDegraded) == "True" {
-					t.Errorf("%s: still degraded: %s", name, w.message(status.SourceDegraded))
+				if w.condition(sourceDegraded) == "True" {
+					t.Errorf("%s: still degraded: %s", name, w.message(sourceDegraded))
 				}
 			}
 			w.remove(a)
@@ -430,8 +430,8 @@ func TestOneRefusalOfABusyKubeletIsNotReported(t *testing.T) {
 		}
 		w.run(func(*app.Agent) {
 			later(time.Minute)
-			if asks < 3 || w.condition(status.SourceDegraded) != "" {
-				t.Errorf("condition %q after %d questions, want none", w.condition(status.SourceDegraded), asks)
+			if asks < 3 || w.condition(sourceDegraded) != "" {
+				t.Errorf("condition %q after %d questions, want none", w.condition(sourceDegraded), asks)
 			}
 		})
 	})
@@ -510,40 +510,40 @@ func TestTheKubeletsFilesFillInWhatItDoesNotReport(t *testing.T) {
 			const want = `{"pods":{"uid-a":{"init":{"cpus":"6-7"},"main":{"cpus":"4-5"}},` +
 				`"uid-b":{"main":{"cpus":"8-9"}}}}`
 			if got := w.published(annotation.NUMAStateKey); got != want ||
-				w.condition(status.StateContradictory) != "" {
-				t.Errorf("numa-state = %s (contradictory %q), want %s", got, w.message(status.StateContradictory), want)
+				w.condition(contradictory) != "" {
+				t.Errorf("numa-state = %s (contradictory %q), want %s", got, w.message(contradictory), want)
 			}
 			k.now(func() { k.resources.Pods[0].Containers = has(10, 11) })
 			later(time.Minute)
 			if got := w.published(annotation.NUMAStateKey); !strings.Contains(got, `"main":{"cpus":"10-11"}`) {
 				t.Errorf("numa-state = %s, want what the kubelet answers", got)
 			}
-			if got := w.message(status.StateContradictory); w.condition(status.StateContradictory) != "True" ||
+			if got := w.message(contradictory); w.condition(contradictory) != "True" ||
 				!strings.Contains(got,
 					"container main of the pod with UID uid-a has CPUs 10-11 by PodResources, and 4-5 by "+
 						"cpu_manager_state") {
-				t.Errorf("condition %q, %q: want one that names both", w.condition(status.StateContradictory), got)
+				t.Errorf("condition %q, %q: want one that names both", w.condition(contradictory), got)
 			}
 			k.now(func() { k.resources.Pods[0].Containers = has() })
 			later(time.Minute)
 			if got := w.published(annotation.NUMAStateKey); got != want ||
-				w.condition(status.StateContradictory) != "True" {
+				w.condition(contradictory) != "True" {
 				t.Errorf("numa-state = %s, condition %q: what only one of them knows of is given", got,
-					w.condition(status.StateContradictory))
+					w.condition(contradictory))
 			}
 			k.now(func() { k.resources.Pods[0].Containers = has(4, 5) })
 			later(time.Minute)
-			if w.condition(status.StateContradictory) != "False" {
-				t.Errorf("condition = %q once they agree", w.condition(status.StateContradictory))
+			if w.condition(contradictory) != "False" {
+				t.Errorf("condition = %q once they agree", w.condition(contradictory))
 			}
 			w.state(
 				`{"policyName":"static","defaultCpuSet":"0-3,10-63","entries":{"uid-b":{"main":"8-9"}},` +
 					`"podEntries":{"uid-a":{"cpuSet":"4-7"}},"checksum":1}`)
 			later(time.Minute)
 			if got := w.published(annotation.PodCPUAllocsKey); !strings.Contains(got, `"uid":"uid-a","cpuset":"4-7"`) ||
-				w.condition(status.StateContradictory) != "False" {
+				w.condition(contradictory) != "False" {
 				t.Errorf("allocations = %s, condition %q: want the whole pod's CPUs", got,
-					w.condition(status.StateContradictory))
+					w.condition(contradictory))
 			}
 		})
 	})
@@ -567,8 +567,8 @@ func TestADeviceOfAnUnlistedResourceIsItsPods(t *testing.T) {
 			later(time.Minute)
 			const want = `{"pods":{"uid-a":{"main":{"devices":{"y/gone":{"mask":[0],"count":2,"split":[{"mask":[],` +
 				`"count":1},{"mask":[0],"count":1}]}}}}}}`
-			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(status.SourceDegraded) != "" {
-				t.Errorf("numa-state = %s (%s), want %s", got, w.message(status.SourceDegraded), want)
+			if got := w.published(annotation.NUMAStateKey); got != want || w.condition(sourceDegraded) != "" {
+				t.Errorf("numa-state = %s (%s), want %s", got, w.message(sourceDegraded), want)
 			}
 		})
 	})
@@ -672,9 +672,9 @@ func TestTheWholeTakeOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			later(time.Minute)
-			if got := takeover(); got.RemainingPods != 2 || w.condition(status.StateUnreadable) != "True" {
+			if got := takeover(); got.RemainingPods != 2 || w.condition(unreadable) != "True" {
 				t.Errorf("its record is gone: take-over %+v, unreadable %q; want two pods that remain, and True",
-					got, w.condition(status.StateUnreadable))
+					got, w.condition(unreadable))
 			}
 			k.now(func() { k.config = none(); k.config.Kubelet.ReservedCPUs = "0" })
 			w.state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
@@ -806,7 +806,7 @@ func TestAnAnswerThatIsAMomentOldDoesNotContradict(t *testing.T) {
 				w.create(pod("later-"+string(rune('a'+i)), "LS", "1", ""))
 			}
 			later(time.Minute)
-			if got := w.message(status.StateContradictory); got != "" {
+			if got := w.message(contradictory); got != "" {
 				t.Errorf("message = %q, want none", got)
 			}
 		})
@@ -835,7 +835,7 @@ func TestAKubeletThatTheModelDoesNotKnowIsACondition(t *testing.T) {
 		}
 		w.run(func(*app.Agent) {
 			runs("v1.38.0")
-			if got := w.condition(status.KubeletAssumed); got != "" {
+			if got := w.condition(event.KubeletAssumed); got != "" {
 				t.Errorf("condition %q of a kubelet whose managers are off", got)
 			}
 			k.now(func() {
@@ -847,13 +847,13 @@ func TestAKubeletThatTheModelDoesNotKnowIsACondition(t *testing.T) {
 			const want = "kubelet 1.38 is newer than the newest model, 1.37; " +
 				"CPU manager option pack=true is not known; " +
 				"feature gate PodLevelResourceManagers=true is not in the model"
-			if got := w.message(status.KubeletAssumed); w.condition(status.KubeletAssumed) != "True" || got != want {
-				t.Errorf("condition %q, %q, want %q", w.condition(status.KubeletAssumed), got, want)
+			if got := w.message(event.KubeletAssumed); w.condition(event.KubeletAssumed) != "True" || got != want {
+				t.Errorf("condition %q, %q, want %q", w.condition(event.KubeletAssumed), got, want)
 			}
 			k.now(func() { k.config = static() })
 			later(3 * time.Minute)
 			runs("v1.36.3")
-			if got := w.condition(status.KubeletAssumed); got != "False" {
+			if got := w.condition(event.KubeletAssumed); got != "False" {
 				t.Errorf("condition %q of a kubelet that the model knows", got)
 			}
 		})

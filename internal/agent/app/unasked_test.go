@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 )
@@ -19,8 +20,8 @@ func TestAContainerThatStartedUnaskedIsMovedAtThePodsNextEvent(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
 		w.unasked, w.options.Resync = true, time.Hour
 		w.run(func(*app.Agent) {
-			if got := w.condition(annotation.EnforcementDegraded); got != "True" {
-				t.Errorf("condition %s is %q without a runtime, want True", annotation.EnforcementDegraded, got)
+			if got := w.condition(event.EnforcementDegraded); got != "True" {
+				t.Errorf("condition %s is %q without a runtime, want True", event.EnforcementDegraded, got)
 			}
 			lse := pod("lse", "LSE", "2", "2-3")
 			w.create(lse)

@@ -13,6 +13,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
@@ -126,7 +127,7 @@ func TestLiveExporterIsReportedOnTheNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.run(func(*app.Agent) {
-			const kind = "tenon.sh/TopologyWriterConflict"
+			const kind = event.TopologyWriterConflict
 			w.create(pod("lsr", "LSR", "2", "2-3")) // makes the other publisher write
 			later(20 * time.Second)
 			if w.condition(kind) != "True" || !strings.Contains(w.message(kind), `"resource-exporter"`) ||

@@ -55,9 +55,7 @@ func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) er
 		return err
 	}
 	if socket != "" {
-		o.AskResources = func(ctx context.Context) (kubeletapi.Resources,
-			error,
-		) {
+		o.AskResources = func(ctx context.Context) (kubeletapi.Resources, error) {
 			return kubeletapi.AskResources(ctx, socket)
 		}
 	}

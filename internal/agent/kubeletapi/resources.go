@@ -92,8 +92,7 @@ func ask(ctx context.Context, socket string) (Resources, error) {
 
 // ParseResources reads the answers of a kubelet. It refuses those that cannot be true: ids that no machine has, a
 // device without a name, one CPU or device for two containers at once is left to the caller.
-func ParseResources(all *podresources.AllocatableResourcesResponse,
-	list *podresources.ListPodResourcesResponse,
+func ParseResources(all *podresources.AllocatableResourcesResponse, list *podresources.ListPodResourcesResponse,
 ) (Resources, error) {
 	var r Resources
 	var err error

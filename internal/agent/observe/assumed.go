@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 )
 
@@ -26,7 +26,7 @@ func (b *Observer) reportAssumed(ctx context.Context, state *State) error {
 		assumed = s.Assumptions()
 	}
 	if len(assumed) == 0 {
-		return b.o.Status.Set(ctx, status.KubeletAssumed, false, "Known", "the scheduler's model knows this kubelet")
+		return b.o.Status.Set(ctx, event.KubeletAssumed, false, "Known", "the scheduler's model knows this kubelet")
 	}
-	return b.o.Status.Set(ctx, status.KubeletAssumed, true, "NotInTheModel", strings.Join(assumed, "; "))
+	return b.o.Status.Set(ctx, event.KubeletAssumed, true, "NotInTheModel", strings.Join(assumed, "; "))
 }

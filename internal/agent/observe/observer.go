@@ -109,20 +109,20 @@ func New(o Options) *Observer {
 	b := &Observer{o: o, dir: statedir.Of(o.Root), settled: known.source}
 	pace := source.Pace{Least: kubeletapi.Interval, Resync: o.Resync}
 	b.settings = source.New(known, source.Options[settings]{
-		Report: o.Status.Condition(status.SourceDegraded, "settings"), Failed: "KubeletSettingsUnknown",
+		Report: o.Status.Condition(event.TopologySourceDegraded, "settings"), Failed: "KubeletSettingsUnknown",
 		Usable: "Usable", Text: "the kubelet reports its settings",
 		Instead: func() string { return "what counts are " + b.settings.Value().source.String() },
 		Pace:    pace, Clock: o.Clock,
 	})
 	b.resources = source.New(resources{}, source.Options[resources]{
-		Report: o.Status.Condition(status.SourceDegraded, "resources"), Failed: "PodResourcesUnavailable",
+		Report: o.Status.Condition(event.TopologySourceDegraded, "resources"), Failed: "PodResourcesUnavailable",
 		Usable: "Usable", Text: "the kubelet reports the resources of its pods",
 		Instead: func() string { return "the last good answer and the kubelet's files count" },
 		Excused: func(err error) bool { return errors.Is(err, kubeletapi.ErrBusy) },
 		Pace:    pace, Clock: o.Clock,
 	})
 	b.records = source.New(probe.KubeletState{}, source.Options[probe.KubeletState]{
-		Report: o.Status.Condition(status.StateUnreadable, "records"),
+		Report: o.Status.Condition(event.KubeletStateUnreadable, "records"),
 		Failed: "Unusable", Usable: "Readable", Text: "what the kubelet's managers have recorded is in use",
 		Clock: o.Clock,
 	})

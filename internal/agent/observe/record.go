@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -148,7 +148,7 @@ func (b *Observer) reportContradiction(ctx context.Context, source, reason, text
 	if !holds {
 		reason, text = "Consistent", "the kubelet's records agree with each other"
 	}
-	return b.o.Status.Condition(status.StateContradictory, source)(ctx, holds, reason, text)
+	return b.o.Status.Condition(event.KubeletStateContradictory, source)(ctx, holds, reason, text)
 }
 
 // hintMismatch asks the kubelet for its settings, once, when its record is of another CPU manager policy than they are:

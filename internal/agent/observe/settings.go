@@ -182,8 +182,7 @@ func policies(k host.Kubelet) string {
 
 // withReserved returns the settings with the CPUs that a static kubelet keeps for itself: all that it does not say it
 // may give, else reservedSystemCPUs, else as many as it would choose. note says why none of them is known.
-func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocatable []int) (k host.Kubelet,
-	note string,
+func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocatable []int) (k host.Kubelet, note string,
 ) {
 	k = c.Kubelet
 	if k.CPUPolicy != annotation.KubeletPolicyStatic {

@@ -13,7 +13,6 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -48,7 +47,7 @@ func (b *Observer) decideMode(ctx context.Context, state *State) error {
 	if !holds {
 		reason, text = "WishMet", "the topology mode is "+string(mode)
 	}
-	return errors.Join(err, b.o.Status.Set(ctx, status.ModeConflict, holds, reason, text))
+	return errors.Join(err, b.o.Status.Set(ctx, event.TopologyModeConflict, holds, reason, text))
 }
 
 // takeOver begins phase 2 of the take-over, or goes on with it: since the moment that the file says, else the published

@@ -126,8 +126,7 @@ func sum(amounts map[string]resource.Quantity) string {
 }
 
 // ownAllocations puts the CPUs that Tenon gave to a pod under each of its containers: they share them.
-func ownAllocations(pod *corev1.Pod, cpus string,
-	containers map[string]map[string]string,
+func ownAllocations(pod *corev1.Pod, cpus string, containers map[string]map[string]string,
 ) map[string]map[string]string {
 	ids, err := cpuset.ParseIDs(cpus)
 	if err != nil || len(ids) == 0 {

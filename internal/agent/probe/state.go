@@ -51,8 +51,7 @@ func devicesOf(s KubeletState) []deviceGroup {
 	var groups []deviceGroup
 	for _, d := range s.Inventory {
 		i := slices.IndexFunc(groups, func(g deviceGroup) bool {
-			return g.resource == d.Resource &&
-				slices.Equal(g.numa, d.NUMAIDs)
+			return g.resource == d.Resource && slices.Equal(g.numa, d.NUMAIDs)
 		})
 		if i < 0 {
 			i = len(groups)

@@ -65,8 +65,7 @@ func heldMemory(in Input) map[memoryKey]int64 {
 // resources are the amounts of one NUMA node. Capacity is what the machine has, allocatable what is left of it beside
 // reservations, available what is left of that beside all that pods have there: exclusive CPUs, requests that are
 // constrained to the node, the kubelet's memory blocks and devices.
-func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64,
-	devices []deviceGroup,
+func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64, devices []deviceGroup,
 ) v1alpha2.ResourceInfoList {
 	var list v1alpha2.ResourceInfoList
 	m := in.Machine

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/probe"
@@ -64,14 +65,14 @@ func New(ctx context.Context, o Options) (*Publisher, error) {
 	}
 	p.reporter = report.New(report.Options{
 		Objects: o.API.Topologies(o.Version), Version: o.Version, Node: o.Node, Boot: o.Boot, Source: p.topology,
-		SetConflict: o.Status.Condition(status.WriterConflict, "NodeResourceTopology"),
+		SetConflict: o.Status.Condition(event.TopologyWriterConflict, "NodeResourceTopology"),
 		Last:        last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
 		Emit: o.Status.Event, Clock: o.Clock,
 	})
 	if o.Numatopology {
 		p.volcano = report.NewNumatopology(report.NumatopologyOptions{
 			Objects: o.Dynamic.Resource(nodeinfo.Resource()), Node: o.Node, Source: p.numatopology,
-			SetConflict: o.Status.Condition(status.WriterConflict, "Numatopology"), Clock: o.Clock,
+			SetConflict: o.Status.Condition(event.TopologyWriterConflict, "Numatopology"), Clock: o.Clock,
 		})
 	}
 	return p, watch.Handle(p.topologies, p.reporter.Observe,

@@ -83,8 +83,7 @@ func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured
 		r.again(free)
 		return r.o.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
 			"the spec of Numatopology %s was written by %q at %s: tenon-agent does not write it. Stop that program "+
-				"on this node, or take --publish-numatopology off",
-			r.o.Node, writer, wrote.UTC().Format(time.RFC3339)))
+				"on this node, or take --publish-numatopology off", r.o.Node, writer, wrote.UTC().Format(time.RFC3339)))
 	}
 	if r.isIn(want, object) {
 		return r.calm(ctx)

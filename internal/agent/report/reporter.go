@@ -134,8 +134,7 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 	if restore && r.pace.restored(now) {
 		return r.o.SetConflict(ctx, true, "ContentVanishes", fmt.Sprintf(
 			"the content of NodeResourceTopology %s was taken away %d times within %s: another program removes or "+
-				"replaces it",
-			r.o.Node, disputeCount, disputeWindow))
+				"replaces it", r.o.Node, disputeCount, disputeWindow))
 	}
 	return r.calm(ctx)
 }

@@ -6,44 +6,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
-)
-
-// Conditions of a Node.
-const (
-	// WriterConflict: another writer keeps the agent from an object that it publishes.
-	WriterConflict = "tenon.sh/TopologyWriterConflict"
-	// ModeConflict: the wish in the label topology-mode cannot be met.
-	ModeConflict = "tenon.sh/TopologyModeConflict"
-	// SourceDegraded: the machine's files contradict themselves or cannot be read; the last good topology counts.
-	SourceDegraded = "tenon.sh/TopologySourceDegraded"
-	// StateUnreadable: a record of the kubelet's managers cannot be used; the last good one counts.
-	StateUnreadable = "tenon.sh/KubeletStateUnreadable"
-	// StateContradictory: the kubelet has recorded CPUs as given to two pods, or as given and free at once. The record
-	// is used as it is: those CPUs are not allocated to other pods.
-	StateContradictory = annotation.KubeletStateContradictory
-	// StaticActive: a static kubelet has recorded CPUs for one pod that are exclusive to another. The agent's values
-	// hold.
-	StaticActive = "tenon.sh/KubeletStaticActive"
-	// KubeletAssumed: the scheduler's model does not know this kubelet's release, options or feature gates, so that
-	// predictions take something for granted.
-	KubeletAssumed = "tenon.sh/KubeletAssumed"
-	// EnforcementDegraded: containers may start without the agent.
-	EnforcementDegraded = annotation.EnforcementDegraded
 )
 
 // statement is what one source says of a condition that holds.
 type statement struct{ reason, message string }
 
+// Setter is Set of one condition.
+type Setter = func(ctx context.Context, holds bool, reason, message string) error
+
 // Condition returns Set for one of the sources that report on a condition.
-func (r *Reporter) Condition(kind, source string) func(ctx context.Context, holds bool, reason, message string) error {
+func (r *Reporter) Condition(kind event.Reason, source string) Setter {
 	return func(ctx context.Context, holds bool, reason, message string) error {
 		r.mu.Lock()
 		of := r.joined[kind]
@@ -68,7 +46,7 @@ func (r *Reporter) Condition(kind, source string) func(ctx context.Context, hold
 }
 
 // Set makes a condition hold or not. It writes only what changes, and no False where there never was a True.
-func (r *Reporter) Set(ctx context.Context, kind string, holds bool, reason, message string) error {
+func (r *Reporter) Set(ctx context.Context, kind event.Reason, holds bool, reason, message string) error {
 	message = shorten("%s", message) // the policy tenon-agent-own-conditions has the same limit
 	status := corev1.ConditionFalse
 	if holds {
@@ -83,7 +61,7 @@ func (r *Reporter) Set(ctx context.Context, kind string, holds bool, reason, mes
 	}
 	now := metav1.NewTime(r.o.Clock.Now())
 	cond := corev1.NodeCondition{
-		Type: corev1.NodeConditionType(kind), Status: status, Reason: reason, Message: message,
+		Type: corev1.NodeConditionType(kind.Condition()), Status: status, Reason: reason, Message: message,
 		LastHeartbeatTime: now, LastTransitionTime: now,
 	}
 	if known && old.Status == status {
@@ -98,10 +76,9 @@ func (r *Reporter) Set(ctx context.Context, kind string, holds bool, reason, mes
 	if err != nil {
 		return fmt.Errorf("set condition %s of Node %s: %w", kind, r.o.Node, err)
 	}
-	r.o.Metrics.ConditionWrites.WithLabelValues(kind).Inc()
+	r.o.Metrics.ConditionWrites.WithLabelValues(kind.Condition()).Inc()
 	if holds {
-		reason, _ := event.Parse(strings.TrimPrefix(kind, "tenon.sh/")) // a test holds that each condition is listed
-		r.Event(reason, "%s", message)
+		r.Event(kind, "%s", message)
 	}
 	r.mu.Lock()
 	r.written[kind] = cond
@@ -110,7 +87,7 @@ func (r *Reporter) Set(ctx context.Context, kind string, holds bool, reason, mes
 }
 
 // lookup prefers the last write to the state of the watch, which may be older.
-func (r *Reporter) lookup(kind string) (corev1.NodeCondition, bool) {
+func (r *Reporter) lookup(kind event.Reason) (corev1.NodeCondition, bool) {
 	r.mu.Lock()
 	cond, ok := r.written[kind]
 	r.mu.Unlock()
@@ -122,7 +99,7 @@ func (r *Reporter) lookup(kind string) (corev1.NodeCondition, bool) {
 		return corev1.NodeCondition{}, false
 	}
 	for _, cond := range node.Status.Conditions {
-		if string(cond.Type) == kind {
+		if string(cond.Type) == kind.Condition() {
 			return cond, true
 		}
 	}

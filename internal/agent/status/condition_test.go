@@ -9,6 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/event"
 )
 
 func TestLongMessageOfAConditionIsNotRefusedByThePolicy(t *testing.T) {
@@ -21,7 +23,8 @@ func TestLongMessageOfAConditionIsNotRefusedByThePolicy(t *testing.T) {
 		Clock: clock.RealClock{},
 	})
 	for range 2 { // the second message is the same and is not written again
-		if err := r.Set(t.Context(), StateUnreadable, true, "Unusable", strings.Repeat("é", 2000)); err != nil {
+		err := r.Set(t.Context(), event.KubeletStateUnreadable, true, "Unusable", strings.Repeat("é", 2000))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

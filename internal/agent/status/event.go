@@ -115,8 +115,7 @@ func (r *Reporter) Restarted(alive time.Time) {
 func (r *Reporter) Outage(from, to time.Time) {
 	r.Event(event.APIServerUnreachable,
 		"the API server did not answer the agent from %s to %s, for %v: what was bound, changed or deleted meanwhile "+
-			"takes effect from now on",
-		Moment(from), Moment(to), to.Sub(from).Round(time.Second))
+			"takes effect from now on", Moment(from), Moment(to), to.Sub(from).Round(time.Second))
 }
 
 // Moment writes a time as Events have it.

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/tenon-project/tenon/api/event"
@@ -31,13 +30,13 @@ func TestEveryRecordCauseAndConditionIsAnEvent(t *testing.T) {
 			listed++
 		}
 	}
-	conditions := []string{
-		WriterConflict, ModeConflict, SourceDegraded, StateUnreadable, StateContradictory, StaticActive, KubeletAssumed,
-		EnforcementDegraded,
+	conditions := []event.Reason{
+		event.TopologyWriterConflict, event.TopologyModeConflict, event.TopologySourceDegraded,
+		event.KubeletStateUnreadable, event.KubeletStateContradictory, event.KubeletStaticActive, event.KubeletAssumed,
+		event.EnforcementDegraded,
 	}
 	for _, c := range conditions {
-		r, ok := event.Parse(strings.TrimPrefix(c, "tenon.sh/"))
-		if !ok || !r.Entry().Condition {
+		if !c.Entry().Condition {
 			t.Errorf("%s is not in the list as a condition", c)
 		}
 	}

@@ -46,8 +46,7 @@ func NewMetrics() *Metrics {
 		}, []string{"condition"}),
 		Connected: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "tenon_agent_runtime_connected",
-			Help: "1 while a container runtime is connected by NRI, or a proxy that has asked, by path: " +
-				"nri or cri.",
+			Help: "1 while a container runtime is connected by NRI, or a proxy that has asked, by path: nri or cri.",
 		}, []string{"path"}),
 		SlowCalls: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_agent_slow_calls_total",

@@ -113,16 +113,16 @@ func describe(p ledger.Problem) (reason event.Reason, note string) {
 		"CPUs %s of the pod's allocation are left out: %s on this machine", p.CPUs, p.Kind)
 }
 
-// Overlap keeps the condition StaticActive: whether the kubelet has assigned CPUs, by UID, that are exclusive to
+// Overlap keeps the condition KubeletStaticActive: whether the kubelet has assigned CPUs, by UID, that are exclusive to
 // another pod of the account. Both are among the live pods: a kubelet's record may name one that is gone.
 func (r *Reporter) Overlap(ctx context.Context, view *ledger.View, assigned map[string][]int, live map[string]bool,
 ) error {
 	text := overlap(view, assigned, live)
 	if text == "" {
-		return r.Set(ctx, StaticActive, false, "NoOverlap",
+		return r.Set(ctx, event.KubeletStaticActive, false, "NoOverlap",
 			"no CPU that the kubelet assigned is exclusive to another pod")
 	}
-	return r.Set(ctx, StaticActive, true, "AssignmentsOverlap", text)
+	return r.Set(ctx, event.KubeletStaticActive, true, "AssignmentsOverlap", text)
 }
 
 // overlap names the first pod whose exclusive CPUs the kubelet has assigned to another one; "" when there is none.
@@ -143,8 +143,7 @@ func overlap(view *ledger.View, assigned map[string][]int, live map[string]bool)
 					"the kubelet's static policy has assigned CPUs %s, which are exclusive to pod %s/%s, to the pod "+
 						"with UID %s: "+
 						"the agent keeps that pod off them; set the kubelet's policy to none once the take-over has "+
-						"ended",
-					machine.FormatList(taken), e.Namespace, e.Name, uid)
+						"ended", machine.FormatList(taken), e.Namespace, e.Name, uid)
 			}
 		}
 	}

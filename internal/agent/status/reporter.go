@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 )
 
@@ -30,9 +31,9 @@ type Reporter struct {
 
 	mu sync.Mutex // guards the fields below; never held across a call out of the package
 	// written are the conditions as they were last written, by type.
-	written map[string]corev1.NodeCondition
+	written map[event.Reason]corev1.NodeCondition
 	// joined is what each source says of a condition that holds, by type, then source.
-	joined map[string]map[string]statement
+	joined map[event.Reason]map[string]statement
 	// annotations is what was reported of each pod's annotations, claims what of its allocation.
 	annotations map[types.UID]string
 	claims      map[ledger.Problem]claim
@@ -41,7 +42,7 @@ type Reporter struct {
 // New returns a Reporter that has reported nothing.
 func New(o Options) *Reporter {
 	return &Reporter{
-		o: o, written: map[string]corev1.NodeCondition{}, joined: map[string]map[string]statement{},
+		o: o, written: map[event.Reason]corev1.NodeCondition{}, joined: map[event.Reason]map[string]statement{},
 		annotations: map[types.UID]string{},
 	}
 }

@@ -172,11 +172,11 @@ func (t *Transports) Report(ctx context.Context, writes bool) error {
 		reason, text = t.degradation()
 	}
 	if reason == "" {
-		return t.o.Status.Set(ctx, status.EnforcementDegraded, false, "Enforced",
+		return t.o.Status.Set(ctx, event.EnforcementDegraded, false, "Enforced",
 			"no container starts without the agent")
 	}
 	if t.o.AllowDegraded {
 		reason = annotation.DegradedAllowed
 	}
-	return t.o.Status.Set(ctx, status.EnforcementDegraded, true, reason, text)
+	return t.o.Status.Set(ctx, event.EnforcementDegraded, true, reason, text)
 }
