@@ -64,19 +64,25 @@ func New(ctx context.Context, o Options) (*Publisher, error) {
 			o.Node)
 	}
 	p.reporter = report.New(report.Options{
-		Objects: o.API.Topologies(o.Version), Version: o.Version, Node: o.Node, Boot: o.Boot, Source: p.topology,
-		SetConflict: o.Status.Condition(event.TopologyWriterConflict, "NodeResourceTopology"),
-		Last:        last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
-		Emit: o.Status.Event, Clock: o.Clock,
+		Target:  p.target("NodeResourceTopology", o.API.Topologies(o.Version)),
+		Version: o.Version, Boot: o.Boot, Source: p.topology,
+		Last: last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
+		Emit: o.Status.Event,
 	})
 	if o.Numatopology {
 		p.volcano = report.NewNumatopology(report.NumatopologyOptions{
-			Objects: o.Dynamic.Resource(nodeinfo.Resource()), Node: o.Node, Source: p.numatopology,
-			SetConflict: o.Status.Condition(event.TopologyWriterConflict, "Numatopology"), Clock: o.Clock,
+			Target: p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())), Source: p.numatopology,
 		})
 	}
 	return p, watch.Handle(p.topologies, p.reporter.Observe,
 		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })
+}
+
+func (p *Publisher) target(kind string, objects dynamic.ResourceInterface) report.Target {
+	return report.Target{
+		Objects: objects, Node: p.o.Node, SetConflict: p.o.Status.Condition(event.TopologyWriterConflict, kind),
+		Clock: p.o.Clock,
+	}
 }
 
 // last returns the report that was kept last; the zero Report when there is none that can be read.

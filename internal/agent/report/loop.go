@@ -11,21 +11,29 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
-// getter reads an object.
-type getter func(ctx context.Context, name string, options metav1.GetOptions,
-	subresources ...string) (*unstructured.Unstructured, error)
+// Target is the object of a node that is kept.
+type Target struct {
+	// Objects is the API of its kind, in one version.
+	Objects dynamic.ResourceInterface
+	Node    string
+	// SetConflict sets the Node's condition that says that another writer keeps the agent from its object. It writes
+	// nothing when the Node has it already, and no False where there never was a True.
+	SetConflict status.Setter
+	Clock       clock.Clock
+}
 
 // loop looks at one object in the API after each change on either side, as often as its pace allows. Changed and
 // Observe are safe for concurrent use.
 type loop struct {
-	get   getter
-	kind  string
-	node  string
-	clock clock.Clock
+	Target
+	kind string
 	// look brings the object up to date once; nil means that it does not exist. An error is retried.
 	look func(ctx context.Context, object *unstructured.Unstructured) error
 	// stuck reports a conflict that a fresh read of the object did not resolve.
@@ -40,10 +48,19 @@ type loop struct {
 	pace pace // owned by Run
 }
 
+func newLoop(t Target, kind string) *loop {
+	return &loop{Target: t, kind: kind, wake: make(chan struct{}, 1)}
+}
+
+// calm clears the condition once the cause is gone.
+func (l *loop) calm(ctx context.Context) error {
+	return l.SetConflict(ctx, false, "OnlyWriter", "no other program writes what the agent reports")
+}
+
 // Changed requests a comparison: the source may have changed. It returns at once.
 func (l *loop) Changed() {
 	l.mu.Lock()
-	if now := l.clock.Now(); l.changed.IsZero() || l.changed.After(now) { // else it is in hand
+	if now := l.Clock.Now(); l.changed.IsZero() || l.changed.After(now) { // else it is in hand
 		l.changed = now
 	}
 	l.mu.Unlock()
@@ -96,7 +113,7 @@ func (l *loop) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		timer := l.clock.NewTimer(wait)
+		timer := l.Clock.NewTimer(wait)
 		select {
 		case <-timer.C():
 		case <-l.wake:
@@ -115,7 +132,7 @@ func (l *loop) due() (wait time.Duration, due bool) {
 	if l.changed.IsZero() || !l.synced {
 		return -1, false
 	}
-	wait = l.pace.earliest(l.changed).Sub(l.clock.Now())
+	wait = l.pace.earliest(l.changed).Sub(l.Clock.Now())
 	return max(0, wait), wait <= 0
 }
 
@@ -146,20 +163,20 @@ func (l *loop) attempt(ctx context.Context) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	now := l.clock.Now()
+	now := l.Clock.Now()
 	l.pace.failed(now)
 	l.again(now)
 	klog.FromContext(ctx).Error(err, "Cannot publish the node's topology, will try again", "kind", l.kind, "node",
-		l.node, "in", l.pace.backoff())
+		l.Node, "in", l.pace.backoff())
 }
 
 func (l *loop) fetch(ctx context.Context) (*unstructured.Unstructured, error) {
-	object, err := l.get(ctx, l.node, metav1.GetOptions{})
+	object, err := l.Objects.Get(ctx, l.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", l.kind, l.node, err)
+		return nil, fmt.Errorf("read %s %s: %w", l.kind, l.Node, err)
 	}
 	l.keep(object)
 	return object, nil

@@ -36,7 +36,7 @@ func TestMalformedObjectOfAnotherWriterStopsNoReport(t *testing.T) {
 			t.Parallel()
 			inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 				t := w.t
-				object := w.server.Update("exporter", tt.theirs)
+				object := w.server.change("exporter", tt.theirs)
 				before := object.Object[tt.field]
 				w.reporter.Observe(object)
 				for range 3 {

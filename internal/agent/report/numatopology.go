@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
@@ -21,27 +20,11 @@ import (
 // liveWriter is how long after its last write another program counts as alive.
 const liveWriter = time.Minute
 
-// Numatopologies is the API of Numatopology: a dynamic.ResourceInterface.
-type Numatopologies interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions,
-		subresources ...string) (*unstructured.Unstructured, error)
-	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions,
-		subresources ...string) (*unstructured.Unstructured, error)
-	Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions,
-		subresources ...string) (*unstructured.Unstructured, error)
-}
-
 // NumatopologyOptions are what a NumatopologyReporter needs.
 type NumatopologyOptions struct {
-	// Objects is the API of nodeinfo.volcano.sh/v1alpha1.
-	Objects Numatopologies
-	Node    string
+	Target
 	// Source returns what is to be published now, without the annotation timestamp; nil while it is not known.
 	Source func() *nodeinfo.Numatopology
-	// SetConflict is that of Options.
-	SetConflict func(ctx context.Context, holds bool, reason, message string) error
-	// Clock is the real one when nil.
-	Clock clock.Clock
 }
 
 // NumatopologyReporter keeps a node's Numatopology in the API equal to its source. It compares with what the API
@@ -51,7 +34,7 @@ type NumatopologyOptions struct {
 // otherwise entries of removed CPUs, written by an exporter that is gone, would remain.
 type NumatopologyReporter struct {
 	*loop
-	o NumatopologyOptions
+	source func() *nodeinfo.Numatopology
 
 	// Owned by Run. acked is the spec that the API answered to the last write, asked what was written. They differ
 	// where the definition in the cluster is older and drops fields.
@@ -60,30 +43,24 @@ type NumatopologyReporter struct {
 
 // NewNumatopology returns a NumatopologyReporter.
 func NewNumatopology(o NumatopologyOptions) *NumatopologyReporter {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	r := &NumatopologyReporter{o: o}
-	r.loop = &loop{
-		get: o.Objects.Get, kind: "Numatopology", node: o.Node, clock: o.Clock, wake: make(chan struct{}, 1),
-		look: r.publish, stuck: r.stuck,
-	}
+	r := &NumatopologyReporter{loop: newLoop(o.Target, "Numatopology"), source: o.Source}
+	r.look, r.stuck = r.publish, r.reportConflict
 	return r
 }
 
 // publish applies the source over an object.
 func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured.Unstructured) error {
-	want := r.o.Source()
+	want := r.source()
 	if want == nil {
 		return nil
 	}
-	now := r.o.Clock.Now()
+	now := r.Clock.Now()
 	writer, wrote := otherWriter(object)
 	if free := wrote.Add(liveWriter); writer != "" && free.After(now) {
 		r.again(free)
-		return r.o.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
+		return r.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
 			"the spec of Numatopology %s was written by %q at %s: tenon-agent does not write it. Stop that program "+
-				"on this node, or take --publish-numatopology off", r.o.Node, writer, wrote.UTC().Format(time.RFC3339)))
+				"on this node, or take --publish-numatopology off", r.Node, writer, wrote.UTC().Format(time.RFC3339)))
 	}
 	if r.isIn(want, object) {
 		return r.calm(ctx)
@@ -94,13 +71,9 @@ func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured
 	return r.calm(ctx)
 }
 
-func (r *NumatopologyReporter) calm(ctx context.Context) error {
-	return r.o.SetConflict(ctx, false, "OnlyWriter", "no other program writes what the agent reports")
-}
-
-func (r *NumatopologyReporter) stuck(ctx context.Context, conflict error) error {
-	return r.o.SetConflict(ctx, true, "WriteConflict", fmt.Sprintf(
-		"Numatopology %s changes faster than tenon-agent can write it: %v", r.o.Node, conflict))
+func (r *NumatopologyReporter) reportConflict(ctx context.Context, conflict error) error {
+	return r.SetConflict(ctx, true, "WriteConflict", fmt.Sprintf(
+		"Numatopology %s changes faster than tenon-agent can write it: %v", r.Node, conflict))
 }
 
 // otherWriter returns who else owns a part of the spec, and when it wrote last; a person at a terminal is none.
@@ -144,7 +117,7 @@ func (r *NumatopologyReporter) isIn(want *nodeinfo.Numatopology, object *unstruc
 func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatopology,
 	object *unstructured.Unstructured,
 ) error {
-	now := r.o.Clock.Now()
+	now := r.Clock.Now()
 	stamped := want.DeepCopy()
 	if stamped.Annotations == nil {
 		stamped.Annotations = map[string]string{}
@@ -158,21 +131,21 @@ func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatop
 	unstructured.RemoveNestedField(next.Object, "metadata", "creationTimestamp")
 	var got *unstructured.Unstructured
 	if object == nil {
-		got, err = r.o.Objects.Create(ctx, next, metav1.CreateOptions{FieldManager: Manager})
+		got, err = r.Objects.Create(ctx, next, metav1.CreateOptions{FieldManager: Manager})
 	} else {
-		got, err = r.o.Objects.Update(ctx, merged(object, next), metav1.UpdateOptions{FieldManager: Manager})
+		got, err = r.Objects.Update(ctx, merged(object, next), metav1.UpdateOptions{FieldManager: Manager})
 	}
 	if err != nil {
-		return fmt.Errorf("write Numatopology %s: %w", r.o.Node, err)
+		return fmt.Errorf("write Numatopology %s: %w", r.Node, err)
 	}
 	answered := &nodeinfo.Numatopology{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, answered); err != nil {
-		return fmt.Errorf("decode Numatopology %s: %w", r.o.Node, err)
+		return fmt.Errorf("decode Numatopology %s: %w", r.Node, err)
 	}
 	r.pace.wrote(now)
 	r.keep(got)
 	r.asked, r.acked = &want.Spec, &answered.Spec
-	klog.FromContext(ctx).V(2).Info("Published the node's Numatopology", "node", r.o.Node)
+	klog.FromContext(ctx).V(2).Info("Published the node's Numatopology", "node", r.Node)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/utils/clock"
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/report"
@@ -120,25 +121,28 @@ type volcano struct {
 	condition string
 }
 
+func (v *volcano) setConflict(_ context.Context, holds bool, reason, message string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.condition = "False"
+	if holds {
+		v.condition = reason + ": " + message
+	}
+	return nil
+}
+
 func inVolcano(t *testing.T, play func(*volcano)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		v := &volcano{t: t, shelf: newShelf(t), source: numatopology("0-3")}
 		v.reporter = report.NewNumatopology(report.NumatopologyOptions{
-			Objects: v.shelf, Node: "n0",
+			Target: report.Target{
+				Objects: v.shelf, Node: "n0", Clock: clock.RealClock{}, SetConflict: v.setConflict,
+			},
 			Source: func() *nodeinfo.Numatopology {
 				v.mu.Lock()
 				defer v.mu.Unlock()
 				return v.source
-			},
-			SetConflict: func(_ context.Context, holds bool, reason, message string) error {
-				v.mu.Lock()
-				defer v.mu.Unlock()
-				v.condition = "False"
-				if holds {
-					v.condition = reason + ": " + message
-				}
-				return nil
 			},
 		})
 		v.shelf.onWrite = v.reporter.Observe
@@ -323,7 +327,7 @@ func TestEditOfANumatopologyByHandIsPutRight(t *testing.T) {
 		if v.free() != "0-3" || v.reported() != "False" {
 			t.Errorf("free %q, condition %q", v.free(), v.reported())
 		}
-		v.shelf.Delete()
+		v.shelf.remove()
 		v.reporter.Observe(nil)
 		later(5 * time.Second)
 		if v.free() != "0-3" {

@@ -10,27 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
 
-// Objects is the API of NodeResourceTopology in one version: a dynamic.ResourceInterface.
-type Objects interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions,
-		subresources ...string) (*unstructured.Unstructured, error)
-	Apply(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions,
-		subresources ...string) (*unstructured.Unstructured, error)
-}
-
 // Options are what a Reporter needs.
 type Options struct {
-	Objects Objects
+	Target
 	// Version is the one that Objects serves: v1alpha2 wherever it exists.
 	Version schema.GroupVersion
-	Node    string
 	// Boot is the kernel's boot id.
 	Boot string
 	// Last is the report that Keep kept last; the zero Report when there is none.
@@ -39,13 +29,8 @@ type Options struct {
 	Keep func(annotation.Report) error
 	// Source returns what is to be published now; nil while it is not known.
 	Source func() *v1alpha2.NodeResourceTopology
-	// SetConflict sets the Node's condition that says that another writer keeps the agent from its object. It writes
-	// nothing when the Node has it already, and no False where there never was a True.
-	SetConflict func(ctx context.Context, holds bool, reason, message string) error
 	// Emit sends an Event; nil drops it. It must not block.
 	Emit func(reason event.Reason, note string, args ...any)
-	// Clock is the real one when nil.
-	Clock clock.Clock
 }
 
 // Reporter keeps a node's NodeResourceTopology in the API equal to its source. Changed, Observe and Age are safe for
@@ -67,17 +52,13 @@ type Reporter struct {
 
 // New returns a Reporter.
 func New(o Options) *Reporter {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
 	if o.Emit == nil {
 		o.Emit = func(event.Reason, string, ...any) {}
 	}
-	r := &Reporter{o: o, last: o.Last, warned: map[event.Reason]string{}}
-	r.loop = &loop{
-		get: o.Objects.Get, kind: "NodeResourceTopology", node: o.Node, clock: o.Clock, wake: make(chan struct{}, 1),
-		look: r.publish, stuck: r.stuck,
+	r := &Reporter{
+		loop: newLoop(o.Target, "NodeResourceTopology"), o: o, last: o.Last, warned: map[event.Reason]string{},
 	}
+	r.look, r.stuck = r.publish, r.reportConflict
 	return r
 }
 
@@ -88,7 +69,7 @@ func (r *Reporter) Age() (time.Duration, bool) {
 	if r.ackedAt.IsZero() {
 		return 0, false
 	}
-	return r.o.Clock.Since(r.ackedAt), true
+	return r.Clock.Since(r.ackedAt), true
 }
 
 // Writes counts the writes so far.
@@ -98,10 +79,10 @@ func (r *Reporter) Writes() int {
 	return r.writes
 }
 
-// stuck reports a conflict that no claim explains.
-func (r *Reporter) stuck(ctx context.Context, conflict error) error {
-	return r.o.SetConflict(ctx, true, "ApplyConflict", fmt.Sprintf(
-		"NodeResourceTopology %s cannot be applied beside another manager: %v", r.o.Node, conflict))
+// reportConflict reports a conflict that no claim explains.
+func (r *Reporter) reportConflict(ctx context.Context, conflict error) error {
+	return r.SetConflict(ctx, true, "ApplyConflict", fmt.Sprintf(
+		"NodeResourceTopology %s cannot be applied beside another manager: %v", r.Node, conflict))
 }
 
 // publish applies the source over an object.
@@ -110,7 +91,7 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 	if nrt == nil {
 		return nil
 	}
-	c := claimOf(object, r.o.Clock.Now())
+	c := claimOf(object, r.Clock.Now())
 	if c.scope == nothing {
 		return r.yield(ctx, c)
 	}
@@ -120,10 +101,10 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 	}
 	if want.isIn(object) {
 		r.acknowledge(want, object)
-		return r.calm(ctx)
+		return r.settled(ctx)
 	}
 	restore := r.isRestore(want)
-	now := r.o.Clock.Now()
+	now := r.Clock.Now()
 	if at := r.pace.nextRestore(now); restore && at.After(now) {
 		r.again(at)
 		return nil
@@ -132,20 +113,20 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 		return err
 	}
 	if restore && r.pace.restored(now) {
-		return r.o.SetConflict(ctx, true, "ContentVanishes", fmt.Sprintf(
+		return r.SetConflict(ctx, true, "ContentVanishes", fmt.Sprintf(
 			"the content of NodeResourceTopology %s was taken away %d times within %s: another program removes or "+
-				"replaces it", r.o.Node, disputeCount, disputeWindow))
+				"replaces it", r.Node, disputeCount, disputeWindow))
 	}
-	return r.calm(ctx)
+	return r.settled(ctx)
 }
 
-// calm clears the condition once the cause is gone.
-func (r *Reporter) calm(ctx context.Context) error {
-	if r.pace.disputed(r.o.Clock.Now()) {
-		r.again(r.o.Clock.Now().Add(disputeWindow))
+// settled clears the condition, unless another program still takes the content away.
+func (r *Reporter) settled(ctx context.Context) error {
+	if r.pace.disputed(r.Clock.Now()) {
+		r.again(r.Clock.Now().Add(disputeWindow))
 		return nil
 	}
-	return r.o.SetConflict(ctx, false, "OnlyWriter", "no other program writes what the agent reports")
+	return r.calm(ctx)
 }
 
 // yield leaves the object to another writer, as long as that is live.
@@ -153,10 +134,10 @@ func (r *Reporter) yield(ctx context.Context, c claim) error {
 	if !c.since.IsZero() {
 		r.again(c.since.Add(silence))
 	}
-	return r.o.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
+	return r.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
 		"the annotations of NodeResourceTopology %s are written by %q (last at %s): tenon-agent has stopped writing, "+
 			"until that program has been silent for %v. Stop it on this node; delete the object to not wait",
-		r.o.Node, c.owner, c.since.UTC().Format(time.RFC3339), silence))
+		r.Node, c.owner, c.since.UTC().Format(time.RFC3339), silence))
 }
 
 // fit cuts a source down to what is ours and to what the API server takes. What containers hold goes first.
@@ -188,7 +169,7 @@ func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, 
 		return content{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, refuseBytes)
 	case size > warnBytes:
 		if _, warned := r.warned[event.TopologyLarge]; !warned {
-			klog.FromContext(ctx).Info("The node's topology is large", "node", r.o.Node, "bytes", size, "limit",
+			klog.FromContext(ctx).Info("The node's topology is large", "node", r.Node, "bytes", size, "limit",
 				refuseBytes)
 			r.warn(event.TopologyLarge, want.hash, "annotations of %d bytes; more than %d are refused", size,
 				refuseBytes)
@@ -215,7 +196,7 @@ func (r *Reporter) isRestore(want content) bool {
 
 func (r *Reporter) acknowledge(want content, object *unstructured.Unstructured) {
 	r.mu.Lock()
-	r.lastHash, r.ackedAt = want.hash, r.o.Clock.Now()
+	r.lastHash, r.ackedAt = want.hash, r.Clock.Now()
 	r.last = newer(r.last, reportOf(object))
 	r.mu.Unlock()
 }
@@ -242,7 +223,7 @@ func (r *Reporter) number(ctx context.Context, want content, object *unstructure
 	if changed && r.o.Keep != nil {
 		if err := r.o.Keep(chosen); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot keep the generation of the node's topology over a restart", "node",
-				r.o.Node)
+				r.Node)
 		}
 	}
 	return chosen
@@ -258,11 +239,11 @@ func (r *Reporter) apply(ctx context.Context, want content, object *unstructured
 		return err
 	}
 	force := object != nil && (outlasted || r.edited(object))
-	got, err := r.o.Objects.Apply(ctx, r.o.Node, u, metav1.ApplyOptions{FieldManager: Manager, Force: force})
+	got, err := r.Objects.Apply(ctx, r.Node, u, metav1.ApplyOptions{FieldManager: Manager, Force: force})
 	if err != nil {
-		return fmt.Errorf("apply NodeResourceTopology %s: %w", r.o.Node, err)
+		return fmt.Errorf("apply NodeResourceTopology %s: %w", r.Node, err)
 	}
-	now := r.o.Clock.Now()
+	now := r.Clock.Now()
 	r.pace.wrote(now)
 	r.keep(got)
 	r.mu.Lock()
@@ -273,7 +254,7 @@ func (r *Reporter) apply(ctx context.Context, want content, object *unstructured
 		r.published = true
 		r.o.Emit(event.TopologyPublished, "%d NUMA nodes, generation %d", len(want.nrt.Zones), number.Gen)
 	}
-	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.o.Node, "gen", number.Gen, "hash",
+	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.Node, "gen", number.Gen, "hash",
 		want.hash)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -42,20 +43,14 @@ func inWorld(t *testing.T, gv schema.GroupVersion, play func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, server: newServer(t, gv), source: topology("0-3")}
 		w.reporter = report.New(report.Options{
-			Objects: w.server, Version: gv, Node: "n0", Boot: "boot-1",
+			Target: report.Target{
+				Objects: w.server, Node: "n0", Clock: clock.RealClock{}, SetConflict: w.setConflict,
+			},
+			Version: gv, Boot: "boot-1",
 			Source: func() *v1alpha2.NodeResourceTopology {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				return w.source
-			},
-			SetConflict: func(_ context.Context, holds bool, reason, message string) error {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.conflict = "False"
-				if holds {
-					w.conflict = reason + ": " + message
-				}
-				return nil
 			},
 			Emit: func(reason event.Reason, _ string, _ ...any) {
 				w.mu.Lock()
@@ -75,6 +70,16 @@ func inWorld(t *testing.T, gv schema.GroupVersion, play func(*world)) {
 	})
 }
 
+func (w *world) setConflict(_ context.Context, holds bool, reason, message string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conflict = "False"
+	if holds {
+		w.conflict = reason + ": " + message
+	}
+	return nil
+}
+
 func topology(pool string) *v1alpha2.NodeResourceTopology {
 	nrt := &v1alpha2.NodeResourceTopology{
 		TopologyPolicies: []string{"Restricted"}, //nolint:staticcheck // what readers of v1alpha1 look at
@@ -88,6 +93,14 @@ func topology(pool string) *v1alpha2.NodeResourceTopology {
 	nrt.Labels = map[string]string{annotation.ManagedBy: annotation.ManagedByKoordinator}
 	nrt.Annotations = map[string]string{annotation.CPUTopology: `{"detail":[]}`, annotation.CPUSharedPoolsKey: pool}
 	return nrt
+}
+
+// quiet is a target whose conflicts are not reported.
+func quiet(s *server) report.Target {
+	return report.Target{
+		Objects: s, Node: "n0", Clock: clock.RealClock{},
+		SetConflict: func(context.Context, bool, string, string) error { return nil },
+	}
 }
 
 // set gives the reporter something new.
@@ -186,9 +199,8 @@ func TestRestartOverAnEqualObjectWritesNothingAndKeepsTheGeneration(t *testing.T
 		object, n := w.server.state()
 
 		second := report.New(report.Options{
-			Objects: w.server, Version: v1alpha2.GroupVersion(), Node: "n0", Boot: "boot-1",
-			Source:      func() *v1alpha2.NodeResourceTopology { return topology("0-1") },
-			SetConflict: func(context.Context, bool, string, string) error { return nil },
+			Target: quiet(w.server), Version: v1alpha2.GroupVersion(), Boot: "boot-1",
+			Source: func() *v1alpha2.NodeResourceTopology { return topology("0-1") },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -245,14 +257,14 @@ func TestForeignZonesAreLeftToTheirWriter(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
-		object := w.server.Update("nfd-master", func(u *unstructured.Unstructured) {
+		object := w.server.change("nfd-master", func(u *unstructured.Unstructured) {
 			u.Object["zones"] = []any{map[string]any{"name": "theirs", "type": "Node"}}
 			u.Object["attributes"] = []any{map[string]any{"name": "topologyManagerScope", "value": "pod"}}
 		})
 		w.reporter.Observe(object)
 		later(2 * time.Second)
 		for range 3 {
-			w.server.Update("nfd-master", func(u *unstructured.Unstructured) {
+			w.server.change("nfd-master", func(u *unstructured.Unstructured) {
 				u.SetLabels(map[string]string{
 					"nfd":                time.Now().Format("150405"),
 					annotation.ManagedBy: annotation.ManagedByKoordinator,
@@ -281,7 +293,7 @@ func TestWriterThatAppearsLaterTakesTheZones(t *testing.T) {
 		t := w.t
 		w.reporter.Observe(nil)
 		later(2 * time.Second)
-		w.server.Update("nfd-master", func(u *unstructured.Unstructured) {
+		w.server.change("nfd-master", func(u *unstructured.Unstructured) {
 			u.Object["zones"] = []any{map[string]any{"name": "theirs", "type": "Node"}}
 		})
 		later(2 * time.Second)
@@ -299,7 +311,7 @@ func TestLiveKoordletStopsTheAgent(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
-		object := w.server.Update("koordlet", func(u *unstructured.Unstructured) {
+		object := w.server.change("koordlet", func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{annotation.CPUTopology: "{}", annotation.CPUSharedPoolsKey: "theirs"})
 		})
 		w.reporter.Observe(object)
@@ -313,7 +325,7 @@ func TestLiveKoordletStopsTheAgent(t *testing.T) {
 		if c := w.condition(); !strings.HasPrefix(c, "ForeignWriter") || !strings.Contains(c, "koordlet") {
 			t.Errorf("condition = %q, want ForeignWriter that names koordlet", c)
 		}
-		w.server.Delete()
+		w.server.remove()
 		w.reporter.Observe(nil)
 		later(5 * time.Second)
 		if w.pool() != "0-3" || w.condition() != "False" {
@@ -330,7 +342,7 @@ func TestAWriterThatIsSilentForTenMinutesIsTakenOverFrom(t *testing.T) {
 		w.reporter.Observe(nil)
 		later(5 * time.Second)
 		write := func(pool string) {
-			w.reporter.Observe(w.server.Update("koordlet", func(u *unstructured.Unstructured) {
+			w.reporter.Observe(w.server.change("koordlet", func(u *unstructured.Unstructured) {
 				annotations := u.GetAnnotations()
 				annotations[annotation.CPUSharedPoolsKey] = pool
 				u.SetAnnotations(annotations)
@@ -365,7 +377,7 @@ func TestEditByHandIsPutRight(t *testing.T) {
 		t := w.t
 		w.reporter.Observe(nil)
 		later(2 * time.Second)
-		w.server.Update("kubectl-edit", func(u *unstructured.Unstructured) {
+		w.server.change("kubectl-edit", func(u *unstructured.Unstructured) {
 			all := u.GetAnnotations()
 			all[annotation.CPUSharedPoolsKey] = "edited"
 			u.SetAnnotations(all)
@@ -385,7 +397,7 @@ func TestContentThatVanishesComesBackAndTheThirdTimeIsReported(t *testing.T) {
 		later(2 * time.Second)
 		for i := range 3 {
 			before := w.applies()
-			w.server.Delete()
+			w.server.remove()
 			w.reporter.Observe(nil)
 			later(5 * time.Second)
 			if i > 0 && w.applies() != before {
@@ -499,7 +511,7 @@ func TestAnnotationsOfOthersCountForTheLimit(t *testing.T) {
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
 		w.set(topology(strings.Repeat("0", 130<<10)))
-		w.reporter.Observe(w.server.Update("other-manager", func(u *unstructured.Unstructured) {
+		w.reporter.Observe(w.server.change("other-manager", func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{"example.com/theirs": strings.Repeat("x", 115<<10)})
 		}))
 		later(time.Minute)
@@ -520,10 +532,9 @@ func TestGenerationGrowsByOneForEachChangeOverRestartsAndDeletions(t *testing.T)
 		pool, kept := "0-3", annotation.Report{}
 		life := func(play func(*report.Reporter)) {
 			r := report.New(report.Options{
-				Objects: w.server, Version: v1alpha2.GroupVersion(), Node: "n0", Boot: "boot-1", Last: kept,
-				Keep:        func(r annotation.Report) error { kept = r; return nil },
-				Source:      func() *v1alpha2.NodeResourceTopology { return topology(pool) },
-				SetConflict: func(context.Context, bool, string, string) error { return nil },
+				Target: quiet(w.server), Version: v1alpha2.GroupVersion(), Boot: "boot-1", Last: kept,
+				Keep:   func(r annotation.Report) error { kept = r; return nil },
+				Source: func() *v1alpha2.NodeResourceTopology { return topology(pool) },
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
@@ -556,20 +567,20 @@ func TestGenerationGrowsByOneForEachChangeOverRestartsAndDeletions(t *testing.T)
 			if g := gen(); g != 2 {
 				t.Errorf("generation after a change = %d, want 2", g)
 			}
-			w.server.Delete()
+			w.server.remove()
 			r.Observe(nil)
 			later(time.Minute)
 			if g := gen(); g != 2 {
 				t.Errorf("generation of the same content after a deletion = %d, want 2", g)
 			}
 		})
-		w.server.Delete()
+		w.server.remove()
 		life(func(*report.Reporter) {
 			if g := gen(); g != 2 {
 				t.Errorf("generation of the same content after deletion and restart = %d, want 2", g)
 			}
 		})
-		w.server.Delete()
+		w.server.remove()
 		pool = "0-1"
 		life(func(*report.Reporter) {
 			if g := gen(); g != 3 {
@@ -590,7 +601,7 @@ func TestLabelOfAnotherWriterIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
-		w.reporter.Observe(w.server.Update("nfd-master", func(u *unstructured.Unstructured) {
+		w.reporter.Observe(w.server.change("nfd-master", func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{annotation.ManagedBy: "nfd"})
 			u.Object["zones"] = []any{map[string]any{"name": "theirs", "type": "Node"}}
 		}))
@@ -607,7 +618,7 @@ func TestConflictThatNoClaimExplainsIsACondition(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
-		w.reporter.Observe(w.server.Update("other-manager", func(u *unstructured.Unstructured) {
+		w.reporter.Observe(w.server.change("other-manager", func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{annotation.TopologyMode: "theirs"})
 		}))
 		nrt := topology("0-3")
@@ -620,7 +631,7 @@ func TestConflictThatNoClaimExplainsIsACondition(t *testing.T) {
 		if w.pool() != "" {
 			t.Errorf("pool = %q, want nothing written by force", w.pool())
 		}
-		w.server.Delete()
+		w.server.remove()
 		w.reporter.Observe(nil)
 		later(2 * time.Minute)
 		if w.pool() != "0-3" || w.condition() != "False" {
@@ -633,7 +644,7 @@ func TestZonesRemainOursBesideAWriterOfAttributesAlone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, v1alpha2.GroupVersion(), func(w *world) {
 		t := w.t
-		w.reporter.Observe(w.server.Update("other-manager", func(u *unstructured.Unstructured) {
+		w.reporter.Observe(w.server.change("other-manager", func(u *unstructured.Unstructured) {
 			u.Object["attributes"] = []any{map[string]any{"name": "nodeTopologyPodsFingerprint", "value": "pfp0v001"}}
 		}))
 		later(time.Minute)
@@ -678,7 +689,7 @@ func TestForeignContentSurvivesEveryWrite(t *testing.T) {
 					if step == "more" && len(theirs) == 0 {
 						continue
 					}
-					w.server.Update("nfd-master", func(u *unstructured.Unstructured) {
+					w.server.change("nfd-master", func(u *unstructured.Unstructured) {
 						theirs["attributes"] = []any{map[string]any{"name": "a", "value": value}}
 						u.Object["attributes"] = theirs["attributes"]
 						if step == "theirs" {
@@ -691,7 +702,7 @@ func TestForeignContentSurvivesEveryWrite(t *testing.T) {
 						continue
 					}
 					clear(theirs)
-					w.server.Delete()
+					w.server.remove()
 					w.reporter.Observe(nil)
 				case "restart":
 					object, _ := w.server.state()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
@@ -22,6 +23,7 @@ import (
 // server is an API server for one kind: it applies with the real rules of server-side apply, on deduced types, whose
 // lists are atomic as those of NodeResourceTopology are.
 type server struct {
+	dynamic.ResourceInterface
 	fields *managedfields.FieldManager
 	gv     schema.GroupVersion
 
@@ -97,7 +99,7 @@ func (s *server) Apply(_ context.Context, name string, applied *unstructured.Uns
 }
 
 // Update is a write of another program.
-func (s *server) Update(manager string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+func (s *server) change(manager string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	live := s.live("n0")
@@ -110,7 +112,7 @@ func (s *server) Update(manager string, change func(*unstructured.Unstructured))
 	return s.keep(out.(*unstructured.Unstructured))
 }
 
-func (s *server) Delete() {
+func (s *server) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.object = nil

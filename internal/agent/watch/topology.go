@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/agent/report"
 )
 
 // ErrOutdated ends an agent when the API has come to serve v1alpha2 of its object: a write of v1alpha1 would take the
@@ -17,7 +17,7 @@ import (
 var ErrOutdated = errors.New("topology.node.k8s.io/v1alpha2 is served now")
 
 // Topologies returns the API of NodeResourceTopology in a version. Writes of v1alpha1 fail once v1alpha2 is served.
-func (a *API) Topologies(version schema.GroupVersion) report.Objects {
+func (a *API) Topologies(version schema.GroupVersion) dynamic.ResourceInterface {
 	objects := a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies"))
 	if version == v1alpha2.GroupVersion() {
 		return objects
@@ -37,11 +37,11 @@ func (a *API) Outdated(ctx context.Context) error {
 
 // olderObjects writes v1alpha1, as long as nothing else is served.
 type olderObjects struct {
-	report.Objects
+	dynamic.ResourceInterface
 	api *API
 }
 
-// Apply implements report.Objects.
+// Apply implements dynamic.ResourceInterface.
 func (o olderObjects) Apply(ctx context.Context, name string, object *unstructured.Unstructured,
 	options metav1.ApplyOptions, subresources ...string,
 ) (*unstructured.Unstructured, error) {
@@ -56,5 +56,5 @@ func (o olderObjects) Apply(ctx context.Context, name string, object *unstructur
 		}
 		return nil, ErrOutdated
 	}
-	return o.Objects.Apply(ctx, name, object, options, subresources...)
+	return o.ResourceInterface.Apply(ctx, name, object, options, subresources...)
 }
