@@ -29,30 +29,24 @@ func (f *askFlags) add(fs *pflag.FlagSet) {
 		"the kubelet's PodResources socket; the default is below --root; empty to not ask")
 }
 
-// valid refuses what cannot be meant.
-func (f *askFlags) valid(fs *pflag.FlagSet, root host.Root) error {
-	if _, err := f.socketBelow(root, fs); err != nil {
-		return err
-	}
-	if f.endpoint == "" {
-		return nil
-	}
-	if fs.Changed("kubelet") {
-		return errors.New(
-			"--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
-	}
-	if _, err := kubeletapi.ParseEndpoint(f.endpoint); err != nil {
-		return fmt.Errorf("--kubelet-endpoint: %w", err)
-	}
-	return nil
-}
-
-// wire fills the options that ask the kubelet: unless settings are given by --kubelet, or
-// --disable-query-kubelet-config asks for nothing.
+// wire fills the options that ask the kubelet, unless settings are given by --kubelet, or
+// --disable-query-kubelet-config asks for nothing. It refuses what cannot be meant.
 func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) error {
 	socket, err := f.socketBelow(o.Root, fs)
-	if err != nil || !o.Switches.QueryKubelet {
+	if err != nil {
 		return err
+	}
+	if f.endpoint != "" {
+		if fs.Changed("kubelet") {
+			return errors.New(
+				"--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
+		}
+		if _, err := kubeletapi.ParseEndpoint(f.endpoint); err != nil {
+			return fmt.Errorf("--kubelet-endpoint: %w", err)
+		}
+	}
+	if !o.Switches.QueryKubelet {
+		return nil
 	}
 	if socket != "" {
 		o.AskResources = func(ctx context.Context) (kubeletapi.Resources, error) {
@@ -68,8 +62,7 @@ func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) er
 		return err
 	}
 	client, err := kubeletapi.NewClient(kubeletapi.ClientOptions{
-		Node: o.Node, Root: o.Root, API: api,
-		Endpoint: f.endpoint,
+		Node: o.Node, Root: o.Root, API: api, Endpoint: f.endpoint,
 	})
 	if err != nil {
 		return err

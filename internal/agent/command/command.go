@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -88,9 +87,6 @@ func (f *common) name() (string, error) {
 	}
 	return os.Hostname()
 }
-
-// arch is the GOARCH assumed for a tree that does not show it; the own host's is known.
-func (f *common) arch() string { return runtime.GOARCH }
 
 func (f *common) hostRoot() host.Root { return host.Root{Dir: f.root} }
 

@@ -32,7 +32,15 @@ func newDoctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printDiagnosis(c.OutOrStdout(), output, &d); err != nil {
+			switch output {
+			case "table":
+				err = d.Print(c.OutOrStdout())
+			case "json":
+				err = printJSON(c.OutOrStdout(), d)
+			default:
+				err = fmt.Errorf("output %q: want table or json", output)
+			}
+			if err != nil {
 				return err
 			}
 			if !d.Healthy() {
@@ -48,17 +56,8 @@ func newDoctorCommand() *cobra.Command {
 	return c
 }
 
-func printDiagnosis(w io.Writer, format string, d *doctor.Diagnosis) error {
-	switch format {
-	case "table":
-		return d.Print(w)
-	case "json":
-		text, err := gojson.MarshalIndent(d, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(w, "%s\n", text)
-		return err
-	}
-	return fmt.Errorf("output %q: want table or json", format)
+func printJSON(w io.Writer, value any) error {
+	e := gojson.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
 }

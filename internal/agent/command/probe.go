@@ -1,9 +1,9 @@
 package command
 
 import (
-	gojson "encoding/json"
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -53,7 +53,7 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	reading, err := host.Read(f.hostRoot(), f.arch())
+	reading, err := host.Read(f.hostRoot(), runtime.GOARCH)
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +95,9 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 func printObjects(w io.Writer, format string, objects []any) error {
 	switch format {
 	case "json":
-		text, err := gojson.MarshalIndent(map[string]any{
+		return printJSON(w, map[string]any{
 			"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": objects,
-		}, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(w, "%s\n", text)
-		return err
+		})
 	case "yaml":
 		for _, o := range objects {
 			text, err := yaml.Marshal(o)

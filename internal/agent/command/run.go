@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/socket"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -34,9 +37,7 @@ func newRunCommand() *cobra.Command {
 	var flags common
 	var ask askFlags
 	var kubeconfig, address string
-	var containers runtimeFlags
-	var allowLSR bool
-	var resync time.Duration
+	var o app.Options
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the agent of this node",
@@ -45,18 +46,13 @@ func newRunCommand() *cobra.Command {
 			if err := mustBeLoopback(address); err != nil {
 				return err
 			}
-			if resync < minResync {
-				return fmt.Errorf("--resync %v: want %v or more", resync, minResync)
+			if o.Resync < minResync {
+				return fmt.Errorf("--resync %v: want %v or more", o.Resync, minResync)
 			}
-			if err := ask.valid(c.Flags(), flags.hostRoot()); err != nil {
+			if err := flags.options(&o, kubeconfig); err != nil {
 				return err
 			}
-			o, err := flags.options(kubeconfig)
-			if err != nil {
-				return err
-			}
-			o.AllowUnallocatedLSR, o.Resync = allowLSR, resync
-			if err := containers.wire(&o); err != nil {
+			if err := checkRuntime(&o); err != nil {
 				return err
 			}
 			if err := ask.wire(&o, c.Flags(), kubeconfig); err != nil {
@@ -65,44 +61,76 @@ func newRunCommand() *cobra.Command {
 			return serveAgent(c.Context(), o, address)
 		},
 	}
-	flags.add(c.Flags())
-	ask.add(c.Flags())
-	containers.add(c.Flags())
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
-	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271",
+	fs := c.Flags()
+	flags.add(fs)
+	ask.add(fs)
+	fs.StringVar(&o.NRISocket, "nri-socket", "/var/run/nri/nri.sock",
+		"NRI socket of the container runtime; empty to not connect")
+	fs.StringVar(&o.HookSocket, "hook-socket", "/run/tenon/hooks.sock",
+		"socket on which tenon-runtime-proxy asks; empty to not listen")
+	fs.StringVar(&o.CgroupRoot, "cgroup-root", "",
+		"cgroup below which the kubelet keeps its pods, like its own cgroupRoot (default: what the kubelet says, "+
+			"else /)")
+	fs.BoolVar(&o.AllowDegraded, "allow-degraded-enforcement", false,
+		"let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
+	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
+	fs.StringVar(&address, "health-address", "127.0.0.1:10271",
 		"loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")
-	c.Flags().BoolVar(&allowLSR, "allow-unallocated-lsr", false,
+	fs.BoolVar(&o.AllowUnallocatedLSR, "allow-unallocated-lsr", false,
 		"let LSR pods that another scheduler bound run on the CPU shared pool")
-	c.Flags().DurationVar(&resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
+	fs.DurationVar(&o.Resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
 	return c
 }
 
-// options returns an Agent's options from the flags.
-func (f *common) options(kubeconfig string) (app.Options, error) {
-	o := app.Options{Root: f.hostRoot(), Arch: f.arch(), Version: version(), PublishNumatopology: f.volcano}
-	var err error
+// checkRuntime refuses options about the container runtime that cannot be meant.
+func checkRuntime(o *app.Options) (err error) {
+	for _, s := range []struct {
+		flag string
+		at   *string
+	}{{"--nri-socket", &o.NRISocket}, {"--hook-socket", &o.HookSocket}} {
+		if *s.at == "" {
+			continue
+		}
+		if *s.at, err = socket.Path(*s.at); err != nil {
+			return fmt.Errorf("%s: %w", s.flag, err)
+		}
+	}
+	if o.NRISocket != "" && o.NRISocket == o.HookSocket {
+		return errors.New(
+			"--nri-socket and --hook-socket are one file: the one is the runtime's, the other the agent's own")
+	}
+	if o.CgroupRoot != "" && (!path.IsAbs(o.CgroupRoot) || path.Clean(o.CgroupRoot) != o.CgroupRoot) {
+		return fmt.Errorf("--cgroup-root %q: want an absolute path such as / or /pods, as the kubelet's cgroupRoot",
+			o.CgroupRoot)
+	}
+	return nil
+}
+
+// options puts the flags and the clients that follow from them into an Agent's options.
+func (f *common) options(o *app.Options, kubeconfig string) (err error) {
+	o.Root, o.Arch, o.Version, o.PublishNumatopology = f.hostRoot(), runtime.GOARCH, version(), f.volcano
 	if o.Switches, err = f.switches(); err != nil {
-		return o, err
+		return err
 	}
 	if o.Kubelet, err = host.ParseKubelet(f.kubelet); err != nil {
-		return o, err
+		return err
 	}
 	if o.Node, err = f.name(); err != nil {
-		return o, err
+		return err
 	}
 	config, err := restConfig(kubeconfig)
 	if err != nil {
-		return o, err
+		return err
 	}
 	// Protobuf is half the size of JSON and leaves less garbage; custom resources are JSON all the same.
 	typed := rest.CopyConfig(config)
-	typed.AcceptContentTypes, typed.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON,
-		runtime.ContentTypeProtobuf
+	typed.AcceptContentTypes = kruntime.ContentTypeProtobuf + "," + kruntime.ContentTypeJSON
+	typed.ContentType = kruntime.ContentTypeProtobuf
 	if o.Client, err = kubernetes.NewForConfig(typed); err != nil {
-		return o, err
+		return err
 	}
 	o.Dynamic, err = dynamic.NewForConfig(config)
-	return o, err
+	return err
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
