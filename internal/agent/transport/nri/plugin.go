@@ -86,10 +86,22 @@ var (
 // they go on without an answer.
 var ErrSlow = errors.New("the agent did not decide in time")
 
-// Configure implements stub.ConfigureInterface. All events that have a method here are wanted.
+// Configure implements stub.ConfigureInterface.
 func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
 	p.runtime = ParseRuntime(runtime, version)
-	return 0, nil
+	return Events(p.runtime), nil
+}
+
+// Events are the events that the plugin subscribes to; 0 is all that it has a method for. A runtime without validators
+// closes the connection of a plugin that names their event.
+func Events(r Runtime) api.EventMask {
+	var events api.EventMask
+	if r.Old() != "" {
+		events.Set(api.Event_RUN_POD_SANDBOX, api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX,
+			api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_UPDATE_CONTAINER,
+			api.Event_POST_UPDATE_CONTAINER, api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER)
+	}
+	return events
 }
 
 // Synchronize implements stub.SynchronizeInterface.

@@ -349,3 +349,17 @@ func TestPromisesOfRuntimes(t *testing.T) {
 		})
 	}
 }
+
+// containerd 1.7 closes the connection of a plugin that names an event it does not know.
+func TestARuntimeWithoutValidatorsIsNotAskedForThem(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{"v2.4.2": true, "v2.1.5": false, "1.7.35": false} {
+		events := nri.Events(nri.ParseRuntime("containerd", version))
+		if got := events == 0 || events.IsSet(api.Event_VALIDATE_CONTAINER_ADJUSTMENT); got != want {
+			t.Errorf("containerd %s: asks for the validation of adjustments: %v, want %v", version, got, want)
+		}
+		if events != 0 && !events.IsSet(api.Event_CREATE_CONTAINER) {
+			t.Errorf("containerd %s: events %s, want CreateContainer among them", version, events.PrettyString())
+		}
+	}
+}
