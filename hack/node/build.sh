@@ -5,7 +5,7 @@
 #   build.sh guest   these, and what the guests of level 5 boot
 #   build.sh --dir   prints the folder of the tools, and ends with 1 where they are not built
 #
-# The result is .cache/node/KEY/{bin,cni,images.tar,guest}: built beside and renamed, so that it is whole or not there.
+# The result is .cache/node/KEY/{bin,containerd-1.7,cni,images.tar,guest}: built beside and renamed, so that it is whole or not there.
 # KEY is a hash of everything that the programs are built from; .cache/node/current leads to the last one built.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -17,11 +17,13 @@ packages="gcc libc6-dev pkg-config libseccomp-dev iptables"
 guest_packages="qemu-system-x86 qemu-utils busybox-static cpio kmod e2fsprogs xz-utils numactl hwloc-nox"
 # One line a program: nested module, cgo, build tags, linker flags, packages of the module.
 containerd=github.com/containerd/containerd/v2/cmd
+old=github.com/containerd/containerd/cmd
 plugins=github.com/containernetworking/plugins/plugins
 version=k8s.io/component-base/version
 programs="
 runc       1 seccomp,netgo,osusergo  -extldflags=-static  bin github.com/opencontainers/runc
 containerd 0 no_btrfs,no_zfs,no_devmapper,netgo,osusergo,static_build - bin $containerd/containerd $containerd/containerd-shim-runc-v2 $containerd/ctr
+containerd17 0 no_btrfs,no_zfs,no_devmapper,no_aufs,netgo,osusergo,static_build - containerd-1.7 $old/containerd $old/containerd-shim-runc-v2 $old/ctr
 cni        0 - - cni $plugins/main/bridge $plugins/main/loopback $plugins/main/ptp $plugins/ipam/host-local $plugins/meta/portmap
 kubelet    0 - -X=$version.gitVersion=v1.36.3,-X=$version.gitMajor=1,-X=$version.gitMinor=36 bin k8s.io/kubernetes/cmd/kubelet
 "
@@ -46,7 +48,7 @@ key() {
     $GO version
     echo "$programs"
     dpkg-query -W -f '${Package} ${Version}\n' gcc libc6-dev libseccomp-dev 2>/dev/null || true
-    for name in runc containerd cni kubelet; do
+    for name in runc containerd containerd17 cni kubelet; do
       sha256sum "hack/tools/$name/go.mod" "hack/tools/$name/go.sum"
     done
     sha256sum hack/node/pack/*.go test/e2e/node/image/*/*.go

@@ -10,7 +10,7 @@ import (
 
 // BE pods use what LSR pods leave idle, and nothing of an LSE pod.
 func TestBEPodsRunOnTheCPUsOfLSRPodsAndNeverOfLSEPods(t *testing.T) {
-	for _, by := range paths {
+	for _, by := range closed {
 		t.Run(string(by), func(t *testing.T) {
 			w := newWorld(t, by, options{})
 			_, early := w.run(pod("early", of("BE")))

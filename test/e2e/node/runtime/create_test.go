@@ -4,8 +4,12 @@ package runtime
 
 import "testing"
 
-// paths are the ways in which a container comes by the agent before it starts.
-var paths = []path{byNRI, byProxy}
+// paths are the ways in which a container comes by the agent before it starts. On the closed ones no container of a
+// bound pod starts without it.
+var (
+	paths  = []path{byNRI, byProxy, byOldNRI}
+	closed = []path{byNRI, byProxy}
+)
 
 func TestAContainerStartsOnItsCPUs(t *testing.T) {
 	for _, by := range paths {

@@ -20,7 +20,7 @@ func TestTheReconcilerAloneIsEnough(t *testing.T) {
 }
 
 func TestAHandThatChangesASetIsUndone(t *testing.T) {
-	for _, by := range []path{byNRI, byProxy, byReconcile} {
+	for _, by := range append(paths, byReconcile) {
 		t.Run(string(by), func(t *testing.T) {
 			w := newWorld(t, by, options{})
 			_, plain := w.run(pod("plain"))

@@ -12,7 +12,7 @@ import (
 )
 
 func TestPoolsMoveWhenAPodIsBoundAndNotWhenItStarts(t *testing.T) {
-	for _, by := range []path{byNRI, byProxy, byReconcile} {
+	for _, by := range append(paths, byReconcile) {
 		t.Run(string(by), func(t *testing.T) {
 			w := newWorld(t, by, options{})
 			_, plain := w.run(pod("plain"))
@@ -20,7 +20,7 @@ func TestPoolsMoveWhenAPodIsBoundAndNotWhenItStarts(t *testing.T) {
 			b := w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(plain, shared)
 			w.wants(ls, shared)
-			if by == byNRI {
+			if by.nri() {
 				w.knows(plain, shared)
 			}
 

@@ -16,7 +16,7 @@ func TestAPodWithoutItsDecisionDoesNotStart(t *testing.T) {
 		"an LSR pod that has no CPUs":     {[]podOption{of("LSR"), guaranteed("1")}, "UnallocatedExclusivePod"},
 		"an allocation that is malformed": {[]podOption{of("LSR"), guaranteed("1"), malformed}, "BadAnnotation"},
 	} {
-		for _, by := range paths {
+		for _, by := range closed {
 			t.Run(name+"/"+string(by), func(t *testing.T) {
 				w := newWorld(t, by, options{})
 				b, err := w.runtime.RunPod(t.Context(), w.bind(pod("exclusive", test.options...)))

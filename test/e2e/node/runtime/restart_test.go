@@ -10,7 +10,7 @@ import (
 )
 
 func TestARestartedAgentFindsEverythingInOrder(t *testing.T) {
-	for _, by := range []path{byNRI, byProxy, byReconcile} {
+	for _, by := range append(paths, byReconcile) {
 		t.Run(string(by), func(t *testing.T) {
 			w := newWorld(t, by, options{})
 			_, plain := w.run(pod("plain"))
@@ -71,7 +71,7 @@ func TestARestartedRuntimeKeepsEverybodyWhereHeIs(t *testing.T) {
 			w.wants(bound, exclusive)
 			w.wants(plain, shared)
 			w.containerd.Start()
-			if by == byNRI {
+			if by.nri() {
 				w.awaitConnected()
 			}
 			_, late := w.run(pod("late"))

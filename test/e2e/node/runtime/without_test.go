@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
@@ -54,7 +55,7 @@ func TestPlainPodsAreNeverBlocked(t *testing.T) {
 }
 
 func TestABoundPodDoesNotStartWithoutTheAgent(t *testing.T) {
-	for _, by := range paths {
+	for _, by := range closed {
 		t.Run(string(by), func(t *testing.T) {
 			w := newWorld(t, by, options{})
 			w.agent.Kill()
@@ -82,4 +83,23 @@ func TestABoundPodDoesNotStartWithoutTheAgent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// containerd 1.7 asks no validator: a container starts without an agent that is away, the node says so, and LSE pods
+// are refused there.
+func TestContainerd17StartsBoundPodsWithoutTheAgentAndTheNodeSaysSo(t *testing.T) {
+	w := newWorld(t, byOldNRI, options{})
+	w.condition("tenon.sh/EnforcementDegraded", "True", "OldRuntime")
+	_, err := w.runtime.RunPod(t.Context(), w.bind(pod("lse", of("LSE"), guaranteed("1"), allocated(exclusive))))
+	if err == nil || !strings.Contains(err.Error(), "EnforcementDegraded") {
+		t.Errorf("an LSE pod: the runtime says %v, want EnforcementDegraded in it", err)
+	}
+	w.unbind(w.get("lse"))
+
+	w.agent.Kill()
+	_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced))
+	w.wants(bound, allCPUs)
+	w.agent.Start()
+	w.wants(bound, exclusive)
+	w.never(bound, allCPUs, exclusive)
 }

@@ -24,7 +24,10 @@ const (
 	byNRI       path = "NRI"
 	byProxy     path = "CRI proxy"
 	byReconcile path = "reconciler alone"
+	byOldNRI    path = "NRI of containerd 1.7"
 )
+
+func (p path) nri() bool { return p == byNRI || p == byOldNRI }
 
 // The machine has CPUs 0 and 1 on one NUMA node: an exclusive CPU is 1, the shared pool beside it is 0.
 const (
@@ -59,7 +62,10 @@ func newWorld(t *testing.T, by path, o options) *world {
 	w := &world{T: t, s: stage.New(t)}
 	w.plane = w.s.Plane()
 	w.node = w.plane.Node(nodeName(t))
-	o.containerd.NoNRI = o.containerd.NoNRI || by != byNRI
+	o.containerd.NoNRI = o.containerd.NoNRI || !by.nri()
+	if by == byOldNRI {
+		o.containerd.Release = "1.7"
+	}
 	w.containerd = w.s.Containerd(o.containerd)
 	socket := w.s.Socket()
 	if !o.noAgent {
@@ -78,7 +84,7 @@ func (w *world) startAgent(by path, flags ...string) {
 	w.agent = w.s.Agent(stage.AgentOptions{
 		Node: w.node.Name, Kubeconfig: w.s.AgentKubeconfig(w.plane, w.node), Flags: flags,
 	})
-	if by == byNRI {
+	if by.nri() {
 		w.awaitConnected()
 	}
 }

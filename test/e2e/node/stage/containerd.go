@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +18,8 @@ import (
 
 // ContainerdOptions are what a containerd is started with. The zero value is one as Tenon recommends it.
 type ContainerdOptions struct {
+	// Release is "1.7" for that containerd; "" for the one that Tenon recommends.
+	Release string
 	// Runc is called in place of runc; "" for runc itself.
 	Runc string
 	// NoNRI disables NRI.
@@ -46,7 +49,7 @@ func (s *Stage) Containerd(o ContainerdOptions) *Containerd {
 		must(s.t, os.MkdirAll(s.Path(dir), 0o755))
 	}
 	c.Start()
-	s.importImages()
+	c.importImages()
 	return c
 }
 
@@ -59,13 +62,23 @@ func (c *Containerd) Start() {
 
 // Restarted starts containerd again and does not wait for it.
 func (c *Containerd) Restarted() error {
+	bin := c.bin()
 	p, err := c.s.run(Command{
-		Name: "containerd", Path: Tool("containerd"), Args: []string{"--config", c.s.Path("etc/containerd.toml")},
+		Name: "containerd", Path: filepath.Join(bin, "containerd"),
+		Args: []string{"--config", c.s.Path("etc/containerd.toml")},
 		// The shim is found through PATH.
-		Env: []string{"PATH=" + Tools("bin") + ":" + os.Getenv("PATH")},
+		Env: []string{"PATH=" + bin + ":" + os.Getenv("PATH")},
 	})
 	c.Process = p
 	return err
+}
+
+// bin is the folder of containerd's own programs.
+func (c *Containerd) bin() string {
+	if c.options.Release == "" {
+		return Tools("bin")
+	}
+	return Tools("containerd-" + c.options.Release)
 }
 
 // Ready waits until containerd serves pods.
@@ -101,10 +114,11 @@ func (s *Stage) Socket() string { return s.Path("containerd.sock") }
 // NRISocket is where containerd serves NRI.
 func (s *Stage) NRISocket() string { return s.Path("nri", "nri.sock") }
 
-func (s *Stage) importImages() {
+func (c *Containerd) importImages() {
+	s := c.s
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), Tool("ctr"), "--address", s.Socket(), "--namespace", "k8s.io", "images",
-		"import", Tools("images.tar"))
+	cmd := exec.CommandContext(s.t.Context(), filepath.Join(c.bin(), "ctr"), "--address", s.Socket(),
+		"--namespace", "k8s.io", "images", "import", Tools("images.tar"))
 	if text, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("import images: %v\n%s", err, text)
 	}
@@ -121,10 +135,14 @@ func (s *Stage) containerdConfig(o ContainerdOptions) string {
 	if timeout == 0 {
 		timeout = 2 * time.Second
 	}
+	text := containerdConfig
+	if o.Release == "1.7" {
+		text = containerd17Config
+	}
 	return strings.NewReplacer(
 		"$W", s.dir, "$RUNC", runc, "$CNI", Tools("cni"), "$LEVEL", level, "$TIMEOUT", timeout.String(),
 		"$NONRI", fmt.Sprint(o.NoNRI), "$VALIDATOR", fmt.Sprint(!o.NoValidator),
-	).Replace(containerdConfig)
+	).Replace(text)
 }
 
 // Without CAP_SYS_RESOURCE, which containers of a build machine lack, every sandbox would end at its oom_score_adj:
@@ -163,6 +181,41 @@ temp = '$W/temp'
   plugin_request_timeout = '$TIMEOUT'
 [plugins.'io.containerd.nri.v1.nri'.default_validator]
   enable = $VALIDATOR
+`
+
+// containerd17Config is the same for containerd 1.7, which has one plugin for CRI and no validator.
+const containerd17Config = `version = 2
+root = '$W/root'
+state = '$W/state'
+temp = '$W/temp'
+[debug]
+  level = '$LEVEL'
+[grpc]
+  address = '$W/containerd.sock'
+[ttrpc]
+  address = '$W/containerd.ttrpc'
+[plugins.'io.containerd.internal.v1.opt']
+  path = '$W/opt'
+[plugins.'io.containerd.grpc.v1.cri']
+  sandbox_image = 'localhost/pause:1'
+  restrict_oom_score_adj = true
+  enable_cdi = true
+  cdi_spec_dirs = ['$W/cdi']
+[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
+  runtime_type = 'io.containerd.runc.v2'
+[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]
+  BinaryName = '$RUNC'
+  Root = '$W/state/runc'
+  SystemdCgroup = false
+[plugins.'io.containerd.grpc.v1.cri'.cni]
+  bin_dir = '$CNI'
+  conf_dir = '$W/etc/cni'
+[plugins.'io.containerd.nri.v1.nri']
+  disable = $NONRI
+  socket_path = '$W/nri/nri.sock'
+  plugin_path = '$W/nri/plugins'
+  plugin_config_path = '$W/nri/conf.d'
+  plugin_request_timeout = '$TIMEOUT'
 `
 
 // networkConfig is a bridge of the stage's network namespace. Addresses are kept in the stage's folder.
