@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -236,6 +237,26 @@ func TestBrokenKubeletIsTheNodesConditionAndNotTheProcesssEnd(t *testing.T) {
 				!strings.Contains(c.Message, "index out of range")) {
 				t.Errorf("the node is %+v", c)
 			}
+		}
+	})
+}
+
+func TestNodeThatWasTakenForDeadIsReadyAgain(t *testing.T) {
+	playLive(t, "arm64-1s", func(b *bench) {
+		nodes := b.client.CoreV1().Nodes()
+		if err := b.n.register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		late := []byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`)
+		if _, err := nodes.PatchStatus(t.Context(), "n0", late); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.n.tellReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		node, err := nodes.Get(t.Context(), "n0", metav1.GetOptions{})
+		if err != nil || !nodeutil.IsNodeReady(node) {
+			t.Errorf("the node's conditions are %+v (%v), want it ready", node.Status.Conditions, err)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/apimachinery/lease"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
@@ -37,17 +38,13 @@ const (
 // kept.
 func (n *node) register(ctx context.Context) error {
 	want := n.object()
-	nodes := n.Client.CoreV1().Nodes()
-	_, err := nodes.Create(ctx, want, metav1.CreateOptions{})
+	_, err := n.Client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		err = n.patch(ctx, map[string]any{"status": want.Status}, "status")
 	}
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}
-	n.mu.Lock()
-	n.ready = want.Status.Conditions[0]
-	n.mu.Unlock()
 	return nil
 }
 
@@ -68,20 +65,19 @@ func (n *node) wish(ctx context.Context) error {
 	return n.patch(ctx, map[string]any{"metadata": map[string]any{"labels": labels}})
 }
 
-// tellReady writes the condition Ready when it is not what was written last.
+// tellReady writes the condition Ready where the API has another one: the kubelet has changed, or the control plane took
+// the node for dead because its lease was late.
 func (n *node) tellReady(ctx context.Context) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	c := n.kubelet.gate.ready(time.Now())
-	if n.ready.Status == c.Status && n.ready.Reason == c.Reason && n.ready.Message == c.Message {
+	have, err := n.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("read node: %w", err)
+	}
+	want := n.kubelet.gate.ready(time.Now())
+	_, c := nodeutil.GetNodeCondition(&have.Status, corev1.NodeReady)
+	if c != nil && c.Status == want.Status && c.Reason == want.Reason && c.Message == want.Message {
 		return nil
 	}
-	status := map[string]any{"conditions": []corev1.NodeCondition{c}}
-	if err := n.patch(ctx, map[string]any{"status": status}, "status"); err != nil {
-		return err
-	}
-	n.ready = c
-	return nil
+	return n.patch(ctx, map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{want}}}, "status")
 }
 
 func (n *node) patch(ctx context.Context, change map[string]any, subresources ...string) error {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -138,9 +137,6 @@ type node struct {
 	events      events.EventRecorder
 	agentEvents events.EventRecorder
 	kubelet     *kubelet
-
-	mu    sync.Mutex           // guards the field below
-	ready corev1.NodeCondition // as last reported
 }
 
 // open generates the machine where it is missing and opens its cgroup tree.
