@@ -57,19 +57,10 @@ func filesOf(d desired.Dialect) []file {
 		return append(files, []file{
 			{"cpuset.effective_cpus", controlled, effectiveCPUs, readOnly},
 			{"cpuset.effective_mems", controlled, effectiveMems, readOnly},
-			{
-				"cpu.cfs_period_us", controlled, func(_ *Tree, g *group) string { return format(g.period) },
-				number(func(g *group, n int64) error { return g.setQuotaV1(g.limit, n) }),
-			},
-			{
-				desired.QuotaV1, controlled, func(_ *Tree, g *group) string { return format(g.limit) },
-				number(func(g *group, n int64) error { return g.setQuotaV1(max(n, unlimited), g.period) }),
-			},
-			{
-				"memory.limit_in_bytes", controlled,
-				func(_ *Tree, g *group) string { return formatLimit(g.memoryLimit) }, number((*group).setMemoryV1),
-			},
-			{"cpu.shares", controlled, shares("3"), number((*group).setShares)},
+			{"cpu.cfs_period_us", controlled, decimal(func(g *group) int64 { return g.period }), (*Tree).setPeriodV1},
+			{desired.QuotaV1, controlled, decimal(func(g *group) int64 { return g.limit }), (*Tree).setQuota},
+			{"memory.limit_in_bytes", controlled, memory(format(noLimit)), (*Tree).setMemory},
+			{"cpu.shares", controlled, shares("3"), (*Tree).setShares},
 		}...)
 	}
 	return append(files, []file{
@@ -87,19 +78,14 @@ func filesOf(d desired.Dialect) []file {
 		}},
 		{"cpuset.cpus.effective", controlled, effectiveCPUs, readOnly},
 		{"cpuset.mems.effective", controlled, effectiveMems, readOnly},
-		{
-			desired.QuotaV2, controlled,
-			func(_ *Tree, g *group) string { return formatMax(g.limit) + " " + format(g.period) }, setQuotaV2,
-		},
-		{
-			"memory.max", controlled, func(_ *Tree, g *group) string { return formatMax(g.memoryLimit) },
-			func(_ *Tree, g *group, value string) error { return g.setMemoryV2(value) },
-		},
-		{
-			"memory.events", controlled, func(_ *Tree, g *group) string { return "oom_kill " + format(g.oomKills) },
-			readOnly,
-		},
-		{"cpu.weight", controlled, shares("1"), number((*group).setWeight)},
+		{desired.QuotaV2, controlled, func(_ *Tree, g *group) string {
+			return limit(g.limit, "max") + " " + format(g.period)
+		}, (*Tree).setQuota},
+		{"memory.max", controlled, memory("max"), (*Tree).setMemory},
+		{"memory.events", controlled, func(_ *Tree, g *group) string {
+			return "oom_kill " + format(g.oomKills)
+		}, readOnly},
+		{"cpu.weight", controlled, shares("1"), (*Tree).setShares},
 	}...)
 }
 
@@ -124,17 +110,11 @@ func (t *Tree) has(g *group, f file) bool {
 
 func readOnly(*Tree, *group, string) error { return errInvalid }
 
-func number(set func(*group, int64) error) writer {
-	return func(_ *Tree, g *group, value string) error {
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return errInvalid
-		}
-		return set(g, n)
-	}
-}
-
 func format(n int64) string { return strconv.FormatInt(n, 10) }
+
+func decimal(of func(*group) int64) reader {
+	return func(_ *Tree, g *group) string { return format(of(g)) }
+}
 
 func digit(b bool) string {
 	if b {
@@ -153,18 +133,16 @@ func shares(idle string) reader {
 	}
 }
 
-func formatLimit(n int64) string {
+func limit(n int64, none string) string {
 	if n == unlimited {
-		n = noLimit
+		return none
 	}
 	return format(n)
 }
 
-func formatMax(n int64) string {
-	if n == unlimited {
-		return "max"
-	}
-	return format(n)
+// memory shows the limit of memory, which is none where there is no limit.
+func memory(none string) reader {
+	return func(_ *Tree, g *group) string { return limit(g.memoryLimit, none) }
 }
 
 func formatControllers(_ *Tree, g *group) string {

@@ -193,18 +193,13 @@ func (t *Tree) defaultShares() int64 {
 }
 
 // setShares: a v1 kernel takes every number and moves it into its limits.
-func (g *group) setShares(n int64) error {
-	if g.idle {
-		return errInvalid
-	}
-	g.shares = min(max(n, 2), 262144)
-	return nil
-}
-
-func (g *group) setWeight(n int64) error {
+func (t *Tree) setShares(g *group, value string) error {
+	n, err := strconv.ParseInt(value, 10, 64)
 	switch {
-	case g.idle:
+	case err != nil || g.idle:
 		return errInvalid
+	case t.o.Dialect == desired.V1:
+		n = min(max(n, 2), 262144)
 	case n < 1 || n > 10000:
 		return errRange
 	}
@@ -212,63 +207,61 @@ func (g *group) setWeight(n int64) error {
 	return nil
 }
 
-// setMemoryV1 refuses a limit below the usage.
-func (g *group) setMemoryV1(limit int64) error {
-	switch {
-	case limit < unlimited:
+// setMemory: v1 refuses a limit below the usage. v2 reclaims what is above it; what cannot be ends in an OOM kill
+// inside the group.
+func (t *Tree) setMemory(g *group, value string) error {
+	limit, err := t.parseLimit(value)
+	if err != nil || limit < unlimited {
 		return errInvalid
-	case limit != unlimited && g.memoryUsed > limit:
+	}
+	if over := limit != unlimited && g.memoryUsed > limit; over && t.o.Dialect == desired.V1 {
 		return errBusy
-	}
-	g.memoryLimit = wholePages(limit)
-	return nil
-}
-
-// setMemoryV2: usage above a new limit is reclaimed; what cannot be ends in an OOM kill inside the group.
-func (g *group) setMemoryV2(value string) error {
-	limit, err := parseMax(value)
-	if err != nil {
-		return err
-	}
-	g.memoryLimit = wholePages(limit)
-	if limit != unlimited && g.memoryUsed > limit {
+	} else if over {
 		g.oomKills++
 		g.memoryUsed = 0
 		clear(g.tasks)
 	}
+	if g.memoryLimit = limit; limit != unlimited {
+		g.memoryLimit = limit / page * page
+	}
 	return nil
 }
 
-// wholePages is a memory limit as the kernel keeps it.
-func wholePages(n int64) int64 {
-	if n == unlimited {
-		return n
-	}
-	return n / page * page
-}
-
-func parseMax(value string) (int64, error) {
-	if value == "max" {
+// parseLimit parses an amount or the word for none: any negative number in v1, "max" in v2.
+func (t *Tree) parseLimit(value string) (int64, error) {
+	if t.o.Dialect == desired.V2 && value == "max" {
 		return unlimited, nil
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || n < 0 {
+	if err != nil || t.o.Dialect == desired.V2 && n < 0 {
 		return 0, errInvalid
 	}
 	return n, nil
 }
 
-func setQuotaV2(_ *Tree, g *group, value string) error {
+func (t *Tree) setPeriodV1(g *group, value string) error {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return errInvalid
+	}
+	return g.setQuotaV1(g.limit, n)
+}
+
+// setQuota takes a v1 quota, or a v2 quota and, if given, its period.
+func (t *Tree) setQuota(g *group, value string) error {
 	quota, period, given := strings.Cut(value, " ")
-	n, err := parseMax(quota)
+	n, err := t.parseLimit(quota)
 	length := g.period
 	if given && err == nil {
 		length, err = strconv.ParseInt(period, 10, 64)
 	}
-	if err != nil {
+	switch {
+	case err != nil || given && t.o.Dialect == desired.V1:
 		return errInvalid
+	case t.o.Dialect == desired.V1:
+		return g.setQuotaV1(max(n, unlimited), length)
 	}
-	return g.setQuota(n, length)
+	return g.assignQuota(n, length)
 }
 
 // setQuotaV1: a child's share may not exceed its parent's, whichever of the two is written.
@@ -287,11 +280,11 @@ func (g *group) setQuotaV1(quota, period int64) error {
 			}
 		}
 	}
-	return g.setQuota(quota, period)
+	return g.assignQuota(quota, period)
 }
 
-// setQuota checks what both dialects ask of a quota.
-func (g *group) setQuota(quota, period int64) error {
+// assignQuota checks what both dialects ask of a quota.
+func (g *group) assignQuota(quota, period int64) error {
 	if quota != unlimited && quota < minQuota || period < minQuota || period > maxPeriod {
 		return errInvalid
 	}

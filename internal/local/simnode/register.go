@@ -65,8 +65,8 @@ func (n *node) wish(ctx context.Context) error {
 	return n.patch(ctx, map[string]any{"metadata": map[string]any{"labels": labels}})
 }
 
-// tellReady writes the condition Ready where the API has another one: the kubelet has changed, or the control plane took
-// the node for dead because its lease was late.
+// tellReady writes the condition Ready where the API has another one: the kubelet has changed, or the control plane
+// took the node for dead because its lease was late.
 func (n *node) tellReady(ctx context.Context) error {
 	have, err := n.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{ResourceVersion: "0"})
 	if err != nil {
