@@ -58,19 +58,15 @@ type Cluster struct {
 	dir    datadir.Dir
 	nodes  []datadir.Node
 	joined []string
-	lock   *datadir.Lock
 	ports  *datadir.Ports
 	log    *os.File
 	plane  *plane.Plane
 	begun  time.Time
-
 	report func(Step)
+	undo   []func() error // what Stop does, the last one first
 
 	mu       sync.Mutex             // guards children
 	children map[string]*proc.Child // by name
-
-	stopTokens context.CancelFunc
-	tokensDone chan struct{}
 }
 
 // Start starts a cluster and returns when everything in it is ready. When it fails nothing is left running.
@@ -104,29 +100,27 @@ func (c *Cluster) Wait(ctx context.Context) error {
 
 // Stop stops what runs: first those who write, then the API server, then the store.
 func (c *Cluster) Stop() error {
+	var errs []error
+	for _, undo := range slices.Backward(c.undo) {
+		errs = append(errs, undo())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) stopChildren() error {
+	names := []string{managerName, nodesName}
 	for replica := range datadir.MaxSchedulers {
-		c.stopChild(schedulerName(replica))
+		names = slices.Insert(names, 0, schedulerName(replica))
 	}
-	c.stopChild(managerName)
-	c.stopChild(nodesName)
-	if c.stopTokens != nil {
-		c.stopTokens()
-		<-c.tokensDone
+	for _, name := range names {
+		c.mu.Lock()
+		child := c.children[name]
+		c.mu.Unlock()
+		if child != nil {
+			child.Stop()
+		}
 	}
-	var err error
-	if c.plane != nil {
-		err = c.plane.Stop()
-	}
-	if c.ports != nil {
-		c.ports.Close()
-	}
-	if c.log != nil {
-		err = errors.Join(err, c.log.Close())
-	}
-	if c.lock != nil {
-		err = errors.Join(err, c.lock.Release())
-	}
-	return err
+	return nil
 }
 
 func (c *Cluster) start(ctx context.Context, o Options) error {
@@ -155,6 +149,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		return err
 	}
 	c.startTokens(client, id)
+	c.undo = append(c.undo, c.stopChildren)
 	return utilerrors.AggregateGoroutines(
 		func() error { return c.startManager(ctx, o, applier, id) },
 		func() error { return c.startNodes(ctx, o, client) },
@@ -168,24 +163,27 @@ func (c *Cluster) take(o Options) error {
 	if err := c.dir.Make(); err != nil {
 		return err
 	}
-	var err error
-	if c.lock, err = c.dir.Lock(); err != nil {
+	lock, err := c.dir.Lock()
+	if err != nil {
 		return err
 	}
+	c.undo = append(c.undo, lock.Release)
 	if err := checkSpace(c.dir); err != nil {
 		return err
 	}
 	if c.nodes, err = c.chooseNodes(o.Nodes); err != nil {
 		return err
 	}
+	if c.log, err = os.OpenFile(c.dir.Log("control-plane"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	c.undo = append(c.undo, c.log.Close)
 	if c.ports, err = c.dir.Ports(); err != nil {
 		return err
 	}
+	c.undo = append(c.undo, func() error { c.ports.Close(); return nil })
 	for _, m := range c.ports.Moved {
 		c.report(Step{Text: moveText(m)})
-	}
-	if c.log, err = os.OpenFile(c.dir.Log("control-plane"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		return fmt.Errorf("open log: %w", err)
 	}
 	return nil
 }
@@ -235,30 +233,24 @@ func (c *Cluster) startPlane(ctx context.Context, id *identities) error {
 	if err != nil {
 		return err
 	}
+	c.undo = append(c.undo, c.plane.Stop)
 	c.done("control plane (etcd, kube-apiserver)")
 	return c.plane.StartControllers(ctx, c.dir.Credential(controllers))
 }
 
 func (c *Cluster) startTokens(client kubernetes.Interface, id *identities) {
-	ctx, cancel := context.WithCancel(context.Background())
-	c.stopTokens, c.tokensDone = cancel, make(chan struct{})
 	t := &tokens{dir: c.dir, client: client, cluster: id.cluster, nodes: c.nodeNames()}
-	go func() {
-		defer close(c.tokensDone)
-		t.run(ctx)
-	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { t.run(ctx) })
+	c.undo = append(c.undo, func() error {
+		cancel()
+		wg.Wait()
+		return nil
+	})
 }
 
 func (c *Cluster) done(text string) { c.report(Step{Text: text, Took: time.Since(c.begun)}) }
-
-func (c *Cluster) stopChild(name string) {
-	c.mu.Lock()
-	child := c.children[name]
-	c.mu.Unlock()
-	if child != nil {
-		child.Stop()
-	}
-}
 
 func moveText(m datadir.Move) string {
 	cause := "is in use by another process"

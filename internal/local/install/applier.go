@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -98,13 +99,6 @@ func (a *Applier) AwaitEstablished(ctx context.Context, objects []*unstructured.
 
 func established(o *unstructured.Unstructured) bool {
 	var definition apiextensions.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &definition); err != nil {
-		return false
-	}
-	for _, c := range definition.Status.Conditions {
-		if c.Type == apiextensions.Established {
-			return c.Status == apiextensions.ConditionTrue
-		}
-	}
-	return false
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &definition) == nil &&
+		apihelpers.IsCRDConditionTrue(&definition, apiextensions.Established)
 }

@@ -69,8 +69,7 @@ func (k *kubelet) advance(ctx context.Context, p *pod, obj *corev1.Pod) time.Dur
 		return t.wait
 	}
 	for i := range obj.Spec.InitContainers {
-		name := obj.Spec.InitContainers[i].Name
-		k.stop(p, name, p.boxes[name], 0, "Completed")
+		k.stop(p, p.boxes[obj.Spec.InitContainers[i].Name], 0, "Completed")
 	}
 	return 0
 }
@@ -78,8 +77,8 @@ func (k *kubelet) advance(ctx context.Context, p *pod, obj *corev1.Pod) time.Dur
 // finished reports whether every main container has ended for good.
 func finished(p *pod, obj *corev1.Pod) bool {
 	return !slices.ContainsFunc(obj.Spec.Containers, func(c corev1.Container) bool {
-		b := p.boxes[c.Name]
-		return b.stage != exited || podutil.ContainerShouldRestart(c, obj.Spec, b.exitCode)
+		ended := p.boxes[c.Name].State.Terminated
+		return ended == nil || podutil.ContainerShouldRestart(c, obj.Spec, ended.ExitCode)
 	})
 }
 
@@ -105,31 +104,28 @@ func (t *turn) lookIn(d time.Duration) {
 // the container runs.
 func (t *turn) keep(c *corev1.Container, how play) bool {
 	b := t.p.boxes[c.Name]
-	t.expire(c, b, how)
-	if b.stage == exited && podutil.ContainerShouldRestart(*c, t.obj.Spec, b.exitCode) {
-		b.last = b.terminated()
-		b.stage, b.id = waiting, ""
-		b.next = t.now.Add(crashPause(b.restarts))
-		b.restarts++
-		b.reason, b.detail = "CrashLoopBackOff", "the simulated container ended and is about to be restarted"
+	t.expire(b, how)
+	if ended := b.State.Terminated; ended != nil && podutil.ContainerShouldRestart(*c, t.obj.Spec, ended.ExitCode) {
+		b.LastTerminationState = b.State
+		b.next = t.now.Add(crashPause(b.RestartCount))
+		b.RestartCount++
+		b.waits("CrashLoopBackOff", "the simulated container ended and is about to be restarted")
 	}
-	if b.stage == waiting {
+	if b.State.Waiting != nil {
 		t.try(c, b)
-		if b.stage == running && how.runFor > 0 {
-			t.lookIn(b.began.Add(how.runFor).Sub(t.now))
-		}
+		t.expire(b, how)
 	}
-	return b.stage == running
+	return b.runs()
 }
 
 // complete runs an init container to its end and reports whether it is done.
 func (t *turn) complete(c *corev1.Container) bool {
 	b := t.p.boxes[c.Name]
-	if b.stage == waiting {
+	if b.State.Waiting != nil {
 		t.try(c, b)
 	}
-	t.expire(c, b, play{runFor: initRun})
-	return b.stage == exited
+	t.expire(b, play{runFor: initRun})
+	return b.State.Terminated != nil
 }
 
 // try starts a waiting container when its time has come.
@@ -145,13 +141,14 @@ func (t *turn) try(c *corev1.Container, b *box) {
 	pause := min(firstRefusal<<min(b.tries, 10), lastRefusal)
 	b.tries++
 	b.next = t.now.Add(pause)
-	b.reason, b.detail = reasonOf(err), err.Error()
+	reason := reasonOf(err)
+	b.waits(reason, err.Error())
 	t.lookIn(pause)
-	if b.tries <= quietTries && transient(err) || t.p.reported == b.reason {
+	if b.tries <= quietTries && transient(err) || t.p.reported == reason {
 		return
 	}
-	t.p.reported = b.reason
-	t.k.warn(t.obj, b.reason, "Start", b.detail)
+	t.p.reported = reason
+	t.k.warn(t.obj, reason, "Start", err.Error())
 }
 
 // quietTries is how often a start that is refused for a mostly transient reason is retried before the pod gets an
@@ -178,16 +175,18 @@ func reasonOf(err error) string {
 }
 
 // expire ends a container that has run for its time.
-func (t *turn) expire(c *corev1.Container, b *box, how play) {
-	left := how.runFor - t.now.Sub(b.began)
-	switch {
-	case b.stage != running || how.runFor == 0:
-	case left > 0:
+func (t *turn) expire(b *box, how play) {
+	if !b.runs() || how.runFor == 0 {
+		return
+	}
+	reason := "Completed"
+	if how.exitCode != 0 {
+		reason = "Error"
+	}
+	if left := how.runFor - t.now.Sub(b.State.Running.StartedAt.Time); left > 0 {
 		t.lookIn(left)
-	case how.exitCode != 0:
-		t.k.stop(t.p, c.Name, b, how.exitCode, "Error")
-	default:
-		t.k.stop(t.p, c.Name, b, 0, "Completed")
+	} else {
+		t.k.stop(t.p, b, how.exitCode, reason)
 	}
 }
 

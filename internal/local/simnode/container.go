@@ -15,33 +15,42 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 )
 
-// stage is where a container is in its life.
-type stage uint8
-
-const (
-	waiting stage = iota
-	running
-	exited
-)
-
-// box is one container.
+// box is one container with its status: exactly one field of State is set.
 type box struct {
-	stage          stage
-	id             string // of the last start
-	began, ended   time.Time
-	exitCode       int32
-	restarts       int32
-	reason, detail string // why it waits or ended
+	corev1.ContainerStatus
 	// next is the earliest time of the next attempt to start; tries counts refused ones.
 	next  time.Time
 	tries int
-	last  *corev1.ContainerStateTerminated
+}
+
+func (b *box) runs() bool { return b.State.Running != nil }
+
+// waits makes the container one that does not run, and says why.
+func (b *box) waits(reason, text string) {
+	b.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: text}}
+	b.ContainerID = ""
+}
+
+// ends makes a container that runs one that has ended.
+func (b *box) ends(exitCode int32, reason string) {
+	b.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: exitCode, Reason: reason, StartedAt: b.State.Running.StartedAt, FinishedAt: metav1.Now(),
+		ContainerID: b.ContainerID,
+	}}
+}
+
+// begins makes the container one that runs.
+func (b *box) begins(id string) {
+	b.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	b.ContainerID, b.tries = "tenon://"+id, 0
 }
 
 // idOf is the id of a container's nth start. That it can be computed again lets a later process find the container in
@@ -106,36 +115,23 @@ func (k *kubelet) meet(p *pod, obj *corev1.Pod) {
 	for _, c := range obj.Status.Conditions {
 		p.since[c.Type] = c
 	}
-	for _, s := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
-		p.boxes[s.Name] = k.takeUp(p, obj, s)
-	}
+	known := slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses)
 	for _, c := range slices.Concat(obj.Spec.InitContainers, obj.Spec.Containers) {
-		if p.boxes[c.Name] == nil {
-			p.boxes[c.Name] = k.takeUp(p, obj, corev1.ContainerStatus{Name: c.Name})
+		b := &box{ContainerStatus: podutil.GetExistingContainerStatus(known, c.Name)}
+		b.Name, b.Image, b.ImageID = c.Name, c.Image, "tenon://"+c.Image
+		p.boxes[c.Name] = b
+		if b.State.Terminated != nil {
+			continue
+		}
+		switch id, live := k.find(p, obj, b.ContainerStatus); {
+		case live && !b.runs(): // killed between the start and the status
+			b.begins(id)
+		case !live && b.runs(): // it died with the machine's files
+			b.ends(137, "ContainerStatusUnknown")
+		case !live:
+			b.waits("ContainerCreating", "")
 		}
 	}
-}
-
-func (k *kubelet) takeUp(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) *box {
-	b := &box{restarts: s.RestartCount, last: s.LastTerminationState.Terminated}
-	if t := s.State.Terminated; t != nil {
-		b.stage, b.exitCode, b.reason = exited, t.ExitCode, t.Reason
-		b.began, b.ended, b.id = t.StartedAt.Time, t.FinishedAt.Time, idOf(p.uid, s.Name, s.RestartCount)
-		return b
-	}
-	id, live := k.find(p, obj, s)
-	reported := s.State.Running
-	if !live && reported == nil {
-		return b
-	}
-	b.stage, b.id, b.began = running, id, time.Now() // killed between the start and the status
-	if reported != nil {
-		b.began = reported.StartedAt.Time
-	}
-	if !live { // it died with the machine's files
-		b.stage, b.ended, b.exitCode, b.reason = exited, time.Now(), 137, "ContainerStatusUnknown"
-	}
-	return b
 }
 
 // start runs a container once. The error says why it does not run; nothing of it is left then.
@@ -144,7 +140,7 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 	if agent == nil {
 		return errNoAgent
 	}
-	made := containerOf(sandboxOf(p, obj), c.Name, idOf(p.uid, c.Name, b.restarts))
+	made := containerOf(sandboxOf(p, obj), c.Name, idOf(p.uid, c.Name, b.RestartCount))
 	if err := k.create(ctx, agent, p, obj, c, &made); err != nil {
 		k.discard(made)
 		return err
@@ -156,8 +152,7 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 	}
 	made.Running = true
 	k.keep(made)
-	b.stage, b.id, b.began = running, made.ID, time.Now()
-	b.reason, b.detail, b.tries = "", "", 0
+	b.begins(made.ID)
 	return nil
 }
 
@@ -278,18 +273,17 @@ func (k *kubelet) removeGroup(group string) {
 }
 
 // stop ends a running container.
-func (k *kubelet) stop(p *pod, name string, b *box, exitCode int32, reason string) {
-	if b.stage != running {
-		return
+func (k *kubelet) stop(p *pod, b *box, exitCode int32, reason string) {
+	if b.runs() {
+		k.discard(containerOf(sandboxOf(p, nil), b.Name, idOf(p.uid, b.Name, b.RestartCount)))
+		b.ends(exitCode, reason)
 	}
-	k.discard(containerOf(sandboxOf(p, nil), name, b.id))
-	b.stage, b.ended, b.exitCode, b.reason = exited, time.Now(), exitCode, reason
 }
 
 // tearDown ends all containers of a pod and removes its groups.
 func (k *kubelet) tearDown(p *pod) {
-	for name, b := range p.boxes {
-		k.stop(p, name, b, 137, "Error")
+	for _, b := range p.boxes {
+		k.stop(p, b, 137, "Error")
 	}
 	if names, err := k.n.tree.Children(p.group); err == nil {
 		for _, name := range names {

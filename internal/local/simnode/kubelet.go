@@ -256,7 +256,7 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 // runs reports whether a container of the pod runs.
 func (p *pod) runs() bool {
 	for _, b := range p.boxes {
-		if b.stage == running {
+		if b.runs() {
 			return true
 		}
 	}

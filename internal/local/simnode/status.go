@@ -1,7 +1,6 @@
 package simnode
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -62,23 +61,22 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 	for i := range obj.Spec.InitContainers {
 		c := &obj.Spec.InitContainers[i]
 		b := p.boxes[c.Name]
-		sidecar := b.stage == running && podutil.IsRestartableInitContainer(c)
-		done := b.stage == exited && b.exitCode == 0 || sidecar
+		sidecar := b.runs() && podutil.IsRestartableInitContainer(c)
+		done := b.State.Terminated != nil && b.State.Terminated.ExitCode == 0 || sidecar
 		initialized, ran = initialized && done, ran || sidecar
-		s.InitContainerStatuses = append(s.InitContainerStatuses, b.status(c, done))
+		s.InitContainerStatuses = append(s.InitContainerStatuses, b.status(done))
 	}
 	for i := range obj.Spec.Containers {
-		c := &obj.Spec.Containers[i]
-		b := p.boxes[c.Name]
-		ready = ready && b.stage == running
-		ran = ran || b.stage != waiting || b.restarts > 0
-		s.ContainerStatuses = append(s.ContainerStatuses, b.status(c, b.stage == running))
+		b := p.boxes[obj.Spec.Containers[i].Name]
+		ready = ready && b.runs()
+		ran = ran || b.State.Waiting == nil || b.RestartCount > 0
+		s.ContainerStatuses = append(s.ContainerStatuses, b.status(b.runs()))
 	}
 	switch {
 	case finished(p, obj):
 		s.Phase = corev1.PodSucceeded
 		for i := range obj.Spec.Containers {
-			if p.boxes[obj.Spec.Containers[i].Name].exitCode != 0 {
+			if p.boxes[obj.Spec.Containers[i].Name].State.Terminated.ExitCode != 0 {
 				s.Phase = corev1.PodFailed
 			}
 		}
@@ -112,35 +110,11 @@ func (p *pod) setCondition(s *corev1.PodStatus, kind corev1.PodConditionType, ho
 }
 
 // status returns the container's status.
-func (b *box) status(c *corev1.Container, ready bool) corev1.ContainerStatus {
-	s := corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, ImageID: "tenon://" + c.Image, RestartCount: b.restarts, Ready: ready,
-		Started: new(b.stage == running),
-	}
-	s.LastTerminationState.Terminated = b.last
-	switch b.stage {
-	case running:
-		s.ContainerID = runtimeID(b.id)
-		s.State.Running = &corev1.ContainerStateRunning{StartedAt: second(b.began)}
-	case exited:
-		s.ContainerID = runtimeID(b.id)
-		s.State.Terminated = b.terminated()
-	default:
-		s.State.Waiting = &corev1.ContainerStateWaiting{
-			Reason: cmp.Or(b.reason, "ContainerCreating"), Message: b.detail,
-		}
-	}
+func (b *box) status(ready bool) corev1.ContainerStatus {
+	s := b.ContainerStatus
+	s.Ready, s.Started = ready, new(b.runs())
 	return s
 }
-
-func (b *box) terminated() *corev1.ContainerStateTerminated {
-	return &corev1.ContainerStateTerminated{
-		ExitCode: b.exitCode, Reason: b.reason, StartedAt: second(b.began), FinishedAt: second(b.ended),
-		ContainerID: runtimeID(b.id),
-	}
-}
-
-func runtimeID(id string) string { return "tenon://" + id }
 
 // second is a time as the API keeps it.
 func second(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
