@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -61,16 +62,13 @@ func (i *informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
 	return i.SharedIndexInformer.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{}, o)
 }
 
-// create stores an object under a version of its own.
-func (s *apiServer) create(i *informer, o metav1.Object) error {
+// create stores an object under a version of its own. Stores refuse only what has no name.
+func (s *apiServer) create(i *informer, o metav1.Object) {
 	s.stamp(o)
-	if err := i.GetStore().Add(o); err != nil {
-		return fmt.Errorf("store %T %s/%s: %w", o, o.GetNamespace(), o.GetName(), err)
-	}
+	utilruntime.Must(i.GetStore().Add(o))
 	for _, h := range i.handlers {
 		h.OnAdd(o, true)
 	}
-	return nil
 }
 
 func (s *apiServer) stamp(o metav1.Object) {
@@ -79,15 +77,12 @@ func (s *apiServer) stamp(o metav1.Object) {
 }
 
 // update replaces a pod.
-func (s *apiServer) update(old, pod *corev1.Pod) (*corev1.Pod, error) {
+func (s *apiServer) update(old, pod *corev1.Pod) {
 	s.stamp(pod)
-	if err := s.pods.GetStore().Update(pod); err != nil {
-		return nil, fmt.Errorf("store pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
+	utilruntime.Must(s.pods.GetStore().Update(pod))
 	for _, h := range s.pods.handlers {
 		h.OnUpdate(old, pod)
 	}
-	return pod, nil
 }
 
 // RoundTrip answers a request.
@@ -128,10 +123,7 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 		return nil, fmt.Errorf("simulate has no API server for %s %s", r.Method, r.URL.Path)
 	}
 	o, known, err := s.pods.GetStore().GetByKey(path[3] + "/" + path[5])
-	if err != nil {
-		return nil, fmt.Errorf("look up pod %s/%s: %w", path[3], path[5], err)
-	}
-	if !known {
+	if err != nil || !known {
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), path[5])
 	}
 	pod, verb := o.(*corev1.Pod), strings.Join(append([]string{r.Method}, path[6:]...), " ")
@@ -139,7 +131,8 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 	case verb == "POST binding":
 		return s.bind(pod, body)
 	case verb == "DELETE":
-		return s.remove(pod)
+		s.remove(pod)
+		return pod, nil
 	case (verb == "PATCH" || verb == "PATCH status") &&
 		r.Header.Get("Content-Type") == string(types.StrategicMergePatchType):
 		return s.patch(pod, body)
@@ -165,9 +158,7 @@ func (s *apiServer) bind(old *corev1.Pod, body []byte) (runtime.Object, error) {
 	started := metav1.NewTime(s.clock.Now())
 	pod.Status.StartTime = &started
 	s.changes++
-	if _, err := s.update(old, pod); err != nil {
-		return nil, err
-	}
+	s.update(old, pod)
 	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
 		Code: http.StatusCreated,
@@ -188,18 +179,16 @@ func (s *apiServer) patch(old *corev1.Pod, patch []byte) (runtime.Object, error)
 		return nil, fmt.Errorf("patch pod %s/%s: %w", old.Namespace, old.Name, err)
 	}
 	pod.Status.StartTime = old.Status.StartTime // JSON has whole seconds alone
-	return s.update(old, pod)
+	s.update(old, pod)
+	return pod, nil
 }
 
 // remove deletes a pod at once.
-func (s *apiServer) remove(pod *corev1.Pod) (runtime.Object, error) {
-	if err := s.pods.GetStore().Delete(pod); err != nil {
-		return nil, fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
+func (s *apiServer) remove(pod *corev1.Pod) {
+	utilruntime.Must(s.pods.GetStore().Delete(pod))
 	s.changes++
 	s.deleted(pod)
 	for _, h := range s.pods.handlers {
 		h.OnDelete(pod)
 	}
-	return pod, nil
 }

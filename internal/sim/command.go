@@ -75,14 +75,7 @@ adds the Node and the NodeResourceTopology that a local cluster would have; the 
 				}
 				docs = append(docs, more...)
 			}
-			if len(files) > 0 {
-				more, err := readDocuments(files, streams.In, streams.ErrOut)
-				if err != nil {
-					return err
-				}
-				docs = append(docs, more...)
-			}
-			result, err := run(c.Context(), docs, streams.ErrOut)
+			result, err := Run(c.Context(), files, streams.In, streams.ErrOut, docs...)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -71,9 +72,7 @@ type loss struct{ pod, preemptor *corev1.Pod }
 
 // newEngine holds what the world has before any pod of it is tried. It ends with ctx.
 func newEngine(ctx context.Context, w *world) (*engine, error) {
-	if err := setGates(); err != nil {
-		return nil, err
-	}
+	setGates()
 	e := &engine{
 		api: &apiServer{clock: &stepClock{now: w.latest()}}, store: kube.NewStore(), rank: map[string]int{},
 		began: make(chan *bindingCycle),
@@ -81,30 +80,24 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	}
 	e.store.Serve(w.resources)
 	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = loss{p, e.preemptor} }
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	factory := informers.NewSharedInformerFactory(client, 0)
 	e.api.pods = factory.InformerFor(&corev1.Pod{}, newPods).(*informer)
 	e.api.nodes = factory.InformerFor(&corev1.Node{}, newNodes).(*informer)
 	if err := e.build(ctx, client, factory); err != nil {
 		return nil, err
 	}
-	return e, e.load(factory, w)
+	e.load(factory, w)
+	return e, nil
 }
 
 // setGates switches off what would run beside the scheduling cycle. Gates belong to the process, which must run no
 // other scheduler.
-func setGates() error {
-	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
+func setGates() {
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
 		string(features.SchedulerAsyncAPICalls): false, string(features.SchedulerAsyncPreemption): false,
 		string(features.NominatedNodeNameForExpectation): false, string(features.OpportunisticBatching): true,
-	})
-	if err != nil {
-		return fmt.Errorf("set the feature gates: %w", err)
-	}
-	return nil
+	}))
 }
 
 // build makes the scheduling core with the profiles that tenon-scheduler has without a configuration file.
@@ -150,20 +143,16 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 }
 
 // load gives the scheduler what is there already.
-func (e *engine) load(factory informers.SharedInformerFactory, w *world) error {
+func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	for _, n := range w.namespaces {
 		w.listed = append(w.listed, n)
 	}
 	for _, o := range w.listed {
-		if err := informerOf(o, factory).GetStore().Add(o); err != nil {
-			return fmt.Errorf("store %T: %w", o, err)
-		}
+		utilruntime.Must(informerOf(o, factory).GetStore().Add(o))
 	}
 	for i, n := range w.nodes {
 		e.rank[n.Name] = len(w.nodes) - i
-		if err := e.api.create(e.api.nodes, convert.Schedulable(n)); err != nil {
-			return err
-		}
+		e.api.create(e.api.nodes, convert.Schedulable(n))
 	}
 	for _, t := range w.topologies {
 		e.store.PutTopology(t)
@@ -179,12 +168,9 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) error {
 			at := metav1.NewTime(e.api.clock.Now())
 			p.Status.StartTime = &at
 		}
-		if err := e.api.create(e.api.pods, p.Pod); err != nil {
-			return err
-		}
+		e.api.create(e.api.pods, p.Pod)
 	}
 	e.store.MarkSynced()
-	return nil
 }
 
 // run schedules until no pod is left that an event has woken.

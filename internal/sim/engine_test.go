@@ -60,12 +60,8 @@ func simulated(t *testing.T, in string, change func(*engine)) (Result, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hooks, err := readWebhooks()
-	if err != nil {
-		t.Fatal(err)
-	}
 	change(e)
-	return e.decide(ctx, w, hooks, io.Discard)
+	return e.decide(ctx, w, io.Discard)
 }
 
 func TestPodsOfHigherPriorityPreempt(t *testing.T) {

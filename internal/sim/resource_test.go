@@ -110,15 +110,11 @@ func simulateSlots(t *testing.T, table *convert.Resources, manifests ...string) 
 		t.Fatal(err)
 	}
 	w.resources = table
-	hooks, err := readWebhooks()
-	if err != nil {
-		t.Fatal(err)
-	}
 	e, err := newEngine(quiet(t.Context()), w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := e.decide(t.Context(), w, hooks, io.Discard)
+	r, err := e.decide(t.Context(), w, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

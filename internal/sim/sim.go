@@ -23,24 +23,19 @@ import (
 // schedulerNames are those that a simulated cluster serves.
 var schedulerNames = []string{"tenon-scheduler", corev1.DefaultSchedulerName, "koord-scheduler"}
 
-// Run decides about the manifests in files and folders; "-" is in. Warnings about the input, one a line, go to warn.
-// Bad input is an *InputError.
-func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer) (Result, error) {
-	docs, err := readDocuments(paths, in, warn)
-	if err != nil {
-		return Result{}, err
-	}
-	return run(ctx, docs, warn)
-}
-
-func run(ctx context.Context, docs []document, warn io.Writer) (Result, error) {
+// Run decides about the given documents, and after them about the manifests in files and folders; "-" is in. Warnings
+// about the input, one a line, go to warn. Bad input is an *InputError.
+func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer, docs ...document) (Result, error) {
 	ctx, cancel := context.WithCancel(quiet(ctx))
 	defer cancel()
-	w, err := read(docs, warn)
-	if err != nil {
-		return Result{}, err
+	if len(paths) > 0 {
+		more, err := readDocuments(paths, in, warn)
+		if err != nil {
+			return Result{}, err
+		}
+		docs = append(docs, more...)
 	}
-	hooks, err := readWebhooks()
+	w, err := read(docs, warn)
 	if err != nil {
 		return Result{}, err
 	}
@@ -49,12 +44,13 @@ func run(ctx context.Context, docs []document, warn io.Writer) (Result, error) {
 		return Result{}, err
 	}
 	warnTopologies(e.store, w, warn)
-	return e.decide(ctx, w, hooks, warn)
+	return e.decide(ctx, w, warn)
 }
 
 // decide admits and schedules all pods of the world that have no node.
-func (e *engine) decide(ctx context.Context, w *world, hooks webhooks, warn io.Writer) (Result, error) {
+func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, error) {
 	defer e.end()
+	hooks := readWebhooks()
 	r := Result{Pods: []Pod{}, Quotas: []struct{}{}, Gangs: []struct{}{}, Nodes: []Node{}}
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
@@ -71,9 +67,7 @@ func (e *engine) decide(ctx context.Context, w *world, hooks webhooks, warn io.W
 		}
 	}
 	for _, p := range queued {
-		if err := e.api.create(e.api.pods, p.Pod); err != nil {
-			return Result{}, err
-		}
+		e.api.create(e.api.pods, p.Pod)
 	}
 	if err := e.run(ctx); err != nil {
 		return Result{}, err
@@ -104,10 +98,7 @@ func read(docs []document, warn io.Writer) (*world, error) {
 	for _, doc := range docs {
 		d.document(doc)
 	}
-	w, err := newWorld(d.objects, &d.problems)
-	if err != nil {
-		return nil, err
-	}
+	w := newWorld(d.objects, &d.problems)
 	w.prioritize(&d.problems)
 	if err := d.err(); err != nil {
 		return nil, err

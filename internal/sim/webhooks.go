@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -10,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/deploy"
@@ -23,29 +22,25 @@ type webhooks struct {
 	mutated, validated labels.Selector
 }
 
-func readWebhooks() (out webhooks, err error) {
+// readWebhooks reads the manifests, which are part of the program.
+func readWebhooks() (out webhooks) {
 	for _, text := range deploy.Webhooks() {
 		// A validating configuration has all the fields of a mutating one that are read here.
 		var c admissionv1.MutatingWebhookConfiguration
-		if err := yaml.Unmarshal(text, &c); err != nil {
-			return out, fmt.Errorf("read the webhooks: %w", err)
-		}
-		into := map[string]*labels.Selector{
-			"MutatingWebhookConfiguration": &out.mutated, "ValidatingWebhookConfiguration": &out.validated,
-		}[c.Kind]
+		utilruntime.Must(yaml.Unmarshal(text, &c))
 		for _, w := range c.Webhooks {
-			if into == nil || !createsPods(w.Rules) {
-				continue
-			}
-			if *into, err = metav1.LabelSelectorAsSelector(w.NamespaceSelector); err != nil {
-				return out, fmt.Errorf("read the webhooks: %w", err)
+			selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
+			utilruntime.Must(err)
+			switch {
+			case !createsPods(w.Rules):
+			case c.Kind == "MutatingWebhookConfiguration":
+				out.mutated = selector
+			case c.Kind == "ValidatingWebhookConfiguration":
+				out.validated = selector
 			}
 		}
 	}
-	if out.mutated == nil || out.validated == nil {
-		return out, errors.New("read the webhooks: none is about creating pods")
-	}
-	return out, nil
+	return out
 }
 
 func createsPods(rules []admissionv1.RuleWithOperations) bool {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	schedulingrules "k8s.io/kubernetes/pkg/apis/scheduling/v1"
@@ -51,12 +52,8 @@ type world struct {
 }
 
 // newWorld sorts the objects and expands workloads into their pods.
-func newWorld(objects []object, p *problems) (*world, error) {
-	classes, err := builtinClasses()
-	if err != nil {
-		return nil, err
-	}
-	w := &world{namespaces: map[string]*corev1.Namespace{}, classes: classes, seen: map[string]origin{}}
+func newWorld(objects []object, p *problems) *world {
+	w := &world{namespaces: map[string]*corev1.Namespace{}, classes: builtinClasses(), seen: map[string]origin{}}
 	for _, o := range objects { // nodes first: a DaemonSet has a pod on each
 		if n, ok := o.Object.(*corev1.Node); ok {
 			w.nodes = append(w.nodes, n)
@@ -69,7 +66,7 @@ func newWorld(objects []object, p *problems) (*world, error) {
 	for _, p := range slices.Concat(w.existing, w.pending) {
 		w.namespace(p.Namespace)
 	}
-	return w, nil
+	return w
 }
 
 func (w *world) add(o object, p *problems) {
@@ -179,19 +176,17 @@ func (w *world) namespace(name string) *corev1.Namespace {
 }
 
 // builtinClasses are the two of Kubernetes and those that Tenon installs.
-func builtinClasses() (map[string]*schedulingv1.PriorityClass, error) {
+func builtinClasses() map[string]*schedulingv1.PriorityClass {
 	classes := map[string]*schedulingv1.PriorityClass{}
 	for _, c := range schedulingrules.SystemPriorityClasses() {
 		classes[c.Name] = c
 	}
 	for _, text := range deploy.PriorityClasses() {
 		c := &schedulingv1.PriorityClass{}
-		if err := yaml.UnmarshalStrict(text, c); err != nil {
-			return nil, fmt.Errorf("read the priority classes that are installed: %w", err)
-		}
+		utilruntime.Must(yaml.UnmarshalStrict(text, c)) // it is part of the program
 		classes[c.Name] = c
 	}
-	return classes, nil
+	return classes
 }
 
 // prioritize gives every pod its priority, as the API server's admission does. One that has a node keeps its own.
