@@ -48,11 +48,12 @@ func (e *explanation) askAgent(ctx context.Context, pod *corev1.Pod) (*view.Cgro
 	var status int
 	var text []byte
 	target := view.CgroupsPath(pod.Namespace, pod.Name)
-	_, err := addressesInKubeconfig(e.flags)
+	local, err := addressesInKubeconfig(e.flags)
 	switch {
-	case err == nil: // a local cluster
+	case err != nil:
+	case len(local) > 0:
 		status, text, err = e.askKubelet(ctx, pod.Spec.NodeName, target)
-	case errors.Is(err, errNoDiagnostics):
+	default:
 		status, text, err = e.forward(ctx, pod.Spec.NodeName, target)
 	}
 	if err != nil {

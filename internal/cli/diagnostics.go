@@ -20,35 +20,29 @@ import (
 // replicas of the scheduler, "standby": the addresses of the others.
 const extensionName = "tenon.sh"
 
-// errNoDiagnostics means that the kubeconfig names no diagnostics address.
-var errNoDiagnostics = errors.New("the kubeconfig names no diagnostics address")
+// diagnostics are the addresses of the replicas of the scheduler, in the order in which they are asked.
+type diagnostics []*url.URL
 
-// diagnostics asks the scheduler that leads.
-type diagnostics struct {
-	replicas []*url.URL // in the order in which they are asked
-	client   *http.Client
-}
-
-// findDiagnostics reads the address from the flag, else all of them from the cluster's extension in the kubeconfig.
-func findDiagnostics(flags *genericclioptions.ConfigFlags, address string) (*diagnostics, error) {
+// findDiagnostics reads the address from the flag, else all of them from the cluster's extension in the kubeconfig,
+// which may name none.
+func findDiagnostics(flags *genericclioptions.ConfigFlags, address string) (found diagnostics, err error) {
 	addresses := []string{address}
 	if address == "" {
-		var err error
 		if addresses, err = addressesInKubeconfig(flags); err != nil {
 			return nil, err
 		}
 	}
-	d := &diagnostics{client: &http.Client{Timeout: 10 * time.Second}}
 	for _, address := range addresses {
 		base, err := url.Parse(address)
 		if err != nil || base.Host == "" {
 			return nil, usagef("diagnostics address %q is not allowed: use http://HOST:PORT", address)
 		}
-		d.replicas = append(d.replicas, base)
+		found = append(found, base)
 	}
-	return d, nil
+	return found, nil
 }
 
+// addressesInKubeconfig returns the addresses that a local cluster has in its kubeconfig; none for other clusters.
 func addressesInKubeconfig(flags *genericclioptions.ConfigFlags) ([]string, error) {
 	config, err := flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -60,11 +54,11 @@ func addressesInKubeconfig(flags *genericclioptions.ConfigFlags) ([]string, erro
 	}
 	cluster := config.Clusters[chosen]
 	if cluster == nil {
-		return nil, errNoDiagnostics
+		return nil, nil
 	}
 	raw, ok := cluster.Extensions[extensionName].(*runtime.Unknown)
 	if !ok {
-		return nil, errNoDiagnostics
+		return nil, nil
 	}
 	var extension struct {
 		Diagnostics string   `json:"diagnostics"`
@@ -74,7 +68,7 @@ func addressesInKubeconfig(flags *genericclioptions.ConfigFlags) ([]string, erro
 		return nil, fmt.Errorf("read extension %s of cluster %s in the kubeconfig: %w", extensionName, chosen, err)
 	}
 	if extension.Diagnostics == "" {
-		return nil, errNoDiagnostics
+		return nil, nil
 	}
 	return append([]string{extension.Diagnostics}, extension.Standby...), nil
 }
@@ -84,13 +78,13 @@ var errWaiting = errors.New("waits for leadership")
 
 // get asks for the explanation of a pod, whose namespace and name the path begins with: one replica after the other
 // until one answers that leads.
-func (d *diagnostics) get(ctx context.Context, into any, path ...string) error {
+func (d diagnostics) get(ctx context.Context, into any, path ...string) error {
 	for i := range path {
 		path[i] = url.PathEscape(path[i])
 	}
 	var silent []string
-	for _, replica := range d.replicas {
-		err := d.ask(ctx, replica.JoinPath("/apis/v1/explain/pods").JoinPath(path...), into)
+	for _, replica := range d {
+		err := askScheduler(ctx, replica.JoinPath("/apis/v1/explain/pods").JoinPath(path...), into)
 		var network *url.Error
 		if err == nil || ctx.Err() != nil || !errors.Is(err, errWaiting) && !errors.As(err, &network) {
 			return err
@@ -100,8 +94,8 @@ func (d *diagnostics) get(ctx context.Context, into any, path ...string) error {
 	return errors.New(strings.Join(silent, "; "))
 }
 
-func (d *diagnostics) ask(ctx context.Context, target *url.URL, into any) error {
-	status, text, err := fetch(ctx, d.client, "the scheduler", target.String())
+func askScheduler(ctx context.Context, target *url.URL, into any) error {
+	status, text, err := fetch(ctx, &http.Client{Timeout: 10 * time.Second}, "the scheduler", target.String())
 	switch {
 	case err != nil:
 		return err

@@ -128,7 +128,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.C
 	if v.Topology != nil {
 		v.Written = lastWrite(v.Topology)
 	}
-	if _, err := addressesInKubeconfig(flags); err == nil {
+	if local, err := addressesInKubeconfig(flags); err == nil && len(local) > 0 {
 		v.AgentUnknown = errors.New("in a local cluster the simulated node runs it itself")
 		return of.Node(v), nil
 	}

@@ -100,7 +100,7 @@ type explanation struct {
 	*explainOptions
 	cluster
 	flags     *genericclioptions.ConfigFlags
-	scheduler *diagnostics // nil where no address of one is known
+	scheduler diagnostics
 	namespace string
 	out, warn io.Writer
 	render    renderer
@@ -121,7 +121,7 @@ func newExplanation(o *explainOptions, flags *genericclioptions.ConfigFlags, str
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	scheduler, err := findDiagnostics(flags, o.address)
-	if err != nil && !errors.Is(err, errNoDiagnostics) {
+	if err != nil {
 		return nil, err
 	}
 	return &explanation{
@@ -189,7 +189,7 @@ func (e *explanation) readPod(ctx context.Context, name string) (*corev1.Pod, er
 
 // ask asks the scheduler. It returns false where the objects must do, and warns if the scheduler failed to answer.
 func (e *explanation) ask(ctx context.Context, answer any, path ...string) bool {
-	if e.scheduler == nil {
+	if len(e.scheduler) == 0 {
 		return false
 	}
 	err := e.scheduler.get(ctx, answer, path...)
@@ -201,10 +201,10 @@ func (e *explanation) ask(ctx context.Context, answer any, path ...string) bool 
 
 // unasked is the note of an answer without a scheduler.
 func (e *explanation) unasked() []string {
-	if e.scheduler != nil {
+	if len(e.scheduler) > 0 {
 		return nil
 	}
-	return []string{"no scheduler was asked: " + errNoDiagnostics.Error()}
+	return []string{"no scheduler was asked: the kubeconfig names no diagnostics address"}
 }
 
 // explainPod asks the scheduler, and falls back on what the objects say.
