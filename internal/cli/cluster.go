@@ -120,14 +120,12 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	if node != "" {
-		if nodes.Items, err = only(nodes.Items, node); err != nil {
-			return nil, err
-		}
-	}
 	options := metav1.ListOptions{}
 	if node != "" {
 		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+		if nodes.Items, err = only(nodes.Items, node); err != nil {
+			return nil, err
+		}
 	}
 	pods, err := c.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 	if err != nil {

@@ -49,8 +49,7 @@ type doctorOptions struct {
 	format, root, node, agent string
 }
 
-// NewDoctor returns the verb doctor.
-func NewDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, of Doctor) *cobra.Command {
+func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, of Doctor) *cobra.Command {
 	var o doctorOptions
 	c := &cobra.Command{
 		Use:   "doctor",

@@ -31,8 +31,7 @@ type explainOptions struct {
 	exitCode, hintTable       bool
 }
 
-// NewExplain returns the verb explain.
-func NewExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var o explainOptions
 	c := &cobra.Command{
 		Use:     "explain [POD | KIND/NAME]",

@@ -21,19 +21,14 @@ func addVerb(root, verb *cobra.Command, global *genericclioptions.ConfigFlags, d
 	utilruntime.Must(verb.RegisterFlagCompletionFunc("namespace", fromCluster(global, "namespaces")))
 	verb.Example = strings.ReplaceAll(verb.Example, "\n  tenon ", "\n  "+display+" ")
 	verb.SetUsageFunc(func(c *cobra.Command) error {
-		_, err := fmt.Fprint(c.OutOrStderr(), usage(c, own, shared))
+		aliases := ""
+		if len(c.Aliases) > 0 {
+			aliases = "\nAliases:\n  " + c.NameAndAliases() + "\n"
+		}
+		_, err := fmt.Fprintf(c.OutOrStderr(),
+			"Usage:\n  %s\n%s\nExamples:\n%s\n\nFlags:\n%s\nFlags of every kubectl command:\n%s",
+			c.UseLine(), aliases, c.Example, own.FlagUsages(), shared.FlagUsages())
 		return err
 	})
 	root.AddCommand(verb)
-}
-
-func usage(c *cobra.Command, own, shared *pflag.FlagSet) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Usage:\n  %s\n", c.UseLine())
-	if len(c.Aliases) > 0 {
-		fmt.Fprintf(&b, "\nAliases:\n  %s\n", c.NameAndAliases())
-	}
-	fmt.Fprintf(&b, "\nExamples:\n%s\n\nFlags:\n%s", c.Example, own.FlagUsages())
-	fmt.Fprintf(&b, "\nFlags of every kubectl command:\n%s", shared.FlagUsages())
-	return b.String()
 }

@@ -30,18 +30,17 @@ func newPaint(when string, out io.Writer, env func(string) string) (paint, error
 		return paint{}, usagef("--color %s is not allowed: use auto, always, never", when)
 	}
 	able := isTerminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
-	return paint{on: when == colorAlways || when == colorAuto && able, ascii: !speaksUTF8(env)}, nil
+	// The precedence of POSIX locales. An environment that says nothing is taken as able.
+	locale := strings.ToLower(cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG"), "utf-8"))
+	return paint{
+		on:    when == colorAlways || when == colorAuto && able,
+		ascii: !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8"),
+	}, nil
 }
 
 func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// speaksUTF8 follows the precedence of POSIX locales. An environment that says nothing is taken as able.
-func speaksUTF8(env func(string) string) bool {
-	locale := strings.ToLower(cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG"), "utf-8"))
-	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
 // tint is an ANSI colour; colour is never the only sign.

@@ -40,8 +40,8 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	for _, verb := range []*cobra.Command{
-		NewExplain(flags, streams), NewTopology(flags, streams),
-		NewTop(flags, streams), NewDoctor(flags, streams, doctor),
+		newExplain(flags, streams), newTopology(flags, streams),
+		newTop(flags, streams), newDoctor(flags, streams, doctor),
 	} {
 		addVerb(root, verb, flags, display)
 	}
@@ -54,11 +54,11 @@ func unknownVerb(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("unknown verb %q", args[0])
+	meant := ""
 	if known := c.SuggestionsFor(args[0]); len(known) > 0 {
-		text += fmt.Sprintf(", did you mean %q?", known[0])
+		meant = fmt.Sprintf(", did you mean %q?", known[0])
 	}
-	return usagef("%s (%s --help lists the verbs)", text, c.DisplayName())
+	return usagef("unknown verb %q%s (%s --help lists the verbs)", args[0], meant, c.DisplayName())
 }
 
 // Run executes root and returns the process's exit code: 0 done or answered, 1 unexpected error, 2 bad usage or input,

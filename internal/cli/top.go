@@ -10,8 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// NewTop returns the verb top.
-func NewTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+func newTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
 	c := &cobra.Command{
 		Use:   "top [node | numa]",

@@ -13,8 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// NewTopology returns the verb topology.
-func NewTopology(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+func newTopology(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
 	var color string
 	c := &cobra.Command{

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -28,9 +29,7 @@ func builtFrom() versions {
 	if !ok {
 		return v
 	}
-	if info.Main.Version != "" {
-		v.Tenon = info.Main.Version
-	}
+	v.Tenon = cmp.Or(info.Main.Version, v.Tenon)
 	for _, m := range info.Deps {
 		if m.Path == "k8s.io/client-go" {
 			v.Kubernetes = strings.Replace(m.Version, "v0.", "v1.", 1) // 1.36.3 is in the modules of v0.36.3

@@ -148,31 +148,27 @@ func (r *renderer) workload(w workload) string {
 		r.line(r.cross()+"not made", w.Refusal)
 	}
 	text := r.take()
-	alike := map[string][]string{}
+	first, others := map[string]view.Pod{}, map[string][]string{}
 	var causes []string
-	first := map[string]view.Pod{}
 	for _, p := range w.Pods {
 		cause := p.State
 		if p.RootCause != nil {
 			cause = p.RootCause.Code.String()
 		}
-		if _, known := first[cause]; !known {
-			first[cause] = p
-			causes = append(causes, cause)
-			continue
-		}
 		name := p.Pod
 		if p.Placement != nil {
 			name += " on " + p.Placement.Node
 		}
-		alike[cause] = append(alike[cause], name)
+		if _, known := first[cause]; known {
+			others[cause] = append(others[cause], name)
+			continue
+		}
+		first[cause], causes = p, append(causes, cause)
 	}
 	for _, cause := range causes {
 		text += "\n" + r.pod(explained{Pod: first[cause]}, "")
-		if others := alike[cause]; len(others) > 0 {
-			r.line("  also", strings.Join(others, ", "))
-			text += r.take()
-		}
+		r.line("  also", strings.Join(others[cause], ", "))
+		text += r.take()
 	}
 	return text
 }
