@@ -2,6 +2,7 @@ package annotation_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,6 +206,14 @@ func TestParse(t *testing.T) {
 				}}},
 			},
 		},
+		"a pod whose UID looks like a large number": {
+			parse: of(ParseNUMAState), text: `{"pods":{"12e45678":{"2e345":{"cpus":"1"}}}}`,
+			want: NUMAState{Pods: map[types.UID]PlacedContainers{"12e45678": {"2e345": {CPUs: "1"}}}},
+		},
+		"a pod whose name looks like a large number": {
+			parse: of(ParsePodCPUAllocs), text: `[{"name":"1e999","uid":"7e123456-0","cpuset":"1"}]`,
+			want: PodCPUAllocs{{Name: "1e999", UID: "7e123456-0", CPUSet: "1"}},
+		},
 		"a prediction": {
 			parse: of(ParsePredictedPlacement),
 			text: `{"model":"1.36","gen":412,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"2-5",` +
@@ -302,6 +311,21 @@ func TestParseErrorsNameTheByteAndTheField(t *testing.T) {
 			of(ParseResourceStatus),
 			`{"numaNodeResources":[{"node":0,"resources":{"cpu":"1e-9999999"}}]}`,
 			`byte 21: numaNodeResources: quantity "1e-9999999" is out of range`,
+		},
+		"a number that takes seconds to read": {
+			of(ParseReservation),
+			`{"reservedCPUs":"0","resources":{"memory": 1E9999999}}`,
+			`byte 32: resources: quantity 1E9999999 is out of range`,
+		},
+		"an amount with spaces and zeros that takes seconds to read": {
+			of(ParseReservation),
+			"{\"resources\":{\"memory\":\"\u00a0 -.5e+000100000000 \"}}",
+			"byte 13: resources: quantity \"\u00a0 -.5e+000100000000 \" is out of range",
+		},
+		"an amount of many digits": {
+			of(ParseKubelet),
+			`{"memory":{"reserved":{"0":{"memory":"` + strings.Repeat("9", 65) + `Mi"}}}}`,
+			`byte 10: memory: quantity "` + strings.Repeat("9", 31) + ` is out of range`,
 		},
 		"a negative run time": {
 			of(ParseSimulate), `{"runFor":"-5s"}`,
@@ -409,32 +433,6 @@ func TestStringWritesOnlyTheCanonicalForm(t *testing.T) {
 			t.Parallel()
 			if got := tt.value.String(); got != tt.want {
 				t.Errorf("String() = %s, want %s", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestRewriteKeepsWhatItDoesNotKnow(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		old   string
-		value ResourceStatus
-		want  string
-	}{
-		"a field of a newer version is kept": {
-			`{"future":{"a":[1]},"cpuset":"0"}`,
-			ResourceStatus{CPUSet: "1"},
-			`{"cpuset":"1","future":{"a":[1]}}`,
-		},
-		"a known field that is gone goes":   {`{"cpuset":"0"}`, ResourceStatus{}, `{}`},
-		"a text that is not an object goes": {`nonsense`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1"}`},
-		"null is not an object either":      {`null`, ResourceStatus{CPUSet: "1"}, `{"cpuset":"1"}`},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := Rewrite(tt.old, tt.value); got != tt.want {
-				t.Errorf("Rewrite(%s) = %s, want %s", tt.old, got, tt.want)
 			}
 		})
 	}

@@ -6,7 +6,7 @@
 //
 // Values that people write are read strictly: a wrong type or an unknown policy is an *Error that names the byte and
 // the field, an unknown field is a Warning. Values that components write use the same readers, whose callers drop the
-// warnings; Rewrite keeps the fields that this version does not know.
+// warnings.
 //
 // The names are those of Koordinator, so that a cluster can move in both directions; keys under tenon.sh are our own.
 package annotation

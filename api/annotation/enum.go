@@ -2,6 +2,7 @@ package annotation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,27 +12,28 @@ type alias struct{ from, to string }
 // match finds the canonical form of a value: as written, by alias, or by letters alone whatever their case. exact is
 // false when only the case differed.
 func match(value string, allowed []string, aliases []alias) (canonical string, exact, ok bool) {
-	for _, a := range allowed {
-		if value == a {
-			return a, true, true
+	for _, exact := range []bool{true, false} {
+		same := func(a string) bool { return a == value || !exact && strings.EqualFold(a, value) }
+		if i := slices.IndexFunc(allowed, same); i >= 0 {
+			return allowed[i], exact, true
 		}
-	}
-	for _, a := range aliases {
-		if value == a.from {
-			return a.to, true, true
-		}
-	}
-	for _, a := range allowed {
-		if strings.EqualFold(value, a) {
-			return a, false, true
-		}
-	}
-	for _, a := range aliases {
-		if strings.EqualFold(value, a.from) {
-			return a.to, false, true
+		if i := slices.IndexFunc(aliases, func(a alias) bool { return same(a.from) }); i >= 0 {
+			return aliases[i].to, exact, true
 		}
 	}
 	return "", false, false
+}
+
+// word reads a value that is one of allowed and nothing else.
+func word(text string, allowed ...string) (string, []Warning, error) {
+	canonical, exact, ok := match(text, allowed, nil)
+	switch {
+	case !ok:
+		return "", nil, &Error{Value: text, Allowed: allowed, Text: Unsupported(text, allowed...)}
+	case !exact:
+		return canonical, []Warning{{Text: spelling(text, canonical)}}, nil
+	}
+	return canonical, nil, nil
 }
 
 // spelling is the warning for a value that differs from the canonical one by case alone.
@@ -42,34 +44,4 @@ func spelling(value, canonical string) string {
 // Unsupported is the text of a refusal of value, with the values that are allowed.
 func Unsupported(value string, allowed ...string) string {
 	return fmt.Sprintf("Unsupported value %q: supported %s", value, strings.Join(allowed, ", "))
-}
-
-// field is one policy inside a JSON object.
-type field struct {
-	name    string
-	value   *string
-	allowed []string
-	aliases []alias
-}
-
-// canonicalize replaces the values of fields by their canonical forms. Empty ones remain empty.
-func canonicalize(text string, fields ...field) ([]Warning, error) {
-	var warnings []Warning
-	for _, f := range fields {
-		if *f.value == "" {
-			continue
-		}
-		canonical, exact, ok := match(*f.value, f.allowed, f.aliases)
-		if !ok {
-			return nil, &Error{
-				Offset: valueOffset(text, f.name), Field: f.name, Value: *f.value, Allowed: f.allowed,
-				Text: Unsupported(*f.value, f.allowed...),
-			}
-		}
-		if !exact {
-			warnings = append(warnings, Warning{Field: f.name, Text: spelling(*f.value, canonical)})
-		}
-		*f.value = canonical
-	}
-	return warnings, nil
 }

@@ -150,36 +150,3 @@ func encode(v any) string {
 	}
 	return string(b)
 }
-
-// Rewrite returns the text that replaces old by v, a struct of this package: fields of old's outermost object that v's
-// type does not know are kept as they are.
-func Rewrite(old string, v fmt.Stringer) string {
-	text := v.String()
-	var before, after map[string]gojson.RawMessage
-	if gojson.Unmarshal([]byte(old), &before) != nil || gojson.Unmarshal([]byte(text), &after) != nil {
-		return text
-	}
-	known := fieldNames(reflect.TypeOf(v))
-	kept := false
-	for key, value := range before {
-		if !known[key] {
-			after[key], kept = value, true
-		}
-	}
-	if !kept {
-		return text
-	}
-	return encode(after)
-}
-
-func fieldNames(t reflect.Type) map[string]bool {
-	names := map[string]bool{}
-	if t.Kind() != reflect.Struct {
-		return names
-	}
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		names[name] = true
-	}
-	return names
-}

@@ -1,6 +1,8 @@
 package annotation
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -22,15 +24,7 @@ func ParseMode(text string) (Mode, []Warning, error) {
 	if text == "" {
 		return ModeOwn, nil, nil
 	}
-	allowed := []string{ModeOwn, ModeFollow, ModeBlind}
-	mode, exact, ok := match(text, allowed, nil)
-	if !ok {
-		return "", nil, &Error{Value: text, Allowed: allowed, Text: Unsupported(text, allowed...)}
-	}
-	if !exact {
-		return mode, []Warning{{Text: spelling(text, mode)}}, nil
-	}
-	return mode, nil, nil
+	return word(text, ModeOwn, ModeFollow, ModeBlind)
 }
 
 // Policies of the kubelet's memory manager.
@@ -81,73 +75,27 @@ func (k Kubelet) String() string { return encode(k) }
 
 // ParseKubelet reads a Kubelet. Policies and the scope that are absent get the kubelet's defaults.
 func ParseKubelet(text string) (Kubelet, []Warning, error) {
-	var in struct {
-		Version string     `json:"version"`
-		CPU     KubeletCPU `json:"cpu"`
-		Memory  struct {
-			Policy   string            `json:"policy"`
-			Reserved map[int32]amounts `json:"reserved"`
-		} `json:"memory"`
-		Topology KubeletTopology `json:"topology"`
-		Gates    map[string]bool `json:"gates"`
-	}
-	warnings, err := decode(text, &in)
-	if err != nil {
-		return Kubelet{}, nil, err
-	}
-	k := Kubelet{
-		Version: in.Version, CPU: in.CPU, Memory: KubeletMemory{Policy: in.Memory.Policy}, Topology: in.Topology,
-		Gates: in.Gates,
-	}
-	plainBools(k.CPU.Options)
-	plainBools(k.Topology.Options)
-	for _, f := range []struct {
-		outer, inner, otherwise string
-		value                   *string
-		allowed                 []string
-	}{
-		{"cpu", "policy", KubeletPolicyNone, &k.CPU.Policy, []string{KubeletPolicyNone, KubeletPolicyStatic}},
-		{"memory", "policy", KubeletMemoryNone, &k.Memory.Policy, []string{KubeletMemoryNone, KubeletMemoryStatic}},
-		{
-			"topology", "policy", KubeletTopologyNone, &k.Topology.Policy,
-			[]string{
-				KubeletTopologyNone, KubeletTopologyBestEffort, KubeletTopologyRestricted,
-				KubeletTopologySingleNUMA,
-			},
-		},
-		{
-			"topology", "scope", TopologyScopeContainer, &k.Topology.Scope,
-			[]string{TopologyScopeContainer, TopologyScopePod},
-		},
-	} {
-		if *f.value == "" {
-			*f.value = f.otherwise
-			continue
+	return readAmounts(text, func(r *reader, k *Kubelet) {
+		plainBools(k.CPU.Options)
+		plainBools(k.Topology.Options)
+		for _, f := range []struct {
+			name    string
+			value   *string
+			allowed []string // the first one is the default
+		}{
+			{"cpu.policy", &k.CPU.Policy, []string{KubeletPolicyNone, KubeletPolicyStatic}},
+			{"memory.policy", &k.Memory.Policy, []string{KubeletMemoryNone, KubeletMemoryStatic}},
+			{"topology.policy", &k.Topology.Policy, []string{
+				KubeletTopologyNone, KubeletTopologyBestEffort, KubeletTopologyRestricted, KubeletTopologySingleNUMA,
+			}},
+			{"topology.scope", &k.Topology.Scope, []string{TopologyScopeContainer, TopologyScopePod}},
+		} {
+			*f.value = cmp.Or(*f.value, f.allowed[0])
+			r.word(f.name, f.value, f.allowed)
 		}
-		canonical, exact, ok := match(*f.value, f.allowed, nil)
-		if !ok {
-			return Kubelet{}, nil, &Error{
-				Offset: valueOffset(text, f.outer), Field: f.outer + "." + f.inner, Value: *f.value, Allowed: f.allowed,
-				Text: Unsupported(*f.value, f.allowed...),
-			}
+		for _, id := range sorted(k.Memory.Reserved) {
+			r.atLeastZero("memory.reserved", int64(id))
+			r.amounts("memory.reserved", k.Memory.Reserved[id])
 		}
-		if !exact {
-			warnings = append(warnings, Warning{Field: f.outer + "." + f.inner, Text: spelling(*f.value, canonical)})
-		}
-		*f.value = canonical
-	}
-	v := values{text: text, outer: "memory"}
-	for _, id := range sorted(in.Memory.Reserved) {
-		list := in.Memory.Reserved[id]
-		v.atLeastZero("reserved", int64(id))
-		v.amounts("reserved", list)
-		if k.Memory.Reserved == nil {
-			k.Memory.Reserved = map[int32]corev1.ResourceList{}
-		}
-		k.Memory.Reserved[id] = list.list()
-	}
-	if v.err != nil {
-		return Kubelet{}, nil, v.err
-	}
-	return k, warnings, nil
+	})
 }

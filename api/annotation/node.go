@@ -129,22 +129,9 @@ func (r Reservation) String() string { return encode(r) }
 
 // ParseReservation reads a Reservation.
 func ParseReservation(text string) (Reservation, []Warning, error) {
-	var in struct {
-		Resources    amounts `json:"resources"`
-		ReservedCPUs string  `json:"reservedCPUs"`
-		ApplyPolicy  string  `json:"applyPolicy"`
-	}
-	warnings, err := decode(text, &in)
-	if err != nil {
-		return Reservation{}, nil, err
-	}
-	r := Reservation{Resources: in.Resources.list(), ReservedCPUs: in.ReservedCPUs, ApplyPolicy: in.ApplyPolicy}
-	more, err := canonicalize(text,
-		field{"applyPolicy", &r.ApplyPolicy, []string{ApplyDefault, ApplyReservedCPUsOnly}, nil})
-	if err != nil {
-		return Reservation{}, nil, err
-	}
-	return r, append(warnings, more...), nil
+	return readAmounts(text, func(r *reader, v *Reservation) {
+		r.word("applyPolicy", &v.ApplyPolicy, []string{ApplyDefault, ApplyReservedCPUsOnly})
+	})
 }
 
 // SystemQoSResource names the CPUs of pods of QoS class SYSTEM (NodeSystemQoSResource).
@@ -163,10 +150,5 @@ func (r SystemQoSResource) String() string { return encode(r) }
 
 // ParseSystemQoSResource reads a SystemQoSResource.
 func ParseSystemQoSResource(text string) (SystemQoSResource, []Warning, error) {
-	var r SystemQoSResource
-	warnings, err := decode(text, &r)
-	if err != nil {
-		return SystemQoSResource{}, nil, err
-	}
-	return r, warnings, nil
+	return read[SystemQoSResource](text, nil)
 }

@@ -1,11 +1,8 @@
 package annotation
 
 import (
-	"cmp"
 	gojson "encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -94,57 +91,27 @@ func (s NUMAState) String() string { return encode(s) }
 // ParseNUMAState reads a NUMAState. CPU lists and lists of NUMA nodes in keys are validated by convert, beside the
 // machine.
 func ParseNUMAState(text string) (NUMAState, []Warning, error) {
-	var in struct {
-		Memory map[int32]struct {
-			Allocatable amounts   `json:"allocatable"`
-			Free        amounts   `json:"free"`
-			Group       NUMANodes `json:"group"`
-			Assignments int32     `json:"assignments"`
-		} `json:"memory"`
-		Devices map[string][]NUMADevices            `json:"devices"`
-		Pods    map[types.UID]placedContainersInput `json:"pods"`
-	}
-	warnings, err := decode(text, &in)
-	if err != nil {
-		return NUMAState{}, nil, err
-	}
-	var s NUMAState
-	v := values{text: text, outer: "memory"}
-	for _, id := range sorted(in.Memory) {
-		m := in.Memory[id]
-		v.atLeastZero("NUMA node", int64(id))
-		v.atLeastZero("assignments", int64(m.Assignments))
-		v.ids("group", m.Group)
-		v.amounts("allocatable", m.Allocatable)
-		v.amounts("free", m.Free)
-		if s.Memory == nil {
-			s.Memory = map[int32]NUMAMemory{}
+	return readAmounts(text, func(r *reader, s *NUMAState) {
+		for _, id := range sorted(s.Memory) {
+			m := s.Memory[id]
+			r.atLeastZero("memory.NUMA node", int64(id))
+			r.atLeastZero("memory.assignments", int64(m.Assignments))
+			r.ids("memory.group", m.Group)
+			r.amounts("memory.allocatable", m.Allocatable)
+			r.amounts("memory.free", m.Free)
 		}
-		s.Memory[id] = NUMAMemory{
-			Allocatable: m.Allocatable.list(), Free: m.Free.list(), Group: m.Group, Assignments: m.Assignments,
+		for _, resource := range sorted(s.Devices) {
+			for _, d := range s.Devices[resource] {
+				r.ids("devices.numa", d.NUMA)
+				r.atLeastZero("devices.total", int64(d.Total))
+				r.atLeastZero("devices.free", int64(d.Free))
+				r.atLeastZero("devices.unhealthy", int64(d.Unhealthy))
+			}
 		}
-	}
-	v.outer = "devices"
-	for _, resource := range sorted(in.Devices) {
-		for _, d := range in.Devices[resource] {
-			v.ids("numa", d.NUMA)
-			v.atLeastZero("total", int64(d.Total))
-			v.atLeastZero("free", int64(d.Free))
-			v.atLeastZero("unhealthy", int64(d.Unhealthy))
+		for _, uid := range sorted(s.Pods) {
+			s.Pods[uid].check(r, "pods")
 		}
-	}
-	s.Devices = in.Devices
-	v.outer = "pods"
-	for _, uid := range sorted(in.Pods) {
-		if s.Pods == nil {
-			s.Pods = map[types.UID]PlacedContainers{}
-		}
-		s.Pods[uid] = in.Pods[uid].read(&v)
-	}
-	if v.err != nil {
-		return NUMAState{}, nil, v.err
-	}
-	return s, warnings, nil
+	})
 }
 
 // PredictedPlacement is what the scheduler expects the kubelet to give a pod (PredictedPlacementKey).
@@ -166,130 +133,43 @@ func (p PredictedPlacement) String() string {
 
 // ParsePredictedPlacement reads a PredictedPlacement.
 func ParsePredictedPlacement(text string) (PredictedPlacement, []Warning, error) {
-	var in struct {
-		Model      string                `json:"model"`
-		Gen        int64                 `json:"gen"`
-		Containers placedContainersInput `json:"containers"`
-	}
-	warnings, err := decode(text, &in)
-	if err != nil {
-		return PredictedPlacement{}, nil, err
-	}
-	v := values{text: text, outer: "gen"}
-	v.atLeastZero("", in.Gen)
-	v.outer = "containers"
-	p := PredictedPlacement{Model: in.Model, Gen: in.Gen, Containers: in.Containers.read(&v)}
-	if v.err != nil {
-		return PredictedPlacement{}, nil, v.err
-	}
-	return p, warnings, nil
+	return readAmounts(text, func(r *reader, p *PredictedPlacement) {
+		r.atLeastZero("gen", p.Gen)
+		p.Containers.check(r, "containers")
+	})
 }
 
-type placedContainersInput map[string]struct {
-	Mask      NUMANodes                `json:"mask"`
-	Preferred bool                     `json:"preferred"`
-	CPUs      string                   `json:"cpus"`
-	Memory    nodeAmounts              `json:"memory"`
-	Hugepages map[string]nodeAmounts   `json:"hugepages"`
-	Devices   map[string]PlacedDevices `json:"devices"`
-	Uncertain bool                     `json:"uncertain"`
-}
-
-func (in placedContainersInput) read(v *values) PlacedContainers {
-	out := make(PlacedContainers, len(in))
-	for _, name := range sorted(in) {
-		c := in[name]
-		v.ids("mask", c.Mask)
-		p := PlacedContainer{
-			Mask: c.Mask, Preferred: c.Preferred, CPUs: c.CPUs, Memory: c.Memory.read(v, "memory"), Devices: c.Devices,
-			Uncertain: c.Uncertain,
+func (p PlacedContainers) check(r *reader, field string) {
+	for _, name := range sorted(p) {
+		c := p[name]
+		r.ids(field+".mask", c.Mask)
+		for _, q := range c.Memory {
+			r.atLeastZero(field+".memory", int64(q.Sign()))
 		}
-		for _, kind := range sorted(c.Hugepages) {
-			if p.Hugepages == nil {
-				p.Hugepages = map[string]map[string]resource.Quantity{}
+		for _, amounts := range c.Hugepages {
+			for _, q := range amounts {
+				r.atLeastZero(field+".hugepages", int64(q.Sign()))
 			}
-			p.Hugepages[kind] = c.Hugepages[kind].read(v, "hugepages")
 		}
 		for _, resource := range sorted(c.Devices) {
-			c.Devices[resource].check(v)
+			c.Devices[resource].check(r, field+".devices")
 		}
-		out[name] = p
 	}
-	return out
 }
 
-func (d PlacedDevices) check(v *values) {
-	v.ids("devices.mask", d.Mask)
-	v.atLeastZero("devices.count", int64(d.Count))
+func (d PlacedDevices) check(r *reader, field string) {
+	r.ids(field+".mask", d.Mask)
+	r.atLeastZero(field+".count", int64(d.Count))
 	sum := int64(0)
 	for _, part := range d.Split {
-		v.ids("devices.split.mask", part.Mask)
-		v.atLeastZero("devices.split.count", int64(part.Count))
+		r.ids(field+".split.mask", part.Mask)
+		r.atLeastZero(field+".split.count", int64(part.Count))
 		sum += int64(part.Count)
 		if len(part.Split) > 0 {
-			v.refuse("devices.split", "must not be split again")
+			r.refuse(field+".split", Error{Text: "must not be split again"})
 		}
 	}
 	if len(d.Split) > 0 && sum != int64(d.Count) {
-		v.refuse("devices.split", fmt.Sprintf("the counts must add up to %d, got %d", d.Count, sum))
-	}
-}
-
-// nodeAmounts are amounts by a list of NUMA nodes.
-type nodeAmounts map[string]amount
-
-func (a nodeAmounts) read(v *values, name string) map[string]resource.Quantity {
-	if len(a) == 0 {
-		return nil
-	}
-	out := make(map[string]resource.Quantity, len(a))
-	for nodes, q := range a {
-		out[nodes] = resource.Quantity(q)
-		v.amount(name, resource.Quantity(q))
-	}
-	return out
-}
-
-// sorted returns the keys of a map in order, so that of several faults always the same one is reported.
-func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
-// values checks numbers below one outermost field and keeps the first refusal.
-type values struct {
-	text, outer string
-	err         error
-}
-
-func (v *values) refuse(name, rule string) {
-	if v.err != nil {
-		return
-	}
-	path := v.outer
-	if name != "" {
-		path += "." + name
-	}
-	v.err = &Error{Offset: valueOffset(v.text, v.outer), Field: path, Text: rule}
-}
-
-func (v *values) atLeastZero(name string, n int64) {
-	if n < 0 {
-		v.refuse(name, "must not be negative")
-	}
-}
-
-func (v *values) ids(name string, ids NUMANodes) {
-	for _, id := range ids {
-		v.atLeastZero(name, int64(id))
-	}
-}
-
-func (v *values) amount(name string, q resource.Quantity) {
-	if q.Sign() < 0 {
-		v.refuse(name, "must not be negative")
-	}
-}
-
-func (v *values) amounts(name string, list amounts) {
-	for _, q := range list {
-		v.amount(name, resource.Quantity(q))
+		r.refuse(field+".split", Error{Text: fmt.Sprintf("the counts must add up to %d, got %d", d.Count, sum)})
 	}
 }

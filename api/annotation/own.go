@@ -24,14 +24,7 @@ type Takeover struct {
 func (t Takeover) String() string { return encode(t) }
 
 // ParseTakeover reads a Takeover.
-func ParseTakeover(text string) (Takeover, []Warning, error) {
-	var t Takeover
-	warnings, err := decode(text, &t)
-	if err != nil {
-		return Takeover{}, nil, err
-	}
-	return t, warnings, nil
-}
+func ParseTakeover(text string) (Takeover, []Warning, error) { return read[Takeover](text, nil) }
 
 // Report is the generation of what an agent says of its node (ReportKey).
 type Report struct {
@@ -46,14 +39,7 @@ type Report struct {
 func (r Report) String() string { return encode(r) }
 
 // ParseReport reads a Report.
-func ParseReport(text string) (Report, []Warning, error) {
-	var r Report
-	warnings, err := decode(text, &r)
-	if err != nil {
-		return Report{}, nil, err
-	}
-	return r, warnings, nil
-}
+func ParseReport(text string) (Report, []Warning, error) { return read[Report](text, nil) }
 
 // Simulate is how a simulated node plays a pod's containers (SimulateKey).
 type Simulate struct {
@@ -68,21 +54,14 @@ func (s Simulate) String() string { return encode(s) }
 
 // ParseSimulate reads a Simulate. runFor must not be negative, exitCode must be 0…255.
 func ParseSimulate(text string) (Simulate, []Warning, error) {
-	var s Simulate
-	warnings, err := decode(text, &s)
-	if err != nil {
-		return Simulate{}, nil, err
-	}
-	if s.RunFor != nil && s.RunFor.Duration < 0 {
-		return Simulate{}, nil, &Error{
-			Offset: valueOffset(text, "runFor"), Field: "runFor",
-			Text: "must not be negative",
+	return read(text, func(r *reader, s *Simulate) {
+		if s.RunFor != nil {
+			r.atLeastZero("runFor", int64(s.RunFor.Duration))
 		}
-	}
-	if s.ExitCode < 0 || s.ExitCode > 255 {
-		return Simulate{}, nil, &Error{Offset: valueOffset(text, "exitCode"), Field: "exitCode", Text: "must be 0…255"}
-	}
-	return s, warnings, nil
+		if s.ExitCode < 0 || s.ExitCode > 255 {
+			r.refuse("exitCode", Error{Text: "must be 0…255"})
+		}
+	})
 }
 
 // SetByScheduler reports whether a pod's annotation belongs to the scheduler alone.

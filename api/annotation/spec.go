@@ -36,32 +36,18 @@ func (s ResourceSpec) String() string { return encode(s) }
 
 // ParseResourceSpec reads a ResourceSpec. An exclusive policy of Default is read as "".
 func ParseResourceSpec(text string) (ResourceSpec, []Warning, error) {
-	var s ResourceSpec
-	warnings, err := decode(text, &s)
-	if err != nil {
-		return ResourceSpec{}, nil, err
-	}
-	bind := []string{BindDefault, BindFullPCPUs, BindSpreadByPCPUs, BindConstrainedBurst}
-	bindAliases := []alias{{"PCPUOnly", BindFullPCPUs}}
-	more, err := canonicalize(text,
-		field{"requiredCPUBindPolicy", &s.RequiredCPUBindPolicy, bind, bindAliases},
-		field{"preferredCPUBindPolicy", &s.PreferredCPUBindPolicy, bind, bindAliases},
-		field{
-			"preferredCPUExclusivePolicy", &s.PreferredCPUExclusivePolicy,
+	return read(text, func(r *reader, s *ResourceSpec) {
+		bind := []string{BindDefault, BindFullPCPUs, BindSpreadByPCPUs, BindConstrainedBurst}
+		old := alias{"PCPUOnly", BindFullPCPUs}
+		r.word("requiredCPUBindPolicy", &s.RequiredCPUBindPolicy, bind, old)
+		r.word("preferredCPUBindPolicy", &s.PreferredCPUBindPolicy, bind, old)
+		r.word("preferredCPUExclusivePolicy", &s.PreferredCPUExclusivePolicy,
 			[]string{ExclusiveNone, ExclusivePCPULevel, ExclusiveNUMANodeLevel},
-			[]alias{{"Default", ""}, {"PCPU", ExclusivePCPULevel}},
-		},
-	)
-	if err != nil {
-		return ResourceSpec{}, nil, err
-	}
-	if s.RequiredCPUBindPolicy == BindConstrainedBurst {
-		return ResourceSpec{}, nil, &Error{
-			Offset: valueOffset(text, "requiredCPUBindPolicy"),
-			Field:  "requiredCPUBindPolicy", Text: "ConstrainedBurst can only be preferred",
+			alias{"Default", ""}, alias{"PCPU", ExclusivePCPULevel})
+		if s.RequiredCPUBindPolicy == BindConstrainedBurst {
+			r.refuse("requiredCPUBindPolicy", Error{Text: "ConstrainedBurst can only be preferred"})
 		}
-	}
-	return s, append(warnings, more...), nil
+	})
 }
 
 // NUMATopologyPolicy is how a pod's resources must be aligned to NUMA nodes.
@@ -88,23 +74,12 @@ func (s NUMATopologySpec) String() string { return encode(s) }
 
 // ParseNUMATopologySpec reads a NUMATopologySpec. A policy of None, in any spelling, is read as "".
 func ParseNUMATopologySpec(text string) (NUMATopologySpec, []Warning, error) {
-	var s NUMATopologySpec
-	warnings, err := decode(text, &s)
-	if err != nil {
-		return NUMATopologySpec{}, nil, err
-	}
-	more, err := canonicalize(text,
-		field{
-			"numaTopologyPolicy", &s.NUMATopologyPolicy,
+	return read(text, func(r *reader, s *NUMATopologySpec) {
+		r.word("numaTopologyPolicy", &s.NUMATopologyPolicy,
 			[]string{TopologyBestEffort, TopologyRestricted, TopologySingleNUMANode},
-			append(topologyAliases(), alias{"None", ""}, alias{"none", ""}),
-		},
-		field{"singleNUMANodeExclusive", &s.SingleNUMANodeExclusive, []string{"Preferred", "Required"}, nil},
-	)
-	if err != nil {
-		return NUMATopologySpec{}, nil, err
-	}
-	return s, append(warnings, more...), nil
+			append(topologyAliases(), alias{"None", ""}, alias{"none", ""})...)
+		r.word("singleNUMANodeExclusive", &s.SingleNUMANodeExclusive, []string{"Preferred", "Required"})
+	})
 }
 
 // topologyAliases are the kubelet's spellings.

@@ -31,21 +31,5 @@ func (s ResourceStatus) String() string { return encode(s) }
 
 // ParseResourceStatus reads a ResourceStatus.
 func ParseResourceStatus(text string) (ResourceStatus, []Warning, error) {
-	var in struct {
-		CPUSet            string          `json:"cpuset"`
-		CPUSharedPools    []CPUSharedPool `json:"cpuSharedPools"`
-		NUMANodeResources []struct {
-			Node      int32   `json:"node"`
-			Resources amounts `json:"resources"`
-		} `json:"numaNodeResources"`
-	}
-	warnings, err := decode(text, &in)
-	if err != nil {
-		return ResourceStatus{}, nil, err
-	}
-	s := ResourceStatus{CPUSet: in.CPUSet, CPUSharedPools: in.CPUSharedPools}
-	for _, n := range in.NUMANodeResources {
-		s.NUMANodeResources = append(s.NUMANodeResources, NUMANodeResource{Node: n.Node, Resources: n.Resources.list()})
-	}
-	return s, warnings, nil
+	return readAmounts[ResourceStatus](text, nil)
 }

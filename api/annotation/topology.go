@@ -1,8 +1,10 @@
 package annotation
 
 import (
+	"cmp"
 	gojson "encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,8 +22,6 @@ const (
 	OptionDistributeAcrossNUMA = "distribute-cpus-across-numa"
 	OptionStrictCPUReservation = "strict-cpu-reservation"
 	OptionPreferAlignByL3      = "prefer-align-cpus-by-uncorecache"
-	OptionAlignBySocket        = "align-by-socket"
-	OptionDistributeCores      = "distribute-cpus-across-cores"
 )
 
 // Options of the topology manager.
@@ -68,28 +68,15 @@ func (k KubeletCPUManager) String() string { return encode(k) }
 // ParseKubeletCPUManager reads a KubeletCPUManager. Option values that Go reads as true or false become "true" or
 // "false".
 func ParseKubeletCPUManager(text string) (KubeletCPUManager, []Warning, error) {
-	var k KubeletCPUManager
-	warnings, err := decode(text, &k)
-	if err != nil {
-		return KubeletCPUManager{}, nil, err
-	}
-	plainBools(k.Options)
-	return k, warnings, nil
+	return read(text, func(_ *reader, k *KubeletCPUManager) { plainBools(k.Options) })
 }
 
 // plainBools writes option values that Go reads as true or false as "true" and "false". A "1" may be a number: it is
 // left for options that the kubelet reads as one.
 func plainBools(options map[string]string) {
 	for name, value := range options {
-		switch value {
-		case "1", "t", "T", "TRUE", "True":
-			if name != OptionMaxNUMANodes {
-				options[name] = "true"
-			}
-		case "0", "f", "F", "FALSE", "False":
-			if name != OptionMaxNUMANodes {
-				options[name] = "false"
-			}
+		if on, err := strconv.ParseBool(value); err == nil && name != OptionMaxNUMANodes {
+			options[name] = strconv.FormatBool(on)
 		}
 	}
 }
@@ -120,12 +107,7 @@ func (d CPUTopologyDetail) String() string {
 
 // ParseCPUTopologyDetail reads a CPUTopologyDetail. It does not validate the machine: convert.Machine does.
 func ParseCPUTopologyDetail(text string) (CPUTopologyDetail, []Warning, error) {
-	var d CPUTopologyDetail
-	warnings, err := decode(text, &d)
-	if err != nil {
-		return CPUTopologyDetail{}, nil, err
-	}
-	return d, warnings, nil
+	return read[CPUTopologyDetail](text, nil)
 }
 
 // PodCPUAlloc is the CPUs of one pod on a node.
@@ -153,10 +135,7 @@ func (a PodCPUAllocs) String() string {
 
 // podCPUAllocInput is PodCPUAlloc as it may be found: with the CPUs under cpu, with a string for a boolean.
 type podCPUAllocInput struct {
-	Namespace        string       `json:"namespace"`
-	Name             string       `json:"name"`
-	UID              types.UID    `json:"uid"`
-	CPUSet           string       `json:"cpuset"`
+	PodCPUAlloc
 	CPU              string       `json:"cpu"`
 	ManagedByKubelet boolOrString `json:"managedByKubelet"`
 }
@@ -177,20 +156,14 @@ func (b *boolOrString) UnmarshalJSON(text []byte) error {
 
 // ParsePodCPUAllocs reads PodCPUAllocs; the key cpu is read for cpuset.
 func ParsePodCPUAllocs(text string) (PodCPUAllocs, []Warning, error) {
-	var in []podCPUAllocInput
-	warnings, err := decode(text, &in)
+	in, warnings, err := read[[]podCPUAllocInput](text, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	allocs := make(PodCPUAllocs, 0, len(in))
 	for _, a := range in {
-		if a.CPUSet == "" {
-			a.CPUSet = a.CPU
-		}
-		allocs = append(allocs, PodCPUAlloc{
-			Namespace: a.Namespace, Name: a.Name, UID: a.UID, CPUSet: a.CPUSet,
-			ManagedByKubelet: bool(a.ManagedByKubelet),
-		})
+		a.PodCPUAlloc.CPUSet, a.PodCPUAlloc.ManagedByKubelet = cmp.Or(a.CPUSet, a.CPU), bool(a.ManagedByKubelet)
+		allocs = append(allocs, a.PodCPUAlloc)
 	}
 	return allocs, warnings, nil
 }
@@ -215,13 +188,9 @@ func (p CPUSharedPools) String() string {
 
 // ParseCPUSharedPools reads CPUSharedPools.
 func ParseCPUSharedPools(text string) (CPUSharedPools, []Warning, error) {
-	p := CPUSharedPools{}
-	warnings, err := decode(text, &p)
-	if err != nil {
-		return nil, nil, err
-	}
-	if p == nil {
-		p = CPUSharedPools{}
-	}
-	return p, warnings, nil
+	return read(text, func(_ *reader, p *CPUSharedPools) {
+		if *p == nil {
+			*p = CPUSharedPools{}
+		}
+	})
 }

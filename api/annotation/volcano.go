@@ -8,21 +8,17 @@ const VolcanoTopologyPolicy = "volcano.sh/numa-topology-policy"
 
 // ParseVolcanoTopologyPolicy reads none, best-effort, restricted or single-numa-node; none is TopologyNone.
 func ParseVolcanoTopologyPolicy(text string) (NUMATopologyPolicy, []Warning, error) {
-	allowed := []string{
-		KubeletTopologyNone, KubeletTopologyBestEffort, KubeletTopologyRestricted,
-		KubeletTopologySingleNUMA,
+	policy, warnings, err := word(text, KubeletTopologyNone, KubeletTopologyBestEffort, KubeletTopologyRestricted,
+		KubeletTopologySingleNUMA)
+	if err != nil {
+		return "", nil, err
 	}
-	word, exact, ok := match(text, allowed, nil)
-	if !ok {
-		return "", nil, &Error{Value: text, Allowed: allowed, Text: Unsupported(text, allowed...)}
+	if len(warnings) > 0 {
+		warnings[0].Text = fmt.Sprintf("%q is read as %q", text, policy)
 	}
-	var warnings []Warning
-	if !exact {
-		warnings = []Warning{{Text: fmt.Sprintf("%q is read as %q", text, word)}}
-	}
-	if word == KubeletTopologyNone {
+	if policy == KubeletTopologyNone {
 		return TopologyNone, warnings, nil
 	}
-	policy, _, _ := match(word, nil, topologyAliases())
+	policy, _, _ = match(policy, nil, topologyAliases())
 	return policy, warnings, nil
 }

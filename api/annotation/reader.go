@@ -1,0 +1,105 @@
+package annotation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// reader checks what was decoded from a text. It keeps the first refusal and all warnings. Fields are named by their
+// path from the outermost object.
+type reader struct {
+	text     string
+	warnings []Warning
+	err      error
+}
+
+// read decodes a T, which check goes over.
+func read[T any](text string, check func(r *reader, v *T)) (T, []Warning, error) {
+	var v, none T
+	warnings, err := decode(text, &v)
+	if err != nil {
+		return none, nil, err
+	}
+	r := &reader{text: text, warnings: warnings}
+	if check != nil {
+		check(r, &v)
+	}
+	if r.err != nil {
+		return none, nil, r.err
+	}
+	return v, r.warnings, nil
+}
+
+func (r *reader) refuse(field string, e Error) {
+	if r.err != nil {
+		return
+	}
+	outer, _, _ := strings.Cut(field, ".")
+	e.Field, e.Offset = field, valueOffset(r.text, outer)
+	r.err = &e
+}
+
+// word replaces a value by its canonical form. An empty one remains empty.
+func (r *reader) word(field string, value *string, allowed []string, aliases ...alias) {
+	if *value == "" {
+		return
+	}
+	canonical, exact, ok := match(*value, allowed, aliases)
+	switch {
+	case !ok:
+		r.refuse(field, Error{Value: *value, Allowed: allowed, Text: Unsupported(*value, allowed...)})
+	case !exact:
+		r.warnings = append(r.warnings, Warning{Field: field, Text: spelling(*value, canonical)})
+	}
+	*value = canonical
+}
+
+func (r *reader) atLeastZero(field string, n int64) {
+	if n < 0 {
+		r.refuse(field, Error{Text: "must not be negative"})
+	}
+}
+
+func (r *reader) ids(field string, ids NUMANodes) {
+	for _, id := range ids {
+		r.atLeastZero(field, int64(id))
+	}
+}
+
+func (r *reader) amounts(field string, list corev1.ResourceList) {
+	for _, q := range list {
+		r.atLeastZero(field, int64(q.Sign()))
+	}
+}
+
+// sorted returns the keys of a map in order, so that of several faults always the same one is reported.
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// slowQuantity is a value that is read as a quantity, if it is one, with an exponent of three digits or more or with a
+// mantissa of more than 64.
+var slowQuantity = regexp.MustCompile(
+	`:\s*(-?[\d.]{65,}|-?[\d.]*[eE][-+]?0*[1-9]\d{2,}|` +
+		`"[^"\w]*[\d.]{65,}[^"]*"|"[^"\w]*[\d.]*[eE][-+]?0*[1-9]\d{2,}[^"\w]*")`)
+
+// readAmounts is read for a T with quantities. It refuses slow ones before they are decoded: bringing 1e-9999999 to its
+// canonical form takes seconds, and any user may write the text.
+func readAmounts[T any](text string, check func(r *reader, v *T)) (T, []Warning, error) {
+	at := slowQuantity.FindStringSubmatchIndex(text)
+	if at == nil {
+		return read(text, check)
+	}
+	e := &Error{Text: fmt.Sprintf("quantity %.32s is out of range", text[at[2]:at[3]])}
+	for _, f := range outermost(text) {
+		if f.offset <= int64(at[2]) {
+			e.Offset, e.Field = f.offset, f.name
+		}
+	}
+	var none T
+	return none, nil, e
+}
