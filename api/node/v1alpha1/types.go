@@ -1,8 +1,9 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
 
 // NodeResourceTopology describes the resources of a node and their NUMA nodes. Its name is the node's.
@@ -19,7 +20,7 @@ type NodeResourceTopology struct {
 	// +listType=atomic
 	TopologyPolicies []string `json:"topologyPolicies"`
 	// Zones are the NUMA nodes, and whatever other parts of the node a writer describes.
-	Zones ZoneList `json:"zones"`
+	Zones v1alpha2.ZoneList `json:"zones"`
 }
 
 // NodeResourceTopologyList is a list of NodeResourceTopology.
@@ -30,63 +31,3 @@ type NodeResourceTopologyList struct {
 	metav1.ListMeta `json:"metadata"`
 	Items           []NodeResourceTopology `json:"items"`
 }
-
-// Zone is a part of a node that has resources of its own, e.g. a NUMA node.
-type Zone struct {
-	// Name is unique in the object: node-<kernel id> for a NUMA node.
-	Name string `json:"name"`
-	// Type is Node for a NUMA node.
-	Type string `json:"type"`
-	// Parent names the zone that contains this one.
-	// +optional
-	Parent string `json:"parent,omitempty"`
-	// Costs are the distances to every zone.
-	// +optional
-	Costs CostList `json:"costs,omitempty"`
-	// Attributes describe the zone.
-	// +optional
-	Attributes AttributeList `json:"attributes,omitempty"`
-	// Resources are the amounts in the zone.
-	// +optional
-	Resources ResourceInfoList `json:"resources,omitempty"`
-}
-
-// ZoneList is a list of zones. It has one writer.
-// +listType=atomic
-type ZoneList []Zone
-
-// ResourceInfo is the amount of one resource in a zone.
-type ResourceInfo struct {
-	// Name of the resource.
-	Name string `json:"name"`
-	// Capacity is what the zone has, Allocatable what pods may get, Available what is left of that.
-	Capacity    resource.Quantity `json:"capacity"`
-	Allocatable resource.Quantity `json:"allocatable"`
-	Available   resource.Quantity `json:"available"`
-}
-
-// ResourceInfoList is a list of resources. It has one writer.
-// +listType=atomic
-type ResourceInfoList []ResourceInfo
-
-// CostInfo is the distance to another zone.
-type CostInfo struct {
-	// Name of the other zone.
-	Name string `json:"name"`
-	// Value as in the firmware's table: 10 is the zone itself.
-	Value int64 `json:"value"`
-}
-
-// CostList is a list of distances. It has one writer.
-// +listType=atomic
-type CostList []CostInfo
-
-// AttributeInfo is a name with a value.
-type AttributeInfo struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// AttributeList is a list of attributes. It has one writer.
-// +listType=atomic
-type AttributeList []AttributeInfo
