@@ -2,6 +2,9 @@ package admission
 
 import (
 	"fmt"
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -38,7 +41,45 @@ func (a *Answer) warn(field, format string, args ...any) {
 // values takes over the warnings of an annotation's reader.
 func (a *Answer) values(field string, warnings []annotation.Warning) {
 	for _, w := range warnings {
-		a.warn(field, "%s", w)
+		if w.Field == "" {
+			a.warn(field, "%s", w.Text)
+		} else {
+			a.warn(field, "%s", w)
+		}
+	}
+}
+
+// parsed reads an annotation of a pod, with its warnings. ok is false where it is absent, or where it cannot be read,
+// which is refused.
+func parsed[T any](a *Answer, pod *corev1.Pod, key string,
+	parse func(string) (T, []annotation.Warning, error),
+) (value T, ok bool) {
+	text, ok := pod.Annotations[key]
+	if !ok {
+		return value, false
+	}
+	value, warnings, err := parse(text)
+	if err != nil {
+		a.refuse(why.BadAnnotation, annotationField(key), "%v", err)
+		return value, false
+	}
+	a.values(annotationField(key), warnings)
+	return value, true
+}
+
+// containers yields the containers of a pod, each with its field.
+func containers(pod *corev1.Pod) iter.Seq2[string, *corev1.Container] {
+	return func(yield func(string, *corev1.Container) bool) {
+		for i := range pod.Spec.InitContainers {
+			if !yield(indexed("spec.initContainers", i), &pod.Spec.InitContainers[i]) {
+				return
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if !yield(indexed("spec.containers", i), &pod.Spec.Containers[i]) {
+				return
+			}
+		}
 	}
 }
 

@@ -13,14 +13,9 @@ func Node(node *corev1.Node) Answer {
 	var a Answer
 	_, issues := annotation.ParseNodeLabels(node.Labels)
 	for _, i := range issues {
-		switch i.Kind {
-		case annotation.Unusable:
-			a.warn(labelField(i.Key), "%s; the label is ignored", i.Text)
-		case annotation.AliasConflict:
-			a.warn(labelField(i.Key), "%s; the alias is ignored", i.Text)
-		case annotation.Spelling:
-			a.warn(labelField(i.Key), "%s", i.Text)
-		}
+		a.warn(labelField(i.Key), "%s%s", i.Text, map[annotation.IssueKind]string{
+			annotation.Unusable: "; the label is ignored", annotation.AliasConflict: "; the alias is ignored",
+		}[i.Kind])
 	}
 	if text, ok := node.Annotations[annotation.NodeReservation]; ok {
 		r, warnings, err := annotation.ParseReservation(text)

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ func Create(pod *corev1.Pod) Answer {
 		a.amounts(pod, class)
 		a.colocation(pod, class)
 	}
-	a.resourceSpec(pod, class)
+	a.resourceSpec(pod)
 	a.topologySpec(pod)
 	a.volcano(pod)
 	a.simulate(pod)
@@ -39,16 +40,21 @@ func (a *Answer) ignored(keys []annotation.Ignored) {
 	}
 }
 
+// label refuses a value of a label that is not one of allowed (ok is false), and warns about another case than that of
+// canonical.
+func (a *Answer) label(key, value string, canonical fmt.Stringer, ok bool, allowed []string) {
+	switch {
+	case !ok:
+		a.refuse(why.InvalidField, labelField(key), "%s", annotation.Unsupported(value, allowed...))
+	case canonical.String() != value:
+		a.warn(labelField(key), "%q is read as %q: values are case-sensitive on output", value, canonical)
+	}
+}
+
 func (a *Answer) class(pod *corev1.Pod) (class qos.Class, ok bool) {
 	value := pod.Labels[annotation.QoSClass]
 	class, ok = convert.ParseClass(value)
-	switch {
-	case !ok:
-		a.refuse(why.InvalidField, labelField(annotation.QoSClass), "%s",
-			annotation.Unsupported(value, convert.ClassNames()...))
-	case class.String() != value:
-		a.warn(labelField(annotation.QoSClass), "%q is read as %q: values are case-sensitive on output", value, class)
-	}
+	a.label(annotation.QoSClass, value, class, ok, convert.ClassNames())
 	return class, ok
 }
 
@@ -58,18 +64,9 @@ func bandNames() []string {
 }
 
 func (a *Answer) band(pod *corev1.Pod) {
-	value, ok := pod.Labels[annotation.PriorityClass]
-	if !ok {
-		return
-	}
-	band, ok := qos.ParseBand(strings.ToLower(value))
-	switch {
-	case !ok:
-		a.refuse(why.InvalidField, labelField(annotation.PriorityClass), "%s",
-			annotation.Unsupported(value, bandNames()...))
-	case band.String() != value:
-		a.warn(labelField(annotation.PriorityClass), "%q is read as %q: values are case-sensitive on output", value,
-			band)
+	if value, ok := pod.Labels[annotation.PriorityClass]; ok {
+		band, ok := qos.ParseBand(strings.ToLower(value))
+		a.label(annotation.PriorityClass, value, band, ok, bandNames())
 	}
 }
 
@@ -123,22 +120,19 @@ func (a *Answer) colocation(pod *corev1.Pod, class qos.Class) {
 	if class == qos.BE {
 		return
 	}
-	for i := range pod.Spec.InitContainers {
-		a.batch("spec.initContainers", i, &pod.Spec.InitContainers[i])
-	}
-	for i := range pod.Spec.Containers {
-		a.batch("spec.containers", i, &pod.Spec.Containers[i])
+	for field, c := range containers(pod) {
+		a.batch(field, c)
 	}
 }
 
-func (a *Answer) batch(list string, i int, c *corev1.Container) {
+func (a *Answer) batch(field string, c *corev1.Container) {
 	for _, amounts := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
 		for _, name := range []corev1.ResourceName{
 			"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory",
 			"koordinator.sh/batch-cpu", "koordinator.sh/batch-memory",
 		} {
 			if _, ok := amounts[name]; ok {
-				a.refuse(why.InvalidField, indexed(list, i)+".resources["+string(name)+"]",
+				a.refuse(why.InvalidField, field+".resources["+string(name)+"]",
 					"must specify koordinator QoS BE with koordinator colocation resources")
 				return
 			}
@@ -146,18 +140,13 @@ func (a *Answer) batch(list string, i int, c *corev1.Container) {
 	}
 }
 
-func (a *Answer) resourceSpec(pod *corev1.Pod, class qos.Class) {
-	text, ok := pod.Annotations[annotation.ResourceSpecKey]
+func (a *Answer) resourceSpec(pod *corev1.Pod) {
+	spec, ok := parsed(a, pod, annotation.ResourceSpecKey, annotation.ParseResourceSpec)
 	if !ok {
 		return
 	}
 	field := annotationField(annotation.ResourceSpecKey)
-	spec, warnings, err := annotation.ParseResourceSpec(text)
-	if err != nil {
-		a.refuse(why.BadAnnotation, field, "%v", err)
-		return
-	}
-	a.values(field, warnings)
+	class, _, _ := convert.PodQoS(pod)
 	if spec.PreferredCPUBindPolicy == annotation.BindConstrainedBurst && !convert.MayBurst(pod) {
 		a.refuse(why.BadAnnotation, field, convert.BurstRule)
 	}
@@ -212,27 +201,9 @@ func pinsARM64(pod *corev1.Pod) bool {
 }
 
 func (a *Answer) topologySpec(pod *corev1.Pod) {
-	text, ok := pod.Annotations[annotation.NUMATopologySpecKey]
-	if !ok {
-		return
-	}
-	field := annotationField(annotation.NUMATopologySpecKey)
-	_, warnings, err := annotation.ParseNUMATopologySpec(text)
-	if err != nil {
-		a.refuse(why.BadAnnotation, field, "%v", err)
-	}
-	a.values(field, warnings)
+	parsed(a, pod, annotation.NUMATopologySpecKey, annotation.ParseNUMATopologySpec)
 }
 
 func (a *Answer) simulate(pod *corev1.Pod) {
-	text, ok := pod.Annotations[annotation.SimulateKey]
-	if !ok {
-		return
-	}
-	field := annotationField(annotation.SimulateKey)
-	_, warnings, err := annotation.ParseSimulate(text)
-	if err != nil {
-		a.refuse(why.BadAnnotation, field, "%v", err)
-	}
-	a.values(field, warnings)
+	parsed(a, pod, annotation.SimulateKey, annotation.ParseSimulate)
 }

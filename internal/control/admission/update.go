@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -56,28 +55,23 @@ func (a *Answer) schedulerKeys(pod, old *corev1.Pod) {
 }
 
 func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
-	if !same(pod.Annotations, old.Annotations, annotation.ResourceSpecKey) {
-		if old.Spec.NodeName != "" {
-			a.refuse(why.InvalidField, annotationField(annotation.ResourceSpecKey),
-				"field is immutable once the pod is bound to a node")
-		} else {
-			class, _, _ := convert.PodQoS(pod)
-			a.resourceSpec(pod, class)
+	for _, spec := range []struct {
+		key   string
+		fixed bool // once the pod is bound
+		judge func(*corev1.Pod)
+	}{
+		{annotation.ResourceSpecKey, true, a.resourceSpec},
+		{annotation.NUMATopologySpecKey, false, a.topologySpec},
+		{annotation.VolcanoTopologyPolicy, true, a.volcano},
+		{annotation.SimulateKey, false, a.simulate},
+	} {
+		switch {
+		case same(pod.Annotations, old.Annotations, spec.key):
+		case spec.fixed && old.Spec.NodeName != "":
+			a.refuse(why.InvalidField, annotationField(spec.key), "field is immutable once the pod is bound to a node")
+		default:
+			spec.judge(pod)
 		}
-	}
-	if !same(pod.Annotations, old.Annotations, annotation.NUMATopologySpecKey) {
-		a.topologySpec(pod)
-	}
-	if !same(pod.Annotations, old.Annotations, annotation.VolcanoTopologyPolicy) {
-		if old.Spec.NodeName != "" {
-			a.refuse(why.InvalidField, annotationField(annotation.VolcanoTopologyPolicy),
-				"field is immutable once the pod is bound to a node")
-		} else {
-			a.volcano(pod)
-		}
-	}
-	if !same(pod.Annotations, old.Annotations, annotation.SimulateKey) {
-		a.simulate(pod)
 	}
 }
 
@@ -87,18 +81,14 @@ func Resize(pod, old *corev1.Pod) Answer {
 	if !holdsCPUs(old) {
 		return a
 	}
-	for i := range old.Spec.InitContainers {
-		if i < len(pod.Spec.InitContainers) {
-			a.sameCPU("spec.initContainers", i, &pod.Spec.InitContainers[i].Resources,
-				&old.Spec.InitContainers[i].Resources)
-		}
+	before := map[string]*corev1.ResourceRequirements{"spec": orNone(old.Spec.Resources)}
+	for field, c := range containers(old) {
+		before[field] = &c.Resources
 	}
-	for i := range old.Spec.Containers {
-		if i < len(pod.Spec.Containers) {
-			a.sameCPU("spec.containers", i, &pod.Spec.Containers[i].Resources, &old.Spec.Containers[i].Resources)
-		}
+	for field, c := range containers(pod) {
+		a.sameCPU(field, &c.Resources, before[field])
 	}
-	a.sameCPUAt("spec.resources", orNone(pod.Spec.Resources), orNone(old.Spec.Resources))
+	a.sameCPU("spec", orNone(pod.Spec.Resources), before["spec"])
 	return a
 }
 
@@ -111,21 +101,14 @@ func orNone(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
 
 // holdsCPUs reports whether a pod has exclusive CPUs, or will get some.
 func holdsCPUs(pod *corev1.Pod) bool {
-	class, band, kube := convert.PodQoS(pod)
-	role := qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: convert.MilliCPU(pod)})
-	if role.Binds() {
-		return true
-	}
 	entry, _ := convert.Entry(pod)
-	return entry.CPUList != ""
+	return willHoldCPUs(pod) || entry.CPUList != ""
 }
 
-func (a *Answer) sameCPU(list string, i int, now, before *corev1.ResourceRequirements) {
-	a.sameCPUAt(indexed(list, i)+".resources", now, before)
-}
-
-func (a *Answer) sameCPUAt(field string, now, before *corev1.ResourceRequirements) {
-	if now.Requests.Cpu().Cmp(*before.Requests.Cpu()) != 0 || now.Limits.Cpu().Cmp(*before.Limits.Cpu()) != 0 {
-		a.refuse(why.InvalidField, field, "cpu of a bound pod cannot be resized")
+// sameCPU accepts a container that is new.
+func (a *Answer) sameCPU(field string, now, before *corev1.ResourceRequirements) {
+	if before != nil && (now.Requests.Cpu().Cmp(*before.Requests.Cpu()) != 0 ||
+		now.Limits.Cpu().Cmp(*before.Limits.Cpu()) != 0) {
+		a.refuse(why.InvalidField, field+".resources", "cpu of a bound pod cannot be resized")
 	}
 }

@@ -10,28 +10,16 @@ import (
 // volcano judges volcano.sh/numa-topology-policy: a pod with a policy other than none must be Guaranteed (seed 004),
 // and whole CPUs in every container are what its kubelet can pin.
 func (a *Answer) volcano(pod *corev1.Pod) {
-	text, ok := pod.Annotations[annotation.VolcanoTopologyPolicy]
+	policy, ok := parsed(a, pod, annotation.VolcanoTopologyPolicy, annotation.ParseVolcanoTopologyPolicy)
 	if !ok {
 		return
-	}
-	field := annotationField(annotation.VolcanoTopologyPolicy)
-	policy, warnings, err := annotation.ParseVolcanoTopologyPolicy(text)
-	if err != nil {
-		a.refuse(why.BadAnnotation, field, "%v", err)
-		return
-	}
-	for _, w := range warnings {
-		a.warn(field, "%s", w.Text)
 	}
 	a.oneTopologyPolicy(pod, policy)
 	if policy == annotation.TopologyNone {
 		return
 	}
-	for i := range pod.Spec.InitContainers {
-		a.guaranteed(indexed("spec.initContainers", i), text, &pod.Spec.InitContainers[i].Resources)
-	}
-	for i := range pod.Spec.Containers {
-		a.guaranteed(indexed("spec.containers", i), text, &pod.Spec.Containers[i].Resources)
+	for field, c := range containers(pod) {
+		a.guaranteed(field, pod.Annotations[annotation.VolcanoTopologyPolicy], &c.Resources)
 	}
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,9 +62,11 @@ const stopTimeout = 6 * time.Second
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	config, err := restConfig(o)
-	if err != nil {
-		return err
+	config, err := o.RESTConfig, error(nil)
+	if config == nil {
+		if config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
+			return fmt.Errorf("find the API server: %w", err)
+		}
 	}
 	server, err := newServer(o)
 	if err != nil {
@@ -84,7 +87,7 @@ func Run(ctx context.Context, o Options) error {
 		BaseContext:             func() context.Context { return ctx },
 		WebhookServer:           server,
 		Metrics:                 metricsOptions,
-		HealthProbeBindAddress:  orOff(o.HealthAddress),
+		HealthProbeBindAddress:  cmp.Or(o.HealthAddress, "0"),
 		GracefulShutdownTimeout: &graceful,
 	})
 	if err != nil {
@@ -111,46 +114,27 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func restConfig(o Options) (*rest.Config, error) {
-	if o.RESTConfig != nil {
-		return o.RESTConfig, nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
-	}
-	return config, nil
-}
-
 func newServer(o Options) (ctrlwebhook.Server, error) {
-	host, port, err := splitAddress(o.WebhookAddress)
+	host, text, err := net.SplitHostPort(o.WebhookAddress)
 	if err != nil {
 		return nil, fmt.Errorf("webhook address: %w", err)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return nil, fmt.Errorf("webhook address: %q: the port must be 1…65535", o.WebhookAddress)
 	}
 	dir := filepath.Dir(o.CertFile)
 	if o.CertFile == "" || o.KeyFile == "" || filepath.Dir(o.KeyFile) != dir {
 		return nil, errors.New("the webhooks need a certificate file and a key file in one folder")
 	}
 	return ctrlwebhook.NewServer(ctrlwebhook.Options{
-		Host: host, Port: port, CertDir: dir,
+		Host: host, Port: int(port), CertDir: dir,
 		CertName: filepath.Base(o.CertFile), KeyName: filepath.Base(o.KeyFile),
 	}), nil
 }
 
-func splitAddress(address string) (host string, port int, err error) {
-	host, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return "", 0, err
-	}
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("%q: the port must be 1…65535", address)
-	}
-	return host, int(n), nil
-}
-
 func metricsOptions(address string) (metricsserver.Options, error) {
-	options := metricsserver.Options{BindAddress: orOff(address)}
+	options := metricsserver.Options{BindAddress: cmp.Or(address, "0")}
 	if options.BindAddress == "0" {
 		return options, nil
 	}
@@ -163,13 +147,6 @@ func metricsOptions(address string) (metricsserver.Options, error) {
 		options.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
 	return options, nil
-}
-
-func orOff(address string) string {
-	if address == "" {
-		return "0"
-	}
-	return address
 }
 
 // UseLogger makes a logger that of the framework, which keeps one per process. A main calls it once.

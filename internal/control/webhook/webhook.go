@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -41,10 +42,14 @@ type Rules struct {
 func Register(to Registrar, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
 	h := handlers{decoder: decoder, schedulers: sets.New(rules.Schedulers...), fence: rules.RequireNRIPlugin}
 	for path, handle := range map[string]ctrl.HandlerFunc{
-		PathMutatePod:         h.mutatePod,
-		PathValidatePod:       h.validatePod,
-		PathValidatePodResize: h.resizePod,
-		PathValidateNode:      h.validateNode,
+		PathMutatePod:   h.mutatePod,
+		PathValidatePod: judged(decoder, h.judgePod),
+		PathValidatePodResize: judged(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
+			return admission.Resize(pod, old)
+		}),
+		PathValidateNode: judged(decoder, func(_ ctrl.Request, node, _ *corev1.Node) admission.Answer {
+			return admission.Node(node)
+		}),
 	} {
 		to.Register(path, &ctrl.Webhook{Handler: metrics.observe(strings.TrimPrefix(path, "/"), handle)})
 	}
@@ -106,10 +111,7 @@ func steps(pod *corev1.Pod, m *admission.Mutation) []operation {
 		if l.First {
 			steps = append(steps, operation{Op: "add", Path: limits, Value: map[string]string{}})
 		}
-		steps = append(steps, operation{
-			Op: "add", Path: limits + "/" + pointer(string(l.Name)),
-			Value: l.Value.String(),
-		})
+		steps = append(steps, operation{"add", limits + "/" + pointer(string(l.Name)), l.Value.String()})
 	}
 	return steps
 }
@@ -117,41 +119,34 @@ func steps(pod *corev1.Pod, m *admission.Mutation) []operation {
 // pointer writes a key as a part of a JSON pointer (RFC 6901).
 func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
-func (h handlers) validatePod(_ context.Context, req ctrl.Request) ctrl.Response {
-	pod, old := &corev1.Pod{}, &corev1.Pod{}
-	if err := h.decoder.Decode(req, pod); err != nil {
-		return ctrl.Errored(http.StatusBadRequest, err)
+// judged answers requests about objects of one kind. Except in a creation there is an old object.
+func judged[T any, P interface {
+	*T
+	runtime.Object
+}](decoder ctrl.Decoder, judge func(req ctrl.Request, object, old P) admission.Answer) ctrl.HandlerFunc {
+	return func(_ context.Context, req ctrl.Request) ctrl.Response {
+		object, old := P(new(T)), P(new(T))
+		if err := decoder.Decode(req, object); err != nil {
+			return ctrl.Errored(http.StatusBadRequest, err)
+		}
+		if req.Operation != admissionv1.Create {
+			if err := decoder.DecodeRaw(req.OldObject, old); err != nil {
+				return ctrl.Errored(http.StatusBadRequest, err)
+			}
+		}
+		return respond(req, judge(req, object, old))
 	}
+}
+
+func (h handlers) judgePod(req ctrl.Request, pod, old *corev1.Pod) admission.Answer {
 	if req.Operation == admissionv1.Create {
-		return respond(req, admission.Create(pod))
-	}
-	if err := h.decoder.DecodeRaw(req.OldObject, old); err != nil {
-		return ctrl.Errored(http.StatusBadRequest, err)
+		return admission.Create(pod)
 	}
 	by := admission.Anyone
 	if h.schedulers.Has(req.UserInfo.Username) {
 		by = admission.Scheduler
 	}
-	return respond(req, admission.Update(pod, old, by))
-}
-
-func (h handlers) resizePod(_ context.Context, req ctrl.Request) ctrl.Response {
-	pod, old := &corev1.Pod{}, &corev1.Pod{}
-	if err := h.decoder.Decode(req, pod); err != nil {
-		return ctrl.Errored(http.StatusBadRequest, err)
-	}
-	if err := h.decoder.DecodeRaw(req.OldObject, old); err != nil {
-		return ctrl.Errored(http.StatusBadRequest, err)
-	}
-	return respond(req, admission.Resize(pod, old))
-}
-
-func (h handlers) validateNode(_ context.Context, req ctrl.Request) ctrl.Response {
-	node := &corev1.Node{}
-	if err := h.decoder.Decode(req, node); err != nil {
-		return ctrl.Errored(http.StatusBadRequest, err)
-	}
-	return respond(req, admission.Node(node))
+	return admission.Update(pod, old, by)
 }
 
 // respond writes an answer as the API server does its own validation's: 422 with one cause per field.
@@ -161,22 +156,16 @@ func respond(req ctrl.Request, a admission.Answer) ctrl.Response {
 	}
 	status := &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
-		Reason: metav1.StatusReasonInvalid, Message: Message(a),
+		Reason:  metav1.StatusReasonInvalid,
 		Details: &metav1.StatusDetails{Group: req.Kind.Group, Kind: req.Kind.Kind, Name: req.Name},
 	}
+	var texts []string
 	for _, r := range a.Refusals {
+		texts = append(texts, r.String())
 		status.Details.Causes = append(status.Details.Causes,
 			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: r.Field, Message: r.Text})
 	}
+	status.Message = strings.Join(texts, "; ")
 	response := ctrl.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: status}}
 	return response.WithWarnings(a.Warnings...)
-}
-
-// Message is all refusals in one line.
-func Message(a admission.Answer) string {
-	texts := make([]string, len(a.Refusals))
-	for i, r := range a.Refusals {
-		texts[i] = r.String()
-	}
-	return strings.Join(texts, "; ")
 }
