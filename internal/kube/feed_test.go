@@ -55,7 +55,12 @@ func TestAPodRecreatedDuringARelistLeavesNoGhost(t *testing.T) {
 		pods := cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, cache.Indexers{})
 		nodes := cache.NewSharedIndexInformer(source, &corev1.Node{}, 0, cache.Indexers{})
 		store := kube.NewStore()
-		if _, err := store.Watch(nodes, pods, nil); err != nil {
+		if _, err := kube.ByUID(nodes).AddEventHandler(kube.Handler(store.PutNode, func(n *corev1.Node) {
+			store.RemoveNode(n.Name)
+		})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kube.ByUID(pods).AddEventHandler(kube.Handler(store.PutPod, store.RemovePod)); err != nil {
 			t.Fatal(err)
 		}
 		stop, done := make(chan struct{}), make(chan struct{})

@@ -49,12 +49,6 @@ func (r *record) isEmpty() bool {
 	return r.node == nil && r.topology == nil && r.numa == nil && len(r.pods) == 0
 }
 
-func (r *record) objects() (*corev1.Node, *v1alpha2.NodeResourceTopology) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.node, r.topology
-}
-
 func (r *record) snapshot() Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,27 +56,10 @@ func (r *record) snapshot() Node {
 }
 
 func (r *record) commit(o ledger.Offer) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.dead {
-		return ledger.ErrExpired
+	err := r.ledger.Commit(o)
+	if err == nil {
+		r.pods[o.Entry.UID] = struct{}{}
 	}
-	if err := r.ledger.Commit(o); err != nil {
-		return err
-	}
-	r.pods[o.Entry.UID] = struct{}{}
-	r.view.Store(r.ledger.View())
-	return nil
-}
-
-func (r *record) amend(was, is ledger.Offer) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.dead {
-		return ledger.ErrExpired
-	}
-	err := r.ledger.Amend(was, is)
-	r.view.Store(r.ledger.View())
 	return err
 }
 
@@ -107,26 +84,11 @@ func (r *record) remove(uid string) {
 	}
 }
 
-func (r *record) setNode(s *Store, n *corev1.Node) {
-	same := sameNode(r.node, n)
-	r.node = n
-	if !same {
-		r.setFacts(s)
-	}
-}
-
-func (r *record) setTopology(s *Store, t *v1alpha2.NodeResourceTopology) {
-	same := SameTopology(r.topology, t)
-	r.topology = t
-	if !same {
-		r.setFacts(s)
-	}
-}
-
-func (r *record) setNumatopology(s *Store, n *nodeinfo.Numatopology) {
-	same := SameNumatopology(r.numa, n)
-	r.numa = n
-	if !same {
+// set replaces an object of a record, nil for none. Facts are read again unless the two are the same to them.
+func set[T any](s *Store, r *record, object **T, is *T, same func(a, b *T) bool) {
+	was := *object
+	*object = is
+	if was != is && (was == nil || is == nil || !same(was, is)) {
 		r.setFacts(s)
 	}
 }

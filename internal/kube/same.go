@@ -22,9 +22,6 @@ func noFacts() ledger.Facts {
 // sameNode reports whether nothing that facts are read from differs. Most Node updates are heartbeats: they must not
 // cost a parse.
 func sameNode(a, b *corev1.Node) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		a.Status.NodeInfo.Architecture == b.Status.NodeInfo.Architecture &&
 		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion &&
@@ -47,9 +44,6 @@ func sameMemoryTypes(a, b corev1.ResourceList) bool {
 
 // SameTopology reports whether nothing that facts are read from differs.
 func SameTopology(a, b *v1alpha2.NodeResourceTopology) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
 	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 	return maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.TopologyPolicies, b.TopologyPolicies) &&
 		slices.Equal(a.Attributes, b.Attributes) && sameZones(a.Zones, b.Zones)
@@ -57,9 +51,6 @@ func SameTopology(a, b *v1alpha2.NodeResourceTopology) bool {
 
 // SameNumatopology reports whether nothing that facts are read from differs: the exporter's time stamp is ignored.
 func SameNumatopology(a, b *nodeinfo.Numatopology) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
 	return equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 

@@ -126,7 +126,7 @@ func (s *Store) Known(node string) *ledger.View {
 func (s *Store) Nodes() []string {
 	var names []string
 	s.nodes.Range(func(name, r any) bool {
-		if n, _ := r.(*record).objects(); n != nil {
+		if r.(*record).snapshot().Object != nil {
 			names = append(names, name.(string))
 		}
 		return true
@@ -171,28 +171,27 @@ func (s *Store) AnyConstrained() bool { return s.constrained.Load() > 0 }
 // Commit applies an offer to the node's account. It returns ledger.ErrExpired when the account has moved on since the
 // offer was computed, or when the node is gone.
 func (s *Store) Commit(node string, o ledger.Offer) error {
-	r, ok := s.nodes.Load(node)
-	if !ok {
-		return fmt.Errorf("node %s is gone: %w", node, ledger.ErrExpired)
+	err := s.apply(node, func(r *record) error { return r.commit(o) })
+	if err == nil {
+		s.holders.Store(o.Entry.UID, node)
 	}
-	var err error
-	s.follow(node, r.(*record), func() { err = r.(*record).commit(o) })
-	if err != nil {
-		return err
-	}
-	s.holders.Store(o.Entry.UID, node)
-	return nil
+	return err
 }
 
 // Amend puts is in the place of was, a committed offer from which it differs in its prediction alone. Its errors are
 // those of ledger.Amend; a node that is gone is ErrExpired.
 func (s *Store) Amend(node string, was, is ledger.Offer) error {
+	return s.apply(node, func(r *record) error { return r.ledger.Amend(was, is) })
+}
+
+// apply changes the account of a node that must exist.
+func (s *Store) apply(node string, f func(*record) error) error {
 	r, ok := s.nodes.Load(node)
 	if !ok {
 		return fmt.Errorf("node %s is gone: %w", node, ledger.ErrExpired)
 	}
-	var err error
-	s.follow(node, r.(*record), func() { err = r.(*record).amend(was, is) })
+	err := ledger.ErrExpired
+	s.follow(node, r.(*record), func() { r.(*record).update(func(r *record) { err = f(r) }) })
 	return err
 }
 
@@ -208,12 +207,12 @@ func (s *Store) Revert(node string, o ledger.Offer) {
 
 // PutNode records the Node object.
 func (s *Store) PutNode(n *corev1.Node) {
-	s.create(n.Name, func(r *record) { r.setNode(s, n) })
+	s.create(n.Name, func(r *record) { set(s, r, &r.node, n, sameNode) })
 }
 
 // RemoveNode forgets the Node object. Its pods are kept until they are removed.
 func (s *Store) RemoveNode(name string) {
-	s.change(name, func(r *record) { r.setNode(s, nil) })
+	s.change(name, func(r *record) { set(s, r, &r.node, nil, sameNode) })
 }
 
 // PutTopology records the NodeResourceTopology of the node of the same name.
@@ -221,7 +220,7 @@ func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
 	var news []kubelet.Confirmation
 	s.create(t.Name, func(r *record) {
 		before := r.ledger.View()
-		r.setTopology(s, t)
+		set(s, r, &r.topology, t, SameTopology)
 		news = r.ledger.View().Tenancy().Confirmations(before.Tenancy())
 	})
 	s.notifyConfirmed(t.Name, news)
@@ -229,17 +228,17 @@ func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
 
 // RemoveTopology forgets a NodeResourceTopology.
 func (s *Store) RemoveTopology(name string) {
-	s.change(name, func(r *record) { r.setTopology(s, nil) })
+	s.change(name, func(r *record) { set(s, r, &r.topology, nil, SameTopology) })
 }
 
 // PutNumatopology records the Numatopology of the node of the same name.
 func (s *Store) PutNumatopology(n *nodeinfo.Numatopology) {
-	s.create(n.Name, func(r *record) { r.setNumatopology(s, n) })
+	s.create(n.Name, func(r *record) { set(s, r, &r.numa, n, SameNumatopology) })
 }
 
 // RemoveNumatopology forgets a Numatopology.
 func (s *Store) RemoveNumatopology(name string) {
-	s.change(name, func(r *record) { r.setNumatopology(s, nil) })
+	s.change(name, func(r *record) { set(s, r, &r.numa, nil, SameNumatopology) })
 }
 
 // PutPod records a pod. A pod without node, or in a terminal phase, holds nothing; a terminating pod holds what it has

@@ -1,23 +1,18 @@
 package kube
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -26,83 +21,31 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// topologyPage bounds how many topologies are in memory untrimmed: an object of 256 CPUs is 10 KB of text, several
-// times that as a tree.
-const topologyPage = 100
-
 // NewTopologyInformer returns an informer of NodeResourceTopologies. Its cache holds *v1alpha2.NodeResourceTopology
 // with what the scheduler reads, whichever version the server has. A cluster without the resource looks like one
 // without objects; when the CRD is installed later its objects appear.
 func NewTopologyInformer(client rest.Interface) cache.SharedIndexInformer {
-	source := &topologySource{client: client}
-	return cache.NewSharedIndexInformer(source, &v1alpha2.NodeResourceTopology{}, 0, cache.Indexers{})
-}
-
-// topologySource lists and watches, trimming each object before the next page is read.
-type topologySource struct {
-	client rest.Interface
-	old    atomic.Bool // the server has only v1alpha1, whose fields are a subset
-	absence
-	models models
-}
-
-// IsWatchListSemanticsUnSupported makes the reflector list in pages, which trims sooner than a stream of events, and
-// lets a missing resource be an empty list.
-func (*topologySource) IsWatchListSemanticsUnSupported() bool { return true }
-
-func (s *topologySource) List(options metav1.ListOptions) (runtime.Object, error) {
-	return s.ListWithContext(context.Background(), options)
-}
-
-func (s *topologySource) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return s.WatchWithContext(context.Background(), options)
-}
-
-func (s *topologySource) resource() schema.GroupVersionResource {
-	gvr := v1alpha2.Resource()
-	if s.old.Load() {
-		gvr.Version = "v1alpha1"
-	}
-	return gvr
-}
-
-// ListWithContext returns all topologies.
-func (s *topologySource) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	list, err := s.list(ctx, options)
-	if apierrors.IsNotFound(err) {
-		s.old.Store(!s.old.Load())
-		if list, err = s.list(ctx, options); apierrors.IsNotFound(err) {
-			s.old.Store(false)
-			s.begin()
-			return &v1alpha2.NodeResourceTopologyList{}, nil
-		}
-	}
-	s.end()
-	return list, err
-}
-
-func (s *topologySource) list(ctx context.Context, options metav1.ListOptions) (*v1alpha2.NodeResourceTopologyList,
-	error,
-) {
-	all := &v1alpha2.NodeResourceTopologyList{}
-	s.models.forget()
-	var err error
-	all.ResourceVersion, err = pages(ctx, s.client, s.resource(), options, func(read *publishedTopology) {
-		all.Items = append(all.Items, *s.trim(read))
-	})
-	return all, err
-}
-
-// WatchWithContext watches from where a list ended.
-func (s *topologySource) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if s.holds() {
-		return s.rest()
-	}
-	w, err := dynamic.New(s.client).Resource(s.resource()).Watch(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	return trim(w, func(u *unstructured.Unstructured) runtime.Object { return s.read(u) }), nil
+	var m models
+	old := v1alpha2.Resource() // its fields are a subset
+	old.Version = "v1alpha1"
+	return cache.NewSharedIndexInformer(&source[publishedTopology]{
+		client: client, versions: []schema.GroupVersionResource{v1alpha2.Resource(), old},
+		begin: func() runtime.Object {
+			m.forget()
+			return &v1alpha2.NodeResourceTopologyList{}
+		},
+		add: func(all runtime.Object, one *publishedTopology) {
+			list := all.(*v1alpha2.NodeResourceTopologyList)
+			list.Items = append(list.Items, *m.trim(one))
+		},
+		read: func(u *unstructured.Unstructured) runtime.Object {
+			var p publishedTopology
+			if text, err := json.Marshal(u.Object); err == nil {
+				_ = json.Unmarshal(text, &p) // what does not fit the type is left out
+			}
+			return m.trim(&p)
+		},
+	}, &v1alpha2.NodeResourceTopology{}, 0, cache.Indexers{})
 }
 
 // publishedTopology is what is read of an object in any version. Each part is read by itself, so that one odd object of
@@ -121,22 +64,14 @@ type publishedTopology struct {
 	Zones            json.RawMessage `json:"zones"`
 }
 
-func (s *topologySource) read(u *unstructured.Unstructured) *v1alpha2.NodeResourceTopology {
-	var p publishedTopology
-	if text, err := json.Marshal(u.Object); err == nil {
-		_ = json.Unmarshal(text, &p) // what does not fit the type is left out
-	}
-	return s.trim(&p)
-}
-
 // trim returns what the scheduler reads of an object.
-func (s *topologySource) trim(p *publishedTopology) *v1alpha2.NodeResourceTopology {
-	m := &p.Metadata
+func (m *models) trim(p *publishedTopology) *v1alpha2.NodeResourceTopology {
 	t := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
-		Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
-		CreationTimestamp: m.CreationTimestamp, Annotations: make(map[string]string, len(m.Annotations)),
+		Name: p.Metadata.Name, UID: p.Metadata.UID, ResourceVersion: p.Metadata.ResourceVersion,
+		Generation: p.Metadata.Generation, CreationTimestamp: p.Metadata.CreationTimestamp,
+		Annotations: make(map[string]string, len(p.Metadata.Annotations)),
 	}}
-	for key, text := range m.Annotations {
+	for key, text := range p.Metadata.Annotations {
 		switch key {
 		case annotation.CPUTopology, annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey:
 		default:
@@ -157,8 +92,8 @@ func (s *topologySource) trim(p *publishedTopology) *v1alpha2.NodeResourceTopolo
 			z.Resources[j].Available = resource.Quantity{} // moves with every pod; the account knows better
 		}
 	}
-	if text, ok := m.Annotations[annotation.CPUTopology]; ok {
-		t.Annotations[annotation.CPUTopology], t.Zones = s.models.share(text, t.Zones)
+	if text, ok := p.Metadata.Annotations[annotation.CPUTopology]; ok {
+		t.Annotations[annotation.CPUTopology], t.Zones = m.share(text, t.Zones)
 	}
 	return t
 }

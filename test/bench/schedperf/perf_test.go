@@ -125,13 +125,24 @@ func feed(ctx context.Context, store *kube.Store, h fwk.Handle) error {
 	}
 	topologies := kube.NewTopologyInformer(client)
 	core := h.SharedInformerFactory().Core().V1()
-	hasSynced, err := store.Watch(core.Nodes().Informer(), core.Pods().Informer(), topologies)
-	if err != nil {
-		return err
+	var fed []cache.InformerSynced
+	for _, of := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{core.Nodes().Informer(), kube.Handler(store.PutNode, func(n *corev1.Node) { store.RemoveNode(n.Name) })},
+		{topologies, store.TopologyHandler()},
+		{core.Pods().Informer(), kube.Handler(store.PutPod, store.RemovePod)},
+	} {
+		r, err := kube.ByUID(of.informer).AddEventHandler(of.handler)
+		if err != nil {
+			return err
+		}
+		fed = append(fed, r.HasSynced)
 	}
 	go topologies.Run(ctx.Done())
 	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), hasSynced) {
+		if cache.WaitForCacheSync(ctx.Done(), fed...) {
 			store.MarkSynced()
 		}
 	}()

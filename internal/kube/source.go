@@ -1,0 +1,159 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// page bounds how many objects are in memory untrimmed: a topology of 256 CPUs is 10 KB of text, several times that
+	// as a tree.
+	page = 100
+	// absentPause is how often a missing resource is looked for.
+	absentPause = 10 * time.Second
+)
+
+// NewClient returns a client that lists and watches resources as JSON.
+func NewClient(config *rest.Config) (rest.Interface, error) {
+	config = dynamic.ConfigFor(config)
+	config.AcceptContentTypes, config.GroupVersion, config.APIPath = runtime.ContentTypeJSON, nil, "/"
+	return rest.UnversionedRESTClientFor(config)
+}
+
+// source lists and watches a resource, trimming each object before the next page is read. A server without the resource
+// looks like one without objects. Reflectors list and watch in turn, from one goroutine. T has what is read of an object
+// in a list: a tree of everything else would cost three times as much.
+type source[T any] struct {
+	client rest.Interface
+	// versions of the resource; the first one is that of the last list.
+	versions []schema.GroupVersionResource
+	absent   bool // the last list found none of them
+	rested   bool // and the watch after it has waited
+
+	begin func() runtime.Object            // a new list
+	add   func(all runtime.Object, one *T) // an object of a page, trimmed
+	read  func(*unstructured.Unstructured) runtime.Object
+}
+
+// IsWatchListSemanticsUnSupported makes the reflector list in pages, which trims sooner than a stream of events, and
+// lets a missing resource be an empty list.
+func (*source[T]) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (s *source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), options)
+}
+
+func (s *source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), options)
+}
+
+// ListWithContext returns all objects, in the first version that the server has.
+func (s *source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	for range s.versions {
+		all, err := s.list(ctx, options)
+		if !apierrors.IsNotFound(err) {
+			s.absent = false
+			return all, err
+		}
+		s.versions = append(s.versions[1:], s.versions[0])
+	}
+	s.absent, s.rested = true, false
+	return s.begin(), nil
+}
+
+// list lists one version page by page.
+func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	all, r := s.begin(), s.versions[0]
+	// Pages need a consistent read: resource version "0" would come whole from the server's cache.
+	options.Limit, options.ResourceVersion, options.ResourceVersionMatch = page, "", ""
+	for {
+		text, err := s.client.Get().AbsPath("/apis", r.Group, r.Version, r.Resource).
+			SpecificallyVersionedParams(&options, scheme.ParameterCodec, corev1.SchemeGroupVersion).Do(ctx).Raw()
+		if err != nil {
+			return nil, err
+		}
+		var got struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []T             `json:"items"`
+		}
+		if err := json.Unmarshal(text, &got); err != nil {
+			return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
+		}
+		for i := range got.Items {
+			s.add(all, &got.Items[i])
+		}
+		if options.Continue = got.Metadata.Continue; options.Continue == "" {
+			all.(metav1.ListInterface).SetResourceVersion(got.Metadata.ResourceVersion)
+			return all, nil
+		}
+	}
+}
+
+// WatchWithContext watches from where a list ended. For a missing resource it is silent for a while, and then orders to
+// list again.
+func (s *source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	switch {
+	case s.absent && s.rested:
+		return nil, apierrors.NewResourceExpired("the resource may have been installed")
+	case s.absent:
+		s.rested = true
+		w := watch.NewFake()
+		time.AfterFunc(absentPause, w.Stop)
+		return w, nil
+	}
+	w, err := dynamic.New(s.client).Resource(s.versions[0]).Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return trim(w, s.read), nil
+}
+
+// trimmed is a watch whose objects went through a function. watch.Filter is not used: an event that is never received
+// blocks its goroutine forever.
+type trimmed struct {
+	watch.Interface
+	out  chan watch.Event
+	done chan struct{}
+	stop sync.Once
+}
+
+func trim(w watch.Interface, read func(*unstructured.Unstructured) runtime.Object) *trimmed {
+	t := &trimmed{Interface: w, out: make(chan watch.Event), done: make(chan struct{})}
+	go t.forward(read)
+	return t
+}
+
+func (t *trimmed) forward(read func(*unstructured.Unstructured) runtime.Object) {
+	defer close(t.out)
+	for e := range t.Interface.ResultChan() {
+		if u, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
+			e.Object = read(u)
+		}
+		select {
+		case t.out <- e:
+		case <-t.done:
+			return
+		}
+	}
+}
+
+func (t *trimmed) ResultChan() <-chan watch.Event { return t.out }
+
+func (t *trimmed) Stop() {
+	t.stop.Do(func() { close(t.done) })
+	t.Interface.Stop()
+}
