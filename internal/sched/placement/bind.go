@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -28,22 +29,17 @@ func (c *Cycle) Record() map[string]string {
 	if c == nil || c.reserved == "" || c.view.Machine() == nil {
 		return nil
 	}
-	var record map[string]string
-	put := func(key, value string) {
-		if record == nil {
-			record = map[string]string{}
-		}
-		record[key] = value
-	}
+	record := map[string]string{}
 	status := convert.Status(c.view.Machine(), c.view, c.request, c.offer)
 	if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
-		put(annotation.ResourceStatusKey, status.String())
+		record[annotation.ResourceStatusKey] = status.String()
 	}
-	for key, value := range c.store.Args().Resources.Records(c.offer) {
-		put(key, value)
-	}
+	maps.Copy(record, c.store.Args().Resources.Records(c.offer))
 	if predicted, ok := convert.Predicted(c.offer); ok {
-		put(annotation.PredictedPlacementKey, predicted.String())
+		record[annotation.PredictedPlacementKey] = predicted.String()
+	}
+	if len(record) == 0 {
+		return nil
 	}
 	return record
 }
@@ -210,9 +206,5 @@ func (d *decision) isFirstBinder() bool {
 		return false
 	}
 	binders := profile.ListPlugins().Bind.Enabled
-	if len(binders) == 0 {
-		return false
-	}
-	_, ours := d.events[binders[0].Name]
-	return ours
+	return len(binders) > 0 && d.names[binders[0].Name]
 }

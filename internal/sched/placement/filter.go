@@ -97,12 +97,10 @@ func (d *decision) enforced(node *corev1.Node, r *place.Request) why.Reason {
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo,
 	n fwk.NodeInfo,
 ) *fwk.Status {
-	s := Read(cs)
-	if s == nil {
-		return nil
+	if s := Read(cs); s != nil {
+		name := n.Node().Name
+		s.node, s.changed = name, s.View(name).Without(string(victim.GetPod().UID))
 	}
-	name := n.Node().Name
-	s.node, s.changed = name, s.View(name).Without(string(victim.GetPod().UID))
 	return nil
 }
 

@@ -3,17 +3,15 @@ package placement
 import (
 	"context"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -24,24 +22,10 @@ const topologies fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.n
 // numatopologies is Volcano's Numatopology in the same way.
 const numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
 
-// EventsToRegister names the events that can lift a refusal: those of accounts, and those that the decision's names
-// have brought. The framework asks the hints of the name alone that refused, so each name registers all.
-func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	events := p.ofAccounts()
-	for _, name := range slices.Sorted(maps.Keys(p.events)) {
-		events = append(events, p.events[name]...)
-	}
-	return events, nil
-}
-
-// Listen adds events that may lift a refusal of the decision. It must be called before the profile is complete.
-func (p *Plugin) Listen(events ...fwk.ClusterEventWithHint) {
-	p.events[p.name] = events
-}
-
-// ofAccounts are the events that change accounts. Each is about one node, and its hint asks that node: a pod is woken
-// only when the node would take it now.
-func (d *decision) ofAccounts() []fwk.ClusterEventWithHint {
+// EventsToRegister names the events that can lift a refusal: those that change accounts. Each is about one node, and its
+// hint asks that node: a pod is woken only when the node would take it now. The framework asks the hints of the name
+// alone that refused, so each name registers all.
+func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
 			Event: fwk.ClusterEvent{
@@ -53,15 +37,15 @@ func (d *decision) ofAccounts() []fwk.ClusterEventWithHint {
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: topologies, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: d.afterTopology,
+			QueueingHintFn: after(d, kube.SameTopology),
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: numatopologies, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: d.afterNumatopology,
+			QueueingHintFn: after(d, kube.SameNumatopology),
 		},
 		// Update, not a narrower event: annotations of the refused pod itself count.
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.Update}, QueueingHintFn: d.afterPod},
-	}
+	}, nil
 }
 
 func (d *decision) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.QueueingHint, error) {
@@ -71,26 +55,19 @@ func (d *decision) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.Qu
 	return fwk.QueueSkip, nil
 }
 
-func (d *decision) afterTopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
-	is, ok := obj.(*v1alpha2.NodeResourceTopology)
-	if !ok {
-		return fwk.Queue, nil // another owner's cache: its objects are not ours to read
+// after asks the node that an object of its name describes, unless the account reads the same from it as before: the
+// agent reported what was known, or only the time has moved.
+func after[T metav1.Object](d *decision, same func(was, is T) bool) fwk.QueueingHintFn {
+	return func(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+		is, ok := obj.(T)
+		if !ok {
+			return fwk.Queue, nil // another owner's cache: its objects are not ours to read
+		}
+		if was, ok := old.(T); ok && same(was, is) {
+			return fwk.QueueSkip, nil
+		}
+		return d.hint(pod, is.GetName())
 	}
-	if was, ok := old.(*v1alpha2.NodeResourceTopology); ok && kube.SameTopology(was, is) {
-		return fwk.QueueSkip, nil // the agent reported what the account knew
-	}
-	return d.hint(pod, is.Name)
-}
-
-func (d *decision) afterNumatopology(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
-	is, ok := obj.(*nodeinfo.Numatopology)
-	if !ok {
-		return fwk.Queue, nil // another owner's cache, as above
-	}
-	if was, ok := old.(*nodeinfo.Numatopology); ok && kube.SameNumatopology(was, is) {
-		return fwk.QueueSkip, nil // its time stamp
-	}
-	return d.hint(pod, is.Name)
 }
 
 func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {

@@ -35,16 +35,14 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
-// other is a second name of the decision, with an event and a score of its own.
+// other is a second name of the decision, with a score of its own.
 type other struct{ *placement.Plugin }
 
 const otherName = "Other"
 
 func newOther(d *placement.Decisions) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		p := d.Join(h, otherName)
-		p.Listen(fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: fwk.PersistentVolume, ActionType: fwk.Add}})
-		return &other{p}, nil
+		return &other{d.Join(h, otherName)}, nil
 	}
 }
 
@@ -286,11 +284,6 @@ func TestARefusalUnderEitherNameWakesOnTheEventsOfBoth(t *testing.T) {
 	own, second := plugin{nodenumaresource.Name, 1}, plugin{otherName, 1}
 	for _, order := range [][]plugin{{own, second}, {second, own}} {
 		for what, happens := range map[string]func(b *bench){
-			"an event of the second name": func(b *bench) {
-				b.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{
-					Resource: fwk.PersistentVolume, ActionType: fwk.Add,
-				}, nil, &corev1.PersistentVolume{}, nil)
-			},
 			"an event of the accounts": func(b *bench) {
 				b.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{
 					Resource: fwk.Node, ActionType: fwk.Add,

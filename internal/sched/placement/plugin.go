@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/lru"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -41,27 +42,27 @@ func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	if of == nil {
 		of = &decision{
 			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker,
-			args: sync.OnceValue(d.store.Args), events: map[string][]fwk.ClusterEventWithHint{},
+			args: sync.OnceValue(d.store.Args), names: map[string]bool{}, requests: lru.New(requestsKept),
 		}
 		of.bindsFirst = sync.OnceValue(of.isFirstBinder)
 		d.byProfile[h] = of
 		d.tracker.Attach(h)
 	}
-	of.events[name] = nil
+	of.names[name] = true
 	return &Plugin{of, name}
 }
 
 // decision is what all names of one profile have in common.
 type decision struct {
-	handle   fwk.Handle
-	store    *kube.Store
-	metrics  *Metrics
-	tracker  *follow.Tracker
-	args     func() convert.Args
-	requests requests
-	// events are those that may lift a refusal, by the name that brought them. They are complete when all plugins of
-	// the profile are made.
-	events map[string][]fwk.ClusterEventWithHint
+	handle  fwk.Handle
+	store   *kube.Store
+	metrics *Metrics
+	tracker *follow.Tracker
+	args    func() convert.Args
+	// requests remembers pods that concern us, by UID: signing, filtering and every queueing hint of a pod share one
+	// parse.
+	requests *lru.Cache
+	names    map[string]bool // complete when all plugins of the profile are made
 	// bindsFirst reports whether a pod's Binding is written by the decision.
 	bindsFirst func() bool
 }
