@@ -48,64 +48,41 @@ const (
 // ParseNodeLabels reads the policy labels of a node over all their spellings.
 func ParseNodeLabels(labels map[string]string) (NodeLabels, []LabelIssue) {
 	var issues []LabelIssue
+	read := func(keys, allowed []string, aliases ...alias) (result string) {
+		from := ""
+		for _, key := range keys {
+			value, ok := labels[key]
+			if !ok {
+				continue
+			}
+			canonical, exact, ok := match(value, allowed, aliases)
+			switch {
+			case !ok:
+				issues = append(issues, LabelIssue{key, value, Unsupported(value, allowed...), Unusable})
+			case !exact:
+				issues = append(issues, LabelIssue{key, value, spelling(value, canonical), Spelling})
+			}
+			if from == "" {
+				result, from = canonical, key
+			} else if result != canonical {
+				text := fmt.Sprintf("conflicting values for %s and its alias %s", from, key)
+				issues = append(issues, LabelIssue{key, value, text, AliasConflict})
+			}
+		}
+		return result
+	}
 	n := NodeLabels{
-		CPUBind: readLabel(labels, nodeLabel{
-			keys:    []string{NodeCPUBindPolicy, NodeCPUBindPolicyAlias},
-			allowed: []string{NodeBindNone, NodeBindFullPCPUsOnly, NodeBindSpreadByPCPUs},
-			aliases: []alias{
-				{"", NodeBindNone},
-				{"PCPUOnly", NodeBindFullPCPUsOnly},
-				{"FullPCPUs", NodeBindFullPCPUsOnly},
-			},
-		}, &issues),
-		NUMAAllocate: readLabel(labels, nodeLabel{
-			keys:    []string{NodeNUMAAllocateStrategy},
-			allowed: []string{StrategyMostAllocated, StrategyLeastAllocated, StrategyDistributeEvenly},
-			aliases: []alias{{"", ""}},
-		}, &issues),
-		NUMATopology: readLabel(labels, nodeLabel{
-			keys:    []string{NodeNUMATopologyPolicy, NodeNUMATopologyPolicyAlias},
-			allowed: []string{TopologyNone, TopologyBestEffort, TopologyRestricted, TopologySingleNUMANode},
-			aliases: append(topologyAliases(), alias{"", ""}, alias{"none", TopologyNone}),
-		}, &issues),
+		CPUBind: read([]string{NodeCPUBindPolicy, NodeCPUBindPolicyAlias},
+			[]string{NodeBindNone, NodeBindFullPCPUsOnly, NodeBindSpreadByPCPUs},
+			alias{"", NodeBindNone}, alias{"PCPUOnly", NodeBindFullPCPUsOnly},
+			alias{"FullPCPUs", NodeBindFullPCPUsOnly}),
+		NUMAAllocate: read([]string{NodeNUMAAllocateStrategy},
+			[]string{StrategyMostAllocated, StrategyLeastAllocated, StrategyDistributeEvenly}, alias{"", ""}),
+		NUMATopology: read([]string{NodeNUMATopologyPolicy, NodeNUMATopologyPolicyAlias},
+			[]string{TopologyNone, TopologyBestEffort, TopologyRestricted, TopologySingleNUMANode},
+			append(topologyAliases(), alias{"", ""}, alias{"none", TopologyNone})...),
 	}
 	return n, issues
-}
-
-// nodeLabel is a label with its spellings, the canonical key first.
-type nodeLabel struct {
-	keys    []string
-	allowed []string
-	aliases []alias
-}
-
-func readLabel(labels map[string]string, l nodeLabel, issues *[]LabelIssue) string {
-	var result, from string
-	for _, key := range l.keys {
-		value, ok := labels[key]
-		if !ok {
-			continue
-		}
-		canonical, exact, ok := match(value, l.allowed, l.aliases)
-		switch {
-		case !ok:
-			*issues = append(*issues, LabelIssue{Key: key, Value: value, Text: Unsupported(value, l.allowed...)})
-		case !exact:
-			*issues = append(*issues, LabelIssue{
-				Key: key, Value: value, Kind: Spelling,
-				Text: spelling(value, canonical),
-			})
-		}
-		if from == "" {
-			result, from = canonical, key
-		} else if result != canonical {
-			*issues = append(*issues, LabelIssue{
-				Key: key, Value: value, Kind: AliasConflict,
-				Text: fmt.Sprintf("conflicting values for %s and its alias %s", from, key),
-			})
-		}
-	}
-	return result
 }
 
 // Apply policies of a Reservation.

@@ -2,7 +2,9 @@ package nearest
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -63,45 +65,29 @@ func UnknownField(t reflect.Type, path string) string {
 	parts := strings.Split(path, ".")
 	for _, part := range parts[:len(parts)-1] {
 		name, _, _ := strings.Cut(part, "[")
-		if t = fieldType(element(t), name); t == nil {
+		if t = fields(t)[name]; t == nil {
 			return "unknown field"
 		}
 	}
-	if name := Word(parts[len(parts)-1], fieldNames(element(t))); name != "" {
+	if name := Word(parts[len(parts)-1], slices.Sorted(maps.Keys(fields(t)))); name != "" {
 		return fmt.Sprintf("unknown field, did you mean %q?", name)
 	}
 	return "unknown field"
 }
 
-// element is the type below pointers and lists.
-func element(t reflect.Type) reflect.Type {
+// fields are the types of a struct's fields, by their names in JSON. The struct may be below pointers and lists.
+func fields(t reflect.Type) map[string]reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	return t
-}
-
-func fieldType(t reflect.Type, name string) reflect.Type {
+	named := map[string]reflect.Type{}
 	if t.Kind() != reflect.Struct {
-		return nil
+		return named
 	}
-	for i := range t.NumField() {
-		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {
-			return t.Field(i).Type
-		}
-	}
-	return nil
-}
-
-func fieldNames(t reflect.Type) []string {
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	var names []string
 	for i := range t.NumField() {
 		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
-			names = append(names, name)
+			named[name] = t.Field(i).Type
 		}
 	}
-	return names
+	return named
 }

@@ -35,8 +35,8 @@ func NewClient(config *rest.Config) (rest.Interface, error) {
 }
 
 // source lists and watches a resource, trimming each object before the next page is read. A server without the resource
-// looks like one without objects. Reflectors list and watch in turn, from one goroutine. T has what is read of an object
-// in a list: a tree of everything else would cost three times as much.
+// looks like one without objects. Reflectors list and watch in turn, never at once. T has what is read of an object in
+// a list: a tree of everything else would cost three times as much.
 type source[T any] struct {
 	client rest.Interface
 	// versions of the resource; the first one is that of the last list.

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -94,18 +96,10 @@ func Default() NodeNUMAResourceArgs {
 
 // SetDefaults fills what is not said.
 func (a *NodeNUMAResourceArgs) SetDefaults() {
-	if a.DefaultCPUBindPolicy == "" {
-		a.DefaultCPUBindPolicy = "FullPCPUs"
-	}
-	if a.DefaultCPUExclusivePolicy == "" {
-		a.DefaultCPUExclusivePolicy = "None"
-	}
-	if a.DefaultNUMATopologyPolicy == "" {
-		a.DefaultNUMATopologyPolicy = "None"
-	}
-	if a.FollowAssumedKubelets == "" {
-		a.FollowAssumedKubelets = FollowRankLast
-	}
+	a.DefaultCPUBindPolicy = cmp.Or(a.DefaultCPUBindPolicy, "FullPCPUs")
+	a.DefaultCPUExclusivePolicy = cmp.Or(a.DefaultCPUExclusivePolicy, "None")
+	a.DefaultNUMATopologyPolicy = cmp.Or(a.DefaultNUMATopologyPolicy, "None")
+	a.FollowAssumedKubelets = cmp.Or(a.FollowAssumedKubelets, FollowRankLast)
 	a.ScoringStrategy = withDefaults(a.ScoringStrategy)
 	a.NUMAScoringStrategy = withDefaults(a.NUMAScoringStrategy)
 }
@@ -114,16 +108,12 @@ func withDefaults(s *ScoringStrategy) *ScoringStrategy {
 	if s == nil {
 		s = &ScoringStrategy{}
 	}
-	if s.Type == "" {
-		s.Type = LeastAllocated
-	}
+	s.Type = cmp.Or(s.Type, LeastAllocated)
 	if len(s.Resources) == 0 {
 		s.Resources = []ResourceWeight{{Name: corev1.ResourceCPU, Weight: 1}, {Name: corev1.ResourceMemory, Weight: 1}}
 	}
 	for i := range s.Resources {
-		if s.Resources[i].Weight == 0 {
-			s.Resources[i].Weight = 1
-		}
+		s.Resources[i].Weight = cmp.Or(s.Resources[i].Weight, 1)
 	}
 	return s
 }

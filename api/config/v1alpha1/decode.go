@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,12 +63,9 @@ func decodeStrict(text []byte, into *NodeNUMAResourceArgs) error {
 func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
 	var errs field.ErrorList
 	check := func(path *field.Path, value string, allowed ...string) {
-		for _, v := range allowed {
-			if v == value {
-				return
-			}
+		if !slices.Contains(allowed, value) {
+			errs = append(errs, field.NotSupported(path, value, allowed))
 		}
-		errs = append(errs, field.NotSupported(path, value, allowed))
 	}
 	if a.APIVersion != "" {
 		check(field.NewPath("apiVersion"), a.APIVersion, APIVersion)

@@ -244,7 +244,7 @@ func TestEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(s.endpoints(t.Context(), diagnostics))
+	server := httptest.NewServer(s.server(t.Context()).Endpoints(extendBy(diagnostics)))
 	t.Cleanup(server.Close)
 	get := func(path string) (int, string) {
 		t.Helper()

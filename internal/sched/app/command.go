@@ -57,7 +57,7 @@ file. Without --config it runs kube-scheduler's default profile plus NodeNUMARes
 			return s.Run(cmd.Context())
 		},
 	}
-	sections := o.named()
+	sections := o.Flags
 	verflag.AddFlags(sections.FlagSet("global"))
 	globalflag.AddGlobalFlags(sections.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	for _, fs := range sections.FlagSets {

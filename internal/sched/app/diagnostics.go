@@ -13,13 +13,12 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/upstream"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -28,7 +27,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 	// Made when the first question comes: most processes are never asked.
 	live := sync.OnceValues(func() (*verdict.Live, error) {
 		return verdict.NewLive(s.core.Cache, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-			return s.profilesOn(ctx, nodes)
+			return upstream.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
 		})
 	})
 	plugins := s.plugins.List()
@@ -99,37 +98,4 @@ func (s *Scheduler) rejectedPod(namespace, name string) *corev1.Pod {
 		return nil // nothing but its name is kept
 	}
 	return pod
-}
-
-// profilesOn makes the profiles anew on another snapshot, with everything else as in the running ones.
-func (s *Scheduler) profilesOn(ctx context.Context, nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-	registry := frameworkplugins.NewInTreeRegistry()
-	if err := registry.Merge(s.registry); err != nil {
-		return nil, err
-	}
-	profiles := map[string]framework.Framework{}
-	for i := range s.config.ComponentConfig.Profiles {
-		profile := &s.config.ComponentConfig.Profiles[i]
-		running := s.core.Profiles[profile.SchedulerName]
-		f, err := frameworkruntime.NewFramework(ctx, registry, profile,
-			frameworkruntime.WithComponentConfigVersion(s.config.ComponentConfig.APIVersion),
-			frameworkruntime.WithClientSet(s.config.Client),
-			frameworkruntime.WithKubeConfig(s.config.KubeConfig),
-			frameworkruntime.WithInformerFactory(s.config.InformerFactory),
-			frameworkruntime.WithSnapshotSharedLister(nodes),
-			frameworkruntime.WithSharedDRAManager(running.SharedDRAManager()),
-			frameworkruntime.WithSharedCSIManager(running.SharedCSIManager()),
-			frameworkruntime.WithPodGroupManager(running.PodGroupManager()),
-			frameworkruntime.WithPodNominator(s.core.SchedulingQueue),
-			frameworkruntime.WithEventRecorder(running.EventRecorder()),
-			frameworkruntime.WithParallelism(int(s.config.ComponentConfig.Parallelism)),
-			frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
-			frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
-		)
-		if err != nil {
-			return nil, fmt.Errorf("profile %s: %w", profile.SchedulerName, err)
-		}
-		profiles[profile.SchedulerName] = f
-	}
-	return profiles, nil
 }

@@ -45,11 +45,11 @@ func exportInfo(c *config.KubeSchedulerConfiguration) {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		version = info.Main.Version
 	}
-	build.WithLabelValues(component, version).Set(1)
+	build.WithLabelValues(SchedulerName, version).Set(1)
 	text, err := json.Marshal(c)
 	if err != nil {
 		return // arguments of a foreign type that cannot be marshaled; the metric is left out
 	}
 	sum := sha256.Sum256(text)
-	inForce.WithLabelValues(component, hex.EncodeToString(sum[:6])).Set(1)
+	inForce.WithLabelValues(SchedulerName, hex.EncodeToString(sum[:6])).Set(1)
 }

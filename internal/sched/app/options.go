@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/features"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -60,15 +59,6 @@ func NewOptions(with ...Option) *Options {
 	return o
 }
 
-// gates are our defaults. Expectations would be one more write for each pod that waits, and every allocation travels in
-// the Binding instead.
-func gates() map[string]bool {
-	return map[string]bool{
-		string(features.NominatedNodeNameForExpectation): false,
-		string(features.OpportunisticBatching):           true,
-	}
-}
-
 // applyGates adds our defaults to --feature-gates where the user has not spoken.
 func (o *Options) applyGates() error {
 	flag := o.Flags.FlagSet("feature gate").Lookup("feature-gates")
@@ -84,26 +74,23 @@ func (o *Options) applyGates() error {
 }
 
 // missingGates returns our defaults that said, the value of --feature-gates, does not speak of, in its own spelling:
-// the registry refuses a mixture of gates with and without component.
+// the registry refuses a mixture of gates with and without component. Expectations would be one more write for each pod
+// that waits, and every allocation travels in the Binding instead.
 func missingGates(said string) []string {
 	prefix := ""
 	if strings.Contains(said, "kube:") {
 		prefix = "kube:"
 	}
+	names := "," + strings.ReplaceAll(said, ":", ",")
 	var missing []string
-	for name, on := range gates() {
-		if !mentions(said, name) {
-			missing = append(missing, fmt.Sprintf("%s%s=%t", prefix, name, on))
+	for _, gate := range []string{
+		string(features.NominatedNodeNameForExpectation) + "=false", string(features.OpportunisticBatching) + "=true",
+	} {
+		if name, _, _ := strings.Cut(gate, "="); !strings.Contains(names, ","+name+"=") {
+			missing = append(missing, prefix+gate)
 		}
 	}
-	slices.Sort(missing)
 	return missing
-}
-
-func mentions(gates, name string) bool {
-	return slices.ContainsFunc(strings.Split(gates, ","), func(pair string) bool {
-		return strings.HasPrefix(pair[strings.Index(pair, ":")+1:], name+"=")
-	})
 }
 
 // validate checks our own flags; upstream's are checked by upstream.
@@ -142,6 +129,3 @@ func (o *Options) inFile(err error) error {
 	}
 	return fmt.Errorf("--config=%s: %w", o.ConfigFile, err)
 }
-
-// named returns all flags in their sections.
-func (o *Options) named() *cliflag.NamedFlagSets { return o.Flags }

@@ -6,32 +6,15 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	goruntime "runtime"
 	"time"
 
-	genericfilters "k8s.io/apiserver/pkg/endpoints/filters"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/server/filters"
-	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/mux"
-	"k8s.io/apiserver/pkg/server/routes"
-	"k8s.io/apiserver/pkg/server/statusz"
-	"k8s.io/apiserver/pkg/util/compatibility"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/component-base/configz"
-	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/component-base/metrics/prometheus/slis"
-	zpages "k8s.io/component-base/zpages/features"
 	"k8s.io/klog/v2"
-	resourcemetrics "k8s.io/kubernetes/pkg/scheduler/metrics/resources"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
-
-// component is the name under which paths are listed.
-const component = "tenon-scheduler"
 
 const shutdownTimeout = 5 * time.Second
 
@@ -42,8 +25,9 @@ func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) e
 		if err != nil {
 			return err
 		}
-		stopped, _, err := s.config.SecureServing.Serve(s.guard(s.endpoints(ctx, diagnostics)), shutdownTimeout,
-			ctx.Done())
+		server := s.server(ctx)
+		stopped, _, err := s.config.SecureServing.Serve(server.Guard(server.Endpoints(extendBy(diagnostics))),
+			shutdownTimeout, ctx.Done())
 		if err != nil {
 			return fmt.Errorf("start the secure server: %w", err)
 		}
@@ -56,6 +40,15 @@ func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) e
 		return s.servePlain(ctx, cancel)
 	}
 	return nil
+}
+
+// extendBy adds the paths of diagnostics.
+func extendBy(diagnostics http.Handler) func(*mux.PathRecorderMux) {
+	return func(m *mux.PathRecorderMux) {
+		m.HandlePrefix("/apis/v1/", diagnostics)
+		m.Handle("/debug/flags", diagnostics)
+		m.HandlePrefix("/debug/flags/", diagnostics)
+	}
 }
 
 // servePlain serves diagnostics on a loopback address, without authentication and so read-only.
@@ -80,63 +73,21 @@ func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFu
 	return nil
 }
 
-// guard authenticates and authorises every request, as kube-scheduler does for its own.
-func (s *Scheduler) guard(h http.Handler) http.Handler {
-	info := &request.RequestInfoFactory{}
-	h = genericfilters.WithAuthorization(h, s.config.Authorization.Authorizer, scheme.Codecs)
-	h = genericfilters.WithAuthentication(h, s.config.Authentication.Authenticator,
-		genericfilters.Unauthorized(scheme.Codecs), nil, nil)
-	h = genericfilters.WithRequestInfo(h, info)
-	h = genericfilters.WithCacheControl(h)
-	h = filters.WithHTTPLogging(h)
-	return filters.WithPanicRecovery(h, info)
-}
-
-// endpoints are kube-scheduler's paths, diagnostics, and nothing else.
-func (s *Scheduler) endpoints(ctx context.Context, diagnostics http.Handler) http.Handler {
-	m := mux.NewPathRecorderMux(component)
-	live, ready := s.checks(ctx)
-	healthz.InstallHandler(m, live...)
-	healthz.InstallLivezHandler(m, live...)
-	healthz.InstallReadyzHandler(m, append(live, ready...)...)
-	configz.InstallHandler(m)
-	m.Handle("/metrics", legacyregistry.HandlerWithReset())
-	pods := resourcemetrics.Handler(s.pods())
-	m.HandleFunc("/metrics/resources", func(w http.ResponseWriter, r *http.Request) {
-		if s.leading.Load() {
-			pods.ServeHTTP(w, r)
-		}
-	})
-	slis.SLIMetricsWithReset{}.Install(m)
-	if s.config.ComponentConfig.EnableProfiling {
-		routes.Profiling{}.Install(m)
-		if s.config.ComponentConfig.EnableContentionProfiling {
-			goruntime.SetBlockProfileRate(1)
-		}
+// server has the paths of kube-scheduler, with checks of health. Not being the leader fails none of them.
+func (s *Scheduler) server(ctx context.Context) *upstream.Server {
+	server := &upstream.Server{
+		Config: s.config, Flags: s.options.Flags, Leading: s.leading.Load,
+		Live: []healthz.HealthChecker{healthz.NamedCheck("scheduling-cycle",
+			func(*http.Request) error { return s.watchdog(time.Now()) })},
+		Ready: []healthz.HealthChecker{
+			healthz.NewShutdownHealthz(ctx.Done()),
+			healthz.NamedCheck("accounts", func(*http.Request) error { return s.known() }),
+		},
 	}
-	m.HandlePrefix("/apis/v1/", diagnostics)
-	m.Handle("/debug/flags", diagnostics)
-	m.HandlePrefix("/debug/flags/", diagnostics)
-	if utilfeature.DefaultFeatureGate.Enabled(zpages.ComponentFlagz) {
-		flagz.Install(m, component, flagz.NamedFlagSetsReader{FlagSets: *s.options.Flags})
-	}
-	if utilfeature.DefaultFeatureGate.Enabled(zpages.ComponentStatusz) {
-		statusz.Install(m, component, statusz.NewRegistry(compatibility.DefaultBuildEffectiveVersion(),
-			statusz.WithListedPaths(m.ListedPaths())))
-	}
-	return m
-}
-
-// checks of health. Not being the leader fails none of them.
-func (s *Scheduler) checks(ctx context.Context) (live, ready []healthz.HealthChecker) {
-	live = append(live, healthz.NamedCheck("scheduling-cycle",
-		func(*http.Request) error { return s.watchdog(time.Now()) }))
 	if s.config.LeaderElection != nil {
-		live = append(live, s.config.LeaderElection.WatchDog)
+		server.Live = append(server.Live, s.config.LeaderElection.WatchDog)
 	}
-	ready = append(ready, healthz.NewShutdownHealthz(ctx.Done()),
-		healthz.NamedCheck("accounts", func(*http.Request) error { return s.known() }))
-	return live, ready
+	return server
 }
 
 // known returns why the accounts are not complete.

@@ -85,7 +85,7 @@ func (q *Order) Wait(ctx context.Context, node string, pod types.UID) (stale boo
 func (q *Order) ahead(node string, pod types.UID) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if b := q.byNode[node]; b != nil && b.find(pod) > 0 {
+	if b := q.byNode[node]; b.find(pod) > 0 {
 		return b.moved
 	}
 	return nil
@@ -97,9 +97,6 @@ func (q *Order) begin(node string, pod types.UID) (stale bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.byNode[node]
-	if b == nil {
-		return false
-	}
 	i := b.find(pod)
 	if i < 0 {
 		return false
@@ -116,9 +113,6 @@ func (q *Order) IsStale(node string, pod types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.byNode[node]
-	if b == nil {
-		return false
-	}
 	i := b.find(pod)
 	return i >= 0 && b.pods[i].stale
 }
@@ -162,9 +156,7 @@ func (q *Order) waiting(node string) []types.UID {
 func (q *Order) Leave(node string, pod types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if b := q.byNode[node]; b != nil {
-		q.remove(node, b.find(pod))
-	}
+	q.remove(node, q.byNode[node].find(pod))
 }
 
 // GiveUp removes a pod that will not be bound from the queue. The predictions behind it become stale, or all in the
@@ -192,8 +184,11 @@ func (q *Order) remove(node string, i int) {
 	}
 }
 
-// find returns the pod's position, -1 if it is not in the queue.
+// find returns the pod's position, -1 if it is not in the queue, which may be nil.
 func (b *bindQueue) find(pod types.UID) int {
+	if b == nil {
+		return -1
+	}
 	return slices.IndexFunc(b.pods, func(p queuedBinding) bool { return p.pod == pod })
 }
 

@@ -1,8 +1,10 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
@@ -68,7 +72,7 @@ type Tracker struct {
 
 	mu        sync.Mutex // guards everything below
 	handle    fwk.Handle
-	bound     map[types.UID]binding
+	bound     map[types.UID]time.Time // when this scheduler chose a node for the pod
 	departed  map[types.UID]departure
 	seen      map[types.UID]struct{} // rejected pods that have been counted
 	held      map[types.UID]hold
@@ -78,11 +82,6 @@ type Tracker struct {
 	overdue   map[types.UID]struct{} // pods that have been reported; replaced, never written to
 	looked    time.Time              // for overdue pods
 	records   []Misprediction        // oldest first
-}
-
-type binding struct {
-	node string
-	at   time.Time
 }
 
 type departure struct {
@@ -135,7 +134,7 @@ type Misprediction struct {
 func NewTracker(store *kube.Store, m *Metrics, now func() time.Time) *Tracker {
 	t := &Tracker{
 		store: store, metrics: m, now: now,
-		bound: map[types.UID]binding{}, departed: map[types.UID]departure{}, seen: map[types.UID]struct{}{},
+		bound: map[types.UID]time.Time{}, departed: map[types.UID]departure{}, seen: map[types.UID]struct{}{},
 		held: map[types.UID]hold{}, backoffs: map[shape]*backoff{}, waiting: map[types.UID]waiter{},
 		surprises: map[string][]surprise{}, overdue: map[types.UID]struct{}{},
 	}
@@ -173,14 +172,14 @@ func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) err
 	return nil
 }
 
-// Reserved records that this scheduler chose the node for a pod.
-func (t *Tracker) Reserved(uid types.UID, node string, v *ledger.View, o ledger.Offer) {
+// Reserved records that this scheduler chose a node, with the view v, for a pod.
+func (t *Tracker) Reserved(uid types.UID, v *ledger.View, o ledger.Offer) {
 	if model := &v.Facts().Model; model.Predicts() && o.Entry.Guest != nil && model.Concerns(o.Entry.Guest.Pod) {
 		t.metrics.predictions.WithLabelValues(v.Facts().Mode.String(), model.Release()).Inc()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.bound[uid] = binding{node, t.now()}
+	t.bound[uid] = t.now()
 }
 
 // Unreserved records that a pod does not get the node that was reserved for it.
@@ -273,15 +272,11 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	t.store.RemovePod(pod)
 	if entry.Guest != nil && facts.Model.Concerns(entry.Guest.Pod) {
 		t.store.Hold(node, entry)
-	} else {
 		t.mu.Lock()
-		delete(t.held, pod.UID)
+		t.held[pod.UID] = hold{node, t.now().Add(leakTime)}
 		t.mu.Unlock()
 	}
-	model := facts.Model.Release()
-	if model == "" {
-		model = "none"
-	}
+	model := cmp.Or(facts.Model.Release(), "none")
 	t.metrics.rejections.WithLabelValues(reason).Inc()
 	m := Misprediction{
 		Time: t.now(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node, Mode: facts.Mode.String(),
@@ -319,7 +314,6 @@ func (t *Tracker) take(pod *corev1.Pod) (node string, entry ledger.Entry, ours b
 		name, held = d.node, d.entry
 	}
 	delete(t.departed, pod.UID)
-	t.held[pod.UID] = hold{pod.Spec.NodeName, t.now().Add(leakTime)}
 	if name != pod.Spec.NodeName {
 		held = ledger.Entry{}
 	}
@@ -451,13 +445,12 @@ func (t *Tracker) Wait(pod *corev1.Pod, node, request string) {
 // forgets what is old. Run calls it every second.
 func (t *Tracker) Tick(ctx context.Context) {
 	now := t.now()
-	var released []types.UID
-	nodes := map[types.UID]string{}
+	released := map[types.UID]string{}
 	wake := map[string]*corev1.Pod{}
 	t.mu.Lock()
 	for uid, h := range t.held {
 		if !now.Before(h.until) {
-			released, nodes[uid] = append(released, uid), h.node
+			released[uid] = h.node
 			delete(t.held, uid)
 		}
 	}
@@ -470,9 +463,8 @@ func (t *Tracker) Tick(ctx context.Context) {
 	}
 	t.mu.Unlock()
 
-	slices.Sort(released)
-	for _, uid := range released {
-		t.store.Release(nodes[uid], string(uid))
+	for _, uid := range slices.Sorted(maps.Keys(released)) {
+		t.store.Release(released[uid], string(uid))
 	}
 	if len(wake) > 0 && handle != nil {
 		handle.Activate(klog.FromContext(ctx), wake)
@@ -504,16 +496,8 @@ func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
 
 // prune forgets what can matter no more.
 func (t *Tracker) prune(now time.Time) {
-	for uid, b := range t.bound {
-		if now.Sub(b.at) > suspectTime {
-			delete(t.bound, uid)
-		}
-	}
-	for uid, d := range t.departed {
-		if now.Sub(d.at) > departedTime {
-			delete(t.departed, uid)
-		}
-	}
+	maps.DeleteFunc(t.bound, func(_ types.UID, at time.Time) bool { return now.Sub(at) > suspectTime })
+	maps.DeleteFunc(t.departed, func(_ types.UID, d departure) bool { return now.Sub(d.at) > departedTime })
 	for node, all := range t.surprises {
 		recent := within(all, now)
 		if len(recent) < len(all) {
@@ -548,8 +532,8 @@ func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 				continue
 			}
 			pod, err := lister.Pods(s.Namespace).Get(s.Name)
-			if !isReady(node.Object) || err != nil || pod.UID != uid || pod.Status.StartTime != nil ||
-				!boundFor(pod, now, overdueTime) {
+			if node.Object == nil || !nodeutil.IsNodeReady(node.Object) || err != nil || pod.UID != uid ||
+				pod.Status.StartTime != nil || !boundFor(pod, now, overdueTime) {
 				continue
 			}
 			still[uid] = struct{}{}
@@ -563,26 +547,10 @@ func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 	t.mu.Unlock()
 }
 
-func isReady(node *corev1.Node) bool {
-	if node == nil {
-		return false
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // boundFor reports whether a pod was bound longer than d ago.
 func boundFor(pod *corev1.Pod, now time.Time, d time.Duration) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return now.Sub(c.LastTransitionTime.Time) > d
-		}
-	}
-	return false
+	_, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+	return c != nil && c.Status == corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > d
 }
 
 // Lead lets the tracker send Events.

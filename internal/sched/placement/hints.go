@@ -22,9 +22,9 @@ const topologies fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.n
 // numatopologies is Volcano's Numatopology in the same way.
 const numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
 
-// EventsToRegister names the events that can lift a refusal: those that change accounts. Each is about one node, and its
-// hint asks that node: a pod is woken only when the node would take it now. The framework asks the hints of the name
-// alone that refused, so each name registers all.
+// EventsToRegister names the events that can lift a refusal: those that change accounts. Each is about one node, and
+// its hint asks that node: a pod is woken only when the node would take it now. The framework asks the hints of the
+// name alone that refused, so each name registers all.
 func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{

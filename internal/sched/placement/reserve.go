@@ -53,7 +53,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 			p.metrics.commit("ok")
 			p.metrics.Decided(p.name, "granted")
 			s.offer, s.view, s.reserved = offer, view, node
-			p.tracker.Reserved(pod.UID, node, view, offer)
+			p.tracker.Reserved(pod.UID, view, offer)
 			return nil
 		}
 		p.tracker.Order.Leave(node, pod.UID)
