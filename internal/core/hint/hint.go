@@ -1,7 +1,7 @@
 package hint
 
 import (
-	"strconv"
+	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -26,34 +26,23 @@ const (
 	BestEffort
 	Restricted
 	SingleNUMANode
-
-	numPolicies
 )
 
-var (
-	policyNames  = [numPolicies]string{"none", "best-effort", "restricted", "single-numa-node"}
-	policyLabels = [numPolicies]string{"None", "BestEffort", "Restricted", "SingleNUMANode"}
+var ( //nolint:gochecknoglobals // lists of words, never written
+	policyNames  = []string{"none", "best-effort", "restricted", "single-numa-node"}
+	policyLabels = []string{"None", "BestEffort", "Restricted", "SingleNUMANode"}
 )
 
 // String returns the kubelet's spelling.
-func (p Policy) String() string {
-	if p < numPolicies {
-		return policyNames[p]
-	}
-	return "Policy(" + strconv.Itoa(int(p)) + ")"
-}
+func (p Policy) String() string { return policyNames[p] }
 
 // Label returns the spelling of node labels and pod annotations.
 func (p Policy) Label() string { return policyLabels[p] }
 
 // ParsePolicy reads the kubelet's spelling; false for any other word.
 func ParsePolicy(s string) (Policy, bool) {
-	for p := None; p < numPolicies; p++ {
-		if policyNames[p] == s {
-			return p, true
-		}
-	}
-	return None, false
+	p := slices.Index(policyNames, s)
+	return Policy(max(p, 0)), p >= 0
 }
 
 // Answer is what a merge comes to.

@@ -96,10 +96,10 @@ func (r *Rule) better(a, b topo.NodeSet) bool {
 // Scratch holds the buffers of a merge, so that the next one allocates nothing. The zero value is ready. One goroutine
 // at a time.
 type Scratch struct {
-	fold   fold
-	buffer []int64 // of a walk
-	sums   []int64 // of one resource, mask by mask
-	short  []bool  // masks without the memory
+	fold  fold
+	table []int64 // of a walk
+	sums  []int64 // of one resource, mask by mask
+	short []bool  // masks without the memory
 }
 
 // WalkNodes is the number of nodes up to which a kubelet walks all masks in a time that anybody would wait: at 256 CPUs

@@ -1,7 +1,6 @@
 package hint
 
 import (
-	"math/bits"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -72,20 +71,17 @@ func (r *Rule) reachable(lists []List, w *Scratch) (topo.NodeSet, bool) {
 // inside are of the active nodes only, closed up.
 type fold struct {
 	active topo.NodeSet
-	fresh  bool // no list yet
-	masks  []uint32
-	list   []uint32 // of the list that is being added, without duplicates
-	out    []uint32
-	seen   []uint32 // Invariant: seen[m] = 1 for m in list while a list is added, else all 0
-	x, y   []uint32
+	fresh  bool     // no list yet
+	masks  []uint32 // by mask: 1 = in the set
+	list   []uint32 // the same of the list that is being added
 }
 
 // folded returns the fold of no list. active are at most WalkNodes nodes.
 func (w *Scratch) folded(active topo.NodeSet) *fold {
 	f := &w.fold
 	f.active, f.fresh = active, true
-	f.masks, f.list = f.masks[:0], f.list[:0]
-	f.seen = grow(f.seen, 1<<active.Len())
+	f.masks, f.list = grow(f.masks, 1<<active.Len()), grow(f.list, 1<<active.Len())
+	clear(f.list)
 	return f
 }
 
@@ -94,15 +90,7 @@ func (f *fold) add(m topo.NodeSet) {
 	if m == 0 {
 		m = f.active
 	}
-	f.addClosed(f.closeUp(m & f.active))
-}
-
-// addClosed adds a mask of closed-up nodes.
-func (f *fold) addClosed(m uint32) {
-	if m != 0 && f.seen[m] == 0 {
-		f.seen[m] = 1
-		f.list = append(f.list, m)
-	}
+	f.list[f.closeUp(m&f.active)] = 1
 }
 
 func (f *fold) closeUp(m topo.NodeSet) uint32 {
@@ -118,76 +106,35 @@ func (f *fold) closeUp(m topo.NodeSet) uint32 {
 	return closed
 }
 
-func (f *fold) spreadOut(closed uint32) topo.NodeSet {
-	if f.active&(f.active+1) == 0 {
-		return topo.NodeSet(closed)
-	}
+// spreadOut returns those of the nodes whose places are in closed.
+func spreadOut(nodes topo.NodeSet, closed uint32) topo.NodeSet {
 	var m topo.NodeSet
-	for rest := f.active; rest != 0; rest &= rest - 1 {
+	for rest := nodes; closed != 0; rest &= rest - 1 {
 		m |= topo.NodeSet(closed&1) << rest.First()
 		closed >>= 1
 	}
 	return m
 }
 
-// meet ends the list: the set becomes all intersections of one of its masks with one of the list.
+// meet ends the list: the set becomes all intersections of one of its masks with one of the list. It counts, mask by
+// mask, the pairs that contain it, and from these the pairs that come to it. Counts are exact modulo 2^32, and below
+// 2^30 for every mask but the empty one.
 func (f *fold) meet() {
-	for _, m := range f.list {
-		f.seen[m] = 0
-	}
-	n := bits.Len(uint(len(f.seen))) - 1
-	switch {
-	case f.fresh:
+	if f.fresh {
 		f.fresh = false
 		f.masks, f.list = f.list, f.masks
-	case len(f.masks)*len(f.list) <= 3*n<<n:
-		f.meetPairs()
-	default:
-		f.meetVectors()
-	}
-	f.list = f.list[:0]
-}
-
-func (f *fold) meetPairs() {
-	f.out = f.out[:0]
-	for _, a := range f.masks {
-		for _, b := range f.list {
-			if m := a & b; m != 0 && f.seen[m] == 0 {
-				f.seen[m] = 1
-				f.out = append(f.out, m)
-			}
+	} else {
+		sumSupersets(f.masks, 1)
+		sumSupersets(f.list, 1)
+		for m := range f.masks {
+			f.masks[m] *= f.list[m]
+		}
+		sumSupersets(f.masks, ^uint32(0))
+		for m, pairs := range f.masks {
+			f.masks[m] = min(pairs, 1)
 		}
 	}
-	for _, m := range f.out {
-		f.seen[m] = 0
-	}
-	f.masks, f.out = f.out, f.masks
-}
-
-// meetVectors counts, mask by mask, the pairs that contain it, and from these the pairs that come to it. Counts are
-// exact modulo 2^32, and below 2^30 for every mask but the empty one.
-func (f *fold) meetVectors() {
-	f.x, f.y = grow(f.x, len(f.seen)), grow(f.y, len(f.seen))
-	clear(f.x)
-	clear(f.y)
-	for _, m := range f.masks {
-		f.x[m] = 1
-	}
-	for _, m := range f.list {
-		f.y[m] = 1
-	}
-	sumSupersets(f.x, 1)
-	sumSupersets(f.y, 1)
-	for m := range f.x {
-		f.x[m] *= f.y[m]
-	}
-	sumSupersets(f.x, ^uint32(0))
-	f.masks = f.masks[:0]
-	for m := 1; m < len(f.x); m++ {
-		if f.x[m] != 0 {
-			f.masks = append(f.masks, uint32(m))
-		}
-	}
+	clear(f.list)
 }
 
 // sumSupersets replaces v[m] by the sum over all masks that contain m, with sign 1; with sign 2^32-1 it undoes that.
@@ -205,8 +152,11 @@ func sumSupersets(v []uint32, sign uint32) {
 // pick returns the best mask of the set.
 func (f *fold) pick(key ranking) (topo.NodeSet, bool) {
 	best, found := topo.NodeSet(0), false
-	for _, closed := range f.masks {
-		if m := f.spreadOut(closed); !found || key.before(m, best) {
+	for closed := 1; closed < len(f.masks); closed++ {
+		if f.masks[closed] == 0 {
+			continue
+		}
+		if m := spreadOut(f.active, uint32(closed)); !found || key.before(m, best) {
 			best, found = m, true
 		}
 	}

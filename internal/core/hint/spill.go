@@ -95,9 +95,9 @@ func (p *problem) narrowestMemory() int {
 // has all nodes that are not active.
 func (w *Scratch) addRow(f *fold, r *row) {
 	w.sum(f, r.free, r.stock.walked&^f.active)
-	for c := 1; c < len(w.sums); c++ {
-		if w.sums[c] >= r.need {
-			f.addClosed(uint32(c))
+	for c, sum := range w.sums {
+		if sum >= r.need {
+			f.list[c] = 1
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (p *problem) addMemory(f *fold) {
 	unused := f.closeUp(p.unused & f.active)
 	for c := 1; c < len(w.short); c++ {
 		if !w.short[c] && uint32(c)&^unused == 0 && bits.OnesCount(uint(c))+outer.Len() > 1 {
-			f.addClosed(uint32(c))
+			f.list[c] = 1
 		}
 	}
 }

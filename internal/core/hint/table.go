@@ -48,20 +48,13 @@ const (
 	Disjoint
 	// NoCommon: any two of Resources have a common preferred mask, all together have none.
 	NoCommon
-
-	numCauses
 )
-
-var causeNames = [numCauses]string{
-	"", "Impossible", "NothingPreferred", "NotOneNode", "SizesDiffer", "Disjoint", "NoCommon",
-}
 
 // String returns the cause's CamelCase name, "" for none.
 func (c Cause) String() string {
-	if c < numCauses {
-		return causeNames[c]
-	}
-	return "Cause(" + strconv.Itoa(int(c)) + ")"
+	return [...]string{
+		"", "Impossible", "NothingPreferred", "NotOneNode", "SizesDiffer", "Disjoint", "NoCommon",
+	}[c]
 }
 
 // Table explains a merge.
@@ -134,7 +127,10 @@ func (t *Table) blame() {
 	}
 	for i, a := range lines {
 		for _, b := range lines[i+1:] {
-			if meet(t.wanted(a), t.wanted(b)) {
+			if slices.ContainsFunc(t.wanted(a), func(m topo.NodeSet) bool {
+				_, common := slices.BinarySearchFunc(t.wanted(b), m, bySize)
+				return common
+			}) {
 				continue
 			}
 			t.Cause, t.Resources = Disjoint, []string{a.Resource, b.Resource}
@@ -172,21 +168,6 @@ func (t *Table) wanted(l *Line) []topo.NodeSet {
 		return l.Preferred
 	}
 	return l.Preferred[:several]
-}
-
-// meet reports whether two sets in bySize order have a common mask.
-func meet(a, b []topo.NodeSet) bool {
-	for len(a) > 0 && len(b) > 0 {
-		switch c := bySize(a[0], b[0]); {
-		case c == 0:
-			return true
-		case c < 0:
-			a = a[1:]
-		default:
-			b = b[1:]
-		}
-	}
-	return false
 }
 
 // String is one line: "restricted: cpu needs 1 node, gpu needs 2: no common preferred mask".
