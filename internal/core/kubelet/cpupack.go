@@ -7,6 +7,19 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
+// take chooses n CPUs of from as the policy's options say. It may return fewer, or ones outside of from, where the
+// kubelet does.
+func (p *cpuPolicy) take(from cpuset.Set, n int) (cpuset.Set, cpuFault) {
+	if p.settings.DistributeAcrossNUMA {
+		group := 1
+		if p.settings.FullPCPUsOnly {
+			group = p.perCore
+		}
+		return p.distribute(from, n, group)
+	}
+	return p.pack(from, n, p.settings.AlignL3)
+}
+
 // pack takes n CPUs of from, the largest units first and the fullest of them first: whole sockets and NUMA nodes, with
 // l3 whole L3 groups or a share of one, whole cores, single CPUs. n ≤ 0 is nothing.
 func (p *cpuPolicy) pack(from cpuset.Set, n int, l3 bool) (cpuset.Set, cpuFault) {

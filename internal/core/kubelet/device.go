@@ -164,7 +164,7 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	for _, count := range available {
 		free += int64(count)
 	}
-	need := deviceTaking{node: a.node, kind: k, left: n}
+	need := deviceTaking{node: a.node, kind: k, left: n, taken: make([]int, len(available))}
 	if k.healthy == 0 {
 		return nil, devicesRefused(why.DevicesUnhealthy, n, 0)
 	}
@@ -172,7 +172,7 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	if free < need.left {
 		return nil, devicesRefused(why.DevicesShort, need.left, free)
 	}
-	reused := slices.Clone(need.count())
+	reused := slices.Clone(need.taken)
 	if m == 0 || k.hosts == 0 {
 		need.from(available, func(topo.NodeSet) bool { return true })
 	} else {
@@ -185,7 +185,7 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	if need.open {
 		a.open = append(a.open, k.resource)
 	}
-	for i, count := range need.count() {
+	for i, count := range need.taken {
 		a.given[k.first+i] += count - reused[i]
 	}
 	return need.devices(), why.Reason{}
@@ -216,13 +216,6 @@ type deviceTaking struct {
 	open  bool // some step had a choice between sets
 }
 
-func (d *deviceTaking) count() []int {
-	if d.taken == nil {
-		d.taken = make([]int, d.kind.last-d.kind.first)
-	}
-	return d.taken
-}
-
 // choose notes whether taking from the stock leaves a choice between sets.
 func (d *deviceTaking) choose(stock []int) {
 	choices, sum := 0, int64(0)
@@ -244,18 +237,17 @@ func (d *deviceTaking) from(stock []int, suits func(topo.NodeSet) bool) {
 		}
 	}
 	d.choose(fit)
-	taken := d.count()
 	for i := range fit {
 		n := int(min(int64(fit[i]), d.left))
 		stock[i] -= n
-		taken[i] += n
+		d.taken[i] += n
 		d.left -= int64(n)
 	}
 }
 
 func (d *deviceTaking) devices() []Devices {
 	var list []Devices
-	for i, count := range d.count() {
+	for i, count := range d.taken {
 		if count > 0 {
 			list = append(list, Devices{
 				Resource: d.kind.resource, Nodes: d.node.sets[d.kind.first+i].Nodes, Count: count, Open: d.open,

@@ -8,7 +8,7 @@
 // device counts, version by version. States are immutable values.
 //
 //	Admit ─► container by container, or once for the pod:
-//	  hints:    devices (device.go), CPUs (cpu*.go), memory (memory.go)     counted (count.go) or listed (merge.go)
+//	  hints:    devices (device.go), CPUs (cpu*.go), memory (memory.go)     counted or listed (merge.go)
 //	  merge:    package hint                                                refused: TopologyAffinityError
 //	  allocate: devices ─► CPUs ─► memory                                   refused: SMTAlignmentError,
 //	                                                                        UnexpectedAdmissionError
@@ -17,13 +17,9 @@
 // What cannot be predicted is marked: Devices.Open for devices that the plugin chooses, Given.Uncertain for a mask.
 //
 // A Tenancy is the state of a node. In it every pod that the kubelet gives something of its own has one Source: what
-// the node reports counts, else what was predicted when the pod was bound, else what the model computes (Computed). The
-// last is for pods of other schedulers and for those whose prediction a report has overtaken. A kubelet decides by its
-// state alone, so for one state and one order there is one answer, and no worst case is needed for it: such pods are
-// admitted by the model in the order of their creation, on top of what is known. Only the order itself is uncertain.
+// the node reports counts, else what was predicted when the pod was bound, else what the model computes (Computed), in
+// the order of creation on top of what is known: a kubelet decides by its state alone. Only that order is uncertain.
 // Unconfirmed names those pods, and package place asks for every order of few of them; nodes with many rank last.
-// Assuming instead that such a pod takes as much as it can of the very NUMA nodes that a newcomer needs would turn away
-// pods that the kubelet admits, on every node that has started a pod and not reported it yet.
 //
 // Sources: the kubelet's packages cm/{topologymanager,cpumanager,memorymanager,devicemanager} of Kubernetes 1.33 to
 // 1.37, KEP-693, KEP-1769, KEP-3570. test/oracle compares with the kubelets themselves.

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -80,24 +81,6 @@ const perCandidate = 170 * time.Nanosecond
 // slowest is the longest Duration: a merge that never ends, for all that anybody would wait.
 const slowest = time.Duration(math.MaxInt64)
 
-// cost predicts how long a merge takes the kubelet, which walks the product of all lists.
-func cost(policy hint.Policy, lists []hint.Named) time.Duration {
-	candidates := uint64(1)
-	for _, l := range lists {
-		n := uint64(0)
-		for _, h := range l.List {
-			if policy != hint.SingleNUMANode || h.Preferred && h.Mask.Len() == 1 {
-				n++
-			}
-		}
-		if l.List == nil || n == 0 && policy != hint.SingleNUMANode {
-			n = 1
-		}
-		candidates = times(candidates, n)
-	}
-	return took(candidates)
-}
-
 func times(a, b uint64) uint64 {
 	if high, low := bits.Mul64(a, b); high == 0 {
 		return low
@@ -105,28 +88,23 @@ func times(a, b uint64) uint64 {
 	return math.MaxUint64
 }
 
-// cost is the Cost of a merge.
+// cost is the Cost of a merge: of the product of all lists, each of which counts one candidate at least.
 func (a *admission) cost(q *question) time.Duration {
-	if a.node.tooWide(a.widest(q)) {
+	if slices.ContainsFunc(a.node.walks(q), a.node.tooWide) {
 		return slowest
 	}
-	return cost(a.node.rule.Policy, a.lists(q))
-}
-
-// most is what the merge costs when every list is full: a bound of cost that makes no list.
-func (a *admission) most(q *question) time.Duration {
-	candidates := uint64(1)
-	add := func(nodes int) { candidates = times(candidates, a.node.masks(nodes)) }
-	if q.cpus > 0 {
-		add(len(a.node.cpus.nodes))
-	}
-	for range q.memory {
-		add(a.node.nodes)
-	}
-	for _, ask := range q.devices {
-		if i, known := a.node.kindOf(ask.Name); known && a.node.kinds[i].hosts != 0 {
-			add(a.node.kinds[i].walked.Len())
+	candidates, single := uint64(1), a.node.rule.Policy == hint.SingleNUMANode
+	for _, l := range a.lists(q) {
+		n := uint64(0)
+		for _, h := range l.List {
+			if !single || h.Preferred && h.Mask.Len() == 1 {
+				n++
+			}
 		}
+		if l.List == nil || n == 0 && !single {
+			n = 1
+		}
+		candidates = times(candidates, n)
 	}
 	return took(candidates)
 }

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -153,8 +154,7 @@ func (d Difference) Kinds() []string {
 // are split over the nodes of a mask, is decided by the device plugin: it does not count as a difference.
 func Compare(predicted, actual Placement) Difference {
 	var d Difference
-	for _, c := range containersOf(predicted, actual) {
-		p, a := givenTo(predicted, c), givenTo(actual, c)
+	for p, a := range pairs(predicted, actual) {
 		if p.CPUs != a.CPUs {
 			d |= DifferentCPUs
 		}
@@ -174,8 +174,8 @@ func CompareOn(m *topo.Machine, predicted, actual Placement) Difference {
 	if d&(DifferentCPUs|DifferentMemory) == 0 {
 		return d
 	}
-	for _, c := range containersOf(predicted, actual) {
-		if p, a := givenTo(predicted, c), givenTo(actual, c); p.NodesOn(m) != a.NodesOn(m) {
+	for p, a := range pairs(predicted, actual) {
+		if p.NodesOn(m) != a.NodesOn(m) {
 			return d&^(DifferentCPUs|DifferentMemory) | DifferentMask
 		}
 	}
@@ -191,24 +191,21 @@ func (g *Given) NodesOn(m *topo.Machine) topo.NodeSet {
 	return mask
 }
 
-func containersOf(predicted, actual Placement) []string {
-	names := make([]string, 0, len(predicted))
-	for i := range predicted {
-		names = append(names, predicted[i].Container)
-	}
-	for i := range actual {
-		if !slices.Contains(names, actual[i].Container) {
-			names = append(names, actual[i].Container)
+// pairs yields what each container of one of two placements has in both.
+func pairs(predicted, actual Placement) iter.Seq2[*Given, *Given] {
+	return func(yield func(p, a *Given) bool) {
+		for i := range predicted {
+			a := cmp.Or(actual.find(predicted[i].Container), &Given{})
+			if !yield(&predicted[i], a) {
+				return
+			}
+		}
+		for i := range actual {
+			if predicted.find(actual[i].Container) == nil && !yield(&Given{}, &actual[i]) {
+				return
+			}
 		}
 	}
-	return names
-}
-
-func givenTo(p Placement, container string) Given {
-	if g := p.find(container); g != nil {
-		return *g
-	}
-	return Given{Container: container}
 }
 
 func sameBlocks(a, b []Block) bool {
@@ -222,7 +219,7 @@ func sameBlocks(a, b []Block) bool {
 }
 
 // sameDevices compares counts by resource; devices with topology must touch the nodes that were predicted.
-func sameDevices(predicted Given, actual []Devices) bool {
+func sameDevices(predicted *Given, actual []Devices) bool {
 	counts := map[string]int{}
 	nodes := map[string]topo.NodeSet{}
 	for _, d := range predicted.Devices {

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -43,12 +44,51 @@ func (a *admission) answer(q *question) hint.Answer {
 	return a.node.rule.Answer(bare(a.lists(q)), &w.merge)
 }
 
+// count answers q from counters; false where only hint lists do.
+func (a *admission) count(q *question) (hint.Answer, bool) {
+	n := a.node
+	if n.capacity == nil || a.own != nil || a.reuses() {
+		return hint.Answer{}, false
+	}
+	w := n.scratch()
+	defer n.pool.Put(w)
+	t := &w.sums
+	if t.clear(); !t.add(n, q) || t.byLists {
+		return hint.Answer{}, false
+	}
+	c := counters{node: n, free: a.counters(), merge: &w.merge}
+	return c.verdict(t, every), true
+}
+
+// reuses reports whether init containers have left anything that later containers use again.
+func (a *admission) reuses() bool {
+	return !a.cpus.reuse.IsEmpty() || len(a.memory.reuse) > 0 ||
+		slices.ContainsFunc(a.devices.reuse, func(n int) bool { return n > 0 })
+}
+
+// counters are those of the state as it is now.
+func (a *admission) counters() *hint.Summary {
+	if len(a.given) == 0 {
+		return a.start.free
+	}
+	free := make([]uint16, a.node.nodes)
+	for i := range a.node.cpus.nodes {
+		u := &a.node.cpus.nodes[i]
+		free[u.id] = uint16(u.cpus.CountIn(&a.cpus.available))
+	}
+	return a.node.summary(free, a.devices.given, &a.memory.memoryState)
+}
+
 // tooWide reports whether a kubelet does not come to the end of all masks of so many nodes (kubernetes#135541).
 func (n *Node) tooWide(nodes int) bool { return nodes > hint.WalkNodes }
 
-// neverEnds refuses a merge that takes longer than anybody would wait.
+// neverEnds refuses a merge that takes longer than anybody would wait. No list is made while full ones would not.
 func (a *admission) neverEnds(q *question) why.Reason {
-	if !a.node.tooWide(a.widest(q)) && a.most(q) <= hangs {
+	candidates, wide := uint64(1), false
+	for _, nodes := range a.node.walks(q) {
+		candidates, wide = times(candidates, a.node.masks(nodes)), wide || a.node.tooWide(nodes)
+	}
+	if !wide && took(candidates) <= hangs {
 		return why.Reason{}
 	}
 	if cost := a.cost(q); cost > hangs {
@@ -87,21 +127,21 @@ func (n *Node) question(p *Pod, c *Container) question {
 	return q
 }
 
-// widest is the largest number of nodes that a provider walks for q.
-func (a *admission) widest(q *question) int {
-	n := 0
+// walks is the number of nodes that each list of hints for q is made of.
+func (n *Node) walks(q *question) []int {
+	var nodes []int
 	if q.cpus > 0 {
-		n = len(a.node.cpus.nodes)
+		nodes = append(nodes, len(n.cpus.nodes))
 	}
-	if len(q.memory) > 0 {
-		n = max(n, a.node.nodes)
+	for range q.memory {
+		nodes = append(nodes, n.nodes)
 	}
 	for _, ask := range q.devices {
-		if i, known := a.node.kindOf(ask.Name); known && a.node.kinds[i].hosts != 0 {
-			n = max(n, a.node.kinds[i].walked.Len())
+		if i, known := n.kindOf(ask.Name); known && n.kinds[i].hosts != 0 {
+			nodes = append(nodes, n.kinds[i].walked.Len())
 		}
 	}
-	return n
+	return nodes
 }
 
 // lists are the hints of all providers, with the names of the resources.

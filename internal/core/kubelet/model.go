@@ -69,11 +69,7 @@ func minorOf(version string) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	digits := rest
-	if end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
-		digits = rest[:end]
-	}
-	minor, err := strconv.Atoi(digits)
+	minor, err := strconv.Atoi(rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))])
 	return minor, err == nil
 }
 

@@ -170,12 +170,9 @@ func plus(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-func memoryOf(c *Container) []Amount  { return c.Memory }
-func devicesOf(c *Container) []Amount { return c.Devices }
-
 // memory is what the memory manager reckons the pod to need at once: only types that an app container names count.
 func (p *Pod) memory() []Amount {
-	return slices.DeleteFunc(p.peak(memoryOf), func(a Amount) bool {
+	return slices.DeleteFunc(p.peak(func(c *Container) []Amount { return c.Memory }), func(a Amount) bool {
 		return !slices.ContainsFunc(p.Containers, func(c Container) bool {
 			_, named := amountOf(c.Memory, a.Name)
 			return named && c.Role == App
@@ -184,4 +181,4 @@ func (p *Pod) memory() []Amount {
 }
 
 // devices is what the device manager reckons the pod to need at once.
-func (p *Pod) devices() []Amount { return p.peak(devicesOf) }
+func (p *Pod) devices() []Amount { return p.peak(func(c *Container) []Amount { return c.Devices }) }
