@@ -87,8 +87,7 @@ func (s *cpuState) with(uid string, grants []cpuGrant) *cpuState {
 func (s *cpuState) add(p cpuPod) *cpuState {
 	i, _ := s.find(p.uid)
 	next := &cpuState{policy: s.policy, available: s.available.Minus(p.cpus())}
-	next.pods = make([]cpuPod, 0, len(s.pods)+1)
-	next.pods = append(append(append(next.pods, s.pods[:i]...), p), s.pods[i:]...)
+	next.pods = slices.Insert(slices.Clip(s.pods), i, p)
 	next.count()
 	return next
 }

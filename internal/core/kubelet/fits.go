@@ -122,7 +122,7 @@ func (t *sums) add(n *Node, q *question) bool {
 	}
 	for _, ask := range q.memory {
 		typ, known := n.typeOf(ask.Name)
-		if !known || ask.N <= 0 || ask.N > maxBytes || len(n.types) > maxTypes {
+		if !known || ask.N <= 0 || ask.N > maxBytes {
 			return false
 		}
 		t.memory[typ] += ask.N
@@ -156,7 +156,8 @@ func (t *sums) addUnits(kind int, units int64) bool {
 func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	n, t := s.node, &w.sums
 	// Distributed allocation may hang or lose count.
-	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || n.tooWide(n.nodes) {
+	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || n.tooWide(n.nodes) ||
+		len(n.types) > maxTypes {
 		return why.Reason{}, false
 	}
 	if _, held := s.find(p.UID); held {
@@ -289,56 +290,33 @@ func (c *counters) decide(t *sums) (topo.NodeSet, why.Reason, bool) {
 // cost is what the merge of what t asks takes the kubelet: as if every list were full, and only if that is too long,
 // counted.
 func (c *counters) cost(t *sums) time.Duration {
-	n, all, counted := c.node, uint64(1), uint64(1)
-	walked := func(nodes topo.NodeSet, copies int) {
-		for range copies {
-			all = times(all, n.masks(nodes.Len()))
-		}
-	}
-	types := t.types()
-	if t.cpus > 0 {
-		walked(n.cpuNodes, 1)
-	}
-	for _, kind := range t.kind[:t.kinds] {
-		if n.kinds[kind].hosts != 0 {
-			walked(n.kinds[kind].walked, 1)
-		}
-	}
-	walked(n.all, types)
-	if took(all) <= hangs {
-		return took(all)
-	}
-	if t.cpus > 0 {
-		counted = times(counted, c.cpuHints(t))
-	}
-	for i := range t.kinds {
-		counted = times(counted, c.unitHints(t, i))
-	}
-	if types > 0 {
-		memory := c.memoryHints(t)
-		for range types {
-			counted = times(counted, memory)
-		}
-	}
-	return took(counted)
-}
-
-// types counts the memory types that are asked for.
-func (t *sums) types() int {
-	count := 0
+	n, types := c.node, 0
 	for _, bytes := range t.memory {
 		if bytes > 0 {
-			count++
+			types++
 		}
 	}
-	return count
+	candidates := uint64(1)
+	for range 1 + t.kinds + types {
+		candidates = times(candidates, n.masks(n.nodes))
+	}
+	if took(candidates) <= hangs {
+		return took(candidates)
+	}
+	candidates = offers(n.cpuNodes, func(m topo.NodeSet) bool { return t.cpus > 0 && sumOn(c.cpus, m) >= t.cpus })
+	for i := range t.kinds {
+		candidates = times(candidates, c.unitHints(t, i))
+	}
+	if types > 0 {
+		memory := offers(n.all, func(m topo.NodeSet) bool { return c.memory.allowed(m) && c.memory.has(t, m) })
+		for range types {
+			candidates = times(candidates, memory)
+		}
+	}
+	return took(candidates)
 }
 
-// cpuHints, unitHints and memoryHints count the hints of one list.
-func (c *counters) cpuHints(t *sums) uint64 {
-	return offers(c.node.cpuNodes, func(m topo.NodeSet) bool { return sumOn(c.cpus, m) >= t.cpus })
-}
-
+// unitHints counts the hints of one list.
 func (c *counters) unitHints(t *sums, i int) uint64 {
 	k := &c.node.kinds[t.kind[i]]
 	if k.hosts == 0 {
@@ -353,10 +331,6 @@ func (c *counters) unitHints(t *sums, i int) uint64 {
 		}
 		return sum >= t.units[i]
 	})
-}
-
-func (c *counters) memoryHints(t *sums) uint64 {
-	return offers(c.node.all, func(m topo.NodeSet) bool { return c.memory.allowed(m) && c.memory.has(t, m) })
 }
 
 // offers counts the masks that suit, 1 for none.
@@ -410,17 +384,15 @@ func (c *counters) blame(t *sums) why.Reason {
 		if i >= t.kinds {
 			only = (i - t.kinds) * (t.kinds + 1)
 		}
+		own, free, cares := c.part(t, only)
 		answer := c.verdict(t, only)
 		switch {
-		case !answer.Admitted:
-			own := c.blameOne(t, only)
-			if own.Extra == int64(why.NoRoom) {
-				return own
-			}
-			if first.OK() {
-				first = own
-			}
-		case c.indifferent(t, only):
+		case !answer.Admitted && free < own.Asked:
+			own.Extra = int64(why.NoRoom)
+			return own
+		case !answer.Admitted && first.OK():
+			first = own
+		case !answer.Admitted || !cares:
 		case width == 0:
 			width = answer.Hint.Mask.Len()
 		case answer.Hint.Mask.Len() != width:
@@ -433,48 +405,32 @@ func (c *counters) blame(t *sums) why.Reason {
 	return why.Reason{Code: why.KubeletTopologyAffinity, Extra: int64(cause)}
 }
 
-// indifferent reports whether a resource, asked for alone, makes no hints.
-func (c *counters) indifferent(t *sums, only int) bool {
-	switch only {
-	case 0:
-		return t.cpus == 0
-	case t.kinds + 1:
-		return !t.bytes || !c.memory.offers(t)
+// part is why one resource would be refused, asked for alone, how much of it is free, and whether it makes any hints.
+func (c *counters) part(t *sums, only int) (r why.Reason, free int64, cares bool) {
+	r = why.Reason{Code: why.KubeletTopologyAffinity, Extra: int64(why.NotNarrow)}
+	if c.node.rule.Policy == hint.SingleNUMANode {
+		r.Extra = int64(why.ManyNodes)
 	}
-	return c.node.kinds[t.kind[only-1]].hosts == 0
-}
-
-// blameOne says why one resource is refused, asked for alone.
-func (c *counters) blameOne(t *sums, only int) why.Reason {
-	r := why.Reason{Code: why.KubeletTopologyAffinity, Extra: int64(why.NotNarrow)}
-	free := int64(0)
 	switch only {
 	case 0:
 		r.Resource, r.Unit, r.Asked = why.CPU, why.CPUs, t.cpus
-		free = sumOn(c.cpus, c.node.cpuNodes)
+		return r, sumOn(c.cpus, c.node.cpuNodes), t.cpus > 0
 	case t.kinds + 1:
 		// A shortage of memory does not refuse: it produces no hints.
 		r.Resource, r.Unit = why.Memory, why.Bytes
 		if at, known := c.node.typeOf(memoryName); known {
 			r.Asked = t.memory[at]
 		}
-		free = r.Asked
-	default:
-		k := &c.node.kinds[t.kind[only-1]]
-		r.Unit, r.Asked = why.Count, t.units[only-1]
-		for set := k.first; set < k.last; set++ {
-			if c.node.sets[set].Nodes != 0 {
-				free += int64(c.devices.free(c.node, set))
-			}
+		return r, r.Asked, t.bytes && c.memory.offers(t)
+	}
+	k := &c.node.kinds[t.kind[only-1]]
+	r.Unit, r.Asked = why.Count, t.units[only-1]
+	for set := k.first; set < k.last; set++ {
+		if c.node.sets[set].Nodes != 0 {
+			free += int64(c.devices.free(c.node, set))
 		}
 	}
-	switch {
-	case free < r.Asked:
-		r.Extra = int64(why.NoRoom)
-	case c.node.rule.Policy == hint.SingleNUMANode:
-		r.Extra = int64(why.ManyNodes)
-	}
-	return r
+	return r, free, k.hosts != 0
 }
 
 // allocate reports whether the managers would allocate what the merge admits.

@@ -47,7 +47,7 @@ func (a *admission) answer(q *question) hint.Answer {
 // count answers q from counters; false where only hint lists do.
 func (a *admission) count(q *question) (hint.Answer, bool) {
 	n := a.node
-	if n.capacity == nil || a.own != nil || a.reuses() {
+	if n.capacity == nil || len(n.types) > maxTypes || a.own != nil || a.reuses() {
 		return hint.Answer{}, false
 	}
 	w := n.scratch()

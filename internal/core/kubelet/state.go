@@ -116,7 +116,7 @@ func (s *State) Without(uid string) *State {
 	}
 	next := s.clone()
 	gone := s.held[i]
-	next.held = append(append(make([]holder, 0, len(s.held)-1), s.held[:i]...), s.held[i+1:]...)
+	next.held = slices.Delete(slices.Clone(s.held), i, i+1)
 	next.cpus = next.cpus.without(uid)
 	if next.memory.exceeded {
 		unordered := next.memory.unordered
@@ -167,12 +167,12 @@ func (s *State) Uncertain(p *Pod) bool {
 // insert replaces held by one with h.
 func (s *State) insert(h holder) {
 	i, known := s.find(h.uid)
-	after := s.held[i:]
 	if known {
-		after = after[1:]
+		s.held = slices.Clone(s.held)
+		s.held[i] = h
+		return
 	}
-	next := append(make([]holder, 0, len(s.held)+1), s.held[:i]...)
-	s.held = append(append(next, h), after...)
+	s.held = slices.Insert(slices.Clip(s.held), i, h)
 }
 
 // count renews the counters.

@@ -399,7 +399,7 @@ func (t *Tenancy) leave(uid string, first int) int {
 
 func (t *Tenancy) enter(s *Assignment, first int) int {
 	i, _ := t.find(s.UID)
-	t.assignments = inserted(t.assignments, i, s)
+	t.assignments = slices.Insert(slices.Clip(t.assignments), i, s)
 	t.wide += s.wide()
 	switch s.Source {
 	case Reported:
@@ -410,13 +410,8 @@ func (t *Tenancy) enter(s *Assignment, first int) int {
 		return 0
 	}
 	at, _ := slices.BinarySearchFunc(t.queue, s, byAdmission)
-	t.queue = inserted(t.queue, at, s)
+	t.queue = slices.Insert(slices.Clip(t.queue), at, s)
 	return min(first, at)
-}
-
-// inserted is a copy of list with s at i.
-func inserted(list []*Assignment, i int, s *Assignment) []*Assignment {
-	return slices.Insert(slices.Clip(list), i, s)
 }
 
 // byAdmission is the order in which a kubelet admits pods that come together; those that it has pinned came before.
