@@ -41,20 +41,6 @@ type HeldDevices struct {
 	Open     bool // as in Devices
 }
 
-// Equal reports whether two containers hold the same.
-func (h Held) Equal(o Held) bool {
-	return h.Container == o.Container && h.Preferred == o.Preferred && h.CPUList == o.CPUList &&
-		h.Uncertain == o.Uncertain &&
-		slices.Equal(h.NUMAIDs, o.NUMAIDs) &&
-		slices.EqualFunc(h.Memory, o.Memory, func(a, b HeldMemory) bool {
-			return a.Type == b.Type && a.Bytes == b.Bytes && slices.Equal(a.NUMAIDs, b.NUMAIDs)
-		}) &&
-		slices.EqualFunc(h.Devices, o.Devices, func(a, b HeldDevices) bool {
-			return a.Resource == b.Resource && a.Count == b.Count && a.Open == b.Open &&
-				slices.Equal(a.NUMAIDs, b.NUMAIDs)
-		})
-}
-
 // isCertain reports whether no part of a prediction may be something else by chance.
 func (p *Prediction) isCertain() bool {
 	return !slices.ContainsFunc(p.Held, func(h Held) bool {

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -34,29 +35,8 @@ func (g *Guest) CPUs() int {
 	return g.Pod.CPUs()
 }
 
-// Equal reports whether two guests are the same.
-func (g *Guest) Equal(o *Guest) bool {
-	if g == nil || o == nil {
-		return g == o
-	}
-	if g.Created != o.Created || !samePod(g.Pod, o.Pod) {
-		return false
-	}
-	p, q := g.Prediction, o.Prediction
-	if p == nil || q == nil {
-		return p == q
-	}
-	return p.Model == q.Model && p.Gen == q.Gen && slices.EqualFunc(p.Held, q.Held, Held.Equal)
-}
-
-func samePod(a, b *Pod) bool {
-	return a == b || a != nil && b != nil && a.UID == b.UID && a.Guaranteed == b.Guaranteed &&
-		a.PodLevel == b.PodLevel &&
-		slices.EqualFunc(a.Containers, b.Containers, func(c, d Container) bool {
-			return c.Name == d.Name && c.Role == d.Role && c.CPUs == d.CPUs &&
-				slices.Equal(c.Memory, d.Memory) && slices.Equal(c.Devices, d.Devices)
-		})
-}
+// Equal reports whether two guests are the same; each may be nil.
+func (g *Guest) Equal(o *Guest) bool { return reflect.DeepEqual(g, o) }
 
 // Tenant is a guest of one machine. It never changes.
 type Tenant struct {

@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -164,7 +165,7 @@ func TestOnlyPredictionsThatWereCertainSurprise(t *testing.T) {
 			t.Errorf("%s: confirmations %+v, want one with surprise %v", name, got, tt.surprise)
 		}
 		back := kubelet.HeldOf(node.Machine(), kubelet.PlacementOf(node.Machine(), []kubelet.Held{tt.held}))
-		if !back[0].Equal(tt.held) {
+		if !reflect.DeepEqual(back[0], tt.held) {
 			t.Errorf("%s: %+v is read as %+v", name, tt.held, back[0])
 		}
 	}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -129,7 +128,7 @@ func (d *decision) renew(s *Cycle) error {
 			break // the node is another one now
 		}
 		is, was := offer.Entry.Guest.Prediction, s.offer.Entry.Guest.Prediction
-		if slices.EqualFunc(is.Held, was.Held, kubelet.Held.Equal) {
+		if reflect.DeepEqual(is.Held, was.Held) {
 			return nil
 		}
 		offer.Version = view.Version()
