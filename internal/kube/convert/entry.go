@@ -8,7 +8,6 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -26,9 +25,11 @@ type Pod struct {
 }
 
 // ReadPod parses the annotations of a pod.
-func ReadPod(pod *corev1.Pod) *Pod {
+func ReadPod(pod *corev1.Pod) *Pod { return read(pod, Args{DefaultExclusive: DefaultExclusive}) }
+
+func read(pod *corev1.Pod, args Args) *Pod {
 	p := &Pod{Pod: pod}
-	add := func(key string, err error) {
+	report := func(key string, err error) {
 		if err != nil {
 			p.Problems = append(p.Problems, Problem{
 				Object: "Pod/" + pod.Namespace + "/" + pod.Name, Key: key,
@@ -38,15 +39,53 @@ func ReadPod(pod *corev1.Pod) *Pod {
 	}
 	var err error
 	p.Allocation, err = readStatus(pod)
-	add(annotation.ResourceStatusKey, err)
-	p.Entry, p.Concerns = entryOf(Args{DefaultExclusive: DefaultExclusive}, pod, p.Allocation)
-	_, err = prediction(pod, &kubelet.Pod{})
-	add(annotation.PredictedPlacementKey, err)
-	if text, ok := pod.Annotations[annotation.ResourceSpecKey]; ok {
-		_, _, err := annotation.ParseResourceSpec(text)
-		add(annotation.ResourceSpecKey, err)
+	report(annotation.ResourceStatusKey, err)
+	predicted, err := prediction(pod)
+	report(annotation.PredictedPlacementKey, err)
+	spec, _, err := parse(pod.Annotations, annotation.ResourceSpecKey, annotation.ParseResourceSpec)
+	report(annotation.ResourceSpecKey, err)
+	if pod.Spec.NodeName == "" || Ended(pod) {
+		return p
 	}
+
+	class, band, kube := PodQoS(pod)
+	milli := boundMilli(pod)
+	p.Entry = ledger.Entry{
+		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
+		Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
+	}
+	e := &p.Entry
+	switch {
+	case p.Allocation.CPUSet != "":
+		e.Role = holderRole(e.Role, class)
+		if e.Role.Binds() {
+			e.CPUList = p.Allocation.CPUSet
+			e.Exclusive = exclusive(spec.PreferredCPUExclusivePolicy, args.DefaultExclusive)
+			e.Amounts = held(pod, p.Allocation, args.Resources)
+		}
+	case e.Role == qos.SharedPool:
+		if e.NUMAIDs = poolNodes(p.Allocation); e.NUMAIDs != nil {
+			e.MilliCPU, e.Amounts = milli, held(pod, p.Allocation, args.Resources)
+		}
+	}
+	e.Guest = guest(pod, kube, predicted)
+	p.Concerns = e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil
 	return p
+}
+
+// parse reads an annotation; the zero value where it is absent or cannot be parsed.
+func parse[T any](from map[string]string, key string, with func(string) (T, []annotation.Warning, error)) (
+	value T, found bool, err error,
+) {
+	text, found := from[key]
+	if !found {
+		return value, false, nil
+	}
+	read, _, err := with(text)
+	if err != nil {
+		return value, true, err
+	}
+	return read, true, nil
 }
 
 // NodeUID returns the UID that the kubelet and the runtime know a pod by. That of a static pod is not its API object's:
@@ -71,35 +110,8 @@ const DefaultExclusive = cpualloc.NotExclusive
 // EntryUnder is Entry for a scheduler with arguments: they give pods that declare none another exclusive policy, and
 // have the resources that pods hold.
 func EntryUnder(args Args, pod *corev1.Pod) (e ledger.Entry, concerns bool) {
-	status, _ := readStatus(pod)
-	return entryOf(args, pod, status)
-}
-
-func entryOf(args Args, pod *corev1.Pod, status annotation.ResourceStatus) (e ledger.Entry, concerns bool) {
-	if pod.Spec.NodeName == "" || Ended(pod) {
-		return ledger.Entry{}, false
-	}
-	class, band, kube := PodQoS(pod)
-	milli := boundMilli(pod)
-	e = ledger.Entry{
-		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
-		Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
-	}
-	switch {
-	case status.CPUSet != "":
-		e.Role = holderRole(e.Role, class)
-		if e.Role.Binds() {
-			e.CPUList = status.CPUSet
-			e.Exclusive = declaredExclusive(pod, args.DefaultExclusive)
-			e.Amounts = held(pod, status, args.Resources)
-		}
-	case e.Role == qos.SharedPool:
-		if e.NUMAIDs = poolNodes(status); e.NUMAIDs != nil {
-			e.MilliCPU, e.Amounts = milli, held(pod, status, args.Resources)
-		}
-	}
-	e.Guest = guest(pod, kube)
-	return e, e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil
+	p := read(pod, args)
+	return p.Entry, p.Concerns
 }
 
 // Keeping returns e with what was, an earlier entry of the same pod on the same node, held by its resource-status,
@@ -130,27 +142,11 @@ func holderRole(role qos.Role, class qos.Class) qos.Role {
 	return qos.ExclusiveWithBE
 }
 
-func declaredExclusive(pod *corev1.Pod, otherwise cpualloc.Exclusive) cpualloc.Exclusive {
-	text, ok := pod.Annotations[annotation.ResourceSpecKey]
-	if !ok {
-		return otherwise
-	}
-	spec, _, err := annotation.ParseResourceSpec(text)
-	if err != nil {
-		return otherwise
-	}
-	return exclusive(spec.PreferredCPUExclusivePolicy, otherwise)
-}
-
 // readStatus reads what the scheduler wrote. A CPU list that cannot be read is left out.
 func readStatus(pod *corev1.Pod) (annotation.ResourceStatus, error) {
-	text, ok := pod.Annotations[annotation.ResourceStatusKey]
-	if !ok {
-		return annotation.ResourceStatus{}, nil
-	}
-	status, _, err := annotation.ParseResourceStatus(text)
+	status, _, err := parse(pod.Annotations, annotation.ResourceStatusKey, annotation.ParseResourceStatus)
 	if err != nil {
-		return annotation.ResourceStatus{}, err
+		return status, err
 	}
 	ids, err := cpuset.ParseIDs(status.CPUSet)
 	status.CPUSet = cpuset.FormatIDs(ids)

@@ -106,6 +106,32 @@ func (r *factReader) report(object, key, value string, err error) {
 	r.problems = append(r.problems, Problem{Object: object, Key: key, Value: cut(value), Text: err.Error()})
 }
 
+// fromNRT parses an annotation of the NodeResourceTopology; false where it is absent or, reported, malformed.
+func fromNRT[T any](r *factReader, key string, with func(string) (T, []annotation.Warning, error)) (T, bool) {
+	value, found, err := parse(r.nrt.Annotations, key, with)
+	if err != nil {
+		r.onNRT(key, r.nrt.Annotations[key], err)
+	}
+	return value, found && err == nil
+}
+
+// fromNode is fromNRT for the Node's own annotation, else for the copy that the agent keeps. report reports more about
+// it.
+func fromNode[T any](r *factReader, key string, with func(string) (T, []annotation.Warning, error)) (
+	value T, report func(error), ok bool,
+) {
+	from := r.node.Annotations
+	if _, own := from[key]; !own {
+		from = r.nrt.Annotations
+	}
+	report = func(err error) { r.onNode(key, from[key], err) }
+	value, found, err := parse(from, key, with)
+	if err != nil {
+		report(err)
+	}
+	return value, report, found && err == nil
+}
+
 func (r *factReader) machine() {
 	if r.numa != nil {
 		r.importMachine()
@@ -174,15 +200,7 @@ func (r *factReader) pins() {
 		r.importPins()
 		return
 	}
-	text, ok := r.nrt.Annotations[annotation.PodCPUAllocsKey]
-	if !ok {
-		return
-	}
-	allocs, _, err := annotation.ParsePodCPUAllocs(text)
-	if err != nil {
-		r.onNRT(annotation.PodCPUAllocsKey, text, err)
-		return
-	}
+	allocs, _ := fromNRT(r, annotation.PodCPUAllocsKey, annotation.ParsePodCPUAllocs)
 	for _, a := range allocs {
 		if !a.ManagedByKubelet {
 			continue // ours: the pod itself says what it holds
@@ -197,31 +215,12 @@ func (r *factReader) pins() {
 	}
 }
 
-// nodeAnnotation prefers the Node's own annotation to the copy that the agent keeps.
-func (r *factReader) nodeAnnotation(key string) (text string, ok bool) {
-	if text, ok = r.node.Annotations[key]; ok {
-		return text, true
-	}
-	text, ok = r.nrt.Annotations[key]
-	return text, ok
-}
-
 func (r *factReader) reserved() {
-	text, ok := r.nodeAnnotation(annotation.NodeReservation)
-	if !ok {
-		return
-	}
-	reservation, _, err := annotation.ParseReservation(text)
-	if err != nil {
-		r.onNode(annotation.NodeReservation, text, err)
-		return
-	}
-	if reservation.ReservedCPUs != "" {
-		r.facts.NodeReserved = r.cpus(reservation.ReservedCPUs,
-			func(err error) { r.onNode(annotation.NodeReservation, text, err) })
-		return
-	}
-	if r.facts.Machine != nil {
+	switch reservation, report, ok := fromNode(r, annotation.NodeReservation, annotation.ParseReservation); {
+	case !ok:
+	case reservation.ReservedCPUs != "":
+		r.facts.NodeReserved = r.cpus(reservation.ReservedCPUs, report)
+	case r.facts.Machine != nil:
 		r.facts.NodeReserved = ReservedByAmount(r.facts.Machine, reservation)
 	}
 }
@@ -237,18 +236,9 @@ func ReservedByAmount(m *topo.Machine, r annotation.Reservation) cpuset.Set {
 }
 
 func (r *factReader) system() {
-	text, ok := r.nodeAnnotation(annotation.NodeSystemQoSResource)
-	if !ok {
-		return
-	}
-	system, _, err := annotation.ParseSystemQoSResource(text)
-	if err != nil {
-		r.onNode(annotation.NodeSystemQoSResource, text, err)
-		return
-	}
-	if system.Exclusive() {
-		r.facts.System = r.cpus(system.CPUSet,
-			func(err error) { r.onNode(annotation.NodeSystemQoSResource, text, err) })
+	system, report, ok := fromNode(r, annotation.NodeSystemQoSResource, annotation.ParseSystemQoSResource)
+	if ok && system.Exclusive() {
+		r.facts.System = r.cpus(system.CPUSet, report)
 	}
 }
 

@@ -131,36 +131,32 @@ func created(pod *corev1.Pod) int64 {
 	return pod.CreationTimestamp.Unix()
 }
 
-// guest is what a bound pod is to its node's kubelet; nil for a pod that no kubelet gives anything of its own. What the
-// scheduler predicted is left out where it cannot be read.
-func guest(pod *corev1.Pod, kube qos.Kube) *kubelet.Guest {
+// guest is what a bound pod is to its node's kubelet, with what the scheduler predicted; nil for a pod that no kubelet
+// gives anything of its own.
+func guest(pod *corev1.Pod, kube qos.Kube, predicted *kubelet.Prediction) *kubelet.Guest {
 	p := kubeletPod(pod, kube)
 	if p == nil {
 		return nil
 	}
-	g := &kubelet.Guest{Pod: p, Created: created(pod)}
-	g.Prediction, _ = prediction(pod, p)
-	return g
+	if predicted != nil {
+		at := func(h kubelet.Held) int {
+			return slices.IndexFunc(p.Containers, func(c kubelet.Container) bool { return c.Name == h.Container })
+		}
+		slices.SortStableFunc(predicted.Held, func(a, b kubelet.Held) int { return cmp.Compare(at(a), at(b)) })
+	}
+	return &kubelet.Guest{Pod: p, Created: created(pod), Prediction: predicted}
 }
 
-// prediction reads what the scheduler wrote; nil without it.
-func prediction(pod *corev1.Pod, p *kubelet.Pod) (*kubelet.Prediction, error) {
-	text, ok := pod.Annotations[annotation.PredictedPlacementKey]
-	if !ok {
-		return nil, nil
-	}
-	read, _, err := annotation.ParsePredictedPlacement(text)
-	if err != nil {
+// prediction reads what the scheduler wrote; nil without it, and where it cannot be read.
+func prediction(pod *corev1.Pod) (*kubelet.Prediction, error) {
+	read, found, err := parse(pod.Annotations, annotation.PredictedPlacementKey, annotation.ParsePredictedPlacement)
+	if !found || err != nil {
 		return nil, err
 	}
 	held, err := heldOf(read.Containers)
 	if err != nil {
 		return nil, err
 	}
-	at := func(container string) int {
-		return slices.IndexFunc(p.Containers, func(c kubelet.Container) bool { return c.Name == container })
-	}
-	slices.SortStableFunc(held, func(a, b kubelet.Held) int { return cmp.Compare(at(a.Container), at(b.Container)) })
 	return &kubelet.Prediction{Model: read.Model, Gen: read.Gen, Held: held}, nil
 }
 
@@ -183,25 +179,18 @@ func Placed(held []kubelet.Held) annotation.PlacedContainers {
 		c := annotation.PlacedContainer{
 			Mask: numaNodes(h.NUMAIDs), Preferred: h.Preferred, CPUs: h.CPUList, Uncertain: h.Uncertain,
 		}
+		kinds := map[string]map[string]apiresource.Quantity{}
 		for _, m := range h.Memory {
-			amount := *apiresource.NewQuantity(m.Bytes, apiresource.BinarySI)
-			into := &c.Memory
-			if m.Type != string(corev1.ResourceMemory) {
-				if c.Hugepages == nil {
-					c.Hugepages = map[string]map[string]apiresource.Quantity{}
-				}
-				kind := c.Hugepages[m.Type]
-				into = &kind
+			if kinds[m.Type] == nil {
+				kinds[m.Type] = map[string]apiresource.Quantity{}
 			}
-			if *into == nil {
-				*into = map[string]apiresource.Quantity{}
-			}
-			key := cpuset.FormatIDs(m.NUMAIDs)
-			amount.Add((*into)[key])
-			(*into)[key] = amount
-			if m.Type != string(corev1.ResourceMemory) {
-				c.Hugepages[m.Type] = *into
-			}
+			amount, key := *apiresource.NewQuantity(m.Bytes, apiresource.BinarySI), cpuset.FormatIDs(m.NUMAIDs)
+			amount.Add(kinds[m.Type][key])
+			kinds[m.Type][key] = amount
+		}
+		c.Memory = kinds[string(corev1.ResourceMemory)]
+		if delete(kinds, string(corev1.ResourceMemory)); len(kinds) > 0 {
+			c.Hugepages = kinds
 		}
 		for _, d := range h.Devices {
 			if c.Devices == nil {
@@ -347,7 +336,7 @@ func (r *factReader) predicted(settings *annotation.Kubelet) {
 	}
 	config := r.config(settings)
 	config.Model, config.CPU = behaviour, m.Config.CPU
-	state := r.numaState()
+	state, _ := fromNRT(r, annotation.NUMAStateKey, annotation.ParseNUMAState)
 	inventory := r.inventory(settings, &state)
 
 	m.Node, m.Fault = r.known.kubelet(r.facts.Machine, config, inventory)
@@ -396,7 +385,6 @@ func kubeletFault(fault why.Reason) error {
 }
 
 func (r *factReader) mode() {
-	text, ok := r.nrt.Annotations[annotation.TopologyMode]
 	if r.numa != nil { // no agent of ours enforces anything there
 		r.facts.Mode = ledger.Blind
 		if r.facts.Model.Config.CPU.Static {
@@ -404,15 +392,7 @@ func (r *factReader) mode() {
 		}
 		return
 	}
-	if !ok {
-		return
-	}
-	mode, _, err := annotation.ParseMode(text)
-	if err != nil {
-		r.onNRT(annotation.TopologyMode, text, err)
-		return
-	}
-	switch mode {
+	switch mode, _ := fromNRT(r, annotation.TopologyMode, annotation.ParseMode); mode {
 	case annotation.ModeFollow:
 		r.facts.Mode = ledger.Follow
 	case annotation.ModeBlind:
@@ -425,17 +405,13 @@ func (r *factReader) mode() {
 // policy has one order for the model and for the node's own policy: the agent's annotation, the attribute,
 // topologyPolicies, Numatopology.
 func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
-	if text, ok := r.nrt.Annotations[annotation.KubeletKey]; ok {
-		k, _, err := annotation.ParseKubelet(text)
-		if err == nil {
-			if r.topology = k.Topology.Policy; r.exported.Policy != "" && r.exported.Policy != r.topology {
-				r.onNRT(r.exported.field(), r.exported.Policy,
-					fmt.Errorf("says %s and the annotation %s says %s: the annotation counts",
-						r.exported.Policy, annotation.KubeletKey, r.topology))
-			}
-			return k, true
+	if k, ok := fromNRT(r, annotation.KubeletKey, annotation.ParseKubelet); ok {
+		if r.topology = k.Topology.Policy; r.exported.Policy != "" && r.exported.Policy != r.topology {
+			r.onNRT(r.exported.field(), r.exported.Policy,
+				fmt.Errorf("says %s and the annotation %s says %s: the annotation counts",
+					r.exported.Policy, annotation.KubeletKey, r.topology))
 		}
-		r.onNRT(annotation.KubeletKey, text, err)
+		return k, true
 	}
 	r.assumed = true
 	k := annotation.Kubelet{
@@ -484,19 +460,6 @@ func (r *factReader) config(settings *annotation.Kubelet) kubelet.Config {
 		c.Topology.MaxNodes = n
 	}
 	return c
-}
-
-// numaState reads what the kubelet's managers have allocated; it is empty if the agent does not report it.
-func (r *factReader) numaState() annotation.NUMAState {
-	text, ok := r.nrt.Annotations[annotation.NUMAStateKey]
-	if !ok {
-		return annotation.NUMAState{}
-	}
-	state, _, err := annotation.ParseNUMAState(text)
-	if err != nil {
-		r.onNRT(annotation.NUMAStateKey, text, err)
-	}
-	return state
 }
 
 // inventory returns the managers' inventory as the agent reports it, else as the zones have it.
@@ -614,13 +577,8 @@ func (r *factReader) zoneDevices() []kubelet.DeviceSet {
 // placed reads what the pods have, and the generation of the report that says so.
 func (r *factReader) placed(state *annotation.NUMAState) {
 	m := &r.facts.Model
-	if text, ok := r.nrt.Annotations[annotation.ReportKey]; ok {
-		report, _, err := annotation.ParseReport(text)
-		if err != nil {
-			r.onNRT(annotation.ReportKey, text, err)
-		}
-		m.Gen = max(report.Gen, 0)
-	}
+	report, _ := fromNRT(r, annotation.ReportKey, annotation.ParseReport)
+	m.Gen = max(report.Gen, 0)
 	for _, uid := range slices.Sorted(maps.Keys(state.Pods)) {
 		held, err := heldOf(state.Pods[uid])
 		if err != nil {

@@ -67,12 +67,7 @@ func bound(r *place.Request) *place.Request {
 func ClassNames() []string { return []string{"LSE", "LSR", "LS", "BE", "SYSTEM"} }
 
 func readSpec(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, string) {
-	r.Exclusive = args.DefaultExclusive
-	text, ok := pod.Annotations[annotation.ResourceSpecKey]
-	if !ok {
-		return why.Reason{}, ""
-	}
-	spec, _, err := annotation.ParseResourceSpec(text)
+	spec, _, err := parse(pod.Annotations, annotation.ResourceSpecKey, annotation.ParseResourceSpec)
 	if err != nil {
 		return badAnnotation(annotation.ResourceSpecKey, err)
 	}
@@ -112,16 +107,12 @@ func wish(policy string) place.BindWish {
 }
 
 func readTopology(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, string) {
-	var own annotation.NUMATopologyPolicy
-	if text, ok := pod.Annotations[annotation.NUMATopologySpecKey]; ok {
-		spec, _, err := annotation.ParseNUMATopologySpec(text)
-		if err != nil {
-			return badAnnotation(annotation.NUMATopologySpecKey, err)
-		}
-		own = spec.NUMATopologyPolicy
-		r.Topology, r.NUMAExclusive = topologyPolicy(own), numaExclusive(spec)
+	spec, _, err := parse(pod.Annotations, annotation.NUMATopologySpecKey, annotation.ParseNUMATopologySpec)
+	if err != nil {
+		return badAnnotation(annotation.NUMATopologySpecKey, err)
 	}
-	return readVolcano(pod, own, r, args)
+	r.Topology, r.NUMAExclusive = topologyPolicy(spec.NUMATopologyPolicy), numaExclusive(spec)
+	return readVolcano(pod, spec.NUMATopologyPolicy, r, args)
 }
 
 // topologyPolicy translates a name that its codec has checked.

@@ -38,37 +38,23 @@ func Schedulable(node *corev1.Node) *corev1.Node {
 func takenOff(node *corev1.Node) corev1.ResourceList {
 	taken := corev1.ResourceList{}
 	var reserved []int
-	if text, ok := node.Annotations[annotation.NodeReservation]; ok {
-		r, _, err := annotation.ParseReservation(text)
-		if err == nil && r.ApplyPolicy != annotation.ApplyReservedCPUsOnly {
-			maps.Copy(taken, r.Resources)
-			reserved, _ = cpuset.ParseIDs(r.ReservedCPUs)
-			if cpus := resource.NewQuantity(int64(len(reserved)), resource.DecimalSI); cpus.Cmp(*taken.Cpu()) > 0 {
-				taken[corev1.ResourceCPU] = *cpus
-			}
+	r, _, _ := parse(node.Annotations, annotation.NodeReservation, annotation.ParseReservation)
+	if r.ApplyPolicy != annotation.ApplyReservedCPUsOnly {
+		maps.Copy(taken, r.Resources)
+		reserved, _ = cpuset.ParseIDs(r.ReservedCPUs)
+		if cpus := resource.NewQuantity(int64(len(reserved)), resource.DecimalSI); cpus.Cmp(*taken.Cpu()) > 0 {
+			taken[corev1.ResourceCPU] = *cpus
 		}
 	}
-	if text, ok := node.Annotations[annotation.NodeSystemQoSResource]; ok {
-		s, _, err := annotation.ParseSystemQoSResource(text)
-		if ids, errIDs := cpuset.ParseIDs(s.CPUSet); err == nil && errIDs == nil && s.Exclusive() {
-			cpus := taken.Cpu().DeepCopy()
-			cpus.Add(*resource.NewQuantity(int64(countWithout(ids, reserved)), resource.DecimalSI))
-			taken[corev1.ResourceCPU] = cpus
-		}
+	s, _, _ := parse(node.Annotations, annotation.NodeSystemQoSResource, annotation.ParseSystemQoSResource)
+	if ids, err := cpuset.ParseIDs(s.CPUSet); err == nil && s.Exclusive() {
+		ids = slices.DeleteFunc(ids, func(id int) bool { return slices.Contains(reserved, id) })
+		cpus := taken.Cpu().DeepCopy()
+		cpus.Add(*resource.NewQuantity(int64(len(ids)), resource.DecimalSI))
+		taken[corev1.ResourceCPU] = cpus
 	}
 	if taken.Cpu().IsZero() {
 		delete(taken, corev1.ResourceCPU)
 	}
 	return taken
-}
-
-// countWithout counts the ids that others does not have.
-func countWithout(ids, others []int) int {
-	n := 0
-	for _, id := range ids {
-		if !slices.Contains(others, id) {
-			n++
-		}
-	}
-	return n
 }

@@ -177,8 +177,5 @@ func held(pod *corev1.Pod, status annotation.ResourceStatus, r *Resources) []ali
 	for _, units := range r.units {
 		list = append(list, units.HeldBy(pod)...)
 	}
-	slices.SortFunc(list, func(a, b align.Amount) int {
-		return cmp.Or(cmp.Compare(a.NUMAID, b.NUMAID), cmp.Compare(b.Resource, a.Resource), cmp.Compare(a.Unit, b.Unit))
-	})
-	return list
+	return align.Normal(list)
 }

@@ -16,13 +16,13 @@ import (
 // that names two different policies is refused, for neither can be the one that is meant, and so is a pod with a policy
 // that no kubelet would pin (seed 004); the webhook says the same with more words.
 func readVolcano(pod *corev1.Pod, own annotation.NUMATopologyPolicy, r *place.Request, args Args) (why.Reason, string) {
-	text, ok := pod.Annotations[annotation.VolcanoTopologyPolicy]
-	if !ok {
-		return why.Reason{}, ""
-	}
-	policy, _, err := annotation.ParseVolcanoTopologyPolicy(text)
+	policy, found, err := parse(pod.Annotations, annotation.VolcanoTopologyPolicy,
+		annotation.ParseVolcanoTopologyPolicy)
 	if err != nil {
 		return badAnnotation(annotation.VolcanoTopologyPolicy, err)
+	}
+	if !found {
+		return why.Reason{}, ""
 	}
 	if own != "" && own != policy {
 		return badAnnotation(annotation.VolcanoTopologyPolicy,
@@ -34,7 +34,7 @@ func readVolcano(pod *corev1.Pod, own annotation.NUMATopologyPolicy, r *place.Re
 		return why.Reason{}, ""
 	}
 	r.Volcano, r.SamePolicy = r.Topology, args.VolcanoStrictPolicyMatch
-	return pinnedWhole(pod, text)
+	return pinnedWhole(pod, pod.Annotations[annotation.VolcanoTopologyPolicy])
 }
 
 // pinnedWhole refuses pods that a kubelet would not pin as a whole: some container asks for no whole CPU, or the pod is
