@@ -1,5 +1,7 @@
 package qos
 
+import "slices"
+
 // Class is the value of the label koordinator.sh/qosClass.
 type Class uint8
 
@@ -20,12 +22,8 @@ func (c Class) String() string { return classNames[c] }
 
 // ParseClass reads a label value; false when it is not one of LSE, LSR, LS, BE, SYSTEM and "".
 func ParseClass(s string) (Class, bool) {
-	for i, name := range classNames {
-		if s == name {
-			return Class(i), true
-		}
-	}
-	return None, false
+	i := slices.Index(classNames[:], s)
+	return Class(max(i, 0)), i >= 0
 }
 
 // Band is a priority class of Koordinator.
@@ -47,39 +45,14 @@ func (b Band) String() string { return bandNames[b] }
 
 // ParseBand reads a PriorityClass name; false when it is not one of the four.
 func ParseBand(s string) (Band, bool) {
-	for i, name := range bandNames[1:] {
-		if s == name {
-			return Band(i + 1), true
-		}
-	}
-	return NoBand, false
+	i := slices.Index(bandNames[:], s)
+	return Band(max(i, 0)), i > 0
 }
 
 // BandOf returns the band that a numeric priority falls into: 9000–9999 prod, 7000–7999 mid, 5000–5999 batch,
 // 3000–3999 free, else NoBand.
 func BandOf(priority int32) Band {
-	switch priority / 1000 {
-	case 9:
-		return Prod
-	case 7:
-		return Mid
-	case 5:
-		return Batch
-	case 3:
-		return Free
-	}
-	return NoBand
-}
-
-// DefaultBand is the band of a pod whose priority says nothing: BE is batch, LSE, LSR, LS and SYSTEM are prod.
-func DefaultBand(c Class) Band {
-	switch c {
-	case LSE, LSR, LS, System:
-		return Prod
-	case BE:
-		return Batch
-	}
-	return NoBand
+	return map[int32]Band{9: Prod, 7: Mid, 5: Batch, 3: Free}[priority/1000]
 }
 
 // Kube is the QoS class of Kubernetes.
@@ -126,35 +99,20 @@ type Pod struct {
 	PinnedByKubelet bool
 }
 
-// RoleOf applies the eight principles. A pod of class LSE or LSR binds when its band is prod (or none) and it asks for
-// CPU; otherwise it falls back to the shared pool.
+// RoleOf applies the eight principles. A pod of class LSE or LSR binds when its band is prod, which is the default of
+// these classes, and it asks for CPU; otherwise it falls back to the shared pool.
 func RoleOf(p Pod) Role {
-	band := p.Band
-	if band == NoBand {
-		band = DefaultBand(p.Class)
-	}
-	switch p.Class {
-	case LSE:
-		if band == Prod && p.MilliCPU > 0 {
-			return Exclusive
-		}
-		return SharedPool
-	case LSR:
-		if band == Prod && p.MilliCPU > 0 {
-			return ExclusiveWithBE
-		}
-		return SharedPool
-	case LS:
-		return SharedPool
-	case BE:
+	binds := (p.Band == Prod || p.Band == NoBand) && p.MilliCPU > 0
+	switch {
+	case p.Class == LSE && binds:
+		return Exclusive
+	case p.Class == LSR && binds:
+		return ExclusiveWithBE
+	case p.Class == BE, p.Class == None && p.Kube == BestEffort:
 		return BEPool
-	case System:
+	case p.Class == System:
 		return SystemPool
-	}
-	if p.Kube == BestEffort {
-		return BEPool
-	}
-	if p.Kube == Guaranteed && p.PinnedByKubelet {
+	case p.Class == None && p.Kube == Guaranteed && p.PinnedByKubelet:
 		return KubeletPinned
 	}
 	return SharedPool

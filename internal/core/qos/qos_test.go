@@ -136,16 +136,3 @@ func TestBandOfPriority(t *testing.T) {
 		}
 	}
 }
-
-func TestDefaultBand(t *testing.T) {
-	t.Parallel()
-	tests := map[qos.Class]qos.Band{
-		qos.LSE: qos.Prod, qos.LSR: qos.Prod, qos.LS: qos.Prod, qos.System: qos.Prod, qos.BE: qos.Batch,
-		qos.None: qos.NoBand,
-	}
-	for class, want := range tests {
-		if got := qos.DefaultBand(class); got != want {
-			t.Errorf("class %q: got %q, want %q", class, got, want)
-		}
-	}
-}

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"slices"
+
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
@@ -72,13 +74,12 @@ func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
 }
 
 func exclusive(policy string, otherwise cpualloc.Exclusive) cpualloc.Exclusive {
-	switch policy {
-	case annotation.ExclusiveNone:
-		return cpualloc.NotExclusive
-	case annotation.ExclusivePCPULevel:
-		return cpualloc.PCPULevel
-	case annotation.ExclusiveNUMANodeLevel:
-		return cpualloc.NUMANodeLevel
+	policies := [...]string{
+		cpualloc.NotExclusive: annotation.ExclusiveNone, cpualloc.PCPULevel: annotation.ExclusivePCPULevel,
+		cpualloc.NUMANodeLevel: annotation.ExclusiveNUMANodeLevel,
+	}
+	if i := slices.Index(policies[:], policy); i >= 0 {
+		return cpualloc.Exclusive(i)
 	}
 	return otherwise
 }

@@ -255,27 +255,23 @@ func (r *factReader) policies(args Args) {
 		r.problems = append(r.problems, p)
 	}
 
-	switch labels.CPUBind {
-	case annotation.NodeBindNone:
-		r.facts.Bind = ledger.NoPolicy
-	case annotation.NodeBindFullPCPUsOnly:
-		r.facts.Bind = ledger.FullPCPUsOnly
-	case annotation.NodeBindSpreadByPCPUs:
-		r.facts.Bind = ledger.SpreadByPCPUs
-	}
-
+	r.facts.Bind = map[string]ledger.NodeBind{
+		annotation.NodeBindNone:          ledger.NoPolicy,
+		annotation.NodeBindFullPCPUsOnly: ledger.FullPCPUsOnly,
+		annotation.NodeBindSpreadByPCPUs: ledger.SpreadByPCPUs,
+	}[labels.CPUBind]
+	r.facts.Strategy, r.facts.StrategyByLabel = map[string]cpualloc.Strategy{
+		annotation.StrategyMostAllocated:    cpualloc.MostAllocated,
+		annotation.StrategyLeastAllocated:   cpualloc.LeastAllocated,
+		annotation.StrategyDistributeEvenly: cpualloc.DistributeEvenly,
+	}[labels.NUMAAllocate]
 	switch {
-	case labels.NUMAAllocate == annotation.StrategyMostAllocated:
-		r.facts.Strategy = cpualloc.MostAllocated
-	case labels.NUMAAllocate == annotation.StrategyLeastAllocated:
-		r.facts.Strategy = cpualloc.LeastAllocated
-	case labels.NUMAAllocate == annotation.StrategyDistributeEvenly || r.facts.Model.Config.CPU.DistributeAcrossNUMA:
+	case r.facts.StrategyByLabel:
+	case r.facts.Model.Config.CPU.DistributeAcrossNUMA:
 		r.facts.Strategy = cpualloc.DistributeEvenly
 	default:
 		r.facts.Strategy = args.Strategy
 	}
-	r.facts.StrategyByLabel = labels.NUMAAllocate != ""
-
 	r.topologyPolicy(labels.NUMATopology, args.Topology)
 }
 

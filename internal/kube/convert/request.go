@@ -3,6 +3,7 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -97,13 +98,10 @@ func MayBurst(pod *corev1.Pod) bool {
 }
 
 func wish(policy string) place.BindWish {
-	switch policy {
-	case annotation.BindFullPCPUs:
-		return place.WantFullPCPUs
-	case annotation.BindSpreadByPCPUs:
-		return place.WantSpreadByPCPUs
+	wishes := [...]string{
+		place.WantFullPCPUs: annotation.BindFullPCPUs, place.WantSpreadByPCPUs: annotation.BindSpreadByPCPUs,
 	}
-	return place.NoWish
+	return place.BindWish(max(slices.Index(wishes[:], policy), 0))
 }
 
 func readTopology(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, string) {
@@ -115,14 +113,13 @@ func readTopology(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, str
 	return readVolcano(pod, spec.NUMATopologyPolicy, r, args)
 }
 
-// topologyPolicy translates a name that its codec has checked.
+// topologyPolicy translates a name that its codec has checked; "" is None.
 func topologyPolicy(name string) hint.Policy {
-	for p := hint.BestEffort; p <= hint.SingleNUMANode; p++ {
-		if p.Label() == name {
-			return p
-		}
+	policies := [...]string{
+		hint.BestEffort: annotation.TopologyBestEffort, hint.Restricted: annotation.TopologyRestricted,
+		hint.SingleNUMANode: annotation.TopologySingleNUMANode,
 	}
-	return hint.None
+	return hint.Policy(max(slices.Index(policies[:], name), 0))
 }
 
 func numaExclusive(spec annotation.NUMATopologySpec) place.NUMAExclusive {
