@@ -151,7 +151,7 @@ func newGroup(node string, findings []why.Finding) (key string, g *group) {
 		return cmp.Or(cmp.Compare(a.Code.Class(), b.Code.Class()), strings.Compare(a.Code.String(), b.Code.String()))
 	})
 	for _, o := range obstacles {
-		o.Nodes, o.Example = 0, ""
+		o.Nodes, o.Object = 0, ""
 		key += o.Flat() + "|" + o.Phrase() + "|"
 		g.Reasons = append(g.Reasons, Refusal{o.Wire(), o.HaveNeed()})
 		g.Closest = cmp.Or(g.Closest, o.HaveNeed())

@@ -85,20 +85,21 @@ func (l *Ledger) Commit(o Offer) error {
 	}
 	a := newAccount(v.facts.Machine, o.Entry)
 	free := v.Allocatable()
+	refusal := ""
 	switch _, known := v.find(a.UID); {
 	case known:
-		return fmt.Errorf("commit offer for pod %s/%s: %w: the pod has an entry already", a.Namespace, a.Name, ErrTaken)
+		refusal = "the pod has an entry already"
 	case a.cpus != o.CPUs:
-		return fmt.Errorf("commit offer for pod %s/%s: %w: its entry names other CPUs than it", a.Namespace, a.Name,
-			ErrTaken)
+		refusal = "its entry names other CPUs than it"
 	case !a.cpus.SubsetOf(&free):
-		return fmt.Errorf("commit offer for pod %s/%s: %w: CPUs %s are not free", a.Namespace, a.Name, ErrTaken,
-			v.facts.Machine.FormatList(a.cpus.Minus(free)))
+		refusal = "CPUs " + v.facts.Machine.FormatList(a.cpus.Minus(free)) + " are not free"
 	case !v.KeepsPromises(&a.cpus), a.nodes != 0 && a.MilliCPU > v.summary.Room(a.nodes):
-		return fmt.Errorf("commit offer for pod %s/%s: %w: its shared pool is promised to other pods", a.Namespace,
-			a.Name, ErrTaken)
+		refusal = "its shared pool is promised to other pods"
 	case !align.Has(v.summary.Rows, a.holds):
-		return fmt.Errorf("commit offer for pod %s/%s: %w: its memory is not free", a.Namespace, a.Name, ErrTaken)
+		refusal = "its memory is not free"
+	}
+	if refusal != "" {
+		return fmt.Errorf("commit offer for pod %s/%s: %w: %s", a.Namespace, a.Name, ErrTaken, refusal)
 	}
 	l.view = v.put(a, v.version+1)
 	l.assumed[a.UID] = o.Version

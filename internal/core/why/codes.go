@@ -1,6 +1,9 @@
 package why
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Code is a kind of refusal. Its CamelCase name is the API, the number is not. A code never changes its meaning.
 type Code uint16
@@ -94,12 +97,8 @@ func (c Code) String() string {
 
 // ParseCode reads a CamelCase name; false for a name that is not registered. "None" is one.
 func ParseCode(name string) (Code, bool) {
-	for c := range registry {
-		if registry[c].Name == name {
-			return Code(c), true
-		}
-	}
-	return None, false
+	i := slices.IndexFunc(registry[:], func(e Entry) bool { return e.Name == name })
+	return Code(max(i, 0)), i >= 0
 }
 
 // MarshalText writes the name.

@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -64,11 +65,7 @@ func clausesOf(findings []Finding, preemption bool) []string {
 		}
 		nodesOf[phrase][f.Object] = true
 	}
-	phrases := make([]string, 0, len(nodesOf))
-	for phrase := range nodesOf {
-		phrases = append(phrases, phrase)
-	}
-	slices.SortFunc(phrases, func(a, b string) int {
+	phrases := slices.SortedFunc(maps.Keys(nodesOf), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(nodesOf[b]), len(nodesOf[a])), cmp.Compare(a, b))
 	})
 	for i, phrase := range phrases {

@@ -2,19 +2,15 @@ package why
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
 // Obstacle is one code with all the nodes that it refused in one phase.
 type Obstacle struct {
-	Reason        // of the example: the node with the smallest shortfall
-	Plugin string // that refused
-	Phase  Phase
-	// Detail is the plugin's own text for the example.
-	Detail string
-	// Nodes counts the nodes, 0 for a code that is asked once per pod. Example is one of them.
-	Nodes   int
-	Example string
+	Finding // of the example: the node with the smallest shortfall
+	// Nodes counts the nodes, 0 for a code that is asked once per pod.
+	Nodes int
 }
 
 // Obstacles counts findings by phase kind (preemption apart from the rest) and code, most nodes first, then by name.
@@ -40,16 +36,9 @@ func Obstacles(findings []Finding) []Obstacle {
 		if !ok {
 			i = len(out)
 			index[k] = i
-			out = append(out, Obstacle{
-				Reason: f.Reason, Plugin: f.Plugin, Phase: f.Phase, Detail: f.Detail,
-				Example: f.Object,
-			})
-		} else if closer(f, out[i].finding()) < 0 {
-			nodes := out[i].Nodes
-			out[i] = Obstacle{
-				Reason: f.Reason, Plugin: f.Plugin, Phase: f.Phase, Detail: f.Detail, Nodes: nodes,
-				Example: f.Object,
-			}
+			out = append(out, Obstacle{Finding: f})
+		} else if closer(f, out[i].Finding) < 0 {
+			out[i].Finding = f
 		}
 		if o := (objectKey{k, f.Object}); f.Object != "" && !seen[o] {
 			seen[o] = true
@@ -76,10 +65,6 @@ func distinct(findings []Finding) []Finding {
 	}
 	return slices.DeleteFunc(slices.Clone(findings),
 		func(f Finding) bool { return f.Code == SharedPoolFloor && short[f.Object] })
-}
-
-func (o Obstacle) finding() Finding {
-	return Finding{Reason: o.Reason, Plugin: o.Plugin, Phase: o.Phase, Object: o.Example, Detail: o.Detail}
 }
 
 // closer orders findings of one code: the smallest relative shortfall first, then by all their fields, so that the
@@ -153,13 +138,8 @@ func byNode(findings []Finding) map[string][]Finding {
 
 // minimal groups nodes by their set of codes and keeps the sets of which no other is a proper subset.
 func minimal(nodes map[string][]Finding) []Set {
-	names := make([]string, 0, len(nodes))
-	for node := range nodes {
-		names = append(names, node)
-	}
-	slices.Sort(names)
 	var sets []Set
-	for _, node := range names {
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
 		codes := make([]Code, len(nodes[node]))
 		set := Set{Codes: codes, Nodes: 1}
 		for i, f := range nodes[node] {
@@ -181,20 +161,11 @@ func minimal(nodes map[string][]Finding) []Set {
 	}
 	all := slices.Clone(sets)
 	return slices.DeleteFunc(sets, func(s Set) bool {
+		missing := func(c Code) bool { return !slices.Contains(s.Codes, c) }
 		return slices.ContainsFunc(all, func(o Set) bool {
-			return len(o.Codes) < len(s.Codes) &&
-				subset(o.Codes, s.Codes)
+			return len(o.Codes) < len(s.Codes) && !slices.ContainsFunc(o.Codes, missing)
 		})
 	})
-}
-
-func subset(a, b []Code) bool {
-	for _, c := range a {
-		if !slices.Contains(b, c) {
-			return false
-		}
-	}
-	return true
 }
 
 func compareNames(a, b []Code) int {

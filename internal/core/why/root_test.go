@@ -135,8 +135,8 @@ func TestRoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := why.Root(test.findings)
-			if got.Code != test.code || got.Nodes != test.nodes || got.Example != test.example {
-				t.Errorf("got %v on %d nodes (%q), want %v on %d (%q)", got.Code, got.Nodes, got.Example, test.code,
+			if got.Code != test.code || got.Nodes != test.nodes || got.Object != test.example {
+				t.Errorf("got %v on %d nodes (%q), want %v on %d (%q)", got.Code, got.Nodes, got.Object, test.code,
 					test.nodes, test.example)
 			}
 		})

@@ -30,12 +30,9 @@ func (w Wire) Advised() Wire {
 func (o Obstacle) Wire() Wire {
 	return Wire{
 		Code: o.Code, Class: o.Code.Class().String(), Plugin: o.Plugin, Phase: o.Phase.String(),
-		Nodes: o.Nodes, Example: o.Example, Where: o.Where.String(), Params: o.Params(), Message: o.Phrase(),
+		Nodes: o.Nodes, Example: o.Object, Where: o.Where.String(), Params: o.Params(), Message: o.Phrase(),
 	}
 }
-
-// Phrase is the text of the example: the plugin's own where it has one, else the registry's.
-func (o Obstacle) Phrase() string { return o.finding().Phrase() }
 
 // Phrase is the plugin's own text for codes of upstream plugins, else the registry's text, followed by the detail
 // where there is one.
