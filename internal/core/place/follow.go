@@ -1,6 +1,7 @@
 package place
 
 import (
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -163,38 +164,22 @@ func aligned(v *ledger.View, p kubelet.Placement, policy hint.Policy) why.Reason
 	cpus := p.CPUs()
 	spread := 1
 	if policy == hint.Restricted {
-		for spread < len(s.Capacity) && s.Capacity[spread-1] < cpus.Len() {
-			spread++
-		}
+		spread = leastOf(s.Capacity, cpus.Len())
 	}
 	mask := touched(m, p)
 	if mask.Len() <= spread {
 		return why.Reason{}
 	}
+	var most []int // of cpus that k NUMA nodes have, at k-1
+	for n := range m.NodesWithCPUs().All() {
+		on := m.NUMACPUs(n)
+		most = append(most, on.CountIn(&cpus))
+	}
+	align.LargestFirst(most)
 	return why.Reason{
 		Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: int64(cpus.Len()),
-		Free: int64(min(most(m, cpus, spread), cpus.Len()-1)), Extra: int64(spread),
+		Free: int64(min(most[min(spread, len(most))-1], cpus.Len()-1)), Extra: int64(spread),
 	}
-}
-
-// most is the largest number of cpus that k NUMA nodes have.
-func most(m *topo.Machine, cpus cpuset.Set, k int) int {
-	sum, taken := 0, topo.NodeSet(0)
-	for range k {
-		best, at := 0, -1
-		for n := range (m.NodesWithCPUs() &^ taken).All() {
-			on := m.NUMACPUs(n)
-			if count := on.CountIn(&cpus); count > best {
-				best, at = count, int(n)
-			}
-		}
-		if at < 0 {
-			break
-		}
-		sum += best
-		taken |= 1 << at
-	}
-	return sum
 }
 
 // guard reports whether the node's kubelet would run r, whoever chooses the CPUs.

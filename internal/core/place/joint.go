@@ -1,6 +1,8 @@
 package place
 
 import (
+	"slices"
+
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -240,34 +242,23 @@ func (d *demand) check(open topo.NodeSet, policy hint.Policy, spread int) why.Re
 	return why.Reason{}
 }
 
-// rank orders sets of equally many NUMA nodes; smaller is better.
-type rank struct {
-	sockets  int
-	distance int64
-	strategy int64
-}
+// rank orders sets of equally many NUMA nodes; smaller is better: fewest sockets, smallest distances, then the strategy.
+type rank [3]int64
 
-func (r rank) betterThan(o rank) bool {
-	switch {
-	case r.sockets != o.sockets:
-		return r.sockets < o.sockets
-	case r.distance != o.distance:
-		return r.distance < o.distance
-	}
-	return r.strategy < o.strategy
-}
+func (r rank) compare(o rank) int { return slices.Compare(r[:], o[:]) }
 
-// rankOf ranks a set: fewest sockets, smallest distances, then the strategy: MostAllocated and DistributeEvenly leave
-// the NUMA nodes with more free CPU whole, LeastAllocated takes them.
+// rankOf ranks a set. MostAllocated and DistributeEvenly leave the NUMA nodes with more free CPU whole, LeastAllocated
+// takes them.
 func (j *joint) rankOf(nodes topo.NodeSet) rank {
-	r := rank{sockets: j.machine.SocketsOf(nodes), distance: j.machine.DistanceWithin(nodes)}
-	if r.strategy = sumOver(j.cpus[:], nodes); j.leading > 1 {
-		r.strategy = sumOver(j.milli[:], nodes)
+	free := j.cpus[:]
+	if j.leading > 1 {
+		free = j.milli[:]
 	}
+	strategy := sumOver(free, nodes)
 	if j.strategy == cpualloc.LeastAllocated {
-		r.strategy = -r.strategy
+		strategy = -strategy
 	}
-	return r
+	return rank{int64(j.machine.SocketsOf(nodes)), j.machine.DistanceWithin(nodes), strategy}
 }
 
 // choose returns the best set of NUMA nodes that holds the pod: fewest of them, then rank, then the lowest ids; 0 =
@@ -280,7 +271,8 @@ func (j *joint) choose() topo.NodeSet {
 			if !j.holds(nodes) {
 				return true
 			}
-			if r := j.rankOf(nodes); chosen == 0 || r.betterThan(best) || r == best && nodes.Before(chosen) {
+			r := j.rankOf(nodes)
+			if order := r.compare(best); chosen == 0 || order < 0 || order == 0 && nodes.Before(chosen) {
 				chosen, best = nodes, r
 			}
 			return true
