@@ -1,8 +1,6 @@
 package place
 
 import (
-	"slices"
-
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -242,10 +240,21 @@ func (d *demand) check(open topo.NodeSet, policy hint.Policy, spread int) why.Re
 	return why.Reason{}
 }
 
-// rank orders sets of equally many NUMA nodes; smaller is better: fewest sockets, smallest distances, then the strategy.
-type rank [3]int64
+// rank orders sets of equally many NUMA nodes; smaller is better: fewest sockets, least distances, then the strategy.
+type rank struct {
+	sockets            int
+	distance, strategy int64
+}
 
-func (r rank) compare(o rank) int { return slices.Compare(r[:], o[:]) }
+func (r rank) betterThan(o rank) bool {
+	switch {
+	case r.sockets != o.sockets:
+		return r.sockets < o.sockets
+	case r.distance != o.distance:
+		return r.distance < o.distance
+	}
+	return r.strategy < o.strategy
+}
 
 // rankOf ranks a set. MostAllocated and DistributeEvenly leave the NUMA nodes with more free CPU whole, LeastAllocated
 // takes them.
@@ -258,7 +267,7 @@ func (j *joint) rankOf(nodes topo.NodeSet) rank {
 	if j.strategy == cpualloc.LeastAllocated {
 		strategy = -strategy
 	}
-	return rank{int64(j.machine.SocketsOf(nodes)), j.machine.DistanceWithin(nodes), strategy}
+	return rank{j.machine.SocketsOf(nodes), j.machine.DistanceWithin(nodes), strategy}
 }
 
 // choose returns the best set of NUMA nodes that holds the pod: fewest of them, then rank, then the lowest ids; 0 =
@@ -272,7 +281,7 @@ func (j *joint) choose() topo.NodeSet {
 				return true
 			}
 			r := j.rankOf(nodes)
-			if order := r.compare(best); chosen == 0 || order < 0 || order == 0 && nodes.Before(chosen) {
+			if chosen == 0 || r.betterThan(best) || r == best && nodes.Before(chosen) {
 				chosen, best = nodes, r
 			}
 			return true

@@ -26,7 +26,7 @@ func (j *joint) sets(k int, least int64, yield func(topo.NodeSet) bool) (whole b
 		return true
 	case j.open.Choices(k, allSets) <= allSets:
 		most := int64(0)
-		for rest := j.open; rest != 0; rest &= rest - 1 {
+		for rest := j.open; rest != 0 && k > 1; rest &= rest - 1 {
 			most = max(most, j.cpus[rest.First()])
 		}
 		j.extend(0, j.open, k, least, most, yield)
@@ -38,13 +38,16 @@ func (j *joint) sets(k int, least int64, yield func(topo.NodeSet) bool) (whole b
 // extend yields nodes with k of rest in every way that adds least of the first row, of which no node has more than
 // most; false when yield returned it.
 func (j *joint) extend(nodes, rest topo.NodeSet, k int, least, most int64, yield func(topo.NodeSet) bool) bool {
-	if k == 0 {
-		return yield(nodes)
-	}
 	for ; rest.Len() >= k; rest &= rest - 1 {
 		n := rest.First()
-		if left := least - j.cpus[n]; left <= int64(k-1)*most &&
-			!j.extend(nodes|1<<n, rest&(rest-1), k-1, left, most, yield) {
+		left, more := least-j.cpus[n], nodes|1<<n
+		switch {
+		case left > int64(k-1)*most:
+		case k == 1:
+			if !yield(more) {
+				return false
+			}
+		case !j.extend(more, rest&(rest-1), k-1, left, most, yield):
 			return false
 		}
 	}
