@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -20,20 +19,16 @@ func newKubectl(streams genericiooptions.IOStreams) *cobra.Command {
 		Example:            "  tenon kubectl get pods -o wide",
 		DisableFlagParsing: true, // every flag is kubectl's
 		RunE: func(c *cobra.Command, args []string) error {
-			return runKubectl(c.Context(), streams, args)
+			kubectl := cmd.NewKubectlCommand(cmd.KubectlOptions{
+				// The arguments are those of the process: kubectl looks for its plugins by them.
+				Arguments: append([]string{"kubectl"}, args...),
+				ConfigFlags: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(
+					300).WithDiscoveryQPS(50),
+				IOStreams: streams,
+			})
+			kubectl.SetArgs(args)
+			kubectl.SetIn(os.Stdin)
+			return kubectl.ExecuteContext(c.Context())
 		},
 	}
-}
-
-func runKubectl(ctx context.Context, streams genericiooptions.IOStreams, args []string) error {
-	kubectl := cmd.NewKubectlCommand(cmd.KubectlOptions{
-		// The arguments are those of the process: kubectl looks for its plugins by them.
-		Arguments: append([]string{"kubectl"}, args...),
-		ConfigFlags: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(
-			300).WithDiscoveryQPS(50),
-		IOStreams: streams,
-	})
-	kubectl.SetArgs(args)
-	kubectl.SetIn(os.Stdin)
-	return kubectl.ExecuteContext(ctx)
 }

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
@@ -62,40 +64,33 @@ func (e *explanation) pending(ctx context.Context) error {
 }
 
 // groupPending groups by root cause, most pods first. Pods of a group are sorted by name.
-func groupPending(pods []view.Pod) []pendingGroup {
-	byCause := map[string]*pendingGroup{}
+func groupPending(pods []view.Pod) []*pendingGroup {
+	groups := map[string]*pendingGroup{}
 	for _, answer := range pods {
 		if answer.RootCause == nil {
 			continue
 		}
-		since := time.Time{}
-		if answer.Since != nil {
-			since = *answer.Since
-		}
-		cause := answer.RootCause.Code.String()
-		g := byCause[cause]
+		since, cause := ptr.Deref(answer.Since, time.Time{}), answer.RootCause.Code.String()
+		g := groups[cause]
 		if g == nil {
 			g = &pendingGroup{RootCause: cause, Class: answer.RootCause.Class, Oldest: since}
-			byCause[cause] = g
+			groups[cause] = g
 		}
 		g.Pods = append(g.Pods, answer.Pod)
 		if !since.After(g.Oldest) {
 			g.Oldest, g.Message = since, answer.RootCause.Message
 		}
 	}
-	groups := make([]pendingGroup, 0, len(byCause))
-	for _, g := range byCause {
+	for _, g := range groups {
 		slices.Sort(g.Pods)
 		g.Count = len(g.Pods)
-		groups = append(groups, *g)
 	}
-	slices.SortFunc(groups, func(a, b pendingGroup) int {
+	return slices.SortedFunc(maps.Values(groups), func(a, b *pendingGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.RootCause, b.RootCause))
 	})
-	return groups
 }
 
-func (r *renderer) pending(groups []pendingGroup) string {
+func (r *renderer) pending(groups []*pendingGroup) string {
 	if len(groups) == 0 {
 		return "no pod is pending\n"
 	}

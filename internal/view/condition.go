@@ -14,10 +14,8 @@ func FromObject(s Subject) Pod {
 	out.Data = Data{Source: "objects"}
 	switch out.State {
 	case Gated:
-		out.RootCause = &why.Wire{
-			Code: why.SchedulingGate, Class: why.Gate.String(), Plugin: "SchedulingGates",
-			Phase: why.PreEnqueue.String(), Message: s.gateText(),
-		}
+		out.RootCause = wire(why.SchedulingGate, why.PreEnqueue, s.gateText())
+		out.RootCause.Plugin = "SchedulingGates"
 	case Pending:
 		out.RootCause = fromCondition(s.Said)
 	}
@@ -32,18 +30,16 @@ func FromObject(s Subject) Pod {
 // scheduler has none, and is shown as it is.
 func fromCondition(said *string) *why.Wire {
 	if said == nil {
-		return &why.Wire{
-			Code: why.NotAttempted, Class: why.Attention.String(), Phase: why.PreEnqueue.String(),
-			Message: "no scheduler has said anything about the pod yet",
-		}
+		return wire(why.NotAttempted, why.PreEnqueue, "no scheduler has said anything about the pod yet")
 	}
 	if w, ok := parseMessage(*said); ok {
 		return &w
 	}
-	return &why.Wire{
-		Code: why.UpstreamFilter, Class: why.UpstreamFilter.Class().String(),
-		Phase: why.Filter.String(), Message: *said,
-	}
+	return wire(why.UpstreamFilter, why.Filter, *said)
+}
+
+func wire(code why.Code, phase why.Phase, message string) *why.Wire {
+	return &why.Wire{Code: code, Class: code.Class().String(), Phase: phase.String(), Message: message}
 }
 
 // parseMessage reads "<Code>: <text> <JSON>".
