@@ -16,20 +16,18 @@ func (d Dialect) String() string { return [...]string{"v2", "v1"}[d] }
 
 // File names of the cgroup files that Tenon writes.
 const (
-	CPUs       = "cpuset.cpus"
-	Mems       = "cpuset.mems"
-	QuotaV2    = "cpu.max"
-	QuotaV1    = "cpu.cfs_quota_us"
-	unlimited2 = "max"
-	unlimited1 = "-1"
+	CPUs    = "cpuset.cpus"
+	Mems    = "cpuset.mems"
+	QuotaV2 = "cpu.max"
+	QuotaV1 = "cpu.cfs_quota_us"
 )
 
 // Quota returns the name of the file of the CPU quota and the value that lifts it.
 func (d Dialect) Quota() (file, lifted string) {
 	if d == V1 {
-		return QuotaV1, unlimited1
+		return QuotaV1, "-1"
 	}
-	return QuotaV2, unlimited2
+	return QuotaV2, "max"
 }
 
 // Leaf is the group of one container or sandbox.

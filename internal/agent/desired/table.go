@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -83,7 +84,10 @@ type Table struct {
 
 // Compute returns the desired table. Equal input in any order gives an equal table.
 func Compute(in Input) Table {
-	d := newDecider(in)
+	m := in.View.Machine()
+	d := &decider{in: &in, m: m, kstatic: Pinned(in.View)}
+	d.shared, d.be = d.pool(in.View.SharedPool()), d.pool(in.View.BEPool())
+	d.system = d.pool(in.View.Facts().System.Intersect(m.Online()))
 	var t Table
 	for i := range in.Pods {
 		p := &in.Pods[i]
@@ -95,10 +99,7 @@ func Compute(in Input) Table {
 		t.Rows = d.rows(t.Rows, p, v)
 	}
 	slices.SortFunc(t.Rows, func(a, b Row) int {
-		if c := strings.Compare(a.Path, b.Path); c != 0 {
-			return c
-		}
-		return strings.Compare(a.File, b.File)
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.File, b.File))
 	})
 	slices.SortFunc(t.Refused, func(a, b Refusal) int { return strings.Compare(a.UID, b.UID) })
 	return t
@@ -106,31 +107,16 @@ func Compute(in Input) Table {
 
 // decider holds what is equal for all pods of one Compute.
 type decider struct {
-	in      *Input
-	m       *topo.Machine
-	shared  pool
-	be      pool
-	system  pool
-	quota   string // file
-	lifted  string
-	kstatic map[string]cpuset.Set
+	in                 *Input
+	m                  *topo.Machine
+	shared, be, system pool
+	kstatic            map[string]cpuset.Set
 }
 
 // pool is a set with its text, which is formatted once.
 type pool struct {
 	set  cpuset.Set
 	text string
-}
-
-func newDecider(in Input) *decider {
-	m := in.View.Machine()
-	d := &decider{in: &in, m: m}
-	d.shared = d.pool(in.View.SharedPool())
-	d.be = d.pool(in.View.BEPool())
-	d.system = d.pool(in.View.Facts().System.Intersect(m.Online()))
-	d.quota, d.lifted = in.Dialect.Quota()
-	d.kstatic = Pinned(in.View)
-	return d
 }
 
 // Pinned returns the CPUs of the pods that the account says the kubelet pinned, by UID.
@@ -155,12 +141,10 @@ type verdict struct {
 }
 
 func (d *decider) decide(p *Pod) (verdict, why.Reason) {
-	if _, pinned := d.kstatic[p.Entry.UID]; p.Pinnable && pinned {
+	if _, pinned := d.kstatic[p.Entry.UID]; p.Pinnable && pinned || p.Entry.Role == qos.KubeletPinned {
 		return verdict{kubelets: true}, why.Reason{}
 	}
 	switch p.Entry.Role {
-	case qos.KubeletPinned:
-		return verdict{kubelets: true}, why.Reason{}
 	case qos.Exclusive, qos.ExclusiveWithBE:
 		return d.exclusive(p)
 	case qos.BEPool:
@@ -212,34 +196,33 @@ func (d *decider) partOfPool(numaIDs []int) (verdict, why.Reason) {
 
 // rows appends the rows of one pod.
 func (d *decider) rows(to []Row, p *Pod, v verdict) []Row {
-	uid := p.Entry.UID
-	mems := d.mems(p)
-	if v.liftsQuota && p.Cgroup != "" {
-		to = append(to, Row{Path: p.Cgroup, File: d.quota, Value: d.lifted, UID: uid, Cause: QuotaLifted})
+	mems, unpinned := d.mems(p), verdict{}
+	if v.kubelets {
+		unpinned, _ = give(d.shared, SharedPool) // the zero verdict where the pool is empty
 	}
-	unpinned, _ := give(d.shared, SharedPool) // the zero verdict where the pool is empty
+	quota := Row{UID: p.Entry.UID, Cause: QuotaLifted}
+	quota.File, quota.Value = d.in.Dialect.Quota()
+	if v.liftsQuota && p.Cgroup != "" {
+		quota.Path = p.Cgroup
+		to = append(to, quota)
+	}
 	for _, leaf := range p.Leaves {
 		v := v
 		if v.kubelets && leaf.Unpinned {
 			v = unpinned
 		}
+		row := Row{Path: leaf.Path, UID: p.Entry.UID, Container: leaf.Container}
 		if v.touch {
-			to = append(to, Row{
-				Path: leaf.Path, File: CPUs, Value: v.text, CPUs: v.set, UID: uid,
-				Container: leaf.Container, Cause: v.cause,
-			})
+			row.File, row.Value, row.CPUs, row.Cause = CPUs, v.text, v.set, v.cause
+			to = append(to, row)
 		}
 		if v.touch && mems != "" {
-			to = append(to, Row{
-				Path: leaf.Path, File: Mems, Value: mems, UID: uid, Container: leaf.Container,
-				Cause: MemoryLocal, AtCreation: true,
-			})
+			row.File, row.Value, row.CPUs, row.Cause, row.AtCreation = Mems, mems, cpuset.Set{}, MemoryLocal, true
+			to = append(to, row)
 		}
 		if v.liftsQuota {
-			to = append(to, Row{
-				Path: leaf.Path, File: d.quota, Value: d.lifted, UID: uid, Container: leaf.Container,
-				Cause: QuotaLifted,
-			})
+			quota.Path, quota.Container = leaf.Path, leaf.Container
+			to = append(to, quota)
 		}
 	}
 	return to
@@ -248,29 +231,19 @@ func (d *decider) rows(to []Row, p *Pod, v verdict) []Row {
 // mems returns the memory nodes of a pod in list format, "" when they are not ours to set. Only pods whose CPUs Tenon
 // placed get them: a BE or SYSTEM pod runs wherever its pool is.
 func (d *decider) mems(p *Pod) string {
-	if d.in.KubeletKeepsMemory || len(p.MemoryNUMAIDs) == 0 {
+	if d.in.KubeletKeepsMemory || len(p.MemoryNUMAIDs) == 0 ||
+		!p.Entry.Role.Binds() && p.Entry.Role != qos.SharedPool {
 		return ""
 	}
-	if !p.Entry.Role.Binds() && p.Entry.Role != qos.SharedPool {
-		return ""
+	// A machine that was read from a published topology knows no memory of its NUMA nodes: it is in the zones.
+	knows := false
+	for n := range d.m.NumNUMA() {
+		knows = knows || d.m.MemoryBytes(topo.NUMA(n)) > 0
 	}
-	ids := slices.Clone(p.MemoryNUMAIDs)
-	slices.Sort(ids)
-	knows := d.knowsMemory()
+	ids := slices.Sorted(slices.Values(p.MemoryNUMAIDs))
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id int) bool {
 		n, ok := d.m.NUMAByID(id)
 		return !ok || knows && d.m.MemoryBytes(n) == 0
 	})
 	return cpuset.FormatIDs(ids)
-}
-
-// knowsMemory reports whether the machine has the memory of its NUMA nodes: one that was read from a published topology
-// does not, its amounts are in the zones.
-func (d *decider) knowsMemory() bool {
-	for n := range d.m.NumNUMA() {
-		if d.m.MemoryBytes(topo.NUMA(n)) > 0 {
-			return true
-		}
-	}
-	return false
 }
