@@ -2,8 +2,8 @@ package enforce
 
 import (
 	"fmt"
-	"sync"
-	"time"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,51 +13,33 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// drifts remembers the last change of each group by another program.
-type drifts struct {
-	mu   sync.Mutex // guards the field below
-	last map[string]view.Drift
-}
-
 // maxDrifts bounds what is remembered; the oldest goes first.
 const maxDrifts = 1024
 
-// note takes a record of the engine.
-func (d *drifts) note(r apply.Record, now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch r.Kind {
-	case apply.Drifted:
-		if d.last == nil {
-			d.last = map[string]view.Drift{}
-		}
-		d.last[r.Group] = view.Drift{File: r.File, Want: r.Want, Got: r.Got, Seen: now}
-		d.bound()
-	case apply.DriftRepaired:
-		if last, ok := d.last[r.Group]; ok && last.File == r.File && last.Repaired == nil {
-			last.Repaired = &now
-			d.last[r.Group] = last
-		}
+// noteDrift takes a record of the engine.
+func (t *Tree) noteDrift(r apply.Record) {
+	now := t.o.Clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, known := t.drifts[r.Group]
+	switch {
+	case r.Kind == apply.Drifted:
+		t.drifts[r.Group] = view.Drift{File: r.File, Want: r.Want, Got: r.Got, Seen: now}
+	case r.Kind == apply.DriftRepaired && known && last.File == r.File && last.Repaired == nil:
+		last.Repaired = &now
+		t.drifts[r.Group] = last
+	}
+	if len(t.drifts) > maxDrifts {
+		delete(t.drifts, slices.MinFunc(slices.Collect(maps.Keys(t.drifts)), func(a, b string) int {
+			return t.drifts[a].Seen.Compare(t.drifts[b].Seen)
+		}))
 	}
 }
 
-func (d *drifts) bound() {
-	if len(d.last) <= maxDrifts {
-		return
-	}
-	oldest := ""
-	for group, drift := range d.last {
-		if oldest == "" || drift.Seen.Before(d.last[oldest].Seen) {
-			oldest = group
-		}
-	}
-	delete(d.last, oldest)
-}
-
-func (d *drifts) of(group string) *view.Drift {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if last, ok := d.last[group]; ok {
+func (t *Tree) driftOf(group string) *view.Drift {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last, ok := t.drifts[group]; ok {
 		return &last
 	}
 	return nil
@@ -79,7 +61,7 @@ func (t *Tree) Describe(pod *corev1.Pod, mode probe.Mode) view.Cgroups {
 		out.Notes = append(out.Notes, err.Error())
 	}
 	for _, g := range groups {
-		g.Path, g.Drift = t.folder(g.Path), t.drifts.of(g.Path)
+		g.Path, g.Drift = t.folder(g.Path), t.driftOf(g.Path)
 		out.Groups = append(out.Groups, g)
 	}
 	if len(groups) == 0 && err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Options are what a Tree needs.
@@ -43,18 +44,19 @@ type Tree struct {
 	// mounted: the tree is the kernel's, or files that replace it in tests.
 	mounted bool
 	engaged chan struct{}
-	engage  func() // closes engaged
-	drifts  drifts
+	// Engage lets Run begin.
+	Engage func()
 
-	mu       sync.Mutex    // guards the fields below; never held across a call out of the package
-	changed  chan struct{} // closed and replaced when what Writes returns changes
-	lastPass time.Time     // when the engine last did something; zero before
+	mu       sync.Mutex            // guards the fields below; never held across a call out of the package
+	changed  chan struct{}         // closed and replaced when what Writes returns changes
+	lastPass time.Time             // when the engine last did something; zero before
+	drifts   map[string]view.Drift // the last change of each group by another program
 }
 
 // New returns a Tree whose engine knows nothing yet. A machine without a tree is an error where the agent may write.
 func New(o Options) (*Tree, error) {
-	t := &Tree{o: o, engaged: make(chan struct{}), changed: make(chan struct{})}
-	t.engage = sync.OnceFunc(func() { close(t.engaged) })
+	t := &Tree{o: o, engaged: make(chan struct{}), changed: make(chan struct{}), drifts: map[string]view.Drift{}}
+	t.Engage = sync.OnceFunc(func() { close(t.engaged) })
 	e := &t.o.Engine
 	if e.Cgroup == nil {
 		layout, err := host.Cgroups(o.Root)
@@ -71,7 +73,7 @@ func New(o Options) (*Tree, error) {
 		}
 	}
 	e.Report = func(r apply.Record) {
-		t.drifts.note(r, o.Clock.Now())
+		t.noteDrift(r)
 		o.Status.Record(r)
 	}
 	e.Timed = func(d time.Duration) {
@@ -91,9 +93,10 @@ func kubepods(root string) []string {
 }
 
 func (t *Tree) passed() {
+	now := t.o.Clock.Now()
 	t.mu.Lock()
-	t.lastPass = t.o.Clock.Now()
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	t.lastPass = now
 }
 
 // LastPass returns when the engine last looked at the tree; zero before it did.
@@ -102,9 +105,6 @@ func (t *Tree) LastPass() time.Time {
 	defer t.mu.Unlock()
 	return t.lastPass
 }
-
-// Engage lets Run begin.
-func (t *Tree) Engage() { t.engage() }
 
 // Changed notes that what Writes returns has changed.
 func (t *Tree) Changed() {
@@ -133,16 +133,15 @@ func (t *Tree) Run(ctx context.Context) error {
 		}
 		t.passed()
 		run, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- t.Engine.Run(run) }()
-		var err error
-		select {
-		case <-changed:
-			stop()
-			err = <-done
-		case err = <-done:
-			stop()
-		}
+		go func() {
+			defer stop()
+			select {
+			case <-changed:
+			case <-run.Done():
+			}
+		}()
+		err := t.Engine.Run(run)
+		stop()
 		if err != nil {
 			return fmt.Errorf("keep the cgroup tree: %w", err)
 		}
@@ -193,10 +192,8 @@ func (t *Tree) Watch(ctx context.Context) error {
 
 // folder is where a group's cpuset files are.
 func (t *Tree) folder(group string) string {
-	root := t.o.Root.Cgroup()
 	if t.o.Engine.Cgroup.Dialect() == desired.V1 {
-		controller, _, _ := strings.Cut(desired.CPUs, ".")
-		root = path.Join(root, controller)
+		return t.o.Root.Cgroup("cpuset", group)
 	}
-	return path.Join(root, group)
+	return t.o.Root.Cgroup(group)
 }
