@@ -24,10 +24,8 @@ func (f *frame) replace(message []byte) {
 // rawCodec moves frames without looking into them. It calls itself proto, so that peers see the content type of CRI.
 type rawCodec struct{}
 
-// Name implements encoding.CodecV2.
 func (rawCodec) Name() string { return "proto" }
 
-// Marshal implements encoding.CodecV2.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	f, ok := v.(*frame)
 	if !ok {
@@ -38,7 +36,6 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return data, nil
 }
 
-// Unmarshal implements encoding.CodecV2.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	f, ok := v.(*frame)
 	if !ok {

@@ -44,7 +44,7 @@ func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error 
 		return nil
 	}
 	log := klog.FromContext(ctx).WithName("nri")
-	client := nri.New(nri.Options{
+	return nri.Run(ctx, nri.Options{
 		Socket: t.o.NRISocket, Handler: service, Clock: t.o.Clock,
 		Connected: func(r nri.Runtime) {
 			log.Info("Connected to the container runtime", "runtime", r.Name, "version", r.Version)
@@ -60,7 +60,6 @@ func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error 
 			}
 		},
 	})
-	return client.Run(ctx)
 }
 
 // disconnected reports, once per cause, that the runtime is not connected.
@@ -86,15 +85,10 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 	if t.o.HookSocket == "" {
 		return nil
 	}
-	server, err := hookserver.New(hookserver.Options{
-		Socket: t.o.HookSocket, Handler: service, Asked: t.asked, Proxied: t.proxied,
-	})
-	if err != nil {
-		return err
-	}
+	o := hookserver.Options{Socket: t.o.HookSocket, Handler: service, Asked: t.asked, Proxied: t.proxied}
 	reported := ""
 	for ctx.Err() == nil {
-		err := server.Run(ctx)
+		err := hookserver.Serve(ctx, o)
 		if err == nil {
 			return nil
 		}

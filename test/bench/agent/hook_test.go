@@ -65,13 +65,13 @@ func TestCreateContainerHook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	connected := make(chan struct{})
 	var once sync.Once
-	client := nri.New(nri.Options{
+	o := nri.Options{
 		Socket: with.socket, Handler: service, Timed: timed,
 		Connected:    func(nri.Runtime) { once.Do(func() { close(connected) }) },
 		Disconnected: func(error) {}, Fenced: func(bool) {},
-	})
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- client.Run(ctx) }()
+	go func() { ended <- nri.Run(ctx, o) }()
 	defer func() { cancel(); <-ended }()
 	<-connected
 	// The runtime takes a plugin in soon after it has connected.

@@ -16,10 +16,8 @@ type connections struct {
 
 var _ stats.Handler = (*connections)(nil)
 
-// TagConn implements stats.Handler.
 func (*connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
-// HandleConn implements stats.Handler.
 func (c *connections) HandleConn(_ context.Context, s stats.ConnStats) {
 	switch s.(type) {
 	case *stats.ConnBegin:
@@ -31,10 +29,8 @@ func (c *connections) HandleConn(_ context.Context, s stats.ConnStats) {
 	}
 }
 
-// TagRPC implements stats.Handler.
 func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleRPC implements stats.Handler.
 func (c *connections) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if _, ok := s.(*stats.InHeader); ok {
 		c.proxied(true)

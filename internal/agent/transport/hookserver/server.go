@@ -23,7 +23,7 @@ import (
 // drainLimit is how long questions under way may take when the server ends: more than a proxy waits for one.
 const drainLimit = 2 * time.Second
 
-// Options are what a Server needs.
+// Options are what Serve needs.
 type Options struct {
 	// Socket is the unix socket that the proxy connects to: an absolute path. It belongs to root alone.
 	Socket string
@@ -38,43 +38,38 @@ type Options struct {
 	Proxied func(bool)
 }
 
-// Server is the hook server of the agent.
-type Server struct {
-	o Options
-}
+type (
+	podRequest       = v1alpha1.PodSandboxHookRequest
+	podAnswer        = v1alpha1.PodSandboxHookResponse
+	containerRequest = v1alpha1.ContainerResourceHookRequest
+	containerAnswer  = v1alpha1.ContainerResourceHookResponse
+)
 
-var _ v1alpha1.RuntimeHookServiceServer = (*Server)(nil)
+// server answers by a Handler.
+type server struct{ Options }
 
-// New returns a Server that does not listen yet. The error names the option that is wrong.
-func New(o Options) (*Server, error) {
-	path, err := socket.Path(o.Socket)
-	if err != nil {
-		return nil, fmt.Errorf("hook-socket: %w", err)
-	}
-	o.Socket = path
-	return &Server{o}, nil
-}
+var _ v1alpha1.RuntimeHookServiceServer = (*server)(nil)
 
-// Run listens and answers until ctx ends, then lets questions under way come to their end. It returns nil at the end of
-// ctx, and socket.ErrClaimed when another process has the socket. It can be called again after it returned.
-func (s *Server) Run(ctx context.Context) error {
-	lock, err := socket.Claim(s.o.Socket)
+// Serve listens and answers until ctx ends, then lets questions under way come to their end. It returns nil at the end
+// of ctx, and socket.ErrClaimed when another process has the socket.
+func Serve(ctx context.Context, o Options) error {
+	lock, err := socket.Claim(o.Socket)
 	if err != nil {
 		return fmt.Errorf("hook server: %w", err)
 	}
 	defer lock.Close()
-	l, err := socket.Listen(ctx, s.o.Socket)
+	l, err := socket.Listen(ctx, o.Socket)
 	if err != nil {
 		return fmt.Errorf("hook server: %w", err)
 	}
-	g := grpc.NewServer(grpc.StatsHandler(&connections{proxied: s.o.Proxied}))
+	g := grpc.NewServer(grpc.StatsHandler(&connections{proxied: o.Proxied}))
 	healthpb.RegisterHealthServer(g, health.NewServer())
-	v1alpha1.RegisterRuntimeHookServiceServer(g, s)
+	v1alpha1.RegisterRuntimeHookServiceServer(g, &server{o})
 	log := klog.FromContext(ctx)
-	log.Info("Hook server listens", "socket", s.o.Socket)
+	log.Info("Hook server listens", "socket", o.Socket)
 	service := socket.Service{
-		Server: g, Listener: l, Path: s.o.Socket, Drain: drainLimit,
-		Again:  func() { log.Info("Hook server listens again: its socket was removed", "socket", s.o.Socket) },
+		Server: g, Listener: l, Path: o.Socket, Drain: drainLimit,
+		Again:  func() { log.Info("Hook server listens again: its socket was removed", "socket", o.Socket) },
 		Failed: func(err error) { log.Error(err, "Hook server's socket was removed and cannot be made again") },
 	}
 	if err := service.Serve(ctx); err != nil {
@@ -83,40 +78,30 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// PreRunPodSandboxHook implements RuntimeHookServiceServer.
-func (s *Server) PreRunPodSandboxHook(ctx context.Context,
-	r *v1alpha1.PodSandboxHookRequest,
-) (*v1alpha1.PodSandboxHookResponse, error) {
-	defer s.o.Asked("RunPodSandbox")()
-	return &v1alpha1.PodSandboxHookResponse{}, refusal(s.o.Handler.RunPod(ctx, podOf(r)))
+func (s *server) PreRunPodSandboxHook(ctx context.Context, r *podRequest) (*podAnswer, error) {
+	defer s.Asked("RunPodSandbox")()
+	return &podAnswer{}, refusal(s.Handler.RunPod(ctx, podOf(r)))
 }
 
-// PostStopPodSandboxHook implements RuntimeHookServiceServer.
-func (s *Server) PostStopPodSandboxHook(_ context.Context,
-	r *v1alpha1.PodSandboxHookRequest,
-) (*v1alpha1.PodSandboxHookResponse, error) {
-	s.o.Handler.RemovePod(podOf(r))
-	return &v1alpha1.PodSandboxHookResponse{}, nil
+func (s *server) PostStopPodSandboxHook(_ context.Context, r *podRequest) (*podAnswer, error) {
+	s.Handler.RemovePod(podOf(r))
+	return &podAnswer{}, nil
 }
 
-// PreCreateContainerHook implements RuntimeHookServiceServer. What has to change on other containers is not answered,
-// as the protocol has no place for it: the handler changes it in the tree before it lets this one start.
-func (s *Server) PreCreateContainerHook(ctx context.Context,
-	r *v1alpha1.ContainerResourceHookRequest,
-) (*v1alpha1.ContainerResourceHookResponse, error) {
-	defer s.o.Asked("CreateContainer")()
-	answer, _, err := s.o.Handler.Create(ctx, containerOf(r))
+// PreCreateContainerHook does not answer what has to change on other containers, as the protocol has no place for it:
+// the handler changes it in the tree before it lets this one start.
+func (s *server) PreCreateContainerHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
+	defer s.Asked("CreateContainer")()
+	answer, _, err := s.Handler.Create(ctx, containerOf(r))
 	return response(answer), refusal(err)
 }
 
-// PreStartContainerHook implements RuntimeHookServiceServer. The set of a container may have changed since it was
-// created: the answer contains its current set, which a proxy sends to the runtime before the start.
-func (s *Server) PreStartContainerHook(ctx context.Context,
-	r *v1alpha1.ContainerResourceHookRequest,
-) (*v1alpha1.ContainerResourceHookResponse, error) {
-	defer s.o.Asked("StartContainer")()
+// PreStartContainerHook answers the current set of a container, which a proxy sends to the runtime before the start: it
+// may have changed since the container was created.
+func (s *server) PreStartContainerHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
+	defer s.Asked("StartContainer")()
 	c := containerOf(r)
-	answer, _, err := s.o.Handler.Create(ctx, c)
+	answer, _, err := s.Handler.Create(ctx, c)
 	if err != nil {
 		return nil, refusal(err)
 	}
@@ -125,42 +110,33 @@ func (s *Server) PreStartContainerHook(ctx context.Context,
 		c.Has.Quota = answer.Quota
 	}
 	answer.Env = nil
-	return response(answer), refusal(s.o.Handler.Start(ctx, c))
+	return response(answer), refusal(s.Handler.Start(ctx, c))
 }
 
-// PostStartContainerHook implements RuntimeHookServiceServer. Runtimes that make a container's group with its first
-// process show only now what they made.
-func (s *Server) PostStartContainerHook(ctx context.Context,
-	r *v1alpha1.ContainerResourceHookRequest,
-) (*v1alpha1.ContainerResourceHookResponse, error) {
-	defer s.o.Asked("StartContainer")()
+// PostStartContainerHook checks what runtimes that make a container's group with its first process made.
+func (s *server) PostStartContainerHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
+	defer s.Asked("StartContainer")()
 	c := containerOf(r)
 	c.Running = true
-	err := s.o.Handler.Start(ctx, c)
+	err := s.Handler.Start(ctx, c)
 	if errors.Is(err, apply.ErrNotReady) { // the agent was started anew meanwhile: no reason to stop what it let start
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	return &v1alpha1.ContainerResourceHookResponse{}, refusal(err)
+	return &containerAnswer{}, refusal(err)
 }
 
-// PreUpdateContainerResourcesHook implements RuntimeHookServiceServer.
-func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context,
-	r *v1alpha1.ContainerResourceHookRequest,
-) (*v1alpha1.ContainerResourceHookResponse, error) {
-	defer s.o.Asked("UpdateContainerResources")()
+func (s *server) PreUpdateContainerResourcesHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
+	defer s.Asked("UpdateContainerResources")()
 	c := containerOf(r)
 	asked := c.Has
 	c.Has = hook.Resources{}
-	answer, err := s.o.Handler.Update(ctx, c, asked)
+	answer, err := s.Handler.Update(ctx, c, asked)
 	return response(answer), refusal(err)
 }
 
-// PostStopContainerHook implements RuntimeHookServiceServer.
-func (s *Server) PostStopContainerHook(_ context.Context,
-	r *v1alpha1.ContainerResourceHookRequest,
-) (*v1alpha1.ContainerResourceHookResponse, error) {
-	s.o.Handler.Stop(containerOf(r))
-	return &v1alpha1.ContainerResourceHookResponse{}, nil
+func (s *server) PostStopContainerHook(_ context.Context, r *containerRequest) (*containerAnswer, error) {
+	s.Handler.Stop(containerOf(r))
+	return &containerAnswer{}, nil
 }
 
 // refusal is the answer to a step that is rejected; nil to one that is not. A timeout is not a refusal.
@@ -174,11 +150,11 @@ func refusal(err error) error {
 	return status.Error(codes.FailedPrecondition, err.Error())
 }
 
-func podOf(r *v1alpha1.PodSandboxHookRequest) hook.Pod {
+func podOf(r *podRequest) hook.Pod {
 	return sandbox(r.GetPodMeta(), r.GetLabels(), r.GetAnnotations(), r.GetCgroupParent())
 }
 
-func containerOf(r *v1alpha1.ContainerResourceHookRequest) hook.Container {
+func containerOf(r *containerRequest) hook.Container {
 	return hook.Container{
 		Pod: sandbox(r.GetPodMeta(), r.GetPodLabels(), r.GetPodAnnotations(), r.GetPodCgroupParent()),
 		ID:  r.GetContainerMeta().GetId(), Name: r.GetContainerMeta().GetName(),
@@ -202,10 +178,10 @@ func resourcesOf(r *v1alpha1.LinuxContainerResources) hook.Resources {
 	return has
 }
 
-func response(a hook.Answer) *v1alpha1.ContainerResourceHookResponse {
+func response(a hook.Answer) *containerAnswer {
 	r := &v1alpha1.LinuxContainerResources{CpusetCpus: a.CPUs, CpusetMems: a.Mems}
 	if a.Quota != nil {
 		r.CpuQuota = *a.Quota
 	}
-	return &v1alpha1.ContainerResourceHookResponse{ContainerResources: r, ContainerEnvs: a.Env}
+	return &containerAnswer{ContainerResources: r, ContainerEnvs: a.Env}
 }

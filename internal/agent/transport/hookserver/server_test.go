@@ -93,13 +93,9 @@ func serve(t *testing.T, h hook.Handler, change ...func(*hookserver.Options)) (v
 	for _, f := range change {
 		f(&o)
 	}
-	s, err := hookserver.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- hookserver.Serve(ctx, o) }()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
@@ -260,26 +256,12 @@ func TestAnEmptyQuestionIsAnswered(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreWrong(t *testing.T) {
-	_, err := hookserver.New(hookserver.Options{Socket: "hooks.sock"})
-	if want := `hook-socket: "hooks.sock": want the absolute path`; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %q", err, want)
-	}
-}
-
 func TestASecondServerIsRefusedAndANewOneFollows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hooks.sock")
-	server := func() *hookserver.Server {
-		s, err := hookserver.New(hookserver.Options{Socket: path, Handler: &book{}, Proxied: func(bool) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
+	o := hookserver.Options{Socket: path, Handler: &book{}, Proxied: func(bool) {}}
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	done := make(chan error, 1)
-	first := server()
-	go func() { done <- first.Run(ctx) }()
+	go func() { done <- hookserver.Serve(ctx, o) }()
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		if _, err := os.Stat(path); err == nil {
 			break
@@ -288,7 +270,7 @@ func TestASecondServerIsRefusedAndANewOneFollows(t *testing.T) {
 			t.Fatal("the first server does not listen")
 		}
 	}
-	if err := server().Run(ctx); !errors.Is(err, socket.ErrClaimed) {
+	if err := hookserver.Serve(ctx, o); !errors.Is(err, socket.ErrClaimed) {
 		t.Errorf("the second: got %v, want ErrClaimed", err)
 	}
 	cancel()
@@ -297,7 +279,7 @@ func TestASecondServerIsRefusedAndANewOneFollows(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	cancel()
-	if err := first.Run(ended); err != nil {
+	if err := hookserver.Serve(ended, o); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }

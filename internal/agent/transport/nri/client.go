@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/hook"
 )
@@ -22,8 +23,15 @@ const (
 	readyWait = 50 * time.Millisecond
 )
 
+// client keeps the plugin connected to a runtime.
+type client struct{ o Options }
+
 // Run keeps the plugin connected until ctx ends, and returns nil then.
-func (c *Client) Run(ctx context.Context) error {
+func Run(ctx context.Context, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	c := &client{o}
 	wait := firstWait
 	for ctx.Err() == nil {
 		if !c.o.Handler.Ready() {
@@ -42,7 +50,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-func (c *Client) pause(ctx context.Context, d time.Duration) {
+func (c *client) pause(ctx context.Context, d time.Duration) {
 	t := c.o.Clock.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -55,7 +63,7 @@ func (c *Client) pause(ctx context.Context, d time.Duration) {
 var errClosed = errors.New("the runtime closed the NRI connection")
 
 // connect serves one connection until it ends; held reports whether the runtime had accepted it.
-func (c *Client) connect(ctx context.Context) (held bool, err error) {
+func (c *client) connect(ctx context.Context) (held bool, err error) {
 	p := &plugin{o: &c.o, synced: make(chan struct{})}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -86,7 +94,7 @@ func (c *Client) connect(ctx context.Context) (held bool, err error) {
 
 // push sends the pending updates to the runtime. It runs beside the handlers, never inside one, which would deadlock
 // the runtime.
-func (c *Client) push(ctx context.Context, s stub.Stub) {
+func (c *client) push(ctx context.Context, s stub.Stub) {
 	for {
 		select {
 		case <-c.o.Handler.News():
@@ -101,7 +109,7 @@ func (c *Client) push(ctx context.Context, s stub.Stub) {
 
 // send sends updates to the runtime. A failure is only logged: the kernel has the sets already, and the engine undoes
 // writes of older ones.
-func (c *Client) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
+func (c *client) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
 	failed, err := s.UpdateContainers(toAPI(updates))
 	if err != nil || len(failed) > 0 {
 		klog.FromContext(ctx).V(stubLevel).Info("The runtime did not take sets", "asked", len(updates), "failed",

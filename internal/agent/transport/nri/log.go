@@ -20,20 +20,16 @@ func (l logger) say(level, format string, args ...any) {
 	l.to.V(stubLevel).Info("NRI stub", "level", level, "text", fmt.Sprintf(format, args...))
 }
 
-// Debugf implements nrilog.Logger.
 func (l logger) Debugf(_ context.Context, format string, args ...any) {
 	l.say("debug", format, args...)
 }
 
-// Infof implements nrilog.Logger.
 func (l logger) Infof(_ context.Context, format string, args ...any) { l.say("info", format, args...) }
 
-// Warnf implements nrilog.Logger.
 func (l logger) Warnf(_ context.Context, format string, args ...any) {
 	l.say("warning", format, args...)
 }
 
-// Errorf implements nrilog.Logger.
 func (l logger) Errorf(_ context.Context, format string, args ...any) {
 	l.say("error", format, args...)
 }

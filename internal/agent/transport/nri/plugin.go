@@ -29,7 +29,7 @@ const (
 	Budget = 50 * time.Millisecond
 )
 
-// Options are what a Client needs.
+// Options are what Run needs.
 type Options struct {
 	// Socket is the path of the runtime's NRI socket.
 	Socket  string
@@ -45,17 +45,6 @@ type Options struct {
 	Fenced func(bool)
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
-}
-
-// Client keeps the plugin connected to a runtime.
-type Client struct{ o Options }
-
-// New returns a Client that is not connected yet.
-func New(o Options) *Client {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	return &Client{o: o}
 }
 
 // plugin is what the stub serves during one connection.
@@ -86,7 +75,6 @@ var (
 // they go on without an answer.
 var ErrSlow = errors.New("the agent did not decide in time")
 
-// Configure implements stub.ConfigureInterface.
 func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
 	p.runtime = ParseRuntime(runtime, version)
 	return Events(p.runtime), nil
@@ -104,7 +92,6 @@ func Events(r Runtime) api.EventMask {
 	return events
 }
 
-// Synchronize implements stub.SynchronizeInterface.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	containers []*api.Container,
 ) ([]*api.ContainerUpdate, error) {
@@ -132,19 +119,17 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	return nil, nil
 }
 
-// RunPodSandbox implements stub.RunPodInterface.
 func (p *plugin) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	return p.step(ctx, "RunPodSandbox", pod,
 		func(ctx context.Context) error { return p.o.Handler.RunPod(ctx, podOf(pod)) })
 }
 
-// StopPodSandbox implements stub.StopPodInterface. All of it has ended by then; kubelets remove it a minute later.
+// StopPodSandbox removes the pod: all of it has ended by then; kubelets remove it a minute later.
 func (p *plugin) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	return p.step(ctx, "StopPodSandbox", pod,
 		func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
 }
 
-// RemovePodSandbox implements stub.RemovePodInterface.
 func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	return p.step(ctx, "RemovePodSandbox", pod,
 		func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
@@ -156,7 +141,6 @@ type created struct {
 	updates []hook.Update
 }
 
-// CreateContainer implements stub.CreateContainerInterface.
 func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment,
 	[]*api.ContainerUpdate, error,
 ) {
@@ -170,8 +154,8 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	return adjustment(a.Answer), toAPI(a.updates), nil
 }
 
-// ValidateContainerAdjustment implements stub.ValidateContainerAdjustmentInterface: the container that is about to be
-// made has what was decided, whichever plugin asked for something else and whatever became of our own answer.
+// ValidateContainerAdjustment checks that the container that is about to be made has what was decided, whichever plugin
+// asked for something else and whatever became of our own answer.
 func (p *plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
 	p.o.Fenced(fenced(req))
 	return p.step(ctx, "ValidateContainerAdjustment", req.GetPod(), func(ctx context.Context) error {
@@ -181,14 +165,12 @@ func (p *plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 	})
 }
 
-// StartContainer implements stub.StartContainerInterface.
 func (p *plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	return p.step(ctx, "StartContainer", pod,
 		func(ctx context.Context) error { return p.o.Handler.Start(ctx, containerOf(pod, c)) })
 }
 
-// UpdateContainer implements stub.UpdateContainerInterface. Our answer supersedes what was asked for only when it names
-// the container.
+// UpdateContainer names the container in its answer: only then does that supersede what was asked for.
 func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container,
 	asked *api.LinuxResources,
 ) ([]*api.ContainerUpdate, error) {
@@ -201,13 +183,11 @@ func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	return toAPI([]hook.Update{{ContainerID: c.GetId(), Resources: answer.Resources}}), nil
 }
 
-// PostUpdateContainer implements stub.PostUpdateContainerInterface.
 func (p *plugin) PostUpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	return p.step(ctx, "PostUpdateContainer", pod,
 		func(context.Context) error { p.o.Handler.Updated(containerOf(pod, c)); return nil })
 }
 
-// StopContainer implements stub.StopContainerInterface.
 func (p *plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate,
 	error,
 ) {
@@ -215,7 +195,6 @@ func (p *plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.
 		func(context.Context) error { p.o.Handler.Stop(containerOf(pod, c)); return nil })
 }
 
-// RemoveContainer implements stub.RemoveContainerInterface.
 func (p *plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	return p.step(ctx, "RemoveContainer", pod,
 		func(context.Context) error { p.o.Handler.Remove(containerOf(pod, c)); return nil })

@@ -253,12 +253,12 @@ func TestAnAgentThatKnowsNothingDoesNotConnect(t *testing.T) {
 	r := newRuntime(t, tree)
 	var asked atomic.Int64
 	before := r.synced.Load()
-	c := nri.New(nri.Options{
+	o := nri.Options{
 		Socket: r.socket, Handler: asking{ready: func() bool { asked.Add(1); return false }},
-	})
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
+	go func() { done <- nri.Run(ctx, o) }()
 	eventually(t, "some questions", func() bool { return asked.Load() > 3 })
 	cancel()
 	must(t, <-done)

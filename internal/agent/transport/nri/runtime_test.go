@@ -380,7 +380,7 @@ func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*nri.O
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = nri.New(o).Run(ctx) })
+	wg.Go(func() { _ = nri.Run(ctx, o) })
 	wg.Go(func() { _ = a.engine.Run(ctx) })
 	a.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	t.Cleanup(a.stop)
