@@ -50,10 +50,8 @@ type dispatcher struct {
 type peer struct {
 	conn   *grpc.ClientConn
 	client v1alpha1.RuntimeHookServiceClient
-
-	mu   sync.Mutex // guards the fields below
-	lost bool       // its last answer was a failure; logged once
-	hung bool       // … because it took too long
+	lost   bool // its last answer was a failure; logged once. The dispatcher's mu guards it, and the next.
+	hung   bool // … because it took too long
 }
 
 func newDispatcher(dir string, log klog.Logger) *dispatcher {
@@ -149,43 +147,32 @@ func failure(h Hook, s server, dir string, err error) error {
 
 // consult asks one server.
 func (d *dispatcher) consult(ctx context.Context, h Hook, s server, q question, limit time.Duration) error {
-	ctx, cancel, err := hookContext(ctx, limit)
-	if err != nil {
-		return err
+	if deadline, ok := ctx.Deadline(); ok { // and what the caller can spare
+		limit = min(limit, time.Until(deadline)-hookReserve)
 	}
+	if limit <= 0 {
+		return status.Errorf(codes.DeadlineExceeded, "less than %v of the caller's time is left", hookReserve)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	p, err := d.peer(s.Endpoint)
 	if err != nil {
 		return err
 	}
-	if err := p.awake(ctx, s.Endpoint); err != nil {
-		d.logChange(p, h, s, err)
-		return err
+	if err = p.awake(ctx, s.Endpoint); err == nil {
+		err = q(ctx, p.client)
 	}
-	err = q(ctx, p.client)
 	d.logChange(p, h, s, err)
 	return err
-}
-
-// hookContext limits a hook, also to what the caller can spare.
-func hookContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(deadline)-hookReserve)
-	}
-	if limit <= 0 {
-		return nil, nil, status.Errorf(codes.DeadlineExceeded, "less than %v of the caller's time is left", hookReserve)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	return ctx, cancel, nil
 }
 
 // logChange logs once when a server starts to fail, and once when it answers again.
 func (d *dispatcher) logChange(p *peer, h Hook, s server, err error) {
 	lost := err != nil && status.Code(err) != codes.FailedPrecondition
-	p.mu.Lock()
+	d.mu.Lock()
 	changed := p.lost != lost
 	p.lost, p.hung = lost, status.Code(err) == codes.DeadlineExceeded
-	p.mu.Unlock()
+	d.mu.Unlock()
 	switch {
 	case changed && lost:
 		d.log.Error(err, "Hook server fails", "hook", h, "file", s.file, "endpoint", s.Endpoint, "policy", s.policy(h))
@@ -197,14 +184,9 @@ func (d *dispatcher) logChange(p *peer, h Hook, s server, err error) {
 // hangs reports whether an endpoint took too long for its last answer.
 func (d *dispatcher) hangs(endpoint string) bool {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	p := d.peers[endpoint]
-	d.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.hung
+	return p != nil && p.hung
 }
 
 // peer returns the connection to an endpoint; it is made when it is used.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,20 +55,19 @@ func (s Setup) Install(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	// The agent first: a proxy that knows no hook server holds pods back.
-	did, err := s.write(s.HooksDir, registrationName, registration, func(before []byte) bool { return before == nil })
+	kept, err := s.write(s.HooksDir, registrationName, registration, func(before []byte) bool { return before == nil })
 	if err != nil {
 		return nil, err
 	}
 	content := fmt.Appendf(nil,
 		"%s\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: "+
 			"unix://%s\n", mark, listen)
-	again, err := s.write(s.KubeletDir, dropInName, content,
+	put, err := s.write(s.KubeletDir, dropInName, content,
 		func(before []byte) bool { return !bytes.Equal(before, content) })
 	if err != nil {
 		return nil, err
 	}
-	did = append(did, again...)
-	did = append(did, s.obstacles()...)
+	did := append([]string{kept, put}, s.obstacles()...)
 	if socket.Probe(ctx, filepath.Join(s.Root, listen)) != nil {
 		did = append(did, "to do: start tenon-runtime-proxy first: no process listens on "+listen)
 	}
@@ -80,7 +80,7 @@ func (s Setup) Uninstall(context.Context) ([]string, error) {
 	if err := s.mayWrite(s.dropIn()); err != nil {
 		return nil, err
 	}
-	did, err := s.remove(s.dropIn(), func([]byte) bool { return true })
+	dropIn, err := s.remove(s.dropIn(), func([]byte) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +88,12 @@ func (s Setup) Uninstall(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	again, err := s.remove(filepath.Join(s.HooksDir, registrationName),
+	registered, err := s.remove(filepath.Join(s.HooksDir, registrationName),
 		func(content []byte) bool { return bytes.Equal(content, registration) })
 	if err != nil {
 		return nil, err
 	}
-	return append(append(did, again...), "to do: restart the kubelet, and stop tenon-runtime-proxy after that"), nil
+	return []string{dropIn, registered, "to do: restart the kubelet, and stop tenon-runtime-proxy after that"}, nil
 }
 
 func (s Setup) dropIn() string { return filepath.Join(s.KubeletDir, dropInName) }
@@ -135,23 +135,23 @@ func (s Setup) mayWrite(path string) error {
 }
 
 // write replaces a file in one step where its content asks for it.
-func (s Setup) write(dir, name string, content []byte, wanted func(before []byte) bool) ([]string, error) {
+func (s Setup) write(dir, name string, content []byte, wanted func(before []byte) bool) (string, error) {
 	path := filepath.Join(dir, name)
 	before, err := os.ReadFile(filepath.Join(s.Root, path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return "", err
 	}
 	if !wanted(before) {
-		return []string{"unchanged: " + path}, nil
+		return "unchanged: " + path, nil
 	}
 	folder := filepath.Join(s.Root, dir)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, err
+		return "", err
 	}
 	// The name does not end like those that are read.
 	f, err := os.CreateTemp(folder, "."+name+"-*")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	_, err = f.Write(content)
 	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
@@ -159,41 +159,35 @@ func (s Setup) write(dir, name string, content []byte, wanted func(before []byte
 		err = os.Rename(f.Name(), filepath.Join(s.Root, path))
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(f.Name()))
+		return "", errors.Join(err, os.Remove(f.Name()))
 	}
-	return []string{"wrote: " + path}, nil
+	return "wrote: " + path, nil
 }
 
 // remove deletes a file whose content is ours.
-func (s Setup) remove(path string, ours func([]byte) bool) ([]string, error) {
+func (s Setup) remove(path string, ours func([]byte) bool) (string, error) {
 	content, err := os.ReadFile(filepath.Join(s.Root, path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []string{"not there: " + path}, nil
+		return "not there: " + path, nil
 	case err != nil:
-		return nil, err
+		return "", err
 	case !ours(content):
-		return []string{"kept, as it was changed: " + path}, nil
+		return "kept, as it was changed: " + path, nil
 	}
-	if err := os.Remove(filepath.Join(s.Root, path)); err != nil {
-		return nil, err
-	}
-	return []string{"removed: " + path}, nil
+	return "removed: " + path, os.Remove(filepath.Join(s.Root, path))
 }
 
 // obstacles are what keeps kubelets from going by the drop-in.
-func (s Setup) obstacles() []string {
-	var todo []string
-	for _, k := range kubelets(filepath.Join(s.Root, "proc")) {
-		if dir := k.flags["config-dir"]; filepath.Clean(dir) != filepath.Clean(s.KubeletDir) || dir == "" {
-			todo = append(todo, fmt.Sprintf("to do: start the kubelet (pid %s) with --config-dir=%s: it has %q", k.pid,
-				s.KubeletDir, dir))
+func (s Setup) obstacles() (todo []string) {
+	add := func(format string, args ...any) { todo = append(todo, "to do: "+fmt.Sprintf(format, args...)) }
+	for pid, flags := range kubelets(filepath.Join(s.Root, "proc")) {
+		if dir := flags["config-dir"]; filepath.Clean(dir) != filepath.Clean(s.KubeletDir) || dir == "" {
+			add("start the kubelet (pid %s) with --config-dir=%s: it has %q", pid, s.KubeletDir, dir)
 		}
-		if e, ok := k.flags["container-runtime-endpoint"]; ok {
-			todo = append(todo,
-				fmt.Sprintf(
-					"to do: start the kubelet (pid %s) without --container-runtime-endpoint=%s: it goes before the "+
-						"drop-in", k.pid, e))
+		if e, ok := flags["container-runtime-endpoint"]; ok {
+			add("start the kubelet (pid %s) without --container-runtime-endpoint=%s: it goes before the drop-in",
+				pid, e)
 		}
 	}
 	later, _ := filepath.Glob(filepath.Join(s.Root, s.KubeletDir, "*.conf")) // only a bad pattern is an error
@@ -206,35 +200,25 @@ func (s Setup) obstacles() []string {
 			Endpoint string `json:"containerRuntimeEndpoint"`
 		}
 		if yaml.Unmarshal(content, &config) == nil && config.Endpoint != "" {
-			todo = append(todo,
-				fmt.Sprintf("to do: take containerRuntimeEndpoint out of %s: it goes before the drop-in",
-					filepath.Join(s.KubeletDir, filepath.Base(path))))
+			add("take containerRuntimeEndpoint out of %s: it goes before the drop-in",
+				filepath.Join(s.KubeletDir, filepath.Base(path)))
 		}
 	}
 	return todo
 }
 
-// kubelet is a running one.
-type kubelet struct {
-	pid   string
-	flags map[string]string
-}
-
-// kubelets finds those that run.
-func kubelets(proc string) []kubelet {
-	var found []kubelet
-	lines, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "cmdline")) // only a bad pattern is an error
-	for _, path := range lines {
-		line, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		words := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
-		if filepath.Base(words[0]) == "kubelet" {
-			found = append(found, kubelet{filepath.Base(filepath.Dir(path)), flagsOf(words[1:])})
+// kubelets are those that run, by process: their flags.
+func kubelets(proc string) iter.Seq2[string, map[string]string] {
+	return func(yield func(string, map[string]string) bool) {
+		lines, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "cmdline")) // only a bad pattern is an error
+		for _, path := range lines {
+			line, _ := os.ReadFile(path) // none of one that has ended
+			words := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+			if filepath.Base(words[0]) == "kubelet" && !yield(filepath.Base(filepath.Dir(path)), flagsOf(words[1:])) {
+				return
+			}
 		}
 	}
-	return found
 }
 
 // flagsOf reads --name=value and --name value.
