@@ -25,7 +25,7 @@ func (n *node) admit(c hook.Container) (hook.Container, error) {
 	n.t.Helper()
 	a, _, err := n.service.Create(n.t.Context(), c)
 	n.must(err)
-	c.Has = a.Resources
+	c.Has = a
 	return c, n.service.Start(n.t.Context(), c)
 }
 

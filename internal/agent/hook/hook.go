@@ -36,13 +36,6 @@ type Resources struct {
 	Quota *int64
 }
 
-// Answer is what a transport adds to what it was asked about. The zero Answer changes nothing.
-type Answer struct {
-	Resources
-	// Env is set in the container's environment, over what is there. Only Create may have it.
-	Env map[string]string
-}
-
 // Update is a change of a container that exists already.
 type Update struct {
 	ContainerID string
@@ -62,7 +55,7 @@ type Handler interface {
 	// RemovePod reports that a sandbox and all its containers are removed.
 	RemovePod(p Pod)
 	// Create answers what to set on a container before it exists, and what has to change on others first.
-	Create(ctx context.Context, c Container) (Answer, []Update, error)
+	Create(ctx context.Context, c Container) (Resources, []Update, error)
 	// Check rejects a container whose settings, c.Has, differ from those that Create returned: another writer changed
 	// them.
 	Check(ctx context.Context, c Container) error
@@ -71,7 +64,7 @@ type Handler interface {
 	// called twice: before, with what the runtime will write in c.Has, and with c.Running set, to check the result.
 	Start(ctx context.Context, c Container) error
 	// Update returns the values to set instead of those that another writer requests.
-	Update(ctx context.Context, c Container, asked Resources) (Answer, error)
+	Update(ctx context.Context, c Container, asked Resources) (Resources, error)
 	// Updated reports that the values that Update returned are in force.
 	Updated(c Container)
 	// Stop reports that the processes have ended, Remove that the container is removed.

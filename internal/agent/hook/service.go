@@ -207,12 +207,12 @@ func (s *Service) RemovePod(p Pod) {
 }
 
 // Create implements Handler.
-func (s *Service) Create(_ context.Context, c Container) (Answer, []Update, error) {
+func (s *Service) Create(_ context.Context, c Container) (Resources, []Update, error) {
 	rows, err := s.decide(&c)
 	if err != nil {
-		return Answer{}, nil, s.reportBlocked(&c, err)
+		return Resources{}, nil, s.reportBlocked(&c, err)
 	}
-	a := Answer{Resources: resources(rows)}
+	a := resources(rows)
 	known := s.remember(&c)
 	s.supersede(&c)
 	s.mu.Lock()
@@ -345,20 +345,20 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 }
 
 // Update implements Handler.
-func (s *Service) Update(_ context.Context, c Container, asked Resources) (Answer, error) {
+func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resources, error) {
 	rows, err := s.rows(&c, introduced(&c.Pod), s.o.Engine.Peek)
 	if err != nil {
-		return Answer{}, s.reportBlocked(&c, err)
+		return Resources{}, s.reportBlocked(&c, err)
 	}
 	want := resources(rows)
-	a := Answer{Resources: Resources{CPUs: want.CPUs}}
+	a := Resources{CPUs: want.CPUs}
 	if asked.Mems != "" {
 		a.Mems = want.Mems
 	}
 	if asked.Quota != nil {
 		a.Quota = want.Quota
 	}
-	if s.o.Overridden != nil && overrides(a.Resources, asked) {
+	if s.o.Overridden != nil && overrides(a, asked) {
 		s.o.Overridden()
 	}
 	if a.CPUs == "" && asked.CPUs == "" {

@@ -109,7 +109,6 @@ func (s *server) PreStartContainerHook(ctx context.Context, r *containerRequest)
 	if answer.Quota != nil {
 		c.Has.Quota = answer.Quota
 	}
-	answer.Env = nil
 	return response(answer), refusal(s.Handler.Start(ctx, c))
 }
 
@@ -178,10 +177,10 @@ func resourcesOf(r *v1alpha1.LinuxContainerResources) hook.Resources {
 	return has
 }
 
-func response(a hook.Answer) *containerAnswer {
+func response(a hook.Resources) *containerAnswer {
 	r := &v1alpha1.LinuxContainerResources{CpusetCpus: a.CPUs, CpusetMems: a.Mems}
 	if a.Quota != nil {
 		r.CpuQuota = *a.Quota
 	}
-	return &containerAnswer{ContainerResources: r, ContainerEnvs: a.Env}
+	return &containerAnswer{ContainerResources: r}
 }

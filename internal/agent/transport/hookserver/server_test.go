@@ -40,7 +40,7 @@ type book struct {
 	mu    sync.Mutex
 	lines []any
 
-	answer hook.Answer
+	answer hook.Resources
 	err    error
 }
 
@@ -64,7 +64,7 @@ func (b *book) RunPod(_ context.Context, p hook.Pod) error {
 
 func (b *book) RemovePod(p hook.Pod) { b.write(line{Step: "RemovePod", Pod: p}) }
 
-func (b *book) Create(_ context.Context, c hook.Container) (hook.Answer, []hook.Update, error) {
+func (b *book) Create(_ context.Context, c hook.Container) (hook.Resources, []hook.Update, error) {
 	b.write(line{Step: "Create", Container: c})
 	return b.answer, nil, b.err
 }
@@ -74,7 +74,7 @@ func (b *book) Start(_ context.Context, c hook.Container) error {
 	return b.err
 }
 
-func (b *book) Update(_ context.Context, c hook.Container, asked hook.Resources) (hook.Answer, error) {
+func (b *book) Update(_ context.Context, c hook.Container, asked hook.Resources) (hook.Resources, error) {
 	b.write(line{Step: "Update", Container: c, Asked: asked})
 	return b.answer, b.err
 }
@@ -143,13 +143,9 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 	bare.Has = hook.Resources{}
 	answer := &v1alpha1.ContainerResourceHookResponse{
 		ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: "4-5", CpusetMems: "0", CpuQuota: -1},
-		ContainerEnvs:      map[string]string{"E": "1"},
 	}
 	empty := &v1alpha1.ContainerResourceHookResponse{}
-	b := &book{answer: hook.Answer{
-		Resources: hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota},
-		Env:       map[string]string{"E": "1"},
-	}}
+	b := &book{answer: hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota}}
 	c, path := serve(t, b)
 	ask := func(f func(context.Context, *v1alpha1.ContainerResourceHookRequest,
 		...grpc.CallOption) (*v1alpha1.ContainerResourceHookResponse, error),

@@ -135,23 +135,21 @@ func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 		func(context.Context) error { p.o.Handler.RemovePod(podOf(pod)); return nil })
 }
 
-// created is the answer to CreateContainer.
-type created struct {
-	hook.Answer
-	updates []hook.Update
-}
-
 func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment,
 	[]*api.ContainerUpdate, error,
 ) {
+	type created struct {
+		hook.Resources
+		updates []hook.Update
+	}
 	a, err := guarded(ctx, p, "CreateContainer", pod, func(ctx context.Context) (a created, err error) {
-		a.Answer, a.updates, err = p.o.Handler.Create(ctx, containerOf(pod, c))
+		a.Resources, a.updates, err = p.o.Handler.Create(ctx, containerOf(pod, c))
 		return a, err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return adjustment(a.Answer), toAPI(a.updates), nil
+	return adjustment(a.Resources), toAPI(a.updates), nil
 }
 
 // ValidateContainerAdjustment checks that the container that is about to be made has what was decided, whichever plugin
@@ -174,13 +172,13 @@ func (p *plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api
 func (p *plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container,
 	asked *api.LinuxResources,
 ) ([]*api.ContainerUpdate, error) {
-	answer, err := guarded(ctx, p, "UpdateContainer", pod, func(ctx context.Context) (hook.Answer, error) {
+	answer, err := guarded(ctx, p, "UpdateContainer", pod, func(ctx context.Context) (hook.Resources, error) {
 		return p.o.Handler.Update(ctx, containerOf(pod, c), resourcesOf(asked))
 	})
-	if err != nil || answer.Resources == (hook.Resources{}) {
+	if err != nil || answer == (hook.Resources{}) {
 		return nil, err
 	}
-	return toAPI([]hook.Update{{ContainerID: c.GetId(), Resources: answer.Resources}}), nil
+	return toAPI([]hook.Update{{ContainerID: c.GetId(), Resources: answer}}), nil
 }
 
 func (p *plugin) PostUpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {

@@ -156,9 +156,9 @@ type faulty struct {
 	create func() error
 }
 
-func (f *faulty) Create(ctx context.Context, c hook.Container) (hook.Answer, []hook.Update, error) {
+func (f *faulty) Create(ctx context.Context, c hook.Container) (hook.Resources, []hook.Update, error) {
 	if err := f.create(); err != nil {
-		return hook.Answer{}, nil, err
+		return hook.Resources{}, nil, err
 	}
 	return f.Handler.Create(ctx, c)
 }

@@ -1,7 +1,6 @@
 package nri
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/containerd/nri/pkg/api"
@@ -45,15 +44,12 @@ func adjust(to *hook.Resources, r *api.LinuxResources) {
 }
 
 // adjustment returns what is to be set on a new container; nil when nothing is.
-func adjustment(a hook.Answer) *api.ContainerAdjustment {
-	if a.Resources == (hook.Resources{}) && len(a.Env) == 0 {
+func adjustment(r hook.Resources) *api.ContainerAdjustment {
+	if r == (hook.Resources{}) {
 		return nil
 	}
 	out := &api.ContainerAdjustment{}
-	set(out, a.Resources)
-	for _, key := range slices.Sorted(maps.Keys(a.Env)) {
-		out.AddEnv(key, a.Env[key])
-	}
+	set(out, r)
 	return out
 }
 
