@@ -97,11 +97,9 @@ func (e *Engine) recall() {
 	if e.o.Checkpoint == nil {
 		return
 	}
-	grants, err := e.o.Checkpoint.Load()
-	switch {
-	case err == nil:
+	if grants, err := e.o.Checkpoint.Load(); err == nil {
 		e.grants, e.recalled = grants, true
-	case !errors.Is(err, fs.ErrNotExist):
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		e.record(Record{Kind: CheckpointLost, Err: err})
 	}
 }
@@ -126,14 +124,11 @@ func (e *Engine) remember(uid string, g Grant) error {
 
 // unlearn drops dead pods. A save that fails is repeated with the next one: a dead pod in the checkpoint has no effect.
 func (e *Engine) unlearn(dead []string) {
-	changed := false
+	had := len(e.grants)
 	for _, uid := range dead {
-		if _, ok := e.grants[uid]; ok {
-			delete(e.grants, uid)
-			changed = true
-		}
+		delete(e.grants, uid)
 	}
-	if changed && e.o.Checkpoint != nil {
+	if len(e.grants) < had && e.o.Checkpoint != nil {
 		_ = e.o.Checkpoint.Save(e.grants)
 	}
 }

@@ -185,11 +185,12 @@ func (e *Engine) Update(p desired.Pod) {
 		old.introduced = false
 		return
 	}
-	next := &pod{Pod: p}
-	if old != nil {
-		next.kept = old.kept && old.Entry.CPUList == p.Entry.CPUList
-	}
-	e.pods[p.Entry.UID] = next
+	e.put(&pod{Pod: p, kept: old != nil && old.kept && old.Entry.CPUList == p.Entry.CPUList})
+}
+
+// put replaces a pod. The caller holds mu.
+func (e *Engine) put(p *pod) {
+	e.pods[p.Entry.UID] = p
 	e.account.Put(p.Entry)
 	e.wake()
 }
@@ -210,9 +211,7 @@ func (e *Engine) Introduce(p desired.Pod) {
 	if old != nil && p.Cgroup == "" {
 		p.Cgroup = old.Cgroup
 	}
-	e.pods[p.Entry.UID] = &pod{Pod: p, introduced: true}
-	e.account.Put(p.Entry)
-	e.wake()
+	e.put(&pod{Pod: p, introduced: true})
 }
 
 // Withdraw is Delete for a pod that is known only from the runtime.

@@ -502,11 +502,9 @@ func (p *pass) reportStuck() {
 			continue
 		}
 		it.kernel.stuckOn = x.path
-		p.e.record(Record{
-			Kind: EnforcementFailed, UID: it.uid, Container: it.container, Group: it.path, File: desired.CPUs,
-			Want: p.m.FormatList(it.want), Got: p.m.FormatList(it.kernel.cpus),
-			Err: errors.New(p.overlap(x, it)),
-		})
+		r := it.record(EnforcementFailed, p.m.FormatList(it.want), p.m.FormatList(it.kernel.cpus))
+		r.Err = errors.New(p.overlap(x, it))
+		p.e.record(r)
 	}
 }
 

@@ -1,5 +1,7 @@
 package apply
 
+import "github.com/tenon-project/tenon/internal/agent/desired"
+
 // Kind is the kind of a Record.
 type Kind uint8
 
@@ -39,6 +41,13 @@ type Record struct {
 	Want, Got string
 	// Err is the kernel's refusal, for EnforcementFailed.
 	Err error
+}
+
+// record is one about the cpuset of a leaf.
+func (l *leaf) record(kind Kind, want, got string) Record {
+	return Record{
+		Kind: kind, UID: l.uid, Container: l.container, Group: l.path, File: desired.CPUs, Want: want, Got: got,
+	}
 }
 
 // record keeps r until the turn ends.

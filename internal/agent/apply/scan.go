@@ -187,10 +187,7 @@ func (e *Engine) look(m *topo.Machine, l *leaf, drift bool) error {
 		return err
 	}
 	if drift && l.kernel.known && cpus != l.kernel.cpus {
-		e.record(Record{
-			Kind: Drifted, UID: l.uid, Container: l.container, Group: l.path, File: desired.CPUs,
-			Want: m.FormatList(l.kernel.cpus), Got: m.FormatList(cpus),
-		})
+		e.record(l.record(Drifted, m.FormatList(l.kernel.cpus), m.FormatList(cpus)))
 		l.kernel.drifted = true
 	}
 	l.kernel.known, l.kernel.vanished, l.kernel.cpus = true, false, cpus

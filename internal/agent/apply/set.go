@@ -23,7 +23,6 @@ func (p *pass) set(it *item, want cpuset.Set) {
 		return
 	}
 	text := p.m.FormatList(want)
-	r := Record{UID: it.uid, Container: it.container, Want: text}
 	err := p.put(it.path, want, text)
 	if err == nil {
 		err = e.fetch(it.leaf)
@@ -35,18 +34,18 @@ func (p *pass) set(it *item, want cpuset.Set) {
 	case err == nil:
 		delete(e.faults, f)
 		e.moved[it.path] = text
-		if it.settled() {
-			it.kernel.stuckOn = ""
+		if !it.settled() {
+			return
 		}
-		if it.kernel.drifted && it.settled() {
+		it.kernel.stuckOn = ""
+		if it.kernel.drifted {
 			it.kernel.drifted = false
-			r.Kind, r.Group, r.File, r.Got = DriftRepaired, it.path, desired.CPUs, text
-			e.record(r)
+			e.record(it.record(DriftRepaired, text, text))
 		}
 	case isGone(err):
 		it.kernel = kernelState{vanished: true, lived: it.kernel.lived}
 	default:
-		e.failed(f, r, err)
+		e.failed(f, it.record(EnforcementFailed, text, ""), err)
 		p.errs = append(p.errs, fmt.Errorf("set %s of %s to %q: %w", desired.CPUs, it.path, text, err))
 	}
 }
@@ -62,10 +61,7 @@ func (p *pass) readBack(it *item, want cpuset.Set) error {
 		return err
 	}
 	if got := it.kernel.effective; !got.SubsetOf(&want) && cpus == want {
-		p.e.record(Record{
-			Kind: EffectiveWiderThanDesired, UID: it.uid, Container: it.container, Group: it.path,
-			File: desired.CPUs, Want: p.m.FormatList(want), Got: p.m.FormatList(got),
-		})
+		p.e.record(it.record(EffectiveWiderThanDesired, p.m.FormatList(want), p.m.FormatList(got)))
 		return fmt.Errorf("the kernel gives %q instead of %q", p.m.FormatList(got), p.m.FormatList(want))
 	}
 	return nil

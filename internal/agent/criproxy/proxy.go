@@ -206,26 +206,25 @@ func (p *Proxy) know(ctx context.Context) error {
 		default:
 			log.Error(err, "Failed to list sandboxes and containers", "runtime", p.o.Runtime)
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if !wait(ctx, pause) {
 			return ctx.Err()
-		case <-t.C:
 		}
+	}
+}
+
+// wait returns after a time, or false when ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
 // sweep forgets from time to time what the runtime no longer has.
 func (p *Proxy) sweep(ctx context.Context) {
-	t := time.NewTicker(sweepEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	for wait(ctx, sweepEvery) {
 		limited, cancel := context.WithTimeout(ctx, sweepLimit)
 		if err := p.state.sweep(limited); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(1).Info("What is gone cannot be forgotten now", "reason", err.Error())

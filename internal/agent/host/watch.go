@@ -42,7 +42,7 @@ func WatchKubelet(ctx context.Context, root Root, changed func(restarted bool)) 
 			files[root.Path(folder, name)] = name == podsSocket
 		}
 	}
-	err := watch(ctx, folders, 0, func(e fsnotify.Event) {
+	return watch(ctx, "the kubelet's files", folders, 0, func(e fsnotify.Event) {
 		restarted, matters := files[e.Name]
 		switch {
 		case e.Name == "" || slices.Contains(folders, e.Name): // what happened may have been anything
@@ -51,30 +51,27 @@ func WatchKubelet(ctx context.Context, root Root, changed func(restarted bool)) 
 			changed(restarted)
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("watch the kubelet's files: %w", err)
-	}
-	return nil
 }
 
 // WatchGroups calls made whenever a group appears in one of the folders of a cgroup tree or up to three levels below
 // it, with the path of the group, "" when the kernel lost some, until ctx ends; it returns nil then. Folders that are
 // missing are looked for again.
 func WatchGroups(ctx context.Context, folders []string, made func(group string)) error {
-	err := watch(ctx, folders, 2, func(e fsnotify.Event) {
+	return watch(ctx, "cgroups", folders, 2, func(e fsnotify.Event) {
 		if e.Name == "" || e.Has(fsnotify.Create) {
 			made(e.Name)
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("watch cgroups: %w", err)
-	}
-	return nil
 }
 
 // watch calls seen with what happens in folders, and in those so many levels below them, until ctx ends. The zero event
 // is for events that the kernel lost.
-func watch(ctx context.Context, folders []string, levels int, seen func(fsnotify.Event)) error {
+func watch(ctx context.Context, what string, folders []string, levels int, seen func(fsnotify.Event)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("watch %s: %w", what, err)
+		}
+	}()
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
