@@ -137,7 +137,7 @@ func New(o Options) (*Agent, error) {
 			KubeletKeepsMemory:  known.KeepsMemory(),
 			AllowUnallocatedLSR: o.AllowUnallocatedLSR,
 			Checkpoint:          apply.File(a.dir.Path(grantsFile)),
-			Moved:               func(pass uint64, sets []apply.Moved) { a.service.Moved(pass, sets) },
+			Moved:               func(pass uint64, sets map[string]string) { a.service.Moved(pass, sets) },
 		},
 		Writes: a.writes, Unasked: func() bool { return a.transports.IsUnasked() },
 		Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,

@@ -33,9 +33,9 @@ type Options struct {
 	// Timed takes the duration of each pass over the tree, except those of Start. It is called like Report; nil drops
 	// them.
 	Timed func(time.Duration)
-	// Moved takes the groups that a pass gave another set, for the other writers of these groups. Later passes have
-	// higher numbers, and may be reported before earlier ones. It is called like Report; nil drops them.
-	Moved func(pass uint64, sets []Moved)
+	// Moved takes the sets that a pass gave to groups, by group, for the other writers of these groups. Later passes
+	// have higher numbers, and may be reported before earlier ones. It is called like Report; nil drops them.
+	Moved func(pass uint64, sets map[string]string)
 	// Resync is the time between two comparisons of the whole tree with the table; default 30 s.
 	Resync time.Duration
 	// Clock is the real one when nil.
@@ -77,9 +77,6 @@ type Engine struct {
 	visits   map[string]bool // UIDs of pods whose groups are to be looked for anew
 	unpinned map[*leaf]bool  // as of the last plan, see findUnpinned
 }
-
-// Moved is a group that the Engine gave another set of CPUs.
-type Moved struct{ Group, CPUs string }
 
 // file names one file of the tree.
 type file struct{ group, name string }
@@ -420,11 +417,8 @@ func (e *Engine) inTurn(ctx context.Context, f func() error) error {
 	e.outbox = nil
 	e.passes++
 	pass := e.passes
-	sets := make([]Moved, 0, len(e.moved))
-	for group, cpus := range e.moved {
-		sets = append(sets, Moved{group, cpus})
-	}
-	clear(e.moved)
+	sets := e.moved
+	e.moved = map[string]string{}
 	<-e.turn
 	if e.o.Report != nil {
 		for _, r := range out {

@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,10 +23,8 @@ func newRigIn(t *testing.T, roots ...string) (*rig, map[string]string) {
 	tree, err := kernel.Open(kernel.Options{Machine: m, Observe: r.observe})
 	r.must(err)
 	r.wire = &wire{Tree: tree}
-	r.engine = apply.New(apply.Options{Cgroup: r.wire, Roots: roots, Moved: func(_ uint64, sets []apply.Moved) {
-		for _, x := range sets {
-			moved[x.Group] = x.CPUs
-		}
+	r.engine = apply.New(apply.Options{Cgroup: r.wire, Roots: roots, Moved: func(_ uint64, sets map[string]string) {
+		maps.Copy(moved, sets)
 	}})
 	r.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	r.complete()

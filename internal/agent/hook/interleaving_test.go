@@ -66,7 +66,7 @@ func newRuntime(t *testing.T, rt *rapid.T) *runtime {
 	r.tree = tree
 	r.must(tree.MkdirAll("kubepods/burstable"))
 	r.engine = apply.New(apply.Options{
-		Cgroup: tree, Moved: func(pass uint64, sets []apply.Moved) { r.service.Moved(pass, sets) },
+		Cgroup: tree, Moved: func(pass uint64, sets map[string]string) { r.service.Moved(pass, sets) },
 	})
 	r.service = hook.New(hook.Options{Engine: r.engine, Clock: r.clock})
 	r.complete()

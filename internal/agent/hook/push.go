@@ -15,12 +15,12 @@ const batch = 1
 // Moved takes the sets that a pass of the engine left in groups. A runtime that has another one stored would write that
 // again some day: with the systemd driver whenever systemd reloads, with both when a container is resized while no
 // agent answers.
-func (s *Service) Moved(pass uint64, sets []apply.Moved) {
+func (s *Service) Moved(pass uint64, sets map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range sets {
-		if c := s.containers[s.byGroup[m.Group]]; c != nil && pass >= c.pass {
-			c.kernel, c.pass = m.CPUs, pass
+	for _, c := range s.containers {
+		if cpus, ok := sets[c.group]; ok && pass >= c.pass {
+			c.kernel, c.pass = cpus, pass
 		}
 	}
 	s.announce()
@@ -117,7 +117,7 @@ func (s *Service) landingOn(c *Container) error {
 	now, threats := s.o.Clock.Now(), map[string]string{} // container id to UID
 	for id, x := range s.containers {
 		for _, f := range x.flights {
-			if f.cpus != "" && now.Before(f.until) && x.uid != c.UID && overlap(cpus, f.cpus) {
+			if f.flies(now) && x.uid != c.UID && overlap(cpus, f.cpus) {
 				threats[id] = x.uid
 			}
 		}

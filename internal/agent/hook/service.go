@@ -3,6 +3,7 @@ package hook
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,6 @@ type Service struct {
 	mu         sync.Mutex // guards the fields below; never held across a call to the engine
 	sandboxes  map[string]string
 	containers map[string]*container
-	byGroup    map[string]string // group to container id
 }
 
 var _ Handler = (*Service)(nil)
@@ -113,7 +113,7 @@ func New(o Options) *Service {
 	}
 	return &Service{
 		o: o, news: make(chan struct{}, 1),
-		sandboxes: map[string]string{}, containers: map[string]*container{}, byGroup: map[string]string{},
+		sandboxes: map[string]string{}, containers: map[string]*container{},
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *Service) Sync(pods []Pod, containers []Container) {
 	for _, uid := range s.sandboxes {
 		lost[uid] = true
 	}
-	s.sandboxes, s.containers, s.byGroup = map[string]string{}, map[string]*container{}, map[string]string{}
+	s.sandboxes, s.containers = map[string]string{}, map[string]*container{}
 	for i := range pods {
 		s.sandboxes[pods[i].ID] = pods[i].UID
 		delete(lost, pods[i].UID)
@@ -195,11 +195,7 @@ func (s *Service) RemovePod(p Pod) {
 	for _, other := range s.sandboxes {
 		last = last && other != uid
 	}
-	for id, c := range s.containers {
-		if c.sandbox == p.ID {
-			s.drop(id)
-		}
-	}
+	maps.DeleteFunc(s.containers, func(_ string, c *container) bool { return c.sandbox == p.ID })
 	s.mu.Unlock()
 	if last {
 		s.o.Engine.Withdraw(uid)
@@ -404,7 +400,7 @@ func (s *Service) Stop(c Container) {
 func (s *Service) Remove(c Container) {
 	e := s.identify(&c)
 	s.mu.Lock()
-	s.drop(c.ID)
+	delete(s.containers, c.ID)
 	s.mu.Unlock()
 	if e.Group != "" {
 		s.o.Engine.Remove(e)
@@ -444,7 +440,6 @@ func (s *Service) remember(c *Container) *container {
 	known.uid, known.name, known.sandbox, known.ended = c.UID, c.Name, c.Pod.ID, c.Ended
 	if at := groupOf(c.Cgroup); at != "" && c.ID != "" {
 		known.group = at
-		s.byGroup[at] = c.ID
 	}
 	if c.Has.CPUs != "" {
 		known.stored = c.Has.CPUs
@@ -461,25 +456,14 @@ func (s *Service) supersede(c *Container) {
 	now := s.o.Clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, x := range s.containers {
-		if id != c.ID && x.uid == c.UID && x.name == c.Name && x.group == "" && !x.flies(now) {
-			s.drop(id)
-		}
-	}
+	maps.DeleteFunc(s.containers, func(id string, x *container) bool {
+		return id != c.ID && x.uid == c.UID && x.name == c.Name && x.group == "" &&
+			!slices.ContainsFunc(x.flights[:], func(f flight) bool { return f.flies(now) })
+	})
 }
 
-// flies reports whether a set is on its way to the container's group.
-func (c *container) flies(now time.Time) bool {
-	return slices.ContainsFunc(c.flights[:], func(f flight) bool { return f.cpus != "" && now.Before(f.until) })
-}
-
-// drop forgets a container. The caller holds mu.
-func (s *Service) drop(id string) {
-	if known := s.containers[id]; known != nil {
-		delete(s.byGroup, known.group)
-		delete(s.containers, id)
-	}
-}
+// flies reports whether a set is on its way to a group.
+func (f flight) flies(now time.Time) bool { return f.cpus != "" && now.Before(f.until) }
 
 // identify completes what the runtime reports of a container with what it reported before.
 func (s *Service) identify(c *Container) apply.Container {

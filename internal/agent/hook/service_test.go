@@ -76,7 +76,7 @@ func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
 	n.must(tree.MkdirAll("kubepods/besteffort"))
 	n.engine = apply.New(apply.Options{
 		Cgroup: tree, Roots: []string{"kubepods", "kubepods.slice"},
-		Moved: func(pass uint64, sets []apply.Moved) { n.service.Moved(pass, sets) },
+		Moved: func(pass uint64, sets map[string]string) { n.service.Moved(pass, sets) },
 	})
 	o := hook.Options{
 		Engine: n.engine, Clock: n.clock, Writes: func() bool { return n.writes },
