@@ -83,9 +83,9 @@ func ParseKubelet(settings string) (Kubelet, error) {
 	if settings == "" {
 		return k, nil
 	}
-	r := settingReader{tokens: strings.Split(settings, ","), kubelet: &k, said: map[string]string{}}
-	for len(r.tokens) > 0 {
-		if err := r.next(); err != nil {
+	r := settingReader{kubelet: &k, said: map[string]string{}}
+	for _, setting := range splitSettings(settings) {
+		if err := r.read(setting); err != nil {
 			return k, err
 		}
 	}

@@ -13,18 +13,29 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// settingReader takes kubelet settings word by word.
+// splitSettings returns the settings that commas separate. Items of a list belong to the setting before them.
+func splitSettings(text string) (settings []string) {
+	list := "" // that items can follow
+	for token := range strings.SplitSeq(text, ",") {
+		token = strings.TrimSpace(token)
+		node, _, isMemory := strings.Cut(token, ":")
+		switch {
+		case list == "reserved=" && token != "" && strings.Trim(token, "0123456789-") == "",
+			list == "reserved-memory=" && isMemory && node != "" && strings.Trim(node, "0123456789") == "":
+			settings[len(settings)-1] += "," + token
+		default:
+			list = token[:strings.Index(token, "=")+1]
+			settings = append(settings, token)
+		}
+	}
+	return settings
+}
+
+// settingReader takes kubelet settings one by one.
 type settingReader struct {
-	tokens  []string // that are left
 	kubelet *Kubelet
 	// said is what was said of each thing that can be said once.
 	said map[string]string
-}
-
-func (r *settingReader) take() string {
-	token := strings.TrimSpace(r.tokens[0])
-	r.tokens = r.tokens[1:]
-	return token
 }
 
 // once sets a value, and rejects a second, different one.
@@ -36,9 +47,9 @@ func (r *settingReader) once(what string, to *string, value string) error {
 	return nil
 }
 
-// next reads one setting, with the rest of its list.
-func (r *settingReader) next() error {
-	token, k := r.take(), r.kubelet
+// read reads one setting.
+func (r *settingReader) read(token string) error {
+	k := r.kubelet
 	key, value, valued := strings.Cut(token, "=")
 	if valued {
 		key += "="
@@ -72,9 +83,21 @@ func (r *settingReader) next() error {
 		put(&k.TopologyOptions, maxAllowableNUMA, value)
 		return r.once(maxAllowableNUMA, &value, value)
 	case "reserved=":
-		return r.reservedCPUs(value)
+		ids, err := cpuset.ParseIDs(value)
+		if err != nil {
+			return fmt.Errorf("kubelet setting reserved: %w", err)
+		}
+		if len(ids) == 0 {
+			return fmt.Errorf("kubelet setting reserved= names no CPU")
+		}
+		return r.once("reserved CPUs", &k.ReservedCPUs, cpuset.FormatIDs(ids))
 	case "reserved-memory=":
-		return r.reservedMemory(value)
+		for item := range strings.SplitSeq(value, ",") {
+			if err := k.reserveMemory(item); err != nil {
+				return fmt.Errorf("kubelet setting reserved-memory: %q: %w", item, err)
+			}
+		}
+		return nil
 	}
 	switch {
 	case slices.Contains(cpuOptions(), token):
@@ -86,43 +109,7 @@ func (r *settingReader) next() error {
 	return &UnknownSetting{Setting: token}
 }
 
-func (r *settingReader) reservedCPUs(list string) error {
-	for len(r.tokens) > 0 && isListItem(r.tokens[0]) {
-		list += "," + r.take()
-	}
-	ids, err := cpuset.ParseIDs(list)
-	if err != nil {
-		return fmt.Errorf("kubelet setting reserved: %w", err)
-	}
-	if len(ids) == 0 {
-		return fmt.Errorf("kubelet setting reserved= names no CPU")
-	}
-	return r.once("reserved CPUs", &r.kubelet.ReservedCPUs, cpuset.FormatIDs(ids))
-}
-
-func isListItem(token string) bool {
-	token = strings.TrimSpace(token)
-	return token != "" && strings.Trim(token, "0123456789-") == ""
-}
-
-// reservedMemory reads items NODE[:TYPE]:AMOUNT; a type that is missing is "memory".
-func (r *settingReader) reservedMemory(item string) error {
-	for {
-		if err := r.kubelet.reserveMemory(item); err != nil {
-			return fmt.Errorf("kubelet setting reserved-memory: %q: %w", item, err)
-		}
-		if len(r.tokens) == 0 || !isMemoryItem(r.tokens[0]) {
-			return nil
-		}
-		item = r.take()
-	}
-}
-
-func isMemoryItem(token string) bool {
-	node, _, ok := strings.Cut(strings.TrimSpace(token), ":")
-	return ok && node != "" && strings.Trim(node, "0123456789") == ""
-}
-
+// reserveMemory reads NODE[:TYPE]:AMOUNT; a type that is missing is "memory".
 func (k *Kubelet) reserveMemory(item string) error {
 	node, rest, ok := strings.Cut(item, ":")
 	id, err := strconv.Atoi(node)
