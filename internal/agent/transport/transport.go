@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -32,11 +33,31 @@ type Options struct {
 // Transports are the ways by which containers come to the agent before they start. They are safe for concurrent use.
 type Transports struct {
 	o Options
-	connections
+
+	mu sync.Mutex // guards the field below
+	at connections
 }
 
 // New returns Transports that are not connected.
 func New(o Options) *Transports { return &Transports{o: o} }
+
+// change changes what is connected, and reports whether that is news.
+func (t *Transports) change(f func(*connections)) (news bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.at
+	f(&t.at)
+	return t.at != before
+}
+
+func (t *Transports) connections() connections {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at
+}
+
+// Attach notes that a runtime of this process asks.
+func (t *Transports) Attach() { t.change(func(c *connections) { c.attached = true }) }
 
 // ServeNRI keeps a service connected to the container runtime until ctx ends.
 func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error {
@@ -48,14 +69,14 @@ func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error 
 		Socket: t.o.NRISocket, Handler: service, Clock: t.o.Clock,
 		Connected: func(r nri.Runtime) {
 			log.Info("Connected to the container runtime", "runtime", r.Name, "version", r.Version)
-			t.connect(r)
+			t.change(func(c *connections) { c.runtime, c.lost = &r, "" })
 			t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(1)
 			t.o.Changed()
 		},
 		Disconnected: func(err error) { t.disconnected(ctx, err) },
 		Timed:        func(call string, d time.Duration) { t.handled(status.PathNRI, call, d) },
 		Fenced: func(yes bool) {
-			if t.fence(yes) {
+			if t.change(func(c *connections) { c.unfenced = !yes }) {
 				t.o.Changed()
 			}
 		},
@@ -66,7 +87,7 @@ func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error 
 func (t *Transports) disconnected(ctx context.Context, err error) {
 	t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(0)
 	t.o.Metrics.Failures.WithLabelValues(event.NRIDisconnected.String()).Inc()
-	if !t.disconnect(err) {
+	if !t.change(func(c *connections) { c.runtime, c.lost = nil, err.Error() }) {
 		return
 	}
 	klog.FromContext(ctx).Info("No NRI connection to the container runtime, will try again", "socket", t.o.NRISocket,
@@ -107,7 +128,7 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 
 // proxied records whether a runtime proxy is connected: without one, containers may start without the agent again.
 func (t *Transports) proxied(is bool) {
-	if !t.proxy(is) {
+	if !t.change(func(c *connections) { c.proxied, c.hadProxy = is, is || c.hadProxy }) {
 		return
 	}
 	connected := 0.0
@@ -142,7 +163,7 @@ func (t *Transports) handled(path, call string, d time.Duration) {
 
 // WhyDegraded says why LSE pods are to be refused; "" when they are not. Who is asked has a transport.
 func (t *Transports) WhyDegraded() string {
-	if reason, text := t.degradation(); reason != noTransport {
+	if reason, text := t.connections().degradation(); reason != noTransport {
 		return text
 	}
 	return ""
@@ -151,19 +172,19 @@ func (t *Transports) WhyDegraded() string {
 // IsUnasked reports whether containers start without the agent: then what happens to a pod is seen in the cgroup tree
 // alone.
 func (t *Transports) IsUnasked() bool {
-	reason, _ := t.degradation()
+	reason, _ := t.connections().degradation()
 	return reason == noTransport
 }
 
 // Report sets the condition EnforcementDegraded. It is False for an agent that writes no cpusets; an agent that has not
 // tried to connect yet does not change it, so that a restart is not reported.
 func (t *Transports) Report(ctx context.Context, writes bool) error {
-	if t.o.NRISocket != "" && !t.tried() {
+	if t.o.NRISocket != "" && !t.connections().tried() {
 		return nil
 	}
 	reason, text := "", ""
 	if writes {
-		reason, text = t.degradation()
+		reason, text = t.connections().degradation()
 	}
 	if reason == "" {
 		return t.o.Status.Set(ctx, event.EnforcementDegraded, false, "Enforced",
