@@ -362,7 +362,7 @@ func TestEndpointsThatAreNoneAreRefused(t *testing.T) {
 		"https://127.0.0.1:10250": "https://127.0.0.1:10250", "https://[::1]:10250/": "https://[::1]:10250",
 		"https://n0:1": "https://n0:1",
 	} {
-		if e, err := kubeletapi.ParseEndpoint(text); err != nil || e.String() != want {
+		if e, err := kubeletapi.ParseEndpoint(text); err != nil || e != want {
 			t.Errorf("ParseEndpoint(%q) = %v, %v, want %s", text, e, err, want)
 		}
 	}

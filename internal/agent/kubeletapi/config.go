@@ -24,8 +24,6 @@ type Config struct {
 	// ReservedMilliCPU is what kubeReserved and systemReserved come to. A static policy without reservedSystemCPUs
 	// keeps so many CPUs for itself, rounded up.
 	ReservedMilliCPU int64
-	// EvictionHard are the thresholds by signal, such as memory.available: "100Mi".
-	EvictionHard map[string]string
 	// CgroupRoot is the group below which the kubelet makes its own; "" and "/" are the root.
 	CgroupRoot   string
 	CgroupDriver host.Driver
@@ -46,7 +44,6 @@ type configz struct {
 		TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions"`
 		KubeReserved                 map[string]string `json:"kubeReserved"`
 		SystemReserved               map[string]string `json:"systemReserved"`
-		EvictionHard                 map[string]string `json:"evictionHard"`
 		FeatureGates                 map[string]bool   `json:"featureGates"`
 		CgroupRoot                   string            `json:"cgroupRoot"`
 		CgroupDriver                 string            `json:"cgroupDriver"`
@@ -83,7 +80,7 @@ func ParseConfig(text []byte) (Config, error) {
 		return Config{}, errors.New("read /configz: has no kubeletconfig.cpuManagerPolicy")
 	}
 	c := Config{
-		EvictionHard: k.EvictionHard, CgroupRoot: k.CgroupRoot, RuntimeEndpoint: k.ContainerRuntimeEndpoint,
+		CgroupRoot: k.CgroupRoot, RuntimeEndpoint: k.ContainerRuntimeEndpoint,
 		Kubelet: host.Kubelet{CPUPolicy: k.CPUManagerPolicy, Gates: k.FeatureGates},
 	}
 	r := reader{}

@@ -40,7 +40,7 @@ func TestSettingsAreReadAsTheKubeletSpellsThem(t *testing.T) {
 			TopologyOptions: map[string]string{"max-allowable-numa-nodes": "12", "prefer-closest-numa-nodes": "true"},
 			Gates:           map[string]bool{"CPUManagerPolicyAlphaOptions": true},
 		},
-		ReservedMilliCPU: 1500, EvictionHard: map[string]string{"memory.available": "100Mi"}, CgroupRoot: "/tenon",
+		ReservedMilliCPU: 1500, CgroupRoot: "/tenon",
 		CgroupDriver: host.Systemd, RuntimeEndpoint: "unix:///run/containerd/containerd.sock",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -96,7 +96,7 @@ func ParseResources(all *podresources.AllocatableResourcesResponse, list *podres
 ) (Resources, error) {
 	var r Resources
 	var err error
-	if r.CPUs, err = cpuIDs(all.GetCpuIds()); err != nil {
+	if r.CPUs, err = ids(all.GetCpuIds(), "CPU"); err != nil {
 		return Resources{}, fmt.Errorf("allocatable cpu_ids: %w", err)
 	}
 	if r.Devices, err = devices(all.GetDevices()); err != nil {
@@ -126,7 +126,7 @@ func container(in *podresources.ContainerResources) (Container, error) {
 	if in.GetName() == "" {
 		return c, errors.New("has no name")
 	}
-	if c.CPUs, err = cpuIDs(in.GetCpuIds()); err != nil {
+	if c.CPUs, err = ids(in.GetCpuIds(), "CPU"); err != nil {
 		return c, fmt.Errorf("cpu_ids: %w", err)
 	}
 	if c.Devices, err = devices(in.GetDevices()); err != nil {
@@ -146,8 +146,6 @@ func container(in *podresources.ContainerResources) (Container, error) {
 	}
 	return c, nil
 }
-
-func cpuIDs(in []int64) ([]int, error) { return ids(in, "CPU") }
 
 func numaIDs(t *podresources.TopologyInfo) ([]int, error) {
 	var list []int64
@@ -189,19 +187,14 @@ func devices(in []*podresources.ContainerDevices) ([]host.Device, error) {
 				i, at[key] = len(out), len(out)
 				out = append(out, host.Device{Resource: key[0], ID: key[1]})
 			}
-			all := slices.Concat(out[i].NUMAIDs, nodes)
-			slices.Sort(all)
-			out[i].NUMAIDs = slices.Compact(all)
+			out[i].NUMAIDs = append(out[i].NUMAIDs, nodes...) // nil while there are none
+			slices.Sort(out[i].NUMAIDs)
+			out[i].NUMAIDs = slices.Compact(out[i].NUMAIDs)
 		}
 	}
 	slices.SortFunc(out, func(a, b host.Device) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.ID, b.ID))
 	})
-	for i := range out {
-		if len(out[i].NUMAIDs) == 0 {
-			out[i].NUMAIDs = nil
-		}
-	}
 	return out, nil
 }
 

@@ -126,7 +126,7 @@ func (n *node) compareSettings(t testing.TB) []string {
 		return []string{err.Error()}
 	}
 	want := kubeletapi.Config{
-		Kubelet: n.machine.Kubelet, EvictionHard: n.config.EvictionHard, CgroupRoot: n.group,
+		Kubelet: n.machine.Kubelet, CgroupRoot: n.group,
 		CgroupDriver:    host.Cgroupfs,
 		RuntimeEndpoint: n.config.ContainerRuntimeEndpoint,
 	}
