@@ -157,7 +157,7 @@ func New(o Options) (*Agent, error) {
 	a.api = watch.New(watch.Options{
 		Client: o.Client, Dynamic: o.Dynamic, Node: o.Node,
 		Lost: o.Shared.Metrics.Unreachable.Add, Back: a.status.Outage,
-		Shared: &o.Shared.api, Clock: o.Clock,
+		Clock: o.Clock,
 	})
 	return a, nil
 }
@@ -178,7 +178,6 @@ func (a *Agent) Table() desired.Table { return a.tree.Table() }
 // Mode returns whose CPU assignments hold now.
 func (a *Agent) Mode() probe.Mode { return a.kubelet.State().Mode }
 
-// writes reports whether the agent writes cpusets now.
 func (a *Agent) writes() bool { return a.o.Switches.Writes(a.Mode()) }
 
 // Ready returns nil once the agent has seen its pods, brought the cgroup tree in order and published the topology.

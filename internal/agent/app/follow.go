@@ -16,7 +16,6 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// firstApplyRetry is the time between two attempts to bring the cgroup tree in order for the first time.
 const firstApplyRetry = time.Second
 
 // follow waits until everything is known, then keeps facts and mode up to date until ctx ends.
@@ -76,7 +75,6 @@ func (a *Agent) follow(ctx context.Context) error {
 	}
 }
 
-// claimRetry is the time between two looks at a contradiction that is not settled.
 const claimRetry = time.Second
 
 // reportClaims reports what pods' allocations contradict, and returns when to look again; nil when nothing is open.
@@ -102,7 +100,6 @@ func (a *Agent) syncPods() {
 	a.prunePods()
 }
 
-// prunePods deletes from the engine the pods that the API does not have.
 func (a *Agent) prunePods() { a.tree.Prune(maps.Keys(a.livePods())) }
 
 // livePods are the UIDs, as the node knows them, of the pods that the API has and that have not ended.

@@ -31,7 +31,6 @@ func (g *group) run(part func(context.Context) error) {
 	})
 }
 
-// wait returns when all parts have ended.
 func (g *group) wait() error {
 	g.wg.Wait()
 	return errors.Join(g.errs...)

@@ -19,7 +19,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
-	"github.com/tenon-project/tenon/internal/agent/watch"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -116,8 +115,6 @@ var ErrUnsafe = errors.New("an agent that does not ask the kubelet must not writ
 // Shared is what the agents of one process have in common. It is safe for concurrent use.
 type Shared struct {
 	Metrics *status.Metrics
-
-	api watch.Shared
 
 	mu    sync.Mutex // guards the fields below
 	pool  topo.Pool[*topo.Machine]

@@ -131,7 +131,6 @@ func (a *Agent) podList() []*convert.Pod {
 	return pods
 }
 
-// publish asks for a look whether there is something new to be published.
 func (a *Agent) publish() {
 	if a.isWired() {
 		a.publisher.Changed()

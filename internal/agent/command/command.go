@@ -90,7 +90,6 @@ func (f *common) name() (string, error) {
 
 func (f *common) hostRoot() host.Root { return host.Root{Dir: f.root} }
 
-// version is that of the module's build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {

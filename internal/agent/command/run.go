@@ -82,7 +82,6 @@ func newRunCommand() *cobra.Command {
 	return c
 }
 
-// checkRuntime refuses options about the container runtime that cannot be meant.
 func checkRuntime(o *app.Options) (err error) {
 	for _, s := range []struct {
 		flag string
@@ -174,7 +173,6 @@ func serveAgent(ctx context.Context, o app.Options, address string) error {
 	return a.Run(ctx)
 }
 
-// serveHealth listens on an address; "" is none.
 func serveHealth(ctx context.Context, address string, h http.Handler) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil

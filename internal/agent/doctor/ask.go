@@ -18,7 +18,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 )
 
-// askLimit bounds one question.
 const askLimit = 3 * time.Second
 
 // AskRuntime asks a CRI socket who listens there.

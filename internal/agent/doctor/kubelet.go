@@ -14,7 +14,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 )
 
-// kubeletFile is the configuration file of the machine's kubelet.
 type kubeletFile struct {
 	known        bool   // a file was found
 	where        string // its path

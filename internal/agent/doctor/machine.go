@@ -58,7 +58,6 @@ type machine struct {
 	runtime runtimeFiles
 }
 
-// maxFile bounds every file that is read.
 const maxFile = 4 << 20
 
 // read returns a file below the Root. Links that lead out of it are errors: a file of another machine is not valid.
@@ -108,7 +107,6 @@ func (m *machine) names(dir string) []string {
 	return out
 }
 
-// process is one program that runs.
 type process struct {
 	pid  int
 	args []string
@@ -135,7 +133,6 @@ func (p process) flag(names ...string) (value string, said bool) {
 	return value, said
 }
 
-// processes reads the command lines of the machine's programs.
 func (m *machine) processes() {
 	for _, name := range m.names("proc") {
 		pid, err := strconv.Atoi(name)
@@ -168,7 +165,6 @@ func (m *machine) nested(pid string) bool {
 	return false
 }
 
-// agents are the agents that run.
 func (m *machine) agents() []process {
 	var out []process
 	for _, p := range m.procs {
@@ -189,7 +185,6 @@ func (m *machine) running(name string) (process, bool) {
 	return process{}, false
 }
 
-// missing reports whether a file is not there.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // below writes a path as the machine has it.

@@ -147,7 +147,6 @@ func (v *NodeView) conditions() []Finding {
 	return out
 }
 
-// meanings are the consequences of conditions.
 func meanings() map[string]string {
 	return map[string]string{
 		"EnforcementDegraded":       "containers may start before the agent has put them on their CPUs",

@@ -15,7 +15,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 )
 
-// runtimeFiles is what the files of the machine's container runtime say.
 type runtimeFiles struct {
 	name  string // "containerd" or "cri-o"; "" where none is found
 	files []string
@@ -41,7 +40,6 @@ type runtimeFiles struct {
 	driverWhere string
 }
 
-// driverSetting is how the runtime spells a driver.
 func (r *runtimeFiles) driverSetting(d host.Driver) string {
 	if r.name == "cri-o" {
 		return fmt.Sprintf("cgroup_manager = %q", d)
@@ -63,7 +61,6 @@ const (
 	nriSocket      = "/var/run/nri/nri.sock"
 )
 
-// sockets are where the runtimes listen.
 func sockets() map[string][]string {
 	return map[string][]string{
 		"containerd": {"run/containerd/containerd.sock"},
@@ -71,7 +68,6 @@ func sockets() map[string][]string {
 	}
 }
 
-// sockets are where the runtime may listen.
 func (r *runtimeFiles) sockets() []string {
 	if r.socket != "" {
 		return []string{r.socket}

@@ -53,7 +53,6 @@ func (s settingsSource) String() string {
 // configFile keeps the kubelet's last answer: an agent that starts while the kubelet is down goes by it.
 const configFile = "kubelet.json"
 
-// begin returns the settings before the kubelet was asked.
 func begin(o *Options) settings {
 	if o.AskSettings == nil {
 		return settings{source: fromFlag, config: kubeletapi.Config{Kubelet: o.Settings}}
@@ -130,7 +129,6 @@ func runOf(node *corev1.Node) string {
 	return strings.Join([]string{i.KubeletVersion, i.BootID, string(node.UID)}, " ")
 }
 
-// settle puts in force what is known of the kubelet.
 func (b *Observer) settle(ctx context.Context, state *State) {
 	known, m := b.settings.Value(), b.o.Machine()
 	next, note := withReserved(known.config, b.version(), m, b.resources.Value().cpus)
@@ -168,7 +166,6 @@ func (b *Observer) version() string {
 	return version
 }
 
-// policies are the words that an operator would look at.
 func policies(k host.Kubelet) string {
 	words := []string{
 		"cpuManagerPolicy " + cmp.Or(k.CPUPolicy, "none"), "memoryManagerPolicy " + cmp.Or(k.MemoryPolicy, "None"),

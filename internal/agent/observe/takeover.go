@@ -90,7 +90,6 @@ func (b *Observer) forgetTakeover() error {
 // other source has them, and the pods keep them until they end.
 const pinnedFile = "pinned.json"
 
-// pinned is the content of pinnedFile.
 type pinned struct {
 	// Boot is the kernel's boot id: no container outlives a reboot.
 	Boot string `json:"boot"`

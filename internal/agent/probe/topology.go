@@ -91,8 +91,8 @@ func Topology(in Input) *v1alpha2.NodeResourceTopology {
 	v := ledger.New(d.Facts, in.Entries...).View()
 	devices := devicesOf(in.State)
 	held := heldMemory(in)
-	for i, n := range machineNodes(in.Machine) {
-		nrt.Zones[i].Resources = resources(in, n, v, held, devices)
+	for n := range nrt.Zones {
+		nrt.Zones[n].Resources = resources(in, topo.NUMA(n), v, held, devices)
 	}
 	if in.Mode != Blind {
 		if state := numaState(in, devices); len(state.Memory)+len(state.Devices)+len(state.Pods) > 0 {

@@ -13,23 +13,14 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-func machineNodes(m *topo.Machine) []topo.NUMA {
-	nodes := make([]topo.NUMA, m.NumNUMA())
-	for i := range nodes {
-		nodes[i] = topo.NUMA(i)
-	}
-	return nodes
-}
-
 // zones lists every NUMA node with its distances, those without CPUs or memory too.
 func zones(m *topo.Machine) v1alpha2.ZoneList {
 	var list v1alpha2.ZoneList
-	for _, n := range machineNodes(m) {
+	for n := range topo.NUMA(m.NumNUMA()) {
 		z := v1alpha2.Zone{Name: convert.ZoneName(m.NUMAID(n)), Type: annotation.ZoneTypeNode}
-		for _, o := range machineNodes(m) {
+		for o := range topo.NUMA(m.NumNUMA()) {
 			z.Costs = append(z.Costs, v1alpha2.CostInfo{
-				Name:  convert.ZoneName(m.NUMAID(o)),
-				Value: int64(m.Distance(n, o)),
+				Name: convert.ZoneName(m.NUMAID(o)), Value: int64(m.Distance(n, o)),
 			})
 		}
 		list = append(list, z)
@@ -70,13 +61,10 @@ func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64, 
 	var list v1alpha2.ResourceInfoList
 	m := in.Machine
 	if cpus := m.NUMACPUs(n).Intersect(m.Online()); !cpus.IsEmpty() {
-		free := free(v, m.NUMAID(n))
-		list = append(list, v1alpha2.ResourceInfo{
-			Name:        string(corev1.ResourceCPU),
-			Capacity:    *resource.NewQuantity(int64(cpus.Len()), resource.DecimalSI),
-			Allocatable: *resource.NewQuantity(int64(free.allocatable), resource.DecimalSI),
-			Available:   *resource.NewMilliQuantity(free.availableMilli, resource.DecimalSI),
-		})
+		allocatable, milli := free(v, m.NUMAID(n))
+		info := amount(string(corev1.ResourceCPU), resource.DecimalSI, int64(cpus.Len()), allocatable, 0)
+		info.Available = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+		list = append(list, info)
 	}
 	for _, a := range memoryOf(in, n) {
 		available := max(0, a.available-held[memoryKey{m.NUMAID(n), a.kind}])
@@ -158,27 +146,19 @@ func deviceResources(devices []deviceGroup, numaID int) v1alpha2.ResourceInfoLis
 	return list
 }
 
-// zoneFree is what a NUMA node gives to pods.
-type zoneFree struct {
-	allocatable    int
-	availableMilli int64
-}
-
-// free reads a NUMA node's figures out of the account. The machine of the account has the online CPUs alone, so the
-// node is found by its kernel id.
-func free(v *ledger.View, numaID int) zoneFree {
+// free reads out of the account what a NUMA node gives to pods. The machine of the account has the online CPUs alone, so
+// the node is found by its kernel id.
+func free(v *ledger.View, numaID int) (allocatable, availableMilli int64) {
 	m := v.Machine()
 	if m == nil {
-		return zoneFree{}
+		return 0, 0
 	}
 	n, ok := m.NUMAByID(numaID)
 	if !ok {
-		return zoneFree{}
+		return 0, 0
 	}
 	facts, cpus := v.Facts(), m.NUMACPUs(n)
 	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Model.Config.CPU.Reserved)
 	open := v.Allocatable().Intersect(usable)
-	z := zoneFree{allocatable: usable.Len(), availableMilli: 1000 * int64(open.Len())}
-	z.availableMilli = max(0, z.availableMilli-v.Summary().Nodes[n].Promised)
-	return z
+	return int64(usable.Len()), max(0, 1000*int64(open.Len())-v.Summary().Nodes[n].Promised)
 }

@@ -103,7 +103,6 @@ func (o ownedFields) label() bool {
 	return ok
 }
 
-// scope is what a manager leaves to us.
 func (o ownedFields) scope() scope {
 	ours := func(key string) bool { _, ok := o.Metadata.Annotations["f:"+key]; return ok }
 	switch {

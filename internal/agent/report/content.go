@@ -26,7 +26,6 @@ const (
 // ErrTooLarge is returned for a report whose annotations would come close to the API server's limit.
 var ErrTooLarge = errors.New("annotations are too large to be published")
 
-// content is what is applied: the part of the object that is ours.
 type content struct {
 	nrt  *v1alpha2.NodeResourceTopology
 	hash string
@@ -56,7 +55,6 @@ func newContent(nrt *v1alpha2.NodeResourceTopology, c claim, boot string) (conte
 	return content{nrt: nrt, hash: fmt.Sprintf("%016x", h.Sum64()), boot: boot}, nil
 }
 
-// bytes counts all annotations.
 func (c content) bytes() int {
 	n := 0
 	for key, value := range c.nrt.Annotations {
@@ -143,7 +141,6 @@ func (c content) ownPart(object *unstructured.Unstructured) (*v1alpha2.NodeResou
 	return nrt, nil
 }
 
-// object returns what is sent to the API.
 func (c content) object(gv schema.GroupVersion, number annotation.Report) (*unstructured.Unstructured, error) {
 	nrt := c.nrt.DeepCopy()
 	nrt.Annotations = maps.Clone(nrt.Annotations)

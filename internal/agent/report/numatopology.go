@@ -48,7 +48,6 @@ func NewNumatopology(o NumatopologyOptions) *NumatopologyReporter {
 	return r
 }
 
-// publish applies the source over an object.
 func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured.Unstructured) error {
 	want := r.source()
 	if want == nil {

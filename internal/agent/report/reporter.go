@@ -85,7 +85,6 @@ func (r *Reporter) reportConflict(ctx context.Context, conflict error) error {
 		"NodeResourceTopology %s cannot be applied beside another manager: %v", r.Node, conflict))
 }
 
-// publish applies the source over an object.
 func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructured) error {
 	nrt := r.o.Source()
 	if nrt == nil {

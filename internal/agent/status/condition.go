@@ -14,7 +14,6 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 )
 
-// statement is what one source says of a condition that holds.
 type statement struct{ reason, message string }
 
 // Setter is Set of one condition.

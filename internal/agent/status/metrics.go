@@ -108,7 +108,6 @@ const (
 	PathReconcile = "reconcile"
 )
 
-// failureCodes are the values of the label code.
 func failureCodes() []string {
 	var codes []string
 	for _, reason := range []event.Reason{

@@ -90,7 +90,6 @@ func (r *Reporter) Claims(view *ledger.View, live map[string]bool) (settled bool
 	return settled
 }
 
-// describe returns the reason and the text of a contradiction.
 func describe(p ledger.Problem) (reason event.Reason, note string) {
 	switch p.Kind {
 	case ledger.HeldTwice:

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,15 +27,7 @@ type Options struct {
 	// that is over.
 	Lost func(seconds float64)
 	Back func(from, to time.Time)
-	// Shared is what the agents of one process have in common.
-	Shared *Shared
-	Clock  clock.Clock
-}
-
-// Shared is what agents of one process know of their API server. It is safe for concurrent use.
-type Shared struct {
-	mu      sync.Mutex          // guards the field below
-	version schema.GroupVersion // of topology.node.k8s.io, once it is known
+	Clock clock.Clock
 }
 
 // API is the API server as the agent of one node sees it. It is safe for concurrent use.
@@ -55,23 +46,11 @@ const serveRetry = 5 * time.Second
 
 // TopologyVersion returns the version of topology.node.k8s.io to use: v1alpha2 where it is served, else v1alpha1. It
 // waits while neither is.
-func (a *API) TopologyVersion(ctx context.Context) (schema.GroupVersion, error) {
-	s := a.o.Shared
-	s.mu.Lock()
-	version := s.version
-	s.mu.Unlock()
-	if !version.Empty() {
-		return version, nil
-	}
-	err := a.poll(ctx, "NodeResourceTopology", func() (found bool, err error) {
+func (a *API) TopologyVersion(ctx context.Context) (version schema.GroupVersion, err error) {
+	err = a.poll(ctx, "NodeResourceTopology", func() (found bool, err error) {
 		version, err = a.discover()
 		return !version.Empty(), err
 	})
-	if err == nil && version == v1alpha2.GroupVersion() { // v1alpha1 may be replaced by it
-		s.mu.Lock()
-		s.version = version
-		s.mu.Unlock()
-	}
 	return version, err
 }
 
