@@ -17,13 +17,14 @@ import (
 // refresh reads the machine and the kubelet's state, and gives the engine the facts that follow. Errors are reported as
 // conditions and logged; the last known state is kept.
 func (a *Agent) refresh(ctx context.Context) {
-	log := klog.FromContext(ctx)
-	if err := a.readMachine(ctx); err != nil {
-		log.Error(err, "Cannot use the machine's files, the last good topology counts", "node", a.o.Node)
+	log := klog.LoggerWithValues(klog.FromContext(ctx), "node", a.o.Node)
+	failed := func(err error, message string) {
+		if err != nil {
+			log.Error(err, message)
+		}
 	}
-	if err := a.recordNode(); err != nil {
-		log.Error(err, "The next agent cannot begin without the API server", "node", a.o.Node)
-	}
+	failed(a.readMachine(ctx), "Cannot use the machine's files, the last good topology counts")
+	failed(a.recordNode(), "The next agent cannot begin without the API server")
 	mode := a.Mode()
 	changed := a.kubelet.Refresh(ctx)
 	state := a.kubelet.State()
@@ -38,12 +39,9 @@ func (a *Agent) refresh(ctx context.Context) {
 	if state.Mode == probe.Own && state.IsStatic() {
 		assigned = state.Records.CPU.Pods
 	}
-	if err := a.status.Overlap(ctx, a.tree.View(), assigned, a.livePods()); err != nil {
-		log.Error(err, "Cannot report whether the kubelet's CPUs are exclusive to others", "node", a.o.Node)
-	}
-	if err := a.transports.Report(ctx, a.writes()); err != nil {
-		log.Error(err, "Cannot report whether containers may start without the agent", "node", a.o.Node)
-	}
+	failed(a.status.Overlap(ctx, a.tree.View(), assigned, a.livePods()),
+		"Cannot report whether the kubelet's CPUs are exclusive to others")
+	failed(a.transports.Report(ctx, a.writes()), "Cannot report whether containers may start without the agent")
 	pods := a.podList()
 	in := a.input(pods)
 	facts := in.Draft.Facts
@@ -56,7 +54,7 @@ func (a *Agent) refresh(ctx context.Context) {
 		return
 	}
 	for _, p := range in.Draft.Problems {
-		log.Info("Part of the node's configuration cannot be used", "node", a.o.Node, "problem", p.String())
+		log.Info("Part of the node's configuration cannot be used", "problem", p.String())
 	}
 	a.tree.SetFacts(facts)
 	a.publish()

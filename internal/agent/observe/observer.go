@@ -186,26 +186,20 @@ func (b *Observer) Wait() (least time.Duration, found bool) {
 // Refresh reads what is due, decides the mode and reports whether the state has changed. Errors are reported as
 // conditions and logged; the last known state is kept.
 func (b *Observer) Refresh(ctx context.Context) (changed bool) {
-	log := klog.FromContext(ctx)
+	failed := func(err error, message string) {
+		if err != nil {
+			klog.FromContext(ctx).Error(err, message, "node", b.o.Node)
+		}
+	}
 	b.detectRestart()
-	if err := b.readSettings(ctx); err != nil {
-		log.Error(err, "Cannot learn the kubelet's settings, the last good ones count", "node", b.o.Node)
-	}
-	if err := b.readResources(ctx); err != nil {
-		log.Error(err, "Cannot learn what the kubelet gave to whom, the last good answer counts", "node", b.o.Node)
-	}
+	failed(b.readSettings(ctx), "Cannot learn the kubelet's settings, the last good ones count")
+	failed(b.readResources(ctx), "Cannot learn what the kubelet gave to whom, the last good answer counts")
 	before := b.State()
 	next := before
 	b.settle(ctx, &next)
-	if err := b.reportAssumed(ctx, &next); err != nil {
-		log.Error(err, "Cannot report what is assumed of the kubelet", "node", b.o.Node)
-	}
-	if err := b.readRecords(ctx, &next); err != nil {
-		log.Error(err, "Cannot use what the kubelet's managers recorded, the last good record counts", "node", b.o.Node)
-	}
-	if err := b.decideMode(ctx, &next); err != nil {
-		log.Error(err, "Cannot report the topology mode", "node", b.o.Node)
-	}
+	failed(b.reportAssumed(ctx, &next), "Cannot report what is assumed of the kubelet")
+	failed(b.readRecords(ctx, &next), "Cannot use what the kubelet's managers recorded, the last good record counts")
+	failed(b.decideMode(ctx, &next), "Cannot report the topology mode")
 	b.mu.Lock()
 	b.state = next
 	b.mu.Unlock()

@@ -157,6 +157,27 @@ func (b *Observer) settle(ctx context.Context, state *State) {
 	}
 }
 
+// reportAssumed keeps the condition KubeletAssumed: what the scheduler's predictions take for granted of this kubelet.
+// A kubelet whose managers are off is not predicted.
+func (b *Observer) reportAssumed(ctx context.Context, state *State) error {
+	if b.o.CurrentNode() == nil {
+		return nil
+	}
+	k := state.Settings
+	var assumed []string
+	if state.IsStatic() || state.KeepsMemory() ||
+		cmp.Or(k.TopologyPolicy, annotation.KubeletTopologyNone) != annotation.KubeletTopologyNone {
+		s := kubelet.Settings{
+			Version: b.version(), CPUOptions: k.CPUOptions, TopologyOptions: k.TopologyOptions, Gates: k.Gates,
+		}
+		assumed = s.Assumptions()
+	}
+	if len(assumed) == 0 {
+		return b.o.Status.Set(ctx, event.KubeletAssumed, false, "Known", "the scheduler's model knows this kubelet")
+	}
+	return b.o.Status.Set(ctx, event.KubeletAssumed, true, "NotInTheModel", strings.Join(assumed, "; "))
+}
+
 // version is the kubelet's: of its settings, else of the Node.
 func (b *Observer) version() string {
 	version := b.settings.Value().config.Kubelet.Version
