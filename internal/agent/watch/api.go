@@ -25,8 +25,8 @@ type Options struct {
 	Node string
 	// Lost is called with the seconds that an outage of the API server lasted since the last call, Back with an outage
 	// that is over.
-	Lost func(seconds float64)
-	Back func(from, to time.Time)
+	Lost  func(seconds float64)
+	Back  func(from, to time.Time)
 	Clock clock.Clock
 }
 

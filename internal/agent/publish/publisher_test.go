@@ -1,0 +1,111 @@
+package publish_test
+
+import (
+	"context"
+	gojson "encoding/json"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/publish"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
+	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/agent/watch"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+func later(d time.Duration) { time.Sleep(d); synctest.Wait() } //nolint:forbidigo // the clock is the bubble's
+
+// TestTheTopologyIsPublishedOnceTheNodeIsKnown: not before, and not again while nothing changes.
+func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, err := topo.New(topo.Spec{Arch: "amd64", CPUs: []topo.CPUSpec{{L3: -1, Die: -1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, clocks := fake.NewClientset(), clock.RealClock{}
+		objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{v1alpha2.Resource(): "NodeResourceTopologyList"})
+		applies := 0
+		objects.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			applies++
+			u := &unstructured.Unstructured{}
+			if err := gojson.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &u.Object); err != nil {
+				return true, nil, err
+			}
+			u.SetUID("nrt")
+			u.SetResourceVersion("1")
+			return true, u, objects.Tracker().Create(v1alpha2.Resource(), u, "")
+		})
+		var mu sync.Mutex // guards in
+		in := probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own, Writer: "tenon-agent/test"}
+		reporter := status.New(status.Options{
+			Client: client, Node: "n0", Current: func() *corev1.Node { return nil }, Metrics: status.NewMetrics(),
+			Clock: clocks,
+		})
+		p, err := publish.New(t.Context(), publish.Options{
+			Node: "n0", Boot: "boot", Version: v1alpha2.GroupVersion(),
+			Source: func() probe.Input {
+				mu.Lock()
+				defer mu.Unlock()
+				return in
+			},
+			Known: func() bool { return true },
+			API: watch.New(watch.Options{
+				Client: client, Dynamic: objects, Node: "n0", Clock: clocks,
+				Lost: func(float64) {}, Back: func(time.Time, time.Time) {},
+			}),
+			Dynamic: objects, Dir: statedir.Of(host.Root{Dir: t.TempDir()}), Status: reporter, Clock: clocks,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for _, part := range p.Parts() {
+			running.Go(func() {
+				if err := part(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		later(time.Second)
+		if !p.Synced() {
+			t.Error("the absence of the object is not known after 1 s")
+		}
+		p.Begin()
+		later(time.Minute)
+		if _, published := p.Age(); published || applies != 0 {
+			t.Errorf("published: %v, %d writes without a Node", published, applies)
+		}
+		mu.Lock()
+		in.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0", UID: "u"}}
+		mu.Unlock()
+		p.Changed()
+		later(time.Minute)
+		p.Changed()
+		later(time.Minute)
+		if _, published := p.Age(); !published || applies != 1 || p.Published(annotation.TopologyMode) != "Own" {
+			t.Errorf("published: %v, %d writes, mode %q; want one write of the mode Own", published, applies,
+				p.Published(annotation.TopologyMode))
+		}
+		cancel()
+		running.Wait()
+	})
+}
