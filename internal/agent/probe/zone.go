@@ -146,8 +146,8 @@ func deviceResources(devices []deviceGroup, numaID int) v1alpha2.ResourceInfoLis
 	return list
 }
 
-// free reads out of the account what a NUMA node gives to pods. The machine of the account has the online CPUs alone, so
-// the node is found by its kernel id.
+// free reads what a NUMA node gives to pods out of the account, whose machine has the online CPUs alone: the node is
+// found by its kernel id.
 func free(v *ledger.View, numaID int) (allocatable, availableMilli int64) {
 	m := v.Machine()
 	if m == nil {
