@@ -95,10 +95,7 @@ type list[T any] struct {
 }
 
 func newList[T any](kind string, items []T) list[T] {
-	if items == nil {
-		items = []T{}
-	}
-	return list[T]{apiVersion, kind, items}
+	return list[T]{apiVersion, kind, append([]T{}, items...)}
 }
 
 // printAnswer writes v as JSON or YAML, or the text of table.

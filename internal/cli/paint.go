@@ -51,11 +51,8 @@ const (
 	bold    tint = "1"
 	dim     tint = "2"
 	red     tint = "31"
-	green   tint = "32"
 	yellow  tint = "33"
-	blue    tint = "34"
 	magenta tint = "35"
-	cyan    tint = "36"
 )
 
 func (p paint) text(c tint, s string) string {

@@ -98,11 +98,7 @@ func readDocuments(paths []string, in io.Reader, warn io.Writer) (docs []documen
 		if slices.Contains(files[:i], file) {
 			return nil, inputErrorf("%s: given twice", file)
 		}
-		text, err := readFile(file, in)
-		if err != nil {
-			return nil, err
-		}
-		more, err := split(file, text)
+		more, err := readFile(file, in)
 		if err != nil {
 			return nil, err
 		}
@@ -148,26 +144,17 @@ func manifests(path string) (files, ignored []string, err error) {
 	return files, ignored, nil
 }
 
-func readFile(file string, in io.Reader) ([]byte, error) {
-	read := func() ([]byte, error) { return os.ReadFile(file) }
+// readFile cuts a file at its "---" lines. Documents that hold nothing but comments count, and say nothing.
+func readFile(file string, in io.Reader) (docs []document, err error) {
+	name, read := file, func() ([]byte, error) { return os.ReadFile(file) }
 	if file == stdin {
-		read = func() ([]byte, error) { return io.ReadAll(in) }
+		name, read = "standard input", func() ([]byte, error) { return io.ReadAll(in) }
 	}
 	text, err := read()
 	if err != nil {
 		return nil, inputErrorf("%s: %v", file, err)
 	}
-	return text, nil
-}
-
-// split cuts a file at its "---" lines. Documents that hold nothing but comments count, and say nothing.
-func split(file string, text []byte) ([]document, error) {
-	name := file
-	if file == stdin {
-		name = "standard input"
-	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	var docs []document
 	for n := 1; ; n++ {
 		part, err := reader.Read()
 		if errors.Is(err, io.EOF) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	schedulingrules "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -168,10 +169,7 @@ func (w *world) namespace(name string) *corev1.Namespace {
 		n = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		w.namespaces[name] = n
 	}
-	if n.Labels == nil {
-		n.Labels = map[string]string{}
-	}
-	n.Labels[corev1.LabelMetadataName] = name
+	metav1.SetMetaDataLabel(&n.ObjectMeta, corev1.LabelMetadataName, name)
 	return n
 }
 
@@ -257,8 +255,7 @@ func (w *world) priority(t *corev1.Pod, fallback *schedulingv1.PriorityClass) (p
 	if given := t.Spec.Priority; given != nil && *given != class.Value {
 		return fmt.Sprintf("spec.priority: Invalid value: %d: PriorityClass %s has %d", *given, class.Name, class.Value)
 	}
-	value := class.Value
-	t.Spec.Priority = &value
+	t.Spec.Priority = ptr.To(class.Value)
 	if t.Spec.PreemptionPolicy == nil {
 		t.Spec.PreemptionPolicy = class.PreemptionPolicy
 	}
