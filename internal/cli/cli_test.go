@@ -899,6 +899,9 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%s: got %d %q", verb, code, out)
 		}
 	}
+	if v := builtFrom().Kubernetes; v != "unknown" && !strings.HasPrefix(v, "v1.") {
+		t.Errorf("Kubernetes is %s, want the version of the release, not that of its modules", v)
+	}
 }
 
 func TestColourFollowsFlagStreamAndEnvironment(t *testing.T) {
