@@ -366,16 +366,6 @@ func TestSplitOfAGroup(t *testing.T) {
 	if u := s.Usage(0); u.Group != 0b11 || u.Assignments != 1 {
 		t.Errorf("group %v with %d assignments, want {0,1} and 1", u.Group, u.Assignments)
 	}
-	reported := s.WithZones([]kubelet.ZoneState{
-		{Free: map[string]int64{"memory": 60}, Group: 0b11, Assignments: 1},
-		{Free: map[string]int64{"memory": 500}, Group: 0b11, Assignments: 1},
-	})
-	if got := [2]int64{reported.Usage(0).Memory[0].Free, reported.Usage(1).Memory[0].Free}; got != [2]int64{60, 100} {
-		t.Errorf("free %v as reported, want 60 and, of no more than there is, 100", got)
-	}
-	if s.WithZones(nil) != s {
-		t.Error("a report without zones changes the state")
-	}
 }
 
 // TestRefusedPodChangesAGroup: the first container's block on one node of a group leaves that node a group of its own.

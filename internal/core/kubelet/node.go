@@ -35,7 +35,7 @@ type Inventory struct {
 }
 
 // Node is one machine under one kubelet, with nothing given to anybody. It is immutable and may be shared by all equal
-// nodes of a cluster: Pool makes them one value.
+// nodes of a cluster.
 type Node struct {
 	machine *topo.Machine
 	config  Config

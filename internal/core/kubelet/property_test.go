@@ -702,20 +702,11 @@ func TestNothingPanics(t *testing.T) {
 		nodes := w.node.Machine().NumNUMA()
 		for range w.upTo(6, "steps") {
 			p := w.drawPod()
-			switch w.upTo(4, "what") {
+			switch w.upTo(3, "what") {
 			case 0:
 				w.state = w.state.With(p, w.drawReport(p))
 			case 1:
 				w.state = w.state.Without(fmt.Sprintf("pod-%02d", w.upTo(9, "gone")))
-			case 2:
-				zones := make([]kubelet.ZoneState, w.upTo(1, "zones")*nodes)
-				for i := range zones {
-					zones[i] = kubelet.ZoneState{
-						Free:  map[string]int64{"memory": rapid.Int64().Draw(t, "free")},
-						Group: topo.NodeSet(rapid.Uint64().Draw(t, "group")), Assignments: w.upTo(3, "assignments") - 1,
-					}
-				}
-				w.state = w.state.WithZones(zones)
 			default:
 				fits := w.state.Fits(p)
 				next, _, refusal := w.state.Admit(p)

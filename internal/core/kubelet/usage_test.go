@@ -75,38 +75,3 @@ func (s *State) Devices() []DeviceUsage {
 	}
 	return list
 }
-
-// ZoneState is what the kubelet reports of the memory of one NUMA node.
-type ZoneState struct {
-	Free        map[string]int64 // bytes by type
-	Group       topo.NodeSet     // "cells"; 0 = the node itself
-	Assignments int
-}
-
-// WithZones returns s where every NUMA node's memory is as the kubelet reports it. The pods' blocks name a group
-// and a sum; which node of a group gave what depends on all that came and went before, and only the kubelet knows it. A
-// list of another length, or a node without a memory manager, changes nothing; amounts are kept within 0 and what is
-// allocatable.
-func (s *State) WithZones(zones []ZoneState) *State {
-	if len(zones) != len(s.memory.zones) || len(zones) == 0 {
-		return s
-	}
-	next := s.clone()
-	for i, z := range zones {
-		own := zone{group: 1 << i}
-		if z.Assignments > 0 {
-			own.assignments = z.Assignments
-			if group := z.Group & s.node.all; group.Has(topo.NUMA(i)) {
-				own.group = group
-			}
-		}
-		next.memory.zones[i] = own
-		for t, name := range s.node.types {
-			if free, reported := z.Free[name]; reported {
-				next.memory.free[t][i] = min(max(free, 0), s.node.allocatable[t][i])
-			}
-		}
-	}
-	next.count()
-	return next
-}
