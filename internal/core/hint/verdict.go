@@ -36,6 +36,13 @@ func (s *Summary) Verdict(q *Request, w *Scratch) Answer {
 	return rule.finish(Hint{Mask: best}, found)
 }
 
+// OffersMemory reports whether the memory manager would offer any mask for amounts by type.
+func (s *Summary) OffersMemory(bytes []int64) bool {
+	p := problem{s: s}
+	p.load(&Request{Memory: bytes})
+	return p.memory
+}
+
 func (p *problem) load(q *Request) {
 	c := p.s.c
 	all := topo.FirstNodes(c.rule.Nodes)

@@ -421,7 +421,7 @@ func (c *counters) part(t *sums, only int) (r why.Reason, free int64, cares bool
 		if at, known := c.node.typeOf(memoryName); known {
 			r.Asked = t.memory[at]
 		}
-		return r, r.Asked, t.bytes && c.memory.offers(t)
+		return r, r.Asked, t.bytes && c.offersMemory(t)
 	}
 	k := &c.node.kinds[t.kind[only-1]]
 	r.Unit, r.Asked = why.Count, t.units[only-1]
@@ -463,7 +463,7 @@ func (c *counters) allocate(t *sums, m topo.NodeSet) (why.Reason, bool) {
 	if !t.bytes {
 		return why.Reason{}, true
 	}
-	return c.memory.quick(t, m)
+	return c.allocateMemory(t, m)
 }
 
 func (c *counters) allocateCPUs(t *sums) cpuFault {
@@ -476,21 +476,26 @@ func (c *counters) allocateCPUs(t *sums) cpuFault {
 	return cpuOK
 }
 
-// quick decides whether memory on the nodes of a merged hint is given. Where the manager would look for other nodes it
-// does not decide, unless there are none.
-func (m *memoryState) quick(t *sums, nodes topo.NodeSet) (why.Reason, bool) {
+// allocateMemory decides whether memory on the nodes of a merged hint is given. Where the manager would look for other
+// nodes it does not decide, unless there are none.
+func (c *counters) allocateMemory(t *sums, nodes topo.NodeSet) (why.Reason, bool) {
+	has := c.memory.has(t, nodes)
 	switch {
-	case nodes == 0 || t.users > 1 && !m.has(t, nodes):
+	case nodes == 0 || t.users > 1 && !has:
 		return why.Reason{}, false
-	case m.has(t, nodes):
-		return why.Reason{}, nodes.Len() == 1 || m.allowed(nodes)
-	case m.offers(t):
+	case has:
+		return why.Reason{}, nodes.Len() == 1 || c.memory.allowed(nodes)
+	case c.offersMemory(t):
 		return why.Reason{}, false
 	}
 	return why.Reason{
-		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: m.short(t, nodes),
+		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: c.memory.short(t, nodes),
 		Extra: int64(why.MemoryGroupShort),
 	}, true
+}
+
+func (c *counters) offersMemory(t *sums) bool {
+	return c.free.OffersMemory(t.memory[:len(c.node.types)])
 }
 
 // short is what is asked of the first type that the nodes are short of, 0 if they have all.
@@ -505,18 +510,3 @@ func (m *memoryState) short(t *sums, nodes topo.NodeSet) int64 {
 
 // has reports whether the nodes have all that is asked.
 func (m *memoryState) has(t *sums, nodes topo.NodeSet) bool { return m.short(t, nodes) == 0 }
-
-// offers reports whether the memory manager has any hint: one node outside groups, a group, or all unused nodes.
-func (m *memoryState) offers(t *sums) bool {
-	var unused topo.NodeSet
-	for i := range m.zones {
-		z := &m.zones[i]
-		if (z.group.Len() == 1 || m.allowed(z.group)) && m.has(t, z.group) {
-			return true
-		}
-		if z.assignments == 0 {
-			unused |= 1 << i
-		}
-	}
-	return unused != 0 && m.has(t, unused)
-}
