@@ -6,11 +6,14 @@ import (
 )
 
 // Limited returns s with Caps applied as fewer free CPUs: on every NUMA node that has more free CPUs than its cap,
-// exactly that many remain free, chosen so that the bind policy loses least: whole cores first for FullPCPUs, one CPU
-// of each core first for SpreadByPCPUs; then the lowest ids.
+// exactly that many remain free: those that Allocate gives for the bind policy, which so loses least.
 func (s State) Limited(bind Bind) State {
 	for n, limit := range s.Caps {
-		s.Free = limitNode(s.Machine, topo.NUMA(n), s.Free, limit, bind)
+		here := s.Machine.NUMACPUs(topo.NUMA(n)).Intersect(s.Free)
+		if here.Len() > limit {
+			kept, _ := Allocate(State{Machine: s.Machine, Free: here}, Request{Count: limit, Bind: bind})
+			s.Free = s.Free.Minus(here).Union(kept.CPUs)
+		}
 	}
 	s.Caps = nil
 	return s
@@ -38,48 +41,6 @@ func (c NodeCount) Limited(m *topo.Machine, n topo.NUMA, free *cpuset.Set, limit
 	}
 	c.FreeWhole = limit - left
 	return c
-}
-
-// limitNode returns free with at most limit CPUs of node n.
-func limitNode(m *topo.Machine, n topo.NUMA, free cpuset.Set, limit int, bind Bind) cpuset.Set {
-	here := m.NUMACPUs(n).Intersect(free)
-	if here.Len() <= limit {
-		return free
-	}
-	rest := here
-	var kept cpuset.Set
-	take := func(c topo.CPU) {
-		if limit > 0 && rest.Has(int(c)) {
-			kept.Add(int(c))
-			rest.Remove(int(c))
-			limit--
-		}
-	}
-	if bind == SpreadByPCPUs {
-		for _, core := range m.NUMACores(n) {
-			for _, c := range m.CoreCPUs(core) {
-				if rest.Has(int(c)) {
-					take(c)
-					break
-				}
-			}
-		}
-	} else {
-		// The sizes of whole cores divide each other: taking the largest that still fits first fills most of limit.
-		for size := m.ThreadsPerCore(); size > 0; size-- {
-			for _, core := range m.NUMACores(n) {
-				if size <= limit && wholeSize(m, core) == size && freeOf(m, core, &here) == size {
-					for _, c := range m.CoreCPUs(core) {
-						take(c)
-					}
-				}
-			}
-		}
-	}
-	for c := range here.All() {
-		take(topo.CPU(c))
-	}
-	return free.Minus(here).Union(kept)
 }
 
 // freeOf counts the free CPUs of a core.
