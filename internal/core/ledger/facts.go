@@ -74,18 +74,11 @@ type Facts struct {
 
 // Equal reports whether two facts say the same; the order of Given and Amounts does not matter.
 func (f *Facts) Equal(o *Facts) bool {
-	return f.sameMachine(o) && f.Fault == o.Fault && f.ARM64 == o.ARM64 &&
+	return f.Machine.Equal(o.Machine) && f.Fault == o.Fault && f.ARM64 == o.ARM64 &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
 		f.StrategyByLabel == o.StrategyByLabel &&
 		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.Equal(&o.Model) &&
 		f.Imported == o.Imported &&
 		slices.EqualFunc(kubelet.Sorted(f.Given), kubelet.Sorted(o.Given), kubelet.Grant.Equal) &&
 		f.Table == o.Table && slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
-}
-
-func (f *Facts) sameMachine(o *Facts) bool {
-	if f.Machine == nil || o.Machine == nil {
-		return f.Machine == o.Machine
-	}
-	return f.Machine.Equal(o.Machine)
 }

@@ -48,7 +48,7 @@ func (l *Ledger) SetFacts(f Facts) {
 		return
 	}
 	accounts := v.accounts
-	if !v.facts.sameMachine(&f) {
+	if !v.facts.Machine.Equal(f.Machine) {
 		accounts = make([]*account, len(v.accounts))
 		for i, a := range v.accounts {
 			accounts[i] = newAccount(f.Machine, a.Entry)

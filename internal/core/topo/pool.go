@@ -21,10 +21,10 @@ func (p *Pool[T]) Intern(v T) T {
 }
 
 // Equal reports whether m and o describe the same machine: whether their Specs would be equal. Distances that were left
-// out equal the ones that are assumed.
+// out equal the ones that are assumed. nil equals nil alone.
 func (m *Machine) Equal(o *Machine) bool {
-	if m == o {
-		return true
+	if m == o || m == nil || o == nil {
+		return m == o
 	}
 	// Everything else of a Machine is derived from these.
 	return m.arch == o.arch &&

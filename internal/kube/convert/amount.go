@@ -2,22 +2,33 @@ package convert
 
 import (
 	"iter"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 )
 
+// field is where a container is in the spec of its pod.
+type field struct {
+	list string // initContainers or containers
+	i    int
+}
+
+func (f field) isInit() bool { return f.list == "initContainers" }
+
+func (f field) String() string { return "spec." + f.list + "[" + strconv.Itoa(f.i) + "]" }
+
 // containers yields init containers, then containers.
-func containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
-	return func(yield func(*corev1.Container) bool) {
+func containers(pod *corev1.Pod) iter.Seq2[field, *corev1.Container] {
+	return func(yield func(field, *corev1.Container) bool) {
 		for i := range pod.Spec.InitContainers {
-			if !yield(&pod.Spec.InitContainers[i]) {
+			if !yield(field{"initContainers", i}, &pod.Spec.InitContainers[i]) {
 				return
 			}
 		}
 		for i := range pod.Spec.Containers {
-			if !yield(&pod.Spec.Containers[i]) {
+			if !yield(field{"containers", i}, &pod.Spec.Containers[i]) {
 				return
 			}
 		}
@@ -99,7 +110,7 @@ func podLimitMilli(pod *corev1.Pod) (milli int64, ok bool) {
 			return limitOf(r), true
 		}
 	}
-	for c := range containers(pod) {
+	for _, c := range containers(pod) {
 		if limitOf(&c.Resources) == 0 {
 			return 0, false
 		}

@@ -13,13 +13,10 @@ import (
 // that are neither Tenon's nor listed in annotation.Supports belong to other software.
 func Ignored(pod *corev1.Pod) []annotation.Ignored {
 	resources := map[string]string{}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			r := containers[i].Resources
-			for _, amounts := range []corev1.ResourceList{r.Requests, r.Limits} {
-				for name := range amounts {
-					resources[string(name)] = ""
-				}
+	for _, c := range containers(pod) {
+		for _, amounts := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for name := range amounts {
+				resources[string(name)] = ""
 			}
 		}
 	}

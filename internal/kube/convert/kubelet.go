@@ -34,8 +34,14 @@ func kubeletPod(pod *corev1.Pod, kube qos.Kube) *kubelet.Pod {
 		PodLevel: resource.IsPodLevelResourcesSet(pod),
 	}
 	matters := false
-	add := func(c *corev1.Container, role kubelet.Role) {
-		k := kubelet.Container{Name: c.Name, Role: role, Devices: devicesAsked(c)}
+	for field, c := range containers(pod) {
+		k := kubelet.Container{Name: c.Name, Role: kubelet.App, Devices: devicesAsked(c)}
+		switch {
+		case field.isInit() && isSidecar(c):
+			k.Role = kubelet.Sidecar
+		case field.isInit():
+			k.Role = kubelet.Init
+		}
 		if p.Guaranteed {
 			amounts := allocated(pod, c)
 			k.CPUs = int(pinnable(&corev1.Container{Resources: amounts}))
@@ -43,17 +49,6 @@ func kubeletPod(pod *corev1.Pod, kube qos.Kube) *kubelet.Pod {
 		}
 		matters = matters || k.CPUs > 0 || len(k.Memory) > 0 || len(k.Devices) > 0
 		p.Containers = append(p.Containers, k)
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		role := kubelet.Init
-		if isSidecar(c) {
-			role = kubelet.Sidecar
-		}
-		add(c, role)
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i], kubelet.App)
 	}
 	if !matters {
 		return nil
@@ -105,7 +100,7 @@ func devicesAsked(c *corev1.Container) []kubelet.Amount {
 }
 
 func asksDevices(pod *corev1.Pod) bool {
-	for c := range containers(pod) {
+	for _, c := range containers(pod) {
 		for name := range c.Resources.Limits {
 			if IsDevice(string(name)) {
 				return true

@@ -50,7 +50,7 @@ func kubeClass(pod *corev1.Pod) qos.Kube {
 		return classOf(pod.Spec.Resources)
 	}
 	first, result := true, qos.BestEffort
-	for c := range containers(pod) {
+	for _, c := range containers(pod) {
 		class := classOf(&c.Resources)
 		switch {
 		case first:

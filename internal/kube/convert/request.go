@@ -167,14 +167,9 @@ func Unequal(pod *corev1.Pod) (field string, found bool) {
 				continue // the pod's own amount counts, not those of its containers
 			}
 		}
-		for i := range pod.Spec.InitContainers {
-			if unequal(&pod.Spec.InitContainers[i].Resources, name) {
-				return fmt.Sprintf("spec.initContainers[%d].resources.limits[%s]", i, name), true
-			}
-		}
-		for i := range pod.Spec.Containers {
-			if unequal(&pod.Spec.Containers[i].Resources, name) {
-				return fmt.Sprintf("spec.containers[%d].resources.limits[%s]", i, name), true
+		for field, c := range containers(pod) {
+			if unequal(&c.Resources, name) {
+				return fmt.Sprintf("%s.resources.limits[%s]", field, name), true
 			}
 		}
 	}

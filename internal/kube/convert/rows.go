@@ -115,7 +115,7 @@ func (r *factReader) amounts(s Sources, args Args) {
 func needs(pod *corev1.Pod, t *align.Table) []align.Need {
 	var room [align.MaxRows]corev1.ResourceName
 	names := room[:0]
-	for c := range containers(pod) {
+	for _, c := range containers(pod) {
 		names = rowsIn(t, rowsIn(t, names, c.Resources.Requests), c.Resources.Limits)
 	}
 	if r := pod.Spec.Resources; r != nil {

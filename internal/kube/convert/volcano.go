@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -40,17 +41,12 @@ func readVolcano(pod *corev1.Pod, own annotation.NUMATopologyPolicy, r *place.Re
 // pinnedWhole refuses pods that a kubelet would not pin as a whole: some container asks for no whole CPU, or the pod is
 // not Guaranteed.
 func pinnedWhole(pod *corev1.Pod, policy string) (why.Reason, string) {
-	for _, list := range [...]struct {
-		name       string
-		containers []corev1.Container
-	}{{"initContainer", pod.Spec.InitContainers}, {"container", pod.Spec.Containers}} {
-		for i := range list.containers {
-			if milli := requestOf(&list.containers[i].Resources); milli <= 0 || milli%1000 != 0 {
-				return why.Reason{
-					Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: milli,
-					Free: milli / 1000 * 1000,
-				}, fmt.Sprintf("the cpu request isn't an integer in %s[%d]", list.name, i)
-			}
+	for field, c := range containers(pod) {
+		if milli := requestOf(&c.Resources); milli <= 0 || milli%1000 != 0 {
+			return why.Reason{
+				Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: milli,
+				Free: milli / 1000 * 1000,
+			}, fmt.Sprintf("the cpu request isn't an integer in %s[%d]", strings.TrimSuffix(field.list, "s"), field.i)
 		}
 	}
 	if kubeClass(pod) == qos.Guaranteed {
