@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,82 +135,52 @@ func topologyPolicyNames() []string {
 	}
 }
 
-// readZones reads the shape of the zones that are NUMA nodes. What cannot be used is left out and reported: zones may
-// have another writer, and CPU sets do not depend on distances.
+// zone is a zone that is a NUMA node, with the kernel's id.
+type zone struct {
+	id int
+	*v1alpha2.Zone
+}
+
+// readZones reads the zones that are NUMA nodes: of those that are there twice the first, and none when there are more
+// than any machine has. What cannot be used is left out and reported: zones may have another writer, and CPU sets do
+// not depend on distances.
 func (r *factReader) readZones() {
-	list := r.nrt.Zones
-	if n := countNodes(list); n > topo.MaxNUMANodes {
-		r.onNRT("zones", "", fmt.Errorf("%d zones of type %s, at most %d are supported: none is used", n,
+	list := slices.DeleteFunc(slices.Clone(r.nrt.Zones),
+		func(z v1alpha2.Zone) bool { return z.Type != annotation.ZoneTypeNode })
+	if len(list) > topo.MaxNUMANodes {
+		r.onNRT("zones", "", fmt.Errorf("%d zones of type %s, at most %d are supported: none is used", len(list),
 			annotation.ZoneTypeNode, topo.MaxNUMANodes))
 		return
 	}
-	for id := range nodeZones(list) {
-		r.zones = append(r.zones, topo.NUMASpec{ID: id})
-	}
-	slices.SortFunc(r.zones, func(a, b topo.NUMASpec) int { return cmp.Compare(a.ID, b.ID) })
-	seen := map[int]bool{}
-	for _, z := range list {
-		if z.Type != annotation.ZoneTypeNode {
-			continue
-		}
-		field := "zones[" + z.Name + "]"
+	for i := range list {
+		z := &list[i]
 		id, ok := zoneID(z.Name)
 		switch {
 		case !ok:
-			r.onNRT(field, z.Name, fmt.Errorf("want the name %s<id of the NUMA node> for a zone of type %s",
+			r.onNRT("zones["+z.Name+"]", z.Name, fmt.Errorf("want the name %s<id of the NUMA node> for a zone of type %s",
 				annotation.ZoneNamePrefix, annotation.ZoneTypeNode))
-			continue
-		case seen[id]:
-			r.onNRT(field, z.Name, errors.New("is there twice: the first counts"))
-			continue
+		case slices.ContainsFunc(r.zones, func(o zone) bool { return o.id == id }):
+			r.onNRT("zones["+z.Name+"]", z.Name, errors.New("is there twice: the first counts"))
+		default:
+			r.zones, r.shape = append(r.zones, zone{id, z}), append(r.shape, topo.NUMASpec{ID: id})
 		}
-		seen[id] = true
+	}
+	slices.SortFunc(r.shape, func(a, b topo.NUMASpec) int { return cmp.Compare(a.ID, b.ID) })
+	for _, z := range r.zones {
 		if len(z.Costs) == 0 {
 			continue
 		}
-		row, err := distances(r.zones, z.Costs)
+		row, err := distances(r.shape, z.Costs)
 		if err != nil {
-			r.onNRT(field+".costs", "", fmt.Errorf("%w: 10 to itself and 20 to others are assumed", err))
+			r.onNRT("zones["+z.Name+"].costs", "", fmt.Errorf("%w: 10 to itself and 20 to others are assumed", err))
 		}
-		i, _ := indexOf(r.zones, id)
-		r.zones[i].Distances = row
+		i, _ := indexOf(r.shape, z.id)
+		r.shape[i].Distances = row
 	}
 }
 
 func indexOf(specs []topo.NUMASpec, id int) (int, bool) {
 	return slices.BinarySearchFunc(specs, id, func(s topo.NUMASpec, id int) int { return cmp.Compare(s.ID, id) })
-}
-
-func countNodes(zones v1alpha2.ZoneList) int {
-	n := 0
-	for i := range zones {
-		if zones[i].Type == annotation.ZoneTypeNode {
-			n++
-		}
-	}
-	return n
-}
-
-// nodeZones are the zones that are NUMA nodes, by the kernel's id: of those that are there twice the first, and none
-// when there are more than any machine has.
-func nodeZones(zones v1alpha2.ZoneList) iter.Seq2[int, *v1alpha2.Zone] {
-	return func(yield func(int, *v1alpha2.Zone) bool) {
-		if countNodes(zones) > topo.MaxNUMANodes {
-			return
-		}
-		seen := make(map[int]bool, len(zones))
-		for i := range zones {
-			z := &zones[i]
-			id, ok := zoneID(z.Name)
-			if !ok || z.Type != annotation.ZoneTypeNode || seen[id] {
-				continue
-			}
-			seen[id] = true
-			if !yield(id, z) {
-				return
-			}
-		}
-	}
 }
 
 // zoneID reads the kernel's id out of node-<id>.

@@ -80,7 +80,8 @@ type factReader struct {
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
 	exported Exported
-	zones    []topo.NUMASpec // those of nrt that are NUMA nodes
+	zones    []zone          // those of nrt that are NUMA nodes
+	shape    []topo.NUMASpec // that they give the machine, by id
 	topology string          // the kubelet's topology policy; "" if unknown
 	assumed  bool            // only a foreign exporter describes the kubelet
 	trust    kubelet.Trust
@@ -143,7 +144,7 @@ func (r *factReader) machine() {
 		return
 	}
 	var err error
-	if r.facts.Machine, err = r.known.machine(text, archOf(r.node), r.zones); err != nil {
+	if r.facts.Machine, err = r.known.machine(text, archOf(r.node), r.shape); err != nil {
 		r.facts.Fault = why.Reason{Code: why.InvalidTopology}
 		r.onNRT(annotation.CPUTopology, text, err)
 		r.problems[len(r.problems)-1].Kind = BadTopology

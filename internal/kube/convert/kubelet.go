@@ -533,12 +533,10 @@ func (r *factReader) zoneMemory(id int, reserved corev1.ResourceList) map[string
 			out[string(a.Resource)] = a.N
 		}
 	}
-	for zone, z := range nodeZones(r.nrt.Zones) {
-		if zone != id {
-			continue
-		}
+	for _, z := range r.zones {
 		for _, amount := range z.Resources {
-			if q, ok := reserved[corev1.ResourceName(amount.Name)]; ok && !amount.Capacity.IsZero() {
+			q, ok := reserved[corev1.ResourceName(amount.Name)]
+			if ok && z.id == id && !amount.Capacity.IsZero() {
 				out[amount.Name] = max(min(out[amount.Name], amount.Capacity.Value()-q.Value()), 0)
 			}
 		}
@@ -549,8 +547,8 @@ func (r *factReader) zoneMemory(id int, reserved corev1.ResourceList) map[string
 // zoneDevices are the devices that zones count; each stands on one NUMA node.
 func (r *factReader) zoneDevices() []kubelet.DeviceSet {
 	var out []kubelet.DeviceSet
-	for id, z := range nodeZones(r.nrt.Zones) {
-		nodes, known := numaMask(r.facts.Machine, annotation.NUMANodes{int32(id)})
+	for _, z := range r.zones {
+		nodes, known := numaMask(r.facts.Machine, annotation.NUMANodes{int32(z.id)})
 		if !known {
 			continue
 		}

@@ -34,7 +34,7 @@ func (r *factReader) importMachine() {
 	detail, err := cpuDetail(r.numa.Spec.CPUDetail)
 	key := "spec.cpuDetail"
 	if err == nil {
-		r.facts.Machine, err = r.known.machine(detail.String(), archOf(r.node), r.zones)
+		r.facts.Machine, err = r.known.machine(detail.String(), archOf(r.node), r.shape)
 	}
 	if err == nil {
 		if _, err = cpuset.ParseIDs(r.numa.Spec.NumaResMap[string(corev1.ResourceCPU)].Allocatable); err != nil {
@@ -196,8 +196,7 @@ func (r *factReader) importedTopologyPolicy() (string, bool) {
 	}
 	if _, ok := hint.ParsePolicy(policy); !ok {
 		r.onNuma("spec.policies["+nodeinfo.TopologyManagerPolicy+"]", policy, errors.New(annotation.Unsupported(policy,
-			annotation.KubeletTopologyNone, annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted,
-			annotation.KubeletTopologySingleNUMA)))
+			topologyPolicyNames()...)))
 		return annotation.KubeletTopologyNone, true
 	}
 	return policy, true

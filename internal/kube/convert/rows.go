@@ -87,7 +87,7 @@ func (r *factReader) amounts(s Sources, args Args) {
 	for _, units := range args.Resources.units {
 		r.facts.Amounts = append(r.facts.Amounts, units.Of(s)...)
 	}
-	for id, z := range nodeZones(r.nrt.Zones) {
+	for _, z := range r.zones {
 		for i, amount := range z.Resources {
 			again := slices.ContainsFunc(z.Resources[:i],
 				func(o v1alpha2.ResourceInfo) bool { return o.Name == amount.Name })
@@ -104,7 +104,7 @@ func (r *factReader) amounts(s Sources, args Args) {
 				continue
 			}
 			if n := q.Value(); n > 0 {
-				r.facts.Amounts = append(r.facts.Amounts, align.Amount{NUMAID: id, Resource: name, N: n})
+				r.facts.Amounts = append(r.facts.Amounts, align.Amount{NUMAID: z.id, Resource: name, N: n})
 			}
 		}
 	}
