@@ -130,7 +130,7 @@ func (s *Shared) facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, ar
 ) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.known.Facts(node, nrt, args)
+	return s.known.Read(convert.Sources{Node: node, Topology: nrt}, args)
 }
 
 // intern makes agents of equal machines hold one topology.

@@ -75,7 +75,7 @@ func BenchmarkFacts(b *testing.B) {
 		var known convert.Known
 		b.ReportAllocs()
 		for b.Loop() {
-			known.Facts(node, nrt, convert.DefaultArgs())
+			known.Read(convert.Sources{Node: node, Topology: nrt}, convert.DefaultArgs())
 		}
 	})
 }

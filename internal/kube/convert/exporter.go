@@ -157,8 +157,9 @@ func (r *factReader) readZones() {
 		id, ok := zoneID(z.Name)
 		switch {
 		case !ok:
-			r.onNRT("zones["+z.Name+"]", z.Name, fmt.Errorf("want the name %s<id of the NUMA node> for a zone of type %s",
-				annotation.ZoneNamePrefix, annotation.ZoneTypeNode))
+			r.onNRT("zones["+z.Name+"]", z.Name,
+				fmt.Errorf("want the name %s<id of the NUMA node> for a zone of type %s", annotation.ZoneNamePrefix,
+					annotation.ZoneTypeNode))
 		case slices.ContainsFunc(r.zones, func(o zone) bool { return o.id == id }):
 			r.onNRT("zones["+z.Name+"]", z.Name, errors.New("is there twice: the first counts"))
 		default:

@@ -22,7 +22,7 @@ import (
 //
 // Objects of v1alpha1 decode into v1alpha2 without loss: they have no attributes.
 func Facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args) (ledger.Facts, []Problem) {
-	return Sources{Node: node, Topology: nrt}.Facts(args)
+	return new(Known).Read(Sources{Node: node, Topology: nrt}, args)
 }
 
 // Sources are the objects that speak of a node; any may be nil.
@@ -34,10 +34,7 @@ type Sources struct {
 	Numatopology *nodeinfo.Numatopology
 }
 
-// Facts is the package's Facts, of all sources.
-func (s Sources) Facts(args Args) (ledger.Facts, []Problem) { return new(Known).Read(s, args) }
-
-// Read is Facts of all sources.
+// Read is the package's Facts, of all sources.
 func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 	node, nrt := s.Node, s.Topology
 	if node == nil {
@@ -79,6 +76,8 @@ type factReader struct {
 	numa     *nodeinfo.Numatopology // nil unless it is read in place of our agent's report
 	facts    ledger.Facts
 	kube     annotation.KubeletCPUManager
+	settings annotation.Kubelet // as our agent reports them, if it does
+	reported bool
 	exported Exported
 	zones    []zone          // those of nrt that are NUMA nodes
 	shape    []topo.NUMASpec // that they give the machine, by id
@@ -175,14 +174,12 @@ func (r *factReader) kubelet() {
 	if ok && err != nil {
 		r.onNRT(key, text, err)
 	}
+	r.settings, r.reported = fromNRT(r, annotation.KubeletKey, annotation.ParseKubelet)
 	if !ok || err != nil {
 		key = annotation.KubeletKey
-		settings, _, err := annotation.ParseKubelet(r.nrt.Annotations[key])
-		switch {
-		case err == nil:
-			kube = annotation.KubeletCPUManager{
-				Policy: settings.CPU.Policy, Options: settings.CPU.Options, ReservedCPUs: settings.CPU.Reserved,
-			}
+		switch cpu := r.settings.CPU; {
+		case r.reported:
+			kube = annotation.KubeletCPUManager{Policy: cpu.Policy, Options: cpu.Options, ReservedCPUs: cpu.Reserved}
 		case r.numa != nil:
 			kube = r.importedCPUManager()
 		}

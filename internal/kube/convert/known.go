@@ -3,12 +3,8 @@ package convert
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -44,11 +40,6 @@ type known struct {
 // topologyText is all that a machine is read from.
 type topologyText struct {
 	cpus, arch, zones string
-}
-
-// Facts is the package's Facts.
-func (k *Known) Facts(node *corev1.Node, nrt *v1alpha2.NodeResourceTopology, args Args) (ledger.Facts, []Problem) {
-	return k.Read(Sources{Node: node, Topology: nrt}, args)
 }
 
 func (k *Known) kubelet(m *topo.Machine, c kubelet.Config, inv kubelet.Inventory) (*kubelet.Node, why.Reason) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -39,7 +40,7 @@ func TestKnownAnswersAsFactsDoes(t *testing.T) {
 				"arm64",
 			}).Draw(t, "arch")})
 			want, wantProblems := convert.Facts(node, nrt, convert.DefaultArgs())
-			got, problems := known.Facts(node, nrt, convert.DefaultArgs())
+			got, problems := known.Read(convert.Sources{Node: node, Topology: nrt}, convert.DefaultArgs())
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Facts{}, "Machine"),
 				cmp.Transformer("list", cpuset.Set.String)); diff != "" {
 				t.Fatalf("facts (-want +got):\n%s", diff)
@@ -58,10 +59,12 @@ func TestKnownAnswersAsFactsDoes(t *testing.T) {
 func TestKnownSharesMachines(t *testing.T) {
 	t.Parallel()
 	var known convert.Known
-	spaced := "  " + twoNodes
-	first, _ := known.Facts(nil, newNRT(map[string]string{annotation.CPUTopology: twoNodes}), convert.DefaultArgs())
-	second, _ := known.Facts(nil, newNRT(map[string]string{annotation.CPUTopology: spaced}), convert.DefaultArgs())
-	if first.Machine != second.Machine {
+	read := func(text string) *topo.Machine {
+		nrt := newNRT(map[string]string{annotation.CPUTopology: text})
+		f, _ := known.Read(convert.Sources{Topology: nrt}, convert.DefaultArgs())
+		return f.Machine
+	}
+	if read(twoNodes) != read("  "+twoNodes) {
 		t.Error("equal machines of two texts are two values")
 	}
 }

@@ -400,7 +400,8 @@ func (r *factReader) mode() {
 // policy has one order for the model and for the node's own policy: the agent's annotation, the attribute,
 // topologyPolicies, Numatopology.
 func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
-	if k, ok := fromNRT(r, annotation.KubeletKey, annotation.ParseKubelet); ok {
+	if r.reported {
+		k := r.settings
 		if r.topology = k.Topology.Policy; r.exported.Policy != "" && r.exported.Policy != r.topology {
 			r.onNRT(r.exported.field(), r.exported.Policy,
 				fmt.Errorf("says %s and the annotation %s says %s: the annotation counts",
@@ -597,10 +598,8 @@ func Rejected(pod *corev1.Pod) (reason string, rejected bool) {
 // Misaligned reports whether a kubelet rejects with this reason what its managers cannot align or allocate. Reasons
 // that begin with OutOf are about the node as a whole, and no business of theirs.
 func Misaligned(reason string) bool {
-	switch reason {
-	case kubelet.TopologyAffinityError, kubelet.SMTAlignmentError, kubelet.UnexpectedAdmissionError,
-		"EmptyPodSharedPoolError":
-		return true
-	}
-	return false
+	return slices.Contains([]string{
+		kubelet.TopologyAffinityError, kubelet.SMTAlignmentError, kubelet.UnexpectedAdmissionError,
+		"EmptyPodSharedPoolError",
+	}, reason)
 }

@@ -335,8 +335,9 @@ func TestEqualNodesShareOneKubelet(t *testing.T) {
 	t.Parallel()
 	var known convert.Known
 	read := func(settings string) *kubelet.Node {
-		f, _ := known.Facts(nodeOf(versioned), nrtOf(pairOf(t, 1), map[string]string{annotation.KubeletKey: settings}),
-			convert.DefaultArgs())
+		f, _ := known.Read(convert.Sources{
+			Node: nodeOf(versioned), Topology: nrtOf(pairOf(t, 1), map[string]string{annotation.KubeletKey: settings}),
+		}, convert.DefaultArgs())
 		return f.Model.Node
 	}
 	a, b, c := read(staticKubelet), read(staticKubelet),

@@ -172,7 +172,7 @@ func TestImportedFacts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := convert.Sources{Node: nodeOf(c.version), Topology: c.nrt, Numatopology: exported(t, c.change)}
-			f, problems := s.Facts(convert.DefaultArgs())
+			f, problems := new(convert.Known).Read(s, convert.DefaultArgs())
 			if f.Machine == nil || !f.Imported {
 				t.Fatalf("no machine, or not imported: %s, %v", f.Fault.Code, problems)
 			}
@@ -226,7 +226,8 @@ func TestImportedReservationIsTheKubelets(t *testing.T) {
 	model, _ := kubelet.ModelOf(versioned)
 	for amount, milli := range map[string]int64{"1": 1000, "1500m": 1500, "3": 3000, "8": 8000, "16": 16000} {
 		n := exported(t, func(s *nodeinfo.NumatopoSpec) { s.ResReserved["cpu"], s.PodAllocations = amount, nil })
-		f, _ := convert.Sources{Node: nodeOf(versioned), Numatopology: n}.Facts(convert.DefaultArgs())
+		sources := convert.Sources{Node: nodeOf(versioned), Numatopology: n}
+		f, _ := new(convert.Known).Read(sources, convert.DefaultArgs())
 		want, ok := kubelet.ReservedCPUs(f.Machine, kubelet.Config{Model: model, CPU: kubelet.CPU{Static: true}}, milli)
 		if !ok || f.Model.Config.CPU.Reserved != want {
 			t.Errorf("with %s the reserved CPUs are %s, want %s", amount,
@@ -275,10 +276,10 @@ func TestMalformedNumatopologiesAreNotBelieved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, problems := convert.Sources{
+			f, problems := new(convert.Known).Read(convert.Sources{
 				Node:         nodeOf(versioned),
 				Numatopology: exported(t, c.change),
-			}.Facts(convert.DefaultArgs())
+			}, convert.DefaultArgs())
 			if f.Machine != nil || f.Fault.Code != why.InvalidTopology {
 				t.Errorf("machine %v, fault %s; want none and %s", f.Machine, f.Fault.Code, why.InvalidTopology)
 			}
@@ -294,19 +295,17 @@ func TestNumatopologyCountsOnlyWithoutACPUTopology(t *testing.T) {
 	t.Parallel()
 	nrt := nrtOf(pairOf(t, 1), nil)
 	alone, _ := convert.Facts(nodeOf(versioned), nrt, convert.DefaultArgs())
-	both, problems := convert.Sources{
+	both, problems := new(convert.Known).Read(convert.Sources{
 		Node: nodeOf(versioned), Topology: nrt,
 		Numatopology: exported(t, nil),
-	}.Facts(convert.DefaultArgs())
+	}, convert.DefaultArgs())
 	if both.Imported || !both.Equal(&alone) || len(problems) > 0 {
 		t.Errorf("an exporter changes what the agent reports: %v", problems)
 	}
 	nrt.Annotations[annotation.CPUTopology] = "{"
-	if broken, _ := (convert.Sources{
-		Topology:     nrt,
-		Numatopology: exported(t, nil),
-	}).Facts(convert.DefaultArgs()); broken.Machine != nil ||
-		broken.Fault.Code != why.InvalidTopology {
+	sources := convert.Sources{Topology: nrt, Numatopology: exported(t, nil)}
+	broken, _ := new(convert.Known).Read(sources, convert.DefaultArgs())
+	if broken.Machine != nil || broken.Fault.Code != why.InvalidTopology {
 		t.Errorf("an exporter stands in for an agent whose report is broken: %+v", broken.Fault)
 	}
 }
@@ -330,7 +329,7 @@ func FuzzImportedFacts(f *testing.F) {
 		if json.Unmarshal(text, n) != nil {
 			return
 		}
-		facts, problems := convert.Sources{Numatopology: n}.Facts(convert.DefaultArgs())
+		facts, problems := new(convert.Known).Read(convert.Sources{Numatopology: n}, convert.DefaultArgs())
 		if facts.Machine == nil {
 			if facts.Fault.Code != why.InvalidTopology || len(problems) == 0 {
 				t.Fatalf("no machine, fault %s, problems %v", facts.Fault.Code, problems)

@@ -81,7 +81,7 @@ func TestTheTopologyPolicyComesFromTheFirstThatSaysOne(t *testing.T) {
 				kubelet = said
 			}
 		}
-		f, problems := sources.Facts(convert.NewArgs(args))
+		f, problems := new(convert.Known).Read(sources, convert.NewArgs(args))
 		if f.Topology != hint.Policy(max(want, 0)) {
 			t.Errorf("label, agent, attribute, topologyPolicies, Numatopology, plugin say %v: the policy is %s", choice,
 				f.Topology)
