@@ -16,14 +16,6 @@ const (
 	KubeletPolicyStatic = "static"
 )
 
-// Options of the static policy that change what Tenon does.
-const (
-	OptionFullPCPUsOnly        = "full-pcpus-only"
-	OptionDistributeAcrossNUMA = "distribute-cpus-across-numa"
-	OptionStrictCPUReservation = "strict-cpu-reservation"
-	OptionPreferAlignByL3      = "prefer-align-cpus-by-uncorecache"
-)
-
 // Options of the topology manager.
 const (
 	OptionPreferClosest = "prefer-closest-numa-nodes"

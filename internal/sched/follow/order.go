@@ -68,14 +68,11 @@ func (q *Order) Wait(ctx context.Context, node string, pod types.UID) (stale boo
 		if moved == nil || q.NoWait {
 			return q.begin(node, pod)
 		}
-		timer := time.NewTimer(maxBindWait)
 		select {
 		case <-moved:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(maxBindWait):
 			return q.begin(node, pod)
 		case <-ctx.Done():
-			timer.Stop()
 			return false
 		}
 	}

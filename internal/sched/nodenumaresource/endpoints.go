@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -64,29 +66,18 @@ type cpuTopology struct {
 	CPUDetails map[string]cpuDetail `json:"cpuDetails"`
 }
 
-type cpuPolicy struct {
-	Policy       string            `json:"policy"`
-	Options      map[string]string `json:"options,omitempty"`
-	ReservedCPUs string            `json:"reservedCPUs,omitempty"`
-}
-
 type topologyOptions struct {
 	// CPUTopology is null while the node has no valid topology; Fault then names the reason's code.
-	CPUTopology  *cpuTopology `json:"cpuTopology"`
-	ReservedCPUs string       `json:"reservedCPUs"`
-	MaxRefCount  int          `json:"maxRefCount"`
-	Policy       cpuPolicy    `json:"policy"`
-	Fault        string       `json:"fault,omitempty"`
+	CPUTopology  *cpuTopology                 `json:"cpuTopology"`
+	ReservedCPUs string                       `json:"reservedCPUs"`
+	MaxRefCount  int                          `json:"maxRefCount"`
+	Policy       annotation.KubeletCPUManager `json:"policy"`
+	Fault        string                       `json:"fault,omitempty"`
 }
 
 type availableCPUs struct {
 	AvailableCPUs string               `json:"availableCPUs"`
 	Allocated     map[string]cpuDetail `json:"allocated"`
-}
-
-type numaResource struct {
-	Node      int               `json:"node"`
-	Resources map[string]string `json:"resources"`
 }
 
 type allocatedPod struct {
@@ -100,16 +91,16 @@ type allocatedPod struct {
 type nodeAllocation struct {
 	topologyOptions
 	availableCPUs
-	Name         string               `json:"name"`
-	Policy       string               `json:"numaTopologyPolicy"`
-	Total        []numaResource       `json:"numaNodeResources"`
-	Remaining    []numaResource       `json:"remainingNUMANodeResources"`
-	Allocated    []numaResource       `json:"allocatedNUMANodeResources"`
-	CPUs         map[string]cpuDetail `json:"allocatedCPUs"`
-	Pods         []allocatedPod       `json:"allocatedPods"`
-	PodsHidden   int                  `json:"podsHidden,omitempty"`
-	SharedPool   string               `json:"sharedPool"`
-	BESharedPool string               `json:"beSharedPool"`
+	Name         string                        `json:"name"`
+	Policy       string                        `json:"numaTopologyPolicy"`
+	Total        []annotation.NUMANodeResource `json:"numaNodeResources"`
+	Remaining    []annotation.NUMANodeResource `json:"remainingNUMANodeResources"`
+	Allocated    []annotation.NUMANodeResource `json:"allocatedNUMANodeResources"`
+	CPUs         map[string]cpuDetail          `json:"allocatedCPUs"`
+	Pods         []allocatedPod                `json:"allocatedPods"`
+	PodsHidden   int                           `json:"podsHidden,omitempty"`
+	SharedPool   string                        `json:"sharedPool"`
+	BESharedPool string                        `json:"beSharedPool"`
 }
 
 func topologyOptionsOf(v *ledger.View) topologyOptions {
@@ -129,12 +120,12 @@ func topologyOptionsOf(v *ledger.View) topologyOptions {
 }
 
 // policyOf writes the options that the ledger knows back in the kubelet's spelling.
-func policyOf(f *ledger.Facts) cpuPolicy {
+func policyOf(f *ledger.Facts) annotation.KubeletCPUManager {
 	cpu := &f.Model.Config.CPU
 	if !cpu.Static {
-		return cpuPolicy{Policy: "none"}
+		return annotation.KubeletCPUManager{Policy: annotation.KubeletPolicyNone}
 	}
-	p := cpuPolicy{Policy: "static", Options: map[string]string{}}
+	p := annotation.KubeletCPUManager{Policy: annotation.KubeletPolicyStatic, Options: map[string]string{}}
 	for name, on := range map[string]bool{
 		"full-pcpus-only":                  cpu.FullPCPUsOnly,
 		"distribute-cpus-across-numa":      cpu.DistributeAcrossNUMA,
@@ -200,7 +191,7 @@ func exclusiveName(e cpualloc.Exclusive) string {
 func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string) bool) nodeAllocation {
 	out := nodeAllocation{
 		topologyOptions: topologyOptionsOf(v), availableCPUs: availableCPUsOf(v),
-		Name: name, Total: []numaResource{}, Remaining: []numaResource{}, Allocated: []numaResource{},
+		Name: name, Total: []annotation.NUMANodeResource{}, Remaining: []annotation.NUMANodeResource{}, Allocated: []annotation.NUMANodeResource{},
 		Pods: []allocatedPod{},
 		CPUs: map[string]cpuDetail{},
 	}
@@ -239,7 +230,8 @@ func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string
 	return out
 }
 
-func cpuOn(node int, milli int64) numaResource {
-	return numaResource{Node: node, Resources: map[string]string{"cpu": resource.NewMilliQuantity(milli,
-		resource.DecimalSI).String()}}
+func cpuOn(node int, milli int64) annotation.NUMANodeResource {
+	return annotation.NUMANodeResource{Node: int32(node), Resources: corev1.ResourceList{
+		corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI),
+	}}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -113,25 +114,17 @@ const (
 
 // isBound reads a pod until it is known whether it is bound to the node. That it is not counts from the given time on.
 // While the API server does not answer, the pod keeps its reservation.
-func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, from time.Time) bool {
-	for {
+func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, from time.Time) (bound bool) {
+	_ = wait.PollUntilContextCancel(ctx, readPause, true, func(ctx context.Context) (known bool, _ error) {
 		late := !time.Now().Before(from)
 		is, err := d.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return false
-		case err != nil:
-		case is.UID != pod.UID || is.Spec.NodeName != "" || late:
-			return is.UID == pod.UID && is.Spec.NodeName == node
+		if err != nil {
+			return apierrors.IsNotFound(err), nil
 		}
-		pause := time.NewTimer(readPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return false
-		}
-	}
+		bound = is.UID == pod.UID && is.Spec.NodeName == node
+		return is.UID != pod.UID || is.Spec.NodeName != "" || late, nil
+	})
+	return bound
 }
 
 // warnIgnored warns when the node's architecture does not have the pod's exclusive policy: the pod runs, and something

@@ -88,15 +88,13 @@ func (c *Changes) Watch(inner schedulercache.Cache, store *kube.Store) scheduler
 }
 
 func (w *watched) AssumePod(logger klog.Logger, pod *corev1.Pod) error {
-	err := w.Cache.AssumePod(logger, pod)
-	w.changes.Node(pod.Spec.NodeName)
-	return err
+	defer w.changes.Node(pod.Spec.NodeName)
+	return w.Cache.AssumePod(logger, pod)
 }
 
 func (w *watched) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
-	err := w.Cache.ForgetPod(logger, pod)
-	w.changes.Node(pod.Spec.NodeName)
-	return err
+	defer w.changes.Node(pod.Spec.NodeName)
+	return w.Cache.ForgetPod(logger, pod)
 }
 
 // AddPod logs nothing when it confirms an assumed pod: the node was logged then.
@@ -124,30 +122,26 @@ func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
 
 func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
 	w.store.RemovePod(pod)
-	err := w.Cache.RemovePod(logger, pod)
-	w.changes.Node(pod.Spec.NodeName)
-	return err
+	defer w.changes.Node(pod.Spec.NodeName)
+	return w.Cache.RemovePod(logger, pod)
 }
 
 func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
 	w.store.PutNode(node)
-	info := w.Cache.AddNode(logger, node)
-	w.changes.nodeSet()
-	return info
+	defer w.changes.nodeSet()
+	return w.Cache.AddNode(logger, node)
 }
 
 func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
 	w.store.PutNode(node)
-	info := w.Cache.UpdateNode(logger, old, node)
-	w.changes.Node(node.Name)
-	return info
+	defer w.changes.Node(node.Name)
+	return w.Cache.UpdateNode(logger, old, node)
 }
 
 func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	w.store.RemoveNode(node.Name)
-	err := w.Cache.RemoveNode(logger, node)
-	w.changes.nodeSet()
-	return err
+	defer w.changes.nodeSet()
+	return w.Cache.RemoveNode(logger, node)
 }
 
 func (w *watched) UpdateSnapshot(logger klog.Logger, snapshot *schedulercache.Snapshot) error {

@@ -64,13 +64,11 @@ type attempt struct {
 	reported time.Time // when said, or a message before it with the same code, was reported
 }
 
-// analysis is the result of all filters for an attempt in which first was the message of each node's first refusal. It
-// is valid until first changes, for at most a minute.
+// analysis is why an attempt failed.
 type analysis struct {
-	first   string
 	root    why.Obstacle
 	message string
-	made    time.Time // zero: the other filters were not run
+	whole   bool // all filters were run
 }
 
 // refusal is one label pair of tenon_refusals_total.
@@ -130,7 +128,7 @@ func (r *Reporter) repeats(pod *framework.QueuedPodInfo, c causes) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, known := r.pending[pod.Pod.UID]
-	if !known || c == 0 || last.causes != c || last.made.IsZero() || now.Sub(last.read) >= repeatAfter {
+	if !known || c == 0 || last.causes != c || !last.whole || now.Sub(last.read) >= repeatAfter {
 		return false
 	}
 	last.attempts, last.at = pod.Attempts, now
@@ -148,23 +146,15 @@ func (r *Reporter) count(a attempt) {
 }
 
 // analyze adds the refusals of the other filters to each node's first refusal, so that Event and condition name the
-// root cause that explain finds: the scheduler stops at a node's first refusal, which may hide it. It reuses the
-// analysis of the same refusals from less than a minute ago, and skips the other filters while they rest. A node that
-// none of them rejects keeps its first finding. Filters refuse in the scheduling cycle alone, where the snapshot does
+// root cause that explain finds: the scheduler stops at a node's first refusal, which may hide it. The other filters are
+// skipped while they rest. A node that none of them rejects keeps its first finding. Filters refuse in the scheduling cycle alone, where the snapshot does
 // not change.
 func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
 	findings []why.Finding, nodes int,
 ) analysis {
-	first := why.Message(findings, nodes)
-	found := analysis{first: first, root: why.Root(findings), message: first}
-	if verdict.ByFilters(status) == nil {
-		return found
-	}
+	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
 	start := r.now()
-	if last, _ := r.last(pod.UID); !last.made.IsZero() && last.first == first && start.Sub(last.made) < repeatAfter {
-		return last.analysis
-	}
-	if start.Before(r.rests) {
+	if verdict.ByFilters(status) == nil || start.Before(r.rests) {
 		return found
 	}
 	v, err := r.filters(ctx, f, pod)
@@ -175,7 +165,7 @@ func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *core
 		return found
 	}
 	all := verdict.Completed(v.Findings, findings)
-	return analysis{first: first, root: why.Root(all), message: why.Message(all, nodes), made: end}
+	return analysis{why.Root(all), why.Message(all, nodes), true}
 }
 
 // remember records the refusal and decides whether it is reported.
