@@ -473,10 +473,15 @@ func TestMutateTakesAllocationsAway(t *testing.T) {
 	pod := newPod(spec("{}"), annot(annotation.ResourceStatusKey, "{}"), annot("scheduling.koordinator.sh/bind-x", ""),
 		annot(annotation.ReservationAllocatedKey, "{}"))
 	m := admission.Mutate(pod)
-	remove, warnings := m.Remove, m.Warnings
+	var remove []string
+	for _, s := range m.Steps {
+		remove = append(remove, s.Op+" "+s.Path)
+	}
+	warnings := m.Warnings
 	if diff := cmp.Diff([]string{
-		"scheduling.koordinator.sh/bind-x", annotation.ReservationAllocatedKey,
-		annotation.ResourceStatusKey,
+		"remove /metadata/annotations/scheduling.koordinator.sh~1bind-x",
+		"remove /metadata/annotations/scheduling.koordinator.sh~1reservation-allocated",
+		"remove /metadata/annotations/scheduling.koordinator.sh~1resource-status",
 	}, remove); diff != "" {
 		t.Errorf("removed keys (-want +got):\n%s", diff)
 	}

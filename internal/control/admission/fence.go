@@ -36,7 +36,7 @@ func Fence(pod *corev1.Pod) (Mutation, Answer) {
 				"Invalid value %q: must be a list of NRI plugin names, such as [%q]",
 				pod.Annotations[key], annotation.NRIPlugin)
 		case value != "":
-			m.Annotations = append(m.Annotations, Annotation{Key: key, Value: value})
+			m.annotate(pod, key, value)
 		}
 	}
 	return m, a

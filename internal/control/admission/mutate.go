@@ -2,107 +2,103 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
 // Mutation is what is changed on a pod that is created.
 type Mutation struct {
-	// Remove are annotations that only a scheduler writes, sorted: a copied manifest or a restored backup must not
-	// bring an allocation in.
-	Remove []string
-	// Annotations are set after that, sorted by key.
-	Annotations []Annotation
-	// Limits are added, in the order of the containers.
-	Limits []Limit
-	// Warnings tell of each change.
+	Steps []Step
+	// Warnings tell of the changes that the user should know.
 	Warnings []string
 }
 
-// Annotation is set on a pod, whatever the key has.
-type Annotation struct{ Key, Value string }
-
-// Limit is a limit that a container did not state.
-type Limit struct {
-	// List is "initContainers" or "containers", Index the container's place in it.
-	List  string
-	Index int
-	Name  corev1.ResourceName
-	Value resource.Quantity
-	// First is true when the container has no limits yet.
-	First bool
+// Step is one step of a JSON patch (RFC 6902). A map that is not there yet is made in a step of its own.
+type Step struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+	apply func(pod *corev1.Pod)
 }
 
-// Mutate returns what is changed on a pod that is created. A pod with a policy of volcano.sh/numa-topology-policy must
-// be Guaranteed: a limit that is missing is its request. (A missing request is the limit: the API server sees to that.)
+// Mutate returns what is changed on a pod that is created. Annotations that only a scheduler writes are removed: a
+// copied manifest or a restored backup must not bring an allocation in. A pod with a policy of
+// volcano.sh/numa-topology-policy must be Guaranteed: a limit that is missing is its request. (A missing request is the
+// limit: the API server sees to that.)
 func Mutate(pod *corev1.Pod) Mutation {
 	var m Mutation
-	for key := range pod.Annotations {
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		if annotation.SetByScheduler(key) {
-			m.Remove = append(m.Remove, key)
+			m.Steps = append(m.Steps, Step{
+				"remove", annotationPath(key), nil, func(p *corev1.Pod) { delete(p.Annotations, key) },
+			})
+			m.Warnings = append(m.Warnings, annotationField(key)+": removed: it is set by the scheduler")
 		}
 	}
-	slices.Sort(m.Remove)
-	for _, key := range m.Remove {
-		m.Warnings = append(m.Warnings, annotationField(key)+": removed: it is set by the scheduler")
-	}
 	if wantsGuaranteed(pod) {
-		m.limits("initContainers", pod.Spec.InitContainers)
-		m.limits("containers", pod.Spec.Containers)
+		m.limits("initContainers", pod.Spec.InitContainers, func(p *corev1.Pod) []corev1.Container {
+			return p.Spec.InitContainers
+		})
+		m.limits("containers", pod.Spec.Containers, func(p *corev1.Pod) []corev1.Container { return p.Spec.Containers })
 	}
 	return m
 }
 
-// IsEmpty reports whether the pod stays as it is.
-func (m *Mutation) IsEmpty() bool {
-	return len(m.Remove) == 0 && len(m.Annotations) == 0 && len(m.Limits) == 0
-}
-
 // Apply changes the pod.
 func (m *Mutation) Apply(pod *corev1.Pod) {
-	for _, key := range m.Remove {
-		delete(pod.Annotations, key)
-	}
-	for _, a := range m.Annotations {
-		if pod.Annotations == nil {
-			pod.Annotations = map[string]string{}
-		}
-		pod.Annotations[a.Key] = a.Value
-	}
-	for _, l := range m.Limits {
-		of := pod.Spec.Containers
-		if l.List == "initContainers" {
-			of = pod.Spec.InitContainers
-		}
-		c := &of[l.Index].Resources
-		if c.Limits == nil {
-			c.Limits = corev1.ResourceList{}
-		}
-		c.Limits[l.Name] = l.Value
+	for _, s := range m.Steps {
+		s.apply(pod)
 	}
 }
 
-func (m *Mutation) limits(list string, containers []corev1.Container) {
+// annotate sets an annotation, whatever it has, on a pod.
+func (m *Mutation) annotate(pod *corev1.Pod, key, value string) {
+	if pod.Annotations == nil && len(m.Steps) == 0 {
+		m.Steps = append(m.Steps, Step{"add", "/metadata/annotations", map[string]string{}, func(p *corev1.Pod) {
+			p.Annotations = map[string]string{}
+		}})
+	}
+	m.Steps = append(m.Steps, Step{
+		"add", annotationPath(key), value, func(p *corev1.Pod) { p.Annotations[key] = value },
+	})
+}
+
+// limits adds to a list of containers, which of returns of a pod, the limits that they lack.
+func (m *Mutation) limits(list string, containers []corev1.Container, of func(*corev1.Pod) []corev1.Container) {
 	for i := range containers {
 		r := &containers[i].Resources
-		first := len(r.Limits) == 0
+		path, first := fmt.Sprintf("/spec/%s/%d/resources/limits", list, i), len(r.Limits) == 0
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, requested := r.Requests[name]
 			if _, limited := r.Limits[name]; limited || !requested {
 				continue
 			}
-			m.Limits = append(m.Limits, Limit{List: list, Index: i, Name: name, Value: request, First: first})
+			if first {
+				m.Steps = append(m.Steps, Step{"add", path, map[string]string{}, func(p *corev1.Pod) {
+					of(p)[i].Resources.Limits = corev1.ResourceList{}
+				}})
+				first = false
+			}
+			m.Steps = append(m.Steps, Step{
+				"add", path + "/" + pointer(string(name)), request.String(),
+				func(p *corev1.Pod) { of(p)[i].Resources.Limits[name] = request },
+			})
 			m.Warnings = append(m.Warnings, fmt.Sprintf(
 				"%s.resources.limits[%s]: set to the request %s: %s asks for a Guaranteed pod",
 				indexed("spec."+list, i), name, request.String(), annotation.VolcanoTopologyPolicy))
-			first = false
 		}
 	}
 }
+
+func annotationPath(key string) string { return "/metadata/annotations/" + pointer(key) }
+
+// pointer writes a key as a part of a JSON pointer (RFC 6901).
+func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
 // wantsGuaranteed reports whether Volcano's annotation asks for alignment.
 func wantsGuaranteed(pod *corev1.Pod) bool {

@@ -113,12 +113,12 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 		"spec.containers[0].resources.limits[memory]: set to the request 1Gi") {
 		t.Errorf("warnings = %q, want three, the last of the container's memory", m.Warnings)
 	}
-	if len(m.Limits) != 3 || !m.Limits[0].First || m.Limits[1].First || m.Limits[2].First {
-		t.Errorf("limits = %+v: only the first of a container without any makes its map", m.Limits)
+	if _, makes := m.Steps[0].Value.(map[string]string); len(m.Steps) != 4 || !makes {
+		t.Errorf("steps = %+v: only the first of a container without any makes its map", m.Steps)
 	}
 	for _, policy := range []string{"none", "bogus"} {
 		m := admission.Mutate(newPod(volcano(policy), limits()))
-		if !m.IsEmpty() {
+		if len(m.Steps) > 0 {
 			t.Errorf("%s: %+v, want no change", policy, m)
 		}
 	}

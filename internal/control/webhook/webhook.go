@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -72,13 +71,13 @@ func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
 		if !answer.Allowed() {
 			return respond(req, answer)
 		}
-		m.Annotations = fence.Annotations
+		m.Steps = append(m.Steps, fence.Steps...)
 	}
 	response := ctrl.Allowed("").WithWarnings(m.Warnings...)
-	if m.IsEmpty() {
+	if len(m.Steps) == 0 {
 		return response
 	}
-	patch, err := json.Marshal(steps(pod, &m))
+	patch, err := json.Marshal(m.Steps)
 	if err != nil {
 		return ctrl.Errored(http.StatusInternalServerError, err)
 	}
@@ -86,38 +85,6 @@ func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
 	response.Patch, response.PatchType = patch, &kind
 	return response
 }
-
-// operation is one step of a JSON patch (RFC 6902).
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-// steps writes a mutation as a patch: a map that is not there yet is made first.
-func steps(pod *corev1.Pod, m *admission.Mutation) []operation {
-	var steps []operation
-	for _, key := range m.Remove {
-		steps = append(steps, operation{Op: "remove", Path: "/metadata/annotations/" + pointer(key)})
-	}
-	if pod.Annotations == nil && len(m.Annotations) > 0 {
-		steps = append(steps, operation{Op: "add", Path: "/metadata/annotations", Value: map[string]string{}})
-	}
-	for _, a := range m.Annotations {
-		steps = append(steps, operation{Op: "add", Path: "/metadata/annotations/" + pointer(a.Key), Value: a.Value})
-	}
-	for _, l := range m.Limits {
-		limits := fmt.Sprintf("/spec/%s/%d/resources/limits", l.List, l.Index)
-		if l.First {
-			steps = append(steps, operation{Op: "add", Path: limits, Value: map[string]string{}})
-		}
-		steps = append(steps, operation{"add", limits + "/" + pointer(string(l.Name)), l.Value.String()})
-	}
-	return steps
-}
-
-// pointer writes a key as a part of a JSON pointer (RFC 6901).
-func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
 // judged answers requests about objects of one kind. Except in a creation there is an old object.
 func judged[T any, P interface {
