@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -21,14 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-base/metrics"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
 
@@ -101,53 +94,6 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	factory.Start(t.Context().Done())
 	if got := <-seen; got != "96" {
 		t.Errorf("allocatable are %s CPUs of 128 with 32 reserved, want 96", got)
-	}
-}
-
-// newGated is as much of a scheduler as its gate needs.
-func newGated() *Scheduler {
-	store := kube.NewStore()
-	return &Scheduler{store: store, tracker: follow.NewTracker(store,
-		follow.NewMetrics(func(...metrics.Registerable) {}), time.Now)}
-}
-
-func TestNothingIsDecidedBeforeAllIsKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newGated()
-		asked := make(chan struct{}, 1)
-		next := s.gate(t.Context(), upstream.NewBindings(), func(klog.Logger) (*framework.QueuedPodInfo, error) {
-			asked <- struct{}{}
-			return nil, nil
-		})
-		go func() { _, _ = next(klog.Background()) }()
-		synctest.Wait()
-		if len(asked) != 0 {
-			t.Fatal("a pod was taken before the accounts were known")
-		}
-		if s.known() == nil {
-			t.Error("ready before the accounts are known")
-		}
-		s.store.MarkSynced()
-		synctest.Wait()
-		if len(asked) != 1 {
-			t.Error("no pod was taken after the accounts were known")
-		}
-	})
-}
-
-func TestWatchdogFailsOnACycleThatNeverEnds(t *testing.T) {
-	s := &Scheduler{}
-	now := time.Unix(1e9, 0)
-	if err := s.watchdog(now); err != nil {
-		t.Errorf("between cycles: %v", err)
-	}
-	s.cycle.Store(now.Add(-time.Minute).UnixNano())
-	if err := s.watchdog(now); err != nil {
-		t.Errorf("after a minute: %v", err)
-	}
-	s.cycle.Store(now.Add(-6 * time.Minute).UnixNano())
-	if err := s.watchdog(now); err == nil {
-		t.Error("after six minutes the process must be restarted")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -14,21 +13,18 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/upstream"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 // diagnostics returns the handler of diag over this scheduler. Without may every caller may read everything.
 func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) (http.Handler, error) {
-	// Made when the first question comes: most processes are never asked.
-	live := sync.OnceValues(func() (*verdict.Live, error) {
-		return verdict.NewLive(s.core.Cache, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-			return upstream.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
-		})
+	live := verdict.NewLive(s.core.Cache, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+		return upstream.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
 	})
 	plugins := s.plugins.List()
 	mounts, err := ginroute.Mounts(plugins)
@@ -36,30 +32,18 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 		return nil, fmt.Errorf("diagnostics: %w", err)
 	}
 	h, err := diag.New(diag.Config{
-		Leading: s.leading.Load,
-		Ready:   s.known,
-		View:    s.store.Known,
-		NodeInfo: func(node string) (fwk.NodeInfo, bool) {
-			l, err := live()
-			if err != nil {
-				return nil, false
-			}
-			return l.NodeInfo(node)
-		},
+		Leading:  s.leading.Load,
+		Ready:    s.known,
+		View:     s.store.Known,
+		NodeInfo: live.NodeInfo,
 		Pod: func(namespace, name string) *corev1.Pod {
 			pod, err := s.pods().Pods(namespace).Get(name)
 			if err != nil {
-				return s.rejectedPod(namespace, name)
+				return follow.RejectedPod(s.failed, namespace, name)
 			}
 			return pod
 		},
-		Evaluate: func(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
-			l, err := live()
-			if err != nil {
-				return view.Verdict{}, err
-			}
-			return l.Evaluate(ctx, pod)
-		},
+		Evaluate: live.Evaluate,
 		Queue: func(pod *corev1.Pod) *view.Queue {
 			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)
 		},
@@ -85,17 +69,4 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 
 func (s *Scheduler) pods() corelisters.PodLister {
 	return s.config.InformerFactory.Core().V1().Pods().Lister()
-}
-
-// rejectedPod returns a pod that its kubelet did not run, nil when there is none of that name.
-func (s *Scheduler) rejectedPod(namespace, name string) *corev1.Pod {
-	obj, found, err := s.failed.GetStore().GetByKey(namespace + "/" + name)
-	if err != nil || !found {
-		return nil
-	}
-	pod := obj.(*corev1.Pod)
-	if _, rejected := convert.Rejected(pod); !rejected {
-		return nil // nothing but its name is kept
-	}
-	return pod
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -20,7 +19,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	go s.markSynced(ctx)
 	go s.tracker.Audit(ctx, s.pods())
-	go s.track(ctx)
+	go func() {
+		if err := s.tracker.Run(ctx, s.failed); err != nil {
+			klog.FromContext(ctx).Error(err, "Rejected pods are not followed")
+		}
+	}()
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil
 	err := upstream.Run(ctx, s.config, s.core)
@@ -44,24 +47,4 @@ func (s *Scheduler) markSynced(ctx context.Context) {
 	s.rebuild.Observe(time.Since(start).Seconds())
 	klog.FromContext(ctx).Info("All accounts are known", "nodes", len(s.store.Nodes()), "took",
 		time.Since(start).String())
-}
-
-// track follows what becomes of bound pods. It ends with ctx.
-func (s *Scheduler) track(ctx context.Context) {
-	if err := s.tracker.Run(ctx, s.failed); err != nil {
-		klog.FromContext(ctx).Error(err, "Rejected pods are not followed")
-	}
-}
-
-// watchdog fails when one scheduling cycle has run for longer than anything that cures itself.
-func (s *Scheduler) watchdog(now time.Time) error {
-	const limit = 5 * time.Minute
-	began := s.cycle.Load()
-	if began == 0 {
-		return nil
-	}
-	if took := now.Sub(time.Unix(0, began)); took > limit {
-		return fmt.Errorf("a scheduling cycle has been running for %s", took.Round(time.Second))
-	}
-	return nil
 }

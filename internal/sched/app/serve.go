@@ -78,7 +78,7 @@ func (s *Scheduler) server(ctx context.Context) *upstream.Server {
 	server := &upstream.Server{
 		Config: s.config, Flags: s.options.Flags, Leading: s.leading.Load,
 		Live: []healthz.HealthChecker{healthz.NamedCheck("scheduling-cycle",
-			func(*http.Request) error { return s.watchdog(time.Now()) })},
+			func(*http.Request) error { return s.gate.Check(time.Now()) })},
 		Ready: []healthz.HealthChecker{
 			healthz.NewShutdownHealthz(ctx.Done()),
 			healthz.NamedCheck("accounts", func(*http.Request) error { return s.known() }),

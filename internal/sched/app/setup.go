@@ -16,7 +16,6 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/internal/kube"
@@ -44,9 +43,8 @@ type Scheduler struct {
 	decisions *diag.Ring
 	flags     *diag.Flags
 
+	gate    *upstream.Gate
 	leading atomic.Bool
-	// cycle is when the running scheduling cycle began, in nanoseconds since the epoch; 0 between cycles.
-	cycle atomic.Int64
 }
 
 // Registry returns our plugins by name.
@@ -131,39 +129,22 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.core.FailureHandler = changes.Failures(s.reporter.Wrap(s.core.FailureHandler))
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.core.SchedulePod)
-	bindings := upstream.NewBindings()
+	s.gate = &upstream.Gate{Open: s.store.Synced(), Bindings: upstream.NewBindings(), Leading: func() {
+		s.leading.Store(true)
+		s.tracker.Lead()
+	}}
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
 		ranked, err := upstream.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name)
 		if err != nil {
 			return err
 		}
-		ranked.Bindings = bindings
+		ranked.Bindings = s.gate.Bindings
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
-	s.core.NextPod = s.gate(ctx, bindings, s.core.NextPod)
+	s.core.NextPod = s.gate.Wrap(ctx, s.core.NextPod)
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())
 	return nil
-}
-
-type nextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
-
-// gate takes no pod from the queue before all accounts are known, nor while enough are on their way, and feeds the
-// watchdog.
-func (s *Scheduler) gate(ctx context.Context, bindings *upstream.Bindings, next nextPod) nextPod {
-	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		s.cycle.Store(0)
-		s.leading.Store(true)
-		s.tracker.Lead()
-		select {
-		case <-s.store.Synced():
-		case <-ctx.Done():
-		}
-		bindings.Wait(ctx)
-		pod, err := next(logger)
-		s.cycle.Store(time.Now().UnixNano())
-		return pod, err
-	}
 }

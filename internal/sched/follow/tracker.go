@@ -172,6 +172,19 @@ func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) err
 	return nil
 }
 
+// RejectedPod returns a pod of failed that its kubelet did not run, nil when there is none of that name.
+func RejectedPod(failed cache.SharedIndexInformer, namespace, name string) *corev1.Pod {
+	obj, found, err := failed.GetStore().GetByKey(namespace + "/" + name)
+	if err != nil || !found {
+		return nil
+	}
+	pod := obj.(*corev1.Pod)
+	if _, rejected := convert.Rejected(pod); !rejected {
+		return nil // nothing but its name is kept
+	}
+	return pod
+}
+
 // Reserved records that this scheduler chose a node, with the view v, for a pod.
 func (t *Tracker) Reserved(uid types.UID, v *ledger.View, o ledger.Offer) {
 	if model := &v.Facts().Model; model.Predicts() && o.Entry.Guest != nil && model.Concerns(o.Entry.Guest.Pod) {

@@ -80,6 +80,8 @@ type availableCPUs struct {
 	Allocated     map[string]cpuDetail `json:"allocated"`
 }
 
+type numaResource = annotation.NUMANodeResource
+
 type allocatedPod struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
@@ -91,16 +93,16 @@ type allocatedPod struct {
 type nodeAllocation struct {
 	topologyOptions
 	availableCPUs
-	Name         string                        `json:"name"`
-	Policy       string                        `json:"numaTopologyPolicy"`
-	Total        []annotation.NUMANodeResource `json:"numaNodeResources"`
-	Remaining    []annotation.NUMANodeResource `json:"remainingNUMANodeResources"`
-	Allocated    []annotation.NUMANodeResource `json:"allocatedNUMANodeResources"`
-	CPUs         map[string]cpuDetail          `json:"allocatedCPUs"`
-	Pods         []allocatedPod                `json:"allocatedPods"`
-	PodsHidden   int                           `json:"podsHidden,omitempty"`
-	SharedPool   string                        `json:"sharedPool"`
-	BESharedPool string                        `json:"beSharedPool"`
+	Name         string               `json:"name"`
+	Policy       string               `json:"numaTopologyPolicy"`
+	Total        []numaResource       `json:"numaNodeResources"`
+	Remaining    []numaResource       `json:"remainingNUMANodeResources"`
+	Allocated    []numaResource       `json:"allocatedNUMANodeResources"`
+	CPUs         map[string]cpuDetail `json:"allocatedCPUs"`
+	Pods         []allocatedPod       `json:"allocatedPods"`
+	PodsHidden   int                  `json:"podsHidden,omitempty"`
+	SharedPool   string               `json:"sharedPool"`
+	BESharedPool string               `json:"beSharedPool"`
 }
 
 func topologyOptionsOf(v *ledger.View) topologyOptions {
@@ -191,7 +193,7 @@ func exclusiveName(e cpualloc.Exclusive) string {
 func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string) bool) nodeAllocation {
 	out := nodeAllocation{
 		topologyOptions: topologyOptionsOf(v), availableCPUs: availableCPUsOf(v),
-		Name: name, Total: []annotation.NUMANodeResource{}, Remaining: []annotation.NUMANodeResource{}, Allocated: []annotation.NUMANodeResource{},
+		Name: name, Total: []numaResource{}, Remaining: []numaResource{}, Allocated: []numaResource{},
 		Pods: []allocatedPod{},
 		CPUs: map[string]cpuDetail{},
 	}
@@ -230,8 +232,8 @@ func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string
 	return out
 }
 
-func cpuOn(node int, milli int64) annotation.NUMANodeResource {
-	return annotation.NUMANodeResource{Node: int32(node), Resources: corev1.ResourceList{
+func cpuOn(node int, milli int64) numaResource {
+	return numaResource{Node: int32(node), Resources: corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI),
 	}}
 }

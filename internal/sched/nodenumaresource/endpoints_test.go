@@ -175,26 +175,26 @@ func TestNodeAllocationHidesNamesThatTheCallerMayNotRead(t *testing.T) {
 	t.Parallel()
 	_, body := ask(t, "NodeNUMAResource/nodes/node-1")
 	var got struct {
-		Name      string                        `json:"name"`
-		Available string                        `json:"availableCPUs"`
-		Policy    string                        `json:"numaTopologyPolicy"`
-		Total     []annotation.NUMANodeResource `json:"numaNodeResources"`
-		Remaining []annotation.NUMANodeResource `json:"remainingNUMANodeResources"`
-		Allocated []annotation.NUMANodeResource `json:"allocatedNUMANodeResources"`
-		CPUs      map[string]json.RawMessage    `json:"allocatedCPUs"`
-		Pods      []allocatedPod                `json:"allocatedPods"`
-		Hidden    int                           `json:"podsHidden"`
+		Name      string                     `json:"name"`
+		Available string                     `json:"availableCPUs"`
+		Policy    string                     `json:"numaTopologyPolicy"`
+		Total     []numaResource             `json:"numaNodeResources"`
+		Remaining []numaResource             `json:"remainingNUMANodeResources"`
+		Allocated []numaResource             `json:"allocatedNUMANodeResources"`
+		CPUs      map[string]json.RawMessage `json:"allocatedCPUs"`
+		Pods      []allocatedPod             `json:"allocatedPods"`
+		Hidden    int                        `json:"podsHidden"`
 	}
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
-	amount := func(node int32, cpu string) annotation.NUMANodeResource {
-		return annotation.NUMANodeResource{Node: node, Resources: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}
+	amount := func(node int32, cpu string) numaResource {
+		return numaResource{Node: node, Resources: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}
 	}
 	for name, pair := range map[string][2]any{
-		"total":     {[]annotation.NUMANodeResource{amount(0, "8"), amount(1, "8"), amount(2, "8"), amount(3, "8")}, got.Total},
-		"allocated": {[]annotation.NUMANodeResource{amount(0, "4"), amount(1, "0"), amount(2, "0"), amount(3, "0")}, got.Allocated},
-		"remaining": {[]annotation.NUMANodeResource{amount(0, "4"), amount(1, "8"), amount(2, "8"), amount(3, "8")}, got.Remaining},
+		"total":     {[]numaResource{amount(0, "8"), amount(1, "8"), amount(2, "8"), amount(3, "8")}, got.Total},
+		"allocated": {[]numaResource{amount(0, "4"), amount(1, "0"), amount(2, "0"), amount(3, "0")}, got.Allocated},
+		"remaining": {[]numaResource{amount(0, "4"), amount(1, "8"), amount(2, "8"), amount(3, "8")}, got.Remaining},
 		"pods":      {[]allocatedPod{{"u-lse", "default", "lse", "1,17", "PCPULevel"}}, got.Pods},
 		"hidden":    {1, got.Hidden},
 		"policy":    {"Restricted", got.Policy},

@@ -27,16 +27,11 @@ func Informers(client kubernetes.Interface,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	for object, informer := range map[runtime.Object]cache.SharedIndexInformer{
-		&corev1.Pod{}:  kube.ByUID(core.Pods().Informer()),
-		&corev1.Node{}: kube.Mapped(core.Nodes().Informer(), convert.Schedulable),
-	} {
-		factory.InformerFor(object, func(kubernetes.Interface,
-			time.Duration,
-		) cache.SharedIndexInformer {
-			return informer
-		})
+	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
+		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
+	serve(&corev1.Pod{}, kube.ByUID(core.Pods().Informer()))
+	serve(&corev1.Node{}, kube.Mapped(core.Nodes().Informer(), convert.Schedulable))
 	return factory
 }
 

@@ -146,9 +146,9 @@ func (r *Reporter) count(a attempt) {
 }
 
 // analyze adds the refusals of the other filters to each node's first refusal, so that Event and condition name the
-// root cause that explain finds: the scheduler stops at a node's first refusal, which may hide it. The other filters are
-// skipped while they rest. A node that none of them rejects keeps its first finding. Filters refuse in the scheduling cycle alone, where the snapshot does
-// not change.
+// root cause that explain finds: the scheduler stops at a node's first refusal, which may hide it. The other filters
+// are skipped while they rest. A node that none of them rejects keeps its first finding. Filters refuse in the
+// scheduling cycle alone, where the snapshot does not change.
 func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
 	findings []why.Finding, nodes int,
 ) analysis {

@@ -16,26 +16,22 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Live evaluates pods beside a running scheduler. Safe for concurrent use; evaluations wait for each other.
+// Live evaluates pods beside a running scheduler, with profiles that are made when the first question comes: most
+// processes are never asked. Safe for concurrent use; evaluations wait for each other.
 type Live struct {
-	cache    cache.Cache
-	profiles map[string]framework.Framework
+	cache cache.Cache
+	build func(fwk.SharedLister) (map[string]framework.Framework, error)
 
-	mu       sync.Mutex // guards snapshot, and with it every plugin of profiles
+	mu       sync.Mutex // guards what follows, and every plugin of profiles
+	profiles map[string]framework.Framework
 	snapshot *cache.Snapshot
 	round    int64 // times that the snapshot was taken
 }
 
 // NewLive returns an evaluator over the scheduler's cache. build makes the profiles' frameworks, by scheduler name, on
 // the snapshot that it is given; they must be instances of their own, with a pod nominator set.
-func NewLive(c cache.Cache, build func(fwk.SharedLister) (map[string]framework.Framework, error)) (*Live, error) {
-	l := &Live{cache: c, snapshot: cache.NewEmptySnapshot()}
-	profiles, err := build(l.snapshot)
-	if err != nil {
-		return nil, fmt.Errorf("make the plugins of the evaluator: %w", err)
-	}
-	l.profiles = profiles
-	return l, nil
+func NewLive(c cache.Cache, build func(fwk.SharedLister) (map[string]framework.Framework, error)) *Live {
+	return &Live{cache: c, build: build, snapshot: cache.NewEmptySnapshot()}
 }
 
 // Evaluate runs all filters for a pod on the nodes as the scheduler has them now.
@@ -70,6 +66,13 @@ func (l *Live) NodeInfo(name string) (fwk.NodeInfo, bool) {
 }
 
 func (l *Live) refresh(ctx context.Context) error {
+	if l.profiles == nil {
+		profiles, err := l.build(l.snapshot)
+		if err != nil {
+			return fmt.Errorf("make the plugins of the evaluator: %w", err)
+		}
+		l.profiles = profiles
+	}
 	if err := l.cache.UpdateSnapshot(klog.FromContext(ctx), l.snapshot); err != nil {
 		return fmt.Errorf("take a snapshot: %w", err)
 	}

@@ -338,7 +338,7 @@ func TestLiveFollowsTheCacheWhileManyAsk(t *testing.T) {
 	logger := klog.Background()
 	c := cache.New(t.Context(), nil, false)
 	c.AddNode(logger, node("n0"))
-	live, err := NewLive(c, func(lister fwk.SharedLister) (map[string]framework.Framework, error) {
+	live := NewLive(c, func(lister fwk.SharedLister) (map[string]framework.Framework, error) {
 		full := &plugin{name: names.NodeName}
 		full.filter = func(n string) *fwk.Status {
 			if n == "n0" {
@@ -348,9 +348,6 @@ func TestLiveFollowsTheCacheWhileManyAsk(t *testing.T) {
 		}
 		return map[string]framework.Framework{"tenon-scheduler": profile(t, lister, nominations{}, full)}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if v, err := live.Evaluate(t.Context(), asking("1", "1Gi")); err != nil || v.Feasible != 0 || len(v.Findings) != 1 {
 		t.Fatalf("one node: got %+v, %v", v, err)
 	}
@@ -393,7 +390,8 @@ func TestLiveFollowsTheCacheWhileManyAsk(t *testing.T) {
 
 func TestLiveNeedsItsPlugins(t *testing.T) {
 	broken := errors.New("no plugins today")
-	_, err := NewLive(nil, func(fwk.SharedLister) (map[string]framework.Framework, error) { return nil, broken })
+	live := NewLive(nil, func(fwk.SharedLister) (map[string]framework.Framework, error) { return nil, broken })
+	_, err := live.Evaluate(t.Context(), &corev1.Pod{})
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
