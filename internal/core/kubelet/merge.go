@@ -163,7 +163,7 @@ func (a *admission) lists(q *question) []hint.Named {
 // hintsOf lists the masks of walked nodes that have what is asked, and returns the size of the preferred ones: of the
 // smallest that would have it with all its units free, of all nodes when none would. The list is not nil.
 func hintsOf(walked topo.NodeSet, capable, has func(topo.NodeSet) bool) (hint.List, int) {
-	list, least := hint.List{}, walked.Len()
+	list, least := make(hint.List, 0, 1<<min(walked.Len(), 8)), walked.Len()
 	for m := range walked.AllSubsets() {
 		if m.Len() < least && capable(m) {
 			least = m.Len()
