@@ -148,10 +148,3 @@ func (e *Engine) grantOf(it *item) Grant {
 	}
 	return Grant{class, p.Entry.CPUList}
 }
-
-func roleOf(c qos.Class) qos.Role {
-	if c == qos.LSR {
-		return qos.ExclusiveWithBE
-	}
-	return qos.Exclusive
-}

@@ -43,20 +43,15 @@ func (e *Engine) keepGrants(m *topo.Machine) {
 // holds turn and mu.
 func (e *Engine) changed(m *topo.Machine, p *pod) (granted string, yes bool) {
 	g, ok := e.grants[p.Entry.UID]
-	if !ok || g.CPUs == "" || g.CPUs == p.Entry.CPUList || !e.runs(p.Entry.UID) {
+	if !ok || g.CPUs == "" || g.CPUs == p.Entry.CPUList {
 		return "", false
 	}
-	return g.CPUs, onlineCPUs(m, p.Entry.CPUList) != onlineCPUs(m, g.CPUs)
-}
-
-// runs reports whether a process lives in a group of the pod, or may at any moment. The caller holds turn and mu.
-func (e *Engine) runs(uid string) bool {
 	for _, l := range e.leaves {
-		if l.uid == uid && !l.kernel.vanished && (l.phase == started || l.kernel.populated) {
-			return true
+		if l.uid == p.Entry.UID && !l.kernel.vanished && (l.phase == started || l.kernel.populated) {
+			return g.CPUs, onlineCPUs(m, p.Entry.CPUList) != onlineCPUs(m, g.CPUs)
 		}
 	}
-	return false
+	return "", false
 }
 
 // onlineCPUs returns the CPUs of a list that the machine has and that are online; none when it cannot be read.

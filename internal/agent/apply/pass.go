@@ -176,7 +176,10 @@ func (e *Engine) classifyOrphans(m *topo.Machine) {
 			}
 		}
 		if exclusive && g.CPUs != "" {
-			p.Entry.Class, p.Entry.Role, p.Entry.CPUList = g.Class, roleOf(g.Class), g.CPUs
+			p.Entry.Class, p.Entry.Role, p.Entry.CPUList = g.Class, qos.Exclusive, g.CPUs
+			if g.Class == qos.LSR {
+				p.Entry.Role = qos.ExclusiveWithBE
+			}
 			if !e.begun {
 				e.outbox = append(e.outbox, Record{Kind: OrphanHeld, UID: uid, Group: p.Cgroup, Got: g.CPUs})
 			}

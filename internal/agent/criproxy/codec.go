@@ -15,12 +15,6 @@ type frame struct {
 // bytes returns the message. It stays valid after the frame was sent.
 func (f *frame) bytes() []byte { return f.data.Materialize() }
 
-// replace puts another message in the frame.
-func (f *frame) replace(message []byte) {
-	f.data.Free()
-	f.data = mem.BufferSlice{mem.SliceBuffer(message)}
-}
-
 // rawCodec moves frames without looking into them. It calls itself proto, so that peers see the content type of CRI.
 type rawCodec struct{}
 
@@ -56,6 +50,7 @@ func (f *frame) encode(m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	f.replace(message)
+	f.data.Free()
+	f.data = mem.BufferSlice{mem.SliceBuffer(message)}
 	return nil
 }

@@ -55,7 +55,8 @@ type peer struct {
 }
 
 func newDispatcher(dir string, log klog.Logger) *dispatcher {
-	return &dispatcher{registry: newRegistry(dir, log), log: log, limit: hookLimit, peers: map[string]*peer{}}
+	r := &registry{dir: dir, log: log, files: map[string]*registered{}}
+	return &dispatcher{registry: r, log: log, limit: hookLimit, peers: map[string]*peer{}}
 }
 
 // question is one call to one hook server. It takes over what the server answers.

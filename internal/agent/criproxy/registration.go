@@ -34,11 +34,8 @@ func Hooks() []Hook {
 	}
 }
 
-// bestEffort reports whether nothing depends on the hook's answer.
-func (h Hook) bestEffort() bool { return h == PostStopPodSandbox || h == PostStopContainer }
-
 // gate reports whether a pod that must be enforced does not pass the hook's step when no server is registered for it.
-func (h Hook) gate() bool { return !h.bestEffort() && h != PostStartContainer }
+func (h Hook) gate() bool { return strings.HasPrefix(string(h), "Pre") }
 
 // Policy says what becomes of a call when a hook server fails.
 type Policy string

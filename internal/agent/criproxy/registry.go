@@ -41,10 +41,6 @@ type identity struct {
 	modified, changeTime unix.Timespec
 }
 
-func newRegistry(dir string, log klog.Logger) *registry {
-	return &registry{dir: dir, log: log, files: map[string]*registered{}}
-}
-
 // server is a hook server that is registered for a hook.
 type server struct {
 	file string

@@ -69,18 +69,15 @@ func parseDeviceState(text []byte) (DeviceState, error) {
 					i, id, e.ResourceName, other, e.PodUID)
 			}
 			owners[unit] = e.PodUID
-			s.give(e.PodUID, e.ContainerName, Device{Resource: e.ResourceName, ID: id, NUMAIDs: e.DeviceIDs[id]})
+			containers := s.Pods[e.PodUID]
+			devices := containers[e.ContainerName]
+			put(&devices, e.ResourceName, append(devices[e.ResourceName],
+				Device{Resource: e.ResourceName, ID: id, NUMAIDs: e.DeviceIDs[id]}))
+			put(&containers, e.ContainerName, devices)
+			s.Pods[e.PodUID] = containers
 		}
 	}
 	return s, nil
-}
-
-func (s *DeviceState) give(uid, container string, d Device) {
-	containers := s.Pods[uid]
-	devices := containers[container]
-	put(&devices, d.Resource, append(devices[d.Resource], d))
-	put(&containers, container, devices)
-	s.Pods[uid] = containers
 }
 
 // deviceIDs are the NUMA nodes of each device, nil for a device without. The kubelet writes ids by NUMA node, -1 for

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -122,7 +124,7 @@ func (k *Kubelet) contradiction() error {
 // openGates adds the feature gate without which the kubelet refuses options that are alpha in its version.
 func (k *Kubelet) openGates() {
 	alpha := k.CPUOptions[alignBySocket] != "" || k.CPUOptions[acrossCores] != ""
-	if minor, ok := minorOf(k.Version); ok && minor <= 33 {
+	if v, err := version.ParseSemantic(k.Version); err == nil && v.Minor() <= 33 {
 		alpha = alpha || k.CPUOptions[alignL3] != ""
 	}
 	if alpha {

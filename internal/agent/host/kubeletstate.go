@@ -54,8 +54,12 @@ func parseCPUState(text []byte) (CPUState, error) {
 	for uid, raw := range file.Entries {
 		var list string
 		if json.Unmarshal(raw, &list) == nil {
-			if err := s.addID(uid, list); err != nil {
+			ids, err := parseList(list)
+			if err != nil {
 				return CPUState{}, fmt.Errorf("entries[%q]: %w", uid, err)
+			}
+			if len(ids) > 0 {
+				put(&s.ByID, uid, ids)
 			}
 			continue
 		}
@@ -101,15 +105,6 @@ func (s *CPUState) GivenTwice() (several, pool []int) {
 		}
 	}
 	return ascending(several), pool
-}
-
-func (s *CPUState) addID(id, list string) error {
-	ids, err := parseList(list)
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	put(&s.ByID, id, ids)
-	return nil
 }
 
 func (s *CPUState) add(uid, container, list string) error {

@@ -109,13 +109,18 @@ func (s *survey) findCPUs() {
 		if !contains(present, id) {
 			continue
 		}
-		s.at[id] = len(s.cpu)
-		s.cpu = append(s.cpu, cpuFacts{
+		c := cpuFacts{
 			CPUSpec: topo.CPUSpec{
-				ID: id, Die: -1, L3: -1, NUMA: -1, Offline: s.isOffline(id, online), Isolated: contains(isolated, id),
+				ID: id, Die: -1, L3: -1, NUMA: -1, Offline: !contains(online, id), Isolated: contains(isolated, id),
 			},
 			packageID: -1, packageGroup: -1, coreID: -1,
-		})
+		}
+		if online == nil {
+			on, ok := s.number(path.Join(cpuDir, cpuName(id), "online"))
+			c.Offline = ok && on == 0
+		}
+		s.at[id] = len(s.cpu)
+		s.cpu = append(s.cpu, c)
 	}
 	if len(s.cpu) > topo.MaxCPUs {
 		s.fail(cpuDir, fmt.Errorf("has %d CPUs, at most %d are supported", len(s.cpu), topo.MaxCPUs))
@@ -123,14 +128,6 @@ func (s *survey) findCPUs() {
 	if !slices.ContainsFunc(s.cpu, func(c cpuFacts) bool { return !c.Offline }) {
 		s.fail(cpuDir, errors.New("no CPU that is present is online"))
 	}
-}
-
-func (s *survey) isOffline(id int, online []int) bool {
-	if online != nil {
-		return !contains(online, id)
-	}
-	on, ok := s.number(path.Join(cpuDir, cpuName(id), "online"))
-	return ok && on == 0
 }
 
 // readTopology reads the folder topology and the caches of every online CPU. The kernel removes them while a CPU is

@@ -153,12 +153,3 @@ func canonicalVersion(text string) (string, bool) {
 	}
 	return "v" + v.String(), true
 }
-
-// minorOf returns the release of a version of Kubernetes 1.
-func minorOf(text string) (uint, bool) {
-	v, err := version.ParseSemantic(text)
-	if err != nil {
-		return 0, false
-	}
-	return v.Minor(), true
-}

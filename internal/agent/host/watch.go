@@ -15,15 +15,6 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watched are the folders in which a kubelet replaces files, below the Root, and the files that matter in them.
-func watched() map[string][]string {
-	return map[string][]string{
-		path.Dir(cpuStateFile):                 {path.Base(cpuStateFile), path.Base(memoryStateFile)},
-		path.Dir(deviceStateFile):              {path.Base(deviceStateFile)},
-		path.Dir(cpuStateFile) + "/" + podsDir: {podsSocket},
-	}
-}
-
 // The socket of PodResources, which a kubelet makes anew when it starts.
 const podsDir, podsSocket = "pod-resources", "kubelet.sock"
 
@@ -34,14 +25,16 @@ const watchRetry = 10 * time.Second
 // anew, until ctx ends; it returns nil then. Folders that are missing are looked for again. The error is one of the
 // kernel's: no inotify instance is left, or so.
 func WatchKubelet(ctx context.Context, root Root, changed func(restarted bool)) error {
-	files := map[string]bool{} // by path: whether it is the socket
-	var folders []string
-	for folder, names := range watched() {
-		folders = append(folders, root.Path(folder))
-		for _, name := range names {
-			files[root.Path(folder, name)] = name == podsSocket
-		}
+	files := map[string]bool{ // by path: whether it is the socket
+		root.Path(cpuStateFile): false, root.Path(memoryStateFile): false, root.Path(deviceStateFile): false,
+		root.Path(path.Dir(cpuStateFile), podsDir, podsSocket): true,
 	}
+	var folders []string
+	for file := range files {
+		folders = append(folders, filepath.Dir(file))
+	}
+	slices.Sort(folders)
+	folders = slices.Compact(folders)
 	return watch(ctx, "the kubelet's files", folders, 0, func(e fsnotify.Event) {
 		restarted, matters := files[e.Name]
 		switch {
