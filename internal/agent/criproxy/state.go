@@ -9,29 +9,26 @@ import (
 	"sync"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 )
 
-// sandbox is what is known of a pod's sandbox. It is never written to once others can see it.
+// sandbox is what is known of a pod's sandbox, as hook servers are told. It is never written to once others can see it.
 type sandbox struct {
-	id                  string
-	meta                *cri.PodSandboxMetadata
-	handler             string
-	labels, annotations map[string]string
-	// cgroup is the pod's group in the terms of the cgroup driver; "" when the runtime reports none.
-	cgroup              string
-	overhead, resources *cri.LinuxContainerResources
+	id string
+	*v1alpha1.PodSandboxHookRequest
 }
 
 // enforced reports whether the sandbox's containers may not pass without their hooks.
-func (s *sandbox) enforced() bool { return mustEnforce(s.labels, s.annotations) }
+func (s *sandbox) enforced() bool { return mustEnforce(s.Labels, s.Annotations) }
 
 // sandboxOf is a sandbox that does not exist yet, or that is known only from a request.
 func sandboxOf(c *cri.PodSandboxConfig, handler string) *sandbox {
-	return &sandbox{
-		meta: c.GetMetadata(), handler: handler, labels: c.GetLabels(), annotations: c.GetAnnotations(),
-		cgroup: c.GetLinux().GetCgroupParent(), overhead: c.GetLinux().GetOverhead(),
-		resources: c.GetLinux().GetResources(),
-	}
+	return &sandbox{PodSandboxHookRequest: &v1alpha1.PodSandboxHookRequest{
+		PodMeta: podMeta(c.GetMetadata()), RuntimeHandler: handler, Labels: c.GetLabels(),
+		Annotations: c.GetAnnotations(), CgroupParent: c.GetLinux().GetCgroupParent(),
+		Overhead: toHook(c.GetLinux().GetOverhead()), Resources: toHook(c.GetLinux().GetResources()),
+	}}
 }
 
 // container is what is known of a container. It is never written to once others can see it.
@@ -175,15 +172,15 @@ func (s *state) size() (sandboxes, containers int) {
 // meetSandbox remembers a sandbox that was run without the proxy, or before it started. If the runtime does not report
 // its group now, it is queried again.
 func (s *state) meetSandbox(ctx context.Context, listed *cri.PodSandbox) *sandbox {
-	b := &sandbox{
-		id: listed.GetId(), meta: listed.GetMetadata(), handler: listed.GetRuntimeHandler(), labels: listed.GetLabels(),
-		annotations: listed.GetAnnotations(),
-	}
+	b := &sandbox{listed.GetId(), &v1alpha1.PodSandboxHookRequest{
+		PodMeta: podMeta(listed.GetMetadata()), RuntimeHandler: listed.GetRuntimeHandler(), Labels: listed.GetLabels(),
+		Annotations: listed.GetAnnotations(),
+	}}
 	answer, err := s.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.id, Verbose: true})
 	if err != nil {
 		return b
 	}
-	b.cgroup = parentGroup(answer.GetInfo()["info"])
+	b.CgroupParent = parentGroup(answer.GetInfo()["info"])
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return meet(s.sandboxes, b.id, b)

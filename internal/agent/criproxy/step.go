@@ -97,7 +97,7 @@ func (x *exchange) runPodSandbox(ctx context.Context, req *cri.RunPodSandboxRequ
 	var changed proto.Message
 	err := x.p.hooks.ask(ctx, PreRunPodSandbox, asked().enforced(),
 		func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
-			answer, err := c.PreRunPodSandboxHook(ctx, asked().request())
+			answer, err := c.PreRunPodSandboxHook(ctx, asked().PodSandboxHookRequest)
 			if err == nil && mergeSandbox(req, answer) {
 				changed = req
 			}
@@ -176,9 +176,9 @@ func (x *exchange) createContainer(ctx context.Context, req *cri.CreateContainer
 
 // completed is a sandbox with the fields that only requests contain.
 func (s *sandbox) completed(asked *sandbox) *sandbox {
-	b := *s
-	b.cgroup, b.resources = cmp.Or(b.cgroup, asked.cgroup), cmp.Or(b.resources, asked.resources)
-	return &b
+	b := &sandbox{s.id, proto.CloneOf(s.PodSandboxHookRequest)}
+	b.CgroupParent, b.Resources = cmp.Or(b.CgroupParent, asked.CgroupParent), cmp.Or(b.Resources, asked.Resources)
+	return b
 }
 
 // containerOf is the container that a request asks for.
@@ -359,7 +359,7 @@ func (x *exchange) stopPodSandbox(ctx context.Context, req *cri.StopPodSandboxRe
 	}
 	x.p.hooks.announce(ctx, PostStopPodSandbox,
 		func(ctx context.Context, hooks v1alpha1.RuntimeHookServiceClient) error {
-			_, err := hooks.PostStopPodSandboxHook(ctx, b.request())
+			_, err := hooks.PostStopPodSandboxHook(ctx, b.PodSandboxHookRequest)
 			return err
 		})
 	return nil

@@ -11,34 +11,26 @@ import (
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 )
 
-// request describes a sandbox to a hook server.
-func (s *sandbox) request() *v1alpha1.PodSandboxHookRequest {
-	return &v1alpha1.PodSandboxHookRequest{
-		PodMeta: s.podMeta(), RuntimeHandler: s.handler, Labels: s.labels, Annotations: s.annotations,
-		CgroupParent: s.cgroup, Overhead: toHook(s.overhead), Resources: toHook(s.resources),
-	}
-}
-
-func (s *sandbox) podMeta() *v1alpha1.PodSandboxMetadata {
+func podMeta(m *cri.PodSandboxMetadata) *v1alpha1.PodSandboxMetadata {
 	return &v1alpha1.PodSandboxMetadata{
-		Name: s.meta.GetName(), Uid: s.meta.GetUid(), Namespace: s.meta.GetNamespace(), Attempt: s.meta.GetAttempt(),
+		Name: m.GetName(), Uid: m.GetUid(), Namespace: m.GetNamespace(), Attempt: m.GetAttempt(),
 	}
 }
 
 // request describes a container of a sandbox to a hook server.
 func (c *container) request(s *sandbox) *v1alpha1.ContainerResourceHookRequest {
 	return &v1alpha1.ContainerResourceHookRequest{
-		PodMeta: s.podMeta(),
+		PodMeta: s.PodMeta,
 		ContainerMeta: &v1alpha1.ContainerMetadata{
 			Name: c.meta.GetName(), Attempt: c.meta.GetAttempt(),
 			Id: c.id,
 		},
 		ContainerAnnotations: c.annotations,
 		ContainerResources:   toHook(c.resources),
-		PodResources:         toHook(s.resources),
-		PodAnnotations:       s.annotations,
-		PodLabels:            s.labels,
-		PodCgroupParent:      s.cgroup,
+		PodResources:         s.Resources,
+		PodAnnotations:       s.Annotations,
+		PodLabels:            s.Labels,
+		PodCgroupParent:      s.CgroupParent,
 	}
 }
 
