@@ -85,28 +85,29 @@ func ParseRegistration(content []byte) (*Registration, error) {
 
 func (r *Registration) problems() []error {
 	var bad []error
-	if path, err := socket.Path(r.Endpoint); err != nil {
-		bad = append(bad, fmt.Errorf("remote-endpoint: %w", err))
-	} else {
-		r.Endpoint = path
+	add := func(format string, args ...any) { bad = append(bad, fmt.Errorf(format, args...)) }
+	path, err := socket.Path(r.Endpoint)
+	if err != nil {
+		add("remote-endpoint: %w", err)
 	}
+	r.Endpoint = path
 	if !r.Policy.valid() {
-		bad = append(bad, fmt.Errorf("failure-policy: %q: want %s or %s", r.Policy, Fail, Ignore))
+		add("failure-policy: %q: want %s or %s", r.Policy, Fail, Ignore)
 	}
 	if len(r.Hooks) == 0 {
-		bad = append(bad, fmt.Errorf("runtime-hooks: is empty, want some of %s", hookNames()))
+		add("runtime-hooks: is empty, want some of %s", hookNames())
 	}
 	for i, h := range r.Hooks {
-		if !h.valid() {
-			bad = append(bad, fmt.Errorf("runtime-hooks[%d]: %q: want one of %s", i, h, hookNames()))
+		if !slices.Contains(Hooks(), h) {
+			add("runtime-hooks[%d]: %q: want one of %s", i, h, hookNames())
 		}
 	}
 	for h, p := range r.Policies {
 		if !slices.Contains(r.Hooks, h) {
-			bad = append(bad, fmt.Errorf("failure-policies: %q: want one of runtime-hooks", h))
+			add("failure-policies: %q: want one of runtime-hooks", h)
 		}
 		if !p.valid() {
-			bad = append(bad, fmt.Errorf("failure-policies[%s]: %q: want %s or %s", h, p, Fail, Ignore))
+			add("failure-policies[%s]: %q: want %s or %s", h, p, Fail, Ignore)
 		}
 	}
 	slices.SortFunc(bad, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -114,8 +115,6 @@ func (r *Registration) problems() []error {
 }
 
 func (p Policy) valid() bool { return p == Fail || p == Ignore }
-
-func (h Hook) valid() bool { return slices.Contains(Hooks(), h) }
 
 func hookNames() string {
 	var names []string

@@ -23,35 +23,31 @@ const (
 	readyWait = 50 * time.Millisecond
 )
 
-// client keeps the plugin connected to a runtime.
-type client struct{ o Options }
-
 // Run keeps the plugin connected until ctx ends, and returns nil then.
 func Run(ctx context.Context, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	c := &client{o}
 	wait := firstWait
 	for ctx.Err() == nil {
-		if !c.o.Handler.Ready() {
-			c.pause(ctx, readyWait)
+		if !o.Handler.Ready() {
+			o.pause(ctx, readyWait)
 			continue
 		}
-		if held, err := c.connect(ctx); ctx.Err() == nil {
+		if held, err := o.connect(ctx); ctx.Err() == nil {
 			if held {
 				wait = firstWait
 			}
-			c.o.Disconnected(err)
-			c.pause(ctx, wait)
+			o.Disconnected(err)
+			o.pause(ctx, wait)
 			wait = min(2*wait, lastWait)
 		}
 	}
 	return nil
 }
 
-func (c *client) pause(ctx context.Context, d time.Duration) {
-	t := c.o.Clock.NewTimer(d)
+func (o *Options) pause(ctx context.Context, d time.Duration) {
+	t := o.Clock.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C():
@@ -63,11 +59,11 @@ func (c *client) pause(ctx context.Context, d time.Duration) {
 var errClosed = errors.New("the runtime closed the NRI connection")
 
 // connect serves one connection until it ends; held reports whether the runtime had accepted it.
-func (c *client) connect(ctx context.Context) (held bool, err error) {
-	p := &plugin{o: &c.o, synced: make(chan struct{})}
+func (o *Options) connect(ctx context.Context) (held bool, err error) {
+	p := &plugin{o: o, synced: make(chan struct{})}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(c.o.Socket),
+	s, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(o.Socket),
 		stub.WithLogger(logger{klog.FromContext(ctx)}),
 		// A runtime that knows no policies ignores this; nothing here counts on it.
 		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true, KeepConnected: true}))
@@ -84,7 +80,7 @@ func (c *client) connect(ctx context.Context) (held bool, err error) {
 	pushed := make(chan struct{})
 	go func() {
 		defer close(pushed)
-		c.push(ctx, s)
+		o.push(ctx, s)
 	}()
 	err = <-ended
 	cancel()
@@ -94,26 +90,26 @@ func (c *client) connect(ctx context.Context) (held bool, err error) {
 
 // push sends the pending updates to the runtime. It runs beside the handlers, never inside one, which would deadlock
 // the runtime.
-func (c *client) push(ctx context.Context, s stub.Stub) {
+func (o *Options) push(ctx context.Context, s stub.Stub) {
 	for {
 		select {
-		case <-c.o.Handler.News():
+		case <-o.Handler.News():
 		case <-ctx.Done():
 			return
 		}
-		for updates := c.o.Handler.Next(); len(updates) > 0 && ctx.Err() == nil; updates = c.o.Handler.Next() {
-			c.send(ctx, s, updates)
+		for updates := o.Handler.Next(); len(updates) > 0 && ctx.Err() == nil; updates = o.Handler.Next() {
+			o.send(ctx, s, updates)
 		}
 	}
 }
 
 // send sends updates to the runtime. A failure is only logged: the kernel has the sets already, and the engine undoes
 // writes of older ones.
-func (c *client) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
+func (o *Options) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
 	failed, err := s.UpdateContainers(toAPI(updates))
 	if err != nil || len(failed) > 0 {
 		klog.FromContext(ctx).V(stubLevel).Info("The runtime did not take sets", "asked", len(updates), "failed",
 			len(failed), "err", err)
 	}
-	c.o.Handler.Sent(updates)
+	o.Handler.Sent(updates)
 }
