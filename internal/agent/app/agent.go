@@ -14,7 +14,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
-	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/enforce"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -171,9 +170,6 @@ func (a *Agent) Attach() *hook.Service {
 	a.transports.Attach()
 	return a.service
 }
-
-// Table returns the desired state of the cgroup tree of this moment.
-func (a *Agent) Table() desired.Table { return a.tree.Table() }
 
 // Mode returns whose CPU assignments hold now.
 func (a *Agent) Mode() probe.Mode { return a.kubelet.State().Mode }

@@ -70,12 +70,7 @@ func InspectHandler(agents func() []*Agent) http.Handler {
 }
 
 func writeJSON(w http.ResponseWriter, status int, answer any) {
-	text, err := gojson.Marshal(answer)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // who asked has gone
+	_ = gojson.NewEncoder(w).Encode(answer) // who asked has gone
 }

@@ -61,18 +61,16 @@ const (
 	nriSocket      = "/var/run/nri/nri.sock"
 )
 
-func sockets() map[string][]string {
-	return map[string][]string{
-		"containerd": {"run/containerd/containerd.sock"},
-		"cri-o":      {"run/crio/crio.sock", "var/run/crio/crio.sock"},
-	}
-}
-
 func (r *runtimeFiles) sockets() []string {
-	if r.socket != "" {
+	switch {
+	case r.socket != "":
 		return []string{r.socket}
+	case r.name == "containerd":
+		return []string{"run/containerd/containerd.sock"}
+	case r.name == "cri-o":
+		return []string{"run/crio/crio.sock", "var/run/crio/crio.sock"}
 	}
-	return sockets()[r.name]
+	return nil
 }
 
 func (m *machine) readRuntime() runtimeFiles {

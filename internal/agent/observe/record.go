@@ -19,54 +19,47 @@ import (
 // one of its manager in force; the error names all of them.
 func Records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.KubeletState) (probe.KubeletState, error) {
 	next := last
-	var errs []error
+	var cpus, memory, devices error
 	if k.CPUPolicy == annotation.KubeletPolicyStatic {
-		state, err := host.ReadCPUState(root)
-		if err == nil {
-			err = errors.Join(gone("cpu_manager_state", last.CPU.Policy != "", state.Policy == ""), checkCPUs(state, m))
-		}
-		if err == nil {
-			next.CPU = state
-		}
-		errs = append(errs, err)
+		cpus = take(&next.CPU, root, host.ReadCPUState, "cpu_manager_state",
+			func(s *host.CPUState) bool { return s.Policy != "" },
+			func(s *host.CPUState) error { return checkCPUs(s, m) })
 	} // else what an earlier static kubelet has pinned counts until its pods end
+	next.Memory = host.MemoryState{}
 	if k.MemoryPolicy == annotation.KubeletMemoryStatic {
-		state, err := host.ReadMemoryState(root)
-		if err == nil {
-			err = errors.Join(gone("memory_manager_state", last.Memory.Policy != "", state.Policy == ""),
-				checkMemory(state, m))
-		}
-		if err == nil {
-			next.Memory = state
-		}
-		errs = append(errs, err)
-	} else {
-		next.Memory = host.MemoryState{}
+		next.Memory = last.Memory
+		memory = take(&next.Memory, root, host.ReadMemoryState, "memory_manager_state",
+			func(s *host.MemoryState) bool { return s.Policy != "" },
+			func(s *host.MemoryState) error { return checkMemory(s, m) })
 	}
-	state, err := host.ReadDeviceState(root)
-	if err == nil {
-		err = gone("the device checkpoint", last.Devices.Registered != nil, state.Registered == nil)
-	}
-	if err == nil {
-		next.Devices = state
-	}
-	return next, errors.Join(append(errs, err)...)
+	devices = take(&next.Devices, root, host.ReadDeviceState, "the device checkpoint",
+		func(s *host.DeviceState) bool { return s.Registered != nil }, nil)
+	return next, errors.Join(cpus, memory, devices)
 }
 
-// gone refuses a record that is not there any more. Who changes a kubelet's policy removes them, while pods still run
-// on what they recorded: the kubelet's next record contains the pods that are left.
-func gone(what string, was, missing bool) error {
-	if was && missing {
+// take reads a record into the place of the last good one. It refuses one that check refuses, and one that is not there
+// any more: who changes a kubelet's policy removes them, while pods still run on what they recorded. The kubelet's next
+// record contains the pods that are left.
+func take[T any](last *T, root host.Root, read func(host.Root) (T, error), what string, isThere func(*T) bool,
+	check func(*T) error,
+) error {
+	now, err := read(root)
+	switch {
+	case err != nil:
+		return err
+	case isThere(last) && !isThere(&now):
 		return fmt.Errorf("%s was there, and is not any more", what)
+	case check != nil && isThere(&now): // else the kubelet has not written it yet
+		err = check(&now)
 	}
-	return nil
+	if err == nil {
+		*last = now
+	}
+	return err
 }
 
 // checkCPUs refuses a record that is not of a static kubelet on this machine.
-func checkCPUs(state host.CPUState, m *topo.Machine) error {
-	if state.Policy == "" {
-		return nil // the kubelet has not written it yet
-	}
+func checkCPUs(state *host.CPUState, m *topo.Machine) error {
 	if state.Policy != annotation.KubeletPolicyStatic {
 		return fmt.Errorf("cpu_manager_state is of policy %q, the kubelet's is %q", state.Policy,
 			annotation.KubeletPolicyStatic)
@@ -104,10 +97,7 @@ func givenTwice(state host.CPUState) string {
 }
 
 // checkMemory refuses a record that is not of a kubelet with memory policy Static on this machine.
-func checkMemory(state host.MemoryState, m *topo.Machine) error {
-	if state.Policy == "" {
-		return nil
-	}
+func checkMemory(state *host.MemoryState, m *topo.Machine) error {
 	if state.Policy != annotation.KubeletMemoryStatic {
 		return fmt.Errorf("memory_manager_state is of policy %q, the kubelet's is %q", state.Policy,
 			annotation.KubeletMemoryStatic)

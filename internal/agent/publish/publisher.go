@@ -70,9 +70,8 @@ func New(ctx context.Context, o Options) (*Publisher, error) {
 		Emit: o.Status.Event,
 	})
 	if o.Numatopology {
-		p.volcano = report.NewNumatopology(report.NumatopologyOptions{
-			Target: p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())), Source: p.numatopology,
-		})
+		p.volcano = report.NewNumatopology(p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())),
+			p.numatopology)
 	}
 	return p, watch.Handle(p.topologies, p.reporter.Observe,
 		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })

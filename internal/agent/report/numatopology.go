@@ -20,13 +20,6 @@ import (
 // liveWriter is how long after its last write another program counts as alive.
 const liveWriter = time.Minute
 
-// NumatopologyOptions are what a NumatopologyReporter needs.
-type NumatopologyOptions struct {
-	Target
-	// Source returns what is to be published now, without the annotation timestamp; nil while it is not known.
-	Source func() *nodeinfo.Numatopology
-}
-
 // NumatopologyReporter keeps a node's Numatopology in the API equal to its source. It compares with what the API
 // acknowledged: a write that fails is tried again. While another program writes the object's spec it writes nothing.
 //
@@ -41,9 +34,10 @@ type NumatopologyReporter struct {
 	asked, acked *nodeinfo.NumatopoSpec
 }
 
-// NewNumatopology returns a NumatopologyReporter.
-func NewNumatopology(o NumatopologyOptions) *NumatopologyReporter {
-	r := &NumatopologyReporter{loop: newLoop(o.Target, "Numatopology"), source: o.Source}
+// NewNumatopology returns a NumatopologyReporter. source returns what is to be published now, without the annotation
+// timestamp; nil while it is not known.
+func NewNumatopology(t Target, source func() *nodeinfo.Numatopology) *NumatopologyReporter {
+	r := &NumatopologyReporter{loop: newLoop(t, "Numatopology"), source: source}
 	r.look, r.stuck = r.publish, r.reportConflict
 	return r
 }

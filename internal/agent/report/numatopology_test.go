@@ -135,15 +135,12 @@ func inVolcano(t *testing.T, play func(*volcano)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		v := &volcano{t: t, shelf: newShelf(t), source: numatopology("0-3")}
-		v.reporter = report.NewNumatopology(report.NumatopologyOptions{
-			Target: report.Target{
-				Objects: v.shelf, Node: "n0", Clock: clock.RealClock{}, SetConflict: v.setConflict,
-			},
-			Source: func() *nodeinfo.Numatopology {
-				v.mu.Lock()
-				defer v.mu.Unlock()
-				return v.source
-			},
+		v.reporter = report.NewNumatopology(report.Target{
+			Objects: v.shelf, Node: "n0", Clock: clock.RealClock{}, SetConflict: v.setConflict,
+		}, func() *nodeinfo.Numatopology {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			return v.source
 		})
 		v.shelf.onWrite = v.reporter.Observe
 		ctx, cancel := context.WithCancel(t.Context())

@@ -41,7 +41,6 @@ type Reporter struct {
 
 	mu       sync.Mutex // guards the fields below; never held across a call to the API
 	ackedAt  time.Time
-	writes   int
 	last     annotation.Report // the newest that was chosen
 	lastHash string            // of the last acknowledged write
 
@@ -70,13 +69,6 @@ func (r *Reporter) Age() (time.Duration, bool) {
 		return 0, false
 	}
 	return r.Clock.Since(r.ackedAt), true
-}
-
-// Writes counts the writes so far.
-func (r *Reporter) Writes() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.writes
 }
 
 // reportConflict reports a conflict that no claim explains.
@@ -245,9 +237,6 @@ func (r *Reporter) apply(ctx context.Context, want content, object *unstructured
 	now := r.Clock.Now()
 	r.pace.wrote(now)
 	r.keep(got)
-	r.mu.Lock()
-	r.writes++
-	r.mu.Unlock()
 	r.acknowledge(want, got)
 	if !r.published {
 		r.published = true
