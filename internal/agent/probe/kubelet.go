@@ -47,8 +47,8 @@ func attributes(k host.Kubelet) v1alpha2.AttributeList {
 	return list
 }
 
-// kubelet is the annotation kubelet. The version is the Node's where the settings do not say.
-func kubelet(in Input) annotation.Kubelet {
+// settings are the annotation kubelet. The version is the Node's where the settings do not say.
+func settings(in Input) annotation.Kubelet {
 	k := in.Kubelet
 	version := k.Version
 	if version == "" && in.Node != nil {

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -127,74 +127,46 @@ func nodeIDs(ids []int) annotation.NUMANodes {
 // does not decide about are reported too: its answer to the next pod depends on them.
 func placedContainers(in Input, pod *convert.Pod) annotation.PlacedContainers {
 	uid := convert.NodeUID(pod.Pod)
-	placed := annotation.PlacedContainers{}
-	put := func(container string, change func(*annotation.PlacedContainer)) {
-		c := placed[container]
-		change(&c)
-		placed[container] = c
+	held := map[string]*kubelet.Held{}
+	of := func(container string) *kubelet.Held {
+		if held[container] == nil {
+			held[container] = &kubelet.Held{Container: container}
+		}
+		return held[container]
 	}
 	for name, cpus := range in.State.CPU.Containers[uid] {
-		put(name, func(c *annotation.PlacedContainer) { c.CPUs = cpuset.FormatIDs(cpus) })
+		of(name).CPUList = cpuset.FormatIDs(cpus)
 	}
 	for name, blocks := range in.State.Memory.Pods[uid] {
-		put(name, func(c *annotation.PlacedContainer) {
-			for _, b := range blocks {
-				addBlock(c, b)
-			}
-		})
+		h := of(name)
+		for _, b := range blocks {
+			h.Memory = append(h.Memory, kubelet.HeldMemory{Type: b.Type, NUMAIDs: b.NUMAIDs, Bytes: b.Bytes})
+		}
 	}
 	for name, resources := range in.State.Devices.Pods[uid] {
-		put(name, func(c *annotation.PlacedContainer) {
-			c.Devices = map[string]annotation.PlacedDevices{}
-			for kind, devices := range resources {
-				c.Devices[kind] = placedDevices(devices)
-			}
-		})
+		h := of(name)
+		for kind, devices := range resources {
+			h.Devices = append(h.Devices, heldDevices(kind, devices)...)
+		}
 	}
-	return placed
+	list := make([]kubelet.Held, 0, len(held))
+	for _, h := range held {
+		list = append(list, *h)
+	}
+	return convert.Placed(list)
 }
 
-// addBlock adds memory under the NUMA nodes that it comes from together.
-func addBlock(c *annotation.PlacedContainer, b host.MemoryBlock) {
-	if c.Memory == nil && b.Type == string(corev1.ResourceMemory) {
-		c.Memory = map[string]resource.Quantity{}
-	}
-	into := c.Memory
-	if b.Type != string(corev1.ResourceMemory) {
-		if c.Hugepages == nil {
-			c.Hugepages = map[string]map[string]resource.Quantity{}
-		}
-		if c.Hugepages[b.Type] == nil {
-			c.Hugepages[b.Type] = map[string]resource.Quantity{}
-		}
-		into = c.Hugepages[b.Type]
-	}
-	nodes := cpuset.FormatIDs(b.NUMAIDs)
-	sum := into[nodes]
-	sum.Add(*resource.NewQuantity(b.Bytes, resource.BinarySI))
-	into[nodes] = sum
-}
-
-// placedDevices counts devices of one resource by their NUMA nodes.
-func placedDevices(devices []host.Device) annotation.PlacedDevices {
-	all := map[int]bool{}
-	var split []annotation.PlacedDevices
+// heldDevices counts devices of one resource by their NUMA nodes.
+func heldDevices(kind string, devices []host.Device) []kubelet.HeldDevices {
+	var list []kubelet.HeldDevices
 	for _, d := range devices {
-		for _, id := range d.NUMAIDs {
-			all[id] = true
-		}
-		nodes := nodeIDs(d.NUMAIDs)
-		i := slices.IndexFunc(split, func(p annotation.PlacedDevices) bool { return slices.Equal(p.Mask, nodes) })
+		i := slices.IndexFunc(list, func(h kubelet.HeldDevices) bool { return slices.Equal(h.NUMAIDs, d.NUMAIDs) })
 		if i < 0 {
-			i = len(split)
-			split = append(split, annotation.PlacedDevices{Mask: nodes})
+			i = len(list)
+			list = append(list, kubelet.HeldDevices{Resource: kind, NUMAIDs: d.NUMAIDs})
 		}
-		split[i].Count++
+		list[i].Count++
 	}
-	p := annotation.PlacedDevices{Mask: nodeIDs(slices.Sorted(maps.Keys(all))), Count: int32(len(devices))}
-	if len(split) > 1 {
-		slices.SortFunc(split, func(a, b annotation.PlacedDevices) int { return slices.Compare(a.Mask, b.Mask) })
-		p.Split = split
-	}
-	return p
+	slices.SortFunc(list, func(a, b kubelet.HeldDevices) int { return slices.Compare(a.NUMAIDs, b.NUMAIDs) })
+	return list
 }

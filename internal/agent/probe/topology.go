@@ -136,7 +136,7 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 	nrt.Annotations[annotation.KubeletCPUManagerPolicy] = annotation.KubeletCPUManager{
 		Policy: policyOf(in.Kubelet), Options: in.Kubelet.CPUOptions, ReservedCPUs: in.Kubelet.ReservedCPUs,
 	}.String()
-	nrt.Annotations[annotation.KubeletKey] = kubelet(in).String()
+	nrt.Annotations[annotation.KubeletKey] = settings(in).String()
 	nrt.Annotations[annotation.PodCPUAllocsKey] = annotation.PodCPUAllocs(in.Pins).String()
 	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
 	nrt.TopologyPolicies = []string{policyWord(in.Kubelet)}
