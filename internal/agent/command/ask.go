@@ -29,21 +29,30 @@ func (f *askFlags) add(fs *pflag.FlagSet) {
 		"the kubelet's PodResources socket; the default is below --root; empty to not ask")
 }
 
+// check refuses what cannot be meant, before a cluster is needed.
+func (f *askFlags) check(fs *pflag.FlagSet, root host.Root) error {
+	if _, err := f.socketBelow(root, fs); err != nil || f.endpoint == "" {
+		return err
+	}
+	if fs.Changed("kubelet") {
+		return errors.New(
+			"--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
+	}
+	if _, err := kubeletapi.ParseEndpoint(f.endpoint); err != nil {
+		return fmt.Errorf("--kubelet-endpoint: %w", err)
+	}
+	return nil
+}
+
 // wire fills the options that ask the kubelet, unless settings are given by --kubelet, or
-// --disable-query-kubelet-config asks for nothing. It refuses what cannot be meant.
+// --disable-query-kubelet-config asks for nothing.
 func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) error {
+	if err := f.check(fs, o.Root); err != nil {
+		return err
+	}
 	socket, err := f.socketBelow(o.Root, fs)
 	if err != nil {
 		return err
-	}
-	if f.endpoint != "" {
-		if fs.Changed("kubelet") {
-			return errors.New(
-				"--kubelet-endpoint has no use beside --kubelet, which says what the kubelet would: want one of them")
-		}
-		if _, err := kubeletapi.ParseEndpoint(f.endpoint); err != nil {
-			return fmt.Errorf("--kubelet-endpoint: %w", err)
-		}
 	}
 	if !o.Switches.QueryKubelet {
 		return nil

@@ -49,6 +49,9 @@ func newRunCommand() *cobra.Command {
 			if o.Resync < minResync {
 				return fmt.Errorf("--resync %v: want %v or more", o.Resync, minResync)
 			}
+			if err := ask.check(c.Flags(), flags.hostRoot()); err != nil {
+				return err
+			}
 			if err := flags.options(&o, kubeconfig); err != nil {
 				return err
 			}
