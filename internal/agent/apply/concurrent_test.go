@@ -31,9 +31,9 @@ func TestHooksAndPassesSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var overlap atomic.Pointer[string]
 		m := smallMachine(t)
-		tree, err := kernel.Open(kernel.Options{Machine: m, Observe: func(s kernel.State) {
+		tree, err := kernel.Open(kernel.Options{Machine: m, Observe: func(s []kernel.Group) {
 			owner := map[int]string{}
-			for g := range s.Groups() {
+			for _, g := range s {
 				if g.Tasks == 0 || !strings.Contains(g.Path, "podx") {
 					continue
 				}
@@ -41,7 +41,7 @@ func TestHooksAndPassesSideBySide(t *testing.T) {
 					owner[c] = g.Path
 				}
 			}
-			for g := range s.Groups() {
+			for _, g := range s {
 				for c := range g.Effective.All() {
 					if other := owner[c]; g.Tasks > 0 && other != "" && other != g.Path {
 						text := fmt.Sprintf("CPU %d is in %s and in %s", c, g.Path, other)

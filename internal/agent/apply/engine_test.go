@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,11 +40,11 @@ type rig struct {
 }
 
 // observe sees no overlap only where at most one pod is a shared one.
-func (r *rig) observe(s kernel.State) {
+func (r *rig) observe(s []kernel.Group) {
 	if !r.watch {
 		return
 	}
-	groups := slices.Collect(s.Groups())
+	groups := s
 	for i, a := range groups {
 		for _, b := range groups[i+1:] {
 			if a.Tasks > 0 && b.Tasks > 0 && a.Effective.Overlaps(&b.Effective) {

@@ -271,14 +271,14 @@ func (w *world) groupOf(p *simPod) string {
 }
 
 // observe is the proof: at no instant does the group of a pod have a CPU that another one has for itself.
-func (w *world) observe(s kernel.State) {
+func (w *world) observe(s []kernel.Group) {
 	type set struct {
 		path string
 		pod  *simPod
 		cpus cpuset.Set
 	}
 	var populated []set
-	for g := range s.Groups() {
+	for _, g := range s {
 		if g.Tasks == 0 {
 			continue
 		}
@@ -378,13 +378,11 @@ func (w *world) must(err error) {
 
 func (w *world) populated(l *simLeaf) bool {
 	live := false
-	w.tree.Snapshot(func(s kernel.State) {
-		for g := range s.Groups() {
-			if g.Tasks > 0 && (g.Path == l.Group || strings.HasPrefix(g.Path, l.Group+"/")) {
-				live = true
-			}
+	for _, g := range w.tree.Snapshot() {
+		if g.Tasks > 0 && (g.Path == l.Group || strings.HasPrefix(g.Path, l.Group+"/")) {
+			live = true
 		}
-	})
+	}
 	return live
 }
 

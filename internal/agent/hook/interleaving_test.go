@@ -80,8 +80,8 @@ func (r *runtime) must(err error) {
 }
 
 // observe looks for two pods on the CPUs of one that is to be alone.
-func (r *runtime) observe(s kernel.State) {
-	groups := slices.Collect(s.Groups())
+func (r *runtime) observe(s []kernel.Group) {
+	groups := s
 	for _, x := range groups {
 		for _, o := range groups {
 			if x.Tasks > 0 && o.Tasks > 0 && path.Dir(x.Path) != path.Dir(o.Path) &&

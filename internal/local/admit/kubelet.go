@@ -46,15 +46,9 @@ type Options struct {
 	// Update gives a running container the CPUs of a list. After an error the kubelet tries again.
 	Update func(containerID, cpus string) error
 	// Running are the containers that an earlier process left behind.
-	Running []Container
+	Running containermap.ContainerMap
 	// Reconcile is the time between two looks of the CPU manager at all containers; default 10 s, as the kubelet's.
 	Reconcile time.Duration
-}
-
-// Container is a container that runs.
-type Container struct {
-	Pod      types.UID
-	Name, ID string
 }
 
 // Refusal is why a kubelet does not admit a pod: status.reason and status.message of the pod that fails.
@@ -171,14 +165,10 @@ func noPlugins(*schedframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { 
 
 // start starts the CPU manager last: from then on it works in a goroutine of its own.
 func (k *Kubelet) start(ctx context.Context) error {
-	running := containermap.NewContainerMap()
-	for _, c := range k.o.Running {
-		running.Add(string(c.Pod), c.Name, c.ID)
-	}
 	s := seams{k}
-	err := k.memory.Start(ctx, k.active, s, s, s, running.Clone())
+	err := k.memory.Start(ctx, k.active, s, s, s, k.o.Running.Clone())
 	if err == nil {
-		err = k.cpus.Start(ctx, k.active, s, s, s, running.Clone())
+		err = k.cpus.Start(ctx, k.active, s, s, s, k.o.Running.Clone())
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errStaleState, err)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -83,7 +84,7 @@ func nodeOf(m *topo.Machine, k host.Kubelet) *corev1.Node {
 }
 
 // boot starts the kubelet. period is the reconciliation's.
-func (w *world) boot(t failer, period time.Duration, running ...Container) *Kubelet {
+func (w *world) boot(t failer, period time.Duration, running containermap.ContainerMap) *Kubelet {
 	t.Helper()
 	k, err := Open(context.Background(), Options{
 		Machine: w.machine, Settings: w.settings, Dir: w.dir, Running: running, Reconcile: period,
@@ -174,7 +175,7 @@ func TestPodsAreRefusedInTheKubeletsWords(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := newWorld(t, t.TempDir(), test.spec).boot(t, 10*time.Millisecond)
+			k := newWorld(t, t.TempDir(), test.spec).boot(t, 10*time.Millisecond, nil)
 			defer k.Close()
 			got, err := k.Admit(test.pod)
 			switch {
@@ -193,7 +194,7 @@ func TestPodsAreRefusedInTheKubeletsWords(t *testing.T) {
 func TestContainersGetTheCPUsAndMemoryOfOneNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), "epyc-2s@restricted,memory-static")
-	k := w.boot(t, 10*time.Millisecond)
+	k := w.boot(t, 10*time.Millisecond, nil)
 	defer k.Close()
 	pinned, shared := podOf("pinned", "30", "20Gi"), podOf("shared", "500m", "")
 	for _, p := range []*corev1.Pod{pinned, shared} {
@@ -229,7 +230,9 @@ func TestSharedContainersLeaveCPUsThatWereGivenAway(t *testing.T) {
 		Name: "main", ContainerID: "tenon://1234",
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}
-	k := w.boot(t, 5*time.Millisecond, Container{Pod: shared.UID, Name: "main", ID: "1234"})
+	running := containermap.NewContainerMap()
+	running.Add(string(shared.UID), "main", "1234")
+	k := w.boot(t, 5*time.Millisecond, running)
 	defer k.Close()
 	pinned := podOf("pinned", "4", "1Gi")
 	for _, p := range []*corev1.Pod{shared, pinned} {
@@ -257,7 +260,7 @@ func await(t *testing.T, what string, done func() bool) {
 // core of two threads is whole to it when one of them is free, and it gives both away.
 func TestFaultsOfTheKubeletAreKept(t *testing.T) {
 	t.Parallel()
-	k := newWorld(t, t.TempDir(), "hybrid@static,reserved=0").boot(t, 10*time.Millisecond)
+	k := newWorld(t, t.TempDir(), "hybrid@static,reserved=0").boot(t, 10*time.Millisecond, nil)
 	defer k.Close()
 	p := podOf("p", "2", "1Gi")
 	if refusal, err := k.Admit(p); refusal != nil || err != nil {
@@ -272,7 +275,7 @@ func TestPanicOfTheKubeletsCodeIsAnError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), "arm64-1s@static")
 	w.node = nil // the fit check reads it
-	k := w.boot(t, 10*time.Millisecond)
+	k := w.boot(t, 10*time.Millisecond, nil)
 	defer k.Close()
 	refusal, err := k.Admit(podOf("p", "1", "1Gi"))
 	var broken *Panic
@@ -299,13 +302,13 @@ func TestKubeletThatCannotStartSaysWhy(t *testing.T) {
 func TestStateOfOtherSettingsIsDiscarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), "arm64-1s@restricted,memory-static")
-	first := w.boot(t, 10*time.Millisecond)
+	first := w.boot(t, 10*time.Millisecond, nil)
 	if refusal, err := first.Admit(podOf("p", "4", "1Gi")); refusal != nil || err != nil {
 		t.Fatal(refusal, err)
 	}
 	first.Close()
 	w.settings.CPUPolicy, w.settings.ReservedCPUs = "none", ""
-	second := w.boot(t, 10*time.Millisecond)
+	second := w.boot(t, 10*time.Millisecond, nil)
 	defer second.Close()
 	state, err := host.ReadCPUState(host.Root{Dir: filepath.Join(w.dir, "../../..")})
 	if err != nil || state.Policy != "none" || len(state.Pods) != 0 {
@@ -375,7 +378,7 @@ func TestAdmissionsOfARandomHistory(t *testing.T) {
 			world: newWorld(t, filepath.Join(dir, fmt.Sprint(run)), rapid.SampledFrom(specs).Draw(t, "spec")),
 			live:  map[types.UID]*corev1.Pod{},
 		}
-		h.kubelet = h.boot(t, time.Millisecond)
+		h.kubelet = h.boot(t, time.Millisecond, nil)
 		h.kubelet.Settled()
 		defer func() { h.kubelet.Close() }()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
@@ -455,7 +458,7 @@ func (h *history) forget(t *rapid.T) {
 func (h *history) restart(t *rapid.T) {
 	h.kubelet.Close()
 	before, _ := h.recorded(t)
-	h.kubelet = h.boot(t, time.Millisecond)
+	h.kubelet = h.boot(t, time.Millisecond, nil)
 	pods := slices.SortedFunc(maps.Values(h.live),
 		func(a, b *corev1.Pod) int { return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()) })
 	for _, p := range pods {

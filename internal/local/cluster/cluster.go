@@ -167,7 +167,7 @@ func (c *Cluster) take(o Options) error {
 	if err != nil {
 		return err
 	}
-	c.undo = append(c.undo, lock.Release)
+	c.undo = append(c.undo, lock.Close)
 	if err := checkSpace(c.dir); err != nil {
 		return err
 	}

@@ -182,11 +182,11 @@ func TestOneOwnerAtATime(t *testing.T) {
 	if err != nil || !running || owner != inUse.Owner {
 		t.Errorf("Running() = %+v, %v, %v; want %+v", owner, running, err, inUse.Owner)
 	}
-	if err := lock.Release(); err != nil {
+	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, running, err := d.Running(); running || err != nil {
-		t.Errorf("after Release: running %v, %v", running, err)
+		t.Errorf("after Close: running %v, %v", running, err)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestPurge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = lock.Release()
+		_ = lock.Close()
 		if err := d.Purge(); err != nil {
 			t.Fatal(err)
 		}

@@ -26,31 +26,25 @@ func (e *InUse) Error() string {
 	return fmt.Sprintf("a cluster already runs on %s: process %d", e.Dir, e.Owner.PID)
 }
 
-// Lock is the right to run a cluster on a folder, held until Release or the end of the process.
-type Lock struct{ file *os.File }
-
-// Lock takes the folder for this process. It returns *InUse when another one has it.
-func (d Dir) Lock() (*Lock, error) {
+// Lock takes the folder for this process, until the file is closed or the process ends. The file stays: its presence
+// marks a data folder. It returns *InUse when another process has the folder.
+func (d Dir) Lock() (io.Closer, error) {
 	f, err := os.OpenFile(d.path("lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock data folder: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		err = record(f)
+	}
+	if err != nil {
 		defer func() { _ = f.Close() }()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, &InUse{Dir: d.root, Owner: readOwner(f)}
 		}
 		return nil, fmt.Errorf("lock data folder: %w", err)
 	}
-	if err := record(f); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("lock data folder: %w", err)
-	}
-	return &Lock{file: f}, nil
+	return f, nil
 }
-
-// Release gives the folder free. The file stays: its presence marks a data folder.
-func (l *Lock) Release() error { return l.file.Close() }
 
 // Running returns the process that runs a cluster on the folder, if one does. It returns *NotPrivate as Make does: the
 // lock of such a folder may name any process.

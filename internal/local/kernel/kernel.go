@@ -34,9 +34,9 @@ type Options struct {
 	Machine *topo.Machine
 	// Fault is asked before every call; an error it returns is the call's answer and nothing changes. nil injects none.
 	Fault func(op Op, group, file string) error
-	// Observe is called after every atomic change with the state of that instant. It runs under the tree's lock and
-	// must not call the tree. nil observes nothing.
-	Observe func(State)
+	// Observe is called after every atomic change with all groups by path. It runs under the tree's lock and must not
+	// call the tree. nil observes nothing.
+	Observe func([]Group)
 }
 
 // Tree is a simulated cgroup tree. It is safe for concurrent use.
@@ -275,7 +275,7 @@ func (t *Tree) changed(g *group) error {
 
 func (t *Tree) observe() {
 	if t.o.Observe != nil {
-		t.o.Observe(State{t})
+		t.o.Observe(t.snapshot())
 	}
 }
 

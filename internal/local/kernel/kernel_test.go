@@ -109,21 +109,11 @@ func TestLaterProcessTakesUpGroupsAndTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(dump(k), dump(again),
+		if diff := cmp.Diff(k.Snapshot(), again.Snapshot(),
 			cmp.Comparer(func(a, b cpuset.Set) bool { return a == b })); diff != "" {
 			t.Errorf("%v: the tree changed over a restart (-before +after):\n%s", d, diff)
 		}
 	}
-}
-
-func dump(k *kernel.Tree) []kernel.Group {
-	var all []kernel.Group
-	k.Snapshot(func(s kernel.State) {
-		for g := range s.Groups() {
-			all = append(all, g)
-		}
-	})
-	return all
 }
 
 func TestHandMadeEditIsAWriteUnderTheSameRules(t *testing.T) {
@@ -153,7 +143,7 @@ func TestFaultsAndObserver(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	k, err := kernel.Open(kernel.Options{
-		Machine: machine(t), Observe: func(kernel.State) { seen++ },
+		Machine: machine(t), Observe: func([]kernel.Group) { seen++ },
 		Fault: func(op kernel.Op, _, _ string) error {
 			if op == kernel.OpWrite {
 				return syscall.EINTR

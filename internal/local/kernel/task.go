@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -112,10 +111,7 @@ func (t *Tree) Use(at string, bytes int64) {
 	}
 }
 
-// State is the tree at one instant, for observers. It is valid during the call that it is given to.
-type State struct{ t *Tree }
-
-// Group is one group of a State.
+// Group is one group at one instant.
 type Group struct {
 	Path            string
 	CPUs, Effective cpuset.Set
@@ -123,21 +119,18 @@ type Group struct {
 	Tasks int
 }
 
-// Groups yields all groups by path.
-func (s State) Groups() iter.Seq[Group] {
-	return func(yield func(Group) bool) {
-		for _, at := range slices.Sorted(maps.Keys(s.t.groups)) {
-			g := s.t.groups[at]
-			if !yield(Group{Path: at, CPUs: g.cpus, Effective: g.effective, Tasks: len(g.tasks)}) {
-				return
-			}
-		}
-	}
-}
-
-// Snapshot calls f with the state of this instant.
-func (t *Tree) Snapshot(f func(State)) {
+// Snapshot returns all groups by path.
+func (t *Tree) Snapshot() []Group {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f(State{t})
+	return t.snapshot()
+}
+
+func (t *Tree) snapshot() []Group {
+	all := make([]Group, 0, len(t.groups))
+	for _, at := range slices.Sorted(maps.Keys(t.groups)) {
+		g := t.groups[at]
+		all = append(all, Group{Path: at, CPUs: g.cpus, Effective: g.effective, Tasks: len(g.tasks)})
+	}
+	return all
 }

@@ -29,16 +29,9 @@ type Config struct {
 type Plane struct {
 	config Config
 	store  *store
-	parts  []part          // what runs over the store, in the order of the starts
+	stops  []func() error  // of what runs over the store, in the order of the starts
 	broken context.Context // ends with the first failure as its cause
 	fail   context.CancelCauseFunc
-}
-
-// part is a component that runs.
-type part struct {
-	name string
-	stop context.CancelFunc
-	done chan struct{}
 }
 
 // stopLimit bounds the wait for one component at Stop.
@@ -69,12 +62,8 @@ func (p *Plane) Err() error { return context.Cause(p.broken) }
 // Stop stops controllers, API server and etcd, in this order.
 func (p *Plane) Stop() error {
 	var errs []error
-	for _, part := range slices.Backward(p.parts) {
-		part.stop()
-		// A user of a failed store would wait for an answer that never comes. The process is about to end.
-		if !p.store.broken.Load() {
-			errs = append(errs, await(part.name, part.done))
-		}
+	for _, stop := range slices.Backward(p.stops) {
+		errs = append(errs, stop())
 	}
 	if p.store != nil {
 		errs = append(errs, p.store.stop())
@@ -98,7 +87,13 @@ func (p *Plane) supervise(name string, run func(context.Context) error) {
 		}
 		p.fail(fmt.Errorf("%s: %w", name, err))
 	}()
-	p.parts = append(p.parts, part{name, cancel, done})
+	p.stops = append(p.stops, func() error {
+		cancel()
+		if p.store.broken.Load() {
+			return nil // it would wait for an answer that never comes, and the process is about to end
+		}
+		return await(name, done)
+	})
 }
 
 func await(name string, done <-chan struct{}) error {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/local/admit"
@@ -191,14 +192,14 @@ func (g *gate) node(ctx context.Context, cached bool) (*corev1.Node, error) {
 }
 
 // running lists the containers that run.
-func (g *gate) running() []admit.Container {
+func (g *gate) running() containermap.ContainerMap {
 	g.k.mu.Lock()
 	defer g.k.mu.Unlock()
-	out := make([]admit.Container, 0, len(g.k.boxes))
+	all := containermap.NewContainerMap()
 	for id, c := range g.k.boxes {
-		out = append(out, admit.Container{Pod: types.UID(c.UID), Name: c.Name, ID: id})
+		all.Add(c.UID, c.Name, id)
 	}
-	return out
+	return all
 }
 
 // errNoContainer answers an update that came too late.

@@ -28,7 +28,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
@@ -198,13 +197,11 @@ func (b *bench) after(d time.Duration, name string) *corev1.Pod {
 // leaves returns group → cpuset.cpus of every group that holds a task.
 func (b *bench) leaves() map[string]string {
 	out := map[string]string{}
-	b.n.tree.Snapshot(func(s kernel.State) {
-		for g := range s.Groups() {
-			if g.Tasks > 0 {
-				out[g.Path] = b.n.kubelet.machine.FormatList(g.CPUs)
-			}
+	for _, g := range b.n.tree.Snapshot() {
+		if g.Tasks > 0 {
+			out[g.Path] = b.n.kubelet.machine.FormatList(g.CPUs)
 		}
-	})
+	}
 	return out
 }
 

@@ -224,10 +224,10 @@ func (n *simNode) until(what string, ask func() error) time.Duration {
 }
 
 // observe sees every instant of the simulated kernel.
-func (n *simNode) observe(s kernel.State) {
+func (n *simNode) observe(s []kernel.Group) {
 	n.mu.Lock()
 	var places []place
-	for g := range s.Groups() {
+	for _, g := range s {
 		if c := n.containers[g.Path]; c != nil && g.Tasks > 0 {
 			places = append(places, place{c, g.Effective})
 		}
