@@ -10,15 +10,19 @@ import (
 // DefaultMachines returns the machines of a cluster that is started without a list of machines.
 func DefaultMachines() []string { return []string{"epyc-2s=2", "epyc-256", "arm64-1s"} }
 
-// MachineError is the error of a machine list that cannot be used.
-type MachineError struct{ Err error }
+// ExitError is an error with the exit code of the program; that of bad input, such as a list of machines that cannot be
+// used, is 2.
+type ExitError struct {
+	Err  error
+	Code int
+}
 
-func (e *MachineError) Error() string { return e.Err.Error() }
+func (e *ExitError) Error() string { return e.Err.Error() }
 
-func (e *MachineError) Unwrap() error { return e.Err }
+func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode is that of bad input.
-func (e *MachineError) ExitCode() int { return 2 }
+// ExitCode implements what the command line asks its errors for.
+func (e *ExitError) ExitCode() int { return e.Code }
 
 // Expand makes nodes of machine specs. Where count is not 0 the list is repeated, or cut, to give that many. Nodes are
 // named after their machine and numbered.
@@ -27,14 +31,14 @@ func Expand(specs []string, count int) ([]datadir.Node, error) {
 	for _, spec := range specs {
 		d, n, err := machine.Parse(spec)
 		if err != nil {
-			return nil, &MachineError{err}
+			return nil, &ExitError{err, 2}
 		}
 		for range n {
 			list = append(list, datadir.Node{Name: d.Name, Machine: d.Lasting})
 		}
 	}
 	if count < 0 || count > machine.MaxCount {
-		return nil, &MachineError{fmt.Errorf("number of nodes %d: want 1 to %d", count, machine.MaxCount)}
+		return nil, &ExitError{fmt.Errorf("number of nodes %d: want 1 to %d", count, machine.MaxCount), 2}
 	}
 	if count == 0 {
 		count = len(list)

@@ -91,9 +91,9 @@ func TestUnknownMachinesAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := Expand(test.specs, test.count)
-			var bad *MachineError
+			var bad *ExitError
 			if !errors.As(err, &bad) || bad.ExitCode() != 2 {
-				t.Fatalf("Expand(%v, %d): %v, want a *MachineError with exit code 2", test.specs, test.count, err)
+				t.Fatalf("Expand(%v, %d): %v, want a *ExitError with exit code 2", test.specs, test.count, err)
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {

@@ -48,9 +48,9 @@ func TestADetachedStartIsReported(t *testing.T) {
 	t.Run("a bad one with its text and exit code", func(t *testing.T) {
 		t.Parallel()
 		_, err := report(t, func(c *console) {
-			_ = c.end(&cluster.MachineError{Err: errors.New("no such machine")})
+			_ = c.end(&cluster.ExitError{Err: errors.New("no such machine"), Code: 2})
 		})
-		var failed *exitError
+		var failed *cluster.ExitError
 		if !errors.As(err, &failed) || failed.Error() != "no such machine" || failed.ExitCode() != 2 {
 			t.Errorf("got %#v, want the text with exit code 2", err)
 		}

@@ -15,15 +15,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 )
 
-// exitError is an error with the exit code of the program.
-type exitError struct {
-	error
-	code int
-}
-
-// ExitCode implements what the command line asks its errors for.
-func (e *exitError) ExitCode() int { return e.code }
-
 // detach starts the cluster in a process of a session of its own, passes on what it reports, and returns when it is
 // ready.
 func detach(ctx context.Context, dir datadir.Dir, f upFlags, out io.Writer) error {
@@ -97,16 +88,15 @@ func follow(reports io.Reader, out io.Writer) error {
 		case l.Ready:
 			return nil
 		case l.Error != "":
-			return &exitError{errors.New(l.Error), l.Code}
+			return &cluster.ExitError{Err: errors.New(l.Error), Code: l.Code}
 		}
 		_, _ = fmt.Fprintln(out, l.Text) // nowhere else to tell
 	}
 }
 
 func codeOf(err error) int {
-	var own interface{ ExitCode() int }
-	if errors.As(err, &own) {
-		return own.ExitCode()
+	if own, ok := errors.AsType[*cluster.ExitError](err); ok {
+		return own.Code
 	}
 	return 1
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // MachineObjects returns the Nodes and the NodeResourceTopologies of the machines that specs name, as `tenon up` starts
-// them. The error of a spec that is not allowed is a *cluster.MachineError.
+// them. The error of a spec that is not allowed is a *cluster.ExitError.
 func MachineObjects(specs []string) ([]runtime.Object, error) {
 	nodes, err := cluster.Expand(specs, 0)
 	if err != nil {
@@ -25,7 +25,7 @@ func MachineObjects(specs []string) ([]runtime.Object, error) {
 		if read[n.Machine] == nil {
 			d, _, err := machine.Parse(n.Machine)
 			if err != nil {
-				return nil, &cluster.MachineError{Err: err}
+				return nil, &cluster.ExitError{Err: err, Code: 2}
 			}
 			if read[n.Machine], err = d.Read(); err != nil {
 				return nil, fmt.Errorf("machine %s: %w", n.Machine, err)

@@ -108,8 +108,8 @@ func up(ctx context.Context, f upFlags, out io.Writer) error {
 		return err
 	}
 	if f.replicas < 1 || f.replicas > datadir.MaxSchedulers {
-		return &exitError{fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas,
-			datadir.MaxSchedulers), 2}
+		err := fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas, datadir.MaxSchedulers)
+		return &cluster.ExitError{Err: err, Code: 2}
 	}
 	machines := f.machines
 	if len(machines) == 0 && f.nodes != 0 {
