@@ -108,11 +108,11 @@ func (c *Cluster) Stop() error {
 }
 
 func (c *Cluster) stopChildren() error {
-	names := []string{managerName, nodesName}
+	var names []string
 	for replica := range datadir.MaxSchedulers {
-		names = slices.Insert(names, 0, schedulerName(replica))
+		names = append(names, schedulerName(replica))
 	}
-	for _, name := range names {
+	for _, name := range append(names, managerName, nodesName) {
 		c.mu.Lock()
 		child := c.children[name]
 		c.mu.Unlock()

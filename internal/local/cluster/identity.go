@@ -53,13 +53,9 @@ func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, sche
 	if err != nil {
 		return nil, err
 	}
-	id := &identities{
-		authority: authority,
-		cluster: kubeconf.Cluster{
-			Server:    "https://" + ports.Address(datadir.APIServer),
-			Authority: authority.Certificate(),
-		},
-	}
+	id := &identities{authority: authority, cluster: kubeconf.Cluster{
+		Server: "https://" + ports.Address(datadir.APIServer), Authority: authority.Certificate(),
+	}}
 	if id.admin, err = authority.Issue("admin",
 		pki.Subject{User: "admin", Groups: []string{"system:masters"}}); err != nil {
 		return nil, err
@@ -80,20 +76,15 @@ func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, sche
 	for _, name := range nodes {
 		subjects[KubeletCredential(name)] = pki.Subject{User: "system:node:" + name, Groups: []string{"system:nodes"}}
 	}
+	for _, name := range []string{Webhooks, SchedulerServing, KubeletServing} {
+		subjects[name] = pki.Subject{User: name, Hosts: []string{"localhost", "127.0.0.1"}}
+	}
 	for name, subject := range subjects {
 		pair, err := authority.Issue(name, subject)
+		if err == nil && len(subject.Hosts) == 0 {
+			err = kubeconf.WriteCertificate(dir.Credential(name), id.cluster, pair)
+		}
 		if err != nil {
-			return nil, err
-		}
-		if err := kubeconf.WriteCertificate(dir.Credential(name), id.cluster, pair); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range []string{Webhooks, SchedulerServing, KubeletServing} {
-		if _, err := authority.Issue(name, pki.Subject{
-			User:  name,
-			Hosts: []string{"localhost", "127.0.0.1"},
-		}); err != nil {
 			return nil, err
 		}
 	}
@@ -104,8 +95,7 @@ func (id *identities) adminConfig() *rest.Config {
 	return &rest.Config{
 		Host: id.cluster.Server,
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: id.cluster.Authority, CertData: id.admin.Cert,
-			KeyData: id.admin.Key,
+			CAData: id.cluster.Authority, CertData: id.admin.Cert, KeyData: id.admin.Key,
 		},
 		QPS: -1, // the starter waits for nothing but the server
 	}

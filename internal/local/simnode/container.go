@@ -141,12 +141,12 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 		return errNoAgent
 	}
 	made := containerOf(sandboxOf(p, obj), c.Name, idOf(p.uid, c.Name, b.RestartCount))
-	if err := k.create(ctx, agent, p, obj, c, &made); err != nil {
-		k.discard(made)
-		return err
+	err := k.create(ctx, agent, p, obj, c, &made)
+	if err == nil {
+		k.gate.kubelet().Added(obj, c, made.ID)
+		_, err = k.n.tree.Spawn(made.Cgroup)
 	}
-	k.gate.kubelet().Added(obj, c, made.ID)
-	if _, err := k.n.tree.Spawn(made.Cgroup); err != nil {
+	if err != nil {
 		k.discard(made)
 		return err
 	}
@@ -305,11 +305,7 @@ func (k *kubelet) sweep() {
 			continue
 		}
 		for _, name := range names {
-			uid, isPod := strings.CutPrefix(name, "pod")
-			k.mu.Lock()
-			known := k.pods[types.UID(uid)] != nil
-			k.mu.Unlock()
-			if isPod && !known {
+			if uid, isPod := strings.CutPrefix(name, "pod"); isPod && k.pod(types.UID(uid)) == nil {
 				k.tearDown(&pod{uid: types.UID(uid), group: path.Join(dir, name)})
 			}
 		}
