@@ -149,6 +149,9 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		return err
 	}
 	c.startTokens(client, id)
+	if err := c.releasePorts(); err != nil {
+		return err
+	}
 	c.undo = append(c.undo, c.stopChildren)
 	return utilerrors.AggregateGoroutines(
 		func() error { return c.startManager(ctx, o, applier, id) },

@@ -117,9 +117,6 @@ func Few(names []string) string {
 }
 
 func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.Applier, id *identities) error {
-	if err := c.release(datadir.Webhooks, datadir.ManagerHealth); err != nil {
-		return err
-	}
 	if len(o.Admission) == 0 {
 		return nil
 	}
@@ -144,9 +141,6 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 }
 
 func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.Interface) error {
-	if err := c.release(datadir.Kubelets); err != nil {
-		return err
-	}
 	if len(c.nodes) == 0 {
 		return nil
 	}
@@ -170,12 +164,6 @@ func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.I
 }
 
 func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities) error {
-	// Held ports of replicas that do not run would take connections and never answer.
-	for replica := o.Schedulers; replica < datadir.MaxSchedulers; replica++ {
-		if err := c.release(datadir.SchedulerSecure.Of(replica), datadir.Diagnostics.Of(replica)); err != nil {
-			return err
-		}
-	}
 	start := make([]func() error, o.Schedulers)
 	for replica := range start {
 		start[replica] = func() error { return c.startScheduler(ctx, o, id, replica) }
@@ -192,11 +180,7 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 }
 
 func (c *Cluster) startScheduler(ctx context.Context, o Options, id *identities, replica int) error {
-	secure := datadir.SchedulerSecure.Of(replica)
-	if err := c.release(secure, datadir.Diagnostics.Of(replica)); err != nil {
-		return err
-	}
-	ready := readyz("https://"+c.ports.Address(secure), id.authority.Certificate())
+	ready := readyz("https://"+c.ports.Address(datadir.SchedulerSecure.Of(replica)), id.authority.Certificate())
 	args := []string{"--replica", strconv.Itoa(replica)}
 	if o.Schedulers > 1 {
 		args = append(args, "--elect")
@@ -232,9 +216,13 @@ func (c *Cluster) run(ctx context.Context, o Options, verb, name string, ready f
 	return nil
 }
 
-// release gives ports to the child that serves them.
-func (c *Cluster) release(services ...datadir.Service) error {
-	for _, s := range services {
+// releasePorts gives the ports of children free for them. Those of children that do not run would otherwise take
+// connections and never answer.
+func (c *Cluster) releasePorts() error {
+	for _, s := range datadir.Services() {
+		if s == datadir.APIServer {
+			continue
+		}
 		if err := c.ports.Release(s); err != nil {
 			return fmt.Errorf("release the port of %s: %w", s, err)
 		}

@@ -19,11 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	// fieldManager owns the fields that a start writes.
-	fieldManager = "tenon-up"
-	pollInterval = 100 * time.Millisecond
-)
+const pollInterval = 100 * time.Millisecond
 
 // Applier writes objects by server-side apply.
 type Applier struct{ client client.Client }
@@ -32,7 +28,7 @@ type Applier struct{ client client.Client }
 func NewApplier(config *rest.Config) (*Applier, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.WarningLogger{} // the default one needs a logger that nothing here sets
-	c, err := client.New(config, client.Options{FieldOwner: fieldManager})
+	c, err := client.New(config, client.Options{FieldOwner: "tenon-up"})
 	if err != nil {
 		return nil, fmt.Errorf("make client for manifests: %w", err)
 	}

@@ -50,23 +50,21 @@ type Options struct {
 	CertFile, KeyFile string
 	// Version is what the agents say they are.
 	Version string
-	// Resync is the time between two looks of an agent at its whole tree; default 10 s, so that damage done by hand is
-	// seen to be repaired.
-	Resync time.Duration
 	// Reconcile is the time between two looks of a kubelet's CPU manager at all containers; default 10 s, as the
 	// kubelet's.
 	Reconcile time.Duration
 }
 
-// kubeletVersion is what nodes say they run where their settings name no other: the release whose managers run here.
-const kubeletVersion = "v1.36.3"
+const (
+	// kubeletVersion is what nodes say they run where their settings name no other: that of the managers.
+	kubeletVersion = "v1.36.3"
+	// resync is the time between two looks of an agent at its whole tree: damage done by hand is seen to be repaired.
+	resync = 10 * time.Second
+)
 
 // Run works until ctx ends and then returns nil; it does not remove trees and objects. It returns an error only where a
 // retry cannot help, such as a machine that cannot be written.
 func Run(ctx context.Context, o Options) error {
-	if o.Resync <= 0 {
-		o.Resync = 10 * time.Second
-	}
 	if len(o.Nodes) == 0 {
 		return errors.New("simulated nodes: none was given")
 	}
@@ -204,7 +202,7 @@ func (n *node) runAgent(ctx context.Context) error {
 		a, err = app.New(app.Options{
 			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client, Dynamic: objects,
 			Kubelet: n.Machine.Kubelet, Switches: switches(),
-			Cgroup: n.tree, Resync: n.o.Resync, Recorder: n.agentEvents, Shared: n.shared,
+			Cgroup: n.tree, Resync: resync, Recorder: n.agentEvents, Shared: n.shared,
 		})
 		return err
 	})
