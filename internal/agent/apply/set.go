@@ -23,7 +23,7 @@ func (p *pass) set(it *item, want cpuset.Set) {
 		return
 	}
 	text := p.m.FormatList(want)
-	err := p.put(it.path, want, text)
+	err := p.put(it.path, want)
 	if err == nil {
 		err = e.fetch(it.leaf)
 	}
@@ -69,20 +69,24 @@ func (p *pass) readBack(it *item, want cpuset.Set) error {
 
 // put writes the set of one group. A v1 kernel refuses to take CPUs that a nested group still has: then the nested
 // groups go first.
-func (p *pass) put(group string, want cpuset.Set, text string) error {
+func (p *pass) put(group string, want cpuset.Set) error {
 	if err := p.insideParent(group, want); err != nil {
 		return err
 	}
-	err := p.e.o.Cgroup.Write(group, desired.CPUs, text)
+	err := p.write(group, want)
 	if errors.Is(err, syscall.EACCES) {
 		if err = p.widenAbove(group, want); err == nil {
-			err = p.e.o.Cgroup.Write(group, desired.CPUs, text)
+			err = p.write(group, want)
 		}
 	}
 	if !errors.Is(err, syscall.EBUSY) {
 		return err
 	}
-	return p.putNested(group, want, text)
+	return p.putNested(group, want)
+}
+
+func (p *pass) write(group string, set cpuset.Set) error {
+	return p.e.o.Cgroup.Write(group, desired.CPUs, p.m.FormatList(set))
 }
 
 // widenAbove gives the groups above a group, up to that of all pods, the CPUs that it is to have: a v1 kernel takes a
@@ -99,7 +103,7 @@ func (p *pass) widenAbove(group string, want cpuset.Set) error {
 	if err != nil || want.SubsetOf(&has) {
 		return err
 	}
-	return p.e.o.Cgroup.Write(above, desired.CPUs, p.m.FormatList(has.Union(want)))
+	return p.write(above, has.Union(want))
 }
 
 // holdsPods reports whether a group is one of those below which pods live, or lies below one.
@@ -114,18 +118,15 @@ func (p *pass) insideParent(group string, want cpuset.Set) error {
 		return nil
 	}
 	parent, err := p.e.readSet(p.m, path.Dir(group), effectiveV2)
-	if err != nil {
-		return err
-	}
-	if !parent.Overlaps(&want) {
+	if err == nil && !parent.Overlaps(&want) {
 		return ErrDisjoint
 	}
-	return nil
+	return err
 }
 
 // putNested narrows the groups below group and then group itself. When a nested group has nothing in common with the
 // new set, group takes both for a moment: want is free at that time, and the old set was its own.
-func (p *pass) putNested(group string, want cpuset.Set, text string) error {
+func (p *pass) putNested(group string, want cpuset.Set) error {
 	names, err := p.e.o.Cgroup.Children(group)
 	if err != nil {
 		return err
@@ -146,11 +147,10 @@ func (p *pass) putNested(group string, want cpuset.Set, text string) error {
 	}
 	if disjoint {
 		old, err := p.e.readSet(p.m, group, desired.CPUs)
-		if err != nil {
-			return err
+		if err == nil {
+			err = p.write(group, old.Union(want))
 		}
-		both := old.Union(want)
-		if err := p.e.o.Cgroup.Write(group, desired.CPUs, p.m.FormatList(both)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -158,9 +158,9 @@ func (p *pass) putNested(group string, want cpuset.Set, text string) error {
 		if sets[i].IsEmpty() {
 			continue
 		}
-		if err := p.put(path.Join(group, name), sets[i], p.m.FormatList(sets[i])); err != nil && !isGone(err) {
+		if err := p.put(path.Join(group, name), sets[i]); err != nil && !isGone(err) {
 			return err
 		}
 	}
-	return p.e.o.Cgroup.Write(group, desired.CPUs, text)
+	return p.write(group, want)
 }
