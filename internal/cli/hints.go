@@ -113,13 +113,9 @@ func (r *renderer) masks(resources []view.HintResource) {
 	if len(resources) == 0 {
 		return
 	}
-	type row struct {
-		numa  []int
-		cells []any
-	}
-	var rows []*row
 	head, needs, more := []any{"NUMA"}, []any{""}, 0
-	for i, res := range resources {
+	var masks [][]int
+	for _, res := range resources {
 		head = append(head, res.Resource)
 		more += res.More
 		need := "needs " + strconv.Itoa(res.Needs)
@@ -133,47 +129,45 @@ func (r *renderer) masks(resources []view.HintResource) {
 		}
 		needs = append(needs, need)
 		for _, h := range res.Hints {
-			at := slices.IndexFunc(rows, func(r *row) bool { return slices.Equal(r.numa, h.NUMA) })
-			if at < 0 {
-				at = len(rows)
-				rows = append(rows, &row{h.NUMA, r.unnamed(h.NUMA, resources)})
-			}
-			rows[at].cells[i+1] = "fits"
-			if h.Preferred {
-				rows[at].cells[i+1] = "preferred"
-			}
+			masks = append(masks, h.NUMA)
 		}
 	}
-	slices.SortFunc(rows, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(len(a.numa), len(b.numa)), slices.Compare(a.numa, b.numa))
+	slices.SortFunc(masks, func(a, b []int) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))
 	})
+	masks = slices.CompactFunc(masks, slices.Equal)
 	t := columns{indent: "  ", width: r.width, paint: r.paint}
 	t.add(head...)
-	shown := len(rows)
+	shown := len(masks)
 	if !r.everything {
 		shown = min(shown, masksShown)
 	}
-	for _, row := range rows[:shown] {
-		t.add(row.cells...)
+	for _, mask := range masks[:shown] {
+		cells := []any{nodeList(mask)}
+		for _, res := range resources {
+			cells = append(cells, r.maskText(res, mask))
+		}
+		t.add(cells...)
 	}
 	t.add(needs...)
 	r.add(plain, t.lines()...)
-	if left := len(rows) - shown + more; left > 0 {
+	if left := len(masks) - shown + more; left > 0 {
 		r.add(plain, fmt.Sprintf("  %d more masks: --all shows them", left))
 	}
 }
 
-// unnamed is the row of a mask that no resource names.
-func (r *renderer) unnamed(numa []int, resources []view.HintResource) []any {
-	cells := []any{nodeList(numa)}
-	for _, res := range resources {
-		cell := r.symbol("–", "-")
-		if res.Any {
-			cell = "any"
-		}
-		cells = append(cells, cell)
+// maskText is what a resource says of a mask.
+func (r *renderer) maskText(res view.HintResource, mask []int) string {
+	at := slices.IndexFunc(res.Hints, func(h view.Hint) bool { return slices.Equal(h.NUMA, mask) })
+	switch {
+	case at >= 0 && res.Hints[at].Preferred:
+		return "preferred"
+	case at >= 0:
+		return "fits"
+	case res.Any:
+		return "any"
 	}
-	return cells
+	return r.symbol("–", "-")
 }
 
 func givenText(g *view.Given) string {
