@@ -70,21 +70,23 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 
 // factReader gathers the facts of one node.
 type factReader struct {
-	known    *Known
-	node     *corev1.Node
-	nrt      *v1alpha2.NodeResourceTopology
-	numa     *nodeinfo.Numatopology // nil unless it is read in place of our agent's report
-	facts    ledger.Facts
-	kube     annotation.KubeletCPUManager
-	settings annotation.Kubelet // as our agent reports them, if it does
-	reported bool
-	exported Exported
-	zones    []zone          // those of nrt that are NUMA nodes
-	shape    []topo.NUMASpec // that they give the machine, by id
-	topology string          // the kubelet's topology policy; "" if unknown
-	assumed  bool            // only a foreign exporter describes the kubelet
-	trust    kubelet.Trust
-	problems []Problem
+	known *Known
+	node  *corev1.Node
+	nrt   *v1alpha2.NodeResourceTopology
+	numa  *nodeinfo.Numatopology // nil unless it is read in place of our agent's report
+	facts ledger.Facts
+	kube  annotation.KubeletCPUManager
+	// settings are what our agent reports, if it does and they are not malformed.
+	settings  annotation.Kubelet
+	reported  bool
+	malformed error
+	exported  Exported
+	zones     []zone          // those of nrt that are NUMA nodes
+	shape     []topo.NUMASpec // that they give the machine, by id
+	topology  string          // the kubelet's topology policy; "" if unknown
+	assumed   bool            // only a foreign exporter describes the kubelet
+	trust     kubelet.Trust
+	problems  []Problem
 }
 
 func archOf(node *corev1.Node) string {
@@ -174,11 +176,11 @@ func (r *factReader) kubelet() {
 	if ok && err != nil {
 		r.onNRT(key, text, err)
 	}
-	r.settings, r.reported = fromNRT(r, annotation.KubeletKey, annotation.ParseKubelet)
+	r.settings, r.reported, r.malformed = parse(r.nrt.Annotations, annotation.KubeletKey, annotation.ParseKubelet)
 	if !ok || err != nil {
 		key = annotation.KubeletKey
 		switch cpu := r.settings.CPU; {
-		case r.reported:
+		case r.reported && r.malformed == nil:
 			kube = annotation.KubeletCPUManager{Policy: cpu.Policy, Options: cpu.Options, ReservedCPUs: cpu.Reserved}
 		case r.numa != nil:
 			kube = r.importedCPUManager()

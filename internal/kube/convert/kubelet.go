@@ -400,7 +400,10 @@ func (r *factReader) mode() {
 // policy has one order for the model and for the node's own policy: the agent's annotation, the attribute,
 // topologyPolicies, Numatopology.
 func (r *factReader) kubeletSettings() (annotation.Kubelet, bool) {
-	if r.reported {
+	switch {
+	case r.malformed != nil:
+		r.onNRT(annotation.KubeletKey, r.nrt.Annotations[annotation.KubeletKey], r.malformed)
+	case r.reported:
 		k := r.settings
 		if r.topology = k.Topology.Policy; r.exported.Policy != "" && r.exported.Policy != r.topology {
 			r.onNRT(r.exported.field(), r.exported.Policy,
