@@ -26,11 +26,11 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	return v
 }
 
-// change names the view from which another one is derived, and the changed account: was nil when the pod is new, is nil
+// change names the view from which another one is derived, and the changed tenant: nil before the pod is there, and
 // when it is gone. The zero change is a view that comes from none.
 type change struct {
 	before  *View
-	was, is *account
+	was, is *kubelet.Tenant
 }
 
 // hold unites the CPUs of exclusive pods.
@@ -52,7 +52,7 @@ func (v *View) settle(c change) {
 		return
 	}
 	if c.before != nil && c.before.tenancy != nil {
-		if next, ok := c.before.tenancy.Change(c.was.guest(), c.is.guest()); ok {
+		if next, ok := c.before.tenancy.Change(c.was, c.is); ok {
 			v.tenancy = next
 			return
 		}
@@ -71,14 +71,6 @@ func (v *View) tenants() []*kubelet.Tenant {
 		}
 	}
 	return tenants
-}
-
-// guest is the account's tenant; nil without an account too.
-func (a *account) guest() *kubelet.Tenant {
-	if a == nil {
-		return nil
-	}
-	return a.tenant
 }
 
 // nameless reports whether the node reports something without the UID of its pod.

@@ -173,19 +173,19 @@ func (v *View) put(a *account, version uint64) *View {
 	if ok {
 		accounts := slices.Clone(v.accounts)
 		accounts[i] = a
-		return derive(v.frame, accounts, version, change{v, v.accounts[i], a})
+		return derive(v.frame, accounts, version, change{v, v.accounts[i].tenant, a.tenant})
 	}
 	accounts := make([]*account, len(v.accounts)+1)
 	copy(accounts, v.accounts[:i])
 	accounts[i] = a
 	copy(accounts[i+1:], v.accounts[i:])
-	return derive(v.frame, accounts, version, change{v, nil, a})
+	return derive(v.frame, accounts, version, change{v, nil, a.tenant})
 }
 
 func (v *View) remove(i int, version uint64) *View {
 	accounts := make([]*account, 0, len(v.accounts)-1)
 	accounts = append(accounts, v.accounts[:i]...)
-	return derive(v.frame, append(accounts, v.accounts[i+1:]...), version, change{v, v.accounts[i], nil})
+	return derive(v.frame, append(accounts, v.accounts[i+1:]...), version, change{v, v.accounts[i].tenant, nil})
 }
 
 // Equal reports whether two views are the same account, whatever their versions.

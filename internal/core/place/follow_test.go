@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -209,7 +210,7 @@ func TestFewUnconfirmedPodsAreTriedInEveryOrder(t *testing.T) {
 			fragile++
 		}
 		last := len(pods) > 3 && facts.Model.Config.Topology.Policy >= hint.Restricted && want
-		if got := place.Score(l.View(), r, place.Usage{}, place.ScoreLeastAllocated); robust && (got == 0) != last {
+		if got := place.Score(l.View(), r, place.Usage{}, cpualloc.LeastAllocated); robust && (got == 0) != last {
 			t.Fatalf("with %d unconfirmed pods the score is %d", len(pods), got)
 		}
 	})
@@ -311,7 +312,7 @@ func TestPodsDoNotLandOnGuessedKubeletsAsOnKnownOnes(t *testing.T) {
 	followed := func(trust kubelet.Trust) ledger.Facts { return facts(ledger.Follow, trust) }
 	usage := place.Usage{MilliCPU: 4000, AllocatableMilliCPU: 16_000, AllocatableMemory: 200}
 	score := func(f ledger.Facts, r *place.Request) int64 {
-		return place.Score(ledger.New(f).View(), r, usage, place.ScoreLeastAllocated)
+		return place.Score(ledger.New(f).View(), r, usage, cpualloc.LeastAllocated)
 	}
 	one, two, none := pinnedRequest("u", 4, 0), pinnedRequest("u", 10, 0), pinnedRequest("u", 0, 4)
 	for name, tt := range map[string]struct {

@@ -227,8 +227,8 @@ func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 		}
 		v := ledger.New(ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: on4(8, 8)}).View()
 		r := binding(12, asking(gib(12)))
-		high, low := place.Score(v, r, best, place.ScoreLeastAllocated),
-			place.Score(v, r, worst, place.ScoreLeastAllocated)
+		high, low := place.Score(v, r, best, cpualloc.LeastAllocated),
+			place.Score(v, r, worst, cpualloc.LeastAllocated)
 		if high >= last || high > lastWorst || low < 25 || low > high {
 			t.Errorf("%d sockets, distance %d: %d to %d, want less than %d and at most %d, from 25 on", shape.sockets,
 				shape.distance, low, high, last, lastWorst)
@@ -241,7 +241,7 @@ func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := ledger.New(ledger.Facts{Machine: m, Topology: hint.BestEffort, Amounts: on4(4, 4, 4)}).View()
-	if got := place.Score(v, binding(2, asking(gib(9))), best, place.ScoreLeastAllocated); got < 12 || got > 24 {
+	if got := place.Score(v, binding(2, asking(gib(9))), best, cpualloc.LeastAllocated); got < 12 || got > 24 {
 		t.Errorf("CPUs on one NUMA node, memory on three: %d, want 12 to 24", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/align"
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -92,7 +93,7 @@ func TestSingleNUMANodeExclusiveIsObeyed(t *testing.T) {
 				t.Errorf("got NUMA nodes %b, %+v; want %b, %v of %d", offer.Nodes, reason, c.nodes, c.code, c.span)
 			}
 			usage := place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1}
-			score := place.Score(v, c.request, usage, place.ScoreLeastAllocated)
+			score := place.Score(v, c.request, usage, cpualloc.LeastAllocated)
 			if reason.OK() && (score == 0) != c.zero {
 				t.Errorf("score %d", score)
 			}

@@ -490,7 +490,7 @@ func TestScore(t *testing.T) {
 		label   *cpualloc.Strategy
 		request *place.Request
 		usage   place.Usage
-		scoring place.Scoring
+		most    bool // the plugin packs nodes
 		want    int64
 	}{
 		"the node's label MostAllocated beats the plugin's": {
@@ -499,18 +499,18 @@ func TestScore(t *testing.T) {
 		},
 		"the node's label LeastAllocated beats the plugin's": {
 			label: new(cpualloc.LeastAllocated), request: binding(4),
-			usage: quarter, scoring: place.ScoreMostAllocated, want: 87,
+			usage: quarter, most: true, want: 87,
 		},
 		"DistributeEvenly ranks no nodes": {
 			label:   new(cpualloc.DistributeEvenly),
-			request: binding(4), usage: quarter, scoring: place.ScoreMostAllocated, want: 62,
+			request: binding(4), usage: quarter, most: true, want: 62,
 		},
 
 		"one NUMA node, half used":                 {request: binding(4), usage: half, want: 75},
 		"less used is better under LeastAllocated": {request: binding(4), usage: quarter, want: 87},
 		"more used is better under MostAllocated": {
 			request: binding(4), usage: quarter,
-			scoring: place.ScoreMostAllocated, want: 62,
+			most: true, want: 62,
 		},
 		"two NUMA nodes rank below any one":    {request: binding(10), usage: quarter, want: 45},
 		"three NUMA nodes rank below any two":  {request: binding(20), usage: half, want: 16},
@@ -534,7 +534,11 @@ func TestScore(t *testing.T) {
 				facts.Strategy, facts.StrategyByLabel = *test.label, true
 			}
 			v := ledger.New(facts).View()
-			if got := place.Score(v, test.request, test.usage, test.scoring); got != test.want {
+			scoring := cpualloc.LeastAllocated
+			if test.most {
+				scoring = cpualloc.MostAllocated
+			}
+			if got := place.Score(v, test.request, test.usage, scoring); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})
@@ -554,7 +558,7 @@ func TestScoreStaysInRangeAndFollowsTheNumberOfNUMANodes(t *testing.T) {
 			MilliCPU: draw("cpu"), AllocatableMilliCPU: draw("all cpu"), Memory: draw("memory"),
 			AllocatableMemory: draw("all memory"),
 		}
-		got := place.Score(v, r, u, rapid.SampledFrom([]place.Scoring{0, 1}).Draw(t, "scoring"))
+		got := place.Score(v, r, u, rapid.SampledFrom([]cpualloc.Strategy{0, 1}).Draw(t, "scoring"))
 		if got < 0 || got > 100 {
 			t.Fatalf("score %d", got)
 		}
@@ -667,7 +671,7 @@ func TestFilterAndScoreAllocateNothing(t *testing.T) {
 			allocs := testing.AllocsPerRun(100, func() {
 				place.Fits(v, test.request)
 				place.Score(v, test.request, place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1},
-					place.ScoreLeastAllocated)
+					cpualloc.LeastAllocated)
 				test.request.Concerns()
 			})
 			if allocs != 0 {
@@ -898,6 +902,6 @@ func BenchmarkScore(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		place.Score(v, r, place.Usage{MilliCPU: 1, AllocatableMilliCPU: 2, Memory: 1, AllocatableMemory: 2},
-			place.ScoreLeastAllocated)
+			cpualloc.LeastAllocated)
 	}
 }

@@ -14,15 +14,6 @@ type Usage struct {
 	Memory, AllocatableMemory     int64
 }
 
-// Scoring is the node-level strategy of the plugin.
-type Scoring uint8
-
-// Scorings.
-const (
-	ScoreLeastAllocated Scoring = iota
-	ScoreMostAllocated
-)
-
 // Score ranks a node that Fits: 0–100, fewer NUMA nodes first, then the strategy. A node that honours the pod's
 // preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly, NUMA nodes that pods of the other kind use) scores 0,
 // and so does one whose kubelet may still meet many pods in another order. One whose kubelet chooses and is not known
@@ -31,7 +22,7 @@ const (
 // One NUMA node scores 50–100, two 25–49, three 12–24 and so on: each number of NUMA nodes has a range of its own.
 // Inside it fewer sockets rank first, then smaller distances, then the strategy, as far as whole points distinguish
 // them: the one that the node's label numa-allocate-strategy names, else s.
-func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
+func Score(v *ledger.View, r *Request, u Usage, s cpualloc.Strategy) int64 {
 	r = r.On(v.Facts())
 	if risky(v, r) {
 		return 0
@@ -50,7 +41,10 @@ func Score(v *ledger.View, r *Request, u Usage, s Scoring) int64 {
 	if span > 1 {
 		high = max(int64(100)>>min(span-1, 62)-1, 0)
 	}
-	within := u.rank(scoringOf(v.Facts(), s))
+	if f := v.Facts(); f.StrategyByLabel && f.Strategy != cpualloc.DistributeEvenly {
+		s = f.Strategy // the node's own, where its label says one that ranks nodes
+	}
+	within := u.rank(s)
 	if span > 1 {
 		within = j.proximity(nodes, within)
 	}
@@ -99,29 +93,18 @@ func (j *joint) proximity(nodes topo.NodeSet, rank int64) int64 {
 	return (low + (3-band)*quarter + rank*quarter/100) / 100
 }
 
-// scoringOf is the node's own strategy where its label says one that ranks nodes, else s.
-func scoringOf(f *ledger.Facts, s Scoring) Scoring {
-	switch {
-	case f.StrategyByLabel && f.Strategy == cpualloc.MostAllocated:
-		return ScoreMostAllocated
-	case f.StrategyByLabel && f.Strategy == cpualloc.LeastAllocated:
-		return ScoreLeastAllocated
-	}
-	return s
-}
-
 // rank is the mean of CPU and memory, 0–100.
-func (u Usage) rank(s Scoring) int64 {
+func (u Usage) rank(s cpualloc.Strategy) int64 {
 	return (share(u.MilliCPU, u.AllocatableMilliCPU, s) + share(u.Memory, u.AllocatableMemory, s)) / 2
 }
 
-// share is the used part in percent for ScoreMostAllocated, the unused for ScoreLeastAllocated; 0 of nothing.
-func share(used, all int64, s Scoring) int64 {
+// share is the used part in percent for MostAllocated, the unused for ScoreLeastAllocated; 0 of nothing.
+func share(used, all int64, s cpualloc.Strategy) int64 {
 	if all <= 0 {
 		return 0
 	}
 	used = min(max(used, 0), all)
-	if s == ScoreLeastAllocated {
+	if s == cpualloc.LeastAllocated {
 		used = all - used
 	}
 	return 100 * used / all

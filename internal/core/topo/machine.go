@@ -108,8 +108,7 @@ type Machine struct {
 	numa    []numaRow // Invariant: ascending kernel id.
 	sockets []int     // kernel id by index
 	l3s     []int     // kernel id by index, -1 for a group of unknown caches
-	dies    int
-	threads int // most threads on one core
+	threads int       // most threads on one core
 
 	all, online, isolated cpuset.Set
 	cpuNodes              []NUMA // NUMA nodes that have CPUs, ascending
@@ -258,7 +257,6 @@ func (m *Machine) addCPUs(specs []CPUSpec) error {
 		row.core = core
 		m.addCPU(i, row, s)
 	}
-	m.dies = len(dies)
 	return nil
 }
 

@@ -55,7 +55,7 @@ func TestMachineWithSparseIDs(t *testing.T) {
 		return out
 	}
 	type shape struct {
-		CPUs, Cores, NUMA, Sockets, L3, Dies, Threads   int
+		CPUs, Cores, NUMA, Sockets, L3, Threads         int
 		Online, Isolated, LowNode, HighNode, MemoryNode string
 		FirstCore, LastCore                             []int
 		CPUNodes                                        []topo.NUMA
@@ -65,7 +65,6 @@ func TestMachineWithSparseIDs(t *testing.T) {
 	}
 	got := shape{
 		CPUs: m.NumCPUs(), Cores: m.NumCores(), NUMA: m.NumNUMA(), Sockets: m.NumSockets(), L3: m.NumL3(),
-		Dies:    m.NumDies(),
 		Threads: m.ThreadsPerCore(), Online: m.FormatList(m.Online()), Isolated: m.FormatList(m.Isolated()),
 		LowNode: m.FormatList(m.NUMACPUs(0)), HighNode: m.FormatList(m.NUMACPUs(2)),
 		MemoryNode: m.FormatList(m.NUMACPUs(1)),
@@ -85,7 +84,7 @@ func TestMachineWithSparseIDs(t *testing.T) {
 		got.SocketIDs = append(got.SocketIDs, m.SocketID(topo.Socket(s)))
 	}
 	want := shape{
-		CPUs: 8, Cores: 4, NUMA: 3, Sockets: 2, L3: 2, Dies: 2, Threads: 2,
+		CPUs: 8, Cores: 4, NUMA: 3, Sockets: 2, L3: 2, Threads: 2,
 		Online: "4-7,12-14", Isolated: "4", LowNode: "4-7", HighNode: "12-15", MemoryNode: "",
 		FirstCore: []int{4, 6}, LastCore: []int{13, 15}, CPUNodes: []topo.NUMA{0, 2},
 		NUMAIDs: []int{2, 5, 9}, SocketIDs: []int{1, 3}, Memory: []int{2, 5, 9}, CoreOnline: []int{2, 2, 2, 1},
@@ -112,10 +111,10 @@ func TestWhereACPUStands(t *testing.T) {
 	}
 	core := m.CoreOf(c)
 	got := []int{
-		int(c), int(core), int(m.L3Of(c)), int(m.DieOf(c)), int(m.SocketOf(c)), int(m.NUMAOf(c)), m.CoreID(c),
+		int(c), int(core), int(m.L3Of(c)), int(m.SocketOf(c)), int(m.NUMAOf(c)), m.CoreID(c),
 		int(m.CoreNUMA(core)), int(m.CoreSocket(core)), int(m.CoreL3(core)), int(m.NUMASocket(2)),
 	}
-	if want := []int{5, 3, 1, 1, 1, 2, 1, 2, 1, 1, 1}; !slices.Equal(got, want) {
+	if want := []int{5, 3, 1, 1, 2, 1, 2, 1, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("CPU 13 is at %v, want %v", got, want)
 	}
 	if m.KindOf(c).String() != "efficiency" {
@@ -163,8 +162,8 @@ func TestUnknownCachesAreOnePerSocketAndNUMANode(t *testing.T) {
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i, L3: -1, Die: -1, Socket: at.socket, NUMA: at.numa})
 	}
 	m := build(t, spec)
-	if m.NumL3() != 3 || m.NumDies() != 2 || m.L3Of(0) != m.L3Of(1) {
-		t.Errorf("%d caches and %d dies, want 3 and 2", m.NumL3(), m.NumDies())
+	if m.NumL3() != 3 || m.L3Of(0) != m.L3Of(1) {
+		t.Errorf("%d caches, want 3", m.NumL3())
 	}
 }
 

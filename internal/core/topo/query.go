@@ -25,9 +25,6 @@ func (m *Machine) NumSockets() int { return len(m.sockets) }
 // NumL3 counts the groups of CPUs that share a last-level cache.
 func (m *Machine) NumL3() int { return len(m.l3s) }
 
-// NumDies counts the dies.
-func (m *Machine) NumDies() int { return m.dies }
-
 // ThreadsPerCore returns the largest number of CPUs on one core. 1 = no SMT.
 func (m *Machine) ThreadsPerCore() int { return m.threads }
 
@@ -49,9 +46,6 @@ func (m *Machine) L3Of(c CPU) L3 { return m.cpus[c].l3 }
 // L3ID returns the kernel's id of a last-level cache; -1 when the machine does not report the caches of these CPUs,
 // which then count as one group per socket and NUMA node.
 func (m *Machine) L3ID(g L3) int { return m.l3s[g] }
-
-// DieOf returns the die of a CPU.
-func (m *Machine) DieOf(c CPU) Die { return m.cpus[c].die }
 
 // SocketOf returns the socket of a CPU.
 func (m *Machine) SocketOf(c CPU) Socket { return m.cpus[c].socket }

@@ -8,7 +8,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
-	"github.com/tenon-project/tenon/internal/core/place"
 )
 
 // Args are the scheduler plugin's arguments, defaults resolved.
@@ -17,7 +16,7 @@ type Args struct {
 	DefaultExclusive cpualloc.Exclusive
 	// Strategy applies to nodes where neither a label nor the kubelet chooses one.
 	Strategy cpualloc.Strategy
-	Scoring  place.Scoring
+	Scoring  cpualloc.Strategy
 	// Topology applies to nodes whose policy is set neither by a label nor by the kubelet.
 	Topology hint.Policy
 	// MinSharedCPUs is the floor of every node's LS pool; negative = the default.
@@ -49,13 +48,13 @@ func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
 		args.DefaultBind = cpualloc.SpreadByPCPUs
 	}
 	args.DefaultExclusive = exclusive(a.DefaultCPUExclusivePolicy, cpualloc.NotExclusive)
-	args.Strategy = cpualloc.LeastAllocated
+	args.Strategy, args.Scoring = cpualloc.LeastAllocated, cpualloc.LeastAllocated
 	args.Topology = topologyPolicy(a.DefaultNUMATopologyPolicy)
 	if a.NUMAScoringStrategy != nil && a.NUMAScoringStrategy.Type == v1alpha1.MostAllocated {
 		args.Strategy = cpualloc.MostAllocated
 	}
 	if a.ScoringStrategy != nil && a.ScoringStrategy.Type == v1alpha1.MostAllocated {
-		args.Scoring = place.ScoreMostAllocated
+		args.Scoring = cpualloc.MostAllocated
 	}
 	if a.MinSharedCPUs != nil {
 		args.MinSharedCPUs = int(*a.MinSharedCPUs)

@@ -817,11 +817,17 @@ func TestNewArgs(t *testing.T) {
 	}{
 		"defaults": {
 			v1alpha1.NodeNUMAResourceArgs{},
-			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1, Assumed: kubelet.Doubted},
+			convert.Args{
+				Strategy: cpualloc.LeastAllocated, Scoring: cpualloc.LeastAllocated, MinSharedCPUs: -1,
+				Assumed: kubelet.Doubted,
+			},
 		},
 		"kubelets that are not known are refused": {
 			v1alpha1.NodeNUMAResourceArgs{FollowAssumedKubelets: v1alpha1.FollowRefuse},
-			convert.Args{Strategy: cpualloc.LeastAllocated, MinSharedCPUs: -1, Assumed: kubelet.Distrusted},
+			convert.Args{
+				Strategy: cpualloc.LeastAllocated, Scoring: cpualloc.LeastAllocated, MinSharedCPUs: -1,
+				Assumed: kubelet.Distrusted,
+			},
 		},
 		"everything else": {
 			v1alpha1.NodeNUMAResourceArgs{
@@ -834,7 +840,7 @@ func TestNewArgs(t *testing.T) {
 			},
 			convert.Args{
 				DefaultBind: cpualloc.SpreadByPCPUs, DefaultExclusive: cpualloc.NUMANodeLevel, MinSharedCPUs: 3,
-				Scoring: place.ScoreMostAllocated, Strategy: cpualloc.MostAllocated,
+				Scoring: cpualloc.MostAllocated, Strategy: cpualloc.MostAllocated,
 				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true,
 				VolcanoStrictPolicyMatch: true,
 			},
