@@ -185,8 +185,7 @@ func KubeletKeys() []string {
 			keys = append(keys, key)
 		}
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
+	return ascending(keys)
 }
 
 // UnknownSetting is the error of ParseKubelet for a word that it does not know.

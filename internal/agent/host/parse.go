@@ -141,8 +141,7 @@ func numbersAfter(prefix string, names []string) []int {
 			out = append(out, n)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return ascending(out)
 }
 
 // quote shortens a value that came from a corrupt file.
