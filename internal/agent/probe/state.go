@@ -81,7 +81,7 @@ func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
 			s.Memory[int32(id)] = annotation.NUMAMemory{
 				Allocatable: amounts(z, func(a host.MemoryAmount) int64 { return a.Allocatable }),
 				Free:        amounts(z, func(a host.MemoryAmount) int64 { return a.Free }),
-				Group:       nodeIDs(z.Group), Assignments: int32(min(z.Assignments, math.MaxInt32)),
+				Group:       convert.NUMANodes(z.Group), Assignments: int32(min(z.Assignments, math.MaxInt32)),
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
 			s.Devices = map[string][]annotation.NUMADevices{}
 		}
 		s.Devices[g.resource] = append(s.Devices[g.resource], annotation.NUMADevices{
-			NUMA: nodeIDs(g.numa), Total: int32(g.total), Free: int32(g.free), Unhealthy: int32(g.unhealthy),
+			NUMA: convert.NUMANodes(g.numa), Total: int32(g.total), Free: int32(g.free), Unhealthy: int32(g.unhealthy),
 		})
 	}
 	for _, pod := range in.Pods {
@@ -113,14 +113,6 @@ func amounts(z host.MemoryZone, of func(host.MemoryAmount) int64) corev1.Resourc
 		list[corev1.ResourceName(kind)] = *resource.NewQuantity(of(a), resource.BinarySI)
 	}
 	return list
-}
-
-func nodeIDs(ids []int) annotation.NUMANodes {
-	nodes := make(annotation.NUMANodes, 0, len(ids))
-	for _, id := range ids {
-		nodes = append(nodes, int32(id))
-	}
-	return nodes
 }
 
 // placedContainers is what the kubelet's managers gave to the containers of a pod. In Own mode CPUs that the kubelet

@@ -63,15 +63,30 @@ func New(ctx context.Context, o Options) (*Publisher, error) {
 		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
 			o.Node)
 	}
+	known := func() (in probe.Input, known bool) { // without the Node an object has no owner
+		in = o.Source()
+		return in, in.Node != nil
+	}
 	p.reporter = report.New(report.Options{
 		Target:  p.target("NodeResourceTopology", o.API.Topologies(o.Version)),
-		Version: o.Version, Boot: o.Boot, Source: p.topology,
+		Version: o.Version, Boot: o.Boot,
+		Source: func() *v1alpha2.NodeResourceTopology {
+			if in, ok := known(); ok {
+				return probe.Topology(in)
+			}
+			return nil
+		},
 		Last: last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
 		Emit: o.Status.Event,
 	})
 	if o.Numatopology {
 		p.volcano = report.NewNumatopology(p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())),
-			p.numatopology)
+			func() *nodeinfo.Numatopology {
+				if in, ok := known(); ok {
+					return probe.Numatopology(in)
+				}
+				return nil
+			})
 	}
 	return p, watch.Handle(p.topologies, p.reporter.Observe,
 		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })
@@ -159,22 +174,4 @@ func (p *Publisher) Published(key string) string {
 		return ""
 	}
 	return obj.(*unstructured.Unstructured).GetAnnotations()[key]
-}
-
-// topology returns what is to be published; nil while the Node is not known, without which an object has no owner.
-func (p *Publisher) topology() *v1alpha2.NodeResourceTopology {
-	in := p.o.Source()
-	if in.Node == nil {
-		return nil
-	}
-	return probe.Topology(in)
-}
-
-// numatopology returns what is to be published for Volcano; nil while it is not known, or the kubelet is not asked.
-func (p *Publisher) numatopology() *nodeinfo.Numatopology {
-	in := p.o.Source()
-	if in.Node == nil {
-		return nil
-	}
-	return probe.Numatopology(in)
 }

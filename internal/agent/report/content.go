@@ -55,20 +55,15 @@ func newContent(nrt *v1alpha2.NodeResourceTopology, c claim, boot string) (conte
 	return content{nrt: nrt, hash: fmt.Sprintf("%016x", h.Sum64()), boot: boot}, nil
 }
 
-func (c content) bytes() int {
+// bytes counts the annotations together with those of an object that are not ours: the API server counts them all.
+func (c content) bytes(object *unstructured.Unstructured) int {
 	n := 0
 	for key, value := range c.nrt.Annotations {
 		n += len(key) + len(value)
 	}
-	return n
-}
-
-// foreignBytes counts the annotations of an object that are not ours: the API server counts them all.
-func (c content) foreignBytes(object *unstructured.Unstructured) int {
 	if object == nil {
-		return 0
+		return n
 	}
-	n := 0
 	for key, value := range object.GetAnnotations() {
 		if _, ours := c.nrt.Annotations[key]; !ours && !isOurs(key) {
 			n += len(key) + len(value)

@@ -105,23 +105,16 @@ func (l *loop) Run(ctx context.Context) error {
 			l.attempt(ctx)
 			continue
 		}
-		if wait < 0 {
-			select {
-			case <-l.wake:
-			case <-ctx.Done():
-				return nil
-			}
-			continue
+		var timer <-chan time.Time // nil waits for ever
+		if wait >= 0 {
+			timer = l.Clock.After(wait)
 		}
-		timer := l.Clock.NewTimer(wait)
 		select {
-		case <-timer.C():
+		case <-timer:
 		case <-l.wake:
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		}
-		timer.Stop()
 	}
 }
 

@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,14 +140,12 @@ func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, 
 	if err != nil {
 		return content{}, err
 	}
-	foreign := want.foreignBytes(object)
-	size := want.bytes() + foreign
+	size := want.bytes(object)
 	if size > refuseBytes {
-		without := withoutPods(nrt)
-		if want, err = newContent(without, c, r.o.Boot); err != nil {
+		if want, err = newContent(withoutPods(nrt), c, r.o.Boot); err != nil {
 			return content{}, err
 		}
-		if n := want.bytes() + foreign; n < size {
+		if n := want.bytes(object); n < size {
 			r.warn(event.TopologyCut, want.hash,
 				"annotations of %d bytes, at most %d are published: what each container holds is left out", size,
 				refuseBytes)
@@ -229,7 +228,8 @@ func (r *Reporter) apply(ctx context.Context, want content, object *unstructured
 	if err != nil {
 		return err
 	}
-	force := object != nil && (outlasted || r.edited(object))
+	edited := func(f metav1.ManagedFieldsEntry) bool { return isByHand(f.Manager) }
+	force := object != nil && (outlasted || slices.ContainsFunc(object.GetManagedFields(), edited))
 	got, err := r.Objects.Apply(ctx, r.Node, u, metav1.ApplyOptions{FieldManager: Manager, Force: force})
 	if err != nil {
 		return fmt.Errorf("apply NodeResourceTopology %s: %w", r.Node, err)
@@ -245,14 +245,4 @@ func (r *Reporter) apply(ctx context.Context, want content, object *unstructured
 	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.Node, "gen", number.Gen, "hash",
 		want.hash)
 	return nil
-}
-
-// edited reports whether a user changed our fields by hand: kubectl owns a part of the object.
-func (r *Reporter) edited(object *unstructured.Unstructured) bool {
-	for _, f := range object.GetManagedFields() {
-		if isByHand(f.Manager) {
-			return true
-		}
-	}
-	return false
 }

@@ -172,7 +172,7 @@ func Placed(held []kubelet.Held) annotation.PlacedContainers {
 	for i := range held {
 		h := &held[i]
 		c := annotation.PlacedContainer{
-			Mask: numaNodes(h.NUMAIDs), Preferred: h.Preferred, CPUs: h.CPUList, Uncertain: h.Uncertain,
+			Mask: NUMANodes(h.NUMAIDs), Preferred: h.Preferred, CPUs: h.CPUList, Uncertain: h.Uncertain,
 		}
 		kinds := map[string]map[string]apiresource.Quantity{}
 		for _, m := range h.Memory {
@@ -192,7 +192,7 @@ func Placed(held []kubelet.Held) annotation.PlacedContainers {
 				c.Devices = map[string]annotation.PlacedDevices{}
 			}
 			c.Devices[d.Resource] = join(c.Devices[d.Resource],
-				annotation.PlacedDevices{Mask: numaNodes(d.NUMAIDs), Count: int32(d.Count), Open: d.Open})
+				annotation.PlacedDevices{Mask: NUMANodes(d.NUMAIDs), Count: int32(d.Count), Open: d.Open})
 		}
 		out[h.Container] = c
 	}
@@ -215,7 +215,8 @@ func join(all, part annotation.PlacedDevices) annotation.PlacedDevices {
 	}
 }
 
-func numaNodes(ids []int) annotation.NUMANodes {
+// NUMANodes writes kernel ids as annotations do.
+func NUMANodes(ids []int) annotation.NUMANodes {
 	var out annotation.NUMANodes
 	for _, id := range ids {
 		out = append(out, int32(id))
