@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
@@ -103,7 +104,7 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, nil
 }
 
-// reader keeps the first fault.
+// reader keeps the first fault. What it reads after that is not used.
 type reader struct{ err error }
 
 func (r *reader) refuse(field, value, want string) {
@@ -127,7 +128,6 @@ func (r *reader) cpus(field, list string) string {
 	ids, err := cpuset.ParseIDs(list)
 	if err != nil {
 		r.refuse(field, list, err.Error())
-		return ""
 	}
 	return cpuset.FormatIDs(ids)
 }
@@ -138,13 +138,11 @@ func (r *reader) milliCPU(field string, amounts map[string]string) int64 {
 		return 0
 	}
 	q, err := resource.ParseQuantity(text)
-	if err != nil || q.Sign() < 0 {
+	switch {
+	case err != nil || q.Sign() < 0:
 		r.refuse(field+"[cpu]", text, "want an amount of CPU, 0 or more")
-		return 0
-	}
-	if q.CmpInt64(maxCPUs) > 0 {
+	case q.CmpInt64(maxCPUs) > 0:
 		r.refuse(field+"[cpu]", text, fmt.Sprintf("want no more than %d", maxCPUs))
-		return 0
 	}
 	return q.MilliValue()
 }
@@ -158,14 +156,12 @@ func (r *reader) memory(list []reservation) map[int]map[string]int64 {
 		if one.NUMANode < 0 || one.NUMANode > cpuset.MaxID {
 			r.refuse(fmt.Sprintf("reservedMemory[%d].numaNode", i), strconv.Itoa(one.NUMANode),
 				"want the id of a NUMA node")
-			continue
 		}
 		for _, kind := range slices.Sorted(maps.Keys(one.Limits)) {
 			q, err := resource.ParseQuantity(one.Limits[kind])
 			if err != nil || q.Sign() < 0 || q.CmpInt64(maxBytes) > 0 {
 				r.refuse(fmt.Sprintf("reservedMemory[%d].limits[%s]", i, kind), one.Limits[kind],
 					"want an amount, from 0 to 1Ei")
-				continue
 			}
 			if out == nil {
 				out = map[int]map[string]int64{}
@@ -186,7 +182,7 @@ const maxBytes = 1 << 60
 func options(in map[string]string) map[string]string {
 	var out map[string]string
 	for name, value := range in {
-		if on, err := strconv.ParseBool(value); err == nil && name != maxAllowableNUMA {
+		if on, err := strconv.ParseBool(value); err == nil && name != annotation.OptionMaxNUMANodes {
 			if !on {
 				continue
 			}
@@ -199,6 +195,3 @@ func options(in map[string]string) map[string]string {
 	}
 	return out
 }
-
-// maxAllowableNUMA is the option whose value is a number.
-const maxAllowableNUMA = "max-allowable-numa-nodes"
