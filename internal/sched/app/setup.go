@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag"
@@ -90,7 +91,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
-	s.reporter = upstream.NewReporter(cc.Client, export, placed.Decided, time.Now)
+	s.reporter = upstream.NewReporter(cc.Client, export, placed.Decided, clock.RealClock{})
 	if err := s.build(ctx); err != nil {
 		return nil, o.inFile(err)
 	}

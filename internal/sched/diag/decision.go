@@ -71,18 +71,15 @@ func ScoreTable(d view.Decision, n int, silent ...string) string {
 	plugins := pluginNames(scores, silent)
 
 	var b strings.Builder
-	b.WriteString("| # | Pod | Node | Score |")
-	for _, name := range plugins {
-		b.WriteString(" " + name + " |")
-	}
-	b.WriteString("\n| --- | --- | --- | ---:|" + strings.Repeat(" ---:|", len(plugins)) + "\n")
+	row := func(cells ...string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	row(append([]string{"#", "Pod", "Node", "Score"}, plugins...)...)
+	b.WriteString("| --- | --- | --- | ---:|" + strings.Repeat(" ---:|", len(plugins)) + "\n")
 	for i, s := range scores {
-		b.WriteString("| " + strconv.Itoa(i) + " | " + d.Pod + " | " + s.Node + " | " + strconv.FormatInt(s.Total, 10) +
-			" |")
+		cells := []string{strconv.Itoa(i), d.Pod, s.Node, strconv.FormatInt(s.Total, 10)}
 		for _, name := range plugins {
-			b.WriteString(" " + strconv.FormatInt(scoreOf(s, name), 10) + " |")
+			cells = append(cells, strconv.FormatInt(scoreOf(s, name), 10))
 		}
-		b.WriteByte('\n')
+		row(cells...)
 	}
 	return b.String()
 }
@@ -99,10 +96,9 @@ func pluginNames(scores []view.Score, silent []string) []string {
 }
 
 func scoreOf(s view.Score, plugin string) int64 {
-	for _, p := range s.Plugins {
-		if p.Name == plugin {
-			return p.Score
-		}
+	i := slices.IndexFunc(s.Plugins, func(p view.PluginScore) bool { return p.Name == plugin })
+	if i < 0 {
+		return 0
 	}
-	return 0
+	return s.Plugins[i].Score
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	nodeutil "k8s.io/component-helpers/node/util"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -83,12 +84,9 @@ func (d *decision) enforced(node *corev1.Node, r *place.Request) why.Reason {
 	if node == nil || r.Role != qos.Exclusive && !(d.args().FilterLSROnDegradedNodes && r.Role == qos.ExclusiveWithBE) {
 		return why.Reason{}
 	}
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		if c.Type == annotation.EnforcementDegraded && c.Status == corev1.ConditionTrue &&
-			c.Reason != annotation.DegradedAllowed {
-			return why.Reason{Code: why.EnforcementDegraded}
-		}
+	_, c := nodeutil.GetNodeCondition(&node.Status, annotation.EnforcementDegraded)
+	if c != nil && c.Status == corev1.ConditionTrue && c.Reason != annotation.DegradedAllowed {
+		return why.Reason{Code: why.EnforcementDegraded}
 	}
 	return why.Reason{}
 }

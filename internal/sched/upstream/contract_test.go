@@ -229,8 +229,6 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 		made.add("FailureHandler")
 		fail(ctx, f, pod, status, nominating, start)
 	}
-	factory.Start(t.Context().Done())
-	factory.WaitForCacheSync(t.Context().Done())
 	nodes, pods := client.CoreV1().Nodes(), client.CoreV1().Pods("default")
 	must := func(err error) {
 		t.Helper()
@@ -247,6 +245,9 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 		_, err = nodes.Create(t.Context(), node, metav1.CreateOptions{})
 		must(err)
 	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	must(s.WaitForHandlersSync(t.Context())) // one node alone would not be scored
 	made.want(t, "Cache.AddNode")
 	for name, cpus := range map[string]string{"fits": "1", "too-large": "64"} {
 		pod := &corev1.Pod{

@@ -43,7 +43,7 @@ type Reporter struct {
 	client            clientset.Interface
 	refusals, dropped *metrics.CounterVec
 	decided           func(plugin, result string)
-	now               func() time.Time
+	clock             flowcontrol.Clock
 	budget            flowcontrol.RateLimiter
 	filters           func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
 	rests             time.Time // until when no filters are run again; of the scheduling cycle alone
@@ -74,24 +74,14 @@ type analysis struct {
 // refusal is one label pair of tenon_refusals_total.
 type refusal struct{ plugin, code string }
 
-// clock is the reporter's time for the budget of its Events.
-type clock struct{ now func() time.Time }
-
-func (c clock) Now() time.Time { return c.now() }
-
-func (c clock) Since(t time.Time) time.Duration { return c.now().Sub(t) }
-
-// Sleep waits by the real clock. A budget that is only asked, never waited for, does not call it.
-func (clock) Sleep(d time.Duration) { <-time.After(d) }
-
 // NewReporter returns a reporter with metrics that register registers. decided is called with the plugin that refused
 // an attempt.
 func NewReporter(client clientset.Interface, register func(...metrics.Registerable),
-	decided func(plugin, result string), now func() time.Time,
+	decided func(plugin, result string), clock flowcontrol.Clock,
 ) *Reporter {
 	r := &Reporter{
-		client: client, decided: decided, now: now, filters: verdict.Of, pending: map[types.UID]attempt{},
-		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock{now}),
+		client: client, decided: decided, clock: clock, filters: verdict.Of, pending: map[types.UID]attempt{},
+		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock),
 		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_refusals_total",
 			Help: "Codes that refused a pod, counted once for each attempt, by plugin and code.",
@@ -124,7 +114,7 @@ func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 // repeats reports whether an attempt failed like the one before it, for which all filters ran less than a minute ago:
 // nothing would be reported, so nothing needs to be read. The attempt is counted.
 func (r *Reporter) repeats(pod *framework.QueuedPodInfo, c causes) bool {
-	now := r.now()
+	now := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, known := r.pending[pod.Pod.UID]
@@ -153,12 +143,12 @@ func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *core
 	findings []why.Finding, nodes int,
 ) analysis {
 	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
-	start := r.now()
+	start := r.clock.Now()
 	if verdict.ByFilters(status) == nil || start.Before(r.rests) {
 		return found
 	}
 	v, err := r.filters(ctx, f, pod)
-	end := r.now()
+	end := r.clock.Now()
 	r.rests = end.Add(restPerWork * end.Sub(start))
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod), "err", err)
@@ -170,7 +160,7 @@ func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *core
 
 // remember records the refusal and decides whether it is reported.
 func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c causes, findings []why.Finding) bool {
-	now := r.now()
+	now := r.clock.Now()
 	next := attempt{
 		analysis: found, causes: c, attempts: pod.Attempts, at: now, read: now, said: found.message, reported: now,
 	}

@@ -82,6 +82,11 @@ type bench struct {
 	takes     time.Duration
 }
 
+// A bench is the clock of its reporter.
+func (b *bench) Now() time.Time                  { return b.now }
+func (b *bench) Since(t time.Time) time.Duration { return b.now.Sub(t) }
+func (b *bench) Sleep(time.Duration)             {}
+
 func unregistered(...metrics.Registerable) {}
 
 // testPod asks for two whole CPUs with equal limits.
@@ -115,7 +120,7 @@ func newBench(t testing.TB, nodes ...string) *bench {
 		framework: &refusing{notes: &notes{}, snapshot: cache.NewSnapshot(nil, objects)},
 		client:    fake.NewClientset(), now: time.Unix(1e9, 0),
 	}
-	b.reporter = NewReporter(b.client, unregistered, func(string, string) {}, func() time.Time { return b.now })
+	b.reporter = NewReporter(b.client, unregistered, func(string, string) {}, b)
 	b.reporter.filters = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
 		b.evaluated++
 		b.now = b.now.Add(b.takes)

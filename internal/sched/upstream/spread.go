@@ -31,14 +31,18 @@ type spread struct {
 	stale  bool
 }
 
-// constraint is what upstream's plugin made of a constraint that nodes are scored by.
-type constraint struct {
-	maxSkew  int32
-	key      string
-	selector labels.Selector
-	// honorsAffinity and honorsTaints mean that pods on nodes which the pod could not go to do not count.
-	honorsAffinity, honorsTaints bool
+// scored is a constraint that nodes are scored by, as upstream's plugin has it.
+type scored struct {
+	MaxSkew     int32
+	TopologyKey string
+	Selector    labels.Selector
+	MinDomains  int32
+	// Honor means that pods on nodes which the pod could not go to do not count.
+	NodeAffinityPolicy, NodeTaintsPolicy corev1.NodeInclusionPolicy
+}
 
+type constraint struct {
+	scored
 	on         []place        // by node
 	topologies map[string]int // by value of key
 	pods       []int64        // selected, by topology; of use where the key is not the hostname
@@ -90,25 +94,13 @@ func (s *spread) read(state fwk.CycleState, nodes int) error {
 		return fmt.Errorf("%s is not what is expected", key)
 	}
 	for i := range found.Len() {
-		var of struct {
-			MaxSkew            int32
-			TopologyKey        string
-			Selector           labels.Selector
-			MinDomains         int32
-			NodeAffinityPolicy corev1.NodeInclusionPolicy
-			NodeTaintsPolicy   corev1.NodeInclusionPolicy
-		}
-		into := reflect.ValueOf(&of).Elem()
+		c := constraint{on: make([]place, nodes), topologies: map[string]int{}}
+		into := reflect.ValueOf(&c.scored).Elem()
 		if !found.Index(i).CanConvert(into.Type()) {
 			return fmt.Errorf("constraints in %s are not what is expected", key)
 		}
 		into.Set(found.Index(i).Convert(into.Type()))
-		s.constraints = append(s.constraints, constraint{
-			maxSkew: of.MaxSkew, key: of.TopologyKey, selector: of.Selector,
-			honorsAffinity: of.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
-			honorsTaints:   of.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
-			on:             make([]place, nodes), topologies: map[string]int{},
-		})
+		s.constraints = append(s.constraints, c)
 	}
 	return nil
 }
@@ -118,7 +110,7 @@ func (s *spread) count(ctx context.Context, i int, info fwk.NodeInfo) {
 	node := info.Node()
 	leftOut := false
 	for k := range s.constraints {
-		if _, has := node.Labels[s.constraints[k].key]; !has && s.incomplete {
+		if _, has := node.Labels[s.constraints[k].TopologyKey]; !has && s.incomplete {
 			leftOut = true
 		}
 	}
@@ -126,10 +118,10 @@ func (s *spread) count(ctx context.Context, i int, info fwk.NodeInfo) {
 	s.leftOut[i] = leftOut
 	for k := range s.constraints {
 		c := &s.constraints[k]
-		value, has := node.Labels[c.key]
+		value, has := node.Labels[c.TopologyKey]
 		is := place{has: has, topology: c.topology(value)}
-		if c.key == corev1.LabelHostname || !leftOut && s.counts(ctx, c, node) {
-			is.pods = selected(info, c.selector, s.pod.Namespace)
+		if c.TopologyKey == corev1.LabelHostname || !leftOut && s.counts(ctx, c, node) {
+			is.pods = selected(info, c.Selector, s.pod.Namespace)
 		}
 		was := c.on[i]
 		c.pods[was.topology] -= was.pods
@@ -151,13 +143,13 @@ func (c *constraint) topology(value string) int {
 
 // counts reports whether the pods of a node count in its topology.
 func (s *spread) counts(ctx context.Context, c *constraint, node *corev1.Node) bool {
-	if c.honorsAffinity {
+	if c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor {
 		// an affinity that cannot be read matches no node, as upstream has it
 		if match, _ := s.required.Match(node); !match {
 			return false
 		}
 	}
-	if c.honorsTaints {
+	if c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor {
 		comparing := utilfeature.DefaultFeatureGate.Enabled(features.TaintTolerationComparisonOperators)
 		_, refused := corev1helpers.FindMatchingUntoleratedTaint(
 			klog.FromContext(ctx), node.Spec.Taints, s.pod.Spec.Tolerations, helper.DoNotScheduleTaintsFilterFunc(),
@@ -207,10 +199,10 @@ func (s *spread) normalize(r *ranking) {
 				continue
 			}
 			pods := at.pods
-			if c.key != corev1.LabelHostname {
+			if c.TopologyKey != corev1.LabelHostname {
 				pods = c.pods[at.topology]
 			}
-			sum += float64(pods)*weights[k] + float64(c.maxSkew-1)
+			sum += float64(pods)*weights[k] + float64(c.MaxSkew-1)
 		}
 		raw := int64(math.Round(sum))
 		s.normal[m] = raw
@@ -234,7 +226,7 @@ func (c *constraint) size(s *spread, r *ranking) (n int) {
 		if !r.feasible[m] || s.leftOut[i] {
 			continue
 		}
-		if at := c.on[i].topology; c.key == corev1.LabelHostname || !c.seen[at] {
+		if at := c.on[i].topology; c.TopologyKey == corev1.LabelHostname || !c.seen[at] {
 			c.seen[at] = true
 			n++
 		}
