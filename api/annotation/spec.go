@@ -1,34 +1,30 @@
 package annotation
 
-// CPUBindPolicy is how a pod's CPUs are laid over physical cores.
-type CPUBindPolicy = string
-
-// CPU bind policies. Default and "" leave the choice to the scheduler's configuration.
+// CPU bind policies: how a pod's CPUs are laid over physical cores. Default and "" leave the choice to the scheduler's
+// configuration.
 const (
-	BindDefault          CPUBindPolicy = "Default"
-	BindFullPCPUs        CPUBindPolicy = "FullPCPUs"
-	BindSpreadByPCPUs    CPUBindPolicy = "SpreadByPCPUs"
-	BindConstrainedBurst CPUBindPolicy = "ConstrainedBurst"
+	BindDefault          = "Default"
+	BindFullPCPUs        = "FullPCPUs"
+	BindSpreadByPCPUs    = "SpreadByPCPUs"
+	BindConstrainedBurst = "ConstrainedBurst"
 )
 
-// CPUExclusivePolicy selects the pods with which a pod does not want to share cores or NUMA nodes.
-type CPUExclusivePolicy = string
-
-// CPU exclusive policies; "" leaves the choice to the scheduler's configuration.
+// CPU exclusive policies select the pods with which a pod does not want to share cores or NUMA nodes; "" leaves the
+// choice to the scheduler's configuration.
 const (
-	ExclusiveNone          CPUExclusivePolicy = "None"
-	ExclusivePCPULevel     CPUExclusivePolicy = "PCPULevel"
-	ExclusiveNUMANodeLevel CPUExclusivePolicy = "NUMANodeLevel"
+	ExclusiveNone          = "None"
+	ExclusivePCPULevel     = "PCPULevel"
+	ExclusiveNUMANodeLevel = "NUMANodeLevel"
 )
 
 // ResourceSpec is what a pod wishes of its CPUs (ResourceSpecKey).
 type ResourceSpec struct {
 	// RequiredCPUBindPolicy must hold, or the pod does not fit. ConstrainedBurst cannot be required.
-	RequiredCPUBindPolicy CPUBindPolicy `json:"requiredCPUBindPolicy,omitempty"`
+	RequiredCPUBindPolicy string `json:"requiredCPUBindPolicy,omitempty"`
 	// PreferredCPUBindPolicy holds as far as possible. A required policy beats it.
-	PreferredCPUBindPolicy CPUBindPolicy `json:"preferredCPUBindPolicy,omitempty"`
+	PreferredCPUBindPolicy string `json:"preferredCPUBindPolicy,omitempty"`
 	// PreferredCPUExclusivePolicy never makes a pod unschedulable.
-	PreferredCPUExclusivePolicy CPUExclusivePolicy `json:"preferredCPUExclusivePolicy,omitempty"`
+	PreferredCPUExclusivePolicy string `json:"preferredCPUExclusivePolicy,omitempty"`
 }
 
 // String returns the canonical JSON.

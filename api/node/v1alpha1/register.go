@@ -4,19 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-)
 
-// GroupName is the API group of NodeResourceTopology.
-const GroupName = "topology.node.k8s.io"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+)
 
 // GroupVersion is the group and version of this package's kinds.
 func GroupVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
-}
-
-// Resource is the resource under which NodeResourceTopologies are served.
-func Resource() schema.GroupVersionResource {
-	return GroupVersion().WithResource("noderesourcetopologies")
+	return schema.GroupVersion{Group: v1alpha2.GroupName, Version: "v1alpha1"}
 }
 
 // AddToScheme registers this package's kinds.

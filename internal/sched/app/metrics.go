@@ -23,14 +23,6 @@ func export(all ...metrics.Registerable) {
 	}
 }
 
-func newRebuildSeconds() *metrics.Histogram {
-	return metrics.NewHistogram(&metrics.HistogramOpts{
-		Name:    "tenon_ledger_rebuild_seconds",
-		Help:    "Time from start until every node's account was known.",
-		Buckets: metrics.ExponentialBuckets(0.05, 2, 12),
-	})
-}
-
 // exportInfo exports the version of the binary and the hash of the configuration in force: replicas that differ have
 // different hashes.
 func exportInfo(c *config.KubeSchedulerConfiguration) {

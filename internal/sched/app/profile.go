@@ -12,12 +12,6 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
 
-// Client limits: the scheduler core makes one request for each pod and one for its event.
-const (
-	clientQPS   = 1000
-	clientBurst = 2000
-)
-
 // DefaultProfiles returns the profiles that hold without --config, one for each scheduler name, for those who decide as
 // this scheduler does without running it.
 func DefaultProfiles(schedulerNames []string) ([]config.KubeSchedulerProfile, error) {
@@ -34,7 +28,8 @@ func defaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 	if err != nil {
 		return nil, fmt.Errorf("upstream's default configuration: %w", err)
 	}
-	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = clientQPS, clientBurst
+	// The scheduler core makes one request for each pod and one for its event.
+	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = 1000, 2000
 	// With upstream's lock, the cluster's own scheduler would keep this one waiting for ever.
 	cfg.LeaderElection.ResourceName = SchedulerName
 	profile := cfg.Profiles[0]

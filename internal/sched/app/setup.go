@@ -79,9 +79,13 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, client)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, rebuild: newRebuildSeconds(),
-		failed:    kube.NewRejectionInformer(cc.Client),
+		options: o, config: &cc, store: store, failed: kube.NewRejectionInformer(cc.Client),
 		decisions: &diag.Ring{}, flags: &diag.Flags{},
+		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
+			Name:    "tenon_ledger_rebuild_seconds",
+			Help:    "Time from start until every node's account was known.",
+			Buckets: metrics.ExponentialBuckets(0.05, 2, 12),
+		}),
 	}
 	export(s.rebuild)
 	exportInfo(&cc.ComponentConfig)

@@ -424,9 +424,6 @@ func (t *Tracker) LeavesAlone() bool { return t.waits.Load() > 0 }
 
 // Refuses returns KubeletRejected while the node is left alone for pods of this shape.
 func (t *Tracker) Refuses(node, request string) why.Reason {
-	if !t.LeavesAlone() {
-		return why.Reason{}
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := t.backoffs[shape{node, request}]
