@@ -9,11 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/local/cluster"
-	"github.com/tenon-project/tenon/internal/local/datadir"
 )
 
 // report returns what the user's process makes of what a detached one says.
@@ -61,25 +58,6 @@ func TestADetachedStartIsReported(t *testing.T) {
 			t.Errorf("got %v, want EOF", err)
 		}
 	})
-}
-
-func TestADetachedStartIsTheSameStart(t *testing.T) {
-	t.Parallel()
-	dir, err := datadir.Resolve("/data")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := upFlags{
-		machines: []string{"epyc-2s=2", "snc2"}, nodes: 5, replicas: 2, fences: true,
-		detach: true,
-	}.arguments(dir)
-	want := []string{
-		"up", "--data", "/data", "--report-fd", "3", "--nodes", "5", "--schedulers", "2",
-		"--require-nri-plugin", "--machine", "epyc-2s=2", "--machine", "snc2",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 }
 
 // Every setting that the parser knows is in the help.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
+	"slices"
 	"syscall"
 
 	"github.com/tenon-project/tenon/internal/local/cluster"
@@ -17,7 +17,7 @@ import (
 
 // detach starts the cluster in a process of a session of its own, passes on what it reports, and returns when it is
 // ready.
-func detach(ctx context.Context, dir datadir.Dir, f upFlags, out io.Writer) error {
+func detach(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	if err := dir.Make(); err != nil {
 		return cluster.Explain(err, dir)
 	}
@@ -36,8 +36,11 @@ func detach(ctx context.Context, dir datadir.Dir, f upFlags, out io.Writer) erro
 	}
 	defer func() { _ = reports.Close() }()
 
+	// What the user said, for the process that will do it: of a flag that is repeated the last one counts.
+	own := []string{"--data", dir.Root(), "--detach=false", "--demo=false", "--report-fd", "3"}
+	args := slices.Concat(os.Args[1:], own)
 	// The cluster outlives this command: ctx ends only its start, below.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, f.arguments(dir)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
 	cmd.Args[0] = name()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{theirs} // becomes descriptor 3
@@ -59,21 +62,6 @@ func detach(ctx context.Context, dir datadir.Dir, f upFlags, out io.Writer) erro
 		return fmt.Errorf("the cluster's process ended while it started (%w), its log is %s", waitErr, dir.Log("up"))
 	}
 	return err
-}
-
-// arguments repeats what the user said, for the process that will do it.
-func (f upFlags) arguments(dir datadir.Dir) []string {
-	args := []string{
-		"up", "--data", dir.Root(), "--report-fd", "3", "--nodes", strconv.Itoa(f.nodes), "--schedulers",
-		strconv.Itoa(f.replicas),
-	}
-	if f.fences {
-		args = append(args, "--require-nri-plugin")
-	}
-	for _, m := range f.machines {
-		args = append(args, "--machine", m)
-	}
-	return args
 }
 
 // follow prints reports until the start is over. It returns io.EOF when they end before that.

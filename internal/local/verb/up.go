@@ -128,7 +128,7 @@ func up(ctx context.Context, f upFlags, out io.Writer) error {
 		return demo(ctx, dir, out)
 	}
 	if f.detach {
-		if err := detach(ctx, dir, f, out); err != nil {
+		if err := detach(ctx, dir, out); err != nil {
 			return err
 		}
 		return show()
