@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -65,7 +66,11 @@ func (d Description) writeTree(dir string) error {
 	if d.capture != "" {
 		return Unpack(d.capture, dir)
 	}
-	return d.generate(newStore(plainFolder(dir)))
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.generate(newStore(root)), root.Close())
 }
 
 // Arch returns the GOARCH to assume where the tree does not tell.
