@@ -101,7 +101,7 @@ func orNone(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
 
 // holdsCPUs reports whether a pod has exclusive CPUs, or will get some.
 func holdsCPUs(pod *corev1.Pod) bool {
-	entry, _ := convert.Entry(pod)
+	entry, _ := convert.EntryUnder(convert.Args{}, pod)
 	return willHoldCPUs(pod) || entry.CPUList != ""
 }
 

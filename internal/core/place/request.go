@@ -134,17 +134,15 @@ func (r *Request) sign(b []byte) []byte {
 			}
 		}
 		field('x', int64(r.Exclusive))
-		field('t', int64(r.Topology))
-		field('h', int64(r.NUMAExclusive))
 	case r.wantsPool():
 		field('q', r.RequestMilli)
 		if r.ConstrainedBurst {
 			field('b', r.poolNeed())
 		}
-		field('t', int64(r.Topology))
-		field('h', int64(r.NUMAExclusive))
 	}
 	if r.CPUs > 0 || r.wantsPool() {
+		field('t', int64(r.Topology))
+		field('h', int64(r.NUMAExclusive))
 		for _, n := range r.Needs {
 			b = append(append(append(b, 'm'), n.Resource...), '=')
 			b = strconv.AppendInt(b, n.N, 10)
@@ -171,8 +169,7 @@ func signGuest(b []byte, p *kubelet.Pod) []byte {
 	}
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		b = strconv.AppendInt(append(b, "IAS"[[...]int{kubelet.App: 1, kubelet.Init: 0, kubelet.Sidecar: 2}[c.Role]]),
-			int64(c.CPUs), 10)
+		b = strconv.AppendInt(append(b, 'a'+byte(c.Role)), int64(c.CPUs), 10)
 		for _, list := range [...][]kubelet.Amount{c.Memory, c.Devices} {
 			b = append(b, ';')
 			for _, a := range list {

@@ -57,8 +57,8 @@ func TestAliasesOfAPodGiveTheSameDecision(t *testing.T) {
 				}
 				onNode(canonical)
 				onNode(alias)
-				a, _ := convert.Entry(canonical)
-				b, _ := convert.Entry(alias)
+				a, _ := convert.EntryUnder(convert.Args{}, canonical)
+				b, _ := convert.EntryUnder(convert.Args{}, alias)
 				if !a.Equal(b) {
 					t.Errorf("entry of the canonical form %+v, of the alias %+v", a, b)
 				}

@@ -46,7 +46,7 @@ func BenchmarkEntry(b *testing.B) {
 	pod.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"0-3"}`
 	b.ReportAllocs()
 	for b.Loop() {
-		convert.Entry(pod)
+		convert.EntryUnder(convert.Args{}, pod)
 	}
 }
 

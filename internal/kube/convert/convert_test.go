@@ -450,7 +450,7 @@ func TestEntry(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, concerns := convert.Entry(tt.pod)
+			got, concerns := convert.EntryUnder(convert.Args{}, tt.pod)
 			if concerns != (tt.want != nil) {
 				t.Fatalf("concerns = %v, entry %+v", concerns, got)
 			}

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -15,7 +14,7 @@ import (
 // Pod is a bound pod with its annotations parsed, once for all who look at it. It is not changed any more.
 type Pod struct {
 	*corev1.Pod
-	// Entry is what the pod holds and Concerns whether the node's account needs it, as Entry returns them.
+	// Entry is what the pod holds and Concerns whether the node's account needs it, as EntryUnder returns them.
 	Entry    ledger.Entry
 	Concerns bool
 	// Allocation is the resource-status, empty where it cannot be parsed.
@@ -25,7 +24,7 @@ type Pod struct {
 }
 
 // ReadPod parses the annotations of a pod.
-func ReadPod(pod *corev1.Pod) *Pod { return read(pod, Args{DefaultExclusive: DefaultExclusive}) }
+func ReadPod(pod *corev1.Pod) *Pod { return read(pod, Args{}) }
 
 func read(pod *corev1.Pod, args Args) *Pod {
 	p := &Pod{Pod: pod}
@@ -97,18 +96,10 @@ func NodeUID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// Entry translates what a bound pod holds, as far as its annotations can be parsed.
+// EntryUnder translates what a bound pod holds, as far as its annotations can be parsed, for a scheduler with
+// arguments: they give pods that declare none another exclusive policy, and have the resources that pods hold.
 // concerns is false when the node's account does not need the pod: it is not bound or has ended, and e is zero, or it
 // holds nothing.
-func Entry(pod *corev1.Pod) (e ledger.Entry, concerns bool) {
-	return EntryUnder(Args{DefaultExclusive: DefaultExclusive}, pod)
-}
-
-// DefaultExclusive is the exclusive policy of pods that declare none, unless the plugin's arguments say otherwise.
-const DefaultExclusive = cpualloc.NotExclusive
-
-// EntryUnder is Entry for a scheduler with arguments: they give pods that declare none another exclusive policy, and
-// have the resources that pods hold.
 func EntryUnder(args Args, pod *corev1.Pod) (e ledger.Entry, concerns bool) {
 	p := read(pod, args)
 	return p.Entry, p.Concerns

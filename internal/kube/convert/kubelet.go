@@ -101,10 +101,8 @@ func devicesAsked(c *corev1.Container) []kubelet.Amount {
 
 func asksDevices(pod *corev1.Pod) bool {
 	for _, c := range containers(pod) {
-		for name := range c.Resources.Limits {
-			if IsDevice(string(name)) {
-				return true
-			}
+		if len(devicesAsked(c)) > 0 {
+			return true
 		}
 	}
 	return false
@@ -119,12 +117,7 @@ func IsDevice(name string) bool {
 func byName(a, b kubelet.Amount) int { return cmp.Compare(a.Name, b.Name) }
 
 // created is when a pod was made, in seconds since the epoch; 0 when it is not yet.
-func created(pod *corev1.Pod) int64 {
-	if pod.CreationTimestamp.IsZero() {
-		return 0
-	}
-	return pod.CreationTimestamp.Unix()
-}
+func created(pod *corev1.Pod) int64 { return max(pod.CreationTimestamp.Unix(), 0) }
 
 // guest is what a bound pod is to its node's kubelet, with what the scheduler predicted; nil for a pod that no kubelet
 // gives anything of its own.

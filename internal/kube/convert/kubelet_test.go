@@ -446,7 +446,7 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 				t.Errorf("request (-want +got):\n%s", diff)
 			}
 			p.Spec.NodeName = "n"
-			e, concerns := convert.Entry(p)
+			e, concerns := convert.EntryUnder(convert.Args{}, p)
 			if concerns != (tt.want != nil) {
 				t.Fatalf("concerns = %v", concerns)
 			}
@@ -533,7 +533,7 @@ func TestAPredictionIsReadBackAsItWasMade(t *testing.T) {
 		if problems := convert.ReadPod(pod).Problems; problems != nil {
 			t.Fatalf("our own annotation has problems: %v", problems)
 		}
-		entry, concerns := convert.Entry(pod)
+		entry, concerns := convert.EntryUnder(convert.Args{}, pod)
 		if !concerns || !entry.Equal(offer.Entry) {
 			t.Fatalf("%s is read as another entry (-committed +read):\n%s", record,
 				cmp.Diff(offer.Entry.Guest, entry.Guest))

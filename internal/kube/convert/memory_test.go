@@ -184,7 +184,7 @@ func TestStatusSaysWhereThePodsMemoryIs(t *testing.T) {
 			}
 			onNode(tt.pod)
 			annot(annotation.ResourceStatusKey, status.String())(tt.pod)
-			if entry, _ := convert.Entry(tt.pod); !entry.Equal(offer.Entry) {
+			if entry, _ := convert.EntryUnder(convert.Args{}, tt.pod); !entry.Equal(offer.Entry) {
 				t.Errorf("read back as %+v, want %+v", entry, offer.Entry)
 			}
 		})

@@ -188,7 +188,7 @@ func FuzzEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, qosClass, status, spec string) {
 		pod := newPod(onNode, class(qosClass), container("2"), annot(annotation.ResourceStatusKey, status),
 			annot(annotation.ResourceSpecKey, spec))
-		entry, _ := convert.Entry(pod)
+		entry, _ := convert.EntryUnder(convert.Args{}, pod)
 		if entry.CPUList != "" && !entry.Role.Binds() {
 			t.Fatalf("%+v holds CPUs without a role that binds", entry)
 		}

@@ -148,7 +148,7 @@ func (b *bench) boot() {
 }
 
 func (b *bench) tell(pod *corev1.Pod) {
-	e, _ := convert.Entry(pod)
+	e, _ := convert.EntryUnder(convert.Args{}, pod)
 	b.engine.Update(desired.Pod{Entry: e})
 }
 
