@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // What keeps the agent small: it runs on every node.
@@ -26,15 +26,10 @@ func collectOften() {
 }
 
 // releaseStart waits until ready answers nil, or ctx ends. Then it gives back the memory that only the start needed.
-func releaseStart(ctx context.Context, c clock.WithTicker, ready func() error) {
-	tick := c.NewTicker(readyPoll)
-	defer tick.Stop()
-	for ready() != nil {
-		select {
-		case <-tick.C():
-		case <-ctx.Done():
-			return
-		}
+func releaseStart(ctx context.Context, ready func() error) {
+	err := wait.PollUntilContextCancel(ctx, readyPoll, true,
+		func(context.Context) (bool, error) { return ready() == nil, nil })
+	if err == nil {
+		debug.FreeOSMemory()
 	}
-	debug.FreeOSMemory()
 }

@@ -6,15 +6,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 func TestMemoryOfTheStartIsReleasedOnceReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began, asked := time.Now(), 0
-		releaseStart(t.Context(), clock.RealClock{}, func() error {
+		releaseStart(t.Context(), func() error {
 			if asked++; asked < 3 {
 				return errors.New("not yet")
 			}
@@ -25,6 +23,6 @@ func TestMemoryOfTheStartIsReleasedOnceReady(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		releaseStart(ended, clock.RealClock{}, func() error { return errors.New("never") })
+		releaseStart(ended, func() error { return errors.New("never") })
 	})
 }

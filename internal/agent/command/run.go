@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -172,7 +171,7 @@ func serveAgent(ctx context.Context, o app.Options, address string) error {
 	defer released.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	released.Go(func() { releaseStart(ctx, clock.RealClock{}, a.Ready) })
+	released.Go(func() { releaseStart(ctx, a.Ready) })
 	return a.Run(ctx)
 }
 

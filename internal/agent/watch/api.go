@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -27,7 +28,7 @@ type Options struct {
 	// that is over.
 	Lost  func(seconds float64)
 	Back  func(from, to time.Time)
-	Clock clock.Clock
+	Clock clock.PassiveClock
 }
 
 // API is the API server as the agent of one node sees it. It is safe for concurrent use.
@@ -87,20 +88,15 @@ func (a *API) serves(resource schema.GroupVersionResource) (bool, error) {
 
 // poll looks until something is found.
 func (a *API) poll(ctx context.Context, kind string, look func() (found bool, err error)) error {
-	for logged := false; ; logged = true {
+	logged := false
+	return wait.PollUntilContextCancel(ctx, serveRetry, true, func(context.Context) (bool, error) {
 		found, err := look()
 		a.note(a.o, err)
-		if err == nil && found {
-			return nil
-		}
-		if !logged {
+		if (err != nil || !found) && !logged {
+			logged = true
 			klog.FromContext(ctx).Info("The API does not serve what the agent publishes, will look again", "kind", kind,
 				"node", a.o.Node, "err", err)
 		}
-		select {
-		case <-a.o.Clock.After(serveRetry):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return err == nil && found, nil
+	})
 }
