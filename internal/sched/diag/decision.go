@@ -16,18 +16,17 @@ const DecisionsKept = 256
 // Ring keeps the last decisions. The zero value is empty. Safe for concurrent use.
 type Ring struct {
 	mu   sync.Mutex
-	kept [DecisionsKept]view.Decision
-	next int // index of the oldest, which the next one replaces
-	size int
+	kept []view.Decision // oldest first
 }
 
 // Add remembers d and forgets the oldest one beyond DecisionsKept. d must not be changed afterwards.
 func (r *Ring) Add(d view.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.kept[r.next] = d
-	r.next = (r.next + 1) % DecisionsKept
-	r.size = min(r.size+1, DecisionsKept)
+	if len(r.kept) == DecisionsKept {
+		r.kept = slices.Delete(r.kept, 0, 1)
+	}
+	r.kept = append(r.kept, d)
 }
 
 // List returns the decisions about pod (namespace/name), newest first; about all pods when pod is "".
@@ -35,8 +34,7 @@ func (r *Ring) List(pod string) []view.Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := []view.Decision{}
-	for i := range r.size {
-		d := r.kept[(r.next-1-i+2*DecisionsKept)%DecisionsKept]
+	for _, d := range slices.Backward(r.kept) {
 		if pod == "" || d.Pod == pod {
 			out = append(out, d)
 		}

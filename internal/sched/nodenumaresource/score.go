@@ -22,14 +22,7 @@ type scoring struct {
 // Clone returns s, which is never changed.
 func (s *scoring) Clone() fwk.StateData { return s }
 
-func read(cs fwk.CycleState) *scoring {
-	data, err := cs.Read(stateKey)
-	if err != nil {
-		return nil
-	}
-	s, _ := data.(*scoring)
-	return s
-}
+func read(cs fwk.CycleState) *scoring { return placement.State[*scoring](cs, stateKey) }
 
 // PreScore skips pods that are scored as any other.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {

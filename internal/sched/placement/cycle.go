@@ -40,13 +40,14 @@ func (c *Cycle) Clone() fwk.StateData {
 }
 
 // Read returns what a scheduling cycle knows of its pod, nil for a pod that does not concern us.
-func Read(cs fwk.CycleState) *Cycle {
-	data, err := cs.Read(stateKey)
-	if err != nil {
-		return nil
+func Read(cs fwk.CycleState) *Cycle { return State[*Cycle](cs, stateKey) }
+
+// State returns what a cycle has under a key, the zero value without.
+func State[T fwk.StateData](cs fwk.CycleState, key fwk.StateKey) (s T) {
+	if data, err := cs.Read(key); err == nil {
+		s, _ = data.(T)
 	}
-	c, _ := data.(*Cycle)
-	return c
+	return s
 }
 
 // Request is what the pod asks for. It must not be changed.

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"context"
 	"maps"
 
@@ -85,10 +86,8 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 		return fwk.QueueSkip, nil
 	case is != nil:
 		return d.hint(pod, is.Spec.NodeName)
-	case was != nil && was.Spec.NodeName == "":
-		return d.hint(pod, was.Status.NominatedNodeName)
 	case was != nil:
-		return d.hint(pod, was.Spec.NodeName)
+		return d.hint(pod, cmp.Or(was.Spec.NodeName, was.Status.NominatedNodeName))
 	}
 	return fwk.QueueSkip, nil
 }
