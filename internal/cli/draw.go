@@ -332,8 +332,8 @@ func kubeletText(v view.Kubelet) string {
 		name string
 		view.Manager
 	}{{"CPU", v.CPU}, {"memory", v.Memory}, {"topology", v.Topology}}
-	source := sourceTexts[v.CPU.From.Source]
-	shared := source == sourceTexts[v.Memory.From.Source] && source == sourceTexts[v.Topology.From.Source]
+	cpu, memory := sourceTexts[v.CPU.From.Source], sourceTexts[v.Memory.From.Source]
+	shared := cpu == memory && cpu == sourceTexts[v.Topology.From.Source]
 	var parts []string
 	for _, m := range managers {
 		part := managerText(m.name, m.Manager)
@@ -348,7 +348,7 @@ func kubeletText(v view.Kubelet) string {
 	}
 	text += " " + strings.Join(parts, "; ")
 	if shared {
-		text += " (" + source + ")"
+		text += " (" + cpu + ")"
 	}
 	return text
 }

@@ -18,7 +18,7 @@ import (
 var formats = []string{"table", "json", "yaml"}
 
 func checkFormat(format string, more ...string) error {
-	allowed := append(more, formats...)
+	allowed := slices.Concat(more, formats)
 	if slices.Contains(allowed, format) {
 		return nil
 	}
@@ -63,9 +63,9 @@ func (f *listFlags) width(out io.Writer) int {
 	return terminalWidth(out)
 }
 
-// show prints what the API says of a node, or of all nodes for "", with --watch again and again.
+// show writes what the API says of a node, or of all nodes for "", with --watch again and again.
 func (f *listFlags) show(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.Writer, node string,
-	print func(io.Writer, *account) error,
+	write func(io.Writer, *account) error,
 ) error {
 	cl, err := connect(flags)
 	if err != nil {
@@ -76,7 +76,7 @@ func (f *listFlags) show(ctx context.Context, flags *genericclioptions.ConfigFla
 		if err != nil {
 			return err
 		}
-		return print(w, a)
+		return write(w, a)
 	})
 }
 

@@ -62,8 +62,9 @@ const stopTimeout = 6 * time.Second
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	config, err := o.RESTConfig, error(nil)
+	config := o.RESTConfig
 	if config == nil {
+		var err error
 		if config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
 			return fmt.Errorf("find the API server: %w", err)
 		}

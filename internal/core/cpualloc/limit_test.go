@@ -41,7 +41,7 @@ func TestLimitedKeepsWhatTheBindPolicyCanUse(t *testing.T) {
 			if got.Free != min(before.Free, limit) || got.FreeCores != min(before.FreeCores, limit) {
 				t.Fatalf("NUMA node %d: cap %d makes %+v of %+v", i, limit, got, before)
 			}
-			if best := mostWhole(m, n, s.Free, s.Caps[i]); int(got.FreeWhole) != best {
+			if best := mostWhole(m, n, s.Free, s.Caps[i]); got.FreeWhole != best {
 				t.Fatalf("NUMA node %d: cap %d keeps %d CPUs on whole cores, %d are possible", i, limit, got.FreeWhole,
 					best)
 			}
@@ -59,7 +59,7 @@ func mostWhole(m *topo.Machine, n topo.NUMA, free cpuset.Set, limit int) int {
 				only.Add(int(c))
 			}
 		}
-		size := int(cpualloc.CountNode(m, n, &only).FreeWhole)
+		size := cpualloc.CountNode(m, n, &only).FreeWhole
 		for sum := limit - size; sum >= 0; sum-- {
 			if sums[sum] {
 				sums[sum+size] = true

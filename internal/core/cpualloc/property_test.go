@@ -442,11 +442,11 @@ func scattered(rng *rand.Rand, m *topo.Machine) cpualloc.State {
 func weight(c cpualloc.NodeCount, req cpualloc.Request) int {
 	switch {
 	case !req.Required:
-		return int(c.Free)
+		return c.Free
 	case req.Bind == full:
-		return int(c.FreeWhole)
+		return c.FreeWhole
 	default:
-		return int(c.FreeCores)
+		return c.FreeCores
 	}
 }
 
@@ -547,7 +547,7 @@ func checkExchanges(t *testing.T, s cpualloc.State, counts []cpualloc.NodeCount,
 	perSocket := map[topo.Socket]int{}
 	for i, c := range counts {
 		if nodes>>i&1 == 1 {
-			sum += int(c.Free)
+			sum += c.Free
 			perSocket[m.NUMASocket(topo.NUMA(i))]++
 		}
 	}
@@ -560,7 +560,7 @@ func checkExchanges(t *testing.T, s cpualloc.State, counts []cpualloc.NodeCount,
 			if from != to && perSocket[to] == 0 && perSocket[from] > 1 {
 				continue // one socket more
 			}
-			other := sum - int(counts[out].Free) + int(counts[in].Free)
+			other := sum - counts[out].Free + counts[in].Free
 			if other >= req.Count && (req.Strategy == most && other < sum || req.Strategy == least && other > sum) {
 				t.Errorf("%+v on %s: %s, NUMA node %d instead of %d is better", req, s.Free, got.CPUs, in, out)
 				return

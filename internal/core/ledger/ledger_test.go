@@ -811,8 +811,8 @@ func check(t *rapid.T, l *ledger.Ledger, md *model) {
 		total.FreeCores += want.FreeCores
 		total.PoolCPUs += want.PoolCPUs
 		usable := v.Summary().Usable[n]
-		if limit := int(want.PoolMilli / 1000); int(usable.Free) != min(want.Free, limit) ||
-			int(usable.FreeCores) != min(want.FreeCores, limit) || int(usable.FreeWhole) > limit {
+		if limit := int(want.PoolMilli / 1000); usable.Free != min(want.Free, limit) ||
+			usable.FreeCores != min(want.FreeCores, limit) || usable.FreeWhole > limit {
 			t.Fatalf("NUMA node %d: usable %+v of %+v", n, usable, want)
 		}
 	}

@@ -198,9 +198,9 @@ func allowedNodes(v *ledger.View, r *place.Request, e place.Effect) int {
 			}
 			count := cpualloc.CountNode(m, n, &online)
 			if e.Required && e.Bind == cpualloc.SpreadByPCPUs {
-				holds += int(count.FreeCores)
+				holds += count.FreeCores
 			} else {
-				holds += int(count.Free)
+				holds += count.Free
 			}
 		}
 		if holds >= r.CPUs {
