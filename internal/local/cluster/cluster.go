@@ -155,7 +155,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	c.undo = append(c.undo, c.stopChildren)
 	return utilerrors.AggregateGoroutines(
 		func() error { return c.startManager(ctx, o, applier, id) },
-		func() error { return c.startNodes(ctx, o, client) },
+		func() error { return c.startNodes(ctx, o, client, id) },
 		func() error { return c.startSchedulers(ctx, o, id) },
 		func() error { return awaitDefaultAccount(ctx, client) },
 	)

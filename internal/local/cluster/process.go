@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"k8s.io/kubernetes/pkg/util/taints"
@@ -140,13 +140,17 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 	return nil
 }
 
-func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.Interface) error {
+func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.Interface, id *identities) error {
 	if len(c.nodes) == 0 {
 		return nil
 	}
+	objects, err := metadata.NewForConfig(id.adminConfig())
+	if err != nil {
+		return fmt.Errorf("make client of topologies: %w", err)
+	}
 	last := time.Now() // of the last line
 	if err := c.run(ctx, o, NodesVerb, nodesName, func(ctx context.Context) error {
-		ready, err := c.readyNodes(ctx, client)
+		ready, err := c.readyNodes(ctx, client, objects)
 		if err != nil || ready == len(c.nodes) {
 			return err
 		}
@@ -231,7 +235,9 @@ func (c *Cluster) releasePorts() error {
 }
 
 // readyNodes counts the nodes that are ready for pods.
-func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (ready int, err error) {
+func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface, objects metadata.Interface) (ready int,
+	err error,
+) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return 0, fmt.Errorf("list nodes: %w", err)
@@ -248,9 +254,14 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (
 			alive.Insert(l.Name)
 		}
 	}
-	published, err := topologies(ctx, client)
+	topologies, err := objects.Resource(v1alpha2.GroupVersion().WithResource("noderesourcetopologies")).List(ctx,
+		metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("list topologies: %w", err)
+	}
+	published := sets.New[string]() // the nodes whose agent has published the machine
+	for i := range topologies.Items {
+		published.Insert(topologies.Items[i].Name)
 	}
 	for i := range list.Items {
 		n := &list.Items[i]
@@ -262,27 +273,6 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface) (
 		}
 	}
 	return ready, nil
-}
-
-// topologies returns the names of the nodes whose agent has published the machine.
-func topologies(ctx context.Context, client kubernetes.Interface) (sets.Set[string], error) {
-	text, err := client.CoreV1().RESTClient().Get().
-		AbsPath("/apis", v1alpha2.GroupName, v1alpha2.GroupVersion().Version, "noderesourcetopologies").
-		Param("resourceVersion", "0").
-		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").
-		DoRaw(ctx)
-	var list metav1.PartialObjectMetadataList
-	if err == nil {
-		err = json.Unmarshal(text, &list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list topologies: %w", err)
-	}
-	names := sets.New[string]()
-	for i := range list.Items {
-		names.Insert(list.Items[i].Name)
-	}
-	return names, nil
 }
 
 // awaitDefaultAccount waits for what every pod needs that names no service account.
