@@ -80,20 +80,14 @@ func parseDeviceState(text []byte) (DeviceState, error) {
 	return s, nil
 }
 
-// deviceIDs are the NUMA nodes of each device, nil for a device without. The kubelet writes ids by NUMA node, -1 for
-// none; old ones wrote a plain list.
+// deviceIDs are the NUMA nodes of each device, nil for a device without.
 type deviceIDs map[string][]int
 
-// UnmarshalJSON reads both forms.
+// UnmarshalJSON reads version 2: ids by NUMA node, -1 for none.
 func (d *deviceIDs) UnmarshalJSON(text []byte) error {
 	*d = deviceIDs{}
-	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
-		var ids []string
-		err := json.Unmarshal(text, &ids)
-		for _, id := range ids {
-			(*d)[id] = nil
-		}
-		return err
+	if bytes.HasPrefix(text, []byte("[")) {
+		return errors.New("DeviceIDs are of version 1, a list; version 2, by NUMA node, is read")
 	}
 	var byNode map[int][]string
 	if err := json.Unmarshal(text, &byNode); err != nil {

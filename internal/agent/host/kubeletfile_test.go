@@ -143,16 +143,10 @@ func TestKubeletDeviceState(t *testing.T) {
 				}}}},
 			},
 		},
-		"the plain list of old kubelets": {
+		"version 1, a plain list, is refused": {
 			text: `{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"a","ResourceName":"x/gpu",` +
 				`"DeviceIDs":["g0"]}],"RegisteredDevices":{"x/gpu":["g0"]}}}`,
-			want: host.DeviceState{
-				Registered: map[string][]string{"x/gpu": {"g0"}},
-				Pods: map[string]map[string]map[string][]host.Device{"u1": {"a": {"x/gpu": {{
-					Resource: "x/gpu",
-					ID:       "g0",
-				}}}}},
-			},
+			bad: file + ": DeviceIDs are of version 1, a list; version 2, by NUMA node, is read",
 		},
 		"nothing registered": {
 			text: `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}`,

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,9 +19,6 @@ type CPUState struct {
 	// Containers maps a pod's UID and a container's name to its CPUs, ascending. The name is WholePod where the kubelet
 	// has recorded the pod as one.
 	Containers map[string]map[string][]int
-	// ByID maps the ids of containers to their CPUs, ascending: kubelets before 1.18 recorded nothing else. The API
-	// maps the ids to pods.
-	ByID map[string][]int
 }
 
 const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
@@ -29,8 +27,8 @@ const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
 // the file: the caller keeps what it read before. CPUs that are given twice are no error (GivenTwice).
 func ReadCPUState(root Root) (CPUState, error) { return readState(root, cpuStateFile, parseCPUState) }
 
-// parseCPUState reads versions 1 to 3: entries by container id, entries by pod and container, and in version 3 also
-// podEntries. The checksum is over the text of a structure of Go's: it is not checked, as the kubelet takes 0 for any.
+// parseCPUState reads versions 2 and 3: entries by pod and container, and in version 3 also podEntries. The checksum is
+// over the text of a structure of Go's: it is not checked, as the kubelet takes 0 for any.
 func parseCPUState(text []byte) (CPUState, error) {
 	var file struct {
 		PolicyName    string                     `json:"policyName"`
@@ -52,29 +50,19 @@ func parseCPUState(text []byte) (CPUState, error) {
 		return CPUState{}, fmt.Errorf("defaultCpuSet: %w", err)
 	}
 	for uid, raw := range file.Entries {
-		var list string
-		if json.Unmarshal(raw, &list) == nil {
-			ids, err := parseList(list)
-			if err != nil {
-				return CPUState{}, fmt.Errorf("entries[%q]: %w", uid, err)
-			}
-			if len(ids) > 0 {
-				put(&s.ByID, uid, ids)
-			}
-			continue
+		if bytes.HasPrefix(raw, []byte(`"`)) {
+			return CPUState{}, fmt.Errorf("entries[%q]: is of version 1, by container id; versions 2 and 3 are read",
+				uid)
 		}
 		var containers map[string]string
 		if err := json.Unmarshal(raw, &containers); err != nil {
-			return CPUState{}, fmt.Errorf("entries[%q]: want a CPU list, or containers with CPU lists", uid)
+			return CPUState{}, fmt.Errorf("entries[%q]: want containers with CPU lists", uid)
 		}
 		for name, list := range containers {
 			if err := s.add(uid, name, list); err != nil {
 				return CPUState{}, fmt.Errorf("entries[%q][%q]: %w", uid, name, err)
 			}
 		}
-	}
-	if len(s.ByID) > 0 && len(s.Pods) > 0 {
-		return CPUState{}, errors.New("entries: some are of version 1, by container id, and some by pod")
 	}
 	for uid, e := range file.PodEntries {
 		delete(s.Containers, uid) // the pod's own entry has them all
@@ -91,7 +79,7 @@ func parseCPUState(text []byte) (CPUState, error) {
 // error.
 func (s *CPUState) GivenTwice() (several, pool []int) {
 	taken := map[int]bool{}
-	for _, ids := range slices.AppendSeq(slices.Collect(maps.Values(s.Pods)), maps.Values(s.ByID)) {
+	for _, ids := range s.Pods {
 		for _, id := range ids {
 			if taken[id] {
 				several = append(several, id)

@@ -454,14 +454,9 @@ func TestKubeletCPUState(t *testing.T) {
 			},
 			pool: []int{2},
 		},
-		"version 1 knows containers by their ids": {
-			text: `{"policyName":"static","defaultCpuSet":"0-3","entries":{"0123":"4-5","4567":"5-6","89ab":""}}`,
-			want: host.CPUState{
-				Policy: "static", Default: []int{0, 1, 2, 3}, Pods: map[string][]int{},
-				Containers: map[string]map[string][]int{},
-				ByID:       map[string][]int{"0123": {4, 5}, "4567": {5, 6}},
-			},
-			several: []int{5},
+		"version 1, by container id, is refused": {
+			text: `{"policyName":"static","defaultCpuSet":"0-3","entries":{"0123": "4-5"}}`,
+			bad:  file + `: entries["0123"]: is of version 1, by container id; versions 2 and 3 are read`,
 		},
 		"a checksum of 0, which the kubelet takes too": {
 			text: `{"policyName":"static","entries":{"u1":{"a":"2"}},"checksum":0}`,
@@ -472,11 +467,11 @@ func TestKubeletCPUState(t *testing.T) {
 		},
 		"two versions at once": {
 			text: `{"policyName":"static","entries":{"0123":"4-5","u1":{"a":"2"}}}`,
-			bad:  "some are of version 1",
+			bad:  `entries["0123"]: is of version 1`,
 		},
 		"an entry of no version": {
 			text: `{"policyName":"static","entries":{"0123":[4,5]}}`,
-			bad:  `entries["0123"]: want a CPU list, or containers with CPU lists`,
+			bad:  `entries["0123"]: want containers with CPU lists`,
 		},
 		"torn":      {text: `{"policyName":"sta`, bad: file},
 		"no policy": {text: `{}`, bad: "has no policyName"},

@@ -65,13 +65,10 @@ func checkCPUs(state *host.CPUState, m *topo.Machine) error {
 			annotation.KubeletPolicyStatic)
 	}
 	online := m.Online()
-	for whose, cpus := range map[string]map[string][]int{"pod": state.Pods, "container": state.ByID} {
-		for owner, ids := range cpus {
-			for _, id := range ids {
-				if c, ok := m.CPUByID(id); !ok || !online.Has(int(c)) {
-					return fmt.Errorf("cpu_manager_state gives CPU %d to %s %s, and that CPU is not online", id, whose,
-						owner)
-				}
+	for uid, ids := range state.Pods {
+		for _, id := range ids {
+			if c, ok := m.CPUByID(id); !ok || !online.Has(int(c)) {
+				return fmt.Errorf("cpu_manager_state gives CPU %d to pod %s, and that CPU is not online", id, uid)
 			}
 		}
 	}
@@ -120,9 +117,7 @@ func (b *Observer) readRecords(ctx context.Context, state *State) error {
 		return Records(b.o.Root, state.Settings, b.o.Machine(), last)
 	})
 	recorded, answered := b.records.Value(), b.resources.Value()
-	attributed := recorded
-	attributed.CPU = probe.Attribute(recorded.CPU, b.o.Pods())
-	next, disputed := answered.over(attributed, state.Settings)
+	next, disputed := answered.over(recorded, state.Settings)
 	next.Inventory = answered.devices
 	if b.o.Devices != nil {
 		next.Inventory = b.o.Devices()

@@ -158,7 +158,7 @@ func (b *Observer) keepPins(state *State) error {
 // with the last of them.
 func (b *Observer) endTakeover(state *State) error {
 	recorded := b.records.Value()
-	if len(recorded.CPU.Pods)+len(recorded.CPU.ByID) == 0 {
+	if len(recorded.CPU.Pods) == 0 {
 		state.Since, state.Until = metav1.Time{}, time.Time{}
 		return b.forgetTakeover()
 	}

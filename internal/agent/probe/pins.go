@@ -1,9 +1,7 @@
 package probe
 
 import (
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,28 +64,6 @@ func runsSince(pod *corev1.Pod, t time.Time) bool {
 		running = true
 	}
 	return running
-}
-
-// Attribute returns a record of a kubelet before 1.18, which has the ids of containers alone, by pod and container.
-// What the API does not know yet stays under its id.
-func Attribute(state host.CPUState, pods []*convert.Pod) host.CPUState {
-	if len(state.ByID) == 0 {
-		return state
-	}
-	rest := maps.Clone(state.ByID)
-	state.Pods, state.Containers = nil, nil
-	for _, pod := range pods {
-		uid := convert.NodeUID(pod.Pod)
-		for _, s := range started(pod.Pod) {
-			_, id, _ := strings.Cut(s.ContainerID, "://")
-			if cpus, ok := rest[id]; ok {
-				delete(rest, id)
-				state.Put(uid, s.Name, cpus)
-			}
-		}
-	}
-	state.ByID = rest
-	return state
 }
 
 // ownLeaves reports whether a pod of a static kubelet keeps the kubelet's CPUs in Own mode.

@@ -448,31 +448,6 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 	}
 }
 
-// TestRecordsByContainerAreThoseOfTheirPods: kubelets before 1.18 recorded nothing else.
-func TestRecordsByContainerAreThoseOfTheirPods(t *testing.T) {
-	t.Parallel()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: corev1.PodStatus{
-		ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "a", ContainerID: "containerd://01"},
-			{Name: "b", ContainerID: "containerd://02"},
-			{Name: "c"},
-		},
-		InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", ContainerID: "docker://03"}},
-	}}
-	state := host.CPUState{Policy: "static", ByID: map[string][]int{"01": {4, 5}, "03": {4, 6}, "later": {8}}}
-	got := probe.Attribute(state, []*convert.Pod{convert.ReadPod(pod)})
-	want := host.CPUState{
-		Policy: "static", ByID: map[string][]int{"later": {8}}, Pods: map[string][]int{"u": {4, 5, 6}},
-		Containers: map[string]map[string][]int{"u": {"a": {4, 5}, "init": {4, 6}}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if len(state.ByID) != 3 || state.Pods != nil {
-		t.Errorf("the record was changed: %+v", state)
-	}
-}
-
 func BenchmarkTopology(b *testing.B) {
 	in := example(b)
 	b.ReportAllocs()
