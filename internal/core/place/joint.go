@@ -194,17 +194,17 @@ func (j *joint) farthest(k int) (best reach, whole bool) {
 
 // largest returns the k open nodes that have most of the first row, the lowest of equals.
 func (j *joint) largest(k int) topo.NodeSet {
-	var nodes topo.NodeSet
+	left := j.open
 	for range k {
-		at := (j.open &^ nodes).First()
-		for rest := j.open &^ nodes; rest != 0; rest &= rest - 1 {
-			if n := rest.First(); j.cpus[n] > j.cpus[at] {
-				at = n
+		at, most := topo.NUMA(0), int64(-1)
+		for rest := left; rest != 0; rest &= rest - 1 {
+			if n := rest.First(); j.cpus[n] > most {
+				at, most = n, j.cpus[n]
 			}
 		}
-		nodes |= 1 << at
+		left &^= 1 << at
 	}
-	return nodes
+	return j.open &^ left
 }
 
 // short is the refusal of the policy, with what the set that came farthest has of the row that is short.
