@@ -45,7 +45,7 @@ type Options struct {
 	Node func(ctx context.Context, cached bool) (*corev1.Node, error)
 	// Update gives a running container the CPUs of a list. After an error the kubelet tries again.
 	Update func(containerID, cpus string) error
-	// Running are the containers that an earlier process left behind.
+	// Running are the containers that an earlier process left behind; nil is none.
 	Running containermap.ContainerMap
 	// Reconcile is the time between two looks of the CPU manager at all containers; default 10 s, as the kubelet's.
 	Reconcile time.Duration
@@ -98,6 +98,9 @@ func discard(dir string) error {
 func Open(ctx context.Context, o Options) (*Kubelet, error) {
 	if o.Reconcile <= 0 {
 		o.Reconcile = 10 * time.Second
+	}
+	if o.Running == nil {
+		o.Running = containermap.NewContainerMap()
 	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, err
