@@ -70,27 +70,19 @@ func parseID(text, item string) (int, error) {
 func FormatIDs(ids []int) string {
 	var buf [128]byte
 	b := buf[:0]
-	for i := 0; i < len(ids); {
-		j := i
-		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
-			j++
+	for i, id := range ids {
+		follows := i > 0 && ids[i-1] == id-1
+		switch {
+		case follows && i+1 < len(ids) && ids[i+1] == id+1:
+			continue // inside a range
+		case follows:
+			b = append(b, '-')
+		case i > 0:
+			b = append(b, ',')
 		}
-		b = appendRange(b, ids[i], ids[j])
-		i = j + 1
+		b = strconv.AppendInt(b, int64(id), 10)
 	}
 	return string(b)
-}
-
-func appendRange(b []byte, first, last int) []byte {
-	if len(b) > 0 {
-		b = append(b, ',')
-	}
-	b = strconv.AppendInt(b, int64(first), 10)
-	if last > first {
-		b = append(b, '-')
-		b = strconv.AppendInt(b, int64(last), 10)
-	}
-	return b
 }
 
 // Parse reads a Set in list format. Ids of MaxCPUs or more are refused.
@@ -119,16 +111,4 @@ func MustParse(list string) Set {
 }
 
 // String returns s in list format, sorted, ranges merged: "0-3,8,10-11"; "" when empty.
-func (s Set) String() string {
-	var buf [128]byte
-	b := buf[:0]
-	for first := s.First(); first >= 0; {
-		last := first
-		for s.Has(last + 1) {
-			last++
-		}
-		b = appendRange(b, first, last)
-		first = s.Next(last + 1)
-	}
-	return string(b)
-}
+func (s Set) String() string { return FormatIDs(s.Slice()) }

@@ -3,6 +3,7 @@ package cpuset
 import (
 	"iter"
 	"math/bits"
+	"slices"
 )
 
 // MaxCPUs is the number of CPUs that a Set can hold: indices 0…MaxCPUs-1.
@@ -119,22 +120,15 @@ func (s *Set) First() int { return s.Next(0) }
 
 // Next returns the lowest CPU of s that is ≥ from, or -1. Loop: for c := s.First(); c >= 0; c = s.Next(c + 1).
 func (s *Set) Next(from int) int {
-	if from < 0 {
-		from = 0
-	}
-	if from >= MaxCPUs {
-		return -1
-	}
-	i := from >> 6
-	w := s.w[i] &^ (1<<(from&63) - 1)
-	for w == 0 {
-		i++
-		if i == words {
-			return -1
+	from = max(from, 0)
+	kept := ^uint64(0) << (from & 63)
+	for i := from >> 6; i < words; i++ {
+		if w := s.w[i] & kept; w != 0 {
+			return i<<6 | bits.TrailingZeros64(w)
 		}
-		w = s.w[i]
+		kept = ^uint64(0)
 	}
-	return i<<6 | bits.TrailingZeros64(w)
+	return -1
 }
 
 // All yields the CPUs of s in ascending order.
@@ -150,9 +144,5 @@ func (s Set) All() iter.Seq[int] {
 
 // Slice returns the CPUs of s in ascending order in a new slice.
 func (s Set) Slice() []int {
-	out := make([]int, 0, s.Len())
-	for c := range s.All() {
-		out = append(out, c)
-	}
-	return out
+	return slices.AppendSeq(make([]int, 0, s.Len()), s.All())
 }
