@@ -20,6 +20,13 @@ type Refusal struct {
 	Uncertain bool
 }
 
+// statuses are the reasons by which the kubelet rejects.
+var statuses = map[why.Code]string{ //nolint:gochecknoglobals // never written
+	why.KubeletTopologyAffinity: TopologyAffinityError,
+	why.KubeletSMTAlignment:     SMTAlignmentError,
+	why.KubeletAdmission:        UnexpectedAdmissionError,
+}
+
 // Statuses by which the kubelet rejects.
 const (
 	TopologyAffinityError    = "TopologyAffinityError"
@@ -28,16 +35,7 @@ const (
 )
 
 func (a *admission) refuse(container string, reason why.Reason) *Refusal {
-	r := &Refusal{Container: container, Reason: reason, Uncertain: a.uncertain}
-	switch reason.Code {
-	case why.KubeletTopologyAffinity:
-		r.Status = TopologyAffinityError
-	case why.KubeletSMTAlignment:
-		r.Status = SMTAlignmentError
-	case why.KubeletAdmission:
-		r.Status = UnexpectedAdmissionError
-	}
-	return r
+	return &Refusal{Status: statuses[reason.Code], Container: container, Reason: reason, Uncertain: a.uncertain}
 }
 
 // Admit predicts the admission of p: the state with it and what it gets, with an entry for every container, or why the

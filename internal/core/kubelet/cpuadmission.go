@@ -3,10 +3,9 @@ package kubelet
 import (
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/topo"
-
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // cpuAdmission is one pod on its way through the CPU manager, container by container in spec order. The state that it
@@ -152,13 +151,11 @@ func (a *cpuAdmission) state() *cpuState {
 	if !a.changed {
 		return a.start
 	}
-	next := a.start
-	if i, ok := next.find(a.pod.UID); ok {
-		pods := slices.Clone(next.pods)
-		pods[i] = a.own
-		next = &cpuState{policy: a.policy, available: a.available, pods: pods}
-		next.count()
-		return next
+	pods := slices.Clone(a.start.pods)
+	i, known := a.start.find(a.pod.UID)
+	if !known {
+		pods = slices.Insert(pods, i, cpuPod{})
 	}
-	return next.add(a.own)
+	pods[i] = a.own
+	return a.policy.state(a.available, pods)
 }

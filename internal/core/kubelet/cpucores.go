@@ -33,7 +33,7 @@ func (t *cpuTaking) wholeCores() {
 }
 
 func (t *cpuTaking) grabCore(core uint16) {
-	threads := t.policy.cores[core].threads
+	threads := t.policy.cores[core]
 	if len(threads) > t.need {
 		return
 	}
@@ -81,7 +81,7 @@ func (t *cpuTaking) grabEach(cpus cpuset.Set) {
 }
 
 func (t *cpuTaking) grabThreads(free *cpuset.Set, core uint16) {
-	for _, c := range t.policy.cores[core].threads {
+	for _, c := range t.policy.cores[core] {
 		if t.need > 0 && free.Has(int(c)) {
 			t.taken.Add(int(c))
 			t.free.Remove(int(c))
@@ -155,7 +155,7 @@ func (t *cpuTaking) grabShare(cores, free []uint16, s l3Share) {
 		if s.cores--; s.cores < 0 {
 			break
 		}
-		for _, c := range t.policy.cores[core].threads {
+		for _, c := range t.policy.cores[core] {
 			if t.free.Has(int(c)) {
 				cpus.Add(int(c))
 				last = max(last, int(c))

@@ -83,13 +83,8 @@ func newCPUSpread(p *cpuPolicy, from cpuset.Set, n, group int) *cpuSpread {
 	t := cpuTaking{policy: p, free: from}
 	order := t.nodes()
 	all := len(p.nodes)
-	counts := make([]int, 3*all)
-	s.before, s.shared, s.left = counts[:all], counts[all:2*all], counts[2*all:]
-	indices := make([]uint16, 4*len(order))
-	s.nodes, indices = indices[:0:len(order)], indices[len(order):]
-	s.combination, indices = indices[:0:len(order)], indices[len(order):]
-	s.over, indices = indices[:0:len(order)], indices[len(order):]
-	s.subset = indices[:0]
+	s.before, s.shared, s.left = make([]int, all), make([]int, all), make([]int, all)
+	s.combination, s.subset = make([]uint16, 0, len(order)), make([]uint16, 0, len(order))
 	for _, r := range order {
 		s.nodes = append(s.nodes, r.unit)
 		if s.before[r.unit] == 0 {

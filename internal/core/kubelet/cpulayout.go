@@ -18,20 +18,16 @@ type cpuLayout struct {
 	// socketFirst: a socket holds NUMA nodes, not the reverse.
 	socketFirst bool
 
-	coreOf  []uint16 // by CPU; of online CPUs only
-	cores   []cpuCore
-	nodes   []cpuUnit // NUMA nodes with online CPUs, ascending
-	sockets []cpuUnit // with online CPUs, ascending
-	l3s     []cpuUnit // ascending by the kubelet's id of the group
+	coreOf  []uint16   // by CPU; of online CPUs only
+	cores   [][]uint16 // their online threads, ascending
+	nodes   []cpuUnit  // NUMA nodes with online CPUs, ascending
+	sockets []cpuUnit  // with online CPUs, ascending
+	l3s     []cpuUnit  // ascending by the kubelet's id of the group
 	// maxThreads is the most online CPUs that one core has.
 	maxThreads int
 
 	// capacity counts online CPUs by dense NUMA index.
 	capacity []uint16
-}
-
-type cpuCore struct {
-	threads []uint16 // online, ascending
 }
 
 // cpuUnit is a NUMA node, socket or L3 group.
@@ -56,13 +52,19 @@ func newCPULayout(m *topo.Machine) *cpuLayout {
 	l.addCores(m)
 	nodes, sockets := map[int]*cpuUnit{}, map[int]*cpuUnit{}
 	for i := range l.cores {
-		first := topo.CPU(l.cores[i].threads[0])
+		first := topo.CPU(l.cores[i][0])
 		l.enter(nodes, int(m.NUMAOf(first)), i)
 		l.enter(sockets, int(m.SocketOf(first)), i)
 	}
 	l.nodes, l.sockets = sortedUnits(nodes), sortedUnits(sockets)
 	l.addL3s(m)
-	l.nest()
+	for i := range l.nodes {
+		l.nodes[i].sockets = l.nodes[i].parts(l.sockets)
+		l.nodes[i].l3s = l.nodes[i].parts(l.l3s)
+	}
+	for i := range l.sockets {
+		l.sockets[i].nodes = l.sockets[i].parts(l.nodes)
+	}
 	l.perCore = l.online.Len() / len(l.cores)
 	l.perSocket = l.online.Len() / len(l.sockets)
 	l.perL3 = l.online.Len() / len(l.l3s)
@@ -79,13 +81,13 @@ func (l *cpuLayout) addCores(m *topo.Machine) {
 	for c := l.online.First(); c >= 0; c = l.online.Next(c + 1) {
 		core := &at[m.CoreOf(topo.CPU(c))]
 		if *core == 0 {
-			l.cores = append(l.cores, cpuCore{})
+			l.cores = append(l.cores, nil)
 			*core = len(l.cores)
 		}
-		row := &l.cores[*core-1]
-		row.threads = append(row.threads, uint16(c))
+		threads := &l.cores[*core-1]
+		*threads = append(*threads, uint16(c))
 		l.coreOf[c] = uint16(*core - 1)
-		l.maxThreads = max(l.maxThreads, len(row.threads))
+		l.maxThreads = max(l.maxThreads, len(*threads))
 	}
 }
 
@@ -97,10 +99,10 @@ func (l *cpuLayout) enter(units map[int]*cpuUnit, id, core int) {
 		units[id] = u
 	}
 	u.cores = append(u.cores, uint16(core))
-	for _, c := range l.cores[core].threads {
+	for _, c := range l.cores[core] {
 		u.cpus.Add(int(c))
 	}
-	u.size += len(l.cores[core].threads)
+	u.size += len(l.cores[core])
 }
 
 // addL3s groups cores as cAdvisor and the kubelet do: a cache that has as many CPUs as the core's NUMA node would have
@@ -117,7 +119,7 @@ func (l *cpuLayout) addL3s(m *topo.Machine) {
 	}
 	groups := map[int]*cpuUnit{}
 	for i := range l.cores {
-		threads := l.cores[i].threads
+		threads := l.cores[i]
 		first := topo.CPU(threads[0])
 		l3 := m.L3Of(first)
 		group := m.L3ID(l3)
@@ -136,16 +138,6 @@ func sortedUnits(units map[int]*cpuUnit) []cpuUnit {
 	}
 	slices.SortFunc(sorted, func(a, b cpuUnit) int { return cmp.Compare(a.id, b.id) })
 	return sorted
-}
-
-func (l *cpuLayout) nest() {
-	for i := range l.nodes {
-		l.nodes[i].sockets = l.nodes[i].parts(l.sockets)
-		l.nodes[i].l3s = l.nodes[i].parts(l.l3s)
-	}
-	for i := range l.sockets {
-		l.sockets[i].nodes = l.sockets[i].parts(l.nodes)
-	}
 }
 
 func (u *cpuUnit) parts(of []cpuUnit) []cpuPart {

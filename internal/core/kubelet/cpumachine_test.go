@@ -31,7 +31,7 @@ func (f frame) spec() topo.Spec {
 				l3 = core / f.l3
 			}
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: id, Core: core, L3: l3, Die: -1, Socket: core / f.cores / f.nodes, NUMA: core / f.cores,
+				ID: id, Core: core, L3: l3, Socket: core / f.cores / f.nodes, NUMA: core / f.cores,
 			})
 		}
 	}
@@ -60,7 +60,7 @@ func hybrid(p, e int) topo.Spec {
 		if i >= 2*p {
 			core = i - p
 		}
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: core, L3: 0, Die: -1})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: core, L3: 0})
 	}
 	return spec
 }
@@ -111,7 +111,7 @@ func drawSpec(t *rapid.T) topo.Spec {
 			}
 			offline := odd && rapid.IntRange(0, 11).Draw(t, "offline") == 0 && len(spec.CPUs) > 0
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: id * stride, Core: core, L3: l3ID(core / l3), Die: -1, Socket: socket,
+				ID: id * stride, Core: core, L3: l3ID(core / l3), Socket: socket,
 				NUMA:    core / perNode * nodeStride,
 				Offline: offline,
 			})

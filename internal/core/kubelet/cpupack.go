@@ -72,12 +72,7 @@ type ranked struct {
 	free uint16
 }
 
-func byFree(a, b ranked) int {
-	if a.free != b.free {
-		return cmp.Compare(a.free, b.free)
-	}
-	return cmp.Compare(a.unit, b.unit)
-}
+func byFree(a, b ranked) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.unit, b.unit)) }
 
 // order lists those units that have a free CPU, by (free CPUs, id).
 func (t *cpuTaking) order(units []cpuUnit) []ranked {
@@ -135,31 +130,10 @@ func (t *cpuTaking) coreGroups() ([]cpuUnit, []ranked) {
 	return t.policy.sockets, t.sockets()
 }
 
+// wholeUnits takes a socket for wholly free when as many CPUs are free as a socket has on average.
 func (t *cpuTaking) wholeUnits() {
-	if t.policy.socketFirst {
-		t.wholeSockets()
+	if !t.policy.socketFirst {
 		t.wholeNodes()
-	} else {
-		t.wholeNodes()
-		t.wholeSockets()
-	}
-}
-
-func (t *cpuTaking) wholeNodes() {
-	if t.need < smallest(t.policy.nodes) {
-		return
-	}
-	for _, n := range t.nodes() {
-		if node := &t.policy.nodes[n.unit]; int(n.free) == node.size {
-			t.grab(&node.cpus, node.size)
-		}
-	}
-}
-
-// wholeSockets takes a socket for wholly free when as many CPUs are free as a socket has on average.
-func (t *cpuTaking) wholeSockets() {
-	if t.need < smallest(t.policy.sockets) {
-		return
 	}
 	for _, s := range t.sockets() {
 		if int(s.free) == t.policy.perSocket {
@@ -167,12 +141,15 @@ func (t *cpuTaking) wholeSockets() {
 			t.grab(&socket.cpus, socket.size)
 		}
 	}
+	if t.policy.socketFirst {
+		t.wholeNodes()
+	}
 }
 
-func smallest(units []cpuUnit) int {
-	least := units[0].size
-	for i := range units {
-		least = min(least, units[i].size)
+func (t *cpuTaking) wholeNodes() {
+	for _, n := range t.nodes() {
+		if node := &t.policy.nodes[n.unit]; int(n.free) == node.size {
+			t.grab(&node.cpus, node.size)
+		}
 	}
-	return least
 }

@@ -38,7 +38,7 @@ func newCPUPolicy(m *topo.Machine, c Config) *cpuPolicy {
 	p := &cpuPolicy{cpuLayout: newCPULayout(m), model: c.Model, settings: c.CPU}
 	p.reserved = c.CPU.Reserved.Intersect(p.online)
 	for cpu := range p.reserved.All() {
-		for _, thread := range p.cores[p.coreOf[cpu]].threads {
+		for _, thread := range p.cores[p.coreOf[cpu]] {
 			p.unaligned.Add(int(thread))
 		}
 	}
@@ -62,7 +62,7 @@ func ReservedCPUs(m *topo.Machine, c Config, milliCPU int64) (cpuset.Set, bool) 
 // of one size each, and no unit is listed twice because it is in two larger ones.
 func (p *cpuPolicy) uniform() bool {
 	for i := range p.cores {
-		if len(p.cores[i].threads) != p.perCore {
+		if len(p.cores[i]) != p.perCore {
 			return false
 		}
 	}
@@ -107,12 +107,8 @@ func (p *cpuPolicy) podRequest(pod *Pod) int {
 
 // socketAligned reports whether m is on no more and no fewer sockets than least nodes need.
 func (p *cpuPolicy) socketAligned(m topo.NodeSet, least int) bool {
-	perSocket := len(p.nodes) / len(p.sockets)
-	if perSocket == 0 {
-		return false
-	}
-	sockets := p.socketsOf(m)
-	return sockets.Len() == (least+perSocket-1)/perSocket
+	perSocket, sockets := len(p.nodes)/len(p.sockets), p.socketsOf(m)
+	return perSocket > 0 && sockets.Len() == (least+perSocket-1)/perSocket
 }
 
 // socketsOf is the set of positions in sockets.
@@ -149,19 +145,17 @@ func (p *cpuPolicy) within(m topo.NodeSet) cpuset.Set {
 // the caller bounds the nodes. The list is not nil; its order says nothing.
 func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int) hint.List {
 	var all, must topo.NodeSet
-	var left [topo.MaxNodes]uint16
 	for i := range p.nodes {
 		node := &p.nodes[i]
 		all |= 1 << node.id
-		left[node.id] = uint16(node.cpus.CountIn(free))
 		if node.cpus.Overlaps(reuse) {
 			must |= 1 << node.id
 		}
 	}
-	need := int64(n - reuse.Len())
+	left, need := p.count(free), int64(n-reuse.Len())
 	list, least := hintsOf(all,
 		func(m topo.NodeSet) bool { return sumOn(p.capacity, m) >= int64(n) },
-		func(m topo.NodeSet) bool { return must.Within(m) && sumOn(left[:], m) >= need })
+		func(m topo.NodeSet) bool { return must.Within(m) && sumOn(left, m) >= need })
 	for i := range list {
 		list[i].Preferred = list[i].Preferred || p.settings.AlignBySocket && p.socketAligned(list[i].Mask, least)
 	}

@@ -35,17 +35,20 @@ type cpuGrant struct {
 
 // empty is the state in which no pod has CPUs.
 func (p *cpuPolicy) empty() *cpuState {
-	s := &cpuState{policy: p, available: p.online.Minus(p.reserved)}
-	s.count()
-	return s
+	return p.state(p.online.Minus(p.reserved), nil)
 }
 
-func (s *cpuState) count() {
-	s.free = make([]uint16, len(s.policy.capacity))
-	for i := range s.policy.nodes {
-		node := &s.policy.nodes[i]
-		s.free[node.id] = uint16(node.cpus.CountIn(&s.available))
+func (p *cpuPolicy) state(available cpuset.Set, pods []cpuPod) *cpuState {
+	return &cpuState{policy: p, available: available, free: p.count(&available), pods: pods}
+}
+
+// count counts the CPUs of a set by dense NUMA index.
+func (p *cpuPolicy) count(cpus *cpuset.Set) []uint16 {
+	counts := make([]uint16, len(p.capacity))
+	for i := range p.nodes {
+		counts[p.nodes[i].id] = uint16(p.nodes[i].cpus.CountIn(cpus))
 	}
+	return counts
 }
 
 func (s *cpuState) find(uid string) (int, bool) {
@@ -68,10 +71,8 @@ func (s *cpuState) without(uid string) *cpuState {
 			freed = freed.Minus(s.pods[j].cpus())
 		}
 	}
-	next := &cpuState{policy: s.policy, pods: slices.Delete(slices.Clone(s.pods), i, i+1)}
-	next.available = s.available.Union(freed.Intersect(s.policy.online).Minus(s.policy.reserved))
-	next.count()
-	return next
+	freed = freed.Intersect(s.policy.online).Minus(s.policy.reserved)
+	return s.policy.state(s.available.Union(freed), slices.Delete(slices.Clone(s.pods), i, i+1))
 }
 
 // with returns s with external grants for the pod, in place of what it had before. No grants: it has nothing.
@@ -80,16 +81,9 @@ func (s *cpuState) with(uid string, grants []cpuGrant) *cpuState {
 	if len(grants) == 0 {
 		return s
 	}
-	return s.add(cpuPod{uid: uid, grants: slices.Clone(grants), external: true})
-}
-
-// add puts a pod in that has no entry.
-func (s *cpuState) add(p cpuPod) *cpuState {
-	i, _ := s.find(p.uid)
-	next := &cpuState{policy: s.policy, available: s.available.Minus(p.cpus())}
-	next.pods = slices.Insert(slices.Clip(s.pods), i, p)
-	next.count()
-	return next
+	p := cpuPod{uid: uid, grants: slices.Clone(grants), external: true}
+	i, _ := s.find(uid)
+	return s.policy.state(s.available.Minus(p.cpus()), slices.Insert(slices.Clip(s.pods), i, p))
 }
 
 func (p *cpuPod) cpus() cpuset.Set {

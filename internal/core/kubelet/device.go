@@ -3,9 +3,8 @@ package kubelet
 import (
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/topo"
-
 	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -92,9 +91,9 @@ func (a *deviceAdmission) isOpen(asks []Amount) bool {
 	})
 }
 
-// kindHints is the list for n devices of a kind, of which each set has so many available and reusable: nil when the
-// manager has no preference, empty when no NUMA nodes are feasible.
-func (a *deviceAdmission) kindHints(k *kind, available, reuse []int, n int64) hint.List {
+// hints is the list for n devices of a kind, of which each set has so many available and reusable: nil when the manager
+// has no preference, empty when no NUMA nodes are feasible.
+func (a *deviceAdmission) hints(k *kind, available, reuse []int, n int64) hint.List {
 	if k.hosts == 0 {
 		return nil
 	}
@@ -121,18 +120,6 @@ func (a *deviceAdmission) kindHints(k *kind, available, reuse []int, n int64) hi
 	return list
 }
 
-// hints is the list for n new devices of a kind, beside those that can be reused.
-func (a *deviceAdmission) hints(k *kind, reuse []int, n int64) hint.List {
-	available, sum := a.available(k), 0
-	for i := range available {
-		sum += available[i] + reuse[i]
-	}
-	if k.hosts != 0 && int64(sum) < n {
-		return hint.List{}
-	}
-	return a.kindHints(k, available, reuse, n)
-}
-
 // keep is the list for n devices of a kind of which the pod or container has some already.
 func (a *deviceAdmission) keep(k *kind, has []int, n int64) hint.List {
 	if k.hosts == 0 {
@@ -145,7 +132,7 @@ func (a *deviceAdmission) keep(k *kind, has []int, n int64) hint.List {
 	if int64(sum) != n {
 		return hint.List{}
 	}
-	return a.kindHints(k, has, make([]int, len(has)), n)
+	return a.hints(k, has, make([]int, len(has)), n)
 }
 
 func (a *deviceAdmission) available(k *kind) []int {

@@ -37,7 +37,7 @@ func even(tb fataler, nodes, cpusPerNode int) *topo.Machine {
 	for c := range cores {
 		for _, id := range []int{c, c + cores} {
 			node := c / (cpusPerNode / 2)
-			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: c, L3: node, Die: -1, Socket: node, NUMA: node})
+			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: c, L3: node, Socket: node, NUMA: node})
 		}
 	}
 	return machine(tb, spec)
@@ -162,7 +162,7 @@ func (w *world) drawMachine() *topo.Machine {
 			}
 			for range own {
 				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: id, Core: core, L3: core / 2, Die: -1, Socket: i / perSocket, NUMA: i,
+					ID: id, Core: core, L3: core / 2, Socket: i / perSocket, NUMA: i,
 				})
 				id++
 			}

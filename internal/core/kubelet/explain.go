@@ -90,7 +90,7 @@ func times(a, b uint64) uint64 {
 
 // cost is the Cost of a merge: of the product of all lists, each of which counts one candidate at least.
 func (a *admission) cost(q *question) time.Duration {
-	if slices.ContainsFunc(a.node.walks(q), a.node.tooWide) {
+	if slices.ContainsFunc(a.node.walks(q), tooWide) {
 		return slowest
 	}
 	candidates, single := uint64(1), a.node.rule.Policy == hint.SingleNUMANode

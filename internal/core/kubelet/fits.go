@@ -3,10 +3,9 @@ package kubelet
 import (
 	"time"
 
-	"github.com/tenon-project/tenon/internal/core/topo"
-
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -49,10 +48,6 @@ type counters struct {
 	memory    memoryState
 	free      *hint.Summary
 	merge     *hint.Scratch
-}
-
-func (s *State) counters() counters {
-	return counters{s.node, &s.cpus.available, s.cpus.free, s.devices, s.memory, s.free, nil}
 }
 
 // copyOf makes c equal to o, in buffers of its own.
@@ -156,7 +151,7 @@ func (t *sums) addUnits(kind int, units int64) bool {
 func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	n, t := s.node, &w.sums
 	// Distributed allocation may hang or lose count.
-	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || n.tooWide(n.nodes) ||
+	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || tooWide(n.nodes) ||
 		len(n.types) > maxTypes {
 		return why.Reason{}, false
 	}
@@ -178,8 +173,7 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	if t.users == 0 {
 		return why.Reason{}, true
 	}
-	c := s.counters()
-	c.merge = &w.merge
+	c := counters{n, &s.cpus.available, s.cpus.free, s.devices, s.memory, s.free, &w.merge}
 	if t.users > 1 && (n.rule.Policy == hint.None || t.pinned > 1 && n.config.CPU.FullPCPUsOnly) {
 		return why.Reason{}, false
 	}

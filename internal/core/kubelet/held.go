@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -81,7 +80,8 @@ func PlacementOf(m *topo.Machine, held []Held) Placement {
 	for _, h := range held {
 		g := Given{Container: h.Container, Hint: hint.Hint{Preferred: h.Preferred}, Uncertain: h.Uncertain}
 		g.Hint.Mask = m.NodesByID(h.NUMAIDs)
-		g.CPUs = cpusOf(m, h.CPUList)
+		cpus, _, _ := m.ParseList(h.CPUList) // none where it cannot be read
+		g.CPUs = cpus.Intersect(m.Online())
 		for _, b := range h.Memory {
 			if nodes := m.NodesByID(b.NUMAIDs); nodes != 0 {
 				g.Memory = append(g.Memory, Block{Type: b.Type, Nodes: nodes, Bytes: b.Bytes})
@@ -97,17 +97,6 @@ func PlacementOf(m *topo.Machine, held []Held) Placement {
 		p = append(p, g)
 	}
 	return p
-}
-
-func cpusOf(m *topo.Machine, list string) cpuset.Set {
-	if list == "" {
-		return cpuset.Set{}
-	}
-	cpus, _, err := m.ParseList(list)
-	if err != nil {
-		return cpuset.Set{}
-	}
-	return cpus.Intersect(m.Online())
 }
 
 // Difference is how an actual placement differs from the predicted one.

@@ -3,9 +3,8 @@ package kubelet
 import (
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/topo"
-
 	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -213,7 +212,7 @@ func (a *memoryAdmission) allocate(c *Container, h hint.Hint, before Placement) 
 	if !a.node.managesMemory(a.pod) || len(c.Memory) == 0 && a.node.config.Model.SkipsEmptyMemory {
 		return nil, why.Reason{}
 	}
-	if a.node.tooWide(a.node.nodes) { // only without a topology policy: the merge would have hung before
+	if tooWide(a.node.nodes) { // only without a topology policy: the merge would have hung before
 		return nil, tooLong(slowest)
 	}
 	if reason := a.node.unknownMemory(c.Memory); !reason.OK() {

@@ -71,22 +71,17 @@ func (a *admission) counters() *hint.Summary {
 	if len(a.given) == 0 {
 		return a.start.free
 	}
-	free := make([]uint16, a.node.nodes)
-	for i := range a.node.cpus.nodes {
-		u := &a.node.cpus.nodes[i]
-		free[u.id] = uint16(u.cpus.CountIn(&a.cpus.available))
-	}
-	return a.node.summary(free, a.devices.given, &a.memory.memoryState)
+	return a.node.summary(a.node.cpus.count(&a.cpus.available), a.devices.given, &a.memory.memoryState)
 }
 
 // tooWide reports whether a kubelet does not come to the end of all masks of so many nodes (kubernetes#135541).
-func (n *Node) tooWide(nodes int) bool { return nodes > hint.WalkNodes }
+func tooWide(nodes int) bool { return nodes > hint.WalkNodes }
 
 // neverEnds refuses a merge that takes longer than anybody would wait. No list is made while full ones would not.
 func (a *admission) neverEnds(q *question) why.Reason {
 	candidates, wide := uint64(1), false
 	for _, nodes := range a.node.walks(q) {
-		candidates, wide = times(candidates, a.node.masks(nodes)), wide || a.node.tooWide(nodes)
+		candidates, wide = times(candidates, a.node.masks(nodes)), wide || tooWide(nodes)
 	}
 	if !wide && took(candidates) <= hangs {
 		return why.Reason{}
@@ -191,10 +186,11 @@ func (a *admission) deviceList(q *question, at int, ask Amount) hint.List {
 	if has := a.held(q, k); has != nil {
 		return a.devices.keep(k, has, ask.N)
 	}
+	reuse := a.devices.reuse[k.first:k.last]
 	if q.container == nil {
-		return a.devices.hints(k, make([]int, k.last-k.first), ask.N)
+		reuse = make([]int, k.last-k.first)
 	}
-	return a.devices.hints(k, a.devices.reuse[k.first:k.last], ask.N)
+	return a.devices.hints(k, a.devices.available(k), reuse, ask.N)
 }
 
 // held counts by set what the container or pod has of a kind from an earlier admission; nil for nothing.

@@ -75,7 +75,7 @@ func TestModels(t *testing.T) {
 func nodesWithIDs(t *testing.T, ids ...int) *topo.Machine {
 	var spec topo.Spec
 	for i, id := range ids {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i, L3: -1, Die: -1, NUMA: id})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i, L3: -1, NUMA: id})
 	}
 	return machine(t, spec)
 }
@@ -189,7 +189,7 @@ func TestManyNodes(t *testing.T) {
 		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: i})
 	}
 	for i := range 16 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i, L3: -1, Die: -1, Socket: i / 8, NUMA: i / 8})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i, L3: -1, Socket: i / 8, NUMA: i / 8})
 	}
 	c := kubelet.Config{
 		Model: model(36), CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)},

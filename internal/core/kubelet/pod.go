@@ -5,10 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/topo"
-
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Role is the place of a container in its pod.

@@ -751,7 +751,7 @@ func (w *world) drawLargeNode() *kubelet.Node {
 		for range 4 {
 			id := len(spec.CPUs)
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: id, Core: id / 2, L3: -1, Die: -1, Socket: i, NUMA: i, Offline: id > 0 && w.upTo(9, "offline") == 0,
+				ID: id, Core: id / 2, L3: -1, Socket: i, NUMA: i, Offline: id > 0 && w.upTo(9, "offline") == 0,
 			})
 		}
 	}

@@ -14,7 +14,7 @@ func pairOf(tb testing.TB, policy hint.Policy, devices ...kubelet.DeviceSet) *ku
 	tb.Helper()
 	var s topo.Spec
 	for c := range 8 {
-		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, Die: -1, NUMA: c / 4, Socket: c / 4})
+		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, NUMA: c / 4, Socket: c / 4})
 	}
 	m, err := topo.New(s)
 	if err != nil {
