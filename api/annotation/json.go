@@ -76,8 +76,7 @@ func jsonError(text string, target reflect.Type, err error) error {
 // that cannot be read alone. Without one it is the start of the value.
 func blame(text string, target reflect.Type) (offset int64, name string) {
 	offset = int64(len(text) - len(strings.TrimLeft(text, " \t\r\n")))
-	fields := outermost(text)
-	for _, f := range fields {
+	for _, f := range outermost(text) {
 		alone := encode(map[string]gojson.RawMessage{f.name: f.value})
 		if json.UnmarshalCaseSensitivePreserveInts([]byte(alone), reflect.New(target).Interface()) != nil {
 			return f.offset, f.name
@@ -129,17 +128,6 @@ func outermost(text string) []textField {
 		fields = append(fields, f)
 	}
 	return fields
-}
-
-// valueOffset returns where the value of a field of the outermost object starts; 0 when it is not there.
-func valueOffset(text, name string) int64 {
-	var offset int64
-	for _, f := range outermost(text) {
-		if f.name == name {
-			offset = f.offset // of repeated fields the last one counts
-		}
-	}
-	return offset
 }
 
 // encode writes a value whose types cannot fail to marshal.

@@ -41,7 +41,12 @@ func (r *reader) refuse(field string, e Error) {
 		return
 	}
 	outer, _, _ := strings.Cut(field, ".")
-	e.Field, e.Offset = field, valueOffset(r.text, outer)
+	e.Field = field
+	for _, f := range outermost(r.text) {
+		if f.name == outer {
+			e.Offset = f.offset // of repeated fields the last one counts
+		}
+	}
 	r.err = &e
 }
 
