@@ -64,7 +64,7 @@ func topology(t *testing.T, name string, s shape, annotations map[string]string)
 	for id := range cores * s.threads {
 		core := id % cores
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: core / 4, Die: -1, Socket: core / (s.numa * s.cores), NUMA: core / s.cores,
+			ID: id, Core: core, L3: core / 4, Socket: core / (s.numa * s.cores), NUMA: core / s.cores,
 		})
 	}
 	m, err := topo.New(spec)

@@ -35,7 +35,7 @@ func machine(tb testing.TB, numa, cores int) *topo.Machine {
 			core := n*cores + c
 			for thread := range 2 {
 				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: core + thread*numa*cores, Core: core, L3: -1, Die: -1,
+					ID: core + thread*numa*cores, Core: core, L3: -1,
 					NUMA: n,
 				})
 			}

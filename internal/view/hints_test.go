@@ -23,7 +23,7 @@ func sparse(t *testing.T) *topo.Machine {
 	t.Helper()
 	var spec topo.Spec
 	for id := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Die: -1, Socket: id / 4, NUMA: id / 4 * 8})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Socket: id / 4, NUMA: id / 4 * 8})
 	}
 	for _, id := range []int{0, 8} {
 		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 4 << 30})

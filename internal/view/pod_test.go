@@ -204,7 +204,7 @@ func machine(t *testing.T) *topo.Machine {
 	spec := topo.Spec{Arch: "amd64"}
 	for id := range 16 {
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: id % 8, L3: -1, Die: -1, Socket: id % 8 / 4,
+			ID: id, Core: id % 8, L3: -1, Socket: id % 8 / 4,
 			NUMA: id % 8 / 4,
 		})
 	}

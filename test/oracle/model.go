@@ -50,7 +50,7 @@ func newModel(minor string, m *Machine) (*model, why.Reason, error) {
 		for _, k := range n.Cores {
 			for _, id := range k.Threads {
 				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: id, Core: k.ID, L3: k.L3, Die: -1, Socket: k.Socket,
+					ID: id, Core: k.ID, L3: k.L3, Socket: k.Socket,
 					NUMA: n.ID,
 				})
 			}

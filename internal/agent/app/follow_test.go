@@ -23,10 +23,10 @@ import (
 func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 	t.Parallel()
 	m, err := topo.New(topo.Spec{CPUs: []topo.CPUSpec{
-		{ID: 0, Core: 0, L3: -1, Die: -1},
-		{ID: 1, Core: 1, L3: -1, Die: -1},
-		{ID: 2, Core: 2, L3: -1, Die: -1, NUMA: 1},
-		{ID: 3, Core: 3, L3: -1, Die: -1, NUMA: 1},
+		{ID: 0, Core: 0, L3: -1},
+		{ID: 1, Core: 1, L3: -1},
+		{ID: 2, Core: 2, L3: -1, NUMA: 1},
+		{ID: 3, Core: 3, L3: -1, NUMA: 1},
 	}})
 	if err != nil {
 		t.Fatal(err)

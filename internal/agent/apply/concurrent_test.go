@@ -215,7 +215,7 @@ func TestAMachineThatChangesWithinAStart(t *testing.T) {
 	other := func() *topo.Machine {
 		var spec topo.Spec
 		for id := range 8 { // CPUs 4-11: what is the fifth CPU of one is the first of the other
-			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id + 4, Core: id, L3: -1, Die: -1})
+			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id + 4, Core: id, L3: -1})
 		}
 		spec.NUMA = []topo.NUMASpec{{ID: 0, MemoryBytes: 1 << 30}}
 		m, err := topo.New(spec)

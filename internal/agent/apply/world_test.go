@@ -30,7 +30,7 @@ func smallMachine(tb testing.TB, offline ...int) *topo.Machine {
 	for id := range 12 {
 		core := id % 6
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: -1, Die: -1, Socket: core / 3,
+			ID: id, Core: core, L3: -1, Socket: core / 3,
 			NUMA: core / 3, Offline: slices.Contains(offline, id),
 		})
 	}

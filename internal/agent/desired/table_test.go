@@ -26,7 +26,7 @@ func example(tb testing.TB) *topo.Machine {
 	for id := range 32 {
 		core := id % 16
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: -1, Die: -1, Socket: core / 8,
+			ID: id, Core: core, L3: -1, Socket: core / 8,
 			NUMA: core / 4,
 		})
 	}

@@ -35,7 +35,7 @@ func machine(tb testing.TB) *topo.Machine {
 	tb.Helper()
 	var spec topo.Spec
 	for id := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Die: -1, Socket: id / 4, NUMA: id / 4})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Socket: id / 4, NUMA: id / 4})
 	}
 	for id := range 2 {
 		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 1 << 30})

@@ -150,7 +150,7 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 	spec := topo.Spec{NUMA: []topo.NUMASpec{{ID: 0, MemoryBytes: 4 << 30}, {ID: 1, MemoryBytes: 4 << 30}}}
 	for c := range 8 {
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: c, Core: c, L3: -1, Die: -1, Socket: c / 2, NUMA: c / 4,
+			ID: c, Core: c, L3: -1, Socket: c / 2, NUMA: c / 4,
 			Offline: c == 7,
 		})
 	}
@@ -178,7 +178,7 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 	}
 	var many topo.Spec
 	for c := range 9 {
-		many.CPUs = append(many.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, Die: -1, NUMA: c})
+		many.CPUs = append(many.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, NUMA: c})
 	}
 	if m, err = topo.New(many); err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func (s *survey) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
-// findCPUs lists the CPUs that are present, and which of them are offline and isolated. Kernels before 2.6.30 have no
+// findCPUs lists the CPUs that are present, and which of them are offline. Kernels before 2.6.30 have no
 // lists: there a CPU is a folder, and offline when its file "online" says 0.
 func (s *survey) findCPUs() {
 	ids := s.numbered(cpuDir, "cpu")
@@ -103,7 +103,7 @@ func (s *survey) findCPUs() {
 	if present == nil {
 		present = ids
 	}
-	online, isolated := s.list(path.Join(cpuDir, "online")), s.list(path.Join(cpuDir, "isolated"))
+	online := s.list(path.Join(cpuDir, "online"))
 	s.at = map[int]int{}
 	for _, id := range ids {
 		if !contains(present, id) {
@@ -111,7 +111,7 @@ func (s *survey) findCPUs() {
 		}
 		c := cpuFacts{
 			CPUSpec: topo.CPUSpec{
-				ID: id, Die: -1, L3: -1, NUMA: -1, Offline: !contains(online, id), Isolated: contains(isolated, id),
+				ID: id, L3: -1, NUMA: -1, Offline: !contains(online, id),
 			},
 			packageID: -1, packageGroup: -1, coreID: -1,
 		}
@@ -151,13 +151,6 @@ func (s *survey) readCPU(c *cpuFacts, dir string) {
 	c.threads = s.cpus(dir, "core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
 	c.packageID, c.coreID = s.id(path.Join(dir, "physical_package_id")), s.id(path.Join(dir, "core_id"))
 	c.packageGroup = lowest(s.cpus(dir, "package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"))
-	if c.Die = lowest(s.cpus(dir, "die_cpus_list", "die_cpus")); c.Die >= 0 {
-		return
-	}
-	if die := s.id(path.Join(dir, "die_id")); die >= 0 && c.packageID >= 0 {
-		// unique in the machine: die ids repeat on the next package
-		c.Die = cpuset.MaxID + c.packageID*topo.MaxCPUs + die
-	}
 }
 
 // id reads a file with an id; -1 when the file is missing or the kernel does not know.

@@ -26,7 +26,7 @@ const (
 // small is a machine of one socket, two cores of two threads and two NUMA nodes.
 func small() map[string]string {
 	files := map[string]string{
-		cpu + "present": "0-3", cpu + "online": "0-3", cpu + "isolated": "3",
+		cpu + "present": "0-3", cpu + "online": "0-3",
 		node + "node0/cpulist": "0,2", node + "node0/distance": "10 21",
 		node + "node0/meminfo": "Node 0 MemTotal: 1048576 kB",
 		node + "node1/cpulist": "1,3", node + "node1/distance": "21 10",
@@ -73,8 +73,7 @@ func TestSmallMachine(t *testing.T) {
 	want := topo.Spec{Arch: "amd64"}
 	for id := range 4 {
 		want.CPUs = append(want.CPUs, topo.CPUSpec{
-			ID: id, Core: id % 2, L3: 0, Die: -1, NUMA: id % 2,
-			Isolated: id == 3,
+			ID: id, Core: id % 2, L3: 0, NUMA: id % 2,
 		})
 	}
 	want.NUMA = []topo.NUMASpec{

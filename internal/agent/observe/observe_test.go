@@ -25,7 +25,7 @@ func fourCPUs(t *testing.T) *topo.Machine {
 	t.Helper()
 	spec := topo.Spec{Arch: "amd64"}
 	for id := range 4 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Die: -1})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1})
 	}
 	m, err := topo.New(spec)
 	if err != nil {

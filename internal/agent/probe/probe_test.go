@@ -31,7 +31,7 @@ func seedMachine(tb testing.TB) *topo.Machine {
 	spec := topo.Spec{Arch: "amd64"}
 	for c := range 32 {
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: c, Core: c % 16, L3: c % 16 / 4, Die: -1, Socket: c % 16 / 8,
+			ID: c, Core: c % 16, L3: c % 16 / 4, Socket: c % 16 / 8,
 			NUMA: c % 16 / 4,
 		})
 	}
@@ -238,7 +238,7 @@ func TestMachineOfTooManyNUMANodesIsStillPublished(t *testing.T) {
 	t.Parallel()
 	spec := topo.Spec{}
 	for c := range topo.MaxNodes + 1 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, Die: -1, NUMA: c})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, NUMA: c})
 	}
 	m, err := topo.New(spec)
 	if err != nil {

@@ -35,7 +35,7 @@ func later(d time.Duration) { time.Sleep(d); synctest.Wait() } //nolint:forbidig
 func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, err := topo.New(topo.Spec{Arch: "amd64", CPUs: []topo.CPUSpec{{L3: -1, Die: -1}}})
+		m, err := topo.New(topo.Spec{Arch: "amd64", CPUs: []topo.CPUSpec{{L3: -1}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func (g grid) spec() topo.Spec {
 		for core := range cores {
 			node := core / g.cores
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: thread*cores + core, Core: core, L3: core / perL3, Die: -1, Socket: node / g.nodes, NUMA: node,
+				ID: thread*cores + core, Core: core, L3: core / perL3, Socket: node / g.nodes, NUMA: node,
 			})
 		}
 	}

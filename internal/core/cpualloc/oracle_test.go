@@ -533,7 +533,7 @@ func randomMachine(t *testing.T, rng *rand.Rand) *topo.Machine {
 		node := rng.IntN(nodes)
 		for _, id := range ids[:size] {
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: id, Core: core, L3: node*4 + core%l3, Die: -1, Socket: node * sockets / nodes, NUMA: 2 * node,
+				ID: id, Core: core, L3: node*4 + core%l3, Socket: node * sockets / nodes, NUMA: 2 * node,
 				Offline: rng.IntN(30) == 0,
 			})
 		}

@@ -37,7 +37,7 @@ func newPlain(m *topo.Machine, c Config) *plain {
 		core := m.CoreOf(topo.CPU(id))
 		if _, ok := lowest[core]; !ok {
 			lowest[core] = id
-			cores[m.CoreNUMA(core)]++
+			cores[m.NUMAOf(m.CoreCPUs(core)[0])]++
 			p.cores++
 		}
 		threads[core]++
@@ -51,7 +51,7 @@ func newPlain(m *topo.Machine, c Config) *plain {
 			socket: int(m.SocketOf(topo.CPU(id))),
 		}
 		// The cache of a whole NUMA node counts for nothing.
-		if cpu.l3 < 0 || sharing[l3] == cores[m.CoreNUMA(core)]*threads[core] {
+		if cpu.l3 < 0 || sharing[l3] == cores[m.NUMAOf(m.CoreCPUs(core)[0])]*threads[core] {
 			cpu.l3 = m.SocketID(m.SocketOf(topo.CPU(id)))
 		}
 		p.cpus[id] = cpu

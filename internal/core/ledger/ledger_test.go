@@ -555,7 +555,7 @@ func threeNodes(tb testing.TB, cpus ...int) *topo.Machine {
 	for numa, n := range cpus {
 		for range n {
 			id := len(spec.CPUs)
-			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Die: -1, NUMA: numa})
+			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, NUMA: numa})
 		}
 	}
 	m, err := topo.New(spec)
@@ -575,7 +575,7 @@ func TestManyConnectedNUMANodesAreNeverPromisedTooMuch(t *testing.T) {
 		for numa, n := range sizes {
 			for range n {
 				id := len(spec.CPUs)
-				spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Die: -1, NUMA: numa})
+				spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, NUMA: numa})
 			}
 		}
 		m, err := topo.New(spec)

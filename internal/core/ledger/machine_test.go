@@ -22,7 +22,7 @@ func (s shape) spec() topo.Spec {
 		core := i % cores
 		numa := core / s.coresPerNUMA
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: i * s.stride, Core: core, L3: -1, Die: -1, Socket: numa / s.numaPerSocket, NUMA: numa,
+			ID: i * s.stride, Core: core, L3: -1, Socket: numa / s.numaPerSocket, NUMA: numa,
 			Offline: s.offline[i],
 		})
 	}

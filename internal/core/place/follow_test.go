@@ -25,7 +25,7 @@ func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger
 	var s topo.Spec
 	for c := range nodes * 8 {
 		core := c % (nodes * 4)
-		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: core, L3: -1, Die: -1, NUMA: core / 4, Socket: core / 4})
+		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: core, L3: -1, NUMA: core / 4, Socket: core / 4})
 	}
 	m, err := topo.New(s)
 	if err != nil {
@@ -352,7 +352,7 @@ func TestAPodDoesNotGetCPUsThatAnotherPodHas(t *testing.T) {
 	t.Parallel()
 	var s topo.Spec
 	for c, core := range []int{0, 0, 1, 1, 2, 3, 4, 5} {
-		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: core, L3: -1, Die: -1})
+		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: core, L3: -1})
 	}
 	m, err := topo.New(s)
 	if err != nil {

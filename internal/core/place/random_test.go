@@ -36,7 +36,7 @@ func spec(sockets, numaPerSocket, coresPerNUMA, threads int, offline ...int) top
 		core := i % cores
 		numa := core / coresPerNUMA
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: i, Core: core, L3: -1, Die: -1, Socket: numa / numaPerSocket, NUMA: numa,
+			ID: i, Core: core, L3: -1, Socket: numa / numaPerSocket, NUMA: numa,
 			Offline: slices.Contains(offline, i),
 		})
 	}

@@ -23,8 +23,6 @@ type (
 	Core uint16
 	// L3 is a group of CPUs that share a last-level cache.
 	L3 uint16
-	// Die is a die of a socket.
-	Die uint16
 	// Socket is a physical package.
 	Socket uint16
 	// NUMA is a NUMA node, with or without CPUs.
@@ -44,12 +42,11 @@ const (
 // String returns "uniform", "performance" or "efficiency".
 func (k Kind) String() string { return [...]string{"uniform", "performance", "efficiency"}[k] }
 
-// CPUSpec describes one CPU in the kernel's ids. Core ids need only be unique within a socket; L3 and Die ids only
-// within the machine; -1 for an unknown L3 or die.
+// CPUSpec describes one CPU in the kernel's ids. Core ids need only be unique within a socket; L3 is -1 when unknown.
 type CPUSpec struct {
-	ID, Core, L3, Die, Socket, NUMA int
-	Kind                            Kind
-	Offline, Isolated               bool
+	ID, Core, L3, Socket, NUMA int
+	Kind                       Kind
+	Offline                    bool
 }
 
 // NUMASpec describes one NUMA node in the kernel's ids. Distances is the SLIT row in the order of Spec.NUMA; empty when
@@ -74,7 +71,6 @@ type cpuRow struct {
 	id, coreID int
 	core       Core
 	l3         L3
-	die        Die
 	socket     Socket
 	numa       NUMA
 	kind       Kind
@@ -110,12 +106,11 @@ type Machine struct {
 	l3s     []int     // kernel id by index, -1 for a group of unknown caches
 	threads int       // most threads on one core
 
-	all, online, isolated cpuset.Set
-	cpuNodes              []NUMA // NUMA nodes that have CPUs, ascending
-	withCPUs              NodeSet
-	identity              bool // kernel ids are 0…n-1
-	byID                  map[int]CPU
-	numaByID              map[int]NUMA
+	all, online cpuset.Set
+	cpuNodes    []NUMA // NUMA nodes that have CPUs, ascending
+	withCPUs    NodeSet
+	byID        map[int]CPU
+	numaByID    map[int]NUMA
 }
 
 // New validates a Spec. It refuses, naming the CPU or node: no CPU at all, more than MaxCPUs CPUs or MaxNUMANodes
@@ -226,22 +221,19 @@ func (m *Machine) addCPUs(specs []CPUSpec) error {
 	slices.Sort(m.sockets)
 	m.sockets = slices.Compact(m.sockets)
 
-	cores, l3s, dies := map[coreKey]Core{}, dense[L3]{}, dense[Die]{}
+	cores, l3s := map[coreKey]Core{}, map[int]L3{}
 	for i, s := range specs {
 		socket, _ := m.SocketByID(s.Socket)
 		row := cpuRow{id: s.ID, coreID: s.Core, socket: socket, numa: m.numaByID[s.NUMA], kind: s.Kind}
-		// An unknown cache is one per socket and NUMA node, an unknown die one per socket.
-		l3, die := s.L3, s.Die
-		if l3 < 0 {
+		l3 := s.L3
+		if l3 < 0 { // an unknown cache is one per socket and NUMA node
 			l3 = -1 - int(row.numa) - MaxNUMANodes*int(socket)
 		}
-		if die < 0 {
-			die = -1 - int(socket)
-		}
-		row.l3, row.die = l3s.of(l3), dies.of(die)
-		if int(row.l3) == len(m.l3s) {
+		if _, known := l3s[l3]; !known {
+			l3s[l3] = L3(len(m.l3s))
 			m.l3s = append(m.l3s, max(s.L3, -1))
 		}
+		row.l3 = l3s[l3]
 		key := coreKey{s.Socket, s.Core}
 		core, ok := cores[key]
 		if !ok {
@@ -271,9 +263,6 @@ func (m *Machine) addCPU(i int, row cpuRow, s CPUSpec) {
 		m.online.Add(i)
 		core.online++
 	}
-	if s.Isolated {
-		m.isolated.Add(i)
-	}
 	m.numa[row.numa].cpus.Add(i)
 }
 
@@ -297,7 +286,6 @@ func (c *CPUSpec) validate() error {
 }
 
 func (m *Machine) seal() {
-	m.identity = m.cpus[len(m.cpus)-1].id == len(m.cpus)-1
 	for i := range m.cores {
 		m.threads = max(m.threads, len(m.cores[i].cpus))
 	}
@@ -318,16 +306,4 @@ func (m *Machine) seal() {
 			}
 		}
 	}
-}
-
-// dense hands out indices in order of first sight.
-type dense[T ~uint16] map[int]T
-
-func (d dense[T]) of(id int) T {
-	i, ok := d[id]
-	if !ok {
-		i = T(len(d))
-		d[id] = i
-	}
-	return i
 }

@@ -23,19 +23,18 @@ func build(tb testing.TB, spec topo.Spec) *topo.Machine {
 }
 
 // sparse is a machine with holes everywhere: CPU ids 4–7 and 12–15, sockets 1 and 3, NUMA nodes 2 and 9 with CPUs and 5
-// without, core ids that repeat on each socket, one CPU offline and one isolated.
+// without, core ids that repeat on each socket, one CPU offline.
 func sparse() topo.Spec {
 	var spec topo.Spec
 	for _, half := range []struct{ first, socket, numa int }{{12, 3, 9}, {4, 1, 2}} {
 		for i := range 4 {
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: half.first + i, Core: i % 2, L3: -1, Die: -1,
+				ID: half.first + i, Core: i % 2, L3: -1,
 				Socket: half.socket, NUMA: half.numa,
 			})
 		}
 	}
-	spec.CPUs[3].Offline = true  // CPU 15
-	spec.CPUs[4].Isolated = true // CPU 4
+	spec.CPUs[3].Offline = true // CPU 15
 	spec.NUMA = []topo.NUMASpec{
 		{ID: 9, MemoryBytes: 9 << 30, Distances: []int{10, 17, 28}},
 		{ID: 5, MemoryBytes: 5 << 30, Distances: []int{17, 11, 29}, Hugepages: map[int64]int64{2 << 20: 7}},
@@ -55,17 +54,17 @@ func TestMachineWithSparseIDs(t *testing.T) {
 		return out
 	}
 	type shape struct {
-		CPUs, Cores, NUMA, Sockets, L3, Threads         int
-		Online, Isolated, LowNode, HighNode, MemoryNode string
-		FirstCore, LastCore                             []int
-		CPUNodes                                        []topo.NUMA
-		NUMAIDs, SocketIDs, Memory, CoreOnline          []int
-		Distances                                       [3][3]int
-		Huge                                            map[int64]int64
+		CPUs, Cores, NUMA, Sockets, L3, Threads int
+		Online, LowNode, HighNode, MemoryNode   string
+		FirstCore, LastCore                     []int
+		CPUNodes                                []topo.NUMA
+		NUMAIDs, SocketIDs, Memory, CoreOnline  []int
+		Distances                               [3][3]int
+		Huge                                    map[int64]int64
 	}
 	got := shape{
 		CPUs: m.NumCPUs(), Cores: m.NumCores(), NUMA: m.NumNUMA(), Sockets: m.NumSockets(), L3: m.NumL3(),
-		Threads: m.ThreadsPerCore(), Online: m.FormatList(m.Online()), Isolated: m.FormatList(m.Isolated()),
+		Threads: m.ThreadsPerCore(), Online: m.FormatList(m.Online()),
 		LowNode: m.FormatList(m.NUMACPUs(0)), HighNode: m.FormatList(m.NUMACPUs(2)),
 		MemoryNode: m.FormatList(m.NUMACPUs(1)),
 		FirstCore:  ids(m.CoreCPUs(0)), LastCore: ids(m.CoreCPUs(3)), CPUNodes: m.CPUNodes(), Huge: m.Hugepages(1),
@@ -85,7 +84,7 @@ func TestMachineWithSparseIDs(t *testing.T) {
 	}
 	want := shape{
 		CPUs: 8, Cores: 4, NUMA: 3, Sockets: 2, L3: 2, Threads: 2,
-		Online: "4-7,12-14", Isolated: "4", LowNode: "4-7", HighNode: "12-15", MemoryNode: "",
+		Online: "4-7,12-14", LowNode: "4-7", HighNode: "12-15", MemoryNode: "",
 		FirstCore: []int{4, 6}, LastCore: []int{13, 15}, CPUNodes: []topo.NUMA{0, 2},
 		NUMAIDs: []int{2, 5, 9}, SocketIDs: []int{1, 3}, Memory: []int{2, 5, 9}, CoreOnline: []int{2, 2, 2, 1},
 		Distances: [3][3]int{{12, 29, 28}, {29, 11, 17}, {28, 17, 10}}, Huge: map[int64]int64{2 << 20: 7},
@@ -112,9 +111,9 @@ func TestWhereACPUStands(t *testing.T) {
 	core := m.CoreOf(c)
 	got := []int{
 		int(c), int(core), int(m.L3Of(c)), int(m.SocketOf(c)), int(m.NUMAOf(c)), m.CoreID(c),
-		int(m.CoreNUMA(core)), int(m.CoreSocket(core)), int(m.CoreL3(core)), int(m.NUMASocket(2)),
+		int(m.CoreSocket(core)), int(m.CoreL3(core)), int(m.NUMASocket(2)),
 	}
-	if want := []int{5, 3, 1, 1, 2, 1, 2, 1, 1, 1}; !slices.Equal(got, want) {
+	if want := []int{5, 3, 1, 1, 2, 1, 1, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("CPU 13 is at %v, want %v", got, want)
 	}
 	if m.KindOf(c).String() != "efficiency" {
@@ -159,7 +158,7 @@ func TestUnknownCachesAreOnePerSocketAndNUMANode(t *testing.T) {
 	t.Parallel()
 	var spec topo.Spec // NUMA id 256 on socket 0 and 0 on socket 1 must not be taken for one cache
 	for i, at := range []struct{ socket, numa int }{{0, 256}, {0, 256}, {1, 0}, {1, 3}} {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i, L3: -1, Die: -1, Socket: at.socket, NUMA: at.numa})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i, L3: -1, Socket: at.socket, NUMA: at.numa})
 	}
 	m := build(t, spec)
 	if m.NumL3() != 3 || m.L3Of(0) != m.L3Of(1) {
@@ -170,10 +169,10 @@ func TestUnknownCachesAreOnePerSocketAndNUMANode(t *testing.T) {
 func TestCachesKeepTheKernelsIDsOrNone(t *testing.T) {
 	t.Parallel()
 	m := build(t, topo.Spec{CPUs: []topo.CPUSpec{
-		{ID: 0, Core: 0, L3: 7, Die: -1},
-		{ID: 1, Core: 1, L3: 2, Die: -1},
-		{ID: 2, Core: 2, L3: -1, Die: -1},
-		{ID: 3, Core: 3, L3: 7, Die: -1},
+		{ID: 0, Core: 0, L3: 7},
+		{ID: 1, Core: 1, L3: 2},
+		{ID: 2, Core: 2, L3: -1},
+		{ID: 3, Core: 3, L3: 7},
 	}})
 	var got []int
 	for c := range topo.CPU(4) {
@@ -278,7 +277,7 @@ func TestLargestMachine(t *testing.T) {
 	t.Parallel()
 	var spec topo.Spec
 	for i := range topo.MaxCPUs {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i / 2, L3: -1, Die: -1, Socket: i / 512, NUMA: i / 4})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i / 2, L3: -1, Socket: i / 512, NUMA: i / 4})
 	}
 	m := build(t, spec)
 	if m.NumCPUs() != 1024 || m.NumNUMA() != 256 || m.NumSockets() != 2 || m.NumL3() != 256 {
@@ -345,9 +344,9 @@ func drawSpec(t *rapid.T) topo.Spec {
 	for _, id := range ids {
 		c := topo.CPUSpec{
 			ID: id, Core: rapid.IntRange(0, 6).Draw(t, "core"), Socket: rapid.SampledFrom(sockets).Draw(t, "socket"),
-			L3: rapid.IntRange(-1, 3).Draw(t, "l3"), Die: rapid.IntRange(-1, 2).Draw(t, "die"),
+			L3:      rapid.IntRange(-1, 3).Draw(t, "l3"),
 			Kind:    topo.Kind(rapid.IntRange(0, 2).Draw(t, "kind")),
-			Offline: rapid.Bool().Draw(t, "offline"), Isolated: rapid.Bool().Draw(t, "isolated"),
+			Offline: rapid.Bool().Draw(t, "offline"),
 		}
 		key := [2]int{c.Socket, c.Core}
 		if _, ok := numaOf[key]; !ok {
@@ -425,7 +424,7 @@ func TestEverythingPartitionsTheCPUs(t *testing.T) {
 			core := topo.Core(c)
 			most = max(most, len(m.CoreCPUs(core)))
 			for _, cpu := range m.CoreCPUs(core) {
-				if byCore.Has(int(cpu)) || m.CoreOf(cpu) != core || m.NUMAOf(cpu) != m.CoreNUMA(core) {
+				if byCore.Has(int(cpu)) || m.CoreOf(cpu) != core || m.NUMAOf(cpu) != m.NUMAOf(m.CoreCPUs(core)[0]) {
 					t.Fatalf("CPU %d is not on core %d alone", cpu, core)
 				}
 				byCore.Add(int(cpu))

@@ -77,7 +77,7 @@ func TestNodeSetsOfAMachine(t *testing.T) {
 		{ID: 90, Distances: []int{30, 31, 40, 10}},
 	}}
 	for i, n := range []int{3, 3, 8, 90} {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: 7 * i, Core: i, L3: -1, Die: -1, Socket: n / 50, NUMA: n})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: 7 * i, Core: i, L3: -1, Socket: n / 50, NUMA: n})
 	}
 	m, err := topo.New(spec)
 	if err != nil {

@@ -27,8 +27,7 @@ func (m *Machine) Equal(o *Machine) bool {
 		return m == o
 	}
 	// Everything else of a Machine is derived from these.
-	return m.arch == o.arch &&
-		m.online == o.online && m.isolated == o.isolated &&
+	return m.arch == o.arch && m.online == o.online &&
 		slices.Equal(m.cpus, o.cpus) && slices.Equal(m.sockets, o.sockets) && slices.Equal(m.l3s, o.l3s) &&
 		slices.EqualFunc(m.numa, o.numa, func(a, b numaRow) bool {
 			return a.id == b.id && a.memory == b.memory && slices.Equal(a.dist, b.dist) &&

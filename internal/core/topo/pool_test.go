@@ -61,7 +61,7 @@ func large(tb testing.TB) topo.Spec {
 	for i := range 512 {
 		core := i % 256
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: i, Core: core, L3: core / 8, Die: -1, Socket: core / 128,
+			ID: i, Core: core, L3: core / 8, Socket: core / 128,
 			NUMA: core / 16,
 		})
 	}

@@ -34,9 +34,6 @@ func (m *Machine) All() cpuset.Set { return m.all }
 // Online returns the CPUs that are online.
 func (m *Machine) Online() cpuset.Set { return m.online }
 
-// Isolated returns the CPUs that the kernel command line isolates.
-func (m *Machine) Isolated() cpuset.Set { return m.isolated }
-
 // CoreOf returns the core of a CPU.
 func (m *Machine) CoreOf(c CPU) Core { return m.cpus[c].core }
 
@@ -61,9 +58,6 @@ func (m *Machine) CoreCPUs(c Core) []CPU { return m.cores[c].cpus }
 
 // CoreOnline counts the online CPUs of a core.
 func (m *Machine) CoreOnline(c Core) int { return int(m.cores[c].online) }
-
-// CoreNUMA returns the NUMA node of a core.
-func (m *Machine) CoreNUMA(c Core) NUMA { return m.cores[c].numa }
 
 // CoreSocket returns the socket of a core.
 func (m *Machine) CoreSocket(c Core) Socket { return m.cores[c].socket }
@@ -135,11 +129,7 @@ func (m *Machine) ParseList(list string) (set cpuset.Set, unknown []int, err err
 
 // FormatList writes a set in the kernel's CPU ids. Indices that the machine does not have are left out.
 func (m *Machine) FormatList(s cpuset.Set) string {
-	s = s.Intersect(m.all)
-	if m.identity {
-		return s.String()
-	}
-	ids := s.Slice() // ascending index is ascending id
+	ids := s.Intersect(m.all).Slice() // ascending index is ascending id
 	for i, c := range ids {
 		ids[i] = m.cpus[c].id
 	}
@@ -151,9 +141,8 @@ func (m *Machine) Spec() Spec {
 	spec := Spec{Arch: m.arch}
 	for i, c := range m.cpus {
 		spec.CPUs = append(spec.CPUs, CPUSpec{
-			ID: c.id, Core: c.coreID, L3: m.l3s[c.l3], Die: int(c.die), Socket: m.sockets[c.socket],
-			NUMA: m.numa[c.numa].id,
-			Kind: c.kind, Offline: !m.online.Has(i), Isolated: m.isolated.Has(i),
+			ID: c.id, Core: c.coreID, L3: m.l3s[c.l3], Socket: m.sockets[c.socket], NUMA: m.numa[c.numa].id,
+			Kind: c.kind, Offline: !m.online.Has(i),
 		})
 	}
 	for _, n := range m.numa {

@@ -56,7 +56,7 @@ func BenchmarkFacts(b *testing.B) {
 	for id := range 256 {
 		core := id % 128
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: core / 8, Die: -1, Socket: core / 64,
+			ID: id, Core: core, L3: core / 8, Socket: core / 64,
 			NUMA: core / 16,
 		})
 	}

@@ -31,7 +31,7 @@ func pairOf(tb testing.TB, step int) *topo.Machine {
 	var s topo.Spec
 	for c := range 16 {
 		s.CPUs = append(s.CPUs, topo.CPUSpec{
-			ID: c, Core: c % 8, L3: -1, Die: -1, NUMA: c % 8 / 4 * step,
+			ID: c, Core: c % 8, L3: -1, NUMA: c % 8 / 4 * step,
 			Socket: c % 8 / 4,
 		})
 	}

@@ -75,7 +75,7 @@ func drawMachine(t *rapid.T) *topo.Machine {
 		for core := range rapid.IntRange(1, 4).Draw(t, "cores") {
 			for range threads {
 				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: id, Core: core, L3: 2*socket + core/2, Die: -1,
+					ID: id, Core: core, L3: 2*socket + core/2,
 					Socket: socket * stride, NUMA: (2*socket + core/2) * stride,
 				})
 				id += stride
@@ -94,7 +94,7 @@ func TestFirstCPUsTakesWholeCoresOfTheFirstSocket(t *testing.T) {
 	var spec topo.Spec
 	for id := range 8 { // the kernel numbers first threads first, sockets in turn
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: id % 4 / 2, L3: -1, Die: -1, Socket: id % 2,
+			ID: id, Core: id % 4 / 2, L3: -1, Socket: id % 2,
 			NUMA: id % 2,
 		})
 	}

@@ -14,7 +14,7 @@ import (
 func pair(t *testing.T) *topo.Machine {
 	t.Helper()
 	m, err := topo.New(topo.Spec{
-		CPUs: []topo.CPUSpec{{ID: 0, Core: 0, L3: -1, Die: -1}, {ID: 1, Core: 1, L3: -1, Die: -1}},
+		CPUs: []topo.CPUSpec{{ID: 0, Core: 0, L3: -1}, {ID: 1, Core: 1, L3: -1}},
 		NUMA: []topo.NUMASpec{{MemoryBytes: 1 << 30}},
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func machine(t *testing.T) *topo.Machine {
 	t.Helper()
 	var spec topo.Spec
 	for id := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Die: -1, NUMA: id / 4})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, NUMA: id / 4})
 	}
 	for id := range 2 {
 		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 1 << 30})

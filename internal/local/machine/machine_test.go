@@ -62,7 +62,7 @@ func TestMachineOfPartsReadsBackAsItsParts(t *testing.T) {
 	}}
 	for id := range 12 { // adjacent siblings, two L3 groups in the first NUMA node
 		parts.CPUs = append(parts.CPUs, topo.CPUSpec{
-			ID: id, Core: id / 2, L3: id / 4, Die: id / 8, Socket: id / 8,
+			ID: id, Core: id / 2, L3: id / 4, Socket: id / 8,
 			NUMA: id / 8,
 		})
 	}

@@ -29,7 +29,7 @@ func (s shape) spec(arch string) topo.Spec {
 		for core := range s.cores() {
 			node := core / s.coresPerNUMA
 			c := topo.CPUSpec{
-				ID: thread*s.cores() + core, Core: core, L3: s.l3(core), Die: node / s.numaPerSocket,
+				ID: thread*s.cores() + core, Core: core, L3: s.l3(core),
 				Socket: node / s.numaPerSocket, NUMA: node,
 			}
 			if hybrid {

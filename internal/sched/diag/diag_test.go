@@ -40,7 +40,7 @@ func example(t *testing.T) *ledger.View {
 	for id := range 32 {
 		core := id % 16
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: -1, Die: -1, Socket: core / 8,
+			ID: id, Core: core, L3: -1, Socket: core / 8,
 			NUMA: core / 4,
 		})
 	}

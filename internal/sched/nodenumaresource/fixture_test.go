@@ -212,7 +212,7 @@ func machine(t *testing.T, arch string, numa, cores, threads int) *topo.Machine 
 			core := n*cores + c
 			for thread := range threads {
 				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: core + thread*numa*cores, Core: core, L3: -1, Die: -1,
+					ID: core + thread*numa*cores, Core: core, L3: -1,
 					NUMA: n,
 				})
 			}

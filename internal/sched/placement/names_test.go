@@ -128,7 +128,7 @@ func (b *bench) addNode(t *testing.T, name string) *corev1.Node {
 		for core := range 4 {
 			for thread := range 2 {
 				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: numa*4 + core + thread*8, Core: numa*4 + core, L3: -1, Die: -1, NUMA: numa,
+					ID: numa*4 + core + thread*8, Core: numa*4 + core, L3: -1, NUMA: numa,
 				})
 			}
 		}

@@ -209,7 +209,7 @@ func (c *cluster) putTopology(node string) {
 			for thread := range 2 {
 				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
 					ID: n*8/numa + core + 8*thread, Core: n*8/numa + core,
-					L3: -1, Die: -1, NUMA: n,
+					L3: -1, NUMA: n,
 				})
 			}
 		}

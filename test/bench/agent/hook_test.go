@@ -122,7 +122,7 @@ func newService(t *testing.T) *hook.Service {
 	var spec topo.Spec
 	for id := range 128 {
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: id % 64, L3: -1, Die: -1, Socket: id % 64 / 32,
+			ID: id, Core: id % 64, L3: -1, Socket: id % 64 / 32,
 			NUMA: id % 64 / 32,
 		})
 	}

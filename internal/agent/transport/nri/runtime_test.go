@@ -343,7 +343,7 @@ func newTree(t testing.TB) (*kernel.Tree, *topo.Machine) {
 	t.Helper()
 	var spec topo.Spec
 	for id := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Die: -1, Socket: 0, NUMA: 0})
+		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Socket: 0, NUMA: 0})
 	}
 	spec.NUMA = []topo.NUMASpec{{ID: 0, MemoryBytes: 1 << 30}}
 	m, err := topo.New(spec)

@@ -17,7 +17,7 @@ import (
 // its own kernel.
 func TestKernelsAgree(t *testing.T) {
 	pair, err := topo.New(topo.Spec{
-		CPUs: []topo.CPUSpec{{ID: 0, Core: 0, L3: -1, Die: -1}, {ID: 1, Core: 1, L3: -1, Die: -1}},
+		CPUs: []topo.CPUSpec{{ID: 0, Core: 0, L3: -1}, {ID: 1, Core: 1, L3: -1}},
 		NUMA: []topo.NUMASpec{{MemoryBytes: 1 << 30}},
 	})
 	if err != nil {

@@ -75,7 +75,7 @@ func caseMachine(t *testing.T, settings string) machine.Description {
 	}}
 	for id := range 24 {
 		parts.CPUs = append(parts.CPUs, topo.CPUSpec{
-			ID: id, Core: id / 2, L3: id / 12, Die: id / 12, Socket: id / 12,
+			ID: id, Core: id / 2, L3: id / 12, Socket: id / 12,
 			NUMA: id / 12,
 		})
 	}

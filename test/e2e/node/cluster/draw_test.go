@@ -111,7 +111,7 @@ func (d drawer) parts(memoryKiB int64) (topo.Spec, string) {
 				id = core*threads + thread
 			}
 			parts.CPUs = append(parts.CPUs, topo.CPUSpec{
-				ID: id, Core: core, L3: node*l3PerNode + core%cores*l3PerNode/cores, Die: node / perSocket,
+				ID: id, Core: core, L3: node*l3PerNode + core%cores*l3PerNode/cores,
 				Socket: node / perSocket, NUMA: node,
 			})
 		}
