@@ -7,6 +7,6 @@
 // earlier one left it, its tasks alive. A cpuset file that someone edits by hand is taken as that person's write when
 // the group is read next: it is obeyed or undone by the same rules.
 //
-// Modelled are the cpuset, cpu, memory and core files that a node agent deals with, on kernels 6.18 (v1) and 6.12 (v2).
-// Tasks are numbers. Faults can be injected before every call.
+// Modelled are the cpuset files, CPU quotas and core files that a node agent deals with, on kernels 6.18 (v1) and 6.12
+// (v2). Tasks are numbers. Faults can be injected before every call.
 package kernel

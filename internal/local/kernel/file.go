@@ -49,7 +49,6 @@ func filesOf(d desired.Dialect) []file {
 		{procs, everywhere, (*Tree).formatPIDs, (*Tree).move},
 		{desired.CPUs, controlled, cpus((*group).cpuSet), (*Tree).setCPUs},
 		{desired.Mems, controlled, mems((*group).memSet), (*Tree).setMems},
-		{"cpu.idle", controlled, func(_ *Tree, g *group) string { return digit(g.idle) }, (*Tree).setIdle},
 	}
 	effectiveCPUs := cpus(func(g *group) *cpuset.Set { return &g.effective })
 	effectiveMems := mems(func(g *group) *cpuset.Set { return &g.effectiveMems })
@@ -59,14 +58,15 @@ func filesOf(d desired.Dialect) []file {
 			{"cpuset.effective_mems", controlled, effectiveMems, readOnly},
 			{"cpu.cfs_period_us", controlled, decimal(func(g *group) int64 { return g.period }), (*Tree).setPeriodV1},
 			{desired.QuotaV1, controlled, decimal(func(g *group) int64 { return g.limit }), (*Tree).setQuota},
-			{"memory.limit_in_bytes", controlled, memory(format(noLimit)), (*Tree).setMemory},
-			{"cpu.shares", controlled, shares("3"), (*Tree).setShares},
 		}...)
 	}
 	return append(files, []file{
 		{"cgroup.controllers", top, func(*Tree, *group) string { return available }, readOnly}, // tells v2 from v1
 		{"cgroup.events", everywhere, func(_ *Tree, g *group) string {
-			return "populated " + digit(g.populated()) + "\nfrozen 0"
+			if g.populated() {
+				return "populated 1\nfrozen 0"
+			}
+			return "populated 0\nfrozen 0"
 		}, readOnly},
 		{"cgroup.subtree_control", everywhere, formatControllers, (*Tree).setControllers},
 		{"cgroup.kill", everywhere, nil, func(_ *Tree, g *group, value string) error {
@@ -79,13 +79,12 @@ func filesOf(d desired.Dialect) []file {
 		{"cpuset.cpus.effective", controlled, effectiveCPUs, readOnly},
 		{"cpuset.mems.effective", controlled, effectiveMems, readOnly},
 		{desired.QuotaV2, controlled, func(_ *Tree, g *group) string {
-			return limit(g.limit, "max") + " " + format(g.period)
+			quota := "max"
+			if g.limit != unlimited {
+				quota = format(g.limit)
+			}
+			return quota + " " + format(g.period)
 		}, (*Tree).setQuota},
-		{"memory.max", controlled, memory("max"), (*Tree).setMemory},
-		{"memory.events", controlled, func(_ *Tree, g *group) string {
-			return "oom_kill " + format(g.oomKills)
-		}, readOnly},
-		{"cpu.weight", controlled, shares("1"), (*Tree).setShares},
 	}...)
 }
 
@@ -114,35 +113,6 @@ func format(n int64) string { return strconv.FormatInt(n, 10) }
 
 func decimal(of func(*group) int64) reader {
 	return func(_ *Tree, g *group) string { return format(of(g)) }
-}
-
-func digit(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
-// shares shows the share of CPU time, which is idle's while the group is.
-func shares(idle string) reader {
-	return func(_ *Tree, g *group) string {
-		if g.idle {
-			return idle
-		}
-		return format(g.shares)
-	}
-}
-
-func limit(n int64, none string) string {
-	if n == unlimited {
-		return none
-	}
-	return format(n)
-}
-
-// memory shows the limit of memory, which is none where there is no limit.
-func memory(none string) reader {
-	return func(_ *Tree, g *group) string { return limit(g.memoryLimit, none) }
 }
 
 func formatControllers(_ *Tree, g *group) string {

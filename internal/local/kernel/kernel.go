@@ -56,16 +56,12 @@ type group struct {
 	parent   *group
 	children map[string]*group
 
-	cpus, effective         cpuset.Set
-	mems, effectiveMems     cpuset.Set
-	limit, period           int64 // CPU quota, or unlimited, and its period, in microseconds
-	shares                  int64 // v1: cpu.shares, v2: cpu.weight, while the group is not idle
-	idle                    bool
-	memoryLimit, memoryUsed int64
-	oomKills                int64
-	controllers             bool // v2: subtree_control names all controllers
-	tasks                   map[int]cpuset.Set
-	files                   map[string]string // as last written to disk
+	cpus, effective     cpuset.Set
+	mems, effectiveMems cpuset.Set
+	limit, period       int64 // CPU quota, or unlimited, and its period, in microseconds
+	controllers         bool  // v2: subtree_control names all controllers
+	tasks               map[int]cpuset.Set
+	files               map[string]string // as last written to disk
 }
 
 const (
@@ -101,7 +97,6 @@ func Open(o Options) (*Tree, error) {
 func (t *Tree) add(at string, parent *group) *group {
 	g := &group{
 		path: at, parent: parent, children: map[string]*group{}, limit: unlimited, period: defaultPeriod,
-		shares: t.defaultShares(), memoryLimit: unlimited,
 		tasks: map[int]cpuset.Set{}, files: map[string]string{},
 	}
 	t.groups[at] = g

@@ -39,7 +39,7 @@ func machine(t *testing.T) *topo.Machine {
 
 // step is one call and what it answers.
 type step struct {
-	do   string // write, read, mkdir, rmdir, spawn, kill, online, affinity, use
+	do   string // write, read, mkdir, rmdir, spawn, kill, online, affinity
 	at   string // group
 	file string
 	text string // value to write, or text that must be read
@@ -75,8 +75,6 @@ func run(t *testing.T, k *kernel.Tree, steps []step) {
 			if got := k.Allowed(pid).String(); got != s.text {
 				t.Errorf("step %d: the task may run on %q, want %q", i, got, s.text)
 			}
-		case "use":
-			k.Use(s.at, 100)
 		}
 		if !errors.Is(err, s.want) {
 			t.Errorf("step %d, %s %s %s %q: %v, want %v", i, s.do, s.at, s.file, s.text, err, s.want)

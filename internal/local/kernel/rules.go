@@ -20,13 +20,8 @@ const (
 	errRange   = syscall.ERANGE
 )
 
-// Bounds of values, in microseconds and bytes.
-const (
-	minQuota, maxPeriod = 1000, 1000000
-	page                = 4096
-	// noLimit is how a v1 kernel shows a memory limit that is none.
-	noLimit = 1<<63 - page
-)
+// Bounds of quotas and periods in microseconds.
+const minQuota, maxPeriod = 1000, 1000000
 
 // field is one of a group's sets.
 type field func(*group) *cpuset.Set
@@ -174,57 +169,6 @@ func (g *group) populated() bool {
 	tasks := 0
 	g.each(func(g *group) { tasks += len(g.tasks) })
 	return tasks > 0
-}
-
-func (t *Tree) setIdle(g *group, value string) error {
-	if value != "0" && value != "1" {
-		return errInvalid
-	}
-	g.idle, g.shares = value == "1", t.defaultShares()
-	return nil
-}
-
-// defaultShares is the share of CPU time of a new group, in the dialect's scale.
-func (t *Tree) defaultShares() int64 {
-	if t.o.Dialect == desired.V1 {
-		return 1024
-	}
-	return 100
-}
-
-// setShares: a v1 kernel takes every number and moves it into its limits.
-func (t *Tree) setShares(g *group, value string) error {
-	n, err := strconv.ParseInt(value, 10, 64)
-	switch {
-	case err != nil || g.idle:
-		return errInvalid
-	case t.o.Dialect == desired.V1:
-		n = min(max(n, 2), 262144)
-	case n < 1 || n > 10000:
-		return errRange
-	}
-	g.shares = n
-	return nil
-}
-
-// setMemory: v1 refuses a limit below the usage. v2 reclaims what is above it; what cannot be ends in an OOM kill
-// inside the group.
-func (t *Tree) setMemory(g *group, value string) error {
-	limit, err := t.parseLimit(value)
-	if err != nil || limit < unlimited {
-		return errInvalid
-	}
-	if over := limit != unlimited && g.memoryUsed > limit; over && t.o.Dialect == desired.V1 {
-		return errBusy
-	} else if over {
-		g.oomKills++
-		g.memoryUsed = 0
-		clear(g.tasks)
-	}
-	if g.memoryLimit = limit; limit != unlimited {
-		g.memoryLimit = limit / page * page
-	}
-	return nil
 }
 
 // parseLimit parses an amount or the word for none: any negative number in v1, "max" in v2.

@@ -102,15 +102,6 @@ func (t *Tree) Allowed(pid int) cpuset.Set {
 	return g.effective
 }
 
-// Use sets how many bytes of memory the tasks of a group use.
-func (t *Tree) Use(at string, bytes int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if g := t.groups[at]; g != nil {
-		g.memoryUsed = bytes
-	}
-}
-
 // Group is one group at one instant.
 type Group struct {
 	Path            string

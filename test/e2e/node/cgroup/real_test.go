@@ -188,12 +188,6 @@ func pidsBelow(dir string) ([]int, error) {
 	return pids, err
 }
 
-// Use lets a task touch memory.
-func (k *realKernel) Use(_ string, pid int, bytes int64) error {
-	_, err := k.tasks[pid].say(fmt.Sprint("use ", bytes))
-	return err
-}
-
 // Affinity pins a task's first thread.
 func (k *realKernel) Affinity(pid int, cpus string) error {
 	ids, err := cpuset.ParseIDs(cpus)

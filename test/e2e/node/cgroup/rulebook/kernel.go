@@ -20,8 +20,6 @@ type Kernel interface {
 	Fork(pid int) (child int, err error)
 	// Kill ends every task of a group and below, and returns when they are dead.
 	Kill(group string) error
-	// Use makes a task of a group use that much memory.
-	Use(group string, pid int, bytes int64) error
 	// Affinity is sched_setaffinity of a task, Allowed the CPUs that the kernel lets it run on, both in list format.
 	Affinity(pid int, cpus string) error
 	Allowed(pid int) (string, error)
@@ -36,12 +34,6 @@ var ErrHandsOff = errors.New("the machine is not the test's own")
 type Simulated struct{ *kernel.Tree }
 
 var _ Kernel = Simulated{}
-
-// Use sets what a group uses.
-func (s Simulated) Use(group string, _ int, bytes int64) error {
-	s.Tree.Use(group, bytes)
-	return nil
-}
 
 // Affinity sets a task's own wish.
 func (s Simulated) Affinity(pid int, cpus string) error {

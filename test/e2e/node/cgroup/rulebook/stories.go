@@ -15,8 +15,6 @@ const (
 	effectiveV1    = "cpuset.effective_cpus"
 	effectiveV2    = "cpuset.cpus.effective"
 	memsV2         = "cpuset.mems.effective"
-	limitV1        = "memory.limit_in_bytes"
-	limitV2        = "memory.max"
 )
 
 var (
@@ -34,8 +32,7 @@ var child = []step{
 
 // Stories returns the table: each row of the differences between the two dialects, and what they have in common.
 func Stories() []Story {
-	return slices.Concat(cpusetStories(), offlineStories(), taskStories(), shareStories(), memoryStories(),
-		treeStories())
+	return slices.Concat(cpusetStories(), offlineStories(), taskStories(), quotaStories(), treeStories())
 }
 
 func cpusetStories() []Story {
@@ -217,7 +214,7 @@ func taskStories() []Story {
 	}
 }
 
-func shareStories() []Story {
+func quotaStories() []Story {
 	return []Story{
 		{"a quota above the parent's is refused, both ways", v1, []step{
 			{do: write, at: "p", file: desired.QuotaV1, text: "50000"},
@@ -260,66 +257,6 @@ func shareStories() []Story {
 			{do: write, at: "p/c", file: desired.QuotaV2, text: "max 999", want: syscall.EINVAL},
 			{do: write, at: "p/c", file: desired.QuotaV2, text: "max 1000001", want: syscall.EINVAL},
 			{do: read, at: "p/c", file: desired.QuotaV2, text: "max 100000"},
-		}},
-		{"cpu.idle leaves shares of 3 that cannot be written", v1, []step{
-			{do: write, at: "p/c", file: "cpu.idle", text: "2", want: syscall.EINVAL},
-			{do: write, at: "p/c", file: "cpu.idle", text: "1"},
-			{do: read, at: "p/c", file: "cpu.shares", text: "3"},
-			{do: write, at: "p/c", file: "cpu.shares", text: "50", want: syscall.EINVAL},
-			{do: write, at: "p/c", file: "cpu.idle", text: "0"},
-			{do: read, at: "p/c", file: "cpu.shares", text: "1024"},
-		}},
-		{"cpu.idle leaves a weight of 1 that cannot be written", v2, []step{
-			{do: write, at: "p/c", file: "cpu.idle", text: "1"},
-			{do: read, at: "p/c", file: "cpu.weight", text: "1"},
-			{do: write, at: "p/c", file: "cpu.weight", text: "50", want: syscall.EINVAL},
-			{do: write, at: "p/c", file: "cpu.idle", text: "0"},
-			{do: read, at: "p/c", file: "cpu.weight", text: "100"},
-		}},
-		{"shares are moved into their limits", v1, []step{
-			{do: write, at: "p/c", file: "cpu.shares", text: "1"},
-			{do: read, at: "p/c", file: "cpu.shares", text: "2"},
-			{do: write, at: "p/c", file: "cpu.shares", text: "999999"},
-			{do: read, at: "p/c", file: "cpu.shares", text: "262144"},
-		}},
-		{"a weight outside of its limits is refused", v2, []step{
-			{do: write, at: "p/c", file: "cpu.weight", text: "0", want: syscall.ERANGE},
-			{do: write, at: "p/c", file: "cpu.weight", text: "10001", want: syscall.ERANGE},
-			{do: write, at: "p/c", file: "cpu.weight", text: "10000"},
-			{do: read, at: "p/c", file: "cpu.weight", text: "10000"},
-		}},
-	}
-}
-
-func memoryStories() []Story {
-	return []Story{
-		{"a memory limit below the usage is refused", v1, append(slices.Clone(child), []step{
-			{do: use, at: "p/c", text: "t"},
-			{do: write, at: "p/c", file: limitV1, text: lowLimit, want: syscall.EBUSY},
-			{do: read, at: "p/c", file: limitV1, text: "9223372036854771712"},
-			{do: write, at: "p/c", file: limitV1, text: highLimit},
-			{do: read, at: "p/c", file: limitV1, text: highLimit},
-			{do: tasks, at: "p/c", text: "t"},
-		}...)},
-		{"a memory limit below the usage kills inside the group", v2, append(slices.Clone(child), []step{
-			{do: use, at: "p/c", text: "t"},
-			{do: write, at: "p/c", file: limitV2, text: lowLimit},
-			{do: line, at: "p/c", file: "cgroup.events", text: "populated 0"},
-			{do: line, at: "p/c", file: "memory.events", text: "oom_kill 1"},
-		}...)},
-		{"a memory limit is kept in whole pages and lifted by -1", v1, []step{
-			{do: write, at: "p/c", file: limitV1, text: "5000"},
-			{do: read, at: "p/c", file: limitV1, text: "4096"},
-			{do: write, at: "p/c", file: limitV1, text: "-2", want: syscall.EINVAL},
-			{do: write, at: "p/c", file: limitV1, text: "-1"},
-			{do: read, at: "p/c", file: limitV1, text: "9223372036854771712"},
-		}},
-		{"a memory limit is kept in whole pages and lifted by max", v2, []step{
-			{do: write, at: "p/c", file: limitV2, text: "5000"},
-			{do: read, at: "p/c", file: limitV2, text: "4096"},
-			{do: write, at: "p/c", file: limitV2, text: "x", want: syscall.EINVAL},
-			{do: write, at: "p/c", file: limitV2, text: "max"},
-			{do: read, at: "p/c", file: limitV2, text: "max"},
 		}},
 	}
 }

@@ -33,7 +33,6 @@ const (
 	fork                 // file is the parent, text the child
 	kill                 // everything at and below
 	move                 // the task text to at
-	use                  // the task text uses much memory
 	affinity             // of the task file is text
 	allowed              // the task file may run on text
 	tasks                // at has exactly the tasks text
@@ -43,8 +42,7 @@ const (
 
 func (v verb) String() string {
 	return [...]string{
-		"write", "read", "line", "mkdir", "rmdir", "spawn", "fork", "kill", "move", "use", "affinity", "allowed",
-		"tasks",
+		"write", "read", "line", "mkdir", "rmdir", "spawn", "fork", "kill", "move", "affinity", "allowed", "tasks",
 		"unplug", "replug",
 	}[v]
 }
@@ -54,13 +52,6 @@ type step struct {
 	at, file, text string
 	want           error
 }
-
-// Memory of the stories: a task that uses much, and limits below and above it.
-const (
-	muchMemory = 64 << 20
-	lowLimit   = "16777216"
-	highLimit  = "268435456"
-)
 
 // patience is how long a line may take to appear.
 const patience = time.Minute
@@ -117,8 +108,6 @@ func (r *teller) step(s step) (err error) {
 		return r.k.Kill(s.at)
 	case move:
 		return r.k.Write(s.at, procs, strconv.Itoa(r.pids[s.text]))
-	case use:
-		return r.k.Use(s.at, r.pids[s.text], muchMemory)
 	case affinity:
 		return r.k.Affinity(r.pids[s.file], s.text)
 	case allowed:
