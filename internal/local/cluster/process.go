@@ -148,8 +148,14 @@ func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.I
 	if err != nil {
 		return fmt.Errorf("make client of topologies: %w", err)
 	}
+	pause := time.Duration(len(c.nodes)) * time.Millisecond // the lists of 1,000 nodes are read once a second
+	var asked time.Time
 	last := time.Now() // of the last line
 	if err := c.run(ctx, o, NodesVerb, nodesName, func(ctx context.Context) error {
+		if time.Since(asked) < pause {
+			return errors.New("the nodes were counted a moment ago")
+		}
+		asked = time.Now()
 		ready, err := c.readyNodes(ctx, client, objects)
 		if err != nil || ready == len(c.nodes) {
 			return err
