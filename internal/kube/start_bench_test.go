@@ -32,7 +32,7 @@ func published(b *testing.B, spec string, n int) *server {
 	}
 	s := &server{items: map[string][][]byte{}, hidden: func() bool { return false }}
 	switches := probe.Switches{QueryKubelet: true, CPUSetAllocator: true}
-	mode, _ := probe.ModeOf(switches, d.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic, "")
+	mode, _ := probe.ModeOf(switches, d.Kubelet.CPU.Policy == annotation.KubeletPolicyStatic, "")
 	for i := range n {
 		name := fmt.Sprintf("node-%d", i)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}

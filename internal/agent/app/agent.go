@@ -126,7 +126,7 @@ func New(o Options) (*Agent, error) {
 		a.o.guessesRoot = true
 	}
 	known := a.kubelet.State()
-	if err := known.Settings.Runs(found.Machine); err != nil {
+	if err := host.CheckKubelet(&known.Settings, found.Machine); err != nil {
 		a.notes = append(a.notes, "a kubelet with these settings would not start here: "+err.Error())
 	}
 	a.tree, err = enforce.New(enforce.Options{

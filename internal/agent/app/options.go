@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -38,7 +39,7 @@ type Options struct {
 	Dynamic dynamic.Interface
 
 	// Kubelet is how the node's kubelet handles CPUs and topology. It counts for good, unless AskKubelet is there.
-	Kubelet host.Kubelet
+	Kubelet annotation.Kubelet
 	// AskKubelet asks the node's kubelet for its settings. It must end soon; nil where Kubelet counts.
 	AskKubelet func(context.Context, *corev1.Node) (kubeletapi.Config, error)
 	// AskResources asks the node's kubelet what it gave to whom. It must end soon; nil where only its files are read.

@@ -39,7 +39,7 @@ var errDown = errors.New("connection refused")
 
 // ask connects a node's agent to a kubelet.
 func (w *world) ask(k *talker) {
-	w.options.Kubelet = host.Kubelet{}
+	w.options.Kubelet = annotation.Kubelet{}
 	w.options.AskKubelet = func(_ context.Context, node *corev1.Node) (kubeletapi.Config, error) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -65,15 +65,15 @@ func (k *talker) now(change func()) {
 }
 
 func none() kubeletapi.Config {
-	return kubeletapi.Config{Kubelet: host.Kubelet{
-		CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none",
-		TopologyScope: "container",
+	return kubeletapi.Config{Kubelet: annotation.Kubelet{
+		CPU: annotation.KubeletCPU{Policy: "none"}, Memory: annotation.KubeletMemory{Policy: "None"},
+		Topology: annotation.KubeletTopology{Policy: "none", Scope: "container"},
 	}}
 }
 
 func static() kubeletapi.Config {
 	c := none()
-	c.Kubelet.CPUPolicy = "static"
+	c.Kubelet.CPU.Policy = "static"
 	return c
 }
 
@@ -113,7 +113,7 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 			k.now(func() {
 				k.config = static()
 				k.config.ReservedMilliCPU = 1500
-				k.config.Kubelet.MemoryPolicy, k.config.Kubelet.TopologyPolicy = "Static", "restricted"
+				k.config.Kubelet.Memory.Policy, k.config.Kubelet.Topology.Policy = "Static", "restricted"
 			})
 			later(time.Minute)
 			if got := w.policy(); a.Mode() != probe.Follow || got.Policy != "static" || got.ReservedCPUs != "0,48" ||
@@ -189,7 +189,7 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 			}
 			k.now(func() {
 				k.deaf, k.config = nil, static()
-				k.config.Kubelet.ReservedCPUs = "0"
+				k.config.Kubelet.CPU.Reserved = "0"
 			})
 			later(3 * time.Minute)
 			if w.condition(sourceDegraded) != "False" || w.policy().ReservedCPUs != "0" {
@@ -624,7 +624,7 @@ func TestTheWholeTakeOver(t *testing.T) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		k := &talker{config: static()}
-		k.config.Kubelet.ReservedCPUs = "0"
+		k.config.Kubelet.CPU.Reserved = "0"
 		w.ask(k)
 		w.state(
 			`{"policyName":"static","defaultCpuSet":"0-3,8-63","entries":{"uid-old":{"main":"4-5"},` +
@@ -676,7 +676,7 @@ func TestTheWholeTakeOver(t *testing.T) {
 				t.Errorf("its record is gone: take-over %+v, unreadable %q; want two pods that remain, and True",
 					got, w.condition(unreadable))
 			}
-			k.now(func() { k.config = none(); k.config.Kubelet.ReservedCPUs = "0" })
+			k.now(func() { k.config = none(); k.config.Kubelet.CPU.Reserved = "0" })
 			w.state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 			later(time.Minute)
 			if got := takeover(); got.Phase != 2 || got.RemainingPods != 2 || got.KubeletPolicy != "none" ||
@@ -840,7 +840,7 @@ func TestAKubeletThatTheModelDoesNotKnowIsACondition(t *testing.T) {
 			}
 			k.now(func() {
 				k.config = static()
-				k.config.Kubelet.CPUOptions = map[string]string{"pack": "true"}
+				k.config.Kubelet.CPU.Options = map[string]string{"pack": "true"}
 				k.config.Kubelet.Gates = map[string]bool{"PodLevelResourceManagers": true}
 			})
 			later(3 * time.Minute)

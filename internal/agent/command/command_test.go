@@ -247,7 +247,7 @@ func TestProbeKnowsTheKubeletFromTheMachinesFiles(t *testing.T) {
 	put("var/lib/kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"0-19","checksum":1}`)
 	prints(`{\"policy\":\"static\"}`, "the policies that its state files show")
 	put("var/lib/tenon-agent/kubelet.json",
-		`{"Kubelet":{"CPUPolicy":"static","ReservedCPUs":"0-1","TopologyPolicy":"restricted"}}`)
+		`{"Kubelet":{"cpu":{"policy":"static","reserved":"0-1"},"topology":{"policy":"restricted"}}}`)
 	prints(`{\"policy\":\"static\",\"reservedCPUs\":\"0-1\"}`, "the settings that it reported to an earlier agent")
 	prints(`{\"policy\":\"static\",\"reservedCPUs\":\"2\"}`, "", "--kubelet", "static,reserved=2")
 }

@@ -66,12 +66,12 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 			fmt.Fprintf(notes, "note: of the kubelet count %s; --kubelet says others\n", how)
 		}
 	}
-	mode, _ := probe.ModeOf(switches, settings.CPUPolicy == annotation.KubeletPolicyStatic, "")
+	mode, _ := probe.ModeOf(switches, settings.CPU.Policy == annotation.KubeletPolicyStatic, "")
 	in := probe.Input{
 		NodeName: name, Machine: reading.Machine, Kubelet: settings, Mode: mode,
 		Writer: "tenon-agent/" + version(),
 	}
-	if err := settings.Runs(reading.Machine); err != nil {
+	if err := host.CheckKubelet(&settings, reading.Machine); err != nil {
 		fmt.Fprintln(notes, "note: a kubelet with these settings would not start here:", err)
 	}
 	if switches.QueryKubelet {

@@ -87,7 +87,7 @@ func (m *machine) offline() Finding {
 		return ok(below(file), "none")
 	}
 	f := ok(below(file), "%s", list)
-	if m.kubelet.config.Kubelet.CPUPolicy != "static" {
+	if m.kubelet.config.Kubelet.CPU.Policy != "static" {
 		return f
 	}
 	return f.because(Warn,

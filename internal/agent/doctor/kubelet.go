@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 )
@@ -119,8 +120,8 @@ func (m *machine) kubeletConfig() Finding {
 			"correct the field or line that is named")
 	}
 	c := k.config.Kubelet
-	return ok(k.where, "CPU manager %s, memory manager %s, Topology Manager %s", c.CPUPolicy,
-		c.MemoryPolicy, c.TopologyPolicy)
+	return ok(k.where, "CPU manager %s, memory manager %s, Topology Manager %s", c.CPU.Policy,
+		c.Memory.Policy, c.Topology.Policy)
 }
 
 // usable reports whether the kubelet's configuration says something.
@@ -129,16 +130,16 @@ func (k *kubeletFile) usable() bool { return k.known && k.err == nil }
 func (m *machine) cpuPolicy() Finding {
 	state, err := host.ReadCPUState(m.o.Root)
 	c := m.kubelet.config
-	f := m.stateAgrees("cpu_manager_state", "cpuManagerPolicy", c.Kubelet.CPUPolicy, "none", state.Policy, err)
-	if !m.kubelet.usable() || c.Kubelet.CPUPolicy != "static" || f.Status == Fail {
+	f := m.stateAgrees("cpu_manager_state", "cpuManagerPolicy", c.Kubelet.CPU.Policy, "none", state.Policy, err)
+	if !m.kubelet.usable() || c.Kubelet.CPU.Policy != "static" || f.Status == Fail {
 		return f
 	}
 	switch {
-	case c.Kubelet.ReservedCPUs == "" && c.ReservedMilliCPU == 0:
+	case c.Kubelet.CPU.Reserved == "" && c.ReservedMilliCPU == 0:
 		return ok(m.kubelet.where, "static, and no CPU is reserved").because(Fail,
 			"a kubelet with the policy static does not start without reserved CPUs",
 			"set reservedSystemCPUs in "+m.kubelet.where)
-	case c.Kubelet.ReservedCPUs == "":
+	case c.Kubelet.CPU.Reserved == "":
 		return ok(m.kubelet.where, "static, %dm reserved without saying which CPUs", c.ReservedMilliCPU).because(Warn,
 			"the kubelet chooses which CPUs it reserves; Tenon learns them only from its record",
 			"set reservedSystemCPUs in "+m.kubelet.where)
@@ -147,7 +148,7 @@ func (m *machine) cpuPolicy() Finding {
 		return ok(m.kubelet.where, "%v", missing).because(Fail, "the kubelet does not start",
 			"correct reservedSystemCPUs in "+m.kubelet.where)
 	}
-	return ok(m.kubelet.where, "static, reserved %s", c.Kubelet.ReservedCPUs).because(Warn,
+	return ok(m.kubelet.where, "static, reserved %s", c.Kubelet.CPU.Reserved).because(Warn,
 		"pods that this kubelet pinned keep their CPUs beside Tenon's until they end (take-over), or it chooses in "+
 			"mode Follow",
 		"set cpuManagerPolicy: none, drain the node, delete /var/lib/kubelet/cpu_manager_state and restart the "+
@@ -156,18 +157,18 @@ func (m *machine) cpuPolicy() Finding {
 
 // notOnline says why the kubelet would not start on this machine; nil when it would, or when the machine cannot be
 // read.
-func (m *machine) notOnline(k host.Kubelet) error {
+func (m *machine) notOnline(k annotation.Kubelet) error {
 	reading, err := host.Read(m.o.Root, "")
 	if err != nil {
 		return nil //nolint:nilerr // what the machine is is checked by tenon-agent probe
 	}
-	return k.Runs(reading.Machine)
+	return host.CheckKubelet(&k, reading.Machine)
 }
 
 func (m *machine) memoryPolicy() Finding {
 	state, err := host.ReadMemoryState(m.o.Root)
 	return m.stateAgrees("memory_manager_state", "memoryManagerPolicy",
-		m.kubelet.config.Kubelet.MemoryPolicy, "None", state.Policy, err)
+		m.kubelet.config.Kubelet.Memory.Policy, "None", state.Policy, err)
 }
 
 // stateAgrees compares the policy of a kubelet's manager with the one that its record was written under.
@@ -201,8 +202,8 @@ func (m *machine) topologyPolicy() Finding {
 		return unknown(m.kubelet.where, "the policy is not known")
 	}
 	k := m.kubelet.config.Kubelet
-	f := ok(m.kubelet.where, "topologyManagerPolicy %s", k.TopologyPolicy)
-	if k.TopologyPolicy == "restricted" || k.TopologyPolicy == "single-numa-node" {
+	f := ok(m.kubelet.where, "topologyManagerPolicy %s", k.Topology.Policy)
+	if k.Topology.Policy == "restricted" || k.Topology.Policy == "single-numa-node" {
 		f = f.because(Warn,
 			"the kubelet refuses pods that its managers cannot align; Tenon predicts that before it binds",
 			"set topologyManagerPolicy: none unless the node is to follow its kubelet")

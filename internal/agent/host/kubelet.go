@@ -7,52 +7,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// Kubelet is how the kubelet of a node handles CPUs, memory and topology. Values are spelled as in its configuration.
-// The zero value is a kubelet with the policies none.
-type Kubelet struct {
-	// Version is status.nodeInfo.kubeletVersion, such as "v1.36.3"; "" where the settings do not say: the Node counts.
-	Version string
-	// CPUPolicy is "none" or "static"; "" counts as "none".
-	CPUPolicy string
-	// CPUOptions are cpuManagerPolicyOptions, such as full-pcpus-only: "true".
-	CPUOptions map[string]string
-	// ReservedCPUs is reservedSystemCPUs in list format.
-	ReservedCPUs string
-	// MemoryPolicy is "None" or "Static"; "" counts as "None".
-	MemoryPolicy string
-	// ReservedMemory is reservedMemory: bytes by NUMA node and type ("memory", "hugepages-2Mi").
-	ReservedMemory map[int]map[string]int64
-	// TopologyPolicy is "none", "best-effort", "restricted" or "single-numa-node"; "" counts as "none".
-	TopologyPolicy string
-	// TopologyScope is "container" or "pod"; "" counts as "container".
-	TopologyScope string
-	// TopologyOptions are topologyManagerPolicyOptions, such as prefer-closest-numa-nodes: "true".
-	TopologyOptions map[string]string
-	// Gates are the feature gates that differ from the defaults of Version.
-	Gates map[string]bool
-}
-
-// The kubelet's values that code asks for.
+// Options of the CPU manager that have rules of their own.
 const (
-	policyNone, policyStatic = "none", "static"
-	memoryNone, memoryStatic = "None", "Static"
-	singleNUMANode           = "single-numa-node"
-	scopeContainer, scopePod = "container", "pod"
-)
-
-// Options of the CPU manager and of the Topology Manager that have rules of their own.
-const (
-	fullPCPUsOnly    = "full-pcpus-only"
-	acrossNUMA       = "distribute-cpus-across-numa"
-	alignBySocket    = "align-by-socket"
-	acrossCores      = "distribute-cpus-across-cores"
-	alignL3          = "prefer-align-cpus-by-uncorecache"
-	strictReserve    = "strict-cpu-reservation"
-	preferClosest    = "prefer-closest-numa-nodes"
-	maxAllowableNUMA = "max-allowable-numa-nodes"
+	fullPCPUsOnly = "full-pcpus-only"
+	acrossNUMA    = "distribute-cpus-across-numa"
+	alignBySocket = "align-by-socket"
+	acrossCores   = "distribute-cpus-across-cores"
+	alignL3       = "prefer-align-cpus-by-uncorecache"
+	strictReserve = "strict-cpu-reservation"
 )
 
 // defaultMaxNUMA is the least and the default value of max-allowable-numa-nodes.
@@ -62,7 +28,12 @@ func cpuOptions() []string {
 	return []string{fullPCPUsOnly, acrossNUMA, alignBySocket, acrossCores, alignL3, strictReserve}
 }
 
-func topologyPolicies() []string { return []string{"best-effort", "restricted", singleNUMANode} }
+func topologyPolicies() []string {
+	return []string{
+		annotation.KubeletTopologyBestEffort, annotation.KubeletTopologyRestricted,
+		annotation.KubeletTopologySingleNUMA,
+	}
+}
 
 // ParseKubelet reads settings separated by commas:
 //
@@ -77,10 +48,13 @@ func topologyPolicies() []string { return []string{"best-effort", "restricted", 
 //
 // "" is a kubelet with the policies none. A word that is none of them is an *UnknownSetting; settings under which a
 // kubelet would not start, or that it would not read, are refused.
-func ParseKubelet(settings string) (Kubelet, error) {
-	k := Kubelet{
-		CPUPolicy: policyNone, MemoryPolicy: memoryNone, TopologyPolicy: policyNone,
-		TopologyScope: scopeContainer,
+func ParseKubelet(settings string) (annotation.Kubelet, error) {
+	k := annotation.Kubelet{
+		CPU:    annotation.KubeletCPU{Policy: annotation.KubeletPolicyNone},
+		Memory: annotation.KubeletMemory{Policy: annotation.KubeletMemoryNone},
+		Topology: annotation.KubeletTopology{
+			Policy: annotation.KubeletTopologyNone, Scope: annotation.TopologyScopeContainer,
+		},
 	}
 	if settings == "" {
 		return k, nil
@@ -91,30 +65,32 @@ func ParseKubelet(settings string) (Kubelet, error) {
 			return k, err
 		}
 	}
-	if err := k.contradiction(); err != nil {
+	if err := contradiction(&k); err != nil {
 		return k, fmt.Errorf("kubelet settings %q: %w", settings, err)
 	}
-	k.openGates()
+	openGates(&k)
 	return k, nil
 }
 
 // contradiction returns why a kubelet would not start with these settings, or would not read some of them.
-func (k *Kubelet) contradiction() error {
+func contradiction(k *annotation.Kubelet) error {
 	switch {
-	case k.CPUPolicy != policyStatic && (len(k.CPUOptions) > 0 || k.ReservedCPUs != ""):
-		return fmt.Errorf("CPU manager options and reserved= need the CPU policy %s", policyStatic)
-	case k.MemoryPolicy != memoryStatic && len(k.ReservedMemory) > 0:
+	case k.CPU.Policy != annotation.KubeletPolicyStatic && (len(k.CPU.Options) > 0 || k.CPU.Reserved != ""):
+		return fmt.Errorf("CPU manager options and reserved= need the CPU policy %s", annotation.KubeletPolicyStatic)
+	case k.Memory.Policy != annotation.KubeletMemoryStatic && len(k.Memory.Reserved) > 0:
 		return fmt.Errorf("reserved-memory= needs memory-static")
-	case k.TopologyPolicy == policyNone && (len(k.TopologyOptions) > 0 || k.TopologyScope == scopePod):
+	case k.Topology.Policy == annotation.KubeletTopologyNone &&
+		(len(k.Topology.Options) > 0 || k.Topology.Scope == annotation.TopologyScopePod):
 		return fmt.Errorf("the scope pod and Topology Manager options need one of the topology policies %s",
 			strings.Join(topologyPolicies(), ", "))
-	case k.CPUOptions[alignBySocket] != "" && k.TopologyPolicy == singleNUMANode:
-		return fmt.Errorf("%s cannot be combined with the topology policy %s", alignBySocket, singleNUMANode)
+	case k.CPU.Options[alignBySocket] != "" && k.Topology.Policy == annotation.KubeletTopologySingleNUMA:
+		return fmt.Errorf("%s cannot be combined with the topology policy %s", alignBySocket,
+			annotation.KubeletTopologySingleNUMA)
 	}
 	for _, pair := range [][2]string{
 		{fullPCPUsOnly, acrossCores}, {acrossNUMA, acrossCores}, {alignL3, acrossCores}, {alignL3, acrossNUMA},
 	} {
-		if k.CPUOptions[pair[0]] != "" && k.CPUOptions[pair[1]] != "" {
+		if k.CPU.Options[pair[0]] != "" && k.CPU.Options[pair[1]] != "" {
 			return fmt.Errorf("%s cannot be combined with %s", pair[0], pair[1])
 		}
 	}
@@ -122,58 +98,58 @@ func (k *Kubelet) contradiction() error {
 }
 
 // openGates adds the feature gate without which the kubelet refuses options that are alpha in its version.
-func (k *Kubelet) openGates() {
-	alpha := k.CPUOptions[alignBySocket] != "" || k.CPUOptions[acrossCores] != ""
+func openGates(k *annotation.Kubelet) {
+	alpha := k.CPU.Options[alignBySocket] != "" || k.CPU.Options[acrossCores] != ""
 	if v, err := version.ParseSemantic(k.Version); err == nil && v.Minor() <= 33 {
-		alpha = alpha || k.CPUOptions[alignL3] != ""
+		alpha = alpha || k.CPU.Options[alignL3] != ""
 	}
 	if alpha {
 		k.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
 	}
 }
 
-// Runs returns an error that says why a kubelet with these settings would not start on a machine; nil where it would.
-func (k *Kubelet) Runs(m *topo.Machine) error {
-	set, unknown, err := m.ParseList(k.ReservedCPUs)
+// CheckKubelet returns why a kubelet with these settings would not start on a machine; nil where it would.
+func CheckKubelet(k *annotation.Kubelet, m *topo.Machine) error {
+	set, unknown, err := m.ParseList(k.CPU.Reserved)
 	if err != nil {
 		return fmt.Errorf("kubelet setting reserved: %w", err)
 	}
 	if online := m.Online(); len(unknown) > 0 || !set.SubsetOf(&online) {
 		return fmt.Errorf("kubelet setting reserved=%s names CPUs that are not online: the machine has %s",
-			k.ReservedCPUs, m.FormatList(online))
+			k.CPU.Reserved, m.FormatList(online))
 	}
-	if k.CPUOptions[alignBySocket] == "true" && m.NumSockets() > m.NumNUMA() {
+	if k.CPU.Options[alignBySocket] == "true" && m.NumSockets() > m.NumNUMA() {
 		return fmt.Errorf("%s needs a machine with no more sockets than NUMA nodes: it has %d and %d", alignBySocket,
 			m.NumSockets(), m.NumNUMA())
 	}
-	for id, types := range k.ReservedMemory {
-		n, ok := m.NUMAByID(id)
+	for id, types := range k.Memory.Reserved {
+		n, ok := m.NUMAByID(int(id))
 		if !ok {
 			return fmt.Errorf("kubelet setting reserved-memory names NUMA node %d, which the machine does not have", id)
 		}
-		if bytes := types["memory"]; bytes > m.MemoryBytes(n) {
+		if bytes := types.Memory().Value(); bytes > m.MemoryBytes(n) {
 			return fmt.Errorf("kubelet setting reserved-memory takes %d bytes of NUMA node %d, which has %d", bytes, id,
 				m.MemoryBytes(n))
 		}
 	}
-	most, ok := parseMaxNUMA(k.TopologyOptions[maxAllowableNUMA])
+	most, ok := parseMaxNUMA(k.Topology.Options[annotation.OptionMaxNUMANodes])
 	if !ok {
 		most = defaultMaxNUMA
 	}
-	if n := m.NumNUMA(); n > most && k.TopologyPolicy != "" && k.TopologyPolicy != policyNone {
+	if n := m.NumNUMA(); n > most && k.Topology.Policy != "" && k.Topology.Policy != annotation.KubeletTopologyNone {
 		return fmt.Errorf("the topology policy %s takes at most %d NUMA nodes (%s), the machine has %d",
-			k.TopologyPolicy, most, maxAllowableNUMA, n)
+			k.Topology.Policy, most, annotation.OptionMaxNUMANodes, n)
 	}
 	return nil
 }
 
 // KubeletSettings lists the words that ParseKubelet understands.
 func KubeletSettings() []string {
-	return slices.Concat([]string{policyNone, policyStatic}, cpuOptions(),
+	return slices.Concat([]string{annotation.KubeletPolicyNone, annotation.KubeletPolicyStatic}, cpuOptions(),
 		[]string{"reserved=LIST", "memory-static", "reserved-memory=NODE[:TYPE]:AMOUNT"}, topologyPolicies(),
 		[]string{
-			"scope=container", "scope=pod", "pod-scope", preferClosest, maxAllowableNUMA + "=N",
-			"version=1.MINOR",
+			"scope=container", "scope=pod", "pod-scope", annotation.OptionPreferClosest,
+			annotation.OptionMaxNUMANodes + "=N", "version=1.MINOR",
 		})
 }
 

@@ -6,14 +6,22 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
+type kubelet = annotation.Kubelet
+
 func TestKubeletSettings(t *testing.T) {
 	t.Parallel()
-	plain := host.Kubelet{CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none", TopologyScope: "container"}
+	plain := annotation.Kubelet{
+		CPU: annotation.KubeletCPU{Policy: "none"}, Memory: annotation.KubeletMemory{Policy: "None"},
+		Topology: annotation.KubeletTopology{Policy: "none", Scope: "container"},
+	}
 	on := func(words ...string) map[string]string {
 		m := map[string]string{}
 		for _, w := range words {
@@ -21,41 +29,42 @@ func TestKubeletSettings(t *testing.T) {
 		}
 		return m
 	}
-	tests := map[string]func(*host.Kubelet){
-		"":     func(*host.Kubelet) {},
-		"none": func(*host.Kubelet) {},
-		"static,full-pcpus-only,distribute-cpus-across-numa,align-by-socket,strict-cpu-reservation": func(k *host.Kubelet) {
-			k.CPUPolicy = "static"
-			k.CPUOptions = on("full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket",
+	tests := map[string]func(*kubelet){
+		"":     func(*kubelet) {},
+		"none": func(*kubelet) {},
+		"static,full-pcpus-only,distribute-cpus-across-numa,align-by-socket,strict-cpu-reservation": func(k *kubelet) {
+			k.CPU.Policy = "static"
+			k.CPU.Options = on("full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket",
 				"strict-cpu-reservation")
 			k.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
 		},
-		"static,full-pcpus-only,prefer-align-cpus-by-uncorecache,version=1.36": func(k *host.Kubelet) {
-			k.CPUPolicy, k.Version, k.CPUOptions = "static", "v1.36.0",
+		"static,full-pcpus-only,prefer-align-cpus-by-uncorecache,version=1.36": func(k *kubelet) {
+			k.CPU.Policy, k.Version, k.CPU.Options = "static", "v1.36.0",
 				on("full-pcpus-only", "prefer-align-cpus-by-uncorecache")
 		},
-		"static,prefer-align-cpus-by-uncorecache,version=v1.33.4": func(k *host.Kubelet) {
-			k.CPUPolicy, k.Version, k.CPUOptions = "static", "v1.33.4", on("prefer-align-cpus-by-uncorecache")
+		"static,prefer-align-cpus-by-uncorecache,version=v1.33.4": func(k *kubelet) {
+			k.CPU.Policy, k.Version, k.CPU.Options = "static", "v1.33.4", on("prefer-align-cpus-by-uncorecache")
 			k.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
 		},
-		"static,distribute-cpus-across-cores,reserved=0-1,8,version=v1.35.2+k3s1": func(k *host.Kubelet) {
-			k.CPUPolicy, k.Version, k.ReservedCPUs, k.CPUOptions = "static", "v1.35.2+k3s1", "0-1,8",
+		"static,distribute-cpus-across-cores,reserved=0-1,8,version=v1.35.2+k3s1": func(k *kubelet) {
+			k.CPU.Policy, k.Version, k.CPU.Reserved, k.CPU.Options = "static", "v1.35.2+k3s1", "0-1,8",
 				on("distribute-cpus-across-cores")
 			k.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
 		},
-		"memory-static,reserved-memory=0:1Gi,1:hugepages-2Mi:64Mi,1:512Mi,restricted,pod-scope": func(k *host.Kubelet) {
-			k.MemoryPolicy, k.TopologyPolicy, k.TopologyScope = "Static", "restricted", "pod"
-			k.ReservedMemory = map[int]map[string]int64{
-				0: {"memory": 1 << 30},
-				1: {"memory": 512 << 20, "hugepages-2Mi": 64 << 20},
+		"memory-static,reserved-memory=0:1Gi,1:hugepages-2Mi:64Mi,1:512Mi,restricted,pod-scope": func(k *kubelet) {
+			k.Memory.Policy, k.Topology.Policy, k.Topology.Scope = "Static", "restricted", "pod"
+			k.Memory.Reserved = map[int32]corev1.ResourceList{
+				0: {"memory": resource.MustParse("1Gi")},
+				1: {"memory": resource.MustParse("512Mi"), "hugepages-2Mi": resource.MustParse("64Mi")},
 			}
 		},
-		"best-effort,prefer-closest-numa-nodes,max-allowable-numa-nodes=16,scope=container": func(k *host.Kubelet) {
-			k.TopologyPolicy = "best-effort"
-			k.TopologyOptions = map[string]string{"prefer-closest-numa-nodes": "true", "max-allowable-numa-nodes": "16"}
+		"best-effort,prefer-closest-numa-nodes,max-allowable-numa-nodes=16,scope=container": func(k *kubelet) {
+			k.Topology.Policy = "best-effort"
+			k.Topology.Options = on("prefer-closest-numa-nodes")
+			k.Topology.Options["max-allowable-numa-nodes"] = "16"
 		},
-		"scope=pod, pod-scope, single-numa-node, static, static": func(k *host.Kubelet) {
-			k.TopologyPolicy, k.TopologyScope, k.CPUPolicy = "single-numa-node", "pod", "static"
+		"scope=pod, pod-scope, single-numa-node, static, static": func(k *kubelet) {
+			k.Topology.Policy, k.Topology.Scope, k.CPU.Policy = "single-numa-node", "pod", "static"
 		},
 	}
 	for text, change := range tests {
@@ -172,8 +181,9 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Runs(m); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: Runs = %v, want %q", text, err, want)
+		err = host.CheckKubelet(&k, m)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: CheckKubelet = %v, want %q", text, err, want)
 		}
 	}
 	var many topo.Spec
@@ -188,7 +198,7 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 		"restricted,max-allowable-numa-nodes=9": true,
 	} {
 		k, _ := host.ParseKubelet(text)
-		if err := k.Runs(m); (err == nil) != starts {
+		if err := host.CheckKubelet(&k, m); (err == nil) != starts {
 			t.Errorf("%q on nine NUMA nodes: %v, want it to start: %v", text, err, starts)
 		}
 	}

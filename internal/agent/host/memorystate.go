@@ -174,9 +174,9 @@ func ascending[T cmp.Ordered](values []T) []T {
 }
 
 // put sets a key of a map that may not exist yet.
-func put[K comparable, V any](m *map[K]V, key K, value V) {
+func put[M ~map[K]V, K comparable, V any](m *M, key K, value V) {
 	if *m == nil {
-		*m = map[K]V{}
+		*m = M{}
 	}
 	(*m)[key] = value
 }

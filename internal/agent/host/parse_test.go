@@ -137,7 +137,7 @@ func FuzzKubeletSettings(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if k.CPUPolicy != "static" && (k.ReservedCPUs != "" || len(k.CPUOptions) > 0) {
+		if k.CPU.Policy != "static" && (k.CPU.Reserved != "" || len(k.CPU.Options) > 0) {
 			t.Errorf("ParseKubelet(%q) = %+v: options without the static policy", text, k)
 		}
 	})

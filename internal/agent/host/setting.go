@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
@@ -33,7 +34,7 @@ func splitSettings(text string) (settings []string) {
 
 // settingReader takes kubelet settings one by one.
 type settingReader struct {
-	kubelet *Kubelet
+	kubelet *annotation.Kubelet
 	// said is what was said of each thing that can be said once.
 	said map[string]string
 }
@@ -55,33 +56,34 @@ func (r *settingReader) read(token string) error {
 		key += "="
 	}
 	switch key {
-	case policyNone, policyStatic:
-		return r.once("CPU policies", &k.CPUPolicy, token)
+	case annotation.KubeletPolicyNone, annotation.KubeletPolicyStatic:
+		return r.once("CPU policies", &k.CPU.Policy, token)
 	case "memory-static":
-		k.MemoryPolicy = memoryStatic
+		k.Memory.Policy = annotation.KubeletMemoryStatic
 		return nil
 	case "pod-scope":
-		return r.once("topology scopes", &k.TopologyScope, scopePod)
-	case preferClosest:
-		put(&k.TopologyOptions, token, "true")
+		return r.once("topology scopes", &k.Topology.Scope, annotation.TopologyScopePod)
+	case annotation.OptionPreferClosest:
+		put(&k.Topology.Options, token, "true")
 		return nil
 	case "scope=":
-		if value != scopeContainer && value != scopePod {
-			return fmt.Errorf("kubelet setting scope=%s: want %s or %s", value, scopeContainer, scopePod)
+		if value != annotation.TopologyScopeContainer && value != annotation.TopologyScopePod {
+			return fmt.Errorf("kubelet setting scope=%s: want %s or %s", value,
+				annotation.TopologyScopeContainer, annotation.TopologyScopePod)
 		}
-		return r.once("topology scopes", &k.TopologyScope, value)
+		return r.once("topology scopes", &k.Topology.Scope, value)
 	case "version=":
 		canonical, ok := canonicalVersion(value)
 		if !ok {
 			return fmt.Errorf("kubelet setting version=%s: want 1.MINOR or v1.MINOR.PATCH, such as 1.36", value)
 		}
 		return r.once("versions", &k.Version, canonical)
-	case maxAllowableNUMA + "=":
+	case annotation.OptionMaxNUMANodes + "=":
 		if _, ok := parseMaxNUMA(value); !ok {
 			return fmt.Errorf("kubelet setting %s: want a number from %d on", token, defaultMaxNUMA)
 		}
-		put(&k.TopologyOptions, maxAllowableNUMA, value)
-		return r.once(maxAllowableNUMA, &value, value)
+		put(&k.Topology.Options, annotation.OptionMaxNUMANodes, value)
+		return r.once(annotation.OptionMaxNUMANodes, &value, value)
 	case "reserved=":
 		ids, err := cpuset.ParseIDs(value)
 		if err != nil {
@@ -90,10 +92,10 @@ func (r *settingReader) read(token string) error {
 		if len(ids) == 0 {
 			return fmt.Errorf("kubelet setting reserved= names no CPU")
 		}
-		return r.once("reserved CPUs", &k.ReservedCPUs, cpuset.FormatIDs(ids))
+		return r.once("reserved CPUs", &k.CPU.Reserved, cpuset.FormatIDs(ids))
 	case "reserved-memory=":
 		for item := range strings.SplitSeq(value, ",") {
-			if err := k.reserveMemory(item); err != nil {
+			if err := reserveMemory(k, item); err != nil {
 				return fmt.Errorf("kubelet setting reserved-memory: %q: %w", item, err)
 			}
 		}
@@ -101,38 +103,39 @@ func (r *settingReader) read(token string) error {
 	}
 	switch {
 	case slices.Contains(cpuOptions(), token):
-		put(&k.CPUOptions, token, "true")
+		put(&k.CPU.Options, token, "true")
 		return nil
 	case slices.Contains(topologyPolicies(), token):
-		return r.once("topology policies", &k.TopologyPolicy, token)
+		return r.once("topology policies", &k.Topology.Policy, token)
 	}
 	return &UnknownSetting{Setting: token}
 }
 
 // reserveMemory reads NODE[:TYPE]:AMOUNT; a type that is missing is "memory".
-func (k *Kubelet) reserveMemory(item string) error {
+func reserveMemory(k *annotation.Kubelet, item string) error {
 	node, rest, ok := strings.Cut(item, ":")
 	id, err := strconv.Atoi(node)
 	if !ok || err != nil || id < 0 || id > cpuset.MaxID {
 		return fmt.Errorf("want NODE:AMOUNT or NODE:TYPE:AMOUNT, such as 0:1Gi")
 	}
-	kind, amount, ok := strings.Cut(rest, ":")
+	name, amount, ok := strings.Cut(rest, ":")
 	if !ok {
-		kind, amount = string(corev1.ResourceMemory), rest
+		name, amount = string(corev1.ResourceMemory), rest
 	}
-	if kind != string(corev1.ResourceMemory) && !strings.HasPrefix(kind, corev1.ResourceHugePagesPrefix) {
+	kind := corev1.ResourceName(name)
+	if kind != corev1.ResourceMemory && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
 		return fmt.Errorf("the type %q is neither memory nor hugepages-SIZE", kind)
 	}
 	q, err := resource.ParseQuantity(amount)
 	if err != nil || q.Sign() <= 0 {
 		return fmt.Errorf("the amount %q is not a positive quantity, such as 1Gi", amount)
 	}
-	if _, twice := k.ReservedMemory[id][kind]; twice {
+	types := k.Memory.Reserved[int32(id)]
+	if _, twice := types[kind]; twice {
 		return fmt.Errorf("%s of node %d is said twice", kind, id)
 	}
-	types := k.ReservedMemory[id]
-	put(&types, kind, q.Value())
-	put(&k.ReservedMemory, id, types)
+	put(&types, kind, *resource.NewQuantity(q.Value(), resource.BinarySI))
+	put(&k.Memory.Reserved, int32(id), types)
 	return nil
 }
 

@@ -237,8 +237,8 @@ func TestTheTokenGoesToTheNodesKubeletAlone(t *testing.T) {
 			k := serve(t, tt.serves, says(answer))
 			c, err := client(t, machine(t, tt.files), tt.ca, "").Config(t.Context(), node(k.URL))
 			if tt.trusted {
-				if err != nil || c.Kubelet.CPUPolicy != "static" || k.tokens.Load() != 1 {
-					t.Errorf("Config = %v, %v with %d tokens; want the settings for one", c.Kubelet.CPUPolicy, err,
+				if err != nil || c.Kubelet.CPU.Policy != "static" || k.tokens.Load() != 1 {
+					t.Errorf("Config = %v, %v with %d tokens; want the settings for one", c.Kubelet.CPU.Policy, err,
 						k.tokens.Load())
 				}
 				return

@@ -21,7 +21,7 @@ import (
 type Config struct {
 	// Kubelet contains the settings that placements depend on. Its Version is empty, as only the Node has it;
 	// ReservedCPUs are those of reservedSystemCPUs alone.
-	Kubelet host.Kubelet
+	Kubelet annotation.Kubelet
 	// ReservedMilliCPU is what kubeReserved and systemReserved come to. A static policy without reservedSystemCPUs
 	// keeps so many CPUs for itself, rounded up.
 	ReservedMilliCPU int64
@@ -57,15 +57,6 @@ type reservation struct {
 	Limits   map[string]string `json:"limits"`
 }
 
-// Values that a kubelet can have, as far as they are understood.
-var ( //nolint:gochecknoglobals // lists of words, never written
-	cpuPolicies      = []string{"none", "static"}
-	memoryPolicies   = []string{"None", "Static"}
-	topologyPolicies = []string{"none", "best-effort", "restricted", "single-numa-node"}
-	topologyScopes   = []string{"container", "pod"}
-	drivers          = []string{string(host.Cgroupfs), string(host.Systemd)}
-)
-
 // ParseConfig reads an answer of /configz. Fields that it does not know are left out. An answer without the settings,
 // or with values that it does not understand, is refused with the name of the field.
 func ParseConfig(text []byte) (Config, error) {
@@ -82,19 +73,20 @@ func ParseConfig(text []byte) (Config, error) {
 	}
 	c := Config{
 		CgroupRoot: k.CgroupRoot, RuntimeEndpoint: k.ContainerRuntimeEndpoint,
-		Kubelet: host.Kubelet{CPUPolicy: k.CPUManagerPolicy, Gates: k.FeatureGates},
+		Kubelet: annotation.Kubelet{Gates: k.FeatureGates},
 	}
 	r := reader{}
-	r.word("cpuManagerPolicy", k.CPUManagerPolicy, "", cpuPolicies)
-	c.Kubelet.MemoryPolicy = r.word("memoryManagerPolicy", k.MemoryManagerPolicy, "None", memoryPolicies)
-	c.Kubelet.TopologyPolicy = r.word("topologyManagerPolicy", k.TopologyManagerPolicy, "none", topologyPolicies)
-	c.Kubelet.TopologyScope = r.word("topologyManagerScope", k.TopologyManagerScope, "container", topologyScopes)
-	c.CgroupDriver = host.Driver(r.word("cgroupDriver", k.CgroupDriver, string(host.Cgroupfs), drivers))
-	c.Kubelet.ReservedCPUs = r.cpus("reservedSystemCPUs", k.ReservedSystemCPUs)
-	c.Kubelet.ReservedMemory = r.memory(k.ReservedMemory)
+	c.Kubelet.CPU.Policy = r.word("cpuManagerPolicy", k.CPUManagerPolicy, "none", "static")
+	c.Kubelet.Memory.Policy = r.word("memoryManagerPolicy", k.MemoryManagerPolicy, "None", "Static")
+	c.Kubelet.Topology.Policy = r.word("topologyManagerPolicy", k.TopologyManagerPolicy, "none", "best-effort",
+		"restricted", "single-numa-node")
+	c.Kubelet.Topology.Scope = r.word("topologyManagerScope", k.TopologyManagerScope, "container", "pod")
+	c.CgroupDriver = host.Driver(r.word("cgroupDriver", k.CgroupDriver, string(host.Cgroupfs), string(host.Systemd)))
+	c.Kubelet.CPU.Reserved = r.cpus("reservedSystemCPUs", k.ReservedSystemCPUs)
+	c.Kubelet.Memory.Reserved = r.memory(k.ReservedMemory)
 	c.ReservedMilliCPU = r.milliCPU("kubeReserved", k.KubeReserved) + r.milliCPU("systemReserved", k.SystemReserved)
-	c.Kubelet.CPUOptions = options(k.CPUManagerPolicyOptions)
-	c.Kubelet.TopologyOptions = options(k.TopologyManagerPolicyOptions)
+	c.Kubelet.CPU.Options = options(k.CPUManagerPolicyOptions)
+	c.Kubelet.Topology.Options = options(k.TopologyManagerPolicyOptions)
 	if strings.Contains("/"+c.CgroupRoot+"/", "/../") {
 		r.refuse("cgroupRoot", c.CgroupRoot, "want a group below the root")
 	}
@@ -113,10 +105,10 @@ func (r *reader) refuse(field, value, want string) {
 	}
 }
 
-// word returns a value that must be one of some words; an empty one is what otherwise says.
-func (r *reader) word(field, value, otherwise string, words []string) string {
+// word returns a value that must be one of some words; an empty one is the first of them.
+func (r *reader) word(field, value string, words ...string) string {
 	if value == "" {
-		return otherwise
+		return words[0]
 	}
 	if !slices.Contains(words, value) {
 		r.refuse(field, value, "want "+strings.Join(words, ", "))
@@ -150,8 +142,8 @@ func (r *reader) milliCPU(field string, amounts map[string]string) int64 {
 // maxCPUs is more than any machine has.
 const maxCPUs = 1 << 20
 
-func (r *reader) memory(list []reservation) map[int]map[string]int64 {
-	var out map[int]map[string]int64
+func (r *reader) memory(list []reservation) map[int32]corev1.ResourceList {
+	var out map[int32]corev1.ResourceList
 	for i, one := range list {
 		if one.NUMANode < 0 || one.NUMANode > cpuset.MaxID {
 			r.refuse(fmt.Sprintf("reservedMemory[%d].numaNode", i), strconv.Itoa(one.NUMANode),
@@ -164,12 +156,13 @@ func (r *reader) memory(list []reservation) map[int]map[string]int64 {
 					"want an amount, from 0 to 1Ei")
 			}
 			if out == nil {
-				out = map[int]map[string]int64{}
+				out = map[int32]corev1.ResourceList{}
 			}
-			if out[one.NUMANode] == nil {
-				out[one.NUMANode] = map[string]int64{}
+			node := int32(one.NUMANode)
+			if out[node] == nil {
+				out[node] = corev1.ResourceList{}
 			}
-			out[one.NUMANode][kind] = q.Value()
+			out[node][corev1.ResourceName(kind)] = *resource.NewQuantity(q.Value(), resource.BinarySI)
 		}
 	}
 	return out

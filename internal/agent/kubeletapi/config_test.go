@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 )
@@ -29,16 +32,19 @@ func TestSettingsAreReadAsTheKubeletSpellsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := kubeletapi.Config{
-		Kubelet: host.Kubelet{
-			CPUPolicy: "static", CPUOptions: map[string]string{"full-pcpus-only": "true"}, ReservedCPUs: "0-1,3",
-			MemoryPolicy: "Static",
-			ReservedMemory: map[int]map[string]int64{
-				0: {"memory": 1 << 30, "hugepages-2Mi": 64 << 20},
-				1: {"memory": 512 << 20},
+		Kubelet: annotation.Kubelet{
+			CPU: annotation.KubeletCPU{
+				Policy: "static", Options: map[string]string{"full-pcpus-only": "true"}, Reserved: "0-1,3",
 			},
-			TopologyPolicy: "restricted", TopologyScope: "pod",
-			TopologyOptions: map[string]string{"max-allowable-numa-nodes": "12", "prefer-closest-numa-nodes": "true"},
-			Gates:           map[string]bool{"CPUManagerPolicyAlphaOptions": true},
+			Memory: annotation.KubeletMemory{Policy: "Static", Reserved: map[int32]corev1.ResourceList{
+				0: {"memory": resource.MustParse("1Gi"), "hugepages-2Mi": resource.MustParse("64Mi")},
+				1: {"memory": resource.MustParse("512Mi")},
+			}},
+			Topology: annotation.KubeletTopology{
+				Policy: "restricted", Scope: "pod",
+				Options: map[string]string{"max-allowable-numa-nodes": "12", "prefer-closest-numa-nodes": "true"},
+			},
+			Gates: map[string]bool{"CPUManagerPolicyAlphaOptions": true},
 		},
 		ReservedMilliCPU: 1500, CgroupRoot: "/tenon",
 		CgroupDriver: host.Systemd, RuntimeEndpoint: "unix:///run/containerd/containerd.sock",
@@ -55,9 +61,9 @@ func TestWhatAKubeletLeavesOutHasItsDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := kubeletapi.Config{
-		Kubelet: host.Kubelet{
-			CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none",
-			TopologyScope: "container",
+		Kubelet: annotation.Kubelet{
+			CPU: annotation.KubeletCPU{Policy: "none"}, Memory: annotation.KubeletMemory{Policy: "None"},
+			Topology: annotation.KubeletTopology{Policy: "none", Scope: "container"},
 		},
 		CgroupDriver: host.Cgroupfs,
 	}
@@ -136,16 +142,16 @@ func FuzzParseConfig(f *testing.F) {
 		if c.ReservedMilliCPU < 0 {
 			t.Errorf("a reservation of %d", c.ReservedMilliCPU)
 		}
-		for id, types := range c.Kubelet.ReservedMemory {
-			for kind, bytes := range types {
-				if id < 0 || bytes < 0 {
-					t.Errorf("%d bytes of %s on NUMA node %d are reserved", bytes, kind, id)
+		for id, types := range c.Kubelet.Memory.Reserved {
+			for kind, amount := range types {
+				if id < 0 || amount.Sign() < 0 {
+					t.Errorf("%s of %s on NUMA node %d are reserved", amount.String(), kind, id)
 				}
 			}
 		}
-		if _, err := host.ParseKubelet("static,reserved=" + c.Kubelet.ReservedCPUs); err != nil &&
-			c.Kubelet.ReservedCPUs != "" {
-			t.Errorf("reserved CPUs %q are no list: %v", c.Kubelet.ReservedCPUs, err)
+		if _, err := host.ParseKubelet("static,reserved=" + c.Kubelet.CPU.Reserved); err != nil &&
+			c.Kubelet.CPU.Reserved != "" {
+			t.Errorf("reserved CPUs %q are no list: %v", c.Kubelet.CPU.Reserved, err)
 		}
 	})
 }

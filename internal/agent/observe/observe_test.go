@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
@@ -61,7 +62,8 @@ func TestRecordsThatCannotBeUsedLeaveTheLastGoodOneInForce(t *testing.T) {
 				}
 			}
 			last := probe.KubeletState{CPU: host.CPUState{Policy: "static", Pods: map[string][]int{"u": {1, 2}}}}
-			got, err := Records(root, host.Kubelet{CPUPolicy: "static"}, fourCPUs(t), last)
+			static := annotation.Kubelet{CPU: annotation.KubeletCPU{Policy: "static"}}
+			got, err := Records(root, static, fourCPUs(t), last)
 			if diff := cmp.Diff([]int{1, 2}, got.CPU.Pods["u"]); diff != "" {
 				t.Errorf("CPUs of the pod (-want +got):\n%s", diff)
 			}

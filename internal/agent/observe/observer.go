@@ -32,7 +32,7 @@ type Options struct {
 	Boot     string
 	Switches probe.Switches
 	// Settings count for good, unless AskSettings is there.
-	Settings host.Kubelet
+	Settings annotation.Kubelet
 	// AskSettings asks the kubelet for its settings, AskResources what it gave to whom. They must end soon; nil where
 	// the kubelet is not asked.
 	AskSettings  func(context.Context, *corev1.Node) (kubeletapi.Config, error)
@@ -55,7 +55,7 @@ type Options struct {
 // State is what is known of a kubelet at one moment. It is not changed any more.
 type State struct {
 	// Settings are those in force, with the CPUs that the static policy keeps for itself.
-	Settings host.Kubelet
+	Settings annotation.Kubelet
 	// Mode says whose CPU assignments hold.
 	Mode probe.Mode
 	// Since is when take-over phase 2 began; zero without a take-over.
@@ -67,11 +67,11 @@ type State struct {
 }
 
 // IsStatic reports whether the kubelet's CPU manager policy is static.
-func (s *State) IsStatic() bool { return s.Settings.CPUPolicy == annotation.KubeletPolicyStatic }
+func (s *State) IsStatic() bool { return s.Settings.CPU.Policy == annotation.KubeletPolicyStatic }
 
 // KeepsMemory reports whether the kubelet's memory manager is at work.
 func (s *State) KeepsMemory() bool {
-	return s.Settings.MemoryPolicy != "" && s.Settings.MemoryPolicy != annotation.KubeletMemoryNone
+	return s.Settings.Memory.Policy != "" && s.Settings.Memory.Policy != annotation.KubeletMemoryNone
 }
 
 // Pins are the pods that the kubelet has pinned and still decides about.
@@ -128,7 +128,7 @@ func New(o Options) *Observer {
 	})
 	b.state.Settings = known.config.Kubelet
 	if o.AskSettings != nil && !b.state.IsStatic() {
-		b.state.Settings.ReservedCPUs = ""
+		b.state.Settings.CPU.Reserved = ""
 	}
 	b.recallPins(&b.state)
 	b.state.Mode, _ = probe.ModeOf(o.Switches, b.state.IsStatic(), "")
@@ -152,7 +152,7 @@ func (b *Observer) CgroupRoot() (root string, said bool) {
 // RecordsPods reports whether the kubelet records something of most pods that it admits, or has left some pinned.
 func (b *Observer) RecordsPods() bool {
 	s := b.State()
-	return s.IsStatic() || s.Settings.MemoryPolicy == annotation.KubeletMemoryStatic || b.o.Devices != nil ||
+	return s.IsStatic() || s.Settings.Memory.Policy == annotation.KubeletMemoryStatic || b.o.Devices != nil ||
 		len(b.resources.Value().devices) > 0 || !s.Until.IsZero()
 }
 

@@ -18,12 +18,12 @@ import (
 // a container that both name the resources count, but where they say that a container has none of something the files
 // count: what only one of them contains is taken as allocated. Init containers and pods that just started are only in
 // the files. For a pod that the last answer did not name the resources count only without a file.
-func (r *resources) over(s probe.KubeletState, k host.Kubelet) (probe.KubeletState, string) {
+func (r *resources) over(s probe.KubeletState, k annotation.Kubelet) (probe.KubeletState, string) {
 	if len(r.pods) == 0 {
 		return s, ""
 	}
-	static, memoryStatic := k.CPUPolicy == annotation.KubeletPolicyStatic,
-		k.MemoryPolicy == annotation.KubeletMemoryStatic
+	static, memoryStatic := k.CPU.Policy == annotation.KubeletPolicyStatic,
+		k.Memory.Policy == annotation.KubeletMemoryStatic
 	noCPUFile, noMemoryFile, noDeviceFile := s.CPU.Policy == "", s.Memory.Policy == "", s.Devices.Registered == nil
 	s.CPU.Containers, s.CPU.Pods = cloned(s.CPU.Containers), cloned(s.CPU.Pods)
 	s.Memory.Pods, s.Devices.Pods = cloned(s.Memory.Pods), cloned(s.Devices.Pods)

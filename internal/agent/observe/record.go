@@ -17,16 +17,18 @@ import (
 
 // Records reads what the managers of a node's kubelet have recorded. A record that cannot be used leaves the last good
 // one of its manager in force; the error names all of them.
-func Records(root host.Root, k host.Kubelet, m *topo.Machine, last probe.KubeletState) (probe.KubeletState, error) {
+func Records(root host.Root, k annotation.Kubelet, m *topo.Machine, last probe.KubeletState) (probe.KubeletState,
+	error,
+) {
 	next := last
 	var cpus, memory, devices error
-	if k.CPUPolicy == annotation.KubeletPolicyStatic {
+	if k.CPU.Policy == annotation.KubeletPolicyStatic {
 		cpus = take(&next.CPU, root, host.ReadCPUState, "cpu_manager_state",
 			func(s *host.CPUState) bool { return s.Policy != "" },
 			func(s *host.CPUState) error { return checkCPUs(s, m) })
 	} // else what an earlier static kubelet has pinned counts until its pods end
 	next.Memory = host.MemoryState{}
-	if k.MemoryPolicy == annotation.KubeletMemoryStatic {
+	if k.Memory.Policy == annotation.KubeletMemoryStatic {
 		next.Memory = last.Memory
 		memory = take(&next.Memory, root, host.ReadMemoryState, "memory_manager_state",
 			func(s *host.MemoryState) bool { return s.Policy != "" },
@@ -142,7 +144,7 @@ func (b *Observer) hintMismatch(state *State) {
 	record, err := host.ReadCPUState(b.o.Root)
 	other := ""
 	if err == nil && record.Policy != "" &&
-		record.Policy != cmp.Or(state.Settings.CPUPolicy, annotation.KubeletPolicyNone) {
+		record.Policy != cmp.Or(state.Settings.CPU.Policy, annotation.KubeletPolicyNone) {
 		other = record.Policy
 	}
 	if other != "" && other != b.mismatch {

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -68,7 +68,7 @@ func begin(o *Options) settings {
 
 // Known returns the settings of a kubelet by the files of its machine, and a sentence that says how they are known:
 // those that it reported to an agent, else the policies of its records. It is "" where nothing is known.
-func Known(root host.Root, m *topo.Machine) (k host.Kubelet, note string) {
+func Known(root host.Root, m *topo.Machine) (k annotation.Kubelet, note string) {
 	if config, ok := kept(root); ok {
 		k, _ := withReserved(config, config.Kubelet.Version, m, nil)
 		return k, fromKept.String()
@@ -76,25 +76,25 @@ func Known(root host.Root, m *topo.Machine) (k host.Kubelet, note string) {
 	if k, ok := shown(root); ok {
 		return k, fromFiles.String()
 	}
-	return host.Kubelet{}, ""
+	return annotation.Kubelet{}, ""
 }
 
 // shown returns the policies that the kubelet's files name: a static kubelet that is taken for none would lose its
 // pods' CPUs to others.
-func shown(root host.Root) (host.Kubelet, bool) {
-	var k host.Kubelet
+func shown(root host.Root) (annotation.Kubelet, bool) {
+	var k annotation.Kubelet
 	if cpu, err := host.ReadCPUState(root); err == nil && cpu.Policy == annotation.KubeletPolicyStatic {
-		k.CPUPolicy = cpu.Policy
+		k.CPU.Policy = cpu.Policy
 	}
 	if memory, err := host.ReadMemoryState(root); err == nil && memory.Policy == annotation.KubeletMemoryStatic {
-		k.MemoryPolicy = memory.Policy
+		k.Memory.Policy = memory.Policy
 	}
-	return k, k.CPUPolicy != "" || k.MemoryPolicy != ""
+	return k, k.CPU.Policy != "" || k.Memory.Policy != ""
 }
 
 // kept returns what was kept of the last answer; false when nothing that can be read was.
 func kept(root host.Root) (c kubeletapi.Config, known bool) {
-	if found, err := statedir.Of(root).Load(configFile, &c); err != nil || !found || c.Kubelet.CPUPolicy == "" {
+	if found, err := statedir.Of(root).Load(configFile, &c); err != nil || !found || c.Kubelet.CPU.Policy == "" {
 		return kubeletapi.Config{}, false
 	}
 	return c, true
@@ -134,14 +134,14 @@ func (b *Observer) settle(ctx context.Context, state *State) {
 	next, note := withReserved(known.config, b.version(), m, b.resources.Value().cpus)
 	old, before := state.Settings, b.settled
 	state.Settings, b.settled = next, known.source
-	if reflect.DeepEqual(old, next) {
+	if equality.Semantic.DeepEqual(old, next) {
 		return
 	}
 	log := klog.FromContext(ctx)
 	if note != "" {
 		log.Info("The CPUs that the kubelet keeps for itself are not known", "node", b.o.Node, "note", note)
 	}
-	if err := next.Runs(m); err != nil {
+	if err := host.CheckKubelet(&next, m); err != nil {
 		log.Info("A kubelet with these settings would not start here", "node", b.o.Node, "note", err.Error())
 	}
 	if policies(old) == policies(next) {
@@ -150,7 +150,7 @@ func (b *Observer) settle(ctx context.Context, state *State) {
 	log.Info("The kubelet's settings", "node", b.o.Node, "were", policies(old), "are", policies(next), "source",
 		known.source.String())
 	was, is := old, next
-	was.ReservedCPUs, is.ReservedCPUs = "", "" // known by and by
+	was.CPU.Reserved, is.CPU.Reserved = "", "" // known by and by
 	if (before == fromKubelet || before == fromKept) && policies(was) != policies(is) {
 		b.o.Status.Event(event.KubeletSettingsChanged, "the kubelet's settings are %s, they were %s", policies(next),
 			policies(old))
@@ -166,9 +166,9 @@ func (b *Observer) reportAssumed(ctx context.Context, state *State) error {
 	k := state.Settings
 	var assumed []string
 	if state.IsStatic() || state.KeepsMemory() ||
-		cmp.Or(k.TopologyPolicy, annotation.KubeletTopologyNone) != annotation.KubeletTopologyNone {
+		cmp.Or(k.Topology.Policy, annotation.KubeletTopologyNone) != annotation.KubeletTopologyNone {
 		s := kubelet.Settings{
-			Version: b.version(), CPUOptions: k.CPUOptions, TopologyOptions: k.TopologyOptions, Gates: k.Gates,
+			Version: b.version(), CPUOptions: k.CPU.Options, TopologyOptions: k.Topology.Options, Gates: k.Gates,
 		}
 		assumed = s.Assumptions()
 	}
@@ -187,41 +187,42 @@ func (b *Observer) version() string {
 	return version
 }
 
-func policies(k host.Kubelet) string {
+func policies(k annotation.Kubelet) string {
 	words := []string{
-		"cpuManagerPolicy " + cmp.Or(k.CPUPolicy, "none"), "memoryManagerPolicy " + cmp.Or(k.MemoryPolicy, "None"),
-		"topologyManagerPolicy " + cmp.Or(k.TopologyPolicy, "none"),
+		"cpuManagerPolicy " + cmp.Or(k.CPU.Policy, "none"), "memoryManagerPolicy " + cmp.Or(k.Memory.Policy, "None"),
+		"topologyManagerPolicy " + cmp.Or(k.Topology.Policy, "none"),
 	}
-	if k.ReservedCPUs != "" {
-		words = append(words, "reserved CPUs "+k.ReservedCPUs)
+	if k.CPU.Reserved != "" {
+		words = append(words, "reserved CPUs "+k.CPU.Reserved)
 	}
 	return strings.Join(words, ", ")
 }
 
 // withReserved returns the settings with the CPUs that a static kubelet keeps for itself: all that it does not say it
 // may give, else reservedSystemCPUs, else as many as it would choose. note says why none of them is known.
-func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocatable []int) (k host.Kubelet, note string,
+func withReserved(c kubeletapi.Config, version string, m *topo.Machine, allocatable []int) (k annotation.Kubelet,
+	note string,
 ) {
 	k = c.Kubelet
-	if k.CPUPolicy != annotation.KubeletPolicyStatic {
-		k.ReservedCPUs = "" // without the static policy no pod is kept off them
+	if k.CPU.Policy != annotation.KubeletPolicyStatic {
+		k.CPU.Reserved = "" // without the static policy no pod is kept off them
 		return k, ""
 	}
 	if len(allocatable) > 0 {
 		if given, unknown, err := m.ParseList(cpuset.FormatIDs(allocatable)); err == nil && len(unknown) == 0 {
-			k.ReservedCPUs = m.FormatList(m.Online().Minus(given))
+			k.CPU.Reserved = m.FormatList(m.Online().Minus(given))
 			return k, ""
 		}
 	}
-	if k.ReservedCPUs != "" || c.ReservedMilliCPU == 0 {
+	if k.CPU.Reserved != "" || c.ReservedMilliCPU == 0 {
 		return k, ""
 	}
 	known, _ := kubelet.ModelOf(version)
-	set, ok := kubelet.ReservedCPUs(m, kubelet.Config{Model: known, CPU: kubelet.StaticCPU(k.CPUOptions)},
+	set, ok := kubelet.ReservedCPUs(m, kubelet.Config{Model: known, CPU: kubelet.StaticCPU(k.CPU.Options)},
 		c.ReservedMilliCPU)
 	if !ok {
 		return k, fmt.Sprintf("a reservation of %d milli-CPU cannot be met on this machine", c.ReservedMilliCPU)
 	}
-	k.ReservedCPUs = m.FormatList(set)
+	k.CPU.Reserved = m.FormatList(set)
 	return k, ""
 }

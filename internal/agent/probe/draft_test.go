@@ -19,7 +19,7 @@ func TestADraftIsOfAllThatItIsMadeOf(t *testing.T) {
 	t.Parallel()
 	kinds := vary.Whole(&corev1.Node{}, &topo.Machine{}, metav1.Now(), []ledger.Entry{{}}, []*convert.Pod{{}},
 		probe.KubeletState{CPU: recorded(t).State.CPU}, &probe.Draft{}, map[string]string{"other": "x"},
-		map[string]bool{"other": true}, map[int]map[string]int64{7: nil})
+		map[string]bool{"other": true}, map[int32]corev1.ResourceList{7: nil})
 	in := example(t)
 	vary.Fill(&in, kinds)
 	d := probe.NewDraft(in, convert.Facts)

@@ -38,7 +38,7 @@ func Numatopology(in Input) *nodeinfo.Numatopology {
 		Spec: nodeinfo.NumatopoSpec{
 			Policies: map[string]string{
 				nodeinfo.CPUManagerPolicy:      policyOf(in.Kubelet),
-				nodeinfo.TopologyManagerPolicy: cmp.Or(in.Kubelet.TopologyPolicy, annotation.KubeletTopologyNone),
+				nodeinfo.TopologyManagerPolicy: cmp.Or(in.Kubelet.Topology.Policy, annotation.KubeletTopologyNone),
 			},
 			ResReserved: map[string]string{string(corev1.ResourceCPU): "0"},
 			CPUDetail:   map[string]nodeinfo.CPUInfo{},

@@ -102,10 +102,10 @@ func TestNumatopologyNeverOffersACPUTwice(t *testing.T) {
 			NodeName: "n0", Node: node(nil), Machine: m,
 			Mode: rapid.SampledFrom([]probe.Mode{probe.Own, probe.Follow}).Draw(t, "mode"),
 		}
-		in.Kubelet.CPUPolicy, in.Kubelet.ReservedCPUs = "static", list(take("reserved"))
+		in.Kubelet.CPU.Policy, in.Kubelet.CPU.Reserved = "static", list(take("reserved"))
 		in.Node.Annotations = map[string]string{annotation.NodeReservation: `{"reservedCPUs":"` + list(take("node")) +
 			`"}`}
-		taken, _ := cpuset.ParseIDs(in.Kubelet.ReservedCPUs)
+		taken, _ := cpuset.ParseIDs(in.Kubelet.CPU.Reserved)
 		held := list(take("pod"))
 		in.Entries = []ledger.Entry{{UID: "o", Role: qos.Exclusive, Class: qos.LSE, CPUList: held}}
 		in.Pods = []*convert.Pod{convert.ReadPod(&corev1.Pod{

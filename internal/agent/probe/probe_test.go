@@ -60,9 +60,11 @@ func example(tb testing.TB) probe.Input {
 	tb.Helper()
 	return probe.Input{
 		NodeName: "n0", Node: node(nil), Machine: seedMachine(tb), Mode: probe.Own, Writer: "tenon-agent/test",
-		Kubelet: host.Kubelet{
-			CPUPolicy: "static", ReservedCPUs: "0,16", CPUOptions: map[string]string{"full-pcpus-only": "true"},
-			TopologyPolicy: "single-numa-node", TopologyScope: "pod",
+		Kubelet: annotation.Kubelet{
+			CPU: annotation.KubeletCPU{
+				Policy: "static", Reserved: "0,16", Options: map[string]string{"full-pcpus-only": "true"},
+			},
+			Topology: annotation.KubeletTopology{Policy: "single-numa-node", Scope: "pod"},
 		},
 		Since: metav1.NewTime(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)),
 		Pins: []annotation.PodCPUAlloc{{
@@ -182,7 +184,7 @@ func TestPhaseOnePublishesTheTopologyAlone(t *testing.T) {
 func TestNodeReservationIsCopiedAndTakenOff(t *testing.T) {
 	t.Parallel()
 	in := example(t)
-	in.Entries, in.Pins, in.Kubelet = nil, nil, host.Kubelet{}
+	in.Entries, in.Pins, in.Kubelet = nil, nil, annotation.Kubelet{}
 	in.Node = node(map[string]string{
 		annotation.NodeReservation:       `{"reservedCPUs":"4-7"}`,
 		annotation.NodeSystemQoSResource: `{"cpuset":"20-23"}`,
@@ -266,7 +268,7 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 		perm := rapid.Permutation(m.All().Slice()).Draw(t, "cpus")
 		in := probe.Input{
 			NodeName: "n0", Node: node(nil), Machine: m, Mode: probe.Own,
-			Kubelet: host.Kubelet{CPUPolicy: "static"},
+			Kubelet: annotation.Kubelet{CPU: annotation.KubeletCPU{Policy: "static"}},
 		}
 		take := func(label string) string {
 			n := rapid.IntRange(1, 4).Draw(t, label)
@@ -274,7 +276,7 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 			perm = perm[n:]
 			return cpuset.FormatIDs(ids)
 		}
-		in.Kubelet.ReservedCPUs = take("reserved")
+		in.Kubelet.CPU.Reserved = take("reserved")
 		for i := range rapid.IntRange(0, 3).Draw(t, "pods") {
 			role := rapid.SampledFrom([]qos.Role{qos.Exclusive, qos.ExclusiveWithBE}).Draw(t, "role")
 			class := map[qos.Role]qos.Class{qos.Exclusive: qos.LSE, qos.ExclusiveWithBE: qos.LSR}[role]

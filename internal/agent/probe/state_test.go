@@ -24,9 +24,9 @@ func recorded(tb testing.TB) probe.Input {
 	tb.Helper()
 	in := example(tb)
 	in.Mode, in.Since, in.Entries = probe.Follow, metav1.Time{}, nil
-	in.Kubelet.MemoryPolicy, in.Kubelet.Version = "Static", "v1.36.3"
-	in.Kubelet.ReservedMemory = map[int]map[string]int64{0: {"memory": gib}}
-	in.Kubelet.TopologyOptions = map[string]string{"max-allowable-numa-nodes": "16"}
+	in.Kubelet.Memory.Policy, in.Kubelet.Version = "Static", "v1.36.3"
+	in.Kubelet.Memory.Reserved = map[int32]corev1.ResourceList{0: {"memory": resource.MustParse("1Gi")}}
+	in.Kubelet.Topology.Options = map[string]string{"max-allowable-numa-nodes": "16"}
 	in.Kubelet.Gates = map[string]bool{"CPUManagerPolicyAlphaOptions": true}
 	in.Pins = []annotation.PodCPUAlloc{{
 		Namespace: "default", Name: "p", UID: "a", CPUSet: "4-5",

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -24,7 +23,7 @@ type Input struct {
 	// Node is the API's object; nil while it is not known. Its UID goes into the owner reference.
 	Node    *corev1.Node
 	Machine *topo.Machine
-	Kubelet host.Kubelet
+	Kubelet annotation.Kubelet
 	Mode    Mode
 	// Writer is the program and its version.
 	Writer string
@@ -85,7 +84,7 @@ func (in *Input) drafted() *Draft {
 func Topology(in Input) *v1alpha2.NodeResourceTopology {
 	d := in.drafted()
 	if in.Mode == Blind { // nothing is known of a kubelet that is not asked
-		in.Kubelet, in.State = host.Kubelet{}, KubeletState{}
+		in.Kubelet, in.State = annotation.Kubelet{}, KubeletState{}
 	}
 	nrt := d.topology.DeepCopy()
 	v := ledger.New(d.Facts, in.Entries...).View()
@@ -120,7 +119,7 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 		annotation.Writer:       in.Writer,
 	}
 	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
-	nrt.TopologyPolicies = []string{policyWord(host.Kubelet{})}
+	nrt.TopologyPolicies = []string{policyWord(annotation.Kubelet{})}
 	nrt.Zones = zones(in.Machine)
 	if in.Node != nil {
 		nrt.OwnerReferences = ownedBy(in.Node.Name, in.Node.UID)
@@ -134,7 +133,7 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 		return nrt
 	}
 	nrt.Annotations[annotation.KubeletCPUManagerPolicy] = annotation.KubeletCPUManager{
-		Policy: policyOf(in.Kubelet), Options: in.Kubelet.CPUOptions, ReservedCPUs: in.Kubelet.ReservedCPUs,
+		Policy: policyOf(in.Kubelet), Options: in.Kubelet.CPU.Options, ReservedCPUs: in.Kubelet.CPU.Reserved,
 	}.String()
 	nrt.Annotations[annotation.KubeletKey] = settings(in).String()
 	nrt.Annotations[annotation.PodCPUAllocsKey] = annotation.PodCPUAllocs(in.Pins).String()

@@ -94,7 +94,8 @@ func memoryOf(in Input, n topo.NUMA) []zoneMemory {
 	m, id := in.Machine, in.Machine.NUMAID(n)
 	var list []zoneMemory
 	add := func(kind string, capacity, allocatable int64) {
-		allocatable = max(0, allocatable-in.Kubelet.ReservedMemory[id][kind])
+		reserved := in.Kubelet.Memory.Reserved[int32(id)][corev1.ResourceName(kind)]
+		allocatable = max(0, allocatable-reserved.Value())
 		a := zoneMemory{kind: kind, capacity: capacity, allocatable: allocatable, available: allocatable}
 		if in.State.Memory.Policy == annotation.KubeletMemoryStatic {
 			if counted, ok := in.State.Memory.Zones[id].Types[kind]; ok {

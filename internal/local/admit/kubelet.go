@@ -30,14 +30,14 @@ import (
 	schedframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	kcpuset "k8s.io/utils/cpuset"
 
-	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Options are what Open needs.
 type Options struct {
 	Machine  *topo.Machine
-	Settings host.Kubelet
+	Settings annotation.Kubelet
 	// Dir is the kubelet's folder, where it keeps its state files. It is made when it is not there.
 	Dir string
 	// Node returns the Node that pods must fit on. A cached one may lack labels that people gave it: where they alone
@@ -133,24 +133,24 @@ func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 	}()
 	k = &Kubelet{o: o, pods: map[types.UID]record{}, ended: make(chan struct{})}
 	log, info, s := klog.FromContext(ctx), machineInfo(o.Machine), o.Settings
-	k.topology, err = topologymanager.NewManager(info.Topology, cmp.Or(s.TopologyPolicy, topologymanager.PolicyNone),
-		cmp.Or(s.TopologyScope, topologymanager.ContainerTopologyScope), s.TopologyOptions)
+	k.topology, err = topologymanager.NewManager(info.Topology, cmp.Or(s.Topology.Policy, topologymanager.PolicyNone),
+		cmp.Or(s.Topology.Scope, topologymanager.ContainerTopologyScope), s.Topology.Options)
 	if err != nil {
 		return nil, fmt.Errorf("topology manager: %w", err)
 	}
-	reserved, err := kcpuset.Parse(s.ReservedCPUs)
+	reserved, err := kcpuset.Parse(s.CPU.Reserved)
 	if err != nil {
 		return nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
-	held, perNode := reservation(reserved, s.ReservedMemory)
-	k.cpus, err = cpumanager.NewManager(log, cmp.Or(s.CPUPolicy, string(cpumanager.PolicyNone)), s.CPUOptions,
+	held, perNode := reservation(reserved, s.Memory.Reserved)
+	k.cpus, err = cpumanager.NewManager(log, cmp.Or(s.CPU.Policy, string(cpumanager.PolicyNone)), s.CPU.Options,
 		o.Reconcile, info,
 		reserved, held, o.Dir, k.topology)
 	if err != nil {
 		return nil, fmt.Errorf("CPU manager: %w", err)
 	}
 	k.topology.AddHintProvider(log, k.cpus)
-	k.memory, err = memorymanager.NewManager(log, cmp.Or(s.MemoryPolicy, "None"), info, held, perNode, o.Dir,
+	k.memory, err = memorymanager.NewManager(log, cmp.Or(s.Memory.Policy, "None"), info, held, perNode, o.Dir,
 		k.topology)
 	if err != nil {
 		return nil, fmt.Errorf("memory manager: %w", err)
@@ -176,25 +176,21 @@ func (k *Kubelet) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errStaleState, err)
 	}
-	if cmp.Or(k.o.Settings.CPUPolicy, string(cpumanager.PolicyNone)) == string(cpumanager.PolicyNone) {
+	if cmp.Or(k.o.Settings.CPU.Policy, string(cpumanager.PolicyNone)) == string(cpumanager.PolicyNone) {
 		close(k.ended) // it has nothing to reconcile, and so no goroutine
 	}
 	return nil
 }
 
 // reservation is what is kept from pods: in all, and of the memory by NUMA node. The two must add up to the same.
-func reservation(cpus kcpuset.CPUSet, memory map[int]map[string]int64) (corev1.ResourceList,
+func reservation(cpus kcpuset.CPUSet, memory map[int32]corev1.ResourceList) (corev1.ResourceList,
 	[]config.MemoryReservation,
 ) {
 	all := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpus.Size()), resource.DecimalSI)}
 	var perNode []config.MemoryReservation
-	for node, types := range memory {
-		limits := corev1.ResourceList{}
-		for name, bytes := range types {
-			limits[corev1.ResourceName(name)] = *resource.NewQuantity(bytes, resource.BinarySI)
-		}
+	for node, limits := range memory {
 		all = quota.Add(all, limits)
-		perNode = append(perNode, config.MemoryReservation{NumaNode: int32(node), Limits: limits})
+		perNode = append(perNode, config.MemoryReservation{NumaNode: node, Limits: limits})
 	}
 	slices.SortFunc(perNode, func(a, b config.MemoryReservation) int { return cmp.Compare(a.NumaNode, b.NumaNode) })
 	return all, perNode

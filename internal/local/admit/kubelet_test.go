@@ -23,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a kubelet's machine and folder, which outlive the kubelet.
 type world struct {
 	machine  *topo.Machine
-	settings host.Kubelet
+	settings annotation.Kubelet
 	dir      string
 	node     *corev1.Node
 
@@ -67,8 +68,8 @@ func newWorld(t failer, dir, spec string) *world {
 	}
 }
 
-func nodeOf(m *topo.Machine, k host.Kubelet) *corev1.Node {
-	reserved, _, _ := m.ParseList(k.ReservedCPUs)
+func nodeOf(m *topo.Machine, k annotation.Kubelet) *corev1.Node {
+	reserved, _, _ := m.ParseList(k.CPU.Reserved)
 	online, memory := m.Online(), int64(0)
 	for i := range m.NumNUMA() {
 		memory += m.MemoryBytes(topo.NUMA(i))
@@ -287,9 +288,9 @@ func TestPanicOfTheKubeletsCodeIsAnError(t *testing.T) {
 func TestKubeletThatCannotStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*world){
-		"without reserved CPUs":   func(w *world) { w.settings.ReservedCPUs = "" },
-		"without reserved memory": func(w *world) { w.settings.ReservedMemory = nil },
-		"with an unknown policy":  func(w *world) { w.settings.TopologyPolicy = "strict" },
+		"without reserved CPUs":   func(w *world) { w.settings.CPU.Reserved = "" },
+		"without reserved memory": func(w *world) { w.settings.Memory.Reserved = nil },
+		"with an unknown policy":  func(w *world) { w.settings.Topology.Policy = "strict" },
 	} {
 		w := newWorld(t, t.TempDir(), "arm64-1s@restricted,memory-static")
 		change(w)
@@ -307,7 +308,7 @@ func TestStateOfOtherSettingsIsDiscarded(t *testing.T) {
 		t.Fatal(refusal, err)
 	}
 	first.Close()
-	w.settings.CPUPolicy, w.settings.ReservedCPUs = "none", ""
+	w.settings.CPU.Policy, w.settings.CPU.Reserved = "none", ""
 	second := w.boot(t, 10*time.Millisecond, nil)
 	defer second.Close()
 	state, err := host.ReadCPUState(host.Root{Dir: filepath.Join(w.dir, "../../..")})
@@ -397,8 +398,8 @@ func TestAdmissionsOfARandomHistory(t *testing.T) {
 		}
 		h.sweep(t)
 		pool := h.machine.Online()
-		if h.settings.CPUOptions["strict-cpu-reservation"] != "" {
-			reserved, _, _ := h.machine.ParseList(h.settings.ReservedCPUs)
+		if h.settings.CPU.Options["strict-cpu-reservation"] != "" {
+			reserved, _, _ := h.machine.ParseList(h.settings.CPU.Reserved)
 			pool = pool.Minus(reserved)
 		}
 		if got, free := h.recorded(t); len(got) != 0 || cpuset.FormatIDs(free) != h.machine.FormatList(pool) {
@@ -476,7 +477,7 @@ func (h *history) restart(t *rapid.T) {
 
 func (h *history) check(t *rapid.T) {
 	got, free := h.recorded(t)
-	reserved, err := cpuset.ParseIDs(h.settings.ReservedCPUs)
+	reserved, err := cpuset.ParseIDs(h.settings.CPU.Reserved)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -503,7 +504,7 @@ func (h *history) check(t *rapid.T) {
 			t.Fatalf("pod %s starts on %s and %s, the files say %+v", uid, cpus, mems, a)
 		}
 	}
-	if kept := len(owner); kept != h.machine.NumCPUs() && h.settings.CPUOptions["strict-cpu-reservation"] == "" {
+	if kept := len(owner); kept != h.machine.NumCPUs() && h.settings.CPU.Options["strict-cpu-reservation"] == "" {
 		t.Fatalf("%d CPUs are held or shared, the machine has %d", len(owner), h.machine.NumCPUs())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -19,7 +20,7 @@ type Description struct {
 	// happen in another folder, with an absolute path.
 	Lasting string
 	// Kubelet is how the simulated kubelet handles CPUs and topology.
-	Kubelet host.Kubelet
+	Kubelet annotation.Kubelet
 	// Follow asks, by the node's label, that the scheduler predicts what the kubelet will choose and leaves it the
 	// choice.
 	Follow bool

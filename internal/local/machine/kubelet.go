@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -35,20 +38,20 @@ func complete(words []string) []string {
 // runsManagers reports whether the kubelet's settings ask for decisions about CPUs, memory or topology.
 func (d Description) runsManagers() bool {
 	k := d.Kubelet
-	return d.pins() || d.keepsMemory() || k.TopologyPolicy != "" && k.TopologyPolicy != annotation.KubeletTopologyNone
+	return d.pins() || d.keepsMemory() || k.Topology.Policy != "" && k.Topology.Policy != annotation.KubeletTopologyNone
 }
 
-func (d Description) pins() bool { return d.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic }
+func (d Description) pins() bool { return d.Kubelet.CPU.Policy == annotation.KubeletPolicyStatic }
 
 func (d Description) keepsMemory() bool {
-	return d.Kubelet.MemoryPolicy != "" && d.Kubelet.MemoryPolicy != "None"
+	return d.Kubelet.Memory.Policy != "" && d.Kubelet.Memory.Policy != "None"
 }
 
 // settle fills the kubelet settings that depend on the machine, since a kubelet refuses to start without them: with the
 // static policy the first core is reserved, with the memory manager 1 GiB of the first NUMA node that has twice as
 // much.
 func (d *Description) settle(m *topo.Machine) {
-	if d.pins() && d.Kubelet.ReservedCPUs == "" {
+	if d.pins() && d.Kubelet.CPU.Reserved == "" {
 		online := m.Online()
 		first := m.CoreOf(topo.CPU(online.Slice()[0]))
 		var ids []int
@@ -57,17 +60,16 @@ func (d *Description) settle(m *topo.Machine) {
 				ids = append(ids, m.CPUID(c))
 			}
 		}
-		d.Kubelet.ReservedCPUs = cpuset.FormatIDs(ids)
+		d.Kubelet.CPU.Reserved = cpuset.FormatIDs(ids)
 	}
-	if d.keepsMemory() && len(d.Kubelet.ReservedMemory) == 0 {
+	if d.keepsMemory() && len(d.Kubelet.Memory.Reserved) == 0 {
 		if node, bytes := spareMemory(m); bytes > 0 {
-			d.Kubelet.ReservedMemory = map[int]map[string]int64{node: {memoryType: bytes}}
+			d.Kubelet.Memory.Reserved = map[int32]corev1.ResourceList{
+				int32(node): {corev1.ResourceMemory: *resource.NewQuantity(bytes, resource.BinarySI)},
+			}
 		}
 	}
 }
-
-// memoryType is the type of reserved memory other than huge pages.
-const memoryType = "memory"
 
 // spareMemory returns the default reservation: the NUMA node's id and an amount in bytes, 0 when the machine shows no
 // memory.
@@ -99,7 +101,7 @@ func (d Description) check(m *topo.Machine) error {
 	if !d.runsManagers() {
 		return nil
 	}
-	if err := d.Kubelet.Runs(m); err != nil {
+	if err := host.CheckKubelet(&d.Kubelet, m); err != nil {
 		return err
 	}
 	for _, rule := range []func(*topo.Machine) error{d.checkVersion, d.checkMemory, d.checkIDs, d.checkHang} {
@@ -126,10 +128,11 @@ func (d Description) checkMemory(m *topo.Machine) error {
 		return nil
 	}
 	reserved := int64(0)
-	for id, types := range d.Kubelet.ReservedMemory {
-		reserved += types[memoryType]
-		n, _ := m.NUMAByID(id) // Runs has looked for it
-		total := hugeBytes(m, n) + types[memoryType]
+	for id, types := range d.Kubelet.Memory.Reserved {
+		memory := types.Memory().Value()
+		reserved += memory
+		n, _ := m.NUMAByID(int(id)) // CheckKubelet has looked for it
+		total := hugeBytes(m, n) + memory
 		if total > m.MemoryBytes(n) {
 			return fmt.Errorf("reserved-memory: NUMA node %d has %d bytes, its huge pages and what is reserved take %d",
 				id, m.MemoryBytes(n), total)
@@ -146,16 +149,16 @@ func (d Description) checkMemory(m *topo.Machine) error {
 // with ids as their indices.
 func (d Description) checkIDs(m *topo.Machine) error {
 	k := d.Kubelet
-	if k.TopologyPolicy == annotation.KubeletTopologyNone {
+	if k.Topology.Policy == annotation.KubeletTopologyNone {
 		return nil
 	}
 	highest := m.NUMAID(topo.NUMA(m.NumNUMA() - 1))
 	if highest >= 64 {
 		return fmt.Errorf("topology policy %s: the kubelet panics on the NUMA node id %d, its masks end at 63",
-			k.TopologyPolicy, highest)
+			k.Topology.Policy, highest)
 	}
-	byDistance := k.TopologyOptions["prefer-closest-numa-nodes"] == "true" &&
-		k.TopologyPolicy != annotation.KubeletTopologySingleNUMA
+	byDistance := k.Topology.Options["prefer-closest-numa-nodes"] == "true" &&
+		k.Topology.Policy != annotation.KubeletTopologySingleNUMA
 	if byDistance && highest >= m.NumNUMA() {
 		return fmt.Errorf("prefer-closest-numa-nodes: the kubelet panics on the NUMA node id %d of %d nodes, it takes "+
 			"ids for positions", highest, m.NumNUMA())
@@ -166,11 +169,11 @@ func (d Description) checkIDs(m *topo.Machine) error {
 // checkHang refuses the settings with which the kubelet's CPU manager never returns from some requests (kubernetes PR
 // 140730): it deals whole cores round robin to NUMA nodes of which none has one left, only single threads.
 func (d Description) checkHang(m *topo.Machine) error {
-	o := d.Kubelet.CPUOptions
+	o := d.Kubelet.CPU.Options
 	if o["distribute-cpus-across-numa"] != "true" || o["full-pcpus-only"] != "true" || len(m.CPUNodes()) < 2 {
 		return nil
 	}
-	reserved, _, err := m.ParseList(d.Kubelet.ReservedCPUs)
+	reserved, _, err := m.ParseList(d.Kubelet.CPU.Reserved)
 	if err != nil {
 		return err
 	}
@@ -180,7 +183,7 @@ func (d Description) checkHang(m *topo.Machine) error {
 		if len(taken) > 0 && len(taken) < len(core) {
 			return fmt.Errorf("distribute-cpus-across-numa with full-pcpus-only: reserved=%s splits a core, and then "+
 				"the kubelet's CPU manager never returns from some requests: reserve whole cores",
-				d.Kubelet.ReservedCPUs)
+				d.Kubelet.CPU.Reserved)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestMachineOfPartsReadsBackAsItsParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k := d.Kubelet; k.CPUPolicy != "static" || k.TopologyPolicy != "restricted" || k.ReservedCPUs != "0-1" {
+	if k := d.Kubelet; k.CPU.Policy != "static" || k.Topology.Policy != "restricted" || k.CPU.Reserved != "0-1" {
 		t.Errorf("kubelet settings %+v, want static, restricted and 0-1 reserved", k)
 	}
 	dir := filepath.Join(testkit.Dir(t), "node")
@@ -170,8 +170,8 @@ func TestCapturedMachineIsUsedLikeAPreset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if count != 3 || d.Name != "32intel64-2p8co2t-8ve" || d.Kubelet.ReservedCPUs != "0,16" {
-		t.Errorf("Parse = %s, %d nodes, reserved %q", d.Name, count, d.Kubelet.ReservedCPUs)
+	if count != 3 || d.Name != "32intel64-2p8co2t-8ve" || d.Kubelet.CPU.Reserved != "0,16" {
+		t.Errorf("Parse = %s, %d nodes, reserved %q", d.Name, count, d.Kubelet.CPU.Reserved)
 	}
 	want := "32 16 2 2"
 	fromArchive, fromFolder := filepath.Join(testkit.Dir(t), "a"), filepath.Join(testkit.Dir(t), "b")

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/nearest"
 	"github.com/tenon-project/tenon/internal/agent/host"
 )
@@ -150,7 +151,7 @@ func nodeName(base string) string {
 var unfit = regexp.MustCompile(`[^a-z0-9]`)
 
 // parseKubelet reads settings and, for one that is unknown, names those that are known and which one may be meant.
-func parseKubelet(settings string) (host.Kubelet, error) {
+func parseKubelet(settings string) (annotation.Kubelet, error) {
 	k, err := host.ParseKubelet(settings)
 	unknown, ok := errors.AsType[*host.UnknownSetting](err)
 	if !ok {

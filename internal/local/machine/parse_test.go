@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/local/machine"
 )
 
@@ -19,55 +21,61 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestSpecsOfTheFlagMachine(t *testing.T) {
 	t.Parallel()
-	none := host.Kubelet{CPUPolicy: "none", MemoryPolicy: "None", TopologyPolicy: "none", TopologyScope: "container"}
+	none := annotation.Kubelet{
+		CPU: annotation.KubeletCPU{Policy: "none"}, Memory: annotation.KubeletMemory{Policy: "None"},
+		Topology: annotation.KubeletTopology{Policy: "none", Scope: "container"},
+	}
 	tests := map[string]struct {
 		name    string
 		count   int
-		kubelet func(*host.Kubelet)
+		kubelet func(*annotation.Kubelet)
 	}{
 		"epyc-2s":                 {"epyc-2s", 1, nil},
 		"epyc-2s=3":               {"epyc-2s", 3, nil},
 		"xeon-2s@":                {"xeon-2s", 1, nil},
-		"xeon-2s@none,restricted": {"xeon-2s", 1, func(k *host.Kubelet) { k.TopologyPolicy = "restricted" }},
-		"xeon-2s@restricted": {"xeon-2s", 1, func(k *host.Kubelet) { // a topology policy implies static
-			k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy = "static", "0,48", "restricted"
+		"xeon-2s@none,restricted": {"xeon-2s", 1, func(k *annotation.Kubelet) { k.Topology.Policy = "restricted" }},
+		"xeon-2s@restricted": {"xeon-2s", 1, func(k *annotation.Kubelet) { // a topology policy implies static
+			k.CPU.Policy, k.CPU.Reserved, k.Topology.Policy = "static", "0,48", "restricted"
 		}},
-		"xeon-2s,kubelet=restricted": {"xeon-2s", 1, func(k *host.Kubelet) {
-			k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy = "static", "0,48", "restricted"
+		"xeon-2s,kubelet=restricted": {"xeon-2s", 1, func(k *annotation.Kubelet) {
+			k.CPU.Policy, k.CPU.Reserved, k.Topology.Policy = "static", "0,48", "restricted"
 		}},
-		"xeon-2s,kubelet=restricted+memory-static+full-pcpus-only=2": {"xeon-2s", 2, func(k *host.Kubelet) {
-			k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy = "static", "0,48", "restricted"
-			k.CPUOptions = map[string]string{"full-pcpus-only": "true"}
-			k.MemoryPolicy, k.ReservedMemory = "Static", map[int]map[string]int64{0: {"memory": 1 << 30}}
+		"xeon-2s,kubelet=restricted+memory-static+full-pcpus-only=2": {"xeon-2s", 2, func(k *annotation.Kubelet) {
+			k.CPU.Policy, k.CPU.Reserved, k.Topology.Policy = "static", "0,48", "restricted"
+			k.CPU.Options = map[string]string{"full-pcpus-only": "true"}
+			k.Memory.Policy = "Static"
+			k.Memory.Reserved = map[int32]corev1.ResourceList{0: {"memory": resource.MustParse("1Gi")}}
 		}},
-		"xeon-2s@static+reserved=0+48,best-effort=7": {"xeon-2s", 7, func(k *host.Kubelet) {
-			k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy = "static", "0,48", "best-effort"
+		"xeon-2s@static+reserved=0+48,best-effort=7": {"xeon-2s", 7, func(k *annotation.Kubelet) {
+			k.CPU.Policy, k.CPU.Reserved, k.Topology.Policy = "static", "0,48", "best-effort"
 		}},
-		"xeon-2s@memory-static,reserved-memory=0:1Gi,1:2Gi=3": {"xeon-2s", 3, func(k *host.Kubelet) {
-			k.MemoryPolicy = "Static"
-			k.ReservedMemory = map[int]map[string]int64{0: {"memory": 1 << 30}, 1: {"memory": 2 << 30}}
+		"xeon-2s@memory-static,reserved-memory=0:1Gi,1:2Gi=3": {"xeon-2s", 3, func(k *annotation.Kubelet) {
+			k.Memory.Policy = "Static"
+			k.Memory.Reserved = map[int32]corev1.ResourceList{
+				0: {"memory": resource.MustParse("1Gi")}, 1: {"memory": resource.MustParse("2Gi")},
+			}
 		}},
-		"xeon-2s@version=1.34": {"xeon-2s", 1, func(k *host.Kubelet) { k.Version = "v1.34.0" }},
-		"xeon-2s@static,version=1.36.2=2": {"xeon-2s", 2, func(k *host.Kubelet) {
-			k.CPUPolicy, k.ReservedCPUs, k.Version = "static", "0,48", "v1.36.2"
+		"xeon-2s@version=1.34": {"xeon-2s", 1, func(k *annotation.Kubelet) { k.Version = "v1.34.0" }},
+		"xeon-2s@static,version=1.36.2=2": {"xeon-2s", 2, func(k *annotation.Kubelet) {
+			k.CPU.Policy, k.CPU.Reserved, k.Version = "static", "0,48", "v1.36.2"
 		}},
-		"hybrid@static": {"hybrid", 1, func(k *host.Kubelet) { // without reserved= the first core is reserved
-			k.CPUPolicy, k.ReservedCPUs = "static", "0-1"
+		"hybrid@static": {"hybrid", 1, func(k *annotation.Kubelet) { // without reserved= the first core is reserved
+			k.CPU.Policy, k.CPU.Reserved = "static", "0-1"
 		}},
 		"epyc-2s@static,full-pcpus-only,distribute-cpus-across-numa,single-numa-node,scope=pod,reserved=0-1,64-65=2": {
-			"epyc-2s", 2, func(k *host.Kubelet) {
-				k.CPUPolicy, k.ReservedCPUs, k.TopologyPolicy, k.TopologyScope = "static", "0-1,64-65",
+			"epyc-2s", 2, func(k *annotation.Kubelet) {
+				k.CPU.Policy, k.CPU.Reserved, k.Topology.Policy, k.Topology.Scope = "static", "0-1,64-65",
 					"single-numa-node", "pod"
-				k.CPUOptions = map[string]string{"full-pcpus-only": "true", "distribute-cpus-across-numa": "true"}
+				k.CPU.Options = map[string]string{"full-pcpus-only": "true", "distribute-cpus-across-numa": "true"}
 			},
 		},
 		"arm64-1s@static,reserved=3": {
 			"arm64-1s", 1,
-			func(k *host.Kubelet) { k.CPUPolicy, k.ReservedCPUs = "static", "3" },
+			func(k *annotation.Kubelet) { k.CPU.Policy, k.CPU.Reserved = "static", "3" },
 		},
 		"arm64-1s@reserved=3,static=4": {
 			"arm64-1s", 4,
-			func(k *host.Kubelet) { k.CPUPolicy, k.ReservedCPUs = "static", "3" },
+			func(k *annotation.Kubelet) { k.CPU.Policy, k.CPU.Reserved = "static", "3" },
 		},
 	}
 	for spec, test := range tests {
@@ -173,9 +181,9 @@ func TestFollowIsAWishOfTheNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Follow != want || want && d.Kubelet.CPUPolicy != "static" {
+		if d.Follow != want || want && d.Kubelet.CPU.Policy != "static" {
 			t.Errorf("Parse(%q): follow is %t with the CPU policy %s, want %t and static", spec, d.Follow,
-				d.Kubelet.CPUPolicy, want)
+				d.Kubelet.CPU.Policy, want)
 		}
 	}
 }

@@ -264,7 +264,7 @@ func TestNodeThatWasTakenForDeadIsReadyAgain(t *testing.T) {
 func TestKubeletThatDoesNotStartIsTheNodesCondition(t *testing.T) {
 	t.Parallel()
 	b := &bench{t: t, live: true, client: newClient(), dir: filepath.Join(t.TempDir(), "n0"), spec: "arm64-1s@static"}
-	b.change = func(n *node) { n.Machine.Kubelet.TopologyPolicy = "strict" }
+	b.change = func(n *node) { n.Machine.Kubelet.Topology.Policy = "strict" }
 	b.boot()
 	defer func() { b.stop() }()
 	b.create(podOf("p", "1"))

@@ -70,7 +70,7 @@ func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 		queue: workqueue.NewTypedDelayingQueue[types.UID](),
 	}
 	var err error
-	if k.reserved, _, err = m.ParseList(n.Machine.Kubelet.ReservedCPUs); err != nil {
+	if k.reserved, _, err = m.ParseList(n.Machine.Kubelet.CPU.Reserved); err != nil {
 		return nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
 	k.gate = newGate(k)

@@ -20,13 +20,13 @@ func switches() probe.Switches { return probe.Switches{QueryKubelet: true, CPUSe
 func Objects(name string, d machine.Description, m *topo.Machine) (
 	*corev1.Node, *v1alpha2.NodeResourceTopology, error,
 ) {
-	reserved, _, err := m.ParseList(d.Kubelet.ReservedCPUs)
+	reserved, _, err := m.ParseList(d.Kubelet.CPU.Reserved)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
 	node := nodeOf(name, d, m, reserved)
 	node.APIVersion, node.Kind = "v1", "Node"
-	static := d.Kubelet.CPUPolicy == annotation.KubeletPolicyStatic
+	static := d.Kubelet.CPU.Policy == annotation.KubeletPolicyStatic
 	mode, _ := probe.ModeOf(switches(), static, node.Labels[annotation.TopologyMode])
 	topology := probe.Topology(probe.Input{
 		NodeName: name, Node: node, Machine: m, Kubelet: d.Kubelet, Mode: mode, Writer: "tenon-agent",

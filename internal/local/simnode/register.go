@@ -167,9 +167,9 @@ func allocatable(capacity corev1.ResourceList, d machine.Description, reserved c
 		}
 	}
 	add(out, corev1.ResourceCPU, -int64(reserved.Len()))
-	for _, types := range d.Kubelet.ReservedMemory {
-		for name, bytes := range types {
-			add(out, corev1.ResourceName(name), -bytes)
+	for _, types := range d.Kubelet.Memory.Reserved {
+		for name, amount := range types {
+			add(out, name, -amount.Value())
 		}
 	}
 	return out

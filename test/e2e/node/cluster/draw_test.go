@@ -62,7 +62,7 @@ func drawCombination(seed uint64, i int, follow bool, memoryKiB int64) (combinat
 		var err error
 		c.machine, err = machine.Of(c.name, "AMD EPYC 7513 32-Core Processor", parts, c.settings)
 		if err == nil && hasRoom(c.machine) {
-			if c.machine.Kubelet.CPUOptions["full-pcpus-only"] == "true" {
+			if c.machine.Kubelet.CPU.Options["full-pcpus-only"] == "true" {
 				d.unit = threadsOf(c.machine)
 			}
 			c.waves = d.pods(c.machine, follow)
@@ -74,7 +74,7 @@ func drawCombination(seed uint64, i int, follow bool, memoryKiB int64) (combinat
 
 // hasRoom reports whether reserved CPUs and as many for the shared pool leave most of the machine to pods.
 func hasRoom(m machine.Description) bool {
-	reserved, err := fold.Parse(m.Kubelet.ReservedCPUs)
+	reserved, err := fold.Parse(m.Kubelet.CPU.Reserved)
 	return err == nil && 4*len(reserved) <= len(m.Spec().CPUs)
 }
 

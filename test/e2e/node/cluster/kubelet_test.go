@@ -11,8 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 
@@ -38,14 +36,14 @@ func (n *node) kubeletConfig() *kubelet.KubeletConfiguration {
 		CgroupRoot:               n.group,
 		ContainerRuntimeEndpoint: "unix://" + n.w.Socket(),
 
-		CPUManagerPolicy:             k.CPUPolicy,
-		CPUManagerPolicyOptions:      k.CPUOptions,
+		CPUManagerPolicy:             k.CPU.Policy,
+		CPUManagerPolicyOptions:      k.CPU.Options,
 		CPUManagerReconcilePeriod:    metav1.Duration{Duration: reconcilePeriod},
-		ReservedSystemCPUs:           k.ReservedCPUs,
-		MemoryManagerPolicy:          k.MemoryPolicy,
-		TopologyManagerPolicy:        k.TopologyPolicy,
-		TopologyManagerScope:         k.TopologyScope,
-		TopologyManagerPolicyOptions: k.TopologyOptions,
+		ReservedSystemCPUs:           k.CPU.Reserved,
+		MemoryManagerPolicy:          k.Memory.Policy,
+		TopologyManagerPolicy:        k.Topology.Policy,
+		TopologyManagerScope:         k.Topology.Scope,
+		TopologyManagerPolicyOptions: k.Topology.Options,
 		FeatureGates:                 k.Gates,
 
 		EvictionHard: map[string]string{
@@ -72,13 +70,9 @@ func (n *node) kubeletConfig() *kubelet.KubeletConfiguration {
 		Authorization: kubelet.KubeletAuthorization{Mode: kubelet.KubeletAuthorizationModeWebhook},
 	}
 	reserved := int64(0)
-	for id, kinds := range k.ReservedMemory {
-		limits := corev1.ResourceList{}
-		for kind, bytes := range kinds {
-			limits[corev1.ResourceName(kind)] = *resource.NewQuantity(bytes, resource.BinarySI)
-		}
-		reserved += kinds["memory"]
-		c.ReservedMemory = append(c.ReservedMemory, kubelet.MemoryReservation{NumaNode: int32(id), Limits: limits})
+	for id, limits := range k.Memory.Reserved {
+		reserved += limits.Memory().Value()
+		c.ReservedMemory = append(c.ReservedMemory, kubelet.MemoryReservation{NumaNode: id, Limits: limits})
 	}
 	if reserved > 0 {
 		c.SystemReserved = map[string]string{"memory": strconv.FormatInt(reserved-evictionMemory, 10)}
@@ -132,7 +126,7 @@ func (n *node) compareSettings(t testing.TB) []string {
 	}
 	want.Kubelet.Version = ""           // the Node reports it
 	if n.config.SystemReserved != nil { // to which the kubelet itself adds the number of its reserved CPUs
-		reserved := n.cpus(n.machine.Kubelet.ReservedCPUs)
+		reserved := n.cpus(n.machine.Kubelet.CPU.Reserved)
 		want.ReservedMilliCPU = int64(reserved.Len()) * 1000
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {

@@ -213,10 +213,10 @@ func (n *node) isCurrent(keys map[string]string) error {
 	}
 	k := n.machine.Kubelet
 	for what, value := range map[string][2]string{
-		"CPU policy":      {got.CPU.Policy, cmp.Or(k.CPUPolicy, annotation.KubeletPolicyNone)},
-		"memory policy":   {got.Memory.Policy, cmp.Or(k.MemoryPolicy, "None")},
-		"topology policy": {got.Topology.Policy, cmp.Or(k.TopologyPolicy, "none")},
-		"reserved CPUs":   {got.CPU.Reserved, k.ReservedCPUs},
+		"CPU policy":      {got.CPU.Policy, cmp.Or(k.CPU.Policy, annotation.KubeletPolicyNone)},
+		"memory policy":   {got.Memory.Policy, cmp.Or(k.Memory.Policy, "None")},
+		"topology policy": {got.Topology.Policy, cmp.Or(k.Topology.Policy, "none")},
+		"reserved CPUs":   {got.CPU.Reserved, k.CPU.Reserved},
 	} {
 		if value[0] != value[1] && !(what == "reserved CPUs" && n.sameCPUs(value[0], value[1])) {
 			return fmt.Errorf("published %s %q, want %q", what, value[0], value[1])
@@ -249,7 +249,7 @@ func (n *node) isSeen(ctx context.Context) error {
 	if err := json.NewDecoder(answer.Body).Decode(&view); err != nil {
 		return err
 	}
-	if want := cmp.Or(n.machine.Kubelet.CPUPolicy, annotation.KubeletPolicyNone); view.CPUTopology == nil ||
+	if want := cmp.Or(n.machine.Kubelet.CPU.Policy, annotation.KubeletPolicyNone); view.CPUTopology == nil ||
 		view.Policy.Policy != want {
 		return fmt.Errorf("the scheduler sees a machine %t and the CPU policy %q, want %q", view.CPUTopology != nil,
 			view.Policy.Policy, want)

@@ -59,8 +59,8 @@ type pools struct{ shared, be cpuset.Set }
 // wanted reckons the sets of all pods that hold CPUs, and refuses CPUs that are exclusive twice.
 func (n *node) wanted(pods []corev1.Pod, differ func(string, ...any)) (map[string]wanted, pools) {
 	base := n.topo.Online()
-	if k := n.machine.Kubelet; k.CPUOptions["strict-cpu-reservation"] == "true" {
-		base = base.Minus(n.cpus(k.ReservedCPUs))
+	if k := n.machine.Kubelet; k.CPU.Options["strict-cpu-reservation"] == "true" {
+		base = base.Minus(n.cpus(k.CPU.Reserved))
 	}
 	all := pools{shared: base, be: base}
 	var taken cpuset.Set
@@ -126,7 +126,7 @@ func (n *node) status(p *corev1.Pod, differ func(string, ...any)) annotation.Res
 
 // memoryNodes are the NUMA nodes that a pod's memory was allocated on, where no memory manager decides about them.
 func (n *node) memoryNodes(status annotation.ResourceStatus) string {
-	if n.machine.Kubelet.MemoryPolicy == annotation.KubeletMemoryStatic {
+	if n.machine.Kubelet.Memory.Policy == annotation.KubeletMemoryStatic {
 		return ""
 	}
 	var ids []int

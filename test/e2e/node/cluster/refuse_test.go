@@ -45,9 +45,10 @@ func newLocalNode(t *testing.T, c combination) *localNode {
 	d := &localNode{machine: c.machine, parts: parts, root: folder(t)}
 	memory := int64(0)
 	for _, n := range c.machine.Spec().NUMA {
-		memory += n.MemoryBytes - c.machine.Kubelet.ReservedMemory[n.ID]["memory"]
+		reserved := c.machine.Kubelet.Memory.Reserved[int32(n.ID)]
+		memory += n.MemoryBytes - reserved.Memory().Value()
 	}
-	cpus := int64(len(c.machine.Spec().CPUs) - len(idSet(t, c.machine.Kubelet.ReservedCPUs)))
+	cpus := int64(len(c.machine.Spec().CPUs) - len(idSet(t, c.machine.Kubelet.CPU.Reserved)))
 	d.node = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: c.name, UID: "node", Labels: map[string]string{corev1.LabelHostname: c.name},

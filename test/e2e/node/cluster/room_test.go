@@ -63,7 +63,7 @@ func policyOf(word string) int {
 func newRoom(t testing.TB, m machine.Description, pods []corev1.Pod) room {
 	t.Helper()
 	k, spec := m.Kubelet, m.Spec()
-	reserved := idSet(t, k.ReservedCPUs)
+	reserved := idSet(t, k.CPU.Reserved)
 	taken := map[int]bool{}
 	for i := range pods {
 		if !ended(&pods[i]) {
@@ -75,22 +75,23 @@ func newRoom(t testing.TB, m machine.Description, pods []corev1.Pod) room {
 		cores[c.Core] = append(cores[c.Core], c.ID)
 	}
 	r := room{
-		threads: threadsOf(m), policy: policyOf(k.TopologyPolicy),
-		whole: k.CPUOptions["full-pcpus-only"] == "true", floor: len(reserved),
+		threads: threadsOf(m), policy: policyOf(k.Topology.Policy),
+		whole: k.CPU.Options["full-pcpus-only"] == "true", floor: len(reserved),
 	}
 	if r.floor == 0 {
 		r.floor = r.threads
 	}
 	isFree := func(id int) bool { return !taken[id] && !reserved[id] }
 	for _, n := range spec.NUMA {
-		memory := int(n.MemoryBytes - k.ReservedMemory[n.ID]["memory"])
+		reservedMemory := k.Memory.Reserved[int32(n.ID)]
+		memory := int(n.MemoryBytes - reservedMemory.Memory().Value())
 		node := roomNode{id: n.ID, memory: memory, freeMemory: memory}
 		for _, c := range spec.CPUs {
 			if c.NUMA != n.ID {
 				continue
 			}
 			node.online++
-			if !taken[c.ID] && !(reserved[c.ID] && k.CPUOptions["strict-cpu-reservation"] == "true") {
+			if !taken[c.ID] && !(reserved[c.ID] && k.CPU.Options["strict-cpu-reservation"] == "true") {
 				node.pool++
 			}
 			if isFree(c.ID) {
