@@ -104,7 +104,7 @@ func setGates() {
 func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	factory informers.SharedInformerFactory,
 ) error {
-	profiles, err := app.DefaultProfiles(schedulerNames)
+	cfg, err := app.DefaultConfig(schedulerNames)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	registry, changes := app.Registry(decisions), &upstream.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result says what happened
 	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
-		scheduler.WithProfiles(profiles...),
+		scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(registry),
 		scheduler.WithPercentageOfNodesToScore(&all),
 		scheduler.WithParallelism(1),
@@ -129,10 +129,10 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	e.core.Cache = changes.Watch(e.core.Cache, e.store)
 	e.core.NextPod = e.limit(e.core.NextPod)
 	e.core.FailureHandler = changes.Failures(e.note(e.core.FailureHandler))
-	for i := range profiles {
-		name := profiles[i].SchedulerName
+	for i := range cfg.Profiles {
+		name := cfg.Profiles[i].SchedulerName
 		orderVictims(e.core.Profiles[name], e.rank)
-		ranked, err := upstream.NewProfile(ctx, e.core.Profiles[name], &profiles[i], changes, nodenumaresource.Name)
+		ranked, err := upstream.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name)
 		if err != nil {
 			return err
 		}

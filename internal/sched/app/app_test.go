@@ -221,7 +221,7 @@ func TestEndpoints(t *testing.T) {
 	expect("/apis/v1/nodes/n", 503, "not leader")
 	s.store.MarkSynced()
 	expect("/readyz", 200, "ok") // not being the leader is not a failure
-	s.leading.Store(true)
+	s.tracker.Leading.Store(true)
 	s.store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	expect("/apis/v1/__services__", 200, "availableCPUs")
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/absent", 404, "cannot find node")

@@ -32,7 +32,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 		return nil, fmt.Errorf("diagnostics: %w", err)
 	}
 	h, err := diag.New(diag.Config{
-		Leading:  s.leading.Load,
+		Leading:  s.tracker.Leading.Load,
 		Ready:    s.known,
 		View:     s.store.Known,
 		NodeInfo: live.NodeInfo,

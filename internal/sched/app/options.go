@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/features"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -16,16 +17,11 @@ import (
 // SchedulerName is our own scheduler name.
 const SchedulerName = "tenon-scheduler"
 
-// schedulerNames are served without --config and --serve-scheduler-names: our own name, and that of stock's default
-// profile. Koordinator's is for the flag: a cluster that moves over may still run its scheduler.
-func schedulerNames() []string {
-	return []string{SchedulerName, "default-scheduler"}
-}
-
 // Options are kube-scheduler's with a few of ours.
 type Options struct {
 	*options.Options
-	// SchedulerNames are the profiles' names without a configuration file.
+	// SchedulerNames are the profiles' names without a configuration file. Koordinator's is not a default: a cluster
+	// that moves over may still run its scheduler.
 	SchedulerNames []string
 	// LegacyDebugAddress serves diagnostics without authentication; loopback only, "" for none.
 	LegacyDebugAddress string
@@ -44,16 +40,18 @@ func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
 
 // NewOptions returns the defaults.
 func NewOptions(with ...Option) *Options {
-	o := &Options{Options: options.NewOptions(), SchedulerNames: schedulerNames(), Plugins: frameworkruntime.Registry{}}
+	o := &Options{
+		Options: options.NewOptions(), SchedulerNames: []string{SchedulerName, corev1.DefaultSchedulerName},
+		Plugins: frameworkruntime.Registry{},
+	}
 	for _, option := range with {
 		option(o)
 	}
 	fs := o.Flags.FlagSet("tenon")
 	fs.StringSliceVar(&o.SchedulerNames, "serve-scheduler-names", o.SchedulerNames,
 		"Names under which pods ask for this scheduler (spec.schedulerName). Leave default-scheduler out beside a "+
-			"cluster's own "+
-			"kube-scheduler; add koord-scheduler to serve what was written for Koordinator. Not with --config, whose "+
-			"profiles have the names.")
+			"cluster's own kube-scheduler; add koord-scheduler to serve what was written for Koordinator. Not with "+
+			"--config, whose profiles have the names.")
 	fs.StringVar(&o.LegacyDebugAddress, "legacy-debug-address", "",
 		"Loopback address, e.g. 127.0.0.1:10251, of read-only diagnostics without authentication. Empty: none.")
 	return o

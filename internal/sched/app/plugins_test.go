@@ -46,7 +46,7 @@ func TestEndpointsOfAnotherPluginAreServedBesideOurs(t *testing.T) {
 	}
 	s := newSchedulerWith(t, []Option{WithPlugin("Greeter", newGreeter)}, "--config="+file)
 	s.store.MarkSynced()
-	s.leading.Store(true)
+	s.tracker.Leading.Store(true)
 	diagnostics, err := s.diagnostics(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

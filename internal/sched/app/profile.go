@@ -12,18 +12,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
 
-// DefaultProfiles returns the profiles that hold without --config, one for each scheduler name, for those who decide as
-// this scheduler does without running it.
-func DefaultProfiles(schedulerNames []string) ([]config.KubeSchedulerProfile, error) {
-	cfg, err := defaultConfig(schedulerNames)
-	if err != nil {
-		return nil, err
-	}
-	return cfg.Profiles, nil
-}
-
-// defaultConfig is what holds without --config: upstream's defaults with our plugins, once under each name.
-func defaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration, error) {
+// DefaultConfig is what holds without --config: upstream's defaults with our plugins, once under each name.
+func DefaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration, error) {
 	cfg, err := latest.Default()
 	if err != nil {
 		return nil, fmt.Errorf("upstream's default configuration: %w", err)

@@ -67,7 +67,7 @@ func namesOf(plugins []config.Plugin) []string {
 }
 
 func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
-	cfg, err := defaultConfig(schedulerNames())
+	cfg, err := DefaultConfig(NewOptions().SchedulerNames)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 	for _, p := range cfg.Profiles {
 		served = append(served, p.SchedulerName)
 	}
-	if diff := cmp.Diff(schedulerNames(), served); diff != "" {
+	if diff := cmp.Diff(NewOptions().SchedulerNames, served); diff != "" {
 		t.Errorf("scheduler names (-want +got):\n%s", diff)
 	}
 	binders := newFramework(t, cfg).ListPlugins().Bind.Enabled
@@ -103,7 +103,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 
 // One plugin without SignPlugin disables the reuse of results for the whole profile.
 func TestEveryPluginOfTheDefaultProfileSigns(t *testing.T) {
-	cfg, err := defaultConfig(schedulerNames())
+	cfg, err := DefaultConfig(NewOptions().SchedulerNames)
 	if err != nil {
 		t.Fatal(err)
 	}

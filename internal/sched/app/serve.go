@@ -76,7 +76,7 @@ func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFu
 // server has the paths of kube-scheduler, with checks of health. Not being the leader fails none of them.
 func (s *Scheduler) server(ctx context.Context) *upstream.Server {
 	server := &upstream.Server{
-		Config: s.config, Flags: s.options.Flags, Leading: s.leading.Load,
+		Config: s.config, Flags: s.options.Flags, Leading: s.tracker.Leading.Load,
 		Live: []healthz.HealthChecker{healthz.NamedCheck("scheduling-cycle",
 			func(*http.Request) error { return s.gate.Check(time.Now()) })},
 		Ready: []healthz.HealthChecker{

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -44,8 +43,7 @@ type Scheduler struct {
 	decisions *diag.Ring
 	flags     *diag.Flags
 
-	gate    *upstream.Gate
-	leading atomic.Bool
+	gate *upstream.Gate
 }
 
 // Registry returns our plugins by name.
@@ -58,7 +56,7 @@ func Registry(d *placement.Decisions) frameworkruntime.Registry {
 
 // Setup builds the scheduler from parsed options. Nothing is read from the API server before Run.
 func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
-	cfg, err := defaultConfig(o.SchedulerNames)
+	cfg, err := DefaultConfig(o.SchedulerNames)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +132,9 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.core.FailureHandler = changes.Failures(s.reporter.Wrap(s.core.FailureHandler))
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.core.SchedulePod)
-	s.gate = &upstream.Gate{Open: s.store.Synced(), Bindings: upstream.NewBindings(), Leading: func() {
-		s.leading.Store(true)
-		s.tracker.Lead()
-	}}
+	s.gate = &upstream.Gate{
+		Open: s.store.Synced(), Bindings: upstream.NewBindings(), Leading: func() { s.tracker.Leading.Store(true) },
+	}
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
 		ranked, err := upstream.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name)

@@ -63,25 +63,27 @@ type Tracker struct {
 	metrics *Metrics
 	now     func() time.Time
 
-	// leading is true if this scheduler is the leader: other replicas watch, and send no Events.
-	leading atomic.Bool
+	// Leading is true if this scheduler is the leader: other replicas watch, and send no Events.
+	Leading atomic.Bool
+	handle  atomic.Pointer[fwk.Handle] // of the first profile; nil before Attach
 	// waits counts the back-offs in force: while it is 0, back-offs are not looked up.
 	waits atomic.Int32
 	// Order is that of the Bindings of nodes whose kubelet chooses.
 	Order Order
 
-	mu        sync.Mutex // guards everything below
-	handle    fwk.Handle
+	// Of Tick alone: pods that have been reported as overdue, and when it looked for them.
+	overdue map[types.UID]struct{}
+	looked  time.Time
+
+	mu        sync.Mutex              // guards everything below
 	bound     map[types.UID]time.Time // when this scheduler chose a node for the pod
 	departed  map[types.UID]departure
 	seen      map[types.UID]struct{} // rejected pods that have been counted
 	held      map[types.UID]hold
 	backoffs  map[shape]*backoff
 	waiting   map[types.UID]waiter
-	surprises map[string][]surprise  // by node, within suspectTime
-	overdue   map[types.UID]struct{} // pods that have been reported; replaced, never written to
-	looked    time.Time              // for overdue pods
-	records   []Misprediction        // oldest first
+	surprises map[string][]surprise // by node, within suspectTime
+	records   []Misprediction       // oldest first
 }
 
 type departure struct {
@@ -136,20 +138,14 @@ func NewTracker(store *kube.Store, m *Metrics, now func() time.Time) *Tracker {
 		store: store, metrics: m, now: now,
 		bound: map[types.UID]time.Time{}, departed: map[types.UID]departure{}, seen: map[types.UID]struct{}{},
 		held: map[types.UID]hold{}, backoffs: map[shape]*backoff{}, waiting: map[types.UID]waiter{},
-		surprises: map[string][]surprise{}, overdue: map[types.UID]struct{}{},
+		surprises: map[string][]surprise{},
 	}
 	store.SetListener(kube.Listener{Confirmed: t.confirmed, Left: t.left})
 	return t
 }
 
 // Attach makes the tracker speak through the scheduler of a profile.
-func (t *Tracker) Attach(h fwk.Handle) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.handle == nil {
-		t.handle = h
-	}
-}
+func (t *Tracker) Attach(h fwk.Handle) { t.handle.CompareAndSwap(nil, &h) }
 
 // Run follows failed, the informer of kube.NewRejectionInformer, which it runs, until ctx ends.
 func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) error {
@@ -276,12 +272,12 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	if !rejected || pod.Spec.NodeName == "" {
 		return
 	}
-	node, entry, ours := t.take(pod)
+	entry, ours := t.take(pod)
 	if !ours {
 		return
 	}
-	view := t.store.View(node)
-	facts := view.Facts()
+	node := pod.Spec.NodeName
+	facts := t.store.View(node).Facts()
 	t.store.RemovePod(pod)
 	if entry.Guest != nil && facts.Model.Concerns(entry.Guest.Pod) {
 		t.store.Hold(node, entry)
@@ -292,16 +288,14 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	model := cmp.Or(facts.Model.Release(), "none")
 	t.metrics.rejections.WithLabelValues(reason).Inc()
 	m := Misprediction{
-		Time: t.now(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node, Mode: facts.Mode.String(),
-		Model: model,
-		Kinds: []string{"rejected"}, Reason: reason,
+		Time: t.now(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node,
+		Mode: facts.Mode.String(), Model: model, Kinds: []string{"rejected"}, Reason: reason,
 	}
 	if entry.Guest != nil && entry.Guest.Prediction != nil {
 		m.Predicted = convert.Placed(entry.Guest.Prediction.Held)
 	}
-	klog.FromContext(ctx).Info("The kubelet rejected a pod that was predicted to fit", "pod", klog.KObj(pod), "node",
-		node,
-		"reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
+	klog.FromContext(ctx).Info("The kubelet rejected a pod that was predicted to fit", "pod", klog.KObj(pod),
+		"node", node, "reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
 	if convert.Misaligned(reason) {
 		t.record(m)
 		t.distrust(node, model, 0)
@@ -310,8 +304,8 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 }
 
 // take returns the entry of a rejected pod that this scheduler bound and that was not counted before.
-func (t *Tracker) take(pod *corev1.Pod) (node string, entry ledger.Entry, ours bool) {
-	name, held, found := t.store.Holder(string(pod.UID))
+func (t *Tracker) take(pod *corev1.Pod) (entry ledger.Entry, ours bool) {
+	node, entry, found := t.store.Holder(string(pod.UID))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, predicted := pod.Annotations[annotation.PredictedPlacementKey]
@@ -319,18 +313,18 @@ func (t *Tracker) take(pod *corev1.Pod) (node string, entry ledger.Entry, ours b
 	d := t.departed[pod.UID]
 	chosen = chosen || d.chosen
 	if _, counted := t.seen[pod.UID]; counted || !predicted && !chosen {
-		return "", ledger.Entry{}, false
+		return ledger.Entry{}, false
 	}
 	t.seen[pod.UID] = struct{}{}
 	delete(t.bound, pod.UID)
 	if !found {
-		name, held = d.node, d.entry
+		node, entry = d.node, d.entry
 	}
 	delete(t.departed, pod.UID)
-	if name != pod.Spec.NodeName {
-		held = ledger.Entry{}
+	if node != pod.Spec.NodeName {
+		entry = ledger.Entry{}
 	}
-	return pod.Spec.NodeName, held, true
+	return entry, true
 }
 
 // surprise is a kubelet that rejected a pod which its model admits, or placed one otherwise than predicted.
@@ -381,11 +375,11 @@ func (t *Tracker) Suspects(node string) bool {
 
 // leaveAlone begins or prolongs the back-off of a node for pods of this shape.
 func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
-	r, reason, _ := convert.Request(pod, t.store.Args())
-	if !reason.OK() {
+	request, ok := t.signature(pod)
+	if !ok {
 		return
 	}
-	key := shape{node, r.Signature()}
+	key := shape{node, request}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := t.backoffs[key]
@@ -409,14 +403,19 @@ func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
 // LeftAlone returns how long from now on the node of a rejected pod is still left alone for pods of its shape; 0 when
 // it is not.
 func (t *Tracker) LeftAlone(pod *corev1.Pod) time.Duration {
-	if !t.LeavesAlone() {
+	request, ok := t.signature(pod)
+	if !ok {
 		return 0
 	}
+	return time.Duration(t.Refuses(pod.Spec.NodeName, request).Extra) * time.Second
+}
+
+func (t *Tracker) signature(pod *corev1.Pod) (request string, ok bool) {
 	r, reason, _ := convert.Request(pod, t.store.Args())
 	if !reason.OK() {
-		return 0
+		return "", false
 	}
-	return time.Duration(t.Refuses(pod.Spec.NodeName, r.Signature()).Extra) * time.Second
+	return r.Signature(), true
 }
 
 // LeavesAlone reports whether any node is left alone for any shape.
@@ -426,15 +425,12 @@ func (t *Tracker) LeavesAlone() bool { return t.waits.Load() > 0 }
 func (t *Tracker) Refuses(node, request string) why.Reason {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := t.backoffs[shape{node, request}]
-	if b == nil {
-		return why.Reason{}
+	if b := t.backoffs[shape{node, request}]; b != nil {
+		if left := b.until.Sub(t.now()); left > 0 {
+			return why.Reason{Code: why.KubeletRejected, Extra: int64((left + time.Second - 1) / time.Second)}
+		}
 	}
-	left := b.until.Sub(t.now())
-	if left <= 0 {
-		return why.Reason{}
-	}
-	return why.Reason{Code: why.KubeletRejected, Extra: int64((left + time.Second - 1) / time.Second)}
+	return why.Reason{}
 }
 
 // Welcomes reports that the node is not left alone for such pods; the end of a back-off wakes them by itself.
@@ -466,21 +462,20 @@ func (t *Tracker) Tick(ctx context.Context) {
 	}
 	t.endBackoffs(now, wake)
 	t.prune(now)
-	handle := t.handle
-	look := now.Sub(t.looked) >= overdueTick
-	if look {
-		t.looked = now
-	}
 	t.mu.Unlock()
 
 	for _, uid := range slices.Sorted(maps.Keys(released)) {
 		t.store.Release(released[uid], string(uid))
 	}
+	handle := t.handle.Load()
 	if len(wake) > 0 && handle != nil {
-		handle.Activate(klog.FromContext(ctx), wake)
+		(*handle).Activate(klog.FromContext(ctx), wake)
 	}
-	if look && handle != nil {
-		t.reportOverdue(handle, now)
+	if now.Sub(t.looked) >= overdueTick {
+		t.looked = now
+		if handle != nil {
+			t.reportOverdue(*handle, now)
+		}
 	}
 }
 
@@ -523,9 +518,6 @@ func (t *Tracker) prune(now time.Time) {
 // bound.
 func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 	lister := handle.SharedInformerFactory().Core().V1().Pods().Lister()
-	t.mu.Lock()
-	reported := t.overdue
-	t.mu.Unlock()
 	still := map[types.UID]struct{}{} // the others are confirmed or gone
 	for _, name := range t.store.Nodes() {
 		node, ok := t.store.Node(name)
@@ -537,13 +529,13 @@ func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 			if s.Source != kubelet.Predicted {
 				continue
 			}
-			if _, ok := reported[uid]; ok {
+			if _, ok := t.overdue[uid]; ok {
 				still[uid] = struct{}{}
 				continue
 			}
 			pod, err := lister.Pods(s.Namespace).Get(s.Name)
 			if node.Object == nil || !nodeutil.IsNodeReady(node.Object) || err != nil || pod.UID != uid ||
-				pod.Status.StartTime != nil || !boundFor(pod, now, overdueTime) {
+				pod.Status.StartTime != nil || !boundLongAgo(pod, now) {
 				continue
 			}
 			still[uid] = struct{}{}
@@ -552,26 +544,17 @@ func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 					"get stays reserved", name, overdueTime)
 		}
 	}
-	t.mu.Lock()
 	t.overdue = still
-	t.mu.Unlock()
 }
 
-// boundFor reports whether a pod was bound longer than d ago.
-func boundFor(pod *corev1.Pod, now time.Time, d time.Duration) bool {
+func boundLongAgo(pod *corev1.Pod, now time.Time) bool {
 	_, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-	return c != nil && c.Status == corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > d
+	return c != nil && c.Status == corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > overdueTime
 }
-
-// Lead lets the tracker send Events.
-func (t *Tracker) Lead() { t.leading.Store(true) }
 
 // event sends an Event for o, if this scheduler is the leader and a profile has registered its handle.
 func (t *Tracker) event(o runtime.Object, reason event.Reason, action, format string, args ...any) {
-	t.mu.Lock()
-	handle := t.handle
-	t.mu.Unlock()
-	if handle != nil && t.leading.Load() {
-		handle.EventRecorder().Eventf(o, nil, reason.Type(), reason.String(), action, format, args...)
+	if handle := t.handle.Load(); handle != nil && t.Leading.Load() {
+		(*handle).EventRecorder().Eventf(o, nil, reason.Type(), reason.String(), action, format, args...)
 	}
 }

@@ -104,7 +104,7 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 	clock := &manual{now: time.Unix(1_800_000_000, 0)}
 	measured := basemetrics.NewKubeRegistry()
 	tracker := follow.NewTracker(store, follow.NewMetrics(measured.MustRegister), clock.Now)
-	tracker.Lead()
+	tracker.Leading.Store(true)
 	factory := Factory(placement.NewDecisions(store, placement.NewMetrics(measured.MustRegister), tracker))
 	registry[Name] = factory
 	enabled := func(names ...string) (set config.PluginSet) {
