@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -52,21 +54,22 @@ func (r *Ring) Last(pod, uid string) (view.Decision, bool) {
 	return view.Decision{}, false
 }
 
-// RankScores orders scores as people read them: highest total first, then by node name.
-func RankScores(scores []view.Score) {
-	slices.SortFunc(scores, func(a, b view.Score) int {
-		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Node, b.Node))
-	})
-}
-
 // ScoreTable prints the best n scores of d as a Markdown table: all score plugins in alphabetical order, weights
 // applied, so that a row's columns add up to its Score. silent names plugins of the profile that may have had nothing
 // to say about the pod: they have a column too.
 func ScoreTable(d view.Decision, n int, silent ...string) string {
 	scores := slices.Clone(d.Scores)
-	RankScores(scores)
+	slices.SortFunc(scores, func(a, b view.Score) int {
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Node, b.Node))
+	})
 	scores = scores[:min(n, len(scores))]
-	plugins := pluginNames(scores, silent)
+	named := sets.New(silent...)
+	for _, s := range scores {
+		for _, p := range s.Plugins {
+			named.Insert(p.Name)
+		}
+	}
+	plugins := sets.List(named)
 
 	var b strings.Builder
 	row := func(cells ...string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
@@ -74,29 +77,14 @@ func ScoreTable(d view.Decision, n int, silent ...string) string {
 	b.WriteString("| --- | --- | --- | ---:|" + strings.Repeat(" ---:|", len(plugins)) + "\n")
 	for i, s := range scores {
 		cells := []string{strconv.Itoa(i), d.Pod, s.Node, strconv.FormatInt(s.Total, 10)}
+		of := map[string]int64{}
+		for _, p := range s.Plugins {
+			of[p.Name] = p.Score
+		}
 		for _, name := range plugins {
-			cells = append(cells, strconv.FormatInt(scoreOf(s, name), 10))
+			cells = append(cells, strconv.FormatInt(of[name], 10))
 		}
 		row(cells...)
 	}
 	return b.String()
-}
-
-func pluginNames(scores []view.Score, silent []string) []string {
-	names := slices.Clone(silent)
-	for _, s := range scores {
-		for _, p := range s.Plugins {
-			names = append(names, p.Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func scoreOf(s view.Score, plugin string) int64 {
-	i := slices.IndexFunc(s.Plugins, func(p view.PluginScore) bool { return p.Name == plugin })
-	if i < 0 {
-		return 0
-	}
-	return s.Plugins[i].Score
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -25,7 +24,9 @@ func New(c Config) (http.Handler, error) {
 		Config: c, mux: http.NewServeMux(), services: map[string][]string{}, owners: map[string]string{},
 		aliases: map[string]string{},
 	}
-	s.native("/apis/v1/__services__", s.listServices)
+	s.native("/apis/v1/__services__", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, s.services)
+	})
 	s.native("/apis/v1/nodes/{nodeName}", s.ofNode(s.node))
 	s.native("/apis/v1/explain/pods/{namespace}/{name}", s.ofPod(s.explain))
 	s.native("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.ofNode(s.ofPod(s.hints)))
@@ -64,7 +65,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = s.canonical(r)
 	if strings.HasPrefix(r.URL.Path, "/apis/") {
 		if !s.Leading() {
-			writeRaw(w, http.StatusServiceUnavailable, []byte(`{"message": "the instance is not leader"}`))
+			writeRaw(w, http.StatusServiceUnavailable, jsonType, []byte(`{"message": "the instance is not leader"}`))
 			return
 		}
 		if err := s.Ready(); err != nil {
@@ -163,8 +164,6 @@ func (s *server) mount(m Mount) error {
 	return nil
 }
 
-func (s *server) listServices(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.services) }
-
 // ofNode authorizes requests for data about the node that the path names.
 func (s *server) ofNode(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -242,28 +241,26 @@ func namespaceOf(key string) (namespace string, ok bool) {
 	return namespace, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-func byNamespaceAndName(a, b *corev1.Pod) int {
-	return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-}
-
 func writeJSON(w http.ResponseWriter, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		writeError(w, http.StatusInternalServerError, "encode the answer: %v", err)
 		return
 	}
-	writeRaw(w, http.StatusOK, text)
+	writeRaw(w, http.StatusOK, jsonType, text)
 }
 
 func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 	text, _ := json.Marshal(struct { // a string always encodes
 		Message string `json:"message"`
 	}{fmt.Sprintf(format, args...)})
-	writeRaw(w, status, text)
+	writeRaw(w, status, jsonType, text)
 }
 
-func writeRaw(w http.ResponseWriter, status int, text []byte) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+const jsonType = "application/json; charset=utf-8"
+
+func writeRaw(w http.ResponseWriter, status int, contentType string, text []byte) {
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // the caller has gone

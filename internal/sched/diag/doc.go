@@ -9,6 +9,6 @@
 //	PUT  /debug/flags/{v,s,f}      GET /debug/flags                 log level, score table, filter failures
 //
 // Handlers read immutable state and never take the scheduler's locks for longer than a copy. Who may call is decided
-// before: the secure port authenticates and authorises, the plain port is loopback. Names of pods in namespaces that
-// the caller may not read are left out where Config.MayRead says so.
+// before: the secure port authenticates and authorises, the plain port is loopback. Pods in namespaces that the
+// caller may not read are left out.
 package diag

@@ -49,9 +49,6 @@ func (f *Flags) setFilterFailures(text string) (string, error) {
 	return "successfully set debugFilterFailure to " + text, nil
 }
 
-// setVerbosity answers a bad value with the bare parse error, as kube-scheduler's own flag handler does.
-func setVerbosity(text string) (string, error) { return logs.GlogSetter(text) }
-
 // flag is one switch as served.
 type flag struct {
 	name, meaning string
@@ -69,7 +66,7 @@ func (f *Flags) served() []flag {
 			"s", "print the scores of this many nodes per scheduled pod", f.setTopScores,
 			func() string { return strconv.Itoa(f.TopScores()) },
 		},
-		{"v", "log level", setVerbosity, func() string { return "" }},
+		{"v", "log level", logs.GlogSetter, func() string { return "" }},
 	}
 }
 
@@ -117,8 +114,5 @@ func (f *Flags) index(w http.ResponseWriter, _ *http.Request) {
 }
 
 func writeText(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text+"\n") // the caller has gone
+	writeRaw(w, status, "text/plain", []byte(text+"\n"))
 }

@@ -3,6 +3,7 @@ package diag
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -46,7 +47,9 @@ func nodeStateOf(n fwk.NodeInfo, mayRead func(namespace string) bool) nodeState 
 		}
 		out.Pods = append(out.Pods, withoutSecrets(p.GetPod()))
 	}
-	slices.SortFunc(out.Pods, byNamespaceAndName)
+	slices.SortFunc(out.Pods, func(a, b *corev1.Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
 	for ip, ports := range n.GetUsedPorts() {
 		for p := range ports {
 			out.UsedPorts[ip] = append(out.UsedPorts[ip], fmt.Sprintf("%s/%d", p.Protocol, p.Port))
@@ -76,19 +79,16 @@ func amounts(r fwk.Resource) map[corev1.ResourceName]int64 {
 func quantities(amounts map[corev1.ResourceName]int64) map[string]string {
 	out := make(map[string]string, len(amounts))
 	for name, value := range amounts {
-		out[string(name)] = quantity(name, value)
+		q := resource.NewQuantity(value, resource.DecimalSI)
+		switch name {
+		case corev1.ResourceCPU:
+			q = resource.NewMilliQuantity(value, resource.DecimalSI)
+		case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+			q.Format = resource.BinarySI
+		}
+		out[string(name)] = q.String()
 	}
 	return out
-}
-
-func quantity(name corev1.ResourceName, value int64) string {
-	switch name {
-	case corev1.ResourceCPU:
-		return resource.NewMilliQuantity(value, resource.DecimalSI).String()
-	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
-		return resource.NewQuantity(value, resource.BinarySI).String()
-	}
-	return resource.NewQuantity(value, resource.DecimalSI).String()
 }
 
 // withoutSecrets returns a copy of p with the fields that scheduling reads, without environment, commands and probes.

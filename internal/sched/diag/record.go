@@ -51,19 +51,14 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 		r.Add(d)
 		if n := flags.TopScores(); n > 0 {
 			// a table to copy: a structured logger would quote it
-			klog.Info("Scores\n" + ScoreTable(d, n, scorers(f)...))
+			var scorers []string
+			for _, p := range f.ListPlugins().Score.Enabled {
+				scorers = append(scorers, p.Name)
+			}
+			klog.Info("Scores\n" + ScoreTable(d, n, scorers...))
 		}
 		return result, nil
 	}
-}
-
-// scorers are the score plugins of a profile.
-func scorers(f framework.Framework) []string {
-	var names []string
-	for _, p := range f.ListPlugins().Score.Enabled {
-		names = append(names, p.Name)
-	}
-	return names
 }
 
 // listener is a framework that overhears the scores.

@@ -17,35 +17,28 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// topologies is NodeResourceTopology as the framework names resources: <plural>.<version>.<group>.
-const topologies fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
-
-// numatopologies is Volcano's Numatopology in the same way.
-const numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
+// NodeResourceTopology and Volcano's Numatopology as the framework names resources: <plural>.<version>.<group>.
+const (
+	topologies     fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
+	numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
+)
 
 // EventsToRegister names the events that can lift a refusal: those that change accounts. Each is about one node, and
 // its hint asks that node: a pod is woken only when the node would take it now. The framework asks the hints of the
 // name alone that refused, so each name registers all.
 func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	on := func(r fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
+		return fwk.ClusterEventWithHint{
+			Event: fwk.ClusterEvent{Resource: r, ActionType: actions}, QueueingHintFn: hint,
+		}
+	}
 	return []fwk.ClusterEventWithHint{
-		{
-			Event: fwk.ClusterEvent{
-				Resource: fwk.Node,
-				ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation | fwk.UpdateNodeTaint |
-					fwk.UpdateNodeCondition,
-			},
-			QueueingHintFn: d.afterNode,
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: topologies, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: after(d, kube.SameTopology),
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: numatopologies, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: after(d, kube.SameNumatopology),
-		},
+		on(fwk.Node, fwk.Add|fwk.UpdateNodeLabel|fwk.UpdateNodeAnnotation|fwk.UpdateNodeTaint|fwk.UpdateNodeCondition,
+			d.afterNode),
+		on(topologies, fwk.Add|fwk.Update, after(d, kube.SameTopology)),
+		on(numatopologies, fwk.Add|fwk.Update, after(d, kube.SameNumatopology)),
 		// Update, not a narrower event: annotations of the refused pod itself count.
-		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.Update}, QueueingHintFn: d.afterPod},
+		on(fwk.Pod, fwk.Delete|fwk.Update, d.afterPod),
 	}, nil
 }
 
@@ -107,8 +100,7 @@ func (d *decision) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) 
 	known, _ := d.store.Node(node)
 	r, refused := d.request(pod)
 	if refused == nil && place.Fits(d.store.View(node), r).OK() && d.tracker.Welcomes(node, r) &&
-		admits(known.Object, pod) &&
-		d.enforced(known.Object, r).OK() {
+		admits(known.Object, pod) && d.enforced(known.Object, r).OK() {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
