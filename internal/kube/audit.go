@@ -69,7 +69,7 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 func (s *Store) Repair(d Difference, pods []*corev1.Pod) {
 	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return string(p.UID) == d.UID })
 	if i < 0 || pods[i].Spec.NodeName != d.Node {
-		s.change(d.Node, func(r *record) { r.remove(d.UID) })
+		s.change(d.Node, func(r *record) { r.ledger.Remove(d.UID) })
 		s.holders.CompareAndDelete(d.UID, d.Node)
 	}
 	if i >= 0 {

@@ -28,22 +28,6 @@ type Listener struct {
 // SetListener makes l the store's listener, in place of any other.
 func (s *Store) SetListener(l Listener) { s.listener.Store(&l) }
 
-func (s *Store) notifyConfirmed(node string, news []kubelet.Confirmation) {
-	l := s.listener.Load()
-	if l == nil || !s.IsSynced() {
-		return // a former leader was notified of what was there before
-	}
-	for _, c := range news {
-		l.Confirmed(node, c)
-	}
-}
-
-func (s *Store) notifyLeft(node string, e *ledger.Entry) {
-	if l := s.listener.Load(); l != nil && e != nil {
-		l.Left(node, *e)
-	}
-}
-
 // heldPrefix marks entries of no pod. No UID of a pod has a slash.
 const heldPrefix = "rejected/"
 
@@ -58,12 +42,12 @@ func (s *Store) Hold(node string, e ledger.Entry) {
 	guest := *e.Guest
 	guest.Pod = &pod
 	ghost := ledger.Entry{UID: pod.UID, Namespace: e.Namespace, Name: e.Name, Class: e.Class, Guest: &guest}
-	s.change(node, func(r *record) { r.put(ghost) })
+	s.change(node, func(r *record) { r.ledger.Put(ghost) })
 }
 
 // Release ends a Hold.
 func (s *Store) Release(node, uid string) {
-	s.change(node, func(r *record) { r.remove(heldPrefix + uid) })
+	s.change(node, func(r *record) { r.ledger.Remove(heldPrefix + uid) })
 }
 
 // isHeld reports whether an entry is one of Hold.

@@ -22,13 +22,12 @@ type record struct {
 	topology *v1alpha2.NodeResourceTopology
 	numa     *nodeinfo.Numatopology
 	problems []convert.Problem
-	pods     map[string]struct{} // UIDs with an entry, assumed ones too
 	// dead records are out of the Store's map; an update must go to their successor.
 	dead bool
 }
 
 func newRecord() *record {
-	r := &record{ledger: ledger.New(noFacts()), pods: map[string]struct{}{}}
+	r := &record{ledger: ledger.New(noFacts())}
 	r.view.Store(r.ledger.View())
 	return r
 }
@@ -46,42 +45,19 @@ func (r *record) update(f func(*record)) bool {
 }
 
 func (r *record) isEmpty() bool {
-	return r.node == nil && r.topology == nil && r.numa == nil && len(r.pods) == 0
+	for range r.ledger.View().Entries() {
+		return false
+	}
+	return r.isUnnamed()
 }
+
+// isUnnamed reports whether no object names the node.
+func (r *record) isUnnamed() bool { return r.node == nil && r.topology == nil && r.numa == nil }
 
 func (r *record) snapshot() Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return Node{Object: r.node, Topology: r.topology, Numatopology: r.numa, View: r.ledger.View(), Problems: r.problems}
-}
-
-func (r *record) commit(o ledger.Offer) error {
-	err := r.ledger.Commit(o)
-	if err == nil {
-		r.pods[o.Entry.UID] = struct{}{}
-	}
-	return err
-}
-
-// revert reports whether the pod still has an entry.
-func (r *record) revert(o ledger.Offer) (held bool) {
-	r.ledger.Revert(o)
-	if _, held = r.ledger.View().Entry(o.Entry.UID); !held {
-		delete(r.pods, o.Entry.UID)
-	}
-	return held
-}
-
-func (r *record) put(e ledger.Entry) {
-	r.ledger.Put(e)
-	r.pods[e.UID] = struct{}{}
-}
-
-func (r *record) remove(uid string) {
-	if _, held := r.pods[uid]; held {
-		r.ledger.Remove(uid)
-		delete(r.pods, uid)
-	}
 }
 
 // set replaces an object of a record, nil for none. Facts are read again unless the two are the same to them.
@@ -97,10 +73,13 @@ func set[T any](s *Store, r *record, object **T, is *T, same func(a, b *T) bool)
 func (r *record) setFacts(s *Store) {
 	facts := noFacts()
 	r.problems = nil
-	if r.node != nil || r.topology != nil || r.numa != nil {
-		facts, r.problems = s.facts(convert.Sources{Node: r.node, Topology: r.topology, Numatopology: r.numa})
+	if !r.isUnnamed() {
+		args := s.Args()
+		s.reading.Lock()
+		facts, r.problems = s.known.Read(
+			convert.Sources{Node: r.node, Topology: r.topology, Numatopology: r.numa}, args)
+		s.reading.Unlock()
 	}
-	was := r.ledger.View().Facts()
-	s.count(was, &facts)
+	s.count(r.ledger.View().Facts(), &facts)
 	r.ledger.SetFacts(facts)
 }

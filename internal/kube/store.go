@@ -27,8 +27,8 @@ type Store struct {
 	args   convert.Args
 	sealed bool
 
-	reading sync.Mutex // guards known
-	known   convert.Known
+	reading sync.Mutex    // guards known
+	known   convert.Known // equal machines, and equal kubelets, come out of it as one value
 
 	// nodes with a static kubelet; that constrain pods of the shared pool to NUMA nodes
 	static, constrained atomic.Int64
@@ -171,7 +171,7 @@ func (s *Store) AnyConstrained() bool { return s.constrained.Load() > 0 }
 // Commit applies an offer to the node's account. It returns ledger.ErrExpired when the account has moved on since the
 // offer was computed, or when the node is gone.
 func (s *Store) Commit(node string, o ledger.Offer) error {
-	err := s.apply(node, func(r *record) error { return r.commit(o) })
+	err := s.apply(node, func(r *record) error { return r.ledger.Commit(o) })
 	if err == nil {
 		s.holders.Store(o.Entry.UID, node)
 	}
@@ -199,7 +199,8 @@ func (s *Store) apply(node string, f func(*record) error) error {
 // confirmed it.
 func (s *Store) Revert(node string, o ledger.Offer) {
 	s.change(node, func(r *record) {
-		if !r.revert(o) {
+		r.ledger.Revert(o)
+		if _, held := r.ledger.View().Entry(o.Entry.UID); !held {
 			s.holders.CompareAndDelete(o.Entry.UID, node)
 		}
 	})
@@ -223,7 +224,11 @@ func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
 		set(s, r, &r.topology, t, SameTopology)
 		news = r.ledger.View().Tenancy().Confirmations(before.Tenancy())
 	})
-	s.notifyConfirmed(t.Name, news)
+	if l := s.listener.Load(); l != nil && s.IsSynced() { // a former leader was notified of what was there before
+		for _, c := range news {
+			l.Confirmed(t.Name, c)
+		}
+	}
 }
 
 // RemoveTopology forgets a NodeResourceTopology.
@@ -257,23 +262,26 @@ func (s *Store) PutPod(p *corev1.Pod) {
 		return
 	}
 	if was, ok := s.holders.Swap(entry.UID, p.Spec.NodeName); ok && was != p.Spec.NodeName {
-		s.change(was.(string), func(r *record) { r.remove(entry.UID) })
+		s.change(was.(string), func(r *record) { r.ledger.Remove(entry.UID) })
 	}
-	s.create(p.Spec.NodeName, func(r *record) { r.put(entry) })
+	s.create(p.Spec.NodeName, func(r *record) { r.ledger.Put(entry) })
 }
 
 // RemovePod forgets a pod, wherever it is held.
 func (s *Store) RemovePod(p *corev1.Pod) {
 	uid := string(p.UID)
-	if node, ok := s.holders.LoadAndDelete(uid); ok {
-		var left *ledger.Entry
-		s.change(node.(string), func(r *record) {
-			if e, held := r.ledger.View().Entry(uid); held {
-				left = &e
-			}
-			r.remove(uid)
-		})
-		s.notifyLeft(node.(string), left)
+	node, ok := s.holders.LoadAndDelete(uid)
+	if !ok {
+		return
+	}
+	var entry ledger.Entry
+	held := false
+	s.change(node.(string), func(r *record) {
+		entry, held = r.ledger.View().Entry(uid)
+		r.ledger.Remove(uid)
+	})
+	if l := s.listener.Load(); l != nil && held {
+		l.Left(node.(string), entry)
 	}
 }
 
@@ -307,14 +315,6 @@ func (s *Store) change(node string, f func(*record)) {
 			}
 		})
 	})
-}
-
-// facts reads a node's facts; equal machines, and equal kubelets, come out as one value.
-func (s *Store) facts(sources convert.Sources) (ledger.Facts, []convert.Problem) {
-	args := s.Args()
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	return s.known.Read(sources, args)
 }
 
 // Args returns the arguments, which must not change after the call.
