@@ -697,7 +697,7 @@ func TestReservationsInParallelAgreeWithTheKubelets(t *testing.T) {
 						continue
 					}
 					done = true
-					offer := placement.Read(cs).Offer()
+					offer := placement.Read(cs).Offer
 					mu.Lock()
 					bound[at] = append(bound[at], bind{offer.Version, offer})
 					mu.Unlock()

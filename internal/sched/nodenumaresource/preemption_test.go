@@ -134,7 +134,7 @@ func TestReserveLeavesANominatedPodItsNUMANode(t *testing.T) {
 				f.nominated.byNode["n"] = []fwk.PodInfo{podInfo(t, tt.nominated)}
 			}
 			cs := f.reserve(t, lsr("p", 4), n)
-			e := placement.Read(cs).Offer().Entry
+			e := placement.Read(cs).Offer.Entry
 			got := e.CPUList
 			if e.Guest != nil && e.Guest.Prediction != nil {
 				got = e.Guest.Prediction.Held[0].CPUList

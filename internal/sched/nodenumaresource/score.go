@@ -43,11 +43,11 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 		return 0, nil
 	}
 	name := n.Node().Name
-	if p.ranksAsVolcano(s.Request()) {
+	if p.ranksAsVolcano(s.Request) {
 		return p.spanOn(s, name), nil
 	}
 	view := s.View(name)
-	if p.Suspects(view, s.Request(), name) {
+	if p.Suspects(view, s.Request, name) {
 		return 0, nil
 	}
 	used, room := n.GetRequested(), n.GetAllocatable()
@@ -55,5 +55,5 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 		MilliCPU: used.GetMilliCPU() + s.milliCPU, AllocatableMilliCPU: room.GetMilliCPU(),
 		Memory: used.GetMemory() + s.memory, AllocatableMemory: room.GetMemory(),
 	}
-	return place.Score(view, s.Request(), usage, p.args.Scoring), nil
+	return place.Score(view, s.Request, usage, p.args.Scoring), nil
 }

@@ -23,8 +23,8 @@ const lastSpan = math.MaxInt64
 
 func (p *Plugin) spanOn(s *scoring, node string) int64 {
 	view := s.View(node)
-	span, ok := place.Span(view, s.Request())
-	if !ok || p.Suspects(view, s.Request(), node) {
+	span, ok := place.Span(view, s.Request)
+	if !ok || p.Suspects(view, s.Request, node) {
 		return lastSpan
 	}
 	return int64(span)
@@ -43,7 +43,7 @@ func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions {
 func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod,
 	scores fwk.NodeScoreList,
 ) *fwk.Status {
-	if s := read(cs); s == nil || !p.ranksAsVolcano(s.Request()) {
+	if s := read(cs); s == nil || !p.ranksAsVolcano(s.Request) {
 		return nil
 	}
 	most := int64(0)

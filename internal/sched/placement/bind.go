@@ -31,12 +31,12 @@ func (c *Cycle) Record() map[string]string {
 		return nil
 	}
 	record := map[string]string{}
-	status := convert.Status(c.view.Machine(), c.view, c.request, c.offer)
+	status := convert.Status(c.view.Machine(), c.view, c.Request, c.Offer)
 	if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
 		record[annotation.ResourceStatusKey] = status.String()
 	}
-	maps.Copy(record, c.store.Args().Resources.Records(c.offer))
-	if predicted, ok := convert.Predicted(c.offer); ok {
+	maps.Copy(record, c.store.Args().Resources.Records(c.Offer))
+	if predicted, ok := convert.Predicted(c.Offer); ok {
 		record[annotation.PredictedPlacementKey] = predicted.String()
 	}
 	if len(record) == 0 {
@@ -130,12 +130,11 @@ func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, fr
 // warnIgnored warns when the node's architecture does not have the pod's exclusive policy: the pod runs, and something
 // that its owner asked for does not hold.
 func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
-	if effect, _ := place.EffectOn(s.view, s.request); effect.Ignored {
+	if effect, _ := place.EffectOn(s.view, s.Request); effect.Ignored {
 		reason := event.ExclusivePolicyIgnored
 		d.handle.EventRecorder().Eventf(pod, nil, reason.Type(), reason.String(), "Binding",
 			"%s: preferredCPUExclusivePolicy %s does not exist on arm64, so other pods may share cores with this one "+
-				"on node %s",
-			reason, s.request.Exclusive, node)
+				"on node %s", reason, s.Request.Exclusive, node)
 	}
 }
 
@@ -169,12 +168,11 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": record}})
-	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
+	if err == nil {
+		s.recorder, s.recorded = p.name, true
+		_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{})
 	}
-	s.recorder, s.recorded = p.name, true
-	_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{})
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("record the allocation of %s: %w", klog.KObj(pod), err))
 	}

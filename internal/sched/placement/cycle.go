@@ -13,7 +13,7 @@ const stateKey fwk.StateKey = "Placement"
 // Cycle is what one scheduling cycle knows of its pod. A cycle without it does not concern us.
 type Cycle struct {
 	store   *kube.Store
-	request *place.Request
+	Request *place.Request // what the pod asks for; it must not be changed
 	// signature is the request's, while some node is left alone for some shape; else "".
 	signature string
 
@@ -22,8 +22,8 @@ type Cycle struct {
 	node    string
 	changed *ledger.View
 
-	// offer is committed on the account of reserved.
-	offer    ledger.Offer
+	// Offer is what was reserved for the pod, on the account of reserved.
+	Offer    ledger.Offer
 	view     *ledger.View // that the offer was computed on
 	reserved string
 	// recorder is the name under which PreBind writes the allocation. Invariant: it is set before PreBind runs under
@@ -50,9 +50,6 @@ func State[T fwk.StateData](cs fwk.CycleState, key fwk.StateKey) (s T) {
 	return s
 }
 
-// Request is what the pod asks for. It must not be changed.
-func (c *Cycle) Request() *place.Request { return c.request }
-
 // View returns the view that the cycle must use for the node.
 func (c *Cycle) View(node string) *ledger.View {
 	if c.changed != nil && c.node == node {
@@ -60,6 +57,3 @@ func (c *Cycle) View(node string) *ledger.View {
 	}
 	return c.store.View(node)
 }
-
-// Offer is what was reserved for the pod.
-func (c *Cycle) Offer() ledger.Offer { return c.offer }

@@ -33,7 +33,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if !p.concerns(r) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	s := &Cycle{store: p.store, request: r}
+	s := &Cycle{store: p.store, Request: r}
 	if p.tracker.LeavesAlone() {
 		s.signature = r.Signature()
 	}
@@ -57,25 +57,19 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 			return (&refusal{Reason: reason}).status()
 		}
 	}
-	reason := p.enforced(n.Node(), s.request)
+	reason := p.enforced(n.Node(), s.Request)
 	if reason.OK() {
-		reason = p.fits(s.View(name), s.request)
+		var remembered bool
+		if reason, remembered = place.Recall(s.View(name), s.Request); remembered {
+			p.metrics.hit.Inc()
+		} else {
+			p.metrics.miss.Inc()
+		}
 	}
 	if !reason.OK() {
 		return (&refusal{Reason: reason}).status()
 	}
 	return nil
-}
-
-// fits asks a node's account, which remembers the last answers.
-func (d *decision) fits(v *ledger.View, r *place.Request) why.Reason {
-	reason, remembered := place.Recall(v, r)
-	if remembered {
-		d.metrics.hit.Inc()
-	} else {
-		d.metrics.miss.Inc()
-	}
-	return reason
 }
 
 // enforced refuses pods that must be alone on their CPUs where a container may start on all CPUs before the agent
@@ -134,16 +128,17 @@ func (d *decision) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) 
 		return offer.Entry, true
 	}
 	r = r.On(v.Facts())
-	if v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.Kubelet.CPUs() > 0 {
-		return expectOfKubelet(v, r), true
-	}
-	if !r.Role.Binds() {
+	free := v.Machine().FormatList(v.State().Free)
+	e := ledger.Entry{UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role}
+	switch {
+	case v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.Kubelet.CPUs() > 0:
+		e.Guest = greedy(&v.Facts().Model, r, free)
+	case r.Role.Binds():
+		e.CPUList, e.Amounts = free, allMemory(v, r)
+	default:
 		return ledger.Entry{}, false
 	}
-	return ledger.Entry{
-		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role,
-		CPUList: v.Machine().FormatList(v.State().Free), Amounts: allMemory(v, r),
-	}, true
+	return e, true
 }
 
 // allMemory is what NUMA nodes have left of the memory that a pod asks for; nil where no topology policy puts it on
@@ -166,19 +161,15 @@ func allMemory(v *ledger.View, r *place.Request) []align.Amount {
 	return all
 }
 
-// expectOfKubelet is a pod to which the kubelet gives all CPUs that it has left.
-func expectOfKubelet(v *ledger.View, r *place.Request) ledger.Entry {
-	all := kubelet.Held{CPUList: v.Machine().FormatList(v.State().Free)}
+// greedy is a pod to which the kubelet gives all CPUs that it has left.
+func greedy(model *kubelet.Facts, r *place.Request, free string) *kubelet.Guest {
+	all := kubelet.Held{CPUList: free}
 	for i := range r.Kubelet.Containers {
 		if c := &r.Kubelet.Containers[i]; c.CPUs > 0 {
 			all.Container = c.Name
 		}
 	}
-	model := &v.Facts().Model
-	return ledger.Entry{
-		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role,
-		Guest: &kubelet.Guest{Pod: r.Kubelet, Created: r.Created, Prediction: &kubelet.Prediction{
-			Model: model.Release(), Gen: model.Gen, Held: []kubelet.Held{all},
-		}},
-	}
+	return &kubelet.Guest{Pod: r.Kubelet, Created: r.Created, Prediction: &kubelet.Prediction{
+		Model: model.Release(), Gen: model.Gen, Held: []kubelet.Held{all},
+	}}
 }

@@ -33,11 +33,11 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	status := fwk.AsStatus(ledger.ErrExpired)
 	for range reserveAttempts {
 		view := p.store.View(node)
-		offer, reason := p.try(view, s.request, pod, node)
+		offer, reason := p.try(view, s.Request, pod, node)
 		if !reason.OK() {
 			refused := &refusal{Reason: reason}
 			status = fwk.AsStatus(refused)
-			if fits := place.Fits(view, s.request); fits.OK() {
+			if fits := place.Fits(view, s.Request); fits.OK() {
 				p.metrics.mismatches.Inc() // the summary promised what the exact answer refuses
 				status = refused.status()
 			}
@@ -51,7 +51,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		if err == nil {
 			p.metrics.commit("ok")
 			p.metrics.Decided(p.name, "granted")
-			s.offer, s.view, s.reserved = offer, view, node
+			s.Offer, s.view, s.reserved = offer, view, node
 			p.tracker.Reserved(pod.UID, view, offer)
 			return nil
 		}
@@ -100,12 +100,12 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.P
 	if s.recorded && p.isBound(ctx, pod, node, time.Now()) {
 		return
 	}
-	p.store.Revert(s.reserved, s.offer)
+	p.store.Revert(s.reserved, s.Offer)
 	p.tracker.Unreserved(pod.UID)
-	if follows(s.offer) {
+	if follows(s.Offer) {
 		p.tracker.Order.GiveUp(s.reserved, pod.UID)
 	}
-	s.offer, s.view, s.reserved = ledger.Offer{}, nil, ""
+	s.Offer, s.view, s.reserved = ledger.Offer{}, nil, ""
 }
 
 // follows reports whether an offer contains a prediction of the kubelet's choice.
@@ -120,25 +120,25 @@ func (d *decision) renew(s *Cycle) error {
 	err := ledger.ErrExpired
 	for range renewAttempts {
 		view, bound := d.tracker.Order.Bound(s.reserved, d.store.View)
-		offer, reason := place.Try(bound.Without(s.request.UID), s.request)
+		offer, reason := place.Try(bound.Without(s.Request.UID), s.Request)
 		if !reason.OK() {
 			return &refusal{Reason: reason}
 		}
 		if !follows(offer) {
 			break // the node is another one now
 		}
-		is, was := offer.Entry.Guest.Prediction, s.offer.Entry.Guest.Prediction
+		is, was := offer.Entry.Guest.Prediction, s.Offer.Entry.Guest.Prediction
 		if reflect.DeepEqual(is.Held, was.Held) {
 			return nil
 		}
 		offer.Version = view.Version()
-		if err = d.store.Amend(s.reserved, s.offer, offer); err == nil {
-			s.offer = offer
+		if err = d.store.Amend(s.reserved, s.Offer, offer); err == nil {
+			s.Offer = offer
 			return nil
 		}
 		if !errors.Is(err, ledger.ErrExpired) {
 			break
 		}
 	}
-	return fmt.Errorf("predict pod %s/%s anew on node %s: %w", s.request.Namespace, s.request.Name, s.reserved, err)
+	return fmt.Errorf("predict pod %s/%s anew on node %s: %w", s.Request.Namespace, s.Request.Name, s.reserved, err)
 }
