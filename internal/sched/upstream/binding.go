@@ -22,8 +22,6 @@ type Bindings struct {
 // NewBindings returns a counter of none.
 func NewBindings() *Bindings { return &Bindings{ended: make(chan struct{}, 1)} }
 
-func (b *Bindings) begin() { b.count.Add(1) }
-
 func (b *Bindings) end() {
 	b.count.Add(-1)
 	select {
@@ -47,7 +45,7 @@ func (b *Bindings) Wait(ctx context.Context) {
 // to be scheduled before they go on.
 func (p *Profile) RunBindPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if p.Bindings != nil {
-		p.Bindings.begin()
+		p.Bindings.count.Add(1)
 		defer p.Bindings.end()
 	}
 	return p.Framework.RunBindPlugins(ctx, state, pod, node)

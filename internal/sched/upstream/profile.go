@@ -234,8 +234,12 @@ func (p *Profile) begin() *ranking {
 		return nil
 	}
 	if p.ids == nil || p.sets != r.sets || len(p.names) != len(all) {
-		p.number(all)
-		p.sets = r.sets
+		p.rankings.Clear() // they know other indices
+		p.sets, p.names, p.ids = r.sets, make([]string, len(all)), make(map[string]int, len(all))
+		for i, n := range all {
+			p.names[i] = n.Node().Name
+			p.ids[p.names[i]] = i
+		}
 	}
 	if len(p.feasible)+int(p.rejected.Load()) == len(all) {
 		r.complete, p.feasible = true, all
@@ -249,16 +253,6 @@ func (p *Profile) begin() *ranking {
 		r.members[m] = int32(i)
 	}
 	return r
-}
-
-// number gives each node an index, and drops the rankings that know other indices.
-func (p *Profile) number(all []fwk.NodeInfo) {
-	p.rankings.Clear()
-	p.names, p.ids = make([]string, len(all)), make(map[string]int, len(all))
-	for i, n := range all {
-		p.names[i] = n.Node().Name
-		p.ids[p.names[i]] = i
-	}
 }
 
 // Proposed returns the scores by which the last pod's node was chosen, and those of the node after it. It is empty for
