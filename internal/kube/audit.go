@@ -16,9 +16,8 @@ type Difference struct {
 	UID  string
 }
 
-// Differences holds all accounts against pods, every pod of the cluster as the caller sees them at this moment, and
-// returns the contradictions by node and UID. Accounts and pods come over different ways, so a difference counts only
-// when it is still there some time later. A pod without node that has an entry is about to be bound: that is none.
+// Differences returns where accounts contradict pods, every pod of the cluster, by node and UID. Accounts and pods come
+// over different ways, so only a lasting difference counts. A pod without node that has an entry is about to be bound.
 func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	type claim struct {
 		node     string

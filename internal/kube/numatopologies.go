@@ -16,9 +16,8 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
 
-// NewNumatopologyInformer returns an informer of Volcano's Numatopologies. Its cache holds *nodeinfo.Numatopology with
-// name and spec. As with topologies, a cluster without the resource looks like one without objects until it is
-// installed.
+// NewNumatopologyInformer returns an informer of Volcano's Numatopologies, with name and spec. A cluster without the
+// resource looks like one without objects until it is installed.
 func NewNumatopologyInformer(client rest.Interface) cache.SharedIndexInformer {
 	var m sharedCPUs
 	return cache.NewSharedIndexInformer(&source[map[string]any]{
@@ -65,9 +64,8 @@ func (s *sharedCPUs) read(u *unstructured.Unstructured) *nodeinfo.Numatopology {
 	return n
 }
 
-// ReadNumatopology takes from u what is read of a Numatopology, field by field, so that one odd object cannot hide the
-// others. What does not fit its type is left out; of a machine, or of its free CPUs, nothing may be left out, so that
-// then the object has no CPUs, which is reported when facts are read.
+// ReadNumatopology takes what is read of u field by field, so that one odd object cannot hide the others. If a part of
+// the machine or of its free CPUs does not fit its type, it has no CPUs, which is reported later.
 func ReadNumatopology(u *unstructured.Unstructured) *nodeinfo.Numatopology {
 	n := &nodeinfo.Numatopology{ObjectMeta: metav1.ObjectMeta{
 		Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(),

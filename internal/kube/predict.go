@@ -20,8 +20,7 @@ import (
 type Listener struct {
 	// Confirmed: a node has reported what a pod has, for the first time since the store is complete.
 	Confirmed func(node string, c kubelet.Confirmation)
-	// Left: a pod has no entry any more, because it is gone, has ended, or takes nothing on its node that is accounted
-	// for.
+	// Left: a pod has no entry any more: it is gone, has ended, or takes nothing that is accounted for.
 	Left func(node string, e ledger.Entry)
 }
 
@@ -31,8 +30,7 @@ func (s *Store) SetListener(l Listener) { s.listener.Store(&l) }
 // heldPrefix marks entries of no pod. No UID of a pod has a slash.
 const heldPrefix = "rejected/"
 
-// Hold keeps what a pod that its kubelet rejected was predicted to get, until Release: the kubelet may have booked it
-// and gives it back later than it says no.
+// Hold keeps what a rejected pod was predicted to get, until Release: its kubelet may have booked it for a while.
 func (s *Store) Hold(node string, e ledger.Entry) {
 	if e.Guest == nil {
 		return

@@ -19,8 +19,7 @@ func noFacts() ledger.Facts {
 	return ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}, MinSharedCPUs: -1}
 }
 
-// sameNode reports whether nothing that facts are read from differs. Most Node updates are heartbeats: they must not
-// cost a parse.
+// sameNode reports whether facts are the same: most Node updates are heartbeats, which must not cost a parse.
 func sameNode(a, b *corev1.Node) bool {
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		a.Status.NodeInfo.Architecture == b.Status.NodeInfo.Architecture &&

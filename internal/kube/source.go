@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// page bounds how many objects are in memory untrimmed: a topology of 256 CPUs is 10 KB of text, several times that
-	// as a tree.
+	// page bounds how many objects are in memory untrimmed: a tree of 256 CPUs takes several times 10 KB.
 	page = 100
 	// absentPause is how often a missing resource is looked for.
 	absentPause = 10 * time.Second
@@ -49,8 +48,7 @@ type source[T any] struct {
 	read  func(*unstructured.Unstructured) runtime.Object
 }
 
-// IsWatchListSemanticsUnSupported makes the reflector list in pages, which trims sooner than a stream of events, and
-// lets a missing resource be an empty list.
+// IsWatchListSemanticsUnSupported lets reflectors list in pages, which trims sooner, and find a missing resource.
 func (*source[T]) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
@@ -103,8 +101,7 @@ func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (runti
 	}
 }
 
-// WatchWithContext watches from where a list ended. For a missing resource it is silent for a while, and then orders to
-// list again.
+// WatchWithContext watches from where a list ended. For a missing resource it is silent, then orders a new list.
 func (s *source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	switch {
 	case s.absent && s.rested:
@@ -122,8 +119,7 @@ func (s *source[T]) WatchWithContext(ctx context.Context, options metav1.ListOpt
 	return trim(w, s.read), nil
 }
 
-// trimmed is a watch whose objects went through a function. watch.Filter is not used: an event that is never received
-// blocks its goroutine forever.
+// trimmed is a watch with trimmed objects. watch.Filter would block forever on an event that is not received.
 type trimmed struct {
 	watch.Interface
 	out  chan watch.Event

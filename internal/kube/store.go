@@ -105,8 +105,7 @@ func (s *Store) IsSynced() bool {
 	}
 }
 
-// View returns the account of a node without taking a lock. A node of which nothing is known has an empty account
-// without topology.
+// View returns the account of a node without a lock; an empty one without topology for an unknown node.
 func (s *Store) View(node string) *ledger.View {
 	if v := s.Known(node); v != nil {
 		return v
@@ -168,8 +167,7 @@ func (s *Store) AnyDevices() bool { return s.devices.Load() > 0 }
 // SingleNUMANode. While none is, a pod without a wish of its own is never constrained to NUMA nodes.
 func (s *Store) AnyConstrained() bool { return s.constrained.Load() > 0 }
 
-// Commit applies an offer to the node's account. It returns ledger.ErrExpired when the account has moved on since the
-// offer was computed, or when the node is gone.
+// Commit applies an offer. It returns ledger.ErrExpired when the account has moved since, or when the node is gone.
 func (s *Store) Commit(node string, o ledger.Offer) error {
 	err := s.apply(node, func(r *record) error { return r.ledger.Commit(o) })
 	if err == nil {
@@ -195,8 +193,7 @@ func (s *Store) apply(node string, f func(*record) error) error {
 	return err
 }
 
-// Revert takes back a committed offer. It does nothing when the offer is not held any more, or when the API server has
-// confirmed it.
+// Revert takes back a committed offer, if it is still held and the API server has not confirmed it.
 func (s *Store) Revert(node string, o ledger.Offer) {
 	s.change(node, func(r *record) {
 		r.ledger.Revert(o)

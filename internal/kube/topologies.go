@@ -21,9 +21,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// NewTopologyInformer returns an informer of NodeResourceTopologies. Its cache holds *v1alpha2.NodeResourceTopology
-// with what the scheduler reads, whichever version the server has. A cluster without the resource looks like one
-// without objects; when the CRD is installed later its objects appear.
+// NewTopologyInformer returns an informer of what the scheduler reads of NodeResourceTopologies of any version. A
+// cluster without the resource looks like one without objects until it is installed.
 func NewTopologyInformer(client rest.Interface) cache.SharedIndexInformer {
 	var m models
 	old := v1alpha2.Resource() // its fields are a subset

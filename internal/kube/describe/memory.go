@@ -25,8 +25,7 @@ type memoryOf struct {
 	kind string
 }
 
-// newMemoryBook reads memory. What is free is what the kubelet's memory manager has recorded, else what the account
-// leaves, else what the zones say.
+// newMemoryBook reads memory. Free is what the kubelet has recorded, else what the account leaves, else the zones.
 func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook {
 	b := memoryBook{amounts: map[memoryOf]view.Memory{}, groups: map[int][]int{}}
 	if t == nil {

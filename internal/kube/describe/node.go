@@ -86,8 +86,7 @@ func kubeletOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *kubelet.Fact
 	return v
 }
 
-// settings reads the settings in the order in which the scheduler does: the agent's annotation first, then what other
-// exporters say.
+// settings reads as the scheduler does: the agent's annotation first, then what other exporters say.
 func settings(t *v1alpha2.NodeResourceTopology) (annotation.Kubelet, origins) {
 	text, ok := annotationOf(t, annotation.KubeletKey)
 	if k, _, err := annotation.ParseKubelet(text); ok && err == nil {

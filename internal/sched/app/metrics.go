@@ -23,8 +23,7 @@ func export(all ...metrics.Registerable) {
 	}
 }
 
-// exportInfo exports the version of the binary and the hash of the configuration in force: replicas that differ have
-// different hashes.
+// exportInfo exports the version, and a hash of the configuration by which replicas can be compared.
 func exportInfo(c *config.KubeSchedulerConfiguration) {
 	build := metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "tenon_build_info", Help: "1, with the version of the binary.",

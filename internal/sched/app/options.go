@@ -71,9 +71,8 @@ func (o *Options) applyGates() error {
 	return nil
 }
 
-// missingGates returns our defaults that said, the value of --feature-gates, does not speak of, in its own spelling:
-// the registry refuses a mixture of gates with and without component. Expectations would be one more write for each pod
-// that waits, and every allocation travels in the Binding instead.
+// missingGates returns our defaults that said, the value of --feature-gates, does not speak of, in its own spelling
+// (the registry refuses a mixture). Expectations would be one more write for each pod that waits.
 func missingGates(said string) []string {
 	prefix := ""
 	if strings.Contains(said, "kube:") {
@@ -119,8 +118,7 @@ func (o *Options) validate(set *pflag.FlagSet) error {
 	return nil
 }
 
-// inFile adds the configuration file, if there is one, to an error of what it says: upstream's errors name the field
-// alone.
+// inFile adds the configuration file to an error of what it says: upstream's errors name the field alone.
 func (o *Options) inFile(err error) error {
 	if o.ConfigFile == "" || strings.Contains(err.Error(), o.ConfigFile) {
 		return err

@@ -9,8 +9,7 @@ import (
 	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
-// Run schedules until ctx ends, which is not an error. With leader election the process exits when it loses the lock or
-// ctx ends, as kube-scheduler does.
+// Run schedules until ctx ends, which is not an error. With leader election the process exits when the lock is lost.
 func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -13,8 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Config is what the handlers read. Every function is required, must be safe for concurrent use and must not wait for a
-// scheduling cycle.
+// Config is what the handlers read. Every function is required, safe for concurrent use and waits for no cycle.
 type Config struct {
 	// Leading reports whether this instance is the leader.
 	Leading func() bool
@@ -24,8 +23,7 @@ type Config struct {
 	View func(node string) *ledger.View
 	// NodeInfo returns a private copy of the scheduler's view of a node.
 	NodeInfo func(node string) (fwk.NodeInfo, bool)
-	// Pod returns a pod as the informers have it, nil when there is none. Of pods that have ended it knows those that
-	// their kubelet rejected.
+	// Pod returns a pod, nil when there is none. Of pods that ended it has those that their kubelet rejected.
 	Pod func(namespace, name string) *corev1.Pod
 	// Evaluate runs all filters for a pod that holds no node on every node of one snapshot.
 	Evaluate func(ctx context.Context, pod *corev1.Pod) (view.Verdict, error)
@@ -63,8 +61,7 @@ type Service struct {
 type Endpoint struct {
 	// Path is below the plugin's, in net/http's spelling. {nodeName} in it is a node that the caller may read.
 	Path string
-	// Answer returns what is written as JSON, nil for a node that is not known. mayRead reports whether the caller may
-	// read the pods of a namespace.
+	// Answer returns the JSON, nil for an unknown node. mayRead tells whose pods the caller may read.
 	Answer func(r *http.Request, mayRead func(namespace string) bool) any
 }
 

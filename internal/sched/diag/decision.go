@@ -54,9 +54,8 @@ func (r *Ring) Last(pod, uid string) (view.Decision, bool) {
 	return view.Decision{}, false
 }
 
-// ScoreTable prints the best n scores of d as a Markdown table: all score plugins in alphabetical order, weights
-// applied, so that a row's columns add up to its Score. silent names plugins of the profile that may have had nothing
-// to say about the pod: they have a column too.
+// ScoreTable prints the best n scores of d as a Markdown table. Weights are applied, so that a row's columns add up to
+// its Score. Plugins in silent have a column even if they said nothing.
 func ScoreTable(d view.Decision, n int, silent ...string) string {
 	scores := slices.Clone(d.Scores)
 	slices.SortFunc(scores, func(a, b view.Score) int {

@@ -11,13 +11,11 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 )
 
-// maxBindWait is how long a Binding waits while no pod ahead of it leaves the queue: a pod that waits for a permit or
-// for its volumes must not block its node.
+// maxBindWait is how long a Binding waits while no pod ahead leaves the queue: one may wait for a permit or volumes.
 const maxBindWait = 2 * time.Second
 
-// Order sends the Bindings of one node to the API server in the order of their reservations, if its kubelet
-// chooses: it admits pods in the order in which they are bound, and the allocation of one depends on those before. If
-// the order changes nevertheless, it reports whose prediction is stale. Each node has a queue of its own. The
+// Order sends the Bindings of one node in the order of their reservations, if its kubelet chooses: it admits pods in
+// the order in which they are bound. Where the order changes all the same, it reports whose prediction is stale. The
 // zero value is ready for use.
 type Order struct {
 	// NoWait lets each Binding start at once, as if those ahead of it had not moved for maxBindWait: for a scheduler
@@ -28,8 +26,7 @@ type Order struct {
 	byNode map[string]*bindQueue
 }
 
-// bindQueue contains the pods of one node that are reserved and not bound. moved is closed, and replaced, when one
-// leaves.
+// bindQueue has the reserved pods of one node. moved is closed, and replaced, when one leaves.
 type bindQueue struct {
 	pods  []queuedBinding
 	moved chan struct{}
@@ -39,8 +36,7 @@ type queuedBinding struct {
 	pod types.UID
 	// going: its Binding is in flight, so that it counts as bound.
 	going bool
-	// stale: a pod ahead of it was not bound, or one behind it was, so that its allocation may differ from the
-	// prediction.
+	// stale: a pod ahead of it was not bound, or one behind it was.
 	stale bool
 }
 
@@ -88,8 +84,7 @@ func (q *Order) ahead(node string, pod types.UID) <-chan struct{} {
 	return nil
 }
 
-// begin starts the pod's Binding, whatever is ahead of it. If it overtakes pods, all predictions in the queue become
-// stale.
+// begin starts the pod's Binding. If it overtakes pods, all predictions in the queue become stale.
 func (q *Order) begin(node string, pod types.UID) (stale bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,8 +151,7 @@ func (q *Order) Leave(node string, pod types.UID) {
 	q.remove(node, q.byNode[node].find(pod))
 }
 
-// GiveUp removes a pod that will not be bound from the queue. The predictions behind it become stale, or all in the
-// queue if it has already left.
+// GiveUp removes a pod that will not be bound. Predictions behind it become stale, or all if it has already left.
 func (q *Order) GiveUp(node string, pod types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

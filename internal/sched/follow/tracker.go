@@ -264,9 +264,8 @@ func (t *Tracker) Mispredictions() []Misprediction {
 	return out
 }
 
-// Rejected takes note of a pod that its kubelet did not run: its entry goes, its units are held for as long as the
-// kubelet may leak them, and the node is left alone for pods of that shape. Pods that this scheduler did not bind, and
-// pods that failed otherwise, count for nothing. Each pod counts once.
+// Rejected takes note of a pod that its kubelet did not run, once: its entry goes, its units are held for as long as
+// the kubelet may leak them, and the node is left alone for pods of that shape. Pods that others bound do not count.
 func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	reason, rejected := convert.Rejected(pod)
 	if !rejected || pod.Spec.NodeName == "" {
@@ -364,8 +363,7 @@ func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
-// Suspects reports whether the node's kubelet has lately done so much that was not predicted that its model is in
-// doubt.
+// Suspects reports whether the model of the node's kubelet is in doubt: it has lately been wrong too often.
 func (t *Tracker) Suspects(node string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -400,8 +398,7 @@ func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
 	}
 }
 
-// LeftAlone returns how long from now on the node of a rejected pod is still left alone for pods of its shape; 0 when
-// it is not.
+// LeftAlone returns how much longer the node of a rejected pod is left alone for pods of its shape.
 func (t *Tracker) LeftAlone(pod *corev1.Pod) time.Duration {
 	request, ok := t.signature(pod)
 	if !ok {
@@ -514,8 +511,7 @@ func (t *Tracker) prune(now time.Time) {
 	}
 }
 
-// reportOverdue reports once each pod that its kubelet, which is ready, has not started for overdueTime after it was
-// bound.
+// reportOverdue reports once each bound pod that its kubelet, which is ready, has not started for overdueTime.
 func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 	lister := handle.SharedInformerFactory().Core().V1().Pods().Lister()
 	still := map[types.UID]struct{}{} // the others are confirmed or gone

@@ -18,8 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 )
 
-// Diagnostics are the endpoints of seed 003 about the account of a node, and the pods that were predicted wrong. The
-// alias is in the seed's curl line.
+// Diagnostics are the endpoints of seed 003 about accounts and mispredictions. The alias is in its curl line.
 func (p *Plugin) Diagnostics() diag.Service { return endpoints(p.Account, p.Mispredictions) }
 
 // endpoints serves what account, nil for a node that is not known, and wrong return.

@@ -35,8 +35,7 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	return nil
 }
 
-// Score ranks a node: 0–100, comparable across nodes, so that nothing is left to normalise. For pods that are ranked as
-// Volcano does it is a number of NUMA nodes.
+// Score ranks a node: 0–100, comparable across nodes; a number of NUMA nodes for pods that are ranked as by Volcano.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
 	s := read(cs)
 	if s == nil {

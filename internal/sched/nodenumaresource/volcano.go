@@ -38,8 +38,7 @@ func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions {
 	return p
 }
 
-// NormalizeScore converts numbers of NUMA nodes to scores: 100 − ⌊100·n/max⌋ with max over the candidate nodes (seed
-// 004).
+// NormalizeScore converts numbers of NUMA nodes to 100 − ⌊100·n/max⌋ with max over the candidate nodes (seed 004).
 func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod,
 	scores fwk.NodeScoreList,
 ) *fwk.Status {

@@ -45,10 +45,9 @@ func (c *Cycle) Record() map[string]string {
 	return record
 }
 
-// Bind writes node and allocation in one request, for this very pod and not for a namesake. Pods without allocation are
-// left to the next binder. Where the kubelet chooses, pods of one node are bound in the order of their reservations;
-// when one of them is not bound after all, those behind it are predicted again. Unreserve unblocks them after an error.
-// If the response is not definite, Bind reads the pod until it knows.
+// Bind writes node and allocation in one request, for this very pod and not for a namesake. Where the kubelet chooses,
+// pods of one node are bound in the order of their reservations; those behind a pod that is not bound are predicted
+// again. Without a definite response, Bind reads the pod until it knows.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
 	record := s.Record()
@@ -77,8 +76,7 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	return nil
 }
 
-// send writes a Binding. open reports that after the error the API server may have it all the same, or may still get
-// it.
+// send writes a Binding. open reports that the API server may have it, or still get it, after the error.
 func (d *decision) send(ctx context.Context, binding *corev1.Binding) (open bool, err error) {
 	cacher := d.handle.APICacher()
 	if cacher == nil {
@@ -105,8 +103,7 @@ func isOpen(err error) bool {
 }
 
 const (
-	// lateWrite bounds how long after the answer to a request was lost it may still be carried out: etcd gives up on a
-	// proposal after 7 s.
+	// lateWrite is how long a request whose answer was lost may still be carried out: etcd gives up after 7 s.
 	lateWrite = 10 * time.Second
 	// readPause separates two reads of a pod whose Binding has no definite answer.
 	readPause = 500 * time.Millisecond
@@ -127,8 +124,7 @@ func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, fr
 	return bound
 }
 
-// warnIgnored warns when the node's architecture does not have the pod's exclusive policy: the pod runs, and something
-// that its owner asked for does not hold.
+// warnIgnored warns when the node's architecture does not have the pod's exclusive policy.
 func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
 	if effect, _ := place.EffectOn(s.view, s.Request); effect.Ignored {
 		reason := event.ExclusivePolicyIgnored
@@ -150,9 +146,8 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *cor
 	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
 }
 
-// PreBind records the allocation before another binder binds. The framework asks the pre-flight only while it nominates
-// nodes for expected binds, so PreBind decides again. The other binder has no order: PreBind does not wait in the
-// queue.
+// PreBind records the allocation before another binder binds, which has no order. The framework asks the pre-flight
+// only while it nominates nodes for expected binds, so PreBind decides again.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
 	if s == nil || s.recorder != "" && s.recorder != p.name || p.binds(pod) {

@@ -17,8 +17,7 @@ type Cycle struct {
 	// signature is the request's, while some node is left alone for some shape; else "".
 	signature string
 
-	// changed is the view of node in a dry run: without victims, with nominated pods. The framework clones the state
-	// for each node that it tries.
+	// changed is the view of node in a dry run, whose state the framework clones for each node.
 	node    string
 	changed *ledger.View
 
@@ -26,8 +25,7 @@ type Cycle struct {
 	Offer    ledger.Offer
 	view     *ledger.View // that the offer was computed on
 	reserved string
-	// recorder is the name under which PreBind writes the allocation. Invariant: it is set before PreBind runs under
-	// more than one name at a time.
+	// recorder is the name under which PreBind writes; it is set before PreBind runs under two names at once.
 	recorder string
 	// recorded: PreBind has written the allocation, so that another binder may have bound the pod with it.
 	recorded bool

@@ -141,8 +141,7 @@ func (d *decision) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) 
 	return e, true
 }
 
-// allMemory is what NUMA nodes have left of the memory that a pod asks for; nil where no topology policy puts it on
-// any.
+// allMemory is what NUMA nodes have left of the memory that a pod asks for; nil without a topology policy.
 func allMemory(v *ledger.View, r *place.Request) []align.Amount {
 	if max(r.Topology, v.Facts().Topology) == hint.None {
 		return nil

@@ -23,9 +23,8 @@ const (
 	numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
 )
 
-// EventsToRegister names the events that can lift a refusal: those that change accounts. Each is about one node, and
-// its hint asks that node: a pod is woken only when the node would take it now. The framework asks the hints of the
-// name alone that refused, so each name registers all.
+// EventsToRegister names the events that change accounts. Each is about one node, whose hint wakes a pod only when the
+// node would take it now. The framework asks the name alone that refused, so each name registers all.
 func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	on := func(r fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{
@@ -91,8 +90,7 @@ func edited(was, is *corev1.Pod) bool {
 		!maps.Equal(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Spec, is.Spec)
 }
 
-// hint checks whether the node fits the pod by its current account, if the pod may run there at all. The store receives
-// every event before the queue does.
+// hint asks the node's current account, if the pod may run there at all. The store has every event before the queue.
 func (d *decision) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) {
 	if node == "" {
 		return fwk.QueueSkip, nil
@@ -106,8 +104,7 @@ func (d *decision) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) 
 	return fwk.QueueSkip, nil
 }
 
-// admits reports whether the pod's node selector and affinity allow the node. A node that has not appeared yet wakes
-// the pod when it does.
+// admits reports whether the pod's selectors allow the node; one that has not appeared yet wakes the pod when it does.
 func admits(node *corev1.Node, pod *corev1.Pod) bool {
 	if node == nil {
 		return false

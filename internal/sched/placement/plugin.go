@@ -59,8 +59,7 @@ type decision struct {
 	metrics *Metrics
 	tracker *follow.Tracker
 	args    func() convert.Args
-	// requests remembers pods that concern us, by UID: signing, filtering and every queueing hint of a pod share one
-	// parse.
+	// requests remembers pods that concern us, by UID: all steps and hints of a pod share one parse.
 	requests *lru.Cache
 	names    map[string]bool // complete when all plugins of the profile are made
 	// bindsFirst reports whether a pod's Binding is written by the decision.
@@ -98,8 +97,7 @@ func (p *Plugin) Account(node string) *ledger.View { return p.store.Known(node) 
 // Mispredictions returns the last pods that were predicted wrong, the latest first; the caller may change the list.
 func (p *Plugin) Mispredictions() []follow.Misprediction { return p.tracker.Mispredictions() }
 
-// concerns reports whether some node of the cluster as it is now could treat the request differently from a pod that
-// asks for nothing of ours.
+// concerns reports whether some node, as it is now, could treat the request unlike one that asks for nothing of ours.
 func (d *decision) concerns(r *place.Request) bool {
 	if !r.Concerns() {
 		return false
@@ -128,8 +126,7 @@ func (d *decision) mayBeRefused(r *place.Request) bool {
 	return false
 }
 
-// SignPod signs what is read of the pod, once under all names. The signature depends on the pod alone, never on the
-// cluster.
+// SignPod signs what is read of the pod, once under all names and never by the state of the cluster.
 func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	r, refused := p.request(pod)
 	if refused != nil {

@@ -6,8 +6,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// refusal is a why.Reason on its way through the scheduling framework, which carries errors: errors.As on a status's
-// error finds it again with its numbers.
+// refusal is a why.Reason as an error: errors.As on a framework's status finds it again with its numbers.
 type refusal struct {
 	why.Reason
 	detail string // for codes that are asked once per pod: what exactly is wrong

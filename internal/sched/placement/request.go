@@ -7,8 +7,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// requestsKept bounds the memory of parsed pods; it is far above any queue that one attempt per pod and event can
-// serve.
+// requestsKept bounds the parsed pods; it is far above any queue that can be served.
 const requestsKept = 1 << 14
 
 type parsed struct {

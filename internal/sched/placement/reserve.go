@@ -16,13 +16,11 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// reserveAttempts: an account can move between the offer and its commit (an informer event); twice in a row means that
-// the pod should be tried anew.
+// reserveAttempts: an informer event can move an account between offer and commit; twice in a row is a new attempt.
 const reserveAttempts = 2
 
-// Reserve chooses the exact CPUs on the live account and takes them, under the name that comes first. When the account
-// has moved under the cycle, another node may still do and no event would wake the pod: that is an error, which the
-// queue retries, and not a refusal.
+// Reserve takes the exact CPUs on the live account. When that has moved under the cycle, another node may still do and
+// no event would wake the pod: that is an error, which the queue retries, and not a refusal.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
 	if s == nil || s.reserved != "" {

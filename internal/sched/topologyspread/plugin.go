@@ -91,8 +91,7 @@ func decode(args runtime.Object) (runtime.Object, error) {
 // Name returns Name.
 func (*Plugin) Name() string { return Name }
 
-// SpreadKey returns all that the score reads of the pod, "" for a pod that no constraint acts on. Owners and Services
-// are read as they are now.
+// SpreadKey returns all that the score reads of the pod, owners and Services included; "" without a constraint.
 func (p *Plugin) SpreadKey(pod *corev1.Pod) string {
 	own := pod.Spec.TopologySpreadConstraints
 	if len(own) == 0 {
@@ -113,8 +112,7 @@ func (p *Plugin) SpreadKey(pod *corev1.Pod) string {
 	return string(key)
 }
 
-// IgnoresIncomplete reports whether nodes without all topology keys are left out of the pod's score: not with the
-// defaults that upstream has of itself.
+// IgnoresIncomplete reports whether nodes without all topology keys are left out: not with upstream's defaults.
 func (p *Plugin) IgnoresIncomplete(pod *corev1.Pod) bool {
 	return len(pod.Spec.TopologySpreadConstraints) > 0 || !p.systemDefaults()
 }

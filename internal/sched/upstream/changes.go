@@ -59,8 +59,7 @@ func (c *Changes) position() (seen, sets uint64) {
 	return c.seen, c.seenSets
 }
 
-// since appends the names logged from position from on, up to the snapshot in use. It returns false when some of them
-// are not in the log any more.
+// since appends the names logged from position from up to the snapshot; false when some have left the log.
 func (c *Changes) since(from uint64, names []string) ([]string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,9 +161,8 @@ func (c *Changes) Failures(inner scheduler.FailureHandlerFn) scheduler.FailureHa
 	}
 }
 
-// weighsAlike reports whether two states of a bound pod are the same to the pods that come after it: what it requests,
-// the labels that select it, and whether it is being deleted. Nothing else that the evaluation of a node reads can
-// change.
+// weighsAlike reports whether two states of a bound pod are the same to the pods after it: its requests, its labels,
+// and whether it is being deleted. The evaluation of a node reads nothing else that can change.
 func weighsAlike(a, b *corev1.Pod) bool {
 	return a.Spec.NodeName == b.Spec.NodeName && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 		maps.Equal(a.Labels, b.Labels) && len(a.Spec.ResourceClaims)+len(b.Spec.ResourceClaims) == 0 &&

@@ -19,9 +19,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Informers returns a factory with upstream's informers of pods and nodes. Namesakes are kept apart: upstream's
-// handlers take an update from a bound pod to its pending namesake for a corrupted cache, and end the process. Nodes
-// come without what is reserved on them.
+// Informers returns a factory with upstream's informers of pods and nodes. Namesakes are kept apart: upstream ends the
+// process over an update from a bound pod to its pending namesake. Nodes come without what is reserved on them.
 func Informers(client kubernetes.Interface,
 	upstream informers.SharedInformerFactory,
 ) informers.SharedInformerFactory {
@@ -35,8 +34,7 @@ func Informers(client kubernetes.Interface,
 	return factory
 }
 
-// resources serves the objects that describe nodes from trimmed caches, with the accounts in front, and every other
-// resource from upstream's factory.
+// resources serves the objects that describe nodes from trimmed caches, which the accounts read first.
 type resources struct {
 	dynamicinformer.DynamicSharedInformerFactory
 	ours map[schema.GroupVersionResource]cache.SharedIndexInformer

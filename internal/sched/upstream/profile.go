@@ -34,8 +34,7 @@ var local = []string{
 // Spreader is a plugin that scores a node by the pods of all nodes in its topology, as PodTopologySpread does.
 type Spreader interface {
 	fwk.PreScorePlugin
-	// SpreadKey returns all that its score reads of the pod, "" for a pod that it does not spread. Pods with equal keys
-	// have equal scores.
+	// SpreadKey returns all that its score reads of the pod, "" for a pod that it does not spread.
 	SpreadKey(pod *corev1.Pod) string
 	// IgnoresIncomplete reports whether nodes without all topology keys are left out.
 	IgnoresIncomplete(pod *corev1.Pod) bool
@@ -48,8 +47,7 @@ type scorer struct {
 	weight int64
 }
 
-// Profile is a profile that places pods of one signature by a ranking of the nodes. It belongs to the scheduling loop
-// and is not safe for concurrent use.
+// Profile places pods of one signature by a ranking of the nodes. It belongs to the scheduling loop alone.
 type Profile struct {
 	framework.Framework
 	// ByName chooses the first name among nodes with equal scores. Without it they are chosen round-robin.
@@ -224,8 +222,7 @@ func (p *Profile) StoreScheduleResults(
 	}
 }
 
-// begin returns an empty ranking of the nodes that the cycle found feasible, or of all nodes when it has asked all; nil
-// when the set of nodes is changing.
+// begin returns an empty ranking of the feasible nodes, or of all that were asked; nil while the set of nodes changes.
 func (p *Profile) begin() *ranking {
 	r := &ranking{left: len(p.feasible)}
 	r.seen, r.sets = p.changes.position()
@@ -255,8 +252,7 @@ func (p *Profile) begin() *ranking {
 	return r
 }
 
-// Proposed returns the scores by which the last pod's node was chosen, and those of the node after it. It is empty for
-// a pod that went the whole way.
+// Proposed returns the scores of the last pod's node and of the next best; none for a pod that was not ranked.
 func (p *Profile) Proposed() []fwk.NodePluginScores {
 	if p.used == nil {
 		return nil

@@ -180,8 +180,7 @@ func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState
 	return !failed.Load() && ctx.Err() == nil
 }
 
-// evaluateNode runs all filters, and the score plugins for a node that passes them. Several nodes may be evaluated
-// concurrently.
+// evaluateNode filters and scores one node. Several nodes may be evaluated concurrently.
 func (r *ranking) evaluateNode(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, i int) bool {
 	node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[r.members[i]])
 	if err != nil {
@@ -253,8 +252,7 @@ func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod
 	return true
 }
 
-// normalize does for one plugin what upstream does after a pass, over the array of raw scores. It returns false for
-// scores that upstream refuses.
+// normalize normalizes the raw scores of one plugin. It returns false for scores that upstream refuses.
 func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, k int) bool {
 	s := &r.scores[k]
 	if !s.active || !s.stale.Swap(false) {

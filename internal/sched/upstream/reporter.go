@@ -27,8 +27,7 @@ import (
 )
 
 const (
-	// repeatAfter is the shortest interval between reports of a pod that is rejected again for the same cause. It is
-	// reported again only if the message differs.
+	// repeatAfter is the least time between two messages about a pod that is rejected for the same cause.
 	repeatAfter = time.Minute
 	// restPerWork bounds the cost of running all filters for a rejected pod: they rest this many times as long as they
 	// worked, so they take at most a tenth of the scheduler's time.
@@ -74,8 +73,7 @@ type analysis struct {
 // refusal is one label pair of tenon_refusals_total.
 type refusal struct{ plugin, code string }
 
-// NewReporter returns a reporter with metrics that register registers. decided is called with the plugin that refused
-// an attempt.
+// NewReporter returns a reporter with metrics. decided is called with the plugin that refused an attempt.
 func NewReporter(client clientset.Interface, register func(...metrics.Registerable),
 	decided func(plugin, result string), clock flowcontrol.Clock,
 ) *Reporter {
@@ -135,10 +133,8 @@ func (r *Reporter) count(a attempt) {
 	}
 }
 
-// analyze adds the refusals of the other filters to each node's first refusal, so that Event and condition name the
-// root cause that explain finds: the scheduler stops at a node's first refusal, which may hide it. The other filters
-// are skipped while they rest. A node that none of them rejects keeps its first finding. Filters refuse in the
-// scheduling cycle alone, where the snapshot does not change.
+// analyze adds the refusals of the other filters to each node's first one, which may hide the root cause that explain
+// finds; not while the filters rest. It runs in the scheduling cycle, where the snapshot does not change.
 func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
 	findings []why.Finding, nodes int,
 ) analysis {
@@ -253,9 +249,8 @@ func backoff(c *config.KubeSchedulerConfiguration, attempts int) time.Duration {
 	return min(d, most)
 }
 
-// causes is a hash of the refusals of nodes, by plugin, reason and number of nodes, without numbers and names: as long
-// as it is the same, so is the reported cause. Reading every node's refusal costs ten times as much. 0 means that the
-// attempt failed for another reason.
+// causes is a hash of the refusals of nodes, without numbers and names: as long as it is the same, so is the reported
+// cause, and reading every refusal costs ten times as much. 0: the attempt failed for another reason.
 type causes uint64
 
 var causeSeed = maphash.MakeSeed()

@@ -16,8 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// reporting wraps the framework for upstream's failure handler: Event and condition contain the root cause, and are
-// left out when it was reported before.
+// reporting lets upstream's failure handler write the root cause, and nothing that was reported before.
 type reporting struct {
 	framework.Framework
 	ctx      context.Context // of the one call that the value lives for
@@ -60,8 +59,7 @@ type conditions struct {
 	reporting     *reporting
 }
 
-// PatchPodStatus writes the condition, if it is to be reported, and the nominated node in one request, and nothing if
-// neither differs from the pod's status.
+// PatchPodStatus writes in one request what differs of the condition, if it is to be reported, and the nominated node.
 func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondition,
 	nominating *fwk.NominatingInfo,
 ) (<-chan error, error) {

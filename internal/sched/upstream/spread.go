@@ -174,8 +174,7 @@ func selected(node fwk.NodeInfo, selector labels.Selector, namespace string) (n 
 	return n
 }
 
-// normalize scores the feasible members of a ranking: few selected pods, in topologies weighted by how many of them
-// there are, score high.
+// normalize scores the feasible members: few selected pods, in topologies weighted by their number, score high.
 func (s *spread) normalize(r *ranking) {
 	if !s.stale {
 		return

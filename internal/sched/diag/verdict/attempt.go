@@ -54,9 +54,8 @@ func Attempt(f framework.Framework, pod *corev1.Pod, status *fwk.Status) ([]why.
 	return append(findings, preemption(pod, fit, lister)...), fit.NumAllNodes
 }
 
-// Refusals returns why an attempt failed, with what every filter says of every node where it was filters that refused;
-// none for an attempt that failed for another reason than a refusal. It must be called from the scheduling cycle, where
-// the snapshot does not change.
+// Refusals returns why an attempt failed, by all filters where filters refused; none for another failure. It must be
+// called from the scheduling cycle, where the snapshot does not change.
 func Refusals(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status) ([]why.Finding, error) {
 	first, _ := Attempt(f, pod, status)
 	if ByFilters(status) == nil {
@@ -69,8 +68,7 @@ func Refusals(ctx context.Context, f framework.Framework, pod *corev1.Pod, statu
 	return Completed(v.Findings, first), nil
 }
 
-// Completed adds to the findings of all filters those of the attempt about nodes that none of them rejects, and about
-// preemption.
+// Completed adds to all those of first that are about preemption or about nodes that no filter rejects.
 func Completed(all, first []why.Finding) []why.Finding {
 	refused := make(map[string]bool, len(all))
 	for _, f := range all {
@@ -84,9 +82,8 @@ func Completed(all, first []why.Finding) []why.Finding {
 	return all
 }
 
-// preemption reads what came of preemption after the filters had refused. Upstream's plugin leaves a text alone, which
-// counts nodes and does not name them; it looks at exactly those nodes whose refusal eviction could resolve. Nothing is
-// said of a pod that is not to preempt, nor when victims were found.
+// preemption reads what came of preemption. Upstream's text counts nodes and does not name them: they are those whose
+// refusal eviction could resolve. Nothing is said when the pod is not to preempt or victims were found.
 func preemption(pod *corev1.Pod, fit *framework.FitError, nodes fwk.NodeInfoLister) []why.Finding {
 	outcome := fit.Diagnosis.PostFilterMsg
 	finding := func(code why.Code, node string) why.Finding {

@@ -37,9 +37,8 @@ var codes = map[string]why.Code{
 	names.SchedulingGates:    why.SchedulingGate,
 }
 
-// Findings reads a plugin's refusal of a pod. node is nil when the plugin refused the pod as such; with a node, amounts
-// come with what it has left. plugin is the name for a status that carries none. A status that does not refuse gives
-// no findings.
+// Findings reads a plugin's refusal of a pod, with amounts where there is a node; nil means that the pod was refused as
+// such. plugin is the name for a status that carries none.
 func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {
 	if status.IsSuccess() || status.IsSkip() || status.IsWait() {
 		return nil

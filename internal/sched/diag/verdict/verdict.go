@@ -14,8 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Of runs all filters for a pod on every node of the framework's snapshot. The snapshot must not change meanwhile.
-// Reserve and later steps are not tried.
+// Of runs all filters for a pod on every node of the framework's snapshot, which must not change meanwhile.
 func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdict, error) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -69,8 +68,7 @@ func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, 
 	}
 }
 
-// nominated returns the refusal of a node that fits the pod only without the nominated pods of higher or equal
-// priority.
+// nominated returns the refusal of a node that would fit the pod without nominated pods of no lower priority.
 func nominated(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo,
 	refused int,
 ) []why.Finding {
@@ -88,8 +86,7 @@ func nominated(ctx context.Context, f framework.Framework, state fwk.CycleState,
 	}}
 }
 
-// narrowed are the findings of plugins that named the nodes they allow before any filter ran, and did not refuse the
-// node there.
+// narrowed are the findings of plugins that excluded the node in PreFilter and did not refuse it in Filter.
 func narrowed(pod *corev1.Pod, n fwk.NodeInfo, plugins sets.Set[string], heard []why.Finding) []why.Finding {
 	var out []why.Finding
 	for _, plugin := range sets.List(plugins) {
