@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -73,19 +74,7 @@ func (f File) Save(grants map[string]Grant) error {
 	for uid, g := range grants {
 		c.Grants[uid] = grant{g.Class.String(), g.CPUs}
 	}
-	b, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(string(f))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	temp := filepath.Join(dir, "."+filepath.Base(string(f)))
-	if err := os.WriteFile(temp, append(b, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, string(f))
+	return statedir.Dir(filepath.Dir(string(f))).Save(filepath.Base(string(f)), c)
 }
 
 // recall loads the checkpoint once. Without one the grants are derived from the tree.

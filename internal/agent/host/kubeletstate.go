@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
 // CPUState is what the kubelet's CPU manager has recorded.
@@ -46,7 +48,7 @@ func parseCPUState(text []byte) (CPUState, error) {
 	}
 	s := CPUState{Policy: file.PolicyName, Pods: map[string][]int{}, Containers: map[string]map[string][]int{}}
 	var err error
-	if s.Default, err = parseList(file.DefaultCPUSet); err != nil {
+	if s.Default, err = cpuset.ParseIDs(file.DefaultCPUSet); err != nil {
 		return CPUState{}, fmt.Errorf("defaultCpuSet: %w", err)
 	}
 	for uid, raw := range file.Entries {
@@ -96,7 +98,7 @@ func (s *CPUState) GivenTwice() (several, pool []int) {
 }
 
 func (s *CPUState) add(uid, container, list string) error {
-	ids, err := parseList(list)
+	ids, err := cpuset.ParseIDs(list)
 	if err == nil && len(ids) > 0 {
 		s.Put(uid, container, ids)
 	}

@@ -112,7 +112,7 @@ func parseLscpu(t *testing.T, out string) map[string]labels {
 // published lists the online CPUs as tenon-agent probe prints them.
 func published(t *testing.T, m *topo.Machine) map[string]labels {
 	t.Helper()
-	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own})
+	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: annotation.ModeOwn})
 	d, _, err := annotation.ParseCPUTopologyDetail(nrt.Annotations[annotation.CPUTopology])
 	if err != nil {
 		t.Fatal(err)

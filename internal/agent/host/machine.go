@@ -28,29 +28,19 @@ type Reading struct {
 // Read returns the machine that the files below root describe. arch is the GOARCH to assume when /proc/cpuinfo does not
 // contain it. Errors name the file.
 func Read(root Root, arch string) (Reading, error) {
-	spec, notes, err := Spec(root, arch)
+	var s survey
+	err := within(root, func(t *tree) {
+		s.tree = t
+		s.run(arch)
+	})
 	if err != nil {
 		return Reading{}, err
 	}
-	m, err := topo.New(spec)
+	m, err := topo.New(s.spec)
 	if err != nil {
 		return Reading{}, fmt.Errorf("machine under %s: %w", root.Path(), err)
 	}
-	return Reading{Machine: m, Notes: notes}, nil
-}
-
-// Spec is Read without the validation of topo.New. Core ids in it are unique in the whole machine and dense: cores in
-// ascending order of their lowest CPU.
-func Spec(root Root, arch string) (spec topo.Spec, notes []string, err error) {
-	err = within(root, func(t *tree) {
-		s := survey{tree: t}
-		s.run(arch)
-		spec, notes = s.spec, s.notes
-	})
-	if err != nil {
-		return topo.Spec{}, nil, err
-	}
-	return spec, notes, nil
+	return Reading{Machine: m, Notes: s.notes}, nil
 }
 
 // cpuFacts is what the files say of one CPU. Groups are named by their lowest CPU; -1 is unknown.
@@ -69,7 +59,7 @@ type survey struct {
 	*tree
 	cpu   []cpuFacts
 	at    map[int]int // CPU id to position in cpu
-	spec  topo.Spec
+	spec  topo.Spec   // core ids are unique in the machine and dense, in the order of the cores' lowest CPUs
 	notes []string
 }
 

@@ -21,8 +21,6 @@ func parseNumber(s string) (int64, error) {
 	return n, nil
 }
 
-func parseList(s string) ([]int, error) { return cpuset.ParseIDs(s) }
-
 // parseMap reads a CPU map: hexadecimal words of 32 bits, the highest first, separated by commas. The first word may be
 // shorter.
 func parseMap(s string) ([]int, error) {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
 // Root is the directory that stands in for "/".
@@ -147,7 +149,7 @@ func (t *tree) number(name string) (n int64, ok bool) {
 }
 
 // list reads a file in list format; nil when missing or empty.
-func (t *tree) list(name string) []int { return t.ids(name, parseList) }
+func (t *tree) list(name string) []int { return t.ids(name, cpuset.ParseIDs) }
 
 func (t *tree) ids(name string, parse func(string) ([]int, error)) []int {
 	s := t.text(name)
@@ -165,7 +167,7 @@ func (t *tree) cpus(dir string, names ...string) []int {
 	for _, name := range names {
 		parse := parseMap
 		if strings.HasSuffix(name, "list") {
-			parse = parseList
+			parse = cpuset.ParseIDs
 		}
 		if ids := t.ids(path.Join(dir, name), parse); len(ids) > 0 {
 			return ids
