@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/enforce"
@@ -172,7 +173,7 @@ func (a *Agent) Attach() *hook.Service {
 }
 
 // Mode returns whose CPU assignments hold now.
-func (a *Agent) Mode() probe.Mode { return a.kubelet.State().Mode }
+func (a *Agent) Mode() annotation.Mode { return a.kubelet.State().Mode }
 
 func (a *Agent) writes() bool { return a.o.Switches.Writes(a.Mode()) }
 

@@ -470,7 +470,7 @@ func TestFollowModeWritesNoCPUSet(t *testing.T) {
 		w := newWorld(t, "arm64-1s@static,reserved=0")
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
-			if a.Mode() != probe.Follow || w.published(annotation.TopologyMode) != "Follow" {
+			if a.Mode() != annotation.ModeFollow || w.published(annotation.TopologyMode) != "Follow" {
 				t.Fatalf("mode = %s, published %s, want Follow", a.Mode(), w.published(annotation.TopologyMode))
 			}
 			p := pod("static", "", "2", "")
@@ -488,7 +488,7 @@ func TestFollowModeWritesNoCPUSet(t *testing.T) {
 			}
 			w.label(annotation.TopologyMode, "Own")
 			later(15 * time.Second)
-			if a.Mode() != probe.Own || w.published(annotation.TopologyMode) != "Own" {
+			if a.Mode() != annotation.ModeOwn || w.published(annotation.TopologyMode) != "Own" {
 				t.Errorf("mode = %s, published %s, want Own", a.Mode(), w.published(annotation.TopologyMode))
 			}
 		})
@@ -544,7 +544,7 @@ func TestWishThatCannotBeMetIsACondition(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
-			if a.Mode() != probe.Own || w.condition(modeConflict) != "True" {
+			if a.Mode() != annotation.ModeOwn || w.condition(modeConflict) != "True" {
 				t.Errorf("mode %s, condition %q: want Own and True", a.Mode(), w.condition(modeConflict))
 			}
 			w.label(annotation.TopologyMode, "Own")

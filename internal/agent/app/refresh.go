@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -36,7 +37,7 @@ func (a *Agent) refresh(ctx context.Context) {
 		a.tree.Changed()
 	}
 	var assigned map[string][]int
-	if state.Mode == probe.Own && state.IsStatic() {
+	if state.Mode == annotation.ModeOwn && state.IsStatic() {
 		assigned = state.Records.CPU.Pods
 	}
 	failed(a.status.Overlap(ctx, a.tree.View(), assigned, a.livePods()),

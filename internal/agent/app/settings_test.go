@@ -95,7 +95,7 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 		w.ask(k)
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
-			if a.Mode() != probe.Own || w.policy().Policy != "none" || w.condition(modeConflict) != "True" {
+			if a.Mode() != annotation.ModeOwn || w.policy().Policy != "none" || w.condition(modeConflict) != "True" {
 				t.Fatalf("mode %s, policy %q, conflict %q: want what a kubelet without policies gives", a.Mode(),
 					w.policy().Policy, w.condition(modeConflict))
 			}
@@ -116,7 +116,8 @@ func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
 				k.config.Kubelet.Memory.Policy, k.config.Kubelet.Topology.Policy = "Static", "restricted"
 			})
 			later(time.Minute)
-			if got := w.policy(); a.Mode() != probe.Follow || got.Policy != "static" || got.ReservedCPUs != "0,48" ||
+			got := w.policy()
+			if a.Mode() != annotation.ModeFollow || got.Policy != "static" || got.ReservedCPUs != "0,48" ||
 				w.condition(modeConflict) != "False" {
 				t.Errorf("mode %s, policy %+v, conflict %q: want Follow, and two CPUs of one core reserved", a.Mode(),
 					got, w.condition(modeConflict))

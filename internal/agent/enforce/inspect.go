@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
-	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -46,9 +46,9 @@ func (t *Tree) driftOf(group string) *view.Drift {
 }
 
 // Describe returns what the kernel has for a pod at this moment.
-func (t *Tree) Describe(pod *corev1.Pod, mode probe.Mode) view.Cgroups {
+func (t *Tree) Describe(pod *corev1.Pod, mode annotation.Mode) view.Cgroups {
 	out := view.Cgroups{
-		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: t.o.Node, Mode: string(mode),
+		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: t.o.Node, Mode: mode,
 		Cgroup: t.o.Engine.Cgroup.Dialect().String(), Read: t.o.Clock.Now(), Groups: []view.Cgroup{},
 	}
 	if !t.o.Writes() {

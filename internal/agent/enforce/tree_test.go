@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
-	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -92,7 +92,7 @@ func TestWhatIsSaidOfAPodWithoutGroups(t *testing.T) {
 		apply.ErrNotReady.Error(): true,
 	} {
 		tree, _ := newTree(t, writes)
-		got := tree.Describe(pod, probe.Follow)
+		got := tree.Describe(pod, annotation.ModeFollow)
 		if diff := cmp.Diff([]string{note}, got.Notes); diff != "" || got.Cgroup != "v1" || len(got.Groups) != 0 {
 			t.Errorf("%+v (-want +got):\n%s", got, diff)
 		}

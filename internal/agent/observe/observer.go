@@ -57,7 +57,7 @@ type State struct {
 	// Settings are those in force, with the CPUs that the static policy keeps for itself.
 	Settings annotation.Kubelet
 	// Mode says whose CPU assignments hold.
-	Mode probe.Mode
+	Mode annotation.Mode
 	// Since is when take-over phase 2 began; zero without a take-over.
 	Since metav1.Time
 	// Until is when the static kubelet whose pins are left was gone; zero while there is one, or none was.

@@ -32,20 +32,20 @@ func (b *Observer) decideMode(ctx context.Context, state *State) error {
 	state.Mode = mode
 	var err error
 	switch {
-	case mode != probe.Own:
+	case mode != annotation.ModeOwn:
 		// What the kubelet pins from here on is older than the next take-over.
 		state.Since, state.Until = metav1.Time{}, time.Time{}
 		err = b.forgetTakeover()
 	case !static:
 		err = b.endTakeover(state)
-	case was != probe.Own: // what is published may still be of the last one
+	case was != annotation.ModeOwn: // what is published may still be of the last one
 		err = b.takeOver(state, "")
 	default:
 		err = b.takeOver(state, b.o.Published(annotation.TakeoverKey))
 	}
 	holds, reason, text := conflict != "", "WishCannotBeMet", conflict
 	if !holds {
-		reason, text = "WishMet", "the topology mode is "+string(mode)
+		reason, text = "WishMet", "the topology mode is "+mode
 	}
 	return errors.Join(err, b.o.Status.Set(ctx, event.TopologyModeConflict, holds, reason, text))
 }

@@ -23,7 +23,7 @@ import (
 // CPUs that no pod gets (the kubelet's, the node's and the system's reserved ones) are not among the free ones, and
 // resReserved.cpu is 0: Volcano would take that many CPUs off once more, with ids of its own choice.
 func Numatopology(in Input) *nodeinfo.Numatopology {
-	if in.Mode == Blind {
+	if in.Mode == annotation.ModeBlind {
 		return nil
 	}
 	facts := in.drafted().Facts
@@ -96,7 +96,7 @@ func podAllocations(in Input, v *ledger.View) []nodeinfo.PodAllocation {
 // containerAllocations is what the kubelet's managers gave to a pod's containers: CPU ids where the kubelet decides
 // about them, amounts of memory.
 func containerAllocations(in Input, pod *convert.Pod) map[string]map[string]string {
-	decides := in.Mode == Follow ||
+	decides := in.Mode == annotation.ModeFollow ||
 		slices.ContainsFunc(in.Pins, func(p annotation.PodCPUAlloc) bool { return p.UID == pod.UID })
 	out := map[string]map[string]string{}
 	for name, c := range placedContainers(in, pod) {

@@ -71,7 +71,7 @@ func TestNumatopologyIsAsVolcanoReadsIt(t *testing.T) {
 
 func TestNumatopologyOfAKubeletWithoutPolicies(t *testing.T) {
 	t.Parallel()
-	o := probe.Numatopology(probe.Input{NodeName: "n0", Machine: seedMachine(t), Mode: probe.Own})
+	o := probe.Numatopology(probe.Input{NodeName: "n0", Machine: seedMachine(t), Mode: ownMode})
 	text, err := gojson.Marshal(o.Spec.Policies)
 	if err != nil || string(text) != `{"CPUManagerPolicy":"none","TopologyManagerPolicy":"none"}` {
 		t.Errorf("policies = %s, %v: none is a word, never empty", text, err)
@@ -80,7 +80,7 @@ func TestNumatopologyOfAKubeletWithoutPolicies(t *testing.T) {
 		o.Spec.PodAllocations == nil {
 		t.Errorf("cpu = %+v, podAllocations %v", cpu, o.Spec.PodAllocations)
 	}
-	if o := probe.Numatopology(probe.Input{NodeName: "n0", Machine: seedMachine(t), Mode: probe.Blind}); o != nil {
+	if o := probe.Numatopology(probe.Input{NodeName: "n0", Machine: seedMachine(t), Mode: blindMode}); o != nil {
 		t.Errorf("published while the kubelet is not asked: %+v", o.Spec)
 	}
 }
@@ -100,7 +100,7 @@ func TestNumatopologyNeverOffersACPUTwice(t *testing.T) {
 		list := func(ids []int) string { return cpuset.FormatIDs(sorted(ids)) }
 		in := probe.Input{
 			NodeName: "n0", Node: node(nil), Machine: m,
-			Mode: rapid.SampledFrom([]probe.Mode{probe.Own, probe.Follow}).Draw(t, "mode"),
+			Mode: rapid.SampledFrom([]annotation.Mode{ownMode, followMode}).Draw(t, "mode"),
 		}
 		in.Kubelet.CPU.Policy, in.Kubelet.CPU.Reserved = "static", list(take("reserved"))
 		in.Node.Annotations = map[string]string{annotation.NodeReservation: `{"reservedCPUs":"` + list(take("node")) +

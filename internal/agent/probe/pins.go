@@ -17,15 +17,15 @@ import (
 // Pins are the pods whose CPUs the kubelet decides about: those in its state that the API knows and that carry no
 // allocation of Tenon. In Own mode a pod with a QoS label that says where it runs is not pinned, and neither is one
 // that started after the take-over began: their CPUs are the shared pool's, whatever the kubelet recorded for them.
-func Pins(state host.CPUState, pods []*convert.Pod, mode Mode, since time.Time) []annotation.PodCPUAlloc {
-	if mode == Blind {
+func Pins(state host.CPUState, pods []*convert.Pod, mode annotation.Mode, since time.Time) []annotation.PodCPUAlloc {
+	if mode == annotation.ModeBlind {
 		return nil
 	}
 	var pins []annotation.PodCPUAlloc
 	for _, pod := range pods {
 		cpus := state.Pods[convert.NodeUID(pod.Pod)]
 		if len(cpus) == 0 || convert.Ended(pod.Pod) || pod.Entry.CPUList != "" ||
-			mode == Own && !ownLeaves(pod, since) {
+			mode == annotation.ModeOwn && !ownLeaves(pod, since) {
 			continue
 		}
 		pins = append(pins, annotation.PodCPUAlloc{

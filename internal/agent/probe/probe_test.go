@@ -24,6 +24,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
+const ownMode, followMode, blindMode = annotation.ModeOwn, annotation.ModeFollow, annotation.ModeBlind
+
 // seedMachine is the machine of the worked example: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads, CPU c and c+16 are
 // siblings.
 func seedMachine(tb testing.TB) *topo.Machine {
@@ -59,7 +61,7 @@ func node(annotations map[string]string) *corev1.Node {
 func example(tb testing.TB) probe.Input {
 	tb.Helper()
 	return probe.Input{
-		NodeName: "n0", Node: node(nil), Machine: seedMachine(tb), Mode: probe.Own, Writer: "tenon-agent/test",
+		NodeName: "n0", Node: node(nil), Machine: seedMachine(tb), Mode: ownMode, Writer: "tenon-agent/test",
 		Kubelet: annotation.Kubelet{
 			CPU: annotation.KubeletCPU{
 				Policy: "static", Reserved: "0,16", Options: map[string]string{"full-pcpus-only": "true"},
@@ -166,7 +168,7 @@ func TestZonesSayWhatANodeHasGivesAndHasLeft(t *testing.T) {
 func TestPhaseOnePublishesTheTopologyAlone(t *testing.T) {
 	t.Parallel()
 	in := example(t)
-	in.Mode = probe.Blind
+	in.Mode = blindMode
 	nrt := probe.Topology(in)
 	got := slices.Sorted(maps.Keys(nrt.Annotations))
 	want := []string{annotation.CPUTopology, annotation.TakeoverKey, annotation.TopologyMode, annotation.Writer}
@@ -214,7 +216,7 @@ func TestOfflineCPUsAreNotPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own})
+	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: ownMode})
 	d, _, err := annotation.ParseCPUTopologyDetail(nrt.Annotations[annotation.CPUTopology])
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +248,7 @@ func TestMachineOfTooManyNUMANodesIsStillPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own}
+	in := probe.Input{NodeName: "n0", Machine: m, Mode: ownMode}
 	in.Draft = probe.NewDraft(in, convert.Facts)
 	nrt := probe.Topology(in)
 	if len(nrt.Zones) != topo.MaxNodes+1 || nrt.Annotations[annotation.CPUTopology] == "" {
@@ -267,7 +269,7 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 	rapid.Check(t, func(t *rapid.T) {
 		perm := rapid.Permutation(m.All().Slice()).Draw(t, "cpus")
 		in := probe.Input{
-			NodeName: "n0", Node: node(nil), Machine: m, Mode: probe.Own,
+			NodeName: "n0", Node: node(nil), Machine: m, Mode: ownMode,
 			Kubelet: annotation.Kubelet{CPU: annotation.KubeletCPU{Policy: "static"}},
 		}
 		take := func(label string) string {
@@ -325,25 +327,25 @@ func TestModeTable(t *testing.T) {
 		switches probe.Switches
 		static   bool
 		wish     string
-		want     probe.Mode
+		want     annotation.Mode
 		conflict bool
 	}{
-		"policy none":                                                {on, false, "", probe.Own, false},
-		"policy none, Own wished":                                    {on, false, "Own", probe.Own, false},
-		"policy static":                                              {on, true, "", probe.Own, false},
-		"policy static, allocator off":                               {off, true, "", probe.Follow, false},
-		"policy static, allocator off, Follow wished":                {off, true, "Follow", probe.Follow, false},
-		"policy static: the label wins over the gate":                {on, true, "Follow", probe.Follow, false},
-		"policy none has nothing to follow":                          {on, false, "Follow", probe.Own, true},
-		"policy none, allocator off, has nothing to follow":          {off, false, "Follow", probe.Own, true},
-		"policy none, allocator off: no component enforces CPU sets": {off, false, "", probe.Own, true},
-		"policy none, query off":                                     {blind, false, "", probe.Blind, false},
-		"policy none, query off, Follow wished":                      {blind, false, "Follow", probe.Blind, true},
-		"policy static, Own wished":                                  {on, true, "Own", probe.Own, false},
-		"query off":                                                  {blind, true, "", probe.Blind, false},
-		"query off, Follow wished":                                   {blind, true, "Follow", probe.Blind, true},
-		"allocator off, Own wished":                                  {off, true, "Own", probe.Follow, true},
-		"a word that is not a mode is reported, not interpreted":     {on, true, "Both", probe.Own, true},
+		"policy none":                                                {on, false, "", ownMode, false},
+		"policy none, Own wished":                                    {on, false, "Own", ownMode, false},
+		"policy static":                                              {on, true, "", ownMode, false},
+		"policy static, allocator off":                               {off, true, "", followMode, false},
+		"policy static, allocator off, Follow wished":                {off, true, "Follow", followMode, false},
+		"policy static: the label wins over the gate":                {on, true, "Follow", followMode, false},
+		"policy none has nothing to follow":                          {on, false, "Follow", ownMode, true},
+		"policy none, allocator off, has nothing to follow":          {off, false, "Follow", ownMode, true},
+		"policy none, allocator off: no component enforces CPU sets": {off, false, "", ownMode, true},
+		"policy none, query off":                                     {blind, false, "", blindMode, false},
+		"policy none, query off, Follow wished":                      {blind, false, "Follow", blindMode, true},
+		"policy static, Own wished":                                  {on, true, "Own", ownMode, false},
+		"query off":                                                  {blind, true, "", blindMode, false},
+		"query off, Follow wished":                                   {blind, true, "Follow", blindMode, true},
+		"allocator off, Own wished":                                  {off, true, "Own", followMode, true},
+		"a word that is not a mode is reported, not interpreted":     {on, true, "Both", ownMode, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -354,7 +356,7 @@ func TestModeTable(t *testing.T) {
 			}
 		})
 	}
-	for mode, writes := range map[probe.Mode]bool{probe.Own: true, probe.Follow: false, probe.Blind: false} {
+	for mode, writes := range map[annotation.Mode]bool{ownMode: true, followMode: false, blindMode: false} {
 		if on.Writes(mode) != writes || off.Writes(mode) {
 			t.Errorf("in mode %s cpusets are written: %v with the allocator on, %v with it off; want %v and false",
 				mode, on.Writes(mode), off.Writes(mode), writes)
@@ -396,45 +398,45 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		return p
 	}
 	tests := map[string]struct {
-		mode   probe.Mode
+		mode   annotation.Mode
 		change func(*corev1.Pod)
 		pinned bool
 	}{
-		"a pod that started before the take-over": {probe.Own, func(*corev1.Pod) {}, true},
-		"a pod that started in the same second": {probe.Own, func(p *corev1.Pod) {
+		"a pod that started before the take-over": {ownMode, func(*corev1.Pod) {}, true},
+		"a pod that started in the same second": {ownMode, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(since)
 		}, true},
-		"a pod that started after it": {probe.Own, func(p *corev1.Pod) {
+		"a pod that started after it": {ownMode, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(since.Add(time.Hour))
 		}, false},
 		"a pod that has not started": {
-			probe.Own,
+			ownMode,
 			func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, false,
 		},
 		"a later pod while the kubelet is followed": {
-			probe.Follow,
+			followMode,
 			func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, true,
 		},
-		"a static pod, which the API mirrors": {probe.Own, func(p *corev1.Pod) {
+		"a static pod, which the API mirrors": {ownMode, func(p *corev1.Pod) {
 			p.UID, p.Annotations[corev1.MirrorPodAnnotationKey] = "mirror", "u"
 		}, true},
-		"no pod in phase 1": {probe.Blind, func(*corev1.Pod) {}, false},
-		"not one that the scheduler gave CPUs": {probe.Own, func(p *corev1.Pod) {
+		"no pod in phase 1": {blindMode, func(*corev1.Pod) {}, false},
+		"not one that the scheduler gave CPUs": {ownMode, func(p *corev1.Pod) {
 			p.Labels[annotation.QoSClass], p.Annotations[annotation.ResourceStatusKey] = "LSR", `{"cpuset":"8-9"}`
 		}, false},
 		"not one of class LS": {
-			probe.Own,
+			ownMode,
 			func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, false,
 		},
 		"one of class LS while the kubelet is followed": {
-			probe.Follow,
+			followMode,
 			func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, true,
 		},
 		"not one that has ended": {
-			probe.Own,
+			ownMode,
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false,
 		},
-		"not one of which the kubelet has no record": {probe.Own, func(p *corev1.Pod) { p.UID = "other" }, false},
+		"not one of which the kubelet has no record": {ownMode, func(p *corev1.Pod) { p.UID = "other" }, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ const gib = 1 << 30
 func recorded(tb testing.TB) probe.Input {
 	tb.Helper()
 	in := example(tb)
-	in.Mode, in.Since, in.Entries = probe.Follow, metav1.Time{}, nil
+	in.Mode, in.Since, in.Entries = annotation.ModeFollow, metav1.Time{}, nil
 	in.Kubelet.Memory.Policy, in.Kubelet.Version = "Static", "v1.36.3"
 	in.Kubelet.Memory.Reserved = map[int32]corev1.ResourceList{0: {"memory": resource.MustParse("1Gi")}}
 	in.Kubelet.Topology.Options = map[string]string{"max-allowable-numa-nodes": "16"}
@@ -175,7 +175,7 @@ func TestReservedMemoryIsNotAllocatableBeforeTheKubeletHasRecordedAnything(t *te
 func TestOwnModeReportsTheKubeletsRecordToo(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
-	in.Mode, in.Pins = probe.Own, nil
+	in.Mode, in.Pins = annotation.ModeOwn, nil
 	out := probe.Topology(in)
 	state, _, err := annotation.ParseNUMAState(out.Annotations[annotation.NUMAStateKey])
 	if err != nil {
@@ -192,7 +192,7 @@ func TestOwnModeReportsTheKubeletsRecordToo(t *testing.T) {
 func TestPhaseOneReportsNothingThatTheKubeletRecorded(t *testing.T) {
 	t.Parallel()
 	in := recorded(t)
-	in.Mode = probe.Blind
+	in.Mode = annotation.ModeBlind
 	out := probe.Topology(in)
 	for _, key := range []string{annotation.NUMAStateKey, annotation.KubeletKey} {
 		if text, ok := out.Annotations[key]; ok {

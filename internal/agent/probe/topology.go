@@ -24,7 +24,7 @@ type Input struct {
 	Node    *corev1.Node
 	Machine *topo.Machine
 	Kubelet annotation.Kubelet
-	Mode    Mode
+	Mode    annotation.Mode
 	// Writer is the program and its version.
 	Writer string
 	// Since is when take-over phase 2 began; zero without a take-over.
@@ -83,7 +83,7 @@ func (in *Input) drafted() *Draft {
 // Topology computes the object that is published: everything but the annotation report, which counts the writes.
 func Topology(in Input) *v1alpha2.NodeResourceTopology {
 	d := in.drafted()
-	if in.Mode == Blind { // nothing is known of a kubelet that is not asked
+	if in.Mode == annotation.ModeBlind { // nothing is known of a kubelet that is not asked
 		in.Kubelet, in.State = annotation.Kubelet{}, KubeletState{}
 	}
 	nrt := d.topology.DeepCopy()
@@ -93,7 +93,7 @@ func Topology(in Input) *v1alpha2.NodeResourceTopology {
 	for n := range nrt.Zones {
 		nrt.Zones[n].Resources = resources(in, topo.NUMA(n), v, held, devices)
 	}
-	if in.Mode != Blind {
+	if in.Mode != annotation.ModeBlind {
 		if state := numaState(in, devices); len(state.Memory)+len(state.Devices)+len(state.Pods) > 0 {
 			nrt.Annotations[annotation.NUMAStateKey] = state.String()
 		}
@@ -115,7 +115,7 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 	nrt.Labels = map[string]string{annotation.ManagedBy: annotation.ManagedByKoordinator}
 	nrt.Annotations = map[string]string{
 		annotation.CPUTopology:  detail(in.Machine).String(),
-		annotation.TopologyMode: string(in.Mode),
+		annotation.TopologyMode: in.Mode,
 		annotation.Writer:       in.Writer,
 	}
 	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
@@ -129,7 +129,7 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 			}
 		}
 	}
-	if in.Mode == Blind {
+	if in.Mode == annotation.ModeBlind {
 		return nrt
 	}
 	nrt.Annotations[annotation.KubeletCPUManagerPolicy] = annotation.KubeletCPUManager{
@@ -206,9 +206,10 @@ func allocations(in Input, v *ledger.View) annotation.PodCPUAllocs {
 // takeover returns the state of the take-over of CPUs from a kubelet; false when there is nothing to take over.
 func takeover(in Input, v *ledger.View) (string, bool) {
 	switch {
-	case in.Mode == Blind:
+	case in.Mode == annotation.ModeBlind:
 		return annotation.Takeover{Phase: 1}.String(), true
-	case in.Mode == Follow || policyOf(in.Kubelet) != annotation.KubeletPolicyStatic && len(in.Pins) == 0:
+	case in.Mode == annotation.ModeFollow,
+		policyOf(in.Kubelet) != annotation.KubeletPolicyStatic && len(in.Pins) == 0:
 		return "", false
 	}
 	t := annotation.Takeover{

@@ -54,7 +54,7 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 			return true, u, objects.Tracker().Create(v1alpha2.Resource(), u, "")
 		})
 		var mu sync.Mutex // guards in
-		in := probe.Input{NodeName: "n0", Machine: m, Mode: probe.Own, Writer: "tenon-agent/test"}
+		in := probe.Input{NodeName: "n0", Machine: m, Mode: annotation.ModeOwn, Writer: "tenon-agent/test"}
 		reporter := status.New(status.Options{
 			Client: client, Node: "n0", Current: func() *corev1.Node { return nil }, Metrics: status.NewMetrics(),
 			Clock: clocks,

@@ -74,11 +74,11 @@ func (d *localNode) view(t *testing.T, change func(*ledger.Facts)) *ledger.View 
 	t.Helper()
 	root := host.Root{Dir: d.root}
 	in := probe.Input{
-		NodeName: d.node.Name, Node: d.node, Machine: d.parts, Kubelet: d.machine.Kubelet, Mode: probe.Own,
+		NodeName: d.node.Name, Node: d.node, Machine: d.parts, Kubelet: d.machine.Kubelet, Mode: annotation.ModeOwn,
 		Since: metav1.NewTime(time.Unix(1, 0)),
 	}
 	if d.machine.Follow {
-		in.Mode = probe.Follow
+		in.Mode = annotation.ModeFollow
 	}
 	var err error
 	in.State.CPU, err = host.ReadCPUState(root)
