@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
-	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -197,7 +196,7 @@ func alignmentCases() []bad {
 		},
 		{
 			"alignment: a topology policy label that does not exist is warned of",
-			warned(webhook.PathValidateNode, exported{labels: numaLabel + ": Strict"}.node()),
+			warned("/validate-node", exported{labels: numaLabel + ": Strict"}.node()),
 			[]string{
 				"metadata.labels[" + numaLabel + "]", `Unsupported value "Strict"`,
 				"None, BestEffort, Restricted, SingleNUMANode", "the label is ignored",
@@ -265,7 +264,7 @@ func alignmentCases() []bad {
 		},
 		{
 			"alignment: a policy of Volcano that does not exist",
-			refused(webhook.PathValidatePod, volcano("strict", ""), ""),
+			refused("/validate-pod", volcano("strict", ""), ""),
 			[]string{
 				"metadata.annotations[volcano.sh/numa-topology-policy]", `Unsupported value "strict"`,
 				"none, best-effort, restricted, single-numa-node",
@@ -284,7 +283,7 @@ func alignmentCases() []bad {
 		},
 		{
 			"alignment: policies of Volcano and Koordinator that differ",
-			refused(webhook.PathValidatePod, volcano("restricted",
+			refused("/validate-pod", volcano("restricted",
 				`, scheduling.koordinator.sh/numa-topology-spec: '{"numaTopologyPolicy":"BestEffort"}'`), ""),
 			[]string{
 				"conflicting values", "volcano.sh/numa-topology-policy",
@@ -481,7 +480,7 @@ func alignmentCases() []bad {
 		// What the scheduler alone writes: predictions.
 		{
 			"alignment: a prediction that a user writes",
-			refused(webhook.PathValidatePod, pod(`annotations: {tenon.sh/predicted-placement: '{"model":"1.36"}'}`,
+			refused("/validate-pod", pod(`annotations: {tenon.sh/predicted-placement: '{"model":"1.36"}'}`,
 				"2"), pod("", "2")),
 			[]string{"metadata.annotations[tenon.sh/predicted-placement]", "is set by the scheduler"},
 		},

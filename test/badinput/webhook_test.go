@@ -41,9 +41,9 @@ func resourceSpec(json string) string {
 }
 
 func webhookCases() []bad {
-	create := func(manifest string) func(*testing.T) string { return refused(webhook.PathValidatePod, manifest, "") }
-	update := func(now, was string) func(*testing.T) string { return refused(webhook.PathValidatePod, now, was) }
-	node := func(manifest string) func(*testing.T) string { return warned(webhook.PathValidateNode, manifest) }
+	create := func(manifest string) func(*testing.T) string { return refused("/validate-pod", manifest, "") }
+	update := func(now, was string) func(*testing.T) string { return refused("/validate-pod", now, was) }
+	node := func(manifest string) func(*testing.T) string { return warned("/validate-node", manifest) }
 	bound := podOf(lsr(""), "{cpu: 4}", "{cpu: 4}", ", nodeName: n0")
 	return []bad{
 		{
@@ -149,7 +149,7 @@ func webhookCases() []bad {
 		},
 		{
 			"webhook: more CPUs for a pod that holds some",
-			refused(webhook.PathValidatePodResize, podOf(lsr(""), "{cpu: 6}", "{cpu: 6}", ", nodeName: n0"), bound),
+			refused("/validate-pod-resize", podOf(lsr(""), "{cpu: 6}", "{cpu: 6}", ", nodeName: n0"), bound),
 			[]string{"spec.containers[0].resources", "cpu of a bound pod cannot be resized"},
 		},
 		{

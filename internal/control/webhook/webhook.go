@@ -16,19 +16,6 @@ import (
 	"github.com/tenon-project/tenon/internal/control/admission"
 )
 
-// Paths under which the handlers are served.
-const (
-	PathMutatePod         = "/mutate-pod"
-	PathValidatePod       = "/validate-pod"
-	PathValidatePodResize = "/validate-pod-resize"
-	PathValidateNode      = "/validate-node"
-)
-
-// Registrar is the part of a webhook server that takes handlers.
-type Registrar interface {
-	Register(path string, handler http.Handler)
-}
-
 // Rules are what differs from one cluster to the next.
 type Rules struct {
 	// Schedulers are the user names that may write the scheduler's keys.
@@ -38,15 +25,15 @@ type Rules struct {
 }
 
 // Register adds every handler to a server.
-func Register(to Registrar, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
+func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
 	h := handlers{decoder: decoder, schedulers: sets.New(rules.Schedulers...), fence: rules.RequireNRIPlugin}
 	for path, handle := range map[string]ctrl.HandlerFunc{
-		PathMutatePod:   h.mutatePod,
-		PathValidatePod: judged(decoder, h.judgePod),
-		PathValidatePodResize: judged(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
+		"/mutate-pod":   h.mutatePod,
+		"/validate-pod": judged(decoder, h.judgePod),
+		"/validate-pod-resize": judged(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
 			return admission.Resize(pod, old)
 		}),
-		PathValidateNode: judged(decoder, func(_ ctrl.Request, node, _ *corev1.Node) admission.Answer {
+		"/validate-node": judged(decoder, func(_ ctrl.Request, node, _ *corev1.Node) admission.Answer {
 			return admission.Node(node)
 		}),
 	} {

@@ -91,7 +91,7 @@ func TestARefusalNamesEveryField(t *testing.T) {
 	t.Parallel()
 	m, _ := serve(t)
 	p := typed(pod(map[string]string{annotation.QoSClass: "GOLD", annotation.Priority: "x"}, nil))
-	got := ask(t, m[webhook.PathValidatePod], admissionv1.Create, "someone", p, nil)
+	got := ask(t, m["/validate-pod"], admissionv1.Create, "someone", p, nil)
 	if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity ||
 		got.Result.Reason != metav1.StatusReasonInvalid {
 		t.Fatalf("answer %+v, want 422 Invalid", got.Result)
@@ -118,7 +118,7 @@ func TestAWarningDoesNotRefuse(t *testing.T) {
 	t.Parallel()
 	m, _ := serve(t)
 	p := typed(pod(nil, map[string]string{annotation.ResourceSpecKey: `{"x":1}`}))
-	got := ask(t, m[webhook.PathValidatePod], admissionv1.Create, "someone", p, nil)
+	got := ask(t, m["/validate-pod"], admissionv1.Create, "someone", p, nil)
 	if diff := cmp.Diff([]string{"metadata.annotations[scheduling.koordinator.sh/resource-spec]: x: unknown field"},
 		got.Warnings); !got.Allowed || diff != "" {
 		t.Errorf("allowed = %v, warnings (-want +got):\n%s", got.Allowed, diff)
@@ -129,7 +129,7 @@ func TestAnAllocationIsPatchedAway(t *testing.T) {
 	t.Parallel()
 	m, _ := serve(t)
 	p := typed(pod(nil, map[string]string{annotation.ResourceStatusKey: `{}`, "a": "b"}))
-	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", p, nil)
+	got := ask(t, m["/mutate-pod"], admissionv1.Create, "someone", p, nil)
 	const want = `[{"op":"remove","path":"/metadata/annotations/scheduling.koordinator.sh~1resource-status"}]`
 	if !got.Allowed || string(got.Patch) != want || len(got.Warnings) != 1 {
 		t.Errorf("allowed %v, patch %s, warnings %q; want patch %s and one warning", got.Allowed, got.Patch,
@@ -142,7 +142,7 @@ func TestLimitsOfAGuaranteedPodArePatchedIn(t *testing.T) {
 	m, _ := serve(t)
 	p := typed(with("cpu"))
 	p.Annotations = map[string]string{annotation.VolcanoTopologyPolicy: "restricted"}
-	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", p, nil)
+	got := ask(t, m["/mutate-pod"], admissionv1.Create, "someone", p, nil)
 	const want = `[{"op":"add","path":"/spec/containers/0/resources/limits","value":{}},` +
 		`{"op":"add","path":"/spec/containers/0/resources/limits/cpu","value":"1"}]`
 	if !got.Allowed || string(got.Patch) != want || len(got.Warnings) != 1 {
@@ -178,13 +178,13 @@ func TestTheFenceIsPatchedIn(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone", tt.pod, nil)
+			got := ask(t, m["/mutate-pod"], admissionv1.Create, "someone", tt.pod, nil)
 			if !got.Allowed || string(got.Patch) != tt.want {
 				t.Errorf("allowed %v, patch\n got %s\nwant %s", got.Allowed, got.Patch, tt.want)
 			}
 		})
 	}
-	got := ask(t, m[webhook.PathMutatePod], admissionv1.Create, "someone",
+	got := ask(t, m["/mutate-pod"], admissionv1.Create, "someone",
 		bound(map[string]string{annotation.RequiredPlugins: "x"}), nil)
 	if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity ||
 		got.Result.Details.Causes[0].Field != "metadata.annotations[required-plugins.noderesource.dev]" {
@@ -197,10 +197,10 @@ func TestOnlyASchedulerWritesAllocations(t *testing.T) {
 	m, _ := serve(t)
 	old := typed(pod(nil, nil))
 	p := typed(pod(nil, map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0"}`}))
-	if got := ask(t, m[webhook.PathValidatePod], admissionv1.Update, scheduler, p, old); !got.Allowed {
+	if got := ask(t, m["/validate-pod"], admissionv1.Update, scheduler, p, old); !got.Allowed {
 		t.Errorf("the scheduler was refused: %s", got.Result.Message)
 	}
-	got := ask(t, m[webhook.PathValidatePod], admissionv1.Update, "someone", p, old)
+	got := ask(t, m["/validate-pod"], admissionv1.Update, "someone", p, old)
 	if got.Allowed || !strings.HasSuffix(got.Result.Message, "resource-status is set by the scheduler") {
 		t.Errorf("anyone else got %+v", got.Result)
 	}
@@ -212,7 +212,7 @@ func TestResizeAndNode(t *testing.T) {
 	before, after := typed(with("cpu")), typed(with("cpu"))
 	before.Labels = map[string]string{annotation.QoSClass: "LSR"}
 	after.Spec.Containers[0].Resources.Requests = nil
-	if got := ask(t, m[webhook.PathValidatePodResize], admissionv1.Update, "someone", after, before); got.Allowed ||
+	if got := ask(t, m["/validate-pod-resize"], admissionv1.Update, "someone", after, before); got.Allowed ||
 		got.Result.Message != "spec.containers[0].resources: cpu of a bound pod cannot be resized" {
 		t.Errorf("resize: %+v", got)
 	}
@@ -220,7 +220,7 @@ func TestResizeAndNode(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{annotation.NodeCPUBindPolicy: "x"}},
 	}
-	if got := ask(t, m[webhook.PathValidateNode], admissionv1.Create, "someone", node, nil); !got.Allowed ||
+	if got := ask(t, m["/validate-node"], admissionv1.Create, "someone", node, nil); !got.Allowed ||
 		len(got.Warnings) != 1 {
 		t.Errorf("node: %+v, want one warning", got)
 	}
@@ -230,7 +230,7 @@ func TestAnObjectThatIsNoneIsAnError(t *testing.T) {
 	t.Parallel()
 	m, registry := serve(t)
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-	for _, path := range []string{webhook.PathMutatePod, webhook.PathValidatePod, webhook.PathValidatePodResize} {
+	for _, path := range []string{"/mutate-pod", "/validate-pod", "/validate-pod-resize"} {
 		if got := ask(t, m[path], admissionv1.Update, "someone", node, node); got.Allowed ||
 			got.Result.Code != http.StatusBadRequest {
 			t.Errorf("%s: %+v, want 400", path, got)
