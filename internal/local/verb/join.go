@@ -16,7 +16,6 @@ import (
 // JoinVerb is the hidden verb of a control plane for nodes that are not simulated: those of the agent's tests.
 const JoinVerb = "__join"
 
-// joinReady is printed, as a line, once such a control plane serves.
 const joinReady = "ready"
 
 // newJoin returns the command that runs a control plane without simulated nodes until it is ended.
@@ -25,7 +24,7 @@ func newJoin() *cobra.Command {
 	var schedulers int
 	var webhooks bool
 	var c *cobra.Command
-	c = hidden(JoinVerb, func(ctx context.Context, dir datadir.Dir) error {
+	c = hidden(JoinVerb, func(ctx context.Context, dir datadir.Dir, _ ports) error {
 		if len(nodes) == 0 {
 			return fmt.Errorf("%s: --node is missing", JoinVerb)
 		}

@@ -24,13 +24,15 @@ import (
 	schedapp "github.com/tenon-project/tenon/internal/sched/app"
 )
 
-// manifests are what must be in the cluster before Tenon's processes start.
 func manifests() [][]byte {
 	return slices.Concat(deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses())
 }
 
+// ports are those of the services, saved by the process that started the cluster.
+type ports = map[datadir.Service]int
+
 // hidden returns the command of a child process.
-func hidden(verb string, run func(ctx context.Context, dir datadir.Dir) error) *cobra.Command {
+func hidden(verb string, run func(context.Context, datadir.Dir, ports) error) *cobra.Command {
 	var data string
 	c := &cobra.Command{
 		Use:    verb,
@@ -41,7 +43,11 @@ func hidden(verb string, run func(ctx context.Context, dir datadir.Dir) error) *
 			if err != nil {
 				return err
 			}
-			return run(c.Context(), dir)
+			saved, err := dir.SavedPorts()
+			if err != nil {
+				return err
+			}
+			return run(c.Context(), dir, saved)
 		},
 	}
 	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data")
@@ -51,11 +57,7 @@ func hidden(verb string, run func(ctx context.Context, dir datadir.Dir) error) *
 func newScheduler() *cobra.Command {
 	var replica int
 	var elect bool
-	child := hidden(cluster.SchedulerVerb, func(ctx context.Context, dir datadir.Dir) error {
-		ports, err := dir.SavedPorts()
-		if err != nil {
-			return err
-		}
+	child := hidden(cluster.SchedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
 		kubeconfig := dir.Credential(cluster.Scheduler)
 		certFile, keyFile := dir.Pair(cluster.SchedulerServing)
 		c := schedapp.NewCommand()
@@ -86,11 +88,7 @@ func newScheduler() *cobra.Command {
 
 func newManager() *cobra.Command {
 	var fences bool
-	child := hidden(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir) error {
-		ports, err := dir.SavedPorts()
-		if err != nil {
-			return err
-		}
+	child := hidden(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
 		certFile, keyFile := dir.Pair(cluster.Webhooks)
 		logger := klog.Background()
 		manager.UseLogger(logger)
@@ -111,11 +109,7 @@ func newManager() *cobra.Command {
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func newNodes() *cobra.Command {
-	return hidden(cluster.NodesVerb, func(ctx context.Context, dir datadir.Dir) error {
-		ports, err := dir.SavedPorts()
-		if err != nil {
-			return err
-		}
+	return hidden(cluster.NodesVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
 		saved, err := dir.SavedNodes()
 		if err != nil {
 			return err
