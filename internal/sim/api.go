@@ -76,7 +76,6 @@ func (s *apiServer) stamp(o metav1.Object) {
 	o.SetResourceVersion(strconv.Itoa(s.version))
 }
 
-// update replaces a pod.
 func (s *apiServer) update(old, pod *corev1.Pod) {
 	s.stamp(pod)
 	utilruntime.Must(s.pods.GetStore().Update(pod))
@@ -183,7 +182,6 @@ func (s *apiServer) patch(old *corev1.Pod, patch []byte) (runtime.Object, error)
 	return pod, nil
 }
 
-// remove deletes a pod at once.
 func (s *apiServer) remove(pod *corev1.Pod) {
 	utilruntime.Must(s.pods.GetStore().Delete(pod))
 	s.changes++

@@ -72,7 +72,6 @@ type bindingCycle struct {
 	ended   <-chan struct{}
 }
 
-// finish lets the cycle go on and returns when it has ended.
 func (b *bindingCycle) finish(status *fwk.Status) {
 	b.permit <- status
 	<-b.ended
@@ -102,7 +101,6 @@ func (e *engine) permit(ctx context.Context) {
 	}
 }
 
-// end ends the binding cycles that still wait.
 func (e *engine) end() {
 	for _, b := range e.waiting {
 		b.finish(fwk.AsStatus(context.Canceled))

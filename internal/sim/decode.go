@@ -36,7 +36,6 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
 
-// object is one object of the input, typed and with the API server's defaults.
 type object struct {
 	origin
 	runtime.Object
@@ -87,7 +86,6 @@ func isSupported(o runtime.Object) bool {
 	return false
 }
 
-// header is what every object has.
 type header struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -107,7 +105,6 @@ func (h header) String() string {
 	return strings.TrimSpace(h.Kind + " " + name)
 }
 
-// decoder parses documents into objects.
 type decoder struct {
 	problems
 	codec   runtime.Decoder
@@ -116,7 +113,6 @@ type decoder struct {
 	unused map[string]int
 }
 
-// scheme is the API server's, with our kinds.
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme,
@@ -208,7 +204,6 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	d.objects = append(d.objects, object{at, out})
 }
 
-// refuse records why an object was not understood.
 func (d *decoder) refuse(at origin, h header, kind schema.GroupVersionKind, text []byte, err error) {
 	if runtime.IsNotRegisteredError(err) {
 		d.add(at, "kind: %s (%s) is not known", h.Kind, h.APIVersion)

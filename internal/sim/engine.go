@@ -142,7 +142,6 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	return nil
 }
 
-// load gives the scheduler what is there already.
 func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	for _, n := range w.namespaces {
 		w.listed = append(w.listed, n)
@@ -190,7 +189,6 @@ func (e *engine) queued() int {
 	return len(e.core.SchedulingQueue.PodsInActiveQ()) + len(e.core.SchedulingQueue.PodsInBackoffQ())
 }
 
-// step runs one scheduling cycle and what follows from it.
 func (e *engine) step(ctx context.Context) {
 	changes := e.api.changes
 	e.binds = false
@@ -232,7 +230,6 @@ func (e *engine) limit(next nextPod) nextPod {
 	}
 }
 
-// note keeps why an attempt failed.
 func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
@@ -255,7 +252,6 @@ func (e *engine) pod(p *corev1.Pod) *corev1.Pod {
 	return o.(*corev1.Pod)
 }
 
-// held returns why a pod is kept out of the queue.
 func (e *engine) held(ctx context.Context, p *corev1.Pod) []why.Finding {
 	for _, plugin := range e.core.Profiles[p.Spec.SchedulerName].PreEnqueuePlugins() {
 		if status := plugin.PreEnqueue(ctx, p); !status.IsSuccess() {
@@ -265,5 +261,4 @@ func (e *engine) held(ctx context.Context, p *corev1.Pod) []why.Finding {
 	return nil
 }
 
-// quiet is a context whose logger says nothing.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }

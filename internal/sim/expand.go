@@ -49,12 +49,10 @@ func (w *world) expand(o object, p *problems) {
 	}
 }
 
-// owner is the workload that pods belong to.
 type owner struct{ namespace, name, kind string }
 
 func ownedBy(o metav1.Object, kind string) owner { return owner{o.GetNamespace(), o.GetName(), kind} }
 
-// job makes the pods that run at once.
 func (w *world) job(at origin, of owner, spec batchv1.JobSpec, p *problems) {
 	if ptr.Deref(spec.Suspend, false) {
 		return
@@ -80,7 +78,6 @@ func (w *world) replicate(at origin, of owner, template corev1.PodTemplateSpec, 
 	}
 }
 
-// member makes one pod of a workload.
 func (w *world) member(at origin, of owner, template corev1.PodTemplateSpec, i int, p *problems) {
 	t := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	t.Namespace, t.Name = of.namespace, fmt.Sprintf("%s-%d", of.name, i)

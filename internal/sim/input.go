@@ -15,7 +15,6 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// stdin is the file name that represents standard input.
 const stdin = "-"
 
 // origin is the position of an object in the input.
@@ -38,13 +37,11 @@ func (o origin) String() string {
 	return text
 }
 
-// document is one YAML or JSON document.
 type document struct {
 	origin
 	text []byte
 }
 
-// maxProblems bounds the problems with the input that one run reports.
 const maxProblems = 50
 
 // InputError is bad input: each problem names file, document and field.
@@ -66,7 +63,6 @@ func inputErrorf(format string, args ...any) *InputError {
 	return &InputError{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
-// problems collects what is wrong with the input.
 type problems struct{ list []string }
 
 func (p *problems) add(o origin, format string, args ...any) {

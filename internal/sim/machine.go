@@ -11,7 +11,6 @@ import (
 // allowed brings its own exit code.
 type Machines func(specs []string) ([]runtime.Object, error)
 
-// documents returns the objects as input, one document for each.
 func (m Machines) documents(specs []string) ([]document, error) {
 	objects, err := m(specs)
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// schedulerNames are those that a simulated cluster serves.
 var schedulerNames = []string{"tenon-scheduler", corev1.DefaultSchedulerName, "koord-scheduler"}
 
 // Run decides about the given documents, and after them about the manifests in files and folders; "-" is in. Warnings
@@ -92,7 +91,6 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	return r, nil
 }
 
-// read parses the input into a world.
 func read(docs []document, warn io.Writer) (*world, error) {
 	d := newDecoder()
 	for _, doc := range docs {
@@ -142,7 +140,6 @@ func (w *world) warn(warn io.Writer) {
 	}
 }
 
-// description is an object that describes the CPUs of a node and has its name.
 type description struct{ kind, node string }
 
 func (w *world) descriptions() (out []description) {
@@ -187,7 +184,6 @@ func (e *engine) place(p pod, state string) Pod {
 	return e.outcome(lost.pod, Preempted, Reason{Code: why.Preempted, Message: text})
 }
 
-// result is what became of a pod that the scheduler tried.
 func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
 	now := e.pod(p.Pod)
 	if now != nil {
@@ -242,7 +238,6 @@ func (e *engine) outcome(p *corev1.Pod, state string, reasons ...Reason) Pod {
 	return out
 }
 
-// pools are the shared pools of a node at the end.
 func pools(store *kube.Store, node string) Node {
 	out := Node{Name: node, SharedPools: []SharedPool{}, BESharedPool: []SharedPool{}}
 	v := store.View(node)

@@ -22,7 +22,6 @@ type webhooks struct {
 	mutated, validated labels.Selector
 }
 
-// readWebhooks reads the manifests, which are part of the program.
 func readWebhooks() (out webhooks) {
 	for _, text := range deploy.Webhooks() {
 		// A validating configuration has all the fields of a mutating one that are read here.

@@ -26,7 +26,6 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// pod is one pod of the input.
 type pod struct {
 	origin
 	*corev1.Pod
@@ -52,7 +51,6 @@ type world struct {
 	seen map[string]origin
 }
 
-// newWorld sorts the objects and expands workloads into their pods.
 func newWorld(objects []object, p *problems) *world {
 	w := &world{namespaces: map[string]*corev1.Namespace{}, classes: builtinClasses(), seen: map[string]origin{}}
 	for _, o := range objects { // nodes first: a DaemonSet has a pod on each
@@ -110,7 +108,6 @@ func namespaced(o runtime.Object) bool {
 	return true
 }
 
-// claim refuses a second object of the same kind and name.
 func (w *world) claim(at origin, kind, namespace, name string, p *problems) bool {
 	key := kind + " " + namespace + "/" + name
 	if first, taken := w.seen[key]; taken {
@@ -173,7 +170,6 @@ func (w *world) namespace(name string) *corev1.Namespace {
 	return n
 }
 
-// builtinClasses are the two of Kubernetes and those that Tenon installs.
 func builtinClasses() map[string]*schedulingv1.PriorityClass {
 	classes := map[string]*schedulingv1.PriorityClass{}
 	for _, c := range schedulingrules.SystemPriorityClasses() {

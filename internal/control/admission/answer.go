@@ -38,7 +38,6 @@ func (a *Answer) warn(field, format string, args ...any) {
 	a.Warnings = append(a.Warnings, field+": "+fmt.Sprintf(format, args...))
 }
 
-// values takes over the warnings of an annotation's reader.
 func (a *Answer) values(field string, warnings []annotation.Warning) {
 	for _, w := range warnings {
 		if w.Field == "" {
@@ -67,7 +66,6 @@ func parsed[T any](a *Answer, pod *corev1.Pod, key string,
 	return value, true
 }
 
-// containers yields the containers of a pod, each with its field.
 func containers(pod *corev1.Pod) iter.Seq2[string, *corev1.Container] {
 	return func(yield func(string, *corev1.Container) bool) {
 		for i := range pod.Spec.InitContainers {

@@ -42,7 +42,6 @@ func Fence(pod *corev1.Pod) (Mutation, Answer) {
 	return m, a
 }
 
-// willHoldCPUs reports whether a scheduler of Tenon gives the pod CPUs of its own.
 func willHoldCPUs(pod *corev1.Pod) bool {
 	class, band, kube := convert.PodQoS(pod)
 	return qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: convert.MilliCPU(pod)}).Binds()

@@ -100,7 +100,6 @@ func annotationPath(key string) string { return "/metadata/annotations/" + point
 // pointer writes a key as a part of a JSON pointer (RFC 6901).
 func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
-// wantsGuaranteed reports whether Volcano's annotation asks for alignment.
 func wantsGuaranteed(pod *corev1.Pod) bool {
 	text, ok := pod.Annotations[annotation.VolcanoTopologyPolicy]
 	if !ok {

@@ -33,7 +33,6 @@ func Create(pod *corev1.Pod) Answer {
 	return a
 }
 
-// ignored warns about keys without effect.
 func (a *Answer) ignored(keys []annotation.Ignored) {
 	for _, i := range keys {
 		a.warn(i.Key, "%s", i.Text)
@@ -58,7 +57,6 @@ func (a *Answer) class(pod *corev1.Pod) (class qos.Class, ok bool) {
 	return class, ok
 }
 
-// bandNames are the values of the label priority-class.
 func bandNames() []string {
 	return []string{qos.Prod.String(), qos.Mid.String(), qos.Batch.String(), qos.Free.String()}
 }

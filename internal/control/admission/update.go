@@ -99,7 +99,6 @@ func orNone(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
 	return r
 }
 
-// holdsCPUs reports whether a pod has exclusive CPUs, or will get some.
 func holdsCPUs(pod *corev1.Pod) bool {
 	entry, _ := convert.EntryUnder(convert.Args{}, pod)
 	return willHoldCPUs(pod) || entry.CPUList != ""

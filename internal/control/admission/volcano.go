@@ -23,7 +23,6 @@ func (a *Answer) volcano(pod *corev1.Pod) {
 	}
 }
 
-// oneTopologyPolicy refuses a pod whose two annotations name different policies.
 func (a *Answer) oneTopologyPolicy(pod *corev1.Pod, policy annotation.NUMATopologyPolicy) {
 	text, ok := pod.Annotations[annotation.NUMATopologySpecKey]
 	if !ok {

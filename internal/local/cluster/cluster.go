@@ -218,7 +218,6 @@ func (c *Cluster) chooseNodes(asked []datadir.Node) ([]datadir.Node, error) {
 	return nodes, c.dir.SaveNodes(nodes)
 }
 
-// nodeNames are the names of all nodes.
 func (c *Cluster) nodeNames() []string {
 	names := slices.Clone(c.joined)
 	for _, n := range c.nodes {

@@ -10,7 +10,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/pki"
 )
 
-// namespace is where Tenon's components live in a cluster.
 const namespace = "tenon-system"
 
 // Names of the credentials in the data folder; see datadir.Dir.Credential.
@@ -30,7 +29,6 @@ func KubeletCredential(node string) string { return "kubelet-" + node }
 // AgentCredential returns the name of the credential of a node's agent. It appears after the node has.
 func AgentCredential(node string) string { return "agent-" + node }
 
-// identities are the credentials of everybody who talks to the API server.
 type identities struct {
 	authority *pki.Authority
 	cluster   kubeconf.Cluster

@@ -240,7 +240,6 @@ func (c *Cluster) releasePorts() error {
 	return nil
 }
 
-// readyNodes counts the nodes that are ready for pods.
 func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface, objects metadata.Interface) (ready int,
 	err error,
 ) {

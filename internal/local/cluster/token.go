@@ -42,7 +42,6 @@ type token struct {
 	renew time.Time // half of its life
 }
 
-// run renews until ctx ends.
 func (t *tokens) run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	t.held = make(map[string]token, len(t.nodes))

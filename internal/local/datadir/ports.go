@@ -53,7 +53,6 @@ type Ports struct {
 	ephemeral portRange
 }
 
-// portRange is the kernel's range of ports for outgoing connections.
 type portRange struct{ first, last int }
 
 func (r portRange) contains(port int) bool { return r.first <= port && port <= r.last }
@@ -145,7 +144,6 @@ func (p *Ports) open(s Service, saved int) error {
 	return nil
 }
 
-// portAttempts is how many ports outside the ephemeral range are tried.
 const portAttempts = 200
 
 // listenAnywhere opens a free port outside the ephemeral range, and one that the kernel chooses where none is found.

@@ -15,7 +15,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// file is a file of a group.
 type file struct {
 	name  string
 	in    scope
@@ -88,7 +87,6 @@ func filesOf(d desired.Dialect) []file {
 	}...)
 }
 
-// find returns a file that a group has; nil when it has no such file.
 func (t *Tree) find(g *group, name string) *file {
 	i := slices.IndexFunc(t.files, func(f file) bool { return f.name == name && t.has(g, f) })
 	if i < 0 {

@@ -23,7 +23,6 @@ const (
 // Bounds of quotas and periods in microseconds.
 const minQuota, maxPeriod = 1000, 1000000
 
-// field is one of a group's sets.
 type field func(*group) *cpuset.Set
 
 func (g *group) cpuSet() *cpuset.Set { return &g.cpus }
@@ -164,7 +163,6 @@ func (g *group) unplug(online cpuset.Set) {
 	})
 }
 
-// populated reports whether a task lives in g or below.
 func (g *group) populated() bool {
 	tasks := 0
 	g.each(func(g *group) { tasks += len(g.tasks) })

@@ -49,7 +49,6 @@ func (t *Tree) Kill(at string) error {
 
 func (g *group) kill() { g.each(func(g *group) { clear(g.tasks) }) }
 
-// move puts a task into another group.
 func (t *Tree) move(to *group, value string) error {
 	pid, err := strconv.Atoi(value)
 	if err != nil {

@@ -87,7 +87,6 @@ func unpack(archive string, into *store) error {
 	return extract(tar.NewReader(io.LimitReader(r, maxCaptureBytes)), into)
 }
 
-// extract writes the entries of one archive.
 func extract(t *tar.Reader, into *store) error {
 	for n := 0; ; n++ {
 		h, err := t.Next()
@@ -152,7 +151,6 @@ func put(h *tar.Header, name string, content io.Reader, into *store) error {
 	return nil
 }
 
-// leadsOut reports whether the target of a link is outside of the tree that the link is in.
 func leadsOut(link, target string) bool {
 	return path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(link), target))
 }

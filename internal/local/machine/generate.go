@@ -46,7 +46,6 @@ func (w *writer) file(name, content string) {
 	}
 }
 
-// files writes the files of one folder.
 func (w *writer) files(dir string, content map[string]string) {
 	for name, text := range content {
 		w.file(dir+"/"+name, text)
@@ -59,7 +58,6 @@ func (w *writer) link(name, target string) {
 	}
 }
 
-// ids lists the CPUs that answer yes, ascending.
 func (w *writer) ids(yes func(topo.CPUSpec) bool) []int {
 	var ids []int
 	for _, c := range w.spec.CPUs {

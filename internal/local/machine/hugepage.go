@@ -49,7 +49,6 @@ func (d *Description) takeHugepages(words []string) (rest []string, err error) {
 	return rest, d.checkHugepages()
 }
 
-// checkHugepages refuses more huge pages than a NUMA node has memory.
 func (d *Description) checkHugepages() error {
 	m, err := d.Topology()
 	if err != nil {

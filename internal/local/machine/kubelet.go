@@ -15,7 +15,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// follow is the word that labels the node: its kubelet's choice is to be followed.
 const follow = "follow"
 
 // ManagersMinor is the release of Kubernetes 1 whose kubelet managers simulated nodes run.
@@ -35,7 +34,6 @@ func complete(words []string) []string {
 	return append(words, annotation.KubeletPolicyStatic)
 }
 
-// runsManagers reports whether the kubelet's settings ask for decisions about CPUs, memory or topology.
 func (d Description) runsManagers() bool {
 	k := d.Kubelet
 	return d.pins() || d.keepsMemory() || k.Topology.Policy != "" && k.Topology.Policy != annotation.KubeletTopologyNone

@@ -50,7 +50,6 @@ func parse(spec string) (Description, int, error) {
 	return d, count, d.configure(settings)
 }
 
-// configure reads the settings of the machine and of its kubelet.
 func (d *Description) configure(settings string) error {
 	words, err := d.takeHugepages(strings.Split(settings, ","))
 	if err != nil {

@@ -15,7 +15,6 @@ type store struct {
 	first map[inode]string // where an inode has its first name
 }
 
-// inode is what names may share.
 type inode struct {
 	link    bool
 	content string // a symbolic link's is its target
@@ -25,18 +24,15 @@ func newStore(root *os.Root) *store {
 	return &store{root: root, made: map[string]bool{}, taken: map[string]bool{}, first: map[inode]string{}}
 }
 
-// file creates or replaces the file name.
 func (s *store) file(name, content string) error {
 	return s.create(name, inode{content: content},
 		func() error { return s.root.WriteFile(name, []byte(content), 0o644) })
 }
 
-// link creates the symbolic link name.
 func (s *store) link(name, target string) error {
 	return s.create(name, inode{true, target}, func() error { return s.root.Symlink(target, name) })
 }
 
-// folder creates the folder name and those above it.
 func (s *store) folder(name string) error {
 	if s.made[name] {
 		return nil

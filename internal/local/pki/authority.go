@@ -170,7 +170,6 @@ func (a *Authority) expires(cert *x509.Certificate) bool {
 	return cert.NotAfter.Before(a.now.Add(renewBefore))
 }
 
-// pair names the files of a pair.
 func (a *Authority) pair(name string) Pair {
 	return Pair{CertFile: filepath.Join(a.dir, name+".crt"), KeyFile: filepath.Join(a.dir, name+".key")}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/pki"
 )
 
-// apiServerLimit bounds the wait for a started API server to be ready.
 const apiServerLimit = 2 * time.Minute
 
 // serviceRange is the range of service addresses; its first one is the API server's own.

@@ -8,7 +8,6 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logTo sends the log of every component in the process to w.
 func logTo(w io.Writer) {
 	// Each component applies its own, equal logging configuration.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged

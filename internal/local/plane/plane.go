@@ -34,7 +34,6 @@ type Plane struct {
 	fail   context.CancelCauseFunc
 }
 
-// stopLimit bounds the wait for one component at Stop.
 const stopLimit = 10 * time.Second
 
 // Start starts etcd and the API server and returns when both serve. The plane runs until Stop, whatever becomes of ctx

@@ -123,7 +123,6 @@ func (c *Child) supervise(ctx context.Context) {
 	}
 }
 
-// run runs the process once and returns how it ended.
 func (c *Child) run(ctx context.Context) error {
 	log, err := os.OpenFile(c.spec.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

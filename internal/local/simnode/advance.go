@@ -27,7 +27,6 @@ const (
 	lastRefusal  = 2 * time.Second
 )
 
-// play is how the containers of a pod behave.
 type play struct {
 	runFor   time.Duration // 0 = until the pod is deleted
 	exitCode int32
@@ -74,7 +73,6 @@ func (k *kubelet) advance(ctx context.Context, p *pod, obj *corev1.Pod) time.Dur
 	return 0
 }
 
-// finished reports whether every main container has ended for good.
 func finished(p *pod, obj *corev1.Pod) bool {
 	return !slices.ContainsFunc(obj.Spec.Containers, func(c corev1.Container) bool {
 		ended := p.boxes[c.Name].State.Terminated
@@ -82,7 +80,6 @@ func finished(p *pod, obj *corev1.Pod) bool {
 	})
 }
 
-// turn is one advance of one pod.
 type turn struct {
 	k    *kubelet
 	ctx  context.Context
@@ -118,7 +115,6 @@ func (t *turn) keep(c *corev1.Container, how play) bool {
 	return b.runs()
 }
 
-// complete runs an init container to its end and reports whether it is done.
 func (t *turn) complete(c *corev1.Container) bool {
 	b := t.p.boxes[c.Name]
 	if b.State.Waiting != nil {
@@ -128,7 +124,6 @@ func (t *turn) complete(c *corev1.Container) bool {
 	return b.State.Terminated != nil
 }
 
-// try starts a waiting container when its time has come.
 func (t *turn) try(c *corev1.Container, b *box) {
 	if t.now.Before(b.next) {
 		t.lookIn(b.next.Sub(t.now))
@@ -160,7 +155,6 @@ func transient(err error) bool {
 	return errors.Is(err, apply.ErrUnknownPod) || errors.Is(err, apply.ErrNotReady) || errors.Is(err, errNoAgent)
 }
 
-// reasonOf returns the reason of an Event and of a waiting container.
 func reasonOf(err error) string {
 	var blocked *apply.Blocked
 	switch {
@@ -174,7 +168,6 @@ func reasonOf(err error) string {
 	return "CreateContainerError"
 }
 
-// expire ends a container that has run for its time.
 func (t *turn) expire(b *box, how play) {
 	if !b.runs() || how.runFor == 0 {
 		return
@@ -190,7 +183,6 @@ func (t *turn) expire(b *box, how play) {
 	}
 }
 
-// crashPause is the pause before the restart after n earlier ones.
 func crashPause(n int32) time.Duration {
 	if n == 0 {
 		return 0
@@ -198,7 +190,6 @@ func crashPause(n int32) time.Duration {
 	return min(firstCrash<<min(n-1, 10), lastCrash)
 }
 
-// warn sends an Event about a pod.
 func (k *kubelet) warn(obj *corev1.Pod, reason, action, text string) {
 	k.n.events.Eventf(obj, nil, corev1.EventTypeWarning, reason, action, "%s", text)
 }

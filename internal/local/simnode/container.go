@@ -33,13 +33,11 @@ type box struct {
 
 func (b *box) runs() bool { return b.State.Running != nil }
 
-// waits makes the container one that does not run, and says why.
 func (b *box) waits(reason, text string) {
 	b.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: text}}
 	b.ContainerID = ""
 }
 
-// ends makes a container that runs one that has ended.
 func (b *box) ends(exitCode int32, reason string) {
 	b.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: exitCode, Reason: reason, StartedAt: b.State.Running.StartedAt, FinishedAt: metav1.Now(),
@@ -47,7 +45,6 @@ func (b *box) ends(exitCode int32, reason string) {
 	}}
 }
 
-// begins makes the container one that runs.
 func (b *box) begins(id string) {
 	b.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 	b.ContainerID, b.tries = "tenon://"+id, 0
@@ -73,7 +70,6 @@ func containerOf(s hook.Pod, name, id string) hook.Container {
 	return hook.Container{Pod: s, Name: name, ID: id, Cgroup: path.Join(s.Cgroup, id)}
 }
 
-// findRunning learns which containers an earlier process left running.
 func (k *kubelet) findRunning() {
 	for _, item := range k.informer.GetStore().List() {
 		obj := item.(*corev1.Pod)
@@ -93,14 +89,12 @@ func (k *kubelet) find(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) (id st
 	return c.ID, c.Running
 }
 
-// keep remembers a container that runs.
 func (k *kubelet) keep(c hook.Container) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.boxes[c.ID] = c
 }
 
-// running returns a container that runs; false when there is none.
 func (k *kubelet) running(id string) (hook.Container, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,7 +150,6 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 	return nil
 }
 
-// errNoAgent is returned while the node's agent does not run: then no container starts.
 var errNoAgent = errors.New("AgentNotRunning")
 
 // create makes the container's group, sets what the kubelet and the agent want, and asks for the start: the steps of a
@@ -194,7 +187,6 @@ func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *
 	return agent.Start(ctx, *made)
 }
 
-// set writes resources of a container into its group.
 func (k *kubelet) set(group string, r hook.Resources) error {
 	quota := ""
 	if r.Quota != nil {
@@ -214,7 +206,6 @@ func (k *kubelet) set(group string, r hook.Resources) error {
 	return nil
 }
 
-// makeGroups makes the groups of pod and container with their CPU limits.
 func (k *kubelet) makeGroups(obj *corev1.Pod, c *corev1.Container, made *hook.Container) error {
 	_, err := k.n.tree.Read(made.Pod.Cgroup, desired.QuotaV2)
 	fresh := errors.Is(err, fs.ErrNotExist)
@@ -243,7 +234,6 @@ func (k *kubelet) limit(group string, containers ...corev1.Container) error {
 	return k.n.tree.Write(group, desired.QuotaV2, strconv.FormatInt(milli*100, 10)+" 100000")
 }
 
-// discard removes a container that never ran, or has ended.
 func (k *kubelet) discard(c hook.Container) {
 	_ = k.n.tree.Kill(c.Cgroup) // a group that is not there has nothing to kill
 	k.mu.Lock()
@@ -260,7 +250,6 @@ func (k *kubelet) discard(c hook.Container) {
 	}
 }
 
-// removeGroup removes a group and those below it.
 func (k *kubelet) removeGroup(group string) {
 	names, err := k.n.tree.Children(group)
 	if err != nil {
@@ -272,7 +261,6 @@ func (k *kubelet) removeGroup(group string) {
 	_ = k.n.tree.Rmdir(group)
 }
 
-// stop ends a running container.
 func (k *kubelet) stop(p *pod, b *box, exitCode int32, reason string) {
 	if b.runs() {
 		k.discard(containerOf(sandboxOf(p, nil), b.Name, idOf(p.uid, b.Name, b.RestartCount)))
@@ -280,7 +268,6 @@ func (k *kubelet) stop(p *pod, b *box, exitCode int32, reason string) {
 	}
 }
 
-// tearDown ends all containers of a pod and removes its groups.
 func (k *kubelet) tearDown(p *pod) {
 	for _, b := range p.boxes {
 		k.stop(p, b, 137, "Error")

@@ -49,7 +49,6 @@ func newGate(k *kubelet) *gate {
 	return &gate{k: k, arrived: make(chan struct{}, 1), verdicts: map[types.UID]*admit.Refusal{}}
 }
 
-// expect queues a pod that has arrived.
 func (g *gate) expect(uid types.UID) {
 	g.mu.Lock()
 	g.waiting = append(g.waiting, uid)
@@ -167,7 +166,6 @@ func (g *gate) fail(ctx context.Context, reason string, err error) {
 	}
 }
 
-// ready is the node's condition.
 func (g *gate) ready(now time.Time) corev1.NodeCondition {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,7 +189,6 @@ func (g *gate) node(ctx context.Context, cached bool) (*corev1.Node, error) {
 	return g.k.n.Client.CoreV1().Nodes().Get(ctx, g.k.n.Name, metav1.GetOptions{})
 }
 
-// running lists the containers that run.
 func (g *gate) running() containermap.ContainerMap {
 	g.k.mu.Lock()
 	defer g.k.mu.Unlock()
@@ -202,7 +199,6 @@ func (g *gate) running() containermap.ContainerMap {
 	return all
 }
 
-// errNoContainer answers an update that came too late.
 var errNoContainer = errors.New("the container is gone")
 
 // update sets the CPUs of a running container to what the agent answers, else to what the kubelet asks for.
@@ -230,14 +226,12 @@ func (g *gate) kubelet() *admit.Kubelet {
 	return g.managers
 }
 
-// stopped unregisters a container that has ended.
 func (g *gate) stopped(id string) {
 	if managers := g.kubelet(); managers != nil {
 		_ = managers.Removed(id) // it knows the container or need not
 	}
 }
 
-// forget removes a pod of which nothing runs any more.
 func (g *gate) forget(uid types.UID) {
 	g.mu.Lock()
 	delete(g.verdicts, uid)

@@ -28,7 +28,6 @@ import (
 // workers is how many pods of one node are worked on at once: the time goes into waiting for the API server.
 const workers = 4
 
-// kubelet plays the kubelet and the container runtime of one node.
 type kubelet struct {
 	n        *node
 	machine  *topo.Machine
@@ -122,7 +121,6 @@ func (k *kubelet) agent() *hook.Service {
 	return service
 }
 
-// run plays pods until ctx ends.
 func (k *kubelet) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -158,7 +156,6 @@ func (k *kubelet) run(ctx context.Context) {
 	}
 }
 
-// see queues a pod.
 func (k *kubelet) see(obj any) {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
@@ -253,7 +250,6 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 	return wait, k.report(ctx, p, obj)
 }
 
-// runs reports whether a container of the pod runs.
 func (p *pod) runs() bool {
 	for _, b := range p.boxes {
 		if b.runs() {
@@ -314,7 +310,6 @@ func (k *kubelet) finish(ctx context.Context, p *pod, obj *corev1.Pod) error {
 	return ignoreGone(err)
 }
 
-// drop forgets a pod.
 func (k *kubelet) drop(p *pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

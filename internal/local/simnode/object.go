@@ -12,7 +12,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/machine"
 )
 
-// switches are those of the agents of simulated nodes.
 func switches() probe.Switches { return probe.Switches{QueryKubelet: true, CPUSetAllocator: true} }
 
 // Objects returns the Node of a simulated machine and the NodeResourceTopology that its agent publishes while the node

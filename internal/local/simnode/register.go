@@ -93,7 +93,6 @@ func (n *node) patch(ctx context.Context, change map[string]any, subresources ..
 	return nil
 }
 
-// object is the Node as it is created.
 func (n *node) object() *corev1.Node {
 	out := nodeOf(n.Name, n.Machine, n.kubelet.machine, n.kubelet.reserved)
 	now := time.Now()
@@ -184,7 +183,6 @@ func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, rea
 	}
 }
 
-// heartbeat keeps the condition Ready true to the kubelet and, rarely, renews the whole status.
 func (n *node) heartbeat(ctx context.Context) {
 	ready, status := time.NewTicker(leaseInterval), time.NewTicker(statusInterval)
 	defer ready.Stop()
@@ -205,7 +203,6 @@ func (n *node) heartbeat(ctx context.Context) {
 	}
 }
 
-// lease keeps the node's Lease as a kubelet does.
 func (n *node) lease() lease.Controller {
 	return lease.NewController(clock.RealClock{}, n.Client, n.Name, leaseSeconds, nil, leaseInterval, n.Name,
 		corev1.NamespaceNodeLease, nil)

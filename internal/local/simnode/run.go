@@ -122,7 +122,6 @@ const (
 	startLimit   = time.Minute
 )
 
-// node is a Node at work.
 type node struct {
 	Node
 	started     func() // to be called once the agent has published the machine
@@ -174,7 +173,6 @@ func take(d machine.Description, root host.Root) (*topo.Machine, error) {
 	return d.Topology()
 }
 
-// run plays the node until ctx ends.
 func (n *node) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -191,7 +189,6 @@ func (n *node) run(ctx context.Context) {
 	}, time.Second)
 }
 
-// runAgent starts the agent when its credential is there and waits for its end.
 func (n *node) runAgent(ctx context.Context) error {
 	var a *app.Agent
 	ok := n.keepTrying(ctx, "start the agent", func(context.Context) error {

@@ -57,7 +57,6 @@ func serve(ctx context.Context, o Options, registry metrics.KubeRegistry, workin
 	return l.Addr().(*net.TCPAddr).Port, stop, nil
 }
 
-// agents are those that work at the moment: one per node.
 type agents []atomic.Pointer[app.Agent]
 
 func (a agents) all() (working []*app.Agent) {

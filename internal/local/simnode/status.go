@@ -36,7 +36,6 @@ func (k *kubelet) report(ctx context.Context, p *pod, obj *corev1.Pod) error {
 	return nil
 }
 
-// statusOf returns the part of the status that a kubelet writes.
 func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 	s := corev1.PodStatus{
 		Phase: corev1.PodPending, QOSClass: obj.Status.QOSClass, HostIP: nodeIP, HostIPs: []corev1.HostIP{{IP: nodeIP}},
@@ -109,7 +108,6 @@ func (p *pod) setCondition(s *corev1.PodStatus, kind corev1.PodConditionType, ho
 	s.Conditions = append(s.Conditions, c)
 }
 
-// status returns the container's status.
 func (b *box) status(ready bool) corev1.ContainerStatus {
 	s := b.ContainerStatus
 	s.Ready, s.Started = ready, new(b.runs())

@@ -21,7 +21,6 @@ type console struct {
 	report *os.File // nil in the foreground and once the start is over
 }
 
-// line is one message on the pipe.
 type line struct {
 	Text  string `json:"text,omitempty"`
 	Error string `json:"error,omitempty"`
@@ -79,5 +78,4 @@ func summary(dir datadir.Dir, c *cluster.Cluster, took time.Duration) string {
 	return b.String()
 }
 
-// name returns what the user calls this program.
 func name() string { return os.Args[0] }

@@ -22,7 +22,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/install"
 )
 
-// demoLimit bounds the wait for the demo's pods to be placed or refused.
 const demoLimit = time.Minute
 
 // demo applies the demo to the running cluster and prints what became of its pods and the commands to go on with.
@@ -54,7 +53,6 @@ func demo(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	return err
 }
 
-// outcome says how many pods run, which do not, and what to try next.
 func outcome(pods []corev1.Pod) string {
 	var pending []string
 	for i := range pods {
@@ -94,7 +92,6 @@ func placed(pods []corev1.Pod) string {
 	return node
 }
 
-// podsOf counts the pods that objects ask for.
 func podsOf(objects []*unstructured.Unstructured) (pods int) {
 	fields := map[string]string{"Deployment": "replicas", "Job": "completions"}
 	for _, o := range objects {

@@ -15,7 +15,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 )
 
-// downLimit bounds the wait for a cluster to stop.
 const downLimit = time.Minute
 
 func newDown() *cobra.Command {

@@ -17,7 +17,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/machine"
 )
 
-// upFlags are the settings of `tenon up`.
 type upFlags struct {
 	machines []string
 	nodes    int
@@ -72,7 +71,6 @@ func newUp() *cobra.Command {
 	return c
 }
 
-// machineHelp describes the value of --machine.
 func machineHelp() string {
 	return "A machine is NAME[@KUBELET][=COUNT]. NAME is a preset (--list-machines) or a captured machine (an " +
 		"archive or a folder).\n" +
