@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/publish"
+	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/source"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
@@ -65,7 +65,7 @@ type Agent struct {
 
 	// Set once, before wired is closed.
 	pods, nodes cache.SharedIndexInformer
-	publisher   *publish.Publisher
+	publisher   *report.Publisher
 }
 
 // reading is the machine, and what the kernel said of its parts when it was read.
@@ -260,7 +260,7 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err erro
 		return err
 	}
 	a.nodes = a.api.Node()
-	a.publisher, err = publish.New(ctx, publish.Options{
+	a.publisher, err = report.NewPublisher(ctx, report.PublisherOptions{
 		Node: a.o.Node, Boot: a.boot, Version: version, Numatopology: a.o.PublishNumatopology,
 		Source: a.whole, Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
 		API: a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,

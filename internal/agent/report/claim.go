@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
 )
@@ -58,20 +59,17 @@ func claimOf(object *unstructured.Unstructured, now time.Time) claim {
 			continue
 		}
 		owned := read(f.FieldsV1.GetRawBytes())
-		if owned.scope() == nothing && f.Time != nil && now.Sub(f.Time.Time) >= silence {
+		s := owned.scope()
+		if s == nothing && f.Time != nil && now.Sub(f.Time.Time) >= silence {
 			c.outlasted = true
 			continue
 		}
 		c.foreignZones = c.foreignZones || owned.Zones != nil
-		c.foreignLabel = c.foreignLabel || owned.label() &&
+		_, label := owned.Metadata.Labels["f:"+annotation.ManagedBy]
+		c.foreignLabel = c.foreignLabel || label &&
 			object.GetLabels()[annotation.ManagedBy] != annotation.ManagedByKoordinator
-		s := owned.scope()
-		if s <= c.scope {
-			continue
-		}
-		c.scope, c.owner, c.since = s, f.Manager, metav1.Time{}
-		if f.Time != nil {
-			c.since = *f.Time
+		if s > c.scope {
+			c.scope, c.owner, c.since = s, f.Manager, ptr.Deref(f.Time, metav1.Time{})
 		}
 	}
 	return c
@@ -96,11 +94,6 @@ func read(fieldsV1 []byte) ownedFields {
 		return ownedFields{}
 	}
 	return owned
-}
-
-func (o ownedFields) label() bool {
-	_, ok := o.Metadata.Labels["f:"+annotation.ManagedBy]
-	return ok
 }
 
 func (o ownedFields) scope() scope {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -107,19 +106,7 @@ func (c content) isIn(object *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	got, err := c.ownPart(object)
-	if err != nil {
-		return false
-	}
-	equal := apiequality.Semantic.DeepEqual
-	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
-	return equal(c.nrt.Zones, got.Zones) && equal(c.nrt.TopologyPolicies, got.TopologyPolicies) &&
-		(equal(c.nrt.Attributes, got.Attributes) || object.GroupVersionKind().Version == "v1alpha1") // which drops them
-}
-
-// ownPart decodes those lists of an object that are in the content.
-func (c content) ownPart(object *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error) {
-	fields := map[string]any{}
+	fields := map[string]any{} // those lists that are in the content
 	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
 	for name, ours := range map[string]bool{
 		"zones": c.nrt.Zones != nil, "attributes": c.nrt.Attributes != nil,
@@ -129,16 +116,18 @@ func (c content) ownPart(object *unstructured.Unstructured) (*v1alpha2.NodeResou
 			fields[name] = value
 		}
 	}
-	nrt := &v1alpha2.NodeResourceTopology{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, nrt); err != nil {
-		return nil, fmt.Errorf("decode topology: %w", err)
+	got := &v1alpha2.NodeResourceTopology{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, got) != nil {
+		return false
 	}
-	return nrt, nil
+	equal := apiequality.Semantic.DeepEqual
+	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
+	return equal(c.nrt.Zones, got.Zones) && equal(c.nrt.TopologyPolicies, got.TopologyPolicies) &&
+		(equal(c.nrt.Attributes, got.Attributes) || object.GroupVersionKind().Version == "v1alpha1") // which drops them
 }
 
 func (c content) object(gv schema.GroupVersion, number annotation.Report) (*unstructured.Unstructured, error) {
 	nrt := c.nrt.DeepCopy()
-	nrt.Annotations = maps.Clone(nrt.Annotations)
 	nrt.Annotations[annotation.ReportKey] = number.String()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(nrt)
 	if err != nil {

@@ -36,9 +36,9 @@ type loop struct {
 	kind string
 	// look brings the object up to date once; nil means that it does not exist. An error is retried.
 	look func(ctx context.Context, object *unstructured.Unstructured) error
-	// stuck reports a conflict that a fresh read of the object did not resolve.
-	stuck func(ctx context.Context, conflict error) error
-	wake  chan struct{}
+	// Reason, and text of the node and an error, of a conflict that a fresh read of the object did not resolve.
+	stuckReason, stuckText string
+	wake                   chan struct{}
 
 	mu      sync.Mutex // guards the fields below; never held across a call to the API
 	changed time.Time  // zero: nothing to look at
@@ -48,8 +48,8 @@ type loop struct {
 	pace pace // owned by Run
 }
 
-func newLoop(t Target, kind string) *loop {
-	return &loop{Target: t, kind: kind, wake: make(chan struct{}, 1)}
+func newLoop(t Target, kind string, look func(context.Context, *unstructured.Unstructured) error) *loop {
+	return &loop{Target: t, kind: kind, look: look, wake: make(chan struct{}, 1)}
 }
 
 // calm clears the condition once the cause is gone.
@@ -64,10 +64,6 @@ func (l *loop) Changed() {
 		l.changed = now
 	}
 	l.mu.Unlock()
-	l.signal()
-}
-
-func (l *loop) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -150,7 +146,7 @@ func (l *loop) attempt(ctx context.Context) {
 			err = l.look(ctx, object)
 		}
 		if apierrors.IsConflict(err) { // a retry does not help
-			err = errors.Join(err, l.stuck(ctx, err))
+			err = errors.Join(err, l.SetConflict(ctx, true, l.stuckReason, fmt.Sprintf(l.stuckText, l.Node, err)))
 		}
 	}
 	if err == nil || ctx.Err() != nil {

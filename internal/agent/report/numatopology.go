@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
@@ -37,8 +38,10 @@ type NumatopologyReporter struct {
 // NewNumatopology returns a NumatopologyReporter. source returns what is to be published now, without the annotation
 // timestamp; nil while it is not known.
 func NewNumatopology(t Target, source func() *nodeinfo.Numatopology) *NumatopologyReporter {
-	r := &NumatopologyReporter{loop: newLoop(t, "Numatopology"), source: source}
-	r.look, r.stuck = r.publish, r.reportConflict
+	r := &NumatopologyReporter{source: source}
+	r.loop = newLoop(t, "Numatopology", r.publish)
+	r.stuckReason = "WriteConflict"
+	r.stuckText = "Numatopology %s changes faster than tenon-agent can write it: %v"
 	return r
 }
 
@@ -55,18 +58,12 @@ func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured
 			"the spec of Numatopology %s was written by %q at %s: tenon-agent does not write it. Stop that program "+
 				"on this node, or take --publish-numatopology off", r.Node, writer, wrote.UTC().Format(time.RFC3339)))
 	}
-	if r.isIn(want, object) {
-		return r.calm(ctx)
-	}
-	if err := r.write(ctx, want, object); err != nil {
-		return err
+	if !r.isIn(want, object) {
+		if err := r.write(ctx, want, object); err != nil {
+			return err
+		}
 	}
 	return r.calm(ctx)
-}
-
-func (r *NumatopologyReporter) reportConflict(ctx context.Context, conflict error) error {
-	return r.SetConflict(ctx, true, "WriteConflict", fmt.Sprintf(
-		"Numatopology %s changes faster than tenon-agent can write it: %v", r.Node, conflict))
 }
 
 // otherWriter returns who else owns a part of the spec, and when it wrote last; a person at a terminal is none.
@@ -79,10 +76,7 @@ func otherWriter(object *unstructured.Unstructured) (manager string, wrote time.
 			read(f.FieldsV1.GetRawBytes()).Spec == nil {
 			continue
 		}
-		at := time.Time{}
-		if f.Time != nil {
-			at = f.Time.Time
-		}
+		at := ptr.Deref(f.Time, metav1.Time{}).Time
 		if manager == "" || at.After(wrote) {
 			manager, wrote = f.Manager, at
 		}
@@ -112,10 +106,7 @@ func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatop
 ) error {
 	now := r.Clock.Now()
 	stamped := want.DeepCopy()
-	if stamped.Annotations == nil {
-		stamped.Annotations = map[string]string{}
-	}
-	stamped.Annotations[nodeinfo.TimestampKey] = strconv.FormatInt(now.Unix(), 10)
+	metav1.SetMetaDataAnnotation(&stamped.ObjectMeta, nodeinfo.TimestampKey, strconv.FormatInt(now.Unix(), 10))
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stamped)
 	if err != nil {
 		return fmt.Errorf("encode Numatopology: %w", err)
@@ -146,10 +137,8 @@ func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatop
 func merged(object, next *unstructured.Unstructured) *unstructured.Unstructured {
 	out := object.DeepCopy()
 	out.Object["spec"] = next.Object["spec"]
-	annotations := out.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	annotations := map[string]string{}
+	maps.Copy(annotations, out.GetAnnotations())
 	maps.Copy(annotations, next.GetAnnotations())
 	out.SetAnnotations(annotations)
 	owners := out.GetOwnerReferences()

@@ -42,10 +42,7 @@ func (p *pace) nextRestore(now time.Time) time.Time {
 }
 
 func (p *pace) backoff() time.Duration {
-	if p.failures > 6 {
-		return lastRetry
-	}
-	return min(firstRetry<<(p.failures-1), lastRetry)
+	return min(firstRetry<<min(p.failures-1, 6), lastRetry)
 }
 
 func (p *pace) failed(now time.Time) { p.failures, p.failedAt = p.failures+1, now }

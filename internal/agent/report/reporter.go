@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,11 +26,11 @@ type Options struct {
 	Boot string
 	// Last is the report that Keep kept last; the zero Report when there is none.
 	Last annotation.Report
-	// Keep keeps a report over restarts before it is written, so that no generation is used twice; nil keeps none.
+	// Keep keeps a report over restarts before it is written, so that no generation is used twice.
 	Keep func(annotation.Report) error
 	// Source returns what is to be published now; nil while it is not known.
 	Source func() *v1alpha2.NodeResourceTopology
-	// Emit sends an Event; nil drops it. It must not block.
+	// Emit sends an Event. It must not block.
 	Emit func(reason event.Reason, note string, args ...any)
 }
 
@@ -40,42 +40,30 @@ type Reporter struct {
 	*loop
 	o Options
 
-	mu       sync.Mutex // guards the fields below; never held across a call to the API
-	ackedAt  time.Time
-	last     annotation.Report // the newest that was chosen
-	lastHash string            // of the last acknowledged write
+	ackedAt atomic.Pointer[time.Time] // nil before the first acknowledgement
 
 	// Owned by Run.
+	last      annotation.Report       // the newest that was chosen
+	lastHash  string                  // of the last acknowledged write
 	warned    map[event.Reason]string // hash of the last content of which each Event was sent
 	published bool
 }
 
 // New returns a Reporter.
 func New(o Options) *Reporter {
-	if o.Emit == nil {
-		o.Emit = func(event.Reason, string, ...any) {}
-	}
-	r := &Reporter{
-		loop: newLoop(o.Target, "NodeResourceTopology"), o: o, last: o.Last, warned: map[event.Reason]string{},
-	}
-	r.look, r.stuck = r.publish, r.reportConflict
+	r := &Reporter{o: o, last: o.Last, warned: map[event.Reason]string{}}
+	r.loop = newLoop(o.Target, "NodeResourceTopology", r.publish)
+	r.stuckReason = "ApplyConflict"
+	r.stuckText = "NodeResourceTopology %s cannot be applied beside another manager: %v"
 	return r
 }
 
 // Age returns how long ago the object was last known to equal the source; false while it never was.
 func (r *Reporter) Age() (time.Duration, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ackedAt.IsZero() {
-		return 0, false
+	if at := r.ackedAt.Load(); at != nil {
+		return r.Clock.Since(*at), true
 	}
-	return r.Clock.Since(r.ackedAt), true
-}
-
-// reportConflict reports a conflict that no claim explains.
-func (r *Reporter) reportConflict(ctx context.Context, conflict error) error {
-	return r.SetConflict(ctx, true, "ApplyConflict", fmt.Sprintf(
-		"NodeResourceTopology %s cannot be applied beside another manager: %v", r.Node, conflict))
+	return 0, false
 }
 
 func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructured) error {
@@ -95,7 +83,7 @@ func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructure
 		r.acknowledge(want, object)
 		return r.settled(ctx)
 	}
-	restore := r.isRestore(want)
+	restore := r.lastHash == want.hash // the API lost content that it had acknowledged
 	now := r.Clock.Now()
 	if at := r.pace.nextRestore(now); restore && at.After(now) {
 		r.again(at)
@@ -177,18 +165,10 @@ func (r *Reporter) warn(reason event.Reason, hash, note string, args ...any) {
 	r.o.Emit(reason, note, args...)
 }
 
-// isRestore reports whether the API lost content that it had acknowledged.
-func (r *Reporter) isRestore(want content) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lastHash == want.hash
-}
-
 func (r *Reporter) acknowledge(want content, object *unstructured.Unstructured) {
-	r.mu.Lock()
-	r.lastHash, r.ackedAt = want.hash, r.Clock.Now()
-	r.last = newer(r.last, reportOf(object))
-	r.mu.Unlock()
+	now := r.Clock.Now()
+	r.ackedAt.Store(&now)
+	r.lastHash, r.last = want.hash, newer(r.last, reportOf(object))
 }
 
 // newer returns the report of the higher generation; b of two equal ones.
@@ -202,15 +182,13 @@ func newer(a, b annotation.Report) annotation.Report {
 // number chooses the generation of a content: one more than the newest that is known here or in the API, unless that
 // one is of the same content.
 func (r *Reporter) number(ctx context.Context, want content, object *unstructured.Unstructured) annotation.Report {
-	r.mu.Lock()
 	chosen := newer(r.last, reportOf(object))
 	if chosen.Gen < 1 || chosen.Hash != want.hash {
 		chosen = annotation.Report{Gen: max(0, chosen.Gen) + 1, Hash: want.hash, Boot: want.boot}
 	}
 	changed := chosen != r.last
 	r.last = chosen
-	r.mu.Unlock()
-	if changed && r.o.Keep != nil {
+	if changed {
 		if err := r.o.Keep(chosen); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot keep the generation of the node's topology over a restart", "node",
 				r.Node)

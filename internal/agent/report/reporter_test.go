@@ -46,7 +46,7 @@ func inWorld(t *testing.T, gv schema.GroupVersion, play func(*world)) {
 			Target: report.Target{
 				Objects: w.server, Node: "n0", Clock: clock.RealClock{}, SetConflict: w.setConflict,
 			},
-			Version: gv, Boot: "boot-1",
+			Version: gv, Boot: "boot-1", Keep: keepNone,
 			Source: func() *v1alpha2.NodeResourceTopology {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -94,6 +94,8 @@ func topology(pool string) *v1alpha2.NodeResourceTopology {
 	nrt.Annotations = map[string]string{annotation.CPUTopology: `{"detail":[]}`, annotation.CPUSharedPoolsKey: pool}
 	return nrt
 }
+
+func keepNone(annotation.Report) error { return nil }
 
 // quiet is a target whose conflicts are not reported.
 func quiet(s *server) report.Target {
@@ -201,6 +203,7 @@ func TestRestartOverAnEqualObjectWritesNothingAndKeepsTheGeneration(t *testing.T
 		second := report.New(report.Options{
 			Target: quiet(w.server), Version: v1alpha2.GroupVersion(), Boot: "boot-1",
 			Source: func() *v1alpha2.NodeResourceTopology { return topology("0-1") },
+			Keep:   keepNone, Emit: func(event.Reason, string, ...any) {},
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -534,6 +537,7 @@ func TestGenerationGrowsByOneForEachChangeOverRestartsAndDeletions(t *testing.T)
 			r := report.New(report.Options{
 				Target: quiet(w.server), Version: v1alpha2.GroupVersion(), Boot: "boot-1", Last: kept,
 				Keep:   func(r annotation.Report) error { kept = r; return nil },
+				Emit:   func(event.Reason, string, ...any) {},
 				Source: func() *v1alpha2.NodeResourceTopology { return topology(pool) },
 			})
 			ctx, cancel := context.WithCancel(t.Context())

@@ -1,4 +1,4 @@
-package publish_test
+package report_test
 
 import (
 	"context"
@@ -22,14 +22,12 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/publish"
+	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/watch"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
-
-func later(d time.Duration) { time.Sleep(d); synctest.Wait() } //nolint:forbidigo // the clock is the bubble's
 
 // TestTheTopologyIsPublishedOnceTheNodeIsKnown: not before, and not again while nothing changes.
 func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
@@ -59,7 +57,7 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 			Client: client, Node: "n0", Current: func() *corev1.Node { return nil }, Metrics: status.NewMetrics(),
 			Clock: clocks,
 		})
-		p, err := publish.New(t.Context(), publish.Options{
+		p, err := report.NewPublisher(t.Context(), report.PublisherOptions{
 			Node: "n0", Boot: "boot", Version: v1alpha2.GroupVersion(),
 			Source: func() probe.Input {
 				mu.Lock()

@@ -1,4 +1,4 @@
-package publish
+package report
 
 import (
 	"context"
@@ -14,10 +14,8 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/watch"
@@ -27,8 +25,8 @@ import (
 // meanwhile.
 const reportFile = "report.json"
 
-// Options are what a Publisher needs.
-type Options struct {
+// PublisherOptions are what a Publisher needs.
+type PublisherOptions struct {
 	Node string
 	// Boot is the kernel's boot id.
 	Boot string
@@ -49,51 +47,47 @@ type Options struct {
 
 // Publisher publishes one node. It is safe for concurrent use.
 type Publisher struct {
-	o          Options
+	o          PublisherOptions
 	topologies cache.SharedIndexInformer
-	reporter   *report.Reporter
-	volcano    *report.NumatopologyReporter // nil unless it is asked for
+	reporter   *Reporter
+	volcano    *NumatopologyReporter // nil unless it is asked for
 }
 
-// New returns a Publisher whose parts do not run yet.
-func New(ctx context.Context, o Options) (*Publisher, error) {
+// NewPublisher returns a Publisher whose parts do not run yet.
+func NewPublisher(ctx context.Context, o PublisherOptions) (*Publisher, error) {
 	p := &Publisher{o: o, topologies: o.API.Object(o.Version.WithResource("noderesourcetopologies"))}
 	last, err := p.last()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
 			o.Node)
 	}
-	known := func() (in probe.Input, known bool) { // without the Node an object has no owner
-		in = o.Source()
-		return in, in.Node != nil
-	}
-	p.reporter = report.New(report.Options{
+	p.reporter = New(Options{
 		Target:  p.target("NodeResourceTopology", o.API.Topologies(o.Version)),
 		Version: o.Version, Boot: o.Boot,
-		Source: func() *v1alpha2.NodeResourceTopology {
-			if in, ok := known(); ok {
-				return probe.Topology(in)
-			}
-			return nil
-		},
-		Last: last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
+		Source: owned(o.Source, probe.Topology),
+		Last:   last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
 		Emit: o.Status.Event,
 	})
 	if o.Numatopology {
-		p.volcano = report.NewNumatopology(p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())),
-			func() *nodeinfo.Numatopology {
-				if in, ok := known(); ok {
-					return probe.Numatopology(in)
-				}
-				return nil
-			})
+		p.volcano = NewNumatopology(p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())),
+			owned(o.Source, probe.Numatopology))
 	}
 	return p, watch.Handle(p.topologies, p.reporter.Observe,
 		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })
 }
 
-func (p *Publisher) target(kind string, objects dynamic.ResourceInterface) report.Target {
-	return report.Target{
+// owned returns an object of what source knows; nil without the Node, as the object would have no owner.
+func owned[T any](source func() probe.Input, object func(probe.Input) *T) func() *T {
+	return func() *T {
+		if in := source(); in.Node != nil {
+			return object(in)
+		}
+		return nil
+	}
+}
+
+func (p *Publisher) target(kind string, objects dynamic.ResourceInterface) Target {
+	return Target{
 		Objects: objects, Node: p.o.Node, SetConflict: p.o.Status.Condition(event.TopologyWriterConflict, kind),
 		Clock: p.o.Clock,
 	}
