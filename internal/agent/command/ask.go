@@ -29,9 +29,9 @@ func (f *askFlags) add(fs *pflag.FlagSet) {
 		"the kubelet's PodResources socket; the default is below --root; empty to not ask")
 }
 
-// check refuses what cannot be meant, before a cluster is needed.
-func (f *askFlags) check(fs *pflag.FlagSet, root host.Root) error {
-	if _, err := f.socketBelow(root, fs); err != nil || f.endpoint == "" {
+// check refuses what cannot be meant, before a cluster is needed, and resolves the socket.
+func (f *askFlags) check(fs *pflag.FlagSet, root host.Root) (err error) {
+	if f.socket, err = f.socketBelow(root, fs); err != nil || f.endpoint == "" {
 		return err
 	}
 	if fs.Changed("kubelet") {
@@ -44,22 +44,15 @@ func (f *askFlags) check(fs *pflag.FlagSet, root host.Root) error {
 	return nil
 }
 
-// wire fills the options that ask the kubelet, unless settings are given by --kubelet, or
+// wire fills the options that ask the kubelet, after check, unless settings are given by --kubelet, or
 // --disable-query-kubelet-config asks for nothing.
 func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) error {
-	if err := f.check(fs, o.Root); err != nil {
-		return err
-	}
-	socket, err := f.socketBelow(o.Root, fs)
-	if err != nil {
-		return err
-	}
 	if !o.Switches.QueryKubelet {
 		return nil
 	}
-	if socket != "" {
+	if f.socket != "" {
 		o.AskResources = func(ctx context.Context) (kubeletapi.Resources, error) {
-			return kubeletapi.AskResources(ctx, socket)
+			return kubeletapi.AskResources(ctx, f.socket)
 		}
 	}
 	o.WatchKubelet = true
@@ -73,11 +66,10 @@ func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) er
 	client, err := kubeletapi.NewClient(kubeletapi.ClientOptions{
 		Node: o.Node, Root: o.Root, API: api, Endpoint: f.endpoint,
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		o.AskKubelet = client.Config
 	}
-	o.AskKubelet = client.Config
-	return nil
+	return err
 }
 
 // socketBelow returns the socket's path; "" for none.

@@ -74,7 +74,10 @@ func TestWhoIsAskedFollowsFromTheFlags(t *testing.T) {
 				Node: "n0", Root: host.Root{Dir: "/"},
 				Switches: probe.Switches{QueryKubelet: !tt.blind, CPUSetAllocator: !tt.blind},
 			}
-			err := ask.wire(&o, fs, kubeconfig)
+			err := ask.check(fs, o.Root)
+			if err == nil {
+				err = ask.wire(&o, fs, kubeconfig)
+			}
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("got %v, want an error that says %q", err, tt.err)

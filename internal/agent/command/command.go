@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -88,7 +89,18 @@ func (f *common) name() (string, error) {
 	return os.Hostname()
 }
 
-func (f *common) hostRoot() host.Root { return host.Root{Dir: f.root} }
+// parse puts the flags into an Agent's options.
+func (f *common) parse(o *app.Options) (err error) {
+	o.Root, o.Arch, o.Version, o.PublishNumatopology = host.Root{Dir: f.root}, runtime.GOARCH, version(), f.volcano
+	if o.Switches, err = f.switches(); err != nil {
+		return err
+	}
+	if o.Kubelet, err = host.ParseKubelet(f.kubelet); err != nil {
+		return err
+	}
+	o.Node, err = f.name()
+	return err
+}
 
 func version() string {
 	info, ok := debug.ReadBuildInfo()

@@ -12,7 +12,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 )
 
-// unhealthy is the error of a machine on which a check failed.
 type unhealthy struct{ error }
 
 // ExitCode is that of a health check that fails.

@@ -3,12 +3,12 @@ package command
 import (
 	"fmt"
 	"io"
-	"runtime"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
@@ -41,41 +41,34 @@ func newProbeCommand() *cobra.Command {
 
 // probe returns the objects of the machine. What its files leave open is written to notes.
 func (f *common) probe(notes io.Writer) ([]any, error) {
-	switches, err := f.switches()
-	if err != nil {
+	var o app.Options
+	if err := f.parse(&o); err != nil {
 		return nil, err
 	}
-	settings, err := host.ParseKubelet(f.kubelet)
-	if err != nil {
-		return nil, err
-	}
-	name, err := f.name()
-	if err != nil {
-		return nil, err
-	}
-	reading, err := host.Read(f.hostRoot(), runtime.GOARCH)
+	settings := o.Kubelet
+	reading, err := host.Read(o.Root, o.Arch)
 	if err != nil {
 		return nil, err
 	}
 	for _, note := range reading.Notes {
 		fmt.Fprintln(notes, "note:", note)
 	}
-	if f.kubelet == "" && switches.QueryKubelet {
-		if known, how := observe.Known(f.hostRoot(), reading.Machine); how != "" {
+	if f.kubelet == "" && o.Switches.QueryKubelet {
+		if known, how := observe.Known(o.Root, reading.Machine); how != "" {
 			settings = known
 			fmt.Fprintf(notes, "note: of the kubelet count %s; --kubelet says others\n", how)
 		}
 	}
-	mode, _ := probe.ModeOf(switches, settings.CPU.Policy == annotation.KubeletPolicyStatic, "")
+	mode, _ := probe.ModeOf(o.Switches, settings.CPU.Policy == annotation.KubeletPolicyStatic, "")
 	in := probe.Input{
-		NodeName: name, Machine: reading.Machine, Kubelet: settings, Mode: mode,
-		Writer: "tenon-agent/" + version(),
+		NodeName: o.Node, Machine: reading.Machine, Kubelet: settings, Mode: mode,
+		Writer: "tenon-agent/" + o.Version,
 	}
 	if err := host.CheckKubelet(&settings, reading.Machine); err != nil {
 		fmt.Fprintln(notes, "note: a kubelet with these settings would not start here:", err)
 	}
-	if switches.QueryKubelet {
-		if in.State, err = observe.Records(f.hostRoot(), settings, reading.Machine, in.State); err != nil {
+	if o.Switches.QueryKubelet {
+		if in.State, err = observe.Records(o.Root, settings, reading.Machine, in.State); err != nil {
 			fmt.Fprintln(notes, "note: what the kubelet's managers have recorded cannot be used:", err)
 		}
 	}
@@ -84,10 +77,8 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 		fmt.Fprintln(notes, "note:", p)
 	}
 	objects := []any{probe.Topology(in)}
-	if f.volcano {
-		if o := probe.Numatopology(in); o != nil {
-			objects = append(objects, o)
-		}
+	if volcano := probe.Numatopology(in); f.volcano && volcano != nil {
+		objects = append(objects, volcano)
 	}
 	return objects, nil
 }

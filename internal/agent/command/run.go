@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"path"
-	"runtime"
 	"sync"
 	"time"
 
@@ -48,10 +47,13 @@ func newRunCommand() *cobra.Command {
 			if o.Resync < minResync {
 				return fmt.Errorf("--resync %v: want %v or more", o.Resync, minResync)
 			}
-			if err := ask.check(c.Flags(), flags.hostRoot()); err != nil {
+			if err := ask.check(c.Flags(), host.Root{Dir: flags.root}); err != nil {
 				return err
 			}
-			if err := flags.options(&o, kubeconfig); err != nil {
+			if err := flags.parse(&o); err != nil {
+				return err
+			}
+			if err := connect(&o, kubeconfig); err != nil {
 				return err
 			}
 			if err := checkRuntime(&o); err != nil {
@@ -107,18 +109,7 @@ func checkRuntime(o *app.Options) (err error) {
 	return nil
 }
 
-// options puts the flags and the clients that follow from them into an Agent's options.
-func (f *common) options(o *app.Options, kubeconfig string) (err error) {
-	o.Root, o.Arch, o.Version, o.PublishNumatopology = f.hostRoot(), runtime.GOARCH, version(), f.volcano
-	if o.Switches, err = f.switches(); err != nil {
-		return err
-	}
-	if o.Kubelet, err = host.ParseKubelet(f.kubelet); err != nil {
-		return err
-	}
-	if o.Node, err = f.name(); err != nil {
-		return err
-	}
+func connect(o *app.Options, kubeconfig string) error {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return err
