@@ -3,10 +3,13 @@ package watch
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
@@ -34,7 +37,10 @@ type Options struct {
 // API is the API server as the agent of one node sees it. It is safe for concurrent use.
 type API struct {
 	o Options
-	outage
+
+	mu          sync.Mutex // guards the fields below; never held across a call out
+	from, until time.Time  // the outage of now, as far as it was reported; zero while the server answers
+
 	// outdated holds one token once the API serves a newer version of the object than the agent writes.
 	outdated chan struct{}
 }
@@ -78,12 +84,8 @@ func (a *API) serves(resource schema.GroupVersionResource) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("discover %s: %w", gv, err)
 	}
-	for _, r := range list.APIResources {
-		if r.Name == resource.Resource {
-			return true, nil
-		}
-	}
-	return false, nil
+	named := func(r metav1.APIResource) bool { return r.Name == resource.Resource }
+	return slices.ContainsFunc(list.APIResources, named), nil
 }
 
 // poll looks until something is found.
@@ -91,7 +93,7 @@ func (a *API) poll(ctx context.Context, kind string, look func() (found bool, er
 	logged := false
 	return wait.PollUntilContextCancel(ctx, serveRetry, true, func(context.Context) (bool, error) {
 		found, err := look()
-		a.note(a.o, err)
+		a.note(err)
 		if (err != nil || !found) && !logged {
 			logged = true
 			klog.FromContext(ctx).Info("The API does not serve what the agent publishes, will look again", "kind", kind,

@@ -46,13 +46,13 @@ func informer[L runtime.Object](a *API, client any, objects lister[L], example r
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only.String()
 			found, err := objects.List(ctx, o)
-			a.note(a.o, err)
+			a.note(err)
 			return found, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = only.String()
 			w, err := objects.Watch(ctx, o)
-			a.note(a.o, err)
+			a.note(err)
 			return w, err
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,34 +12,28 @@ import (
 // minOutage is the shortest outage of the API server that is reported as an Event: a shorter one is the end of a watch.
 const minOutage = 10 * time.Second
 
-// outage is the current one, as far as it was reported; zero while the server answers.
-type outage struct {
-	mu          sync.Mutex // guards the fields below; never held across a call out
-	from, until time.Time
-}
-
 // note takes the outcome of a request.
-func (r *outage) note(o Options, err error) {
+func (a *API) note(err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the caller did not wait for an answer
 	}
-	now, away := o.Clock.Now(), !answered(err)
-	r.mu.Lock()
-	from, more := r.from, time.Duration(0)
+	now, away := a.o.Clock.Now(), !answered(err)
+	a.mu.Lock()
+	from, more := a.from, time.Duration(0)
 	switch {
 	case away && from.IsZero():
-		r.from, r.until = now, now
+		a.from, a.until = now, now
 	case away:
-		more, r.until = now.Sub(r.until), now
+		more, a.until = now.Sub(a.until), now
 	case !from.IsZero():
-		more, r.from = now.Sub(r.until), time.Time{}
+		more, a.from = now.Sub(a.until), time.Time{}
 	}
-	r.mu.Unlock()
+	a.mu.Unlock()
 	if more > 0 {
-		o.Lost(more.Seconds())
+		a.o.Lost(more.Seconds())
 	}
 	if !away && !from.IsZero() && now.Sub(from) >= minOutage {
-		o.Back(from, now)
+		a.o.Back(from, now)
 	}
 }
 

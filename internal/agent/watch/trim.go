@@ -6,9 +6,6 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// lastApplied is what kubectl leaves on objects: the object once more.
-const lastApplied = corev1.LastAppliedConfigAnnotation
-
 // trim drops, before a pod is cached, the fields that the agent does not read: most of it, where pods have sidecars and
 // long environments. What it returns is a convert.Pod.
 func trim(obj any) (any, error) {
@@ -17,7 +14,7 @@ func trim(obj any) (any, error) {
 		return obj, nil
 	}
 	pod.ManagedFields, pod.OwnerReferences = nil, nil
-	delete(pod.Annotations, lastApplied)
+	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation) // the object once more
 	s := &pod.Spec
 	*s = corev1.PodSpec{
 		NodeName: s.NodeName, Priority: s.Priority, PriorityClassName: s.PriorityClassName,
@@ -26,7 +23,11 @@ func trim(obj any) (any, error) {
 		ResourceClaims:      s.ResourceClaims,
 		InitContainers:      trimContainers(s.InitContainers),
 		Containers:          trimContainers(s.Containers),
-		EphemeralContainers: trimEphemeral(s.EphemeralContainers),
+		EphemeralContainers: s.EphemeralContainers,
+	}
+	for i := range s.EphemeralContainers {
+		c := &s.EphemeralContainers[i].EphemeralContainerCommon
+		*c = corev1.EphemeralContainerCommon{Name: c.Name, Resources: c.Resources}
 	}
 	return convert.ReadPod(pod), nil
 }
@@ -38,14 +39,6 @@ func trimContainers(all []corev1.Container) []corev1.Container {
 			Name: c.Name, Resources: c.Resources, ResizePolicy: c.ResizePolicy,
 			RestartPolicy: c.RestartPolicy,
 		}
-	}
-	return all
-}
-
-func trimEphemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
-	for i := range all {
-		c := &all[i].EphemeralContainerCommon
-		*c = corev1.EphemeralContainerCommon{Name: c.Name, Resources: c.Resources}
 	}
 	return all
 }

@@ -33,7 +33,7 @@ func TestATrimmedPodIsTheSameToTheAgent(t *testing.T) {
 			Name: "p", Namespace: "ns", UID: "u", Labels: map[string]string{"koordinator.sh/qosClass": "LSR"},
 			Annotations: map[string]string{
 				"scheduling.koordinator.sh/resource-status": `{"cpuset":"0-3"}`,
-				lastApplied: "{}",
+				corev1.LastAppliedConfigAnnotation:          "{}",
 			},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 		},
@@ -52,7 +52,7 @@ func TestATrimmedPodIsTheSameToTheAgent(t *testing.T) {
 	}
 	slim := got.(*convert.Pod)
 	if slim.ManagedFields != nil || slim.Spec.Containers[0].Env != nil || slim.Spec.Volumes != nil ||
-		slim.Annotations[lastApplied] != "" {
+		slim.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
 		t.Errorf("the pod still has fields that are not read: %v", slim)
 	}
 	if diff := cmp.Diff(desired.FromAPI(convert.ReadPod(pod)), desired.FromAPI(slim)); diff != "" {
