@@ -219,7 +219,7 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, note := range a.notes {
 		log.Info("The machine's files leave something open", "node", a.o.Node, "note", note)
 	}
-	g := newGroup(ctx, cancel)
+	g := &group{ctx: ctx, cancel: cancel}
 	g.run(func(ctx context.Context) error { return a.transports.ServeNRI(ctx, a.service) })
 	g.run(func(ctx context.Context) error { return a.transports.ServeHooks(ctx, a.service) })
 	g.run(a.tree.Watch)
@@ -269,16 +269,14 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err erro
 		watch.Handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }))
 }
 
-// hintKubelet makes the agent ask the kubelet soon: it may have restarted, or has recorded something.
-func (a *Agent) hintKubelet(restarted bool) {
-	a.kubelet.Hint(restarted)
-	a.touch()
-}
-
 // watchKubelet asks the kubelet again when its files change. Without a watch, as on a machine that has no inotify
 // instance left, the resync is what remains.
 func (a *Agent) watchKubelet(ctx context.Context) error {
-	if err := host.WatchKubelet(ctx, a.o.Root, a.hintKubelet); err != nil {
+	changed := func(restarted bool) {
+		a.kubelet.Hint(restarted)
+		a.touch()
+	}
+	if err := host.WatchKubelet(ctx, a.o.Root, changed); err != nil {
 		klog.FromContext(ctx).Error(err, "Changes of the kubelet are seen at the next resync", "node", a.o.Node)
 	}
 	return nil

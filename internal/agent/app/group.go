@@ -16,10 +16,6 @@ type group struct {
 	errs []error
 }
 
-func newGroup(ctx context.Context, cancel context.CancelFunc) *group {
-	return &group{ctx: ctx, cancel: cancel}
-}
-
 func (g *group) run(part func(context.Context) error) {
 	g.wg.Go(func() {
 		if err := part(g.ctx); err != nil {

@@ -96,8 +96,12 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 	for _, kind := range []apply.Kind{apply.Drifted, apply.EffectiveWiderThanDesired} {
 		m.Drift.WithLabelValues(kind.String())
 	}
-	for _, code := range failureCodes() {
-		m.Failures.WithLabelValues(code)
+	for _, code := range []event.Reason{
+		event.EnforcementFailed, event.CheckpointLost, event.AllocationRefused, event.NRIDisconnected,
+		event.HookSocketUnusable, event.RuntimeCallSlow, event.CPUHandOverPending, event.UnallocatedExclusivePod,
+		event.UnknownPod, event.BadAnnotation, event.AgentNotReady, event.EnforcementDegraded,
+	} {
+		m.Failures.WithLabelValues(code.String())
 	}
 }
 
@@ -107,18 +111,6 @@ const (
 	PathCRI       = "cri"
 	PathReconcile = "reconcile"
 )
-
-func failureCodes() []string {
-	var codes []string
-	for _, reason := range []event.Reason{
-		event.EnforcementFailed, event.CheckpointLost, event.AllocationRefused, event.NRIDisconnected,
-		event.HookSocketUnusable, event.RuntimeCallSlow, event.CPUHandOverPending, event.UnallocatedExclusivePod,
-		event.UnknownPod, event.BadAnnotation, event.AgentNotReady, event.EnforcementDegraded,
-	} {
-		codes = append(codes, reason.String())
-	}
-	return codes
-}
 
 // Ages is the gauge tenon_topology_age_seconds: each agent returns its own when it is read.
 type Ages struct {
