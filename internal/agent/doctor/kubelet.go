@@ -23,16 +23,11 @@ type kubeletFile struct {
 	failCgroupV1 *bool
 }
 
-// kubeletFiles are the default configuration files of kubelets, used when no kubelet process names one.
-func kubeletFiles() []string {
-	return []string{
+func (m *machine) readKubelet() kubeletFile {
+	candidates := []string{ // the defaults, where no kubelet process names a file
 		"var/lib/kubelet/config.yaml", "etc/kubernetes/kubelet/config.json",
 		"etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/kubelet-config.json",
 	}
-}
-
-func (m *machine) readKubelet() kubeletFile {
-	candidates := kubeletFiles()
 	p, runs := m.running("kubelet")
 	if named, _ := p.flag("config"); runs && named != "" {
 		candidates = []string{named}

@@ -34,8 +34,10 @@ func Machine(o Options) []Finding {
 	all.add("cgroup", m.cgroups())
 	all.add("runtime-version", m.runtimeVersion())
 	all.add("nri", m.nri())
-	all.add("nri-validator", m.validator())
-	all.add("nri-socket", m.nriSocket())
+	if r := m.runtime; r.name != "" && r.err == nil && r.nriOn && r.unseen == "" {
+		all.add("nri-validator", m.validator())
+		all.add("nri-socket", m.nriSocket())
+	}
 	all.add("cgroup-driver", m.cgroupDriver())
 	all.add("kubelet-config", m.kubeletConfig())
 	all.add("cpu-manager", m.cpuPolicy())

@@ -99,9 +99,6 @@ func (m *machine) throughProxy() bool {
 
 func (m *machine) validator() Finding {
 	r := m.runtime
-	if r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" {
-		return Finding{}
-	}
 	if old, _ := isBefore(r.version, validators[r.name]); old {
 		return Finding{} // runtime-version reports what an old one lacks
 	}
@@ -142,9 +139,6 @@ func (m *machine) disconnected() *process {
 
 func (m *machine) nriSocket() Finding {
 	r := m.runtime
-	if r.name == "" || r.err != nil || !r.nriOn || r.unseen != "" {
-		return Finding{}
-	}
 	for _, name := range []string{r.nriSocket, strings.TrimPrefix(r.nriSocket, "/var")} { // /var/run is a link to /run
 		if m.has(name, fs.ModeSocket) {
 			return ok(r.nriSocket, "is there")

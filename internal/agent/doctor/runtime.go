@@ -132,12 +132,6 @@ func (t table) at(keys ...string) table {
 
 func (t table) text(key string) string { s, _ := t[key].(string); return s }
 
-// truth returns a switch, and whether it is set at all.
-func (t table) truth(key string) (on, set bool) {
-	on, set = t[key].(bool)
-	return on, set
-}
-
 // merge puts the tables of one document over another's, as the runtimes do.
 func (t table) merge(over table) {
 	for key, value := range over {
@@ -191,7 +185,7 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 	r.socket = all.at("grpc").text("address")
 	plugins := all.at("plugins")
 	nri := plugins.at(nriTable)
-	off, said := nri.truth("disable")
+	off, said := nri["disable"].(bool)
 	r.nriOn, r.nriSet = !off, said
 	r.nriWhere = fmt.Sprintf("plugins.%q of %s", nriTable, strings.Join(r.files, ", "))
 	r.readNRI(nri, "socket_path", "plugin_request_timeout", "disable_connections", "enable", "required_plugins")
@@ -205,7 +199,7 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 		cri = plugins.at("io.containerd.grpc.v1.cri")
 	}
 	r.driver, r.driverWhere = host.Cgroupfs, strings.Join(r.files, ", ")
-	if on, _ := cri.at("containerd", "runtimes", "runc", "options").truth("SystemdCgroup"); on {
+	if on, _ := cri.at("containerd", "runtimes", "runc", "options")["SystemdCgroup"].(bool); on {
 		r.driver = host.Systemd
 	}
 	return r
@@ -215,10 +209,10 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 func (r *runtimeFiles) readNRI(nri table, socket, timeout, closed, validator, required string) {
 	r.nriSocket = cmp.Or(nri.text(socket), r.nriSocket)
 	r.timeout = cmp.Or(nri.text(timeout), r.timeout)
-	isClosed, _ := nri.truth(closed)
+	isClosed, _ := nri[closed].(bool)
 	r.connections = !isClosed
 	checks := nri.at("default_validator")
-	r.validator, _ = checks.truth(validator)
+	r.validator, _ = checks[validator].(bool)
 	r.required = words(checks[required])
 }
 
@@ -277,22 +271,16 @@ func (m *machine) readCRIO() runtimeFiles {
 		files = append(files, path.Join(crioDir, name))
 	}
 	for _, file := range files {
-		t, err := m.parseTOML(file)
-		switch {
-		case missing(err):
-			continue
-		case err != nil:
+		if err := m.gather(file, all, &r.files); err != nil && !missing(err) {
 			r.err = err
 			return r
 		}
-		r.files = append(r.files, below(file))
-		all.merge(t)
 	}
 	r.driverWhere = cmp.Or(strings.Join(r.files, ", "), r.driverWhere)
 	r.socket = all.at("crio", "api").text("listen")
 	nri := all.at("crio", "nri")
 	r.nriWhere = "[crio.nri] of " + r.driverWhere
-	on, set := nri.truth("enable_nri")
+	on, set := nri["enable_nri"].(bool)
 	r.nriOn = on || !set
 	r.readNRI(nri, "nri_listen", "nri_plugin_request_timeout", "nri_disable_connections",
 		"nri_enable_default_validator", "nri_validator_required_plugins")
