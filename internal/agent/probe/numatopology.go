@@ -34,7 +34,7 @@ func Numatopology(in Input) *nodeinfo.Numatopology {
 	}
 	o := &nodeinfo.Numatopology{
 		TypeMeta:   metav1.TypeMeta{APIVersion: nodeinfo.GroupVersion().String(), Kind: "Numatopology"},
-		ObjectMeta: metav1.ObjectMeta{Name: in.NodeName},
+		ObjectMeta: metav1.ObjectMeta{Name: in.NodeName, OwnerReferences: ownedBy(in.Node)},
 		Spec: nodeinfo.NumatopoSpec{
 			Policies: map[string]string{
 				nodeinfo.CPUManagerPolicy:      policyOf(in.Kubelet),
@@ -43,9 +43,6 @@ func Numatopology(in Input) *nodeinfo.Numatopology {
 			ResReserved: map[string]string{string(corev1.ResourceCPU): "0"},
 			CPUDetail:   map[string]nodeinfo.CPUInfo{},
 		},
-	}
-	if in.Node != nil {
-		o.OwnerReferences = ownedBy(in.Node.Name, in.Node.UID)
 	}
 	free := v.Allocatable().Minus(facts.NodeReserved).Minus(facts.System)
 	for _, p := range in.Pins {

@@ -49,15 +49,15 @@ func devicesOf(s KubeletState) []deviceGroup {
 		}
 	}
 	var groups []deviceGroup
-	for _, d := range s.Inventory {
-		i := slices.IndexFunc(groups, func(g deviceGroup) bool {
-			return g.resource == d.Resource && slices.Equal(g.numa, d.NUMAIDs)
-		})
-		if i < 0 {
-			i = len(groups)
+	for _, d := range slices.SortedFunc(slices.Values(s.Inventory), func(a, b host.Device) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), slices.Compare(a.NUMAIDs, b.NUMAIDs))
+	}) {
+		last := len(groups) - 1
+		if last < 0 || groups[last].resource != d.Resource || !slices.Equal(groups[last].numa, d.NUMAIDs) {
 			groups = append(groups, deviceGroup{resource: d.Resource, numa: d.NUMAIDs})
+			last++
 		}
-		g := &groups[i]
+		g := &groups[last]
 		g.total++
 		switch {
 		case d.Unhealthy:
@@ -66,9 +66,6 @@ func devicesOf(s KubeletState) []deviceGroup {
 			g.free++
 		}
 	}
-	slices.SortFunc(groups, func(a, b deviceGroup) int {
-		return cmp.Or(cmp.Compare(a.resource, b.resource), slices.Compare(a.numa, b.numa))
-	})
 	return groups
 }
 

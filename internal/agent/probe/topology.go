@@ -122,7 +122,7 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 	nrt.TopologyPolicies = []string{policyWord(annotation.Kubelet{})}
 	nrt.Zones = zones(in.Machine)
 	if in.Node != nil {
-		nrt.OwnerReferences = ownedBy(in.Node.Name, in.Node.UID)
+		nrt.OwnerReferences = ownedBy(in.Node)
 		for _, key := range []string{annotation.NodeReservation, annotation.NodeSystemQoSResource} {
 			if text, ok := in.Node.Annotations[key]; ok {
 				nrt.Annotations[key] = text
@@ -159,11 +159,11 @@ func detail(m *topo.Machine) annotation.CPUTopologyDetail {
 	return d
 }
 
-func ownedBy(node string, uid types.UID) []metav1.OwnerReference {
-	if uid == "" {
+func ownedBy(node *corev1.Node) []metav1.OwnerReference {
+	if node == nil || node.UID == "" {
 		return nil
 	}
-	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: uid}}
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 }
 
 // pools are the parts of a pool by NUMA node. A node whose part is empty is published with cpuset "".

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,17 +107,14 @@ func memoryOf(in Input, n topo.NUMA) []zoneMemory {
 		list = append(list, a)
 	}
 	pages := m.Hugepages(n)
-	var sizes []int64
 	ordinary := m.MemoryBytes(n)
 	for size, count := range pages {
-		sizes = append(sizes, size)
 		ordinary -= size * count
 	}
-	slices.Sort(sizes)
 	if m.MemoryBytes(n) > 0 {
 		add(string(corev1.ResourceMemory), m.MemoryBytes(n), max(0, ordinary))
 	}
-	for _, size := range sizes {
+	for _, size := range slices.Sorted(maps.Keys(pages)) {
 		add(corev1.ResourceHugePagesPrefix+resource.NewQuantity(size, resource.BinarySI).String(), size*pages[size],
 			size*pages[size])
 	}
@@ -126,24 +124,20 @@ func memoryOf(in Input, n topo.NUMA) []zoneMemory {
 // deviceResources counts the devices of a NUMA node, by resource. A device that stands on several nodes counts on each
 // of them, as the kubelet's hints have it.
 func deviceResources(devices []deviceGroup, numaID int) v1alpha2.ResourceInfoList {
-	var list v1alpha2.ResourceInfoList
-	var sum deviceGroup
-	flush := func() {
-		if sum.total > 0 {
-			list = append(list, amount(sum.resource, resource.DecimalSI, int64(sum.total),
-				int64(sum.total-sum.unhealthy), int64(sum.free)))
-		}
-	}
+	sums := map[string]deviceGroup{}
 	for _, g := range devices {
-		if g.resource != sum.resource {
-			flush()
-			sum = deviceGroup{resource: g.resource}
-		}
 		if slices.Contains(g.numa, numaID) {
-			sum.total, sum.unhealthy, sum.free = sum.total+g.total, sum.unhealthy+g.unhealthy, sum.free+g.free
+			s := sums[g.resource]
+			sums[g.resource] = deviceGroup{
+				total: s.total + g.total, unhealthy: s.unhealthy + g.unhealthy, free: s.free + g.free,
+			}
 		}
 	}
-	flush()
+	var list v1alpha2.ResourceInfoList
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		s := sums[name]
+		list = append(list, amount(name, resource.DecimalSI, int64(s.total), int64(s.total-s.unhealthy), int64(s.free)))
+	}
 	return list
 }
 
