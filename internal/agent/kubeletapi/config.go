@@ -20,7 +20,7 @@ import (
 // Config is what a kubelet runs with.
 type Config struct {
 	// Kubelet contains the settings that placements depend on. Its Version is empty, as only the Node has it;
-	// ReservedCPUs are those of reservedSystemCPUs alone.
+	// CPU.Reserved are those of reservedSystemCPUs alone.
 	Kubelet annotation.Kubelet
 	// ReservedMilliCPU is what kubeReserved and systemReserved come to. A static policy without reservedSystemCPUs
 	// keeps so many CPUs for itself, rounded up.

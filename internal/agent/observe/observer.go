@@ -70,9 +70,7 @@ type State struct {
 func (s *State) IsStatic() bool { return s.Settings.CPU.Policy == annotation.KubeletPolicyStatic }
 
 // KeepsMemory reports whether the kubelet's memory manager is at work.
-func (s *State) KeepsMemory() bool {
-	return s.Settings.Memory.Policy != "" && s.Settings.Memory.Policy != annotation.KubeletMemoryNone
-}
+func (s *State) KeepsMemory() bool { return s.Settings.Memory.Policy == annotation.KubeletMemoryStatic }
 
 // Pins are the pods that the kubelet has pinned and still decides about.
 func (s *State) Pins(pods []*convert.Pod) []annotation.PodCPUAlloc {
@@ -152,7 +150,7 @@ func (b *Observer) CgroupRoot() (root string, said bool) {
 // RecordsPods reports whether the kubelet records something of most pods that it admits, or has left some pinned.
 func (b *Observer) RecordsPods() bool {
 	s := b.State()
-	return s.IsStatic() || s.Settings.Memory.Policy == annotation.KubeletMemoryStatic || b.o.Devices != nil ||
+	return s.IsStatic() || s.KeepsMemory() || b.o.Devices != nil ||
 		len(b.resources.Value().devices) > 0 || !s.Until.IsZero()
 }
 

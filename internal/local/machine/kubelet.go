@@ -42,7 +42,7 @@ func (d Description) runsManagers() bool {
 func (d Description) pins() bool { return d.Kubelet.CPU.Policy == annotation.KubeletPolicyStatic }
 
 func (d Description) keepsMemory() bool {
-	return d.Kubelet.Memory.Policy != "" && d.Kubelet.Memory.Policy != "None"
+	return d.Kubelet.Memory.Policy == annotation.KubeletMemoryStatic
 }
 
 // settle fills the kubelet settings that depend on the machine, since a kubelet refuses to start without them: with the
