@@ -47,11 +47,11 @@ func follow(t *testing.T, busy string) *ledger.View {
 	if !ok {
 		t.Fatal("no model of 1.36")
 	}
-	zone := kubelet.Zone{Allocatable: map[string]int64{"memory": 4 << 30}}
+	zone := map[string]int64{"memory": 4 << 30}
 	node, reason := kubelet.NewNode(m, kubelet.Config{
 		Model: release, CPU: kubelet.CPU{Static: true, Reserved: reserved}, Memory: kubelet.Memory{Static: true},
 		Topology: kubelet.Topology{Policy: hint.Restricted},
-	}, kubelet.Inventory{Zones: []kubelet.Zone{zone, zone}})
+	}, kubelet.Inventory{Zones: []map[string]int64{zone, zone}})
 	if !reason.OK() {
 		t.Fatal(reason)
 	}

@@ -129,9 +129,9 @@ func (o *model) reserve(c *kubelet.Config, m *Machine) error {
 func (o *model) inventory(m *Machine) (kubelet.Inventory, error) {
 	var inv kubelet.Inventory
 	for _, n := range m.NUMA {
-		z := kubelet.Zone{Allocatable: map[string]int64{"memory": free(n) - n.Reserved["memory"]}}
+		z := map[string]int64{"memory": free(n) - n.Reserved["memory"]}
 		for size, pages := range n.Hugepages {
-			z.Allocatable[hugepages(size)] = pages*size*kib - n.Reserved[hugepages(size)]
+			z[hugepages(size)] = pages*size*kib - n.Reserved[hugepages(size)]
 		}
 		inv.Zones = append(inv.Zones, z)
 	}

@@ -42,9 +42,6 @@ func (a *admission) refuse(container string, reason why.Reason) *Refusal {
 // kubelet refuses it, with the state after it has taken back what earlier containers got: that is s, but for groups of
 // memory nodes, which such blocks may have changed for good. A pod that s holds already is admitted from what it has,
 // as after a restart of the kubelet; refused, it keeps that.
-//
-// Containers are served one after the other and none is revised for a later one: an order in which the pod would fit
-// helps nothing.
 func (s *State) Admit(p *Pod) (*State, Placement, *Refusal) {
 	a := s.admission(p)
 	if refusal := a.run(nil); refusal != nil {

@@ -25,23 +25,14 @@ func (t *cpuTaking) wholeCores() {
 			if int(free[core]) != t.policy.perCore {
 				continue
 			}
-			if t.grabCore(core); t.need == 0 {
+			if len(t.policy.cores[core]) <= t.need {
+				t.grabThreads(&t.policy.online, core)
+			}
+			if t.need == 0 {
 				return
 			}
 		}
 	}
-}
-
-func (t *cpuTaking) grabCore(core uint16) {
-	threads := t.policy.cores[core]
-	if len(threads) > t.need {
-		return
-	}
-	for _, c := range threads {
-		t.taken.Add(int(c))
-		t.free.Remove(int(c))
-	}
-	t.need -= len(threads)
 }
 
 // singles takes CPU by CPU: those of the fullest cores first, or with distribute-cpus-across-cores the lowest of each

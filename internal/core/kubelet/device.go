@@ -44,12 +44,15 @@ func (n *Node) taken(p *Pod, pl Placement) deviceState {
 }
 
 func (p *Pod) roleOf(container string) Role {
-	for i := range p.Containers {
-		if p.Containers[i].Name == container {
-			return p.Containers[i].Role
-		}
+	if i := p.index(container); i >= 0 {
+		return p.Containers[i].Role
 	}
 	return App
+}
+
+// index finds a container; -1 for none.
+func (p *Pod) index(container string) int {
+	return slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container })
 }
 
 // setOf finds the set that a report is about. Nodes that no set has go to the first set of the resource that shares one
@@ -59,18 +62,12 @@ func (n *Node) setOf(resource string, nodes topo.NodeSet) (int, bool) {
 	if !known {
 		return 0, false
 	}
-	first, last := n.kinds[k].first, n.kinds[k].last
-	for set := first; set < last; set++ {
-		if n.sets[set].Nodes == nodes {
-			return set, true
-		}
+	first, sets := n.kinds[k].first, n.sets[n.kinds[k].first:n.kinds[k].last]
+	at := slices.IndexFunc(sets, func(d DeviceSet) bool { return d.Nodes == nodes })
+	if at < 0 {
+		at = slices.IndexFunc(sets, func(d DeviceSet) bool { return d.Nodes&nodes != 0 })
 	}
-	for set := first; set < last; set++ {
-		if n.sets[set].Nodes&nodes != 0 {
-			return set, true
-		}
-	}
-	return first, true
+	return first + max(at, 0), true
 }
 
 // deviceAdmission is one pod on its way through the device manager.
@@ -122,14 +119,11 @@ func (a *deviceAdmission) hints(k *kind, available, reuse []int, n int64) hint.L
 
 // keep is the list for n devices of a kind of which the pod or container has some already.
 func (a *deviceAdmission) keep(k *kind, has []int, n int64) hint.List {
-	if k.hosts == 0 {
-		return nil
-	}
 	sum := 0
 	for _, count := range has {
 		sum += count
 	}
-	if int64(sum) != n {
+	if k.hosts != 0 && int64(sum) != n {
 		return hint.List{}
 	}
 	return a.hints(k, has, make([]int, len(has)), n)
@@ -155,19 +149,20 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	if k.healthy == 0 {
 		return nil, devicesRefused(why.DevicesUnhealthy, n, 0)
 	}
-	need.from(slices.Clone(a.reuse[k.first:k.last]), func(topo.NodeSet) bool { return true })
+	anywhere := func(topo.NodeSet) bool { return true }
+	need.from(slices.Clone(a.reuse[k.first:k.last]), anywhere)
 	if free < need.left {
 		return nil, devicesRefused(why.DevicesShort, need.left, free)
 	}
 	reused := slices.Clone(need.taken)
 	if m == 0 || k.hosts == 0 {
-		need.from(available, func(topo.NodeSet) bool { return true })
+		need.from(available, anywhere)
 	} else {
 		need.from(available, func(nodes topo.NodeSet) bool { return nodes&m != 0 })
 		// A plugin with preferences chooses among all that are left; else those with a topology go first.
 		need.choose(available)
 		need.from(available, func(nodes topo.NodeSet) bool { return nodes != 0 })
-		need.from(available, func(topo.NodeSet) bool { return true })
+		need.from(available, anywhere)
 	}
 	if need.open {
 		a.open = append(a.open, k.resource)

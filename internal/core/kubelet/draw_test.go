@@ -62,10 +62,10 @@ func node(tb fataler, m *topo.Machine, c kubelet.Config, inv kubelet.Inventory) 
 }
 
 // memoryZones are equal zones of one type.
-func memoryZones(nodes int, bytes int64) []kubelet.Zone {
-	zones := make([]kubelet.Zone, nodes)
+func memoryZones(nodes int, bytes int64) []map[string]int64 {
+	zones := make([]map[string]int64, nodes)
 	for i := range zones {
-		zones[i].Allocatable = map[string]int64{"memory": bytes}
+		zones[i] = map[string]int64{"memory": bytes}
 	}
 	return zones
 }
@@ -218,9 +218,9 @@ func (w *world) drawNode() *kubelet.Node {
 		w.types = []string{"hugepages-2Mi", "memory"}
 	}
 	for range m.NumNUMA() {
-		z := kubelet.Zone{Allocatable: map[string]int64{}}
+		z := map[string]int64{}
 		for _, name := range w.types {
-			z.Allocatable[name] = int64(rapid.SampledFrom([]int{0, 6, 10, 10, 10}).Draw(w.T, name))
+			z[name] = int64(rapid.SampledFrom([]int{0, 6, 10, 10, 10}).Draw(w.T, name))
 		}
 		inv.Zones = append(inv.Zones, z)
 	}

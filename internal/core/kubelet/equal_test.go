@@ -24,9 +24,9 @@ func TestNodesDifferByEverySetting(t *testing.T) {
 	s.Devices = []kubelet.DeviceSet{{Resource: gpu, Nodes: 1, Registered: 3, Healthy: 2}}
 	m := even(t, 2, 8)
 	build := func() *kubelet.Node {
-		inv := kubelet.Inventory{Zones: make([]kubelet.Zone, 2), Devices: s.Devices}
+		inv := kubelet.Inventory{Zones: make([]map[string]int64, 2), Devices: s.Devices}
 		for i, bytes := range s.Bytes {
-			inv.Zones[i].Allocatable = map[string]int64{"memory": bytes}
+			inv.Zones[i] = map[string]int64{"memory": bytes}
 		}
 		return node(t, m, s.Config, inv)
 	}

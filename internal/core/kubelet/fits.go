@@ -316,15 +316,17 @@ func (c *counters) unitHints(t *sums, i int) uint64 {
 	if k.hosts == 0 {
 		return 1
 	}
-	return offers(k.walked, func(m topo.NodeSet) bool {
-		sum := int64(0)
-		for set := k.first; set < k.last; set++ {
-			if c.node.sets[set].Nodes&m != 0 {
-				sum += int64(c.devices.free(c.node, set))
-			}
+	return offers(k.walked, func(m topo.NodeSet) bool { return c.unitsOn(k, m) >= t.units[i] })
+}
+
+// unitsOn counts the free devices of a kind with a node in m.
+func (c *counters) unitsOn(k *kind, m topo.NodeSet) (free int64) {
+	for set := k.first; set < k.last; set++ {
+		if c.node.sets[set].Nodes&m != 0 {
+			free += int64(c.devices.free(c.node, set))
 		}
-		return sum >= t.units[i]
-	})
+	}
+	return free
 }
 
 // offers counts the masks that suit, 1 for none.
@@ -419,12 +421,7 @@ func (c *counters) part(t *sums, only int) (r why.Reason, free int64, cares bool
 	}
 	k := &c.node.kinds[t.kind[only-1]]
 	r.Unit, r.Asked = why.Count, t.units[only-1]
-	for set := k.first; set < k.last; set++ {
-		if c.node.sets[set].Nodes != 0 {
-			free += int64(c.devices.free(c.node, set))
-		}
-	}
-	return r, free, k.hosts != 0
+	return r, c.unitsOn(k, c.node.all), k.hosts != 0
 }
 
 // allocate reports whether the managers would allocate what the merge admits.

@@ -122,23 +122,6 @@ func (n *Node) managesMemory(p *Pod) bool {
 	return len(n.types) > 0 && p.Guaranteed && !(p.PodLevel && n.config.Model.SkipsPodLevel)
 }
 
-// want is an ask whose type is looked up.
-type want struct {
-	typ  int
-	name string
-	n    int64
-}
-
-// wants looks up types that the node has; unknownMemory refuses others before.
-func (n *Node) wants(ask []Amount) []want {
-	list := make([]want, len(ask))
-	for i, a := range ask {
-		typ, _ := n.typeOf(a.Name)
-		list[i] = want{typ, a.Name, a.N}
-	}
-	return list
-}
-
 // unknownMemory is KubeletPanics for the first type that the node does not have.
 func (n *Node) unknownMemory(ask []Amount) why.Reason {
 	for _, a := range ask {
@@ -158,10 +141,9 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 	if len(ask) == 0 {
 		return nil
 	}
-	wants := a.node.wants(ask)
-	capable := func(m topo.NodeSet) bool { return a.holds(a.node.allocatable, wants, m, false) }
+	capable := func(m topo.NodeSet) bool { return a.holds(a.node.allocatable, ask, m, false) }
 	list, _ := hintsOf(a.node.all, capable, func(m topo.NodeSet) bool {
-		return capable(m) && a.allowed(m) && a.holds(a.free, wants, m, true)
+		return capable(m) && a.allowed(m) && a.holds(a.free, ask, m, true)
 	})
 	if len(list) == 0 {
 		return nil
@@ -169,14 +151,16 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 	return list
 }
 
-// holds reports whether the nodes of m have all asked types, with what the pod can reuse there or without it.
-func (a *memoryAdmission) holds(byType [][]int64, wants []want, m topo.NodeSet, reuse bool) bool {
-	for _, w := range wants {
-		sum := sumOn(byType[w.typ], m)
+// holds reports whether the nodes of m have all asked types, with what the pod can reuse there or without it. The node
+// has the types: unknownMemory refuses others before.
+func (a *memoryAdmission) holds(byType [][]int64, ask []Amount, m topo.NodeSet, reuse bool) bool {
+	for _, w := range ask {
+		typ, _ := a.node.typeOf(w.Name)
+		sum := sumOn(byType[typ], m)
 		if reuse {
-			sum += a.reusable(w.name, m)
+			sum += a.reusable(w.Name, m)
 		}
-		if sum < w.n {
+		if sum < w.N {
 			return false
 		}
 	}
@@ -237,9 +221,9 @@ func (a *memoryAdmission) allocate(c *Container, h hint.Hint, before Placement) 
 
 // choose converts the merged hint into the nodes that the blocks come from.
 func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (topo.NodeSet, why.AllocationCause) {
-	best, wants := h, a.node.wants(ask)
+	best := h
 	if best.Mask == 0 {
-		own, found := a.best(wants, 0)
+		own, found := a.best(ask, 0)
 		if !found {
 			return 0, why.MemoryShort
 		}
@@ -248,8 +232,8 @@ func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (topo.NodeSet, why.A
 		}
 		best = own
 	}
-	if !a.holds(a.free, wants, best.Mask, false) {
-		wider, found := a.best(wants, best.Mask)
+	if !a.holds(a.free, ask, best.Mask, false) {
+		wider, found := a.best(ask, best.Mask)
 		if !found {
 			return best.Mask, why.MemoryGroupShort
 		}
@@ -267,8 +251,8 @@ func (a *memoryAdmission) choose(ask []Amount, h hint.Hint) (topo.NodeSet, why.A
 // best is the memory manager's own choice among its hints that include some nodes: preferred ones first, then the
 // narrowest, then the lowest. As the preferred ones are the narrowest that an empty machine could offer, that is the
 // first by size.
-func (a *memoryAdmission) best(wants []want, include topo.NodeSet) (hint.Hint, bool) {
-	if len(wants) == 0 {
+func (a *memoryAdmission) best(ask []Amount, include topo.NodeSet) (hint.Hint, bool) {
+	if len(ask) == 0 {
 		return hint.Hint{}, false
 	}
 	var best topo.NodeSet
@@ -277,11 +261,11 @@ func (a *memoryAdmission) best(wants []want, include topo.NodeSet) (hint.Hint, b
 		if best != 0 && m.Len() > best.Len() {
 			break
 		}
-		if a.holds(a.node.allocatable, wants, m, false) {
+		if a.holds(a.node.allocatable, ask, m, false) {
 			if least == 0 {
 				least = m.Len()
 			}
-			if (best == 0 || m < best) && include.Within(m) && a.allowed(m) && a.holds(a.free, wants, m, true) {
+			if (best == 0 || m < best) && include.Within(m) && a.allowed(m) && a.holds(a.free, ask, m, true) {
 				best = m
 			}
 		}
@@ -330,10 +314,10 @@ func (a *memoryAdmission) short(c *Container, m topo.NodeSet, cause why.Allocati
 	if m == 0 {
 		m = a.node.all
 	}
-	for _, w := range a.node.wants(c.Memory) {
-		short := !a.holds(a.free, []want{w}, m, false)
+	for _, w := range c.Memory {
+		short := !a.holds(a.free, []Amount{w}, m, false)
 		if r.Asked == 0 || short {
-			r.Asked = w.n
+			r.Asked = w.N
 		}
 		if short {
 			break

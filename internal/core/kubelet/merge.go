@@ -107,17 +107,14 @@ type question struct {
 
 // question is what the managers are asked for a container of p, or for all of p (nil).
 func (n *Node) question(p *Pod, c *Container) question {
-	q := question{container: c}
+	var q question
 	if c == nil {
-		q.cpus, q.devices = n.cpus.podRequest(p), p.devices()
-		if n.managesMemory(p) {
-			q.memory = p.memory()
-		}
-		return q
+		q = question{cpus: n.cpus.podRequest(p), memory: p.memory(), devices: p.devices()}
+	} else {
+		q = question{container: c, cpus: n.cpus.request(p, c), memory: c.Memory, devices: c.Devices}
 	}
-	q.cpus, q.devices = n.cpus.request(p, c), c.Devices
-	if n.managesMemory(p) {
-		q.memory = c.Memory
+	if !n.managesMemory(p) {
+		q.memory = nil
 	}
 	return q
 }

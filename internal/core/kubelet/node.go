@@ -11,12 +11,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Zone is the memory of one NUMA node as the memory manager counts it.
-type Zone struct {
-	// Allocatable by type ("memory", "hugepages-2Mi", …), in bytes: what the node has without its reservations.
-	Allocatable map[string]int64
-}
-
 // DeviceSet are the devices of one resource on the same NUMA nodes.
 type DeviceSet struct {
 	Resource string
@@ -29,8 +23,9 @@ type DeviceSet struct {
 
 // Inventory is what a machine offers besides CPUs.
 type Inventory struct {
-	// Zones by dense NUMA index; nil = unknown: the memory manager takes no part.
-	Zones   []Zone
+	// Zones are the memory of each NUMA node, by dense index, without its reservations: bytes by type ("memory",
+	// "hugepages-2Mi", …). nil = unknown: the memory manager takes no part.
+	Zones   []map[string]int64
 	Devices []DeviceSet
 }
 
@@ -102,12 +97,9 @@ func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
 	return n, why.Reason{}
 }
 
-// masks reports whether this kubelet makes masks of NUMA nodes at all.
-func (c *Config) masks() bool { return c.Topology.Policy != hint.None || c.Memory.Static }
-
 func (n *Node) guard(inv Inventory) why.Reason {
 	c := &n.config
-	if c.masks() {
+	if c.Topology.Policy != hint.None || c.Memory.Static { // else it makes no masks of NUMA nodes
 		if limit := n.nodeLimit(); n.nodes > limit {
 			return why.Reason{
 				Code: why.TooManyNUMANodes, Unit: why.Count, Asked: int64(n.nodes), Extra: int64(limit),
@@ -143,7 +135,7 @@ func (inv *Inventory) suits(nodes int) bool {
 		return false
 	}
 	for _, z := range inv.Zones {
-		for _, bytes := range z.Allocatable {
+		for _, bytes := range z {
 			if bytes < 0 {
 				return false
 			}
@@ -167,13 +159,13 @@ func distances(m *topo.Machine) [][]int {
 // maxBytes is what counts of more memory on one node, so that no sum runs over.
 const maxBytes = 1 << 56
 
-func (n *Node) addMemory(zones []Zone) {
+func (n *Node) addMemory(zones []map[string]int64) {
 	if !n.config.Memory.Static || zones == nil {
 		return
 	}
 	types := map[string]bool{}
 	for _, z := range zones {
-		for name := range z.Allocatable {
+		for name := range z {
 			types[name] = true
 		}
 	}
@@ -184,7 +176,7 @@ func (n *Node) addMemory(zones []Zone) {
 	for _, name := range n.types {
 		byNode := make([]int64, n.nodes)
 		for i, z := range zones {
-			byNode[i] = min(z.Allocatable[name], maxBytes)
+			byNode[i] = min(z[name], maxBytes)
 		}
 		n.allocatable = append(n.allocatable, byNode)
 	}

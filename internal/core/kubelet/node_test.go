@@ -99,7 +99,7 @@ func TestNodesThatNoKubeletRunsOn(t *testing.T) {
 		ids      []int
 		topology kubelet.Topology
 		memory   bool
-		zones    []kubelet.Zone
+		zones    []map[string]int64
 		devices  []kubelet.DeviceSet
 		want     why.Reason
 	}{
@@ -445,7 +445,7 @@ func TestAMergeOfMinutesIsRefused(t *testing.T) {
 	t.Parallel()
 	zones := memoryZones(8, 1000)
 	for i := range zones {
-		zones[i].Allocatable["hugepages-2Mi"] = 100
+		zones[i]["hugepages-2Mi"] = 100
 	}
 	huge := func(c kubelet.Container) kubelet.Container {
 		c.Memory = append([]kubelet.Amount{{Name: "hugepages-2Mi", N: 10}}, c.Memory...)

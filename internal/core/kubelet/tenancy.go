@@ -330,11 +330,10 @@ func (t *Tenancy) assignmentOf(g *Tenant) *Assignment {
 // inOrder puts what containers have in the order of the pod's containers; what no container of it has comes last.
 func inOrder(p *Pod, placement Placement) Placement {
 	at := func(g Given) int {
-		i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == g.Container })
-		if i < 0 {
-			return len(p.Containers)
+		if i := p.index(g.Container); i >= 0 {
+			return i
 		}
-		return i
+		return len(p.Containers)
 	}
 	order := func(a, b Given) int { return cmp.Compare(at(a), at(b)) }
 	if slices.IsSortedFunc(placement, order) {
@@ -478,12 +477,10 @@ func (t *Tenancy) admit(first int) {
 
 // wide is 1 when some of its memory is of several NUMA nodes at once, else 0.
 func (s *Assignment) wide() int {
-	for i := range s.Placement {
-		for _, b := range s.Placement[i].Memory {
-			if b.Nodes.Len() > 1 {
-				return 1
-			}
-		}
+	if slices.ContainsFunc(s.Placement, func(g Given) bool {
+		return slices.ContainsFunc(g.Memory, func(b Block) bool { return b.Nodes.Len() > 1 })
+	}) {
+		return 1
 	}
 	return 0
 }
@@ -512,11 +509,8 @@ func pinned(p *Pod, placement Placement, cpus cpuset.Set) Placement {
 		placement[i].CPUs = cpuset.Set{}
 	}
 	name := ""
-	for _, c := range p.Containers {
-		if c.CPUs > 0 && c.Role != Init {
-			name = c.Name
-			break
-		}
+	if i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.CPUs > 0 && c.Role != Init }); i >= 0 {
+		name = p.Containers[i].Name
 	}
 	if g := placement.find(name); g != nil {
 		g.CPUs = cpus

@@ -21,11 +21,11 @@ func pairOf(tb testing.TB, policy hint.Policy, devices ...kubelet.DeviceSet) *ku
 		tb.Fatal(err)
 	}
 	model, _ := kubelet.ModelOf("v1.36.3")
-	zone := kubelet.Zone{Allocatable: map[string]int64{"memory": 10}}
+	zone := map[string]int64{"memory": 10}
 	node, reason := kubelet.NewNode(m, kubelet.Config{
 		Model: model, CPU: kubelet.CPU{Static: true}, Memory: kubelet.Memory{Static: true},
 		Topology: kubelet.Topology{Policy: policy},
-	}, kubelet.Inventory{Zones: []kubelet.Zone{zone, zone}, Devices: devices})
+	}, kubelet.Inventory{Zones: []map[string]int64{zone, zone}, Devices: devices})
 	if !reason.OK() {
 		tb.Fatalf("NewNode: %+v", reason)
 	}

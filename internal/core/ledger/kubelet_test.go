@@ -23,9 +23,9 @@ const gibi = 1 << 30
 // follows are the facts of a node in Follow mode, whose kubelet is static and whose topology policy is the given one.
 func follows(tb interface{ Fatalf(string, ...any) }, m *topo.Machine, policy hint.Policy) ledger.Facts {
 	behaviour, _ := kubelet.ModelOf("v1.36.3")
-	zones := make([]kubelet.Zone, m.NumNUMA())
+	zones := make([]map[string]int64, m.NumNUMA())
 	for i := range zones {
-		zones[i].Allocatable = map[string]int64{"memory": 8 * gibi}
+		zones[i] = map[string]int64{"memory": 8 * gibi}
 	}
 	node, reason := kubelet.NewNode(m, kubelet.Config{
 		Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)}, Memory: kubelet.Memory{Static: true},

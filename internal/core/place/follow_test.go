@@ -32,9 +32,9 @@ func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger
 		tb.Fatalf("topo.New: %v", err)
 	}
 	behaviour, _ := kubelet.ModelOf("v1.36.3")
-	zones := make([]kubelet.Zone, nodes)
+	zones := make([]map[string]int64, nodes)
 	for i := range zones {
-		zones[i].Allocatable = map[string]int64{"memory": 100}
+		zones[i] = map[string]int64{"memory": 100}
 	}
 	node, reason := kubelet.NewNode(m, kubelet.Config{
 		Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)}, Memory: kubelet.Memory{Static: true},

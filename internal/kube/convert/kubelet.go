@@ -460,15 +460,15 @@ func (r *factReader) inventory(settings *annotation.Kubelet, state *annotation.N
 	var inv kubelet.Inventory
 	m := r.facts.Machine
 	if settings.Memory.Policy == annotation.KubeletMemoryStatic {
-		inv.Zones = make([]kubelet.Zone, m.NumNUMA())
+		inv.Zones = make([]map[string]int64, m.NumNUMA())
 		for i := range inv.Zones {
 			id := m.NUMAID(topo.NUMA(i))
 			if z, ok := state.Memory[int32(id)]; ok {
-				inv.Zones[i].Allocatable = bytesOf(z.Allocatable)
+				inv.Zones[i] = bytesOf(z.Allocatable)
 			} else if state.Memory == nil {
-				inv.Zones[i].Allocatable = r.zoneMemory(id, settings.Memory.Reserved[int32(id)])
+				inv.Zones[i] = r.zoneMemory(id, settings.Memory.Reserved[int32(id)])
 			}
-			r.addPageSizes(inv.Zones[i].Allocatable)
+			r.addPageSizes(inv.Zones[i])
 		}
 	}
 	if state.Devices == nil {
