@@ -52,9 +52,7 @@ func (s *Set) Has(c int) bool { return uint(c) < MaxCPUs && s.w[c>>6]&(1<<(c&63)
 
 // Union returns s ∪ o.
 func (s Set) Union(o Set) Set {
-	for i := range s.w {
-		s.w[i] |= o.w[i]
-	}
+	s.Include(&o)
 	return s
 }
 
@@ -97,14 +95,7 @@ func (s *Set) Overlaps(o *Set) bool {
 }
 
 // SubsetOf reports whether s ⊆ o.
-func (s *Set) SubsetOf(o *Set) bool {
-	for i := range s.w {
-		if s.w[i]&^o.w[i] != 0 {
-			return false
-		}
-	}
-	return true
-}
+func (s *Set) SubsetOf(o *Set) bool { return s.CountIn(o) == s.Len() }
 
 // CountIn returns |s ∩ o| without building the intersection.
 func (s *Set) CountIn(o *Set) int {
