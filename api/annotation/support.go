@@ -48,9 +48,7 @@ func Supports() []Support {
 	return []Support{
 		{"QoS classes and priority bands", Done, PodLabel, []string{QoSClass, PriorityClass, Priority}},
 		{"CPU binding", Done, PodAnnotation, []string{ResourceSpecKey, ResourceStatusKey}},
-		{"CPU binding", Done, NodeLabel, []string{
-			NodeCPUBindPolicy, NodeCPUBindPolicyAlias, NodeNUMAAllocateStrategy,
-		}},
+		{"CPU binding", Done, NodeLabel, []string{NodeCPUBindPolicy, NodeCPUBindPolicyAlias, NodeNUMAAllocateStrategy}},
 		{"NUMA alignment", Done, PodAnnotation, []string{NUMATopologySpecKey, VolcanoTopologyPolicy}},
 		{"NUMA alignment", Done, NodeLabel, []string{NodeNUMATopologyPolicy, NodeNUMATopologyPolicyAlias}},
 		{"NUMA alignment", Done, ObjectKind, []string{

@@ -1,10 +1,10 @@
-// Package topo is what a machine is: its CPUs with core, last-level cache, die, socket and NUMA node, and its NUMA
+// Package topo is what a machine is: its CPUs with core, last-level cache, socket and NUMA node, and its NUMA
 // nodes with memory and distances.
 //
-//	socket ▸ die ▸ NUMA node ▸ L3 group ▸ core ▸ thread (= CPU)
+//	socket ▸ NUMA node ▸ L3 group ▸ core ▸ thread (= CPU)
 //
 // A Machine is immutable and speaks in dense, typed indices: CPU 0…n-1 in ascending order of the kernel's ids, and so
-// for cores, L3 groups, dies, sockets and NUMA nodes. The kernel's ids, which may be sparse, live at the gate only:
+// for cores, L3 groups, sockets and NUMA nodes. The kernel's ids, which may be sparse, live at the gate only:
 // New takes them, ParseList and FormatList translate CPU lists, NodesByID and NodeIDs sets of NUMA nodes, CPUID,
 // NUMAID, SocketID and CoreID answer for one. A NodeSet is a set of NUMA nodes by dense index, with its subsets and
 // distances.
