@@ -4,23 +4,16 @@ import (
 	"sync"
 	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// record is one node: its objects and its ledger.
 type record struct {
 	view atomic.Pointer[ledger.View] // the ledger's current view; written under mu, read without
 
 	mu       sync.Mutex // guards everything below
 	ledger   *ledger.Ledger
-	node     *corev1.Node
-	topology *v1alpha2.NodeResourceTopology
-	numa     *nodeinfo.Numatopology
+	sources  convert.Sources
 	problems []convert.Problem
 	// dead records are out of the Store's map; an update must go to their successor.
 	dead bool
@@ -48,16 +41,14 @@ func (r *record) isEmpty() bool {
 	for range r.ledger.View().Entries() {
 		return false
 	}
-	return r.isUnnamed()
+	return r.sources == (convert.Sources{})
 }
-
-// isUnnamed reports whether no object names the node.
-func (r *record) isUnnamed() bool { return r.node == nil && r.topology == nil && r.numa == nil }
 
 func (r *record) snapshot() Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Node{Object: r.node, Topology: r.topology, Numatopology: r.numa, View: r.ledger.View(), Problems: r.problems}
+	o := &r.sources
+	return Node{o.Node, o.Topology, o.Numatopology, r.ledger.View(), r.problems}
 }
 
 // set replaces an object of a record, nil for none. Facts are read again unless the two are the same to them.
@@ -73,11 +64,10 @@ func set[T any](s *Store, r *record, object **T, is *T, same func(a, b *T) bool)
 func (r *record) setFacts(s *Store) {
 	facts := noFacts()
 	r.problems = nil
-	if !r.isUnnamed() {
+	if r.sources != (convert.Sources{}) {
 		args := s.Args()
 		s.reading.Lock()
-		facts, r.problems = s.known.Read(
-			convert.Sources{Node: r.node, Topology: r.topology, Numatopology: r.numa}, args)
+		facts, r.problems = s.known.Read(r.sources, args)
 		s.reading.Unlock()
 	}
 	s.count(r.ledger.View().Facts(), &facts)

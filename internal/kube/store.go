@@ -205,12 +205,12 @@ func (s *Store) Revert(node string, o ledger.Offer) {
 
 // PutNode records the Node object.
 func (s *Store) PutNode(n *corev1.Node) {
-	s.create(n.Name, func(r *record) { set(s, r, &r.node, n, sameNode) })
+	s.create(n.Name, func(r *record) { set(s, r, &r.sources.Node, n, sameNode) })
 }
 
 // RemoveNode forgets the Node object. Its pods are kept until they are removed.
 func (s *Store) RemoveNode(name string) {
-	s.change(name, func(r *record) { set(s, r, &r.node, nil, sameNode) })
+	s.change(name, func(r *record) { set(s, r, &r.sources.Node, nil, sameNode) })
 }
 
 // PutTopology records the NodeResourceTopology of the node of the same name.
@@ -218,7 +218,7 @@ func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
 	var news []kubelet.Confirmation
 	s.create(t.Name, func(r *record) {
 		before := r.ledger.View()
-		set(s, r, &r.topology, t, SameTopology)
+		set(s, r, &r.sources.Topology, t, SameTopology)
 		news = r.ledger.View().Tenancy().Confirmations(before.Tenancy())
 	})
 	if l := s.listener.Load(); l != nil && s.IsSynced() { // a former leader was notified of what was there before
@@ -230,17 +230,17 @@ func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
 
 // RemoveTopology forgets a NodeResourceTopology.
 func (s *Store) RemoveTopology(name string) {
-	s.change(name, func(r *record) { set(s, r, &r.topology, nil, SameTopology) })
+	s.change(name, func(r *record) { set(s, r, &r.sources.Topology, nil, SameTopology) })
 }
 
 // PutNumatopology records the Numatopology of the node of the same name.
 func (s *Store) PutNumatopology(n *nodeinfo.Numatopology) {
-	s.create(n.Name, func(r *record) { set(s, r, &r.numa, n, SameNumatopology) })
+	s.create(n.Name, func(r *record) { set(s, r, &r.sources.Numatopology, n, SameNumatopology) })
 }
 
 // RemoveNumatopology forgets a Numatopology.
 func (s *Store) RemoveNumatopology(name string) {
-	s.change(name, func(r *record) { set(s, r, &r.numa, nil, SameNumatopology) })
+	s.change(name, func(r *record) { set(s, r, &r.sources.Numatopology, nil, SameNumatopology) })
 }
 
 // PutPod records a pod. A pod without node, or in a terminal phase, holds nothing; a terminating pod holds what it has
