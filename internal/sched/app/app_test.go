@@ -190,7 +190,7 @@ func TestEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(s.server(t.Context()).Endpoints(extendBy(diagnostics)))
+	server := httptest.NewServer(s.server(t.Context()).Endpoints(diagnostics))
 	t.Cleanup(server.Close)
 	get := func(path string) (int, string) {
 		t.Helper()

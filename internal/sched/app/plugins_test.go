@@ -51,7 +51,7 @@ func TestEndpointsOfAnotherPluginAreServedBesideOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(s.server(t.Context()).Endpoints(extendBy(diagnostics)))
+	server := httptest.NewServer(s.server(t.Context()).Endpoints(diagnostics))
 	t.Cleanup(server.Close)
 	resp, err := http.Get(server.URL + "/apis/v1/plugins/Greeter/hello/world")
 	if err != nil {

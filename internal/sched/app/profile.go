@@ -33,7 +33,6 @@ func DefaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 	return cfg, nil
 }
 
-// extend adds our plugins to a profile that has upstream's defaults.
 func extend(p *config.KubeSchedulerProfile) {
 	multi := &p.Plugins.MultiPoint
 	for i := range multi.Enabled {

@@ -18,11 +18,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	go s.markSynced(ctx)
 	go s.tracker.Audit(ctx, s.pods())
-	go func() {
-		if err := s.tracker.Run(ctx, s.failed); err != nil {
-			klog.FromContext(ctx).Error(err, "Rejected pods are not followed")
-		}
-	}()
+	go s.tracker.Run(ctx, s.failed)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil
 	err := upstream.Run(ctx, s.config, s.core)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
@@ -26,7 +25,7 @@ func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) e
 			return err
 		}
 		server := s.server(ctx)
-		stopped, _, err := s.config.SecureServing.Serve(server.Guard(server.Endpoints(extendBy(diagnostics))),
+		stopped, _, err := s.config.SecureServing.Serve(server.Guard(server.Endpoints(diagnostics)),
 			shutdownTimeout, ctx.Done())
 		if err != nil {
 			return fmt.Errorf("start the secure server: %w", err)
@@ -40,15 +39,6 @@ func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) e
 		return s.servePlain(ctx, cancel)
 	}
 	return nil
-}
-
-// extendBy adds the paths of diagnostics.
-func extendBy(diagnostics http.Handler) func(*mux.PathRecorderMux) {
-	return func(m *mux.PathRecorderMux) {
-		m.HandlePrefix("/apis/v1/", diagnostics)
-		m.Handle("/debug/flags", diagnostics)
-		m.HandlePrefix("/debug/flags/", diagnostics)
-	}
 }
 
 // servePlain serves diagnostics on a loopback address, without authentication and so read-only.
@@ -90,7 +80,6 @@ func (s *Scheduler) server(ctx context.Context) *upstream.Server {
 	return server
 }
 
-// known returns why the accounts are not complete.
 func (s *Scheduler) known() error {
 	if !s.store.IsSynced() {
 		return errors.New("nodes, topologies and pods are not all known yet")

@@ -78,7 +78,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	cc := c.Complete()
 	s := &Scheduler{
 		options: o, config: &cc, store: store, failed: kube.NewRejectionInformer(cc.Client),
-		decisions: &diag.Ring{}, flags: &diag.Flags{},
+		decisions: &diag.Ring{}, flags: &diag.Flags{}, plugins: diag.Plugins{},
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name:    "tenon_ledger_rebuild_seconds",
 			Help:    "Time from start until every node's account was known.",

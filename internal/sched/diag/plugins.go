@@ -4,30 +4,24 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// Plugins collects the out-of-tree plugins that the running profiles have: a framework does not hand its plugins out.
-type Plugins struct {
-	mu     sync.Mutex            // guards byName
-	byName map[string]fwk.Plugin // that of the first profile
-}
+// Plugins are the out-of-tree plugins of the first profile that has them, by name: a framework does not hand its
+// plugins out. They are complete when the profiles are made, one after the other.
+type Plugins map[string]fwk.Plugin
 
 // Watch returns the registry with factories that report what they made.
-func (p *Plugins) Watch(r frameworkruntime.Registry) frameworkruntime.Registry {
-	p.byName = map[string]fwk.Plugin{}
+func (p Plugins) Watch(r frameworkruntime.Registry) frameworkruntime.Registry {
 	watched := frameworkruntime.Registry{}
 	for name, factory := range r {
 		watched[name] = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			plugin, err := factory(ctx, args, h)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if err == nil && p.byName[name] == nil {
-				p.byName[name] = plugin
+			if err == nil && p[name] == nil {
+				p[name] = plugin
 			}
 			return plugin, err
 		}
@@ -36,12 +30,10 @@ func (p *Plugins) Watch(r frameworkruntime.Registry) frameworkruntime.Registry {
 }
 
 // List returns one plugin for each name, sorted.
-func (p *Plugins) List() []fwk.Plugin {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p Plugins) List() []fwk.Plugin {
 	var all []fwk.Plugin
-	for _, name := range slices.Sorted(maps.Keys(p.byName)) {
-		all = append(all, p.byName[name])
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		all = append(all, p[name])
 	}
 	return all
 }

@@ -3,7 +3,6 @@ package follow
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -148,9 +147,9 @@ func NewTracker(store *kube.Store, m *Metrics, now func() time.Time) *Tracker {
 func (t *Tracker) Attach(h fwk.Handle) { t.handle.CompareAndSwap(nil, &h) }
 
 // Run follows failed, the informer of kube.NewRejectionInformer, which it runs, until ctx ends.
-func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) error {
+func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) {
 	pods := kube.Handler(func(pod *corev1.Pod) { t.Rejected(ctx, pod) }, func(pod *corev1.Pod) { t.Forget(pod.UID) })
-	if _, err := failed.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	_, _ = failed.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{ // fails only on one that has ended
 		AddFunc: func(obj any, initial bool) {
 			if !initial { // a former leader handled what failed before
 				pods.OnAdd(obj, initial)
@@ -158,14 +157,11 @@ func (t *Tracker) Run(ctx context.Context, failed cache.SharedIndexInformer) err
 		},
 		UpdateFunc: pods.OnUpdate,
 		DeleteFunc: pods.OnDelete,
-	}); err != nil {
-		return fmt.Errorf("watch rejected pods: %w", err)
-	}
+	})
 	var running sync.WaitGroup
 	running.Go(func() { failed.RunWithContext(ctx) })
 	wait.UntilWithContext(ctx, t.Tick, tickTime)
 	running.Wait()
-	return nil
 }
 
 // RejectedPod returns a pod of failed that its kubelet did not run, nil when there is none of that name.
@@ -217,7 +213,6 @@ func (t *Tracker) Forget(uid types.UID) {
 	delete(t.seen, uid)
 }
 
-// confirmed counts what a prediction was worth.
 func (t *Tracker) confirmed(node string, c kubelet.Confirmation) {
 	t.mu.Lock()
 	delete(t.bound, types.UID(c.UID))
@@ -242,7 +237,6 @@ func (t *Tracker) confirmed(node string, c kubelet.Confirmation) {
 		node, strings.Join(m.Kinds, ", "))
 }
 
-// record counts and keeps a misprediction.
 func (t *Tracker) record(m Misprediction) {
 	for _, kind := range m.Kinds {
 		t.metrics.mispredictions.WithLabelValues(m.Mode, m.Model, kind).Inc()
@@ -354,7 +348,6 @@ func (t *Tracker) distrust(node, model string, report int64) {
 	}
 }
 
-// within returns the surprises that still count.
 func within(all []surprise, now time.Time) []surprise {
 	return slices.DeleteFunc(all, func(s surprise) bool { return now.Sub(s.at) > suspectTime })
 }
@@ -448,12 +441,11 @@ func (t *Tracker) Wait(pod *corev1.Pod, node, request string) {
 // forgets what is old. Run calls it every second.
 func (t *Tracker) Tick(ctx context.Context) {
 	now := t.now()
-	released := map[types.UID]string{}
 	wake := map[string]*corev1.Pod{}
 	t.mu.Lock()
 	for uid, h := range t.held {
 		if !now.Before(h.until) {
-			released[uid] = h.node
+			t.store.Release(h.node, string(uid))
 			delete(t.held, uid)
 		}
 	}
@@ -461,9 +453,6 @@ func (t *Tracker) Tick(ctx context.Context) {
 	t.prune(now)
 	t.mu.Unlock()
 
-	for _, uid := range slices.Sorted(maps.Keys(released)) {
-		t.store.Release(released[uid], string(uid))
-	}
 	handle := t.handle.Load()
 	if len(wake) > 0 && handle != nil {
 		(*handle).Activate(klog.FromContext(ctx), wake)
@@ -496,7 +485,6 @@ func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
 	}
 }
 
-// prune forgets what can matter no more.
 func (t *Tracker) prune(now time.Time) {
 	maps.DeleteFunc(t.bound, func(_ types.UID, at time.Time) bool { return now.Sub(at) > suspectTime })
 	maps.DeleteFunc(t.departed, func(_ types.UID, d departure) bool { return now.Sub(d.at) > departedTime })

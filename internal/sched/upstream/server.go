@@ -54,8 +54,8 @@ func (s *Server) Guard(h http.Handler) http.Handler {
 	return filters.WithPanicRecovery(h, info)
 }
 
-// Endpoints are kube-scheduler's paths, those that extend adds, and nothing else.
-func (s *Server) Endpoints(extend func(*mux.PathRecorderMux)) http.Handler {
+// Endpoints are kube-scheduler's paths, those of diagnostics, and nothing else.
+func (s *Server) Endpoints(diagnostics http.Handler) http.Handler {
 	m := mux.NewPathRecorderMux(Component)
 	healthz.InstallHandler(m, s.Live...)
 	healthz.InstallLivezHandler(m, s.Live...)
@@ -75,7 +75,9 @@ func (s *Server) Endpoints(extend func(*mux.PathRecorderMux)) http.Handler {
 			goruntime.SetBlockProfileRate(1)
 		}
 	}
-	extend(m)
+	m.HandlePrefix("/apis/v1/", diagnostics)
+	m.Handle("/debug/flags", diagnostics)
+	m.HandlePrefix("/debug/flags/", diagnostics)
 	if utilfeature.DefaultFeatureGate.Enabled(zpages.ComponentFlagz) {
 		flagz.Install(m, Component, flagz.NamedFlagSetsReader{FlagSets: *s.Flags})
 	}
