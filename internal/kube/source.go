@@ -73,7 +73,6 @@ func (s *source[T]) ListWithContext(ctx context.Context, options metav1.ListOpti
 	return s.begin(), nil
 }
 
-// list lists one version page by page.
 func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	all, r := s.begin(), s.versions[0]
 	// Pages need a consistent read: resource version "0" would come whole from the server's cache.

@@ -63,7 +63,6 @@ type publishedTopology struct {
 	Zones            json.RawMessage `json:"zones"`
 }
 
-// trim returns what the scheduler reads of an object.
 func (m *models) trim(p *publishedTopology) *v1alpha2.NodeResourceTopology {
 	t := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
 		Name: p.Metadata.Name, UID: p.Metadata.UID, ResourceVersion: p.Metadata.ResourceVersion,

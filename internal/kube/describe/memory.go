@@ -61,7 +61,6 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 	return b
 }
 
-// recorded takes what the kubelet's memory manager counts.
 func (b memoryBook) recorded(state annotation.NUMAState) {
 	for id, m := range state.Memory {
 		for name, q := range m.Allocatable {
@@ -83,7 +82,6 @@ func amount(q resource.Quantity) string {
 	return q.String()
 }
 
-// fill writes the memory of a NUMA node into its view.
 func (b memoryBook) fill(n *view.NUMA) {
 	n.MemoryGroup = b.groups[n.Node]
 	for of, m := range b.amounts {

@@ -62,7 +62,6 @@ func modeOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology) view.Mode {
 // origins are those of the settings of a kubelet's managers.
 type origins struct{ cpu, memory, topology view.Origin }
 
-// kubeletOf returns the settings of a kubelet.
 func kubeletOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *kubelet.Facts) view.Kubelet {
 	k, from := settings(t)
 	v := view.Kubelet{
@@ -180,7 +179,6 @@ func originsOf(n *corev1.Node, f *ledger.Facts, k *view.Kubelet) map[string]view
 const onlyVolcano = "only Volcano's exporter describes this node; the age of its data is not known, so it may be " +
 	"stale. Options of the kubelet, its scope, its memory manager and the ids of its reserved CPUs are assumed"
 
-// setImported sets the fields that a Numatopology reports and no other source does.
 func setImported(o *view.Node, n *nodeinfo.Numatopology, f *ledger.Facts) {
 	from := view.Origin{Source: view.FromNumatopology}
 	o.Mode.Mode, o.Mode.From = f.Mode.String(), view.Origin{Source: view.FromAssumption}

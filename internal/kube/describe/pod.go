@@ -112,7 +112,6 @@ func qosOf(pod *corev1.Pod) string {
 	return [...]string{"BestEffort", "Burstable", "Guaranteed"}[kubeClass]
 }
 
-// asked says what the pod wants of a machine.
 func asked(pod *corev1.Pod) string {
 	r, reason, _ := convert.Request(pod, convert.DefaultArgs())
 	if r == nil || !reason.OK() {

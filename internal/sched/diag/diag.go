@@ -108,7 +108,6 @@ func (s *server) native(pattern string, h http.HandlerFunc) {
 	s.mux.Handle(pattern, ReadOnly(h, "use GET"))
 }
 
-// provide registers the endpoints of one of our own plugins.
 func (s *server) provide(plugin string, of Service) {
 	for _, alias := range of.Aliases {
 		s.aliases[alias] = plugin

@@ -52,7 +52,6 @@ func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) 
 	writeJSON(w, describe.Hints(pod, node, v))
 }
 
-// bound explains a pod that holds a node.
 func (s *server) bound(pod *corev1.Pod) view.Pod {
 	out := describe.Pod(pod).Head
 	out.Placement = describe.Placement(pod, s.View(pod.Spec.NodeName))

@@ -9,7 +9,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// examplesShown bounds the nodes that a line of FailureLines names.
 const examplesShown = 3
 
 // FailureLines describes why an attempt to place a pod (namespace/name) failed: a line for each plugin and reason with

@@ -49,7 +49,6 @@ func (f *Flags) setFilterFailures(text string) (string, error) {
 	return "successfully set debugFilterFailure to " + text, nil
 }
 
-// flag is one switch as served.
 type flag struct {
 	name, meaning string
 	set           func(text string) (string, error)

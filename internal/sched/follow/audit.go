@@ -14,7 +14,6 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// auditEvery is the time between two comparisons of the accounts with the pods.
 const auditEvery = time.Minute
 
 // Audit compares the accounts with the pods for as long as ctx lives, from when the store is complete. What two
@@ -35,7 +34,6 @@ func (t *Tracker) Audit(ctx context.Context, pods corelisters.PodLister) {
 	}, auditEvery)
 }
 
-// auditor remembers what the last comparison found.
 type auditor struct {
 	store *kube.Store
 	pods  corelisters.PodLister

@@ -127,7 +127,6 @@ func (q *Order) Bound(node string, account func(node string) *ledger.View) (live
 	}
 }
 
-// waiting returns the pods of a node whose Bindings are not in flight.
 func (q *Order) waiting(node string) []types.UID {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,7 +182,6 @@ func (b *bindQueue) find(pod types.UID) int {
 	return slices.IndexFunc(b.pods, func(p queuedBinding) bool { return p.pod == pod })
 }
 
-// markStale marks all predictions from a position on as stale.
 func (b *bindQueue) markStale(from int) {
 	for i := from; i < len(b.pods); i++ {
 		b.pods[i].stale = true

@@ -84,7 +84,6 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 	return fwk.QueueSkip, nil
 }
 
-// edited reports whether anything that a request is read from may differ.
 func edited(was, is *corev1.Pod) bool {
 	return was.Generation != is.Generation || !maps.Equal(was.Annotations, is.Annotations) ||
 		!maps.Equal(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Spec, is.Spec)

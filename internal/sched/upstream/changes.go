@@ -45,7 +45,6 @@ func (c *Changes) nodeSet() {
 	c.sets++
 }
 
-// snapshot notes that a snapshot is about to be taken.
 func (c *Changes) snapshot() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

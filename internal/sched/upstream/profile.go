@@ -40,7 +40,6 @@ type Spreader interface {
 	IgnoresIncomplete(pod *corev1.Pod) bool
 }
 
-// scorer is a score plugin of the profile.
 type scorer struct {
 	fwk.ScorePlugin
 	pre    fwk.PreScorePlugin // nil without
@@ -260,7 +259,6 @@ func (p *Profile) Proposed() []fwk.NodePluginScores {
 	return p.used.proposed(p)
 }
 
-// drop forgets the ranking of the cycle under way.
 func (p *Profile) drop(reason string) {
 	metrics.BatchCacheFlushed.WithLabelValues(p.ProfileName(), reason).Inc()
 	p.rankings.Remove(p.key)

@@ -78,7 +78,6 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 	return p.names[r.members[r.last]], ""
 }
 
-// fill prepares an empty ranking.
 func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) bool {
 	n := len(r.members)
 	r.yielding, r.member = map[int]bool{}, slices.Repeat([]int32{-1}, len(p.names))
@@ -139,7 +138,6 @@ func (s *scorer) prepare(ctx context.Context, state fwk.CycleState, pod *corev1.
 	return s.pre == nil || s.pre.PreScore(ctx, state, pod, nil).IsSuccess()
 }
 
-// evaluate filters and scores members.
 func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, todo []int) bool {
 	was := make([]bool, len(todo))
 	for k, m := range todo {
@@ -282,7 +280,6 @@ func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleStat
 	return true
 }
 
-// proposed returns the scores of the chosen node and of the best of the others.
 func (r *ranking) proposed(p *Profile) []fwk.NodePluginScores {
 	var out []fwk.NodePluginScores
 	for _, i := range []int{r.last, r.next} {

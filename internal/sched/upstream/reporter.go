@@ -63,7 +63,6 @@ type attempt struct {
 	reported time.Time // when said, or a message before it with the same code, was reported
 }
 
-// analysis is why an attempt failed.
 type analysis struct {
 	root    why.Obstacle
 	message string
@@ -125,7 +124,6 @@ func (r *Reporter) repeats(pod *framework.QueuedPodInfo, c causes) bool {
 	return true
 }
 
-// count counts one refused attempt.
 func (r *Reporter) count(a attempt) {
 	r.decided(a.root.Plugin, "refused")
 	for _, c := range a.counted {
@@ -176,7 +174,6 @@ func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c caus
 	return report
 }
 
-// last returns the last refusal of a pod that is still pending.
 func (r *Reporter) last(uid types.UID) (attempt, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +187,6 @@ func (r *Reporter) forget(pod *corev1.Pod) {
 	delete(r.pending, pod.UID)
 }
 
-// byCode counts the refused pods by root cause.
 func (r *Reporter) byCode() map[why.Code]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -105,7 +105,6 @@ func (s *spread) read(state fwk.CycleState, nodes int) error {
 	return nil
 }
 
-// count looks at the labels and pods of a node.
 func (s *spread) count(ctx context.Context, i int, info fwk.NodeInfo) {
 	node := info.Node()
 	leftOut := false
@@ -141,7 +140,6 @@ func (c *constraint) topology(value string) int {
 	return i
 }
 
-// counts reports whether the pods of a node count in its topology.
 func (s *spread) counts(ctx context.Context, c *constraint, node *corev1.Node) bool {
 	if c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor {
 		// an affinity that cannot be read matches no node, as upstream has it
