@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tenon-project/tenon/internal/control/admission"
@@ -26,7 +26,7 @@ type Rules struct {
 
 // Register adds every handler to a server.
 func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
-	h := handlers{decoder: decoder, schedulers: sets.New(rules.Schedulers...), fence: rules.RequireNRIPlugin}
+	h := handlers{decoder, rules}
 	for path, handle := range map[string]ctrl.HandlerFunc{
 		"/mutate-pod":   h.mutatePod,
 		"/validate-pod": judged(decoder, h.judgePod),
@@ -42,9 +42,8 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 }
 
 type handlers struct {
-	decoder    ctrl.Decoder
-	schedulers sets.Set[string]
-	fence      bool
+	decoder ctrl.Decoder
+	rules   Rules
 }
 
 func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
@@ -53,7 +52,7 @@ func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
 		return ctrl.Errored(http.StatusBadRequest, err)
 	}
 	m := admission.Mutate(pod)
-	if h.fence {
+	if h.rules.RequireNRIPlugin {
 		fence, answer := admission.Fence(pod)
 		if !answer.Allowed() {
 			return respond(req, answer)
@@ -97,7 +96,7 @@ func (h handlers) judgePod(req ctrl.Request, pod, old *corev1.Pod) admission.Ans
 		return admission.Create(pod)
 	}
 	by := admission.Anyone
-	if h.schedulers.Has(req.UserInfo.Username) {
+	if slices.Contains(h.rules.Schedulers, req.UserInfo.Username) {
 		by = admission.Scheduler
 	}
 	return admission.Update(pod, old, by)
