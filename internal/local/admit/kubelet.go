@@ -96,9 +96,6 @@ func discard(dir string) error {
 // they were written under other settings, are removed, which is what they ask an administrator to do. An error says why
 // a kubelet with these settings would not start on this machine.
 func Open(ctx context.Context, o Options) (*Kubelet, error) {
-	if o.Reconcile <= 0 {
-		o.Reconcile = 10 * time.Second
-	}
 	if o.Running == nil {
 		o.Running = containermap.NewContainerMap()
 	}
@@ -144,8 +141,7 @@ func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 	}
 	held, perNode := reservation(reserved, s.Memory.Reserved)
 	k.cpus, err = cpumanager.NewManager(log, cmp.Or(s.CPU.Policy, string(cpumanager.PolicyNone)), s.CPU.Options,
-		o.Reconcile, info,
-		reserved, held, o.Dir, k.topology)
+		cmp.Or(o.Reconcile, 10*time.Second), info, reserved, held, o.Dir, k.topology)
 	if err != nil {
 		return nil, fmt.Errorf("CPU manager: %w", err)
 	}

@@ -43,47 +43,39 @@ func Explain(err error, dir datadir.Dir) error {
 		store      *plane.StoreError
 		fault      *Fault
 	)
-	elsewhere := "choose another folder with --data"
+	what, remedy := "", "choose another folder with --data"
 	switch {
 	case err == nil, errors.As(err, &fault):
 		return err
 	case errors.As(err, &inUse):
-		fault = &Fault{inUse.Error(), fmt.Sprintf("stop it with: tenon down%s, or %s", dataFlag(dir), elsewhere), err}
+		what, remedy = inUse.Error(), fmt.Sprintf("stop it with: tenon down%s, or %s", dataFlag(dir), remedy)
 	case errors.As(err, &notPrivate):
+		what = notPrivate.Error()
 		if notPrivate.Owner == notPrivate.User {
-			elsewhere = fmt.Sprintf("look for files of others in it, then: chmod go-w %s; or %s", notPrivate.Folder,
-				elsewhere)
+			remedy = fmt.Sprintf("look for files of others in it, then: chmod go-w %s; or %s", notPrivate.Folder,
+				remedy)
 		}
-		fault = &Fault{notPrivate.Error(), elsewhere, err}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		fault = &Fault{
-			fmt.Sprintf("the disk that holds %s is full (%v)", dir.Root(), err),
-			"free some space and start again: what was written is kept; or " + elsewhere, err,
-		}
+		what = fmt.Sprintf("the disk that holds %s is full (%v)", dir.Root(), err)
+		remedy = "free some space and start again: what was written is kept; or " + remedy
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		fault = &Fault{
-			fmt.Sprintf("%s cannot be written (%v)", dir.Root(), err),
-			"make it writable for this user, or " + elsewhere, err,
-		}
+		what = fmt.Sprintf("%s cannot be written (%v)", dir.Root(), err)
+		remedy = "make it writable for this user, or " + remedy
 	case errors.Is(err, syscall.ENOTDIR):
-		fault = &Fault{fmt.Sprintf("%s is not a folder (%v)", dir.Root(), err), elsewhere, err}
+		what = fmt.Sprintf("%s is not a folder (%v)", dir.Root(), err)
 	case errors.As(err, &corrupt):
-		fault = &Fault{corrupt.Error(), "remove the file: it is made anew, nothing of the cluster is lost", err}
+		what, remedy = corrupt.Error(), "remove the file: it is made anew, nothing of the cluster is lost"
 	case errors.As(err, &broken):
-		fault = &Fault{
-			fmt.Sprintf("the cluster's certificates are damaged: %v", broken),
-			fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working", dir.PKI()), err,
-		}
+		what = fmt.Sprintf("the cluster's certificates are damaged: %v", broken)
+		remedy = fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working", dir.PKI())
 	case errors.As(err, &store):
-		fault = &Fault{
-			fmt.Sprintf("the cluster's store is damaged: %v", store),
-			fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)", dataFlag(dir)),
-			err,
-		}
+		what = fmt.Sprintf("the cluster's store is damaged: %v", store)
+		remedy = fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)",
+			dataFlag(dir))
 	default:
 		return err
 	}
-	return fault
+	return &Fault{what, remedy, err}
 }
 
 // checkSpace refuses a start that would fill the disk half way.

@@ -176,7 +176,11 @@ func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.I
 func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities) error {
 	start := make([]func() error, o.Schedulers)
 	for replica := range start {
-		start[replica] = func() error { return c.startScheduler(ctx, o, id, replica) }
+		ready := readyz("https://"+c.ports.Address(datadir.SchedulerSecure.Of(replica)), id.authority.Certificate())
+		start[replica] = func() error {
+			return c.run(ctx, o, SchedulerVerb, schedulerName(replica), ready, "--replica", strconv.Itoa(replica),
+				"--elect="+strconv.FormatBool(o.Schedulers > 1))
+		}
 	}
 	if err := utilerrors.AggregateGoroutines(start...); err != nil {
 		return err
@@ -187,15 +191,6 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 	}
 	c.done(text)
 	return nil
-}
-
-func (c *Cluster) startScheduler(ctx context.Context, o Options, id *identities, replica int) error {
-	ready := readyz("https://"+c.ports.Address(datadir.SchedulerSecure.Of(replica)), id.authority.Certificate())
-	args := []string{"--replica", strconv.Itoa(replica)}
-	if o.Schedulers > 1 {
-		args = append(args, "--elect")
-	}
-	return c.run(ctx, o, SchedulerVerb, schedulerName(replica), ready, args...)
 }
 
 // The names of the children, in news and of their logs.

@@ -3,9 +3,8 @@
 //
 //	Write(group, file, value) ─► rules of the dialect ─► memory ─► files below the directory ─► Observe
 //
-// Memory leads. The files are there to be read by people, tests and a later process: Open takes the tree up as an
-// earlier one left it, its tasks alive. A cpuset file that someone edits by hand is taken as that person's write when
-// the group is read next: it is obeyed or undone by the same rules.
+// Memory leads. The files are there to be read by people, tests and a later process, which takes the tree up with its
+// tasks alive. A cpuset file that someone edits by hand is taken as a write when the group is read next.
 //
 // Modelled are the cpuset files, CPU quotas and core files that a node agent deals with, on kernels 6.18 (v1) and 6.12
 // (v2). Tasks are numbers. Faults can be injected before every call.

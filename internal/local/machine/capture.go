@@ -162,23 +162,10 @@ func copyTree(from string, into *store) error {
 		return err
 	}
 	defer func() { _ = src.Close() }()
-	for _, part := range parts {
-		if err := copyPart(src, into, part); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func copyPart(src *os.Root, into *store, part string) error {
-	if _, err := src.Stat(part); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return fs.WalkDir(src.FS(), part, func(name string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	visit := func(name string, e fs.DirEntry, err error) error {
 		switch {
+		case err != nil:
+			return err
 		case !describes(name) && e.IsDir():
 			return fs.SkipDir
 		case !describes(name):
@@ -199,5 +186,14 @@ func copyPart(src *os.Root, into *store, part string) error {
 			return into.file(name, string(content))
 		}
 		return nil
-	})
+	}
+	for _, part := range parts {
+		if _, err := src.Stat(part); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := fs.WalkDir(src.FS(), part, visit); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,9 +5,4 @@
 //	            Parse ─► Description ─ Write ─► DIR/{sys,proc}, for host.Read and lscpu --sysroot
 //	              │
 //	--machine ./capture.tar.bz2               a captured machine: an archive or a folder
-//
-// Settings with which the machine's kubelet would not start, would panic or would never answer are refused by Parse: a
-// simulated node runs the kubelet's own managers.
-//
-// Reading a written tree gives the description back: that is the package's round-trip test.
 package machine

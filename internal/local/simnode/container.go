@@ -243,7 +243,9 @@ func (k *kubelet) discard(c hook.Container) {
 	if agent != nil {
 		agent.Stop(c)
 	}
-	k.gate.stopped(c.ID)
+	if managers := k.gate.kubelet(); managers != nil {
+		_ = managers.Removed(c.ID) // it knows the container or need not
+	}
 	k.removeGroup(c.Cgroup)
 	if agent != nil {
 		agent.Remove(c)

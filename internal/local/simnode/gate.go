@@ -226,12 +226,6 @@ func (g *gate) kubelet() *admit.Kubelet {
 	return g.managers
 }
 
-func (g *gate) stopped(id string) {
-	if managers := g.kubelet(); managers != nil {
-		_ = managers.Removed(id) // it knows the container or need not
-	}
-}
-
 func (g *gate) forget(uid types.UID) {
 	g.mu.Lock()
 	delete(g.verdicts, uid)

@@ -53,14 +53,14 @@ type pod struct {
 	uid   types.UID            // immutable
 	group string
 	ip    string
-	// known: taken up from the tree; admitted: the kubelet has let it in; refusal: why it has not.
-	known, admitted bool
-	refusal         *admit.Refusal
-	sandboxed       bool                                            // an agent was asked about its sandbox
-	boxes           map[string]*box                                 // by container name
-	since           map[corev1.PodConditionType]corev1.PodCondition // as last computed
-	sent            *corev1.PodStatus                               // as last written
-	reported        string                                          // the cause of the last Event
+	// known: taken up from the tree; decided: the kubelet has let it in, or refusal says why it has not.
+	known, decided bool
+	refusal        *admit.Refusal
+	sandboxed      bool                                            // an agent was asked about its sandbox
+	boxes          map[string]*box                                 // by container name
+	since          map[corev1.PodConditionType]corev1.PodCondition // as last computed
+	sent           *corev1.PodStatus                               // as last written
+	reported       string                                          // the cause of the last Event
 }
 
 func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
@@ -236,8 +236,10 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 		k.tearDown(p)
 		return 0, nil
 	}
-	if !k.passes(p) {
-		return 0, nil // the gate queues it again
+	if !p.decided {
+		if p.refusal, p.decided = k.gate.verdict(p.uid); !p.decided {
+			return 0, nil // the gate queues it again
+		}
 	}
 	if p.refusal != nil {
 		k.tearDown(p)
@@ -257,15 +259,6 @@ func (p *pod) runs() bool {
 		}
 	}
 	return false
-}
-
-// passes reports whether it is decided whether a pod may run here.
-func (k *kubelet) passes(p *pod) bool {
-	if !p.admitted && p.refusal == nil {
-		refusal, decided := k.gate.verdict(p.uid)
-		p.admitted, p.refusal = decided && refusal == nil, refusal
-	}
-	return p.admitted || p.refusal != nil
 }
 
 func (k *kubelet) pod(uid types.UID) *pod {
