@@ -67,10 +67,7 @@ func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64, 
 		info.Available = *resource.NewMilliQuantity(milli, resource.DecimalSI)
 		list = append(list, info)
 	}
-	for _, a := range memoryOf(in, n) {
-		available := max(0, a.available-held[memoryKey{m.NUMAID(n), a.kind}])
-		list = append(list, amount(a.kind, resource.BinarySI, a.capacity, a.allocatable, available))
-	}
+	list = append(list, memoryOf(in, n, held)...)
 	return append(list, deviceResources(devices, m.NUMAID(n))...)
 }
 
@@ -83,28 +80,23 @@ func amount(name string, format resource.Format, capacity, allocatable, availabl
 	}
 }
 
-// zoneMemory is one type of memory on one NUMA node, in bytes. What pods hold by Tenon's records is not off available.
-type zoneMemory struct {
-	kind                             string
-	capacity, allocatable, available int64
-}
-
 // memoryOf returns ordinary memory, then hugepages by size. Where the kubelet's memory manager counts, its amounts
 // hold; else allocatable is what hugepages and the kubelet's reservation leave.
-func memoryOf(in Input, n topo.NUMA) []zoneMemory {
+func memoryOf(in Input, n topo.NUMA, held map[memoryKey]int64) v1alpha2.ResourceInfoList {
 	m, id := in.Machine, in.Machine.NUMAID(n)
-	var list []zoneMemory
+	var list v1alpha2.ResourceInfoList
 	add := func(kind string, capacity, allocatable int64) {
 		reserved := in.Kubelet.Memory.Reserved[int32(id)][corev1.ResourceName(kind)]
 		allocatable = max(0, allocatable-reserved.Value())
-		a := zoneMemory{kind: kind, capacity: capacity, allocatable: allocatable, available: allocatable}
+		available := allocatable
 		if in.State.Memory.Policy == annotation.KubeletMemoryStatic {
 			if counted, ok := in.State.Memory.Zones[id].Types[kind]; ok {
-				a.allocatable = min(counted.Allocatable, capacity)
-				a.available = min(counted.Free, a.allocatable)
+				allocatable = min(counted.Allocatable, capacity)
+				available = min(counted.Free, allocatable)
 			}
 		}
-		list = append(list, a)
+		available = max(0, available-held[memoryKey{id, kind}])
+		list = append(list, amount(kind, resource.BinarySI, capacity, allocatable, available))
 	}
 	pages := m.Hugepages(n)
 	ordinary := m.MemoryBytes(n)

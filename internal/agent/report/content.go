@@ -2,7 +2,6 @@ package report
 
 import (
 	gojson "encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -16,19 +15,15 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
 
-// Sizes of all annotations together.
+// Sizes of all annotations together; the API server has a limit of its own.
 const (
 	warnBytes   = 128 << 10
 	refuseBytes = 240 << 10
 )
 
-// ErrTooLarge is returned for a report whose annotations would come close to the API server's limit.
-var ErrTooLarge = errors.New("annotations are too large to be published")
-
 type content struct {
 	nrt  *v1alpha2.NodeResourceTopology
 	hash string
-	boot string
 }
 
 // newContent cuts an object down to a claim and hashes it.
@@ -51,7 +46,7 @@ func newContent(nrt *v1alpha2.NodeResourceTopology, c claim, boot string) (conte
 	h := fnv.New64a()
 	h.Write(text)
 	h.Write([]byte(boot))
-	return content{nrt: nrt, hash: fmt.Sprintf("%016x", h.Sum64()), boot: boot}, nil
+	return content{nrt: nrt, hash: fmt.Sprintf("%016x", h.Sum64())}, nil
 }
 
 // bytes counts the annotations together with those of an object that are not ours: the API server counts them all.

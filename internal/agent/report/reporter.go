@@ -144,7 +144,8 @@ func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, 
 	case size > refuseBytes:
 		r.warn(event.TopologyTooLarge, want.hash, "annotations of %d bytes, at most %d are published", size,
 			refuseBytes)
-		return content{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, refuseBytes)
+		return content{}, fmt.Errorf("annotations are too large to be published: %d bytes, at most %d", size,
+			refuseBytes)
 	case size > warnBytes:
 		if _, warned := r.warned[event.TopologyLarge]; !warned {
 			klog.FromContext(ctx).Info("The node's topology is large", "node", r.Node, "bytes", size, "limit",
@@ -184,7 +185,7 @@ func newer(a, b annotation.Report) annotation.Report {
 func (r *Reporter) number(ctx context.Context, want content, object *unstructured.Unstructured) annotation.Report {
 	chosen := newer(r.last, reportOf(object))
 	if chosen.Gen < 1 || chosen.Hash != want.hash {
-		chosen = annotation.Report{Gen: max(0, chosen.Gen) + 1, Hash: want.hash, Boot: want.boot}
+		chosen = annotation.Report{Gen: max(0, chosen.Gen) + 1, Hash: want.hash, Boot: r.o.Boot}
 	}
 	changed := chosen != r.last
 	r.last = chosen

@@ -18,9 +18,6 @@ type sink struct {
 // Controller is the reportingController of all agents.
 const Controller = "tenon-agent"
 
-// maxInstance is the API's limit for reportingInstance.
-const maxInstance = 128
-
 // NewSink returns a sink for the Events of one node's agent.
 func NewSink(client kubernetes.Interface, node string) events.EventSink {
 	return &sink{events.EventSinkImpl{Interface: client.EventsV1()}, instanceOf(node)}
@@ -29,7 +26,7 @@ func NewSink(client kubernetes.Interface, node string) events.EventSink {
 // instanceOf is the reportingInstance of a node's agent.
 func instanceOf(node string) string {
 	instance := Controller + "-" + node
-	return instance[:min(len(instance), maxInstance)]
+	return instance[:min(len(instance), 128)] // the API's limit
 }
 
 // Create implements events.EventSink.
