@@ -23,14 +23,19 @@ func (a *Agent) follow(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), a.pods.HasSynced, a.nodes.HasSynced, a.publisher.Synced) {
 		return nil
 	}
-	a.adopt()
+	if obj, ok, err := a.nodes.GetStore().GetByKey(a.o.Node); ok && err == nil {
+		a.keepNode(obj.(*corev1.Node)) // the informer is ahead of its handlers
+	}
 	if a.lock.Unclean {
 		a.status.Restarted(a.lock.Alive)
 	}
 	a.beginning.Lock()
 	a.joined = true
 	a.refresh(ctx)
-	a.syncPods()
+	for _, pod := range a.podList() {
+		a.keepPod(pod)
+	}
+	a.prunePods() // the engine has the complete list of pods: it may write
 	a.beginning.Unlock()
 	a.publisher.Begin()
 	a.tree.Engage()
@@ -83,21 +88,6 @@ func (a *Agent) reportClaims() <-chan time.Time {
 		return nil
 	}
 	return a.o.Clock.After(claimRetry)
-}
-
-// adopt takes the Node from the cache: the informer is ahead of its handlers.
-func (a *Agent) adopt() {
-	if obj, ok, err := a.nodes.GetStore().GetByKey(a.o.Node); ok && err == nil {
-		a.keepNode(obj.(*corev1.Node))
-	}
-}
-
-// syncPods gives the engine the complete list of pods: from then on it may write.
-func (a *Agent) syncPods() {
-	for _, pod := range a.podList() {
-		a.keepPod(pod)
-	}
-	a.prunePods()
 }
 
 func (a *Agent) prunePods() { a.tree.Prune(maps.Keys(a.livePods())) }

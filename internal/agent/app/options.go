@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,9 +99,7 @@ func (o *Options) complete() error {
 	if o.Resync <= 0 {
 		o.Resync = 30 * time.Second
 	}
-	if o.Version == "" {
-		o.Version = "devel"
-	}
+	o.Version = cmp.Or(o.Version, "devel")
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -73,10 +74,7 @@ func (f *common) switches() (probe.Switches, error) {
 }
 
 func (f *common) name() (string, error) {
-	if f.nodeName != "" {
-		return f.nodeName, nil
-	}
-	if name := os.Getenv("NODE_NAME"); name != "" {
+	if name := cmp.Or(f.nodeName, os.Getenv("NODE_NAME")); name != "" {
 		return name, nil
 	}
 	root, err := filepath.Abs(f.root)

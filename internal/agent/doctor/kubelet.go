@@ -52,9 +52,6 @@ func (m *machine) readKubelet() kubeletFile {
 	return kubeletFile{where: below(candidates[0])}
 }
 
-// dropIns is the folder of drop-ins that kubelets are commonly given.
-const dropIns = "etc/kubernetes/kubelet.conf.d"
-
 // parseKubelet reads the file and the drop-ins of a folder as the kubelet does: the last one that has a field wins.
 // Where no kubelet is seen to run, the common folder counts.
 func (m *machine) parseKubelet(k *kubeletFile, text []byte, folder string, runs bool) error {
@@ -66,7 +63,7 @@ func (m *machine) parseKubelet(k *kubeletFile, text []byte, folder string, runs 
 		return errors.New("is empty")
 	}
 	if folder == "" && !runs {
-		folder = dropIns
+		folder = "etc/kubernetes/kubelet.conf.d"
 	}
 	if folder == "" {
 		return k.parse(fields)

@@ -63,7 +63,7 @@ func (m *machine) nri() Finding {
 	case !r.nriOn:
 		return ok(r.nriWhere, "off").because(Fail,
 			"containers start on all CPUs, and are put right only when the agent sees them", m.nriRemedy())
-	case !r.connections:
+	case r.closed:
 		return ok(r.nriWhere, "on, but plugins may not connect").because(Fail,
 			"the agent is a plugin that connects from outside",
 			"set "+map[string]string{"containerd": "disable_connections", "cri-o": "nri_disable_connections"}[r.name]+

@@ -33,7 +33,7 @@ type runtimeFiles struct {
 	nriSocket   string
 	validator   bool
 	timeout     string
-	connections bool // plugins may connect from outside
+	closed      bool // plugins may not connect from outside
 	required    []string
 	strayNRI    string // a table with settings of NRI that the runtime does not read
 	driver      host.Driver
@@ -163,7 +163,7 @@ func (m *machine) parseTOML(name string) (table, error) {
 }
 
 func (m *machine) readContainerd(file string) runtimeFiles {
-	r := runtimeFiles{name: "containerd", format: 3, nriSocket: nriSocket, timeout: "2s", connections: true}
+	r := runtimeFiles{name: "containerd", format: 3, nriSocket: nriSocket, timeout: "2s"}
 	all := table{}
 	if _, err := m.read(file); missing(err) {
 		r.nriWhere = "the defaults: there is no " + below(file)
@@ -209,8 +209,7 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 func (r *runtimeFiles) readNRI(nri table, socket, timeout, closed, validator, required string) {
 	r.nriSocket = cmp.Or(nri.text(socket), r.nriSocket)
 	r.timeout = cmp.Or(nri.text(timeout), r.timeout)
-	isClosed, _ := nri[closed].(bool)
-	r.connections = !isClosed
+	r.closed, _ = nri[closed].(bool)
 	checks := nri.at("default_validator")
 	r.validator, _ = checks[validator].(bool)
 	r.required = words(checks[required])
@@ -262,7 +261,7 @@ func (m *machine) gather(file string, all table, read *[]string) error {
 
 func (m *machine) readCRIO() runtimeFiles {
 	r := runtimeFiles{
-		name: "cri-o", nriOn: true, nriSocket: nriSocket, timeout: "2s", connections: true,
+		name: "cri-o", nriOn: true, nriSocket: nriSocket, timeout: "2s",
 		driver: host.Systemd, driverWhere: below(crioFile),
 	}
 	all := table{}
