@@ -22,9 +22,6 @@ import (
 
 const apiServerLimit = 2 * time.Minute
 
-// serviceRange is the range of service addresses; its first one is the API server's own.
-const serviceRange = "10.0.0.0/16"
-
 func (p *Plane) startAPIServer(ctx context.Context) error {
 	flags, err := p.apiServerFlags()
 	if err != nil {
@@ -100,7 +97,7 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 		"--advertise-address=127.0.0.1",
 		// Service endpoints refuse loopback addresses, so the kubernetes service has none.
 		"--endpoint-reconciler-type=none",
-		"--service-cluster-ip-range=" + serviceRange,
+		"--service-cluster-ip-range=10.0.0.0/16", // its first address is the API server's own
 		"--tls-cert-file=" + serving.CertFile,
 		"--tls-private-key-file=" + serving.KeyFile,
 		"--client-ca-file=" + ca,

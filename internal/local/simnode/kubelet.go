@@ -246,19 +246,11 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 		return 0, k.report(ctx, p, obj)
 	}
 	wait := k.advance(ctx, p, obj)
-	if wait == 0 && p.runs() && k.agent() == nil {
+	runs := slices.ContainsFunc(slices.Collect(maps.Values(p.boxes)), (*box).runs)
+	if wait == 0 && runs && k.agent() == nil {
 		wait = lastRefusal // a new agent learns from the runtime what runs, by name
 	}
 	return wait, k.report(ctx, p, obj)
-}
-
-func (p *pod) runs() bool {
-	for _, b := range p.boxes {
-		if b.runs() {
-			return true
-		}
-	}
-	return false
 }
 
 func (k *kubelet) pod(uid types.UID) *pod {

@@ -16,8 +16,6 @@ import (
 // JoinVerb is the hidden verb of a control plane for nodes that are not simulated: those of the agent's tests.
 const JoinVerb = "__join"
 
-const joinReady = "ready"
-
 // newJoin returns the command that runs a control plane without simulated nodes until it is ended.
 func newJoin() *cobra.Command {
 	var nodes []string
@@ -44,7 +42,7 @@ func newJoin() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(c.OutOrStdout(), joinReady)
+		fmt.Fprintln(c.OutOrStdout(), "ready") // what the one who started it waits for
 		return errors.Join(running.Wait(ctx), running.Stop())
 	})
 	c.Flags().StringSliceVar(&nodes, "node", nil,
