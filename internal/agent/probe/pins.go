@@ -53,17 +53,10 @@ func started(pod *corev1.Pod) []corev1.ContainerStatus {
 
 // runsSince reports whether all running containers of a pod, and at least one, started no later than t.
 func runsSince(pod *corev1.Pod, t time.Time) bool {
-	running := false
-	for _, s := range started(pod) {
-		if s.State.Running == nil {
-			continue
-		}
-		if s.State.Running.StartedAt.After(t) {
-			return false
-		}
-		running = true
-	}
-	return running
+	ended := func(s corev1.ContainerStatus) bool { return s.State.Running == nil }
+	late := func(s corev1.ContainerStatus) bool { return s.State.Running.StartedAt.After(t) }
+	running := slices.DeleteFunc(started(pod), ended)
+	return len(running) > 0 && !slices.ContainsFunc(running, late)
 }
 
 // ownLeaves reports whether a pod of a static kubelet keeps the kubelet's CPUs in Own mode.

@@ -71,7 +71,9 @@ func devicesOf(s KubeletState) []deviceGroup {
 
 // numaState is the annotation numa-state: pods that have ended, or that the API does not know, are left out of it.
 func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
-	var s annotation.NUMAState
+	s := annotation.NUMAState{
+		Devices: map[string][]annotation.NUMADevices{}, Pods: map[types.UID]annotation.PlacedContainers{},
+	}
 	if in.State.Memory.Policy == annotation.KubeletMemoryStatic {
 		s.Memory = map[int32]annotation.NUMAMemory{}
 		for id, z := range in.State.Memory.Zones {
@@ -83,9 +85,6 @@ func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
 		}
 	}
 	for _, g := range devices {
-		if s.Devices == nil {
-			s.Devices = map[string][]annotation.NUMADevices{}
-		}
 		s.Devices[g.resource] = append(s.Devices[g.resource], annotation.NUMADevices{
 			NUMA: convert.NUMANodes(g.numa), Total: int32(g.total), Free: int32(g.free), Unhealthy: int32(g.unhealthy),
 		})
@@ -95,9 +94,6 @@ func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
 			continue
 		}
 		if placed := placedContainers(in, pod); len(placed) > 0 {
-			if s.Pods == nil {
-				s.Pods = map[types.UID]annotation.PlacedContainers{}
-			}
 			s.Pods[pod.UID] = placed
 		}
 	}

@@ -78,7 +78,12 @@ func NewMetrics() *Metrics {
 			Help: "Updates of containers that the runtime was asked for and that the agent answered with " +
 				"other values, as those of a static kubelet.",
 		}),
-		Age: newAges(),
+		Age: &Ages{
+			desc: metrics.NewDesc("tenon_topology_age_seconds",
+				"Time since the published topology was last known to be up to date.", []string{"node"}, nil,
+				metrics.ALPHA, ""),
+			byNode: map[string]func() (time.Duration, bool){},
+		},
 	}
 }
 
@@ -119,15 +124,6 @@ type Ages struct {
 
 	mu     sync.Mutex // guards byNode
 	byNode map[string]func() (time.Duration, bool)
-}
-
-func newAges() *Ages {
-	return &Ages{
-		desc: metrics.NewDesc("tenon_topology_age_seconds",
-			"Time since the published topology was last known to be up to date.", []string{"node"}, nil, metrics.ALPHA,
-			""),
-		byNode: map[string]func() (time.Duration, bool){},
-	}
 }
 
 // Track adds a node until the returned function is called.
