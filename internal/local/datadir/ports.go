@@ -144,11 +144,9 @@ func (p *Ports) open(s Service, saved int) error {
 	return nil
 }
 
-const portAttempts = 200
-
 // listenAnywhere opens a free port outside the ephemeral range, and one that the kernel chooses where none is found.
 func (p *Ports) listenAnywhere() (net.Listener, error) {
-	for range portAttempts {
+	for range 200 { // of 55,000 ports
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		if p.ephemeral.contains(port) {
 			continue
