@@ -441,11 +441,11 @@ func (t *Tracker) Wait(pod *corev1.Pod, node, request string) {
 // forgets what is old. Run calls it every second.
 func (t *Tracker) Tick(ctx context.Context) {
 	now := t.now()
-	wake := map[string]*corev1.Pod{}
+	released, wake := map[types.UID]string{}, map[string]*corev1.Pod{}
 	t.mu.Lock()
 	for uid, h := range t.held {
 		if !now.Before(h.until) {
-			t.store.Release(h.node, string(uid))
+			released[uid] = h.node
 			delete(t.held, uid)
 		}
 	}
@@ -453,6 +453,9 @@ func (t *Tracker) Tick(ctx context.Context) {
 	t.prune(now)
 	t.mu.Unlock()
 
+	for uid, node := range released {
+		t.store.Release(node, string(uid))
+	}
 	handle := t.handle.Load()
 	if len(wake) > 0 && handle != nil {
 		(*handle).Activate(klog.FromContext(ctx), wake)
