@@ -333,7 +333,8 @@ func kubeletText(v view.Kubelet) string {
 		view.Manager
 	}{{"CPU", v.CPU}, {"memory", v.Memory}, {"topology", v.Topology}}
 	cpu, memory := sourceTexts[v.CPU.From.Source], sourceTexts[v.Memory.From.Source]
-	shared := cpu == memory && cpu == sourceTexts[v.Topology.From.Source]
+	topology := sourceTexts[v.Topology.From.Source]
+	shared := cpu == memory && cpu == topology
 	var parts []string
 	for _, m := range managers {
 		part := managerText(m.name, m.Manager)

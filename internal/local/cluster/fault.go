@@ -43,7 +43,8 @@ func Explain(err error, dir datadir.Dir) error {
 		store      *plane.StoreError
 		fault      *Fault
 	)
-	what, remedy := "", "choose another folder with --data"
+	var what string
+	remedy := "choose another folder with --data"
 	switch {
 	case err == nil, errors.As(err, &fault):
 		return err
