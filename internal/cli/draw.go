@@ -332,14 +332,15 @@ func kubeletText(v view.Kubelet) string {
 		name string
 		view.Manager
 	}{{"CPU", v.CPU}, {"memory", v.Memory}, {"topology", v.Topology}}
-	cpu, memory := sourceTexts[v.CPU.From.Source], sourceTexts[v.Memory.From.Source]
-	topology := sourceTexts[v.Topology.From.Source]
-	shared := cpu == memory && cpu == topology
-	var parts []string
+	var parts, sources []string
 	for _, m := range managers {
+		sources = append(sources, sourceTexts[m.From.Source])
+	}
+	shared := len(slices.Compact(slices.Clone(sources))) == 1
+	for i, m := range managers {
 		part := managerText(m.name, m.Manager)
 		if !shared {
-			part += fmt.Sprintf(" (%s)", sourceTexts[m.From.Source])
+			part += fmt.Sprintf(" (%s)", sources[i])
 		}
 		parts = append(parts, part)
 	}
@@ -349,7 +350,7 @@ func kubeletText(v view.Kubelet) string {
 	}
 	text += " " + strings.Join(parts, "; ")
 	if shared {
-		text += " (" + cpu + ")"
+		text += " (" + sources[0] + ")"
 	}
 	return text
 }
