@@ -45,9 +45,9 @@ type Reporter struct {
 	clock             flowcontrol.Clock
 	budget            flowcontrol.RateLimiter
 	filters           func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
-	rests             time.Time // until when no filters are run again; of the scheduling cycle alone
 
-	mu      sync.Mutex // guards pending
+	mu      sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
+	rests   time.Time  // until when no filters are run again
 	pending map[types.UID]attempt
 }
 
@@ -132,24 +132,36 @@ func (r *Reporter) count(a attempt) {
 }
 
 // analyze adds the refusals of the other filters to each node's first one, which may hide the root cause that explain
-// finds; not while the filters rest. It runs in the scheduling cycle, where the snapshot does not change.
+// finds; not while the filters rest.
 func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
 	findings []why.Finding, nodes int,
 ) analysis {
 	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
 	start := r.clock.Now()
-	if verdict.ByFilters(status) == nil || start.Before(r.rests) {
+	if verdict.ByFilters(status) == nil || start.Before(r.restsUntil()) {
 		return found
 	}
 	v, err := r.filters(ctx, f, pod)
 	end := r.clock.Now()
-	r.rests = end.Add(restPerWork * end.Sub(start))
+	r.rest(end.Add(restPerWork * end.Sub(start)))
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod), "err", err)
 		return found
 	}
 	all := verdict.Completed(v.Findings, findings)
 	return analysis{why.Root(all), why.Message(all, nodes), true}
+}
+
+func (r *Reporter) restsUntil() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rests
+}
+
+func (r *Reporter) rest(until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rests = until
 }
 
 // remember records the refusal and decides whether it is reported.

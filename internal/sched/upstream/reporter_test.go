@@ -2,7 +2,10 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -384,5 +387,27 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 	}
 	if diff := cmp.Diff([]time.Duration{1, 1, 2, 4, 8, 10, 10}, got); diff != "" {
 		t.Errorf("seconds (-want +got):\n%s", diff)
+	}
+}
+
+// A pod that Permit rejects fails in its binding cycle, a goroutine of its own.
+func TestFailedBindingCyclesReportBesideTheSchedulingCycle(t *testing.T) {
+	b := newBench(t, "a")
+	var evaluated atomic.Int32
+	b.reporter.filters = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
+		evaluated.Add(1)
+		return b.verdict, nil
+	}
+	b.handle = b.reporter.Wrap(func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
+		*fwk.NominatingInfo, time.Time,
+	) {
+	})
+	var cycles sync.WaitGroup
+	for i := range 4 {
+		cycles.Go(func() { b.refuse(t, testPod(fmt.Sprintf("p%d", i)), map[string]*fwk.Status{"a": full()}) })
+	}
+	cycles.Wait()
+	if n := evaluated.Load(); n != 4 {
+		t.Errorf("filters that took no time ran for %d pods, want 4", n)
 	}
 }
