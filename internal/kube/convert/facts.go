@@ -181,6 +181,7 @@ func (r *factReader) kubelet() {
 		key = annotation.KubeletKey
 		switch cpu := r.settings.CPU; {
 		case r.reported && r.malformed == nil:
+			text = cpu.Reserved
 			kube = annotation.KubeletCPUManager{Policy: cpu.Policy, Options: cpu.Options, ReservedCPUs: cpu.Reserved}
 		case r.numa != nil:
 			kube = r.importedCPUManager()
