@@ -39,7 +39,7 @@ func (d Dir) Write(name, text string) error {
 		return err
 	}
 	temporary := file + ".new"
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(temporary, file)
