@@ -36,7 +36,6 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
-	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
 
 func TestMain(m *testing.M) {
@@ -113,7 +112,6 @@ func (h *harness) registry() frameworkruntime.Registry {
 			decisions := placement.NewDecisions(store, placement.NewMetrics(unexported), tracker)
 			return nodenumaresource.Factory(decisions)(ctx, args, handle)
 		},
-		topologyspread.Name: topologyspread.New,
 	}
 }
 
