@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// alias is a value that is read as another one.
 type alias struct{ from, to string }
 
 // match finds the canonical form of a value: as written, by alias, or by letters alone whatever their case. exact is
@@ -36,7 +35,6 @@ func word(text string, allowed ...string) (string, []Warning, error) {
 	return canonical, nil, nil
 }
 
-// spelling is the warning for a value that differs from the canonical one by case alone.
 func spelling(value, canonical string) string {
 	return fmt.Sprintf("%q is read as %q: values are case-sensitive on output", value, canonical)
 }

@@ -101,7 +101,6 @@ func kindName(t reflect.Type) string {
 	return "a whole number that fits " + t.Kind().String()
 }
 
-// textField is a field of a JSON object as written in the text.
 type textField struct {
 	name   string
 	value  gojson.RawMessage

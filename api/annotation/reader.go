@@ -19,7 +19,6 @@ type reader struct {
 	err      error
 }
 
-// read decodes a T, which check goes over.
 func read[T any](text string, check func(r *reader, v *T)) (T, []Warning, error) {
 	var v, none T
 	warnings, err := decode(text, &v)

@@ -72,7 +72,6 @@ func grow(byNode [][]Amount, m *topo.Machine) [][]Amount {
 	return byNode
 }
 
-// settle completes Free.
 func (r *Row) settle() {
 	for node := range r.Units {
 		var held []Amount
@@ -160,7 +159,6 @@ func Has(rows []Row, holds []Hold) bool {
 	return true
 }
 
-// left is what pods leave of a unit.
 func (r *Row) left(h *Hold) int64 {
 	sum := int64(0)
 	if r.Units != nil {

@@ -16,7 +16,6 @@ const (
 	rows
 )
 
-// choice is a set of NUMA nodes with what follows from it.
 type choice struct {
 	nodes topo.NodeSet
 	cost  cost
@@ -125,7 +124,6 @@ func (v *solver) settle(c *choice, all, spare outcome) {
 	c.cost[rowCores] = got.damage
 }
 
-// sum is the tally of a set of nodes.
 type sum struct {
 	all, spare tally
 	free       int64

@@ -45,7 +45,6 @@ func (v *solver) evenSplit() even {
 	return even{}
 }
 
-// extra is the number of groups above the floor.
 func (e *even) extra() int { return (e.count - e.floor*e.k) / e.group }
 
 // groups counts the groups that nodes of these weights have above the floor; -1 when one is below it.

@@ -48,7 +48,6 @@ func (v *solver) inOrder(nodes topo.NodeSet, order []topo.NUMA) []topo.NUMA {
 	return order
 }
 
-// take takes the n lowest free CPUs of a core.
 func (v *solver) take(id topo.Core, n int) {
 	c := &v.core[id]
 	for _, cpu := range v.m.CoreCPUs(id) {
@@ -97,7 +96,6 @@ func (v *solver) takeCores(order []topo.NUMA, w want, n int) int {
 	return n
 }
 
-// anyBroken reports whether a broken core of the nodes has n open CPUs.
 func (v *solver) anyBroken(order []topo.NUMA, n int) bool {
 	for _, i := range order {
 		for open := n; open <= v.threads; open++ {

@@ -30,7 +30,6 @@ func (v *solver) matches(id topo.Core, w *want) bool {
 	return w.groups == nil || w.groups.Has(int(v.m.CoreL3(id)))
 }
 
-// wanted counts the wanted cores of a node.
 func (v *solver) wanted(i topo.NUMA, w *want) int {
 	n := 0
 	for _, id := range v.m.NUMACores(i) {
@@ -87,7 +86,6 @@ func (v *solver) fewestL3(i topo.NUMA, w want, cores int) cpuset.Set {
 	return chosen
 }
 
-// sizes counts groups by their size.
 type sizes struct {
 	count   [topo.MaxCPUs + 1]uint16
 	largest int

@@ -5,7 +5,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// coreTally is what one core has to give.
 type coreTally struct {
 	free  uint8 // free CPUs
 	open  uint8 // CPUs that an answer may take; one at most under required SpreadByPCPUs
@@ -59,7 +58,6 @@ func (t *tally) add(o *tally, threads int) {
 	}
 }
 
-// nodeTally is what one NUMA node has to give.
 type nodeTally struct {
 	free  int // free CPUs
 	all   tally

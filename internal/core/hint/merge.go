@@ -26,7 +26,6 @@ func (r *Rule) Answer(lists []List, w *Scratch) Answer {
 	return r.finish(Hint{Mask: best}, found)
 }
 
-// takes reports whether the policy looks at the hint at all.
 func (r *Rule) takes(h Hint) bool {
 	return r.Policy != SingleNUMANode || h.Preferred && h.Mask.Len() <= 1
 }
@@ -85,7 +84,6 @@ func (r *Rule) preferred(lists []List) (topo.NodeSet, bool) {
 	return best, found
 }
 
-// better ranks preferred masks.
 func (r *Rule) better(a, b topo.NodeSet) bool {
 	if la, lb := a.Len(), b.Len(); la != lb {
 		return la < lb

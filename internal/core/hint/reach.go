@@ -149,7 +149,6 @@ func sumSupersets(v []uint32, sign uint32) {
 	}
 }
 
-// pick returns the best mask of the set.
 func (f *fold) pick(key ranking) (topo.NodeSet, bool) {
 	best, found := topo.NodeSet(0), false
 	for closed := 1; closed < len(f.masks); closed++ {

@@ -59,7 +59,6 @@ func fewest(free []int64, nodes topo.NodeSet, need int64) int {
 	return max(k, 1)
 }
 
-// memoryNodes are the nodes of all memory hints.
 func (p *problem) memoryNodes() topo.NodeSet {
 	var nodes topo.NodeSet
 	for m := range p.offered {
@@ -71,7 +70,6 @@ func (p *problem) memoryNodes() topo.NodeSet {
 	return nodes
 }
 
-// narrowestMemory is the size of the smallest memory hint.
 func (p *problem) narrowestMemory() int {
 	k := topo.MaxNodes
 	for m := range p.offered {

@@ -43,7 +43,6 @@ type Capacity struct {
 	memory    []stock // by type; every node is walked
 }
 
-// stock is a capacity by node.
 type stock struct {
 	walked topo.NodeSet
 	// most[k] is the largest capacity of k walked nodes.
@@ -166,5 +165,4 @@ func (s *Summary) mayHold(m topo.NodeSet) bool {
 	return true
 }
 
-// clamp returns v, at least 0 and at most top.
 func clamp(v, top int64) int64 { return min(max(v, 0), top) }

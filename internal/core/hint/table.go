@@ -146,7 +146,6 @@ func (t *Table) blame() {
 	}
 }
 
-// alone reports whether the cause holds for one resource.
 func (t *Table) alone(c Cause, l *Line) bool {
 	switch c {
 	case Impossible:
@@ -222,7 +221,6 @@ func nodes(n int) string {
 	return strconv.Itoa(n) + " nodes"
 }
 
-// some lists the first masks and counts the others.
 func some(masks []topo.NodeSet) string {
 	const most = 4
 	var words []string

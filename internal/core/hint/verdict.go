@@ -2,7 +2,6 @@ package hint
 
 import "github.com/tenon-project/tenon/internal/core/topo"
 
-// problem is one request put to one state.
 type problem struct {
 	s    *Summary
 	w    *Scratch
@@ -83,7 +82,6 @@ func (p *problem) offered(yield func(topo.NodeSet) bool) {
 	}
 }
 
-// offers reports whether m is one of the memory manager's masks.
 func (p *problem) offers(m topo.NodeSet) bool {
 	return m.Within(topo.FirstNodes(p.s.c.rule.Nodes)) && p.s.mayHold(m) && p.holdsMemory(m)
 }
@@ -91,7 +89,6 @@ func (p *problem) offers(m topo.NodeSet) bool {
 // holdsUnused reports whether all unused nodes together are a mask of several that the memory manager offers.
 func (p *problem) holdsUnused() bool { return p.unused.Len() > 1 && p.holdsMemory(p.unused) }
 
-// holdsMemory reports whether m has the memory of every type.
 func (p *problem) holdsMemory(m topo.NodeSet) bool { return fits(p.rows[p.resources:p.n], m) }
 
 // preferred finds the best mask that every provider prefers.
@@ -153,7 +150,6 @@ func (w *Scratch) leastOf(rows []row, nodes topo.NodeSet, low int) int {
 	return nodes.Len()
 }
 
-// oneNode finds the best single node.
 func (p *problem) oneNode() (topo.NodeSet, bool) {
 	rule := &p.s.c.rule
 	best, found := topo.NodeSet(0), false

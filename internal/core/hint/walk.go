@@ -16,7 +16,6 @@ type row struct {
 	free  []int64 // by node
 }
 
-// of counts what m holds.
 func (r *row) of(m topo.NodeSet) int64 {
 	var sum int64
 	for ; m != 0; m &= m - 1 {
@@ -25,7 +24,6 @@ func (r *row) of(m topo.NodeSet) int64 {
 	return sum
 }
 
-// fits reports whether m holds every amount.
 func fits(rows []row, m topo.NodeSet) bool {
 	for i := range rows {
 		if rows[i].of(m) < rows[i].need {

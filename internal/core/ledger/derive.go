@@ -33,7 +33,6 @@ type change struct {
 	was, is *kubelet.Tenant
 }
 
-// hold unites the CPUs of exclusive pods.
 func (v *View) hold() {
 	for _, a := range v.accounts {
 		switch a.Role {
@@ -62,7 +61,6 @@ func (v *View) settle(c change) {
 	}, v.tenants())
 }
 
-// tenants are the pods that have a part in what the kubelet gives, by UID.
 func (v *View) tenants() []*kubelet.Tenant {
 	tenants := make([]*kubelet.Tenant, 0, len(v.accounts))
 	for _, a := range v.accounts {
@@ -90,7 +88,6 @@ func (v *View) pin() {
 	v.kubeletStatic = v.kubeletStatic.Intersect(v.facts.Machine.Online())
 }
 
-// summarize counts the pools by NUMA node.
 func (v *View) summarize() {
 	m, s := v.facts.Machine, &v.summary
 	shared := v.SharedPool()
@@ -124,7 +121,6 @@ func (v *View) summarize() {
 	}
 }
 
-// holds yields what each pod holds of rows.
 func (v *View) holds(yield func([]align.Hold) bool) {
 	for _, a := range v.accounts {
 		if len(a.holds) > 0 && !yield(a.holds) {

@@ -39,7 +39,6 @@ func (e Entry) Equal(o Entry) bool {
 		slices.Equal(e.Amounts, o.Amounts)
 }
 
-// predictedLike reports whether two entries are the same but for their predictions.
 func (e Entry) predictedLike(o Entry) bool {
 	if e.Guest != nil && o.Guest != nil {
 		guest := *e.Guest

@@ -140,7 +140,6 @@ type Offer struct {
 	Version uint64       // of the view
 }
 
-// accountsOf translates entries; of entries with equal UID the last one counts.
 func accountsOf(m *topo.Machine, entries []Entry) []*account {
 	byUID := make(map[string]*account, len(entries))
 	for _, e := range entries {

@@ -167,7 +167,6 @@ func (v *View) Without(uid string) *View {
 	return v.remove(i, hypothetical)
 }
 
-// put and remove are the two changes of the account list; both leave v as it is.
 func (v *View) put(a *account, version uint64) *View {
 	i, ok := v.find(a.UID)
 	if ok {

@@ -85,7 +85,6 @@ func (w BindWish) bind() cpualloc.Bind {
 	return cpualloc.FullPCPUs
 }
 
-// request is what the allocator is asked for.
 func (e *Effect) request(n int, f *ledger.Facts) cpualloc.Request {
 	return cpualloc.Request{
 		Count: n, Bind: e.Bind, Required: e.Required, Exclusive: e.Exclusive, Strategy: e.Strategy,

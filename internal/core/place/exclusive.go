@@ -132,7 +132,6 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 	return reason
 }
 
-// unit is what the bind policy counts.
 func (o *order) unit() why.Unit {
 	if o.req.Required && o.req.Bind == cpualloc.SpreadByPCPUs {
 		return why.Cores

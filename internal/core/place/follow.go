@@ -21,7 +21,6 @@ func (r *Request) followed(f *ledger.Facts) bool {
 		(r.CPUs > 0 || r.Kubelet.CPUs() > 0)
 }
 
-// fitsFollowed reports whether the kubelet would give r what it is promised.
 func fitsFollowed(v *ledger.View, r *Request) why.Reason {
 	if v.Facts().Model.Trust == kubelet.Distrusted {
 		return why.Reason{Code: why.KubeletAssumed, Resource: why.CPU}

@@ -293,7 +293,6 @@ func (j *joint) choose() topo.NodeSet {
 	return 0
 }
 
-// alone returns the single NUMA nodes that hold the pod.
 func (j *joint) alone() topo.NodeSet {
 	var nodes topo.NodeSet
 	for m := j.open; m != 0; m &= m - 1 {

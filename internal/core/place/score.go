@@ -93,12 +93,10 @@ func (j *joint) proximity(nodes topo.NodeSet, rank int64) int64 {
 	return (low + (3-band)*quarter + rank*quarter/100) / 100
 }
 
-// rank is the mean of CPU and memory, 0–100.
 func (u Usage) rank(s cpualloc.Strategy) int64 {
 	return (share(u.MilliCPU, u.AllocatableMilliCPU, s) + share(u.Memory, u.AllocatableMemory, s)) / 2
 }
 
-// share is the used part in percent for MostAllocated, the unused for ScoreLeastAllocated; 0 of nothing.
 func share(used, all int64, s cpualloc.Strategy) int64 {
 	if all <= 0 {
 		return 0

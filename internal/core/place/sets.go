@@ -71,10 +71,8 @@ func (j *joint) some(k int, yield func(topo.NodeSet) bool) (whole bool) {
 	return s.steps > 0
 }
 
-// maxRows is the number of rows of a joint.
 const maxRows = 2 + align.MaxRows
 
-// sums are what a set of NUMA nodes has, by row.
 type sums [maxRows]int64
 
 // setSearch walks sets of NUMA nodes, those with most CPU first, and leaves out what can no longer hold the pod.

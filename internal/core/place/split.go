@@ -31,7 +31,6 @@ func (j *joint) place(preferred, nodes topo.NodeSet) []align.Amount {
 	return list
 }
 
-// holding returns the NUMA nodes that a list puts amounts on.
 func holding(m *topo.Machine, list []align.Amount) topo.NodeSet {
 	var nodes topo.NodeSet
 	for i := range list {

@@ -252,7 +252,6 @@ func (m *Machine) addCPUs(specs []CPUSpec) error {
 	return nil
 }
 
-// addCPU enters CPU i wherever it is listed.
 func (m *Machine) addCPU(i int, row cpuRow, s CPUSpec) {
 	core := &m.cores[row.core]
 	core.cpus = append(core.cpus, CPU(i))

@@ -53,7 +53,6 @@ var allocationPhrases = [...]string{
 	OtherAmountHeld:  " (the container already holds another amount)",
 }
 
-// cause is what Extra adds to the text of codes that have a cause.
 func (r Reason) cause() string {
 	var phrases []string
 	switch r.Code {

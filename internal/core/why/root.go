@@ -45,7 +45,6 @@ func Root(findings []Finding) Obstacle {
 	return first(keep(filter, func(o Obstacle) bool { return slices.Contains(sets[0].Codes, o.Code) }), byRank)
 }
 
-// without returns the nodes that none of some codes refuses.
 func without(nodes map[string][]Finding, code func(Code) bool) map[string][]Finding {
 	out := maps.Clone(nodes)
 	maps.DeleteFunc(out, func(_ string, list []Finding) bool {

@@ -92,7 +92,6 @@ func (r Reason) HaveNeed() string {
 	return text
 }
 
-// milli writes milli-CPU as CPUs: 1500 is 1.5.
 func milli(m int64) string { return strconv.FormatFloat(float64(m)/1000, 'f', -1, 64) }
 
 // bytesPair writes two amounts in the largest binary unit in which they still differ, with at most one digit after the
@@ -109,7 +108,6 @@ func bytesPair(a, b int64) (have, need, unit string) {
 	return strconv.FormatInt(a, 10), strconv.FormatInt(b, 10), units[0]
 }
 
-// tenths writes v / size rounded to a tenth, without a trailing ".0".
 func tenths(v, size int64) string {
 	text := strconv.FormatFloat(float64(v)/float64(size), 'f', 1, 64)
 	return strings.TrimSuffix(text, ".0")

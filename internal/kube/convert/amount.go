@@ -9,7 +9,6 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// field is where a container is in the spec of its pod.
 type field struct {
 	list string // initContainers or containers
 	i    int
@@ -19,7 +18,6 @@ func (f field) isInit() bool { return f.list == "initContainers" }
 
 func (f field) String() string { return "spec." + f.list + "[" + strconv.Itoa(f.i) + "]" }
 
-// containers yields init containers, then containers.
 func containers(pod *corev1.Pod) iter.Seq2[field, *corev1.Container] {
 	return func(yield func(field, *corev1.Container) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -39,7 +37,6 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// requestOf is a container's CPU request in milli-CPU; a limit without a request is one.
 func requestOf(r *corev1.ResourceRequirements) int64 {
 	return requested(r, corev1.ResourceCPU, milliOf)
 }

@@ -32,7 +32,6 @@ func ReadExported(nrt *v1alpha2.NodeResourceTopology) Exported {
 	return r.exported
 }
 
-// field is where Policy stands.
 func (e *Exported) field() string {
 	if e.Attribute == "" {
 		return "topologyPolicies"
@@ -184,7 +183,6 @@ func indexOf(specs []topo.NUMASpec, id int) (int, bool) {
 	return slices.BinarySearchFunc(specs, id, func(s topo.NUMASpec, id int) int { return cmp.Compare(s.ID, id) })
 }
 
-// zoneID reads the kernel's id out of node-<id>.
 func zoneID(name string) (int, bool) {
 	text, ok := strings.CutPrefix(name, annotation.ZoneNamePrefix)
 	if !ok {

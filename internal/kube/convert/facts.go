@@ -68,7 +68,6 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 	return r.facts, r.problems
 }
 
-// factReader gathers the facts of one node.
 type factReader struct {
 	known *Known
 	node  *corev1.Node

@@ -25,7 +25,6 @@ type Known struct {
 	nodes     topo.Pool[*kubelet.Node]
 }
 
-// kubeletText is all that a kubelet is made of.
 type kubeletText struct {
 	machine   *topo.Machine
 	config    kubelet.Config
@@ -37,7 +36,6 @@ type known struct {
 	reason why.Reason
 }
 
-// topologyText is all that a machine is read from.
 type topologyText struct {
 	cpus, arch, zones string
 }

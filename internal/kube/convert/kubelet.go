@@ -192,7 +192,6 @@ func Placed(held []kubelet.Held) annotation.PlacedContainers {
 	return out
 }
 
-// join adds devices of other NUMA nodes.
 func join(all, part annotation.PlacedDevices) annotation.PlacedDevices {
 	if all.Count == 0 {
 		return part
@@ -266,7 +265,6 @@ func heldOf(placed annotation.PlacedContainers) ([]kubelet.Held, error) {
 	return out, nil
 }
 
-// ids sorts NUMA nodes; nil for none.
 func ids(nodes annotation.NUMANodes) []int {
 	var out []int
 	for _, n := range nodes {

@@ -136,7 +136,6 @@ func (r *factReader) busy() cpuset.Set {
 	return r.facts.Machine.Online().Minus(free)
 }
 
-// allocated are the CPUs of all podAllocations.
 func (r *factReader) allocated() cpuset.Set {
 	var all cpuset.Set
 	for i := range r.numa.Spec.PodAllocations {

@@ -49,7 +49,6 @@ func (p Problem) Field() string {
 // String returns the object, the key and what is wrong.
 func (p Problem) String() string { return fmt.Sprintf("%s: %s: %s", p.Object, p.Key, p.Text) }
 
-// maxValue is the length to which values are cut in problems.
 const maxValue = 128
 
 func cut(value string) string {

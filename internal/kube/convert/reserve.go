@@ -34,7 +34,6 @@ func Schedulable(node *corev1.Node) *corev1.Node {
 	return &reduced
 }
 
-// takenOff returns the amounts that leave a node's allocatable for all pods.
 func takenOff(node *corev1.Node) corev1.ResourceList {
 	taken := corev1.ResourceList{}
 	var reserved []int

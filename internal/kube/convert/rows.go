@@ -42,7 +42,6 @@ func (r *Resources) table() *align.Table {
 	return &r.Kinds
 }
 
-// units yields the resources that have units.
 func (r *Resources) units(yield func(why.Resource, Units) bool) {
 	if r != nil {
 		maps.All(r.Units)(yield)
@@ -147,7 +146,6 @@ func byRow(a, b corev1.ResourceName) int {
 	return cmp.Compare(b, a)
 }
 
-// rowsIn adds the resources of a list that have rows to names, each once.
 func rowsIn(t *align.Table, names []corev1.ResourceName, list corev1.ResourceList) []corev1.ResourceName {
 	for name := range list {
 		if t.Has(why.Resource(name)) && !slices.Contains(names, name) {

@@ -57,7 +57,6 @@ func cpuOn(numaID int, amount resource.Quantity) annotation.NUMANodeResource {
 	return annotation.NUMANodeResource{Node: int32(numaID), Resources: corev1.ResourceList{corev1.ResourceCPU: amount}}
 }
 
-// pools are the shared pools of NUMA nodes with a pod's CPU request spread over them.
 func pools(m *topo.Machine, v *ledger.View, r *place.Request, numaIDs []int) (list []annotation.CPUSharedPool,
 	amounts []annotation.NUMANodeResource,
 ) {
