@@ -160,10 +160,7 @@ func Has(rows []Row, holds []Hold) bool {
 }
 
 func (r *Row) left(h *Hold) int64 {
-	sum := int64(0)
-	if r.Units != nil {
-		sum += sumOf(r.Units[h.Node], h.Unit)
-	}
+	sum := sumOf(r.Units[h.Node], h.Unit)
 	if r.Held != nil {
 		sum -= sumOf(r.Held[h.Node], h.Unit)
 	}

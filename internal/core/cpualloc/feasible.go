@@ -27,8 +27,7 @@ func Feasible(counts []NodeCount, m *topo.Machine, req Request) why.Reason {
 		return why.Reason{Code: why.InvalidTopology, Resource: why.CPU, Extra: int64(threads)}
 	case req.Required && req.Bind == FullPCPUs && req.Count%threads != 0:
 		return why.Reason{
-			Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: int64(req.Count),
-			Extra: int64(threads),
+			Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: int64(req.Count), Extra: int64(threads),
 		}
 	}
 	mask := req.mask()

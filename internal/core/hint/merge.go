@@ -32,12 +32,7 @@ func (r *Rule) takes(h Hint) bool {
 
 // indifferent reports whether a list has a preferred hint for any nodes: it imposes nothing on a preferred answer.
 func indifferent(l List) bool {
-	for _, h := range l {
-		if h.Mask == 0 && h.Preferred {
-			return true
-		}
-	}
-	return l == nil
+	return l == nil || slices.Contains(l, Hint{Preferred: true})
 }
 
 // preferred returns the best mask that every list prefers. The kubelet compares masks before it drops nodes that the

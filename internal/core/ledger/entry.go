@@ -35,8 +35,7 @@ func (e Entry) Equal(o Entry) bool {
 	e, o = e.normal(), o.normal()
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
-		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) &&
-		slices.Equal(e.Amounts, o.Amounts)
+		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) && slices.Equal(e.Amounts, o.Amounts)
 }
 
 func (e Entry) predictedLike(o Entry) bool {

@@ -76,9 +76,8 @@ type Facts struct {
 func (f *Facts) Equal(o *Facts) bool {
 	return f.Machine.Equal(o.Machine) && f.Fault == o.Fault && f.ARM64 == o.ARM64 &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
-		f.StrategyByLabel == o.StrategyByLabel &&
-		f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs && f.Mode == o.Mode && f.Model.Equal(&o.Model) &&
-		f.Imported == o.Imported &&
+		f.StrategyByLabel == o.StrategyByLabel && f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
+		f.Mode == o.Mode && f.Model.Equal(&o.Model) && f.Imported == o.Imported &&
 		slices.EqualFunc(kubelet.Sorted(f.Given), kubelet.Sorted(o.Given), kubelet.Grant.Equal) &&
 		f.Table == o.Table && slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
 }

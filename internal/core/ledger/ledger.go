@@ -31,11 +31,8 @@ type Ledger struct {
 // New returns the account of a machine with the given facts and entries, in any order; of entries with equal UID the
 // last one counts.
 func New(f Facts, entries ...Entry) *Ledger {
-	l := &Ledger{view: derive(newFrame(f), nil, 1, change{}), assumed: map[string]uint64{}}
-	if len(entries) > 0 {
-		l.view = derive(l.view.frame, accountsOf(f.Machine, entries), 1, change{})
-	}
-	return l
+	view := derive(newFrame(f), accountsOf(f.Machine, entries), 1, change{})
+	return &Ledger{view: view, assumed: map[string]uint64{}}
 }
 
 // View returns the current state. It never changes.

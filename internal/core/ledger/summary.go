@@ -54,8 +54,7 @@ type NodeSummary struct {
 
 func (s *Summary) equal(o *Summary) bool {
 	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal &&
-		s.Committed == o.Committed &&
-		s.NodeCount == o.NodeCount && s.PoolCPUs == o.PoolCPUs &&
+		s.Committed == o.Committed && s.NodeCount == o.NodeCount && s.PoolCPUs == o.PoolCPUs &&
 		s.PoolMilli == o.PoolMilli &&
 		slices.Equal(s.Capacity, o.Capacity) && slices.Equal(s.CoreCapacity, o.CoreCapacity) &&
 		slices.Equal(s.Limits, o.Limits) && s.Confined == o.Confined && s.Spanned == o.Spanned &&

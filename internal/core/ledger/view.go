@@ -160,11 +160,10 @@ func (v *View) With(e Entry) *View { return v.put(newAccount(v.facts.Machine, e)
 
 // Without returns v where it has no such entry.
 func (v *View) Without(uid string) *View {
-	i, ok := v.find(uid)
-	if !ok {
-		return v
+	if i, ok := v.find(uid); ok {
+		return v.remove(i, hypothetical)
 	}
-	return v.remove(i, hypothetical)
+	return v
 }
 
 func (v *View) put(a *account, version uint64) *View {
@@ -174,25 +173,20 @@ func (v *View) put(a *account, version uint64) *View {
 		accounts[i] = a
 		return derive(v.frame, accounts, version, change{v, v.accounts[i].tenant, a.tenant})
 	}
-	accounts := make([]*account, len(v.accounts)+1)
-	copy(accounts, v.accounts[:i])
-	accounts[i] = a
-	copy(accounts[i+1:], v.accounts[i:])
+	accounts := slices.Concat(v.accounts[:i], []*account{a}, v.accounts[i:])
 	return derive(v.frame, accounts, version, change{v, nil, a.tenant})
 }
 
 func (v *View) remove(i int, version uint64) *View {
-	accounts := make([]*account, 0, len(v.accounts)-1)
-	accounts = append(accounts, v.accounts[:i]...)
-	return derive(v.frame, append(accounts, v.accounts[i+1:]...), version, change{v, v.accounts[i].tenant, nil})
+	accounts := slices.Concat(v.accounts[:i], v.accounts[i+1:])
+	return derive(v.frame, accounts, version, change{v, v.accounts[i].tenant, nil})
 }
 
 // Equal reports whether two views are the same account, whatever their versions.
 func (v *View) Equal(o *View) bool {
 	return v.facts.Equal(&o.facts) && v.base == o.base && v.floor == o.floor &&
-		v.kubeletReserved == o.kubeletReserved &&
-		v.lse == o.lse && v.lsr == o.lsr && v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) &&
-		v.tenancy.Equal(o.tenancy) &&
+		v.kubeletReserved == o.kubeletReserved && v.lse == o.lse && v.lsr == o.lsr &&
+		v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) && v.tenancy.Equal(o.tenancy) &&
 		slices.EqualFunc(v.accounts, o.accounts, func(a, b *account) bool {
 			return a == b || a.Entry.Equal(b.Entry) && a.cpus == b.cpus && a.nodes == b.nodes
 		})

@@ -241,8 +241,7 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 		return ledger.Offer{}, reason
 	}
 	guest.Prediction = &kubelet.Prediction{
-		Model: f.Model.Release(), Gen: f.Model.Gen,
-		Held: kubelet.HeldOf(f.Machine, placement),
+		Model: f.Model.Release(), Gen: f.Model.Gen, Held: kubelet.HeldOf(f.Machine, placement),
 	}
 	if r.followed(f) {
 		o.Nodes = touched(f.Machine, placement) & f.Machine.NodesWithCPUs()
@@ -258,14 +257,4 @@ func risky(v *ledger.View, r *Request) bool {
 	}
 	pods, _ := orderRisk(v)
 	return len(pods) > robustOrders || v.Kubelet() != nil && v.Kubelet().Uncertain(r.Kubelet)
-}
-
-// followedOn returns the NUMA nodes on which the kubelet places a followed pod, the first one where its kubelet has no
-// model; 0 when it is refused.
-func followedOn(v *ledger.View, r *Request) topo.NodeSet {
-	placement, reason := predict(v, r)
-	if !reason.OK() {
-		return 0
-	}
-	return max(touched(v.Machine(), placement)&v.Machine().NodesWithCPUs(), 1)
 }

@@ -60,8 +60,12 @@ func Score(v *ledger.View, r *Request, u Usage, s cpualloc.Strategy) int64 {
 func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes topo.NodeSet, ok bool) {
 	if r.followed(v.Facts()) {
 		j.begin(v, r)
-		nodes = followedOn(v, r)
-		return nodes, nodes != 0
+		placement, reason := predict(v, r)
+		if !reason.OK() {
+			return 0, false
+		}
+		// Where its kubelet has no model the pod counts as on the first NUMA node.
+		return max(touched(v.Machine(), placement)&v.Machine().NodesWithCPUs(), 1), true
 	}
 	if r.CPUs > 0 {
 		o, reason := checkCPUs(v, r)

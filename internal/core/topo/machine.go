@@ -167,8 +167,7 @@ func (m *Machine) addNUMA(spec Spec) error {
 	for _, pos := range order {
 		n := nodes[pos]
 		row := numaRow{
-			id: n.ID, memory: n.MemoryBytes, hugepages: maps.Clone(n.Hugepages),
-			dist: make([]int, len(order)),
+			id: n.ID, memory: n.MemoryBytes, hugepages: maps.Clone(n.Hugepages), dist: make([]int, len(order)),
 		}
 		for i, other := range order {
 			switch {

@@ -147,8 +147,7 @@ func (m *Machine) Spec() Spec {
 	}
 	for _, n := range m.numa {
 		spec.NUMA = append(spec.NUMA, NUMASpec{
-			ID: n.id, MemoryBytes: n.memory, Distances: slices.Clone(n.dist),
-			Hugepages: maps.Clone(n.hugepages),
+			ID: n.id, MemoryBytes: n.memory, Distances: slices.Clone(n.dist), Hugepages: maps.Clone(n.hugepages),
 		})
 	}
 	return spec

@@ -36,8 +36,7 @@ func Root(findings []Finding) Obstacle {
 			return o.Code.Class() == Constraint
 		}), byNodes)
 	}
-	nodes = open
-	sets := minimal(nodes)
+	sets := minimal(open)
 	slices.SortFunc(sets, func(a, b Set) int {
 		return cmp.Or(cmp.Compare(len(a.Codes), len(b.Codes)), cmp.Compare(b.Nodes, a.Nodes),
 			cmp.Compare(a.shortfall, b.shortfall), compareNames(a.Codes, b.Codes))
