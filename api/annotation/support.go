@@ -103,17 +103,15 @@ func Supports() []Support {
 		{"colocation", Planned, NodeLabel, []string{node + "cpu-reclaim-ratio", node + "memory-reclaim-ratio"}},
 		{"colocation", Planned, NodeAnnotation, []string{node + "colocation-strategy"}},
 		{"colocation", Planned, ObjectKind, []string{
-			"ClusterColocationProfile.config.koordinator.sh",
-			"NodeSLO.slo.koordinator.sh",
+			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
 		}},
 		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
 			node + "resource-amplification-ratio", node + "raw-allocatable", node + "cpu-normalization-ratio",
 		}},
 		{"per-NUMA kubelet reservation", Planned, NodeLabel, []string{node + "enable-numa-reservation"}},
-		{
-			"preemption policies", Planned, PodLabel,
-			[]string{sched + "disable-preemptible", sched + "preemption-policy"},
-		},
+		{"preemption policies", Planned, PodLabel, []string{
+			sched + "disable-preemptible", sched + "preemption-policy",
+		}},
 		{"scheduling hints", Planned, PodAnnotation, []string{"internal.scheduling.koordinator.sh/scheduling-hint"}},
 		{"scheduling hints", Planned, PodLabel, []string{sched + "scheduler-name"}},
 
@@ -128,10 +126,9 @@ func Supports() []Support {
 			"scheduling.volcano.sh/*", "volcano.sh/task-*", "volcano.sh/queue-name", "volcano.sh/preemptable",
 			"volcano.sh/revocable-zone",
 		}},
-		{
-			"Volcano's queues and task order", NotPlanned, PodLabel,
-			[]string{"scheduling.volcano.sh/*", "volcano.sh/queue-name"},
-		},
+		{"Volcano's queues and task order", NotPlanned, PodLabel, []string{
+			"scheduling.volcano.sh/*", "volcano.sh/queue-name",
+		}},
 		{"Volcano's jobs and queues", NotPlanned, ObjectKind, []string{
 			"Job.batch.volcano.sh", "PodGroup.scheduling.volcano.sh", "Queue.scheduling.volcano.sh",
 		}},

@@ -55,10 +55,7 @@ func requested(r *corev1.ResourceRequirements, name corev1.ResourceName, value f
 }
 
 func limitOf(r *corev1.ResourceRequirements) int64 {
-	if q, ok := r.Limits[corev1.ResourceCPU]; ok {
-		return q.MilliValue()
-	}
-	return 0
+	return milliOf(r.Limits[corev1.ResourceCPU])
 }
 
 // together adds up an amount over a pod's containers as the scheduler does: sidecars run beside everything that starts
@@ -119,12 +116,4 @@ func podLimitMilli(pod *corev1.Pod) (milli int64, ok bool) {
 func boundMilli(pod *corev1.Pod) int64 {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: true})
 	return requests.Cpu().MilliValue()
-}
-
-// pinnable is the number of CPUs that a static kubelet pins for one container of a Guaranteed pod.
-func pinnable(c *corev1.Container) int64 {
-	if milli := requestOf(&c.Resources); milli%1000 == 0 {
-		return milli / 1000
-	}
-	return 0
 }

@@ -72,7 +72,7 @@ func read(pod *corev1.Pod, args Args) *Pod {
 	return p
 }
 
-// parse reads an annotation; the zero value where it is absent or cannot be parsed.
+// parse reads an annotation; the zero value where it is absent.
 func parse[T any](from map[string]string, key string, with func(string) (T, []annotation.Warning, error)) (
 	value T, found bool, err error,
 ) {
@@ -80,11 +80,8 @@ func parse[T any](from map[string]string, key string, with func(string) (T, []an
 	if !found {
 		return value, false, nil
 	}
-	read, _, err := with(text)
-	if err != nil {
-		return value, true, err
-	}
-	return read, true, nil
+	value, _, err = with(text)
+	return value, true, err
 }
 
 // NodeUID returns the UID that the kubelet and the runtime know a pod by. That of a static pod is not its API object's:

@@ -208,8 +208,7 @@ func (r *factReader) pins() {
 		set := r.cpus(a.CPUSet, func(err error) { r.onNRT(annotation.PodCPUAllocsKey, a.CPUSet, err) })
 		if !set.IsEmpty() {
 			r.facts.Given = append(r.facts.Given, kubelet.Grant{
-				UID: string(a.UID), Namespace: a.Namespace, Name: a.Name,
-				CPUs: set,
+				UID: string(a.UID), Namespace: a.Namespace, Name: a.Name, CPUs: set,
 			})
 		}
 	}

@@ -30,8 +30,7 @@ func kubeletPod(pod *corev1.Pod, kube qos.Kube) *kubelet.Pod {
 		return nil // most pods
 	}
 	p := &kubelet.Pod{
-		UID: string(pod.UID), Guaranteed: kube == qos.Guaranteed,
-		PodLevel: resource.IsPodLevelResourcesSet(pod),
+		UID: string(pod.UID), Guaranteed: kube == qos.Guaranteed, PodLevel: resource.IsPodLevelResourcesSet(pod),
 	}
 	matters := false
 	for field, c := range containers(pod) {
@@ -44,7 +43,9 @@ func kubeletPod(pod *corev1.Pod, kube qos.Kube) *kubelet.Pod {
 		}
 		if p.Guaranteed {
 			amounts := allocated(pod, c)
-			k.CPUs = int(pinnable(&corev1.Container{Resources: amounts}))
+			if milli := requestOf(&amounts); milli%1000 == 0 { // the kubelet pins whole CPUs alone
+				k.CPUs = int(milli / 1000)
+			}
 			k.Memory = memoryAsked(&amounts)
 		}
 		matters = matters || k.CPUs > 0 || len(k.Memory) > 0 || len(k.Devices) > 0
@@ -252,8 +253,7 @@ func heldOf(placed annotation.PlacedContainers) ([]kubelet.Held, error) {
 			}
 			for _, d := range parts {
 				h.Devices = append(h.Devices, kubelet.HeldDevices{
-					Resource: resource, NUMAIDs: ids(d.Mask),
-					Count: int(d.Count), Open: d.Open,
+					Resource: resource, NUMAIDs: ids(d.Mask), Count: int(d.Count), Open: d.Open,
 				})
 			}
 		}

@@ -23,8 +23,7 @@ func Machine(d annotation.CPUTopologyDetail, arch string, zones []topo.NUMASpec)
 			l3 = int(*c.L3)
 		}
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: int(c.ID), Core: int(c.Core), L3: l3,
-			Socket: int(c.Socket), NUMA: int(c.Node),
+			ID: int(c.ID), Core: int(c.Core), L3: l3, Socket: int(c.Socket), NUMA: int(c.Node),
 		})
 	}
 	m, err := topo.New(spec)

@@ -51,23 +51,22 @@ func (r *factReader) importMachine() {
 // cpuDetail lists the CPUs by id. The exporter leaves numbers out that are 0. Its core is the kernel's core_id, which
 // repeats on every socket; the machine identifies cores by socket and core.
 func cpuDetail(cpus map[string]nodeinfo.CPUInfo) (annotation.CPUTopologyDetail, error) {
-	if len(cpus) == 0 {
-		return annotation.CPUTopologyDetail{}, errors.New("no CPU can be parsed")
-	}
 	var d annotation.CPUTopologyDetail
+	if len(cpus) == 0 {
+		return d, errors.New("no CPU can be parsed")
+	}
 	for _, key := range slices.Sorted(maps.Keys(cpus)) {
 		c := cpus[key]
 		id, err := strconv.ParseUint(key, 10, 31)
 		if err != nil {
-			return annotation.CPUTopologyDetail{}, fmt.Errorf("%q: want the number of a CPU", key)
+			return d, fmt.Errorf("%q: want the number of a CPU", key)
 		}
 		for _, part := range [...]struct {
 			name  string
 			value int64
 		}{{"numa", c.NUMANodeID}, {"socket", c.SocketID}, {"core", c.CoreID}} {
 			if part.value < 0 || part.value > math.MaxInt32 {
-				return annotation.CPUTopologyDetail{},
-					fmt.Errorf("%s.%s: %d: want 0 to %d", key, part.name, part.value, math.MaxInt32)
+				return d, fmt.Errorf("%s.%s: %d: want 0 to %d", key, part.name, part.value, math.MaxInt32)
 			}
 		}
 		d.Detail = append(d.Detail, annotation.CPUInfo{
@@ -173,8 +172,7 @@ func (r *factReader) importPins() {
 				errors.New("want the uid of a pod, or its namespace and name"))
 		default:
 			r.facts.Given = append(r.facts.Given, kubelet.Grant{
-				UID: p.UID, Namespace: p.Namespace, Name: p.Name,
-				CPUs: cpus,
+				UID: p.UID, Namespace: p.Namespace, Name: p.Name, CPUs: cpus,
 			})
 			known.Include(&cpus)
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -178,12 +177,5 @@ func Unequal(pod *corev1.Pod) (field string, found bool) {
 
 func unequal(r *corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	request, requested := r.Requests[name]
-	limit, limited := r.Limits[name]
-	if !requested {
-		return false // a limit alone is completed
-	}
-	if !limited {
-		limit = apiresource.Quantity{}
-	}
-	return request.Cmp(limit) != 0
+	return requested && request.Cmp(r.Limits[name]) != 0 // a limit alone is completed
 }

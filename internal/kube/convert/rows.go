@@ -54,22 +54,14 @@ func (r *Resources) hasUnits(resource why.Resource) bool { return r != nil && r.
 func (r *Resources) Records(o ledger.Offer) map[string]string {
 	out := map[string]string{}
 	for resource, units := range r.units {
-		if held := unitsOf(&o.Entry, resource); len(held) > 0 {
+		held := slices.Clone(o.Entry.Amounts)
+		held = slices.DeleteFunc(held, func(a align.Amount) bool { return a.Resource != resource })
+		if len(held) > 0 {
 			key, value := units.Record(held)
 			out[key] = value
 		}
 	}
 	return out
-}
-
-func unitsOf(e *ledger.Entry, resource why.Resource) []align.Amount {
-	var held []align.Amount
-	for _, a := range e.Amounts {
-		if a.Resource == resource {
-			held = append(held, a)
-		}
-	}
-	return held
 }
 
 // IsMemory reports whether a resource is memory of NUMA nodes: ordinary memory or hugepages of some size.
@@ -122,15 +114,12 @@ func needs(pod *corev1.Pod, t *align.Table) []align.Need {
 	}
 	names = rowsIn(t, names, pod.Spec.Overhead)
 	slices.SortFunc(names, byRow)
-	out := make([]align.Need, 0, len(names))
+	var out []align.Need
 	for _, name := range names {
 		kind, _ := t.Kind(why.Resource(name))
 		if n := wholePages(kind.Page, effective(pod, name, valueOf)); n > 0 {
 			out = append(out, align.Need{Resource: kind.Resource, N: n})
 		}
-	}
-	if len(out) == 0 {
-		return nil
 	}
 	return out
 }
