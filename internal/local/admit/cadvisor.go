@@ -45,7 +45,6 @@ func nodeInfo(m *topo.Machine, n topo.NUMA) cadvisor.Node {
 	return out
 }
 
-// coreInfo is false for a core of which no thread is online.
 func coreInfo(m *topo.Machine, core topo.Core) (cadvisor.Core, bool) {
 	online := m.Online()
 	out := cadvisor.Core{SocketID: m.SocketID(m.CoreSocket(core))}

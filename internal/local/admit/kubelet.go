@@ -81,7 +81,6 @@ type record struct {
 	status *corev1.PodStatus
 }
 
-// discard removes the state files of a kubelet: those of another one than the one that starts next.
 func discard(dir string) error {
 	var errs []error
 	for _, name := range []string{"cpu_manager_state", "memory_manager_state"} {
@@ -119,7 +118,6 @@ func Open(ctx context.Context, o Options) (*Kubelet, error) {
 	return k, err
 }
 
-// errStaleState is the error of managers that do not start with the state that they find.
 var errStaleState = errors.New("start the kubelet's managers")
 
 func open(ctx context.Context, o Options) (k *Kubelet, err error) {
@@ -152,15 +150,13 @@ func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 		return nil, fmt.Errorf("memory manager: %w", err)
 	}
 	k.topology.AddHintProvider(log, k.memory)
+	noDevices := func(*schedframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
 	k.handlers = []lifecycle.PodAdmitHandler{
 		k.topology,
-		lifecycle.NewPredicateAdmitHandler(o.Node, lifecycle.NewAdmissionFailureHandlerStub(), noPlugins),
+		lifecycle.NewPredicateAdmitHandler(o.Node, lifecycle.NewAdmissionFailureHandlerStub(), noDevices),
 	}
 	return k, k.start(ctx)
 }
-
-// noPlugins stands for the device manager, which there is none of.
-func noPlugins(*schedframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
 
 // start starts the CPU manager last: from then on it works in a goroutine of its own.
 func (k *Kubelet) start(ctx context.Context) error {
@@ -211,7 +207,6 @@ func (k *Kubelet) Admit(pod *corev1.Pod) (refusal *Refusal, err error) {
 	return nil, nil
 }
 
-// add counts a pod as active and returns the other active ones.
 func (k *Kubelet) add(pod *corev1.Pod) []*corev1.Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -63,7 +63,6 @@ const (
 	lastPort  = 65_535
 )
 
-// ephemeralPorts reads the kernel's range; Linux's default where it cannot be read.
 func ephemeralPorts() (r portRange) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err == nil {
@@ -144,7 +143,6 @@ func (p *Ports) open(s Service, saved int) error {
 	return nil
 }
 
-// listenAnywhere opens a free port outside the ephemeral range, and one that the kernel chooses where none is found.
 func (p *Ports) listenAnywhere() (net.Listener, error) {
 	for range 200 { // of 55,000 ports
 		port := firstPort + rand.IntN(lastPort-firstPort+1)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -28,7 +29,6 @@ type (
 	writer func(t *Tree, g *group, value string) error
 )
 
-// scope is which groups have a file.
 type scope uint8
 
 const (
@@ -67,10 +67,15 @@ func filesOf(d desired.Dialect) []file {
 			}
 			return "populated 0\nfrozen 0"
 		}, readOnly},
-		{"cgroup.subtree_control", everywhere, formatControllers, (*Tree).setControllers},
+		{"cgroup.subtree_control", everywhere, func(_ *Tree, g *group) string {
+			if g.controllers {
+				return available
+			}
+			return ""
+		}, (*Tree).setControllers},
 		{"cgroup.kill", everywhere, nil, func(_ *Tree, g *group, value string) error {
 			if value != "1" {
-				return errInvalid
+				return syscall.EINVAL
 			}
 			g.kill()
 			return nil
@@ -105,19 +110,12 @@ func (t *Tree) has(g *group, f file) bool {
 	return t.o.Dialect == desired.V1 || g.parent == nil || g.parent.controllers
 }
 
-func readOnly(*Tree, *group, string) error { return errInvalid }
+func readOnly(*Tree, *group, string) error { return syscall.EINVAL }
 
 func format(n int64) string { return strconv.FormatInt(n, 10) }
 
 func decimal(of func(*group) int64) reader {
 	return func(_ *Tree, g *group) string { return format(of(g)) }
-}
-
-func formatControllers(_ *Tree, g *group) string {
-	if g.controllers {
-		return available
-	}
-	return ""
 }
 
 func (t *Tree) formatPIDs(g *group) string {
@@ -213,7 +211,6 @@ func (t *Tree) place(at, file string) string {
 	return filepath.Join(t.o.Dir, hierarchy, filepath.FromSlash(at), file)
 }
 
-// dirs are the directories of a group; none for a tree in memory.
 func (t *Tree) dirs(g *group) (dirs []string) {
 	if t.o.Dir == "" {
 		return nil
@@ -233,7 +230,6 @@ func (t *Tree) makeDirs(g *group) error {
 	return nil
 }
 
-// load takes up the groups below g that the disk has.
 func (t *Tree) load(g *group) error {
 	if t.o.Dir == "" {
 		return nil

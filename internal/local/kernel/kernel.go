@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -71,6 +72,9 @@ const (
 
 // Open returns the tree below o.Dir. What an earlier Tree left there is taken up, with its tasks.
 func Open(o Options) (*Tree, error) {
+	if o.Fault == nil {
+		o.Fault = func(Op, string, string) error { return nil }
+	}
 	t := &Tree{o: o, files: filesOf(o.Dialect), online: o.Machine.Online(), groups: map[string]*group{}, nextPID: 1000}
 	root := t.add("", nil)
 	root.controllers = true
@@ -178,7 +182,7 @@ func (t *Tree) MkdirAll(at string) error {
 func (t *Tree) Rmdir(at string) error {
 	return t.with("rmdir", at, "", func(g *group) error {
 		if len(g.children) > 0 || len(g.tasks) > 0 || g.parent == nil {
-			return errBusy
+			return syscall.EBUSY
 		}
 		for _, dir := range t.dirs(g) {
 			if err := os.RemoveAll(dir); err != nil {
@@ -193,7 +197,7 @@ func (t *Tree) Rmdir(at string) error {
 
 // Children returns the names of the groups below a group, sorted.
 func (t *Tree) Children(at string) (names []string, err error) {
-	if err := t.fault(OpList, at, ""); err != nil {
+	if err := t.o.Fault(OpList, at, ""); err != nil {
 		return nil, err
 	}
 	err = t.with("readdir", at, "", func(g *group) error {
@@ -205,7 +209,7 @@ func (t *Tree) Children(at string) (names []string, err error) {
 
 // Read returns what a file says.
 func (t *Tree) Read(at, file string) (text string, err error) {
-	if err := t.fault(OpRead, at, file); err != nil {
+	if err := t.o.Fault(OpRead, at, file); err != nil {
 		return "", err
 	}
 	err = t.with("read", at, file, func(g *group) error {
@@ -226,7 +230,7 @@ func (t *Tree) Read(at, file string) (text string, err error) {
 
 // Write hands a value to a file. Refusals wrap the errno that the kernel would give.
 func (t *Tree) Write(at, file, value string) error {
-	if err := t.fault(OpWrite, at, file); err != nil {
+	if err := t.o.Fault(OpWrite, at, file); err != nil {
 		return err
 	}
 	return t.with("write", at, file, func(g *group) error {
@@ -254,14 +258,6 @@ func (t *Tree) Online(cpus cpuset.Set) error {
 	})
 }
 
-func (t *Tree) fault(op Op, at, file string) error {
-	if t.o.Fault == nil {
-		return nil
-	}
-	return t.o.Fault(op, at, file)
-}
-
-// changed writes the files of g and below and notifies the observer.
 func (t *Tree) changed(g *group) error {
 	err := t.flush(g)
 	t.observe()

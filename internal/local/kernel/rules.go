@@ -11,15 +11,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// Errnos by the name of what they say.
-const (
-	errBusy    = syscall.EBUSY
-	errAccess  = syscall.EACCES
-	errNoSpace = syscall.ENOSPC
-	errInvalid = syscall.EINVAL
-	errRange   = syscall.ERANGE
-)
-
 // Bounds of quotas and periods in microseconds.
 const minQuota, maxPeriod = 1000, 1000000
 
@@ -40,11 +31,11 @@ func (t *Tree) setCPUs(g *group, value string) error {
 	want, unknown, err := t.o.Machine.ParseList(value)
 	switch {
 	case err != nil:
-		return errInvalid
+		return syscall.EINVAL
 	case len(unknown) > 0:
-		return errRange
+		return syscall.ERANGE
 	case t.o.Dialect == desired.V1 && g.parent != nil && !want.SubsetOf(&t.online):
-		return errInvalid
+		return syscall.EINVAL
 	}
 	return t.assign(g, (*group).cpuSet, want)
 }
@@ -52,13 +43,13 @@ func (t *Tree) setCPUs(g *group, value string) error {
 func (t *Tree) setMems(g *group, value string) error {
 	ids, err := cpuset.ParseIDs(value)
 	if err != nil {
-		return errInvalid
+		return syscall.EINVAL
 	}
 	var want cpuset.Set
 	for _, id := range ids {
 		n, ok := t.o.Machine.NUMAByID(id)
 		if !ok || !t.groups[""].mems.Has(int(n)) {
-			return errInvalid
+			return syscall.EINVAL
 		}
 		want.Add(int(n))
 	}
@@ -69,20 +60,20 @@ func (t *Tree) setMems(g *group, value string) error {
 // it may only give up what no child has.
 func (t *Tree) assign(g *group, of field, want cpuset.Set) error {
 	if g.parent == nil {
-		return errAccess
+		return syscall.EACCES
 	}
 	if t.o.Dialect == desired.V1 {
 		for _, child := range g.children {
 			if !of(child).SubsetOf(&want) {
-				return errBusy
+				return syscall.EBUSY
 			}
 		}
 		if !want.SubsetOf(of(g.parent)) {
-			return errAccess
+			return syscall.EACCES
 		}
 	}
 	if want.IsEmpty() && !of(g).IsEmpty() && g.populated() {
-		return errNoSpace
+		return syscall.ENOSPC
 	}
 	*of(g) = want
 	t.refresh(g)
@@ -107,13 +98,12 @@ func (t *Tree) refresh(g *group) {
 	})
 }
 
-// attach checks that a task may enter g.
 func (t *Tree) attach(g *group) error {
 	switch {
 	case t.o.Dialect == desired.V1 && (g.cpus.IsEmpty() || g.mems.IsEmpty()):
-		return errNoSpace
+		return syscall.ENOSPC
 	case t.o.Dialect == desired.V2 && g.controllers && g.parent != nil:
-		return errBusy // no internal processes
+		return syscall.EBUSY // no internal processes
 	}
 	return nil
 }
@@ -130,7 +120,7 @@ func (t *Tree) open(g *group) error {
 			}
 		}
 	case len(g.tasks) > 0:
-		return errBusy
+		return syscall.EBUSY
 	}
 	g.controllers = true
 	t.refresh(g)
@@ -140,7 +130,7 @@ func (t *Tree) open(g *group) error {
 func (t *Tree) setControllers(g *group, value string) error {
 	for name := range strings.FieldsSeq(value) {
 		if name = strings.TrimPrefix(name, "+"); !slices.Contains(strings.Fields(available), name) {
-			return errInvalid
+			return syscall.EINVAL
 		}
 	}
 	return t.open(g)
@@ -176,7 +166,7 @@ func (t *Tree) parseLimit(value string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || t.o.Dialect == desired.V2 && n < 0 {
-		return 0, errInvalid
+		return 0, syscall.EINVAL
 	}
 	return n, nil
 }
@@ -184,7 +174,7 @@ func (t *Tree) parseLimit(value string) (int64, error) {
 func (t *Tree) setPeriodV1(g *group, value string) error {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
-		return errInvalid
+		return syscall.EINVAL
 	}
 	return g.setQuotaV1(g.limit, n)
 }
@@ -199,7 +189,7 @@ func (t *Tree) setQuota(g *group, value string) error {
 	}
 	switch {
 	case err != nil || given && t.o.Dialect == desired.V1:
-		return errInvalid
+		return syscall.EINVAL
 	case t.o.Dialect == desired.V1:
 		return g.setQuotaV1(max(n, unlimited), length)
 	}
@@ -214,21 +204,20 @@ func (g *group) setQuotaV1(quota, period int64) error {
 			child.each(func(x *group) { below = max(below, ratio(x.limit, x.period)) })
 		}
 		if asked < below {
-			return errInvalid
+			return syscall.EINVAL
 		}
 		for up := g.parent; up != nil; up = up.parent {
 			if above := ratio(up.limit, up.period); above != unlimited && asked > above {
-				return errInvalid
+				return syscall.EINVAL
 			}
 		}
 	}
 	return g.assignQuota(quota, period)
 }
 
-// assignQuota checks what both dialects ask of a quota.
 func (g *group) assignQuota(quota, period int64) error {
 	if quota != unlimited && quota < minQuota || period < minQuota || period > maxPeriod {
-		return errInvalid
+		return syscall.EINVAL
 	}
 	g.limit, g.period = quota, period
 	return nil

@@ -52,7 +52,7 @@ func (g *group) kill() { g.each(func(g *group) { clear(g.tasks) }) }
 func (t *Tree) move(to *group, value string) error {
 	pid, err := strconv.Atoi(value)
 	if err != nil {
-		return errInvalid
+		return syscall.EINVAL
 	}
 	from := t.groupOf(pid)
 	if from == nil {

@@ -14,12 +14,10 @@ import (
 // hugepagePrefix begins a setting of the machine: hugepages-2Mi=AMOUNT, the amount of every NUMA node.
 const hugepagePrefix = "hugepages-"
 
-// isHugepageKey reports whether text is such a setting without its value.
 func isHugepageKey(text string) bool {
 	return strings.HasPrefix(text, hugepagePrefix) && !strings.Contains(text, "=")
 }
 
-// takeHugepages removes the settings of huge pages from words and gives the machine those pages.
 func (d *Description) takeHugepages(words []string) (rest []string, err error) {
 	sizes := map[string]int64{"2Mi": 2 << 20, "1Gi": gib}
 	for _, word := range words {

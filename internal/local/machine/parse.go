@@ -138,7 +138,6 @@ func captured(path string) (Description, error) {
 	return d, nil
 }
 
-// nodeName makes a file name fit for a Kubernetes name.
 func nodeName(base string) string {
 	for _, suffix := range []string{".bz2", ".gz", ".tgz", ".tar"} {
 		base = strings.TrimSuffix(base, suffix)
@@ -149,7 +148,6 @@ func nodeName(base string) string {
 
 var unfit = regexp.MustCompile(`[^a-z0-9]`)
 
-// parseKubelet reads settings and, for one that is unknown, names those that are known and which one may be meant.
 func parseKubelet(settings string) (annotation.Kubelet, error) {
 	k, err := host.ParseKubelet(settings)
 	unknown, ok := errors.AsType[*host.UnknownSetting](err)

@@ -176,7 +176,6 @@ func (f endGoroutine) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Fiel
 	runtime.Goexit()
 }
 
-// entryError makes an error of a log line; the cause, where the line has one, can be unwrapped.
 func entryError(message string, fields []zapcore.Field) error {
 	for _, field := range fields {
 		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {

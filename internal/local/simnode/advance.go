@@ -104,7 +104,10 @@ func (t *turn) keep(c *corev1.Container, how play) bool {
 	t.expire(b, how)
 	if ended := b.State.Terminated; ended != nil && podutil.ContainerShouldRestart(*c, t.obj.Spec, ended.ExitCode) {
 		b.LastTerminationState = b.State
-		b.next = t.now.Add(crashPause(b.RestartCount))
+		b.next = t.now
+		if b.RestartCount > 0 {
+			b.next = t.now.Add(min(firstCrash<<min(b.RestartCount-1, 10), lastCrash))
+		}
 		b.RestartCount++
 		b.waits("CrashLoopBackOff", "the simulated container ended and is about to be restarted")
 	}
@@ -139,7 +142,10 @@ func (t *turn) try(c *corev1.Container, b *box) {
 	reason := reasonOf(err)
 	b.waits(reason, err.Error())
 	t.lookIn(pause)
-	if b.tries <= quietTries && transient(err) || t.p.reported == reason {
+	// the agent just needs a moment: it starts, or has not heard of the pod yet
+	transient := errors.Is(err, apply.ErrUnknownPod) || errors.Is(err, apply.ErrNotReady) ||
+		errors.Is(err, errNoAgent)
+	if b.tries <= quietTries && transient || t.p.reported == reason {
 		return
 	}
 	t.p.reported = reason
@@ -149,11 +155,6 @@ func (t *turn) try(c *corev1.Container, b *box) {
 // quietTries is how often a start that is refused for a mostly transient reason is retried before the pod gets an
 // Event.
 const quietTries = 4
-
-// transient reports whether the agent just needs a moment: it starts, or has not heard of the pod yet.
-func transient(err error) bool {
-	return errors.Is(err, apply.ErrUnknownPod) || errors.Is(err, apply.ErrNotReady) || errors.Is(err, errNoAgent)
-}
 
 func reasonOf(err error) string {
 	var blocked *apply.Blocked
@@ -181,13 +182,6 @@ func (t *turn) expire(b *box, how play) {
 	} else {
 		t.k.stop(t.p, b, how.exitCode, reason)
 	}
-}
-
-func crashPause(n int32) time.Duration {
-	if n == 0 {
-		return 0
-	}
-	return min(firstCrash<<min(n-1, 10), lastCrash)
 }
 
 func (k *kubelet) warn(obj *corev1.Pod, reason, action, text string) {

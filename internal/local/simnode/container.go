@@ -70,15 +70,6 @@ func containerOf(s hook.Pod, name, id string) hook.Container {
 	return hook.Container{Pod: s, Name: name, ID: id, Cgroup: path.Join(s.Cgroup, id)}
 }
 
-func (k *kubelet) findRunning() {
-	for _, item := range k.informer.GetStore().List() {
-		obj := item.(*corev1.Pod)
-		for _, status := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
-			k.find(newPod(obj), obj, status)
-		}
-	}
-}
-
 // find takes up a container that an earlier process may have left running, and reports whether it does run.
 func (k *kubelet) find(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) (id string, runs bool) {
 	c := containerOf(sandboxOf(p, obj), s.Name, idOf(p.uid, s.Name, s.RestartCount))
@@ -102,7 +93,6 @@ func (k *kubelet) running(id string) (hook.Container, bool) {
 	return c, ok
 }
 
-// meet takes up what an earlier process left of a pod.
 func (k *kubelet) meet(p *pod, obj *corev1.Pod) {
 	p.known = true
 	k.address(p, obj.Status.PodIP)
@@ -286,7 +276,6 @@ func (k *kubelet) tearDown(p *pod) {
 	k.gate.forget(p.uid)
 }
 
-// sweep removes what an earlier process left of pods that are gone by now.
 func (k *kubelet) sweep() {
 	for _, dir := range []string{"kubepods", "kubepods/burstable", "kubepods/besteffort"} {
 		names, err := k.n.tree.Children(dir)

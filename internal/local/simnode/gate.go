@@ -59,7 +59,6 @@ func (g *gate) expect(uid types.UID) {
 	}
 }
 
-// verdict returns what was decided about a pod; false while nothing was.
 func (g *gate) verdict(uid types.UID) (*admit.Refusal, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -201,7 +200,6 @@ func (g *gate) running() containermap.ContainerMap {
 
 var errNoContainer = errors.New("the container is gone")
 
-// update sets the CPUs of a running container to what the agent answers, else to what the kubelet asks for.
 func (g *gate) update(id, cpus string) error {
 	agent := g.k.agent()
 	if agent == nil {

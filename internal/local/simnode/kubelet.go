@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/local/admit"
 )
 
@@ -125,11 +126,7 @@ func (k *kubelet) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer k.queue.ShutDown()
-	seen, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    k.see,
-		UpdateFunc: func(_, obj any) { k.see(obj) },
-		DeleteFunc: k.see,
-	})
+	seen, err := k.informer.AddEventHandler(kube.Handler(k.see, k.see))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot watch pods", "node", k.n.Name)
 		return
@@ -139,7 +136,12 @@ func (k *kubelet) run(ctx context.Context) {
 		return
 	}
 	k.sweep()
-	k.findRunning()
+	for _, item := range k.informer.GetStore().List() {
+		obj := item.(*corev1.Pod)
+		for _, status := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
+			k.find(newPod(obj), obj, status)
+		}
+	}
 	decided := make(chan struct{})
 	go func() {
 		defer close(decided)
@@ -156,11 +158,7 @@ func (k *kubelet) run(ctx context.Context) {
 	}
 }
 
-func (k *kubelet) see(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	p := obj.(*corev1.Pod) // the informer has nothing else
+func (k *kubelet) see(p *corev1.Pod) {
 	k.mu.Lock()
 	fresh := k.pods[p.UID] == nil
 	if fresh {
@@ -271,7 +269,6 @@ func (k *kubelet) object(p *pod) *corev1.Pod {
 	return nil
 }
 
-// objectOf is object for a pod of which only the UID is at hand.
 func (k *kubelet) objectOf(uid types.UID) *corev1.Pod {
 	if p := k.pod(uid); p != nil {
 		return k.object(p)
@@ -279,7 +276,6 @@ func (k *kubelet) objectOf(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// finish stops a pod that is being deleted and takes it out of the API.
 func (k *kubelet) finish(ctx context.Context, p *pod, obj *corev1.Pod) error {
 	k.tearDown(p)
 	if len(obj.Finalizers) > 0 && !podutil.IsPodTerminal(obj) {

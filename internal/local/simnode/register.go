@@ -147,7 +147,6 @@ func nodeOf(name string, d machine.Description, m *topo.Machine, reserved cpuset
 	}
 }
 
-// add adds an amount, of bytes where the resource is new, to a resource.
 func add(list corev1.ResourceList, name corev1.ResourceName, amount int64) {
 	sum, known := list[name]
 	if !known {

@@ -136,7 +136,6 @@ type node struct {
 	kubelet     *kubelet
 }
 
-// open generates the machine where it is missing and opens its cgroup tree.
 func open(o Options, index, port int) (*node, error) {
 	n := &node{Node: o.Nodes[index], o: o, index: index, port: port, root: host.Root{Dir: o.Nodes[index].Dir}}
 	m, err := take(n.Machine, n.root)
