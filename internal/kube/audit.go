@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -40,7 +41,7 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	s.nodes.Range(func(name, r any) bool {
 		node := name.(string)
 		for e := range r.(*record).view.Load().Entries() {
-			if isHeld(&e) {
+			if strings.HasPrefix(e.UID, heldPrefix) {
 				continue
 			}
 			want, ok := wanted[e.UID]

@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -47,9 +45,6 @@ func (s *Store) Hold(node string, e ledger.Entry) {
 func (s *Store) Release(node, uid string) {
 	s.change(node, func(r *record) { r.ledger.Remove(heldPrefix + uid) })
 }
-
-// isHeld reports whether an entry is one of Hold.
-func isHeld(e *ledger.Entry) bool { return strings.HasPrefix(e.UID, heldPrefix) }
 
 // Holder returns on which node a pod has an entry.
 func (s *Store) Holder(uid string) (node string, e ledger.Entry, found bool) {

@@ -15,14 +15,7 @@ type record struct {
 	ledger   *ledger.Ledger
 	sources  convert.Sources
 	problems []convert.Problem
-	// dead records are out of the Store's map; an update must go to their successor.
-	dead bool
-}
-
-func newRecord() *record {
-	r := &record{ledger: ledger.New(noFacts())}
-	r.view.Store(r.ledger.View())
-	return r
+	dead     bool // out of the Store's map: an update must go to the successor
 }
 
 // update applies f under the record's lock and publishes the view. It returns false when the record is dead.

@@ -28,7 +28,6 @@ func sameNode(a, b *corev1.Node) bool {
 		convert.CPUsGivenTwice(a) == convert.CPUsGivenTwice(b)
 }
 
-// sameMemoryTypes reports whether both lists name the same types of memory, in whatever amounts.
 func sameMemoryTypes(a, b corev1.ResourceList) bool {
 	within := func(a, b corev1.ResourceList) bool {
 		for name := range a {
@@ -43,19 +42,14 @@ func sameMemoryTypes(a, b corev1.ResourceList) bool {
 
 // SameTopology reports whether nothing that facts are read from differs.
 func SameTopology(a, b *v1alpha2.NodeResourceTopology) bool {
+	// equal machines share their zones
+	shared := len(a.Zones) == len(b.Zones) && len(a.Zones) > 0 && &a.Zones[0] == &b.Zones[0]
 	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 	return maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.TopologyPolicies, b.TopologyPolicies) &&
-		slices.Equal(a.Attributes, b.Attributes) && sameZones(a.Zones, b.Zones)
+		slices.Equal(a.Attributes, b.Attributes) && (shared || equality.Semantic.DeepEqual(a.Zones, b.Zones))
 }
 
 // SameNumatopology reports whether nothing that facts are read from differs: the exporter's time stamp is ignored.
 func SameNumatopology(a, b *nodeinfo.Numatopology) bool {
 	return equality.Semantic.DeepEqual(a.Spec, b.Spec)
-}
-
-func sameZones(a, b v1alpha2.ZoneList) bool {
-	if len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] {
-		return true // equal machines share their zones
-	}
-	return equality.Semantic.DeepEqual(a, b)
 }

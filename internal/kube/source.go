@@ -37,11 +37,10 @@ func NewClient(config *rest.Config) (rest.Interface, error) {
 // looks like one without objects. Reflectors list and watch in turn, never at once. T has what is read of an object in
 // a list: a tree of everything else would cost three times as much.
 type source[T any] struct {
-	client rest.Interface
-	// versions of the resource; the first one is that of the last list.
-	versions []schema.GroupVersionResource
-	absent   bool // the last list found none of them
-	rested   bool // and the watch after it has waited
+	client   rest.Interface
+	versions []schema.GroupVersionResource // the first one is that of the last list
+	absent   bool                          // the last list found none of them
+	rested   bool                          // and the watch after it has waited
 
 	begin func() runtime.Object            // a new list
 	add   func(all runtime.Object, one *T) // an object of a page, trimmed

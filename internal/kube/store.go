@@ -35,11 +35,8 @@ type Store struct {
 	// memory and devices count nodes whose kubelet is predicted and gives out memory of NUMA nodes, or devices.
 	memory, devices atomic.Int64
 
-	// listener is notified of the outcome of predictions; nil before SetListener.
-	listener atomic.Pointer[Listener]
-
-	// changed is called with each node whose account has a new view; nil before OnChange.
-	changed atomic.Pointer[func(node string)]
+	listener atomic.Pointer[Listener]          // nil before SetListener
+	changed  atomic.Pointer[func(node string)] // nil before OnChange
 
 	unknown *ledger.View // of an unknown node
 
@@ -182,7 +179,6 @@ func (s *Store) Amend(node string, was, is ledger.Offer) error {
 	return s.apply(node, func(r *record) error { return r.ledger.Amend(was, is) })
 }
 
-// apply changes the account of a node that must exist.
 func (s *Store) apply(node string, f func(*record) error) error {
 	r, ok := s.nodes.Load(node)
 	if !ok {
@@ -282,12 +278,13 @@ func (s *Store) RemovePod(p *corev1.Pod) {
 	}
 }
 
-// create applies f to the record of a node, which is born when it does not exist.
 func (s *Store) create(node string, f func(*record)) {
 	for {
 		r, ok := s.nodes.Load(node)
 		if !ok {
-			r, _ = s.nodes.LoadOrStore(node, newRecord())
+			fresh := &record{ledger: ledger.New(noFacts())}
+			fresh.view.Store(fresh.ledger.View())
+			r, _ = s.nodes.LoadOrStore(node, fresh)
 		}
 		updated := false
 		s.follow(node, r.(*record), func() { updated = r.(*record).update(f) })
@@ -322,7 +319,6 @@ func (s *Store) Args() convert.Args {
 	return s.args
 }
 
-// count moves the cluster-wide counters from the facts that were to those that are.
 func (s *Store) count(was, is *ledger.Facts) {
 	s.static.Add(one(is.Model.Config.CPU.Static) - one(was.Model.Config.CPU.Static))
 	s.memory.Add(one(is.Model.Config.Memory.Static) - one(was.Model.Config.Memory.Static))

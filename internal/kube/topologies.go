@@ -103,7 +103,6 @@ func readPart(text json.RawMessage, into any) {
 	}
 }
 
-// unquoted returns the string in a JSON text, "" for any other text.
 func unquoted(text json.RawMessage) (s string) {
 	readPart(text, &s)
 	return s

@@ -13,7 +13,6 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// memoryBook is what is known of the memory of NUMA nodes.
 type memoryBook struct {
 	amounts map[memoryOf]view.Memory
 	groups  map[int][]int // by the kernel's id of a NUMA node

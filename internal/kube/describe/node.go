@@ -59,7 +59,6 @@ func modeOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology) view.Mode {
 	return v
 }
 
-// origins are those of the settings of a kubelet's managers.
 type origins struct{ cpu, memory, topology view.Origin }
 
 func kubeletOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology, m *kubelet.Facts) view.Kubelet {

@@ -156,7 +156,6 @@ func wish(w place.BindWish) string {
 	return [...]string{"", "FullPCPUs", "SpreadByPCPUs"}[w]
 }
 
-// requests are the pod's as the scheduler counts them.
 func requests(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})
 }
