@@ -57,7 +57,6 @@ func NewOptions(with ...Option) *Options {
 	return o
 }
 
-// applyGates adds our defaults to --feature-gates where the user has not spoken.
 func (o *Options) applyGates() error {
 	flag := o.Flags.FlagSet("feature gate").Lookup("feature-gates")
 	if flag == nil {

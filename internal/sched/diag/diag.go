@@ -80,7 +80,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// canonical rewrites aliases of paths to the listed ones.
 func (s *server) canonical(r *http.Request) *http.Request {
 	path := r.URL.Path
 	if path == "/apis/v1/__services__/" {
@@ -100,7 +99,6 @@ func (s *server) canonical(r *http.Request) *http.Request {
 	return out
 }
 
-// native registers one of our own GET endpoints; pattern is net/http's.
 func (s *server) native(pattern string, h http.HandlerFunc) {
 	path := strings.NewReplacer("{", ":", "}", "").Replace(pattern)
 	s.services[http.MethodGet] = append(s.services[http.MethodGet], path)
@@ -163,7 +161,6 @@ func (s *server) mount(m Mount) error {
 	return nil
 }
 
-// ofNode authorizes requests for data about the node that the path names.
 func (s *server) ofNode(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("nodeName")

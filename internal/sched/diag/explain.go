@@ -41,7 +41,6 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod
 	writeJSON(w, view.Explain(describe.Pod(pod), verdict, s.Queue(pod)))
 }
 
-// hints serves how the NUMA nodes of one machine satisfy a pod.
 func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
 	node := r.PathValue("nodeName")
 	v := s.View(node)

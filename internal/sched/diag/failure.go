@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 const examplesShown = 3
@@ -33,11 +34,7 @@ func FailureLines(pod string, findings []why.Finding) string {
 	for _, k := range keys {
 		fmt.Fprintf(&out, "%s %s: %s", pod, k.plugin, k.text)
 		if names := nodes[k]; names[0] != "" {
-			plural := "s"
-			if len(names) == 1 {
-				plural = ""
-			}
-			fmt.Fprintf(&out, ": %d node%s, e.g. %s", len(names), plural,
+			fmt.Fprintf(&out, ": %s, e.g. %s", view.Count(len(names), "node"),
 				strings.Join(names[:min(len(names), examplesShown)], ", "))
 		}
 		out.WriteByte('\n')

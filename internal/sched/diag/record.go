@@ -61,7 +61,6 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 	}
 }
 
-// listener is a framework that overhears the scores.
 type listener struct {
 	framework.Framework
 	keep int
@@ -78,7 +77,6 @@ func (l *listener) RunScorePlugins(ctx context.Context, state fwk.CycleState, po
 	return scores, status
 }
 
-// best copies the n highest scores, in order, in one pass.
 func best(scores []fwk.NodePluginScores, n int) []view.Score {
 	top := make([]int, 0, n+1)
 	for i := range scores {

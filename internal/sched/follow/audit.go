@@ -40,7 +40,6 @@ type auditor struct {
 	last  []kube.Difference
 }
 
-// repair repairs and returns the differences that the last comparison found too.
 func (a *auditor) repair() []kube.Difference {
 	pods, err := a.pods.List(labels.Everything())
 	if err != nil {

@@ -33,11 +33,9 @@ type bindQueue struct {
 }
 
 type queuedBinding struct {
-	pod types.UID
-	// going: its Binding is in flight, so that it counts as bound.
-	going bool
-	// stale: a pod ahead of it was not bound, or one behind it was.
-	stale bool
+	pod   types.UID
+	going bool // its Binding is in flight, so that it counts as bound
+	stale bool // a pod ahead of it was not bound, or one behind it was
 }
 
 // Add appends a pod to its node's queue. Its prediction is stale if any prediction in the queue is.

@@ -86,10 +86,9 @@ type Tracker struct {
 }
 
 type departure struct {
-	node  string
-	entry ledger.Entry
-	// chosen is true if this scheduler bound the pod.
-	chosen bool
+	node   string
+	entry  ledger.Entry
+	chosen bool // this scheduler bound the pod
 	at     time.Time
 }
 
@@ -104,8 +103,7 @@ type shape struct{ node, request string }
 type backoff struct {
 	delay time.Duration
 	until time.Time
-	// ended is true once the waiting pods were activated.
-	ended bool
+	ended bool // the waiting pods were activated
 }
 
 type waiter struct {
@@ -322,9 +320,8 @@ func (t *Tracker) take(pod *corev1.Pod) (entry ledger.Entry, ours bool) {
 
 // surprise is a kubelet that rejected a pod which its model admits, or placed one otherwise than predicted.
 type surprise struct {
-	at time.Time
-	// report is the generation of the report that the prediction was made on; 0 for a rejection.
-	report int64
+	at     time.Time
+	report int64 // the generation of the report that the prediction was made on; 0 for a rejection
 }
 
 // distrust notes a surprise. Predictions on one report build on each other, so only the first that was wrong counts.
@@ -364,7 +361,6 @@ func (t *Tracker) Suspects(node string) bool {
 	return len(recent) >= suspectAfter && t.now().Sub(recent[len(recent)-suspectAfter].at) <= suspectTime
 }
 
-// leaveAlone begins or prolongs the back-off of a node for pods of this shape.
 func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
 	request, ok := t.signature(pod)
 	if !ok {
@@ -468,7 +464,6 @@ func (t *Tracker) Tick(ctx context.Context) {
 	}
 }
 
-// endBackoffs collects the pods that waited for back-offs which are over.
 func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
 	for key, b := range t.backoffs {
 		if !b.ended && !now.Before(b.until) {

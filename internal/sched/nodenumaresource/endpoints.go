@@ -120,7 +120,6 @@ func topologyOptionsOf(v *ledger.View) topologyOptions {
 	return out
 }
 
-// policyOf writes the options that the ledger knows back in the kubelet's spelling.
 func policyOf(f *ledger.Facts) annotation.KubeletCPUManager {
 	cpu := &f.Model.Config.CPU
 	if !cpu.Static {

@@ -124,7 +124,6 @@ func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, fr
 	return bound
 }
 
-// warnIgnored warns when the node's architecture does not have the pod's exclusive policy.
 func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
 	if effect, _ := place.EffectOn(s.view, s.Request); effect.Ignored {
 		reason := event.ExclusivePolicyIgnored
@@ -185,7 +184,6 @@ func (d *decision) binds(pod *corev1.Pod) bool {
 	return d.bindsFirst()
 }
 
-// isFirstBinder reports whether the profile asks the decision to bind before any other that binds every pod.
 func (d *decision) isFirstBinder() bool {
 	profile, ok := d.handle.(interface{ ListPlugins() *config.Plugins })
 	if !ok {

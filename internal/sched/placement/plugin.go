@@ -60,9 +60,8 @@ type decision struct {
 	tracker *follow.Tracker
 	args    func() convert.Args
 	// requests remembers pods that concern us, by UID: all steps and hints of a pod share one parse.
-	requests *lru.Cache
-	names    map[string]bool // complete when all plugins of the profile are made
-	// bindsFirst reports whether a pod's Binding is written by the decision.
+	requests   *lru.Cache
+	names      map[string]bool // complete when all plugins of the profile are made
 	bindsFirst func() bool
 }
 

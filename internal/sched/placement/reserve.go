@@ -106,7 +106,6 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.P
 	s.Offer, s.view, s.reserved = ledger.Offer{}, nil, ""
 }
 
-// follows reports whether an offer contains a prediction of the kubelet's choice.
 func follows(o ledger.Offer) bool { return o.Entry.Guest != nil && o.Entry.Guest.Prediction != nil }
 
 // renewAttempts: other pods are reserved on the node while one of it is predicted anew.

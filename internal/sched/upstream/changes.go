@@ -51,7 +51,6 @@ func (c *Changes) snapshot() {
 	c.seen, c.seenSets = c.next, c.sets
 }
 
-// position returns up to where the snapshot in use contains the log, and its set of nodes.
 func (c *Changes) position() (seen, sets uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

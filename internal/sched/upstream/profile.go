@@ -100,7 +100,13 @@ func NewProfile(
 			p.across = append(p.across, enabled.Name) // who passes their filter without a word has a score of 0
 			continue
 		case !ok && inTree && isLocal(enabled.Name): // a plugin that only scores: the framework does not hand it out
-			another, err := factory(ctx, argsOf(cfg, enabled.Name), f)
+			var args runtime.Object
+			for i := range cfg.PluginConfig {
+				if cfg.PluginConfig[i].Name == enabled.Name {
+					args = cfg.PluginConfig[i].Args
+				}
+			}
+			another, err := factory(ctx, args, f)
 			if err != nil {
 				return nil, fmt.Errorf("make %s: %w", enabled.Name, err)
 			}
@@ -120,15 +126,6 @@ func NewProfile(
 		}
 	}
 	return p, nil
-}
-
-func argsOf(cfg *config.KubeSchedulerProfile, plugin string) runtime.Object {
-	for i := range cfg.PluginConfig {
-		if cfg.PluginConfig[i].Name == plugin {
-			return cfg.PluginConfig[i].Args
-		}
-	}
-	return nil
 }
 
 // GetNodeHint returns the best node for the pod, "" when all nodes have to be asked.
@@ -249,14 +246,6 @@ func (p *Profile) begin() *ranking {
 		r.members[m] = int32(i)
 	}
 	return r
-}
-
-// Proposed returns the scores of the last pod's node and of the next best; none for a pod that was not ranked.
-func (p *Profile) Proposed() []fwk.NodePluginScores {
-	if p.used == nil {
-		return nil
-	}
-	return p.used.proposed(p)
 }
 
 func (p *Profile) drop(reason string) {

@@ -133,7 +133,6 @@ func (r *ranking) look(ctx context.Context, p *Profile, changed []string, all bo
 	return slices.AppendSeq(todo, maps.Keys(again))
 }
 
-// prepare runs PreScore and reports whether the plugin has anything to say about the pod.
 func (s *scorer) prepare(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) bool {
 	return s.pre == nil || s.pre.PreScore(ctx, state, pod, nil).IsSuccess()
 }
@@ -280,8 +279,12 @@ func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleStat
 	return true
 }
 
-func (r *ranking) proposed(p *Profile) []fwk.NodePluginScores {
-	var out []fwk.NodePluginScores
+// Proposed returns the scores of the last pod's node and of the next best; none for a pod that was not ranked.
+func (p *Profile) Proposed() (out []fwk.NodePluginScores) {
+	r := p.used
+	if r == nil {
+		return nil
+	}
 	for _, i := range []int{r.last, r.next} {
 		if i < 0 {
 			break

@@ -138,12 +138,17 @@ func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *core
 ) analysis {
 	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
 	start := r.clock.Now()
-	if verdict.ByFilters(status) == nil || start.Before(r.restsUntil()) {
+	r.mu.Lock()
+	rests := r.rests
+	r.mu.Unlock()
+	if verdict.ByFilters(status) == nil || start.Before(rests) {
 		return found
 	}
 	v, err := r.filters(ctx, f, pod)
 	end := r.clock.Now()
-	r.rest(end.Add(restPerWork * end.Sub(start)))
+	r.mu.Lock()
+	r.rests = end.Add(restPerWork * end.Sub(start))
+	r.mu.Unlock()
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod), "err", err)
 		return found
@@ -152,19 +157,6 @@ func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *core
 	return analysis{why.Root(all), why.Message(all, nodes), true}
 }
 
-func (r *Reporter) restsUntil() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.rests
-}
-
-func (r *Reporter) rest(until time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rests = until
-}
-
-// remember records the refusal and decides whether it is reported.
 func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c causes, findings []why.Finding) bool {
 	now := r.clock.Now()
 	next := attempt{

@@ -130,7 +130,6 @@ func (s *spread) count(ctx context.Context, i int, info fwk.NodeInfo) {
 	}
 }
 
-// topology returns the index of a topology, which may be new.
 func (c *constraint) topology(value string) int {
 	i, known := c.topologies[value]
 	if !known {
@@ -158,7 +157,6 @@ func (s *spread) counts(ctx context.Context, c *constraint, node *corev1.Node) b
 	return true
 }
 
-// selected counts the pods of a node that a selector matches and that are not being deleted.
 func selected(node fwk.NodeInfo, selector labels.Selector, namespace string) (n int64) {
 	if selector.Empty() {
 		return 0
@@ -216,7 +214,6 @@ func (s *spread) normalize(r *ranking) {
 	}
 }
 
-// size returns the number of topologies that feasible members are in.
 func (c *constraint) size(s *spread, r *ranking) (n int) {
 	clear(c.seen)
 	for m, i := range r.members {

@@ -21,7 +21,6 @@ func ByFilters(status *fwk.Status) *framework.FitError {
 	return nil
 }
 
-// fitOf returns what nodes and PreFilter plugins said, nil for an attempt that failed otherwise.
 func fitOf(status *fwk.Status) *framework.FitError {
 	var fit *framework.FitError
 	_ = errors.As(status.AsError(), &fit)

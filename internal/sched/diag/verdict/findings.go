@@ -19,7 +19,6 @@ type Refusal interface {
 	Finding() why.Finding
 }
 
-// codes of plugins that refuse for one kind of reason.
 var codes = map[string]why.Code{
 	names.NodeAffinity:       why.NodeAffinity,
 	names.NodeName:           why.NodeName,

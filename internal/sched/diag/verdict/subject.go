@@ -45,7 +45,6 @@ func taints(pod *corev1.Pod, node *corev1.Node) (about string, cordon bool) {
 	return strings.Join(named, ", "), cordon && len(named) == 0
 }
 
-// selectors are the parts of the pod's own selection that the node does not match.
 func selectors(pod *corev1.Pod, node *corev1.Node) string {
 	var named []string
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
@@ -80,7 +79,6 @@ func unmatched(node *corev1.Node, r corev1.NodeSelectorRequirement, term corev1.
 	return []string{strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, "|")))}
 }
 
-// ports are the host ports of the pod that others on the node have.
 func ports(pod *corev1.Pod, node fwk.NodeInfo) string {
 	var named []string
 	for _, p := range schedutil.GetHostPorts(pod) {
