@@ -20,7 +20,6 @@ type Refusal struct {
 	Uncertain bool
 }
 
-// statuses are the reasons by which the kubelet rejects.
 var statuses = map[why.Code]string{ //nolint:gochecknoglobals // never written
 	why.KubeletTopologyAffinity: TopologyAffinityError,
 	why.KubeletSMTAlignment:     SMTAlignmentError,
@@ -93,7 +92,7 @@ func (a *admission) run(w watch) *Refusal {
 	}
 	for i := range a.pod.Containers {
 		c := &a.pod.Containers[i]
-		a.uncertain = a.uncertain || a.devices.isOpen(c.Devices)
+		a.uncertain = a.uncertain || slices.ContainsFunc(a.devices.open, c.asksDevice)
 		answer := whole
 		if topology.Policy != hint.None && !topology.PodScope {
 			own, reason := a.merge(c, w)
@@ -132,7 +131,11 @@ func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 		}
 		k := &a.node.kinds[at]
 		if kept := has.devicesOf(ask.Name); len(kept) > 0 {
-			if sum := total(kept); sum != ask.N {
+			sum := int64(0)
+			for _, d := range kept {
+				sum += int64(d.Count)
+			}
+			if sum != ask.N {
 				return devicesRefused(why.OtherAmountHeld, ask.N, sum)
 			}
 			if k.healthy == 0 {
@@ -162,13 +165,10 @@ func (a *admission) allocateMemory(c *Container, g *Given) why.Reason {
 	return reason
 }
 
-// state is the node's state with what the pod has now.
 func (a *admission) state() *State {
 	s := a.start
-	next := &State{
-		node: s.node, cpus: a.cpus.state(), memory: a.memory.memoryState, devices: a.devices.given,
-		held: s.held,
-	}
+	next := *s
+	next.cpus, next.memory, next.devices = a.cpus.state(), a.memory.memoryState, a.devices.given
 	next.memory.released = nil
 	h := holder{uid: a.pod.UID, given: a.given, devices: slices.Clone(next.devices)}
 	h.devices.add(s.devices, -1)
@@ -177,7 +177,7 @@ func (a *admission) state() *State {
 	}
 	next.insert(h)
 	next.count()
-	return next
+	return &next
 }
 
 // devicesOf returns what a container has of one resource; g may be nil.
@@ -194,15 +194,6 @@ func (g *Given) devicesOf(resource string) []Devices {
 	return list
 }
 
-func total(devices []Devices) int64 {
-	var sum int64
-	for _, d := range devices {
-		sum += int64(d.Count)
-	}
-	return sum
-}
-
-// reason says what a fault of the CPU manager means to the pod.
 func (p *cpuPolicy) reason(available *cpuset.Set, cpus int, fault cpuFault) why.Reason {
 	r := why.Reason{Code: why.KubeletAdmission, Resource: why.CPU, Unit: why.CPUs, Asked: int64(cpus)}
 	if p.model.Minor == 0 {

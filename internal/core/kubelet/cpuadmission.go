@@ -22,7 +22,6 @@ type cpuAdmission struct {
 	changed bool
 }
 
-// admit starts the admission of a pod.
 func (s *cpuState) admit(pod *Pod) *cpuAdmission {
 	a := &cpuAdmission{policy: s.policy, start: s, pod: pod, available: s.available}
 	a.own.uid = pod.UID
@@ -40,12 +39,14 @@ func (a *cpuAdmission) hints(c *Container) hint.List {
 		return nil
 	}
 	if has, ok := a.own.of(c.Name); ok {
-		return a.keep(has, n)
+		if has.Len() != n {
+			return hint.List{}
+		}
+		return a.policy.hints(has, &cpuset.Set{}, n)
 	}
 	return a.policy.hints(&a.available, &a.reuse, n)
 }
 
-// podHints are those for the whole pod.
 func (a *cpuAdmission) podHints() hint.List {
 	n := a.policy.podRequest(a.pod)
 	if n == 0 {
@@ -64,18 +65,10 @@ func (a *cpuAdmission) podHints() hint.List {
 		has.Include(cpus)
 	}
 	if has.Len() == n {
-		return a.keep(&has, n)
+		return a.policy.hints(&has, &cpuset.Set{}, n)
 	}
 	reuse := a.reuse.Union(has)
 	return a.policy.hints(&a.available, &reuse, n)
-}
-
-// keep are the hints for n CPUs that are already given.
-func (a *cpuAdmission) keep(has *cpuset.Set, n int) hint.List {
-	if has.Len() != n {
-		return hint.List{}
-	}
-	return a.policy.hints(has, &cpuset.Set{}, n)
 }
 
 // allocate gives a container its CPUs: inside m as far as that goes, the rest from anywhere; m = 0 is anywhere at once.
@@ -146,7 +139,6 @@ func (p *cpuPolicy) smt(available *cpuset.Set, n int) cpuFault {
 	return cpuOK
 }
 
-// state is the node's state with what the pod has now.
 func (a *cpuAdmission) state() *cpuState {
 	if !a.changed {
 		return a.start

@@ -2,7 +2,6 @@ package kubelet
 
 import "github.com/tenon-project/tenon/internal/core/cpuset"
 
-// freeThreads counts free CPUs by core.
 func (t *cpuTaking) freeThreads() []uint16 {
 	free := make([]uint16, len(t.policy.cores))
 	for c := t.free.First(); c >= 0; c = t.free.Next(c + 1) {
@@ -62,7 +61,6 @@ func (t *cpuTaking) singles() {
 	}
 }
 
-// grabEach takes the lowest CPUs of a set.
 func (t *cpuTaking) grabEach(cpus cpuset.Set) {
 	for c := cpus.First(); c >= 0 && t.need > 0; c = cpus.Next(c + 1) {
 		t.taken.Add(c)

@@ -28,7 +28,8 @@ func (p *cpuPolicy) distribute(from cpuset.Set, n, group int) (cpuset.Set, cpuFa
 	s := newCPUSpread(p, from, n, group)
 	least, most := s.span()
 	for k := least; k <= most; k++ {
-		s.search(k)
+		s.best = cpuChoice{balance: worst}
+		combinations(s.nodes, s.combination[:0], k, s.visit)
 		if s.hangs {
 			return cpuset.Set{}, cpuHangs
 		}
@@ -39,7 +40,6 @@ func (p *cpuPolicy) distribute(from cpuset.Set, n, group int) (cpuset.Set, cpuFa
 	return p.pack(from, n, false)
 }
 
-// cpuSpread is one run of distribute.
 type cpuSpread struct {
 	policy   *cpuPolicy
 	from     cpuset.Set
@@ -75,7 +75,6 @@ type cpuBalance struct {
 	deviation int
 }
 
-// worst is the balance of nothing.
 var worst = cpuBalance{math.MaxInt, math.MaxInt}
 
 func newCPUSpread(p *cpuPolicy, from cpuset.Set, n, group int) *cpuSpread {
@@ -95,18 +94,11 @@ func newCPUSpread(p *cpuPolicy, from cpuset.Set, n, group int) *cpuSpread {
 	return s
 }
 
-// span is the range of node counts that are tried.
 func (s *cpuSpread) span() (least, most int) {
 	groups := (s.policy.online.Len()-1)/s.group + 1
 	perNode := (groups-1)/len(s.policy.nodes) + 1
 	needed := (s.n-1)/s.group + 1
 	return (needed-1)/perNode + 1, min(needed, s.listed)
-}
-
-// search evaluates the combinations of k nodes.
-func (s *cpuSpread) search(k int) {
-	s.best = cpuChoice{balance: worst}
-	combinations(s.nodes, s.combination[:0], k, s.visit)
 }
 
 // combinations visits every k of units, behind what is chosen, in lexicographic order, until visit returns false. What
@@ -248,7 +240,6 @@ func (s *cpuSpread) balance(squares int, than cpuBalance) cpuBalance {
 	return cpuBalance{squares, deviation}
 }
 
-// cpuRemainder is the search for the nodes that give the remainder of one combination.
 type cpuRemainder struct {
 	*cpuSpread
 	rest    int

@@ -91,7 +91,6 @@ func (l *cpuLayout) addCores(m *topo.Machine) {
 	}
 }
 
-// enter puts a core into the unit with an id.
 func (l *cpuLayout) enter(units map[int]*cpuUnit, id, core int) {
 	u := units[id]
 	if u == nil {

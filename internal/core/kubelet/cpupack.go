@@ -66,7 +66,6 @@ func (t *cpuTaking) grab(cpus *cpuset.Set, size int) {
 	t.need -= size
 }
 
-// ranked is one unit of an order.
 type ranked struct {
 	unit uint16
 	free uint16

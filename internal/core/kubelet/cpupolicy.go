@@ -81,12 +81,8 @@ func (p *cpuPolicy) uniform() bool {
 	return !p.settings.AlignL3 || listed == len(p.l3s)
 }
 
-// manages reports whether the policy looks at a pod at all.
 func (p *cpuPolicy) manages(pod *Pod) bool {
-	if !p.settings.Static || !pod.Guaranteed {
-		return false
-	}
-	return !pod.PodLevel || !p.model.SkipsPodLevel
+	return p.settings.Static && pod.Guaranteed && !(pod.PodLevel && p.model.SkipsPodLevel)
 }
 
 // request is the CPUs of a container that are its own, 0 for none.

@@ -18,7 +18,6 @@ type cpuState struct {
 	pods []cpuPod // ascending UID
 }
 
-// cpuPod is what one pod has.
 type cpuPod struct {
 	uid    string
 	grants []cpuGrant // in the order in which they were given
@@ -27,13 +26,11 @@ type cpuPod struct {
 	external bool
 }
 
-// cpuGrant is what one container has.
 type cpuGrant struct {
 	container string
 	cpus      cpuset.Set
 }
 
-// empty is the state in which no pod has CPUs.
 func (p *cpuPolicy) empty() *cpuState {
 	return p.state(p.online.Minus(p.reserved), nil)
 }

@@ -50,7 +50,6 @@ func (p *Pod) roleOf(container string) Role {
 	return App
 }
 
-// index finds a container; -1 for none.
 func (p *Pod) index(container string) int {
 	return slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container })
 }
@@ -70,7 +69,6 @@ func (n *Node) setOf(resource string, nodes topo.NodeSet) (int, bool) {
 	return first + max(at, 0), true
 }
 
-// deviceAdmission is one pod on its way through the device manager.
 type deviceAdmission struct {
 	node  *Node
 	given deviceState
@@ -78,14 +76,6 @@ type deviceAdmission struct {
 	reuse []int
 	// open are the resources of which the pod was given devices that may be others.
 	open []string
-}
-
-// isOpen reports whether which devices are left for one of the asks is not known.
-func (a *deviceAdmission) isOpen(asks []Amount) bool {
-	return slices.ContainsFunc(a.open, func(resource string) bool {
-		_, asked := amountOf(asks, resource)
-		return asked
-	})
 }
 
 // hints is the list for n devices of a kind, of which each set has so many available and reusable: nil when the manager
@@ -177,7 +167,6 @@ func devicesRefused(cause why.AllocationCause, asked, free int64) why.Reason {
 	return why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: asked, Free: free, Extra: int64(cause)}
 }
 
-// settle keeps what later containers may use again.
 func (a *deviceAdmission) settle(role Role, devices []Devices) {
 	for _, d := range devices {
 		set, _ := a.node.setOf(d.Resource, d.Nodes)
@@ -189,7 +178,6 @@ func (a *deviceAdmission) settle(role Role, devices []Devices) {
 	}
 }
 
-// deviceTaking allocates devices of one kind.
 type deviceTaking struct {
 	node  *Node
 	kind  *kind
@@ -231,9 +219,7 @@ func (d *deviceTaking) devices() []Devices {
 	var list []Devices
 	for i, count := range d.taken {
 		if count > 0 {
-			list = append(list, Devices{
-				Resource: d.kind.resource, Nodes: d.node.sets[d.kind.first+i].Nodes, Count: count, Open: d.open,
-			})
+			list = append(list, Devices{d.kind.resource, d.node.sets[d.kind.first+i].Nodes, count, d.open})
 		}
 	}
 	return list

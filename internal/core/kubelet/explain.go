@@ -75,7 +75,6 @@ func (e *Explanation) step(container string) *Step {
 	return &e.Steps[len(e.Steps)-1]
 }
 
-// perCandidate is what the kubelet takes to look at one candidate of a merge.
 const perCandidate = 170 * time.Nanosecond
 
 // slowest is the longest Duration: a merge that never ends, for all that anybody would wait.
@@ -117,7 +116,6 @@ func (n *Node) masks(nodes int) uint64 {
 	return 1<<nodes - 1
 }
 
-// took is how long a kubelet looks at candidates.
 func took(candidates uint64) time.Duration {
 	if candidates > uint64(slowest/perCandidate) {
 		return slowest

@@ -91,12 +91,6 @@ type sums struct {
 	asks    [maxKinds + 1]hint.Ask
 }
 
-// clear makes t the sums of no container.
-func (t *sums) clear() {
-	t.users, t.pinned, t.cpus, t.kinds, t.bytes, t.byLists = 0, 0, 0, 0, false, false
-	t.memory = [maxTypes]int64{}
-}
-
 // add adds up what q asks; false for what sums do not describe.
 func (t *sums) add(n *Node, q *question) bool {
 	uses := q.cpus > 0
@@ -161,7 +155,7 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 	if n.onlyCounts() && n.cpus.podRequest(p) <= s.cpus.available.Len() {
 		return why.Reason{}, true
 	}
-	t.clear()
+	*t = sums{}
 	for i := range p.Containers {
 		c, others := &p.Containers[i], t.users
 		q := n.question(p, c)
@@ -196,7 +190,7 @@ func (n *Node) onlyCounts() bool {
 // what is taken there.
 func (c *counters) sequence(p *Pod, t *sums) (why.Reason, bool) {
 	for i := range p.Containers {
-		t.clear()
+		*t = sums{}
 		q := c.node.question(p, &p.Containers[i])
 		if t.add(c.node, &q); t.users == 0 {
 			continue
@@ -299,7 +293,10 @@ func (c *counters) cost(t *sums) time.Duration {
 	}
 	candidates = offers(n.cpuNodes, func(m topo.NodeSet) bool { return t.cpus > 0 && sumOn(c.cpus, m) >= t.cpus })
 	for i := range t.kinds {
-		candidates = times(candidates, c.unitHints(t, i))
+		if k := &n.kinds[t.kind[i]]; k.hosts != 0 {
+			enough := func(m topo.NodeSet) bool { return c.unitsOn(k, m) >= t.units[i] }
+			candidates = times(candidates, offers(k.walked, enough))
+		}
 	}
 	if types > 0 {
 		memory := offers(n.all, func(m topo.NodeSet) bool { return c.memory.allowed(m) && c.memory.has(t, m) })
@@ -308,15 +305,6 @@ func (c *counters) cost(t *sums) time.Duration {
 		}
 	}
 	return took(candidates)
-}
-
-// unitHints counts the hints of one list.
-func (c *counters) unitHints(t *sums, i int) uint64 {
-	k := &c.node.kinds[t.kind[i]]
-	if k.hosts == 0 {
-		return 1
-	}
-	return offers(k.walked, func(m topo.NodeSet) bool { return c.unitsOn(k, m) >= t.units[i] })
 }
 
 // unitsOn counts the free devices of a kind with a node in m.
@@ -340,7 +328,6 @@ func offers(walked topo.NodeSet, suits func(topo.NodeSet) bool) uint64 {
 	return max(count, 1)
 }
 
-// sumOn is what the nodes of m have together.
 func sumOn[T uint16 | int64](byNode []T, m topo.NodeSet) int64 {
 	var sum int64
 	for ; m != 0; m &= m - 1 {
@@ -444,7 +431,11 @@ func (c *counters) allocate(t *sums, m topo.NodeSet) (why.Reason, bool) {
 		}
 	}
 	if t.cpus > 0 {
-		if fault := c.allocateCPUs(t); fault != cpuOK {
+		fault := n.cpus.smt(c.available, int(t.cpus))
+		if fault == cpuOK && sumOn(c.cpus, n.cpuNodes) < t.cpus {
+			fault = cpuShort
+		}
+		if fault != cpuOK {
 			if t.users > 1 {
 				return why.Reason{}, false
 			}
@@ -455,16 +446,6 @@ func (c *counters) allocate(t *sums, m topo.NodeSet) (why.Reason, bool) {
 		return why.Reason{}, true
 	}
 	return c.allocateMemory(t, m)
-}
-
-func (c *counters) allocateCPUs(t *sums) cpuFault {
-	if fault := c.node.cpus.smt(c.available, int(t.cpus)); fault != cpuOK {
-		return fault
-	}
-	if sumOn(c.cpus, c.node.cpuNodes) < t.cpus {
-		return cpuShort
-	}
-	return cpuOK
 }
 
 // allocateMemory decides whether memory on the nodes of a merged hint is given. Where the manager would look for other
@@ -499,5 +480,4 @@ func (m *memoryState) short(t *sums, nodes topo.NodeSet) int64 {
 	return 0
 }
 
-// has reports whether the nodes have all that is asked.
 func (m *memoryState) has(t *sums, nodes topo.NodeSet) bool { return m.short(t, nodes) == 0 }

@@ -89,9 +89,7 @@ func PlacementOf(m *topo.Machine, held []Held) Placement {
 		}
 		for _, d := range h.Devices {
 			if nodes := m.NodesByID(d.NUMAIDs); nodes != 0 || len(d.NUMAIDs) == 0 {
-				g.Devices = append(g.Devices, Devices{
-					Resource: d.Resource, Nodes: nodes, Count: d.Count, Open: d.Open,
-				})
+				g.Devices = append(g.Devices, Devices{d.Resource, nodes, d.Count, d.Open})
 			}
 		}
 		p = append(p, g)

@@ -108,7 +108,6 @@ func (m *memoryState) release(n *Node, b Block) {
 	}
 }
 
-// memoryAdmission is one pod on its way through the memory manager.
 type memoryAdmission struct {
 	node *Node
 	pod  *Pod
@@ -117,12 +116,12 @@ type memoryAdmission struct {
 	reuse []Block
 }
 
-// managesMemory reports whether the memory manager looks at the pod at all.
 func (n *Node) managesMemory(p *Pod) bool {
 	return len(n.types) > 0 && p.Guaranteed && !(p.PodLevel && n.config.Model.SkipsPodLevel)
 }
 
-// unknownMemory is KubeletPanics for the first type that the node does not have.
+// unknownMemory is KubeletPanics for the first type that no NUMA node has, in whatever amount: the memory manager looks
+// it up in a table without it and crashes.
 func (n *Node) unknownMemory(ask []Amount) why.Reason {
 	for _, a := range ask {
 		if _, known := n.typeOf(a.Name); !known {

@@ -15,8 +15,10 @@ const hangs = 30 * time.Second
 // merge is what the Topology Manager answers for a container, or for the whole pod (nil).
 func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 	q := a.node.question(a.pod, c)
-	if reason := a.crashes(&q); !reason.OK() {
-		return hint.Answer{}, reason
+	if a.blocks(&q) == nil { // for blocks that are given the manager looks nothing up
+		if reason := a.node.unknownMemory(q.memory); !reason.OK() {
+			return hint.Answer{}, reason
+		}
 	}
 	if reason := a.neverEnds(&q); !reason.OK() {
 		if w != nil {
@@ -36,37 +38,32 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 
 // answer counts where that decides, and else makes the lists.
 func (a *admission) answer(q *question) hint.Answer {
-	if counted, ok := a.count(q); ok {
-		return counted
-	}
-	w := a.node.scratch()
-	defer a.node.pool.Put(w)
-	return a.node.rule.Answer(bare(a.lists(q)), &w.merge)
-}
-
-// count answers q from counters; false where only hint lists do.
-func (a *admission) count(q *question) (hint.Answer, bool) {
 	n := a.node
-	if n.capacity == nil || len(n.types) > maxTypes || a.own != nil || a.reuses() {
-		return hint.Answer{}, false
-	}
 	w := n.scratch()
 	defer n.pool.Put(w)
-	t := &w.sums
-	if t.clear(); !t.add(n, q) || t.byLists {
-		return hint.Answer{}, false
+	if n.capacity != nil && len(n.types) <= maxTypes && a.own == nil && !a.reuses() {
+		w.sums = sums{}
+		if w.sums.add(n, q) && !w.sums.byLists {
+			c := counters{node: n, free: a.counters(), merge: &w.merge}
+			return c.verdict(&w.sums, every)
+		}
 	}
-	c := counters{node: n, free: a.counters(), merge: &w.merge}
-	return c.verdict(t, every), true
+	var lists []hint.List
+	for _, l := range a.lists(q) {
+		lists = append(lists, l.List)
+	}
+	return n.rule.Answer(lists, &w.merge)
+}
+
+func anyAbove0(counts []int) bool {
+	return slices.ContainsFunc(counts, func(n int) bool { return n > 0 })
 }
 
 // reuses reports whether init containers have left anything that later containers use again.
 func (a *admission) reuses() bool {
-	return !a.cpus.reuse.IsEmpty() || len(a.memory.reuse) > 0 ||
-		slices.ContainsFunc(a.devices.reuse, func(n int) bool { return n > 0 })
+	return !a.cpus.reuse.IsEmpty() || len(a.memory.reuse) > 0 || anyAbove0(a.devices.reuse)
 }
 
-// counters are those of the state as it is now.
 func (a *admission) counters() *hint.Summary {
 	if len(a.given) == 0 {
 		return a.start.free
@@ -92,7 +89,6 @@ func (a *admission) neverEnds(q *question) why.Reason {
 	return why.Reason{}
 }
 
-// tooLong is the reason of a merge that takes so long.
 func tooLong(cost time.Duration) why.Reason {
 	return why.Reason{Code: why.KubeletWouldHang, Extra: int64(cost / time.Second)}
 }
@@ -136,7 +132,6 @@ func (n *Node) walks(q *question) []int {
 	return nodes
 }
 
-// lists are the hints of all providers, with the names of the resources.
 func (a *admission) lists(q *question) []hint.Named {
 	var named []hint.Named
 	for _, ask := range q.devices {
@@ -170,14 +165,6 @@ func hintsOf(walked topo.NodeSet, capable, has func(topo.NodeSet) bool) (hint.Li
 	return list, least
 }
 
-func bare(named []hint.Named) []hint.List {
-	lists := make([]hint.List, len(named))
-	for i := range named {
-		lists[i] = named[i].List
-	}
-	return lists
-}
-
 func (a *admission) deviceList(q *question, at int, ask Amount) hint.List {
 	k := &a.node.kinds[at]
 	if has := a.held(q, k); has != nil {
@@ -195,21 +182,17 @@ func (a *admission) held(q *question, k *kind) []int {
 	if a.own == nil {
 		return nil
 	}
-	has, some := make([]int, k.last-k.first), false
+	has := make([]int, k.last-k.first)
 	if q.container == nil {
 		i, _ := a.start.find(a.pod.UID)
-		for at, count := range a.start.held[i].devices[k.first:k.last] {
-			has[at] = count
-			some = some || count > 0
-		}
+		copy(has, a.start.held[i].devices[k.first:k.last])
 	} else {
 		for _, d := range a.own.find(q.container.Name).devicesOf(k.resource) {
 			set, _ := a.node.setOf(d.Resource, d.Nodes)
 			has[set-k.first] += d.Count
-			some = true
 		}
 	}
-	if !some {
+	if !anyAbove0(has) {
 		return nil
 	}
 	return has
@@ -231,7 +214,6 @@ func (a *admission) memoryLists(q *question) []hint.Named {
 	return named
 }
 
-// Names of resources that are no devices.
 const (
 	cpuName    = "cpu"
 	memoryName = "memory"
@@ -262,29 +244,15 @@ func keepMemory(blocks []Block, ask []Amount) []hint.Named {
 		return []hint.Named{{Resource: memoryName}}
 	}
 	for _, b := range blocks {
-		n, known := amountOf(ask, b.Type)
-		if !known || n != b.Bytes {
+		i := slices.Index(ask, Amount{b.Type, b.Bytes})
+		if i < 0 {
 			return []hint.Named{{Resource: memoryName}}
 		}
-		for i := range named {
-			if named[i].Resource == b.Type {
-				named[i].List = append(named[i].List, hint.Hint{Mask: b.Nodes, Preferred: true})
-			}
-		}
+		named[i].List = append(named[i].List, hint.Hint{Mask: b.Nodes, Preferred: true})
 	}
 	return named
 }
 
-// crashes refuses a memory type that no NUMA node has, in whatever amount: the memory manager looks it up in a table
-// without it and crashes. It looks nothing up for blocks that are given.
-func (a *admission) crashes(q *question) why.Reason {
-	if a.blocks(q) != nil {
-		return why.Reason{}
-	}
-	return a.node.unknownMemory(q.memory)
-}
-
-// affinity is the reason of a merge that is not admitted.
 func (a *admission) affinity(q *question) why.Reason {
 	r := why.Reason{Code: why.KubeletTopologyAffinity}
 	resource, cause := blame(a.node.rule.Policy, a.lists(q))

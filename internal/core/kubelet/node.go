@@ -56,7 +56,6 @@ type Node struct {
 	pool     sync.Pool // of *scratch
 }
 
-// kind is one resource of the device manager.
 type kind struct {
 	resource    string
 	first, last int // its sets: Node.sets[first:last]
@@ -100,10 +99,12 @@ func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
 func (n *Node) guard(inv Inventory) why.Reason {
 	c := &n.config
 	if c.Topology.Policy != hint.None || c.Memory.Static { // else it makes no masks of NUMA nodes
-		if limit := n.nodeLimit(); n.nodes > limit {
-			return why.Reason{
-				Code: why.TooManyNUMANodes, Unit: why.Count, Asked: int64(n.nodes), Extra: int64(limit),
-			}
+		limit := topo.MaxNodes // where the model ends, or the kubelet does not start
+		if c.Topology.Policy != hint.None {
+			limit = min(limit, cmp.Or(c.Topology.MaxNodes, defaultMaxNodes))
+		}
+		if n.nodes > limit {
+			return why.Reason{Code: why.TooManyNUMANodes, Unit: why.Count, Asked: int64(n.nodes), Extra: int64(limit)}
 		}
 		highest := n.machine.NUMAID(topo.NUMA(n.nodes - 1))
 		ranked := c.Topology.PreferClosest &&
@@ -116,18 +117,6 @@ func (n *Node) guard(inv Inventory) why.Reason {
 		return why.Reason{Code: why.InvalidTopology}
 	}
 	return why.Reason{}
-}
-
-// nodeLimit is the number of NUMA nodes from which on the kubelet does not start, or the model ends.
-func (n *Node) nodeLimit() int {
-	if n.config.Topology.Policy == hint.None {
-		return topo.MaxNodes
-	}
-	limit := n.config.Topology.MaxNodes
-	if limit == 0 {
-		limit = defaultMaxNodes
-	}
-	return min(limit, topo.MaxNodes)
 }
 
 func (inv *Inventory) suits(nodes int) bool {
@@ -255,7 +244,6 @@ func (n *Node) kindOf(resource string) (int, bool) {
 		func(k kind, name string) int { return cmp.Compare(k.resource, name) })
 }
 
-// typeOf finds a memory type.
 func (n *Node) typeOf(name string) (int, bool) { return slices.BinarySearch(n.types, name) }
 
 // Equal reports whether both would answer alike: equal machines, settings and inventories. nil equals nil alone.

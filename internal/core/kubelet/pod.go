@@ -107,7 +107,6 @@ type Given struct {
 // Placement is what the containers of a pod have, in spec order. Containers that have nothing may be absent.
 type Placement []Given
 
-// find returns what a container has, nil for nothing.
 func (pl Placement) find(container string) *Given {
 	for i := range pl {
 		if pl[i].Container == container {
@@ -126,12 +125,13 @@ func amountOf(list []Amount, name string) (int64, bool) {
 	return list[i].N, true
 }
 
-// asksDevice reports whether a container of p asks for devices of a resource.
 func (p *Pod) asksDevice(resource string) bool {
-	return slices.ContainsFunc(p.Containers, func(c Container) bool {
-		_, asked := amountOf(c.Devices, resource)
-		return asked
-	})
+	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.asksDevice(resource) })
+}
+
+func (c *Container) asksDevice(resource string) bool {
+	_, asked := amountOf(c.Devices, resource)
+	return asked
 }
 
 // peak is what the pod needs at once of each name: the larger of what runs for long (app containers and sidecars) and
@@ -140,13 +140,12 @@ func (p *Pod) peak(of func(*Container) []Amount) []Amount {
 	var names []string
 	for i := range p.Containers {
 		for _, a := range of(&p.Containers[i]) {
-			if at, known := slices.BinarySearch(names, a.Name); !known {
-				names = slices.Insert(names, at, a.Name)
-			}
+			names = append(names, a.Name)
 		}
 	}
+	slices.Sort(names)
 	var peaks []Amount
-	for _, name := range names {
+	for _, name := range slices.Compact(names) {
 		most, running := int64(0), int64(0)
 		for i := range p.Containers {
 			n, _ := amountOf(of(&p.Containers[i]), name)
@@ -179,5 +178,4 @@ func (p *Pod) memory() []Amount {
 	})
 }
 
-// devices is what the device manager reckons the pod to need at once.
 func (p *Pod) devices() []Amount { return p.peak(func(c *Container) []Amount { return c.Devices }) }

@@ -19,7 +19,6 @@ type State struct {
 	free *hint.Summary
 }
 
-// holder is a pod with what it has.
 type holder struct {
 	uid   string
 	given Placement
@@ -164,7 +163,6 @@ func (s *State) Uncertain(p *Pod) bool {
 	})
 }
 
-// insert replaces held by one with h.
 func (s *State) insert(h holder) {
 	i, known := s.find(h.uid)
 	if known {
@@ -175,7 +173,6 @@ func (s *State) insert(h holder) {
 	s.held = slices.Insert(slices.Clip(s.held), i, h)
 }
 
-// count renews the counters.
 func (s *State) count() { s.free = s.node.summary(s.cpus.free, s.devices, &s.memory) }
 
 // summary are the counters of a state: CPUs by NUMA node, devices given by set, and memory.
@@ -188,7 +185,6 @@ func (n *Node) summary(cpus []uint16, devices deviceState, memory *memoryState) 
 	return f
 }
 
-// fill sets counters.
 func (n *Node) fill(f *hint.Summary, cpus []uint16, devices deviceState, memory *memoryState) {
 	for i, free := range cpus {
 		f.SetFree(0, i, int64(free))

@@ -304,9 +304,6 @@ func (t *Tenancy) surprising(g *Tenant) bool {
 // kubelet has taken back what they had.
 func lasting(p *Pod, predicted, actual Placement) Placement {
 	ended := func(g Given) bool { return p.roleOf(g.Container) == Init && actual.find(g.Container) == nil }
-	if !slices.ContainsFunc(predicted, ended) {
-		return predicted
-	}
 	return slices.DeleteFunc(slices.Clone(predicted), ended)
 }
 
@@ -336,9 +333,6 @@ func inOrder(p *Pod, placement Placement) Placement {
 		return len(p.Containers)
 	}
 	order := func(a, b Given) int { return cmp.Compare(at(a), at(b)) }
-	if slices.IsSortedFunc(placement, order) {
-		return placement
-	}
 	placement = slices.Clone(placement)
 	slices.SortStableFunc(placement, order)
 	return placement
@@ -442,7 +436,6 @@ func Unclaimed(given []Grant) cpuset.Set {
 	return cpus
 }
 
-// lowest returns the first n CPUs of set.
 func lowest(set *cpuset.Set, n int) cpuset.Set {
 	var first cpuset.Set
 	for c := range set.All() {
@@ -454,7 +447,6 @@ func lowest(set *cpuset.Set, n int) cpuset.Set {
 	return first
 }
 
-// admit runs the model for the queue from first on.
 func (t *Tenancy) admit(first int) {
 	if first >= len(t.queue) {
 		return
