@@ -103,7 +103,6 @@ func (c cluster) agentPods(ctx context.Context, node string) ([]corev1.Pod, erro
 	return pods.Items, nil
 }
 
-// forward asks the agent of a node over a port of its pod.
 func (c cluster) forward(ctx context.Context, node, target string) (status int, text []byte, err error) {
 	pods, err := c.agentPods(ctx, node)
 	if err != nil {
@@ -144,7 +143,6 @@ func (c cluster) forward(ctx context.Context, node, target string) (status int, 
 	return fetch(ctx, http.DefaultClient, "the agent", fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, target))
 }
 
-// rightMissing names the right that a refusal is about.
 func rightMissing(err error, right string) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%s is missing: %w", right, err)
@@ -165,7 +163,6 @@ func (e *explanation) addActual(ctx context.Context, answer *explained, pod *cor
 	answer.Actual = actual
 }
 
-// actual has two lines for each container: what its files have, and where they are.
 func (r *renderer) actual(p view.Cgroups) {
 	label := "actual"
 	for _, g := range p.Groups {

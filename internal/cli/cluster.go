@@ -30,7 +30,6 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// cluster reads API objects.
 type cluster struct {
 	core    kubernetes.Interface
 	dynamic dynamic.Interface
@@ -40,10 +39,8 @@ type cluster struct {
 func connect(flags *genericclioptions.ConfigFlags) (cluster, error) {
 	config, err := flags.ToRESTConfig()
 	if err != nil {
-		return cluster{}, failure{
-			ExitUnreachable,
-			fmt.Errorf("find the cluster: %w (set KUBECONFIG or --kubeconfig)", err),
-		}
+		err = fmt.Errorf("find the cluster: %w (set KUBECONFIG or --kubeconfig)", err)
+		return cluster{}, failure{ExitUnreachable, err}
 	}
 	config.UserAgent = "tenon"
 	config.QPS, config.Burst = 50, 100
@@ -108,7 +105,6 @@ func (a *account) view(node string) *ledger.View {
 	return ledger.New(ledger.Facts{}).View()
 }
 
-// node describes a node.
 func (a *account) node(name string) view.Node {
 	known, _ := a.store.Node(name)
 	return describe.Node(known, a.pods[name])
@@ -146,10 +142,8 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 	return a, nil
 }
 
-// errNoNode means that the API has no node of the name.
 var errNoNode = errors.New("not found")
 
-// only keeps the named node, or suggests the nearest name.
 func only(nodes []corev1.Node, name string) ([]corev1.Node, error) {
 	var names []string
 	for i := range nodes {
@@ -191,7 +185,6 @@ func (c cluster) topologies(ctx context.Context, node string) ([]v1alpha2.NodeRe
 	return out, nil
 }
 
-// objects reads the objects of a custom kind, or only the one with a node's name.
 func (c cluster) objects(ctx context.Context, kind schema.GroupVersionResource, node string,
 ) ([]unstructured.Unstructured, error) {
 	options := metav1.ListOptions{}

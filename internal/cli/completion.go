@@ -10,7 +10,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
-// completionLimit bounds the time that a shell waits for names.
 const completionLimit = 3 * time.Second
 
 // fromCluster completes a first argument, or a flag, with the names of a core resource. A cluster that does not answer

@@ -110,10 +110,8 @@ func askScheduler(ctx context.Context, target *url.URL, into any) error {
 	return nil
 }
 
-// maxAnswer bounds an answer.
 const maxAnswer = 64 << 20
 
-// fetch asks whom errors name.
 func fetch(ctx context.Context, client *http.Client, whom, target string) (status int, text []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {

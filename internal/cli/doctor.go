@@ -44,7 +44,6 @@ type NodeObjects struct {
 	Now          time.Time
 }
 
-// doctorOptions are the flags of doctor.
 type doctorOptions struct {
 	format, root, node, agent string
 }

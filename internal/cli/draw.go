@@ -18,7 +18,6 @@ import (
 // fewer.
 const coresPerRow = 16
 
-// mark is how one kind of CPU is drawn.
 type mark struct {
 	state, symbol, ascii string
 	tint                 tint
@@ -37,7 +36,6 @@ var marks = []mark{
 
 var classTints = map[string]tint{"LSE": red, "LSR": yellow, "kubelet": magenta}
 
-// drawing is the picture of one machine.
 type drawing struct {
 	paint
 	view.Node
@@ -189,7 +187,6 @@ func (d *drawing) numa(n view.NUMA) {
 	d.wrapped(4, ",", be)
 }
 
-// memoryText is what is free of the memory that pods may have, and how much there is in all.
 func memoryText(n view.NUMA) string {
 	of := func(m view.Memory) string {
 		if m.Free == "" || m.Allocatable == "" {
@@ -228,7 +225,6 @@ func (d *drawing) rows(cores []view.Core) (rows [][]view.Core, names []string, w
 	}
 }
 
-// cells is the width of a row of cores.
 func (d *drawing) cells(row []view.Core) int {
 	n := 0
 	for j, core := range row {
@@ -298,14 +294,12 @@ func (d *drawing) legend() {
 	}
 }
 
-// sourceTexts has the sources of settings in a few words.
 var sourceTexts = map[string]string{
 	view.FromLabel: "node label", view.FromAnnotation: "agent", view.FromAttribute: "NodeResourceTopology",
 	view.FromPolicies: "NodeResourceTopology", view.FromNumatopology: "Numatopology",
 	view.FromArgument: "scheduler's default", view.FromAssumption: "assumed",
 }
 
-// managerText describes a manager in one phrase.
 func managerText(name string, m view.Manager) string {
 	text := name + " " + m.Policy
 	if m.Policy == annotation.KubeletTopologyNone || m.Policy == annotation.KubeletMemoryNone {
@@ -355,7 +349,6 @@ func kubeletText(v view.Kubelet) string {
 	return text
 }
 
-// modeText describes whose CPU assignments hold.
 func modeText(v view.Mode) string {
 	text := fmt.Sprintf("mode: %s (%s)", v.Mode, sourceTexts[v.From.Source])
 	if v.Wish != "" {

@@ -22,7 +22,6 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// explainOptions are the flags of explain.
 type explainOptions struct {
 	list                      listFlags
 	color, address            string
@@ -94,7 +93,6 @@ job: of a workload, its pods, and why pods of it were never made.`,
 	return c
 }
 
-// explanation is one run of explain.
 type explanation struct {
 	*explainOptions
 	cluster

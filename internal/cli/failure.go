@@ -49,7 +49,6 @@ func remedy(err error) string {
 	return err.Error()
 }
 
-// exitCode classifies an error that a verb returned.
 func exitCode(err error) int {
 	var own interface{ ExitCode() int }
 	var network net.Error

@@ -15,7 +15,6 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// masksShown bounds a mask table unless all masks are asked for.
 const masksShown = 20
 
 // hints explains how the NUMA nodes of one machine satisfy a pod. The scheduler's account knows what it has just
@@ -86,11 +85,11 @@ func (r *renderer) step(s *view.HintStep) {
 		default:
 			text += ", not preferred"
 		}
-		verdict := ": refused"
 		if m.Admitted {
-			verdict = ": admitted"
+			text += ": admitted"
+		} else {
+			text += ": refused"
 		}
-		text += verdict
 		if m.Certainty != "exact" {
 			text += " (" + m.Certainty + ")"
 		}
@@ -108,7 +107,6 @@ func (r *renderer) step(s *view.HintStep) {
 	}
 }
 
-// masks prints what every resource says of every mask that any of them names.
 func (r *renderer) masks(resources []view.HintResource) {
 	if len(resources) == 0 {
 		return
@@ -156,7 +154,6 @@ func (r *renderer) masks(resources []view.HintResource) {
 	}
 }
 
-// maskText is what a resource says of a mask.
 func (r *renderer) maskText(res view.HintResource, mask []int) string {
 	at := slices.IndexFunc(res.Hints, func(h view.Hint) bool { return slices.Equal(h.NUMA, mask) })
 	switch {
@@ -189,7 +186,6 @@ func givenText(g *view.Given) string {
 	return strings.Join(parts, "; ")
 }
 
-// alignment prints what each NUMA node can give.
 func (r *renderer) alignment(a *view.Alignment) {
 	r.add(plain, "")
 	r.add(bold, "Tenon's choice")
@@ -226,7 +222,6 @@ func (r *renderer) alignment(a *view.Alignment) {
 // nodeList joins the ids of NUMA nodes; "any" for none.
 func nodeList(ids []int) string { return cmp.Or(view.IDs(ids), "any") }
 
-// amountOf writes an amount of an alignment's row.
 func amountOf(name string, n int64) string {
 	switch name {
 	case "cpu", "pool":

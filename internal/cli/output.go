@@ -25,7 +25,6 @@ func checkFormat(format string, more ...string) error {
 	return usagef("-o %s is not allowed: use %s", format, strings.Join(allowed, ", "))
 }
 
-// listFlags are the flags of verbs that list things.
 type listFlags struct {
 	format, selector string
 	watch            bool
@@ -98,7 +97,6 @@ func newList[T any](kind string, items []T) list[T] {
 	return list[T]{apiVersion, kind, append([]T{}, items...)}
 }
 
-// printAnswer writes v as JSON or YAML, or the text of table.
 func printAnswer(w io.Writer, format string, v any, table func() string) error {
 	var text []byte
 	var err error

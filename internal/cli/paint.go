@@ -62,7 +62,6 @@ func (p paint) text(c tint, s string) string {
 	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
 }
 
-// symbol returns s, or its twin for locales without UTF-8.
 func (p paint) symbol(s, ascii string) string {
 	if p.ascii {
 		return ascii

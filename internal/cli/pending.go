@@ -18,7 +18,6 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// pendingGroup is the pods that wait for one root cause.
 type pendingGroup struct {
 	RootCause string   `json:"rootCause"`
 	Class     string   `json:"class"`
@@ -29,7 +28,6 @@ type pendingGroup struct {
 	Message string    `json:"message"`
 }
 
-// askedAtMost bounds the pods of a list about which the scheduler is asked.
 const askedAtMost = 20
 
 // pending shows what waits, by what the pods' conditions say: one request, whatever the size of the cluster. The

@@ -15,22 +15,14 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// rowsShown bounds the table of nodes unless all are asked for.
 const rowsShown = 10
 
-// renderer writes the table form of an explanation.
 type renderer struct {
 	paint
 	now        time.Time
 	width      int // of the terminal, 0 = unlimited
 	everything bool
-	lines      []styled
-}
-
-// styled is a line in one colour.
-type styled struct {
-	tint tint
-	text string
+	out        strings.Builder
 }
 
 func age(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
@@ -56,23 +48,17 @@ func (r *renderer) line(label string, texts ...string) {
 	}
 }
 
-// cross marks what is wrong.
 func (p paint) cross() string { return p.symbol("✗", "x") + " " }
 
 func (r *renderer) add(colour tint, lines ...string) {
 	for _, text := range lines {
-		r.lines = append(r.lines, styled{colour, text})
+		r.out.WriteString(r.text(colour, r.fit(strings.TrimRight(text, " "), r.width)) + "\n")
 	}
 }
 
-// take returns the lines, and forgets them.
 func (r *renderer) take() string {
-	var b strings.Builder
-	for _, l := range r.lines {
-		b.WriteString(r.text(l.tint, r.fit(strings.TrimRight(l.text, " "), r.width)) + "\n")
-	}
-	r.lines = nil
-	return b.String()
+	defer r.out.Reset()
+	return r.out.String()
 }
 
 func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
@@ -236,7 +222,6 @@ func (r *renderer) placement(p view.Placement) {
 	}
 }
 
-// rejection prints why the kubelet rejected the pod, and what the scheduler does about it.
 func (r *renderer) rejection(j view.Rejection) {
 	text := fmt.Sprintf("by the kubelet of node %s: %s", j.Node, j.Reason)
 	if j.Message != "" {
@@ -249,7 +234,6 @@ func (r *renderer) rejection(j view.Rejection) {
 	}
 }
 
-// kubelet prints the predicted and the actual allocations of the node's kubelet to the pod's containers.
 func (r *renderer) kubelet(p view.Placement) {
 	r.containers("predicted", p.Predicted)
 	switch {
@@ -266,7 +250,6 @@ func (r *renderer) kubelet(p view.Placement) {
 	}
 }
 
-// containers has a line for each container that was given something.
 func (r *renderer) containers(label string, all view.Containers) {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -277,7 +260,6 @@ func (r *renderer) containers(label string, all view.Containers) {
 	r.line(label, texts...)
 }
 
-// given lists what a container has: CPUs, memory and devices, and the NUMA nodes on which they were aligned.
 func given(c view.Container) string {
 	var parts []string
 	if c.CPUs != "" {
@@ -316,7 +298,6 @@ func given(c view.Container) string {
 	return strings.Join(parts, ", ")
 }
 
-// cores counts whole cores and names those that the pod shares.
 func cores(list []view.CorePart) string {
 	whole := 0
 	var parts []string
@@ -350,7 +331,6 @@ func (r *renderer) decision(d view.Decision) {
 	r.line("why here", text)
 }
 
-// differences lists the plugins that scored two nodes apart, the largest difference first.
 func differences(a, b view.Score) string {
 	type gap struct {
 		plugin string

@@ -59,7 +59,6 @@ none (assumed). A NUMA node shows the free part of its CPUs and memory, and its 
 	return c
 }
 
-// printTopology shows the map of one node, or a line for each of them.
 func printTopology(out io.Writer, a *account, node, format string, p paint, width int) error {
 	var views []view.Node
 	for _, n := range a.nodes {

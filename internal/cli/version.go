@@ -11,7 +11,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// versions are what a binary was built from.
 type versions struct {
 	Tenon string `json:"tenon"`
 	// Kubernetes is the version of the Kubernetes client that is linked.
@@ -38,7 +37,6 @@ func builtFrom() versions {
 	return v
 }
 
-// newVersion returns the verb version.
 func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
 	var format string
 	c := &cobra.Command{

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// watchInterval is the time between two looks at the cluster with --watch.
 const watchInterval = 2 * time.Second
 
 // homeAndClear moves a terminal's cursor to the top left and clears what is below.

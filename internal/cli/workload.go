@@ -18,10 +18,8 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// workloadKinds are the kinds whose pods explain follows.
 var workloadKinds = []string{"deployment", "replicaset", "statefulset", "daemonset", "job"}
 
-// workload explains the pods of a workload.
 type workload struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -92,7 +90,6 @@ func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (w
 	return out, err
 }
 
-// readWorkload returns what a workload's pods are known by, and how many it wants at once.
 func (e *explanation) readWorkload(ctx context.Context, kind, name string) (uid types.UID,
 	selector *metav1.LabelSelector, desired int, err error,
 ) {
@@ -119,7 +116,6 @@ func (e *explanation) readWorkload(ctx context.Context, kind, name string) (uid 
 	return w.UID, w.Spec.Selector, int(wanted), err
 }
 
-// refusal returns what the newest Event of one of the owners says about a pod that could not be made.
 func (e *explanation) refusal(ctx context.Context, owners []types.UID) (string, error) {
 	const reason = "FailedCreate"
 	found, err := e.core.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{
@@ -140,7 +136,6 @@ func (e *explanation) refusal(ctx context.Context, owners []types.UID) (string, 
 	return newest.Message, nil
 }
 
-// workload draws the pods of a workload.
 func (r *renderer) workload(w workload) string {
 	r.add(plain, fmt.Sprintf("%s %s/%s   %d of %s", w.Kind, w.Namespace, w.Name, len(w.Pods),
 		view.Count(w.Desired, "pod")))
