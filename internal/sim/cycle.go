@@ -11,7 +11,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// profile is a profile of the scheduler whose cycles the engine follows.
 type profile struct {
 	framework.Framework
 	engine *engine
@@ -77,7 +76,6 @@ func (b *bindingCycle) finish(status *fwk.Status) {
 	<-b.ended
 }
 
-// follow ends a binding cycle that waits for no permit.
 func (e *engine) follow(b *bindingCycle) {
 	if b.profile.GetWaitingPod(b.pod.UID) == nil {
 		b.finish(nil)

@@ -65,11 +65,6 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 	"PriorityLevelConfiguration", "Role", "RoleBinding", "Secret", "ServiceAccount", "ValidatingAdmissionPolicy",
 	"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")
 
-// ofKubernetes reports whether an API group is one of Kubernetes itself. Others use the same kinds for other things.
-func ofKubernetes(group string) bool {
-	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
-}
-
 // supportedKinds is isSupported in words.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet " +
 	"and DaemonSet, batch/v1 Job and CronJob, " +
@@ -180,7 +175,9 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		d.add(at, "kind: %s (%s) is not supported yet: it is about %s", h.Kind, h.APIVersion, feature)
 		return
 	}
-	if irrelevant.Has(h.Kind) && ofKubernetes(kind.Group) {
+	// Groups that are not of Kubernetes itself use the same kinds for other things.
+	ofKubernetes := !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
+	if irrelevant.Has(h.Kind) && ofKubernetes {
 		d.unused[h.Kind]++
 		return
 	}

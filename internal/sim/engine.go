@@ -243,15 +243,6 @@ func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandle
 	}
 }
 
-// pod returns a pod as it is now, nil when it was deleted.
-func (e *engine) pod(p *corev1.Pod) *corev1.Pod {
-	o, known, err := e.api.pods.GetStore().Get(p)
-	if err != nil || !known {
-		return nil
-	}
-	return o.(*corev1.Pod)
-}
-
 func (e *engine) held(ctx context.Context, p *corev1.Pod) []why.Finding {
 	for _, plugin := range e.core.Profiles[p.Spec.SchedulerName].PreEnqueuePlugins() {
 		if status := plugin.PreEnqueue(ctx, p); !status.IsSuccess() {

@@ -32,10 +32,7 @@ func (w *world) expand(o object, p *problems) {
 			p.add(o.origin, "spec.volumeClaimTemplates: persistent volumes are not supported yet")
 			return
 		}
-		var first int32
-		if t.Spec.Ordinals != nil {
-			first = t.Spec.Ordinals.Start
-		}
+		first := ptr.Deref(t.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start
 		w.listed = append(w.listed, t)
 		w.replicate(o.origin, ownedBy(t, "StatefulSet"), t.Spec.Template, first, t.Spec.Replicas, p)
 	case *appsv1.DaemonSet:

@@ -17,7 +17,6 @@ import (
 
 const stdin = "-"
 
-// origin is the position of an object in the input.
 type origin struct {
 	file     string
 	document int // from 1

@@ -46,7 +46,6 @@ func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer, docs
 	return e.decide(ctx, w, warn)
 }
 
-// decide admits and schedules all pods of the world that have no node.
 func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, error) {
 	defer e.end()
 	hooks := readWebhooks()
@@ -152,7 +151,6 @@ func (w *world) descriptions() (out []description) {
 	return out
 }
 
-// warnTopologies reports the fields of a topology that the scheduler cannot use.
 func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
 	for _, d := range w.descriptions() {
 		known, _ := store.Node(d.node)
@@ -185,24 +183,25 @@ func (e *engine) place(p pod, state string) Pod {
 }
 
 func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
-	now := e.pod(p.Pod)
-	if now != nil {
-		p.Pod = now
+	now, known, err := e.api.pods.GetStore().Get(p.Pod)
+	deleted := err != nil || !known
+	if !deleted {
+		p.Pod = now.(*corev1.Pod)
 	}
-	if now == nil || now.Spec.NodeName != "" {
+	if deleted || p.Spec.NodeName != "" {
 		return e.place(p, Scheduled), nil
 	}
 	if i := slices.IndexFunc(e.waiting, func(b *bindingCycle) bool { return b.pod.UID == p.UID }); i >= 0 {
 		return e.outcome(e.waiting[i].pod, Waiting), nil
 	}
 	failed := e.failed[p.UID]
-	if held := e.held(ctx, now); len(held) > 0 {
+	if held := e.held(ctx, p.Pod); len(held) > 0 {
 		failed = failure{findings: held}
 	}
 	if failed.err != nil {
-		return Pod{}, fmt.Errorf("schedule pod %s: %w", klog.KObj(now), failed.err)
+		return Pod{}, fmt.Errorf("schedule pod %s: %w", klog.KObj(p.Pod), failed.err)
 	}
-	return e.outcome(now, Unschedulable, reasons(failed.findings)...), nil
+	return e.outcome(p.Pod, Unschedulable, reasons(failed.findings)...), nil
 }
 
 func reasons(findings []why.Finding) (out []Reason) {

@@ -48,7 +48,6 @@ func createsPods(rules []admissionv1.RuleWithOperations) bool {
 	})
 }
 
-// admit changes a new pod as the webhooks would, and returns their refusals.
 func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, warn io.Writer) (refused []Reason) {
 	var warnings []string
 	if w.mutated.Matches(labels.Set(namespace.Labels)) {

@@ -196,7 +196,6 @@ func (w *world) prioritize(p *problems) {
 	}
 }
 
-// informerOf returns the cache that the scheduler's plugins read objects of a kind from.
 func informerOf(o runtime.Object, f informers.SharedInformerFactory) cache.SharedIndexInformer {
 	switch o.(type) {
 	case *corev1.Service:
