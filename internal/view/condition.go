@@ -56,12 +56,9 @@ func parseMessage(message string) (why.Wire, bool) {
 		return w, true
 	}
 	w.Message = rest[:at]
-	if nodes, ok := tail["nodes"].(float64); ok {
-		w.Nodes = int(nodes)
-	}
-	if where, ok := tail["where"].(string); ok {
-		w.Where = where
-	}
+	nodes, _ := tail["nodes"].(float64)
+	w.Nodes = int(nodes)
+	w.Where, _ = tail["where"].(string)
 	delete(tail, "code")
 	delete(tail, "nodes")
 	delete(tail, "where")

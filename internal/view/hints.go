@@ -161,7 +161,6 @@ func HintsOf(node string, v *ledger.View, r *place.Request, detail string) Hints
 	return out
 }
 
-// unpredicted says why there are no hints of the kubelet.
 func unpredicted(f *ledger.Facts, r *place.Request) string {
 	switch {
 	case !f.Model.Fault.OK():
@@ -204,10 +203,8 @@ func kubeletHints(v *ledger.View, r *place.Request, node string) *KubeletHints {
 }
 
 func wireOf(r why.Reason, node string) *why.Wire {
-	for _, o := range why.Obstacles([]why.Finding{{
-		Reason: r, Plugin: "NodeNUMAResource", Phase: why.Filter,
-		Object: node,
-	}}) {
+	finding := why.Finding{Reason: r, Plugin: "NodeNUMAResource", Phase: why.Filter, Object: node}
+	for _, o := range why.Obstacles([]why.Finding{finding}) {
 		w := o.Wire()
 		return &w
 	}

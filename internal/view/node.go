@@ -181,7 +181,7 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 	f, m := v.Facts(), v.Machine()
 	out := Node{
 		Name: name, KubeletPolicy: "none", Policies: Policies{
-			CPUBind:      bindName(f.Bind),
+			CPUBind:      [...]string{"", "None", "FullPCPUsOnly", "SpreadByPCPUs"}[f.Bind],
 			NUMAAllocate: f.Strategy.String(), NUMATopology: f.Topology.Label(),
 		},
 		Sockets: []Socket{}, Pods: []Holder{}, Problems: []Problem{},
@@ -190,7 +190,15 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 		out.KubeletPolicy = "static"
 	}
 	for uid, class := range pods {
-		out.count(v, uid, class)
+		if e, ok := v.Entry(uid); ok && len(e.NUMAIDs) > 0 {
+			continue
+		}
+		switch roleOf(v, uid, class) {
+		case qos.SharedPool:
+			out.SharedPods++
+		case qos.BEPool:
+			out.BEPods++
+		}
 	}
 	if m == nil {
 		out.Fault = f.Fault.Code.String()
@@ -207,22 +215,6 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 		out.Sockets = append(out.Sockets, states.socket(topo.Socket(s)))
 	}
 	return out
-}
-
-func bindName(b ledger.NodeBind) string {
-	return [...]string{"", "None", "FullPCPUsOnly", "SpreadByPCPUs"}[b]
-}
-
-func (o *Node) count(v *ledger.View, uid string, class qos.Pod) {
-	if e, ok := v.Entry(uid); ok && len(e.NUMAIDs) > 0 {
-		return
-	}
-	switch roleOf(v, uid, class) {
-	case qos.SharedPool:
-		o.SharedPods++
-	case qos.BEPool:
-		o.BEPods++
-	}
 }
 
 // holders returns the pods that hold CPUs or are bound to NUMA nodes, and the names of those that hold a CPU, by its
@@ -288,7 +280,6 @@ func entryName(v *ledger.View, uid string) string {
 	return uid
 }
 
-// cpuStates determines the use of each CPU of a view.
 type cpuStates struct {
 	v       *ledger.View
 	m       *topo.Machine
@@ -370,7 +361,6 @@ func (s *cpuStates) core(c topo.Core) Core {
 	return out
 }
 
-// roleOf returns the role of a pod on the node of v.
 func roleOf(v *ledger.View, uid string, class qos.Pod) qos.Role {
 	if e, known := v.Entry(uid); known && e.Role.Binds() {
 		return e.Role
