@@ -56,7 +56,6 @@ func (m *Mutation) Apply(pod *corev1.Pod) {
 	}
 }
 
-// annotate sets an annotation, whatever it has, on a pod.
 func (m *Mutation) annotate(pod *corev1.Pod, key, value string) {
 	if pod.Annotations == nil && len(m.Steps) == 0 {
 		m.Steps = append(m.Steps, Step{"add", "/metadata/annotations", map[string]string{}, func(p *corev1.Pod) {

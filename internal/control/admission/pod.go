@@ -156,7 +156,6 @@ func (a *Answer) resourceSpec(pod *corev1.Pod) {
 	}
 }
 
-// lays reports whether a policy is about the layout of CPUs that a pod holds.
 func lays(policy string) bool {
 	return policy == annotation.BindFullPCPUs || policy == annotation.BindSpreadByPCPUs
 }
@@ -175,7 +174,6 @@ func (a *Answer) arm64(field string, spec annotation.ResourceSpec) {
 	}
 }
 
-// pinsARM64 reports whether a pod can run on arm64 nodes alone.
 func pinsARM64(pod *corev1.Pod) bool {
 	if pod.Spec.NodeSelector[corev1.LabelArchStable] == "arm64" {
 		return true

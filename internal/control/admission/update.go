@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -78,30 +79,19 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 // Resize judges a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer.
 func Resize(pod, old *corev1.Pod) Answer {
 	var a Answer
-	if !holdsCPUs(old) {
+	if entry, _ := convert.EntryUnder(convert.Args{}, old); !willHoldCPUs(old) && entry.CPUList == "" {
 		return a
 	}
-	before := map[string]*corev1.ResourceRequirements{"spec": orNone(old.Spec.Resources)}
+	none := &corev1.ResourceRequirements{}
+	before := map[string]*corev1.ResourceRequirements{"spec": cmp.Or(old.Spec.Resources, none)}
 	for field, c := range containers(old) {
 		before[field] = &c.Resources
 	}
 	for field, c := range containers(pod) {
 		a.sameCPU(field, &c.Resources, before[field])
 	}
-	a.sameCPU("spec", orNone(pod.Spec.Resources), before["spec"])
+	a.sameCPU("spec", cmp.Or(pod.Spec.Resources, none), before["spec"])
 	return a
-}
-
-func orNone(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
-	if r == nil {
-		return &corev1.ResourceRequirements{}
-	}
-	return r
-}
-
-func holdsCPUs(pod *corev1.Pod) bool {
-	entry, _ := convert.EntryUnder(convert.Args{}, pod)
-	return willHoldCPUs(pod) || entry.CPUList != ""
 }
 
 // sameCPU accepts a container that is new.

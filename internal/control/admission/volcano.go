@@ -29,10 +29,8 @@ func (a *Answer) oneTopologyPolicy(pod *corev1.Pod, policy annotation.NUMATopolo
 		return
 	}
 	spec, _, err := annotation.ParseNUMATopologySpec(text)
-	if err != nil || spec.NUMATopologyPolicy == "" {
-		return // topologySpec reports it, or nothing to contradict
-	}
-	if policy != spec.NUMATopologyPolicy {
+	// topologySpec reports what cannot be read.
+	if err == nil && spec.NUMATopologyPolicy != "" && spec.NUMATopologyPolicy != policy {
 		a.refuse(why.BadAnnotation, annotationField(annotation.VolcanoTopologyPolicy),
 			"conflicting values for %s and its alias %s: %s and %s",
 			annotation.NUMATopologySpecKey, annotation.VolcanoTopologyPolicy, spec.NUMATopologyPolicy, policy)
