@@ -79,7 +79,6 @@ func Explain(err error, dir datadir.Dir) error {
 	return &Fault{what, remedy, err}
 }
 
-// checkSpace refuses a start that would fill the disk half way.
 func checkSpace(dir datadir.Dir) error {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir.Root(), &s); err != nil {

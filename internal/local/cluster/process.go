@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/proc"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 const (
@@ -95,16 +96,9 @@ func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interfac
 			return fmt.Errorf("delete pod %s/%s of node %s: %w", p.Namespace, p.Name, p.Spec.NodeName, err)
 		}
 	}
-	c.report(Step{Text: fmt.Sprintf("removed %s of the last start with %s: %s", count(len(removed), "node"),
-		count(deleted, "pod"), Few(sets.List(removed)))})
+	c.report(Step{Text: fmt.Sprintf("removed %s of the last start with %s: %s", view.Count(len(removed), "node"),
+		view.Count(deleted, "pod"), Few(sets.List(removed)))})
 	return nil
-}
-
-func count(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // Few joins names while they are few; the rest is an ellipsis.

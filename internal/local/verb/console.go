@@ -39,10 +39,7 @@ func (c *console) say(text string) { c.send(line{Text: text}) }
 
 // end passes the error of a detached start to the user's process; it returns err.
 func (c *console) end(err error) error {
-	c.mu.Lock()
-	reporting := c.report != nil
-	c.mu.Unlock()
-	if err != nil && reporting {
+	if err != nil {
 		c.send(line{Error: err.Error(), Code: codeOf(err)})
 	}
 	return err

@@ -24,7 +24,6 @@ import (
 
 const demoLimit = time.Minute
 
-// demo applies the demo to the running cluster and prints what became of its pods and the commands to go on with.
 func demo(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
 	if err != nil {

@@ -50,8 +50,7 @@ func detach(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("start the cluster's process: %w", err)
 	}
-	stopped := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
-	defer stopped()
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
 	err = follow(reports, out)
 	if err == nil {
 		return nil // the process lives on; it is init's child when this one ends

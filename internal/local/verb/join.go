@@ -16,7 +16,6 @@ import (
 // JoinVerb is the hidden verb of a control plane for nodes that are not simulated: those of the agent's tests.
 const JoinVerb = "__join"
 
-// newJoin returns the command that runs a control plane without simulated nodes until it is ended.
 func newJoin() *cobra.Command {
 	var nodes []string
 	var schedulers int

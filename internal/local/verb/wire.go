@@ -31,7 +31,6 @@ func manifests() [][]byte {
 // ports are those of the services, saved by the process that started the cluster.
 type ports = map[datadir.Service]int
 
-// hidden returns the command of a child process.
 func hidden(verb string, run func(context.Context, datadir.Dir, ports) error) *cobra.Command {
 	var data string
 	c := &cobra.Command{
@@ -142,7 +141,6 @@ func newNodes() *cobra.Command {
 	})
 }
 
-// simulated gives a node its machine and the credentials of its kubelet and its agent.
 func simulated(dir datadir.Dir, name string, m machine.Description) (simnode.Node, error) {
 	// a kubelet's own defaults; client-go's would hold up a node full of pods for a minute
 	client, _, err := clients(dir.Credential(cluster.KubeletCredential(name)), 50, 100)
