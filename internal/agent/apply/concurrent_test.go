@@ -82,6 +82,7 @@ func TestHooksAndPassesSideBySide(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		synctest.Wait() // the pass that the last Delete asked for
 		cancel()
 		loop.Wait()
 		if text := overlap.Load(); text != nil {
@@ -94,6 +95,50 @@ func TestHooksAndPassesSideBySide(t *testing.T) {
 			t.Errorf("the shared pool is %v in the end, want %v", got, all)
 		}
 	})
+}
+
+// A pod that is bound between the pass and the verdict moves the pool: the container starts on what is left of it, and
+// is not refused for a set that was right a moment ago.
+func TestAPoolThatMovesWhileAContainerStartsRefusesNothing(t *testing.T) {
+	t.Parallel()
+	m := smallMachine(t)
+	var e *apply.Engine
+	var bound sync.Once
+	tree, err := kernel.Open(kernel.Options{Machine: m, Observe: func(s []kernel.Group) {
+		for _, g := range s {
+			if g.Path == "kubepods/podls/c" && !g.Effective.IsEmpty() && e != nil {
+				bound.Do(func() {
+					e.Update(desired.Pod{Entry: ledger.Entry{
+						UID: "x", Name: "x", Class: qos.LSE, Role: qos.Exclusive, CPUList: "1-3",
+					}})
+				})
+			}
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := apply.New(apply.Options{Cgroup: tree})
+	engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
+	engine.Prune(func(func(string) bool) {})
+	engine.Update(desired.Pod{Entry: ledger.Entry{UID: "ls", Name: "ls", Role: qos.SharedPool}})
+	c := apply.Container{PodUID: "ls", PodGroup: "kubepods/podls", Group: "kubepods/podls/c"}
+	if _, err := engine.Create(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.MkdirAll(c.Group); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Write(c.Group, desired.CPUs, "0-2"); err != nil { // the pass of Start writes another set
+		t.Fatal(err)
+	}
+	e = engine
+	if err := engine.Start(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	if got, err := tree.Read(c.Group, desired.CPUs); got != "0,4-11" || err != nil {
+		t.Errorf("the container is on CPUs %q, %v; want 0,4-11", got, err)
+	}
 }
 
 // live runs one container through its life, as a kubelet does that tries again while the hand-over is pending.

@@ -184,13 +184,22 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 		if err != nil {
 			return err
 		}
-		err = e.run(c.Group, exclusive)
-		if blocked := unbegun(c, err); blocked != nil {
-			return blocked
+		for range startPasses {
+			passErr := e.run(c.Group, exclusive)
+			if blocked := unbegun(c, passErr); blocked != nil {
+				return blocked
+			}
+			if err = e.gate(ctx, c, passErr); passErr != nil || !errors.Is(err, ErrEnforcement) {
+				break
+			}
 		}
-		return e.gate(ctx, c, err)
+		return err
 	})
 }
+
+// startPasses is how many passes a Start may take: a pod that is bound after one that set all moves the pools before
+// the verdict.
+const startPasses = 3
 
 // unbegun is the verdict on a container after a pass that did not begin; nil when it did.
 func unbegun(c Container, err error) error {
