@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 )
 
-// sandbox is what is known of a pod's sandbox, as hook servers are told. It is never written to once others can see it.
+// sandbox is what is known of a pod's sandbox, as hook servers get it. It is never written to once others can see it.
 type sandbox struct {
 	id string
 	*v1alpha1.PodSandboxHookRequest

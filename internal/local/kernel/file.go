@@ -60,7 +60,7 @@ func filesOf(d desired.Dialect) []file {
 		}...)
 	}
 	return append(files, []file{
-		{"cgroup.controllers", top, func(*Tree, *group) string { return available }, readOnly}, // tells v2 from v1
+		{"cgroup.controllers", top, func(*Tree, *group) string { return available }, readOnly}, // only v2 has it
 		{"cgroup.events", everywhere, func(_ *Tree, g *group) string {
 			if g.populated() {
 				return "populated 1\nfrozen 0"
