@@ -36,9 +36,7 @@ func detach(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	}
 	defer func() { _ = reports.Close() }()
 
-	// What the user said, for the process that will do it: of a flag that is repeated the last one counts.
-	own := []string{"--data", dir.Root(), "--detach=false", "--demo=false", "--report-fd", "3"}
-	args := slices.Concat(os.Args[1:], own)
+	args := attached(os.Args[1:], "--data", dir.Root(), "--report-fd", "3")
 	// The cluster outlives this command: ctx ends only its start, below.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
 	cmd.Args[0] = name()
@@ -61,6 +59,15 @@ func detach(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 		return fmt.Errorf("the cluster's process ended while it started (%w), its log is %s", waitErr, dir.Log("up"))
 	}
 	return err
+}
+
+// attached returns the arguments of the process that does what the user's arguments say, and stays in the foreground. Of a
+// flag that is repeated the last one counts; behind "--" there are no flags.
+func attached(user []string, more ...string) []string {
+	if end := slices.Index(user, "--"); end >= 0 {
+		user = user[:end]
+	}
+	return slices.Concat(user, []string{"--detach=false", "--demo=false"}, more)
 }
 
 // follow prints reports until the start is over. It returns io.EOF when they end before that.
