@@ -10,16 +10,17 @@ const (
 	Default = "koordinator-default-quota"
 )
 
-// Amounts are quantities by dimension (resource name): CPU in milli-CPU, everything else in its own unit. An absent dimension
-// and a zero are different where the field says so.
+// Amounts are quantities by dimension (resource name): CPU in milli-CPU, everything else in its own unit. An absent
+// dimension and a zero are different where the field says so.
 type Amounts map[string]int64
 
-// Spec is one quota as its object says, before any rule was applied to it. A tree accepts every Spec (Check names what is wrong
-// with it); what cannot be followed is replaced as the field's comment says.
+// Spec is one quota as its object says, before any rule was applied to it. A tree accepts every Spec (Check names what
+// is wrong with it); what cannot be followed is replaced as the field's comment says.
 type Spec struct {
 	// Name is unique in the cluster. Namespace and Group are those of the object.
 	Name, Namespace, Group string
-	// Parent is the quota above; empty means Root. A parent that does not exist, or a cycle, hangs the quota under Root.
+	// Parent is the quota above; empty means Root. A parent that does not exist, or a cycle, hangs the quota under
+	// Root.
 	Parent string
 	// Tree is the id of an extra tree; empty is the default tree.
 	Tree string

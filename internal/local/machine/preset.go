@@ -2,7 +2,7 @@ package machine
 
 // Presets returns the machines that have a name, in the order in which they are listed to people.
 func Presets() []Description {
-	// The numbers of a shape: sockets, NUMA nodes per socket, cores per node, threads per core, cores per L3, efficiency
+	// Numbers of a shape: sockets, NUMA nodes per socket, cores per node, threads per core, cores per L3, efficiency
 	// cores, memory and huge pages per node, distances on one socket and between sockets.
 	return []Description{
 		{

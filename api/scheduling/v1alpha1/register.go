@@ -1,0 +1,33 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Groups of ElasticQuota.
+const (
+	// GroupName is Koordinator's (seed 003).
+	GroupName = "scheduling.sigs.k8s.io"
+	// CommunityGroupName is that of today's scheduler-plugins.
+	CommunityGroupName = "scheduling.x-k8s.io"
+)
+
+// Groups returns the groups of ElasticQuota. A cluster may serve both, and objects of both count.
+func Groups() []string { return []string{GroupName, CommunityGroupName} }
+
+// Resource is the resource under which a group serves ElasticQuotas.
+func Resource(group string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "elasticquotas"}
+}
+
+// AddToScheme registers this package's kinds in both groups: decoders need the apiVersion of the object.
+func AddToScheme(s *runtime.Scheme) error {
+	for _, group := range Groups() {
+		version := Resource(group).GroupVersion()
+		s.AddKnownTypes(version, &ElasticQuota{}, &ElasticQuotaList{})
+		metav1.AddToGroupVersion(s, version)
+	}
+	return nil
+}
