@@ -61,8 +61,8 @@ func detach(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	return err
 }
 
-// attached returns the arguments of the process that does what the user's arguments say, and stays in the foreground. Of a
-// flag that is repeated the last one counts; behind "--" there are no flags.
+// attached returns the arguments of the process that does what the user's arguments say, and stays in the foreground.
+// Of a flag that is repeated the last one counts; behind "--" there are no flags.
 func attached(user []string, more ...string) []string {
 	if end := slices.Index(user, "--"); end >= 0 {
 		user = user[:end]

@@ -9,7 +9,7 @@ func TestADetachedStartIsTheSameStart(t *testing.T) {
 	t.Parallel()
 	own := []string{"--detach=false", "--demo=false", "--report-fd", "3"}
 	for name, c := range map[string]struct{ user, want []string }{
-		"flags":                    {[]string{"up", "--nodes", "3", "--detach"}, []string{"up", "--nodes", "3", "--detach"}},
+		"flags":                    {[]string{"up", "-n", "3", "--detach"}, []string{"up", "-n", "3", "--detach"}},
 		"an end of flags":          {[]string{"up", "--detach", "--"}, []string{"up", "--detach"}},
 		"an end of flags, between": {[]string{"up", "--detach", "--", "x"}, []string{"up", "--detach"}},
 	} {
