@@ -42,7 +42,7 @@ func (r *reader) refuse(field string, e Error) {
 	outer, _, _ := strings.Cut(field, ".")
 	e.Field = field
 	for _, f := range outermost(r.text) {
-		if f.name == outer {
+		if f.name == outer || f.name == field { // names of resources have dots
 			e.Offset = f.offset // of repeated fields the last one counts
 		}
 	}

@@ -1,0 +1,123 @@
+package annotation_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	. "github.com/tenon-project/tenon/api/annotation"
+)
+
+func FuzzAmounts(f *testing.F) {
+	roundTrip(f, ParseAmounts, `{"cpu":"60","memory":"60Gi"}`, `{"cpu":100,"memory":"200Gi"}`,
+		`{"cpu":"1500m","nvidia.com/gpu":"8","kubernetes.io/batch-cpu":"12000"}`)
+}
+
+func FuzzNamespaces(f *testing.F) { roundTrip(f, ParseNamespaces, `["team-a","team-b"]`, `["a","a"]`) }
+
+func FuzzResourceKeys(f *testing.F) {
+	roundTrip(f, ParseResourceKeys, `["cpu","memory"]`, `["nvidia.com/gpu"]`)
+}
+
+func FuzzParseBool(f *testing.F) {
+	f.Add("true")
+	f.Add("yes")
+	f.Fuzz(func(t *testing.T, text string) {
+		value, ok := ParseBool(text)
+		if want := map[string]bool{"true": true, "false": true}[text]; ok != want || value != (text == "true") {
+			t.Errorf("ParseBool(%q) = %v, %v", text, value, ok)
+		}
+	})
+}
+
+func TestParseQuotaAnnotations(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		parse    parser
+		text     string
+		want     any
+		written  string
+		warnings []Warning
+	}{
+		"a weight as seed 003 writes it": {
+			parse: of(ParseAmounts), text: `{"cpu":"60","memory":"60Gi"}`,
+			want:    Amounts{"cpu": resource.MustParse("60"), "memory": resource.MustParse("60Gi")},
+			written: `{"cpu":"60","memory":"60Gi"}`,
+		},
+		"a total with numbers": {
+			parse: of(ParseAmounts), text: `{"memory":1073741824,"cpu":100}`,
+			want:    Amounts{"cpu": resource.MustParse("100"), "memory": resource.MustParse("1073741824")},
+			written: `{"cpu":"100","memory":"1073741824"}`,
+		},
+		"a weight of nothing is not the default": {
+			parse: of(ParseAmounts), text: `{"cpu":0}`, want: Amounts{"cpu": resource.MustParse("0")},
+			written: `{"cpu":"0"}`,
+		},
+		"null for no amounts": {parse: of(ParseAmounts), text: `null`, want: Amounts(nil), written: `{}`},
+		"namespaces": {
+			parse: of(ParseNamespaces), text: `["team-a","team-b"]`, want: Names{"team-a", "team-b"},
+			written: `["team-a","team-b"]`,
+		},
+		"a namespace twice": {
+			parse: of(ParseNamespaces), text: `["a","b","a"]`, want: Names{"a", "b"}, written: `["a","b"]`,
+			warnings: []Warning{{"[2]", `"a" is listed twice`}},
+		},
+		"null for no names": {parse: of(ParseNamespaces), text: `null`, want: Names{}, written: `[]`},
+		"resources with a domain": {
+			parse: of(ParseResourceKeys), text: `["cpu","nvidia.com/gpu"]`, want: Names{"cpu", "nvidia.com/gpu"},
+			written: `["cpu","nvidia.com/gpu"]`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, warnings, err := test.parse(test.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("parse %s (-want +got):\n%s", test.text, diff)
+			}
+			if diff := cmp.Diff(test.warnings, warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if got := got.(interface{ String() string }).String(); got != test.written {
+				t.Errorf("written as %s, want %s", got, test.written)
+			}
+		})
+	}
+}
+
+func TestQuotaAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		parse parser
+		text  string
+		field string
+		want  string // of the text
+	}{
+		"a negative weight":           {of(ParseAmounts), `{"cpu":"-1"}`, "cpu", "must not be negative"},
+		"a negative weight of a GPU":  {of(ParseAmounts), `{"b.c/d":-1}`, "b.c/d", "must not be negative"},
+		"the first of several faults": {of(ParseAmounts), `{"b":-1,"a":-1}`, "a", "must not be negative"},
+		"a weight that is a word":     {of(ParseAmounts), `{"cpu":"many"}`, "cpu", "quantities must match"},
+		"a list of weights":           {of(ParseAmounts), `["cpu"]`, "", "want an object, got array"},
+		"a weight that is cut off":    {of(ParseAmounts), `{"cpu":"60"`, "", "unexpected end of JSON input"},
+		"an amount without end":       {of(ParseAmounts), `{"cpu":"1e-9999999"}`, "cpu", "is out of range"},
+		"a namespace in capitals":     {of(ParseNamespaces), `["a","Team"]`, "[1]", `"Team": a lowercase RFC 1123`},
+		"an empty namespace":          {of(ParseNamespaces), `[""]`, "[0]", `Invalid value ""`},
+		"one namespace without list":  {of(ParseNamespaces), `"team-a"`, "", "want a list, got string"},
+		"namespaces that are numbers": {of(ParseNamespaces), `[1]`, "", "want a string, got number"},
+		"a resource with a space":     {of(ParseResourceKeys), `["gpu memory"]`, "[0]", `"gpu memory": name part`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := test.parse(test.text)
+			var e *Error
+			if !errors.As(err, &e) || e.Field != test.field || !strings.Contains(e.Text, test.want) {
+				t.Errorf("parse %s: %#v, want field %q and %q in the text", test.text, err, test.field, test.want)
+			}
+		})
+	}
+}
