@@ -1,5 +1,10 @@
 package quota
 
+import (
+	"maps"
+	"slices"
+)
+
 // Names of quotas that exist without an object and that users neither create nor delete.
 const (
 	// Root is the virtual top of the default tree.
@@ -34,6 +39,8 @@ type Spec struct {
 	ForceUpdate bool
 	// KeepsMin quotas do not lend what they do not use of min.
 	KeepsMin bool
+	// FixedMin quotas keep their min where those of their siblings are scaled to the total.
+	FixedMin bool
 	// Namespaces are those whose pods belong to this quota unless they name another.
 	Namespaces []string
 
@@ -47,4 +54,10 @@ type Spec struct {
 	Total Amounts
 	// Strict are the dimensions whose Max may not be set below what is used.
 	Strict []string
+}
+
+func (s Spec) clone() Spec {
+	s.Namespaces, s.Strict = slices.Clone(s.Namespaces), slices.Clone(s.Strict)
+	s.Min, s.Max, s.Weight, s.Total = maps.Clone(s.Min), maps.Clone(s.Max), maps.Clone(s.Weight), maps.Clone(s.Total)
+	return s
 }

@@ -1,0 +1,129 @@
+package quota
+
+import "slices"
+
+// wanted returns the quota that q's spec names as parent: nil for the tops of trees and where it does not exist.
+func (f *Forest) wanted(q *Quota) *Quota {
+	if q.spec.IsRoot || q.spec.Parent == "" || q.spec.Parent == Root {
+		return nil
+	}
+	if p := f.quotas[q.spec.Parent]; p != f.system && p != f.fallback {
+		return p
+	}
+	return nil
+}
+
+// cycle returns the quotas on the cycle of wanted parents that q is on: none where it is on none.
+func (f *Forest) cycle(q *Quota) []*Quota {
+	var on []*Quota
+	for n := q; n != nil && len(on) <= len(f.quotas); n = f.wanted(n) {
+		if n == q && len(on) > 0 {
+			return on
+		}
+		on = append(on, n)
+	}
+	return nil
+}
+
+// home returns where q hangs, and why not where its spec says. It depends on the specs alone, not on their order.
+func (f *Forest) home(q *Quota) (*Quota, Fault) {
+	p := f.wanted(q)
+	switch {
+	case q.spec.IsRoot:
+		return nil, ""
+	case p == nil && (q.spec.Parent == "" || q.spec.Parent == Root):
+		return f.root, ""
+	case p == nil:
+		return f.root, UnknownParent
+	case f.cycle(q) != nil:
+		return f.root, ParentCycle
+	default:
+		return p, ""
+	}
+}
+
+// place hangs quotas where their specs say. Those that go to the top go first, so that no order of moves makes a
+// cycle.
+func (f *Forest) place(quotas []*Quota) {
+	var below []*Quota
+	for _, q := range quotas {
+		if home, _ := f.home(q); home == nil || home == f.root {
+			f.move(q)
+		} else {
+			below = append(below, q)
+		}
+	}
+	for _, q := range below {
+		f.move(q)
+	}
+}
+
+func (f *Forest) move(q *Quota) {
+	home, fault := f.home(q)
+	q.misplaced = fault
+	awaits := ""
+	if fault == UnknownParent {
+		awaits = q.spec.Parent
+	}
+	f.await(q, awaits)
+	top := slices.Index(f.tops, q)
+	switch {
+	case home == nil && top < 0:
+		f.tops = append(f.tops, q)
+	case home != nil && top >= 0:
+		f.tops = slices.Delete(f.tops, top, top+1)
+	}
+	if q.parent != home {
+		f.detach(q)
+		if home != nil {
+			f.attach(q, home)
+		}
+	}
+}
+
+// await keeps the list of quotas whose parent is missing; an empty name takes q off it.
+func (f *Forest) await(q *Quota, parent string) {
+	if q.awaits == parent {
+		return
+	}
+	if left := slices.DeleteFunc(f.awaited[q.awaits], func(o *Quota) bool { return o == q }); len(left) > 0 {
+		f.awaited[q.awaits] = left
+	} else {
+		delete(f.awaited, q.awaits)
+	}
+	if q.awaits = parent; parent != "" {
+		f.awaited[parent] = append(f.awaited[parent], q)
+	}
+}
+
+func (f *Forest) attach(q, parent *Quota) {
+	i, _ := parent.index(q.spec.Name)
+	parent.children = slices.Insert(parent.children, i, q)
+	q.parent = parent
+	for d := range q.cells {
+		c := &q.cells[d]
+		parent.at(Dimension(d)).stale = true
+		f.addRequest(parent, Dimension(d), sumOf(c.pass()))
+		for m := Used; m < measures; m++ {
+			f.addSum(parent, m, Dimension(d), c.sums[m])
+		}
+	}
+}
+
+func (f *Forest) detach(q *Quota) {
+	parent := q.parent
+	if parent == nil {
+		return
+	}
+	i, _ := parent.index(q.spec.Name)
+	parent.children = slices.Delete(parent.children, i, i+1)
+	q.parent = nil
+	for d := range q.cells {
+		c := &q.cells[d]
+		parent.cells[d].stale = true
+		f.addRequest(parent, Dimension(d), sumOf(-c.pass()))
+		for m := Used; m < measures; m++ {
+			f.addSum(parent, m, Dimension(d), sum{}.minus(c.sums[m]))
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package quota
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+)
+
+// Report is what is known of one quota, by resource name. Min to Runtime have every dimension that max names, zeros
+// too; the sums also have what is not 0 of others.
+type Report struct {
+	Name, Parent, Tree string
+	// Path is from below the top of the default tree, or from the top of an extra one, to the quota.
+	Path            []string
+	IsParent, Lends bool
+
+	Min, Max, Weight Amounts // as they count
+	EffectiveMin     Amounts // min after scaling
+	// Guaranteed is min, with what is used where usage is guaranteed. Allocated is what a leaf uses; what the children
+	// of a parent are guaranteed.
+	Guaranteed, Allocated Amounts
+	Runtime               Amounts
+
+	Request, Used, NonPreemptibleRequest, NonPreemptibleUsed Amounts
+	// Passed is what the quota asks of its parent: its request within max, lifted to min where it does not lend.
+	Passed Amounts
+}
+
+// Report describes a quota. It does not change with the forest.
+func (f *Forest) Report(q *Quota) Report {
+	r := Report{
+		Name: q.spec.Name, IsParent: q.spec.IsParent, Lends: !q.spec.KeepsMin,
+		Min: Amounts{}, Max: Amounts{}, Weight: Amounts{}, EffectiveMin: Amounts{}, Guaranteed: Amounts{},
+		Allocated: Amounts{}, Runtime: Amounts{}, Request: Amounts{}, Used: Amounts{}, NonPreemptibleRequest: Amounts{},
+		NonPreemptibleUsed: Amounts{}, Passed: Amounts{},
+	}
+	if q.parent != nil {
+		r.Parent = q.parent.spec.Name
+	}
+	for n := q; n != nil && n != f.root; n = n.parent {
+		r.Path = append(r.Path, n.spec.Name)
+		r.Tree = n.spec.Tree
+	}
+	slices.Reverse(r.Path)
+	for i := range q.cells {
+		d, name := Dimension(i), f.names[i]
+		runtime, named := f.Runtime(q, d)
+		c := &q.cells[d]
+		sums := []struct {
+			amounts Amounts
+			n       int64
+		}{
+			{r.Request, c.amount(Request)},
+			{r.Used, c.amount(Used)},
+			{r.Passed, c.pass()},
+			{r.NonPreemptibleRequest, c.amount(NonPreemptibleRequest)},
+			{r.NonPreemptibleUsed, c.amount(NonPreemptibleUsed)},
+			{r.Allocated, f.allocated(q, d)},
+		}
+		for _, s := range sums {
+			if named || s.n > 0 {
+				s.amounts[name] = s.n
+			}
+		}
+		if named {
+			r.Min[name], r.Max[name], r.Weight[name] = c.floor, c.ceiling, c.weight
+			r.EffectiveMin[name], r.Guaranteed[name], r.Runtime[name] = c.effective, f.member(c).effective, runtime
+		}
+	}
+	return r
+}
+
+// Reports describes all quotas, by name, Root included.
+func (f *Forest) Reports() []Report {
+	reports := []Report{f.Report(f.root)}
+	for _, q := range f.quotas {
+		reports = append(reports, f.Report(q))
+	}
+	slices.SortFunc(reports, func(a, b Report) int { return cmp.Compare(a.Name, b.Name) })
+	return reports
+}
+
+// Hash identifies the state: what all reports say. Forests with equal quotas, nodes and sums have equal hashes,
+// whatever the order in which they came.
+func (f *Forest) Hash() uint64 {
+	h := fnv.New64a()
+	for _, r := range f.Reports() {
+		fmt.Fprintf(h, "%+v\n", r) // maps are printed by ascending key
+	}
+	return h.Sum64()
+}
+
+func (f *Forest) allocated(q *Quota, d Dimension) int64 {
+	if len(q.children) == 0 {
+		return q.Amount(Used, d)
+	}
+	total := sum{}
+	for _, child := range q.children {
+		if int(d) < len(child.cells) {
+			total = total.plus(sumOf(f.member(&child.cells[d]).effective))
+		}
+	}
+	return total.amount()
+}
+
+// Trace is how the runtime of a quota comes about in one dimension: its base and what it got in each round that it
+// took part in.
+type Trace struct {
+	Total        int64 // what the quota and its siblings divide: the runtime of the parent
+	EffectiveMin int64
+	Limited      int64 // the request within max
+	Base         int64 // what it has before anything is lent: what it asks for within EffectiveMin
+	Pool         int64 // what is left of Total above all bases
+	Rounds       []Round
+}
+
+// Trace repeats the division that gave a quota its runtime; false where the dimension is not divided: the quota does
+// not limit it, or has no siblings to divide with.
+func (f *Forest) Trace(q *Quota, d Dimension) (Trace, bool) {
+	if _, named := f.Runtime(q, d); !named || q.parent == nil {
+		return Trace{}, false
+	}
+	v := &f.divider
+	v.record, v.watched, v.rounds = true, 0, nil
+	for _, sibling := range q.parent.children {
+		if sibling == q {
+			break
+		}
+		if int(d) < len(sibling.cells) && sibling.cells[d].named {
+			v.watched++
+		}
+	}
+	f.division(q.parent, d)
+	m, rounds := v.members[v.watched], v.rounds
+	v.record, v.rounds = false, nil
+	base := m.given
+	for _, r := range rounds {
+		base -= r.Got - r.Returned
+	}
+	return Trace{q.parent.cells[d].runtime, m.effective, m.limited, base, v.pool, rounds}, true
+}
