@@ -7,4 +7,5 @@ cd "$(dirname "$0")/schedperf"
 export GOWORK=off KUBE_CACHE_MUTATION_DETECTOR=false
 label="${1:-short}"
 [ $# -eq 0 ] || shift
-exec go test -run '^$' -bench . -benchtime 1x -timeout 60m -perf-scheduling-label-filter "$label" "$@"
+# The harness finds files of its own by the paths that -trimpath leaves out.
+exec go test -trimpath=false -run '^$' -bench . -benchtime 1x -timeout 60m -perf-scheduling-label-filter "$label" "$@"
