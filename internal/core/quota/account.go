@@ -1,0 +1,396 @@
+package quota
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+)
+
+// MissingPolicy is what becomes of pods that name a quota which does not exist.
+type MissingPolicy int
+
+const (
+	// MissingDefault counts them with Default and admits them there, until the quota appears.
+	MissingDefault MissingPolicy = iota
+	// MissingReject counts them with Default and admits none of them.
+	MissingReject
+)
+
+// Rules are how an Account admits pods.
+type Rules struct {
+	Missing MissingPolicy
+	// ByMax compares what is used with max and not with the runtime.
+	ByMax bool
+	// LeafOnly compares at the pod's own quota and at none above it.
+	LeafOnly bool
+}
+
+// Pod is what an Account reads of a pod that has not ended.
+type Pod struct {
+	UID, Namespace, Name string
+	// Quota is the name of the quota that the pod asks for; empty means that of its namespace.
+	Quota string
+	// Amounts is what it asks for, and holds once it is reserved or bound. It must not be changed.
+	Amounts Amounts
+	// NonPreemptible pods count against min and are no victims.
+	NonPreemptible bool
+	Priority       int32
+	Start          time.Time // zero before it starts
+	Gang           string    // identifies its gang in the cluster; empty without one
+	Node           string    // empty until it is bound
+}
+
+// State is what a pod holds of its quota.
+type State int
+
+// States. A pending pod counts in Request; one that is reserved or bound also counts in Used.
+const (
+	Pending State = iota
+	Reserved
+	Bound
+)
+
+// Account is the pods of a cluster, each in the quota that it belongs to, around a Forest. Its state depends on what it
+// was given last of each pod and quota, and on the reservations, not on the order: duplicates and replays change
+// nothing. It is not safe for concurrent use.
+//
+//	label of the pod ─┐                                    ┌─► Request, Used ─► Forest
+//	its namespace ────┴─► group ─► quota, moved as a whole ┘
+type Account struct {
+	rules                  Rules
+	forest                 *Forest
+	root, system, fallback *Quota            // Root, System and Default
+	pods                   map[string]*entry // by UID
+	groups                 map[key]*group    // Invariant: none is empty.
+
+	// homes are the quotas whose objects are in a namespace; listed are those that name it. Both are ascending and
+	// without reserved names.
+	homes, listed map[string][]string
+
+	claims []claim // of the check under way
+}
+
+// key is what decides about the quota of a pod: the quota that it names, else its namespace.
+type key struct{ label, namespace string }
+
+// group is all pods of one key.
+type group struct {
+	quota   *Quota
+	missing bool // the quota that the pods name does not exist; they count with Default
+	pods    map[string]*entry
+}
+
+type entry struct {
+	pod    Pod
+	vector Vector // Amounts
+	group  *group
+	state  State
+}
+
+// NewAccount returns an account without quotas, nodes and pods.
+func NewAccount(c Config, r Rules) *Account {
+	f := New(c)
+	return &Account{
+		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
+		pods: map[string]*entry{}, groups: map[key]*group{},
+		homes: map[string][]string{}, listed: map[string][]string{},
+	}
+}
+
+// Forest returns the quotas, for reading: they are changed through the account alone.
+func (a *Account) Forest() *Forest { return a.forest }
+
+// Set adds a quota or replaces its spec, and moves the pods that belong elsewhere now. It returns what Forest.Set does.
+func (a *Account) Set(s Spec) []Problem {
+	affected := a.unindex(s.Name)
+	problems := a.forest.Set(s)
+	if q := a.forest.Find(s.Name); !reserved(s.Name) {
+		insert(a.homes, q.spec.Namespace, s.Name)
+		for _, namespace := range q.spec.Namespaces {
+			insert(a.listed, namespace, s.Name)
+		}
+		affected = append(append(affected, q.spec.Namespace), q.spec.Namespaces...)
+	}
+	a.regroup(s.Name, affected)
+	return problems
+}
+
+// Unset forgets a quota, and moves its pods. It returns what Forest.Remove does.
+func (a *Account) Unset(name string) []Problem {
+	affected := a.unindex(name)
+	problems := a.forest.Remove(name)
+	a.regroup(name, affected)
+	return problems
+}
+
+// SetNodes sets what the counted nodes have together.
+func (a *Account) SetNodes(amounts Amounts) { a.forest.SetNodes(amounts) }
+
+// Put adds a pod or replaces what is known of it. A pod with a node is bound; one without keeps its reservation.
+func (a *Account) Put(p Pod) {
+	e, k := a.pods[p.UID], p.key()
+	if e != nil && e.counts(&p) {
+		e.pod = p
+		return
+	}
+	if e == nil {
+		e = &entry{}
+		a.pods[p.UID] = e
+	} else {
+		a.count(e, (*Forest).Subtract)
+		a.leave(e)
+	}
+	e.pod, e.state, e.vector = p, e.next(&p), a.forest.Vector(p.Amounts)
+	g := a.groups[k]
+	if g == nil {
+		g = &group{pods: map[string]*entry{}}
+		g.quota, g.missing = a.resolve(k)
+		a.groups[k] = g
+	}
+	g.pods[p.UID], e.group = e, g
+	a.count(e, (*Forest).Add)
+}
+
+// Remove forgets a pod that has ended or is gone.
+func (a *Account) Remove(uid string) {
+	if e := a.pods[uid]; e != nil {
+		a.count(e, (*Forest).Subtract)
+		a.leave(e)
+		delete(a.pods, uid)
+	}
+}
+
+// Reserve makes pending pods hold what they ask for if Admit does: all of them, or none. Those that hold it already,
+// and pods that are gone, change nothing.
+func (a *Account) Reserve(uids ...string) *Excess {
+	if x := a.Admit(uids...); x != nil {
+		return x
+	}
+	for _, uid := range uids {
+		if e := a.pods[uid]; e != nil && e.state == Pending {
+			a.turn(e, Reserved)
+		}
+	}
+	return nil
+}
+
+// Release takes reservations back. Pods that are bound keep what they hold.
+func (a *Account) Release(uids ...string) {
+	for _, uid := range uids {
+		if e := a.pods[uid]; e != nil && e.state == Reserved {
+			a.turn(e, Pending)
+		}
+	}
+}
+
+// Member is a pod of a quota.
+type Member struct {
+	Pod
+	State State
+	Quota *Quota
+	// Missing reports that the quota which the pod names does not exist.
+	Missing bool
+}
+
+// Find returns a pod; false for one that is not known.
+func (a *Account) Find(uid string) (Member, bool) {
+	e := a.pods[uid]
+	if e == nil {
+		return Member{}, false
+	}
+	return e.member(), true
+}
+
+// Members returns the pods that count with a quota itself, by namespace, name and UID. The work is in the number of
+// groups.
+func (a *Account) Members(q *Quota) []Member {
+	var out []Member
+	for _, g := range a.groups {
+		if g.quota == q {
+			for _, e := range g.pods {
+				out = append(out, e.member())
+			}
+		}
+	}
+	slices.SortFunc(out, func(x, y Member) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
+	})
+	return out
+}
+
+// QuotaOf returns the quota of pods in a namespace that name a quota, or none with an empty name. missing reports that
+// it does not exist and that they count with Default.
+func (a *Account) QuotaOf(namespace, quota string) (q *Quota, missing bool) {
+	if quota != "" {
+		namespace = ""
+	}
+	return a.resolve(key{quota, namespace})
+}
+
+// Claims reports whether pods of the namespace that name no quota may belong to another one than Default.
+func (a *Account) Claims(namespace string) bool {
+	return len(a.homes[namespace]) > 0 || len(a.listed[namespace]) > 0
+}
+
+// Namespaces returns those for which Claims, ascending.
+func (a *Account) Namespaces() []string {
+	all := slices.Collect(maps.Keys(a.homes))
+	all = slices.AppendSeq(all, maps.Keys(a.listed))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Hash identifies the state: what all reports say, and each pod with its quota and what it holds.
+func (a *Account) Hash() uint64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, a.forest.Hash())
+	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
+		e := a.pods[uid]
+		fmt.Fprintln(h, uid, e.state, e.group.quota.Name(), e.group.missing, e.pod)
+	}
+	return h.Sum64()
+}
+
+// key returns what decides about the quota of a pod.
+func (p *Pod) key() key {
+	if p.Quota != "" {
+		return key{label: p.Quota}
+	}
+	return key{namespace: p.Namespace}
+}
+
+// next is the state of an entry after p.
+func (e *entry) next(p *Pod) State {
+	switch {
+	case p.Node != "":
+		return Bound
+	case e.state == Bound:
+		return Pending
+	}
+	return e.state
+}
+
+// counts reports whether p counts as the entry does already.
+func (e *entry) counts(p *Pod) bool {
+	return e.pod.key() == p.key() && e.state == e.next(p) && e.pod.NonPreemptible == p.NonPreemptible &&
+		maps.Equal(e.pod.Amounts, p.Amounts)
+}
+
+func (e *entry) member() Member { return Member{e.pod, e.state, e.group.quota, e.group.missing} }
+
+func (a *Account) turn(e *entry, to State) {
+	a.count(e, (*Forest).Subtract)
+	e.state = to
+	a.count(e, (*Forest).Add)
+}
+
+// count adds what a pod asks for and holds to its quota, or takes it back.
+func (a *Account) count(e *entry, to func(*Forest, *Quota, Measure, Vector)) {
+	to(a.forest, e.group.quota, Request, e.vector)
+	if e.pod.NonPreemptible {
+		to(a.forest, e.group.quota, NonPreemptibleRequest, e.vector)
+	}
+	if e.state == Pending {
+		return
+	}
+	to(a.forest, e.group.quota, Used, e.vector)
+	if e.pod.NonPreemptible {
+		to(a.forest, e.group.quota, NonPreemptibleUsed, e.vector)
+	}
+}
+
+func (a *Account) leave(e *entry) {
+	delete(e.group.pods, e.pod.UID)
+	if len(e.group.pods) == 0 {
+		delete(a.groups, e.pod.key())
+	}
+	e.group = nil
+}
+
+// resolve returns the quota of a group: the one that its pods name; of their namespace the one of the same name, the
+// only one if it hangs directly under Root and has no children, or the first by name that lists the namespace; Default.
+func (a *Account) resolve(k key) (q *Quota, missing bool) {
+	if k.label != "" {
+		if q := a.forest.Find(k.label); q != nil && q != a.root {
+			return q, false
+		}
+		return a.fallback, true
+	}
+	homes := a.homes[k.namespace]
+	if _, same := slices.BinarySearch(homes, k.namespace); same {
+		return a.forest.Find(k.namespace), false
+	}
+	if len(homes) == 1 {
+		if q := a.forest.Find(homes[0]); q.spec.isLeafUnderRoot() {
+			return q, false
+		}
+	}
+	if listed := a.listed[k.namespace]; len(listed) > 0 {
+		return a.forest.Find(listed[0]), false
+	}
+	return a.fallback, false
+}
+
+func (s *Spec) isLeafUnderRoot() bool {
+	return !s.IsParent && !s.IsRoot && (s.Parent == "" || s.Parent == Root)
+}
+
+// regroup moves the groups that may belong elsewhere now: that of a quota's name, and those of namespaces.
+func (a *Account) regroup(name string, namespaces []string) {
+	a.move(key{label: name})
+	for _, namespace := range namespaces {
+		a.move(key{namespace: namespace})
+	}
+}
+
+// move takes the pods of a group to the quota that they belong to, requests and what they hold in one step.
+func (a *Account) move(k key) {
+	g := a.groups[k]
+	if g == nil {
+		return
+	}
+	q, missing := a.resolve(k)
+	g.missing = missing
+	if q == g.quota {
+		return
+	}
+	for _, e := range g.pods {
+		a.count(e, (*Forest).Subtract)
+	}
+	g.quota = q
+	for _, e := range g.pods {
+		a.count(e, (*Forest).Add)
+	}
+}
+
+// unindex forgets where the object of a quota is and what it lists. It returns these namespaces.
+func (a *Account) unindex(name string) []string {
+	q := a.forest.Find(name)
+	if q == nil || reserved(name) {
+		return nil
+	}
+	remove(a.homes, q.spec.Namespace, name)
+	for _, namespace := range q.spec.Namespaces {
+		remove(a.listed, namespace, name)
+	}
+	return append([]string{q.spec.Namespace}, q.spec.Namespaces...)
+}
+
+func reserved(name string) bool { return name == Root || name == System || name == Default }
+
+func insert(names map[string][]string, at, name string) {
+	if i, known := slices.BinarySearch(names[at], name); !known {
+		names[at] = slices.Insert(names[at], i, name)
+	}
+}
+
+func remove(names map[string][]string, at, name string) {
+	if i, known := slices.BinarySearch(names[at], name); known {
+		if names[at] = slices.Delete(names[at], i, i+1); len(names[at]) == 0 {
+			delete(names, at)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+const (
+	cpuName = "cpu"
+	memory  = "memory"
+)
+
+// world is what an account was given last, kept in the simplest way.
+type world struct {
+	config   Config
+	rules    Rules
+	specs    map[string]Spec
+	pods     map[string]Pod
+	reserved map[string]bool
+	nodes    Amounts
+}
+
+func newWorld(c Config, r Rules) *world {
+	return &world{config: c, rules: r, specs: map[string]Spec{}, pods: map[string]Pod{}, reserved: map[string]bool{}}
+}
+
+// rebuilt is an account that is given everything at once, in an order that the seed shuffles: pods before their quotas,
+// or after them.
+func (w *world) rebuilt(seed uint64) *Account {
+	a := NewAccount(w.config, w.rules)
+	var steps []func()
+	steps = append(steps, func() { a.SetNodes(w.nodes) })
+	for _, name := range slices.Sorted(maps.Keys(w.specs)) {
+		steps = append(steps, func() { a.Set(w.specs[name]) })
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		steps = append(steps, func() { a.Put(w.pods[uid]) })
+	}
+	rand.New(rand.NewPCG(seed, 1)).Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	for _, step := range steps {
+		step()
+	}
+	for uid := range w.reserved {
+		if e := a.pods[uid]; e != nil && e.state == Pending {
+			a.turn(e, Reserved)
+		}
+	}
+	return a
+}
+
+// quotaOf is the rules of which quota a pod belongs to, read from the specs one by one.
+func (w *world) quotaOf(p Pod) string {
+	names := slices.Sorted(maps.Keys(w.specs))
+	if p.Quota != "" {
+		if _, exists := w.specs[p.Quota]; exists && p.Quota != Root || p.Quota == System || p.Quota == Default {
+			return p.Quota
+		}
+		return Default
+	}
+	var own, listing []string
+	for _, name := range names {
+		if w.specs[name].Namespace == p.Namespace && !reserved(name) {
+			own = append(own, name)
+		}
+		if slices.Contains(w.specs[name].Namespaces, p.Namespace) && !reserved(name) {
+			listing = append(listing, name)
+		}
+	}
+	switch {
+	case slices.Contains(own, p.Namespace):
+		return p.Namespace
+	case len(own) == 1:
+		if s := w.specs[own[0]]; !s.IsParent && !s.IsRoot && (s.Parent == "" || s.Parent == Root) {
+			return own[0]
+		}
+	}
+	if len(listing) > 0 {
+		return listing[0]
+	}
+	return Default
+}
+
+var (
+	quotaNames = []string{"a", "b", "c", "d", "n0", "n1", Default, System, Root}
+	namespaces = []string{"n0", "n1", "n2"}
+	labels     = []string{"", "", "", "a", "b", "c", "d", "absent", System, Root}
+)
+
+func drawAmounts(t *rapid.T, label string, most int64) Amounts {
+	amounts := Amounts{}
+	for _, d := range []string{cpuName, memory} {
+		if n := rapid.Int64Range(-1, most).Draw(t, label+" "+d); n >= 0 {
+			amounts[d] = n
+		}
+	}
+	return amounts
+}
+
+func drawSpec(t *rapid.T) Spec {
+	return Spec{
+		Name:      rapid.SampledFrom(quotaNames).Draw(t, "quota"),
+		Namespace: rapid.SampledFrom(namespaces).Draw(t, "home"),
+		Parent:    rapid.SampledFrom([]string{"", "", Root, "a", "b", "n1", "absent"}).Draw(t, "parent"),
+		IsParent:  rapid.Bool().Draw(t, "is parent"), IsRoot: rapid.IntRange(0, 5).Draw(t, "is root") == 0,
+		KeepsMin:   rapid.Bool().Draw(t, "keeps"),
+		Namespaces: rapid.SliceOfN(rapid.SampledFrom(namespaces), 0, 2).Draw(t, "list"),
+		Min:        drawAmounts(t, "min", 20), Max: drawAmounts(t, "max", 60), Total: drawAmounts(t, "total", 60),
+	}
+}
+
+func drawPod(t *rapid.T, uid string) Pod {
+	p := Pod{
+		UID: uid, Name: uid, Namespace: rapid.SampledFrom(namespaces).Draw(t, "namespace"),
+		Quota:          rapid.SampledFrom(labels).Draw(t, "label"),
+		Amounts:        drawAmounts(t, "pod", 15),
+		NonPreemptible: rapid.IntRange(0, 3).Draw(t, "firm") == 0,
+		Priority:       rapid.Int32Range(0, 3).Draw(t, "priority"),
+		Gang:           rapid.SampledFrom([]string{"", "g", "h"}).Draw(t, "gang"),
+	}
+	if rapid.IntRange(0, 2).Draw(t, "bound") == 0 {
+		p.Node = "n"
+	}
+	return p
+}
+
+// TestAnyOrderOfEventsEqualsARebuild is U1 to U4 and U7, and the rules of which quota a pod belongs to: after each of
+// many random events, duplicates and replays among them, the account equals one that is given the last state of all
+// objects at once.
+func TestAnyOrderOfEventsEqualsARebuild(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(Config{ScaleMin: rapid.Bool().Draw(t, "scale")}, Rules{})
+		a := NewAccount(w.config, w.rules)
+		for i := range rapid.IntRange(1, 25).Draw(t, "events") {
+			uid := fmt.Sprint("p", rapid.IntRange(0, 9).Draw(t, "pod"))
+			switch rapid.IntRange(0, 9).Draw(t, "event") {
+			case 0, 1:
+				s := drawSpec(t)
+				w.specs[s.Name] = s
+				a.Set(s)
+				a.Set(s)
+			case 2:
+				name := rapid.SampledFrom(quotaNames).Draw(t, "removed quota")
+				delete(w.specs, name)
+				a.Unset(name)
+				a.Unset(name)
+			case 3:
+				w.nodes = drawAmounts(t, "nodes", 100)
+				a.SetNodes(w.nodes)
+			case 4:
+				if p, known := w.pods[uid]; known && p.Node == "" && a.Reserve(uid, uid) == nil {
+					w.reserved[uid] = true
+					if x := a.Reserve(uid); x != nil {
+						t.Fatalf("a pod that is reserved is refused: %v", x)
+					}
+				}
+			case 5:
+				delete(w.reserved, uid)
+				a.Release(uid)
+				a.Release(uid)
+			case 6:
+				delete(w.pods, uid)
+				delete(w.reserved, uid)
+				a.Remove(uid)
+				a.Remove(uid)
+			default:
+				p := drawPod(t, uid)
+				if w.pods[uid].Node != "" || p.Node != "" {
+					delete(w.reserved, uid)
+				}
+				w.pods[uid] = p
+				a.Put(p)
+				a.Put(p)
+			}
+			b := w.rebuilt(uint64(i))
+			if a.Hash() != b.Hash() {
+				diff := cmp.Diff(b.Forest().Reports(), a.Forest().Reports())
+				t.Fatalf("after event %d (-rebuilt +live):\n%s", i, diff)
+			}
+			for uid, p := range w.pods {
+				if m, known := a.Find(uid); !known || m.Quota.Name() != w.quotaOf(p) {
+					t.Fatalf("pod %+v counts with %q, want %q", p, m.Quota.Name(), w.quotaOf(p))
+				}
+			}
+		}
+	})
+}
+
+// TestPodsFollowTheQuotaThatTheyName: what a pod asks for and holds goes with it in one step, through its quota's
+// deletion and recreation.
+func TestPodsFollowTheQuotaThatTheyName(t *testing.T) {
+	t.Parallel()
+	a := NewAccount(Config{}, Rules{})
+	a.SetNodes(Amounts{cpuName: 100})
+	a.Put(Pod{UID: "p", Namespace: "x", Quota: "team", Amounts: Amounts{cpuName: 10}, Node: "n", NonPreemptible: true})
+	sums := func(name string) [4]int64 {
+		q, d := a.Forest().Find(name), a.Forest().Dimension(cpuName)
+		return [4]int64{
+			q.Amount(Request, d), q.Amount(Used, d),
+			q.Amount(NonPreemptibleRequest, d), q.Amount(NonPreemptibleUsed, d),
+		}
+	}
+	all, none := [4]int64{10, 10, 10, 10}, [4]int64{}
+	if got := sums(Default); got != all {
+		t.Errorf("without its quota the pod counts %v with Default, want %v", got, all)
+	}
+	for range 2 {
+		a.Set(Spec{Name: "team", Max: Amounts{cpuName: 50}})
+		if got, left := sums("team"), sums(Default); got != all || left != none {
+			t.Errorf("with its quota the pod counts %v there and %v with Default, want %v and none", got, left, all)
+		}
+		a.Unset("team")
+		if got := sums(Default); got != all {
+			t.Errorf("after the deletion the pod counts %v with Default, want %v", got, all)
+		}
+	}
+}
+
+func TestMembersOfAQuota(t *testing.T) {
+	t.Parallel()
+	a := NewAccount(Config{}, Rules{})
+	a.Set(Spec{Name: "team", Namespace: "team", Max: Amounts{cpuName: 10}})
+	a.Put(Pod{UID: "2", Namespace: "team", Name: "b"})
+	a.Put(Pod{UID: "1", Namespace: "team", Name: "a", Node: "n"})
+	a.Put(Pod{UID: "3", Namespace: "zoo", Name: "c", Quota: "team"})
+	a.Put(Pod{UID: "4", Namespace: "zoo", Name: "d"})
+	a.Reserve("2")
+	var got []string
+	for _, m := range a.Members(a.Forest().Find("team")) {
+		got = append(got, fmt.Sprint(m.Name, m.State))
+	}
+	if diff := cmp.Diff([]string{"a2", "b1", "c0"}, got); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+	if got := a.Namespaces(); !slices.Equal(got, []string{"team"}) || !a.Claims("team") || a.Claims("zoo") {
+		t.Errorf("namespaces with a quota: %v, want team alone", got)
+	}
+}

@@ -1,0 +1,214 @@
+package quota
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// LimitKind is what a pod would exceed.
+type LimitKind string
+
+// Kinds of limits.
+const (
+	RuntimeLimit LimitKind = "runtime"
+	MaxLimit     LimitKind = "max"
+	MinLimit     LimitKind = "min"     // of pods that are not preemptible, at their own quota
+	NoQuota      LimitKind = "missing" // the quota that the pod names does not exist
+)
+
+// Shortage is one dimension in which a quota has too little left: Used + Request > Limit.
+type Shortage struct {
+	Dimension string
+	Limit     int64
+	Used      int64
+	Request   int64 // of all pods that were asked for together
+}
+
+// Excess is why pods are not admitted: the first quota, from the pods' own upwards, that they would exceed.
+type Excess struct {
+	Quota     string
+	Path      []string // from the top of the tree to the pods' own quota
+	LimitKind LimitKind
+	// Shortages are by name of the dimension. Invariant: empty for NoQuota alone.
+	Shortages []Shortage
+
+	blocks []block  // all limits on all paths that the pods would exceed
+	path   []*Quota // from the quota of the first pod upwards, as it was
+}
+
+// block is a limit, and what was left below it.
+type block struct {
+	claim
+	kind LimitKind
+	free int64
+}
+
+// claim is what pods ask of one quota in one dimension, together.
+type claim struct {
+	quota     *Quota
+	dimension Dimension
+	n         int64
+	firm      int64 // of it, by pods that are not preemptible, at their own quota
+}
+
+// Admit reports why pending pods may not hold what they ask for together, nil when they may: at each quota on their
+// paths, in each dimension that they ask for and that the quota's max names, what is used and what they ask for must be
+// within the runtime, or the max by the rules; of pods that are not preemptible also within the min of their own quota.
+// System is never limited, Default by its max alone. Pods that hold it already ask for nothing. The work for a pod is
+// in its depth times its dimensions; success allocates nothing.
+func (a *Account) Admit(uids ...string) *Excess {
+	a.claims = a.claims[:0]
+	var leaf *Quota
+	for _, uid := range uids {
+		e := a.pods[uid]
+		if e == nil || e.state != Pending {
+			continue
+		}
+		if e.group.missing && a.rules.Missing == MissingReject {
+			return &Excess{Quota: e.pod.Quota, LimitKind: NoQuota}
+		}
+		leaf = cmp.Or(leaf, e.group.quota)
+		a.claims = a.claim(a.claims, e)
+	}
+	return a.check(leaf, a.claims)
+}
+
+// claim adds what a pod asks of each quota on its path.
+func (a *Account) claim(claims []claim, e *entry) []claim {
+	leaf, others := e.group.quota, len(claims)
+	for n := leaf; n != nil && n != a.root && n != a.system; n = n.parent {
+		for _, asked := range e.vector {
+			if asked.N == 0 {
+				continue
+			}
+			c := claim{quota: n, dimension: asked.Dimension, n: asked.N}
+			if e.pod.NonPreemptible && n == leaf && leaf != a.fallback {
+				c.firm = asked.N
+			}
+			i := slices.IndexFunc(claims[:others], func(o claim) bool {
+				return o.quota == n && o.dimension == c.dimension
+			})
+			if i < 0 {
+				claims = append(claims, c)
+				continue
+			}
+			claims[i].n, claims[i].firm = plus(claims[i].n, c.n), plus(claims[i].firm, c.firm)
+		}
+		if a.rules.LeafOnly {
+			break
+		}
+	}
+	return claims
+}
+
+// plus is a + b, within the int64s.
+func plus(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
+
+// check returns what the claims exceed; leaf is the quota whose path is named.
+func (a *Account) check(leaf *Quota, claims []claim) *Excess {
+	var x *Excess
+	for _, c := range claims {
+		limit, kind, used := a.limit(c)
+		if kind != "" && plus(used, c.n) > limit {
+			x = x.add(a.forest, c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.n}, kind)
+		}
+		if _, named := c.quota.Max(c.dimension); c.firm <= 0 || !named {
+			continue
+		}
+		limit, used = c.quota.Min(c.dimension), c.quota.Amount(NonPreemptibleUsed, c.dimension)
+		if plus(used, c.firm) > limit {
+			x = x.add(a.forest, c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.firm}, MinLimit)
+		}
+	}
+	if x != nil {
+		slices.SortFunc(x.Shortages, func(s, o Shortage) int { return cmp.Compare(s.Dimension, o.Dimension) })
+		for n := leaf; n != nil && n != a.root; n = n.parent {
+			x.path, x.Path = append(x.path, n), append(x.Path, n.Name())
+		}
+		slices.Reverse(x.Path)
+	}
+	return x
+}
+
+// limit returns what the quota of a claim may use and what it uses; no kind where it is not limited.
+func (a *Account) limit(c claim) (limit int64, kind LimitKind, used int64) {
+	var named bool
+	kind = RuntimeLimit
+	if a.rules.ByMax || c.quota == a.fallback {
+		kind = MaxLimit
+		limit, named = c.quota.Max(c.dimension)
+	} else {
+		limit, named = a.forest.Runtime(c.quota, c.dimension)
+	}
+	if !named {
+		return 0, "", 0
+	}
+	return limit, kind, c.quota.Amount(Used, c.dimension)
+}
+
+func (x *Excess) add(f *Forest, c claim, s Shortage, kind LimitKind) *Excess {
+	if x == nil {
+		x = &Excess{Quota: c.quota.Name(), LimitKind: kind}
+	}
+	if x.Quota == c.quota.Name() && x.LimitKind == kind {
+		x.Shortages = append(x.Shortages, s)
+	}
+	x.blocks = append(x.blocks, block{c, kind, s.Limit - s.Used})
+	return x
+}
+
+// Grew reports whether a pod that was refused can be admitted now, with or without victims: more is left than then
+// under one of the limits that refused it, or it is under other limits.
+func (a *Account) Grew(uid string, x *Excess) bool {
+	if x.LimitKind == NoQuota {
+		_, missing := a.QuotaOf("", x.Quota)
+		return !missing
+	}
+	e := a.pods[uid]
+	if e == nil {
+		return false
+	}
+	n := e.group.quota
+	for _, was := range x.path {
+		if n != was {
+			return true
+		}
+		n = n.parent
+	}
+	if n != nil && n != a.root {
+		return true
+	}
+	return slices.ContainsFunc(x.blocks, func(b block) bool {
+		limit, kind, used := a.limit(b.claim)
+		if b.kind == MinLimit {
+			_, named := b.quota.Max(b.dimension)
+			if kind = MinLimit; !named {
+				kind = ""
+			}
+			limit, used = b.quota.Min(b.dimension), b.quota.Amount(NonPreemptibleUsed, b.dimension)
+		}
+		return kind == "" || limit-used > b.free
+	})
+}
+
+// String names the quota and the dimensions, in the units of a Vector.
+func (x *Excess) String() string {
+	if x.LimitKind == NoQuota {
+		return fmt.Sprintf("quota %q does not exist", x.Quota)
+	}
+	text := fmt.Sprintf("quota %q", x.Quota)
+	for _, s := range x.Shortages {
+		text += fmt.Sprintf("; %s: used %d + request %d > %s %d", s.Dimension, s.Used, s.Request, x.LimitKind, s.Limit)
+	}
+	return text
+}

@@ -1,0 +1,404 @@
+package quota
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+// tree is eng { search { train serve } ads } with a max for each, in CPUs, and 1,000 CPUs in nodes.
+func tree(r Rules) *Account {
+	a := NewAccount(Config{ScaleMin: true}, r)
+	a.SetNodes(Amounts{cpuName: 1000, memory: 1000})
+	for _, s := range []Spec{
+		{Name: "eng", IsParent: true, Min: Amounts{cpuName: 100}, Max: Amounts{cpuName: 120}},
+		{Name: "search", Parent: "eng", IsParent: true, Min: Amounts{cpuName: 60}, Max: Amounts{cpuName: 110}},
+		{Name: "train", Parent: "search", Min: Amounts{cpuName: 20}, Max: Amounts{cpuName: 100, memory: 50}},
+		{Name: "serve", Parent: "search", Min: Amounts{cpuName: 30}, Max: Amounts{cpuName: 60}},
+		{Name: "ads", Parent: "eng", Max: Amounts{cpuName: 100}},
+	} {
+		a.Set(s)
+	}
+	return a
+}
+
+func pending(uid, quota string, cpus int64, more ...func(*Pod)) Pod {
+	p := Pod{UID: uid, Name: uid, Namespace: "x", Quota: quota, Amounts: Amounts{cpuName: cpus}}
+	for _, f := range more {
+		f(&p)
+	}
+	return p
+}
+
+func onNode(p *Pod) { p.Node = "n" }
+func firm(p *Pod)   { p.NonPreemptible = true }
+func withMemory(n int64) func(*Pod) {
+	return func(p *Pod) { p.Amounts = Amounts{cpuName: p.Amounts[cpuName], memory: n, "gpu": 1, "zero": 0} }
+}
+
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	short := func(quota string, kind LimitKind, shortages ...Shortage) *Excess {
+		return &Excess{Quota: quota, LimitKind: kind, Shortages: shortages, Path: []string{"eng", "search", "train"}}
+	}
+	for name, c := range map[string]struct {
+		rules Rules
+		held  []Pod
+		ask   []Pod
+		want  *Excess
+	}{
+		"within every limit": {ask: []Pod{pending("p", "train", 100)}},
+		"exactly what is left": {
+			held: []Pod{pending("h", "train", 60, onNode)},
+			ask:  []Pod{pending("p", "train", 40)},
+		},
+		"one above what is left": {
+			held: []Pod{pending("h", "train", 60, onNode)},
+			ask:  []Pod{pending("p", "train", 41)},
+			want: short("train", RuntimeLimit, Shortage{cpuName, 100, 60, 41}),
+		},
+		"more than max, unused": {
+			ask:  []Pod{pending("p", "train", 101)},
+			want: short("train", RuntimeLimit, Shortage{cpuName, 100, 0, 101}),
+		},
+		"a level in between": {
+			held: []Pod{pending("h", "serve", 60, onNode)},
+			ask:  []Pod{pending("p", "train", 51)},
+			want: short("search", RuntimeLimit, Shortage{cpuName, 110, 60, 51}),
+		},
+		"the level is not asked": {
+			rules: Rules{LeafOnly: true, ByMax: true},
+			held:  []Pod{pending("h", "serve", 60, onNode)},
+			ask:   []Pod{pending("p", "train", 51)},
+		},
+		"max in place of runtime": {
+			rules: Rules{ByMax: true},
+			ask:   []Pod{pending("p", "train", 101)},
+			want:  short("train", MaxLimit, Shortage{cpuName, 100, 0, 101}),
+		},
+		"two dimensions": {
+			ask:  []Pod{pending("p", "train", 101, withMemory(51))},
+			want: short("train", RuntimeLimit, Shortage{cpuName, 100, 0, 101}, Shortage{memory, 50, 0, 51}),
+		},
+		"no limit on the others": {ask: []Pod{pending("p", "train", 1, withMemory(50))}},
+		"min of a firm pod": {
+			ask:  []Pod{pending("p", "train", 21, firm)},
+			want: short("train", MinLimit, Shortage{cpuName, 20, 0, 21}),
+		},
+		"min has no such resource": {
+			ask:  []Pod{pending("p", "train", 20, withMemory(1), firm)},
+			want: short("train", MinLimit, Shortage{memory, 0, 0, 1}),
+		},
+		"min in full": {
+			held: []Pod{pending("h", "train", 15, onNode, firm)},
+			ask:  []Pod{pending("p", "train", 5, firm)},
+		},
+		"a gang as a whole": {
+			held: []Pod{pending("h", "serve", 60, onNode)},
+			ask:  []Pod{pending("p", "train", 30), pending("q", "train", 21)},
+			want: short("search", RuntimeLimit, Shortage{cpuName, 110, 60, 51}),
+		},
+		"a gang whose members hold it": {ask: []Pod{pending("p", "train", 100, onNode), pending("q", "train", 0)}},
+		"system is never limited":      {ask: []Pod{pending("p", System, 1<<60)}},
+		"default has no limit":         {ask: []Pod{pending("p", Default, 1<<60, firm)}},
+		"a missing quota is Default":   {ask: []Pod{pending("p", "absent", 1<<60)}},
+		"a missing quota is rejected": {
+			rules: Rules{Missing: MissingReject}, ask: []Pod{pending("p", "absent", 1)},
+			want: &Excess{Quota: "absent", LimitKind: NoQuota},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := tree(c.rules)
+			var uids []string
+			for _, p := range append(c.held, c.ask...) { //nolint:gocritic // of this case alone
+				a.Put(p)
+			}
+			for _, p := range c.ask {
+				uids = append(uids, p.UID)
+			}
+			before := a.Hash()
+			got := a.Admit(uids...)
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreUnexported(Excess{})); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+			if a.Hash() != before {
+				t.Error("the question changed the account")
+			}
+			if got := a.Reserve(uids...); (got == nil) != (c.want == nil) {
+				t.Errorf("reserve answers %v, admit %v", got, c.want)
+			}
+			if c.want != nil && a.Hash() != before {
+				t.Error("a refused reservation left something behind")
+			}
+			a.Release(uids...)
+			if a.Hash() != before {
+				t.Error("reserve and release together changed the account")
+			}
+		})
+	}
+}
+
+func TestDefaultIsLimitedByItsMax(t *testing.T) {
+	t.Parallel()
+	a := NewAccount(Config{DefaultMax: Amounts{cpuName: 10}}, Rules{})
+	a.Put(pending("h", "", 8, onNode, firm))
+	a.Put(pending("p", "", 3, firm))
+	want := &Excess{
+		Quota: Default, LimitKind: MaxLimit, Path: []string{Default}, Shortages: []Shortage{{cpuName, 10, 8, 3}},
+	}
+	if diff := cmp.Diff(want, a.Admit("p"), cmpopts.IgnoreUnexported(Excess{})); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+}
+
+// TestAdmissionAllocatesNothing: it runs in each scheduling cycle.
+func TestAdmissionAllocatesNothing(t *testing.T) {
+	a := tree(Rules{})
+	a.Put(pending("p", "train", 10, withMemory(1)))
+	if n := testing.AllocsPerRun(100, func() {
+		if x := a.Reserve("p"); x != nil {
+			t.Fatal(x)
+		}
+		a.Release("p")
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+// fits is admission by brute force: the runtimes before, and what every quota would use.
+func fits(a *Account, uids []string) bool {
+	type place struct {
+		quota *Quota
+		d     Dimension
+	}
+	asked, firmly := map[place]int64{}, map[place]int64{}
+	for _, uid := range uids {
+		e := a.pods[uid]
+		if e == nil || e.state != Pending {
+			continue
+		}
+		for d := range a.forest.names {
+			d := Dimension(d)
+			n := e.pod.Amounts[a.forest.NameOf(d)]
+			if e.pod.NonPreemptible && e.group.quota.Name() != Default && e.group.quota.Name() != System {
+				firmly[place{e.group.quota, d}] += n
+			}
+			for q := e.group.quota; q != nil; q = q.Parent() {
+				asked[place{q, d}] += n
+			}
+		}
+	}
+	for at, n := range asked {
+		limit, named := a.forest.Runtime(at.quota, at.d)
+		if name := at.quota.Name(); n == 0 || !named || name == Root || name == System {
+			continue
+		}
+		if at.quota.Amount(Used, at.d)+n > limit ||
+			firmly[at] > 0 && at.quota.Amount(NonPreemptibleUsed, at.d)+firmly[at] > at.quota.Min(at.d) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestAdmissionIsBruteForce is U5, U6 and U8: sets of pods are admitted exactly when each quota on each path has what
+// they ask for together, and what is then used is within what a quota may use.
+func TestAdmissionIsBruteForce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a := NewAccount(Config{ScaleMin: true, DefaultMax: Amounts{cpuName: 30}}, Rules{})
+		a.SetNodes(Amounts{cpuName: 100, memory: 100})
+		for range rapid.IntRange(1, 6).Draw(t, "quotas") {
+			a.Set(drawSpec(t))
+		}
+		for i := range rapid.IntRange(1, 8).Draw(t, "pods") {
+			a.Put(drawPod(t, fmt.Sprint("p", i)))
+		}
+		for range 4 {
+			uids := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"p0", "p1", "p2", "p3", "p4", "p5"}), 1, 4,
+				rapid.ID[string]).Draw(t, "asked")
+			want := fits(a, uids)
+			x := a.Reserve(uids...)
+			if (x == nil) != want {
+				t.Fatalf("%v: got %v, brute force %t", uids, x, want)
+			}
+			for _, uid := range uids {
+				m, known := a.Find(uid)
+				if x == nil && known && m.State == Pending {
+					t.Fatalf("%s is admitted and holds nothing", uid)
+				}
+			}
+		}
+	})
+}
+
+// TestGrewFindsEveryChangeThatHelps: a pod that is admitted now and was refused before has seen a limit grow, and a
+// change that leaves less or as much at all of them wakes none.
+func TestGrewFindsEveryChangeThatHelps(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a := NewAccount(Config{ScaleMin: true}, Rules{Missing: MissingReject})
+		a.SetNodes(Amounts{cpuName: 50, memory: 50})
+		for i := range rapid.IntRange(2, 12).Draw(t, "quotas and pods") {
+			a.Set(drawSpec(t))
+			a.Put(drawPod(t, fmt.Sprint("p", i%6)))
+		}
+		before := map[string]*Excess{}
+		for uid := range a.pods {
+			if x := a.Admit(uid); x != nil {
+				before[uid] = x
+				if a.Grew(uid, x) {
+					t.Fatalf("%s: nothing changed, and %v grew", uid, x)
+				}
+			}
+		}
+		other := fmt.Sprint("p", rapid.IntRange(0, 5).Draw(t, "changed pod"))
+		switch rapid.IntRange(0, 3).Draw(t, "change") {
+		case 0:
+			a.Remove(other)
+		case 1:
+			a.Set(drawSpec(t))
+		case 2:
+			a.SetNodes(drawAmounts(t, "nodes", 200))
+		case 3:
+			a.Unset(rapid.SampledFrom(quotaNames).Draw(t, "removed quota"))
+		}
+		for uid, x := range before {
+			if _, known := a.Find(uid); known && a.Admit(uid) == nil && !a.Grew(uid, x) {
+				t.Fatalf("%s was refused (%v) and is admitted: nothing grew", uid, x)
+			}
+		}
+	})
+}
+
+func TestGrew(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Account)
+		want   bool
+	}{
+		"nothing":                      {func(*Account) {}, false},
+		"a pod of the same quota ends": {func(a *Account) { a.Remove("h") }, true},
+		"a pod of another tree ends":   {func(a *Account) { a.Remove("o") }, false},
+		"a pod of the sibling ends":    {func(a *Account) { a.Remove("s") }, false},
+		"max is raised": {func(a *Account) {
+			a.Set(Spec{Name: "train", Parent: "search", Max: Amounts{cpuName: 120}})
+		}, true},
+		"a limit that did not refuse": {func(a *Account) {
+			a.Set(Spec{Name: "eng", IsParent: true, Max: Amounts{cpuName: 900}})
+		}, false},
+		"the quota no longer limits it": {func(a *Account) {
+			a.Set(Spec{Name: "train", Parent: "search"})
+		}, true},
+		"the quota is gone":                  {func(a *Account) { a.Unset("train") }, true},
+		"nodes come that it cannot use":      {func(a *Account) { a.SetNodes(Amounts{cpuName: 2000}) }, false},
+		"a pod of the quota starts":          {func(a *Account) { a.Reserve("small") }, false},
+		"the end of a pod that held nothing": {func(a *Account) { a.Remove("small") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := tree(Rules{})
+			a.Put(pending("h", "train", 60, onNode))
+			a.Put(pending("s", "serve", 5, onNode))
+			a.Put(pending("o", "", 10, onNode))
+			a.Put(pending("small", "train", 1))
+			a.Put(pending("p", "train", 41))
+			x := a.Admit("p")
+			if x == nil {
+				t.Fatal("the pod is admitted")
+			}
+			if c.change(a); a.Grew("p", x) != c.want {
+				t.Errorf("grew is %t, want %t", !c.want, c.want)
+			}
+		})
+	}
+}
+
+func TestMayPreempt(t *testing.T) {
+	t.Parallel()
+	with := func(priority int32, gang string) func(*Pod) {
+		return func(p *Pod) { p.Priority, p.Gang = priority, gang }
+	}
+	a := tree(Rules{})
+	for _, p := range []Pod{
+		pending("p", "train", 1, with(5, "g")),
+		pending("lower", "train", 1, with(4, ""), onNode),
+		pending("equal", "train", 1, with(5, ""), onNode),
+		pending("firm", "train", 1, with(4, ""), onNode, firm),
+		pending("sibling", "train", 1, with(4, "g"), onNode),
+		pending("other gang", "train", 1, with(4, "h"), onNode),
+		pending("neighbor", "serve", 1, with(0, ""), onNode),
+		pending("plain", "", 1, with(9, "")),
+		pending("plain victim", "", 1, with(0, ""), onNode, firm),
+		pending("system", System, 1, with(9, "")),
+	} {
+		a.Put(p)
+	}
+	for _, c := range []struct {
+		preemptor, victim string
+		want              bool
+	}{
+		{"p", "lower", true},
+		{"p", "equal", false},
+		{"p", "firm", false},
+		{"p", "sibling", false},
+		{"p", "other gang", true},
+		{"p", "neighbor", false},
+		{"p", "plain victim", false},
+		{"p", "unknown", false},
+		{"plain", "plain victim", true},
+		{"plain", "unknown", true},
+		{"plain", "lower", false},
+		{"system", "lower", true},
+	} {
+		if got := a.MayPreempt(c.preemptor, c.victim); got != c.want {
+			t.Errorf("%s may preempt %s: %t, want %t", c.preemptor, c.victim, got, c.want)
+		}
+	}
+}
+
+// TestATrialIsWhatWouldBe is R7: a dry run answers as admission does once the victims are gone, and sparing a victim
+// takes it back.
+func TestATrialIsWhatWouldBe(t *testing.T) {
+	t.Parallel()
+	a := tree(Rules{})
+	a.Put(pending("v", "train", 60, onNode))
+	a.Put(pending("w", "serve", 40, onNode))
+	a.Put(pending("first", "serve", 20))
+	a.Put(pending("p", "train", 50))
+	before := a.Hash()
+	t0 := a.Try("p")
+	if x := a.AdmitTrial(t0); x == nil || x.Quota != "train" {
+		t.Fatalf("before: %v, want a refusal by train", x)
+	}
+	t1 := t0.Clone()
+	a.Take(t1, "v")
+	a.Take(t1, "v")
+	if x := a.AdmitTrial(t1); x != nil {
+		t.Errorf("without the victim: %v", x)
+	}
+	a.Give(t1, "first")
+	a.Give(t1, "first")
+	if x := a.AdmitTrial(t1); x != nil {
+		t.Errorf("beside a pod that comes first: %v, want 40 + 20 + 50 within 110", x)
+	}
+	a.Take(t1, "first")
+	a.Give(t1, "v")
+	if diff := cmp.Diff(a.AdmitTrial(t0), a.AdmitTrial(t1), cmpopts.IgnoreUnexported(Excess{})); diff != "" {
+		t.Errorf("after all is taken back (-want +got):\n%s", diff)
+	}
+	a.Give(t1, "w")
+	if diff := cmp.Diff(a.AdmitTrial(t0), a.AdmitTrial(t1), cmpopts.IgnoreUnexported(Excess{})); diff != "" {
+		t.Errorf("a pod that is there counts twice (-want +got):\n%s", diff)
+	}
+	if a.Hash() != before {
+		t.Error("a dry run changed the account")
+	}
+	if a.Try("v") != nil {
+		t.Error("a pod that holds its quota begins a dry run")
+	}
+}

@@ -1,0 +1,90 @@
+package quota
+
+import "slices"
+
+// MayPreempt reports whether the victim may be evicted for the preemptor by the rules of quotas. Inside a quota it is a
+// pod of the same quota that is preemptible, of lower priority, and not of the preemptor's gang. Pods of Default take
+// none from a named quota; those of System may take any. A pod that is not known belongs to Default.
+func (a *Account) MayPreempt(preemptor, victim string) bool {
+	p, v := a.pods[preemptor], a.pods[victim]
+	from, to := a.quota(v), a.quota(p)
+	switch to {
+	case a.system:
+		return true
+	case a.fallback:
+		return from == a.fallback || from == a.system
+	}
+	return from == to && !v.pod.NonPreemptible && v.pod.Priority < p.pod.Priority &&
+		(p.pod.Gang == "" || v.pod.Gang != p.pod.Gang)
+}
+
+func (a *Account) quota(e *entry) *Quota {
+	if e == nil {
+		return a.fallback
+	}
+	return e.group.quota
+}
+
+// Trial is a pending pod, with what a dry run takes from the pods around it or adds to them. Copy it by Clone.
+type Trial struct {
+	uid    string
+	leaf   *Quota
+	claims []claim // of the pod and the added pods, less those of the removed ones, on the path of the pod alone
+	taken  []string
+	added  []string
+}
+
+// Try begins a dry run for a pod; nil for one that is not known or not pending.
+func (a *Account) Try(uid string) *Trial {
+	e := a.pods[uid]
+	if e == nil || e.state != Pending {
+		return nil
+	}
+	return &Trial{uid: uid, leaf: e.group.quota, claims: a.claim(nil, e)}
+}
+
+// Clone returns a copy that changes by itself.
+func (t *Trial) Clone() *Trial {
+	return &Trial{t.uid, t.leaf, slices.Clone(t.claims), slices.Clone(t.taken), slices.Clone(t.added)}
+}
+
+// Take removes a pod from what is used: a victim, or one that was added before.
+func (a *Account) Take(t *Trial, uid string) {
+	switch e := a.pods[uid]; {
+	case e == nil || slices.Contains(t.taken, uid):
+	case slices.Contains(t.added, uid):
+		t.added = slices.DeleteFunc(t.added, func(u string) bool { return u == uid })
+		a.shift(t, e, -1)
+	case e.state != Pending:
+		t.taken = append(t.taken, uid)
+		a.shift(t, e, -1)
+	}
+}
+
+// Give adds a pod to what is used: a victim that is spared, or a pending pod that is to come first.
+func (a *Account) Give(t *Trial, uid string) {
+	switch e := a.pods[uid]; {
+	case e == nil || uid == t.uid || slices.Contains(t.added, uid):
+	case slices.Contains(t.taken, uid):
+		t.taken = slices.DeleteFunc(t.taken, func(u string) bool { return u == uid })
+		a.shift(t, e, 1)
+	case e.state == Pending:
+		t.added = append(t.added, uid)
+		a.shift(t, e, 1)
+	}
+}
+
+// shift adds the amounts of a pod, times sign, to those of t's claims that are on its path.
+func (a *Account) shift(t *Trial, e *entry, sign int64) {
+	for _, c := range a.claim(nil, e) {
+		for i := range t.claims {
+			if of := &t.claims[i]; of.quota == c.quota && of.dimension == c.dimension {
+				of.n, of.firm = plus(of.n, sign*c.n), plus(of.firm, sign*c.firm)
+			}
+		}
+	}
+}
+
+// AdmitTrial is Admit for the pod of a dry run. What quotas may use is what they may use now: once a victim is gone its
+// quota asks for less, but never for less than what is then used.
+func (a *Account) AdmitTrial(t *Trial) *Excess { return a.check(t.leaf, t.claims) }
