@@ -85,6 +85,9 @@ func (a Amounts) String() string {
 	return encode(a)
 }
 
+// ParseQuantities reads quantities by resource, whatever their sign.
+func ParseQuantities(text string) (Amounts, []Warning, error) { return readAmounts[Amounts](text, nil) }
+
 // ParseAmounts reads Amounts.
 func ParseAmounts(text string) (Amounts, []Warning, error) {
 	return readAmounts(text, func(r *reader, a *Amounts) {

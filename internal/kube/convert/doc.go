@@ -4,6 +4,7 @@
 //	Pod  → place.Request (before it is bound), ledger.Entry (after)
 //	Node, NodeResourceTopology → ledger.Facts
 //	ledger.Offer → annotation.ResourceStatus
+//	ElasticQuota → quota.Spec, Pod → quota.Amounts, and amounts back
 //
 // Translating what runs never fails: what cannot be used is left out and reported as a Problem. Only a request, which
 // nothing holds yet, is refused.

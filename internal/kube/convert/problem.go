@@ -26,6 +26,8 @@ const (
 	BadValue ProblemKind = iota
 	// BadNodeLabel: a node's policy label, treated as absent.
 	BadNodeLabel
+	// BadLabel: a label of another object, treated as absent.
+	BadLabel
 	// AliasConflict: key and alias differ; the canonical key counts.
 	AliasConflict
 	// BadTopology: the node's CPU topology contradicts itself.
@@ -38,7 +40,7 @@ const (
 func (p Problem) Field() string {
 	name, _, _ := strings.Cut(p.Key, "[")
 	switch {
-	case p.Kind == BadNodeLabel || p.Kind == AliasConflict || p.Kind == PartlyInForce:
+	case p.Kind == BadNodeLabel || p.Kind == BadLabel || p.Kind == AliasConflict || p.Kind == PartlyInForce:
 		return "metadata.labels[" + p.Key + "]"
 	case strings.Contains(name, "/"):
 		return "metadata.annotations[" + p.Key + "]"

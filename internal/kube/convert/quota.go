@@ -1,0 +1,132 @@
+package convert
+
+import (
+	"math"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/quota"
+)
+
+// Quota translates an ElasticQuota of either group. What cannot be read is left out and reported; rules between fields
+// and objects are not applied.
+func Quota(q *v1alpha1.ElasticQuota) (quota.Spec, []Problem) {
+	r := quotaReader{quota: q}
+	s := quota.Spec{
+		Name: q.Name, Namespace: q.Namespace, Group: q.GroupVersionKind().Group,
+		Parent: q.Labels[annotation.QuotaParent], Tree: q.Labels[annotation.QuotaTreeID],
+		IsParent:          r.label(annotation.QuotaIsParent, false),
+		IsRoot:            r.label(annotation.QuotaIsRoot, false),
+		IgnoreDefaultTree: r.label(annotation.QuotaIgnoreDefaultTree, false),
+		ForceUpdate:       r.label(annotation.QuotaAllowForceUpdate, false),
+		KeepsMin:          !r.label(annotation.QuotaAllowLent, true),
+		Min:               Amounts(q.Spec.Min), Max: Amounts(q.Spec.Max),
+		Weight:     Amounts(corev1.ResourceList(readQuota(&r, annotation.QuotaSharedWeight, annotation.ParseAmounts))),
+		Total:      Amounts(corev1.ResourceList(readQuota(&r, annotation.QuotaTotal, annotation.ParseAmounts))),
+		Namespaces: readQuota(&r, annotation.QuotaNamespaces, annotation.ParseNamespaces),
+		Strict:     readQuota(&r, annotation.QuotaStrictKeys, annotation.ParseResourceKeys),
+	}
+	// These are not of the tree, and refused all the same when they cannot be read.
+	readQuota(&r, annotation.QuotaUnschedulable, annotation.ParseAmounts)
+	readQuota(&r, annotation.QuotaAdmission, annotation.ParseAmounts)
+	readQuota(&r, annotation.QuotaResourceKeys, annotation.ParseResourceKeys)
+	return s, r.problems
+}
+
+type quotaReader struct {
+	quota    *v1alpha1.ElasticQuota
+	problems []Problem
+}
+
+func (r *quotaReader) report(kind ProblemKind, key, value, text string) {
+	r.problems = append(r.problems, Problem{
+		Object: "ElasticQuota/" + r.quota.Namespace + "/" + r.quota.Name, Key: key, Value: cut(value), Text: text,
+		Kind: kind,
+	})
+}
+
+func (r *quotaReader) label(key string, otherwise bool) bool {
+	text, found := r.quota.Labels[key]
+	value, ok := annotation.ParseBool(text)
+	switch {
+	case !found:
+		return otherwise
+	case !ok:
+		r.report(BadLabel, key, text, annotation.Unsupported(text, "true", "false"))
+		return otherwise
+	}
+	return value
+}
+
+func readQuota[T any](r *quotaReader, key string, with func(string) (T, []annotation.Warning, error)) T {
+	value, _, err := parse(r.quota.Annotations, key, with)
+	if err != nil {
+		r.report(BadValue, key, r.quota.Annotations[key], err.Error())
+	}
+	return value
+}
+
+// Amounts translates quantities. One that does not fit an int64 in its unit becomes the closest that does; fractions of
+// a unit are rounded up.
+func Amounts(list corev1.ResourceList) quota.Amounts {
+	if len(list) == 0 {
+		return nil
+	}
+	amounts := make(quota.Amounts, len(list))
+	for name, q := range list {
+		amounts[string(name)] = amount(name, q)
+	}
+	return amounts
+}
+
+func amount(name corev1.ResourceName, q apiresource.Quantity) int64 {
+	of, value := apiresource.NewQuantity, valueOf
+	if name == corev1.ResourceCPU {
+		of, value = apiresource.NewMilliQuantity, milliOf
+	}
+	switch {
+	case q.Cmp(*of(math.MaxInt64, apiresource.DecimalSI)) >= 0:
+		return math.MaxInt64
+	case q.Cmp(*of(math.MinInt64, apiresource.DecimalSI)) <= 0:
+		return math.MinInt64
+	}
+	return value(q)
+}
+
+// ResourceList is the inverse of Amounts, in canonical form.
+func ResourceList(amounts quota.Amounts) corev1.ResourceList {
+	list := make(corev1.ResourceList, len(amounts))
+	for name, n := range amounts {
+		switch {
+		case name == string(corev1.ResourceCPU):
+			list[corev1.ResourceCPU] = *apiresource.NewMilliQuantity(n, apiresource.DecimalSI)
+		case strings.HasSuffix(name, "memory"), strings.HasSuffix(name, "storage"),
+			strings.HasPrefix(name, corev1.ResourceHugePagesPrefix):
+			list[corev1.ResourceName(name)] = *apiresource.NewQuantity(n, apiresource.BinarySI)
+		default:
+			list[corev1.ResourceName(name)] = *apiresource.NewQuantity(n, apiresource.DecimalSI)
+		}
+	}
+	return list
+}
+
+// PodAmounts is what a pod counts in its quota: the sum that the scheduler accounts on a node, with init containers,
+// sidecars, overhead, pod-level resources and a resize in place. Until a resize is done the larger amount counts.
+func PodAmounts(pod *corev1.Pod) quota.Amounts {
+	return Amounts(resource.PodRequests(pod, resource.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	}))
+}
+
+// PodsOf is where quota.Mapping looks for the quota of a pod.
+func PodsOf(pod *corev1.Pod) quota.PodsOf {
+	return quota.PodsOf{Namespace: pod.Namespace, Quota: pod.Labels[annotation.QuotaName]}
+}
+
+// IsPreemptible reports whether a pod may use more than min of its quota, and be evicted for that.
+func IsPreemptible(pod *corev1.Pod) bool { return pod.Labels[annotation.QuotaPreemptible] != "false" }

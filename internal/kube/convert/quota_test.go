@@ -1,0 +1,220 @@
+package convert_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+func elasticQuota(group string) *v1alpha1.ElasticQuota {
+	return &v1alpha1.ElasticQuota{
+		TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1alpha1", Kind: "ElasticQuota"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "q", Namespace: "n", Labels: map[string]string{}, Annotations: map[string]string{},
+		},
+	}
+}
+
+func TestQuotaReadsEveryLabelAndAnnotation(t *testing.T) {
+	t.Parallel()
+	for _, group := range v1alpha1.Groups() {
+		q := elasticQuota(group)
+		q.Spec = v1alpha1.ElasticQuotaSpec{
+			Min: quantities("cpu", "1500m", "memory", "1Gi"), Max: quantities("cpu", "4", "memory", "8Gi",
+				"nvidia.com/gpu", "2"),
+		}
+		q.Labels = map[string]string{
+			annotation.QuotaParent: "p", annotation.QuotaTreeID: "t", annotation.QuotaIsParent: "true",
+			annotation.QuotaIsRoot: "true", annotation.QuotaIgnoreDefaultTree: "true",
+			annotation.QuotaAllowForceUpdate: "true", annotation.QuotaAllowLent: "false",
+		}
+		q.Annotations = map[string]string{
+			annotation.QuotaSharedWeight: `{"cpu":"2","nvidia.com/gpu":0}`, annotation.QuotaTotal: `{"cpu":100}`,
+			annotation.QuotaNamespaces: `["a","b"]`, annotation.QuotaStrictKeys: `["nvidia.com/gpu"]`,
+			annotation.QuotaResourceKeys: `["cpu"]`, annotation.QuotaUnschedulable: `{}`,
+			annotation.QuotaAdmission: `{}`,
+		}
+		want := quota.Spec{
+			Name: "q", Namespace: "n", Group: group, Parent: "p", Tree: "t",
+			IsParent: true, IsRoot: true, IgnoreDefaultTree: true, ForceUpdate: true, KeepsMin: true,
+			Namespaces: []string{"a", "b"},
+			Min:        quota.Amounts{"cpu": 1500, "memory": 1 << 30},
+			Max:        quota.Amounts{"cpu": 4000, "memory": 8 << 30, "nvidia.com/gpu": 2},
+			Weight:     quota.Amounts{"cpu": 2000, "nvidia.com/gpu": 0}, Total: quota.Amounts{"cpu": 100_000},
+			Strict: []string{"nvidia.com/gpu"},
+		}
+		got, problems := convert.Quota(q)
+		if diff := cmp.Diff(want, got); diff != "" || len(problems) > 0 {
+			t.Errorf("%s: problems %v, spec (-want +got):\n%s", group, problems, diff)
+		}
+	}
+}
+
+func TestQuotaWithoutLabelsIsALeafThatLends(t *testing.T) {
+	t.Parallel()
+	got, problems := convert.Quota(elasticQuota(v1alpha1.GroupName))
+	want := quota.Spec{Name: "q", Namespace: "n", Group: v1alpha1.GroupName}
+	if diff := cmp.Diff(want, got); diff != "" || len(problems) > 0 {
+		t.Errorf("problems %v, spec (-want +got):\n%s", problems, diff)
+	}
+}
+
+func TestQuotaReportsWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	q := elasticQuota(v1alpha1.GroupName)
+	q.Spec.Max = quantities("cpu", "-1")
+	q.Labels = map[string]string{annotation.QuotaIsParent: "yes", annotation.QuotaAllowLent: "False"}
+	q.Annotations = map[string]string{
+		annotation.QuotaSharedWeight: `{"cpu":`, annotation.QuotaTotal: `{"cpu":-1}`, annotation.QuotaNamespaces: `a,b`,
+		annotation.QuotaAdmission: `[]`,
+	}
+	got, problems := convert.Quota(q)
+	if got.IsParent || got.KeepsMin || got.Weight != nil || got.Total != nil || got.Namespaces != nil ||
+		got.Max["cpu"] != -1000 {
+		t.Errorf("spec %+v, want the defaults of what cannot be read, and the negative max", got)
+	}
+	const prefix = "quota.scheduling.koordinator.sh/"
+	want := map[string]string{
+		"metadata.labels[" + prefix + "is-parent]":           `Unsupported value "yes": supported true, false`,
+		"metadata.labels[" + prefix + "allow-lent-resource]": `Unsupported value "False": supported true, false`,
+		"metadata.annotations[" + prefix + "shared-weight]":  "byte 7: unexpected end of JSON input",
+		"metadata.annotations[" + prefix + "total-resource]": "byte 7: cpu: must not be negative",
+		"metadata.annotations[" + prefix + "namespaces]": "byte 1: invalid character 'a' looking for beginning " +
+			"of value",
+		"metadata.annotations[" + prefix + "admission]": "byte 1: want an object, got array",
+	}
+	texts := map[string]string{}
+	for _, p := range problems {
+		texts[p.Field()] = p.Text
+		if p.Object != "ElasticQuota/n/q" {
+			t.Errorf("%v: object %s", p, p.Object)
+		}
+	}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+func TestAmountsAreRoundedUpAndNeverWrap(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		resource, quantity string
+		want               int64
+	}{
+		{"cpu", "1", 1000},
+		{"cpu", "0.1m", 1},
+		{"cpu", "100u", 1},
+		{"cpu", "9223372036854775.807", math.MaxInt64},
+		{"cpu", "9223372036854775.806", math.MaxInt64 - 1},
+		{"cpu", "9223372036854776", math.MaxInt64},
+		{"cpu", "1844674407370955161", math.MaxInt64}, // Koordinator's unlimited quota
+		{"cpu", "-9223372036854776", math.MinInt64},
+		{"memory", "1.5Gi", 3 << 29},
+		{"memory", "0.5", 1},
+		{"memory", "9223372036854775807", math.MaxInt64},
+		{"memory", "16Ei", math.MaxInt64},
+		{"memory", "1e30", math.MaxInt64},
+		{"memory", "-1", -1},
+		{"kubernetes.io/batch-cpu", "2500", 2500},
+		{"nvidia.com/gpu", "8", 8},
+	} {
+		got := convert.Amounts(quantities(test.resource, test.quantity))[test.resource]
+		if got != test.want {
+			t.Errorf("%s of %s: got %d, want %d", test.quantity, test.resource, got, test.want)
+		}
+	}
+}
+
+func TestAmountsSurviveAResourceList(t *testing.T) {
+	names := []string{"cpu", "memory", "hugepages-2Mi", "koordinator.sh/gpu-memory", "koordinator.sh/gpu-core"}
+	rapid.Check(t, func(t *rapid.T) {
+		want := quota.Amounts(rapid.MapOfN(rapid.SampledFrom(names), rapid.Int64(), 1, 5).Draw(t, "amounts"))
+		list := convert.ResourceList(want)
+		text := annotation.Amounts(list).String()
+		if got := convert.Amounts(list); !cmp.Equal(want, got) {
+			t.Fatalf("%v became %s, which is %v", want, text, got)
+		}
+	})
+	got := annotation.Amounts(convert.ResourceList(quota.Amounts{
+		"cpu": 1500, "memory": 3 << 30, "koordinator.sh/gpu-memory-ratio": 2048,
+	})).String()
+	if want := `{"cpu":"1500m","koordinator.sh/gpu-memory-ratio":"2048","memory":"3Gi"}`; got != want {
+		t.Errorf("written as %s, want %s", got, want)
+	}
+}
+
+func TestPodAmountsAreTheSchedulers(t *testing.T) {
+	t.Parallel()
+	always := corev1.ContainerRestartPolicyAlways
+	requests := func(pairs ...string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: quantities(pairs...)}
+	}
+	for name, test := range map[string]struct {
+		pod  corev1.Pod
+		want quota.Amounts
+	}{
+		"containers": {
+			corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+				{Resources: requests("cpu", "1", "nvidia.com/gpu", "1")}, {Resources: requests("cpu", "500m")},
+			}}},
+			quota.Amounts{"cpu": 1500, "nvidia.com/gpu": 1},
+		},
+		"init containers, a sidecar and overhead": {
+			corev1.Pod{Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{
+					{RestartPolicy: &always, Resources: requests("cpu", "1")}, {Resources: requests("cpu", "5")},
+				},
+				Containers: []corev1.Container{{Resources: requests("cpu", "2")}},
+				Overhead:   quantities("cpu", "250m"),
+			}},
+			quota.Amounts{"cpu": 6250},
+		},
+		"resources of the pod": {
+			corev1.Pod{Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Resources: requests("cpu", "2", "nvidia.com/gpu", "1")}},
+				Resources:  &corev1.ResourceRequirements{Requests: quantities("cpu", "3", "memory", "1Gi")},
+			}},
+			quota.Amounts{"cpu": 3000, "memory": 1 << 30, "nvidia.com/gpu": 1},
+		},
+		"a resize that is not done": {
+			corev1.Pod{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: requests("cpu", "1")}}},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "c", AllocatedResources: quantities("cpu", "3"),
+					Resources: &corev1.ResourceRequirements{Requests: quantities("cpu", "3")},
+				}}},
+			},
+			quota.Amounts{"cpu": 3000},
+		},
+		"no requests": {corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, convert.PodAmounts(&test.pod)); diff != "" {
+				t.Errorf("amounts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLabelsOfPods(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n"}}
+	if got := convert.PodsOf(pod); got != (quota.PodsOf{Namespace: "n"}) || !convert.IsPreemptible(pod) {
+		t.Errorf("without labels: %+v, preemptible %v", got, convert.IsPreemptible(pod))
+	}
+	pod.Labels = map[string]string{annotation.QuotaName: "q", annotation.QuotaPreemptible: "false"}
+	if got := convert.PodsOf(pod); got != (quota.PodsOf{Namespace: "n", Quota: "q"}) || convert.IsPreemptible(pod) {
+		t.Errorf("with labels: %+v, preemptible %v", got, convert.IsPreemptible(pod))
+	}
+}
