@@ -47,6 +47,7 @@ func check(t *testing.T, err error) {
 // cluster is an API server with all of deploy in it, and a manager that answers the webhooks.
 type cluster struct {
 	client  kubernetes.Interface
+	config  *rest.Config
 	applier *install.Applier
 }
 
@@ -56,6 +57,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("the DaemonSet is taken as it is", c.daemonSet)
 	t.Run("pods that will hold CPUs require the agent", c.fence)
 	t.Run("CPUs of a bound pod are not resized", c.resize)
+	t.Run("elastic quotas keep the rules of their tree", c.quotas)
 }
 
 func start(t *testing.T) *cluster {
@@ -94,7 +96,7 @@ func start(t *testing.T) *cluster {
 	check(t, err)
 	applier, err := install.NewApplier(config)
 	check(t, err)
-	c := &cluster{client, applier}
+	c := &cluster{client, config, applier}
 	for _, docs := range [][][]byte{deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses()} {
 		objects, err := install.Parse(docs...)
 		check(t, err)

@@ -12,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,7 +26,9 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/webhook"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // Options are what differs from one manager to the next.
@@ -40,6 +44,8 @@ type Options struct {
 	SchedulerIdentities []string
 	// RequireNRIPlugin makes runtimes refuse the containers of pods that hold CPUs while the agent is not connected.
 	RequireNRIPlugin bool
+	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's.
+	RelaxResourceKeys bool
 	// MetricsAddress serves /metrics: on loopback plainly, elsewhere over TLS and only to those whom the API server
 	// lets read it. "" or "0" serves none.
 	MetricsAddress string
@@ -99,9 +105,17 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer counters.Unregister(metrics.Registry)
+	quotas, err := newQuotas(config)
+	if err != nil {
+		return fmt.Errorf("follow elastic quotas: %w", err)
+	}
+	quotas.RelaxResourceKeys = o.RelaxResourceKeys
+	if err := mgr.Add(quotas); err != nil {
+		return err
+	}
 	// Only a server that was asked for is started with the manager.
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
-		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin,
+		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas,
 	}, counters)
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
@@ -113,6 +127,26 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("run the manager: %w", err)
 	}
 	return nil
+}
+
+func newQuotas(config *rest.Config) (*webhook.Quotas, error) {
+	client, err := kube.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	names, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := kube.NewPodLabelInformer(names)
+	if err != nil {
+		return nil, err
+	}
+	var quotas []cache.SharedIndexInformer
+	for _, group := range v1alpha1.Groups() {
+		quotas = append(quotas, kube.NewQuotaInformer(client, group))
+	}
+	return webhook.NewQuotas(pods, quotas...)
 }
 
 func newServer(o Options) (ctrlwebhook.Server, error) {

@@ -36,6 +36,8 @@ func NewCommand() *cobra.Command {
 	f.BoolVar(&o.RequireNRIPlugin, "require-nri-plugin", true,
 		"add the annotation required-plugins.noderesource.dev to pods that will hold CPUs: a runtime with NRI's "+
 			"default validator does not start them without the agent")
+	f.BoolVar(&o.RelaxResourceKeys, "relax-resource-keys", false,
+		"accept an ElasticQuota whose max has only some of the resources of its parent's")
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	f.AddGoFlag(logging.Lookup("v"))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
 )
 
@@ -102,6 +103,13 @@ func pod(labelled, annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: labelled, Annotations: annotations},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
+	}
+}
+
+func elasticQuota(labelled, annotations map[string]string, ceiling string) *v1alpha1.ElasticQuota {
+	return &v1alpha1.ElasticQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q", Labels: labelled, Annotations: annotations},
+		Spec:       v1alpha1.ElasticQuotaSpec{Max: corev1.ResourceList{"cpu": resource.MustParse(ceiling)}},
 	}
 }
 
@@ -262,6 +270,61 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 			"validating/resize.pods.tenon.sh", pod(nil, status), pod(nil, status),
 			true,
 		},
+		"create: a pod that names a quota": {
+			"validating/create.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil), nil, true,
+		},
+		"create: a pod that is not preemptible": {
+			"validating/create.pods.tenon.sh", pod(keys(annotation.QuotaPreemptible, "false"), nil), nil, true,
+		},
+		"create: a pod with the label of a quota's tree": {
+			"validating/create.pods.tenon.sh", pod(keys(annotation.QuotaTreeID, "t"), nil), nil, false,
+		},
+		"update: a pod moves to another quota": {
+			"validating/update.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
+			pod(keys(annotation.QuotaName, "r"), nil), true,
+		},
+		"update: a pod is no longer preemptible": {
+			"validating/update.pods.tenon.sh", pod(keys(annotation.QuotaPreemptible, "false"), nil), pod(nil, nil),
+			true,
+		},
+		"update: another's label on a pod of a quota": {
+			"validating/update.pods.tenon.sh", pod(map[string]string{annotation.QuotaName: "q", "a": "b"}, nil),
+			pod(keys(annotation.QuotaName, "q"), nil), false,
+		},
+		"quota: created": {
+			"validating/elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), nil, true,
+		},
+		"quota: nothing changes": {
+			"validating/elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), elasticQuota(nil, nil, "1"), false,
+		},
+		"quota: max changes": {
+			"validating/elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), elasticQuota(nil, nil, "2"), true,
+		},
+		"quota: a label appears": {
+			"validating/elasticquotas.tenon.sh", elasticQuota(keys(annotation.QuotaParent, "p"), nil, "1"),
+			elasticQuota(nil, nil, "1"), true,
+		},
+		"quota: a weight goes": {
+			"validating/elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"),
+			elasticQuota(nil, keys(annotation.QuotaSharedWeight, "{}"), "1"), true,
+		},
+		"quota: the scheduler writes its runtime": {
+			"validating/elasticquotas.tenon.sh", elasticQuota(nil, keys(annotation.QuotaRuntime, "{}"), "1"),
+			elasticQuota(nil, nil, "1"), false,
+		},
+		"quota: a child without a tree": {
+			"mutating/create.elasticquotas.tenon.sh", elasticQuota(keys(annotation.QuotaParent, "p"), nil, "1"),
+			nil, true,
+		},
+		"quota: a child with a tree": {
+			"mutating/create.elasticquotas.tenon.sh",
+			elasticQuota(map[string]string{annotation.QuotaParent: "p", annotation.QuotaTreeID: "t"}, nil, "1"),
+			nil, false,
+		},
+		"quota: a top": {
+			"mutating/create.elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), nil,
+			false,
+		},
 		"node: one without policies": {"validating/nodes.tenon.sh", node(keys("a", "b")), nil, false},
 		"node: one with a policy registers": {
 			"validating/nodes.tenon.sh",
@@ -333,7 +396,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		creates := h.rules[0].Operations[0] == admissionregistrationv1.Create
+		creates := h.rules[0].Operations[0] == admissionregistrationv1.Create && h.rules[0].Resources[0] == "pods"
 		for ns, want := range map[string]bool{"default": true, "kube-system": true, "tenon-system": !creates} {
 			if got := selector.Matches(labels.Set{"kubernetes.io/metadata.name": ns}); got != want {
 				t.Errorf("%s: namespace %s is asked about = %v, want %v", name, ns, got, want)

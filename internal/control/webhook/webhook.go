@@ -22,12 +22,14 @@ type Rules struct {
 	Schedulers []string
 	// RequireNRIPlugin puts up the fence of admission.Fence.
 	RequireNRIPlugin bool
+	// Quotas answers about elastic quotas; nil checks none.
+	Quotas *Quotas
 }
 
 // Register adds every handler to a server.
 func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
 	h := handlers{decoder, rules}
-	for path, handle := range map[string]ctrl.HandlerFunc{
+	all := map[string]ctrl.HandlerFunc{
 		"/mutate-pod":   h.mutatePod,
 		"/validate-pod": judged(decoder, h.judgePod),
 		"/validate-pod-resize": judged(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
@@ -36,7 +38,14 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 		"/validate-node": judged(decoder, func(_ ctrl.Request, node, _ *corev1.Node) admission.Answer {
 			return admission.Node(node)
 		}),
-	} {
+	}
+	if q := rules.Quotas; q != nil {
+		all["/mutate-elasticquota"] = q.addTree
+		all["/validate-elasticquota"] = func(_ context.Context, req ctrl.Request) ctrl.Response {
+			return q.answer(req, rules.author(req))
+		}
+	}
+	for path, handle := range all {
 		to.Register(path, &ctrl.Webhook{Handler: metrics.observe(strings.TrimPrefix(path, "/"), handle)})
 	}
 }
@@ -92,14 +101,23 @@ func judged[T any, P interface {
 }
 
 func (h handlers) judgePod(req ctrl.Request, pod, old *corev1.Pod) admission.Answer {
+	var a admission.Answer
 	if req.Operation == admissionv1.Create {
-		return admission.Create(pod)
+		a, old = admission.Create(pod), nil
+	} else {
+		a = admission.Update(pod, old, h.rules.author(req))
 	}
-	by := admission.Anyone
-	if slices.Contains(h.rules.Schedulers, req.UserInfo.Username) {
-		by = admission.Scheduler
+	if h.rules.Quotas != nil {
+		h.rules.Quotas.addPod(&a, pod, old)
 	}
-	return admission.Update(pod, old, by)
+	return a
+}
+
+func (r Rules) author(req ctrl.Request) admission.Author {
+	if slices.Contains(r.Schedulers, req.UserInfo.Username) {
+		return admission.Scheduler
+	}
+	return admission.Anyone
 }
 
 // respond writes an answer as the API server does its own validation's: 422 with one cause per field.

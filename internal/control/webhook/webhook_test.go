@@ -61,12 +61,18 @@ func ask(t *testing.T, h http.Handler, operation admissionv1.Operation, user str
 		}
 		return runtime.RawExtension{Raw: text}
 	}
+	return send(t, h, &admissionv1.AdmissionRequest{
+		Operation: operation, Object: raw(object), OldObject: raw(old), UserInfo: userOf(user),
+	})
+}
+
+func userOf(name string) authenticationv1.UserInfo { return authenticationv1.UserInfo{Username: name} }
+
+func send(t *testing.T, h http.Handler, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
+	request.UID = "review"
 	body, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
-		Request: &admissionv1.AdmissionRequest{
-			UID: "review", Operation: operation, Object: raw(object), OldObject: raw(old),
-			UserInfo: authenticationv1.UserInfo{Username: user},
-		},
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,111 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+)
+
+// NewQuotaInformer returns an informer of the ElasticQuotas of a group, whose objects name the group. A cluster without
+// the resource looks like one without objects until it is installed.
+func NewQuotaInformer(client rest.Interface, group string) cache.SharedIndexInformer {
+	kind := v1alpha1.Resource(group).GroupVersion().WithKind("ElasticQuota")
+	read := func(p *publishedQuota) *v1alpha1.ElasticQuota {
+		q, _ := p.read() // a quantity that cannot be read is absent
+		q.SetGroupVersionKind(kind)
+		return q
+	}
+	return cache.NewSharedIndexInformer(&source[publishedQuota]{
+		client: client, versions: []schema.GroupVersionResource{v1alpha1.Resource(group)},
+		begin: func() runtime.Object { return &v1alpha1.ElasticQuotaList{} },
+		add: func(all runtime.Object, one *publishedQuota) {
+			list := all.(*v1alpha1.ElasticQuotaList)
+			list.Items = append(list.Items, *read(one))
+		},
+		read: func(u *unstructured.Unstructured) runtime.Object {
+			var p publishedQuota
+			if text, err := json.Marshal(u.Object); err == nil {
+				_ = json.Unmarshal(text, &p) // what does not fit the type is left out
+			}
+			return read(&p)
+		},
+	}, &v1alpha1.ElasticQuota{}, 0, cache.Indexers{})
+}
+
+// NewPodLabelInformer returns an informer of the metadata of pods that have not ended: the name, and the quota that is
+// named.
+func NewPodLabelInformer(client metadata.Interface) (cache.SharedIndexInformer, error) {
+	i := metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("pods"),
+		metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+			o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
+		}).Informer()
+	return i, i.SetTransform(func(obj any) (any, error) {
+		pod, ok := obj.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return obj, nil
+		}
+		kept := metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		}
+		if name, ok := pod.Labels[annotation.QuotaName]; ok {
+			kept.Labels = map[string]string{annotation.QuotaName: name}
+		}
+		return &metav1.PartialObjectMetadata{TypeMeta: pod.TypeMeta, ObjectMeta: kept}, nil
+	})
+}
+
+// ReadQuota reads the JSON of an ElasticQuota. Quantities that would take seconds to read are among those that it
+// refuses.
+func ReadQuota(text []byte) (*v1alpha1.ElasticQuota, error) {
+	var p publishedQuota
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, err
+	}
+	return p.read()
+}
+
+// publishedQuota is an object whose quantities are not read yet.
+type publishedQuota struct {
+	metav1.TypeMeta
+	Metadata metav1.ObjectMeta
+	Spec     struct{ Min, Max json.RawMessage }
+	Status   struct{ Used json.RawMessage }
+}
+
+func (p *publishedQuota) read() (*v1alpha1.ElasticQuota, error) {
+	q := &v1alpha1.ElasticQuota{TypeMeta: p.TypeMeta, ObjectMeta: p.Metadata}
+	q.ManagedFields = nil
+	var faults []error
+	for _, part := range []struct {
+		field string
+		text  json.RawMessage
+		into  *corev1.ResourceList
+	}{
+		{"spec.min", p.Spec.Min, &q.Spec.Min},
+		{"spec.max", p.Spec.Max, &q.Spec.Max},
+		{"status.used", p.Status.Used, &q.Status.Used},
+	} {
+		if len(part.text) == 0 {
+			continue
+		}
+		list, _, err := annotation.ParseQuantities(string(part.text))
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", part.field, err))
+		}
+		*part.into = corev1.ResourceList(list)
+	}
+	return q, errors.Join(faults...)
+}
