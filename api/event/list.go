@@ -45,6 +45,7 @@ const (
 	PlacementUnconfirmed
 	KubeletModelSuspect
 	AccountRepaired
+	QuotaNotFound
 )
 
 const (
@@ -314,5 +315,11 @@ var entries = [...]Entry{
 		Means: "The scheduler's account of the node differed from the API for a minute.",
 		Does:  "It repaired the account.",
 		Do:    "Report it with the scheduler's log.",
+	},
+	QuotaNotFound: {
+		Name: "QuotaNotFound", From: scheduler, On: "Pod",
+		Means: "The pod names a quota that does not exist.",
+		Does:  "It places the pod in the default quota until the quota exists.",
+		Do:    "Create the ElasticQuota or correct the label quota.scheduling.koordinator.sh/name.",
 	},
 }

@@ -25,6 +25,10 @@ const (
 	// Gate.
 	SchedulingGate
 
+	// Quota.
+	QuotaExceeded
+	QuotaNotFound
+
 	// Data.
 	InvalidTopology
 	TopologyMissing

@@ -55,6 +55,7 @@ const (
 	numaPlugin    = "NodeNUMAResource"
 	fitPlugin     = "NodeResourcesFit"
 	defaultPreemp = "DefaultPreemption"
+	quotaPlugin   = "ElasticQuota"
 )
 
 var registry = [numCodes]Entry{
@@ -107,6 +108,22 @@ var registry = [numCodes]Entry{
 		Text: "waiting for scheduling gates", Chinese: "等待调度门(scheduling gates)移除",
 		Cause:  "spec.schedulingGates keeps the pod out of the scheduling queue.",
 		Remedy: "The controller that set the gates must remove them.",
+	},
+
+	QuotaExceeded: {
+		Name: "QuotaExceeded", Class: Quota, Plugin: quotaPlugin, Resolvable: true, Amount: true, Upstream: true,
+		Text: "Insufficient quotas", Chinese: "配额不足",
+		Cause: "With the pod, its quota or a quota above it would use more than it may: its runtime, its max, or, " +
+			"for pods that are not preemptible, its min.",
+		Remedy: "Wait until pods of the quota end or others give back what they borrowed; raise what the message " +
+			"names, or request less.",
+	},
+	QuotaNotFound: {
+		Name: "QuotaNotFound", Class: Quota, Plugin: quotaPlugin, Upstream: true,
+		Text: "the quota that the pod names does not exist", Chinese: "Pod 指定的配额不存在",
+		Cause: "The label quota.scheduling.koordinator.sh/name names no ElasticQuota, and the plugin's argument " +
+			"missingQuotaPolicy is Reject.",
+		Remedy: "Create the ElasticQuota or correct the label.",
 	},
 
 	InvalidTopology: {
