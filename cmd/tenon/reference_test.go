@@ -116,4 +116,5 @@ func TestTheReferenceHasAllArguments(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[v1alpha1.NodeNUMAResourceArgs]())
+	walk(reflect.TypeFor[v1alpha1.ElasticQuotaArgs]())
 }

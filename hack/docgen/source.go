@@ -58,7 +58,7 @@ func comment(doc *ast.CommentGroup, name string) string {
 // arguments is the page of the arguments of the scheduler's plugin, from the fields and their comments.
 func arguments() ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString("# Arguments of the plugin NodeNUMAResource\n\n<!-- Written by hack/docgen from api/config. -->\n\n" +
+	b.WriteString("# Arguments of plugins\n\n<!-- Written by hack/docgen from api/config. -->\n\n" +
 		"They are the `args` of `pluginConfig` in a KubeSchedulerConfiguration ([a sample](scheduler-config.yaml)). " +
 		"An unknown\n" +
 		"field or value is an error at the start.\n")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/json"
@@ -15,30 +16,48 @@ import (
 	"github.com/tenon-project/tenon/api/nearest"
 )
 
-// Decode reads, completes and validates the arguments that a scheduler hands to the plugin's factory: nil, a
+// arguments are those of one plugin.
+type arguments[T any] interface {
+	*T
+	runtime.Object
+	DeepCopyInto(into *T)
+	SetDefaults()
+	Validate() field.ErrorList
+}
+
+// Decode reads, completes and validates the arguments that a scheduler hands to the factory of NodeNUMAResource: nil, a
 // *runtime.Unknown with JSON or YAML, or a *NodeNUMAResourceArgs. All problems are reported at once.
 func Decode(obj runtime.Object) (NodeNUMAResourceArgs, error) {
-	var a NodeNUMAResourceArgs
+	return decode[NodeNUMAResourceArgs](obj, Kind)
+}
+
+// DecodeElasticQuota is Decode for the plugin ElasticQuota.
+func DecodeElasticQuota(obj runtime.Object) (ElasticQuotaArgs, error) {
+	return decode[ElasticQuotaArgs](obj, ElasticQuotaKind)
+}
+
+func decode[T any, P arguments[T]](obj runtime.Object, kind string) (T, error) {
+	var a, none T
 	switch obj := obj.(type) {
 	case nil:
-	case *NodeNUMAResourceArgs:
+	case P:
 		obj.DeepCopyInto(&a)
 	case *runtime.Unknown:
-		if err := decodeStrict(obj.Raw, &a); err != nil {
-			return NodeNUMAResourceArgs{}, fmt.Errorf("decode %s: %w", Kind, err)
+		if err := decodeStrict(obj.Raw, P(&a)); err != nil {
+			return none, fmt.Errorf("decode %s: %w", kind, err)
 		}
 	default:
-		return NodeNUMAResourceArgs{}, fmt.Errorf("decode %s: got %T", Kind, obj)
+		return none, fmt.Errorf("decode %s: got %T", kind, obj)
 	}
-	a.SetDefaults()
-	if err := a.Validate().ToAggregate(); err != nil {
-		return NodeNUMAResourceArgs{}, fmt.Errorf("%s: %w", Kind, errors.Join(err.Errors()...))
+	P(&a).SetDefaults()
+	if err := P(&a).Validate().ToAggregate(); err != nil {
+		return none, fmt.Errorf("%s: %w", kind, errors.Join(err.Errors()...))
 	}
 	return a, nil
 }
 
 // decodeStrict reads JSON or YAML: JSON is YAML, so one reader serves both content types.
-func decodeStrict(text []byte, into *NodeNUMAResourceArgs) error {
+func decodeStrict(text []byte, into any) error {
 	doc, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return err
@@ -67,12 +86,7 @@ func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
 			errs = append(errs, field.NotSupported(path, value, allowed))
 		}
 	}
-	if a.APIVersion != "" {
-		check(field.NewPath("apiVersion"), a.APIVersion, APIVersion)
-	}
-	if a.Kind != "" {
-		check(field.NewPath("kind"), a.Kind, Kind)
-	}
+	errs = append(errs, validateKind(a.TypeMeta, Kind)...)
 	check(field.NewPath("defaultCPUBindPolicy"), a.DefaultCPUBindPolicy, "FullPCPUs", "SpreadByPCPUs")
 	check(field.NewPath("defaultCPUExclusivePolicy"), a.DefaultCPUExclusivePolicy, "None", "PCPULevel", "NUMANodeLevel")
 	check(field.NewPath("defaultNUMATopologyPolicy"), a.DefaultNUMATopologyPolicy, "None", "BestEffort", "Restricted",
@@ -92,6 +106,18 @@ func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
 	}
 	if a.MinSharedCPUs != nil && *a.MinSharedCPUs < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("minSharedCPUs"), *a.MinSharedCPUs, "must be 0 or more"))
+	}
+	return errs
+}
+
+// validateKind accepts what arguments may call themselves.
+func validateKind(t metav1.TypeMeta, kind string) field.ErrorList {
+	var errs field.ErrorList
+	if t.APIVersion != "" && t.APIVersion != APIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), t.APIVersion, []string{APIVersion}))
+	}
+	if t.Kind != "" && t.Kind != kind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), t.Kind, []string{kind}))
 	}
 	return errs
 }

@@ -32,8 +32,8 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	if err := yaml.Unmarshal(text, &sample); err != nil {
 		t.Fatal(err)
 	}
-	args := sample.Profiles[0].PluginConfig[0].Args
-	got, err := v1alpha1.Decode(&runtime.Unknown{Raw: args})
+	args := sample.Profiles[0].PluginConfig
+	got, err := v1alpha1.Decode(&runtime.Unknown{Raw: args[0].Args})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +42,30 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the sample does not show the defaults (-default +sample):\n%s", diff)
 	}
+	namesAll(t, args[0].Args, reflect.TypeFor[v1alpha1.NodeNUMAResourceArgs]())
+
+	quotas, err := v1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: args[1].Args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var defaults v1alpha1.ElasticQuotaArgs
+	defaults.SetDefaults()
+	// Their defaults are no limit.
+	defaults.TypeMeta, defaults.DefaultQuotaGroupMax = quotas.TypeMeta, quotas.DefaultQuotaGroupMax
+	defaults.SystemQuotaGroupMax = quotas.SystemQuotaGroupMax
+	if diff := cmp.Diff(defaults, quotas); diff != "" {
+		t.Errorf("the sample does not show the defaults (-default +sample):\n%s", diff)
+	}
+	namesAll(t, args[1].Args, reflect.TypeFor[v1alpha1.ElasticQuotaArgs]())
+}
+
+func namesAll(t *testing.T, args json.RawMessage, of reflect.Type) {
+	t.Helper()
 	var said map[string]any
 	if err := json.Unmarshal(args, &said); err != nil {
 		t.Fatal(err)
 	}
-	for f := range reflect.TypeFor[v1alpha1.NodeNUMAResourceArgs]().Fields() {
+	for f := range of.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if _, ok := said[name]; name != "" && !ok {
 			t.Errorf("the sample does not name %s", name)

@@ -1,0 +1,128 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ElasticQuotaKind is what the arguments of ElasticQuota may call themselves.
+const ElasticQuotaKind = "ElasticQuotaArgs"
+
+// ElasticQuotaArgs are the arguments of the plugin ElasticQuota, which has the names and meanings of Koordinator's.
+//
+// +kubebuilder:object:root=true
+type ElasticQuotaArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// EnableCheckParentQuota compares at every quota from the pod's own up to the top of its tree. Default: true; with
+	// false a quota's children can use more than its max together.
+	EnableCheckParentQuota *bool `json:"enableCheckParentQuota,omitempty"`
+	// EnableRuntimeQuota compares what is used with the runtime. Default: true; with false it is compared with max.
+	EnableRuntimeQuota *bool `json:"enableRuntimeQuota,omitempty"`
+	// EnableMinQuotaScale shares the total in proportion to min where it is smaller than the sum of mins. Default:
+	// true; with false the runtimes can exceed the total together.
+	EnableMinQuotaScale *bool `json:"enableMinQuotaScale,omitempty"`
+	// DisableDefaultQuotaPreemption leaves pods of the default quota pending where the quota's max rejects them.
+	// Default: true; with false they preempt pods of the default quota.
+	DisableDefaultQuotaPreemption *bool `json:"disableDefaultQuotaPreemption,omitempty"`
+	// DefaultQuotaGroupMax is the max of the default quota while no ElasticQuota koordinator-default-quota says one, as
+	// quantities by resource, 0 or more. Default: no limit.
+	DefaultQuotaGroupMax corev1.ResourceList `json:"defaultQuotaGroupMax,omitempty"`
+	// SystemQuotaGroupMax may be set, as in configurations of Koordinator. It has no effect: the system quota is never
+	// limited.
+	SystemQuotaGroupMax corev1.ResourceList `json:"systemQuotaGroupMax,omitempty"`
+	// QuotaGroupNamespace is the namespace of the quotas koordinator-root-quota, koordinator-system-quota and
+	// koordinator-default-quota. Default: koordinator-system.
+	QuotaGroupNamespace string `json:"quotaGroupNamespace,omitempty"`
+	// Rounding says how whole units are divided: LargestRemainder (default) or Divisor.
+	Rounding string `json:"rounding,omitempty"`
+	// GuaranteeUsage lifts min to what is used within max, so that running pods are not shared away. Default: false.
+	GuaranteeUsage bool `json:"guaranteeUsage,omitempty"`
+	// MissingQuotaPolicy is for pods that name a quota which does not exist: Default (default) counts and admits them
+	// in the default quota until the quota exists, Reject leaves them pending.
+	MissingQuotaPolicy string `json:"missingQuotaPolicy,omitempty"`
+
+	// MonitorAllQuotas revokes what a quota uses above its runtime. Default: true. The manager revokes; so it and the
+	// three arguments below take effect in the manager, and the scheduler only checks them.
+	MonitorAllQuotas *bool `json:"monitorAllQuotas,omitempty"`
+	// DelayEvictTime is how long a quota must use more without a break before any of it is revoked. Default: 120s.
+	DelayEvictTime *metav1.Duration `json:"delayEvictTime,omitempty"`
+	// RevokePodInterval is the time between two passes. Default: 1s.
+	RevokePodInterval *metav1.Duration `json:"revokePodInterval,omitempty"`
+	// RevokePolicy is OnDemand (default: only for pods that wait), Strict (always) or DryRun (record only).
+	RevokePolicy string `json:"revokePolicy,omitempty"`
+}
+
+// Values of arguments of ElasticQuota.
+const (
+	RoundingLargestRemainder = "LargestRemainder"
+	RoundingDivisor          = "Divisor"
+
+	MissingQuotaDefault = "Default"
+	MissingQuotaReject  = "Reject"
+
+	RevokeOnDemand = "OnDemand"
+	RevokeStrict   = "Strict"
+	RevokeDryRun   = "DryRun"
+)
+
+// SetDefaults fills what is not said.
+func (a *ElasticQuotaArgs) SetDefaults() {
+	yes := true
+	for _, b := range []**bool{
+		&a.EnableCheckParentQuota, &a.EnableRuntimeQuota, &a.EnableMinQuotaScale, &a.DisableDefaultQuotaPreemption,
+		&a.MonitorAllQuotas,
+	} {
+		*b = cmp.Or(*b, &yes)
+	}
+	a.DelayEvictTime = cmp.Or(a.DelayEvictTime, &metav1.Duration{Duration: 2 * time.Minute})
+	a.RevokePodInterval = cmp.Or(a.RevokePodInterval, &metav1.Duration{Duration: time.Second})
+	a.QuotaGroupNamespace = cmp.Or(a.QuotaGroupNamespace, "koordinator-system")
+	a.Rounding = cmp.Or(a.Rounding, RoundingLargestRemainder)
+	a.MissingQuotaPolicy = cmp.Or(a.MissingQuotaPolicy, MissingQuotaDefault)
+	a.RevokePolicy = cmp.Or(a.RevokePolicy, RevokeOnDemand)
+}
+
+// Validate returns every field whose value cannot be used.
+func (a *ElasticQuotaArgs) Validate() field.ErrorList {
+	errs := validateKind(a.TypeMeta, ElasticQuotaKind)
+	for _, f := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"rounding", a.Rounding, []string{RoundingLargestRemainder, RoundingDivisor}},
+		{"missingQuotaPolicy", a.MissingQuotaPolicy, []string{MissingQuotaDefault, MissingQuotaReject}},
+		{"revokePolicy", a.RevokePolicy, []string{RevokeOnDemand, RevokeStrict, RevokeDryRun}},
+	} {
+		if !slices.Contains(f.allowed, f.value) {
+			errs = append(errs, field.NotSupported(field.NewPath(f.name), f.value, f.allowed))
+		}
+	}
+	errs = append(errs, atLeastZero("defaultQuotaGroupMax", a.DefaultQuotaGroupMax)...)
+	errs = append(errs, atLeastZero("systemQuotaGroupMax", a.SystemQuotaGroupMax)...)
+	if d := a.DelayEvictTime; d != nil && d.Duration < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("delayEvictTime"), d.Duration.String(), "must be 0 or more"))
+	}
+	if d := a.RevokePodInterval; d != nil && d.Duration <= 0 {
+		errs = append(errs,
+			field.Invalid(field.NewPath("revokePodInterval"), d.Duration.String(), "must be more than 0"))
+	}
+	return errs
+}
+
+func atLeastZero(name string, list corev1.ResourceList) field.ErrorList {
+	var errs field.ErrorList
+	for _, resource := range slices.Sorted(maps.Keys(list)) {
+		if q := list[resource]; q.Sign() < 0 {
+			path := field.NewPath(name).Key(string(resource))
+			errs = append(errs, field.Invalid(path, q.String(), "must be 0 or more"))
+		}
+	}
+	return errs
+}

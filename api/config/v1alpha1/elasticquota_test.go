@@ -1,0 +1,49 @@
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+)
+
+func TestDecodeElasticQuota(t *testing.T) {
+	t.Parallel()
+	a, err := v1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: []byte(
+		"kind: ElasticQuotaArgs\nenableRuntimeQuota: false\ndefaultQuotaGroupMax: {cpu: 100}\ndelayEvictTime: 5m\n" +
+			"missingQuotaPolicy: Reject\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *a.EnableRuntimeQuota || !*a.EnableCheckParentQuota || !*a.DisableDefaultQuotaPreemption ||
+		a.DefaultQuotaGroupMax.Cpu().Value() != 100 || a.DelayEvictTime.Minutes() != 5 ||
+		a.MissingQuotaPolicy != v1alpha1.MissingQuotaReject || a.Rounding != v1alpha1.RoundingLargestRemainder {
+		t.Errorf("read as %+v", a)
+	}
+	again, err := v1alpha1.DecodeElasticQuota(&a)
+	if err != nil || *again.EnableRuntimeQuota {
+		t.Errorf("decoded arguments read as %+v, %v", again, err)
+	}
+}
+
+func TestDecodeElasticQuotaRefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`{"enableRuntimQuota":true}`: `enableRuntimQuota: unknown field, did you mean "enableRuntimeQuota"?`,
+		`{"rounding":"Up"}`: `rounding: Unsupported value: "Up": supported values: "LargestRemainder", ` +
+			`"Divisor"`,
+		`{"revokePolicy":"Never"}`:              `revokePolicy: Unsupported value: "Never"`,
+		`{"missingQuotaPolicy":"Ask"}`:          `missingQuotaPolicy: Unsupported value: "Ask"`,
+		`{"defaultQuotaGroupMax":{"cpu":"-1"}}`: `defaultQuotaGroupMax[cpu]: Invalid value: "-1": must be 0 or more`,
+		`{"delayEvictTime":"-1s"}`:              `delayEvictTime: Invalid value: "-1s": must be 0 or more`,
+		`{"revokePodInterval":"0s"}`:            `revokePodInterval: Invalid value: "0s": must be more than 0`,
+		`{"kind":"NodeNUMAResourceArgs"}`:       `kind: Unsupported value: "NodeNUMAResourceArgs"`,
+	} {
+		if _, err := v1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", raw, err, want)
+		}
+	}
+}
