@@ -39,10 +39,16 @@ func Handler[T any](put, remove func(T)) cache.ResourceEventHandler {
 	}
 }
 
-// First returns the informer with a handler in front: handlers that are added to it get each event after first had it.
-// A consumer that acts on an event (a scheduling queue that wakes pods) then never sees the store behind it.
+// First returns the informer with a handler in front: the handler that is added to it first gets each event after first
+// had it. A consumer that acts on an event (a scheduling queue that wakes pods) then never sees the store behind it.
+// Handlers that are added later get events at times of their own.
 func First(first cache.ResourceEventHandler, i cache.SharedIndexInformer) cache.SharedIndexInformer {
+	taken := false
 	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+		if taken {
+			return h
+		}
+		taken = true
 		return cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: func(obj any, initial bool) {
 				first.OnAdd(obj, initial)

@@ -107,7 +107,7 @@ func (a *Account) Forest() *Forest { return a.forest }
 func (a *Account) Set(s Spec) []Problem {
 	affected := a.unindex(s.Name)
 	problems := a.forest.Set(s)
-	if q := a.forest.Find(s.Name); !reserved(s.Name) {
+	if q := a.forest.Find(s.Name); !isReserved(s.Name) {
 		insert(a.homes, q.spec.Namespace, s.Name)
 		for _, namespace := range q.spec.Namespaces {
 			insert(a.listed, namespace, s.Name)
@@ -324,7 +324,7 @@ func (a *Account) resolve(k key) (q *Quota, missing bool) {
 		return a.forest.Find(k.namespace), false
 	}
 	if len(homes) == 1 {
-		if q := a.forest.Find(homes[0]); q.spec.isLeafUnderRoot() {
+		if q := a.forest.Find(homes[0]); !q.spec.IsParent && q.spec.isTop() {
 			return q, false
 		}
 	}
@@ -332,10 +332,6 @@ func (a *Account) resolve(k key) (q *Quota, missing bool) {
 		return a.forest.Find(listed[0]), false
 	}
 	return a.fallback, false
-}
-
-func (s *Spec) isLeafUnderRoot() bool {
-	return !s.IsParent && !s.IsRoot && (s.Parent == "" || s.Parent == Root)
 }
 
 // regroup moves the groups that may belong elsewhere now: that of a quota's name, and those of namespaces.
@@ -369,7 +365,7 @@ func (a *Account) move(k key) {
 // unindex forgets where the object of a quota is and what it lists. It returns these namespaces.
 func (a *Account) unindex(name string) []string {
 	q := a.forest.Find(name)
-	if q == nil || reserved(name) {
+	if q == nil || isReserved(name) {
 		return nil
 	}
 	remove(a.homes, q.spec.Namespace, name)
@@ -378,8 +374,6 @@ func (a *Account) unindex(name string) []string {
 	}
 	return append([]string{q.spec.Namespace}, q.spec.Namespaces...)
 }
-
-func reserved(name string) bool { return name == Root || name == System || name == Default }
 
 func insert(names map[string][]string, at, name string) {
 	if i, known := slices.BinarySearch(names[at], name); !known {

@@ -67,10 +67,10 @@ func (w *world) quotaOf(p Pod) string {
 	}
 	var own, listing []string
 	for _, name := range names {
-		if w.specs[name].Namespace == p.Namespace && !reserved(name) {
+		if w.specs[name].Namespace == p.Namespace && !isReserved(name) {
 			own = append(own, name)
 		}
-		if slices.Contains(w.specs[name].Namespaces, p.Namespace) && !reserved(name) {
+		if slices.Contains(w.specs[name].Namespaces, p.Namespace) && !isReserved(name) {
 			listing = append(listing, name)
 		}
 	}
@@ -78,7 +78,7 @@ func (w *world) quotaOf(p Pod) string {
 	case slices.Contains(own, p.Namespace):
 		return p.Namespace
 	case len(own) == 1:
-		if s := w.specs[own[0]]; !s.IsParent && !s.IsRoot && (s.Parent == "" || s.Parent == Root) {
+		if s := w.specs[own[0]]; !s.IsParent && (s.Parent == "" || s.Parent == Root) {
 			return own[0]
 		}
 	}

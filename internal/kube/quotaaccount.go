@@ -1,0 +1,484 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+const (
+	// notReadyGrace is how long a node that is not ready still counts: totals must not follow a node that flaps.
+	notReadyGrace = 5 * time.Minute
+	// graceCheck is how often Run looks for nodes whose grace has ended.
+	graceCheck = 10 * time.Second
+)
+
+// Quotas keeps the account of a cluster's pods in their quotas, from Nodes, Pods and ElasticQuotas. All methods may be
+// called from any goroutine. While no quota exists a pod costs the update of a map, and Limits takes no lock.
+//
+//	ElasticQuota of both groups ─► one by name ─┐
+//	Node ─► total of the counted nodes ─────────┼─► quota.Account, behind one mutex
+//	Pod, Reserve, Release ──────────────────────┘
+type Quotas struct {
+	now     func() time.Time
+	claimed atomic.Pointer[claims]
+	freed   atomic.Pointer[func()] // nil before OnFreed
+
+	mu      sync.Mutex // guards everything below
+	config  quota.Config
+	rules   quota.Rules
+	account *quota.Account
+	sealed  bool // something was put
+	// counting: pods are in the account. Before, nothing limits any, and they wait in pods and reserved.
+	counting bool
+	objects  map[string][]*v1alpha1.ElasticQuota // by name of the quota; the first counts
+	problems map[string][]string                 // by name of the quota
+	pods     map[types.UID]*corev1.Pod           // as they were put last
+	reserved map[string]bool                     // by UID, while not counting
+	refused  map[string]*quota.Excess            // by UID, of the last attempt
+	nodes    map[string]*countedNode
+	total    quota.Amounts // of the counted nodes
+}
+
+// claims is what can be known of a pod's quota without a lock.
+type claims struct {
+	namespaces map[string]struct{} // whose pods may belong to a quota
+	all        bool                // Default is limited
+}
+
+type countedNode struct {
+	amounts quota.Amounts
+	until   time.Time // the end of the grace, zero for a node that is ready
+	counted bool
+}
+
+// NewQuotas returns an empty store with the default arguments. now is the clock of the grace of nodes.
+func NewQuotas(now func() time.Time) *Quotas {
+	s := &Quotas{
+		now: now, config: quota.Config{ScaleMin: true}, objects: map[string][]*v1alpha1.ElasticQuota{},
+		problems: map[string][]string{}, pods: map[types.UID]*corev1.Pod{}, reserved: map[string]bool{},
+		refused: map[string]*quota.Excess{}, nodes: map[string]*countedNode{}, total: quota.Amounts{},
+	}
+	s.account = quota.NewAccount(s.config, s.rules)
+	return s
+}
+
+// Configure sets how quotas are divided and pods are admitted. There is one account per cluster, whichever profile
+// schedules, so every caller must bring equal arguments, before the first object.
+func (s *Quotas) Configure(c quota.Config, r quota.Rules) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sealed && (!reflect.DeepEqual(c, s.config) || r != s.rules) {
+		return errors.New("all profiles must give the plugin ElasticQuota equal arguments")
+	}
+	if !s.sealed {
+		s.config, s.rules, s.account, s.sealed = c, r, quota.NewAccount(c, r), true
+		if len(c.DefaultMax) > 0 || r.Missing == quota.MissingReject {
+			s.count() // pods are limited before there is a quota
+		}
+		s.publish()
+	}
+	return nil
+}
+
+// OnFreed makes f learn that a pending pod has left a quota, which can give others more, in place of any other
+// function: the scheduling queue has no event for it. It is called without the store's lock and must not block.
+func (s *Quotas) OnFreed(f func()) { s.freed.Store(&f) }
+
+// Limits reports whether some quota can hold the pod back. It takes no lock.
+func (s *Quotas) Limits(p *corev1.Pod) bool {
+	c := s.claimed.Load()
+	if c == nil {
+		return false
+	}
+	_, claimed := c.namespaces[p.Namespace]
+	return claimed || c.all || p.Labels[annotation.QuotaName] != ""
+}
+
+// Misses reports whether the pod names a quota that does not exist.
+func (s *Quotas) Misses(p *corev1.Pod) bool {
+	if p.Labels[annotation.QuotaName] == "" || !s.Limits(p) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, missing := s.account.QuotaOf(p.Namespace, p.Labels[annotation.QuotaName])
+	return missing
+}
+
+// Read calls f with the account. f must be short, must not change it, and must not keep it.
+func (s *Quotas) Read(f func(*quota.Account)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count()
+	f(s.account)
+}
+
+// Reports describes all quotas, by name. Each is true of one moment, and not all of the same: the account is free for
+// its writers between two of them.
+func (s *Quotas) Reports() []quota.Report {
+	var names []string
+	s.Read(func(a *quota.Account) {
+		names = append(slices.Collect(maps.Keys(s.objects)), quota.Root, quota.System, quota.Default)
+	})
+	slices.Sort(names)
+	var out []quota.Report
+	for _, name := range slices.Compact(names) {
+		if r, known := s.Report(name); known {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Report describes a quota; false for one that does not exist.
+func (s *Quotas) Report(name string) (r quota.Report, known bool) {
+	s.Read(func(a *quota.Account) {
+		if q := a.Forest().Find(name); q != nil {
+			r, known = a.Forest().Report(q), true
+		}
+	})
+	return r, known
+}
+
+// Problems returns what is wrong with the objects of a quota and what counts instead.
+func (s *Quotas) Problems(name string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.problems[name])
+}
+
+// Admit is quota.Account's.
+func (s *Quotas) Admit(uids ...string) (x *quota.Excess) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.counting {
+		return nil
+	}
+	return s.account.Admit(uids...)
+}
+
+// Reserve is quota.Account's: until the pods are bound, Release takes it back.
+func (s *Quotas) Reserve(uids ...string) *quota.Excess {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.counting {
+		for _, uid := range uids {
+			s.reserved[uid] = true
+		}
+		return nil
+	}
+	x := s.account.Reserve(uids...)
+	for _, uid := range uids {
+		if x == nil {
+			delete(s.refused, uid)
+		}
+	}
+	return x
+}
+
+// Release is quota.Account's.
+func (s *Quotas) Release(uids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, uid := range uids {
+		delete(s.reserved, uid)
+	}
+	s.account.Release(uids...)
+}
+
+// Trial is quota.Account's: a dry run for a pending pod, nil for one that no quota can hold back.
+func (s *Quotas) Trial(uid string) (t *quota.Trial) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.account.Try(uid)
+}
+
+// Take is quota.Account's.
+func (s *Quotas) Take(t *quota.Trial, uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.account.Take(t, uid)
+}
+
+// Give is quota.Account's.
+func (s *Quotas) Give(t *quota.Trial, uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.account.Give(t, uid)
+}
+
+// AdmitTrial is quota.Account's.
+func (s *Quotas) AdmitTrial(t *quota.Trial) *quota.Excess {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.account.AdmitTrial(t)
+}
+
+// MayPreempt is quota.Account's.
+func (s *Quotas) MayPreempt(preemptor, victim string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.counting || s.account.MayPreempt(preemptor, victim)
+}
+
+// VictimNodes returns the nodes of the pods of its own quota that a pod may preempt, none where its quotas would reject
+// it without all of them too. inside is false for a pod whose victims no quota decides.
+func (s *Quotas) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, known := s.account.Find(uid)
+	if !s.counting || !known || m.Quota.Name() == quota.Default || m.Quota.Name() == quota.System {
+		return nil, false
+	}
+	nodes = map[string]bool{}
+	t := s.account.Try(uid)
+	for _, v := range s.account.Members(m.Quota) {
+		if v.Node != "" && s.account.MayPreempt(uid, v.UID) {
+			nodes[v.Node] = true
+			if t != nil {
+				s.account.Take(t, v.UID)
+			}
+		}
+	}
+	if t != nil && s.account.AdmitTrial(t) != nil {
+		return nil, true
+	}
+	return nodes, true
+}
+
+// Refuse remembers why an attempt on a pod failed, for Grew.
+func (s *Quotas) Refuse(uid string, x *quota.Excess) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods[types.UID(uid)] != nil {
+		s.refused[uid] = x
+	}
+}
+
+// Grew reports whether another attempt on a pod can end differently than its last one: more is left now under one of
+// the limits that refused it. A pod that no limit refused may always be tried.
+func (s *Quotas) Grew(uid string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.refused[uid]
+	return x == nil || s.account.Grew(uid, x)
+}
+
+// Grown returns the refused pods that Grew holds for.
+func (s *Quotas) Grown() map[string]*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]*corev1.Pod{}
+	for uid, x := range s.refused {
+		if p := s.pods[types.UID(uid)]; p != nil && s.account.Grew(uid, x) {
+			out[p.Namespace+"/"+p.Name] = p
+		}
+	}
+	return out
+}
+
+// PutPod records a pod; one that has ended holds nothing.
+func (s *Quotas) PutPod(p *corev1.Pod) {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		s.RemovePod(p)
+		return
+	}
+	s.follow(p, func(was *corev1.Pod) {
+		if was == p {
+			return
+		}
+		s.pods[p.UID] = p
+		if p.Spec.NodeName != "" {
+			delete(s.reserved, string(p.UID))
+			delete(s.refused, string(p.UID))
+		}
+		if s.counting && (was == nil || !countsAlike(was, p)) {
+			s.account.Put(convert.QuotaPod(p))
+		}
+	})
+}
+
+// RemovePod forgets a pod.
+func (s *Quotas) RemovePod(p *corev1.Pod) {
+	s.follow(p, func(*corev1.Pod) {
+		delete(s.pods, p.UID)
+		delete(s.reserved, string(p.UID))
+		delete(s.refused, string(p.UID))
+		s.account.Remove(string(p.UID))
+	})
+}
+
+// follow calls OnFreed's function when f takes something from what a pending pod asks of a quota.
+func (s *Quotas) follow(p *corev1.Pod, f func(was *corev1.Pod)) {
+	if s.change(p, f) {
+		if freed := s.freed.Load(); freed != nil {
+			(*freed)()
+		}
+	}
+}
+
+func (s *Quotas) change(p *corev1.Pod, f func(was *corev1.Pod)) (freed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, counted := s.account.Find(string(p.UID))
+	f(s.pods[p.UID])
+	if !counted || was.State != quota.Pending || was.Quota.Name() == quota.Default {
+		return false
+	}
+	is, left := s.account.Find(string(p.UID))
+	return !left || is.Quota != was.Quota || !maps.Equal(is.Amounts, was.Amounts)
+}
+
+// PutNode records a node.
+func (s *Quotas) PutNode(n *corev1.Node) {
+	is := &countedNode{counted: n.DeletionTimestamp == nil}
+	is.amounts = convert.Amounts(convert.Schedulable(n).Status.Allocatable)
+	for d, amount := range is.amounts {
+		is.amounts[d] = min(amount, mostPerNode)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			since := c.LastTransitionTime.Time
+			if since.IsZero() {
+				since = s.now()
+			}
+			is.until = since.Add(notReadyGrace)
+			is.counted = is.counted && s.now().Before(is.until)
+		}
+	}
+	s.replace(n.Name, is)
+}
+
+// RemoveNode forgets a node.
+func (s *Quotas) RemoveNode(n *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replace(n.Name, nil)
+}
+
+// Expire leaves out the nodes whose grace has ended.
+func (s *Quotas) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, n := range s.nodes {
+		if n.counted && !n.until.IsZero() && !s.now().Before(n.until) {
+			s.replace(name, &countedNode{amounts: n.amounts, until: n.until})
+		}
+	}
+}
+
+// Run calls Expire until ctx ends.
+func (s *Quotas) Run(ctx context.Context) {
+	tick := time.NewTicker(graceCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.Expire()
+		}
+	}
+}
+
+func (s *Quotas) replace(name string, is *countedNode) {
+	was := s.nodes[name]
+	if s.nodes[name] = is; is == nil {
+		delete(s.nodes, name)
+	}
+	before := maps.Clone(s.total)
+	if was != nil && was.counted {
+		for d, n := range was.amounts {
+			s.total[d] -= n
+		}
+	}
+	if is != nil && is.counted {
+		for d, n := range is.amounts {
+			s.total[d] += n
+		}
+	}
+	if !maps.Equal(before, s.total) {
+		s.account.SetNodes(s.total)
+	}
+}
+
+// PutQuota records an ElasticQuota. Of several with one name the oldest counts, then the first by group and namespace.
+func (s *Quotas) PutQuota(q *v1alpha1.ElasticQuota) { s.putQuota(q, false) }
+
+// RemoveQuota forgets an ElasticQuota.
+func (s *Quotas) RemoveQuota(q *v1alpha1.ElasticQuota) { s.putQuota(q, true) }
+
+func (s *Quotas) putQuota(q *v1alpha1.ElasticQuota, gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count()
+	same := slices.DeleteFunc(slices.Clone(s.objects[q.Name]), func(o *v1alpha1.ElasticQuota) bool {
+		return o.Namespace == q.Namespace && o.GroupVersionKind().Group == q.GroupVersionKind().Group
+	})
+	if !gone {
+		same = append(same, q)
+	}
+	slices.SortFunc(same, older)
+	if len(same) == 0 {
+		delete(s.objects, q.Name)
+		delete(s.problems, q.Name)
+		s.account.Unset(q.Name)
+	} else {
+		s.objects[q.Name] = same
+		s.set(q.Name)
+	}
+	s.publish()
+}
+
+// count puts what has waited into the account.
+func (s *Quotas) count() {
+	if s.counting {
+		return
+	}
+	s.counting, s.sealed = true, true
+	for _, p := range s.pods {
+		s.account.Put(convert.QuotaPod(p))
+	}
+	for uid := range s.reserved {
+		s.account.Reserve(uid)
+	}
+	clear(s.reserved)
+}
+
+func (s *Quotas) publish() {
+	if !s.counting {
+		return
+	}
+	_, limited := s.objects[quota.Default]
+	c := &claims{namespaces: map[string]struct{}{}, all: limited || len(s.config.DefaultMax) > 0}
+	for _, namespace := range s.account.Namespaces() {
+		c.namespaces[namespace] = struct{}{}
+	}
+	s.claimed.Store(c)
+}
+
+// PodHandler puts pods.
+func (s *Quotas) PodHandler() cache.ResourceEventHandler { return Handler(s.PutPod, s.RemovePod) }
+
+// NodeHandler puts nodes, as the API server has them.
+func (s *Quotas) NodeHandler() cache.ResourceEventHandler { return Handler(s.PutNode, s.RemoveNode) }
+
+// QuotaHandler puts ElasticQuotas.
+func (s *Quotas) QuotaHandler() cache.ResourceEventHandler { return Handler(s.PutQuota, s.RemoveQuota) }

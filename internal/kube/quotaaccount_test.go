@@ -1,0 +1,427 @@
+package kube_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+func cpus(n int) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI)}
+}
+
+// elastic is an ElasticQuota of the first group, with labels as key and value in turn.
+func elastic(namespace, name string, least, most int, labels ...string) *v1alpha1.ElasticQuota {
+	q := &v1alpha1.ElasticQuota{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "ElasticQuota"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}},
+		Spec:       v1alpha1.ElasticQuotaSpec{Min: cpus(least), Max: cpus(most)},
+	}
+	for i := 0; i+1 < len(labels); i += 2 {
+		q.Labels[labels[i]] = labels[i+1]
+	}
+	return q
+}
+
+// asking is a pod that asks for CPUs and names a quota; bound where node is not empty.
+func asking(name, quota, node string, n int) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name, UID: types.UID(name), Labels: map[string]string{}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: cpus(n)},
+		}}},
+	}
+	if quota != "" {
+		p.Labels[annotation.QuotaName] = quota
+	}
+	return p
+}
+
+func sized(name string, n int) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: cpus(n)},
+	}
+}
+
+func report(t *testing.T, s *kube.Quotas, name string) quota.Report {
+	t.Helper()
+	r, known := s.Report(name)
+	if !known {
+		t.Fatalf("quota %s is not known", name)
+	}
+	return r
+}
+
+func clockAt() (now *time.Time, s *kube.Quotas) {
+	now = new(time.Time)
+	*now = time.Unix(1_800_000_000, 0)
+	return now, kube.NewQuotas(func() time.Time { return *now })
+}
+
+// TestTheFirstQuotaFindsWhatIsThere: pods and reservations that came before any quota count from its first moment.
+func TestTheFirstQuotaFindsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	s.PutNode(sized("n", 100))
+	bound, waiting, reserved := asking("b", "team", "n", 10), asking("w", "team", "", 20), asking("r", "team", "", 30)
+	for _, p := range []*corev1.Pod{bound, waiting, reserved, asking("gone", "team", "n", 5)} {
+		s.PutPod(p)
+	}
+	s.RemovePod(asking("gone", "team", "n", 5))
+	if x := s.Reserve("r"); x != nil {
+		t.Fatal(x)
+	}
+	if x := s.Reserve("w"); x != nil {
+		t.Fatal(x)
+	}
+	s.Release("w")
+	if s.Limits(waiting) {
+		t.Error("a pod is limited without a quota")
+	}
+	s.PutQuota(elastic("x", "team", 10, 60))
+	if !s.Limits(waiting) || s.Limits(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "y"}}) {
+		t.Error("pods of the quota are limited, and no others")
+	}
+	r := report(t, s, "team")
+	if r.Request["cpu"] != 60_000 || r.Used["cpu"] != 40_000 {
+		t.Errorf("request %d and used %d milli-CPU, want 60000 and 40000", r.Request["cpu"], r.Used["cpu"])
+	}
+	if x := s.Reserve("w"); x != nil {
+		t.Errorf("the last pod within max: %v", x)
+	}
+	s.PutPod(asking("late", "team", "", 1))
+	if x := s.Admit("late"); x == nil || x.Quota != "team" {
+		t.Errorf("one CPU above max: %v", x)
+	}
+}
+
+func TestCountedNodes(t *testing.T) {
+	t.Parallel()
+	now, s := clockAt()
+	total := func() int64 { return report(t, s, quota.Root).Runtime["cpu"] }
+	ready := func(n *corev1.Node, is corev1.ConditionStatus) *corev1.Node {
+		n.Status.Conditions = []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: is, LastTransitionTime: metav1.NewTime(*now),
+		}}
+		return n
+	}
+	expect := func(what string, want int64) {
+		t.Helper()
+		if got := total(); got != want*1000 {
+			t.Errorf("%s: total %d milli-CPU, want %d CPUs", what, got, want)
+		}
+	}
+	s.PutNode(sized("a", 10))
+	cordoned := ready(sized("b", 20), corev1.ConditionTrue)
+	cordoned.Spec.Unschedulable = true
+	s.PutNode(cordoned)
+	expect("a cordoned node counts", 30)
+	s.PutNode(ready(sized("b", 20), corev1.ConditionUnknown))
+	*now = now.Add(5*time.Minute - time.Second)
+	s.Expire()
+	expect("a node that is not ready counts for a while", 30)
+	*now = now.Add(time.Second)
+	s.Expire()
+	s.Expire()
+	expect("and then no more", 10)
+	s.PutNode(ready(sized("b", 20), corev1.ConditionTrue))
+	expect("until it is ready again", 30)
+	reservedOn := sized("a", 10)
+	reservedOn.Annotations = map[string]string{annotation.NodeReservation: `{"resources":{"cpu":"4"}}`}
+	s.PutNode(reservedOn)
+	expect("what is reserved on a node does not count", 26)
+	leaving := sized("a", 10)
+	leaving.DeletionTimestamp = &metav1.Time{Time: *now}
+	s.PutNode(leaving)
+	expect("a node that is being deleted does not count", 20)
+	s.RemoveNode(leaving)
+	late := ready(sized("c", 40), corev1.ConditionFalse)
+	late.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Hour))
+	s.PutNode(late)
+	expect("after a restart the grace has long ended", 20)
+	huge := sized("d", 0)
+	huge.Status.Allocatable["vendor/unit"] = *resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
+	for i := range 4 {
+		huge.Name = fmt.Sprint("d", i)
+		s.PutNode(huge.DeepCopy())
+	}
+	if got := report(t, s, quota.Root).Runtime["vendor/unit"]; got <= 0 {
+		t.Errorf("the total of absurd nodes is %d", got)
+	}
+}
+
+// TestTwoQuotasOfOneName: the oldest object counts, whatever the order in which they come.
+func TestTwoQuotasOfOneName(t *testing.T) {
+	t.Parallel()
+	old, young := elastic("a", "team", 0, 10), elastic("b", "team", 0, 20)
+	old.CreationTimestamp, young.CreationTimestamp = metav1.Unix(1, 0), metav1.Unix(2, 0)
+	community := elastic("a", "team", 0, 30)
+	community.APIVersion, community.CreationTimestamp = v1alpha1.CommunityGroupName+"/v1alpha1", metav1.Unix(2, 0)
+	for _, order := range [][]*v1alpha1.ElasticQuota{
+		{old, young, community},
+		{young, community, old},
+		{community, old, young},
+	} {
+		_, s := clockAt()
+		for _, q := range order {
+			s.PutQuota(q)
+		}
+		if got := report(t, s, "team").Max["cpu"]; got != 10_000 || len(s.Problems("team")) != 2 {
+			t.Errorf("max %d of %q, want the oldest's and two problems", got, s.Problems("team"))
+		}
+		s.RemoveQuota(old)
+		if got := report(t, s, "team").Max["cpu"]; got != 20_000 {
+			t.Errorf("after its deletion max is %d, want that of the next", got)
+		}
+		s.RemoveQuota(young)
+		s.RemoveQuota(community)
+		if _, known := s.Report("team"); known || len(s.Problems("team")) != 0 {
+			t.Error("the quota outlives its objects")
+		}
+	}
+}
+
+func TestAnAnnotationThatCannotBeReadLeavesWhatItSaid(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	weight := func(text string) *v1alpha1.ElasticQuota {
+		q := elastic("a", "team", 0, 10)
+		q.Annotations = map[string]string{annotation.QuotaSharedWeight: text, annotation.QuotaNamespaces: `["y"]`}
+		return q
+	}
+	s.PutQuota(weight(`{"cpu":"7"}`))
+	s.PutQuota(weight(`{"cpu":`))
+	if got, problems := report(t, s, "team").Weight["cpu"], s.Problems("team"); got != 7000 || len(problems) != 1 ||
+		!strings.Contains(problems[0], annotation.QuotaSharedWeight) {
+		t.Errorf("weight %d, problems %q; want 7000 and the annotation's name", got, problems)
+	}
+	if !s.Limits(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "y"}}) {
+		t.Error("the list of namespaces is not read")
+	}
+	s.PutQuota(elastic("a", "team", 0, 10))
+	if got := report(t, s, "team").Weight["cpu"]; got != 10_000 {
+		t.Errorf("without the annotation weight is %d, want max", got)
+	}
+}
+
+// TestStatusIsNoChangeOfAQuota: the leader writes status and annotations of a thousand quotas all the time.
+func TestStatusIsNoChangeOfAQuota(t *testing.T) {
+	t.Parallel()
+	q := elastic("x", "team", 0, 4)
+	written := q.DeepCopy()
+	written.ResourceVersion, written.Status.Used = "2", cpus(1)
+	written.Annotations = map[string]string{annotation.QuotaRuntime: `{"cpu":"1"}`}
+	if !kube.SameQuota(q, written) {
+		t.Error("a change of status is one to the account")
+	}
+	weight := func(text string) func(*v1alpha1.ElasticQuota) {
+		return func(q *v1alpha1.ElasticQuota) { q.Annotations[annotation.QuotaSharedWeight] = text }
+	}
+	for what, change := range map[string]func(*v1alpha1.ElasticQuota){
+		"max":                     func(q *v1alpha1.ElasticQuota) { q.Spec.Max = cpus(5) },
+		"a weight":                weight(`{"cpu":1}`),
+		"a weight that is broken": weight(`{`),
+		"the parent":              func(q *v1alpha1.ElasticQuota) { q.Labels[annotation.QuotaParent] = "p" },
+		"another object":          func(q *v1alpha1.ElasticQuota) { q.UID = "2" },
+	} {
+		is := written.DeepCopy()
+		change(is)
+		if kube.SameQuota(q, is) {
+			t.Errorf("a change of %s is none to the account", what)
+		}
+	}
+	delivered := 0
+	w := cache.NewSharedIndexInformer(plain{&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &v1alpha1.ElasticQuotaList{Items: []v1alpha1.ElasticQuota{*q}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			f := watch.NewFake()
+			go func() {
+				larger := written.DeepCopy()
+				larger.Spec.Max = cpus(6)
+				f.Modify(written)
+				f.Modify(larger)
+			}()
+			return f, nil
+		},
+	}}, &v1alpha1.ElasticQuota{}, 0, cache.Indexers{})
+	_, s := clockAt()
+	i := kube.First(s.QuotaHandler(), kube.Distinct(kube.SameQuota, w))
+	changed := make(chan int64, 3)
+	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, is any) {
+		delivered++
+		changed <- report(t, s, "team").Max["cpu"]
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, i)
+	if got := <-changed; got != 6000 || delivered != 1 {
+		t.Errorf("%d updates; at the first the account has a max of %d, want the one that changes it", delivered, got)
+	}
+}
+
+// TestPodsAskForWhatTheSchedulerCounts is U9.
+func TestPodsAskForWhatTheSchedulerCounts(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	s.PutQuota(elastic("x", "team", 0, 100))
+	always := corev1.ContainerRestartPolicyAlways
+	container := func(n int) corev1.Container {
+		return corev1.Container{Name: fmt.Sprint("c", n), Resources: corev1.ResourceRequirements{Requests: cpus(n)}}
+	}
+	p := asking("p", "team", "", 3)
+	sidecar := container(2)
+	sidecar.RestartPolicy = &always
+	p.Spec.InitContainers = []corev1.Container{sidecar, container(9)}
+	p.Spec.Overhead = cpus(1)
+	s.PutPod(p)
+	if got := report(t, s, "team").Request["cpu"]; got != 12_000 {
+		t.Errorf("request %d, want init 9 beside sidecar 2 and overhead 1", got)
+	}
+	resized := asking("p", "team", "n", 3)
+	actual := cpus(5)
+	resized.Spec.Containers[0].Name = "c"
+	resized.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "c", AllocatedResources: actual, Resources: &corev1.ResourceRequirements{Requests: actual},
+	}}
+	s.PutPod(resized)
+	if got := report(t, s, "team").Used["cpu"]; got != 5000 {
+		t.Errorf("used %d while a pod shrinks from 5 CPUs to 3, want 5000", got)
+	}
+}
+
+func TestAPendingPodThatLeavesIsReported(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	freed := 0
+	s.OnFreed(func() { freed++ })
+	s.PutNode(sized("n", 10))
+	s.PutQuota(elastic("x", "a", 0, 10))
+	s.PutQuota(elastic("x", "b", 0, 10))
+	s.PutPod(asking("big", "a", "", 10))
+	s.PutPod(asking("p", "b", "", 6))
+	x := s.Admit("p")
+	if x == nil {
+		t.Fatal("ten CPUs are divided in halves, and a pod of six is admitted")
+	}
+	s.Refuse("p", x)
+	if s.Grew("p") || len(s.Grown()) != 0 || freed != 0 {
+		t.Fatalf("nothing happened: grew %t, %d reports", s.Grew("p"), freed)
+	}
+	s.RemovePod(asking("big", "a", "", 10))
+	if freed != 1 || !s.Grew("p") || s.Grown()["x/p"] == nil {
+		t.Errorf("after the end of the other: %d reports, grew %t", freed, s.Grew("p"))
+	}
+	if x := s.Reserve("p"); x != nil {
+		t.Error(x)
+	}
+	s.PutPod(asking("p", "b", "n", 6))
+	s.RemovePod(asking("p", "b", "n", 6))
+	if freed != 1 {
+		t.Error("a pod that held its amounts is reported; the queue has an event for it")
+	}
+}
+
+// TestTheStoreEqualsARebuild is U2 and U4 with API objects: after each event the account equals that of a process that
+// starts now, with the reservations that are in flight.
+func TestTheStoreEqualsARebuild(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		pods, quotas, nodes := map[string]*corev1.Pod{}, map[string]*v1alpha1.ElasticQuota{}, map[string]*corev1.Node{}
+		reserved := map[string]bool{}
+		_, s := clockAt()
+		names := []string{"a", "b", "c", "x"}
+		pick := func(list ...string) string { return list[r.IntN(len(list))] }
+		for range 20 {
+			switch name := fmt.Sprint("p", r.IntN(8)); r.IntN(8) {
+			case 0:
+				q := elastic(pick("x", "y"), pick(names...), r.IntN(10), 10+r.IntN(20), annotation.QuotaIsParent,
+					pick("true", "false"), annotation.QuotaParent, pick("", "a", "b"))
+				if was := quotas[q.Name]; was != nil && was.Namespace != q.Namespace {
+					s.RemoveQuota(was)
+				}
+				quotas[q.Name] = q
+				s.PutQuota(q)
+			case 1:
+				if q := quotas[pick(names...)]; q != nil {
+					delete(quotas, q.Name)
+					s.RemoveQuota(q)
+				}
+			case 2:
+				n := sized(pick("n", "m"), r.IntN(50))
+				nodes[n.Name] = n
+				s.PutNode(n)
+			case 3: // a reservation, which binds or fails later
+				if p := pods[name]; p != nil && p.Spec.NodeName == "" && s.Reserve(name) == nil {
+					reserved[name] = true
+				}
+			case 4:
+				delete(reserved, name)
+				s.Release(name)
+			case 5:
+				if p := pods[name]; p != nil {
+					delete(pods, name)
+					delete(reserved, name)
+					s.RemovePod(p)
+				}
+			default:
+				p := asking(name, pick("", "a", "b", "absent"), pick("", "n"), r.IntN(8))
+				if was := pods[name]; was != nil && was.Spec.NodeName != "" {
+					p.Spec.NodeName = was.Spec.NodeName
+				}
+				if p.Spec.NodeName != "" {
+					delete(reserved, name)
+				}
+				pods[name] = p
+				s.PutPod(p)
+				s.PutPod(p.DeepCopy())
+			}
+			_, again := clockAt()
+			for _, uid := range slices.Sorted(maps.Keys(reserved)) { // nothing limits them yet
+				again.PutPod(pods[uid])
+				again.Reserve(uid)
+			}
+			for _, uid := range slices.Sorted(maps.Keys(pods)) {
+				again.PutPod(pods[uid])
+			}
+			for _, name := range slices.Sorted(maps.Keys(quotas)) {
+				again.PutQuota(quotas[name])
+			}
+			for _, n := range nodes {
+				again.PutNode(n)
+			}
+			if live, rebuilt := hash(s), hash(again); live != rebuilt {
+				t.Fatalf("(-rebuilt +live):\n%s", cmp.Diff(again.Reports(), s.Reports()))
+			}
+		}
+	})
+}
+
+func hash(s *kube.Quotas) (h uint64) {
+	s.Read(func(a *quota.Account) { h = a.Hash() })
+	return h
+}

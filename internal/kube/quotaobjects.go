@@ -1,0 +1,97 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// mostPerNode is the most of a resource that counts of one node, so that the total of 2^17 nodes fits 63 bits.
+const mostPerNode = 1 << 46
+
+// SameQuota reports whether two states of an ElasticQuota are one to the account: status and what the leader writes
+// into annotations are not read.
+func SameQuota(was, is *v1alpha1.ElasticQuota) bool {
+	before, faults := convert.Quota(was)
+	after, others := convert.Quota(is)
+	return was.UID == is.UID && reflect.DeepEqual(before, after) && slices.Equal(faults, others)
+}
+
+// Distinct returns the informer without updates between two states that are the same.
+func Distinct[T any](same func(was, is T) bool, i cache.SharedIndexInformer) cache.SharedIndexInformer {
+	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+		return cache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
+			UpdateFunc: func(old, obj any) {
+				was, before := old.(T)
+				is, after := obj.(T)
+				if !before || !after || !same(was, is) {
+					h.OnUpdate(old, obj)
+				}
+			},
+		}
+	}}
+}
+
+func older(a, b *v1alpha1.ElasticQuota) int {
+	return cmp.Or(
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.GroupVersionKind().Group, b.GroupVersionKind().Group), cmp.Compare(a.Namespace, b.Namespace),
+	)
+}
+
+// set puts the object of a name that counts into the account. An annotation that cannot be read leaves in force what it
+// said last.
+func (s *Quotas) set(name string) {
+	objects := s.objects[name]
+	var last *quota.Spec
+	if q := s.account.Forest().Find(name); q != nil {
+		last = q.Spec()
+	}
+	var problems []string
+	spec, faults := convert.Quota(objects[0])
+	for _, fault := range faults {
+		problems = append(problems, fault.String())
+		if last == nil {
+			continue
+		}
+		switch fault.Key {
+		case annotation.QuotaSharedWeight:
+			spec.Weight = last.Weight
+		case annotation.QuotaTotal:
+			spec.Total = last.Total
+		case annotation.QuotaNamespaces:
+			spec.Namespaces = last.Namespaces
+		}
+	}
+	for _, o := range objects[1:] {
+		problems = append(problems, fmt.Sprintf("ElasticQuota %s/%s of %s has the name of an older one; it is ignored",
+			o.Namespace, o.Name, o.GroupVersionKind().Group))
+	}
+	for _, p := range s.account.Set(spec) {
+		problems = append(problems, p.String())
+	}
+	s.problems[name] = problems
+}
+
+// countsAlike reports whether two states of a pod are one to the account, without adding up what it asks for. A
+// container's status may have a resize, so such pods are always read, and so are those of servers that count no
+// generations of pods.
+func countsAlike(was, is *corev1.Pod) bool {
+	resized := func(c corev1.ContainerStatus) bool { return c.Resources != nil }
+	return is.Generation > 0 && was.Generation == is.Generation && was.Spec.NodeName == is.Spec.NodeName &&
+		maps.Equal(was.Labels, is.Labels) &&
+		convert.GangOf(was) == convert.GangOf(is) &&
+		was.Status.StartTime.Equal(is.Status.StartTime) &&
+		!slices.ContainsFunc(is.Status.ContainerStatuses, resized)
+}
