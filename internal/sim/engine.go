@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -112,7 +113,10 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), func() time.Time { return start })
 	tracker.Order.NoWait = true // a pod ahead waits for a permit, which only the next pods can bring
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
-	registry, changes := app.Registry(decisions), &upstream.Changes{}
+	// Without ElasticQuotas it is never asked.
+	quotas := elasticquota.NewMetrics(unregistered)
+	registry := app.Registry(decisions, kube.NewQuotas(func() time.Time { return start }), quotas)
+	changes := &upstream.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result says what happened
 	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
 		scheduler.WithProfiles(cfg.Profiles...),

@@ -10,9 +10,10 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 )
 
 // stepClock moves on by a millisecond with each look at it: what happens later has a later time, and no waiting time
@@ -32,9 +33,9 @@ func (c *stepClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 // orderVictims lets names decide where upstream's preemption leaves the choice to chance, and looks at all nodes.
 func orderVictims(f framework.Framework, rank map[string]int) {
 	for _, p := range f.PreEnqueuePlugins() {
-		if p, ok := p.(*defaultpreemption.DefaultPreemption); ok {
-			p.MoreImportantPod = moreImportant
-			p.Evaluator.Interface = victims{p.Evaluator.Interface, rank}
+		if p, ok := p.(*elasticquota.Plugin); ok {
+			p.Preemption.MoreImportantPod = moreImportant
+			p.Preemption.Evaluator.Interface = victims{p.Preemption.Evaluator.Interface, rank}
 		}
 	}
 }

@@ -26,7 +26,7 @@ func NewCommand(with ...Option) *cobra.Command {
 		Use:   "tenon-scheduler",
 		Short: "kube-scheduler with Tenon's plugins",
 		Long: `tenon-scheduler is kube-scheduler with Tenon's plugins. It takes kube-scheduler's flags and configuration
-file. Without --config it runs kube-scheduler's default profile plus NodeNUMAResource.`,
+file. Without --config it runs kube-scheduler's default profile with Tenon's plugins.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -8,6 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
@@ -36,8 +37,11 @@ func DefaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 func extend(p *config.KubeSchedulerProfile) {
 	multi := &p.Plugins.MultiPoint
 	for i := range multi.Enabled {
-		if multi.Enabled[i].Name == names.PodTopologySpread {
+		switch multi.Enabled[i].Name {
+		case names.PodTopologySpread:
 			multi.Enabled[i].Name = topologyspread.Name
+		case names.DefaultPreemption: // also after DynamicResources
+			multi.Enabled[i].Name = elasticquota.Name
 		}
 	}
 	for i := range p.PluginConfig {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -32,7 +33,8 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	store := kube.NewStore()
 	tracker := follow.NewTracker(store, follow.NewMetrics(export), time.Now)
 	decisions := placement.NewDecisions(store, placement.NewMetrics(export), tracker)
-	if err := registry.Merge(Registry(decisions)); err != nil {
+	quotas := kube.NewQuotas(time.Now)
+	if err := registry.Merge(Registry(decisions, quotas, elasticquota.NewMetrics(export))); err != nil {
 		t.Fatal(err)
 	}
 	profile := cfg.Profiles[0].DeepCopy()
@@ -80,6 +82,8 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 		switch name {
 		case names.PodTopologySpread:
 			name = topologyspread.Name
+		case names.DefaultPreemption:
+			name = elasticquota.Name
 		case names.DefaultBinder:
 			want = append(want, nodenumaresource.Name)
 		}

@@ -19,6 +19,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	go s.markSynced(ctx)
 	go s.tracker.Audit(ctx, s.pods())
 	go s.tracker.Run(ctx, s.failed)
+	go s.quotas.Run(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil
 	err := upstream.Run(ctx, s.config, s.core)

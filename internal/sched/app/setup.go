@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -35,6 +36,7 @@ type Scheduler struct {
 	registry frameworkruntime.Registry
 	plugins  diag.Plugins
 	store    *kube.Store
+	quotas   *kube.Quotas
 	rebuild  *metrics.Histogram
 	reporter *upstream.Reporter
 	tracker  *follow.Tracker
@@ -47,8 +49,9 @@ type Scheduler struct {
 }
 
 // Registry returns our plugins by name.
-func Registry(d *placement.Decisions) frameworkruntime.Registry {
+func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics) frameworkruntime.Registry {
 	return frameworkruntime.Registry{
+		elasticquota.Name:     elasticquota.Factory(q, m),
 		nodenumaresource.Name: nodenumaresource.Factory(d),
 		topologyspread.Name:   topologyspread.New,
 	}
@@ -70,14 +73,14 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	}
 	client, err := kube.NewClient(c.KubeConfig)
 	if err != nil {
-		return nil, fmt.Errorf("client for NodeResourceTopology and Numatopology: %w", err)
+		return nil, fmt.Errorf("client for NodeResourceTopology, Numatopology and ElasticQuota: %w", err)
 	}
-	store := kube.NewStore()
-	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory)
-	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, client)
+	store, quotas := kube.NewStore(), kube.NewQuotas(time.Now)
+	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory, quotas)
+	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, quotas, client)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, failed: kube.NewRejectionInformer(cc.Client),
+		options: o, config: &cc, store: store, quotas: quotas, failed: kube.NewRejectionInformer(cc.Client),
 		decisions: &diag.Ring{}, flags: &diag.Flags{}, plugins: diag.Plugins{},
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name:    "tenon_ledger_rebuild_seconds",
@@ -89,7 +92,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	exportInfo(&cc.ComponentConfig)
 	s.tracker = follow.NewTracker(store, follow.NewMetrics(export), time.Now)
 	placed := placement.NewMetrics(export)
-	s.registry = Registry(placement.NewDecisions(store, placed, s.tracker))
+	s.registry = Registry(placement.NewDecisions(store, placed, s.tracker), quotas, elasticquota.NewMetrics(export))
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
@@ -123,6 +126,11 @@ func (s *Scheduler) build(ctx context.Context) error {
 		return err
 	}
 	s.core = core
+	for name, f := range core.Profiles {
+		if err := elasticquota.Exclusive(f.ListPlugins()); err != nil {
+			return fmt.Errorf("profile %s: %w", name, err)
+		}
+	}
 	return options.LogOrWriteConfig(klog.FromContext(ctx), s.options.WriteConfigTo, &cc.ComponentConfig, completed)
 }
 

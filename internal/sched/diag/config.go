@@ -61,7 +61,9 @@ type Service struct {
 type Endpoint struct {
 	// Path is below the plugin's, in net/http's spelling. {nodeName} in it is a node that the caller may read.
 	Path string
-	// Answer returns the JSON, nil for an unknown node. mayRead reports whose pods the caller may read.
+	// Names is what {name} in Path names.
+	Names string
+	// Answer returns the JSON, nil for an unknown node or name. mayRead reports whose pods the caller may read.
 	Answer func(r *http.Request, mayRead func(namespace string) bool) any
 }
 

@@ -1,6 +1,7 @@
 package diag
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -114,7 +115,8 @@ func (s *server) provide(plugin string, of Service) {
 		serve := func(w http.ResponseWriter, r *http.Request) {
 			body := e.Answer(r, s.reader(r))
 			if body == nil {
-				writeError(w, http.StatusNotFound, "cannot find node %s", r.PathValue("nodeName"))
+				writeError(w, http.StatusNotFound, "cannot find %s %s", cmp.Or(e.Names, "node"),
+					cmp.Or(r.PathValue("nodeName"), r.PathValue("name")))
 				return
 			}
 			writeJSON(w, body)

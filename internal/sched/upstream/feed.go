@@ -15,26 +15,27 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Informers returns a factory with upstream's informers of pods and nodes. Namesakes are kept apart: upstream ends the
-// process over an update from a bound pod to its pending namesake. Nodes come without what is reserved on them.
-func Informers(client kubernetes.Interface,
-	upstream informers.SharedInformerFactory,
+// Informers returns a factory with upstream's informers of pods and nodes, which quotas has first. Namesakes are kept
+// apart: upstream ends the process over an update from a bound pod to its pending namesake. Nodes come without what is
+// reserved on them.
+func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, quotas *kube.Quotas,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
-	serve(&corev1.Pod{}, kube.ByUID(core.Pods().Informer()))
-	serve(&corev1.Node{}, kube.Mapped(core.Nodes().Informer(), convert.Schedulable))
+	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), kube.ByUID(core.Pods().Informer())))
+	serve(&corev1.Node{}, kube.Mapped(kube.First(quotas.NodeHandler(), core.Nodes().Informer()), convert.Schedulable))
 	return factory
 }
 
-// resources serves the objects that describe nodes from trimmed caches, which the accounts read first.
+// resources serves the objects that describe nodes and quotas from trimmed caches, which the accounts read first.
 type resources struct {
 	dynamicinformer.DynamicSharedInformerFactory
 	ours map[schema.GroupVersionResource]cache.SharedIndexInformer
@@ -43,11 +44,12 @@ type resources struct {
 	running sync.WaitGroup
 }
 
-// Resources returns a factory with the objects that describe nodes, which client reads and store has first.
-func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store,
+// Resources returns a factory with the objects that describe nodes, which client reads and store has first, and those
+// of quotas, which quotas has first.
+func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, quotas *kube.Quotas,
 	client rest.Interface,
 ) dynamicinformer.DynamicSharedInformerFactory {
-	return &resources{
+	r := &resources{
 		DynamicSharedInformerFactory: upstream,
 		ours: map[schema.GroupVersionResource]cache.SharedIndexInformer{
 			v1alpha2.Resource(): kube.First(store.TopologyHandler(), kube.NewTopologyInformer(client)),
@@ -55,6 +57,11 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 		},
 		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}
+	for _, group := range v1alpha1.Groups() {
+		objects := kube.Distinct(kube.SameQuota, kube.NewQuotaInformer(client, group))
+		r.ours[v1alpha1.Resource(group)] = kube.First(quotas.QuotaHandler(), objects)
+	}
+	return r
 }
 
 func (r *resources) ForResource(gvr schema.GroupVersionResource) informers.GenericInformer {
