@@ -1,5 +1,6 @@
-// Package admission says what Tenon's webhooks answer: refusals, warnings and keys to remove, as functions of a pod or
-// a node. It needs no server, so that simulate gives the very answers of the cluster.
+// Package admission says what Tenon's webhooks answer: refusals, warnings and keys to remove, as functions of a pod, a
+// node, or an elastic quota and those that there are. It needs no server, so that simulate gives the very answers of
+// the cluster.
 //
 //	Mutate     a pod that is created: keys that only a scheduler may set are taken away, limits that Guaranteed
 //	           pods lack are added
@@ -8,6 +9,9 @@
 //	Update     what must not change, and what a change brings in
 //	Resize     CPUs that a pod holds by number
 //	Node       warnings alone: a node must be able to register
+//	Quota      the rules of a tree of quotas (quota.Checker), at the fields of the object
+//	PodQuota   pods are in leaves, and remain preemptible or not
 //
-// The webhooks check what the object alone determines. The scheduler refuses what depends on a node.
+// The webhooks for pods and nodes check what the object alone determines, and a pod's quota. The scheduler refuses what
+// depends on a node.
 package admission

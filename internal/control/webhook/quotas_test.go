@@ -660,10 +660,8 @@ func TestAdmittedChangesCountBeforeTheyAreSeen(t *testing.T) {
 		}
 		b50 := strings.ReplaceAll(a50, "name: a", "name: b")
 		sum := "spec.min[cpu]: all brothers' MinQuota > parent MinQuota, parent: p; cpu: 30 > 25 (V5)"
-		for range 2 {
-			if got := answer(true, admissionv1.Create, a50, ""); got != "" {
-				t.Fatalf("a dry run is refused: %s", got)
-			}
+		if got := answer(true, admissionv1.Create, b50, ""); got != "" {
+			t.Fatalf("a dry run is refused: %s", got)
 		}
 		if got := answer(false, admissionv1.Create, a50, ""); got != "" {
 			t.Fatalf("the first child is refused: %s", got)
@@ -694,6 +692,27 @@ func TestAdmittedChangesCountBeforeTheyAreSeen(t *testing.T) {
 		synctest.Wait()
 		if got := answer(false, admissionv1.Create, b50, ""); got != sum {
 			t.Fatalf("the first child must still count: %q", got)
+		}
+	})
+}
+
+// A quota that is deleted and created again counts, although the event of the deletion comes last.
+func TestADeletionDoesNotEndALaterCreation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serveQuotas(t, false, nil, p100, a50)
+		for _, r := range []request{
+			{operation: admissionv1.Delete, old: parseQuota(t, a50)},
+			{operation: admissionv1.Create, object: parseQuota(t, a50)},
+		} {
+			if got := s.ask(t, "/validate-elasticquota", r); !got.Allowed {
+				t.Fatalf("%s: %s", r.operation, got.Result.Message)
+			}
+		}
+		s.quotas.Delete(typedQuota(t, a50))
+		synctest.Wait()
+		r := request{operation: admissionv1.Delete, old: parseQuota(t, p100)}
+		if got := s.ask(t, "/validate-elasticquota", r); got.Allowed {
+			t.Error("the parent of the new quota may be deleted")
 		}
 	})
 }

@@ -419,6 +419,7 @@ func (s *Spec) weight(dimension string) int64 {
 
 // names has V10 and V11.
 func (x *Checker) names(r *report, s *Spec) {
+	before := len(r.found)
 	for i := range x.Quotas {
 		o := &x.Quotas[i]
 		switch {
@@ -442,6 +443,7 @@ func (x *Checker) names(r *report, s *Spec) {
 				o.Name)
 		}
 	}
+	slices.SortFunc(r.found[before:], func(a, b Violation) int { return cmp.Compare(a.Text, b.Text) })
 }
 
 func keys(a Amounts) []string { return slices.Sorted(maps.Keys(a)) }
