@@ -59,6 +59,8 @@ if [ "${1:-properties}" = properties ]; then
   done
   # Interleavings of the agent and the kernel: rare ones need many tries.
   [ -n "${SOAK_ONLY:-}" ] || properties internal/agent/apply $((10 * checks)) -run NoInstant
+  # Trees of quotas beside their definition: rare ones of five levels with ties and scaled mins.
+  [ -n "${SOAK_ONLY:-}" ] || properties internal/core/quota $((20 * checks)) -run ForestsEqualTheDefinition
 fi
 if [ "${1:-fuzz}" = fuzz ]; then
   for folder in $(tested '^func Fuzz'); do

@@ -10,7 +10,6 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=elasticquotas,shortName={eq,eqs},singular=elasticquota
-// +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:annotations="api-approved.kubernetes.io=https://github.com/kubernetes-sigs/scheduler-plugins/pull/52"
 type ElasticQuota struct {
@@ -49,7 +48,7 @@ type ElasticQuotaSpec struct {
 // ElasticQuotaStatus is what the pods of a quota hold.
 type ElasticQuotaStatus struct {
 	// Used is the sum of the requests of the quota's pods, and of those of the quotas below it, that are reserved or
-	// bound and have not ended. The leading scheduler writes it.
+	// bound and have not ended. The leading manager writes it.
 	// +optional
 	Used corev1.ResourceList `json:"used,omitempty"`
 }

@@ -171,7 +171,7 @@ func (v *divider) weigh() sum {
 
 // share returns the whole part and the remainder of weight·pool/weights.
 func share(weight, pool uint64, weights sum) (whole int64, rest sum) {
-	if n := product(weight, pool); weights.high == 0 && weights.low>>63 == 0 {
+	if n := product(weight, pool); weights.high == 0 {
 		q, r := bits.Div64(uint64(n.high), n.low, weights.low)
 		return int64(q), sum{low: r}
 	}

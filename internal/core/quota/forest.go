@@ -91,14 +91,9 @@ func (f *Forest) Remove(name string) []Problem {
 	f.await(q, "")
 	f.tops = slices.DeleteFunc(f.tops, func(o *Quota) bool { return o == q })
 	q.removed = true
-	for d := range q.cells {
-		c := &q.cells[d]
-		f.addRequest(f.fallback, Dimension(d), c.sums[Request])
-		for m := Used; m < measures; m++ {
-			f.addSum(f.fallback, m, Dimension(d), c.sums[m])
-		}
-	}
-	f.updateTotals()
+	q.spec = Spec{Name: name}
+	f.limit(q) // without limits it passes all that its pods ask for
+	f.transfer(q, f.fallback, sum.plus)
 	return problemsOf(moved)
 }
 
@@ -114,10 +109,9 @@ func (f *Forest) Find(name string) *Quota {
 // trees leave of it, never less than 0.
 func (f *Forest) SetNodes(amounts Amounts) {
 	clear(f.nodes)
-	for name, n := range amounts {
-		d := f.Dimension(name)
-		f.nodes = append(f.nodes, make([]int64, max(int(d)+1-len(f.nodes), 0))...)
-		f.nodes[d] = max(n, 0)
+	for _, a := range f.Vector(amounts) {
+		f.nodes = append(f.nodes, make([]int64, max(int(a.Dimension)+1-len(f.nodes), 0))...)
+		f.nodes[a.Dimension] = a.N
 	}
 	f.updateTotals()
 }
@@ -206,42 +200,27 @@ func (f *Forest) addSum(q *Quota, m Measure, d Dimension, delta sum) {
 func (f *Forest) limit(q *Quota) {
 	s := &q.spec
 	for _, amounts := range []Amounts{s.Max, s.Total} {
-		for name := range amounts {
-			q.at(f.Dimension(name))
+		for _, a := range f.Vector(amounts) {
+			q.at(a.Dimension)
 		}
 	}
 	for i := range q.cells {
-		d := Dimension(i)
-		name := f.names[d]
-		c := q.at(d)
-		was, passed := *c, c.pass()
-		ceiling, named := s.Max[name]
-		weight, weighted := s.Weight[name]
-		if !weighted {
-			weight = ceiling
-		}
-		c.named, c.ceiling, c.weight = named, max(ceiling, 0), max(weight, 0)
-		c.floor = min(max(s.Min[name], 0), c.ceiling)
-		c.keeps, c.fixed = s.KeepsMin, s.FixedMin
-		if !named {
-			c.weight = 0
-		}
-		switch {
-		case q.parent != nil:
-			if *c != was {
-				q.parent.cells[d].stale = true
-			}
+		c, d := &q.cells[i], Dimension(i)
+		was, passed := c.limits, c.pass()
+		c.limits = s.limits(f.names[i])
+		if q.parent != nil {
+			set := &q.parent.cells[i]
+			set.stale = set.stale || c.limits != was
 			f.addRequest(q.parent, d, sumOf(c.pass()-passed))
-		case q == f.fallback:
-			c.runtime, c.effective = c.ceiling, c.ceiling
-		default:
-			c.runtime = max(s.Total[name], 0)
-			if named {
+			continue
+		}
+		c.runtime = c.ceiling
+		if s.IsRoot {
+			if c.runtime = max(s.Total[f.names[i]], 0); c.named {
 				c.runtime = min(c.runtime, c.ceiling)
 			}
-			c.effective = c.runtime
 		}
-		c.stale = c.stale || c.runtime != was.runtime || c.effective != was.effective
+		c.effective, c.stale = c.runtime, true
 	}
 	f.updateTotals()
 }
@@ -267,7 +246,7 @@ func (f *Forest) updateTotal(d Dimension) {
 	}
 	c, n := f.root.at(d), total.amount()
 	c.stale = c.stale || c.runtime != n
-	c.named, c.floor, c.ceiling, c.weight, c.runtime, c.effective = named, n, n, n, n, n
+	c.limits, c.runtime, c.effective = limits{named: named, floor: n, ceiling: n, weight: n}, n, n
 }
 
 // settle divides what is out of date of the sets of children on the path down to, and with, that of q.
@@ -322,18 +301,19 @@ func (f *Forest) gather(q *Quota, d Dimension) {
 	v.members = v.members[:0]
 	for _, child := range q.children {
 		if int(d) < len(child.cells) && child.cells[d].named {
-			v.members = append(v.members, f.member(&child.cells[d]))
+			c := &child.cells[d]
+			v.members = append(v.members, member{
+				effective: f.guaranteed(c), limited: c.limited(), weight: c.weight, used: c.amount(Used),
+				keeps: c.keeps, fixed: c.fixed,
+			})
 		}
 	}
 }
 
-func (f *Forest) member(c *cell) member {
-	guaranteed := c.floor
-	if f.config.GuaranteeUsage {
-		guaranteed = max(guaranteed, min(c.amount(Used), c.limited()))
+// guaranteed returns min before it is scaled. What is used is guaranteed as far as it is asked for and within max.
+func (f *Forest) guaranteed(c *cell) int64 {
+	if !f.config.GuaranteeUsage {
+		return c.floor
 	}
-	return member{
-		effective: guaranteed, limited: c.limited(), weight: c.weight, used: c.amount(Used),
-		keeps: c.keeps, fixed: c.fixed,
-	}
+	return max(c.floor, min(c.amount(Used), c.limited()))
 }

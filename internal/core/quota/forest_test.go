@@ -1,6 +1,7 @@
 package quota_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,6 +118,12 @@ func TestProblemsEndWithTheirCause(t *testing.T) {
 	if got := count(f.Set(leaf("a", "", 1, 10))); got != 0 || f.Find("b").Parent() != f.Find("a") {
 		t.Errorf("the cycle ends: %d problems, child under %s", got, f.Find("b").Parent().Name())
 	}
+	if f.Set(leaf("a", "b", 1, 10)); count(f.Remove("a")) != 1 {
+		t.Error("a cycle loses a member: want a problem of the other")
+	}
+	if got := count(f.Set(leaf("a", "", 1, 10))); got != 0 || f.Find("b").Parent() != f.Find("a") {
+		t.Errorf("the member comes back: %d problems, child under %s", got, f.Find("b").Parent().Name())
+	}
 	if got := count(f.Remove("a")); got != 1 || f.Find("b").Parent() != f.Find(quota.Root) {
 		t.Errorf("the parent goes: %d problems, child under %s", got, f.Find("b").Parent().Name())
 	}
@@ -203,23 +210,130 @@ func TestRemovedQuotasMeanDefault(t *testing.T) {
 func TestDimensionsWithoutMaxPassThrough(t *testing.T) {
 	t.Parallel()
 	f := quota.New(quota.Config{ScaleMin: true})
+	f.Dimension("memory") // its id is the first, so that quotas with memory alone have nothing of cpu
 	f.SetNodes(quota.Amounts{cpu: 100})
 	f.Set(leaf("top", "", 0, 60))
 	f.Set(quota.Spec{Name: "open", Parent: "top", Max: quota.Amounts{"memory": 1}})
+	f.Set(leaf("c", "top", 0, 100))
+	f.Add(f.Find("c"), quota.Request, f.Vector(quota.Amounts{cpu: 200}))
+	f.Reports() // divides while no quota below open limits the dimension
 	f.Set(leaf("a", "open", 10, 100))
 	f.Set(leaf("b", "open", 10, 100))
-	f.Set(leaf("c", "top", 0, 100))
 	d := f.Dimension(cpu)
-	f.Add(f.Find("a"), quota.Request, f.Vector(quota.Amounts{cpu: 200}))
-	f.Add(f.Find("c"), quota.Request, f.Vector(quota.Amounts{cpu: 7}))
-	if got := f.Find("top").Amount(quota.Request, d); got != 107 {
-		t.Errorf("request of the ancestor: %d, want the 100 that a passes and 7", got)
+	f.Add(f.Find("a"), quota.Request, f.Vector(quota.Amounts{cpu: 5}))
+	if got := f.Find("top").Amount(quota.Request, d); got != 105 {
+		t.Errorf("request of the ancestor: %d, want the 100 that c passes and 5", got)
 	}
 	if _, limited := f.Runtime(f.Find("open"), d); limited {
 		t.Error("a quota without max of a dimension is limited in it")
 	}
-	want := map[string]int64{"top": 60, "a": 60, "b": 0, "c": 7}
+	want := map[string]int64{"top": 60, "a": 5, "b": 0, "c": 60}
 	if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
 		t.Errorf("runtimes (-want +got):\n%s", diff)
+	}
+}
+
+// TestMinsAreNotScaledBecauseTheParentLends: the parent has 35 because it asks for 35, and its min of 60 is not short.
+func TestMinsAreNotScaledBecauseTheParentLends(t *testing.T) {
+	t.Parallel()
+	for _, parent := range []quota.Amounts{{cpu: 100}, {"memory": 1}} {
+		f := quota.New(quota.Config{ScaleMin: true})
+		f.SetNodes(quota.Amounts{cpu: 100})
+		plant(t, f, 1, "top 60/100 { open 60/100 { lender 30/100 [5] } }")
+		f.Set(quota.Spec{Name: "open", Parent: "top", Min: quota.Amounts{cpu: 60}, Max: parent})
+		keeper := leaf("keeper", "open", 30, 100)
+		keeper.KeepsMin = true
+		f.Set(keeper)
+		want := map[string]int64{"top": 35, "keeper": 30, "lender": 5}
+		if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
+			t.Errorf("runtimes, max of the parent %v (-want +got):\n%s", parent, diff)
+		}
+		exact, _ := f.Shares().Exact(f.Find("keeper"), f.Dimension(cpu))
+		if got := exact.RatString(); got != "30" {
+			t.Errorf("exact share of the keeper, max of the parent %v: %s, want 30", parent, got)
+		}
+	}
+}
+
+// TestEveryChangeOfASpecDividesAgain: each field that counts makes the set out of date in which it counts.
+func TestEveryChangeOfASpecDividesAgain(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*quota.Spec){
+		"min":            func(s *quota.Spec) { s.Min = quota.Amounts{cpu: 7} },
+		"max":            func(s *quota.Spec) { s.Max = quota.Amounts{cpu: 25} },
+		"no max":         func(s *quota.Spec) { s.Max = nil },
+		"weight":         func(s *quota.Spec) { s.Weight = quota.Amounts{cpu: 500} },
+		"lending":        func(s *quota.Spec) { s.KeepsMin = true },
+		"scaling of min": func(s *quota.Spec) { s.FixedMin = true },
+		"parent":         func(s *quota.Spec) { s.Parent = "D" },
+		"another tree": func(s *quota.Spec) {
+			s.IsRoot, s.Total = true, quota.Amounts{cpu: 30}
+		},
+	} {
+		for _, total := range []int64{50, 100} {
+			for _, of := range []string{"A", "C"} {
+				t.Run(fmt.Sprintf("%s of %s with %d", name, of, total), func(t *testing.T) {
+					t.Parallel()
+					f, rebuilt := quota.New(quota.Config{ScaleMin: true}), quota.New(quota.Config{ScaleMin: true})
+					plant(t, f, 1, seedTree)
+					f.SetNodes(quota.Amounts{cpu: total})
+					f.Reports()
+					s := *f.Find(of).Spec()
+					change(&s)
+					f.Set(s)
+					plant(t, rebuilt, 1, seedTree)
+					rebuilt.Set(s)
+					rebuilt.SetNodes(quota.Amounts{cpu: total})
+					if diff := cmp.Diff(rebuilt.Reports(), f.Reports()); diff != "" {
+						t.Errorf("changed against rebuilt (-want +got):\n%s", diff)
+					}
+					if f.Hash() != rebuilt.Hash() {
+						t.Error("equal reports have different hashes")
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestUsageCountsInTiesAndWhereItIsGuaranteed: after everything was divided, what is used changes runtimes only there.
+func TestUsageCountsInTiesAndWhereItIsGuaranteed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config      quota.Config
+		tree        string
+		total, used int64
+		want, then  string
+	}{
+		"a tie of scaled mins": {
+			quota.Config{ScaleMin: true}, "a 3/9 [3]  b 3/9 [3]", 5, 3, "a=3 b=2", "a=2 b=3",
+		},
+		"no tie": {
+			quota.Config{ScaleMin: true}, "a 3/9 [3]  b 3/9 [3]", 4, 3, "a=2 b=2", "a=2 b=2",
+		},
+		"guaranteed usage": {
+			quota.Config{ScaleMin: true, GuaranteeUsage: true}, "a 0/10 [10]  b 0/10 [10]", 10, 8, "a=5 b=5", "a=1 b=9",
+		},
+		"guaranteed usage, within the request": {
+			quota.Config{ScaleMin: true, GuaranteeUsage: true}, "a 0/10 [10]  b 0/10 [6]", 10, 8, "a=5 b=5", "a=4 b=6",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := quota.New(c.config)
+			f.SetNodes(quota.Amounts{cpu: c.total})
+			plant(t, f, 1, c.tree)
+			used := f.Vector(quota.Amounts{cpu: c.used})
+			for _, step := range []struct {
+				change func(*quota.Quota, quota.Measure, quota.Vector)
+				want   string
+			}{{func(*quota.Quota, quota.Measure, quota.Vector) {}, c.want}, {f.Add, c.then}, {f.Subtract, c.want}} {
+				step.change(f.Find("b"), quota.Used, used)
+				want := of(t, 1, step.want)
+				if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
+					t.Errorf("runtimes (-want +got):\n%s", diff)
+				}
+			}
+		})
 	}
 }

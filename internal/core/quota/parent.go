@@ -100,30 +100,26 @@ func (f *Forest) attach(q, parent *Quota) {
 	i, _ := parent.index(q.spec.Name)
 	parent.children = slices.Insert(parent.children, i, q)
 	q.parent = parent
-	for d := range q.cells {
-		c := &q.cells[d]
-		parent.at(Dimension(d)).stale = true
-		f.addRequest(parent, Dimension(d), sumOf(c.pass()))
-		for m := Used; m < measures; m++ {
-			f.addSum(parent, m, Dimension(d), c.sums[m])
-		}
-	}
+	f.transfer(q, parent, sum.plus)
 }
 
 func (f *Forest) detach(q *Quota) {
-	parent := q.parent
-	if parent == nil {
-		return
+	if parent := q.parent; parent != nil {
+		i, _ := parent.index(q.spec.Name)
+		parent.children = slices.Delete(parent.children, i, i+1)
+		q.parent = nil
+		f.transfer(q, parent, sum.minus)
 	}
-	i, _ := parent.index(q.spec.Name)
-	parent.children = slices.Delete(parent.children, i, i+1)
-	q.parent = nil
-	for d := range q.cells {
-		c := &q.cells[d]
-		parent.cells[d].stale = true
-		f.addRequest(parent, Dimension(d), sumOf(-c.pass()))
+}
+
+// transfer adds what q passes on to another quota, or takes it back.
+func (f *Forest) transfer(q, to *Quota, sign func(zero, delta sum) sum) {
+	for i := range q.cells {
+		c, d := &q.cells[i], Dimension(i)
+		to.at(d).stale = true
+		f.addRequest(to, d, sign(sum{}, sumOf(c.pass())))
 		for m := Used; m < measures; m++ {
-			f.addSum(parent, m, Dimension(d), sum{}.minus(c.sums[m]))
+			f.addSum(to, m, d, sign(sum{}, c.sums[m]))
 		}
 	}
 }

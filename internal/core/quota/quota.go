@@ -19,14 +19,31 @@ type Quota struct {
 	removed   bool
 }
 
-// cell is a quota in one dimension, and the set of its children in it.
-type cell struct {
-	// named reports that max names the dimension. Only then do floor, ceiling and weight mean something: they are min,
-	// max and weight as they count. Invariant: 0 ≤ floor ≤ ceiling.
+// limits are what a spec says of one dimension, as it counts.
+type limits struct {
+	// named reports that max names the dimension. Only then do the others mean something: min, max and weight.
+	// Invariant: 0 ≤ floor ≤ ceiling.
 	named                  bool
 	floor, ceiling, weight int64
 	keeps, fixed           bool // KeepsMin and FixedMin
+}
 
+func (s *Spec) limits(dimension string) limits {
+	ceiling, named := s.Max[dimension]
+	if !named {
+		return limits{}
+	}
+	weight, set := s.Weight[dimension]
+	if !set {
+		weight = ceiling
+	}
+	ceiling = max(ceiling, 0)
+	return limits{true, min(max(s.Min[dimension], 0), ceiling), ceiling, max(weight, 0), s.KeepsMin, s.FixedMin}
+}
+
+// cell is a quota in one dimension, and the set of its children in it.
+type cell struct {
+	limits
 	sums [measures]sum
 
 	// runtime is what the quota may use, effective its min after scaling: results of the parent's last division. Where

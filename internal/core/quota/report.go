@@ -29,12 +29,7 @@ type Report struct {
 
 // Report describes a quota. It does not change with the forest.
 func (f *Forest) Report(q *Quota) Report {
-	r := Report{
-		Name: q.spec.Name, IsParent: q.spec.IsParent, Lends: !q.spec.KeepsMin,
-		Min: Amounts{}, Max: Amounts{}, Weight: Amounts{}, EffectiveMin: Amounts{}, Guaranteed: Amounts{},
-		Allocated: Amounts{}, Runtime: Amounts{}, Request: Amounts{}, Used: Amounts{}, NonPreemptibleRequest: Amounts{},
-		NonPreemptibleUsed: Amounts{}, Passed: Amounts{},
-	}
+	r := Report{Name: q.spec.Name, IsParent: q.spec.IsParent, Lends: !q.spec.KeepsMin}
 	if q.parent != nil {
 		r.Parent = q.parent.spec.Name
 	}
@@ -44,28 +39,31 @@ func (f *Forest) Report(q *Quota) Report {
 	}
 	slices.Reverse(r.Path)
 	for i := range q.cells {
-		d, name := Dimension(i), f.names[i]
+		d, c := Dimension(i), &q.cells[i]
 		runtime, named := f.Runtime(q, d)
-		c := &q.cells[d]
-		sums := []struct {
-			amounts Amounts
+		for _, field := range []struct {
+			amounts *Amounts
 			n       int64
 		}{
-			{r.Request, c.amount(Request)},
-			{r.Used, c.amount(Used)},
-			{r.Passed, c.pass()},
-			{r.NonPreemptibleRequest, c.amount(NonPreemptibleRequest)},
-			{r.NonPreemptibleUsed, c.amount(NonPreemptibleUsed)},
-			{r.Allocated, f.allocated(q, d)},
-		}
-		for _, s := range sums {
-			if named || s.n > 0 {
-				s.amounts[name] = s.n
+			{&r.Min, c.floor},
+			{&r.Max, c.ceiling},
+			{&r.Weight, c.weight},
+			{&r.EffectiveMin, min(c.effective, c.ceiling)}, // without max, that of the parent
+			{&r.Guaranteed, f.guaranteed(c)},
+			{&r.Runtime, runtime},
+			{&r.Allocated, f.allocated(q, d)},
+			{&r.Passed, c.pass()},
+			{&r.Request, c.amount(Request)},
+			{&r.Used, c.amount(Used)},
+			{&r.NonPreemptibleRequest, c.amount(NonPreemptibleRequest)},
+			{&r.NonPreemptibleUsed, c.amount(NonPreemptibleUsed)},
+		} {
+			if *field.amounts == nil {
+				*field.amounts = Amounts{}
 			}
-		}
-		if named {
-			r.Min[name], r.Max[name], r.Weight[name] = c.floor, c.ceiling, c.weight
-			r.EffectiveMin[name], r.Guaranteed[name], r.Runtime[name] = c.effective, f.member(c).effective, runtime
+			if named || field.n > 0 {
+				(*field.amounts)[f.names[i]] = field.n
+			}
 		}
 	}
 	return r
@@ -98,7 +96,7 @@ func (f *Forest) allocated(q *Quota, d Dimension) int64 {
 	total := sum{}
 	for _, child := range q.children {
 		if int(d) < len(child.cells) {
-			total = total.plus(sumOf(f.member(&child.cells[d]).effective))
+			total = total.plus(sumOf(f.guaranteed(&child.cells[d])))
 		}
 	}
 	return total.amount()

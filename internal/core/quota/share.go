@@ -123,7 +123,7 @@ func exactMins(members []member, reference *big.Rat, scaled bool) []*big.Rat {
 	}
 	for i, m := range members {
 		switch {
-		case m.fixed == short && m.effective > 0:
+		case m.fixed == short:
 			mins[i].Mul(mins[i], left).Quo(mins[i], sums[short])
 		case short:
 			mins[i].SetInt64(0)

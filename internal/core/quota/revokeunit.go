@@ -1,0 +1,227 @@
+package quota
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Obstacle is why a pod is not revoked.
+type Obstacle string
+
+// The obstacles.
+const (
+	NonPreemptible  Obstacle = "NonPreemptible"
+	BudgetExhausted Obstacle = "BudgetExhausted" // a PodDisruptionBudget allows no further disruption
+	SeveralBudgets  Obstacle = "SeveralBudgets"  // the Eviction API refuses pods that more than one budget counts
+	GangElsewhere   Obstacle = "GangElsewhere"   // its gang would fall below min, and has members in other quotas
+	GangKept        Obstacle = "GangKept"        // its gang would fall below min, and another member must stay
+	GangAboveLimit  Obstacle = "GangAboveLimit"  // its gang can only go whole, and has more pods than Limits allow
+)
+
+// unit is what is evicted as one: a pod, or the members without which a gang is below min.
+type unit struct {
+	pods []*Holder // ascending order
+	// above are the members of the gang above min: they go with the unit. rest is the inverse.
+	above []*unit
+	rest  *unit
+	why   Obstacle
+	taken bool
+}
+
+// selection chooses victims among the units of one quota. The After of its levels follows what is chosen.
+type selection struct {
+	levels  []Level
+	units   []*unit // ascending order of their last pods
+	charged map[*Budget]int
+}
+
+// order ranks victims: the lowest priority first, then the latest start.
+func order(a, b *Holder) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Started.Compare(a.Started), cmp.Compare(a.ID, b.ID))
+}
+
+// choose takes units from low to high that lower a level above its goal, then gives back from high to low what is not
+// needed. What is given back can leave a budget to a unit that lacked it, so both are repeated; each time, less is
+// above the goals than before.
+func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
+	s := &selection{levels: levels, charged: map[*Budget]int{}}
+	gangs := map[*Gang][]*Holder{}
+	for i := range holders {
+		switch h := &holders[i]; {
+		case h.Leaving:
+			for i := range levels {
+				levels[i].Used -= h.uses(levels[i].Dimension)
+			}
+		case h.Gang != nil:
+			gangs[h.Gang] = append(gangs[h.Gang], h)
+		default:
+			s.units = append(s.units, &unit{pods: []*Holder{h}, why: h.obstacle()})
+		}
+	}
+	for gang, members := range gangs {
+		s.units = append(s.units, r.unitsOf(gang, members)...)
+	}
+	slices.SortFunc(s.units, func(a, b *unit) int { return order(a.pods[len(a.pods)-1], b.pods[len(b.pods)-1]) })
+	for i := range levels {
+		levels[i].After = levels[i].Used
+	}
+	for s.take() {
+		s.giveBack()
+	}
+	return s
+}
+
+// unitsOf returns a unit for each member above min, first those that may go, and one for the rest.
+func (r *Revoker) unitsOf(gang *Gang, members []*Holder) []*unit {
+	slices.SortFunc(members, order)
+	slices.SortStableFunc(members, func(a, b *Holder) int {
+		return cmp.Compare(min(len(a.obstacle()), 1), min(len(b.obstacle()), 1))
+	})
+	above := min(max(gang.Bound-gang.Min, 0), len(members))
+	rest := &unit{pods: members[above:]}
+	for _, h := range members[:above] {
+		rest.above = append(rest.above, &unit{pods: []*Holder{h}, rest: rest, why: h.obstacle()})
+	}
+	switch {
+	case above == len(members):
+		return rest.above
+	case gang.Bound > len(members):
+		rest.why = GangElsewhere
+	case slices.ContainsFunc(members, func(h *Holder) bool { return h.obstacle() != "" }):
+		rest.why = GangKept
+	case exceeds(len(members), r.limits.PerQuota) || exceeds(len(members), r.limits.PerMinute):
+		rest.why = GangAboveLimit
+	}
+	return append(slices.Clone(rest.above), rest)
+}
+
+// take chooses until no level is above its goal. It reports whether it chose anything.
+func (s *selection) take() (chosen bool) {
+	for _, u := range s.units {
+		if u.taken || u.why != "" && u.why != BudgetExhausted || !s.lowers(u) {
+			continue
+		}
+		all := []*unit{u}
+		for _, a := range u.above {
+			if !a.taken {
+				all = append(all, a)
+			}
+		}
+		for _, u := range all {
+			s.set(u, true)
+		}
+		if u.why = s.overdrawn(); u.why == "" {
+			chosen = true
+			continue
+		}
+		for _, u := range all {
+			s.set(u, false)
+		}
+	}
+	return chosen
+}
+
+// set chooses a unit, or gives it back.
+func (s *selection) set(u *unit, taken bool) {
+	sign := 1
+	if u.taken = taken; !taken {
+		sign = -1
+	}
+	for i := range s.levels {
+		s.levels[i].After -= int64(sign) * u.uses(s.levels[i].Dimension)
+	}
+	for _, h := range u.pods {
+		for _, b := range h.Budgets {
+			s.charged[b] += sign
+		}
+	}
+}
+
+func (s *selection) lowers(u *unit) bool {
+	return slices.ContainsFunc(s.levels, func(l Level) bool { return l.After > l.Goal && u.uses(l.Dimension) > 0 })
+}
+
+func (s *selection) overdrawn() Obstacle {
+	for b, n := range s.charged {
+		if n > max(b.Allowed, 0) {
+			return BudgetExhausted
+		}
+	}
+	return ""
+}
+
+// giveBack gives back what fits below the goals, or, where a goal is not reached, below what all chosen units reach.
+func (s *selection) giveBack() {
+	reached := slices.Clone(s.levels)
+	for _, u := range slices.Backward(s.units) {
+		if !u.taken || u.isLocked() {
+			continue
+		}
+		s.set(u, false)
+		for i, l := range s.levels {
+			if l.After > max(l.Goal, reached[i].After) {
+				s.set(u, true)
+				break
+			}
+		}
+	}
+}
+
+// isLocked reports whether a unit goes because the rest of its gang does.
+func (u *unit) isLocked() bool { return u.rest != nil && u.rest.taken }
+
+// victims returns the chosen units, a gang that goes whole as one.
+func (s *selection) victims() [][]*Holder {
+	var victims [][]*Holder
+	for _, u := range s.units {
+		if !u.taken || u.isLocked() {
+			continue
+		}
+		var pods []*Holder
+		for _, a := range u.above {
+			pods = append(pods, a.pods...)
+		}
+		victims = append(victims, append(pods, u.pods...))
+	}
+	return victims
+}
+
+// kept returns what is not chosen of what uses a dimension that remains above its goal.
+func (s *selection) kept() []Kept {
+	var kept []Kept
+	for _, u := range s.units {
+		if !u.taken && s.lowers(u) {
+			for _, h := range u.pods {
+				kept = append(kept, Kept{h, cmp.Or(h.obstacle(), u.why)})
+			}
+		}
+	}
+	return kept
+}
+
+func (h *Holder) obstacle() Obstacle {
+	switch {
+	case h.NonPreemptible:
+		return NonPreemptible
+	case len(h.Budgets) > 1:
+		return SeveralBudgets
+	}
+	return ""
+}
+
+func (h *Holder) uses(d Dimension) int64 {
+	for _, a := range h.Uses {
+		if a.Dimension == d {
+			return a.N
+		}
+	}
+	return 0
+}
+
+func (u *unit) uses(d Dimension) int64 {
+	total := int64(0)
+	for _, h := range u.pods {
+		total += h.uses(d)
+	}
+	return total
+}
