@@ -52,7 +52,7 @@ const (
 	QuotaAdmission = "quota.scheduling.koordinator.sh/admission"
 )
 
-// Annotations of an ElasticQuota that the leading scheduler writes: Amounts.
+// Annotations of an ElasticQuota that the leading manager writes: Amounts.
 const (
 	// QuotaRuntime is what the quota may use now.
 	QuotaRuntime = "quota.scheduling.koordinator.sh/runtime"

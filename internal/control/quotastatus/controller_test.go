@@ -1,0 +1,310 @@
+package quotastatus_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/quotastatus"
+	"github.com/tenon-project/tenon/internal/core/quota"
+)
+
+// world is quotas, their objects, and an API server that a controller writes to.
+type world struct {
+	mu      sync.Mutex // held by the test, except while time passes
+	account *quota.Account
+	reports map[string]quota.Report
+	objects map[string]*v1alpha1.ElasticQuota
+	writes  []write
+	fails   error
+}
+
+type write struct {
+	at         time.Time
+	name, path string
+}
+
+func (w *world) Reports() []quota.Report {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Values(w.reports))
+}
+
+func (w *world) Read(f func(*quota.Account)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w.account)
+}
+
+// add makes a quota, and its object in a group unless that is empty.
+func (w *world) add(group, name string) {
+	w.reports[name] = quota.Report{Name: name}
+	w.account.Set(quota.Spec{Name: name, Namespace: "team", Group: group})
+	if group != "" {
+		o := &v1alpha1.ElasticQuota{}
+		o.SetGroupVersionKind(v1alpha1.Resource(group).GroupVersion().WithKind("ElasticQuota"))
+		o.Namespace, o.Name, o.UID, o.ResourceVersion = "team", name, types.UID(name), "1"
+		o.Labels, o.Annotations = map[string]string{"mine": "yes"}, map[string]string{"mine": "yes"}
+		o.Spec.Max = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+		w.objects[name] = o
+	}
+}
+
+// use is a report with the same amount of cpu in everything.
+func (w *world) use(name string, milli int64) {
+	all := quota.Amounts{"cpu": milli}
+	w.reports[name] = quota.Report{Name: name, Used: all, Runtime: all, Request: all, Passed: all}
+}
+
+// run starts a controller on the world for as long as f runs.
+func run(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{
+			account: quota.NewAccount(quota.Config{}, quota.Rules{}), reports: map[string]quota.Report{},
+			objects: map[string]*v1alpha1.ElasticQuota{},
+		}
+		kinds := map[schema.GroupVersionResource]string{}
+		for _, group := range v1alpha1.Groups() {
+			kinds[v1alpha1.Resource(group)] = "ElasticQuotaList"
+		}
+		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+		client.PrependReactor("list", "elasticquotas", w.list)
+		client.PrependReactor("patch", "elasticquotas", w.patch)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- quotastatus.New(w, client).Start(ctx) }()
+		w.mu.Lock()
+		f(w)
+		w.mu.Unlock()
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Start = %v", err)
+		}
+	})
+}
+
+func (w *world) list(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := &unstructured.UnstructuredList{Object: map[string]any{
+		"apiVersion": action.GetResource().GroupVersion().String(), "kind": "ElasticQuotaList",
+	}}
+	for _, o := range w.objects {
+		if o.GroupVersionKind().Group == action.GetResource().Group {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+			if err != nil {
+				return true, nil, err
+			}
+			list.Items = append(list.Items, unstructured.Unstructured{Object: content})
+		}
+	}
+	return true, list, nil
+}
+
+// patch is the API server: the community group has status apart.
+func (w *world) patch(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := action.(clienttesting.PatchAction)
+	w.writes = append(w.writes, write{time.Now(), p.GetName(), p.GetSubresource()})
+	if w.fails != nil || w.objects[p.GetName()] == nil {
+		return true, nil, cmp.Or(w.fails, error(apierrors.NewNotFound(p.GetResource().GroupResource(), p.GetName())))
+	}
+	old := w.objects[p.GetName()]
+	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(old)
+	if err != nil {
+		return true, nil, err
+	}
+	var change map[string]any
+	if err := json.Unmarshal(p.GetPatch(), &change); err != nil {
+		return true, nil, err
+	}
+	merge(before, change)
+	object := &v1alpha1.ElasticQuota{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(before, object); err != nil {
+		return true, nil, err
+	}
+	if p.GetResource().Group == v1alpha1.CommunityGroupName {
+		if p.GetSubresource() == "status" {
+			object.ObjectMeta = old.ObjectMeta
+		} else {
+			object.Status = old.Status
+		}
+	}
+	version, err := strconv.Atoi(old.ResourceVersion)
+	if err != nil {
+		return true, nil, err
+	}
+	object.ResourceVersion = strconv.Itoa(version + 1)
+	w.objects[p.GetName()] = object
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return true, &unstructured.Unstructured{Object: content}, err
+}
+
+// merge is RFC 7386 of objects.
+func merge(into, change map[string]any) {
+	for key, value := range change {
+		switch inner, isObject := value.(map[string]any); {
+		case value == nil:
+			delete(into, key)
+		case isObject:
+			if _, known := into[key].(map[string]any); !known {
+				into[key] = map[string]any{}
+			}
+			merge(into[key].(map[string]any), inner)
+		default:
+			into[key] = value
+		}
+	}
+}
+
+func (w *world) later(d time.Duration) {
+	w.mu.Unlock()
+	time.Sleep(d) //nolint:forbidigo // the clock is the bubble's
+	synctest.Wait()
+	w.mu.Lock()
+}
+
+func TestAnObjectSaysWhatItsQuotaIs(t *testing.T) {
+	t.Parallel()
+	for _, group := range v1alpha1.Groups() {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			run(t, func(w *world) {
+				w.add(group, "q")
+				w.objects["q"].Status.Used = corev1.ResourceList{"gone": resource.MustParse("1")}
+				w.reports["q"] = quota.Report{
+					Name: "q", Used: quota.Amounts{"cpu": 1500, "memory": 2 << 30}, Runtime: quota.Amounts{"cpu": 4000},
+					Request: quota.Amounts{"cpu": 3000}, Passed: quota.Amounts{"cpu": 5000},
+					NonPreemptibleUsed: quota.Amounts{"nvidia.com/gpu": 3},
+				}
+				w.later(2 * time.Second)
+				o := w.objects["q"]
+				used := o.Status.Used
+				if len(used) != 2 || used.Cpu().String() != "1500m" || used.Memory().String() != "2Gi" {
+					t.Errorf("used = %v", used)
+				}
+				for key, want := range map[string]string{
+					annotation.QuotaRuntime:            `{"cpu":"4"}`,
+					annotation.QuotaChildRequest:       `{"cpu":"3"}`,
+					annotation.QuotaRequest:            `{"cpu":"5"}`, // lifted to min
+					annotation.QuotaNonPreemptibleUsed: `{"nvidia.com/gpu":"3"}`,
+					annotation.QuotaAllocated:          `{}`,
+					"mine":                             "yes",
+				} {
+					if got := o.Annotations[key]; got != want {
+						t.Errorf("annotation %s = %s, want %s", key, got, want)
+					}
+				}
+				if o.Labels["mine"] != "yes" || o.Spec.Max.Cpu().String() != "8" {
+					t.Errorf("fields of users were changed: %+v", o)
+				}
+				n := len(w.writes)
+				if want := map[string]int{v1alpha1.GroupName: 1, v1alpha1.CommunityGroupName: 2}[group]; n != want {
+					t.Errorf("%d writes: %+v; want %d", n, w.writes, want)
+				}
+				w.later(10 * time.Minute)
+				if len(w.writes) > n {
+					t.Errorf("written again without a change: %+v", w.writes[n:])
+				}
+				w.objects["q"].Annotations[annotation.QuotaRuntime] = "{}" // by another writer
+				w.later(6 * time.Minute)
+				if got := w.objects["q"].Annotations[annotation.QuotaRuntime]; got != `{"cpu":"4"}` {
+					t.Errorf("runtime = %s after another writer", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAQuotaWithoutObjectIsNotWritten(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.add("", quota.Default)
+		w.use(quota.Default, 1000)
+		w.add(v1alpha1.GroupName, "removed")
+		w.use("removed", 1)
+		w.later(2 * time.Second)
+		w.use("removed", 2)
+		delete(w.objects, "removed")
+		w.account.Unset("removed")
+		w.later(2 * time.Second)
+		if len(w.writes) != 1 {
+			t.Errorf("writes = %+v, want the one while the object was there", w.writes)
+		}
+	})
+}
+
+func TestAFailedWriteIsRepeatedOnceASecond(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.add(v1alpha1.GroupName, "q")
+		w.use("q", 1000)
+		w.fails = errors.New("unavailable")
+		w.later(10 * time.Second)
+		if n := len(w.writes); n < 8 || n > 11 {
+			t.Errorf("%d writes in 10 s", n)
+		}
+		w.fails = nil
+		w.later(2 * time.Second)
+		if got := w.objects["q"].Status.Used.Cpu().String(); got != "1" {
+			t.Errorf("used = %s", got)
+		}
+	})
+}
+
+func TestAThousandQuotasThatChangeEverySecondStayWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		const leaves, limit, age = 1000, 20, time.Minute
+		name := func(i int) string { return fmt.Sprintf("leaf-%d", i) }
+		for i := range leaves {
+			w.add(v1alpha1.GroupName, name(i))
+		}
+		start := time.Now()
+		for second := int64(1); second <= 150; second++ {
+			for i := range leaves {
+				w.use(name(i), second)
+			}
+			w.later(time.Second)
+			oldest := time.Duration(0)
+			for i := range leaves {
+				seconds := second - w.objects[name(i)].Status.Used.Cpu().MilliValue()
+				oldest = max(oldest, time.Duration(seconds)*time.Second)
+			}
+			if oldest > age && time.Since(start) > age {
+				t.Fatalf("after %v an object is %v old", time.Since(start), oldest)
+			}
+		}
+		for i := limit; i < len(w.writes); i++ {
+			if apart := w.writes[i].at.Sub(w.writes[i-limit].at); apart < time.Second {
+				t.Fatalf("%d writes within %v", limit+1, apart)
+			}
+		}
+		if got, want := len(w.writes), 150*limit*9/10; got < want {
+			t.Errorf("%d writes, want %d or more: the budget is there to be used", got, want)
+		}
+	})
+}
