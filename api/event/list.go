@@ -46,11 +46,17 @@ const (
 	KubeletModelSuspect
 	AccountRepaired
 	QuotaNotFound
+	QuotaRevocationPlanned
+	QuotaRevocationCancelled
+	QuotaRevoked
+	QuotaRevocation
+	OveruseNotRevocable
 )
 
 const (
 	agent     = "tenon-agent"
 	scheduler = "tenon-scheduler"
+	manager   = "tenon-manager"
 )
 
 var entries = [...]Entry{
@@ -321,5 +327,35 @@ var entries = [...]Entry{
 		Means: "The pod names a quota that does not exist.",
 		Does:  "It places the pod in the default quota until the quota exists.",
 		Do:    "Create the ElasticQuota or correct the label quota.scheduling.koordinator.sh/name.",
+	},
+	QuotaRevocationPlanned: {
+		Name: "QuotaRevocationPlanned", From: manager, On: "Pod",
+		Means: "The quota of the pod uses more than its share, and a pod of another quota waits for it.",
+		Does: "It evicts the pod when the time in the text is over, unless the need ends before. Until then the pod " +
+			"has the condition tenon.sh/QuotaRevocation.",
+		Do: "Give the pod's quota more min, or the pod a higher priority; a pod with the label preemptible=false is " +
+			"never evicted for a quota.",
+	},
+	QuotaRevocationCancelled: {
+		Name: "QuotaRevocationCancelled", From: manager, On: "Pod", Normal: true,
+		Means: "The pod is not evicted: no other quota needs what it uses any more, or another pod was enough.",
+	},
+	QuotaRevoked: {
+		Name: "QuotaRevoked", From: manager, On: "Pod",
+		Means: "The pod was evicted, or the Eviction API refused to, because its quota used more than its share.",
+		Does:  "After a refusal it waits, and takes another pod meanwhile.",
+		Do:    "The text has the quotas and the amounts; tenon quota shows the tree.",
+	},
+	QuotaRevocation: {
+		Name: "QuotaRevocation", From: manager, On: "ElasticQuota", Normal: true,
+		Means: "The record of an eviction, or with the policy DryRun of what would be evicted: the quotas, the " +
+			"amounts before and after, and the outcome.",
+	},
+	OveruseNotRevocable: {
+		Name: "OveruseNotRevocable", From: manager, On: "ElasticQuota",
+		Means: "The quota uses more than its share, and none of its pods can be evicted; the text names the cause " +
+			"for each pod.",
+		Does: "It plans again when a cause ends.",
+		Do:   "Change what the text names: labels, PodDisruptionBudgets, gangs, limits of revocation.",
 	},
 }

@@ -1,0 +1,189 @@
+package quotarevoke
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/core/quota"
+)
+
+// plan is a revocation with the objects of its pods.
+type plan struct {
+	donor    quota.Spec
+	claimant string // a pod; "" with Strict
+	due      time.Time
+	units    [][]*corev1.Pod
+	// text says why, levels by how much, kept why not more.
+	text, levels, kept string
+}
+
+// snapshot is the cluster while a pass plans.
+type snapshot struct {
+	*Controller
+	account *quota.Account
+	now     time.Time
+	pods    map[string]*corev1.Pod // by UID, those that holders were made of
+	budgets map[string][]budget    // by namespace
+	gangs   map[string]*quota.Gang
+	err     error
+}
+
+type budget struct {
+	*quota.Budget
+	selector labels.Selector
+}
+
+// plan returns what is to be taken back now. What cannot be read is not decided on.
+func (c *Controller) plan(ctx context.Context, now time.Time) []plan {
+	s := &snapshot{
+		Controller: c, now: now, pods: map[string]*corev1.Pod{}, budgets: map[string][]budget{},
+		gangs: map[string]*quota.Gang{},
+	}
+	var plans []plan
+	c.Read(func(a *quota.Account) {
+		s.account = a
+		for _, r := range c.revoker.Plan(now, a.Forest(), s.claimants, s.holders) {
+			plans = append(plans, s.translate(r))
+		}
+	})
+	if s.err != nil {
+		klog.FromContext(ctx).Error(s.err, "Revocation not planned")
+		return nil
+	}
+	return plans
+}
+
+func (s *snapshot) translate(r quota.Revocation) plan {
+	p := plan{donor: *r.Donor.Spec(), due: r.Due}
+	var levels []string
+	for _, l := range r.Levels {
+		name := s.account.Forest().NameOf(l.Dimension)
+		levels = append(levels, fmt.Sprintf("%s used %s, goal %s, predicted %s", name, amount(name, l.Used),
+			amount(name, l.Goal), amount(name, l.After)))
+	}
+	p.levels = strings.Join(levels, "; ")
+	p.text = fmt.Sprintf("quota %s uses more than its share (%s)", r.Donor.Name(), p.levels)
+	if r.Claimant != nil {
+		p.claimant = r.Claimant.Pod
+		p.text += fmt.Sprintf(" and pod %s of quota %s waits for it", p.claimant, r.Claimant.Quota.Name())
+	}
+	for _, victims := range r.Victims {
+		var unit []*corev1.Pod
+		for _, h := range victims {
+			unit = append(unit, s.pods[h.ID])
+		}
+		p.units = append(p.units, unit)
+	}
+	var kept []string
+	for _, k := range r.Kept {
+		pod := s.pods[k.Pod.ID]
+		kept = append(kept, fmt.Sprintf("%s/%s: %s", pod.Namespace, pod.Name, k.Why))
+	}
+	slices.Sort(kept)
+	p.kept = strings.Join(kept, ", ")
+	return p
+}
+
+// amount writes an amount as people do: CPUs, else plain units.
+func amount(dimension string, n int64) string {
+	if dimension == string(corev1.ResourceCPU) {
+		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// claimants returns the pending pods that their last scheduling cycle rejected by a quota or for lack of a resource.
+func (s *snapshot) claimants() []quota.Claimant {
+	pods, err := s.Pods.List(labels.Everything())
+	if s.err = cmp.Or(s.err, err); err != nil {
+		return nil
+	}
+	var out []quota.Claimant
+	for _, pod := range pods {
+		message, rejected := rejection(pod)
+		if !rejected || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+			continue
+		}
+		member, known := s.account.Find(string(pod.UID))
+		if !known {
+			continue
+		}
+		short, level := shortage(message, member.Amounts)
+		for _, name := range short {
+			out = append(out, quota.Claimant{
+				Pod: pod.Namespace + "/" + pod.Name, Quota: member.Quota, Dimension: s.account.Forest().Dimension(name),
+				Level: s.account.Forest().Find(level),
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b quota.Claimant) int { return strings.Compare(a.Pod, b.Pod) })
+	return out
+}
+
+// holders returns the pods that a quota's use consists of. One whose object is not known any more is about to go.
+func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
+	var out []quota.Holder
+	for _, m := range s.account.Members(q) {
+		if m.State == quota.Pending {
+			continue
+		}
+		h := quota.Holder{
+			ID: m.UID, Uses: s.account.Forest().Vector(m.Amounts), Priority: m.Priority, Started: m.Start,
+			NonPreemptible: m.NonPreemptible,
+		}
+		pod, err := s.Pods.Pods(m.Namespace).Get(m.Name)
+		if err != nil || string(pod.UID) != m.UID || pod.DeletionTimestamp != nil {
+			h.Leaving = true
+			out = append(out, h)
+			continue
+		}
+		s.pods[m.UID] = pod
+		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey] // its kubelet keeps it, whatever the API says
+		h.NonPreemptible = h.NonPreemptible || static
+		h.Budgets = s.budgetsOf(pod)
+		h.Gang = s.gangOf(m.Namespace, m.Gang)
+		out = append(out, h)
+	}
+	return out
+}
+
+// budgetsOf returns the disruption budgets that count a pod. One whose eviction was refused a moment ago has none left.
+func (s *snapshot) budgetsOf(pod *corev1.Pod) []*quota.Budget {
+	if r := s.refused[pod.UID]; r != nil && s.now.Before(r.until) {
+		return []*quota.Budget{{Name: "refused"}}
+	}
+	all, known := s.budgets[pod.Namespace]
+	if !known {
+		list, err := s.Budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
+		s.err = cmp.Or(s.err, err)
+		for _, b := range list {
+			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+			if err != nil {
+				selector = labels.Everything()
+			}
+			one := budget{&quota.Budget{Name: b.Name}, selector}
+			if b.Status.ObservedGeneration >= b.Generation { // else the Eviction API refuses
+				one.Allowed = int(b.Status.DisruptionsAllowed)
+			}
+			all = append(all, one)
+		}
+		s.budgets[pod.Namespace] = all
+	}
+	var out []*quota.Budget
+	for _, b := range all {
+		if b.selector.Matches(labels.Set(pod.Labels)) {
+			out = append(out, b.Budget)
+		}
+	}
+	return out
+}
