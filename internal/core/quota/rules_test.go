@@ -891,3 +891,27 @@ func BenchmarkCheck(b *testing.B) {
 		})
 	}
 }
+
+// The account of the scheduler and the webhooks find the same quota of pods, whatever the specs say.
+func TestMappingAgreesWithTheAccount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		quotas := rapid.SliceOfNDistinct(someSpec(false), 0, 7, func(s quota.Spec) string { return s.Name }).Draw(t,
+			"quotas")
+		account, mapping := quota.NewAccount(quota.Config{}, quota.Rules{}), quota.NewMapping(quotas)
+		for _, s := range quotas {
+			account.Set(s)
+		}
+		for range 10 {
+			p := quota.PodsOf{
+				Namespace: someNamespaces.Draw(t, "namespace"), Quota: rapid.OneOf(rapid.Just(""),
+					someNames).Draw(t, "named"),
+			}
+			want, found := mapping.Of(p)
+			if got, missing := account.QuotaOf(p.Namespace, p.Quota); got.Name() != want || missing == found {
+				t.Fatalf("%+v in %+v: the account has %s (missing: %v), the mapping %s (found: %v)", p, quotas,
+					got.Name(), missing,
+					want, found)
+			}
+		}
+	})
+}
