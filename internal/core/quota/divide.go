@@ -252,48 +252,32 @@ func (v *divider) largestRemainder(pool int64) (tied bool) {
 // 1/(2λ), that is min(room, ⌊weight·λ + ½⌋) of each part, comes before all others, and less than one unit a part is
 // then left.
 func (v *divider) sainteLague(pool int64) (tied bool) {
-	rooms := sum{}
-	for i := range v.parts {
-		p := &v.parts[i]
-		p.got, p.done = 0, false
-		rooms = rooms.plus(sumOf(p.room))
-	}
-	if rooms.compare(sumOf(pool)) <= 0 {
-		for i := range v.parts {
-			v.parts[i].got = v.parts[i].room
-		}
-		return false
-	}
 	// λ = level/(2·weights) over the parts that do not reach their room.
-	weights, left, n := v.weigh(), pool, int64(len(v.parts))
+	weights, left, n := v.weigh(), pool, len(v.parts)
+	level := func() uint64 { return max(2*uint64(left), uint64(n)) - uint64(n) }
+	for i := range v.parts {
+		v.parts[i].got, v.parts[i].done = 0, false
+	}
 	for found := true; found; {
 		found = false
 		for i := range v.parts {
 			p := &v.parts[i]
-			if level := 2*uint64(left) - uint64(n); !p.done && uint64(left) > uint64(n)/2 &&
-				atLeast(uint64(p.weight), level, weights, 2*uint64(p.room)-1) {
+			if !p.done && atLeast(uint64(p.weight), level(), weights, 2*uint64(p.room)-1) {
 				p.got, p.done, found = p.room, true, true
 				weights, left, n = weights.minus(sumOf(p.weight)), left-p.room, n-1
 			}
 		}
 	}
-	level := uint64(0)
-	if uint64(left) > uint64(n)/2 {
-		level = 2*uint64(left) - uint64(n)
-	}
 	v.heap = v.heap[:0]
+	start := level()
 	for i := range v.parts {
-		p := &v.parts[i]
-		if p.done {
-			continue
-		}
-		if level > 0 {
-			p.got = rounded(uint64(p.weight), level, weights)
+		if p := &v.parts[i]; !p.done {
+			p.got = rounded(uint64(p.weight), start, weights)
 			left -= p.got
+			v.heap = append(v.heap, i)
 		}
-		v.heap = append(v.heap, i)
 	}
-	if left == 0 {
+	if left == 0 || len(v.heap) == 0 {
 		return false
 	}
 	for i := len(v.heap)/2 - 1; i >= 0; i-- {

@@ -82,23 +82,22 @@ func (w *world) parent(name string) string {
 
 // result is a quota in one dimension.
 type result struct {
-	name             string
-	children         []*result
-	named            bool
-	keeps, fixed     bool
-	least, most      int64
-	weight           int64
-	request, pass    int64
-	used             int64
-	limited          int64
-	guaranteed       int64
-	effective        int64
-	runtime          int64
-	exactEffective   *big.Rat
-	exact            *big.Rat
-	roundings        int // on the path: k
-	rounds           int // of the set of its children, one more where mins were scaled
-	setTotal, setRef int64
+	name           string
+	children       []*result
+	named          bool
+	keeps, fixed   bool
+	least, most    int64
+	weight         int64
+	request, pass  int64
+	used           int64
+	limited        int64
+	guaranteed     int64
+	effective      int64
+	runtime        int64
+	exactEffective *big.Rat
+	exact          *big.Rat
+	roundings      int // on the path: k
+	rounds         int // of the set of its children, one more where mins were scaled
 }
 
 func clamp(n *big.Int) int64 {
@@ -201,8 +200,7 @@ func (w *world) down(p *result) {
 			c.roundings = p.roundings
 		}
 	}
-	p.setTotal, p.setRef = p.runtime, max(p.runtime, p.effective)
-	if w.config.ScaleMin && scaleUnits(set, p.setRef) {
+	if w.config.ScaleMin && scaleUnits(set, max(p.runtime, p.effective)) {
 		p.rounds++
 	} else {
 		for _, c := range set {

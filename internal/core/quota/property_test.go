@@ -327,6 +327,11 @@ func values(f *quota.Forest, dimension string) (exact, runtime map[string]*big.R
 	return exact, runtime
 }
 
+// scalesMins reports whether some min is scaled. This is done by largest remainder in both modes.
+func scalesMins(f *quota.Forest) bool {
+	return slices.ContainsFunc(f.Reports(), func(r quota.Report) bool { return r.EffectiveMin[cpu] < r.Min[cpu] })
+}
+
 // noneFalls fails where a value of some quota is below what it was.
 func noneFalls(t *rapid.T, what string, before, after map[string]*big.Rat) {
 	t.Helper()
@@ -346,14 +351,11 @@ func TestC8ALargerTotalLowersNoRuntime(t *testing.T) {
 		}
 		f := w.forest()
 		exact, runtime := values(f, cpu)
-		scaled := slices.ContainsFunc(f.Reports(), func(r quota.Report) bool {
-			return r.EffectiveMin[cpu] < r.Min[cpu]
-		})
+		scaled := scalesMins(f)
 		w.nodes[cpu]++
 		f.SetNodes(w.nodes)
 		exactThen, runtimeThen := values(f, cpu)
 		noneFalls(t, "the exact share", exact, exactThen)
-		// Scaled mins are rounded by largest remainder in both modes.
 		if w.config.Rounding == quota.Divisor && !scaled {
 			noneFalls(t, "the runtime", runtime, runtimeThen)
 		}
@@ -572,4 +574,42 @@ func TestC17TheUnitInUseStays(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestR5RoundingNeverEvicts: a change that takes nothing from the exact share of a quota leaves its goal at what it
+// could use before, so that nothing of it is revoked. By Divisor this holds where no min is scaled.
+func TestR5RoundingNeverEvicts(t *testing.T) {
+	t.Parallel()
+	fit := func(s *shape) { s.config.GuaranteeUsage = false }
+	eachWorld(t, fit, func(t *rapid.T, w *world, d *dice) {
+		f := w.forest()
+		exact, runtime := values(f, cpu)
+		scaled := scalesMins(f)
+		step := d.amount(max(w.nodes[cpu]/8, 2))
+		switch q := f.Find(name(int(d.below(int64(len(w.specs)))))); d.below(4) {
+		case 0:
+			f.Add(q, quota.Request, f.Vector(quota.Amounts{cpu: step}))
+		case 1:
+			less := min(step, q.Amount(quota.Request, f.Dimension(cpu)))
+			f.Subtract(q, quota.Request, f.Vector(quota.Amounts{cpu: less}))
+		case 2:
+			w.nodes[cpu] += min(step, math.MaxInt64-w.nodes[cpu])
+		case 3:
+			w.nodes[cpu] -= step
+		}
+		f.SetNodes(w.nodes)
+		if w.config.Rounding == quota.Divisor && (scaled || scalesMins(f)) {
+			return
+		}
+		shares := f.Shares()
+		for name, was := range exact {
+			q := f.Find(name)
+			if is, _ := shares.Exact(q, f.Dimension(cpu)); name != quota.Root && is.Cmp(was) >= 0 {
+				goal := new(big.Rat).SetInt64(shares.Goal(q, f.Dimension(cpu)))
+				if goal.Cmp(runtime[name]) < 0 {
+					t.Fatalf("%s: exact share from %s to %s, runtime %s, goal %s", name, was, is, runtime[name], goal)
+				}
+			}
+		}
+	})
 }

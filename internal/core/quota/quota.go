@@ -93,7 +93,7 @@ func (q *Quota) Amount(m Measure, d Dimension) int64 {
 	return q.cells[d].amount(m)
 }
 
-// Min returns the min that counts, before scaling; Max returns the ceiling, and false where there is none.
+// Min returns the min that counts, before scaling.
 func (q *Quota) Min(d Dimension) int64 {
 	if int(d) >= len(q.cells) {
 		return 0
