@@ -55,6 +55,11 @@ type ElasticQuotaArgs struct {
 	DelayEvictTime *metav1.Duration `json:"delayEvictTime,omitempty"`
 	// RevokePodInterval is the time between two passes. Default: 1s.
 	RevokePodInterval *metav1.Duration `json:"revokePodInterval,omitempty"`
+	// MaxRevokedPerQuota is the most pods of one quota that are evicted in any minute. Default: 30; 0 is no limit. A
+	// gang that can only go whole and is larger is not revoked.
+	MaxRevokedPerQuota *int32 `json:"maxRevokedPerQuota,omitempty"`
+	// MaxRevokedPerMinute is the same for all quotas together. Default: 60; 0 is no limit.
+	MaxRevokedPerMinute *int32 `json:"maxRevokedPerMinute,omitempty"`
 	// RevokePolicy is OnDemand (default: only for pods that wait), Strict (always) or DryRun (record only).
 	RevokePolicy string `json:"revokePolicy,omitempty"`
 }
@@ -83,6 +88,8 @@ func (a *ElasticQuotaArgs) SetDefaults() {
 	}
 	a.DelayEvictTime = cmp.Or(a.DelayEvictTime, &metav1.Duration{Duration: 2 * time.Minute})
 	a.RevokePodInterval = cmp.Or(a.RevokePodInterval, &metav1.Duration{Duration: time.Second})
+	a.MaxRevokedPerQuota = cmp.Or(a.MaxRevokedPerQuota, new(int32(30)))
+	a.MaxRevokedPerMinute = cmp.Or(a.MaxRevokedPerMinute, new(int32(60)))
 	a.QuotaGroupNamespace = cmp.Or(a.QuotaGroupNamespace, "koordinator-system")
 	a.Rounding = cmp.Or(a.Rounding, RoundingLargestRemainder)
 	a.MissingQuotaPolicy = cmp.Or(a.MissingQuotaPolicy, MissingQuotaDefault)
@@ -106,6 +113,13 @@ func (a *ElasticQuotaArgs) Validate() field.ErrorList {
 	}
 	errs = append(errs, atLeastZero("defaultQuotaGroupMax", a.DefaultQuotaGroupMax)...)
 	errs = append(errs, atLeastZero("systemQuotaGroupMax", a.SystemQuotaGroupMax)...)
+	for name, n := range map[string]*int32{
+		"maxRevokedPerQuota": a.MaxRevokedPerQuota, "maxRevokedPerMinute": a.MaxRevokedPerMinute,
+	} {
+		if n != nil && *n < 0 {
+			errs = append(errs, field.Invalid(field.NewPath(name), *n, "must be 0 or more"))
+		}
+	}
 	if d := a.DelayEvictTime; d != nil && d.Duration < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("delayEvictTime"), d.Duration.String(), "must be 0 or more"))
 	}

@@ -46,6 +46,11 @@ type Options struct {
 	RequireNRIPlugin bool
 	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's.
 	RelaxResourceKeys bool
+	// Quotas is what becomes of quotas while this manager leads; nil leaves them to another one.
+	Quotas *QuotaOptions
+	// LeaderElectNamespace is where the lease is by which one of several managers leads. "" is for a manager without
+	// others: it leads.
+	LeaderElectNamespace string
 	// MetricsAddress serves /metrics: on loopback plainly, elsewhere over TLS and only to those whom the API server
 	// lets read it. "" or "0" serves none.
 	MetricsAddress string
@@ -96,6 +101,8 @@ func Run(ctx context.Context, o Options) error {
 		Metrics:                 metricsOptions,
 		HealthProbeBindAddress:  cmp.Or(o.HealthAddress, "0"),
 		GracefulShutdownTimeout: &graceful,
+		LeaderElection:          o.LeaderElectNamespace != "", LeaderElectionID: "tenon-manager",
+		LeaderElectionNamespace: o.LeaderElectNamespace, LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
@@ -117,6 +124,11 @@ func Run(ctx context.Context, o Options) error {
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
 		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas,
 	}, counters)
+	if o.Quotas != nil {
+		if err := mgr.Add(&quotaControllers{*o.Quotas, config}); err != nil { // they wait for the lease
+			return err
+		}
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}

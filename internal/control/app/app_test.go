@@ -78,7 +78,7 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	o := app.Options{
 		RESTConfig:     &rest.Config{Host: "https://127.0.0.1:1"}, // webhooks do not need the API server
 		WebhookAddress: free(t), HealthAddress: free(t), MetricsAddress: free(t),
-		CertFile: certFile, KeyFile: keyFile,
+		CertFile: certFile, KeyFile: keyFile, Quotas: app.DefaultQuotaOptions(),
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -228,7 +228,8 @@ func TestCommandKeepsItsFlags(t *testing.T) {
 	cmd := app.NewCommand()
 	for _, name := range []string{
 		"kubeconfig", "webhook-address", "tls-cert-file", "tls-private-key-file",
-		"metrics-address", "health-address", "scheduler-identities", "v",
+		"metrics-address", "health-address", "scheduler-identities", "v", "elastic-quota-args", "leader-elect",
+		"leader-elect-namespace",
 	} {
 		if cmd.Flags().Lookup(name) == nil {
 			t.Errorf("no flag --%s", name)

@@ -10,6 +10,8 @@ import (
 // NewCommand returns the command line of tenon-manager.
 func NewCommand() *cobra.Command {
 	o := Options{}
+	var elect bool
+	var quotaArgs string
 	cmd := &cobra.Command{
 		Use:   "tenon-manager",
 		Short: "Answers the webhooks that refuse pods which can never work, and says why",
@@ -19,6 +21,13 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger := klog.Background()
 			UseLogger(logger)
+			var err error
+			if o.Quotas, err = readQuotaOptions(quotaArgs); err != nil {
+				return err
+			}
+			if !elect {
+				o.LeaderElectNamespace = ""
+			}
 			return Run(klog.NewContext(cmd.Context(), logger), o)
 		},
 	}
@@ -38,6 +47,10 @@ func NewCommand() *cobra.Command {
 			"default validator does not start them without the agent")
 	f.BoolVar(&o.RelaxResourceKeys, "relax-resource-keys", false,
 		"accept an ElasticQuota whose max has only some of the resources of its parent's")
+	f.StringVar(&quotaArgs, "elastic-quota-args", "",
+		"`file` with the ElasticQuotaArgs of the scheduler; without it the defaults hold")
+	f.BoolVar(&elect, "leader-elect", true, "elect a leader, which alone writes quotas and evicts pods")
+	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "tenon-system", "`namespace` of the leader's lease")
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	f.AddGoFlag(logging.Lookup("v"))

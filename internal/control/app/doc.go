@@ -1,2 +1,2 @@
-// Package app wires tenon-manager: the webhooks, its health and its metrics.
+// Package app wires tenon-manager: the webhooks, the controllers of quotas, its health and its metrics.
 package app

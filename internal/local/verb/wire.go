@@ -99,6 +99,7 @@ func newManager() *cobra.Command {
 			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
 			RequireNRIPlugin:    fences,
 			HealthAddress:       address(ports[datadir.ManagerHealth]),
+			Quotas:              manager.DefaultQuotaOptions(),
 		})
 	})
 	child.Flags().BoolVar(&fences, "require-nri-plugin", false, "as that of tenon-manager")

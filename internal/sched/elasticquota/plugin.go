@@ -63,7 +63,7 @@ func Factory(quotas *kube.Quotas, m *Metrics) frameworkruntime.PluginFactory {
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}
-		if err := quotas.Configure(configOf(&args)); err != nil {
+		if err := quotas.Configure(convert.QuotaConfig(&args)); err != nil {
 			return nil, err
 		}
 		p := &Plugin{quotas: quotas, metrics: m, handle: h, args: args}
@@ -76,19 +76,6 @@ func Factory(quotas *kube.Quotas, m *Metrics) frameworkruntime.PluginFactory {
 		once.Do(func() { go wake(ctx, quotas, h) })
 		return p, nil
 	}
-}
-
-func configOf(a *v1alpha1.ElasticQuotaArgs) (quota.Config, quota.Rules) {
-	c := quota.Config{ScaleMin: *a.EnableMinQuotaScale, GuaranteeUsage: a.GuaranteeUsage}
-	c.DefaultMax = convert.Amounts(a.DefaultQuotaGroupMax)
-	if a.Rounding == v1alpha1.RoundingDivisor {
-		c.Rounding = quota.Divisor
-	}
-	r := quota.Rules{ByMax: !*a.EnableRuntimeQuota, LeafOnly: !*a.EnableCheckParentQuota}
-	if a.MissingQuotaPolicy == v1alpha1.MissingQuotaReject {
-		r.Missing = quota.MissingReject
-	}
-	return c, r
 }
 
 // wake activates refused pods when a pending pod of another quota is gone, for which the queue has no event.
