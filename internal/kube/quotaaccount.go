@@ -236,29 +236,11 @@ func (s *Quotas) MayPreempt(preemptor, victim string) bool {
 	return !s.counting || s.account.MayPreempt(preemptor, victim)
 }
 
-// VictimNodes returns the nodes of the pods of its own quota that a pod may preempt, none where its quotas would reject
-// it without all of them too. inside is false for a pod whose victims no quota decides.
+// VictimNodes is quota.Account's.
 func (s *Quotas) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m, known := s.account.Find(uid)
-	if !s.counting || !known || m.Quota.Name() == quota.Default || m.Quota.Name() == quota.System {
-		return nil, false
-	}
-	nodes = map[string]bool{}
-	t := s.account.Try(uid)
-	for _, v := range s.account.Members(m.Quota) {
-		if v.Node != "" && s.account.MayPreempt(uid, v.UID) {
-			nodes[v.Node] = true
-			if t != nil {
-				s.account.Take(t, v.UID)
-			}
-		}
-	}
-	if t != nil && s.account.AdmitTrial(t) != nil {
-		return nil, true
-	}
-	return nodes, true
+	return s.account.VictimNodes(uid)
 }
 
 // Refuse remembers why an attempt on a pod failed, for Grew.

@@ -6,7 +6,10 @@ import "slices"
 // pod of the same quota that is preemptible, of lower priority, and not of the preemptor's gang. Pods of Default take
 // none from a named quota; those of System may take any. A pod that is not known belongs to Default.
 func (a *Account) MayPreempt(preemptor, victim string) bool {
-	p, v := a.pods[preemptor], a.pods[victim]
+	return a.mayPreempt(a.pods[preemptor], a.pods[victim])
+}
+
+func (a *Account) mayPreempt(p, v *entry) bool {
 	from, to := a.quota(v), a.quota(p)
 	switch to {
 	case a.system:
@@ -23,6 +26,36 @@ func (a *Account) quota(e *entry) *Quota {
 		return a.fallback
 	}
 	return e.group.quota
+}
+
+// VictimNodes returns the nodes of the bound pods of its own quota that a pod may preempt; none where the pod would not
+// be admitted without all of them either. inside is false for a pod whose victims no quota decides: one of Default or
+// System, or one that is not known. The work is in the number of pods of the quota.
+func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
+	p := a.pods[uid]
+	if p == nil || p.group.quota == a.fallback || p.group.quota == a.system {
+		return nil, false
+	}
+	nodes = map[string]bool{}
+	t := Trial{uid: uid, leaf: p.group.quota}
+	if p.state == Pending {
+		t.claims = a.claim(nil, p)
+	}
+	for _, g := range a.groups {
+		if g.quota != p.group.quota {
+			continue
+		}
+		for _, v := range g.pods {
+			if v.pod.Node != "" && a.mayPreempt(p, v) {
+				nodes[v.pod.Node] = true
+				a.shift(&t, v, -1)
+			}
+		}
+	}
+	if a.AdmitTrial(&t) != nil {
+		return nil, true
+	}
+	return nodes, true
 }
 
 // Trial is a pending pod, with what a dry run takes from the pods around it or adds to them. Copy it by Clone.
@@ -76,10 +109,21 @@ func (a *Account) Give(t *Trial, uid string) {
 
 // shift adds the amounts of a pod, times sign, to those of t's claims that are on its path.
 func (a *Account) shift(t *Trial, e *entry, sign int64) {
-	for _, c := range a.claim(nil, e) {
+	leaf := e.group.quota
+	for n := leaf; n != nil; n = n.parent {
 		for i := range t.claims {
-			if of := &t.claims[i]; of.quota == c.quota && of.dimension == c.dimension {
-				of.n, of.firm = plus(of.n, sign*c.n), plus(of.firm, sign*c.firm)
+			of := &t.claims[i]
+			if of.quota != n {
+				continue
+			}
+			for _, held := range e.vector {
+				if held.Dimension != of.dimension {
+					continue
+				}
+				of.n = plus(of.n, sign*held.N)
+				if e.pod.NonPreemptible && n == leaf && leaf != a.fallback {
+					of.firm = plus(of.firm, sign*held.N)
+				}
 			}
 		}
 	}
