@@ -73,20 +73,22 @@ func Factory(quotas *kube.Quotas, m *Metrics) frameworkruntime.PluginFactory {
 			return nil, fmt.Errorf("%s: %w", Name, err)
 		}
 		p.Preemption.IsEligiblePod = p.isEligible
-		once.Do(func() { go wake(ctx, quotas, h) })
+		once.Do(func() {
+			freed := make(chan struct{}, 1)
+			quotas.OnFreed(func() {
+				select {
+				case freed <- struct{}{}:
+				default: // one look is due already
+				}
+			})
+			go wake(ctx, freed, quotas, h)
+		})
 		return p, nil
 	}
 }
 
 // wake activates refused pods when a pending pod of another quota is gone, for which the queue has no event.
-func wake(ctx context.Context, quotas *kube.Quotas, h fwk.Handle) {
-	freed := make(chan struct{}, 1)
-	quotas.OnFreed(func() {
-		select {
-		case freed <- struct{}{}:
-		default: // one look is due already
-		}
-	})
+func wake(ctx context.Context, freed <-chan struct{}, quotas *kube.Quotas, h fwk.Handle) {
 	for {
 		select {
 		case <-ctx.Done():

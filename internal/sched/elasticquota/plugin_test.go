@@ -360,6 +360,14 @@ func TestPreemptionRemainsInsideTheQuota(t *testing.T) {
 			},
 			pod: func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "", "", 4, 5) }, node: "m",
 		},
+		"not even from a node where it takes another": {
+			setUp: func(t *testing.T, f *fixture) {
+				f.put(t, "team", "train", "n", 5, 0)
+				f.put(t, "victim", "", "n", 5, 1)
+				f.put(t, "equal", "", "m", 10, 5)
+			},
+			pod: func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "", "", 5, 5) }, node: "n",
+		},
 		"the default quota's max does not preempt": {
 			args:  `{"defaultQuotaGroupMax":{"cpu":"4"}}`,
 			setUp: func(t *testing.T, f *fixture) { f.put(t, "spared", "", "n", 4, 0) },
