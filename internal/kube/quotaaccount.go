@@ -289,8 +289,8 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 			delete(s.reserved, string(p.UID))
 			delete(s.refused, string(p.UID))
 		}
-		if s.counting && (was == nil || !countsAlike(was, p)) {
-			s.account.Put(convert.QuotaPod(p))
+		if s.counting {
+			s.account.Put(s.podOf(was, p))
 		}
 	})
 }
@@ -436,7 +436,7 @@ func (s *Quotas) count() {
 	}
 	s.counting, s.sealed = true, true
 	for _, p := range s.pods {
-		s.account.Put(convert.QuotaPod(p))
+		s.account.Put(s.podOf(nil, p))
 	}
 	for uid := range s.reserved {
 		s.account.Reserve(uid)

@@ -425,3 +425,26 @@ func hash(s *kube.Quotas) (h uint64) {
 	s.Read(func(a *quota.Account) { h = a.Hash() })
 	return h
 }
+
+// BenchmarkPlainPod is the life of a pod that no quota limits: it comes, is reserved, bound, and goes.
+func BenchmarkPlainPod(b *testing.B) {
+	for _, n := range []int{0, 1000} {
+		b.Run(fmt.Sprintf("quotas=%d", n), func(b *testing.B) {
+			_, s := clockAt()
+			s.PutNode(sized("n", 1_000_000))
+			for i := range n {
+				s.PutQuota(elastic("quotas", fmt.Sprint("q", i), 1, 100))
+			}
+			waiting, bound := asking("p", "", "", 1), asking("p", "", "n", 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.PutPod(waiting)
+				if s.Limits(waiting) || s.Reserve("p") != nil {
+					b.Fatal("a plain pod is limited")
+				}
+				s.PutPod(bound)
+				s.RemovePod(bound)
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -84,14 +85,40 @@ func (s *Quotas) set(name string) {
 	s.problems[name] = problems
 }
 
-// countsAlike reports whether two states of a pod are one to the account, without adding up what it asks for. A
-// container's status may have a resize, so such pods are always read, and so are those of servers that count no
-// generations of pods.
-func countsAlike(was, is *corev1.Pod) bool {
-	resized := func(c corev1.ContainerStatus) bool { return c.Resources != nil }
-	return is.Generation > 0 && was.Generation == is.Generation && was.Spec.NodeName == is.Spec.NodeName &&
-		maps.Equal(was.Labels, is.Labels) &&
-		convert.GangOf(was) == convert.GangOf(is) &&
-		was.Status.StartTime.Equal(is.Status.StartTime) &&
-		!slices.ContainsFunc(is.Status.ContainerStatuses, resized)
+// podOf is what the account reads of a pod. Adding up what it asks for costs more than all else, so that is done only
+// when it has changed.
+func (s *Quotas) podOf(was, is *corev1.Pod) quota.Pod {
+	if was != nil && asksAlike(was, is) {
+		if m, known := s.account.Find(string(is.UID)); known {
+			return convert.QuotaPod(is, m.Amounts)
+		}
+	}
+	return convert.QuotaPod(is, convert.PodAmounts(is))
 }
+
+// asksAlike reports whether two states of a pod ask for the same. The status of a container may have a resize, so such
+// pods always differ.
+func asksAlike(was, is *corev1.Pod) bool {
+	a, b := &was.Spec, &is.Spec
+	for i := range is.Status.ContainerStatuses {
+		if is.Status.ContainerStatuses[i].Resources != nil {
+			return false
+		}
+	}
+	return a.Resources == nil && b.Resources == nil && sameList(a.Overhead, b.Overhead) &&
+		sameRequests(a.Containers, b.Containers) && sameRequests(a.InitContainers, b.InitContainers)
+}
+
+func sameRequests(a, b []corev1.Container) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !sameList(a[i].Resources.Requests, b[i].Resources.Requests) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameList(a, b corev1.ResourceList) bool { return maps.EqualFunc(a, b, resource.Quantity.Equal) }

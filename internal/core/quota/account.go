@@ -133,7 +133,7 @@ func (a *Account) SetNodes(amounts Amounts) { a.forest.SetNodes(amounts) }
 func (a *Account) Put(p Pod) {
 	e, k := a.pods[p.UID], p.key()
 	if e != nil && e.counts(&p) {
-		e.pod = p
+		e.pod, e.state = p, e.next(&p)
 		return
 	}
 	if e == nil {
@@ -275,27 +275,33 @@ func (e *entry) next(p *Pod) State {
 
 // counts reports whether p counts as the entry does already.
 func (e *entry) counts(p *Pod) bool {
-	return e.pod.key() == p.key() && e.state == e.next(p) && e.pod.NonPreemptible == p.NonPreemptible &&
-		maps.Equal(e.pod.Amounts, p.Amounts)
+	return e.pod.key() == p.key() && (e.state == Pending) == (e.next(p) == Pending) &&
+		e.pod.NonPreemptible == p.NonPreemptible && maps.Equal(e.pod.Amounts, p.Amounts)
 }
 
 func (e *entry) member() Member { return Member{e.pod, e.state, e.group.quota, e.group.missing} }
 
+// turn changes a pending pod to one that holds its amounts, or back.
 func (a *Account) turn(e *entry, to State) {
-	a.count(e, (*Forest).Subtract)
-	e.state = to
-	a.count(e, (*Forest).Add)
+	if e.state = to; to == Pending {
+		a.hold(e, (*Forest).Subtract)
+	} else {
+		a.hold(e, (*Forest).Add)
+	}
 }
 
-// count adds what a pod asks for and holds to its quota, or takes it back.
+// count adds what a pod asks for and holds to its quota, or takes it back; hold what it holds alone.
 func (a *Account) count(e *entry, to func(*Forest, *Quota, Measure, Vector)) {
 	to(a.forest, e.group.quota, Request, e.vector)
 	if e.pod.NonPreemptible {
 		to(a.forest, e.group.quota, NonPreemptibleRequest, e.vector)
 	}
-	if e.state == Pending {
-		return
+	if e.state != Pending {
+		a.hold(e, to)
 	}
+}
+
+func (a *Account) hold(e *entry, to func(*Forest, *Quota, Measure, Vector)) {
 	to(a.forest, e.group.quota, Used, e.vector)
 	if e.pod.NonPreemptible {
 		to(a.forest, e.group.quota, NonPreemptibleUsed, e.vector)

@@ -17,11 +17,11 @@ const (
 	gangNameAnnotation = "gang.scheduling.koordinator.sh/name"
 )
 
-// QuotaPod is what the account of quotas reads of a pod.
-func QuotaPod(p *corev1.Pod) quota.Pod {
+// QuotaPod is what the account of quotas reads of a pod that asks for amounts.
+func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 	out := quota.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Quota: p.Labels[annotation.QuotaName],
-		Amounts:        PodAmounts(p),
+		Amounts:        amounts,
 		NonPreemptible: !IsPreemptible(p), Gang: GangOf(p), Node: p.Spec.NodeName,
 	}
 	if p.Spec.Priority != nil {
