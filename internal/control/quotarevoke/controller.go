@@ -182,18 +182,18 @@ func (c *Controller) evictAll(ctx context.Context, now time.Time, pods []*corev1
 func (c *Controller) report(ctx context.Context, now time.Time, plans []plan) {
 	said := map[string]string{}
 	for _, p := range plans {
-		reason, text := event.QuotaRevocation, ""
+		reason, text := event.QuotaRevocation, p.text
 		switch {
 		case now.Before(p.due):
 			continue
 		case len(p.units) == 0 && p.kept != "":
-			reason, text = event.OveruseNotRevocable, p.text+"; "+p.kept
+			reason, text = event.OveruseNotRevocable, text+"; "+p.kept
 		case c.DryRun && len(p.units) > 0:
 			var all []*corev1.Pod
 			for _, unit := range p.units {
 				all = append(all, unit...)
 			}
-			text = "would evict " + names(all) + ": " + p.text
+			text = "would evict " + names(all) + ": " + text
 		default:
 			continue
 		}

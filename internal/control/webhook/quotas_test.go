@@ -121,7 +121,7 @@ func serveQuotas(t *testing.T, relax bool, pods []string, quotas ...string) quot
 		s.pods.Shutdown()
 	})
 	for !q.HasSynced() {
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	return s
 }
@@ -672,7 +672,7 @@ func TestAdmittedChangesCountBeforeTheyAreSeen(t *testing.T) {
 		if got := answer(false, admissionv1.Delete, "", p100); !strings.Contains(got, "such as a (V9)") {
 			t.Fatalf("the parent of a child that no informer has shown: %q", got)
 		}
-		time.Sleep(11 * time.Second) // the API server dropped the first
+		<-time.After(11 * time.Second) // the API server dropped the first
 		if got := answer(false, admissionv1.Create, b50, ""); got != "" {
 			t.Fatalf("the second child after the first was dropped: %s", got)
 		}

@@ -120,14 +120,14 @@ func (a *Account) check(leaf *Quota, claims []claim) *Excess {
 	for _, c := range claims {
 		limit, kind, used := a.limit(c)
 		if kind != "" && plus(used, c.n) > limit {
-			x = x.add(a.forest, c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.n}, kind)
+			x = x.add(c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.n}, kind)
 		}
 		if _, named := c.quota.Max(c.dimension); c.firm <= 0 || !named {
 			continue
 		}
 		limit, used = c.quota.Min(c.dimension), c.quota.Amount(NonPreemptibleUsed, c.dimension)
 		if plus(used, c.firm) > limit {
-			x = x.add(a.forest, c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.firm}, MinLimit)
+			x = x.add(c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.firm}, MinLimit)
 		}
 	}
 	if x != nil {
@@ -156,7 +156,7 @@ func (a *Account) limit(c claim) (limit int64, kind LimitKind, used int64) {
 	return limit, kind, c.quota.Amount(Used, c.dimension)
 }
 
-func (x *Excess) add(f *Forest, c claim, s Shortage, kind LimitKind) *Excess {
+func (x *Excess) add(c claim, s Shortage, kind LimitKind) *Excess {
 	if x == nil {
 		x = &Excess{Quota: c.quota.Name(), LimitKind: kind}
 	}

@@ -55,6 +55,7 @@ func BenchmarkDivide(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
 			eachRounding(b, func(b *testing.B, c Config) {
+				b.Helper()
 				f, _ := grow([]int{n}, c, "cpu")
 				f.divide(f.root, 0)
 				b.ReportAllocs()
@@ -71,6 +72,7 @@ func BenchmarkDivide(b *testing.B) {
 // benchmark of the same takes 7.25 ms and 543 kB.
 func BenchmarkRefresh(b *testing.B) {
 	eachRounding(b, func(b *testing.B, c Config) {
+		b.Helper()
 		f, leaves := grow([]int{2000}, c, "cpu", "memory")
 		system, one := f.Find(System), f.Vector(Amounts{"cpu": 1, "memory": 1})
 		b.ReportAllocs()

@@ -77,10 +77,10 @@ func (f *Forest) Set(s Spec) []Problem {
 // returns what it replaced in the specs of the quotas that it moved. Default gets its first max back.
 func (f *Forest) Remove(name string) []Problem {
 	q := f.quotas[name]
-	switch {
-	case q == nil || q == f.system:
+	switch q {
+	case nil, f.system:
 		return nil
-	case q == f.fallback:
+	case f.fallback:
 		f.setDefault(f.config.DefaultMax)
 		return nil
 	}

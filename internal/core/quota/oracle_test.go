@@ -44,20 +44,6 @@ func (w *world) count(name string, m quota.Measure, dimension string, n int64) {
 	w.of(name)[m][dimension] = new(big.Int).Add(w.own(name, m, dimension), big.NewInt(n))
 }
 
-func (w *world) remove(name string) {
-	if _, known := w.specs[name]; !known {
-		return
-	}
-	delete(w.specs, name)
-	for m, amounts := range w.sums[name] {
-		for dimension, n := range amounts {
-			rest := w.of(quota.Default)[m]
-			rest[dimension] = new(big.Int).Add(n, w.own(quota.Default, quota.Measure(m), dimension))
-		}
-	}
-	delete(w.sums, name)
-}
-
 // parent returns what a quota hangs under: "" for the top of an extra tree.
 func (w *world) parent(name string) string {
 	s := w.specs[name]

@@ -3,6 +3,7 @@ package elasticquota
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -264,7 +265,7 @@ func TestAPodAboveItsQuotaIsRefusedWithTheNumbers(t *testing.T) {
 	if preempts != "" || !strings.Contains(said, "no victims in the pod's quota") {
 		t.Errorf("preempts on %q: %q, want no victim", preempts, said)
 	}
-	r, ok := refused.AsError().(*refusal)
+	r, ok := errors.AsType[*refusal](refused.AsError())
 	if !ok {
 		t.Fatalf("the status has a %T", refused.AsError())
 	}
