@@ -102,7 +102,7 @@ func (d *dispatcher) greet() {
 			continue
 		}
 		d.background.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), d.limit)
+			ctx, cancel := context.WithTimeout(context.Background(), hookLimit)
 			defer cancel()
 			if p.awake(ctx, s.Endpoint) == nil {
 				_, _ = healthpb.NewHealthClient(p.conn).Check(ctx, &healthpb.HealthCheckRequest{})
