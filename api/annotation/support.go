@@ -56,6 +56,11 @@ func Supports() []Support {
 		}},
 		{"node reservation", Done, NodeAnnotation, []string{NodeReservation, NodeSystemQoSResource}},
 		{"take-over from the kubelet", Done, NodeLabel, []string{TopologyMode}},
+		{"elastic quota", Done, PodLabel, []string{QuotaName, QuotaPreemptible}},
+		{"elastic quota", Done, ObjectKind, []string{
+			"ElasticQuota.scheduling.sigs.k8s.io", "ElasticQuota.scheduling.x-k8s.io",
+			"ElasticQuotaProfile.quota.koordinator.sh",
+		}},
 		{"simulated containers", Done, PodAnnotation, []string{SimulateKey}},
 		{"allocations written by the scheduler", Done, PodAnnotation, []string{PredictedPlacementKey}},
 
@@ -79,10 +84,6 @@ func Supports() []Support {
 		}},
 		{"gang scheduling", Planned, ObjectKind, []string{
 			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
-		}},
-		{"elastic quota", Planned, PodLabel, []string{"quota.scheduling.koordinator.sh/*"}},
-		{"elastic quota", Planned, ObjectKind, []string{
-			"ElasticQuota.scheduling.sigs.k8s.io", "ElasticQuotaProfile.quota.koordinator.sh",
 		}},
 		{"reservations", Planned, PodAnnotation, []string{
 			sched + "reservation-*", sched + "exact-match-reservation", sched + "reserve-pod",

@@ -328,24 +328,32 @@ func (s *Quotas) change(p *corev1.Pod, f func(was *corev1.Pod)) (freed bool) {
 
 // PutNode records a node.
 func (s *Quotas) PutNode(n *corev1.Node) {
-	is := &countedNode{counted: n.DeletionTimestamp == nil}
+	is := &countedNode{}
+	is.until, is.counted = Counted(n, s.now())
 	is.amounts = convert.Amounts(convert.Schedulable(n).Status.Allocatable)
 	for d, amount := range is.amounts {
 		is.amounts[d] = min(amount, mostPerNode)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.replace(n.Name, is)
+}
+
+// Counted reports whether a node counts in totals: it is not being deleted, and ready, or not ready since a short time.
+// until is the end of that time, zero for a ready node.
+func Counted(n *corev1.Node, now time.Time) (until time.Time, counted bool) {
+	counted = n.DeletionTimestamp == nil
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
 			since := c.LastTransitionTime.Time
 			if since.IsZero() {
-				since = s.now()
+				since = now
 			}
-			is.until = since.Add(notReadyGrace)
-			is.counted = is.counted && s.now().Before(is.until)
+			until = since.Add(notReadyGrace)
+			counted = counted && now.Before(until)
 		}
 	}
-	s.replace(n.Name, is)
+	return until, counted
 }
 
 // RemoveNode forgets a node.

@@ -18,7 +18,7 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	answer := admission.Create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{
-				"quota.scheduling.koordinator.sh/name": "team-a",
+				"quota.scheduling.koordinator.sh/name": "team-a", // the scheduler reads it: no warning
 				"koordinator.sh/qosClas":               "LSR", "app": "web",
 			},
 			Annotations: map[string]string{"gang.scheduling.koordinator.sh/name": "g", "koordinator.sh/cpuBurst": "{}"},
@@ -30,7 +30,6 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	}
 	want := []string{
 		`metadata.labels[koordinator.sh/qosClas]: has no effect: unknown key, did you mean "koordinator.sh/qosClass"?`,
-		"metadata.labels[quota.scheduling.koordinator.sh/name]: has no effect: elastic quota: planned",
 		"metadata.annotations[gang.scheduling.koordinator.sh/name]: has no effect: gang scheduling: planned",
 		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
 		"spec.containers[*].resources[koordinator.sh/gpu-core]: no component of Tenon provides this resource: " +

@@ -9,7 +9,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"math/big"
-	"slices"
 	"strconv"
 	"time"
 
@@ -29,13 +28,11 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // interval is the time between two comparisons of profiles, nodes and quotas.
 const interval = 5 * time.Second
-
-// notReadyGrace is how long a node that is not ready still counts.
-const notReadyGrace = 5 * time.Minute
 
 // Controller keeps the quotas of profiles. One at a time may run: the leader's.
 type Controller struct {
@@ -151,7 +148,7 @@ func topOf(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.Node, now
 		name := corev1.ResourceName(key)
 		all, off := resource.Quantity{}, resource.Quantity{}
 		for _, node := range nodes {
-			if !selector.Matches(labels.Set(node.Labels)) || !counts(node, now) {
+			if _, counted := kube.Counted(node, now); !counted || !selector.Matches(labels.Set(node.Labels)) {
 				continue
 			}
 			all.Add(node.Status.Allocatable[name])
@@ -184,17 +181,6 @@ func treeID(profile *quotav1alpha1.ElasticQuotaProfile) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", profile.Namespace, profile.Name)
 	return strconv.FormatUint(h.Sum64(), 10)
-}
-
-// counts reports whether a node is there to be used: it is not being deleted, and ready, or not ready for a short time.
-func counts(node *corev1.Node, now time.Time) bool {
-	conditions := node.Status.Conditions
-	i := slices.IndexFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-	if node.DeletionTimestamp != nil || i < 0 {
-		return node.DeletionTimestamp == nil && now.Sub(node.CreationTimestamp.Time) < notReadyGrace
-	}
-	ready := &conditions[i]
-	return ready.Status == corev1.ConditionTrue || now.Sub(ready.LastTransitionTime.Time) < notReadyGrace
 }
 
 // times returns the whole units of a part of a quantity.

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -175,21 +175,9 @@ func (c *Controller) write(ctx context.Context, r *record, is statement) error {
 		r.report = quota.Report{} // the next scan queues it again
 		return fmt.Errorf("write quota %s/%s: %w", r.namespace, r.name, err)
 	}
-	if r.says = readStatement(got); subresources == nil && !listsEqual(r.says.used, is.used) {
+	if r.says = readStatement(got); subresources == nil && !equality.Semantic.DeepEqual(r.says.used, is.used) {
 		c.apart[r.group], r.queued = true, true
 		c.queue = append([]*record{r}, c.queue...)
 	}
 	return nil
-}
-
-func listsEqual(a, b corev1.ResourceList) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, q := range a {
-		if o, ok := b[name]; !ok || q.Cmp(o) != 0 {
-			return false
-		}
-	}
-	return true
 }

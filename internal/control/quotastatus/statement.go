@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -60,11 +61,11 @@ func readStatement(u *unstructured.Unstructured) statement {
 }
 
 func (s statement) equals(o statement) bool {
-	return listsEqual(s.used, o.used) && s.annotationsEqual(o)
+	return equality.Semantic.DeepEqual(s.used, o.used) && s.annotationsEqual(o)
 }
 
 func (s statement) annotationsEqual(o statement) bool {
-	return maps.EqualFunc(s.annotations, o.annotations, listsEqual)
+	return equality.Semantic.DeepEqual(s.annotations, o.annotations)
 }
 
 // patchTo returns a merge patch that makes an object which says s say o; annotations only where o has any.

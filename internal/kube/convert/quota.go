@@ -2,7 +2,6 @@ package convert
 
 import (
 	"math"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -105,8 +104,7 @@ func ResourceList(amounts quota.Amounts) corev1.ResourceList {
 		switch {
 		case name == string(corev1.ResourceCPU):
 			list[corev1.ResourceCPU] = *apiresource.NewMilliQuantity(n, apiresource.DecimalSI)
-		case strings.HasSuffix(name, "memory"), strings.HasSuffix(name, "storage"),
-			strings.HasPrefix(name, corev1.ResourceHugePagesPrefix):
+		case IsBytes(name):
 			list[corev1.ResourceName(name)] = *apiresource.NewQuantity(n, apiresource.BinarySI)
 		default:
 			list[corev1.ResourceName(name)] = *apiresource.NewQuantity(n, apiresource.DecimalSI)

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,5 +55,6 @@ func QuotaText(dimension string, n int64) string {
 
 // IsBytes reports whether amounts of a resource are bytes.
 func IsBytes(dimension string) bool {
-	return IsMemory(corev1.ResourceName(dimension)) || dimension == string(corev1.ResourceEphemeralStorage)
+	return strings.HasSuffix(dimension, "memory") || strings.HasSuffix(dimension, "storage") ||
+		strings.HasPrefix(dimension, corev1.ResourceHugePagesPrefix)
 }
