@@ -3,7 +3,9 @@
 package oracle
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 
@@ -251,6 +253,29 @@ func TestTheProgramsGiveKnownAnswers(t *testing.T) {
 				t.Errorf("our model: %d states compared, difference %s", o.States, o.Difference)
 			}
 		})
+	}
+}
+
+// A pod whose second container has the capped merge is taken off again, and its first container's memory with it: the
+// NUMA nodes that memory joined are apart again then.
+func TestTheProgramsGiveKnownAnswersAfterACappedMerge(t *testing.T) {
+	text, err := os.ReadFile("testdata/capped.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Case{}
+	if err := json.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	c.Kubelet = *minors
+	p := &program{path: build(t, *minors), dir: t.TempDir()}
+	defer p.stop()
+	o, err := Run(&c, p, SkipHanging)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.Capped) != 1 || o.States != 3 || o.Difference != "" {
+		t.Errorf("%d capped merges, %d states, difference %q", len(o.Capped), o.States, o.Difference)
 	}
 }
 

@@ -163,8 +163,10 @@ func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, 
 	}
 	if a.Capped {
 		o.forget(p.UID)
+		served := o.before(pod, a.Last)
+		o.state, o.external = o.state.With(pod, served).Without(p.UID), true
 		out.Capped = append(out.Capped, Capped{Step: i, Combinations: a.Combinations})
-		return false, nil
+		return o.bookedTwice(served), nil
 	}
 	out.States++
 	if a.Combinations > wideMerge {
@@ -215,6 +217,21 @@ func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, 
 	}
 	o.state, o.external = o.state.With(pod, actual), true
 	return o.bookedTwice(nil), nil
+}
+
+// before is what the containers of a pod get whose merges come before a container's; an empty name is a merge for the
+// whole pod.
+func (o *model) before(p *kubelet.Pod, container string) kubelet.Placement {
+	var served kubelet.Placement
+	for _, s := range o.state.Explain(p).Steps {
+		if container == "" || s.Container == container {
+			break
+		}
+		if s.Given != nil {
+			served = append(served, *s.Given)
+		}
+	}
+	return served
 }
 
 // onTheWay is what the containers of a pod get; of a pod that is refused, those that were served before.
