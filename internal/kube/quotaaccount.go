@@ -116,7 +116,7 @@ func (s *Quotas) Misses(p *corev1.Pod) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, missing := s.account.QuotaOf(p.Namespace, p.Labels[annotation.QuotaName])
+	_, missing := s.account.QuotaOf(convert.PodsOf(p))
 	return missing
 }
 

@@ -64,19 +64,13 @@ type Account struct {
 	forest                 *Forest
 	root, system, fallback *Quota            // Root, System and Default
 	pods                   map[string]*entry // by UID
-	groups                 map[key]*group    // Invariant: none is empty.
-
-	// homes are the quotas whose objects are in a namespace; listed are those that name it. Both are ascending and
-	// without reserved names.
-	homes, listed map[string][]string
+	groups                 map[PodsOf]*group // Invariant: none is empty.
+	mapping                *Mapping          // of the forest's specs
 
 	claims []claim // of the check under way
 }
 
-// key is what decides about the quota of a pod: the quota that it names, else its namespace.
-type key struct{ label, namespace string }
-
-// group is all pods of one key.
+// group is all pods that name one quota, or of one namespace those that name none.
 type group struct {
 	quota   *Quota
 	missing bool // the quota that the pods name does not exist; they count with Default
@@ -95,8 +89,7 @@ func NewAccount(c Config, r Rules) *Account {
 	f := New(c)
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
-		pods: map[string]*entry{}, groups: map[key]*group{},
-		homes: map[string][]string{}, listed: map[string][]string{},
+		pods: map[string]*entry{}, groups: map[PodsOf]*group{}, mapping: NewMapping(nil),
 	}
 }
 
@@ -105,24 +98,20 @@ func (a *Account) Forest() *Forest { return a.forest }
 
 // Set adds a quota or replaces its spec, and moves the pods that belong elsewhere now. It returns what Forest.Set does.
 func (a *Account) Set(s Spec) []Problem {
-	affected := a.unindex(s.Name)
+	was := a.unmap(s.Name)
 	problems := a.forest.Set(s)
-	if q := a.forest.Find(s.Name); !isReserved(s.Name) {
-		insert(a.homes, q.spec.Namespace, s.Name)
-		for _, namespace := range q.spec.Namespaces {
-			insert(a.listed, namespace, s.Name)
-		}
-		affected = append(append(affected, q.spec.Namespace), q.spec.Namespaces...)
+	if !isReserved(s.Name) {
+		a.mapping.add(&a.forest.Find(s.Name).spec)
 	}
-	a.regroup(s.Name, affected)
+	a.regroup(s.Name, was, append([]string{s.Namespace}, s.Namespaces...))
 	return problems
 }
 
 // Unset forgets a quota, and moves its pods. It returns what Forest.Remove does.
 func (a *Account) Unset(name string) []Problem {
-	affected := a.unindex(name)
+	was := a.unmap(name)
 	problems := a.forest.Remove(name)
-	a.regroup(name, affected)
+	a.regroup(name, was)
 	return problems
 }
 
@@ -147,7 +136,7 @@ func (a *Account) Put(p Pod) {
 	g := a.groups[k]
 	if g == nil {
 		g = &group{pods: map[string]*entry{}}
-		g.quota, g.missing = a.resolve(k)
+		g.quota, g.missing = a.QuotaOf(k)
 		a.groups[k] = g
 	}
 	g.pods[p.UID], e.group = e, g
@@ -221,27 +210,14 @@ func (a *Account) Members(q *Quota) []Member {
 	return out
 }
 
-// QuotaOf returns the quota of pods in a namespace that name a quota, or none with an empty name. missing reports that
-// it does not exist and that they count with Default.
-func (a *Account) QuotaOf(namespace, quota string) (q *Quota, missing bool) {
-	if quota != "" {
-		namespace = ""
-	}
-	return a.resolve(key{quota, namespace})
+// QuotaOf returns the quota of pods. missing reports that they name one that does not exist and count with Default.
+func (a *Account) QuotaOf(p PodsOf) (q *Quota, missing bool) {
+	name, found := a.mapping.Of(p)
+	return a.forest.Find(name), !found
 }
 
-// Claims reports whether pods of the namespace that name no quota may belong to another one than Default.
-func (a *Account) Claims(namespace string) bool {
-	return len(a.homes[namespace]) > 0 || len(a.listed[namespace]) > 0
-}
-
-// Namespaces returns those for which Claims, ascending.
-func (a *Account) Namespaces() []string {
-	all := slices.Collect(maps.Keys(a.homes))
-	all = slices.AppendSeq(all, maps.Keys(a.listed))
-	slices.Sort(all)
-	return slices.Compact(all)
-}
+// Namespaces returns those whose pods may belong to another quota than Default although they name none, ascending.
+func (a *Account) Namespaces() []string { return a.mapping.namespaces() }
 
 // Hash identifies the state: what all reports say, and each pod with its quota and what it holds.
 func (a *Account) Hash() uint64 {
@@ -254,12 +230,12 @@ func (a *Account) Hash() uint64 {
 	return h.Sum64()
 }
 
-// key returns what decides about the quota of a pod.
-func (p *Pod) key() key {
+// key returns what decides about the quota of a pod: the quota that it names, else its namespace.
+func (p *Pod) key() PodsOf {
 	if p.Quota != "" {
-		return key{label: p.Quota}
+		return PodsOf{Quota: p.Quota}
 	}
-	return key{namespace: p.Namespace}
+	return PodsOf{Namespace: p.Namespace}
 }
 
 // next is the state of an entry after p.
@@ -316,45 +292,31 @@ func (a *Account) leave(e *entry) {
 	e.group = nil
 }
 
-// resolve returns the quota of a group: the one that its pods name; of their namespace the one of the same name, the
-// only one if it hangs directly under Root and has no children, or the first by name that lists the namespace; Default.
-func (a *Account) resolve(k key) (q *Quota, missing bool) {
-	if k.label != "" {
-		if q := a.forest.Find(k.label); q != nil && q != a.root {
-			return q, false
-		}
-		return a.fallback, true
+// unmap takes a quota out of the mapping, before its spec changes. It returns the namespaces that it took pods of.
+func (a *Account) unmap(name string) []string {
+	q := a.forest.Find(name)
+	if q == nil || isReserved(name) {
+		return nil
 	}
-	homes := a.homes[k.namespace]
-	if _, same := slices.BinarySearch(homes, k.namespace); same {
-		return a.forest.Find(k.namespace), false
-	}
-	if len(homes) == 1 {
-		if q := a.forest.Find(homes[0]); !q.spec.IsParent && q.spec.isTop() {
-			return q, false
-		}
-	}
-	if listed := a.listed[k.namespace]; len(listed) > 0 {
-		return a.forest.Find(listed[0]), false
-	}
-	return a.fallback, false
+	a.mapping.remove(&q.spec)
+	return append([]string{q.spec.Namespace}, q.spec.Namespaces...)
 }
 
-// regroup moves the groups that may belong elsewhere now: that of a quota's name, and those of namespaces.
-func (a *Account) regroup(name string, namespaces []string) {
-	a.move(key{label: name})
-	for _, namespace := range namespaces {
-		a.move(key{namespace: namespace})
+// regroup moves the pods that may belong elsewhere now: those that name a quota, and those of namespaces.
+func (a *Account) regroup(name string, namespaces ...[]string) {
+	a.move(PodsOf{Quota: name})
+	for _, namespace := range slices.Concat(namespaces...) {
+		a.move(PodsOf{Namespace: namespace})
 	}
 }
 
 // move takes the pods of a group to the quota that they belong to, requests and what they hold in one step.
-func (a *Account) move(k key) {
+func (a *Account) move(k PodsOf) {
 	g := a.groups[k]
 	if g == nil {
 		return
 	}
-	q, missing := a.resolve(k)
+	q, missing := a.QuotaOf(k)
 	g.missing = missing
 	if q == g.quota {
 		return
@@ -365,32 +327,5 @@ func (a *Account) move(k key) {
 	g.quota = q
 	for _, e := range g.pods {
 		a.count(e, (*Forest).Add)
-	}
-}
-
-// unindex forgets where the object of a quota is and what it lists. It returns these namespaces.
-func (a *Account) unindex(name string) []string {
-	q := a.forest.Find(name)
-	if q == nil || isReserved(name) {
-		return nil
-	}
-	remove(a.homes, q.spec.Namespace, name)
-	for _, namespace := range q.spec.Namespaces {
-		remove(a.listed, namespace, name)
-	}
-	return append([]string{q.spec.Namespace}, q.spec.Namespaces...)
-}
-
-func insert(names map[string][]string, at, name string) {
-	if i, known := slices.BinarySearch(names[at], name); !known {
-		names[at] = slices.Insert(names[at], i, name)
-	}
-}
-
-func remove(names map[string][]string, at, name string) {
-	if i, known := slices.BinarySearch(names[at], name); known {
-		if names[at] = slices.Delete(names[at], i, i+1); len(names[at]) == 0 {
-			delete(names, at)
-		}
 	}
 }

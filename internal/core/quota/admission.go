@@ -171,7 +171,7 @@ func (x *Excess) add(c claim, s Shortage, kind LimitKind) *Excess {
 // under one of the limits that refused it, or it is under other limits.
 func (a *Account) Grew(uid string, x *Excess) bool {
 	if x.LimitKind == NoQuota {
-		_, missing := a.QuotaOf("", x.Quota)
+		_, missing := a.QuotaOf(PodsOf{Quota: x.Quota})
 		return !missing
 	}
 	e := a.pods[uid]

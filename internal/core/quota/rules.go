@@ -87,9 +87,7 @@ func NewChecker(w World) *Checker {
 	}
 	for _, lists := range []map[string][]*Spec{x.byName, x.children} {
 		for _, list := range lists {
-			slices.SortFunc(list, func(a, b *Spec) int {
-				return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.object(), b.object()))
-			})
+			slices.SortFunc(list, compareObjects)
 		}
 	}
 	return x
@@ -122,7 +120,7 @@ func (x *Checker) Check(c Change) []Violation {
 	w.Quotas = slices.DeleteFunc(slices.Clone(w.Quotas), func(o Spec) bool { return o.sameObject(s) })
 	if c.New != nil {
 		w.Quotas = append(w.Quotas, *s)
-	} else if own := NewMapping(w.Quotas).own[s.Namespace]; own != "" {
+	} else if own := NewMapping(w.Quotas).own(s.Namespace); own != "" {
 		s = x.byName[own][0] // it remains in the namespace, and may now take its pods
 		was = s
 	} else {
@@ -143,11 +141,13 @@ func (x *Checker) Check(c Change) []Violation {
 // CheckPods returns V12 where pods would be in a parent.
 func (x *Checker) CheckPods(p PodsOf) []Violation {
 	name, _ := x.mapping.Of(p)
+	if p.Quota == Root {
+		name = Root
+	}
 	r := &report{quota: name}
 	if q := x.byName[name]; name == Root || len(q) > 0 && q[0].IsParent {
-		r.add(V12, p.Namespace, "name", "pods of namespace %s are in quota %s, which is a parent: only leaves have "+
-			"pods",
-			p.Namespace, name)
+		r.add(V12, p.Namespace, "name",
+			"pods of namespace %s are in quota %s, which is a parent: only leaves have pods", p.Namespace, name)
 	}
 	return r.found
 }
@@ -432,13 +432,13 @@ func (x *Checker) names(r *report, s *Spec) {
 			if slices.Contains(o.Namespaces, namespace) {
 				r.add(V11, o.Name, "namespaces", "namespace %s is listed by %s and by %s", namespace, s.Name, o.Name)
 			}
-			if o.Namespace == namespace && x.mapping.own[namespace] == o.Name {
+			if o.Namespace == namespace && x.mapping.own(namespace) == o.Name {
 				r.add(V11, o.Name, "namespaces", "namespace %s is listed by %s and has its own quota %s", namespace,
 					s.Name,
 					o.Name)
 			}
 		}
-		if x.mapping.own[s.Namespace] == s.Name && slices.Contains(o.Namespaces, s.Namespace) {
+		if x.mapping.own(s.Namespace) == s.Name && slices.Contains(o.Namespaces, s.Namespace) {
 			r.add(V11, o.Name, "name", "namespace %s has its own quota %s and is listed by %s", s.Namespace, s.Name,
 				o.Name)
 		}

@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"slices"
@@ -483,7 +484,8 @@ func TestMappingTakesTheFirstHit(t *testing.T) {
 			in("upper")),
 		quotaIn("lister", "p", 1, in("shared"), lists("listed", "team", "deeper")),
 		quotaIn("late", "p", 1, in("shared"), lists("listed")),
-		quotaIn(quota.Default, "", 1, in("koordinator-system")),
+		quotaIn(quota.Default, "", 1, in("koordinator-system"), lists("none")),
+		quotaIn(quota.System, "", 1, in("koordinator-system")), quotaIn("infra", "", 1, in("koordinator-system")),
 	}
 	for p, want := range map[quota.PodsOf]string{
 		{Namespace: "team", Quota: "only"}: "only", // what they name
@@ -493,8 +495,11 @@ func TestMappingTakesTheFirstHit(t *testing.T) {
 		{Namespace: "listed"}:              "late", // of two lists the first by name
 		{Namespace: "upper"}:               quota.Default,
 		{Namespace: "shared"}:              quota.Default, // several, none named like it
-		{Namespace: "koordinator-system"}:  quota.Default,
+		{Namespace: "koordinator-system"}:  "infra", // reserved quotas take no pods of namespaces
 		{Namespace: "none"}:                quota.Default,
+
+		{Namespace: "team", Quota: quota.System}:  quota.System,
+		{Namespace: "team", Quota: quota.Default}: quota.Default,
 	} {
 		for range 2 {
 			if got, found := quota.NewMapping(quotas).Of(p); got != want || !found {
@@ -503,12 +508,11 @@ func TestMappingTakesTheFirstHit(t *testing.T) {
 			slices.Reverse(quotas)
 		}
 	}
-	if got, found := quota.NewMapping(quotas).Of(quota.PodsOf{
-		Namespace: "team",
-		Quota:     "gone",
-	}); got != quota.Default ||
-		found {
-		t.Errorf("pods of a quota that does not exist: got %s, %v; want %s, false", got, found, quota.Default)
+	for _, name := range []string{"gone", quota.Root} {
+		got, found := quota.NewMapping(quotas).Of(quota.PodsOf{Namespace: "team", Quota: name})
+		if got != quota.Default || found {
+			t.Errorf("pods that name %s: got %s, %v; want %s, false", name, got, found, quota.Default)
+		}
 	}
 }
 
@@ -892,25 +896,32 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// The account of the scheduler and the webhooks find the same quota of pods, whatever the specs say.
-func TestMappingAgreesWithTheAccount(t *testing.T) {
+// The account of the scheduler, which follows events, and the webhooks find the same quota of pods, whatever the specs
+// say.
+func TestTheAccountFollowsTheMapping(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		quotas := rapid.SliceOfNDistinct(someSpec(false), 0, 7, func(s quota.Spec) string { return s.Name }).Draw(t,
-			"quotas")
-		account, mapping := quota.NewAccount(quota.Config{}, quota.Rules{}), quota.NewMapping(quotas)
-		for _, s := range quotas {
-			account.Set(s)
+		names := rapid.OneOf(someNames, rapid.SampledFrom([]string{quota.Root, quota.System, quota.Default}))
+		account, last := quota.NewAccount(quota.Config{}, quota.Rules{}), map[string]quota.Spec{}
+		for range rapid.IntRange(0, 12).Draw(t, "events") {
+			s := someSpec(false).Draw(t, "spec")
+			if s.Name = names.Draw(t, "name"); rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
+				account.Unset(s.Name)
+				delete(last, s.Name)
+			} else {
+				account.Set(s)
+				last[s.Name] = s
+			}
 		}
+		mapping := quota.NewMapping(slices.Collect(maps.Values(last)))
 		for range 10 {
 			p := quota.PodsOf{
-				Namespace: someNamespaces.Draw(t, "namespace"), Quota: rapid.OneOf(rapid.Just(""),
-					someNames).Draw(t, "named"),
+				Namespace: someNamespaces.Draw(t, "namespace"),
+				Quota:     rapid.OneOf(rapid.Just(""), names).Draw(t, "named"),
 			}
 			want, found := mapping.Of(p)
-			if got, missing := account.QuotaOf(p.Namespace, p.Quota); got.Name() != want || missing == found {
-				t.Fatalf("%+v in %+v: the account has %s (missing: %v), the mapping %s (found: %v)", p, quotas,
-					got.Name(), missing,
-					want, found)
+			if got, missing := account.QuotaOf(p); got.Name() != want || missing == found {
+				t.Fatalf("%+v in %+v: the account has %s (missing: %v), the mapping %s (found: %v)", p, last,
+					got.Name(), missing, want, found)
 			}
 		}
 	})
