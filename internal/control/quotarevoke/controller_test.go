@@ -85,10 +85,9 @@ func (w *world) add(of, name, node string, cpus int64, change ...func(*corev1.Po
 		c(pod)
 	}
 	w.put(pod)
-	w.account.Put(quota.Pod{
-		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Quota: of, Node: node,
-		Amounts: quota.Amounts{cpu: cpus * 1000}, Gang: convert.GangOf(pod),
-	})
+	p := convert.QuotaPod(pod, quota.Amounts{cpu: cpus * 1000})
+	p.Quota = of
+	w.account.Put(p)
 	return pod
 }
 

@@ -34,7 +34,7 @@ type snapshot struct {
 	now     time.Time
 	pods    map[string]*corev1.Pod // by UID, those that holders were made of
 	budgets map[string][]budget    // by namespace
-	gangs   map[string]*quota.Gang
+	gangs   map[string]*quota.Gang // nil until holders are asked for
 	err     error
 }
 
@@ -47,7 +47,6 @@ type budget struct {
 func (c *Controller) plan(ctx context.Context, now time.Time) []plan {
 	s := &snapshot{
 		Controller: c, now: now, pods: map[string]*corev1.Pod{}, budgets: map[string][]budget{},
-		gangs: map[string]*quota.Gang{},
 	}
 	var plans []plan
 	c.Read(func(a *quota.Account) {
@@ -132,6 +131,9 @@ func (s *snapshot) claimants() []quota.Claimant {
 
 // holders returns the pods that a quota's use consists of. One whose object is not known any more is about to go.
 func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
+	if s.gangs == nil {
+		s.gangs = s.account.Gangs()
+	}
 	var out []quota.Holder
 	for _, m := range s.account.Members(q) {
 		if m.State == quota.Pending {
@@ -139,10 +141,10 @@ func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
 		}
 		h := quota.Holder{
 			ID: m.UID, Uses: s.account.Forest().Vector(m.Amounts), Priority: m.Priority, Started: m.Start,
-			NonPreemptible: m.NonPreemptible,
+			NonPreemptible: m.NonPreemptible, Gang: s.gangs[m.Gang],
 		}
 		pod, err := s.Pods.Pods(m.Namespace).Get(m.Name)
-		if err != nil || string(pod.UID) != m.UID || pod.DeletionTimestamp != nil {
+		if err != nil || string(pod.UID) != m.UID || m.Leaving {
 			h.Leaving = true
 			out = append(out, h)
 			continue
@@ -151,7 +153,6 @@ func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
 		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey] // its kubelet keeps it, whatever the API says
 		h.NonPreemptible = h.NonPreemptible || static
 		h.Budgets = s.budgetsOf(pod)
-		h.Gang = s.gangOf(m.Namespace, m.Gang)
 		out = append(out, h)
 	}
 	return out

@@ -39,8 +39,13 @@ type Pod struct {
 	NonPreemptible bool
 	Priority       int32
 	Start          time.Time // zero before it starts
-	Gang           string    // identifies its gang in the cluster; empty without one
 	Node           string    // empty until it is bound
+	Leaving        bool      // it is being deleted
+
+	// Gang identifies its gang in the cluster; empty without one. GangMin is how many members it says that must run; 0
+	// where it says nothing.
+	Gang    string
+	GangMin int
 }
 
 // State is what a pod holds of its quota.
@@ -208,6 +213,31 @@ func (a *Account) Members(q *Quota) []Member {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
 	})
 	return out
+}
+
+// Gangs returns the gangs of all pods, by Pod.Gang. A gang needs the most that a member says; all that are bound where
+// none says anything.
+func (a *Account) Gangs() map[string]*Gang {
+	gangs := map[string]*Gang{}
+	for _, e := range a.pods {
+		name := e.pod.Gang
+		if name == "" {
+			continue
+		}
+		g := gangs[name]
+		if g == nil {
+			g = &Gang{Name: name}
+			gangs[name] = g
+		}
+		g.Min = max(g.Min, e.pod.GangMin)
+		if e.state != Pending && !e.pod.Leaving {
+			g.Bound++
+		}
+	}
+	for _, g := range gangs {
+		g.Min = cmp.Or(g.Min, g.Bound)
+	}
+	return gangs
 }
 
 // QuotaOf returns the quota of pods. missing reports that they name one that does not exist and count with Default.

@@ -124,6 +124,7 @@ func drawPod(t *rapid.T, uid string) Pod {
 		NonPreemptible: rapid.IntRange(0, 3).Draw(t, "firm") == 0,
 		Priority:       rapid.Int32Range(0, 3).Draw(t, "priority"),
 		Gang:           rapid.SampledFrom([]string{"", "g", "h"}).Draw(t, "gang"),
+		GangMin:        rapid.IntRange(0, 3).Draw(t, "gang min"), Leaving: rapid.Bool().Draw(t, "leaving"),
 	}
 	if rapid.IntRange(0, 2).Draw(t, "bound") == 0 {
 		p.Node = "n"
@@ -242,5 +243,28 @@ func TestMembersOfAQuota(t *testing.T) {
 	}
 	if got := a.Namespaces(); !slices.Equal(got, []string{"team"}) {
 		t.Errorf("namespaces with a quota: %v, want team alone", got)
+	}
+}
+
+func TestGangsCountMembersOfAllQuotas(t *testing.T) {
+	t.Parallel()
+	a := NewAccount(Config{}, Rules{})
+	a.Set(Spec{Name: "team", Namespace: "team", Max: Amounts{cpuName: 10}})
+	for i, p := range []Pod{
+		{Gang: "g", GangMin: 2, Node: "n", Quota: "team"},
+		{Gang: "g", GangMin: 3, Node: "n"},
+		{Gang: "g", Node: "n", Leaving: true},
+		{Gang: "g"},
+		{Gang: "silent", Node: "n"},
+		{Gang: "silent", Node: "n"},
+		{Node: "n"},
+	} {
+		p.UID = fmt.Sprint(i)
+		a.Put(p)
+	}
+	a.Reserve("3")
+	want := map[string]*Gang{"g": {Name: "g", Min: 3, Bound: 3}, "silent": {Name: "silent", Min: 2, Bound: 2}}
+	if diff := cmp.Diff(want, a.Gangs()); diff != "" {
+		t.Errorf("gangs (-want +got):\n%s", diff)
 	}
 }

@@ -495,7 +495,7 @@ func TestMappingTakesTheFirstHit(t *testing.T) {
 		{Namespace: "listed"}:              "late", // of two lists the first by name
 		{Namespace: "upper"}:               quota.Default,
 		{Namespace: "shared"}:              quota.Default, // several, none named like it
-		{Namespace: "koordinator-system"}:  "infra", // reserved quotas take no pods of namespaces
+		{Namespace: "koordinator-system"}:  "infra",       // reserved quotas take no pods of namespaces
 		{Namespace: "none"}:                quota.Default,
 
 		{Namespace: "team", Quota: quota.System}:  quota.System,
