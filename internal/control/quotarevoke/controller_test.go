@@ -267,6 +267,7 @@ func TestTheBorrowerGivesBackWhatItsOwnerWaitsFor(t *testing.T) {
 	})
 }
 
+// Q19: an eviction is not cancelled when its plan is void.
 func TestAPlanEndsWithTheNeed(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -317,6 +318,7 @@ func TestARefusedEvictionTakesAnotherPod(t *testing.T) {
 	})
 }
 
+// Q8: revocation ignores a PodDisruptionBudget.
 func TestABudgetThatIsExhaustedKeepsItsPods(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -359,6 +361,7 @@ func TestADryRunWritesTheRecordAlone(t *testing.T) {
 	})
 }
 
+// Q22: a storm of evictions.
 func TestTheLimitOfAMinuteHolds(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

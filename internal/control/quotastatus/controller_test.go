@@ -187,6 +187,9 @@ func (w *world) later(d time.Duration) {
 	w.mu.Lock()
 }
 
+// TestAnObjectSaysWhatItsQuotaIs, whatever it said before.
+//
+// Q1: status.used is wrong or empty.
 func TestAnObjectSaysWhatItsQuotaIs(t *testing.T) {
 	t.Parallel()
 	for _, group := range v1alpha1.Groups() {

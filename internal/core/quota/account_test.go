@@ -132,17 +132,73 @@ func drawPod(t *rapid.T, uid string) Pod {
 	return p
 }
 
+// eventsOfAHistory times the 100 checks of a plain run are 10,000 events.
+const eventsOfAHistory = 100
+
+// drawMembers returns a gang, or a single pod, in any order.
+func drawMembers(t *rapid.T) []string {
+	first := rapid.IntRange(0, 9).Draw(t, "first member")
+	var uids []string
+	for i := range rapid.IntRange(1, 4).Draw(t, "members") {
+		uids = append(uids, fmt.Sprint("p", (first+3*i)%10))
+	}
+	return uids
+}
+
+// alike reports whether two accounts have the same quotas at the same places, with the same sums, runtimes and mins,
+// and the same pods in the same states. A Hash says so too, and takes ten times as long.
+func alike(a, b *Account) bool {
+	for _, name := range append([]string{Root, System, Default}, quotaNames...) {
+		if p, q := a.forest.Find(name), b.forest.Find(name); (p == nil) != (q == nil) ||
+			p != nil && !sameQuota(a.forest, b.forest, p, q) {
+			return false
+		}
+	}
+	return maps.EqualFunc(a.pods, b.pods, func(x, y *entry) bool {
+		return x.state == y.state && x.group.quota.Name() == y.group.quota.Name() && x.group.missing == y.group.missing
+	})
+}
+
+func sameQuota(f, g *Forest, p, q *Quota) bool {
+	if p.misplaced != q.misplaced || (p.parent == nil) != (q.parent == nil) ||
+		p.parent != nil && p.parent.Name() != q.parent.Name() {
+		return false
+	}
+	for _, dimension := range []string{cpuName, memory} {
+		i, j := f.Dimension(dimension), g.Dimension(dimension)
+		var x, y cell
+		x.runtime, x.named = f.Runtime(p, i) // divides what is stale
+		y.runtime, y.named = g.Runtime(q, j)
+		if x.runtime != y.runtime || x.named != y.named {
+			return false
+		}
+		if int(i) < len(p.cells) {
+			x = p.cells[i]
+		}
+		if int(j) < len(q.cells) {
+			y = q.cells[j]
+		}
+		if x.sums != y.sums || x.limits != y.limits || x.named && p.parent != nil && x.effective != y.effective {
+			return false
+		}
+	}
+	return true
+}
+
 // TestAnyOrderOfEventsEqualsARebuild is U1 to U4 and U7, and the rules of which quota a pod belongs to: after each of
-// many random events, duplicates and replays among them, the account equals one that is given the last state of all
-// objects at once.
+// 10,000 random events, the account equals one that is given the last state of all objects at once. Quotas come,
+// change, move and go under their pods; pods come, are resized, bound and deleted; gangs reserve together and give back
+// together; nodes change; everything is said twice.
+//
+// Q15: a stale subtraction counts too little as used.
 func TestAnyOrderOfEventsEqualsARebuild(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(Config{ScaleMin: rapid.Bool().Draw(t, "scale")}, Rules{})
 		a := NewAccount(w.config, w.rules)
-		for i := range rapid.IntRange(1, 25).Draw(t, "events") {
+		for i := range eventsOfAHistory {
 			uid := fmt.Sprint("p", rapid.IntRange(0, 9).Draw(t, "pod"))
-			switch rapid.IntRange(0, 9).Draw(t, "event") {
+			switch rapid.IntRange(0, 10).Draw(t, "event") {
 			case 0, 1:
 				s := drawSpec(t)
 				w.specs[s.Name] = s
@@ -157,21 +213,36 @@ func TestAnyOrderOfEventsEqualsARebuild(t *testing.T) {
 				w.nodes = drawAmounts(t, "nodes", 100)
 				a.SetNodes(w.nodes)
 			case 4:
-				if p, known := w.pods[uid]; known && p.Node == "" && a.Reserve(uid, uid) == nil {
-					w.reserved[uid] = true
-					if x := a.Reserve(uid); x != nil {
-						t.Fatalf("a pod that is reserved is refused: %v", x)
+				uids := drawMembers(t)
+				if a.Reserve(append(uids, uids...)...) == nil {
+					for _, uid := range uids {
+						if p, known := w.pods[uid]; known && p.Node == "" {
+							w.reserved[uid] = true
+						}
+					}
+					if x := a.Reserve(uids...); x != nil {
+						t.Fatalf("pods that are reserved are refused: %v", x)
 					}
 				}
-			case 5:
-				delete(w.reserved, uid)
-				a.Release(uid)
-				a.Release(uid)
+			case 5: // a bind that fails
+				uids := drawMembers(t)
+				for _, uid := range uids {
+					delete(w.reserved, uid)
+				}
+				a.Release(uids...)
+				a.Release(uids...)
 			case 6:
 				delete(w.pods, uid)
 				delete(w.reserved, uid)
 				a.Remove(uid)
 				a.Remove(uid)
+			case 7: // a resize
+				if p, known := w.pods[uid]; known {
+					p.Amounts = drawAmounts(t, "resized", 15)
+					w.pods[uid] = p
+					a.Put(p)
+					a.Put(p)
+				}
 			default:
 				p := drawPod(t, uid)
 				if w.pods[uid].Node != "" || p.Node != "" {
@@ -182,7 +253,7 @@ func TestAnyOrderOfEventsEqualsARebuild(t *testing.T) {
 				a.Put(p)
 			}
 			b := w.rebuilt(uint64(i))
-			if a.Hash() != b.Hash() {
+			if !alike(a, b) || i%10 == 9 && a.Hash() != b.Hash() {
 				diff := cmp.Diff(b.Forest().Reports(), a.Forest().Reports())
 				t.Fatalf("after event %d (-rebuilt +live):\n%s", i, diff)
 			}

@@ -39,6 +39,9 @@ func withMemory(n int64) func(*Pod) {
 	return func(p *Pod) { p.Amounts = Amounts{cpuName: p.Amounts[cpuName], memory: n, "gpu": 1, "zero": 0} }
 }
 
+// TestAdmit asks at the limit, one unit below and one above it.
+//
+// Q4: a child passes the max of its parent. Q13: wrong sums where everything is used.
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	short := func(quota string, kind LimitKind, shortages ...Shortage) *Excess {
@@ -363,6 +366,8 @@ func TestMayPreempt(t *testing.T) {
 
 // TestATrialIsWhatWouldBe is R7: a dry run answers as admission does once the victims are gone, and sparing a victim
 // takes it back.
+//
+// Q10: a dry run takes or spares a victim twice.
 func TestATrialIsWhatWouldBe(t *testing.T) {
 	t.Parallel()
 	a := tree(Rules{})

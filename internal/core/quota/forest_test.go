@@ -131,6 +131,8 @@ func TestProblemsEndWithTheirCause(t *testing.T) {
 
 // TestTotalOfTheDefaultTreeIsTakenOffOnce: what System and Default use and what extra trees have is not in it, and it
 // is never below 0.
+//
+// Q5: what system and default pods use is taken off twice.
 func TestTotalOfTheDefaultTreeIsTakenOffOnce(t *testing.T) {
 	t.Parallel()
 	f := quota.New(quota.Config{ScaleMin: true})
@@ -234,6 +236,8 @@ func TestDimensionsWithoutMaxPassThrough(t *testing.T) {
 }
 
 // TestMinsAreNotScaledBecauseTheParentLends: the parent has 35 because it asks for 35, and its min of 60 is not short.
+//
+// Q3: a quota of 8 GPUs that nobody lacks has a runtime of 7.
 func TestMinsAreNotScaledBecauseTheParentLends(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []quota.Amounts{{cpu: 100}, {"memory": 1}} {
@@ -256,6 +260,8 @@ func TestMinsAreNotScaledBecauseTheParentLends(t *testing.T) {
 }
 
 // TestEveryChangeOfASpecDividesAgain: each field that counts makes the set out of date in which it counts.
+//
+// Q2: a runtime is stale after a change of a quota.
 func TestEveryChangeOfASpecDividesAgain(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*quota.Spec){

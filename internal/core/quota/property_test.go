@@ -199,6 +199,7 @@ func TestC4RuntimeIsAtLeastWhatIsGuaranteed(t *testing.T) {
 	})
 }
 
+// Q3: scaled mins lose units.
 func TestC5MinsAreScaledToExactlyTheTotal(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, scaling, func(t *rapid.T, w *world, _ *dice) {
@@ -220,6 +221,8 @@ func TestC5MinsAreScaledToExactlyTheTotal(t *testing.T) {
 }
 
 // TestC6OrderIsIrrelevant: every order of the same events gives the same state, and reading does not change it.
+//
+// Q25: ties depend on the order of a map.
 func TestC6OrderIsIrrelevant(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, anyShape, func(t *rapid.T, w *world, d *dice) {

@@ -197,6 +197,7 @@ func TestWhoIsAClaimant(t *testing.T) {
 	}
 }
 
+// Q8: a budget is ignored. Q9: a victim that uses CPUs alone hides that too many GPUs are used.
 func TestVictims(t *testing.T) {
 	t.Parallel()
 	const gpu = "gpu"
@@ -364,6 +365,7 @@ func TestVictims(t *testing.T) {
 	}
 }
 
+// Q22: a storm of evictions.
 func TestLimitsHoldInEveryMinute(t *testing.T) {
 	t.Parallel()
 	r := quota.NewRevoker(quota.OnDemand, 0, quota.Limits{PerQuota: 2, PerMinute: 3})
@@ -477,6 +479,8 @@ func reaches(holders []quota.Holder, levels []quota.Level, set map[string]bool, 
 }
 
 // TestNoVictimCanBePutBack is R1, R2 and R4 against all subsets.
+//
+// Q10: a pod is a victim twice. Q20: ten pods go where one is enough.
 func TestNoVictimCanBePutBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -139,8 +139,10 @@ func (g *grove) exact() map[string]*big.Rat {
 	return out
 }
 
-// TestRevocationEnds is R6, and Q16 and Q18: with fixed requests, each eviction brings use closer to the goals, there
-// are no more of them than pods, with admissions in between, and no pod is evicted twice.
+// TestRevocationEnds is R6: with fixed requests, each eviction brings use closer to the goals, there are no more of
+// them than pods, with admissions in between, and no pod is evicted twice.
+//
+// Q16: evictions in turn that never end.
 func TestRevocationEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

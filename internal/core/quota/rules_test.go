@@ -475,6 +475,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Q26: the quota of a namespace is ambiguous.
 func TestMappingTakesTheFirstHit(t *testing.T) {
 	t.Parallel()
 	quotas := []quota.Spec{

@@ -189,6 +189,8 @@ func TestParentsRequestWhatTheirChildrenPass(t *testing.T) {
 }
 
 // TestTraceShowsTheRoundsOfTheSeed: 45 units are lent as 14, 12 and 19, and the 9 that come back as 3 and 6.
+//
+// Q24: users cannot find out where a runtime comes from.
 func TestTraceShowsTheRoundsOfTheSeed(t *testing.T) {
 	t.Parallel()
 	type traces map[string]quota.Trace

@@ -235,6 +235,22 @@ func (f *fixture) attempt(t *testing.T, pod *corev1.Pod) (refused *fwk.Status, p
 	return refused, "", status.Message()
 }
 
+// placed returns the pods of each node of the snapshot, in the order that it has them.
+func (f *fixture) placed(t *testing.T) map[string][]string {
+	t.Helper()
+	all, err := f.snapshot.NodeInfos().List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, n := range all {
+		for _, p := range n.GetPods() {
+			out[n.Node().Name] = append(out[n.Node().Name], p.GetPod().Name)
+		}
+	}
+	return out
+}
+
 // deleted returns which of the pods are gone from the API server.
 func (f *fixture) deleted(t *testing.T, of ...*corev1.Pod) []string {
 	t.Helper()
@@ -247,6 +263,7 @@ func (f *fixture) deleted(t *testing.T, of ...*corev1.Pod) []string {
 	return gone
 }
 
+// Q24: users cannot find out why a pod is refused.
 func TestAPodAboveItsQuotaIsRefusedWithTheNumbers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
@@ -301,6 +318,10 @@ func TestPlainPodsAreNotHeldUp(t *testing.T) {
 	}
 }
 
+// TestPreemptionRemainsInsideTheQuota, and takes the least that helps, of the snapshot nothing.
+//
+// Q8: pods of the default quota are evicted. Q11: a dry run changes the list of pods that it walks. Q13: no preemption
+// when everything is used.
 func TestPreemptionRemainsInsideTheQuota(t *testing.T) {
 	t.Parallel()
 	firm := func(p *corev1.Pod) { p.Labels[annotation.QuotaPreemptible] = "false" }
@@ -325,6 +346,22 @@ func TestPreemptionRemainsInsideTheQuota(t *testing.T) {
 				f.put(t, "spared", "train", "n", 5, 2)
 			},
 			pod: func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "train", "", 5, 5) }, node: "n",
+		},
+		"one of many in a quota that is full, for one CPU more": {
+			setUp: func(t *testing.T, f *fixture) {
+				f.put(t, "victim", "train", "n", 1, 1)
+				for i := range 9 {
+					f.put(t, fmt.Sprint("spared", i), "train", "n", 1, 2)
+				}
+			},
+			pod: func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "train", "", 1, 5) }, node: "n",
+		},
+		"a level above that is full, of its own quota": {
+			setUp: func(t *testing.T, f *fixture) {
+				f.put(t, "victim", "train", "n", 6, 0)
+				f.put(t, "stranger", "serve", "m", 6, 0)
+			},
+			pod: func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "train", "", 1, 5) }, node: "n",
 		},
 		"a stranger never": {
 			setUp: func(t *testing.T, f *fixture) { f.put(t, "stranger", "serve", "n", 10, 0) },
@@ -388,9 +425,13 @@ func TestPreemptionRemainsInsideTheQuota(t *testing.T) {
 			c.setUp(t, f)
 			others := slices.Clone(f.pods)
 			pod := c.pod(t, f)
+			before := f.placed(t)
 			refused, node, said := f.attempt(t, pod)
 			if refused.IsSuccess() || node != c.node || !strings.Contains(said, c.said) {
 				t.Fatalf("refused %v; preempts on %q, %q; want node %q, %q", refused, node, said, c.node, c.said)
+			}
+			if diff := cmp.Diff(before, f.placed(t)); diff != "" {
+				t.Errorf("the snapshot changed (-before +after):\n%s", diff)
 			}
 			var want []string
 			if c.node != "" {
