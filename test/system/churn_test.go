@@ -96,25 +96,29 @@ func (o *observer) facts() map[string]podFact {
 	return maps.Clone(o.pods)
 }
 
-// follow watches all pods from the beginning until ctx ends. It lists again when a watch breaks, so nothing is missed
-// but states in between.
-func (o *observer) follow(ctx context.Context, l *local) {
+// follow watches all pods of a namespace from the beginning until ctx ends. It lists again when a watch breaks, so
+// nothing is missed but states in between.
+func (l *local) follow(ctx context.Context, list func([]corev1.Pod), see func(watch.Event)) {
+	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
 	for ctx.Err() == nil {
-		list, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+		all, err := pods.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			continue
 		}
-		for i := range list.Items {
-			o.see(watch.Event{Type: watch.Modified, Object: &list.Items[i]})
-		}
-		w, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx,
-			metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		list(all.Items)
+		w, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: all.ResourceVersion})
 		if err != nil {
 			continue
 		}
 		for e := range w.ResultChan() {
-			o.see(e)
+			see(e)
 		}
+	}
+}
+
+func (o *observer) list(pods []corev1.Pod) {
+	for i := range pods {
+		o.see(watch.Event{Type: watch.Modified, Object: &pods[i]})
 	}
 }
 
@@ -187,7 +191,7 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 	defer stop()
 	seen := &observer{pods: map[string]podFact{}, live: map[string]podFact{}}
 	var observers sync.WaitGroup
-	observers.Go(func() { seen.follow(watching, l) })
+	observers.Go(func() { l.follow(watching, seen.list, seen.see) })
 
 	forest, err := trees(l.dir)
 	if err != nil {

@@ -28,6 +28,12 @@ type local struct {
 	client     kubernetes.Interface
 }
 
+// The hidden verbs of the processes that tests kill.
+const (
+	schedulerVerb = "__scheduler"
+	managerVerb   = "__manager"
+)
+
 // asks is a client that gives up: a port that takes connections and never answers must not hold the test.
 var asks = &http.Client{Timeout: 20 * time.Second}
 
@@ -158,8 +164,8 @@ func (l *local) leader() (int, error) {
 	return 0, fmt.Errorf("no replica leads")
 }
 
-// processes returns the process ids of the scheduler replicas by replica number.
-func (l *local) processes() (map[int]int, error) {
+// processes returns the ids of the processes of a hidden verb, such as __scheduler, by replica number.
+func (l *local) processes(verb string) (map[int]int, error) {
 	found := map[int]int{}
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -171,7 +177,7 @@ func (l *local) processes() (map[int]int, error) {
 			continue // it ended meanwhile
 		}
 		args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
-		if !slices.Contains(args, "__scheduler") || !slices.Contains(args, l.dir) {
+		if !slices.Contains(args, verb) || !slices.Contains(args, l.dir) {
 			continue
 		}
 		replica := 0
@@ -198,7 +204,7 @@ func (l *local) killLeader(t *testing.T) {
 		if victim, err = l.leader(); err != nil {
 			return err
 		}
-		pids, err := l.processes()
+		pids, err := l.processes(schedulerVerb)
 		if err != nil {
 			return err
 		}
@@ -211,7 +217,7 @@ func (l *local) killLeader(t *testing.T) {
 		t.Fatalf("kill scheduler %d: %v", pid, err)
 	}
 	waitFor(t, time.Minute, "the killed scheduler to be back beside a new leader", func() error {
-		pids, err := l.processes()
+		pids, err := l.processes(schedulerVerb)
 		if err != nil {
 			return err
 		}
