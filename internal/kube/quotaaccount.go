@@ -34,9 +34,10 @@ const (
 //	Node ─► total of the counted nodes ─────────┼─► quota.Account, behind one mutex
 //	Pod, Reserve, Release ──────────────────────┘
 type Quotas struct {
-	now     func() time.Time
-	claimed atomic.Pointer[claims]
-	freed   atomic.Pointer[func()] // nil before OnFreed
+	now        func() time.Time
+	configured atomic.Bool
+	claimed    atomic.Pointer[claims]
+	freed      atomic.Pointer[func()] // nil before OnFreed
 
 	mu      sync.Mutex // guards everything below
 	config  quota.Config
@@ -80,6 +81,7 @@ func NewQuotas(now func() time.Time) *Quotas {
 // Configure sets how quotas are divided and pods are admitted. There is one account per cluster, whichever profile
 // schedules, so every caller must bring equal arguments, before the first object.
 func (s *Quotas) Configure(c quota.Config, r quota.Rules) error {
+	s.configured.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sealed && (!reflect.DeepEqual(c, s.config) || r != s.rules) {
@@ -464,11 +466,24 @@ func (s *Quotas) publish() {
 	s.claimed.Store(c)
 }
 
-// PodHandler puts pods.
-func (s *Quotas) PodHandler() cache.ResourceEventHandler { return Handler(s.PutPod, s.RemovePod) }
+// PodHandler puts pods. Like the other handlers it does nothing before Configure: a scheduler none of whose profiles
+// has the plugin keeps no account.
+func (s *Quotas) PodHandler() cache.ResourceEventHandler {
+	return s.whenConfigured(Handler(s.PutPod, s.RemovePod))
+}
 
 // NodeHandler puts nodes, as the API server has them.
-func (s *Quotas) NodeHandler() cache.ResourceEventHandler { return Handler(s.PutNode, s.RemoveNode) }
+func (s *Quotas) NodeHandler() cache.ResourceEventHandler {
+	return s.whenConfigured(Handler(s.PutNode, s.RemoveNode))
+}
 
 // QuotaHandler puts ElasticQuotas.
-func (s *Quotas) QuotaHandler() cache.ResourceEventHandler { return Handler(s.PutQuota, s.RemoveQuota) }
+func (s *Quotas) QuotaHandler() cache.ResourceEventHandler {
+	return s.whenConfigured(Handler(s.PutQuota, s.RemoveQuota))
+}
+
+func (s *Quotas) whenConfigured(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.FilteringResourceEventHandler{
+		FilterFunc: func(any) bool { return s.configured.Load() }, Handler: h,
+	}
+}

@@ -272,6 +272,9 @@ func TestStatusIsNoChangeOfAQuota(t *testing.T) {
 		},
 	}}, &v1alpha1.ElasticQuota{}, 0, cache.Indexers{})
 	_, s := clockAt()
+	if err := s.Configure(quota.Config{}, quota.Rules{}); err != nil {
+		t.Fatal(err)
+	}
 	i := kube.First(s.QuotaHandler(), kube.Distinct(kube.SameQuota, w))
 	changed := make(chan int64, 3)
 	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, is any) {
@@ -283,6 +286,28 @@ func TestStatusIsNoChangeOfAQuota(t *testing.T) {
 	start(t, i)
 	if got := <-changed; got != 6000 || delivered != 1 {
 		t.Errorf("%d updates; at the first the account has a max of %d, want the one that changes it", delivered, got)
+	}
+}
+
+func TestNoAccountIsKeptForProfilesWithoutThePlugin(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	put := func() {
+		s.NodeHandler().OnAdd(sized("n", 8), false)
+		s.QuotaHandler().OnAdd(elastic("x", "team", 1, 4), false)
+		s.PodHandler().OnAdd(asking("p", "team", "n", 2), false)
+	}
+	put()
+	if _, known := s.Report("team"); known || report(t, s, quota.Default).Used["cpu"] != 0 {
+		t.Error("the account has what came before Configure")
+	}
+	_, s = clockAt()
+	if err := s.Configure(quota.Config{}, quota.Rules{}); err != nil {
+		t.Fatal(err)
+	}
+	put()
+	if got := report(t, s, "team"); got.Used["cpu"] != 2000 || got.Runtime["cpu"] != 2000 {
+		t.Errorf("after Configure: %+v", got)
 	}
 }
 
