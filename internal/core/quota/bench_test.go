@@ -6,10 +6,15 @@ import (
 	"testing"
 )
 
-// grow returns a forest whose root has, and whose quotas have down to the leaves, the given numbers of children, with
-// random requests of about twice the total in all dimensions.
+// grow returns a forest that plant has filled.
 func grow(fanout []int, c Config, names ...string) (*Forest, []*Quota) {
 	f := New(c)
+	return f, plant(f, fanout, names...)
+}
+
+// plant makes the root of a forest have, and its quotas down to the leaves, which it returns, the given numbers of
+// children, with random requests of about twice the total in all dimensions.
+func plant(f *Forest, fanout []int, names ...string) []*Quota {
 	random := rand.New(rand.NewPCG(1, 2))
 	var leaves []*Quota
 	total := Amounts{}
@@ -40,7 +45,7 @@ func grow(fanout []int, c Config, names ...string) (*Forest, []*Quota) {
 	}
 	below("", 0)
 	f.SetNodes(total)
-	return f, leaves
+	return leaves
 }
 
 func eachRounding(b *testing.B, run func(*testing.B, Config)) {
@@ -97,6 +102,26 @@ func BenchmarkRequestChange(b *testing.B) {
 			f, leaves := grow(fanout, Config{ScaleMin: true}, "cpu", "memory", "nvidia.com/gpu")
 			b.ReportAllocs()
 			changeRequests(f, leaves, b.Loop)
+		})
+	}
+}
+
+// BenchmarkAdmission is a pod of three dimensions that comes, is admitted, and goes, in trees of ten children a parent.
+func BenchmarkAdmission(b *testing.B) {
+	for leaves, fanout := range map[int][]int{100: {10, 10}, 1000: {10, 10, 10}, 10_000: {10, 10, 10, 10}} {
+		b.Run(fmt.Sprintf("leaves=%d", leaves), func(b *testing.B) {
+			a := NewAccount(Config{ScaleMin: true}, Rules{})
+			quotas := plant(a.Forest(), fanout, "cpu", "memory", "nvidia.com/gpu")
+			p := Pod{UID: "p", Amounts: Amounts{"cpu": 1, "memory": 1, "nvidia.com/gpu": 1}}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				p.Quota = quotas[i*7919%len(quotas)].Name()
+				a.Put(p)
+				if x := a.Admit(p.UID); x != nil {
+					b.Fatal(x)
+				}
+				a.Remove(p.UID)
+			}
 		})
 	}
 }

@@ -85,7 +85,7 @@ func (s shared) NodeInfos() fwk.NodeInfoLister           { return s.of.snapshot.
 func (s shared) StorageInfos() fwk.StorageInfoLister     { return s.of.snapshot.StorageInfos() }
 func (s shared) PodGroupStates() fwk.PodGroupStateLister { return s.of.snapshot.PodGroupStates() }
 
-func newFixture(t *testing.T, args string) *fixture {
+func newFixture(t testing.TB, args string) *fixture {
 	t.Helper()
 	metrics.Register() // upstream's; the framework cannot do without
 	f := &fixture{
