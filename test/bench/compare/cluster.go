@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenon-project/tenon/api/annotation"
 )
 
 const (
@@ -40,6 +42,7 @@ type cluster struct {
 	dynamic dynamic.Interface
 	pid     int // of the control plane's process
 	config  string
+	leaves  int // of the tree of ElasticQuotas
 }
 
 func connect(kubeconfig string, pid int) (*cluster, error) {
@@ -90,12 +93,14 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return first
 }
 
-// addNodes creates nodes of 32 CPUs (2 sockets × 1 NUMA node × 8 cores × 2 threads), 256 GiB and 250 pods, with
-// topology.
+// addNodes creates nodes of 32 CPUs (2 sockets × 1 NUMA node × 8 cores × 2 threads), 256 GiB, a disk of 1 TiB and 250
+// pods, with topology.
 func (c *cluster) addNodes(ctx context.Context, n int) error {
-	if _, err := c.kube.CoreV1().Namespaces().Create(ctx,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-		return err
+	for _, name := range []string{namespace, quotaNamespace} {
+		if _, err := c.kube.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
 	}
 	if err := c.addOwners(ctx); err != nil {
 		return err
@@ -108,7 +113,7 @@ func (c *cluster) addNodes(ctx context.Context, n int) error {
 		name := fmt.Sprintf("node-%05d", i)
 		res := corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
-			corev1.ResourcePods: resource.MustParse("250"),
+			corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
 		}
 		node := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -166,6 +171,7 @@ type workload struct {
 	sizes       int    // number of different requests, in round robin
 	owner       string // kind of the pods' controller
 	owners      int    // number of controllers, in round robin
+	leaves      int    // number of quotas, in round robin
 }
 
 // alternating is the number of workloads in the cases that have several.
@@ -203,6 +209,10 @@ func (w workload) pod(run string, i int) *corev1.Pod {
 		pod.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: w.owner, Name: app, UID: types.UID(app), Controller: &controls,
 		}}
+	}
+	if w.leaves > 0 {
+		pod.Labels[annotation.QuotaName] = leafName(i % w.leaves)
+		req[corev1.ResourceEphemeralStorage] = resource.MustParse("512Mi")
 	}
 	if w.limits {
 		pod.Spec.Containers[0].Resources.Limits = req

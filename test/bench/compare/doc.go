@@ -2,9 +2,13 @@
 // process of its own, on one embedded control plane, in interleaved rounds of one run.
 //
 //	compare --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--nodes 1000,5000] [--pods 5000] [--rounds 3]
+//	compare --suite quota --tenon bin/tenon-scheduler --go-tests bin [--nodes 1000] [--pods 5000] [--rounds 3]
+//
+// The suite quota measures tenon-scheduler's default profile beside the same one without ElasticQuota, and runs Go
+// benchmarks of the parts.
 //
 // Closed bursts: all pods exist before the scheduler starts; bind times come from a watch. Open loop: a warm scheduler
 // gets pods at a fixed rate and latency counts from each pod's due time. CPU is user + system time of the scheduler's
 // process and of the control plane's between the first and the last bind. Ratios are formed within a round; the table
-// shows the median of ratios.
+// shows the median of ratios. Every second round goes through the contenders in the opposite order.
 package main

@@ -25,11 +25,21 @@ type benchCase struct {
 	load        workload
 	openLoop    bool
 	perNode     bool // one pod fills a node: as many pods as nodes, at most
+	leaves      int  // of the tree of ElasticQuotas in the cluster; 0 is no object
+}
+
+// suite is what is measured beside what.
+type suite struct {
+	contenders []contender
+	base       string // the contender that ratios are formed against
+	cases      []benchCase
+	digits     int // of ratios, after the point
+	benchmarks []benchmark
 }
 
 var lsr = map[string]string{"koordinator.sh/qosClass": "LSR"}
 
-var allCases = []benchCase{
+var stockCases = []benchCase{
 	{name: "a", title: "(a) plain pods", ratioTo: "a", load: workload{cpu: "100m", memory: "128Mi"}},
 	{
 		name: "b", title: "(b) LSR pods of 4 CPUs, beside stock's plain pods", ratioTo: "a",
@@ -70,6 +80,13 @@ var allCases = []benchCase{
 	},
 }
 
+func stockSuite(stock, tenon string) suite {
+	return suite{
+		contenders: []contender{{name: "binder"}, {name: "stock", path: stock}, {name: "tenon", path: tenon}},
+		base:       "stock", cases: slices.Clone(stockCases), digits: 2,
+	}
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -92,6 +109,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return servePlane(ctx, args[1])
 	}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
+	of := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler) or quota "+
+		"(tenon-scheduler's default profile without and with ElasticQuota)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
 	sizes := flags.String("nodes", "1000,5000", "numbers of nodes")
@@ -99,7 +118,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	paced := flags.Int("paced-pods", 1500, "pods of the open loop, at 100 a second")
 	rounds := flags.Int("rounds", 3, "interleaved rounds")
 	without := flags.String("without", "", "schedulers to leave out, as in binder")
-	only := flags.String("cases", "a,b,c,e,f,g,h,i,d", "cases to run")
+	only := flags.String("cases", "", "cases to run, as in a,b; default all")
+	goTests := flags.String("go-tests", "bin", "folder of the test binaries whose benchmarks the suite has")
 	profiles := flags.String("profiles", "",
 		"store CPU and heap profiles of bursts in this folder; the figures of such a run count for less")
 	asJSON := flags.String("json", "", "also write every measurement to this file")
@@ -110,20 +130,21 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	contenders := []contender{{name: "binder"}, {name: "stock", path: *stock}, {name: "tenon", path: *tenon}}
-	contenders = slices.DeleteFunc(contenders, func(c contender) bool {
+	var chosen suite
+	switch *of {
+	case "stock":
+		chosen = stockSuite(*stock, *tenon)
+	case "quota":
+		chosen = quotaSuite(*tenon)
+	default:
+		return fmt.Errorf("--suite: %q is neither stock nor quota", *of)
+	}
+	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
 	})
-	var names []string
-	for _, c := range contenders {
-		names = append(names, c.name)
-	}
-	var cases []benchCase
-	for _, c := range allCases {
-		if slices.Contains(strings.Split(*only, ","), c.name) {
-			cases = append(cases, c)
-		}
-	}
+	chosen.cases = slices.DeleteFunc(chosen.cases, func(c benchCase) bool {
+		return *only != "" && !slices.Contains(strings.Split(*only, ","), c.name)
+	})
 	var counts []int
 	for _, s := range strings.Split(*sizes, ",") {
 		n, err := strconv.Atoi(s)
@@ -133,16 +154,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		counts = append(counts, n)
 	}
 
+	speeds, err := runBenchmarks(ctx, *goTests, chosen.benchmarks, *rounds)
+	if err != nil {
+		return err
+	}
 	var results []result
 	for _, nodes := range counts {
-		more, err := series(ctx, &bench{nodes: nodes, self: self, profiles: *profiles}, *rounds, *pods, *paced, cases,
-			contenders)
+		more, err := series(ctx, &bench{nodes: nodes, self: self, profiles: *profiles}, *rounds, *pods, *paced, chosen)
 		results = append(results, more...)
 		if err != nil {
 			return err
 		}
 	}
-	table(out, results, cases, counts, names)
+	table(out, results, chosen, counts)
+	benchmarkTable(out, chosen, speeds, results, counts[0])
 	if *asJSON == "" {
 		return nil
 	}
@@ -154,9 +179,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // series measures all rounds at one number of nodes on a control plane of its own.
-func series(ctx context.Context, b *bench, rounds, pods, paced int, cases []benchCase,
-	contenders []contender,
-) (results []result, err error) {
+func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (results []result, err error) {
 	scratch, err := os.MkdirTemp("", "tenon-bench-")
 	if err != nil {
 		return nil, err
@@ -187,8 +210,15 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, cases []benc
 	}
 	b.cluster, b.scratch = c, scratch
 	for round := range rounds {
-		for _, kase := range cases {
-			for _, who := range contenders {
+		order := slices.Clone(s.contenders)
+		if round%2 == 1 { // what grows or ages during a round must not count against the same contender in all
+			slices.Reverse(order)
+		}
+		for _, kase := range s.cases {
+			if err := c.setTree(ctx, kase.leaves); err != nil {
+				return results, fmt.Errorf("create quotas: %w", err)
+			}
+			for _, who := range order {
 				r := result{Case: kase.name, Nodes: b.nodes, Round: round, Scheduler: who.name}
 				n := pods
 				if kase.perNode {
@@ -211,7 +241,7 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, cases []benc
 				}
 				results = append(results, r)
 				fmt.Fprintf(os.Stderr,
-					"%s nodes=%d round=%d case=%s %-6s bound=%d/%d %.0f pods/s cpu=%.2f plane=%.2f ms/pod p50=%s "+
+					"%s nodes=%d round=%d case=%s %-7s bound=%d/%d %.0f pods/s cpu=%.2f plane=%.2f ms/pod p50=%s "+
 						"p99=%s rss=%s load=%s %s\n",
 					time.Now().Format(time.TimeOnly), b.nodes, round, kase.name, who.name, r.Figures.Bound,
 					r.Figures.Of, r.Figures.PodsPerSecond,

@@ -18,18 +18,17 @@ type result struct {
 	Error     string  `json:"error,omitempty"`
 }
 
-// table writes the medians per case, size and scheduler as Markdown, each with its ratio to stock in the same round.
-// ratioTo names the case whose stock figures a case is held against ("" = its own).
-func table(w io.Writer, results []result, cases []benchCase, sizes []int, names []string) {
+// table writes the medians per case, size and contender as Markdown, each with its ratio to the base in the same round.
+func table(w io.Writer, results []result, s suite, sizes []int) {
 	for _, nodes := range sizes {
 		fmt.Fprintf(w, "\n### %d nodes\n\n", nodes)
-		fmt.Fprintln(w,
-			"| Case | Scheduler | CPU-ms/pod | × stock | pods/s | × stock | p50 | p99 | p99 × stock | control plane "+
-				"CPU-ms/pod | peak memory |")
+		fmt.Fprintf(w,
+			"| Case | Scheduler | CPU-ms/pod | × %[1]s | pods/s | × %[1]s | p50 | p99 | p99 × %[1]s | control plane "+
+				"CPU-ms/pod | peak memory |\n", s.base)
 		fmt.Fprintln(w, "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-		for _, c := range cases {
-			for _, name := range names {
-				rows := pick(results, c.name, nodes, name)
+		for _, c := range s.cases {
+			for _, who := range s.contenders {
+				rows := pick(results, c.name, nodes, who.name)
 				if len(rows) == 0 {
 					continue
 				}
@@ -38,19 +37,19 @@ func table(w io.Writer, results []result, cases []benchCase, sizes []int, names 
 						!r.Figures.complete()
 				}); bad >= 0 {
 					r := rows[bad]
-					fmt.Fprintf(w, "| %s | %s | TIMEOUT bound %d/%d %s | | | | | | | | |\n", c.title, name,
+					fmt.Fprintf(w, "| %s | %s | TIMEOUT bound %d/%d %s | | | | | | | | |\n", c.title, who.name,
 						r.Figures.Bound, r.Figures.Of, r.Error)
 					continue
 				}
-				base := pick(results, c.ratioTo, nodes, "stock")
-				fmt.Fprintf(w, "| %s | %s | %.2f | %s | %.0f | %s | %s | %s | %s | %.2f | %s |\n", c.title, name,
-					median(rows, func(f figures) float64 { return f.SchedulerCPUms }),
-					ratio(rows, base, func(f figures) float64 { return f.SchedulerCPUms }),
+				base := pick(results, c.ratioTo, nodes, s.base)
+				fmt.Fprintf(w, "| %s | %s | %.*f | %s | %.0f | %s | %s | %s | %s | %.2f | %s |\n", c.title, who.name,
+					s.digits, median(rows, func(f figures) float64 { return f.SchedulerCPUms }),
+					s.ratio(rows, base, func(f figures) float64 { return f.SchedulerCPUms }),
 					median(rows, func(f figures) float64 { return f.PodsPerSecond }),
-					ratio(rows, base, func(f figures) float64 { return f.PodsPerSecond }),
+					s.ratio(rows, base, func(f figures) float64 { return f.PodsPerSecond }),
 					short(time.Duration(median(rows, func(f figures) float64 { return float64(f.P50) }))),
 					short(time.Duration(median(rows, func(f figures) float64 { return float64(f.P99) }))),
-					ratio(rows, base, func(f figures) float64 { return float64(f.P99) }),
+					s.ratio(rows, base, func(f figures) float64 { return float64(f.P99) }),
 					median(rows, func(f figures) float64 { return f.PlaneCPUms }),
 					megabytes(median(rows, func(f figures) float64 { return float64(f.PeakMemory) })))
 			}
@@ -58,9 +57,9 @@ func table(w io.Writer, results []result, cases []benchCase, sizes []int, names 
 	}
 	fmt.Fprintf(w, "\nBatching (`scheduler_batch_attempts_total`, last round):\n\n")
 	for _, nodes := range sizes {
-		for _, c := range cases {
-			for _, name := range names {
-				rows := pick(results, c.name, nodes, name)
+		for _, c := range s.cases {
+			for _, who := range s.contenders {
+				rows := pick(results, c.name, nodes, who.name)
 				if len(rows) == 0 || len(rows[len(rows)-1].Figures.BatchHints) == 0 {
 					continue
 				}
@@ -70,7 +69,7 @@ func table(w io.Writer, results []result, cases []benchCase, sizes []int, names 
 					parts = append(parts, fmt.Sprintf("`%s` %.0f", k, v))
 				}
 				slices.Sort(parts)
-				fmt.Fprintf(w, "- %d nodes, %s, %s: %s\n", nodes, c.title, name, strings.Join(parts, ", "))
+				fmt.Fprintf(w, "- %d nodes, %s, %s: %s\n", nodes, c.title, who.name, strings.Join(parts, ", "))
 			}
 		}
 	}
@@ -94,13 +93,13 @@ func median(rows []result, of func(figures) float64) float64 {
 	return middle(values)
 }
 
-// ratio is the median of the ratios within rounds, with the span (max − min)/median when there are several.
-func ratio(rows, base []result, of func(figures) float64) string {
+// ratio is the median of the ratios within rounds, with the least and the greatest when there are several.
+func (s suite) ratio(rows, base []result, of func(figures) float64) string {
 	var values []float64
 	for _, r := range rows {
-		for _, s := range base {
-			if s.Round == r.Round && of(s.Figures) > 0 {
-				values = append(values, of(r.Figures)/of(s.Figures))
+		for _, o := range base {
+			if o.Round == r.Round && of(o.Figures) > 0 {
+				values = append(values, of(r.Figures)/of(o.Figures))
 			}
 		}
 	}
@@ -109,9 +108,9 @@ func ratio(rows, base []result, of func(figures) float64) string {
 	}
 	m := middle(values)
 	if len(values) == 1 {
-		return fmt.Sprintf("%.2f", m)
+		return fmt.Sprintf("%.*f", s.digits, m)
 	}
-	return fmt.Sprintf("%.2f (%.2f–%.2f)", m, slices.Min(values), slices.Max(values))
+	return fmt.Sprintf("%.[1]*[2]f (%.[1]*[3]f–%.[1]*[4]f)", s.digits, m, slices.Min(values), slices.Max(values))
 }
 
 func middle(values []float64) float64 {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ import (
 type contender struct {
 	name string
 	path string // "" is the trivial binder
+	// instead replaces plugins of the scheduler's default profiles by others.
+	instead map[string]string
 }
 
 // limit bounds one case of one scheduler.
@@ -49,15 +52,49 @@ func (b *bench) command(ctx context.Context, who contender, run string) (*proces
 	if err != nil {
 		return nil, 0, err
 	}
-	p, err := start(ctx, log, who.path,
-		"--kubeconfig="+b.cluster.config, "--leader-elect=false",
+	args := []string{
+		"--kubeconfig=" + b.cluster.config, "--leader-elect=false",
 		"--kube-api-qps=50000", "--kube-api-burst=50000", "--kube-api-content-type=application/vnd.kubernetes.protobuf",
-		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
-		"--cert-dir="+filepath.Join(b.scratch, who.name),
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
+		"--cert-dir=" + filepath.Join(b.scratch, who.name),
 		"--authentication-skip-lookup=true",
 		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/*",
-	)
+	}
+	if len(who.instead) > 0 {
+		config, err := b.configure(ctx, who, args)
+		if err != nil {
+			return nil, 0, err
+		}
+		args = append(args, "--config="+config)
+	}
+	p, err := start(ctx, log, who.path, args...)
 	return p, port, err
+}
+
+// configure writes the configuration that the contender has by default with other plugins in the place of some. The
+// file disables what upstream would add to the plugins that it names.
+func (b *bench) configure(ctx context.Context, who contender, args []string) (string, error) {
+	file := filepath.Join(b.scratch, who.name+".yaml")
+	write := exec.CommandContext(ctx, who.path, append(args, "--write-config-to="+file)...)
+	if said, err := write.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("default configuration of %s: %w: %s", who.name, err, said)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	const points = "multiPoint:\n"
+	changes := map[string]string{points: points + "      disabled: [{name: '*'}]\n"}
+	for plugin, other := range who.instead {
+		changes["- name: "+plugin+"\n"] = "- name: " + other + "\n"
+	}
+	for was, is := range changes {
+		if !strings.Contains(string(text), was) {
+			return "", fmt.Errorf("the default configuration of %s has no %q", who.name, was)
+		}
+		text = []byte(strings.ReplaceAll(string(text), was, is))
+	}
+	return file, os.WriteFile(file, text, 0o600)
 }
 
 // burst creates n pods, then starts the scheduler and waits until all are bound.
