@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/component-base/configz"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 )
@@ -58,6 +59,9 @@ func (p *Plane) StartControllers(ctx context.Context, kubeconfig string) error {
 		return fmt.Errorf("configure controllers: %w", err)
 	}
 	complete := config.Complete()
-	p.supervise("controllers", func(ctx context.Context) error { return app.Run(ctx, complete) })
+	p.supervise("controllers", func(ctx context.Context) error {
+		defer configz.Delete(app.ConfigzName) // a process registers it once
+		return app.Run(ctx, complete)
+	})
 	return nil
 }
