@@ -307,7 +307,17 @@ func (s *Quotas) RemovePod(p *corev1.Pod) {
 	})
 }
 
-// follow calls OnFreed's function when f takes something from what a pending pod asks of a quota.
+// Nominate is quota.Account's.
+func (s *Quotas) Nominate(p *corev1.Pod) {
+	s.follow(p, func(*corev1.Pod) { s.account.Nominate(string(p.UID)) })
+}
+
+// Withdraw is quota.Account's.
+func (s *Quotas) Withdraw(p *corev1.Pod) {
+	s.follow(p, func(*corev1.Pod) { s.account.Withdraw(string(p.UID)) })
+}
+
+// follow calls OnFreed's function when f takes something from what a pending pod asks of a quota, or its nomination.
 func (s *Quotas) follow(p *corev1.Pod, f func(was *corev1.Pod)) {
 	if s.change(p, f) {
 		if freed := s.freed.Load(); freed != nil {
@@ -325,7 +335,8 @@ func (s *Quotas) change(p *corev1.Pod, f func(was *corev1.Pod)) (freed bool) {
 		return false
 	}
 	is, left := s.account.Find(string(p.UID))
-	return !left || is.Quota != was.Quota || !maps.Equal(is.Amounts, was.Amounts)
+	return !left || is.Quota != was.Quota || !maps.Equal(is.Amounts, was.Amounts) ||
+		was.Nominated && !is.Nominated && is.State == quota.Pending
 }
 
 // PutNode records a node.

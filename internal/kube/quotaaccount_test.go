@@ -289,6 +289,37 @@ func TestStatusIsNoChangeOfAQuota(t *testing.T) {
 	}
 }
 
+func TestANominationHoldsRoomAndItsEndIsReported(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	s.PutNode(sized("n", 100))
+	s.PutQuota(elastic("x", "team", 0, 4))
+	freed := 0
+	s.OnFreed(func() { freed++ })
+	nominated, other := asking("nominated", "team", "", 3), asking("other", "team", "", 2)
+	nominated.Status.NominatedNodeName = "n"
+	s.PutPod(nominated)
+	s.PutPod(other)
+	for name, end := range map[string]func(){
+		"withdrawn": func() { s.Withdraw(nominated) },
+		"cleared in the API": func() {
+			cleared := nominated.DeepCopy()
+			cleared.Status.NominatedNodeName = ""
+			s.PutPod(cleared)
+		},
+	} {
+		s.Nominate(nominated)
+		x := s.Admit("other")
+		if x == nil || freed != 0 {
+			t.Fatalf("%s: beside a nominated pod: %v, %d reports", name, x, freed)
+		}
+		if end(); freed != 1 || s.Admit("other") != nil {
+			t.Errorf("%s: %d reports, then %v", name, freed, s.Admit("other"))
+		}
+		freed = 0
+	}
+}
+
 func TestNoAccountIsKeptForProfilesWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	_, s := clockAt()

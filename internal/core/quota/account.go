@@ -41,6 +41,8 @@ type Pod struct {
 	Start          time.Time // zero before it starts
 	Node           string    // empty until it is bound
 	Leaving        bool      // it is being deleted
+	// Nominated pods wait for victims to go: what they ask for is held for them.
+	Nominated bool
 
 	// Gang identifies its gang in the cluster; empty without one. GangMin is how many members it says that must run; 0
 	// where it says nothing.
@@ -69,6 +71,7 @@ type Account struct {
 	forest                 *Forest
 	root, system, fallback *Quota            // Root, System and Default
 	pods                   map[string]*entry // by UID
+	nominated              map[string]*entry // of these, those that are pending and nominated
 	groups                 map[PodsOf]*group // Invariant: none is empty.
 	mapping                *Mapping          // of the forest's specs
 
@@ -94,7 +97,8 @@ func NewAccount(c Config, r Rules) *Account {
 	f := New(c)
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
-		pods: map[string]*entry{}, groups: map[PodsOf]*group{}, mapping: NewMapping(nil),
+		pods: map[string]*entry{}, nominated: map[string]*entry{}, groups: map[PodsOf]*group{},
+		mapping: NewMapping(nil),
 	}
 }
 
@@ -128,6 +132,7 @@ func (a *Account) Put(p Pod) {
 	e, k := a.pods[p.UID], p.key()
 	if e != nil && e.counts(&p) {
 		e.pod, e.state = p, e.next(&p)
+		a.track(e)
 		return
 	}
 	if e == nil {
@@ -146,6 +151,7 @@ func (a *Account) Put(p Pod) {
 	}
 	g.pods[p.UID], e.group = e, g
 	a.count(e, (*Forest).Add)
+	a.track(e)
 }
 
 // Remove forgets a pod that has ended or is gone.
@@ -154,6 +160,31 @@ func (a *Account) Remove(uid string) {
 		a.count(e, (*Forest).Subtract)
 		a.leave(e)
 		delete(a.pods, uid)
+		delete(a.nominated, uid)
+	}
+}
+
+// Nominate holds for a pending pod what it asks for, as victims go to make room for it: pods of its own quota of no
+// higher priority are admitted to what is left above that. It ends when the pod is reserved or bound, by Withdraw, and
+// by a Put that says otherwise.
+func (a *Account) Nominate(uid string) { a.nominate(uid, true) }
+
+// Withdraw takes a nomination back.
+func (a *Account) Withdraw(uid string) { a.nominate(uid, false) }
+
+func (a *Account) nominate(uid string, nominated bool) {
+	if e := a.pods[uid]; e != nil {
+		e.pod.Nominated = nominated
+		a.track(e)
+	}
+}
+
+// track keeps the index of nominated pods.
+func (a *Account) track(e *entry) {
+	if e.pod.Nominated && e.state == Pending {
+		a.nominated[e.pod.UID] = e
+	} else {
+		delete(a.nominated, e.pod.UID)
 	}
 }
 
@@ -198,20 +229,43 @@ func (a *Account) Find(uid string) (Member, bool) {
 	return e.member(), true
 }
 
-// Members returns the pods that count with a quota itself, by namespace, name and UID. The work is in the number of
-// groups.
+// Members returns the pods that count with a quota itself, by namespace, name and UID.
 func (a *Account) Members(q *Quota) []Member {
 	var out []Member
-	for _, g := range a.groups {
-		if g.quota == q {
-			for _, e := range g.pods {
-				out = append(out, e.member())
-			}
+	for _, g := range a.groupsOf(q) {
+		for _, e := range g.pods {
+			out = append(out, e.member())
 		}
 	}
 	slices.SortFunc(out, func(x, y Member) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
 	})
+	return out
+}
+
+// groupsOf returns the groups of a quota, in no order. The work is in the number of its namespaces; for Default, which
+// any namespace may belong to, in the number of all groups.
+func (a *Account) groupsOf(q *Quota) []*group {
+	var out []*group
+	add := func(g *group) {
+		if g != nil && g.quota == q {
+			out = append(out, g)
+		}
+	}
+	if q == a.fallback {
+		for _, g := range a.groups {
+			add(g)
+		}
+		return out
+	}
+	namespaces := map[string]bool{q.spec.Namespace: true}
+	for _, namespace := range q.spec.Namespaces {
+		namespaces[namespace] = true
+	}
+	add(a.groups[PodsOf{Quota: q.spec.Name}])
+	for namespace := range namespaces {
+		add(a.groups[PodsOf{Namespace: namespace}])
+	}
 	return out
 }
 
@@ -294,6 +348,7 @@ func (a *Account) turn(e *entry, to State) {
 	} else {
 		a.hold(e, (*Forest).Add)
 	}
+	a.track(e)
 }
 
 // count adds what a pod asks for and holds to its quota, or takes it back; hold what it holds alone.

@@ -22,7 +22,7 @@ const (
 type Shortage struct {
 	Dimension string
 	Limit     int64
-	Used      int64
+	Used      int64 // or held for nominated pods that come first
 	Request   int64 // of all pods that were asked for together
 }
 
@@ -51,13 +51,17 @@ type claim struct {
 	dimension Dimension
 	n         int64
 	firm      int64 // of it, by pods that are not preemptible, at their own quota
+	// held counts as used besides what is: for nominated pods that come first, and in a dry run less what is taken.
+	// heldFirm is the part of pods that are not preemptible, at their own quota.
+	held, heldFirm int64
 }
 
 // Admit reports why pending pods may not hold what they ask for together, nil when they may: at each quota on their
 // paths, in each dimension that they ask for and that the quota's max names, what is used and what they ask for must be
 // within the runtime, or the max by the rules; of pods that are not preemptible also within the min of their own quota.
-// System is never limited, Default by its max alone. Pods that hold it already ask for nothing. The work for a pod is
-// in its depth times its dimensions; success allocates nothing.
+// System is never limited, Default by its max alone. Pods that hold it already ask for nothing. What is held for
+// nominated pods that come first counts as used. The work for a pod is in its depth times its dimensions, and as much
+// for each nominated pod of its quota; success allocates nothing.
 func (a *Account) Admit(uids ...string) *Excess {
 	a.claims = a.claims[:0]
 	var leaf *Quota
@@ -72,7 +76,52 @@ func (a *Account) Admit(uids ...string) *Excess {
 		leaf = cmp.Or(leaf, e.group.quota)
 		a.claims = a.claim(a.claims, e)
 	}
+	a.holdAhead(a.claims, uids...)
 	return a.check(leaf, a.claims)
+}
+
+// holdAhead adds to claims what is held for nominated pods that come before one of the pods.
+func (a *Account) holdAhead(claims []claim, uids ...string) {
+	for uid, n := range a.nominated {
+		before := func(u string) bool { return n.precedes(a.pods[u]) }
+		if !slices.Contains(uids, uid) && slices.ContainsFunc(uids, before) {
+			a.shift(claims, n, 1)
+		}
+	}
+}
+
+// precedes reports whether what a nominated pod asks for is held against another pending pod: one of the same quota
+// that has no higher priority. Of two nominated pods of one priority the first by UID precedes the other.
+func (e *entry) precedes(o *entry) bool {
+	switch {
+	case o == nil || o.state != Pending || o.group.quota != e.group.quota:
+		return false
+	case o.pod.Priority != e.pod.Priority:
+		return e.pod.Priority > o.pod.Priority
+	}
+	return !o.pod.Nominated || e.pod.UID < o.pod.UID
+}
+
+// shift adds to what claims hold what a pod asks for on its path, times sign.
+func (a *Account) shift(claims []claim, e *entry, sign int64) {
+	leaf := e.group.quota
+	for n := leaf; n != nil; n = n.parent {
+		for i := range claims {
+			c := &claims[i]
+			if c.quota != n {
+				continue
+			}
+			for _, asked := range e.vector {
+				if asked.Dimension != c.dimension {
+					continue
+				}
+				c.held = plus(c.held, sign*asked.N)
+				if e.pod.NonPreemptible && n == leaf && leaf != a.fallback {
+					c.heldFirm = plus(c.heldFirm, sign*asked.N)
+				}
+			}
+		}
+	}
 }
 
 // claim adds what a pod asks of each quota on its path.
@@ -119,13 +168,13 @@ func (a *Account) check(leaf *Quota, claims []claim) *Excess {
 	var x *Excess
 	for _, c := range claims {
 		limit, kind, used := a.limit(c)
-		if kind != "" && plus(used, c.n) > limit {
+		if used = plus(used, c.held); kind != "" && plus(used, c.n) > limit {
 			x = x.add(c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.n}, kind)
 		}
 		if _, named := c.quota.Max(c.dimension); c.firm <= 0 || !named {
 			continue
 		}
-		limit, used = c.quota.Min(c.dimension), c.quota.Amount(NonPreemptibleUsed, c.dimension)
+		limit, used = c.quota.Min(c.dimension), plus(c.quota.Amount(NonPreemptibleUsed, c.dimension), c.heldFirm)
 		if plus(used, c.firm) > limit {
 			x = x.add(c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.firm}, MinLimit)
 		}
@@ -188,17 +237,27 @@ func (a *Account) Grew(uid string, x *Excess) bool {
 	if n != nil && n != a.root {
 		return true
 	}
-	return slices.ContainsFunc(x.blocks, func(b block) bool {
+	a.claims = a.claims[:0]
+	for _, b := range x.blocks {
+		a.claims = append(a.claims, claim{quota: b.quota, dimension: b.dimension})
+	}
+	a.holdAhead(a.claims, uid)
+	for i, b := range x.blocks {
 		limit, kind, used := a.limit(b.claim)
+		held := a.claims[i].held
 		if b.kind == MinLimit {
 			_, named := b.quota.Max(b.dimension)
 			if kind = MinLimit; !named {
 				kind = ""
 			}
 			limit, used = b.quota.Min(b.dimension), b.quota.Amount(NonPreemptibleUsed, b.dimension)
+			held = a.claims[i].heldFirm
 		}
-		return kind == "" || limit-used > b.free
-	})
+		if kind == "" || limit-plus(used, held) > b.free {
+			return true
+		}
+	}
+	return false
 }
 
 // String names the quota and the dimensions, in the units of a Vector.

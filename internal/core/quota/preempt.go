@@ -37,22 +37,16 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 		return nil, false
 	}
 	nodes = map[string]bool{}
-	t := Trial{uid: uid, leaf: p.group.quota}
-	if p.state == Pending {
-		t.claims = a.claim(nil, p)
-	}
-	for _, g := range a.groups {
-		if g.quota != p.group.quota {
-			continue
-		}
+	t := a.trial(p)
+	for _, g := range a.groupsOf(p.group.quota) {
 		for _, v := range g.pods {
 			if v.pod.Node != "" && a.mayPreempt(p, v) {
 				nodes[v.pod.Node] = true
-				a.shift(&t, v, -1)
+				a.shift(t.claims, v, -1)
 			}
 		}
 	}
-	if a.AdmitTrial(&t) != nil {
+	if a.AdmitTrial(t) != nil {
 		return nil, true
 	}
 	return nodes, true
@@ -62,7 +56,7 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 type Trial struct {
 	uid    string
 	leaf   *Quota
-	claims []claim // of the pod and the added pods, less those of the removed ones, on the path of the pod alone
+	claims []claim // of the pod; what they hold is for the added pods, less those that are taken
 	taken  []string
 	added  []string
 }
@@ -73,7 +67,38 @@ func (a *Account) Try(uid string) *Trial {
 	if e == nil || e.state != Pending {
 		return nil
 	}
-	return &Trial{uid: uid, leaf: e.group.quota, claims: a.claim(nil, e)}
+	return a.trial(e)
+}
+
+// trial begins a dry run. What is held for nominated pods that come first are added pods, as far as pods that leave do
+// not make room for them: those go whatever becomes of the dry run.
+func (a *Account) trial(e *entry) *Trial {
+	t := &Trial{uid: e.pod.UID, leaf: e.group.quota}
+	if e.state != Pending {
+		return t
+	}
+	t.claims = a.claim(nil, e)
+	for uid, n := range a.nominated {
+		if uid != t.uid && n.precedes(e) {
+			t.added = append(t.added, uid)
+			a.shift(t.claims, n, 1)
+		}
+	}
+	if len(t.added) == 0 {
+		return t
+	}
+	for _, g := range a.groupsOf(t.leaf) {
+		for _, v := range g.pods {
+			if v.pod.Leaving && v.state != Pending {
+				a.shift(t.claims, v, -1)
+			}
+		}
+	}
+	for i := range t.claims {
+		c := &t.claims[i]
+		c.held, c.heldFirm = max(c.held, 0), max(c.heldFirm, 0)
+	}
+	return t
 }
 
 // Clone returns a copy that changes by itself.
@@ -87,10 +112,10 @@ func (a *Account) Take(t *Trial, uid string) {
 	case e == nil || slices.Contains(t.taken, uid):
 	case slices.Contains(t.added, uid):
 		t.added = slices.DeleteFunc(t.added, func(u string) bool { return u == uid })
-		a.shift(t, e, -1)
+		a.shift(t.claims, e, -1)
 	case e.state != Pending:
 		t.taken = append(t.taken, uid)
-		a.shift(t, e, -1)
+		a.shift(t.claims, e, -1)
 	}
 }
 
@@ -100,32 +125,10 @@ func (a *Account) Give(t *Trial, uid string) {
 	case e == nil || uid == t.uid || slices.Contains(t.added, uid):
 	case slices.Contains(t.taken, uid):
 		t.taken = slices.DeleteFunc(t.taken, func(u string) bool { return u == uid })
-		a.shift(t, e, 1)
+		a.shift(t.claims, e, 1)
 	case e.state == Pending:
 		t.added = append(t.added, uid)
-		a.shift(t, e, 1)
-	}
-}
-
-// shift adds the amounts of a pod, times sign, to those of t's claims that are on its path.
-func (a *Account) shift(t *Trial, e *entry, sign int64) {
-	leaf := e.group.quota
-	for n := leaf; n != nil; n = n.parent {
-		for i := range t.claims {
-			of := &t.claims[i]
-			if of.quota != n {
-				continue
-			}
-			for _, held := range e.vector {
-				if held.Dimension != of.dimension {
-					continue
-				}
-				of.n = plus(of.n, sign*held.N)
-				if e.pod.NonPreemptible && n == leaf && leaf != a.fallback {
-					of.firm = plus(of.firm, sign*held.N)
-				}
-			}
-		}
+		a.shift(t.claims, e, 1)
 	}
 }
 

@@ -14,6 +14,7 @@ func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 	out := quota.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Quota: p.Labels[annotation.QuotaName],
 		Amounts: amounts, NonPreemptible: !IsPreemptible(p), Node: p.Spec.NodeName, Leaving: p.DeletionTimestamp != nil,
+		Nominated: p.Status.NominatedNodeName != "",
 	}
 	out.Gang, out.GangMin = gangOf(p)
 	if p.Spec.Priority != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -206,16 +207,31 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.
 		p.metrics.refused(c.excess, "PreFilter")
 		none := c.excess.Quota == quota.Default && *p.args.DisableDefaultQuotaPreemption
 		if none || c.excess.LimitKind == quota.NoQuota {
-			return nil, fwk.NewStatus(fwk.Unschedulable, "preemption: not eligible: the quota allows none")
+			return p.withdraw(pod, "the quota allows none")
 		}
 	}
 	if on, inside := p.quotas.VictimNodes(uid); inside {
 		if len(on) == 0 {
-			return nil, fwk.NewStatus(fwk.Unschedulable, "preemption: not eligible: no victims in the pod's quota help")
+			return p.withdraw(pod, "no victims in the pod's quota help")
 		}
 		nodes = only{nodes, on}
 	}
-	return p.Preemption.PostFilter(ctx, cs, pod, nodes)
+	result, status := p.Preemption.PostFilter(ctx, cs, pod, nodes)
+	switch {
+	case result == nil || result.Mode() == fwk.ModeNoop: // its victims are on their way, or an error
+	case result.NominatedNodeName == "":
+		p.quotas.Withdraw(pod)
+	default: // what its victims leave is not for the pods that come in their place
+		p.quotas.Nominate(pod)
+	}
+	return result, status
+}
+
+// withdraw ends the nomination of a pod that no victims help.
+func (p *Plugin) withdraw(pod *corev1.Pod, why string) (*fwk.PostFilterResult, *fwk.Status) {
+	p.quotas.Withdraw(pod)
+	return framework.NewPostFilterResultWithNominatedNode(""),
+		fwk.NewStatus(fwk.Unschedulable, "preemption: not eligible: "+why)
 }
 
 // isEligible is the rule of quotas for a victim; that its priority is lower is upstream's.
