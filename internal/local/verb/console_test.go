@@ -75,8 +75,8 @@ func TestHelpNamesEverySetting(t *testing.T) {
 	}
 }
 
+// All commands share the flags of the process: one after the other.
 func TestFlags(t *testing.T) {
-	t.Parallel()
 	for name, test := range map[string]struct {
 		args []string
 		want string // of the error; "" for none
@@ -112,7 +112,6 @@ func TestFlags(t *testing.T) {
 		"a list of machines split by ','": {args: []string{"--machine", "epyc-2s,snc2"}, want: "not a preset"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			c := newUp()
 			var out bytes.Buffer
 			c.SetOut(&out)

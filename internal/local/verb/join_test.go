@@ -6,7 +6,6 @@ import (
 )
 
 func TestAControlPlaneForOthersNeedsTheirNames(t *testing.T) {
-	t.Parallel()
 	c := newJoin()
 	c.SetArgs([]string{"--data", t.TempDir()})
 	c.SilenceErrors, c.SilenceUsage = true, true
