@@ -23,6 +23,8 @@ type Pod struct {
 	Queue *Queue `json:"queue,omitempty"`
 	// RootCause is the refusal to report first; absent for pods that hold a node.
 	RootCause *why.Wire `json:"rootCause,omitempty"`
+	// Quota is the limit of a quota that holds the pod back now; absent where none does.
+	Quota *QuotaLimit `json:"quota,omitempty"`
 	// Nodes is the number of nodes that were evaluated.
 	Nodes       int         `json:"nodes"`
 	Obstacles   []why.Wire  `json:"obstacles"`

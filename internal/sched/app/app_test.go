@@ -226,6 +226,10 @@ func TestEndpoints(t *testing.T) {
 	s.tracker.Leading.Store(true)
 	s.store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	expect("/apis/v1/__services__", 200, "availableCPUs")
+	expect("/apis/v1/__services__", 200, `"/apis/v1/plugins/ElasticQuota/quota/:name",`+
+		`"/apis/v1/plugins/ElasticQuota/quotas","/apis/v1/plugins/ElasticQuota/quotas/:name"`)
+	expect("/apis/v1/plugins/ElasticQuota/quota/none", 404, "cannot find quota none")
+	expect("/apis/v1/plugins/ElasticQuota/quota/koordinator-root-quota", 200, `"name":"koordinator-root-quota"`)
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/absent", 404, "cannot find node")
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/n", 200, "availableCPUs")
 	expect("/apis/v1/plugins/NodeNUMAResource/mispredictions", 200, "[]")

@@ -50,6 +50,13 @@ type Provider interface {
 	Diagnostics() Service
 }
 
+// Explainer is a plugin that adds what it knows to the explanation of a pod without a node. mayRead reports whose pods
+// the caller may read.
+type Explainer interface {
+	fwk.Plugin
+	Explain(pod *corev1.Pod, into *view.Pod, mayRead func(namespace string) bool)
+}
+
 // Service is what a Provider serves.
 type Service struct {
 	// Aliases are spellings of the plugin's name that old documents use. They are served and not listed.

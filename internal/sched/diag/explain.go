@@ -38,7 +38,13 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod
 		writeError(w, http.StatusInternalServerError, "evaluate pod %s/%s: %v", pod.Namespace, pod.Name, err)
 		return
 	}
-	writeJSON(w, view.Explain(describe.Pod(pod), verdict, s.Queue(pod)))
+	out := view.Explain(describe.Pod(pod), verdict, s.Queue(pod))
+	for _, p := range s.Plugins {
+		if e, ok := p.(Explainer); ok {
+			e.Explain(pod, &out, s.reader(r))
+		}
+	}
+	writeJSON(w, out)
 }
 
 func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {

@@ -1,0 +1,161 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/quota"
+)
+
+// QuotaTable is a table of quotas: rows of cells, the first with the names of the columns.
+type QuotaTable struct {
+	Title string // "" for none
+	Rows  [][]string
+}
+
+// absent is the cell of an amount that a quota does not have.
+const absent = "-"
+
+// QuotaTables returns a table for each resource that a max names: a row for each quota, below its parent and indented.
+// Quotas are left out that neither have the resource nor have one below them that has it.
+func QuotaTables(quotas []Quota) (tables []QuotaTable) {
+	nodes := treeOf(quotas)
+	for _, resource := range limitedResources(quotas) {
+		t := QuotaTable{Rows: [][]string{
+			{"QUOTA (" + resource + ")", "MIN", "MAX", "RUNTIME", "REQUEST", "USED", "LENT", "BORROWED"},
+		}}
+		below := -1 // depth of the last row
+		for _, q := range slices.Backward(nodes) {
+			_, limited := q.Max[resource]
+			if _, asked := q.ChildRequest[resource]; !limited && !asked && q.depth >= below {
+				continue
+			}
+			below = q.depth
+			cells := []string{strings.Repeat("  ", q.depth) + q.Name}
+			for _, of := range []map[string]string{
+				q.Min, q.Max, q.Runtime, q.ChildRequest, q.Used, q.Lent, q.Borrowed,
+			} {
+				cells = append(cells, cmp.Or(of[resource], absent))
+			}
+			t.Rows = slices.Insert(t.Rows, 1, cells)
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// DivisionTables returns a table for each resource and each set of siblings that divide it: what each got in each
+// round. Of nil parents all sets are shown, else those of the children of these.
+func DivisionTables(quotas []Quota, text AmountText, parents []string) (tables []QuotaTable) {
+	sets := map[string][]Quota{}
+	for _, q := range treeOf(quotas) {
+		sets[q.Parent] = append(sets[q.Parent], q.Quota)
+	}
+	for _, resource := range limitedResources(quotas) {
+		for _, q := range treeOf(quotas) {
+			if parents != nil && !slices.Contains(parents, q.Name) {
+				continue
+			}
+			divided := slices.DeleteFunc(slices.Clone(sets[q.Name]), func(c Quota) bool {
+				_, divided := c.Trace[resource]
+				return !divided
+			})
+			if len(divided) > 0 {
+				tables = append(tables, division(q.Name, resource, divided, text))
+			}
+		}
+	}
+	return tables
+}
+
+func division(parent, resource string, children []Quota, text AmountText) QuotaTable {
+	of := func(n int64) string { return text(resource, n) }
+	trace := children[0].Trace[resource]
+	t := QuotaTable{Title: fmt.Sprintf("%s below %s: total %s, pool %s above the bases", resource, parent,
+		of(trace.Total), of(trace.Pool))}
+	var rounds []QuotaRound // the longest list has them all
+	for _, c := range children {
+		if own := c.Trace[resource].Rounds; len(own) > len(rounds) {
+			rounds = own
+		}
+	}
+	head := []string{"QUOTA", "WEIGHT", "MIN", "REQUEST", "BASE"}
+	for i, r := range rounds {
+		head = append(head, fmt.Sprintf("ROUND %d: %s", i+1, of(r.Pool)))
+	}
+	t.Rows = append(t.Rows, append(head, "RUNTIME"))
+	for _, c := range children {
+		own := c.Trace[resource]
+		cells := []string{c.Name, c.Weight[resource], of(own.EffectiveMin), of(own.Limited), of(own.Base)}
+		for i := range rounds {
+			cell := absent
+			if i < len(own.Rounds) {
+				cell = "+" + of(own.Rounds[i].Got)
+				if back := own.Rounds[i].Returned; back > 0 {
+					cell += " -" + of(back)
+				}
+			}
+			cells = append(cells, cell)
+		}
+		t.Rows = append(t.Rows, append(cells, c.Runtime[resource]))
+	}
+	return t
+}
+
+// limitedResources are those that the max of some quota names. What the cluster has in all does not count.
+func limitedResources(quotas []Quota) []string {
+	named := map[string]bool{}
+	for _, q := range quotas {
+		for resource := range q.Max {
+			named[resource] = named[resource] || q.Name != quota.Root
+		}
+	}
+	maps.DeleteFunc(named, func(_ string, limited bool) bool { return !limited })
+	return slices.Sorted(maps.Keys(named))
+}
+
+type quotaNode struct {
+	Quota
+	depth int
+}
+
+// treeOf returns each quota before those below it, siblings by name. One whose parent is not among them is a top.
+func treeOf(quotas []Quota) (nodes []quotaNode) {
+	known, below := map[string]bool{}, map[string][]Quota{}
+	for _, q := range quotas {
+		known[q.Name] = true
+	}
+	for _, q := range quotas {
+		parent := q.Parent
+		if !known[parent] {
+			parent = ""
+		}
+		below[parent] = append(below[parent], q)
+	}
+	var add func(parent string, depth int)
+	add = func(parent string, depth int) {
+		slices.SortFunc(below[parent], func(a, b Quota) int {
+			return cmp.Or(cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
+		})
+		for _, q := range below[parent] {
+			nodes = append(nodes, quotaNode{q, depth})
+			add(q.Name, depth+1)
+		}
+	}
+	add("", 0)
+	return nodes
+}
+
+// rank puts the default tree before the others, and what is outside of all trees last.
+func rank(name string) int {
+	switch {
+	case name == quota.Root:
+		return 0
+	case name == quota.System || name == quota.Default:
+		return 2
+	}
+	return 1
+}
