@@ -156,5 +156,6 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())
+	_ = legacyregistry.CustomRegister(elasticquota.NewResources(s.quotas))
 	return nil
 }

@@ -1,0 +1,84 @@
+package elasticquota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	basemetrics "k8s.io/component-base/metrics"
+
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+// gathered are the values of the gauge, by labels in the order of their names.
+func gathered(t *testing.T, quotas *kube.Quotas) map[string]float64 {
+	t.Helper()
+	registry := basemetrics.NewKubeRegistry()
+	if err := registry.CustomRegister(NewResources(quotas)); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			out[f.GetName()+" "+strings.Join(labels, " ")] = m.GetGauge().GetValue()
+		}
+	}
+	return out
+}
+
+func TestTheGaugeOfQuotas(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	f.tree()
+	f.put(t, "a", "train", "n", 5, 0)
+	f.put(t, "b", "train", "", 2, 0)
+	got := gathered(t, f.quotas)
+	for kind, want := range map[string]float64{"min": 4, "max": 10, "runtime": 7, "request": 7, "used": 5} {
+		key := "tenon_quota_resource kind=" + kind + " quota=train resource=cpu tree="
+		if n, ok := got[key]; !ok || n != want {
+			t.Errorf("%s is %v, want %v", key, n, want)
+		}
+	}
+}
+
+func TestTheGaugeOfQuotasIsBounded(t *testing.T) {
+	t.Parallel()
+	quotas := kube.NewQuotas(time.Now)
+	for i := range quotasShown + 50 {
+		quotas.PutQuota(&v1alpha1.ElasticQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("q%04d", i)},
+			Spec: v1alpha1.ElasticQuotaSpec{
+				Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
+			},
+		})
+	}
+	got := gathered(t, quotas)
+	names := map[string]bool{}
+	for key := range got {
+		_, rest, _ := strings.Cut(key, "quota=")
+		name, _, _ := strings.Cut(rest, " ")
+		names[name] = true
+	}
+	// The default, root and system quotas come first by name, and have no amounts here.
+	if len(names) != quotasShown-2 || !names["other"] || !names["q0996"] || names["q0997"] {
+		t.Errorf("%d names, the last of them %v", len(names), slices.Sorted(maps.Keys(names))[len(names)-3:])
+	}
+	if n := got["tenon_quota_resource kind=max quota=other resource=cpu tree="]; n != 26.5 {
+		t.Errorf("53 quotas of 500m are %v together", n)
+	}
+}
