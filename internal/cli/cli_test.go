@@ -652,7 +652,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"a kind that comes later": {
 			[]string{"explain", "gang/g", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{`unknown kind in "gang/g": use pod, deployment, replicaset, statefulset, daemonset, job`},
+			[]string{`unknown kind in "gang/g": use pod, quota, deployment, replicaset, statefulset, daemonset, job`},
 		},
 		"a forbidden namespace": {
 			[]string{"explain", "-n", "locked", "--kubeconfig", without},

@@ -76,15 +76,21 @@ func addressesInKubeconfig(flags *genericclioptions.ConfigFlags) ([]string, erro
 // errWaiting is the answer of a replica that does not lead.
 var errWaiting = errors.New("waits for leadership")
 
-// get asks for the explanation of a pod, whose namespace and name the path begins with: one replica after the other
-// until one answers that leads.
-func (d diagnostics) get(ctx context.Context, into any, path ...string) error {
+// explain asks for the explanation of a pod, whose namespace and name the path begins with.
+func (d diagnostics) explain(ctx context.Context, into any, path ...string) error {
 	for i := range path {
 		path[i] = url.PathEscape(path[i])
 	}
+	return d.get(ctx, into, "/apis/v1/explain/pods/"+strings.Join(path, "/"), "")
+}
+
+// get asks one replica after the other until one answers that leads. The path is escaped.
+func (d diagnostics) get(ctx context.Context, into any, path, query string) error {
 	var silent []string
 	for _, replica := range d {
-		err := askScheduler(ctx, replica.JoinPath("/apis/v1/explain/pods").JoinPath(path...), into)
+		target := replica.JoinPath(path)
+		target.RawQuery = query
+		err := askScheduler(ctx, target, into)
 		var network *url.Error
 		if err == nil || ctx.Err() != nil || !errors.Is(err, errWaiting) && !errors.As(err, &network) {
 			return err
@@ -94,6 +100,14 @@ func (d diagnostics) get(ctx context.Context, into any, path ...string) error {
 	return errors.New(strings.Join(silent, "; "))
 }
 
+// refusedError is an answer of the scheduler that is none.
+type refusedError struct {
+	code int
+	text string
+}
+
+func (e *refusedError) Error() string { return "the scheduler answers: " + e.text }
+
 func askScheduler(ctx context.Context, target *url.URL, into any) error {
 	status, text, err := fetch(ctx, &http.Client{Timeout: 10 * time.Second}, "the scheduler", target.String())
 	switch {
@@ -102,7 +116,7 @@ func askScheduler(ctx context.Context, target *url.URL, into any) error {
 	case status == http.StatusServiceUnavailable:
 		return fmt.Errorf("the scheduler at %s %w: %s", target.Host, errWaiting, said(status, text))
 	case status != http.StatusOK:
-		return fmt.Errorf("the scheduler answers: %s", said(status, text))
+		return &refusedError{status, said(status, text)}
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("read the scheduler's answer from %s: %w", target, err)

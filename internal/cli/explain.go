@@ -39,7 +39,7 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		Long: `Explain why a pod is pending or how it was placed.
 
 Without a name: all pending pods, grouped by root cause. KIND is pod, deployment, replicaset, statefulset, daemonset or
-job: of a workload, its pods, and why pods of it were never made.`,
+job: of a workload, its pods, and why pods of it were never made. Of a quota: what tenon quota NAME shows.`,
 		Example: `  # a pending or a running pod
   tenon explain pod/web-0
 
@@ -55,9 +55,12 @@ job: of a workload, its pods, and why pods of it were never made.`,
   # for programs; exit code 3 while the pod is blocked
   tenon explain web-0 -n default -o json --exit-code`,
 		RunE: func(c *cobra.Command, args []string) error {
-			kind, name, err := named(args, append([]string{"pod"}, workloadKinds...)...)
+			kind, name, err := named(args, append([]string{"pod", "quota"}, workloadKinds...)...)
 			if err != nil {
 				return err
+			}
+			if kind == "quota" && name != "" {
+				return explainQuota(c.Context(), &o, name, flags, streams)
 			}
 			if err := o.list.check(name); err != nil {
 				return err
@@ -91,6 +94,17 @@ job: of a workload, its pods, and why pods of it were never made.`,
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, "nodes")))
 	c.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 3 while a pod is blocked")
 	return c
+}
+
+// explainQuota answers with what the verb quota shows of one.
+func explainQuota(ctx context.Context, o *explainOptions, name string, flags *genericclioptions.ConfigFlags,
+	streams genericiooptions.IOStreams,
+) error {
+	if o.list.watch || o.list.selector != "" || o.hintTable || o.node != "" {
+		return usagef("-w, -l, --hints and --node are not for quotas")
+	}
+	asked := quotaOptions{format: o.list.format, color: o.color, address: o.address}
+	return showQuotas(ctx, &asked, name, flags, streams)
 }
 
 type explanation struct {
@@ -189,7 +203,7 @@ func (e *explanation) ask(ctx context.Context, answer any, path ...string) bool 
 	if len(e.scheduler) == 0 {
 		return false
 	}
-	err := e.scheduler.get(ctx, answer, path...)
+	err := e.scheduler.explain(ctx, answer, path...)
 	if err != nil {
 		_, _ = fmt.Fprintf(e.warn, "warning: %v; this is what the objects say\n", err)
 	}

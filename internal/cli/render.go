@@ -66,6 +66,7 @@ func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 	r.queue(p.Queue)
 	if p.RootCause != nil {
 		r.cause(p.Pod)
+		r.quotaLimit(p.Quota)
 		r.nodes(p.Candidates)
 	}
 	if p.Rejection != nil {

@@ -1,0 +1,315 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+type quotaOptions struct {
+	format, color, address string
+	tree                   string
+	ofTree                 bool // tree was given: "" is the default tree
+	rounds                 bool
+}
+
+func newQuota(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	var o quotaOptions
+	c := &cobra.Command{
+		Use:   "quota [NAME]",
+		Short: "Show what quotas may use, use, lend and borrow",
+		Long: `Show what quotas may use, use, lend and borrow: for each resource a row for each quota, below its parent.
+
+RUNTIME is what the quota may use now, REQUEST what its pods ask for, pending ones too, USED what they hold. LENT is
+what the runtime is below min, BORROWED what it is above.
+
+With a name: the quota and those above it, and the rounds that gave each its runtime. In a round the quotas that ask
+for more than they have divide what is left by their weights; what is above the request goes back (-) to the next.
+
+The scheduler is asked where the kubeconfig names its diagnostics address; else nodes, pods and ElasticQuotas are read,
+as a scheduler with default arguments would account them.`,
+		Example: `  # all trees
+  tenon quota
+
+  # how the runtimes of a tree come about
+  tenon quota --tree gpu --rounds
+
+  # one quota, for programs
+  tenon quota team-a -o json`,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
+			_, name, err := named(args, "quota")
+			if err != nil {
+				return err
+			}
+			o.ofTree = c.Flags().Changed("tree")
+			if name != "" && o.ofTree {
+				return usagef("--tree and a name exclude each other")
+			}
+			return showQuotas(c.Context(), &o, name, flags, streams)
+		},
+	}
+	outputFlag(c, &o.format)
+	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
+	c.Flags().StringVar(&o.address, "diagnostics", "",
+		"address of the scheduler's diagnostics (default: from the kubeconfig)")
+	c.Flags().StringVar(&o.tree, "tree", "", `show only the tree with this id, "" is the default tree`)
+	c.Flags().BoolVar(&o.rounds, "rounds", false, "show the rounds of the divisions that gave the runtimes")
+	return c
+}
+
+func showQuotas(ctx context.Context, o *quotaOptions, name string, flags *genericclioptions.ConfigFlags,
+	streams genericiooptions.IOStreams,
+) error {
+	if err := checkFormat(o.format); err != nil {
+		return err
+	}
+	p, err := newPaint(o.color, streams.Out, os.Getenv)
+	if err != nil {
+		return err
+	}
+	scheduler, err := findDiagnostics(flags, o.address)
+	if err != nil {
+		return err
+	}
+	o.rounds = o.rounds || name != ""
+	quotas, err := scheduler.quotas(ctx, o.rounds, streams.ErrOut)
+	if err == nil && quotas == nil {
+		quotas, err = quotasOfObjects(ctx, flags, o.rounds)
+	}
+	if err != nil {
+		return err
+	}
+	draw := func(shown []view.Quota, parents []string) string {
+		return drawQuotas(shown, quotas, parents, o.rounds, p, terminalWidth(streams.Out))
+	}
+	if name == "" {
+		if quotas, err = o.inTree(quotas); err != nil {
+			return err
+		}
+		return printAnswer(streams.Out, o.format, newList("QuotaList", quotas),
+			func() string { return draw(quotas, nil) })
+	}
+	i := slices.IndexFunc(quotas, func(q view.Quota) bool { return q.Name == name })
+	if i < 0 {
+		return unknownOf("quota", name, quotas, func(q view.Quota) string { return q.Name })
+	}
+	answer := struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		view.Quota
+	}{apiVersion, "Quota", quotas[i]}
+	return printAnswer(streams.Out, o.format, answer, func() string {
+		onPath, parents := pathOf(quotas, quotas[i])
+		return "quota " + strings.Join(quotas[i].Path, "/") + "\n\n" + draw(onPath, parents)
+	})
+}
+
+func (o *quotaOptions) inTree(quotas []view.Quota) ([]view.Quota, error) {
+	if !o.ofTree {
+		return quotas, nil
+	}
+	out := slices.DeleteFunc(slices.Clone(quotas), func(q view.Quota) bool { return q.Tree != o.tree })
+	if len(out) == 0 {
+		return nil, unknownOf("tree", o.tree, quotas, func(q view.Quota) string { return q.Tree })
+	}
+	return out, nil
+}
+
+// namesShown is how many names an error about an unknown one lists.
+const namesShown = 10
+
+func unknownOf(what, name string, quotas []view.Quota, of func(view.Quota) string) error {
+	var known []string
+	for _, q := range quotas {
+		known = append(known, cmp.Or(of(q), `"" (the default tree)`))
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	listed := strings.Join(known[:min(len(known), namesShown)], ", ")
+	if more := len(known) - namesShown; more > 0 {
+		listed += fmt.Sprintf(" and %d more", more)
+	}
+	return usagef("%s %q not found%s (there are %s)", what, name, suggest(name, known), listed)
+}
+
+// pathOf returns a quota with those above it, and the names of those above it.
+func pathOf(quotas []view.Quota, q view.Quota) (path []view.Quota, parents []string) {
+	path, parents = []view.Quota{q}, []string{}
+	for parent := q.Parent; parent != ""; {
+		i := slices.IndexFunc(quotas, func(o view.Quota) bool { return o.Name == parent })
+		if i < 0 || slices.Contains(parents, parent) {
+			break // it may not be seen
+		}
+		path, parents = append(path, quotas[i]), append(parents, parent)
+		parent = quotas[i].Parent
+	}
+	return path, parents
+}
+
+// drawQuotas draws some quotas, and with rounds the divisions below parents (nil: all of theirs) among all.
+func drawQuotas(shown, all []view.Quota, parents []string, rounds bool, p paint, width int) string {
+	tables := view.QuotaTables(shown)
+	if len(tables) == 0 {
+		return "no quota limits anything: no ElasticQuota has a max\n"
+	}
+	if rounds {
+		if parents == nil {
+			all = shown
+		}
+		tables = append(tables, view.DivisionTables(all, convert.QuotaText, parents)...)
+	}
+	var texts []string
+	for _, t := range tables {
+		c := columns{paint: p, width: width, right: len(t.Rows[0])}
+		for _, row := range t.Rows {
+			cells := make([]any, len(row))
+			for i, cell := range row {
+				cells[i] = cell
+			}
+			c.add(cells...)
+		}
+		text := c.String()
+		if t.Title != "" {
+			text = p.fit(t.Title, width) + "\n" + text
+		}
+		texts = append(texts, text)
+	}
+	text := strings.Join(texts, "\n")
+	for _, q := range shown {
+		for _, problem := range q.Problems {
+			text += p.text(red, p.fit(p.cross()+q.Name+": "+problem, width)) + "\n"
+		}
+	}
+	return text
+}
+
+// quotas asks the scheduler; nil where the objects must do.
+func (d diagnostics) quotas(ctx context.Context, rounds bool, warn io.Writer) ([]view.Quota, error) {
+	if len(d) == 0 {
+		return nil, nil
+	}
+	var found map[string]view.Quota
+	err := d.get(ctx, &found, "/apis/v1/plugins/ElasticQuota/quotas", fmt.Sprintf("rounds=%t", rounds))
+	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == http.StatusNotFound {
+		return nil, failure{ExitUnreachable, fmt.Errorf("%w: the scheduler runs without the plugin ElasticQuota, "+
+			"so no quota acts; enable the plugin in a profile", err)}
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
+		return nil, ctx.Err()
+	}
+	return slices.SortedFunc(maps.Values(found), byName), nil
+}
+
+func byName(a, b view.Quota) int { return strings.Compare(a.Name, b.Name) }
+
+// quotasOfObjects accounts what the API says.
+func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, rounds bool) ([]view.Quota, error) {
+	c, err := connect(flags)
+	if err != nil {
+		return nil, err
+	}
+	s := kube.NewQuotas(time.Now)
+	served := 0
+	for _, group := range v1alpha1.Groups() {
+		objects, err := c.objects(ctx, v1alpha1.Resource(group), "")
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list elasticquotas of %s: %w", group, err)
+		}
+		served++
+		for i := range objects {
+			text, err := objects[i].MarshalJSON()
+			if err != nil {
+				return nil, fmt.Errorf("encode elastic quota %s: %w", objects[i].GetName(), err)
+			}
+			q, err := kube.ReadQuota(text)
+			if err != nil {
+				return nil, fmt.Errorf("read elastic quota %s: %w", objects[i].GetName(), err)
+			}
+			s.PutQuota(q)
+		}
+	}
+	if served == 0 {
+		return nil, usagef("the cluster serves no ElasticQuota, neither of %s",
+			strings.Join(v1alpha1.Groups(), " nor of "))
+	}
+	nodes, err := c.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		s.PutNode(&nodes.Items[i])
+	}
+	pods, err := c.core.CoreV1().Pods(corev1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		s.PutPod(&pods.Items[i])
+	}
+	return quotasOf(s, rounds), nil
+}
+
+func quotasOf(s *kube.Quotas, rounds bool) (out []view.Quota) {
+	for _, r := range s.Reports() { // by name
+		s.Read(func(a *quota.Account) {
+			q := a.Forest().Find(r.Name)
+			v := view.QuotaOf(a.Forest(), q, convert.QuotaText)
+			if rounds {
+				v.AddDivisions(a.Forest(), q)
+			}
+			out = append(out, v)
+		})
+		out[len(out)-1].Problems = s.Problems(r.Name)
+	}
+	return out
+}
+
+// quotaLimit adds what holds a pod back, and who has what it lacks.
+func (r *renderer) quotaLimit(l *view.QuotaLimit) {
+	if l == nil {
+		return
+	}
+	for _, s := range l.Shortages {
+		text := fmt.Sprintf("%s uses %s of %s; a request of %s exceeds its %s of %s", l.Quota, s.Used, s.Dimension,
+			s.Request, l.LimitKind, s.Limit)
+		if len(l.Path) > 1 {
+			text += "; path " + strings.Join(l.Path, "/")
+		}
+		r.line("  quota", text)
+		var borrow []string
+		for _, b := range s.Borrowers {
+			text := fmt.Sprintf("%s uses %s, %s above its min of %s", b.Quota, b.Used, b.Borrowed, b.Min)
+			borrow = append(borrow, text)
+		}
+		if s.BorrowersHidden > 0 {
+			borrow = append(borrow, view.Count(s.BorrowersHidden, "quota")+" that you may not see")
+		}
+		r.line("  borrowers", strings.Join(borrow, "; "))
+	}
+}
