@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
 // fromCluster are the kinds that --cluster reads. Workloads are not among them: their pods are.
@@ -23,7 +24,11 @@ var fromCluster = []schema.GroupVersionResource{
 	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("services"),
 	schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"),
 	policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), v1alpha2.Resource(), nodeinfo.Resource(),
+	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),
 }
+
+// clusterName stands for the file in the origin of what --cluster reads.
+const clusterName = "cluster"
 
 // clusterDocuments reads what a cluster has, one document for each kind. Kinds that the server does not have are left
 // out.
@@ -45,7 +50,7 @@ func clusterDocuments(ctx context.Context, config *rest.Config) ([]document, err
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", resource.Resource, err)
 		}
-		docs = append(docs, document{origin{file: "cluster", document: i + 1}, text})
+		docs = append(docs, document{origin{file: clusterName, document: i + 1}, text})
 	}
 	return docs, nil
 }

@@ -32,9 +32,9 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 same bytes.
 
 Input: Node, NodeResourceTopology, Numatopology, Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob,
-Service, Namespace, PriorityClass, PodDisruptionBudget and v1 List. Pods with spec.nodeName are taken as they are; the
-others are refused as the webhooks would, then tried by priority, highest first, and in the order of the input within
-one priority, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
+Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota and v1 List. Pods with spec.nodeName are taken as
+they are; the others are refused as the webhooks would, then tried by priority, highest first, and in the order of the
+input within one priority, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
 
 MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It
 adds the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,
@@ -114,20 +114,17 @@ func Print(out io.Writer, r Result, format string) error {
 }
 
 func table(r Result) []byte {
-	var text, out bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "NAMESPACE\tNAME\tSTATE\tNODE\tCPUS\tNUMA\tREASON") // into memory
+	var out bytes.Buffer
+	rows := [][]string{{"NAMESPACE", "NAME", "STATE", "NODE", "CPUS", "NUMA", "REASON"}}
 	counts := map[string]int{}
 	for _, p := range r.Pods {
 		counts[p.State]++
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Namespace, p.Name, p.State, cmp.Or(p.Node, "-"),
-			cmp.Or(p.CPUSet, "-"), cmp.Or(view.IDs(p.NUMANodes), "-"), reasonText(p.Reasons))
+		rows = append(rows, []string{
+			p.Namespace, p.Name, p.State, cmp.Or(p.Node, "-"), cmp.Or(p.CPUSet, "-"),
+			cmp.Or(view.IDs(p.NUMANodes), "-"), reasonText(p.Reasons),
+		})
 	}
-	_ = w.Flush()
-	for line := range bytes.Lines(text.Bytes()) { // the last column leaves padding
-		out.Write(bytes.TrimRight(line, " \n"))
-		out.WriteByte('\n')
-	}
+	alignRows(&out, rows)
 	var sums []string
 	for _, state := range []string{Scheduled, Unschedulable, Waiting, Preempted, Refused, Existing} {
 		if n := counts[state]; n > 0 {
@@ -136,7 +133,24 @@ func table(r Result) []byte {
 	}
 	pods := cmp.Or(strings.Join(sums, ", "), "no pods")
 	fmt.Fprintf(&out, "\n%s on %s\n", pods, view.Count(len(r.Nodes), "node"))
+	for _, t := range view.QuotaTables(r.Quotas) {
+		out.WriteByte('\n')
+		alignRows(&out, t.Rows)
+	}
 	return out.Bytes()
+}
+
+func alignRows(out *bytes.Buffer, rows [][]string) {
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // into memory
+	}
+	_ = w.Flush()
+	for line := range bytes.Lines(text.Bytes()) { // the last column leaves padding
+		out.Write(bytes.TrimRight(line, " \n"))
+		out.WriteByte('\n')
+	}
 }
 
 func reasonText(reasons []Reason) string {

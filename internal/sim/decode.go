@@ -34,6 +34,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
 type object struct {
@@ -45,9 +46,8 @@ type object struct {
 var notBuilt = map[string]string{
 	"Device":                "devices",
 	"PodGroup":              "gangs",
-	"ElasticQuota":          "elastic quotas",
-	"ElasticQuotaProfile":   "elastic quotas",
-	"ElasticQuotaTree":      "elastic quotas",
+	"ElasticQuotaProfile":   "quotas that the manager keeps; give the ElasticQuota",
+	"ElasticQuotaTree":      "quota trees in one object",
 	"Reservation":           "reservations",
 	"NodeMetric":            "load-aware scheduling",
 	"PodMigrationJob":       "descheduling",
@@ -68,14 +68,14 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 // supportedKinds is isSupported in words.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet " +
 	"and DaemonSet, batch/v1 Job and CronJob, " +
-	"Service, Namespace, scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
+	"Service, Namespace, ElasticQuota, scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
 func isSupported(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology,
 		*corev1.Pod, *corev1.Service, *corev1.Namespace,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
-		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget:
+		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota:
 		return true
 	}
 	return false
@@ -110,7 +110,7 @@ type decoder struct {
 
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme,
+		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme, quotav1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(legacyscheme.Scheme))
 	}
@@ -196,6 +196,9 @@ func (d *decoder) one(at origin, h header, text []byte) {
 			d.add(at, "read version v1alpha1: %v", err)
 			return
 		}
+	}
+	if q, ok := out.(*quotav1alpha1.ElasticQuota); ok {
+		q.SetGroupVersionKind(kind) // items of a list of their kind do not name it
 	}
 	scheme().Default(out)
 	d.objects = append(d.objects, object{at, out})

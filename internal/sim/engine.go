@@ -41,10 +41,11 @@ const maxTries = 10
 // API server in memory. All that happens, happens in one order: each binding cycle ends, or waits for a permit, before
 // the next pod is taken from the queue.
 type engine struct {
-	core  *scheduler.Scheduler
-	api   *apiServer
-	store *kube.Store
-	rank  map[string]int // of the nodes, the first by name highest
+	core   *scheduler.Scheduler
+	api    *apiServer
+	store  *kube.Store
+	quotas *kube.Quotas
+	rank   map[string]int // of the nodes, the first by name highest
 
 	// The scheduling cycle under way.
 	preemptor *corev1.Pod // set while it preempts
@@ -85,6 +86,10 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	e.api.pods = factory.InformerFor(&corev1.Pod{}, newPods).(*informer)
 	e.api.nodes = factory.InformerFor(&corev1.Node{}, newNodes).(*informer)
+	start := e.api.clock.now
+	e.quotas = kube.NewQuotas(func() time.Time { return start })
+	// Before all handlers of the scheduler, as in a cluster.
+	e.api.pods.handlers = append(e.api.pods.handlers, e.quotas.PodHandler())
 	if err := e.build(ctx, client, factory); err != nil {
 		return nil, err
 	}
@@ -113,9 +118,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), func() time.Time { return start })
 	tracker.Order.NoWait = true // a pod ahead waits for a permit, which only the next pods can bring
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
-	// Without ElasticQuotas it is never asked.
-	quotas := elasticquota.NewMetrics(unregistered)
-	registry := app.Registry(decisions, kube.NewQuotas(func() time.Time { return start }), quotas)
+	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered))
 	changes := &upstream.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result says what happened
 	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
@@ -153,8 +156,12 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	for _, o := range w.listed {
 		utilruntime.Must(informerOf(o, factory).GetStore().Add(o))
 	}
+	for _, q := range w.quotas {
+		e.quotas.PutQuota(q.ElasticQuota)
+	}
 	for i, n := range w.nodes {
 		e.rank[n.Name] = len(w.nodes) - i
+		e.quotas.PutNode(n)
 		e.api.create(e.api.nodes, convert.Schedulable(n))
 	}
 	for _, t := range w.topologies {

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/tenon-project/tenon/internal/core/why"
+import (
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/view"
+)
 
 // States of a pod.
 const (
@@ -13,12 +16,12 @@ const (
 )
 
 // Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out. Nothing
-// fills Quotas, Gangs and a pod's Devices yet.
+// fills Gangs and a pod's Devices yet.
 type Result struct {
-	Pods   []Pod      `json:"pods"`
-	Quotas []struct{} `json:"quotas"`
-	Gangs  []struct{} `json:"gangs"`
-	Nodes  []Node     `json:"nodes"`
+	Pods   []Pod        `json:"pods"`
+	Quotas []view.Quota `json:"quotas"`
+	Gangs  []struct{}   `json:"gangs"`
+	Nodes  []Node       `json:"nodes"`
 }
 
 // Pod is where one pod went, or why it went nowhere.

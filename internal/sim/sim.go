@@ -48,8 +48,8 @@ func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer, docs
 
 func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, error) {
 	defer e.end()
-	hooks := readWebhooks()
-	r := Result{Pods: []Pod{}, Quotas: []struct{}{}, Gangs: []struct{}{}, Nodes: []Node{}}
+	hooks := readWebhooks(w.rules)
+	r := Result{Pods: []Pod{}, Gangs: []struct{}{}, Nodes: []Node{}}
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
 		p.given = maps.Clone(p.Annotations)
@@ -87,6 +87,7 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	for _, n := range w.nodes {
 		r.Nodes = append(r.Nodes, pools(e.store, n.Name))
 	}
+	r.Quotas = e.quotasOf(w)
 	return r, nil
 }
 
@@ -97,6 +98,9 @@ func read(docs []document, warn io.Writer) (*world, error) {
 	}
 	w := newWorld(d.objects, &d.problems)
 	w.prioritize(&d.problems)
+	if d.err() == nil {
+		w.admitQuotas(warn, &d.problems)
+	}
 	if err := d.err(); err != nil {
 		return nil, err
 	}

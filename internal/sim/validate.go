@@ -19,12 +19,13 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
 // validate asks the API server's own rules. A pod with a node is loaded as it is: only its name and node must be there.
 func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
-	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology:
+	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *quotav1alpha1.ElasticQuota:
 		return named(t)
 	case *corev1.Pod:
 		if t.Spec.NodeName != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
 // webhooks are the manager's webhooks for pods that are created, as its manifests register them. Their match conditions
@@ -20,9 +21,11 @@ import (
 type webhooks struct {
 	// mutated and validated select the namespaces.
 	mutated, validated labels.Selector
+	rules              *quota.Checker
 }
 
-func readWebhooks() (out webhooks) {
+func readWebhooks(rules *quota.Checker) webhooks {
+	out := webhooks{rules: rules}
 	for _, text := range deploy.Webhooks() {
 		// A validating configuration has all the fields of a mutating one that are read here.
 		var c admissionv1.MutatingWebhookConfiguration
@@ -58,7 +61,7 @@ func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, warn io.Writ
 	if w.validated.Matches(labels.Set(namespace.Labels)) {
 		answer := admission.Create(p)
 		warnings = append(warnings, answer.Warnings...)
-		for _, r := range answer.Refusals {
+		for _, r := range append(answer.Refusals, admission.PodQuota(p, nil, w.rules).Refusals...) {
 			refused = append(refused, Reason{Code: r.Code, Message: r.String()})
 		}
 	}

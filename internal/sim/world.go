@@ -22,7 +22,9 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -38,8 +40,11 @@ type world struct {
 	topologies []*v1alpha2.NodeResourceTopology
 	// numatopologies describe the nodes without a CPU topology of ours.
 	numatopologies []*nodeinfo.Numatopology
-	namespaces     map[string]*corev1.Namespace
-	classes        map[string]*schedulingv1.PriorityClass
+	// quotas are parents first; rules are those that the quotas of pods are admitted by.
+	quotas     []elasticQuota
+	rules      *quota.Checker
+	namespaces map[string]*corev1.Namespace
+	classes    map[string]*schedulingv1.PriorityClass
 	// listed are the objects of which no plugin waits for events: what default spread constraints look up, and the
 	// budgets that preemption spares.
 	listed   []runtime.Object
@@ -92,6 +97,8 @@ func (w *world) add(o object, p *problems) {
 		w.topologies = append(w.topologies, t)
 	case *nodeinfo.Numatopology:
 		w.numatopologies = append(w.numatopologies, t)
+	case *quotav1alpha1.ElasticQuota:
+		w.quotas = append(w.quotas, elasticQuota{o.origin, t})
 	case *corev1.Pod:
 		w.addPod(o.origin, t, p)
 	default:

@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"io"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+type elasticQuota struct {
+	origin
+	*v1alpha1.ElasticQuota
+}
+
+// admitQuotas asks the webhook about each quota, parents before their children whatever the order of the input. Those
+// of a cluster are there already. w.rules then holds for pods.
+func (w *world) admitQuotas(warn io.Writer, p *problems) {
+	known := quota.World{Pods: map[quota.PodsOf]int{}}
+	for _, pod := range w.existing {
+		if !convert.Ended(pod.Pod) {
+			known.Pods[convert.PodsOf(pod.Pod)]++
+		}
+	}
+	w.rules = quota.NewChecker(known)
+	sortByDepth(w.quotas)
+	for _, q := range w.quotas {
+		if q.file != clusterName {
+			w.admitQuota(q, warn, p)
+		}
+		spec, _ := convert.Quota(q.ElasticQuota)
+		known.Quotas = append(known.Quotas, spec)
+		w.rules = quota.NewChecker(known)
+	}
+}
+
+func (w *world) admitQuota(q elasticQuota, warn io.Writer, p *problems) {
+	if tree := admission.TreeOf(q.ElasticQuota, w.rules); tree != "" {
+		metav1.SetMetaDataLabel(&q.ObjectMeta, annotation.QuotaTreeID, tree)
+	}
+	var old *v1alpha1.ElasticQuota
+	if q.Name == quota.Default { // it exists, and is changed
+		old = &v1alpha1.ElasticQuota{
+			TypeMeta: q.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: q.Name},
+		}
+	}
+	answer := admission.Quota(q.ElasticQuota, old, w.rules, admission.Anyone)
+	for _, r := range answer.Refusals {
+		p.add(q.origin, "%s", r.String())
+	}
+	for _, text := range answer.Warnings {
+		warnf(warn, "warning: ElasticQuota %s/%s: %s", q.Namespace, q.Name, text)
+	}
+}
+
+func sortByDepth(quotas []elasticQuota) {
+	above := map[string]string{}
+	for _, q := range quotas {
+		above[q.Name] = q.Labels[annotation.QuotaParent]
+	}
+	depths := map[string]int{}
+	for name := range above {
+		for parent := above[name]; parent != "" && depths[name] <= len(above); parent = above[parent] {
+			depths[name]++
+		}
+	}
+	slices.SortStableFunc(quotas, func(a, b elasticQuota) int { return depths[a.Name] - depths[b.Name] })
+}
+
+// quotasOf returns the quotas of the input by name, as they are now.
+func (e *engine) quotasOf(w *world) []view.Quota {
+	out := []view.Quota{}
+	for _, q := range w.quotas {
+		e.quotas.Read(func(a *quota.Account) {
+			if f := a.Forest(); f.Find(q.Name) != nil {
+				out = append(out, view.QuotaOf(f, f.Find(q.Name), convert.QuotaText))
+			}
+		})
+	}
+	slices.SortFunc(out, func(a, b view.Quota) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(out, func(a, b view.Quota) bool { return a.Name == b.Name })
+}
