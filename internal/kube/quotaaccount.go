@@ -47,7 +47,7 @@ type Quotas struct {
 	// counting: pods are in the account. Before, nothing limits any, and they wait in pods and reserved.
 	counting bool
 	objects  map[string][]*v1alpha1.ElasticQuota // by name of the quota; the first counts
-	problems map[string][]string                 // by name of the quota
+	problems map[string][]string                 // of the objects themselves, by name of the quota
 	pods     map[types.UID]*corev1.Pod           // as they were put last
 	reserved map[string]bool                     // by UID, while not counting
 	refused  map[string]*quota.Excess            // by UID, of the last attempt
@@ -161,7 +161,13 @@ func (s *Quotas) Report(name string) (r quota.Report, known bool) {
 func (s *Quotas) Problems(name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.problems[name])
+	out := slices.Clone(s.problems[name])
+	if len(s.objects[name]) > 0 {
+		for _, p := range s.account.Forest().Find(name).Problems() { // others can cause them, and end them
+			out = append(out, p.String())
+		}
+	}
+	return out
 }
 
 // Admit is quota.Account's.

@@ -206,6 +206,34 @@ func TestTwoQuotasOfOneName(t *testing.T) {
 	}
 }
 
+// TestProblemsBeginAndEndWithTheirCause, which may be another object.
+func TestProblemsBeginAndEndWithTheirCause(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	under := func(name, parent string) *v1alpha1.ElasticQuota {
+		return elastic("x", name, 0, 10, annotation.QuotaIsParent, "true", annotation.QuotaParent, parent)
+	}
+	expect := func(step, want string) {
+		t.Helper()
+		if got := strings.Join(s.Problems("child"), "; "); got != want {
+			t.Errorf("%s: problems %q, want %q", step, got, want)
+		}
+	}
+	const unknown = `quota "child": parent "top" does not exist; it counts under koordinator-root-quota`
+	s.PutQuota(under("child", "top"))
+	expect("a child without its parent", unknown)
+	s.PutQuota(under("top", ""))
+	expect("the parent comes", "")
+	s.PutQuota(under("top", "child"))
+	expect("a cycle", `quota "child": parent "top" is below it; it counts under koordinator-root-quota`)
+	s.PutQuota(under("top", ""))
+	expect("the cycle ends", "")
+	s.RemoveQuota(under("top", ""))
+	expect("the parent goes", unknown)
+	s.RemoveQuota(under("child", "top"))
+	expect("the quota goes", "")
+}
+
 func TestAnAnnotationThatCannotBeReadLeavesWhatItSaid(t *testing.T) {
 	t.Parallel()
 	_, s := clockAt()

@@ -79,9 +79,7 @@ func (s *Quotas) set(name string) {
 		problems = append(problems, fmt.Sprintf("ElasticQuota %s/%s of %s has the name of an older one; it is ignored",
 			o.Namespace, o.Name, o.GroupVersionKind().Group))
 	}
-	for _, p := range s.account.Set(spec) {
-		problems = append(problems, p.String())
-	}
+	s.account.Set(spec)
 	s.problems[name] = problems
 }
 

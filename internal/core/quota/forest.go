@@ -55,7 +55,7 @@ func (f *Forest) Set(s Spec) []Problem {
 		return nil
 	case Default:
 		f.setDefault(s.Max)
-		return f.fallback.problems()
+		return f.fallback.Problems()
 	}
 	q := f.quotas[s.Name]
 	var moved []*Quota

@@ -58,12 +58,13 @@ func problemsOf(quotas []*Quota) []Problem {
 	slices.SortFunc(sorted, func(a, b *Quota) int { return cmp.Compare(a.spec.Name, b.spec.Name) })
 	var out []Problem
 	for _, q := range slices.Compact(sorted) {
-		out = append(out, q.problems()...)
+		out = append(out, q.Problems()...)
 	}
 	return out
 }
 
-func (q *Quota) problems() []Problem {
+// Problems lists what the forest replaces in the quota's spec: nothing once the cause has gone.
+func (q *Quota) Problems() []Problem {
 	s := &q.spec
 	var out []Problem
 	if q.misplaced != "" {
