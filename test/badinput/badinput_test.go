@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestBadInputGetsAClearTextAndChangesNothing(t *testing.T) {
-	cases := slices.Concat(webhookCases(), schedulerCases(), alignmentCases(), agentCases(), simulateCases(),
-		commandCases())
+	cases := slices.Concat(webhookCases(), schedulerCases(), quotaCases(), alignmentCases(), agentCases(),
+		simulateCases(), commandCases())
 	const promised = 120
 	if len(cases) < promised {
 		t.Errorf("%d cases, at least %d are promised", len(cases), promised)

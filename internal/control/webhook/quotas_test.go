@@ -17,47 +17,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/webhook"
+	"github.com/tenon-project/tenon/test/badquota"
 )
 
 const quotaKeys = "quota.scheduling.koordinator.sh/"
 
-// parseQuota reads YAML in which keys of elastic quotas have no prefix, and the group is Koordinator's unless it is
-// named: {group, name, namespace, labels, annotations, min, max, used}. It stays untyped, so that it can be wrong.
+// parseQuota is badquota.Object.
 func parseQuota(t *testing.T, text string) map[string]any {
 	t.Helper()
-	var in struct {
-		Group, Name, Namespace string
-		Labels, Annotations    map[string]string
-		Min, Max, Used         any
-	}
-	if err := yaml.UnmarshalStrict([]byte(text), &in); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	prefixed := func(m map[string]string) map[string]any {
-		out := map[string]any{}
-		for key, value := range m {
-			out[quotaKeys+key] = value
-		}
-		return out
-	}
-	if in.Group == "" {
-		in.Group = v1alpha1.GroupName
-	}
-	if in.Namespace == "" {
-		in.Namespace = "n"
-	}
-	o := map[string]any{
-		"apiVersion": in.Group + "/v1alpha1", "kind": "ElasticQuota",
-		"metadata": map[string]any{
-			"name": in.Name, "namespace": in.Namespace, "resourceVersion": "10",
-			"labels": prefixed(in.Labels), "annotations": prefixed(in.Annotations),
-		},
-		"spec": map[string]any{"min": in.Min, "max": in.Max}, "status": map[string]any{"used": in.Used},
+	o, err := badquota.Object(text)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return o
 }
@@ -152,305 +126,28 @@ func (s quotaServer) ask(t *testing.T, path string, r request) *admissionv1.Admi
 	})
 }
 
-const (
-	p100 = "{name: p, labels: {is-parent: 'true'}, min: {cpu: 25, memory: 25Gi}, max: {cpu: 100, memory: 100Gi}}"
-	a50  = "{name: a, labels: {parent: p}, min: {cpu: 15, memory: 10Gi}, max: {cpu: 50, memory: 50Gi}}"
-)
-
-// one is a quota of one CPU with more fields.
-func one(fields string) string { return "{name: q, max: {cpu: 1}, " + fields + "}" }
+const p100, a50 = badquota.Parent, badquota.Child
 
 func TestBadQuotasAreRefused(t *testing.T) {
 	t.Parallel()
-	const (
-		create = admissionv1.Create
-		update = admissionv1.Update
-		remove = admissionv1.Delete
-		label  = "metadata.labels[" + quotaKeys
-		annot  = "metadata.annotations[" + quotaKeys
-	)
-	for name, test := range map[string]struct {
-		world     []string
-		pods      []string // namespace/quota
-		operation admissionv1.Operation
-		object    string // for a deletion what is deleted
-		want      []string
-	}{
-		"V1 a negative min": {nil, nil, create, one("min: {cpu: -1}"), []string{
-			"spec.min: q quota.Spec.Min's value < 0, in dimensions: [cpu] (V1)",
-		}},
-		"V1 a negative max": {nil, nil, create, "{name: q, max: {cpu: -1}}", []string{
-			"spec.max: q quota.Spec.Max's value < 0, in dimensions: [cpu] (V1)",
-		}},
-		"V1 a negative weight": {nil, nil, create, one(`annotations: {shared-weight: '{"cpu":-1}'}`), []string{
-			annot + "shared-weight]: byte 7: cpu: must not be negative (V1)",
-		}},
-		"V1 a negative total": {nil, nil, create, one(`annotations: {total-resource: '{"cpu":"-2"}'}`), []string{
-			annot + "total-resource]: byte 7: cpu: must not be negative (V1)",
-		}},
-		"V1 a weight that is cut off": {nil, nil, create, one(`annotations: {shared-weight: '{"cpu":1'}`), []string{
-			annot + "shared-weight]: byte 8: unexpected end of JSON input (V1)",
-		}},
-		"V1 a weight that is a number": {nil, nil, create, one(`annotations: {shared-weight: '60'}`), []string{
-			annot + "shared-weight]: byte 2: want an object, got number (V1)",
-		}},
-		"V1 a weight that is a word": {
-			nil, nil, create, one(`annotations: {shared-weight: '{"cpu":"high"}'}`),
-			[]string{
-				annot + "shared-weight]: byte 7: cpu: quantities must match", "(V1)",
-			},
-		},
-		"V1 unschedulable resources that are a list": {
-			nil, nil, create, one(`annotations: {unschedulable-resource: '[]'}`),
-			[]string{annot + "unschedulable-resource]: byte 1: want an object, got array (V1)"},
-		},
-		"V1 an admission that is text": {nil, nil, create, one(`annotations: {admission: 'yes'}`), []string{
-			annot + "admission]: byte 1: invalid character", "(V1)",
-		}},
-		"V1 namespaces that are not JSON": {nil, nil, create, one(`annotations: {namespaces: 'a,b'}`), []string{
-			annot + "namespaces]: byte 1: invalid character 'a' looking for beginning of value (V1)",
-		}},
-		"V1 a namespace in capitals": {nil, nil, create, one(`annotations: {namespaces: '["A"]'}`), []string{
-			annot + `namespaces]: byte 0: [0]: Invalid value "A": a lowercase RFC 1123 label must consist of`, "(V1)",
-		}},
-		"V1 strict keys that are no list": {
-			nil, nil, create, one(`annotations: {max-strict-check-resource-keys: 'cpu'}`),
-			[]string{annot + "max-strict-check-resource-keys]: byte 1: invalid character 'c'", "(V1)"},
-		},
-		"V1 a resource key with a space": {nil, nil, create, one(`annotations: {resource-keys: '["a b"]'}`), []string{
-			annot + `resource-keys]: byte 0: [0]: Invalid value "a b": name part must consist of`, "(V1)",
-		}},
-		"V1 is-parent: yes": {nil, nil, create, one(`labels: {is-parent: 'yes'}`), []string{
-			label + `is-parent]: Unsupported value "yes": supported true, false (V1)`,
-		}},
-		"V1 allow-lent-resource: False": {nil, nil, create, one(`labels: {allow-lent-resource: 'False'}`), []string{
-			label + `allow-lent-resource]: Unsupported value "False": supported true, false (V1)`,
-		}},
-		"V1 is-root: 1": {nil, nil, create, one(`labels: {is-root: '1'}`), []string{
-			label + `is-root]: Unsupported value "1": supported true, false (V1)`,
-		}},
-		"V1 ignore-default-tree without a value": {nil, nil, create, one(`labels: {ignore-default-tree: ''}`), []string{
-			label + `ignore-default-tree]: Unsupported value "": supported true, false (V1)`,
-		}},
-		"V1 allow-force-update: TRUE": {nil, nil, create, one(`labels: {allow-force-update: 'TRUE'}`), []string{
-			label + `allow-force-update]: Unsupported value "TRUE": supported true, false (V1)`,
-		}},
-		"V1 a min that is a word": {nil, nil, create, one("min: {cpu: many}"), []string{
-			"spec: spec.min: byte 7: cpu: quantities must match", "(V1)",
-		}},
-		"V1 a max that is a list": {nil, nil, create, "{name: q, max: [cpu]}", []string{
-			"spec: spec.max: byte 1: want an object, got array (V1)",
-		}},
-		"V1 a min that takes seconds to read": {nil, nil, create, one("min: {cpu: '1e-9999999'}"), []string{
-			"spec: spec.min: byte 7: cpu: quantity \"1e-9999999\" is out of range (V1)",
-		}},
-		"V2 min above max": {nil, nil, create, "{name: q, min: {cpu: 5}, max: {cpu: 3}}", []string{
-			"spec.min[cpu]: resourceKey cpu of quota q min 5 > max 3 (V2)",
-		}},
-		"V2 min without max": {nil, nil, create, one("min: {memory: 1Gi}"), []string{
-			"spec.min[memory]: resourceKey memory of quota q is included in min, which is not included in max (V2)",
-		}},
-		"V3 no such parent": {nil, nil, create, one("labels: {parent: p}"), []string{
-			label + "parent]: q has parentName p but not find parentInfo (V3)",
-		}},
-		"V3 a parent that is a leaf": {
-			[]string{"{name: p, max: {cpu: 1}}"},
-			nil, create,
-			one("labels: {parent: p}"),
-			[]string{
-				label + "parent]: q has parentName p but the parentQuotaInfo's IsParent is false (V3)",
-			},
-		},
-		"V4 a parent becomes a leaf": {
-			[]string{p100, a50},
-			nil, update, "{name: p, min: {cpu: 25, memory: 25Gi}, max: {cpu: 100, memory: 100Gi}}",
-			[]string{label + "is-parent]: quota has children, isParent is forbidden to modify as false: p has 1, " +
-				"such as a (V4)"},
-		},
-		"V4 a leaf with pods becomes a parent": {
-			[]string{one("")},
-			[]string{"x/q", "y/q"},
-			update, one("labels: {is-parent: 'true'}"),
-			[]string{
-				label + "is-parent]: quota has bound pods, isParent is forbidden to modify as true: q has 2 pods, " +
-					"such as " +
-					"those of namespace x (V4)",
-			},
-		},
-		"V4 a leaf with the pods of a listed namespace becomes a parent": {
-			[]string{one(`annotations: {namespaces: '["x"]'}`)},
-			[]string{"x/"},
-			update,
-			one(`labels: {is-parent: 'true'}, annotations: {namespaces: '["x"]'}`),
-			[]string{"is-parent]: quota has bound pods, isParent is forbidden to modify as true: q has 1 pods", "(V4)"},
-		},
-		"V5 children with more min than their parent": {
-			[]string{p100, a50},
-			nil, create,
-			"{name: b, labels: {parent: p}, min: {cpu: 11, memory: 15Gi}, max: {cpu: 50, memory: 50Gi}}",
-			[]string{"spec.min[cpu]: all brothers' MinQuota > parent MinQuota, parent: p; cpu: 26 > 25 (V5)"},
-		},
-		"V5 a parent with less min than its children": {
-			[]string{p100, a50},
-			nil, update,
-			"{name: p, labels: {is-parent: 'true'}, min: {cpu: 25, memory: 9Gi}, max: {cpu: 100, memory: 100Gi}}",
-			[]string{
-				"spec.min[memory]: all children's MinQuota > current MinQuota, current: p; memory: 10Gi > 9Gi (V5)",
-			},
-		},
-		"V6 the tree changes": {
-			[]string{one("labels: {tree-id: a}")},
-			nil, update, one("labels: {tree-id: b}"),
-			[]string{label + "tree-id]: q tree id changed [a] vs [b] (V6)"},
-		},
-		"V6 another tree than the parent's": {
-			[]string{p100},
-			nil, create,
-			"{name: a, labels: {parent: p, tree-id: t}, max: {cpu: 50, memory: 50Gi}}",
-			[]string{label + "tree-id]: a tree id is different from parent p, [t] vs [] (V6)"},
-		},
-		"V7 a child without a resource of its parent": {
-			[]string{p100},
-			nil, create, "{name: a, labels: {parent: p}, max: {cpu: 50}}",
-			[]string{"spec.max: a's max keys [cpu] are not the same with p's [cpu memory] (V7)"},
-		},
-		"V7 a child with a min that its parent lacks": {
-			[]string{"{name: p, labels: {is-parent: 'true'}, max: {cpu: 9}}"},
-			nil, create,
-			"{name: a, labels: {parent: p}, min: {cpu: 0}, max: {cpu: 9}}",
-			[]string{"spec.min: a's min keys [cpu] are not all included in p's [] (V7)"},
-		},
-		"V8 max below used": {
-			[]string{"{name: q, max: {nvidia.com/gpu: 8}, used: {nvidia.com/gpu: 6}}"},
-			nil, update,
-			`{name: q, max: {nvidia.com/gpu: 5}, annotations: {max-strict-check-resource-keys: '["nvidia.com/gpu"]'}}`,
-			[]string{"spec.max[nvidia.com/gpu]: resourceKey nvidia.com/gpu of quota q max 5 < used 6 (V8)"},
-		},
-		"V9 a parent with children": {[]string{p100, a50}, nil, remove, p100, []string{
-			"metadata.name: delete quota failed, quota p has 1 child quotas, such as a (V9)",
-		}},
-		"V9 a quota with pods that name it": {[]string{one("")}, []string{"x/q"}, remove, one(""), []string{
-			"metadata.name: delete quota failed, quota q has 1 pods, such as those of namespace x (V9)",
-		}},
-		"V9 a quota with the pods of its namespace": {
-			[]string{"{name: q, namespace: q, max: {cpu: 1}}"},
-			[]string{"q/"},
-			remove, "{name: q, namespace: q, max: {cpu: 1}}",
-			[]string{"metadata.name: delete quota failed, quota q has 1 pods, such as those of namespace q (V9)"},
-		},
-		"V9 the default quota": {
-			[]string{"{name: koordinator-default-quota, max: {cpu: 1}}"},
-			nil, remove,
-			"{name: koordinator-default-quota, max: {cpu: 1}}",
-			[]string{"metadata.name: delete quota failed, quota koordinator-default-quota is reserved (V9)"},
-		},
-		"V10 the name in another namespace": {[]string{one("")}, nil, create, one("namespace: other"), []string{
-			"metadata.name: n/q of scheduling.sigs.k8s.io exists already: names are unique in the cluster (V10)",
-		}},
-		"V10 the name in the other group": {[]string{one("")}, nil, create, one("group: scheduling.x-k8s.io"), []string{
-			"metadata.name: n/q of scheduling.sigs.k8s.io exists already: names are unique in the cluster (V10)",
-		}},
-		"V11 a namespace in two lists": {
-			[]string{`{name: a, max: {cpu: 1}, annotations: {namespaces: '["x"]'}}`},
-			nil, create,
-			one(`namespace: m, annotations: {namespaces: '["w","x"]'}`),
-			[]string{annot + "namespaces]: namespace x is listed by q and by a (V11)"},
-		},
-		"V11 a list against the quota of a namespace": {
-			[]string{"{name: x, namespace: x, max: {cpu: 1}}"},
-			nil, create, one(`annotations: {namespaces: '["x"]'}`),
-			[]string{annot + "namespaces]: namespace x is listed by q and has its own quota x (V11)"},
-		},
-		"V11 the only quota of a listed namespace": {
-			[]string{`{name: a, max: {cpu: 1}, annotations: {namespaces: '["x"]'}}`},
-			nil, create, one("namespace: x"),
-			[]string{"metadata.name: namespace x has its own quota q and is listed by a (V11)"},
-		},
-		"V13 its own parent": {
-			[]string{p100},
-			nil, update,
-			"{name: p, labels: {is-parent: 'true', parent: p}, min: {cpu: 25, memory: 25Gi}, max: {cpu: 100, memory: " +
-				"100Gi}}",
-			[]string{label + "parent]: parent p is p or below it: p -> p (V13)"},
-		},
-		"V13 below its own child": {
-			[]string{
-				"{name: p, labels: {is-parent: 'true'}, max: {cpu: 1}}",
-				"{name: c, labels: {is-parent: 'true', parent: p}, max: {cpu: 1}}",
-			},
-			nil, update, "{name: p, labels: {is-parent: 'true', parent: c}, max: {cpu: 1}}",
-			[]string{label + "parent]: parent c is p or below it: p -> c -> p (V13)"},
-		},
-		"V13 a path of 17": {deep(16), nil, create, "{name: q, labels: {parent: d16}, max: {cpu: 1}}", []string{
-			label + "parent]: q with parentName d16 is on a path of more than 16 quotas (V13)",
-		}},
-		"V14 a weight without max": {nil, nil, create, one(`annotations: {shared-weight: '{"gpu":1}'}`), []string{
-			annot + "shared-weight][gpu]: resourceKey gpu of quota q is included in shared-weight, which is not " +
-				"included in " +
-				"max (V14)",
-		}},
-		"V15 max overflows": {
-			[]string{"{name: a, max: {memory: 8191Pi}}"},
-			nil, create, "{name: q, max: {memory: 1Pi}}",
-			[]string{"spec.max[memory]: the sum over siblings overflows int64: q 1Pi, a 8191Pi (V15)"},
-		},
-		"V15 min overflows": {
-			[]string{"{name: a, min: {memory: 8191Pi}, max: {memory: 8191Pi}}"},
-			nil, create,
-			"{name: q, min: {memory: 1Pi}, max: {memory: 1Pi}}",
-			[]string{"spec.min[memory]: the sum over siblings overflows int64: q 1Pi, a 8191Pi (V15)"},
-		},
-		"V15 weight overflows": {
-			[]string{`{name: a, max: {cpu: 1}, annotations: {shared-weight: '{"cpu":"9223372036854775"}'}}`},
-			nil, create,
-			one(""),
-			[]string{
-				annot + "shared-weight][cpu]: the sum over siblings overflows int64: q 1, a 9223372036854775 (V15)",
-			},
-		},
-		"V16 two roots of a tree": {
-			[]string{"{name: a, labels: {is-root: 'true', is-parent: 'true', tree-id: t}, max: {cpu: 1}}"},
-			nil, create,
-			one("labels: {is-root: 'true', tree-id: t}"),
-			[]string{label + "is-root]: q and a are both the root of tree [t] (V16)"},
-		},
-		"V16 a root without a tree": {nil, nil, create, one("labels: {is-root: 'true'}"), []string{
-			label + "is-root]: q is the root of a tree and has no tree id (V16)",
-		}},
-		"V17 the root is edited": {
-			[]string{"{name: koordinator-root-quota, max: {cpu: 1}}"},
-			nil, update,
-			"{name: koordinator-root-quota, max: {cpu: 2}}",
-			[]string{
-				"metadata.name: quota koordinator-root-quota is reserved: it cannot be created or edited; ",
-				"(V17)",
-			},
-		},
-		"V17 the system quota is created": {
-			nil, nil, create, "{name: koordinator-system-quota, max: {cpu: 2}}",
-			[]string{
-				"metadata.name: quota koordinator-system-quota is reserved: it cannot be created or edited; ",
-				"(V17)",
-			},
-		},
-	} {
+	for name, test := range badquota.Cases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serveQuotas(t, false, test.pods, test.world...)
-			r := request{operation: test.operation, object: parseQuota(t, test.object)}
-			for _, text := range test.world {
-				if w := parseQuota(t, text); test.operation == update && nameOf(w) == nameOf(r.object) {
+			s := serveQuotas(t, false, test.Pods, test.World...)
+			r := request{operation: admissionv1.Operation(test.Operation), object: parseQuota(t, test.Object)}
+			for _, text := range test.World {
+				if w := parseQuota(t, text); test.Operation == badquota.Update && nameOf(w) == nameOf(r.object) {
 					r.old = w
 				}
 			}
-			if test.operation == remove {
+			if test.Operation == badquota.Delete {
 				r.object, r.old = nil, r.object
 			}
 			got := s.ask(t, "/validate-elasticquota", r)
 			if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
 				t.Fatalf("answer %+v, want 422", got)
 			}
-			for _, want := range test.want {
+			for _, want := range test.Refusal {
 				if !strings.Contains(got.Result.Message, want) {
 					t.Errorf("message\n got %s\nwant %s", got.Result.Message, want)
 				}
@@ -466,18 +163,6 @@ func TestBadQuotasAreRefused(t *testing.T) {
 }
 
 func nameOf(o map[string]any) any { return o["metadata"].(map[string]any)["name"] }
-
-// deep is a path of n quotas, d1 on top.
-func deep(n int) (world []string) {
-	above := ""
-	for i := range n {
-		name := fmt.Sprintf("d%d", i+1)
-		world = append(world, fmt.Sprintf("{name: %s, labels: {is-parent: 'true', parent: '%s'}, max: {cpu: 1}}",
-			name, above))
-		above = name
-	}
-	return world
-}
 
 func TestGoodQuotasAreAdmitted(t *testing.T) {
 	t.Parallel()
@@ -497,7 +182,7 @@ func TestGoodQuotasAreAdmitted(t *testing.T) {
 			object: "{name: childA1, labels: {parent: parentA}, min: {cpu: 20, memory: 40Gi}, max: {cpu: 40, memory: " +
 				"100Gi}}",
 		},
-		"the other group": {object: one("group: scheduling.x-k8s.io")},
+		"the other group": {object: badquota.One("group: scheduling.x-k8s.io")},
 		"a child in the other group": {
 			world:  []string{p100},
 			object: "{name: a, group: scheduling.x-k8s.io, labels: {parent: p}, max: {cpu: 5, memory: 5Gi}}",
@@ -551,7 +236,7 @@ func TestAParentThatListsNamespacesIsWarnedAbout(t *testing.T) {
 	s := serveQuotas(t, false, nil)
 	got := s.ask(t, "/validate-elasticquota", request{
 		operation: admissionv1.Create,
-		object:    parseQuota(t, one(`labels: {is-parent: 'true'}, annotations: {namespaces: '["x"]'}`)),
+		object:    parseQuota(t, badquota.One(`labels: {is-parent: 'true'}, annotations: {namespaces: '["x"]'}`)),
 	})
 	if !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "namespaces]: q is a parent") {
 		t.Errorf("answer %+v", got)
