@@ -432,8 +432,8 @@ func TestAPendingPodThatLeavesIsReported(t *testing.T) {
 	}
 }
 
-// TestTheStoreEqualsARebuild is U2 and U4 with API objects: after each event the account equals that of a process that
-// starts now, with the reservations that are in flight.
+// TestTheStoreEqualsARebuild is U2 and U4 with API objects: after each of 10,000 events the account equals that of a
+// process that starts now, with the reservations that are in flight.
 func TestTheStoreEqualsARebuild(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -443,7 +443,7 @@ func TestTheStoreEqualsARebuild(t *testing.T) {
 		_, s := clockAt()
 		names := []string{"a", "b", "c", "x"}
 		pick := func(list ...string) string { return list[r.IntN(len(list))] }
-		for range 20 {
+		for range 100 {
 			switch name := fmt.Sprint("p", r.IntN(8)); r.IntN(9) {
 			case 0:
 				q := elastic(pick("x", "y"), pick(names...), r.IntN(10), 10+r.IntN(20), annotation.QuotaIsParent,

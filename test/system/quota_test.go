@@ -38,7 +38,7 @@ const (
 	gangMembers = 3
 	gangLeast   = 2
 	quotaKills  = 20
-	earlyKills  = 8 // before the lender asks for its share
+	earlyKills  = 6 // before the lender asks for its share
 	// calmRun is how long a process must have run for its next end to be followed by a start at once.
 	calmRun = 5 * time.Second
 	gpu     = "nvidia.com/gpu"

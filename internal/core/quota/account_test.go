@@ -214,7 +214,7 @@ func TestAnyOrderOfEventsEqualsARebuild(t *testing.T) {
 				a.SetNodes(w.nodes)
 			case 4:
 				uids := drawMembers(t)
-				if a.Reserve(append(uids, uids...)...) == nil {
+				if a.Reserve(slices.Concat(uids, uids)...) == nil {
 					for _, uid := range uids {
 						if p, known := w.pods[uid]; known && p.Node == "" {
 							w.reserved[uid] = true

@@ -237,7 +237,7 @@ func TestDimensionsWithoutMaxPassThrough(t *testing.T) {
 
 // TestMinsAreNotScaledBecauseTheParentLends: the parent has 35 because it asks for 35, and its min of 60 is not short.
 //
-// Q3: a quota of 8 GPUs that nobody lacks has a runtime of 7.
+// Q3: 8 GPUs are guaranteed, none is short, and the runtime is 7.
 func TestMinsAreNotScaledBecauseTheParentLends(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []quota.Amounts{{cpu: 100}, {"memory": 1}} {
