@@ -289,6 +289,30 @@ func TestAPlanEndsWithTheNeed(t *testing.T) {
 	})
 }
 
+// TestTheQuotaThatRefusesAPodNowCounts, and not the one that the pod's condition names: the scheduler does not write a
+// refusal again that repeats.
+func TestTheQuotaThatRefusesAPodNowCounts(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		all := quota.Amounts{cpu: 100_000}
+		w.account.Set(quota.Spec{Name: "P", Group: v1alpha1.GroupName, IsParent: true, Min: all, Max: all})
+		for _, name := range []string{"A", "B"} {
+			s := *w.account.Forest().Find(name).Spec()
+			s.Parent = "P"
+			w.account.Set(s)
+		}
+		w.borrow()
+		w.pod("b0").Status.Conditions[0].Message = "Insufficient quotas, quotaName: B, runtime: cpu:40, used: cpu:0, " +
+			"pod's request: cpu:50, exceedDimensions: [cpu], path: P/B"
+		w.run(nil, func() {
+			w.at(5 * time.Minute)
+			if len(w.log) != 5 {
+				t.Errorf("evicted = %v, want five pods of A: P refuses the pod, and B does no more", w.log)
+			}
+		})
+	})
+}
+
 func TestAPodThatFitsNowhereClaimsNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -118,6 +118,13 @@ func (s *snapshot) claimants() []quota.Claimant {
 			continue
 		}
 		short, level := shortage(message, member.Amounts)
+		if x := s.account.Admit(string(pod.UID)); x != nil && level != "" {
+			// A repeated refusal by quotas is not written again: another quota may refuse the pod by now.
+			short, level = nil, x.Quota
+			for _, lacking := range x.Shortages {
+				short = append(short, lacking.Dimension)
+			}
+		}
 		for _, name := range short {
 			out = append(out, quota.Claimant{
 				Pod: pod.Namespace + "/" + pod.Name, Quota: member.Quota, Dimension: s.account.Forest().Dimension(name),
