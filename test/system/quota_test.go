@@ -538,11 +538,29 @@ func (s *state) revocations() (donors []string) {
 		for _, r := range quota.NewRevoker(quota.OnDemand, 0, quota.Limits{}).Plan(time.Now(), a.Forest(), claimants,
 			holders) {
 			if len(r.Victims) > 0 {
-				donors = append(donors, fmt.Sprintf("%s for %s: %+v", r.Donor.Name(), r.Claimant.Pod, r.Levels))
+				level := "the nodes"
+				if r.Claimant.Level != nil {
+					level = r.Claimant.Level.Name()
+				}
+				donors = append(donors, fmt.Sprintf("%s for %s of %s, which lacks %s by %s and is told %q: %+v",
+					r.Donor.Name(), r.Claimant.Pod, r.Claimant.Quota.Name(), a.Forest().NameOf(r.Claimant.Dimension),
+					level, s.told(r.Claimant.Pod), r.Levels))
 			}
 		}
 	})
 	return donors
+}
+
+// told is what the scheduler said last of a pod.
+func (s *state) told(name string) string {
+	for i := range s.pods {
+		for _, c := range s.pods[i].Status.Conditions {
+			if s.pods[i].Name == name && c.Type == corev1.PodScheduled {
+				return c.Message
+			}
+		}
+	}
+	return ""
 }
 
 // Law: whatever happens to scheduler and manager, no quota ever holds more than max, no quota at or below min loses a
@@ -626,7 +644,7 @@ func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
 	if len(lent.revocations()) == 0 {
 		t.Error("no quota uses more than its share: nothing is to be revoked")
 	}
-	waitFor(t, 6*time.Minute, "what was lent to come back", func() error {
+	waitFor(t, 5*time.Minute, "what was lent to come back", func() error {
 		s, err := l.state(ctx)
 		if err == nil {
 			err = s.unsettled()
