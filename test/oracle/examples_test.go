@@ -259,6 +259,9 @@ func TestTheProgramsGiveKnownAnswers(t *testing.T) {
 // A pod whose second container has the capped merge is taken off again, and its first container's memory with it: the
 // NUMA nodes that memory joined are apart again then.
 func TestTheProgramsGiveKnownAnswersAfterACappedMerge(t *testing.T) {
+	if *minors != "1.36" {
+		t.Skip("kubelets before 1.36 merge more combinations, of every pod of the case")
+	}
 	text, err := os.ReadFile("testdata/capped.json")
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +270,6 @@ func TestTheProgramsGiveKnownAnswersAfterACappedMerge(t *testing.T) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		t.Fatal(err)
 	}
-	c.Kubelet = *minors
 	p := &program{path: build(t, *minors), dir: t.TempDir()}
 	defer p.stop()
 	o, err := Run(&c, p, SkipHanging)
