@@ -9,12 +9,12 @@ import (
 // grow returns a forest that plant has filled.
 func grow(fanout []int, c Config, names ...string) (*Forest, []*Quota) {
 	f := New(c)
-	return f, plant(f, fanout, names...)
+	return f, plant(f, f.Set, fanout, names...)
 }
 
 // plant makes the root of a forest have, and its quotas down to the leaves, which it returns, the given numbers of
-// children, with random requests of about twice the total in all dimensions.
-func plant(f *Forest, fanout []int, names ...string) []*Quota {
+// children, with random requests of about twice the total in all dimensions. Quotas are added by set.
+func plant(f *Forest, set func(Spec) []Problem, fanout []int, names ...string) []*Quota {
 	random := rand.New(rand.NewPCG(1, 2))
 	var leaves []*Quota
 	total := Amounts{}
@@ -33,7 +33,7 @@ func plant(f *Forest, fanout []int, names ...string) []*Quota {
 					s.Min[name], s.Max[name] = 5_000, 1<<40
 				}
 			}
-			f.Set(s)
+			set(s)
 			if leaf {
 				q := f.Find(s.Name)
 				f.Add(q, Request, f.Vector(request))
@@ -111,14 +111,14 @@ func BenchmarkAdmission(b *testing.B) {
 	for leaves, fanout := range map[int][]int{100: {10, 10}, 1000: {10, 10, 10}, 10_000: {10, 10, 10, 10}} {
 		b.Run(fmt.Sprintf("leaves=%d", leaves), func(b *testing.B) {
 			a := NewAccount(Config{ScaleMin: true}, Rules{})
-			quotas := plant(a.Forest(), fanout, "cpu", "memory", "nvidia.com/gpu")
+			quotas := plant(a.Forest(), a.Set, fanout, "cpu", "memory", "nvidia.com/gpu")
 			p := Pod{UID: "p", Amounts: Amounts{"cpu": 1, "memory": 1, "nvidia.com/gpu": 1}}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				p.Quota = quotas[i*7919%len(quotas)].Name()
 				a.Put(p)
-				if x := a.Admit(p.UID); x != nil {
-					b.Fatal(x)
+				if x, m := a.Admit(p.UID), a.pods[p.UID]; x != nil || m.group.missing {
+					b.Fatal(x, m.group.missing)
 				}
 				a.Remove(p.UID)
 			}

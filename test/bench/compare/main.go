@@ -209,8 +209,14 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 		return nil, err
 	}
 	b.cluster, b.scratch = c, scratch
+	contenders := slices.Clone(s.contenders)
+	for i := range contenders {
+		if contenders[i].config, err = b.configure(ctx, contenders[i]); err != nil {
+			return nil, err
+		}
+	}
 	for round := range rounds {
-		order := slices.Clone(s.contenders)
+		order := slices.Clone(contenders)
 		if round%2 == 1 { // what grows or ages during a round must not count against the same contender in all
 			slices.Reverse(order)
 		}

@@ -24,8 +24,9 @@ import (
 type contender struct {
 	name string
 	path string // "" is the trivial binder
-	// instead replaces plugins of the scheduler's default profiles by others.
+	// instead replaces plugins of the scheduler's default profiles by others, in the file config.
 	instead map[string]string
+	config  string
 }
 
 // limit bounds one case of one scheduler.
@@ -52,7 +53,16 @@ func (b *bench) command(ctx context.Context, who contender, run string) (*proces
 	if err != nil {
 		return nil, 0, err
 	}
-	args := []string{
+	args := b.arguments(who, port)
+	if who.config != "" {
+		args = append(args, "--config="+who.config)
+	}
+	p, err := start(ctx, log, who.path, args...)
+	return p, port, err
+}
+
+func (b *bench) arguments(who contender, port int) []string {
+	return []string{
 		"--kubeconfig=" + b.cluster.config, "--leader-elect=false",
 		"--kube-api-qps=50000", "--kube-api-burst=50000", "--kube-api-content-type=application/vnd.kubernetes.protobuf",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
@@ -60,22 +70,16 @@ func (b *bench) command(ctx context.Context, who contender, run string) (*proces
 		"--authentication-skip-lookup=true",
 		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/*",
 	}
-	if len(who.instead) > 0 {
-		config, err := b.configure(ctx, who, args)
-		if err != nil {
-			return nil, 0, err
-		}
-		args = append(args, "--config="+config)
-	}
-	p, err := start(ctx, log, who.path, args...)
-	return p, port, err
 }
 
 // configure writes the configuration that the contender has by default with other plugins in the place of some. The
 // file disables what upstream would add to the plugins that it names.
-func (b *bench) configure(ctx context.Context, who contender, args []string) (string, error) {
+func (b *bench) configure(ctx context.Context, who contender) (string, error) {
+	if len(who.instead) == 0 {
+		return "", nil
+	}
 	file := filepath.Join(b.scratch, who.name+".yaml")
-	write := exec.CommandContext(ctx, who.path, append(args, "--write-config-to="+file)...)
+	write := exec.CommandContext(ctx, who.path, append(b.arguments(who, 0), "--write-config-to="+file)...)
 	if said, err := write.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("default configuration of %s: %w: %s", who.name, err, said)
 	}
