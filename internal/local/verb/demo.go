@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -41,10 +42,20 @@ func demo(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	want := podsOf(objects)
+	there, err := demoPods(ctx, client)
+	if err != nil {
+		return err
+	}
+	// A pod that exists cannot be changed much: its gate cannot come back.
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Pod" &&
+			slices.ContainsFunc(there, func(p corev1.Pod) bool { return p.Name == o.GetName() })
+	})
 	if err := applier.Apply(ctx, objects); err != nil {
 		return err
 	}
-	pods, err := awaitSettled(ctx, client, podsOf(objects))
+	pods, err := awaitSettled(ctx, client, want)
 	if err != nil {
 		return err
 	}
@@ -72,6 +83,7 @@ func outcome(pods []corev1.Pod) string {
 	if node := placed(pods); node != "" {
 		fmt.Fprintf(&b, "  %s topology node/%s\n", name(), node)
 	}
+	fmt.Fprintf(&b, "  %s quota --rounds\n", name())
 	return b.String()
 }
 
@@ -94,31 +106,63 @@ func placed(pods []corev1.Pod) string {
 func podsOf(objects []*unstructured.Unstructured) (pods int) {
 	fields := map[string]string{"Deployment": "replicas", "Job": "completions"}
 	for _, o := range objects {
-		n := 1.0
-		if field, many := fields[o.GetKind()]; many {
-			n, _, _ = unstructured.NestedNumberAsFloat64(o.Object, "spec", field) // the manifest is ours
+		if o.GetKind() == "Pod" {
+			pods++
+		} else if field, many := fields[o.GetKind()]; many {
+			n, _, _ := unstructured.NestedNumberAsFloat64(o.Object, "spec", field) // the manifest is ours
+			pods += int(n)
 		}
-		pods += int(n)
 	}
 	return pods
 }
 
+func demoPods(ctx context.Context, client kubernetes.Interface) ([]corev1.Pod, error) {
+	list, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx,
+		metav1.ListOptions{LabelSelector: examples.DemoLabel})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return list.Items, nil
+}
+
+// openGate lets the scheduler have a pod of the demo.
+func openGate(ctx context.Context, client kubernetes.Interface, p *corev1.Pod) error {
+	gated := corev1.PodSchedulingGate{Name: examples.DemoGate}
+	if !slices.Contains(p.Spec.SchedulingGates, gated) {
+		return nil
+	}
+	_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,
+		[]byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("remove the scheduling gate of pod %s: %w", p.Name, err)
+	}
+	return nil
+}
+
 // awaitSettled returns the demo's pods once that many exist and every one is running, done or refused by the scheduler.
+// It removes their gates when all exist.
 func awaitSettled(ctx context.Context, client kubernetes.Interface, want int) (pods []corev1.Pod, err error) {
 	waiting := ""
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, demoLimit, true,
 		func(ctx context.Context) (bool, error) {
-			list, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx,
-				metav1.ListOptions{LabelSelector: examples.DemoLabel})
+			there, err := demoPods(ctx, client)
 			if err != nil {
-				return false, fmt.Errorf("list pods: %w", err)
+				return false, err
 			}
-			pods, waiting = list.Items, fmt.Sprintf("%d of %d pods exist", len(list.Items), want)
+			pods, waiting = there, fmt.Sprintf("%d of %d pods exist", len(there), want)
+			if len(there) < want {
+				return false, nil
+			}
+			for i := range there {
+				if err := openGate(ctx, client, &there[i]); err != nil {
+					return false, err
+				}
+			}
 			i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return !settled(&p) })
 			if i >= 0 {
 				waiting = "pod " + pods[i].Name
 			}
-			return len(pods) >= want && i < 0, nil
+			return i < 0, nil
 		})
 	if err != nil {
 		return nil, fmt.Errorf("wait for the demo's pods: %w: %s", err, waiting)
